@@ -1,0 +1,66 @@
+//! What travels between machines and ports.
+
+use crate::Instant;
+use std::net::SocketAddr;
+
+/// One place where frames enter and leave a node. Numbered by whoever wires the node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct PortId(pub u16);
+
+/// The ECN field of an IP header (RFC 3168, section 5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Ecn {
+    /// Not ECN-capable.
+    #[default]
+    NotEct,
+    /// ECT(1), also the L4S identifier (RFC 9331).
+    Ect1,
+    /// ECT(0).
+    Ect0,
+    /// Congestion experienced.
+    Ce,
+}
+
+/// How urgent a frame is. Order is service order: earlier is served first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Class {
+    /// Handshakes, acknowledgements, credit.
+    Control,
+    /// Small, latency-bound exchanges.
+    Micro,
+    /// Everything else.
+    #[default]
+    Bulk,
+}
+
+/// What is known of a received frame besides its bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FrameMeta {
+    /// When the frame arrived at the port, on this node's clock; not later than `now`.
+    pub rx_time: Instant,
+    /// The ECN mark it carried.
+    pub ecn: Ecn,
+    /// If the buffer holds several frames of equal size (GRO), that size; the last may be shorter.
+    pub segment: Option<u16>,
+    /// Who sent it, on media that say so (UDP lanes do).
+    pub from: Option<SocketAddr>,
+}
+
+/// A frame, or a batch of equal-size frames, that a machine wrote into the caller's buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Transmit {
+    /// Bytes written.
+    pub len: usize,
+    /// If the buffer holds several frames (GSO), the size of each but the last, which may be shorter.
+    pub segment_size: Option<u16>,
+    /// Where to, on media that need an address.
+    pub to: Option<SocketAddr>,
+    /// Service class.
+    pub class: Class,
+    /// The ECN mark to send with.
+    pub ecn: Ecn,
+    /// Radio ports: ask for no link-layer acknowledgement.
+    pub no_ack: bool,
+    /// Radio ports: this batch may be sent in one transmit opportunity.
+    pub txop: bool,
+}

@@ -1,0 +1,21 @@
+//! The contract every Wavelane machine keeps, and the few value types it is written in.
+//!
+//! Nothing here performs IO, reads a clock or rolls dice of its own. A *machine* is told the time and handed
+//! frames; it answers with frames, deadlines and events. The simulator, the lab and the daemon drive the same
+//! machines through the same [`Machine`] trait.
+#![forbid(unsafe_code)]
+
+mod chance;
+mod frame;
+pub mod laws;
+mod machine;
+mod stream;
+mod time;
+mod units;
+
+pub use chance::{Chance, Entropy, Seed};
+pub use frame::{Class, Ecn, FrameMeta, PortId, Transmit};
+pub use machine::{Machine, Wakeup};
+pub use stream::{FlowId, ReadOutcome, Streams};
+pub use time::{Instant, Span};
+pub use units::{Octets, Rate, Ratio};

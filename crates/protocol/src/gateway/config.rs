@@ -1,0 +1,152 @@
+//! What a gateway is told. Nothing here describes the link: rate, loss and delay are found out.
+
+use std::net::{IpAddr, SocketAddr};
+use wavelane_base::{Octets, PortId, Rate};
+
+/// A block of addresses, such as `10.0.3.0/24`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IpPrefix {
+    /// Any address in the block.
+    pub address: IpAddr,
+    /// Leading bits that count.
+    pub bits: u8,
+}
+
+impl IpPrefix {
+    /// Whether `ip` lies in the block. Families never match each other.
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        let mask = |bits: u8, width: u8| if bits == 0 { 0 } else { u128::MAX << (width - bits.min(width)) };
+        match (self.address, ip) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                (u128::from(u32::from(a)) ^ u128::from(u32::from(b))) & mask(self.bits, 32) & u128::from(u32::MAX) == 0
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => (u128::from(a) ^ u128::from(b)) & mask(self.bits, 128) == 0,
+            _ => false,
+        }
+    }
+}
+
+impl core::str::FromStr for IpPrefix {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("'{text}' is not an address block such as 10.0.3.0/24");
+        let (address, bits) = text.split_once('/').ok_or_else(wrong)?;
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let bits: u8 = bits.parse().map_err(|_| wrong())?;
+        if bits > if address.is_ipv4() { 32 } else { 128 } {
+            return Err(wrong());
+        }
+        Ok(Self { address, bits })
+    }
+}
+
+/// Which congestion controller a lane uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Controller {
+    /// Keeps the queue short and ignores loss that does not follow our rate.
+    #[default]
+    Delay,
+    /// CUBIC (RFC 9438), for comparison and for paths that demand it.
+    Cubic,
+    /// A dedicated link of known rate: no adaptation.
+    Fixed(Rate),
+}
+
+/// One neighbour.
+#[derive(Clone, Debug)]
+pub struct PeerConfig {
+    /// Name for people.
+    pub name: String,
+    /// Its static public key (X25519).
+    pub public_key: [u8; 32],
+    /// Optional pre-shared key mixed into the handshake.
+    pub preshared_key: Option<[u8; 32]>,
+    /// Where to reach it; `None` if it calls us.
+    pub address: Option<SocketAddr>,
+    /// The port its lane uses.
+    pub port: PortId,
+    /// Sources it may speak for.
+    pub allow_sources: Vec<IpPrefix>,
+    /// Targets it may ask us to connect to.
+    pub allow_targets: Vec<IpPrefix>,
+    /// The lane's controller.
+    pub controller: Controller,
+}
+
+/// Everything a gateway is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Our static private key (X25519).
+    pub private_key: [u8; 32],
+    /// The neighbours.
+    pub peers: Vec<PeerConfig>,
+    /// Most flows at once, both directions together.
+    pub flows_max: usize,
+    /// Bytes all flows' buffers share.
+    pub pool: Octets,
+    /// Largest IP packet ever tried on a UDP lane; path-MTU search stays at or below it.
+    pub mtu_max: usize,
+}
+
+/// Why a configuration cannot work.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Two peers share a key.
+    #[error("peers '{0}' and '{1}' have the same public key: every gateway needs its own (wavelane keygen)")]
+    SameKey(String, String),
+    /// A limit is out of range.
+    #[error("{what} must lie between {low} and {high}, not {got}")]
+    OutOfRange {
+        /// Which.
+        what: &'static str,
+        /// Smallest.
+        low: u64,
+        /// Largest.
+        high: u64,
+        /// Given.
+        got: u64,
+    },
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { private_key: [0; 32], peers: Vec::new(), flows_max: 4096, pool: Octets::new(64 << 20), mtu_max: 1500 }
+    }
+}
+
+impl Config {
+    /// Refuses what cannot work.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        for (i, a) in self.peers.iter().enumerate() {
+            if let Some(b) = self.peers[..i].iter().find(|b| b.public_key == a.public_key) {
+                return Err(ConfigError::SameKey(b.name.clone(), a.name.clone()));
+            }
+        }
+        let limits = [
+            ("flows_max", 1, 1 << 20, self.flows_max as u64),
+            ("pool (bytes)", 1 << 20, 1 << 36, self.pool.get()),
+            ("mtu_max (bytes)", 1280, 9000, self.mtu_max as u64),
+        ];
+        match limits.into_iter().find(|&(_, low, high, got)| !(low..=high).contains(&got)) {
+            Some((what, low, high, got)) => Err(ConfigError::OutOfRange { what, low, high, got }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_contain_what_they_should() {
+        let lan: IpPrefix = "10.0.3.0/24".parse().expect("a prefix");
+        assert!(lan.contains("10.0.3.77".parse().expect("an address")));
+        assert!(!lan.contains("10.0.4.1".parse().expect("an address")));
+        assert!(!lan.contains("::1".parse().expect("an address")));
+        let any: IpPrefix = "0.0.0.0/0".parse().expect("a prefix");
+        assert!(any.contains("203.0.113.9".parse().expect("an address")));
+        assert!("10.0.0.0/33".parse::<IpPrefix>().is_err());
+        assert!("10.0.0.0".parse::<IpPrefix>().is_err());
+    }
+}

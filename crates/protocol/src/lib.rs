@@ -1,0 +1,11 @@
+//! Every protocol machine of Wavelane, sans-IO: the same code runs in the simulator, the lab and the daemon.
+//!
+//! Reading order: [`gateway`] (what a node's owner sees), [`link`] (one neighbour), then the parts a link is made
+//! of: [`session`] (keys), [`lane`] (packet numbers, acks, controller), [`hop`] (the block service).
+#![forbid(unsafe_code)]
+
+pub mod gateway;
+pub mod hop;
+pub mod lane;
+pub mod link;
+pub mod session;
