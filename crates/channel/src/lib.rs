@@ -8,5 +8,5 @@
 pub mod cable;
 pub mod loss;
 
-pub use cable::{Cable, CableConfig, ConfigError, DirectionConfig, Parameter, Policer, QueueLimit, Reorder};
+pub use cable::{CableConfig, ConfigError, DirectionConfig, Parameter, Policer, QueueLimit, Reorder};
 pub use loss::{LossConfig, LossError, LossTrace, PerUnit, Windows};
