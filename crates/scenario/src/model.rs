@@ -1,7 +1,7 @@
 //! A scenario as plain data. Nothing here knows the file's syntax or consults the machine.
 
 use wavelane_base::{Octets, Seed, Span};
-use wavelane_channel::cable::{CableConfig, DirectionConfig, Parameter};
+use wavelane_channel::{CableConfig, DirectionConfig, Parameter};
 
 /// Most nodes a scenario may have; the lab makes a namespace for each.
 pub const NODES_MAX: usize = 64;

@@ -52,7 +52,8 @@ impl<'a> Table<'a> {
             Some(key) => {
                 let name = key.get_ref().to_string();
                 let hint = hint(&name, known.iter().copied());
-                Err(Problem::UnknownKey { key: name, table: self.title(), hint }.at(line_of(self.text, key.span().start)))
+                Err(Problem::UnknownKey { key: name, table: self.title(), hint }
+                    .at(line_of(self.text, key.span().start)))
             }
         }
     }

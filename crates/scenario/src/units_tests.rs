@@ -19,18 +19,42 @@ fn quantities_mean_what_they_say() {
 #[test]
 fn wrong_texts_say_what_was_expected_and_give_an_example() {
     let cases = [
-        (Rate::parse("20 MB/s").unwrap_err(), "'20 MB/s' is not a rate, such as \"20 Mbit/s\": unit 'MB/s' is none of bit/s, kbit/s, Mbit/s, Gbit/s"),
+        (
+            Rate::parse("20 MB/s").unwrap_err(),
+            "'20 MB/s' is not a rate, such as \"20 Mbit/s\": unit 'MB/s' is none of bit/s, kbit/s, Mbit/s, Gbit/s",
+        ),
         (Rate::parse("20").unwrap_err(), "'20' is not a rate, such as \"20 Mbit/s\": the unit is missing"),
-        (Rate::parse("20Mbit/s").unwrap_err(), "'20Mbit/s' is not a rate, such as \"20 Mbit/s\": write a number, one space and a unit"),
+        (
+            Rate::parse("20Mbit/s").unwrap_err(),
+            "'20Mbit/s' is not a rate, such as \"20 Mbit/s\": write a number, one space and a unit",
+        ),
         (Rate::parse("-1 Mbit/s").unwrap_err(), "'-1 Mbit/s' is not a rate, such as \"20 Mbit/s\""),
-        (Rate::parse("0.1 bit/s").unwrap_err(), "'0.1 bit/s' is not a rate, such as \"20 Mbit/s\": it has more decimals than can be kept exactly"),
-        (Span::parse("50 Mbit/s").unwrap_err(), "'50 Mbit/s' is not a time, such as \"50 ms\": unit 'Mbit/s' is none of ns, us, ms, s, min, h"),
+        (
+            Rate::parse("0.1 bit/s").unwrap_err(),
+            "'0.1 bit/s' is not a rate, such as \"20 Mbit/s\": it has more decimals than can be kept exactly",
+        ),
+        (
+            Span::parse("50 Mbit/s").unwrap_err(),
+            "'50 Mbit/s' is not a time, such as \"50 ms\": unit 'Mbit/s' is none of ns, us, ms, s, min, h",
+        ),
         (Span::parse("1..5 s").unwrap_err(), "'1..5 s' is not a time, such as \"50 ms\": the number is malformed"),
-        (Span::parse("99999999999999999999999999999999999999999 s").unwrap_err(), "'99999999999999999999999999999999999999999 s' is not a time, such as \"50 ms\": the number is too large"),
-        (Octets::parse("250 KB").unwrap_err(), "'250 KB' is not a size, such as \"250 kB\": unit 'KB' is none of B, kB, KiB, MB, MiB, GB, GiB"),
+        (
+            Span::parse("99999999999999999999999999999999999999999 s").unwrap_err(),
+            "'99999999999999999999999999999999999999999 s' is not a time, such as \"50 ms\": the number is too large",
+        ),
+        (
+            Octets::parse("250 KB").unwrap_err(),
+            "'250 KB' is not a size, such as \"250 kB\": unit 'KB' is none of B, kB, KiB, MB, MiB, GB, GiB",
+        ),
         (Ratio::parse("5 %").unwrap_err(), "'5 %' is not a share between 0 and 1, such as \"1/20\""),
-        (Ratio::parse("3/2").unwrap_err(), "'3/2' is not a share between 0 and 1, such as \"1/20\": it lies outside 0 to 1"),
-        (Ratio::parse("1.5").unwrap_err(), "'1.5' is not a share between 0 and 1, such as \"1/20\": it lies outside 0 to 1"),
+        (
+            Ratio::parse("3/2").unwrap_err(),
+            "'3/2' is not a share between 0 and 1, such as \"1/20\": it lies outside 0 to 1",
+        ),
+        (
+            Ratio::parse("1.5").unwrap_err(),
+            "'1.5' is not a share between 0 and 1, such as \"1/20\": it lies outside 0 to 1",
+        ),
         (parse_factor("0").unwrap_err(), "'0' is not a factor above 0, such as \"1.2\""),
         (parse_factor("inf").unwrap_err(), "'inf' is not a factor above 0, such as \"1.2\""),
     ];
