@@ -140,7 +140,11 @@ impl Connection {
                 return;
             }
             self.flow = parse_request(&self.gathered, seam.flows);
-            assert!(self.flow.is_some(), "a server read a request that no client of this run sent: {:?}", self.gathered);
+            assert!(
+                self.flow.is_some(),
+                "a server read a request that no client of this run sent: {:?}",
+                self.gathered
+            );
         }
         let Some(flow) = self.flow.map(|f| &mut seam.flows[f.0]) else { return };
         if bytes.is_empty() {

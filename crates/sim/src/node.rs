@@ -180,7 +180,11 @@ impl GatewayNode {
             let mut batches = 0;
             while let Some(sent) = self.gateway.poll_transmit(local, PortId(port as u16), &mut self.buffer, SEGMENTS) {
                 batches += 1;
-                assert!(batches < DRAIN_LIMIT, "node {} breaks law 2: the drain of port {port} does not end", self.name);
+                assert!(
+                    batches < DRAIN_LIMIT,
+                    "node {} breaks law 2: the drain of port {port} does not end",
+                    self.name
+                );
                 let Some(SocketAddr::V4(target)) = sent.to else {
                     *self.dropped.entry("no_ipv4_target").or_default() += 1;
                     continue;

@@ -143,7 +143,7 @@ impl FlowLog {
     }
 }
 
-/// A wanted exchange, what was seen of it, and where its two connections are.
+/// A wanted exchange, what was seen of it, and where its client is.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) spec: FlowSpec,
@@ -151,15 +151,13 @@ pub(crate) struct Flow {
     pub(crate) log: FlowLog,
     /// The client's connection.
     pub(crate) client: Option<(NodeId, FlowId)>,
-    /// The server's connection.
-    pub(crate) server: Option<(NodeId, FlowId)>,
     /// When no more questions are asked, once that is known.
     pub(crate) questions_end: Option<Instant>,
 }
 
 impl Flow {
     pub(crate) fn new(spec: FlowSpec, content: Content) -> Self {
-        Self { spec, content, log: FlowLog::default(), client: None, server: None, questions_end: None }
+        Self { spec, content, log: FlowLog::default(), client: None, questions_end: None }
     }
 
     /// Notes the end, once.
