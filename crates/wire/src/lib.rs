@@ -7,5 +7,6 @@
 pub mod codec;
 pub mod datagram;
 pub mod frame;
+pub mod ip;
 
 pub use codec::{DecodeError, Reader, Writer};

@@ -1,0 +1,63 @@
+//! Real time for drivers of channel machines: the clock, waiting to the nanosecond, and scheduling priority.
+#![allow(unsafe_code, reason = "sched_setscheduler has no safe wrapper")]
+
+use nix::poll::{PollFd, PollFlags};
+use nix::sys::time::{TimeSpec, TimeValLike};
+use std::io;
+use std::os::fd::BorrowedFd;
+use wavelane_base::Instant;
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+pub fn now() -> Instant {
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
+        .expect("CLOCK_MONOTONIC exists on every Linux (clock_gettime(2))");
+    Instant::from_nanos(u64::try_from(time.num_nanoseconds()).unwrap_or(0))
+}
+
+/// Waits until one of `fds` is readable or `deadline` is reached, whichever comes first.
+///
+/// Returns whether something is readable; a signal counts as a time-out, so callers loop.
+pub fn wait(fds: &[BorrowedFd<'_>], deadline: Instant) -> io::Result<bool> {
+    let left = deadline.since(now()).as_nanos();
+    let timeout = TimeSpec::nanoseconds(i64::try_from(left).unwrap_or(i64::MAX));
+    let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
+    match nix::poll::ppoll(&mut polled, Some(timeout), None) {
+        Ok(ready) => Ok(ready > 0),
+        Err(nix::errno::Errno::EINTR) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Lets the calling thread run before all ordinary ones (SCHED_FIFO, lowest real-time priority) and wake without
+/// timer slack. Only for threads that do little work and sleep often. Refused without CAP_SYS_NICE.
+pub fn prefer_this_thread() -> io::Result<()> {
+    const LOWEST: libc::c_int = 1;
+    nix::sys::prctl::set_timerslack(1).map_err(io::Error::from)?;
+    let parameters = libc::sched_param { sched_priority: LOWEST };
+    // SAFETY: pid 0 is the calling thread, and `parameters` outlives the call.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use std::os::fd::AsFd;
+    use wavelane_base::Span;
+
+    #[test]
+    fn waiting_ends_at_the_deadline_or_at_input() {
+        let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let start = now();
+        let deadline = start + Span::from_millis(20);
+        while now() < deadline {
+            assert!(!wait(&[reader.as_fd()], deadline).unwrap());
+        }
+        assert!(now().since(start) >= Span::from_millis(20));
+        std::io::Write::write_all(&mut &writer, b"x").unwrap();
+        assert!(wait(&[reader.as_fd()], now() + Span::from_secs(5)).unwrap());
+    }
+}
