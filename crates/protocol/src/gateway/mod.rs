@@ -7,15 +7,17 @@
 
 mod config;
 mod flows;
+mod status;
 
 pub use config::{Config, ConfigError, Controller, IpPrefix, PeerConfig};
 
 use crate::hop::{HopConfig, HopEvent};
 use crate::link::{Arrival, Link, LinkConfig};
-use crate::session::{Incoming, PeerKeys, SessionEvent, Sessions, SessionsConfig};
+use crate::session::{Established, LANES_MAX, Incoming, PeerKeys, SessionEvent, Sessions, SessionsConfig};
 use flows::FlowTable;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use wavelane_wire::datagram::{UDP4_OVERHEAD, UDP6_OVERHEAD};
 use wavelane_base::{
     Entropy, FlowId, FrameMeta, Instant, Machine, PortId, Rate, ReadOutcome, Span, Streams, Transmit, Wakeup,
 };
@@ -71,6 +73,13 @@ pub enum Event {
     Closed(FlowId),
     /// A line for the operator's log about something a peer or stranger did. Rate-limited.
     Notice(String),
+    /// Somebody who knows our public key called with a key that is not configured. Rate-limited.
+    UnknownCaller {
+        /// The caller's public key; its possession is proven.
+        public_key: [u8; 32],
+        /// From where.
+        from: Option<SocketAddr>,
+    },
 }
 
 /// What a gateway knows of one peer, for `status`.
@@ -132,6 +141,8 @@ pub struct Gateway {
 struct PeerState {
     up: bool,
     heard: Option<Instant>,
+    /// Whether a session stood when the link was last settled.
+    can_seal: bool,
 }
 
 /// Counters of things that happen above any link.
@@ -230,10 +241,11 @@ impl Gateway {
         while let Some(event) = self.links[peer.0].hop.poll_event() {
             self.translate(now, peer, event);
         }
-        let link = &self.links[peer.0];
+        let link = &mut self.links[peer.0];
         self.sessions.want(now, peer.0, link.wants_session(now));
-        if link.is_silent(now) {
-            self.sessions.renew(now, peer.0);
+        self.peers[peer.0].can_seal = self.sessions.can_seal(now, peer.0);
+        if link.take_silence() {
+            self.sessions.suspect(now, peer.0);
             if core::mem::take(&mut self.peers[peer.0].up) {
                 self.events.push_back(Event::PeerSilent(peer));
             }
@@ -281,10 +293,14 @@ impl Gateway {
         Ok(())
     }
 
-    fn established(&mut self, now: Instant, peer: PeerId, restarted: bool) {
-        if restarted {
+    fn established(&mut self, now: Instant, session: &Established) {
+        let peer = PeerId(session.peer);
+        if session.restarted {
             self.links[peer.0].restart(now);
             self.events.push_back(Event::PeerRestarted(peer));
+        }
+        if session.confirm {
+            self.links[peer.0].confirm_session();
         }
         self.heard(now, peer);
     }
@@ -295,16 +311,19 @@ impl Gateway {
         if !core::mem::replace(&mut state.up, true) {
             self.events.push_back(Event::PeerUp(peer));
         }
-        self.links[peer.0].heard(now);
+        self.links[peer.0].heard();
     }
 
     fn handle_datagram(&mut self, now: Instant, port: PortId, datagram: &mut [u8], meta: &FrameMeta) {
         match self.sessions.handle_datagram(now, port, datagram, meta.from) {
-            Incoming::Data { peer, lane, number, payload, newest } => {
+            Incoming::Data { peer, lane, number, payload, newest, established } => {
+                if let Some(session) = established {
+                    self.established(now, &session);
+                }
                 if let (true, Some(from)) = (newest, meta.from)
                     && self.sessions.address(peer) != Some(from)
                 {
-                    self.sessions.set_address(peer, from, port);
+                    self.sessions.set_address(now, peer, from, port);
                     self.links[peer].address_changed(now);
                 }
                 self.heard(now, PeerId(peer));
@@ -312,13 +331,27 @@ impl Gateway {
                 self.links[peer].handle_payload(arrival, &datagram[payload]);
                 self.settle(now, PeerId(peer));
             }
-            Incoming::Established { peer, restarted, .. } => {
-                self.established(now, PeerId(peer), restarted);
-                self.settle(now, PeerId(peer));
+            Incoming::Established(session) => {
+                self.established(now, &session);
+                self.settle(now, PeerId(session.peer));
             }
             Incoming::Handled | Incoming::Dropped(_) => {}
         }
         self.drain_session_events(now);
+    }
+}
+
+fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {
+    let overhead = match peer.address {
+        Some(SocketAddr::V6(_)) => UDP6_OVERHEAD,
+        _ => UDP4_OVERHEAD,
+    };
+    LinkConfig {
+        lane: (peer.port.0 % LANES_MAX as u16) as u8,
+        controller: peer.controller,
+        mtu_max: config.mtu_max,
+        overhead,
+        hop: HopConfig { flows_max: config.flows_max, pool: config.pool },
     }
 }
 
@@ -368,8 +401,8 @@ impl Machine for Gateway {
     }
 
     fn poll_transmit(&mut self, now: Instant, port: PortId, buf: &mut [u8], _max: usize) -> Option<Transmit> {
-        if let Some((len, to, _)) = self.sessions.poll_handshake(now, port, buf) {
-            return Some(Transmit { len, to, class: Class::Control, ..Transmit::default() });
+        if let Some(out) = self.sessions.poll_handshake(now, port, buf) {
+            return Some(Transmit { len: out.len, to: out.to, class: Class::Control, ..Transmit::default() });
         }
         for step in 0..self.links.len() {
             let peer = (self.cursor + step) % self.links.len();
@@ -392,8 +425,7 @@ impl Machine for Gateway {
     }
 
     fn poll_timeout(&self) -> Option<Wakeup> {
-        let sealing = |peer: usize| self.sessions.is_established(peer);
-        let links = self.links.iter().enumerate().map(|(peer, link)| link.poll_timeout(sealing(peer)));
+        let links = self.links.iter().zip(&self.peers).map(|(link, peer)| link.poll_timeout(peer.can_seal));
         links.fold(self.sessions.poll_timeout(), Wakeup::earliest)
     }
 
