@@ -112,7 +112,14 @@ pub enum ConfigError {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { private_key: [0; 32], peers: Vec::new(), flows_max: 4096, pool: Octets::new(64 << 20), mtu_max: 1500, aes_hardware: false }
+        Self {
+            private_key: [0; 32],
+            peers: Vec::new(),
+            flows_max: 4096,
+            pool: Octets::new(64 << 20),
+            mtu_max: 1500,
+            aes_hardware: false,
+        }
     }
 }
 

@@ -13,14 +13,15 @@ pub use config::{Config, ConfigError, Controller, IpPrefix, PeerConfig};
 
 use crate::hop::{HopConfig, HopEvent};
 use crate::link::{Arrival, Link, LinkConfig};
-use crate::session::{Established, LANES_MAX, Incoming, PeerKeys, SessionEvent, Sessions, SessionsConfig};
+use crate::session::{Established, Incoming, LANES_MAX, PeerKeys, Sessions, SessionsConfig};
 use flows::FlowTable;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use wavelane_wire::datagram::{UDP4_OVERHEAD, UDP6_OVERHEAD};
 use wavelane_base::{
-    Entropy, FlowId, FrameMeta, Instant, Machine, PortId, Rate, ReadOutcome, Span, Streams, Transmit, Wakeup,
+    Class, Ecn, Entropy, FlowId, FrameMeta, Instant, Machine, PortId, Rate, ReadOutcome, Span, Streams, Transmit,
+    Wakeup,
 };
+use wavelane_wire::datagram::{UDP4_OVERHEAD, UDP6_OVERHEAD};
 pub use wavelane_wire::frame::Reason;
 
 /// One configured neighbour, by its place in [`Config::peers`].
@@ -255,18 +256,16 @@ impl Gateway {
     fn translate(&mut self, now: Instant, peer: PeerId, event: HopEvent) {
         let id = |flows: &FlowTable, name| flows.id(peer, name);
         let ours = match event {
-            HopEvent::Incoming { flow, source, target } => {
-                match self.check_incoming(peer, source, target) {
-                    Ok(()) => {
-                        let flow = self.flows.insert(peer, flow);
-                        Some(Event::Incoming { flow, peer, source, target })
-                    }
-                    Err(why) => {
-                        self.links[peer.0].hop.answer(now, flow, Some(why));
-                        None
-                    }
+            HopEvent::Incoming { flow, source, target } => match self.check_incoming(peer, source, target) {
+                Ok(()) => {
+                    let flow = self.flows.insert(peer, flow);
+                    Some(Event::Incoming { flow, peer, source, target })
                 }
-            }
+                Err(why) => {
+                    self.links[peer.0].hop.answer(now, flow, Some(why));
+                    None
+                }
+            },
             HopEvent::Accepted(flow) => id(&self.flows, flow).map(Event::Accepted),
             HopEvent::Readable(flow) => id(&self.flows, flow).map(Event::Readable),
             HopEvent::Writable(flow) => id(&self.flows, flow).map(Event::Writable),

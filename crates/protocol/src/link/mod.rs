@@ -8,8 +8,8 @@ use crate::hop::{Carried, Hop, HopConfig, Path};
 use crate::lane::{LaneConfig, LaneReceiver, LaneSender, Outcome, PathView, Probe, Room};
 pub use crate::session::LANES_MAX;
 use wavelane_base::{Class, Ecn, Instant, Span, Wakeup};
-use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 use wavelane_wire::Writer;
+use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 use wavelane_wire::frame::{Frame, Frames, Ranges};
 
 /// Most octets of a lane ack before its ranges.
@@ -96,7 +96,6 @@ pub struct Link {
     silent: bool,
     /// The neighbour must see a datagram of ours soon: it may not use a new session's keys before.
     confirm: bool,
-    wish_sent: Option<(u64, Span)>,
 }
 
 impl Link {
@@ -111,7 +110,6 @@ impl Link {
             silence_at: None,
             silent: false,
             confirm: false,
-            wish_sent: None,
         }
     }
 
@@ -119,7 +117,6 @@ impl Link {
     pub fn restart(&mut self, now: Instant) {
         self.sender = LaneSender::new(now, lane_config(&self.config));
         self.receivers.clear();
-        self.wish_sent = None;
         self.heard();
         self.hop.peer_restarted(now);
     }
@@ -179,7 +176,7 @@ impl Link {
             let ranges = if class.is_some() { RANGES_SHARED } else { RANGES_ALONE };
             put_acks(now, &mut self.receivers, ranges, &mut w);
         }
-        let mut eliciting = self.put_wish(class.is_some(), &mut w);
+        let mut eliciting = self.put_wish(now, class.is_some(), &mut w);
         if let Some(class) = class {
             eliciting |= self.hop.fill(now, class, &mut w, &mut carried);
         }
@@ -227,7 +224,7 @@ impl Link {
         body.fill(0);
         Frame::Ping.emit(&mut Writer::new(body)).ok()?;
         let number = self.sender.next_number();
-        self.sender.sent_mtu_probe(now, datagram, Record::new());
+        self.sender.sent_mtu_probe(now, datagram);
         self.note_sent(now, true);
         Some(Draft { lane: self.config.lane, number, plain_len, class: Class::Bulk })
     }
@@ -241,16 +238,12 @@ impl Link {
     }
 
     /// Tells the neighbour, in a datagram that leaves anyway, how often we wish to be acknowledged.
-    fn put_wish(&mut self, leaving: bool, w: &mut Writer<'_>) -> bool {
-        let wish = self.sender.ack_wish();
-        if !leaving || wish.is_none() || wish == self.wish_sent {
-            return false;
-        }
-        let Some((packets, delay)) = wish else { return false };
+    fn put_wish(&mut self, now: Instant, leaving: bool, w: &mut Writer<'_>) -> bool {
+        let Some((packets, delay)) = self.sender.ack_wish().filter(|_| leaving) else { return false };
         let frame = Frame::AckWish { lane: self.config.lane, packets, delay_us: delay.as_micros(), now: false };
         let written = frame.emit(w).is_ok();
         if written {
-            self.wish_sent = wish;
+            self.sender.wish_sent(now);
         }
         written
     }
