@@ -237,7 +237,11 @@ impl GatewayNode {
             Event::Refused(id, reason) => self.forget(moment, id, Some(FlowEnd::Refused(Some(reason)))),
             Event::Reset(id, reason) => self.forget(moment, id, Some(FlowEnd::Reset(Some(reason)))),
             Event::Closed(id) => self.forget(moment, id, None),
-            Event::PeerUp(_) | Event::PeerSilent(_) | Event::PeerRestarted(_) | Event::Notice(_) => {
+            Event::PeerUp(_)
+            | Event::PeerSilent(_)
+            | Event::PeerRestarted(_)
+            | Event::Notice(_)
+            | Event::UnknownCaller { .. } => {
                 if self.peer_events.len() < PEER_EVENTS_KEPT {
                     self.peer_events.push((moment.now, event));
                 }
