@@ -1,1 +1,12 @@
-//! Placeholder.
+//! What a medium does to frames between ports: occupy, delay, lose, corrupt, reorder.
+//!
+//! Channels are machines ([`wavelane_base::Machine`]), driven in virtual time by the simulator and in real time
+//! by the lab, so that both share one model. They carry opaque bytes and know nothing of any protocol: a channel
+//! that reads headers can flatter the protocol it carries.
+#![forbid(unsafe_code)]
+
+pub mod cable;
+pub mod loss;
+
+pub use cable::{CableConfig, ConfigError, DirectionConfig, Parameter, Policer, QueueLimit, Reorder};
+pub use loss::{LossConfig, LossError, LossTrace, PerUnit, Windows};

@@ -1,1 +1,24 @@
-//! Placeholder.
+//! The scenario file, the contract with the places that run it, its figures and checks, and the Record.
+//!
+//! A file becomes a [`Scenario`] (plain typed data), a [`Backend`] turns that into [`StackRaw`] per stack and seed,
+//! and [`run`] makes the JSON document and the Record directory of it. Only this crate computes figures, so a number
+//! means the same wherever it was produced.
+#![forbid(unsafe_code)]
+
+mod backend;
+mod error;
+mod model;
+mod table;
+mod units;
+mod words;
+
+pub use backend::{
+    ARRIVAL_BIN, Backend, BackendError, Clause, FlowRaw, Probe, Progress, Review, RunContext, StackRaw, Treatment,
+};
+pub use error::{Problem, ScenarioError};
+pub use model::{
+    App, Bound, Change, Channel, ChannelKind, Check, DURATION_MAX, Direction, FLOWS_MAX, Flow, Metric, NODES_MAX, Node,
+    NodeKind, Scenario, Side, Stack, TcpKind,
+};
+pub use units::{Quantity, UnitError};
+pub use words::{METRICS, NODE_KINDS, STACKS};

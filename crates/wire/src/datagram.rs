@@ -80,6 +80,207 @@ impl DataHeader {
     }
 }
 
+/// Bytes of each of the two macs that end a handshake message.
+pub const MAC_LEN: usize = 16;
+/// Bytes of a cookie reply.
+pub const COOKIE_REPLY_LEN: usize = 5 + COOKIE_NONCE_LEN + SEALED_COOKIE_LEN;
+/// Bytes of a cookie reply's nonce.
+pub const COOKIE_NONCE_LEN: usize = 24;
+/// Bytes of a cookie with its tag.
+pub const SEALED_COOKIE_LEN: usize = MAC_LEN + TAG_LEN;
+/// Bytes before the Noise message of a first handshake message.
+pub const INIT_HEADER_LEN: usize = 6;
+/// Bytes before the Noise message of a handshake's answer.
+pub const RESPONSE_HEADER_LEN: usize = 10;
+/// Bytes that Noise adds to the first payload (IK: ephemeral, static and its tag, payload's tag).
+pub const INIT_NOISE_OVERHEAD: usize = 32 + 32 + TAG_LEN + TAG_LEN;
+/// Bytes that Noise adds to the answer's payload (ephemeral, payload's tag).
+pub const RESPONSE_NOISE_OVERHEAD: usize = 32 + TAG_LEN;
+/// Largest handshake message of any kind; longer ones are refused.
+pub const HANDSHAKE_MAX: usize = 512;
+
+/// A handshake message cut into its fields. Nothing is verified yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handshake<'a> {
+    /// The wire version its sender speaks.
+    pub version: u8,
+    /// The sender's index: where an answer goes.
+    pub sender: u32,
+    /// The receiver's index; `None` in a first message.
+    pub receiver: Option<u32>,
+    /// The Noise message.
+    pub noise: &'a [u8],
+    /// Everything before the first mac: what that mac covers.
+    pub before_mac1: &'a [u8],
+    /// Everything before the second mac: what that mac covers.
+    pub before_mac2: &'a [u8],
+    /// Proof that the sender knows the receiver's public key.
+    pub mac1: [u8; MAC_LEN],
+    /// Proof of address, or zeros.
+    pub mac2: [u8; MAC_LEN],
+}
+
+impl<'a> Handshake<'a> {
+    /// Cuts a first message or an answer into its fields, by its kind.
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, DecodeError> {
+        if datagram.len() > HANDSHAKE_MAX {
+            return Err(DecodeError::TooLong("handshake message"));
+        }
+        let mut r = Reader::new(datagram);
+        let kind = r.u8()?;
+        let version = r.u8()?;
+        let sender = r.u32()?;
+        let (receiver, least) = match kind {
+            kind::HANDSHAKE_INIT => (None, INIT_NOISE_OVERHEAD),
+            kind::HANDSHAKE_RESPONSE => (Some(r.u32()?), RESPONSE_NOISE_OVERHEAD),
+            _ => return Err(DecodeError::Invalid("datagram kind")),
+        };
+        let noise_len = r.remaining().checked_sub(2 * MAC_LEN).ok_or(DecodeError::Truncated)?;
+        if noise_len < least {
+            return Err(DecodeError::Truncated);
+        }
+        let noise = r.take(noise_len)?;
+        Ok(Self {
+            version,
+            sender,
+            receiver,
+            noise,
+            before_mac1: &datagram[..datagram.len() - 2 * MAC_LEN],
+            before_mac2: &datagram[..datagram.len() - MAC_LEN],
+            mac1: r.array()?,
+            mac2: r.array()?,
+        })
+    }
+}
+
+/// "Prove your address first": the answer to a handshake message under load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CookieReply {
+    /// The index that the handshake message gave as its sender's.
+    pub receiver: u32,
+    /// Random; never repeated under one key.
+    pub nonce: [u8; COOKIE_NONCE_LEN],
+    /// The cookie, sealed.
+    pub sealed: [u8; SEALED_COOKIE_LEN],
+}
+
+impl CookieReply {
+    /// Reads a cookie reply, which has exactly one length.
+    pub fn parse(datagram: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(datagram);
+        if r.u8()? != kind::COOKIE_REPLY {
+            return Err(DecodeError::Invalid("datagram kind"));
+        }
+        let reply = Self { receiver: r.u32()?, nonce: r.array()?, sealed: r.array()? };
+        if r.is_empty() { Ok(reply) } else { Err(DecodeError::TooLong("cookie reply")) }
+    }
+    /// The datagram.
+    pub fn to_bytes(self) -> [u8; COOKIE_REPLY_LEN] {
+        let mut out = [0; COOKIE_REPLY_LEN];
+        out[0] = kind::COOKIE_REPLY;
+        out[1..5].copy_from_slice(&self.receiver.to_be_bytes());
+        out[5..29].copy_from_slice(&self.nonce);
+        out[29..].copy_from_slice(&self.sealed);
+        out
+    }
+}
+
+/// Capability bits of a handshake payload. Unknown bits are ignored.
+pub mod capability {
+    /// AES-256-GCM is fast here.
+    pub const AES: u32 = 1;
+}
+
+/// The cipher that seals a session's data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Suite {
+    /// ChaCha20-Poly1305 (RFC 8439).
+    ChaCha20Poly1305,
+    /// AES-256-GCM (NIST SP 800-38D).
+    Aes256Gcm,
+}
+
+/// The payload inside a first message's Noise message. Bytes behind the known fields are ignored, so that later
+/// versions may add some.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InitPayload {
+    /// The wire version, authenticated.
+    pub version: u8,
+    /// [`capability`] bits.
+    pub capabilities: u32,
+    /// The initiator's boot epoch.
+    pub epoch: u64,
+    /// The initiator's handshakes since boot; (epoch, counter) grows with each.
+    pub counter: u64,
+}
+
+impl InitPayload {
+    /// Bytes of the known fields.
+    pub const LEN: usize = 21;
+    /// Reads the known fields.
+    pub fn parse(payload: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(payload);
+        Ok(Self { version: r.u8()?, capabilities: r.u32()?, epoch: r.u64()?, counter: r.u64()? })
+    }
+    /// The payload.
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut out = [0; Self::LEN];
+        out[0] = self.version;
+        out[1..5].copy_from_slice(&self.capabilities.to_be_bytes());
+        out[5..13].copy_from_slice(&self.epoch.to_be_bytes());
+        out[13..].copy_from_slice(&self.counter.to_be_bytes());
+        out
+    }
+}
+
+/// The payload inside an answer's Noise message. Bytes behind the known fields are ignored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ResponsePayload {
+    /// The wire version, authenticated.
+    pub version: u8,
+    /// [`capability`] bits.
+    pub capabilities: u32,
+    /// The responder's boot epoch.
+    pub epoch: u64,
+    /// The responder's index, authenticated (it also stands in the clear).
+    pub sender: u32,
+    /// The cipher chosen for data.
+    pub suite: Suite,
+}
+
+impl ResponsePayload {
+    /// Bytes of the known fields.
+    pub const LEN: usize = 18;
+    /// Reads the known fields.
+    pub fn parse(payload: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(payload);
+        Ok(Self {
+            version: r.u8()?,
+            capabilities: r.u32()?,
+            epoch: r.u64()?,
+            sender: r.u32()?,
+            suite: match r.u8()? {
+                0 => Suite::ChaCha20Poly1305,
+                1 => Suite::Aes256Gcm,
+                _ => return Err(DecodeError::Invalid("cipher suite")),
+            },
+        })
+    }
+    /// The payload.
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut out = [0; Self::LEN];
+        out[0] = self.version;
+        out[1..5].copy_from_slice(&self.capabilities.to_be_bytes());
+        out[5..13].copy_from_slice(&self.epoch.to_be_bytes());
+        out[13..17].copy_from_slice(&self.sender.to_be_bytes());
+        out[17] = match self.suite {
+            Suite::ChaCha20Poly1305 => 0,
+            Suite::Aes256Gcm => 1,
+        };
+        out
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,5 +295,41 @@ mod tests {
         datagram.extend([0; TAG_LEN]);
         assert_eq!(DataHeader::parse(&datagram), Ok(header));
         assert_eq!(header.nonce(), [0, 0, 0, 2, 0, 0, 0xa1, 0xb2, 0xc3, 0xd4, 0xe5, 0xf6]);
+    }
+
+    #[test]
+    fn golden_handshake_fields() {
+        let mut init = vec![1, 1, 9, 8, 7, 6];
+        init.extend([0xaa; INIT_NOISE_OVERHEAD + 1]);
+        init.extend([0xbb; MAC_LEN]);
+        init.extend([0xcc; MAC_LEN]);
+        let parsed = Handshake::parse(&init).expect("long enough");
+        assert_eq!((parsed.version, parsed.sender, parsed.receiver), (1, 0x0908_0706, None));
+        assert_eq!((parsed.noise.len(), parsed.mac1, parsed.mac2), (INIT_NOISE_OVERHEAD + 1, [0xbb; 16], [0xcc; 16]));
+        assert_eq!(parsed.before_mac1, &init[..init.len() - 32]);
+        assert_eq!(parsed.before_mac2, &init[..init.len() - 16]);
+        assert_eq!(Handshake::parse(&init[..init.len() - 2]), Err(DecodeError::Truncated));
+        init.resize(HANDSHAKE_MAX + 1, 0);
+        assert_eq!(Handshake::parse(&init), Err(DecodeError::TooLong("handshake message")));
+    }
+
+    #[test]
+    fn golden_payloads_and_cookie_reply() {
+        let init = InitPayload { version: 1, capabilities: 1, epoch: 2, counter: 3 };
+        let golden = [1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3];
+        assert_eq!(init.to_bytes(), golden);
+        let longer: Vec<u8> = golden.iter().copied().chain([1, 2, 3]).collect();
+        assert_eq!(InitPayload::parse(&longer), Ok(init), "later fields are skipped");
+        let response =
+            ResponsePayload { version: 1, capabilities: 0, epoch: 2, sender: 0x0102_0304, suite: Suite::Aes256Gcm };
+        let golden = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1, 2, 3, 4, 1];
+        assert_eq!(response.to_bytes(), golden);
+        assert_eq!(ResponsePayload::parse(&golden), Ok(response));
+        let mut unknown = golden;
+        unknown[17] = 2;
+        assert_eq!(ResponsePayload::parse(&unknown), Err(DecodeError::Invalid("cipher suite")));
+        let reply = CookieReply { receiver: 5, nonce: [6; 24], sealed: [7; 32] };
+        assert_eq!(CookieReply::parse(&reply.to_bytes()), Ok(reply));
+        assert!(CookieReply::parse(&[3; COOKIE_REPLY_LEN + 1]).is_err());
     }
 }

@@ -1,0 +1,251 @@
+//! What a cable does in each direction, as plain values. Reading files is the scenario's business.
+
+use crate::loss::{LossConfig, LossError, Windows, check_windows};
+use wavelane_base::{Octets, Rate, Ratio, Span};
+
+/// Most bytes that wait in one direction when [`QueueLimit::Bounded`] asks for no limit of its own.
+pub const QUEUE_BOUND: Octets = Octets::new(64 << 20);
+/// Most bytes one direction holds between serialiser and far port; frames above it are dropped and counted.
+pub const FLIGHT_BOUND: Octets = Octets::new(256 << 20);
+/// Most frames that wait, and most that are in flight, in one direction, whatever their size.
+pub const FRAMES_BOUND: u64 = 1 << 20;
+/// The largest frame a cable carries; an IP packet cannot be larger (RFC 791, section 3.1).
+pub const FRAME_MAX: usize = 65_535;
+
+/// A cable between two ports; side a is `PortId(0)`, side b is `PortId(1)`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CableConfig {
+    /// From side a to side b.
+    pub forward: DirectionConfig,
+    /// From side b to side a.
+    pub reverse: DirectionConfig,
+}
+
+/// One direction of a cable. The default does nothing to a frame: infinite rate, no delay, no loss.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirectionConfig {
+    /// Serialisation rate, counting the frame's own bytes only; `None` is infinitely fast.
+    pub rate: Option<Rate>,
+    /// One-way delay, after serialisation.
+    pub delay: Span,
+    /// Extra delay per frame, uniform in `0..jitter`.
+    pub jitter: Span,
+    /// Whether frames keep their order under jitter and a falling delay (a frame then waits for the one before).
+    pub keep_order: bool,
+    /// What may wait for the serialiser, without the frame in service; drop-tail.
+    pub queue: QueueLimit,
+    /// Which frames are lost after serialisation.
+    pub loss: LossConfig,
+    /// Probability that a frame arrives twice.
+    pub duplicate: Ratio,
+    /// Which frames are held back so that later ones pass them.
+    pub reorder: Reorder,
+    /// Probability that one bit of a frame, chosen uniformly, is flipped.
+    pub corrupt: Ratio,
+    /// Outages `[start, stop)`, sorted and disjoint: frames entering service in one use airtime and are lost.
+    pub outages: Windows,
+    /// A token bucket without a queue, before the queue.
+    pub policer: Option<Policer>,
+}
+
+/// How much may wait for the serialiser.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum QueueLimit {
+    /// [`QUEUE_BOUND`] bytes.
+    #[default]
+    Bounded,
+    /// This many bytes.
+    Octets(Octets),
+    /// This many frames (and still at most [`QUEUE_BOUND`] bytes).
+    Packets(u64),
+}
+
+/// Frames held back on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reorder {
+    /// Probability per frame.
+    pub p: Ratio,
+    /// How much longer than its turn a chosen frame takes; later frames do not wait for it.
+    pub extra: Span,
+}
+
+/// A token bucket that drops what exceeds it (RFC 2697 with a single bucket: no yellow).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Policer {
+    /// Rate at which the bucket fills.
+    pub rate: Rate,
+    /// Size of the bucket, which is full at the start. A frame larger than it never passes.
+    pub burst: Octets,
+}
+
+/// One parameter of one direction, for changes during a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Parameter {
+    /// [`DirectionConfig::rate`]; the rest of the frame in service goes at the new rate.
+    Rate(Option<Rate>),
+    /// [`DirectionConfig::delay`], for frames that leave the serialiser from now on.
+    Delay(Span),
+    /// [`DirectionConfig::jitter`], for frames that leave the serialiser from now on.
+    Jitter(Span),
+    /// [`DirectionConfig::keep_order`], for frames that leave the serialiser from now on.
+    KeepOrder(bool),
+    /// [`DirectionConfig::queue`]; what already waits beyond a smaller limit stays.
+    Queue(QueueLimit),
+    /// [`DirectionConfig::loss`]; new dwell times start a new process, in the good state, now.
+    Loss(LossConfig),
+    /// [`DirectionConfig::duplicate`].
+    Duplicate(Ratio),
+    /// [`DirectionConfig::reorder`].
+    Reorder(Reorder),
+    /// [`DirectionConfig::corrupt`].
+    Corrupt(Ratio),
+    /// [`DirectionConfig::outages`], on the cable's clock, for frames that enter service from now on.
+    Outages(Windows),
+    /// [`DirectionConfig::policer`]; a new bucket is full.
+    Policer(Option<Policer>),
+}
+
+/// Why a cable cannot be built, or a parameter not be changed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A rate of zero never finishes a frame.
+    #[error("rate 0 never finishes a frame: leave the rate out for an infinite one, or use an outage to lose frames")]
+    RateZero,
+    /// A delay beyond [`SPAN_MAX`].
+    #[error("{what} of {value} is beyond {SPAN_MAX}: choose a shorter one")]
+    SpanTooLong {
+        /// Which span.
+        what: &'static str,
+        /// What was asked for.
+        value: Span,
+    },
+    /// A queue limit beyond the bound.
+    #[error("queue limit {asked} is beyond the bound of {bound} {unit}: choose a smaller one")]
+    QueueTooLarge {
+        /// What was asked for.
+        asked: u64,
+        /// The bound.
+        bound: u64,
+        /// What both count.
+        unit: &'static str,
+    },
+    /// A policer that drops everything.
+    #[error("policer with rate {} bit/s and burst {} B passes nothing: raise both above 0", .0.rate.as_bps(), .0.burst.get())]
+    PolicerEmpty(Policer),
+    /// Outage windows out of order.
+    #[error("outage windows: {0}")]
+    Outages(LossError),
+    /// The loss model is impossible.
+    #[error(transparent)]
+    Loss(#[from] LossError),
+}
+
+/// The longest delay, jitter or extra delay: an hour, far beyond any terrestrial or satellite path.
+pub const SPAN_MAX: Span = Span::from_secs(3_600);
+
+impl Default for DirectionConfig {
+    fn default() -> Self {
+        Self {
+            rate: None,
+            delay: Span::ZERO,
+            jitter: Span::ZERO,
+            keep_order: true,
+            queue: QueueLimit::Bounded,
+            loss: LossConfig::None,
+            duplicate: Ratio::ZERO,
+            reorder: Reorder::default(),
+            corrupt: Ratio::ZERO,
+            outages: Windows::new(),
+            policer: None,
+        }
+    }
+}
+
+impl Default for Reorder {
+    fn default() -> Self {
+        Self { p: Ratio::ZERO, extra: Span::ZERO }
+    }
+}
+
+impl CableConfig {
+    /// The same in both directions.
+    pub fn symmetric(direction: DirectionConfig) -> Self {
+        Self { forward: direction.clone(), reverse: direction }
+    }
+    /// The preset `ethernet`: 1 Gbit/s and 0.05 ms each way.
+    pub fn ethernet() -> Self {
+        Self::symmetric(DirectionConfig {
+            rate: Some(Rate::from_bps(1_000_000_000)),
+            delay: Span::from_micros(50),
+            ..DirectionConfig::default()
+        })
+    }
+    /// Refuses what cannot be honoured.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.forward.check()?;
+        self.reverse.check()
+    }
+}
+
+impl DirectionConfig {
+    /// Refuses what cannot be honoured.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.rate.is_some_and(|rate| rate.as_bps() == 0) {
+            return Err(ConfigError::RateZero);
+        }
+        for (what, value) in [("delay", self.delay), ("jitter", self.jitter), ("extra delay", self.reorder.extra)] {
+            if value > SPAN_MAX {
+                return Err(ConfigError::SpanTooLong { what, value });
+            }
+        }
+        self.queue.check()?;
+        self.loss.check()?;
+        check_windows(&self.outages).map_err(ConfigError::Outages)?;
+        match self.policer {
+            Some(p) if p.rate.as_bps() == 0 || p.burst == Octets::ZERO => Err(ConfigError::PolicerEmpty(p)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Replaces one parameter; the direction is unchanged if the result would be refused.
+    pub fn set(&mut self, parameter: Parameter) -> Result<(), ConfigError> {
+        let mut changed = self.clone();
+        match parameter {
+            Parameter::Rate(rate) => changed.rate = rate,
+            Parameter::Delay(delay) => changed.delay = delay,
+            Parameter::Jitter(jitter) => changed.jitter = jitter,
+            Parameter::KeepOrder(keep) => changed.keep_order = keep,
+            Parameter::Queue(queue) => changed.queue = queue,
+            Parameter::Loss(loss) => changed.loss = loss,
+            Parameter::Duplicate(p) => changed.duplicate = p,
+            Parameter::Reorder(reorder) => changed.reorder = reorder,
+            Parameter::Corrupt(p) => changed.corrupt = p,
+            Parameter::Outages(outages) => changed.outages = outages,
+            Parameter::Policer(policer) => changed.policer = policer,
+        }
+        changed.check()?;
+        *self = changed;
+        Ok(())
+    }
+}
+
+impl QueueLimit {
+    /// Refuses a limit beyond the bounds.
+    pub fn check(self) -> Result<(), ConfigError> {
+        let (asked, bound, unit) = match self {
+            Self::Bounded => return Ok(()),
+            Self::Octets(octets) => (octets.get(), QUEUE_BOUND.get(), "B"),
+            Self::Packets(packets) => (packets, FRAMES_BOUND, "packets"),
+        };
+        if asked > bound { Err(ConfigError::QueueTooLarge { asked, bound, unit }) } else { Ok(()) }
+    }
+    /// Whether a frame of `len` bytes may wait behind `frames` frames of `octets` bytes.
+    pub(crate) fn admits(self, frames: u64, octets: u64, len: u64) -> bool {
+        let (most_frames, most_octets) = match self {
+            Self::Bounded => (FRAMES_BOUND, QUEUE_BOUND.get()),
+            Self::Octets(limit) => (FRAMES_BOUND, limit.get()),
+            Self::Packets(limit) => (limit, QUEUE_BOUND.get()),
+        };
+        frames < most_frames && octets + len <= most_octets
+    }
+}

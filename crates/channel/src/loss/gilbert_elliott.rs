@@ -1,0 +1,77 @@
+//! Gilbert-Elliott with continuous dwell times, as one process that traffic cannot influence.
+
+use super::{Chance, Instant, Span};
+
+/// The alternation of a good and a bad state in time: exponential dwell times, beginning with good.
+///
+/// Gilbert's chain (Bell System Technical Journal 39, 1960) in continuous time. How far the process has been
+/// asked to run never changes what it does, so every traffic over the same seed meets the same bursts.
+#[derive(Clone, Debug)]
+pub struct GilbertElliott {
+    good: Span,
+    bad: Span,
+    dice: Chance,
+    in_bad: bool,
+    /// When the present state ends.
+    until: Instant,
+    /// How far the process has been run; questions never go back before it.
+    at: Instant,
+}
+
+/// How an interval of time divides between the states.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// Time in the bad state.
+    pub bad: Span,
+    /// Length of the interval.
+    pub whole: Span,
+    /// Whether the interval ends in the bad state.
+    pub ends_bad: bool,
+}
+
+impl GilbertElliott {
+    /// A process that starts in the good state at `start`.
+    pub fn new(good: Span, bad: Span, mut dice: Chance, start: Instant) -> Self {
+        let until = start + dice.exponential(good);
+        Self { good, bad, dice, in_bad: false, until, at: start }
+    }
+
+    /// Runs the process to `to` and divides the interval from `from`. Both must not be earlier than the last `to`.
+    pub fn share(&mut self, from: Instant, to: Instant) -> Share {
+        debug_assert!(self.at <= from && from <= to, "a process in time is asked in order of time");
+        self.run(from);
+        let mut bad = Span::ZERO;
+        let mut mark = from;
+        while self.until <= to {
+            if self.in_bad {
+                bad += self.until.since(mark);
+            }
+            mark = self.until;
+            self.flip();
+        }
+        if self.in_bad {
+            bad += to.since(mark);
+        }
+        self.at = to;
+        Share { bad, whole: to.since(from), ends_bad: self.in_bad }
+    }
+
+    /// Runs the process to `to`.
+    pub fn run(&mut self, to: Instant) {
+        while self.until <= to {
+            self.flip();
+        }
+        self.at = self.at.max(to);
+    }
+
+    /// The dice, for the process that replaces this one.
+    pub(crate) fn into_dice(self) -> Chance {
+        self.dice
+    }
+
+    fn flip(&mut self) {
+        self.in_bad = !self.in_bad;
+        let mean = if self.in_bad { self.bad } else { self.good };
+        self.until += self.dice.exponential(mean);
+    }
+}

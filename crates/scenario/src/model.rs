@@ -1,0 +1,310 @@
+//! A scenario as plain data. Nothing here knows the file's syntax or consults the machine.
+
+use wavelane_base::{Octets, Seed, Span};
+use wavelane_channel::{CableConfig, DirectionConfig, Parameter};
+
+/// Most nodes a scenario may have; the lab makes a namespace for each.
+pub const NODES_MAX: usize = 64;
+/// Most flows a scenario may have.
+pub const FLOWS_MAX: usize = 256;
+/// Longest run.
+pub const DURATION_MAX: Span = Span::from_secs(24 * 3600);
+
+/// Topology, channels, stacks, traffic, timeline, checks: everything a backend needs, resolved.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// One line for people.
+    pub title: String,
+    /// The run's number; the command line may replace it.
+    pub seed: Seed,
+    /// How long each stack runs at most.
+    pub duration: Span,
+    /// What to run, in order; each is a full run of the same seed.
+    pub stacks: Vec<Stack>,
+    /// The places, in file order.
+    pub nodes: Vec<Node>,
+    /// What joins them, in file order.
+    pub channels: Vec<Channel>,
+    /// The traffic, in file order.
+    pub flows: Vec<Flow>,
+    /// Changes of channel parameters, by time.
+    pub timeline: Vec<Change>,
+    /// What must hold, in file order.
+    pub checks: Vec<Check>,
+}
+
+/// A place in the topology.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// Its name: lower-case letters, digits and `_`, at most 12 characters (the lab makes interface names of it).
+    pub name: String,
+    /// What it does.
+    pub kind: NodeKind,
+}
+
+/// The three kinds of node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NodeKind {
+    /// Runs applications.
+    Endpoint,
+    /// Runs `wavelaned` under stack `wavelane`, forwards plainly under `tcp-*`.
+    Gateway,
+    /// Forwards plainly, always.
+    Router,
+}
+
+/// A medium between two nodes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Channel {
+    /// Its name.
+    pub name: String,
+    /// The nodes it joins; `forward` leads from the first to the second.
+    pub between: [String; 2],
+    /// What it does to frames.
+    pub kind: ChannelKind,
+}
+
+/// What a medium does to frames, per kind.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ChannelKind {
+    /// A full-duplex cable, each direction on its own.
+    Cable(CableConfig),
+}
+
+/// Which way through a channel.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Direction {
+    /// First node of `between` to second.
+    Forward,
+    /// Second node to first.
+    Reverse,
+}
+
+/// A transport to compare. The closed list of the file format; a backend says in its review which it can run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Stack {
+    /// The gateways do their work.
+    Wavelane,
+    /// Plain TCP end to end; gateways forward plainly.
+    Tcp {
+        /// The sender's congestion control.
+        kind: TcpKind,
+        /// RTS/CTS before data frames, on Wi-Fi channels.
+        rts: bool,
+    },
+    /// TCP split at every gateway without block service.
+    TcpHopByHop,
+    /// No transport at all: datagrams as they come.
+    Udp,
+    /// Block switching as published in 2009.
+    Hop2009,
+    /// The program kcptun, default profile.
+    Kcptun,
+    /// The program kcptun, its most aggressive profile.
+    KcptunFast3,
+    /// CUBIC through the user-space WireGuard boringtun.
+    BoringtunCubic,
+    /// BBR through the user-space WireGuard boringtun.
+    BoringtunBbr,
+    /// Multipath TCP.
+    Mptcp,
+    /// The split-TCP proxy pepsal.
+    Pepsal,
+    /// ns-3 as packaged by Debian.
+    Ns3Debian,
+    /// ns-3 as published for Python.
+    Ns3Wheel,
+}
+
+/// Congestion controls of the `tcp-*` stacks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TcpKind {
+    /// RFC 5681 and RFC 6582.
+    Reno,
+    /// RFC 9438.
+    Cubic,
+    /// BBR as the kernel (lab) or our machine (sim) has it.
+    Bbr,
+    /// The timers of 2001: initial timeout 6 s, floor 1 s, tick 0.1 s.
+    Y2001,
+}
+
+/// One application exchange.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Flow {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub app: App,
+    /// The node that connects.
+    pub from: String,
+    /// The node that listens.
+    pub to: String,
+    /// When it connects, since the run's start.
+    pub start: Span,
+    /// When it is stopped if it has not ended; `None` means the run's duration.
+    pub stop: Option<Span>,
+}
+
+/// The applications, a closed list.
+#[derive(Clone, PartialEq, Debug)]
+pub enum App {
+    /// `from` fetches a body over HTTP from `to`.
+    Download {
+        /// Body size; `None` runs until the flow's stop (a fixed-time flow).
+        size: Option<Octets>,
+    },
+    /// `from` sends a body over HTTP to `to`.
+    Upload {
+        /// Body size; `None` runs until the flow's stop (a fixed-time flow).
+        size: Option<Octets>,
+    },
+    /// `from` sends `size` bytes every `every` over one TCP connection, open loop, and `to` sends them back.
+    Echo {
+        /// Between probes.
+        every: Span,
+        /// Bytes of a probe.
+        size: Octets,
+        /// The bulk flow during which probes are sent; `None` runs from start to stop.
+        during: Option<String>,
+    },
+}
+
+impl App {
+    /// The word for it in files and in the Record.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Download { .. } => "download",
+            Self::Upload { .. } => "upload",
+            Self::Echo { .. } => "echo",
+        }
+    }
+    /// Whether it moves a body (and so has a goodput).
+    pub fn is_bulk(&self) -> bool {
+        !matches!(self, Self::Echo { .. })
+    }
+}
+
+/// A change of one channel parameter while the run goes on.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Change {
+    /// When, since the run's start.
+    pub at: Span,
+    /// The channel's name.
+    pub channel: String,
+    /// Which way.
+    pub direction: Direction,
+    /// The parameter and its new value.
+    pub parameter: Parameter,
+}
+
+/// Something that must hold of the figures.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Check {
+    /// Its name.
+    pub name: String,
+    /// The stack it is about.
+    pub stack: Stack,
+    /// The flow whose figure is judged.
+    pub flow: String,
+    /// Which figure.
+    pub metric: Metric,
+    /// Least or most.
+    pub side: Side,
+    /// Compared with what.
+    pub bound: Bound,
+}
+
+/// Whether a bound is a floor or a ceiling.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// The figure must not be smaller.
+    AtLeast,
+    /// The figure must not be larger.
+    AtMost,
+}
+
+/// What a figure is compared with.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Bound {
+    /// A number in the metric's own unit.
+    Value(f64),
+    /// Other stacks' figure of the same flow.
+    Than {
+        /// The stacks, each of which is compared.
+        stacks: Vec<Stack>,
+        /// Factor on their figure.
+        times: f64,
+        /// Only those stacks count whose goodput reaches this share of the judged stack's goodput.
+        if_goodput_at_least: Option<f64>,
+    },
+}
+
+/// A figure a check can name; the words are the keys of the JSON document.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Metric {
+    /// Receiver's bits per second.
+    GoodputBps,
+    /// connect() to last byte.
+    DurationMs,
+    /// Median echo delay.
+    RttP50Ms,
+    /// 95th percentile of echo delay.
+    RttP95Ms,
+    /// 99th percentile of echo delay.
+    RttP99Ms,
+    /// Echo probes without answer.
+    Lost,
+    /// Application bytes received.
+    Bytes,
+    /// 1 if the flow completed, else 0.
+    Completed,
+    /// 1 if the hash matched, else 0.
+    Intact,
+    /// IP bytes offered to the bad channel over bytes delivered; of the stack, not of one flow.
+    WireBytesPerDeliveredByte,
+    /// Repair bytes over first transmissions; of the stack, not of one flow.
+    RepairShare,
+}
+
+impl Scenario {
+    /// The node of that name.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.iter().find(|n| n.name == name)
+    }
+    /// The flow of that name.
+    pub fn flow(&self, name: &str) -> Option<&Flow> {
+        self.flows.iter().find(|f| f.name == name)
+    }
+    /// The channel of that name.
+    pub fn channel(&self, name: &str) -> Option<&Channel> {
+        self.channels.iter().find(|c| c.name == name)
+    }
+    /// The channels whose two ends are both gateways: the bad ones, whose offered bytes the figures count.
+    pub fn channels_between_gateways(&self) -> impl Iterator<Item = &Channel> {
+        let gateway = |name: &String| self.node(name).is_some_and(|n| n.kind == NodeKind::Gateway);
+        self.channels.iter().filter(move |c| c.between.iter().all(gateway))
+    }
+    /// When `flow` is stopped at the latest.
+    pub fn stop_of(&self, flow: &Flow) -> Span {
+        flow.stop.unwrap_or(self.duration).min(self.duration)
+    }
+    /// The bulk flow during which the probes of echo `flow` count: the one it names, else the first bulk flow.
+    pub fn bulk_of(&self, flow: &Flow) -> Option<&Flow> {
+        match &flow.app {
+            App::Echo { during: Some(name), .. } => self.flow(name),
+            _ => self.flows.iter().find(|f| f.app.is_bulk()),
+        }
+    }
+}
+
+impl Channel {
+    /// The configuration of one direction.
+    pub fn direction(&self, direction: Direction) -> &DirectionConfig {
+        let ChannelKind::Cable(cable) = &self.kind;
+        match direction {
+            Direction::Forward => &cable.forward,
+            Direction::Reverse => &cable.reverse,
+        }
+    }
+}

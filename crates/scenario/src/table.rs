@@ -1,0 +1,152 @@
+//! A TOML table that knows its path and lines, and refuses keys it was not told of.
+
+use crate::error::{Problem, ScenarioError, hint};
+use crate::units::Quantity;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A reader over one table of the file.
+#[derive(Clone, Copy)]
+pub(crate) struct Table<'a> {
+    text: &'a str,
+    path: &'a str,
+    line: usize,
+    inner: &'a DeTable<'a>,
+}
+
+/// One value with its full path and line.
+#[derive(Clone)]
+pub(crate) struct Value<'a> {
+    text: &'a str,
+    /// The key's full path, such as `channels.air.forward.rate`.
+    pub(crate) path: String,
+    /// Its line, from 1.
+    pub(crate) line: usize,
+    inner: &'a DeValue<'a>,
+}
+
+/// The line of a byte offset, from 1.
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes().iter().take(offset).filter(|b| **b == b'\n').count() + 1
+}
+
+impl<'a> Table<'a> {
+    /// The whole document.
+    pub(crate) fn root(text: &'a str, inner: &'a DeTable<'a>) -> Self {
+        Self { text, path: "", line: 1, inner }
+    }
+    /// How messages name it.
+    pub(crate) fn title(&self) -> String {
+        if self.path.is_empty() { "the top level".into() } else { format!("[{}]", self.path) }
+    }
+    /// The line of its first key, from 1.
+    pub(crate) fn line(&self) -> usize {
+        self.line
+    }
+    /// Refuses keys outside `known`.
+    pub(crate) fn only(&self, known: &[&str]) -> Result<(), ScenarioError> {
+        let mut unknown: Vec<_> = self.inner.keys().filter(|k| !known.contains(&k.get_ref().as_ref())).collect();
+        unknown.sort_by_key(|k| k.span().start);
+        match unknown.first() {
+            None => Ok(()),
+            Some(key) => {
+                let name = key.get_ref().to_string();
+                let hint = hint(&name, known.iter().copied());
+                Err(Problem::UnknownKey { key: name, table: self.title(), hint }
+                    .at(line_of(self.text, key.span().start)))
+            }
+        }
+    }
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+    fn value(&self, key: &str, spanned: &'a Spanned<DeValue<'a>>, line: usize) -> Value<'a> {
+        Value { text: self.text, path: self.path_of(key), line, inner: spanned.get_ref() }
+    }
+    /// The value of `key`, if present.
+    pub(crate) fn get(&self, key: &str) -> Option<Value<'a>> {
+        let (name, value) = self.inner.iter().find(|(k, _)| k.get_ref().as_ref() == key)?;
+        Some(self.value(key, value, line_of(self.text, name.span().start)))
+    }
+    /// The value of `key`, or the error that shows how to add it.
+    pub(crate) fn need(&self, key: &'static str, example: &'static str) -> Result<Value<'a>, ScenarioError> {
+        self.get(key).ok_or_else(|| Problem::Missing { table: self.title(), key, example }.at(self.line))
+    }
+    /// The keys and values in file order.
+    pub(crate) fn entries(&self) -> Vec<(String, Value<'a>)> {
+        let mut all: Vec<_> = self.inner.iter().collect();
+        all.sort_by_key(|(k, _)| k.span().start);
+        let line = |offset| line_of(self.text, offset);
+        all.into_iter()
+            .map(|(k, v)| (k.get_ref().to_string(), self.value(k.get_ref(), v, line(k.span().start))))
+            .collect()
+    }
+    /// An optional quantity.
+    pub(crate) fn quantity<Q: Quantity>(&self, key: &str) -> Result<Option<Q>, ScenarioError> {
+        self.get(key).map(|v| v.quantity()).transpose()
+    }
+}
+
+impl<'a> Value<'a> {
+    fn wrong_type(&self, expected: &'static str, example: &'static str) -> ScenarioError {
+        let got = match self.inner {
+            DeValue::String(_) => "a text",
+            DeValue::Integer(_) | DeValue::Float(_) => "a bare number",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+        };
+        Problem::WrongType { key: self.path.clone(), expected, example, got }.at(self.line)
+    }
+    /// An error about this value.
+    pub(crate) fn impossible(&self, why: impl Into<String>) -> ScenarioError {
+        Problem::Impossible(why.into()).at(self.line)
+    }
+    /// As text.
+    pub(crate) fn str(&self, expected: &'static str, example: &'static str) -> Result<&'a str, ScenarioError> {
+        self.inner.as_str().ok_or_else(|| self.wrong_type(expected, example))
+    }
+    /// As text, if it is one.
+    pub(crate) fn as_str(&self) -> Option<&'a str> {
+        self.inner.as_str()
+    }
+    /// As a quantity with unit.
+    pub(crate) fn quantity<Q: Quantity>(&self) -> Result<Q, ScenarioError> {
+        let text = self.inner.as_str().ok_or_else(|| {
+            let mut error = self.wrong_type(Q::EXPECTED, "");
+            if let Problem::WrongType { example, .. } = &mut error.problem {
+                *example = Q::EXAMPLE;
+            }
+            error
+        })?;
+        Q::parse(text).map_err(|error| Problem::Unit { key: self.path.clone(), error }.at(self.line))
+    }
+    /// As a whole number from 0.
+    pub(crate) fn whole(&self) -> Result<u64, ScenarioError> {
+        let number = self.inner.as_integer().and_then(|i| u64::from_str_radix(i.as_str(), i.radix()).ok());
+        number.ok_or_else(|| self.wrong_type("a whole number from 0", "7"))
+    }
+    /// As true or false.
+    pub(crate) fn bool(&self) -> Result<bool, ScenarioError> {
+        self.inner.as_bool().ok_or_else(|| self.wrong_type("true or false", "true"))
+    }
+    /// As a list.
+    pub(crate) fn list(&self, expected: &'static str, example: &'static str) -> Result<Vec<Value<'a>>, ScenarioError> {
+        let array = self.inner.as_array().ok_or_else(|| self.wrong_type(expected, example))?;
+        let item = |v: &'a Spanned<DeValue<'a>>| Value {
+            text: self.text,
+            path: self.path.clone(),
+            line: line_of(self.text, v.span().start),
+            inner: v.get_ref(),
+        };
+        Ok(array.iter().map(item).collect())
+    }
+    /// As a table.
+    pub(crate) fn table(&'a self, example: &'static str) -> Result<Table<'a>, ScenarioError> {
+        let inner = self.inner.as_table().ok_or_else(|| self.wrong_type("a table", example))?;
+        let first = inner.keys().map(|k| k.span().start).min();
+        let line = first.map_or(self.line, |offset| line_of(self.text, offset));
+        Ok(Table { text: self.text, path: &self.path, line, inner })
+    }
+}

@@ -1,0 +1,119 @@
+//! The closed lists of words in files.
+
+use crate::error::hint;
+use crate::model::{Metric, NodeKind, Stack, TcpKind};
+
+const fn tcp(kind: TcpKind, rts: bool) -> Stack {
+    Stack::Tcp { kind, rts }
+}
+
+/// Every stack with its word.
+pub const STACKS: &[(&str, Stack)] = &[
+    ("wavelane", Stack::Wavelane),
+    ("tcp-reno", tcp(TcpKind::Reno, false)),
+    ("tcp-cubic", tcp(TcpKind::Cubic, false)),
+    ("tcp-bbr", tcp(TcpKind::Bbr, false)),
+    ("tcp-2001", tcp(TcpKind::Y2001, false)),
+    ("tcp-reno+rts", tcp(TcpKind::Reno, true)),
+    ("tcp-cubic+rts", tcp(TcpKind::Cubic, true)),
+    ("tcp-bbr+rts", tcp(TcpKind::Bbr, true)),
+    ("tcp-2001+rts", tcp(TcpKind::Y2001, true)),
+    ("tcp-hop-by-hop", Stack::TcpHopByHop),
+    ("udp", Stack::Udp),
+    ("hop-2009", Stack::Hop2009),
+    ("kcptun", Stack::Kcptun),
+    ("kcptun-fast3", Stack::KcptunFast3),
+    ("boringtun-cubic", Stack::BoringtunCubic),
+    ("boringtun-bbr", Stack::BoringtunBbr),
+    ("mptcp", Stack::Mptcp),
+    ("pepsal", Stack::Pepsal),
+    ("ns3-debian", Stack::Ns3Debian),
+    ("ns3-wheel", Stack::Ns3Wheel),
+];
+
+/// Every metric a check can name.
+pub const METRICS: &[(&str, Metric)] = &[
+    ("goodput_bps", Metric::GoodputBps),
+    ("duration_ms", Metric::DurationMs),
+    ("rtt_p50_ms", Metric::RttP50Ms),
+    ("rtt_p95_ms", Metric::RttP95Ms),
+    ("rtt_p99_ms", Metric::RttP99Ms),
+    ("lost", Metric::Lost),
+    ("bytes", Metric::Bytes),
+    ("completed", Metric::Completed),
+    ("intact", Metric::Intact),
+    ("wire_bytes_per_delivered_byte", Metric::WireBytesPerDeliveredByte),
+    ("repair_share", Metric::RepairShare),
+];
+
+/// Every kind of node.
+pub const NODE_KINDS: &[(&str, NodeKind)] =
+    &[("endpoint", NodeKind::Endpoint), ("gateway", NodeKind::Gateway), ("router", NodeKind::Router)];
+
+/// The entry of `word`, or a hint at the nearest.
+pub(crate) fn look_up<T: Copy>(list: &'static [(&'static str, T)], word: &str) -> Result<T, String> {
+    match list.iter().find(|(w, _)| *w == word) {
+        Some((_, value)) => Ok(*value),
+        None => Err(hint(word, list.iter().map(|(w, _)| *w))),
+    }
+}
+
+/// The word of `value`.
+fn word_of<T: PartialEq>(list: &'static [(&'static str, T)], value: &T) -> &'static str {
+    list.iter().find(|(_, v)| v == value).map_or("?", |(w, _)| *w)
+}
+
+impl Stack {
+    /// Its word, such as `tcp-bbr`.
+    pub fn word(self) -> &'static str {
+        word_of(STACKS, &self)
+    }
+    /// The stack of that word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        look_up(STACKS, word).ok()
+    }
+    /// Whether it is one of the plain `tcp-*` stacks.
+    pub fn is_plain_tcp(self) -> bool {
+        matches!(self, Self::Tcp { .. })
+    }
+}
+
+impl core::fmt::Display for Stack {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl Metric {
+    /// Its word, the key in the JSON document.
+    pub fn word(self) -> &'static str {
+        word_of(METRICS, &self)
+    }
+    /// Whether it belongs to the whole stack, not to one flow.
+    pub fn is_of_stack(self) -> bool {
+        matches!(self, Self::WireBytesPerDeliveredByte | Self::RepairShare)
+    }
+}
+
+impl NodeKind {
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        word_of(NODE_KINDS, &self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_unique_and_reads_back() {
+        for (word, stack) in STACKS {
+            assert_eq!(stack.word(), *word);
+            assert_eq!(Stack::from_word(word), Some(*stack));
+        }
+        for (word, metric) in METRICS {
+            assert_eq!(metric.word(), *word);
+        }
+    }
+}
