@@ -9,7 +9,7 @@ const BINS: usize = 20_000;
 
 /// A histogram of lateness with 10 us bins.
 #[derive(Clone, Debug)]
-pub struct Lateness {
+pub(crate) struct Lateness {
     bins: Vec<u32>,
     count: u64,
     max: Span,
@@ -23,14 +23,14 @@ impl Default for Lateness {
 
 impl Lateness {
     /// Notes one delivery that was `late` after its deadline.
-    pub fn note(&mut self, late: Span) {
+    pub(crate) fn note(&mut self, late: Span) {
         let bin = usize::try_from(late.as_nanos() / BIN.as_nanos()).unwrap_or(BINS).min(BINS - 1);
         self.bins[bin] = self.bins[bin].saturating_add(1);
         self.count += 1;
         self.max = self.max.max(late);
     }
     /// Adds another histogram.
-    pub fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.bins.iter_mut().zip(&other.bins) {
             *mine = mine.saturating_add(*theirs);
         }
@@ -38,15 +38,15 @@ impl Lateness {
         self.max = self.max.max(other.max);
     }
     /// Deliveries noted.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
     /// The largest lateness, exactly.
-    pub fn max(&self) -> Span {
+    pub(crate) fn max(&self) -> Span {
         self.max
     }
     /// Upper edge of the bin that holds the given per-mille of deliveries; zero if none were noted.
-    pub fn per_mille(&self, per_mille: u64) -> Span {
+    pub(crate) fn per_mille(&self, per_mille: u64) -> Span {
         let wanted = (self.count * per_mille).div_ceil(1000);
         if wanted == 0 {
             return Span::ZERO;

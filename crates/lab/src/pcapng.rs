@@ -30,7 +30,7 @@ pub const FILE_MAX: u64 = 256 << 20;
 
 /// Which way a packet passed the port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub(crate) enum Way {
     /// It arrived at the node.
     In,
     /// The node sent it.
@@ -65,7 +65,7 @@ fn put_block(out: &mut Vec<u8>, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// Appends the head of a file with one interface.
-pub fn put_head(out: &mut Vec<u8>, interface: &str, snaplen: usize) {
+pub(crate) fn put_head(out: &mut Vec<u8>, interface: &str, snaplen: usize) {
     put_block(out, SECTION_HEADER, |b| {
         put_u32(b, BYTE_ORDER);
         put_u16(b, 1); // major version
@@ -83,7 +83,7 @@ pub fn put_head(out: &mut Vec<u8>, interface: &str, snaplen: usize) {
 }
 
 /// Appends one packet that passed at `unix_ns` (nanoseconds since 1970), cut to `snaplen`.
-pub fn put_packet(out: &mut Vec<u8>, unix_ns: u64, way: Way, packet: &[u8], snaplen: usize) {
+pub(crate) fn put_packet(out: &mut Vec<u8>, unix_ns: u64, way: Way, packet: &[u8], snaplen: usize) {
     put_block(out, ENHANCED_PACKET, |b| {
         put_u32(b, 0); // interface
         put_u32(b, (unix_ns >> 32) as u32);
@@ -106,18 +106,18 @@ const CHUNKS_WAITING: usize = 32;
 
 /// A capture that never makes its caller wait for the disk: a thread of its own writes the file.
 #[derive(Debug)]
-pub struct Capture {
+pub(crate) struct Capture {
     chunk: Vec<u8>,
     octets: u64,
     /// Packets not written because the file was full or the disk too slow.
-    pub skipped: u64,
+    pub(crate) skipped: u64,
     chunks: std::sync::mpsc::SyncSender<Vec<u8>>,
     writer: std::thread::JoinHandle<io::Result<()>>,
 }
 
 impl Capture {
     /// Creates the file at `path` for the port named `interface`.
-    pub fn create(path: &std::path::Path, interface: &str) -> io::Result<Self> {
+    pub(crate) fn create(path: &std::path::Path, interface: &str) -> io::Result<Self> {
         let mut file = std::fs::File::create(path)?;
         let (chunks, queue) = std::sync::mpsc::sync_channel::<Vec<u8>>(CHUNKS_WAITING);
         let writer = std::thread::Builder::new().name("pcap".into()).spawn(move || {
@@ -132,7 +132,7 @@ impl Capture {
     }
 
     /// Notes one packet.
-    pub fn note(&mut self, unix_ns: u64, way: Way, packet: &[u8]) {
+    pub(crate) fn note(&mut self, unix_ns: u64, way: Way, packet: &[u8]) {
         if self.octets + self.chunk.len() as u64 >= FILE_MAX {
             self.skipped += 1;
             return;
@@ -153,7 +153,7 @@ impl Capture {
     }
 
     /// Writes what is left and closes the file. Returns the number of packets skipped.
-    pub fn finish(self) -> io::Result<u64> {
+    pub(crate) fn finish(self) -> io::Result<u64> {
         // A closed queue means that the writer has failed; its error follows from join.
         let _ = self.chunks.send(self.chunk);
         drop(self.chunks);
@@ -204,13 +204,11 @@ mod tests {
         capture.note(1_700_000_000_123_456_789, Way::Out, &packet(10));
         capture.note(1_700_000_000_223_456_790, Way::In, &packet(1400));
         assert_eq!(capture.finish().unwrap(), 0);
-        let run = |tool: &str, arguments: &[&str]| {
-            match Command::new(tool).args(arguments).arg(&path).output() {
-                Ok(out) => Some(String::from_utf8_lossy(&out.stdout).into_owned()),
-                Err(_) => {
-                    eprintln!("SKIPPED (not installed): reading back with {tool}");
-                    None
-                }
+        let run = |tool: &str, arguments: &[&str]| match Command::new(tool).args(arguments).arg(&path).output() {
+            Ok(out) => Some(String::from_utf8_lossy(&out.stdout).into_owned()),
+            Err(_) => {
+                eprintln!("SKIPPED (not installed): reading back with {tool}");
+                None
             }
         };
         if let Some(text) = run("tcpdump", &["-n", "-tt", "--nano", "-r"]) {

@@ -3,10 +3,10 @@
 use crate::LabError;
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
-use wavelane_scenario::model::{NodeKind, Scenario};
+use wavelane_scenario::{NodeKind, Scenario};
 
 /// Most channels the address plan has room for: one third byte each of `10.77.0.0/16`.
-pub const CHANNELS_MAX: usize = 256;
+pub(crate) const CHANNELS_MAX: usize = 256;
 
 /// The first two bytes of every address in the lab.
 const NET: [u8; 2] = [10, 77];
@@ -16,52 +16,52 @@ const INTERFACE_NAME_MAX: usize = 15;
 
 /// One channel's two ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wire {
+pub(crate) struct Wire {
     /// Places in [`Scenario::nodes`] of the first and second node.
-    pub ends: [usize; 2],
+    pub(crate) ends: [usize; 2],
     /// Their addresses on this channel, in one /30.
-    pub addresses: [Ipv4Addr; 2],
+    pub(crate) addresses: [Ipv4Addr; 2],
     /// The interface's name, the same at both ends.
-    pub interface: String,
+    pub(crate) interface: String,
     /// Whether both ends are gateways: the emulated bad link, captured and counted.
-    pub between_gateways: bool,
+    pub(crate) between_gateways: bool,
 }
 
 /// A static route of one node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Route {
+pub(crate) struct Route {
     /// Where to, such as `10.77.2.0/30`.
-    pub prefix: String,
+    pub(crate) prefix: String,
     /// The neighbour's address.
-    pub via: Ipv4Addr,
+    pub(crate) via: Ipv4Addr,
     /// The interface it leaves by.
-    pub interface: String,
+    pub(crate) interface: String,
 }
 
 /// Addresses and routes of a scenario.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// In the scenario's order of channels.
-    pub wires: Vec<Wire>,
+    pub(crate) wires: Vec<Wire>,
     /// Per node, in the scenario's order.
-    pub routes: Vec<Vec<Route>>,
+    pub(crate) routes: Vec<Vec<Route>>,
 }
 
 impl Wire {
     /// The channel's block of addresses.
-    pub fn prefix(&self) -> String {
+    pub(crate) fn prefix(&self) -> String {
         let [a, b, c, _] = self.addresses[0].octets();
         format!("{a}.{b}.{c}.0/30")
     }
     /// Which end `node` is at, if any.
-    pub fn end_of(&self, node: usize) -> Option<usize> {
+    pub(crate) fn end_of(&self, node: usize) -> Option<usize> {
         self.ends.iter().position(|n| *n == node)
     }
 }
 
 impl Plan {
     /// Lays the plan. Channels that name unknown nodes, or too many channels, are refused.
-    pub fn of(scenario: &Scenario) -> Result<Self, LabError> {
+    pub(crate) fn of(scenario: &Scenario) -> Result<Self, LabError> {
         if scenario.channels.len() > CHANNELS_MAX {
             return Err(LabError::Topology(format!(
                 "{} channels are more than the lab's {CHANNELS_MAX}: use fewer",
@@ -93,17 +93,17 @@ impl Plan {
     }
 
     /// The address by which others reach `node`: that on its first channel.
-    pub fn address_of(&self, node: usize) -> Option<Ipv4Addr> {
+    pub(crate) fn address_of(&self, node: usize) -> Option<Ipv4Addr> {
         self.wires.iter().find_map(|w| w.end_of(node).map(|end| w.addresses[end]))
     }
 
     /// Whether `node` can reach `to` at all.
-    pub fn reaches(&self, node: usize, to: usize) -> bool {
+    pub(crate) fn reaches(&self, node: usize, to: usize) -> bool {
         node == to
             || self.wires.iter().any(|w| w.end_of(node).is_some() && w.end_of(to).is_some())
-            || self.routes[node].iter().any(|r| {
-                self.wires.iter().find(|w| w.end_of(to).is_some()).is_some_and(|w| w.prefix() == r.prefix)
-            })
+            || self.routes[node]
+                .iter()
+                .any(|r| self.wires.iter().find(|w| w.end_of(to).is_some()).is_some_and(|w| w.prefix() == r.prefix))
     }
 }
 
