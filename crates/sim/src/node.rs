@@ -237,7 +237,11 @@ impl GatewayNode {
             Event::Refused(id, reason) => self.forget(moment, id, Some(FlowEnd::Refused(Some(reason)))),
             Event::Reset(id, reason) => self.forget(moment, id, Some(FlowEnd::Reset(Some(reason)))),
             Event::Closed(id) => self.forget(moment, id, None),
-            Event::PeerUp(_) | Event::PeerSilent(_) | Event::PeerRestarted(_) | Event::Notice(_) => {
+            Event::PeerUp(_)
+            | Event::PeerSilent(_)
+            | Event::PeerRestarted(_)
+            | Event::Notice(_)
+            | Event::UnknownCaller { .. } => {
                 if self.peer_events.len() < PEER_EVENTS_KEPT {
                     self.peer_events.push((moment.now, event));
                 }
@@ -266,6 +270,7 @@ impl GatewayNode {
 
 fn boot(name: &str, local: Instant, config: Config, seed: Seed, boots: u64) -> Result<Gateway, ConfigError> {
     let mut entropy = seed.entropy(&format!("node {name} / boot {boots}"));
-    let epoch = entropy.next_u64();
+    // Peers refuse an epoch that is not newer than the last one they saw.
+    let epoch = (boots + 1) << 32 | entropy.next_u64() >> 32;
     Gateway::new(local, config, epoch, entropy)
 }
