@@ -8,5 +8,8 @@
 pub mod cable;
 pub mod loss;
 
-pub use cable::{CableConfig, ConfigError, DirectionConfig, Parameter, Policer, QueueLimit, Reorder};
+pub use cable::{
+    Cable, CableConfig, Cause, ConfigError, Counters, Direction, DirectionConfig, Event, Holding, Parameter, Policer,
+    QueueLimit, Reorder, Tally,
+};
 pub use loss::{LossConfig, LossError, LossTrace, PerUnit, Windows};

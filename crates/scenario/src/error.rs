@@ -11,7 +11,7 @@ pub struct ScenarioError {
     /// The line, from 1, if one can be named.
     pub line: Option<usize>,
     /// What is wrong.
-    pub problem: Problem,
+    pub problem: Box<Problem>,
 }
 
 /// What is wrong with a scenario file.
@@ -81,7 +81,7 @@ pub enum Problem {
 impl Problem {
     /// This problem at a line.
     pub(crate) fn at(self, line: usize) -> ScenarioError {
-        ScenarioError { file: None, line: Some(line), problem: self }
+        ScenarioError { file: None, line: Some(line), problem: Box::new(self) }
     }
 }
 
@@ -89,7 +89,7 @@ impl Problem {
 pub(crate) fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let near = known.clone().map(|k| (distance(word, k), k)).min();
     match near {
-        Some((d, k)) if d <= 1 + word.len() / 3 => format!("did you mean '{k}'?"),
+        Some((d, k)) if d <= (word.len() + 1) / 3 => format!("did you mean '{k}'?"),
         _ => format!("use one of {}", known.collect::<Vec<_>>().join(", ")),
     }
 }

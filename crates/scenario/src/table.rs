@@ -6,10 +6,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// A reader over one table of the file.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Table<'a> {
     text: &'a str,
-    path: &'a str,
+    path: String,
     line: usize,
     inner: &'a DeTable<'a>,
 }
@@ -33,15 +33,11 @@ pub(crate) fn line_of(text: &str, offset: usize) -> usize {
 impl<'a> Table<'a> {
     /// The whole document.
     pub(crate) fn root(text: &'a str, inner: &'a DeTable<'a>) -> Self {
-        Self { text, path: "", line: 1, inner }
+        Self { text, path: String::new(), line: 1, inner }
     }
     /// How messages name it.
     pub(crate) fn title(&self) -> String {
         if self.path.is_empty() { "the top level".into() } else { format!("[{}]", self.path) }
-    }
-    /// The line of its first key, from 1.
-    pub(crate) fn line(&self) -> usize {
-        self.line
     }
     /// Refuses keys outside `known`.
     pub(crate) fn only(&self, known: &[&str]) -> Result<(), ScenarioError> {
@@ -113,13 +109,7 @@ impl<'a> Value<'a> {
     }
     /// As a quantity with unit.
     pub(crate) fn quantity<Q: Quantity>(&self) -> Result<Q, ScenarioError> {
-        let text = self.inner.as_str().ok_or_else(|| {
-            let mut error = self.wrong_type(Q::EXPECTED, "");
-            if let Problem::WrongType { example, .. } = &mut error.problem {
-                *example = Q::EXAMPLE;
-            }
-            error
-        })?;
+        let text = self.inner.as_str().ok_or_else(|| self.wrong_type(Q::EXPECTED, Q::EXAMPLE))?;
         Q::parse(text).map_err(|error| Problem::Unit { key: self.path.clone(), error }.at(self.line))
     }
     /// As a whole number from 0.
@@ -143,10 +133,10 @@ impl<'a> Value<'a> {
         Ok(array.iter().map(item).collect())
     }
     /// As a table.
-    pub(crate) fn table(&'a self, example: &'static str) -> Result<Table<'a>, ScenarioError> {
+    pub(crate) fn table(&self, example: &'static str) -> Result<Table<'a>, ScenarioError> {
         let inner = self.inner.as_table().ok_or_else(|| self.wrong_type("a table", example))?;
         let first = inner.keys().map(|k| k.span().start).min();
         let line = first.map_or(self.line, |offset| line_of(self.text, offset));
-        Ok(Table { text: self.text, path: &self.path, line, inner })
+        Ok(Table { text: self.text, path: self.path.clone(), line, inner })
     }
 }

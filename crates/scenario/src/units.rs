@@ -106,7 +106,7 @@ fn read_scaled(text: &str, units: &[Unit]) -> Result<u64, String> {
 
 /// The value in the largest of `units` that holds it in whole numbers.
 fn write_scaled(value: u64, units: &[Unit]) -> String {
-    let fitting = units.iter().filter(|u| value != 0 && value % u.1 == 0).max_by_key(|u| u.1);
+    let fitting = units.iter().filter(|u| value != 0 && value.is_multiple_of(u.1)).max_by_key(|u| u.1);
     let (name, scale) = fitting.copied().unwrap_or(units[0]);
     format!("{} {name}", value / scale)
 }
@@ -175,7 +175,7 @@ fn gcd(a: u32, b: u32) -> u32 {
 }
 
 /// A positive factor such as `"1.2"` or `"1/2"`, for checks.
-pub fn parse_factor(text: &str) -> Result<f64, UnitError> {
+pub(crate) fn parse_factor(text: &str) -> Result<f64, UnitError> {
     let number = |t: &str| {
         let plain = !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit() || b == b'.');
         t.parse::<f64>().ok().filter(|v| plain && v.is_finite())

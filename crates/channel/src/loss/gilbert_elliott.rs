@@ -1,6 +1,6 @@
 //! Gilbert-Elliott with continuous dwell times, as one process that traffic cannot influence.
 
-use super::{Chance, Instant, Span};
+use wavelane_base::{Chance, Instant, Span};
 
 /// The alternation of a good and a bad state in time: exponential dwell times, beginning with good.
 ///
@@ -36,12 +36,18 @@ impl GilbertElliott {
         Self { good, bad, dice, in_bad: false, until, at: start }
     }
 
-    /// Runs the process to `to` and divides the interval from `from`. Both must not be earlier than the last `to`.
+    /// Divides the interval from `from` to `to` between the states and forgets what lies before `to`.
+    ///
+    /// Questions are asked in order of time; what lies before the last one's end, or before the start of the
+    /// process, is left out of the interval.
     pub fn share(&mut self, from: Instant, to: Instant) -> Share {
-        debug_assert!(self.at <= from && from <= to, "a process in time is asked in order of time");
-        self.run(from);
-        let mut bad = Span::ZERO;
-        let mut mark = from;
+        let from = from.max(self.at);
+        let to = to.max(from);
+        self.at = to;
+        while self.until <= from {
+            self.flip();
+        }
+        let (mut bad, mut mark) = (Span::ZERO, from);
         while self.until <= to {
             if self.in_bad {
                 bad += self.until.since(mark);
@@ -52,21 +58,12 @@ impl GilbertElliott {
         if self.in_bad {
             bad += to.since(mark);
         }
-        self.at = to;
         Share { bad, whole: to.since(from), ends_bad: self.in_bad }
     }
 
-    /// Runs the process to `to`.
-    pub fn run(&mut self, to: Instant) {
-        while self.until <= to {
-            self.flip();
-        }
-        self.at = self.at.max(to);
-    }
-
-    /// The dice, for the process that replaces this one.
-    pub(crate) fn into_dice(self) -> Chance {
-        self.dice
+    /// The mean dwell times, good and bad.
+    pub fn means(&self) -> (Span, Span) {
+        (self.good, self.bad)
     }
 
     fn flip(&mut self) {

@@ -1,10 +1,12 @@
 //! Which frames a medium loses: independent, in bursts that dwell in time, or as recorded.
 
 mod gilbert_elliott;
+mod process;
 
-use wavelane_base::{Chance, Instant, Ratio, Span};
+use wavelane_base::{Instant, Ratio, Span};
 
-pub use gilbert_elliott::GilbertElliott;
+pub use gilbert_elliott::{GilbertElliott, Share};
+pub(crate) use process::{LossProcess, Sending};
 
 /// Half-open intervals `[start, stop)` of the channel's clock, sorted and disjoint.
 pub type Windows = Vec<(Instant, Instant)>;

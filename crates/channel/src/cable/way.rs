@@ -1,0 +1,250 @@
+//! One direction of a cable.
+
+use super::count::{Cause, Counters, Holding, Tally};
+use super::luck::{Dice, Luck, Turn, hits, scaled, span_below};
+use super::policer::Bucket;
+use super::serialiser::Serialiser;
+use super::{ConfigError, Direction, DirectionConfig, Event, Events, FLIGHT_BOUND, FRAME_MAX, FRAMES_BOUND, Parameter};
+use crate::loss::{LossProcess, Sending, in_windows};
+use std::collections::{BTreeMap, VecDeque};
+use wavelane_base::{Ecn, Instant, Seed, Transmit, Wakeup};
+
+/// A frame that waits or is in service.
+struct Frame {
+    bytes: Vec<u8>,
+    ecn: Ecn,
+    number: u64,
+    arrived: Instant,
+    luck: Luck,
+}
+
+/// The frame in the serialiser.
+struct Service {
+    frame: Frame,
+    start: Instant,
+    end: Instant,
+    in_outage: bool,
+}
+
+/// A frame on its way to the far port.
+struct Flying {
+    bytes: Vec<u8>,
+    ecn: Ecn,
+    number: u64,
+}
+
+/// Order of delivery: due time, then the order in which frames left the serialiser.
+type Due = (Instant, u64);
+
+/// One direction: queue, serialiser, impairments, and the frames in flight.
+pub(super) struct Way {
+    direction: Direction,
+    config: DirectionConfig,
+    dice: Dice,
+    loss: LossProcess,
+    bucket: Option<Bucket>,
+    queue: VecDeque<Frame>,
+    serialiser: Serialiser,
+    service: Option<Service>,
+    flight: BTreeMap<Due, Flying>,
+    /// Due and not fetched yet.
+    ready: VecDeque<Flying>,
+    /// No frame that keeps order is due before this.
+    floor: Instant,
+    launched: u64,
+    waiting: Tally,
+    in_flight: Tally,
+    counters: Counters,
+}
+
+impl Way {
+    pub(super) fn new(seed: Seed, cable: &str, direction: Direction, config: DirectionConfig) -> Self {
+        let prefix = format!("{cable} {}", direction.name());
+        Self {
+            direction,
+            dice: Dice::new(seed, &prefix),
+            loss: LossProcess::new(seed, &prefix, config.loss.clone(), Instant::ZERO),
+            bucket: config.policer.map(|policer| Bucket::new(policer, Instant::ZERO)),
+            config,
+            queue: VecDeque::new(),
+            serialiser: Serialiser::default(),
+            service: None,
+            flight: BTreeMap::new(),
+            ready: VecDeque::new(),
+            floor: Instant::ZERO,
+            launched: 0,
+            waiting: Tally::default(),
+            in_flight: Tally::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    pub(super) fn config(&self) -> &DirectionConfig {
+        &self.config
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(super) fn holding(&self) -> Holding {
+        let mut in_service = Tally::default();
+        if let Some(service) = &self.service {
+            in_service.add(service.frame.bytes.len());
+        }
+        Holding { waiting: self.waiting, in_service, in_flight: self.in_flight }
+    }
+
+    /// Takes a frame from the near port. The caller has advanced to `now`.
+    pub(super) fn accept(&mut self, now: Instant, bytes: &[u8], ecn: Ecn, events: &mut Events) {
+        let number = self.counters.offered.frames;
+        self.counters.offered.add(bytes.len());
+        let luck = self.dice.roll();
+        let cause = if bytes.len() > FRAME_MAX {
+            Some(Cause::Oversize)
+        } else if self.bucket.as_mut().is_some_and(|bucket| !bucket.passes(now, bytes.len())) {
+            Some(Cause::Policer)
+        } else if self.service.is_some()
+            && !self.config.queue.admits(self.waiting.frames, self.waiting.octets, bytes.len() as u64)
+        {
+            Some(Cause::Queue)
+        } else {
+            None
+        };
+        if let Some(cause) = cause {
+            return self.lose(now, cause, number, bytes.len(), events);
+        }
+        let frame = Frame { bytes: bytes.to_vec(), ecn, number, arrived: now, luck };
+        if self.service.is_none() {
+            return self.serve(now, frame, events);
+        }
+        self.waiting.add(frame.bytes.len());
+        self.queue.push_back(frame);
+        let peak = &mut self.counters.queue_peak;
+        peak.frames = peak.frames.max(self.waiting.frames);
+        peak.octets = peak.octets.max(self.waiting.octets);
+    }
+
+    /// Does everything that is due by `now`, in order of time.
+    pub(super) fn advance(&mut self, now: Instant, events: &mut Events) {
+        while let Some(service) = self.service.take_if(|service| service.end <= now) {
+            let end = service.end;
+            self.finish(service, events);
+            // A frame that takes no time leaves the server free for the next one at once.
+            while self.service.is_none()
+                && let Some(next) = self.queue.pop_front()
+            {
+                self.waiting.take(next.bytes.len());
+                self.serve(end, next, events);
+            }
+        }
+        while let Some(first) = self.flight.first_entry().filter(|entry| entry.key().0 <= now) {
+            self.ready.push_back(first.remove());
+        }
+    }
+
+    /// Writes the next due frame into `buf`. The caller has advanced to `now`.
+    pub(super) fn deliver(&mut self, now: Instant, buf: &mut [u8], events: &mut Events) -> Option<Transmit> {
+        while let Some(frame) = self.ready.pop_front() {
+            let len = frame.bytes.len();
+            self.in_flight.take(len);
+            if let Some(room) = buf.get_mut(..len) {
+                room.copy_from_slice(&frame.bytes);
+                self.counters.delivered.add(len);
+                return Some(Transmit { len, ecn: frame.ecn, ..Transmit::default() });
+            }
+            self.lose(now, Cause::Oversize, frame.number, len, events);
+        }
+        None
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Wakeup> {
+        let serialised = self.service.as_ref().map(|s| Wakeup { at: s.end, cause: "cable: frame serialised" });
+        let due = self.flight.first_key_value().map(|(key, _)| Wakeup { at: key.0, cause: "cable: frame due" });
+        Wakeup::earliest(serialised, due)
+    }
+
+    /// Changes a parameter. The caller has advanced to `now`.
+    pub(super) fn set(&mut self, now: Instant, parameter: Parameter) -> Result<(), ConfigError> {
+        let old = self.config.rate;
+        self.config.set(parameter.clone())?;
+        match parameter {
+            Parameter::Rate(rate) if rate != old => match &mut self.service {
+                Some(service) => service.end = self.serialiser.change(now, old, rate),
+                None => self.serialiser.forget_spare(),
+            },
+            Parameter::Loss(loss) => self.loss.replace(loss, now),
+            Parameter::Policer(policer) => self.bucket = policer.map(|policer| Bucket::new(policer, now)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Puts a frame into the serialiser at `start`.
+    fn serve(&mut self, start: Instant, frame: Frame, events: &mut Events) {
+        let waited = start.since(frame.arrived);
+        self.counters.queue_delay_total += waited;
+        self.counters.queue_delay_max = self.counters.queue_delay_max.max(waited);
+        let end = self.serialiser.start(start, frame.bytes.len(), self.config.rate);
+        let in_outage = in_windows(&self.config.outages, start);
+        let service = Service { frame, start, end, in_outage };
+        if end > start {
+            self.service = Some(service);
+        } else {
+            // Nothing to serialise: an infinite rate or an empty frame never occupies the server.
+            self.finish(service, events);
+        }
+    }
+
+    /// A frame has left the serialiser: lose, corrupt, duplicate, delay, reorder.
+    fn finish(&mut self, service: Service, events: &mut Events) {
+        let Service { frame, start, end, in_outage } = service;
+        let Frame { mut bytes, ecn, number, luck, .. } = frame;
+        let octets = bytes.len();
+        self.counters.serialised.add(octets);
+        if in_outage {
+            return self.lose(end, Cause::Outage, number, octets, events);
+        }
+        if self.loss.takes(&Sending { number, octets, start, end }, luck.loss) {
+            return self.lose(end, Cause::Loss, number, octets, events);
+        }
+        if octets > 0 && hits(luck.corrupt, self.config.corrupt) {
+            let bit = scaled(luck.corrupt_bit, octets as u64 * 8);
+            bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
+            self.counters.corrupted.add(octets);
+        }
+        let copy = hits(luck.duplicate, self.config.duplicate).then(|| bytes.clone());
+        self.launch(end, Flying { bytes, ecn, number }, luck.first, events);
+        if let Some(bytes) = copy {
+            self.counters.copied.add(octets);
+            self.launch(end, Flying { bytes, ecn, number }, luck.copy, events);
+        }
+    }
+
+    /// Sends a frame on its way at `start`.
+    fn launch(&mut self, start: Instant, frame: Flying, turn: Turn, events: &mut Events) {
+        let octets = frame.bytes.len();
+        if self.in_flight.frames >= FRAMES_BOUND || self.in_flight.octets + octets as u64 > FLIGHT_BOUND.get() {
+            return self.lose(start, Cause::Flight, frame.number, octets, events);
+        }
+        let mut due = start + self.config.delay + span_below(turn.jitter, self.config.jitter);
+        if self.config.keep_order {
+            due = due.max(self.floor);
+        }
+        if hits(turn.reorder, self.config.reorder.p) {
+            // Held back alone: frames behind it keep their own turn and so pass it.
+            due += self.config.reorder.extra;
+            self.counters.reordered.add(octets);
+        } else {
+            self.floor = self.floor.max(due);
+        }
+        self.in_flight.add(octets);
+        self.flight.insert((due, self.launched), frame);
+        self.launched += 1;
+    }
+
+    fn lose(&mut self, at: Instant, cause: Cause, number: u64, octets: usize, events: &mut Events) {
+        self.counters.drop_one(cause, octets);
+        events.push(Event::Dropped { at, direction: self.direction, cause, number, octets });
+    }
+}

@@ -1,0 +1,299 @@
+//! The operator's commands around a gateway, as the `wavelane` program offers them.
+//!
+//! Each returns the text for standard output; each error is one line and means exit code 2.
+
+use crate::config::{self, Config, ConfigError};
+use crate::keys::{self, KeyError};
+use crate::status;
+use std::fmt::Write as _;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Exit code of every refused command.
+pub const EXIT_REFUSED: u8 = 2;
+/// How long `status` waits for the daemon.
+const STATUS_PATIENCE: Duration = Duration::from_secs(5);
+/// No status document is longer.
+const STATUS_MAX: u64 = 16 << 20;
+
+/// Why a command was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// No daemon answers at the control socket.
+    #[error("no wavelaned answers at {path} ({source}): start it, name its socket with --control, or run as its user")]
+    NoDaemon {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The daemon's answer makes no sense.
+    #[error("the answer from {0} is not a status document: is the other end a wavelaned of this version?")]
+    StrangeAnswer(PathBuf),
+    /// A file cannot be written.
+    #[error("cannot write {path}: {source}; choose another --dir or remove the old file")]
+    Unwritable {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A control socket must be named.
+    #[error("which gateway? {0}; name one with --control PATH")]
+    WhichGateway(String),
+}
+
+/// `wavelane keygen`.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct KeygenArgs {
+    /// Write the private key to this new file (mode 0600) and print the public key; without it, print both.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// `wavelane init`.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct InitArgs {
+    /// This gateway's name.
+    #[arg(long)]
+    pub name: String,
+    /// Where to write wavelaned.toml and, unless it is there already, NAME.key.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub dir: PathBuf,
+    /// UDP address to listen on.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:4780")]
+    pub listen: String,
+    /// The other gateway's name.
+    #[arg(long, value_name = "NAME")]
+    pub peer_name: String,
+    /// The other gateway's public key, as its `wavelane keygen` printed it.
+    #[arg(long, value_name = "BASE64")]
+    pub peer_key: String,
+    /// Where to reach the other gateway; leave it out if that one calls us.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub peer_address: Option<String>,
+    /// A network behind the other gateway; may be repeated.
+    #[arg(long = "route", value_name = "PREFIX")]
+    pub routes: Vec<String>,
+    /// A network that the other gateway may reach through us; may be repeated. Without it: any but our own addresses.
+    #[arg(long = "allow-target", value_name = "PREFIX")]
+    pub allow_targets: Vec<String>,
+    /// An interface whose TCP is taken; may be repeated. Needs root.
+    #[arg(long = "interface", value_name = "NAME")]
+    pub interfaces: Vec<String>,
+    /// Take TCP born on this host too. Needs root.
+    #[arg(long)]
+    pub local: bool,
+    /// A plain forward, no root needed: what connects to the first address reaches the second from the other gateway.
+    #[arg(long = "forward", value_name = "LISTEN=TO")]
+    pub forwards: Vec<String>,
+    /// Connect from the applications' own addresses ("keep") or from ours ("own"). Default: "keep" if traffic is
+    /// taken with --interface or --local, else "own".
+    #[arg(long, value_name = "keep|own")]
+    pub source: Option<String>,
+    /// New connections after a crash: "open" forwards them plainly, "closed" refuses them.
+    #[arg(long, value_name = "open|closed", default_value = "open")]
+    pub on_failure: String,
+    /// The control socket; by default one in the system's folder for such things.
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+}
+
+/// `wavelane status`.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct StatusArgs {
+    /// Print the daemon's own JSON document.
+    #[arg(long)]
+    pub json: bool,
+    /// The daemon's control socket; by default the only one in the usual place.
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+}
+
+/// Makes a key pair.
+pub fn keygen(args: &KeygenArgs) -> Result<String, CommandError> {
+    let private = keys::generate()?;
+    let public = keys::to_base64(&keys::public_key(&private));
+    match &args.out {
+        Some(path) => {
+            keys::write_key(path, &private)?;
+            Ok(format!("{public}\n"))
+        }
+        None => Ok(format!("private {}\npublic  {public}\n", keys::to_base64(&private))),
+    }
+}
+
+/// What `init` made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Initialised {
+    /// The configuration file.
+    pub config: PathBuf,
+    /// Our public key, in base64, for the other gateway.
+    pub public_key: String,
+}
+
+/// Writes a ready configuration, and a key unless `DIR/NAME.key` exists. Nothing about the link goes into it.
+pub fn init(args: &InitArgs) -> Result<Initialised, CommandError> {
+    let unwritable = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| CommandError::Unwritable { path, source }
+    };
+    std::fs::create_dir_all(&args.dir).map_err(unwritable(&args.dir))?;
+    let key_path = args.dir.join(format!("{}.key", args.name));
+    let private = if key_path.exists() {
+        keys::read_key(&key_path)?
+    } else {
+        let key = keys::generate()?;
+        keys::write_key(&key_path, &key)?;
+        key
+    };
+    let text = config_text(args);
+    Config::parse(&text, "the new configuration", &args.dir)?;
+    let config = args.dir.join("wavelaned.toml");
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.write(true).create_new(true).open(&config).map_err(unwritable(&config));
+    std::io::Write::write_all(&mut file?, text.as_bytes()).map_err(unwritable(&config))?;
+    Ok(Initialised { config, public_key: keys::to_base64(&keys::public_key(&private)) })
+}
+
+fn config_text(args: &InitArgs) -> String {
+    let quote = |text: &str| toml::Value::String(text.into()).to_string();
+    let list = |items: &[String]| format!("[{}]", items.iter().map(|i| quote(i)).collect::<Vec<_>>().join(", "));
+    let intercepts = args.local || !args.interfaces.is_empty();
+    let source = args.source.clone().unwrap_or_else(|| if intercepts { "keep" } else { "own" }.into());
+    let mut lines = vec![
+        "[gateway]".to_string(),
+        format!("name = {}", quote(&args.name)),
+        format!("key = {}", quote(&format!("{}.key", args.name))),
+        format!("listen = {}", quote(&args.listen)),
+        format!("on_failure = {}", quote(&args.on_failure)),
+        format!("source = {}", quote(&source)),
+    ];
+    if let Some(control) = &args.control {
+        lines.push(format!("control = {}", quote(&control.to_string_lossy())));
+    }
+    lines.extend([
+        String::new(),
+        "[[peer]]".into(),
+        format!("name = {}", quote(&args.peer_name)),
+        format!("public_key = {}", quote(&args.peer_key)),
+    ]);
+    if let Some(address) = &args.peer_address {
+        lines.push(format!("address = {}", quote(address)));
+    }
+    lines.push(format!("routes = {}", list(&args.routes)));
+    if !args.allow_targets.is_empty() {
+        lines.push(format!("allow_targets = {}", list(&args.allow_targets)));
+    }
+    if intercepts {
+        lines.extend([
+            String::new(),
+            "[intercept]".into(),
+            format!("interfaces = {}", list(&args.interfaces)),
+            format!("local = {}", args.local),
+        ]);
+    }
+    for forward in &args.forwards {
+        let (listen, to) = forward.split_once('=').unwrap_or((forward, ""));
+        lines.extend([
+            String::new(),
+            "[[forward]]".into(),
+            format!("listen = {}", quote(listen)),
+            format!("to = {}", quote(to)),
+            format!("via = {}", quote(&args.peer_name)),
+        ]);
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Validates a gateway's configuration without starting it; the text holds a summary and any warnings.
+pub fn check_config(path: &Path) -> Result<String, CommandError> {
+    let config = Config::load(path)?;
+    let mut text = format!("{}: gateway '{}' is in order\n", path.display(), config.name);
+    let _ = writeln!(text, "public key {}", keys::to_base64(&keys::public_key(&config.private_key)));
+    for peer in &config.peers {
+        let address = peer.address.as_deref().unwrap_or("(calls us)");
+        let routes: Vec<String> = peer.routes.iter().map(|r| format!("{}/{}", r.address, r.bits)).collect();
+        let routes = if routes.is_empty() { "none".to_string() } else { routes.join(", ") };
+        let _ = writeln!(text, "peer {} at {address}, routes {routes}", peer.name);
+    }
+    for warning in warnings(&config) {
+        let _ = writeln!(text, "warning: {warning}");
+    }
+    Ok(text)
+}
+
+/// What works, but perhaps not as the operator thinks.
+pub fn warnings(config: &Config) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Some(intercept) = &config.intercept {
+        let forwarding = std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap_or_default();
+        if !intercept.interfaces.is_empty() && forwarding.trim() == "0" {
+            warnings.push(
+                "net.ipv4.ip_forward is 0, so what is not TCP is not forwarded: run `sysctl net.ipv4.ip_forward=1`"
+                    .into(),
+            );
+        }
+        for name in &intercept.interfaces {
+            if !Path::new("/sys/class/net").join(name).exists() {
+                warnings.push(format!("interface {name} does not exist here yet: its traffic is taken once it does"));
+            }
+        }
+    }
+    for peer in &config.peers {
+        if peer.routes.is_empty() && config.forwards.iter().all(|f| config.peers[f.via].name != peer.name) {
+            warnings.push(format!("nothing is sent through peer {}: it has no routes and no forward", peer.name));
+        }
+    }
+    if config.clock != config::ClockSkew::default() {
+        warnings.push("[clock] sets this gateway's clock wrong on purpose; that is for tests".into());
+    }
+    warnings
+}
+
+/// Asks the running daemon how it fares.
+pub fn status(args: &StatusArgs) -> Result<String, CommandError> {
+    let path = match &args.control {
+        Some(path) => path.clone(),
+        None => find_control()?,
+    };
+    let no_daemon = |source| CommandError::NoDaemon { path: path.clone(), source };
+    let stream = UnixStream::connect(&path).map_err(no_daemon)?;
+    stream.set_read_timeout(Some(STATUS_PATIENCE)).map_err(no_daemon)?;
+    let mut text = String::new();
+    stream.take(STATUS_MAX).read_to_string(&mut text).map_err(no_daemon)?;
+    let report: status::Report = serde_json::from_str(&text).map_err(|_| CommandError::StrangeAnswer(path.clone()))?;
+    Ok(if args.json { text } else { report.to_string() })
+}
+
+/// The only control socket in the usual folder.
+fn find_control() -> Result<PathBuf, CommandError> {
+    let folder = config::default_control("x").parent().map(Path::to_path_buf).unwrap_or_default();
+    let is_ours = |p: &PathBuf| {
+        let name = p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        name.starts_with("wavelane-") && name.ends_with(".sock")
+    };
+    let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|e| e.path());
+    let mut found: Vec<PathBuf> = entries.filter(is_ours).collect();
+    found.sort();
+    match found.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(CommandError::WhichGateway(format!("none runs in {}", folder.display()))),
+        many => {
+            let names: Vec<String> = many.iter().map(|p| p.display().to_string()).collect();
+            Err(CommandError::WhichGateway(format!("there are {}", names.join(", "))))
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "commands_tests.rs"]
+mod tests;

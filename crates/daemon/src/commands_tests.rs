@@ -1,0 +1,87 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use std::os::unix::fs::MetadataExt;
+
+fn folder(tag: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("wavelane-commands-{tag}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+#[test]
+fn keygen_writes_a_private_file_and_never_overwrites() {
+    let dir = folder("keygen");
+    let args = KeygenArgs { out: Some(dir.join("k")) };
+    let public = keygen(&args).unwrap();
+    assert_eq!(std::fs::metadata(dir.join("k")).unwrap().mode() & 0o777, 0o600);
+    let private = keys::read_key(&dir.join("k")).unwrap();
+    assert_eq!(public.trim(), keys::to_base64(&keys::public_key(&private)));
+    assert!(keygen(&args).unwrap_err().to_string().contains("not overwritten"));
+    assert_eq!(keys::read_key(&dir.join("k")).unwrap(), private);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn init_writes_what_check_accepts_and_the_link_is_not_mentioned() {
+    let dir = folder("init");
+    let args = InitArgs {
+        name: "a".into(),
+        dir: dir.clone(),
+        listen: "0.0.0.0:4780".into(),
+        peer_name: "b".into(),
+        peer_key: keys::to_base64(&[9; 32]),
+        peer_address: Some("192.0.2.7:4780".into()),
+        routes: vec!["10.0.3.0/24".into()],
+        interfaces: vec!["lan0".into()],
+        forwards: vec!["127.0.0.1:8080=10.0.3.2:80".into()],
+        on_failure: "closed".into(),
+        ..InitArgs::default()
+    };
+    let made = init(&args).unwrap();
+    let summary = check_config(&made.config).unwrap();
+    assert!(summary.contains(&made.public_key) && summary.contains("192.0.2.7:4780"), "{summary}");
+    assert!(summary.contains("warning: interface lan0 does not exist"), "{summary}");
+    let config = Config::load(&made.config).unwrap();
+    assert_eq!(config.source, config::Source::Keep);
+    assert_eq!(config.on_failure, config::OnFailure::Closed);
+    assert_eq!(config.forwards.len(), 1);
+    assert!(matches!(init(&args), Err(CommandError::Unwritable { .. })), "an old configuration stays");
+    let text = std::fs::read_to_string(&made.config).unwrap();
+    assert!(["rate", "loss", "delay", "rtt"].iter().all(|w| !text.contains(w)), "{text}");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn init_refuses_nonsense_before_it_writes_the_file() {
+    let dir = folder("nonsense");
+    let args = InitArgs {
+        name: "a".into(),
+        dir: dir.clone(),
+        peer_name: "b".into(),
+        peer_key: "x".into(),
+        ..InitArgs::default()
+    };
+    assert!(init(&args).is_err());
+    assert!(!dir.join("wavelaned.toml").exists());
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn status_without_a_daemon_says_what_to_do() {
+    let args = StatusArgs { json: false, control: Some("/nonexistent/wavelane.sock".into()) };
+    let message = status(&args).unwrap_err().to_string();
+    assert!(message.contains("--control") && !message.contains('\n'), "{message}");
+}
+
+#[test]
+fn every_counter_has_words() {
+    let report = status::Report {
+        counters: vec![status::counter("dropped_syn_pair_full", 3), status::counter("dropped_bad_mac", 2)],
+        ..status::Report::default()
+    };
+    let text = report.to_string();
+    assert!(text.contains("one source has too many attempts") && text.contains("dropped: bad mac"), "{text}");
+    let json = serde_json::to_string(&report).unwrap();
+    assert_eq!(serde_json::from_str::<status::Report>(&json).unwrap(), report);
+}

@@ -1,0 +1,119 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+use super::*;
+
+struct Folder(PathBuf);
+impl Folder {
+    fn new(tag: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("wavelane-config-{tag}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        let _ = std::fs::remove_file(path.join("a.key"));
+        keys::write_key(&path.join("a.key"), &[1; 32]).unwrap();
+        Self(path)
+    }
+}
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(extra_gateway: &str, extra_peer: &str, rest: &str) -> String {
+    let key = keys::to_base64(&[9; 32]);
+    format!(
+        "[gateway]\nname = \"a\"\nkey = \"a.key\"\ncontrol = \"a.sock\"\n{extra_gateway}\n\
+         [[peer]]\nname = \"b\"\npublic_key = \"{key}\"\nroutes = [\"10.0.3.0/24\", \"10.0.3.128/25\"]\n{extra_peer}\n{rest}\n"
+    )
+}
+
+#[test]
+fn a_plain_file_is_read_with_its_defaults() {
+    let folder = Folder::new("plain");
+    let c = Config::parse(&text("", "", ""), "x", &folder.0).unwrap();
+    assert_eq!(c.listen, "0.0.0.0:4780".parse().unwrap());
+    assert_eq!((c.on_failure, c.source), (OnFailure::Open, Source::Own));
+    assert_eq!(c.route("10.0.3.7".parse().unwrap()), Some(0));
+    assert_eq!(c.route("10.0.4.7".parse().unwrap()), None);
+    assert_eq!(c.to_gateway(&[None]).peers[0].name, "b");
+}
+
+#[test]
+fn what_cannot_work_is_refused_in_one_line_with_a_remedy() {
+    let folder = Folder::new("wrong");
+    let own = keys::to_base64(&keys::public_key(&[1; 32]));
+    let cases = [
+        (text("speed = 3", "", ""), "speed"),
+        (text("pool = \"64MiB\"", "", ""), "64 MiB"),
+        (text("pool = \"1 kB\"", "", ""), "pool"),
+        (text("on_failure = \"ajar\"", "", ""), "ajar"),
+        (text("listen = \"4780\"", "", ""), "0.0.0.0:4780"),
+        (text("listen = \"[::]:4780\"", "", ""), "IPv6"),
+        (text("", "address = \"192.0.2.1\"", ""), "host:port"),
+        (text("", "allow_targets = [\"10.0.0.1/24\"]", ""), "10.0.0.0/24"),
+        (text("", "allow_targets = [\"fd00::/8\"]", ""), "IPv6"),
+        (text("", "controller = \"warp\"", ""), "cubic"),
+        (text("", "preshared_key = \"none.key\"", ""), "keygen"),
+        (text("", "", "[intercept]\ninterfaces = []"), "takes nothing"),
+        (text("", "", "[intercept]\ninterfaces = [\"a b; flush ruleset\"]"), "not an interface name"),
+        (text("", "", "[[forward]]\nlisten = \"127.0.0.1:1\"\nto = \"10.0.3.1:80\"\nvia = \"c\""), "there is b"),
+        (text("", "", "[clock]\ndrift_ppm = 5000"), "drift_ppm"),
+        (
+            text("", "", "[[peer]]\nname = \"b\"\npublic_key = \"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\""),
+            "rename",
+        ),
+        (text("", "", &format!("[[peer]]\nname = \"c\"\npublic_key = \"{own}\"")), "own key"),
+    ];
+    for (text, part) in cases {
+        let message = Config::parse(&text, "f.toml", &folder.0).expect_err(part).to_string();
+        assert!(message.contains(part) && !message.contains('\n'), "wanted '{part}' in: {message}");
+    }
+    let missing = text("", "", "").replace("a.key", "z.key");
+    let message = Config::parse(&missing, "x", &folder.0).unwrap_err().to_string();
+    assert!(message.contains("keygen"), "{message}");
+}
+
+#[test]
+fn an_unknown_key_names_its_line() {
+    let folder = Folder::new("line");
+    let message = Config::parse(&text("speed = 3", "", ""), "f.toml", &folder.0).unwrap_err().to_string();
+    assert!(message.starts_with("f.toml, line 5"), "{message}");
+}
+
+#[test]
+fn dangerous_targets_need_to_be_named_on_purpose() {
+    let folder = Folder::new("targets");
+    let own: Vec<IpAddr> = vec!["10.0.3.1".parse().unwrap()];
+    let may = |allow: &str, target: &str| {
+        let c = Config::parse(&text("", allow, ""), "x", &folder.0).unwrap();
+        c.may_connect(0, target.parse().unwrap(), &own)
+    };
+    for denied in ["127.0.0.1", "169.254.1.1", "10.0.3.1", "0.0.0.0", "224.0.0.1", "255.255.255.255", "::1"] {
+        assert!(!may("", denied), "{denied}");
+        assert!(!may("allow_targets = [\"0.0.0.0/0\", \"10.0.3.0/24\"]", denied), "{denied}");
+    }
+    assert!(may("", "10.0.3.2"));
+    assert!(may("allow_targets = [\"127.0.0.1/32\"]", "127.0.0.1"));
+    assert!(!may("allow_targets = [\"127.0.0.1/32\"]", "127.0.0.2"));
+    assert!(may("allow_targets = [\"10.0.3.1/32\"]", "10.0.3.1"));
+    assert!(!may("allow_targets = [\"10.0.3.0/24\"]", "10.0.4.1"));
+    assert!(!may("allow_targets = []", "10.0.3.2"));
+}
+
+#[test]
+fn the_longest_route_wins() {
+    let folder = Folder::new("route");
+    let other = keys::to_base64(&[8; 32]);
+    let rest = format!("[[peer]]\nname = \"c\"\npublic_key = \"{other}\"\nroutes = [\"10.0.0.0/8\", \"10.0.3.4/32\"]");
+    let c = Config::parse(&text("", "", &rest), "x", &folder.0).unwrap();
+    let route = |ip: &str| c.route(ip.parse().unwrap());
+    assert_eq!(
+        (route("10.0.3.200"), route("10.0.3.4"), route("10.9.9.9"), route("11.0.0.1")),
+        (Some(0), Some(1), Some(1), None)
+    );
+}
+
+#[test]
+fn a_gateway_file_is_told_from_a_scenario() {
+    assert!(is_gateway_config(&text("", "", "")));
+    assert!(is_gateway_config("[gateway]\nname = "));
+    assert!(!is_gateway_config("title = \"x\"\n[nodes]\na = \"gateway\""));
+}

@@ -1,0 +1,153 @@
+//! What `wavelane status` shows: the document the daemon gives, and its rendering in words.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The document's format name.
+pub const FORMAT: &str = "wavelane-status/1";
+
+/// One neighbour.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Configured name.
+    pub name: String,
+    /// Whether a session stands and it was heard lately.
+    pub up: bool,
+    /// Where its datagrams come from.
+    pub address: Option<String>,
+    /// Milliseconds since it was last heard.
+    pub silence_ms: Option<f64>,
+    /// Smoothed round-trip time.
+    pub rtt_ms: Option<f64>,
+    /// Base round-trip time.
+    pub rtt_min_ms: Option<f64>,
+    /// Queueing delay the controller sees.
+    pub queue_delay_ms: Option<f64>,
+    /// The controller's rate.
+    pub rate_bps: Option<u64>,
+    /// Share of our packets lost lately, 0 to 1.
+    pub loss: f64,
+    /// Largest IP packet known to pass.
+    pub path_mtu: usize,
+    /// Bytes in flight.
+    pub in_flight_bytes: u64,
+}
+
+/// One counter; counters only grow.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counter {
+    /// Name for programs.
+    pub name: String,
+    /// How often.
+    pub value: u64,
+    /// What it means, in words.
+    pub why: String,
+}
+
+/// How the TCP door works.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Door {
+    /// Whether traffic is taken transparently at all.
+    pub intercepting: bool,
+    /// Whether a connection is answered only after the far server has answered (needs NFQUEUE).
+    pub honest: bool,
+    /// Connections whose far server has not answered yet.
+    pub pending: usize,
+    /// Connections carried now, both doors together.
+    pub connections: usize,
+}
+
+/// The whole document.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`FORMAT`].
+    pub format: String,
+    /// The gateway's name.
+    pub name: String,
+    /// Its public key, base64.
+    pub public_key: String,
+    /// Seconds since it started.
+    pub uptime_s: f64,
+    /// Neighbours, in the file's order.
+    pub peers: Vec<Peer>,
+    /// Flows open now.
+    pub flows: usize,
+    /// Bytes in the block service's buffers.
+    pub buffered_bytes: u64,
+    /// The TCP door.
+    pub door: Door,
+    /// Everything counted, the door's first.
+    pub counters: Vec<Counter>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "gateway {}, up {:.0} s, public key {}", self.name, self.uptime_s, self.public_key)?;
+        for p in &self.peers {
+            let address = p.address.as_deref().unwrap_or("address unknown");
+            writeln!(f, "peer {} ({address}): {}", p.name, if p.up { "up" } else { "down" })?;
+            let ms = |v: Option<f64>| v.map_or("-".to_string(), |v| format!("{v:.1} ms"));
+            let rate = p.rate_bps.map_or("-".to_string(), |r| format!("{:.2} Mbit/s", r as f64 / 1e6));
+            writeln!(
+                f,
+                "  rate {rate}, round trip {} (least {}), queue {}, loss {:.2} %, path MTU {}, in flight {} B, heard {} ago",
+                ms(p.rtt_ms),
+                ms(p.rtt_min_ms),
+                ms(p.queue_delay_ms),
+                p.loss * 100.0,
+                p.path_mtu,
+                p.in_flight_bytes,
+                ms(p.silence_ms)
+            )?;
+        }
+        writeln!(
+            f,
+            "flows {}, connections {}, waiting for the far server {}",
+            self.flows, self.door.connections, self.door.pending
+        )?;
+        writeln!(f, "buffered {} B", self.buffered_bytes)?;
+        if self.door.intercepting && !self.door.honest {
+            writeln!(f, "warning: no NFQUEUE here, so connections are answered before the far server has answered")?;
+        }
+        for c in &self.counters {
+            writeln!(f, "{:>12}  {}: {}", c.value, c.name, c.why)?;
+        }
+        Ok(())
+    }
+}
+
+/// A counter with its meaning in words.
+pub fn counter(name: &str, value: u64) -> Counter {
+    let known = WORDS.iter().find(|(n, _)| *n == name).map(|(_, why)| (*why).to_string());
+    let why = known.unwrap_or_else(|| match name.strip_prefix("dropped_") {
+        Some(reason) => format!("dropped: {}", reason.replace('_', " ")),
+        None => name.replace('_', " "),
+    });
+    Counter { name: name.into(), value, why }
+}
+
+/// What the door's counters mean.
+const WORDS: &[(&str, &str)] = &[
+    ("connections_taken", "connections taken from applications and answered by the far server"),
+    ("connections_made", "connections made to servers for a peer's applications"),
+    ("connections_refused", "connections the far side could not make; the application was told why"),
+    ("connections_reset", "connections abandoned by an application, a server or the far gateway"),
+    ("connections_closed", "connections ended in an orderly way, end to end"),
+    ("bytes_from_applications", "bytes read from sockets here"),
+    ("bytes_to_applications", "bytes written to sockets here"),
+    ("dropped_syn_held_too_long", "SYNs dropped after one second of waiting; their repeat joins the same attempt"),
+    ("dropped_syn_pair_full", "SYNs dropped because one source has too many attempts at one target waiting"),
+    ("dropped_syn_source_full", "attempts given up because their source has too many waiting"),
+    ("dropped_syn_table_full", "attempts given up because the table is full and their target has most of it"),
+    ("dropped_syn_flow_table_full", "SYNs dropped because the flow table is full (flows_max)"),
+    ("dropped_attempt_abandoned", "attempts the far server answered but the application never completed"),
+    ("dropped_stranger_at_listener", "connections at the internal listener that no attempt explains"),
+    ("dropped_target_not_allowed", "connections a peer asked for that allow_targets does not name"),
+    ("dropped_connect_refused", "connections the server refused"),
+    ("dropped_connect_unreachable", "connections to servers without a route"),
+    ("dropped_connect_timed_out", "connections to servers that did not answer in time"),
+    ("dropped_no_socket", "connections for which the system had no socket, port or memory"),
+    ("dropped_queue_overrun", "times the kernel's SYN queue overran"),
+    ("dropped_datagram_unsent", "datagrams the system refused to send; the protocol repeats what matters"),
+    ("dropped_datagram_too_big", "path-MTU probes larger than the local interface carries"),
+];
