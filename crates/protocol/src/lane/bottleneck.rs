@@ -96,8 +96,16 @@ pub(super) struct Lane {
 }
 
 enum What {
-    Arrive { lane: usize, number: u64, bytes: u64, eliciting: bool },
-    Ack { lane: usize, ack: LaneAck },
+    Arrive {
+        lane: usize,
+        number: u64,
+        bytes: u64,
+        eliciting: bool,
+    },
+    Ack {
+        lane: usize,
+        ack: LaneAck,
+    },
     /// The packet in service has left.
     Served,
 }

@@ -112,6 +112,13 @@ fn explore_step() {
     for i in 0..30 {
         w.run_until(10.0 + 0.05 * f64::from(i));
         let p = w.lanes[0].sender.path(w.now);
-        println!("{:.2} q {:?} in_flight {} win {} rate {:?}", w.time(), w.queue.last().unwrap().1, p.in_flight, p.window, p.rate);
+        println!(
+            "{:.2} q {:?} in_flight {} win {} rate {:?}",
+            w.time(),
+            w.queue.last().unwrap().1,
+            p.in_flight,
+            p.window,
+            p.rate
+        );
     }
 }
