@@ -89,7 +89,7 @@ impl Problem {
 pub(crate) fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let near = known.clone().map(|k| (distance(word, k), k)).min();
     match near {
-        Some((d, k)) if d <= 1 + word.len() / 3 => format!("did you mean '{k}'?"),
+        Some((d, k)) if d <= (word.len() + 1) / 3 => format!("did you mean '{k}'?"),
         _ => format!("use one of {}", known.collect::<Vec<_>>().join(", ")),
     }
 }

@@ -8,9 +8,13 @@
 mod backend;
 mod error;
 mod model;
+mod parse;
+mod parse_channel;
 mod table;
 mod units;
+mod validate;
 mod words;
+mod write;
 
 pub use backend::{
     ARRIVAL_BIN, Backend, BackendError, Clause, FlowRaw, Probe, Progress, Review, RunContext, StackRaw, Treatment,
@@ -20,5 +24,6 @@ pub use model::{
     App, Bound, Change, Channel, ChannelKind, Check, DURATION_MAX, Direction, FLOWS_MAX, Flow, Metric, NODES_MAX, Node,
     NodeKind, Scenario, Side, Stack, TcpKind,
 };
+pub use parse::is_scenario;
 pub use units::{Quantity, UnitError};
 pub use words::{METRICS, NODE_KINDS, STACKS};

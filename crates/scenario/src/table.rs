@@ -6,10 +6,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// A reader over one table of the file.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Table<'a> {
     text: &'a str,
-    path: &'a str,
+    path: String,
     line: usize,
     inner: &'a DeTable<'a>,
 }
@@ -33,15 +33,11 @@ pub(crate) fn line_of(text: &str, offset: usize) -> usize {
 impl<'a> Table<'a> {
     /// The whole document.
     pub(crate) fn root(text: &'a str, inner: &'a DeTable<'a>) -> Self {
-        Self { text, path: "", line: 1, inner }
+        Self { text, path: String::new(), line: 1, inner }
     }
     /// How messages name it.
     pub(crate) fn title(&self) -> String {
         if self.path.is_empty() { "the top level".into() } else { format!("[{}]", self.path) }
-    }
-    /// The line of its first key, from 1.
-    pub(crate) fn line(&self) -> usize {
-        self.line
     }
     /// Refuses keys outside `known`.
     pub(crate) fn only(&self, known: &[&str]) -> Result<(), ScenarioError> {
@@ -143,10 +139,10 @@ impl<'a> Value<'a> {
         Ok(array.iter().map(item).collect())
     }
     /// As a table.
-    pub(crate) fn table(&'a self, example: &'static str) -> Result<Table<'a>, ScenarioError> {
+    pub(crate) fn table(&self, example: &'static str) -> Result<Table<'a>, ScenarioError> {
         let inner = self.inner.as_table().ok_or_else(|| self.wrong_type("a table", example))?;
         let first = inner.keys().map(|k| k.span().start).min();
         let line = first.map_or(self.line, |offset| line_of(self.text, offset));
-        Ok(Table { text: self.text, path: &self.path, line, inner })
+        Ok(Table { text: self.text, path: self.path.clone(), line, inner })
     }
 }

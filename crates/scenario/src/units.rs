@@ -175,7 +175,7 @@ fn gcd(a: u32, b: u32) -> u32 {
 }
 
 /// A positive factor such as `"1.2"` or `"1/2"`, for checks.
-pub fn parse_factor(text: &str) -> Result<f64, UnitError> {
+pub(crate) fn parse_factor(text: &str) -> Result<f64, UnitError> {
     let number = |t: &str| {
         let plain = !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit() || b == b'.');
         t.parse::<f64>().ok().filter(|v| plain && v.is_finite())

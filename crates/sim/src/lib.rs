@@ -1,1 +1,22 @@
-//! Placeholder.
+//! The simulator: Wavelane's own machines in virtual time, deterministic, faster than real time.
+//!
+//! [`Engine`] joins gateways, routers and channels and runs what is due, in order. Every node has a clock of its own
+//! ([`NodeClock`]). Programs sit at the gateways' stream seam ([`FlowSpec`]). `docs/guide/simulator.md` is the guide.
+#![forbid(unsafe_code)]
+
+mod agenda;
+mod backend;
+mod clock;
+mod connection;
+mod content;
+mod engine;
+mod node;
+mod traffic;
+mod wiring;
+
+pub use backend::SimBackend;
+pub use clock::{DRIFT_MAX_PPM, DriftTooLarge, NodeClock};
+pub use connection::REQUEST_LEN;
+pub use content::Content;
+pub use engine::{ChannelId, Crossing, Edge, Engine, NodeId, Plug, Tap};
+pub use traffic::{ARRIVAL_BIN, ECHO_GRACE, FlowEnd, FlowIndex, FlowLog, FlowSpec, Question, Work};

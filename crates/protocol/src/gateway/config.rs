@@ -86,6 +86,8 @@ pub struct Config {
     pub pool: Octets,
     /// Largest IP packet ever tried on a UDP lane; path-MTU search stays at or below it.
     pub mtu_max: usize,
+    /// Whether this machine has AES instructions; AES-GCM is used if both sides have, ChaCha20-Poly1305 otherwise.
+    pub aes_hardware: bool,
 }
 
 /// Why a configuration cannot work.
@@ -110,7 +112,14 @@ pub enum ConfigError {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { private_key: [0; 32], peers: Vec::new(), flows_max: 4096, pool: Octets::new(64 << 20), mtu_max: 1500 }
+        Self {
+            private_key: [0; 32],
+            peers: Vec::new(),
+            flows_max: 4096,
+            pool: Octets::new(64 << 20),
+            mtu_max: 1500,
+            aes_hardware: false,
+        }
     }
 }
 

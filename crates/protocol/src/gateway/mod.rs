@@ -6,13 +6,22 @@
 //! `Incoming` -> `accept | refuse`, then bytes, then `Closed`.
 
 mod config;
+mod flows;
+mod status;
 
 pub use config::{Config, ConfigError, Controller, IpPrefix, PeerConfig};
 
+use crate::hop::{HopConfig, HopEvent};
+use crate::link::{Arrival, Link, LinkConfig};
+use crate::session::{Established, Incoming, LANES_MAX, PeerKeys, Sessions, SessionsConfig};
+use flows::FlowTable;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use wavelane_base::{
-    Entropy, FlowId, FrameMeta, Instant, Machine, PortId, Rate, ReadOutcome, Span, Streams, Transmit, Wakeup,
+    Class, Ecn, Entropy, FlowId, FrameMeta, Instant, Machine, PortId, Rate, ReadOutcome, Span, Streams, Transmit,
+    Wakeup,
 };
+use wavelane_wire::datagram::{UDP4_OVERHEAD, UDP6_OVERHEAD};
 pub use wavelane_wire::frame::Reason;
 
 /// One configured neighbour, by its place in [`Config::peers`].
@@ -65,6 +74,13 @@ pub enum Event {
     Closed(FlowId),
     /// A line for the operator's log about something a peer or stranger did. Rate-limited.
     Notice(String),
+    /// Somebody who knows our public key called with a key that is not configured. Rate-limited.
+    UnknownCaller {
+        /// The caller's public key; its possession is proven.
+        public_key: [u8; 32],
+        /// From where.
+        from: Option<SocketAddr>,
+    },
 }
 
 /// What a gateway knows of one peer, for `status`.
@@ -111,67 +127,308 @@ pub struct Status {
 #[derive(Debug)]
 pub struct Gateway {
     config: Config,
+    sessions: Sessions,
+    links: Vec<Link>,
+    peers: Vec<PeerState>,
+    flows: FlowTable,
+    events: VecDeque<Event>,
+    /// Which peer is served first next time, so that none starves.
+    cursor: usize,
+    counters: Counters,
+}
+
+/// What the gateway itself remembers of a peer.
+#[derive(Debug, Default)]
+struct PeerState {
+    up: bool,
+    heard: Option<Instant>,
+    /// Whether a session stood when the link was last settled.
+    can_seal: bool,
+}
+
+/// Counters of things that happen above any link.
+#[derive(Debug, Default)]
+struct Counters {
+    dropped_source_not_allowed: u64,
+    dropped_target_not_allowed: u64,
+    dropped_no_session: u64,
 }
 
 impl Gateway {
-    /// Builds a gateway. `boot_epoch` must differ from that of every earlier start with the same key (the daemon
-    /// uses wall-clock nanoseconds or OS random bits); `entropy` feeds keys and identifiers.
-    pub fn new(_now: Instant, config: Config, _boot_epoch: u64, _entropy: Entropy) -> Result<Self, ConfigError> {
+    /// Builds a gateway. `boot_epoch` must be greater than that of every earlier start with the same key (the daemon
+    /// uses wall-clock nanoseconds); `entropy` feeds keys and identifiers.
+    pub fn new(now: Instant, config: Config, boot_epoch: u64, entropy: Entropy) -> Result<Self, ConfigError> {
         config.check()?;
-        Ok(Self { config })
+        let keys = config.peers.iter().map(|peer| PeerKeys {
+            public_key: peer.public_key,
+            preshared_key: peer.preshared_key,
+            address: peer.address,
+            port: peer.port,
+        });
+        let sessions = SessionsConfig {
+            private_key: config.private_key,
+            boot_epoch,
+            aes: config.aes_hardware,
+            peers: keys.collect(),
+        };
+        let links = config.peers.iter().map(|peer| Link::new(now, link_config(&config, peer))).collect();
+        let peers = config.peers.iter().map(|_| PeerState::default()).collect();
+        Ok(Self {
+            sessions: Sessions::new(now, sessions, entropy),
+            links,
+            peers,
+            flows: FlowTable::default(),
+            events: VecDeque::new(),
+            cursor: 0,
+            counters: Counters::default(),
+            config,
+        })
     }
+
     /// The configuration it was built with.
     pub fn config(&self) -> &Config {
         &self.config
     }
+
     /// Asks `peer` to connect to `target` on behalf of the application at `source`.
     pub fn open(
         &mut self,
-        _now: Instant,
-        _peer: PeerId,
-        _source: SocketAddr,
-        _target: SocketAddr,
+        now: Instant,
+        peer: PeerId,
+        source: SocketAddr,
+        target: SocketAddr,
     ) -> Result<FlowId, OpenError> {
-        Err(OpenError::UnknownPeer)
+        let link = self.links.get_mut(peer.0).ok_or(OpenError::UnknownPeer)?;
+        if self.flows.len() >= self.config.flows_max {
+            return Err(OpenError::TableFull(self.config.flows_max));
+        }
+        let name = link.hop.open(now, source, target).map_err(|_| OpenError::TableFull(self.config.flows_max))?;
+        let id = self.flows.insert(peer, name);
+        self.settle(now, peer);
+        Ok(id)
     }
+
     /// The target of an incoming flow answered.
-    pub fn accept(&mut self, _now: Instant, _flow: FlowId) {}
-    /// The target of an incoming flow did not take it.
-    pub fn refuse(&mut self, _now: Instant, _flow: FlowId, _why: Reason) {}
+    pub fn accept(&mut self, now: Instant, flow: FlowId) {
+        self.answer(now, flow, None);
+    }
+
+    /// The target of an incoming flow did not take it; the flow is forgotten.
+    pub fn refuse(&mut self, now: Instant, flow: FlowId, why: Reason) {
+        self.answer(now, flow, Some(why));
+    }
+
+    fn answer(&mut self, now: Instant, flow: FlowId, refusal: Option<Reason>) {
+        let Some((peer, name)) = self.flows.find(flow) else { return };
+        self.links[peer.0].hop.answer(now, name, refusal);
+        if refusal.is_some() {
+            self.flows.remove(peer, name);
+        }
+        self.settle(now, peer);
+    }
+
+    /// Where a peer's datagrams go, if known.
+    pub fn peer_address(&self, peer: PeerId) -> Option<SocketAddr> {
+        self.sessions.address(peer.0)
+    }
+
     /// A snapshot for the operator.
-    pub fn status(&self, _now: Instant) -> Status {
-        Status::default()
+    pub fn status(&self, now: Instant) -> Status {
+        status::snapshot(self, now)
+    }
+
+    /// After any change to a link: turns its events into ours and says whether it needs a session.
+    fn settle(&mut self, now: Instant, peer: PeerId) {
+        while let Some(event) = self.links[peer.0].hop.poll_event() {
+            self.translate(now, peer, event);
+        }
+        let link = &mut self.links[peer.0];
+        self.sessions.want(now, peer.0, link.wants_session(now));
+        self.peers[peer.0].can_seal = self.sessions.can_seal(now, peer.0);
+        if link.take_silence() {
+            self.sessions.suspect(now, peer.0);
+            if core::mem::take(&mut self.peers[peer.0].up) {
+                self.events.push_back(Event::PeerSilent(peer));
+            }
+        }
+    }
+
+    fn translate(&mut self, now: Instant, peer: PeerId, event: HopEvent) {
+        let id = |flows: &FlowTable, name| flows.id(peer, name);
+        let ours = match event {
+            HopEvent::Incoming { flow, source, target } => match self.check_incoming(peer, source, target) {
+                Ok(()) => {
+                    let flow = self.flows.insert(peer, flow);
+                    Some(Event::Incoming { flow, peer, source, target })
+                }
+                Err(why) => {
+                    self.links[peer.0].hop.answer(now, flow, Some(why));
+                    None
+                }
+            },
+            HopEvent::Accepted(flow) => id(&self.flows, flow).map(Event::Accepted),
+            HopEvent::Readable(flow) => id(&self.flows, flow).map(Event::Readable),
+            HopEvent::Writable(flow) => id(&self.flows, flow).map(Event::Writable),
+            HopEvent::Refused(flow, why) => self.flows.remove(peer, flow).map(|id| Event::Refused(id, why)),
+            HopEvent::Reset(flow, why) => self.flows.remove(peer, flow).map(|id| Event::Reset(id, why)),
+            HopEvent::Closed(flow) => self.flows.remove(peer, flow).map(Event::Closed),
+        };
+        self.events.extend(ours);
+    }
+
+    fn check_incoming(&mut self, peer: PeerId, source: SocketAddr, target: SocketAddr) -> Result<(), Reason> {
+        if self.flows.len() >= self.config.flows_max {
+            return Err(Reason::NoRoom);
+        }
+        let config = &self.config.peers[peer.0];
+        if !config.allow_sources.iter().any(|prefix| prefix.contains(source.ip())) {
+            self.counters.dropped_source_not_allowed += 1;
+            return Err(Reason::Prohibited);
+        }
+        if !config.allow_targets.iter().any(|prefix| prefix.contains(target.ip())) {
+            self.counters.dropped_target_not_allowed += 1;
+            return Err(Reason::Prohibited);
+        }
+        Ok(())
+    }
+
+    fn established(&mut self, now: Instant, session: &Established) {
+        let peer = PeerId(session.peer);
+        if session.restarted {
+            self.links[peer.0].restart(now);
+            self.events.push_back(Event::PeerRestarted(peer));
+        }
+        if session.confirm {
+            self.links[peer.0].confirm_session();
+        }
+        self.heard(now, peer);
+    }
+
+    fn heard(&mut self, now: Instant, peer: PeerId) {
+        let state = &mut self.peers[peer.0];
+        state.heard = Some(now);
+        if !core::mem::replace(&mut state.up, true) {
+            self.events.push_back(Event::PeerUp(peer));
+        }
+        self.links[peer.0].heard();
+    }
+
+    fn handle_datagram(&mut self, now: Instant, port: PortId, datagram: &mut [u8], meta: &FrameMeta) {
+        match self.sessions.handle_datagram(now, port, datagram, meta.from) {
+            Incoming::Data { peer, lane, number, payload, newest, established } => {
+                if let Some(session) = established {
+                    self.established(now, &session);
+                }
+                if let (true, Some(from)) = (newest, meta.from)
+                    && self.sessions.address(peer) != Some(from)
+                {
+                    self.sessions.set_address(now, peer, from, port);
+                    self.links[peer].address_changed(now);
+                }
+                self.heard(now, PeerId(peer));
+                let arrival = Arrival { now, rx_time: meta.rx_time, lane, number, ecn: meta.ecn };
+                self.links[peer].handle_payload(arrival, &datagram[payload]);
+                self.settle(now, PeerId(peer));
+            }
+            Incoming::Established(session) => {
+                self.established(now, &session);
+                self.settle(now, PeerId(session.peer));
+            }
+            Incoming::Handled | Incoming::Dropped(_) => {}
+        }
+        self.drain_session_events(now);
+    }
+}
+
+fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {
+    let overhead = match peer.address {
+        Some(SocketAddr::V6(_)) => UDP6_OVERHEAD,
+        _ => UDP4_OVERHEAD,
+    };
+    LinkConfig {
+        lane: (peer.port.0 % LANES_MAX as u16) as u8,
+        controller: peer.controller,
+        mtu_max: config.mtu_max,
+        overhead,
+        hop: HopConfig { flows_max: config.flows_max, pool: config.pool },
     }
 }
 
 impl Streams for Gateway {
-    fn write(&mut self, _now: Instant, _flow: FlowId, _data: &[u8]) -> usize {
-        0
+    fn write(&mut self, now: Instant, flow: FlowId, data: &[u8]) -> usize {
+        let Some((peer, name)) = self.flows.find(flow) else { return 0 };
+        let taken = self.links[peer.0].hop.write(now, name, data);
+        self.settle(now, peer);
+        taken
     }
-    fn read(&mut self, _now: Instant, _flow: FlowId, _buf: &mut [u8]) -> ReadOutcome {
-        ReadOutcome::Reset
+    fn read(&mut self, now: Instant, flow: FlowId, buf: &mut [u8]) -> ReadOutcome {
+        let Some((peer, name)) = self.flows.find(flow) else { return ReadOutcome::Reset };
+        let outcome = self.links[peer.0].hop.read(now, name, buf);
+        self.settle(now, peer);
+        outcome
     }
-    fn shutdown(&mut self, _now: Instant, _flow: FlowId) {}
-    fn reset(&mut self, _now: Instant, _flow: FlowId) {}
+    fn shutdown(&mut self, now: Instant, flow: FlowId) {
+        let Some((peer, name)) = self.flows.find(flow) else { return };
+        self.links[peer.0].hop.shutdown(now, name);
+        self.settle(now, peer);
+    }
+    fn reset(&mut self, now: Instant, flow: FlowId) {
+        let Some((peer, name)) = self.flows.find(flow) else { return };
+        self.links[peer.0].hop.reset(now, name);
+        self.flows.remove(peer, name);
+        self.settle(now, peer);
+    }
 }
 
 impl Machine for Gateway {
     type Event = Event;
-    fn handle_frame(&mut self, _now: Instant, _port: PortId, _frame: &mut [u8], _meta: FrameMeta) {}
-    fn handle_timeout(&mut self, _now: Instant) {}
-    fn poll_transmit(
-        &mut self,
-        _now: Instant,
-        _port: PortId,
-        _buf: &mut [u8],
-        _max_segments: usize,
-    ) -> Option<Transmit> {
+
+    fn handle_frame(&mut self, now: Instant, port: PortId, frame: &mut [u8], meta: FrameMeta) {
+        let size = meta.segment.map_or(frame.len(), usize::from).max(1);
+        for datagram in frame.chunks_mut(size) {
+            self.handle_datagram(now, port, datagram, &meta);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.sessions.handle_timeout(now);
+        self.drain_session_events(now);
+        for peer in 0..self.links.len() {
+            self.links[peer].handle_timeout(now);
+            self.settle(now, PeerId(peer));
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant, port: PortId, buf: &mut [u8], _max: usize) -> Option<Transmit> {
+        if let Some(out) = self.sessions.poll_handshake(now, port, buf) {
+            return Some(Transmit { len: out.len, to: out.to, class: Class::Control, ..Transmit::default() });
+        }
+        for step in 0..self.links.len() {
+            let peer = (self.cursor + step) % self.links.len();
+            if self.config.peers[peer].port != port || !self.sessions.can_seal(now, peer) {
+                continue;
+            }
+            let Some(draft) = self.links[peer].compose(now, buf) else { continue };
+            self.cursor = (peer + 1) % self.links.len();
+            let sealed = self.sessions.seal(now, peer, draft.lane, draft.number, buf, draft.plain_len);
+            self.settle(now, PeerId(peer));
+            let Some(len) = sealed else {
+                // The lane counts it as sent and will find it lost, which repeats it under the next session.
+                self.counters.dropped_no_session += 1;
+                continue;
+            };
+            let to = self.sessions.address(peer);
+            return Some(Transmit { len, to, class: draft.class, ecn: Ecn::NotEct, ..Transmit::default() });
+        }
         None
     }
+
     fn poll_timeout(&self) -> Option<Wakeup> {
-        None
+        let links = self.links.iter().zip(&self.peers).map(|(link, peer)| link.poll_timeout(peer.can_seal));
+        links.fold(self.sessions.poll_timeout(), Wakeup::earliest)
     }
+
     fn poll_event(&mut self) -> Option<Event> {
-        None
+        self.events.pop_front()
     }
 }

@@ -1,1 +1,352 @@
-//! Placeholder.
+//! A link: everything between us and one neighbour above the session, that is its lanes and its flows.
+//!
+//! [`Link`] decides what one datagram carries. [`crate::lane`] says whether and how large, [`crate::hop`] fills it,
+//! [`crate::session`] seals it. Nothing here knows a key or an address.
+
+use crate::gateway::Controller;
+use crate::hop::{Carried, Hop, HopConfig, Path};
+use crate::lane::{LaneConfig, LaneReceiver, LaneSender, Outcome, PathView, Probe, Room};
+pub use crate::session::LANES_MAX;
+use wavelane_base::{Class, Ecn, Instant, Span, Wakeup};
+use wavelane_wire::Writer;
+use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
+use wavelane_wire::frame::{Frame, Frames, Ranges};
+
+/// Most octets of a lane ack before its ranges.
+const LANE_ACK_HEAD_MAX: usize = 2 + 5 * 8;
+/// Ranges in an ack that shares its datagram with data; a datagram of its own may carry [`RANGES_ALONE`].
+const RANGES_SHARED: usize = 12;
+/// Ranges in an ack that travels alone.
+const RANGES_ALONE: usize = 64;
+/// After this much silence while an answer is owed, the link counts as silent: it asks for a new session too.
+pub const SILENCE: Span = Span::from_secs(1);
+
+/// How a link is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkConfig {
+    /// Our lane's number.
+    pub lane: u8,
+    /// Its controller.
+    pub controller: Controller,
+    /// Largest IP packet tried.
+    pub mtu_max: usize,
+    /// Octets around a datagram on this medium.
+    pub overhead: usize,
+    /// Flow limits.
+    pub hop: HopConfig,
+}
+
+/// What one of our datagrams carried, kept until its fate is known.
+pub type Record = Vec<Carried>;
+
+/// What is sealed next: the plaintext stands at `DATA_HEADER_LEN` of the caller's buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Draft {
+    /// Lane to seal under.
+    pub lane: u8,
+    /// Packet number to seal under.
+    pub number: u64,
+    /// Octets of plaintext.
+    pub plain_len: usize,
+    /// Service class of the most urgent content.
+    pub class: Class,
+}
+
+/// One received, authenticated datagram, besides its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// When it is handled.
+    pub now: Instant,
+    /// When the port got it.
+    pub rx_time: Instant,
+    /// The neighbour's lane.
+    pub lane: u8,
+    /// Its packet number.
+    pub number: u64,
+    /// Its ECN mark.
+    pub ecn: Ecn,
+}
+
+/// Counters of a link; all only grow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkCounters {
+    /// Authenticated payloads that hold something we cannot read.
+    pub malformed: u64,
+    /// Datagrams composed.
+    pub datagrams_sent: u64,
+    /// Datagrams received and authenticated.
+    pub datagrams_received: u64,
+    /// Lane acks for lanes we do not have.
+    pub stray_acks: u64,
+}
+
+/// One neighbour's lanes and flows.
+#[derive(Debug)]
+pub struct Link {
+    config: LinkConfig,
+    sender: LaneSender<Record>,
+    /// One per lane of the neighbour, made when first heard.
+    receivers: Vec<LaneReceiver>,
+    /// Our flows with the neighbour.
+    pub hop: Hop,
+    counters: LinkCounters,
+    /// When silence is worth reporting; set while an answer is owed.
+    silence_at: Option<Instant>,
+    /// Silence that nobody took yet.
+    silent: bool,
+    /// The neighbour must see a datagram of ours soon: it may not use a new session's keys before.
+    confirm: bool,
+}
+
+impl Link {
+    /// A link to a neighbour whose memory of us is empty.
+    pub fn new(now: Instant, config: LinkConfig) -> Self {
+        Self {
+            config,
+            sender: LaneSender::new(now, lane_config(&config)),
+            receivers: Vec::new(),
+            hop: Hop::new(config.hop),
+            counters: LinkCounters::default(),
+            silence_at: None,
+            silent: false,
+            confirm: false,
+        }
+    }
+
+    /// The neighbour came back without its memory: lanes start over, flows are reset.
+    pub fn restart(&mut self, now: Instant) {
+        self.sender = LaneSender::new(now, lane_config(&self.config));
+        self.receivers.clear();
+        self.heard();
+        self.hop.peer_restarted(now);
+    }
+
+    /// The neighbour's datagrams come from somewhere else now.
+    pub fn address_changed(&mut self, now: Instant) {
+        self.sender.address_changed(now);
+    }
+
+    /// A session that we initiated stands: send something soon.
+    pub fn confirm_session(&mut self) {
+        self.confirm = true;
+    }
+
+    /// Whether a session is needed: something is to be sent, or an answer is owed.
+    pub fn wants_session(&self, now: Instant) -> bool {
+        self.silence_at.is_some() || self.hop.wants(now).is_some() || self.ack_due(now)
+    }
+
+    /// Whether an answer has been owed for another [`SILENCE`] since this was last asked.
+    pub fn take_silence(&mut self) -> bool {
+        core::mem::take(&mut self.silent)
+    }
+
+    /// What the lane knows of its path.
+    pub fn path(&self, now: Instant) -> PathView {
+        self.sender.path(now)
+    }
+
+    /// Counters for `status`.
+    pub fn counters(&self) -> LinkCounters {
+        self.counters
+    }
+
+    fn ack_due(&self, now: Instant) -> bool {
+        self.receivers.iter().any(|lane| lane.ack_due(now))
+    }
+
+    /// Writes the plaintext of the next datagram at `buf[DATA_HEADER_LEN..]`, or says that nothing may leave now.
+    pub fn compose(&mut self, now: Instant, buf: &mut [u8]) -> Option<Draft> {
+        let probe = self.sender.poll_probe(now);
+        if let Some(Probe::Mtu { datagram }) = probe {
+            return self.compose_mtu_probe(now, buf, datagram);
+        }
+        let wanted = self.hop.wants(now);
+        let due = self.ack_due(now);
+        let tail = probe == Some(Probe::Tail);
+        let must_ping = probe.is_some() || self.confirm;
+        let (class, datagram_max) = self.allowed(now, wanted, tail);
+        if class.is_none() && !due && !must_ping {
+            return None;
+        }
+        let end = datagram_max.min(buf.len()).checked_sub(TAG_LEN)?;
+        let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
+        let mut carried = Record::new();
+        if due {
+            let ranges = if class.is_some() { RANGES_SHARED } else { RANGES_ALONE };
+            put_acks(now, &mut self.receivers, ranges, &mut w);
+        }
+        let mut eliciting = self.put_wish(now, class.is_some(), &mut w);
+        if let Some(class) = class {
+            eliciting |= self.hop.fill(now, class, &mut w, &mut carried);
+        }
+        if must_ping && !eliciting {
+            eliciting = Frame::Ping.emit(&mut w).is_ok();
+        }
+        if w.is_empty() {
+            return None;
+        }
+        let plain_len = w.len();
+        let app_limited = self.hop.wants(now).is_none();
+        let draft = Draft {
+            lane: self.config.lane,
+            number: self.sender.next_number(),
+            plain_len,
+            class: wanted.unwrap_or(Class::Control),
+        };
+        self.sender.sent(now, DATA_HEADER_LEN + plain_len + TAG_LEN, eliciting, app_limited, carried);
+        self.note_sent(now, eliciting);
+        Some(draft)
+    }
+
+    /// The least urgent class that may be sent now, and how large the datagram may be.
+    fn allowed(&self, now: Instant, wanted: Option<Class>, tail: bool) -> (Option<Class>, usize) {
+        let full = self.sender.datagram_max();
+        let Some(wanted) = wanted else { return (None, full) };
+        if tail {
+            return (Some(Class::Bulk), full);
+        }
+        for class in [Class::Bulk, Class::Micro, Class::Control] {
+            if class < wanted {
+                break;
+            }
+            if let Room::Open { datagram_max } = self.sender.room(now, class) {
+                return (Some(class), datagram_max);
+            }
+        }
+        (None, full)
+    }
+
+    fn compose_mtu_probe(&mut self, now: Instant, buf: &mut [u8], datagram: usize) -> Option<Draft> {
+        let plain_len = datagram.checked_sub(DATA_HEADER_LEN + TAG_LEN)?;
+        let body = buf.get_mut(DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len)?;
+        // The padding frame is a zero byte.
+        body.fill(0);
+        Frame::Ping.emit(&mut Writer::new(body)).ok()?;
+        let number = self.sender.next_number();
+        self.sender.sent_mtu_probe(now, datagram);
+        self.note_sent(now, true);
+        Some(Draft { lane: self.config.lane, number, plain_len, class: Class::Bulk })
+    }
+
+    fn note_sent(&mut self, now: Instant, eliciting: bool) {
+        self.confirm = false;
+        self.counters.datagrams_sent += 1;
+        if eliciting && self.silence_at.is_none() {
+            self.silence_at = Some(now + SILENCE);
+        }
+    }
+
+    /// Tells the neighbour, in a datagram that leaves anyway, how often we wish to be acknowledged.
+    fn put_wish(&mut self, now: Instant, leaving: bool, w: &mut Writer<'_>) -> bool {
+        let Some((packets, delay)) = self.sender.ack_wish().filter(|_| leaving) else { return false };
+        let frame = Frame::AckWish { lane: self.config.lane, packets, delay_us: delay.as_micros(), now: false };
+        let written = frame.emit(w).is_ok();
+        if written {
+            self.sender.wish_sent(now);
+        }
+        written
+    }
+
+    /// An authenticated datagram came from the neighbour, whatever it holds.
+    pub fn heard(&mut self) {
+        self.silence_at = None;
+        self.silent = false;
+    }
+
+    /// Takes the plaintext of an authenticated datagram.
+    pub fn handle_payload(&mut self, arrival: Arrival, payload: &[u8]) {
+        let Arrival { now, rx_time, lane, number, ecn } = arrival;
+        self.counters.datagrams_received += 1;
+        let (mut eliciting, mut ack_now) = (false, false);
+        for frame in Frames::new(payload) {
+            let Ok(frame) = frame else {
+                self.counters.malformed += 1;
+                break;
+            };
+            eliciting |= frame.is_eliciting();
+            match frame {
+                Frame::LaneAck(ack) if ack.lane == self.config.lane => self.sender.handle_ack(now, &ack),
+                Frame::LaneAck(_) => self.counters.stray_acks += 1,
+                Frame::AckWish { lane, packets, delay_us, now } => {
+                    ack_now |= now;
+                    if let Some(receiver) = receiver(&mut self.receivers, lane) {
+                        receiver.wish(packets, Span::from_micros(delay_us));
+                    }
+                }
+                Frame::Padding | Frame::Ping | Frame::Close | Frame::Unknown { .. } => {}
+                flow_frame => self.hop.handle_frame(now, &flow_frame),
+            }
+        }
+        if let Some(receiver) = receiver(&mut self.receivers, lane) {
+            receiver.received(now, rx_time, number, ecn, eliciting, ack_now);
+        }
+        self.settle(now);
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if let Some(at) = self.silence_at.filter(|at| *at <= now) {
+            self.silent = true;
+            // Missed repeats (a suspended process) are not made up for.
+            self.silence_at = Some((at + SILENCE).max(now + Span::from_nanos(1)));
+        }
+        self.sender.handle_timeout(now);
+        for receiver in &mut self.receivers {
+            receiver.handle_timeout(now);
+        }
+        self.settle(now);
+        self.hop.handle_timeout(now);
+    }
+
+    /// Hands the fate of what was sent, and what is known of the path, to the block service.
+    fn settle(&mut self, now: Instant) {
+        while let Some(outcome) = self.sender.poll_outcome() {
+            match outcome {
+                Outcome::Delivered(record) => record.into_iter().for_each(|item| self.hop.delivered(now, item)),
+                Outcome::Lost(record) => record.into_iter().for_each(|item| self.hop.lost(now, item)),
+            }
+        }
+        let view = self.sender.path(now);
+        if let Some(rtt) = view.rtt {
+            self.hop.set_path(Path { rtt, rate: view.rate, loss: view.loss, burst: view.burst });
+        }
+    }
+
+    /// The next deadline. While nothing can be sealed, nothing of the lane can be sent, and its wishes wait.
+    pub fn poll_timeout(&self, can_seal: bool) -> Option<Wakeup> {
+        let silence = self.silence_at.map(|at| Wakeup { at, cause: "silence" });
+        let lanes = self.receivers.iter().map(LaneReceiver::poll_timeout);
+        let base = lanes.fold(self.hop.poll_timeout(), Wakeup::earliest);
+        let base = Wakeup::earliest(base, silence);
+        if can_seal { Wakeup::earliest(base, self.sender.poll_timeout()) } else { base }
+    }
+}
+
+/// The receiver for the neighbour's lane, made on first use; `None` past [`LANES_MAX`].
+fn receiver(receivers: &mut Vec<LaneReceiver>, lane: u8) -> Option<&mut LaneReceiver> {
+    if usize::from(lane) >= LANES_MAX {
+        return None;
+    }
+    while receivers.len() <= usize::from(lane) {
+        receivers.push(LaneReceiver::new(receivers.len() as u8));
+    }
+    receivers.get_mut(usize::from(lane))
+}
+
+/// Appends the acks that are due. One that does not fit waits for the next datagram.
+fn put_acks(now: Instant, receivers: &mut [LaneReceiver], ranges: usize, w: &mut Writer<'_>) {
+    for receiver in receivers.iter_mut().filter(|lane| lane.ack_due(now)) {
+        if w.room() < LANE_ACK_HEAD_MAX + Ranges::len_max(ranges) {
+            return;
+        }
+        if let Some(ack) = receiver.take_ack(now, ranges) {
+            let written = Frame::LaneAck(ack).emit(w);
+            debug_assert!(written.is_ok(), "room was checked");
+        }
+    }
+}
+
+fn lane_config(config: &LinkConfig) -> LaneConfig {
+    LaneConfig { lane: config.lane, controller: config.controller, mtu_max: config.mtu_max, overhead: config.overhead }
+}

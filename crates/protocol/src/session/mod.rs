@@ -15,9 +15,18 @@
 //!
 //! The format and the rules are in `docs/protocol/session.md`.
 
+mod handshake;
+mod keys;
+mod mac;
 mod machine;
+mod noise;
+mod peer;
+mod window;
+#[cfg(test)]
+mod world;
 
-pub use machine::{Sessions, generate, public_key};
+pub use machine::Sessions;
+pub use noise::{generate, public_key};
 
 use core::ops::Range;
 use std::net::SocketAddr;
@@ -67,8 +76,10 @@ pub const COOKIE_LIFETIME: Span = Span::from_secs(120);
 pub const COOKIE_REPLIES_MAX: usize = 16;
 /// Events waiting for [`Sessions::poll_event`]; more are dropped.
 pub const EVENTS_MAX: usize = 64;
-/// Events per second that strangers or broken peers can cause; more are dropped.
-pub const NOTICES_PER_SECOND_MAX: u32 = 4;
+/// Events per [`NOTICE_WINDOW`] that strangers or broken peers can cause; more are dropped.
+pub const NOTICES_PER_WINDOW_MAX: u32 = 4;
+/// See [`NOTICES_PER_WINDOW_MAX`].
+pub const NOTICE_WINDOW: Span = Span::from_secs(10);
 
 /// One neighbour, as far as keys are concerned.
 #[derive(Clone)]

@@ -1,0 +1,89 @@
+//! The operator's view: one snapshot, and session events put into words.
+
+use super::{Event, Gateway, PeerId, PeerStatus, Status};
+use crate::session::SessionEvent;
+use std::collections::BTreeMap;
+use wavelane_base::Instant;
+
+pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
+    let mut counters: BTreeMap<&'static str, u64> = gateway.sessions.counters().into_iter().collect();
+    let own = &gateway.counters;
+    counters.insert("dropped_source_not_allowed", own.dropped_source_not_allowed);
+    counters.insert("dropped_target_not_allowed", own.dropped_target_not_allowed);
+    counters.insert("dropped_no_session", own.dropped_no_session);
+    let mut buffered = 0;
+    for link in &gateway.links {
+        let held = link.hop.status();
+        buffered += held.to_send + held.unread;
+        let (lane, path) = (link.counters(), link.path(now));
+        let named = [
+            ("datagrams_sent", lane.datagrams_sent),
+            ("datagrams_received", lane.datagrams_received),
+            ("datagrams_lost", path.lost_packets),
+            ("datagrams_lost_spurious", path.spurious_losses),
+            ("dropped_malformed_frames", lane.malformed),
+            ("dropped_stray_lane_acks", lane.stray_acks),
+        ];
+        for (name, count) in named.into_iter().chain(link.hop.counters().named()) {
+            *counters.entry(name).or_default() += count;
+        }
+    }
+    Status {
+        peers: (0..gateway.links.len()).map(|peer| peer_status(gateway, now, peer)).collect(),
+        flows: gateway.flows.len(),
+        buffered,
+        counters: counters.into_iter().collect(),
+    }
+}
+
+fn peer_status(gateway: &Gateway, now: Instant, peer: usize) -> PeerStatus {
+    let path = gateway.links[peer].path(now);
+    let state = &gateway.peers[peer];
+    PeerStatus {
+        name: gateway.config.peers[peer].name.clone(),
+        up: state.up && gateway.sessions.can_seal(now, peer),
+        address: gateway.sessions.address(peer),
+        silence: state.heard.map(|at| now.since(at)),
+        rtt: path.rtt,
+        rtt_min: path.rtt_min,
+        queue_delay: path.queue_delay,
+        rate: path.rtt.map(|_| path.rate),
+        loss: path.loss,
+        path_mtu: path.path_mtu,
+        in_flight: path.in_flight,
+    }
+}
+
+impl Gateway {
+    /// Passes on what the sessions report, in the operator's words.
+    pub(super) fn drain_session_events(&mut self, now: Instant) {
+        while let Some(event) = self.sessions.poll_event() {
+            let name = |peer: usize| self.config.peers[peer].name.clone();
+            let ours = match event {
+                SessionEvent::NoAnswer { peer, address, tries } => Event::Notice(format!(
+                    "no answer from peer '{}' at {address} after {tries} handshakes: it is unreachable, or it does not \
+                     know our public key, or its public_key in our configuration is wrong (its log names an unknown \
+                     caller in the last two cases)",
+                    name(peer)
+                )),
+                SessionEvent::AnswerUnreadable { peer, .. } => Event::Notice(format!(
+                    "peer '{}' answers, but its answer does not decrypt: give both sides the same preshared_key",
+                    name(peer)
+                )),
+                SessionEvent::UnknownPeer { public_key, from } => Event::UnknownCaller { public_key, from },
+                SessionEvent::EpochWentBack { peer, epoch, known } => Event::Notice(format!(
+                    "peer '{}' calls under boot epoch {epoch}, older than {known}: set its clock, or this is a replay",
+                    name(peer)
+                )),
+                SessionEvent::OtherVersion { version, .. } => {
+                    Event::Notice(format!("a caller speaks wire version {version}, we speak 1: upgrade the older side"))
+                }
+                SessionEvent::Expired { peer } => {
+                    self.settle(now, PeerId(peer));
+                    continue;
+                }
+            };
+            self.events.push_back(ours);
+        }
+    }
+}

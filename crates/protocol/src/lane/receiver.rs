@@ -1,0 +1,173 @@
+//! The receiving end of a lane: which packets arrived, and when to say so.
+
+use std::collections::VecDeque;
+use wavelane_base::{Ecn, Instant, Span, Wakeup};
+use wavelane_wire::frame::{LaneAck, RANGES_MAX, Ranges};
+
+/// Ranges kept; older ones are forgotten, and their packets count as never received.
+const RANGES_KEPT: usize = RANGES_MAX;
+/// Packets per ack unless the sender wishes otherwise.
+const DEFAULT_PACKETS: u64 = 2;
+/// Longest delay of an ack unless the sender wishes otherwise.
+pub(super) const DEFAULT_DELAY: Span = Span::from_millis(5);
+/// Longest delay a sender may wish for.
+const DELAY_MAX: Span = Span::from_secs(1);
+/// Most packets per ack a sender may wish for.
+const PACKETS_MAX: u64 = 1024;
+/// An ack that holes or marks call for still keeps this share of the wished delay from the one before.
+const URGENT_SHARE: u64 = 4;
+
+/// Generates lane acks for one lane of the neighbour.
+#[derive(Debug)]
+pub struct LaneReceiver {
+    lane: u8,
+    /// Newest first, disjoint, not adjacent.
+    ranges: VecDeque<(u64, u64)>,
+    largest_at: Instant,
+    ecn: [u64; 3],
+    /// Eliciting packets since the last ack.
+    pending: u64,
+    /// When the ack must leave at the latest.
+    deadline: Option<Instant>,
+    /// The deadline has passed and nobody took the ack yet.
+    due: bool,
+    last_ack: Option<Instant>,
+    packets: u64,
+    delay: Span,
+}
+
+impl LaneReceiver {
+    /// A receiver for the neighbour's lane `lane`.
+    pub fn new(lane: u8) -> Self {
+        Self {
+            lane,
+            ranges: VecDeque::new(),
+            largest_at: Instant::ZERO,
+            ecn: [0; 3],
+            pending: 0,
+            deadline: None,
+            due: false,
+            last_ack: None,
+            packets: DEFAULT_PACKETS,
+            delay: DEFAULT_DELAY,
+        }
+    }
+
+    /// An authenticated packet arrived. `rx_time` is when the port got it; `eliciting` is whether any of its
+    /// frames is; `ack_now` whether it carried an ack wish that says "now".
+    pub fn received(&mut self, now: Instant, rx_time: Instant, number: u64, ecn: Ecn, eliciting: bool, ack_now: bool) {
+        let before = self.ranges.front().map(|r| r.1);
+        if !self.insert(number) {
+            return;
+        }
+        match ecn {
+            Ecn::NotEct => {}
+            Ecn::Ect0 => self.ecn[0] += 1,
+            Ecn::Ect1 => self.ecn[1] += 1,
+            Ecn::Ce => self.ecn[2] += 1,
+        }
+        let newest = before.is_none_or(|largest| number > largest);
+        if newest {
+            self.largest_at = rx_time.min(now);
+        }
+        if !eliciting {
+            return;
+        }
+        self.pending += 1;
+        let gap = before.is_some_and(|largest| number != largest + 1);
+        if ack_now || self.pending >= self.packets {
+            self.due = true;
+        } else if gap || ecn == Ecn::Ce || before.is_none() {
+            let earliest = self.last_ack.map_or(now, |at| at + self.delay.scale(1, URGENT_SHARE));
+            self.ask_by(now, earliest);
+        } else {
+            self.ask_by(now, now + self.delay);
+        }
+    }
+
+    fn ask_by(&mut self, now: Instant, at: Instant) {
+        if at <= now {
+            self.due = true;
+        } else {
+            self.deadline = Some(self.deadline.map_or(at, |d| d.min(at)));
+        }
+    }
+
+    /// Adds `number`; false if it was held already or is older than everything remembered.
+    fn insert(&mut self, number: u64) -> bool {
+        let place = self.ranges.iter().position(|r| r.0 <= number.saturating_add(1));
+        let Some(i) = place else {
+            if self.ranges.len() >= RANGES_KEPT {
+                return false;
+            }
+            self.ranges.push_back((number, number));
+            return true;
+        };
+        let (first, last) = self.ranges[i];
+        if (first..=last).contains(&number) {
+            return false;
+        }
+        if number.checked_add(1) == Some(first) {
+            self.ranges[i].0 = number;
+            // It may close the gap to the next older range.
+            if let Some(&(older_first, older_last)) = self.ranges.get(i + 1)
+                && older_last.checked_add(1) == Some(number)
+            {
+                self.ranges[i].0 = older_first;
+                self.ranges.remove(i + 1);
+            }
+        } else if last.checked_add(1) == Some(number) {
+            self.ranges[i].1 = number;
+        } else {
+            self.ranges.insert(i, (number, number));
+            self.ranges.truncate(RANGES_KEPT);
+        }
+        true
+    }
+
+    /// The sender wishes an ack at least every `packets` packets and every `delay`. Values are clamped.
+    pub fn wish(&mut self, packets: u64, delay: Span) {
+        self.packets = packets.clamp(1, PACKETS_MAX);
+        self.delay = delay.clamp(Span::from_millis(1), DELAY_MAX);
+    }
+
+    /// Time has passed. Harmless before the deadline.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.deadline.is_some_and(|at| at <= now) {
+            self.deadline = None;
+            self.due = true;
+        }
+    }
+
+    /// Whether an ack should leave even if nothing else does.
+    pub fn ack_due(&self, now: Instant) -> bool {
+        self.due || self.deadline.is_some_and(|at| at <= now)
+    }
+
+    /// The ack to send now, newest ranges first and at most `ranges_max` of them, or `None` if nothing eliciting
+    /// arrived since the last one. May be taken before it is due, when a packet leaves anyway.
+    pub fn take_ack(&mut self, now: Instant, ranges_max: usize) -> Option<LaneAck> {
+        if self.pending == 0 || ranges_max == 0 {
+            return None;
+        }
+        self.pending = 0;
+        self.due = false;
+        self.deadline = None;
+        self.last_ack = Some(now);
+        Some(LaneAck {
+            lane: self.lane,
+            ranges: Ranges(self.ranges.iter().take(ranges_max.min(RANGES_MAX)).copied().collect()),
+            ack_delay_us: now.since(self.largest_at).as_micros(),
+            arrival_us: self.largest_at.as_micros(),
+            ecn: self.ecn,
+        })
+    }
+
+    /// When [`Self::handle_timeout`] is wanted.
+    pub fn poll_timeout(&self) -> Option<Wakeup> {
+        if self.due {
+            return None;
+        }
+        self.deadline.map(|at| Wakeup { at, cause: "lane ack" })
+    }
+}

@@ -1,0 +1,280 @@
+//! The sending end of a lane: wiring of the sent map, the estimators, the pacer and the controller.
+
+use super::control::Control;
+use super::pace::Pacer;
+use super::receiver::DEFAULT_DELAY;
+use super::rtt::Rtt;
+use super::sent::{Leaving, Resolved, SentMap};
+use super::{LaneConfig, Outcome, PathView, Probe, Room};
+use std::collections::VecDeque;
+use wavelane_base::{Class, Instant, Rate, Span, Wakeup};
+use wavelane_wire::frame::LaneAck;
+
+/// IP packet size every path is assumed to carry (RFC 8899, section 5.1.2: `BASE_PLPMTU`).
+pub(super) const BASE_MTU: usize = 1200;
+/// Control and micro frames may be this much ahead of the pacer.
+const URGENT_AHEAD: Span = Span::from_millis(20);
+/// Control and micro frames may exceed the window by this much.
+const URGENT_BYTES: u64 = 16 * 1500;
+/// The first tail probes back off to at most this, so that data flows soon after an outage.
+const PROBE_INTERVAL_MAX: Span = Span::from_millis(250);
+/// After this many packets that ask for no ack, one is asked for.
+const SILENT_PACKETS_MAX: u32 = 32;
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct LaneSender<R> {
+    config: LaneConfig,
+    now: Instant,
+    sent: SentMap<R>,
+    outcomes: VecDeque<Outcome<R>>,
+    rtt: Rtt,
+    pacer: Pacer,
+    control: Control,
+    path_mtu: usize,
+    app_limited_until: Option<u64>,
+    /// Tail probes without an answer so far.
+    probes: u32,
+    probe_due: bool,
+    last_probe: Instant,
+    silent_packets: u32,
+    delivered_packets: u64,
+    delivered_bytes: u64,
+    lost_packets: u64,
+}
+
+impl<R> LaneSender<R> {
+    /// A lane that has sent nothing yet.
+    pub fn new(now: Instant, config: LaneConfig) -> Self {
+        let control = Control::new(now, config.controller);
+        Self {
+            now,
+            sent: SentMap::new(),
+            outcomes: VecDeque::new(),
+            rtt: Rtt::default(),
+            pacer: Pacer::new(now, control.pacing()),
+            control,
+            path_mtu: BASE_MTU.min(config.mtu_max),
+            app_limited_until: None,
+            probes: 0,
+            probe_due: false,
+            last_probe: now,
+            silent_packets: 0,
+            delivered_packets: 0,
+            delivered_bytes: 0,
+            lost_packets: 0,
+            config,
+        }
+    }
+
+    /// Whether a datagram of `class` may leave now, and how large. Control and micro frames may exceed window and
+    /// pacer by a small bounded amount; bulk may not.
+    pub fn room(&self, now: Instant, class: Class) -> Room {
+        let (ahead, extra) = match class {
+            Class::Control | Class::Micro => (URGENT_AHEAD, URGENT_BYTES),
+            Class::Bulk => (Span::ZERO, 0),
+        };
+        let fits = self.sent.in_flight() + self.path_mtu as u64 <= self.window() + extra;
+        if fits && self.pacer.open(now, ahead) {
+            Room::Open { datagram_max: self.datagram_max() }
+        } else {
+            Room::Closed
+        }
+    }
+
+    /// Largest UDP payload the path is known to carry.
+    pub fn datagram_max(&self) -> usize {
+        self.path_mtu - self.config.overhead
+    }
+
+    /// The number the next packet must carry.
+    pub fn next_number(&self) -> u64 {
+        self.sent.next_number()
+    }
+
+    /// The packet [`Self::next_number`] left with `datagram_len` bytes of UDP payload. `eliciting`: some frame in
+    /// it asks for an ack. `app_limited`: the link had no more to send although there was room.
+    pub fn sent(&mut self, now: Instant, datagram_len: usize, eliciting: bool, app_limited: bool, record: R) {
+        let number = self.next_number();
+        let app_limited = app_limited || self.app_limited_until.is_some_and(|until| number < until);
+        self.push(now, datagram_len, eliciting, app_limited, Some(record));
+        self.silent_packets = if eliciting { 0 } else { self.silent_packets.saturating_add(1) };
+    }
+
+    /// The padded `Ping` that [`Probe::Mtu`] asked for left, as packet [`Self::next_number`].
+    pub fn sent_mtu_probe(&mut self, now: Instant, datagram_len: usize) {
+        self.push(now, datagram_len, true, true, None);
+    }
+
+    fn push(&mut self, now: Instant, datagram_len: usize, eliciting: bool, app_limited: bool, record: Option<R>) {
+        self.now = now;
+        let bytes = datagram_len + self.config.overhead;
+        self.pacer.sent(now, bytes as u64);
+        let mtu_probe = record.is_none();
+        let leaving = Leaving { bytes: bytes as u32, eliciting, app_limited, mtu_probe, record };
+        if let Some((resolved, record)) = self.sent.push(now, leaving) {
+            self.resolve(resolved, record);
+        }
+    }
+
+    /// The link had nothing more to send although there was room: what is in flight says nothing of the path's
+    /// limit.
+    pub fn set_app_limited(&mut self, now: Instant) {
+        self.now = now;
+        self.app_limited_until = Some(self.next_number());
+    }
+
+    /// Takes a lane ack for this lane. Acks that speak of numbers never sent are ignored, and so is what was
+    /// acknowledged before.
+    pub fn handle_ack(&mut self, now: Instant, ack: &LaneAck) {
+        if ack.lane != self.config.lane {
+            return;
+        }
+        self.now = now;
+        let before = self.sent.largest_acked();
+        let mut settled = Vec::new();
+        if !self.sent.acknowledge(now, ack, |resolved, record| settled.push((resolved, record))) {
+            return;
+        }
+        if settled.is_empty() {
+            return;
+        }
+        self.probes = 0;
+        self.probe_due = false;
+        let newest = settled.iter().map(|s| s.0).max_by_key(|r| r.number);
+        if let Some(newest) = newest.filter(|n| n.eliciting && before.is_none_or(|b| n.number > b)) {
+            self.rtt.sample(now, now.since(newest.sent_at), Span::from_micros(ack.ack_delay_us));
+        }
+        for (resolved, record) in settled {
+            self.resolve(resolved, record);
+        }
+        self.detect_lost(now);
+    }
+
+    fn detect_lost(&mut self, now: Instant) {
+        let mut settled = Vec::new();
+        let rtt = self.rtt.smoothed_or_initial();
+        self.sent.detect_lost(now, rtt, self.rtt.loss_delay(), |resolved, record| settled.push((resolved, record)));
+        for (resolved, record) in settled {
+            self.resolve(resolved, record);
+        }
+        self.pacer.set_rate(now, self.control.pacing());
+    }
+
+    fn resolve(&mut self, resolved: Resolved, record: Option<R>) {
+        if resolved.lost {
+            self.lost_packets += u64::from(!resolved.mtu_probe);
+        } else {
+            self.delivered_packets += 1;
+            self.delivered_bytes += u64::from(resolved.bytes);
+        }
+        if let Some(record) = record {
+            self.outcomes.push_back(if resolved.lost { Outcome::Lost(record) } else { Outcome::Delivered(record) });
+        }
+    }
+
+    /// The next outcome. Drain after every `handle_*` and `sent`.
+    pub fn poll_outcome(&mut self) -> Option<Outcome<R>> {
+        self.outcomes.pop_front()
+    }
+
+    /// A packet the lane wants sent now. Each is given once; not sending it only delays what it was for.
+    pub fn poll_probe(&mut self, now: Instant) -> Option<Probe> {
+        self.now = now;
+        if self.probe_due {
+            self.probe_due = false;
+            self.last_probe = now;
+            self.probes = self.probes.saturating_add(1);
+            return Some(Probe::Tail);
+        }
+        if self.silent_packets >= SILENT_PACKETS_MAX {
+            self.silent_packets = 0;
+            return Some(Probe::AckRequest);
+        }
+        None
+    }
+
+    fn window(&self) -> u64 {
+        self.control.window(self.rtt.smoothed_or_initial())
+    }
+
+    /// What is known of the path.
+    pub fn path(&self, _now: Instant) -> PathView {
+        let seen = self.delivered_packets + self.lost_packets;
+        PathView {
+            rtt: self.rtt.smoothed(),
+            rtt_min: self.rtt.lowest(),
+            rtt_var: self.rtt.variation(),
+            queue_delay: None,
+            rate: self.control.pacing(),
+            loss: if seen == 0 { 0.0 } else { self.lost_packets as f64 / seen as f64 },
+            burst: Span::ZERO,
+            in_flight: self.sent.in_flight(),
+            window: self.window(),
+            path_mtu: self.path_mtu,
+            delivered_packets: self.delivered_packets,
+            delivered_bytes: self.delivered_bytes,
+            lost_packets: self.lost_packets,
+            spurious_losses: self.sent.spurious(),
+        }
+    }
+
+    /// The path changed (the peer roamed, or we did): what was learnt of it is doubted.
+    pub fn address_changed(&mut self, now: Instant) {
+        self.now = now;
+        self.rtt.forget_base();
+        self.path_mtu = BASE_MTU.min(self.config.mtu_max);
+    }
+
+    /// Time has passed. Harmless before the deadline.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        if self.loss_time().is_some_and(|at| at <= now) {
+            self.detect_lost(now);
+        }
+        if self.probe_time().is_some_and(|at| at <= now) {
+            self.probe_due = true;
+        }
+    }
+
+    fn loss_time(&self) -> Option<Instant> {
+        self.sent.loss_time(self.rtt.smoothed_or_initial(), self.rtt.loss_delay())
+    }
+
+    /// When the next tail probe is due.
+    fn probe_time(&self) -> Option<Instant> {
+        if self.probe_due {
+            return None;
+        }
+        let newest = self.sent.newest_eliciting()?;
+        let first = self.rtt.probe_timeout(DEFAULT_DELAY);
+        let wait = match self.probes {
+            0 => return Some(newest + first),
+            n => first.times(1 << n.min(10)).min(PROBE_INTERVAL_MAX.max(Span::ZERO)),
+        };
+        Some(self.last_probe + wait)
+    }
+
+    /// The next deadline.
+    pub fn poll_timeout(&self) -> Option<Wakeup> {
+        let loss = self.loss_time().map(|at| Wakeup { at, cause: "lane loss detection" });
+        let probe = self.probe_time().map(|at| Wakeup { at, cause: "lane tail probe" });
+        let gate = self.pacer.gate();
+        let pacer = (gate > self.now).then_some(Wakeup { at: gate, cause: "lane pacer" });
+        Wakeup::earliest(Wakeup::earliest(loss, probe), pacer)
+    }
+
+    /// How the peer should acknowledge this lane, if that differs from what it was last told: packets per ack and
+    /// longest delay. Send it as an `AckWish` frame; repeated until [`Self::wish_sent`].
+    pub fn ack_wish(&self) -> Option<(u64, Span)> {
+        None
+    }
+
+    /// The wish left in a packet.
+    pub fn wish_sent(&mut self, _now: Instant) {}
+
+    /// The controller's estimate of the lane's rate.
+    pub fn rate(&self) -> Rate {
+        self.control.pacing()
+    }
+}

@@ -1,0 +1,282 @@
+//! The map of sent packets and loss detection by packet and time threshold with adaptive reordering
+//! (RFC 9002, section 6.1; the reordering window follows RFC 8985, section 6.2).
+
+use std::collections::VecDeque;
+use wavelane_base::{Instant, Span};
+use wavelane_wire::frame::LaneAck;
+
+/// Most packets remembered; the oldest is taken for lost when one more is sent.
+pub(super) const SENT_MAX: usize = 65_536;
+/// A packet is lost once one sent this many numbers later has arrived (RFC 9002, section 6.1.1), as long as the
+/// path has not been seen to reorder.
+const PACKET_THRESHOLD: u64 = 3;
+/// A seen reordering distance is forgotten after this many round trips without another.
+const REORDER_MEMORY_RTTS: u64 = 16;
+
+/// What has become of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    InFlight,
+    Delivered,
+    Lost,
+}
+
+/// What the lane remembers of a packet.
+#[derive(Debug)]
+struct Packet<R> {
+    sent_at: Instant,
+    bytes: u32,
+    /// Bytes of all packets up to and with this one.
+    end: u64,
+    state: State,
+    eliciting: bool,
+    app_limited: bool,
+    mtu_probe: bool,
+    record: Option<R>,
+}
+
+/// A packet as it enters the map.
+pub(super) struct Leaving<R> {
+    pub(super) bytes: u32,
+    pub(super) eliciting: bool,
+    pub(super) app_limited: bool,
+    pub(super) mtu_probe: bool,
+    pub(super) record: Option<R>,
+}
+
+/// A packet that got its outcome, as the lane's estimators want it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Resolved {
+    pub(super) number: u64,
+    pub(super) sent_at: Instant,
+    pub(super) bytes: u32,
+    pub(super) end: u64,
+    pub(super) eliciting: bool,
+    pub(super) app_limited: bool,
+    pub(super) mtu_probe: bool,
+    pub(super) lost: bool,
+}
+
+/// All packets that have no outcome yet, and some that have.
+#[derive(Debug)]
+pub(super) struct SentMap<R> {
+    first: u64,
+    packets: VecDeque<Packet<R>>,
+    /// Every packet below has its outcome.
+    settled: u64,
+    bytes_sent: u64,
+    in_flight: u64,
+    eliciting_in_flight: usize,
+    largest_acked: Option<(u64, Instant)>,
+    /// How much later-sent packets were seen to overtake earlier ones, in time of sending.
+    reorder: Span,
+    reorder_seen: Instant,
+    spurious: u64,
+}
+
+impl<R> SentMap<R> {
+    pub(super) fn new() -> Self {
+        Self {
+            first: 0,
+            packets: VecDeque::new(),
+            settled: 0,
+            bytes_sent: 0,
+            in_flight: 0,
+            eliciting_in_flight: 0,
+            largest_acked: None,
+            reorder: Span::ZERO,
+            reorder_seen: Instant::ZERO,
+            spurious: 0,
+        }
+    }
+
+    pub(super) fn next_number(&self) -> u64 {
+        self.first + self.packets.len() as u64
+    }
+    pub(super) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+    pub(super) fn spurious(&self) -> u64 {
+        self.spurious
+    }
+    /// The largest number acknowledged.
+    pub(super) fn largest_acked(&self) -> Option<u64> {
+        self.largest_acked.map(|l| l.0)
+    }
+
+    /// Adds a packet; if the map is full the oldest one is settled as lost and returned.
+    pub(super) fn push(&mut self, now: Instant, packet: Leaving<R>) -> Option<(Resolved, Option<R>)> {
+        let mut evicted = None;
+        if self.packets.len() >= SENT_MAX {
+            let number = self.first;
+            evicted = self.settle(number, State::Lost);
+            self.packets.pop_front();
+            self.first += 1;
+            self.settled = self.settled.max(self.first);
+        }
+        self.bytes_sent += u64::from(packet.bytes);
+        // Packets that ask for no ack may never be acknowledged, so they do not fill the window (RFC 9002, section 2).
+        if packet.eliciting {
+            self.in_flight += u64::from(packet.bytes);
+            self.eliciting_in_flight += 1;
+        }
+        self.packets.push_back(Packet {
+            sent_at: now,
+            bytes: packet.bytes,
+            end: self.bytes_sent,
+            state: State::InFlight,
+            eliciting: packet.eliciting,
+            app_limited: packet.app_limited,
+            mtu_probe: packet.mtu_probe,
+            record: packet.record,
+        });
+        evicted
+    }
+
+    fn settle(&mut self, number: u64, state: State) -> Option<(Resolved, Option<R>)> {
+        let packet = self.packets.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)?;
+        if packet.state != State::InFlight {
+            return None;
+        }
+        packet.state = state;
+        if packet.eliciting {
+            self.in_flight -= u64::from(packet.bytes);
+            self.eliciting_in_flight -= 1;
+        }
+        let resolved = Resolved {
+            number,
+            sent_at: packet.sent_at,
+            bytes: packet.bytes,
+            end: packet.end,
+            eliciting: packet.eliciting,
+            app_limited: packet.app_limited,
+            mtu_probe: packet.mtu_probe,
+            lost: state == State::Lost,
+        };
+        Some((resolved, packet.record.take()))
+    }
+
+    /// Settles what `ack` newly acknowledges, smallest number last. Returns false, and does nothing, if the ack
+    /// speaks of numbers never sent.
+    pub(super) fn acknowledge(
+        &mut self,
+        now: Instant,
+        ack: &LaneAck,
+        mut each: impl FnMut(Resolved, Option<R>),
+    ) -> bool {
+        if ack.ranges.0.iter().any(|&(first, last)| last >= self.next_number() || first > last) {
+            return false;
+        }
+        let before = self.largest_acked;
+        for &(first, last) in &ack.ranges.0 {
+            for number in (first.max(self.first)..=last).rev() {
+                let Some(i) = number.checked_sub(self.first) else { break };
+                let Some(packet) = self.packets.get_mut(i as usize) else { continue };
+                match packet.state {
+                    State::Delivered => continue,
+                    State::Lost => {
+                        packet.state = State::Delivered;
+                        self.spurious += 1;
+                    }
+                    State::InFlight => {}
+                }
+                let sent_at = packet.sent_at;
+                match before {
+                    Some((largest, largest_sent)) if number < largest => {
+                        self.note_reordering(now, largest_sent.since(sent_at));
+                    }
+                    _ => {}
+                }
+                if self.largest_acked.is_none_or(|l| number > l.0) {
+                    self.largest_acked = Some((number, sent_at));
+                }
+                if let Some((resolved, record)) = self.settle(number, State::Delivered) {
+                    each(resolved, record);
+                }
+            }
+        }
+        true
+    }
+
+    fn note_reordering(&mut self, now: Instant, distance: Span) {
+        self.reorder = self.reorder.max(distance);
+        self.reorder_seen = now;
+    }
+
+    /// Settles what must be taken for lost by now. `loss_delay` is RFC 9002's time threshold.
+    pub(super) fn detect_lost(
+        &mut self,
+        now: Instant,
+        rtt: Span,
+        loss_delay: Span,
+        mut each: impl FnMut(Resolved, Option<R>),
+    ) {
+        if now.since(self.reorder_seen) > rtt.times(REORDER_MEMORY_RTTS) {
+            self.reorder = Span::ZERO;
+        }
+        let Some((largest, largest_sent)) = self.largest_acked else { return };
+        let tolerance = self.tolerance(rtt);
+        for number in self.settled.max(self.first)..largest {
+            let packet = &self.packets[(number - self.first) as usize];
+            if packet.state != State::InFlight {
+                continue;
+            }
+            let overtaken = match tolerance {
+                None => largest - number >= PACKET_THRESHOLD,
+                Some(window) => largest_sent.since(packet.sent_at) > window,
+            };
+            if (overtaken || now >= packet.sent_at + loss_delay + tolerance.unwrap_or(Span::ZERO))
+                && let Some((resolved, record)) = self.settle(number, State::Lost)
+            {
+                each(resolved, record);
+            }
+        }
+        self.advance_settled();
+        self.forget(now, rtt);
+    }
+
+    /// The reordering window, once reordering was seen.
+    fn tolerance(&self, rtt: Span) -> Option<Span> {
+        (self.reorder > Span::ZERO).then(|| self.reorder.scale(5, 4).min(rtt))
+    }
+
+    fn advance_settled(&mut self) {
+        self.settled = self.settled.max(self.first);
+        while self.packets.get((self.settled - self.first) as usize).is_some_and(|p| p.state != State::InFlight) {
+            self.settled += 1;
+        }
+    }
+
+    /// Drops settled packets from the front; lost ones are kept for a while in case they arrive after all.
+    fn forget(&mut self, now: Instant, rtt: Span) {
+        let keep = rtt.times(2);
+        while let Some(packet) = self.packets.front() {
+            let old = match packet.state {
+                State::InFlight => false,
+                State::Delivered => true,
+                State::Lost => now.since(packet.sent_at) > keep + rtt,
+            };
+            if !old {
+                break;
+            }
+            self.packets.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// When the time threshold will next take a packet for lost.
+    pub(super) fn loss_time(&self, rtt: Span, loss_delay: Span) -> Option<Instant> {
+        let largest = self.largest_acked?.0;
+        let wait = loss_delay + self.tolerance(rtt).unwrap_or(Span::ZERO);
+        (self.settled.max(self.first)..largest)
+            .find_map(|n| self.packets.get((n - self.first) as usize).filter(|p| p.state == State::InFlight))
+            .map(|p| p.sent_at + wait)
+    }
+    /// When the newest eliciting packet without outcome left.
+    pub(super) fn newest_eliciting(&self) -> Option<Instant> {
+        if self.eliciting_in_flight == 0 {
+            return None;
+        }
+        self.packets.iter().rev().find(|p| p.eliciting && p.state == State::InFlight).map(|p| p.sent_at)
+    }
+}

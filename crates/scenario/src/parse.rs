@@ -1,0 +1,297 @@
+//! From the file's text to a [`Scenario`].
+
+use crate::error::{Problem, ScenarioError};
+use crate::model::{App, Bound, Check, Flow, Metric, Node, Scenario, Side, Stack};
+use crate::parse_channel;
+use crate::table::{Table, Value, line_of};
+use crate::units::{Quantity, UnitError, parse_factor};
+use crate::validate;
+use crate::words::{METRICS, NODE_KINDS, STACKS, look_up};
+use std::path::Path;
+use toml::de::DeTable;
+use wavelane_base::{Octets, Rate, Seed, Span};
+
+/// Largest scenario file.
+const FILE_MAX: u64 = 4 << 20;
+
+/// Between echo probes unless the file says otherwise (design of the latency figures: 64 B every 100 ms).
+const ECHO_EVERY: Span = Span::from_millis(100);
+/// Bytes of an echo probe unless the file says otherwise.
+const ECHO_SIZE: Octets = Octets::new(64);
+
+const TOP: &[&str] = &["title", "seed", "duration", "stacks", "nodes", "channels", "flows", "timeline", "checks"];
+
+/// Keys by which a file is known to be a scenario rather than a gateway's configuration.
+const SCENARIO_ONLY: &[&str] = &["nodes", "channels", "flows", "stacks", "checks", "timeline", "duration"];
+
+/// Whether the text looks like a scenario: any key only scenarios have at the top level. `None` if it is not TOML.
+pub fn is_scenario(text: &str) -> Option<bool> {
+    let table = DeTable::parse(text).ok()?;
+    Some(table.get_ref().keys().any(|k| SCENARIO_ONLY.contains(&k.get_ref().as_ref())))
+}
+
+impl Scenario {
+    /// Reads and checks a file. Files it names (loss traces) are looked up beside it.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let named = |mut error: ScenarioError| {
+            error.file = Some(path.display().to_string());
+            error
+        };
+        let text = read_bounded(path, FILE_MAX)
+            .map_err(|why| named(ScenarioError { file: None, line: None, problem: Problem::Unreadable(why) }))?;
+        Self::parse(&text, path.parent().unwrap_or(Path::new("."))).map_err(named)
+    }
+
+    /// Reads and checks a text. `base` is the folder in which files it names are looked up.
+    pub fn parse(text: &str, base: &Path) -> Result<Self, ScenarioError> {
+        let document = DeTable::parse(text).map_err(|e| {
+            let line = e.span().map_or(1, |s| line_of(text, s.start));
+            Problem::Syntax(e.message().lines().next().unwrap_or_default().to_owned()).at(line)
+        })?;
+        let root = Table::root(text, document.get_ref());
+        root.only(TOP)?;
+        let stacks = stacks(&root)?;
+        let duration_at = root.need("duration", "\"45 s\"")?;
+        let mut scenario = Self {
+            title: root.get("title").map(|v| v.str("a text", "\"A bad link\"")).transpose()?.unwrap_or_default().into(),
+            seed: Seed(root.get("seed").map(|v| v.whole()).transpose()?.unwrap_or(1)),
+            duration: duration_at.quantity()?,
+            stacks,
+            nodes: nodes(&root)?,
+            channels: Vec::new(),
+            flows: Vec::new(),
+            timeline: Vec::new(),
+            checks: Vec::new(),
+        };
+        validate::duration(scenario.duration, &duration_at)?;
+        for (name, value) in sections(&root, "channels")? {
+            let channel = parse_channel::channel(&name, &value, base)?;
+            validate::channel(&scenario, &channel, &value)?;
+            scenario.channels.push(channel);
+        }
+        for (name, value) in sections(&root, "flows")? {
+            let flow = flow(&name, &value)?;
+            validate::flow(&scenario, &flow, &value)?;
+            scenario.flows.push(flow);
+        }
+        validate::echoes(&mut scenario, &sections(&root, "flows")?)?;
+        if scenario.flows.is_empty() {
+            return Err(
+                Problem::Missing { table: root.title(), key: "[flows.NAME]", example: "{ app, from, to }" }.at(1)
+            );
+        }
+        if let Some(list) = root.get("timeline") {
+            for value in list.list("a list of tables", "[[timeline]]")? {
+                let change = parse_channel::change(&scenario, &value, base)?;
+                validate::change(&mut scenario, change, &value)?;
+            }
+            scenario.timeline.sort_by_key(|c| c.at);
+        }
+        for (name, value) in sections(&root, "checks")? {
+            let check = check(&scenario, &name, &value)?;
+            scenario.checks.push(check);
+        }
+        Ok(scenario)
+    }
+}
+
+/// Reads a text file of at most `most` bytes.
+pub(crate) fn read_bounded(path: &Path, most: u64) -> Result<String, String> {
+    use std::io::Read;
+    let file = std::fs::File::open(path).map_err(|e| e.to_string())?;
+    let mut text = String::new();
+    file.take(most + 1).read_to_string(&mut text).map_err(|e| e.to_string())?;
+    if text.len() as u64 > most {
+        return Err(format!("it is larger than {}", Octets::new(most).write()));
+    }
+    Ok(text)
+}
+
+/// The named tables under `key`, in file order; none if it is absent.
+fn sections<'a>(root: &Table<'a>, key: &'static str) -> Result<Vec<(String, Value<'a>)>, ScenarioError> {
+    let Some(value) = root.get(key) else { return Ok(Vec::new()) };
+    let entries = value.table("[channels.air]")?.entries();
+    for (name, value) in &entries {
+        validate::name(name, value)?;
+    }
+    Ok(entries)
+}
+
+/// A word of a closed list.
+pub(crate) fn word<T: Copy>(
+    value: &Value<'_>,
+    what: &'static str,
+    list: &'static [(&'static str, T)],
+    example: &'static str,
+) -> Result<T, ScenarioError> {
+    let text = value.str(what, example)?;
+    look_up(list, text).map_err(|hint| Problem::UnknownWord { what, word: text.into(), hint }.at(value.line))
+}
+
+fn stacks(root: &Table<'_>) -> Result<Vec<Stack>, ScenarioError> {
+    let value = root.need("stacks", "[\"tcp-cubic\", \"wavelane\"]")?;
+    let mut stacks = Vec::new();
+    for item in value.list("a list of stacks", "[\"tcp-cubic\", \"wavelane\"]")? {
+        let stack = word(&item, "stack", STACKS, "\"wavelane\"")?;
+        if stacks.contains(&stack) {
+            return Err(item.impossible(format!("stack '{stack}' is listed twice: name each once")));
+        }
+        stacks.push(stack);
+    }
+    if stacks.is_empty() {
+        return Err(value.impossible("no stack to run: list at least one, such as stacks = [\"wavelane\"]"));
+    }
+    Ok(stacks)
+}
+
+fn nodes(root: &Table<'_>) -> Result<Vec<Node>, ScenarioError> {
+    let value = root.need("nodes", "{ client = \"endpoint\", a = \"gateway\" }")?;
+    let mut nodes = Vec::new();
+    for (name, value) in value.table("[nodes]")?.entries() {
+        validate::name(&name, &value)?;
+        nodes.push(Node { name, kind: word(&value, "kind of node", NODE_KINDS, "\"gateway\"")? });
+    }
+    validate::nodes(&nodes, &value)?;
+    Ok(nodes)
+}
+
+fn flow(name: &str, value: &Value<'_>) -> Result<Flow, ScenarioError> {
+    const APPS: &[(&str, &str)] = &[("download", "download"), ("upload", "upload"), ("echo", "echo")];
+    const BULK: &[&str] = &["app", "from", "to", "size", "rate", "start", "stop"];
+    const ECHO: &[&str] = &["app", "from", "to", "every", "size", "while", "start", "stop"];
+    let table = value.table("[flows.page]")?;
+    let kind = word(&table.need("app", "\"download\"")?, "application", APPS, "\"download\"")?;
+    table.only(if kind == "echo" { ECHO } else { BULK })?;
+    let text = |key, example| table.need(key, example)?.str("a node's name", example).map(str::to_owned);
+    let start = table.quantity("start")?.unwrap_or(Span::ZERO);
+    let size: Option<Octets> = table.quantity("size")?;
+    if let Some(rate) = table.get("rate") {
+        let _: Rate = rate.quantity()?;
+        return Err(rate.impossible(match size {
+            Some(_) => format!("[{}] has both size and rate: keep size, it ends when all bytes arrived", value.path),
+            None => format!("[{}]: {kind} takes a size, or neither for a fixed-time flow; remove rate", value.path),
+        }));
+    }
+    let app = match kind {
+        "download" => App::Download { size },
+        "upload" => App::Upload { size },
+        _ => App::Echo {
+            every: table.quantity("every")?.unwrap_or(ECHO_EVERY),
+            size: size.unwrap_or(ECHO_SIZE),
+            during: table.get("while").map(|v| v.str("a bulk flow's name", "\"page\"")).transpose()?.map(str::to_owned),
+        },
+    };
+    Ok(Flow {
+        name: name.to_owned(),
+        app,
+        from: text("from", "\"client\"")?,
+        to: text("to", "\"server\"")?,
+        start,
+        stop: table.quantity("stop")?,
+    })
+}
+
+fn check(scenario: &Scenario, name: &str, value: &Value<'_>) -> Result<Check, ScenarioError> {
+    const KEYS: &[&str] = &["flow", "stack", "metric", "at-least", "at-most", "than", "times", "if-goodput-at-least"];
+    let table = value.table("[checks.fast]")?;
+    table.only(KEYS)?;
+    let metric = word(&table.need("metric", "\"goodput_bps\"")?, "metric", METRICS, "\"goodput_bps\"")?;
+    let flow_value = table.need("flow", "\"page\"")?;
+    let flow = flow_value.str("a flow's name", "\"page\"")?.to_owned();
+    validate::metric(scenario, &flow, metric, &flow_value)?;
+    let stack = judged_stack(scenario, &table, value)?;
+    let (side, limit) = match (table.get("at-least"), table.get("at-most")) {
+        (Some(limit), None) => (Side::AtLeast, limit),
+        (None, Some(limit)) => (Side::AtMost, limit),
+        _ => {
+            return Err(value.impossible(format!("[{}] needs either at-least or at-most, and not both", value.path)));
+        }
+    };
+    let bound = match table.get("than") {
+        Some(than) => relative(scenario, &table, &than, &limit, stack)?,
+        None => {
+            for key in ["times", "if-goodput-at-least"] {
+                if let Some(extra) = table.get(key) {
+                    return Err(extra.impossible(format!("{key} needs than = \"STACK\" beside it, or remove it")));
+                }
+            }
+            Bound::Value(absolute(metric, &limit)?)
+        }
+    };
+    Ok(Check { name: name.to_owned(), stack, flow, metric, side, bound })
+}
+
+/// The stack a check is about: the one it names, else `wavelane`, else the only one.
+fn judged_stack(scenario: &Scenario, table: &Table<'_>, value: &Value<'_>) -> Result<Stack, ScenarioError> {
+    match table.get("stack") {
+        Some(named) => {
+            let stack = word(&named, "stack", STACKS, "\"wavelane\"")?;
+            validate::listed(scenario, stack, &named)?;
+            Ok(stack)
+        }
+        None if scenario.stacks.contains(&Stack::Wavelane) => Ok(Stack::Wavelane),
+        None => match scenario.stacks.as_slice() {
+            [only] => Ok(*only),
+            _ => Err(value.impossible(format!("[{}] must say which stack it judges: add stack = \"...\"", value.path))),
+        },
+    }
+}
+
+/// `at-least = true, than = "tcp-bbr", times = "1.2"`.
+fn relative(
+    scenario: &Scenario,
+    table: &Table<'_>,
+    than: &Value<'_>,
+    limit: &Value<'_>,
+    judged: Stack,
+) -> Result<Bound, ScenarioError> {
+    if !limit.bool()? {
+        return Err(limit.impossible(format!("{} = false says nothing: with than, write true", limit.path)));
+    }
+    let stacks: Vec<Stack> = if than.as_str() == Some("tcp-*") {
+        scenario.stacks.iter().copied().filter(|s| s.is_plain_tcp() && *s != judged).collect()
+    } else {
+        let stack = word(than, "stack", STACKS, "\"tcp-bbr\"")?;
+        validate::listed(scenario, stack, than)?;
+        if stack == judged {
+            return Err(than.impossible(format!("'{stack}' cannot be compared with itself: name another stack")));
+        }
+        vec![stack]
+    };
+    if stacks.is_empty() {
+        return Err(than.impossible("no tcp-* stack is listed in stacks: add one or compare with another stack"));
+    }
+    let factor = |key| table.get(key).map(|v| read_factor(&v)).transpose();
+    let times = factor("times")?.unwrap_or(1.0);
+    Ok(Bound::Than { stacks, times, if_goodput_at_least: factor("if-goodput-at-least")? })
+}
+
+fn read_factor(value: &Value<'_>) -> Result<f64, ScenarioError> {
+    let text = value.str("a factor", "\"1.2\"")?;
+    parse_factor(text).map_err(|error| Problem::Unit { key: value.path.clone(), error }.at(value.line))
+}
+
+/// A bound in the metric's own unit.
+fn absolute(metric: Metric, limit: &Value<'_>) -> Result<f64, ScenarioError> {
+    Ok(match metric {
+        Metric::GoodputBps => limit.quantity::<Rate>()?.as_bps() as f64,
+        Metric::DurationMs | Metric::RttP50Ms | Metric::RttP95Ms | Metric::RttP99Ms => {
+            limit.quantity::<Span>()?.as_nanos() as f64 / 1e6
+        }
+        Metric::Bytes => limit.quantity::<Octets>()?.get() as f64,
+        Metric::Completed | Metric::Intact => f64::from(u8::from(limit.bool()?)),
+        Metric::Lost | Metric::WireBytesPerDeliveredByte | Metric::RepairShare => {
+            let text = limit.str("a number as text", "\"1.2\"")?;
+            let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+            text.parse().ok().filter(|_| plain).ok_or_else(|| {
+                let error =
+                    UnitError { text: text.into(), expected: "a number from 0", example: "1.2", detail: String::new() };
+                Problem::Unit { key: limit.path.clone(), error }.at(limit.line)
+            })?
+        }
+    })
+}
+
+#[cfg(test)]
+#[path = "parse_tests.rs"]
+mod tests;

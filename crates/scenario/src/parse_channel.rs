@@ -1,0 +1,264 @@
+//! Channels and their changes: `[channels.air]` and `[[timeline]]`.
+
+use crate::error::{Problem, ScenarioError};
+use crate::model::{Change, Channel, ChannelKind, Direction, Scenario};
+use crate::parse::{read_bounded, word};
+use crate::table::{Table, Value};
+use crate::units::Quantity;
+use std::path::Path;
+use wavelane_base::{Instant, Octets, Rate, Ratio, Span};
+use wavelane_channel::{
+    CableConfig, DirectionConfig, LossConfig, LossTrace, Parameter, PerUnit, Policer, QueueLimit, Reorder, Windows,
+};
+
+/// Largest loss trace file: room for a million intervals.
+const TRACE_FILE_MAX: u64 = 64 << 20;
+
+/// Keys of one direction.
+const DIRECTION: &[&str] = &[
+    "rate",
+    "delay",
+    "jitter",
+    "keep-order",
+    "queue",
+    "loss",
+    "duplicate",
+    "reorder",
+    "corrupt",
+    "outages",
+    "policer",
+];
+
+/// Presets by name.
+const PRESETS: &[(&str, fn() -> CableConfig)] = &[("ethernet", CableConfig::ethernet)];
+
+/// `[channels.NAME]`.
+pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Path) -> Result<Channel, ScenarioError> {
+    let table = value.table("[channels.air]")?;
+    table.only(&["kind", "between", "preset", "forward", "reverse"])?;
+    if let Some(kind) = table.get("kind") {
+        // Only cables exist so far; the other words of the format are refused by name, not as unknown.
+        let text = kind.str("a kind of channel", "\"cable\"")?;
+        if matches!(text, "wifi" | "serial" | "cellular" | "bluetooth") {
+            return Err(kind.impossible(format!("channels of kind '{text}' cannot be run yet: use kind = \"cable\"")));
+        }
+        word(&kind, "kind of channel", &[("cable", ())], "\"cable\"")?;
+    }
+    let between = table.need("between", "[\"a\", \"b\"]")?;
+    let ends = between.list("a pair of nodes", "[\"a\", \"b\"]")?;
+    let [first, second] = ends.as_slice() else {
+        return Err(between.impossible(format!("{} must name exactly two nodes, such as [\"a\", \"b\"]", between.path)));
+    };
+    let end = |v: &Value<'_>| v.str("a node's name", "\"a\"").map(str::to_owned);
+    let cable = match table.get("preset") {
+        Some(preset) => {
+            let mut cable = word(&preset, "preset", PRESETS, "\"ethernet\"")?();
+            let mut adjust = |key: &'static str| -> Result<(), ScenarioError> {
+                let direction = if key == "forward" { &mut cable.forward } else { &mut cable.reverse };
+                table.get(key).map_or(Ok(()), |v| direction_into(&v, base, direction))
+            };
+            adjust("forward")?;
+            adjust("reverse")?;
+            cable
+        }
+        None => two_directions(&table, base)?,
+    };
+    Ok(Channel { name: name.to_owned(), between: [end(first)?, end(second)?], kind: ChannelKind::Cable(cable) })
+}
+
+fn two_directions(table: &Table<'_>, base: &Path) -> Result<CableConfig, ScenarioError> {
+    let mut forward = DirectionConfig::default();
+    direction_into(&table.need("forward", "{ rate = \"20 Mbit/s\", delay = \"50 ms\" }")?, base, &mut forward)?;
+    let reverse_at = table.need("reverse", "\"same\"")?;
+    let reverse = match reverse_at.as_str() {
+        Some("same") => forward.clone(),
+        Some(other) => {
+            let why = format!("{} = \"{other}\" is neither \"same\" nor a table like forward", reverse_at.path);
+            return Err(reverse_at.impossible(why));
+        }
+        None => {
+            let mut reverse = DirectionConfig::default();
+            direction_into(&reverse_at, base, &mut reverse)?;
+            reverse
+        }
+    };
+    Ok(CableConfig { forward, reverse })
+}
+
+/// Sets what the table at `value` says.
+fn direction_into(value: &Value<'_>, base: &Path, direction: &mut DirectionConfig) -> Result<(), ScenarioError> {
+    let table = value.table("{ rate = \"20 Mbit/s\", delay = \"50 ms\" }")?;
+    table.only(DIRECTION)?;
+    for (key, value) in table.entries() {
+        direction
+            .set(parameter(&key, &value, base)?)
+            .map_err(|error| value.impossible(format!("{}: {error}", value.path)))?;
+    }
+    Ok(())
+}
+
+/// One parameter of a direction; `key` is one of [`DIRECTION`].
+fn parameter(key: &str, value: &Value<'_>, base: &Path) -> Result<Parameter, ScenarioError> {
+    Ok(match key {
+        "rate" => Parameter::Rate(Some(value.quantity()?)),
+        "delay" => Parameter::Delay(value.quantity()?),
+        "jitter" => Parameter::Jitter(value.quantity()?),
+        "keep-order" => Parameter::KeepOrder(value.bool()?),
+        "queue" => Parameter::Queue(queue(value)?),
+        "loss" => Parameter::Loss(loss(value, base)?),
+        "duplicate" => Parameter::Duplicate(value.quantity()?),
+        "reorder" => {
+            let table = value.table("{ p = \"1/100\", extra = \"20 ms\" }")?;
+            table.only(&["p", "extra"])?;
+            Parameter::Reorder(Reorder {
+                p: table.need("p", "\"1/100\"")?.quantity()?,
+                extra: table.need("extra", "\"20 ms\"")?.quantity()?,
+            })
+        }
+        "corrupt" => Parameter::Corrupt(value.quantity()?),
+        "outages" => Parameter::Outages(windows(value)?),
+        _ => {
+            let table = value.table("{ rate = \"5 Mbit/s\", burst = \"10 kB\" }")?;
+            table.only(&["rate", "burst"])?;
+            Parameter::Policer(Some(Policer {
+                rate: table.need("rate", "\"5 Mbit/s\"")?.quantity::<Rate>()?,
+                burst: table.need("burst", "\"10 kB\"")?.quantity::<Octets>()?,
+            }))
+        }
+    })
+}
+
+/// `"250 kB"` or `"100 packets"`.
+fn queue(value: &Value<'_>) -> Result<QueueLimit, ScenarioError> {
+    let packets = value.as_str().and_then(|t| t.strip_suffix(" packets"));
+    match packets.and_then(|n| n.parse::<u64>().ok()) {
+        Some(packets) => Ok(QueueLimit::Packets(packets)),
+        None => value.quantity::<Octets>().map(QueueLimit::Octets),
+    }
+}
+
+/// `[{ at = "10 s", for = "30 s" }]`.
+fn windows(value: &Value<'_>) -> Result<Windows, ScenarioError> {
+    const EXAMPLE: &str = "[{ at = \"10 s\", for = \"30 s\" }]";
+    let mut windows = Windows::new();
+    for item in value.list("a list of outages", EXAMPLE)? {
+        let table = item.table("{ at = \"10 s\", for = \"30 s\" }")?;
+        table.only(&["at", "for"])?;
+        let start = Instant::ZERO + table.need("at", "\"10 s\"")?.quantity::<Span>()?;
+        windows.push((start, start + table.need("for", "\"30 s\"")?.quantity::<Span>()?));
+    }
+    Ok(windows)
+}
+
+/// The table of a loss model.
+fn loss(value: &Value<'_>, base: &Path) -> Result<LossConfig, ScenarioError> {
+    const KINDS: &[(&str, &str)] =
+        &[("none", "none"), ("random", "random"), ("gilbert-elliott", "gilbert-elliott"), ("trace", "trace")];
+    const PER: &[(&str, PerUnit)] = &[("packet", PerUnit::Packet), ("bit", PerUnit::Bit)];
+    let table = value.table("{ kind = \"random\", p = \"1/20\" }")?;
+    match word(&table.need("kind", "\"random\"")?, "kind of loss", KINDS, "\"random\"")? {
+        "none" => {
+            table.only(&["kind"])?;
+            Ok(LossConfig::None)
+        }
+        "random" => {
+            table.only(&["kind", "p"])?;
+            Ok(LossConfig::Random { p: table.need("p", "\"1/20\"")?.quantity()? })
+        }
+        "gilbert-elliott" => {
+            table.only(&["kind", "good", "bad", "in_good", "in_bad", "per"])?;
+            let per = table.get("per").map(|v| word(&v, "loss unit", PER, "\"packet\"")).transpose()?;
+            Ok(LossConfig::GilbertElliott {
+                good: table.need("good", "\"380 ms\"")?.quantity()?,
+                bad: table.need("bad", "\"20 ms\"")?.quantity()?,
+                in_good: table.quantity("in_good")?.unwrap_or(Ratio::ZERO),
+                in_bad: table.quantity("in_bad")?.unwrap_or(Ratio::ONE),
+                per: per.unwrap_or_default(),
+            })
+        }
+        _ => {
+            table.only(&["kind", "file", "intervals", "frames"])?;
+            trace(value, &table, base).map(LossConfig::Trace)
+        }
+    }
+}
+
+/// `file`, or what such a file holds as `intervals` or `frames` (the form the Record uses, so that it stands alone).
+fn trace(value: &Value<'_>, table: &Table<'_>, base: &Path) -> Result<LossTrace, ScenarioError> {
+    match (table.get("file"), table.get("intervals"), table.get("frames")) {
+        (Some(file), None, None) => {
+            let name = file.str("a path", "\"outages.txt\"")?;
+            let path = base.join(name);
+            let wrong = |why: String| file.impossible(format!("loss trace {}: {why}", path.display()));
+            let text = read_bounded(&path, TRACE_FILE_MAX)
+                .map_err(|why| wrong(format!("cannot read it: {why}; the path counts from the scenario's folder")))?;
+            trace_file(&text).map_err(wrong)
+        }
+        (None, Some(intervals), None) => windows(&intervals).map(LossTrace::Intervals),
+        (None, None, Some(frames)) => {
+            let list = frames.list("a list of frame numbers", "[3, 17]")?;
+            list.iter().map(Value::whole).collect::<Result<_, _>>().map(LossTrace::Frames)
+        }
+        _ => Err(value.impossible(format!("{} needs exactly one of file, intervals and frames", value.path))),
+    }
+}
+
+/// One entry a line: `3.2 s - 3.45 s` (lost interval) or `17` (number of a lost frame); `#` begins a comment.
+fn trace_file(text: &str) -> Result<LossTrace, String> {
+    let (mut intervals, mut frames) = (Windows::new(), Vec::new());
+    for (i, line) in text.lines().enumerate() {
+        let entry = line.split('#').next().unwrap_or_default().trim();
+        if entry.is_empty() {
+            continue;
+        }
+        let at = |why: String| format!("line {}: {why}", i + 1);
+        match entry.split_once(" - ") {
+            Some((start, stop)) => {
+                let time = |t: &str| Span::parse(t.trim()).map(|s| Instant::ZERO + s).map_err(|e| at(e.to_string()));
+                intervals.push((time(start)?, time(stop)?));
+            }
+            None => frames.push(entry.parse().map_err(|_| {
+                at(format!("'{entry}' is neither a lost interval such as '3.2 s - 3.45 s' nor a frame number"))
+            })?),
+        }
+    }
+    match (intervals.is_empty(), frames.is_empty()) {
+        (false, true) => Ok(LossTrace::Intervals(intervals)),
+        (true, false) => Ok(LossTrace::Frames(frames)),
+        (true, true) => Err("it holds no entry: leave loss out for a channel without loss".into()),
+        (false, false) => Err("it mixes intervals and frame numbers: split it in two".into()),
+    }
+}
+
+/// `{ at = "10 s", set = "air.forward.rate", to = "2 Mbit/s" }`.
+pub(crate) fn change(scenario: &Scenario, value: &Value<'_>, base: &Path) -> Result<Change, ScenarioError> {
+    let table = value.table("{ at = \"10 s\", set = \"air.forward.rate\", to = \"2 Mbit/s\" }")?;
+    table.only(&["at", "set", "to"])?;
+    let set = table.need("set", "\"air.forward.rate\"")?;
+    let text = set.str("a parameter's path", "\"air.forward.rate\"")?;
+    let parts: Vec<&str> = text.split('.').collect();
+    let [channel, way, key] = parts.as_slice() else {
+        return Err(
+            set.impossible(format!("'{text}' is not CHANNEL.forward|reverse.PARAMETER, such as \"air.forward.rate\""))
+        );
+    };
+    let unknown = |what, word: &str, hint| Err(Problem::UnknownWord { what, word: word.into(), hint }.at(set.line));
+    if scenario.channel(channel).is_none() {
+        let names = scenario.channels.iter().map(|c| c.name.as_str());
+        return unknown("channel", channel, crate::error::hint(channel, names));
+    }
+    let direction = match *way {
+        "forward" => Direction::Forward,
+        "reverse" => Direction::Reverse,
+        other => return unknown("direction", other, "use forward or reverse".into()),
+    };
+    if !DIRECTION.contains(key) {
+        return unknown("parameter", key, crate::error::hint(key, DIRECTION.iter().copied()));
+    }
+    Ok(Change {
+        at: table.need("at", "\"10 s\"")?.quantity()?,
+        channel: (*channel).to_owned(),
+        direction,
+        parameter: parameter(key, &table.need("to", "\"2 Mbit/s\"")?, base)?,
+    })
+}

@@ -1,0 +1,211 @@
+//! Refuses scenarios that cannot be, each with a remedy.
+
+use crate::error::ScenarioError;
+use crate::model::{
+    App, Change, Channel, ChannelKind, DURATION_MAX, Direction, FLOWS_MAX, Flow, Metric, NODES_MAX, Node, NodeKind,
+    Scenario, Stack,
+};
+use crate::table::Value;
+use crate::units::Quantity;
+use wavelane_base::{Octets, Span};
+
+/// Longest name of a node, channel or flow: the lab builds device names of at most 15 characters from node names.
+const NAME_MAX: usize = 12;
+/// Largest body.
+const SIZE_MAX: Octets = Octets::new(1 << 40);
+/// Largest echo probe; larger ones are transfers, not probes.
+const ECHO_SIZE_MAX: u64 = 1400;
+/// Smallest echo probe: it carries a sequence number.
+const ECHO_SIZE_MIN: u64 = 8;
+/// Fastest echo.
+const ECHO_EVERY_MIN: Span = Span::from_millis(1);
+
+type Checked = Result<(), ScenarioError>;
+
+fn refuse(value: &Value<'_>, why: String) -> Checked {
+    Err(value.impossible(why))
+}
+
+/// A name that can be a file name, a device name and a word in a command.
+pub(crate) fn name(name: &str, value: &Value<'_>) -> Checked {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+    let starts = name.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
+    // Checks are only words in a report, so they may be longer.
+    let most = if value.path.starts_with("checks.") { 40 } else { NAME_MAX };
+    if starts && name.bytes().all(plain) && name.len() <= most {
+        return Ok(());
+    }
+    let rule = format!("at most {most} of a-z, 0-9, '-' and '_', beginning with a letter");
+    refuse(value, format!("'{name}' cannot be a name: use {rule}"))
+}
+
+pub(crate) fn duration(duration: Span, value: &Value<'_>) -> Checked {
+    if duration == Span::ZERO || duration > DURATION_MAX {
+        return refuse(value, format!("duration {duration} must lie above 0 and at most {}", DURATION_MAX.write()));
+    }
+    Ok(())
+}
+
+pub(crate) fn nodes(nodes: &[Node], value: &Value<'_>) -> Checked {
+    match nodes.len() {
+        0 | 1 => refuse(value, "a scenario needs at least two nodes: add them under [nodes]".into()),
+        n if n > NODES_MAX => refuse(value, format!("{n} nodes are more than {NODES_MAX}: split the scenario")),
+        _ => Ok(()),
+    }
+}
+
+fn known_node(scenario: &Scenario, node: &str, value: &Value<'_>) -> Checked {
+    if scenario.node(node).is_some() {
+        return Ok(());
+    }
+    let hint = crate::error::hint(node, scenario.nodes.iter().map(|n| n.name.as_str()));
+    refuse(value, format!("[{}]: there is no node '{node}'; {hint}", value.path))
+}
+
+pub(crate) fn channel(scenario: &Scenario, channel: &Channel, value: &Value<'_>) -> Checked {
+    let [a, b] = &channel.between;
+    known_node(scenario, a, value)?;
+    known_node(scenario, b, value)?;
+    if a == b {
+        return refuse(value, format!("[{}] joins '{a}' with itself: name two different nodes", value.path));
+    }
+    let same = |c: &&Channel| c.between == channel.between || (c.between[0] == *b && c.between[1] == *a);
+    if let Some(other) = scenario.channels.iter().find(same) {
+        let why = format!("'{a}' and '{b}' are already joined by [channels.{}]", other.name);
+        return refuse(value, format!("{why}: one channel per pair of nodes for now, so remove one"));
+    }
+    Ok(())
+}
+
+/// Whether frames find a way from `from` to `to` without passing through an endpoint.
+fn connected(scenario: &Scenario, from: &str, to: &str) -> bool {
+    let mut seen = vec![from];
+    let mut next = 0;
+    while next < seen.len() {
+        let here = seen[next];
+        next += 1;
+        let passes = here == from || scenario.node(here).is_some_and(|n| n.kind != NodeKind::Endpoint);
+        if !passes {
+            continue;
+        }
+        for channel in &scenario.channels {
+            let [a, b] = &channel.between;
+            let other = if a == here { b } else { a };
+            if (a == here || b == here) && !seen.contains(&other.as_str()) {
+                seen.push(other);
+            }
+        }
+    }
+    seen.contains(&to)
+}
+
+pub(crate) fn flow(scenario: &Scenario, flow: &Flow, value: &Value<'_>) -> Checked {
+    let at = &value.path;
+    if scenario.flows.len() >= FLOWS_MAX {
+        return refuse(value, format!("more than {FLOWS_MAX} flows: split the scenario"));
+    }
+    for node in [&flow.from, &flow.to] {
+        known_node(scenario, node, value)?;
+        if scenario.node(node).is_some_and(|n| n.kind == NodeKind::Router) {
+            return refuse(value, format!("[{at}]: router '{node}' runs no applications: use an endpoint"));
+        }
+    }
+    if flow.from == flow.to {
+        return refuse(value, format!("[{at}] leads from '{}' to itself: name another node in to", flow.from));
+    }
+    if !connected(scenario, &flow.from, &flow.to) {
+        let why = format!("[{at}]: no channels lead from '{}' to '{}'", flow.from, flow.to);
+        return refuse(value, format!("{why}: add [channels.NAME] between = [...] (endpoints pass nothing on)"));
+    }
+    if let Some(stop) = flow.stop.filter(|stop| *stop <= flow.start) {
+        return refuse(value, format!("[{at}] stops at {stop}, not after its start at {}: move stop", flow.start));
+    }
+    if flow.start >= scenario.duration {
+        let why = format!("[{at}] starts at {}, when the run has ended", flow.start);
+        return refuse(value, format!("{why}: start before duration = {}", scenario.duration));
+    }
+    match flow.app {
+        App::Download { size: Some(size) } | App::Upload { size: Some(size) }
+            if size == Octets::ZERO || size > SIZE_MAX =>
+        {
+            refuse(value, format!("[{at}]: size must lie above 0 and at most {}", SIZE_MAX.write()))
+        }
+        App::Echo { size, .. } if !(ECHO_SIZE_MIN..=ECHO_SIZE_MAX).contains(&size.get()) => {
+            refuse(value, format!("[{at}]: an echo's size lies between {ECHO_SIZE_MIN} B and {ECHO_SIZE_MAX} B"))
+        }
+        App::Echo { every, .. } if every < ECHO_EVERY_MIN || every > scenario.duration => {
+            refuse(value, format!("[{at}]: every must lie between {ECHO_EVERY_MIN} and the run's duration"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Echoes that name a bulk flow name one that exists, wherever it stands in the file. The word `flow` means the first.
+pub(crate) fn echoes(scenario: &mut Scenario, sections: &[(String, Value<'_>)]) -> Checked {
+    let bulks: Vec<String> = scenario.flows.iter().filter(|f| f.app.is_bulk()).map(|f| f.name.clone()).collect();
+    for ((_, value), flow) in sections.iter().zip(&mut scenario.flows) {
+        let App::Echo { during: Some(bulk), .. } = &mut flow.app else { continue };
+        if bulks.contains(bulk) {
+            continue;
+        }
+        match bulks.first() {
+            Some(first) if bulk == "flow" => *bulk = first.clone(),
+            Some(_) => {
+                let hint = crate::error::hint(bulk, bulks.iter().map(String::as_str));
+                return refuse(
+                    value,
+                    format!("[{}]: while = \"{bulk}\" names no download or upload; {hint}", value.path),
+                );
+            }
+            None => {
+                let why = format!("[{}]: while = \"{bulk}\" but there is no download or upload", value.path);
+                return refuse(value, format!("{why}: add one, or remove while"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds a change after trying it on the channel as the file configures it.
+pub(crate) fn change(scenario: &mut Scenario, change: Change, value: &Value<'_>) -> Checked {
+    if change.at >= scenario.duration {
+        let why = format!("a change at {} comes after the run's end at {}", change.at, scenario.duration);
+        return refuse(value, format!("{why}: move it or lengthen duration"));
+    }
+    if let Some(channel) = scenario.channel(&change.channel) {
+        let ChannelKind::Cable(mut cable) = channel.kind.clone();
+        let direction = match change.direction {
+            Direction::Forward => &mut cable.forward,
+            Direction::Reverse => &mut cable.reverse,
+        };
+        if let Err(error) = direction.set(change.parameter.clone()) {
+            return refuse(value, format!("timeline at {}: {error}", change.at));
+        }
+    }
+    scenario.timeline.push(change);
+    Ok(())
+}
+
+/// A check's flow exists and has the figure it asks for.
+pub(crate) fn metric(scenario: &Scenario, flow: &str, metric: Metric, value: &Value<'_>) -> Checked {
+    let Some(found) = scenario.flow(flow) else {
+        let hint = crate::error::hint(flow, scenario.flows.iter().map(|f| f.name.as_str()));
+        return refuse(value, format!("{}: there is no flow '{flow}'; {hint}", value.path));
+    };
+    let of_echo = matches!(metric, Metric::RttP50Ms | Metric::RttP95Ms | Metric::RttP99Ms | Metric::Lost);
+    let of_bulk = matches!(metric, Metric::GoodputBps | Metric::DurationMs | Metric::Intact);
+    if of_echo && found.app.is_bulk() || of_bulk && !found.app.is_bulk() {
+        let wanted = if of_echo { "an echo" } else { "a download or upload" };
+        let why = format!("{}: {} is a figure of {wanted}", value.path, metric.word());
+        return refuse(value, format!("{why}, but '{flow}' is a flow of app {}: name another flow", found.app.word()));
+    }
+    Ok(())
+}
+
+/// A stack a check names is run at all.
+pub(crate) fn listed(scenario: &Scenario, stack: Stack, value: &Value<'_>) -> Checked {
+    if scenario.stacks.contains(&stack) {
+        return Ok(());
+    }
+    refuse(value, format!("{}: stack '{stack}' is not in stacks = [...]: add it there", value.path))
+}

@@ -1,0 +1,276 @@
+//! Gateway nodes: a gateway machine on its own clock, its UDP ports, and the programs at its stream seam.
+
+use crate::agenda::Alarm;
+use crate::clock::NodeClock;
+use crate::connection::{Connection, Role, Seam, request};
+use crate::traffic::{Flow, FlowEnd, FlowIndex};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{SocketAddr, SocketAddrV4};
+use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams};
+use wavelane_protocol::gateway::{Config, ConfigError, Event, Gateway, Reason};
+use wavelane_wire::ip::Udp4;
+
+/// Frames or events one drain may give before the machine is called broken.
+const DRAIN_LIMIT: usize = 100_000;
+/// Rounds of "machine drained, programs acted" at one moment before the node is called broken.
+const ROUNDS_LIMIT: usize = 100_000;
+/// Equal-size segments asked for at once, as a daemon with UDP segmentation offload does.
+const SEGMENTS: usize = 8;
+/// Room for one batch.
+const BATCH_ROOM: usize = 65_535;
+/// Peer events kept per node; older ones stay, later ones are only counted.
+const PEER_EVENTS_KEPT: usize = 10_000;
+
+/// A packet that leaves a node.
+pub(crate) struct Outgoing {
+    pub(crate) port: usize,
+    pub(crate) packet: Vec<u8>,
+}
+
+/// A gateway with what surrounds it.
+pub(crate) struct GatewayNode {
+    pub(crate) name: String,
+    pub(crate) clock: NodeClock,
+    pub(crate) gateway: Gateway,
+    /// The address of each UDP port.
+    pub(crate) ports: Vec<SocketAddrV4>,
+    pub(crate) alarm: Alarm,
+    pub(crate) listening: BTreeSet<SocketAddr>,
+    pub(crate) peer_events: Vec<(Instant, Event)>,
+    /// Packets the node threw away, by reason.
+    pub(crate) dropped: BTreeMap<&'static str, u64>,
+    connections: BTreeMap<FlowId, Connection>,
+    seed: Seed,
+    boots: u64,
+    buffer: Vec<u8>,
+}
+
+/// What the engine lends a node while it acts.
+pub(crate) struct Moment<'a> {
+    pub(crate) now: Instant,
+    pub(crate) flows: &'a mut [Flow],
+    pub(crate) out: &'a mut Vec<Outgoing>,
+}
+
+impl GatewayNode {
+    pub(crate) fn new(
+        name: &str,
+        now: Instant,
+        clock: NodeClock,
+        config: Config,
+        seed: Seed,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self {
+            name: name.to_owned(),
+            clock,
+            gateway: boot(name, clock.local(now), config, seed, 0)?,
+            ports: Vec::new(),
+            alarm: Alarm::default(),
+            listening: BTreeSet::new(),
+            peer_events: Vec::new(),
+            dropped: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            seed,
+            boots: 0,
+            buffer: vec![0; BATCH_ROOM],
+        })
+    }
+
+    /// The process dies and starts again: memory gone, new boot epoch, programs see their connections reset.
+    pub(crate) fn restart(&mut self, moment: &mut Moment<'_>) {
+        for (_, connection) in std::mem::take(&mut self.connections) {
+            connection.note_reset(moment.flows, moment.now, FlowEnd::Reset(None));
+        }
+        self.boots += 1;
+        let config = self.gateway.config().clone();
+        match boot(&self.name, self.clock.local(moment.now), config, self.seed, self.boots) {
+            Ok(gateway) => self.gateway = gateway,
+            Err(why) => panic!("node {}: a configuration that was good is refused now: {why}", self.name),
+        }
+        self.service(moment);
+    }
+
+    /// A packet arrived at `port`.
+    pub(crate) fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &[u8]) {
+        let Ok(udp) = Udp4::parse(packet) else { return self.drop_packet("damaged") };
+        if udp.target != self.ports[port] {
+            return self.drop_packet("not_ours");
+        }
+        let local = self.clock.local(moment.now);
+        let from = Some(SocketAddr::V4(udp.source));
+        let meta = FrameMeta { rx_time: local, ecn: udp.ecn, segment: None, from };
+        let mut payload = udp.payload.to_vec();
+        self.gateway.handle_frame(local, PortId(port as u16), &mut payload, meta);
+        self.service(moment);
+    }
+
+    /// The deadline came.
+    pub(crate) fn timeout(&mut self, moment: &mut Moment<'_>) {
+        self.gateway.handle_timeout(self.clock.local(moment.now));
+        self.service(moment);
+    }
+
+    /// A client program connects.
+    pub(crate) fn open(&mut self, moment: &mut Moment<'_>, index: FlowIndex) -> Option<FlowId> {
+        let flow = &mut moment.flows[index.0];
+        let (spec, content) = (&flow.spec, flow.content);
+        flow.log.connected = Some(moment.now);
+        let local = self.clock.local(moment.now);
+        match self.gateway.open(local, spec.peer, spec.source, spec.target) {
+            Ok(id) => {
+                self.connections.insert(id, Connection::client(id, index, request(index, content)));
+                Some(id)
+            }
+            Err(_) => {
+                flow.finish(moment.now, FlowEnd::Refused(None));
+                None
+            }
+        }
+    }
+
+    /// A client program gives up.
+    pub(crate) fn abandon(&mut self, moment: &mut Moment<'_>, id: FlowId) {
+        if self.connections.remove(&id).is_some() {
+            self.gateway.reset(self.clock.local(moment.now), id);
+        }
+    }
+
+    /// Lets the program behind `id` read and write.
+    pub(crate) fn pump(&mut self, moment: &mut Moment<'_>, id: FlowId) -> bool {
+        let Some(connection) = self.connections.get_mut(&id) else { return false };
+        let local = self.clock.local(moment.now);
+        connection.pump(&mut Seam { now: moment.now, local, streams: &mut self.gateway, flows: moment.flows })
+    }
+
+    /// Drains the machine and lets programs act until nothing is left to do at this moment.
+    ///
+    /// # Panics
+    /// If the machine breaks a law: an endless drain, or a deadline that is not later than now.
+    pub(crate) fn service(&mut self, moment: &mut Moment<'_>) {
+        let local = self.clock.local(moment.now);
+        let mut woken = false;
+        for _ in 0..ROUNDS_LIMIT {
+            self.drain_frames(local, moment.out);
+            if self.drain_events(moment) {
+                continue;
+            }
+            match self.gateway.poll_timeout() {
+                Some(wakeup) if wakeup.at <= local && woken => panic!(
+                    "node {} breaks law 3 at {:?} (its clock {local:?}): stale deadline {:?} for '{}'",
+                    self.name, moment.now, wakeup.at, wakeup.cause
+                ),
+                // What just happened made a deadline of this very moment: the wake-up is due now.
+                Some(wakeup) if wakeup.at <= local => {
+                    self.gateway.handle_timeout(local);
+                    woken = true;
+                }
+                _ => return,
+            }
+        }
+        panic!("node {} breaks law 2 at {:?}: after {ROUNDS_LIMIT} rounds it still acts", self.name, moment.now)
+    }
+
+    /// When the machine wants to be woken, in the engine's time.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.gateway.poll_timeout().map(|wakeup| self.clock.global(wakeup.at))
+    }
+
+    fn drain_frames(&mut self, local: Instant, out: &mut Vec<Outgoing>) {
+        for port in 0..self.ports.len() {
+            let mut batches = 0;
+            while let Some(sent) = self.gateway.poll_transmit(local, PortId(port as u16), &mut self.buffer, SEGMENTS) {
+                batches += 1;
+                assert!(
+                    batches < DRAIN_LIMIT,
+                    "node {} breaks law 2: the drain of port {port} does not end",
+                    self.name
+                );
+                let Some(SocketAddr::V4(target)) = sent.to else {
+                    *self.dropped.entry("no_ipv4_target").or_default() += 1;
+                    continue;
+                };
+                let segment = sent.segment_size.map_or(sent.len, usize::from).max(1);
+                for payload in self.buffer[..sent.len].chunks(segment) {
+                    let udp = Udp4 { source: self.ports[port], target, ecn: sent.ecn, payload };
+                    let mut packet = vec![0; wavelane_wire::datagram::UDP4_OVERHEAD + payload.len()];
+                    match udp.emit(&mut packet) {
+                        Ok(_) => out.push(Outgoing { port, packet }),
+                        Err(_) => *self.dropped.entry("too_long").or_default() += 1,
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands events to programs. Returns whether one of them did something to the machine.
+    fn drain_events(&mut self, moment: &mut Moment<'_>) -> bool {
+        let mut acted = false;
+        for _ in 0..DRAIN_LIMIT {
+            let Some(event) = self.gateway.poll_event() else { return acted };
+            acted |= self.take_event(moment, event);
+        }
+        panic!("node {} breaks law 2: the event drain does not end", self.name)
+    }
+
+    fn take_event(&mut self, moment: &mut Moment<'_>, event: Event) -> bool {
+        let local = self.clock.local(moment.now);
+        match event {
+            Event::Incoming { flow, target, .. } => {
+                if self.listening.contains(&target) {
+                    self.connections.insert(flow, Connection::accepted(flow));
+                    self.gateway.accept(local, flow);
+                } else {
+                    self.gateway.refuse(local, flow, Reason::Refused);
+                }
+                true
+            }
+            Event::Accepted(id) => {
+                if let Some(connection) = self.connections.get_mut(&id) {
+                    connection.open = true;
+                    if let Some(index) = connection.flow {
+                        moment.flows[index.0].log.accepted = Some(moment.now);
+                    }
+                }
+                self.pump(moment, id)
+            }
+            Event::Readable(id) | Event::Writable(id) => self.pump(moment, id),
+            Event::Refused(id, reason) => self.forget(moment, id, Some(FlowEnd::Refused(Some(reason)))),
+            Event::Reset(id, reason) => self.forget(moment, id, Some(FlowEnd::Reset(Some(reason)))),
+            Event::Closed(id) => self.forget(moment, id, None),
+            Event::PeerUp(_)
+            | Event::PeerSilent(_)
+            | Event::PeerRestarted(_)
+            | Event::Notice(_)
+            | Event::UnknownCaller { .. } => {
+                if self.peer_events.len() < PEER_EVENTS_KEPT {
+                    self.peer_events.push((moment.now, event));
+                }
+                false
+            }
+        }
+    }
+
+    fn forget(&mut self, moment: &mut Moment<'_>, id: FlowId, how: Option<FlowEnd>) -> bool {
+        if let (Some(connection), Some(how)) = (self.connections.remove(&id), how) {
+            connection.note_reset(moment.flows, moment.now, how);
+        }
+        false
+    }
+
+    /// The server connection that serves `index` here, if there is one.
+    pub(crate) fn server_of(&self, index: FlowIndex) -> Option<FlowId> {
+        let serves = |c: &&Connection| c.role == Role::Server && c.flow == Some(index);
+        self.connections.values().find(serves).map(|c| c.id)
+    }
+
+    pub(crate) fn drop_packet(&mut self, why: &'static str) {
+        *self.dropped.entry(why).or_default() += 1;
+    }
+}
+
+fn boot(name: &str, local: Instant, config: Config, seed: Seed, boots: u64) -> Result<Gateway, ConfigError> {
+    let mut entropy = seed.entropy(&format!("node {name} / boot {boots}"));
+    // Peers refuse an epoch that is not newer than the last one they saw.
+    let epoch = (boots + 1) << 32 | entropy.next_u64() >> 32;
+    Gateway::new(local, config, epoch, entropy)
+}

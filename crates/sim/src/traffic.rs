@@ -1,0 +1,192 @@
+//! What applications want, and what they saw. Bytes move in `connection.rs`.
+
+use crate::content::Content;
+use crate::engine::NodeId;
+use std::net::SocketAddr;
+use wavelane_base::{FlowId, Instant, Rate, Span};
+use wavelane_protocol::gateway::{PeerId, Reason};
+
+/// Bin width of [`FlowLog::arrivals`].
+pub const ARRIVAL_BIN: Span = Span::from_millis(1);
+/// How long the end of an echo waits for answers.
+pub const ECHO_GRACE: Span = Span::from_secs(5);
+
+/// One application exchange, by its place among those added.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FlowIndex(pub usize);
+
+/// One application exchange as it is wanted. Times are the engine's.
+#[derive(Clone, Debug)]
+pub struct FlowSpec {
+    /// The gateway at which the client sits.
+    pub node: NodeId,
+    /// Which of its peers leads to the server.
+    pub peer: PeerId,
+    /// The client's address.
+    pub source: SocketAddr,
+    /// The server's address.
+    pub target: SocketAddr,
+    /// What is exchanged.
+    pub work: Work,
+    /// When the client connects.
+    pub start: Instant,
+    /// When the client gives up, or ends a flow without a size.
+    pub stop: Option<Instant>,
+    /// The body's source gives at most this much; `None` gives as much as is taken.
+    pub source_rate: Option<Rate>,
+    /// The body's reader does not read between these times.
+    pub reader_pause: Option<(Instant, Instant)>,
+}
+
+/// What is exchanged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// The client asks and the server sends this many bytes; `None` sends until stopped.
+    Download(Option<u64>),
+    /// The client sends this many bytes and the server counts them; `None` sends until stopped.
+    Upload(Option<u64>),
+    /// The client sends `size` bytes every `every`, whether or not answers come, and the server sends them back.
+    Echo {
+        /// Between questions.
+        every: Span,
+        /// Bytes of a question.
+        size: u64,
+        /// Ask only until this flow has ended.
+        during: Option<FlowIndex>,
+    },
+}
+
+/// How an exchange ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlowEnd {
+    /// Everything asked for arrived and both directions ended in an orderly way.
+    Complete,
+    /// The receiver was told of an orderly end although bytes are missing. Never allowed to happen.
+    Truncated,
+    /// The gateway, or the far side, did not take the flow; `None` if the gateway's own table was full.
+    Refused(Option<Reason>),
+    /// Reset; the reason, where the gateway gave one.
+    Reset(Option<Reason>),
+    /// Our own client stopped it at its stop time.
+    Stopped,
+}
+
+/// One question of an echo.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Question {
+    /// When it was due.
+    pub due: Instant,
+    /// When the last byte of its answer was read.
+    pub answered: Option<Instant>,
+}
+
+/// What was seen of one exchange.
+#[derive(Clone, Debug, Default)]
+pub struct FlowLog {
+    /// When the client asked for the flow.
+    pub connected: Option<Instant>,
+    /// When the client heard that the server took it.
+    pub accepted: Option<Instant>,
+    /// When the receiver read the body's first byte.
+    pub first_byte: Option<Instant>,
+    /// When the receiver read the body's latest byte.
+    pub last_byte: Option<Instant>,
+    /// Body bytes read by the receiver.
+    pub octets: u64,
+    /// (nanoseconds, bytes) read by the receiver, in bins of [`ARRIVAL_BIN`].
+    pub arrivals: Vec<(u64, u64)>,
+    /// Offset of the first byte that was not what was sent.
+    pub damage: Option<u64>,
+    /// Questions asked, oldest first.
+    pub questions: Vec<Question>,
+    /// When the last question had been asked, once that is known.
+    pub questions_end: Option<Instant>,
+    /// How and when it ended for the client.
+    pub end: Option<(Instant, FlowEnd)>,
+    /// How often the server side ended without the client's orderly end.
+    pub server_resets: u64,
+}
+
+impl FlowLog {
+    /// Whether it ended and every byte was right.
+    pub fn is_complete(&self) -> bool {
+        matches!(self.end, Some((_, FlowEnd::Complete))) && self.damage.is_none()
+    }
+    /// Body bits per second between the first and the last byte read; zero before there are two.
+    pub fn goodput(&self) -> Rate {
+        match (self.first_byte, self.last_byte) {
+            (Some(first), Some(last)) => Rate::of(wavelane_base::Octets::new(self.octets), last.since(first)),
+            _ => Rate::default(),
+        }
+    }
+    /// Body bytes read in `[from, to)`, to the accuracy of the bins.
+    pub fn octets_between(&self, from: Instant, to: Instant) -> u64 {
+        let start = self.arrivals.partition_point(|(at, _)| *at < from.as_nanos());
+        let end = self.arrivals.partition_point(|(at, _)| *at < to.as_nanos());
+        self.arrivals[start..end.max(start)].iter().map(|(_, octets)| octets).sum()
+    }
+    /// Body bits per second read in `[from, to)`.
+    pub fn goodput_between(&self, from: Instant, to: Instant) -> Rate {
+        Rate::of(wavelane_base::Octets::new(self.octets_between(from, to)), to.since(from))
+    }
+
+    pub(crate) fn note_body(&mut self, now: Instant, content: Content, bytes: &[u8]) {
+        if self.damage.is_none() {
+            self.damage = content.first_difference(self.octets, bytes);
+        }
+        self.octets += bytes.len() as u64;
+        self.first_byte.get_or_insert(now);
+        self.last_byte = Some(now);
+        let bin = now.as_nanos() / ARRIVAL_BIN.as_nanos() * ARRIVAL_BIN.as_nanos();
+        match self.arrivals.last_mut() {
+            Some((at, octets)) if *at == bin => *octets += bytes.len() as u64,
+            _ => self.arrivals.push((bin, bytes.len() as u64)),
+        }
+    }
+}
+
+/// A wanted exchange, what was seen of it, and where its client is.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) spec: FlowSpec,
+    pub(crate) content: Content,
+    pub(crate) log: FlowLog,
+    /// The client's connection.
+    pub(crate) client: Option<(NodeId, FlowId)>,
+}
+
+impl Flow {
+    pub(crate) fn new(spec: FlowSpec, content: Content) -> Self {
+        Self { spec, content, log: FlowLog::default(), client: None }
+    }
+
+    /// Notes the end, once.
+    pub(crate) fn finish(&mut self, now: Instant, how: FlowEnd) {
+        self.log.end.get_or_insert((now, how));
+    }
+
+    /// Whether the body's reader takes bytes at `now`.
+    pub(crate) fn reads(&self, now: Instant) -> bool {
+        self.spec.reader_pause.is_none_or(|(from, to)| now < from || to <= now)
+    }
+
+    /// How many body bytes its source may have given at `now`.
+    pub(crate) fn body_allowed(&self, now: Instant) -> u64 {
+        let size = match self.spec.work {
+            Work::Download(size) | Work::Upload(size) => size.unwrap_or(u64::MAX),
+            Work::Echo { size, .. } => return self.log.questions.len() as u64 * size,
+        };
+        match (self.spec.source_rate, self.log.accepted) {
+            (Some(rate), Some(since)) => size.min(rate.octets_in(now.since(since)).get()),
+            _ => size,
+        }
+    }
+
+    /// Total bytes of the body, if that is known.
+    pub(crate) fn body_size(&self) -> Option<u64> {
+        match self.spec.work {
+            Work::Download(size) | Work::Upload(size) => size,
+            Work::Echo { size, .. } => self.log.questions_end.map(|_| self.log.questions.len() as u64 * size),
+        }
+    }
+}
