@@ -121,7 +121,10 @@ impl Sessions {
             // The same message again: our answer was lost, or the network made a copy. No key is computed for it.
             if let Some(answered) = &mut self.peers[peer].answered {
                 answered.due = Some(place);
-                answered.heard = now;
+                // A live initiator repeats no longer than this; later copies must not keep us from calling it.
+                if answered.session.age(now) <= INIT_LIFETIME {
+                    answered.heard = now;
+                }
             }
             self.due.insert(peer);
             return Ok(Incoming::Handled);
