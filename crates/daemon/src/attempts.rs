@@ -1,8 +1,9 @@
 //! Connections whose SYN we hold, or let go, until the far server has answered.
 //!
 //! Bounded three ways, so that a flood towards a black hole costs others nothing: per (source, target) pair new
-//! SYNs are dropped; per source its own oldest attempt gives way; and when the whole table is full, the oldest
-//! attempt at the target with the most of them does.
+//! SYNs are dropped, before they cost the link anything; per source its own oldest attempt gives way; and when the
+//! whole table is full, the target with the most attempts pays: its new SYNs are dropped, and its oldest attempt
+//! gives way to others'.
 
 use crate::syn::Syn;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,6 +69,8 @@ pub(crate) enum Arrival<H> {
     GoOn(H),
     /// The pair has too many attempts: discard it.
     PairFull(H),
+    /// The table is full and no target has more of it than this one: discard it.
+    TableFull(H),
 }
 
 /// An attempt that ended; its flow is reset by the caller, its SYN discarded.
@@ -123,13 +126,20 @@ impl<H> Attempts<H> {
             attempt.stage = Stage::Admitted;
             return Arrival::GoOn(held);
         }
-        let of_source = self.sources.get(syn.source.ip());
         let same_target = |set: &BTreeSet<(u64, Key)>| set.iter().filter(|(_, k)| k.1.ip() == syn.target.ip()).count();
-        if of_source.map_or(0, same_target) >= self.limits.per_pair {
+        let of_pair = self.sources.get(syn.source.ip()).map_or(0, same_target);
+        let of_target = self.targets.get(syn.target.ip()).map_or(0, BTreeSet::len);
+        if of_pair >= self.limits.per_pair {
             Arrival::PairFull(held)
+        } else if self.by_key.len() >= self.limits.total && of_target >= self.busiest().map_or(0, BTreeSet::len) {
+            Arrival::TableFull(held)
         } else {
             Arrival::New(held)
         }
+    }
+    /// The attempts at the target that has the most.
+    fn busiest(&self) -> Option<&BTreeSet<(u64, Key)>> {
+        self.targets.values().max_by_key(|set| set.len())
     }
     /// The far side was asked about a new SYN. Returns the attempts that gave way to it.
     pub(crate) fn begin(&mut self, now: Instant, syn: Syn, flow: FlowId, held: H) -> Vec<Ended<H>> {
@@ -139,8 +149,7 @@ impl<H> Attempts<H> {
             ended.extend(oldest.and_then(|key| self.end(key, Cause::SourceFull)));
         }
         if self.by_key.len() >= self.limits.total {
-            let busiest = self.targets.values().max_by_key(|set| set.len());
-            let oldest = busiest.and_then(|set| set.first()).map(|(_, key)| *key);
+            let oldest = self.busiest().and_then(|set| set.first()).map(|(_, key)| *key);
             ended.extend(oldest.and_then(|key| self.end(key, Cause::TableFull)));
         }
         let (key, order) = ((syn.source, syn.target), self.next_order);

@@ -573,6 +573,10 @@ impl Daemon {
                 self.counters.one("dropped_syn_pair_full");
                 self.discard(Some(held));
             }
+            Arrival::TableFull(held) => {
+                self.counters.one("dropped_syn_table_full");
+                self.discard(Some(held));
+            }
             Arrival::New(held) => {
                 let Some(peer) = self.config.route(IpAddr::V4(*syn.target.ip())) else { return self.let_go(held) };
                 match self.gateway.open(self.now, PeerId(peer), syn.source.into(), syn.target.into()) {
