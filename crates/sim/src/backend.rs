@@ -195,8 +195,8 @@ fn transmissions(world: &World) -> (Option<u64>, Option<u64>) {
         }
         for (name, value) in world.engine.status(node).counters {
             let place = match name {
-                "octets_first" => 0,
-                "octets_repair" => 1,
+                "hop_first_octets" => 0,
+                "hop_repair_octets" | "hop_copy_octets" => 1,
                 _ => continue,
             };
             sums[place] = Some(sums[place].unwrap_or(0) + value);
