@@ -18,9 +18,18 @@ pub fn now() -> Instant {
 ///
 /// Returns whether something is readable; a signal counts as a time-out, so callers loop.
 pub fn wait(fds: &[BorrowedFd<'_>], deadline: Instant) -> io::Result<bool> {
+    poll(fds, PollFlags::POLLIN, deadline)
+}
+
+/// Like [`wait`], but until `fd` can be written or, if it is connecting, until that has succeeded or failed.
+pub fn wait_writable(fd: BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
+    poll(&[fd], PollFlags::POLLOUT, deadline)
+}
+
+fn poll(fds: &[BorrowedFd<'_>], flags: PollFlags, deadline: Instant) -> io::Result<bool> {
     let left = deadline.since(now()).as_nanos();
     let timeout = TimeSpec::nanoseconds(i64::try_from(left).unwrap_or(i64::MAX));
-    let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
+    let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::new(*fd, flags)).collect();
     match nix::poll::ppoll(&mut polled, Some(timeout), None) {
         Ok(ready) => Ok(ready > 0),
         Err(nix::errno::Errno::EINTR) => Ok(false),

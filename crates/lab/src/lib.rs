@@ -1,1 +1,94 @@
-//! Placeholder.
+//! The laboratory: one scenario on one machine in real time.
+//!
+//! Each node is a network namespace with a real Linux TCP stack, each emulated channel a machine of
+//! `wavelane-channel` driven between two TUN devices, and the gateways are the shipped `wavelaned`. Real programs
+//! make the traffic. Whatever ends this process ends all of it: nothing here has a name outside the process.
+#![forbid(unsafe_code)]
+
+mod backend;
+mod bulk;
+mod content;
+mod driver;
+mod echo;
+mod gateways;
+mod http;
+mod lateness;
+mod pcapng;
+mod sockets;
+mod tools;
+mod topology;
+mod world;
+
+pub use backend::{LATENESS_BOUND, LabBackend};
+pub use driver::MTU;
+pub use pcapng::{FILE_MAX, SNAPLEN};
+
+use wavelane_scenario::BackendError;
+
+/// Why the lab could not build or run something. One line each, with a remedy where there is one.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The scenario cannot be laid out.
+    #[error("{0}")]
+    Topology(String),
+    /// A namespace.
+    #[error(transparent)]
+    Netns(#[from] wavelane_host::netns::NetnsError),
+    /// A TUN device.
+    #[error(transparent)]
+    Tun(#[from] wavelane_host::tun::TunError),
+    /// A channel's parameters.
+    #[error("channel '{0}': {1}")]
+    Channel(String, wavelane_channel::ConfigError),
+    /// A program is missing or cannot be started.
+    #[error("cannot start {program} ({error}): {remedy}")]
+    Program {
+        /// Its name.
+        program: String,
+        /// What the system said.
+        error: std::io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A program ran and failed.
+    #[error("{program} failed: {said}")]
+    Failed {
+        /// Its name.
+        program: String,
+        /// The last line it wrote.
+        said: String,
+    },
+    /// Something did not come about in time.
+    #[error("{0}")]
+    Late(String),
+    /// Reading or writing.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was being done, and what may help.
+        what: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The user asked to stop.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl LabError {
+    /// Attaches what was being done to a system error.
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let what = what.into();
+        move |error| Self::Io { what, error }
+    }
+}
+
+impl From<LabError> for BackendError {
+    fn from(error: LabError) -> Self {
+        let text = error.to_string();
+        match error {
+            LabError::Cancelled => Self::Cancelled,
+            LabError::Failed { .. } | LabError::Late(_) | LabError::Channel(..) => Self::Failed(text),
+            _ => Self::Unable(text),
+        }
+    }
+}

@@ -11,7 +11,7 @@ pub struct ScenarioError {
     /// The line, from 1, if one can be named.
     pub line: Option<usize>,
     /// What is wrong.
-    pub problem: Problem,
+    pub problem: Box<Problem>,
 }
 
 /// What is wrong with a scenario file.
@@ -81,7 +81,7 @@ pub enum Problem {
 impl Problem {
     /// This problem at a line.
     pub(crate) fn at(self, line: usize) -> ScenarioError {
-        ScenarioError { file: None, line: Some(line), problem: self }
+        ScenarioError { file: None, line: Some(line), problem: Box::new(self) }
     }
 }
 

@@ -7,9 +7,13 @@
 
 mod backend;
 mod error;
+pub mod figures;
+mod judge;
 mod model;
 mod parse;
 mod parse_channel;
+mod record;
+mod run;
 mod table;
 mod units;
 mod validate;
@@ -20,10 +24,15 @@ pub use backend::{
     ARRIVAL_BIN, Backend, BackendError, Clause, FlowRaw, Probe, Progress, Review, RunContext, StackRaw, Treatment,
 };
 pub use error::{Problem, ScenarioError};
+pub use judge::{figure, show};
 pub use model::{
     App, Bound, Change, Channel, ChannelKind, Check, DURATION_MAX, Direction, FLOWS_MAX, Flow, Metric, NODES_MAX, Node,
     NodeKind, Scenario, Side, Stack, TcpKind,
 };
 pub use parse::is_scenario;
+pub use record::{
+    CheckResult, ClauseNote, Omitted, RUN_FORMAT, RecordError, RunDocument, Series, StackResult, Verdict,
+};
+pub use run::{JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};
 pub use units::{Quantity, UnitError};
 pub use words::{METRICS, NODE_KINDS, STACKS};

@@ -37,8 +37,9 @@ impl Scenario {
             error.file = Some(path.display().to_string());
             error
         };
-        let text = read_bounded(path, FILE_MAX)
-            .map_err(|why| named(ScenarioError { file: None, line: None, problem: Problem::Unreadable(why) }))?;
+        let text = read_bounded(path, FILE_MAX).map_err(|why| {
+            named(ScenarioError { file: None, line: None, problem: Box::new(Problem::Unreadable(why)) })
+        })?;
         Self::parse(&text, path.parent().unwrap_or(Path::new("."))).map_err(named)
     }
 

@@ -29,8 +29,10 @@ const DIRECTION: &[&str] = &[
     "policer",
 ];
 
+/// Makes a preset's configuration.
+type Preset = fn() -> CableConfig;
 /// Presets by name.
-const PRESETS: &[(&str, fn() -> CableConfig)] = &[("ethernet", CableConfig::ethernet)];
+const PRESETS: &[(&str, Preset)] = &[("ethernet", CableConfig::ethernet)];
 
 /// `[channels.NAME]`.
 pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Path) -> Result<Channel, ScenarioError> {

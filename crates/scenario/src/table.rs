@@ -109,13 +109,7 @@ impl<'a> Value<'a> {
     }
     /// As a quantity with unit.
     pub(crate) fn quantity<Q: Quantity>(&self) -> Result<Q, ScenarioError> {
-        let text = self.inner.as_str().ok_or_else(|| {
-            let mut error = self.wrong_type(Q::EXPECTED, "");
-            if let Problem::WrongType { example, .. } = &mut error.problem {
-                *example = Q::EXAMPLE;
-            }
-            error
-        })?;
+        let text = self.inner.as_str().ok_or_else(|| self.wrong_type(Q::EXPECTED, Q::EXAMPLE))?;
         Q::parse(text).map_err(|error| Problem::Unit { key: self.path.clone(), error }.at(self.line))
     }
     /// As a whole number from 0.

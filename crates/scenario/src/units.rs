@@ -106,7 +106,7 @@ fn read_scaled(text: &str, units: &[Unit]) -> Result<u64, String> {
 
 /// The value in the largest of `units` that holds it in whole numbers.
 fn write_scaled(value: u64, units: &[Unit]) -> String {
-    let fitting = units.iter().filter(|u| value != 0 && value % u.1 == 0).max_by_key(|u| u.1);
+    let fitting = units.iter().filter(|u| value != 0 && value.is_multiple_of(u.1)).max_by_key(|u| u.1);
     let (name, scale) = fitting.copied().unwrap_or(units[0]);
     format!("{} {name}", value / scale)
 }

@@ -245,7 +245,7 @@ impl Connection {
             (Role::Client, Work::Echo { .. }) => {
                 let all_answered = flow.log.questions.last().is_none_or(|q| q.answered.is_some());
                 let all_asked = Some(self.body_written) == flow.body_size();
-                let waited = flow.questions_end.is_some_and(|end| seam.now >= end + ECHO_GRACE);
+                let waited = flow.log.questions_end.is_some_and(|end| seam.now >= end + ECHO_GRACE);
                 all_asked && (all_answered || waited)
             }
         }
@@ -256,11 +256,11 @@ impl Connection {
 pub(crate) fn ask(flow: &mut Flow, now: Instant, during_over: bool) -> Option<Instant> {
     let Work::Echo { every, .. } = flow.spec.work else { return None };
     let accepted = flow.log.accepted?;
-    if let Some(end) = flow.questions_end {
+    if let Some(end) = flow.log.questions_end {
         return Some(end + ECHO_GRACE).filter(|at| *at > now);
     }
     if during_over || flow.spec.stop.is_some_and(|stop| now >= stop) {
-        flow.questions_end = Some(now);
+        flow.log.questions_end = Some(now);
         return Some(now + ECHO_GRACE);
     }
     let due = |n: usize| accepted + every.times(n as u64);

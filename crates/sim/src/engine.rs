@@ -276,6 +276,10 @@ impl Engine {
         let node = self.gateway_node(node);
         node.gateway.status(node.clock.local(self.now))
     }
+    /// Whether a node is a gateway.
+    pub fn is_gateway(&self, node: NodeId) -> bool {
+        matches!(self.nodes[node.0], Node::Gateway(_))
+    }
     /// The gateway machine of a node.
     pub fn gateway(&self, node: NodeId) -> &Gateway {
         &self.gateway_node(node).gateway

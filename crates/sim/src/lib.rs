@@ -5,13 +5,16 @@
 #![forbid(unsafe_code)]
 
 mod agenda;
+mod backend;
 mod clock;
 mod connection;
 mod content;
 mod engine;
 mod node;
 mod traffic;
+mod wiring;
 
+pub use backend::SimBackend;
 pub use clock::{DRIFT_MAX_PPM, DriftTooLarge, NodeClock};
 pub use connection::REQUEST_LEN;
 pub use content::Content;

@@ -270,6 +270,7 @@ impl GatewayNode {
 
 fn boot(name: &str, local: Instant, config: Config, seed: Seed, boots: u64) -> Result<Gateway, ConfigError> {
     let mut entropy = seed.entropy(&format!("node {name} / boot {boots}"));
-    let epoch = entropy.next_u64();
+    // Peers refuse an epoch that is not newer than the last one they saw.
+    let epoch = (boots + 1) << 32 | entropy.next_u64() >> 32;
     Gateway::new(local, config, epoch, entropy)
 }

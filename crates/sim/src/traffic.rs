@@ -99,6 +99,8 @@ pub struct FlowLog {
     pub damage: Option<u64>,
     /// Questions asked, oldest first.
     pub questions: Vec<Question>,
+    /// When the last question had been asked, once that is known.
+    pub questions_end: Option<Instant>,
     /// How and when it ended for the client.
     pub end: Option<(Instant, FlowEnd)>,
     /// How often the server side ended without the client's orderly end.
@@ -151,13 +153,11 @@ pub(crate) struct Flow {
     pub(crate) log: FlowLog,
     /// The client's connection.
     pub(crate) client: Option<(NodeId, FlowId)>,
-    /// When no more questions are asked, once that is known.
-    pub(crate) questions_end: Option<Instant>,
 }
 
 impl Flow {
     pub(crate) fn new(spec: FlowSpec, content: Content) -> Self {
-        Self { spec, content, log: FlowLog::default(), client: None, questions_end: None }
+        Self { spec, content, log: FlowLog::default(), client: None }
     }
 
     /// Notes the end, once.
@@ -186,7 +186,7 @@ impl Flow {
     pub(crate) fn body_size(&self) -> Option<u64> {
         match self.spec.work {
             Work::Download(size) | Work::Upload(size) => size,
-            Work::Echo { size, .. } => self.questions_end.map(|_| self.log.questions.len() as u64 * size),
+            Work::Echo { size, .. } => self.log.questions_end.map(|_| self.log.questions.len() as u64 * size),
         }
     }
 }

@@ -87,6 +87,14 @@ fn the_share_of_lost_time_is_bad_over_good_plus_bad() {
 }
 
 #[test]
+fn what_lies_before_the_process_or_the_last_question_is_left_out() {
+    let mut late =
+        GilbertElliott::new(Span::from_secs(1), Span::from_secs(1), Seed(1).chance("late"), Instant::from_secs(10));
+    assert_eq!(late.share(Instant::from_secs(8), Instant::from_secs(12)).whole, Span::from_secs(2));
+    assert_eq!(late.share(Instant::from_secs(8), Instant::from_secs(13)).whole, Span::from_secs(1));
+}
+
+#[test]
 fn a_frame_every_millisecond_sees_geometric_bursts_of_the_right_length() {
     // Sampled each d, the process is a Markov chain with P(bad | bad) = b' + g' exp(-(1/g + 1/b) d), where g' and
     // b' are the shares of time; so bursts are geometric with mean 1 / (1 - P(bad | bad)).

@@ -35,7 +35,7 @@ fn an_infinite_rate_empties_the_queue_at_once_and_a_finite_one_starts_filling_it
 
 #[test]
 fn a_step_of_rate_is_exact_over_many_frames() {
-    // 20 -> 2 -> 20 Mbit/s at 1 s and 2 s: 4.2 MB leave in 2.1 s exactly... computed in bits below.
+    // 20 -> 2 -> 20 Mbit/s at 1 s and 2 s: 20 and 2 Mbit leave in the first two seconds.
     let config = DirectionConfig { rate: mbit(20), ..Default::default() };
     let offers = steady(3_000, 1_400, ms(0), Span::ZERO);
     let steps = [(ms(1_000), Parameter::Rate(mbit(2))), (ms(2_000), Parameter::Rate(mbit(20)))];
@@ -44,6 +44,16 @@ fn a_step_of_rate_is_exact_over_many_frames() {
     let after_steps = bits - 20_000_000 - 2_000_000;
     let end_ns = 2_000_000_000 + (after_steps * 1_000).div_ceil(20);
     assert_eq!(out.arrivals.last().unwrap().at, Instant::from_nanos(end_ns));
+}
+
+#[test]
+fn what_a_fast_rate_had_left_over_does_not_speed_up_a_slow_one() {
+    // 8 B at 3 Gbit/s end at 22 ns, 2 bits early; at 1 bit/s those would be 2 s.
+    let config = DirectionConfig { rate: mbit(3_000), ..Default::default() };
+    let end = Instant::from_nanos(22);
+    let offers = [(ms(0), frame(0, 8)), (end, frame(1, 8))];
+    let out = drive(1, config, &offers, &[(end, Parameter::Rate(Some(Rate::from_bps(1))))]);
+    assert_eq!(out.arrivals.iter().map(|a| a.at).collect::<Vec<_>>(), [end, end + Span::from_secs(64)]);
 }
 
 #[test]

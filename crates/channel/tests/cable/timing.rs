@@ -45,7 +45,7 @@ fn a_sender_that_feeds_frame_by_frame_gets_the_same_rate_as_one_that_queues() {
 #[test]
 fn an_idle_link_carries_nothing_over() {
     let config = DirectionConfig { rate: mbit(7), ..Default::default() };
-    let out = drive(1, config, &steady(3, 1_500, Instant::ZERO, Span::from_secs(1)), &[]);
+    let out = drive(1, config, &steady(20, 1_500, Instant::ZERO, Span::from_secs(1)), &[]);
     for (n, arrival) in out.arrivals.iter().enumerate() {
         assert_eq!(arrival.at, Instant::from_secs(n as u64) + Span::from_nanos(1_714_286));
     }
@@ -123,6 +123,12 @@ fn a_policer_passes_its_burst_and_then_its_rate() {
     // The head passes whole: tokens last until 20 + n/4 < n + 1.
     assert_eq!(out.numbers()[..26], (0..26).collect::<Vec<_>>()[..]);
     assert_eq!(out.lost(Cause::Policer)[0], 26);
+    // Idle time fills the bucket to its size and not beyond.
+    let mut late = steady(1, 1_000, ms(0), Span::ZERO);
+    late.extend(steady(30, 1_000, ms(60_000), Span::ZERO));
+    let policer = Some(Policer { rate: Rate::from_bps(2_000_000), burst: Octets::new(20_000) });
+    let idle = drive(1, DirectionConfig { policer, ..Default::default() }, &late, &[]);
+    assert_eq!(idle.arrivals.len(), 1 + 20);
     // It adds no delay.
     assert!(out.arrivals.iter().all(|a| a.at == ms(a.number())));
 }

@@ -4,80 +4,411 @@
 //! feeds received flow frames to [`Hop::handle_frame`], and reports the fate of everything carried through
 //! [`Hop::delivered`] and [`Hop::lost`]. A session that dies reports everything it carried as lost.
 
+mod fill;
+mod flow;
+mod handle;
+mod incoming;
+mod numbers;
+mod outgoing;
+mod ranges;
+mod schedule;
+mod sure;
 mod types;
 
 pub use types::{Carried, Counters, HopConfig, HopEvent, HopOpenError, HopStatus, Item, Path};
 
+use flow::{Cause, Flow, LastWord, State};
+use incoming::CREDIT_FLOOR;
+use numbers::Over;
+use schedule::{CopyBudget, MICRO_RUN_MAX, Ring};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use sure::Sure;
+use types::earlier;
 use wavelane_base::{Class, Instant, ReadOutcome, Wakeup};
-use wavelane_wire::Writer;
-use wavelane_wire::frame::{FlowName, Frame, Reason};
+use wavelane_wire::frame::{FlowName, Reason};
+
+/// Most answers waiting to tell the peer that a flow is not known here.
+const STRAYS_MAX: usize = 64;
+/// The opener says which flows are over each time so many more are.
+const FORGET_EVERY: u64 = 64;
+/// Least room that makes a waiting writer worth waking.
+const WRITABLE_MIN: u64 = 16 << 10;
 
 /// All flows with one peer.
 #[derive(Debug)]
 pub struct Hop {
+    config: HopConfig,
+    path: Path,
+    flows: BTreeMap<FlowName, Flow>,
+    /// Flows that are not `Done`.
+    live: usize,
+    /// Flows that became `Done`, oldest first, at most `flows_max`; some may be gone already.
+    done: VecDeque<FlowName>,
+    next_mine: u64,
+    over_theirs: Over,
+    /// Everything of ours below is over, as the peer was last told.
+    forgotten: u64,
+    forget: Sure,
+    strays: VecDeque<FlowName>,
+    control: Ring,
+    micro: Ring,
+    bulk: Ring,
+    micro_run: u64,
+    copies: CopyBudget,
+    timers: BTreeSet<(Instant, FlowName)>,
+    events: VecDeque<HopEvent>,
+    serial: u64,
+    /// Fates of older sendings mean nothing: the peer they went to is gone.
+    serial_floor: u64,
+    /// Bytes in all flows' send buffers, and unread in all receive buffers.
+    held: (u64, u64),
     counters: Counters,
 }
 
 impl Hop {
     /// An empty block service.
-    pub fn new(_config: HopConfig) -> Self {
-        Self { counters: Counters::default() }
+    pub fn new(config: HopConfig) -> Self {
+        Self {
+            config,
+            path: Path::default(),
+            flows: BTreeMap::new(),
+            live: 0,
+            done: VecDeque::new(),
+            next_mine: 0,
+            over_theirs: Over::default(),
+            forgotten: 0,
+            forget: Sure::default(),
+            strays: VecDeque::new(),
+            control: Ring::default(),
+            micro: Ring::default(),
+            bulk: Ring::default(),
+            micro_run: 0,
+            copies: CopyBudget::default(),
+            timers: BTreeSet::new(),
+            events: VecDeque::new(),
+            serial: 0,
+            serial_floor: 0,
+            held: (0, 0),
+            counters: Counters::default(),
+        }
     }
-    /// Asks the peer to connect to `target` for the application at `source`.
-    pub fn open(&mut self, _now: Instant, _source: SocketAddr, _target: SocketAddr) -> Result<FlowName, HopOpenError> {
-        Err(HopOpenError::TableFull(0))
+
+    /// Asks the peer to connect to `target` for the application at `source`. Bytes may be written at once; they
+    /// leave when the peer has accepted.
+    pub fn open(&mut self, now: Instant, source: SocketAddr, target: SocketAddr) -> Result<FlowName, HopOpenError> {
+        if self.live >= self.config.flows_max {
+            return Err(HopOpenError::TableFull(self.config.flows_max));
+        }
+        let name = FlowName { mine: true, number: self.next_mine };
+        self.next_mine += 1;
+        self.counters.opened += 1;
+        let mut flow = Flow::new(State::Opening, source, target);
+        flow.open.ask();
+        flow.promise(now, &self.path, self.receive_share());
+        self.flows.insert(name, flow);
+        self.live += 1;
+        self.settle(name);
+        Ok(name)
     }
-    /// Answers an incoming flow: `None` accepts it.
-    pub fn answer(&mut self, _now: Instant, _flow: FlowName, _refusal: Option<Reason>) {}
+
+    /// Answers an incoming flow: `None` accepts it. Ignored for any other flow.
+    pub fn answer(&mut self, now: Instant, flow: FlowName, refusal: Option<Reason>) {
+        let share = self.receive_share();
+        let Some(f) = self.flows.get_mut(&flow) else { return };
+        let cause = if refusal.is_none() { Cause::OwnerAccepts } else { Cause::OwnerRefuses };
+        if f.state.next(cause).is_none() {
+            return;
+        }
+        f.refusal = refusal;
+        f.answer.ask();
+        f.last_word = LastWord::Answer;
+        if refusal.is_none() {
+            f.promise(now, &self.path, share);
+        }
+        self.step(flow, cause);
+        self.settle(flow);
+    }
+
     /// Accepts as many bytes of `data` as there is room for; fewer than offered means a `Writable` event will follow.
-    pub fn write(&mut self, _now: Instant, _flow: FlowName, _data: &[u8]) -> usize {
-        0
+    pub fn write(&mut self, now: Instant, flow: FlowName, data: &[u8]) -> usize {
+        let (bdp, share) = (self.bdp(), self.send_share());
+        let Some(f) = self.flows.get_mut(&flow) else { return 0 };
+        if !matches!(f.state, State::Opening | State::Open) || f.out.fin.is_some() {
+            return 0;
+        }
+        let room = f.out.room(bdp, share);
+        let n = data.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        f.out.write(&data[..n]);
+        f.out.blocked = n < data.len();
+        if f.state == State::Open {
+            f.out.watch(now, &self.path);
+        }
+        self.settle(flow);
+        n
     }
-    /// Reads into `buf`.
-    pub fn read(&mut self, _now: Instant, _flow: FlowName, _buf: &mut [u8]) -> ReadOutcome {
-        ReadOutcome::Reset
+
+    /// Reads into `buf`. An empty `buf` reads nothing and says so with `Blocked`.
+    pub fn read(&mut self, now: Instant, flow: FlowName, buf: &mut [u8]) -> ReadOutcome {
+        let share = self.receive_share();
+        let Some(f) = self.flows.get_mut(&flow) else { return ReadOutcome::Reset };
+        if f.state == State::Done {
+            return if f.inc.end_read { ReadOutcome::End } else { ReadOutcome::Reset };
+        }
+        let n = f.inc.read(buf);
+        let outcome = if n > 0 {
+            f.consider_credit(now, &self.path, share);
+            ReadOutcome::Data(n)
+        } else if f.inc.readable() && f.inc.is_all_read() {
+            f.inc.end_read = true;
+            ReadOutcome::End
+        } else if f.inc.end_read {
+            ReadOutcome::End
+        } else {
+            f.reader_waits = true;
+            ReadOutcome::Blocked
+        };
+        self.conclude(flow);
+        self.settle(flow);
+        outcome
     }
+
     /// Ends our direction in an orderly way, after everything written.
-    pub fn shutdown(&mut self, _now: Instant, _flow: FlowName) {}
+    pub fn shutdown(&mut self, now: Instant, flow: FlowName) {
+        let Some(f) = self.flows.get_mut(&flow) else { return };
+        if matches!(f.state, State::Opening | State::Open) {
+            f.out.shut();
+            if f.state == State::Open {
+                f.out.watch(now, &self.path);
+            }
+            self.settle(flow);
+        }
+    }
+
     /// Abandons both directions; the far application sees a reset. No event follows.
-    pub fn reset(&mut self, _now: Instant, _flow: FlowName) {}
+    pub fn reset(&mut self, _now: Instant, flow: FlowName) {
+        let Some(f) = self.flows.get_mut(&flow) else { return };
+        if f.state.next(Cause::OwnerResets).is_none() {
+            return;
+        }
+        let never_sent = f.state == State::Opening && !f.open.sent;
+        f.reason = Reason::Aborted;
+        f.reset.ask();
+        f.last_word = LastWord::Reset;
+        self.counters.resets += 1;
+        self.step(flow, Cause::OwnerResets);
+        if never_sent {
+            // The peer never hears of this number unless we say that it is over.
+            self.step(flow, Cause::LastWordArrived);
+            self.forget.ask();
+        }
+        self.settle(flow);
+    }
+
     /// Refreshes what the lanes know of the path.
-    pub fn set_path(&mut self, _path: Path) {}
+    pub fn set_path(&mut self, path: Path) {
+        self.path = path;
+    }
+
     /// The most urgent class with something to send now.
     pub fn wants(&self, _now: Instant) -> Option<Class> {
-        None
+        if self.forget.due || !self.strays.is_empty() || !self.control.is_empty() {
+            return Some(Class::Control);
+        }
+        match (self.micro.is_empty(), self.bulk.is_empty()) {
+            (true, true) => None,
+            (false, false) if self.micro_run >= MICRO_RUN_MAX => Some(Class::Bulk),
+            (false, _) => Some(Class::Micro),
+            (true, false) => Some(Class::Bulk),
+        }
     }
-    /// Fills one datagram: appends whole frames of `class` and of more urgent classes, most urgent first, and what
-    /// they are to `carried`. The last may be data to the datagram's end, so nothing may be appended after. Returns
-    /// whether anything was written; everything written elicits a lane ack.
-    pub fn fill(&mut self, _now: Instant, _class: Class, _w: &mut Writer<'_>, _carried: &mut Vec<Carried>) -> bool {
-        false
-    }
-    /// Takes one received frame; frames that are not the block service's are ignored.
-    pub fn handle_frame(&mut self, _now: Instant, _frame: &Frame<'_>) {}
-    /// A lane ack showed that this arrived.
-    pub fn delivered(&mut self, _now: Instant, _carried: Carried) {}
-    /// This was lost, or its lane or session died before it was known to arrive. May be wrong.
-    pub fn lost(&mut self, _now: Instant, _carried: Carried) {}
+
     /// The peer came back without its memory: every flow is reset.
-    pub fn peer_restarted(&mut self, _now: Instant) {}
+    pub fn peer_restarted(&mut self, _now: Instant) {
+        for (&name, flow) in &self.flows {
+            match flow.state {
+                State::Opening => self.events.push_back(HopEvent::Refused(name, Reason::Restarted)),
+                State::Asked | State::Open => self.events.push_back(HopEvent::Reset(name, Reason::Restarted)),
+                State::Done | State::Gone => continue,
+            }
+            self.counters.resets += 1;
+        }
+        self.flows.clear();
+        self.live = 0;
+        self.held = (0, 0);
+        self.done.clear();
+        self.strays.clear();
+        self.timers.clear();
+        (self.control, self.micro, self.bulk) = Default::default();
+        self.over_theirs = Over::default();
+        self.serial_floor = self.serial + 1;
+        // Our numbers go on; the new peer learns that the old ones are over.
+        self.forgotten = 0;
+        self.forget = Sure::default();
+        if self.next_mine > 0 {
+            self.forget.ask();
+        }
+    }
+
     /// Time has passed.
-    pub fn handle_timeout(&mut self, _now: Instant) {}
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(&(at, name)) = self.timers.first() {
+            if at > now {
+                break;
+            }
+            self.timers.pop_first();
+            if let Some(flow) = self.flows.get_mut(&name) {
+                flow.timer = None;
+                if flow.tick(now) {
+                    self.counters.probes += 1;
+                }
+            }
+            self.settle(name);
+        }
+        self.forget.tick(now);
+    }
+
     /// The next deadline.
     pub fn poll_timeout(&self) -> Option<Wakeup> {
-        None
+        let flow = self.timers.first().map(|(at, _)| *at);
+        earlier(flow, self.forget.deadline()).map(|at| Wakeup { at, cause: "hop: receipt, copy or question due" })
     }
+
     /// The next report, oldest first.
     pub fn poll_event(&mut self) -> Option<HopEvent> {
-        None
+        self.events.pop_front()
     }
+
     /// What is held now.
     pub fn status(&self) -> HopStatus {
-        HopStatus::default()
+        HopStatus { flows: self.live, closing: self.flows.len() - self.live, to_send: self.held.0, unread: self.held.1 }
     }
+
     /// The counters.
     pub fn counters(&self) -> Counters {
         self.counters
     }
+
+    /// Bytes one round trip of the path carries.
+    fn bdp(&self) -> u64 {
+        self.path.rate.octets_in(self.path.rtt).get()
+    }
+    /// Bytes one flow may have in its send buffer: half of what the others and it leave free (dynamic threshold).
+    fn send_share(&self) -> u64 {
+        (self.half_pool().saturating_sub(self.held.0) / 2).max(CREDIT_FLOOR)
+    }
+    /// Bytes one flow may be promised: shrinks as flows arrive and as unread bytes pile up.
+    fn receive_share(&self) -> u64 {
+        let parts = 4 + self.live as u64 / 8;
+        (self.half_pool().saturating_sub(self.held.1) / parts).max(CREDIT_FLOOR)
+    }
+    fn half_pool(&self) -> u64 {
+        self.config.pool.get() / 2
+    }
+    fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// Moves a flow along the state table. Returns whether `cause` had a place there.
+    fn step(&mut self, name: FlowName, cause: Cause) -> bool {
+        let Some(flow) = self.flows.get_mut(&name) else { return false };
+        let Some(to) = flow.state.next(cause) else { return false };
+        let was_live = flow.state != State::Done;
+        flow.state = to;
+        if was_live && matches!(to, State::Done | State::Gone) {
+            self.live -= 1;
+        }
+        if to == State::Done {
+            flow.out.discard();
+            flow.inc.discard();
+            self.done.push_back(name);
+            if self.done.len() > self.config.flows_max {
+                self.evict_oldest_done();
+            }
+        }
+        if to == State::Gone {
+            self.remove(name);
+        }
+        true
+    }
+
+    fn evict_oldest_done(&mut self) {
+        if let Some(oldest) = self.done.pop_front()
+            && self.flows.get(&oldest).is_some_and(|f| f.state == State::Done)
+        {
+            self.step(oldest, Cause::LastWordArrived);
+        }
+    }
+
+    /// Takes a flow out of every table and remembers that it is over.
+    fn remove(&mut self, name: FlowName) {
+        let Some(flow) = self.flows.remove(&name) else { return };
+        self.held.0 -= flow.counted.0;
+        self.held.1 -= flow.counted.1;
+        if let Some(at) = flow.timer {
+            self.timers.remove(&(at, name));
+        }
+        for ring in [&mut self.control, &mut self.micro, &mut self.bulk] {
+            ring.set(name, false);
+        }
+        if name.mine {
+            if self.lowest_mine() >= self.forgotten + FORGET_EVERY && !self.forget.flying() {
+                self.forget.ask();
+            }
+        } else {
+            // An opener has at most as many live flows as gaps among those that are over.
+            self.over_theirs.insert(name.number, 2 * self.config.flows_max.max(32));
+        }
+    }
+
+    /// Our lowest flow number still in the table: everything below is over.
+    fn lowest_mine(&self) -> u64 {
+        let from = FlowName { mine: true, number: 0 };
+        self.flows.range(from..).next().map_or(self.next_mine, |(name, _)| name.number)
+    }
+
+    /// Closes a flow whose two directions have ended.
+    fn conclude(&mut self, name: FlowName) {
+        if self.flows.get(&name).is_some_and(Flow::has_ended) {
+            if let Some(flow) = self.flows.get_mut(&name) {
+                flow.last_word = LastWord::Receipt;
+            }
+            self.counters.closed += 1;
+            self.events.push_back(HopEvent::Closed(name));
+            self.step(name, Cause::BothEnded);
+        }
+    }
+
+    /// After any change to a flow: its place in the rings, its timer, the totals, and whether it is gone.
+    fn settle(&mut self, name: FlowName) {
+        if self.flows.get(&name).is_some_and(Flow::is_gone) {
+            self.step(name, Cause::LastWordArrived);
+        }
+        let Some(flow) = self.flows.get_mut(&name) else { return };
+        let (data, micro) = (flow.wants_data(), flow.out.is_micro());
+        self.control.set(name, flow.wants_control());
+        self.micro.set(name, data && micro);
+        self.bulk.set(name, data && !micro);
+        if !data || micro {
+            flow.deficit = flow.deficit.min(0);
+        }
+        let deadline = flow.deadline();
+        if deadline != flow.timer {
+            if let Some(old) = flow.timer {
+                self.timers.remove(&(old, name));
+            }
+            if let Some(at) = deadline {
+                self.timers.insert((at, name));
+            }
+            flow.timer = deadline;
+        }
+        let holds = (flow.out.buffered(), flow.inc.buffered());
+        self.held.0 = self.held.0 - flow.counted.0 + holds.0;
+        self.held.1 = self.held.1 - flow.counted.1 + holds.1;
+        flow.counted = holds;
+    }
 }
+
+#[cfg(test)]
+mod tests;

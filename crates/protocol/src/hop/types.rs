@@ -1,7 +1,7 @@
 //! The words the block service and its link exchange.
 
 use std::net::SocketAddr;
-use wavelane_base::{Octets, Rate, Span};
+use wavelane_base::{Instant, Octets, Rate, Span};
 use wavelane_wire::frame::{FlowName, Reason};
 
 /// What a block service is told.
@@ -198,4 +198,12 @@ pub struct HopStatus {
     pub to_send: u64,
     /// Bytes received and not yet read.
     pub unread: u64,
+}
+
+/// The earlier of two optional deadlines.
+pub(super) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(x), Some(y)) => Some(x.min(y)),
+        (x, y) => x.or(y),
+    }
 }

@@ -6,11 +6,18 @@
 //! [`Outcome::Delivered`] or [`Outcome::Lost`]. `docs/protocol/lane.md` is the prose twin.
 
 mod control;
+mod forward;
+mod losses;
 mod pace;
 mod receiver;
 mod rtt;
 mod sender;
 mod sent;
+
+#[cfg(test)]
+mod bottleneck;
+#[cfg(test)]
+mod control_tests;
 
 pub use receiver::LaneReceiver;
 pub use sender::LaneSender;

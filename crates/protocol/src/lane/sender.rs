@@ -1,6 +1,8 @@
 //! The sending end of a lane: wiring of the sent map, the estimators, the pacer and the controller.
 
-use super::control::Control;
+use super::control::{AckSample, Control, Newest};
+use super::forward::Forward;
+use super::losses::Losses;
 use super::pace::Pacer;
 use super::receiver::DEFAULT_DELAY;
 use super::rtt::Rtt;
@@ -31,6 +33,8 @@ pub struct LaneSender<R> {
     rtt: Rtt,
     pacer: Pacer,
     control: Control,
+    forward: Forward,
+    losses: Losses,
     path_mtu: usize,
     app_limited_until: Option<u64>,
     /// Tail probes without an answer so far.
@@ -54,6 +58,8 @@ impl<R> LaneSender<R> {
             rtt: Rtt::default(),
             pacer: Pacer::new(now, control.pacing()),
             control,
+            forward: Forward::default(),
+            losses: Losses::default(),
             path_mtu: BASE_MTU.min(config.mtu_max),
             app_limited_until: None,
             probes: 0,
@@ -142,13 +148,39 @@ impl<R> LaneSender<R> {
         self.probes = 0;
         self.probe_due = false;
         let newest = settled.iter().map(|s| s.0).max_by_key(|r| r.number);
-        if let Some(newest) = newest.filter(|n| n.eliciting && before.is_none_or(|b| n.number > b)) {
-            self.rtt.sample(now, now.since(newest.sent_at), Span::from_micros(ack.ack_delay_us));
+        let newest = newest.filter(|n| before.is_none_or(|b| n.number > b));
+        let mut latest_rtt = None;
+        if let Some(newest) = newest {
+            let ack_delay = Span::from_micros(ack.ack_delay_us);
+            let latest = now.since(newest.sent_at);
+            latest_rtt = Some(latest.saturating_sub(ack_delay));
+            if newest.eliciting {
+                self.rtt.sample(now, latest, ack_delay);
+            }
+            self.forward.sample(now, newest.sent_at, ack.arrival_us.saturating_mul(1_000));
         }
+        let mut delivered = 0;
         for (resolved, record) in settled {
+            delivered += u64::from(resolved.bytes);
             self.resolve(resolved, record);
         }
         self.detect_lost(now);
+        let sample = AckSample {
+            now,
+            newest: newest.map(|n| Newest {
+                number: n.number,
+                sent_at: n.sent_at,
+                arrival: ack.arrival_us.saturating_mul(1_000),
+                end: n.end,
+                app_limited: n.app_limited,
+            }),
+            delivered,
+            latest_rtt,
+            rtt: self.rtt.smoothed_or_initial(),
+            rtt_min: self.rtt.lowest().unwrap_or(self.rtt.smoothed_or_initial()),
+        };
+        self.control.on_ack(&sample, &mut self.forward, &mut self.losses);
+        self.pacer.set_rate(now, self.control.pacing());
     }
 
     fn detect_lost(&mut self, now: Instant) {
@@ -158,10 +190,10 @@ impl<R> LaneSender<R> {
         for (resolved, record) in settled {
             self.resolve(resolved, record);
         }
-        self.pacer.set_rate(now, self.control.pacing());
     }
 
     fn resolve(&mut self, resolved: Resolved, record: Option<R>) {
+        self.losses.resolved(self.now, &resolved);
         if resolved.lost {
             self.lost_packets += u64::from(!resolved.mtu_probe);
         } else {
@@ -200,15 +232,14 @@ impl<R> LaneSender<R> {
 
     /// What is known of the path.
     pub fn path(&self, _now: Instant) -> PathView {
-        let seen = self.delivered_packets + self.lost_packets;
         PathView {
             rtt: self.rtt.smoothed(),
             rtt_min: self.rtt.lowest(),
             rtt_var: self.rtt.variation(),
-            queue_delay: None,
-            rate: self.control.pacing(),
-            loss: if seen == 0 { 0.0 } else { self.lost_packets as f64 / seen as f64 },
-            burst: Span::ZERO,
+            queue_delay: self.control.queue(),
+            rate: self.control.rate(),
+            loss: self.losses.share(),
+            burst: self.losses.burst(),
             in_flight: self.sent.in_flight(),
             window: self.window(),
             path_mtu: self.path_mtu,
@@ -223,6 +254,9 @@ impl<R> LaneSender<R> {
     pub fn address_changed(&mut self, now: Instant) {
         self.now = now;
         self.rtt.forget_base();
+        self.forward.forget();
+        self.control.path_changed(now);
+        self.pacer.set_rate(now, self.control.pacing());
         self.path_mtu = BASE_MTU.min(self.config.mtu_max);
     }
 
@@ -275,6 +309,6 @@ impl<R> LaneSender<R> {
 
     /// The controller's estimate of the lane's rate.
     pub fn rate(&self) -> Rate {
-        self.control.pacing()
+        self.control.rate()
     }
 }

@@ -1,104 +1,268 @@
-//! The machine itself.
+//! The machine itself: data in and out, timers, reports.
 
-use super::{HandshakeOut, Incoming, SessionEvent, SessionsConfig};
+use super::handshake::CookieOut;
+use super::mac::{Guard, MacKeys};
+use super::noise::public_key;
+use super::peer::Peer;
+use super::{
+    DropReason, EVENTS_MAX, Incoming, LANES_MAX, NOTICE_WINDOW, NOTICES_PER_WINDOW_MAX, REJECT_AFTER,
+    REKEY_AFTER_PACKETS, SessionEvent, SessionsConfig,
+};
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use wavelane_base::{Entropy, Instant, PortId, Wakeup};
+use wavelane_wire::datagram::{DATA_HEADER_LEN, DataHeader, NUMBER_MAX, TAG_LEN, kind};
 
 /// Every key and handshake of one node.
 pub struct Sessions {
-    config: SessionsConfig,
+    pub(super) private_key: [u8; 32],
+    pub(super) public_key: [u8; 32],
+    pub(super) boot_epoch: u64,
+    pub(super) aes: bool,
+    pub(super) entropy: Entropy,
+    /// The keys of our own public key, which others' messages to us carry macs under.
+    pub(super) mac: MacKeys,
+    pub(super) guard: Guard,
+    pub(super) peers: Vec<Peer>,
+    /// Our handshakes since boot.
+    pub(super) init_counter: u64,
+    /// Peers with a handshake message that waits for room on a port.
+    pub(super) due: BTreeSet<usize>,
+    pub(super) cookies: VecDeque<CookieOut>,
+    events: VecDeque<SessionEvent>,
+    notice_window: Instant,
+    notices: u32,
+    dropped: [u64; DropReason::ALL.len()],
 }
 
 impl Sessions {
     /// Builds it. No handshake starts before [`Sessions::want`].
-    pub fn new(_now: Instant, config: SessionsConfig, _entropy: Entropy) -> Self {
-        Self { config }
+    pub fn new(now: Instant, config: SessionsConfig, mut entropy: Entropy) -> Self {
+        let public_key = public_key(&config.private_key);
+        Self {
+            private_key: config.private_key,
+            public_key,
+            boot_epoch: config.boot_epoch,
+            aes: config.aes,
+            guard: Guard::new(now, &mut entropy),
+            entropy,
+            mac: MacKeys::new(&public_key),
+            peers: config.peers.into_iter().map(Peer::new).collect(),
+            init_counter: 0,
+            due: BTreeSet::new(),
+            cookies: VecDeque::new(),
+            events: VecDeque::new(),
+            notice_window: now,
+            notices: 0,
+            dropped: [0; DropReason::ALL.len()],
+        }
     }
+
+    /// Our static public key.
+    pub fn own_key(&self) -> [u8; 32] {
+        self.public_key
+    }
+
     /// There is something to send to `peer` (or no longer): starts and keeps a session. Repeating it is free.
-    pub fn want(&mut self, _now: Instant, _peer: usize, _wanted: bool) {}
+    ///
+    /// A peer without a known address is not called; it has to call us.
+    pub fn want(&mut self, now: Instant, peer: usize, wanted: bool) {
+        let p = &mut self.peers[peer];
+        if p.wanted == wanted {
+            return;
+        }
+        p.wanted = wanted;
+        if wanted {
+            self.advance(now, peer);
+        } else {
+            // The next call starts counting anew; the back-off already imposed stays.
+            p.tries = 0;
+            if let Some(initiation) = &mut p.initiation {
+                initiation.due = false;
+            }
+        }
+    }
+
     /// The owner has evidence that `peer` lost its keys (several tail probes unanswered): starts a handshake now,
     /// although keys stand. They stay in use meanwhile. Does nothing unless the peer is wanted.
-    pub fn suspect(&mut self, _now: Instant, _peer: usize) {}
+    pub fn suspect(&mut self, now: Instant, peer: usize) {
+        let p = &mut self.peers[peer];
+        if p.wanted && p.current.is_some() {
+            p.suspected.get_or_insert(now);
+            self.advance(now, peer);
+        }
+    }
+
     /// Takes one received datagram. Data is opened in place.
     pub fn handle_datagram(
         &mut self,
-        _now: Instant,
-        _port: PortId,
-        _datagram: &mut [u8],
-        _from: Option<SocketAddr>,
+        now: Instant,
+        port: PortId,
+        datagram: &mut [u8],
+        from: Option<SocketAddr>,
     ) -> Incoming {
-        Incoming::Handled
+        let incoming = match datagram.first() {
+            Some(&kind::DATA) => self.handle_data(now, datagram, from).unwrap_or_else(Incoming::Dropped),
+            Some(&(kind::HANDSHAKE_INIT | kind::HANDSHAKE_RESPONSE)) => {
+                self.handle_handshake(now, (port, from), datagram)
+            }
+            Some(&kind::COOKIE_REPLY) => self.handle_cookie_reply(now, datagram),
+            _ => Incoming::Dropped(DropReason::Malformed),
+        };
+        if let Incoming::Dropped(reason) = incoming {
+            self.dropped[reason as usize] += 1;
+        }
+        incoming
     }
-    /// The next handshake datagram for `port`, if any. `buf` holds at least
-    /// [`wavelane_wire::datagram::HANDSHAKE_MAX`] bytes; with less nothing is written.
-    pub fn poll_handshake(&mut self, _now: Instant, _port: PortId, _buf: &mut [u8]) -> Option<HandshakeOut> {
-        None
+
+    fn handle_data(
+        &mut self,
+        now: Instant,
+        datagram: &mut [u8],
+        from: Option<SocketAddr>,
+    ) -> Result<Incoming, DropReason> {
+        let header = DataHeader::parse(datagram).map_err(|_| DropReason::Malformed)?;
+        if usize::from(header.lane) >= LANES_MAX {
+            return Err(DropReason::Lane);
+        }
+        let peer = self.peer_of(header.receiver).ok_or(DropReason::UnknownSession)?;
+        let p = &self.peers[peer];
+        let session = p.sessions().find(|s| s.index == header.receiver).ok_or(DropReason::UnknownSession)?;
+        if session.age(now) >= REJECT_AFTER {
+            return Err(DropReason::Expired);
+        }
+        // A new epoch starts with empty windows, so its first data cannot be a repetition.
+        let same_epoch = p.epoch == Some(session.epoch);
+        if same_epoch && !p.is_new(header.lane, header.number) {
+            return Err(DropReason::Replayed);
+        }
+        let len = session.open(header, datagram).ok_or(DropReason::Forged)?;
+        let confirms = p.answered.as_ref().is_some_and(|a| a.session.index == header.receiver);
+        let established = if confirms { self.confirm_answered(peer, from) } else { None };
+        let p = &mut self.peers[peer];
+        p.unanswered_since = None;
+        p.suspected = None;
+        let newest = p.commit(header.lane, header.number);
+        let payload = DATA_HEADER_LEN..DATA_HEADER_LEN + len;
+        Ok(Incoming::Data { peer, lane: header.lane, number: header.number, payload, newest, established })
     }
+
+    /// Which peer an index of ours stands for: indices are chosen so that they tell.
+    pub(super) fn peer_of(&self, index: u32) -> Option<usize> {
+        (!self.peers.is_empty()).then(|| index as usize % self.peers.len())
+    }
+
     /// Whether [`Sessions::seal`] would succeed now.
-    pub fn can_seal(&self, _now: Instant, _peer: usize) -> bool {
-        false
+    pub fn can_seal(&self, now: Instant, peer: usize) -> bool {
+        self.peers[peer].can_seal(now)
     }
+
     /// Seals `plain_len` bytes that lie at `buf[DATA_HEADER_LEN..]` in place, writes the header before and the tag
-    /// behind them, and returns the datagram's length. `None` if no session stands.
+    /// behind them, and returns the datagram's length. `None` if no session stands, or if `number` is past
+    /// [`NUMBER_MAX`].
     ///
     /// # Panics
-    /// If `number` is not greater than every earlier one of this lane (a repeated nonce gives the keys away), if
-    /// `lane` is not below [`super::LANES_MAX`], or if `buf` has no room for header, plaintext and tag.
+    /// If `number` is not greater than every earlier one of this lane (a repeated nonce gives the plaintexts away),
+    /// if `lane` is not below [`LANES_MAX`], or if `buf` has no room for header, plaintext and tag.
     pub fn seal(
         &mut self,
-        _now: Instant,
-        _peer: usize,
-        _lane: u8,
-        _number: u64,
-        _buf: &mut [u8],
-        _plain_len: usize,
+        now: Instant,
+        peer: usize,
+        lane: u8,
+        number: u64,
+        buf: &mut [u8],
+        plain_len: usize,
     ) -> Option<usize> {
-        None
+        assert!(usize::from(lane) < LANES_MAX, "lane {lane} is not below {LANES_MAX}");
+        assert!(buf.len() >= DATA_HEADER_LEN + plain_len + TAG_LEN, "no room for header, plaintext and tag");
+        let p = &mut self.peers[peer];
+        if number > NUMBER_MAX || !p.can_seal(now) {
+            return None;
+        }
+        p.take_number(lane, number);
+        let session = p.current.as_mut()?;
+        let len = session.seal(lane, number, buf, plain_len);
+        let rekey = session.sealed == REKEY_AFTER_PACKETS;
+        p.unanswered_since.get_or_insert(now);
+        if rekey {
+            self.advance(now, peer);
+        }
+        Some(len)
     }
+
     /// The peer is now reached at `address` through `port`.
-    pub fn set_address(&mut self, _now: Instant, peer: usize, address: SocketAddr, port: PortId) {
-        self.config.peers[peer].address = Some(address);
-        self.config.peers[peer].port = port;
+    pub fn set_address(&mut self, now: Instant, peer: usize, address: SocketAddr, port: PortId) {
+        let keys = &mut self.peers[peer].keys;
+        if (keys.address, keys.port) != (Some(address), port) {
+            (keys.address, keys.port) = (Some(address), port);
+            self.advance(now, peer);
+        }
     }
+
     /// Where the peer is reached.
     pub fn address(&self, peer: usize) -> Option<SocketAddr> {
-        self.config.peers[peer].address
+        self.peers[peer].keys.address
     }
+
+    /// Through which port the peer is reached.
+    pub fn port(&self, peer: usize) -> PortId {
+        self.peers[peer].keys.port
+    }
+
     /// The peer's boot epoch, once a session stood.
-    pub fn epoch(&self, _peer: usize) -> Option<u64> {
-        None
+    pub fn epoch(&self, peer: usize) -> Option<u64> {
+        self.peers[peer].epoch
     }
+
     /// Tells that time has passed.
-    pub fn handle_timeout(&mut self, _now: Instant) {}
+    pub fn handle_timeout(&mut self, now: Instant) {
+        for peer in 0..self.peers.len() {
+            if self.peers[peer].wakeup().is_some_and(|w| w.at <= now) {
+                self.advance(now, peer);
+            }
+        }
+    }
+
     /// The next deadline.
     pub fn poll_timeout(&self) -> Option<Wakeup> {
-        None
+        self.peers.iter().map(Peer::wakeup).fold(None, Wakeup::earliest)
     }
+
     /// The next report, oldest first.
     pub fn poll_event(&mut self) -> Option<SessionEvent> {
-        None
+        self.events.pop_front()
     }
+
     /// Dropped datagrams by reason: (`dropped_<reason>`, how many), always all reasons in the same order.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
+        DropReason::ALL.iter().map(|r| (r.name(), self.dropped[*r as usize])).collect()
     }
-}
 
-/// The public key of a private key.
-pub fn public_key(_private: &[u8; 32]) -> [u8; 32] {
-    [0; 32]
-}
+    pub(super) fn report(&mut self, event: SessionEvent) {
+        if self.events.len() < EVENTS_MAX {
+            self.events.push_back(event);
+        }
+    }
 
-/// A new key pair: (private, public).
-pub fn generate(entropy: &mut Entropy) -> ([u8; 32], [u8; 32]) {
-    let mut private = [0; 32];
-    entropy.fill(&mut private);
-    (private, public_key(&private))
+    /// Reports something that strangers or broken peers cause, and may cause often.
+    pub(super) fn notice(&mut self, now: Instant, event: SessionEvent) {
+        if now.since(self.notice_window) >= NOTICE_WINDOW {
+            (self.notice_window, self.notices) = (now, 0);
+        }
+        if self.notices < NOTICES_PER_WINDOW_MAX {
+            self.notices += 1;
+            self.report(event);
+        }
+    }
 }
 
 impl core::fmt::Debug for Sessions {
     /// Shows no keys.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Sessions").field("peers", &self.config.peers.len()).finish_non_exhaustive()
+        f.debug_struct("Sessions").field("peers", &self.peers.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[path = "machine_tests.rs"]
+mod tests;

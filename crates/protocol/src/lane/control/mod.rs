@@ -1,33 +1,97 @@
 //! Congestion control: how fast a lane may send and how much may be in flight.
 
+mod delay;
+mod referee;
+mod service;
+
+use super::forward::Forward;
+use super::losses::Losses;
+use crate::gateway::Controller;
+use delay::Delay;
 use wavelane_base::{Instant, Rate, Span};
 
-use crate::gateway::Controller;
+/// A full packet, where a number of packets is meant.
+const PACKET: u64 = 1500;
+
+/// The newest packet an ack acknowledges, if it is newer than all before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Newest {
+    pub(super) number: u64,
+    pub(super) sent_at: Instant,
+    /// Receiver's clock, nanoseconds.
+    pub(super) arrival: u64,
+    pub(super) end: u64,
+    pub(super) app_limited: bool,
+}
+
+/// What one ack brought.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AckSample {
+    pub(super) now: Instant,
+    pub(super) newest: Option<Newest>,
+    /// Bytes newly delivered.
+    pub(super) delivered: u64,
+    /// This ack's round trip without the peer's delay.
+    pub(super) latest_rtt: Option<Span>,
+    /// Smoothed.
+    pub(super) rtt: Span,
+    pub(super) rtt_min: Span,
+}
 
 /// The controllers, a closed set.
 #[derive(Debug)]
 pub(super) enum Control {
+    /// Keeps the queue short.
+    Delay(Box<Delay>),
     /// Constant rate.
     Fixed(Rate),
 }
 
 impl Control {
-    pub(super) fn new(_now: Instant, which: Controller) -> Self {
+    pub(super) fn new(now: Instant, which: Controller) -> Self {
         match which {
             Controller::Fixed(rate) => Self::Fixed(rate),
-            Controller::Delay | Controller::Cubic => Self::Fixed(Rate::from_bps(20_000_000)),
+            Controller::Delay | Controller::Cubic => Self::Delay(Box::new(Delay::new(now))),
+        }
+    }
+    pub(super) fn on_ack(&mut self, sample: &AckSample, forward: &mut Forward, losses: &mut Losses) {
+        match self {
+            Self::Delay(delay) => delay.on_ack(sample, forward, losses),
+            Self::Fixed(_) => {}
+        }
+    }
+    /// What the lane is believed to carry, in IP bytes.
+    pub(super) fn rate(&self) -> Rate {
+        match self {
+            Self::Delay(delay) => delay.rate(),
+            Self::Fixed(rate) => *rate,
         }
     }
     /// Pacing rate, in IP bytes.
     pub(super) fn pacing(&self) -> Rate {
         match self {
+            Self::Delay(delay) => delay.pacing(),
             Self::Fixed(rate) => *rate,
         }
     }
     /// Bytes that may be in flight.
     pub(super) fn window(&self, rtt: Span) -> u64 {
         match self {
-            Self::Fixed(rate) => 2 * rate.octets_in(rtt + Span::from_millis(500)).get() + 32 * 1500,
+            Self::Delay(delay) => delay.window(),
+            Self::Fixed(rate) => 2 * rate.octets_in(rtt + Span::from_millis(500)).get() + 32 * PACKET,
+        }
+    }
+    /// Queueing delay, where the controller measures it.
+    pub(super) fn queue(&self) -> Option<Span> {
+        match self {
+            Self::Delay(delay) => delay.queue(),
+            Self::Fixed(_) => None,
+        }
+    }
+    pub(super) fn path_changed(&mut self, now: Instant) {
+        match self {
+            Self::Delay(delay) => delay.path_changed(now),
+            Self::Fixed(_) => {}
         }
     }
 }

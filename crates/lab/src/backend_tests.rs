@@ -1,0 +1,275 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use super::*;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// Runs take processor time; together they would make each other late.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A cable of 20 Mbit/s and 10 ms each way between two gateways, and whatever `more` says.
+fn scenario(more: &str) -> Scenario {
+    let text = format!(
+        r#"
+title = "smoke"
+seed = 7
+duration = "20 s"
+stacks = ["tcp-cubic"]
+[nodes]
+client = "endpoint"
+a = "gateway"
+b = "gateway"
+server = "endpoint"
+[channels.lan_a]
+kind = "cable"
+between = ["client", "a"]
+preset = "ethernet"
+[channels.air]
+kind = "cable"
+between = ["a", "b"]
+forward = {{ rate = "20 Mbit/s", delay = "10 ms", queue = "100 kB" }}
+reverse = "same"
+[channels.lan_b]
+kind = "cable"
+between = ["b", "server"]
+preset = "ethernet"
+{more}"#
+    );
+    Scenario::parse(&text, Path::new(".")).unwrap()
+}
+
+/// A Record's folder that vanishes.
+struct Out(PathBuf);
+
+impl Out {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("wavelane-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run(scenario: &Scenario, stack: Stack, name: &str) -> (Result<StackRaw, BackendError>, Vec<Progress>, Out) {
+    let out = Out::new(name);
+    let mut seen = Vec::new();
+    let cancelled = AtomicBool::new(false);
+    let mut note = |p: Progress| seen.push(p);
+    let mut context = RunContext { out: &out.0, label: "test".into(), progress: &mut note, cancelled: &cancelled };
+    let raw = LabBackend.run_stack(scenario, stack, scenario.seed, &mut context);
+    (raw, seen, out)
+}
+
+fn skip() -> bool {
+    let any = scenario("[flows.page]\napp = \"download\"\nfrom = \"client\"\nto = \"server\"\nsize = \"1 MB\"\n");
+    let why = LabBackend.review(&any).refusal().map(|(clause, why)| format!("{clause}: {why}"));
+    if let Some(why) = &why {
+        eprintln!("SKIPPED (lab test): {why}");
+    }
+    why.is_some()
+}
+
+fn tcp(kind: TcpKind) -> Stack {
+    Stack::Tcp { kind, rts: false }
+}
+
+/// Children of this process that run one of the lab's programs. None may remain after a run.
+fn children() -> Vec<String> {
+    let me = std::process::id().to_string();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        let Some((head, rest)) = stat.rsplit_once(") ") else { continue };
+        if rest.split(' ').nth(1) == Some(me.as_str()) && ["curl", "wavelaned"].iter().any(|p| head.contains(p)) {
+            found.push(head.to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn cubic_fills_a_clean_cable_and_every_figure_is_there() {
+    if skip() {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let scenario = scenario(
+        r#"
+[flows.page]
+app = "download"
+from = "client"
+to = "server"
+size = "12 MB"
+[flows.ping]
+app = "echo"
+from = "client"
+to = "server"
+every = "100 ms"
+while = "page"
+"#,
+    );
+    let (raw, progress, out) = run(&scenario, tcp(TcpKind::Cubic), "cubic");
+    let raw = raw.unwrap();
+    for note in &raw.notes {
+        eprintln!("note: {note}");
+    }
+    eprintln!("inconclusive: {:?}", raw.inconclusive);
+    let page = &raw.flows[0];
+    assert!(page.completed, "{page:?}");
+    assert_eq!((page.octets, page.intact), (12_000_000, Some(true)));
+    assert_eq!(page.arrivals.iter().map(|(_, n)| n).sum::<u64>(), page.octets);
+    let span = Span::from_nanos(page.last_byte_ns.unwrap() - page.first_byte_ns.unwrap());
+    // 20 Mbit/s of IP carry at most 1448 of every 1500 bytes (20 IPv4, 32 TCP with timestamps).
+    let bound = 20e6 * 1448.0 / 1500.0;
+    let goodput = page.octets as f64 * 8.0 / span.as_secs_f64();
+    eprintln!("goodput {:.2} Mbit/s of {:.2}", goodput / 1e6, bound / 1e6);
+    if raw.inconclusive.is_none() {
+        assert!((0.90 * bound..=1.005 * bound).contains(&goodput), "{goodput} of {bound}");
+    }
+    // Everything delivered was offered, headers and requests come on top, and loss is a few drops of a full queue.
+    assert!((12_000_000..16_000_000).contains(&raw.wire_octets), "{}", raw.wire_octets);
+    let ping = &raw.flows[1];
+    assert!(ping.completed && ping.probes.len() > 30, "{} probes", ping.probes.len());
+    let mut rtts: Vec<u64> = ping.probes.iter().filter_map(|p| p.rtt_ns).collect();
+    assert_eq!(rtts.len(), ping.probes.len(), "a clean cable loses no question");
+    rtts.sort_unstable();
+    assert!(rtts[0] >= 20_000_000, "faster than the cable's delay: {} ns", rtts[0]);
+    // A full queue of 100 kB adds 40 ms to the 20 ms; a repeat of a dropped question adds round trips.
+    assert!(rtts[rtts.len() / 2] < 100_000_000, "median {} ns", rtts[rtts.len() / 2]);
+    assert!(raw.notes.iter().any(|n| n.contains("channel lateness over")), "{:?}", raw.notes);
+    assert!(raw.notes.iter().any(|n| n.contains("cubic on")), "{:?}", raw.notes);
+    assert!(progress.len() > 10 && progress.iter().any(|p| p.note.contains("of 12.0 MB")));
+    for node in ["a", "b"] {
+        let file = out.0.join("pcap").join(format!("test-{node}-air.pcapng"));
+        assert!(std::fs::metadata(&file).unwrap().len() > 100_000, "{}", file.display());
+    }
+    assert_eq!(children(), Vec::<String>::new());
+}
+
+#[test]
+fn an_upload_arrives_whole_and_the_timeline_is_imposed() {
+    if skip() {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let mut scenario = scenario(
+        r#"
+[[timeline]]
+at = "1 s"
+set = "air.forward.rate"
+to = "10 Mbit/s"
+[flows.send]
+app = "upload"
+from = "client"
+to = "server"
+size = "3 MB"
+"#,
+    );
+    scenario.duration = Span::from_secs(10);
+    for kind in [TcpKind::Reno, TcpKind::Bbr] {
+        let (raw, _, _out) = run(&scenario, tcp(kind), "upload");
+        let raw = raw.unwrap();
+        let send = &raw.flows[0];
+        assert!(send.completed && send.intact == Some(true), "{kind:?}: {:?} {:?}", send.completed, send.intact);
+        let took = (send.last_byte_ns.unwrap() - send.first_byte_ns.unwrap()) as f64 / 1e9;
+        eprintln!("{kind:?}: 3 MB in {took:.2} s, {:?}", raw.inconclusive);
+        // All at 20 Mbit/s would take 1.24 s, all at 10 Mbit/s 2.49 s: the change was imposed in between.
+        if raw.inconclusive.is_none() {
+            assert!((1.25..2.6).contains(&took), "{kind:?}: {took} s");
+        }
+    }
+}
+
+#[test]
+fn an_unfinished_flow_says_so_and_ends_in_time() {
+    if skip() {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let mut scenario = scenario(
+        r#"
+[flows.page]
+app = "download"
+from = "client"
+to = "server"
+size = "1 GB"
+"#,
+    );
+    scenario.duration = Span::from_secs(2);
+    let begun = realtime::now();
+    let (raw, _, _out) = run(&scenario, tcp(TcpKind::Cubic), "unfinished");
+    let raw = raw.unwrap();
+    let page = &raw.flows[0];
+    assert!(!page.completed && page.intact.is_none());
+    assert!((1_000_000..5_100_000).contains(&page.octets), "{}", page.octets);
+    assert_eq!(page.given_ns, 2_000_000_000);
+    assert!(realtime::now().since(begun) < Span::from_secs(10));
+    assert_eq!(children(), Vec::<String>::new());
+}
+
+#[test]
+fn cancelling_ends_the_run_at_once_and_leaves_no_child() {
+    if skip() {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let scenario = scenario(
+        r#"
+[flows.page]
+app = "download"
+from = "client"
+to = "server"
+size = "1 GB"
+[flows.ping]
+app = "echo"
+from = "client"
+to = "server"
+every = "100 ms"
+"#,
+    );
+    let out = Out::new("cancel");
+    let cancelled = AtomicBool::new(false);
+    let mut cancelled_at = None;
+    let mut note = |p: Progress| {
+        if p.at > Span::from_secs(1) && cancelled_at.is_none() {
+            assert_eq!(children().len(), 1, "curl runs");
+            cancelled_at = Some(realtime::now());
+            cancelled.store(true, Ordering::Relaxed);
+        }
+    };
+    let mut context = RunContext { out: &out.0, label: "test".into(), progress: &mut note, cancelled: &cancelled };
+    let raw = LabBackend.run_stack(&scenario, tcp(TcpKind::Cubic), scenario.seed, &mut context);
+    assert_eq!(raw.unwrap_err(), BackendError::Cancelled);
+    let took = realtime::now().since(cancelled_at.unwrap());
+    assert!(took < Span::from_secs(3), "{took}");
+    assert_eq!(children(), Vec::<String>::new());
+}
+
+#[test]
+fn the_review_says_what_is_approximated_omitted_and_refused() {
+    let scenario = scenario(
+        r#"
+[flows.page]
+app = "download"
+from = "client"
+to = "server"
+size = "1 MB"
+"#,
+    );
+    let review = LabBackend.review(&scenario);
+    let of = |clause: &str| review.clauses.iter().find(|c| c.clause == clause).map(|c| c.treatment.clone());
+    assert!(matches!(of("channels.lan_a"), Some(Treatment::Approximated(why)) if why.contains("veth")));
+    assert_eq!(of("channels.air"), Some(Treatment::Imposed));
+    assert!(review_stack(&scenario, Stack::Pepsal).is_err());
+    let rts = Stack::Tcp { kind: TcpKind::Cubic, rts: true };
+    assert!(review_stack(&scenario, rts).unwrap_err().contains("Wi-Fi"));
+    let mut parted = scenario.clone();
+    parted.channels.remove(1);
+    let review = LabBackend.review(&parted);
+    let (clause, why) = review.refusal().unwrap();
+    assert!(clause == "lab" || (clause == "flows.page" && why.contains("no channels lead")), "{clause}: {why}");
+}

@@ -1,0 +1,224 @@
+//! Downloads and uploads: curl in the client's namespace, read and fed through pipes.
+
+use crate::LabError;
+use crate::content::{Content, Digested, Received};
+use crate::http::Upload;
+use crate::sockets::rest_until;
+use crate::tools::INSTALL_CURL;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use wavelane_base::{Instant, Span};
+use wavelane_host::netns::{ChildEnd, Netns};
+use wavelane_host::realtime;
+use wavelane_scenario::FlowRaw;
+
+/// Length of the body of a flow that runs for a time and not for a size: more than any run can carry.
+pub(crate) const ENDLESS: u64 = 1 << 42;
+/// How often a waiting flow looks whether it is to stop.
+const GLANCE: Span = Span::from_millis(20);
+/// Bytes read from curl at once.
+const CHUNK: usize = 64 << 10;
+/// How long curl may take to end after its `--max-time`.
+const GRACE: Span = Span::from_secs(2);
+/// curl's exit code for `--max-time` (curl(1)).
+const CURL_TIMED_OUT: i32 = 28;
+
+/// What every flow is told.
+pub(crate) struct Errand {
+    /// The flow's name.
+    pub(crate) name: String,
+    /// The run's start.
+    pub(crate) epoch: Instant,
+    /// When the flow connects.
+    pub(crate) start: Instant,
+    /// When it ends at the latest.
+    pub(crate) stop: Instant,
+    /// Its size; `None` runs until `stop`.
+    pub(crate) size: Option<u64>,
+    /// The client's node.
+    pub(crate) from: Arc<Netns>,
+    /// The server.
+    pub(crate) server: SocketAddr,
+    /// Set when everything is to end now.
+    pub(crate) cancel: Arc<AtomicBool>,
+    /// Bytes received so far, for people.
+    pub(crate) progress: Arc<AtomicU64>,
+}
+
+impl Errand {
+    fn since_epoch(&self, at: Instant) -> u64 {
+        at.since(self.epoch).as_nanos()
+    }
+    fn cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+    /// Starts curl with what all flows share, and `more`.
+    fn curl(&self, more: &[&str], stdin: Stdio) -> Result<Child, LabError> {
+        let left = self.stop.since(realtime::now()).as_secs_f64().max(0.001);
+        let mut command = Command::new("curl");
+        // -q must come first: it keeps the user's own settings out.
+        command.args(["-q", "--silent", "--show-error", "--no-buffer", "--noproxy", "*"]);
+        command.args(["--max-time", &format!("{left:.3}"), "--write-out", TIMES]);
+        command.args(more).arg(format!("http://{}/{}", self.server, self.name));
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = self.from.spawn(command, ChildEnd::Kill)?;
+        child.map_err(|error| LabError::Program { program: "curl".into(), error, remedy: INSTALL_CURL })
+    }
+    fn raw(&self, app: &'static str, connect_ns: u64) -> FlowRaw {
+        FlowRaw {
+            flow: self.name.clone(),
+            app,
+            connect_ns,
+            first_byte_ns: None,
+            last_byte_ns: None,
+            completed: false,
+            intact: None,
+            octets: 0,
+            arrivals: Vec::new(),
+            probes: Vec::new(),
+            given_ns: self.stop.since(self.start).as_nanos(),
+        }
+    }
+}
+
+/// What curl writes to stderr at its end: seconds from its start to the connect() call (name look-up done) and to
+/// the first byte.
+const TIMES: &str = "%{stderr}\nwavelane-times %{time_namelookup} %{time_starttransfer}\n";
+
+/// How curl ended.
+struct Ended {
+    status: ExitStatus,
+    /// From curl's connect() to its first byte.
+    connect_to_first: Option<Span>,
+    said: String,
+}
+
+fn reap(mut child: Child) -> Result<Ended, LabError> {
+    let mut text = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        // curl is gone or about to be, so this ends; what cannot be read is only its complaint.
+        let _ = stderr.read_to_string(&mut text);
+    }
+    let status = child.wait().map_err(LabError::io("cannot wait for curl"))?;
+    let times = text.lines().find_map(|l| l.strip_prefix("wavelane-times "));
+    let seconds: Vec<f64> = times.into_iter().flat_map(|t| t.split(' ')).filter_map(|s| s.parse().ok()).collect();
+    let connect_to_first = match seconds[..] {
+        [connect, first] if first > 0.0 => Some(Span::from_secs_f64(first - connect)),
+        _ => None,
+    };
+    let said = text.lines().find(|l| l.starts_with("curl:")).unwrap_or("").to_owned();
+    Ok(Ended { status, connect_to_first, said })
+}
+
+/// Kills curl if it outlives its time or the run is cancelled; true if it was.
+fn kill_if_due(child: &mut Child, errand: &Errand) -> bool {
+    let due = errand.cancelled() || realtime::now() > errand.stop + GRACE;
+    if due {
+        // It may have ended by itself just now.
+        let _ = child.kill();
+    }
+    due
+}
+
+/// Runs a download to its end. The note says what curl complained about, if it did.
+pub(crate) fn download(errand: &Errand, digest: &Digested) -> Result<(FlowRaw, Option<String>), LabError> {
+    rest_until(errand.start, || errand.cancelled());
+    let started = realtime::now();
+    let mut child = errand.curl(&[], Stdio::null())?;
+    let mut received = Received::default();
+    let mut out = child.stdout.take().expect("stdout was asked to be a pipe");
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let ready = realtime::wait(&[out.as_fd()], realtime::now() + GLANCE);
+        if ready.map_err(LabError::io("cannot wait for curl's output"))? {
+            let len = out.read(&mut buffer).map_err(LabError::io("cannot read curl's output"))?;
+            if len == 0 {
+                break;
+            }
+            received.note(errand.epoch, realtime::now(), &buffer[..len]);
+            errand.progress.store(received.octets, Ordering::Relaxed);
+        } else if kill_if_due(&mut child, errand) {
+            break;
+        }
+    }
+    let ended = reap(child)?;
+    let expected = *digest.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(conclude(errand, "download", started, &received, &ended, expected, true))
+}
+
+/// Runs an upload to its end; `upload` is what the server sees of it.
+pub(crate) fn upload(
+    errand: &Errand,
+    content: Content,
+    upload: &Upload,
+) -> Result<(FlowRaw, Option<String>), LabError> {
+    rest_until(errand.start, || errand.cancelled());
+    let digest = content.digest();
+    let started = realtime::now();
+    // An empty "Expect" saves the round trip of asking for permission; "-T -" reads the body from stdin.
+    let mut child = errand.curl(&["--header", "Expect:", "--upload-file", "-"], Stdio::piped())?;
+    let mut stdin = child.stdin.take().expect("stdin was asked to be a pipe");
+    let feeding = std::thread::Builder::new().name("feed-curl".into()).spawn(move || {
+        let mut content = content;
+        let mut buffer = vec![0; CHUNK];
+        // Ends with the body, or when curl has gone (EPIPE).
+        while let Ok(len) = content.read(&mut buffer) {
+            if len == 0 || stdin.write_all(&buffer[..len]).is_err() {
+                break;
+            }
+        }
+    });
+    let feeding = feeding.map_err(LabError::io("cannot start a thread to feed curl"))?;
+    let mut next = realtime::now();
+    while child.try_wait().map_err(LabError::io("cannot wait for curl"))?.is_none() {
+        let octets = upload.received.lock().unwrap_or_else(PoisonError::into_inner).octets;
+        errand.progress.store(octets, Ordering::Relaxed);
+        if kill_if_due(&mut child, errand) {
+            break;
+        }
+        next += GLANCE;
+        rest_until(next, || errand.cancelled());
+    }
+    let ended = reap(child)?;
+    // The pipe is closed now, so the feeder ends.
+    let _ = feeding.join();
+    let received = upload.received.lock().unwrap_or_else(PoisonError::into_inner);
+    let expected = *digest.lock().unwrap_or_else(PoisonError::into_inner);
+    let orderly = upload.ended.load(Ordering::Acquire);
+    Ok(conclude(errand, "upload", started, &received, &ended, expected, orderly))
+}
+
+fn conclude(
+    errand: &Errand,
+    app: &'static str,
+    started: Instant,
+    received: &Received,
+    ended: &Ended,
+    expected: Option<[u8; 32]>,
+    orderly: bool,
+) -> (FlowRaw, Option<String>) {
+    let spawned = errand.since_epoch(started);
+    let connect_ns = match (app, received.first_ns, ended.connect_to_first) {
+        // What curl wrote first, it had received at that moment.
+        ("download", Some(first), Some(span)) => first.saturating_sub(span.as_nanos()).max(spawned),
+        _ => spawned,
+    };
+    let mut raw = errand.raw(app, connect_ns);
+    raw.first_byte_ns = received.first_ns;
+    raw.last_byte_ns = received.last_ns;
+    raw.octets = received.octets;
+    raw.arrivals = received.arrivals.clone();
+    match errand.size {
+        Some(size) => {
+            raw.completed = ended.status.success() && orderly && received.octets == size;
+            raw.intact = raw.completed.then(|| expected == Some(received.hash()));
+        }
+        None => raw.completed = ended.status.code() == Some(CURL_TIMED_OUT) && received.octets > 0,
+    }
+    let note = (!ended.said.is_empty() && !raw.completed).then(|| format!("flow {}: {}", errand.name, ended.said));
+    (raw, note)
+}

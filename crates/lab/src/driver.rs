@@ -1,0 +1,379 @@
+//! Drives one channel machine between two TUN devices in real time, on a thread of its own.
+//!
+//! The machine lives in virtual time: it is woken at exactly the deadlines it asked for, in order, and what it then
+//! hands out is written as soon as the host gets there. The difference is noted as lateness. Packets that arrive are
+//! stamped with the moment they are read. A run has two phases: during set-up (handshakes, readiness) a machine with
+//! dice of its own carries the packets; at the run's start a fresh machine takes over, whose clock begins at zero, so
+//! every stack meets the same bursts however long its set-up took. What the first still holds is delivered.
+
+use crate::lateness::Lateness;
+use crate::pcapng::{Capture, Way};
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use wavelane_base::{FrameMeta, Instant, Machine, PortId, Span};
+use wavelane_host::realtime;
+use wavelane_host::tun::Tun;
+use wavelane_wire::ip::{IPV4_HEADER_LEN, PROTOCOL_UDP, checksum};
+
+/// The two ports of a channel: first and second end.
+const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
+/// Largest packet a port may carry; a longer one proves that an offload is on, and fails the run.
+pub const MTU: usize = 1500;
+/// Room for a packet longer than allowed, so that it is seen as such and not cut.
+const BUFFER: usize = 65_536;
+/// Packets read from one port before the machine is looked after again.
+const BATCH: usize = 64;
+/// Longest wait, so that a stop is noticed in time.
+const LONGEST_WAIT: Span = Span::from_millis(20);
+/// Deadlines served before the ports are read again.
+const DEADLINES_PER_TURN: usize = 256;
+/// How many of the first packets of each port have their checksums verified.
+const CHECKED_FIRST: u64 = 256;
+/// After those, one in this many.
+const CHECKED_ONE_IN: u64 = 64;
+
+/// A change of the machine at a moment of the run.
+pub(crate) type ChangeFn<M> = Box<dyn FnOnce(&mut M, Instant) + Send>;
+
+/// What a channel's thread is given.
+pub(crate) struct Job<M> {
+    /// The channel's name, for messages and the thread's name.
+    pub(crate) name: String,
+    /// The devices at the first and second end.
+    pub(crate) tuns: [Tun; 2],
+    /// Carries packets until the run starts.
+    pub(crate) setup: M,
+    /// Carries packets from the run's start.
+    pub(crate) run: M,
+    /// Changes by time since the run's start, sorted.
+    pub(crate) changes: Vec<(Span, ChangeFn<M>)>,
+    /// Captures at the first and second end.
+    pub(crate) captures: [Option<Capture>; 2],
+    /// What CLOCK_REALTIME was ahead of CLOCK_MONOTONIC, for the captures' times.
+    pub(crate) unix_offset_ns: u64,
+}
+
+/// Switches and counters shared with the thread.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// CLOCK_MONOTONIC of the run's start; zero until it is known.
+    start_ns: AtomicU64,
+    stop: AtomicBool,
+    /// Pass everything on at once: the run is over and connections are being closed.
+    bypass: AtomicBool,
+    /// IP bytes offered at each end since the run's start.
+    offered: [AtomicU64; 2],
+    fault: Mutex<Option<String>>,
+}
+
+/// What a channel's thread saw.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    /// Of every delivery since the run's start.
+    pub(crate) lateness: Lateness,
+    /// Packets handed to each end that its kernel refused.
+    pub(crate) refused: [u64; 2],
+    /// Packets left out of the captures.
+    pub(crate) uncaptured: u64,
+    /// The first error of a capture, as text.
+    pub(crate) capture_error: Option<String>,
+    /// Whether the thread ran at real-time priority.
+    pub(crate) preferred: bool,
+}
+
+/// A running channel.
+#[derive(Debug)]
+pub(crate) struct Running {
+    shared: Arc<Shared>,
+    thread: Option<std::thread::JoinHandle<Outcome>>,
+}
+
+impl Running {
+    /// Starts the thread.
+    pub(crate) fn start<M: Machine + Send + 'static>(job: Job<M>) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name(format!("ch-{}", job.name))
+            .spawn(move || Pump::new(job, theirs).work())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+    /// Sets the run's start; the machine for the run takes over then.
+    pub(crate) fn begin(&self, start: Instant) {
+        self.shared.start_ns.store(start.as_nanos().max(1), Ordering::Release);
+    }
+    /// From now on packets pass at once and unharmed, so that closing connections takes no time.
+    pub(crate) fn bypass(&self) {
+        self.shared.bypass.store(true, Ordering::Release);
+    }
+    /// IP bytes offered so far since the run's start, both ends together.
+    pub(crate) fn offered(&self) -> u64 {
+        self.shared.offered.iter().map(|n| n.load(Ordering::Relaxed)).sum()
+    }
+    /// What broke, if something did: one line with cause and remedy.
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.shared.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    /// Stops the thread and takes its findings.
+    pub(crate) fn finish(mut self) -> Outcome {
+        self.stop().unwrap_or_default()
+    }
+    fn stop(&mut self) -> Option<Outcome> {
+        self.shared.stop.store(true, Ordering::Release);
+        self.thread.take().and_then(|t| t.join().ok())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// One machine and the moment at which its clock began.
+struct Placed<M> {
+    machine: M,
+    epoch: Instant,
+    latest: Instant,
+    /// Whether its traffic counts as the run's.
+    counted: bool,
+}
+
+/// Devices, captures and counters: everything around the machines.
+struct Ports {
+    name: String,
+    tuns: [Tun; 2],
+    captures: [Option<Capture>; 2],
+    unix_offset_ns: u64,
+    outcome: Outcome,
+    seen: [u64; 2],
+    out: Vec<u8>,
+}
+
+impl<M: Machine> Placed<M> {
+    /// `real` on the machine's own clock, never before an earlier call.
+    fn local(&mut self, real: Instant) -> Instant {
+        self.latest = self.latest.max(Instant::ZERO + real.since(self.epoch));
+        self.latest
+    }
+
+    /// The machine's next deadline in real time.
+    fn deadline(&self) -> Option<Instant> {
+        self.machine.poll_timeout().map(|wakeup| self.epoch + wakeup.at.since(Instant::ZERO))
+    }
+
+    /// Serves what is due up to `now`, each deadline at its own time.
+    fn serve(&mut self, now: Instant, ports: &mut Ports) {
+        for _ in 0..DEADLINES_PER_TURN {
+            let Some(due) = self.deadline().filter(|d| *d <= now) else { return };
+            let local = self.local(due);
+            self.machine.handle_timeout(local);
+            self.drain(due, ports);
+        }
+    }
+
+    /// Writes whatever the machine hands out at `due`, a moment of real time.
+    fn drain(&mut self, due: Instant, ports: &mut Ports) {
+        let local = self.local(due);
+        for (end, port) in PORTS.into_iter().enumerate() {
+            while let Some(transmit) = self.machine.poll_transmit(local, port, &mut ports.out, 1) {
+                ports.deliver(end, transmit.len, due, self.counted);
+            }
+        }
+        while self.machine.poll_event().is_some() {}
+    }
+}
+
+impl Ports {
+    /// Hands the first `len` bytes of the out-buffer, due at `due`, to the kernel at `end`.
+    fn deliver(&mut self, end: usize, len: usize, due: Instant, counted: bool) {
+        let packet = &self.out[..len];
+        if self.tuns[end].write(packet).is_err() {
+            self.outcome.refused[end] += 1;
+        }
+        let done = realtime::now();
+        if counted {
+            self.outcome.lateness.note(done.since(due));
+        }
+        if let Some(capture) = &mut self.captures[end] {
+            capture.note(done.as_nanos() + self.unix_offset_ns, Way::In, packet);
+        }
+    }
+}
+
+struct Pump<M> {
+    ports: Ports,
+    old: Option<Placed<M>>,
+    current: Placed<M>,
+    next: Option<M>,
+    changes: VecDeque<(Span, ChangeFn<M>)>,
+    shared: Arc<Shared>,
+    input: Vec<u8>,
+}
+
+impl<M: Machine> Pump<M> {
+    fn new(job: Job<M>, shared: Arc<Shared>) -> Self {
+        let ports = Ports {
+            name: job.name,
+            tuns: job.tuns,
+            captures: job.captures,
+            unix_offset_ns: job.unix_offset_ns,
+            outcome: Outcome::default(),
+            seen: [0; 2],
+            out: vec![0; BUFFER],
+        };
+        let current = Placed { machine: job.setup, epoch: realtime::now(), latest: Instant::ZERO, counted: false };
+        let (next, changes) = (Some(job.run), job.changes.into());
+        Self { ports, old: None, current, next, changes, shared, input: vec![0; BUFFER] }
+    }
+
+    fn work(mut self) -> Outcome {
+        self.ports.outcome.preferred = realtime::prefer_this_thread().is_ok();
+        while !self.shared.stop.load(Ordering::Acquire) {
+            if let Err(fault) = self.turn() {
+                let mut slot = self.shared.fault.lock().unwrap_or_else(PoisonError::into_inner);
+                slot.get_or_insert(fault);
+                break;
+            }
+        }
+        let mut outcome = self.ports.outcome;
+        for capture in self.ports.captures.into_iter().flatten() {
+            match capture.finish() {
+                Ok(skipped) => outcome.uncaptured += skipped,
+                Err(e) => drop(outcome.capture_error.get_or_insert(e.to_string())),
+            }
+        }
+        outcome
+    }
+
+    /// One round: what is due, what has arrived, a wait.
+    fn turn(&mut self) -> Result<(), String> {
+        let now = realtime::now();
+        self.take_over_if_due(now);
+        self.serve_all(now);
+        let busy = self.read(0)? | self.read(1)?;
+        if busy {
+            return Ok(());
+        }
+        let mut until = realtime::now() + LONGEST_WAIT;
+        let start = self.shared.start_ns.load(Ordering::Acquire);
+        if self.next.is_some() && start != 0 {
+            until = until.min(Instant::from_nanos(start));
+        }
+        if let (None, Some((at, _))) = (&self.next, self.changes.front()) {
+            until = until.min(self.current.epoch + *at);
+        }
+        for placed in self.old.iter().chain([&self.current]) {
+            until = placed.deadline().map_or(until, |d| until.min(d));
+        }
+        let fds = [self.ports.tuns[0].as_fd(), self.ports.tuns[1].as_fd()];
+        match realtime::wait(&fds, until) {
+            Ok(_) => Ok(()),
+            Err(e) => Err(format!("channel '{}' cannot wait for packets: {e}", self.ports.name)),
+        }
+    }
+
+    fn take_over_if_due(&mut self, now: Instant) {
+        let start = self.shared.start_ns.load(Ordering::Acquire);
+        if start == 0 || now < Instant::from_nanos(start) {
+            return;
+        }
+        let Some(machine) = self.next.take() else { return };
+        let fresh = Placed { machine, epoch: Instant::from_nanos(start), latest: Instant::ZERO, counted: true };
+        self.old = Some(std::mem::replace(&mut self.current, fresh));
+    }
+
+    /// Serves deadlines and changes up to `now`, each at its own time, oldest first.
+    fn serve_all(&mut self, now: Instant) {
+        if let Some(old) = &mut self.old {
+            old.serve(now, &mut self.ports);
+            if old.machine.poll_timeout().is_none() {
+                self.old = None;
+            }
+        }
+        while self.next.is_none() && self.changes.front().is_some_and(|(at, _)| self.current.epoch + *at <= now) {
+            let Some((at, change)) = self.changes.pop_front() else { break };
+            let real = self.current.epoch + at;
+            self.current.serve(real, &mut self.ports);
+            let local = self.current.local(real);
+            change(&mut self.current.machine, local);
+            self.current.drain(real, &mut self.ports);
+        }
+        self.current.serve(now, &mut self.ports);
+    }
+
+    /// Takes packets from `end` into the machine; true if there may be more.
+    fn read(&mut self, end: usize) -> Result<bool, String> {
+        for _ in 0..BATCH {
+            match self.ports.tuns[end].read(&mut self.input) {
+                Ok(Some(len)) => self.accept(end, len)?,
+                Ok(None) => return Ok(false),
+                Err(e) => return Err(format!("channel '{}' cannot read its device: {e}", self.ports.name)),
+            }
+        }
+        Ok(true)
+    }
+
+    fn accept(&mut self, end: usize, len: usize) -> Result<(), String> {
+        let real = realtime::now();
+        let packet = &mut self.input[..len];
+        let nth = self.ports.seen[end];
+        self.ports.seen[end] += 1;
+        let thorough = nth < CHECKED_FIRST || nth.is_multiple_of(CHECKED_ONE_IN);
+        check_packet(packet, thorough).map_err(|what| format!("channel '{}', end {end}: {what}", self.ports.name))?;
+        if self.current.counted {
+            self.shared.offered[end].fetch_add(len as u64, Ordering::Relaxed);
+        }
+        if let Some(capture) = &mut self.ports.captures[end] {
+            capture.note(real.as_nanos() + self.ports.unix_offset_ns, Way::Out, packet);
+        }
+        if self.shared.bypass.load(Ordering::Relaxed) {
+            // The far kernel may have taken its interface down already; then nobody waits for the packet.
+            let _ = self.ports.tuns[1 - end].write(packet);
+            return Ok(());
+        }
+        // What was due before this packet came leaves the machine first.
+        self.current.serve(real, &mut self.ports);
+        let local = self.current.local(real);
+        let meta = FrameMeta { rx_time: local, ..FrameMeta::default() };
+        self.current.machine.handle_frame(local, PORTS[end], packet, meta);
+        self.current.drain(real, &mut self.ports);
+        Ok(())
+    }
+}
+
+/// Protocol numbers whose checksum covers the payload (IANA protocol numbers), and where it stands.
+const CHECKSUMMED: [(u8, usize); 2] = [(6, 16), (PROTOCOL_UDP, 6)];
+
+/// Refuses what a port without offloads cannot have sent: too long, not IPv4, or (if `thorough`) a wrong checksum.
+fn check_packet(packet: &[u8], thorough: bool) -> Result<(), String> {
+    if packet.len() > MTU {
+        return Err(format!(
+            "a packet of {} bytes exceeds the MTU of {MTU}: an offload is on where none may be",
+            packet.len()
+        ));
+    }
+    if packet.len() < IPV4_HEADER_LEN || packet[0] >> 4 != 4 {
+        return Err("a packet is not IPv4: the lab switches IPv6 off, so something switched it on".into());
+    }
+    // Fragments carry no checksum of their own; an ICMP body is its sender's business.
+    let fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0;
+    let covered = CHECKSUMMED.iter().find(|(protocol, _)| *protocol == packet[9]);
+    let (Some((protocol, at)), true, false) = (covered, thorough, fragment) else { return Ok(()) };
+    let body = &packet[usize::from(packet[0] & 15) * 4..];
+    let Some(field) = body.get(*at..*at + 2) else { return Err("a packet is cut short inside its header".into()) };
+    if *protocol == PROTOCOL_UDP && field == [0, 0] {
+        return Ok(()); // RFC 768: zero means that the sender computed none
+    }
+    let len = u16::try_from(body.len()).expect("at most MTU, checked above").to_be_bytes();
+    match checksum(&[&packet[12..20], &[0, *protocol], &len, body]) {
+        0 => Ok(()),
+        _ => Err("a packet's checksum is not complete: checksum offload is on where it may not be".into()),
+    }
+}
+
+#[cfg(test)]
+#[path = "driver_tests.rs"]
+mod tests;

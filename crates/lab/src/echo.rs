@@ -1,0 +1,201 @@
+//! Echo: small questions over one TCP connection on a fixed schedule, open loop, answered by the far node.
+
+use crate::LabError;
+use crate::content::note_arrival;
+use crate::sockets;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use wavelane_base::{Instant, Span};
+use wavelane_host::netns::Netns;
+use wavelane_host::realtime;
+use wavelane_scenario::{FlowRaw, Probe};
+
+/// An answer that takes longer than this after the last question is lost (the figure's definition).
+const PATIENCE: Span = Span::from_secs(5);
+/// Bytes a question needs for its number.
+pub(crate) const PROBE_MIN: u64 = 8;
+/// Largest question.
+pub(crate) const PROBE_MAX: u64 = 65_536;
+/// How often waiting threads look whether they are to stop.
+const GLANCE: Span = Span::from_millis(20);
+
+/// The answering side. Dropping it stops it.
+pub(crate) struct Server {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Answers whoever connects to `address` inside `ns`.
+    pub(crate) fn start(ns: &Netns, address: SocketAddr, control: &str) -> Result<Self, LabError> {
+        let listener = sockets::listen(ns, address, control)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let theirs = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("echo-server".into()).spawn(move || {
+            // A broken connection ends the echo; the client's side of the run says so.
+            let _ = serve(&listener, &theirs);
+        });
+        let thread = thread.map_err(LabError::io("cannot start a thread to answer echoes"))?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // A server that panicked has said so on stderr.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits until `fd` is readable; false if `stop` was set first.
+fn readable(fd: &impl AsFd, stop: &AtomicBool) -> std::io::Result<bool> {
+    while !stop.load(Ordering::Acquire) {
+        if realtime::wait(&[fd.as_fd()], realtime::now() + GLANCE)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn serve(listener: &TcpListener, stop: &AtomicBool) -> std::io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    while readable(listener, stop)? {
+        let (mut stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        while readable(&stream, stop)? {
+            match stream.read(&mut buffer) {
+                Ok(0) | Err(_) => break,
+                Ok(len) => stream.write_all(&buffer[..len])?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What an echo is told.
+pub(crate) struct Errand {
+    /// The flow's name.
+    pub(crate) name: String,
+    /// The run's start.
+    pub(crate) epoch: Instant,
+    /// When to connect.
+    pub(crate) start: Instant,
+    /// When the last question may be asked.
+    pub(crate) stop: Instant,
+    /// Between questions.
+    pub(crate) every: Span,
+    /// Bytes of a question, within [`PROBE_MIN`] and [`PROBE_MAX`].
+    pub(crate) size: usize,
+    /// The server.
+    pub(crate) server: SocketAddr,
+    /// Congestion control of the connection.
+    pub(crate) control: String,
+    /// Set when the flow it accompanies has ended.
+    pub(crate) over: Arc<AtomicBool>,
+    /// Set when everything is to end now.
+    pub(crate) cancel: Arc<AtomicBool>,
+}
+
+/// Answers so far: when each question's last byte came back.
+#[derive(Default)]
+struct Answers {
+    at: BTreeMap<u64, Instant>,
+    arrivals: Vec<(u64, u64)>,
+    broken: bool,
+}
+
+/// Asks until the time is over, then waits for what is still out. The calling thread must be inside the client's
+/// namespace. The second value says which congestion control the connection really used.
+pub(crate) fn run(errand: &Errand) -> Result<(FlowRaw, Option<String>), LabError> {
+    let cancelled = || errand.cancel.load(Ordering::Relaxed);
+    let over = || cancelled() || errand.over.load(Ordering::Acquire);
+    sockets::rest_until(errand.start, cancelled);
+    let connecting = realtime::now();
+    let mut raw = FlowRaw {
+        flow: errand.name.clone(),
+        app: "echo",
+        connect_ns: connecting.since(errand.epoch).as_nanos(),
+        first_byte_ns: None,
+        last_byte_ns: None,
+        completed: false,
+        intact: None,
+        octets: 0,
+        arrivals: Vec::new(),
+        probes: Vec::new(),
+        given_ns: errand.stop.since(errand.start).as_nanos(),
+    };
+    let mut stream = match sockets::connect(errand.server, &errand.control, errand.stop, cancelled) {
+        Ok(stream) => stream,
+        Err(e) => return Ok((raw, Some(format!("flow {}: cannot connect: {e}", errand.name)))),
+    };
+    let used = sockets::control_of(&stream);
+    let answers = Arc::new(Mutex::new(Answers::default()));
+    let reader = listen(&stream, errand, &answers)?;
+    let mut due = realtime::now();
+    let mut sent = Vec::new();
+    let mut broken = None;
+    let mut question = vec![0; errand.size];
+    while due < errand.stop && sockets::rest_until(due, over) && !over() {
+        question[..8].copy_from_slice(&(sent.len() as u64).to_be_bytes());
+        sent.push(due);
+        if let Err(e) = stream.write_all(&question) {
+            broken = Some(e);
+            break;
+        }
+        due += errand.every;
+    }
+    let deadline = realtime::now() + PATIENCE;
+    let waiting = || {
+        let seen = answers.lock().unwrap_or_else(PoisonError::into_inner);
+        !seen.broken && seen.at.len() < sent.len()
+    };
+    sockets::rest_until(deadline, || cancelled() || !waiting());
+    let ended_well = broken.is_none() && !answers.lock().unwrap_or_else(PoisonError::into_inner).broken;
+    // Wakes the reader; the connection may be broken already.
+    let _ = stream.shutdown(Shutdown::Both);
+    let _ = reader.join();
+    let mut seen = answers.lock().unwrap_or_else(PoisonError::into_inner);
+    raw.completed = ended_well && !sent.is_empty();
+    raw.octets = seen.arrivals.iter().map(|(_, n)| n).sum();
+    raw.first_byte_ns = seen.arrivals.first().map(|(t, _)| *t);
+    raw.last_byte_ns = seen.arrivals.last().map(|(t, _)| *t);
+    raw.arrivals = std::mem::take(&mut seen.arrivals);
+    raw.probes = (0u64..)
+        .zip(&sent)
+        .map(|(number, due)| Probe {
+            sent_ns: due.since(errand.epoch).as_nanos(),
+            rtt_ns: seen.at.get(&number).map(|at| at.since(*due).as_nanos()),
+        })
+        .collect();
+    let note = match broken {
+        Some(e) => format!("flow {}: the connection broke: {e}", errand.name),
+        None => format!("flow {}: congestion control {used}", errand.name),
+    };
+    Ok((raw, Some(note)))
+}
+
+/// Starts the thread that takes the answers.
+fn listen(stream: &TcpStream, errand: &Errand, answers: &Arc<Mutex<Answers>>) -> Result<JoinHandle<()>, LabError> {
+    let mut stream = stream.try_clone().map_err(LabError::io("cannot read an echo connection"))?;
+    let (answers, size, epoch) = (Arc::clone(answers), errand.size, errand.epoch);
+    let thread = std::thread::Builder::new().name("echo-reader".into()).spawn(move || {
+        let mut answer = vec![0; size];
+        while stream.read_exact(&mut answer).is_ok() {
+            let now = realtime::now();
+            let mut seen = answers.lock().unwrap_or_else(PoisonError::into_inner);
+            let number = u64::from_be_bytes(answer[..8].try_into().expect("a question has at least 8 bytes"));
+            seen.at.entry(number).or_insert(now);
+            note_arrival(&mut seen.arrivals, now.since(epoch).as_nanos(), size as u64);
+        }
+        answers.lock().unwrap_or_else(PoisonError::into_inner).broken = true;
+    });
+    thread.map_err(LabError::io("cannot start a thread to read echoes"))
+}

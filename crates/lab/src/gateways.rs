@@ -1,0 +1,357 @@
+//! Starts the shipped gateways in their namespaces, as an operator would: `wavelane init`, then `wavelaned`.
+
+use crate::LabError;
+use crate::sockets::rest_until;
+use crate::tools::{find_own, output};
+use crate::world::World;
+use serde_json::Value;
+use std::fs::File;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use wavelane_base::Span;
+use wavelane_host::netns::{ChildEnd, Netns, terminate};
+use wavelane_host::realtime;
+use wavelane_scenario::{NodeKind, Scenario};
+
+/// UDP port of the gateways' lanes: `wavelane init`'s default.
+const LANE_PORT: u16 = 4780;
+/// How long both gateways may take until their session stands.
+const READY_WITHIN: Span = Span::from_secs(20);
+/// How long a gateway may take to end after SIGTERM.
+const END_WITHIN: Span = Span::from_secs(5);
+/// Between two looks at a state that is waited for.
+const GLANCE: Span = Span::from_millis(100);
+/// The second gateway's clock: nothing may assume that two nodes agree.
+const CLOCK: &str = "\n[clock]\noffset = \"37 s\"\ndrift_ppm = 40\n";
+/// How [`CLOCK`] reads in notes.
+const CLOCK_WORDS: &str = "clock 37 s ahead, drifting by 40 ppm";
+/// Folder names of this process begin so, followed by its number.
+const FOLDER: &str = "wavelane-lab-";
+const REMEDY: &str = "build it (cargo build) or name it with WAVELANE and WAVELANED";
+
+/// The program with `init`, `keygen` and `status`.
+pub(crate) fn tool() -> Option<PathBuf> {
+    find_own("wavelane", "WAVELANE")
+}
+
+/// The gateway itself.
+pub(crate) fn daemon() -> Option<PathBuf> {
+    find_own("wavelaned", "WAVELANED")
+}
+
+/// The two gateways of a scenario and the channel that joins them, or why this version cannot run them.
+pub(crate) fn pair(scenario: &Scenario) -> Result<([usize; 2], usize), String> {
+    let gateways: Vec<usize> =
+        (0..scenario.nodes.len()).filter(|n| scenario.nodes[*n].kind == NodeKind::Gateway).collect();
+    let [a, b] = gateways[..] else {
+        return Err(format!("{} gateways: this version's daemon has one hop, so exactly two", gateways.len()));
+    };
+    let name = |n: usize| &scenario.nodes[n].name;
+    let joins = |c: &wavelane_scenario::Channel| c.between.contains(name(a)) && c.between.contains(name(b));
+    let mut channels = (0..scenario.channels.len()).filter(|c| joins(&scenario.channels[*c]));
+    match (channels.next(), channels.next()) {
+        (Some(channel), None) => Ok(([a, b], channel)),
+        (None, _) => Err(format!("gateways {} and {} share no channel", name(a), name(b))),
+        _ => Err(format!("gateways {} and {} share several channels: one lane in this version", name(a), name(b))),
+    }
+}
+
+/// A folder for keys and sockets, removed on drop.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self, LabError> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        sweep();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("{FOLDER}{}-{number}", std::process::id()));
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(LabError::io(format!("cannot make {}; set TMPDIR to a writable folder", path.display())))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Whatever stays is swept by the next run.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes folders of processes that were killed before they could.
+fn sweep() {
+    let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.strip_prefix(FOLDER).and_then(|rest| rest.split_once('-')).map(|(pid, _)| pid.parse::<u32>());
+        if let Some(Ok(pid)) = owner
+            && !Path::new("/proc").join(pid.to_string()).exists()
+        {
+            // Another run may be sweeping too.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+struct Gateway {
+    name: String,
+    ns: Arc<Netns>,
+    dir: PathBuf,
+    child: Child,
+    log: PathBuf,
+}
+
+/// The running gateways. Dropping them stops them.
+pub(crate) struct Gateways {
+    gateways: Vec<Gateway>,
+    // Dropped after the daemons have ended.
+    _folder: Folder,
+}
+
+/// What both gateways counted.
+#[derive(Default)]
+pub(crate) struct Counted {
+    /// Bytes of repairs: FEC, repeats, ARQ.
+    pub(crate) repair_octets: Option<u64>,
+    /// Bytes of first transmissions.
+    pub(crate) first_octets: Option<u64>,
+    /// For the log.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Gateways {
+    /// Starts both gateways and waits until their session stands. Logs go to `logs/LABEL-NODE.log` under `out`.
+    pub(crate) fn start(
+        scenario: &Scenario,
+        world: &World,
+        out: &Path,
+        label: &str,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Self, LabError> {
+        let (nodes, channel) = pair(scenario).map_err(LabError::Topology)?;
+        let folder = Folder::new()?;
+        let logs = out.join("logs");
+        std::fs::create_dir_all(&logs)
+            .map_err(LabError::io(format!("cannot make {}; choose another --out", logs.display())))?;
+        let mut dirs = Vec::new();
+        let mut keys = Vec::new();
+        for n in nodes {
+            let name = &scenario.nodes[n].name;
+            let dir = folder.0.join(name);
+            std::fs::create_dir(&dir).map_err(LabError::io(format!("cannot make {}", dir.display())))?;
+            let mut keygen = Command::new(tool().ok_or_else(|| missing("wavelane"))?);
+            keygen.arg("keygen").arg("--out").arg(dir.join(format!("{name}.key")));
+            let printed = output(&world.nodes[n], keygen, REMEDY)?.stdout;
+            keys.push(String::from_utf8_lossy(&printed).trim().to_owned());
+            dirs.push(dir);
+        }
+        let mut started = Self { gateways: Vec::new(), _folder: folder };
+        for mine in 0..2 {
+            let (n, dir) = (nodes[mine], &dirs[mine]);
+            init(scenario, world, channel, n, nodes[1 - mine], dir, &keys[1 - mine])?;
+            let config = dir.join("wavelaned.toml");
+            if mine == 1 {
+                let open = File::options().append(true).open(&config);
+                let appended = open.and_then(|mut file| std::io::Write::write_all(&mut file, CLOCK.as_bytes()));
+                appended.map_err(LabError::io(format!("cannot write {}", config.display())))?;
+            }
+            let name = scenario.nodes[n].name.clone();
+            let log = logs.join(format!("{label}-{name}.log"));
+            let child = launch(&world.nodes[n], &config, &log)?;
+            started.gateways.push(Gateway { name, ns: Arc::clone(&world.nodes[n]), dir: dir.clone(), child, log });
+        }
+        started.wait_until_up(cancelled)?;
+        Ok(started)
+    }
+
+    /// Polls both gateways' status until each says that its peer is up.
+    fn wait_until_up(&mut self, cancelled: &dyn Fn() -> bool) -> Result<(), LabError> {
+        let deadline = realtime::now() + READY_WITHIN;
+        loop {
+            let mut up = 0;
+            for gateway in &mut self.gateways {
+                gateway.still_runs()?;
+                let peers = gateway.status().map(|s| s["peers"].clone()).unwrap_or_default();
+                up += usize::from(peers[0]["up"] == true);
+            }
+            if up == self.gateways.len() {
+                return Ok(());
+            }
+            if cancelled() {
+                return Err(LabError::Cancelled);
+            }
+            let now = realtime::now();
+            if now > deadline {
+                let tails: Vec<String> =
+                    self.gateways.iter().map(|g| format!("{}: {}", g.name, last_line(&g.log))).collect();
+                return Err(LabError::Late(format!(
+                    "the gateways' session did not stand within {READY_WITHIN} ({})",
+                    tails.join("; ")
+                )));
+            }
+            rest_until(now + GLANCE, cancelled);
+        }
+    }
+
+    /// Whether a gateway has died, and what it said last.
+    pub(crate) fn check(&mut self) -> Result<(), LabError> {
+        self.gateways.iter_mut().try_for_each(Gateway::still_runs)
+    }
+
+    /// Reads the counters of both.
+    pub(crate) fn counted(&self) -> Counted {
+        let mut all = Counted::default();
+        for gateway in &self.gateways {
+            let Ok(status) = gateway.status() else {
+                all.notes.push(format!("gateway {}: no status at the end", gateway.name));
+                continue;
+            };
+            let empty = Vec::new();
+            let counters = status["counters"].as_array().unwrap_or(&empty);
+            let mut words = Vec::new();
+            for counter in counters {
+                let (Some(name), Some(value)) = (counter["name"].as_str(), counter["value"].as_u64()) else { continue };
+                match name {
+                    "repair_octets" => *all.repair_octets.get_or_insert(0) += value,
+                    "first_octets" => *all.first_octets.get_or_insert(0) += value,
+                    _ => {}
+                }
+                if value > 0 {
+                    words.push(format!("{name}={value}"));
+                }
+            }
+            all.notes.push(format!("gateway {}: {}", gateway.name, words.join(" ")));
+            if let Some(cpu) = cpu_seconds(gateway.child.id()) {
+                all.notes.push(format!("gateway {}: {cpu:.2} s of processor time", gateway.name));
+            }
+        }
+        let second = self.gateways.last().map(|g| g.name.as_str()).unwrap_or_default();
+        all.notes.push(format!("gateway {second}: {CLOCK_WORDS}"));
+        all
+    }
+
+    /// Stops both in an orderly way and verifies that they end by themselves.
+    pub(crate) fn stop(mut self) -> Vec<String> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for gateway in &self.gateways {
+            // One that has ended already needs no signal.
+            let _ = terminate(&gateway.child);
+        }
+        let deadline = realtime::now() + END_WITHIN;
+        for mut gateway in self.gateways.drain(..) {
+            let status = loop {
+                match gateway.child.try_wait() {
+                    Ok(Some(status)) => break Some(status),
+                    Ok(None) if realtime::now() < deadline => {
+                        rest_until(realtime::now() + Span::from_millis(10), || false);
+                    }
+                    _ => break None,
+                }
+            };
+            match status {
+                Some(status) if status.success() => {}
+                Some(status) => notes.push(format!("gateway {} ended with {status}", gateway.name)),
+                None => {
+                    notes.push(format!("gateway {} ignored SIGTERM for {END_WITHIN} and was killed", gateway.name));
+                    // It may end just now by itself.
+                    let _ = gateway.child.kill();
+                    let _ = gateway.child.wait();
+                }
+            }
+        }
+        notes
+    }
+}
+
+impl Drop for Gateways {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Gateway {
+    fn still_runs(&mut self) -> Result<(), LabError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(LabError::Failed {
+                program: format!("wavelaned of gateway {}", self.name),
+                said: format!("ended with {status}: {}", last_line(&self.log)),
+            }),
+            Err(error) => Err(LabError::Io { what: "cannot ask for a gateway's state".into(), error }),
+        }
+    }
+
+    fn status(&self) -> Result<Value, LabError> {
+        let mut command = Command::new(tool().ok_or_else(|| missing("wavelane"))?);
+        command.args(["status", "--json", "--control"]).arg(self.dir.join("control.sock"));
+        let printed = output(&self.ns, command, REMEDY)?.stdout;
+        let strange =
+            |e: serde_json::Error| LabError::Failed { program: "wavelane status".into(), said: e.to_string() };
+        serde_json::from_slice(&printed).map_err(strange)
+    }
+}
+
+/// Writes the configuration of gateway `n` with the operator's own command; nothing is said of the link.
+fn init(
+    scenario: &Scenario,
+    world: &World,
+    channel: usize,
+    n: usize,
+    peer: usize,
+    dir: &Path,
+    peer_key: &str,
+) -> Result<(), LabError> {
+    let (plan, wire) = (&world.plan, &world.plan.wires[channel]);
+    let theirs = wire.addresses[wire.end_of(peer).expect("the channel joins both gateways")];
+    let mut init = Command::new(tool().ok_or_else(|| missing("wavelane"))?);
+    init.arg("init").arg("--dir").arg(dir);
+    init.args(["--name", &scenario.nodes[n].name, "--peer-name", &scenario.nodes[peer].name]);
+    init.args(["--peer-key", peer_key, "--peer-address", &format!("{theirs}:{LANE_PORT}")]);
+    for route in plan.routes[n].iter().filter(|r| r.via == theirs) {
+        init.args(["--route", &route.prefix]);
+    }
+    for lan in plan.wires.iter().filter(|w| w.end_of(n).is_some() && !w.between_gateways) {
+        init.args(["--interface", &lan.interface]);
+    }
+    init.arg("--control").arg(dir.join("control.sock"));
+    output(&world.nodes[n], init, REMEDY).map(drop)
+}
+
+fn launch(ns: &Netns, config: &Path, log: &Path) -> Result<Child, LabError> {
+    let cannot = || LabError::io(format!("cannot write {}; free space or choose another --out", log.display()));
+    let file = File::create(log).map_err(cannot())?;
+    let twin = file.try_clone().map_err(cannot())?;
+    let mut command = Command::new(daemon().ok_or_else(|| missing("wavelaned"))?);
+    command.arg("--config").arg(config).stdin(Stdio::null()).stdout(file).stderr(twin);
+    let child = ns.spawn(command, ChildEnd::Terminate)?;
+    child.map_err(|error| LabError::Program { program: "wavelaned".into(), error, remedy: REMEDY })
+}
+
+fn missing(program: &str) -> LabError {
+    let error = std::io::ErrorKind::NotFound.into();
+    LabError::Program { program: program.into(), error, remedy: REMEDY }
+}
+
+fn last_line(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    text.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("(its log is empty)").to_owned()
+}
+
+/// User and system time of a process so far (proc(5), fields 14 and 15 of stat).
+fn cpu_seconds(pid: u32) -> Option<f64> {
+    /// USER_HZ, which is 100 on every Linux architecture that Rust's tier 1 covers.
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold spaces; the state, field 3, follows it.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let ticks = |i: usize| fields.get(i)?.parse::<u32>().ok();
+    Some(f64::from(ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
+}

@@ -1,0 +1,70 @@
+//! The programs the lab runs, and where they are.
+
+use crate::LabError;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use wavelane_host::netns::Netns;
+
+/// What to do when `ip` is missing.
+pub(crate) const INSTALL_IP: &str = "install iproute2 (apt install iproute2)";
+/// What to do when `curl` is missing.
+pub(crate) const INSTALL_CURL: &str = "install curl (apt install curl)";
+/// What to do when `nft` is missing.
+pub(crate) const INSTALL_NFT: &str = "install nftables (apt install nftables)";
+
+/// Where `program` is in PATH, the usual system folders included.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(system).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// One of our own programs: named by `variable`, else beside the running program, else one or two folders above
+/// (test programs lie in `target/PROFILE/deps`).
+pub(crate) fn find_own(program: &str, variable: &str) -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os(variable) {
+        return Some(PathBuf::from(named)).filter(|file| file.is_file());
+    }
+    let exe = std::env::current_exe().ok()?;
+    exe.ancestors().skip(1).take(3).map(|folder: &Path| folder.join(program)).find(|file| file.is_file())
+}
+
+/// Runs `command` inside `ns` to its end. Only for programs that end at once.
+pub(crate) fn output(ns: &Netns, mut command: Command, remedy: &'static str) -> Result<Output, LabError> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = ns.run(move || command.output())?;
+    let output = output.map_err(|error| LabError::Program { program: program.clone(), error, remedy })?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let text = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    let said = text.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("(it said nothing)").trim().to_owned();
+    Err(LabError::Failed { program, said })
+}
+
+/// Runs `ip` with several commands at once inside `ns`, one per line.
+pub(crate) fn ip(ns: &Netns, lines: &[String]) -> Result<(), LabError> {
+    for line in lines {
+        let mut command = Command::new("ip");
+        command.args(line.split_whitespace());
+        output(ns, command, INSTALL_IP).map_err(|error| match error {
+            LabError::Failed { said, .. } => {
+                LabError::Failed { program: format!("'ip {line}' for node {}", ns.name()), said }
+            }
+            other => other,
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_in_the_path_or_not_at_all() {
+        assert!(find("sh").is_some());
+        assert!(find("no-such-program-here").is_none());
+        assert!(find_own("no-such-program-here", "WAVELANE_NO_SUCH_VARIABLE").is_none());
+    }
+}

@@ -1,0 +1,140 @@
+//! Who sits where: addresses, interface names and static routes of a scenario. Pure.
+
+use crate::LabError;
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use wavelane_scenario::{NodeKind, Scenario};
+
+/// Most channels the address plan has room for: one third byte each of `10.77.0.0/16`.
+pub(crate) const CHANNELS_MAX: usize = 256;
+
+/// The first two bytes of every address in the lab.
+const NET: [u8; 2] = [10, 77];
+
+/// Longest interface name (IFNAMSIZ - 1).
+const INTERFACE_NAME_MAX: usize = 15;
+
+/// One channel's two ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Wire {
+    /// Places in [`Scenario::nodes`] of the first and second node.
+    pub(crate) ends: [usize; 2],
+    /// Their addresses on this channel, in one /30.
+    pub(crate) addresses: [Ipv4Addr; 2],
+    /// The interface's name, the same at both ends.
+    pub(crate) interface: String,
+    /// Whether both ends are gateways: the emulated bad link, captured and counted.
+    pub(crate) between_gateways: bool,
+}
+
+/// A static route of one node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Route {
+    /// Where to, such as `10.77.2.0/30`.
+    pub(crate) prefix: String,
+    /// The neighbour's address.
+    pub(crate) via: Ipv4Addr,
+    /// The interface it leaves by.
+    pub(crate) interface: String,
+}
+
+/// Addresses and routes of a scenario.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Plan {
+    /// In the scenario's order of channels.
+    pub(crate) wires: Vec<Wire>,
+    /// Per node, in the scenario's order.
+    pub(crate) routes: Vec<Vec<Route>>,
+}
+
+impl Wire {
+    /// The channel's block of addresses.
+    pub(crate) fn prefix(&self) -> String {
+        let [a, b, c, _] = self.addresses[0].octets();
+        format!("{a}.{b}.{c}.0/30")
+    }
+    /// Which end `node` is at, if any.
+    pub(crate) fn end_of(&self, node: usize) -> Option<usize> {
+        self.ends.iter().position(|n| *n == node)
+    }
+}
+
+impl Plan {
+    /// Lays the plan. Channels that name unknown nodes, or too many channels, are refused.
+    pub(crate) fn of(scenario: &Scenario) -> Result<Self, LabError> {
+        if scenario.channels.len() > CHANNELS_MAX {
+            return Err(LabError::Topology(format!(
+                "{} channels are more than the lab's {CHANNELS_MAX}: use fewer",
+                scenario.channels.len()
+            )));
+        }
+        let place = |name: &String| {
+            scenario
+                .nodes
+                .iter()
+                .position(|n| n.name == *name)
+                .ok_or_else(|| LabError::Topology(format!("channel end '{name}' is no node: add it under [nodes]")))
+        };
+        let mut wires = Vec::new();
+        for (i, channel) in scenario.channels.iter().enumerate() {
+            let ends = [place(&channel.between[0])?, place(&channel.between[1])?];
+            let third = u8::try_from(i).expect("CHANNELS_MAX is 256, checked above");
+            let address = |last: u8| Ipv4Addr::new(NET[0], NET[1], third, last);
+            let long = format!("wl_{}", channel.name);
+            wires.push(Wire {
+                ends,
+                addresses: [address(1), address(2)],
+                interface: if long.len() <= INTERFACE_NAME_MAX { long } else { format!("wl_{i}") },
+                between_gateways: ends.iter().all(|n| scenario.nodes[*n].kind == NodeKind::Gateway),
+            });
+        }
+        let routes = (0..scenario.nodes.len()).map(|node| routes_of(node, &wires, scenario.nodes.len())).collect();
+        Ok(Self { wires, routes })
+    }
+
+    /// The address by which others reach `node`: that on its first channel.
+    pub(crate) fn address_of(&self, node: usize) -> Option<Ipv4Addr> {
+        self.wires.iter().find_map(|w| w.end_of(node).map(|end| w.addresses[end]))
+    }
+
+    /// Whether `node` can reach `to` at all.
+    pub(crate) fn reaches(&self, node: usize, to: usize) -> bool {
+        node == to
+            || self.wires.iter().any(|w| w.end_of(node).is_some() && w.end_of(to).is_some())
+            || self.routes[node]
+                .iter()
+                .any(|r| self.wires.iter().find(|w| w.end_of(to).is_some()).is_some_and(|w| w.prefix() == r.prefix))
+    }
+}
+
+/// Shortest paths by number of channels; the first channel in file order wins a tie.
+fn routes_of(node: usize, wires: &[Wire], nodes: usize) -> Vec<Route> {
+    // `hop[n]`: the wire by which `node` starts on its way to n.
+    let mut hop: Vec<Option<usize>> = vec![None; nodes];
+    let mut distance = vec![usize::MAX; nodes];
+    distance[node] = 0;
+    let mut queue = VecDeque::from([node]);
+    while let Some(at) = queue.pop_front() {
+        for (i, wire) in wires.iter().enumerate() {
+            let Some(end) = wire.end_of(at) else { continue };
+            let next = wire.ends[1 - end];
+            if distance[next] == usize::MAX {
+                distance[next] = distance[at] + 1;
+                hop[next] = if at == node { Some(i) } else { hop[at] };
+                queue.push_back(next);
+            }
+        }
+    }
+    let mut routes = Vec::new();
+    for wire in wires.iter().filter(|w| w.end_of(node).is_none()) {
+        let nearer = if distance[wire.ends[0]] <= distance[wire.ends[1]] { wire.ends[0] } else { wire.ends[1] };
+        let Some(first) = hop[nearer].map(|i| &wires[i]) else { continue };
+        let mine = first.end_of(node).expect("the first hop's wire starts at this node");
+        routes.push(Route {
+            prefix: wire.prefix(),
+            via: first.addresses[1 - mine],
+            interface: first.interface.clone(),
+        });
+    }
+    routes
+}

@@ -1,0 +1,249 @@
+//! A scenario's nodes and channels, built: namespaces, devices, addresses, routes, and the threads between them.
+
+use crate::LabError;
+use crate::driver::{ChangeFn, Job, MTU, Outcome, Running};
+use crate::pcapng::Capture;
+use crate::tools;
+use crate::topology::Plan;
+use std::path::PathBuf;
+use std::sync::Arc;
+use wavelane_base::{Instant, Seed, Span};
+use wavelane_channel::{Cable, CableConfig};
+use wavelane_host::netns::{Netns, NetnsError};
+use wavelane_host::packet::{Offload, set_offload};
+use wavelane_host::realtime;
+use wavelane_host::tun::Tun;
+use wavelane_scenario::{Channel, ChannelKind, Direction, NodeKind, Scenario};
+
+/// Packets a TUN device holds until the channel's thread reads them. The thread drains it at once, so the queue forms
+/// in the channel; the room is for a burst within one scheduling delay. A drop here makes the run inconclusive.
+const TUN_RING: u32 = 1000;
+
+/// Namespaces, devices and channel threads of one run. Dropping it removes all of them.
+pub(crate) struct World {
+    /// In the scenario's order of nodes.
+    pub(crate) nodes: Vec<Arc<Netns>>,
+    /// Addresses and routes.
+    pub(crate) plan: Plan,
+    /// Per channel; `None` for a plain veth pair.
+    channels: Vec<Option<Running>>,
+}
+
+/// What the channels' threads saw, all together.
+#[derive(Default)]
+pub(crate) struct Findings {
+    /// Merged over all channels.
+    pub(crate) outcome: Outcome,
+    /// Packets that a full ring dropped before the channel saw them.
+    pub(crate) ring_drops: u64,
+}
+
+/// Whether the lab realises `channel` as a veth pair: the preset `ethernet`, never changed during the run.
+pub(crate) fn is_veth(scenario: &Scenario, channel: &Channel) -> bool {
+    let ChannelKind::Cable(config) = &channel.kind;
+    *config == CableConfig::ethernet() && scenario.timeline.iter().all(|change| change.channel != channel.name)
+}
+
+impl World {
+    /// Builds everything. `control` is the congestion control that every route pins; `capture` names the file for
+    /// a node's port on a channel between gateways.
+    pub(crate) fn build(
+        scenario: &Scenario,
+        seed: Seed,
+        control: &str,
+        capture: &dyn Fn(&str, &str) -> PathBuf,
+    ) -> Result<Self, LabError> {
+        let plan = Plan::of(scenario)?;
+        let mut nodes = Vec::new();
+        for node in &scenario.nodes {
+            let ns = Netns::new(&format!("{}-{}", std::process::id(), node.name))?;
+            settle(&ns, node.kind)?;
+            nodes.push(Arc::new(ns));
+        }
+        let mut world = Self { nodes, plan, channels: Vec::new() };
+        for (i, channel) in scenario.channels.iter().enumerate() {
+            let running = if is_veth(scenario, channel) {
+                world.veth(i)?;
+                None
+            } else {
+                Some(world.emulate(scenario, i, seed, capture)?)
+            };
+            world.channels.push(running);
+        }
+        for node in 0..world.nodes.len() {
+            world.address(node, control)?;
+        }
+        Ok(world)
+    }
+
+    /// A veth pair without offloads, so that what it carries are packets.
+    fn veth(&self, i: usize) -> Result<(), LabError> {
+        let wire = &self.plan.wires[i];
+        let [a, b] = wire.ends.map(|n| &self.nodes[n]);
+        let name = &wire.interface;
+        tools::ip(a, &[format!("link add {name} type veth peer name {name} netns {}", b.path().display())])?;
+        for ns in [a, b] {
+            let interface = name.clone();
+            let off = move || Offload::ALL.iter().try_for_each(|kind| set_offload(&interface, *kind, false));
+            ns.run(off)?.map_err(LabError::io(format!("cannot switch offloads of {name} off (ETHTOOL ioctl)")))?;
+        }
+        Ok(())
+    }
+
+    /// Two TUN devices and a thread between them.
+    fn emulate(
+        &self,
+        scenario: &Scenario,
+        i: usize,
+        seed: Seed,
+        capture: &dyn Fn(&str, &str) -> PathBuf,
+    ) -> Result<Running, LabError> {
+        let (wire, channel) = (&self.plan.wires[i], &scenario.channels[i]);
+        let open = |end: usize| -> Result<Tun, LabError> {
+            let name = wire.interface.clone();
+            Ok(self.nodes[wire.ends[end]].run(move || Tun::open(&name))??)
+        };
+        let tuns = [open(0)?, open(1)?];
+        let record = |end: usize| -> Result<Option<Capture>, LabError> {
+            if !wire.between_gateways {
+                return Ok(None);
+            }
+            let path = capture(&scenario.nodes[wire.ends[end]].name, &channel.name);
+            let what = format!("cannot write {}; free space or choose another --out", path.display());
+            Capture::create(&path, &wire.interface).map(Some).map_err(LabError::io(what))
+        };
+        let captures = [record(0)?, record(1)?];
+        let ChannelKind::Cable(config) = &channel.kind;
+        let refused = |error| LabError::Channel(channel.name.clone(), error);
+        let mut calm = config.clone();
+        calm.forward.outages.clear();
+        calm.reverse.outages.clear();
+        let job = Job {
+            name: channel.name.clone(),
+            tuns,
+            setup: Cable::new(seed, &format!("{} / set-up", channel.name), calm).map_err(refused)?,
+            run: Cable::new(seed, &channel.name, config.clone()).map_err(refused)?,
+            changes: changes_of(scenario, channel)?,
+            captures,
+            unix_offset_ns: unix_offset_ns(),
+        };
+        Running::start(job).map_err(LabError::io("cannot start a thread for a channel; raise the process limit"))
+    }
+
+    /// Addresses, routes and their congestion control.
+    fn address(&self, node: usize, control: &str) -> Result<(), LabError> {
+        let mut lines = vec!["link set lo up".to_owned()];
+        for (wire, running) in self.plan.wires.iter().zip(&self.channels) {
+            let Some(end) = wire.end_of(node) else { continue };
+            let (name, address) = (&wire.interface, wire.addresses[end]);
+            let ring = if running.is_some() { format!(" txqueuelen {TUN_RING}") } else { String::new() };
+            lines.push(format!("addr add {address}/30 dev {name}"));
+            lines.push(format!("link set {name} mtu {MTU}{ring} up"));
+            // The route that comes with the address knows no congestion control; this one replaces it.
+            lines.push(format!(
+                "route replace {} dev {name} proto kernel scope link src {address} congctl {control}",
+                wire.prefix()
+            ));
+        }
+        for route in &self.plan.routes[node] {
+            let (prefix, via, dev) = (&route.prefix, route.via, &route.interface);
+            lines.push(format!("route add {prefix} via {via} dev {dev} congctl {control}"));
+        }
+        tools::ip(&self.nodes[node], &lines)
+    }
+
+    /// Starts the run's clock on every channel.
+    pub(crate) fn begin(&self, start: Instant) {
+        self.channels.iter().flatten().for_each(|c| c.begin(start));
+    }
+
+    /// Lets packets pass at once from now on.
+    pub(crate) fn bypass(&self) {
+        self.channels.iter().flatten().for_each(Running::bypass);
+    }
+
+    /// IP bytes offered so far to the channels between gateways.
+    pub(crate) fn wire_octets(&self) -> u64 {
+        let bad = self.plan.wires.iter().zip(&self.channels).filter(|(w, _)| w.between_gateways);
+        bad.filter_map(|(_, c)| c.as_ref()).map(Running::offered).sum()
+    }
+
+    /// What broke in a channel, if something did.
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.channels.iter().flatten().find_map(Running::fault)
+    }
+
+    /// Stops the channels and takes their findings.
+    pub(crate) fn finish(&mut self) -> Result<Findings, LabError> {
+        let mut all = Findings::default();
+        all.outcome.preferred = true;
+        for i in 0..self.channels.len() {
+            let Some(running) = self.channels[i].take() else { continue };
+            let wire = &self.plan.wires[i];
+            for node in wire.ends {
+                all.ring_drops += tx_drops(&self.nodes[node], &wire.interface)?;
+            }
+            let one = running.finish();
+            let sum = &mut all.outcome;
+            sum.lateness.merge(&one.lateness);
+            sum.refused = [sum.refused[0] + one.refused[0], sum.refused[1] + one.refused[1]];
+            sum.uncaptured += one.uncaptured;
+            sum.capture_error = sum.capture_error.take().or(one.capture_error);
+            sum.preferred &= one.preferred;
+        }
+        Ok(all)
+    }
+}
+
+/// Network settings of a fresh namespace.
+fn settle(ns: &Netns, kind: NodeKind) -> Result<(), NetnsError> {
+    for scope in ["all", "default"] {
+        ns.sysctl(&format!("net/ipv4/conf/{scope}/rp_filter"), "0")?;
+        let no_ipv6 = format!("net/ipv6/conf/{scope}/disable_ipv6");
+        if std::path::Path::new("/proc/sys").join(&no_ipv6).exists() {
+            ns.sysctl(&no_ipv6, "1")?;
+        }
+    }
+    if kind != NodeKind::Endpoint {
+        ns.sysctl("net/ipv4/ip_forward", "1")?;
+    }
+    Ok(())
+}
+
+/// The timeline's changes of one channel, each verified against what was before it.
+fn changes_of(scenario: &Scenario, channel: &Channel) -> Result<Vec<(Span, ChangeFn<Cable>)>, LabError> {
+    let ChannelKind::Cable(mut config) = channel.kind.clone();
+    let mut changes: Vec<_> = scenario.timeline.iter().filter(|c| c.channel == channel.name).cloned().collect();
+    changes.sort_by_key(|c| c.at);
+    let mut out: Vec<(Span, ChangeFn<Cable>)> = Vec::new();
+    for change in changes {
+        let (way, side) = match change.direction {
+            Direction::Forward => (wavelane_channel::Direction::Forward, &mut config.forward),
+            Direction::Reverse => (wavelane_channel::Direction::Reverse, &mut config.reverse),
+        };
+        side.set(change.parameter.clone()).map_err(|e| LabError::Channel(channel.name.clone(), e))?;
+        let apply: ChangeFn<Cable> = Box::new(move |cable, now| {
+            cable.set(now, way, change.parameter).expect("the same change of the same parameters was accepted above");
+        });
+        out.push((change.at, apply));
+    }
+    Ok(out)
+}
+
+/// How far CLOCK_REALTIME is ahead of CLOCK_MONOTONIC now.
+fn unix_offset_ns() -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "captures carry wall-clock times")]
+    let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let unix = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX);
+    unix.saturating_sub(realtime::now().as_nanos())
+}
+
+/// Packets that `interface` dropped on the way out, from `/proc/net/dev` (proc(5)).
+fn tx_drops(ns: &Netns, interface: &str) -> Result<u64, LabError> {
+    /// Column of the transmit side's `drop` behind the interface's name.
+    const TX_DROP: usize = 11;
+    let table = ns.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
+    let table = table.map_err(LabError::io("cannot read /proc/net/dev"))?;
+    let line = table.lines().find_map(|l| l.trim().strip_prefix(interface)?.strip_prefix(':'));
+    Ok(line.and_then(|l| l.split_whitespace().nth(TX_DROP)).and_then(|n| n.parse().ok()).unwrap_or(0))
+}

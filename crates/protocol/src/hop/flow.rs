@@ -1,0 +1,212 @@
+//! One flow: its state table, its two halves and its small frames.
+
+use super::incoming::Incoming;
+use super::outgoing::Outgoing;
+use super::sure::{Sure, earliest};
+use super::types::Path;
+use std::net::SocketAddr;
+use wavelane_base::{Instant, Span};
+use wavelane_wire::frame::Reason;
+
+/// How long an opener that knows its Open arrived waits for the answer before it asks again. The far connect may
+/// rightly take long; the question only guards against an answer that never comes.
+pub(super) const OPEN_AGAIN: Span = Span::from_secs(3);
+
+/// Where a flow stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// We asked for it; no answer yet.
+    Opening,
+    /// The peer asked for it; our owner has not decided.
+    Asked,
+    /// Bytes may move both ways, each until its Finish.
+    Open,
+    /// Over for its owner; our last word has not provably arrived.
+    Done,
+    /// In no table any more.
+    Gone,
+}
+
+/// What moves a flow from state to state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cause {
+    /// The peer's Answer accepted it.
+    PeerAccepts,
+    /// The peer's Answer refused it.
+    PeerRefuses,
+    /// Our owner accepted it.
+    OwnerAccepts,
+    /// Our owner, or a full table, refused it.
+    OwnerRefuses,
+    /// Our owner reset it.
+    OwnerResets,
+    /// A Reset, or a receipt that says refuse.
+    PeerResets,
+    /// The peer restarted, forgot the flow or does not know it.
+    PeerLostIt,
+    /// Our direction is complete at the peer, and the owner has read the peer's to its end.
+    BothEnded,
+    /// The last Reset, refusing Answer or Complete receipt arrived, or room was needed.
+    LastWordArrived,
+}
+
+/// Every transition. What is not listed does not happen: the cause is ignored (owner) or counted as a protocol
+/// error (peer).
+pub(super) const TRANSITIONS: [(State, Cause, State); 17] = {
+    use Cause::{
+        BothEnded, LastWordArrived, OwnerAccepts, OwnerRefuses, OwnerResets, PeerAccepts, PeerLostIt, PeerRefuses,
+        PeerResets,
+    };
+    use State::{Asked, Done, Gone, Open, Opening};
+    [
+        (Opening, PeerAccepts, Open),
+        (Opening, PeerRefuses, Gone),
+        (Opening, OwnerResets, Done),
+        (Opening, PeerResets, Gone),
+        (Opening, PeerLostIt, Gone),
+        (Asked, OwnerAccepts, Open),
+        (Asked, OwnerRefuses, Done),
+        (Asked, OwnerResets, Done),
+        (Asked, PeerResets, Gone),
+        (Asked, PeerLostIt, Gone),
+        (Open, BothEnded, Done),
+        (Open, OwnerResets, Done),
+        (Open, PeerResets, Gone),
+        (Open, PeerLostIt, Gone),
+        (Done, LastWordArrived, Gone),
+        (Done, PeerResets, Gone),
+        (Done, PeerLostIt, Gone),
+    ]
+};
+
+impl State {
+    /// Where `cause` leads from here.
+    pub(super) fn next(self, cause: Cause) -> Option<State> {
+        TRANSITIONS.iter().find(|(from, why, _)| *from == self && *why == cause).map(|(_, _, to)| *to)
+    }
+}
+
+/// What a flow that is done still has to bring over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LastWord {
+    Receipt,
+    Answer,
+    Reset,
+}
+
+/// One flow.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) state: State,
+    pub(super) source: SocketAddr,
+    pub(super) target: SocketAddr,
+    pub(super) open: Sure,
+    pub(super) open_again_at: Option<Instant>,
+    pub(super) answer: Sure,
+    pub(super) refusal: Option<Reason>,
+    pub(super) reset: Sure,
+    pub(super) reason: Reason,
+    pub(super) last_word: LastWord,
+    pub(super) out: Outgoing,
+    pub(super) inc: Incoming,
+    /// The owner waits for a readable event.
+    pub(super) reader_waits: bool,
+    /// Deficit round robin's account.
+    pub(super) deficit: i64,
+    /// The timer that stands in the hop's table.
+    pub(super) timer: Option<Instant>,
+    /// What the hop's totals count for this flow.
+    pub(super) counted: (u64, u64),
+}
+
+impl Flow {
+    pub(super) fn new(state: State, source: SocketAddr, target: SocketAddr) -> Self {
+        Self {
+            state,
+            source,
+            target,
+            open: Sure::default(),
+            open_again_at: None,
+            answer: Sure::default(),
+            refusal: None,
+            reset: Sure::default(),
+            reason: Reason::Aborted,
+            last_word: LastWord::Receipt,
+            out: Outgoing::default(),
+            inc: Incoming::default(),
+            reader_waits: true,
+            deficit: 0,
+            timer: None,
+            counted: (0, 0),
+        }
+    }
+
+    /// Whether a small frame is to be written now.
+    pub(super) fn wants_control(&self) -> bool {
+        match self.state {
+            State::Opening => self.open.due || self.inc.receipt_now,
+            State::Open => self.answer.due || self.inc.receipt_now || self.out.finish_due() || self.out.query.due,
+            State::Done => match self.last_word {
+                LastWord::Receipt => self.inc.receipt_now,
+                LastWord::Answer => self.answer.due,
+                LastWord::Reset => self.reset.due,
+            },
+            State::Asked | State::Gone => false,
+        }
+    }
+    /// Whether bytes are to be written now.
+    pub(super) fn wants_data(&self) -> bool {
+        self.state == State::Open && self.out.has_data()
+    }
+    /// Whether the last word arrived.
+    pub(super) fn is_gone(&self) -> bool {
+        self.state == State::Done
+            && match self.last_word {
+                LastWord::Receipt => self.inc.complete_arrived,
+                LastWord::Answer => self.answer.arrived,
+                LastWord::Reset => self.reset.arrived,
+            }
+    }
+    /// Whether the owner is to be told that there is something to read; said once until it has read all.
+    pub(super) fn wakes_reader(&mut self) -> bool {
+        let wakes = self.state == State::Open && self.reader_waits && self.inc.readable();
+        self.reader_waits &= !wakes;
+        wakes
+    }
+    /// Whether both directions ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.state == State::Open && self.out.complete && self.inc.end_read
+    }
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Opening => earliest([self.open.deadline(), self.open_again_at, self.inc.receipt_at]),
+            State::Open => earliest([self.answer.deadline(), self.inc.receipt_at, self.out.deadline()]),
+            State::Done => earliest([self.answer.deadline(), self.reset.deadline(), self.inc.receipt_at]),
+            State::Asked | State::Gone => None,
+        }
+    }
+    /// Time has passed. Returns whether a question became due.
+    pub(super) fn tick(&mut self, now: Instant) -> bool {
+        self.open.tick(now);
+        self.answer.tick(now);
+        self.reset.tick(now);
+        self.inc.tick(now);
+        if self.open_again_at.is_some_and(|at| at <= now) {
+            self.open_again_at = None;
+            self.open.ask();
+        }
+        self.state == State::Open && self.out.tick(now)
+    }
+    /// The credit to promise now.
+    pub(super) fn promise(&mut self, now: Instant, path: &Path, share: u64) {
+        let target = self.inc.credit_target(now, path, share);
+        self.inc.promise(target);
+    }
+    /// A receipt goes now if the credit moved enough.
+    pub(super) fn consider_credit(&mut self, now: Instant, path: &Path, share: u64) {
+        let target = self.inc.credit_target(now, path, share);
+        if self.state == State::Open && self.inc.credit_moved(target) {
+            self.inc.receipt_now = true;
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Taking frames and fates in. The peer is authenticated but may be wrong or hostile: everything is checked against
+//! what we promised and sent, and what does not fit is counted.
+
+use super::flow::{Cause, Flow, LastWord, OPEN_AGAIN, State};
+use super::incoming::Dropped;
+use super::types::{Carried, HopEvent, Item};
+use super::{Hop, STRAYS_MAX, WRITABLE_MIN};
+use wavelane_base::Instant;
+use wavelane_wire::frame::{FlowName, Frame, Open, Ranges, Reason, ReceiptState};
+
+/// A receipt without its flow.
+struct Receipt<'a> {
+    state: ReceiptState,
+    cumulative: u64,
+    credit: u64,
+    ranges: &'a Ranges,
+}
+
+impl Hop {
+    /// Takes one received frame; frames that are not the block service's are ignored.
+    pub fn handle_frame(&mut self, now: Instant, frame: &Frame<'_>) {
+        self.handle_timeout(now);
+        match frame {
+            Frame::Open(open) => self.on_open(now, open),
+            Frame::Answer { flow, refusal, credit } => self.on_answer(now, flow.from_other_side(), *refusal, *credit),
+            Frame::Offer { flow, block, start, length, micro, .. } => {
+                let name = flow.from_other_side();
+                if let Some(f) = self.receiving(name) {
+                    f.inc.offer(now, *block, *start, *length, *micro);
+                    self.settle(name);
+                }
+            }
+            Frame::Data { flow, offset, bytes } => self.on_data(now, flow.from_other_side(), *offset, bytes),
+            Frame::Receipt { flow, state, cumulative, credit, ranges } => {
+                let receipt = Receipt { state: *state, cumulative: *cumulative, credit: *credit, ranges };
+                self.on_receipt(now, flow.from_other_side(), &receipt);
+            }
+            Frame::Finish { flow, length } => self.on_finish(flow.from_other_side(), *length),
+            Frame::Reset { flow, reason } => self.on_reset(flow.from_other_side(), *reason),
+            Frame::Forget { below, ranges } => self.on_forget(*below, ranges),
+            Frame::Progress { .. } => self.counters.progress_frames += 1,
+            Frame::Padding
+            | Frame::Ping
+            | Frame::LaneAck(_)
+            | Frame::AckWish { .. }
+            | Frame::Close
+            | Frame::Unknown { .. } => {}
+        }
+    }
+
+    fn on_open(&mut self, _now: Instant, open: &Open) {
+        let name = open.flow.from_other_side();
+        if name.mine {
+            self.counters.protocol_errors += 1;
+            return;
+        }
+        if let Some(flow) = self.flows.get_mut(&name) {
+            // The opener asks again: it has not heard our answer, if there is one.
+            let answered =
+                flow.state == State::Open || (flow.state == State::Done && flow.last_word == LastWord::Answer);
+            if answered && !flow.answer.flying() {
+                flow.answer.ask();
+            }
+            self.settle(name);
+            return;
+        }
+        if self.over_theirs.contains(name.number) {
+            self.stray(name);
+            return;
+        }
+        let full = self.live >= self.config.flows_max;
+        let mut flow = Flow::new(State::Asked, open.source, open.target);
+        flow.out.grant(open.credit);
+        self.flows.insert(name, flow);
+        self.live += 1;
+        self.counters.incoming += 1;
+        if full {
+            self.counters.refused_table_full += 1;
+            self.answer(_now, name, Some(Reason::NoRoom));
+        } else {
+            self.events.push_back(HopEvent::Incoming { flow: name, source: open.source, target: open.target });
+            self.settle(name);
+        }
+    }
+
+    fn on_answer(&mut self, now: Instant, name: FlowName, refusal: Option<Reason>, credit: u64) {
+        let known = self.flows.get_mut(&name).filter(|_| name.mine);
+        let Some(flow) = known else {
+            self.counters.dropped_unknown_flow += 1;
+            return;
+        };
+        if flow.state != State::Opening {
+            // A repetition; a refusal after an acceptance contradicts it.
+            self.counters.protocol_errors += u64::from(flow.state == State::Open && refusal.is_some());
+            return;
+        }
+        flow.open.settle();
+        flow.open_again_at = None;
+        match refusal {
+            None => {
+                flow.out.grant(credit);
+                flow.out.watch(now, &self.path);
+                self.events.push_back(HopEvent::Accepted(name));
+                self.step(name, Cause::PeerAccepts);
+                // Bytes that overtook the answer.
+                if self.flows.get_mut(&name).is_some_and(Flow::wakes_reader) {
+                    self.events.push_back(HopEvent::Readable(name));
+                }
+                self.settle(name);
+            }
+            Some(reason) => {
+                self.events.push_back(HopEvent::Refused(name, reason));
+                self.step(name, Cause::PeerRefuses);
+            }
+        }
+    }
+
+    /// The flow if it takes bytes from the peer; counts and answers strangers.
+    fn receiving(&mut self, name: FlowName) -> Option<&mut Flow> {
+        match self.flows.get_mut(&name).map(|f| (f.state, f.last_word)) {
+            None => self.stranger(name),
+            Some((State::Opening | State::Open, _)) => return self.flows.get_mut(&name),
+            // All was received; the peer does not know it yet.
+            Some((State::Done, LastWord::Receipt)) => {
+                if let Some(flow) = self.flows.get_mut(&name) {
+                    flow.inc.receipt_now = true;
+                }
+                self.settle(name);
+            }
+            Some((State::Asked | State::Done | State::Gone, _)) => {}
+        }
+        None
+    }
+
+    fn on_data(&mut self, now: Instant, name: FlowName, offset: u64, bytes: &[u8]) {
+        let room = self.half_pool().saturating_sub(self.held.1);
+        let share = self.receive_share();
+        let path = self.path;
+        let Some(flow) = self.receiving(name) else { return };
+        let result = flow.inc.take(now, offset, bytes, room);
+        let mut wake = false;
+        if let Ok(taken) = result {
+            if taken.fresh == 0 {
+                flow.inc.receipt_for_duplicate(now);
+            }
+            flow.consider_credit(now, &path, share);
+            wake = flow.wakes_reader();
+        }
+        match result {
+            Ok(taken) => {
+                self.counters.received_octets += taken.fresh;
+                self.counters.duplicate_octets += taken.duplicate;
+            }
+            Err(Dropped::BeyondCredit) => self.counters.dropped_beyond_credit += bytes.len() as u64,
+            Err(Dropped::AfterFinish) => self.counters.protocol_errors += 1,
+            Err(Dropped::RangesFull) => self.counters.dropped_ranges_full += bytes.len() as u64,
+            Err(Dropped::PoolFull) => self.counters.dropped_pool_full += bytes.len() as u64,
+        }
+        if wake {
+            self.events.push_back(HopEvent::Readable(name));
+        }
+        self.settle(name);
+    }
+
+    fn on_receipt(&mut self, now: Instant, name: FlowName, receipt: &Receipt<'_>) {
+        let (bdp, path) = (self.bdp(), self.path);
+        let Some(flow) = self.flows.get_mut(&name) else {
+            self.counters.dropped_unknown_flow += 1;
+            return;
+        };
+        match receipt.state {
+            ReceiptState::Unknown if flow.out.complete => return,
+            ReceiptState::Unknown => return self.lose(name, Cause::PeerLostIt, Reason::Restarted),
+            ReceiptState::Refuse => return self.lose(name, Cause::PeerResets, Reason::Refused),
+            ReceiptState::Accept | ReceiptState::Wait | ReceiptState::Complete | ReceiptState::AlreadyHave => {}
+        }
+        if flow.state != State::Open {
+            // Before our Open was answered, or after the end: nothing was sent, or nothing matters.
+            return;
+        }
+        if !flow.out.is_plausible(receipt.cumulative, &receipt.ranges.0) {
+            self.counters.protocol_errors += 1;
+            return;
+        }
+        flow.out.grant(receipt.credit);
+        self.counters.contradicted_octets += flow.out.receipt(now, receipt.cumulative, &receipt.ranges.0, &path);
+        if receipt.state == ReceiptState::Complete && !flow.out.complete && !flow.out.completed(receipt.cumulative) {
+            // An old receipt, or one for an end we never announced.
+            self.counters.protocol_errors += u64::from(flow.out.fin != Some(receipt.cumulative));
+        }
+        self.settle(name);
+        let share = self.send_share();
+        if let Some(flow) = self.flows.get_mut(&name)
+            && flow.out.blocked
+            && flow.out.fin.is_none()
+            && flow.out.room(bdp, share) >= WRITABLE_MIN.min(share / 2)
+        {
+            flow.out.blocked = false;
+            self.events.push_back(HopEvent::Writable(name));
+        }
+        self.conclude(name);
+        self.settle(name);
+    }
+
+    fn on_finish(&mut self, name: FlowName, length: u64) {
+        let Some(flow) = self.receiving(name) else { return };
+        let fits = flow.inc.finish(length);
+        let wake = fits && flow.wakes_reader();
+        if wake {
+            self.events.push_back(HopEvent::Readable(name));
+        }
+        self.counters.protocol_errors += u64::from(!fits);
+        self.settle(name);
+    }
+
+    fn on_reset(&mut self, name: FlowName, reason: Reason) {
+        if self.flows.contains_key(&name) {
+            self.lose(name, Cause::PeerResets, reason);
+        } else if name.mine {
+            self.counters.dropped_unknown_flow += 1;
+        } else {
+            // It overtook its Open: that Open must not create the flow any more.
+            self.note_over(name.number);
+        }
+    }
+
+    fn on_forget(&mut self, below: u64, ranges: &Ranges) {
+        let theirs = |number| FlowName { mine: false, number };
+        let spans = ranges.0.iter().map(|&(first, last)| (first, last)).chain((below > 0).then(|| (0, below - 1)));
+        let spans: Vec<(u64, u64)> = spans.collect();
+        let forgotten: Vec<FlowName> = spans
+            .iter()
+            .flat_map(|&(first, last)| self.flows.range(theirs(first)..=theirs(last)).map(|(name, _)| *name))
+            .collect();
+        for name in forgotten {
+            let Some(flow) = self.flows.get(&name) else { continue };
+            // The opener is right to forget what is complete both ways although our owner has not read it all yet.
+            let complete = flow.state == State::Done || (flow.out.complete && flow.inc.is_complete());
+            if !complete {
+                self.counters.protocol_errors += 1;
+                self.lose(name, Cause::PeerLostIt, Reason::Aborted);
+            } else if flow.state == State::Done {
+                self.step(name, Cause::PeerLostIt);
+            } else if let Some(flow) = self.flows.get_mut(&name) {
+                flow.inc.complete_arrived = true;
+            }
+        }
+        self.over_theirs.raise(below);
+        for &(first, last) in &ranges.0 {
+            self.over_theirs.insert_span(first, last.saturating_add(1), 2 * self.config.flows_max.max(32));
+        }
+    }
+
+    fn note_over(&mut self, number: u64) {
+        self.over_theirs.insert(number, 2 * self.config.flows_max.max(32));
+    }
+
+    /// The flow ends without order: tells the owner unless it knows already.
+    fn lose(&mut self, name: FlowName, cause: Cause, reason: Reason) {
+        match self.flows.get(&name).map(|f| f.state) {
+            Some(State::Opening) => self.events.push_back(HopEvent::Refused(name, reason)),
+            Some(State::Asked | State::Open) => self.events.push_back(HopEvent::Reset(name, reason)),
+            _ => {}
+        }
+        if self.flows.get(&name).is_some_and(|f| f.state != State::Done) {
+            self.counters.resets += 1;
+        }
+        self.step(name, cause);
+    }
+
+    /// A frame for a flow that is in no table. Of a flow that is over the peer is told; what was never seen is
+    /// dropped quietly, since its Open may be on the way.
+    fn stranger(&mut self, name: FlowName) {
+        self.counters.dropped_unknown_flow += 1;
+        let over = if name.mine { name.number < self.next_mine } else { self.over_theirs.contains(name.number) };
+        if over {
+            self.stray(name);
+        }
+    }
+
+    fn stray(&mut self, name: FlowName) {
+        if self.strays.len() < STRAYS_MAX && !self.strays.contains(&name) {
+            self.strays.push_back(name);
+        }
+    }
+
+    /// A lane ack showed that this arrived.
+    pub fn delivered(&mut self, now: Instant, carried: Carried) {
+        self.fate(now, carried, true);
+    }
+
+    /// This was lost, or its lane or session died before it was known to arrive. May be wrong.
+    pub fn lost(&mut self, now: Instant, carried: Carried) {
+        self.fate(now, carried, false);
+    }
+
+    fn fate(&mut self, now: Instant, carried: Carried, arrived: bool) {
+        let Carried { flow: name, item, serial } = carried;
+        if serial < self.serial_floor {
+            return;
+        }
+        if item == Item::Forget {
+            return self.forget.fate(serial, arrived);
+        }
+        let path = self.path;
+        let Some(flow) = self.flows.get_mut(&name) else { return };
+        match (item, arrived) {
+            (Item::Data { offset, len }, true) => flow.out.delivered(now, offset, offset + u64::from(len), &path),
+            (Item::Data { offset, len }, false) => flow.out.lost(offset, offset + u64::from(len), serial),
+            (Item::Receipt, true) => flow.inc.receipt_delivered(serial),
+            (Item::Receipt, false) => flow.inc.receipt_lost(serial),
+            (Item::Open, _) => {
+                flow.open.fate(serial, arrived);
+                if arrived && flow.state == State::Opening {
+                    flow.open_again_at = Some(now + OPEN_AGAIN);
+                }
+            }
+            (Item::Answer, _) => flow.answer.fate(serial, arrived),
+            (Item::Finish, _) => {
+                flow.out.finish.fate(serial, arrived);
+                flow.out.watch(now, &path);
+            }
+            (Item::Reset, _) => flow.reset.fate(serial, arrived),
+            (Item::Offer, _) => {
+                flow.out.query.fate(serial, arrived);
+                flow.out.watch(now, &path);
+            }
+            (Item::Forget, _) => {}
+        }
+        self.settle(name);
+    }
+}

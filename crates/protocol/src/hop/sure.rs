@@ -1,0 +1,95 @@
+//! A small frame that has to arrive once.
+
+use super::types::{Path, earlier};
+use wavelane_base::{Instant, Span};
+
+/// Most sendings of one thing before any of them is known to be lost: the first and two copies.
+pub(super) const SENDS_MAX: u8 = 3;
+
+/// Spacing of copy `n` (1 or 2) behind the first sending: past the burst that may have swallowed it.
+pub(super) fn copy_spacing(path: &Path, n: u8) -> Span {
+    match n {
+        1 => path.burst.scale(1, 2).max(Span::from_millis(8)),
+        _ => path.burst.scale(3, 2).max(Span::from_millis(25)),
+    }
+}
+
+/// Where a must-arrive frame stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sure {
+    /// To be written at the next chance.
+    pub(super) due: bool,
+    /// At least one sending is known to have arrived.
+    pub(super) arrived: bool,
+    /// Written at least once.
+    pub(super) sent: bool,
+    /// Serial of the newest sending; its fate decides.
+    newest: u64,
+    /// Serial of the first sending since it was last asked for: arrivals of earlier ones answer an earlier question.
+    asked_from: u64,
+    flying: bool,
+    sends: u8,
+    first_at: Instant,
+    copy_at: Option<Instant>,
+}
+
+impl Sure {
+    /// Wants to be sent, from the start.
+    pub(super) fn ask(&mut self) {
+        *self = Self { due: true, sent: self.sent, asked_from: u64::MAX, ..Self::default() };
+    }
+    /// Wants nothing more.
+    pub(super) fn settle(&mut self) {
+        self.due = false;
+        self.flying = false;
+        self.arrived = true;
+        self.copy_at = None;
+    }
+    /// Whether the next writing is a copy: nothing is known to be lost yet.
+    pub(super) fn is_copy(&self) -> bool {
+        self.flying
+    }
+    /// Was written. `copies` says whether a copy may follow.
+    pub(super) fn wrote(&mut self, now: Instant, serial: u64, path: &Path, copies: bool) {
+        self.due = false;
+        self.sent = true;
+        self.newest = serial;
+        self.asked_from = self.asked_from.min(serial);
+        if !self.flying {
+            self.sends = 0;
+            self.first_at = now;
+        }
+        self.flying = true;
+        self.sends += 1;
+        let again = copies && self.sends < SENDS_MAX;
+        self.copy_at = again.then(|| (self.first_at + copy_spacing(path, self.sends)).max(now + Span::from_nanos(1)));
+    }
+    /// A sending's fate. Any arrival settles it; only the newest sending's loss makes it due again.
+    pub(super) fn fate(&mut self, serial: u64, arrived: bool) {
+        if arrived && serial >= self.asked_from {
+            self.settle();
+        } else if !arrived && self.flying && serial == self.newest {
+            self.flying = false;
+            self.copy_at = None;
+            self.due = true;
+        }
+    }
+    /// Whether a sending is on its way.
+    pub(super) fn flying(&self) -> bool {
+        self.flying
+    }
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.copy_at
+    }
+    pub(super) fn tick(&mut self, now: Instant) {
+        if self.copy_at.is_some_and(|at| at <= now) {
+            self.copy_at = None;
+            self.due = true;
+        }
+    }
+}
+
+/// The earliest deadline of several.
+pub(super) fn earliest<const N: usize>(parts: [Option<Instant>; N]) -> Option<Instant> {
+    parts.into_iter().fold(None, earlier)
+}

@@ -1,0 +1,423 @@
+//! The default controller: keeps the queue at a small target and ignores loss that does not follow our rate.
+//!
+//! `docs/decisions/0010-delay-controller.md` says why it is built as it is.
+
+use super::referee::{Referee, Ruling};
+use super::service::{Point, Service};
+use super::{AckSample, PACKET};
+use crate::lane::forward::Forward;
+use crate::lane::losses::Losses;
+use std::collections::VecDeque;
+use wavelane_base::{Instant, Octets, Rate, Span};
+
+/// Before anything is known: 32 full packets in 96 ms.
+const INITIAL_RATE: Rate = Rate::from_bps(4_000_000);
+const INITIAL_WINDOW: u64 = 32 * PACKET;
+const RATE_MIN: Rate = Rate::from_bps(8_000);
+const RATE_MAX: Rate = Rate::from_bps(100_000_000_000);
+/// The target queue is this at [`TARGET_RATE`] and falls with the square root of the rate, so that flows that see
+/// the same queue settle at the same rate.
+const TARGET_MIN: Span = Span::from_millis(5);
+const TARGET_MAX: Span = Span::from_millis(25);
+const TARGET_RATE: f64 = 32e6;
+/// And it is at least this many packets long: fewer cannot stand in a queue steadily.
+const TARGET_PACKETS: u64 = 2;
+/// Loop gain per loop delay. A pure integrator with dead time is stable below pi / 2 and well damped below 0.5.
+const GAIN: f64 = 0.4;
+const CRUISE_GAIN_MIN: f64 = 0.6;
+const CRUISE_GAIN_MAX: f64 = 1.15;
+/// Pacing gain in startup.
+const STARTUP_GAIN: f64 = 2.0;
+/// Startup ends when this many rounds in a row brought less than [`PLATEAU_GROWTH`].
+const PLATEAU_ROUNDS: u32 = 2;
+const PLATEAU_GROWTH: f64 = 1.2;
+/// While the queue stays empty although we raise: pacing gain by consecutive empty rounds.
+const RAISE_GAINS: [f64; 4] = [1.0, 1.25, 1.5, 2.0];
+/// A drain halves the rate for this long at least; that takes as much queue away as half of it.
+const DRAIN_SPAN: Span = Span::from_millis(40);
+const DRAIN_TARGETS: u64 = 8;
+const DRAIN_GAIN: f64 = 0.5;
+/// A drain begins when the base was not seen for this long, or for [`DRAIN_RTTS`] if that is longer.
+const DRAIN_EVERY: Span = Span::from_secs(5);
+const DRAIN_RTTS: u64 = 20;
+/// A queue above target that does not shrink for this many round trips is not ours: the base is learnt anew.
+const STUCK_RTTS: u64 = 3;
+const REBASE_GAIN: f64 = 0.3;
+/// Silence beyond one round trip plus this is an outage.
+const OUTAGE: Span = Span::from_millis(200);
+/// After an outage longer than this the rate is doubted.
+const DOUBT_AFTER: Span = Span::from_secs(1);
+/// Bounds of the time a service rate is taken over.
+const SERVICE_MIN: Span = Span::from_millis(20);
+const SERVICE_MAX: Span = Span::from_millis(100);
+/// Loss bursts up to this are bridged by a larger window.
+const BRIDGE_MAX: Span = Span::from_millis(250);
+/// Round trips of reverse delay are compared over this many samples.
+const REVERSE_SAMPLES: usize = 64;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Phase {
+    Startup,
+    Cruise,
+    /// Sending slowly until `until`, so that the queue empties; `restore` is the rate to return to if the base
+    /// turns out to have moved.
+    Drain {
+        since: Instant,
+        until: Instant,
+        rebase: Option<Rate>,
+    },
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) struct Delay {
+    phase: Phase,
+    /// What we believe the link carries for us.
+    rate: Rate,
+    pacing: Rate,
+    window: u64,
+    service: Service,
+    referee: Referee,
+    delivered: u64,
+    newest_ack: Option<Instant>,
+    queue: Option<Span>,
+    round_start: Instant,
+    round_queue: Span,
+    round_limited: bool,
+    round_skip: bool,
+    round_best: Rate,
+    best: Rate,
+    flat_rounds: u32,
+    raise: usize,
+    raised_at: Instant,
+    /// Since when the queue is above target without shrinking, and its lowest since.
+    stuck: Option<(Instant, Span, Rate)>,
+    last_drain: Instant,
+    reverse: VecDeque<i64>,
+}
+
+impl Delay {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            phase: Phase::Startup,
+            rate: INITIAL_RATE,
+            pacing: INITIAL_RATE,
+            window: INITIAL_WINDOW,
+            service: Service::default(),
+            referee: Referee::new(),
+            delivered: 0,
+            newest_ack: None,
+            queue: None,
+            round_start: now,
+            round_queue: Span::ZERO,
+            round_limited: false,
+            round_skip: false,
+            round_best: Rate::from_bps(0),
+            best: Rate::from_bps(0),
+            flat_rounds: 0,
+            raise: 0,
+            raised_at: now,
+            stuck: None,
+            last_drain: now,
+            reverse: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn rate(&self) -> Rate {
+        self.rate
+    }
+    pub(crate) fn pacing(&self) -> Rate {
+        self.pacing
+    }
+    pub(crate) fn window(&self) -> u64 {
+        self.window
+    }
+    pub(crate) fn queue(&self) -> Option<Span> {
+        self.queue
+    }
+
+    /// How long the queue shall be.
+    fn target(&self, forward: &Forward) -> Span {
+        let rate = self.rate.as_bps().max(1) as f64;
+        let by_rate = Span::from_secs_f64(TARGET_MIN.as_secs_f64() * (TARGET_RATE / rate).sqrt());
+        let packets = self.rate.time_for(Octets::new(TARGET_PACKETS * PACKET));
+        by_rate.clamp(TARGET_MIN, TARGET_MAX).max(forward.jitter()).max(packets)
+    }
+
+    fn service_window(&self, sample: &AckSample, forward: &Forward) -> Span {
+        let span = sample.rtt_min.scale(1, 2).clamp(SERVICE_MIN, SERVICE_MAX);
+        let span = if self.phase == Phase::Startup { span.scale(1, 2) } else { span };
+        span.max(forward.jitter().times(6))
+    }
+
+    /// Takes in one ack that brought news.
+    pub(crate) fn on_ack(&mut self, sample: &AckSample, forward: &mut Forward, losses: &mut Losses) {
+        self.delivered += sample.delivered;
+        let now = sample.now;
+        self.note_silence(now, sample.rtt);
+        let Some(newest) = sample.newest else { return };
+        self.note_reverse(sample, forward);
+        let silence_max = sample.rtt.times(2) + OUTAGE;
+        self.service.push(
+            Point {
+                arrival: newest.arrival,
+                number: newest.number,
+                end: newest.end,
+                delivered: self.delivered,
+                app_limited: newest.app_limited,
+            },
+            silence_max,
+        );
+        let queue = forward.queue(now).unwrap_or(Span::ZERO);
+        self.queue = Some(queue);
+        self.round_queue = self.round_queue.max(queue);
+        self.round_limited |= newest.app_limited;
+        let round_over =
+            newest.sent_at >= self.round_start && now.since(self.round_start) >= self.service_window(sample, forward);
+        match self.phase {
+            Phase::Startup => self.startup(sample, forward, losses, queue, round_over),
+            Phase::Cruise => self.cruise(sample, forward, losses, queue, round_over),
+            Phase::Drain { .. } => self.draining(sample, forward, newest.sent_at),
+        }
+        if round_over {
+            self.round_start = now;
+            self.round_queue = Span::ZERO;
+            self.round_limited = false;
+            self.round_skip = false;
+            self.round_best = Rate::from_bps(0);
+        }
+        self.set_outputs(sample, forward, losses, queue);
+    }
+
+    fn note_silence(&mut self, now: Instant, rtt: Span) {
+        let silence = self.newest_ack.map_or(Span::ZERO, |at| now.since(at));
+        self.newest_ack = Some(now);
+        if silence > DOUBT_AFTER + rtt && self.phase != Phase::Startup {
+            self.rate = self.rate.scale(1, 2);
+            self.raise = 1;
+            self.phase = Phase::Cruise;
+            self.stuck = None;
+            self.round_start = now;
+            self.service.forget();
+        }
+    }
+
+    /// What the way back adds to round trips, of unknown origin: its spread widens the window.
+    fn note_reverse(&mut self, sample: &AckSample, forward: &Forward) {
+        if let (Some(rtt), Some(delay)) = (sample.latest_rtt, forward.newest()) {
+            self.reverse.push_back(rtt.as_nanos() as i64 - delay);
+            if self.reverse.len() > REVERSE_SAMPLES {
+                self.reverse.pop_front();
+            }
+        }
+    }
+
+    fn reverse_spread(&self) -> Span {
+        let low = self.reverse.iter().min().copied().unwrap_or(0);
+        let high = self.reverse.iter().max().copied().unwrap_or(0);
+        Span::from_nanos((high - low).max(0) as u64)
+    }
+
+    fn startup(&mut self, sample: &AckSample, forward: &Forward, losses: &mut Losses, queue: Span, round_over: bool) {
+        let now = sample.now;
+        if let Some(served) = self.service.rate(self.service_window(sample, forward)) {
+            // Only what arrives may be doubled: behind a policer everything else would grow without bound.
+            if !served.app_limited || served.delivered > self.rate {
+                self.round_best = self.round_best.max(served.delivered);
+                self.rate = self.rate_from_first(served.delivered);
+            }
+            if queue > self.target(forward) {
+                self.rate = served.rate;
+                self.enter_cruise(now, losses);
+                return;
+            }
+        }
+        if !round_over {
+            return;
+        }
+        if self.best.as_bps() > 0 && !self.round_limited && self.round_best.as_bps() > 0 {
+            let grown = self.round_best.as_bps() as f64 >= self.best.as_bps() as f64 * PLATEAU_GROWTH;
+            self.flat_rounds = if grown { 0 } else { self.flat_rounds + 1 };
+        }
+        self.best = self.best.max(self.round_best);
+        if self.flat_rounds >= PLATEAU_ROUNDS {
+            self.rate = self.referee.plateau(now, sample.rtt, self.best);
+            self.enter_cruise(now, losses);
+        } else {
+            self.referee.learn(losses, now);
+        }
+    }
+
+    fn rate_from_first(&self, delivered: Rate) -> Rate {
+        if self.best.as_bps() == 0 && self.round_best == delivered { delivered } else { self.rate.max(delivered) }
+    }
+
+    fn enter_cruise(&mut self, now: Instant, losses: &mut Losses) {
+        self.phase = Phase::Cruise;
+        self.raise = 0;
+        self.round_skip = true;
+        self.round_start = now;
+        self.last_drain = now;
+        losses.reset_tally(now);
+    }
+
+    fn cruise(
+        &mut self,
+        sample: &AckSample,
+        forward: &mut Forward,
+        losses: &mut Losses,
+        queue: Span,
+        round_over: bool,
+    ) {
+        let now = sample.now;
+        let target = self.target(forward);
+        if let Some(served) = self.service.rate(self.service_window(sample, forward)) {
+            if queue >= target {
+                if !served.app_limited {
+                    self.rate = served.rate;
+                }
+            } else if !self.referee.trying() {
+                let limit = self.referee.ceiling().unwrap_or(RATE_MAX);
+                self.rate = self.rate.max(served.rate.min(limit));
+            }
+        }
+        self.rate = self.rate.clamp(RATE_MIN, RATE_MAX);
+        self.judge_losses(sample, losses, queue, target);
+        if queue >= target.scale(1, 2) {
+            self.raise = 0;
+        }
+        if round_over {
+            self.end_round(now, target);
+        }
+        self.watch_queue(sample, forward, queue, target);
+    }
+
+    fn judge_losses(&mut self, sample: &AckSample, losses: &mut Losses, queue: Span, target: Span) {
+        let now = sample.now;
+        // While a long queue drains, its overflow says nothing new.
+        if queue > target.times(2) {
+            losses.reset_tally(now);
+            return;
+        }
+        let steady = self.raise == 0 && now.since(self.raised_at) > sample.rtt.times(2);
+        if let Some(Ruling::SetRate(rate)) = self.referee.judge(now, sample.rtt, self.rate, steady, losses) {
+            self.rate = rate;
+            self.raise = 0;
+            self.round_skip = true;
+            self.round_start = now;
+            self.service.forget();
+        }
+    }
+
+    fn end_round(&mut self, now: Instant, target: Span) {
+        let empty = self.round_queue < target.scale(1, 3);
+        let may = !self.round_limited && !self.round_skip && self.referee.ceiling().is_none() && !self.referee.trying();
+        if empty && may {
+            self.raise = (self.raise + 1).min(RAISE_GAINS.len() - 1);
+            self.raised_at = now;
+        } else {
+            self.raise = 0;
+        }
+    }
+
+    /// Starts a drain when the base was not seen for long, and a harder one when the queue does not shrink.
+    fn watch_queue(&mut self, sample: &AckSample, forward: &Forward, queue: Span, target: Span) {
+        let now = sample.now;
+        let loop_delay = sample.rtt + self.service_window(sample, forward);
+        if queue <= target.scale(3, 2) {
+            self.stuck = None;
+        } else {
+            match self.stuck {
+                Some((since, lowest, before)) if queue > lowest.scale(9, 10) => {
+                    if now.since(since) > loop_delay.times(STUCK_RTTS) {
+                        let until = now + DRAIN_SPAN.max(loop_delay.scale(1, 2));
+                        self.phase = Phase::Drain { since: now, until, rebase: Some(before) };
+                        self.stuck = None;
+                    }
+                }
+                Some((_, _, before)) => self.stuck = Some((now, queue, before)),
+                None => self.stuck = Some((now, queue, self.rate)),
+            }
+        }
+        let every = DRAIN_EVERY.max(sample.rtt.times(DRAIN_RTTS));
+        if self.phase == Phase::Cruise
+            && now.since(forward.base_seen()) > every
+            && now.since(self.last_drain) > every
+            && !self.referee.trying()
+        {
+            let until = now + DRAIN_SPAN.max(target.times(DRAIN_TARGETS).min(DRAIN_SPAN.times(2)));
+            self.phase = Phase::Drain { since: now, until, rebase: None };
+        }
+    }
+
+    fn draining(&mut self, sample: &AckSample, forward: &mut Forward, newest_sent: Instant) {
+        let Phase::Drain { since, until, rebase } = self.phase else { return };
+        let now = sample.now;
+        // A plain drain ends by the clock; a rebase waits until packets sent at its end are acknowledged.
+        let over = if rebase.is_some() { newest_sent >= until } else { now >= until };
+        if !over {
+            return;
+        }
+        if let Some(before) = rebase {
+            let old = forward.queue(now).unwrap_or(Span::ZERO);
+            forward.rebase(now, since + sample.rtt);
+            let new = forward.queue(now).unwrap_or(Span::ZERO);
+            if new < old.scale(1, 2) {
+                self.rate = self.rate.max(before);
+            }
+        }
+        self.phase = Phase::Cruise;
+        self.last_drain = now;
+        self.round_skip = true;
+        self.round_start = now;
+        self.raise = 0;
+    }
+
+    fn set_outputs(&mut self, sample: &AckSample, forward: &Forward, losses: &Losses, queue: Span) {
+        let target = self.target(forward);
+        let loop_delay = (sample.rtt_min + self.service_window(sample, forward)).as_secs_f64();
+        let mut gain = match self.phase {
+            Phase::Startup => STARTUP_GAIN,
+            Phase::Drain { rebase: None, .. } => DRAIN_GAIN,
+            Phase::Drain { rebase: Some(_), .. } => REBASE_GAIN,
+            Phase::Cruise => {
+                let error = target.as_secs_f64() - queue.as_secs_f64();
+                let law = (1.0 + GAIN * error / loop_delay).clamp(CRUISE_GAIN_MIN, CRUISE_GAIN_MAX);
+                law.max(RAISE_GAINS[self.raise])
+            }
+        };
+        if self.phase == Phase::Cruise && (self.referee.ceiling().is_some() || self.referee.trying()) {
+            let (num, den) = self.referee.pacing_gain();
+            gain = gain.min(1.0) * (num as f64 / den as f64);
+        }
+        if self.phase == Phase::Startup
+            && self.service.rate(SERVICE_MIN.scale(1, 2)).is_none()
+            && self.best.as_bps() == 0
+        {
+            return;
+        }
+        self.pacing = self.rate.scale((gain * 1000.0) as u64, 1000).clamp(RATE_MIN, RATE_MAX);
+        let bridge = losses.longest_burst(sample.now).min(BRIDGE_MAX);
+        let held = sample.rtt_min + target + self.reverse_spread() + bridge;
+        let by_rate = self.rate.scale((gain.max(1.0) * 1000.0) as u64, 1000).octets_in(held).get();
+        self.window = (by_rate + 2 * PACKET).max(4 * PACKET);
+        if self.phase == Phase::Startup {
+            self.window = self.window.max(INITIAL_WINDOW);
+        }
+    }
+
+    /// The path changed: start from half the rate and learn quickly.
+    pub(crate) fn path_changed(&mut self, now: Instant) {
+        self.service.forget();
+        self.referee.forget();
+        self.reverse.clear();
+        self.stuck = None;
+        if self.phase != Phase::Startup {
+            self.rate = self.rate.scale(1, 2);
+            self.pacing = self.rate;
+            self.phase = Phase::Cruise;
+            self.raise = 1;
+            self.round_start = now;
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The service rate: how fast packets leave the bottleneck, from the receiver's own arrival times.
+//!
+//! The bytes between two acknowledged packets, lost ones included, over the difference of the two arrival times.
+//! What happens to acks on their way back does not matter. A packet lost behind the bottleneck used its airtime, so
+//! it counts; where losses fall before the bottleneck, the referee corrects.
+
+use std::collections::VecDeque;
+use wavelane_base::{Octets, Rate, Span};
+
+/// Most points kept.
+const POINTS_MAX: usize = 2048;
+/// Fewest packets a rate is taken over.
+const PACKETS_MIN: u64 = 8;
+/// Points older than this are of no use.
+const AGE_MAX: Span = Span::from_millis(1_000);
+
+/// One acknowledged arrival.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Point {
+    /// Receiver's clock, nanoseconds.
+    pub(crate) arrival: u64,
+    /// Packet number.
+    pub(crate) number: u64,
+    /// Bytes sent up to and with this packet.
+    pub(crate) end: u64,
+    /// Bytes delivered so far.
+    pub(crate) delivered: u64,
+    /// Sent while the application had no more.
+    pub(crate) app_limited: bool,
+}
+
+/// A measured rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Served {
+    /// Lost packets counted as served.
+    pub(crate) rate: Rate,
+    /// Delivered packets only.
+    pub(crate) delivered: Rate,
+    /// Some of it was limited by the application.
+    pub(crate) app_limited: bool,
+}
+
+/// A sliding window of arrivals.
+#[derive(Debug, Default)]
+pub(crate) struct Service {
+    points: VecDeque<Point>,
+}
+
+impl Service {
+    /// Adds an arrival; one that is not later than the newest is left out. Across a silence longer than
+    /// `silence_max` nothing is measured.
+    pub(crate) fn push(&mut self, point: Point, silence_max: Span) {
+        if let Some(newest) = self.points.back() {
+            if point.arrival <= newest.arrival || point.number <= newest.number {
+                return;
+            }
+            if point.arrival - newest.arrival > silence_max.as_nanos() {
+                self.points.clear();
+            }
+        }
+        self.points.push_back(point);
+        while self.points.len() > POINTS_MAX
+            || self
+                .points
+                .front()
+                .is_some_and(|p| p.arrival + AGE_MAX.max(silence_max.times(2)).as_nanos() < point.arrival)
+        {
+            self.points.pop_front();
+        }
+    }
+
+    /// The rate over the newest `window`, or over enough packets if that is longer.
+    pub(crate) fn rate(&self, window: Span) -> Option<Served> {
+        let newest = self.points.back()?;
+        let mut app_limited = newest.app_limited;
+        for point in self.points.iter().rev().skip(1) {
+            let span = newest.arrival - point.arrival;
+            if span >= window.as_nanos() && newest.number - point.number >= PACKETS_MIN {
+                let span = Span::from_nanos(span);
+                return Some(Served {
+                    rate: Rate::of(Octets::new(newest.end - point.end), span),
+                    delivered: Rate::of(Octets::new(newest.delivered.saturating_sub(point.delivered)), span),
+                    app_limited,
+                });
+            }
+            app_limited |= point.app_limited;
+        }
+        None
+    }
+
+    /// Forgets everything.
+    pub(crate) fn forget(&mut self) {
+        self.points.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_behind_the_bottleneck_count_as_served() {
+        let mut service = Service::default();
+        // One packet per 600 us is served; every second one arrives.
+        for n in (0..200u64).step_by(2) {
+            let point = Point {
+                arrival: 1_000_000 + n * 600_000,
+                number: n,
+                end: (n + 1) * 1500,
+                delivered: n / 2 * 1500,
+                app_limited: false,
+            };
+            service.push(point, Span::from_secs(1));
+        }
+        let served = service.rate(Span::from_millis(50)).expect("enough points");
+        assert_eq!(served.rate, Rate::from_bps(20_000_000));
+        assert_eq!(served.delivered, Rate::from_bps(10_000_000));
+    }
+
+    #[test]
+    fn a_silence_is_not_measured_across() {
+        let mut service = Service::default();
+        for n in 0..20u64 {
+            let arrival = 1 + n * 600_000 + if n >= 19 { 5_000_000_000 } else { 0 };
+            service.push(
+                Point { arrival, number: n, end: n * 1500, delivered: n * 1500, app_limited: false },
+                Span::from_millis(300),
+            );
+        }
+        assert_eq!(service.rate(Span::from_millis(5)), None);
+    }
+}

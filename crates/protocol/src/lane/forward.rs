@@ -1,0 +1,165 @@
+//! Forward one-way delay: queue and jitter from arrival times on a clock of unknown offset.
+//!
+//! Only differences of delays are used, and only within [`BASE_WINDOW`]: a drift of 100 ppm moves them by at most
+//! 1 ms in that time, and less where the base is seen again sooner.
+
+use std::collections::VecDeque;
+use wavelane_base::{Instant, Span};
+
+/// The base is the lowest delay of this window.
+const BASE_WINDOW: Span = Span::from_secs(10);
+/// It is kept in this many buckets.
+const BASE_BUCKETS: u64 = 20;
+/// A sample this close to the base counts as having seen it.
+const BASE_NEAR_NS: i64 = 1_000_000;
+/// Most samples of the short window.
+const RECENT_MAX: usize = 512;
+/// Fewest samples in the short window before the queue is believed.
+const RECENT_MIN: usize = 4;
+/// The short window over which jitter is measured and the queue is the lowest delay.
+const JITTER_WINDOW: Span = Span::from_millis(50);
+/// The queue is the lowest delay of at least this long.
+const QUEUE_WINDOW_MIN: Span = Span::from_millis(4);
+
+/// Estimates queueing delay and jitter.
+#[derive(Debug, Default)]
+pub(super) struct Forward {
+    /// (start, lowest delay), oldest first.
+    base: VecDeque<(Instant, i64)>,
+    /// (when acknowledged, delay), oldest first.
+    recent: VecDeque<(Instant, i64)>,
+    jitter: Span,
+    jitter_at: Instant,
+    base_seen: Instant,
+}
+
+impl Forward {
+    /// A packet sent at `sent_at` arrived at `arrival_ns` of the receiver's clock.
+    pub(super) fn sample(&mut self, now: Instant, sent_at: Instant, arrival_ns: u64) {
+        let delay = (arrival_ns as i64).wrapping_sub(sent_at.as_nanos() as i64);
+        let width = BASE_WINDOW.scale(1, BASE_BUCKETS);
+        match self.base.back_mut() {
+            Some((start, lowest)) if now.since(*start) < width => *lowest = (*lowest).min(delay),
+            _ => self.base.push_back((now, delay)),
+        }
+        // The last bucket stays whatever its age: after a silence it is all there is.
+        while self.base.len() > 1 && self.base.front().is_some_and(|b| now.since(b.0) > BASE_WINDOW) {
+            self.base.pop_front();
+        }
+        if self.base().is_some_and(|b| delay <= b + BASE_NEAR_NS) {
+            self.base_seen = now;
+        }
+        self.recent.push_back((now, delay));
+        while self.recent.len() > RECENT_MAX
+            || self.recent.len() > 2 * RECENT_MIN
+                && self.recent.front().is_some_and(|r| now.since(r.0) > JITTER_WINDOW.times(2))
+        {
+            self.recent.pop_front();
+        }
+        if now.since(self.jitter_at) >= JITTER_WINDOW {
+            self.measure_jitter(now);
+        }
+    }
+
+    /// Jitter is the range of delays in one short window that no trend explains, smoothed.
+    fn measure_jitter(&mut self, now: Instant) {
+        self.jitter_at = now;
+        let window = || self.recent.iter().filter(|r| now.since(r.0) <= JITTER_WINDOW).map(|r| r.1);
+        let n = window().count() as i64;
+        if n < 2 * RECENT_MIN as i64 {
+            return;
+        }
+        let half = n / 2;
+        let early = window().take(half as usize).sum::<i64>() / half;
+        let late = window().skip(half as usize).sum::<i64>() / (n - half);
+        let (low, high) = window().fold((i64::MAX, i64::MIN), |(l, h), d| (l.min(d), h.max(d)));
+        // Half means differ by half of what a straight trend adds over the window.
+        let unexplained = (high - low) - 2 * (late - early).abs();
+        let sample = Span::from_nanos(unexplained.max(0) as u64);
+        self.jitter = self.jitter.scale(7, 8) + sample.scale(1, 8);
+    }
+
+    fn base(&self) -> Option<i64> {
+        self.base.iter().map(|b| b.1).min()
+    }
+    /// The queueing delay now: the lowest delay lately, above the base.
+    pub(super) fn queue(&self, now: Instant) -> Option<Span> {
+        let window = self.jitter.times(2).clamp(QUEUE_WINDOW_MIN, JITTER_WINDOW);
+        let lowest = self
+            .recent
+            .iter()
+            .rev()
+            .enumerate()
+            .take_while(|(i, r)| *i < RECENT_MIN || now.since(r.0) <= window)
+            .map(|(_, r)| r.1)
+            .min()?;
+        Some(Span::from_nanos((lowest - self.base()?).max(0) as u64))
+    }
+    /// Forward jitter.
+    pub(super) fn jitter(&self) -> Span {
+        self.jitter
+    }
+    /// When the base was last seen.
+    pub(super) fn base_seen(&self) -> Instant {
+        self.base_seen
+    }
+    /// The newest delay, of unknown origin.
+    pub(super) fn newest(&self) -> Option<i64> {
+        self.recent.back().map(|r| r.1)
+    }
+    /// Takes the lowest delay acknowledged since `since` as the base, whatever was lower before.
+    pub(super) fn rebase(&mut self, now: Instant, since: Instant) {
+        let lowest = self.recent.iter().filter(|r| r.0 >= since).map(|r| r.1).min();
+        if let Some(lowest) = lowest {
+            self.base.clear();
+            self.base.push_back((now, lowest));
+            self.base_seen = now;
+        }
+    }
+    /// The path changed: nothing of the old one holds.
+    pub(super) fn forget(&mut self) {
+        self.base.clear();
+        self.recent.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten minutes at `ppm` drift without any queue.
+    fn largest_phantom_queue(ppm: i64) -> Span {
+        let mut forward = Forward::default();
+        let mut worst = Span::ZERO;
+        for ms in (0..600_000u64).step_by(5) {
+            let sent = Instant::from_millis(ms);
+            let true_arrival = sent.as_nanos() as i64 + 50_000_000;
+            let arrival = true_arrival + true_arrival / 1_000_000 * ppm + 77_000_000_000;
+            forward.sample(sent + Span::from_millis(100), sent, arrival as u64);
+            worst = worst.max(forward.queue(sent + Span::from_millis(100)).expect("samples exist"));
+        }
+        worst
+    }
+
+    #[test]
+    fn drift_of_100_ppm_over_ten_minutes_is_no_queue() {
+        assert_eq!(largest_phantom_queue(0), Span::ZERO);
+        // A slow receiver clock only lowers the base; a fast one shows as at most drift x window.
+        assert!(largest_phantom_queue(-100) <= Span::from_micros(10));
+        assert!(largest_phantom_queue(50) <= Span::from_micros(550));
+        assert!(largest_phantom_queue(100) <= Span::from_micros(1_100));
+    }
+
+    #[test]
+    fn a_trend_is_not_jitter_but_noise_is() {
+        let mut trend = Forward::default();
+        let mut noise = Forward::default();
+        for i in 0..2_000u64 {
+            let sent = Instant::from_millis(i);
+            trend.sample(sent, sent, sent.as_nanos() + i * 100_000);
+            noise.sample(sent, sent, sent.as_nanos() + (i * 7_919 % 20) * 1_000_000);
+        }
+        assert!(trend.jitter() < Span::from_millis(1), "{}", trend.jitter());
+        assert!(noise.jitter() > Span::from_millis(12), "{}", noise.jitter());
+    }
+}

@@ -1,0 +1,163 @@
+//! What losses look like: their share lately, and whether they come singly or in bursts.
+
+use super::sent::Resolved;
+use std::collections::VecDeque;
+use wavelane_base::{Instant, Span};
+
+/// A run of at least this many consecutive packets lost is a burst of the medium, not a policer at work.
+const LONG_RUN: u32 = 8;
+/// The longest burst of this window is what the window of packets in flight must bridge.
+const BURST_MEMORY: Span = Span::from_secs(15);
+/// The smoothed share moves by this much per packet.
+const SHARE_STEP: f64 = 1.0 / 512.0;
+/// The smoothed burst length moves by this much per burst.
+const BURST_STEP: u64 = 8;
+
+/// Loss statistics of a lane.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    share: f64,
+    seen: u64,
+    run: Option<Run>,
+    burst: Option<Span>,
+    /// Long runs: (when found, length), longest-first candidates of a sliding maximum.
+    long: VecDeque<(Instant, Span)>,
+    /// Packets judged since the last [`Self::reset_tally`], without long runs.
+    judged: u64,
+    judged_lost: u64,
+    tally_from: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    last: u64,
+    first_sent: Instant,
+    last_sent: Instant,
+    packets: u32,
+    /// How many of its losses stand in the tally.
+    tallied: u64,
+}
+
+impl Losses {
+    /// One packet got its outcome. Losses come in order of number.
+    pub(super) fn resolved(&mut self, now: Instant, packet: &Resolved) {
+        if packet.mtu_probe {
+            return;
+        }
+        self.seen += 1;
+        // Until 1 / step packets are in, a plain mean: the start must not look loss-free.
+        let step = SHARE_STEP.max(1.0 / self.seen as f64);
+        self.share += (if packet.lost { 1.0 } else { 0.0 } - self.share) * step;
+        let counts = packet.sent_at >= self.tally_from;
+        self.judged += u64::from(counts);
+        if !packet.lost {
+            return;
+        }
+        self.judged_lost += u64::from(counts);
+        match &mut self.run {
+            Some(run) if packet.number == run.last + 1 => {
+                run.last = packet.number;
+                run.last_sent = packet.sent_at;
+                run.packets += 1;
+                run.tallied += u64::from(counts);
+            }
+            _ => {
+                self.end_run(now);
+                self.run = Some(Run {
+                    last: packet.number,
+                    first_sent: packet.sent_at,
+                    last_sent: packet.sent_at,
+                    packets: 1,
+                    tallied: u64::from(counts),
+                });
+            }
+        }
+        if let Some(run) = self.run.as_mut().filter(|run| run.packets >= LONG_RUN) {
+            self.judged_lost = self.judged_lost.saturating_sub(run.tallied);
+            self.judged = self.judged.saturating_sub(run.tallied);
+            run.tallied = 0;
+            let length = run.last_sent.since(run.first_sent);
+            self.note_long(now, length);
+        }
+    }
+
+    fn note_long(&mut self, now: Instant, length: Span) {
+        while self.long.back().is_some_and(|l| l.1 <= length) {
+            self.long.pop_back();
+        }
+        self.long.push_back((now, length));
+        while self.long.front().is_some_and(|l| now.since(l.0) > BURST_MEMORY) {
+            self.long.pop_front();
+        }
+    }
+
+    fn end_run(&mut self, _now: Instant) {
+        if let Some(run) = self.run.take() {
+            let length = run.last_sent.since(run.first_sent);
+            self.burst = Some(match self.burst {
+                None => length,
+                Some(mean) => mean.scale(BURST_STEP - 1, BURST_STEP) + length.scale(1, BURST_STEP),
+            });
+        }
+    }
+
+    /// Share of packets lost lately.
+    pub(super) fn share(&self) -> f64 {
+        self.share
+    }
+    /// Mean burst length lately, in time of sending.
+    pub(super) fn burst(&self) -> Span {
+        self.burst.unwrap_or(Span::ZERO)
+    }
+    /// The longest burst of the last while.
+    pub(super) fn longest_burst(&self, now: Instant) -> Span {
+        self.long.iter().find(|l| now.since(l.0) <= BURST_MEMORY).map_or(Span::ZERO, |l| l.1)
+    }
+    /// (packets, lost) among packets sent since [`Self::reset_tally`], long bursts left out.
+    pub(super) fn tally(&self) -> (u64, u64) {
+        (self.judged, self.judged_lost)
+    }
+    /// Starts a new tally of packets sent from `from` on.
+    pub(super) fn reset_tally(&mut self, from: Instant) {
+        self.judged = 0;
+        self.judged_lost = 0;
+        self.tally_from = from;
+        if let Some(run) = &mut self.run {
+            run.tallied = 0;
+        }
+    }
+    /// Since when the tally counts.
+    pub(super) fn tally_from(&self) -> Instant {
+        self.tally_from
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(number: u64, lost: bool) -> Resolved {
+        Resolved {
+            number,
+            sent_at: Instant::from_micros(number * 600),
+            bytes: 1500,
+            end: 1500 * (number + 1),
+            eliciting: true,
+            app_limited: false,
+            mtu_probe: false,
+            lost,
+        }
+    }
+
+    #[test]
+    fn long_runs_leave_the_tally_and_single_losses_stay() {
+        let mut losses = Losses::default();
+        for n in 0..1_000 {
+            losses.resolved(Instant::ZERO, &packet(n, n % 10 == 0 || (500..550).contains(&n)));
+        }
+        let (judged, lost) = losses.tally();
+        // 100 single losses but for the 5 inside the burst; the burst is 51 long: 550 follows it.
+        assert_eq!((judged, lost), (1_000 - 51, 100 - 6));
+        assert_eq!(losses.longest_burst(Instant::ZERO), Span::from_micros(50 * 600));
+    }
+}

@@ -1,0 +1,173 @@
+//! Who may cost us anything: the two macs, cookies, and the load past which cookies are asked for.
+
+use super::{COOKIE_LIFETIME, HANDSHAKES_PER_SECOND_MAX, PROVEN_HANDSHAKES_PER_SECOND_MAX};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use ring::{digest, hmac};
+use std::net::{IpAddr, SocketAddr};
+use wavelane_base::{Entropy, Instant, PortId, Span};
+use wavelane_wire::datagram::{COOKIE_NONCE_LEN, CookieReply, MAC_LEN, SEALED_COOKIE_LEN};
+
+const MAC1_LABEL: &[u8] = b"wavelane mac1 v1";
+const COOKIE_LABEL: &[u8] = b"wavelane cookie v1";
+
+/// A cookie: proof that datagrams sent to an address arrive at whoever shows it.
+pub(super) type Cookie = [u8; MAC_LEN];
+
+/// The keys that follow from one public key: anyone who knows it can make them, nobody else.
+pub(super) struct MacKeys {
+    mac1: hmac::Key,
+    cookie: hmac::Key,
+}
+
+fn labelled(label: &[u8], public_key: &[u8; 32]) -> hmac::Key {
+    let hash = digest::digest(&digest::SHA256, &[label, public_key].concat());
+    hmac::Key::new(hmac::HMAC_SHA256, hash.as_ref())
+}
+
+/// HMAC-SHA-256 cut to its first 16 bytes (RFC 2104, section 5).
+fn mac(key: &hmac::Key, message: &[u8]) -> [u8; MAC_LEN] {
+    let tag = hmac::sign(key, message);
+    let mut out = [0; MAC_LEN];
+    out.copy_from_slice(&tag.as_ref()[..MAC_LEN]);
+    out
+}
+
+/// Compares without telling by its duration where the first difference lies.
+fn same(a: &[u8; MAC_LEN], b: &[u8; MAC_LEN]) -> bool {
+    core::hint::black_box(a.iter().zip(b).fold(0, |difference, (x, y)| difference | (x ^ y))) == 0
+}
+
+/// The second mac: under a cookie.
+pub(super) fn mac2(cookie: &Cookie, before_mac2: &[u8]) -> [u8; MAC_LEN] {
+    mac(&hmac::Key::new(hmac::HMAC_SHA256, cookie), before_mac2)
+}
+
+impl MacKeys {
+    pub(super) fn new(public_key: &[u8; 32]) -> Self {
+        Self { mac1: labelled(MAC1_LABEL, public_key), cookie: labelled(COOKIE_LABEL, public_key) }
+    }
+    /// The first mac of a message to the owner of the public key.
+    pub(super) fn mac1(&self, before_mac1: &[u8]) -> [u8; MAC_LEN] {
+        mac(&self.mac1, before_mac1)
+    }
+    /// Whether a message to us carries the right first mac.
+    pub(super) fn mac1_is_right(&self, before_mac1: &[u8], shown: &[u8; MAC_LEN]) -> bool {
+        same(&self.mac1(before_mac1), shown)
+    }
+    /// A key for one cookie reply: the nonce is too long for the cipher, so it goes into the key.
+    fn reply_key(&self, nonce: &[u8; COOKIE_NONCE_LEN]) -> LessSafeKey {
+        let key = hmac::sign(&self.cookie, nonce);
+        LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key.as_ref()).expect("HMAC-SHA-256 gives 32 bytes"))
+    }
+    /// Seals a cookie to whoever sent the message with this first mac.
+    fn seal_cookie(
+        &self,
+        receiver: u32,
+        nonce: [u8; COOKIE_NONCE_LEN],
+        mac1: &[u8; MAC_LEN],
+        c: Cookie,
+    ) -> CookieReply {
+        let mut sealed = [0; SEALED_COOKIE_LEN];
+        let (plain, tag_room) = sealed.split_at_mut(MAC_LEN);
+        plain.copy_from_slice(&c);
+        let tag = self
+            .reply_key(&nonce)
+            .seal_in_place_separate_tag(Nonce::assume_unique_for_key([0; 12]), Aad::from(mac1), plain)
+            .expect("a cookie is far shorter than the cipher's limit");
+        tag_room.copy_from_slice(tag.as_ref());
+        CookieReply { receiver, nonce, sealed }
+    }
+    /// The cookie in a reply by the owner of the public key to our message with this first mac.
+    pub(super) fn open_cookie(&self, reply: &CookieReply, mac1: &[u8; MAC_LEN]) -> Option<Cookie> {
+        let mut sealed = reply.sealed;
+        let nonce = Nonce::assume_unique_for_key([0; 12]);
+        let plain = self.reply_key(&reply.nonce).open_in_place(nonce, Aad::from(mac1), &mut sealed).ok()?;
+        Cookie::try_from(&*plain).ok()
+    }
+}
+
+/// What to do with a handshake message whose first mac is right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Admission {
+    Admit,
+    AskForCookie,
+    Refuse,
+}
+
+/// Counts handshake messages and guards the costly work behind them.
+pub(super) struct Guard {
+    second: Instant,
+    seen: u32,
+    proven: u32,
+    secret: hmac::Key,
+    secret_made: Instant,
+}
+
+fn new_secret(entropy: &mut Entropy) -> hmac::Key {
+    let mut secret = [0; 32];
+    entropy.fill(&mut secret);
+    hmac::Key::new(hmac::HMAC_SHA256, &secret)
+}
+
+impl Guard {
+    pub(super) fn new(now: Instant, entropy: &mut Entropy) -> Self {
+        Self { second: now, seen: 0, proven: 0, secret: new_secret(entropy), secret_made: now }
+    }
+    /// The cookie of an address: nothing is remembered per address.
+    fn cookie(&self, port: PortId, from: Option<SocketAddr>) -> Cookie {
+        let mut place = [0; 21];
+        place[..2].copy_from_slice(&port.0.to_be_bytes());
+        match from.map(|a| (a.ip(), a.port())) {
+            Some((IpAddr::V4(ip), udp_port)) => {
+                place[2] = 4;
+                place[3..7].copy_from_slice(&ip.octets());
+                place[19..].copy_from_slice(&udp_port.to_be_bytes());
+            }
+            Some((IpAddr::V6(ip), udp_port)) => {
+                place[2] = 6;
+                place[3..19].copy_from_slice(&ip.octets());
+                place[19..].copy_from_slice(&udp_port.to_be_bytes());
+            }
+            None => {}
+        }
+        mac(&self.secret, &place)
+    }
+    /// Decides on a handshake message whose first mac is right.
+    pub(super) fn admit(
+        &mut self,
+        now: Instant,
+        entropy: &mut Entropy,
+        place: (PortId, Option<SocketAddr>),
+        before_mac2: &[u8],
+        shown: &[u8; MAC_LEN],
+    ) -> Admission {
+        if now.since(self.second) >= Span::from_secs(1) {
+            (self.second, self.seen, self.proven) = (now, 0, 0);
+        }
+        self.seen = self.seen.saturating_add(1);
+        if self.seen <= HANDSHAKES_PER_SECOND_MAX {
+            return Admission::Admit;
+        }
+        if now.since(self.secret_made) >= COOKIE_LIFETIME {
+            (self.secret, self.secret_made) = (new_secret(entropy), now);
+        }
+        if !same(&mac2(&self.cookie(place.0, place.1), before_mac2), shown) {
+            return Admission::AskForCookie;
+        }
+        self.proven = self.proven.saturating_add(1);
+        if self.proven <= PROVEN_HANDSHAKES_PER_SECOND_MAX { Admission::Admit } else { Admission::Refuse }
+    }
+    /// The reply that asks the sender of a message to prove its address. `ours` are the keys of our public key.
+    pub(super) fn reply(
+        &self,
+        entropy: &mut Entropy,
+        ours: &MacKeys,
+        place: (PortId, Option<SocketAddr>),
+        receiver: u32,
+        mac1: &[u8; MAC_LEN],
+    ) -> CookieReply {
+        let mut nonce = [0; COOKIE_NONCE_LEN];
+        entropy.fill(&mut nonce);
+        ours.seal_cookie(receiver, nonce, mac1, self.cookie(place.0, place.1))
+    }
+}

@@ -1,0 +1,174 @@
+//! From what a flow saw to the figures of the Record. The only place where figures are computed.
+
+use crate::backend::{FlowRaw, Probe, StackRaw};
+use crate::model::{App, Flow, Scenario};
+use serde::{Deserialize, Serialize};
+use wavelane_base::Seed;
+
+/// Fixed-time flows are measured from this long after their first byte on: the start is not the steady state.
+pub const WARM_UP_NS: u64 = 2_000_000_000;
+/// An echo probe that was not answered ranks as if it took at least this long.
+pub const LOST_RANK_MS: f64 = 5_000.0;
+
+/// The figures of one flow in one run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FlowFigures {
+    /// The flow's name.
+    pub flow: String,
+    /// Its application's word.
+    pub app: String,
+    /// The run's seed.
+    pub seed: u64,
+    /// Whether all that was asked for arrived.
+    pub completed: bool,
+    /// Whether the receiver's hash matched.
+    pub intact: Option<bool>,
+    /// Receiver's bits per second; `null` if nothing arrived, or for an echo.
+    pub goodput_bps: Option<f64>,
+    /// Application bytes received.
+    pub bytes: u64,
+    /// connect() to last byte; `null` if unfinished.
+    pub duration_ms: Option<f64>,
+    /// Median echo delay.
+    pub rtt_p50_ms: Option<f64>,
+    /// 95th percentile of echo delay.
+    pub rtt_p95_ms: Option<f64>,
+    /// 99th percentile of echo delay.
+    pub rtt_p99_ms: Option<f64>,
+    /// Echo probes that count.
+    pub sent: Option<u64>,
+    /// Those without answer.
+    pub lost: Option<u64>,
+    /// connect(), since the run's start.
+    pub connect_ms: f64,
+    /// First and last byte at the receiver, since the run's start.
+    pub first_byte_ms: Option<f64>,
+    /// Last byte at the receiver, since the run's start.
+    pub last_byte_ms: Option<f64>,
+}
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+/// Bits per second, or `None` over an empty time.
+fn bits_per_second(octets: u64, ns: u64) -> Option<f64> {
+    (ns > 0).then(|| octets as f64 * 8e9 / ns as f64)
+}
+
+/// Receiver's bytes over last minus first byte; fixed-time flows after the warm-up; unfinished over the time given.
+fn goodput(raw: &FlowRaw, app: &App) -> Option<f64> {
+    let (first, last) = (raw.first_byte_ns?, raw.last_byte_ns?);
+    let fixed_time = matches!(app, App::Download { size: None } | App::Upload { size: None });
+    if fixed_time {
+        let from = first + WARM_UP_NS;
+        let until = raw.connect_ns + raw.given_ns;
+        let counted = raw.arrivals.iter().filter(|(at, _)| *at >= from && *at <= until);
+        return bits_per_second(counted.map(|(_, octets)| octets).sum(), until.saturating_sub(from));
+    }
+    if raw.completed { bits_per_second(raw.octets, last - first) } else { bits_per_second(raw.octets, raw.given_ns) }
+}
+
+/// The probes that count: those due while the bulk flow ran, or all if there is none.
+fn counted_probes<'a>(raw: &'a FlowRaw, bulk: Option<&FlowRaw>) -> Vec<&'a Probe> {
+    let (from, until) = match bulk {
+        None => (0, u64::MAX),
+        Some(bulk) => {
+            let end = bulk.last_byte_ns.filter(|_| bulk.completed).unwrap_or(bulk.connect_ns + bulk.given_ns);
+            (bulk.connect_ns, end)
+        }
+    };
+    raw.probes.iter().filter(|p| (from..=until).contains(&p.sent_ns)).collect()
+}
+
+/// The nearest-rank percentile of sorted values.
+pub fn percentile(sorted: &[f64], percent: u64) -> Option<f64> {
+    let rank = (sorted.len() as u64 * percent).div_ceil(100).max(1);
+    sorted.get(usize::try_from(rank).ok()? - 1).copied()
+}
+
+/// Delays of counted probes in ms, sorted; a lost one ranks behind every answered one and as at least 5 s.
+fn ranked_delays(probes: &[&Probe]) -> Vec<f64> {
+    let mut delays: Vec<f64> = probes.iter().filter_map(|p| p.rtt_ns).map(ms).collect();
+    delays.sort_by(f64::total_cmp);
+    let slowest = delays.last().copied().unwrap_or(0.0).max(LOST_RANK_MS);
+    delays.resize(probes.len(), slowest);
+    delays
+}
+
+/// The figures of one flow. `bulk` is the raw material of the flow during which an echo counts.
+pub fn of_flow(flow: &Flow, raw: &FlowRaw, bulk: Option<&FlowRaw>, seed: Seed) -> FlowFigures {
+    let is_bulk = flow.app.is_bulk();
+    let probes = if is_bulk { Vec::new() } else { counted_probes(raw, bulk) };
+    let delays = ranked_delays(&probes);
+    let lost = probes.iter().filter(|p| p.rtt_ns.is_none()).count() as u64;
+    FlowFigures {
+        flow: flow.name.clone(),
+        app: flow.app.word().to_owned(),
+        seed: seed.0,
+        completed: raw.completed,
+        intact: raw.intact,
+        goodput_bps: if is_bulk { goodput(raw, &flow.app) } else { None },
+        bytes: raw.octets,
+        duration_ms: raw
+            .last_byte_ns
+            .filter(|_| is_bulk && raw.completed)
+            .map(|t| ms(t.saturating_sub(raw.connect_ns))),
+        rtt_p50_ms: percentile(&delays, 50),
+        rtt_p95_ms: percentile(&delays, 95),
+        rtt_p99_ms: percentile(&delays, 99),
+        sent: (!is_bulk).then_some(probes.len() as u64),
+        lost: (!is_bulk).then_some(lost),
+        connect_ms: ms(raw.connect_ns),
+        first_byte_ms: raw.first_byte_ns.map(ms),
+        last_byte_ms: raw.last_byte_ns.map(ms),
+    }
+}
+
+/// The figures of every flow of one run, in the scenario's order.
+pub fn of_run(scenario: &Scenario, raw: &StackRaw, seed: Seed) -> Vec<FlowFigures> {
+    let find = |name: &str| raw.flows.iter().find(|f| f.flow == name);
+    let figures = scenario.flows.iter().filter_map(|flow| {
+        let bulk = scenario.bulk_of(flow).and_then(|b| find(&b.name));
+        Some(of_flow(flow, find(&flow.name)?, bulk, seed))
+    });
+    figures.collect()
+}
+
+/// IP bytes offered to the bad channel over bytes delivered, of one or several runs.
+pub fn wire_bytes_per_delivered_byte(runs: &[&StackRaw]) -> Option<f64> {
+    let wire: u64 = runs.iter().map(|r| r.wire_octets).sum();
+    let delivered: u64 = runs.iter().flat_map(|r| &r.flows).map(|f| f.octets).sum();
+    (delivered > 0).then(|| wire as f64 / delivered as f64)
+}
+
+/// Repair bytes over first transmissions, of one or several runs; `None` unless every run counted both.
+pub fn repair_share(runs: &[&StackRaw]) -> Option<f64> {
+    let sum = |of: fn(&StackRaw) -> Option<u64>| runs.iter().map(|r| of(r)).sum::<Option<u64>>();
+    let (repair, first) = (sum(|r| r.repair_octets)?, sum(|r| r.first_octets)?);
+    (first > 0).then(|| repair as f64 / first as f64)
+}
+
+/// Mean and 95 % confidence half-width (Student's t) of `values`; the half-width needs two of them.
+pub fn mean_ci95(values: &[f64]) -> Option<(f64, Option<f64>)> {
+    /// Two-sided 97.5 % quantiles of Student's t for 1 to 30 degrees of freedom; 1.96 beyond (normal).
+    const T: [f64; 30] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+        2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+    ];
+    let n = values.len();
+    if n == 0 {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / n as f64;
+    if n == 1 {
+        return Some((mean, None));
+    }
+    let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n - 1) as f64;
+    let t = T.get(n - 2).copied().unwrap_or(1.96);
+    Some((mean, Some(t * (variance / n as f64).sqrt())))
+}
+
+#[cfg(test)]
+#[path = "figures_tests.rs"]
+mod tests;

@@ -1,0 +1,218 @@
+//! The JSON document of a run, and reading a Record directory back.
+
+use crate::figures::FlowFigures;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The format's name and version in `record.json`.
+pub const RUN_FORMAT: &str = "wavelane-run/1";
+/// Largest `record.json` that is read back.
+const RECORD_MAX: u64 = 256 << 20;
+/// Largest series file that is read back.
+const SERIES_MAX: u64 = 1 << 30;
+
+/// How something was judged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It holds.
+    Pass,
+    /// It does not.
+    Fail,
+    /// The run cannot tell.
+    Inconclusive,
+    /// Reported, not judged.
+    Info,
+}
+
+impl Verdict {
+    /// The total: fail if any fails, else inconclusive if any is, else pass.
+    pub fn total(all: impl IntoIterator<Item = Self>) -> Self {
+        let worst = |total, v| match (total, v) {
+            (Self::Fail, _) | (_, Self::Fail) => Self::Fail,
+            (Self::Inconclusive, _) | (_, Self::Inconclusive) => Self::Inconclusive,
+            _ => Self::Pass,
+        };
+        all.into_iter().fold(Self::Pass, worst)
+    }
+    /// Its word in the document.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Inconclusive => "inconclusive",
+            Self::Info => "info",
+        }
+    }
+}
+
+/// The JSON document of a run (`record.json`, and what `--json` prints). Keys stand in this order.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RunDocument {
+    /// [`RUN_FORMAT`].
+    pub format: String,
+    /// The scenario file's stem.
+    pub scenario: String,
+    /// Its title.
+    pub title: String,
+    /// `sim` or `lab`.
+    pub backend: String,
+    /// The first seed.
+    pub seed: u64,
+    /// How many seeds, counting up from the first.
+    pub repeat: u32,
+    /// The total over the checks.
+    pub verdict: Verdict,
+    /// Stacks that the backend cannot run.
+    pub omitted: Vec<Omitted>,
+    /// Clauses the backend honours nearly or not at all.
+    pub clauses: Vec<ClauseNote>,
+    /// Results by stack, in the scenario's order.
+    pub stacks: Vec<StackResult>,
+    /// Verdicts, in the scenario's order.
+    pub checks: Vec<CheckResult>,
+    /// The command that repeats this run.
+    pub rerun: String,
+    /// The Record's directory.
+    pub record: String,
+}
+
+/// A stack that was not run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Omitted {
+    /// Its word.
+    pub stack: String,
+    /// Why.
+    pub why: String,
+}
+
+/// A clause that was not imposed as written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClauseNote {
+    /// Where it stands in the file.
+    pub clause: String,
+    /// `approximated` or `omitted`.
+    pub treatment: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What one stack gave, over all seeds.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct StackResult {
+    /// Its word.
+    pub stack: String,
+    /// IP bytes offered to the bad channel over delivered bytes.
+    pub wire_bytes_per_delivered_byte: Option<f64>,
+    /// Repair bytes over first transmissions.
+    pub repair_share: Option<f64>,
+    /// Why its runs prove nothing, if so.
+    pub inconclusive: Option<String>,
+    /// Per flow and seed: by seed, then in the scenario's order.
+    pub flows: Vec<FlowFigures>,
+}
+
+/// A judged check.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CheckResult {
+    /// Its name.
+    pub check: String,
+    /// How it went.
+    pub verdict: Verdict,
+    /// The numbers behind it.
+    pub why: String,
+}
+
+/// Why a Record cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RecordError {
+    /// There is none, or it is damaged.
+    #[error("{}: {why}; name a directory that `wavelane run` wrote", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// Two columns of one flow of one run: arrivals as (ns, bytes), or probes as (ns, delay in ns or nothing if lost).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Series {
+    /// Of a bulk flow.
+    Arrivals(Vec<(u64, u64)>),
+    /// Of an echo.
+    Probes(Vec<(u64, Option<u64>)>),
+}
+
+impl RunDocument {
+    /// Reads `record.json` of a Record directory.
+    pub fn load(record: &Path) -> Result<Self, RecordError> {
+        let path = record.join("record.json");
+        let wrong = |why: String| RecordError::Unreadable { path: path.clone(), why };
+        let text = crate::parse::read_bounded(&path, RECORD_MAX).map_err(wrong)?;
+        let document: Self = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+        if document.format != RUN_FORMAT {
+            return Err(wrong(format!("its format is '{}', this program reads '{RUN_FORMAT}'", document.format)));
+        }
+        Ok(document)
+    }
+    /// The document as it stands in `record.json`: two spaces of indent, a newline at the end.
+    pub fn to_json(&self) -> String {
+        let text = serde_json::to_string_pretty(self).expect("the document has text keys and finite numbers only");
+        text + "\n"
+    }
+    /// Prefix of a run's files in `series/` and `pcap/`: `STACK`, or `STACK-SEED` if there are several seeds.
+    pub fn label(&self, stack: &str, seed: u64) -> String {
+        label(stack, seed, self.repeat)
+    }
+    /// Reads `series/LABEL-FLOW.csv`.
+    pub fn series(&self, record: &Path, stack: &str, figures: &FlowFigures) -> Result<Series, RecordError> {
+        let name = format!("{}-{}.csv", self.label(stack, figures.seed), figures.flow);
+        let path = record.join("series").join(name);
+        let wrong = |why: String| RecordError::Unreadable { path: path.clone(), why };
+        let text = crate::parse::read_bounded(&path, SERIES_MAX).map_err(wrong)?;
+        parse_series(&text).map_err(wrong)
+    }
+}
+
+pub(crate) fn label(stack: &str, seed: u64, repeat: u32) -> String {
+    if repeat > 1 { format!("{stack}-{seed}") } else { stack.to_owned() }
+}
+
+const ARRIVALS_HEAD: &str = "t_ns,bytes";
+const PROBES_HEAD: &str = "sent_ns,rtt_ns";
+
+/// A flow's series as CSV with a head line.
+pub(crate) fn series_csv(raw: &crate::FlowRaw, is_bulk: bool) -> String {
+    use core::fmt::Write;
+    let mut out = String::from(if is_bulk { ARRIVALS_HEAD } else { PROBES_HEAD });
+    out.push('\n');
+    if is_bulk {
+        for (t, bytes) in &raw.arrivals {
+            let _ = writeln!(out, "{t},{bytes}");
+        }
+    } else {
+        for probe in &raw.probes {
+            let rtt = probe.rtt_ns.map(|r| r.to_string()).unwrap_or_default();
+            let _ = writeln!(out, "{},{rtt}", probe.sent_ns);
+        }
+    }
+    out
+}
+
+fn parse_series(text: &str) -> Result<Series, String> {
+    let mut lines = text.lines();
+    let head = lines.next().unwrap_or_default();
+    let number = |t: &str| t.parse::<u64>().map_err(|e| format!("'{t}': {e}"));
+    let mut pairs = Vec::new();
+    for line in lines {
+        let (a, b) = line.split_once(',').ok_or_else(|| format!("'{line}' has no comma"))?;
+        pairs.push((number(a)?, if b.is_empty() { None } else { Some(number(b)?) }));
+    }
+    match head {
+        ARRIVALS_HEAD => Ok(Series::Arrivals(pairs.into_iter().map(|(t, b)| (t, b.unwrap_or(0))).collect())),
+        PROBES_HEAD => Ok(Series::Probes(pairs)),
+        _ => Err(format!("unknown columns '{head}'")),
+    }
+}

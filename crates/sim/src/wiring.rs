@@ -1,0 +1,290 @@
+//! From a scenario's names to a wired engine: addresses, keys, clocks, peers and routes.
+
+use crate::clock::{DriftTooLarge, NodeClock};
+use crate::engine::{ChannelId, Engine, NodeId, Plug};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use wavelane_base::{PortId, Seed, Span};
+use wavelane_protocol::gateway::{Config, Controller, IpPrefix, PeerConfig, PeerId};
+use wavelane_protocol::session::public_key;
+use wavelane_scenario::{ChannelKind, NodeKind, Scenario};
+
+/// The UDP port of every lane.
+const LANE_PORT: u16 = 51_820;
+/// The port of every server program.
+const SERVER_PORT: u16 = 80;
+/// The first port of client programs; each exchange has its own.
+const CLIENT_PORT: u16 = 40_000;
+/// Clocks start up to this far apart.
+const CLOCK_OFFSET_MAX: Span = Span::from_secs(3600);
+/// Clocks drift up to this much either way: what two ordinary crystals do.
+const CLOCK_DRIFT_MAX_PPM: u64 = 50;
+
+/// The shape of a scenario: who is what and who is next to whom, by number.
+pub(crate) struct Shape<'a> {
+    scenario: &'a Scenario,
+    index: BTreeMap<&'a str, usize>,
+}
+
+/// A flow's two gateways, by node number, and the node numbers of its programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Route {
+    pub(crate) client: usize,
+    pub(crate) ingress: usize,
+    pub(crate) egress: usize,
+    pub(crate) server: usize,
+}
+
+/// A wired engine and the names in it.
+pub(crate) struct World {
+    pub(crate) engine: Engine,
+    /// Engine nodes of gateways and routers, by scenario node.
+    pub(crate) nodes: BTreeMap<usize, NodeId>,
+    /// Engine channels, by name; channels to endpoints have none.
+    pub(crate) channels: BTreeMap<String, ChannelId>,
+    /// `(gateway, neighbour)` to the peer's place in the gateway's configuration.
+    pub(crate) peers: BTreeMap<(usize, usize), PeerId>,
+}
+
+/// Why a scenario could not be wired.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum WiringError {
+    #[error("gateway '{0}': {1}")]
+    Gateway(String, wavelane_protocol::gateway::ConfigError),
+    #[error("channel '{0}': {1}")]
+    Channel(String, wavelane_channel::ConfigError),
+    #[error(transparent)]
+    Clock(#[from] DriftTooLarge),
+}
+
+impl<'a> Shape<'a> {
+    pub(crate) fn new(scenario: &'a Scenario) -> Self {
+        let index = scenario.nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
+        Self { scenario, index }
+    }
+
+    pub(crate) fn node(&self, name: &str) -> Option<usize> {
+        self.index.get(name).copied()
+    }
+
+    fn kind(&self, node: usize) -> NodeKind {
+        self.scenario.nodes[node].kind
+    }
+
+    fn name(&self, node: usize) -> &'a str {
+        &self.scenario.nodes[node].name
+    }
+
+    /// The two nodes of a channel.
+    fn ends(&self, channel: usize) -> Option<[usize; 2]> {
+        let [a, b] = &self.scenario.channels[channel].between;
+        Some([self.node(a)?, self.node(b)?])
+    }
+
+    /// Whether a channel ends at an endpoint: such channels are not crossed in the simulator.
+    pub(crate) fn is_local(&self, channel: usize) -> bool {
+        self.ends(channel).is_none_or(|ends| ends.iter().any(|end| self.kind(*end) == NodeKind::Endpoint))
+    }
+
+    /// The node itself if it is a gateway, or the one gateway that an endpoint is plugged into.
+    fn gateway_of(&self, node: usize) -> Result<usize, String> {
+        match self.kind(node) {
+            NodeKind::Gateway => return Ok(node),
+            NodeKind::Router => return Err(format!("'{}' is a router; programs run on endpoints", self.name(node))),
+            NodeKind::Endpoint => {}
+        }
+        let mut next = (0..self.scenario.channels.len()).filter_map(|c| self.ends(c)).filter_map(|[a, b]| match node {
+            n if n == a => Some(b),
+            n if n == b => Some(a),
+            _ => None,
+        });
+        match (next.next(), next.next()) {
+            (Some(gateway), None) if self.kind(gateway) == NodeKind::Gateway => Ok(gateway),
+            _ => Err(format!(
+                "endpoint '{}' must be joined to exactly one node, a gateway, until the simulator has a TCP machine",
+                self.name(node)
+            )),
+        }
+    }
+
+    /// Which gateways carry a flow from `from` to `to`.
+    pub(crate) fn route(&self, from: &str, to: &str) -> Result<Route, String> {
+        let unknown = |name: &str| format!("there is no node '{name}'");
+        let client = self.node(from).ok_or_else(|| unknown(from))?;
+        let server = self.node(to).ok_or_else(|| unknown(to))?;
+        let (ingress, egress) = (self.gateway_of(client)?, self.gateway_of(server)?);
+        if self.neighbours(ingress).iter().any(|(_, gateway)| *gateway == egress) {
+            return Ok(Route { client, ingress, egress, server });
+        }
+        Err(format!(
+            "gateways '{}' and '{}' are not joined by a channel or routers, and relaying over gateways in between is not built yet",
+            self.name(ingress),
+            self.name(egress)
+        ))
+    }
+
+    /// The gateways reached from `gateway` through one channel or through routers: (channel by which it leaves,
+    /// gateway), nearest first.
+    fn neighbours(&self, gateway: usize) -> Vec<(usize, usize)> {
+        let mut found: Vec<(usize, usize)> = Vec::new();
+        for first in 0..self.scenario.channels.len() {
+            for (node, _) in self.flood(gateway, first) {
+                let known = found.iter().any(|(_, other)| *other == node);
+                if self.kind(node) == NodeKind::Gateway && node != gateway && !known {
+                    found.push((first, node));
+                }
+            }
+        }
+        found
+    }
+
+    /// Every node reached by leaving `start` through `first` and passing only routers, with the channel by which it is
+    /// entered, nearest first.
+    fn flood(&self, start: usize, first: usize) -> Vec<(usize, usize)> {
+        let mut reached = Vec::new();
+        let mut seen = BTreeSet::from([start]);
+        let mut queue = VecDeque::from([(start, Some(first))]);
+        while let Some((node, only)) = queue.pop_front() {
+            for channel in (0..self.scenario.channels.len()).filter(|c| !self.is_local(*c)) {
+                let Some(ends) = self.ends(channel) else { continue };
+                if only.is_some_and(|only| only != channel) || !ends.contains(&node) {
+                    continue;
+                }
+                let other = if ends[0] == node { ends[1] } else { ends[0] };
+                if seen.insert(other) {
+                    reached.push((other, channel));
+                    if self.kind(other) == NodeKind::Router {
+                        queue.push_back((other, None));
+                    }
+                }
+            }
+        }
+        reached
+    }
+
+    /// The UDP address of the gateway port at `node`'s end of `channel`.
+    fn port_address(&self, channel: usize, node: usize) -> SocketAddrV4 {
+        let side = u8::from(self.ends(channel).is_some_and(|ends| ends[1] == node));
+        let [high, low] = (channel as u16).to_be_bytes();
+        SocketAddrV4::new(Ipv4Addr::new(10, 128 + high, low, 1 + side), LANE_PORT)
+    }
+
+    /// The address of a program's host.
+    fn host(&self, node: usize) -> Ipv4Addr {
+        let [high, low] = (node as u16).to_be_bytes();
+        Ipv4Addr::new(10, high, low, 10)
+    }
+
+    /// Where the server program of `flow` listens.
+    pub(crate) fn server_address(&self, route: Route) -> SocketAddr {
+        SocketAddr::from((self.host(route.server), SERVER_PORT))
+    }
+
+    /// Where the client program of flow number `flow` sits.
+    pub(crate) fn client_address(&self, route: Route, flow: usize) -> SocketAddr {
+        SocketAddr::from((self.host(route.client), CLIENT_PORT + flow as u16))
+    }
+
+    /// The channels by which `gateway` sends and receives.
+    fn lanes_of(&self, gateway: usize) -> Vec<usize> {
+        let joins = |c: &usize| !self.is_local(*c) && self.ends(*c).is_some_and(|ends| ends.contains(&gateway));
+        (0..self.scenario.channels.len()).filter(joins).collect()
+    }
+
+    fn gateway_config(&self, seed: Seed, gateway: usize) -> Config {
+        let lanes = self.lanes_of(gateway);
+        let everywhere = || vec![IpPrefix { address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), bits: 9 }];
+        let peers = self.neighbours(gateway).into_iter().map(|(leaves_by, other)| {
+            // The neighbour's own way towards us tells which of its ports answers.
+            let back = self.neighbours(other).into_iter().find(|(_, node)| *node == gateway);
+            PeerConfig {
+                name: self.name(other).to_owned(),
+                public_key: public_key(&private_key(seed, self.name(other))),
+                preshared_key: None,
+                address: back.map(|(channel, _)| SocketAddr::V4(self.port_address(channel, other))),
+                port: PortId(lanes.iter().position(|lane| *lane == leaves_by).unwrap_or(0) as u16),
+                allow_sources: everywhere(),
+                allow_targets: everywhere(),
+                controller: Controller::default(),
+            }
+        });
+        Config { private_key: private_key(seed, self.name(gateway)), peers: peers.collect(), ..Config::default() }
+    }
+
+    /// Builds everything but the flows.
+    pub(crate) fn build(&self, seed: Seed) -> Result<World, WiringError> {
+        let mut engine = Engine::new(seed);
+        let mut nodes = BTreeMap::new();
+        let mut peers = BTreeMap::new();
+        for node in 0..self.scenario.nodes.len() {
+            let name = self.name(node);
+            let id = match self.kind(node) {
+                NodeKind::Endpoint => continue,
+                NodeKind::Router => engine.add_router(name),
+                NodeKind::Gateway => {
+                    for (place, (_, other)) in self.neighbours(node).into_iter().enumerate() {
+                        peers.insert((node, other), PeerId(place));
+                    }
+                    let config = self.gateway_config(seed, node);
+                    let refused = |why| WiringError::Gateway(name.to_owned(), why);
+                    engine.add_gateway(name, draw_clock(seed, name)?, config).map_err(refused)?
+                }
+            };
+            nodes.insert(node, id);
+        }
+        let channels = self.connect(&mut engine, &nodes)?;
+        self.add_routes(&mut engine, &nodes, &channels);
+        Ok(World { engine, nodes, channels, peers })
+    }
+
+    fn connect(
+        &self,
+        engine: &mut Engine,
+        nodes: &BTreeMap<usize, NodeId>,
+    ) -> Result<BTreeMap<String, ChannelId>, WiringError> {
+        let mut channels = BTreeMap::new();
+        for (number, channel) in self.scenario.channels.iter().enumerate().filter(|(c, _)| !self.is_local(*c)) {
+            let Some(ends) = self.ends(number) else { continue };
+            let plug = |node: usize| Plug { node: nodes[&node], address: Some(self.port_address(number, node)) };
+            let ChannelKind::Cable(config) = &channel.kind;
+            let id = engine
+                .connect(&channel.name, config.clone(), plug(ends[0]), plug(ends[1]))
+                .map_err(|why| WiringError::Channel(channel.name.clone(), why))?;
+            channels.insert(channel.name.clone(), id);
+        }
+        Ok(channels)
+    }
+
+    /// Every router learns the way to every gateway port it can reach.
+    fn add_routes(&self, engine: &mut Engine, nodes: &BTreeMap<usize, NodeId>, channels: &BTreeMap<String, ChannelId>) {
+        for gateway in (0..self.scenario.nodes.len()).filter(|n| self.kind(*n) == NodeKind::Gateway) {
+            for lane in self.lanes_of(gateway) {
+                for (router, entered_by) in self.flood(gateway, lane) {
+                    if self.kind(router) == NodeKind::Router {
+                        let back = channels[&self.scenario.channels[entered_by].name];
+                        engine.route(nodes[&router], *self.port_address(lane, gateway).ip(), back);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The directed channels by which gateways send: their offered bytes are what gateways put on the wire.
+    pub(crate) fn leaves_gateway(&self, channel: usize, side: usize) -> bool {
+        self.ends(channel).is_some_and(|ends| self.kind(ends[side]) == NodeKind::Gateway)
+    }
+}
+
+/// A key of this run only.
+fn private_key(seed: Seed, name: &str) -> [u8; 32] {
+    let mut key = [0; 32];
+    seed.entropy(&format!("node {name} / key")).fill(&mut key);
+    key
+}
+
+fn draw_clock(seed: Seed, name: &str) -> Result<NodeClock, DriftTooLarge> {
+    let mut chance = seed.chance(&format!("node {name} / clock"));
+    let offset = Span::from_nanos(chance.below(CLOCK_OFFSET_MAX.as_nanos()));
+    let drift = chance.below(2 * CLOCK_DRIFT_MAX_PPM + 1) as i32 - CLOCK_DRIFT_MAX_PPM as i32;
+    NodeClock::new(offset, drift)
+}
