@@ -79,7 +79,8 @@ impl Forward {
         self.jitter = self.jitter.scale(7, 8) + sample.scale(1, 8);
     }
 
-    fn base(&self) -> Option<i64> {
+    /// The lowest delay of the base window, of unknown origin.
+    pub(super) fn base(&self) -> Option<i64> {
         self.base.iter().map(|b| b.1).min()
     }
     /// The queueing delay now: the lowest delay lately, above the base.
