@@ -19,20 +19,27 @@ fn explore(name: &str, link: Link, seconds: f64) -> World {
     w
 }
 
+const LOUD: bool = false;
 #[test]
 fn explore_all() {
     let w = explore("clean", Link::new(20, 100), 20.0);
-    println!("{}", w.trace(0));
+    if LOUD {
+        println!("{}", w.trace(0));
+    }
     for p in [0.01, 0.05, 0.1, 0.2] {
         let w = explore(&format!("iid {p}"), Link { loss: Loss::Random(p), ..Link::new(20, 100) }, 20.0);
         if w.goodput(0, 3.0, 20.0) < 0.93 * (1.0 - p) * 20e6 {
-            println!("{}", w.trace(0));
+            if LOUD {
+                println!("{}", w.trace(0));
+            }
         }
     }
     for (good, bad) in [(570, 30), (380, 20)] {
         let loss = Loss::Bursts { good: Span::from_millis(good), bad: Span::from_millis(bad) };
         let w = explore(&format!("ge {good}/{bad}"), Link { loss, ..Link::new(20, 100) }, 20.0);
-        println!("{}", w.trace(0));
+        if LOUD {
+            println!("{}", w.trace(0));
+        }
     }
     let mut w = World::new(Link::new(20, 100), 1, 7);
     w.run_until(10.0);
@@ -54,12 +61,19 @@ fn explore_all() {
     w.run_until(20.0);
     println!("base step: {:.2} {:?}\n{}", w.goodput(0, 10.0, 20.0) / MBIT, w.queue_ms(10.0, 20.0), w.trace(0));
     let w = explore("jitter 20", Link { jitter: Span::from_millis(20), ..Link::new(20, 100) }, 20.0);
-    println!("{}", w.trace(0));
+    if LOUD {
+        println!("{}", w.trace(0));
+    }
     let w = explore("10 ms queue", Link { queue_bytes: 25_000, ..Link::new(20, 100) }, 20.0);
-    println!("{}", w.trace(0));
+    if LOUD {
+        println!("{}", w.trace(0));
+    }
     let policer = Some(Policer { rate: Rate::from_bps(20_000_000), depth: 30_000 });
     let w = explore("policer", Link { policer, ..Link::new(1000, 100) }, 30.0);
-    println!("{}", w.trace(0));
+    if LOUD {
+        println!("{}", w.trace(0));
+    }
+    println!("BEGIN");
     for (m, rtt) in [(20, 600), (20, 5), (1, 100), (200, 20)] {
         let w = explore(
             &format!("{m} Mbit/s {rtt} ms"),
@@ -67,7 +81,9 @@ fn explore_all() {
             15.0,
         );
         if m < 100 {
-            println!("{}", w.trace(0));
+            if LOUD {
+                println!("{}", w.trace(0));
+            }
         }
     }
     for lanes in [2, 3] {
@@ -86,4 +102,23 @@ fn explore_all() {
 fn jain(x: &[f64]) -> f64 {
     let sum: f64 = x.iter().sum();
     sum * sum / (x.len() as f64 * x.iter().map(|v| v * v).sum::<f64>())
+}
+#[test]
+fn explore_step() {
+    let mut w = World::new(Link::new(20, 100), 1, 7);
+    w.run_until(10.0);
+    println!("{:?}", w.lanes[0].sender.path(w.now));
+    w.set_rate(Rate::from_bps(2_000_000));
+    for i in 0..30 {
+        w.run_until(10.0 + 0.05 * f64::from(i));
+        let p = w.lanes[0].sender.path(w.now);
+        println!(
+            "{:.2} q {:?} in_flight {} win {} rate {:?}",
+            w.time(),
+            w.queue.last().unwrap().1,
+            p.in_flight,
+            p.window,
+            p.rate
+        );
+    }
 }

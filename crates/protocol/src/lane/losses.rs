@@ -10,6 +10,8 @@ const LONG_RUN: u32 = 8;
 const BURST_MEMORY: Span = Span::from_secs(15);
 /// The smoothed share moves by this much per packet.
 const SHARE_STEP: f64 = 1.0 / 512.0;
+/// The quickly smoothed share moves by this much per packet.
+const SINGLE_STEP: f64 = 1.0 / 64.0;
 /// The smoothed burst length moves by this much per burst.
 const BURST_STEP: u64 = 8;
 
@@ -17,6 +19,8 @@ const BURST_STEP: u64 = 8;
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     share: f64,
+    /// Quickly smoothed share without the tails of long runs.
+    single: f64,
     seen: u64,
     run: Option<Run>,
     burst: Option<Span>,
@@ -50,6 +54,11 @@ impl Losses {
         self.share += (if packet.lost { 1.0 } else { 0.0 } - self.share) * step;
         let counts = packet.sent_at >= self.tally_from;
         self.judged += u64::from(counts);
+        let in_run =
+            self.run.as_ref().is_some_and(|r| packet.lost && packet.number == r.last + 1 && r.packets >= LONG_RUN - 1);
+        if !in_run {
+            self.single += (if packet.lost { 1.0 } else { 0.0 } - self.single) * SINGLE_STEP;
+        }
         if !packet.lost {
             return;
         }
@@ -104,6 +113,10 @@ impl Losses {
     /// Share of packets lost lately.
     pub(super) fn share(&self) -> f64 {
         self.share
+    }
+    /// Share of single losses among the last few dozen packets.
+    pub(super) fn single_share(&self) -> f64 {
+        self.single
     }
     /// Mean burst length lately, in time of sending.
     pub(super) fn burst(&self) -> Span {

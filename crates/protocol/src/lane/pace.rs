@@ -97,7 +97,8 @@ mod tests {
             let sent = send_all(Rate::from_bps(bps), 1500, Instant::from_secs(10));
             let due = bps * 10 / 8;
             let burst = (2 * 1500).max(bps / 8 * 5 / 2 / 1000) + 1500;
-            assert!(sent + 1500 >= due && sent <= due + burst, "{bps}: {sent} of {due}");
+            // The last wake-up may fall up to one quantum before the end.
+            assert!(sent + 1500 + bps / 8 / 2000 >= due && sent <= due + burst, "{bps}: {sent} of {due}");
         }
     }
 

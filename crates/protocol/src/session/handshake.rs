@@ -6,7 +6,7 @@ use super::noise;
 use super::peer::{Answered, Initiation};
 use super::{
     COOKIE_REPLIES_MAX, DropReason, Established, HandshakeOut, INIT_LIFETIME, Incoming, NO_ANSWER_REPEAT,
-    NO_ANSWER_TRIES, REJECT_AFTER, RETRY_FIRST, RETRY_MAX, SIMULTANEOUS_WINDOW, SessionEvent, Sessions,
+    NO_ANSWER_TRIES, REJECT_AFTER, RETRY_FIRST, RETRY_MAX, SessionEvent, Sessions,
 };
 use std::net::SocketAddr;
 use wavelane_base::{Instant, PortId, Span};
@@ -150,20 +150,11 @@ impl Sessions {
             }
             return Err(DropReason::NotNewer);
         }
-        if self.ours_goes_on(now, peer) {
-            return Err(DropReason::Simultaneous);
-        }
         self.answer(now, peer, place, message, init, noise);
         Ok(Incoming::Handled)
     }
 
-    /// Both sides initiate: whether ours, being the one with the lower public key, still has its turn.
-    fn ours_goes_on(&self, now: Instant, peer: usize) -> bool {
-        let p = &self.peers[peer];
-        let turn = p.trying_since.is_some_and(|since| now.since(since) < SIMULTANEOUS_WINDOW);
-        p.initiation.is_some() && turn && self.leads(peer)
-    }
-
+    /// When both sides initiate, the one with the lower public key leads.
     fn leads(&self, peer: usize) -> bool {
         self.public_key < self.peers[peer].keys.public_key
     }
@@ -216,7 +207,7 @@ impl Sessions {
             due: Some(place),
         }));
         if !leads {
-            // The peer's handshake goes on, ours does not.
+            // Both sides initiated: the peer's handshake goes on, ours does not.
             p.initiation = None;
         }
         self.due.insert(peer);
@@ -339,7 +330,6 @@ impl Sessions {
         initiation.due = false;
         let len = finish(&initiation.message, cookie, buf);
         let tries = p.tries;
-        p.trying_since.get_or_insert(now);
         p.tries = tries.saturating_add(1);
         p.next_try = now + back_off(tries, self.entropy.next_u64());
         if tries >= NO_ANSWER_TRIES && (tries - NO_ANSWER_TRIES).is_multiple_of(NO_ANSWER_REPEAT) {

@@ -77,7 +77,6 @@ impl Sessions {
         } else {
             // The next call starts counting anew; the back-off already imposed stays.
             p.tries = 0;
-            p.trying_since = None;
             if let Some(initiation) = &mut p.initiation {
                 initiation.due = false;
             }

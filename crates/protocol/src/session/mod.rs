@@ -54,8 +54,6 @@ pub const INIT_LIFETIME: Span = Span::from_secs(20);
 pub const SILENCE_BEFORE_HANDSHAKE: Span = Span::from_secs(5);
 /// After answering a peer's handshake we start none of our own for this long.
 pub const ANSWERED_WAIT: Span = Span::from_secs(3);
-/// When both sides initiate, the one with the lower public key does not answer the other for this long.
-pub const SIMULTANEOUS_WINDOW: Span = Span::from_secs(1);
 /// Unanswered first messages after which the operator is told.
 pub const NO_ANSWER_TRIES: u32 = 5;
 /// The operator is told again after each further this many.
@@ -178,13 +176,11 @@ pub enum DropReason {
     UnknownPeer,
     /// A handshake that is not newer than one seen before.
     NotNewer,
-    /// Both sides initiated, and ours goes on.
-    Simultaneous,
 }
 
 impl DropReason {
     /// Every reason, in order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 12] = [
         Self::Malformed,
         Self::Mac,
         Self::Version,
@@ -197,7 +193,6 @@ impl DropReason {
         Self::Replayed,
         Self::UnknownPeer,
         Self::NotNewer,
-        Self::Simultaneous,
     ];
     /// The counter's name.
     pub const fn name(self) -> &'static str {
@@ -214,7 +209,6 @@ impl DropReason {
             Self::Replayed => "dropped_replayed",
             Self::UnknownPeer => "dropped_unknown_peer",
             Self::NotNewer => "dropped_not_newer",
-            Self::Simultaneous => "dropped_simultaneous",
         }
     }
 }

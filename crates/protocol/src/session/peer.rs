@@ -53,8 +53,6 @@ pub(super) struct Peer {
     pub(super) initiation: Option<Box<Initiation>>,
     /// First messages sent without an answer.
     pub(super) tries: u32,
-    /// When the first of them was sent.
-    pub(super) trying_since: Option<Instant>,
     /// No first message is sent before this.
     pub(super) next_try: Instant,
     pub(super) answered: Option<Box<Answered>>,
@@ -81,7 +79,6 @@ impl Peer {
             newest_init: None,
             initiation: None,
             tries: 0,
-            trying_since: None,
             next_try: Instant::ZERO,
             answered: None,
             current: None,
@@ -205,7 +202,6 @@ impl Peer {
         self.epoch = Some(epoch);
         self.initiation = None;
         self.tries = 0;
-        self.trying_since = None;
         self.suspected = None;
         self.unanswered_since = None;
         (restarted, fresh)

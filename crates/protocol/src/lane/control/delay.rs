@@ -3,7 +3,7 @@
 //! `docs/decisions/0010-delay-controller.md` says why it is built as it is.
 
 use super::referee::{Referee, Ruling};
-use super::service::{Point, Service};
+use super::service::{Point, Served, Service};
 use super::{AckSample, PACKET};
 use crate::lane::forward::Forward;
 use crate::lane::losses::Losses;
@@ -22,6 +22,8 @@ const TARGET_MAX: Span = Span::from_millis(25);
 const TARGET_RATE: f64 = 32e6;
 /// And it is at least this many packets long: fewer cannot stand in a queue steadily.
 const TARGET_PACKETS: u64 = 2;
+/// And this many times the jitter seen in one short window, which is about half of the whole.
+const TARGET_JITTERS: u64 = 2;
 /// Loop gain per loop delay. A pure integrator with dead time is stable below pi / 2 and well damped below 0.5.
 const GAIN: f64 = 0.4;
 const CRUISE_GAIN_MIN: f64 = 0.6;
@@ -32,7 +34,9 @@ const STARTUP_GAIN: f64 = 2.0;
 const PLATEAU_ROUNDS: u32 = 2;
 const PLATEAU_GROWTH: f64 = 1.2;
 /// While the queue stays empty although we raise: pacing gain by consecutive empty rounds.
-const RAISE_GAINS: [f64; 4] = [1.0, 1.25, 1.5, 2.0];
+const RAISE_GAINS: [f64; 5] = [1.0, 1.1, 1.25, 1.5, 2.0];
+/// After a drain the queue is empty by our own doing for this many rounds.
+const SKIP_ROUNDS: u32 = 2;
 /// A drain halves the rate for this long at least; that takes as much queue away as half of it.
 const DRAIN_SPAN: Span = Span::from_millis(40);
 const DRAIN_TARGETS: u64 = 8;
@@ -50,6 +54,15 @@ const DOUBT_AFTER: Span = Span::from_secs(1);
 /// Bounds of the time a service rate is taken over.
 const SERVICE_MIN: Span = Span::from_millis(20);
 const SERVICE_MAX: Span = Span::from_millis(100);
+/// And it is this many times the jitter at least.
+const SERVICE_JITTERS: u64 = 8;
+/// Served and sent rates closer than this share (and the jitter) do not tell a full link from an idle one.
+const ALIKE: f64 = 0.02;
+/// In that case the rate moves by one part in this many per ack.
+const YIELD_STEPS: u64 = 1024;
+/// A slump of the link is believed after this many packets, if jitter is below the bound.
+const SLUMP_PACKETS: u64 = 2;
+const SLUMP_JITTER_MAX: Span = Span::from_millis(3);
 /// Loss bursts up to this are bridged by a larger window.
 const BRIDGE_MAX: Span = Span::from_millis(250);
 /// Round trips of reverse delay are compared over this many samples.
@@ -84,12 +97,11 @@ pub(crate) struct Delay {
     round_start: Instant,
     round_queue: Span,
     round_limited: bool,
-    round_skip: bool,
+    round_skip: u32,
     round_best: Rate,
     best: Rate,
     flat_rounds: u32,
     raise: usize,
-    raised_at: Instant,
     /// Since when the queue is above target without shrinking, and its lowest since.
     stuck: Option<(Instant, Span, Rate)>,
     last_drain: Instant,
@@ -111,12 +123,11 @@ impl Delay {
             round_start: now,
             round_queue: Span::ZERO,
             round_limited: false,
-            round_skip: false,
+            round_skip: 0,
             round_best: Rate::from_bps(0),
             best: Rate::from_bps(0),
             flat_rounds: 0,
             raise: 0,
-            raised_at: now,
             stuck: None,
             last_drain: now,
             reverse: VecDeque::new(),
@@ -141,13 +152,13 @@ impl Delay {
         let rate = self.rate.as_bps().max(1) as f64;
         let by_rate = Span::from_secs_f64(TARGET_MIN.as_secs_f64() * (TARGET_RATE / rate).sqrt());
         let packets = self.rate.time_for(Octets::new(TARGET_PACKETS * PACKET));
-        by_rate.clamp(TARGET_MIN, TARGET_MAX).max(forward.jitter()).max(packets)
+        by_rate.clamp(TARGET_MIN, TARGET_MAX).max(forward.jitter().times(TARGET_JITTERS)).max(packets)
     }
 
     fn service_window(&self, sample: &AckSample, forward: &Forward) -> Span {
         let span = sample.rtt_min.scale(1, 2).clamp(SERVICE_MIN, SERVICE_MAX);
         let span = if self.phase == Phase::Startup { span.scale(1, 2) } else { span };
-        span.max(forward.jitter().times(6))
+        span.max(forward.jitter().times(SERVICE_JITTERS))
     }
 
     /// Takes in one ack that brought news.
@@ -161,6 +172,7 @@ impl Delay {
         self.service.push(
             Point {
                 arrival: newest.arrival,
+                sent: newest.sent_at,
                 number: newest.number,
                 end: newest.end,
                 delivered: self.delivered,
@@ -183,7 +195,7 @@ impl Delay {
             self.round_start = now;
             self.round_queue = Span::ZERO;
             self.round_limited = false;
-            self.round_skip = false;
+            self.round_skip = self.round_skip.saturating_sub(1);
             self.round_best = Rate::from_bps(0);
         }
         self.set_outputs(sample, forward, losses, queue);
@@ -212,10 +224,13 @@ impl Delay {
         }
     }
 
-    fn reverse_spread(&self) -> Span {
-        let low = self.reverse.iter().min().copied().unwrap_or(0);
-        let high = self.reverse.iter().max().copied().unwrap_or(0);
-        Span::from_nanos((high - low).max(0) as u64)
+    /// The round trip with an empty queue: lowest forward delay plus the longest way back lately. Their unknown
+    /// clock offsets cancel.
+    fn base_rtt(&self, sample: &AckSample, forward: &Forward) -> Span {
+        match (forward.base(), self.reverse.iter().max()) {
+            (Some(base), Some(back)) => Span::from_nanos((base + back).max(0) as u64),
+            _ => sample.rtt,
+        }
     }
 
     fn startup(&mut self, sample: &AckSample, forward: &Forward, losses: &mut Losses, queue: Span, round_over: bool) {
@@ -227,7 +242,7 @@ impl Delay {
                 self.rate = self.rate_from_first(served.delivered);
             }
             if queue > self.target(forward) {
-                self.rate = served.rate;
+                self.rate = served.rate.scale(1000 - self.referee.overflow(losses), 1000);
                 self.enter_cruise(now, losses);
                 return;
             }
@@ -241,7 +256,8 @@ impl Delay {
         }
         self.best = self.best.max(self.round_best);
         if self.flat_rounds >= PLATEAU_ROUNDS {
-            self.rate = self.referee.plateau(now, sample.rtt, self.best);
+            let lasting = self.service.rate(sample.rtt).map_or(self.best, |s| s.delivered);
+            self.rate = self.referee.plateau(now, sample.rtt, lasting.min(self.best));
             self.enter_cruise(now, losses);
         } else {
             self.referee.learn(losses, now);
@@ -255,7 +271,7 @@ impl Delay {
     fn enter_cruise(&mut self, now: Instant, losses: &mut Losses) {
         self.phase = Phase::Cruise;
         self.raise = 0;
-        self.round_skip = true;
+        self.round_skip = SKIP_ROUNDS;
         self.round_start = now;
         self.last_drain = now;
         losses.reset_tally(now);
@@ -271,11 +287,9 @@ impl Delay {
     ) {
         let now = sample.now;
         let target = self.target(forward);
-        if let Some(served) = self.service.rate(self.service_window(sample, forward)) {
+        if let Some(served) = self.measure(sample, forward, queue, target) {
             if queue >= target {
-                if !served.app_limited {
-                    self.rate = served.rate;
-                }
+                self.follow(served, sample, forward, losses);
             } else if !self.referee.trying() {
                 let limit = self.referee.ceiling().unwrap_or(RATE_MAX);
                 self.rate = self.rate.max(served.rate.min(limit));
@@ -287,34 +301,66 @@ impl Delay {
             self.raise = 0;
         }
         if round_over {
-            self.end_round(now, target);
+            self.end_round(target, forward.jitter());
         }
         self.watch_queue(sample, forward, queue, target);
     }
 
-    fn judge_losses(&mut self, sample: &AckSample, losses: &mut Losses, queue: Span, target: Span) {
-        let now = sample.now;
-        // While a long queue drains, its overflow says nothing new.
-        if queue > target.times(2) {
-            losses.reset_tally(now);
+    /// The service rate; over a shorter time when the queue says that the link has become much slower.
+    fn measure(&self, sample: &AckSample, forward: &Forward, queue: Span, target: Span) -> Option<Served> {
+        let window = self.service_window(sample, forward);
+        let served = self.service.rate(window)?;
+        if queue > target + TARGET_MIN && forward.jitter() < SLUMP_JITTER_MAX {
+            let short = self.service.rate_of(window.scale(1, 8), SLUMP_PACKETS);
+            if let Some(short) = short.filter(|s| s.rate < served.rate.scale(6, 10)) {
+                return Some(short);
+            }
+        }
+        Some(served)
+    }
+
+    /// The queue is above target: what is served is what the link carries, if it is the link that limits it.
+    fn follow(&mut self, served: Served, sample: &AckSample, forward: &Forward, losses: &Losses) {
+        self.referee.queue_seen();
+        if served.app_limited {
             return;
         }
-        let steady = self.raise == 0 && now.since(self.raised_at) > sample.rtt.times(2);
-        if let Some(Ruling::SetRate(rate)) = self.referee.judge(now, sample.rtt, self.rate, steady, losses) {
+        // Drops before the queue count as served; a trial or a ceiling knows better.
+        let limit = if self.referee.trying() { self.rate } else { RATE_MAX };
+        let limit = limit.min(self.referee.ceiling().unwrap_or(RATE_MAX));
+        let rate = served.rate.scale(1000 - self.referee.overflow(losses), 1000).min(limit);
+        let window = self.service_window(sample, forward).as_secs_f64();
+        let alike = ALIKE + forward.jitter().as_secs_f64() / window;
+        let ratio = served.rate.as_bps() as f64 / served.sent.as_bps().max(1) as f64;
+        if rate < self.rate && (1.0 - alike..1.0 + alike).contains(&ratio) {
+            // A queue that neither grows nor shrinks may be a base that moved: then we would be measuring our
+            // own rate. Yield slowly; the stuck queue will be looked into.
+            let step = (self.rate.as_bps() - rate.as_bps()) / YIELD_STEPS;
+            self.rate = Rate::from_bps(self.rate.as_bps() - step);
+        } else {
+            self.rate = rate;
+        }
+    }
+
+    fn judge_losses(&mut self, sample: &AckSample, losses: &mut Losses, queue: Span, target: Span) {
+        let now = sample.now;
+        let full = self.raise == 0 && queue >= target.scale(1, 2);
+        if let Some(Ruling::SetRate(rate)) = self.referee.judge(now, sample.rtt, self.rate, full, losses) {
             self.rate = rate;
             self.raise = 0;
-            self.round_skip = true;
+            self.round_skip = SKIP_ROUNDS;
             self.round_start = now;
             self.service.forget();
         }
     }
 
-    fn end_round(&mut self, now: Instant, target: Span) {
-        let empty = self.round_queue < target.scale(1, 3);
-        let may = !self.round_limited && !self.round_skip && self.referee.ceiling().is_none() && !self.referee.trying();
+    fn end_round(&mut self, target: Span, jitter: Span) {
+        // Jitter looks like queue; without it, even a tenth of the target shows that the link is busy.
+        let empty = self.round_queue < jitter.clamp(target.scale(1, 10), target.scale(1, 3));
+        let may =
+            !self.round_limited && self.round_skip == 0 && self.referee.ceiling().is_none() && !self.referee.trying();
         if empty && may {
             self.raise = (self.raise + 1).min(RAISE_GAINS.len() - 1);
-            self.raised_at = now;
         } else {
             self.raise = 0;
         }
@@ -330,7 +376,7 @@ impl Delay {
             match self.stuck {
                 Some((since, lowest, before)) if queue > lowest.scale(9, 10) => {
                     if now.since(since) > loop_delay.times(STUCK_RTTS) {
-                        let until = now + DRAIN_SPAN.max(loop_delay.scale(1, 2));
+                        let until = now + DRAIN_SPAN.max(queue.times(2));
                         self.phase = Phase::Drain { since: now, until, rebase: Some(before) };
                         self.stuck = None;
                     }
@@ -368,7 +414,7 @@ impl Delay {
         }
         self.phase = Phase::Cruise;
         self.last_drain = now;
-        self.round_skip = true;
+        self.round_skip = SKIP_ROUNDS;
         self.round_start = now;
         self.raise = 0;
     }
@@ -383,7 +429,7 @@ impl Delay {
             Phase::Cruise => {
                 let error = target.as_secs_f64() - queue.as_secs_f64();
                 let law = (1.0 + GAIN * error / loop_delay).clamp(CRUISE_GAIN_MIN, CRUISE_GAIN_MAX);
-                law.max(RAISE_GAINS[self.raise])
+                if self.raise > 0 { law.max(RAISE_GAINS[self.raise]) } else { law }
             }
         };
         if self.phase == Phase::Cruise && (self.referee.ceiling().is_some() || self.referee.trying()) {
@@ -398,7 +444,7 @@ impl Delay {
         }
         self.pacing = self.rate.scale((gain * 1000.0) as u64, 1000).clamp(RATE_MIN, RATE_MAX);
         let bridge = losses.longest_burst(sample.now).min(BRIDGE_MAX);
-        let held = sample.rtt_min + target + self.reverse_spread() + bridge;
+        let held = self.base_rtt(sample, forward) + target + forward.jitter() + bridge;
         let by_rate = self.rate.scale((gain.max(1.0) * 1000.0) as u64, 1000).octets_in(held).get();
         self.window = (by_rate + 2 * PACKET).max(4 * PACKET);
         if self.phase == Phase::Startup {

@@ -10,18 +10,26 @@ use wavelane_base::{Instant, Rate, Span};
 
 /// Excess below this is never acted on.
 const EXCESS_MIN: f64 = 0.02;
+/// Excess of the quickly smoothed share from which on a full queue is taken to overflow.
+const OVERFLOW_MIN: f64 = 0.12;
 /// And it must exceed this many standard deviations.
-const SIGMAS: f64 = 3.0;
+const SIGMAS: f64 = 4.0;
 /// Packets a judgement needs.
-const JUDGED_MIN: u64 = 100;
+const JUDGED_MIN: u64 = 250;
+/// A tally is begun anew at the latest after this many.
+const JUDGED_MAX: u64 = 1000;
 /// The rate of a trial downward lies this share below what the excess says.
 const DOWN_MARGIN: (u64, u64) = (96, 100);
 /// A trial upward raises the rate by this.
 const UP_STEP: (u64, u64) = (109, 100);
+/// A test lasts two round trips, and this at least: a policer's bucket must run dry.
+const UP_SPAN_MIN: Span = Span::from_millis(200);
+/// So many tests passed in a row lift the ceiling.
+const PASSES: u32 = 3;
 /// The first test of a ceiling comes after this, or after [`UP_WAIT_RTTS`] if that is longer.
 const UP_WAIT_FIRST: Span = Span::from_secs(1);
 const UP_WAIT_RTTS: u64 = 6;
-/// Between tests of a ceiling at most this passes.
+/// The wait doubles with every failure, up to this: between tests at most this passes.
 const UP_WAIT_MAX: Span = Span::from_secs(16);
 /// Judgements are made at least this far apart.
 const JUDGE_SPAN_MIN: Span = Span::from_millis(50);
@@ -51,26 +59,26 @@ pub(crate) struct Referee {
     stage: Stage,
     ceiling: Option<Rate>,
     next_up: Instant,
-    up_wait: Span,
+    /// Times the ceiling was confirmed, in a row.
+    fails: u32,
     /// Tests of the ceiling that found no new loss, in a row.
     passed: u32,
 }
 
 impl Referee {
     pub(crate) fn new() -> Self {
-        Self {
-            medium: None,
-            stage: Stage::Calm,
-            ceiling: None,
-            next_up: Instant::ZERO,
-            up_wait: UP_WAIT_FIRST,
-            passed: 0,
-        }
+        Self { medium: None, stage: Stage::Calm, ceiling: None, next_up: Instant::ZERO, fails: 0, passed: 0 }
     }
 
     /// The rate above which loss was found to be ours.
     pub(crate) fn ceiling(&self) -> Option<Rate> {
         self.ceiling
+    }
+    /// Thousandths of what was served that must have been dropped before the queue, where that is beyond doubt.
+    pub(crate) fn overflow(&self, losses: &Losses) -> u64 {
+        let medium = self.medium.unwrap_or(0.0);
+        let excess = losses.single_share() - medium;
+        if excess < OVERFLOW_MIN { 0 } else { (excess / (1.0 - medium).max(0.01) * 1000.0).clamp(0.0, 900.0) as u64 }
     }
     /// Whether a trial is under way.
     pub(crate) fn trying(&self) -> bool {
@@ -101,23 +109,29 @@ impl Referee {
 
     fn set_ceiling(&mut self, now: Instant, rtt: Span, rate: Rate) {
         self.ceiling = Some(rate);
-        self.up_wait = UP_WAIT_FIRST.max(rtt.times(UP_WAIT_RTTS));
-        self.next_up = now + self.up_wait;
         self.passed = 0;
+        self.back_off(now, rtt);
         self.stage = Stage::Calm;
     }
 
-    /// Judges the tally if it says enough. `steady`: the rate did not rise lately.
+    fn back_off(&mut self, now: Instant, rtt: Span) {
+        let wait = UP_WAIT_FIRST.max(rtt.times(UP_WAIT_RTTS)).times(1 << self.fails.min(8));
+        self.next_up = now + wait.min(UP_WAIT_MAX);
+        self.fails += 1;
+    }
+
+    /// Judges the tally if it says enough. `full`: a queue shows that the link is
+    /// the limit, so its loss is not a policer's.
     pub(crate) fn judge(
         &mut self,
         now: Instant,
         rtt: Span,
         rate: Rate,
-        steady: bool,
+        full: bool,
         losses: &mut Losses,
     ) -> Option<Ruling> {
         if self.stage == Stage::Calm && self.ceiling.is_some() && now >= self.next_up {
-            self.stage = Stage::Up { until: now + rtt.max(JUDGE_SPAN_MIN) };
+            self.stage = Stage::Up { until: now + rtt.times(2).max(UP_SPAN_MIN) };
             losses.reset_tally(now);
             return None;
         }
@@ -129,7 +143,8 @@ impl Referee {
         }
         let share = lost as f64 / judged as f64;
         let medium = *self.medium.get_or_insert(share);
-        let likely = medium.max(0.5 / judged as f64);
+        // Half of each: the medium's share is itself an estimate.
+        let likely = f64::midpoint(medium, share).max(0.5 / judged as f64);
         let excess = share - medium;
         let ours = excess > EXCESS_MIN + SIGMAS * (likely * (1.0 - likely) / judged as f64).sqrt();
         match self.stage {
@@ -141,11 +156,13 @@ impl Referee {
             }
             Stage::Calm => {
                 let weight = if share < medium { 0.5 } else { 0.125 };
-                // A rising rate must not teach its own loss to be the medium's.
-                if steady || share < medium {
+                // Only where something else limits us is loss the medium's without a trial.
+                if (full && self.ceiling.is_none()) || share < medium {
                     self.medium = Some(medium + excess * weight);
                 }
-                losses.reset_tally(now);
+                if judged >= JUDGED_MAX || full {
+                    losses.reset_tally(now);
+                }
                 None
             }
             Stage::Down { before, loss } => {
@@ -175,22 +192,23 @@ impl Referee {
         let Some(ceiling) = self.ceiling else { return };
         if ours {
             self.passed = 0;
-            self.up_wait = self.up_wait.times(2).min(UP_WAIT_MAX);
-        } else {
-            self.passed += 1;
-            self.ceiling = Some(ceiling.scale(UP_STEP.0, UP_STEP.1));
-            self.up_wait = rtt.max(JUDGE_SPAN_MIN);
-            if self.passed >= 3 {
-                self.ceiling = None;
-            }
+            self.back_off(now, rtt);
+            return;
         }
-        self.next_up = now + self.up_wait;
+        self.passed += 1;
+        self.ceiling = Some(ceiling.scale(UP_STEP.0, UP_STEP.1));
+        self.next_up = now + rtt.max(JUDGE_SPAN_MIN);
+        if self.passed >= PASSES {
+            self.ceiling = None;
+            self.fails = 0;
+        }
     }
 
     /// The queue shows that the link is the limit: no ceiling is needed.
     pub(crate) fn queue_seen(&mut self) {
-        if self.stage == Stage::Calm {
+        if matches!(self.stage, Stage::Up { .. }) {
             self.ceiling = None;
+            self.stage = Stage::Calm;
         }
     }
 

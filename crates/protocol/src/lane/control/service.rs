@@ -5,7 +5,7 @@
 //! it counts; where losses fall before the bottleneck, the referee corrects.
 
 use std::collections::VecDeque;
-use wavelane_base::{Octets, Rate, Span};
+use wavelane_base::{Instant, Octets, Rate, Span};
 
 /// Most points kept.
 const POINTS_MAX: usize = 2048;
@@ -19,6 +19,8 @@ const AGE_MAX: Span = Span::from_millis(1_000);
 pub(crate) struct Point {
     /// Receiver's clock, nanoseconds.
     pub(crate) arrival: u64,
+    /// When it was sent, on our clock.
+    pub(crate) sent: Instant,
     /// Packet number.
     pub(crate) number: u64,
     /// Bytes sent up to and with this packet.
@@ -34,6 +36,8 @@ pub(crate) struct Point {
 pub(crate) struct Served {
     /// Lost packets counted as served.
     pub(crate) rate: Rate,
+    /// The rate at which the same packets had been sent.
+    pub(crate) sent: Rate,
     /// Delivered packets only.
     pub(crate) delivered: Rate,
     /// Some of it was limited by the application.
@@ -71,14 +75,21 @@ impl Service {
 
     /// The rate over the newest `window`, or over enough packets if that is longer.
     pub(crate) fn rate(&self, window: Span) -> Option<Served> {
+        self.rate_of(window, PACKETS_MIN)
+    }
+
+    /// The same over at least `packets` packets.
+    pub(crate) fn rate_of(&self, window: Span, packets: u64) -> Option<Served> {
         let newest = self.points.back()?;
         let mut app_limited = newest.app_limited;
         for point in self.points.iter().rev().skip(1) {
             let span = newest.arrival - point.arrival;
-            if span >= window.as_nanos() && newest.number - point.number >= PACKETS_MIN {
+            if span >= window.as_nanos() && newest.number - point.number >= packets {
                 let span = Span::from_nanos(span);
+                let bytes = Octets::new(newest.end - point.end);
                 return Some(Served {
-                    rate: Rate::of(Octets::new(newest.end - point.end), span),
+                    rate: Rate::of(bytes, span),
+                    sent: Rate::of(bytes, newest.sent.since(point.sent)),
                     delivered: Rate::of(Octets::new(newest.delivered.saturating_sub(point.delivered)), span),
                     app_limited,
                 });
@@ -105,6 +116,7 @@ mod tests {
         for n in (0..200u64).step_by(2) {
             let point = Point {
                 arrival: 1_000_000 + n * 600_000,
+                sent: Instant::from_micros(n * 500),
                 number: n,
                 end: (n + 1) * 1500,
                 delivered: n / 2 * 1500,
@@ -114,6 +126,7 @@ mod tests {
         }
         let served = service.rate(Span::from_millis(50)).expect("enough points");
         assert_eq!(served.rate, Rate::from_bps(20_000_000));
+        assert_eq!(served.sent, Rate::from_bps(24_000_000));
         assert_eq!(served.delivered, Rate::from_bps(10_000_000));
     }
 
@@ -123,7 +136,14 @@ mod tests {
         for n in 0..20u64 {
             let arrival = 1 + n * 600_000 + if n >= 19 { 5_000_000_000 } else { 0 };
             service.push(
-                Point { arrival, number: n, end: n * 1500, delivered: n * 1500, app_limited: false },
+                Point {
+                    arrival,
+                    sent: Instant::from_micros(n * 500),
+                    number: n,
+                    end: n * 1500,
+                    delivered: n * 1500,
+                    app_limited: false,
+                },
                 Span::from_millis(300),
             );
         }

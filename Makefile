@@ -1,0 +1,116 @@
+# `make demo` shows the main job, `make test` is the whole suite. Both install what they need.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
+export DEBIAN_FRONTEND := noninteractive
+
+# command:package, for what cargo cannot fetch.
+BUILD_TOOLS := cc:build-essential curl:curl
+LAB_TOOLS := ip:iproute2 nft:nftables iptables:iptables ethtool:ethtool
+TEST_TOOLS := tcpdump:tcpdump tshark:tshark tcptrace:tcptrace
+
+# Installs the packages whose commands are missing: directly as root, else through sudo if it asks nothing.
+define install
+missing=()
+for pair in $(1); do command -v "$${pair%%:*}" >/dev/null || missing+=("$${pair##*:}"); done
+if (($${#missing[@]})); then
+  echo "== installing $${missing[*]}" >&2
+  as_root=()
+  if (($$(id -u) != 0)); then as_root=(sudo -n); fi
+  if ! command -v apt-get >/dev/null; then
+    echo "missing: $${missing[*]} (Debian's names). Install them and run this again." >&2; exit 2
+  fi
+  if ! { "$${as_root[@]}" apt-get -q -o DPkg::Lock::Timeout=300 update </dev/null &&
+         "$${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
+           install --no-install-recommends "$${missing[@]}" </dev/null; } >&2; then
+    echo "could not install: run 'sudo apt-get install $${missing[*]}' and then this again." >&2; exit 2
+  fi
+fi
+if ! command -v cargo >/dev/null; then
+  echo "cargo is missing: install Rust from https://rustup.rs and run this again." >&2; exit 2
+fi
+endef
+
+.PHONY: help demo test clean
+help:
+	@echo "make demo   a download over a bad link: CUBIC, BBR and Wavelane side by side (about 3 minutes; root)"
+	echo "make test   formatting, lints, house rules, all tests, determinism, lab smoke"
+
+demo:
+	@$(call install,$(BUILD_TOOLS) $(LAB_TOOLS))
+	echo "== building" >&2
+	cargo build --release --package wavelane-cli --package wavelane-daemon
+	out="records/demo-$$(date +%Y%m%d-%H%M%S)"
+	as_root=()
+	if (($$(id -u) != 0)); then
+	  echo "== the lab makes network namespaces, which takes root: asking sudo for the run itself" >&2
+	  command -v sudo >/dev/null || { echo "there is no sudo: run 'make demo' as root" >&2; exit 2; }
+	  as_root=(sudo)
+	fi
+	code=0
+	"$${as_root[@]}" target/release/wavelane run scenarios/demo.toml --on lab --out "$$out" || code=$$?
+	if [[ -f "$$out/report.html" ]]; then echo "== the report: $$PWD/$$out/report.html"; fi
+	exit $$code
+
+# One profile and one target directory for everything, so that nothing is built twice.
+test:
+	@$(call install,$(BUILD_TOOLS) $(LAB_TOOLS) $(TEST_TOOLS))
+	scratch=$$(mktemp -d)
+	trap 'rm -rf "$$scratch"' EXIT
+	step() { echo "== $$*" >&2; }
+	if ! { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1; then
+	  step "installing rustfmt and clippy"
+	  rustup component add rustfmt clippy
+	fi
+	step "formatting"
+	cargo fmt --all --check
+	step "lints"
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	step "house rules"
+	cargo xtask tidy
+	step "building"
+	cargo build --workspace --bins
+	step "tests"
+	cargo test --workspace --exclude wavelane-host --exclude wavelane-lab --exclude wavelane-daemon \
+	  -- --show-output 2>&1 | tee "$$scratch/log"
+	step "tests that make namespaces, one at a time"
+	cargo test --package wavelane-host --package wavelane-lab --package wavelane-daemon \
+	  -- --test-threads 1 --show-output 2>&1 | tee -a "$$scratch/log"
+	step "determinism: the demo in the simulator, twice with seed 7 and once with seed 8"
+	simulate() {
+	  local code=0
+	  target/debug/wavelane run scenarios/demo.toml --on sim --seed "$$1" --json --out "$$scratch/$$2" \
+	    >"$$scratch/$$2.json" || code=$$?
+	  if ((code > 1)); then echo "the simulated demo ended with exit code $$code" >&2; exit 1; fi
+	  # The record's path is the one thing that may differ.
+	  grep -rlF "$$scratch/$$2" "$$scratch/$$2" "$$scratch/$$2.json" | xargs -r sed -i "s|$$scratch/$$2|RECORD|g"
+	}
+	simulate 7 first; simulate 7 second; simulate 8 other
+	cmp "$$scratch/first.json" "$$scratch/second.json"
+	diff -r --exclude environment.json --exclude log.txt "$$scratch/first" "$$scratch/second"
+	if cmp -s "$$scratch/first.json" "$$scratch/other.json"; then
+	  echo "seed 8 gives what seed 7 gave: the seed has no effect" >&2; exit 1
+	fi
+	step "one hop in the simulator and in the lab"
+	target/debug/wavelane run scenarios/smoke/one_hop.toml --on sim --out "$$scratch/smoke-sim"
+	if (($$(id -u) == 0)); then
+	  code=0
+	  target/debug/wavelane run scenarios/smoke/one_hop.toml --on lab --out "$$scratch/smoke-lab" || code=$$?
+	  if ((code == 3)); then
+	    echo "SKIPPED (inconclusive: this machine was late): lab smoke" | tee -a "$$scratch/log"
+	  elif ((code)); then
+	    echo "lab smoke failed with exit code $$code" >&2; exit 1
+	  fi
+	else
+	  echo "SKIPPED (needs root): lab smoke" | tee -a "$$scratch/log"
+	fi
+	skipped=$$(grep -o 'SKIPPED (.*' "$$scratch/log" | sort | uniq -c || true)
+	count=$$(grep -c 'SKIPPED (' "$$scratch/log" || true)
+	if ((count)); then echo "== skipped: $$count"; echo "$$skipped"; else echo "== skipped: 0"; fi
+	echo "== all green"
+
+clean:
+	@cargo clean
+	rm -rf records
