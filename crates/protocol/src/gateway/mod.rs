@@ -144,6 +144,9 @@ struct PeerState {
     heard: Option<Instant>,
     /// Whether a session stood when the link was last settled.
     can_seal: bool,
+    /// Whether a session ever stood. Until then a peer with an address is called although nothing is to be sent:
+    /// a wrong key or address shows when the gateway starts, and the first flow need not wait for a handshake.
+    greeted: bool,
 }
 
 /// Counters of things that happen above any link.
@@ -173,7 +176,7 @@ impl Gateway {
         };
         let links = config.peers.iter().map(|peer| Link::new(now, link_config(&config, peer))).collect();
         let peers = config.peers.iter().map(|_| PeerState::default()).collect();
-        Ok(Self {
+        let mut gateway = Self {
             sessions: Sessions::new(now, sessions, entropy),
             links,
             peers,
@@ -182,7 +185,11 @@ impl Gateway {
             cursor: 0,
             counters: Counters::default(),
             config,
-        })
+        };
+        for peer in 0..gateway.peers.len() {
+            gateway.settle(now, PeerId(peer));
+        }
+        Ok(gateway)
     }
 
     /// The configuration it was built with.
@@ -243,7 +250,8 @@ impl Gateway {
             self.translate(now, peer, event);
         }
         let link = &mut self.links[peer.0];
-        self.sessions.want(now, peer.0, link.wants_session(now));
+        let greeting = !self.peers[peer.0].greeted && self.config.peers[peer.0].address.is_some();
+        self.sessions.want(now, peer.0, greeting || link.wants_session(now));
         self.peers[peer.0].can_seal = self.sessions.can_seal(now, peer.0);
         if link.take_silence() {
             self.sessions.suspect(now, peer.0);
@@ -294,6 +302,7 @@ impl Gateway {
 
     fn established(&mut self, now: Instant, session: &Established) {
         let peer = PeerId(session.peer);
+        self.peers[peer.0].greeted = true;
         if session.restarted {
             self.links[peer.0].restart(now);
             self.events.push_back(Event::PeerRestarted(peer));
