@@ -175,7 +175,9 @@ fn owned_table(config: &Config, port: u16) -> String {
     let take = format!(
         "{SYN} ip daddr @routes fib daddr type != local tproxy ip to 127.0.0.1:{port} meta mark set {MARK_DIVERT:#x} accept;"
     );
-    let mut prerouting = format!("meta l4proto tcp socket transparent 1 meta mark set {MARK_DIVERT:#x} accept;");
+    // ICMP too: errors about connections that we make from the applications' addresses are ours to hear.
+    let mut prerouting =
+        format!("meta l4proto {{ tcp, icmp }} socket transparent 1 meta mark set {MARK_DIVERT:#x} accept;");
     if let Some(names) = interface_list(config) {
         prerouting += &format!(" iifname {{ {names} }} {take}");
     }
