@@ -59,14 +59,17 @@ impl Http {
         let (stop, active) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (theirs, busy) = (Arc::clone(&stop), Arc::clone(&active));
         let pages = Arc::new(pages);
-        // Started inside the namespace, because the server ends its accept loop by connecting to itself.
-        let thread = ns.run(move || -> std::io::Result<JoinHandle<()>> {
-            let server = Server::from_listener(listener, None).map_err(std::io::Error::other)?;
-            std::thread::Builder::new()
-                .name("http".into())
-                .spawn(move || serve(&server, &theirs, &busy, &pages, &epoch))
+        let what = format!("cannot serve HTTP at {address}");
+        // The server's pool of threads starts here, outside, for it lingers some seconds after the end and would keep
+        // the namespace alive.
+        let server = Server::from_listener(listener, None);
+        let server = server.map_err(|e| LabError::Io { what: what.clone(), error: std::io::Error::other(e) })?;
+        // This one is inside, because dropping the server connects to it, to end its accept loop.
+        let thread = ns.run(move || {
+            let work = move || serve(&server, &theirs, &busy, &pages, &epoch);
+            std::thread::Builder::new().name("http".into()).spawn(work)
         })?;
-        let thread = thread.map_err(LabError::io(format!("cannot serve HTTP at {address}")))?;
+        let thread = thread.map_err(LabError::io(what))?;
         Ok(Self { stop, active, thread: Some(thread) })
     }
 

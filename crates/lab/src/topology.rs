@@ -11,9 +11,6 @@ pub(crate) const CHANNELS_MAX: usize = 256;
 /// The first two bytes of every address in the lab.
 const NET: [u8; 2] = [10, 77];
 
-/// Longest interface name (IFNAMSIZ - 1).
-const INTERFACE_NAME_MAX: usize = 15;
-
 /// One channel's two ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Wire {
@@ -80,11 +77,11 @@ impl Plan {
             let ends = [place(&channel.between[0])?, place(&channel.between[1])?];
             let third = u8::try_from(i).expect("CHANNELS_MAX is 256, checked above");
             let address = |last: u8| Ipv4Addr::new(NET[0], NET[1], third, last);
-            let long = format!("wl_{}", channel.name);
             wires.push(Wire {
                 ends,
                 addresses: [address(1), address(2)],
-                interface: if long.len() <= INTERFACE_NAME_MAX { long } else { format!("wl_{i}") },
+                // Names have at most 12 characters, so this has at most the 15 that the kernel takes.
+                interface: format!("wl_{}", channel.name),
                 between_gateways: ends.iter().all(|n| scenario.nodes[*n].kind == NodeKind::Gateway),
             });
         }
@@ -137,4 +134,61 @@ fn routes_of(node: usize, wires: &[Wire], nodes: usize) -> Vec<Route> {
         });
     }
     routes
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    fn plan(channels: &str) -> (Scenario, Plan) {
+        let text = format!(
+            r#"
+title = "t"
+duration = "1 s"
+stacks = ["tcp-cubic"]
+nodes = {{ c = "endpoint", a = "gateway", r = "router", b = "gateway", s = "endpoint" }}
+flows = {{ page = {{ app = "download", from = "c", to = "s", size = "1 MB" }} }}
+{channels}"#
+        );
+        let scenario = Scenario::parse(&text, std::path::Path::new(".")).unwrap();
+        let plan = Plan::of(&scenario).unwrap();
+        (scenario, plan)
+    }
+
+    fn channel(name: &str, a: &str, b: &str) -> String {
+        format!("[channels.{name}]\npreset = \"ethernet\"\nbetween = [\"{a}\", \"{b}\"]\n")
+    }
+
+    #[test]
+    fn routes_lead_along_the_shortest_path_and_back_the_same_way() {
+        let long = [("lan", "c", "a"), ("one", "a", "r"), ("two", "r", "b"), ("far", "b", "s")];
+        let text: String = long.iter().map(|(n, a, b)| channel(n, a, b)).collect();
+        let (_, plan) = plan(&text);
+        assert_eq!(plan.wires[1].prefix(), "10.77.1.0/30");
+        assert!(plan.wires.iter().all(|w| !w.between_gateways), "a router is no gateway");
+        // From c everything leaves by lan; from s by far.
+        assert!(plan.routes[0].iter().all(|r| r.interface == "wl_lan" && r.via == plan.wires[0].addresses[1]));
+        assert_eq!(plan.routes[0].len(), 3);
+        assert!(plan.routes[4].iter().all(|r| r.interface == "wl_far"));
+        // In the middle, each side by its own channel.
+        let of = |prefix: &str| plan.routes[2].iter().find(|r| r.prefix == prefix).unwrap().interface.clone();
+        assert_eq!((of("10.77.0.0/30"), of("10.77.3.0/30")), ("wl_one".to_owned(), "wl_two".to_owned()));
+        assert!(plan.reaches(0, 4) && plan.reaches(4, 0));
+    }
+
+    #[test]
+    fn a_shorter_way_wins_and_a_bad_link_is_known() {
+        let text = channel("lan", "c", "a")
+            + &channel("one", "a", "r")
+            + &channel("two", "r", "b")
+            + &channel("twelve_chars", "a", "b")
+            + &channel("far", "b", "s");
+        let (_, plan) = plan(&text);
+        assert!(plan.wires[3].between_gateways);
+        assert!(plan.wires[3].interface.len() <= 15, "the kernel's limit");
+        let far = plan.routes[1].iter().find(|r| r.prefix == plan.wires[4].prefix()).unwrap();
+        assert_eq!(far.interface, "wl_twelve_chars");
+        assert_eq!(plan.address_of(4), Some(plan.wires[4].addresses[1]));
+    }
 }

@@ -1,0 +1,107 @@
+//! What the lab can honour of a scenario on this machine.
+
+use crate::echo;
+use crate::gateways;
+use crate::tools::{self, INSTALL_CURL, INSTALL_IP, INSTALL_NFT};
+use crate::topology::Plan;
+use crate::world::is_veth;
+use wavelane_host::netns::may_administer_network;
+use wavelane_host::tun;
+use wavelane_scenario::{App, Review, Scenario, Stack, TcpKind, Treatment};
+
+/// What the machine must offer.
+pub(crate) fn machine(scenario: &Scenario, review: &mut Review) {
+    let mut need = |clause: &str, why: String| review.clause(clause, Treatment::Refused(why));
+    if !may_administer_network() {
+        need("lab", "network namespaces need CAP_NET_ADMIN and CAP_SYS_ADMIN: run as root or with sudo".into());
+    }
+    if tools::find("ip").is_none() {
+        need("lab", format!("the program ip is missing: {INSTALL_IP}"));
+    }
+    let emulated = scenario.channels.iter().any(|c| !is_veth(scenario, c));
+    if emulated && !std::path::Path::new(tun::TUN_CONTROL).exists() {
+        need("lab", format!("{} is missing: load the tun module (modprobe tun)", tun::TUN_CONTROL));
+    }
+    if scenario.flows.iter().any(|f| f.app.is_bulk()) && tools::find("curl").is_none() {
+        need("flows", format!("downloads and uploads need the program curl: {INSTALL_CURL}"));
+    }
+}
+
+pub(crate) fn channels(scenario: &Scenario, review: &mut Review) {
+    for channel in &scenario.channels {
+        let clause = format!("channels.{}", channel.name);
+        let treatment = if is_veth(scenario, channel) {
+            Treatment::Approximated(
+                "a veth pair without offloads, to spare the processor: no limit of 1 Gbit/s and no 0.05 ms delay"
+                    .into(),
+            )
+        } else {
+            Treatment::Imposed
+        };
+        review.clause(clause, treatment);
+    }
+    if let Err(error) = Plan::of(scenario) {
+        review.clause("channels", Treatment::Refused(error.to_string()));
+    }
+}
+
+pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
+    let plan = Plan::of(scenario);
+    let place = |name: &str| scenario.nodes.iter().position(|n| n.name == name);
+    for flow in &scenario.flows {
+        let clause = format!("flows.{}", flow.name);
+        let ends = (place(&flow.from), place(&flow.to), &plan);
+        let treatment = match (&flow.app, ends) {
+            (_, (Some(from), Some(to), Ok(plan))) if from == to || !plan.reaches(from, to) => {
+                Treatment::Refused(format!("no channels lead from {} to {}: add one", flow.from, flow.to))
+            }
+            (App::Echo { size, .. }, _) if !(echo::PROBE_MIN..=echo::PROBE_MAX).contains(&size.get()) => {
+                Treatment::Refused(format!("an echo of {} B: choose 8 to 65536", size.get()))
+            }
+            _ => Treatment::Imposed,
+        };
+        review.clause(clause, treatment);
+    }
+}
+
+/// Whether the lab can run `stack` here, and if not, why.
+pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
+    match stack {
+        Stack::Tcp { rts: true, .. } => Err("RTS/CTS exists on Wi-Fi channels only, and the lab has none".into()),
+        Stack::Tcp { kind: TcpKind::Y2001, .. } => Err("the kernel has no TCP with the timers of 2001".into()),
+        Stack::Tcp { kind, .. } => {
+            let control = control_of(kind);
+            let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+            let available = std::fs::read_to_string(path).unwrap_or_default();
+            match available.split_whitespace().any(|word| word == control) {
+                true => Ok(()),
+                false => Err(format!("this kernel has no {control} loaded: modprobe tcp_{control}")),
+            }
+        }
+        Stack::Wavelane => {
+            gateways::pair(scenario)?;
+            if tools::find("nft").is_none() {
+                return Err(format!("the gateways need the program nft: {INSTALL_NFT}"));
+            }
+            match (gateways::tool(), gateways::daemon()) {
+                (Some(_), Some(_)) => Ok(()),
+                (None, _) => {
+                    Err("the program wavelane is not beside this one: build it, or name it in WAVELANE".into())
+                }
+                (_, None) => {
+                    Err("the program wavelaned is not beside this one: build it, or name it in WAVELANED".into())
+                }
+            }
+        }
+        _ => Err("the lab does not run this stack yet".into()),
+    }
+}
+
+/// The kernel's name of a congestion control.
+pub(crate) fn control_of(kind: TcpKind) -> &'static str {
+    match kind {
+        TcpKind::Reno => "reno",
+        TcpKind::Cubic | TcpKind::Y2001 => "cubic",
+        TcpKind::Bbr => "bbr",
+    }
+}

@@ -1,0 +1,395 @@
+//! One run of one stack: servers, gateways and flows in the built world, watched to their end.
+
+use crate::backend::LATENESS_BOUND;
+use crate::bulk::{self, ENDLESS};
+use crate::content::{Content, Digested};
+use crate::gateways::Gateways;
+use crate::http::{Epoch, Http, Page, Upload};
+use crate::review::control_of;
+use crate::tools::{self, INSTALL_IP};
+use crate::world::{Findings, World};
+use crate::{LabError, echo, sockets};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use wavelane_base::{Instant, Octets, Seed, Span};
+use wavelane_host::realtime;
+use wavelane_scenario::{App, Flow, FlowRaw, Progress, RunContext, Scenario, Stack, StackRaw};
+
+/// Between setting the run's start and the start itself, so that every channel's thread is ready.
+const LEAD: Span = Span::from_millis(50);
+/// Between two looks at the running flows.
+const GLANCE: Span = Span::from_millis(100);
+/// How long after the run's duration its flows may take to wind up: an echo waits 5 s, curl 2 s.
+const WIND_UP: Span = Span::from_secs(8);
+/// How long servers may take to notice that their clients are gone.
+const CLOSE_WITHIN: Span = Span::from_secs(2);
+/// When the kernel's own view of the connections is taken, since the run's start.
+const LOOK_AT_SOCKETS: Span = Span::from_secs(1);
+/// Where the nodes' HTTP servers listen.
+const HTTP_PORT: u16 = 8080;
+/// Where the first echo flow's server listens; each further one on the next port.
+const ECHO_PORT: u16 = 7000;
+/// Congestion control of every socket under stack `wavelane`: Linux's own default.
+const PLAIN_CONTROL: &str = "cubic";
+
+/// A flow on its way.
+struct Task {
+    flow: usize,
+    progress: Arc<AtomicU64>,
+    thread: JoinHandle<Result<(FlowRaw, Option<String>), LabError>>,
+}
+
+/// One stack's run, built and ready.
+pub(crate) struct Run<'a> {
+    scenario: &'a Scenario,
+    stack: Stack,
+    seed: Seed,
+    control: &'static str,
+    // Dropped in this order: servers, gateways, and last the namespaces they live in.
+    http: Vec<Http>,
+    _echoes: Vec<echo::Server>,
+    gateways: Option<Gateways>,
+    world: World,
+    epoch: Epoch,
+    digests: BTreeMap<String, Digested>,
+    uploads: BTreeMap<String, Arc<Upload>>,
+    cancel: Arc<AtomicBool>,
+    /// Per flow, set at its end.
+    over: Vec<Arc<AtomicBool>>,
+    notes: Vec<String>,
+}
+
+impl<'a> Run<'a> {
+    /// Builds everything: namespaces, channels, gateways whose session stands, servers.
+    pub(crate) fn prepare(
+        scenario: &'a Scenario,
+        stack: Stack,
+        seed: Seed,
+        context: &RunContext<'_>,
+    ) -> Result<Self, LabError> {
+        let control = match stack {
+            Stack::Tcp { kind, .. } => control_of(kind),
+            _ => PLAIN_CONTROL,
+        };
+        let pcap = context.out.join("pcap");
+        std::fs::create_dir_all(&pcap)
+            .map_err(LabError::io(format!("cannot make {}; choose another --out", pcap.display())))?;
+        let world = World::build(scenario, seed, control, &|node, port| context.pcap(node, port))?;
+        let gateways = match stack {
+            Stack::Wavelane => {
+                let cancelled = || context.is_cancelled();
+                Some(Gateways::start(scenario, &world, context.out, &context.label, &cancelled)?)
+            }
+            _ => None,
+        };
+        let mut run = Self {
+            scenario,
+            stack,
+            seed,
+            control,
+            http: Vec::new(),
+            _echoes: Vec::new(),
+            gateways,
+            world,
+            epoch: Arc::new(OnceLock::new()),
+            digests: BTreeMap::new(),
+            uploads: BTreeMap::new(),
+            cancel: Arc::new(AtomicBool::new(false)),
+            over: scenario.flows.iter().map(|_| Arc::default()).collect(),
+            notes: vec![format!("congestion control {control} pinned on every route and socket")],
+        };
+        run.start_servers()?;
+        Ok(run)
+    }
+
+    fn place(&self, name: &str) -> Result<usize, LabError> {
+        let place = self.scenario.nodes.iter().position(|n| n.name == name);
+        place
+            .ok_or_else(|| LabError::Topology(format!("a flow names '{name}', which is no node: add it under [nodes]")))
+    }
+
+    /// Where a flow's server listens.
+    fn server_of(&self, flow: usize) -> Result<SocketAddr, LabError> {
+        let to = &self.scenario.flows[flow].to;
+        let ip = self.world.plan.address_of(self.place(to)?);
+        let ip =
+            ip.ok_or_else(|| LabError::Topology(format!("node '{to}' is joined to nothing: give it a channel")))?;
+        let port = match self.scenario.flows[flow].app {
+            App::Echo { .. } => ECHO_PORT + u16::try_from(flow).expect("FLOWS_MAX is 256"),
+            _ => HTTP_PORT,
+        };
+        Ok(sockets::at(ip, port))
+    }
+
+    fn start_servers(&mut self) -> Result<(), LabError> {
+        let mut pages: BTreeMap<usize, (SocketAddr, BTreeMap<String, Page>)> = BTreeMap::new();
+        for (i, flow) in self.scenario.flows.iter().enumerate() {
+            let (node, address) = (self.place(&flow.to)?, self.server_of(i)?);
+            let page = match &flow.app {
+                App::Download { size } => {
+                    let octets = size.map_or(ENDLESS, Octets::get);
+                    let content = Content::new(self.seed, &flow.name, octets);
+                    self.digests.insert(flow.name.clone(), content.digest());
+                    Page::Download(std::sync::Mutex::new(Some(content)), octets)
+                }
+                App::Upload { .. } => {
+                    let upload = Arc::new(Upload::default());
+                    self.uploads.insert(flow.name.clone(), Arc::clone(&upload));
+                    Page::Upload(upload)
+                }
+                App::Echo { .. } => {
+                    self._echoes.push(echo::Server::start(&self.world.nodes[node], address, self.control)?);
+                    continue;
+                }
+            };
+            pages.entry(node).or_insert_with(|| (address, BTreeMap::new())).1.insert(flow.name.clone(), page);
+        }
+        for (node, (address, pages)) in pages {
+            let epoch = Arc::clone(&self.epoch);
+            self.http.push(Http::start(&self.world.nodes[node], address, self.control, pages, epoch)?);
+        }
+        Ok(())
+    }
+
+    /// Starts the thread of one flow.
+    fn launch(&self, i: usize, epoch: Instant) -> Result<Task, LabError> {
+        let flow = &self.scenario.flows[i];
+        let progress = Arc::new(AtomicU64::new(0));
+        let from = Arc::clone(&self.world.nodes[self.place(&flow.from)?]);
+        let (start, stop) = (epoch + flow.start, epoch + self.scenario.stop_of(flow));
+        let (name, server) = (flow.name.clone(), self.server_of(i)?);
+        let (cancel, over) = (Arc::clone(&self.cancel), Arc::clone(&self.over[i]));
+        type Work = Box<dyn FnOnce() -> Result<(FlowRaw, Option<String>), LabError> + Send>;
+        let work: Work = match flow.app.clone() {
+            App::Echo { every, size, during } => {
+                let companion = during.and_then(|name| self.scenario.flows.iter().position(|f| f.name == name));
+                let over = companion.map_or_else(Arc::default, |c| Arc::clone(&self.over[c]));
+                let size = usize::try_from(size.get()).expect("reviewed: at most PROBE_MAX");
+                let control = self.control.to_owned();
+                let errand = echo::Errand { name, epoch, start, stop, every, size, server, control, over, cancel };
+                Box::new(move || echo::run(&errand))
+            }
+            App::Download { size } | App::Upload { size } => {
+                let size = size.map(Octets::get);
+                let (digest, upload) = (self.digests.get(&name).cloned(), self.uploads.get(&name).cloned());
+                let body = Content::new(self.seed, &name, size.unwrap_or(ENDLESS));
+                let (from, progress) = (Arc::clone(&from), Arc::clone(&progress));
+                let errand = bulk::Errand { name, epoch, start, stop, size, from, server, cancel, progress };
+                Box::new(move || match (digest, upload) {
+                    (_, Some(upload)) => bulk::upload(&errand, body, &upload),
+                    (digest, None) => bulk::download(&errand, &digest.unwrap_or_default()),
+                })
+            }
+        };
+        let title = format!("flow-{}", flow.name);
+        // Started inside the client's namespace, where its own sockets must be; it stays there.
+        let thread = from.run(move || {
+            std::thread::Builder::new().name(title).spawn(move || {
+                let outcome = work();
+                over.store(true, Ordering::Release);
+                outcome
+            })
+        })?;
+        let thread = thread.map_err(LabError::io("cannot start a thread for a flow; raise the process limit"))?;
+        Ok(Task { flow: i, progress, thread })
+    }
+
+    /// Runs the flows and gathers what they saw.
+    pub(crate) fn go(mut self, context: &mut RunContext<'_>) -> Result<StackRaw, LabError> {
+        let epoch = realtime::now() + LEAD;
+        self.world.begin(epoch);
+        self.epoch.set(epoch).expect("a run goes once");
+        let tasks = (0..self.scenario.flows.len()).map(|i| self.launch(i, epoch)).collect::<Result<Vec<_>, _>>();
+        let watched = match &tasks {
+            Ok(tasks) => self.watch(tasks, epoch, context),
+            Err(_) => Ok(0),
+        };
+        self.cancel.store(watched.is_err() || tasks.is_err(), Ordering::Relaxed);
+        let mut flows: Vec<Option<FlowRaw>> = vec![None; self.scenario.flows.len()];
+        let mut broken = None;
+        for task in tasks? {
+            match task.thread.join() {
+                Ok(Ok((raw, note))) => {
+                    flows[task.flow] = Some(raw);
+                    self.notes.extend(note);
+                }
+                Ok(Err(error)) => drop(broken.get_or_insert(error)),
+                Err(_) => {
+                    let name = self.scenario.flows[task.flow].name.clone();
+                    let said = "its thread panicked; the message is above".to_owned();
+                    broken.get_or_insert(LabError::Failed { program: format!("flow {name}"), said });
+                }
+            }
+        }
+        let wire_octets = watched?;
+        if let Some(error) = broken {
+            return Err(error);
+        }
+        let flows = flows.into_iter().map(|f| f.expect("every flow was joined above")).collect();
+        self.conclude(flows, wire_octets)
+    }
+
+    /// Looks after the running flows until all have ended. Returns the bytes offered to the bad channels until the
+    /// last bulk flow ended.
+    fn watch(&mut self, tasks: &[Task], epoch: Instant, context: &mut RunContext<'_>) -> Result<u64, LabError> {
+        let deadline = epoch + self.scenario.duration + WIND_UP;
+        let mut wire_octets = None;
+        let mut looked = false;
+        loop {
+            let now = realtime::now();
+            if context.is_cancelled() {
+                return Err(LabError::Cancelled);
+            }
+            if let Some(fault) = self.world.fault() {
+                return Err(LabError::Failed { program: "the lab".into(), said: fault });
+            }
+            if let Some(gateways) = &mut self.gateways {
+                gateways.check()?;
+            }
+            if !looked && now >= epoch + LOOK_AT_SOCKETS {
+                looked = true;
+                self.look_at_sockets()?;
+            }
+            let bulk = |t: &&Task| self.scenario.flows[t.flow].app.is_bulk();
+            if wire_octets.is_none()
+                && tasks.iter().any(|t| bulk(&t))
+                && tasks.iter().filter(bulk).all(|t| t.thread.is_finished())
+            {
+                wire_octets = Some(self.world.wire_octets());
+            }
+            (context.progress)(Progress {
+                stack: self.stack,
+                seed: self.seed,
+                at: now.since(epoch),
+                of: self.scenario.duration,
+                note: tasks
+                    .iter()
+                    .filter_map(|t| words(&self.scenario.flows[t.flow], t))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            });
+            if tasks.iter().all(|t| t.thread.is_finished()) {
+                return Ok(wire_octets.unwrap_or_else(|| self.world.wire_octets()));
+            }
+            if now > deadline {
+                return Err(LabError::Late(format!("the flows did not end within {WIND_UP} of the run's duration")));
+            }
+            sockets::rest_until(now + GLANCE, || false);
+        }
+    }
+
+    /// Asks the kernel which congestion control the endpoints' connections really use.
+    fn look_at_sockets(&mut self) -> Result<(), LabError> {
+        if tools::find("ss").is_none() {
+            self.notes.push("ss is missing, so congestion control was verified on the echo sockets only".into());
+            return Ok(());
+        }
+        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+        for (node, ns) in self.scenario.nodes.iter().zip(&self.world.nodes) {
+            if self.scenario.flows.iter().all(|f| f.from != node.name && f.to != node.name) {
+                continue;
+            }
+            let mut ss = std::process::Command::new("ss");
+            ss.args(["-H", "-t", "-i", "-n", "-O", "state", "established"]);
+            let printed = tools::output(ns, ss, INSTALL_IP)?.stdout;
+            for line in String::from_utf8_lossy(&printed).lines() {
+                let known = ["reno", "cubic", "bbr"];
+                if let Some(word) = line.split_whitespace().find(|w| known.contains(w)) {
+                    *seen.entry(word.to_owned()).or_default() += 1;
+                }
+            }
+        }
+        let words: Vec<String> = seen.iter().map(|(name, n)| format!("{name} on {n}")).collect();
+        self.notes.push(format!("endpoints' connections after {LOOK_AT_SOCKETS}: {}", words.join(", ")));
+        match seen.keys().find(|name| *name != self.control) {
+            None => Ok(()),
+            Some(other) => Err(LabError::Failed {
+                program: "pinning the congestion control".into(),
+                said: format!("a connection uses {other} where {} was asked for", self.control),
+            }),
+        }
+    }
+
+    fn conclude(mut self, flows: Vec<FlowRaw>, wire_octets: u64) -> Result<StackRaw, LabError> {
+        let counted = self.gateways.as_ref().map(Gateways::counted).unwrap_or_default();
+        self.notes.extend(counted.notes);
+        let ended = self.close();
+        self.notes.extend(ended);
+        let findings = self.world.finish()?;
+        let inconclusive = judge(&findings, &mut self.notes)?;
+        Ok(StackRaw {
+            stack: self.stack,
+            flows,
+            wire_octets,
+            repair_octets: counted.repair_octets,
+            first_octets: counted.first_octets,
+            inconclusive,
+            notes: std::mem::take(&mut self.notes),
+        })
+    }
+}
+
+impl Run<'_> {
+    /// Ends the gateways and waits until the servers have noticed that their clients are gone. Packets pass at once
+    /// meanwhile, so that no abandoned connection keeps its namespace alive. Doing it twice does no harm.
+    fn close(&mut self) -> Vec<String> {
+        self.world.bypass();
+        let notes = self.gateways.take().map(Gateways::stop).unwrap_or_default();
+        let http = &self.http;
+        sockets::rest_until(realtime::now() + CLOSE_WITHIN, || http.iter().all(Http::is_idle));
+        notes
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// What a running flow has done, for people.
+fn words(flow: &Flow, task: &Task) -> Option<String> {
+    let (App::Download { size } | App::Upload { size }) = &flow.app else { return None };
+    let so_far = task.progress.load(Ordering::Relaxed) as f64 / 1e6;
+    let of = size.map(|s| format!(" of {:.1} MB", s.get() as f64 / 1e6)).unwrap_or_default();
+    Some(format!("{} {so_far:.1} MB{of}", flow.name))
+}
+
+/// Whether the host was good enough for the run to prove something; says in the notes how good it was.
+fn judge(findings: &Findings, notes: &mut Vec<String>) -> Result<Option<String>, LabError> {
+    let outcome = &findings.outcome;
+    let lateness = &outcome.lateness;
+    let (p50, p99) = (lateness.per_mille(500), lateness.per_mille(990));
+    notes.push(format!(
+        "channel lateness over {} deliveries: p50 {} us, p99 {} us, max {} us{}",
+        lateness.count(),
+        p50.as_micros(),
+        p99.as_micros(),
+        lateness.max().as_micros(),
+        if outcome.preferred { ", at real-time priority" } else { ", without real-time priority" },
+    ));
+    if outcome.uncaptured > 0 {
+        notes.push(format!("{} packets are missing from the captures (file full or disk slow)", outcome.uncaptured));
+    }
+    if let Some(error) = &outcome.capture_error {
+        let error = std::io::Error::other(error.clone());
+        return Err(LabError::Io { what: "cannot write a capture; free space or choose another --out".into(), error });
+    }
+    let refused: u64 = outcome.refused.iter().sum();
+    if findings.ring_drops > 0 {
+        let n = findings.ring_drops;
+        return Ok(Some(format!("the host dropped {n} packets before a channel saw them: it is too slow or too busy")));
+    }
+    if refused > 0 {
+        return Ok(Some(format!("a kernel refused {refused} packets that a channel delivered: it is short of memory")));
+    }
+    Ok((p99 > LATENESS_BOUND).then(|| {
+        format!(
+            "1 % of packets were delivered {} us late or more, bound {LATENESS_BOUND}: the host is too slow or too busy",
+            p99.as_micros()
+        )
+    }))
+}
