@@ -138,7 +138,7 @@ fn delay(echoes: &[Seen<'_>], end: f64) -> Plot {
         Curve { marks, ..curve(seen, several, pieces) }
     };
     Plot {
-        title: "Echo delay: 64-byte question to answer, while the download runs".into(),
+        title: "Echo delay over time: question to answer".into(),
         x_label: "time the question was due, since the start (s)".into(),
         y_label: "round trip (ms), log scale".into(),
         x: Axis::exact(end),
