@@ -4,8 +4,17 @@
 //! operator's commands. The daemon itself is one thread around one [`wavelane_protocol::gateway::Gateway`].
 #![forbid(unsafe_code)]
 
+mod attempts;
 pub mod commands;
 pub mod config;
+mod control;
+mod counters;
+pub mod daemon;
 pub mod keys;
+mod log;
+mod relay;
+mod rules;
+pub mod start;
 pub mod status;
+mod syn;
 mod units;

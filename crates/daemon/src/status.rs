@@ -138,7 +138,10 @@ const WORDS: &[(&str, &str)] = &[
     ("dropped_syn_held_too_long", "SYNs dropped after one second of waiting; their repeat joins the same attempt"),
     ("dropped_syn_pair_full", "SYNs dropped because one source has too many attempts at one target waiting"),
     ("dropped_syn_source_full", "attempts given up because their source has too many waiting"),
-    ("dropped_syn_table_full", "attempts given up because the table is full and their target has most of it"),
+    (
+        "dropped_syn_table_full",
+        "SYNs dropped or attempts given up because the table is full and their target has most of it",
+    ),
     ("dropped_syn_flow_table_full", "SYNs dropped because the flow table is full (flows_max)"),
     ("dropped_attempt_abandoned", "attempts the far server answered but the application never completed"),
     ("dropped_stranger_at_listener", "connections at the internal listener that no attempt explains"),

@@ -1,11 +1,40 @@
 //! The only system calls of Wavelane, behind safe functions.
 
+pub mod caps;
+pub mod clock;
 pub mod netns;
+pub mod nfqueue;
+pub mod nft;
 pub mod packet;
+pub mod poller;
+pub mod raw;
 pub mod realtime;
+pub mod tcp;
 pub mod tun;
+pub mod udp;
 
 /// Whether this process runs with user id 0.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
+}
+
+/// The largest unpredictable seed a process needs: 32 bytes from the operating system.
+pub fn entropy() -> std::io::Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut seed)?;
+    Ok(seed)
+}
+
+/// The addresses of this host's interfaces now.
+pub fn own_addresses() -> std::io::Result<Vec<std::net::IpAddr>> {
+    let mut found = Vec::new();
+    for interface in nix::ifaddrs::getifaddrs()? {
+        let Some(address) = interface.address else { continue };
+        if let Some(v4) = address.as_sockaddr_in() {
+            found.push(v4.ip().into());
+        } else if let Some(v6) = address.as_sockaddr_in6() {
+            found.push(v6.ip().into());
+        }
+    }
+    Ok(found)
 }

@@ -1,6 +1,6 @@
 //! A scenario as plain data. Nothing here knows the file's syntax or consults the machine.
 
-use wavelane_base::{Octets, Seed, Span};
+use wavelane_base::{Octets, Rate, Seed, Span};
 use wavelane_channel::{CableConfig, DirectionConfig, Parameter};
 
 /// Most nodes a scenario may have; the lab makes a namespace for each.
@@ -295,6 +295,42 @@ impl Scenario {
             App::Echo { during: Some(name), .. } => self.flow(name),
             _ => self.flows.iter().find(|f| f.app.is_bulk()),
         }
+    }
+    /// The slowest rate that the bytes of a bulk flow meet, as the file starts; `None` without a finite one.
+    pub fn bottleneck(&self, flow: &Flow) -> Option<Rate> {
+        let (source, sink) = match flow.app {
+            App::Download { .. } => (flow.to.as_str(), flow.from.as_str()),
+            App::Upload { .. } | App::Echo { .. } => (flow.from.as_str(), flow.to.as_str()),
+        };
+        self.path(source, sink)?.iter().filter_map(|(channel, way)| channel.direction(*way).rate).min()
+    }
+    /// The channels of a shortest way from `source` to `sink` with their directions. Endpoints pass nothing on.
+    pub fn path(&self, source: &str, sink: &str) -> Option<Vec<(&Channel, Direction)>> {
+        let mut reached: Vec<(&str, Vec<(&Channel, Direction)>)> = vec![(source, Vec::new())];
+        let mut next = 0;
+        while let Some((here, way)) = reached.get(next).cloned() {
+            next += 1;
+            if here == sink {
+                return Some(way);
+            }
+            if here != source && self.node(here).is_some_and(|n| n.kind == NodeKind::Endpoint) {
+                continue;
+            }
+            for channel in &self.channels {
+                let [a, b] = &channel.between;
+                let (other, direction) = match here {
+                    h if h == a => (b.as_str(), Direction::Forward),
+                    h if h == b => (a.as_str(), Direction::Reverse),
+                    _ => continue,
+                };
+                if reached.iter().all(|(node, _)| *node != other) {
+                    let mut longer = way.clone();
+                    longer.push((channel, direction));
+                    reached.push((other, longer));
+                }
+            }
+        }
+        None
     }
 }
 

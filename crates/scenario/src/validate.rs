@@ -77,28 +77,6 @@ pub(crate) fn channel(scenario: &Scenario, channel: &Channel, value: &Value<'_>)
     Ok(())
 }
 
-/// Whether frames find a way from `from` to `to` without passing through an endpoint.
-fn connected(scenario: &Scenario, from: &str, to: &str) -> bool {
-    let mut seen = vec![from];
-    let mut next = 0;
-    while next < seen.len() {
-        let here = seen[next];
-        next += 1;
-        let passes = here == from || scenario.node(here).is_some_and(|n| n.kind != NodeKind::Endpoint);
-        if !passes {
-            continue;
-        }
-        for channel in &scenario.channels {
-            let [a, b] = &channel.between;
-            let other = if a == here { b } else { a };
-            if (a == here || b == here) && !seen.contains(&other.as_str()) {
-                seen.push(other);
-            }
-        }
-    }
-    seen.contains(&to)
-}
-
 pub(crate) fn flow(scenario: &Scenario, flow: &Flow, value: &Value<'_>) -> Checked {
     let at = &value.path;
     if scenario.flows.len() >= FLOWS_MAX {
@@ -113,7 +91,7 @@ pub(crate) fn flow(scenario: &Scenario, flow: &Flow, value: &Value<'_>) -> Check
     if flow.from == flow.to {
         return refuse(value, format!("[{at}] leads from '{}' to itself: name another node in to", flow.from));
     }
-    if !connected(scenario, &flow.from, &flow.to) {
+    if scenario.path(&flow.from, &flow.to).is_none() {
         let why = format!("[{at}]: no channels lead from '{}' to '{}'", flow.from, flow.to);
         return refuse(value, format!("{why}: add [channels.NAME] between = [...] (endpoints pass nothing on)"));
     }

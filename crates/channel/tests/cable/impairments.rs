@@ -18,6 +18,7 @@ fn random(num: u32, den: u32) -> LossConfig {
 /// Asserts that `hits` of `n` independent trials with probability `p` lie within four standard deviations.
 fn assert_binomial(hits: u64, n: u64, p: f64, what: &str) {
     let (mean, deviation) = (n as f64 * p, (n as f64 * p * (1.0 - p)).sqrt());
+    println!("{what}: {hits} of {n}, theory {mean:.1} +- {deviation:.1}");
     assert!((hits as f64 - mean).abs() < 4.0 * deviation, "{what}: {hits} of {n}, expected {mean} +- {deviation}");
 }
 
@@ -100,6 +101,7 @@ fn corruption_flips_exactly_one_bit_anywhere() {
     // Chi-square of 100 equal cells; 99 degrees of freedom; 0.001 point 148.2 (NIST handbook 1.3.6.7.4).
     let mean = corrupted as f64 / 100.0;
     let chi2: f64 = per_octet.iter().map(|&n| (n as f64 - mean).powi(2) / mean).sum();
+    println!("place of the flipped bit: chi-square {chi2:.1} with 99 degrees of freedom, limit 148.2");
     assert!(chi2 < 148.2, "{chi2}");
 }
 
@@ -122,6 +124,7 @@ fn jitter_is_uniform_and_keeps_order_unless_told_otherwise() {
     // Kolmogorov-Smirnov against the uniform distribution; 1.95 / sqrt(n) is its 0.001 point.
     let n = extra.len() as f64;
     let worst = extra.iter().enumerate().map(|(i, &x)| (x as f64 / 20e6 - i as f64 / n).abs()).fold(0.0, f64::max);
+    println!("jitter: Kolmogorov distance x sqrt(n) {:.2}, limit 1.95", worst * n.sqrt());
     assert!(worst < 1.95 / n.sqrt(), "{worst}");
     assert!(*extra.last().unwrap() < jitter.as_nanos());
     assert!(!free.numbers().is_sorted());

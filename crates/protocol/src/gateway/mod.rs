@@ -432,3 +432,7 @@ impl Machine for Gateway {
         self.events.pop_front()
     }
 }
+
+#[cfg(test)]
+#[path = "gateway_tests.rs"]
+mod tests;

@@ -93,6 +93,14 @@ impl<R> LaneSender<R> {
         self.path_mtu - self.config.overhead
     }
 
+    /// The neighbour lost its memory: forgets all that is in flight and all that was learnt. Numbers go on, because
+    /// none is ever used twice in one boot.
+    pub fn restart(&mut self, now: Instant) {
+        let next = self.next_number();
+        *self = Self::new(now, self.config);
+        self.sent.start_at(next);
+    }
+
     /// The number the next packet must carry.
     pub fn next_number(&self) -> u64 {
         self.sent.next_number()

@@ -90,6 +90,12 @@ impl<R> SentMap<R> {
         }
     }
 
+    /// The numbers before `first` belong to a neighbour that is gone.
+    pub(super) fn start_at(&mut self, first: u64) {
+        debug_assert!(self.packets.is_empty(), "only an empty map can start elsewhere");
+        self.first = first;
+    }
+
     pub(super) fn next_number(&self) -> u64 {
         self.first + self.packets.len() as u64
     }

@@ -115,7 +115,7 @@ impl Link {
 
     /// The neighbour came back without its memory: lanes start over, flows are reset.
     pub fn restart(&mut self, now: Instant) {
-        self.sender = LaneSender::new(now, lane_config(&self.config));
+        self.sender.restart(now);
         self.receivers.clear();
         self.heard();
         self.hop.peer_restarted(now);

@@ -1,0 +1,222 @@
+//! Connections whose SYN we hold, or let go, until the far server has answered.
+//!
+//! Bounded three ways, so that a flood towards a black hole costs others nothing: per (source, target) pair new
+//! SYNs are dropped, before they cost the link anything; per source its own oldest attempt gives way; and when the
+//! whole table is full, the target with the most attempts pays: its new SYNs are dropped, and its oldest attempt
+//! gives way to others'.
+
+use crate::syn::Syn;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use wavelane_base::{FlowId, Instant, Span};
+
+/// Longest a SYN is held. Its repeat comes after one second at the earliest (RFC 6298, section 2).
+pub(crate) const HOLD: Span = Span::from_millis(900);
+/// An attempt is given up this long after its last SYN.
+const PATIENCE: Span = Span::from_secs(20);
+/// An answered attempt waits this long for the application's SYN or its handshake's end.
+const COMPLETION: Span = Span::from_secs(10);
+
+/// The bounds of the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Attempts altogether.
+    pub(crate) total: usize,
+    /// Attempts of one source address.
+    pub(crate) per_source: usize,
+    /// Attempts of one source address at one target address.
+    pub(crate) per_pair: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { total: 2_048, per_source: 512, per_pair: 256 }
+    }
+}
+
+/// Who connects where.
+pub(crate) type Key = (SocketAddrV4, SocketAddrV4);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The far side has been asked.
+    Asked,
+    /// It said yes and no SYN waits: the next goes on at once.
+    Answered,
+    /// It said yes and a SYN went on: the listener will see the connection.
+    Admitted,
+}
+
+#[derive(Debug)]
+struct Attempt<H> {
+    flow: FlowId,
+    syn: Syn,
+    held: Option<(H, Instant)>,
+    stage: Stage,
+    /// When the stage or the last SYN came.
+    since: Instant,
+    order: u64,
+}
+
+/// What to do with a SYN that arrived.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Arrival<H> {
+    /// Nothing is known of it: open a flow and call [`Attempts::begin`] with it, or refuse.
+    New(H),
+    /// It waits with an attempt that stands; this older packet is discarded.
+    Joined(Option<H>),
+    /// The far side has answered already: let it go on.
+    GoOn(H),
+    /// The pair has too many attempts: discard it.
+    PairFull(H),
+    /// The table is full and no target has more of it than this one: discard it.
+    TableFull(H),
+}
+
+/// An attempt that ended; its flow is reset by the caller, its SYN discarded.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Ended<H> {
+    pub(crate) flow: FlowId,
+    pub(crate) held: Option<H>,
+    pub(crate) cause: Cause,
+}
+
+/// Why an attempt ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cause {
+    SourceFull,
+    TableFull,
+    Abandoned,
+}
+
+/// The table. `H` is the handle of a held packet.
+#[derive(Debug)]
+pub(crate) struct Attempts<H> {
+    limits: Limits,
+    by_key: BTreeMap<Key, Attempt<H>>,
+    by_flow: BTreeMap<FlowId, Key>,
+    /// Oldest first, per source and per target.
+    sources: BTreeMap<Ipv4Addr, BTreeSet<(u64, Key)>>,
+    targets: BTreeMap<Ipv4Addr, BTreeSet<(u64, Key)>>,
+    next_order: u64,
+}
+
+impl<H> Attempts<H> {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            by_key: BTreeMap::new(),
+            by_flow: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            targets: BTreeMap::new(),
+            next_order: 0,
+        }
+    }
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+    /// A SYN arrived and waits as `held`.
+    pub(crate) fn arrive(&mut self, now: Instant, syn: Syn, held: H) -> Arrival<H> {
+        if let Some(attempt) = self.by_key.get_mut(&(syn.source, syn.target)) {
+            attempt.syn = syn;
+            attempt.since = now;
+            if attempt.stage == Stage::Asked {
+                return Arrival::Joined(attempt.held.replace((held, now)).map(|(h, _)| h));
+            }
+            attempt.stage = Stage::Admitted;
+            return Arrival::GoOn(held);
+        }
+        let same_target = |set: &BTreeSet<(u64, Key)>| set.iter().filter(|(_, k)| k.1.ip() == syn.target.ip()).count();
+        let of_pair = self.sources.get(syn.source.ip()).map_or(0, same_target);
+        let of_target = self.targets.get(syn.target.ip()).map_or(0, BTreeSet::len);
+        if of_pair >= self.limits.per_pair {
+            Arrival::PairFull(held)
+        } else if self.by_key.len() >= self.limits.total && of_target >= self.busiest().map_or(0, BTreeSet::len) {
+            Arrival::TableFull(held)
+        } else {
+            Arrival::New(held)
+        }
+    }
+    /// The attempts at the target that has the most.
+    fn busiest(&self) -> Option<&BTreeSet<(u64, Key)>> {
+        self.targets.values().max_by_key(|set| set.len())
+    }
+    /// The far side was asked about a new SYN. Returns the attempts that gave way to it.
+    pub(crate) fn begin(&mut self, now: Instant, syn: Syn, flow: FlowId, held: H) -> Vec<Ended<H>> {
+        let mut ended = Vec::new();
+        if let Some(set) = self.sources.get(syn.source.ip()).filter(|s| s.len() >= self.limits.per_source) {
+            let oldest = set.first().map(|(_, key)| *key);
+            ended.extend(oldest.and_then(|key| self.end(key, Cause::SourceFull)));
+        }
+        if self.by_key.len() >= self.limits.total {
+            let oldest = self.busiest().and_then(|set| set.first()).map(|(_, key)| *key);
+            ended.extend(oldest.and_then(|key| self.end(key, Cause::TableFull)));
+        }
+        let (key, order) = ((syn.source, syn.target), self.next_order);
+        self.next_order += 1;
+        let attempt = Attempt { flow, syn, held: Some((held, now)), stage: Stage::Asked, since: now, order };
+        self.by_key.insert(key, attempt);
+        self.by_flow.insert(flow, key);
+        self.sources.entry(*syn.source.ip()).or_default().insert((order, key));
+        self.targets.entry(*syn.target.ip()).or_default().insert((order, key));
+        ended
+    }
+    /// The far server answered. `None`: not ours. `Some(Some(held))`: let that SYN go on.
+    pub(crate) fn answered(&mut self, now: Instant, flow: FlowId) -> Option<Option<H>> {
+        let attempt = self.by_flow.get(&flow).and_then(|key| self.by_key.get_mut(key))?;
+        let held = attempt.held.take().map(|(h, _)| h);
+        attempt.stage = if held.is_some() { Stage::Admitted } else { Stage::Answered };
+        attempt.since = now;
+        Some(held)
+    }
+    /// The far side said no, or the flow died. The SYN that can be answered, and the packet to discard.
+    pub(crate) fn refused(&mut self, flow: FlowId) -> Option<(Syn, Option<H>)> {
+        let key = *self.by_flow.get(&flow)?;
+        self.remove(key).map(|a| (a.syn, a.held.map(|(h, _)| h)))
+    }
+    /// The listener saw the connection: the flow it belongs to.
+    pub(crate) fn take(&mut self, source: SocketAddrV4, target: SocketAddrV4) -> Option<FlowId> {
+        self.by_key.get(&(source, target)).filter(|a| a.stage == Stage::Admitted)?;
+        self.remove((source, target)).map(|a| a.flow)
+    }
+    /// Time has passed: SYNs held too long, and attempts given up.
+    pub(crate) fn expire(&mut self, now: Instant) -> (Vec<H>, Vec<Ended<H>>) {
+        let (mut overdue, mut dead) = (Vec::new(), Vec::new());
+        for (key, attempt) in &mut self.by_key {
+            if attempt.held.as_ref().is_some_and(|(_, since)| now.since(*since) >= HOLD) {
+                overdue.extend(attempt.held.take().map(|(h, _)| h));
+            }
+            let limit = if attempt.stage == Stage::Asked { PATIENCE } else { COMPLETION };
+            if now.since(attempt.since) >= limit {
+                dead.push(*key);
+            }
+        }
+        let ended = dead.into_iter().filter_map(|key| self.end(key, Cause::Abandoned)).collect();
+        (overdue, ended)
+    }
+    /// Ends everything, for an orderly stop.
+    pub(crate) fn drain(&mut self) -> Vec<Ended<H>> {
+        let keys: Vec<Key> = self.by_key.keys().copied().collect();
+        keys.into_iter().filter_map(|key| self.end(key, Cause::Abandoned)).collect()
+    }
+    fn end(&mut self, key: Key, cause: Cause) -> Option<Ended<H>> {
+        self.remove(key).map(|a| Ended { flow: a.flow, held: a.held.map(|(h, _)| h), cause })
+    }
+    fn remove(&mut self, key: Key) -> Option<Attempt<H>> {
+        let attempt = self.by_key.remove(&key)?;
+        self.by_flow.remove(&attempt.flow);
+        for (index, ip) in [(&mut self.sources, key.0.ip()), (&mut self.targets, key.1.ip())] {
+            if let Some(set) = index.get_mut(ip) {
+                set.remove(&(attempt.order, key));
+                if set.is_empty() {
+                    index.remove(ip);
+                }
+            }
+        }
+        Some(attempt)
+    }
+}
+
+#[cfg(test)]
+#[path = "attempts_tests.rs"]
+mod tests;

@@ -1,0 +1,21 @@
+//! What the door counts.
+
+use std::collections::BTreeMap;
+
+/// Counters by name; [`crate::status::counter`] has their meaning in words.
+#[derive(Debug, Default)]
+pub(crate) struct Counters(BTreeMap<&'static str, u64>);
+
+impl Counters {
+    pub(crate) fn add(&mut self, name: &'static str, n: u64) {
+        if n > 0 {
+            *self.0.entry(name).or_default() += n;
+        }
+    }
+    pub(crate) fn one(&mut self, name: &'static str) {
+        self.add(name, 1);
+    }
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.0.iter().map(|(name, n)| (*name, *n))
+    }
+}

@@ -1,0 +1,737 @@
+//! The daemon: one thread, one loop, one gateway machine.
+//!
+//! Every round hands the machine what came in, then drains it in the order its contract gives: frames, events,
+//! deadline. Bytes move between sockets and flows in between, a bounded amount per connection and round.
+
+use crate::attempts::{Arrival, Attempts, Cause, Ended, Limits};
+use crate::config::{Config, OnFailure, Source};
+use crate::control::Control;
+use crate::counters::Counters;
+use crate::keys;
+use crate::log::Log;
+use crate::relay::{CHUNK, Connection, Moved, Stage, Turn};
+use crate::rules;
+use crate::start::{self, StartError, Transparent};
+use crate::status;
+use crate::syn::{Syn, Unreachable};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+use wavelane_base::{Entropy, FlowId, FrameMeta, Instant, Machine, PortId, Span, Streams, Transmit};
+use wavelane_host::clock::NodeClock;
+use wavelane_host::nfqueue::Held;
+use wavelane_host::poller::{Poller, Ready, Watch};
+use wavelane_host::udp::{Sent, UdpLane};
+use wavelane_host::{own_addresses, tcp};
+use wavelane_protocol::gateway::{Event, Gateway, PeerId, Reason};
+
+/// The only port: the UDP lanes' socket.
+const LANE: PortId = PortId(0);
+const TOKEN_LANE: u64 = 0;
+const TOKEN_SIGNAL: u64 = 1;
+const TOKEN_CONTROL: u64 = 2;
+const TOKEN_QUEUE: u64 = 3;
+const TOKEN_TPROXY: u64 = 4;
+const TOKEN_FORWARDS: u64 = 16;
+/// Connections are numbered from here and no number is used twice.
+const TOKEN_CONNECTIONS: u64 = 1 << 32;
+
+/// How long a server may take to answer our connect.
+const CONNECT_PATIENCE: Span = Span::from_secs(10);
+/// Housekeeping: SYNs held too long, connects given up, listeners that had no descriptor.
+const TICK: Span = Span::from_millis(50);
+/// How long a peer may be silent after the start before the log says so.
+const GREETING_PATIENCE: Span = Span::from_secs(5);
+/// How long the list of our own addresses is believed.
+const ADDRESSES_FRESH: Span = Span::from_secs(5);
+/// Rounds of draining before readiness is asked again.
+const ROUNDS_MAX: usize = 16;
+/// Batches of datagrams read per round.
+const BATCHES_PER_ROUND: usize = 8;
+/// Connections served per round.
+const TURNS_PER_ROUND: usize = 256;
+/// SYNs and connections taken per round.
+const ARRIVALS_PER_ROUND: usize = 256;
+/// The largest datagram the gateway may write.
+const FRAME_ROOM: usize = 9_216;
+
+/// What is known of a peer besides what the gateway knows.
+#[derive(Clone, Copy, Default)]
+struct Acquaintance {
+    met: bool,
+    complained: bool,
+}
+
+/// The daemon's whole state.
+pub struct Daemon {
+    config: Config,
+    clock: NodeClock,
+    now: Instant,
+    started: Instant,
+    gateway: Gateway,
+    poller: Poller,
+    log: Log,
+    counters: Counters,
+    lane: UdpLane,
+    lane_readable: bool,
+    lane_writable: bool,
+    /// A datagram the socket had no room for.
+    stalled: Option<(Transmit, Vec<u8>)>,
+    frame: Vec<u8>,
+    control: Control,
+    signals: UnixStream,
+    forwards: Vec<TcpListener>,
+    transparent: Option<Transparent>,
+    mark: Option<u32>,
+    attempts: Attempts<Held>,
+    connections: BTreeMap<u64, Connection>,
+    of_flow: BTreeMap<FlowId, u64>,
+    /// Connections whose connect has not ended.
+    connecting: usize,
+    to_serve: VecDeque<u64>,
+    next_token: u64,
+    scratch: Box<[u8; CHUNK]>,
+    moved: Moved,
+    peers: Vec<Acquaintance>,
+    own: Vec<IpAddr>,
+    own_read: Option<Instant>,
+    ticked: Instant,
+    /// A listener had no descriptor to give: ask again at the next tick.
+    retry_listeners: bool,
+}
+
+impl Daemon {
+    /// Opens everything and builds the gateway.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        let system = |what| move |source| StartError::System { what, source };
+        let clock = NodeClock::start(config.clock.offset, config.clock.drift_ppm);
+        let now = clock.now();
+        let (signals, signal_end) = UnixStream::pair().map_err(system("a pipe"))?;
+        for signal in [SIGTERM, SIGINT] {
+            let end = signal_end.try_clone().map_err(system("a descriptor"))?;
+            signal_hook::low_level::pipe::register(signal, end).map_err(system("a signal handler"))?;
+        }
+        let opened = start::open(&config)?;
+        let mut entropy = Entropy::from_os_bytes(wavelane_host::entropy().map_err(system("entropy"))?);
+        // Random rather than the time of day: a gateway without a battery clock starts twice in 1970.
+        let boot_epoch = entropy.next_u64();
+        let gateway = Gateway::new(now, config.to_gateway(&opened.addresses), boot_epoch, entropy)?;
+        let mut daemon = Self {
+            clock,
+            now,
+            started: now,
+            gateway,
+            poller: Poller::new().map_err(system("epoll"))?,
+            log: Log::new(now),
+            counters: Counters::default(),
+            lane: opened.lane,
+            lane_readable: true,
+            lane_writable: true,
+            stalled: None,
+            frame: vec![0; FRAME_ROOM],
+            control: opened.control,
+            signals,
+            forwards: opened.forwards,
+            transparent: opened.transparent,
+            mark: opened.mark,
+            attempts: Attempts::new(Limits::default()),
+            connections: BTreeMap::new(),
+            of_flow: BTreeMap::new(),
+            connecting: 0,
+            to_serve: VecDeque::new(),
+            next_token: TOKEN_CONNECTIONS,
+            scratch: Box::new([0; CHUNK]),
+            moved: Moved::default(),
+            peers: vec![Acquaintance::default(); config.peers.len()],
+            own: Vec::new(),
+            own_read: None,
+            ticked: now,
+            retry_listeners: false,
+            config,
+        };
+        daemon.watch().map_err(system("epoll"))?;
+        daemon.announce(&opened.remarks);
+        Ok(daemon)
+    }
+    fn watch(&self) -> io::Result<()> {
+        let poller = &self.poller;
+        poller.add(&self.lane, TOKEN_LANE, Watch::Edges)?;
+        poller.add(&self.signals, TOKEN_SIGNAL, Watch::Readable)?;
+        poller.add(&self.control.listener, TOKEN_CONTROL, Watch::Readable)?;
+        for (i, listener) in self.forwards.iter().enumerate() {
+            poller.add(listener, TOKEN_FORWARDS + i as u64, Watch::Edges)?;
+        }
+        if let Some(t) = &self.transparent {
+            poller.add(&t.listener, TOKEN_TPROXY, Watch::Edges)?;
+            if let Some(queue) = &t.queue {
+                poller.add(queue, TOKEN_QUEUE, Watch::Readable)?;
+            }
+        }
+        Ok(())
+    }
+    fn announce(&mut self, remarks: &[String]) {
+        let key = keys::to_base64(&keys::public_key(&self.config.private_key));
+        self.say(&format!("gateway '{}' listens on UDP {}, public key {key}", self.config.name, self.config.listen));
+        for remark in remarks {
+            self.say(remark);
+        }
+        for warning in crate::commands::warnings(&self.config) {
+            self.say(&format!("warning: {warning}"));
+        }
+        if self.config.intercept.is_some() && self.config.on_failure == OnFailure::Closed {
+            self.say(&format!(
+                "should this process die, new connections stay refused until it starts again or you run: {}",
+                rules::lift_closed()
+            ));
+        }
+    }
+    fn say(&mut self, text: &str) {
+        self.log.line(self.now, text);
+    }
+
+    /// Runs until SIGTERM or SIGINT, then removes everything.
+    pub fn run(mut self) -> io::Result<()> {
+        loop {
+            let timeout = if self.settle() { Some(Duration::ZERO) } else { self.patience() };
+            let ready = self.poller.wait(timeout)?;
+            self.now = self.clock.now();
+            if self.gateway.poll_timeout().is_some_and(|w| w.at <= self.now) {
+                self.gateway.handle_timeout(self.now);
+            }
+            for r in ready {
+                if r.token == TOKEN_SIGNAL {
+                    self.stop();
+                    return Ok(());
+                }
+                self.dispatch(r);
+            }
+            if self.now.since(self.ticked) >= TICK {
+                self.tick();
+            }
+        }
+    }
+    /// How long nothing needs us.
+    fn patience(&self) -> Option<Duration> {
+        let waiting = self.attempts.len() > 0 || self.connecting > 0 || self.retry_listeners;
+        let ticking = waiting.then(|| self.ticked + TICK);
+        let greeting =
+            self.peers.iter().any(|p| !p.met && !p.complained).then(|| self.started + GREETING_PATIENCE + TICK);
+        let machine = self.gateway.poll_timeout().map(|w| w.at);
+        let next = [ticking, greeting, machine].into_iter().flatten().min()?;
+        Some(self.clock.until(next))
+    }
+    fn dispatch(&mut self, ready: Ready) {
+        match ready.token {
+            TOKEN_LANE => {
+                self.lane_readable |= ready.readable;
+                self.lane_writable |= ready.writable;
+            }
+            TOKEN_CONTROL => {
+                let document = self.document();
+                self.control.answer(|| document.clone());
+            }
+            TOKEN_QUEUE => self.take_syns(),
+            TOKEN_TPROXY => self.accept_transparent(),
+            token if token >= TOKEN_CONNECTIONS => self.socket_ready(token, ready),
+            token => self.accept_forward((token - TOKEN_FORWARDS) as usize),
+        }
+    }
+
+    /// Moves everything that can be moved. Returns whether more could be done at once.
+    fn settle(&mut self) -> bool {
+        for _ in 0..ROUNDS_MAX {
+            let mut busy = self.receive();
+            self.transmit();
+            while let Some(event) = self.gateway.poll_event() {
+                busy = true;
+                self.handle_event(event);
+            }
+            for _ in 0..TURNS_PER_ROUND {
+                let Some(token) = self.to_serve.pop_front() else { break };
+                busy = true;
+                self.serve(token);
+            }
+            if !busy {
+                return false;
+            }
+        }
+        true
+    }
+    fn receive(&mut self) -> bool {
+        if !self.lane_readable {
+            return false;
+        }
+        let (now, gateway) = (self.now, &mut self.gateway);
+        for _ in 0..BATCHES_PER_ROUND {
+            let got = self.lane.receive(|d| {
+                let meta = FrameMeta { rx_time: now, ecn: d.ecn, segment: None, from: Some(d.from) };
+                gateway.handle_frame(now, LANE, d.bytes, meta);
+            });
+            // An error is an ICMP message about an earlier datagram; the next call goes on.
+            if matches!(got, Ok(0)) {
+                self.lane_readable = false;
+                return true;
+            }
+        }
+        true
+    }
+    fn transmit(&mut self) {
+        while self.lane_writable {
+            let (transmit, stalled) = match self.stalled.take() {
+                Some((transmit, bytes)) => (transmit, Some(bytes)),
+                None => match self.gateway.poll_transmit(self.now, LANE, &mut self.frame, 1) {
+                    Some(transmit) => (transmit, None),
+                    None => return,
+                },
+            };
+            let Some(to) = transmit.to else {
+                self.counters.one("dropped_datagram_unsent");
+                continue;
+            };
+            let bytes = stalled.as_deref().unwrap_or(&self.frame[..transmit.len]);
+            match self.lane.send(bytes, to, transmit.ecn) {
+                Sent::Yes => {}
+                Sent::Blocked => {
+                    self.lane_writable = false;
+                    self.stalled = Some((transmit, bytes.to_vec()));
+                }
+                Sent::TooBig => self.counters.one("dropped_datagram_too_big"),
+                Sent::Lost => self.counters.one("dropped_datagram_unsent"),
+            }
+        }
+    }
+
+    fn peer_name(&self, peer: PeerId) -> &str {
+        self.config.peers.get(peer.0).map_or("?", |p| &p.name)
+    }
+    fn complain(&mut self, peer: usize) {
+        let Some(p) = self.config.peers.get(peer) else { return };
+        let address = p.address.as_deref().unwrap_or("an unknown address");
+        let text = format!(
+            "peer '{}' at {address} does not answer: it is unreachable (check address, port, firewall), or its key and ours do not match (compare the public keys that `wavelane check` prints on both sides)",
+            p.name
+        );
+        self.say(&text);
+    }
+    fn handle_event(&mut self, event: Event) {
+        match event {
+            Event::PeerUp(peer) => {
+                if let Some(p) = self.peers.get_mut(peer.0) {
+                    *p = Acquaintance { met: true, complained: false };
+                }
+                self.say(&format!("peer '{}' is up", self.peer_name(peer).to_owned()));
+            }
+            Event::PeerSilent(peer) => {
+                if self.peers.get_mut(peer.0).is_some_and(|p| !std::mem::replace(&mut p.complained, true)) {
+                    self.complain(peer.0);
+                }
+            }
+            Event::PeerRestarted(peer) => {
+                self.say(&format!(
+                    "peer '{}' has restarted; its connections were reset",
+                    self.peer_name(peer).to_owned()
+                ));
+            }
+            Event::Incoming { flow, peer, source, target } => self.incoming(flow, peer, source, target),
+            Event::Accepted(flow) => self.accepted(flow),
+            Event::Refused(flow, why) | Event::Reset(flow, why) => self.flow_gone(flow, why),
+            Event::Readable(flow) | Event::Writable(flow) => self.enqueue_flow(flow),
+            Event::Closed(flow) => {
+                if let Some(c) = self.of_flow.get(&flow).and_then(|t| self.connections.get_mut(t)) {
+                    c.flow_closed = true;
+                }
+                self.enqueue_flow(flow);
+            }
+            Event::Notice(text) => self.say(&text),
+            Event::UnknownCaller { public_key, from } => {
+                let from = from.map_or("an unknown address".into(), |a| a.to_string());
+                let key = keys::to_base64(&public_key);
+                self.say(&format!(
+                    "{from} calls with the key {key}, which no [[peer]] has: add it there, or correct its key"
+                ));
+            }
+        }
+    }
+
+    // ---- connections ----
+
+    fn enqueue(&mut self, token: u64) {
+        if let Some(c) = self.connections.get_mut(&token)
+            && !std::mem::replace(&mut c.queued, true)
+        {
+            self.to_serve.push_back(token);
+        }
+    }
+    fn enqueue_flow(&mut self, flow: FlowId) {
+        if let Some(&token) = self.of_flow.get(&flow) {
+            self.enqueue(token);
+        }
+    }
+    fn insert(&mut self, stream: TcpStream, flow: FlowId, stage: Stage) {
+        let token = self.next_token;
+        self.next_token += 1;
+        if self.poller.add(&stream, token, Watch::Edges).is_err() {
+            self.counters.one("dropped_no_socket");
+            match stage {
+                Stage::Connecting(_) => self.gateway.refuse(self.now, flow, Reason::NoRoom),
+                _ => self.gateway.reset(self.now, flow),
+            }
+            return;
+        }
+        self.connecting += usize::from(matches!(stage, Stage::Connecting(_)));
+        self.connections.insert(token, Connection::new(stream, flow, stage));
+        self.of_flow.insert(flow, token);
+    }
+    /// Forgets a connection; unless its end was orderly, the close resets the application.
+    fn remove(&mut self, token: u64) -> Option<Connection> {
+        let connection = self.connections.remove(&token)?;
+        self.of_flow.remove(&connection.flow);
+        self.connecting -= usize::from(matches!(connection.stage, Stage::Connecting(_)));
+        Some(connection)
+    }
+    fn socket_ready(&mut self, token: u64, ready: Ready) {
+        let Some(c) = self.connections.get_mut(&token) else { return };
+        c.readable |= ready.readable;
+        c.writable |= ready.writable;
+        let error = if ready.failed { c.stream.take_error().ok().flatten() } else { None };
+        match (c.stage, error) {
+            (Stage::Connecting(_), error) => self.connected(token, error),
+            (_, Some(_)) => self.socket_reset(token),
+            (_, None) => self.enqueue(token),
+        }
+    }
+    fn connected(&mut self, token: u64, error: Option<io::Error>) {
+        let Some(c) = self.connections.get_mut(&token) else { return };
+        if let Some(error) = error {
+            let flow = c.flow;
+            self.remove(token);
+            return self.refuse(flow, &error);
+        }
+        if c.writable {
+            c.stage = Stage::Open;
+            self.connecting -= 1;
+            self.counters.one("connections_made");
+            self.gateway.accept(self.now, c.flow);
+            self.enqueue(token);
+        }
+    }
+    fn socket_reset(&mut self, token: u64) {
+        if let Some(c) = self.remove(token) {
+            self.counters.one("connections_reset");
+            if !c.flow_closed {
+                self.gateway.reset(self.now, c.flow);
+            }
+        }
+    }
+    fn serve(&mut self, token: u64) {
+        let Some(c) = self.connections.get_mut(&token) else { return };
+        c.queued = false;
+        if c.stage != Stage::Open {
+            return;
+        }
+        match c.turn(self.now, &mut self.gateway, &mut self.scratch, &mut self.moved) {
+            Turn::Idle => {}
+            Turn::More => self.enqueue(token),
+            Turn::SocketReset => self.socket_reset(token),
+            Turn::FlowReset => {
+                self.counters.one("connections_reset");
+                self.remove(token);
+            }
+            Turn::Done => {
+                self.counters.one("connections_closed");
+                self.remove(token);
+            }
+        }
+    }
+
+    // ---- the far door: connections to servers ----
+
+    fn may_connect(&mut self, peer: PeerId, target: SocketAddr) -> bool {
+        if self.own_read.is_none_or(|at| self.now.since(at) >= ADDRESSES_FRESH) {
+            self.own = own_addresses().unwrap_or_default();
+            self.own_read = Some(self.now);
+        }
+        self.config.may_connect(peer.0, target.ip(), &self.own)
+    }
+    fn incoming(&mut self, flow: FlowId, peer: PeerId, source: SocketAddr, target: SocketAddr) {
+        if !self.may_connect(peer, target) {
+            self.counters.one("dropped_target_not_allowed");
+            let name = self.peer_name(peer).to_owned();
+            self.say(&format!("peer '{name}' may not have us connect to {target}: list it in allow_targets if it may"));
+            return self.gateway.refuse(self.now, flow, Reason::Prohibited);
+        }
+        // An application on the far gateway itself by a loopback address has no address we could speak from.
+        let keep = self.config.source == Source::Keep && source.is_ipv4() && !source.ip().is_loopback();
+        match tcp::connect(target, keep.then_some(source), self.mark) {
+            Ok(stream) => self.insert(stream, flow, Stage::Connecting(self.now + CONNECT_PATIENCE)),
+            Err(e) => self.refuse(flow, &e),
+        }
+    }
+    fn refuse(&mut self, flow: FlowId, error: &io::Error) {
+        let (reason, counter) = match error.kind() {
+            ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => (Reason::Refused, "dropped_connect_refused"),
+            ErrorKind::TimedOut => (Reason::TimedOut, "dropped_connect_timed_out"),
+            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {
+                (Reason::Unreachable, "dropped_connect_unreachable")
+            }
+            ErrorKind::PermissionDenied => (Reason::Prohibited, "dropped_target_not_allowed"),
+            _ => (Reason::NoRoom, "dropped_no_socket"),
+        };
+        self.counters.one(counter);
+        self.gateway.refuse(self.now, flow, reason);
+    }
+
+    // ---- the near door: connections from applications ----
+
+    fn accepted(&mut self, flow: FlowId) {
+        if let Some(held) = self.attempts.answered(self.now, flow) {
+            if let Some(held) = held {
+                self.let_go(held);
+            }
+        } else if let Some(&token) = self.of_flow.get(&flow)
+            && let Some(c) = self.connections.get_mut(&token)
+        {
+            c.stage = Stage::Open;
+            self.counters.one("connections_taken");
+            self.enqueue(token);
+        }
+    }
+    fn flow_gone(&mut self, flow: FlowId, why: Reason) {
+        if let Some((syn, held)) = self.attempts.refused(flow) {
+            self.counters.one("connections_refused");
+            self.discard(held);
+            self.answer_refusal(&syn, why);
+        } else if let Some(&token) = self.of_flow.get(&flow) {
+            let counter = match self.connections.get(&token).map(|c| c.stage) {
+                Some(Stage::Waiting) => "connections_refused",
+                _ => "connections_reset",
+            };
+            self.counters.one(counter);
+            self.remove(token);
+        }
+    }
+    /// Tells the application what the far side said, in the words TCP/IP has for it.
+    fn answer_refusal(&mut self, syn: &Syn, why: Reason) {
+        let packet = match why {
+            Reason::Refused | Reason::Aborted | Reason::Restarted => syn.reset(),
+            Reason::Unreachable | Reason::TimedOut => syn.unreachable(Unreachable::Host),
+            Reason::Prohibited => syn.unreachable(Unreachable::Prohibited),
+            // Silence: the application's TCP repeats its SYN, and there may be room by then.
+            Reason::NoRoom => return,
+        };
+        if let Some(t) = &self.transparent {
+            // Unsent, it costs the application one repeat of its SYN.
+            let _ = t.raw.send(&packet, *syn.source.ip());
+        }
+    }
+    fn discard(&mut self, held: Option<Held>) {
+        if let (Some(queue), Some(held)) = (self.transparent.as_ref().and_then(|t| t.queue.as_ref()), held) {
+            let _ = queue.discard(held);
+        }
+    }
+    fn let_go(&mut self, held: Held) {
+        if let Some(queue) = self.transparent.as_ref().and_then(|t| t.queue.as_ref()) {
+            let _ = queue.accept(held);
+        }
+    }
+    fn end_attempts(&mut self, ended: Vec<Ended<Held>>) {
+        for e in ended {
+            self.counters.one(match e.cause {
+                Cause::SourceFull => "dropped_syn_source_full",
+                Cause::TableFull => "dropped_syn_table_full",
+                Cause::Abandoned => "dropped_attempt_abandoned",
+            });
+            self.discard(e.held);
+            self.gateway.reset(self.now, e.flow);
+        }
+    }
+    fn take_syns(&mut self) {
+        for _ in 0..ARRIVALS_PER_ROUND {
+            let received = match self.transparent.as_ref().and_then(|t| t.queue.as_ref()) {
+                Some(queue) => queue.receive(),
+                None => return,
+            };
+            match received {
+                Ok(Some(queued)) => match Syn::parse(&queued.head) {
+                    Some(syn) => self.take_syn(syn, queued.held),
+                    // Not ours to judge.
+                    None => self.let_go(queued.held),
+                },
+                Ok(None) => return,
+                Err(_) => return self.counters.one("dropped_queue_overrun"),
+            }
+        }
+    }
+    fn take_syn(&mut self, syn: Syn, held: Held) {
+        match self.attempts.arrive(self.now, syn, held) {
+            Arrival::GoOn(held) => self.let_go(held),
+            Arrival::Joined(older) => self.discard(older),
+            Arrival::PairFull(held) => {
+                self.counters.one("dropped_syn_pair_full");
+                self.discard(Some(held));
+            }
+            Arrival::TableFull(held) => {
+                self.counters.one("dropped_syn_table_full");
+                self.discard(Some(held));
+            }
+            Arrival::New(held) => {
+                let Some(peer) = self.config.route(IpAddr::V4(*syn.target.ip())) else { return self.let_go(held) };
+                match self.gateway.open(self.now, PeerId(peer), syn.source.into(), syn.target.into()) {
+                    Ok(flow) => {
+                        let ended = self.attempts.begin(self.now, syn, flow, held);
+                        self.end_attempts(ended);
+                    }
+                    Err(_) => {
+                        self.counters.one("dropped_syn_flow_table_full");
+                        self.discard(Some(held));
+                    }
+                }
+            }
+        }
+    }
+    /// Takes one waiting connection; `None` if there is none or the system has no descriptor now.
+    fn accept_one(&mut self, accepted: io::Result<(TcpStream, SocketAddr)>) -> Option<(TcpStream, SocketAddr)> {
+        match accepted {
+            Ok((stream, from)) if tcp::prepare(&stream).is_ok() => Some((stream, from)),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => None,
+            _ => {
+                // ECONNABORTED, or no descriptor left. The edge is used up, so ask again soon.
+                self.counters.one("dropped_no_socket");
+                self.retry_listeners = true;
+                None
+            }
+        }
+    }
+    fn accept_transparent(&mut self) {
+        for i in 0.. {
+            let Some(t) = &self.transparent else { return };
+            let (accepted, honest) = (t.listener.accept(), t.rules.holds_syns());
+            let Some((stream, source)) = self.accept_one(accepted) else { return };
+            let Ok(target) = stream.local_addr() else { continue };
+            let (SocketAddr::V4(s), SocketAddr::V4(t)) = (source, target) else { continue };
+            if let Some(flow) = self.attempts.take(s, t) {
+                self.counters.one("connections_taken");
+                self.insert(stream, flow, Stage::Open);
+            } else if let Some(peer) = (!honest).then(|| self.config.route(target.ip())).flatten() {
+                self.open_for(stream, peer, source, target);
+            } else {
+                // Dropping it resets it.
+                self.counters.one("dropped_stranger_at_listener");
+            }
+            self.retry_listeners |= i >= ARRIVALS_PER_ROUND;
+            if i >= ARRIVALS_PER_ROUND {
+                return;
+            }
+        }
+    }
+    fn accept_forward(&mut self, index: usize) {
+        for i in 0.. {
+            let (Some(listener), Some(&forward)) = (self.forwards.get(index), self.config.forwards.get(index)) else {
+                return;
+            };
+            let accepted = listener.accept();
+            let Some((stream, source)) = self.accept_one(accepted) else { return };
+            self.open_for(stream, forward.via, source, forward.to);
+            self.retry_listeners |= i >= ARRIVALS_PER_ROUND;
+            if i >= ARRIVALS_PER_ROUND {
+                return;
+            }
+        }
+    }
+    /// The application is connected already; ask the far side, and reset the application should that refuse.
+    fn open_for(&mut self, stream: TcpStream, peer: usize, source: SocketAddr, target: SocketAddr) {
+        match self.gateway.open(self.now, PeerId(peer), source, target) {
+            Ok(flow) => self.insert(stream, flow, Stage::Waiting),
+            Err(_) => self.counters.one("dropped_syn_flow_table_full"),
+        }
+    }
+
+    // ---- housekeeping ----
+
+    fn tick(&mut self) {
+        self.ticked = self.now;
+        if self.attempts.len() > 0 {
+            let (overdue, ended) = self.attempts.expire(self.now);
+            self.counters.add("dropped_syn_held_too_long", overdue.len() as u64);
+            for held in overdue {
+                self.discard(Some(held));
+            }
+            self.end_attempts(ended);
+        }
+        if self.connecting > 0 {
+            let late = |c: &Connection| matches!(c.stage, Stage::Connecting(until) if until <= self.now);
+            let late: Vec<u64> = self.connections.iter().filter(|(_, c)| late(c)).map(|(t, _)| *t).collect();
+            for token in late {
+                if let Some(c) = self.remove(token) {
+                    self.refuse(c.flow, &ErrorKind::TimedOut.into());
+                }
+            }
+        }
+        if std::mem::take(&mut self.retry_listeners) {
+            self.accept_transparent();
+            for i in 0..self.forwards.len() {
+                self.accept_forward(i);
+            }
+        }
+        if self.now.since(self.started) >= GREETING_PATIENCE {
+            for peer in 0..self.peers.len() {
+                let p = &mut self.peers[peer];
+                if !p.met && !std::mem::replace(&mut p.complained, true) && self.config.peers[peer].address.is_some() {
+                    self.complain(peer);
+                }
+            }
+        }
+    }
+    /// An orderly stop: held SYNs are let go unanswered, everything open is reset at both ends.
+    fn stop(&mut self) {
+        let ended = self.attempts.drain();
+        self.end_attempts(ended);
+        let tokens: Vec<u64> = self.connections.keys().copied().collect();
+        for token in tokens {
+            self.socket_reset(token);
+        }
+        // One last drain tells the peers; what the pacer holds back is lost, and they learn it from our silence.
+        self.transmit();
+        self.say("stopped");
+    }
+    fn document(&self) -> String {
+        let gateway = self.gateway.status(self.now);
+        let ms = |s: Option<Span>| s.map(|s| s.as_nanos() as f64 / 1e6);
+        let peers = gateway.peers.iter().map(|p| status::Peer {
+            name: p.name.clone(),
+            up: p.up,
+            address: p.address.map(|a| a.to_string()),
+            silence_ms: ms(p.silence),
+            rtt_ms: ms(p.rtt),
+            rtt_min_ms: ms(p.rtt_min),
+            queue_delay_ms: ms(p.queue_delay),
+            rate_bps: p.rate.map(|r| r.as_bps()),
+            loss: if p.loss.is_finite() { p.loss } else { 0.0 },
+            path_mtu: p.path_mtu,
+            in_flight_bytes: p.in_flight,
+        });
+        let moved =
+            [("bytes_from_applications", self.moved.from_socket), ("bytes_to_applications", self.moved.to_socket)];
+        let counted = self.counters.iter().chain(moved).chain(gateway.counters.iter().copied());
+        let report = status::Report {
+            format: status::FORMAT.into(),
+            name: self.config.name.clone(),
+            public_key: keys::to_base64(&keys::public_key(&self.config.private_key)),
+            uptime_s: self.now.since(self.started).as_secs_f64(),
+            peers: peers.collect(),
+            flows: gateway.flows,
+            buffered_bytes: gateway.buffered,
+            door: status::Door {
+                intercepting: self.config.intercept.is_some(),
+                honest: self.transparent.as_ref().is_some_and(|t| t.rules.holds_syns()),
+                pending: self.attempts.len(),
+                connections: self.connections.len(),
+            },
+            counters: counted.map(|(name, n)| status::counter(name, n)).collect(),
+        };
+        serde_json::to_string(&report).unwrap_or_default() + "\n"
+    }
+}

@@ -1,0 +1,163 @@
+//! Starting: everything that can be refused is refused here, with one line and exit code 2.
+
+use crate::config::{Config, ConfigError};
+use crate::control::{Control, ControlError};
+use crate::rules::{self, MARK_DIVERT, MARK_OWN, NUMBER, Rules, RulesError};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use wavelane_host::nfqueue::NfQueue;
+use wavelane_host::raw::RawSender;
+use wavelane_host::{caps, tcp, udp::UdpLane};
+use wavelane_protocol::gateway;
+
+/// Why the daemon does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The gateway machine refuses its configuration.
+    #[error(transparent)]
+    Gateway(#[from] gateway::ConfigError),
+    /// A port is taken.
+    #[error("{what} {address} is in use by another program: stop it (`ss -lptun` names it) or choose another address")]
+    Busy {
+        /// Which kind of port.
+        what: &'static str,
+        /// The address.
+        address: SocketAddr,
+    },
+    /// An address cannot be used.
+    #[error("cannot open {what} {address}: {source}; correct the address or the permission")]
+    Port {
+        /// Which kind of port.
+        what: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A peer's name cannot be resolved.
+    #[error("peer '{peer}': cannot find an IPv4 address for '{address}': correct it or write the number")]
+    Unresolved {
+        /// The peer.
+        peer: String,
+        /// Its address.
+        address: String,
+    },
+    /// The transparent door or the control socket.
+    #[error("{0}")]
+    Door(String),
+    /// The system refused something that should always work.
+    #[error("the system refused {what}: {source}; check limits (ulimit -n) and permissions")]
+    System {
+        /// What.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+impl From<RulesError> for StartError {
+    fn from(e: RulesError) -> Self {
+        Self::Door(e.to_string())
+    }
+}
+
+impl From<ControlError> for StartError {
+    fn from(e: ControlError) -> Self {
+        Self::Door(e.to_string())
+    }
+}
+
+/// The transparent door's sockets and rules.
+#[derive(Debug)]
+pub(crate) struct Transparent {
+    pub(crate) listener: TcpListener,
+    pub(crate) queue: Option<NfQueue>,
+    pub(crate) raw: RawSender,
+    pub(crate) rules: Rules,
+}
+
+/// Everything opened.
+pub(crate) struct Opened {
+    pub(crate) addresses: Vec<Option<SocketAddr>>,
+    pub(crate) lane: UdpLane,
+    pub(crate) control: Control,
+    pub(crate) forwards: Vec<TcpListener>,
+    pub(crate) transparent: Option<Transparent>,
+    pub(crate) mark: Option<u32>,
+    /// Lines for the log.
+    pub(crate) remarks: Vec<String>,
+}
+
+fn port_error(what: &'static str, address: SocketAddr) -> impl Fn(io::Error) -> StartError {
+    move |source| match source.kind() {
+        ErrorKind::AddrInUse => StartError::Busy { what, address },
+        _ => StartError::Port { what, address, source },
+    }
+}
+
+/// Opens everything the configuration asks for.
+pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
+    let addresses = config.peers.iter().map(resolve).collect::<Result<_, _>>()?;
+    let privileged = rules::needed(config);
+    let needs = [caps::NET_ADMIN, caps::NET_RAW];
+    if privileged && !needs.iter().all(|c| caps::has(*c)) {
+        return Err(RulesError::Capability.into());
+    }
+    // A refusal only means that fewer connections fit.
+    let _ = caps::raise_file_limit();
+    let mark = privileged.then_some(MARK_OWN);
+    let lane = UdpLane::bind(config.listen, mark).map_err(port_error("UDP port", config.listen))?;
+    let control = Control::bind(&config.control)?;
+    let mut forwards = Vec::new();
+    for forward in &config.forwards {
+        forwards.push(tcp::listen(forward.listen).map_err(port_error("TCP port", forward.listen))?);
+    }
+    let mut remarks = Vec::new();
+    let transparent = if privileged {
+        // Programs we start would not inherit capabilities that our file gave us. Root hands its own on anyway.
+        if !wavelane_host::is_root() {
+            caps::pass_on(&needs).map_err(|source| StartError::System { what: "passing on capabilities", source })?;
+        }
+        Some(transparent(config, &mut remarks)?)
+    } else {
+        None
+    };
+    Ok(Opened { addresses, lane, control, forwards, transparent, mark, remarks })
+}
+
+fn resolve(peer: &crate::config::Peer) -> Result<Option<SocketAddr>, StartError> {
+    let Some(address) = &peer.address else { return Ok(None) };
+    let found = address.to_socket_addrs().ok().and_then(|mut a| a.find(SocketAddr::is_ipv4));
+    found.map(Some).ok_or_else(|| StartError::Unresolved { peer: peer.name.clone(), address: address.clone() })
+}
+
+fn transparent(config: &Config, remarks: &mut Vec<String>) -> Result<Transparent, StartError> {
+    let lock = rules::claim()?;
+    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let listener = tcp::listen_transparent(any, MARK_OWN).map_err(RulesError::Listener)?;
+    let port = listener.local_addr().map_err(RulesError::Listener)?.port();
+    let raw = RawSender::open(MARK_OWN).map_err(RulesError::Listener)?;
+    // The queue before its rule: a rule without a listener lets SYNs pass, and they would be answered unheld.
+    let queue = match config.intercept.is_some().then(|| NfQueue::bind(NUMBER)).transpose() {
+        Ok(queue) => queue,
+        Err(e) => {
+            remarks.push(format!("no NFQUEUE {NUMBER} here ({e}): load nfnetlink_queue, or free that queue"));
+            None
+        }
+    };
+    let (rules, no_queue) = Rules::install(config, port, queue.is_some(), lock)?;
+    if let Some(e) = no_queue {
+        remarks.push(format!("cannot hold SYNs: {e}"));
+    }
+    if config.intercept.is_some() && !rules.holds_syns() {
+        remarks.push(
+            "warning: connections are answered before the far server has answered (install iptables and load xt_NFQUEUE to be honest)".into(),
+        );
+    }
+    remarks.push(format!("delivering by firewall mark {MARK_DIVERT:#x} and routing table {NUMBER}"));
+    let queue = queue.filter(|_| rules.holds_syns());
+    Ok(Transparent { listener, queue, raw, rules })
+}

@@ -1,0 +1,122 @@
+//! Readiness: epoll with deadlines to the nanosecond.
+#![allow(unsafe_code, reason = "epoll_pwait2 has no safe wrapper; epoll_wait rounds to milliseconds")]
+
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+/// Most events taken in one call; the rest wait for the next.
+const EVENTS_MAX: usize = 256;
+
+/// What a descriptor is ready for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ready {
+    /// The number it was registered under.
+    pub token: u64,
+    /// A read will not block (data, end or error).
+    pub readable: bool,
+    /// A write will not block.
+    pub writable: bool,
+    /// The descriptor has an error or both directions have ended.
+    pub failed: bool,
+}
+
+/// How a descriptor is watched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Watch {
+    /// Reported as long as it is readable.
+    Readable,
+    /// Reported once whenever it becomes readable or writable again.
+    Edges,
+}
+
+/// A set of watched descriptors.
+#[derive(Debug)]
+pub struct Poller {
+    epoll: Epoll,
+    events: Vec<libc::epoll_event>,
+}
+
+impl Poller {
+    /// An empty set. Also asks the kernel to wake this thread without timer slack.
+    pub fn new() -> io::Result<Self> {
+        // A refusal only costs punctuality.
+        let _ = nix::sys::prctl::set_timerslack(1);
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        Ok(Self { epoll, events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX] })
+    }
+    /// Watches `fd` under `token`. Closing the descriptor ends the watch.
+    pub fn add(&self, fd: impl AsFd, token: u64, watch: Watch) -> io::Result<()> {
+        let flags = match watch {
+            Watch::Readable => EpollFlags::EPOLLIN,
+            Watch::Edges => EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET,
+        };
+        Ok(self.epoll.add(fd, EpollEvent::new(flags, token))?)
+    }
+    /// Ends the watch of `fd`.
+    pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(self.epoll.delete(fd)?)
+    }
+    /// Waits until something is ready or `timeout` has passed (`None`: for ever). A signal ends the wait early.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Vec<Ready>> {
+        let spec = timeout.map(|t| libc::timespec {
+            tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(t.subsec_nanos()),
+        });
+        let spec_ptr = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let room = i32::try_from(self.events.len()).unwrap_or(i32::MAX);
+        // SAFETY: `events` holds `room` entries and `spec` outlives the call; no signal mask is given.
+        let got = unsafe {
+            libc::epoll_pwait2(self.epoll.0.as_raw_fd(), self.events.as_mut_ptr(), room, spec_ptr, std::ptr::null())
+        };
+        if got < 0 {
+            return match Errno::last() {
+                Errno::EINTR => Ok(Vec::new()),
+                e => Err(e.into()),
+            };
+        }
+        let got = usize::try_from(got).unwrap_or(0);
+        Ok(self.events[..got].iter().map(ready).collect())
+    }
+}
+
+fn ready(event: &libc::epoll_event) -> Ready {
+    let bits = event.events;
+    let has = |mask: i32| bits & mask as u32 != 0;
+    let failed = has(libc::EPOLLERR) || has(libc::EPOLLHUP);
+    Ready {
+        token: event.u64,
+        readable: failed || has(libc::EPOLLIN) || has(libc::EPOLLRDHUP),
+        writable: failed || has(libc::EPOLLOUT),
+        failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::realtime;
+    use wavelane_base::Span;
+
+    #[test]
+    fn waits_to_the_deadline_and_reports_edges_once() {
+        let mut poller = Poller::new().unwrap();
+        let start = realtime::now();
+        assert!(poller.wait(Some(Duration::from_micros(1_500))).unwrap().is_empty());
+        let slept = realtime::now().since(start);
+        assert!(slept >= Span::from_micros(1_500) && slept < Span::from_millis(500), "{slept}");
+        let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
+        poller.add(&a, 7, Watch::Edges).unwrap();
+        let ready = poller.wait(Some(Duration::ZERO)).unwrap();
+        assert_eq!(ready, [Ready { token: 7, readable: false, writable: true, failed: false }]);
+        assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
+        std::io::Write::write_all(&mut &b, b"x").unwrap();
+        assert!(poller.wait(None).unwrap()[0].readable);
+        poller.remove(&a).unwrap();
+        drop(b);
+        assert!(poller.wait(Some(Duration::ZERO)).unwrap().is_empty());
+    }
+}

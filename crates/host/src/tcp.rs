@@ -1,0 +1,127 @@
+//! TCP sockets at the gateway's door: bounded, undelayed, and lingering zero until told otherwise.
+
+use crate::udp::set_int;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// Kernel buffer of each door socket, each way (the kernel doubles it for its bookkeeping). It bounds the age of
+/// bytes that wait outside our own queues.
+pub const SOCKET_BUFFER: usize = 256 << 10;
+/// Unsent bytes in the kernel below which a socket counts as writable.
+pub const NOT_SENT_LOW_WATER: i32 = 64 << 10;
+/// Connections the kernel completes before we accept them.
+const BACKLOG: i32 = 1024;
+
+/// Puts a door socket in order: no delay, bounded buffers, and a close that resets.
+///
+/// Linger 0 stays until [`end_orderly`], so a crash resets the application and never ends its stream early.
+pub fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_linger(Some(Duration::ZERO))?;
+    socket.set_keepalive(true)?;
+    set_int(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT_LOW_WATER)
+}
+
+/// Lets the coming close end the stream in order instead of resetting it.
+pub fn end_orderly(stream: &TcpStream) -> io::Result<()> {
+    SockRef::from(stream).set_linger(None)
+}
+
+fn bound_buffers(socket: &Socket) -> io::Result<()> {
+    socket.set_recv_buffer_size(SOCKET_BUFFER)?;
+    socket.set_send_buffer_size(SOCKET_BUFFER)
+}
+
+/// A listener for plain forwards.
+pub fn listen(local: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(local), Type::STREAM.cloexec().nonblocking(), Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    listen_on(socket, local)
+}
+
+/// A listener for connections that nftables' TPROXY delivers (IP_TRANSPARENT; needs CAP_NET_ADMIN). Its answers
+/// carry `mark`.
+pub fn listen_transparent(local: SocketAddr, mark: u32) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM.cloexec().nonblocking(), Some(Protocol::TCP))?;
+    socket.set_ip_transparent_v4(true)?;
+    socket.set_mark(mark)?;
+    listen_on(socket, local)
+}
+
+fn listen_on(socket: Socket, local: SocketAddr) -> io::Result<TcpListener> {
+    bound_buffers(&socket)?;
+    socket.bind(&local.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Begins a connection to `target`, from `source` if one is given (IP_TRANSPARENT; needs CAP_NET_ADMIN), else from
+/// our own address. Writable means it stands or failed: ask [`TcpStream::take_error`].
+pub fn connect(target: SocketAddr, source: Option<SocketAddr>, mark: Option<u32>) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(target), Type::STREAM.cloexec().nonblocking(), Some(Protocol::TCP))?;
+    bound_buffers(&socket)?;
+    if let Some(mark) = mark {
+        socket.set_mark(mark)?;
+    }
+    if let Some(source) = source {
+        socket.set_ip_transparent_v4(true)?;
+        // The application's own port if it is free here, else any; the address is what matters.
+        socket.set_reuse_address(true)?;
+        if socket.bind(&source.into()).is_err() {
+            socket.bind(&SocketAddr::new(source.ip(), 0).into())?;
+        }
+    }
+    let started = match socket.connect(&target.into()) {
+        Err(e) if e.raw_os_error() == Some(libc::EADDRNOTAVAIL) && source.is_some() => {
+            let own_port = source.map(|s| SocketAddr::new(s.ip(), 0));
+            return connect(target, own_port, mark);
+        }
+        other => other,
+    };
+    match started {
+        Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
+        _ => {
+            let stream = TcpStream::from(socket);
+            prepare(&stream)?;
+            Ok(stream)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn a_close_resets_until_the_end_was_orderly() {
+        for orderly in [false, true] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let ours = connect(listener.local_addr().unwrap(), None, None).unwrap();
+            let (mut theirs, _) = listener.accept().unwrap();
+            if orderly {
+                end_orderly(&ours).unwrap();
+            }
+            drop(ours);
+            let read = theirs.read(&mut [0; 8]);
+            match orderly {
+                true => assert_eq!(read.unwrap(), 0),
+                false => assert_eq!(read.unwrap_err().kind(), io::ErrorKind::ConnectionReset),
+            }
+        }
+    }
+
+    #[test]
+    fn the_buffers_are_bounded() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let stream = connect(listener.local_addr().unwrap(), None, None).unwrap();
+        let socket = SockRef::from(&stream);
+        assert!(socket.send_buffer_size().unwrap() <= 2 * SOCKET_BUFFER);
+        assert!(socket.recv_buffer_size().unwrap() <= 2 * SOCKET_BUFFER);
+    }
+}

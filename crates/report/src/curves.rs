@@ -1,0 +1,187 @@
+//! The pictures of a run: throughput over time, echo delay over time, distribution of echo delay.
+
+use crate::axis::Axis;
+use crate::plot::{Curve, Plot};
+use std::path::Path;
+use wavelane_scenario::{RecordError, RunDocument, Scenario, Series, figures::FlowFigures};
+
+/// Bins along the time axis, about.
+const BINS: f64 = 90.0;
+/// Round bin widths in seconds.
+const WIDTHS: [f64; 9] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 60.0];
+
+/// A picture with the name of its files.
+pub(crate) struct Picture {
+    pub(crate) name: &'static str,
+    pub(crate) plot: Plot,
+}
+
+/// One flow of one stack with its series (first seed).
+struct Seen<'a> {
+    stack: &'a str,
+    figures: &'a FlowFigures,
+    series: Series,
+}
+
+impl Seen<'_> {
+    fn name(&self, several: bool) -> String {
+        if several { format!("{} {}", self.stack, self.figures.flow) } else { self.stack.to_owned() }
+    }
+}
+
+/// Draws what the record holds; pictures without data are left out.
+pub(crate) fn pictures(
+    record: &Path,
+    document: &RunDocument,
+    scenario: &Scenario,
+) -> Result<Vec<Picture>, RecordError> {
+    let (mut bulks, mut echoes) = (Vec::new(), Vec::new());
+    for stack in &document.stacks {
+        for figures in stack.flows.iter().filter(|f| f.seed == document.seed) {
+            let series = document.series(record, &stack.stack, figures)?;
+            let seen = Seen { stack: &stack.stack, figures, series };
+            match seen.series {
+                Series::Arrivals(_) => bulks.push(seen),
+                Series::Probes(_) => echoes.push(seen),
+            }
+        }
+    }
+    let end = end_of_time(&bulks, &echoes);
+    let mut pictures = Vec::new();
+    if !bulks.is_empty() {
+        pictures.push(Picture { name: "throughput", plot: throughput(&bulks, scenario, end) });
+    }
+    if !echoes.is_empty() {
+        pictures.push(Picture { name: "echo_delay", plot: delay(&echoes, end) });
+        pictures.push(Picture { name: "echo_cdf", plot: distribution(&echoes, document, scenario) });
+    }
+    Ok(pictures)
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// The last thing seen, in seconds.
+fn end_of_time(bulks: &[Seen<'_>], echoes: &[Seen<'_>]) -> f64 {
+    let last = |s: &Seen<'_>| match &s.series {
+        Series::Arrivals(list) => list.last().map_or(0.0, |a| seconds(a.0)),
+        Series::Probes(list) => list.last().map_or(0.0, |p| seconds(p.0)),
+    };
+    bulks.iter().chain(echoes).map(last).fold(1.0, f64::max)
+}
+
+fn throughput(bulks: &[Seen<'_>], scenario: &Scenario, end: f64) -> Plot {
+    let width = WIDTHS.into_iter().find(|w| end / w <= BINS).unwrap_or(60.0);
+    let several = bulks.iter().any(|b| b.figures.flow != bulks[0].figures.flow);
+    let curves: Vec<Curve> = bulks.iter().map(|b| rate_curve(b, width, several)).collect();
+    let rate =
+        scenario.flow(&bulks[0].figures.flow).and_then(|f| scenario.bottleneck(f)).map(|r| r.as_bps() as f64 / 1e6);
+    let most = curves.iter().flat_map(|c| c.pieces.iter().flatten()).map(|p| p.1).chain(rate).fold(0.0, f64::max);
+    Plot {
+        title: "Throughput at the receiving application".into(),
+        x_label: "time since the start (s)".into(),
+        y_label: format!("Mbit/s in {} ms", (width * 1e3) as u64),
+        x: Axis::exact(end),
+        y: Axis::linear(most * 1.04),
+        curves,
+        level: rate.map(|r| (r, format!("link rate {r} Mbit/s"))),
+        marks_mean: "",
+    }
+}
+
+/// Bytes per bin, from connect() to the last byte; an unfinished flow goes on at zero to its last arrival.
+fn rate_curve(seen: &Seen<'_>, width: f64, several: bool) -> Curve {
+    let Series::Arrivals(arrivals) = &seen.series else { return curve(seen.name(several), Vec::new()) };
+    let bin = |ns: u64| (seconds(ns) / width) as usize;
+    let last = arrivals.last().map_or(0, |a| bin(a.0));
+    let mut octets = vec![0u64; last + 1];
+    for (t, n) in arrivals {
+        octets[bin(*t)] += n;
+    }
+    let start = bin((seen.figures.connect_ms * 1e6) as u64).min(last);
+    let point = |(i, n): (usize, &u64)| ((i as f64 + 0.5) * width, *n as f64 * 8.0 / width / 1e6);
+    let line = octets.iter().enumerate().skip(start).map(point).collect();
+    curve(seen.name(several), vec![line])
+}
+
+fn curve(name: String, pieces: Vec<Vec<(f64, f64)>>) -> Curve {
+    Curve { name, pieces, marks: Vec::new() }
+}
+
+fn answered<'a>(echoes: &'a [Seen<'_>]) -> impl Iterator<Item = f64> + 'a {
+    echoes
+        .iter()
+        .flat_map(|e| match &e.series {
+            Series::Probes(list) => list.as_slice(),
+            Series::Arrivals(_) => &[],
+        })
+        .filter_map(|p| p.1)
+        .map(|ns| ns as f64 / 1e6)
+}
+
+fn several_echoes(echoes: &[Seen<'_>]) -> bool {
+    echoes.iter().any(|e| e.figures.flow != echoes[0].figures.flow)
+}
+
+fn delay(echoes: &[Seen<'_>], end: f64) -> Plot {
+    let several = several_echoes(echoes);
+    let draw = |seen: &Seen<'_>| {
+        let Series::Probes(probes) = &seen.series else { return curve(String::new(), Vec::new()) };
+        let point = |p: &(u64, Option<u64>)| p.1.map(|rtt| (seconds(p.0), rtt as f64 / 1e6));
+        let pieces = probes.split(|p| p.1.is_none()).map(|run| run.iter().filter_map(point).collect::<Vec<_>>());
+        let marks = probes.iter().filter(|p| p.1.is_none()).map(|p| seconds(p.0)).collect();
+        Curve { name: seen.name(several), pieces: pieces.filter(|p| !p.is_empty()).collect(), marks }
+    };
+    Plot {
+        title: "Echo delay: 64-byte question to answer, while the download runs".into(),
+        x_label: "time the question was due, since the start (s)".into(),
+        y_label: "round trip (ms), log scale".into(),
+        x: Axis::exact(end),
+        y: Axis::logarithmic(answered(echoes)),
+        curves: echoes.iter().map(draw).collect(),
+        level: None,
+        marks_mean: "never answered",
+    }
+}
+
+/// Share of counted probes answered within a delay; lost ones keep a curve below 1.
+fn distribution(echoes: &[Seen<'_>], document: &RunDocument, scenario: &Scenario) -> Plot {
+    let several = several_echoes(echoes);
+    let draw = |seen: &Seen<'_>| {
+        let Series::Probes(probes) = &seen.series else { return curve(String::new(), Vec::new()) };
+        let window = window_of(seen, document, scenario);
+        let counted: Vec<Option<u64>> =
+            probes.iter().filter(|p| (window.0..=window.1).contains(&(p.0 as f64 / 1e6))).map(|p| p.1).collect();
+        let mut delays: Vec<f64> = counted.iter().flatten().map(|ns| *ns as f64 / 1e6).collect();
+        delays.sort_by(f64::total_cmp);
+        let n = counted.len().max(1) as f64;
+        let mut steps = Vec::with_capacity(2 * delays.len());
+        for (i, d) in delays.iter().enumerate() {
+            steps.push((*d, i as f64 / n));
+            steps.push((*d, (i + 1) as f64 / n));
+        }
+        curve(seen.name(several), vec![steps])
+    };
+    Plot {
+        title: "Echo delay: share of questions answered within a time".into(),
+        x_label: "round trip (ms), log scale".into(),
+        y_label: "share answered".into(),
+        x: Axis::logarithmic(answered(echoes)),
+        y: Axis::linear(1.0),
+        curves: echoes.iter().map(draw).filter(|c| !c.pieces.concat().is_empty()).collect(),
+        level: None,
+        marks_mean: "",
+    }
+}
+
+/// When the probes of an echo count, in ms since the start: while its bulk flow ran.
+fn window_of(seen: &Seen<'_>, document: &RunDocument, scenario: &Scenario) -> (f64, f64) {
+    let always = (0.0, f64::INFINITY);
+    let Some(bulk) = scenario.flow(&seen.figures.flow).and_then(|f| scenario.bulk_of(f)) else { return always };
+    let stack = document.stacks.iter().find(|s| s.stack == seen.stack);
+    let figures = stack.and_then(|s| s.flows.iter().find(|f| f.flow == bulk.name && f.seed == seen.figures.seed));
+    let Some(figures) = figures else { return always };
+    let end = figures.last_byte_ms.filter(|_| figures.completed).unwrap_or(f64::INFINITY);
+    (figures.connect_ms, end)
+}

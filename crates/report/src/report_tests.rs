@@ -1,0 +1,157 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use std::sync::atomic::AtomicBool;
+use wavelane_base::Seed;
+use wavelane_scenario::{
+    Backend, BackendError, FlowRaw, Probe, Review, RunContext, RunHooks, RunOptions, Stack, StackRaw, Treatment,
+};
+
+/// Curves of a plausible shape: `wavelane` fast and calm, `tcp-cubic` slow and unfinished with losses.
+struct Shapes;
+
+impl Backend for Shapes {
+    fn name(&self) -> &'static str {
+        "shapes"
+    }
+    fn review(&self, _: &Scenario) -> Review {
+        let mut review = Review::default();
+        review.clause("channels.air.forward.loss", Treatment::Approximated("<rounded> & \"cut\"".into()));
+        review
+    }
+    fn run_stack(
+        &mut self,
+        scenario: &Scenario,
+        stack: Stack,
+        seed: Seed,
+        _: &mut RunContext<'_>,
+    ) -> Result<StackRaw, BackendError> {
+        let mut dice = seed.chance(stack.word());
+        let (rate, base, done) = match stack.word() {
+            "wavelane" => (2_200_000, 110, true),
+            "tcp-bbr" => (1_900_000, 240, true),
+            _ => (90_000, 105, false),
+        };
+        let mut arrivals = Vec::new();
+        let mut octets = 0;
+        for ms in (200u64..45_000).step_by(20) {
+            let n = (rate / 50 + dice.below(rate / 100)).min(20_000_000 - octets);
+            if n > 0 && dice.below(20) > 0 {
+                octets += n;
+                arrivals.push((ms * 1_000_000, n));
+            }
+        }
+        let last = arrivals.last().unwrap().0;
+        let probes = (0..450u64)
+            .map(|i| Probe {
+                sent_ns: i * 100_000_000,
+                rtt_ns: (dice.below(40) > 0 || done)
+                    .then(|| (base + dice.below(60) * dice.below(base) / 8) * 1_000_000),
+            })
+            .filter(|p| !done || p.sent_ns < last);
+        let flow = |f: &wavelane_scenario::Flow, probes: Vec<Probe>| FlowRaw {
+            flow: f.name.clone(),
+            app: f.app.word(),
+            connect_ns: 50_000_000,
+            first_byte_ns: Some(200_000_000),
+            last_byte_ns: Some(last),
+            completed: done,
+            intact: done.then_some(true),
+            octets,
+            arrivals: if f.app.is_bulk() { arrivals.clone() } else { vec![] },
+            probes: if f.app.is_bulk() { vec![] } else { probes },
+            given_ns: 44_950_000_000,
+        };
+        let probes: Vec<Probe> = probes.collect();
+        let flows = scenario.flows.iter().map(|f| flow(f, probes.clone())).collect();
+        Ok(StackRaw {
+            stack,
+            flows,
+            wire_octets: octets + octets / 9,
+            repair_octets: None,
+            first_octets: None,
+            inconclusive: None,
+            notes: vec![],
+        })
+    }
+}
+
+fn record(name: &str, repeat: u32) -> PathBuf {
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/demo.toml");
+    let scenario = Scenario::load(&demo).unwrap();
+    let place = std::env::var_os("WAVELANE_KEEP_REPORT").map_or_else(std::env::temp_dir, PathBuf::from);
+    let out = place.join(format!("wavelane-report-{}-{name}", std::process::id()));
+    let options = RunOptions {
+        name: "demo".into(),
+        repeat,
+        jobs: 1,
+        out: out.clone(),
+        rerun: "wavelane run demo.toml --seed 1".into(),
+    };
+    let hooks = RunHooks {
+        progress: &|_| (),
+        cancelled: &AtomicBool::new(false),
+        environment: &|| serde_json::Value::Null,
+        render: &|dir| render(dir).map(drop).map_err(|e| e.to_string()),
+    };
+    wavelane_scenario::run(&|| Box::new(Shapes), &scenario, &options, &hooks).unwrap();
+    out
+}
+
+fn done(out: &Path) {
+    if std::env::var_os("WAVELANE_KEEP_REPORT").is_none() {
+        std::fs::remove_dir_all(out).unwrap();
+    }
+}
+
+#[test]
+fn the_page_stands_alone_and_holds_tables_pictures_checks_and_the_command() {
+    let out = record("page", 1);
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    for part in ["wavelane run demo.toml --seed 1", "tcp-cubic", "page-faster-than-tcp", "echo p95 ms", "share of link"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    assert_eq!(page.matches("<svg ").count(), 3);
+    // Nothing is fetched and nothing runs; the only address is the SVG namespace's name.
+    let addresses = page.replace("http://www.w3.org/2000/svg", "");
+    for foreign in ["http:", "https:", "<script", "src=", "@import", "url("] {
+        assert!(!addresses.contains(foreign), "{foreign}");
+    }
+    assert!(page.contains("&lt;rounded&gt; &amp; &quot;cut&quot;"), "foreign text is escaped");
+    done(&out);
+}
+
+#[test]
+fn pictures_exist_as_svg_and_png_with_text_in_them() {
+    let out = record("plots", 1);
+    for name in ["throughput", "echo_delay", "echo_cdf"] {
+        let svg = std::fs::read_to_string(out.join(format!("plots/{name}.svg"))).unwrap();
+        assert!(svg.contains("tcp-bbr") && !svg.contains("NaN") && !svg.contains("inf"), "{name}");
+        let png = std::fs::read(out.join(format!("plots/{name}.png"))).unwrap();
+        assert!(png.starts_with(b"\x89PNG"), "{name}");
+        // Without a font the text would vanish: the same picture without text is much smaller.
+        let mute: String = svg.lines().filter(|l| !l.starts_with("<text")).collect::<Vec<_>>().join("\n");
+        let mute = raster::Rasteriser::new().png(&mute).unwrap();
+        assert!(png.len() > mute.len() + 3_000, "{name}: {} against {}", png.len(), mute.len());
+    }
+    done(&out);
+}
+
+#[test]
+fn several_seeds_show_means_and_rendering_twice_gives_the_same_bytes() {
+    let out = record("seeds", 3);
+    let document = RunDocument::load(&out).unwrap();
+    let scenario = Scenario::load(&out.join("scenario.toml")).unwrap();
+    let text = summary_text(&document, &scenario);
+    assert!(text.contains('±') && text.contains("3 of 3") && text.contains("0 of 3"), "{text}");
+    let first = std::fs::read(out.join("report.html")).unwrap();
+    render(&out).unwrap();
+    assert_eq!(std::fs::read(out.join("report.html")).unwrap(), first);
+    done(&out);
+}
+
+#[test]
+fn a_directory_without_a_record_is_named() {
+    let error = render(Path::new("/nonexistent")).unwrap_err().to_string();
+    assert!(error.starts_with("/nonexistent/record.json: ") && error.contains("wavelane run"), "{error}");
+}

@@ -1,0 +1,229 @@
+//! Rules on Rust files.
+
+use super::Finding;
+use super::arrows::Rules;
+use super::code::{block_after, line_at, lines_with, strip};
+
+/// Lines a file should not exceed.
+const LINES_AIM: usize = 400;
+/// Lines a file must not exceed.
+const LINES_MAX: usize = 800;
+/// Lines a test module inside its file must not exceed.
+const INLINE_TESTS_MAX: usize = 200;
+/// Lines a function should not exceed.
+const FUNCTION_AIM: usize = 70;
+
+/// A word that pure rooms may not hold, and what to do instead.
+struct Banned {
+    word: &'static str,
+    /// Whether tests may hold it.
+    tests_may: bool,
+    remedy: &'static str,
+}
+
+const CLOCK: &str = "take `now` as an argument: only wavelane-host reads a clock";
+const DICE: &str = "take a `Chance` or an `Entropy` as an argument";
+const ORDER: &str = "use BTreeMap, BTreeSet or Vec: the order of a hash map differs from run to run";
+const THREAD: &str = "let the driver call: machines have no threads and never wait";
+const WORLD: &str = "let the driver read it and hand it in";
+
+const fn ban(word: &'static str, remedy: &'static str) -> Banned {
+    Banned { word, tests_may: false, remedy }
+}
+const fn ban_outside_tests(word: &'static str, remedy: &'static str) -> Banned {
+    Banned { word, tests_may: true, remedy }
+}
+
+const BANNED: &[Banned] = &[
+    ban("std::time::Instant", CLOCK),
+    ban("SystemTime", CLOCK),
+    ban("std::thread", THREAD),
+    ban("HashMap", ORDER),
+    ban("HashSet", ORDER),
+    ban("thread_rng", DICE),
+    ban("rand::rng", DICE),
+    ban("OsRng", DICE),
+    ban("getrandom", DICE),
+    ban("UdpSocket", WORLD),
+    ban("TcpStream", WORLD),
+    ban("TcpListener", WORLD),
+    ban_outside_tests("std::env", WORLD),
+    ban_outside_tests("std::fs", WORLD),
+    ban_outside_tests("std::process", WORLD),
+];
+
+/// Modules of `std` that pure rooms may not import through a brace either.
+const BANNED_MODULES: &[(&str, bool, &str)] =
+    &[("thread", false, THREAD), ("env", true, WORLD), ("fs", true, WORLD), ("process", true, WORLD)];
+
+/// The room a file belongs to: `crates/ROOM/..`, `xtask/..`, or none.
+fn room_of(path: &str) -> Option<&str> {
+    match path.strip_prefix("crates/") {
+        Some(rest) => rest.split('/').next(),
+        None => path.starts_with("xtask/").then_some("xtask"),
+    }
+}
+
+/// Whether the whole file is tests, by its place.
+fn is_test_file(path: &str) -> bool {
+    path.contains("/tests/") || path.contains("/benches/") || path.ends_with("_tests.rs") || path.ends_with("/tests.rs")
+}
+
+/// Checks one Rust file.
+pub(crate) fn check(rules: &Rules, path: &str, text: &str) -> Vec<Finding> {
+    let code = strip(text);
+    let tests = inline_tests(&code);
+    let mut findings = lengths(path, text, &code, &tests);
+    findings.extend(unfinished(path, text, &code));
+    if let Some(room) = room_of(path) {
+        let root = ["src/lib.rs", "src/main.rs"].iter().any(|end| path.ends_with(end)) || path.contains("/src/bin/");
+        let words: String = code.split_whitespace().collect();
+        if root && !rules.may_be_unsafe(room) && !words.contains("#![forbid(unsafe_code)]") {
+            let what = "the crate's root lacks #![forbid(unsafe_code)]";
+            findings.push(Finding::refuse(path, 1, what, "add it; system calls belong to wavelane-host"));
+        }
+        if rules.is_pure(room) {
+            findings.extend(impure(path, &code, &tests));
+        }
+    }
+    findings
+}
+
+/// Line ranges (from 1, both inclusive) of `#[cfg(test)]` blocks.
+fn inline_tests(code: &str) -> Vec<(usize, usize)> {
+    let mut ranges = Vec::new();
+    let mut from = 0;
+    while let Some(at) = code[from..].find("#[cfg(test)]").map(|n| from + n) {
+        from = at + 1;
+        // `mod tests;` has no block of its own.
+        let semicolon = code[at..].find(';').map_or(usize::MAX, |n| at + n);
+        if let Some((open, end)) = block_after(code, at)
+            && open < semicolon
+        {
+            ranges.push((line_at(code, at), line_at(code, end)));
+            from = end;
+        }
+    }
+    ranges
+}
+
+fn lengths(path: &str, text: &str, code: &str, tests: &[(usize, usize)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let lines = text.lines().count();
+    if lines > LINES_MAX {
+        let what = format!("{lines} lines, more than {LINES_MAX}");
+        findings.push(Finding::refuse(path, LINES_MAX, what, "give each state or concern a file of its own"));
+    } else if lines > LINES_AIM {
+        let what = format!("{lines} lines, more than {LINES_AIM}");
+        findings.push(Finding::warn(path, LINES_AIM, what, "give each state or concern a file of its own"));
+    }
+    for &(start, end) in tests {
+        let length = end - start + 1;
+        if length > INLINE_TESTS_MAX {
+            let what = format!("{length} lines of tests inside the file, more than {INLINE_TESTS_MAX}");
+            findings.push(Finding::refuse(
+                path,
+                start,
+                what,
+                "move them to a sibling file: #[path = \"NAME_tests.rs\"]",
+            ));
+        }
+    }
+    for (line, length) in functions(code) {
+        if length > FUNCTION_AIM {
+            let what = format!("a function of {length} lines, more than {FUNCTION_AIM}");
+            findings.push(Finding::warn(path, line, what, "split it where it changes subject"));
+        }
+    }
+    findings
+}
+
+/// Line and length of every function with a body.
+fn functions(code: &str) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("fn ") {
+        let starts = at == 0 || !code.as_bytes()[at - 1].is_ascii_alphanumeric() && code.as_bytes()[at - 1] != b'_';
+        let semicolon = code[at..].find(';').map_or(usize::MAX, |n| at + n);
+        if let Some((open, end)) = block_after(code, at)
+            && starts
+            && open < semicolon
+        {
+            found.push((line_at(code, at), line_at(code, end) - line_at(code, at) + 1));
+        }
+    }
+    found
+}
+
+fn unfinished(path: &str, text: &str, code: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for name in ["todo!", "unimplemented!"] {
+        for (i, _) in code.lines().enumerate().filter(|(_, line)| line.contains(name)) {
+            findings.push(Finding::refuse(
+                path,
+                i + 1,
+                format!("{name} is left"),
+                "write it, or refuse the case with an error",
+            ));
+        }
+    }
+    let mark = concat!("FIX", "ME");
+    for (i, _) in text.lines().enumerate().filter(|(_, line)| line.contains(mark)) {
+        findings.push(Finding::refuse(
+            path,
+            i + 1,
+            format!("{mark} is left"),
+            "mend it, or state the limit in the documentation",
+        ));
+    }
+    findings
+}
+
+fn impure(path: &str, code: &str, tests: &[(usize, usize)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let in_tests = |line: usize| is_test_file(path) || tests.iter().any(|&(from, to)| (from..=to).contains(&line));
+    for banned in BANNED {
+        for line in lines_with(code, banned.word) {
+            if !(banned.tests_may && in_tests(line)) {
+                findings.push(Finding::refuse(path, line, format!("{} in a pure room", banned.word), banned.remedy));
+            }
+        }
+    }
+    for (at, _) in code.match_indices("std::{") {
+        let Some((open, end)) = block_after(code, at) else { continue };
+        for (module, offset) in first_words(&code[open + 1..end - 1], open + 1) {
+            let line = line_at(code, offset);
+            if let Some((name, tests_may, remedy)) = BANNED_MODULES.iter().find(|(name, ..)| *name == module)
+                && !(*tests_may && in_tests(line))
+            {
+                findings.push(Finding::refuse(path, line, format!("std::{name} in a pure room"), remedy));
+            }
+        }
+    }
+    findings
+}
+
+/// The first word of each item of a brace list, with its offset.
+fn first_words(list: &str, base: usize) -> Vec<(&str, usize)> {
+    let mut words = Vec::new();
+    let (mut depth, mut start) = (0usize, 0);
+    for (i, byte) in list.bytes().chain([b',']).enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => {
+                let item = &list[start..i];
+                let lead = item.len() - item.trim_start().len();
+                let word =
+                    item.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+                words.push((word, base + start + lead));
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+#[path = "source_tests.rs"]
+mod tests;

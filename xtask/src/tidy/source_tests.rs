@@ -1,0 +1,93 @@
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+use super::*;
+use crate::tidy::Severity;
+
+const ARROWS: &str = r#"
+    [rooms]
+    base = []
+    host = []
+    [permissions]
+    pure = ["base"]
+    unsafe = ["host"]
+    impure-crates = []
+"#;
+
+fn findings(path: &str, text: &str) -> Vec<(Severity, usize, String)> {
+    let rules = Rules::parse(ARROWS).unwrap();
+    check(&rules, path, text).into_iter().map(|f| (f.severity, f.line, f.what)).collect()
+}
+
+fn refused(path: &str, text: &str) -> Vec<usize> {
+    findings(path, text).into_iter().filter(|f| f.0 == Severity::Refuse).map(|f| f.1).collect()
+}
+
+#[test]
+fn every_banned_word_is_found_in_code_and_not_in_comments_or_strings() {
+    for banned in BANNED {
+        let used = format!("fn f() {{\n    {}::x();\n}}\n", banned.word);
+        assert_eq!(refused("crates/base/src/a.rs", &used), [2], "{}", banned.word);
+        let named = format!("/// Never {0}.\nconst A: &str = \"{0}\";\n", banned.word);
+        assert!(refused("crates/base/src/a.rs", &named).is_empty(), "{}", banned.word);
+        assert!(refused("crates/host/src/a.rs", &used).is_empty(), "host may: {}", banned.word);
+    }
+}
+
+#[test]
+fn tests_may_read_files_but_not_clocks() {
+    let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    use std::fs;\n    use std::time::Instant;\n}\n";
+    assert_eq!(refused("crates/base/src/a.rs", text), [5]);
+    assert_eq!(refused("crates/base/tests/a.rs", "use std::fs;\nuse std::thread;\n"), [2]);
+    assert_eq!(refused("crates/base/src/a_tests.rs", "use std::fs;\nuse std::thread;\n"), [2]);
+}
+
+#[test]
+fn braces_do_not_hide_a_module() {
+    let text = "use std::{\n    collections::{BTreeMap, VecDeque},\n    thread,\n    fs::File,\n};\n";
+    assert_eq!(refused("crates/base/src/a.rs", text), [3, 4]);
+    assert!(refused("crates/base/src/a.rs", "use std::{fmt, collections::BTreeMap};\n").is_empty());
+}
+
+#[test]
+fn a_crate_root_forbids_unsafe_unless_it_may_hold_it() {
+    for path in ["crates/base/src/lib.rs", "crates/base/src/main.rs", "xtask/src/main.rs", "crates/base/src/bin/x.rs"] {
+        assert_eq!(refused(path, "fn main() {}\n"), [1], "{path}");
+        assert_eq!(refused(path, "// #![forbid(unsafe_code)]\n"), [1], "a comment forbids nothing");
+        assert!(refused(path, "#![forbid(unsafe_code)]\n").is_empty());
+    }
+    assert!(refused("crates/host/src/lib.rs", "").is_empty());
+    assert!(refused("crates/base/src/other.rs", "").is_empty());
+}
+
+#[test]
+fn long_files_are_warned_about_and_then_refused() {
+    let lines = |n| "// x\n".repeat(n);
+    assert!(findings("crates/base/src/a.rs", &lines(400)).is_empty());
+    assert_eq!(findings("crates/base/src/a.rs", &lines(401))[0].0, Severity::Warn);
+    assert_eq!(findings("crates/base/src/a.rs", &lines(800))[0].0, Severity::Warn);
+    assert_eq!(refused("crates/base/src/a.rs", &lines(801)), [800]);
+}
+
+#[test]
+fn long_tests_inside_a_file_are_refused() {
+    let tests = |n| format!("fn a() {{}}\n#[cfg(test)]\nmod tests {{\n{}}}\n", "    // x\n".repeat(n));
+    assert!(refused("crates/base/src/a.rs", &tests(197)).is_empty());
+    assert_eq!(refused("crates/base/src/a.rs", &tests(198)), [2]);
+    let elsewhere =
+        format!("#[cfg(test)]\n#[path = \"a_tests.rs\"]\nmod tests;\nfn f() {{\n{}}}\n", "    // x\n".repeat(250));
+    assert!(refused("crates/base/src/a.rs", &elsewhere).is_empty());
+}
+
+#[test]
+fn long_functions_are_warned_about() {
+    let function = |n| format!("trait T {{ fn g(&self); }}\npub fn f() {{\n{}}}\n", "    x();\n".repeat(n));
+    assert!(findings("crates/base/src/a.rs", &function(68)).is_empty());
+    let found = findings("crates/base/src/a.rs", &function(69));
+    assert_eq!((found.len(), found[0].0, found[0].1), (1, Severity::Warn, 2));
+}
+
+#[test]
+fn unfinished_code_is_refused() {
+    let text = format!("fn a() {{ todo!() }}\nfn b() {{ unimplemented!() }}\n// {}: later\n", concat!("FIX", "ME"));
+    assert_eq!(refused("crates/host/src/a.rs", &text), [1, 2, 3]);
+    assert!(refused("crates/host/src/a.rs", "// a todo list\nconst A: &str = \"todo!\";\n").is_empty());
+}
