@@ -7,7 +7,7 @@
 use super::{LaneConfig, LaneReceiver, LaneSender, Outcome, Probe, Room};
 use crate::gateway::Controller;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use wavelane_base::{Chance, Class, Ecn, Instant, Octets, Rate, Seed, Span, Wakeup};
 use wavelane_wire::frame::LaneAck;
 
@@ -96,8 +96,26 @@ pub(super) struct Lane {
 }
 
 enum What {
-    Arrive { lane: usize, number: u64, bytes: u64, eliciting: bool },
-    Ack { lane: usize, ack: LaneAck },
+    Arrive {
+        lane: usize,
+        number: u64,
+        bytes: u64,
+        eliciting: bool,
+    },
+    Ack {
+        lane: usize,
+        ack: LaneAck,
+    },
+    /// The packet in service has left.
+    Served,
+}
+
+#[derive(Clone, Copy)]
+struct Queued {
+    lane: usize,
+    number: u64,
+    bytes: u64,
+    eliciting: bool,
 }
 
 pub(super) struct World {
@@ -107,7 +125,9 @@ pub(super) struct World {
     events: BinaryHeap<Reverse<(Instant, u64)>>,
     bodies: BTreeMap<u64, What>,
     seq: u64,
-    free_at: Instant,
+    /// The one in front is in service.
+    waiting: VecDeque<Queued>,
+    waiting_bytes: u64,
     tokens: f64,
     tokens_at: Instant,
     bad: bool,
@@ -130,7 +150,8 @@ impl World {
             events: BinaryHeap::new(),
             bodies: BTreeMap::new(),
             seq: 0,
-            free_at: Instant::ZERO,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
             tokens: 0.0,
             tokens_at: Instant::from_secs(1),
             bad: false,
@@ -211,7 +232,7 @@ impl World {
             assert!(next >= self.now);
             self.now = next;
             if self.now >= self.next_sample {
-                self.queue.push((self.now, self.free_at.since(self.now)));
+                self.queue.push((self.now, self.link.rate.time_for(Octets::new(self.waiting_bytes))));
                 self.next_sample += Span::from_millis(10);
             }
             self.step();
@@ -222,6 +243,7 @@ impl World {
         while self.events.peek().is_some_and(|e| e.0.0 <= self.now) {
             let seq = self.events.pop().unwrap().0.1;
             match self.bodies.remove(&seq).unwrap() {
+                What::Served => self.served(),
                 What::Arrive { lane, number, bytes, eliciting } => self.arrive(lane, number, bytes, eliciting),
                 What::Ack { lane, ack } => {
                     self.lanes[lane].sender.handle_ack(self.now, &ack);
@@ -362,17 +384,35 @@ impl World {
             }
             self.tokens -= bytes as f64;
         }
-        let waiting = self.link.rate.octets_in(self.free_at.since(self.now)).get();
-        if waiting + bytes > self.link.queue_bytes + 1500 {
+        // The one in service does not count.
+        let front = self.waiting.front().map_or(0, |q| q.bytes);
+        if self.waiting_bytes - front + bytes > self.link.queue_bytes {
             self.lanes[lane].dropped_packets += 1;
             return;
         }
-        self.free_at = self.free_at.max(self.now) + self.link.rate.time_for(Octets::new(bytes));
-        if self.link.outage || self.lost(self.free_at) {
+        self.waiting.push_back(Queued { lane, number, bytes, eliciting });
+        self.waiting_bytes += bytes;
+        if self.waiting.len() == 1 {
+            self.serve_next();
+        }
+    }
+
+    fn serve_next(&mut self) {
+        if let Some(next) = self.waiting.front() {
+            let at = self.now + self.link.rate.time_for(Octets::new(next.bytes));
+            self.post(at, What::Served);
+        }
+    }
+
+    fn served(&mut self) {
+        let Queued { lane, number, bytes, eliciting } = self.waiting.pop_front().unwrap();
+        self.waiting_bytes -= bytes;
+        self.serve_next();
+        if self.link.outage || self.lost(self.now) {
             return;
         }
         let jitter = Span::from_nanos(self.chance.below(self.link.jitter.as_nanos() + 1));
-        self.last_out = self.last_out.max(self.free_at + self.link.delay + jitter);
+        self.last_out = self.last_out.max(self.now + self.link.delay + jitter);
         self.post(self.last_out, What::Arrive { lane, number, bytes, eliciting });
     }
 
@@ -390,11 +430,9 @@ impl World {
         }
     }
 
-    /// The link's rate changes; what waits is served at the new rate.
+    /// The link's rate changes; the packet in service leaves at the old one.
     pub(super) fn set_rate(&mut self, rate: Rate) {
-        let waiting = self.link.rate.octets_in(self.free_at.since(self.now));
         self.link.rate = rate;
-        self.free_at = self.now + rate.time_for(waiting);
     }
 
     /// Mean rate at which IP bytes of `lane` arrived between two times, in bit/s.

@@ -103,3 +103,22 @@ fn jain(x: &[f64]) -> f64 {
     let sum: f64 = x.iter().sum();
     sum * sum / (x.len() as f64 * x.iter().map(|v| v * v).sum::<f64>())
 }
+#[test]
+fn explore_step() {
+    let mut w = World::new(Link::new(20, 100), 1, 7);
+    w.run_until(10.0);
+    println!("{:?}", w.lanes[0].sender.path(w.now));
+    w.set_rate(Rate::from_bps(2_000_000));
+    for i in 0..30 {
+        w.run_until(10.0 + 0.05 * f64::from(i));
+        let p = w.lanes[0].sender.path(w.now);
+        println!(
+            "{:.2} q {:?} in_flight {} win {} rate {:?}",
+            w.time(),
+            w.queue.last().unwrap().1,
+            p.in_flight,
+            p.window,
+            p.rate
+        );
+    }
+}

@@ -14,8 +14,10 @@ const BASE_BUCKETS: u64 = 20;
 const BASE_NEAR_NS: i64 = 1_000_000;
 /// Most samples of the short window.
 const RECENT_MAX: usize = 512;
-/// Fewest samples in the short window before the queue is believed.
+/// The queue is the lowest of at least this many samples, or of [`QUIET_MIN`] while jitter is below [`QUIET`].
 const RECENT_MIN: usize = 4;
+const QUIET_MIN: usize = 2;
+const QUIET: Span = Span::from_millis(1);
 /// The short window over which jitter is measured and the queue is the lowest delay.
 const JITTER_WINDOW: Span = Span::from_millis(50);
 /// The queue is the lowest delay of at least this long.
@@ -86,12 +88,13 @@ impl Forward {
     /// The queueing delay now: the lowest delay lately, above the base.
     pub(super) fn queue(&self, now: Instant) -> Option<Span> {
         let window = self.jitter.times(2).clamp(QUEUE_WINDOW_MIN, JITTER_WINDOW);
+        let samples = if self.jitter < QUIET { QUIET_MIN } else { RECENT_MIN };
         let lowest = self
             .recent
             .iter()
             .rev()
             .enumerate()
-            .take_while(|(i, r)| *i < RECENT_MIN || now.since(r.0) <= window)
+            .take_while(|(i, r)| *i < samples || now.since(r.0) <= window)
             .map(|(_, r)| r.1)
             .min()?;
         Some(Span::from_nanos((lowest - self.base()?).max(0) as u64))

@@ -8,11 +8,13 @@
 mod control;
 mod forward;
 mod losses;
+mod mtu;
 mod pace;
 mod receiver;
 mod rtt;
 mod sender;
 mod sent;
+mod wish;
 
 #[cfg(test)]
 mod bottleneck;

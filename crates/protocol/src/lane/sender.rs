@@ -3,23 +3,24 @@
 use super::control::{AckSample, Control, Newest};
 use super::forward::Forward;
 use super::losses::Losses;
+use super::mtu::MtuSearch;
 use super::pace::Pacer;
-use super::receiver::DEFAULT_DELAY;
 use super::rtt::Rtt;
 use super::sent::{Leaving, Resolved, SentMap};
+use super::wish::Wish;
 use super::{LaneConfig, Outcome, PathView, Probe, Room};
 use std::collections::VecDeque;
 use wavelane_base::{Class, Instant, Rate, Span, Wakeup};
 use wavelane_wire::frame::LaneAck;
 
-/// IP packet size every path is assumed to carry (RFC 8899, section 5.1.2: `BASE_PLPMTU`).
-pub(super) const BASE_MTU: usize = 1200;
 /// Control and micro frames may be this much ahead of the pacer.
 const URGENT_AHEAD: Span = Span::from_millis(20);
 /// Control and micro frames may exceed the window by this much.
 const URGENT_BYTES: u64 = 16 * 1500;
 /// The first tail probes back off to at most this, so that data flows soon after an outage.
 const PROBE_INTERVAL_MAX: Span = Span::from_millis(250);
+/// After this many unanswered probes packets are small again.
+const SMALL_AFTER_PROBES: u32 = 3;
 /// After this many packets that ask for no ack, one is asked for.
 const SILENT_PACKETS_MAX: u32 = 32;
 
@@ -35,7 +36,8 @@ pub struct LaneSender<R> {
     control: Control,
     forward: Forward,
     losses: Losses,
-    path_mtu: usize,
+    mtu: MtuSearch,
+    wish: Wish,
     app_limited_until: Option<u64>,
     /// Tail probes without an answer so far.
     probes: u32,
@@ -45,6 +47,8 @@ pub struct LaneSender<R> {
     delivered_packets: u64,
     delivered_bytes: u64,
     lost_packets: u64,
+    /// When the newest packet found lost since the last ack was sent.
+    lost_sent: Option<Instant>,
 }
 
 impl<R> LaneSender<R> {
@@ -60,7 +64,8 @@ impl<R> LaneSender<R> {
             control,
             forward: Forward::default(),
             losses: Losses::default(),
-            path_mtu: BASE_MTU.min(config.mtu_max),
+            mtu: MtuSearch::new(now, config.mtu_max),
+            wish: Wish::new(now),
             app_limited_until: None,
             probes: 0,
             probe_due: false,
@@ -69,6 +74,7 @@ impl<R> LaneSender<R> {
             delivered_packets: 0,
             delivered_bytes: 0,
             lost_packets: 0,
+            lost_sent: None,
             config,
         }
     }
@@ -80,7 +86,7 @@ impl<R> LaneSender<R> {
             Class::Control | Class::Micro => (URGENT_AHEAD, URGENT_BYTES),
             Class::Bulk => (Span::ZERO, 0),
         };
-        let fits = self.sent.in_flight() + self.path_mtu as u64 <= self.window() + extra;
+        let fits = self.sent.in_flight() + self.packet_max() as u64 <= self.window() + extra;
         if fits && self.pacer.open(now, ahead) {
             Room::Open { datagram_max: self.datagram_max() }
         } else {
@@ -90,7 +96,12 @@ impl<R> LaneSender<R> {
 
     /// Largest UDP payload the path is known to carry.
     pub fn datagram_max(&self) -> usize {
-        self.path_mtu - self.config.overhead
+        self.packet_max().saturating_sub(self.config.overhead)
+    }
+
+    /// Largest IP packet to send. While probes go unanswered it may be their size that keeps them from arriving.
+    fn packet_max(&self) -> usize {
+        if self.probes >= SMALL_AFTER_PROBES { self.mtu.base() } else { self.mtu.confirmed() }
     }
 
     /// The neighbour lost its memory: forgets all that is in flight and all that was learnt. Numbers go on, because
@@ -117,7 +128,7 @@ impl<R> LaneSender<R> {
 
     /// The padded `Ping` that [`Probe::Mtu`] asked for left, as packet [`Self::next_number`].
     pub fn sent_mtu_probe(&mut self, now: Instant, datagram_len: usize) {
-        self.push(now, datagram_len, true, true, None);
+        self.push(now, datagram_len, true, false, None);
     }
 
     fn push(&mut self, now: Instant, datagram_len: usize, eliciting: bool, app_limited: bool, record: Option<R>) {
@@ -166,6 +177,9 @@ impl<R> LaneSender<R> {
                 self.rtt.sample(now, latest, ack_delay);
             }
             self.forward.sample(now, newest.sent_at, ack.arrival_us.saturating_mul(1_000));
+            if let (Some(rtt), Some(forward)) = (latest_rtt, self.forward.newest()) {
+                self.wish.sample(now, rtt, (rtt.as_nanos() as i64).saturating_sub(forward));
+            }
         }
         let mut delivered = 0;
         for (resolved, record) in settled {
@@ -183,6 +197,7 @@ impl<R> LaneSender<R> {
                 app_limited: n.app_limited,
             }),
             delivered,
+            lost_sent: self.lost_sent.take(),
             latest_rtt,
             rtt: self.rtt.smoothed_or_initial(),
             rtt_min: self.rtt.lowest().unwrap_or(self.rtt.smoothed_or_initial()),
@@ -202,7 +217,16 @@ impl<R> LaneSender<R> {
 
     fn resolve(&mut self, resolved: Resolved, record: Option<R>) {
         self.losses.resolved(self.now, &resolved);
+        let size = resolved.bytes as usize;
+        if resolved.mtu_probe {
+            self.mtu.probed(self.now, size, resolved.lost);
+        } else {
+            self.mtu.resolved(self.now, self.rtt.smoothed_or_initial(), size, resolved.lost);
+        }
         if resolved.lost {
+            if !resolved.mtu_probe {
+                self.lost_sent = self.lost_sent.max(Some(resolved.sent_at));
+            }
             self.lost_packets += u64::from(!resolved.mtu_probe);
         } else {
             self.delivered_packets += 1;
@@ -231,6 +255,11 @@ impl<R> LaneSender<R> {
             self.silent_packets = 0;
             return Some(Probe::AckRequest);
         }
+        if self.rtt.smoothed().is_some()
+            && let Some(size) = self.mtu.poll(now)
+        {
+            return Some(Probe::Mtu { datagram: size - self.config.overhead });
+        }
         None
     }
 
@@ -250,7 +279,7 @@ impl<R> LaneSender<R> {
             burst: self.losses.burst(),
             in_flight: self.sent.in_flight(),
             window: self.window(),
-            path_mtu: self.path_mtu,
+            path_mtu: self.mtu.confirmed(),
             delivered_packets: self.delivered_packets,
             delivered_bytes: self.delivered_bytes,
             lost_packets: self.lost_packets,
@@ -265,7 +294,8 @@ impl<R> LaneSender<R> {
         self.forward.forget();
         self.control.path_changed(now);
         self.pacer.set_rate(now, self.control.pacing());
-        self.path_mtu = BASE_MTU.min(self.config.mtu_max);
+        self.mtu = MtuSearch::new(now, self.config.mtu_max);
+        self.wish = Wish::new(now);
     }
 
     /// Time has passed. Harmless before the deadline.
@@ -289,7 +319,7 @@ impl<R> LaneSender<R> {
             return None;
         }
         let newest = self.sent.newest_eliciting()?;
-        let first = self.rtt.probe_timeout(DEFAULT_DELAY);
+        let first = self.rtt.probe_timeout(self.wish.delay());
         let wait = match self.probes {
             0 => return Some(newest + first),
             n => first.times(1 << n.min(10)).min(PROBE_INTERVAL_MAX.max(Span::ZERO)),
@@ -303,17 +333,21 @@ impl<R> LaneSender<R> {
         let probe = self.probe_time().map(|at| Wakeup { at, cause: "lane tail probe" });
         let gate = self.pacer.gate();
         let pacer = (gate > self.now).then_some(Wakeup { at: gate, cause: "lane pacer" });
-        Wakeup::earliest(Wakeup::earliest(loss, probe), pacer)
+        let mtu = if self.rtt.smoothed().is_some() { self.mtu.poll_timeout(self.now) } else { None };
+        Wakeup::earliest(Wakeup::earliest(loss, probe), Wakeup::earliest(pacer, mtu))
     }
 
     /// How the peer should acknowledge this lane, if that differs from what it was last told: packets per ack and
     /// longest delay. Send it as an `AckWish` frame; repeated until [`Self::wish_sent`].
     pub fn ack_wish(&self) -> Option<(u64, Span)> {
-        None
+        self.wish.pending()
     }
 
     /// The wish left in a packet.
-    pub fn wish_sent(&mut self, _now: Instant) {}
+    pub fn wish_sent(&mut self, now: Instant) {
+        self.now = now;
+        self.wish.sent();
+    }
 
     /// The controller's estimate of the lane's rate.
     pub fn rate(&self) -> Rate {

@@ -61,7 +61,7 @@ const ALIKE: f64 = 0.02;
 /// In that case the rate moves by one part in this many per ack.
 const YIELD_STEPS: u64 = 1024;
 /// A slump of the link is believed after this many packets, if jitter is below the bound.
-const SLUMP_PACKETS: u64 = 3;
+const SLUMP_PACKETS: u64 = 2;
 const SLUMP_JITTER_MAX: Span = Span::from_millis(3);
 /// Loss bursts up to this are bridged by a larger window.
 const BRIDGE_MAX: Span = Span::from_millis(250);
@@ -311,7 +311,7 @@ impl Delay {
         let window = self.service_window(sample, forward);
         let served = self.service.rate(window)?;
         if queue > target + TARGET_MIN && forward.jitter() < SLUMP_JITTER_MAX {
-            let short = self.service.rate_of(window.scale(1, 4), SLUMP_PACKETS);
+            let short = self.service.rate_of(window.scale(1, 8), SLUMP_PACKETS);
             if let Some(short) = short.filter(|s| s.rate < served.rate.scale(6, 10)) {
                 return Some(short);
             }

@@ -1,5 +1,6 @@
 //! Congestion control: how fast a lane may send and how much may be in flight.
 
+mod cubic;
 mod delay;
 mod referee;
 mod service;
@@ -7,6 +8,7 @@ mod service;
 use super::forward::Forward;
 use super::losses::Losses;
 use crate::gateway::Controller;
+use cubic::Cubic;
 use delay::Delay;
 use wavelane_base::{Instant, Rate, Span};
 
@@ -31,6 +33,8 @@ pub(super) struct AckSample {
     pub(super) newest: Option<Newest>,
     /// Bytes newly delivered.
     pub(super) delivered: u64,
+    /// When the newest packet newly found lost was sent.
+    pub(super) lost_sent: Option<Instant>,
     /// This ack's round trip without the peer's delay.
     pub(super) latest_rtt: Option<Span>,
     /// Smoothed.
@@ -43,6 +47,8 @@ pub(super) struct AckSample {
 pub(super) enum Control {
     /// Keeps the queue short.
     Delay(Box<Delay>),
+    /// Loss-driven (RFC 9438).
+    Cubic(Cubic),
     /// Constant rate.
     Fixed(Rate),
 }
@@ -51,12 +57,14 @@ impl Control {
     pub(super) fn new(now: Instant, which: Controller) -> Self {
         match which {
             Controller::Fixed(rate) => Self::Fixed(rate),
-            Controller::Delay | Controller::Cubic => Self::Delay(Box::new(Delay::new(now))),
+            Controller::Cubic => Self::Cubic(Cubic::new()),
+            Controller::Delay => Self::Delay(Box::new(Delay::new(now))),
         }
     }
     pub(super) fn on_ack(&mut self, sample: &AckSample, forward: &mut Forward, losses: &mut Losses) {
         match self {
             Self::Delay(delay) => delay.on_ack(sample, forward, losses),
+            Self::Cubic(cubic) => cubic.on_ack(sample),
             Self::Fixed(_) => {}
         }
     }
@@ -64,6 +72,7 @@ impl Control {
     pub(super) fn rate(&self) -> Rate {
         match self {
             Self::Delay(delay) => delay.rate(),
+            Self::Cubic(cubic) => cubic.rate(),
             Self::Fixed(rate) => *rate,
         }
     }
@@ -71,6 +80,7 @@ impl Control {
     pub(super) fn pacing(&self) -> Rate {
         match self {
             Self::Delay(delay) => delay.pacing(),
+            Self::Cubic(cubic) => cubic.pacing(),
             Self::Fixed(rate) => *rate,
         }
     }
@@ -78,6 +88,7 @@ impl Control {
     pub(super) fn window(&self, rtt: Span) -> u64 {
         match self {
             Self::Delay(delay) => delay.window(),
+            Self::Cubic(cubic) => cubic.window(),
             Self::Fixed(rate) => 2 * rate.octets_in(rtt + Span::from_millis(500)).get() + 32 * PACKET,
         }
     }
@@ -85,12 +96,14 @@ impl Control {
     pub(super) fn queue(&self) -> Option<Span> {
         match self {
             Self::Delay(delay) => delay.queue(),
-            Self::Fixed(_) => None,
+            Self::Cubic(_) | Self::Fixed(_) => None,
         }
     }
     pub(super) fn path_changed(&mut self, now: Instant) {
         match self {
             Self::Delay(delay) => delay.path_changed(now),
+            // RFC 9000, section 9.4: a new path starts anew.
+            Self::Cubic(cubic) => *cubic = Cubic::new(),
             Self::Fixed(_) => {}
         }
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::codec::Writer;
 use proptest::prelude::*;
 
 fn round_trip(frame: &Frame<'_>) {

@@ -1,0 +1,130 @@
+//! CUBIC (RFC 9438), for comparison and for paths that demand it.
+
+use super::{AckSample, PACKET};
+use wavelane_base::{Instant, Octets, Rate, Span};
+
+/// RFC 9438, section 5: `C` and beta.
+const C: f64 = 0.4;
+const BETA: f64 = 0.7;
+/// RFC 9438, section 4.3: Reno-friendly growth per window.
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+const INITIAL_WINDOW: f64 = 10.0;
+const WINDOW_MIN: f64 = 2.0;
+/// Pacing gain, in percent: slow start doubles per round trip.
+const PACING_START: u64 = 200;
+const PACING: u64 = 120;
+
+/// Windows are in packets of [`PACKET`] bytes.
+#[derive(Debug)]
+pub(crate) struct Cubic {
+    window: f64,
+    threshold: f64,
+    window_max: f64,
+    reno: f64,
+    epoch: Option<(Instant, f64)>,
+    reduced_at: Option<Instant>,
+    rtt: Span,
+}
+
+impl Cubic {
+    pub(crate) fn new() -> Self {
+        Self {
+            window: INITIAL_WINDOW,
+            threshold: f64::MAX,
+            window_max: 0.0,
+            reno: 0.0,
+            epoch: None,
+            reduced_at: None,
+            rtt: Span::from_millis(100),
+        }
+    }
+    pub(crate) fn window(&self) -> u64 {
+        (self.window * PACKET as f64) as u64
+    }
+    pub(crate) fn rate(&self) -> Rate {
+        Rate::of(Octets::new(self.window()), self.rtt)
+    }
+    pub(crate) fn pacing(&self) -> Rate {
+        self.rate().scale(if self.window < self.threshold { PACING_START } else { PACING }, 100)
+    }
+
+    pub(crate) fn on_ack(&mut self, sample: &AckSample) {
+        self.rtt = sample.rtt.max(Span::from_micros(100));
+        if let Some(sent_at) = sample.lost_sent {
+            self.reduce(sample.now, sent_at);
+        }
+        let acked = sample.delivered as f64 / PACKET as f64;
+        if sample.newest.is_none_or(|n| n.app_limited) {
+            return;
+        }
+        if self.window < self.threshold {
+            self.window += acked;
+        } else {
+            self.grow(sample.now, acked);
+        }
+    }
+
+    fn grow(&mut self, now: Instant, acked: f64) {
+        let (start, k) = *self.epoch.get_or_insert_with(|| {
+            self.reno = self.window;
+            let short = (self.window_max - self.window).max(0.0);
+            (now, cube_root(short / C))
+        });
+        let t = (now.since(start) + self.rtt).as_secs_f64() - k;
+        let cubic = C * t * t * t + self.window_max.max(self.window.min(self.window_max));
+        self.reno += ALPHA * acked / self.window;
+        let target = cubic.clamp(self.window, 1.5 * self.window);
+        self.window += (target - self.window) / self.window * acked;
+        self.window = self.window.max(self.reno);
+    }
+
+    /// One reduction per round trip: only packets sent after the last one count.
+    fn reduce(&mut self, now: Instant, sent_at: Instant) {
+        if self.reduced_at.is_some_and(|at| sent_at <= at) {
+            return;
+        }
+        self.reduced_at = Some(now);
+        // RFC 9438, section 4.7: fast convergence.
+        self.window_max = if self.window < self.window_max { self.window * (1.0 + BETA) / 2.0 } else { self.window };
+        self.window = (self.window * BETA).max(WINDOW_MIN);
+        self.threshold = self.window;
+        self.epoch = None;
+    }
+}
+
+/// Newton's method: only operations that give the same bits on every machine.
+fn cube_root(x: f64) -> f64 {
+    if x <= 0.0 {
+        return 0.0;
+    }
+    let mut root = x.max(1.0);
+    for _ in 0..64 {
+        root = (2.0 * root + x / (root * root)) / 3.0;
+    }
+    root
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cube_roots() {
+        for x in [0.001, 1.0, 27.0, 1e9] {
+            let root = cube_root(x);
+            assert!((root * root * root / x - 1.0).abs() < 1e-9, "{x}");
+        }
+    }
+
+    #[test]
+    fn one_reduction_per_round_trip_by_beta() {
+        let mut cubic = Cubic::new();
+        cubic.window = 100.0;
+        cubic.reduce(Instant::from_millis(200), Instant::from_millis(100));
+        cubic.reduce(Instant::from_millis(210), Instant::from_millis(150));
+        assert!((cubic.window - 70.0).abs() < 1e-9);
+        cubic.reduce(Instant::from_millis(400), Instant::from_millis(250));
+        assert!((cubic.window - 49.0).abs() < 1e-9);
+        assert!((cubic.window_max - 59.5).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,79 @@
+//! How often the peer should acknowledge: thinned while acks queue on their way back.
+
+use super::receiver::DEFAULT_DELAY;
+use std::collections::VecDeque;
+use wavelane_base::{Instant, Span};
+
+/// Acks are thought to queue when all of this many in a row were late.
+const LATE_RUN: usize = 8;
+/// By more than this, and more than a quarter of the round trip.
+const LATE: Span = Span::from_millis(30);
+const PACKETS: u64 = 2;
+const PACKETS_MAX: u64 = 128;
+const DELAY_MAX: Span = Span::from_millis(80);
+/// The lowest delay of the way back is looked for this far back, so that drift does not add up.
+const LOWEST_WINDOW: Span = Span::from_secs(30);
+
+/// The current wish.
+#[derive(Debug)]
+pub(super) struct Wish {
+    packets: u64,
+    delay: Span,
+    unsent: bool,
+    changed: Instant,
+    recent: VecDeque<i64>,
+    /// Lowest of this window and of the one before.
+    lowest: [Option<i64>; 2],
+    window_start: Instant,
+}
+
+impl Wish {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            packets: PACKETS,
+            delay: DEFAULT_DELAY,
+            unsent: false,
+            changed: now,
+            recent: VecDeque::new(),
+            lowest: [None; 2],
+            window_start: now,
+        }
+    }
+
+    /// One ack took `back_ns`, of unknown origin, to come back.
+    pub(super) fn sample(&mut self, now: Instant, rtt: Span, back_ns: i64) {
+        if now.since(self.window_start) > LOWEST_WINDOW {
+            self.lowest = [None, self.lowest[0]];
+            self.window_start = now;
+        }
+        self.lowest[0] = Some(self.lowest[0].map_or(back_ns, |l| l.min(back_ns)));
+        self.recent.push_back(back_ns);
+        if self.recent.len() > LATE_RUN {
+            self.recent.pop_front();
+        }
+        let lowest = self.lowest.iter().flatten().min().copied().unwrap_or(back_ns);
+        let least = self.recent.iter().min().copied().unwrap_or(back_ns);
+        let late = Span::from_nanos((least - lowest).max(0) as u64);
+        let may = self.packets < PACKETS_MAX && now.since(self.changed) > rtt;
+        if self.recent.len() == LATE_RUN && may && late > LATE.max(rtt.scale(1, 4)) {
+            self.packets *= 2;
+            self.delay = self.delay.times(2).min(DELAY_MAX);
+            self.changed = now;
+            self.unsent = true;
+            self.recent.clear();
+        }
+    }
+
+    /// What to tell the peer, if it does not know.
+    pub(super) fn pending(&self) -> Option<(u64, Span)> {
+        self.unsent.then_some((self.packets, self.delay))
+    }
+    /// The frame left. It may be lost, so it is repeated whenever acks are found late again.
+    pub(super) fn sent(&mut self) {
+        self.unsent = false;
+    }
+    /// The longest an ack may be withheld.
+    pub(super) fn delay(&self) -> Span {
+        self.delay
+    }
+}

@@ -1,0 +1,124 @@
+//! Frames to bytes.
+
+use super::field::emit_address;
+use super::{FlowName, Frame, Reason, kind};
+use crate::codec::{NoRoom, Writer};
+
+impl Frame<'_> {
+    /// Appends the frame, whole or not at all.
+    pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let start = w.len();
+        let result = self.emit_parts(w);
+        if result.is_err() {
+            w.truncate(start);
+        }
+        result
+    }
+
+    fn emit_parts(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        match self {
+            Frame::Padding => w.varint(kind::PADDING),
+            Frame::Ping => w.varint(kind::PING),
+            Frame::LaneAck(ack) => {
+                w.varint(kind::LANE_ACK)?;
+                w.u8(ack.lane)?;
+                w.varint(ack.ack_delay_us)?;
+                w.varint(ack.arrival_us)?;
+                for count in ack.ecn {
+                    w.varint(count)?;
+                }
+                ack.ranges.emit(w)
+            }
+            Frame::AckWish { lane, packets, delay_us, now } => {
+                w.varint(kind::ACK_WISH)?;
+                w.u8(*lane)?;
+                w.varint(*packets)?;
+                w.varint(*delay_us)?;
+                w.u8(u8::from(*now))
+            }
+            Frame::Close => w.varint(kind::CLOSE),
+            Frame::Unknown { .. } => Ok(()),
+            _ => self.emit_flow_frame(w),
+        }
+    }
+
+    fn emit_flow_frame(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        match self {
+            Frame::Open(open) => {
+                w.varint(kind::OPEN)?;
+                open.flow.emit(w)?;
+                emit_address(open.source, w)?;
+                emit_address(open.target, w)?;
+                w.varint(open.credit)
+            }
+            Frame::Answer { flow, refusal, credit } => {
+                w.varint(kind::ANSWER)?;
+                flow.emit(w)?;
+                w.u8(refusal.map_or(0, Reason::code))?;
+                w.varint(*credit)
+            }
+            Frame::Offer { flow, block, start, length, micro, vtx, parcels } => {
+                w.varint(kind::OFFER)?;
+                flow.emit(w)?;
+                w.varint(*block)?;
+                w.varint(*start)?;
+                let bits = [length.is_some(), *micro, *vtx, *parcels];
+                w.u8(bits.iter().enumerate().fold(0, |flags, (i, set)| flags | u8::from(*set) << i))?;
+                length.map_or(Ok(()), |n| w.varint(n))
+            }
+            Frame::Data { flow, offset, bytes } => {
+                w.varint(kind::DATA)?;
+                flow.emit(w)?;
+                w.varint(*offset)?;
+                w.varint(bytes.len() as u64)?;
+                w.put(bytes)
+            }
+            Frame::Receipt { flow, state, cumulative, credit, ranges } => {
+                w.varint(kind::RECEIPT)?;
+                flow.emit(w)?;
+                w.u8(state.code())?;
+                w.varint(*cumulative)?;
+                w.varint(*credit)?;
+                ranges.emit(w)
+            }
+            Frame::Finish { flow, length } => {
+                w.varint(kind::FINISH)?;
+                flow.emit(w)?;
+                w.varint(*length)
+            }
+            Frame::Reset { flow, reason } => {
+                w.varint(kind::RESET)?;
+                flow.emit(w)?;
+                w.u8(reason.code())
+            }
+            Frame::Forget { below, ranges } => {
+                w.varint(kind::FORGET)?;
+                w.varint(*below)?;
+                ranges.emit(w)
+            }
+            Frame::Progress { flow, sealed } => {
+                w.varint(kind::PROGRESS)?;
+                flow.emit(w)?;
+                w.u8(u8::try_from(sealed.len()).map_err(|_| NoRoom)?)?;
+                w.put(sealed)
+            }
+            Frame::Padding
+            | Frame::Ping
+            | Frame::LaneAck(_)
+            | Frame::AckWish { .. }
+            | Frame::Close
+            | Frame::Unknown { .. } => Ok(()),
+        }
+    }
+}
+
+/// Writes the header of a data frame that runs to the end of its datagram (no length field), and returns how many
+/// bytes of payload still fit. The caller appends them and nothing after.
+pub fn emit_data_to_end(w: &mut Writer<'_>, flow: FlowName, offset: u64) -> Result<usize, NoRoom> {
+    let start = w.len();
+    let result = w.varint(kind::DATA_TO_END).and_then(|()| flow.emit(w)).and_then(|()| w.varint(offset));
+    if result.is_err() {
+        w.truncate(start);
+    }
+    result.map(|()| w.room())
+}

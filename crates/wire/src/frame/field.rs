@@ -1,0 +1,84 @@
+//! The fields frames are made of: flow names, ranges, addresses, flags.
+
+use super::{FlowName, RANGES_MAX, Ranges};
+use crate::codec::{DecodeError, NoRoom, Reader, Writer};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+impl FlowName {
+    pub(super) fn parse(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let n = r.varint()?;
+        Ok(Self { mine: n & 1 == 1, number: n >> 1 })
+    }
+    pub(super) fn emit(self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.varint(self.number << 1 | u64::from(self.mine))
+    }
+    /// The same flow as the other side names it.
+    pub fn from_other_side(self) -> Self {
+        Self { mine: !self.mine, ..self }
+    }
+}
+
+impl Ranges {
+    /// `count, [last, count_in_range - 1], then per range [gap - 2, count_in_range - 1]` going down, where `gap` is
+    /// the distance from one range's first to the next one's last.
+    pub(super) fn parse(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let count = r.varint()?;
+        if count > RANGES_MAX as u64 {
+            return Err(DecodeError::TooLong("range list"));
+        }
+        let mut ranges = Vec::with_capacity(count as usize);
+        let mut floor: Option<u64> = None;
+        for _ in 0..count {
+            let step = r.varint()?;
+            let extent = r.varint()?;
+            let last = match floor {
+                None => Some(step),
+                Some(first) => step.checked_add(2).and_then(|gap| first.checked_sub(gap)),
+            };
+            let last = last.ok_or(DecodeError::Invalid("range"))?;
+            let first = last.checked_sub(extent).ok_or(DecodeError::Invalid("range"))?;
+            ranges.push((first, last));
+            floor = Some(first);
+        }
+        Ok(Self(ranges))
+    }
+    pub(super) fn emit(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.varint(self.0.len() as u64)?;
+        let mut floor: Option<u64> = None;
+        for &(first, last) in &self.0 {
+            w.varint(floor.map_or(last, |above| above - last - 2))?;
+            w.varint(last - first)?;
+            floor = Some(first);
+        }
+        Ok(())
+    }
+    /// The most bytes a list of `count` ranges can take.
+    pub const fn len_max(count: usize) -> usize {
+        2 + 16 * count
+    }
+}
+
+pub(super) fn flag(byte: u8, what: &'static str) -> Result<bool, DecodeError> {
+    match byte {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(DecodeError::Invalid(what)),
+    }
+}
+
+pub(super) fn parse_address(r: &mut Reader<'_>) -> Result<SocketAddr, DecodeError> {
+    let ip = match r.u8()? {
+        4 => IpAddr::V4(Ipv4Addr::from(r.array::<4>()?)),
+        6 => IpAddr::V6(Ipv6Addr::from(r.array::<16>()?)),
+        _ => return Err(DecodeError::Invalid("address family")),
+    };
+    Ok(SocketAddr::new(ip, r.u16()?))
+}
+
+pub(super) fn emit_address(address: SocketAddr, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    match address.ip() {
+        IpAddr::V4(ip) => w.u8(4).and_then(|()| w.put(&ip.octets()))?,
+        IpAddr::V6(ip) => w.u8(6).and_then(|()| w.put(&ip.octets()))?,
+    }
+    w.u16(address.port())
+}

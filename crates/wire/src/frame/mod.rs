@@ -1,0 +1,293 @@
+//! The frames inside a sealed data datagram, wire version 1.
+//!
+//! A datagram holds frames back to back. Types below [`FIRST_SKIPPABLE`] are those of this version. Types from
+//! there on carry their length after the type, so a receiver skips what it does not know.
+
+mod emit;
+mod field;
+mod parse;
+
+pub use emit::emit_data_to_end;
+
+use crate::codec::{DecodeError, Reader};
+use std::net::SocketAddr;
+
+/// Frame types from here on are `type, length, body` and are skipped when unknown.
+pub const FIRST_SKIPPABLE: u64 = 0x40;
+/// Most ranges a lane ack or receipt may carry: what one 1,200-byte datagram holds.
+pub const RANGES_MAX: usize = 256;
+/// Most bytes of a parcel before sealing.
+pub const PARCEL_MAX: usize = 4096;
+
+mod kind {
+    pub(super) const PADDING: u64 = 0x00;
+    pub(super) const PING: u64 = 0x01;
+    pub(super) const LANE_ACK: u64 = 0x02;
+    pub(super) const ACK_WISH: u64 = 0x03;
+    pub(super) const OPEN: u64 = 0x04;
+    pub(super) const ANSWER: u64 = 0x05;
+    pub(super) const OFFER: u64 = 0x06;
+    pub(super) const DATA: u64 = 0x07;
+    pub(super) const DATA_TO_END: u64 = 0x08;
+    pub(super) const RECEIPT: u64 = 0x09;
+    pub(super) const FINISH: u64 = 0x0a;
+    pub(super) const RESET: u64 = 0x0b;
+    pub(super) const FORGET: u64 = 0x0c;
+    pub(super) const PROGRESS: u64 = 0x0d;
+    pub(super) const CLOSE: u64 = 0x0e;
+}
+
+/// A flow as two neighbours name it: numbers are consecutive per opener and boot epoch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FlowName {
+    /// Whether the sender of this frame opened the flow (otherwise the receiver did).
+    pub mine: bool,
+    /// The opener's number for it, from 0.
+    pub number: u64,
+}
+
+/// Inclusive number ranges, newest (highest) first, disjoint and not adjacent. Byte ranges use the same form:
+/// `(first, last)`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ranges(pub Vec<(u64, u64)>);
+
+/// Which packets of a lane arrived, and when.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LaneAck {
+    /// The lane of the data sender that this acknowledges.
+    pub lane: u8,
+    /// Numbers received, newest first; the first range's end is the largest. Truncatable.
+    pub ranges: Ranges,
+    /// Time between the largest's arrival and this ack leaving, in microseconds.
+    pub ack_delay_us: u64,
+    /// Arrival of the largest on the **receiver's** clock, microseconds since an arbitrary origin.
+    pub arrival_us: u64,
+    /// Packets received so far on this lane with ECT(0), ECT(1) and CE.
+    pub ecn: [u64; 3],
+}
+
+/// What a block service receipt says of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReceiptState {
+    /// Data is welcome up to the credit.
+    Accept,
+    /// Alive, no credit now; ask again later.
+    Wait,
+    /// Every byte up to the flow's end is held.
+    Complete,
+    /// The offered block was already held or passed on.
+    AlreadyHave,
+    /// The flow is not known here (state lost): offer everything again.
+    Unknown,
+    /// The flow will not be taken.
+    Refuse,
+}
+
+/// Why a flow was not opened, or was abandoned. Maps to RST or ICMP at the far edge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// The target answered with a reset.
+    Refused,
+    /// No route to the target host or network.
+    Unreachable,
+    /// The target did not answer in time.
+    TimedOut,
+    /// A rule of the gateway forbids it.
+    Prohibited,
+    /// A table or pool is full.
+    NoRoom,
+    /// The application abandoned the flow.
+    Aborted,
+    /// The gateway lost its memory of the flow (restart).
+    Restarted,
+}
+
+/// How an opener classes a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Open {
+    /// The flow.
+    pub flow: FlowName,
+    /// The application's source address, as the opener saw it.
+    pub source: SocketAddr,
+    /// Where the far gateway shall connect to.
+    pub target: SocketAddr,
+    /// Bytes the opener is ready to receive before the first receipt.
+    pub credit: u64,
+}
+
+/// One frame. `'a` borrows the decrypted datagram.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Frame<'a> {
+    /// One byte of nothing; probes are padded with it.
+    Padding,
+    /// Asks for a lane ack.
+    Ping,
+    /// See [`LaneAck`].
+    LaneAck(LaneAck),
+    /// The sender's wish: acknowledge `lane` at least every `packets` packets and every `delay_us`.
+    AckWish {
+        /// The lane whose acks are meant.
+        lane: u8,
+        /// Packets per ack.
+        packets: u64,
+        /// Longest delay of an ack in microseconds.
+        delay_us: u64,
+        /// Acknowledge at once (end of a burst).
+        now: bool,
+    },
+    /// Opens a flow.
+    Open(Open),
+    /// The far server answered (`None`), or why not.
+    Answer {
+        /// The flow.
+        flow: FlowName,
+        /// Why the flow was not taken.
+        refusal: Option<Reason>,
+        /// Bytes the answerer is ready to receive before its first receipt.
+        credit: u64,
+    },
+    /// Offers a block: a unit of custody starting at byte `start` of the flow (B-SYN).
+    Offer {
+        /// The flow.
+        flow: FlowName,
+        /// The block's number, consecutive per flow direction.
+        block: u64,
+        /// Its first byte's offset.
+        start: u64,
+        /// Its length once closed; `None` while open-ended.
+        length: Option<u64>,
+        /// A micro-block: acknowledge it ahead of everything.
+        micro: bool,
+        /// Virtual retransmission: move data only where the next node lacks it.
+        vtx: bool,
+        /// The bytes are sealed end-to-end parcels.
+        parcels: bool,
+    },
+    /// Bytes of a flow.
+    Data {
+        /// The flow.
+        flow: FlowName,
+        /// Offset of the first byte.
+        offset: u64,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// The hop's acknowledgement (B-ACK).
+    Receipt {
+        /// The flow.
+        flow: FlowName,
+        /// What it says.
+        state: ReceiptState,
+        /// Every byte below this offset is held.
+        cumulative: u64,
+        /// The sender may send bytes below this offset.
+        credit: u64,
+        /// Byte ranges held above `cumulative`, newest first, truncatable.
+        ranges: Ranges,
+    },
+    /// The sender's direction ends at `length` bytes.
+    Finish {
+        /// The flow.
+        flow: FlowName,
+        /// Total bytes of this direction.
+        length: u64,
+    },
+    /// Both directions are abandoned.
+    Reset {
+        /// The flow.
+        flow: FlowName,
+        /// Why.
+        reason: Reason,
+    },
+    /// The opener has forgotten its flows below `below` and those in `ranges`: drop what is held for them.
+    Forget {
+        /// All the sender's own flows with smaller numbers are over.
+        below: u64,
+        /// And these.
+        ranges: Ranges,
+    },
+    /// The egress's sealed word to the ingress across relays: alive, reader stalled or not.
+    Progress {
+        /// The flow.
+        flow: FlowName,
+        /// Sealed under the flow's end-to-end key.
+        sealed: &'a [u8],
+    },
+    /// The sender ends the session in an orderly way.
+    Close,
+    /// A frame of a later version, skipped by its length.
+    Unknown {
+        /// Its type.
+        kind: u64,
+    },
+}
+
+/// Iterates over the frames of a decrypted payload; ends at the first error.
+#[derive(Debug)]
+pub struct Frames<'a>(Reader<'a>);
+
+impl<'a> Frames<'a> {
+    /// Starts at the beginning of `payload`.
+    pub fn new(payload: &'a [u8]) -> Self {
+        Self(Reader::new(payload))
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Result<Frame<'a>, DecodeError>;
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let frame = Frame::parse(&mut self.0);
+        if frame.is_err() {
+            self.0.take_rest();
+        }
+        Some(frame)
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// Whether a datagram with this frame asks for a lane ack.
+    pub fn is_eliciting(&self) -> bool {
+        !matches!(self, Frame::Padding | Frame::LaneAck(_) | Frame::Close | Frame::Unknown { .. })
+    }
+}
+
+impl Reason {
+    const ALL: [Reason; 7] = [
+        Reason::Refused,
+        Reason::Unreachable,
+        Reason::TimedOut,
+        Reason::Prohibited,
+        Reason::NoRoom,
+        Reason::Aborted,
+        Reason::Restarted,
+    ];
+    const fn code(self) -> u8 {
+        self as u8 + 1
+    }
+    fn from_code(code: u8) -> Result<Self, DecodeError> {
+        Self::ALL.into_iter().find(|r| r.code() == code).ok_or(DecodeError::Invalid("reason"))
+    }
+}
+
+impl ReceiptState {
+    const ALL: [ReceiptState; 6] = [
+        ReceiptState::Accept,
+        ReceiptState::Wait,
+        ReceiptState::Complete,
+        ReceiptState::AlreadyHave,
+        ReceiptState::Unknown,
+        ReceiptState::Refuse,
+    ];
+    const fn code(self) -> u8 {
+        self as u8
+    }
+    fn from_code(code: u8) -> Result<Self, DecodeError> {
+        Self::ALL.into_iter().find(|s| s.code() == code).ok_or(DecodeError::Invalid("receipt state"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

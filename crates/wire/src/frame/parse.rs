@@ -1,0 +1,91 @@
+//! Bytes to frames.
+
+use super::field::{flag, parse_address};
+use super::{FIRST_SKIPPABLE, FlowName, Frame, LaneAck, Open, Ranges, Reason, ReceiptState, kind};
+use crate::codec::{DecodeError, Reader};
+
+impl<'a> Frame<'a> {
+    /// Reads one frame.
+    pub fn parse(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(match r.varint()? {
+            kind::PADDING => Frame::Padding,
+            kind::PING => Frame::Ping,
+            kind::LANE_ACK => {
+                let lane = r.u8()?;
+                let ack_delay_us = r.varint()?;
+                let arrival_us = r.varint()?;
+                let ecn = [r.varint()?, r.varint()?, r.varint()?];
+                let ranges = Ranges::parse(r)?;
+                if ranges.0.is_empty() {
+                    return Err(DecodeError::Invalid("lane ack without ranges"));
+                }
+                Frame::LaneAck(LaneAck { lane, ranges, ack_delay_us, arrival_us, ecn })
+            }
+            kind::ACK_WISH => {
+                let (lane, packets, delay_us) = (r.u8()?, r.varint()?, r.varint()?);
+                Frame::AckWish { lane, packets, delay_us, now: flag(r.u8()?, "ack wish")? }
+            }
+            kind::CLOSE => Frame::Close,
+            other if other >= FIRST_SKIPPABLE => {
+                let len = usize::try_from(r.varint()?).map_err(|_| DecodeError::Truncated)?;
+                r.take(len)?;
+                Frame::Unknown { kind: other }
+            }
+            other => return Self::parse_flow_frame(other, r),
+        })
+    }
+
+    fn parse_flow_frame(kind: u64, r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(match kind {
+            kind::OPEN => Frame::Open(Open {
+                flow: FlowName::parse(r)?,
+                source: parse_address(r)?,
+                target: parse_address(r)?,
+                credit: r.varint()?,
+            }),
+            kind::ANSWER => {
+                let flow = FlowName::parse(r)?;
+                let refusal = match r.u8()? {
+                    0 => None,
+                    code => Some(Reason::from_code(code)?),
+                };
+                Frame::Answer { flow, refusal, credit: r.varint()? }
+            }
+            kind::OFFER => {
+                let (flow, block, start) = (FlowName::parse(r)?, r.varint()?, r.varint()?);
+                let flags = r.u8()?;
+                if flags & !0x0f != 0 {
+                    return Err(DecodeError::Invalid("offer flags"));
+                }
+                let length = if flags & 1 != 0 { Some(r.varint()?) } else { None };
+                let (micro, vtx, parcels) = (flags & 2 != 0, flags & 4 != 0, flags & 8 != 0);
+                Frame::Offer { flow, block, start, length, micro, vtx, parcels }
+            }
+            kind::DATA => {
+                let (flow, offset) = (FlowName::parse(r)?, r.varint()?);
+                let len = usize::try_from(r.varint()?).map_err(|_| DecodeError::Truncated)?;
+                Frame::Data { flow, offset, bytes: r.take(len)? }
+            }
+            kind::DATA_TO_END => {
+                let (flow, offset) = (FlowName::parse(r)?, r.varint()?);
+                Frame::Data { flow, offset, bytes: r.take_rest() }
+            }
+            kind::RECEIPT => Frame::Receipt {
+                flow: FlowName::parse(r)?,
+                state: ReceiptState::from_code(r.u8()?)?,
+                cumulative: r.varint()?,
+                credit: r.varint()?,
+                ranges: Ranges::parse(r)?,
+            },
+            kind::FINISH => Frame::Finish { flow: FlowName::parse(r)?, length: r.varint()? },
+            kind::RESET => Frame::Reset { flow: FlowName::parse(r)?, reason: Reason::from_code(r.u8()?)? },
+            kind::FORGET => Frame::Forget { below: r.varint()?, ranges: Ranges::parse(r)? },
+            kind::PROGRESS => {
+                let flow = FlowName::parse(r)?;
+                let len = usize::from(r.u8()?);
+                Frame::Progress { flow, sealed: r.take(len)? }
+            }
+            _ => return Err(DecodeError::Invalid("frame type")),
+        })
+    }
+}
