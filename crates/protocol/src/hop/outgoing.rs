@@ -385,6 +385,10 @@ impl Outgoing {
 
     /// Starts or stops the wait for a receipt.
     pub(super) fn watch(&mut self, now: Instant, path: &Path) {
+        if self.landed == self.flying {
+            // Nothing is left that a copy could help.
+            self.copy_at = None;
+        }
         let finish_silent = self.fin.is_some() && !self.complete && self.finish.arrived;
         let wanted = !self.complete && (self.landed > 0 || finish_silent || self.is_starved());
         if !wanted {
