@@ -141,12 +141,11 @@ pub struct Gateway {
 #[derive(Debug, Default)]
 struct PeerState {
     up: bool,
+    /// Whether a session ever stood.
+    met: bool,
     heard: Option<Instant>,
     /// Whether a session stood when the link was last settled.
     can_seal: bool,
-    /// Whether a session ever stood. Until then a peer with an address is called although nothing is to be sent:
-    /// a wrong key or address shows when the gateway starts, and the first flow need not wait for a handshake.
-    greeted: bool,
 }
 
 /// Counters of things that happen above any link.
@@ -250,8 +249,8 @@ impl Gateway {
             self.translate(now, peer, event);
         }
         let link = &mut self.links[peer.0];
-        let greeting = !self.peers[peer.0].greeted && self.config.peers[peer.0].address.is_some();
-        self.sessions.want(now, peer.0, greeting || link.wants_session(now));
+        // The first session is made unasked, so that a wrong key or address shows at start and not at the first flow.
+        self.sessions.want(now, peer.0, !self.peers[peer.0].met || link.wants_session(now));
         self.peers[peer.0].can_seal = self.sessions.can_seal(now, peer.0);
         if link.take_silence() {
             self.sessions.suspect(now, peer.0);
@@ -302,7 +301,7 @@ impl Gateway {
 
     fn established(&mut self, now: Instant, session: &Established) {
         let peer = PeerId(session.peer);
-        self.peers[peer.0].greeted = true;
+        self.peers[peer.0].met = true;
         if session.restarted {
             self.links[peer.0].restart(now);
             self.events.push_back(Event::PeerRestarted(peer));
