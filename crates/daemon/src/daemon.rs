@@ -606,14 +606,15 @@ impl Daemon {
     fn accept_transparent(&mut self) {
         for i in 0.. {
             let Some(t) = &self.transparent else { return };
-            let (accepted, honest) = (t.listener.accept(), t.rules.holds_syns());
+            let accepted = t.listener.accept();
             let Some((stream, source)) = self.accept_one(accepted) else { return };
             let Ok(target) = stream.local_addr() else { continue };
             let (SocketAddr::V4(s), SocketAddr::V4(t)) = (source, target) else { continue };
             if let Some(flow) = self.attempts.take(s, t) {
                 self.counters.one("connections_taken");
                 self.insert(stream, flow, Stage::Open);
-            } else if let Some(peer) = (!honest).then(|| self.config.route(target.ip())).flatten() {
+            } else if let Some(peer) = self.config.route(target.ip()) {
+                // No NFQUEUE here, or it came in the moment before SYNs were held.
                 self.open_for(stream, peer, source, target);
             } else {
                 // Dropping it resets it.

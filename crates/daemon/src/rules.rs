@@ -77,6 +77,14 @@ impl Rules {
         let (mark, number) = (format!("{MARK_DIVERT:#x}"), NUMBER.to_string());
         run("ip", &["route", "replace", "local", "0.0.0.0/0", "dev", "lo", "table", &number], "")?;
         run("ip", &["rule", "add", "fwmark", &mark, "lookup", &number, "priority", &number], "")?;
+        // First what can be refused; a connection that slips in before SYNs are held is asked about at the listener.
+        rules.owner = Some(NftOwner::load(&owned_table(config, port), TABLE).map_err(|e| match e {
+            ToolError::Refused { said, .. } if config.intercept.is_some() => RulesError::NoTproxy(said),
+            other => other.into(),
+        })?);
+        if config.intercept.is_some() && config.on_failure == OnFailure::Closed {
+            run("nft", &["-f", "-"], &closed_table(config))?;
+        }
         let mut no_queue = None;
         if queue && config.intercept.is_some() {
             match run("iptables-restore", &["-n", "-w"], &queue_rules(config)) {
@@ -84,13 +92,6 @@ impl Rules {
                 Err(e) => no_queue = Some(e),
             }
         }
-        if config.intercept.is_some() && config.on_failure == OnFailure::Closed {
-            run("nft", &["-f", "-"], &closed_table(config))?;
-        }
-        rules.owner = Some(NftOwner::load(&owned_table(config, port), TABLE).map_err(|e| match e {
-            ToolError::Refused { said, .. } if config.intercept.is_some() => RulesError::NoTproxy(said),
-            other => other.into(),
-        })?);
         Ok((rules, no_queue))
     }
     /// Whether SYNs are held until the far server has answered.
