@@ -164,6 +164,7 @@ impl Hop {
             }
         }
         self.settle(name);
+        self.wake_writer(name);
         true
     }
 

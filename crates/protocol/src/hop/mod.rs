@@ -368,6 +368,17 @@ impl Hop {
         self.flows.range(from..).next().map_or(self.next_mine, |(name, _)| name.number)
     }
 
+    /// Tells a writer that was refused bytes once there is room worth writing for.
+    fn wake_writer(&mut self, name: FlowName) {
+        let (bdp, share) = (self.bdp(), self.send_share());
+        let Some(flow) = self.flows.get_mut(&name) else { return };
+        let room = WRITABLE_MIN.min(share / 2);
+        if flow.out.blocked && flow.out.fin.is_none() && flow.out.room(bdp, share) >= room {
+            flow.out.blocked = false;
+            self.events.push_back(HopEvent::Writable(name));
+        }
+    }
+
     /// Closes a flow whose two directions have ended.
     fn conclude(&mut self, name: FlowName) {
         if self.flows.get(&name).is_some_and(Flow::has_ended) {

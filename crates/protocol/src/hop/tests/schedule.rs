@@ -245,3 +245,40 @@ fn a_spurious_loss_is_not_repaired_once_the_receipt_covers_it() {
     carried.iter().for_each(|c| hop.delivered(ms(51), *c));
     assert_eq!(hop.wants(ms(51)), None, "newest information wins");
 }
+
+#[test]
+fn a_writer_is_held_to_a_round_trip_and_woken_when_there_is_room() {
+    let (mut hop, names) = lone_hop(1);
+    // 20 Mbit/s x 100 ms = 250,000 octets.
+    hop.set_path(Path { rate: Rate::from_bps(20_000_000), ..Path::default() });
+    assert_eq!(hop.write(ms(3), names[0], &[0; 1_000_000]), 250_000);
+    assert_eq!(hop.write(ms(3), names[0], &[0; 1]), 0);
+    for _ in 0..13 {
+        assert_eq!(hop.poll_event(), None, "not for less than 16 KiB");
+        fill(&mut hop, ms(3), Class::Bulk);
+    }
+    fill(&mut hop, ms(3), Class::Bulk);
+    assert_eq!(hop.poll_event(), Some(HopEvent::Writable(names[0])));
+    fill(&mut hop, ms(3), Class::Bulk);
+    assert_eq!(hop.poll_event(), None, "told once");
+    hop.set_path(Path { rate: Rate::from_bps(500_000), ..Path::default() });
+    let (flow, state, ranges) = (names[0].from_other_side(), ReceiptState::Accept, Ranges::default());
+    hop.handle_frame(ms(4), &Frame::Receipt { flow, state, cumulative: 10_000, credit: 0, ranges });
+    assert_eq!(hop.write(ms(4), names[0], &[0; 1_000]), 0, "a slower path lets the backlog drain first");
+}
+
+#[test]
+fn no_path_estimate_can_break_it() {
+    let (mut hop, names) = lone_hop(1);
+    for (at, loss) in [(3, f64::NAN), (2_000, f64::INFINITY), (4_000, -1.0), (6_000, 1.0)] {
+        hop.set_path(Path { rtt: Span::ZERO, rate: Rate::from_bps(0), loss, burst: Span::ZERO });
+        hop.write(ms(at), names[0], &[0; 500]);
+        let data = Frame::Data { flow: names[0].from_other_side(), offset: at, bytes: &[1; 100] };
+        hop.handle_frame(ms(at), &data);
+        while hop.wants(ms(at)).is_some() {
+            fill(&mut hop, ms(at), Class::Bulk);
+        }
+        assert!(hop.poll_timeout().is_none_or(|w| w.at > ms(at)));
+    }
+    assert_eq!(hop.counters().received_octets, 400);
+}
