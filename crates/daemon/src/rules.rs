@@ -52,6 +52,8 @@ pub(crate) enum RulesError {
 pub(crate) struct Rules {
     owner: Option<NftOwner>,
     queue_rule: bool,
+    /// The start went through; if not, a closed gateway stays closed.
+    complete: bool,
     _lock: UnixDatagram,
 }
 
@@ -70,8 +72,9 @@ impl Rules {
         queue: bool,
         lock: UnixDatagram,
     ) -> Result<(Self, Option<ToolError>), RulesError> {
-        clear_leftovers();
-        let mut rules = Self { owner: None, queue_rule: false, _lock: lock };
+        // An earlier crash's refusal of new connections stands until ours are taken again.
+        clear_leftovers(config.on_failure == OnFailure::Closed);
+        let mut rules = Self { owner: None, queue_rule: false, complete: false, _lock: lock };
         // A namespace's loopback may be down; without it nothing can be delivered locally.
         run("ip", &["link", "set", "lo", "up"], "")?;
         let (mark, number) = (format!("{MARK_DIVERT:#x}"), NUMBER.to_string());
@@ -92,6 +95,7 @@ impl Rules {
                 Err(e) => no_queue = Some(e),
             }
         }
+        rules.complete = true;
         Ok((rules, no_queue))
     }
     /// Whether SYNs are held until the far server has answered.
@@ -103,7 +107,7 @@ impl Rules {
 impl Drop for Rules {
     fn drop(&mut self) {
         self.owner.take();
-        clear_leftovers();
+        clear_leftovers(!self.complete);
     }
 }
 
@@ -118,7 +122,7 @@ pub(crate) fn needed(config: &Config) -> bool {
 }
 
 /// Removes what an earlier process left, or what we made, as far as it is there. Failures mean it was not.
-fn clear_leftovers() {
+fn clear_leftovers(keep_closed: bool) {
     let number = NUMBER.to_string();
     for _ in 0..LEFTOVERS_MAX {
         if run("ip", &["rule", "del", "priority", &number], "").is_err() {
@@ -126,7 +130,9 @@ fn clear_leftovers() {
         }
     }
     let _ = run("ip", &["route", "flush", "table", &number], "");
-    let _ = run("nft", &["delete", "table", "inet", "wavelane_closed"], "");
+    if !keep_closed {
+        let _ = run("nft", &["delete", "table", "inet", "wavelane_closed"], "");
+    }
     if let Ok(listing) = run("iptables", &["-w", "-t", "raw", "-S"], "")
         && listing.contains(XT_CHAIN)
     {
@@ -208,8 +214,9 @@ fn owned_table(config: &Config, port: u16) -> String {
 fn closed_table(config: &Config) -> String {
     let elements = prefix_list(config);
     let refuse = format!("{SYN} ip daddr @routes reject with tcp reset");
+    // Made, removed and made again: one transaction, whether an old one stands or not.
     let mut table = format!(
-        "table {CLOSED_TABLE} {{\n set routes {{ type ipv4_addr; flags interval; auto-merge; elements = {{ {elements} }}; }}\n"
+        "table {CLOSED_TABLE} {{ }}\ndelete table {CLOSED_TABLE}\ntable {CLOSED_TABLE} {{\n set routes {{ type ipv4_addr; flags interval; auto-merge; elements = {{ {elements} }}; }}\n"
     );
     if let Some(names) = interface_list(config) {
         table += &format!(

@@ -206,6 +206,13 @@ fn after_a_crash_closed_refuses_until_the_operator_lifts_it() {
     }
     let (world, _b, next) = crash("closed", "closed");
     assert_eq!(next.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    // A new start takes connections again, and dies again.
+    let mut a = world.start("a", "source = \"keep\"\non_failure = \"closed\"", &format!("[intercept]\n{INTERCEPT}"));
+    a.wait_log("peer 'b' is up");
+    assert!(world.connect(&world.client, "10.3.0.2:80").is_ok());
+    a.kill();
+    wait_for("the owned table to vanish", || !world.sh(&world.a, "nft list tables").contains("inet wavelane\n"));
+    assert_eq!(world.connect(&world.client, "10.3.0.2:80").unwrap_err().kind(), ErrorKind::ConnectionRefused);
     let log = std::fs::read_to_string(world.dir.join("a.log")).unwrap();
     let command = log.lines().find_map(|l| l.split_once("or you run: ")).unwrap().1.to_owned();
     world.sh(&world.a, &command);
