@@ -1,1 +1,143 @@
-fn main() {}
+//! `wavelane`: argument parsing and glue. Every command's work lives in the room that owns it.
+#![forbid(unsafe_code)]
+
+mod check;
+mod environment;
+mod interrupt;
+mod progress;
+mod report;
+mod run;
+mod study;
+
+use clap::{Parser, Subcommand};
+use std::io::Write;
+use std::process::ExitCode;
+use wavelane_daemon::commands;
+use wavelane_scenario::Verdict;
+
+/// A check failed.
+const EXIT_FAIL: u8 = 1;
+/// Usage, or something this program refuses or cannot do.
+const EXIT_REFUSED: u8 = 2;
+/// The run proves nothing.
+const EXIT_INCONCLUSIVE: u8 = 3;
+/// Ctrl-C (128 + SIGINT, as shells count).
+const EXIT_INTERRUPTED: u8 = 130;
+
+const EXAMPLES: &str = "\
+Examples:
+  wavelane check scenarios/demo.toml              is this file in order, and where can it run?
+  wavelane run scenarios/demo.toml                in the simulator, in virtual time
+  wavelane run scenarios/demo.toml --on lab       between real Linux TCP stacks, in real time (root)
+  wavelane run scenarios/demo.toml --seed 7 --repeat 5 --json > results.json
+  wavelane report records/demo-lab-1 --open       draw the report again and show it
+  wavelane compare records/demo-lab-1 records/demo-lab-2
+  wavelane study list                             published experiments that can be repeated
+  wavelane keygen --out a.key                     a gateway's key pair
+  wavelane status                                 how the gateway on this machine fares
+
+Exit codes: 0 pass, 1 a check failed, 2 usage or refused, 3 inconclusive, 130 Ctrl-C.
+The gateway itself is the program wavelaned.";
+
+/// Makes TCP/IP work over bad links: run scenarios, judge them, set up gateways.
+#[derive(Parser)]
+#[command(name = "wavelane", version, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a scenario and write its record: figures, series, captures and report.html.
+    Run(run::RunArgs),
+    /// Repeat a published experiment and judge it.
+    Study(study::StudyArgs),
+    /// Check a scenario or a gateway's configuration (told apart by their tables) without running it.
+    Check(check::CheckArgs),
+    /// Draw a record's report again: report.html and plots/.
+    Report(report::ReportArgs),
+    /// Show several records side by side.
+    Compare(report::CompareArgs),
+    /// Make a gateway's key pair.
+    Keygen(commands::KeygenArgs),
+    /// Write a gateway's configuration.
+    Init(commands::InitArgs),
+    /// Ask the running gateway how it fares: links, flows, and a counter and reason for every drop.
+    Status(commands::StatusArgs),
+}
+
+/// Why a command ended early: one line and an exit code.
+pub(crate) struct Failure {
+    line: String,
+    code: u8,
+}
+
+impl Failure {
+    /// Something that cannot be done, with its one-line cause and remedy.
+    pub(crate) fn refused(cause: impl std::fmt::Display) -> Self {
+        Self { line: cause.to_string(), code: EXIT_REFUSED }
+    }
+    /// Ctrl-C.
+    pub(crate) fn interrupted(cause: impl std::fmt::Display) -> Self {
+        Self { line: cause.to_string(), code: EXIT_INTERRUPTED }
+    }
+}
+
+/// What a command returns: its exit code.
+pub(crate) type Outcome = Result<u8, Failure>;
+
+/// The exit code of a verdict.
+pub(crate) fn exit_of(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Pass | Verdict::Info => 0,
+        Verdict::Fail => EXIT_FAIL,
+        Verdict::Inconclusive => EXIT_INCONCLUSIVE,
+    }
+}
+
+/// Writes to standard output. A reader that went away (`| head`) is no error.
+pub(crate) fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn daemon(text: Result<String, commands::CommandError>) -> Outcome {
+    let text = text.map_err(Failure::refused)?;
+    print(&text);
+    if !text.ends_with('\n') {
+        print("\n");
+    }
+    Ok(0)
+}
+
+fn init(args: &commands::InitArgs) -> Outcome {
+    let made = commands::init(args).map_err(Failure::refused)?;
+    print(&format!(
+        "wrote {}\npublic key {} (the other gateway needs it)\nstart it with: wavelaned --config {}\n",
+        made.config.display(),
+        made.public_key,
+        made.config.display()
+    ));
+    Ok(0)
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::Study(args) => study::study(&args),
+        Command::Check(args) => check::check(&args),
+        Command::Report(args) => report::report(&args),
+        Command::Compare(args) => report::compare(&args),
+        Command::Keygen(args) => daemon(commands::keygen(&args)),
+        Command::Init(args) => init(&args),
+        Command::Status(args) => daemon(commands::status(&args)),
+    };
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("wavelane: {}", failure.line);
+            ExitCode::from(failure.code)
+        }
+    }
+}

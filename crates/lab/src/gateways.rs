@@ -124,12 +124,13 @@ pub(crate) struct Counted {
 
 impl Gateways {
     /// Starts both gateways and waits until their session stands. Logs go to `logs/LABEL-NODE.log` under `out`.
+    /// `stop` is asked about every 100 ms whether to give up.
     pub(crate) fn start(
         scenario: &Scenario,
         world: &World,
         out: &Path,
         label: &str,
-        cancelled: &dyn Fn() -> bool,
+        stop: &mut dyn FnMut() -> bool,
     ) -> Result<Self, LabError> {
         let (nodes, channel) = pair(scenario).map_err(LabError::Topology)?;
         let folder = Folder::new()?;
@@ -145,7 +146,12 @@ impl Gateways {
             let mut keygen = Command::new(tool().ok_or_else(|| missing("wavelane"))?);
             keygen.arg("keygen").arg("--out").arg(dir.join(format!("{name}.key")));
             let printed = output(&world.nodes[n], keygen, REMEDY)?.stdout;
-            keys.push(String::from_utf8_lossy(&printed).trim().to_owned());
+            let key = String::from_utf8_lossy(&printed).trim().to_owned();
+            if key.is_empty() {
+                let said = "it printed no key: is it of this version?".to_owned();
+                return Err(LabError::Failed { program: "wavelane keygen".into(), said });
+            }
+            keys.push(key);
             dirs.push(dir);
         }
         let mut started = Self { gateways: Vec::new(), _folder: folder };
@@ -163,12 +169,12 @@ impl Gateways {
             let child = launch(&world.nodes[n], &config, &log)?;
             started.gateways.push(Gateway { name, ns: Arc::clone(&world.nodes[n]), dir: dir.clone(), child, log });
         }
-        started.wait_until_up(cancelled)?;
+        started.wait_until_up(stop)?;
         Ok(started)
     }
 
     /// Polls both gateways' status until each says that its peer is up.
-    fn wait_until_up(&mut self, cancelled: &dyn Fn() -> bool) -> Result<(), LabError> {
+    fn wait_until_up(&mut self, stop: &mut dyn FnMut() -> bool) -> Result<(), LabError> {
         let deadline = realtime::now() + READY_WITHIN;
         loop {
             let mut up = 0;
@@ -180,7 +186,7 @@ impl Gateways {
             if up == self.gateways.len() {
                 return Ok(());
             }
-            if cancelled() {
+            if stop() {
                 return Err(LabError::Cancelled);
             }
             let now = realtime::now();
@@ -192,7 +198,7 @@ impl Gateways {
                     tails.join("; ")
                 )));
             }
-            rest_until(now + GLANCE, cancelled);
+            rest_until(now + GLANCE, || false);
         }
     }
 
@@ -215,8 +221,8 @@ impl Gateways {
             for counter in counters {
                 let (Some(name), Some(value)) = (counter["name"].as_str(), counter["value"].as_u64()) else { continue };
                 match name {
-                    "repair_octets" => *all.repair_octets.get_or_insert(0) += value,
-                    "first_octets" => *all.first_octets.get_or_insert(0) += value,
+                    "hop_repair_octets" => *all.repair_octets.get_or_insert(0) += value,
+                    "hop_first_octets" => *all.first_octets.get_or_insert(0) += value,
                     _ => {}
                 }
                 if value > 0 {

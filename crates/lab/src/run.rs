@@ -68,7 +68,7 @@ impl<'a> Run<'a> {
         scenario: &'a Scenario,
         stack: Stack,
         seed: Seed,
-        context: &RunContext<'_>,
+        context: &mut RunContext<'_>,
     ) -> Result<Self, LabError> {
         let control = match stack {
             Stack::Tcp { kind, .. } => control_of(kind),
@@ -80,8 +80,13 @@ impl<'a> Run<'a> {
         let world = World::build(scenario, seed, control, &|node, port| context.pcap(node, port))?;
         let gateways = match stack {
             Stack::Wavelane => {
-                let cancelled = || context.is_cancelled();
-                Some(Gateways::start(scenario, &world, context.out, &context.label, &cancelled)?)
+                let (out, label) = (context.out, context.label.clone());
+                let mut stop = || {
+                    let (at, of) = (Span::ZERO, scenario.duration);
+                    (context.progress)(Progress { stack, seed, at, of, note: "waiting for the gateways".into() });
+                    context.cancelled.load(Ordering::Relaxed)
+                };
+                Some(Gateways::start(scenario, &world, out, &label, &mut stop)?)
             }
             _ => None,
         };

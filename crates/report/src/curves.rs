@@ -1,7 +1,7 @@
 //! The pictures of a run: throughput over time, echo delay over time, distribution of echo delay.
 
 use crate::axis::Axis;
-use crate::plot::{Curve, Plot};
+use crate::plot::{Curve, Plot, style_of};
 use std::path::Path;
 use wavelane_scenario::{RecordError, RunDocument, Scenario, Series, figures::FlowFigures};
 
@@ -19,6 +19,7 @@ pub(crate) struct Picture {
 /// One flow of one stack with its series (first seed).
 struct Seen<'a> {
     stack: &'a str,
+    style: usize,
     figures: &'a FlowFigures,
     series: Series,
 }
@@ -39,7 +40,8 @@ pub(crate) fn pictures(
     for stack in &document.stacks {
         for figures in stack.flows.iter().filter(|f| f.seed == document.seed) {
             let series = document.series(record, &stack.stack, figures)?;
-            let seen = Seen { stack: &stack.stack, figures, series };
+            let style = style_of(document.stacks.iter().map(|s| s.stack.as_str()), &stack.stack);
+            let seen = Seen { stack: &stack.stack, style, figures, series };
             match seen.series {
                 Series::Arrivals(_) => bulks.push(seen),
                 Series::Probes(_) => echoes.push(seen),
@@ -86,13 +88,14 @@ fn throughput(bulks: &[Seen<'_>], scenario: &Scenario, end: f64) -> Plot {
         y: Axis::linear(most * 1.04),
         curves,
         level: rate.map(|r| (r, format!("link rate {r} Mbit/s"))),
+        points: false,
         marks_mean: "",
     }
 }
 
 /// Bytes per bin, from connect() to the last byte; an unfinished flow goes on at zero to its last arrival.
 fn rate_curve(seen: &Seen<'_>, width: f64, several: bool) -> Curve {
-    let Series::Arrivals(arrivals) = &seen.series else { return curve(seen.name(several), Vec::new()) };
+    let Series::Arrivals(arrivals) = &seen.series else { return curve(seen, several, Vec::new()) };
     let bin = |ns: u64| (seconds(ns) / width) as usize;
     let last = arrivals.last().map_or(0, |a| bin(a.0));
     let mut octets = vec![0u64; last + 1];
@@ -102,11 +105,11 @@ fn rate_curve(seen: &Seen<'_>, width: f64, several: bool) -> Curve {
     let start = bin((seen.figures.connect_ms * 1e6) as u64).min(last);
     let point = |(i, n): (usize, &u64)| ((i as f64 + 0.5) * width, *n as f64 * 8.0 / width / 1e6);
     let line = octets.iter().enumerate().skip(start).map(point).collect();
-    curve(seen.name(several), vec![line])
+    curve(seen, several, vec![line])
 }
 
-fn curve(name: String, pieces: Vec<Vec<(f64, f64)>>) -> Curve {
-    Curve { name, pieces, marks: Vec::new() }
+fn curve(seen: &Seen<'_>, several: bool, pieces: Vec<Vec<(f64, f64)>>) -> Curve {
+    Curve { name: seen.name(several), style: seen.style, pieces, marks: Vec::new() }
 }
 
 fn answered<'a>(echoes: &'a [Seen<'_>]) -> impl Iterator<Item = f64> + 'a {
@@ -127,20 +130,22 @@ fn several_echoes(echoes: &[Seen<'_>]) -> bool {
 fn delay(echoes: &[Seen<'_>], end: f64) -> Plot {
     let several = several_echoes(echoes);
     let draw = |seen: &Seen<'_>| {
-        let Series::Probes(probes) = &seen.series else { return curve(String::new(), Vec::new()) };
+        let Series::Probes(probes) = &seen.series else { return curve(seen, several, Vec::new()) };
         let point = |p: &(u64, Option<u64>)| p.1.map(|rtt| (seconds(p.0), rtt as f64 / 1e6));
         let pieces = probes.split(|p| p.1.is_none()).map(|run| run.iter().filter_map(point).collect::<Vec<_>>());
         let marks = probes.iter().filter(|p| p.1.is_none()).map(|p| seconds(p.0)).collect();
-        Curve { name: seen.name(several), pieces: pieces.filter(|p| !p.is_empty()).collect(), marks }
+        let pieces = pieces.filter(|p| !p.is_empty()).collect();
+        Curve { marks, ..curve(seen, several, pieces) }
     };
     Plot {
-        title: "Echo delay: 64-byte question to answer, while the download runs".into(),
+        title: "Echo delay over time: question to answer".into(),
         x_label: "time the question was due, since the start (s)".into(),
         y_label: "round trip (ms), log scale".into(),
         x: Axis::exact(end),
         y: Axis::logarithmic(answered(echoes)),
         curves: echoes.iter().map(draw).collect(),
         level: None,
+        points: true,
         marks_mean: "never answered",
     }
 }
@@ -149,7 +154,7 @@ fn delay(echoes: &[Seen<'_>], end: f64) -> Plot {
 fn distribution(echoes: &[Seen<'_>], document: &RunDocument, scenario: &Scenario) -> Plot {
     let several = several_echoes(echoes);
     let draw = |seen: &Seen<'_>| {
-        let Series::Probes(probes) = &seen.series else { return curve(String::new(), Vec::new()) };
+        let Series::Probes(probes) = &seen.series else { return curve(seen, several, Vec::new()) };
         let window = window_of(seen, document, scenario);
         let counted: Vec<Option<u64>> =
             probes.iter().filter(|p| (window.0..=window.1).contains(&(p.0 as f64 / 1e6))).map(|p| p.1).collect();
@@ -161,7 +166,7 @@ fn distribution(echoes: &[Seen<'_>], document: &RunDocument, scenario: &Scenario
             steps.push((*d, i as f64 / n));
             steps.push((*d, (i + 1) as f64 / n));
         }
-        curve(seen.name(several), vec![steps])
+        curve(seen, several, vec![steps])
     };
     Plot {
         title: "Echo delay: share of questions answered within a time".into(),
@@ -171,6 +176,7 @@ fn distribution(echoes: &[Seen<'_>], document: &RunDocument, scenario: &Scenario
         y: Axis::linear(1.0),
         curves: echoes.iter().map(draw).filter(|c| !c.pieces.concat().is_empty()).collect(),
         level: None,
+        points: false,
         marks_mean: "",
     }
 }

@@ -1,7 +1,7 @@
 //! One self-contained HTML file: no script, no network, readable when printed.
 
 use crate::curves::Picture;
-use crate::plot::{colour, escape};
+use crate::plot::{colour, escape, style_of};
 use crate::summary::{HEADS, rows};
 use core::fmt::Write;
 use wavelane_scenario::{RunDocument, Scenario};
@@ -93,7 +93,10 @@ fn table(out: &mut String, document: &RunDocument, scenario: &Scenario) {
         for (i, cell) in row.cells.iter().enumerate() {
             let class = if i < 3 { " class=\"l\"" } else { "" };
             let swatch = match i {
-                0 => format!("<span class=\"swatch\" style=\"background:{}\"></span>", colour(row.stack)),
+                0 => format!(
+                    "<span class=\"swatch\" style=\"background:{}\"></span>",
+                    colour(style_of(document.stacks.iter().map(|s| s.stack.as_str()), &row.cells[0]))
+                ),
                 _ => String::new(),
             };
             let _ = write!(out, "<td{class}>{swatch}{}</td>", escape(cell));

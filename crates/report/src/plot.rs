@@ -25,6 +25,8 @@ const DASHES: [&str; 4] = ["", "7 3", "2 3", "9 3 2 3"];
 pub(crate) struct Curve {
     /// Its legend.
     pub(crate) name: String,
+    /// Which colour, dash and mark it has; see [`style_of`].
+    pub(crate) style: usize,
     /// Pieces drawn without a gap, in data units.
     pub(crate) pieces: Vec<Vec<(f64, f64)>>,
     /// Marks on the upper edge (lost probes), in x units.
@@ -42,6 +44,8 @@ pub(crate) struct Plot {
     pub(crate) curves: Vec<Curve>,
     /// A dashed grey level with its words, such as the link's rate.
     pub(crate) level: Option<(f64, String)>,
+    /// Points with a faint line between them, instead of a line.
+    pub(crate) points: bool,
     /// What the marks mean, if there are any.
     pub(crate) marks_mean: &'static str,
 }
@@ -51,7 +55,13 @@ pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The colour of the `i`-th curve, also used in tables.
+/// The style of the `i`-th of `stacks`: style 0, the solid one, is always `wavelane`'s.
+pub(crate) fn style_of<'a>(stacks: impl Iterator<Item = &'a str>, stack: &str) -> usize {
+    let others: Vec<&str> = stacks.filter(|s| *s != "wavelane").collect();
+    others.iter().position(|s| *s == stack).map_or(0, |i| i + 1)
+}
+
+/// The colour of a style, also used in tables.
 pub(crate) fn colour(i: usize) -> &'static str {
     COLOURS[i % COLOURS.len()]
 }
@@ -123,8 +133,10 @@ impl Plot {
             at
         };
         let mut items = Vec::new();
-        for (i, curve) in self.curves.iter().enumerate() {
-            items.push((advance(58.0 + CHAR * curve.name.chars().count() as f64), Some(i), curve.name.as_str()));
+        for curve in &self.curves {
+            let i = curve.style;
+            let width = 58.0 + CHAR * curve.name.chars().count() as f64;
+            items.push((advance(width), Some(i), curve.name.as_str()));
         }
         if self.curves.iter().any(|c| !c.marks.is_empty()) {
             items.push((advance(40.0 + CHAR * self.marks_mean.chars().count() as f64), None, self.marks_mean));
@@ -132,7 +144,10 @@ impl Plot {
         for ((x, y), index, name) in items {
             match index {
                 Some(i) => {
-                    canvas.line((x, y - 4.0), (x + 32.0, y - 4.0), &stroke(i));
+                    canvas.line((x, y - 4.0), (x + 32.0, y - 4.0), &stroke(i, self.points));
+                    if self.points {
+                        canvas.out.push_str(&mark(i, (x + 16.0, y - 4.0), 3.2));
+                    }
                     canvas.text(x + 39.0, y, 13, "start", name);
                 }
                 None => {
@@ -170,6 +185,7 @@ impl Plot {
     }
 
     fn curve(&self, canvas: &mut Canvas, i: usize, curve: &Curve) {
+        let style = curve.style;
         for piece in &curve.pieces {
             let places: Vec<String> = piece
                 .iter()
@@ -178,28 +194,54 @@ impl Plot {
                     format!("{x:.1},{y:.1}")
                 })
                 .collect();
-            if let [one] = places.as_slice() {
-                let (x, y) = one.split_once(',').unwrap_or(("0", "0"));
-                let _ = writeln!(canvas.out, "<circle cx=\"{x}\" cy=\"{y}\" r=\"1.8\" fill=\"{}\"/>", colour(i));
-                continue;
-            }
             let points = places.join(" ");
-            let style = stroke(i);
+            let line = stroke(style, self.points);
             let _ =
-                writeln!(canvas.out, "<polyline points=\"{points}\" fill=\"none\" stroke-linejoin=\"round\" {style}/>");
+                writeln!(canvas.out, "<polyline points=\"{points}\" fill=\"none\" stroke-linejoin=\"round\" {line}/>");
+            if self.points || piece.len() == 1 {
+                for point in piece {
+                    let place = self.place(canvas, *point);
+                    canvas.out.push_str(&mark(style, place, 2.2));
+                }
+            }
         }
         // Each curve's marks have a row of their own below the upper edge.
         let y = canvas.top + 2.0 + 9.0 * i as f64;
         for mark in &curve.marks {
             let (x, _) = self.place(canvas, (*mark, 0.0));
-            let style = format!("stroke=\"{}\" stroke-width=\"1.6\"", colour(i));
-            canvas.line((x, y), (x, y + 7.0), &style);
+            let line = format!("stroke=\"{}\" stroke-width=\"1.6\"", colour(style));
+            canvas.line((x, y), (x, y + 7.0), &line);
         }
     }
 }
 
-fn stroke(i: usize) -> String {
-    let dash = DASHES[i % DASHES.len()];
+fn stroke(style: usize, faint: bool) -> String {
+    if faint {
+        return format!("stroke=\"{}\" stroke-width=\"0.9\" stroke-opacity=\"0.4\"", colour(style));
+    }
+    let dash = DASHES[style % DASHES.len()];
     let dashes = if dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dash}\"") };
-    format!("stroke=\"{}\" stroke-width=\"2\"{dashes}", colour(i))
+    format!("stroke=\"{}\" stroke-width=\"2\"{dashes}", colour(style))
+}
+
+/// A dot, square, triangle or diamond of radius `r`.
+fn mark(style: usize, (x, y): (f64, f64), r: f64) -> String {
+    let fill = colour(style);
+    match style % 4 {
+        0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r:.1}\" fill=\"{fill}\"/>\n"),
+        1 => {
+            let d = 2.0 * r;
+            let (x, y) = (x - r, y - r);
+            format!("<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{d:.1}\" height=\"{d:.1}\" fill=\"{fill}\"/>\n")
+        }
+        shape => {
+            // Triangle, or diamond with a fourth corner.
+            let (top, low, tip) = (y - 1.2 * r, if shape == 2 { y + r } else { y }, y + 1.2 * r);
+            let corner = if shape == 2 { String::new() } else { format!(" {x:.1},{tip:.1}") };
+            let (left, right) = (x - 1.2 * r, x + 1.2 * r);
+            format!(
+                "<polygon points=\"{x:.1},{top:.1} {right:.1},{low:.1}{corner} {left:.1},{low:.1}\" fill=\"{fill}\"/>\n"
+            )
+        }
+    }
 }

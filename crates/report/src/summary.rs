@@ -21,9 +21,7 @@ pub(crate) const HEADS: [&str; 11] = [
 
 /// One line of the table.
 pub(crate) struct Row {
-    /// Its stack's place in the document, for the colour.
-    pub(crate) stack: usize,
-    /// One text per column.
+    /// One text per column; the first is the stack.
     pub(crate) cells: Vec<String>,
 }
 
@@ -40,7 +38,7 @@ fn over_seeds(flows: &[&FlowFigures], decimals: usize, figure: impl Fn(&FlowFigu
 /// A row per stack and bulk flow, with the delays of the echo that belongs to it; echoes without one get their own.
 pub(crate) fn rows(document: &RunDocument, scenario: &Scenario) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (index, stack) in document.stacks.iter().enumerate() {
+    for stack in &document.stacks {
         let of = |name: &str| stack.flows.iter().filter(|f| f.flow == name).collect::<Vec<_>>();
         for flow in scenario.flows.iter().filter(|f| f.app.is_bulk()) {
             let is_its_echo = |e: &&wavelane_scenario::Flow| {
@@ -48,10 +46,10 @@ pub(crate) fn rows(document: &RunDocument, scenario: &Scenario) -> Vec<Row> {
             };
             let echo = scenario.flows.iter().find(is_its_echo).map(|e| of(&e.name)).unwrap_or_default();
             let rate = scenario.bottleneck(flow).map(|r| r.as_bps() as f64);
-            rows.push(Row { stack: index, cells: cells(stack, &flow.name, &of(&flow.name), &echo, rate) });
+            rows.push(Row { cells: cells(stack, &flow.name, &of(&flow.name), &echo, rate) });
         }
         for echo in scenario.flows.iter().filter(|f| !f.app.is_bulk() && scenario.bulk_of(f).is_none()) {
-            rows.push(Row { stack: index, cells: cells(stack, &echo.name, &[], &of(&echo.name), None) });
+            rows.push(Row { cells: cells(stack, &echo.name, &[], &of(&echo.name), None) });
         }
     }
     rows

@@ -35,4 +35,5 @@ pub use record::{
 };
 pub use run::{JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};
 pub use units::{Quantity, UnitError};
+pub use wavelane_channel::LossConfig;
 pub use words::{METRICS, NODE_KINDS, STACKS};

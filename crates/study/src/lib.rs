@@ -1,1 +1,75 @@
-//! Placeholder.
+//! Studies: experiments with their scenarios and judges, each repeatable by one command.
+#![forbid(unsafe_code)]
+
+mod document;
+mod main_job;
+
+pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, StudyDocument};
+
+use std::path::PathBuf;
+use wavelane_base::Seed;
+use wavelane_scenario::{Backend, RunError, RunHooks, ScenarioError};
+
+/// How to run a study.
+#[derive(Clone, Debug)]
+pub struct StudyOptions {
+    /// Quick or full.
+    pub edition: Edition,
+    /// The first seed.
+    pub seed: Seed,
+    /// Runs at once; `None` lets the study choose (one at a time in the lab).
+    pub jobs: Option<usize>,
+    /// Where the Records go, one directory per cell.
+    pub out: PathBuf,
+}
+
+/// Why a study has no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum StudyError {
+    /// Its built-in scenario is damaged; a defect of this program.
+    #[error("the built-in scenario does not parse: {0}; please report this")]
+    Scenario(#[from] ScenarioError),
+    /// A run failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// One entry of the list of studies.
+pub struct Study {
+    /// The word that names it.
+    pub id: &'static str,
+    /// What it shows, in a line.
+    pub about: &'static str,
+    /// How long it takes: quick, full.
+    pub takes: [&'static str; 2],
+    /// Where it runs.
+    pub backend: &'static str,
+    run: fn(&MakeBackend<'_>, &StudyOptions, &RunHooks<'_>) -> Result<StudyDocument, StudyError>,
+}
+
+/// Makes a backend per worker.
+pub type MakeBackend<'a> = dyn Fn() -> Box<dyn Backend> + Sync + 'a;
+
+/// Every study that exists.
+pub const STUDIES: &[Study] = &[Study {
+    id: main_job::ID,
+    about: "a download and an echo over a bursty link: CUBIC and BBR end to end against the gateways",
+    takes: ["5 min", "20 min"],
+    backend: "lab",
+    run: main_job::run,
+}];
+
+impl Study {
+    /// The study of that id.
+    pub fn find(id: &str) -> Option<&'static Self> {
+        STUDIES.iter().find(|s| s.id == id)
+    }
+    /// Runs it where it belongs.
+    pub fn run(&self, options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<StudyDocument, StudyError> {
+        let lab = self.backend == "lab";
+        let make = move || -> Box<dyn Backend> {
+            if lab { Box::new(wavelane_lab::LabBackend) } else { Box::new(wavelane_sim::SimBackend) }
+        };
+        (self.run)(&make, options, hooks)
+    }
+}

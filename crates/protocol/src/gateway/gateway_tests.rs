@@ -141,6 +141,16 @@ impl Pair {
 }
 
 #[test]
+fn peers_meet_before_any_flow_even_if_the_first_handshakes_are_lost() {
+    let mut pair = Pair::new();
+    pair.loss = Ratio::ONE;
+    assert!(!pair.run(Span::from_secs(3), |pair| pair.saw(0, |e| matches!(e, Event::PeerUp(_)))));
+    pair.loss = Ratio::ZERO;
+    let both = |pair: &mut Pair| (0..2).all(|side| pair.saw(side, |e| *e == Event::PeerUp(PeerId(0))));
+    assert!(pair.run(Span::from_secs(30), both), "{:?}", pair.events);
+}
+
+#[test]
 fn a_flow_is_opened_carries_bytes_both_ways_and_closes() {
     let mut pair = Pair::new();
     let (ours, theirs) = pair.connect();

@@ -141,6 +141,8 @@ pub struct Gateway {
 #[derive(Debug, Default)]
 struct PeerState {
     up: bool,
+    /// Whether a session ever stood.
+    met: bool,
     heard: Option<Instant>,
     /// Whether a session stood when the link was last settled.
     can_seal: bool,
@@ -173,7 +175,7 @@ impl Gateway {
         };
         let links = config.peers.iter().map(|peer| Link::new(now, link_config(&config, peer))).collect();
         let peers = config.peers.iter().map(|_| PeerState::default()).collect();
-        Ok(Self {
+        let mut gateway = Self {
             sessions: Sessions::new(now, sessions, entropy),
             links,
             peers,
@@ -182,7 +184,11 @@ impl Gateway {
             cursor: 0,
             counters: Counters::default(),
             config,
-        })
+        };
+        for peer in 0..gateway.peers.len() {
+            gateway.settle(now, PeerId(peer));
+        }
+        Ok(gateway)
     }
 
     /// The configuration it was built with.
@@ -243,7 +249,8 @@ impl Gateway {
             self.translate(now, peer, event);
         }
         let link = &mut self.links[peer.0];
-        self.sessions.want(now, peer.0, link.wants_session(now));
+        // The first session is made unasked, so that a wrong key or address shows at start and not at the first flow.
+        self.sessions.want(now, peer.0, !self.peers[peer.0].met || link.wants_session(now));
         self.peers[peer.0].can_seal = self.sessions.can_seal(now, peer.0);
         if link.take_silence() {
             self.sessions.suspect(now, peer.0);
@@ -294,6 +301,7 @@ impl Gateway {
 
     fn established(&mut self, now: Instant, session: &Established) {
         let peer = PeerId(session.peer);
+        self.peers[peer.0].met = true;
         if session.restarted {
             self.links[peer.0].restart(now);
             self.events.push_back(Event::PeerRestarted(peer));

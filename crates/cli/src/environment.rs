@@ -1,0 +1,41 @@
+//! Host facts for `environment.json`: what a reader needs to judge whether two machines compare.
+
+use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+fn fact(path: &str) -> Value {
+    std::fs::read_to_string(path).map_or(Value::Null, |text| Value::String(text.trim().to_owned()))
+}
+
+/// The first value of a `key : value` file such as /proc/cpuinfo.
+fn first(path: &str, key: &str) -> Value {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let line = text.lines().find(|l| l.split(':').next().is_some_and(|k| k.trim() == key));
+    line.and_then(|l| l.split_once(':')).map_or(Value::Null, |(_, v)| Value::String(v.trim().to_owned()))
+}
+
+/// The content of `environment.json`.
+#[expect(clippy::disallowed_methods, reason = "wall-clock facts belong in this file and nowhere else")]
+pub(crate) fn facts() -> Value {
+    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    json!({
+        "written_unix_s": unix_s,
+        "wavelane": env!("CARGO_PKG_VERSION"),
+        "build": if cfg!(debug_assertions) { "debug" } else { "release" },
+        "arguments": std::env::args().collect::<Vec<_>>(),
+        "kernel": fact("/proc/sys/kernel/osrelease"),
+        "kernel_build": fact("/proc/version"),
+        "cpu": first("/proc/cpuinfo", "model name"),
+        "cpus": std::thread::available_parallelism().map(usize::from).ok(),
+        "memory": first("/proc/meminfo", "MemTotal"),
+        "load": fact("/proc/loadavg"),
+        "clocksource": fact("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "congestion_control": fact("/proc/sys/net/ipv4/tcp_congestion_control"),
+        "congestion_control_available": fact("/proc/sys/net/ipv4/tcp_available_congestion_control"),
+        "default_qdisc": fact("/proc/sys/net/core/default_qdisc"),
+        "tcp_rmem": fact("/proc/sys/net/ipv4/tcp_rmem"),
+        "tcp_wmem": fact("/proc/sys/net/ipv4/tcp_wmem"),
+        "tcp_timestamps": fact("/proc/sys/net/ipv4/tcp_timestamps"),
+        "tcp_sack": fact("/proc/sys/net/ipv4/tcp_sack"),
+    })
+}

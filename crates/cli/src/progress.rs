@@ -1,0 +1,64 @@
+//! Progress on standard error: a redrawn line on a terminal, a plain line now and then otherwise.
+
+use std::io::{IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use wavelane_scenario::Progress;
+
+/// Nothing is shown for runs shorter than this.
+const QUIET: Duration = Duration::from_secs(2);
+/// Between redraws on a terminal.
+const REDRAW: Duration = Duration::from_millis(200);
+/// Between lines elsewhere.
+const LINE: Duration = Duration::from_secs(5);
+
+/// Shows progress; shared by the workers of a run.
+pub(crate) struct Meter {
+    terminal: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    started: Instant,
+    shown: Option<Instant>,
+    drawn: bool,
+}
+
+#[expect(clippy::disallowed_methods, reason = "a person's patience is measured on the wall clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+impl Meter {
+    pub(crate) fn new() -> Self {
+        let state = State { started: now(), shown: None, drawn: false };
+        Self { terminal: std::io::stderr().is_terminal(), state: Mutex::new(state) }
+    }
+
+    /// Shows `p` if it is time.
+    pub(crate) fn show(&self, p: &Progress) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = now();
+        let every = if self.terminal { REDRAW } else { LINE };
+        if now.duration_since(state.started) < QUIET || state.shown.is_some_and(|t| now.duration_since(t) < every) {
+            return;
+        }
+        state.shown = Some(now);
+        let note = if p.note.is_empty() { String::new() } else { format!(", {}", p.note) };
+        let (at, of) = (p.at.as_secs_f64(), p.of.as_secs_f64());
+        let text = format!("{} seed {}: {at:.1} s of at most {of:.0} s{note}", p.stack, p.seed.0);
+        let mut err = std::io::stderr().lock();
+        // Progress is a courtesy: a closed standard error must not stop the run.
+        let _ = if self.terminal { write!(err, "\r\x1b[K{text}") } else { writeln!(err, "{text}") };
+        let _ = err.flush();
+        state.drawn = self.terminal;
+    }
+
+    /// Wipes the redrawn line.
+    pub(crate) fn finish(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut state.drawn) {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! `wavelane run`.
+
+use crate::progress::Meter;
+use crate::{Failure, Outcome, environment, exit_of, interrupt, print};
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+use wavelane_base::Seed;
+use wavelane_scenario::{
+    Backend, JOBS_MAX, Progress, REPEAT_MAX, RunDocument, RunError, RunHooks, RunOptions, Scenario, Verdict,
+};
+
+/// Where scenarios run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Place {
+    /// In virtual time, deterministic.
+    Sim,
+    /// Between real Linux kernels' TCP in network namespaces, in real time; needs root.
+    Lab,
+}
+
+impl Place {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Sim => "sim",
+            Self::Lab => "lab",
+        }
+    }
+    pub(crate) fn make(self) -> Box<dyn Backend> {
+        match self {
+            Self::Sim => Box::new(wavelane_sim::SimBackend),
+            Self::Lab => Box::new(wavelane_lab::LabBackend),
+        }
+    }
+    /// Runs at once unless told: the lab measures real time, which runs beside each other would disturb.
+    fn jobs(self) -> usize {
+        match self {
+            Self::Sim => std::thread::available_parallelism().map_or(1, usize::from),
+            Self::Lab => 1,
+        }
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  wavelane run scenarios/demo.toml --on lab             the main job between real kernels
+  wavelane run scenarios/demo.toml --seed 7             another run of the dice
+  wavelane run scenarios/demo.toml --repeat 20 --jobs 4 twenty seeds, means with confidence
+  wavelane run scenarios/demo.toml --json | jq .verdict
+
+The record (default records/STEM-BACKEND-SEED) holds record.json, scenario.toml, environment.json,
+series/, pcap/, plots/, report.html and log.txt. It appears only when the run is complete.";
+
+/// Arguments of `wavelane run`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// The scenario file.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Where to run it.
+    #[arg(long, value_enum, default_value = "sim")]
+    on: Place,
+    /// The run's number, instead of the file's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Run N seeds, counting up.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(REPEAT_MAX)))]
+    repeat: u32,
+    /// Runs at once [default: one per processor in sim, 1 in lab].
+    #[arg(long, value_name = "N", value_parser = jobs)]
+    jobs: Option<usize>,
+    /// The record's directory; an earlier record there is replaced.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print the run as one JSON document on standard output, and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A number of workers.
+pub(crate) fn jobs(text: &str) -> Result<usize, String> {
+    let wrong = || format!("use a whole number from 1 to {JOBS_MAX}");
+    text.parse().ok().filter(|n| (1..=JOBS_MAX).contains(n)).ok_or_else(wrong)
+}
+
+/// A word for a shell, quoted if it must be.
+pub(crate) fn shell(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+=:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// Draws the report into a record.
+pub(crate) fn render(record: &Path) -> Result<(), String> {
+    wavelane_report::render(record).map(drop).map_err(|e| e.to_string())
+}
+
+/// The error of a run with its exit code.
+pub(crate) fn failure(error: &RunError) -> Failure {
+    match error {
+        RunError::Cancelled => Failure::interrupted(error),
+        _ => Failure::refused(error),
+    }
+}
+
+/// Runs a scenario.
+pub(crate) fn run(args: &RunArgs) -> Outcome {
+    let mut scenario = Scenario::load(&args.file).map_err(Failure::refused)?;
+    if let Some(seed) = args.seed {
+        scenario.seed = Seed(seed);
+    }
+    let name = args.file.file_stem().map_or_else(|| "scenario".into(), |s| s.to_string_lossy().into_owned());
+    let place = args.on.word();
+    let out = args.out.clone().unwrap_or_else(|| format!("records/{name}-{place}-{}", scenario.seed.0).into());
+    let mut rerun =
+        format!("wavelane run {} --on {place} --seed {}", shell(&args.file.to_string_lossy()), scenario.seed.0);
+    if args.repeat > 1 {
+        rerun.push_str(&format!(" --repeat {}", args.repeat));
+    }
+    let jobs = args.jobs.unwrap_or_else(|| args.on.jobs());
+    let options = RunOptions { name, repeat: args.repeat, jobs, out: out.clone(), rerun: rerun.clone() };
+    if !args.json {
+        eprintln!("seed {}; to repeat: {rerun}", scenario.seed.0);
+    }
+
+    let cancelled = interrupt::flag()?;
+    let meter = Meter::new();
+    let show = |p: Progress| meter.show(&p);
+    let hooks = RunHooks { progress: &show, cancelled: &cancelled, environment: &environment::facts, render: &render };
+    let result = wavelane_scenario::run(&|| args.on.make(), &scenario, &options, &hooks);
+    meter.finish();
+    let document = result.map_err(|e| {
+        let failure = failure(&e);
+        if matches!(e, RunError::Stack { .. }) {
+            eprintln!("to repeat: {rerun}");
+        }
+        failure
+    })?;
+    finish(&document, &scenario, &out, args.json)
+}
+
+/// Prints the document or the table, and the replay command if the run did not pass.
+fn finish(document: &RunDocument, scenario: &Scenario, out: &Path, json: bool) -> Outcome {
+    if document.verdict != Verdict::Pass {
+        eprintln!("verdict {}; to repeat: {}", document.verdict.word(), document.rerun);
+    }
+    if json {
+        print(&document.to_json());
+    } else {
+        let table = wavelane_report::summary_text(document, scenario);
+        print(&format!("{table}\nverdict {}\nreport {}\n", document.verdict.word(), out.join("report.html").display()));
+    }
+    Ok(exit_of(document.verdict))
+}

@@ -1,0 +1,136 @@
+//! `wavelane study`.
+
+use crate::progress::Meter;
+use crate::run::{failure, jobs, render};
+use crate::{Failure, Outcome, environment, exit_of, interrupt, print};
+use clap::{Args, Subcommand};
+use core::fmt::Write;
+use std::path::{Path, PathBuf};
+use wavelane_base::Seed;
+use wavelane_scenario::{Progress, RunHooks, Verdict};
+use wavelane_study::{Edition, STUDIES, StudiesDocument, Study, StudyDocument, StudyError, StudyOptions};
+
+/// Arguments of `wavelane study`.
+#[derive(Args)]
+pub(crate) struct StudyArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// List the studies.
+    List,
+    /// Run studies and judge them.
+    Run(RunStudies),
+}
+
+#[derive(Args)]
+struct RunStudies {
+    /// Ids from `wavelane study list`.
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<String>,
+    /// Few seeds, in minutes (the default).
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// As thorough as the study goes.
+    #[arg(long)]
+    full: bool,
+    /// The first seed.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Runs at once [default: the study's choice].
+    #[arg(long, value_name = "N", value_parser = jobs)]
+    jobs: Option<usize>,
+    /// Where records and study.json go [default: records/study-ID-EDITION-SEED].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON document on standard output, and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists or runs studies.
+pub(crate) fn study(args: &StudyArgs) -> Outcome {
+    match &args.verb {
+        Verb::List => {
+            for s in STUDIES {
+                print(&format!(
+                    "{:<12} {} (on {}; quick {}, full {})\n",
+                    s.id, s.about, s.backend, s.takes[0], s.takes[1]
+                ));
+            }
+            Ok(0)
+        }
+        Verb::Run(args) => run(args),
+    }
+}
+
+fn run(args: &RunStudies) -> Outcome {
+    let find = |id: &String| {
+        let known: Vec<&str> = STUDIES.iter().map(|s| s.id).collect();
+        Study::find(id).ok_or_else(|| Failure::refused(format!("no study '{id}'; use one of {}", known.join(", "))))
+    };
+    let studies = args.ids.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let edition = if args.full { Edition::Full } else { Edition::Quick };
+    let word = if args.full { "full" } else { "quick" };
+    let cancelled = interrupt::flag()?;
+    let meter = Meter::new();
+    let show = |p: Progress| meter.show(&p);
+    let hooks = RunHooks { progress: &show, cancelled: &cancelled, environment: &environment::facts, render: &render };
+    let mut documents = Vec::new();
+    for study in studies {
+        let default = || PathBuf::from(format!("records/study-{}-{word}-{}", study.id, args.seed));
+        let out = args.out.clone().unwrap_or_else(default);
+        let options = StudyOptions { edition, seed: Seed(args.seed), jobs: args.jobs, out: out.clone() };
+        let result = study.run(&options, &hooks);
+        meter.finish();
+        let document = result.map_err(|e| match &e {
+            StudyError::Run(error) => failure(error),
+            StudyError::Scenario(_) => Failure::refused(&e),
+        })?;
+        keep(&out, &document)?;
+        if !args.json {
+            print(&table(&document, &out));
+        }
+        documents.push(document);
+    }
+    let verdict = Verdict::total(documents.iter().map(|d| d.verdict));
+    if args.json {
+        print(&match documents.as_slice() {
+            [one] => one.to_json(),
+            _ => StudiesDocument::new(documents).to_json(),
+        });
+    }
+    Ok(exit_of(verdict))
+}
+
+/// Writes `STUDY.json` beside the records, whole or not at all.
+fn keep(out: &Path, document: &StudyDocument) -> Result<(), Failure> {
+    let path = out.join(format!("{}.json", document.study));
+    let draft = out.join(format!(".{}.json.draft", document.study));
+    let written = std::fs::write(&draft, document.to_json()).and_then(|()| std::fs::rename(&draft, &path));
+    written.map_err(|e| {
+        let _ = std::fs::remove_file(&draft);
+        Failure::refused(format!("cannot write {}: {e}; free space or choose another place with --out", path.display()))
+    })
+}
+
+fn table(document: &StudyDocument, out: &Path) -> String {
+    let mut text = String::new();
+    for r in &document.rows {
+        let value = r.value.map_or("-".into(), |v| format!("{v:.3}"));
+        let half = r.ci95.map_or(String::new(), |c| format!(" ±{c:.3}"));
+        let _ = writeln!(
+            text,
+            "{:<12} {:<10} {} = {value}{half} {}: {}",
+            r.verdict.word(),
+            r.stack,
+            r.metric,
+            r.unit,
+            r.why
+        );
+    }
+    let _ = writeln!(text, "\nstudy {} verdict {}\nrecords {}", document.study, document.verdict.word(), out.display());
+    text
+}

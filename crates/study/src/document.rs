@@ -1,0 +1,100 @@
+//! The JSON document of a study.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use wavelane_scenario::Verdict;
+
+/// Format of one study's document.
+pub const STUDY_FORMAT: &str = "wavelane-study/1";
+/// Format of several studies' document.
+pub const STUDIES_FORMAT: &str = "wavelane-studies/1";
+
+/// How thoroughly a study is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Edition {
+    /// In minutes: few seeds.
+    Quick,
+    /// As published, or with enough seeds for narrow intervals.
+    Full,
+}
+
+/// One study's outcome. Keys stand in this order.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct StudyDocument {
+    /// [`STUDY_FORMAT`].
+    pub format: String,
+    /// Its id.
+    pub study: String,
+    /// Quick or full.
+    pub edition: Edition,
+    /// The first seed.
+    pub seed: u64,
+    /// The total over the rows.
+    pub verdict: Verdict,
+    /// What was measured and judged.
+    pub rows: Vec<Row>,
+}
+
+/// One measured value with what is known about it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// The experiment's id.
+    pub id: String,
+    /// The cell; empty for claims across cells.
+    pub case: Map<String, Value>,
+    /// Where it ran.
+    pub backend: String,
+    /// The stack it is about.
+    pub stack: String,
+    /// What was measured.
+    pub metric: String,
+    /// Its unit.
+    pub unit: String,
+    /// Mean over the runs.
+    pub value: Option<f64>,
+    /// 95 % half-width; `null` for one run.
+    pub ci95: Option<f64>,
+    /// Runs.
+    pub n: u64,
+    /// The source's number.
+    pub published: Option<f64>,
+    /// Closed form or physical limit.
+    pub bound: Option<f64>,
+    /// Pass, fail, inconclusive, or info for what is reported and not judged.
+    pub verdict: Verdict,
+    /// The numbers or the reason behind the verdict.
+    pub why: String,
+}
+
+/// Several studies' outcomes.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct StudiesDocument {
+    /// [`STUDIES_FORMAT`].
+    pub format: String,
+    /// In the order asked for.
+    pub studies: Vec<StudyDocument>,
+}
+
+impl StudyDocument {
+    /// A document whose verdict is the total over `rows`.
+    pub fn new(study: &str, edition: Edition, seed: u64, rows: Vec<Row>) -> Self {
+        let verdict = Verdict::total(rows.iter().map(|r| r.verdict));
+        Self { format: STUDY_FORMAT.into(), study: study.into(), edition, seed, verdict, rows }
+    }
+    /// The document as text, with a newline at the end.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("text keys and finite numbers only") + "\n"
+    }
+}
+
+impl StudiesDocument {
+    /// Bundles studies.
+    pub fn new(studies: Vec<StudyDocument>) -> Self {
+        Self { format: STUDIES_FORMAT.into(), studies }
+    }
+    /// The document as text, with a newline at the end.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("text keys and finite numbers only") + "\n"
+    }
+}
