@@ -183,18 +183,3 @@ fn no_byte_appears_or_vanishes_unaccounted() {
     }
     assert!(pair.engine.cable(pair.air).counters(Direction::Reverse).dropped(Cause::Loss).frames > 0);
 }
-#[test]
-fn debug_stall() {
-    let mut pair = Pair::new(6, clean_demo());
-    let stalled = {
-        let spec = pair.spec(Work::Download(Some(4_000_000)), Instant::ZERO);
-        pair.engine.add_flow(FlowSpec { reader_pause: Some((millis(500), secs(20))), ..spec })
-    };
-    (0..3).for_each(|_| {
-        pair.download(4_000_000);
-    });
-    for t in [19u64,20,21,22,23,24] { pair.engine.run_until(millis(t*1000+300)); println!("{t} {:?}", pair.engine.status(pair.b).peers[0]); }
-    for (t, n) in pair.engine.log(stalled).arrivals.iter().filter(|a| a.0 > 15_000_000_000).take(40) {
-        println!("{} {n}", t / 1_000_000);
-    }
-}

@@ -92,7 +92,6 @@ pub(crate) struct Delay {
     service: Service,
     referee: Referee,
     delivered: u64,
-    newest_ack: Option<Instant>,
     queue: Option<Span>,
     round_start: Instant,
     round_queue: Span,
@@ -118,7 +117,6 @@ impl Delay {
             service: Service::default(),
             referee: Referee::new(),
             delivered: 0,
-            newest_ack: None,
             queue: None,
             round_start: now,
             round_queue: Span::ZERO,
@@ -165,7 +163,7 @@ impl Delay {
     pub(crate) fn on_ack(&mut self, sample: &AckSample, forward: &mut Forward, losses: &mut Losses) {
         self.delivered += sample.delivered;
         let now = sample.now;
-        self.note_silence(now, sample.rtt);
+        self.note_silence(now, sample.waited, sample.rtt);
         let Some(newest) = sample.newest else { return };
         self.note_reverse(sample, forward);
         let silence_max = sample.rtt.times(2) + OUTAGE;
@@ -201,10 +199,8 @@ impl Delay {
         self.set_outputs(sample, forward, losses, queue);
     }
 
-    fn note_silence(&mut self, now: Instant, rtt: Span) {
-        let silence = self.newest_ack.map_or(Span::ZERO, |at| now.since(at));
-        self.newest_ack = Some(now);
-        if silence > DOUBT_AFTER + rtt && self.phase != Phase::Startup {
+    fn note_silence(&mut self, now: Instant, waited: Span, rtt: Span) {
+        if waited > DOUBT_AFTER + rtt && self.phase != Phase::Startup {
             self.rate = self.rate.scale(1, 2);
             self.raise = 1;
             self.phase = Phase::Cruise;
