@@ -4,7 +4,7 @@ use crate::figures::{FlowFigures, mean_ci95};
 use crate::model::{Bound, Check, Metric, Scenario, Side, Stack};
 use crate::record::{CheckResult, Omitted, StackResult, Verdict};
 use crate::units::Quantity;
-use wavelane_base::{Octets, Span};
+use wavelane_base::Octets;
 
 /// Judges every check of the scenario, in its order.
 pub(crate) fn checks(scenario: &Scenario, stacks: &[StackResult], omitted: &[Omitted]) -> Vec<CheckResult> {
@@ -39,7 +39,11 @@ pub fn show(metric: Metric, value: f64) -> String {
     match metric {
         Metric::GoodputBps => format!("{:.3} Mbit/s", value / 1e6),
         Metric::DurationMs | Metric::RttP50Ms | Metric::RttP95Ms | Metric::RttP99Ms => {
-            Span::from_nanos((value.max(0.0) * 1e3).round() as u64 * 1_000).write()
+            if value < 10_000.0 {
+                format!("{value:.1} ms")
+            } else {
+                format!("{:.2} s", value / 1e3)
+            }
         }
         Metric::Bytes => Octets::new(value as u64).write(),
         Metric::Completed | Metric::Intact if value >= 1.0 => "yes".into(),

@@ -75,7 +75,7 @@ fn a_rival_that_hardly_sends_does_not_count_for_delay() {
     assert_eq!(verdict, Verdict::Fail);
     assert_eq!(
         why,
-        "wavelane rtt_p95_ms 150 ms: tcp-cubic does not count (2.000 Mbit/s, needs 7.500 Mbit/s); not <= tcp-bbr 140 ms"
+        "wavelane rtt_p95_ms 150.0 ms: tcp-cubic does not count (2.000 Mbit/s, needs 7.500 Mbit/s); not <= tcp-bbr 140.0 ms"
     );
     let nobody = [ours, slow_and_calm, stack("tcp-bbr", None, 1.0)];
     assert_eq!(judge(CALMER, &nobody).0, Verdict::Pass);
@@ -85,9 +85,9 @@ fn a_rival_that_hardly_sends_does_not_count_for_delay() {
 fn absolute_bounds_show_both_numbers_and_a_missing_figure_fails() {
     let check = "flow = \"page\"\nmetric = \"duration_ms\"\nat-most = \"10 s\"";
     let (verdict, why) = judge(check, &[stack("wavelane", Some(20.0), 1.0)]);
-    assert_eq!((verdict, why.as_str()), (Verdict::Pass, "wavelane duration_ms 8 s is <= 10 s"));
+    assert_eq!((verdict, why.as_str()), (Verdict::Pass, "wavelane duration_ms 8000.0 ms is <= 10.00 s"));
     let (verdict, why) = judge(check, &[stack("wavelane", Some(10.0), 1.0)]);
-    assert_eq!((verdict, why.as_str()), (Verdict::Fail, "wavelane duration_ms 16 s is not <= 10 s"));
+    assert_eq!((verdict, why.as_str()), (Verdict::Fail, "wavelane duration_ms 16.00 s is not <= 10.00 s"));
     let (verdict, why) = judge(check, &[stack("wavelane", None, 1.0)]);
     assert_eq!(verdict, Verdict::Fail, "{why}");
     assert_eq!(judge(check, &[]).0, Verdict::Inconclusive);

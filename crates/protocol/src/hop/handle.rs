@@ -4,7 +4,7 @@
 use super::flow::{Cause, Flow, LastWord, OPEN_AGAIN, State};
 use super::incoming::Dropped;
 use super::types::{Carried, HopEvent, Item};
-use super::{Hop, STRAYS_MAX, WRITABLE_MIN};
+use super::{Hop, STRAYS_MAX};
 use wavelane_base::Instant;
 use wavelane_wire::frame::{FlowName, Frame, Open, Ranges, Reason, ReceiptState};
 
@@ -163,7 +163,7 @@ impl Hop {
     }
 
     fn on_receipt(&mut self, now: Instant, name: FlowName, receipt: &Receipt<'_>) {
-        let (bdp, path) = (self.bdp(), self.path);
+        let path = self.path;
         let Some(flow) = self.flows.get_mut(&name) else {
             self.counters.dropped_unknown_flow += 1;
             return;
@@ -189,15 +189,7 @@ impl Hop {
             self.counters.protocol_errors += u64::from(flow.out.fin != Some(receipt.cumulative));
         }
         self.settle(name);
-        let share = self.send_share();
-        if let Some(flow) = self.flows.get_mut(&name)
-            && flow.out.blocked
-            && flow.out.fin.is_none()
-            && flow.out.room(bdp, share) >= WRITABLE_MIN.min(share / 2)
-        {
-            flow.out.blocked = false;
-            self.events.push_back(HopEvent::Writable(name));
-        }
+        self.wake_writer(name);
         self.conclude(name);
         self.settle(name);
     }

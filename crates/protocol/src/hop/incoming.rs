@@ -295,7 +295,7 @@ pub(super) fn need_for(bdp: u64, loss: f64) -> u64 {
     let packets = (bdp / PACKET_PAYLOAD).max(1);
     // At least 1/1024 (loss is never known to be absent), at most 1/2.
     let inverse = (1.0 / loss.clamp(1.0 / 1024.0, 0.5)) as u64;
-    let log_inverse = u64::from(inverse.ilog2()).max(1);
+    let log_inverse = u64::from(inverse.max(2).ilog2());
     let log_packets = u64::from(packets.ilog2()) + 1;
     bdp.saturating_mul(2).saturating_add(bdp.saturating_mul(log_packets) / log_inverse)
 }

@@ -20,7 +20,7 @@ pub use types::{Carried, Counters, HopConfig, HopEvent, HopOpenError, HopStatus,
 use flow::{Cause, Flow, LastWord, State};
 use incoming::CREDIT_FLOOR;
 use numbers::Over;
-use schedule::{CopyBudget, MICRO_RUN_MAX, Ring};
+use schedule::{CopyBudget, Ring};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use sure::Sure;
@@ -210,14 +210,14 @@ impl Hop {
         self.path = path;
     }
 
-    /// The most urgent class with something to send now.
+    /// The most urgent class with something to send now. Less urgent ones may wait as well: call [`Hop::fill`] with
+    /// the least urgent class that the lane permits, or bulk never has its turn.
     pub fn wants(&self, _now: Instant) -> Option<Class> {
         if self.forget.due || !self.strays.is_empty() || !self.control.is_empty() {
             return Some(Class::Control);
         }
         match (self.micro.is_empty(), self.bulk.is_empty()) {
             (true, true) => None,
-            (false, false) if self.micro_run >= MICRO_RUN_MAX => Some(Class::Bulk),
             (false, _) => Some(Class::Micro),
             (true, false) => Some(Class::Bulk),
         }
@@ -366,6 +366,17 @@ impl Hop {
     fn lowest_mine(&self) -> u64 {
         let from = FlowName { mine: true, number: 0 };
         self.flows.range(from..).next().map_or(self.next_mine, |(name, _)| name.number)
+    }
+
+    /// Tells a writer that was refused bytes once there is room worth writing for.
+    fn wake_writer(&mut self, name: FlowName) {
+        let (bdp, share) = (self.bdp(), self.send_share());
+        let Some(flow) = self.flows.get_mut(&name) else { return };
+        let room = WRITABLE_MIN.min(share / 2);
+        if flow.out.blocked && flow.out.fin.is_none() && flow.out.room(bdp, share) >= room {
+            flow.out.blocked = false;
+            self.events.push_back(HopEvent::Writable(name));
+        }
     }
 
     /// Closes a flow whose two directions have ended.

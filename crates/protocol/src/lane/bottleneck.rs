@@ -299,7 +299,7 @@ impl World {
                 && now >= lane.next_chunk
             {
                 lane.backlog += bytes;
-                lane.next_chunk = lane.next_chunk + every;
+                lane.next_chunk += every;
             }
             match lane.sender.poll_probe(now) {
                 Some(Probe::Tail) => {

@@ -281,13 +281,12 @@ impl Delay {
         queue: Span,
         round_over: bool,
     ) {
-        let now = sample.now;
         let target = self.target(forward);
         if let Some(served) = self.measure(sample, forward, queue, target) {
             if queue >= target {
                 self.follow(served, sample, forward, losses);
             } else if !self.referee.trying() {
-                let limit = self.referee.ceiling().unwrap_or(RATE_MAX);
+                let limit = self.referee.ceiling().unwrap_or(RATE_MAX).min(self.referee.carried(served.delivered));
                 self.rate = self.rate.max(served.rate.min(limit));
             }
         }
@@ -324,6 +323,7 @@ impl Delay {
         // Drops before the queue count as served; a trial or a ceiling knows better.
         let limit = if self.referee.trying() { self.rate } else { RATE_MAX };
         let limit = limit.min(self.referee.ceiling().unwrap_or(RATE_MAX));
+        let limit = limit.min(self.rate.max(self.referee.carried(served.delivered)));
         let rate = served.rate.scale(1000 - self.referee.overflow(losses), 1000).min(limit);
         let window = self.service_window(sample, forward).as_secs_f64();
         let alike = ALIKE + forward.jitter().as_secs_f64() / window;
@@ -448,14 +448,14 @@ impl Delay {
         }
     }
 
-    /// The path changed: start from half the rate and learn quickly.
+    /// The path changed: keep most of the rate, and learn the rest quickly.
     pub(crate) fn path_changed(&mut self, now: Instant) {
         self.service.forget();
         self.referee.forget();
         self.reverse.clear();
         self.stuck = None;
         if self.phase != Phase::Startup {
-            self.rate = self.rate.scale(1, 2);
+            self.rate = self.rate.scale(3, 4);
             self.pacing = self.rate;
             self.phase = Phase::Cruise;
             self.raise = 1;

@@ -80,6 +80,12 @@ impl Referee {
         let excess = losses.single_share() - medium;
         if excess < OVERFLOW_MIN { 0 } else { (excess / (1.0 - medium).max(0.01) * 1000.0).clamp(0.0, 900.0) as u64 }
     }
+    /// What the link must have carried for `delivered` to arrive: nothing but the medium's loss is added, so drops
+    /// before the queue never raise a rate.
+    pub(crate) fn carried(&self, delivered: Rate) -> Rate {
+        let kept = (1.0 - self.medium.unwrap_or(0.0)).clamp(0.05, 1.0);
+        delivered.scale(1000, (kept * 1000.0) as u64)
+    }
     /// Whether a trial is under way.
     pub(crate) fn trying(&self) -> bool {
         self.stage != Stage::Calm

@@ -1,0 +1,266 @@
+//! The built program as a user meets it: exit codes, streams, and what stays on disk.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const WAVELANE: &str = env!("CARGO_BIN_EXE_wavelane");
+
+fn scenarios() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
+}
+
+fn smoke() -> String {
+    scenarios().join("smoke/one_hop.toml").display().to_string()
+}
+
+fn wavelane(args: &[&str]) -> Output {
+    Command::new(WAVELANE).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn out(o: &Output) -> String {
+    String::from_utf8_lossy(&o.stdout).into_owned()
+}
+
+fn err(o: &Output) -> String {
+    String::from_utf8_lossy(&o.stderr).into_owned()
+}
+
+/// A directory that goes away with the test.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("wavelane-cli-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+    fn file(&self, name: &str, content: &str) -> String {
+        std::fs::write(self.0.join(name), content).unwrap();
+        self.path(name)
+    }
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = std::fs::read_dir(&self.0)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn help_teaches_and_offers_nothing_that_does_not_exist() {
+    let help = wavelane(&["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    let text = out(&help);
+    for part in ["Examples:", "wavelane run scenarios/demo.toml", "Exit codes: 0 pass"] {
+        assert!(text.contains(part), "{part}");
+    }
+    for later in ["live", "sweep", "probe", "trace", "top"] {
+        assert!(!text.split_whitespace().any(|w| w == later), "{later} is offered");
+        assert_eq!(wavelane(&[later]).status.code(), Some(2), "{later}");
+    }
+    assert!(out(&wavelane(&["run", "--help"])).contains("--repeat 20"));
+    assert_eq!(wavelane(&[]).status.code(), Some(2));
+}
+
+#[test]
+fn json_is_one_document_and_the_same_seed_gives_the_same_bytes() {
+    let place = Place::new("json");
+    let run = |seed: &str, dir: &str| {
+        let o = wavelane(&["run", &smoke(), "--json", "--seed", seed, "--out", &place.path(dir)]);
+        assert_eq!(o.status.code(), Some(0), "{}", err(&o));
+        let mut document: Value = serde_json::from_str(&out(&o)).expect("standard output is one JSON document");
+        assert_eq!(document["record"], place.path(dir));
+        document["record"] = Value::Null;
+        document
+    };
+    let first = run("7", "a");
+    assert_eq!(first, run("7", "b"), "the same seed");
+    let tree = |dir: &str| {
+        let mut files = Vec::new();
+        for folder in ["", "series", "plots"] {
+            for entry in std::fs::read_dir(place.0.join(dir).join(folder)).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                if path.is_file() && !["environment.json", "log.txt", "record.json"].contains(&name.as_str()) {
+                    files.push((name, std::fs::read(path).unwrap()));
+                }
+            }
+        }
+        files.sort();
+        files
+    };
+    assert!(tree("a").len() >= 6);
+    assert!(tree("a") == tree("b"), "series, report and pictures are identical");
+    let other = run("8", "c");
+    assert_ne!(first["stacks"], other["stacks"], "another seed");
+    assert_eq!(first["format"], "wavelane-run/1");
+    assert_eq!(first["stacks"][0]["flows"][0]["completed"], true);
+}
+
+#[test]
+fn a_run_prints_a_table_that_ends_with_the_report() {
+    let place = Place::new("table");
+    let o = wavelane(&["run", &smoke(), "--out", &place.path("r")]);
+    assert_eq!(o.status.code(), Some(0), "{}", err(&o));
+    let text = out(&o);
+    assert!(text.contains("wavelane  page  yes"), "{text}");
+    let last = text.lines().last().unwrap();
+    let page = last.strip_prefix("report ").unwrap();
+    assert!(std::fs::read_to_string(page).unwrap().contains("<svg "), "{page}");
+    assert!(err(&o).starts_with("seed 1; to repeat: wavelane run "), "{}", err(&o));
+    // The record can be drawn again and compared.
+    let again = wavelane(&["report", &place.path("r")]);
+    assert_eq!((again.status.code(), out(&again)), (Some(0), text));
+    let both = wavelane(&["compare", &place.path("r"), &place.path("r")]);
+    assert_eq!(both.status.code(), Some(0));
+    assert_eq!(out(&both).matches("verdict pass").count(), 2);
+}
+
+#[test]
+fn a_failed_check_is_exit_1_with_the_replay_command() {
+    let place = Place::new("fail");
+    let text =
+        std::fs::read_to_string(smoke()).unwrap().replace("at-least = \"10 Mbit/s\"", "at-least = \"19.9 Mbit/s\"");
+    let file = place.file("greedy.toml", &text);
+    let o = wavelane(&["run", &file, "--out", &place.path("r"), "--seed", "3"]);
+    assert_eq!(o.status.code(), Some(1));
+    assert!(err(&o).contains(&format!("to repeat: wavelane run {file} --on sim --seed 3")), "{}", err(&o));
+    assert!(out(&o).contains("is not >= 19.900 Mbit/s"), "{}", out(&o));
+}
+
+#[test]
+fn a_comparison_with_a_stack_that_was_not_run_is_inconclusive() {
+    let place = Place::new("open");
+    let text = std::fs::read_to_string(smoke()).unwrap().replace("[\"wavelane\"]", "[\"pepsal\", \"wavelane\"]");
+    let text = text.replace("at-least = \"10 Mbit/s\"", "at-least = true\nthan = \"pepsal\"");
+    let o = wavelane(&["run", &place.file("open.toml", &text), "--json", "--out", &place.path("r")]);
+    assert_eq!(o.status.code(), Some(3), "{}", err(&o));
+    let document: Value = serde_json::from_str(&out(&o)).unwrap();
+    assert_eq!(document["omitted"][0]["stack"], "pepsal");
+    assert_eq!(document["checks"][2]["verdict"], "inconclusive");
+}
+
+#[test]
+fn bad_input_is_one_line_with_a_remedy_and_exit_2() {
+    let place = Place::new("bad");
+    let text = std::fs::read_to_string(smoke()).unwrap();
+    let typo = place.file("typo.toml", &text.replace("duration =", "duraton ="));
+    let none = place.file("none.toml", &text.replace("[\"wavelane\"]", "[\"pepsal\"]"));
+    let mine = Place::new("mine");
+    mine.file("thesis.tex", "years of work");
+    let cases: &[(&[&str], &str)] = &[
+        (&["run", &typo], ":4: unknown key 'duraton' in the top level; did you mean 'duration'?"),
+        (&["check", &typo], "did you mean 'duration'?"),
+        (&["run", "/nonexistent.toml"], "cannot read it"),
+        (&["check", "/nonexistent.toml"], "cannot read it"),
+        (&["run", &none, "--out", &place.path("r")], "sim can run none of the stacks: pepsal: "),
+        (&["run", &smoke(), "--out", &mine.path("")], "exists and is not a record"),
+        (&["run", &smoke(), "--out", "/dev/full"], "exists and is not a record"),
+        (&["run", &smoke(), "--out", "/proc/nowhere/r"], "cannot write /proc/nowhere"),
+        (&["report", "/nonexistent"], "/nonexistent/record.json"),
+        (&["study", "run", "mian-job"], "no study 'mian-job'; use one of main-job"),
+        (&["status", "--control", "/nonexistent.sock"], "/nonexistent.sock"),
+    ];
+    for (args, part) in cases {
+        let o = wavelane(args);
+        assert_eq!(o.status.code(), Some(2), "{args:?}: {}", err(&o));
+        assert_eq!(out(&o), "", "{args:?}");
+        let last = err(&o).lines().last().unwrap_or_default().to_owned();
+        assert!(last.starts_with("wavelane: ") && last.contains(part), "{args:?}: {last}");
+    }
+    for usage in [&["run", "x", "--repeat", "0"][..], &["run", "x", "--jobs", "0"], &["run", "x", "--on", "moon"]] {
+        assert_eq!(wavelane(usage).status.code(), Some(2), "{usage:?}");
+    }
+    assert_eq!(place.names(), ["none.toml", "typo.toml"], "nothing was written");
+    assert_eq!(mine.names(), ["thesis.tex"]);
+}
+
+#[test]
+fn check_tells_where_a_scenario_runs() {
+    let demo = scenarios().join("demo.toml").display().to_string();
+    let o = wavelane(&["check", &demo]);
+    assert_eq!(o.status.code(), Some(0), "{}", err(&o));
+    assert!(out(&o).contains("sim: stack wavelane runs"), "{}", out(&o));
+}
+
+/// A full disk: a tmpfs of 64 KiB in a mount namespace of its own, which takes the draft but not the report.
+#[test]
+fn a_full_disk_is_one_line_and_leaves_no_record() {
+    let place = Place::new("full");
+    let script = format!(
+        "mount -t tmpfs -o size=64k none {0} || exit 99; {WAVELANE} run {1} --out {0}/r; code=$?; ls -A {0}; exit $code",
+        place.0.display(),
+        smoke()
+    );
+    let o = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
+    if o.status.code() == Some(99) || err(&o).contains("unshare failed") {
+        eprintln!("skipped: this user may not mount: {}", err(&o));
+        return;
+    }
+    assert_eq!(o.status.code(), Some(2), "{}", err(&o));
+    let last = err(&o).lines().last().unwrap().to_owned();
+    assert!(last.contains("No space left on device") && last.contains("--out"), "{last}");
+    assert_eq!(out(&o), "", "something was left behind");
+}
+
+/// Waits until `found` holds, for at most 30 s.
+fn until(what: &str, mut found: impl FnMut() -> bool) {
+    for _ in 0..3_000 {
+        if found() {
+            return;
+        }
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    panic!("waited in vain: {what}");
+}
+
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn ctrl_c_is_exit_130_and_leaves_nothing() {
+    let place = Place::new("ctrl-c");
+    let demo = scenarios().join("demo.toml").display().to_string();
+    let child = Command::new(WAVELANE)
+        .args(["run", &demo, "--repeat", "10000", "--jobs", "1", "--out", &place.path("r")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut child = Running(child);
+    until("the run has begun", || !place.names().is_empty());
+    let killed = Command::new("kill").args(["-INT", &child.0.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    until("the run has ended", || child.0.try_wait().unwrap().is_some());
+    assert_eq!(child.0.wait().unwrap().code(), Some(130));
+    assert!(place.names().is_empty(), "{:?}", place.names());
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let place = Place::new("pipe");
+    let script = format!("{WAVELANE} run {} --json --out {} | true", smoke(), place.path("r"));
+    let o = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert!(!err(&o).contains("panicked"), "{}", err(&o));
+}
