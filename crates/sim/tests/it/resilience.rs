@@ -137,3 +137,32 @@ fn a_one_way_outage_is_survived_too() {
         assert!(again <= Span::from_secs(1) + RTT.times(2), "{dead:?} dead: data flows again only after {again}");
     }
 }
+
+/// Both move while they cannot hear each other, so each knows only where the other was; then one comes home.
+#[test]
+fn neighbours_that_both_moved_meet_again_once_one_is_where_the_configuration_says() {
+    let mut pair = Pair::new(16, clean_demo());
+    pair.outage(secs(2), secs(4));
+    let down = pair.download(10_000_000);
+    pair.engine.run_until(secs(1));
+    pair.engine.readdress(pair.b, 0, address("192.0.2.2:4242"));
+    pair.engine.run_until(secs(3));
+    pair.engine.readdress(pair.a, 0, address("192.0.2.1:4343"));
+    pair.engine.readdress(pair.b, 0, address("192.0.2.2:51820"));
+    pair.finish(secs(60));
+    pair.assert_complete(down);
+}
+
+/// One small question every 1.2 s is no outage: when a download follows, the lane is as fast as ever.
+#[test]
+fn a_trickle_does_not_wear_the_rate_down() {
+    let mut pair = Pair::new(17, clean_demo());
+    let (every, size) = (Span::from_millis(1_200), 1_000);
+    let spec = pair.spec(Work::Echo { every, size, during: None }, Instant::ZERO);
+    pair.engine.add_flow(FlowSpec { stop: Some(secs(60)), ..spec });
+    let early = pair.download(5_000_000);
+    let late = pair.add(Work::Download(Some(5_000_000)), secs(50));
+    pair.finish(secs(90));
+    let took = |flow| pair.engine.log(flow).goodput().as_bps() as f64 / 1e6;
+    assert!(took(late) >= 0.9 * took(early), "after a trickle {:.2}, before {:.2} Mbit/s", took(late), took(early));
+}

@@ -8,8 +8,8 @@ use wavelane_channel::{CableConfig, DirectionConfig, LossConfig, Parameter, PerU
 use wavelane_protocol::gateway::Reason;
 use wavelane_sim::{FlowEnd, FlowIndex, FlowSpec, NodeClock, Work};
 
-/// Seeds tried when nothing is asked for; bounded so that a run stays well under a minute.
-const SEEDS: u64 = 24;
+/// Seeds tried when nothing is asked for; bounded so that a run takes seconds.
+const SEEDS: u64 = 60;
 /// While faults last.
 const FAULTY: Span = Span::from_secs(20);
 /// How long after the link healed a new flow must not suffer from old faults any more.
