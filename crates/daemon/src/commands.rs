@@ -243,7 +243,8 @@ pub fn warnings(config: &Config) -> Vec<String> {
             );
         }
         for name in &intercept.interfaces {
-            if !Path::new("/sys/class/net").join(name).exists() {
+            // Not /sys/class/net, which shows the namespace in which it was mounted and not ours.
+            if !Path::new("/proc/sys/net/ipv4/conf").join(name).exists() {
                 warnings.push(format!("interface {name} does not exist here yet: its traffic is taken once it does"));
             }
         }

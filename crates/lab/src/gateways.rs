@@ -2,7 +2,7 @@
 
 use crate::LabError;
 use crate::sockets::rest_until;
-use crate::tools::{find_own, output};
+use crate::tools::{TICKS_PER_SECOND, find_own, output};
 use crate::world::World;
 use serde_json::Value;
 use std::fs::File;
@@ -352,8 +352,6 @@ fn last_line(log: &Path) -> String {
 
 /// User and system time of a process so far (proc(5), fields 14 and 15 of stat).
 fn cpu_seconds(pid: u32) -> Option<f64> {
-    /// USER_HZ, which is 100 on every Linux architecture that Rust's tier 1 covers.
-    const TICKS_PER_SECOND: f64 = 100.0;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold spaces; the state, field 3, follows it.
     let (_, rest) = stat.rsplit_once(") ")?;

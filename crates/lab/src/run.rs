@@ -26,8 +26,10 @@ const GLANCE: Span = Span::from_millis(100);
 const WIND_UP: Span = Span::from_secs(8);
 /// How long servers may take to notice that their clients are gone.
 const CLOSE_WITHIN: Span = Span::from_secs(2);
-/// When the kernel's own view of the connections is taken, since the run's start.
-const LOOK_AT_SOCKETS: Span = Span::from_secs(1);
+/// How often the kernel is asked which congestion control the connections use, until it knows of some.
+const LOOKS: u64 = 10;
+/// Between two of these.
+const LOOK_EVERY: Span = Span::from_millis(300);
 /// Where the nodes' HTTP servers listen.
 const HTTP_PORT: u16 = 8080;
 /// Where the first echo flow's server listens; each further one on the next port.
@@ -60,6 +62,8 @@ pub(crate) struct Run<'a> {
     /// Per flow, set at its end.
     over: Vec<Arc<AtomicBool>>,
     notes: Vec<String>,
+    /// The machine's processor time at the start, busy and all.
+    processor: Option<(f64, f64)>,
 }
 
 impl<'a> Run<'a> {
@@ -104,6 +108,7 @@ impl<'a> Run<'a> {
             uploads: BTreeMap::new(),
             cancel: Arc::new(AtomicBool::new(false)),
             over: scenario.flows.iter().map(|_| Arc::default()).collect(),
+            processor: tools::processor_seconds(),
             notes: vec![format!("congestion control {control} pinned on every route and socket")],
         };
         run.start_servers()?;
@@ -242,7 +247,7 @@ impl<'a> Run<'a> {
     fn watch(&mut self, tasks: &[Task], epoch: Instant, context: &mut RunContext<'_>) -> Result<u64, LabError> {
         let deadline = epoch + self.scenario.duration + WIND_UP;
         let mut wire_octets = None;
-        let mut looked = false;
+        let mut looks = 0;
         loop {
             let now = realtime::now();
             if context.is_cancelled() {
@@ -254,9 +259,8 @@ impl<'a> Run<'a> {
             if let Some(gateways) = &mut self.gateways {
                 gateways.check()?;
             }
-            if !looked && now >= epoch + LOOK_AT_SOCKETS {
-                looked = true;
-                self.look_at_sockets()?;
+            if looks < LOOKS && now >= epoch + LOOK_EVERY.times(looks + 1) {
+                looks = if self.look_at_sockets()? { LOOKS } else { looks + 1 };
             }
             let bulk = |t: &&Task| self.scenario.flows[t.flow].app.is_bulk();
             if wire_octets.is_none()
@@ -286,11 +290,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Asks the kernel which congestion control the endpoints' connections really use.
-    fn look_at_sockets(&mut self) -> Result<(), LabError> {
+    /// Asks the kernel which congestion control the endpoints' connections really use; false if there are none yet.
+    fn look_at_sockets(&mut self) -> Result<bool, LabError> {
         if tools::find("ss").is_none() {
             self.notes.push("ss is missing, so congestion control was verified on the echo sockets only".into());
-            return Ok(());
+            return Ok(true);
         }
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
         for (node, ns) in self.scenario.nodes.iter().zip(&self.world.nodes) {
@@ -307,10 +311,13 @@ impl<'a> Run<'a> {
                 }
             }
         }
+        if seen.is_empty() {
+            return Ok(false);
+        }
         let words: Vec<String> = seen.iter().map(|(name, n)| format!("{name} on {n}")).collect();
-        self.notes.push(format!("endpoints' connections after {LOOK_AT_SOCKETS}: {}", words.join(", ")));
+        self.notes.push(format!("endpoints' connections as the kernel shows them: {}", words.join(", ")));
         match seen.keys().find(|name| *name != self.control) {
-            None => Ok(()),
+            None => Ok(true),
             Some(other) => Err(LabError::Failed {
                 program: "pinning the congestion control".into(),
                 said: format!("a connection uses {other} where {} was asked for", self.control),
@@ -319,6 +326,10 @@ impl<'a> Run<'a> {
     }
 
     fn conclude(mut self, flows: Vec<FlowRaw>, wire_octets: u64) -> Result<StackRaw, LabError> {
+        if let (Some((busy, all)), Some((busy_before, all_before))) = (tools::processor_seconds(), self.processor) {
+            let (busy, all) = (busy - busy_before, all - all_before);
+            self.notes.push(format!("the whole machine: {busy:.2} s of {all:.2} s of processor time busy"));
+        }
         let counted = self.gateways.as_ref().map(Gateways::counted).unwrap_or_default();
         self.notes.extend(counted.notes);
         let ended = self.close();

@@ -57,6 +57,20 @@ pub(crate) fn ip(ns: &Netns, lines: &[String]) -> Result<(), LabError> {
     Ok(())
 }
 
+/// Ticks per second in `/proc`: USER_HZ, which is 100 on every Linux architecture that Rust's tier 1 covers.
+pub(crate) const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Processor time of the whole machine since its boot, in seconds: busy (softirq included), and all of it.
+pub(crate) fn processor_seconds() -> Option<(f64, f64)> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    // proc(5): user nice system idle iowait irq softirq steal; guest times are in user already.
+    let line = stat.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<f64> = line.split_whitespace().take(8).filter_map(|n| n.parse().ok()).collect();
+    let [_, _, _, idle, waiting, ..] = ticks[..] else { return None };
+    let all: f64 = ticks.iter().sum();
+    Some(((all - idle - waiting) / TICKS_PER_SECOND, all / TICKS_PER_SECOND))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
