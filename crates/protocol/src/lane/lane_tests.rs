@@ -108,9 +108,9 @@ fn forged_and_repeated_acks_change_nothing() {
 fn tail_probes_back_off_to_a_quarter_second_and_end_with_an_ack() {
     let mut sender = sender_with(2);
     sender.handle_ack(ms(100), &ack(&[(0, 0)], 1));
-    let (mut now, mut times) = (ms(100), Vec::new());
+    let mut times = Vec::new();
     while times.len() < 6 {
-        now = sender.poll_timeout().unwrap().at;
+        let now = sender.poll_timeout().unwrap().at;
         sender.handle_timeout(now);
         while let Some(probe) = sender.poll_probe(now) {
             if probe == Probe::Tail {
@@ -127,7 +127,7 @@ fn tail_probes_back_off_to_a_quarter_second_and_end_with_an_ack() {
 #[test]
 fn acks_leave_every_second_packet_at_once_on_a_hole_and_after_the_delay() {
     let mut rx = LaneReceiver::new(3);
-    let mut get = |rx: &mut LaneReceiver, t: u64, n: u64| rx.received(ms(t), ms(t), n, Ecn::NotEct, true, false);
+    let get = |rx: &mut LaneReceiver, t: u64, n: u64| rx.received(ms(t), ms(t), n, Ecn::NotEct, true, false);
     get(&mut rx, 10, 0);
     assert!(rx.ack_due(ms(10)), "the first one teaches the round trip");
     assert_eq!(rx.take_ack(ms(10), 8).unwrap().ranges.0, [(0, 0)]);
