@@ -62,7 +62,7 @@ enum Command {
     /// Make a gateway's key pair.
     Keygen(commands::KeygenArgs),
     /// Write a gateway's configuration.
-    Init(commands::InitArgs),
+    Init(Box<commands::InitArgs>),
     /// Ask the running gateway how it fares: links, flows, and a counter and reason for every drop.
     Status(commands::StatusArgs),
 }

@@ -21,7 +21,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use wavelane_base::{Entropy, FlowId, FrameMeta, Instant, Machine, PortId, Span, Streams, Transmit};
-use wavelane_host::clock::NodeClock;
+use wavelane_host::clock::{NodeClock, wall_nanos};
 use wavelane_host::nfqueue::Held;
 use wavelane_host::poller::{Poller, Ready, Watch};
 use wavelane_host::udp::{Sent, UdpLane};
@@ -115,10 +115,8 @@ impl Daemon {
             signal_hook::low_level::pipe::register(signal, end).map_err(system("a signal handler"))?;
         }
         let opened = start::open(&config)?;
-        let mut entropy = Entropy::from_os_bytes(wavelane_host::entropy().map_err(system("entropy"))?);
-        // Random rather than the time of day: a gateway without a battery clock starts twice in 1970.
-        let boot_epoch = entropy.next_u64();
-        let gateway = Gateway::new(now, config.to_gateway(&opened.addresses), boot_epoch, entropy)?;
+        let entropy = Entropy::from_os_bytes(wavelane_host::entropy().map_err(system("entropy"))?);
+        let gateway = Gateway::new(now, config.to_gateway(&opened.addresses), wall_nanos(), entropy)?;
         let mut daemon = Self {
             clock,
             now,
@@ -458,7 +456,7 @@ impl Daemon {
     }
     fn incoming(&mut self, flow: FlowId, peer: PeerId, source: SocketAddr, target: SocketAddr) {
         if !self.may_connect(peer, target) {
-            self.counters.one("dropped_target_not_allowed");
+            self.counters.one("dropped_target_denied");
             let name = self.peer_name(peer).to_owned();
             self.say(&format!("peer '{name}' may not have us connect to {target}: list it in allow_targets if it may"));
             return self.gateway.refuse(self.now, flow, Reason::Prohibited);
@@ -477,7 +475,7 @@ impl Daemon {
             ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {
                 (Reason::Unreachable, "dropped_connect_unreachable")
             }
-            ErrorKind::PermissionDenied => (Reason::Prohibited, "dropped_target_not_allowed"),
+            ErrorKind::PermissionDenied => (Reason::Prohibited, "dropped_target_denied"),
             _ => (Reason::NoRoom, "dropped_no_socket"),
         };
         self.counters.one(counter);
@@ -608,14 +606,15 @@ impl Daemon {
     fn accept_transparent(&mut self) {
         for i in 0.. {
             let Some(t) = &self.transparent else { return };
-            let (accepted, honest) = (t.listener.accept(), t.rules.holds_syns());
+            let accepted = t.listener.accept();
             let Some((stream, source)) = self.accept_one(accepted) else { return };
             let Ok(target) = stream.local_addr() else { continue };
             let (SocketAddr::V4(s), SocketAddr::V4(t)) = (source, target) else { continue };
             if let Some(flow) = self.attempts.take(s, t) {
                 self.counters.one("connections_taken");
                 self.insert(stream, flow, Stage::Open);
-            } else if let Some(peer) = (!honest).then(|| self.config.route(target.ip())).flatten() {
+            } else if let Some(peer) = self.config.route(target.ip()) {
+                // No NFQUEUE here, or it came in the moment before SYNs were held.
                 self.open_for(stream, peer, source, target);
             } else {
                 // Dropping it resets it.

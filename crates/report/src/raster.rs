@@ -16,7 +16,6 @@ impl Rasteriser {
     pub(crate) fn new() -> Self {
         let mut fonts = usvg::fontdb::Database::new();
         fonts.load_font_data(dejavu::sans::regular().to_vec());
-        fonts.load_font_data(dejavu::sans::bold().to_vec());
         fonts.set_sans_serif_family("DejaVu Sans");
         let options = usvg::Options { fontdb: Arc::new(fonts), ..usvg::Options::default() };
         Self { options }

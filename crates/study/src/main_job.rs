@@ -160,11 +160,10 @@ fn claims(document: &RunDocument, ours: &StackResult, rival: &StackResult) -> Ve
     claim(&mut faster, goodput, |ratio| ratio >= 1.0, "at least 1");
     let mut calmer = row(document, &ours.stack, &format!("geomean_ratio rtt_p95_ms over {name}"), "ratio");
     claim(&mut calmer, delay, |ratio| ratio <= 1.0, "at most 1");
-    if let (Some((ratio, _)), Verdict::Fail | Verdict::Pass) = (goodput, calmer.verdict) {
-        if 1.0 / ratio < RIVAL_SHARE {
-            calmer.verdict = Verdict::Info;
-            calmer.why = format!("{name} reaches {:.2} of our goodput, less than {RIVAL_SHARE}: no rival", 1.0 / ratio);
-        }
+    // Ours over theirs: a rival below RIVAL_SHARE of our goodput makes this ratio exceed its inverse.
+    if let Some((ratio, _)) = goodput.filter(|(ratio, _)| ratio * RIVAL_SHARE > 1.0) {
+        calmer.verdict = Verdict::Info;
+        calmer.why = format!("{name} reaches {:.2} of our goodput, less than {RIVAL_SHARE}: no rival", 1.0 / ratio);
     }
     for row in [&mut faster, &mut calmer] {
         if let Some(why) = ours.inconclusive.as_ref().or(rival.inconclusive.as_ref()) {

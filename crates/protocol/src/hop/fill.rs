@@ -153,7 +153,9 @@ impl Hop {
         let Some(octets) = self.write_data(now, name, micro_turn, w, carried) else { return false };
         if micro_turn {
             self.micro.advance();
-            self.micro_run = if self.bulk.is_empty() { 0 } else { self.micro_run.saturating_add(octets) };
+            let run = if self.bulk.is_empty() { 0 } else { self.micro_run + octets };
+            // While the lane takes no bulk, micro runs up no more debt than one run.
+            self.micro_run = run.min(2 * MICRO_RUN_MAX);
         } else {
             self.micro_run = self.micro_run.saturating_sub(octets);
             if let Some(flow) = self.flows.get_mut(&name) {

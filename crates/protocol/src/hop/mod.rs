@@ -20,7 +20,7 @@ pub use types::{Carried, Counters, HopConfig, HopEvent, HopOpenError, HopStatus,
 use flow::{Cause, Flow, LastWord, State};
 use incoming::CREDIT_FLOOR;
 use numbers::Over;
-use schedule::{CopyBudget, MICRO_RUN_MAX, Ring};
+use schedule::{CopyBudget, Ring};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use sure::Sure;
@@ -210,14 +210,14 @@ impl Hop {
         self.path = path;
     }
 
-    /// The most urgent class with something to send now.
+    /// The most urgent class with something to send now. Less urgent ones may wait as well: call [`Hop::fill`] with
+    /// the least urgent class that the lane permits, or bulk never has its turn.
     pub fn wants(&self, _now: Instant) -> Option<Class> {
         if self.forget.due || !self.strays.is_empty() || !self.control.is_empty() {
             return Some(Class::Control);
         }
         match (self.micro.is_empty(), self.bulk.is_empty()) {
             (true, true) => None,
-            (false, false) if self.micro_run >= MICRO_RUN_MAX => Some(Class::Bulk),
             (false, _) => Some(Class::Micro),
             (true, false) => Some(Class::Bulk),
         }

@@ -42,6 +42,10 @@ pub(super) struct Link {
     pub(super) delay: Span,
     pub(super) jitter: Span,
     pub(super) loss: Loss,
+    /// On the way back.
+    pub(super) ack_loss: Loss,
+    /// Arrivals are seen at the next multiple of this, as by a host that is scheduled so often.
+    pub(super) tick: Span,
     /// Nothing passes, in either direction.
     pub(super) outage: bool,
     pub(super) mtu: usize,
@@ -58,6 +62,8 @@ impl Link {
             delay: Span::from_micros(rtt_ms * 500),
             jitter: Span::ZERO,
             loss: Loss::None,
+            ack_loss: Loss::None,
+            tick: Span::from_nanos(1),
             outage: false,
             mtu: 1500,
             reverse_rate: Rate::from_bps(1_000_000_000),
@@ -130,8 +136,7 @@ pub(super) struct World {
     waiting_bytes: u64,
     tokens: f64,
     tokens_at: Instant,
-    bad: bool,
-    switch_at: Instant,
+    gilbert: [(bool, Instant); 2],
     last_out: Instant,
     chance: Chance,
     /// (time, queueing delay) every 10 ms.
@@ -154,8 +159,7 @@ impl World {
             waiting_bytes: 0,
             tokens: 0.0,
             tokens_at: Instant::from_secs(1),
-            bad: false,
-            switch_at: Instant::from_secs(1),
+            gilbert: [(false, Instant::from_secs(1)); 2],
             last_out: Instant::ZERO,
             chance: Seed(seed).chance("bottleneck"),
             queue: Vec::new(),
@@ -362,7 +366,7 @@ impl World {
             lane.reverse_free =
                 lane.reverse_free.max(self.now) + self.link.reverse_rate.time_for(Octets::new(ACK_BYTES));
             let at = lane.reverse_free + self.link.delay;
-            if !self.link.outage {
+            if !self.link.outage && !self.lost(1, self.link.ack_loss) {
                 self.post(at, What::Ack { lane: i, ack });
             }
         }
@@ -408,24 +412,28 @@ impl World {
         let Queued { lane, number, bytes, eliciting } = self.waiting.pop_front().unwrap();
         self.waiting_bytes -= bytes;
         self.serve_next();
-        if self.link.outage || self.lost(self.now) {
+        if self.link.outage || self.lost(0, self.link.loss) {
             return;
         }
         let jitter = Span::from_nanos(self.chance.below(self.link.jitter.as_nanos() + 1));
         self.last_out = self.last_out.max(self.now + self.link.delay + jitter);
-        self.post(self.last_out, What::Arrive { lane, number, bytes, eliciting });
+        let tick = self.link.tick.as_nanos();
+        let seen = Instant::from_nanos(self.last_out.as_nanos().div_ceil(tick) * tick);
+        self.post(seen, What::Arrive { lane, number, bytes, eliciting });
     }
 
-    fn lost(&mut self, at: Instant) -> bool {
-        match self.link.loss {
+    /// `way` is 0 forward and 1 back.
+    fn lost(&mut self, way: usize, loss: Loss) -> bool {
+        match loss {
             Loss::None => false,
             Loss::Random(p) => self.chance.unit() < p,
             Loss::Bursts { good, bad } => {
-                while at >= self.switch_at {
-                    self.bad = !self.bad;
-                    self.switch_at += self.chance.exponential(if self.bad { bad } else { good });
+                let (is_bad, switch_at) = &mut self.gilbert[way];
+                while self.now >= *switch_at {
+                    *is_bad = !*is_bad;
+                    *switch_at += self.chance.exponential(if *is_bad { bad } else { good });
                 }
-                self.bad
+                *is_bad
             }
         }
     }

@@ -248,3 +248,17 @@ fn cubic_fills_a_clean_link_and_fixed_keeps_its_rate() {
     let goodput = w.goodput(0, 3.0, 20.0);
     assert!((0.98 * 8.0 * MBIT..=1.02 * 8.0 * MBIT).contains(&goodput), "{goodput}");
 }
+
+#[test]
+fn lost_acks_and_coarse_scheduling_cost_little() {
+    for seed in 1..=3 {
+        let both = Link { loss: bursts(570, 30), ack_loss: bursts(570, 30), ..Link::new(20, 100) };
+        let coarse = |ms| Link { tick: Span::from_millis(ms), ..Link::new(20, 100) };
+        for (link, floor) in [(both, 0.93 * 0.95), (coarse(4), 0.95), (coarse(10), 0.8)] {
+            let mut w = World::new(link, 1, seed);
+            w.run_until(20.0);
+            let goodput = w.goodput(0, 3.0, 20.0);
+            assert!((floor * LINK..=LINK * SLACK).contains(&goodput), "{goodput} {}", w.trace(0));
+        }
+    }
+}

@@ -20,6 +20,8 @@ mod wish;
 mod bottleneck;
 #[cfg(test)]
 mod control_tests;
+#[cfg(test)]
+mod lane_tests;
 
 pub use receiver::LaneReceiver;
 pub use sender::LaneSender;
