@@ -64,7 +64,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
         print(&wavelane_report::summary_text(&document, &scenario));
         print("\n");
         let mut plain = scenario;
-        plain.seed = wavelane_base::Seed(0);
+        plain.seed = wavelane_scenario::Seed(0);
         match &first {
             None => first = Some(plain),
             Some(other) if *other != plain => {

@@ -4,7 +4,7 @@ use crate::progress::Meter;
 use crate::{Failure, Outcome, environment, exit_of, interrupt, print};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
-use wavelane_base::Seed;
+use wavelane_scenario::Seed;
 use wavelane_scenario::{
     Backend, JOBS_MAX, Progress, REPEAT_MAX, RunDocument, RunError, RunHooks, RunOptions, Scenario, Verdict,
 };

@@ -6,7 +6,7 @@ use crate::{Failure, Outcome, environment, exit_of, interrupt, print};
 use clap::{Args, Subcommand};
 use core::fmt::Write;
 use std::path::{Path, PathBuf};
-use wavelane_base::Seed;
+use wavelane_scenario::Seed;
 use wavelane_scenario::{Progress, RunHooks, Verdict};
 use wavelane_study::{Edition, STUDIES, StudiesDocument, Study, StudyDocument, StudyError, StudyOptions};
 

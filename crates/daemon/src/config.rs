@@ -295,6 +295,7 @@ impl Config {
             peers: peers.collect(),
             flows_max: self.flows_max,
             pool: self.pool,
+            aes_hardware: aes_hardware(),
             ..gateway::Config::default()
         }
     }
@@ -475,6 +476,17 @@ fn clock(t: Option<ClockTable>) -> Result<ClockSkew, ConfigError> {
         return Err(value("clock.drift_ppm", format!("must lie within +-{DRIFT_PPM_MAX}, not {drift_ppm}")));
     }
     Ok(ClockSkew { offset: offset.unwrap_or(Span::ZERO), drift_ppm })
+}
+
+/// Whether this processor has AES instructions.
+fn aes_hardware() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let has = std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq");
+    #[cfg(target_arch = "aarch64")]
+    let has = std::arch::is_aarch64_feature_detected!("aes") && std::arch::is_aarch64_feature_detected!("pmull");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let has = false;
+    has
 }
 
 /// Where the control socket lies if the file does not say.

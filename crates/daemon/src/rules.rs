@@ -52,6 +52,8 @@ pub(crate) enum RulesError {
 pub(crate) struct Rules {
     owner: Option<NftOwner>,
     queue_rule: bool,
+    /// The start went through; if not, a closed gateway stays closed.
+    complete: bool,
     _lock: UnixDatagram,
 }
 
@@ -70,13 +72,22 @@ impl Rules {
         queue: bool,
         lock: UnixDatagram,
     ) -> Result<(Self, Option<ToolError>), RulesError> {
-        clear_leftovers();
-        let mut rules = Self { owner: None, queue_rule: false, _lock: lock };
+        // An earlier crash's refusal of new connections stands until ours are taken again.
+        clear_leftovers(config.on_failure == OnFailure::Closed);
+        let mut rules = Self { owner: None, queue_rule: false, complete: false, _lock: lock };
         // A namespace's loopback may be down; without it nothing can be delivered locally.
         run("ip", &["link", "set", "lo", "up"], "")?;
         let (mark, number) = (format!("{MARK_DIVERT:#x}"), NUMBER.to_string());
         run("ip", &["route", "replace", "local", "0.0.0.0/0", "dev", "lo", "table", &number], "")?;
         run("ip", &["rule", "add", "fwmark", &mark, "lookup", &number, "priority", &number], "")?;
+        // First what can be refused; a connection that slips in before SYNs are held is asked about at the listener.
+        rules.owner = Some(NftOwner::load(&owned_table(config, port), TABLE).map_err(|e| match e {
+            ToolError::Refused { said, .. } if config.intercept.is_some() => RulesError::NoTproxy(said),
+            other => other.into(),
+        })?);
+        if config.intercept.is_some() && config.on_failure == OnFailure::Closed {
+            run("nft", &["-f", "-"], &closed_table(config))?;
+        }
         let mut no_queue = None;
         if queue && config.intercept.is_some() {
             match run("iptables-restore", &["-n", "-w"], &queue_rules(config)) {
@@ -84,13 +95,7 @@ impl Rules {
                 Err(e) => no_queue = Some(e),
             }
         }
-        if config.intercept.is_some() && config.on_failure == OnFailure::Closed {
-            run("nft", &["-f", "-"], &closed_table(config))?;
-        }
-        rules.owner = Some(NftOwner::load(&owned_table(config, port), TABLE).map_err(|e| match e {
-            ToolError::Refused { said, .. } if config.intercept.is_some() => RulesError::NoTproxy(said),
-            other => other.into(),
-        })?);
+        rules.complete = true;
         Ok((rules, no_queue))
     }
     /// Whether SYNs are held until the far server has answered.
@@ -102,7 +107,7 @@ impl Rules {
 impl Drop for Rules {
     fn drop(&mut self) {
         self.owner.take();
-        clear_leftovers();
+        clear_leftovers(!self.complete);
     }
 }
 
@@ -117,7 +122,7 @@ pub(crate) fn needed(config: &Config) -> bool {
 }
 
 /// Removes what an earlier process left, or what we made, as far as it is there. Failures mean it was not.
-fn clear_leftovers() {
+fn clear_leftovers(keep_closed: bool) {
     let number = NUMBER.to_string();
     for _ in 0..LEFTOVERS_MAX {
         if run("ip", &["rule", "del", "priority", &number], "").is_err() {
@@ -125,7 +130,9 @@ fn clear_leftovers() {
         }
     }
     let _ = run("ip", &["route", "flush", "table", &number], "");
-    let _ = run("nft", &["delete", "table", "inet", "wavelane_closed"], "");
+    if !keep_closed {
+        let _ = run("nft", &["delete", "table", "inet", "wavelane_closed"], "");
+    }
     if let Ok(listing) = run("iptables", &["-w", "-t", "raw", "-S"], "")
         && listing.contains(XT_CHAIN)
     {
@@ -175,7 +182,9 @@ fn owned_table(config: &Config, port: u16) -> String {
     let take = format!(
         "{SYN} ip daddr @routes fib daddr type != local tproxy ip to 127.0.0.1:{port} meta mark set {MARK_DIVERT:#x} accept;"
     );
-    let mut prerouting = format!("meta l4proto tcp socket transparent 1 meta mark set {MARK_DIVERT:#x} accept;");
+    // ICMP too: errors about connections that we make from the applications' addresses are ours to hear.
+    let mut prerouting =
+        format!("meta l4proto {{ tcp, icmp }} socket transparent 1 meta mark set {MARK_DIVERT:#x} accept;");
     if let Some(names) = interface_list(config) {
         prerouting += &format!(" iifname {{ {names} }} {take}");
     }
@@ -205,8 +214,9 @@ fn owned_table(config: &Config, port: u16) -> String {
 fn closed_table(config: &Config) -> String {
     let elements = prefix_list(config);
     let refuse = format!("{SYN} ip daddr @routes reject with tcp reset");
+    // Made, removed and made again: one transaction, whether an old one stands or not.
     let mut table = format!(
-        "table {CLOSED_TABLE} {{\n set routes {{ type ipv4_addr; flags interval; auto-merge; elements = {{ {elements} }}; }}\n"
+        "table {CLOSED_TABLE} {{ }}\ndelete table {CLOSED_TABLE}\ntable {CLOSED_TABLE} {{\n set routes {{ type ipv4_addr; flags interval; auto-merge; elements = {{ {elements} }}; }}\n"
     );
     if let Some(names) = interface_list(config) {
         table += &format!(

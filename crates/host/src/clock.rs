@@ -40,6 +40,14 @@ impl NodeClock {
     }
 }
 
+/// Nanoseconds of the time of day since 1970, for boot epochs; never for measuring.
+pub fn wall_nanos() -> u64 {
+    use nix::sys::time::TimeValLike;
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_REALTIME)
+        .expect("CLOCK_REALTIME exists on every Linux (clock_gettime(2))");
+    u64::try_from(time.num_nanoseconds()).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,3 +38,8 @@ pub fn own_addresses() -> std::io::Result<Vec<std::net::IpAddr>> {
     }
     Ok(found)
 }
+
+/// Whether this network namespace has an interface called `name` now.
+pub fn interface_exists(name: &str) -> bool {
+    nix::net::if_::if_nametoindex(name).is_ok()
+}

@@ -9,6 +9,34 @@ use wavelane_scenario::{
 /// Curves of a plausible shape: `wavelane` fast and calm, `tcp-cubic` slow and unfinished with losses.
 struct Shapes;
 
+/// The link was dead: nothing arrived and no question was answered.
+struct Silence;
+
+impl Backend for Silence {
+    fn name(&self) -> &'static str {
+        "silence"
+    }
+    fn review(&self, _: &Scenario) -> Review {
+        Review::default()
+    }
+    fn run_stack(
+        &mut self,
+        scenario: &Scenario,
+        stack: Stack,
+        seed: Seed,
+        context: &mut RunContext<'_>,
+    ) -> Result<StackRaw, BackendError> {
+        let mut raw = Shapes.run_stack(scenario, stack, seed, context)?;
+        for flow in &mut raw.flows {
+            (flow.first_byte_ns, flow.last_byte_ns, flow.octets) = (None, None, 0);
+            (flow.completed, flow.intact) = (false, None);
+            flow.arrivals.clear();
+            flow.probes.iter_mut().for_each(|p| p.rtt_ns = None);
+        }
+        Ok(raw)
+    }
+}
+
 impl Backend for Shapes {
     fn name(&self) -> &'static str {
         "shapes"
@@ -76,6 +104,10 @@ impl Backend for Shapes {
 }
 
 fn record(name: &str, repeat: u32) -> PathBuf {
+    record_of(|| Box::new(Shapes), name, repeat)
+}
+
+fn record_of(make: fn() -> Box<dyn Backend>, name: &str, repeat: u32) -> PathBuf {
     let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/demo.toml");
     let scenario = Scenario::load(&demo).unwrap();
     let place = std::env::var_os("WAVELANE_KEEP_REPORT").map_or_else(std::env::temp_dir, PathBuf::from);
@@ -93,7 +125,7 @@ fn record(name: &str, repeat: u32) -> PathBuf {
         environment: &|| serde_json::Value::Null,
         render: &|dir| render(dir).map(drop).map_err(|e| e.to_string()),
     };
-    wavelane_scenario::run(&|| Box::new(Shapes), &scenario, &options, &hooks).unwrap();
+    wavelane_scenario::run(&make, &scenario, &options, &hooks).unwrap();
     out
 }
 
@@ -154,4 +186,16 @@ fn several_seeds_show_means_and_rendering_twice_gives_the_same_bytes() {
 fn a_directory_without_a_record_is_named() {
     let error = render(Path::new("/nonexistent")).unwrap_err().to_string();
     assert!(error.starts_with("/nonexistent/record.json: ") && error.contains("wavelane run"), "{error}");
+}
+
+#[test]
+fn a_dead_link_still_makes_a_report() {
+    let out = record_of(|| Box::new(Silence), "dead", 1);
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("never answered") && !page.contains("NaN"));
+    let document = RunDocument::load(&out).unwrap();
+    let echo = &document.stacks[0].flows[1];
+    assert_eq!((echo.lost, echo.rtt_p50_ms), (echo.sent, Some(5_000.0)));
+    assert_eq!(document.stacks[0].wire_bytes_per_delivered_byte, None);
+    done(&out);
 }

@@ -35,5 +35,6 @@ pub use record::{
 };
 pub use run::{JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};
 pub use units::{Quantity, UnitError};
+pub use wavelane_base::Seed;
 pub use wavelane_channel::LossConfig;
 pub use words::{METRICS, NODE_KINDS, STACKS};

@@ -47,6 +47,9 @@ pub struct LaneSender<R> {
     delivered_packets: u64,
     delivered_bytes: u64,
     lost_packets: u64,
+    /// Since when an ack is owed to us: the oldest eliciting packet that left, or the ack after which it still was.
+    waiting_since: Option<Instant>,
+    last_eliciting: u64,
     /// When the newest packet found lost since the last ack was sent.
     lost_sent: Option<Instant>,
 }
@@ -74,6 +77,8 @@ impl<R> LaneSender<R> {
             delivered_packets: 0,
             delivered_bytes: 0,
             lost_packets: 0,
+            waiting_since: None,
+            last_eliciting: 0,
             lost_sent: None,
             config,
         }
@@ -133,6 +138,10 @@ impl<R> LaneSender<R> {
 
     fn push(&mut self, now: Instant, datagram_len: usize, eliciting: bool, app_limited: bool, record: Option<R>) {
         self.now = now;
+        if eliciting {
+            self.waiting_since.get_or_insert(now);
+            self.last_eliciting = self.next_number();
+        }
         let bytes = datagram_len + self.config.overhead;
         self.pacer.sent(now, bytes as u64);
         let mtu_probe = record.is_none();
@@ -166,6 +175,8 @@ impl<R> LaneSender<R> {
         }
         self.probes = 0;
         self.probe_due = false;
+        let waited = self.waiting_since.map_or(Span::ZERO, |since| now.since(since));
+        self.waiting_since = (self.sent.largest_acked() < Some(self.last_eliciting)).then_some(now);
         let newest = settled.iter().map(|s| s.0).max_by_key(|r| r.number);
         let newest = newest.filter(|n| before.is_none_or(|b| n.number > b));
         let mut latest_rtt = None;
@@ -198,6 +209,7 @@ impl<R> LaneSender<R> {
             }),
             delivered,
             lost_sent: self.lost_sent.take(),
+            waited,
             latest_rtt,
             rtt: self.rtt.smoothed_or_initial(),
             rtt_min: self.rtt.lowest().unwrap_or(self.rtt.smoothed_or_initial()),

@@ -257,6 +257,7 @@ impl Sessions {
         }
         p.current = Some(Session::new(now, outcome));
         let from = place.1;
+        p.answered_from(from);
         Ok(Incoming::Established(Established { peer, epoch: answer.epoch, restarted, fresh, confirm: true, from }))
     }
 
@@ -324,7 +325,7 @@ impl Sessions {
 
     fn poll_init(&mut self, now: Instant, peer: usize, port: PortId, buf: &mut [u8]) -> Option<HandshakeOut> {
         let p = &mut self.peers[peer];
-        let address = p.keys.address?;
+        let address = p.call_address()?;
         let cookie = p.cookie(now);
         let initiation = p.initiation.as_mut().filter(|i| i.due && p.keys.port == port)?;
         initiation.due = false;

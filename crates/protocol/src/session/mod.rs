@@ -11,7 +11,8 @@
 //! 3. data is sealed in place with [`Sessions::seal`] while [`Sessions::can_seal`];
 //! 4. after an [`Established`] with `confirm` set, the owner seals at least one datagram soon (a ping will do): the
 //!    other side may not use the new keys before it has seen one;
-//! 5. an address changes ([`Sessions::set_address`]) only on an [`Incoming::Data`] that is `newest`.
+//! 5. an address changes ([`Sessions::set_address`]) only on an [`Incoming::Data`] that is `newest`. Sessions
+//!    themselves return to the configured address when the peer answers a call from there.
 //!
 //! The format and the rules are in `docs/protocol/session.md`.
 

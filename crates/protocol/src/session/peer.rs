@@ -41,6 +41,9 @@ pub(super) struct Answered {
 
 pub(super) struct Peer {
     pub(super) keys: PeerKeys,
+    /// Where the configuration says it is. Every second unanswered call goes there, so that two neighbours who both
+    /// moved, and know only each other's old addresses, meet again once one of them is at home.
+    pub(super) home: (Option<SocketAddr>, PortId),
     pub(super) mac: MacKeys,
     /// Its cookie for us, and when it came.
     pub(super) cookie: Option<(Instant, Cookie)>,
@@ -71,6 +74,7 @@ impl Peer {
     pub(super) fn new(keys: PeerKeys) -> Self {
         Self {
             mac: MacKeys::new(&keys.public_key),
+            home: (keys.address, keys.port),
             keys,
             cookie: None,
             wanted: false,
@@ -86,6 +90,20 @@ impl Peer {
             unanswered_since: None,
             windows: [const { None }; LANES_MAX],
             seal_next: [0; LANES_MAX],
+        }
+    }
+
+    /// Where the next first message goes.
+    pub(super) fn call_address(&self) -> Option<SocketAddr> {
+        let (home, port) = self.home;
+        let roams = self.tries % 2 == 1 && port == self.keys.port;
+        home.filter(|_| roams).or(self.keys.address)
+    }
+
+    /// An answer to our call came from where the configuration says the peer is: that is where it is.
+    pub(super) fn answered_from(&mut self, from: Option<SocketAddr>) {
+        if from.is_some() && (from, self.keys.port) == self.home {
+            self.keys.address = from;
         }
     }
 

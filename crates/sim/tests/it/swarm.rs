@@ -5,12 +5,15 @@
 use crate::common::{Direction, Pair, address, clean_demo, random_loss, server};
 use wavelane_base::{Chance, Instant, Octets, Rate, Ratio, Seed, Span};
 use wavelane_channel::{CableConfig, DirectionConfig, LossConfig, Parameter, PerUnit, QueueLimit, Reorder};
+use wavelane_protocol::gateway::Reason;
 use wavelane_sim::{FlowEnd, FlowIndex, FlowSpec, NodeClock, Work};
 
-/// Seeds tried when nothing is asked for; bounded so that a run stays well under a minute.
-const SEEDS: u64 = 24;
+/// Seeds tried when nothing is asked for; bounded so that a run takes seconds.
+const SEEDS: u64 = 60;
 /// While faults last.
 const FAULTY: Span = Span::from_secs(20);
+/// How long after the link healed a new flow must not suffer from old faults any more.
+const REUNION: Span = Span::from_secs(3);
 /// How long a healed link of at least 1 Mbit/s may take for what is left.
 const HEALING: Span = Span::from_secs(120);
 
@@ -161,24 +164,26 @@ fn run(seed: u64) {
         break_something(&mut dice, &mut pair, &mut restarts);
     }
     heal(&mut pair);
+    // A gateway that restarted during a partition is found out by the first datagrams after it.
     let late = {
-        let spec = pair.spec(Work::Download(Some(100_000)), pair.engine.now());
+        let spec = pair.spec(Work::Download(Some(100_000)), pair.engine.now() + REUNION);
         pair.engine.add_flow(FlowSpec { target: server(), ..spec })
     };
     flows.push((late, Some(100_000)));
     pair.finish(pair.engine.now() + HEALING);
     check_safety(&pair, &flows);
-    let last_restart = restarts.last().copied();
     for &(flow, _) in &flows {
         let log = pair.engine.log(flow);
-        let met_restart = last_restart.is_some_and(|at| log.connected.is_some_and(|connected| connected <= at));
-        match log.end.map(|(_, how)| how) {
-            Some(FlowEnd::Complete) => {}
-            // A flow may only die of a restart that it lived to see.
-            Some(FlowEnd::Reset(_) | FlowEnd::Refused(_)) if met_restart => {}
+        match log.end {
+            Some((_, FlowEnd::Complete)) => {}
+            // A flow may only die of a restart: of its client's own gateway at that moment, or of one it was told of.
+            Some((at, FlowEnd::Reset(None))) if restarts.contains(&at) => {}
+            Some((at, FlowEnd::Reset(Some(Reason::Restarted)) | FlowEnd::Refused(Some(Reason::Restarted))))
+                if restarts.iter().any(|restart| *restart <= at) => {}
             other => panic!("flow {flow:?} ended as {other:?} although the link healed; restarts {restarts:?}"),
         }
     }
+    pair.assert_complete(late);
 }
 
 /// The link becomes an ordinary one again, both gateways are back where they were.

@@ -51,6 +51,10 @@ const REBASE_GAIN: f64 = 0.3;
 const OUTAGE: Span = Span::from_millis(200);
 /// After an outage longer than this the rate is doubted.
 const DOUBT_AFTER: Span = Span::from_secs(1);
+/// Doubt alone never leads below this: from much lower, finding the rate again takes minutes.
+const DOUBT_FLOOR: Rate = Rate::from_bps(256_000);
+/// As many packets' time is no silence, however slow the lane.
+const SILENT_PACKETS: u64 = 8;
 /// Bounds of the time a service rate is taken over.
 const SERVICE_MIN: Span = Span::from_millis(20);
 const SERVICE_MAX: Span = Span::from_millis(100);
@@ -92,7 +96,6 @@ pub(crate) struct Delay {
     service: Service,
     referee: Referee,
     delivered: u64,
-    newest_ack: Option<Instant>,
     queue: Option<Span>,
     round_start: Instant,
     round_queue: Span,
@@ -118,7 +121,6 @@ impl Delay {
             service: Service::default(),
             referee: Referee::new(),
             delivered: 0,
-            newest_ack: None,
             queue: None,
             round_start: now,
             round_queue: Span::ZERO,
@@ -165,10 +167,12 @@ impl Delay {
     pub(crate) fn on_ack(&mut self, sample: &AckSample, forward: &mut Forward, losses: &mut Losses) {
         self.delivered += sample.delivered;
         let now = sample.now;
-        self.note_silence(now, sample.rtt);
+        self.note_silence(now, sample.waited, sample.rtt);
         let Some(newest) = sample.newest else { return };
         self.note_reverse(sample, forward);
-        let silence_max = sample.rtt.times(2) + OUTAGE;
+        // On a slow lane packets are far apart without any silence.
+        let apart = self.pacing.time_for(Octets::new(SILENT_PACKETS * PACKET));
+        let silence_max = (sample.rtt.times(2) + OUTAGE).max(apart);
         self.service.push(
             Point {
                 arrival: newest.arrival,
@@ -201,11 +205,9 @@ impl Delay {
         self.set_outputs(sample, forward, losses, queue);
     }
 
-    fn note_silence(&mut self, now: Instant, rtt: Span) {
-        let silence = self.newest_ack.map_or(Span::ZERO, |at| now.since(at));
-        self.newest_ack = Some(now);
-        if silence > DOUBT_AFTER + rtt && self.phase != Phase::Startup {
-            self.rate = self.rate.scale(1, 2);
+    fn note_silence(&mut self, now: Instant, waited: Span, rtt: Span) {
+        if waited > DOUBT_AFTER + rtt && self.phase != Phase::Startup {
+            self.rate = self.rate.scale(1, 2).max(self.rate.min(DOUBT_FLOOR));
             self.raise = 1;
             self.phase = Phase::Cruise;
             self.stuck = None;
@@ -450,17 +452,17 @@ impl Delay {
         }
     }
 
-    /// The path changed: keep most of the rate, and learn the rest quickly.
+    /// The path changed. The rate is kept: RFC 9000, section 9.4 starts anew, but most moves are new addresses for the
+    /// same link, and a slower link shows itself within a few packets of queue.
     pub(crate) fn path_changed(&mut self, now: Instant) {
         self.service.forget();
         self.referee.forget();
         self.reverse.clear();
         self.stuck = None;
         if self.phase != Phase::Startup {
-            self.rate = self.rate.scale(3, 4);
             self.pacing = self.rate;
             self.phase = Phase::Cruise;
-            self.raise = 1;
+            self.raise = 0;
             self.round_start = now;
         }
     }

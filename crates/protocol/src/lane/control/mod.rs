@@ -35,6 +35,8 @@ pub(super) struct AckSample {
     pub(super) delivered: u64,
     /// When the newest packet newly found lost was sent.
     pub(super) lost_sent: Option<Instant>,
+    /// How long something was in flight without any ack; an idle lane waits for nothing.
+    pub(super) waited: Span,
     /// This ack's round trip without the peer's delay.
     pub(super) latest_rtt: Option<Span>,
     /// Smoothed.

@@ -1,0 +1,272 @@
+//! A small world for the daemon's tests: client - gateway a - gateway b - server, each in a network namespace.
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "tests; not every test file uses every part")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use wavelane_daemon::keys;
+use wavelane_host::netns::{ChildEnd, Netns, may_administer_network, terminate};
+
+pub const DAEMON: &str = env!("CARGO_BIN_EXE_wavelaned");
+/// Longest any single wait of a test takes.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const SERVER: &str = "10.3.0.2";
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// Real-time tests disturb each other; they run one by one.
+pub fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether this test can run; if not, says so where nobody can miss it.
+pub fn root_or_skip(test: &str) -> bool {
+    let can = may_administer_network();
+    if !can {
+        eprintln!("SKIPPED (1 test): {test} needs root to make network namespaces");
+    }
+    can
+}
+
+pub fn folder(tag: &str) -> PathBuf {
+    let n = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("wl{}-{n}-{tag}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// Polls until `done`, at most [`PATIENCE`].
+pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let start = now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "waited too long for {what}");
+        pause(Duration::from_millis(20));
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests measure real time")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "polling real processes")]
+pub fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// A running wavelaned; killed with its test.
+pub struct Daemon {
+    pub child: Child,
+    pub log: PathBuf,
+    pub control: PathBuf,
+}
+
+impl Daemon {
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+    pub fn wait_log(&self, text: &str) {
+        let start = now();
+        while !self.log().contains(text) {
+            assert!(start.elapsed() < PATIENCE, "no '{text}' in the log:\n{}", self.log());
+            pause(Duration::from_millis(20));
+        }
+    }
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+    /// SIGTERM; returns the exit code.
+    pub fn stop(&mut self) -> Option<i32> {
+        terminate(&self.child).unwrap();
+        wait_for("the daemon to stop", || self.child.try_wait().unwrap().is_some());
+        self.child.wait().unwrap().code()
+    }
+    pub fn status(&self) -> wavelane_daemon::status::Report {
+        use wavelane_daemon::commands::{StatusArgs, status};
+        let text = status(&StatusArgs { json: true, control: Some(self.control.clone()) }).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+    pub fn counter(&self, name: &str) -> u64 {
+        self.status().counters.iter().find(|c| c.name == name).map_or(0, |c| c.value)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            eprintln!("--- {} ---\n{}", self.log.display(), self.log());
+        }
+    }
+}
+
+pub struct KeyPair {
+    pub private: [u8; 32],
+    pub public: String,
+}
+
+pub fn key_pair() -> KeyPair {
+    let private = keys::generate().unwrap();
+    KeyPair { public: keys::to_base64(&keys::public_key(&private)), private }
+}
+
+/// Writes a key and a configuration into `dir`.
+pub fn write_config(dir: &Path, name: &str, key: &KeyPair, gateway: &str, rest: &str) -> PathBuf {
+    let key_path = dir.join(format!("{name}.key"));
+    let _ = std::fs::remove_file(&key_path);
+    keys::write_key(&key_path, &key.private).unwrap();
+    let path = dir.join(format!("{name}.toml"));
+    let text =
+        format!("[gateway]\nname = \"{name}\"\nkey = \"{name}.key\"\ncontrol = \"{name}.sock\"\n{gateway}\n{rest}\n");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+pub fn daemon_command(config: &Path) -> (Command, PathBuf, PathBuf) {
+    let log = config.with_extension("log");
+    let mut command = Command::new(DAEMON);
+    command.arg("--config").arg(config).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(std::fs::File::create(&log).unwrap());
+    (command, log, config.with_extension("sock"))
+}
+
+pub struct World {
+    pub dir: PathBuf,
+    pub client: Netns,
+    pub a: Netns,
+    pub b: Netns,
+    pub server: Netns,
+    pub keys: [KeyPair; 2],
+}
+
+fn sh(ns: &Netns, script: &str) -> String {
+    let script = format!("set -e\n{script}");
+    let name = ns.name().to_owned();
+    let out: Output = ns.run(move || Command::new("sh").arg("-c").arg(script).output().unwrap()).unwrap();
+    assert!(out.status.success(), "in {name}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+impl World {
+    pub fn new(tag: &str) -> Self {
+        let make = |n: &str| Netns::new(&format!("wl{}-{tag}-{n}", std::process::id())).unwrap();
+        let world = Self {
+            dir: folder(tag),
+            client: make("client"),
+            a: make("a"),
+            b: make("b"),
+            server: make("server"),
+            keys: [key_pair(), key_pair()],
+        };
+        world.cable(&world.client, "eth0", "10.1.0.2/24", &world.a, "lan0", "10.1.0.1/24");
+        world.cable(&world.a, "wan0", "10.2.0.1/24", &world.b, "wan0", "10.2.0.2/24");
+        world.cable(&world.b, "lan0", "10.3.0.1/24", &world.server, "eth0", "10.3.0.2/24");
+        sh(&world.client, "ip link set lo up; ip route add default via 10.1.0.1");
+        sh(&world.server, "ip link set lo up; ip route add default via 10.3.0.1");
+        sh(&world.a, "ip link set lo up; sysctl -qw net.ipv4.ip_forward=1; ip route add 10.3.0.0/24 via 10.2.0.2");
+        sh(&world.b, "ip link set lo up; sysctl -qw net.ipv4.ip_forward=1; ip route add 10.1.0.0/24 via 10.2.0.1");
+        world
+    }
+    fn cable(&self, x: &Netns, xi: &str, xa: &str, y: &Netns, yi: &str, ya: &str) {
+        let peer = y.path().display().to_string();
+        let temporary = format!("t{yi}");
+        sh(
+            x,
+            &format!(
+                "ip link add {xi} type veth peer name {temporary} netns {peer}; ip addr add {xa} dev {xi}; ip link set {xi} up"
+            ),
+        );
+        sh(y, &format!("ip link set {temporary} name {yi}; ip addr add {ya} dev {yi}; ip link set {yi} up"));
+    }
+    pub fn sh(&self, ns: &Netns, script: &str) -> String {
+        sh(ns, script)
+    }
+    /// Starts a gateway; `extra` goes into `[gateway]`, `rest` behind the peer's table.
+    pub fn start(&self, name: &str, extra: &str, rest: &str) -> Daemon {
+        let (ns, own, other, far, address) = match name {
+            "a" => (&self.a, &self.keys[0], &self.keys[1], "routes = [\"10.3.0.0/24\"]", "10.2.0.2:4780"),
+            _ => (&self.b, &self.keys[1], &self.keys[0], "routes = [\"10.1.0.0/24\"]", "10.2.0.1:4780"),
+        };
+        let peer = if name == "a" { "b" } else { "a" };
+        let rest = format!(
+            "[[peer]]\nname = \"{peer}\"\npublic_key = \"{}\"\naddress = \"{address}\"\n{far}\n{rest}",
+            other.public
+        );
+        let config = write_config(&self.dir, name, own, extra, &rest);
+        let (command, log, control) = daemon_command(&config);
+        let child = ns.spawn(command, ChildEnd::Kill).unwrap().unwrap();
+        let daemon = Daemon { child, log, control };
+        daemon.wait_log("listens on UDP");
+        daemon
+    }
+    /// Both gateways in their usual roles, up.
+    pub fn start_both(&self, extra: &str, intercept: &str) -> (Daemon, Daemon) {
+        let b = self.start("b", "source = \"keep\"", "");
+        let a = self.start("a", extra, &format!("[intercept]\n{intercept}"));
+        a.wait_log("peer 'b' is up");
+        b.wait_log("peer 'a' is up");
+        (a, b)
+    }
+    /// Everything a daemon might leave in a namespace.
+    pub fn traces(&self, ns: &Netns) -> String {
+        sh(ns, "nft list ruleset; ip rule; ip -4 route show table all | sort; iptables -t raw -S 2>&1; iptables -t mangle -S 2>&1; iptables -S 2>&1")
+            .lines()
+            .filter(|l| !l.contains("expires"))
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+    /// A server in the server's namespace: `serve` handles each connection in a thread of its own.
+    pub fn serve(&self, port: u16, serve: impl Fn(TcpStream, SocketAddr) + Send + Sync + 'static) {
+        let address = format!("{SERVER}:{port}");
+        let listener = self.server.run(move || TcpListener::bind(address).unwrap()).unwrap();
+        let serve = Arc::new(serve);
+        std::thread::spawn(move || {
+            while let Ok((stream, from)) = listener.accept() {
+                let serve = Arc::clone(&serve);
+                std::thread::spawn(move || serve(stream, from));
+            }
+        });
+    }
+    pub fn connect(&self, ns: &Netns, target: &str) -> std::io::Result<TcpStream> {
+        let target: SocketAddr = target.parse().unwrap();
+        let stream = ns.run(move || TcpStream::connect_timeout(&target, Duration::from_secs(15))).unwrap()?;
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        Ok(stream)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Bytes that differ at every place, for telling streams apart.
+pub fn pattern(length: usize, seed: u32) -> Vec<u8> {
+    let mut x = seed | 1;
+    let step = |_| {
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        x as u8
+    };
+    (0..length).map(step).collect()
+}
+
+/// A server that echoes until the client ends, then ends.
+pub fn echo(mut stream: TcpStream, _: SocketAddr) {
+    let mut buf = [0; 4096];
+    while let Ok(n) = stream.read(&mut buf) {
+        if n == 0 || stream.write_all(&buf[..n]).is_err() {
+            break;
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! What an operator can get wrong: one line with a remedy, and exit code 2.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+use common::*;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A free port of this machine.
+fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn peer_table(key: &KeyPair, name: &str, rest: &str) -> String {
+    format!("[[peer]]\nname = \"{name}\"\npublic_key = \"{}\"\n{rest}", key.public)
+}
+
+/// Runs wavelaned expecting a refusal; returns its one line.
+fn refusal(config: &Path, path: Option<&str>) -> String {
+    let mut command = Command::new(DAEMON);
+    command.arg("--config").arg(config);
+    if let Some(path) = path {
+        command.env("PATH", path);
+    }
+    one_refusal(command)
+}
+
+fn one_refusal(mut command: Command) -> String {
+    let out = command.output().unwrap();
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+    assert!(said.starts_with("wavelaned: "), "{said}");
+    said
+}
+
+fn plain(dir: &Path, extra: &str, rest: &str) -> PathBuf {
+    let peer = peer_table(&key_pair(), "b", "routes = [\"10.3.0.0/24\"]");
+    let listen = format!("listen = \"127.0.0.1:{}\"\n{extra}", free_port());
+    write_config(dir, "a", &key_pair(), &listen, &format!("{peer}\n{rest}"))
+}
+
+#[test]
+fn key_files_and_unknown_keys() {
+    let dir = folder("keys");
+    let config = plain(&dir, "", "");
+    let key = dir.join("a.key");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(refusal(&config, None).contains("chmod 600"));
+    std::fs::remove_file(&key).unwrap();
+    assert!(refusal(&config, None).contains("wavelane keygen"));
+    let config = plain(&dir, "bandwidth = 3", "");
+    let said = refusal(&config, None);
+    assert!(said.contains("unknown field `bandwidth`") && said.contains("line 6"), "{said}");
+    assert!(refusal(&dir.join("none.toml"), None).contains("wavelane init"));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn busy_ports_are_named() {
+    let dir = folder("busy");
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let peer = peer_table(&key_pair(), "b", "");
+    let listen = format!("listen = \"{}\"", udp.local_addr().unwrap());
+    let said = refusal(&write_config(&dir, "a", &key_pair(), &listen, &peer), None);
+    assert!(said.contains("UDP port") && said.contains("in use") && said.contains("ss -"), "{said}");
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let forward = format!("[[forward]]\nlisten = \"{}\"\nto = \"10.3.0.2:80\"\nvia = \"b\"", tcp.local_addr().unwrap());
+    let said = refusal(&plain(&dir, "", &forward), None);
+    assert!(said.contains("TCP port") && said.contains("in use"), "{said}");
+    assert!(!dir.join("a.sock").exists(), "a refused start leaves no socket behind");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn without_capabilities_taking_traffic_is_refused_and_the_remedy_named() {
+    if !root_or_skip("without_capabilities") {
+        return;
+    }
+    let dir = folder("caps");
+    for (extra, rest) in [("", "[intercept]\nlocal = true"), ("source = \"keep\"", "")] {
+        let config = plain(&dir, extra, rest);
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-net_admin,-net_raw", "--inh-caps=-net_admin,-net_raw"]);
+        command.arg(DAEMON).arg("--config").arg(config);
+        let said = one_refusal(command);
+        assert!(said.contains("setcap") && said.contains("AmbientCapabilities"), "{said}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// A folder for PATH with the system's network tools, `nft` replaced by `script` or left out.
+fn tools(dir: &Path, script: Option<&str>) -> String {
+    let bin = dir.join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    for tool in ["ip", "iptables", "iptables-restore", "sh", "cat", "grep"] {
+        let found =
+            ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].iter().map(|d| Path::new(d).join(tool)).find(|p| p.exists());
+        let _ = std::os::unix::fs::symlink(found.unwrap(), bin.join(tool));
+    }
+    let nft = bin.join("nft");
+    let _ = std::fs::remove_file(&nft);
+    if let Some(script) = script {
+        std::fs::write(&nft, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&nft, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    bin.display().to_string()
+}
+
+#[test]
+fn no_nft_or_one_without_tproxy_is_explained_and_nothing_stays_behind() {
+    let _alone = alone();
+    if !root_or_skip("no_nft") {
+        return;
+    }
+    let world = World::new("nonft");
+    let before = world.traces(&world.a);
+    let run = |path: String| {
+        let config = plain(&world.dir, "source = \"keep\"", "[intercept]\nlocal = true");
+        world.a.run(move || refusal(&config, Some(&path))).unwrap()
+    };
+    let said = run(tools(&world.dir, None));
+    assert!(said.contains("no `nft` in PATH") && said.contains("install nftables"), "{said}");
+    assert_eq!(world.traces(&world.a), before);
+    // A kernel without nft_tproxy, in its own words, from the same program as ever.
+    let refuses = "read line; case \"$line\" in *tproxy*) echo 'Error: Could not process rule: No such file or directory' >&2;; esac; exit 1";
+    let said = run(tools(&world.dir, Some(refuses)));
+    assert!(said.contains("Could not process rule: No such file or directory"), "{said}");
+    assert!(said.contains("CONFIG_NFT_TPROXY") && said.contains("[[forward]]"), "{said}");
+    assert_eq!(world.traces(&world.a), before);
+    // One that stays alive after complaining, as `nft -i` does.
+    let refuses = "read line; echo 'Error: Could not process rule: No such file or directory' >&2; exec cat >/dev/null";
+    assert!(run(tools(&world.dir, Some(refuses))).contains("CONFIG_NFT_TPROXY"));
+}
+
+#[test]
+fn a_second_daemon_does_not_tear_down_the_firsts_rules() {
+    let _alone = alone();
+    if !root_or_skip("second_daemon") {
+        return;
+    }
+    let world = World::new("second");
+    let _a = world.start("a", "source = \"keep\"", "[intercept]\ninterfaces = [\"lan0\"]");
+    let with_one = world.traces(&world.a);
+    let config = plain(&folder("second-config"), "source = \"keep\"", "[intercept]\nlocal = true");
+    let said = world.a.run(move || refusal(&config, None)).unwrap();
+    assert!(said.contains("another wavelaned already takes traffic"), "{said}");
+    assert_eq!(world.traces(&world.a), with_one);
+}
+
+/// Starts a daemon as user nobody; everything it needs lies in `dir`.
+fn start_as_nobody(config: &Path) -> Daemon {
+    const NOBODY: u32 = 65_534;
+    let (plain, log, control) = daemon_command(config);
+    let dir = config.parent().unwrap();
+    let mut command = plain;
+    if wavelane_host::is_root() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            std::os::unix::fs::chown(entry.unwrap().path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)).unwrap();
+        // The program's own folder may be closed to others.
+        let program = dir.join("wavelaned");
+        std::fs::copy(DAEMON, &program).unwrap();
+        command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
+        command.arg(program).arg("--config").arg(config);
+        command.stderr(std::fs::File::create(&log).unwrap());
+    }
+    let daemon = Daemon { child: command.spawn().unwrap(), log, control };
+    daemon.wait_log("listens on UDP");
+    daemon
+}
+
+/// Two rootless gateways on loopback, and the address of the near one's forward to `to`.
+fn rootless(tag: &str, to: &str, wrong_key: bool) -> (Daemon, Daemon, String) {
+    let (near, far) = (folder(&format!("{tag}-near")), folder(&format!("{tag}-far")));
+    let (a, b, stranger) = (key_pair(), key_pair(), key_pair());
+    let (port_a, port_b) = (free_port(), free_port());
+    let forward = format!("127.0.0.1:{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port());
+    let peer_b = peer_table(&b, "b", &format!("address = \"127.0.0.1:{port_b}\""));
+    let rest = format!("{peer_b}\n[[forward]]\nlisten = \"{forward}\"\nto = \"{to}\"\nvia = \"b\"");
+    let config_a = write_config(&near, "a", &a, &format!("listen = \"127.0.0.1:{port_a}\""), &rest);
+    let known = if wrong_key { &stranger } else { &a };
+    let rest = peer_table(known, "a", "allow_targets = [\"127.0.0.1/32\"]");
+    let config_b = write_config(&far, "b", &b, &format!("listen = \"127.0.0.1:{port_b}\""), &rest);
+    let far = start_as_nobody(&config_b);
+    (start_as_nobody(&config_a), far, forward)
+}
+
+#[test]
+fn a_plain_forward_works_for_an_ordinary_user() {
+    let _alone = alone();
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = server.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        while let Ok((stream, from)) = server.accept() {
+            echo(stream, from);
+        }
+    });
+    let (mut a, mut b, forward) = rootless("plain", &to, false);
+    let sent = pattern(500_000, 3);
+    let mut stream = TcpStream::connect(&forward).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (mut half, data) = (stream.try_clone().unwrap(), sent.clone());
+    let writer = std::thread::spawn(move || {
+        half.write_all(&data).unwrap();
+        half.shutdown(Shutdown::Write).unwrap();
+    });
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    writer.join().unwrap();
+    assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
+    let report = a.status();
+    assert!(report.peers[0].up && !report.door.intercepting, "{report}");
+    assert_eq!((a.stop(), b.stop()), (Some(0), Some(0)));
+}
+
+#[test]
+fn a_forward_to_a_closed_port_resets_the_application() {
+    let _alone = alone();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (a, b, forward) = rootless("closed", &closed, false);
+    let mut stream = TcpStream::connect(&forward).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(stream.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!((a.counter("connections_refused"), b.counter("dropped_connect_refused")), (1, 1));
+}
+
+#[test]
+fn a_wrong_key_is_said_at_both_ends() {
+    let _alone = alone();
+    let (a, b, _forward) = rootless("wrong", "127.0.0.1:1", true);
+    a.wait_log("does not answer: it is unreachable (check address, port, firewall), or its key and ours do not match");
+    b.wait_log("which no [[peer]] has");
+    let own = a.status().public_key;
+    assert!(b.log().contains(&own), "the unknown key in base64: {own}\n{}", b.log());
+    assert!(!a.status().peers[0].up);
+}
+
+#[test]
+fn an_unreachable_peer_is_said_once() {
+    let _alone = alone();
+    let dir = folder("unreachable");
+    let peer = peer_table(&key_pair(), "b", &format!("address = \"127.0.0.1:{}\"", free_port()));
+    let config = write_config(&dir, "a", &key_pair(), &format!("listen = \"127.0.0.1:{}\"", free_port()), &peer);
+    let a = start_as_nobody(&config);
+    a.wait_log("peer 'b' at 127.0.0.1");
+    pause(std::time::Duration::from_secs(2));
+    assert_eq!(a.log().matches("does not answer").count(), 1, "{}", a.log());
+    std::fs::remove_dir_all(dir).unwrap();
+}
