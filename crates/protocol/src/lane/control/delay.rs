@@ -454,17 +454,17 @@ impl Delay {
         }
     }
 
-    /// The path changed: keep most of the rate, and learn the rest quickly.
+    /// The path changed. The rate is kept: RFC 9000, section 9.4 starts anew, but most moves are new addresses for the
+    /// same link, and a slower link shows itself within a few packets of queue.
     pub(crate) fn path_changed(&mut self, now: Instant) {
         self.service.forget();
         self.referee.forget();
         self.reverse.clear();
         self.stuck = None;
         if self.phase != Phase::Startup {
-            self.rate = self.rate.scale(3, 4);
             self.pacing = self.rate;
             self.phase = Phase::Cruise;
-            self.raise = 1;
+            self.raise = 0;
             self.round_start = now;
         }
     }
