@@ -283,3 +283,63 @@ fn syn(i: u32) -> Vec<u8> {
     p[36..38].copy_from_slice(&(!(sum as u16)).to_be_bytes());
     p
 }
+
+#[test]
+fn a_far_gateway_that_crashes_resets_the_server_at_once_and_the_client_when_it_returns() {
+    let _alone = alone();
+    if !root_or_skip("far_crash") {
+        return;
+    }
+    let world = World::new("far");
+    let (a, mut b) = world.start_both("source = \"keep\"", INTERCEPT);
+    let (tell, told) = channel();
+    world.serve(80, move |mut stream, _| {
+        let mut buf = [0; 16];
+        loop {
+            match stream.read(&mut buf) {
+                Ok(n) if n > 0 => stream.write_all(&buf[..n]).unwrap(),
+                end => return tell.send(end.map_err(|e| e.kind())).unwrap(),
+            }
+        }
+    });
+    let mut stream = world.connect(&world.client, "10.3.0.2:80").unwrap();
+    stream.write_all(b"x").unwrap();
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 1);
+    b.kill();
+    assert_eq!(told.recv_timeout(Duration::from_secs(1)).unwrap(), Err(ErrorKind::ConnectionReset));
+    stream.write_all(b"y").unwrap();
+    let _b = world.start("b", "source = \"keep\"", "");
+    assert_eq!(stream.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert!(a.log().contains("has restarted"), "{}", a.log());
+    // And the next connection works.
+    let mut stream = world.connect(&world.client, "10.3.0.2:80").unwrap();
+    stream.write_all(b"z").unwrap();
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 1);
+}
+
+#[test]
+fn an_outage_of_the_link_is_survived_without_a_reset() {
+    let _alone = alone();
+    if !root_or_skip("outage") {
+        return;
+    }
+    let world = World::new("outage");
+    let (a, b) = world.start_both("source = \"keep\"", INTERCEPT);
+    world.serve(80, echo);
+    let mut stream = world.connect(&world.client, "10.3.0.2:80").unwrap();
+    stream.write_all(b"x").unwrap();
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 1);
+    // Both ends drop everything for five seconds, with data under way.
+    for ns in [&world.a, &world.b] {
+        world.sh(ns, "nft add table ip t; nft 'add chain ip t i { type filter hook input priority 0; }'; nft add rule ip t i udp dport 4780 drop");
+    }
+    stream.write_all(b"y").unwrap();
+    pause(Duration::from_secs(5));
+    for ns in [&world.a, &world.b] {
+        world.sh(ns, "nft delete table ip t");
+    }
+    let back = now();
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 1);
+    assert!(back.elapsed() < Duration::from_millis(1_500), "{:?}", back.elapsed());
+    assert_eq!(a.counter("connections_reset") + b.counter("connections_reset"), 0);
+}

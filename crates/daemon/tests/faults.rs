@@ -92,6 +92,40 @@ fn without_capabilities_taking_traffic_is_refused_and_the_remedy_named() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
+#[test]
+fn two_capabilities_are_enough_for_an_ordinary_user() {
+    let _alone = alone();
+    if !root_or_skip("two_capabilities") {
+        return;
+    }
+    let world = World::new("ambient");
+    let before = world.traces(&world.a);
+    let dir = folder("ambient-config");
+    let config = plain(&dir, "source = \"keep\"", "[intercept]\ninterfaces = [\"lan0\"]\nlocal = true");
+    give_to_nobody(&dir);
+    let (_, log, control) = daemon_command(&config);
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.args(["--inh-caps=+net_admin,+net_raw", "--ambient-caps=+net_admin,+net_raw"]);
+    command.arg(dir.join("wavelaned")).arg("--config").arg(&config).stderr(std::fs::File::create(&log).unwrap());
+    let child = world.a.run(move || command.spawn().unwrap()).unwrap();
+    let mut daemon = Daemon { child, log, control, own_folder: Some(dir) };
+    daemon.wait_log("listens on UDP");
+    assert!(daemon.status().door.honest, "{}", daemon.log());
+    assert_eq!(daemon.stop(), Some(0));
+    assert_eq!(world.traces(&world.a), before);
+}
+
+/// Gives `dir` and what is in it to user nobody, and puts the program there, whose own folder may be closed to others.
+fn give_to_nobody(dir: &Path) {
+    const NOBODY: u32 = 65_534;
+    std::fs::copy(DAEMON, dir.join("wavelaned")).unwrap();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        std::os::unix::fs::chown(entry.unwrap().path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)).unwrap();
+}
+
 /// A folder for PATH with the system's network tools, `nft` replaced by `script` or left out.
 fn tools(dir: &Path, script: Option<&str>) -> String {
     let bin = dir.join("bin");
@@ -145,7 +179,9 @@ fn a_second_daemon_does_not_tear_down_the_firsts_rules() {
     let world = World::new("second");
     let _a = world.start("a", "source = \"keep\"", "[intercept]\ninterfaces = [\"lan0\"]");
     let with_one = world.traces(&world.a);
-    let config = plain(&folder("second-config"), "source = \"keep\"", "[intercept]\nlocal = true");
+    let elsewhere = world.dir.join("second");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let config = plain(&elsewhere, "source = \"keep\"", "[intercept]\nlocal = true");
     let said = world.a.run(move || refusal(&config, None)).unwrap();
     assert!(said.contains("another wavelaned already takes traffic"), "{said}");
     assert_eq!(world.traces(&world.a), with_one);
@@ -153,24 +189,18 @@ fn a_second_daemon_does_not_tear_down_the_firsts_rules() {
 
 /// Starts a daemon as user nobody; everything it needs lies in `dir`.
 fn start_as_nobody(config: &Path) -> Daemon {
-    const NOBODY: u32 = 65_534;
     let (plain, log, control) = daemon_command(config);
     let dir = config.parent().unwrap();
     let mut command = plain;
     if wavelane_host::is_root() {
-        for entry in std::fs::read_dir(dir).unwrap() {
-            std::os::unix::fs::chown(entry.unwrap().path(), Some(NOBODY), Some(NOBODY)).unwrap();
-        }
-        std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)).unwrap();
-        // The program's own folder may be closed to others.
+        give_to_nobody(dir);
         let program = dir.join("wavelaned");
-        std::fs::copy(DAEMON, &program).unwrap();
         command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
         command.arg(program).arg("--config").arg(config);
         command.stderr(std::fs::File::create(&log).unwrap());
     }
-    let daemon = Daemon { child: command.spawn().unwrap(), log, control };
+    let daemon = Daemon { child: command.spawn().unwrap(), log, control, own_folder: Some(dir.to_path_buf()) };
     daemon.wait_log("listens on UDP");
     daemon
 }
@@ -251,7 +281,6 @@ fn an_unreachable_peer_is_said_once() {
     a.wait_log("peer 'b' at 127.0.0.1");
     pause(std::time::Duration::from_secs(2));
     assert_eq!(a.log().matches("does not answer").count(), 1, "{}", a.log());
-    std::fs::remove_dir_all(dir).unwrap();
 }
 
 /// Resident memory in KiB and CPU ticks used so far (proc(5)).

@@ -65,6 +65,8 @@ pub struct Daemon {
     pub child: Child,
     pub log: PathBuf,
     pub control: PathBuf,
+    /// A folder of its own, removed with it.
+    pub own_folder: Option<PathBuf>,
 }
 
 impl Daemon {
@@ -103,6 +105,9 @@ impl Drop for Daemon {
         self.kill();
         if std::thread::panicking() {
             eprintln!("--- {} ---\n{}", self.log.display(), self.log());
+        }
+        if let Some(folder) = &self.own_folder {
+            let _ = std::fs::remove_dir_all(folder);
         }
     }
 }
@@ -202,7 +207,7 @@ impl World {
         let config = write_config(&self.dir, name, own, extra, &rest);
         let (command, log, control) = daemon_command(&config);
         let child = ns.spawn(command, ChildEnd::Kill).unwrap().unwrap();
-        let daemon = Daemon { child, log, control };
+        let daemon = Daemon { child, log, control, own_folder: None };
         daemon.wait_log("listens on UDP");
         daemon
     }
