@@ -264,3 +264,25 @@ fn a_reader_that_goes_away_is_no_error() {
     let o = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert!(!err(&o).contains("panicked"), "{}", err(&o));
 }
+
+#[test]
+fn a_gateways_files_are_made_and_checked() {
+    let place = Place::new("gateway");
+    let other = wavelane(&["keygen", "--out", &place.path("b.key")]);
+    assert_eq!(other.status.code(), Some(0), "{}", err(&other));
+    let key = out(&other).trim().to_owned();
+    let dir = place.path("");
+    let address = ["--peer-address", "192.0.2.1:4780", "--route", "10.0.3.0/24"];
+    let made = wavelane(
+        &[&["init", "--name", "a", "--dir", &dir, "--peer-name", "b", "--peer-key", &key][..], &address].concat(),
+    );
+    assert_eq!(made.status.code(), Some(0), "{}", err(&made));
+    let config = place.path("wavelaned.toml");
+    let checked = wavelane(&["check", &config]);
+    assert_eq!(checked.status.code(), Some(0), "{}", err(&checked));
+    assert!(out(&checked).contains("gateway 'a' is in order"), "{}", out(&checked));
+    std::fs::write(&config, std::fs::read_to_string(&config).unwrap() + "\n[nonsense]\n").unwrap();
+    let damaged = wavelane(&["check", &config]);
+    assert_eq!(damaged.status.code(), Some(2));
+    assert!(err(&damaged).contains("nonsense"), "{}", err(&damaged));
+}

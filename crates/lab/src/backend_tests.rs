@@ -266,6 +266,62 @@ every = "100 ms"
     assert_eq!((children(), strays()), (Vec::new(), Vec::new()));
 }
 
+/// Set for the process that [`a_killed_lab_leaves_nothing`] starts and kills.
+const VICTIM: &str = "WAVELANE_LAB_TEST_VICTIM";
+
+/// Not a test of its own: what the killed process does.
+#[test]
+fn victim() {
+    if std::env::var_os(VICTIM).is_none() {
+        return;
+    }
+    let scenario = scenario(
+        r#"
+[flows.page]
+app = "download"
+from = "client"
+to = "server"
+size = "1 GB"
+"#,
+    );
+    let out = Out::new("victim");
+    let cancelled = AtomicBool::new(false);
+    let mut note = |p: Progress| {
+        if p.at > Span::from_millis(500) {
+            println!("\nvictim {}", children()[0].split(' ').next().unwrap());
+        }
+    };
+    let mut context = RunContext { out: &out.0, label: "test".into(), progress: &mut note, cancelled: &cancelled };
+    drop(LabBackend.run_stack(&scenario, tcp(TcpKind::Cubic), scenario.seed, &mut context));
+}
+
+#[test]
+fn a_killed_lab_leaves_nothing() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    if skip() {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "backend::tests::victim", "--nocapture"])
+        .env(VICTIM, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let line = lines.into_iter().find(|l| l.starts_with("victim ")).expect("the victim got to its download");
+    let curl: u32 = line.split(' ').nth(1).unwrap().parse().unwrap();
+    assert!(std::path::Path::new(&format!("/proc/{curl}")).exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let gone = || !std::fs::read_to_string(format!("/proc/{curl}/comm")).is_ok_and(|name| name.trim() == "curl");
+    crate::sockets::rest_until(realtime::now() + Span::from_secs(5), gone);
+    assert!(gone(), "curl {curl} outlived the lab");
+    let folder = std::env::temp_dir().join(format!("wavelane-{}-victim", child.id()));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn the_review_says_what_is_approximated_omitted_and_refused() {
     let scenario = scenario(

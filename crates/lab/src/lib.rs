@@ -12,6 +12,7 @@ mod driver;
 mod echo;
 mod gateways;
 mod http;
+mod judge;
 mod lateness;
 mod pcapng;
 mod review;

@@ -1,13 +1,13 @@
 //! One run of one stack: servers, gateways and flows in the built world, watched to their end.
 
-use crate::backend::LATENESS_BOUND;
 use crate::bulk::{self, ENDLESS};
 use crate::content::{Content, Digested};
 use crate::gateways::Gateways;
 use crate::http::{Epoch, Http, Page, Upload};
+use crate::judge::judge;
 use crate::review::control_of;
 use crate::tools::{self, INSTALL_IP};
-use crate::world::{Findings, World};
+use crate::world::World;
 use crate::{LabError, echo, sockets};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -372,40 +372,4 @@ fn words(flow: &Flow, task: &Task) -> Option<String> {
     let so_far = task.progress.load(Ordering::Relaxed) as f64 / 1e6;
     let of = size.map(|s| format!(" of {:.1} MB", s.get() as f64 / 1e6)).unwrap_or_default();
     Some(format!("{} {so_far:.1} MB{of}", flow.name))
-}
-
-/// Whether the host was good enough for the run to prove something; says in the notes how good it was.
-fn judge(findings: &Findings, notes: &mut Vec<String>) -> Result<Option<String>, LabError> {
-    let outcome = &findings.outcome;
-    let lateness = &outcome.lateness;
-    let (p50, p99) = (lateness.per_mille(500), lateness.per_mille(990));
-    notes.push(format!(
-        "channel lateness over {} deliveries: p50 {} us, p99 {} us, max {} us{}",
-        lateness.count(),
-        p50.as_micros(),
-        p99.as_micros(),
-        lateness.max().as_micros(),
-        if outcome.preferred { ", at real-time priority" } else { ", without real-time priority" },
-    ));
-    if outcome.uncaptured > 0 {
-        notes.push(format!("{} packets are missing from the captures (file full or disk slow)", outcome.uncaptured));
-    }
-    if let Some(error) = &outcome.capture_error {
-        let error = std::io::Error::other(error.clone());
-        return Err(LabError::Io { what: "cannot write a capture; free space or choose another --out".into(), error });
-    }
-    let refused: u64 = outcome.refused.iter().sum();
-    if findings.ring_drops > 0 {
-        let n = findings.ring_drops;
-        return Ok(Some(format!("the host dropped {n} packets before a channel saw them: it is too slow or too busy")));
-    }
-    if refused > 0 {
-        return Ok(Some(format!("a kernel refused {refused} packets that a channel delivered: it is short of memory")));
-    }
-    Ok((p99 > LATENESS_BOUND).then(|| {
-        format!(
-            "1 % of packets were delivered {} us late or more, bound {LATENESS_BOUND}: the host is too slow or too busy",
-            p99.as_micros()
-        )
-    }))
 }

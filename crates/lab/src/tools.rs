@@ -20,13 +20,14 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 }
 
 /// One of our own programs: named by `variable`, else beside the running program, else one or two folders above
-/// (test programs lie in `target/PROFILE/deps`).
+/// (test programs lie in `target/PROFILE/deps`), else in PATH.
 pub(crate) fn find_own(program: &str, variable: &str) -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(variable) {
         return Some(PathBuf::from(named)).filter(|file| file.is_file());
     }
     let exe = std::env::current_exe().ok()?;
-    exe.ancestors().skip(1).take(3).map(|folder: &Path| folder.join(program)).find(|file| file.is_file())
+    let near = exe.ancestors().skip(1).take(3).map(|folder: &Path| folder.join(program)).find(|file| file.is_file());
+    near.or_else(|| find(program))
 }
 
 /// Runs `command` inside `ns` to its end. Only for programs that end at once.
