@@ -1,6 +1,7 @@
 //! First packets of TCP connections: reading a held SYN, and writing the refusal that answers it.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
+use wavelane_wire::ip::checksum;
 
 /// Bytes of the offending datagram that an ICMP error quotes: the IP header and 8 bytes (RFC 792).
 const QUOTE: usize = 28;
@@ -76,7 +77,7 @@ impl Syn {
         pseudo.extend_from_slice(&self.source.ip().octets());
         pseudo.extend_from_slice(&[0, PROTOCOL_TCP, 0, TCP_HEADER as u8]);
         pseudo.extend_from_slice(&tcp);
-        tcp[16..18].copy_from_slice(&checksum(&pseudo).to_be_bytes());
+        tcp[16..18].copy_from_slice(&checksum(&[&pseudo]).to_be_bytes());
         ip_packet(*self.target.ip(), *self.source.ip(), PROTOCOL_TCP, &tcp)
     }
     /// The ICMP error a router would send, as a whole IPv4 packet; the kernel fills in our address.
@@ -88,7 +89,7 @@ impl Syn {
             Unreachable::Prohibited => 13,
         };
         icmp.extend_from_slice(&self.quote);
-        let sum = checksum(&icmp);
+        let sum = checksum(&[&icmp]);
         icmp[2..4].copy_from_slice(&sum.to_be_bytes());
         ip_packet(Ipv4Addr::UNSPECIFIED, *self.source.ip(), PROTOCOL_ICMP, &icmp)
     }
@@ -103,19 +104,10 @@ fn ip_packet(from: Ipv4Addr, to: Ipv4Addr, protocol: u8, payload: &[u8]) -> Vec<
     packet[9] = protocol;
     packet[12..16].copy_from_slice(&from.octets());
     packet[16..20].copy_from_slice(&to.octets());
-    let sum = checksum(&packet);
+    let sum = checksum(&[&packet]);
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
     packet.extend_from_slice(payload);
     packet
-}
-
-/// The Internet checksum (RFC 1071).
-fn checksum(bytes: &[u8]) -> u16 {
-    let mut sum: u32 = bytes.chunks(2).map(|c| u32::from(c[0]) << 8 | u32::from(*c.get(1).unwrap_or(&0))).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
 }
 
 #[cfg(test)]
@@ -150,14 +142,14 @@ mod tests {
     #[test]
     fn the_reset_acknowledges_the_syn_and_its_checksums_hold() {
         let reset = Syn::parse(&sample()).unwrap().reset();
-        assert_eq!(checksum(&reset[..IP_HEADER]), 0);
+        assert_eq!(checksum(&[&reset[..IP_HEADER]]), 0);
         let tcp = &reset[IP_HEADER..];
         assert_eq!(&tcp[8..12], &[0, 0, 0, 0], "0xffffffff + 1");
         assert_eq!(tcp[13], FLAG_RST | FLAG_ACK);
         let mut pseudo = reset[12..20].to_vec();
         pseudo.extend_from_slice(&[0, PROTOCOL_TCP, 0, 20]);
         pseudo.extend_from_slice(tcp);
-        assert_eq!(checksum(&pseudo), 0);
+        assert_eq!(checksum(&[&pseudo]), 0);
         assert_eq!(&reset[12..16], &[10, 0, 3, 4]);
     }
 
@@ -166,7 +158,7 @@ mod tests {
         let packet = sample();
         let icmp = Syn::parse(&packet).unwrap().unreachable(Unreachable::Prohibited);
         assert_eq!((icmp[IP_HEADER], icmp[IP_HEADER + 1]), (3, 13));
-        assert_eq!(checksum(&icmp[IP_HEADER..]), 0);
+        assert_eq!(checksum(&[&icmp[IP_HEADER..]]), 0);
         assert_eq!(&icmp[IP_HEADER + ICMP_HEADER..], &packet[..QUOTE]);
     }
 }

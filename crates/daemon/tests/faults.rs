@@ -253,3 +253,74 @@ fn an_unreachable_peer_is_said_once() {
     assert_eq!(a.log().matches("does not answer").count(), 1, "{}", a.log());
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+/// Resident memory in KiB and CPU ticks used so far (proc(5)).
+fn usage(pid: u32) -> (u64, u64) {
+    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap();
+    let pages: u64 = statm.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    (pages * 4, fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap())
+}
+
+#[test]
+fn a_million_datagrams_from_strangers_get_no_answer_and_cost_no_memory() {
+    let _alone = alone();
+    let dir = folder("strangers");
+    let port = free_port();
+    let config = write_config(
+        &dir,
+        "a",
+        &key_pair(),
+        &format!("listen = \"127.0.0.1:{port}\""),
+        &peer_table(&key_pair(), "b", ""),
+    );
+    let a = start_as_nobody(&config);
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.connect(("127.0.0.1", port)).unwrap();
+    stranger.set_nonblocking(true).unwrap();
+    let noise = pattern(1 << 16, 11);
+    let flood = |count: usize| {
+        for i in 0..count {
+            // All lengths and all first bytes, so that every kind of datagram is tried with a wrong seal.
+            let at = i * 7 % (noise.len() - 1500);
+            let mut datagram = noise[at..at + 1 + i % 1400].to_vec();
+            datagram[0] = (i / 1400) as u8;
+            let _ = stranger.send(&datagram);
+        }
+    };
+    flood(10_000);
+    wait_for("the first datagrams to be counted", || a.counter("datagrams_received") + dropped(&a) > 0);
+    let (before, _) = usage(a.child.id());
+    flood(1_000_000);
+    wait_for("the last datagrams to be judged", || {
+        let seen = dropped(&a);
+        pause(std::time::Duration::from_millis(100));
+        dropped(&a) == seen
+    });
+    let (after, _) = usage(a.child.id());
+    assert!(dropped(&a) > 100_000, "{}", a.status());
+    assert!(after <= before + 1024, "resident memory grew from {before} to {after} KiB");
+    let answer = stranger.recv(&mut [0; 1500]).map_err(|e| e.kind());
+    assert_eq!(answer, Err(ErrorKind::WouldBlock), "a stranger was answered");
+}
+
+/// Everything the gateway dropped.
+fn dropped(daemon: &Daemon) -> u64 {
+    daemon.status().counters.iter().filter(|c| c.name.starts_with("dropped_")).map(|c| c.value).sum()
+}
+
+#[test]
+fn an_idle_gateway_sleeps() {
+    let _alone = alone();
+    let (a, b, forward) = rootless("idle", "127.0.0.1:1", false);
+    let mut stream = TcpStream::connect(&forward).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(stream.read(&mut [0; 8]).is_err());
+    pause(std::time::Duration::from_secs(2));
+    let before = usage(a.child.id()).1 + usage(b.child.id()).1;
+    pause(std::time::Duration::from_secs(3));
+    let ticks = usage(a.child.id()).1 + usage(b.child.id()).1 - before;
+    // Ticks are 10 ms: two daemons may use 5 % of one processor together, and a spinning one uses 300 of them.
+    assert!(ticks <= 15, "{ticks} ticks in 3 s");
+}

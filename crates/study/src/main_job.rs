@@ -129,7 +129,8 @@ fn measured(scenario: &Scenario, document: &RunDocument, stack: &StackResult, me
     let present: Vec<f64> = values(stack, flow, metric).into_iter().flatten().collect();
     row.n = present.len() as u64;
     if let Some((mean, half)) = mean_ci95(&present) {
-        (row.value, row.ci95) = (Some(mean), half);
+        // A figure of the whole stack is pooled over the runs already: it has no spread of its own.
+        (row.value, row.ci95) = (Some(mean), half.filter(|_| !metric.is_of_stack()));
     }
     row.why = format!("over {} of {} runs", row.n, document.repeat);
     if let (Metric::GoodputBps, Some((rate, up))) = (metric, link(scenario)) {

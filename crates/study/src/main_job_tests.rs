@@ -69,6 +69,8 @@ fn the_bound_is_rate_times_good_time_times_payload_share() {
     assert_eq!((row.value, row.n, row.verdict), (Some(16e6), 2, Verdict::Pass));
     assert!(row.ci95.unwrap() > 0.0);
     assert_eq!(find(&rows, "tcp-bbr", "rtt_p95_ms").verdict, Verdict::Info);
+    let pooled = find(&rows, "wavelane", "wire_bytes_per_delivered_byte");
+    assert_eq!((pooled.value, pooled.ci95), (Some(1.1), None));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use super::bottleneck::{App, Link, Loss, Policer, World};
 use crate::gateway::Controller;
-use wavelane_base::{Rate, Span};
+use wavelane_base::{Rate, Seed, Span};
 
 const MBIT: f64 = 1e6;
 const LINK: f64 = 20.0 * MBIT;
@@ -260,5 +260,37 @@ fn lost_acks_and_coarse_scheduling_cost_little() {
             let goodput = w.goodput(0, 3.0, 20.0);
             assert!((floor * LINK..=LINK * SLACK).contains(&goodput), "{goodput} {}", w.trace(0));
         }
+    }
+}
+/// The seed draws the path. Nothing may collapse, whatever it is.
+#[test]
+fn no_path_of_a_swarm_starves_a_lane() {
+    for seed in 0..40 {
+        let mut c = Seed(seed).chance("swarm");
+        let mut pick = |choices: &[u64]| choices[c.below(choices.len() as u64) as usize];
+        let (mbit, rtt, queue_ms) =
+            (pick(&[1, 2, 5, 10, 20]), pick(&[4, 20, 50, 100, 300]), pick(&[20, 50, 100, 300, 1000]));
+        let (jitter, tick) = (pick(&[0, 0, 1, 5, 20]), pick(&[0, 0, 1, 4]));
+        let (loss, p) = match pick(&[0, 1, 2, 3, 4]) {
+            0 => (Loss::None, 0.0),
+            1 => (Loss::Random(0.02), 0.02),
+            2 => (Loss::Random(0.2), 0.2),
+            3 => (bursts(570, 30), 0.05),
+            _ => (bursts(1000, 100), 0.09),
+        };
+        let link = Link {
+            queue_bytes: (mbit * 125 * queue_ms).max(6000),
+            loss,
+            ack_loss: loss,
+            jitter: Span::from_millis(jitter),
+            tick: Span::from_nanos((tick * 1_000_000).max(1)),
+            ..Link::new(mbit, rtt)
+        };
+        let mut w = World::new(link, 1, seed);
+        w.run_until(15.0);
+        let (bound, goodput) = (mbit as f64 * MBIT, w.goodput(0, 5.0, 15.0));
+        assert!(goodput >= 0.6 * (1.0 - p) * bound, "seed {seed}: {goodput} {link:?} {}", w.trace(0));
+        assert!(goodput <= bound * 1.02, "seed {seed}: faster than the link: {goodput} {link:?}");
+        assert!(w.drop_share() <= 0.25, "seed {seed}: {} dropped {link:?}", w.drop_share());
     }
 }

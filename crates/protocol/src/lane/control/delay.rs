@@ -18,7 +18,7 @@ const RATE_MAX: Rate = Rate::from_bps(100_000_000_000);
 /// The target queue is this at [`TARGET_RATE`] and falls with the square root of the rate, so that flows that see
 /// the same queue settle at the same rate.
 const TARGET_MIN: Span = Span::from_millis(5);
-const TARGET_MAX: Span = Span::from_millis(25);
+const TARGET_MAX: Span = Span::from_millis(18);
 const TARGET_RATE: f64 = 32e6;
 /// And it is at least this many packets long: fewer cannot stand in a queue steadily.
 const TARGET_PACKETS: u64 = 2;
@@ -241,7 +241,8 @@ impl Delay {
             // Only what arrives may be doubled: behind a policer everything else would grow without bound.
             if !served.app_limited || served.delivered > self.rate {
                 self.round_best = self.round_best.max(served.delivered);
-                self.rate = self.rate_from_first(served.delivered);
+                // Never below the start: little may have arrived because the medium was bad just then.
+                self.rate = self.rate.max(served.delivered);
             }
             if queue > self.target(forward) {
                 self.rate = served.rate.scale(1000 - self.referee.overflow(losses), 1000);
@@ -254,7 +255,8 @@ impl Delay {
         }
         if self.best.as_bps() > 0 && !self.round_limited && self.round_best.as_bps() > 0 {
             let grown = self.round_best.as_bps() as f64 >= self.best.as_bps() as f64 * PLATEAU_GROWTH;
-            self.flat_rounds = if grown { 0 } else { self.flat_rounds + 1 };
+            let lossy = self.referee.exceeds(losses.single_share());
+            self.flat_rounds = if grown || !lossy { 0 } else { self.flat_rounds + 1 };
         }
         self.best = self.best.max(self.round_best);
         if self.flat_rounds >= PLATEAU_ROUNDS {
@@ -264,10 +266,6 @@ impl Delay {
         } else {
             self.referee.learn(losses, now);
         }
-    }
-
-    fn rate_from_first(&self, delivered: Rate) -> Rate {
-        if self.best.as_bps() == 0 && self.round_best == delivered { delivered } else { self.rate.max(delivered) }
     }
 
     fn enter_cruise(&mut self, now: Instant, losses: &mut Losses) {

@@ -16,6 +16,11 @@ const OVERFLOW_MIN: f64 = 0.12;
 const SIGMAS: f64 = 4.0;
 /// Packets a judgement needs.
 const JUDGED_MIN: u64 = 250;
+/// On a slow lane so many do, after this long.
+const JUDGED_SLOW: u64 = 20;
+const JUDGE_SPAN_SLOW: Span = Span::from_secs(2);
+/// A share this far above the medium's, with a delivered rate that stands still, ends startup.
+const PLATEAU_EXCESS: f64 = 0.05;
 /// A tally is begun anew at the latest after this many.
 const JUDGED_MAX: u64 = 1000;
 /// The rate of a trial downward lies this share below what the excess says.
@@ -86,6 +91,10 @@ impl Referee {
         let kept = (1.0 - self.medium.unwrap_or(0.0)).clamp(0.05, 1.0);
         delivered.scale(1000, (kept * 1000.0) as u64)
     }
+    /// Whether `share` is clearly more than the medium loses.
+    pub(crate) fn exceeds(&self, share: f64) -> bool {
+        share > self.medium.unwrap_or(0.0) + PLATEAU_EXCESS
+    }
     /// Whether a trial is under way.
     pub(crate) fn trying(&self) -> bool {
         self.stage != Stage::Calm
@@ -144,7 +153,8 @@ impl Referee {
         let (judged, lost) = losses.tally();
         // Packets sent since the tally began need a round trip to be judged at all.
         let span = now.since(losses.tally_from()).saturating_sub(rtt);
-        if judged < JUDGED_MIN || span < JUDGE_SPAN_MIN {
+        let enough = judged >= JUDGED_MIN || (judged >= JUDGED_SLOW && span >= JUDGE_SPAN_SLOW);
+        if !enough || span < JUDGE_SPAN_MIN {
             return None;
         }
         let share = lost as f64 / judged as f64;

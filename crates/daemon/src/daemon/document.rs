@@ -1,0 +1,46 @@
+//! The status document.
+
+use super::Daemon;
+use crate::{keys, status};
+use wavelane_base::Span;
+
+impl Daemon {
+    /// Everything `status` shows, as JSON.
+    pub(super) fn document(&self) -> String {
+        let gateway = self.gateway.status(self.now);
+        let ms = |s: Option<Span>| s.map(|s| s.as_nanos() as f64 / 1e6);
+        let peers = gateway.peers.iter().map(|p| status::Peer {
+            name: p.name.clone(),
+            up: p.up,
+            address: p.address.map(|a| a.to_string()),
+            silence_ms: ms(p.silence),
+            rtt_ms: ms(p.rtt),
+            rtt_min_ms: ms(p.rtt_min),
+            queue_delay_ms: ms(p.queue_delay),
+            rate_bps: p.rate.map(|r| r.as_bps()),
+            loss: if p.loss.is_finite() { p.loss } else { 0.0 },
+            path_mtu: p.path_mtu,
+            in_flight_bytes: p.in_flight,
+        });
+        let moved =
+            [("bytes_from_applications", self.moved.from_socket), ("bytes_to_applications", self.moved.to_socket)];
+        let counted = self.counters.iter().chain(moved).chain(gateway.counters.iter().copied());
+        let report = status::Report {
+            format: status::FORMAT.into(),
+            name: self.config.name.clone(),
+            public_key: keys::to_base64(&keys::public_key(&self.config.private_key)),
+            uptime_s: self.now.since(self.started).as_secs_f64(),
+            peers: peers.collect(),
+            flows: gateway.flows,
+            buffered_bytes: gateway.buffered,
+            door: status::Door {
+                intercepting: self.config.intercept.is_some(),
+                honest: self.transparent.as_ref().is_some_and(|t| t.rules.holds_syns()),
+                pending: self.attempts.len(),
+                connections: self.connections.len(),
+            },
+            counters: counted.map(|(name, n)| status::counter(name, n)).collect(),
+        };
+        serde_json::to_string(&report).unwrap_or_default() + "\n"
+    }
+}

@@ -1,0 +1,313 @@
+//! The two doors: connections from applications, and connections to servers for a peer's applications.
+
+use super::{ADDRESSES_FRESH, ARRIVALS_PER_ROUND, CONNECT_PATIENCE, Daemon};
+use crate::attempts::{Arrival, Cause, Ended};
+use crate::config::Source;
+use crate::relay::{Connection, Stage, Turn};
+use crate::syn::{Syn, Unreachable};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use wavelane_base::{FlowId, Streams};
+use wavelane_host::nfqueue::Held;
+use wavelane_host::poller::{Ready, Watch};
+use wavelane_host::{own_addresses, tcp};
+use wavelane_protocol::gateway::{PeerId, Reason};
+
+impl Daemon {
+    // ---- connections ----
+
+    pub(super) fn enqueue(&mut self, token: u64) {
+        if let Some(c) = self.connections.get_mut(&token)
+            && !std::mem::replace(&mut c.queued, true)
+        {
+            self.to_serve.push_back(token);
+        }
+    }
+    pub(super) fn enqueue_flow(&mut self, flow: FlowId) {
+        if let Some(&token) = self.of_flow.get(&flow) {
+            self.enqueue(token);
+        }
+    }
+    pub(super) fn insert(&mut self, stream: TcpStream, flow: FlowId, stage: Stage) {
+        let token = self.next_token;
+        self.next_token += 1;
+        if self.poller.add(&stream, token, Watch::Edges).is_err() {
+            self.counters.one("dropped_no_socket");
+            match stage {
+                Stage::Connecting(_) => self.gateway.refuse(self.now, flow, Reason::NoRoom),
+                _ => self.gateway.reset(self.now, flow),
+            }
+            return;
+        }
+        self.connecting += usize::from(matches!(stage, Stage::Connecting(_)));
+        self.connections.insert(token, Connection::new(stream, flow, stage));
+        self.of_flow.insert(flow, token);
+    }
+    /// Forgets a connection; unless its end was orderly, the close resets the application.
+    pub(super) fn remove(&mut self, token: u64) -> Option<Connection> {
+        let connection = self.connections.remove(&token)?;
+        self.of_flow.remove(&connection.flow);
+        self.connecting -= usize::from(matches!(connection.stage, Stage::Connecting(_)));
+        Some(connection)
+    }
+    pub(super) fn socket_ready(&mut self, token: u64, ready: Ready) {
+        let Some(c) = self.connections.get_mut(&token) else { return };
+        c.readable |= ready.readable;
+        c.writable |= ready.writable;
+        let error = if ready.failed { c.stream.take_error().ok().flatten() } else { None };
+        match (c.stage, error) {
+            (Stage::Connecting(_), error) => self.connected(token, error),
+            (_, Some(_)) => self.socket_reset(token),
+            (_, None) => self.enqueue(token),
+        }
+    }
+    pub(super) fn connected(&mut self, token: u64, error: Option<io::Error>) {
+        let Some(c) = self.connections.get_mut(&token) else { return };
+        if let Some(error) = error {
+            let flow = c.flow;
+            self.remove(token);
+            return self.refuse(flow, &error);
+        }
+        if c.writable {
+            c.stage = Stage::Open;
+            self.connecting -= 1;
+            self.counters.one("connections_made");
+            self.gateway.accept(self.now, c.flow);
+            self.enqueue(token);
+        }
+    }
+    pub(super) fn socket_reset(&mut self, token: u64) {
+        if let Some(c) = self.remove(token) {
+            self.counters.one("connections_reset");
+            if !c.flow_closed {
+                self.gateway.reset(self.now, c.flow);
+            }
+        }
+    }
+    pub(super) fn serve(&mut self, token: u64) {
+        let Some(c) = self.connections.get_mut(&token) else { return };
+        c.queued = false;
+        if c.stage != Stage::Open {
+            return;
+        }
+        match c.turn(self.now, &mut self.gateway, &mut self.scratch, &mut self.moved) {
+            Turn::Idle => {}
+            Turn::More => self.enqueue(token),
+            Turn::SocketReset => self.socket_reset(token),
+            Turn::FlowReset => {
+                self.counters.one("connections_reset");
+                self.remove(token);
+            }
+            Turn::Done => {
+                self.counters.one("connections_closed");
+                self.remove(token);
+            }
+        }
+    }
+
+    // ---- the far door: connections to servers ----
+
+    pub(super) fn may_connect(&mut self, peer: PeerId, target: SocketAddr) -> bool {
+        if self.own_read.is_none_or(|at| self.now.since(at) >= ADDRESSES_FRESH) {
+            self.own = own_addresses().unwrap_or_default();
+            self.own_read = Some(self.now);
+        }
+        self.config.may_connect(peer.0, target.ip(), &self.own)
+    }
+    pub(super) fn incoming(&mut self, flow: FlowId, peer: PeerId, source: SocketAddr, target: SocketAddr) {
+        if !self.may_connect(peer, target) {
+            self.counters.one("dropped_target_denied");
+            let name = self.peer_name(peer).to_owned();
+            self.say(&format!("peer '{name}' may not have us connect to {target}: list it in allow_targets if it may"));
+            return self.gateway.refuse(self.now, flow, Reason::Prohibited);
+        }
+        // An application on the far gateway itself by a loopback address has no address we could speak from.
+        let keep = self.config.source == Source::Keep && source.is_ipv4() && !source.ip().is_loopback();
+        match tcp::connect(target, keep.then_some(source), self.mark) {
+            Ok(stream) => self.insert(stream, flow, Stage::Connecting(self.now + CONNECT_PATIENCE)),
+            Err(e) => self.refuse(flow, &e),
+        }
+    }
+    pub(super) fn refuse(&mut self, flow: FlowId, error: &io::Error) {
+        let (reason, counter) = match error.kind() {
+            ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => (Reason::Refused, "dropped_connect_refused"),
+            ErrorKind::TimedOut => (Reason::TimedOut, "dropped_connect_timed_out"),
+            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {
+                (Reason::Unreachable, "dropped_connect_unreachable")
+            }
+            ErrorKind::PermissionDenied => (Reason::Prohibited, "dropped_target_denied"),
+            _ => (Reason::NoRoom, "dropped_no_socket"),
+        };
+        self.counters.one(counter);
+        self.gateway.refuse(self.now, flow, reason);
+    }
+
+    // ---- the near door: connections from applications ----
+
+    pub(super) fn accepted(&mut self, flow: FlowId) {
+        if let Some(held) = self.attempts.answered(self.now, flow) {
+            if let Some(held) = held {
+                self.let_go(held);
+            }
+        } else if let Some(&token) = self.of_flow.get(&flow)
+            && let Some(c) = self.connections.get_mut(&token)
+        {
+            c.stage = Stage::Open;
+            self.counters.one("connections_taken");
+            self.enqueue(token);
+        }
+    }
+    pub(super) fn flow_gone(&mut self, flow: FlowId, why: Reason) {
+        if let Some((syn, held)) = self.attempts.refused(flow) {
+            self.counters.one("connections_refused");
+            self.discard(held);
+            self.answer_refusal(&syn, why);
+        } else if let Some(&token) = self.of_flow.get(&flow) {
+            let counter = match self.connections.get(&token).map(|c| c.stage) {
+                Some(Stage::Waiting) => "connections_refused",
+                _ => "connections_reset",
+            };
+            self.counters.one(counter);
+            self.remove(token);
+        }
+    }
+    /// Tells the application what the far side said, in the words TCP/IP has for it.
+    pub(super) fn answer_refusal(&mut self, syn: &Syn, why: Reason) {
+        let packet = match why {
+            Reason::Refused | Reason::Aborted | Reason::Restarted => syn.reset(),
+            Reason::Unreachable | Reason::TimedOut => syn.unreachable(Unreachable::Host),
+            Reason::Prohibited => syn.unreachable(Unreachable::Prohibited),
+            // Silence: the application's TCP repeats its SYN, and there may be room by then.
+            Reason::NoRoom => return,
+        };
+        if let Some(t) = &self.transparent {
+            // Unsent, it costs the application one repeat of its SYN.
+            let _ = t.raw.send(&packet, *syn.source.ip());
+        }
+    }
+    pub(super) fn discard(&mut self, held: Option<Held>) {
+        if let (Some(queue), Some(held)) = (self.transparent.as_ref().and_then(|t| t.queue.as_ref()), held) {
+            let _ = queue.discard(held);
+        }
+    }
+    pub(super) fn let_go(&mut self, held: Held) {
+        if let Some(queue) = self.transparent.as_ref().and_then(|t| t.queue.as_ref()) {
+            let _ = queue.accept(held);
+        }
+    }
+    pub(super) fn end_attempts(&mut self, ended: Vec<Ended<Held>>) {
+        for e in ended {
+            self.counters.one(match e.cause {
+                Cause::SourceFull => "dropped_syn_source_full",
+                Cause::TableFull => "dropped_syn_table_full",
+                Cause::Abandoned => "dropped_attempt_abandoned",
+            });
+            self.discard(e.held);
+            self.gateway.reset(self.now, e.flow);
+        }
+    }
+    pub(super) fn take_syns(&mut self) {
+        for _ in 0..ARRIVALS_PER_ROUND {
+            let received = match self.transparent.as_ref().and_then(|t| t.queue.as_ref()) {
+                Some(queue) => queue.receive(),
+                None => return,
+            };
+            match received {
+                Ok(Some(queued)) => match Syn::parse(&queued.head) {
+                    Some(syn) => self.take_syn(syn, queued.held),
+                    // Not ours to judge.
+                    None => self.let_go(queued.held),
+                },
+                Ok(None) => return,
+                Err(_) => return self.counters.one("dropped_queue_overrun"),
+            }
+        }
+    }
+    pub(super) fn take_syn(&mut self, syn: Syn, held: Held) {
+        match self.attempts.arrive(self.now, syn, held) {
+            Arrival::GoOn(held) => self.let_go(held),
+            Arrival::Joined(older) => self.discard(older),
+            Arrival::PairFull(held) => {
+                self.counters.one("dropped_syn_pair_full");
+                self.discard(Some(held));
+            }
+            Arrival::TableFull(held) => {
+                self.counters.one("dropped_syn_table_full");
+                self.discard(Some(held));
+            }
+            Arrival::New(held) => {
+                let Some(peer) = self.config.route(IpAddr::V4(*syn.target.ip())) else { return self.let_go(held) };
+                match self.gateway.open(self.now, PeerId(peer), syn.source.into(), syn.target.into()) {
+                    Ok(flow) => {
+                        let ended = self.attempts.begin(self.now, syn, flow, held);
+                        self.end_attempts(ended);
+                    }
+                    Err(_) => {
+                        self.counters.one("dropped_syn_flow_table_full");
+                        self.discard(Some(held));
+                    }
+                }
+            }
+        }
+    }
+    /// Takes one waiting connection; `None` if there is none or the system has no descriptor now.
+    pub(super) fn accept_one(
+        &mut self,
+        accepted: io::Result<(TcpStream, SocketAddr)>,
+    ) -> Option<(TcpStream, SocketAddr)> {
+        match accepted {
+            Ok((stream, from)) if tcp::prepare(&stream).is_ok() => Some((stream, from)),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => None,
+            _ => {
+                // ECONNABORTED, or no descriptor left. The edge is used up, so ask again soon.
+                self.counters.one("dropped_no_socket");
+                self.retry_listeners = true;
+                None
+            }
+        }
+    }
+    pub(super) fn accept_transparent(&mut self) {
+        for i in 0.. {
+            let Some(t) = &self.transparent else { return };
+            let accepted = t.listener.accept();
+            let Some((stream, source)) = self.accept_one(accepted) else { return };
+            let Ok(target) = stream.local_addr() else { continue };
+            let (SocketAddr::V4(s), SocketAddr::V4(t)) = (source, target) else { continue };
+            if let Some(flow) = self.attempts.take(s, t) {
+                self.counters.one("connections_taken");
+                self.insert(stream, flow, Stage::Open);
+            } else if let Some(peer) = self.config.route(target.ip()) {
+                // No NFQUEUE here, or it came in the moment before SYNs were held.
+                self.open_for(stream, peer, source, target);
+            } else {
+                // Dropping it resets it.
+                self.counters.one("dropped_stranger_at_listener");
+            }
+            self.retry_listeners |= i >= ARRIVALS_PER_ROUND;
+            if i >= ARRIVALS_PER_ROUND {
+                return;
+            }
+        }
+    }
+    pub(super) fn accept_forward(&mut self, index: usize) {
+        for i in 0.. {
+            let (Some(listener), Some(&forward)) = (self.forwards.get(index), self.config.forwards.get(index)) else {
+                return;
+            };
+            let accepted = listener.accept();
+            let Some((stream, source)) = self.accept_one(accepted) else { return };
+            self.open_for(stream, forward.via, source, forward.to);
+            self.retry_listeners |= i >= ARRIVALS_PER_ROUND;
+            if i >= ARRIVALS_PER_ROUND {
+                return;
+            }
+        }
+    }
+    /// The application is connected already; ask the far side, and reset the application should that refuse.
+    pub(super) fn open_for(&mut self, stream: TcpStream, peer: usize, source: SocketAddr, target: SocketAddr) {
+        match self.gateway.open(self.now, PeerId(peer), source, target) {
+            Ok(flow) => self.insert(stream, flow, Stage::Waiting),
+            Err(_) => self.counters.one("dropped_syn_flow_table_full"),
+        }
+    }
+}
