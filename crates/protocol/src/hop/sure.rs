@@ -6,11 +6,15 @@ use wavelane_base::{Instant, Span};
 /// Most sendings of one thing before any of them is known to be lost: the first and two copies.
 pub(super) const SENDS_MAX: u8 = 3;
 
+/// Least distance of the two copies from the first sending. Radio fades last tens of milliseconds (the demo's: 30 ms
+/// on average), and a side that sends little never measures them: a copy inside the same fade is wasted.
+const SPACING_MIN: [Span; 2] = [Span::from_millis(20), Span::from_millis(60)];
+
 /// Spacing of copy `n` (1 or 2) behind the first sending: past the burst that may have swallowed it.
 pub(super) fn copy_spacing(path: &Path, n: u8) -> Span {
     match n {
-        1 => path.burst.scale(1, 2).max(Span::from_millis(8)),
-        _ => path.burst.scale(3, 2).max(Span::from_millis(25)),
+        1 => path.burst.scale(2, 3).max(SPACING_MIN[0]),
+        _ => path.burst.times(2).max(SPACING_MIN[1]),
     }
 }
 

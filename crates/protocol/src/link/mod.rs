@@ -3,10 +3,13 @@
 //! [`Link`] decides what one datagram carries. [`crate::lane`] says whether and how large, [`crate::hop`] fills it,
 //! [`crate::session`] seals it. Nothing here knows a key or an address.
 
+mod inbound;
+
 use crate::gateway::Controller;
 use crate::hop::{Carried, Hop, HopConfig, Path};
 use crate::lane::{LaneConfig, LaneReceiver, LaneSender, Outcome, PathView, Probe, Room};
 pub use crate::session::LANES_MAX;
+use inbound::InboundLoss;
 use wavelane_base::{Class, Ecn, Instant, Span, Wakeup};
 use wavelane_wire::Writer;
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
@@ -18,6 +21,10 @@ const LANE_ACK_HEAD_MAX: usize = 2 + 5 * 8;
 const RANGES_SHARED: usize = 12;
 /// Ranges in an ack that travels alone.
 const RANGES_ALONE: usize = 64;
+/// Before this many of our packets have a known fate, the link counts as lossy: the first exchanges get copies.
+const FATES_KNOWN_MIN: u64 = 50;
+/// The loss assumed until then.
+const LOSS_UNKNOWN: f64 = 0.01;
 /// After this much silence while an answer is owed, the link counts as silent: it asks for a new session too.
 pub const SILENCE: Span = Span::from_secs(1);
 
@@ -87,6 +94,8 @@ pub struct Link {
     sender: LaneSender<Record>,
     /// One per lane of the neighbour, made when first heard.
     receivers: Vec<LaneReceiver>,
+    /// Loss on the neighbour's lanes, in the same order.
+    inbound: Vec<InboundLoss>,
     /// Our flows with the neighbour.
     pub hop: Hop,
     counters: LinkCounters,
@@ -105,6 +114,7 @@ impl Link {
             config,
             sender: LaneSender::new(now, lane_config(&config)),
             receivers: Vec::new(),
+            inbound: Vec::new(),
             hop: Hop::new(config.hop),
             counters: LinkCounters::default(),
             silence_at: None,
@@ -117,6 +127,7 @@ impl Link {
     pub fn restart(&mut self, now: Instant) {
         self.sender.restart(now);
         self.receivers.clear();
+        self.inbound.clear();
         self.heard();
         self.hop.peer_restarted(now);
     }
@@ -280,6 +291,8 @@ impl Link {
         }
         if let Some(receiver) = receiver(&mut self.receivers, lane) {
             receiver.received(now, rx_time, number, ecn, eliciting, ack_now);
+            self.inbound.resize(self.receivers.len(), InboundLoss::default());
+            self.inbound[usize::from(lane)].arrived(number);
         }
         self.settle(now);
     }
@@ -309,7 +322,10 @@ impl Link {
         }
         let view = self.sender.path(now);
         if let Some(rtt) = view.rtt {
-            self.hop.set_path(Path { rtt, rate: view.rate, loss: view.loss, burst: view.burst });
+            let known = view.delivered_packets + view.lost_packets >= FATES_KNOWN_MIN;
+            let own = if known { view.loss } else { view.loss.max(LOSS_UNKNOWN) };
+            let loss = self.inbound.iter().map(InboundLoss::share).fold(own, f64::max);
+            self.hop.set_path(Path { rtt, rate: view.rate, loss, burst: view.burst });
         }
     }
 

@@ -1,6 +1,7 @@
 //! What issue by issue is promised of a simulated run, one file per group. Every test builds its own world.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod backend;
 mod basics;
 mod common;
 mod control;

@@ -166,8 +166,8 @@ fn copies_hide_loss_from_an_echo_at_no_more_than_their_budget() {
     let mut times = echo(&mut world, &mut [], 600);
     times.sort_unstable();
     let p99 = times[times.len() * 99 / 100];
-    assert!(p99 <= 50 + 9, "one-way p99 {p99} ms; a repair alone would take 175 ms");
-    let late = times.iter().filter(|t| **t > 50 + 26).count();
+    assert!(p99 <= 50 + 21, "one-way p99 {p99} ms; a repair alone would take 175 ms");
+    let late = times.iter().filter(|t| **t > 50 + 61).count();
     assert!(late <= 6, "{late} of 600 lost all three sendings (and held up the next)");
     let c = world.hops[0].counters();
     assert!(c.copy_octets <= 2 * (c.first_octets + c.repair_octets), "at most three sendings: {c:?}");
@@ -206,7 +206,7 @@ fn a_receipt_cancels_copies_and_custody_needs_no_lane_ack() {
     hop.set_path(Path { loss: 0.05, ..Path::default() });
     hop.write(ms(3), names[0], &[0; 64]);
     fill(&mut hop, ms(3), Class::Bulk);
-    assert!(hop.poll_timeout().is_some_and(|w| w.at == ms(11)), "{:?}", hop.poll_timeout());
+    assert!(hop.poll_timeout().is_some_and(|w| w.at == ms(23)), "{:?}", hop.poll_timeout());
     let flow = names[0].from_other_side();
     let ranges = Ranges::default();
     let state = ReceiptState::Accept;

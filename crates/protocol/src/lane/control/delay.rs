@@ -18,7 +18,7 @@ const RATE_MAX: Rate = Rate::from_bps(100_000_000_000);
 /// The target queue is this at [`TARGET_RATE`] and falls with the square root of the rate, so that flows that see
 /// the same queue settle at the same rate.
 const TARGET_MIN: Span = Span::from_millis(5);
-const TARGET_MAX: Span = Span::from_millis(25);
+const TARGET_MAX: Span = Span::from_millis(18);
 const TARGET_RATE: f64 = 32e6;
 /// And it is at least this many packets long: fewer cannot stand in a queue steadily.
 const TARGET_PACKETS: u64 = 2;

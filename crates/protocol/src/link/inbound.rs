@@ -1,0 +1,64 @@
+//! How lossy the way *to us* is, from the gaps in what arrives.
+//!
+//! A side that mostly listens sends too little to learn its own direction's loss, and media that lose one way
+//! usually lose the other way too: this is its best guess of whether copies are worth their octets.
+
+/// Packets over which the share is taken; both counts halve when the window fills.
+const WINDOW: u64 = 512;
+
+/// Loss seen on the neighbour's lanes together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct InboundLoss {
+    /// Highest packet number so far, per link: lanes are summed by giving each its own [`InboundLoss`].
+    highest: Option<u64>,
+    expected: u64,
+    received: u64,
+}
+
+impl InboundLoss {
+    /// Packet `number` arrived. Reordered ones count towards the gap they left.
+    pub(super) fn arrived(&mut self, number: u64) {
+        let step = match self.highest {
+            Some(highest) if number > highest => number - highest,
+            Some(_) => 0,
+            None => 1,
+        };
+        self.highest = Some(self.highest.map_or(number, |highest| highest.max(number)));
+        // A jump past the window says nothing but "all lost for a while".
+        self.expected += step.min(WINDOW);
+        self.received = (self.received + 1).min(self.expected);
+        if self.expected >= 2 * WINDOW {
+            self.expected /= 2;
+            self.received /= 2;
+        }
+    }
+
+    /// Share lost lately, 0 to 1.
+    pub(super) fn share(&self) -> f64 {
+        if self.expected == 0 { 0.0 } else { (self.expected - self.received) as f64 / self.expected as f64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_count_and_late_arrivals_fill_them() {
+        let mut loss = InboundLoss::default();
+        (0..100).filter(|n| n % 10 != 3).for_each(|n| loss.arrived(n));
+        assert!((loss.share() - 0.1).abs() < 0.001, "{}", loss.share());
+        (0..100).filter(|n| n % 10 == 3).for_each(|n| loss.arrived(n));
+        assert!(loss.share() < 0.001);
+    }
+
+    #[test]
+    fn an_outage_is_forgotten_within_a_few_windows() {
+        let mut loss = InboundLoss::default();
+        loss.arrived(0);
+        loss.arrived(1_000_000);
+        assert!(loss.share() > 0.9);
+        (1_000_001..1_000_001 + 8 * WINDOW).for_each(|n| loss.arrived(n));
+        assert!(loss.share() < 0.01, "{}", loss.share());
+    }
+}
