@@ -10,9 +10,18 @@ use crate::lane::losses::Losses;
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
-/// Before anything is known: 32 full packets in 96 ms.
+/// What the link is believed to carry before anything is known.
 const INITIAL_RATE: Rate = Rate::from_bps(4_000_000);
 const INITIAL_WINDOW: u64 = 32 * PACKET;
+/// The initial window leaves as one train at this rate: how it is drawn out on arrival shows what a link slower than
+/// this carries, a round trip or two before doubling would. The queue it makes is the window's, whatever the pace.
+const TRAIN_RATE: Rate = Rate::from_bps(40_000_000);
+/// The train is judged over this long and this many packets at least.
+const TRAIN_SPAN: Span = Span::from_millis(8);
+const TRAIN_PACKETS: u64 = 12;
+/// And speaks only if it arrived at less than this share of the rate it was sent at: then a queue drew it out. A token
+/// bucket, or a link faster than the train, lets it through unchanged, and startup doubles as if there were none.
+const TRAIN_DRAWN_OUT: (u64, u64) = (3, 4);
 const RATE_MIN: Rate = Rate::from_bps(8_000);
 const RATE_MAX: Rate = Rate::from_bps(100_000_000_000);
 /// The target queue is this at [`TARGET_RATE`] and falls with the square root of the rate, so that flows that see
@@ -67,7 +76,9 @@ const YIELD_STEPS: u64 = 1024;
 /// A slump of the link is believed after this many packets, if jitter is below the bound.
 const SLUMP_PACKETS: u64 = 2;
 const SLUMP_JITTER_MAX: Span = Span::from_millis(3);
-/// Loss bursts up to this are bridged by a larger window.
+/// Where losses come in bursts the window also bridges their silence: twice the longest seen lately, because the next
+/// may be longer (of exponential bursts one in seven is twice the mean), and within these bounds.
+const BRIDGE_MIN: Span = Span::from_millis(120);
 const BRIDGE_MAX: Span = Span::from_millis(250);
 /// Round trips of reverse delay are compared over this many samples.
 const REVERSE_SAMPLES: usize = 64;
@@ -116,7 +127,7 @@ impl Delay {
         Self {
             phase: Phase::Startup,
             rate: INITIAL_RATE,
-            pacing: INITIAL_RATE,
+            pacing: TRAIN_RATE,
             window: INITIAL_WINDOW,
             service: Service::default(),
             referee: Referee::new(),
@@ -235,8 +246,22 @@ impl Delay {
         }
     }
 
+    /// What the link carries, if the first train came out visibly longer than it went in.
+    fn train_rate(&self, forward: &Forward) -> Option<Rate> {
+        let span = TRAIN_SPAN.max(forward.jitter().times(SERVICE_JITTERS));
+        let served = self.service.busy_rate(span, TRAIN_PACKETS)?;
+        (served.rate < served.sent.scale(TRAIN_DRAWN_OUT.0, TRAIN_DRAWN_OUT.1)).then_some(served.rate)
+    }
+
     fn startup(&mut self, sample: &AckSample, forward: &Forward, losses: &mut Losses, queue: Span, round_over: bool) {
         let now = sample.now;
+        if self.best.as_bps() == 0
+            && let Some(rate) = self.train_rate(forward)
+        {
+            self.rate = rate;
+            self.enter_cruise(now, losses);
+            return;
+        }
         if let Some(served) = self.service.rate(self.service_window(sample, forward)) {
             // Only what arrives may be doubled: behind a policer everything else would grow without bound.
             if !served.app_limited || served.delivered > self.rate {
@@ -437,13 +462,17 @@ impl Delay {
             gain = gain.min(1.0) * (num as f64 / den as f64);
         }
         if self.phase == Phase::Startup
-            && self.service.rate(SERVICE_MIN.scale(1, 2)).is_none()
             && self.best.as_bps() == 0
+            && self.service.rate(SERVICE_MIN.scale(1, 2)).is_none()
         {
             return;
         }
         self.pacing = self.rate.scale((gain * 1000.0) as u64, 1000).clamp(RATE_MIN, RATE_MAX);
-        let bridge = losses.longest_burst(sample.now).min(BRIDGE_MAX);
+        let bridge = match losses.longest_burst(sample.now) {
+            Span::ZERO => Span::ZERO,
+            // On a short round trip the tail probe finds the end of the burst just as soon.
+            longest => longest.times(2).clamp(BRIDGE_MIN, BRIDGE_MAX).min(longest.max(sample.rtt_min.times(2))),
+        };
         let held = self.base_rtt(sample, forward) + target + forward.jitter() + bridge;
         let by_rate = self.rate.scale((gain.max(1.0) * 1000.0) as u64, 1000).octets_in(held).get();
         self.window = (by_rate + 2 * PACKET).max(4 * PACKET);

@@ -80,9 +80,23 @@ impl Service {
 
     /// The same over at least `packets` packets.
     pub(crate) fn rate_of(&self, window: Span, packets: u64) -> Option<Served> {
+        self.measure(window, packets, false)
+    }
+
+    /// The same, but not reaching back over a pause of the application: such a pause is time, but not service.
+    pub(crate) fn busy_rate(&self, window: Span, packets: u64) -> Option<Served> {
+        self.measure(window, packets, true)
+    }
+
+    fn measure(&self, window: Span, packets: u64, busy: bool) -> Option<Served> {
         let newest = self.points.back()?;
         let mut app_limited = newest.app_limited;
         for point in self.points.iter().rev().skip(1) {
+            if busy && point.app_limited {
+                return None;
+            }
+            // Whatever followed a packet that was the application's last includes its pause.
+            app_limited |= point.app_limited;
             let span = newest.arrival - point.arrival;
             if span >= window.as_nanos() && newest.number - point.number >= packets {
                 let span = Span::from_nanos(span);
@@ -94,7 +108,6 @@ impl Service {
                     app_limited,
                 });
             }
-            app_limited |= point.app_limited;
         }
         None
     }
