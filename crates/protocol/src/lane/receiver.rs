@@ -17,6 +17,11 @@ const PACKETS_MAX: u64 = 1024;
 /// An ack that holes or marks call for still keeps this share of the wished delay from the one before.
 const URGENT_SHARE: u64 = 4;
 
+/// A stream of at least this many packets, each within [`PAUSE`] of the one before, that pauses is acknowledged once
+/// more: the last ack may be lost, or we may have moved without knowing, and the sender would go on to the old place.
+const STREAM_PACKETS: u32 = 16;
+const PAUSE: Span = Span::from_millis(50);
+
 /// Generates lane acks for one lane of the neighbour.
 #[derive(Debug)]
 pub struct LaneReceiver {
@@ -34,6 +39,11 @@ pub struct LaneReceiver {
     last_ack: Option<Instant>,
     packets: u64,
     delay: Span,
+    /// Eliciting packets in a row without a pause, and when the newest came.
+    run: u32,
+    run_at: Instant,
+    /// When a pause ends a stream.
+    pause_at: Option<Instant>,
 }
 
 impl LaneReceiver {
@@ -50,6 +60,9 @@ impl LaneReceiver {
             last_ack: None,
             packets: DEFAULT_PACKETS,
             delay: DEFAULT_DELAY,
+            run: 0,
+            run_at: Instant::ZERO,
+            pause_at: None,
         }
     }
 
@@ -74,6 +87,10 @@ impl LaneReceiver {
             return;
         }
         self.pending += 1;
+        let pause = PAUSE.max(self.delay.times(2));
+        self.run = if now.since(self.run_at) <= pause { self.run.saturating_add(1) } else { 1 };
+        self.run_at = now;
+        self.pause_at = (self.run >= STREAM_PACKETS).then_some(now + pause);
         let gap = before.is_some_and(|largest| number != largest + 1);
         if ack_now || self.pending >= self.packets {
             self.due = true;
@@ -137,6 +154,11 @@ impl LaneReceiver {
             self.deadline = None;
             self.due = true;
         }
+        if self.pause_at.is_some_and(|at| at <= now) {
+            self.pause_at = None;
+            self.pending = self.pending.max(1);
+            self.due = true;
+        }
     }
 
     /// Whether an ack should leave even if nothing else does.
@@ -145,7 +167,7 @@ impl LaneReceiver {
     }
 
     /// The ack to send now, newest ranges first and at most `ranges_max` of them, or `None` if nothing eliciting
-    /// arrived since the last one. May be taken before it is due, when a packet leaves anyway.
+    /// arrived since the last one and no stream has just paused. May be taken before it is due, when a packet leaves anyway.
     pub fn take_ack(&mut self, now: Instant, ranges_max: usize) -> Option<LaneAck> {
         if self.pending == 0 || ranges_max == 0 {
             return None;
@@ -168,6 +190,7 @@ impl LaneReceiver {
         if self.due {
             return None;
         }
-        self.deadline.map(|at| Wakeup { at, cause: "lane ack" })
+        let pause = self.pause_at.map(|at| Wakeup { at, cause: "a stream pauses" });
+        Wakeup::earliest(self.deadline.map(|at| Wakeup { at, cause: "lane ack" }), pause)
     }
 }

@@ -302,6 +302,9 @@ impl<R> LaneSender<R> {
     /// The path changed (the peer roamed, or we did): what was learnt of it is doubted.
     pub fn address_changed(&mut self, now: Instant) {
         self.now = now;
+        // Not the medium's loss, so the loss statistics do not hear of it.
+        let outcomes = &mut self.outcomes;
+        self.sent.lose_all(|record| outcomes.extend(record.map(Outcome::Lost)));
         self.rtt.forget_base();
         self.forward.forget();
         self.control.path_changed(now);

@@ -241,6 +241,18 @@ impl<R> SentMap<R> {
         self.forget(now, rtt);
     }
 
+    /// Gives up everything in flight: it went where nobody is any more.
+    pub(super) fn lose_all(&mut self, mut each: impl FnMut(Option<R>)) {
+        for number in self.settled.max(self.first)..self.next_number() {
+            if self.packets[(number - self.first) as usize].state == State::InFlight
+                && let Some((_, record)) = self.settle(number, State::Lost)
+            {
+                each(record);
+            }
+        }
+        self.advance_settled();
+    }
+
     /// The reordering window, once reordering was seen.
     fn tolerance(&self, rtt: Span) -> Option<Span> {
         (self.reorder > Span::ZERO).then(|| self.reorder.scale(5, 4).min(rtt))

@@ -3,19 +3,21 @@
 //! The engine's time is nobody's clock. It drives machines only through [`Machine`], in the documented order, and
 //! panics with the cause if one breaks a law, because a run with a broken machine proves nothing.
 
+mod programs;
+mod router;
+
 use crate::agenda::{Agenda, Alarm};
 use crate::clock::NodeClock;
-use crate::connection;
 use crate::content::Content;
 use crate::node::{GatewayNode, Moment, Outgoing};
-use crate::traffic::{Flow, FlowEnd, FlowIndex, FlowLog, FlowSpec, Work};
+use crate::traffic::{Flow, FlowIndex, FlowLog, FlowSpec};
+use router::Router;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{FrameMeta, Instant, Machine, PortId, Seed, Span};
 use wavelane_channel::cable::{Cable, Direction};
 use wavelane_channel::{CableConfig, Parameter};
 use wavelane_protocol::gateway::{Config, ConfigError, Event, Gateway, Status};
-use wavelane_wire::ip::Ipv4;
 
 /// A node, by its place among those added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -61,8 +63,6 @@ pub enum Edge {
 /// What sees every packet.
 pub type Tap = Box<dyn FnMut(Crossing<'_>)>;
 
-/// How often a program with a limited source looks whether it may write more.
-const SOURCE_TICK: Span = Span::from_millis(10);
 /// Deliveries at one moment before the wiring is called endless.
 const SETTLE_LIMIT: usize = 10_000_000;
 /// Room for one packet that comes out of a channel.
@@ -71,14 +71,6 @@ const PACKET_ROOM: usize = 65_535;
 enum Node {
     Gateway(Box<GatewayNode>),
     Router(Router),
-}
-
-/// Forwards by host address; channels do the queueing.
-struct Router {
-    name: String,
-    ports: usize,
-    routes: BTreeMap<Ipv4Addr, usize>,
-    dropped: BTreeMap<&'static str, u64>,
 }
 
 struct ChannelSlot {
@@ -142,8 +134,7 @@ impl Engine {
 
     /// Adds a router, which forwards by the routes it is given and by nothing else.
     pub fn add_router(&mut self, name: &str) -> NodeId {
-        let router = Router { name: name.to_owned(), ports: 0, routes: BTreeMap::new(), dropped: BTreeMap::new() };
-        self.nodes.push(Node::Router(router));
+        self.nodes.push(Node::Router(Router::new(name)));
         NodeId(self.nodes.len() - 1)
     }
 
@@ -401,69 +392,6 @@ impl Engine {
         }
     }
 
-    /// Lets the programs of an exchange act, and notes when they want to act again.
-    fn tick(&mut self, index: usize) {
-        let (now, flow) = (self.now, FlowIndex(index));
-        let client_node = self.flows[index].spec.node.0;
-        if self.flows[index].log.connected.is_none() {
-            let id = self.at_gateway(client_node, |gateway, moment| {
-                let id = gateway.open(moment, flow);
-                gateway.service(moment);
-                id
-            });
-            self.flows[index].client = id.map(|id| (NodeId(client_node), id));
-        }
-        let during_over = match self.flows[index].spec.work {
-            Work::Echo { during: Some(other), .. } => self.flows[other.0].log.end.is_some(),
-            _ => false,
-        };
-        let this = &mut self.flows[index];
-        let is_echo = matches!(this.spec.work, Work::Echo { .. });
-        let next_question = connection::ask(this, now, during_over);
-        let stops = this.spec.stop.is_some_and(|stop| now >= stop) && !is_echo && this.log.end.is_none();
-        if stops {
-            this.finish(now, FlowEnd::Stopped);
-            if let Some((node, id)) = this.client.take() {
-                self.at_gateway(node.0, |gateway, moment| {
-                    gateway.abandon(moment, id);
-                    gateway.service(moment);
-                });
-            }
-            return;
-        }
-        self.pump_both(flow);
-        let next = self.next_tick(index, next_question);
-        self.arm_flow(index, next);
-    }
-
-    fn pump_both(&mut self, flow: FlowIndex) {
-        for node in 0..self.nodes.len() {
-            let Node::Gateway(gateway) = &self.nodes[node] else { continue };
-            let client = self.flows[flow.0].client.filter(|(at, _)| at.0 == node).map(|(_, id)| id);
-            let ids = [client, gateway.server_of(flow)];
-            for id in ids.into_iter().flatten() {
-                self.at_gateway(node, |gateway, moment| {
-                    if gateway.pump(moment, id) {
-                        gateway.service(moment);
-                    }
-                });
-            }
-        }
-    }
-
-    fn next_tick(&self, index: usize, next_question: Option<Instant>) -> Option<Instant> {
-        let (flow, now) = (&self.flows[index], self.now);
-        if flow.log.end.is_some() {
-            return None;
-        }
-        let pause = flow.spec.reader_pause.map(|(_, to)| to);
-        // A paced source, and an echo that still waits for its connection, look again soon.
-        let waits = flow.spec.source_rate.is_some() || matches!(flow.spec.work, Work::Echo { .. });
-        let soon = (waits && next_question.is_none()).then(|| now + SOURCE_TICK);
-        let stop = flow.spec.stop;
-        [next_question, pause, soon, stop].into_iter().flatten().filter(|at| *at > now).min()
-    }
-
     fn arm_flow(&mut self, index: usize, wish: Option<Instant>) {
         if let Some((at, generation)) = self.alarms[index].set(wish) {
             self.agenda.push(at, Due::Flow(index, generation));
@@ -495,20 +423,6 @@ impl Engine {
         if let Some(tap) = &mut self.tap {
             tap(Crossing { at: self.now, channel: ChannelId(channel), direction, edge, packet });
         }
-    }
-}
-
-impl Router {
-    /// The port a packet leaves by; never the one it came in by.
-    fn choose(&mut self, came_by: usize, packet: &[u8]) -> Option<usize> {
-        let (port, why) = match Ipv4::parse(packet) {
-            Ok(ip) => (self.routes.get(&ip.target).copied().filter(|port| *port != came_by), "no_route"),
-            Err(_) => (None, "damaged"),
-        };
-        if port.is_none() {
-            *self.dropped.entry(why).or_default() += 1;
-        }
-        port
     }
 }
 
