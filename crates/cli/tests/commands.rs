@@ -209,7 +209,7 @@ fn a_full_disk_is_one_line_and_leaves_no_record() {
     );
     let o = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
     if o.status.code() == Some(99) || err(&o).contains("unshare failed") {
-        eprintln!("skipped: this user may not mount: {}", err(&o));
+        eprintln!("SKIPPED (needs root): a full disk: {}", err(&o));
         return;
     }
     assert_eq!(o.status.code(), Some(2), "{}", err(&o));
