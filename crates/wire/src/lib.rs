@@ -8,5 +8,6 @@ pub mod codec;
 pub mod datagram;
 pub mod frame;
 pub mod ip;
+pub mod parcel;
 
 pub use codec::{DecodeError, Reader, Writer};
