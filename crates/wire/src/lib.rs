@@ -9,5 +9,6 @@ pub mod datagram;
 pub mod frame;
 pub mod ip;
 pub mod parcel;
+pub mod tcp;
 
 pub use codec::{DecodeError, Reader, Writer};
