@@ -19,6 +19,7 @@ const TRAIN_RATE: Rate = Rate::from_bps(40_000_000);
 /// The train is judged over this long and this many packets at least.
 const TRAIN_SPAN: Span = Span::from_millis(8);
 const TRAIN_PACKETS: u64 = 12;
+const TRAIN_SPREAD: u64 = 3;
 /// And speaks only if it arrived at less than this share of the rate it was sent at: then a queue drew it out. A token
 /// bucket, or a link faster than the train, lets it through unchanged, and startup doubles as if there were none.
 const TRAIN_DRAWN_OUT: (u64, u64) = (3, 4);
@@ -250,6 +251,9 @@ impl Delay {
     fn train_rate(&self, forward: &Forward) -> Option<Rate> {
         let span = TRAIN_SPAN.max(forward.jitter().times(SERVICE_JITTERS));
         let served = self.service.busy_rate(span, TRAIN_PACKETS)?;
+        if !self.service.even(TRAIN_PACKETS, TRAIN_SPREAD) {
+            return None;
+        }
         (served.rate < served.sent.scale(TRAIN_DRAWN_OUT.0, TRAIN_DRAWN_OUT.1)).then_some(served.rate)
     }
 
