@@ -41,10 +41,11 @@ if ! command -v cargo >/dev/null; then
 fi
 endef
 
-.PHONY: help demo test clean
+.PHONY: help demo install test clean
 help:
-	@echo "make demo   a download over a bad link: CUBIC, BBR and Wavelane side by side (about 3 minutes; root)"
-	echo "make test   formatting, lints, house rules, all tests, determinism, lab smoke"
+	@echo "make demo     a download over a bad link: CUBIC, BBR and Wavelane side by side (about 3 minutes; root)"
+	echo "make install  wavelane, wavelaned and a systemd unit, under PREFIX=/usr/local"
+	echo "make test     formatting, lints, house rules, all tests, determinism, lab smoke"
 
 demo:
 	@$(call install,$(BUILD_TOOLS) $(LAB_TOOLS))
@@ -61,6 +62,21 @@ demo:
 	"$${as_root[@]}" target/release/wavelane run scenarios/demo.toml --on lab --out "$$out" || code=$$?
 	if [[ -f "$$out/report.html" ]]; then echo "== the report: $$PWD/$$out/report.html"; fi
 	exit $$code
+
+# Builds as whoever calls, copies as root if the place needs it. DESTDIR is for packagers.
+PREFIX ?= /usr/local
+install:
+	@$(call install,$(BUILD_TOOLS))
+	cargo build --release --package wavelane-cli --package wavelane-daemon
+	into="$(DESTDIR)$(PREFIX)"
+	as_root=()
+	if (($$(id -u) != 0)) && ! { mkdir -p "$$into" && [[ -w "$$into" ]]; } 2>/dev/null; then as_root=(sudo); fi
+	unit=$$(mktemp)
+	trap 'rm -f "$$unit"' EXIT
+	sed 's|/usr/bin/|$(PREFIX)/bin/|' packaging/systemd/wavelaned.service >"$$unit"
+	"$${as_root[@]}" install -D -m 755 -t "$$into/bin" target/release/wavelane target/release/wavelaned
+	"$${as_root[@]}" install -D -m 644 "$$unit" "$$into/lib/systemd/system/wavelaned.service"
+	echo "== installed wavelane and wavelaned in $$into/bin" >&2
 
 # One profile and one target directory for everything, so that nothing is built twice.
 test:
