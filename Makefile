@@ -48,18 +48,19 @@ help:
 	echo "make test     formatting, lints, house rules, all tests, determinism, lab smoke"
 
 demo:
-	@$(call install,$(BUILD_TOOLS) $(LAB_TOOLS))
+	@demo_as_root=()
+	# Asked before the minutes that building takes.
+	if (($$(id -u) != 0)); then
+	  echo "== the lab makes network namespaces, which takes root: sudo will be asked for the run itself" >&2
+	  command -v sudo >/dev/null || { echo "there is no sudo: run 'make demo' as root" >&2; exit 2; }
+	  demo_as_root=(sudo)
+	fi
+	$(call install,$(BUILD_TOOLS) $(LAB_TOOLS))
 	echo "== building" >&2
 	cargo build --release --package wavelane-cli --package wavelane-daemon
 	out="records/demo-$$(date +%Y%m%d-%H%M%S)"
-	as_root=()
-	if (($$(id -u) != 0)); then
-	  echo "== the lab makes network namespaces, which takes root: asking sudo for the run itself" >&2
-	  command -v sudo >/dev/null || { echo "there is no sudo: run 'make demo' as root" >&2; exit 2; }
-	  as_root=(sudo)
-	fi
 	code=0
-	"$${as_root[@]}" target/release/wavelane run scenarios/demo.toml --on lab --out "$$out" || code=$$?
+	"$${demo_as_root[@]}" target/release/wavelane run scenarios/demo.toml --on lab --out "$$out" || code=$$?
 	if [[ -f "$$out/report.html" ]]; then echo "== the report: $$PWD/$$out/report.html"; fi
 	exit $$code
 
