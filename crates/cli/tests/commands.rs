@@ -305,3 +305,18 @@ fn a_gateways_files_are_made_and_checked() {
     assert_eq!(damaged.status.code(), Some(2));
     assert!(err(&damaged).contains("nonsense"), "{}", err(&damaged));
 }
+
+/// Other links than the demo's, each with floors of its own: satellite, modem, jitter, heavy loss, slow return, fast.
+#[test]
+fn every_link_of_the_corpus_meets_its_checks_in_the_simulator() {
+    let place = Place::new("links");
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(scenarios().join("links")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 6, "{files:?}");
+    for file in files {
+        let record = place.path(&file.file_stem().unwrap().to_string_lossy());
+        let run = wavelane(&["run", &file.display().to_string(), "--on", "sim", "--out", &record]);
+        assert_eq!(run.status.code(), Some(0), "{}: {}{}", file.display(), out(&run), err(&run));
+    }
+}
