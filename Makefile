@@ -71,11 +71,14 @@ install:
 	cargo build --release --package wavelane-cli --package wavelane-daemon
 	into="$(DESTDIR)$(PREFIX)"
 	as_root=()
-	if (($$(id -u) != 0)) && ! { mkdir -p "$$into" && [[ -w "$$into" ]]; } 2>/dev/null; then as_root=(sudo); fi
+	if (($$(id -u) != 0)) && ! { mkdir -p "$$into" && [[ -w "$$into" ]]; } 2>/dev/null; then
+	  command -v sudo >/dev/null || { echo "$$into is not yours: run this as root, or choose PREFIX=" >&2; exit 2; }
+	  as_root=(sudo)
+	fi
 	unit=$$(mktemp)
 	trap 'rm -f "$$unit"' EXIT
 	sed 's|/usr/bin/|$(PREFIX)/bin/|' packaging/systemd/wavelaned.service >"$$unit"
-	"$${as_root[@]}" install -D -m 755 -t "$$into/bin" target/release/wavelane target/release/wavelaned
+	"$${as_root[@]}" install -D --strip -m 755 -t "$$into/bin" target/release/wavelane target/release/wavelaned
 	"$${as_root[@]}" install -D -m 644 "$$unit" "$$into/lib/systemd/system/wavelaned.service"
 	echo "== installed wavelane and wavelaned in $$into/bin" >&2
 
