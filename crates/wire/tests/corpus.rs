@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use wavelane_wire::datagram::{CookieReply, DataHeader, Handshake, InitPayload, ResponsePayload};
 use wavelane_wire::frame::Frames;
 use wavelane_wire::ip::Udp4;
+use wavelane_wire::parcel::Parcel;
 use wavelane_wire::tcp::{TCP_OPTIONS_MAX, Tcp4};
 use wavelane_wire::{DecodeError, Writer};
 
@@ -112,5 +113,20 @@ fn ipv4_tcp_packets_replay() {
     for (file, input) in corpus("ipv4_tcp") {
         println!("{}", file.display());
         torment(&input, ipv4_tcp);
+    }
+}
+
+fn parcels(input: &[u8]) {
+    let mut rest = input;
+    while let Ok(Some(parcel)) = Parcel::parse(rest) {
+        rest = &rest[parcel.wire_len()..];
+    }
+}
+
+#[test]
+fn parcels_replay() {
+    for (file, input) in corpus("parcel") {
+        println!("{}", file.display());
+        torment(&input, parcels);
     }
 }
