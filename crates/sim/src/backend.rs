@@ -5,9 +5,11 @@ use crate::traffic::{ECHO_GRACE, FlowEnd, FlowIndex, FlowLog, FlowSpec, Work};
 use crate::wiring::{Shape, World};
 use wavelane_base::{Instant, Seed, Span};
 use wavelane_channel::cable;
+use wavelane_protocol::gateway::PeerId;
+use wavelane_protocol::tcp::{Config, CongestionControl};
 use wavelane_scenario::{
     App, Backend, BackendError, Change, Direction, Flow, FlowRaw, Probe, Progress, Review, RunContext, Scenario, Stack,
-    StackRaw, Treatment,
+    StackRaw, TcpKind, Treatment,
 };
 
 /// How often, in virtual time, a run looks whether it is over, was cancelled, or should say how far it is.
@@ -29,11 +31,11 @@ impl Backend for SimBackend {
         }
         let shape = Shape::new(scenario);
         for (number, channel) in scenario.channels.iter().enumerate().filter(|(c, _)| shape.is_local(*c)) {
-            let why = "flows enter at the gateway's stream seam; this channel takes no time and loses nothing";
+            let why = "under wavelane, flows enter at the gateway's stream seam; this channel takes no time and loses nothing";
             review.clause(format!("channels.{}", channel.name), Treatment::Approximated(why.to_owned()));
             for (place, change) in scenario.timeline.iter().enumerate() {
                 if change.channel == scenario.channels[number].name {
-                    let why = "it changes a channel that flows do not cross in the simulator";
+                    let why = "it changes a channel that flows do not cross under wavelane";
                     review.clause(format!("timeline[{place}]"), Treatment::Omitted(why.to_owned()));
                 }
             }
@@ -57,8 +59,12 @@ impl Backend for SimBackend {
             return Err(BackendError::Unable(why));
         }
         let shape = Shape::new(scenario);
-        let mut world = shape.build(seed).map_err(|why| BackendError::Failed(why.to_string()))?;
-        let flows = add_flows(&shape, scenario, &mut world)?;
+        let built = match tcp_config(stack) {
+            Some(config) => shape.build_tcp(seed, &config),
+            None => shape.build(seed),
+        };
+        let mut world = built.map_err(|why| BackendError::Failed(why.to_string()))?;
+        let flows = add_flows(&shape, scenario, stack, &mut world)?;
         let mut changes: Vec<&Change> =
             scenario.timeline.iter().filter(|change| world.channels.contains_key(&change.channel)).collect();
         changes.sort_by_key(|change| change.at);
@@ -85,10 +91,11 @@ impl Backend for SimBackend {
 fn treatment(stack: Stack) -> Treatment {
     let why = match stack {
         Stack::Wavelane => return Treatment::Imposed,
-        Stack::Tcp { .. } | Stack::TcpHopByHop => {
-            "the simulator has no TCP machine of its own yet: run this stack with --on lab"
+        Stack::Tcp { rts: false, .. } => return Treatment::Imposed,
+        Stack::Tcp { rts: true, .. } => "RTS/CTS needs a Wi-Fi channel, which does not exist yet: drop '+rts'",
+        Stack::Udp | Stack::Hop2009 | Stack::TcpHopByHop => {
+            "the simulator does not have this stack yet: take it out of `stacks`"
         }
-        Stack::Udp | Stack::Hop2009 => "the simulator does not have this stack yet: take it out of `stacks`",
         Stack::Mptcp => "it lives in the Linux kernel: run it with --on lab",
         Stack::Kcptun
         | Stack::KcptunFast3
@@ -101,16 +108,35 @@ fn treatment(stack: Stack) -> Treatment {
     Treatment::Omitted(why.to_owned())
 }
 
-fn add_flows(shape: &Shape<'_>, scenario: &Scenario, world: &mut World) -> Result<Vec<FlowIndex>, BackendError> {
+/// The TCP of a `tcp-*` stack; `None` for the others.
+fn tcp_config(stack: Stack) -> Option<Config> {
+    let Stack::Tcp { kind, .. } = stack else { return None };
+    Some(match kind {
+        TcpKind::Reno => Config::linux(CongestionControl::NewReno),
+        TcpKind::Cubic => Config::linux(CongestionControl::Cubic),
+        TcpKind::Bbr => Config::linux(CongestionControl::Bbr),
+        TcpKind::Y2001 => Config::tcp_2001(),
+    })
+}
+
+fn add_flows(
+    shape: &Shape<'_>,
+    scenario: &Scenario,
+    stack: Stack,
+    world: &mut World,
+) -> Result<Vec<FlowIndex>, BackendError> {
     let mut flows = Vec::new();
     for (number, flow) in scenario.flows.iter().enumerate() {
         let refused = |why| BackendError::Unable(format!("flow '{}': {why}", flow.name));
         let route = shape.route(&flow.from, &flow.to).map_err(refused)?;
         let target = shape.server_address(route);
-        world.engine.listen(world.nodes[&route.egress], target);
+        // Under a tcp stack programs sit on the endpoints themselves.
+        let wavelane = stack == Stack::Wavelane;
+        let (client, server) = if wavelane { (route.ingress, route.egress) } else { (route.client, route.server) };
+        world.engine.listen(world.nodes[&server], target);
         let spec = FlowSpec {
-            node: world.nodes[&route.ingress],
-            peer: world.peers[&(route.ingress, route.egress)],
+            node: world.nodes[&client],
+            peer: world.peers.get(&(route.ingress, route.egress)).copied().unwrap_or(PeerId(0)),
             source: shape.client_address(route, number),
             target,
             work: work(scenario, flow),
@@ -169,11 +195,12 @@ fn note(scenario: &Scenario, engine: &Engine, flows: &[FlowIndex]) -> String {
 
 fn collect(shape: &Shape<'_>, scenario: &Scenario, stack: Stack, world: &World, flows: &[FlowIndex]) -> StackRaw {
     let end = world.engine.now();
-    let offered = scenario.channels.iter().enumerate().filter_map(|(number, channel)| {
-        let cable = world.engine.cable(*world.channels.get(&channel.name)?);
-        let sides = [0, 1].into_iter().filter(|side| shape.leaves_gateway(number, *side));
-        Some(sides.map(|side| cable.counters(cable::Direction::BOTH[side]).offered.octets).sum::<u64>())
-    });
+    let offered =
+        scenario.channels.iter().enumerate().filter(|(c, _)| !shape.is_local(*c)).filter_map(|(number, channel)| {
+            let cable = world.engine.cable(*world.channels.get(&channel.name)?);
+            let sides = [0, 1].into_iter().filter(|side| shape.leaves_gateway(number, *side));
+            Some(sides.map(|side| cable.counters(cable::Direction::BOTH[side]).offered.octets).sum::<u64>())
+        });
     let (first, repair) = transmissions(world);
     StackRaw {
         stack,

@@ -1,7 +1,7 @@
 //! The simulator: Wavelane's own machines in virtual time, deterministic, faster than real time.
 //!
-//! [`Engine`] joins gateways, routers and channels and runs what is due, in order. Every node has a clock of its own
-//! ([`NodeClock`]). Programs sit at the gateways' stream seam ([`FlowSpec`]). `docs/guide/simulator.md` is the guide.
+//! [`Engine`] joins gateways, hosts, routers and channels and runs what is due, in order. Every node has a clock of its own
+//! ([`NodeClock`]). Programs sit at the gateways' stream seam or on the hosts' TCP ([`FlowSpec`]). `docs/guide/simulator.md` is the guide.
 #![forbid(unsafe_code)]
 
 mod agenda;
@@ -10,6 +10,7 @@ mod clock;
 mod connection;
 mod content;
 mod engine;
+mod host;
 mod node;
 mod traffic;
 mod wiring;

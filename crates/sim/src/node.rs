@@ -34,7 +34,7 @@ pub(crate) struct GatewayNode {
     pub(crate) gateway: Gateway,
     /// The address of each UDP port.
     pub(crate) ports: Vec<SocketAddrV4>,
-    pub(crate) alarm: Alarm,
+    alarm: Alarm,
     pub(crate) listening: BTreeSet<SocketAddr>,
     pub(crate) peer_events: Vec<(Instant, Event)>,
     /// Packets the node threw away, by reason.
@@ -50,6 +50,28 @@ pub(crate) struct Moment<'a> {
     pub(crate) now: Instant,
     pub(crate) flows: &'a mut [Flow],
     pub(crate) out: &'a mut Vec<Outgoing>,
+}
+
+/// A node with a machine and programs: a gateway, or an end host.
+pub(crate) trait Resident {
+    /// A packet arrived at `port`.
+    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &[u8]);
+    /// The deadline came.
+    fn timeout(&mut self, moment: &mut Moment<'_>);
+    /// A client program connects.
+    fn open(&mut self, moment: &mut Moment<'_>, index: FlowIndex) -> Option<FlowId>;
+    /// A client program gives up.
+    fn abandon(&mut self, moment: &mut Moment<'_>, id: FlowId);
+    /// Lets the program behind `id` read and write. Returns whether anything moved.
+    fn pump(&mut self, moment: &mut Moment<'_>, id: FlowId) -> bool;
+    /// Drains the machine and lets programs act until nothing is left to do at this moment.
+    fn service(&mut self, moment: &mut Moment<'_>);
+    /// When the machine wants to be woken, in the engine's time.
+    fn deadline(&self) -> Option<Instant>;
+    /// The server connection that serves `index` here, if there is one.
+    fn server_of(&self, index: FlowIndex) -> Option<FlowId>;
+    /// The node's place on the agenda.
+    fn alarm(&mut self) -> &mut Alarm;
 }
 
 impl GatewayNode {
@@ -88,91 +110,6 @@ impl GatewayNode {
             Err(why) => panic!("node {}: a configuration that was good is refused now: {why}", self.name),
         }
         self.service(moment);
-    }
-
-    /// A packet arrived at `port`.
-    pub(crate) fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &[u8]) {
-        let Ok(udp) = Udp4::parse(packet) else { return self.drop_packet("damaged") };
-        if udp.target != self.ports[port] {
-            return self.drop_packet("not_ours");
-        }
-        let local = self.clock.local(moment.now);
-        let from = Some(SocketAddr::V4(udp.source));
-        let meta = FrameMeta { rx_time: local, ecn: udp.ecn, segment: None, from };
-        let mut payload = udp.payload.to_vec();
-        self.gateway.handle_frame(local, PortId(port as u16), &mut payload, meta);
-        self.service(moment);
-    }
-
-    /// The deadline came.
-    pub(crate) fn timeout(&mut self, moment: &mut Moment<'_>) {
-        self.gateway.handle_timeout(self.clock.local(moment.now));
-        self.service(moment);
-    }
-
-    /// A client program connects.
-    pub(crate) fn open(&mut self, moment: &mut Moment<'_>, index: FlowIndex) -> Option<FlowId> {
-        let flow = &mut moment.flows[index.0];
-        let (spec, content) = (&flow.spec, flow.content);
-        flow.log.connected = Some(moment.now);
-        let local = self.clock.local(moment.now);
-        match self.gateway.open(local, spec.peer, spec.source, spec.target) {
-            Ok(id) => {
-                self.connections.insert(id, Connection::client(id, index, request(index, content)));
-                Some(id)
-            }
-            Err(_) => {
-                flow.finish(moment.now, FlowEnd::Refused(None));
-                None
-            }
-        }
-    }
-
-    /// A client program gives up.
-    pub(crate) fn abandon(&mut self, moment: &mut Moment<'_>, id: FlowId) {
-        if self.connections.remove(&id).is_some() {
-            self.gateway.reset(self.clock.local(moment.now), id);
-        }
-    }
-
-    /// Lets the program behind `id` read and write.
-    pub(crate) fn pump(&mut self, moment: &mut Moment<'_>, id: FlowId) -> bool {
-        let Some(connection) = self.connections.get_mut(&id) else { return false };
-        let local = self.clock.local(moment.now);
-        connection.pump(&mut Seam { now: moment.now, local, streams: &mut self.gateway, flows: moment.flows })
-    }
-
-    /// Drains the machine and lets programs act until nothing is left to do at this moment.
-    ///
-    /// # Panics
-    /// If the machine breaks a law: an endless drain, or a deadline that is not later than now.
-    pub(crate) fn service(&mut self, moment: &mut Moment<'_>) {
-        let local = self.clock.local(moment.now);
-        let mut woken = false;
-        for _ in 0..ROUNDS_LIMIT {
-            self.drain_frames(local, moment.out);
-            if self.drain_events(moment) {
-                continue;
-            }
-            match self.gateway.poll_timeout() {
-                Some(wakeup) if wakeup.at <= local && woken => panic!(
-                    "node {} breaks law 3 at {:?} (its clock {local:?}): stale deadline {:?} for '{}'",
-                    self.name, moment.now, wakeup.at, wakeup.cause
-                ),
-                // What just happened made a deadline of this very moment: the wake-up is due now.
-                Some(wakeup) if wakeup.at <= local => {
-                    self.gateway.handle_timeout(local);
-                    woken = true;
-                }
-                _ => return,
-            }
-        }
-        panic!("node {} breaks law 2 at {:?}: after {ROUNDS_LIMIT} rounds it still acts", self.name, moment.now)
-    }
-
-    /// When the machine wants to be woken, in the engine's time.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.gateway.poll_timeout().map(|wakeup| self.clock.global(wakeup.at))
     }
 
     fn drain_frames(&mut self, local: Instant, out: &mut Vec<Outgoing>) {
@@ -257,14 +194,94 @@ impl GatewayNode {
         false
     }
 
-    /// The server connection that serves `index` here, if there is one.
-    pub(crate) fn server_of(&self, index: FlowIndex) -> Option<FlowId> {
+    pub(crate) fn drop_packet(&mut self, why: &'static str) {
+        *self.dropped.entry(why).or_default() += 1;
+    }
+}
+
+impl Resident for GatewayNode {
+    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &[u8]) {
+        let Ok(udp) = Udp4::parse(packet) else { return self.drop_packet("damaged") };
+        if udp.target != self.ports[port] {
+            return self.drop_packet("not_ours");
+        }
+        let local = self.clock.local(moment.now);
+        let from = Some(SocketAddr::V4(udp.source));
+        let meta = FrameMeta { rx_time: local, ecn: udp.ecn, segment: None, from };
+        let mut payload = udp.payload.to_vec();
+        self.gateway.handle_frame(local, PortId(port as u16), &mut payload, meta);
+        self.service(moment);
+    }
+
+    fn timeout(&mut self, moment: &mut Moment<'_>) {
+        self.gateway.handle_timeout(self.clock.local(moment.now));
+        self.service(moment);
+    }
+
+    fn open(&mut self, moment: &mut Moment<'_>, index: FlowIndex) -> Option<FlowId> {
+        let flow = &mut moment.flows[index.0];
+        let (spec, content) = (&flow.spec, flow.content);
+        flow.log.connected = Some(moment.now);
+        let local = self.clock.local(moment.now);
+        match self.gateway.open(local, spec.peer, spec.source, spec.target) {
+            Ok(id) => {
+                self.connections.insert(id, Connection::client(id, index, request(index, content)));
+                Some(id)
+            }
+            Err(_) => {
+                flow.finish(moment.now, FlowEnd::Refused(None));
+                None
+            }
+        }
+    }
+
+    fn abandon(&mut self, moment: &mut Moment<'_>, id: FlowId) {
+        if self.connections.remove(&id).is_some() {
+            self.gateway.reset(self.clock.local(moment.now), id);
+        }
+    }
+
+    fn pump(&mut self, moment: &mut Moment<'_>, id: FlowId) -> bool {
+        let Some(connection) = self.connections.get_mut(&id) else { return false };
+        let local = self.clock.local(moment.now);
+        connection.pump(&mut Seam { now: moment.now, local, streams: &mut self.gateway, flows: moment.flows })
+    }
+
+    fn service(&mut self, moment: &mut Moment<'_>) {
+        let local = self.clock.local(moment.now);
+        let mut woken = false;
+        for _ in 0..ROUNDS_LIMIT {
+            self.drain_frames(local, moment.out);
+            if self.drain_events(moment) {
+                continue;
+            }
+            match self.gateway.poll_timeout() {
+                Some(wakeup) if wakeup.at <= local && woken => panic!(
+                    "node {} breaks law 3 at {:?} (its clock {local:?}): stale deadline {:?} for '{}'",
+                    self.name, moment.now, wakeup.at, wakeup.cause
+                ),
+                // What just happened made a deadline of this very moment: the wake-up is due now.
+                Some(wakeup) if wakeup.at <= local => {
+                    self.gateway.handle_timeout(local);
+                    woken = true;
+                }
+                _ => return,
+            }
+        }
+        panic!("node {} breaks law 2 at {:?}: after {ROUNDS_LIMIT} rounds it still acts", self.name, moment.now)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.gateway.poll_timeout().map(|wakeup| self.clock.global(wakeup.at))
+    }
+
+    fn server_of(&self, index: FlowIndex) -> Option<FlowId> {
         let serves = |c: &&Connection| c.role == Role::Server && c.flow == Some(index);
         self.connections.values().find(serves).map(|c| c.id)
     }
 
-    pub(crate) fn drop_packet(&mut self, why: &'static str) {
-        *self.dropped.entry(why).or_default() += 1;
+    fn alarm(&mut self) -> &mut Alarm {
+        &mut self.alarm
     }
 }
 

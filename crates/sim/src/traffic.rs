@@ -18,9 +18,9 @@ pub struct FlowIndex(pub usize);
 /// One application exchange as it is wanted. Times are the engine's.
 #[derive(Clone, Debug)]
 pub struct FlowSpec {
-    /// The gateway at which the client sits.
+    /// The gateway or host at which the client sits.
     pub node: NodeId,
-    /// Which of its peers leads to the server.
+    /// Which of its peers leads to the server; without meaning on a host.
     pub peer: PeerId,
     /// The client's address.
     pub source: SocketAddr,

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{PortId, Seed, Span};
 use wavelane_protocol::gateway::{Config, Controller, IpPrefix, PeerConfig, PeerId};
 use wavelane_protocol::session::public_key;
+use wavelane_protocol::tcp::Config as TcpConfig;
 use wavelane_scenario::{ChannelKind, NodeKind, Scenario};
 
 /// The UDP port of every lane.
@@ -40,7 +41,7 @@ pub(crate) struct World {
     pub(crate) engine: Engine,
     /// Engine nodes of gateways and routers, by scenario node.
     pub(crate) nodes: BTreeMap<usize, NodeId>,
-    /// Engine channels, by name; channels to endpoints have none.
+    /// Engine channels, by name; under `wavelane`, channels to endpoints have none.
     pub(crate) channels: BTreeMap<String, ChannelId>,
     /// `(gateway, neighbour)` to the peer's place in the gateway's configuration.
     pub(crate) peers: BTreeMap<(usize, usize), PeerId>,
@@ -81,7 +82,7 @@ impl<'a> Shape<'a> {
         Some([self.node(a)?, self.node(b)?])
     }
 
-    /// Whether a channel ends at an endpoint: such channels are not crossed in the simulator.
+    /// Whether a channel ends at an endpoint: such channels are not crossed under `wavelane`.
     pub(crate) fn is_local(&self, channel: usize) -> bool {
         self.ends(channel).is_none_or(|ends| ends.iter().any(|end| self.kind(*end) == NodeKind::Endpoint))
     }
@@ -100,10 +101,7 @@ impl<'a> Shape<'a> {
         });
         match (next.next(), next.next()) {
             (Some(gateway), None) if self.kind(gateway) == NodeKind::Gateway => Ok(gateway),
-            _ => Err(format!(
-                "endpoint '{}' must be joined to exactly one node, a gateway, until the simulator has a TCP machine",
-                self.name(node)
-            )),
+            _ => Err(format!("endpoint '{}' must be joined to exactly one node, a gateway", self.name(node))),
         }
     }
 
@@ -232,18 +230,54 @@ impl<'a> Shape<'a> {
             };
             nodes.insert(node, id);
         }
-        let channels = self.connect(&mut engine, &nodes)?;
+        let channels = self.connect(&mut engine, &nodes, |channel| !self.is_local(channel))?;
         self.add_routes(&mut engine, &nodes, &channels);
         Ok(World { engine, nodes, channels, peers })
+    }
+
+    /// Builds the world of a `tcp-*` stack: nodes with programs are hosts, all others plain routers, and every channel
+    /// is crossed.
+    pub(crate) fn build_tcp(&self, seed: Seed, config: &TcpConfig) -> Result<World, WiringError> {
+        let mut engine = Engine::new(seed);
+        let mut nodes = BTreeMap::new();
+        let hosts: BTreeSet<usize> =
+            self.scenario.flows.iter().flat_map(|f| [self.node(&f.from), self.node(&f.to)]).flatten().collect();
+        for node in 0..self.scenario.nodes.len() {
+            let name = self.name(node);
+            let id = if hosts.contains(&node) {
+                engine.add_host(name, self.host(node), draw_clock(seed, name)?, config.clone())
+            } else {
+                engine.add_router(name)
+            };
+            nodes.insert(node, id);
+        }
+        let channels = self.connect(&mut engine, &nodes, |_| true)?;
+        for &host in &hosts {
+            let mut seen = BTreeSet::from([host]);
+            let mut queue = VecDeque::from([host]);
+            while let Some(at) = queue.pop_front() {
+                for number in 0..self.scenario.channels.len() {
+                    let Some(ends) = self.ends(number).filter(|ends| ends.contains(&at)) else { continue };
+                    let other = if ends[0] == at { ends[1] } else { ends[0] };
+                    if seen.insert(other) {
+                        let back = channels[&self.scenario.channels[number].name];
+                        engine.route(nodes[&other], self.host(host), back);
+                        queue.push_back(other);
+                    }
+                }
+            }
+        }
+        Ok(World { engine, nodes, channels, peers: BTreeMap::new() })
     }
 
     fn connect(
         &self,
         engine: &mut Engine,
         nodes: &BTreeMap<usize, NodeId>,
+        crossed: impl Fn(usize) -> bool,
     ) -> Result<BTreeMap<String, ChannelId>, WiringError> {
         let mut channels = BTreeMap::new();
-        for (number, channel) in self.scenario.channels.iter().enumerate().filter(|(c, _)| !self.is_local(*c)) {
+        for (number, channel) in self.scenario.channels.iter().enumerate().filter(|(c, _)| crossed(*c)) {
             let Some(ends) = self.ends(number) else { continue };
             let plug = |node: usize| Plug { node: nodes[&node], address: Some(self.port_address(number, node)) };
             let ChannelKind::Cable(config) = &channel.kind;

@@ -9,7 +9,8 @@ mod router;
 use crate::agenda::{Agenda, Alarm};
 use crate::clock::NodeClock;
 use crate::content::Content;
-use crate::node::{GatewayNode, Moment, Outgoing};
+use crate::host::HostNode;
+use crate::node::{GatewayNode, Moment, Outgoing, Resident};
 use crate::traffic::{Flow, FlowIndex, FlowLog, FlowSpec};
 use router::Router;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,6 +19,7 @@ use wavelane_base::{FrameMeta, Instant, Machine, PortId, Seed, Span};
 use wavelane_channel::cable::{Cable, Direction};
 use wavelane_channel::{CableConfig, Parameter};
 use wavelane_protocol::gateway::{Config, ConfigError, Event, Gateway, Status};
+use wavelane_protocol::tcp::Config as TcpConfig;
 
 /// A node, by its place among those added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -70,7 +72,33 @@ const PACKET_ROOM: usize = 65_535;
 
 enum Node {
     Gateway(Box<GatewayNode>),
+    Host(Box<HostNode>),
     Router(Router),
+}
+
+impl Node {
+    fn name(&self) -> &str {
+        match self {
+            Self::Gateway(gateway) => &gateway.name,
+            Self::Host(host) => &host.name,
+            Self::Router(router) => &router.name,
+        }
+    }
+    /// The node as one with a machine and programs.
+    fn resident(&self) -> Option<&dyn Resident> {
+        match self {
+            Self::Gateway(gateway) => Some(&**gateway),
+            Self::Host(host) => Some(&**host),
+            Self::Router(_) => None,
+        }
+    }
+    fn resident_mut(&mut self) -> Option<&mut dyn Resident> {
+        match self {
+            Self::Gateway(gateway) => Some(&mut **gateway),
+            Self::Host(host) => Some(&mut **host),
+            Self::Router(_) => None,
+        }
+    }
 }
 
 struct ChannelSlot {
@@ -138,6 +166,12 @@ impl Engine {
         NodeId(self.nodes.len() - 1)
     }
 
+    /// Adds an end host with our TCP. It forwards by routes what is not for it.
+    pub(crate) fn add_host(&mut self, name: &str, address: Ipv4Addr, clock: NodeClock, config: TcpConfig) -> NodeId {
+        self.nodes.push(Node::Host(Box::new(HostNode::new(name, address, clock, config, self.seed))));
+        NodeId(self.nodes.len() - 1)
+    }
+
     /// Joins two nodes by a cable; each gets a new port, numbered from 0 in the order of such calls.
     ///
     /// # Panics
@@ -159,6 +193,10 @@ impl Engine {
                     gateway.ports.push(address);
                     gateway.ports.len() - 1
                 }
+                Node::Host(host) => {
+                    host.ports += 1;
+                    host.ports - 1
+                }
                 Node::Router(router) => {
                     router.ports += 1;
                     router.ports - 1
@@ -171,22 +209,28 @@ impl Engine {
         Ok(ChannelId(channel))
     }
 
-    /// Tells a router to send packets for `to` out of the port that `channel` is plugged into.
+    /// Tells a router, or a host, to send packets for `to` out of the port that `channel` is plugged into.
     ///
     /// # Panics
-    /// If `router` is no router or `channel` does not end there.
+    /// If `router` is a gateway or `channel` does not end there.
     pub fn route(&mut self, router: NodeId, to: Ipv4Addr, channel: ChannelId) {
         let end = self.channels[channel.0].ends.iter().find(|(node, _)| *node == router);
         let port = end.expect("the channel ends at the router").1;
         match &mut self.nodes[router.0] {
             Node::Router(node) => node.routes.insert(to, port),
+            Node::Host(node) => node.routes.insert(to, port),
             Node::Gateway(node) => panic!("node {} is a gateway, not a router", node.name),
         };
     }
 
-    /// Starts a server program at `address` behind gateway `node`.
+    /// Starts a server program at `address` behind gateway `node`, or on host `node`.
     pub fn listen(&mut self, node: NodeId, address: SocketAddr) {
-        self.gateway_mut(node).listening.insert(address);
+        match (&mut self.nodes[node.0], address) {
+            (Node::Host(host), SocketAddr::V4(address)) => host.listen(address),
+            _ => {
+                self.gateway_mut(node).listening.insert(address);
+            }
+        }
     }
 
     /// Adds an exchange, which starts by itself.
@@ -241,7 +285,12 @@ impl Engine {
 
     /// Kills the gateway process and starts it again, with a new boot epoch.
     pub fn restart(&mut self, node: NodeId) {
-        self.at_gateway(node.0, |gateway, moment| gateway.restart(moment));
+        self.gateway_mut(node);
+        self.at_node(node.0, |this, moment| {
+            if let Node::Gateway(gateway) = this {
+                gateway.restart(moment);
+            }
+        });
         self.settle();
     }
 
@@ -283,6 +332,7 @@ impl Engine {
     pub fn dropped(&self, node: NodeId) -> &BTreeMap<&'static str, u64> {
         match &self.nodes[node.0] {
             Node::Gateway(gateway) => &gateway.dropped,
+            Node::Host(host) => &host.dropped,
             Node::Router(router) => &router.dropped,
         }
     }
@@ -298,8 +348,8 @@ impl Engine {
     fn act(&mut self, due: Due) {
         match due {
             Due::Node(node, generation) => {
-                if self.gateway_mut(NodeId(node)).alarm.take(generation) {
-                    self.at_gateway(node, |gateway, moment| gateway.timeout(moment));
+                if self.nodes[node].resident_mut().is_some_and(|node| node.alarm().take(generation)) {
+                    self.at_resident(node, |gateway, moment| gateway.timeout(moment));
                 }
             }
             Due::Channel(channel, generation) => {
@@ -318,13 +368,22 @@ impl Engine {
         self.settle();
     }
 
-    /// Lets a gateway act and takes what it sends to the channels.
-    fn at_gateway<T>(&mut self, node: usize, action: impl FnOnce(&mut GatewayNode, &mut Moment<'_>) -> T) -> T {
-        let Node::Gateway(gateway) = &mut self.nodes[node] else { panic!("node {node} is no gateway") };
+    /// Lets a node's machine or programs act and takes what they send to the channels.
+    fn at_resident<T>(&mut self, node: usize, act: impl FnOnce(&mut dyn Resident, &mut Moment<'_>) -> T) -> T {
+        self.at_node(node, |this, moment| match this.resident_mut() {
+            Some(resident) => act(resident, moment),
+            None => panic!("node {node} is a router, which has no machine"),
+        })
+    }
+
+    fn at_node<T>(&mut self, node: usize, act: impl FnOnce(&mut Node, &mut Moment<'_>) -> T) -> T {
         let mut moment = Moment { now: self.now, flows: &mut self.flows, out: &mut self.out };
-        let result = action(gateway, &mut moment);
-        if let Some((at, generation)) = gateway.alarm.set(gateway.deadline()) {
-            self.agenda.push(at, Due::Node(node, generation));
+        let result = act(&mut self.nodes[node], &mut moment);
+        if let Some(resident) = self.nodes[node].resident_mut() {
+            let deadline = resident.deadline();
+            if let Some((at, generation)) = resident.alarm().set(deadline) {
+                self.agenda.push(at, Due::Node(node, generation));
+            }
         }
         let mut out = std::mem::take(&mut self.out);
         for Outgoing { port, packet } in out.drain(..) {
@@ -381,8 +440,8 @@ impl Engine {
         self.note(channel, Direction::BOTH[1 - side], Edge::Delivered, &packet);
         let (node, port) = self.channels[channel].ends[side];
         match &mut self.nodes[node.0] {
-            Node::Gateway(_) => {
-                self.at_gateway(node.0, |gateway, moment| gateway.receive(moment, port, &packet));
+            Node::Gateway(_) | Node::Host(_) => {
+                self.at_resident(node.0, |resident, moment| resident.receive(moment, port, &packet));
             }
             Node::Router(router) => {
                 if let Some(to) = router.choose(port, &packet) {
@@ -401,14 +460,14 @@ impl Engine {
     fn gateway_node(&self, node: NodeId) -> &GatewayNode {
         match &self.nodes[node.0] {
             Node::Gateway(gateway) => gateway,
-            Node::Router(router) => panic!("node {} is a router, not a gateway", router.name),
+            other => panic!("node {} is no gateway", other.name()),
         }
     }
 
     fn gateway_mut(&mut self, node: NodeId) -> &mut GatewayNode {
         match &mut self.nodes[node.0] {
             Node::Gateway(gateway) => gateway,
-            Node::Router(router) => panic!("node {} is a router, not a gateway", router.name),
+            other => panic!("node {} is no gateway", other.name()),
         }
     }
 

@@ -1,6 +1,6 @@
 //! When programs act by the clock: they connect, ask, write at a limited rate, resume reading and give up.
 
-use super::{Engine, Node, NodeId};
+use super::{Engine, NodeId};
 use crate::connection;
 use crate::traffic::{FlowEnd, FlowIndex, Work};
 use wavelane_base::{Instant, Span};
@@ -13,7 +13,7 @@ impl Engine {
         let (now, flow) = (self.now, FlowIndex(index));
         let client_node = self.flows[index].spec.node.0;
         if self.flows[index].log.connected.is_none() {
-            let id = self.at_gateway(client_node, |gateway, moment| {
+            let id = self.at_resident(client_node, |gateway, moment| {
                 let id = gateway.open(moment, flow);
                 gateway.service(moment);
                 id
@@ -31,7 +31,7 @@ impl Engine {
         if stops {
             this.finish(now, FlowEnd::Stopped);
             if let Some((node, id)) = this.client.take() {
-                self.at_gateway(node.0, |gateway, moment| {
+                self.at_resident(node.0, |gateway, moment| {
                     gateway.abandon(moment, id);
                     gateway.service(moment);
                 });
@@ -45,11 +45,11 @@ impl Engine {
 
     fn pump_both(&mut self, flow: FlowIndex) {
         for node in 0..self.nodes.len() {
-            let Node::Gateway(gateway) = &self.nodes[node] else { continue };
+            let Some(resident) = self.nodes[node].resident() else { continue };
             let client = self.flows[flow.0].client.filter(|(at, _)| at.0 == node).map(|(_, id)| id);
-            let ids = [client, gateway.server_of(flow)];
+            let ids = [client, resident.server_of(flow)];
             for id in ids.into_iter().flatten() {
-                self.at_gateway(node, |gateway, moment| {
+                self.at_resident(node, |gateway, moment| {
                     if gateway.pump(moment, id) {
                         gateway.service(moment);
                     }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use wavelane_base::Seed;
-use wavelane_scenario::{Backend, BackendError, RunContext, Scenario, Stack, StackRaw, Treatment};
+use wavelane_base::{Seed, Span};
+use wavelane_scenario::{Backend, BackendError, RunContext, Scenario, Stack, StackRaw, TcpKind, Treatment};
 use wavelane_sim::SimBackend;
 
 fn scenario(path: &str) -> Scenario {
@@ -15,6 +15,10 @@ fn parse(text: &str) -> Scenario {
 }
 
 fn run(scenario: &Scenario, seed: u64, cancelled: bool) -> Result<StackRaw, BackendError> {
+    run_stack(scenario, Stack::Wavelane, seed, cancelled)
+}
+
+fn run_stack(scenario: &Scenario, stack: Stack, seed: u64, cancelled: bool) -> Result<StackRaw, BackendError> {
     let cancelled = AtomicBool::new(cancelled);
     let mut progress = 0;
     let mut context = RunContext {
@@ -23,7 +27,7 @@ fn run(scenario: &Scenario, seed: u64, cancelled: bool) -> Result<StackRaw, Back
         progress: &mut |_| progress += 1,
         cancelled: &cancelled,
     };
-    let raw = SimBackend.run_stack(scenario, Stack::Wavelane, Seed(seed), &mut context);
+    let raw = SimBackend.run_stack(scenario, stack, Seed(seed), &mut context);
     assert!(raw.is_err() || progress > 0, "a run says how far it is");
     raw
 }
@@ -96,7 +100,11 @@ fn routers_timelines_and_fixed_time_flows_work() {
 fn the_review_names_what_is_not_as_written() {
     let review = SimBackend.review(&parse(TWO_ROUTERS));
     let stacks: Vec<_> = review.stacks.iter().map(|(_, treatment)| treatment.clone()).collect();
-    assert!(matches!(&stacks[..], [Treatment::Imposed, Treatment::Omitted(_)]), "{stacks:?}");
+    assert!(matches!(&stacks[..], [Treatment::Imposed, Treatment::Imposed]), "{stacks:?}");
+    let external = parse(&TWO_ROUTERS.replace("tcp-cubic", "kcptun"));
+    let review = SimBackend.review(&external);
+    assert!(matches!(&review.stacks[1].1, Treatment::Omitted(_)), "{:?}", review.stacks);
+    let review = SimBackend.review(&parse(TWO_ROUTERS));
     let named: Vec<_> = review.clauses.iter().map(|c| c.clause.as_str()).collect();
     assert_eq!(named, ["channels.lan"]);
     assert_eq!(review.refusal(), None);
@@ -125,6 +133,45 @@ fn the_demo_repeats_itself_and_depends_on_its_seed() {
         let page = &raw.flows[0];
         assert_eq!((page.completed, page.intact), (true, Some(true)));
     }
+}
+
+/// Every stack of plain TCP over the demo's link, twice: whole, the same, and in the order that the laboratory shows.
+#[test]
+fn the_demo_over_our_tcp() {
+    let mut demo = scenario("scenarios/demo.toml");
+    demo.duration = Span::from_secs(120);
+    let goodput = |kind| {
+        let stack = Stack::Tcp { kind, rts: false };
+        let first = run_stack(&demo, stack, 7, false).unwrap();
+        assert_eq!(first, run_stack(&demo, stack, 7, false).unwrap(), "{kind:?}");
+        let page = &first.flows[0];
+        assert_ne!(page.intact, Some(false), "{kind:?}");
+        // The whole packet, headers and all, crosses the bad link once at least.
+        assert!(first.wire_octets > page.octets * 1_500 / 1_448, "{kind:?}");
+        let took = page.last_byte_ns.unwrap() - page.first_byte_ns.unwrap();
+        page.octets as f64 * 8_000.0 / took as f64
+    };
+    let [cubic, bbr, reno, old] = [TcpKind::Cubic, TcpKind::Bbr, TcpKind::Reno, TcpKind::Y2001].map(goodput);
+    println!("cubic {cubic:.2}, bbr {bbr:.2}, reno {reno:.2}, 2001 {old:.2} Mbit/s");
+    // 95 % of the time the link is up.
+    let bound = 20.0 * 0.95 * 1_448.0 / 1_500.0;
+    assert!(bbr > 12.0 && bbr < bound, "{bbr}");
+    assert!(cubic > 1.0 && cubic < 5.0, "{cubic}");
+    assert!(reno > 1.0 && reno < 5.0, "{reno}");
+    assert!(old < 1.5, "{old}");
+}
+
+/// Gateways under a TCP stack are routers, and may hold programs of their own.
+#[test]
+fn a_program_on_a_gateway_under_tcp() {
+    let stack = Stack::Tcp { kind: TcpKind::Cubic, rts: false };
+    let raw = run_stack(&parse(TWO_ROUTERS), stack, 1, false).unwrap();
+    let [page, up, echo] = &raw.flows[..] else { panic!("three flows, not {:?}", raw.flows) };
+    assert_eq!((page.completed, page.intact, page.octets), (true, Some(true), 3_000_000));
+    let took = page.last_byte_ns.unwrap();
+    assert!((8_000_000_000..16_000_000_000).contains(&took), "the step was not applied: {took} ns");
+    assert!(up.completed && up.octets > 500_000, "{up:?}");
+    assert!(echo.completed && echo.probes.iter().all(|p| p.rtt_ns.is_some_and(|rtt| rtt > 40_000_000)), "{echo:?}");
 }
 
 #[test]

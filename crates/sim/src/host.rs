@@ -1,0 +1,197 @@
+//! End hosts: our TCP on its own clock behind one address, with the programs on it. A host also forwards what is not
+//! for it, since a gateway under a `tcp-*` stack is a plain router that may have programs of its own.
+
+use crate::agenda::Alarm;
+use crate::clock::NodeClock;
+use crate::connection::{Connection, Role, Seam, request};
+use crate::node::{Moment, Outgoing, Resident};
+use crate::traffic::{FlowEnd, FlowIndex};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams};
+use wavelane_protocol::tcp::{self, Host, HostEvent};
+use wavelane_wire::ip::Ipv4;
+
+/// Frames, events or rounds at one moment before the machine is called broken.
+const DRAIN_LIMIT: usize = 1_000_000;
+
+/// A host with what surrounds it.
+pub(crate) struct HostNode {
+    pub(crate) name: String,
+    pub(crate) address: Ipv4Addr,
+    pub(crate) ports: usize,
+    /// Host address to the port that leads to it.
+    pub(crate) routes: BTreeMap<Ipv4Addr, usize>,
+    /// Packets the node threw away, by reason.
+    pub(crate) dropped: BTreeMap<&'static str, u64>,
+    clock: NodeClock,
+    host: Host,
+    alarm: Alarm,
+    connections: BTreeMap<FlowId, Connection>,
+    buffer: Vec<u8>,
+}
+
+impl HostNode {
+    pub(crate) fn new(name: &str, address: Ipv4Addr, clock: NodeClock, config: tcp::Config, seed: Seed) -> Self {
+        Self {
+            name: name.to_owned(),
+            address,
+            ports: 0,
+            routes: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+            clock,
+            host: Host::new(config, seed.entropy(&format!("host {name}"))),
+            alarm: Alarm::default(),
+            connections: BTreeMap::new(),
+            buffer: vec![0; tcp::PACKET_ROOM],
+        }
+    }
+
+    pub(crate) fn listen(&mut self, address: SocketAddrV4) {
+        self.host.listen(address);
+    }
+
+    fn drop_packet(&mut self, why: &'static str) {
+        *self.dropped.entry(why).or_default() += 1;
+    }
+
+    fn drain_frames(&mut self, local: Instant, out: &mut Vec<Outgoing>) {
+        for _ in 0..DRAIN_LIMIT {
+            let Some(sent) = self.host.poll_transmit(local, PortId(0), &mut self.buffer, 1) else { return };
+            let packet = self.buffer[..sent.len].to_vec();
+            let target = Ipv4::parse(&packet).ok().map(|ip| ip.target);
+            match target.and_then(|target| self.routes.get(&target)) {
+                Some(&port) => out.push(Outgoing { port, packet }),
+                None => self.drop_packet("no_route"),
+            }
+        }
+        panic!("host {} breaks law 2: the drain does not end", self.name)
+    }
+
+    fn take_event(&mut self, moment: &mut Moment<'_>, event: HostEvent) -> bool {
+        match event {
+            HostEvent::Accepted { flow, .. } => {
+                self.connections.insert(flow, Connection::accepted(flow));
+                self.pump(moment, flow)
+            }
+            HostEvent::Connection(flow, event) => match event {
+                tcp::Event::Connected => {
+                    if let Some(connection) = self.connections.get_mut(&flow) {
+                        connection.open = true;
+                        if let Some(index) = connection.flow {
+                            moment.flows[index.0].log.accepted = Some(moment.now);
+                        }
+                    }
+                    self.pump(moment, flow)
+                }
+                tcp::Event::Readable | tcp::Event::Writable => self.pump(moment, flow),
+                tcp::Event::Closed => {
+                    self.connections.remove(&flow);
+                    false
+                }
+                tcp::Event::Refused => self.forget(moment, flow, FlowEnd::Refused(None)),
+                tcp::Event::Reset | tcp::Event::TimedOut => self.forget(moment, flow, FlowEnd::Reset(None)),
+            },
+        }
+    }
+
+    fn forget(&mut self, moment: &mut Moment<'_>, flow: FlowId, how: FlowEnd) -> bool {
+        if let Some(connection) = self.connections.remove(&flow) {
+            connection.note_reset(moment.flows, moment.now, how);
+        }
+        false
+    }
+}
+
+impl Resident for HostNode {
+    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &[u8]) {
+        let target = match Ipv4::parse(packet) {
+            Ok(ip) => ip.target,
+            Err(_) => return self.drop_packet("damaged"),
+        };
+        if target == self.address {
+            let local = self.clock.local(moment.now);
+            let meta = FrameMeta { rx_time: local, ..FrameMeta::default() };
+            self.host.handle_timeout(local);
+            self.host.handle_frame(local, PortId(0), &mut packet.to_vec(), meta);
+            return self.service(moment);
+        }
+        match self.routes.get(&target).filter(|to| **to != port) {
+            Some(&to) => moment.out.push(Outgoing { port: to, packet: packet.to_vec() }),
+            None => self.drop_packet("no_route"),
+        }
+    }
+
+    fn timeout(&mut self, moment: &mut Moment<'_>) {
+        self.host.handle_timeout(self.clock.local(moment.now));
+        self.service(moment);
+    }
+
+    fn open(&mut self, moment: &mut Moment<'_>, index: FlowIndex) -> Option<FlowId> {
+        let flow = &mut moment.flows[index.0];
+        flow.log.connected = Some(moment.now);
+        let (SocketAddr::V4(source), SocketAddr::V4(target)) = (flow.spec.source, flow.spec.target) else {
+            panic!("host {} speaks IPv4 only", self.name)
+        };
+        match self.host.connect(self.clock.local(moment.now), source, target) {
+            Ok(id) => {
+                self.connections.insert(id, Connection::client(id, index, request(index, flow.content)));
+                Some(id)
+            }
+            Err(_) => {
+                flow.finish(moment.now, FlowEnd::Refused(None));
+                None
+            }
+        }
+    }
+
+    fn abandon(&mut self, moment: &mut Moment<'_>, id: FlowId) {
+        if self.connections.remove(&id).is_some() {
+            self.host.reset(self.clock.local(moment.now), id);
+        }
+    }
+
+    fn pump(&mut self, moment: &mut Moment<'_>, id: FlowId) -> bool {
+        let Some(connection) = self.connections.get_mut(&id) else { return false };
+        let local = self.clock.local(moment.now);
+        connection.pump(&mut Seam { now: moment.now, local, streams: &mut self.host, flows: moment.flows })
+    }
+
+    fn service(&mut self, moment: &mut Moment<'_>) {
+        let local = self.clock.local(moment.now);
+        let mut woken = false;
+        for _ in 0..DRAIN_LIMIT {
+            self.drain_frames(local, moment.out);
+            if let Some(event) = self.host.poll_event() {
+                self.take_event(moment, event);
+                continue;
+            }
+            match self.host.poll_timeout() {
+                Some(wakeup) if wakeup.at <= local && woken => panic!(
+                    "host {} breaks law 3 at {:?} (its clock {local:?}): stale deadline {:?} for '{}'",
+                    self.name, moment.now, wakeup.at, wakeup.cause
+                ),
+                // What just happened made a deadline of this very moment: the wake-up is due now.
+                Some(wakeup) if wakeup.at <= local => {
+                    self.host.handle_timeout(local);
+                    woken = true;
+                }
+                _ => return,
+            }
+        }
+        panic!("host {} breaks law 2 at {:?}: it still acts", self.name, moment.now)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.host.poll_timeout().map(|wakeup| self.clock.global(wakeup.at))
+    }
+
+    fn server_of(&self, index: FlowIndex) -> Option<FlowId> {
+        let serves = |c: &&Connection| c.role == Role::Server && c.flow == Some(index);
+        self.connections.values().find(serves).map(|c| c.id)
+    }
+
+    fn alarm(&mut self) -> &mut Alarm {
+        &mut self.alarm
+    }
+}
