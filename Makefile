@@ -9,12 +9,16 @@ export DEBIAN_FRONTEND := noninteractive
 # command:package, for what cargo cannot fetch.
 BUILD_TOOLS := cc:build-essential curl:curl
 LAB_TOOLS := ip:iproute2 nft:nftables iptables:iptables ethtool:ethtool
-TEST_TOOLS := tcpdump:tcpdump tshark:tshark tcptrace:tcptrace
+TEST_TOOLS := tcpdump:tcpdump tshark:tshark kill:procps sysctl:procps
 
 # Installs the packages whose commands are missing: directly as root, else through sudo if it asks nothing.
 define install
 missing=()
-for pair in $(1); do command -v "$${pair%%:*}" >/dev/null || missing+=("$${pair##*:}"); done
+# type -P and not command -v: kill is also a builtin of this shell.
+for pair in $(1); do
+  package=$${pair##*:}
+  if ! type -P "$${pair%%:*}" >/dev/null && [[ " $${missing[*]} " != *" $$package "* ]]; then missing+=("$$package"); fi
+done
 if (($${#missing[@]})); then
   echo "== installing $${missing[*]}" >&2
   as_root=()
@@ -22,37 +26,61 @@ if (($${#missing[@]})); then
   if ! command -v apt-get >/dev/null; then
     echo "missing: $${missing[*]} (Debian's names). Install them and run this again." >&2; exit 2
   fi
+  # What apt says matters only if it fails.
+  said=$$(mktemp)
   if ! { "$${as_root[@]}" apt-get -q -o DPkg::Lock::Timeout=300 update </dev/null &&
          "$${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
-           install --no-install-recommends "$${missing[@]}" </dev/null; } >&2; then
+           install --no-install-recommends "$${missing[@]}" </dev/null; } >"$$said" 2>&1; then
+    tail -n 15 "$$said" >&2; rm -f "$$said"
     echo "could not install: run 'sudo apt-get install $${missing[*]}' and then this again." >&2; exit 2
   fi
+  rm -f "$$said"
 fi
 if ! command -v cargo >/dev/null; then
   echo "cargo is missing: install Rust from https://rustup.rs and run this again." >&2; exit 2
 fi
 endef
 
-.PHONY: help demo test clean
+.PHONY: help demo install test clean
 help:
-	@echo "make demo   a download over a bad link: CUBIC, BBR and Wavelane side by side (about 3 minutes; root)"
-	echo "make test   formatting, lints, house rules, all tests, determinism, lab smoke"
+	@echo "make demo     a download over a bad link: CUBIC, BBR and Wavelane side by side (about 3 minutes; root)"
+	echo "make install  wavelane, wavelaned and a systemd unit, under PREFIX=/usr/local"
+	echo "make test     formatting, lints, house rules, all tests, determinism, lab smoke"
 
 demo:
-	@$(call install,$(BUILD_TOOLS) $(LAB_TOOLS))
+	@demo_as_root=()
+	# Asked before the minutes that building takes.
+	if (($$(id -u) != 0)); then
+	  echo "== the lab makes network namespaces, which takes root: sudo will be asked for the run itself" >&2
+	  command -v sudo >/dev/null || { echo "there is no sudo: run 'make demo' as root" >&2; exit 2; }
+	  demo_as_root=(sudo)
+	fi
+	$(call install,$(BUILD_TOOLS) $(LAB_TOOLS))
 	echo "== building" >&2
 	cargo build --release --package wavelane-cli --package wavelane-daemon
 	out="records/demo-$$(date +%Y%m%d-%H%M%S)"
-	as_root=()
-	if (($$(id -u) != 0)); then
-	  echo "== the lab makes network namespaces, which takes root: asking sudo for the run itself" >&2
-	  command -v sudo >/dev/null || { echo "there is no sudo: run 'make demo' as root" >&2; exit 2; }
-	  as_root=(sudo)
-	fi
 	code=0
-	"$${as_root[@]}" target/release/wavelane run scenarios/demo.toml --on lab --out "$$out" || code=$$?
+	"$${demo_as_root[@]}" target/release/wavelane run scenarios/demo.toml --on lab --out "$$out" || code=$$?
 	if [[ -f "$$out/report.html" ]]; then echo "== the report: $$PWD/$$out/report.html"; fi
 	exit $$code
+
+# Builds as whoever calls, copies as root if the place needs it. DESTDIR is for packagers.
+PREFIX ?= /usr/local
+install:
+	@$(call install,$(BUILD_TOOLS))
+	cargo build --release --package wavelane-cli --package wavelane-daemon
+	into="$(DESTDIR)$(PREFIX)"
+	as_root=()
+	if (($$(id -u) != 0)) && ! { mkdir -p "$$into" && [[ -w "$$into" ]]; } 2>/dev/null; then
+	  command -v sudo >/dev/null || { echo "$$into is not yours: run this as root, or choose PREFIX=" >&2; exit 2; }
+	  as_root=(sudo)
+	fi
+	unit=$$(mktemp)
+	trap 'rm -f "$$unit"' EXIT
+	sed 's|/usr/bin/|$(PREFIX)/bin/|' packaging/systemd/wavelaned.service >"$$unit"
+	"$${as_root[@]}" install -D --strip -m 755 -t "$$into/bin" target/release/wavelane target/release/wavelaned
+	"$${as_root[@]}" install -D -m 644 "$$unit" "$$into/lib/systemd/system/wavelaned.service"
+	echo "== installed wavelane and wavelaned in $$into/bin" >&2
 
 # One profile and one target directory for everything, so that nothing is built twice.
 test:
@@ -62,6 +90,7 @@ test:
 	step() { echo "== $$*" >&2; }
 	if ! { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1; then
 	  step "installing rustfmt and clippy"
+	  command -v rustup >/dev/null || { echo "cargo has no fmt or clippy: install Rust from https://rustup.rs" >&2; exit 2; }
 	  rustup component add rustfmt clippy
 	fi
 	step "formatting"

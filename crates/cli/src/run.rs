@@ -58,7 +58,7 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Where to run it.
-    #[arg(long, value_enum, default_value = "sim")]
+    #[arg(long, value_enum, value_name = "PLACE", default_value = "sim")]
     on: Place,
     /// The run's number, instead of the file's.
     #[arg(long, value_name = "N")]

@@ -42,7 +42,7 @@ struct RunStudies {
     /// Runs at once [default: the study's choice].
     #[arg(long, value_name = "N", value_parser = jobs)]
     jobs: Option<usize>,
-    /// Where records and study.json go [default: records/study-ID-EDITION-SEED].
+    /// Where the records and ID.json go [default: records/study-ID-EDITION-SEED].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print one JSON document on standard output, and nothing else.

@@ -160,12 +160,18 @@ fn bad_input_is_one_line_with_a_remedy_and_exit_2() {
     let place = Place::new("bad");
     let text = std::fs::read_to_string(smoke()).unwrap();
     let typo = place.file("typo.toml", &text.replace("duration =", "duraton ="));
+    let unit = place.file("unit.toml", &text.replace("20 Mbit/s", "20 MB/s"));
+    let apart =
+        place.file("apart.toml", &text.replace("between = [\"b\", \"server\"]", "between = [\"b\", \"client\"]"));
     let none = place.file("none.toml", &text.replace("[\"wavelane\"]", "[\"pepsal\"]"));
     let mine = Place::new("mine");
     mine.file("thesis.tex", "years of work");
     let cases: &[(&[&str], &str)] = &[
         (&["run", &typo], ":4: unknown key 'duraton' in the top level; did you mean 'duration'?"),
         (&["check", &typo], "did you mean 'duration'?"),
+        (&["run", &unit], "unit 'MB/s' is none of bit/s, kbit/s, Mbit/s, Gbit/s"),
+        (&["check", &unit], ":20: channels.air.forward.rate: '20 MB/s' is not a rate, such as"),
+        (&["run", &apart], "no channels lead from 'client' to 'server': add [channels.NAME]"),
         (&["run", "/nonexistent.toml"], "cannot read it"),
         (&["check", "/nonexistent.toml"], "cannot read it"),
         (&["run", &none, "--out", &place.path("r")], "sim can run none of the stacks: pepsal: "),
@@ -186,7 +192,7 @@ fn bad_input_is_one_line_with_a_remedy_and_exit_2() {
     for usage in [&["run", "x", "--repeat", "0"][..], &["run", "x", "--jobs", "0"], &["run", "x", "--on", "moon"]] {
         assert_eq!(wavelane(usage).status.code(), Some(2), "{usage:?}");
     }
-    assert_eq!(place.names(), ["none.toml", "typo.toml"], "nothing was written");
+    assert_eq!(place.names(), ["apart.toml", "none.toml", "typo.toml", "unit.toml"], "nothing was written");
     assert_eq!(mine.names(), ["thesis.tex"]);
 }
 
@@ -209,13 +215,26 @@ fn a_full_disk_is_one_line_and_leaves_no_record() {
     );
     let o = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
     if o.status.code() == Some(99) || err(&o).contains("unshare failed") {
-        eprintln!("skipped: this user may not mount: {}", err(&o));
+        eprintln!("SKIPPED (needs root): a full disk: {}", err(&o));
         return;
     }
     assert_eq!(o.status.code(), Some(2), "{}", err(&o));
     let last = err(&o).lines().last().unwrap().to_owned();
     assert!(last.contains("No space left on device") && last.contains("--out"), "{last}");
     assert_eq!(out(&o), "", "something was left behind");
+}
+
+#[test]
+fn the_lab_without_privileges_is_one_line_and_leaves_no_record() {
+    let place = Place::new("nobody");
+    // Every capability gone and none to be gained, whoever runs this test.
+    let script = format!("exec {WAVELANE} run {} --on lab --out {}", smoke(), place.path("r"));
+    let bare = ["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "sh", "-c", &script];
+    let o = Command::new("setpriv").args(bare).output().unwrap();
+    assert_eq!(o.status.code(), Some(2), "{}", err(&o));
+    let last = err(&o).lines().last().unwrap().to_owned();
+    assert!(last.contains("CAP_NET_ADMIN") && last.contains("run as root or with sudo"), "{last}");
+    assert!(place.names().is_empty(), "{:?}", place.names());
 }
 
 /// Waits until `found` holds, for at most 30 s.
@@ -285,4 +304,19 @@ fn a_gateways_files_are_made_and_checked() {
     let damaged = wavelane(&["check", &config]);
     assert_eq!(damaged.status.code(), Some(2));
     assert!(err(&damaged).contains("nonsense"), "{}", err(&damaged));
+}
+
+/// Other links than the demo's, each with floors of its own: satellite, modem, jitter, heavy loss, slow return, fast.
+#[test]
+fn every_link_of_the_corpus_meets_its_checks_in_the_simulator() {
+    let place = Place::new("links");
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(scenarios().join("links")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 6, "{files:?}");
+    for file in files {
+        let record = place.path(&file.file_stem().unwrap().to_string_lossy());
+        let run = wavelane(&["run", &file.display().to_string(), "--on", "sim", "--out", &record]);
+        assert_eq!(run.status.code(), Some(0), "{}: {}{}", file.display(), out(&run), err(&run));
+    }
 }

@@ -47,7 +47,7 @@ pub enum CommandError {
         source: std::io::Error,
     },
     /// A control socket must be named.
-    #[error("which gateway? {0}; name one with --control PATH")]
+    #[error("{0} with --control PATH")]
     WhichGateway(String),
 }
 
@@ -124,6 +124,10 @@ pub fn keygen(args: &KeygenArgs) -> Result<String, CommandError> {
     let public = keys::to_base64(&keys::public_key(&private));
     match &args.out {
         Some(path) => {
+            // As `init` does for its folder: on a new gateway /etc/wavelane does not exist yet.
+            if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
+                std::fs::create_dir_all(folder).map_err(|source| KeyError::Io { path: path.clone(), source })?;
+            }
             keys::write_key(path, &private)?;
             Ok(format!("{public}\n"))
         }
@@ -281,10 +285,13 @@ fn find_control() -> Result<PathBuf, CommandError> {
     found.sort();
     match found.as_slice() {
         [one] => Ok(one.clone()),
-        [] => Err(CommandError::WhichGateway(format!("none runs in {}", folder.display()))),
+        [] => Err(CommandError::WhichGateway(format!(
+            "no gateway runs here (no {}/wavelane-*.sock): start wavelaned, or name its control socket",
+            folder.display()
+        ))),
         many => {
             let names: Vec<String> = many.iter().map(|p| p.display().to_string()).collect();
-            Err(CommandError::WhichGateway(format!("there are {}", names.join(", "))))
+            Err(CommandError::WhichGateway(format!("several gateways run here ({}): name one", names.join(", "))))
         }
     }
 }

@@ -12,13 +12,13 @@ fn folder(tag: &str) -> PathBuf {
 #[test]
 fn keygen_writes_a_private_file_and_never_overwrites() {
     let dir = folder("keygen");
-    let args = KeygenArgs { out: Some(dir.join("k")) };
+    let args = KeygenArgs { out: Some(dir.join("new/k")) };
     let public = keygen(&args).unwrap();
-    assert_eq!(std::fs::metadata(dir.join("k")).unwrap().mode() & 0o777, 0o600);
-    let private = keys::read_key(&dir.join("k")).unwrap();
+    assert_eq!(std::fs::metadata(dir.join("new/k")).unwrap().mode() & 0o777, 0o600);
+    let private = keys::read_key(&dir.join("new/k")).unwrap();
     assert_eq!(public.trim(), keys::to_base64(&keys::public_key(&private)));
     assert!(keygen(&args).unwrap_err().to_string().contains("not overwritten"));
-    assert_eq!(keys::read_key(&dir.join("k")).unwrap(), private);
+    assert_eq!(keys::read_key(&dir.join("new/k")).unwrap(), private);
     std::fs::remove_dir_all(dir).unwrap();
 }
 

@@ -37,7 +37,7 @@ pub enum ConfigError {
         what: String,
     },
     /// A value makes no sense.
-    #[error("`{key}`: {what}")]
+    #[error("{key}: {what}")]
     Value {
         /// The key, as written in the file.
         key: String,

@@ -8,6 +8,7 @@ pub(crate) struct Counters(BTreeMap<&'static str, u64>);
 
 impl Counters {
     pub(crate) fn add(&mut self, name: &'static str, n: u64) {
+        debug_assert!(crate::status::meaning(name).is_some(), "counter {name} has no words in status.rs");
         if n > 0 {
             *self.0.entry(name).or_default() += n;
         }

@@ -47,6 +47,8 @@ const TICK: Span = Span::from_millis(50);
 const GREETING_PATIENCE: Span = Span::from_secs(5);
 /// How long the list of our own addresses is believed.
 const ADDRESSES_FRESH: Span = Span::from_secs(5);
+/// How long an orderly stop takes at the most to tell the peers what it reset.
+const FAREWELL: Span = Span::from_millis(250);
 /// Rounds of draining before readiness is asked again.
 const ROUNDS_MAX: usize = 16;
 /// Batches of datagrams read per round.
@@ -264,8 +266,10 @@ impl Daemon {
         }
         let (now, gateway) = (self.now, &mut self.gateway);
         for _ in 0..BATCHES_PER_ROUND {
+            let read_at = self.clock.now();
             let got = self.lane.receive(|d| {
-                let meta = FrameMeta { rx_time: now, ecn: d.ecn, segment: None, from: Some(d.from) };
+                let rx_time = (read_at - d.waited).min(now);
+                let meta = FrameMeta { rx_time, ecn: d.ecn, segment: None, from: Some(d.from) };
                 gateway.handle_frame(now, LANE, d.bytes, meta);
             });
             // An error is an ICMP message about an earlier datagram; the next call goes on.
@@ -393,11 +397,30 @@ impl Daemon {
         let ended = self.attempts.drain();
         self.end_attempts(ended);
         let tokens: Vec<u64> = self.connections.keys().copied().collect();
+        let open = tokens.len();
         for token in tokens {
             self.socket_reset(token);
         }
-        // One last drain tells the peers; what the pacer holds back is lost, and they learn it from our silence.
         self.transmit();
+        if open > 0 {
+            self.farewell();
+        }
         self.say("stopped");
+    }
+    /// Resets that the pacer holds back leave within [`FAREWELL`]; peers learn the rest from our silence.
+    fn farewell(&mut self) {
+        let end = self.now + FAREWELL;
+        while let Some(next) = self.gateway.poll_timeout().map(|w| w.at).filter(|at| *at < end) {
+            if self.poller.wait(Some(self.clock.until(next))).is_err() {
+                return;
+            }
+            self.now = self.clock.now();
+            self.lane_readable = true;
+            self.lane_writable = true;
+            self.receive();
+            self.gateway.handle_timeout(self.now);
+            while self.gateway.poll_event().is_some() {}
+            self.transmit();
+        }
     }
 }

@@ -11,7 +11,7 @@ use wavelane_daemon::start::StartError;
 
 /// Carries TCP over bad links between gateways.
 #[derive(Parser)]
-#[command(version)]
+#[command(name = "wavelaned", version)]
 struct Arguments {
     /// The configuration file (`wavelane init` writes one, `wavelane check` tests one).
     #[arg(long, value_name = "FILE", default_value = "/etc/wavelane/wavelaned.toml")]

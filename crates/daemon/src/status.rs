@@ -109,24 +109,28 @@ impl fmt::Display for Report {
         if self.door.intercepting && !self.door.honest {
             writeln!(f, "warning: no NFQUEUE here, so connections are answered before the far server has answered")?;
         }
-        for c in &self.counters {
+        for c in self.counters.iter().filter(|c| c.value > 0) {
             writeln!(f, "{:>12}  {}: {}", c.value, c.name, c.why)?;
         }
-        Ok(())
+        match self.counters.iter().filter(|c| c.value == 0).count() {
+            0 => Ok(()),
+            zero => writeln!(f, "{zero} counters are 0 (--json shows them all)"),
+        }
     }
 }
 
 /// A counter with its meaning in words.
 pub fn counter(name: &str, value: u64) -> Counter {
-    let known = WORDS.iter().find(|(n, _)| *n == name).map(|(_, why)| (*why).to_string());
-    let why = known.unwrap_or_else(|| match name.strip_prefix("dropped_") {
-        Some(reason) => format!("dropped: {}", reason.replace('_', " ")),
-        None => name.replace('_', " "),
-    });
+    let why = meaning(name).map_or_else(|| name.replace('_', " "), str::to_owned);
     Counter { name: name.into(), value, why }
 }
 
-/// What the door's counters mean.
+/// What a counter means, if it has words.
+pub(crate) fn meaning(name: &str) -> Option<&'static str> {
+    WORDS.iter().find(|(n, _)| *n == name).map(|(_, why)| *why)
+}
+
+/// What every counter means: the door's, then the sessions', the lanes' and the block service's.
 const WORDS: &[(&str, &str)] = &[
     ("connections_taken", "connections taken from applications and answered by the far server"),
     ("connections_made", "connections made to servers for a peer's applications"),
@@ -182,4 +186,65 @@ const WORDS: &[(&str, &str)] = &[
     ("dropped_hop_ranges_full", "bytes in more separate pieces than a flow may have"),
     ("dropped_hop_unknown_flow", "bytes of flows that have ended"),
     ("dropped_datagram_too_big", "path-MTU probes larger than the local interface carries"),
+    ("dropped_lane", "datagrams of a lane number that does not exist"),
+    ("datagrams_sent", "datagrams sealed and sent to peers"),
+    ("datagrams_received", "datagrams from peers whose seal was right"),
+    ("datagrams_lost", "datagrams sent that never arrived, as the lane acks show; what they carried was sent again"),
+    ("datagrams_lost_spurious", "datagrams held for lost whose acknowledgement came after all"),
+    ("hop_first_octets", "bytes of connections sent for the first time"),
+    ("hop_repair_octets", "bytes sent again because their datagram was lost"),
+    ("hop_copy_octets", "bytes of small exchanges sent more than once as a precaution"),
+    ("hop_control_copies", "small control frames sent more than once as a precaution"),
+    ("hop_received_octets", "bytes of connections received that were new"),
+    ("hop_duplicate_octets", "bytes received again"),
+    ("hop_receipts", "receipts written: which bytes are held here, and how many more may come"),
+    ("hop_offers", "blocks offered to peers"),
+    ("hop_probes", "questions asked after a silence or without credit"),
+    ("hop_contradicted_octets", "bytes sent again because a receipt lacked what a lane ack had shown"),
+    ("hop_flows_opened", "connections asked of peers"),
+    ("hop_flows_incoming", "connections that peers asked of us"),
+    ("hop_flows_closed", "connections over the link that ended in an orderly way"),
+    ("hop_flows_reset", "connections over the link that were reset by either side"),
+    ("hop_refused_table_full", "connections of peers refused because the flow table is full (flows_max)"),
+    ("hop_protocol_errors", "frames that contradict what the peer said before: a fault at one of the two ends"),
+    ("hop_progress_frames", "frames about the far end's progress (used once there are relays)"),
 ];
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// The door's own counters are held to it by [`crate::counters::Counters::add`].
+    #[test]
+    fn every_counter_of_the_gateway_has_a_reason_in_words() {
+        use wavelane_protocol::gateway::{Config, Controller, Gateway, PeerConfig};
+        let peer = PeerConfig {
+            name: "b".into(),
+            public_key: crate::keys::public_key(&[2; 32]),
+            preshared_key: None,
+            address: None,
+            port: wavelane_base::PortId(0),
+            allow_sources: Vec::new(),
+            allow_targets: Vec::new(),
+            controller: Controller::Delay,
+        };
+        let config = Config { private_key: [1; 32], peers: vec![peer], ..Config::default() };
+        let now = wavelane_base::Instant::ZERO;
+        let gateway = Gateway::new(now, config, 1, wavelane_base::Entropy::from_os_bytes([3; 32])).unwrap();
+        let counters = gateway.status(now).counters;
+        assert!(counters.len() > 30, "{counters:?}");
+        for (name, _) in counters {
+            assert!(meaning(name).is_some(), "{name} has no words");
+        }
+    }
+
+    #[test]
+    fn people_see_what_happened_and_how_much_did_not() {
+        let counters = vec![counter("dropped_mac", 3), counter("dropped_expired", 0), counter("datagrams_lost", 0)];
+        let text = Report { counters, ..Report::default() }.to_string();
+        assert!(text.contains("           3  dropped_mac: handshakes from strangers"), "{text}");
+        assert!(text.ends_with("\n2 counters are 0 (--json shows them all)\n"), "{text}");
+        assert!(!text.contains("dropped_expired"), "{text}");
+    }
+}

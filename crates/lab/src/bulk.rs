@@ -4,11 +4,11 @@ use crate::LabError;
 use crate::content::{Content, Digested, Received};
 use crate::http::Upload;
 use crate::sockets::rest_until;
-use crate::tools::INSTALL_CURL;
+use crate::tools::{INSTALL_CURL, command};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use wavelane_base::{Instant, Span};
@@ -59,7 +59,7 @@ impl Errand {
     /// Starts curl with what all flows share, and `more`.
     fn curl(&self, more: &[&str], stdin: Stdio) -> Result<Child, LabError> {
         let left = self.stop.since(realtime::now()).as_secs_f64().max(0.001);
-        let mut command = Command::new("curl");
+        let mut command = command("curl");
         // -q must come first: it keeps the user's own settings out.
         command.args(["-q", "--silent", "--show-error", "--no-buffer", "--noproxy", "*"]);
         command.args(["--max-time", &format!("{left:.3}"), "--write-out", TIMES]);

@@ -2,7 +2,7 @@
 
 use crate::LabError;
 use crate::sockets::rest_until;
-use crate::tools::{TICKS_PER_SECOND, find_own, output};
+use crate::tools::{self, TICKS_PER_SECOND, find_own, output};
 use crate::world::World;
 use serde_json::Value;
 use std::fs::File;
@@ -334,7 +334,7 @@ fn launch(ns: &Netns, config: &Path, log: &Path) -> Result<Child, LabError> {
     let cannot = || LabError::io(format!("cannot write {}; free space or choose another --out", log.display()));
     let file = File::create(log).map_err(cannot())?;
     let twin = file.try_clone().map_err(cannot())?;
-    let mut command = Command::new(daemon().ok_or_else(|| missing("wavelaned"))?);
+    let mut command = tools::command(daemon().ok_or_else(|| missing("wavelaned"))?);
     command.arg("--config").arg(config).stdin(Stdio::null()).stdout(file).stderr(twin);
     let child = ns.spawn(command, ChildEnd::Terminate)?;
     child.map_err(|error| LabError::Program { program: "wavelaned".into(), error, remedy: REMEDY })

@@ -301,7 +301,7 @@ impl<'a> Run<'a> {
             if self.scenario.flows.iter().all(|f| f.from != node.name && f.to != node.name) {
                 continue;
             }
-            let mut ss = std::process::Command::new("ss");
+            let mut ss = tools::command("ss");
             ss.args(["-H", "-t", "-i", "-n", "-O", "state", "established"]);
             let printed = tools::output(ns, ss, INSTALL_IP)?.stdout;
             for line in String::from_utf8_lossy(&printed).lines() {

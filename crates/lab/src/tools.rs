@@ -1,6 +1,7 @@
 //! The programs the lab runs, and where they are.
 
 use crate::LabError;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use wavelane_host::netns::Netns;
@@ -12,11 +13,25 @@ pub(crate) const INSTALL_CURL: &str = "install curl (apt install curl)";
 /// What to do when `nft` is missing.
 pub(crate) const INSTALL_NFT: &str = "install nftables (apt install nftables)";
 
-/// Where `program` is in PATH, the usual system folders included.
-pub(crate) fn find(program: &str) -> Option<PathBuf> {
+/// The folders of PATH, then the usual system folders: root by `su` keeps a PATH without `/usr/sbin`, where nft is.
+fn folders() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(system).map(|folder| folder.join(program)).find(|file| file.is_file())
+    std::env::split_paths(&path).chain(system).collect()
+}
+
+/// Where `program` is in PATH, the usual system folders included.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    folders().into_iter().map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// A command whose programs, and theirs, are found where [`find`] looks.
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    if let Ok(path) = std::env::join_paths(folders()) {
+        command.env("PATH", path);
+    }
+    command
 }
 
 /// One of our own programs: named by `variable`, else beside the running program, else one or two folders above
@@ -46,7 +61,7 @@ pub(crate) fn output(ns: &Netns, mut command: Command, remedy: &'static str) -> 
 /// Runs `ip` with several commands at once inside `ns`, one per line.
 pub(crate) fn ip(ns: &Netns, lines: &[String]) -> Result<(), LabError> {
     for line in lines {
-        let mut command = Command::new("ip");
+        let mut command = command("ip");
         command.args(line.split_whitespace());
         output(ns, command, INSTALL_IP).map_err(|error| match error {
             LabError::Failed { said, .. } => {
@@ -79,6 +94,9 @@ mod tests {
     #[test]
     fn programs_are_found_in_the_path_or_not_at_all() {
         assert!(find("sh").is_some());
+        let out = command("env").output().expect("env runs");
+        let path = String::from_utf8_lossy(&out.stdout);
+        assert!(path.lines().any(|l| l.starts_with("PATH=") && l.contains("/usr/sbin")), "{path}");
         assert!(find("no-such-program-here").is_none());
         assert!(find_own("no-such-program-here", "WAVELANE_NO_SUCH_VARIABLE").is_none());
     }

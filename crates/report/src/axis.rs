@@ -1,5 +1,8 @@
 //! Axes: where ticks stand and what they say.
 
+/// A logarithmic axis begins at most at this share of its least value.
+const LEAST_FROM_EDGE: f64 = 0.94;
+
 /// Linear or logarithmic position of values between two ends.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Axis {
@@ -19,7 +22,8 @@ impl Axis {
     pub(crate) fn exact(most: f64) -> Self {
         Self { low: 0.0, high: if most > 0.0 { most } else { 1.0 }, log: false }
     }
-    /// Covers `values` with 1-2-5 ends; values at or below zero are ignored.
+    /// Covers `values` with 1-2-5 ends, the lower one far enough off that the least value does not lie on the axis
+    /// line; values at or below zero are ignored.
     pub(crate) fn logarithmic(values: impl Iterator<Item = f64>) -> Self {
         let (mut low, mut high) = (f64::INFINITY, 0.0_f64);
         for v in values.filter(|v| v.is_finite() && *v > 0.0) {
@@ -31,7 +35,7 @@ impl Axis {
         }
         let below = one_two_five().rev().find(|t| *t <= low * 0.999).unwrap_or(low);
         let above = one_two_five().find(|t| *t >= high * 1.001).unwrap_or(high);
-        Self { low: below, high: above, log: true }
+        Self { low: below.min(low * LEAST_FROM_EDGE), high: above, log: true }
     }
     /// Position of `value` as a share of the axis, kept within it.
     pub(crate) fn share(&self, value: f64) -> f64 {
@@ -80,7 +84,7 @@ mod tests {
         let labels: Vec<String> = axis.ticks().into_iter().map(|t| t.1).collect();
         assert_eq!(labels, ["0", "2", "4", "6", "8", "10", "12", "14", "16", "18", "20"]);
         let axis = Axis::logarithmic([103.0, 2_400.0].into_iter());
-        assert_eq!((axis.low, axis.high), (100.0, 5_000.0));
+        assert_eq!((axis.low, axis.high), (103.0 * LEAST_FROM_EDGE, 5_000.0));
         let labels: Vec<String> = axis.ticks().into_iter().map(|t| t.1).collect();
         assert_eq!(labels, ["100", "200", "500", "1000", "2000", "5000"]);
     }

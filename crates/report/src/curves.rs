@@ -83,7 +83,7 @@ fn throughput(bulks: &[Seen<'_>], scenario: &Scenario, end: f64) -> Plot {
     Plot {
         title: "Throughput at the receiving application".into(),
         x_label: "time since the start (s)".into(),
-        y_label: format!("Mbit/s in {} ms", (width * 1e3) as u64),
+        y_label: format!("Mbit/s, mean over {} ms", (width * 1e3) as u64),
         x: Axis::exact(end),
         y: Axis::linear(most * 1.04),
         curves,
@@ -93,19 +93,36 @@ fn throughput(bulks: &[Seen<'_>], scenario: &Scenario, end: f64) -> Plot {
     }
 }
 
-/// Bytes per bin, from connect() to the last byte; an unfinished flow goes on at zero to its last arrival.
+/// Rate over time, from connect() to the last byte; an unfinished flow goes on at zero to its last arrival.
 fn rate_curve(seen: &Seen<'_>, width: f64, several: bool) -> Curve {
     let Series::Arrivals(arrivals) = &seen.series else { return curve(seen, several, Vec::new()) };
-    let bin = |ns: u64| (seconds(ns) / width) as usize;
-    let last = arrivals.last().map_or(0, |a| bin(a.0));
-    let mut octets = vec![0u64; last + 1];
+    let points = binned(arrivals, seconds((seen.figures.connect_ms * 1e6) as u64), width, seen.figures.completed);
+    curve(seen, several, vec![points])
+}
+
+/// Mbit/s in bins of `width` seconds, each at its middle. The last bin of a completed transfer ends with its last byte:
+/// a mean over all of it would look like a slow end. If that leaves less than half a bin, it belongs to the one before.
+fn binned(arrivals: &[(u64, u64)], start: f64, width: f64, completed: bool) -> Vec<(f64, f64)> {
+    let bin = |s: f64| (s / width) as usize;
+    let end = arrivals.last().map_or(0.0, |a| seconds(a.0));
+    let last = bin(end);
+    let start = bin(start).min(last);
+    let mut bins = vec![(0u64, width); last + 1];
     for (t, n) in arrivals {
-        octets[bin(*t)] += n;
+        bins[bin(seconds(*t))].0 += n;
     }
-    let start = bin((seen.figures.connect_ms * 1e6) as u64).min(last);
-    let point = |(i, n): (usize, &u64)| ((i as f64 + 0.5) * width, *n as f64 * 8.0 / width / 1e6);
-    let line = octets.iter().enumerate().skip(start).map(point).collect();
-    curve(seen, several, vec![line])
+    if completed && last > start {
+        bins[last].1 = end - last as f64 * width;
+        if bins[last].1 < width / 2.0 {
+            let (octets, lasting) = bins[last];
+            bins.truncate(last);
+            bins[last - 1] = (bins[last - 1].0 + octets, width + lasting);
+        }
+    }
+    let point = |(i, (octets, lasting)): (usize, &(u64, f64))| {
+        (i as f64 * width + lasting / 2.0, *octets as f64 * 8.0 / lasting / 1e6)
+    };
+    bins.iter().enumerate().skip(start).map(point).collect()
 }
 
 fn curve(seen: &Seen<'_>, several: bool, pieces: Vec<Vec<(f64, f64)>>) -> Curve {
@@ -190,4 +207,27 @@ fn window_of(seen: &Seen<'_>, document: &RunDocument, scenario: &Scenario) -> (f
     let Some(figures) = figures else { return always };
     let end = figures.last_byte_ms.filter(|_| figures.completed).unwrap_or(f64::INFINITY);
     (figures.connect_ms, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1 Mbit/s to the end, which is a tenth, then nine tenths into a bin.
+    #[test]
+    fn a_completed_transfer_keeps_its_rate_to_the_last_point() {
+        for tenths in [41u64, 49] {
+            let arrivals: Vec<(u64, u64)> = (1..=tenths).map(|i| (i * 50_000_000 - 1, 6_250)).collect();
+            let points = binned(&arrivals, 0.0, 0.5, true);
+            assert!(points.iter().all(|p| (p.1 - 1.0).abs() < 1e-6), "{points:?}");
+            let unfinished = binned(&arrivals, 0.0, 0.5, false);
+            assert_eq!(unfinished.len(), 5);
+            assert!(unfinished[4].1 < 0.95, "{unfinished:?}");
+        }
+    }
+
+    #[test]
+    fn one_instant_is_one_finite_point() {
+        assert_eq!(binned(&[(3_000_000, 1_000)], 0.002, 0.5, true), [(0.25, 0.016)]);
+    }
 }

@@ -15,7 +15,7 @@ th{border-bottom:2px solid #333;font-weight:600;font-size:.85em}
 td.l,th.l{text-align:left}.swatch{display:inline-block;width:.8em;height:.8em;margin-right:.5em}
 code,pre{font-family:ui-monospace,'DejaVu Sans Mono',monospace;background:#f4f4f4}code{padding:.1em .3em}
 pre{padding:.8em;overflow-x:auto;font-size:.85em}
-svg{width:100%;height:auto;border:1px solid #eee}.v{font-weight:700}.pass{color:#006b3c}.fail{color:#b00020}
+.n{white-space:nowrap}svg{width:100%;height:auto;border:1px solid #eee;margin-top:1.5em}.v{font-weight:700}.pass{color:#006b3c}.fail{color:#b00020}
 .inconclusive{color:#8a5a00}.note{color:#555;font-size:.9em}
 @media print{body{max-width:none;margin:0}svg{break-inside:avoid}}";
 
@@ -49,7 +49,7 @@ pub(crate) fn page(document: &RunDocument, scenario: &Scenario, pictures: &[(Pic
     }
     checks(&mut out, document);
     for (picture, svg) in pictures {
-        let _ = writeln!(out, "<h2 id=\"{}\">{}</h2>\n{svg}", picture.name, escape(&picture.plot.title));
+        let _ = writeln!(out, "<div id=\"{}\">\n{svg}\n</div>", picture.name);
     }
     if document.repeat > 1 && !pictures.is_empty() {
         let _ = writeln!(
@@ -91,7 +91,7 @@ fn table(out: &mut String, document: &RunDocument, scenario: &Scenario) {
     for row in rows(document, scenario) {
         out.push_str("<tr>");
         for (i, cell) in row.cells.iter().enumerate() {
-            let class = if i < 3 { " class=\"l\"" } else { "" };
+            let class = if i < 3 { " class=\"l n\"" } else { " class=\"n\"" };
             let swatch = match i {
                 0 => format!(
                     "<span class=\"swatch\" style=\"background:{}\"></span>",
@@ -124,7 +124,7 @@ fn checks(out: &mut String, document: &RunDocument) {
         let (word, name, why) = (c.verdict.word(), escape(&c.check), escape(&c.why));
         let _ = writeln!(
             out,
-            "<tr><td class=\"l\"><span class=\"v {word}\">{word}</span></td><td class=\"l\">{name}</td><td class=\"l\">{why}</td></tr>"
+            "<tr><td class=\"l\"><span class=\"v {word}\">{word}</span></td><td class=\"l n\">{name}</td><td class=\"l\">{why}</td></tr>"
         );
     }
     out.push_str("</tbody>\n</table>\n");

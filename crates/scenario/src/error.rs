@@ -94,18 +94,23 @@ pub(crate) fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone)
     }
 }
 
-/// Levenshtein's edit distance, for texts of a line's length.
+/// Edit distance of texts of a line's length: letters inserted, removed, replaced, or two neighbours swapped, each once
+/// (optimal string alignment).
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+    for i in 0..a.len() {
+        let mut next = vec![i + 1];
+        for j in 0..b.len() {
+            let replaced = row[j] + usize::from(a[i] != b[j]);
+            let mut least = replaced.min(row[j + 1] + 1).min(next[j] + 1);
+            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
+                least = least.min(before[j - 1] + 1);
+            }
+            next.push(least);
         }
+        before = std::mem::replace(&mut row, next);
     }
     row[b.len()]
 }
@@ -115,7 +120,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distance_is_levenshteins() {
+    fn distance_counts_letters_and_swaps() {
+        assert_eq!(distance("raet", "rate"), 1);
+        assert_eq!(distance("reat", "rate"), 2);
         assert_eq!(distance("duraton", "duration"), 1);
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("", "abc"), 3);

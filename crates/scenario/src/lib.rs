@@ -30,6 +30,7 @@ pub use model::{
     NodeKind, Scenario, Side, Stack, TcpKind,
 };
 pub use parse::is_scenario;
+pub use parse_channel::DIRECTION_KEYS;
 pub use record::{
     CheckResult, ClauseNote, Omitted, RUN_FORMAT, RecordError, RunDocument, Series, StackResult, Verdict,
 };

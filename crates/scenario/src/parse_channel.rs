@@ -14,8 +14,8 @@ use wavelane_channel::{
 /// Largest loss trace file: room for a million intervals.
 const TRACE_FILE_MAX: u64 = 64 << 20;
 
-/// Keys of one direction.
-const DIRECTION: &[&str] = &[
+/// Keys of one direction of a channel, as files write them.
+pub const DIRECTION_KEYS: &[&str] = &[
     "rate",
     "delay",
     "jitter",
@@ -90,7 +90,7 @@ fn two_directions(table: &Table<'_>, base: &Path) -> Result<CableConfig, Scenari
 /// Sets what the table at `value` says.
 fn direction_into(value: &Value<'_>, base: &Path, direction: &mut DirectionConfig) -> Result<(), ScenarioError> {
     let table = value.table("{ rate = \"20 Mbit/s\", delay = \"50 ms\" }")?;
-    table.only(DIRECTION)?;
+    table.only(DIRECTION_KEYS)?;
     for (key, value) in table.entries() {
         direction
             .set(parameter(&key, &value, base)?)
@@ -99,7 +99,7 @@ fn direction_into(value: &Value<'_>, base: &Path, direction: &mut DirectionConfi
     Ok(())
 }
 
-/// One parameter of a direction; `key` is one of [`DIRECTION`].
+/// One parameter of a direction; `key` is one of [`DIRECTION_KEYS`].
 fn parameter(key: &str, value: &Value<'_>, base: &Path) -> Result<Parameter, ScenarioError> {
     Ok(match key {
         "rate" => Parameter::Rate(Some(value.quantity()?)),
@@ -254,8 +254,8 @@ pub(crate) fn change(scenario: &Scenario, value: &Value<'_>, base: &Path) -> Res
         "reverse" => Direction::Reverse,
         other => return unknown("direction", other, "use forward or reverse".into()),
     };
-    if !DIRECTION.contains(key) {
-        return unknown("parameter", key, crate::error::hint(key, DIRECTION.iter().copied()));
+    if !DIRECTION_KEYS.contains(key) {
+        return unknown("parameter", key, crate::error::hint(key, DIRECTION_KEYS.iter().copied()));
     }
     Ok(Change {
         at: table.need("at", "\"10 s\"")?.quantity()?,

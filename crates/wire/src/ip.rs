@@ -97,7 +97,7 @@ impl<'a> Udp4<'a> {
             return Err(DecodeError::Invalid("UDP length"));
         }
         let datagram = ip.payload.get(..len).ok_or(DecodeError::Truncated)?;
-        if sum != 0 && checksum(&[&pseudo_header(ip.source, ip.target, len as u16), datagram]) != 0 {
+        if sum != 0 && checksum(&[&pseudo_header(ip.source, ip.target, PROTOCOL_UDP, len as u16), datagram]) != 0 {
             return Err(DecodeError::Invalid("UDP checksum"));
         }
         Ok(Self {
@@ -117,25 +117,16 @@ impl<'a> Udp4<'a> {
         let total = udp_len.checked_add(IPV4_HEADER_LEN as u16).ok_or(NoRoom)?;
         let (source, target) = (*self.source.ip(), *self.target.ip());
         let mut w = Writer::new(buf);
-        w.put(&[VERSION_AND_LEN, ecn_bits(self.ecn)])?;
-        w.u16(total)?;
-        w.u16(0)?;
-        w.u16(DONT_FRAGMENT)?;
-        w.put(&[DEFAULT_TTL, PROTOCOL_UDP])?;
-        w.u16(0)?;
-        w.put(&source.octets())?;
-        w.put(&target.octets())?;
+        put_header(&mut w, source, target, PROTOCOL_UDP, self.ecn, total)?;
         w.u16(self.source.port())?;
         w.u16(self.target.port())?;
         w.u16(udp_len)?;
         w.u16(0)?;
         w.put(self.payload)?;
         let len = w.len();
-        let (header, datagram) = buf[..len].split_at_mut(IPV4_HEADER_LEN);
-        let header_sum = checksum(&[header]);
-        header[10..12].copy_from_slice(&header_sum.to_be_bytes());
+        let datagram = finish_header(&mut buf[..len]);
         // Zero would mean "no checksum"; its other representation in ones' complement says the same sum (RFC 768).
-        let udp_sum = match checksum(&[&pseudo_header(source, target, udp_len), datagram]) {
+        let udp_sum = match checksum(&[&pseudo_header(source, target, PROTOCOL_UDP, udp_len), datagram]) {
             0 => u16::MAX,
             sum => sum,
         };
@@ -159,13 +150,40 @@ pub fn checksum(parts: &[&[u8]]) -> u16 {
     !(sum as u16)
 }
 
-/// The pseudo-header of a UDP checksum (RFC 768).
-fn pseudo_header(source: Ipv4Addr, target: Ipv4Addr, udp_len: u16) -> [u8; 12] {
+/// Writes an IPv4 header without options and with a checksum of zero; [`finish_header`] fills that in.
+pub(crate) fn put_header(
+    w: &mut Writer<'_>,
+    source: Ipv4Addr,
+    target: Ipv4Addr,
+    protocol: u8,
+    ecn: Ecn,
+    total: u16,
+) -> Result<(), NoRoom> {
+    w.put(&[VERSION_AND_LEN, ecn_bits(ecn)])?;
+    w.u16(total)?;
+    w.u16(0)?;
+    w.u16(DONT_FRAGMENT)?;
+    w.put(&[DEFAULT_TTL, protocol])?;
+    w.u16(0)?;
+    w.put(&source.octets())?;
+    w.put(&target.octets())
+}
+
+/// Fills in the header checksum of a whole packet and returns what follows the header.
+pub(crate) fn finish_header(packet: &mut [u8]) -> &mut [u8] {
+    let (header, payload) = packet.split_at_mut(IPV4_HEADER_LEN);
+    let sum = checksum(&[header]);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    payload
+}
+
+/// The pseudo-header of a UDP or TCP checksum (RFC 768; RFC 9293, section 3.1).
+pub(crate) fn pseudo_header(source: Ipv4Addr, target: Ipv4Addr, protocol: u8, len: u16) -> [u8; 12] {
     let mut out = [0; 12];
     out[..4].copy_from_slice(&source.octets());
     out[4..8].copy_from_slice(&target.octets());
-    out[9] = PROTOCOL_UDP;
-    out[10..].copy_from_slice(&udp_len.to_be_bytes());
+    out[9] = protocol;
+    out[10..].copy_from_slice(&len.to_be_bytes());
     out
 }
 

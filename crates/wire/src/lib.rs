@@ -8,5 +8,7 @@ pub mod codec;
 pub mod datagram;
 pub mod frame;
 pub mod ip;
+pub mod parcel;
+pub mod tcp;
 
 pub use codec::{DecodeError, Reader, Writer};

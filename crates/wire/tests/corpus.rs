@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use wavelane_wire::datagram::{CookieReply, DataHeader, Handshake, InitPayload, ResponsePayload};
 use wavelane_wire::frame::Frames;
 use wavelane_wire::ip::Udp4;
+use wavelane_wire::parcel::Parcel;
+use wavelane_wire::tcp::{TCP_OPTIONS_MAX, Tcp4};
 use wavelane_wire::{DecodeError, Writer};
 
 /// The corpus of one target, in order of name.
@@ -72,6 +74,16 @@ fn ipv4_udp(input: &[u8]) {
     assert_eq!(Udp4::parse(&buf[..len]), Ok(packet));
 }
 
+fn ipv4_tcp(input: &[u8]) {
+    let Ok(packet) = Tcp4::parse(input) else { return };
+    let mut buf = vec![0; packet.payload.len() + 80];
+    // Padded as we pad them, options that fitted may not fit any more.
+    match packet.emit(&mut buf) {
+        Ok(len) => assert_eq!(Tcp4::parse(&buf[..len]), Ok(packet)),
+        Err(_) => assert!(packet.header.options.len() > TCP_OPTIONS_MAX),
+    }
+}
+
 #[test]
 fn frames_replay() {
     for (file, input) in corpus("frames") {
@@ -93,5 +105,28 @@ fn ipv4_udp_packets_replay() {
     for (file, input) in corpus("ipv4_udp") {
         println!("{}", file.display());
         torment(&input, ipv4_udp);
+    }
+}
+
+#[test]
+fn ipv4_tcp_packets_replay() {
+    for (file, input) in corpus("ipv4_tcp") {
+        println!("{}", file.display());
+        torment(&input, ipv4_tcp);
+    }
+}
+
+fn parcels(input: &[u8]) {
+    let mut rest = input;
+    while let Ok(Some(parcel)) = Parcel::parse(rest) {
+        rest = &rest[parcel.wire_len()..];
+    }
+}
+
+#[test]
+fn parcels_replay() {
+    for (file, input) in corpus("parcel") {
+        println!("{}", file.display());
+        torment(&input, parcels);
     }
 }

@@ -3,6 +3,7 @@
 
 use super::*;
 use std::collections::VecDeque;
+use wavelane_base::Span;
 use wavelane_base::laws::{Script, Stimulus, check};
 use wavelane_base::{Ratio, Seed};
 

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+use super::rival::{Kind, RIVAL_BYTES, Rival};
 use super::{LaneConfig, LaneReceiver, LaneSender, Outcome, Probe, Room};
 use crate::gateway::Controller;
 use std::cmp::Reverse;
@@ -114,20 +115,34 @@ enum What {
     },
     /// The packet in service has left.
     Served,
+    RivalArrive {
+        rival: usize,
+        number: u64,
+    },
+    RivalAck {
+        rival: usize,
+        number: u64,
+    },
+}
+
+#[derive(Clone, Copy)]
+enum From {
+    Lane { lane: usize, eliciting: bool },
+    Rival(usize),
 }
 
 #[derive(Clone, Copy)]
 struct Queued {
-    lane: usize,
+    from: From,
     number: u64,
     bytes: u64,
-    eliciting: bool,
 }
 
 pub(super) struct World {
     pub(super) now: Instant,
     pub(super) link: Link,
     pub(super) lanes: Vec<Lane>,
+    pub(super) rivals: Vec<Rival>,
     events: BinaryHeap<Reverse<(Instant, u64)>>,
     bodies: BTreeMap<u64, What>,
     seq: u64,
@@ -152,6 +167,7 @@ impl World {
             now: Instant::from_secs(1),
             link,
             lanes: Vec::new(),
+            rivals: Vec::new(),
             events: BinaryHeap::new(),
             bodies: BTreeMap::new(),
             seq: 0,
@@ -192,6 +208,13 @@ impl World {
             tail_probes: 0,
         });
         self.lanes.len() - 1
+    }
+
+    /// A TCP sender joins.
+    pub(super) fn add_rival(&mut self, kind: Kind) -> usize {
+        self.rivals.push(Rival::new(self.now, kind));
+        self.pump_rival(self.rivals.len() - 1);
+        self.rivals.len() - 1
     }
 
     /// Seconds since the start of the run.
@@ -238,6 +261,10 @@ impl World {
             if self.now >= self.next_sample {
                 self.queue.push((self.now, self.link.rate.time_for(Octets::new(self.waiting_bytes))));
                 self.next_sample += Span::from_millis(10);
+                for i in 0..self.rivals.len() {
+                    self.rivals[i].tick(self.now);
+                    self.pump_rival(i);
+                }
             }
             self.step();
         }
@@ -252,6 +279,19 @@ impl World {
                 What::Ack { lane, ack } => {
                     self.lanes[lane].sender.handle_ack(self.now, &ack);
                     self.pump(lane);
+                }
+                What::RivalArrive { rival, number } => {
+                    let slot = (self.time() * 10.0) as usize;
+                    let arrived = &mut self.rivals[rival].arrived;
+                    arrived.resize(arrived.len().max(slot + 1), 0);
+                    arrived[slot] += RIVAL_BYTES;
+                    if !self.link.outage && !self.lost(1, self.link.ack_loss) {
+                        self.post(self.now + self.link.delay, What::RivalAck { rival, number });
+                    }
+                }
+                What::RivalAck { rival, number } => {
+                    self.rivals[rival].acked(self.now, number);
+                    self.pump_rival(rival);
                 }
             }
         }
@@ -375,30 +415,39 @@ impl World {
     /// The forward bottleneck.
     fn carry(&mut self, lane: usize, number: u64, bytes: u64, eliciting: bool) {
         self.lanes[lane].offered_packets += 1;
-        if bytes as usize > self.link.mtu {
-            return;
+        if bytes as usize <= self.link.mtu && !self.enqueue(From::Lane { lane, eliciting }, number, bytes) {
+            self.lanes[lane].dropped_packets += 1;
         }
+    }
+
+    fn pump_rival(&mut self, rival: usize) {
+        while let Some(number) = self.rivals[rival].poll(self.now) {
+            self.enqueue(From::Rival(rival), number, RIVAL_BYTES);
+        }
+    }
+
+    /// Whether there was room.
+    fn enqueue(&mut self, from: From, number: u64, bytes: u64) -> bool {
         if let Some(policer) = self.link.policer {
             let gained = policer.rate.as_bps() as f64 / 8.0 * self.now.since(self.tokens_at).as_secs_f64();
             self.tokens = (self.tokens + gained).min(policer.depth as f64);
             self.tokens_at = self.now;
             if self.tokens < bytes as f64 {
-                self.lanes[lane].dropped_packets += 1;
-                return;
+                return false;
             }
             self.tokens -= bytes as f64;
         }
         // The one in service does not count.
         let front = self.waiting.front().map_or(0, |q| q.bytes);
         if self.waiting_bytes - front + bytes > self.link.queue_bytes {
-            self.lanes[lane].dropped_packets += 1;
-            return;
+            return false;
         }
-        self.waiting.push_back(Queued { lane, number, bytes, eliciting });
+        self.waiting.push_back(Queued { from, number, bytes });
         self.waiting_bytes += bytes;
         if self.waiting.len() == 1 {
             self.serve_next();
         }
+        true
     }
 
     fn serve_next(&mut self) {
@@ -409,7 +458,7 @@ impl World {
     }
 
     fn served(&mut self) {
-        let Queued { lane, number, bytes, eliciting } = self.waiting.pop_front().unwrap();
+        let Queued { from, number, bytes } = self.waiting.pop_front().unwrap();
         self.waiting_bytes -= bytes;
         self.serve_next();
         if self.link.outage || self.lost(0, self.link.loss) {
@@ -419,7 +468,11 @@ impl World {
         self.last_out = self.last_out.max(self.now + self.link.delay + jitter);
         let tick = self.link.tick.as_nanos();
         let seen = Instant::from_nanos(self.last_out.as_nanos().div_ceil(tick) * tick);
-        self.post(seen, What::Arrive { lane, number, bytes, eliciting });
+        let what = match from {
+            From::Lane { lane, eliciting } => What::Arrive { lane, number, bytes, eliciting },
+            From::Rival(rival) => What::RivalArrive { rival, number },
+        };
+        self.post(seen, what);
     }
 
     /// `way` is 0 forward and 1 back.
@@ -447,6 +500,13 @@ impl World {
     pub(super) fn goodput(&self, lane: usize, from: f64, to: f64) -> f64 {
         let slots = (from * 10.0) as usize..(to * 10.0) as usize;
         let bytes: u64 = slots.filter_map(|s| self.lanes[lane].arrived.get(s)).sum();
+        bytes as f64 * 8.0 / (to - from)
+    }
+
+    /// The same for a rival.
+    pub(super) fn rival_goodput(&self, rival: usize, from: f64, to: f64) -> f64 {
+        let slots = (from * 10.0) as usize..(to * 10.0) as usize;
+        let bytes: u64 = slots.filter_map(|s| self.rivals[rival].arrived.get(s)).sum();
         bytes as f64 * 8.0 / (to - from)
     }
 

@@ -87,17 +87,19 @@ impl Forward {
     }
     /// The queueing delay now: the lowest delay lately, above the base.
     pub(super) fn queue(&self, now: Instant) -> Option<Span> {
+        Some(Span::from_nanos((self.lowest(now)? - self.base()?).max(0) as u64))
+    }
+    /// The lowest delay lately, of unknown origin.
+    pub(super) fn lowest(&self, now: Instant) -> Option<i64> {
         let window = self.jitter.times(2).clamp(QUEUE_WINDOW_MIN, JITTER_WINDOW);
         let samples = if self.jitter < QUIET { QUIET_MIN } else { RECENT_MIN };
-        let lowest = self
-            .recent
+        self.recent
             .iter()
             .rev()
             .enumerate()
             .take_while(|(i, r)| *i < samples || now.since(r.0) <= window)
             .map(|(_, r)| r.1)
-            .min()?;
-        Some(Span::from_nanos((lowest - self.base()?).max(0) as u64))
+            .min()
     }
     /// Forward jitter.
     pub(super) fn jitter(&self) -> Span {

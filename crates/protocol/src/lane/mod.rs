@@ -22,6 +22,10 @@ mod bottleneck;
 mod control_tests;
 #[cfg(test)]
 mod lane_tests;
+#[cfg(test)]
+mod rival;
+#[cfg(test)]
+mod rival_tests;
 
 pub use receiver::LaneReceiver;
 pub use sender::LaneSender;

@@ -364,6 +364,12 @@ impl<R> LaneSender<R> {
         self.wish.sent();
     }
 
+    /// Whether the controller competes with somebody's queue.
+    #[cfg(test)]
+    pub(super) fn competing(&self) -> bool {
+        matches!(&self.control, Control::Delay(delay) if delay.competing())
+    }
+
     /// The controller's estimate of the lane's rate.
     pub fn rate(&self) -> Rate {
         self.control.rate()

@@ -101,7 +101,9 @@ fn fixed_overhead_is_at_most_72_bytes_per_full_datagram() {
 #[test]
 fn goodput_by_loss_stays_within_tolerance_and_under_its_bound() {
     const SIZE: u64 = 20_000_000;
-    // (name, loss, mean loss, frozen goodput in Mbit/s). A change past 3 % of a frozen value wants a review.
+    /// One seed strays by several per cent: a lost tail costs a round trip of nine seconds.
+    const SEEDS: [u64; 6] = [5, 6, 7, 8, 9, 10];
+    // (name, loss, mean loss, frozen goodput in Mbit/s). A change past 2 % of a frozen value wants a review.
     let table = [
         ("0 %", random_loss(0, 1), 0.0, FROZEN[0]),
         ("1 %", random_loss(1, 100), 0.01, FROZEN[1]),
@@ -112,22 +114,26 @@ fn goodput_by_loss_stays_within_tolerance_and_under_its_bound() {
     ];
     let mut wrong = Vec::new();
     for (name, loss, p, frozen) in table {
-        let mut pair = Pair::new(5, with_loss(clean_demo(), &loss));
-        let down = pair.download(SIZE);
-        pair.finish(secs(120));
-        pair.assert_complete(down);
-        let got = pair.engine.log(down).goodput().as_bps() as f64 / 1e6;
+        let goodput = |seed| {
+            let mut pair = Pair::new(seed, with_loss(clean_demo(), &loss));
+            let down = pair.download(SIZE);
+            pair.finish(secs(120));
+            pair.assert_complete(down);
+            pair.engine.log(down).goodput().as_bps() as f64 / 1e6
+        };
+        let each = SEEDS.map(goodput);
+        let got = each.iter().sum::<f64>() / SEEDS.len() as f64;
         // A burst process over a few seconds strays from its mean by more than independent losses do.
         let strays = if name == "bursts" { 1.04 } else { 1.01 };
         let bound = 20.0 * (1.0 - p) * (1500.0 - 56.0) / 1500.0 * strays;
-        println!("loss {name}: {got:.2} Mbit/s, frozen {frozen:.2}, bound {bound:.2}");
-        if got > bound || (got - frozen).abs() > 0.03 * frozen || got < 0.92 * bound {
+        println!("loss {name}: {got:.2} Mbit/s {each:.2?}, frozen {frozen:.2}, bound {bound:.2}");
+        if got > bound || (got - frozen).abs() > 0.02 * frozen || got < 0.93 * bound {
             wrong.push(format!("loss {name}: {got:.2} Mbit/s, frozen {frozen:.2}, bound {bound:.2}"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
-const FROZEN: [f64; 6] = [18.87, 18.33, 17.48, 16.48, 14.53, 17.77];
+const FROZEN: [f64; 6] = [18.87, 18.45, 17.58, 16.51, 14.52, 17.78];
 
 #[test]
 fn a_stalled_reader_costs_the_others_nothing() {

@@ -10,6 +10,8 @@ const BETA: f64 = 0.7;
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 const INITIAL_WINDOW: f64 = 10.0;
 const WINDOW_MIN: f64 = 2.0;
+/// A returning flow aims at its old share after this many reductions, then it takes what loss allows.
+const SHARE_CUTS: u32 = 3;
 /// Pacing gain, in percent: slow start doubles per round trip.
 const PACING_START: u64 = 200;
 const PACING: u64 = 120;
@@ -24,6 +26,8 @@ pub(crate) struct Cubic {
     epoch: Option<(Instant, f64)>,
     reduced_at: Option<Instant>,
     rtt: Span,
+    /// What growth aims at after a reduction that comes before it is reached, and how many more times it may.
+    share: Option<(Rate, u32)>,
 }
 
 impl Cubic {
@@ -36,7 +40,14 @@ impl Cubic {
             epoch: None,
             reduced_at: None,
             rtt: Span::from_millis(100),
+            share: None,
         }
+    }
+    /// A flow that had `share` of the link and was pushed down to `rate`: it doubles up to its share, and if loss
+    /// comes first, grows as after a reduction from there.
+    pub(crate) fn returning(rate: Rate, share: Rate, rtt: Span) -> Self {
+        let window = packets(rate, rtt).max(WINDOW_MIN);
+        Self { window, threshold: packets(share, rtt), share: Some((share, SHARE_CUTS)), rtt, ..Self::new() }
     }
     pub(crate) fn window(&self) -> u64 {
         (self.window * PACKET as f64) as u64
@@ -52,6 +63,9 @@ impl Cubic {
         self.rtt = sample.rtt.max(Span::from_micros(100));
         if let Some(sent_at) = sample.lost_sent {
             self.reduce(sample.now, sent_at);
+        }
+        if let Some((share, SHARE_CUTS)) = self.share {
+            self.threshold = packets(share, self.rtt);
         }
         let acked = sample.delivered as f64 / PACKET as f64;
         if sample.newest.is_none_or(|n| n.app_limited) {
@@ -86,10 +100,19 @@ impl Cubic {
         self.reduced_at = Some(now);
         // RFC 9438, section 4.7: fast convergence.
         self.window_max = if self.window < self.window_max { self.window * (1.0 + BETA) / 2.0 } else { self.window };
+        if let Some((share, cuts)) = self.share {
+            self.window_max = self.window_max.max(packets(share, self.rtt));
+            self.share = (cuts > 1).then_some((share, cuts - 1));
+        }
         self.window = (self.window * BETA).max(WINDOW_MIN);
         self.threshold = self.window;
         self.epoch = None;
     }
+}
+
+/// What is in flight at a rate.
+fn packets(rate: Rate, rtt: Span) -> f64 {
+    rate.octets_in(rtt).get() as f64 / PACKET as f64
 }
 
 /// Newton's method: only operations that give the same bits on every machine.

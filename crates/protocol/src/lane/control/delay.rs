@@ -2,6 +2,7 @@
 //!
 //! `docs/decisions/0010-delay-controller.md` says why it is built as it is.
 
+use super::compete::{Compete, Situation, Verdict};
 use super::referee::{Referee, Ruling};
 use super::service::{Point, Served, Service};
 use super::{AckSample, PACKET};
@@ -19,6 +20,7 @@ const TRAIN_RATE: Rate = Rate::from_bps(40_000_000);
 /// The train is judged over this long and this many packets at least.
 const TRAIN_SPAN: Span = Span::from_millis(8);
 const TRAIN_PACKETS: u64 = 12;
+const TRAIN_SPREAD: u64 = 3;
 /// And speaks only if it arrived at less than this share of the rate it was sent at: then a queue drew it out. A token
 /// bucket, or a link faster than the train, lets it through unchanged, and startup doubles as if there were none.
 const TRAIN_DRAWN_OUT: (u64, u64) = (3, 4);
@@ -53,7 +55,11 @@ const DRAIN_GAIN: f64 = 0.5;
 /// A drain begins when the base was not seen for this long, or for [`DRAIN_RTTS`] if that is longer.
 const DRAIN_EVERY: Span = Span::from_secs(5);
 const DRAIN_RTTS: u64 = 20;
-/// A queue above target that does not shrink for this many round trips is not ours: the base is learnt anew.
+/// A queue this much above target is more than the loop's swing.
+const STANDING: (u64, u64) = (3, 2);
+/// The same while a competitor may still be there.
+const WARY: (u64, u64) = (6, 5);
+/// If it does not shrink for this many round trips, it is not ours: the base is learnt anew, or it is a competitor's.
 const STUCK_RTTS: u64 = 3;
 const REBASE_GAIN: f64 = 0.3;
 /// Silence beyond one round trip plus this is an outage.
@@ -87,13 +93,24 @@ const REVERSE_SAMPLES: usize = 64;
 enum Phase {
     Startup,
     Cruise,
-    /// Sending slowly until `until`, so that the queue empties; `restore` is the rate to return to if the base
-    /// turns out to have moved.
+    /// Sending slowly until `until`, so that the queue empties; `rebase` says from where, if the base may have moved.
     Drain {
         since: Instant,
         until: Instant,
-        rebase: Option<Rate>,
+        rebase: Option<Stuck>,
     },
+    /// Somebody else keeps the queue full.
+    Compete,
+}
+
+/// A queue above target that does not shrink.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Stuck {
+    since: Instant,
+    /// Its lowest since.
+    queue: Span,
+    /// The rate from before it.
+    rate: Rate,
 }
 
 /// See the module's description.
@@ -106,6 +123,7 @@ pub(crate) struct Delay {
     window: u64,
     service: Service,
     referee: Referee,
+    compete: Compete,
     delivered: u64,
     queue: Option<Span>,
     round_start: Instant,
@@ -116,8 +134,7 @@ pub(crate) struct Delay {
     best: Rate,
     flat_rounds: u32,
     raise: usize,
-    /// Since when the queue is above target without shrinking, and its lowest since.
-    stuck: Option<(Instant, Span, Rate)>,
+    stuck: Option<Stuck>,
     last_drain: Instant,
     reverse: VecDeque<i64>,
 }
@@ -131,6 +148,7 @@ impl Delay {
             window: INITIAL_WINDOW,
             service: Service::default(),
             referee: Referee::new(),
+            compete: Compete::default(),
             delivered: 0,
             queue: None,
             round_start: now,
@@ -153,6 +171,10 @@ impl Delay {
     pub(crate) fn pacing(&self) -> Rate {
         self.pacing
     }
+    #[cfg(test)]
+    pub(crate) fn competing(&self) -> bool {
+        self.phase == Phase::Compete
+    }
     pub(crate) fn window(&self) -> u64 {
         self.window
     }
@@ -162,10 +184,26 @@ impl Delay {
 
     /// How long the queue shall be.
     fn target(&self, forward: &Forward) -> Span {
+        let packets = self.rate.time_for(Octets::new(TARGET_PACKETS * PACKET));
+        self.target_by_rate(forward).max(packets)
+    }
+
+    fn target_by_rate(&self, forward: &Forward) -> Span {
         let rate = self.rate.as_bps().max(1) as f64;
         let by_rate = Span::from_secs_f64(TARGET_MIN.as_secs_f64() * (TARGET_RATE / rate).sqrt());
-        let packets = self.rate.time_for(Octets::new(TARGET_PACKETS * PACKET));
-        by_rate.clamp(TARGET_MIN, TARGET_MAX).max(forward.jitter().times(TARGET_JITTERS)).max(packets)
+        by_rate.clamp(TARGET_MIN, TARGET_MAX).max(forward.jitter().times(TARGET_JITTERS))
+    }
+
+    /// A longer queue is more than we want there. What a competitor leaves us says little of the link: packets take as
+    /// long as they did when we had more.
+    fn suspicious(&self, forward: &Forward) -> Span {
+        self.target_by_rate(forward).max(self.unevenness(forward))
+    }
+
+    /// How much of a delay may be jitter and single packets.
+    fn unevenness(&self, forward: &Forward) -> Span {
+        let packets = self.rate.max(self.compete.best()).time_for(Octets::new(TARGET_PACKETS * PACKET));
+        packets.max(forward.jitter().times(TARGET_JITTERS))
     }
 
     fn service_window(&self, sample: &AckSample, forward: &Forward) -> Span {
@@ -204,7 +242,8 @@ impl Delay {
         match self.phase {
             Phase::Startup => self.startup(sample, forward, losses, queue, round_over),
             Phase::Cruise => self.cruise(sample, forward, losses, queue, round_over),
-            Phase::Drain { .. } => self.draining(sample, forward, newest.sent_at),
+            Phase::Drain { .. } => self.draining(sample, forward, losses, newest.sent_at),
+            Phase::Compete => self.compete(sample, forward, losses),
         }
         if round_over {
             self.round_start = now;
@@ -221,6 +260,7 @@ impl Delay {
             self.rate = self.rate.scale(1, 2).max(self.rate.min(DOUBT_FLOOR));
             self.raise = 1;
             self.phase = Phase::Cruise;
+            self.compete.end();
             self.stuck = None;
             self.round_start = now;
             self.service.forget();
@@ -250,6 +290,9 @@ impl Delay {
     fn train_rate(&self, forward: &Forward) -> Option<Rate> {
         let span = TRAIN_SPAN.max(forward.jitter().times(SERVICE_JITTERS));
         let served = self.service.busy_rate(span, TRAIN_PACKETS)?;
+        if !self.service.even(TRAIN_PACKETS, TRAIN_SPREAD) {
+            return None;
+        }
         (served.rate < served.sent.scale(TRAIN_DRAWN_OUT.0, TRAIN_DRAWN_OUT.1)).then_some(served.rate)
     }
 
@@ -312,6 +355,9 @@ impl Delay {
     ) {
         let target = self.target(forward);
         if let Some(served) = self.measure(sample, forward, queue, target) {
+            if !served.app_limited {
+                self.compete.note_served(sample.now, served.delivered);
+            }
             if queue >= target {
                 self.follow(served, sample, forward, losses);
             } else if !self.referee.trying() {
@@ -395,19 +441,21 @@ impl Delay {
     fn watch_queue(&mut self, sample: &AckSample, forward: &Forward, queue: Span, target: Span) {
         let now = sample.now;
         let loop_delay = sample.rtt + self.service_window(sample, forward);
-        if queue <= target.scale(3, 2) {
+        let suspicious = self.suspicious(forward);
+        let much = if self.compete.wary(now) { WARY } else { STANDING };
+        if queue <= suspicious.scale(much.0, much.1) {
             self.stuck = None;
         } else {
             match self.stuck {
-                Some((since, lowest, before)) if queue > lowest.scale(9, 10) => {
-                    if now.since(since) > loop_delay.times(STUCK_RTTS) {
+                Some(stuck) if queue > stuck.queue.scale(9, 10) => {
+                    if now.since(stuck.since) > loop_delay.times(STUCK_RTTS) {
                         let until = now + DRAIN_SPAN.max(queue.times(2));
-                        self.phase = Phase::Drain { since: now, until, rebase: Some(before) };
+                        self.phase = Phase::Drain { since: now, until, rebase: Some(stuck) };
                         self.stuck = None;
                     }
                 }
-                Some((_, _, before)) => self.stuck = Some((now, queue, before)),
-                None => self.stuck = Some((now, queue, self.rate)),
+                Some(Stuck { rate, .. }) => self.stuck = Some(Stuck { since: now, queue, rate }),
+                None => self.stuck = Some(Stuck { since: now, queue, rate: self.rate }),
             }
         }
         let every = DRAIN_EVERY.max(sample.rtt.times(DRAIN_RTTS));
@@ -421,7 +469,7 @@ impl Delay {
         }
     }
 
-    fn draining(&mut self, sample: &AckSample, forward: &mut Forward, newest_sent: Instant) {
+    fn draining(&mut self, sample: &AckSample, forward: &mut Forward, losses: &mut Losses, newest_sent: Instant) {
         let Phase::Drain { since, until, rebase } = self.phase else { return };
         let now = sample.now;
         // A plain drain ends by the clock; a rebase waits until packets sent at its end are acknowledged.
@@ -429,12 +477,16 @@ impl Delay {
         if !over {
             return;
         }
-        if let Some(before) = rebase {
+        if let Some(stuck) = rebase {
+            if self.competitor_found(sample, forward, losses, &stuck) {
+                self.phase = Phase::Compete;
+                return;
+            }
             let old = forward.queue(now).unwrap_or(Span::ZERO);
             forward.rebase(now, since + sample.rtt);
             let new = forward.queue(now).unwrap_or(Span::ZERO);
             if new < old.scale(1, 2) {
-                self.rate = self.rate.max(before);
+                self.rate = self.rate.max(stuck.rate);
             }
         }
         self.phase = Phase::Cruise;
@@ -444,11 +496,57 @@ impl Delay {
         self.raise = 0;
     }
 
+    /// After a drain: whether the queue that is left is somebody else's. If so, competing has begun.
+    fn competitor_found(&mut self, sample: &AckSample, forward: &Forward, losses: &mut Losses, stuck: &Stuck) -> bool {
+        let (Some(left), Some(base)) = (forward.queue(sample.now), forward.base()) else { return false };
+        let uneven = self.unevenness(forward);
+        // A second lane keeps as much as we do, so that much is no competitor.
+        if self.round_limited || left <= self.suspicious(forward).max(uneven.times(2)) {
+            return false;
+        }
+        let grew = left > stuck.queue + TARGET_MIN.max(uneven);
+        let Some(floor) = self.compete.standing_queue(sample.now, base, self.rate, grew) else { return false };
+        let situation = Situation { rate: stuck.rate.max(self.rate), medium: self.referee.medium(), floor };
+        self.compete.begin(sample, losses, &situation);
+        self.referee.adjourn();
+        true
+    }
+
+    fn compete(&mut self, sample: &AckSample, forward: &Forward, losses: &mut Losses) {
+        let now = sample.now;
+        let Some(delay) = forward.lowest(now) else { return };
+        let served = self.service.rate(self.service_window(sample, forward)).map(|s| s.delivered);
+        match self.compete.on_ack(sample, losses, delay, self.suspicious(forward), served) {
+            Verdict::Compete => self.rate = served.unwrap_or(self.rate).clamp(RATE_MIN, RATE_MAX),
+            Verdict::Alone(rate) => {
+                self.rate = rate.clamp(RATE_MIN, RATE_MAX);
+                self.enter_cruise(now, losses);
+                self.stuck = None;
+            }
+            Verdict::Drain(rate, queue) => {
+                self.rate = rate.clamp(RATE_MIN, RATE_MAX);
+                self.enter_cruise(now, losses);
+                let until = now + DRAIN_SPAN.max(queue.times(2));
+                self.phase =
+                    Phase::Drain { since: now, until, rebase: Some(Stuck { since: now, queue, rate: self.rate }) };
+                self.stuck = None;
+            }
+        }
+    }
+
     fn set_outputs(&mut self, sample: &AckSample, forward: &Forward, losses: &Losses, queue: Span) {
+        if self.phase == Phase::Compete
+            && let Some((pacing, window)) = self.compete.outputs()
+        {
+            self.pacing = pacing.clamp(RATE_MIN, RATE_MAX);
+            self.window = window.max(4 * PACKET);
+            return;
+        }
         let target = self.target(forward);
         let loop_delay = (sample.rtt_min + self.service_window(sample, forward)).as_secs_f64();
         let mut gain = match self.phase {
             Phase::Startup => STARTUP_GAIN,
+            Phase::Compete => 1.0,
             Phase::Drain { rebase: None, .. } => DRAIN_GAIN,
             Phase::Drain { rebase: Some(_), .. } => REBASE_GAIN,
             Phase::Cruise => {
@@ -486,6 +584,7 @@ impl Delay {
     pub(crate) fn path_changed(&mut self, now: Instant) {
         self.service.forget();
         self.referee.forget();
+        self.compete = Compete::default();
         self.reverse.clear();
         self.stuck = None;
         if self.phase != Phase::Startup {

@@ -1,5 +1,6 @@
 //! Congestion control: how fast a lane may send and how much may be in flight.
 
+mod compete;
 mod cubic;
 mod delay;
 mod referee;

@@ -79,6 +79,15 @@ impl Referee {
     pub(crate) fn ceiling(&self) -> Option<Rate> {
         self.ceiling
     }
+    /// Share of single losses that is the medium's, as far as known.
+    pub(crate) fn medium(&self) -> f64 {
+        self.medium.unwrap_or(0.0)
+    }
+    /// Ends a trial without a ruling, and lifts the ceiling: somebody else's queue was on trial.
+    pub(crate) fn adjourn(&mut self) {
+        self.stage = Stage::Calm;
+        self.ceiling = None;
+    }
     /// Thousandths of what was served that must have been dropped before the queue, where that is beyond doubt.
     pub(crate) fn overflow(&self, losses: &Losses) -> u64 {
         let medium = self.medium.unwrap_or(0.0);

@@ -112,6 +112,18 @@ impl Service {
         None
     }
 
+    /// Whether the newest `packets` packets came evenly: no packet took more than `spread` times its share of the
+    /// time. Jitter and coarse clocks make clumps; a bottleneck does not.
+    pub(crate) fn even(&self, packets: u64, spread: u64) -> bool {
+        let Some(newest) = self.points.back() else { return false };
+        let Some(oldest) = self.points.iter().rev().find(|p| newest.number - p.number >= packets) else { return false };
+        let share = (newest.arrival - oldest.arrival) / (newest.number - oldest.number);
+        let pairs = self.points.iter().rev().zip(self.points.iter().rev().skip(1));
+        pairs
+            .take_while(|(_, older)| older.number >= oldest.number)
+            .all(|(newer, older)| newer.arrival - older.arrival <= spread * share * (newer.number - older.number))
+    }
+
     /// Forgets everything.
     pub(crate) fn forget(&mut self) {
         self.points.clear();
@@ -141,6 +153,26 @@ mod tests {
         assert_eq!(served.rate, Rate::from_bps(20_000_000));
         assert_eq!(served.sent, Rate::from_bps(24_000_000));
         assert_eq!(served.delivered, Rate::from_bps(10_000_000));
+    }
+
+    #[test]
+    fn clumps_are_not_even_and_losses_do_not_matter() {
+        let point = |number: u64, arrival: u64| Point {
+            arrival,
+            sent: Instant::ZERO,
+            number,
+            end: number * 1500,
+            delivered: 0,
+            app_limited: false,
+        };
+        let mut steady = Service::default();
+        let mut clumped = Service::default();
+        for n in (0..40).filter(|n| n % 5 != 3) {
+            steady.push(point(n, 1 + n * 600_000), Span::from_secs(1));
+            clumped.push(point(n, 1 + n / 8 * 4_800_000 + n), Span::from_secs(1));
+        }
+        assert!(steady.even(12, 3));
+        assert!(!clumped.even(12, 3));
     }
 
     #[test]

@@ -1,0 +1,104 @@
+//! The words a gateway and its owner exchange.
+
+use super::Reason;
+use std::net::SocketAddr;
+use wavelane_base::{FlowId, Rate, Span};
+
+/// One configured neighbour, by its place in [`Config::peers`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PeerId(pub usize);
+
+/// Why a flow could not even be asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The flow table is at its limit.
+    #[error("the flow table is full ({0} flows): raise `flows_max` or wait")]
+    TableFull(usize),
+    /// No such peer.
+    #[error("no such peer")]
+    UnknownPeer,
+}
+
+/// What a gateway tells its owner.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A session with the peer stands; flows move.
+    PeerUp(PeerId),
+    /// Nothing authenticated was heard from the peer for a while although we asked. Flows are kept.
+    PeerSilent(PeerId),
+    /// The peer came back without its memory (new boot epoch); its flows were reset.
+    PeerRestarted(PeerId),
+    /// The peer wants us to connect to `target` for an application at `source`. Already checked against the
+    /// allowed prefixes. Answer with [`Gateway::accept`] or [`Gateway::refuse`].
+    Incoming {
+        /// Our name for the flow.
+        flow: FlowId,
+        /// Who asks.
+        peer: PeerId,
+        /// The application's address at the far side.
+        source: SocketAddr,
+        /// Where it wants to go.
+        target: SocketAddr,
+    },
+    /// The far server answered; bytes may be written.
+    Accepted(FlowId),
+    /// The flow was not opened; it is forgotten.
+    Refused(FlowId, Reason),
+    /// [`Streams::read`] has something to say (bytes, end or reset). Edge-triggered: read until `Blocked`.
+    Readable(FlowId),
+    /// [`Streams::write`] accepts bytes again after it accepted fewer than offered.
+    Writable(FlowId),
+    /// The flow was abandoned by the far side or by the link; it is forgotten.
+    Reset(FlowId, Reason),
+    /// Both directions ended in an orderly way and everything we sent is acknowledged; it is forgotten.
+    Closed(FlowId),
+    /// A line for the operator's log about something a peer or stranger did. Rate-limited.
+    Notice(String),
+    /// Somebody who knows our public key called with a key that is not configured. Rate-limited.
+    UnknownCaller {
+        /// The caller's public key; its possession is proven.
+        public_key: [u8; 32],
+        /// From where.
+        from: Option<SocketAddr>,
+    },
+}
+
+/// What a gateway knows of one peer, for `status`.
+#[derive(Clone, Debug, Default)]
+pub struct PeerStatus {
+    /// The configured name.
+    pub name: String,
+    /// Whether a session stands and the peer was heard lately.
+    pub up: bool,
+    /// Where its datagrams come from.
+    pub address: Option<SocketAddr>,
+    /// Time since the last authenticated datagram.
+    pub silence: Option<Span>,
+    /// Smoothed round-trip time of the lane.
+    pub rtt: Option<Span>,
+    /// Lowest round-trip time in the base-delay window.
+    pub rtt_min: Option<Span>,
+    /// Queueing delay the controller sees now.
+    pub queue_delay: Option<Span>,
+    /// The controller's rate.
+    pub rate: Option<Rate>,
+    /// Share of our packets found lost lately.
+    pub loss: f64,
+    /// Largest IP packet the path is known to carry.
+    pub path_mtu: usize,
+    /// Bytes in flight.
+    pub in_flight: u64,
+}
+
+/// Everything `status` shows. Counters only grow.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// Per peer, in configuration order.
+    pub peers: Vec<PeerStatus>,
+    /// Flows open now.
+    pub flows: usize,
+    /// Bytes in the block service's buffers now.
+    pub buffered: u64,
+    /// Named counters, ordered; drops are `dropped_<reason>`.
+    pub counters: Vec<(&'static str, u64)>,
+}

@@ -1,0 +1,323 @@
+//! What the sender does with acknowledgements and with its timers.
+
+use super::congestion::Acked;
+use super::recovery::{DUP_THRESH, Prr, mark_below_reports};
+use super::scoreboard::Sent;
+use super::send::{Phase, Sender};
+use wavelane_base::{Instant, Span};
+
+/// An acceptable acknowledgement, in positions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AckIn<'a> {
+    pub(super) ack: u64,
+    /// Reported blocks within what is in flight.
+    pub(super) blocks: &'a [(u64, u64)],
+    /// A report of a duplicate came with it (RFC 2883).
+    pub(super) duplicate_report: bool,
+    /// ECN echo.
+    pub(super) marked: bool,
+    /// The round trip by timestamps, if the option is in use.
+    pub(super) echoed: Option<Span>,
+    /// A duplicate acknowledgement as RFC 5681, section 2, defines it.
+    pub(super) duplicate: bool,
+}
+
+/// What one acknowledgement newly delivered.
+#[derive(Debug, Default)]
+struct News {
+    octets: u64,
+    /// The oldest segment newly acknowledged in order, and whether any was sent again.
+    oldest: Option<Instant>,
+    latest: Option<Instant>,
+    any_again: bool,
+}
+
+impl News {
+    fn note(&mut self, sent: &Sent) {
+        self.octets += sent.len();
+        if sent.again {
+            self.any_again = true;
+            return;
+        }
+        let at = sent.stamp.sent_at;
+        self.oldest = Some(self.oldest.map_or(at, |old| old.min(at)));
+        self.latest = self.latest.max(Some(at));
+    }
+}
+
+impl Sender {
+    /// Takes an acknowledgement in. Returns whether it acknowledged something new in order.
+    pub(super) fn on_ack(&mut self, now: Instant, ack: &AckIn<'_>) -> bool {
+        let (prior_pipe, prior_una) = (self.board.pipe(), self.una);
+        let limited = self.was_limited(prior_pipe);
+        let news = self.deliver(now, ack);
+        let advanced = self.una - prior_una;
+        let rtt = self.measure(now, ack, &news, advanced);
+        if advanced > 0 {
+            self.rtt.progress();
+            self.retries = 0;
+            self.restart_timer();
+        }
+        self.check_tail_probe(now, ack);
+        if ack.duplicate_report {
+            self.counters.needless += 1;
+            self.rack.on_duplicate_report(self.una, self.next);
+        }
+        self.count_duplicates(ack, advanced);
+        self.leave_phases(advanced);
+        let before = self.board.lost();
+        self.detect_losses(now, ack, advanced);
+        let lost = self.board.lost() - before;
+        if self.board.lost() > 0 && self.phase == Phase::Open {
+            self.begin_recovery(now);
+            self.counters.recoveries += 1;
+        }
+        if ack.marked && self.phase == Phase::Open {
+            self.begin_recovery(now);
+            self.counters.marks += 1;
+            self.reduced_due = true;
+        }
+        // Only what arrives in order lets the window grow.
+        self.update_window(now, news.octets, lost, rtt, limited && advanced > 0);
+        self.rearm(now, advanced > 0);
+        advanced > 0
+    }
+
+    /// RFC 6298, section 5.3. Without SACK, recovery mends one hole per round trip; where there are many, the timeout
+    /// does better, so only the first partial acknowledgement restarts it (RFC 6582, section 4, "impatient").
+    fn restart_timer(&mut self) {
+        let partial = !self.sack && matches!(self.phase, Phase::Recovery(end) if self.una < end);
+        if !(partial && std::mem::replace(&mut self.partial_seen, true)) {
+            self.rto_at = None;
+        }
+    }
+
+    /// Whether the window was in use: only then may it grow (RFC 7661's concern, by Linux's rule).
+    fn was_limited(&self, pipe: u64) -> bool {
+        let cwnd = self.controller.cwnd();
+        if self.controller.in_slow_start() { 2 * pipe >= cwnd } else { pipe + self.mss >= cwnd }
+    }
+
+    fn deliver(&mut self, now: Instant, ack: &AckIn<'_>) -> News {
+        let mut news = News::default();
+        let min = self.rtt.min();
+        let (rack, delivery) = (&mut self.rack, &mut self.delivery);
+        let mut take = |sent: &Sent| {
+            news.note(sent);
+            rack.on_delivered(now, sent, min);
+            delivery.on_delivered(now, sent.stamp, sent.len());
+        };
+        self.board.acknowledge(ack.ack, &mut take);
+        for (left, right) in ack.blocks {
+            self.board.sack(*left, *right, &mut take);
+        }
+        self.una = self.una.max(ack.ack);
+        let done = (self.una.min(self.data_end())).saturating_sub(self.data_start);
+        self.data.drain(..done as usize);
+        self.data_start += done;
+        news
+    }
+
+    /// Karn's rule: nothing that was sent twice is measured, except by timestamps.
+    fn measure(&mut self, now: Instant, ack: &AckIn<'_>, news: &News, advanced: u64) -> Option<Span> {
+        let latest = news.latest.map(|at| now.since(at));
+        if let Some(rtt) = latest {
+            self.rtt.note_min(rtt);
+        }
+        match news.oldest.filter(|_| !news.any_again) {
+            Some(at) => self.rtt.sample(now.since(at)),
+            None if advanced > 0 => ack.echoed.into_iter().for_each(|rtt| self.rtt.sample(rtt)),
+            None => {}
+        }
+        latest
+    }
+
+    /// RFC 8985, section 7.4.2.
+    fn check_tail_probe(&mut self, now: Instant, ack: &AckIn<'_>) {
+        let Some(probe) = self.tail_probe.filter(|probe| ack.ack >= probe.end) else { return };
+        if !probe.again || ack.duplicate_report {
+            self.tail_probe = None;
+        } else if ack.ack > probe.end {
+            // The probe repaired a loss, and nothing else told of it.
+            self.tail_probe = None;
+            if self.phase == Phase::Open {
+                self.begin_recovery(now);
+            }
+        } else if ack.duplicate {
+            self.tail_probe = None;
+        }
+    }
+
+    fn count_duplicates(&mut self, ack: &AckIn<'_>, advanced: u64) {
+        if self.sack {
+            return;
+        }
+        if advanced > 0 {
+            self.duplicates = 0;
+            self.board.forget_left(advanced.saturating_sub(self.mss));
+        } else if ack.duplicate {
+            self.duplicates += 1;
+            self.board.note_left(self.mss);
+        }
+    }
+
+    fn leave_phases(&mut self, advanced: u64) {
+        let over = match self.phase {
+            Phase::Open => return,
+            Phase::Recovery(_) if self.is_classic_reno() && advanced > 0 => true,
+            Phase::Recovery(end) | Phase::Loss(end) => self.una >= end,
+        };
+        if !over {
+            return;
+        }
+        if matches!(self.phase, Phase::Recovery(_)) {
+            if let Some(ssthresh) = self.controller.ssthresh() {
+                self.controller.set_cwnd(ssthresh);
+            }
+            self.rack.on_recovered();
+        }
+        self.controller.on_recovered();
+        self.phase = Phase::Open;
+        self.prr = None;
+        self.repeat_due = false;
+        self.board.forget_left(u64::MAX);
+    }
+
+    fn detect_losses(&mut self, now: Instant, ack: &AckIn<'_>, advanced: u64) {
+        self.rack_at = None;
+        let repairing = self.phase != Phase::Open;
+        if self.sack && self.config.rack_tlp {
+            let (min, smoothed) = (self.rtt.min(), self.rtt.smoothed());
+            self.rack_at = self.rack.detect(now, &mut self.board, repairing, min, smoothed);
+        } else if self.sack {
+            mark_below_reports(&mut self.board, self.mss);
+        } else {
+            let third = self.phase == Phase::Open && ack.duplicate && self.duplicates == DUP_THRESH;
+            // RFC 6582, section 3.2, step 4: a partial acknowledgement shows the next hole.
+            let partial = matches!(self.phase, Phase::Recovery(_)) && advanced > 0;
+            if (third || partial) && self.board.front().is_some_and(|first| partial || !first.again) {
+                self.board.mark_lost(0);
+            }
+        }
+    }
+
+    fn begin_recovery(&mut self, now: Instant) {
+        let in_flight = self.next - self.una;
+        self.controller.on_congestion(now, self.board.pipe() + self.board.lost(), self.next);
+        self.phase = Phase::Recovery(self.next);
+        self.partial_seen = false;
+        self.repeat_due = self.board.lost() > 0;
+        // Without SACK the pipe is too coarse for it.
+        self.prr = (self.config.prr && self.sack).then(|| Prr::new(in_flight));
+        if self.prr.is_some() {
+            self.controller.set_cwnd(self.board.pipe() + self.mss);
+        }
+        self.tail_at = None;
+    }
+
+    fn update_window(&mut self, now: Instant, octets: u64, lost: u64, rtt: Option<Span>, limited: bool) {
+        let in_recovery = matches!(self.phase, Phase::Recovery(_));
+        let pipe = self.board.pipe();
+        let sample = self.delivery.sample(self.rtt.min());
+        if octets == 0 && lost == 0 {
+            return;
+        }
+        let acked = Acked {
+            now,
+            octets,
+            delivered: self.delivery.delivered,
+            lost,
+            rtt,
+            smoothed: self.rtt.smoothed().unwrap_or(Span::ZERO),
+            pipe,
+            next: self.next,
+            una: self.una,
+            limited,
+            sample,
+            repairing: self.phase != Phase::Open,
+        };
+        self.controller.on_ack(&acked, in_recovery);
+        if let (true, Some(prr), Some(ssthresh)) = (in_recovery, &mut self.prr, self.controller.ssthresh()) {
+            let room = prr.on_ack(octets, pipe, ssthresh, self.mss);
+            // The first repeat never waits.
+            let room = if prr.out == 0 { room.max(self.mss) } else { room };
+            self.controller.set_cwnd(pipe + room);
+        }
+    }
+
+    /// RFC 6298, section 5.2 and 5.3.
+    fn rearm(&mut self, now: Instant, advanced: bool) {
+        if self.board.is_empty() {
+            (self.rto_at, self.rack_at, self.tail_at) = (None, None, None);
+            self.tail_probe_due = false;
+        } else if self.rto_at.is_none() {
+            self.rto_at = Some(now + self.rtt.rto());
+        }
+        if advanced || self.board.sacked_segments() > 0 {
+            self.arm_tail_probe(now);
+        }
+    }
+
+    /// Does what is due. Returns whether the peer must be given up.
+    pub(super) fn on_timeout(&mut self, now: Instant) -> bool {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if due(self.rack_at) {
+            let lost = self.board.lost();
+            let repairing = self.phase != Phase::Open;
+            let (min, smoothed) = (self.rtt.min(), self.rtt.smoothed());
+            self.rack_at = self.rack.detect(now, &mut self.board, repairing, min, smoothed);
+            if self.board.lost() > lost && self.phase == Phase::Open {
+                self.begin_recovery(now);
+                self.counters.recoveries += 1;
+            }
+        }
+        if due(self.tail_at) {
+            self.tail_at = None;
+            self.tail_probe_due = true;
+            self.counters.tail_probes += 1;
+            self.rto_at = Some(now + self.rtt.rto());
+        }
+        if due(self.persist_at) {
+            self.on_persist(now);
+            return false;
+        }
+        due(self.rto_at) && self.on_rto(now)
+    }
+
+    fn on_persist(&mut self, now: Instant) {
+        self.rtt.back_off();
+        self.persist_at = Some(now + self.rtt.rto());
+        if self.una + self.window > self.next {
+            self.force_small = true;
+        } else {
+            self.window_probe_due = true;
+            self.counters.window_probes += 1;
+        }
+    }
+
+    /// RFC 6298, section 5.4 to 5.6.
+    fn on_rto(&mut self, now: Instant) -> bool {
+        let retries = if self.una == 0 { self.config.syn_retries } else { self.config.data_retries };
+        if self.retries >= retries {
+            return true;
+        }
+        let first = !matches!(self.phase, Phase::Loss(_)) || !self.rtt.is_backed_off();
+        self.retries += 1;
+        self.counters.timeouts += 1;
+        self.rtt.back_off();
+        let in_flight = self.board.pipe() + self.board.lost();
+        self.board.mark_all_lost();
+        if self.una > 0 {
+            self.controller.on_timeout(now, if self.controller.ssthresh().is_some() { in_flight } else { 0 }, first);
+        }
+        self.phase = Phase::Loss(self.next);
+        self.repeat_due = false;
+        self.prr = None;
+        self.duplicates = 0;
+        (self.tail_probe, self.tail_probe_due) = (None, false);
+        (self.rack_at, self.tail_at) = (None, None);
+        self.pace_next = now;
+        self.rto_at = Some(now + self.rtt.rto());
+        false
+    }
+}

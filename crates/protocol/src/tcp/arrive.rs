@@ -1,0 +1,390 @@
+//! What an arriving segment does (RFC 9293, section 3.10.7, with RFC 5961 and RFC 7323).
+
+use super::acked::AckIn;
+use super::config::Config;
+use super::connection::{Connection, Event, NO_SHIFT};
+use super::state::State;
+use wavelane_base::{Ecn, Instant, Span};
+use wavelane_wire::tcp::{Flags, Options, Tcp4, TcpHeader};
+
+/// What a peer receives that names no MSS (RFC 9293, section 3.7.1).
+const MSS_ASSUMED: u16 = 536;
+/// Smaller offers count as this: a peer that asks for one byte a segment must not cost us forty.
+const MSS_LEAST: u16 = 64;
+/// Bytes of the timestamps option in every segment.
+const STAMP_LEN: u64 = 12;
+/// After this long, a peer's timestamp clock may have wrapped (RFC 7323, section 5.5).
+const STAMP_STALE: Span = Span::from_secs(24 * 24 * 3600);
+
+impl Connection {
+    /// A connection that answers `syn`, a segment with SYN and without ACK or RST.
+    pub fn accept(now: Instant, config: &Config, syn: &Tcp4<'_>, iss: u32) -> Self {
+        let mut this = Self::new(now, config, syn.target, syn.source, iss, State::SynReceived);
+        this.passive = true;
+        this.take_syn(now, &syn.header);
+        this.send_syn(now);
+        this
+    }
+
+    /// Notes what the peer's SYN says.
+    fn take_syn(&mut self, now: Instant, header: &TcpHeader) {
+        let options: &Options = &header.options;
+        self.irs = header.seq;
+        self.receiver.synchronise();
+        self.stamps = self.config.timestamps && options.timestamps.is_some();
+        self.recent_stamp = (options.timestamps.map_or(0, |stamps| stamps.value), now);
+        match options.window_scale.filter(|_| self.config.window_scale) {
+            Some(shift) => self.peer_shift = shift,
+            None => (self.peer_shift, self.receiver.shift) = (NO_SHIFT, 0),
+        }
+        self.marks = self.config.ecn && header.flags.has(Flags::ECE) && {
+            // A SYN asks with both bits, an answer agrees with one (RFC 3168, section 6.1.1).
+            header.flags.has(Flags::CWR) != header.flags.has(Flags::ACK)
+        };
+        let offered = options.mss.unwrap_or(MSS_ASSUMED).max(MSS_LEAST).min(self.config.mss).max(1);
+        let overhead = if self.stamps { STAMP_LEN } else { 0 };
+        self.sender.establish(
+            now,
+            u64::from(offered) - overhead.min(u64::from(offered) / 2),
+            self.config.sack && options.sack_permitted,
+        );
+        self.set_window(u64::from(header.window), (0, 0));
+    }
+
+    fn set_window(&mut self, octets: u64, from: (u64, u64)) {
+        self.sender.window = octets;
+        self.sender.window_max = self.sender.window_max.max(octets);
+        self.window_from = from;
+    }
+
+    /// Takes a segment that is addressed to this connection.
+    pub fn handle_segment(&mut self, now: Instant, segment: &Tcp4<'_>) {
+        match self.state {
+            State::Closed => {}
+            State::SynSent => self.in_syn_sent(now, &segment.header),
+            _ => self.in_order(now, segment),
+        }
+        if self.state != State::Closed {
+            self.sender.arm_persist(now);
+        }
+    }
+
+    /// RFC 9293, section 3.10.7.3.
+    fn in_syn_sent(&mut self, now: Instant, header: &TcpHeader) {
+        let acks = header.flags.has(Flags::ACK);
+        let right = acks && header.ack == self.iss.wrapping_add(1) && !self.sender.board.is_empty();
+        if acks && !right {
+            // The host answers with a reset; a reset is never answered.
+            return;
+        }
+        if header.flags.has(Flags::RST) {
+            if right {
+                self.finish(Some(Event::Refused));
+            }
+            return;
+        }
+        if !header.flags.has(Flags::SYN) {
+            return;
+        }
+        if right {
+            let syn = self.syn_round_trip(now, header);
+            self.take_syn(now, header);
+            syn.into_iter().for_each(|rtt| {
+                self.sender.rtt.sample(rtt);
+                self.sender.rtt.note_min(rtt);
+            });
+            self.open(now);
+            self.receiver.owe();
+        } else {
+            // Both sides sent a SYN: ours goes again, as an answer.
+            self.take_syn(now, header);
+            self.enter(State::SynReceived);
+            self.sender.board.mark_lost(0);
+        }
+    }
+
+    fn syn_round_trip(&self, now: Instant, _header: &TcpHeader) -> Option<Span> {
+        self.sender.board.front().filter(|syn| !syn.again).map(|syn| now.since(syn.stamp.sent_at))
+    }
+
+    /// Our SYN is acknowledged.
+    fn open(&mut self, now: Instant) {
+        self.sender.board.acknowledge(1, |_| {});
+        self.sender.una = 1;
+        self.sender.rto_at = None;
+        self.sender.rtt.progress();
+        self.enter(State::Established);
+        self.report(Event::Connected);
+        self.note_alive(now);
+        if self.sender.closing {
+            self.enter(State::FinWait1);
+        }
+        if self.sender.room() > 0 && std::mem::take(&mut self.writer_waits) {
+            self.report(Event::Writable);
+        }
+    }
+
+    /// RFC 9293, section 3.10.7.4: every state but CLOSED, LISTEN and SYN-SENT.
+    fn in_order(&mut self, now: Instant, segment: &Tcp4<'_>) {
+        let header = &segment.header;
+        let (flags, expected) = (header.flags, self.receiver.next);
+        let start = unwrap(self.irs, expected, header.seq);
+        let len = segment.payload.len() as u64 + u64::from(flags.has(Flags::FIN));
+        if flags.has(Flags::RST) {
+            return self.on_reset(now, start);
+        }
+        if self.is_old_stamp(now, header) {
+            // PAWS (RFC 7323, section 5.3): answered, and dropped.
+            return self.receiver.owe();
+        }
+        if flags.has(Flags::SYN) {
+            return self.on_late_syn(now, header);
+        }
+        let Some(start) = start.filter(|start| self.is_acceptable(*start, len)) else {
+            // It tells nothing but that the peer must hear where we are. TIME-WAIT starts anew.
+            self.receiver.note_old(start, len);
+            self.receiver.owe();
+            if self.state == State::TimeWait && flags.has(Flags::FIN) {
+                self.linger_at = Some(now + self.config.time_wait);
+            }
+            return;
+        };
+        if !flags.has(Flags::ACK) {
+            return;
+        }
+        let Some(ack) = self.check_ack(now, header.ack) else { return };
+        self.note_stamp(now, header, start);
+        if self.state == State::SynReceived {
+            let rtt = self.syn_round_trip(now, header);
+            self.open(now);
+            rtt.into_iter().for_each(|rtt| {
+                self.sender.rtt.sample(rtt);
+                self.sender.rtt.note_min(rtt);
+            });
+            self.set_window(self.scaled(header.window), (start, ack));
+        }
+        self.note_alive(now);
+        self.take_ack(now, header, start, ack, len);
+        self.follow_our_fin(now);
+        if self.state == State::Closed {
+            return;
+        }
+        self.take_data(now, segment, start);
+    }
+
+    /// RFC 9293, section 3.4: whether any of it lies in the window.
+    fn is_acceptable(&self, start: u64, len: u64) -> bool {
+        let (next, edge) = (self.receiver.next, self.receiver.edge());
+        let inside = |position: u64| position >= next && position < edge.max(next);
+        match (len, edge > next) {
+            (0, false) => start == next,
+            (0, true) => inside(start) || start == edge,
+            // With the window shut, a segment is still heard for its acknowledgement.
+            (_, false) => start == next,
+            (_, true) => inside(start) || inside(start + len - 1) || start < next && start + len > next,
+        }
+    }
+
+    /// RFC 5961, section 3.2.
+    fn on_reset(&mut self, now: Instant, start: Option<u64>) {
+        let next = self.receiver.next;
+        match start {
+            Some(start) if start == next => {
+                let refused = self.state == State::SynReceived && !self.passive;
+                let event = match self.state {
+                    State::SynReceived if self.passive => None,
+                    State::TimeWait | State::Closing | State::LastAck => Some(Event::Closed),
+                    _ if refused => Some(Event::Refused),
+                    _ => Some(Event::Reset),
+                };
+                self.finish(event);
+            }
+            Some(start) if start > next && start < self.receiver.edge() => self.challenge(now),
+            _ => {}
+        }
+    }
+
+    /// RFC 5961, section 4.2: a SYN in a synchronised state is answered, never obeyed.
+    fn on_late_syn(&mut self, now: Instant, header: &TcpHeader) {
+        if self.state == State::SynReceived && header.seq == self.irs {
+            if header.flags.has(Flags::ACK) && header.ack == self.iss.wrapping_add(1) {
+                // The other half of a simultaneous open.
+                let rtt = self.syn_round_trip(now, header);
+                self.open(now);
+                rtt.into_iter().for_each(|rtt| self.sender.rtt.sample(rtt));
+                self.set_window(u64::from(header.window), (1, 1));
+                self.receiver.owe();
+            } else if self.sender.board.pipe() > 0 {
+                // The peer repeats its SYN: ours was lost. It answers once per repeat.
+                self.sender.board.mark_lost(0);
+            }
+            return;
+        }
+        self.challenge(now);
+    }
+
+    fn is_old_stamp(&self, now: Instant, header: &TcpHeader) -> bool {
+        let Some(stamps) = header.options.timestamps.filter(|_| self.stamps) else { return false };
+        let (recent, at) = self.recent_stamp;
+        (stamps.value.wrapping_sub(recent) as i32) < 0 && now.since(at) < STAMP_STALE
+    }
+
+    /// RFC 7323, section 4.3.
+    fn note_stamp(&mut self, now: Instant, header: &TcpHeader, start: u64) {
+        if let Some(stamps) = header.options.timestamps.filter(|_| self.stamps)
+            && start <= self.last_ack
+        {
+            self.recent_stamp = (stamps.value, now);
+        }
+    }
+
+    /// The position acknowledged, if it is one we can believe (RFC 5961, section 5.2).
+    fn check_ack(&mut self, now: Instant, ack: u32) -> Option<u64> {
+        let (una, next) = (self.sender.una, self.sender.next);
+        let position = unwrap(self.iss, una, ack);
+        let oldest = una.saturating_sub(self.sender.window_max.max(1));
+        match position {
+            Some(position) if position <= next && position >= oldest && (una > 0 || position == 1) => Some(position),
+            _ if self.state == State::SynReceived => {
+                // RFC 9293, section 3.10.7.4: a reset with the number that was acknowledged. The host sends it.
+                None
+            }
+            _ => {
+                self.challenge(now);
+                None
+            }
+        }
+    }
+
+    /// Whether the host must answer with a reset: an acknowledgement of something that this half-open connection never
+    /// sent (RFC 9293, section 3.10.7.3 and 3.10.7.4).
+    pub(super) fn refuses(&self, header: &TcpHeader) -> bool {
+        let half_open = matches!(self.state, State::SynSent | State::SynReceived);
+        half_open && header.flags.has(Flags::ACK) && header.ack != self.iss.wrapping_add(1)
+    }
+    /// Whether a SYN is newer than everything this connection received.
+    pub(super) fn is_newer(&self, header: &TcpHeader) -> bool {
+        let by_stamp = header.options.timestamps.filter(|_| self.stamps);
+        let by_number = (header.seq.wrapping_sub(self.irs.wrapping_add(self.receiver.next as u32)) as i32) > 0;
+        by_stamp.map_or(by_number, |stamps| stamps.value.wrapping_sub(self.recent_stamp.0) as i32 > 0 || by_number)
+    }
+
+    fn scaled(&self, window: u16) -> u64 {
+        let shift = if self.peer_shift == NO_SHIFT { 0 } else { self.peer_shift };
+        u64::from(window) << shift
+    }
+
+    fn take_ack(&mut self, now: Instant, header: &TcpHeader, start: u64, ack: u64, len: u64) {
+        let old = self.sender.una;
+        let window = self.scaled(header.window);
+        let same_window = window == self.sender.window;
+        if ack >= old && (start > self.window_from.0 || (start == self.window_from.0 && ack >= self.window_from.1)) {
+            self.set_window(window, (start, ack));
+        }
+        if ack < old {
+            return;
+        }
+        let (blocks, duplicate_report) = self.reported(header, ack);
+        let in_flight = !self.sender.board.is_empty();
+        let marked = self.marks && header.flags.has(Flags::ECE);
+        if header.flags.has(Flags::CWR) {
+            self.echo_mark = false;
+        }
+        let stamps = header.options.timestamps.filter(|_| self.stamps);
+        let echoed = stamps.map(|stamps| Span::from_millis(u64::from(self.clock(now).wrapping_sub(stamps.echo))));
+        let news = AckIn {
+            ack,
+            blocks: &blocks,
+            duplicate_report,
+            marked,
+            echoed: echoed.filter(|rtt| *rtt < ECHO_LIMIT),
+            duplicate: in_flight && len == 0 && ack == old && same_window,
+        };
+        self.sender.on_ack(now, &news);
+        if self.writer_waits && self.sender.has_worthy_room() {
+            self.writer_waits = false;
+            self.report(Event::Writable);
+        }
+    }
+
+    /// The reported blocks that lie within what is in flight, and whether the first reports a duplicate (RFC 2883).
+    fn reported(&self, header: &TcpHeader, ack: u64) -> (Vec<(u64, u64)>, bool) {
+        let mut blocks = Vec::new();
+        let mut duplicate = false;
+        if !self.sender.sack {
+            return (blocks, false);
+        }
+        let wire = header.options.sack.as_slice();
+        let position = |seq| unwrap(self.iss, self.sender.una, seq);
+        for (place, (left, right)) in wire.iter().enumerate() {
+            let (Some(left), Some(right)) = (position(*left), position(*right)) else { continue };
+            if left >= right || right > self.sender.next {
+                continue;
+            }
+            let inside = |outer: &(u32, u32)| {
+                position(outer.0).is_some_and(|l| l <= left) && position(outer.1).is_some_and(|r| right <= r)
+            };
+            if place == 0 && (right <= ack || wire.get(1).is_some_and(inside)) {
+                duplicate = true;
+            } else if right > ack {
+                blocks.push((left.max(ack), right));
+            }
+        }
+        (blocks, duplicate)
+    }
+
+    /// What follows when our FIN is acknowledged.
+    fn follow_our_fin(&mut self, now: Instant) {
+        if !self.sender.fin_sent || self.sender.una < self.sender.next {
+            return;
+        }
+        match self.state {
+            State::FinWait1 => self.enter(State::FinWait2),
+            State::Closing => self.linger(now),
+            State::LastAck => self.finish(Some(Event::Closed)),
+            _ => {}
+        }
+    }
+
+    fn linger(&mut self, now: Instant) {
+        self.enter(State::TimeWait);
+        self.keepalive = None;
+        self.linger_at = Some(now + self.config.time_wait);
+    }
+
+    fn take_data(&mut self, now: Instant, segment: &Tcp4<'_>, start: u64) {
+        let fin = segment.header.flags.has(Flags::FIN);
+        if segment.payload.is_empty() && !fin {
+            return;
+        }
+        if !self.state.receives() {
+            // After the peer's FIN nothing new can come; repeats are acknowledged.
+            return self.receiver.owe();
+        }
+        if self.marks && segment.ecn == Ecn::Ce {
+            self.echo_mark = true;
+            self.receiver.owe();
+        }
+        let took = self.receiver.take(now, start, segment.payload, fin);
+        if took.advanced {
+            self.report(Event::Readable);
+        }
+        if took.ended {
+            match self.state {
+                State::Established => self.enter(State::CloseWait),
+                State::FinWait1 if self.sender.fin_sent && self.sender.una == self.sender.next => self.linger(now),
+                State::FinWait1 => self.enter(State::Closing),
+                _ => self.linger(now),
+            }
+        }
+    }
+}
+
+/// Longer echoes are taken for a peer's mistake.
+const ECHO_LIMIT: Span = Span::from_secs(120);
+
+/// The position of sequence number `wire` that is nearest to `near`; `None` below the SYN.
+fn unwrap(initial: u32, near: u64, wire: u32) -> Option<u64> {
+    let away = wire.wrapping_sub(initial.wrapping_add(near as u32)) as i32;
+    near.checked_add_signed(i64::from(away))
+}

@@ -1,0 +1,168 @@
+//! Every knob of a connection, and the profiles that set them together.
+
+use wavelane_base::Span;
+
+/// Which algorithm sets the congestion window. A closed list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CongestionControl {
+    /// RFC 5681, with the fast recovery of RFC 2581 where SACK is off: the first new acknowledgement ends it.
+    Reno,
+    /// RFC 5681 with the recovery of RFC 6582 where SACK is off; what Linux calls "reno".
+    NewReno,
+    /// RFC 9438.
+    #[default]
+    Cubic,
+    /// BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00).
+    Bbr,
+}
+
+/// What the retransmission timeout never falls below.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RtoFloor {
+    /// The whole timeout is at least this (RFC 6298, section 2.4, with 1 s).
+    Total(Span),
+    /// What is added to the smoothed round trip is at least this (Linux, with 200 ms).
+    Variance(Span),
+}
+
+/// When an idle connection asks whether its peer is still there (RFC 9293, section 3.8.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Keepalive {
+    /// Silence before the first probe.
+    pub idle: Span,
+    /// Between probes.
+    pub interval: Span,
+    /// Unanswered probes after which the connection is given up.
+    pub probes: u32,
+}
+
+/// The knobs of one connection. [`Config::default`] is what Linux does with CUBIC.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Congestion control.
+    pub congestion: CongestionControl,
+    /// Largest segment we announce and send, in bytes of payload and options; 1,460 on Ethernet.
+    pub mss: u16,
+    /// Selective acknowledgement (RFC 2018), with duplicate reports (RFC 2883).
+    pub sack: bool,
+    /// Loss detection by time and tail loss probes (RFC 8985); takes effect where SACK was agreed.
+    pub rack_tlp: bool,
+    /// Proportional rate reduction (RFC 6937) where SACK was agreed; without it the window falls at once.
+    pub prr: bool,
+    /// HyStart++ (RFC 9406) in the slow start of Reno and CUBIC.
+    pub hystart: bool,
+    /// Slow start counts acknowledged bytes (RFC 3465) instead of acknowledgements.
+    pub byte_counting: bool,
+    /// Timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Window scaling (RFC 7323).
+    pub window_scale: bool,
+    /// Explicit congestion notification (RFC 3168).
+    pub ecn: bool,
+    /// Small segments wait while data is unacknowledged (RFC 896).
+    pub nagle: bool,
+    /// Reno and CUBIC spread a window over its round trip. BBR always does.
+    pub pacing: bool,
+    /// Initial window in segments (RFC 6928: 10).
+    pub initial_window: u32,
+    /// Timeout before the first round trip was measured (RFC 6298: 1 s).
+    pub rto_initial: Span,
+    /// Floor of the timeout.
+    pub rto_floor: RtoFloor,
+    /// Ceiling of the timeout and of probe intervals, back-off included (RFC 6298: at least 60 s).
+    pub rto_max: Span,
+    /// Round trips are measured, and timeouts set, in whole units of this, rounded up.
+    pub rto_tick: Span,
+    /// Timeouts in a row after which an unanswered SYN is given up.
+    pub syn_retries: u32,
+    /// Timeouts in a row after which unanswered data is given up. Zero-window probes that are answered never count.
+    pub data_retries: u32,
+    /// Full segments that are acknowledged together (RFC 9293, section 3.8.6.3: at most 2).
+    pub delayed_ack_count: u32,
+    /// How long an acknowledgement waits (RFC 9293: less than 500 ms).
+    pub delayed_ack_timer: Span,
+    /// Segments at the start of a connection that are acknowledged at once.
+    pub quick_acks: u32,
+    /// Most bytes written and not yet acknowledged.
+    pub send_buffer: usize,
+    /// Most bytes accepted and not yet sent (TCP_NOTSENT_LOWAT); `None` leaves only [`Config::send_buffer`].
+    pub unsent_low_water: Option<usize>,
+    /// Most bytes received and not yet read, in order or not.
+    pub receive_buffer: usize,
+    /// Window announced at first; it doubles per round trip in which the reader keeps up, to the receive buffer.
+    /// `None` announces the receive buffer from the start.
+    pub receive_window_initial: Option<usize>,
+    /// Probes of an idle connection; `None` sends none.
+    pub keepalive: Option<Keepalive>,
+    /// How long an ended connection answers stragglers (Linux: 60 s; RFC 9293: 2 MSL = 4 minutes).
+    pub time_wait: Span,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            congestion: CongestionControl::Cubic,
+            mss: 1_460,
+            sack: true,
+            rack_tlp: true,
+            prr: true,
+            hystart: true,
+            byte_counting: true,
+            timestamps: true,
+            window_scale: true,
+            ecn: false,
+            nagle: true,
+            pacing: false,
+            initial_window: 10,
+            rto_initial: Span::from_secs(1),
+            rto_floor: RtoFloor::Variance(Span::from_millis(200)),
+            rto_max: Span::from_secs(120),
+            rto_tick: Span::from_nanos(1),
+            syn_retries: 6,
+            data_retries: 15,
+            delayed_ack_count: 2,
+            delayed_ack_timer: Span::from_millis(40),
+            quick_acks: 16,
+            send_buffer: 4 << 20,
+            unsent_low_water: None,
+            receive_buffer: 6 << 20,
+            receive_window_initial: Some(65_535),
+            keepalive: None,
+            time_wait: Span::from_secs(60),
+        }
+    }
+}
+
+impl Config {
+    /// What Linux does, with another congestion control.
+    pub fn linux(congestion: CongestionControl) -> Self {
+        Self { congestion, ..Self::default() }
+    }
+
+    /// The TCP of a network simulator of 2001: Reno without SACK, timestamps or scaling, a clock of 0.1 s, a timeout of
+    /// 1 s or more that begins at 6 s, an initial window of 2 (RFC 2581), every segment acknowledged, 64 kB windows.
+    pub fn tcp_2001() -> Self {
+        Self {
+            congestion: CongestionControl::Reno,
+            sack: false,
+            rack_tlp: false,
+            prr: false,
+            hystart: false,
+            byte_counting: false,
+            timestamps: false,
+            window_scale: false,
+            initial_window: 2,
+            rto_initial: Span::from_secs(6),
+            rto_floor: RtoFloor::Total(Span::from_secs(1)),
+            rto_max: Span::from_secs(64),
+            rto_tick: Span::from_millis(100),
+            delayed_ack_count: 1,
+            delayed_ack_timer: Span::from_millis(200),
+            quick_acks: 0,
+            send_buffer: 65_535,
+            receive_buffer: 65_535,
+            receive_window_initial: None,
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00), without its long-term (policer) sampling and
+//! without the allowance for aggregated acknowledgements that Linux added later.
+
+use super::Acked;
+use wavelane_base::{Instant, Octets, Rate, Span};
+
+/// 2/ln 2, the smallest gain that doubles the rate per round, in thousandths (section 4.1.1.2 of the draft).
+const HIGH_GAIN: u64 = 2_885;
+/// Its inverse, which drains what start-up queued.
+const DRAIN_GAIN: u64 = 347;
+const UNIT: u64 = 1_000;
+const CWND_GAIN: u64 = 2_000;
+/// One round trip each of probing, of draining what that queued, and of cruising.
+const CYCLE: [u64; 8] = [1_250, 750, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000];
+/// Rounds over which the largest delivery rate counts.
+const BANDWIDTH_ROUNDS: u64 = 10;
+/// Rounds without a quarter's growth after which the pipe counts as full.
+const FULL_ROUNDS: u32 = 3;
+const MIN_RTT_WINDOW: Span = Span::from_secs(10);
+const PROBE_RTT_TIME: Span = Span::from_millis(200);
+/// Segments in flight while the round trip is probed, and the least at any time.
+const CWND_MIN_SEGMENTS: u64 = 4;
+/// The pace stays this much below the estimated bandwidth, in percent (Linux), so that queues drain.
+const PACE_PERCENT: u64 = 99;
+/// Round trip assumed before one was measured, to pace the initial window.
+const RTT_ASSUMED: Span = Span::from_millis(1);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    Startup,
+    Drain,
+    ProbeBandwidth,
+    ProbeRtt,
+}
+
+#[derive(Debug)]
+pub(in crate::tcp) struct Bbr {
+    mode: Mode,
+    mss: u64,
+    initial: u64,
+    cwnd: u64,
+    prior_cwnd: u64,
+    pace: Rate,
+    has_rtt: bool,
+    /// (round, rate), rates falling, the largest first.
+    bandwidth: Vec<(u64, Rate)>,
+    rounds: u64,
+    next_round_delivered: u64,
+    min_rtt: Option<Span>,
+    min_rtt_at: Instant,
+    full_bandwidth: Rate,
+    full_rounds: u32,
+    cycle: usize,
+    cycle_at: Instant,
+    probe_rtt_until: Option<Instant>,
+    probe_rtt_round: bool,
+    /// In the first round of a recovery, what is sent is what was delivered.
+    conserve_until: Option<u64>,
+    recovering: bool,
+}
+
+impl Bbr {
+    pub(super) fn new(now: Instant, mss: u64, cwnd: u64, dice: u32) -> Self {
+        Self {
+            mode: Mode::Startup,
+            mss,
+            initial: cwnd,
+            cwnd,
+            prior_cwnd: 0,
+            pace: Rate::of(Octets::new(cwnd), RTT_ASSUMED).scale(HIGH_GAIN, UNIT),
+            has_rtt: false,
+            bandwidth: Vec::new(),
+            rounds: 0,
+            next_round_delivered: 0,
+            min_rtt: None,
+            min_rtt_at: now,
+            full_bandwidth: Rate::default(),
+            full_rounds: 0,
+            // Any phase but that of draining (section 4.3.3.3).
+            cycle: [0, 2, 3, 4, 5, 6, 7][dice as usize % 7],
+            cycle_at: now,
+            probe_rtt_until: None,
+            probe_rtt_round: false,
+            conserve_until: None,
+            recovering: false,
+        }
+    }
+    pub(super) fn cwnd(&self) -> u64 {
+        self.cwnd
+    }
+    pub(super) fn pace(&self) -> Option<Rate> {
+        Some(self.pace)
+    }
+
+    fn bandwidth(&self) -> Rate {
+        self.bandwidth.first().map_or(Rate::default(), |(_, rate)| *rate)
+    }
+    fn is_full(&self) -> bool {
+        self.full_rounds >= FULL_ROUNDS
+    }
+    fn gains(&self) -> (u64, u64) {
+        match self.mode {
+            Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
+            Mode::Drain => (DRAIN_GAIN, HIGH_GAIN),
+            Mode::ProbeBandwidth => (CYCLE[self.cycle], CWND_GAIN),
+            Mode::ProbeRtt => (UNIT, UNIT),
+        }
+    }
+    /// `gain` bandwidth-delay products.
+    fn inflight(&self, gain: u64) -> u64 {
+        let Some(rtt) = self.min_rtt else { return self.initial };
+        let product = self.bandwidth().octets_in(rtt).get();
+        (u128::from(product) * u128::from(gain) / u128::from(UNIT)) as u64
+    }
+
+    pub(super) fn on_ack(&mut self, acked: &Acked) {
+        let round_began = self.update_round(acked);
+        self.update_bandwidth(acked);
+        self.update_cycle(acked);
+        self.check_full(acked, round_began);
+        self.check_drain(acked);
+        self.update_min_rtt(acked, round_began);
+        self.set_pace(acked);
+        self.set_cwnd(acked);
+    }
+
+    fn update_round(&mut self, acked: &Acked) -> bool {
+        let began = acked.sample.is_some_and(|sample| sample.prior_delivered >= self.next_round_delivered);
+        if began {
+            self.next_round_delivered = acked.delivered;
+            self.rounds += 1;
+        }
+        began
+    }
+
+    fn update_bandwidth(&mut self, acked: &Acked) {
+        let Some(sample) = acked.sample else { return };
+        self.bandwidth.retain(|(round, _)| round + BANDWIDTH_ROUNDS > self.rounds);
+        if sample.app_limited && sample.rate < self.bandwidth() {
+            return;
+        }
+        // Older and smaller ones can never be the largest again; newer rounds are few, so the list is short.
+        while self.bandwidth.last().is_some_and(|(_, rate)| *rate <= sample.rate) {
+            self.bandwidth.pop();
+        }
+        match self.bandwidth.last() {
+            Some((round, _)) if *round == self.rounds => {}
+            _ => self.bandwidth.push((self.rounds, sample.rate)),
+        }
+    }
+
+    fn update_cycle(&mut self, acked: &Acked) {
+        if self.mode != Mode::ProbeBandwidth {
+            return;
+        }
+        let gain = CYCLE[self.cycle];
+        let elapsed = acked.now.since(self.cycle_at) > self.min_rtt.unwrap_or(Span::ZERO);
+        let prior = acked.pipe + acked.octets;
+        let next = if gain > UNIT {
+            elapsed && (acked.lost > 0 || prior >= self.inflight(gain))
+        } else if gain < UNIT {
+            elapsed || prior <= self.inflight(UNIT)
+        } else {
+            elapsed
+        };
+        if next {
+            self.cycle = (self.cycle + 1) % CYCLE.len();
+            self.cycle_at = acked.now;
+        }
+    }
+
+    fn check_full(&mut self, acked: &Acked, round_began: bool) {
+        if self.is_full() || !round_began || acked.sample.is_none_or(|sample| sample.app_limited) {
+            return;
+        }
+        if self.bandwidth() >= self.full_bandwidth.scale(5, 4) {
+            self.full_bandwidth = self.bandwidth();
+            self.full_rounds = 0;
+        } else {
+            self.full_rounds += 1;
+        }
+    }
+
+    fn check_drain(&mut self, acked: &Acked) {
+        if self.mode == Mode::Startup && self.is_full() {
+            self.mode = Mode::Drain;
+        }
+        if self.mode == Mode::Drain && acked.pipe <= self.inflight(UNIT) {
+            self.mode = Mode::ProbeBandwidth;
+            self.cycle_at = acked.now;
+        }
+    }
+
+    fn update_min_rtt(&mut self, acked: &Acked, round_began: bool) {
+        let expired = acked.now > self.min_rtt_at + MIN_RTT_WINDOW;
+        if let Some(rtt) = acked.rtt
+            && (expired || self.min_rtt.is_none_or(|min| rtt <= min))
+        {
+            self.min_rtt = Some(rtt);
+            self.min_rtt_at = acked.now;
+        }
+        if expired && self.mode != Mode::ProbeRtt {
+            self.mode = Mode::ProbeRtt;
+            self.save_cwnd();
+            self.probe_rtt_until = None;
+        }
+        if self.mode != Mode::ProbeRtt {
+            return;
+        }
+        match self.probe_rtt_until {
+            None if acked.pipe <= CWND_MIN_SEGMENTS * self.mss => {
+                self.probe_rtt_until = Some(acked.now + PROBE_RTT_TIME);
+                self.probe_rtt_round = false;
+                self.next_round_delivered = acked.delivered;
+            }
+            None => {}
+            Some(until) => {
+                self.probe_rtt_round |= round_began;
+                if self.probe_rtt_round && acked.now > until {
+                    self.min_rtt_at = acked.now;
+                    self.cwnd = self.cwnd.max(self.prior_cwnd);
+                    self.mode = if self.is_full() { Mode::ProbeBandwidth } else { Mode::Startup };
+                    self.cycle_at = acked.now;
+                }
+            }
+        }
+    }
+
+    fn set_pace(&mut self, acked: &Acked) {
+        if !self.has_rtt && acked.rtt.is_some() {
+            self.has_rtt = true;
+            self.pace = Rate::of(Octets::new(self.cwnd), acked.smoothed.max(RTT_ASSUMED)).scale(HIGH_GAIN, UNIT);
+        }
+        let pace = self.bandwidth().scale(self.gains().0 * PACE_PERCENT, UNIT * 100);
+        if pace > Rate::default() && (self.is_full() || pace > self.pace) {
+            self.pace = pace;
+        }
+    }
+
+    fn set_cwnd(&mut self, acked: &Acked) {
+        // Three segments more: one on its way out, one on its way in, one for a delayed acknowledgement.
+        let target = self.inflight(self.gains().1) + 3 * self.mss;
+        if acked.lost > 0 {
+            self.cwnd = self.cwnd.saturating_sub(acked.lost).max(self.mss);
+        }
+        if self.conserve_until.is_some_and(|until| acked.una < until && acked.repairing) {
+            self.cwnd = self.cwnd.max(acked.pipe + acked.octets);
+        } else if self.is_full() {
+            self.conserve_until = None;
+            self.cwnd = (self.cwnd + acked.octets).min(target);
+        } else if self.cwnd < target || acked.delivered < self.initial {
+            self.conserve_until = None;
+            self.cwnd += acked.octets;
+        }
+        self.cwnd = self.cwnd.max(CWND_MIN_SEGMENTS * self.mss);
+        if self.mode == Mode::ProbeRtt {
+            self.cwnd = self.cwnd.min(CWND_MIN_SEGMENTS * self.mss);
+        }
+    }
+
+    fn save_cwnd(&mut self) {
+        let fresh = !self.recovering && self.mode != Mode::ProbeRtt;
+        self.prior_cwnd = if fresh { self.cwnd } else { self.prior_cwnd.max(self.cwnd) };
+    }
+
+    pub(super) fn on_congestion(&mut self, pipe: u64) {
+        self.save_cwnd();
+        self.recovering = true;
+        self.cwnd = (pipe + self.mss).max(CWND_MIN_SEGMENTS * self.mss);
+        self.conserve_until = None;
+    }
+    /// Packet conservation lasts until everything sent before `next` is acknowledged: one round.
+    pub(super) fn conserve(&mut self, next: u64) {
+        self.conserve_until = Some(next);
+    }
+    pub(super) fn on_recovered(&mut self) {
+        self.recovering = false;
+        self.conserve_until = None;
+        self.cwnd = self.cwnd.max(self.prior_cwnd);
+    }
+    pub(super) fn on_timeout(&mut self, pipe: u64) {
+        self.save_cwnd();
+        self.recovering = true;
+        // What is not known to be lost stays accounted for, plus one segment.
+        self.cwnd = pipe + self.mss;
+        self.conserve_until = None;
+        self.full_bandwidth = Rate::default();
+    }
+}

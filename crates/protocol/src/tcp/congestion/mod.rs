@@ -1,0 +1,194 @@
+//! Congestion control: a closed list of algorithms behind one set of verbs. Windows are in bytes.
+
+mod bbr;
+mod cubic;
+mod hystart;
+mod reno;
+
+use super::config::{Config, CongestionControl};
+use super::rate::RateSample;
+use bbr::Bbr;
+use cubic::Cubic;
+use hystart::HyStart;
+use reno::Reno;
+use wavelane_base::{Instant, Octets, Rate, Span};
+
+/// What an acknowledgement told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acked {
+    pub(super) now: Instant,
+    /// Bytes newly known to have arrived.
+    pub(super) octets: u64,
+    /// Bytes delivered so far, these included.
+    pub(super) delivered: u64,
+    /// Bytes newly believed lost.
+    pub(super) lost: u64,
+    pub(super) rtt: Option<Span>,
+    pub(super) smoothed: Span,
+    /// Bytes in the network after it.
+    pub(super) pipe: u64,
+    /// The next byte never sent so far.
+    pub(super) next: u64,
+    /// The first byte not acknowledged.
+    pub(super) una: u64,
+    /// The window, not the application, held the sender back.
+    pub(super) limited: bool,
+    pub(super) sample: Option<RateSample>,
+    /// Fast recovery or what follows a timeout is going on.
+    pub(super) repairing: bool,
+}
+
+/// What Reno and CUBIC share.
+#[derive(Debug)]
+pub(super) struct Window {
+    pub(super) cwnd: u64,
+    pub(super) ssthresh: u64,
+    pub(super) mss: u64,
+    hystart: Option<HyStart>,
+    byte_counting: bool,
+}
+
+impl Window {
+    pub(super) fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+    /// Slow start (RFC 5681, section 3.1, counting as RFC 3465 or by acknowledgements); returns bytes left over for
+    /// congestion avoidance.
+    fn slow_start(&mut self, acked: &Acked) -> u64 {
+        let counted = if self.byte_counting { acked.octets } else { acked.octets.min(self.mss) };
+        let growth = match &mut self.hystart {
+            Some(hystart) => hystart.growth(counted, self.mss),
+            None => counted,
+        };
+        let used = growth.min(self.ssthresh - self.cwnd);
+        self.cwnd += used;
+        if let Some(hystart) = &mut self.hystart
+            && hystart.on_ack(acked)
+        {
+            self.ssthresh = self.cwnd;
+        }
+        growth - used
+    }
+}
+
+/// The algorithm of one connection.
+#[derive(Debug)]
+pub(super) enum Controller {
+    Reno(Reno),
+    Cubic(Cubic),
+    Bbr(Box<Bbr>),
+}
+
+impl Controller {
+    pub(super) fn new(config: &Config, now: Instant, mss: u64, segments: u32, dice: u32) -> Self {
+        let window = Window {
+            cwnd: u64::from(segments.max(1)) * mss,
+            ssthresh: u64::MAX,
+            mss,
+            hystart: config.hystart.then(HyStart::default),
+            byte_counting: config.byte_counting,
+        };
+        match config.congestion {
+            CongestionControl::Reno | CongestionControl::NewReno => Self::Reno(Reno::new(window)),
+            CongestionControl::Cubic => Self::Cubic(Cubic::new(window)),
+            CongestionControl::Bbr => Self::Bbr(Box::new(Bbr::new(now, mss, window.cwnd, dice))),
+        }
+    }
+    fn window(&self) -> Option<&Window> {
+        match self {
+            Self::Reno(reno) => Some(&reno.window),
+            Self::Cubic(cubic) => Some(&cubic.window),
+            Self::Bbr(_) => None,
+        }
+    }
+    fn window_mut(&mut self) -> Option<&mut Window> {
+        match self {
+            Self::Reno(reno) => Some(&mut reno.window),
+            Self::Cubic(cubic) => Some(&mut cubic.window),
+            Self::Bbr(_) => None,
+        }
+    }
+    pub(super) fn cwnd(&self) -> u64 {
+        match self {
+            Self::Bbr(bbr) => bbr.cwnd(),
+            _ => self.window().map_or(0, |window| window.cwnd),
+        }
+    }
+    /// BBR has none.
+    pub(super) fn ssthresh(&self) -> Option<u64> {
+        self.window().map(|window| window.ssthresh)
+    }
+    pub(super) fn in_slow_start(&self) -> bool {
+        self.window().is_some_and(Window::in_slow_start)
+    }
+    /// The window as proportional rate reduction sets it. BBR goes its own way.
+    pub(super) fn set_cwnd(&mut self, cwnd: u64) {
+        if let Some(window) = self.window_mut() {
+            window.cwnd = cwnd.max(window.mss);
+        }
+    }
+    /// An acknowledgement. Reno and CUBIC stay put while losses are repaired by fast recovery: the caller sets their
+    /// window then.
+    pub(super) fn on_ack(&mut self, acked: &Acked, in_recovery: bool) {
+        match self {
+            Self::Bbr(bbr) => bbr.on_ack(acked),
+            Self::Reno(reno) if !in_recovery && acked.limited => reno.on_ack(acked),
+            Self::Cubic(cubic) if !in_recovery && acked.limited => cubic.on_ack(acked),
+            _ => {}
+        }
+    }
+    /// A loss or a congestion mark begins a recovery.
+    pub(super) fn on_congestion(&mut self, now: Instant, pipe: u64, next: u64) {
+        match self {
+            Self::Reno(reno) => reno.reduce(pipe),
+            Self::Cubic(cubic) => cubic.reduce(now),
+            Self::Bbr(bbr) => {
+                bbr.on_congestion(pipe);
+                bbr.conserve(next);
+            }
+        }
+    }
+    /// A recovery is over.
+    pub(super) fn on_recovered(&mut self) {
+        if let Self::Bbr(bbr) = self {
+            bbr.on_recovered();
+        }
+    }
+    /// A timeout; `first` unless an earlier one is still being repaired without progress.
+    pub(super) fn on_timeout(&mut self, now: Instant, pipe: u64, first: bool) {
+        match self {
+            Self::Reno(reno) if first => reno.reduce(pipe),
+            Self::Cubic(cubic) if first => {
+                cubic.reduce(now);
+                cubic.after_timeout();
+            }
+            Self::Bbr(bbr) => return bbr.on_timeout(pipe),
+            _ => {}
+        }
+        if let Some(window) = self.window_mut() {
+            // RFC 5681, section 3.1, equation 5: one segment.
+            window.cwnd = window.mss;
+        }
+    }
+    /// Nothing was sent for longer than a timeout (RFC 5681, section 4.1).
+    pub(super) fn after_idle(&mut self, idle: Span, initial: u64) {
+        if let Self::Cubic(cubic) = self {
+            cubic.shift(idle);
+        }
+        if let Some(window) = self.window_mut() {
+            window.cwnd = window.cwnd.min(initial);
+        }
+    }
+    /// The pace; `None` sends as the window allows.
+    pub(super) fn pace(&self, spread: bool, smoothed: Option<Span>) -> Option<Rate> {
+        match (self, smoothed) {
+            (Self::Bbr(bbr), _) => bbr.pace(),
+            (_, Some(rtt)) if spread => {
+                // As Linux: twice the rate of the window in slow start, else 1.2 times.
+                let percent = if self.in_slow_start() { 200 } else { 120 };
+                Some(Rate::of(Octets::new(self.cwnd()), rtt).scale(percent, 100))
+            }
+            _ => None,
+        }
+    }
+}

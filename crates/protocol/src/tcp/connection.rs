@@ -1,0 +1,470 @@
+//! One connection: what its owner asks of it, and what it puts on the wire.
+
+use super::config::{Config, Keepalive};
+use super::receive::Receiver;
+use super::send::{Counters, Phase, Plan, Sender};
+use super::state::State;
+use std::net::SocketAddrV4;
+use wavelane_base::{Class, Ecn, Instant, ReadOutcome, Span, Transmit, Wakeup};
+use wavelane_wire::tcp::{Flags, Options, SackBlocks, TCP_OPTIONS_MAX, TcpHeader, Timestamps, emit};
+
+/// Challenge acknowledgements in any [`CHALLENGE_TIME`] (RFC 5961, section 7).
+const CHALLENGES_MAX: u32 = 10;
+const CHALLENGE_TIME: Span = Span::from_secs(5);
+
+/// What a connection reports.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Event {
+    /// Both directions are open.
+    Connected,
+    /// There is something to read, or the peer's end of its direction.
+    Readable,
+    /// There is room after a write that was not taken whole.
+    Writable,
+    /// Both directions ended in an orderly way and nothing is left to do.
+    Closed,
+    /// The peer refused the connection.
+    Refused,
+    /// The peer reset the connection.
+    Reset,
+    /// The peer answered nothing for too long.
+    TimedOut,
+}
+
+/// A connection's view of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// State.
+    pub state: State,
+    /// Congestion window, in bytes.
+    pub cwnd: u64,
+    /// Slow start threshold in bytes; `None` if the algorithm has none.
+    pub ssthresh: Option<u64>,
+    /// Bytes believed to be in the network.
+    pub pipe: u64,
+    /// Smoothed round trip.
+    pub rtt: Option<Span>,
+    /// Retransmission timeout as it stands.
+    pub rto: Span,
+    /// Whether losses are being repaired.
+    pub repairing: bool,
+    /// Payload bytes per segment as agreed.
+    pub mss: u64,
+    /// Counters.
+    pub counters: Counters,
+}
+
+/// A TCP connection as a sans-IO machine. Segments come in through [`Connection::handle_segment`].
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) config: Config,
+    pub(super) local: SocketAddrV4,
+    pub(super) remote: SocketAddrV4,
+    pub(super) state: State,
+    pub(super) passive: bool,
+    /// Initial sequence numbers, ours and theirs.
+    pub(super) iss: u32,
+    pub(super) irs: u32,
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    /// The peer's window shift.
+    pub(super) peer_shift: u8,
+    /// The position and acknowledgement of the segment that last set the window (RFC 9293's SND.WL1, SND.WL2).
+    pub(super) window_from: (u64, u64),
+    /// Timestamps in use: the latest of the peer's, and when it came.
+    pub(super) stamps: bool,
+    pub(super) recent_stamp: (u32, Instant),
+    /// The acknowledgement last sent (RFC 7323's Last.ACK.sent).
+    pub(super) last_ack: u64,
+    /// Congestion marks in use.
+    pub(super) marks: bool,
+    /// Echo a congestion mark until the peer says that it reduced.
+    pub(super) echo_mark: bool,
+    pub(super) challenges: (Instant, u32),
+    /// A reset goes next.
+    pub(super) reset_due: bool,
+    pub(super) linger_at: Option<Instant>,
+    /// Keepalive: the next probe, and how many went unanswered.
+    pub(super) keepalive: Option<(Instant, u32)>,
+    pub(super) keepalive_due: bool,
+    pub(super) writer_waits: bool,
+    /// Over, and whatever was not read is of no interest.
+    pub(super) discarded: bool,
+    /// The owner has seen the end of the peer's direction.
+    pub(super) end_seen: bool,
+    /// Events not yet taken, by [`Event`]'s order.
+    pub(super) events: [bool; 7],
+}
+
+impl Connection {
+    /// A connection that begins with our SYN.
+    pub fn connect(now: Instant, config: &Config, local: SocketAddrV4, remote: SocketAddrV4, iss: u32) -> Self {
+        let mut this = Self::new(now, config, local, remote, iss, State::SynSent);
+        this.send_syn(now);
+        this
+    }
+
+    pub(super) fn new(
+        now: Instant,
+        config: &Config,
+        local: SocketAddrV4,
+        remote: SocketAddrV4,
+        iss: u32,
+        state: State,
+    ) -> Self {
+        Self {
+            config: config.clone(),
+            local,
+            remote,
+            state,
+            passive: false,
+            iss,
+            irs: 0,
+            sender: Sender::new(config, now, iss),
+            receiver: Receiver::new(config, now),
+            peer_shift: 0,
+            window_from: (0, 0),
+            stamps: config.timestamps,
+            recent_stamp: (0, now),
+            last_ack: 0,
+            marks: config.ecn,
+            echo_mark: false,
+            challenges: (now, 0),
+            reset_due: false,
+            linger_at: None,
+            keepalive: None,
+            keepalive_due: false,
+            writer_waits: false,
+            discarded: false,
+            end_seen: false,
+            events: [false; 7],
+        }
+    }
+
+    /// Our SYN is due; it lies in the scoreboard as a lost segment until it is sent.
+    pub(super) fn send_syn(&mut self, now: Instant) {
+        let sender = &mut self.sender;
+        let stamp = sender.delivery.stamp(now, 0);
+        sender.board.push(0, 1, stamp);
+        sender.board.mark_lost(0);
+        sender.next = 1;
+    }
+
+    /// The state.
+    pub fn state(&self) -> State {
+        self.state
+    }
+    /// (ours, theirs).
+    pub fn addresses(&self) -> (SocketAddrV4, SocketAddrV4) {
+        (self.local, self.remote)
+    }
+    /// Its view of itself.
+    pub fn status(&self) -> Status {
+        let sender = &self.sender;
+        Status {
+            state: self.state,
+            cwnd: sender.controller.cwnd(),
+            ssthresh: sender.controller.ssthresh(),
+            pipe: sender.board.pipe(),
+            rtt: sender.rtt.smoothed(),
+            rto: sender.rtt.rto(),
+            repairing: sender.phase != Phase::Open,
+            mss: sender.mss,
+            counters: sender.counters,
+        }
+    }
+
+    /// Accepts as many bytes as there is room for; fewer than all means wait for [`Event::Writable`].
+    pub fn write(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let open = matches!(self.state, State::SynSent | State::SynReceived | State::Established | State::CloseWait);
+        if !open {
+            return 0;
+        }
+        let n = self.sender.write(bytes);
+        self.writer_waits |= n < bytes.len();
+        self.sender.arm_persist(now);
+        n
+    }
+
+    /// Reads into `buf`.
+    pub fn read(&mut self, now: Instant, buf: &mut [u8]) -> ReadOutcome {
+        let rtt = self.sender.rtt.smoothed();
+        match self.receiver.read(now, rtt, buf) {
+            0 if self.receiver.is_at_end() => {
+                self.end_seen = true;
+                ReadOutcome::End
+            }
+            0 if self.state == State::Closed => ReadOutcome::Reset,
+            0 => ReadOutcome::Blocked,
+            n => ReadOutcome::Data(n),
+        }
+    }
+
+    /// Ends our direction after everything written. The other direction goes on.
+    pub fn shutdown(&mut self, now: Instant) {
+        if self.sender.closing {
+            return;
+        }
+        match self.state {
+            State::Established => self.enter(State::FinWait1),
+            State::CloseWait => self.enter(State::LastAck),
+            State::SynSent | State::SynReceived => {}
+            _ => return,
+        }
+        self.sender.closing = true;
+        self.sender.arm_persist(now);
+    }
+
+    /// Abandons both directions; the peer is told by a reset.
+    pub fn reset(&mut self) {
+        self.reset_due = !matches!(self.state, State::SynSent | State::TimeWait | State::Closed);
+        self.discarded = true;
+        self.finish(None);
+    }
+
+    /// Whether nothing more will be sent, reported or read: the owner may drop it. After an orderly close that takes
+    /// a read that gave [`ReadOutcome::End`].
+    pub fn is_done(&self) -> bool {
+        let read = self.discarded || self.end_seen;
+        self.state == State::Closed && !self.reset_due && read && self.events == [false; 7]
+    }
+
+    pub(super) fn enter(&mut self, to: State) {
+        assert!(self.state.may_become(to), "no way leads from {:?} to {to:?}", self.state);
+        self.state = to;
+    }
+
+    pub(super) fn finish(&mut self, event: Option<Event>) {
+        if self.state != State::Closed {
+            self.enter(State::Closed);
+            self.events[Event::Writable as usize] = false;
+            self.linger_at = None;
+            self.keepalive = None;
+            self.receiver.owed = 0;
+            self.receiver.ack_at = None;
+            self.discarded |= event != Some(Event::Closed);
+            event.into_iter().for_each(|event| self.report(event));
+        }
+    }
+
+    pub(super) fn report(&mut self, event: Event) {
+        self.events[event as usize] = true;
+    }
+
+    /// The next report.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        const ORDER: [Event; 7] = [
+            Event::Connected,
+            Event::Readable,
+            Event::Writable,
+            Event::Closed,
+            Event::Refused,
+            Event::Reset,
+            Event::TimedOut,
+        ];
+        ORDER.into_iter().find(|event| std::mem::take(&mut self.events[*event as usize]))
+    }
+
+    /// The next deadline.
+    pub fn poll_timeout(&self) -> Option<Wakeup> {
+        if self.state == State::Closed {
+            return None;
+        }
+        let at = |at: Option<Instant>, cause| at.map(|at| Wakeup { at, cause });
+        let mut next = at(self.receiver.ack_at, "delayed acknowledgement");
+        for other in [
+            at(self.linger_at, "end of TIME-WAIT"),
+            at(self.keepalive.map(|(at, _)| at), "keepalive"),
+            if self.state == State::TimeWait { None } else { self.sender.deadline() },
+        ] {
+            next = Wakeup::earliest(next, other);
+        }
+        next
+    }
+
+    /// Tells the connection that time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.state == State::Closed {
+            return;
+        }
+        self.receiver.on_timeout(now);
+        if self.linger_at.is_some_and(|at| at <= now) {
+            return self.finish(Some(Event::Closed));
+        }
+        if self.sender.on_timeout(now) {
+            self.reset_due = self.state.is_synchronised();
+            return self.finish(Some(Event::TimedOut));
+        }
+        if let (Some((at, unanswered)), Some(Keepalive { interval, probes, .. })) =
+            (self.keepalive, self.config.keepalive)
+            && at <= now
+        {
+            if unanswered >= probes {
+                self.reset_due = true;
+                return self.finish(Some(Event::TimedOut));
+            }
+            self.keepalive = Some((now + interval, unanswered + 1));
+            self.keepalive_due = true;
+        }
+        self.sender.arm_persist(now);
+    }
+
+    /// The peer gave a sign of life.
+    pub(super) fn note_alive(&mut self, now: Instant) {
+        let counts = matches!(self.state, State::Established | State::CloseWait | State::FinWait2);
+        self.keepalive = self.config.keepalive.filter(|_| counts).map(|keepalive| (now + keepalive.idle, 0));
+    }
+
+    /// Writes the next packet into `buf`, which must have room for [`super::PACKET_ROOM`] bytes.
+    pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        if std::mem::take(&mut self.reset_due) {
+            return self.put(now, buf, self.sender.next, Flags::RST.with(Flags::ACK), None);
+        }
+        if self.state == State::Closed {
+            return None;
+        }
+        if self.receiver.owed > 0 && self.receiver.has_reports() {
+            return self.put_ack(now, buf, self.sender.next);
+        }
+        if std::mem::take(&mut self.sender.window_probe_due) | std::mem::take(&mut self.keepalive_due) {
+            // One position below what the peer expects: it must answer (RFC 9293, section 3.8.4).
+            return self.put_ack(now, buf, self.sender.una - 1);
+        }
+        if let Some(sent) = self.put_data(now, buf) {
+            return Some(sent);
+        }
+        (self.receiver.owed > 0).then(|| self.put_ack(now, buf, self.sender.next)).flatten()
+    }
+
+    fn put_ack(&mut self, now: Instant, buf: &mut [u8], seq: u64) -> Option<Transmit> {
+        let sent = self.put(now, buf, seq, Flags::ACK, None);
+        self.receiver.acknowledged(true);
+        sent
+    }
+
+    fn put_data(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
+        let plan = self.sender.plan()?;
+        let handshake = self.sender.una == 0;
+        if self.state == State::TimeWait || !handshake && self.sender.pace_next > now {
+            return None;
+        }
+        let (start, end) = match plan {
+            Plan::Again(place) => self.sender.board.get(place).map(|sent| (sent.start, sent.end))?,
+            Plan::New { octets, fin } => (self.sender.next, self.sender.next + octets + u64::from(fin)),
+        };
+        let mut flags = if start == 0 && self.state == State::SynSent { Flags::SYN } else { Flags::ACK };
+        if start == 0 {
+            flags = flags.with(Flags::SYN);
+        }
+        // The FIN lies behind the last byte ever written.
+        if end > self.sender.data_end() {
+            flags = flags.with(Flags::FIN);
+        }
+        if start > 0 && end >= self.sender.data_end() {
+            flags = flags.with(Flags::PSH);
+        }
+        let sent = self.put(now, buf, start, flags, Some((start, end, plan)))?;
+        self.sender.sent(now, plan);
+        if start == 0 && self.sender.counters.segments <= 1 {
+            // The first SYN is not a repeat: its round trip counts.
+            self.sender.board = Default::default();
+            let stamp = self.sender.delivery.stamp(now, 0);
+            self.sender.board.push(0, 1, stamp);
+            self.sender.counters.retransmits = 0;
+        }
+        self.receiver.acknowledged(false);
+        Some(sent)
+    }
+
+    fn put(
+        &mut self,
+        now: Instant,
+        buf: &mut [u8],
+        seq: u64,
+        flags: Flags,
+        data: Option<(u64, u64, Plan)>,
+    ) -> Option<Transmit> {
+        let mut flags = flags;
+        let fresh = matches!(data, Some((_, _, Plan::New { octets, .. })) if octets > 0);
+        let syn = flags.has(Flags::SYN);
+        if self.marks {
+            match (syn, flags.has(Flags::ACK)) {
+                (true, false) => flags = flags.with(Flags::ECE).with(Flags::CWR),
+                (true, true) => flags = flags.with(Flags::ECE),
+                _ if self.echo_mark && !flags.has(Flags::RST) => flags = flags.with(Flags::ECE),
+                _ => {}
+            }
+            if fresh && std::mem::take(&mut self.sender.reduced_due) {
+                flags = flags.with(Flags::CWR);
+            }
+        }
+        let window =
+            if flags.has(Flags::ACK) && !syn { self.receiver.announce() } else { self.receiver.announce_first() };
+        let shift = if syn { 0 } else { self.receiver.shift };
+        let octets = data.map_or(0, |(start, end, _)| end - start);
+        let header = TcpHeader {
+            seq: self.iss.wrapping_add(seq as u32),
+            ack: if flags.has(Flags::ACK) { self.irs.wrapping_add(self.receiver.next as u32) } else { 0 },
+            flags,
+            window: (window >> shift).min(u64::from(u16::MAX)) as u16,
+            urgent: 0,
+            options: self.options(now, syn, flags, octets),
+        };
+        let payload = data.map_or([&[][..], &[][..]], |(start, end, _)| self.sender.bytes(start, end));
+        let ecn = if self.marks && fresh && self.state.is_synchronised() { Ecn::Ect0 } else { Ecn::NotEct };
+        let len = emit(self.local, self.remote, ecn, &header, payload, buf).ok()?;
+        self.sender.counters.segments += 1;
+        self.last_ack = self.receiver.next;
+        let class = if octets == 0 { Class::Control } else { Class::Bulk };
+        Some(Transmit { len, class, ecn, ..Transmit::default() })
+    }
+
+    fn options(&mut self, now: Instant, syn: bool, flags: Flags, octets: u64) -> Options {
+        let stamps = self.stamps && !flags.has(Flags::RST);
+        let mut options = Options {
+            timestamps: stamps.then(|| Timestamps { value: self.clock(now), echo: self.recent_stamp.0 }),
+            ..Options::default()
+        };
+        if syn {
+            // An answer offers only what was asked for.
+            let answer = flags.has(Flags::ACK);
+            options.mss = Some(self.config.mss);
+            options.sack_permitted = if answer { self.sender.sack } else { self.config.sack };
+            let scale = if answer { self.peer_scales() } else { self.config.window_scale };
+            options.window_scale = scale.then_some(self.receiver.shift);
+        } else if self.sender.sack && !flags.has(Flags::RST) && octets == 0 {
+            let most = (TCP_OPTIONS_MAX - options.len() - 4) / 8;
+            let mut blocks = SackBlocks::default();
+            for (left, right) in self.receiver.reports(most) {
+                blocks.push(self.irs.wrapping_add(left as u32), self.irs.wrapping_add(right as u32));
+            }
+            options.sack = blocks;
+        }
+        options
+    }
+
+    /// Whether the peer's SYN offered window scaling and we do it.
+    fn peer_scales(&self) -> bool {
+        self.config.window_scale && self.peer_shift != NO_SHIFT
+    }
+
+    /// Our timestamp clock: milliseconds, from a start of its own per connection (RFC 7323, section 5.4).
+    pub(super) fn clock(&self, now: Instant) -> u32 {
+        ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.iss.rotate_left(16))
+    }
+
+    /// RFC 5961: what may be forged is answered, seldom, by saying where we are.
+    pub(super) fn challenge(&mut self, now: Instant) {
+        if now.since(self.challenges.0) >= CHALLENGE_TIME {
+            self.challenges = (now, 0);
+        }
+        if self.challenges.1 < CHALLENGES_MAX {
+            self.challenges.1 += 1;
+            self.sender.counters.challenges += 1;
+            self.receiver.owe();
+        }
+    }
+}
+
+/// The peer does not scale its window.
+pub(super) const NO_SHIFT: u8 = u8::MAX;

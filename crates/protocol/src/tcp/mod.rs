@@ -1,0 +1,31 @@
+//! TCP: our own, with every knob exposed, on the real wire format over IPv4.
+//!
+//! Reading order: [`Config`] (the knobs), [`State`], [`Connection`] (one connection as a plain struct), then its parts:
+//! `arrive` (what a segment does), `send` and `acked` (the sender), `recovery`, `congestion`, `receive`; and [`Host`],
+//! which holds many connections and is a [`wavelane_base::Machine`]. `docs/models/tcp.md` says what is modelled.
+
+mod acked;
+mod arrive;
+mod config;
+mod congestion;
+mod connection;
+mod host;
+mod rate;
+mod receive;
+mod recovery;
+mod rtt;
+mod scoreboard;
+mod send;
+mod state;
+
+pub use config::{Config, CongestionControl, Keepalive, RtoFloor};
+pub use connection::{Connection, Event, Status};
+pub use host::{Host, HostError, HostEvent};
+pub use send::Counters;
+pub use state::State;
+
+/// Room that one packet may need: the longest IPv4 packet.
+pub const PACKET_ROOM: usize = 65_535;
+
+#[cfg(test)]
+mod tests;

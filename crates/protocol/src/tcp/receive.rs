@@ -1,0 +1,307 @@
+//! The receiving half: reassembly, the window we announce, and when acknowledgements go.
+
+use super::config::Config;
+use std::collections::VecDeque;
+use wavelane_base::{Instant, Span};
+use wavelane_wire::tcp::WINDOW_SCALE_MAX;
+
+/// Most separate stretches of data kept beyond the first hole; what would make more is dropped.
+pub(super) const STRETCHES_MAX: usize = 4_096;
+/// Most acknowledgements owed at once; a peer that sends faster than we are drained gets no more.
+const ACKS_OWED_MAX: u32 = 64;
+/// Stretches reported latest first (RFC 2018, section 4).
+const REPORTS_MAX: usize = 4;
+
+#[derive(Debug)]
+pub(super) struct Receiver {
+    /// Bytes from `read_at` on; those from `next` on have holes.
+    ring: VecDeque<u8>,
+    read_at: u64,
+    /// The next position expected.
+    pub(super) next: u64,
+    /// What is there beyond the first hole: disjoint, rising.
+    stretches: Vec<(u64, u64)>,
+    /// Starts of the stretches that grew latest, the latest first.
+    recent: Vec<u64>,
+    /// A duplicate to be reported (RFC 2883).
+    duplicate: Option<(u64, u64)>,
+    buffer: usize,
+    /// What we announce at most; grows to `buffer`.
+    limit: usize,
+    /// Start of the current measurement, and the bytes read in it.
+    measured: (Instant, usize),
+    /// The right edge as announced; never taken back.
+    edge: u64,
+    pub(super) shift: u8,
+    mss: usize,
+    count: u32,
+    timer: Span,
+    quick: u32,
+    /// Full segments not acknowledged yet.
+    waiting: u32,
+    /// Acknowledgements that must go now.
+    pub(super) owed: u32,
+    pub(super) ack_at: Option<Instant>,
+    /// The position of the peer's FIN, once known.
+    pub(super) fin: Option<u64>,
+}
+
+/// What a segment's data did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Took {
+    /// The expected position moved.
+    pub(super) advanced: bool,
+    /// The peer's FIN is in order now.
+    pub(super) ended: bool,
+}
+
+impl Receiver {
+    pub(super) fn new(config: &Config, now: Instant) -> Self {
+        let limit = config.receive_window_initial.unwrap_or(usize::MAX).min(config.receive_buffer);
+        let needed = (WINDOW_BITS..).take_while(|bits| config.receive_buffer >> bits > 0).count() as u8;
+        Self {
+            ring: VecDeque::new(),
+            read_at: 1,
+            next: 0,
+            stretches: Vec::new(),
+            recent: Vec::new(),
+            duplicate: None,
+            buffer: config.receive_buffer,
+            limit,
+            measured: (now, 0),
+            edge: 0,
+            shift: if config.window_scale { needed.min(WINDOW_SCALE_MAX) } else { 0 },
+            mss: usize::from(config.mss),
+            count: config.delayed_ack_count.max(1),
+            timer: config.delayed_ack_timer,
+            quick: config.quick_acks,
+            waiting: 0,
+            owed: 0,
+            ack_at: None,
+            fin: None,
+        }
+    }
+
+    /// The peer's SYN took position 0.
+    pub(super) fn synchronise(&mut self) {
+        self.next = 1;
+        self.edge = 1;
+    }
+    /// Bytes ready to be read.
+    pub(super) fn readable(&self) -> usize {
+        (self.next.min(self.fin.unwrap_or(u64::MAX)).max(self.read_at) - self.read_at) as usize
+    }
+    /// Bytes held, holes included.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.ring.len()
+    }
+    /// Whether every byte was read and the peer ended.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.fin.is_some_and(|fin| self.next > fin && self.read_at >= fin)
+    }
+    /// The announced right edge.
+    pub(super) fn edge(&self) -> u64 {
+        self.edge
+    }
+    /// Where the right edge would be if announced now (RFC 9293, section 3.8.6.2.2: it moves by a segment or half the
+    /// buffer, or not at all).
+    fn next_edge(&self) -> u64 {
+        let room = self.limit.saturating_sub(self.readable());
+        let most = if self.shift == 0 { u64::from(u16::MAX) } else { u64::from(u16::MAX) << self.shift };
+        let unit = (1u64 << self.shift) - 1;
+        let edge = self.next + ((room as u64).min(most) & !unit);
+        let step = self.mss.min(self.buffer / 2).max(1) as u64;
+        if edge >= self.edge + step { edge } else { self.edge.max(self.next) }
+    }
+    /// The window to announce, in bytes; it is announced by this call.
+    pub(super) fn announce(&mut self) -> u64 {
+        self.edge = self.next_edge();
+        self.edge - self.next
+    }
+
+    /// The window of a SYN, which is never scaled.
+    pub(super) fn announce_first(&mut self) -> u64 {
+        let window = (self.limit as u64).min(u64::from(u16::MAX));
+        self.edge = self.edge.max(self.next + window);
+        window
+    }
+    /// A segment with nothing new came: with SACK, the answer says which bytes (RFC 2883).
+    pub(super) fn note_old(&mut self, start: Option<u64>, len: u64) {
+        if let Some(start) = start.filter(|start| len > 0 && start + len <= self.next) {
+            self.duplicate = Some((start, start + len));
+        }
+    }
+
+    /// Takes `bytes` at `start`, and a FIN behind them. Everything lies within the announced window, or is cut to it.
+    pub(super) fn take(&mut self, now: Instant, start: u64, bytes: &[u8], fin: bool) -> Took {
+        let end = start + bytes.len() as u64;
+        if fin && self.fin.is_none() && end <= self.edge {
+            self.fin = Some(end);
+        }
+        // Nothing follows a FIN, whatever the peer pretends later.
+        let stop = end.min(self.edge).min(self.fin.unwrap_or(u64::MAX));
+        let from = start.max(self.next);
+        let was_hole = !self.stretches.is_empty();
+        if start < self.next && start < end {
+            self.duplicate = Some((start, end.min(self.next)));
+        }
+        let before = self.next;
+        if from < stop {
+            let skip = (from - start) as usize;
+            self.store(from, &bytes[skip..skip + (stop - from) as usize]);
+        }
+        let mut took = Took { advanced: self.next > before, ended: false };
+        if self.fin == Some(self.next) {
+            self.next += 1;
+            took = Took { advanced: true, ended: true };
+        }
+        let in_order = start <= before && took.advanced && !was_hole;
+        self.schedule(now, in_order && !took.ended, bytes.len());
+        took
+    }
+
+    fn store(&mut self, start: u64, bytes: &[u8]) {
+        let end = start + bytes.len() as u64;
+        if start > self.next && !self.note_stretch(start, end) {
+            return;
+        }
+        let offset = (start - self.read_at) as usize;
+        if self.ring.len() < offset + bytes.len() {
+            self.ring.resize(offset + bytes.len(), 0);
+        }
+        let (head, tail) = self.ring.as_mut_slices();
+        let cut = head.len().saturating_sub(offset).min(bytes.len());
+        if cut > 0 {
+            head[offset..offset + cut].copy_from_slice(&bytes[..cut]);
+        }
+        if cut < bytes.len() {
+            let at = (offset + cut) - head.len();
+            tail[at..at + bytes.len() - cut].copy_from_slice(&bytes[cut..]);
+        }
+        if start <= self.next {
+            self.next = self.next.max(end);
+            self.close_holes();
+        }
+    }
+
+    /// Stretches that begin at or below what is expected are in order now.
+    fn close_holes(&mut self) {
+        let done = self.stretches.partition_point(|(start, _)| *start <= self.next);
+        // They are disjoint, so all but the last end below the next one's start.
+        if let Some((_, end)) = done.checked_sub(1).map(|last| self.stretches[last]) {
+            self.next = self.next.max(end);
+        }
+        self.stretches.drain(..done);
+        let lowest = self.next;
+        self.recent.retain(|start| *start > lowest);
+    }
+
+    /// Adds a stretch, melting it with those it touches. Returns false if there are too many.
+    fn note_stretch(&mut self, start: u64, end: u64) -> bool {
+        let from = self.stretches.partition_point(|(_, e)| *e < start);
+        let to = self.stretches.partition_point(|(s, _)| *s <= end);
+        if from == to && self.stretches.len() >= STRETCHES_MAX {
+            return false;
+        }
+        let touched = &self.stretches[from..to];
+        if let Some(&(known, _)) = touched.iter().find(|(s, e)| *s <= start && end <= *e) {
+            self.duplicate = Some((start, end));
+            self.report_first(known);
+            return true;
+        }
+        let whole = touched.iter().fold((start, end), |(a, b), (s, e)| (a.min(*s), b.max(*e)));
+        self.recent.retain(|start| !touched.iter().any(|(s, _)| s == start));
+        self.stretches.splice(from..to, [whole]);
+        self.report_first(whole.0);
+        true
+    }
+    fn report_first(&mut self, start: u64) {
+        self.recent.retain(|other| *other != start);
+        self.recent.insert(0, start);
+        self.recent.truncate(REPORTS_MAX);
+    }
+
+    /// RFC 5681, section 4.2: what closes or makes a hole is acknowledged at once; in order, every second segment.
+    fn schedule(&mut self, now: Instant, in_order: bool, octets: usize) {
+        if !in_order || self.quick > 0 {
+            self.quick = self.quick.saturating_sub(1);
+            self.owe();
+            return;
+        }
+        // Small segments count too (Linux counts bytes; RFC 9293 full segments): two of them end the wait as well.
+        self.waiting += if octets > 0 { 1 } else { 0 };
+        if self.waiting >= self.count {
+            self.owe();
+        } else if self.ack_at.is_none() {
+            self.ack_at = Some(now + self.timer);
+        }
+    }
+    /// An acknowledgement must go now.
+    pub(super) fn owe(&mut self) {
+        self.owed = (self.owed + 1).min(ACKS_OWED_MAX);
+    }
+    pub(super) fn on_timeout(&mut self, now: Instant) {
+        if self.ack_at.is_some_and(|at| at <= now) {
+            self.ack_at = None;
+            self.owe();
+        }
+    }
+    /// Whether an acknowledgement would tell of holes or duplicates.
+    pub(super) fn has_reports(&self) -> bool {
+        self.duplicate.is_some() || !self.stretches.is_empty()
+    }
+    /// The blocks to report, at most `most`; a duplicate comes first, once.
+    pub(super) fn reports(&mut self, most: usize) -> Vec<(u64, u64)> {
+        let mut blocks: Vec<(u64, u64)> = self.duplicate.take().into_iter().collect();
+        for start in &self.recent {
+            let place = self.stretches.partition_point(|(s, _)| s < start);
+            blocks.extend(self.stretches.get(place).filter(|(s, _)| s == start));
+        }
+        blocks.truncate(most);
+        blocks
+    }
+    /// An acknowledgement went, alone or with data.
+    pub(super) fn acknowledged(&mut self, alone: bool) {
+        self.owed = if alone { self.owed.saturating_sub(1) } else { 0 };
+        self.waiting = 0;
+        self.ack_at = None;
+    }
+
+    /// Reads into `buf`; returns how much. An acknowledgement is owed if the window opened much.
+    pub(super) fn read(&mut self, now: Instant, rtt: Option<Span>, buf: &mut [u8]) -> usize {
+        let n = self.readable().min(buf.len());
+        let (head, tail) = self.ring.as_slices();
+        let cut = head.len().min(n);
+        buf[..cut].copy_from_slice(&head[..cut]);
+        buf[cut..n].copy_from_slice(&tail[..n - cut]);
+        self.ring.drain(..n);
+        self.read_at += n as u64;
+        self.widen(now, rtt, n);
+        let opened = self.next_edge() - self.edge;
+        let half_shut = self.edge - self.next < self.limit as u64 / 2;
+        if n > 0 && self.fin.is_none() && half_shut && opened as usize >= (2 * self.mss).min(self.limit / 2).max(1) {
+            self.owed = self.owed.max(1);
+        }
+        n
+    }
+
+    /// The window doubles after a round trip in which the reader took half of it (dynamic right-sizing).
+    fn widen(&mut self, now: Instant, rtt: Option<Span>, n: usize) {
+        self.measured.1 += n;
+        // Where no round trip was measured, a window that was read whole took at least one.
+        let over = match rtt {
+            Some(rtt) => now.since(self.measured.0) >= rtt,
+            None => self.measured.1 >= self.limit,
+        };
+        if over {
+            if self.measured.1 >= self.limit / 2 {
+                self.limit = (2 * self.limit).min(self.buffer);
+            }
+            self.measured = (now, 0);
+        }
+    }
+}
+
+/// Bits of the header's window field.
+const WINDOW_BITS: u32 = 16;

@@ -1,0 +1,170 @@
+//! What is believed lost, and how fast to repair it: RACK (RFC 8985), duplicate acknowledgements (RFC 5681, 6582,
+//! 6675) and proportional rate reduction (RFC 6937).
+
+use super::scoreboard::{Scoreboard, Sent};
+use wavelane_base::{Instant, Span};
+
+/// Duplicate acknowledgements, or segments reported above a hole, that mean a loss (RFC 5681, section 3.2).
+pub(super) const DUP_THRESH: usize = 3;
+/// The reordering window is measured in this share of the least round trip (RFC 8985, section 6.2).
+const REORDER_SHARE: u64 = 4;
+/// Recoveries after which the reordering window shrinks back (RFC 8985, section 6.2, step 4).
+const REORDER_PERSIST: u32 = 16;
+
+/// Recent acknowledgement by time.
+#[derive(Debug, Default)]
+pub(super) struct Rack {
+    /// When the most recently sent segment that has arrived was sent, and its end.
+    newest: Option<(Instant, u64)>,
+    rtt: Span,
+    /// The highest end that has arrived.
+    fack: u64,
+    reordering_seen: bool,
+    /// Widens the reordering window when it proved too small.
+    multiple: u64,
+    persist: u32,
+    /// Widened once until this is acknowledged.
+    round_end: u64,
+}
+
+impl Rack {
+    pub(super) fn on_delivered(&mut self, now: Instant, sent: &Sent, min_rtt: Option<Span>) {
+        if sent.end > self.fack {
+            self.fack = sent.end;
+        } else if !sent.again {
+            self.reordering_seen = true;
+        }
+        let rtt = now.since(sent.stamp.sent_at);
+        // The original arrived, not the repeat.
+        if sent.again && min_rtt.is_some_and(|min| rtt < min) {
+            return;
+        }
+        self.rtt = rtt;
+        let this = (sent.stamp.sent_at, sent.end);
+        self.newest = Some(self.newest.map_or(this, |newest| newest.max(this)));
+    }
+    /// The receiver says that a repeat was needless.
+    pub(super) fn on_duplicate_report(&mut self, una: u64, next: u64) {
+        if una >= self.round_end {
+            self.round_end = next;
+            self.multiple += 1;
+            self.persist = REORDER_PERSIST;
+        }
+    }
+    pub(super) fn on_recovered(&mut self) {
+        self.persist = self.persist.saturating_sub(1);
+        if self.persist == 0 {
+            self.multiple = 0;
+        }
+    }
+    fn window(&self, repairing: bool, board: &Scoreboard, min_rtt: Option<Span>, smoothed: Option<Span>) -> Span {
+        if !self.reordering_seen && (repairing || board.sacked_segments() >= DUP_THRESH) {
+            return Span::ZERO;
+        }
+        let share = min_rtt.unwrap_or(Span::ZERO).scale(1 + self.multiple, REORDER_SHARE);
+        share.min(smoothed.unwrap_or(Span::ZERO))
+    }
+    /// Marks what was sent long enough before something that has arrived. Returns when to look again.
+    pub(super) fn detect(
+        &self,
+        now: Instant,
+        board: &mut Scoreboard,
+        repairing: bool,
+        min_rtt: Option<Span>,
+        smoothed: Option<Span>,
+    ) -> Option<Instant> {
+        let newest = self.newest?;
+        let patience = self.rtt + self.window(repairing, board, min_rtt, smoothed);
+        let mut again = None;
+        for place in 0..board.len() {
+            let Some(sent) = board.get(place) else { break };
+            let this = (sent.stamp.sent_at, sent.end);
+            if this >= newest && sent.start >= board.again_end {
+                // Everything behind was sent later still.
+                break;
+            }
+            if sent.sacked || sent.lost || this >= newest {
+                continue;
+            }
+            let due = sent.stamp.sent_at + patience;
+            if due <= now {
+                board.mark_lost(place);
+            } else {
+                again = again.max(Some(due));
+            }
+        }
+        again
+    }
+}
+
+/// RFC 6675, section 4, IsLost: three segments above it, or more than two segments' bytes, are reported.
+pub(super) fn mark_below_reports(board: &mut Scoreboard, mss: u64) {
+    let (mut segments, mut octets) = (0, 0);
+    let mut lost = Vec::new();
+    for (back, sent) in board.iter().rev().enumerate() {
+        if sent.sacked {
+            segments += 1;
+            octets += sent.len();
+        } else if !sent.again && !sent.lost && (segments >= DUP_THRESH || octets > (DUP_THRESH as u64 - 1) * mss) {
+            lost.push(board.len() - 1 - back);
+        }
+    }
+    lost.into_iter().for_each(|place| board.mark_lost(place));
+}
+
+/// Proportional rate reduction (RFC 6937) with its slow-start reduction bound.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prr {
+    /// Bytes in flight when recovery began.
+    recover_fs: u64,
+    delivered: u64,
+    pub(super) out: u64,
+}
+
+impl Prr {
+    pub(super) fn new(in_flight: u64) -> Self {
+        Self { recover_fs: in_flight.max(1), delivered: 0, out: 0 }
+    }
+    /// Bytes that may be sent now, beyond `pipe`.
+    pub(super) fn on_ack(&mut self, delivered: u64, pipe: u64, ssthresh: u64, mss: u64) -> u64 {
+        self.delivered += delivered;
+        if pipe > ssthresh {
+            let due = (u128::from(self.delivered) * u128::from(ssthresh)).div_ceil(u128::from(self.recover_fs));
+            (due as u64).saturating_sub(self.out)
+        } else {
+            let limit = self.delivered.saturating_sub(self.out).max(delivered) + mss;
+            (ssthresh - pipe).min(limit)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 6937, section 4, first example: 20 segments in flight, one lost; the window halves by sending one segment
+    /// for every two that arrive, and ends at ssthresh.
+    #[test]
+    fn prr_sends_in_proportion_while_above_the_threshold() {
+        let (mss, ssthresh) = (1_000, 10_000);
+        let mut prr = Prr::new(20_000);
+        let (mut pipe, mut sent) = (19_000u64, 0);
+        for _ in 0..19 {
+            pipe -= mss;
+            let room = prr.on_ack(mss, pipe, ssthresh, mss);
+            let whole = room / mss * mss;
+            (prr.out, pipe, sent) = (prr.out + whole, pipe + whole, sent + whole);
+        }
+        assert_eq!(pipe, ssthresh);
+        assert_eq!(sent, 10_000, "what arrived in proportion, rounded up");
+    }
+
+    /// RFC 6937, section 3.1: below the threshold it sends at most one segment more than arrived.
+    #[test]
+    fn prr_is_bound_to_what_arrives_when_much_was_lost() {
+        let mut prr = Prr::new(20_000);
+        assert_eq!(prr.on_ack(1_000, 2_000, 10_000, 1_000), 2_000);
+        prr.out += 2_000;
+        assert_eq!(prr.on_ack(1_000, 3_000, 10_000, 1_000), 2_000);
+    }
+}

@@ -1,0 +1,180 @@
+//! What is in flight: one entry per segment, in order of sequence, with what is known of its fate.
+//!
+//! Positions count from the SYN (0); the first byte of data is 1.
+
+use super::rate::Stamp;
+use std::collections::VecDeque;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) stamp: Stamp,
+    /// Sent more than once.
+    pub(super) again: bool,
+    pub(super) sacked: bool,
+    /// Believed lost, and not sent again since.
+    pub(super) lost: bool,
+}
+
+impl Sent {
+    pub(super) fn len(&self) -> u64 {
+        self.end - self.start
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Scoreboard {
+    queue: VecDeque<Sent>,
+    /// Bytes.
+    sacked: u64,
+    /// Segments.
+    sacked_segments: usize,
+    /// Bytes.
+    lost: u64,
+    /// No lost entry starts below this.
+    lost_from: u64,
+    /// Bytes that duplicate acknowledgements say have left, where there is no SACK.
+    left: u64,
+    /// The highest end of any entry that was sent more than once.
+    pub(super) again_end: u64,
+}
+
+impl Scoreboard {
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+    pub(super) fn front(&self) -> Option<&Sent> {
+        self.queue.front()
+    }
+    pub(super) fn back(&self) -> Option<&Sent> {
+        self.queue.back()
+    }
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Sent> {
+        self.queue.iter()
+    }
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+    pub(super) fn get(&self, place: usize) -> Option<&Sent> {
+        self.queue.get(place)
+    }
+    pub(super) fn sacked_segments(&self) -> usize {
+        self.sacked_segments
+    }
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+    /// Bytes believed to be in the network.
+    pub(super) fn pipe(&self) -> u64 {
+        let all = self.queue.back().map_or(0, |last| last.end) - self.queue.front().map_or(0, |first| first.start);
+        all.saturating_sub(self.sacked + self.lost + self.left)
+    }
+    pub(super) fn push(&mut self, start: u64, end: u64, stamp: Stamp) {
+        self.queue.push_back(Sent { start, end, stamp, again: false, sacked: false, lost: false });
+    }
+
+    /// Everything below `ack` has arrived. `delivered` sees what was not known to have.
+    pub(super) fn acknowledge(&mut self, ack: u64, mut delivered: impl FnMut(&Sent)) {
+        while let Some(first) = self.queue.front_mut().filter(|first| first.start < ack) {
+            let part = Sent { end: first.end.min(ack), ..*first };
+            first.start = part.end;
+            if part.sacked {
+                self.sacked -= part.len();
+            } else {
+                delivered(&part);
+            }
+            if part.lost {
+                self.lost -= part.len();
+            }
+            if part.end == first.end {
+                self.sacked_segments -= usize::from(part.sacked);
+                self.queue.pop_front();
+            }
+        }
+        self.left = self.left.min(self.queue.back().map_or(0, |last| last.end.saturating_sub(ack)));
+    }
+
+    /// `left..right` has arrived. `delivered` sees what was not known to have.
+    pub(super) fn sack(&mut self, left: u64, right: u64, mut delivered: impl FnMut(&Sent)) {
+        let mut place = self.queue.partition_point(|sent| sent.end <= left);
+        while let Some(sent) = self.queue.get(place).copied().filter(|sent| sent.start < right) {
+            if sent.sacked {
+                place += 1;
+                continue;
+            }
+            if sent.start < left {
+                self.split(place, left);
+                place += 1;
+                continue;
+            }
+            if sent.end > right {
+                self.split(place, right);
+            }
+            let sent = &mut self.queue[place];
+            sent.sacked = true;
+            self.sacked += sent.len();
+            self.sacked_segments += 1;
+            if std::mem::take(&mut sent.lost) {
+                self.lost -= sent.len();
+            }
+            delivered(sent);
+            place += 1;
+        }
+    }
+
+    fn split(&mut self, place: usize, at: u64) {
+        let first = &mut self.queue[place];
+        let second = Sent { start: at, ..*first };
+        first.end = at;
+        self.queue.insert(place + 1, second);
+    }
+
+    pub(super) fn mark_lost(&mut self, place: usize) {
+        let sent = &mut self.queue[place];
+        if sent.sacked || sent.lost {
+            return;
+        }
+        sent.lost = true;
+        self.lost_from = if self.lost == 0 { sent.start } else { self.lost_from.min(sent.start) };
+        self.lost += sent.len();
+    }
+    /// After a timeout: everything that is not known to have arrived is lost. If the receiver took back what it had
+    /// reported (the first hole is reported as received), its reports count no more (RFC 2018, section 8).
+    pub(super) fn mark_all_lost(&mut self) {
+        if self.queue.front().is_some_and(|first| first.sacked) {
+            self.queue.iter_mut().for_each(|sent| sent.sacked = false);
+            (self.sacked, self.sacked_segments) = (0, 0);
+        }
+        self.left = 0;
+        for place in 0..self.queue.len() {
+            self.mark_lost(place);
+        }
+    }
+    /// The lowest entry that is believed lost.
+    pub(super) fn first_lost(&self) -> Option<usize> {
+        if self.lost == 0 {
+            return None;
+        }
+        let from = self.queue.partition_point(|sent| sent.end <= self.lost_from);
+        self.queue.iter().skip(from).position(|sent| sent.lost).map(|place| from + place)
+    }
+    pub(super) fn sent_again(&mut self, place: usize, stamp: Stamp) {
+        let sent = &mut self.queue[place];
+        (sent.stamp, sent.again) = (stamp, true);
+        self.again_end = self.again_end.max(sent.end);
+        if std::mem::take(&mut sent.lost) {
+            self.lost -= sent.len();
+            self.lost_from = sent.end;
+        }
+    }
+    /// A duplicate acknowledgement without SACK: one segment has left.
+    pub(super) fn note_left(&mut self, octets: u64) {
+        let all = self.queue.back().map_or(0, |last| last.end) - self.queue.front().map_or(0, |first| first.start);
+        self.left = (self.left + octets).min(all.saturating_sub(self.lost + 1));
+    }
+    /// An advance of `octets` covers segments that duplicate acknowledgements had announced, all but one.
+    pub(super) fn forget_left(&mut self, octets: u64) {
+        self.left = self.left.saturating_sub(octets);
+    }
+}

@@ -1,0 +1,372 @@
+//! The sending half: what is written, what is in flight, what may go next.
+
+use super::config::{Config, CongestionControl};
+use super::congestion::Controller;
+use super::rate::Delivery;
+use super::recovery::{Prr, Rack};
+use super::rtt::Rtt;
+use super::scoreboard::Scoreboard;
+use std::collections::VecDeque;
+use wavelane_base::{Instant, Octets, Span, Wakeup};
+
+/// A connection counts how often it did what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Segments sent, all kinds.
+    pub segments: u64,
+    /// Segments with data, SYN or FIN sent again, for whatever reason.
+    pub retransmits: u64,
+    /// Recoveries begun by acknowledgements.
+    pub recoveries: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Tail loss probes.
+    pub tail_probes: u64,
+    /// Zero-window probes.
+    pub window_probes: u64,
+    /// Repeats that the receiver called needless (D-SACK).
+    pub needless: u64,
+    /// Reductions because of congestion marks.
+    pub marks: u64,
+    /// Challenge acknowledgements sent.
+    pub challenges: u64,
+}
+
+/// What goes next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Plan {
+    /// The entry of the scoreboard at this place, again.
+    Again(usize),
+    /// This many new bytes of data, and perhaps our FIN.
+    New { octets: u64, fin: bool },
+}
+
+/// Where loss repair stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    Open,
+    /// Fast recovery, or a reaction to a mark, until this is acknowledged.
+    Recovery(u64),
+    /// After a timeout, until this is acknowledged.
+    Loss(u64),
+}
+
+/// A tail loss probe that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TailProbe {
+    pub(super) end: u64,
+    pub(super) again: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) config: Config,
+    /// Data from `data_start` on; the bytes below `next` are in flight.
+    pub(super) data: VecDeque<u8>,
+    pub(super) data_start: u64,
+    /// The first position not acknowledged.
+    pub(super) una: u64,
+    /// The next position never sent.
+    pub(super) next: u64,
+    /// Our FIN follows the last byte of data.
+    pub(super) closing: bool,
+    pub(super) fin_sent: bool,
+    /// The peer's window, in bytes from `una`, and the largest it ever was.
+    pub(super) window: u64,
+    pub(super) window_max: u64,
+    pub(super) mss: u64,
+    /// SACK was agreed.
+    pub(super) sack: bool,
+    pub(super) board: Scoreboard,
+    pub(super) rack: Rack,
+    pub(super) rtt: Rtt,
+    pub(super) delivery: Delivery,
+    pub(super) controller: Controller,
+    pub(super) phase: Phase,
+    pub(super) prr: Option<Prr>,
+    pub(super) duplicates: usize,
+    /// A recovery has begun, and its first repeat has not gone yet.
+    pub(super) repeat_due: bool,
+    /// This recovery had a partial acknowledgement.
+    pub(super) partial_seen: bool,
+    pub(super) tail_probe: Option<TailProbe>,
+    /// The next segment may exceed the congestion window.
+    pub(super) tail_probe_due: bool,
+    /// A window too small for sensible segments must be used now.
+    pub(super) force_small: bool,
+    /// A zero-window probe goes next.
+    pub(super) window_probe_due: bool,
+    pub(super) last_sent: Option<Instant>,
+    pub(super) pace_next: Instant,
+    pub(super) rto_at: Option<Instant>,
+    pub(super) rack_at: Option<Instant>,
+    pub(super) tail_at: Option<Instant>,
+    pub(super) persist_at: Option<Instant>,
+    /// Timeouts in a row without progress.
+    pub(super) retries: u32,
+    /// Tell the peer that we reduced (CWR) with the next new data.
+    pub(super) reduced_due: bool,
+    pub(super) dice: u32,
+    pub(super) counters: Counters,
+}
+
+/// Room that makes a blocked writer worth waking, as a share of the send buffer.
+const WAKE_WRITER_SHARE: usize = 4;
+
+impl Sender {
+    pub(super) fn new(config: &Config, now: Instant, dice: u32) -> Self {
+        let mss = u64::from(config.mss);
+        Self {
+            config: config.clone(),
+            data: VecDeque::new(),
+            data_start: 1,
+            una: 0,
+            next: 0,
+            closing: false,
+            fin_sent: false,
+            window: 1,
+            window_max: 0,
+            mss,
+            sack: false,
+            board: Scoreboard::default(),
+            rack: Rack::default(),
+            rtt: Rtt::new(config),
+            delivery: Delivery::new(now),
+            controller: Controller::new(config, now, mss, config.initial_window, dice),
+            phase: Phase::Open,
+            prr: None,
+            duplicates: 0,
+            repeat_due: false,
+            partial_seen: false,
+            tail_probe: None,
+            tail_probe_due: false,
+            force_small: false,
+            window_probe_due: false,
+            last_sent: None,
+            pace_next: Instant::ZERO,
+            rto_at: None,
+            rack_at: None,
+            tail_at: None,
+            persist_at: None,
+            retries: 0,
+            reduced_due: false,
+            dice,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Both sides' options are known: data may flow.
+    pub(super) fn establish(&mut self, now: Instant, mss: u64, sack: bool) {
+        let lost_syn = self.counters.timeouts > 0;
+        (self.mss, self.sack) = (mss, sack);
+        // RFC 5681, section 3.1: after a lost SYN, one segment.
+        let initial = if lost_syn { 1 } else { self.config.initial_window };
+        self.controller = Controller::new(&self.config, now, mss, initial, self.dice);
+        if lost_syn {
+            self.rtt.after_lost_syn();
+        }
+        self.phase = Phase::Open;
+        self.retries = 0;
+    }
+
+    /// The position behind the last byte written.
+    pub(super) fn data_end(&self) -> u64 {
+        self.data_start + self.data.len() as u64
+    }
+    fn unsent(&self) -> usize {
+        self.data_end().saturating_sub(self.next.max(1)) as usize
+    }
+    pub(super) fn room(&self) -> usize {
+        let room = self.config.send_buffer.saturating_sub(self.data.len());
+        self.config.unsent_low_water.map_or(room, |most| room.min(most.saturating_sub(self.unsent())))
+    }
+    /// Whether there is enough room to wake a writer that was refused some.
+    pub(super) fn has_worthy_room(&self) -> bool {
+        let size = self.config.unsent_low_water.unwrap_or(self.config.send_buffer).min(self.config.send_buffer);
+        self.room() >= (size / WAKE_WRITER_SHARE).max(1)
+    }
+    pub(super) fn write(&mut self, bytes: &[u8]) -> usize {
+        if self.closing {
+            return 0;
+        }
+        let n = self.room().min(bytes.len());
+        self.data.extend(&bytes[..n]);
+        n
+    }
+    /// Bytes `start..end` of the stream, in the two pieces of the ring.
+    pub(super) fn bytes(&self, start: u64, end: u64) -> [&[u8]; 2] {
+        let (start, end) = (start.max(self.data_start), end.min(self.data_end()));
+        if start >= end {
+            return [&[], &[]];
+        }
+        let (from, to) = ((start - self.data_start) as usize, (end - self.data_start) as usize);
+        let (head, tail) = self.data.as_slices();
+        let cut = head.len();
+        [&head[from.min(cut)..to.min(cut)], &tail[from.max(cut) - cut..to.max(cut) - cut]]
+    }
+
+    /// New data that the peer's window and the rules against small segments let go (RFC 9293, section 3.8.6.2.1).
+    fn sendable(&self) -> Option<Plan> {
+        // Before the handshake is over, nothing but the SYN goes.
+        if self.una == 0 || self.fin_sent {
+            return None;
+        }
+        let available = self.data_end() - self.next;
+        let usable = (self.una + self.window).saturating_sub(self.next);
+        let octets = available.min(self.mss).min(usable);
+        let fin = self.closing && octets == available && octets < usable;
+        if octets == 0 && !fin {
+            return None;
+        }
+        let idle = self.board.is_empty();
+        let sensible = octets == self.mss
+            || fin
+            || (octets == available && (idle || !self.config.nagle))
+            || (octets < available && 2 * octets >= self.window_max && self.window_max > 0)
+            || self.force_small
+            || self.tail_probe_due && octets == available;
+        sensible.then_some(Plan::New { octets, fin })
+    }
+
+    /// What goes next, pacing aside. Never depends on the time.
+    pub(super) fn plan(&self) -> Option<Plan> {
+        if self.tail_probe_due {
+            return self.sendable().or_else(|| self.board.len().checked_sub(1).map(Plan::Again));
+        }
+        let pipe = self.board.pipe();
+        let room = self.controller.cwnd().saturating_sub(pipe);
+        if let Some(place) = self.board.first_lost() {
+            let octets = self.board.get(place).map_or(0, |sent| sent.len());
+            // Something must always be on its way, or nothing would ever move again. The first repeat of a recovery
+            // goes whatever the window (RFC 6675, section 5, step 4.3); without SACK, so does the one that each partial
+            // acknowledgement calls for (RFC 6582, section 3.2, step 4).
+            let called_for = self.repeat_due || !self.sack && matches!(self.phase, Phase::Recovery(_));
+            return (pipe == 0 || octets <= room || called_for).then_some(Plan::Again(place));
+        }
+        let plan = self.sendable()?;
+        let Plan::New { octets, .. } = plan else { return None };
+        // A duplicate acknowledgement has shrunk the pipe, so new data follows it (RFC 3042).
+        (pipe == 0 || octets <= room).then_some(plan)
+    }
+
+    /// Whether something waits only for the pacer; then until when.
+    pub(super) fn paced(&self) -> Option<Instant> {
+        (self.una > 0 && self.plan().is_some()).then_some(self.pace_next)
+    }
+
+    /// `plan` is on the wire.
+    pub(super) fn sent(&mut self, now: Instant, plan: Plan) {
+        let in_flight = if self.board.is_empty() { 0 } else { self.board.pipe().max(1) };
+        let octets = match plan {
+            Plan::Again(place) => {
+                let stamp = self.delivery.stamp(now, in_flight);
+                self.board.sent_again(place, stamp);
+                self.repeat_due = false;
+                self.counters.retransmits += 1;
+                self.board.get(place).map_or(0, |sent| sent.len())
+            }
+            Plan::New { octets, fin } => {
+                self.restart_after_idle(now);
+                let stamp = self.delivery.stamp(now, in_flight);
+                let end = self.next + octets + u64::from(fin);
+                self.board.push(self.next, end, stamp);
+                self.next = end;
+                self.fin_sent |= fin;
+                octets
+            }
+        };
+        if let Some(prr) = &mut self.prr {
+            prr.out += octets;
+        }
+        if std::mem::take(&mut self.tail_probe_due) {
+            let again = matches!(plan, Plan::Again(_));
+            self.tail_probe = self.board.back().map(|last| TailProbe { end: last.end, again });
+        }
+        self.force_small = false;
+        self.persist_at = None;
+        self.last_sent = Some(now);
+        if let Some(pace) = self.controller.pace(self.config.pacing, self.rtt.smoothed()) {
+            self.pace_next = self.pace_next.max(now) + pace.time_for(Octets::new(octets + HEADERS));
+        }
+        if self.rto_at.is_none() {
+            self.rto_at = Some(now + self.rtt.rto());
+        }
+        if matches!(plan, Plan::New { .. }) {
+            self.arm_tail_probe(now);
+        }
+        self.note_app_limited();
+    }
+
+    fn restart_after_idle(&mut self, now: Instant) {
+        let Some(last) = self.last_sent.filter(|_| self.board.is_empty()) else { return };
+        let idle = now.since(last);
+        if idle > self.rtt.rto() && self.una > 0 {
+            self.controller.after_idle(idle, u64::from(self.config.initial_window) * self.mss);
+        }
+    }
+
+    fn note_app_limited(&mut self) {
+        let pipe = self.board.pipe();
+        if self.data_end() <= self.next && self.board.lost() == 0 && pipe < self.controller.cwnd() {
+            self.delivery.note_app_limited(pipe);
+        }
+    }
+
+    /// RFC 8985, section 7.2.
+    pub(super) fn arm_tail_probe(&mut self, now: Instant) {
+        self.tail_at = None;
+        let allowed = self.config.rack_tlp && self.sack && self.phase == Phase::Open && self.una > 0;
+        if !allowed || self.tail_probe.is_some() || self.board.is_empty() || self.board.sacked_segments() > 0 {
+            return;
+        }
+        let mut wait = self.rtt.smoothed().map_or(Span::from_secs(1), |rtt| rtt.times(2));
+        if self.board.len() == 1 {
+            // The peer may delay the acknowledgement of a single segment.
+            wait += DELAYED_ACK_WORST;
+        }
+        let at = now + wait.max(TAIL_PROBE_MIN);
+        // Where the timeout comes first, it does the work.
+        self.tail_at = Some(at).filter(|at| self.rto_at.is_none_or(|rto| *at < rto));
+    }
+
+    /// Nothing can be sent because the window is shut, and nothing in flight will open it: ask.
+    pub(super) fn arm_persist(&mut self, now: Instant) {
+        let waiting = self.una > 0 && self.board.is_empty() && (self.data_end() > self.next || self.closing);
+        let stuck = waiting && !self.fin_sent && self.sendable().is_none() && self.is_window_small();
+        if !stuck {
+            self.persist_at = None;
+        } else if self.persist_at.is_none() {
+            self.persist_at = Some(now + self.rtt.rto());
+        }
+    }
+    fn is_window_small(&self) -> bool {
+        let available = self.data_end() - self.next;
+        self.window < available.min(self.mss).max(1)
+    }
+
+    /// The next deadline of this half.
+    pub(super) fn deadline(&self) -> Option<Wakeup> {
+        let at = |at: Option<Instant>, cause| at.map(|at| Wakeup { at, cause });
+        let mut next = at(self.rto_at, "retransmission timeout");
+        for other in [
+            at(self.rack_at, "reordering window"),
+            at(self.tail_at, "tail loss probe"),
+            at(self.persist_at, "zero-window probe"),
+            at(self.paced(), "pacing"),
+        ] {
+            next = Wakeup::earliest(next, other);
+        }
+        next
+    }
+
+    pub(super) fn is_classic_reno(&self) -> bool {
+        self.config.congestion == CongestionControl::Reno && !self.sack
+    }
+}
+
+/// Bytes of headers counted into the pace of a segment.
+const HEADERS: u64 = 52;
+/// RFC 8985, section 7.2, WCDelAckT: the longest delay of an acknowledgement to expect.
+const DELAYED_ACK_WORST: Span = Span::from_millis(200);
+/// Linux waits two ticks of its clock at least.
+const TAIL_PROBE_MIN: Span = Span::from_millis(2);

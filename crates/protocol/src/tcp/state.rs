@@ -1,0 +1,56 @@
+//! The states of a connection and the ways between them (RFC 9293, section 3.3.2).
+
+/// A connection's state. LISTEN belongs to the [`Host`](super::Host).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum State {
+    /// We sent a SYN.
+    SynSent,
+    /// Both SYNs are known; ours is not acknowledged.
+    SynReceived,
+    /// Both directions are open.
+    Established,
+    /// We ended our direction.
+    FinWait1,
+    /// Our end is acknowledged; the peer's direction is open.
+    FinWait2,
+    /// The peer ended its direction.
+    CloseWait,
+    /// Both ended at once; ours is not acknowledged.
+    Closing,
+    /// The peer ended first; our end is not acknowledged.
+    LastAck,
+    /// All over; stragglers are answered.
+    TimeWait,
+    /// Gone.
+    Closed,
+}
+
+/// Every transition there is, beside those to [`State::Closed`], which any state may take.
+pub(super) const TRANSITIONS: &[(State, State)] = &[
+    (State::SynSent, State::SynReceived),
+    (State::SynSent, State::Established),
+    (State::SynReceived, State::Established),
+    (State::Established, State::FinWait1),
+    (State::Established, State::CloseWait),
+    (State::FinWait1, State::FinWait2),
+    (State::FinWait1, State::Closing),
+    (State::FinWait1, State::TimeWait),
+    (State::FinWait2, State::TimeWait),
+    (State::CloseWait, State::LastAck),
+    (State::Closing, State::TimeWait),
+];
+
+impl State {
+    /// Whether both SYNs are acknowledged.
+    pub fn is_synchronised(self) -> bool {
+        !matches!(self, Self::SynSent | Self::SynReceived | Self::Closed)
+    }
+    /// Whether the peer may still send data.
+    pub(super) fn receives(self) -> bool {
+        matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
+    }
+    /// Whether `to` may follow.
+    pub(super) fn may_become(self, to: Self) -> bool {
+        to == Self::Closed || TRANSITIONS.contains(&(self, to))
+    }
+}

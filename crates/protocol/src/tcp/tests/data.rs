@@ -1,0 +1,170 @@
+//! Sending and receiving: windows, delayed acknowledgements, reports, small segments.
+
+use super::script::*;
+use super::*;
+use wavelane_base::ReadOutcome;
+
+#[test]
+fn the_initial_window_is_ten_segments_and_slow_start_doubles_it() {
+    let mut tcp = Script::established(plain());
+    tcp.write(60_000);
+    assert_eq!(tcp.data().len(), 10, "RFC 6928");
+    tcp.wait(100);
+    let mut sent = 0;
+    for ack in (2_001..=10_001).step_by(2_000) {
+        tcp.ack(ack);
+        sent += tcp.data().len();
+    }
+    assert_eq!(sent, 20);
+    assert_eq!(tcp.tcp.status().cwnd, 20_000);
+}
+
+/// RFC 5681, section 3.1: at least every second segment at once, a single one after the timer.
+#[test]
+fn acknowledgements_are_delayed() {
+    let mut tcp = Script::established(plain());
+    tcp.give(A, 1, 1, &[1; 1_000]);
+    tcp.quiet();
+    assert_eq!(tcp.deadline(), ("delayed acknowledgement", Span::from_millis(40)));
+    assert_eq!(tcp.one().ack, 1_001);
+    tcp.give(A, 1_001, 1, &[1; 1_000]);
+    tcp.give(A, 2_001, 1, &[1; 1_000]);
+    assert_eq!(tcp.one().ack, 3_001);
+    // Data of our own carries it.
+    tcp.give(A, 3_001, 1, &[1; 1_000]);
+    tcp.write(10);
+    assert_eq!(tcp.one().ack, 4_001);
+    assert!(tcp.tcp.poll_timeout().is_some_and(|w| w.cause != "delayed acknowledgement"));
+}
+
+#[test]
+fn the_first_segments_are_acknowledged_at_once() {
+    let mut tcp = Script::established(Config { quick_acks: 2, ..plain() });
+    for seq in [1, 101] {
+        tcp.give(A, seq, 1, &[1; 100]);
+        assert_eq!(tcp.one().ack, seq + 100);
+    }
+    tcp.give(A, 201, 1, &[1; 100]);
+    tcp.quiet();
+}
+
+/// RFC 2018, section 4: the block with the newest segment comes first; RFC 2883: a duplicate before it, once.
+#[test]
+fn reports_of_what_lies_beyond_a_hole() {
+    let relative = |out: &Out| -> Vec<(u32, u32)> {
+        let blocks = out.options.sack.as_slice().iter();
+        blocks.map(|(l, r)| (l.wrapping_sub(PEER), r.wrapping_sub(PEER))).collect()
+    };
+    let mut tcp = Script::established(plain());
+    tcp.give(A, 1_001, 1, &[2; 500]);
+    let out = tcp.one();
+    assert_eq!((out.ack, relative(&out)), (1, vec![(1_001, 1_501)]));
+    tcp.give(A, 3_001, 1, &[4; 500]);
+    assert_eq!(relative(&tcp.one()), [(3_001, 3_501), (1_001, 1_501)]);
+    tcp.give(A, 1_501, 1, &[3; 500]);
+    assert_eq!(relative(&tcp.one()), [(1_001, 2_001), (3_001, 3_501)]);
+    tcp.give(A, 3_001, 1, &[4; 500]);
+    assert_eq!(relative(&tcp.one()), [(3_001, 3_501), (3_001, 3_501), (1_001, 2_001)], "a duplicate");
+    tcp.give(A, 1, 1, &[1; 1_000]);
+    let out = tcp.one();
+    assert_eq!((out.ack, relative(&out)), (2_001, vec![(3_001, 3_501)]));
+    tcp.give(A, 1, 1, &[1; 1_000]);
+    assert_eq!(relative(&tcp.one()), [(1, 1_001), (3_001, 3_501)], "an old duplicate");
+    let mut buf = [0; 4_000];
+    assert_eq!(tcp.tcp.read(tcp.now, &mut buf), ReadOutcome::Data(2_000));
+    assert_eq!(buf[..2_000], [vec![1; 1_000], vec![2; 500], vec![3; 500]].concat()[..]);
+}
+
+#[test]
+fn every_segment_beyond_a_hole_is_answered_by_one_acknowledgement() {
+    let mut tcp = Script::established(Config { sack: false, ..plain() });
+    for seq in [1_001, 2_001, 3_001] {
+        tcp.give(A, seq, 1, &[1; 1_000]);
+    }
+    let out = tcp.drain();
+    assert_eq!(out.iter().map(|o| o.ack).collect::<Vec<_>>(), [1, 1, 1], "three duplicates for the peer to count");
+}
+
+/// RFC 9293, section 3.8.6.2.2: the window shuts as bytes wait, opens by whole steps, and never goes back.
+#[test]
+fn the_receive_window() {
+    let mut tcp = Script::established(plain());
+    for k in 0..10 {
+        tcp.give(A, 1 + k * 1_000, 1, &[7; 1_000]);
+    }
+    let last = tcp.drain().pop().unwrap();
+    assert_eq!((last.ack, last.window), (10_001, 0));
+    tcp.give(A, 10_001, 1, &[9; 100]);
+    assert_eq!(tcp.one().ack, 10_001, "what does not fit is not taken");
+    let mut buf = [0; 10_000];
+    assert_eq!(tcp.tcp.read(tcp.now, &mut buf[..500]), ReadOutcome::Data(500));
+    tcp.quiet();
+    assert_eq!(tcp.tcp.read(tcp.now, &mut buf[..3_500]), ReadOutcome::Data(3_500));
+    assert_eq!((tcp.one().window, tcp.events().contains(&Event::Readable)), (4_000, true));
+}
+
+#[test]
+fn the_window_grows_with_a_reader_that_keeps_up() {
+    let config = Config { receive_window_initial: Some(4_000), receive_buffer: 16_000, ..plain() };
+    let mut tcp = Script::established(config);
+    let mut buf = [0; 20_000];
+    let (mut seq, mut widest) = (1, 0);
+    for _ in 0..40 {
+        tcp.give(A, seq, 1, &[7; 1_000]);
+        seq += 1_000;
+        tcp.tcp.read(tcp.now, &mut buf);
+        tcp.wait(25);
+        widest = tcp.drain().iter().map(|o| o.window).max().unwrap_or(0).max(widest);
+    }
+    assert!((14_000..=16_000).contains(&widest), "{widest}");
+}
+
+/// RFC 896 with RFC 9293, section 3.7.4.
+#[test]
+fn nagle() {
+    let mut tcp = Script::established(Config { nagle: true, ..plain() });
+    tcp.write(10);
+    assert_eq!(tcp.data(), [(1, 10)]);
+    tcp.write(10);
+    tcp.write(10);
+    tcp.quiet();
+    tcp.write(1_000);
+    assert_eq!(tcp.data(), [(11, 1_000)], "a full segment goes");
+    tcp.ack(1_011);
+    assert_eq!(tcp.data(), [(1_011, 20)]);
+    let mut tcp = Script::established(plain());
+    tcp.write(10);
+    tcp.drain();
+    tcp.write(10);
+    assert_eq!(tcp.data(), [(11, 10)], "switched off");
+}
+
+#[test]
+fn buffers_are_bounded_and_the_writer_is_woken() {
+    let config = Config { send_buffer: 4_000, unsent_low_water: Some(2_000), ..plain() };
+    let mut tcp = Script::established(config);
+    assert_eq!(tcp.tcp.write(tcp.now, &[1; 9_000]), 2_000, "the low water mark of what is unsent");
+    tcp.drain();
+    assert_eq!(tcp.tcp.write(tcp.now, &[1; 9_000]), 2_000);
+    tcp.drain();
+    assert_eq!(tcp.tcp.write(tcp.now, &[1; 9_000]), 0, "the buffer itself");
+    assert_eq!(tcp.events(), []);
+    tcp.ack(2_001);
+    assert_eq!(tcp.events(), [Event::Writable]);
+    assert_eq!(tcp.tcp.write(tcp.now, &[1; 9_000]), 2_000);
+}
+
+/// Sequence numbers wrap after 256 bytes of ours here, and positions never do.
+#[test]
+fn sequence_numbers_wrap() {
+    let mut tcp = Script::established(plain());
+    tcp.write(3_000);
+    assert_eq!(tcp.data(), [(1, 1_000), (1_001, 1_000), (2_001, 1_000)]);
+    tcp.ack(3_001);
+    assert_eq!(tcp.tcp.status().pipe, 0);
+    for k in 0..5 {
+        tcp.give(A, 1 + 1_000 * k, 3_001, &[k as u8; 1_000]);
+    }
+    let mut buf = [0; 9_000];
+    assert_eq!(tcp.tcp.read(tcp.now, &mut buf), ReadOutcome::Data(5_000));
+}

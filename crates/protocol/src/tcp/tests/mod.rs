@@ -1,0 +1,20 @@
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod close;
+mod data;
+mod handshake;
+mod hostile;
+mod laws;
+mod pipe;
+mod recovery;
+mod script;
+mod throughput;
+mod timers;
+mod world;
+
+use super::*;
+use wavelane_base::{Instant, Span};
+
+fn ms(n: u64) -> Instant {
+    Instant::from_millis(n)
+}

@@ -1,0 +1,258 @@
+//! Loss detection and repair: RFC 5681, 6582, 6675, 6937, 8985, 2883, 3168.
+
+use super::script::*;
+use super::*;
+use wavelane_wire::tcp::{Flags, TcpHeader};
+
+/// Ten segments of 1,000 bytes in flight after 100 ms of round trip.
+fn ten(config: Config) -> Script {
+    let mut tcp = Script::established(config);
+    tcp.write(10_000);
+    assert_eq!(tcp.data().len(), 10);
+    tcp.write(40_000);
+    tcp.quiet();
+    tcp.wait(100);
+    tcp
+}
+
+/// RFC 5681, section 3.2: two duplicates let new data go (RFC 3042), the third repeats the hole and halves the window.
+#[test]
+fn three_duplicates_without_sack() {
+    let mut tcp = ten(Config { sack: false, ..plain() });
+    tcp.ack(1);
+    assert_eq!(tcp.data(), [(10_001, 1_000)]);
+    tcp.ack(1);
+    assert_eq!(tcp.data(), [(11_001, 1_000)]);
+    tcp.ack(1);
+    assert_eq!(tcp.data(), [(1, 1_000)]);
+    let status = tcp.tcp.status();
+    assert!(status.repairing);
+    // What is in flight at that moment is 12 segments less the three that left.
+    assert_eq!(status.ssthresh, Some(4_500));
+    assert_eq!(tcp.counters().recoveries, 1);
+}
+
+/// RFC 6582, section 3.2: a partial acknowledgement repeats the next hole, a full one ends it.
+#[test]
+fn newreno_mends_hole_by_hole_and_classic_reno_stops() {
+    for (congestion, mended) in [(CongestionControl::NewReno, vec![(4_001, 1_000)]), (CongestionControl::Reno, vec![])]
+    {
+        let mut tcp = ten(Config { sack: false, congestion, ..plain() });
+        for _ in 0..3 {
+            tcp.ack(1);
+            tcp.drain();
+        }
+        tcp.wait(100);
+        tcp.ack(4_001);
+        let repeats: Vec<_> = tcp.data().into_iter().filter(|(seq, _)| *seq < 10_001).collect();
+        assert_eq!(repeats, mended, "{congestion:?}");
+        tcp.wait(100);
+        tcp.ack(12_001);
+        assert!(!tcp.tcp.status().repairing);
+    }
+}
+
+/// RFC 6675, section 4: a hole below three reported segments is lost; RACK is off.
+#[test]
+fn reports_without_rack() {
+    let mut tcp = ten(Config { rack_tlp: false, prr: false, ..plain() });
+    tcp.sack(1, &[(2_001, 3_001)]);
+    tcp.sack(1, &[(2_001, 4_001)]);
+    let before = tcp.data();
+    assert!(before.iter().all(|(seq, _)| *seq > 10_000), "{before:?}");
+    tcp.sack(1, &[(2_001, 5_001)]);
+    assert_eq!(tcp.data(), [(1, 1_000)], "the first goes whatever the window");
+    assert_eq!(tcp.tcp.sender.board.lost(), 1_000, "and so is the other segment of the hole");
+}
+
+/// RFC 8985, section 6.2: three reported segments end all patience, and everything sent before them is lost.
+#[test]
+fn rack_repairs_every_hole_at_once() {
+    let mut tcp = ten(plain());
+    tcp.sack(1, &[(1_001, 2_001)]);
+    tcp.sack(1, &[(1_001, 2_001), (3_001, 4_001)]);
+    tcp.drain();
+    tcp.sack(1, &[(1_001, 2_001), (3_001, 4_001), (9_001, 10_001)]);
+    let repeats = tcp.data();
+    assert_eq!(repeats, [(1, 1_000), (2_001, 1_000)], "the lowest first, as the window allows");
+    // 4,001 to 9,001 wait for the window.
+    assert_eq!(tcp.tcp.sender.board.lost(), 5_000);
+    assert_eq!(tcp.counters().recoveries, 1);
+    tcp.wait(50);
+    tcp.sack(1, &[(1_001, 2_001), (3_001, 9_001), (9_001, 10_001)]);
+    assert_eq!(tcp.tcp.sender.board.lost(), 0, "they were only late");
+}
+
+/// RFC 8985, section 6.2: a quarter of the round trip of patience where few are reported, then the timer tells.
+#[test]
+fn rack_waits_a_quarter_of_the_round_trip_for_the_late() {
+    let mut tcp = ten(plain());
+    tcp.sack(1, &[(1_001, 2_001)]);
+    let new = tcp.data();
+    assert!(new.iter().all(|(seq, _)| *seq > 10_000), "nothing is repeated yet: {new:?}");
+    let (cause, wait) = tcp.deadline();
+    assert_eq!((cause, wait), ("reordering window", Span::from_millis(25)));
+    assert_eq!(tcp.data()[0], (1, 1_000));
+}
+
+#[test]
+fn what_was_only_late_is_not_repeated() {
+    let mut tcp = ten(plain());
+    tcp.sack(1, &[(1_001, 2_001)]);
+    tcp.drain();
+    tcp.wait(10);
+    tcp.ack(2_001);
+    tcp.run(30);
+    assert_eq!(tcp.counters().retransmits, 0);
+}
+
+/// RFC 6937: while more is in flight than the threshold, what is sent is in proportion to what arrives.
+#[test]
+fn prr_halves_smoothly() {
+    let mut tcp = ten(plain());
+    tcp.sack(1, &[(1_001, 4_001)]);
+    assert_eq!(tcp.data(), [(1, 1_000)], "the repeat goes at once");
+    assert_eq!(tcp.tcp.status().ssthresh, Some(3_500), "half of the seven in flight");
+    let mut sent = 0;
+    for end in (5_001..=10_001).step_by(1_000) {
+        tcp.sack(1, &[(1_001, end)]);
+        sent += tcp.data().len();
+        assert!(tcp.tcp.status().pipe <= 7_000);
+    }
+    assert!((2..=3).contains(&sent), "{sent} for six that arrived");
+    tcp.wait(100);
+    tcp.ack(10_001);
+    let status = tcp.tcp.status();
+    assert!(!status.repairing);
+    assert_eq!(status.cwnd, 3_500);
+}
+
+/// RFC 6298, section 5, and RFC 5681, equation 5: everything again from the first hole, one segment, slow start.
+#[test]
+fn a_timeout_starts_from_one_segment() {
+    let mut tcp = ten(Config { rack_tlp: false, ..plain() });
+    let (cause, wait) = tcp.deadline();
+    // SRTT 100 ms, RTTVAR 50 ms: 100 + max(200, 4 x 50) = 300 ms after the first of the ten, 100 of which are over.
+    assert_eq!((cause, wait), ("retransmission timeout", Span::from_millis(200)));
+    assert_eq!(tcp.data(), [(1, 1_000)]);
+    let status = tcp.tcp.status();
+    assert_eq!((status.cwnd, status.ssthresh), (1_000, Some(5_000)));
+    assert_eq!(status.rto, Span::from_millis(600), "section 5.5");
+    tcp.wait(100);
+    tcp.ack(1_001);
+    assert_eq!(tcp.data(), [(1_001, 1_000), (2_001, 1_000)]);
+    assert_eq!(tcp.counters().timeouts, 1);
+}
+
+/// RFC 2018, section 8: a receiver may drop what it reported; after a timeout with the first hole reported, all goes again.
+#[test]
+fn a_receiver_that_takes_back_its_reports() {
+    let mut tcp = ten(plain());
+    tcp.sack(1, &[(1_001, 10_001)]);
+    tcp.drain();
+    tcp.wait(100);
+    tcp.ack(1_001);
+    tcp.drain();
+    for _ in 0..10 {
+        let (cause, _) = tcp.deadline();
+        let sent = tcp.data();
+        if cause == "retransmission timeout" {
+            assert_eq!(sent[0], (1_001, 1_000), "reported, and sent again all the same");
+            return;
+        }
+    }
+    panic!("no timeout came");
+}
+
+/// RFC 8985, section 7: two round trips of silence send the last segment again, or new data if there is some.
+#[test]
+fn tail_loss_probe() {
+    let mut tcp = Script::established(plain());
+    tcp.write(3_000);
+    assert_eq!(tcp.data().len(), 3);
+    let (cause, wait) = tcp.deadline();
+    assert_eq!((cause, wait), ("tail loss probe", Span::from_millis(200)));
+    assert_eq!(tcp.data(), [(2_001, 1_000)]);
+    assert_eq!(tcp.tcp.status().cwnd, 10_000, "a probe is no sign of congestion");
+    // The probe's report shows the holes below it.
+    tcp.wait(100);
+    tcp.sack(1, &[(2_001, 3_001)]);
+    let mut repeats = tcp.data();
+    while repeats.len() < 2 {
+        assert_eq!(tcp.deadline().0, "reordering window");
+        repeats.extend(tcp.data());
+    }
+    assert_eq!(repeats, [(1, 1_000), (1_001, 1_000)]);
+    assert_eq!((tcp.counters().timeouts, tcp.counters().tail_probes), (0, 1));
+}
+
+/// RFC 8985, section 7.4.2: a probe that mended a loss nobody else noticed is congestion all the same.
+#[test]
+fn a_loss_that_the_probe_mended_counts() {
+    let mut tcp = Script::established(plain());
+    tcp.write(3_000);
+    tcp.data();
+    tcp.deadline();
+    assert_eq!(tcp.data(), [(2_001, 1_000)]);
+    tcp.write(1_000);
+    tcp.data();
+    tcp.wait(100);
+    tcp.ack(4_001);
+    assert!(tcp.tcp.status().ssthresh.is_some_and(|ssthresh| ssthresh < 10_000));
+}
+
+/// RFC 2883 and RFC 8985, section 6.2: a needless repeat is counted, and widens the patience.
+#[test]
+fn needless_repeats_are_noticed() {
+    let mut tcp = ten(plain());
+    tcp.sack(1, &[(1_001, 2_001)]);
+    tcp.drain();
+    tcp.deadline();
+    assert_eq!(tcp.data()[0].0, 1);
+    tcp.ack(2_001);
+    tcp.sack(2_001, &[(1, 1_001)]);
+    assert_eq!(tcp.counters().needless, 1);
+}
+
+/// RFC 3168, section 6.1.2: one reduction per round trip, told by CWR, and nothing is repeated.
+#[test]
+fn a_mark_reduces_once_and_is_told() {
+    let options = wavelane_wire::tcp::Options { ..syn_options() };
+    let mut tcp = Script::connect(Config { ecn: true, prr: false, ..plain() });
+    tcp.drain();
+    tcp.wait(100);
+    tcp.give_header(TcpHeader { options, ..header(S.with(A).with(Flags::ECE), 0, 1) }, b"");
+    tcp.drain();
+    tcp.write(10_000);
+    let sent = tcp.drain();
+    assert!(sent.iter().all(|o| o.ecn == wavelane_base::Ecn::Ect0));
+    tcp.write(40_000);
+    tcp.wait(100);
+    tcp.give(A.with(Flags::ECE), 1, 1_001, b"");
+    tcp.give(A.with(Flags::ECE), 1, 2_001, b"");
+    assert_eq!((tcp.counters().marks, tcp.counters().retransmits), (1, 0));
+    assert!(tcp.tcp.status().cwnd <= 5_000);
+    tcp.give(A, 1, 9_001, b"");
+    let next = tcp.drain();
+    assert!(next[0].flags.has(Flags::CWR) && !next[1].flags.has(Flags::CWR));
+}
+
+/// The receiver echoes a mark until it hears of the reduction.
+#[test]
+fn a_mark_is_echoed_until_answered() {
+    let mut tcp = Script::accept(Config { ecn: true, ..plain() }, syn_options());
+    // A SYN without the ECN bits: no ECN.
+    assert_eq!(tcp.one().flags, S.with(A));
+    let mut tcp = Script::connect(Config { ecn: true, ..plain() });
+    tcp.drain();
+    tcp.give_header(TcpHeader { options: syn_options(), ..header(S.with(A).with(Flags::ECE), 0, 1) }, b"");
+    tcp.drain();
+    tcp.give_marked(header(A, 1, 1), b"one", wavelane_base::Ecn::Ce);
+    assert!(tcp.one().flags.has(Flags::ECE));
+    tcp.give(A, 4, 1, b"two");
+    tcp.give(A, 7, 1, b"two");
+    assert!(tcp.one().flags.has(Flags::ECE), "still");
+    tcp.give(A.with(Flags::CWR), 10, 1, b"three");
+    tcp.give(A, 15, 1, b"four");
+    assert!(!tcp.one().flags.has(Flags::ECE));
+}

@@ -1,0 +1,8 @@
+//! Arbitrary bytes as an IPv4 packet with TCP inside.
+#![no_main]
+use libfuzzer_sys::fuzz_target;
+use wavelane_wire::tcp::Tcp4;
+
+fuzz_target!(|input: &[u8]| {
+    let _ = Tcp4::parse(input);
+});
