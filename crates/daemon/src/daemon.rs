@@ -266,8 +266,10 @@ impl Daemon {
         }
         let (now, gateway) = (self.now, &mut self.gateway);
         for _ in 0..BATCHES_PER_ROUND {
+            let read_at = self.clock.now();
             let got = self.lane.receive(|d| {
-                let meta = FrameMeta { rx_time: now, ecn: d.ecn, segment: None, from: Some(d.from) };
+                let rx_time = (read_at - d.waited).min(now);
+                let meta = FrameMeta { rx_time, ecn: d.ecn, segment: None, from: Some(d.from) };
                 gateway.handle_frame(now, LANE, d.bytes, meta);
             });
             // An error is an ICMP message about an earlier datagram; the next call goes on.

@@ -1,12 +1,13 @@
 //! A lane's UDP socket: don't-fragment, ECN in and out, batches in.
 #![allow(unsafe_code, reason = "recvmmsg, sendmsg and IP_MTU_DISCOVER have no safe wrapper that carries the TOS byte")]
 
+use crate::clock::wall_nanos;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::mem;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use wavelane_base::Ecn;
+use wavelane_base::{Ecn, Span};
 
 /// Datagrams taken in one call.
 pub const BATCH: usize = 32;
@@ -14,8 +15,11 @@ pub const BATCH: usize = 32;
 const DATAGRAM_ROOM: usize = 9_216;
 /// Socket buffer asked of the kernel each way; it may grant less.
 const SOCKET_BUFFER: usize = 4 << 20;
-/// Room for one control message holding the TOS byte.
+/// Room for the control messages holding the TOS byte and the arrival time.
 const CONTROL_ROOM: usize = 64;
+
+/// A datagram that seems to have waited longer was stamped before the wall clock was set: then nothing is known.
+const WAITED_MAX: Span = Span::from_secs(1);
 
 /// What became of a datagram given to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +43,8 @@ pub struct Datagram<'a> {
     pub from: SocketAddr,
     /// Its ECN mark.
     pub ecn: Ecn,
+    /// How long it lay in the socket before it was read: what a busy machine adds is not the link's delay.
+    pub waited: Span,
 }
 
 /// The socket and the buffers of one batch.
@@ -66,6 +72,7 @@ impl UdpLane {
         }
         set_int(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
         set_int(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+        set_int(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         socket.bind(&local.into())?;
         Ok(Self { socket, buffers: vec![0; BATCH * DATAGRAM_ROOM] })
     }
@@ -109,6 +116,7 @@ impl UdpLane {
             return if error.kind() == io::ErrorKind::WouldBlock { Ok(0) } else { Err(error) };
         }
         let got = usize::try_from(got).unwrap_or(0);
+        let read_at = wall_nanos();
         for (i, buffer) in self.buffers.chunks_exact_mut(DATAGRAM_ROOM).take(got).enumerate() {
             let length = messages[i].msg_len as usize;
             let header = &messages[i].msg_hdr;
@@ -117,7 +125,10 @@ impl UdpLane {
             }
             let ip = Ipv4Addr::from(u32::from_be(names[i].sin_addr.s_addr));
             let from = SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(names[i].sin_port)));
-            take(Datagram { bytes: &mut buffer[..length], from, ecn: ecn_of(header) });
+            let (ecn, stamp) = ecn_and_stamp(header);
+            let waited = stamp.and_then(|at| read_at.checked_sub(at)).map_or(Span::ZERO, Span::from_nanos);
+            let waited = if waited > WAITED_MAX { Span::ZERO } else { waited };
+            take(Datagram { bytes: &mut buffer[..length], from, ecn, waited });
         }
         Ok(got)
     }
@@ -177,20 +188,29 @@ fn tos_of(ecn: Ecn) -> libc::c_int {
     }
 }
 
-fn ecn_of(header: &libc::msghdr) -> Ecn {
-    // SAFETY: the kernel filled `msg_control` up to `msg_controllen`; the CMSG macros stay within it.
-    let tos = unsafe {
+/// The ECN mark, and the wall clock's nanoseconds at which the kernel got the datagram.
+fn ecn_and_stamp(header: &libc::msghdr) -> (Ecn, Option<u64>) {
+    let (mut tos, mut stamp) = (0, None);
+    // SAFETY: the kernel filled `msg_control` up to `msg_controllen`; the CMSG macros stay within it, and each message
+    // is read as what its type says it holds.
+    unsafe {
         let mut cmsg = libc::CMSG_FIRSTHDR(header);
-        loop {
-            if cmsg.is_null() {
-                break 0;
-            }
-            if (*cmsg).cmsg_level == libc::IPPROTO_IP && (*cmsg).cmsg_type == libc::IP_TOS {
-                break *libc::CMSG_DATA(cmsg);
+        while !cmsg.is_null() {
+            match ((*cmsg).cmsg_level, (*cmsg).cmsg_type) {
+                (libc::IPPROTO_IP, libc::IP_TOS) => tos = *libc::CMSG_DATA(cmsg),
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                    let at = libc::CMSG_DATA(cmsg).cast::<libc::timespec>().read_unaligned();
+                    stamp = u64::try_from(at.tv_sec).ok().map(|s| s * 1_000_000_000 + at.tv_nsec as u64);
+                }
+                _ => {}
             }
             cmsg = libc::CMSG_NXTHDR(header, cmsg);
         }
-    };
+    }
+    (ecn_of(tos), stamp)
+}
+
+fn ecn_of(tos: u8) -> Ecn {
     match tos & 3 {
         0 => Ecn::NotEct,
         1 => Ecn::Ect1,
@@ -234,6 +254,23 @@ mod tests {
         let expected: Vec<_> = marks.into_iter().enumerate().map(|(i, m)| (i as u8, 100, m)).collect();
         assert_eq!(got, expected);
         assert_eq!(a.receive(|_| panic!("nothing waits")).unwrap(), 0);
+    }
+
+    #[test]
+    fn time_spent_in_the_socket_is_told() {
+        let mut a = UdpLane::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
+        let b = UdpLane::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
+        let before = wall_nanos();
+        assert_eq!(b.send(&[1], a.local().unwrap(), Ecn::NotEct), Sent::Yes);
+        let sent = wall_nanos();
+        while wall_nanos() < sent + 20_000_000 {
+            std::hint::spin_loop();
+        }
+        let reading = wall_nanos();
+        let mut waited = None;
+        a.receive(|d| waited = Some(d.waited)).unwrap();
+        let range = Span::from_nanos(reading - sent)..=Span::from_nanos(wall_nanos() - before);
+        assert!(range.contains(&waited.unwrap()), "{waited:?} not in {range:?}");
     }
 
     #[test]

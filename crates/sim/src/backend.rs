@@ -92,7 +92,7 @@ fn treatment(stack: Stack) -> Treatment {
     let why = match stack {
         Stack::Wavelane => return Treatment::Imposed,
         Stack::Tcp { rts: false, .. } => return Treatment::Imposed,
-        Stack::Tcp { rts: true, .. } => "RTS/CTS needs a Wi-Fi channel, which does not exist yet: drop '+rts'",
+        Stack::Tcp { rts: true, .. } => "RTS/CTS needs a Wi-Fi channel, which scenarios cannot name yet: drop '+rts'",
         Stack::Udp | Stack::Hop2009 | Stack::TcpHopByHop => {
             "the simulator does not have this stack yet: take it out of `stacks`"
         }

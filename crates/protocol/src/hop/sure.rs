@@ -8,7 +8,7 @@ pub(super) const SENDS_MAX: u8 = 3;
 
 /// Least distance of the two copies from the first sending. Radio fades last tens of milliseconds (the demo's: 30 ms
 /// on average), and a side that sends little never measures them: a copy inside the same fade is wasted.
-const SPACING_MIN: [Span; 2] = [Span::from_millis(20), Span::from_millis(40)];
+const SPACING_MIN: [Span; 2] = [Span::from_millis(20), Span::from_millis(60)];
 
 /// Spacing of copy `n` (1 or 2) behind the first sending: past the burst that may have swallowed it.
 pub(super) fn copy_spacing(path: &Path, n: u8) -> Span {

@@ -167,7 +167,7 @@ fn copies_hide_loss_from_an_echo_at_no_more_than_their_budget() {
     times.sort_unstable();
     let p99 = times[times.len() * 99 / 100];
     assert!(p99 <= 50 + 21, "one-way p99 {p99} ms; a repair alone would take 175 ms");
-    let late = times.iter().filter(|t| **t > 50 + 41).count();
+    let late = times.iter().filter(|t| **t > 50 + 61).count();
     assert!(late <= 6, "{late} of 600 lost all three sendings (and held up the next)");
     let c = world.hops[0].counters();
     assert!(c.copy_octets <= 2 * (c.first_octets + c.repair_octets), "at most three sendings: {c:?}");
