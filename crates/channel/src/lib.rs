@@ -7,6 +7,7 @@
 
 pub mod cable;
 pub mod loss;
+pub mod wifi;
 
 pub use cable::{
     Cable, CableConfig, Cause, ConfigError, Counters, Direction, DirectionConfig, Event, Holding, Parameter, Policer,

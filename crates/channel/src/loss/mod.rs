@@ -6,7 +6,7 @@ mod process;
 use wavelane_base::{Instant, Ratio, Span};
 
 pub use gilbert_elliott::{GilbertElliott, Share};
-pub(crate) use process::{LossProcess, Sending};
+pub(crate) use process::{LossProcess, Sending, all_survive};
 
 /// Half-open intervals `[start, stop)` of the channel's clock, sorted and disjoint.
 pub type Windows = Vec<(Instant, Instant)>;

@@ -78,7 +78,7 @@ impl LossProcess {
 }
 
 /// `(1 - p)^bits` by repeated squaring, which gives the same digits on every machine; `powf` need not.
-fn all_survive(p: Ratio, mut bits: u64) -> f64 {
+pub(crate) fn all_survive(p: Ratio, mut bits: u64) -> f64 {
     let mut power = f64::from(p.den() - p.num()) / f64::from(p.den());
     let mut product = 1.0;
     while bits > 0 {

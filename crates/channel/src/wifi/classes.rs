@@ -1,0 +1,103 @@
+//! Stations that perceive the same share one ear, so that a frame costs the same however many hear it.
+
+use super::ring::Ring;
+use super::{Reach, ReachMap};
+
+/// Stations that hear the same others, and each other, alike.
+#[derive(Debug)]
+pub(super) struct Class {
+    /// The back-offs of the members that share the ear.
+    pub(super) ring: Ring,
+    /// The members that for the time being have an ear of their own: they have just sent, or failed.
+    pub(super) solos: Vec<usize>,
+}
+
+/// Who hears a station: a class, or one station that is like no other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Home {
+    Class(usize),
+    Alone(usize),
+}
+
+/// How the stations of a cell divide.
+#[derive(Debug)]
+pub(super) struct Division {
+    pub(super) classes: Vec<Class>,
+    /// The class of each station, if it has one.
+    pub(super) class_of: Vec<Option<usize>>,
+    /// Who hears each station, and how.
+    pub(super) audience: Vec<Vec<(Home, Reach)>>,
+}
+
+impl Division {
+    /// Divides the stations; with `shared` false each is like no other.
+    pub(super) fn new(reach: &ReachMap, shared: bool) -> Self {
+        let stations = reach.stations();
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for station in 0..stations {
+            match groups.iter_mut().find(|group| shared && fits(reach, group, station)) {
+                Some(group) => group.push(station),
+                None => groups.push(vec![station]),
+            }
+        }
+        let mut class_of = vec![None; stations];
+        let mut classes = Vec::new();
+        for group in groups.iter().filter(|group| group.len() > 1) {
+            group.iter().for_each(|member| class_of[*member] = Some(classes.len()));
+            classes.push(Class { ring: Ring::new(stations), solos: Vec::with_capacity(group.len()) });
+        }
+        let audience = (0..stations).map(|sender| {
+            let heard = groups.iter().filter_map(|group| {
+                let listener = *group.iter().find(|member| **member != sender)?;
+                let home = class_of[listener].map_or(Home::Alone(listener), Home::Class);
+                Some((home, reach.get(sender, listener))).filter(|(_, reach)| !reach.is_nothing())
+            });
+            heard.collect()
+        });
+        Self { audience: audience.collect(), classes, class_of }
+    }
+}
+
+/// Whether `station` perceives what the members of `group` perceive.
+fn fits(reach: &ReachMap, group: &[usize], station: usize) -> bool {
+    let first = group[0];
+    let within = reach.get(first, station);
+    let alike = reach.get(station, first) == within && group.get(1).is_none_or(|m| reach.get(first, *m) == within);
+    alike
+        && (0..reach.stations())
+            .filter(|other| ![first, station].contains(other))
+            .all(|other| reach.get(other, first) == reach.get(other, station))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests may fail")]
+    use super::*;
+
+    #[test]
+    fn a_full_cell_is_one_class_and_a_chain_has_none() {
+        assert_eq!(Division::new(&ReachMap::full(9), true).class_of, [Some(0); 9]);
+        assert_eq!(Division::new(&ReachMap::full(9), false).class_of, [None; 9]);
+        let mut chain = ReachMap::none(5);
+        for a in 0..4 {
+            chain.set_both(a, a + 1, Reach::FULL).unwrap();
+        }
+        let division = Division::new(&chain, true);
+        assert_eq!(division.class_of, [None; 5]);
+        assert_eq!(division.audience[0], [(Home::Alone(1), Reach::FULL)]);
+    }
+
+    #[test]
+    fn stations_hidden_from_each_other_share_what_they_hear_of_the_hub() {
+        let mut star = ReachMap::none(4);
+        for leaf in 1..4 {
+            star.set_both(0, leaf, Reach::FULL).unwrap();
+        }
+        let division = Division::new(&star, true);
+        assert_eq!(division.class_of, [None, Some(0), Some(0), Some(0)]);
+        assert_eq!(division.audience[1], [(Home::Alone(0), Reach::FULL)]);
+        // One leaf that is louder at another one is like nobody else.
+        star.set(1, 2, Reach::SENSED).unwrap();
+        assert_eq!(Division::new(&star, true).class_of[2], None);
+    }
+}

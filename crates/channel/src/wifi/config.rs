@@ -1,0 +1,281 @@
+//! What a cell is made of, as plain values. Reading files is the scenario's business.
+
+use super::{CW_MAX, Phy, RateError, Rules};
+use crate::loss::{DWELL_MAX, DWELL_MIN};
+use wavelane_base::{Rate, Ratio, Span};
+
+/// Most stations in one cell: a port names two stations in 16 bits.
+pub const STATIONS_BOUND: usize = 256;
+/// The largest frame a station takes: the largest MSDU (9.2.3) less LLC/SNAP.
+pub const FRAME_MAX: usize = 2304 - 8;
+/// Most frames that may wait in one station.
+pub const QUEUE_BOUND: usize = 1 << 16;
+/// An RTS threshold above every frame: RTS is never used (dot11RTSThreshold, C.3, is 65536 by default).
+pub const RTS_NEVER: usize = 65_536;
+
+/// One radio medium and its stations, which are numbered from 0.
+#[derive(Clone, PartialEq, Debug)]
+pub struct WifiConfig {
+    /// The physical layer of all stations.
+    pub phy: Phy,
+    /// The rate of data frames.
+    pub rate: Rate,
+    /// The rate of ACK and CTS; `None` is the fastest basic rate of the rules not above that of the frame answered.
+    pub answer_rate: Option<Rate>,
+    /// The rate of RTS; `None` is the fastest basic rate of the rules not above the data rate.
+    pub rts_rate: Option<Rate>,
+    /// Data frames longer than this, header and FCS counted, are preceded by an RTS.
+    pub rts_threshold: usize,
+    /// Where standard, ns-3 and ns-2 differ.
+    pub rules: Rules,
+    /// Who hears whom.
+    pub reach: ReachMap,
+    /// Whether a much stronger frame survives a collision.
+    pub capture: Option<Capture>,
+    /// Bit errors.
+    pub errors: Option<BitErrors>,
+    /// Frames that may wait in each station, the one in service counted; drop-tail.
+    pub queue: usize,
+    /// CWmin and CWmax other than the PHY's; each is a power of two less one.
+    pub cw: Option<(u32, u32)>,
+}
+
+/// What one station's frames do at another station. The default does nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reach {
+    /// The other station can receive them.
+    pub decode: bool,
+    /// The other station finds the medium busy.
+    pub sense: bool,
+    /// They spoil what the other station receives at the same time.
+    pub interfere: bool,
+    /// How strong they are there, in dB above anything fixed; matters only for capture.
+    pub signal_db: i16,
+}
+
+/// Who hears whom: a [`Reach`] for each ordered pair of stations.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReachMap {
+    stations: usize,
+    /// By sender, then listener.
+    pairs: Vec<Reach>,
+}
+
+/// When the stronger of two overlapping frames is received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capture {
+    /// How much stronger it must be than any other (ns-2 `CPThresh`: 10 dB).
+    pub margin_db: i16,
+    /// Whether a receiver changes to a stronger frame that begins after the preamble of the first.
+    pub mid_frame: bool,
+}
+
+/// Gilbert-Elliott bit errors: exponential dwell times, beginning with good; every frame's own bytes are exposed at
+/// every listener, preamble and header are not.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct BitErrors {
+    /// Mean dwell time in the good state.
+    pub good: Span,
+    /// Mean dwell time in the bad state.
+    pub bad: Span,
+    /// Bit error probability in the good state.
+    pub in_good: Ratio,
+    /// Bit error probability in the bad state.
+    pub in_bad: Ratio,
+    /// Who shares a process.
+    pub per: ErrorsPer,
+}
+
+/// Who shares a process of bit errors. Luck is each listener's own in every case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorsPer {
+    /// One for everybody.
+    Cell,
+    /// One for each receiver.
+    Receiver,
+    /// One for each station but the hub: it governs what the station hears, and what the hub hears from it.
+    Station {
+        /// The hub, such as a base station.
+        hub: usize,
+    },
+}
+
+/// Why a cell is impossible.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A rate that the PHY does not have.
+    #[error("{what} rate: {why}")]
+    Rate {
+        /// Which rate.
+        what: &'static str,
+        /// Why not.
+        why: RateError,
+    },
+    /// Too few or too many stations.
+    #[error("a cell of {0} stations is outside 2 to {STATIONS_BOUND}: add stations, or split the cell")]
+    Stations(usize),
+    /// A station that does not exist.
+    #[error("station {station} does not exist: the cell has stations 0 to {}", .stations - 1)]
+    Unknown {
+        /// The number given.
+        station: usize,
+        /// How many there are.
+        stations: usize,
+    },
+    /// A reach from a station to itself.
+    #[error("station {0} is given a reach to itself: a station never hears its own frames, so leave this pair out")]
+    Itself(usize),
+    /// A frame that is received without being sensed or without spoiling others.
+    #[error("station {to} can decode station {from} without sensing or without interference: set both as well")]
+    DecodeAlone {
+        /// The sender.
+        from: usize,
+        /// The listener.
+        to: usize,
+    },
+    /// A queue that holds nothing, or too much.
+    #[error("a queue of {0} frames is outside 1 to {QUEUE_BOUND}: choose one inside")]
+    Queue(usize),
+    /// Contention windows that cannot double into each other.
+    #[error(
+        "contention windows {0} to {1} are impossible: both must be a power of two less one, rising, at most {CW_MAX}"
+    )]
+    Windows(u32, u32),
+    /// A retry limit of zero.
+    #[error("a retry limit of 0 never sends a frame: use 1 for no repetition")]
+    RetryZero,
+    /// A dwell time outside the bounds.
+    #[error("mean {state} time of {value} is outside {DWELL_MIN} to {DWELL_MAX}: choose one inside")]
+    Dwell {
+        /// Which state.
+        state: &'static str,
+        /// What was asked for.
+        value: Span,
+    },
+    /// A capture margin that is not positive.
+    #[error("a capture margin of {0} dB would let both frames win: choose at least 1 dB")]
+    Margin(i16),
+}
+
+impl Reach {
+    /// Full reception.
+    pub const FULL: Self = Self { decode: true, sense: true, interfere: true, signal_db: 0 };
+    /// Energy that is sensed and too weak to do harm.
+    pub const SENSED: Self = Self { decode: false, sense: true, interfere: false, signal_db: 0 };
+    /// Energy that is sensed and spoils receptions.
+    pub const LOUD: Self = Self { decode: false, sense: true, interfere: true, signal_db: 0 };
+    /// Energy that spoils receptions below the level that counts as busy.
+    pub const HARMFUL: Self = Self { decode: false, sense: false, interfere: true, signal_db: 0 };
+
+    pub(super) fn is_nothing(self) -> bool {
+        !self.decode && !self.sense && !self.interfere
+    }
+}
+
+impl ReachMap {
+    /// `stations` that do not hear each other at all.
+    pub fn none(stations: usize) -> Self {
+        Self { stations, pairs: vec![Reach::default(); stations * stations] }
+    }
+    /// `stations` that all hear each other equally well.
+    pub fn full(stations: usize) -> Self {
+        let mut map = Self { stations, pairs: vec![Reach::FULL; stations * stations] };
+        for station in 0..stations {
+            map.pairs[station * stations + station] = Reach::default();
+        }
+        map
+    }
+    /// How many stations there are.
+    pub fn stations(&self) -> usize {
+        self.stations
+    }
+    /// What frames of `from` do at `to`.
+    pub fn get(&self, from: usize, to: usize) -> Reach {
+        self.pairs[from * self.stations + to]
+    }
+    /// Sets what frames of `from` do at `to`; the other direction stays.
+    pub fn set(&mut self, from: usize, to: usize, reach: Reach) -> Result<(), ConfigError> {
+        for station in [from, to] {
+            if station >= self.stations {
+                return Err(ConfigError::Unknown { station, stations: self.stations });
+            }
+        }
+        if from == to {
+            return Err(ConfigError::Itself(from));
+        }
+        if reach.decode && !(reach.sense && reach.interfere) {
+            return Err(ConfigError::DecodeAlone { from, to });
+        }
+        self.pairs[from * self.stations + to] = reach;
+        Ok(())
+    }
+    /// Sets both directions.
+    pub fn set_both(&mut self, a: usize, b: usize, reach: Reach) -> Result<(), ConfigError> {
+        self.set(a, b, reach)?;
+        self.set(b, a, reach)
+    }
+}
+
+impl WifiConfig {
+    /// A cell in which everybody hears everybody, without RTS, capture or errors.
+    pub fn new(phy: Phy, rate: Rate, rules: Rules, stations: usize) -> Self {
+        Self {
+            phy,
+            rate,
+            answer_rate: None,
+            rts_rate: None,
+            rts_threshold: RTS_NEVER,
+            rules,
+            reach: ReachMap::full(stations),
+            capture: None,
+            errors: None,
+            queue: 50,
+            cw: None,
+        }
+    }
+    /// CWmin and CWmax.
+    pub fn windows(&self) -> (u32, u32) {
+        self.cw.unwrap_or((self.phy.cw_min(), CW_MAX))
+    }
+    /// Whether such a cell can exist.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let stations = self.reach.stations();
+        if !(2..=STATIONS_BOUND).contains(&stations) {
+            return Err(ConfigError::Stations(stations));
+        }
+        let rates = [("data", Some(self.rate)), ("answer", self.answer_rate), ("RTS", self.rts_rate)];
+        for (what, rate) in rates.into_iter().filter_map(|(what, rate)| Some((what, rate?))) {
+            self.phy.rate(rate).map_err(|why| ConfigError::Rate { what, why })?;
+        }
+        if !(1..=QUEUE_BOUND).contains(&self.queue) {
+            return Err(ConfigError::Queue(self.queue));
+        }
+        let (min, max) = self.windows();
+        let doubles = |cw: u32| cw <= CW_MAX && (cw + 1).is_power_of_two();
+        // A window of 0 cannot be drawn from below it.
+        if !(doubles(min) && doubles(max) && min <= max && min > 0) {
+            return Err(ConfigError::Windows(min, max));
+        }
+        if let Some(capture) = self.capture
+            && capture.margin_db < 1
+        {
+            return Err(ConfigError::Margin(capture.margin_db));
+        }
+        match self.rules.retry {
+            super::Retry::PerFrame(0)
+            | super::Retry::ShortLong { short: 0, .. }
+            | super::Retry::ShortLong { long: 0, .. } => return Err(ConfigError::RetryZero),
+            _ => {}
+        }
+        let Some(errors) = self.errors else { return Ok(()) };
+        for (state, value) in [("good", errors.good), ("bad", errors.bad)] {
+            if !(DWELL_MIN..=DWELL_MAX).contains(&value) {
+                return Err(ConfigError::Dwell { state, value });
+            }
+        }
+        match errors.per {
+            ErrorsPer::Station { hub } if hub >= stations => Err(ConfigError::Unknown { station: hub, stations }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What a station perceives: energy, the frame it receives, and since when the medium has been free for it.
+
+use super::{Capture, Reach};
+use wavelane_base::{Instant, Span};
+
+/// Physical and virtual carrier sense of one station, or of several that perceive the same.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ear {
+    /// Sensed frames of others on the air.
+    energy: u16,
+    /// Frames of others on the air that spoil a reception.
+    jam: u16,
+    /// The station itself sends, and is deaf.
+    sending: bool,
+    /// The frame being received.
+    lock: Option<Lock>,
+    /// When the medium last became idle.
+    idle_since: Instant,
+    /// After an error: when the DIFS may start at the earliest, so that it ends with the EIFS.
+    error_until: Instant,
+    /// The network allocation vector: when the medium becomes free of announced use.
+    pub(super) nav: Instant,
+    /// When a NAV set by an RTS is given up if nothing was heard since.
+    pub(super) nav_check: Option<Instant>,
+    /// No slot is counted before this, whatever the medium does.
+    pub(super) hold: Instant,
+    /// From when slots are counted; meaningful while `counting`.
+    pub(super) slot0: Instant,
+    /// Whether the medium is idle and slots pass, or will once `slot0` has come.
+    pub(super) counting: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lock {
+    sender: u16,
+    since: Instant,
+    spoiled: bool,
+    signal_db: i16,
+}
+
+/// What the end of a frame means to a listener.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Heard {
+    /// It was not being received.
+    Nothing,
+    /// It was received whole, as far as overlaps go.
+    Whole,
+    /// Its reception ended in error.
+    Broken,
+}
+
+/// The constants an ear needs to judge overlaps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hearing {
+    /// Within this time of the start of a frame another one spoils its preamble.
+    pub(super) window: Span,
+    pub(super) capture: Option<Capture>,
+    /// Whether frames that begin together count as a broken reception.
+    pub(super) collision_is_error: bool,
+}
+
+impl Ear {
+    /// The ear of a station that has heard nothing since long before the start.
+    pub(super) fn new() -> Self {
+        Self {
+            energy: 0,
+            jam: 0,
+            sending: false,
+            lock: None,
+            idle_since: Instant::ZERO,
+            error_until: Instant::ZERO,
+            nav: Instant::ZERO,
+            nav_check: None,
+            hold: Instant::ZERO,
+            slot0: Instant::ZERO,
+            counting: true,
+        }
+    }
+    pub(super) fn is_busy(&self) -> bool {
+        self.energy > 0 || self.sending
+    }
+    /// Whether the station counts the medium as in use, physically or by announcement.
+    pub(super) fn is_taken(&self, now: Instant) -> bool {
+        self.is_busy() || self.nav > now
+    }
+    /// Whether a reception has been going on for as long as its preamble takes.
+    pub(super) fn is_receiving(&self, now: Instant, preamble: Span) -> bool {
+        self.lock.is_some_and(|lock| lock.since + preamble <= now)
+    }
+    pub(super) fn is_locked(&self) -> bool {
+        self.lock.is_some()
+    }
+    pub(super) fn begin_sending(&mut self) {
+        self.sending = true;
+        self.lock = None;
+    }
+    pub(super) fn end_sending(&mut self, now: Instant) {
+        self.sending = false;
+        if self.energy == 0 {
+            self.idle_since = now;
+        }
+    }
+
+    /// A frame of `sender` begins. `loudest` is the strongest interference already there.
+    pub(super) fn begin(&mut self, now: Instant, sender: usize, reach: Reach, loudest: Option<i16>, hearing: &Hearing) {
+        if reach.sense {
+            self.energy += 1;
+        }
+        let fresh = Lock { sender: sender as u16, since: now, spoiled: false, signal_db: reach.signal_db };
+        if !self.sending {
+            self.overlap(fresh, reach, loudest, hearing);
+        }
+        if reach.interfere {
+            self.jam += 1;
+        }
+    }
+    /// What the start of a frame does to the reception at hand, if any.
+    fn overlap(&mut self, fresh: Lock, reach: Reach, loudest: Option<i16>, hearing: &Hearing) {
+        let Some(lock) = &mut self.lock else {
+            // In noise the preamble is found only if the frame stands out.
+            if reach.decode && (self.jam == 0 || hearing.stronger(reach.signal_db, loudest)) {
+                self.take(fresh);
+            }
+            return;
+        };
+        if !reach.interfere || hearing.stronger(lock.signal_db, Some(reach.signal_db)) {
+            return;
+        }
+        let in_preamble = fresh.since <= lock.since + hearing.window;
+        let changes = hearing.capture.is_some_and(|c| c.mid_frame || in_preamble);
+        if reach.decode && changes && hearing.stronger(reach.signal_db, Some(lock.signal_db)) {
+            self.take(fresh);
+        } else if in_preamble && !hearing.collision_is_error {
+            self.lock = None;
+        } else {
+            lock.spoiled = true;
+        }
+    }
+    fn take(&mut self, lock: Lock) {
+        self.lock = Some(lock);
+        self.nav_check = None;
+    }
+
+    /// A frame of `sender` ends. `eifs_extra` is EIFS less DIFS.
+    pub(super) fn end(&mut self, now: Instant, sender: usize, reach: Reach, eifs_extra: Span) -> Heard {
+        if reach.interfere {
+            self.jam -= 1;
+        }
+        if reach.sense {
+            self.energy -= 1;
+            if self.energy == 0 && !self.sending {
+                self.idle_since = now;
+            }
+        }
+        match self.lock {
+            Some(lock) if usize::from(lock.sender) == sender => {
+                self.lock = None;
+                if lock.spoiled {
+                    self.fail(now, eifs_extra);
+                    Heard::Broken
+                } else {
+                    self.error_until = Instant::ZERO;
+                    Heard::Whole
+                }
+            }
+            _ => Heard::Nothing,
+        }
+    }
+    /// What was received turns out to be in error.
+    pub(super) fn fail(&mut self, now: Instant, eifs_extra: Span) {
+        self.error_until = now + eifs_extra;
+    }
+
+    /// From when slots count, on an idle medium.
+    pub(super) fn first_slot(&self, difs: Span) -> Instant {
+        debug_assert!(!self.is_busy());
+        (self.idle_since.max(self.error_until).max(self.nav) + difs).max(self.hold)
+    }
+
+    /// Whether both ears, at this moment and from now on, perceive the same and count the same slots.
+    pub(super) fn agrees(&self, other: &Self, now: Instant) -> bool {
+        self.counting
+            && other.counting
+            && self.slot0 == other.slot0
+            && self.nav.max(now) == other.nav.max(now)
+            && (self.energy, self.jam, self.sending) == (other.energy, other.jam, other.sending)
+            && self.lock.is_none()
+            && other.lock.is_none()
+            && self.nav_check == other.nav_check
+    }
+}
+
+impl Hearing {
+    /// Whether a frame of `signal` dB stands out against `other`.
+    fn stronger(&self, signal: i16, other: Option<i16>) -> bool {
+        self.capture.is_some_and(|c| other.is_none_or(|o| i32::from(signal) >= i32::from(o) + i32::from(c.margin_db)))
+    }
+}

@@ -1,0 +1,261 @@
+//! Frames begin and end at everybody who hears them; slots are counted where the medium is idle.
+
+use super::classes::Home;
+use super::ear::Heard;
+use super::station::{Kind, OnAir, Plan, Waiting};
+use super::timers::Rank;
+use super::{BusySlot, PhyRate, Reach, Wifi};
+use wavelane_base::{Instant, Span};
+
+impl Wifi {
+    /// The station starts sending; it ends by itself.
+    pub(super) fn send(&mut self, station: usize, frame: OnAir, rate: PhyRate) {
+        let now = self.now;
+        self.leave(station);
+        self.freeze(station, now, true);
+        self.ears[station].begin_sending();
+        self.on_air.push(station);
+        self.stations[station].air = OnAir { body: now + rate.preamble(), ..frame };
+        self.stations[station].plan = Plan::End;
+        self.timers.set(station, now + rate.airtime(frame.octets), Rank::End);
+        for i in 0..self.audience[station].len() {
+            let (home, reach) = self.audience[station][i];
+            match home {
+                Home::Alone(listener) => self.begin_at(listener, station, reach),
+                Home::Class(class) => {
+                    for j in 0..self.classes[class].solos.len() {
+                        let solo = self.classes[class].solos[j];
+                        if solo != station {
+                            self.begin_at(solo, station, reach);
+                        }
+                    }
+                    self.begin_at(self.class_ear(class), station, reach);
+                }
+            }
+        }
+    }
+
+    fn begin_at(&mut self, ear: usize, sender: usize, reach: Reach) {
+        let loudest = if self.hearing.capture.is_some() { self.loudest_at(ear, sender) } else { None };
+        if reach.sense {
+            self.freeze(ear, self.now + self.hearing.window, false);
+        }
+        self.ears[ear].begin(self.now, sender, reach, loudest, &self.hearing);
+    }
+    /// The strongest interference at an ear from frames on the air, without that of `sender`.
+    fn loudest_at(&self, ear: usize, sender: usize) -> Option<i16> {
+        let others = self.on_air.iter().filter(|other| **other != sender);
+        let reach = |other: &usize| {
+            self.audience[*other].iter().find(|(home, _)| match *home {
+                Home::Alone(listener) => listener == ear,
+                Home::Class(class) if ear >= self.stations.len() => self.class_ear(class) == ear,
+                Home::Class(class) => self.stations[ear].class == Some(class) && ear != *other,
+            })
+        };
+        others.filter_map(reach).filter(|(_, reach)| reach.interfere).map(|(_, reach)| reach.signal_db).max()
+    }
+
+    /// The station's frame ends: everybody makes of it what they can.
+    pub(super) fn finish(&mut self, station: usize) {
+        let frame = self.stations[station].air;
+        self.stations[station].plan = Plan::Nothing;
+        self.on_air.retain(|sender| *sender != station);
+        self.ears[station].end_sending(self.now);
+        self.touched.push(station);
+        for i in 0..self.audience[station].len() {
+            let (home, reach) = self.audience[station][i];
+            match home {
+                Home::Alone(listener) => self.end_at(listener, station, reach, &frame),
+                Home::Class(class) => {
+                    // The solos first: whom the frame is for becomes one of them below.
+                    for j in 0..self.classes[class].solos.len() {
+                        let solo = self.classes[class].solos[j];
+                        if solo != station {
+                            self.end_at(solo, station, reach, &frame);
+                        }
+                    }
+                    self.end_at(self.class_ear(class), station, reach, &frame);
+                }
+            }
+        }
+        self.sent(station, frame.kind);
+        while let Some(ear) = self.touched.pop() {
+            self.resume(ear);
+        }
+    }
+
+    fn end_at(&mut self, ear: usize, sender: usize, reach: Reach, frame: &OnAir) {
+        let mut heard = self.ears[ear].end(self.now, sender, reach, self.eifs_extra);
+        if heard == Heard::Whole
+            && let Some(errors) = &mut self.errors
+            && !errors.spares(sender, ear, frame.octets, (frame.body, self.now))
+        {
+            self.ears[ear].fail(self.now, self.eifs_extra);
+            heard = Heard::Broken;
+        }
+        let waited = ear < self.stations.len() && self.stations[ear].waiting != Waiting::Nothing;
+        let mut answered = false;
+        if heard == Heard::Whole {
+            let receiver = match ear.checked_sub(self.stations.len()) {
+                None => (frame.to == ear).then_some(ear),
+                Some(class) => {
+                    let to = &self.stations[frame.to];
+                    (to.joined && to.class == Some(class)).then_some(frame.to)
+                }
+            };
+            if let Some(receiver) = receiver {
+                if receiver != ear {
+                    self.leave(receiver);
+                    self.touched.push(receiver);
+                }
+                answered = self.receive(receiver, sender, frame);
+            }
+            if receiver != Some(ear) {
+                self.reserve(ear, frame);
+            }
+        }
+        // A reception that is not the answer ends the wait for it; so does the end of one that was lost on the way
+        // after it had outlasted the timeout.
+        if waited && !answered && self.stations[ear].waiting != Waiting::Nothing {
+            let overdue = self.stations[ear].plan == Plan::Nothing && !self.ears[ear].is_locked();
+            if heard != Heard::Nothing || overdue {
+                self.fail(ear);
+            }
+        }
+        self.touched.push(ear);
+    }
+
+    /// A frame for somebody else announces how long the medium will be in use.
+    fn reserve(&mut self, ear: usize, frame: &OnAir) {
+        let until = self.now + frame.after;
+        if until > self.ears[ear].nav {
+            self.ears[ear].nav = until;
+            if frame.kind == Kind::Rts && self.rules.nav_reset {
+                self.ears[ear].nav_check = Some(self.now + self.nav_patience);
+            }
+        }
+    }
+    /// Nothing followed an RTS.
+    pub(super) fn release(&mut self, ear: usize) {
+        self.ears[ear].nav_check = None;
+        self.ears[ear].nav = self.now;
+        self.resume(ear);
+    }
+
+    /// Stops the count of slots at `until`, unless a back-off expires by then: that station does not notice in time.
+    pub(super) fn freeze(&mut self, ear: usize, until: Instant, at_once: bool) {
+        if !self.ears[ear].counting {
+            return;
+        }
+        let slot0 = self.ears[ear].slot0;
+        let least = self.least(ear);
+        if !at_once && least.is_some_and(|least| slot0 + self.slot.times(u64::from(least)) <= until) {
+            return;
+        }
+        let mut slots = until.since(slot0).as_nanos() / self.slot.as_nanos();
+        if !at_once && self.rules.busy_slot == BusySlot::Counts && until >= slot0 {
+            slots += 1;
+        }
+        if let Some(least) = least {
+            slots = slots.min(u64::from(least));
+        }
+        match ear.checked_sub(self.stations.len()) {
+            Some(class) => self.classes[class].ring.pass(slots),
+            None => {
+                if let Some(counter) = &mut self.stations[ear].counter {
+                    *counter -= slots as u32;
+                }
+            }
+        }
+        self.ears[ear].counting = false;
+        self.arm(ear);
+    }
+
+    /// Counts slots if the medium is idle, and lets ears that agree become one.
+    pub(super) fn resume(&mut self, ear: usize) {
+        let class = ear.checked_sub(self.stations.len());
+        if class.is_none() && self.stations[ear].joined {
+            return;
+        }
+        if !self.ears[ear].is_busy() {
+            let slot0 = self.ears[ear].first_slot(self.difs);
+            // A count under way goes on, unless something has moved its start.
+            if !(self.ears[ear].counting && self.ears[ear].slot0 == slot0) {
+                self.freeze(ear, self.now, true);
+                self.ears[ear].slot0 = slot0;
+                self.ears[ear].counting = true;
+            }
+            if let Some(class) = class {
+                for i in (0..self.classes[class].solos.len()).rev() {
+                    self.join(self.classes[class].solos[i], class);
+                }
+            } else if let Some(class) = self.stations[ear].class
+                && self.join(ear, class)
+            {
+                self.arm(self.class_ear(class));
+                return;
+            }
+        }
+        self.arm(ear);
+    }
+
+    /// Gives a member an ear of its own, which so far has heard what its class has.
+    pub(super) fn leave(&mut self, station: usize) {
+        let Some(class) = self.stations[station].class.filter(|_| self.stations[station].joined) else { return };
+        let ear = self.class_ear(class);
+        self.stations[station].joined = false;
+        self.stations[station].counter = self.classes[class].ring.remove(station);
+        self.ears[station] = self.ears[ear];
+        self.classes[class].solos.push(station);
+        self.arm(ear);
+        self.arm(station);
+    }
+    /// Takes a member back if nothing sets it apart any more; whether it did.
+    fn join(&mut self, station: usize, class: usize) -> bool {
+        let ear = self.class_ear(class);
+        let alike = self.ears[station].agrees(&self.ears[ear], self.now) && self.stations[station].is_bystander();
+        if !alike || self.stations[station].joined {
+            return false;
+        }
+        self.stations[station].joined = true;
+        self.classes[class].solos.retain(|solo| *solo != station);
+        if let Some(counter) = self.stations[station].counter.take() {
+            self.classes[class].ring.insert(station, counter);
+        }
+        self.timers.clear(self.stations.len() + station);
+        true
+    }
+
+    /// The smallest back-off pending at an ear.
+    pub(super) fn least(&self, ear: usize) -> Option<u32> {
+        match ear.checked_sub(self.stations.len()) {
+            Some(class) => self.classes[class].ring.least(),
+            None => self.stations[ear].counter,
+        }
+    }
+    /// Sets an ear's deadline: a back-off that expires, or a NAV to be looked at.
+    pub(super) fn arm(&mut self, ear: usize) {
+        let owner = self.stations.len() + ear;
+        let heard = &self.ears[ear];
+        let access = if heard.counting {
+            self.least(ear).map(|least| heard.slot0 + self.slot.times(u64::from(least)))
+        } else {
+            None
+        };
+        match (access, heard.nav_check) {
+            (access, Some(check)) if access.is_none_or(|access| check <= access) => {
+                self.timers.set(owner, check, Rank::Nav);
+            }
+            (Some(access), _) => self.timers.set(owner, access, Rank::Access),
+            (None, _) => self.timers.clear(owner),
+        }
+    }
+    pub(super) fn class_ear(&self, class: usize) -> usize {
+        self.stations.len() + class
+    }
+}
+
+/// How long a station that heard an RTS waits for what should follow (10.3.2.4).
+pub(super) fn nav_patience(sifs: Span, slot: Span, cts: PhyRate) -> Span {
+    sifs.times(2) + cts.airtime(super::phy::ACK_OCTETS) + cts.preamble() + slot.times(2)
+}

@@ -1,0 +1,305 @@
+//! 802.11: stations that share one radio medium under the distributed coordination function.
+//!
+//! One machine holds the whole cell. A frame handed in at [`port`]`(a, b)` is queued in station a for station b; it
+//! comes out at `port(b, a)`. Everything between, contention, collisions, acknowledgements, repetitions, is inside.
+//! The page `docs/models/wifi.md` states what the model covers and what it leaves out.
+//!
+//! Clause numbers in this module are those of IEEE Std 802.11-2016.
+
+mod access;
+mod classes;
+mod config;
+mod ear;
+mod errors;
+mod medium;
+mod phy;
+mod ring;
+mod rules;
+mod station;
+mod timers;
+
+pub use config::{
+    BitErrors, Capture, ConfigError, ErrorsPer, FRAME_MAX, QUEUE_BOUND, RTS_NEVER, Reach, ReachMap, STATIONS_BOUND,
+    WifiConfig,
+};
+pub use phy::{ACK_OCTETS, CW_MAX, Phy, PhyRate, RTS_OCTETS, RateError};
+pub use rules::{AfterDrop, AfterTimeout, BusySlot, Draw, Eifs, FirstAccess, Retry, Rules, Timeout};
+pub use station::Tally;
+
+use classes::{Class, Division, Home};
+use ear::{Ear, Hearing};
+use errors::Errors;
+use station::Station;
+use std::collections::VecDeque;
+use timers::{Rank, Timers};
+use wavelane_base::{Chance, Class as Service, Ecn, FrameMeta, Instant, Machine, PortId, Seed, Span, Transmit, Wakeup};
+
+/// Most events kept until they are fetched; later ones are counted in [`Wifi::events_missed`].
+pub const EVENTS_BOUND: usize = 1 << 16;
+/// Most received frames kept until they are fetched; later ones are counted in [`Wifi::frames_missed`].
+pub const READY_BOUND: usize = 1 << 12;
+
+/// The port of `station` towards `peer`.
+///
+/// # Panics
+/// If one of them is [`STATIONS_BOUND`] or more.
+pub fn port(station: usize, peer: usize) -> PortId {
+    assert!(station < STATIONS_BOUND && peer < STATIONS_BOUND, "no cell has a station {}", station.max(peer));
+    PortId((station * STATIONS_BOUND + peer) as u16)
+}
+
+/// What a cell reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The sender has the acknowledgement of a frame.
+    Acknowledged {
+        /// When the ACK ended.
+        at: Instant,
+        /// The sender.
+        from: usize,
+        /// The receiver.
+        to: usize,
+        /// Length as handed in, in bytes.
+        octets: usize,
+    },
+    /// The sender has given up a frame. After [`Cause::RetryLimit`] it may have arrived all the same.
+    Dropped {
+        /// When.
+        at: Instant,
+        /// The sender.
+        from: usize,
+        /// The receiver.
+        to: usize,
+        /// Why.
+        cause: Cause,
+        /// Length as handed in, in bytes.
+        octets: usize,
+    },
+}
+
+/// Why a sender gave up a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// The queue was full.
+    QueueFull,
+    /// It is longer than [`FRAME_MAX`].
+    TooLong,
+    /// Its last try failed.
+    RetryLimit,
+}
+
+/// A received frame that waits to be fetched.
+#[derive(Debug)]
+struct Ready {
+    port: PortId,
+    ecn: Ecn,
+    bytes: Vec<u8>,
+}
+
+/// A radio cell; see the module.
+///
+/// Being woken late moves nothing: the cell follows its own deadlines and only hands frames out late.
+#[derive(Debug)]
+pub struct Wifi {
+    rules: Rules,
+    queue: usize,
+    rts_threshold: usize,
+    windows: (u32, u32),
+    data_rate: PhyRate,
+    rts_rate: PhyRate,
+    answer_rate: Option<PhyRate>,
+    slot: Span,
+    sifs: Span,
+    difs: Span,
+    /// EIFS less DIFS.
+    eifs_extra: Span,
+    nav_patience: Span,
+    hearing: Hearing,
+
+    now: Instant,
+    stations: Vec<Station>,
+    /// Of each station, then of each class.
+    ears: Vec<Ear>,
+    classes: Vec<Class>,
+    audience: Vec<Vec<(Home, Reach)>>,
+    /// Who sends at this moment.
+    on_air: Vec<usize>,
+    /// One deadline for each station, then one for each ear.
+    timers: Timers,
+    dice: Chance,
+    errors: Option<Errors>,
+
+    ready: VecDeque<Ready>,
+    events: VecDeque<Event>,
+    frames_missed: u64,
+    events_missed: u64,
+    /// Buffers for frames to come.
+    spare: Vec<Vec<u8>>,
+    /// Lists at work, kept for their memory.
+    touched: Vec<usize>,
+    starting: Vec<usize>,
+}
+
+impl Wifi {
+    /// A cell called `name`. Its dice are the run's substreams `"NAME / back-off"` and so on, so two cells of one run
+    /// need two names.
+    pub fn new(seed: Seed, name: &str, config: &WifiConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        let (phy, rules, stations) = (config.phy, config.rules, config.reach.stations());
+        let rate = |what, rate| phy.rate(rate).map_err(|why| ConfigError::Rate { what, why });
+        let data_rate = rate("data", config.rate)?;
+        let rts_rate = config.rts_rate.map(|r| rate("RTS", r)).transpose()?;
+        let rts_rate = rts_rate.unwrap_or_else(|| data_rate.answered_at(rules.basic));
+        let answer_rate = config.answer_rate.map(|r| rate("answer", r)).transpose()?;
+        let cts_rate = answer_rate.unwrap_or_else(|| rts_rate.answered_at(rules.basic));
+        // Luck is each listener's own, so with errors no two perceive the same.
+        let division = Division::new(&config.reach, config.errors.is_none());
+        let windows = config.windows();
+        let station = |class: &Option<usize>| Station::new(stations, config.queue, windows.0, *class);
+        let ears = stations + division.classes.len();
+        Ok(Self {
+            rules,
+            queue: config.queue,
+            rts_threshold: config.rts_threshold,
+            windows,
+            data_rate,
+            rts_rate,
+            answer_rate,
+            slot: phy.slot(),
+            sifs: phy.sifs(),
+            difs: phy.difs(),
+            eifs_extra: phy.eifs().saturating_sub(phy.difs()),
+            nav_patience: medium::nav_patience(phy.sifs(), phy.slot(), cts_rate),
+            hearing: Hearing {
+                window: rules.cca(phy),
+                capture: config.capture,
+                collision_is_error: rules.eifs == Eifs::Collision,
+            },
+            now: Instant::ZERO,
+            stations: division.class_of.iter().map(station).collect(),
+            ears: vec![Ear::new(); ears],
+            classes: division.classes,
+            audience: division.audience,
+            on_air: Vec::with_capacity(stations),
+            timers: Timers::new(stations + ears),
+            dice: seed.chance(&format!("{name} / back-off")),
+            errors: config.errors.map(|errors| Errors::new(seed, name, errors, stations)),
+            ready: VecDeque::with_capacity(READY_BOUND),
+            events: VecDeque::new(),
+            frames_missed: 0,
+            events_missed: 0,
+            spare: Vec::new(),
+            touched: Vec::with_capacity(2 * ears),
+            starting: Vec::with_capacity(stations),
+        })
+    }
+
+    /// What a station has done since the start.
+    pub fn tally(&self, station: usize) -> &Tally {
+        &self.stations[station].tally
+    }
+    /// Frames that a station holds, the one in service counted.
+    pub fn waiting(&self, station: usize) -> usize {
+        self.stations[station].queue.len()
+    }
+    /// The port of the oldest received frame, for drivers that would rather not ask each port in turn.
+    pub fn next_ready(&self) -> Option<PortId> {
+        self.ready.front().map(|ready| ready.port)
+    }
+    /// Events that were not kept because nobody fetched the earlier [`EVENTS_BOUND`].
+    pub fn events_missed(&self) -> u64 {
+        self.events_missed
+    }
+    /// Received frames that were not kept because nobody fetched the earlier [`READY_BOUND`].
+    pub fn frames_missed(&self) -> u64 {
+        self.frames_missed
+    }
+
+    /// Does everything that is due by `now`, in order of time.
+    fn advance(&mut self, now: Instant) {
+        while let Some((owner, at, rank)) = self.timers.take(now) {
+            self.now = at;
+            match owner.checked_sub(self.stations.len()) {
+                None => self.act(owner),
+                Some(ear) if rank == Rank::Nav as u64 => self.release(ear),
+                Some(ear) => self.access(ear),
+            }
+        }
+        self.now = self.now.max(now);
+    }
+
+    /// Hands the first frame of `sender` out at `station`, unless it is a repetition.
+    fn deliver(&mut self, station: usize, sender: usize) {
+        let Some(head) = self.stations[sender].queue.front() else { return };
+        let (number, octets, ecn) = (head.number, head.bytes.len(), head.ecn);
+        if self.stations[station].last_from[sender] == number {
+            self.stations[station].tally.duplicates += 1;
+            return;
+        }
+        self.stations[station].last_from[sender] = number;
+        self.stations[station].tally.received += 1;
+        self.stations[station].tally.received_octets += octets as u64;
+        if self.ready.len() >= READY_BOUND {
+            self.frames_missed += 1;
+            return;
+        }
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.clear();
+        if let Some(head) = self.stations[sender].queue.front() {
+            bytes.extend_from_slice(&head.bytes);
+        }
+        self.ready.push_back(Ready { port: port(station, sender), ecn, bytes });
+    }
+    fn report(&mut self, event: Event) {
+        if self.events.len() < EVENTS_BOUND {
+            self.events.push_back(event);
+        } else {
+            self.events_missed += 1;
+        }
+    }
+}
+
+impl Machine for Wifi {
+    type Event = Event;
+
+    fn handle_frame(&mut self, now: Instant, port: PortId, frame: &mut [u8], meta: FrameMeta) {
+        self.advance(now);
+        let (station, peer) = (usize::from(port.0) / STATIONS_BOUND, usize::from(port.0) % STATIONS_BOUND);
+        let stations = self.stations.len();
+        assert!(
+            station < stations && peer < stations && station != peer,
+            "the wiring names a port of station {station} towards {peer} in a cell of {stations}"
+        );
+        match meta.segment {
+            Some(size) if size > 0 && usize::from(size) < frame.len() => {
+                for segment in frame.chunks(usize::from(size)) {
+                    self.enqueue(station, peer, segment, meta.ecn);
+                }
+            }
+            _ => self.enqueue(station, peer, frame, meta.ecn),
+        }
+        self.advance(now);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, port: PortId, buf: &mut [u8], _max_segments: usize) -> Option<Transmit> {
+        self.advance(now);
+        let place = self.ready.iter().position(|ready| ready.port == port)?;
+        let ready = self.ready.remove(place)?;
+        let len = ready.bytes.len();
+        buf[..len].copy_from_slice(&ready.bytes);
+        self.spare.push(ready.bytes);
+        Some(Transmit { len, ecn: ready.ecn, class: Service::Bulk, ..Transmit::default() })
+    }
+
+    fn poll_timeout(&self) -> Option<Wakeup> {
+        Some(Wakeup { at: self.timers.next_at()?, cause: "something on the radio medium" })
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}

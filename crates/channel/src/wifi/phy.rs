@@ -1,0 +1,180 @@
+//! The four physical layers: which rates they have, how long frames take, how long the gaps are.
+//!
+//! Numbers are those of IEEE Std 802.11-2016: clause 15 (DSSS), 16 (HR/DSSS), 17 (OFDM), 18 (ERP).
+
+use core::fmt;
+use wavelane_base::{Rate, Span};
+
+/// A physical layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phy {
+    /// 1 and 2 Mbit/s at 2.4 GHz (802.11-1997), long preamble.
+    Dsss,
+    /// 802.11b: 1, 2, 5.5 and 11 Mbit/s.
+    HrDsss {
+        /// 96 us of preamble and header where the rate allows it (all but 1 Mbit/s), instead of 192 us.
+        short_preamble: bool,
+    },
+    /// 802.11a: 6 to 54 Mbit/s at 5 GHz, 20 MHz wide.
+    Ofdm,
+    /// 802.11g without 802.11b stations: 6 to 54 Mbit/s at 2.4 GHz, with 6 us of signal extension.
+    ErpOfdm {
+        /// Slots of 9 us instead of 20 us.
+        short_slot: bool,
+    },
+}
+
+/// A rate that its physical layer has; made by [`Phy::rate`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PhyRate {
+    phy: Phy,
+    /// In units of 500 kbit/s, as in the Supported Rates element (9.4.2.3).
+    half_mbps: u8,
+}
+
+/// A rate that a physical layer does not have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{} Mbit/s is not a rate of {phy}: choose one of {} Mbit/s", .rate.as_bps() as f64 / 1e6, Listed(.phy.rates()))]
+pub struct RateError {
+    /// What was asked for.
+    pub rate: Rate,
+    /// Of which layer.
+    pub phy: Phy,
+}
+
+/// Long preamble and header of DSSS: 144 + 48 bits at 1 Mbit/s (15.2.2, 16.2.2.2).
+const DSSS_LONG_US: u64 = 192;
+/// Short preamble and header of HR/DSSS: 72 bits at 1 Mbit/s and 48 at 2 Mbit/s (16.2.2.3).
+const DSSS_SHORT_US: u64 = 96;
+/// Training 16 us and SIGNAL 4 us of OFDM (17.4.3).
+const OFDM_PREAMBLE_US: u64 = 20;
+/// One OFDM symbol at 20 MHz (17.4.3).
+const OFDM_SYMBOL_US: u64 = 4;
+/// SERVICE and tail bits of an OFDM frame (17.4.3).
+const OFDM_EXTRA_BITS: u64 = 16 + 6;
+/// aSignalExtension of ERP-OFDM (18.5.4).
+const SIGNAL_EXTENSION_US: u64 = 6;
+
+impl Phy {
+    /// Its rates, in units of 500 kbit/s, slowest first.
+    pub const fn rates(self) -> &'static [u8] {
+        match self {
+            Self::Dsss => &[2, 4],
+            Self::HrDsss { .. } => &[2, 4, 11, 22],
+            Self::Ofdm | Self::ErpOfdm { .. } => &[12, 18, 24, 36, 48, 72, 96, 108],
+        }
+    }
+    /// `rate` as one of its rates.
+    pub fn rate(self, rate: Rate) -> Result<PhyRate, RateError> {
+        let found = self.rates().iter().find(|half| Rate::from_bps(u64::from(**half) * 500_000) == rate);
+        found.map(|half_mbps| PhyRate { phy: self, half_mbps: *half_mbps }).ok_or(RateError { rate, phy: self })
+    }
+    /// Its slowest rate, at which the ACK of an EIFS is reckoned (10.3.2.3.7).
+    pub const fn slowest(self) -> PhyRate {
+        PhyRate { phy: self, half_mbps: self.rates()[0] }
+    }
+    /// aSlotTime (15.3.3, 16.3.3, 17.4.4, 18.5.4).
+    pub const fn slot(self) -> Span {
+        Span::from_micros(match self {
+            Self::Ofdm | Self::ErpOfdm { short_slot: true } => 9,
+            Self::Dsss | Self::HrDsss { .. } | Self::ErpOfdm { short_slot: false } => 20,
+        })
+    }
+    /// aSIFSTime (15.3.3, 16.3.3, 17.4.4, 18.5.4).
+    pub const fn sifs(self) -> Span {
+        Span::from_micros(match self {
+            Self::Ofdm => 16,
+            Self::Dsss | Self::HrDsss { .. } | Self::ErpOfdm { .. } => 10,
+        })
+    }
+    /// DIFS = SIFS + 2 slots (10.3.7).
+    pub fn difs(self) -> Span {
+        self.sifs() + self.slot().times(2)
+    }
+    /// EIFS = SIFS + DIFS + the time of an ACK at the slowest rate with the long preamble (10.3.2.3.7).
+    pub fn eifs(self) -> Span {
+        self.sifs() + self.difs() + self.slowest().airtime(ACK_OCTETS)
+    }
+    /// aCWmin (15.3.3, 16.3.3, 17.4.4, 18.5.4).
+    pub const fn cw_min(self) -> u32 {
+        match self {
+            Self::Dsss | Self::HrDsss { .. } => 31,
+            Self::Ofdm | Self::ErpOfdm { .. } => 15,
+        }
+    }
+    /// aCCATime: how long a frame is on the air before others must have noticed it.
+    pub const fn cca(self) -> Span {
+        Span::from_micros(match self {
+            Self::Dsss | Self::HrDsss { .. } => 15,
+            Self::Ofdm | Self::ErpOfdm { .. } => 4,
+        })
+    }
+}
+
+/// aCWmax of all four (15.3.3, 16.3.3, 17.4.4, 18.5.4).
+pub const CW_MAX: u32 = 1023;
+/// An ACK or CTS: control, duration, one address, FCS (9.3.1.3, 9.3.1.4).
+pub const ACK_OCTETS: usize = 14;
+/// An RTS: control, duration, two addresses, FCS (9.3.1.2).
+pub const RTS_OCTETS: usize = 20;
+
+impl PhyRate {
+    /// Bits per second.
+    pub const fn rate(self) -> Rate {
+        Rate::from_bps(self.half_mbps as u64 * 500_000)
+    }
+    /// Preamble and header before the first bit of the frame's own bytes; also how long a receiver takes to report
+    /// the start of a reception (aRxPHYStartDelay).
+    pub const fn preamble(self) -> Span {
+        Span::from_micros(match self.phy {
+            Phy::Dsss => DSSS_LONG_US,
+            // 1 Mbit/s has the long form only (16.2.2.3).
+            Phy::HrDsss { short_preamble } if short_preamble && self.half_mbps > 2 => DSSS_SHORT_US,
+            Phy::HrDsss { .. } => DSSS_LONG_US,
+            Phy::Ofdm | Phy::ErpOfdm { .. } => OFDM_PREAMBLE_US,
+        })
+    }
+    /// TXTIME of a frame of `octets`, header and FCS counted (15.3.4, 16.3.4, 17.4.3, 18.5.3).
+    pub const fn airtime(self, octets: usize) -> Span {
+        let (bits, half) = (octets as u64 * 8, self.half_mbps as u64);
+        let after_preamble = match self.phy {
+            // The header states the length in whole microseconds, rounded up (16.2.3.5).
+            Phy::Dsss | Phy::HrDsss { .. } => (bits * 2).div_ceil(half),
+            Phy::Ofdm => OFDM_SYMBOL_US * (OFDM_EXTRA_BITS + bits).div_ceil(half * 2),
+            Phy::ErpOfdm { .. } => OFDM_SYMBOL_US * (OFDM_EXTRA_BITS + bits).div_ceil(half * 2) + SIGNAL_EXTENSION_US,
+        };
+        Span::from_nanos(self.preamble().as_nanos() + after_preamble * 1_000)
+    }
+    /// The fastest of `basic` (in units of 500 kbit/s) not faster than this rate, for the answer to a frame sent at
+    /// it (10.7.6.5.2); the slowest rate if there is none.
+    pub fn answered_at(self, basic: &[u8]) -> Self {
+        let fit = basic.iter().filter(|half| **half <= self.half_mbps && self.phy.rates().contains(half)).max();
+        fit.map_or(self.phy.slowest(), |half_mbps| Self { half_mbps: *half_mbps, ..self })
+    }
+}
+
+impl fmt::Display for Phy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Dsss => "DSSS",
+            Self::HrDsss { short_preamble: false } => "802.11b",
+            Self::HrDsss { short_preamble: true } => "802.11b (short preamble)",
+            Self::Ofdm => "802.11a",
+            Self::ErpOfdm { short_slot: false } => "802.11g",
+            Self::ErpOfdm { short_slot: true } => "802.11g (short slot)",
+        })
+    }
+}
+
+/// Rates in units of 500 kbit/s as a list in Mbit/s.
+struct Listed(&'static [u8]);
+
+impl fmt::Display for Listed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, half) in self.0.iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            write!(f, "{comma}{}", f64::from(*half) / 2.0)?;
+        }
+        Ok(())
+    }
+}

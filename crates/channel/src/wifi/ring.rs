@@ -1,0 +1,144 @@
+//! The back-off counters of stations that hear the same: a wheel of slots, so that idle slots are jumped over.
+
+use super::CW_MAX;
+
+/// Slots on the wheel; every counter is smaller.
+const SLOTS: usize = CW_MAX as usize + 1;
+const WORDS: usize = SLOTS / 64;
+const NOBODY: u16 = u16::MAX;
+
+/// Back-off counters relative to a common count of idle slots.
+#[derive(Debug)]
+pub(super) struct Ring {
+    /// Idle slots counted so far; a station's counter is its due slot less this.
+    base: u64,
+    /// One bit per slot that somebody waits for.
+    bits: [u64; WORDS],
+    /// The first station of each slot.
+    heads: Vec<u16>,
+    /// The next station of the same slot, per station.
+    next: Vec<u16>,
+    /// The due slot, per station; meaningless for stations not on the wheel.
+    due: Vec<u64>,
+    on: Vec<bool>,
+}
+
+impl Ring {
+    pub(super) fn new(stations: usize) -> Self {
+        Self {
+            base: 0,
+            bits: [0; WORDS],
+            heads: vec![NOBODY; SLOTS],
+            next: vec![NOBODY; stations],
+            due: vec![0; stations],
+            on: vec![false; stations],
+        }
+    }
+    /// Puts a station on the wheel, due `counter` slots from the base.
+    pub(super) fn insert(&mut self, station: usize, counter: u32) {
+        let due = self.base + u64::from(counter);
+        let slot = due as usize % SLOTS;
+        self.due[station] = due;
+        self.on[station] = true;
+        self.next[station] = self.heads[slot];
+        self.heads[slot] = station as u16;
+        self.bits[slot / 64] |= 1 << (slot % 64);
+    }
+    /// Takes a station off; its counter, if it was on.
+    pub(super) fn remove(&mut self, station: usize) -> Option<u32> {
+        if !self.on[station] {
+            return None;
+        }
+        self.on[station] = false;
+        let slot = self.due[station] as usize % SLOTS;
+        if usize::from(self.heads[slot]) == station {
+            self.heads[slot] = self.next[station];
+        } else {
+            let mut at = usize::from(self.heads[slot]);
+            while usize::from(self.next[at]) != station {
+                at = usize::from(self.next[at]);
+            }
+            self.next[at] = self.next[station];
+        }
+        if self.heads[slot] == NOBODY {
+            self.bits[slot / 64] &= !(1 << (slot % 64));
+        }
+        Some((self.due[station] - self.base) as u32)
+    }
+    /// Whether a station is on the wheel.
+    pub(super) fn has(&self, station: usize) -> bool {
+        self.on[station]
+    }
+    /// The smallest counter.
+    pub(super) fn least(&self) -> Option<u32> {
+        let start = self.base as usize % SLOTS;
+        // The word of the start is looked at twice: first its upper part, at the end its lower.
+        for step in 0..=WORDS {
+            let word = (start / 64 + step) % WORDS;
+            let mut bits = self.bits[word];
+            if step == 0 {
+                bits &= u64::MAX << (start % 64);
+            }
+            if bits != 0 {
+                let slot = word * 64 + bits.trailing_zeros() as usize;
+                return Some(((slot + SLOTS - start) % SLOTS) as u32);
+            }
+        }
+        None
+    }
+    /// Takes off one station whose counter is `counter`.
+    pub(super) fn pop(&mut self, counter: u32) -> Option<usize> {
+        let slot = (self.base + u64::from(counter)) as usize % SLOTS;
+        let station = self.heads[slot];
+        if station == NOBODY {
+            return None;
+        }
+        self.remove(usize::from(station));
+        Some(usize::from(station))
+    }
+    /// Counts `slots` idle slots; none may pass a station that waits.
+    pub(super) fn pass(&mut self, slots: u64) {
+        debug_assert!(self.least().is_none_or(|least| slots <= u64::from(least)), "a back-off was jumped over");
+        self.base += slots;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wavelane_base::Seed;
+
+    #[test]
+    fn the_wheel_agrees_with_plain_counters() {
+        let mut dice = Seed(9).chance("ring");
+        let stations = 40;
+        let mut ring = Ring::new(stations);
+        let mut plain: Vec<Option<u32>> = vec![None; stations];
+        for _ in 0..50_000 {
+            let station = dice.below(stations as u64) as usize;
+            match dice.below(4) {
+                0 | 1 if plain[station].is_none() => {
+                    let counter = dice.below(SLOTS as u64) as u32;
+                    ring.insert(station, counter);
+                    plain[station] = Some(counter);
+                }
+                2 => assert_eq!(ring.remove(station), plain[station].take()),
+                _ => {
+                    let least = plain.iter().flatten().min().copied();
+                    assert_eq!(ring.least(), least);
+                    let Some(least) = least else { continue };
+                    let slots = dice.below(u64::from(least) + 1) as u32;
+                    ring.pass(u64::from(slots));
+                    plain.iter_mut().flatten().for_each(|counter| *counter -= slots);
+                    if slots == least {
+                        let mut popped: Vec<_> = core::iter::from_fn(|| ring.pop(0)).collect();
+                        popped.sort_unstable();
+                        let due: Vec<_> = (0..stations).filter(|s| plain[*s] == Some(0)).collect();
+                        assert_eq!(popped, due);
+                        due.iter().for_each(|s| plain[*s] = None);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Where the standard, ns-3, ns-2 and Bianchi's model differ: one switch each, and named sets of them.
+
+use super::Phy;
+use wavelane_base::Span;
+
+/// The switches. Each field says what it decides; [`Rules::standard`], [`Rules::ns3_3_44`], [`Rules::ns2_2001`] and
+/// [`Rules::bianchi_2000`] are the named sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// The name of the set, for records.
+    pub name: &'static str,
+    /// Bytes of MAC header, FCS and LLC/SNAP around each frame handed in.
+    pub overhead: usize,
+    /// From what a back-off is drawn.
+    pub draw: Draw,
+    /// What a station does whose first frame finds the medium idle and no back-off pending.
+    pub first_access: FirstAccess,
+    /// How long a missing answer is waited for.
+    pub timeout: Timeout,
+    /// When a station whose answer is missing counts slots again.
+    pub after_timeout: AfterTimeout,
+    /// What makes a station wait EIFS.
+    pub eifs: Eifs,
+    /// When a frame is given up.
+    pub retry: Retry,
+    /// Whether the slot in which somebody else begins to send counts as one of a back-off.
+    pub busy_slot: BusySlot,
+    /// What giving a frame up does to the contention window.
+    pub after_drop: AfterDrop,
+    /// A station that heard an RTS and then nothing resets its NAV (10.3.2.4).
+    pub nav_reset: bool,
+    /// How long after its first bit a frame is noticed; `None` is the PHY's aCCATime.
+    pub cca: Option<Span>,
+    /// The rates at which answers may be sent, in units of 500 kbit/s.
+    pub basic: &'static [u8],
+}
+
+/// From what a back-off is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Draw {
+    /// Uniformly from 0 to CW, both included (10.3.3).
+    ZeroToCw,
+    /// Uniformly from 0 to CW - 1 (ns-2: `Random::random() % cw`).
+    BelowCw,
+}
+
+/// What a station does whose first frame finds the medium idle and no back-off pending.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FirstAccess {
+    /// Sends once the medium has been idle for DIFS, at once if it has (10.3.4.2).
+    AfterDifs,
+    /// Waits DIFS from now and a back-off (ns-2).
+    DifsAndBackoff,
+}
+
+/// How long a missing answer is waited for, after the end of the frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Timeout {
+    /// SIFS + slot + preamble of the answer; then failed, unless a reception has begun, which is awaited (10.3.2.9).
+    Preamble,
+    /// SIFS + slot, by when it is known whether the answer has begun; what a model without time-outs assumes.
+    Foreknown,
+    /// SIFS + the whole answer + twice 2 us of propagation, whatever is received (ns-2).
+    WholeAnswer,
+}
+
+/// When a station whose answer is missing counts slots again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AfterTimeout {
+    /// At the timeout, if the medium has been idle for DIFS by then (10.3.4.3).
+    AtOnce,
+    /// A DIFS after the timeout (ns-3).
+    Difs,
+}
+
+/// What makes a station wait EIFS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Eifs {
+    /// A reception that had begun and ended in error. Frames that begin together begin no reception.
+    Reception,
+    /// Any collision (ns-2).
+    Collision,
+}
+
+/// When a frame is given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Retry {
+    /// After this many failures of the frame or its RTS together (ns-3 `FrameRetryLimit`).
+    PerFrame(u32),
+    /// Failures of an RTS and of frames without one count as short, of frames after an RTS as long; a CTS clears the
+    /// short count (10.3.4.4).
+    ShortLong {
+        /// dot11ShortRetryLimit.
+        short: u32,
+        /// dot11LongRetryLimit.
+        long: u32,
+    },
+}
+
+/// Whether the slot in which somebody else begins to send counts as one of a back-off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BusySlot {
+    /// No: only idle slots count (10.3.4.3).
+    Frozen,
+    /// Yes, as in the chain of Bianchi (IEEE JSAC 18, 2000), in which every step is a slot.
+    Counts,
+}
+
+/// What giving a frame up does to the contention window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AfterDrop {
+    /// It is CWmin for the next frame (10.3.3).
+    Smallest,
+    /// Nothing: it grows with the station's failures since its last success, whichever frame they were of. The failure
+    /// after this many makes it CWmin and the count 0 (ns-3 `Txop::UpdateFailedCw`, after 10.23.2.2 of 802.11-2020).
+    CountsOn(u32),
+}
+
+/// MAC header 24, FCS 4 (9.2.4, 9.3.2) and LLC/SNAP 8 (RFC 1042).
+const OVERHEAD: usize = 24 + 4 + 8;
+/// ns-2 counts four addresses and no LLC/SNAP.
+const OVERHEAD_NS2: usize = 34;
+
+impl Rules {
+    /// IEEE Std 802.11-2016, with the mandatory OFDM rates (17.3.1) and 1 and 2 Mbit/s as basic rates.
+    pub const fn standard() -> Self {
+        Self {
+            name: "standard",
+            overhead: OVERHEAD,
+            draw: Draw::ZeroToCw,
+            first_access: FirstAccess::AfterDifs,
+            timeout: Timeout::Preamble,
+            after_timeout: AfterTimeout::AtOnce,
+            eifs: Eifs::Reception,
+            retry: Retry::ShortLong { short: 7, long: 4 },
+            busy_slot: BusySlot::Frozen,
+            after_drop: AfterDrop::Smallest,
+            nav_reset: true,
+            cca: None,
+            basic: &[2, 4, 12, 24, 48],
+        }
+    }
+    /// ns-3 3.44, non-QoS ad hoc stations.
+    pub const fn ns3_3_44() -> Self {
+        Self {
+            name: "ns3-3.44",
+            after_timeout: AfterTimeout::Difs,
+            retry: Retry::PerFrame(7),
+            after_drop: AfterDrop::CountsOn(7),
+            // Its preamble detection takes 4 us with every modulation; until then the medium counts as idle.
+            cca: Some(Span::from_micros(4)),
+            // Ad hoc stations treat every mandatory rate as basic.
+            basic: &[2, 4, 11, 22, 12, 24, 48],
+            ..Self::standard()
+        }
+    }
+    /// The CMU 802.11 code of ns-2 around 2001.
+    pub const fn ns2_2001() -> Self {
+        Self {
+            name: "ns2-2001",
+            overhead: OVERHEAD_NS2,
+            draw: Draw::BelowCw,
+            first_access: FirstAccess::DifsAndBackoff,
+            timeout: Timeout::WholeAnswer,
+            eifs: Eifs::Collision,
+            nav_reset: false,
+            cca: Some(Span::ZERO),
+            basic: &[2],
+            ..Self::standard()
+        }
+    }
+    /// What the saturation model of Bianchi (IEEE JSAC 18, 2000) with a retry limit assumes.
+    pub const fn bianchi_2000() -> Self {
+        Self {
+            name: "bianchi-2000",
+            timeout: Timeout::Foreknown,
+            busy_slot: BusySlot::Counts,
+            retry: Retry::PerFrame(7),
+            cca: Some(Span::ZERO),
+            ..Self::standard()
+        }
+    }
+    pub(super) fn cca(&self, phy: Phy) -> Span {
+        self.cca.unwrap_or(phy.cca())
+    }
+}

@@ -1,0 +1,144 @@
+//! What one station holds: its queue, its place in the exchange of frames, its counters.
+
+use std::collections::VecDeque;
+use wavelane_base::{Ecn, Instant, Span};
+
+/// One station.
+#[derive(Debug)]
+pub(super) struct Station {
+    pub(super) queue: VecDeque<Queued>,
+    /// The number of the next frame that joins the queue; 0 is never given.
+    pub(super) next_number: u64,
+    /// The last number received from each sender, so that repetitions are known.
+    pub(super) last_from: Vec<u64>,
+    pub(super) waiting: Waiting,
+    pub(super) plan: Plan,
+    /// The frame it sends, or sent last.
+    pub(super) air: OnAir,
+    pub(super) window: u32,
+    pub(super) failures: Failures,
+    /// Failures in a row, of whichever frame.
+    pub(super) in_a_row: u32,
+    /// The back-off pending; kept on the class's wheel instead while the station shares its class's ear.
+    pub(super) counter: Option<u32>,
+    /// Its class, if others perceive the same.
+    pub(super) class: Option<usize>,
+    /// Whether it shares its class's ear at the moment.
+    pub(super) joined: bool,
+    pub(super) tally: Tally,
+}
+
+/// A frame in the queue.
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub(super) to: usize,
+    pub(super) number: u64,
+    pub(super) ecn: Ecn,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The answer a station waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Waiting {
+    Nothing,
+    Cts,
+    Ack,
+}
+
+/// What a station's deadline is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Plan {
+    Nothing,
+    /// The frame on the air ends.
+    End,
+    /// An ACK is due.
+    Ack {
+        to: usize,
+    },
+    /// A CTS is due, which announces what is left of the exchange.
+    Cts {
+        to: usize,
+        after: Span,
+    },
+    /// The data frame follows the CTS.
+    Data,
+    /// The answer should have begun.
+    Timeout,
+}
+
+/// A frame on the air.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OnAir {
+    pub(super) kind: Kind,
+    pub(super) to: usize,
+    pub(super) octets: usize,
+    /// When its own first byte is sent, after preamble and header.
+    pub(super) body: Instant,
+    /// How long the exchange goes on after its end.
+    pub(super) after: Span,
+}
+
+/// The four kinds of frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Rts,
+    Cts,
+    Data,
+    Ack,
+}
+
+/// Failures of the frame in service.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Failures {
+    pub(super) short: u32,
+    pub(super) long: u32,
+}
+
+/// What a station has done since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Tally {
+    /// Data frames sent, repetitions counted.
+    pub data_sent: u64,
+    /// RTS frames sent.
+    pub rts_sent: u64,
+    /// Data frames whose ACK did not come.
+    pub ack_missing: u64,
+    /// RTS frames whose CTS did not come.
+    pub cts_missing: u64,
+    /// Frames acknowledged.
+    pub acknowledged: u64,
+    /// Frames given up after their last try.
+    pub given_up: u64,
+    /// Frames that found the queue full, or were too long.
+    pub refused: u64,
+    /// Frames received and handed out, repetitions not counted.
+    pub received: u64,
+    /// Bytes of these, without MAC header.
+    pub received_octets: u64,
+    /// Repetitions received of frames already handed out.
+    pub duplicates: u64,
+}
+
+impl Station {
+    pub(super) fn new(stations: usize, queue: usize, window: u32, class: Option<usize>) -> Self {
+        Self {
+            queue: VecDeque::with_capacity(queue),
+            next_number: 1,
+            last_from: vec![0; stations],
+            waiting: Waiting::Nothing,
+            plan: Plan::Nothing,
+            air: OnAir { kind: Kind::Ack, to: 0, octets: 0, body: Instant::ZERO, after: Span::ZERO },
+            window,
+            failures: Failures::default(),
+            in_a_row: 0,
+            counter: None,
+            class,
+            joined: class.is_some(),
+            tally: Tally::default(),
+        }
+    }
+    /// Whether nothing sets it apart from a bystander.
+    pub(super) fn is_bystander(&self) -> bool {
+        self.waiting == Waiting::Nothing && self.plan == Plan::Nothing
+    }
+}

@@ -1,0 +1,141 @@
+//! The laws of machines, on full and partly hidden cells under every set of rules.
+
+use super::drive::*;
+use proptest::prelude::*;
+use wavelane_base::laws::{Script, Stimulus, check};
+use wavelane_base::{Chance, Ecn, FrameMeta, Instant, Machine, PortId, Ratio, Seed, Span};
+use wavelane_channel::wifi::{
+    BitErrors, Capture, Cause, ErrorsPer, Event, Reach, ReachMap, Rules, Wifi, WifiConfig, port,
+};
+
+/// A cell drawn from the dice: any PHY, any rules, any reach.
+fn any_cell(dice: &mut Chance) -> WifiConfig {
+    let stations = 2 + dice.below(6) as usize;
+    let phy = [OFDM_54, HR_11, ERP_54][dice.below(3) as usize];
+    let rules = [Rules::standard(), Rules::ns3_3_44(), Rules::ns2_2001(), Rules::bianchi_2000()];
+    let mut config = cell(phy, rules[dice.below(4) as usize], stations);
+    if dice.below(3) > 0 {
+        config.reach = ReachMap::none(stations);
+        for (from, to) in (0..stations).flat_map(|a| (0..stations).map(move |b| (a, b))).filter(|(a, b)| a != b) {
+            let kinds = [Reach::FULL, Reach::FULL, Reach::SENSED, Reach::LOUD, Reach::HARMFUL, Reach::default()];
+            let signal_db = dice.below(30) as i16;
+            config.reach.set(from, to, Reach { signal_db, ..kinds[dice.below(6) as usize] }).unwrap();
+        }
+    }
+    config.rts_threshold = [0, 500, 65_536][dice.below(3) as usize];
+    config.capture = (dice.below(3) == 0).then_some(Capture { margin_db: 6, mid_frame: dice.below(2) == 0 });
+    config.queue = 1 + dice.below(8) as usize;
+    config.errors = (dice.below(3) == 0).then_some(BitErrors {
+        good: Span::from_millis(5),
+        bad: Span::from_millis(2),
+        in_good: Ratio::new(1, 1_000_000).unwrap(),
+        in_bad: Ratio::new(1, 100).unwrap(),
+        per: [ErrorsPer::Cell, ErrorsPer::Receiver, ErrorsPer::Station { hub: 0 }][dice.below(3) as usize],
+    });
+    config
+}
+
+/// Frames at random times between random stations.
+fn any_traffic(dice: &mut Chance, stations: usize, frames: u64) -> Vec<(Instant, PortId, Vec<u8>)> {
+    let mut now = Instant::ZERO;
+    let frame = |number| {
+        // Several at one instant, soon after each other, or after a silence.
+        now += Span::from_micros([0, dice.below(400), dice.below(20_000)][dice.below(3) as usize]);
+        let from = dice.below(stations as u64) as usize;
+        let to = (from + 1 + dice.below(stations as u64 - 1) as usize) % stations;
+        let mut bytes = vec![0; 8 + dice.below(1_500) as usize];
+        bytes[..8].copy_from_slice(&u64::to_be_bytes(number));
+        (now, port(from, to), bytes)
+    };
+    (0..frames).map(frame).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn cells_keep_the_laws(seed: u64) {
+        let mut dice = Seed(seed).chance("contract");
+        let config = any_cell(&mut dice);
+        let stations = config.reach.stations();
+        let traffic = any_traffic(&mut dice, stations, 120);
+        let steps = traffic.into_iter().map(|(at, port, bytes)| (at, Stimulus::Frame(port, bytes, FrameMeta::default())));
+        let ports = (0..stations).flat_map(|a| (0..stations).filter(move |b| *b != a).map(move |b| port(a, b)));
+        let script = Script { steps: steps.collect(), ports: ports.collect(), end: Instant::from_secs(5) };
+        check(|| Wifi::new(Seed(seed), "air", &config).unwrap(), &script);
+    }
+
+    /// Every frame is acknowledged, dropped or still waiting; what arrives was sent, once, to that station, in order.
+    #[test]
+    fn nothing_appears_vanishes_or_is_repeated(seed: u64) {
+        let mut dice = Seed(seed).chance("conservation");
+        let config = any_cell(&mut dice);
+        let stations = config.reach.stations();
+        let traffic = any_traffic(&mut dice, stations, 300);
+        let mut wifi = Wifi::new(Seed(seed), "air", &config).unwrap();
+        let (mut buf, mut offers) = (vec![0; 4_096], traffic.iter().peekable());
+        let mut last = vec![None; stations * stations];
+        let (mut acknowledged, mut dropped, mut arrived) = (0, 0, 0);
+        loop {
+            let next = [wifi.poll_timeout().map(|w| w.at), offers.peek().map(|o| o.0)].into_iter().flatten().min();
+            let Some(now) = next else { break };
+            wifi.handle_timeout(now);
+            while let Some((_, port, bytes)) = offers.next_if(|(at, ..)| *at <= now) {
+                let meta = FrameMeta { ecn: Ecn::Ect0, ..FrameMeta::default() };
+                wifi.handle_frame(now, *port, &mut bytes.clone(), meta);
+            }
+            while let Some(ready) = wifi.next_ready() {
+                let transmit = wifi.poll_transmit(now, ready, &mut buf, 1).unwrap();
+                prop_assert_eq!(transmit.ecn, Ecn::Ect0);
+                let number = u64::from_be_bytes(buf[..8].try_into().unwrap()) as usize;
+                let (to, from) = (usize::from(ready.0) / 256, usize::from(ready.0) % 256);
+                prop_assert_eq!(traffic[number].1, port(from, to));
+                prop_assert_eq!(&traffic[number].2[..], &buf[..transmit.len]);
+                prop_assert!(config.reach.get(from, to).decode);
+                prop_assert!(last[from * stations + to].replace(number).is_none_or(|before| before < number));
+                arrived += 1;
+            }
+            while let Some(event) = wifi.poll_event() {
+                match event {
+                    Event::Acknowledged { .. } => acknowledged += 1,
+                    Event::Dropped { .. } => dropped += 1,
+                }
+            }
+        }
+        // Nothing is left to do, so nothing may still wait.
+        prop_assert_eq!((0..stations).map(|s| wifi.waiting(s)).sum::<usize>(), 0);
+        prop_assert_eq!(acknowledged + dropped, traffic.len());
+        prop_assert!(arrived >= acknowledged);
+    }
+}
+
+#[test]
+fn a_full_queue_and_a_frame_too_long_are_reported() {
+    let config = WifiConfig { queue: 2, ..cell(OFDM_54, Rules::standard(), 2) };
+    let mut wifi = Wifi::new(Seed(1), "air", &config).unwrap();
+    for len in [100, 100, 100, 2_297, 2_296] {
+        wifi.handle_frame(Instant::ZERO, port(0, 1), &mut vec![0; len], FrameMeta::default());
+    }
+    let causes: Vec<_> = core::iter::from_fn(|| wifi.poll_event())
+        .map(|event| match event {
+            Event::Dropped { cause, octets, .. } => (cause, octets),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(causes, [(Cause::QueueFull, 100), (Cause::TooLong, 2_297), (Cause::QueueFull, 2_296)]);
+}
+
+#[test]
+fn a_batch_is_taken_apart() {
+    let mut wifi = Wifi::new(Seed(1), "air", &cell(OFDM_54, Rules::standard(), 2)).unwrap();
+    let meta = FrameMeta { segment: Some(1_000), ..FrameMeta::default() };
+    wifi.handle_frame(Instant::ZERO, port(0, 1), &mut [0; 2_500], meta);
+    assert_eq!(wifi.waiting(0), 3);
+}
+
+#[test]
+#[should_panic(expected = "the wiring names a port of station 2 towards 0 in a cell of 2")]
+fn a_port_of_nobody_is_a_mistake_of_the_wiring() {
+    let mut wifi = Wifi::new(Seed(1), "air", &cell(OFDM_54, Rules::standard(), 2)).unwrap();
+    wifi.handle_frame(Instant::ZERO, port(2, 0), &mut [0; 10], FrameMeta::default());
+}

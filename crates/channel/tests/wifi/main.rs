@@ -1,0 +1,10 @@
+//! The 802.11 cell: timing against the standard's arithmetic, saturation against Bianchi's model and ns-3, hidden
+//! stations, and the laws of machines.
+#![allow(clippy::unwrap_used, reason = "tests may fail")]
+
+mod bianchi;
+mod contract;
+mod drive;
+mod reach;
+mod saturation;
+mod timing;
