@@ -81,7 +81,7 @@ fn every_counter_has_words() {
         ..status::Report::default()
     };
     let text = report.to_string();
-    assert!(text.contains("one source has too many attempts") && text.contains("dropped: bad mac"), "{text}");
+    assert!(text.contains("one source has too many attempts") && text.contains("dropped bad mac"), "{text}");
     let json = serde_json::to_string(&report).unwrap();
     assert_eq!(serde_json::from_str::<status::Report>(&json).unwrap(), report);
 }
