@@ -1,7 +1,7 @@
 //! TCP: our own, with every knob exposed, on the real wire format over IPv4.
 //!
 //! Reading order: [`Config`] (the knobs), [`State`], [`Connection`] (one connection as a plain struct), then its parts:
-//! `arrive` (what a segment does), `send` and `acked` (the sender), `recovery`, `congestion`, `receive`; and [`Host`],
+//! `arrive` (what a segment does), `transmit` (what it sends), `send` and `acked` (the sender), `recovery`, `congestion`, `receive`; and [`Host`],
 //! which holds many connections and is a [`wavelane_base::Machine`]. `docs/models/tcp.md` says what is modelled.
 
 mod acked;
@@ -17,6 +17,7 @@ mod rtt;
 mod scoreboard;
 mod send;
 mod state;
+mod transmit;
 
 pub use config::{Config, CongestionControl, Keepalive, RtoFloor};
 pub use connection::{Connection, Event, Status};
