@@ -111,12 +111,14 @@ fn treatment(stack: Stack) -> Treatment {
 /// The TCP of a `tcp-*` stack; `None` for the others.
 fn tcp_config(stack: Stack) -> Option<Config> {
     let Stack::Tcp { kind, .. } = stack else { return None };
-    Some(match kind {
+    let config = match kind {
         TcpKind::Reno => Config::linux(CongestionControl::NewReno),
         TcpKind::Cubic => Config::linux(CongestionControl::Cubic),
         TcpKind::Bbr => Config::linux(CongestionControl::Bbr),
         TcpKind::Y2001 => Config::tcp_2001(),
-    })
+    };
+    // As the laboratory's programs do (TCP_NODELAY): Nagle would hold each echo until the one before is answered.
+    Some(Config { nagle: false, ..config })
 }
 
 fn add_flows(
