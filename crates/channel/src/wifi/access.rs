@@ -213,6 +213,8 @@ impl Wifi {
     }
     /// The answer waited for has not come.
     pub(super) fn fail(&mut self, station: usize) {
+        // What has passed while the answer was awaited is not part of the back-off drawn below.
+        self.freeze(station, self.now, true);
         let hold = match self.rules.after_timeout {
             AfterTimeout::AtOnce => self.now,
             AfterTimeout::Difs => self.now + self.difs,
