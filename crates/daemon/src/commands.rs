@@ -225,7 +225,7 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
     let _ = writeln!(text, "public key {}", keys::to_base64(&keys::public_key(&config.private_key)));
     for peer in &config.peers {
         let address = peer.address.as_deref().unwrap_or("(calls us)");
-        let routes: Vec<String> = peer.routes.iter().map(|r| format!("{}/{}", r.address, r.bits)).collect();
+        let routes: Vec<String> = peer.routes.iter().map(config::prefix_text).collect();
         let routes = if routes.is_empty() { "none".to_string() } else { routes.join(", ") };
         let _ = writeln!(text, "peer {} at {address}, routes {routes}", peer.name);
     }
