@@ -240,9 +240,17 @@ pub fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(intercept) = &config.intercept {
         let forwarding = std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap_or_default();
-        if !intercept.interfaces.is_empty() && forwarding.trim() == "0" {
+        let routes = || config.peers.iter().flat_map(|p| &p.routes);
+        if !intercept.interfaces.is_empty() && forwarding.trim() == "0" && routes().any(|r| r.address.is_ipv4()) {
             warnings.push(
                 "net.ipv4.ip_forward is 0, so what is not TCP is not forwarded: run `sysctl net.ipv4.ip_forward=1`"
+                    .into(),
+            );
+        }
+        let forwarding = std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/forwarding").unwrap_or_default();
+        if !intercept.interfaces.is_empty() && forwarding.trim() == "0" && routes().any(|r| r.address.is_ipv6()) {
+            warnings.push(
+                "net.ipv6.conf.all.forwarding is 0, so what is not TCP is not forwarded: run `sysctl net.ipv6.conf.all.forwarding=1`"
                     .into(),
             );
         }

@@ -104,6 +104,9 @@ fn port_error(what: &'static str, address: SocketAddr) -> impl Fn(io::Error) -> 
 /// Opens everything the configuration asks for.
 pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
     let addresses = config.peers.iter().map(|p| resolve(p, config.listen)).collect::<Result<_, _>>()?;
+    if config.tun.is_some() {
+        return Err(StartError::Door("[tun] is read and not served yet: remove it".into()));
+    }
     let privileged = rules::needed(config);
     let needs = [caps::NET_ADMIN, caps::NET_RAW];
     if privileged && !needs.iter().all(|c| caps::has(*c)) {
