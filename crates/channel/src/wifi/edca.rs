@@ -69,7 +69,8 @@ impl Edca {
             Phy::Ofdm | Phy::ErpOfdm { .. } => [2_528, 2_528, 4_096, 2_080],
             _ => [3_264, 3_264, 6_016, 3_264],
         };
-        let (video, voice) = ((min + 1) / 2 - 1, (min + 1) / 4 - 1);
+        // (aCWmin + 1) / 2 - 1 and (aCWmin + 1) / 4 - 1, of a power of two less one.
+        let (video, voice) = (min >> 1, min >> 2);
         let of = |aifsn, cw_min, cw_max, txop| Access { aifsn, cw_min, cw_max, txop: Span::from_micros(txop) };
         Self {
             access: [
