@@ -288,6 +288,7 @@ impl Config {
             port: PortId(0),
             allow_sources: p.allow_sources.clone(),
             allow_targets: p.allow_targets.clone(),
+            routes: p.routes.clone(),
             controller: p.controller,
         });
         gateway::Config {

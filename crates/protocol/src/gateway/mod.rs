@@ -9,11 +9,12 @@ mod carry;
 mod config;
 mod edge;
 mod flows;
+mod packets;
 mod relay;
 mod status;
 mod types;
 
-pub use config::{Config, ConfigError, Controller, IpPrefix, PeerConfig};
+pub use config::{Config, ConfigError, Controller, IpPrefix, PacketConfig, PeerConfig};
 pub use relay::HOPS_MAX;
 pub use types::{Event, OpenError, PeerId, PeerStatus, Status};
 
@@ -51,6 +52,7 @@ pub struct Gateway {
     /// Which peer is served first next time, so that none starves.
     cursor: usize,
     counters: Counters,
+    packets: packets::Packets,
 }
 
 /// What the gateway itself remembers of a peer.
@@ -107,6 +109,7 @@ impl Gateway {
             events: VecDeque::new(),
             cursor: 0,
             counters: Counters::default(),
+            packets: packets::Packets::default(),
             config,
         };
         for peer in 0..gateway.peers.len() {

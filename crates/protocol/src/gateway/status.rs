@@ -16,6 +16,9 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
     counters.insert("flows_relayed", gateway.relays.relayed);
     counters.insert("relayed_octets", gateway.relays.bytes);
     counters.insert("refused_relay_loop", gateway.relays.refused_loop);
+    if gateway.config.packets.is_some() {
+        counters.insert("dropped_packets_no_service", gateway.packets.dropped);
+    }
     let mut buffered = gateway.kept;
     for link in &gateway.links {
         let held = link.hop.status();
