@@ -279,3 +279,5 @@ impl Machine for Gateway {
 #[cfg(test)]
 #[path = "gateway_tests.rs"]
 mod tests;
+#[cfg(test)]
+mod relay_tests;
