@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
 use super::*;
-use wavelane_base::{FlowId, ReadOutcome, Streams};
 use std::collections::VecDeque;
 use wavelane_base::Span;
 use wavelane_base::laws::{Script, Stimulus, check};
+use wavelane_base::{FlowId, ReadOutcome, Streams};
 use wavelane_base::{Ratio, Seed};
 
 const DELAY: Span = Span::from_millis(10);

@@ -25,9 +25,7 @@ use flows::FlowTable;
 use relay::Relays;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
-use wavelane_base::{
-    Class, Ecn, Entropy, FrameMeta, Instant, Machine, PortId, Transmit, Wakeup,
-};
+use wavelane_base::{Class, Ecn, Entropy, FrameMeta, Instant, Machine, PortId, Transmit, Wakeup};
 use wavelane_wire::datagram::{UDP4_OVERHEAD, UDP6_OVERHEAD};
 pub use wavelane_wire::frame::Reason;
 
@@ -277,7 +275,7 @@ impl Machine for Gateway {
 }
 
 #[cfg(test)]
+mod relay_tests;
+#[cfg(test)]
 #[path = "gateway_tests.rs"]
 mod tests;
-#[cfg(test)]
-mod relay_tests;

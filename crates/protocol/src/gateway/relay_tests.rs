@@ -87,13 +87,16 @@ impl Talk {
     }
 }
 
+/// A datagram on its way: to which node and port of it, from where.
+type Frame = (usize, u16, SocketAddr, Vec<u8>);
+
 /// A chain, with a client program at the first node and servers at the last.
 struct Chain {
     now: Instant,
     nodes: Vec<Option<Gateway>>,
     epochs: Vec<u64>,
     pool: u64,
-    pipe: BTreeMap<(Instant, u64), (usize, u16, SocketAddr, Vec<u8>)>,
+    pipe: BTreeMap<(Instant, u64), Frame>,
     /// When each hop's transmitter is free: (from, port).
     free: BTreeMap<(usize, u16), Instant>,
     sent: u64,
@@ -241,9 +244,7 @@ impl Chain {
 
     fn all_closed(&mut self) -> bool {
         let closed = |talk: &Talk| matches!(talk.fate, Some(Event::Closed(_)));
-        self.servers.len() == self.clients.len()
-            && self.clients.iter().all(closed)
-            && self.servers.iter().all(closed)
+        self.servers.len() == self.clients.len() && self.clients.iter().all(closed) && self.servers.iter().all(closed)
     }
 
     /// Every byte arrived, in order and once, and nobody holds anything any more.

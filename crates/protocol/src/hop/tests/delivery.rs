@@ -134,7 +134,8 @@ fn a_refused_flow_says_why_and_is_forgotten() {
     while world.events[1].is_empty() {
         world.step(world.now + Span::from_millis(5));
     }
-    let incoming = HopEvent::Incoming { flow: flow.from_other_side(), source: source(), target: target(), passage: None };
+    let incoming =
+        HopEvent::Incoming { flow: flow.from_other_side(), source: source(), target: target(), passage: None };
     assert_eq!(world.events[1], vec![incoming]);
     world.hops[1].refuse(world.now, flow.from_other_side(), Reason::Unreachable);
     world.run_until(ms(5_000));

@@ -123,7 +123,10 @@ fn the_peer_cannot_open_in_our_name_or_answer_its_own_flow() {
     let mut hop = accepted();
     let in_our_name = Open { flow: ours(3), source: source(), target: target(), credit: 0, passage: None };
     hop.handle_frame(ms(2), &Frame::Open(in_our_name));
-    hop.handle_frame(ms(2), &Frame::Answer { flow: theirs(0), refusal: Some(Reason::Refused), credit: 0, received: None });
+    hop.handle_frame(
+        ms(2),
+        &Frame::Answer { flow: theirs(0), refusal: Some(Reason::Refused), credit: 0, received: None },
+    );
     assert_eq!((hop.counters().protocol_errors, hop.counters().dropped_unknown_flow), (1, 1));
     assert_eq!(hop.status().flows, 1);
 }

@@ -68,7 +68,13 @@ fn a_hop_keeps_the_laws_of_a_machine() {
             }),
         ),
         (ms(30), bytes(&[Frame::Padding])),
-        (ms(60), bytes(&[Frame::Ping, Frame::Answer { flow: ours.from_other_side(), refusal: None, credit: 90_000, received: None }])),
+        (
+            ms(60),
+            bytes(&[
+                Frame::Ping,
+                Frame::Answer { flow: ours.from_other_side(), refusal: None, credit: 90_000, received: None },
+            ]),
+        ),
         (
             ms(61),
             Stimulus::Command(|m, now| {
