@@ -7,14 +7,18 @@
 
 mod backend;
 mod bulk;
+mod capacity;
 mod content;
 mod driver;
 mod echo;
+mod folder;
 mod gateways;
 mod http;
 mod judge;
 mod lateness;
 mod pcapng;
+mod peers;
+mod program;
 mod review;
 mod run;
 mod sockets;
@@ -23,6 +27,7 @@ mod topology;
 mod world;
 
 pub use backend::{LATENESS_BOUND, LabBackend};
+pub use capacity::{Bench, Capacity, CapacityCase, Way, can_measure};
 pub use driver::MTU;
 pub use pcapng::{FILE_MAX, SNAPLEN};
 

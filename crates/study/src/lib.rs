@@ -1,6 +1,7 @@
 //! Studies: experiments with their scenarios and judges, each repeatable by one command.
 #![forbid(unsafe_code)]
 
+mod capacity;
 mod document;
 mod main_job;
 
@@ -51,13 +52,22 @@ pub struct Study {
 pub type MakeBackend<'a> = dyn Fn() -> Box<dyn Backend> + Sync + 'a;
 
 /// Every study that exists.
-pub const STUDIES: &[Study] = &[Study {
-    id: main_job::ID,
-    about: "a download and an echo over a bursty link: CUBIC and BBR end to end against the gateways",
-    takes: ["5 min", "20 min"],
-    backend: "lab",
-    run: main_job::run,
-}];
+pub const STUDIES: &[Study] = &[
+    Study {
+        id: main_job::ID,
+        about: "a download and an echo over a bursty link: CUBIC and BBR end to end against the gateways",
+        takes: ["5 min", "20 min"],
+        backend: "lab",
+        run: main_job::run,
+    },
+    Study {
+        id: capacity::ID,
+        about: "what two gateways carry where only the machine limits them, and its cost, beside other tunnels",
+        takes: ["3 min", "15 min"],
+        backend: "lab",
+        run: capacity::run,
+    },
+];
 
 impl Study {
     /// The study of that id.

@@ -33,6 +33,7 @@ impl Ancillary {
                 let data = libc::CMSG_DATA(cmsg);
                 match ((*cmsg).cmsg_level, (*cmsg).cmsg_type) {
                     (libc::IPPROTO_IP, libc::IP_TOS) => told.ecn = ecn_of(*data),
+                    // An int (RFC 3542, section 6.5), of which the low byte is the class.
                     (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
                         told.ecn = ecn_of(data.cast::<libc::c_int>().read_unaligned() as u8);
                     }
@@ -56,9 +57,10 @@ impl Ancillary {
 pub(super) fn write(header: &mut libc::msghdr, control: &mut Control, to: SocketAddr, ecn: Ecn, segment: Option<u16>) {
     let mut at = 0;
     if ecn != Ecn::NotEct {
+        // What the IP header will be decides where the mark is given.
         let (level, kind) = match to {
-            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
-            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+            SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_none() => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+            _ => (libc::IPPROTO_IP, libc::IP_TOS),
         };
         put(control, &mut at, level, kind, tos_of(ecn));
     }

@@ -68,14 +68,18 @@ pub struct Datagram<'a> {
 /// The socket and the buffers of one call.
 pub struct UdpLane {
     socket: Socket,
+    /// The socket is one of IPv6, and speaks IPv4 by mapped addresses if it is bound to none.
+    six: bool,
     buffers: Vec<u8>,
     /// Whether the kernel cuts batches (UDP_SEGMENT); found out by the first refusal.
     gso: bool,
 }
 
 impl UdpLane {
-    /// Binds `local` and marks everything sent with `mark`, if one is given.
+    /// Binds `local` and marks everything sent with `mark`, if one is given. Bound to `[::]` it speaks both IP
+    /// versions.
     pub fn bind(local: SocketAddr, mark: Option<u32>) -> io::Result<Self> {
+        let six = local.is_ipv6();
         let socket = Socket::new(Domain::for_address(local), Type::DGRAM.cloexec().nonblocking(), Some(Protocol::UDP))?;
         socket.set_recv_buffer_size(SOCKET_BUFFER)?;
         socket.set_send_buffer_size(SOCKET_BUFFER)?;
@@ -86,18 +90,18 @@ impl UdpLane {
                 let _ = set_int(&socket, libc::SOL_SOCKET, option, SOCKET_BUFFER as libc::c_int);
             }
         }
-        if local.is_ipv6() {
+        set_int(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+        set_int(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+        if six {
+            socket.set_only_v6(!local.ip().is_unspecified())?;
             set_int(&socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
             set_int(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-        } else {
-            set_int(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
-            set_int(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
         }
         set_int(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         // A kernel without it delivers one datagram at a time.
         let _ = set_int(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
         socket.bind(&local.into())?;
-        Ok(Self { socket, buffers: vec![0; MESSAGES * MESSAGE_ROOM], gso: true })
+        Ok(Self { socket, six, buffers: vec![0; MESSAGES * MESSAGE_ROOM], gso: true })
     }
     /// The bound address.
     pub fn local(&self) -> io::Result<SocketAddr> {
@@ -141,6 +145,8 @@ impl UdpLane {
             // SAFETY: the kernel wrote an address of that length.
             let name = unsafe { SockAddr::new(name, header.msg_namelen) };
             let Some(from) = name.as_socket().filter(|_| header.msg_flags & libc::MSG_TRUNC == 0) else { continue };
+            // A mapped address is the IPv4 address that it means.
+            let from = SocketAddr::new(from.ip().to_canonical(), from.port());
             let length = message.msg_len as usize;
             let told = Ancillary::of(header);
             let waited = told.stamp.and_then(|at| read_at.checked_sub(at)).map_or(Span::ZERO, Span::from_nanos);
@@ -179,6 +185,11 @@ impl UdpLane {
         sent
     }
     fn offer(&self, bytes: &[u8], segment: Option<u16>, to: SocketAddr, ecn: Ecn) -> Answer {
+        let to = match to {
+            SocketAddr::V4(v4) if self.six => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
+            SocketAddr::V6(_) if !self.six => return Answer::Lost,
+            same => same,
+        };
         let name = SockAddr::from(to);
         let mut iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let mut control = Control([0; CONTROL_ROOM]);

@@ -17,9 +17,18 @@ fn take(node: &mut Gateway, now: Instant, most: usize) -> (Vec<Vec<u8>>, Vec<usi
     (datagrams, batches)
 }
 
-/// What a pair does over time, with batches of at most `most` each way, on a pipe that loses one in `loss`.
-/// Returns everything that was sent, what the reader read, and the longest batch beside the sender's rate then.
-fn drive(most: usize, lost_of: u64, octets: usize) -> (Vec<(Instant, Vec<u8>)>, Vec<u8>, Vec<(usize, Rate)>) {
+/// What a pair did.
+struct Driven {
+    /// Every datagram, and when it left.
+    sent: Vec<(Instant, Vec<u8>)>,
+    /// What the reader read.
+    heard: Vec<u8>,
+    /// Octets of each batch beside the sender's rate then.
+    batches: Vec<(usize, Rate)>,
+}
+
+/// What a pair does over time, with batches of at most `most` each way, on a pipe that loses one in `lost_of`.
+fn drive(most: usize, lost_of: u64, octets: usize) -> Driven {
     let mut pair = Pair::new();
     let (ours, theirs) = pair.connect();
     let data: Vec<u8> = (0..octets as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -66,7 +75,7 @@ fn drive(most: usize, lost_of: u64, octets: usize) -> (Vec<(Instant, Vec<u8>)>, 
         }
         pair.read_all(1, theirs, &mut heard);
     }
-    (sent, heard, batches)
+    Driven { sent, heard, batches }
 }
 
 proptest! {
@@ -76,16 +85,16 @@ proptest! {
         let lost_of = if lost_of < 3 { 0 } else { lost_of };
         let single = drive(1, lost_of, octets);
         let batched = drive(most, lost_of, octets);
-        prop_assert_eq!(single.0.len(), batched.0.len());
-        let differs = single.0.iter().zip(&batched.0).position(|(a, b)| a != b);
+        prop_assert_eq!(single.sent.len(), batched.sent.len());
+        let differs = single.sent.iter().zip(&batched.sent).position(|(a, b)| a != b);
         prop_assert_eq!(differs, None, "a datagram differs");
-        prop_assert!(single.1 == batched.1);
+        prop_assert!(single.heard == batched.heard);
     }
 }
 
 #[test]
 fn batches_form_at_speed_and_last_a_millisecond_at_most() {
-    let (_, heard, batches) = drive(64, 0, 20_000_000);
+    let Driven { heard, batches, .. } = drive(64, 0, 20_000_000);
     assert!(heard.len() > 5_000_000, "{} octets", heard.len());
     let longest = batches.iter().map(|b| b.0).max().unwrap_or(0);
     assert!(longest > 20_000, "the pipe has no limit, so batches grow: {longest}");
