@@ -41,7 +41,7 @@ pub struct FlowFigures {
     pub lost: Option<u64>,
     /// 95th percentile of the age of a download's bytes, from the sender's write to the receiver's read; fixed-time flows
     /// after the warm-up.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_p95_ms: Option<f64>,
     /// Of a fetch: how long its exchanges took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
