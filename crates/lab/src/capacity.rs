@@ -4,7 +4,7 @@
 use crate::gateways::Gateways;
 use crate::peers::{self, Peers};
 use crate::program;
-use crate::review::{self, control_of_stack};
+use crate::review;
 use crate::world::{Veth, World};
 use crate::{LabError, sockets, tools};
 use std::io::{Read, Write};
@@ -124,9 +124,10 @@ impl Bench {
 
     fn build(stack: Stack, out: &Path, cancelled: &AtomicBool) -> Result<Self, LabError> {
         let scenario = scenario();
-        let control = control_of_stack(stack);
+        let controls = review::controls(&scenario, stack).map_err(LabError::Topology)?;
+        let control = controls[CLIENT];
         let no_capture = |_: &str, _: &str| PathBuf::new();
-        let world = World::build(&scenario, Seed(0), control, Veth::Offloaded, &no_capture)?;
+        let world = World::build(&scenario, Seed(0), &controls, Veth::Offloaded, &no_capture)?;
         let address = world.plan.address_of(SERVER).expect("the server has a channel");
         let server = sockets::at(address, PORT);
         let listener = sockets::listen(&world.nodes[SERVER], server, control)?;
@@ -136,7 +137,7 @@ impl Bench {
         let between = if stack == Stack::Wavelane {
             Between::Gateways(Gateways::start(&scenario, &world, out, &label, &mut stop)?)
         } else if peers::is_peer(stack) {
-            let order = peers::Order { stack, servers: &[server], control, out, label: &label };
+            let order = peers::Order { stack, servers: &[server], controls: &controls, out, label: &label };
             let peers = Peers::start(&scenario, &world, &order, &mut stop)?;
             entrance = peers.way_to(&scenario, &scenario.flows[0], server);
             Between::Peers(peers)

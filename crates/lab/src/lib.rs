@@ -11,6 +11,7 @@ mod capacity;
 mod content;
 mod driver;
 mod echo;
+mod fetch;
 mod folder;
 mod gateways;
 mod http;

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod capacity;
+mod cells;
 mod document;
+mod efficiency;
 mod main_job;
 
 pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, StudyDocument};
@@ -22,6 +24,8 @@ pub struct StudyOptions {
     pub jobs: Option<usize>,
     /// Where the Records go, one directory per cell.
     pub out: PathBuf,
+    /// Told each row as soon as it is judged, where a study has several cells.
+    pub row: fn(&Row),
 }
 
 /// Why a study has no outcome.
@@ -66,6 +70,13 @@ pub const STUDIES: &[Study] = &[
         takes: ["3 min", "15 min"],
         backend: "lab",
         run: capacity::run,
+    },
+    Study {
+        id: efficiency::ID,
+        about: "loss of 0 to 20 % and bursts: goodput, delay, age and small transfers against TCP and other tunnels",
+        takes: ["5 min", "3 h"],
+        backend: "lab",
+        run: efficiency::run,
     },
 ];
 
