@@ -135,9 +135,9 @@ impl Bench {
         let mut stop = || cancelled.load(Ordering::Relaxed);
         let mut entrance = server;
         let between = if stack == Stack::Wavelane {
-            Between::Gateways(Gateways::start(&scenario, &world, out, &label, &mut stop)?)
+            Between::Gateways(Gateways::start(&scenario, &world, out, label, &mut stop)?)
         } else if peers::is_peer(stack) {
-            let order = peers::Order { stack, servers: &[server], controls: &controls, out, label: &label };
+            let order = peers::Order { stack, servers: &[server], controls: &controls, out, label };
             let peers = Peers::start(&scenario, &world, &order, &mut stop)?;
             entrance = peers.way_to(&scenario, &scenario.flows[0], server);
             Between::Peers(peers)
