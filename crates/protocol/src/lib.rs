@@ -9,5 +9,6 @@ pub mod gateway;
 pub mod hop;
 pub mod lane;
 pub mod link;
+pub mod queue;
 pub mod session;
 pub mod tcp;
