@@ -1,0 +1,206 @@
+//! The packet service over bad links: datagrams of our own, and end hosts' TCP that nobody splits.
+
+use crate::common::{address, clean_demo, direction, gateway_config, millis, random_loss, secs, with_loss};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use wavelane_base::{Instant, PortId, Seed, Span};
+use wavelane_channel::CableConfig;
+use wavelane_protocol::gateway::{Config, PacketConfig, PeerId};
+use wavelane_protocol::tcp::Config as TcpConfig;
+use wavelane_sim::{ChannelId, Engine, FlowIndex, FlowSpec, NodeClock, NodeId, Plug, Work};
+use wavelane_wire::ip::checksum;
+
+const INNER_MTU: usize = 1_400;
+/// Addresses behind the two gateways.
+pub(crate) const NEAR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 10);
+pub(crate) const FAR: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 10);
+
+/// Two gateways that carry packets over one cable.
+pub(crate) struct Tunnel {
+    pub(crate) engine: Engine,
+    pub(crate) gateways: [NodeId; 2],
+    pub(crate) air: ChannelId,
+}
+
+fn packet_config(me: u8, peer: u8, peer_address: &str, route: &str) -> Config {
+    let mut config = gateway_config(me, peer, address(peer_address));
+    config.peers[0].routes = vec![route.parse().unwrap()];
+    config.peers[0].port = PortId(0);
+    config.packets = Some(PacketConfig { inner_mtu: INNER_MTU, pool: 16 << 20, ..PacketConfig::default() });
+    config
+}
+
+impl Tunnel {
+    pub(crate) fn new(seed: u64, cable: CableConfig) -> Self {
+        let mut engine = Engine::new(Seed(seed));
+        let clocks =
+            [NodeClock::new(Span::from_secs(1_000), 20).unwrap(), NodeClock::new(Span::from_millis(7), -20).unwrap()];
+        let config = [
+            packet_config(1, 2, "192.0.2.2:51820", "10.1.0.0/16"),
+            packet_config(2, 1, "192.0.2.1:51820", "10.0.0.0/16"),
+        ];
+        let [near, far] = config;
+        let a = engine.add_gateway("a", clocks[0], near).unwrap();
+        let b = engine.add_gateway("b", clocks[1], far).unwrap();
+        let plug = |node, at: &str| Plug { node, address: Some(address(at)) };
+        let air = engine.connect("air", cable, plug(a, "192.0.2.1:51820"), plug(b, "192.0.2.2:51820")).unwrap();
+        Self { engine, gateways: [a, b], air }
+    }
+
+    /// Joins an end host to the inside of each gateway: the near one is the client.
+    fn with_hosts(mut self, tcp: &TcpConfig) -> (Self, [NodeId; 2]) {
+        let lan = || CableConfig::symmetric(direction(1_000, 0, 10_000_000));
+        let hosts = [(NEAR, FAR, "client"), (FAR, NEAR, "server")].map(|(here, there, name)| {
+            let host = self.engine.add_host(name, here, NodeClock::new(Span::ZERO, 0).unwrap(), tcp.clone());
+            (host, there)
+        });
+        for (side, (host, there)) in hosts.into_iter().enumerate() {
+            let ends = (Plug { node: host, address: None }, Plug { node: self.gateways[side], address: None });
+            let cable = self.engine.connect(&format!("lan {side}"), lan(), ends.0, ends.1).unwrap();
+            self.engine.route(host, there, cable);
+        }
+        self.engine.listen(hosts[1].0, SocketAddr::from((FAR, 80)));
+        (self, hosts.map(|(host, _)| host))
+    }
+
+    pub(crate) fn counter(&self, side: usize, name: &str) -> u64 {
+        let counters = self.engine.status(self.gateways[side]).counters;
+        counters.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("no counter {name}")).1
+    }
+}
+
+/// A UDP packet from `NEAR` to `FAR` (or back) whose payload begins with `serial`.
+pub(crate) fn udp(back: bool, port: u16, serial: u64, len: usize, dscp: u8) -> Vec<u8> {
+    let (source, target) = if back { (FAR, NEAR) } else { (NEAR, FAR) };
+    let mut payload = vec![0xa5; len.max(8)];
+    payload[..8].copy_from_slice(&serial.to_be_bytes());
+    let (udp_len, total) = ((8 + payload.len()) as u16, (28 + payload.len()) as u16);
+    let mut out = vec![0x45, dscp << 2];
+    out.extend(total.to_be_bytes());
+    out.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+    out.extend(source.octets());
+    out.extend(target.octets());
+    let sum = checksum(&[&out]);
+    out[10..12].copy_from_slice(&sum.to_be_bytes());
+    out.extend(port.to_be_bytes());
+    out.extend(5_000u16.to_be_bytes());
+    out.extend(udp_len.to_be_bytes());
+    out.extend([0, 0]);
+    out.extend(payload);
+    out
+}
+
+/// Port and serial of such a packet.
+pub(crate) fn read(packet: &[u8]) -> (u16, u64) {
+    let port = u16::from_be_bytes([packet[20], packet[21]]);
+    (port, u64::from_be_bytes(packet[28..36].try_into().unwrap()))
+}
+
+/// Sends datagrams of `len` bytes every `every` for `seconds`, waits, and gives each one's delay.
+fn stream(tunnel: &mut Tunnel, every: Span, len: usize, seconds: u64) -> (u64, BTreeMap<u64, Span>) {
+    let (mut sent, mut times) = (0u64, BTreeMap::new());
+    let mut delays = BTreeMap::new();
+    let (begin, mut last) = (tunnel.engine.now(), None);
+    let mut collect = |tunnel: &mut Tunnel, times: &BTreeMap<u64, Instant>| {
+        for (at, node, packet) in tunnel.engine.take_packets() {
+            assert_eq!(node, tunnel.gateways[1]);
+            let (_, serial) = read(&packet);
+            assert_eq!(packet[8], 63, "one hop is taken");
+            let again = delays.insert(serial, at.since(times[&serial]));
+            assert_eq!(again, None, "datagram {serial} came twice");
+            last = last.max(Some(serial));
+        }
+    };
+    while tunnel.engine.now() < begin + Span::from_secs(seconds) {
+        tunnel.engine.send_packet(tunnel.gateways[0], &udp(false, 4_000, sent, len, 0));
+        times.insert(sent, tunnel.engine.now());
+        sent += 1;
+        tunnel.engine.run_until(tunnel.engine.now() + every);
+        collect(tunnel, &times);
+    }
+    tunnel.engine.run_until(tunnel.engine.now() + Span::from_secs(5));
+    collect(tunnel, &times);
+    (sent, delays)
+}
+
+#[test]
+fn without_loss_nothing_is_repeated_whatever_the_round_trip() {
+    for (one_way_ms, every_us, len) in [
+        (2, 1_000, 1_000),
+        (50, 1_000, 1_000),
+        (300, 1_000, 1_000),
+        (50, 100_000, 64),
+        (300, 100_000, 64),
+        (2, 100_000, 64),
+    ] {
+        let cable = CableConfig::symmetric(direction(20, one_way_ms, 250_000));
+        let mut tunnel = Tunnel::new(1, cable);
+        let (sent, delays) = stream(&mut tunnel, Span::from_micros(every_us), len, 15);
+        let repeated = tunnel.counter(0, "packets_repeated");
+        let what = format!("{one_way_ms} ms, {len} B every {every_us} us: {sent} sent, {repeated} repeated");
+        println!("{what}, {} arrived", delays.len());
+        assert!(repeated * 200 < sent, "{what}");
+        assert!(delays.len() as u64 * 1_000 >= sent * 999, "{what}, {} arrived", delays.len());
+    }
+}
+
+#[test]
+fn losses_are_repaired_within_a_round_trip_and_a_half() {
+    let mut tunnel = Tunnel::new(2, with_loss(clean_demo(), &random_loss(1, 20)));
+    let (sent, delays) = stream(&mut tunnel, Span::from_millis(2), 500, 20);
+    let mut sorted: Vec<Span> = delays.values().copied().collect();
+    sorted.sort();
+    println!(
+        "{sent} sent, {} arrived, p50 {} p95 {} p99 {}; repaired {}, unrepaired {}",
+        sorted.len(),
+        sorted[sorted.len() / 2],
+        sorted[sorted.len() * 95 / 100],
+        sorted[sorted.len() * 99 / 100],
+        tunnel.counter(0, "packets_repaired"),
+        tunnel.counter(0, "packets_unrepaired"),
+    );
+    assert!(sorted.len() as u64 * 1_000 >= sent * 998);
+    assert!(sorted[sorted.len() * 99 / 100] < Span::from_millis(250));
+}
+
+#[test]
+fn unsplit_cubic_over_one_twentieth_of_loss_gets_most_of_the_limit() {
+    for (numerator, share) in [(0, 0.9), (1, 0.7)] {
+        let loss = random_loss(numerator, 20);
+        let (mut tunnel, [client, server]) = Tunnel::new(3, with_loss(clean_demo(), &loss))
+            .with_hosts(&TcpConfig { nagle: false, ..TcpConfig::default() });
+        let flow = tunnel.engine.add_flow(FlowSpec {
+            node: client,
+            peer: PeerId(0),
+            source: SocketAddr::from((NEAR, 40_000)),
+            target: SocketAddr::from((FAR, 80)),
+            work: Work::Download(None),
+            start: millis(500),
+            stop: Some(secs(30)),
+            source_rate: None,
+            reader_pause: None,
+        });
+        tunnel.engine.run_until(Instant::from_millis(29_900));
+        let sender = tunnel.engine.connections(server).pop().expect("the connection is open");
+        tunnel.engine.run_until(secs(31));
+        let log = tunnel.engine.log(FlowIndex(flow.0));
+        assert_eq!(log.damage, None);
+        let mbit = log.goodput_between(secs(3), secs(30)).as_bps() as f64 / 1e6;
+        let limit = 20.0 * (1.0 - f64::from(numerator) / 20.0);
+        let repeats = sender.counters.retransmits as f64 / sender.counters.segments as f64;
+        println!(
+            "loss {numerator}/20: {mbit:.2} Mbit/s, {:.3} of the limit, TCP repeats {:.4} %, {:?}",
+            mbit / limit,
+            repeats * 100.0,
+            sender
+        );
+        for side in 0..2 {
+            println!(
+                "{:?}",
+                tunnel.engine.status(tunnel.gateways[side]).counters.iter().filter(|c| c.1 > 0).collect::<Vec<_>>()
+            );
+        }
+        assert!(mbit >= share * limit, "{mbit:.2} of {limit}");
+        assert!(repeats < 0.005, "{repeats}");
+    }
+}
