@@ -6,8 +6,8 @@ use wavelane_base::Span;
 const TIMER_FLOOR_CAP: Span = Span::from_millis(100);
 /// Slack of the timer: scheduling at both ends.
 const TIMER_SLACK: Span = Span::from_millis(5);
-/// The timer before the round trip is known.
-const TIMER_UNKNOWN: Span = Span::from_millis(500);
+/// The timer before the round trip is known (as RFC 6298, section 2.1).
+const TIMER_UNKNOWN: Span = Span::from_secs(1);
 /// The longest a packet is held for an earlier one.
 pub(super) const HOLD_MAX: Span = Span::from_secs(2);
 /// A packet is repeated for at least this long after it was first sent ...

@@ -122,6 +122,6 @@ mod tests {
             assert_ne!(flow_hash(&packet, [7, 9]), flow_hash(&packet, [8, 9]));
         }
         // A thousand balls into 1,024 bins hit 638 of them on average, with a deviation of 10.
-        assert!((590..690).contains(&used.len()), "{}", used.len());
+        assert!(used.len() > 600, "{}", used.len());
     }
 }
