@@ -212,7 +212,7 @@ impl Sender {
         let dense = memory.counts.iter().any(|count| *count >= DENSE_MIN);
         let before = memory.last.replace((number, now));
         // Whatever is older than the hold has long arrived or never will.
-        let near = before.filter(|(_, at)| now.since(*at) <= hold && hold > Span::ZERO);
+        let near = before.filter(|(_, at)| now.since(*at) <= hold);
         let wanted = treatment.order == Ordering::Strict || dense;
         let order = near.filter(|_| wanted).map(|(n, _)| Order { back: number - n, hold_ms: hold.as_millis().max(1) });
         (order, place)

@@ -7,7 +7,7 @@ use wavelane_base::{Instant, PortId, Seed, Span};
 use wavelane_channel::CableConfig;
 use wavelane_protocol::gateway::{Config, PacketConfig, PeerId};
 use wavelane_protocol::tcp::Config as TcpConfig;
-use wavelane_sim::{ChannelId, Engine, FlowIndex, FlowSpec, NodeClock, NodeId, Plug, Work};
+use wavelane_sim::{ChannelId, Engine, FlowSpec, NodeClock, NodeId, Plug, Work};
 use wavelane_wire::ip::checksum;
 
 const INNER_MTU: usize = 1_400;
@@ -147,6 +147,7 @@ fn without_loss_nothing_is_repeated_whatever_the_round_trip() {
 #[test]
 fn losses_are_repaired_within_a_round_trip_and_a_half() {
     let mut tunnel = Tunnel::new(2, with_loss(clean_demo(), &random_loss(1, 20)));
+    // Until the session stands packets wait: the first two seconds do not count.
     tunnel.engine.run_until(secs(2));
     let (sent, delays) = stream(&mut tunnel, Span::from_millis(2), 500, 20);
     let mut sorted: Vec<Span> = delays.values().copied().collect();
@@ -160,50 +161,55 @@ fn losses_are_repaired_within_a_round_trip_and_a_half() {
         tunnel.counter(0, "packets_repaired"),
         tunnel.counter(0, "packets_unrepaired"),
     );
+    println!(
+        "late: {:?}",
+        delays.iter().filter(|d| *d.1 > Span::from_millis(200)).map(|d| (*d.0, d.1.as_millis())).collect::<Vec<_>>()
+    );
     assert!(sorted.len() as u64 * 1_000 >= sent * 998);
     assert!(sorted[sorted.len() * 99 / 100] < Span::from_millis(250));
 }
 
+/// A download by CUBIC end to end: goodput from 3 s to 30 s in Mbit/s, and the sender's share of repeats.
+fn unsplit(seed: u64, cable: CableConfig) -> (f64, f64) {
+    let tcp = TcpConfig { nagle: false, ..TcpConfig::default() };
+    let (mut tunnel, [client, server]) = Tunnel::new(seed, cable).with_hosts(&tcp);
+    let flow = tunnel.engine.add_flow(FlowSpec {
+        node: client,
+        peer: PeerId(0),
+        source: SocketAddr::from((NEAR, 40_000)),
+        target: SocketAddr::from((FAR, 80)),
+        work: Work::Download(None),
+        start: millis(500),
+        stop: Some(secs(30)),
+        source_rate: None,
+        reader_pause: None,
+    });
+    tunnel.engine.run_until(millis(29_900));
+    let sender = tunnel.engine.connections(server).pop().expect("the connection is open").counters;
+    assert_eq!(sender.segments > 0, tunnel.counter(0, "packets_to_inside") > 0);
+    tunnel.engine.run_until(secs(31));
+    let log = tunnel.engine.log(flow);
+    assert_eq!(log.damage, None);
+    let mbit = log.goodput_between(secs(3), secs(30)).as_bps() as f64 / 1e6;
+    let repeats = sender.retransmits as f64 / sender.segments as f64;
+    println!("seed {seed}: {mbit:.2} Mbit/s, TCP repeats {:.3} %", repeats * 100.0);
+    (mbit, repeats)
+}
+
+#[test]
+fn unsplit_cubic_without_loss_gets_what_headers_and_codel_leave() {
+    let (mbit, repeats) = unsplit(3, clean_demo());
+    assert!(mbit > 17.0 && repeats < 0.005, "{mbit:.2} {repeats}");
+}
+
 #[test]
 fn unsplit_cubic_over_one_twentieth_of_loss_gets_most_of_the_limit() {
-    for (numerator, share) in [(0, 0.85), (1, 0.7)] {
-        let loss = random_loss(numerator, 20);
-        let (mut tunnel, [client, server]) = Tunnel::new(3, with_loss(clean_demo(), &loss))
-            .with_hosts(&TcpConfig { nagle: false, ..TcpConfig::default() });
-        let flow = tunnel.engine.add_flow(FlowSpec {
-            node: client,
-            peer: PeerId(0),
-            source: SocketAddr::from((NEAR, 40_000)),
-            target: SocketAddr::from((FAR, 80)),
-            work: Work::Download(None),
-            start: millis(500),
-            stop: Some(secs(30)),
-            source_rate: None,
-            reader_pause: None,
-        });
-        tunnel.engine.run_until(Instant::from_millis(29_900));
-        let sender = tunnel.engine.connections(server).pop().expect("the connection is open");
-        tunnel.engine.run_until(secs(31));
-        let log = tunnel.engine.log(FlowIndex(flow.0));
-        assert_eq!(log.damage, None);
-        let mbit = log.goodput_between(secs(3), secs(30)).as_bps() as f64 / 1e6;
-        let limit = 20.0 * (1.0 - f64::from(numerator) / 20.0);
-        let repeats = sender.counters.retransmits as f64 / sender.counters.segments as f64;
-        println!(
-            "loss {numerator}/20: {mbit:.2} Mbit/s, {:.3} of the limit, TCP repeats {:.4} %, {:?}",
-            mbit / limit,
-            repeats * 100.0,
-            sender
-        );
-        for side in 0..2 {
-            println!(
-                "{:?}",
-                tunnel.engine.status(tunnel.gateways[side]).counters.iter().filter(|c| c.1 > 0).collect::<Vec<_>>()
-            );
-        }
-        assert!(mbit >= share * limit, "{mbit:.2} of {limit}");
-        assert!(repeats < 0.005, "{repeats}");
-    }
+    // What the medium leaves: 20 Mbit/s x (1 - 1/20).
+    const LIMIT: f64 = 19.0;
+    let runs: Vec<_> = (3..8).map(|seed| unsplit(seed, with_loss(clean_demo(), &random_loss(1, 20)))).collect();
+    let mean = runs.iter().map(|run| run.0).sum::<f64>() / runs.len() as f64;
+    assert!(mean >= 0.7 * LIMIT, "{mean:.2} of {LIMIT} Mbit/s");
+    assert!(runs.iter().all(|run| run.1 < 0.005), "{runs:?}");
 }
 
 #[test]
