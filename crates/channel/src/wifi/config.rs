@@ -126,7 +126,7 @@ pub enum ConfigError {
     #[error("a cell of {0} stations is outside 2 to {STATIONS_BOUND}: add stations, or split the cell")]
     Stations(usize),
     /// A station that does not exist.
-    #[error("station {station} does not exist: the cell has stations 0 to {}", .stations - 1)]
+    #[error("station {station} does not exist: the cell has stations 0 to {}, choose one of them", .stations - 1)]
     Unknown {
         /// The number given.
         station: usize,

@@ -85,7 +85,7 @@ fn one_way_hidden_stations_spoil_one_direction() {
         ("WaveLAN", wavelan(700, 4), 40, SECONDS),
         ("802.11b, 2 Mbit/s", super::drive::cell((Phy::Dsss, 20), Rules::standard(), 4), 60, SECONDS),
     ];
-    const SECONDS: u64 = 2_000;
+    const SECONDS: u64 = 400;
     let mut rows = Vec::new();
     for (name, config, apart, seconds) in phys {
         // Up and down one at a time, so that the two directions of the home do not meet.
