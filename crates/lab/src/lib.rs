@@ -9,6 +9,7 @@ mod backend;
 mod bulk;
 mod content;
 mod driver;
+pub mod duel;
 mod echo;
 mod gateways;
 mod http;

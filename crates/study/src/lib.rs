@@ -3,6 +3,8 @@
 
 mod document;
 mod main_job;
+mod ours;
+mod tcp_interop;
 
 pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, StudyDocument};
 

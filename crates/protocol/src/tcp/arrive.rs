@@ -5,7 +5,7 @@ use super::config::Config;
 use super::connection::{Connection, Event, NO_SHIFT};
 use super::state::State;
 use wavelane_base::{Ecn, Instant, Span};
-use wavelane_wire::tcp::{Flags, Options, Tcp4, TcpHeader};
+use wavelane_wire::tcp::{Flags, Options, TcpPacket, TcpHeader};
 
 /// What a peer receives that names no MSS (RFC 9293, section 3.7.1).
 const MSS_ASSUMED: u16 = 536;
@@ -18,7 +18,7 @@ const STAMP_STALE: Span = Span::from_secs(24 * 24 * 3600);
 
 impl Connection {
     /// A connection that answers `syn`, a segment with SYN and without ACK or RST.
-    pub fn accept(now: Instant, config: &Config, syn: &Tcp4<'_>, iss: u32) -> Self {
+    pub fn accept(now: Instant, config: &Config, syn: &TcpPacket<'_>, iss: u32) -> Self {
         let mut this = Self::new(now, config, syn.target, syn.source, iss, State::SynReceived);
         this.passive = true;
         this.take_syn(now, &syn.header);
@@ -58,7 +58,7 @@ impl Connection {
     }
 
     /// Takes a segment that is addressed to this connection.
-    pub fn handle_segment(&mut self, now: Instant, segment: &Tcp4<'_>) {
+    pub fn handle_segment(&mut self, now: Instant, segment: &TcpPacket<'_>) {
         match self.state {
             State::Closed => {}
             State::SynSent => self.in_syn_sent(now, &segment.header),
@@ -125,7 +125,7 @@ impl Connection {
     }
 
     /// RFC 9293, section 3.10.7.4: every state but CLOSED, LISTEN and SYN-SENT.
-    fn in_order(&mut self, now: Instant, segment: &Tcp4<'_>) {
+    fn in_order(&mut self, now: Instant, segment: &TcpPacket<'_>) {
         let header = &segment.header;
         let (flags, expected) = (header.flags, self.receiver.next);
         let start = unwrap(self.irs, expected, header.seq);
@@ -352,7 +352,7 @@ impl Connection {
         self.linger_at = Some(now + self.config.time_wait);
     }
 
-    fn take_data(&mut self, now: Instant, segment: &Tcp4<'_>, start: u64) {
+    fn take_data(&mut self, now: Instant, segment: &TcpPacket<'_>, start: u64) {
         let fin = segment.header.flags.has(Flags::FIN);
         if segment.payload.is_empty() && !fin {
             return;

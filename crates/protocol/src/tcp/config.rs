@@ -41,7 +41,8 @@ pub struct Keepalive {
 pub struct Config {
     /// Congestion control.
     pub congestion: CongestionControl,
-    /// Largest segment we announce and send, in bytes of payload and options; 1,460 on Ethernet.
+    /// Largest segment we announce and send, in bytes of payload and options; 1,460 on Ethernet. Over IPv6 it
+    /// is 20 less.
     pub mss: u16,
     /// Selective acknowledgement (RFC 2018), with duplicate reports (RFC 2883).
     pub sack: bool,

@@ -1,4 +1,4 @@
-//! TCP: our own, with every knob exposed, on the real wire format over IPv4.
+//! TCP: our own, with every knob exposed, on the real wire format over IPv4 and IPv6.
 //!
 //! Reading order: [`Config`] (the knobs), [`State`], [`Connection`] (one connection as a plain struct), then its parts:
 //! `arrive` (what a segment does), `transmit` (what it sends), `send` and `acked` (the sender), `recovery`, `congestion`, `receive`; and [`Host`],
@@ -25,7 +25,7 @@ pub use host::{Host, HostError, HostEvent};
 pub use send::Counters;
 pub use state::State;
 
-/// Room that one packet may need: the longest IPv4 packet.
+/// Room that one packet may need: the longest IP packet without a jumbogram option.
 pub const PACKET_ROOM: usize = 65_535;
 
 #[cfg(test)]

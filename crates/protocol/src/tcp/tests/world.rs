@@ -3,7 +3,7 @@
 use super::*;
 use std::collections::BTreeMap;
 use wavelane_base::{Chance, FlowId, FrameMeta, Machine, Octets, PortId, Rate, Ratio, ReadOutcome, Seed, Streams};
-use wavelane_wire::tcp::Tcp4;
+use wavelane_wire::tcp::TcpPacket;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
@@ -51,11 +51,11 @@ pub(super) struct World {
     /// Packets dropped by chance or by the queue.
     pub(super) dropped: u64,
     /// Drops the packets for which it says so: (sender, segment).
-    pub(super) filter: Option<fn(usize, &Tcp4<'_>, u64) -> bool>,
+    pub(super) filter: Option<fn(usize, &TcpPacket<'_>, u64) -> bool>,
 }
 
 /// The two addresses.
-pub(super) fn address(side: usize) -> std::net::SocketAddrV4 {
+pub(super) fn address(side: usize) -> std::net::SocketAddr {
     ["192.0.2.1:40000", "192.0.2.2:80"][side].parse().unwrap()
 }
 
@@ -98,14 +98,14 @@ impl World {
         let mut packet = packet.to_vec();
         let way = self.ways[side];
         let waiting = way.rate.octets_in(self.free_at[side].since(self.now)).get();
-        let segment = Tcp4::parse(&packet).unwrap();
+        let segment = TcpPacket::parse(&packet).unwrap();
         self.number += 1;
         if self.filter.is_some_and(|filter| filter(side, &segment, self.number)) || waiting > way.queue {
             self.dropped += 1;
             return;
         }
         if way.mark_above.is_some_and(|above| waiting > above) && segment.ecn != wavelane_base::Ecn::NotEct {
-            let marked = Tcp4 { ecn: wavelane_base::Ecn::Ce, ..segment };
+            let marked = TcpPacket { ecn: wavelane_base::Ecn::Ce, ..segment };
             let mut buf = vec![0; packet.len()];
             marked.emit(&mut buf).unwrap();
             packet = buf;
