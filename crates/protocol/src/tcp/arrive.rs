@@ -5,14 +5,14 @@ use super::config::Config;
 use super::connection::{Connection, Event, NO_SHIFT};
 use super::state::State;
 use wavelane_base::{Ecn, Instant, Span};
-use wavelane_wire::tcp::{Flags, Options, TcpPacket, TcpHeader};
+use wavelane_wire::tcp::{Flags, Options, TcpHeader, TcpPacket};
 
 /// What a peer receives that names no MSS (RFC 9293, section 3.7.1).
 const MSS_ASSUMED: u16 = 536;
 /// Smaller offers count as this: a peer that asks for one byte a segment must not cost us forty.
 const MSS_LEAST: u16 = 64;
 /// Bytes of the timestamps option in every segment.
-const STAMP_LEN: u64 = 12;
+pub(super) const STAMP_LEN: u64 = 12;
 /// After this long, a peer's timestamp clock may have wrapped (RFC 7323, section 5.5).
 const STAMP_STALE: Span = Span::from_secs(24 * 24 * 3600);
 
@@ -284,7 +284,7 @@ impl Connection {
         if ack < old {
             return;
         }
-        let (blocks, duplicate_report) = self.reported(header, ack);
+        let (blocks, needless) = self.reported(header, ack);
         let in_flight = !self.sender.board.is_empty();
         let marked = self.marks && header.flags.has(Flags::ECE);
         if header.flags.has(Flags::CWR) {
@@ -295,7 +295,7 @@ impl Connection {
         let news = AckIn {
             ack,
             blocks: &blocks,
-            duplicate_report,
+            needless,
             marked,
             echoed: echoed.filter(|rtt| *rtt < ECHO_LIMIT),
             duplicate: in_flight && len == 0 && ack == old && same_window,
@@ -307,12 +307,12 @@ impl Connection {
         }
     }
 
-    /// The reported blocks that lie within what is in flight, and whether the first reports a duplicate (RFC 2883).
-    fn reported(&self, header: &TcpHeader, ack: u64) -> (Vec<(u64, u64)>, bool) {
+    /// The reported blocks that lie within what is in flight, and the duplicate that the first one reports (RFC 2883).
+    fn reported(&self, header: &TcpHeader, ack: u64) -> (Vec<(u64, u64)>, Option<(u64, u64)>) {
         let mut blocks = Vec::new();
-        let mut duplicate = false;
+        let mut duplicate = None;
         if !self.sender.sack {
-            return (blocks, false);
+            return (blocks, None);
         }
         let wire = header.options.sack.as_slice();
         let position = |seq| unwrap(self.iss, self.sender.una, seq);
@@ -325,7 +325,7 @@ impl Connection {
                 position(outer.0).is_some_and(|l| l <= left) && position(outer.1).is_some_and(|r| right <= r)
             };
             if place == 0 && (right <= ack || wire.get(1).is_some_and(inside)) {
-                duplicate = true;
+                duplicate = Some((left, right));
             } else if right > ack {
                 blocks.push((left.max(ack), right));
             }

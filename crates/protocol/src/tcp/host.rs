@@ -9,7 +9,8 @@ use thiserror::Error;
 use wavelane_base::{
     Class, Entropy, FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Streams, Transmit, Wakeup,
 };
-use wavelane_wire::tcp::{Flags, TcpPacket, TcpHeader};
+use wavelane_wire::icmp::TooBig;
+use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
 
 /// Most connections at once, TIME-WAIT included.
 const CONNECTIONS_MAX: usize = 65_536;
@@ -187,6 +188,13 @@ impl Host {
         self.rearm(flow);
     }
 
+    fn take_message(&mut self, now: Instant, packet: &[u8]) {
+        let Ok(message) = TooBig::parse(packet) else { return };
+        if let Some(&flow) = self.pairs.get(&(message.source, message.target)) {
+            self.at(flow, |connection| connection.handle_too_big(now, &message));
+        }
+    }
+
     fn take(&mut self, now: Instant, segment: &TcpPacket<'_>) {
         let header = &segment.header;
         let pair = (segment.target, segment.source);
@@ -251,12 +259,13 @@ impl Machine for Host {
     fn handle_frame(&mut self, now: Instant, _port: PortId, frame: &mut [u8], meta: FrameMeta) {
         let size = meta.segment.map_or(frame.len(), usize::from).max(1);
         for packet in frame.chunks(size) {
-            // What is damaged, or is not TCP, is none of ours.
-            if let Ok(segment) = TcpPacket::parse(packet)
-                && is_unicast(segment.source.ip())
-                && is_unicast(segment.target.ip())
-            {
-                self.take(now, &segment);
+            // What is damaged, or is neither, is none of ours.
+            match TcpPacket::parse(packet) {
+                Ok(segment) if is_unicast(segment.source.ip()) && is_unicast(segment.target.ip()) => {
+                    self.take(now, &segment);
+                }
+                Ok(_) => {}
+                Err(_) => self.take_message(now, packet),
             }
         }
     }

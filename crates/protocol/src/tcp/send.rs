@@ -6,6 +6,7 @@ use super::rate::Delivery;
 use super::recovery::{Prr, Rack};
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
+use super::undo::{Suspicion, Undo};
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Octets, Span, Wakeup};
 
@@ -26,8 +27,16 @@ pub struct Counters {
     pub window_probes: u64,
     /// Repeats that the receiver called needless (D-SACK).
     pub needless: u64,
+    /// Reductions that proved needless and were taken back.
+    pub undone: u64,
+    /// Those of them that a timeout had caused.
+    pub spurious_timeouts: u64,
     /// Reductions because of congestion marks.
     pub marks: u64,
+    /// ICMP messages that made segments smaller.
+    pub mtu_reductions: u64,
+    /// ICMP messages that quote nothing in flight.
+    pub ignored_icmp: u64,
     /// Challenge acknowledgements sent.
     pub challenges: u64,
 }
@@ -84,6 +93,8 @@ pub(super) struct Sender {
     pub(super) controller: Controller,
     pub(super) phase: Phase,
     pub(super) prr: Option<Prr>,
+    pub(super) undo: Option<Undo>,
+    pub(super) suspicion: Suspicion,
     pub(super) duplicates: usize,
     /// A recovery has begun, and its first repeat has not gone yet.
     pub(super) repeat_due: bool,
@@ -135,6 +146,8 @@ impl Sender {
             controller: Controller::new(config, now, mss, config.initial_window, dice),
             phase: Phase::Open,
             prr: None,
+            undo: None,
+            suspicion: Suspicion::None,
             duplicates: 0,
             repeat_due: false,
             partial_seen: false,
@@ -235,6 +248,12 @@ impl Sender {
         }
         let pipe = self.board.pipe();
         let room = self.controller.cwnd().saturating_sub(pipe);
+        // While a timeout is under suspicion, new data tells more than a repeat (RFC 5682, section 3.1, step 2.b).
+        if self.suspicion == Suspicion::Trying
+            && let Some(plan @ Plan::New { octets, .. }) = self.sendable()
+        {
+            return (pipe == 0 || octets <= room).then_some(plan);
+        }
         if let Some(place) = self.board.first_lost() {
             let octets = self.board.get(place).map_or(0, |sent| sent.len());
             // Something must always be on its way, or nothing would ever move again. The first repeat of a recovery
@@ -262,6 +281,7 @@ impl Sender {
                 let stamp = self.delivery.stamp(now, in_flight);
                 self.board.sent_again(place, stamp);
                 self.repeat_due = false;
+                self.note_repeat(now);
                 self.counters.retransmits += 1;
                 self.board.get(place).map_or(0, |sent| sent.len())
             }

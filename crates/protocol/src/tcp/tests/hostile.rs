@@ -4,7 +4,7 @@ use super::script::*;
 use super::*;
 use proptest::prelude::*;
 use wavelane_base::{FrameMeta, Machine, PortId, Seed, Streams};
-use wavelane_wire::tcp::{Flags, Options, SackBlocks, TcpPacket, TcpHeader, Timestamps};
+use wavelane_wire::tcp::{Flags, Options, SackBlocks, TcpHeader, TcpPacket, Timestamps};
 
 #[derive(Clone, Debug)]
 struct Blow {

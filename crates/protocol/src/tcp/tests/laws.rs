@@ -4,7 +4,7 @@ use super::script::*;
 use super::*;
 use wavelane_base::laws::{Script as LawScript, Stimulus, check};
 use wavelane_base::{FlowId, FrameMeta, Instant, PortId, Seed, Streams};
-use wavelane_wire::tcp::{Flags, TcpPacket, TcpHeader};
+use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
 
 /// The host's initial sequence number, as its entropy gives it.
 fn iss() -> u32 {

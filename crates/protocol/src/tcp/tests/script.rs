@@ -2,7 +2,7 @@
 
 use super::*;
 use wavelane_base::Ecn;
-use wavelane_wire::tcp::{Flags, Options, SackBlocks, TcpPacket, TcpHeader, Timestamps};
+use wavelane_wire::tcp::{Flags, Options, SackBlocks, TcpHeader, TcpPacket, Timestamps};
 
 pub(super) const ISS: u32 = 0xffff_ff00;
 pub(super) const PEER: u32 = 0x7fff_fff0;
