@@ -53,13 +53,22 @@ pub struct Study {
 pub type MakeBackend<'a> = dyn Fn() -> Box<dyn Backend> + Sync + 'a;
 
 /// Every study that exists.
-pub const STUDIES: &[Study] = &[Study {
-    id: main_job::ID,
-    about: "a download and an echo over a bursty link: CUBIC and BBR end to end against the gateways",
-    takes: ["5 min", "20 min"],
-    backend: "lab",
-    run: main_job::run,
-}];
+pub const STUDIES: &[Study] = &[
+    Study {
+        id: main_job::ID,
+        about: "a download and an echo over a bursty link: CUBIC and BBR end to end against the gateways",
+        takes: ["5 min", "20 min"],
+        backend: "lab",
+        run: main_job::run,
+    },
+    Study {
+        id: tcp_interop::ID,
+        about: "our TCP against the Linux kernel's: transfers both ways, counters, goodput under loss, fairness, sim beside lab",
+        takes: ["5 min", "45 min"],
+        backend: "lab",
+        run: tcp_interop::run,
+    },
+];
 
 impl Study {
     /// The study of that id.

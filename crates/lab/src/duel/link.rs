@@ -293,7 +293,8 @@ impl<G: Guest> Link<G> {
         worked.and(stopped)?;
         if dropped + self.refused > 0 {
             let refused = self.refused;
-            end.inconclusive = Some(format!("{dropped} packets lost before the link and {refused} behind it: too busy"));
+            end.inconclusive =
+                Some(format!("{dropped} packets lost before the link and {refused} behind it: too busy"));
         } else if end.late > LATE_MAX {
             end.inconclusive = Some(format!("1 % of the frames came {} or more late: too busy", end.late));
         }
