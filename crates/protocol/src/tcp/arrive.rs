@@ -7,6 +7,9 @@ use super::state::State;
 use wavelane_base::{Ecn, Instant, Span};
 use wavelane_wire::tcp::{Flags, Options, TcpHeader, TcpPacket};
 
+/// From one position to another.
+type Stretch = (u64, u64);
+
 /// What a peer receives that names no MSS (RFC 9293, section 3.7.1).
 const MSS_ASSUMED: u16 = 536;
 /// Smaller offers count as this: a peer that asks for one byte a segment must not cost us forty.
@@ -308,7 +311,7 @@ impl Connection {
     }
 
     /// The reported blocks that lie within what is in flight, and the duplicate that the first one reports (RFC 2883).
-    fn reported(&self, header: &TcpHeader, ack: u64) -> (Vec<(u64, u64)>, Option<(u64, u64)>) {
+    fn reported(&self, header: &TcpHeader, ack: u64) -> (Vec<Stretch>, Option<Stretch>) {
         let mut blocks = Vec::new();
         let mut duplicate = None;
         if !self.sender.sack {

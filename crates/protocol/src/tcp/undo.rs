@@ -41,7 +41,7 @@ impl Sender {
     /// A reduction follows; what it replaces is kept.
     pub(super) fn note_reduction(&mut self) {
         let prior = self.controller.clone();
-        self.undo = self.config.undo.then(|| Undo { from: self.una, prior, repeats: None, first_repeat_ms: None });
+        self.undo = self.config.undo.then_some(Undo { from: self.una, prior, repeats: None, first_repeat_ms: None });
     }
 
     /// A segment goes again.

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use wavelane_lab::duel::Load;
 use std::sync::atomic::AtomicBool;
+use wavelane_lab::duel::Load;
 use wavelane_protocol::tcp::{Config, CongestionControl};
 #[test]
 fn explore() {
