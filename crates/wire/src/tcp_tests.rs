@@ -131,10 +131,9 @@ proptest! {
         packet.extend_from_slice(&bytes);
         let mut w = Writer::new(&mut packet);
         let host = "192.0.2.1".parse().unwrap();
-        put_header(&mut w, host, host, PROTOCOL_TCP, Ecn::NotEct, 20 + bytes.len() as u16).unwrap();
-        let pseudo = pseudo_header(host, host, PROTOCOL_TCP, bytes.len() as u16);
-        let sum = checksum(&[&pseudo, &bytes]);
-        let segment = finish_header(&mut packet);
+        put_ip(&mut w, host, host, PROTOCOL_TCP, Ecn::NotEct, bytes.len() as u16).unwrap();
+        let sum = checksum(&[&pseudo_sum(host, host, PROTOCOL_TCP, bytes.len() as u16), &bytes]);
+        let segment = finish_ip(&mut packet);
         segment[16..18].copy_from_slice(&sum.to_be_bytes());
         match TcpPacket::parse(&packet) {
             Ok(parsed) => {

@@ -268,7 +268,7 @@ impl<G: Guest> Link<G> {
             flows: Vec::new(),
             guests: [None, None],
             kernel: [None, None],
-            link: Direction::BOTH.map(|way| self.cable.counters(way).clone()),
+            link: Direction::BOTH.map(|way| *self.cable.counters(way)),
             late: self.lateness.per_mille(990),
             inconclusive: None,
         };

@@ -14,7 +14,7 @@ use wavelane_lab::duel::{Duel, DuelEnd, Load};
 use wavelane_scenario::{Progress, Verdict};
 
 /// Bytes per transfer by edition.
-const OCTETS: [u64; 2] = [40_000_000, 200_000_000];
+const OCTETS: [u64; 2] = [20_000_000, 200_000_000];
 /// Bytes of the transfers that are captured whole.
 const CAPTURED_OCTETS: u64 = 10_000_000;
 const ROUND_TRIP: Span = Span::from_millis(2);

@@ -21,10 +21,10 @@ const CELLS: [(u32, u64); 6] = [(1, 20), (10, 20), (50, 20), (1, 100), (10, 100)
 const SHARERS: [usize; 4] = [2, 4, 8, 16];
 const SHARED_RTT_MS: u64 = 20;
 /// How long each run lasts, and how many seeds there are, by edition.
-const SECONDS: [u64; 2] = [17, 60];
+const SECONDS: [u64; 2] = [14, 60];
 const SEEDS: [u64; 2] = [2, 6];
 /// Runs at once; each says if it came too late.
-const WORKERS: usize = 8;
+const WORKERS: usize = 12;
 /// How far ours may be from the kernel.
 const WITHIN: f64 = 0.15;
 const WITHIN_BBR: f64 = 0.2;

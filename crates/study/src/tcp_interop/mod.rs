@@ -7,8 +7,6 @@
 mod bulk;
 mod cells;
 mod demo;
-#[cfg(test)]
-mod explore;
 mod pool;
 #[cfg(test)]
 mod tests;
