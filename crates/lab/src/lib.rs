@@ -11,6 +11,7 @@ mod content;
 mod driver;
 pub mod duel;
 mod echo;
+mod fetch;
 mod folder;
 mod gateways;
 mod http;

@@ -36,8 +36,17 @@ pub enum GuestNews {
 
 /// What a program does with its connection.
 enum Program {
-    Send { body: Content, piece: Vec<u8>, at: usize, over: bool },
+    Send(Box<Sending>),
     Receive(Shared),
+}
+
+/// A body on its way.
+struct Sending {
+    body: Content,
+    /// Made and not taken by the connection yet, from `at` on.
+    piece: Vec<u8>,
+    at: usize,
+    over: bool,
 }
 
 /// The host and its programs.
@@ -67,7 +76,8 @@ impl<G: Guest> GuestSide<G> {
             let local = SocketAddr::new(duel.ip(0), GUEST_PORT + i as u16);
             let refused = |said| LabError::Failed { program: format!("flow {i} of {}", duel.name), said };
             let flow = self.host.connect(now, local, duel.target(i)).map_err(refused)?;
-            self.programs.insert(flow, Program::Send { body, piece: Vec::new(), at: 0, over: false });
+            self.programs
+                .insert(flow, Program::Send(Box::new(Sending { body, piece: Vec::new(), at: 0, over: false })));
         }
         Ok(())
     }
@@ -96,9 +106,7 @@ impl<G: Guest> GuestSide<G> {
             moved = true;
             match program {
                 Program::Receive(inbox) => drain(&mut self.host, flow, inbox, &mut self.buf, now, start),
-                Program::Send { body, piece, at, over } => {
-                    fill(&mut self.host, flow, body, (piece, at, over), now)?;
-                }
+                Program::Send(sending) => fill(&mut self.host, flow, sending, now)?,
             }
         }
         Ok(moved)
@@ -119,13 +127,8 @@ fn drain(host: &mut impl Streams, flow: FlowId, inbox: &Shared, buf: &mut [u8], 
     }
 }
 
-fn fill(
-    host: &mut impl Streams,
-    flow: FlowId,
-    body: &mut Content,
-    (piece, at, over): (&mut Vec<u8>, &mut usize, &mut bool),
-    now: Instant,
-) -> Result<(), LabError> {
+fn fill(host: &mut impl Streams, flow: FlowId, sending: &mut Sending, now: Instant) -> Result<(), LabError> {
+    let Sending { body, piece, at, over } = sending;
     while !*over {
         if *at == piece.len() {
             piece.resize(PIECE, 0);
@@ -138,8 +141,7 @@ fn fill(
                 return Ok(());
             }
         }
-        let taken = host.write(now, flow, &piece[*at..]);
-        *at += taken;
+        *at += host.write(now, flow, &piece[*at..]);
         if *at < piece.len() {
             return Ok(());
         }
