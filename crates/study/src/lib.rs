@@ -5,8 +5,11 @@ mod cells;
 mod document;
 mod efficiency;
 mod main_job;
+mod page;
+mod sharing;
 
 pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, StudyDocument};
+pub use page::report;
 
 use std::path::PathBuf;
 use wavelane_base::Seed;
@@ -69,6 +72,13 @@ pub const STUDIES: &[Study] = &[
         takes: ["5 min", "3 h"],
         backend: "lab",
         run: efficiency::run,
+    },
+    Study {
+        id: sharing::ID,
+        about: "one bottleneck beside a CUBIC flow, a BBR flow or another link: shares and what the rival keeps",
+        takes: ["5 min", "50 min"],
+        backend: "lab",
+        run: sharing::run,
     },
 ];
 
