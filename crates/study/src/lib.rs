@@ -6,9 +6,12 @@ mod document;
 mod efficiency;
 mod main_job;
 mod ours;
+mod page;
+mod sharing;
 mod tcp_interop;
 
 pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, StudyDocument};
+pub use page::report;
 
 use std::path::PathBuf;
 use wavelane_base::Seed;
@@ -78,6 +81,13 @@ pub const STUDIES: &[Study] = &[
         takes: ["5 min", "3 h"],
         backend: "lab",
         run: efficiency::run,
+    },
+    Study {
+        id: sharing::ID,
+        about: "one bottleneck beside a CUBIC flow, a BBR flow or another link: shares and what the rival keeps",
+        takes: ["5 min", "50 min"],
+        backend: "lab",
+        run: sharing::run,
     },
 ];
 
