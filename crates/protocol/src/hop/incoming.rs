@@ -251,6 +251,10 @@ impl Incoming {
     }
     /// Only duplicates came: the peer does not know what we hold.
     pub(super) fn receipt_for_duplicate(&mut self, now: Instant) {
+        if self.receipt_flying {
+            // A copy, most likely. If what we said of it is lost, that is found out and it is said again.
+            return;
+        }
         if self.is_complete() {
             self.receipt_now = true;
         } else {

@@ -15,6 +15,14 @@ const SINGLE_STEP: f64 = 1.0 / 64.0;
 /// The smoothed burst length moves by this much per burst.
 const BURST_STEP: u64 = 8;
 
+/// Packets this close to each other on average show how long a burst lasts ...
+const CLOSE: Span = Span::from_millis(5);
+/// ... once so many runs of losses were seen.
+const CLOSE_RUNS: u32 = 6;
+/// The smoothed distance of packets moves by one part in this many, and a longer distance counts as this.
+const GAP_STEP: u64 = 16;
+const GAP_MAX: Span = Span::from_millis(100);
+
 /// Loss statistics of a lane.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
@@ -24,6 +32,11 @@ pub(super) struct Losses {
     seen: u64,
     run: Option<Run>,
     burst: Option<Span>,
+    /// Runs of losses seen while packets left in close succession.
+    close_runs: u32,
+    /// Smoothed distance of packets in time of sending.
+    gap: Span,
+    newest_sent: Instant,
     /// Long runs: (when found, length), longest-first candidates of a sliding maximum.
     long: VecDeque<(Instant, Span)>,
     /// Packets judged since the last [`Self::reset_tally`], without long runs.
@@ -52,6 +65,7 @@ impl Losses {
         // Until 1 / step packets are in, a plain mean: the start must not look loss-free.
         let step = SHARE_STEP.max(1.0 / self.seen as f64);
         self.share += (if packet.lost { 1.0 } else { 0.0 } - self.share) * step;
+        self.note_gap(packet.sent_at);
         let counts = packet.sent_at >= self.tally_from;
         self.judged += u64::from(counts);
         let in_run =
@@ -71,7 +85,7 @@ impl Losses {
                 run.tallied += u64::from(counts);
             }
             _ => {
-                self.end_run(now);
+                self.end_run();
                 self.run = Some(Run {
                     last: packet.number,
                     first_sent: packet.sent_at,
@@ -90,6 +104,12 @@ impl Losses {
         }
     }
 
+    fn note_gap(&mut self, sent_at: Instant) {
+        let gap = sent_at.since(self.newest_sent).max(self.newest_sent.since(sent_at)).min(GAP_MAX);
+        self.gap = self.gap.scale(GAP_STEP - 1, GAP_STEP) + gap.scale(1, GAP_STEP);
+        self.newest_sent = sent_at;
+    }
+
     fn note_long(&mut self, now: Instant, length: Span) {
         while self.long.back().is_some_and(|l| l.1 <= length) {
             self.long.pop_back();
@@ -100,8 +120,10 @@ impl Losses {
         }
     }
 
-    fn end_run(&mut self, _now: Instant) {
-        if let Some(run) = self.run.take() {
+    fn end_run(&mut self) {
+        // Losses among packets that are far apart say nothing of how long the medium was bad.
+        if let Some(run) = self.run.take().filter(|_| self.gap <= CLOSE) {
+            self.close_runs = self.close_runs.saturating_add(1);
             let length = run.last_sent.since(run.first_sent);
             self.burst = Some(match self.burst {
                 None => length,
@@ -118,9 +140,9 @@ impl Losses {
     pub(super) fn single_share(&self) -> f64 {
         self.single
     }
-    /// Mean burst length lately, in time of sending.
-    pub(super) fn burst(&self) -> Span {
-        self.burst.unwrap_or(Span::ZERO)
+    /// Mean burst length lately, in time of sending, once it can be told.
+    pub(super) fn burst(&self) -> Option<Span> {
+        self.burst.filter(|_| self.close_runs >= CLOSE_RUNS)
     }
     /// The longest burst of the last while.
     pub(super) fn longest_burst(&self, now: Instant) -> Span {

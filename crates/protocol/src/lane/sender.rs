@@ -249,6 +249,12 @@ impl<R> LaneSender<R> {
         }
     }
 
+    /// Takes back what packet `number` carried if its fate is open: it need not be known any more. Whether it arrived
+    /// still matters to everything else.
+    pub fn take_record(&mut self, number: u64) -> Option<R> {
+        self.sent.take_record(number)
+    }
+
     /// The next outcome. Drain after every `handle_*` and `sent`.
     pub fn poll_outcome(&mut self) -> Option<Outcome<R>> {
         self.outcomes.pop_front()

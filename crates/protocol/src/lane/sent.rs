@@ -162,6 +162,12 @@ impl<R> SentMap<R> {
         Some((resolved, packet.record.take()))
     }
 
+    /// What packet `number` carried, once.
+    pub(super) fn take_record(&mut self, number: u64) -> Option<R> {
+        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.packets.get_mut(place)?.record.take()
+    }
+
     /// Settles what `ack` newly acknowledges, smallest number last. Returns false, and does nothing, if the ack
     /// speaks of numbers never sent.
     pub(super) fn acknowledge(

@@ -57,7 +57,7 @@ fn bulk_and_echo_by_loss() {
             first += counter(&pair, "hop_first_octets");
             repair += counter(&pair, "hop_repair_octets")
                 + counter(&pair, "hop_copy_octets")
-                + counter(&pair, "fec_repair_octets");
+                + counter(&pair, "fec_symbol_octets");
         }
         echoes.sort_by(f64::total_cmp);
         let limit = 20.0 * (1.0 - p);
@@ -93,7 +93,7 @@ fn short_transfers_by_loss() {
                 first += counter(&pair, "hop_first_octets");
                 repair += counter(&pair, "hop_repair_octets")
                     + counter(&pair, "hop_copy_octets")
-                    + counter(&pair, "fec_repair_octets");
+                    + counter(&pair, "fec_symbol_octets");
                 for direction in crate::common::Direction::BOTH {
                     wire += pair.engine.cable(pair.air).counters(direction).offered.octets;
                 }

@@ -272,7 +272,7 @@ fn a_writer_is_held_to_a_round_trip_and_woken_when_there_is_room() {
 fn no_path_estimate_can_break_it() {
     let (mut hop, names) = lone_hop(1);
     for (at, loss) in [(3, f64::NAN), (2_000, f64::INFINITY), (4_000, -1.0), (6_000, 1.0)] {
-        hop.set_path(Path { rtt: Span::ZERO, rate: Rate::from_bps(0), loss, burst: Span::ZERO });
+        hop.set_path(Path { rtt: Span::ZERO, rate: Rate::from_bps(0), loss, burst: None });
         hop.write(ms(at), names[0], &[0; 500]);
         let data = Frame::Data { flow: names[0].from_other_side(), offset: at, bytes: &[1; 100] };
         hop.handle_frame(ms(at), &data);
@@ -295,7 +295,7 @@ fn an_echo_stays_quick_and_bulk_fast_through_bursts_of_loss() {
     }
     let mut world = World::new(24, Pipe { outages, ..Pipe::default() }, HopConfig::default());
     for hop in &mut world.hops {
-        hop.set_path(Path { loss: 0.05, burst: Span::from_millis(30), ..hop.path });
+        hop.set_path(Path { loss: 0.05, burst: Some(Span::from_millis(30)), ..hop.path });
     }
     let bulk = world.open_accepted();
     let mut streams = [Stream::new(bulk, 0, u64::MAX)];
