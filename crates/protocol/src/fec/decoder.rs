@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// Most protected datagrams remembered.
 pub const SOURCES_MAX: usize = SPAN_MAX as usize;
 /// Most equations that wait for more.
-pub const EQUATIONS_MAX: usize = 32;
+pub const EQUATIONS_MAX: usize = 48;
 /// Longest symbol taken.
 const SYMBOL_MAX: usize = 1 << 16;
 

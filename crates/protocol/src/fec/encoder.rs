@@ -5,7 +5,7 @@ use super::gf256::add_multiple;
 use std::collections::VecDeque;
 
 /// Most repair symbols for one stretch of datagrams.
-const REPAIRS_MAX: usize = 16;
+pub const REPAIRS_MAX: usize = 32;
 /// So often may the repair symbols not suffice, if losses are independent.
 const FAILURE: f64 = 0.02;
 
@@ -52,6 +52,12 @@ impl Encoder {
         if let Ok(place) = self.sources.binary_search_by_key(&number, |s| s.0) {
             self.sources.remove(place);
         }
+    }
+
+    /// Leaves only the newest `count`.
+    pub fn keep_newest(&mut self, count: usize) {
+        let surplus = self.sources.len().saturating_sub(count);
+        self.sources.drain(..surplus);
     }
 
     /// How many datagrams a repair symbol would cover now.

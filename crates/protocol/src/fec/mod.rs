@@ -11,7 +11,7 @@ mod gf256;
 
 pub use code::{LENGTH_LEN, SPAN_MAX, coefficient};
 pub use decoder::{Decoder, EQUATIONS_MAX, SOURCES_MAX};
-pub use encoder::{Encoder, Repair, repairs_for};
+pub use encoder::{Encoder, REPAIRS_MAX, Repair, repairs_for};
 pub use gf256::{add_multiple, inverse, multiply};
 
 #[cfg(test)]

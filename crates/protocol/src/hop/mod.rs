@@ -215,6 +215,18 @@ impl Hop {
         self.path = path;
     }
 
+    /// No ack came although one is overdue: what has been on the way longest is repeated, as if it were lost.
+    pub(crate) fn doubt_oldest(&mut self) {
+        let oldest = |(name, flow): (&FlowName, &Flow)| Some((flow.out.oldest_serial()?, *name));
+        let Some((_, name)) = self.flows.iter().filter(|(_, f)| f.state == State::Open).filter_map(oldest).min() else {
+            return;
+        };
+        if let Some(flow) = self.flows.get_mut(&name) {
+            flow.out.doubt_oldest();
+        }
+        self.settle(name);
+    }
+
     /// What the lanes know of the path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -315,7 +327,7 @@ impl Hop {
     }
     /// Bytes one flow may be promised: shrinks as flows arrive and as unread bytes pile up.
     fn receive_share(&self) -> u64 {
-        let parts = 4 + self.live as u64 / 8;
+        let parts = (self.live as u64 + 1).clamp(2, 4) + self.live as u64 / 8;
         (self.half_pool().saturating_sub(self.held.1) / parts).max(CREDIT_FLOOR)
     }
     fn half_pool(&self) -> u64 {

@@ -17,10 +17,10 @@ pub(super) const BLOCK_MAX: u64 = 4 << 20;
 pub(super) const BLOCK_AGE: Span = Span::from_secs(1);
 /// A writer may have so much time's worth of bytes waiting beyond those in flight: they grow old here.
 pub(super) const AHEAD: Span = Span::from_millis(32);
-/// A writer that does not use the room it was told of for this long has nothing to say.
-const WRITER_PAUSE: Span = Span::from_millis(2);
 /// And at least so many bytes.
 pub(super) const AHEAD_MIN: u64 = 64 << 10;
+/// A writer that does not use the room it was told of for this long has nothing to say.
+const WRITER_PAUSE: Span = Span::from_millis(2);
 /// First wait before asking for a receipt that does not come, and the longest between questions.
 pub(super) const QUERY_MIN: Span = Span::from_millis(100);
 /// See [`QUERY_MIN`].
@@ -326,6 +326,20 @@ impl Outgoing {
         for (s, e) in gone {
             self.cut(s, e);
             self.missing.insert(s, e);
+        }
+    }
+
+    /// The sending of what has been on the way longest without word of it.
+    pub(super) fn oldest_serial(&self) -> Option<u64> {
+        self.segs.values().find(|seg| seg.landed.is_none()).map(|seg| seg.serial)
+    }
+
+    /// Takes the first stretch that nothing was heard of for lost.
+    pub(super) fn doubt_oldest(&mut self) {
+        let oldest = self.segs.iter().find(|(_, seg)| seg.landed.is_none()).map(|(&start, seg)| (start, seg.end));
+        if let Some((start, end)) = oldest {
+            self.cut(start, end);
+            self.missing.insert(start, end);
         }
     }
 

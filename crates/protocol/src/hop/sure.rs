@@ -7,9 +7,11 @@ use wavelane_base::{Instant, Span};
 /// Most sendings of one thing before any of them is known to be lost: the first and two copies.
 pub(super) const SENDS_MAX: u8 = 3;
 
-/// Least distance of the two copies from the first sending, unless losses are known to be single. Radio fades last
-/// tens of milliseconds (the demo's: 30 ms on average): a copy inside the same fade is wasted.
-const SPACING_LONG: [Span; 2] = [Span::from_millis(20), Span::from_millis(60)];
+/// Distance of the two copies from the first sending while it is not known how losses come.
+const SPACING_UNKNOWN: [Span; 2] = [Span::from_millis(20), Span::from_millis(60)];
+/// Least distance where they come in bursts. Radio fades last tens of milliseconds (the demo's: 30 ms on average): a
+/// copy inside the same fade is wasted.
+const SPACING_BURSTY: [Span; 2] = [Span::from_millis(30), Span::from_millis(60)];
 /// Their distance where losses are single.
 const SPACING_SINGLE: [Span; 2] = [Span::from_millis(8), Span::from_millis(24)];
 /// Where single losses are rarer than this, one copy is enough: a second would serve less than one case in 300.
@@ -31,12 +33,9 @@ pub(super) fn sends_max(path: &Path) -> u8 {
 pub(super) fn copy_spacing(path: &Path, n: u8) -> Span {
     let second = usize::from(n > 1);
     match path.burst {
+        None => SPACING_UNKNOWN[second],
         Some(burst) if burst < SINGLE => SPACING_SINGLE[second],
-        burst => {
-            let burst = burst.unwrap_or(Span::ZERO);
-            let past = if second == 0 { burst.scale(2, 3) } else { burst.times(2) };
-            past.max(SPACING_LONG[second])
-        }
+        Some(burst) => burst.times(second as u64 + 1).max(SPACING_BURSTY[second]),
     }
 }
 

@@ -15,13 +15,11 @@ const SINGLE_STEP: f64 = 1.0 / 64.0;
 /// The smoothed burst length moves by this much per burst.
 const BURST_STEP: u64 = 8;
 
-/// Packets this close to each other on average show how long a burst lasts ...
-const CLOSE: Span = Span::from_millis(5);
-/// ... once so many runs of losses were seen.
-const CLOSE_RUNS: u32 = 6;
-/// The smoothed distance of packets moves by one part in this many, and a longer distance counts as this.
-const GAP_STEP: u64 = 16;
-const GAP_MAX: Span = Span::from_millis(100);
+/// A packet this close behind a lost one shows whether losses come in bursts ...
+const CLOSE: Span = Span::from_millis(3);
+/// ... once so many of them were seen. Both counts halve when there are [`FOLLOWED_MAX`].
+const FOLLOWED_MIN: u32 = 6;
+const FOLLOWED_MAX: u32 = 64;
 
 /// Loss statistics of a lane.
 #[derive(Debug, Default)]
@@ -32,11 +30,9 @@ pub(super) struct Losses {
     seen: u64,
     run: Option<Run>,
     burst: Option<Span>,
-    /// Runs of losses seen while packets left in close succession.
-    close_runs: u32,
-    /// Smoothed distance of packets in time of sending.
-    gap: Span,
-    newest_sent: Instant,
+    /// Lost packets of which another followed closely, and how many of those others were lost too.
+    followed: u32,
+    both: u32,
     /// Long runs: (when found, length), longest-first candidates of a sliding maximum.
     long: VecDeque<(Instant, Span)>,
     /// Packets judged since the last [`Self::reset_tally`], without long runs.
@@ -65,7 +61,6 @@ impl Losses {
         // Until 1 / step packets are in, a plain mean: the start must not look loss-free.
         let step = SHARE_STEP.max(1.0 / self.seen as f64);
         self.share += (if packet.lost { 1.0 } else { 0.0 } - self.share) * step;
-        self.note_gap(packet.sent_at);
         let counts = packet.sent_at >= self.tally_from;
         self.judged += u64::from(counts);
         let in_run =
@@ -77,6 +72,8 @@ impl Losses {
             return;
         }
         self.judged_lost += u64::from(counts);
+        let after_lost = self.run.is_some_and(|run| packet.number == run.last + 1);
+        self.note_followed(packet, after_lost);
         match &mut self.run {
             Some(run) if packet.number == run.last + 1 => {
                 run.last = packet.number;
@@ -104,10 +101,15 @@ impl Losses {
         }
     }
 
-    fn note_gap(&mut self, sent_at: Instant) {
-        let gap = sent_at.since(self.newest_sent).max(self.newest_sent.since(sent_at)).min(GAP_MAX);
-        self.gap = self.gap.scale(GAP_STEP - 1, GAP_STEP) + gap.scale(1, GAP_STEP);
-        self.newest_sent = sent_at;
+    /// Whether losses cling together: among packets that left closely behind a lost one, how many were lost?
+    fn note_followed(&mut self, packet: &Resolved, after_lost: bool) {
+        let close = |gap: Option<Span>| gap.is_some_and(|gap| gap <= CLOSE);
+        self.both += u32::from(after_lost && close(packet.gap_before));
+        self.followed += u32::from(close(packet.gap_after));
+        if self.followed >= FOLLOWED_MAX {
+            self.followed /= 2;
+            self.both /= 2;
+        }
     }
 
     fn note_long(&mut self, now: Instant, length: Span) {
@@ -121,9 +123,7 @@ impl Losses {
     }
 
     fn end_run(&mut self) {
-        // Losses among packets that are far apart say nothing of how long the medium was bad.
-        if let Some(run) = self.run.take().filter(|_| self.gap <= CLOSE) {
-            self.close_runs = self.close_runs.saturating_add(1);
+        if let Some(run) = self.run.take() {
             let length = run.last_sent.since(run.first_sent);
             self.burst = Some(match self.burst {
                 None => length,
@@ -140,9 +140,11 @@ impl Losses {
     pub(super) fn single_share(&self) -> f64 {
         self.single
     }
-    /// Mean burst length lately, in time of sending, once it can be told.
+    /// Mean burst length lately, in time of sending, once it can be told; zero where losses are single.
     pub(super) fn burst(&self) -> Option<Span> {
-        self.burst.filter(|_| self.close_runs >= CLOSE_RUNS)
+        let in_bursts = 2 * self.both >= self.followed;
+        let mean = self.burst.unwrap_or(Span::ZERO);
+        (self.followed >= FOLLOWED_MIN).then_some(if in_bursts { mean.max(CLOSE.times(2)) } else { Span::ZERO })
     }
     /// The longest burst of the last while.
     pub(super) fn longest_burst(&self, now: Instant) -> Span {
@@ -181,6 +183,8 @@ mod tests {
             app_limited: false,
             mtu_probe: false,
             lost,
+            gap_before: None,
+            gap_after: None,
         }
     }
 

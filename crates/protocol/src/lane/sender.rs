@@ -216,6 +216,8 @@ impl<R> LaneSender<R> {
         };
         self.control.on_ack(&sample, &mut self.forward, &mut self.losses);
         self.pacer.set_rate(now, self.control.pacing());
+        // A shorter round trip may have moved a deadline into the past.
+        self.handle_timeout(now);
     }
 
     fn detect_lost(&mut self, now: Instant) {

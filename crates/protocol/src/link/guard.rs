@@ -4,7 +4,7 @@
 //! Protected is what cannot wait a round trip for its repeat: the end of a stretch after which nobody has more to
 //! say. `docs/decisions/0014-one-repair-budget.md` says why bulk in mid-flow is not.
 
-use crate::fec::{Encoder, LENGTH_LEN, Repair, repairs_for};
+use crate::fec::{Encoder, LENGTH_LEN, REPAIRS_MAX, Repair, repairs_for};
 use crate::hop::{Carried, Path};
 use std::collections::{BTreeMap, VecDeque};
 use wavelane_base::{Instant, Span, Wakeup};
@@ -15,7 +15,7 @@ const COVERED_MAX: usize = 64;
 /// Octets that a protected datagram leaves free, so that a symbol over it fits a datagram as well.
 pub(super) const RESERVE: usize = repair_head_max(COVERED_MAX) + LENGTH_LEN;
 /// Most symbols planned.
-const PLAN_MAX: usize = 32;
+const PLAN_MAX: usize = 48;
 /// Loss bursts from this length on swallow a stretch and its symbols together: repeats serve as well.
 const BURSTY: Span = Span::from_millis(4);
 /// A lost datagram waits so long at least for symbols to bring it back before it is repeated.
@@ -79,6 +79,11 @@ impl Guard {
         if fresh == 0 || path.burst.is_some_and(|burst| burst >= BURSTY) {
             return;
         }
+        // More than the bound lets symbols bring back is left to repeats, oldest first.
+        while repairs_for(self.encoder.len(), path.loss) >= REPAIRS_MAX {
+            self.encoder.keep_newest(self.encoder.len() - 1);
+        }
+        let fresh = fresh.min(self.encoder.len());
         let wanted = repairs_for(fresh, path.loss).min(PLAN_MAX.saturating_sub(self.plan.len()));
         self.plan.extend(core::iter::repeat_n(now, wanted));
     }

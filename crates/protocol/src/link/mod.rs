@@ -226,6 +226,9 @@ impl Link {
         if let Some(Probe::Mtu { datagram }) = probe {
             return self.compose_mtu_probe(now, buf, datagram);
         }
+        if probe == Some(Probe::Tail) {
+            self.hop.doubt_oldest();
+        }
         let wanted = self.hop.wants(now);
         if probe.is_none()
             && let Some(draft) = self.compose_symbol(now, wanted, buf)

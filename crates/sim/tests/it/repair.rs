@@ -39,9 +39,9 @@ fn echo_times(pair: &Pair, echo: FlowIndex) -> Vec<f64> {
 fn bulk_and_echo_by_loss() {
     for (name, loss, p) in losses() {
         let (mut whole, mut steady, mut echoes, mut ages) = (0.0, 0.0, Vec::new(), [0.0; 2]);
-        const SEEDS: u64 = 4;
+        let seeds = std::env::var("WL_SEEDS").map_or(4, |text| text.parse::<u64>().unwrap());
         let (mut first, mut repair) = (0, 0);
-        for seed in 31..31 + SEEDS {
+        for seed in 31..31 + seeds {
             let mut pair = Pair::new(seed, with_loss(clean_demo(), &loss));
             let down = pair.download(20_000_000);
             let echo = pair.echo(down);
@@ -49,15 +49,17 @@ fn bulk_and_echo_by_loss() {
             pair.assert_complete(down);
             let log = pair.engine.log(down);
             let last = log.last_byte.unwrap();
-            whole += log.goodput().as_bps() as f64 / 1e6 / SEEDS as f64;
-            steady += pair.mbit(down, secs(2), last - Span::from_millis(200)) / SEEDS as f64;
-            ages[0] += log.age(50).as_secs_f64() * 1e3 / SEEDS as f64;
-            ages[1] += log.age(95).as_secs_f64() * 1e3 / SEEDS as f64;
+            whole += log.goodput().as_bps() as f64 / 1e6 / seeds as f64;
+            steady += pair.mbit(down, secs(2), last - Span::from_millis(200)) / seeds as f64;
+            ages[0] += log.age(50).as_secs_f64() * 1e3 / seeds as f64;
+            ages[1] += log.age(95).as_secs_f64() * 1e3 / seeds as f64;
             echoes.extend(echo_times(&pair, echo));
             first += counter(&pair, "hop_first_octets");
             repair += counter(&pair, "hop_repair_octets")
                 + counter(&pair, "hop_copy_octets")
                 + counter(&pair, "fec_symbol_octets");
+            let own = echo_times(&pair, echo);
+            println!("  seed {seed}: {:.2} p95 {:.0} n {} prot {} sym {} repd {} unrep {}", log.goodput().as_bps() as f64/1e6, at(&own, 95), own.len(), counter(&pair,"fec_protected"), counter(&pair,"fec_symbols"), counter(&pair,"fec_repaired"), counter(&pair,"fec_unrepaired"));
         }
         echoes.sort_by(f64::total_cmp);
         let limit = 20.0 * (1.0 - p);
