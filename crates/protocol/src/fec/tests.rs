@@ -126,9 +126,8 @@ fn the_fast_kernel_does_what_the_tables_say() {
         let factor = dice.below(256) as u8;
         let mut sum = before.clone();
         add_multiple(&mut sum, &source, factor);
-        let wanted: Vec<u8> = (0..len + 5)
-            .map(|i| before[i] ^ source.get(i).map_or(0, |s| multiply(*s, factor)))
-            .collect();
+        let wanted: Vec<u8> =
+            (0..len + 5).map(|i| before[i] ^ source.get(i).map_or(0, |s| multiply(*s, factor))).collect();
         assert_eq!(sum, wanted, "length {len}, factor {factor}");
     }
 }
@@ -206,4 +205,43 @@ fn the_vectors_agree() {
         checked += 1;
     }
     assert!(checked >= 20, "only {checked} vectors");
+}
+
+/// Replays `fuzz/corpus/repair` as the fuzz target does: every input, every prefix, and variants with one byte replaced.
+#[test]
+fn the_corpus_is_survived() {
+    use wavelane_wire::frame::{Frame, Frames};
+    fn feed(input: &[u8]) -> usize {
+        let (mut decoder, mut recovered) = (Decoder::default(), 0);
+        for (number, piece) in (0u64..).zip(input.chunks(48)) {
+            match Frames::new(piece).next() {
+                Some(Ok(Frame::Protected)) => _ = decoder.source(number, piece),
+                Some(Ok(Frame::Repair(r))) => decoder.repair(r.key, r.first, r.mask, r.symbol),
+                _ => {}
+            }
+            recovered += std::iter::from_fn(|| decoder.poll_recovered()).count();
+        }
+        recovered
+    }
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/repair");
+    let mut inputs = 0;
+    for entry in std::fs::read_dir(&folder).expect("the corpus is committed") {
+        let path = entry.expect("a readable folder").path();
+        let input = std::fs::read(&path).expect("a readable file");
+        let recovered = feed(&input);
+        if path.ends_with("two_symbols_bring_two_back") {
+            assert_eq!(recovered, 2);
+        }
+        (0..input.len()).for_each(|end| _ = feed(&input[..end]));
+        let mut variant = input.clone();
+        for at in 0..input.len() {
+            for value in [0x00, 0x7f, 0x80, 0xff, input[at] ^ 1] {
+                variant[at] = value;
+                feed(&variant);
+            }
+            variant[at] = input[at];
+        }
+        inputs += 1;
+    }
+    assert!(inputs >= 5, "{} holds only {inputs} inputs", folder.display());
 }

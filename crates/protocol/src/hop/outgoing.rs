@@ -234,8 +234,8 @@ impl Outgoing {
         }
         self.cut(sent.start, sent.end);
         sends += 1;
-        let copy_at = (sends < sends_max)
-            .then(|| (first_at + copy_spacing(path, sends)).max(now + Span::from_nanos(1)));
+        let copy_at =
+            (sends < sends_max).then(|| (first_at + copy_spacing(path, sends)).max(now + Span::from_nanos(1)));
         self.copy_at = earlier(self.copy_at, copy_at);
         self.segs.insert(sent.start, Seg { end: sent.end, serial, first_at, sends, copy_at, landed: None });
         self.flying += sent.end - sent.start;

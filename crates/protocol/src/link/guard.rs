@@ -127,13 +127,7 @@ impl Guard {
     }
 
     /// A protected datagram was lost. Gives back what is to be repeated at once.
-    pub(super) fn lost(
-        &mut self,
-        now: Instant,
-        number: u64,
-        carried: Vec<Carried>,
-        rtt: Span,
-    ) -> Option<Vec<Carried>> {
+    pub(super) fn lost(&mut self, now: Instant, number: u64, carried: Vec<Carried>, rtt: Span) -> Option<Vec<Carried>> {
         if self.encoder.covers(number) && (self.flying > 0 || !self.plan.is_empty()) {
             self.parked.insert(number, (now + PATIENCE_MIN.max(rtt.scale(1, 8)), carried));
             return None;
