@@ -138,7 +138,7 @@ fn add_flows(
         world.engine.listen(world.nodes[&server], target);
         let spec = FlowSpec {
             node: world.nodes[&client],
-            peer: world.peers.get(&(route.ingress, route.egress)).copied().unwrap_or(PeerId(0)),
+            peer: world.peers.get(&(route.ingress, route.next)).copied().unwrap_or(PeerId(0)),
             source: shape.client_address(route, number),
             target,
             work: work(scenario, flow),

@@ -29,7 +29,7 @@ fn recovered(all: &[(u64, Vec<u8>)], repairs: usize, lost: &[usize], dice: &mut 
     let (mut decoder, mut out) = (Decoder::default(), Vec::new());
     for arrival in arrivals {
         match arrival {
-            Some(i) => assert_eq!(decoder.source(all[i].0, &all[i].1), true),
+            Some(i) => assert!(decoder.source(all[i].0, &all[i].1)),
             None => {
                 let repair = encoder.repair().expect("something is covered");
                 decoder.repair(repair.key, repair.first, repair.mask, &repair.symbol);

@@ -5,6 +5,7 @@ use super::*;
 use std::collections::VecDeque;
 use wavelane_base::Span;
 use wavelane_base::laws::{Script, Stimulus, check};
+use wavelane_base::{FlowId, ReadOutcome, Streams};
 use wavelane_base::{Ratio, Seed};
 
 const DELAY: Span = Span::from_millis(10);
@@ -26,6 +27,7 @@ fn config(me: u8, peer: u8, address: SocketAddr) -> Config {
             port: PortId(0),
             allow_sources: everything.clone(),
             allow_targets: everything,
+            routes: Vec::new(),
             controller: Controller::Delay,
         }],
         ..Config::default()
