@@ -43,7 +43,7 @@ pub fn inverse(a: u8) -> u8 {
 /// Adds `factor` times `source` to the front of `sum`, which is at least as long.
 ///
 /// Doubling and adding instead of table lookups: a lookup per byte cannot be vectorised in safe Rust, eight doublings
-/// of a whole register can, and are several times faster (`kernel_speed` prints both).
+/// of a whole register can: twice as fast where it was measured (docs/decisions/0014-one-repair-budget.md).
 pub fn add_multiple(sum: &mut [u8], source: &[u8], factor: u8) {
     assert!(sum.len() >= source.len(), "the sum holds the longest symbol");
     let (lanes, rest) = source.as_chunks::<LANE>();

@@ -132,29 +132,6 @@ fn the_fast_kernel_does_what_the_tables_say() {
     }
 }
 
-/// `cargo test --release -p wavelane-protocol fec::tests::kernel_speed -- --ignored --nocapture`
-#[test]
-#[ignore = "a measurement: it prints, and holds to nothing"]
-#[allow(clippy::disallowed_methods, reason = "it measures time")]
-fn kernel_speed() {
-    const ROUNDS: u32 = 200_000;
-    let source: Vec<u8> = (0..1_431u32).map(|i| (i * 7 + 1) as u8).collect();
-    let mut sum = vec![0; source.len()];
-    let octets = f64::from(ROUNDS) * source.len() as f64;
-    let start = std::time::Instant::now();
-    for round in 0..ROUNDS {
-        add_multiple(&mut sum, std::hint::black_box(&source), round as u8 | 1);
-    }
-    println!("doubling: {:.2} GB/s ({})", octets / start.elapsed().as_secs_f64() / 1e9, sum[0]);
-    let start = std::time::Instant::now();
-    for round in 0..ROUNDS {
-        for (sum, source) in sum.iter_mut().zip(std::hint::black_box(&source)) {
-            *sum ^= multiply(*source, round as u8 | 1);
-        }
-    }
-    println!("tables:   {:.2} GB/s ({})", octets / start.elapsed().as_secs_f64() / 1e9, sum[0]);
-}
-
 #[test]
 fn repairs_wanted_follow_loss_and_size() {
     assert_eq!([0.0, 0.01, 0.05, 0.1, 0.2].map(|loss| repairs_for(8, loss)), [0, 1, 2, 3, 6]);
