@@ -5,12 +5,13 @@
 mod check;
 mod file;
 
+use crate::device;
 use crate::keys::KeyError;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use wavelane_base::{Octets, PortId, Span};
-use wavelane_protocol::gateway::{self, Controller, IpPrefix, PeerConfig};
+use wavelane_protocol::gateway::{self, Controller, IpPrefix, PacketConfig, PeerConfig};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -223,8 +224,22 @@ impl Config {
             flows_max: self.flows_max,
             pool: self.pool,
             aes_hardware: aes_hardware(),
+            packets: self.packets(),
             ..gateway::Config::default()
         }
+    }
+
+    /// What the packet service is told, if there is a packet door.
+    fn packets(&self) -> Option<PacketConfig> {
+        let (tun, intercept) = (self.tun.as_ref()?, self.intercept.as_ref()?);
+        let address = |six| device::router_address(tun, intercept, six);
+        let (v4, v6) = (address(false), address(true));
+        Some(PacketConfig {
+            inner_mtu: tun.mtu.into(),
+            address4: v4.and_then(|a| if let IpAddr::V4(a) = a { Some(a) } else { None }),
+            address6: v6.and_then(|a| if let IpAddr::V6(a) = a { Some(a) } else { None }),
+            ..PacketConfig::default()
+        })
     }
 
     /// The peer that `target` is taken through: the longest matching route; the first of equals.

@@ -5,7 +5,9 @@
 
 mod document;
 mod doors;
+mod packets;
 
+use self::packets::PacketDoor;
 use crate::attempts::{Attempts, Limits};
 use crate::config::{Config, OnFailure};
 use crate::control::Control;
@@ -38,6 +40,7 @@ const TOKEN_QUEUE: u64 = 3;
 /// The transparent listeners, one per family.
 const TOKEN_TPROXY: u64 = 4;
 const TOKEN_TPROXY_LAST: u64 = TOKEN_TPROXY + 1;
+const TOKEN_TUN: u64 = 6;
 const TOKEN_FORWARDS: u64 = 16;
 /// Connections are numbered from here and no number is used twice.
 const TOKEN_CONNECTIONS: u64 = 1 << 32;
@@ -90,6 +93,7 @@ pub struct Daemon {
     signals: UnixStream,
     forwards: Vec<TcpListener>,
     transparent: Option<Transparent>,
+    packet_door: Option<PacketDoor>,
     mark: Option<u32>,
     attempts: Attempts<Held>,
     connections: BTreeMap<u64, Connection>,
@@ -142,6 +146,7 @@ impl Daemon {
             signals,
             forwards: opened.forwards,
             transparent: opened.transparent,
+            packet_door: opened.device.map(PacketDoor::new),
             mark: opened.mark,
             attempts: Attempts::new(Limits::default()),
             connections: BTreeMap::new(),
@@ -177,6 +182,9 @@ impl Daemon {
             if let Some(queue) = &t.queue {
                 poller.add(queue, TOKEN_QUEUE, Watch::Readable)?;
             }
+        }
+        if let Some(door) = &self.packet_door {
+            poller.add(&door.device.tun, TOKEN_TUN, Watch::Edges)?;
         }
         Ok(())
     }
@@ -242,6 +250,7 @@ impl Daemon {
                 self.control.answer(|| document.clone());
             }
             TOKEN_QUEUE => self.take_syns(),
+            TOKEN_TUN => self.packets_wait(),
             token @ TOKEN_TPROXY..=TOKEN_TPROXY_LAST => self.accept_transparent((token - TOKEN_TPROXY) as usize),
             token if token >= TOKEN_CONNECTIONS => self.socket_ready(token, ready),
             token => self.accept_forward((token - TOKEN_FORWARDS) as usize),
@@ -252,6 +261,8 @@ impl Daemon {
     fn settle(&mut self) -> bool {
         for _ in 0..ROUNDS_MAX {
             let mut busy = self.receive();
+            busy |= self.take_packets();
+            busy |= self.give_packets();
             self.transmit();
             while let Some(event) = self.gateway.poll_event() {
                 busy = true;

@@ -6,6 +6,7 @@
 //! table `inet wavelane_closed` is meant to outlive a crash: it refuses new connections while we are dead.
 
 use crate::config::{Config, OnFailure, Source, prefix_text};
+use std::net::IpAddr;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use wavelane_host::nft::{NftOwner, ToolError, run};
@@ -127,7 +128,7 @@ pub(crate) fn needed(config: &Config) -> bool {
 }
 
 /// One IP version, as the tools name it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Family {
     V4,
     V6,
@@ -137,7 +138,18 @@ impl Family {
     pub(crate) const ALL: [Self; 2] = [Self::V4, Self::V6];
 
     pub(crate) fn of(prefix: &IpPrefix) -> Self {
-        if prefix.address.is_ipv4() { Self::V4 } else { Self::V6 }
+        Self::of_address(prefix.address)
+    }
+    pub(crate) fn of_address(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+    /// Removes the policy rules of one priority.
+    pub(crate) fn remove_rules(self, priority: u16) {
+        for _ in 0..LEFTOVERS_MAX {
+            if run("ip", &[self.ip_flag(), "rule", "del", "priority", &priority.to_string()], "").is_err() {
+                break;
+            }
+        }
     }
     /// ip's flag.
     pub(crate) fn ip_flag(self) -> &'static str {
@@ -175,11 +187,7 @@ fn clear_leftovers(keep_closed: bool) {
         let _ = run("nft", &["delete", "table", "inet", "wavelane_closed"], "");
     }
     for family in Family::ALL {
-        for _ in 0..LEFTOVERS_MAX {
-            if run("ip", &[family.ip_flag(), "rule", "del", "priority", &number], "").is_err() {
-                break;
-            }
-        }
+        family.remove_rules(NUMBER);
         let _ = run("ip", &[family.ip_flag(), "route", "flush", "table", &number], "");
         if let Ok(listing) = run(family.iptables(), &["-w", "-t", "raw", "-S"], "")
             && listing.contains(XT_CHAIN)
@@ -274,6 +282,14 @@ fn owned_table(config: &Config, ports: &[u16]) -> String {
         );
     }
     table += &format!(" chain arrive {{ type filter hook prerouting priority mangle; policy accept; {prerouting} }};");
+    if let Some(tun) = &config.tun {
+        // TCP that is not split learns at its first packet what fits.
+        table += &format!(
+            " chain through {{ type filter hook forward priority mangle; policy accept; \
+             oifname \"{}\" tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu; }};",
+            tun.name
+        );
+    }
     format!("table {TABLE} {{ flags owner;{table} }}")
 }
 
