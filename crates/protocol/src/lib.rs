@@ -5,9 +5,12 @@
 //! apart: the end host's TCP.
 #![forbid(unsafe_code)]
 
+pub mod arq;
 pub mod gateway;
 pub mod hop;
 pub mod lane;
 pub mod link;
+pub mod packet;
+pub mod queue;
 pub mod session;
 pub mod tcp;

@@ -14,8 +14,12 @@ mod types;
 pub use config::{Config, ConfigError, Controller, IpPrefix, PacketConfig, PeerConfig};
 pub use types::{Event, OpenError, PeerId, PeerStatus, Status};
 
+pub use crate::arq::Repair;
 use crate::hop::{HopConfig, HopEvent};
 use crate::link::{Arrival, Link, LinkConfig};
+use crate::packet::PacketsConfig;
+pub use crate::packet::Repairs;
+pub use crate::queue::Discipline;
 use crate::session::{Established, Incoming, LANES_MAX, PeerKeys, Sessions, SessionsConfig};
 use flows::FlowTable;
 use std::collections::VecDeque;
@@ -63,7 +67,7 @@ struct Counters {
 impl Gateway {
     /// Builds a gateway. `boot_epoch` must be greater than that of every earlier start with the same key (the daemon
     /// uses wall-clock nanoseconds); `entropy` feeds keys and identifiers.
-    pub fn new(now: Instant, config: Config, boot_epoch: u64, entropy: Entropy) -> Result<Self, ConfigError> {
+    pub fn new(now: Instant, config: Config, boot_epoch: u64, mut entropy: Entropy) -> Result<Self, ConfigError> {
         config.check()?;
         let keys = config.peers.iter().map(|peer| PeerKeys {
             public_key: peer.public_key,
@@ -77,7 +81,8 @@ impl Gateway {
             aes: config.aes_hardware,
             peers: keys.collect(),
         };
-        let links = config.peers.iter().map(|peer| Link::new(now, link_config(&config, peer))).collect();
+        let packets = packets::link_packets(&config, &mut entropy);
+        let links = config.peers.iter().map(|peer| Link::new(now, link_config(&config, peer, packets))).collect();
         let peers = config.peers.iter().map(|_| PeerState::default()).collect();
         let mut gateway = Self {
             sessions: Sessions::new(now, sessions, entropy),
@@ -87,7 +92,7 @@ impl Gateway {
             events: VecDeque::new(),
             cursor: 0,
             counters: Counters::default(),
-            packets: packets::Packets::default(),
+            packets: packets::Packets::new(now, &config),
             config,
         };
         for peer in 0..gateway.peers.len() {
@@ -253,7 +258,7 @@ impl Gateway {
     }
 }
 
-fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {
+fn link_config(config: &Config, peer: &PeerConfig, packets: Option<PacketsConfig>) -> LinkConfig {
     let overhead = match peer.address {
         Some(SocketAddr::V6(_)) => UDP6_OVERHEAD,
         _ => UDP4_OVERHEAD,
@@ -264,6 +269,7 @@ fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {
         mtu_max: config.mtu_max,
         overhead,
         hop: HopConfig { flows_max: config.flows_max, pool: config.pool },
+        packets,
     }
 }
 

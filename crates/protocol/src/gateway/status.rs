@@ -11,13 +11,12 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
     counters.insert("dropped_source_not_allowed", own.dropped_source_not_allowed);
     counters.insert("dropped_target_not_allowed", own.dropped_target_not_allowed);
     counters.insert("dropped_no_session", own.dropped_no_session);
-    if gateway.config.packets.is_some() {
-        counters.insert("dropped_packets_no_service", gateway.packets.dropped);
-    }
-    let mut buffered = 0;
+    counters.extend(gateway.packets.counters.named());
+    let (mut buffered, mut packets_buffered) = (0, 0);
     for link in &gateway.links {
         let held = link.hop.status();
         buffered += held.to_send + held.unread;
+        packets_buffered += link.packets.as_ref().map_or(0, |packets| packets.octets() as u64);
         let (lane, path) = (link.counters(), link.path(now));
         let named = [
             ("datagrams_sent", lane.datagrams_sent),
@@ -26,8 +25,11 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
             ("datagrams_lost_spurious", path.spurious_losses),
             ("dropped_malformed_frames", lane.malformed),
             ("dropped_stray_lane_acks", lane.stray_acks),
+            ("dropped_packets_unwanted", lane.unwanted_packets),
         ];
-        for (name, count) in named.into_iter().chain(link.hop.counters().named()) {
+        let packets = link.packets.as_ref().map(|packets| packets.counters().named());
+        let named = named.into_iter().chain(packets.into_iter().flatten());
+        for (name, count) in named.chain(link.hop.counters().named()) {
             *counters.entry(name).or_default() += count;
         }
     }
@@ -35,6 +37,7 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
         peers: (0..gateway.links.len()).map(|peer| peer_status(gateway, now, peer)).collect(),
         flows: gateway.flows.len(),
         buffered,
+        packets_buffered,
         counters: counters.into_iter().collect(),
     }
 }

@@ -99,6 +99,8 @@ pub struct Status {
     pub flows: usize,
     /// Bytes in the block service's buffers now.
     pub buffered: u64,
+    /// Bytes the packet service holds now.
+    pub packets_buffered: u64,
     /// Named counters, ordered; drops are `dropped_<reason>`.
     pub counters: Vec<(&'static str, u64)>,
 }

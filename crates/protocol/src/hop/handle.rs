@@ -44,6 +44,7 @@ impl Hop {
             | Frame::LaneAck(_)
             | Frame::AckWish { .. }
             | Frame::Close
+            | Frame::Packet(_)
             | Frame::Unknown { .. } => {}
         }
     }
