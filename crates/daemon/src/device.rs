@@ -135,6 +135,9 @@ fn add_rules(family: Family, tun: &Tun, intercept: &Intercept) -> Result<(), Too
     lookup(&["iif", &tun.name])?;
     if intercept.local {
         lookup(&["iif", "lo"])?;
+    } else {
+        // What the kernel has to say about packets that came through the device (no such host, too big).
+        lookup(&["iif", "lo", "ipproto", ["icmp", "ipv6-icmp"][family as usize]])?;
     }
     // Answers from an address on the device go back through it.
     for a in tun.addresses.iter().filter(|a| Family::of_address(a.address) == family) {

@@ -5,7 +5,7 @@
 //! unique names, and left alone they do nothing (no packet carries the mark; the queue has `--queue-bypass`). The
 //! table `inet wavelane_closed` is meant to outlive a crash: it refuses new connections while we are dead.
 
-use crate::config::{Config, OnFailure, Source, prefix_text};
+use crate::config::{Config, OnFailure, Source, Tun, prefix_text, width};
 use std::net::IpAddr;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -283,14 +283,46 @@ fn owned_table(config: &Config, ports: &[u16]) -> String {
     }
     table += &format!(" chain arrive {{ type filter hook prerouting priority mangle; policy accept; {prerouting} }};");
     if let Some(tun) = &config.tun {
-        // TCP that is not split learns at its first packet what fits.
-        table += &format!(
-            " chain through {{ type filter hook forward priority mangle; policy accept; \
-             oifname \"{}\" tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu; }};",
-            tun.name
-        );
+        table += &packet_chains(config, tun);
     }
     format!("table {TABLE} {{ flags owner;{table} }}")
+}
+
+/// What concerns the packet door: segments are made to fit, and this host's own addresses are guarded.
+fn packet_chains(config: &Config, tun: &Tun) -> String {
+    // TCP that is not split learns at its first packet what fits.
+    let mut chains = format!(
+        " chain through {{ type filter hook forward priority mangle; policy accept; \
+         oifname \"{}\" tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu; }};",
+        tun.name
+    );
+    // What peers send to this host itself: answers to what was asked from here, pings of the device's addresses, and
+    // addresses that every peer's allow_targets lists exactly.
+    let own: Vec<IpAddr> = tun.addresses.iter().map(|a| a.address).collect();
+    let mut listed: Vec<IpAddr> = Vec::new();
+    if let Some((first, rest)) = config.peers.split_first() {
+        let exact = |p: &IpPrefix| p.bits == width(p.address);
+        let by_all = |p: &&IpPrefix| rest.iter().all(|peer| peer.allow_targets.contains(p));
+        listed.extend(first.allow_targets.iter().filter(|p| exact(p)).filter(by_all).map(|p| p.address));
+    }
+    let mut rules = String::new();
+    for family in Family::ALL {
+        let ping = ["icmp type echo-request", "icmpv6 type echo-request"][family as usize];
+        for (addresses, which) in [(&own, ping), (&listed, "")] {
+            let texts: Vec<String> =
+                addresses.iter().filter(|a| Family::of_address(**a) == family).map(IpAddr::to_string).collect();
+            if !texts.is_empty() {
+                rules += &format!(" {} daddr {{ {} }} {which} accept;", family.nft(), texts.join(", "));
+            }
+        }
+    }
+    chains += &format!(
+        " chain guard {{ type filter hook input priority filter; policy accept; \
+         iifname != \"{}\" accept; ct state established,related accept;{rules} \
+         counter reject with icmpx type admin-prohibited; }};",
+        tun.name
+    );
+    chains
 }
 
 /// The table that stays when we are gone without a goodbye. While we live no packet meets its rules: SYNs from the

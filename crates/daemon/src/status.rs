@@ -190,7 +190,6 @@ const WORDS: &[(&str, &str)] = &[
     ("dropped_connect_timed_out", "connections to servers that did not answer in time"),
     ("dropped_no_socket", "connections for which the system had no socket, port or memory"),
     ("dropped_queue_overrun", "times the kernel's SYN queue overran"),
-    ("dropped_packet_own_address", "packets to addresses of this host that peers may not reach"),
     ("dropped_packet_device", "packets that the TUN device refused, or could not give"),
     ("dropped_packet_malformed", "packets whose headers contradict themselves"),
     ("dropped_packet_unsent", "answers of ours to packets that the system refused to send"),

@@ -107,15 +107,11 @@ impl Daemon {
 
     // ---- the far door: connections to servers ----
 
-    /// Reads our own addresses again if that is long ago.
-    pub(super) fn refresh_own(&mut self) {
+    pub(super) fn may_connect(&mut self, peer: PeerId, target: SocketAddr) -> bool {
         if self.own_read.is_none_or(|at| self.now.since(at) >= ADDRESSES_FRESH) {
             self.own = own_addresses().unwrap_or_default();
             self.own_read = Some(self.now);
         }
-    }
-    pub(super) fn may_connect(&mut self, peer: PeerId, target: SocketAddr) -> bool {
-        self.refresh_own();
         self.config.may_connect(peer.0, target.ip(), &self.own)
     }
     pub(super) fn incoming(&mut self, flow: FlowId, peer: PeerId, source: SocketAddr, target: SocketAddr) {

@@ -1,10 +1,9 @@
 //! The packet door: IP packets between the TUN device and the gateway.
 
 use super::Daemon;
-use crate::config::width;
 use crate::device::Device;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
 
 /// Packets or super-packets read from the device per round.
 const READS_PER_ROUND: usize = 32;
@@ -42,7 +41,6 @@ impl Daemon {
             Err(e) => {
                 // EBADFD: the operator took the interface away. Its return needs a restart.
                 door.readable = false;
-                self.counters.one("dropped_packet_device");
                 if e.kind() != io::ErrorKind::WouldBlock {
                     let name = door.device.tun.name().to_owned();
                     self.say(&format!("cannot read from {name} ({e}): set it up again, or restart wavelaned"));
@@ -67,43 +65,26 @@ impl Daemon {
         more
     }
     fn give(&mut self, device: &mut Device, packet: &[u8]) {
-        let Some((source, target)) = addresses(packet) else { return };
-        let router = self.gateway.config().packets;
-        let router4 = router.and_then(|p| p.address4).map(IpAddr::V4);
-        let is_router = |ip: IpAddr| Some(ip) == router4 || router.and_then(|p| p.address6).map(IpAddr::V6) == Some(ip);
-        if Some(source) == router4 && packet[9] == PROTOCOL_ICMP && self.is_own(source) {
-            // The kernel takes nothing from outside that claims to come from itself; what the gateway answers as a
-            // router leaves as our own.
-            if let Some(t) = &self.transparent
-                && t.raw.send(packet, target).is_err()
-            {
-                self.counters.one("dropped_packet_unsent");
+        let router = self.gateway.config().packets.and_then(|p| p.address4);
+        match icmp4(packet) {
+            // The kernel takes nothing from outside that claims to come from itself (RFC 1812, section 5.3.7), so what
+            // the gateway answers as a router leaves as our own. Should a peer pretend to be us, its packet is no
+            // more than the ICMP message that it could send anyway.
+            Some((source, target)) if Some(source) == router => {
+                if let Some(t) = &self.transparent
+                    && t.raw.send(packet, target.into()).is_err()
+                {
+                    self.counters.one("dropped_packet_unsent");
+                }
             }
-        } else if !is_router(target) && self.is_own(target) && !self.is_listed(target) {
-            self.counters.one("dropped_packet_own_address");
-        } else {
-            device.tun.queue(packet);
+            _ => device.tun.queue(packet),
         }
-    }
-    fn is_own(&mut self, address: IpAddr) -> bool {
-        self.refresh_own();
-        self.own.contains(&address)
-    }
-    /// Whether every peer may reach exactly this address of ours.
-    fn is_listed(&self, address: IpAddr) -> bool {
-        let lists =
-            |p: &crate::config::Peer| p.allow_targets.iter().any(|a| a.bits == width(address) && a.address == address);
-        self.config.peers.iter().all(lists)
     }
 }
 
-/// Source and target of an IP packet.
-fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
-    let four = |at: usize| Some(IpAddr::from(Ipv4Addr::from(<[u8; 4]>::try_from(packet.get(at..at + 4)?).ok()?)));
-    let six = |at: usize| Some(IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(packet.get(at..at + 16)?).ok()?)));
-    match packet.first()? >> 4 {
-        4 => Some((four(12)?, four(16)?)),
-        6 => Some((six(8)?, six(24)?)),
-        _ => None,
-    }
+/// Source and target of an ICMP message in IPv4.
+fn icmp4(packet: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    let address = |at: usize| Some(Ipv4Addr::from(<[u8; 4]>::try_from(packet.get(at..at + 4)?).ok()?));
+    let is_icmp = packet.first()? >> 4 == 4 && *packet.get(9)? == PROTOCOL_ICMP;
+    if is_icmp { Some((address(12)?, address(16)?)) } else { None }
 }

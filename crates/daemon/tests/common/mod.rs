@@ -177,6 +177,10 @@ impl World {
             server: make("server"),
             keys: [key_pair(), key_pair()],
         };
+        // Nobody else is here, so no address needs a second of asking before it may be used.
+        for ns in [&world.client, &world.a, &world.b, &world.server] {
+            sh(ns, "sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0");
+        }
         world.cable(&world.client, "eth0", "1.0.2", &world.a, "lan0", "1.0.1");
         world.cable(&world.a, "wan0", "2.0.1", &world.b, "wan0", "2.0.2");
         world.cable(&world.b, "lan0", "3.0.1", &world.server, "eth0", "3.0.2");
