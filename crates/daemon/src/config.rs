@@ -229,6 +229,29 @@ impl Config {
         }
     }
 
+    /// What differs from `new` and cannot change while the daemon runs, by its key; what the gateway machine itself
+    /// cannot change is not looked at.
+    pub(crate) fn fixed_difference(&self, new: &Self) -> Option<&'static str> {
+        let forwards = |c: &Self| {
+            let one = |f: &Forward| (f.listen, f.to, c.peers[f.via].public_key);
+            c.forwards.iter().map(one).collect::<Vec<_>>()
+        };
+        let same = [
+            ("gateway.name", self.name == new.name),
+            ("gateway.key", self.private_key == new.private_key),
+            ("gateway.listen", self.listen == new.listen),
+            ("gateway.on_failure", self.on_failure == new.on_failure),
+            ("gateway.source", self.source == new.source),
+            ("gateway.control", self.control == new.control),
+            ("gateway.state", self.state == new.state),
+            ("[intercept]", self.intercept == new.intercept),
+            ("[tun]", self.tun == new.tun),
+            ("[[forward]]", forwards(self) == forwards(new)),
+            ("[clock]", self.clock == new.clock),
+        ];
+        same.into_iter().find(|(_, same)| !same).map(|(key, _)| key)
+    }
+
     /// What the packet service is told, if there is a packet door.
     fn packets(&self) -> Option<PacketConfig> {
         let (tun, intercept) = (self.tun.as_ref()?, self.intercept.as_ref()?);

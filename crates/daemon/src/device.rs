@@ -68,7 +68,8 @@ impl Device {
         run("ip", &["link", "set", "dev", name, "up"], "")?;
         let mut opened = Self { tun: device, routes: Vec::new() };
         opened.lead(config)?;
-        for family in families(config) {
+        // Both versions where there are both: a reload may bring routes of the other.
+        for family in Family::ALL.into_iter().take(1 + usize::from(wavelane_host::has_ipv6())) {
             add_rules(family, tun, intercept)?;
         }
         Ok(opened)

@@ -56,7 +56,13 @@ pub(crate) enum RulesError {
 #[derive(Debug)]
 pub(crate) struct Rules {
     owner: Option<NftOwner>,
+    /// How often the owned table was made.
+    generation: u32,
+    /// The internal listeners' ports.
+    ports: Vec<u16>,
     queue_rule: bool,
+    /// The IP versions whose SYNs are led to our chain.
+    held: Vec<Family>,
     /// The start went through; if not, a closed gateway stays closed.
     complete: bool,
     _lock: UnixDatagram,
@@ -79,7 +85,15 @@ impl Rules {
     ) -> Result<(Self, Option<ToolError>), RulesError> {
         // An earlier crash's refusal of new connections stands until ours are taken again.
         clear_leftovers(config.on_failure == OnFailure::Closed);
-        let mut rules = Self { owner: None, queue_rule: false, complete: false, _lock: lock };
+        let mut rules = Self {
+            owner: None,
+            generation: 0,
+            ports: ports.to_vec(),
+            queue_rule: false,
+            held: Vec::new(),
+            complete: false,
+            _lock: lock,
+        };
         let (mark, number) = (format!("{MARK_DIVERT:#x}"), NUMBER.to_string());
         for family in Family::ALL.into_iter().take(ports.len()) {
             let ip = |arguments: &[&str]| run("ip", &[&[family.ip_flag()], arguments].concat(), "");
@@ -87,7 +101,8 @@ impl Rules {
             ip(&["rule", "add", "fwmark", &mark, "lookup", &number, "priority", &number])?;
         }
         // First what can be refused; a connection that slips in before SYNs are held is asked about at the listener.
-        rules.owner = Some(NftOwner::load(&owned_table(config, ports), TABLE).map_err(|e| match e {
+        let table = owned_table(config, ports, rules.generation);
+        rules.owner = Some(NftOwner::load(&table, &marker(rules.generation)).map_err(|e| match e {
             ToolError::Refused { said, .. } if config.intercept.is_some() => RulesError::NoTproxy(said),
             other => other.into(),
         })?);
@@ -96,13 +111,36 @@ impl Rules {
         }
         let mut no_queue = None;
         if queue && config.intercept.is_some() {
-            match hold_syns(config) {
-                Ok(()) => rules.queue_rule = true,
-                Err(e) => no_queue = Some(e),
+            rules.queue_rule = true;
+            if let Err(e) = rules.hold_syns(config) {
+                rules.queue_rule = false;
+                no_queue = Some(e);
             }
         }
         rules.complete = true;
         Ok((rules, no_queue))
+    }
+    /// Takes what `config` routes instead, in one step per tool: no connection that stands is touched.
+    pub(crate) fn replace(&mut self, config: &Config) -> Result<(), ToolError> {
+        let Some(owner) = &mut self.owner else { return Ok(()) };
+        self.generation += 1;
+        let table = owned_table(config, &self.ports, self.generation);
+        owner.execute(&format!("delete table {TABLE}; {table}"), &marker(self.generation))?;
+        if config.intercept.is_some() && config.on_failure == OnFailure::Closed {
+            run("nft", &["-f", "-"], &closed_table(config))?;
+        }
+        if self.queue_rule { self.hold_syns(config) } else { Ok(()) }
+    }
+    /// Holds SYNs to the networks. A family that never had networks gets no rules, and so needs no tool.
+    fn hold_syns(&mut self, config: &Config) -> Result<(), ToolError> {
+        for family in Family::ALL {
+            let known = self.held.contains(&family);
+            if known || !routes(config, family).is_empty() {
+                run(family.iptables_restore(), &["-n", "-w"], &queue_rules(config, family, !known))?;
+                self.held.extend((!known).then_some(family));
+            }
+        }
+        Ok(())
     }
     /// Whether SYNs are held until the far server has answered.
     pub(crate) fn holds_syns(&self) -> bool {
@@ -246,8 +284,13 @@ fn interface_list(config: &Config) -> Option<String> {
     (!quoted.is_empty()).then(|| quoted.join(", "))
 }
 
+/// The empty chain by which one making of the owned table is told from another.
+fn marker(generation: u32) -> String {
+    format!("{TABLE} generation{generation}")
+}
+
 /// The table that lives and dies with us.
-fn owned_table(config: &Config, ports: &[u16]) -> String {
+fn owned_table(config: &Config, ports: &[u16], generation: u32) -> String {
     let families = || Family::ALL.into_iter().zip(ports);
     let take = |matching: &str| -> String {
         let rule = |(family, port): (Family, &u16)| {
@@ -265,7 +308,7 @@ fn owned_table(config: &Config, ports: &[u16]) -> String {
         prerouting += &take(&format!("iifname {{ {names} }}"));
     }
     let local = config.intercept.as_ref().is_some_and(|i| i.local);
-    let mut table = String::new();
+    let mut table = format!(" chain generation{generation} {{ }};");
     if config.intercept.is_some() {
         table.extend(families().map(|(family, _)| set(config, family)));
     }
@@ -350,22 +393,15 @@ fn closed_table(config: &Config) -> String {
     table + "}\n"
 }
 
-/// Holds SYNs to the networks. A family without networks gets no rules, and so needs no tool.
-fn hold_syns(config: &Config) -> Result<(), ToolError> {
-    for family in Family::ALL.into_iter().filter(|f| !routes(config, *f).is_empty()) {
-        run(family.iptables_restore(), &["-n", "-w"], &queue_rules(config, family))?;
-    }
-    Ok(())
-}
-
-/// The rules that hold SYNs, for iptables-restore. They stand in the raw table: before TPROXY at mangle.
-fn queue_rules(config: &Config, family: Family) -> String {
+/// The rules that hold SYNs, for iptables-restore, which makes our chain anew if it is there; and what leads to it, if
+/// wanted. They stand in the raw table: before TPROXY at mangle.
+fn queue_rules(config: &Config, family: Family, lead: bool) -> String {
     let mut text = format!("*raw\n:{XT_CHAIN} - [0:0]\n-A {XT_CHAIN} -m addrtype --dst-type LOCAL -j RETURN\n");
     for r in routes(config, family) {
         let to = prefix_text(&r);
         text += &format!("-A {XT_CHAIN} -d {to} -j NFQUEUE --queue-num {NUMBER} --queue-bypass\n");
     }
-    if let Some(intercept) = &config.intercept {
+    if let Some(intercept) = config.intercept.as_ref().filter(|_| lead) {
         for name in &intercept.interfaces {
             text += &format!("-A PREROUTING -i {name} -p tcp --syn -j {XT_CHAIN}\n");
         }

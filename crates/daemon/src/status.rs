@@ -100,6 +100,9 @@ pub struct Report {
     /// The packet door, if there is one.
     #[serde(default)]
     pub packet_door: Option<PacketDoor>,
+    /// Why the last reload was refused; the configuration before it is in force.
+    #[serde(default)]
+    pub reload_refused: Option<String>,
     /// Everything counted, the door's first.
     pub counters: Vec<Counter>,
 }
@@ -137,6 +140,9 @@ impl fmt::Display for Report {
                 "packets through {device} (MTU {mtu}): {} in by {} reads, {} out by {} writes",
                 p.packets_in, p.reads, p.packets_out, p.writes
             )?;
+        }
+        if let Some(why) = &self.reload_refused {
+            writeln!(f, "warning: the last reload was refused ({why}); the configuration before it is in force")?;
         }
         if self.door.intercepting && !self.door.honest {
             writeln!(f, "warning: no NFQUEUE here, so connections are answered before the far server has answered")?;
@@ -190,6 +196,8 @@ const WORDS: &[(&str, &str)] = &[
     ("dropped_connect_timed_out", "connections to servers that did not answer in time"),
     ("dropped_no_socket", "connections for which the system had no socket, port or memory"),
     ("dropped_queue_overrun", "times the kernel's SYN queue overran"),
+    ("reloads", "times the configuration was read again and put in force"),
+    ("reloads_refused", "times the configuration was read again and could not be put in force"),
     ("dropped_packet_device", "packets that the TUN device refused, or could not give"),
     ("dropped_packet_malformed", "packets whose headers contradict themselves"),
     ("dropped_packet_unsent", "answers of ours to packets that the system refused to send"),

@@ -43,6 +43,7 @@ impl Daemon {
                 connections: self.connections.len(),
             },
             packet_door: self.packet_door(),
+            reload_refused: self.reloads.refused.clone(),
             counters: counted.map(|(name, n)| status::counter(name, n)).collect(),
         };
         serde_json::to_string(&report).unwrap_or_default() + "\n"

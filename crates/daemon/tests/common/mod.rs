@@ -95,6 +95,14 @@ impl Daemon {
         let text = status(&StatusArgs { json: true, control: Some(self.control.clone()) }).unwrap();
         serde_json::from_str(&text).unwrap()
     }
+    /// SIGHUP; waits until the daemon has read its configuration again, and returns why it refused that, if it did.
+    pub fn reload(&self) -> Option<String> {
+        let done = || self.counter("reloads") + self.counter("reloads_refused");
+        let before = done();
+        assert!(Command::new("kill").arg("-HUP").arg(self.child.id().to_string()).status().unwrap().success());
+        wait_for("the reload", || done() > before);
+        self.status().reload_refused
+    }
     pub fn counter(&self, name: &str) -> u64 {
         self.status().counters.iter().find(|c| c.name == name).map_or(0, |c| c.value)
     }

@@ -32,6 +32,17 @@ impl FlowTable {
     pub(super) fn id(&self, peer: PeerId, name: FlowName) -> Option<FlowId> {
         self.by_name.get(&(peer, name)).copied()
     }
+    /// The flows of one peer.
+    pub(super) fn of_peer(&self, peer: PeerId) -> Vec<(FlowId, FlowName)> {
+        self.by_id.iter().filter(|(_, (p, _))| *p == peer).map(|(id, (_, name))| (*id, *name)).collect()
+    }
+    /// Peers have other numbers now; flows of peers without one are forgotten.
+    pub(super) fn rename_peers(&mut self, new_id: impl Fn(PeerId) -> Option<PeerId>) {
+        let before = core::mem::take(&mut self.by_id);
+        let kept = before.into_iter().filter_map(|(id, (peer, name))| Some((id, (new_id(peer)?, name))));
+        self.by_id = kept.collect();
+        self.by_name = self.by_id.iter().map(|(id, (peer, name))| ((*peer, *name), *id)).collect();
+    }
     /// Forgets a flow and returns the id it had.
     pub(super) fn remove(&mut self, peer: PeerId, name: FlowName) -> Option<FlowId> {
         let id = self.by_name.remove(&(peer, name))?;

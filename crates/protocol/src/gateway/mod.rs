@@ -8,10 +8,12 @@
 mod config;
 mod flows;
 mod packets;
+mod reload;
 mod status;
 mod types;
 
 pub use config::{Config, ConfigError, Controller, IpPrefix, PacketConfig, PeerConfig};
+pub use reload::{RETIRED_MAX, ReloadError};
 pub use types::{Event, OpenError, PeerId, PeerStatus, Status};
 
 pub use crate::arq::Repair;
@@ -22,7 +24,7 @@ pub use crate::packet::Repairs;
 pub use crate::queue::Discipline;
 use crate::session::{Established, Incoming, LANES_MAX, PeerKeys, Sessions, SessionsConfig};
 use flows::FlowTable;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use wavelane_base::{
     Class, Ecn, Entropy, FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Streams, Transmit, Wakeup,
@@ -43,6 +45,8 @@ pub struct Gateway {
     cursor: usize,
     counters: Counters,
     packets: packets::Packets,
+    /// Links of neighbours that went, by public key. Bounded by [`RETIRED_MAX`].
+    retired: BTreeMap<[u8; 32], Link>,
 }
 
 /// What the gateway itself remembers of a peer.
@@ -92,7 +96,8 @@ impl Gateway {
             events: VecDeque::new(),
             cursor: 0,
             counters: Counters::default(),
-            packets: packets::Packets::new(now, &config),
+            packets: packets::Packets::new(now, &config, packets),
+            retired: BTreeMap::new(),
             config,
         };
         for peer in 0..gateway.peers.len() {
