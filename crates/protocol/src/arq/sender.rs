@@ -10,8 +10,11 @@ use wavelane_wire::frame::{Frame, Order, PacketFrame};
 
 /// Flows remembered for their order; more share places, which costs them nothing but needless order.
 const FLOWS: usize = 1_024;
-/// A flow with fewer packets than this per hold time is sparse.
-const DENSE_MIN: u32 = 4;
+/// A flow with fewer packets than this per hold time is sparse: transports start with ten per round trip (RFC 6928;
+/// RFC 9002, section 7.2).
+const DENSE_MIN: u32 = 10;
+/// Smaller packets make no flow dense: voice stays free of order at any round trip.
+const DENSE_OCTETS_MIN: usize = 300;
 /// Repeats of one packet after which it is given up, however young it is.
 const ROUNDS_MAX: u16 = 8;
 /// Fewest bytes worth a piece of their own.
@@ -171,7 +174,7 @@ impl Sender {
             treatment.repair = Repair::None;
             self.counters.unkept += 1;
         }
-        let (order, place) = self.order(now, number, flow, treatment);
+        let (order, place) = self.order(now, number, flow, treatment, bytes.len());
         let end = bytes.len() as u32;
         self.octets += bytes.len();
         let mut kept = Kept::new(now, bytes, order, treatment, place);
@@ -181,7 +184,14 @@ impl Sender {
     }
 
     /// What the packet must not overtake, and its flow's place in the memory.
-    fn order(&mut self, now: Instant, number: u64, flow: u64, treatment: Treatment) -> (Option<Order>, usize) {
+    fn order(
+        &mut self,
+        now: Instant,
+        number: u64,
+        flow: u64,
+        treatment: Treatment,
+        octets: usize,
+    ) -> (Option<Order>, usize) {
         if self.flows.is_empty() {
             self.flows = vec![FlowMemory::default(); FLOWS];
         }
@@ -198,11 +208,11 @@ impl Sender {
             memory.counts = [0, if ran { memory.counts[0] } else { 0 }];
             memory.since = now;
         }
-        memory.counts[0] += 1;
+        memory.counts[0] += u32::from(octets > DENSE_OCTETS_MIN);
         let dense = memory.counts.iter().any(|count| *count >= DENSE_MIN);
         let before = memory.last.replace((number, now));
         // Whatever is older than the hold has long arrived or never will.
-        let near = before.filter(|(_, at)| now.since(*at) <= hold && hold > Span::ZERO);
+        let near = before.filter(|(_, at)| now.since(*at) <= hold);
         let wanted = treatment.order == Ordering::Strict || dense;
         let order = near.filter(|_| wanted).map(|(n, _)| Order { back: number - n, hold_ms: hold.as_millis().max(1) });
         (order, place)

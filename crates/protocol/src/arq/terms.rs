@@ -6,8 +6,11 @@ use wavelane_base::Span;
 const TIMER_FLOOR_CAP: Span = Span::from_millis(100);
 /// Slack of the timer: scheduling at both ends.
 const TIMER_SLACK: Span = Span::from_millis(5);
-/// The timer before the round trip is known.
-const TIMER_UNKNOWN: Span = Span::from_millis(500);
+/// The timer before the round trip is known (as RFC 6298, section 2.1).
+const TIMER_UNKNOWN: Span = Span::from_secs(1);
+/// The round trip assumed for order before it is known (RFC 9002, section 6.2.2): the first window of the first
+/// connection is where disorder costs most.
+const RTT_UNKNOWN: Span = Span::from_millis(333);
 /// The longest a packet is held for an earlier one.
 pub(super) const HOLD_MAX: Span = Span::from_secs(2);
 /// A packet is repeated for at least this long after it was first sent ...
@@ -17,8 +20,10 @@ const PERSISTENCE_RTTS: u64 = 3;
 /// Media are worthless to their receiver sooner.
 pub(super) const MEDIA_PERSISTENCE: Span = Span::from_millis(150);
 /// A repeat is sent as often as it takes for the packet to be lost altogether with no more than this probability:
-/// order is held for one repeat only, and each hole that outlives it halves a Reno's window.
-const RESIDUAL: f64 = 2e-4;
+/// order is held for one repeat only, and a hole that outlives it costs CUBIC a third of its window for seconds.
+const RESIDUAL: f64 = 2e-5;
+/// From this share of losses on, a transport's round trip is as long as the hold makes it.
+const LOSSY_MIN: f64 = 0.003;
 /// Most sendings of one repeat.
 const COPIES_MAX: u8 = 3;
 
@@ -52,9 +57,14 @@ impl Path {
         (expected + TIMER_SLACK).min(self.overdue(rtt).max(TIMER_FLOOR_CAP))
     }
 
-    /// How long a packet is held for an earlier one: one repeat's way. Zero while the round trip is unknown.
+    /// How long a packet is held for an earlier one: one repeat's way.
     pub(super) fn hold(&self) -> Span {
-        self.rtt.map_or(Span::ZERO, |rtt| self.overdue(rtt)).min(HOLD_MAX)
+        self.overdue(self.rtt.unwrap_or(RTT_UNKNOWN)).min(HOLD_MAX)
+    }
+
+    /// The round trip as transports inside see it: with order held wherever there is loss.
+    pub(crate) fn inner_rtt(&self) -> Option<Span> {
+        self.rtt.map(|rtt| if self.loss > LOSSY_MIN { rtt + self.hold() } else { rtt })
     }
 
     /// How long after its first sending a packet is still repeated.

