@@ -348,7 +348,7 @@ proptest! {
             receiver.handle_timeout(now);
             receiver.handle(now, &PacketFrame { number, order, piece, bytes: &bytes[..len.into()] });
             prop_assert!(receiver.octets() <= LIMITS.octets);
-            while number % 3 == 0 && receiver.poll().is_some() {}
+            while number.is_multiple_of(3) && receiver.poll().is_some() {}
         }
         receiver.handle_timeout(now + Span::from_secs(10));
         while receiver.poll().is_some() {}

@@ -79,7 +79,7 @@ impl Machine for Driven {
         }
         self.sent += 1;
         self.open_at = now + Span::from_millis(2);
-        self.fates.push_back((now + Span::from_millis(45), pieces, self.sent % 7 != 0));
+        self.fates.push_back((now + Span::from_millis(45), pieces, !self.sent.is_multiple_of(7)));
         Some(Transmit { len, ..Transmit::default() })
     }
     fn poll_timeout(&self) -> Option<Wakeup> {

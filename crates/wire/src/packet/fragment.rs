@@ -67,7 +67,7 @@ fn later_header(header: &[u8]) -> Vec<u8> {
             }
         }
     }
-    while out.len() % 4 != 0 {
+    while !out.len().is_multiple_of(4) {
         out.push(OPTION_END);
     }
     out[0] = 0x40 | (out.len() / 4) as u8;
