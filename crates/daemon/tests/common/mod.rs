@@ -266,7 +266,8 @@ impl World {
     pub fn traces(&self, ns: &Netns) -> String {
         sh(ns, "nft list ruleset; ip rule; ip -4 route show table all | sort; ip -6 rule; ip -6 route show table all | sort; iptables -t raw -S 2>&1; ip6tables -t raw -S 2>&1; iptables -t mangle -S 2>&1; iptables -S 2>&1")
             .lines()
-            .filter(|l| !l.contains("expires"))
+            // Link-local addresses are the kernel's, and come when it likes.
+            .filter(|l| !l.contains("expires") && !l.contains("fe80::"))
             .collect::<Vec<_>>()
             .join("\n")
     }
