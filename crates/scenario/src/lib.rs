@@ -21,7 +21,8 @@ mod words;
 mod write;
 
 pub use backend::{
-    ARRIVAL_BIN, Backend, BackendError, Clause, FlowRaw, Probe, Progress, Review, RunContext, StackRaw, Treatment,
+    AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, Clause, Fetch, FlowRaw, Probe, Progress, Review,
+    RunContext, StackRaw, Treatment,
 };
 pub use error::{Problem, ScenarioError};
 pub use judge::{figure, show};
@@ -38,4 +39,4 @@ pub use run::{JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};
 pub use units::{Quantity, UnitError};
 pub use wavelane_base::Seed;
 pub use wavelane_channel::LossConfig;
-pub use words::{METRICS, NODE_KINDS, STACKS};
+pub use words::{CONTROLS, METRICS, NODE_KINDS, STACKS};

@@ -144,6 +144,8 @@ pub struct Flow {
     pub start: Span,
     /// When it is stopped if it has not ended; `None` means the run's duration.
     pub stop: Option<Span>,
+    /// Congestion control of its endpoints, whatever the stack; `None` leaves it to the stack.
+    pub control: Option<TcpKind>,
 }
 
 /// The applications, a closed list.
@@ -168,6 +170,13 @@ pub enum App {
         /// The bulk flow during which probes are sent; `None` runs from start to stop.
         during: Option<String>,
     },
+    /// `from` connects anew every `every`, open loop, asks for `size` bytes and reads them.
+    Fetch {
+        /// Between connections.
+        every: Span,
+        /// Bytes of a body.
+        size: Octets,
+    },
 }
 
 impl App {
@@ -177,11 +186,16 @@ impl App {
             Self::Download { .. } => "download",
             Self::Upload { .. } => "upload",
             Self::Echo { .. } => "echo",
+            Self::Fetch { .. } => "fetch",
         }
     }
     /// Whether it moves a body (and so has a goodput).
     pub fn is_bulk(&self) -> bool {
-        !matches!(self, Self::Echo { .. })
+        matches!(self, Self::Download { .. } | Self::Upload { .. })
+    }
+    /// Whether it moves as much as it can in a given time.
+    pub fn is_fixed_time(&self) -> bool {
+        matches!(self, Self::Download { size: None } | Self::Upload { size: None })
     }
 }
 
@@ -253,6 +267,8 @@ pub enum Metric {
     RttP95Ms,
     /// 99th percentile of echo delay.
     RttP99Ms,
+    /// 95th percentile of the age of a download's bytes.
+    AgeP95Ms,
     /// Echo probes without answer.
     Lost,
     /// Application bytes received.
@@ -293,13 +309,14 @@ impl Scenario {
     pub fn bulk_of(&self, flow: &Flow) -> Option<&Flow> {
         match &flow.app {
             App::Echo { during: Some(name), .. } => self.flow(name),
+            App::Fetch { .. } => None,
             _ => self.flows.iter().find(|f| f.app.is_bulk()),
         }
     }
     /// The slowest rate that the bytes of a bulk flow meet, as the file starts; `None` without a finite one.
     pub fn bottleneck(&self, flow: &Flow) -> Option<Rate> {
         let (source, sink) = match flow.app {
-            App::Download { .. } => (flow.to.as_str(), flow.from.as_str()),
+            App::Download { .. } | App::Fetch { .. } => (flow.to.as_str(), flow.from.as_str()),
             App::Upload { .. } | App::Echo { .. } => (flow.from.as_str(), flow.to.as_str()),
         };
         self.path(source, sink)?.iter().filter_map(|(channel, way)| channel.direction(*way).rate).min()

@@ -43,6 +43,8 @@ impl Backend for SimBackend {
         for flow in &scenario.flows {
             if let Err(why) = shape.route(&flow.from, &flow.to) {
                 review.clause(format!("flows.{}", flow.name), Treatment::Refused(why));
+            } else if let Some(why) = beyond(flow) {
+                review.clause(format!("flows.{}", flow.name), Treatment::Refused(why.to_owned()));
             }
         }
         review
@@ -85,6 +87,19 @@ impl Backend for SimBackend {
             (context.progress)(Progress { stack, seed, at, of: scenario.duration, note });
         }
         Ok(collect(&shape, scenario, stack, &world, &flows))
+    }
+}
+
+const NO_FETCH: &str = "the simulator has no fetches: run it with --on lab";
+
+/// What the simulator cannot do for a flow.
+fn beyond(flow: &Flow) -> Option<&'static str> {
+    match flow {
+        Flow { app: App::Fetch { .. }, .. } => Some(NO_FETCH),
+        Flow { control: Some(_), .. } => {
+            Some("in the simulator the stack chooses the congestion control: run it with --on lab")
+        }
+        _ => None,
     }
 }
 
@@ -141,7 +156,7 @@ fn add_flows(
             peer: world.peers.get(&(route.ingress, route.next)).copied().unwrap_or(PeerId(0)),
             source: shape.client_address(route, number),
             target,
-            work: work(scenario, flow),
+            work: work(scenario, flow).map_err(|why| refused(why.to_owned()))?,
             start: Instant::ZERO + flow.start,
             stop: flow.stop.map(|stop| Instant::ZERO + stop),
             source_rate: None,
@@ -153,15 +168,16 @@ fn add_flows(
 }
 
 /// Exchanges are added in the scenario's order, so their numbers agree.
-fn work(scenario: &Scenario, flow: &Flow) -> Work {
-    match &flow.app {
+fn work(scenario: &Scenario, flow: &Flow) -> Result<Work, &'static str> {
+    Ok(match &flow.app {
         App::Download { size } => Work::Download(size.map(|s| s.get())),
         App::Upload { size } => Work::Upload(size.map(|s| s.get())),
         App::Echo { every, size, during } => {
             let during = during.as_ref().and_then(|name| scenario.flows.iter().position(|f| f.name == *name));
             Work::Echo { every: *every, size: size.get(), during: during.map(FlowIndex) }
         }
-    }
+        App::Fetch { .. } => return Err(NO_FETCH),
+    })
 }
 
 fn apply(world: &mut World, change: &Change) -> Result<(), BackendError> {
@@ -263,6 +279,8 @@ fn raw(scenario: &Scenario, flow: &Flow, log: &FlowLog, end: Instant) -> FlowRaw
         octets: log.octets,
         arrivals: log.arrivals.clone(),
         probes: log.questions.iter().map(probe).collect(),
+        ages: Vec::new(),
+        fetches: Vec::new(),
         given_ns: stop.since(connect).as_nanos(),
     }
 }

@@ -1,7 +1,9 @@
 //! Studies: experiments with their scenarios and judges, each repeatable by one command.
 #![forbid(unsafe_code)]
 
+mod cells;
 mod document;
+mod efficiency;
 mod main_job;
 
 pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, StudyDocument};
@@ -21,6 +23,8 @@ pub struct StudyOptions {
     pub jobs: Option<usize>,
     /// Where the Records go, one directory per cell.
     pub out: PathBuf,
+    /// Told each row as soon as it is judged, where a study has several cells.
+    pub row: fn(&Row),
 }
 
 /// Why a study has no outcome.
@@ -51,13 +55,22 @@ pub struct Study {
 pub type MakeBackend<'a> = dyn Fn() -> Box<dyn Backend> + Sync + 'a;
 
 /// Every study that exists.
-pub const STUDIES: &[Study] = &[Study {
-    id: main_job::ID,
-    about: "a download and an echo over a bursty link: CUBIC and BBR end to end against the gateways",
-    takes: ["5 min", "20 min"],
-    backend: "lab",
-    run: main_job::run,
-}];
+pub const STUDIES: &[Study] = &[
+    Study {
+        id: main_job::ID,
+        about: "a download and an echo over a bursty link: CUBIC and BBR end to end against the gateways",
+        takes: ["5 min", "20 min"],
+        backend: "lab",
+        run: main_job::run,
+    },
+    Study {
+        id: efficiency::ID,
+        about: "loss of 0 to 20 % and bursts: goodput, delay, age and small transfers against TCP and other tunnels",
+        takes: ["5 min", "3 h"],
+        backend: "lab",
+        run: efficiency::run,
+    },
+];
 
 impl Study {
     /// The study of that id.
