@@ -20,4 +20,4 @@ pub use clock::{DRIFT_MAX_PPM, DriftTooLarge, NodeClock};
 pub use connection::REQUEST_LEN;
 pub use content::Content;
 pub use engine::{ChannelId, Crossing, Edge, Engine, NodeId, Plug, Tap};
-pub use traffic::{ARRIVAL_BIN, ECHO_GRACE, FlowEnd, FlowIndex, FlowLog, FlowSpec, Question, Work};
+pub use traffic::{AGE_BIN, ARRIVAL_BIN, ECHO_GRACE, FlowEnd, FlowIndex, FlowLog, FlowSpec, Question, Work};

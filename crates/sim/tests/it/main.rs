@@ -5,5 +5,6 @@ mod backend;
 mod basics;
 mod common;
 mod control;
+mod repair;
 mod resilience;
 mod swarm;

@@ -1,7 +1,9 @@
 //! Bytes to frames.
 
 use super::field::{flag, parse_address};
-use super::{FIRST_SKIPPABLE, FlowName, Frame, LaneAck, Open, Passage, Ranges, Reach, Reason, ReceiptState, kind};
+use super::{
+    FIRST_SKIPPABLE, FlowName, Frame, LaneAck, Open, Passage, Ranges, Reach, Reason, ReceiptState, RepairFrame, kind,
+};
 use crate::codec::{DecodeError, Reader};
 
 impl<'a> Frame<'a> {
@@ -26,6 +28,15 @@ impl<'a> Frame<'a> {
                 Frame::AckWish { lane, packets, delay_us, now: flag(r.u8()?, "ack wish")? }
             }
             kind::CLOSE => Frame::Close,
+            kind::PROTECTED => Frame::Protected,
+            kind::REPAIR => Frame::Repair(RepairFrame::parse(r)?),
+            kind::REPAIRED => {
+                let (lane, numbers) = (r.u8()?, Ranges::parse(r)?);
+                if numbers.0.is_empty() {
+                    return Err(DecodeError::Invalid("repaired without numbers"));
+                }
+                Frame::Repaired { lane, numbers }
+            }
             other if other >= FIRST_SKIPPABLE => {
                 let len = usize::try_from(r.varint()?).map_err(|_| DecodeError::Truncated)?;
                 r.take(len)?;
