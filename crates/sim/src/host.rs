@@ -51,6 +51,11 @@ impl HostNode {
         self.host.listen(address);
     }
 
+    /// What the open connections say of themselves.
+    pub(crate) fn statuses(&self) -> Vec<tcp::Status> {
+        self.connections.keys().filter_map(|id| self.host.status(*id)).collect()
+    }
+
     fn drop_packet(&mut self, why: &'static str) {
         *self.dropped.entry(why).or_default() += 1;
     }

@@ -57,6 +57,7 @@ impl Hop {
             | Frame::Protected
             | Frame::Repair(_)
             | Frame::Repaired { .. }
+            | Frame::Packet(_)
             | Frame::Unknown { .. } => {}
         }
     }

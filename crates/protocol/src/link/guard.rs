@@ -4,8 +4,9 @@
 //! Protected is what cannot wait a round trip for its repeat: the end of a stretch after which nobody has more to
 //! say. `docs/decisions/0014-one-repair-budget.md` says why bulk in mid-flow is not.
 
+use super::Load;
 use crate::fec::{Encoder, LENGTH_LEN, REPAIRS_MAX, Repair, repairs_for};
-use crate::hop::{Carried, Path};
+use crate::hop::Path;
 use std::collections::{BTreeMap, VecDeque};
 use wavelane_base::{Instant, Span, Wakeup};
 use wavelane_wire::frame::repair_head_max;
@@ -44,7 +45,7 @@ pub(super) struct Guard {
     /// Symbols whose fate is open.
     flying: usize,
     /// Lost datagrams that a symbol may bring back, and until when they wait for it.
-    parked: BTreeMap<u64, (Instant, Vec<Carried>)>,
+    parked: BTreeMap<u64, (Instant, Load)>,
     counters: GuardCounters,
 }
 
@@ -127,31 +128,31 @@ impl Guard {
     }
 
     /// A protected datagram was lost. Gives back what is to be repeated at once.
-    pub(super) fn lost(&mut self, now: Instant, number: u64, carried: Vec<Carried>, rtt: Span) -> Option<Vec<Carried>> {
+    pub(super) fn lost(&mut self, now: Instant, number: u64, load: Load, rtt: Span) -> Option<Load> {
         if self.encoder.covers(number) && (self.flying > 0 || !self.plan.is_empty()) {
-            self.parked.insert(number, (now + PATIENCE_MIN.max(rtt.scale(1, 8)), carried));
+            self.parked.insert(number, (now + PATIENCE_MIN.max(rtt.scale(1, 8)), load));
             return None;
         }
         self.arrived(number);
         self.counters.unrepaired += 1;
-        Some(carried)
+        Some(load)
     }
 
-    /// The neighbour made datagram `number` from symbols. Gives back what it carried if it was taken for lost.
-    pub(super) fn repaired(&mut self, number: u64) -> Option<Vec<Carried>> {
+    /// The neighbour made datagram `number` from symbols. Gives back what it load if it was taken for lost.
+    pub(super) fn repaired(&mut self, number: u64) -> Option<Load> {
         self.counters.repaired += 1;
         self.arrived(number);
-        self.parked.remove(&number).map(|(_, carried)| carried)
+        self.parked.remove(&number).map(|(_, load)| load)
     }
 
     /// The next lost datagram that waited long enough, or for which no symbol is on the way any more.
-    pub(super) fn poll_given_up(&mut self, now: Instant) -> Option<Vec<Carried>> {
+    pub(super) fn poll_given_up(&mut self, now: Instant) -> Option<Load> {
         let hopeless = self.flying == 0 && self.plan.is_empty();
         let (&number, _) = self.parked.iter().find(|(_, (until, _))| hopeless || *until <= now)?;
-        let (_, carried) = self.parked.remove(&number)?;
+        let (_, load) = self.parked.remove(&number)?;
         self.arrived(number);
         self.counters.unrepaired += 1;
-        Some(carried)
+        Some(load)
     }
 
     /// When something waited long enough.

@@ -5,15 +5,19 @@
 
 mod guard;
 mod inbound;
+mod share;
 
+use crate::arq::{self, Piece};
 use crate::fec::Decoder;
 use crate::gateway::Controller;
 use crate::hop::{Carried, Hop, HopConfig, Path};
 use crate::lane::{LaneConfig, LaneReceiver, LaneSender, Outcome, PathView, Probe, Room};
+use crate::packet::{Packets, PacketsConfig};
 pub use crate::session::LANES_MAX;
 use guard::{Guard, RESERVE};
 use inbound::InboundLoss;
-use wavelane_base::{Class, Ecn, Instant, Span, Wakeup};
+use share::{Service, Share};
+use wavelane_base::{Class, Ecn, Instant, Octets, Span, Wakeup};
 use wavelane_wire::Writer;
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 use wavelane_wire::frame::{Frame, Frames, Ranges, RepairFrame};
@@ -48,13 +52,22 @@ pub struct LinkConfig {
     pub overhead: usize,
     /// Flow limits.
     pub hop: HopConfig,
+    /// The packet service; `None` turns it off.
+    pub packets: Option<PacketsConfig>,
 }
 
 /// What one of our datagrams carried, kept until its fate is known.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Record {
-    carried: Vec<Carried>,
+    load: Load,
     repair: Part,
+}
+
+/// What a datagram carried for the two services.
+#[derive(Debug, Default)]
+struct Load {
+    blocks: Vec<Carried>,
+    packets: Vec<Piece>,
 }
 
 /// A datagram's part in forward erasure correction.
@@ -119,6 +132,8 @@ pub struct LinkCounters {
     pub unrepaired: u64,
     /// Datagrams of the neighbour that we made from symbols.
     pub recovered: u64,
+    /// Frames of the packet service, which is off here.
+    pub unwanted_packets: u64,
 }
 
 /// One neighbour's lanes and flows.
@@ -138,6 +153,9 @@ pub struct Link {
     to_tell: Vec<(u8, u64)>,
     /// Our flows with the neighbour.
     pub hop: Hop,
+    /// Our packets to and from the neighbour.
+    pub packets: Option<Packets>,
+    share: Share,
     counters: LinkCounters,
     /// When silence is worth reporting; set while an answer is owed.
     silence_at: Option<Instant>,
@@ -159,6 +177,8 @@ impl Link {
             guard: Guard::default(),
             to_tell: Vec::new(),
             hop: Hop::new(config.hop),
+            packets: config.packets.map(Packets::new),
+            share: Share::default(),
             counters: LinkCounters::default(),
             silence_at: None,
             silent: false,
@@ -176,6 +196,9 @@ impl Link {
         self.to_tell.clear();
         self.heard();
         self.hop.peer_restarted(now);
+        if let Some(packets) = &mut self.packets {
+            packets.restart();
+        }
     }
 
     /// The neighbour's datagrams come from somewhere else now.
@@ -190,7 +213,16 @@ impl Link {
 
     /// Whether a session is needed: something is to be sent, or an answer is owed.
     pub fn wants_session(&self, now: Instant) -> bool {
-        self.silence_at.is_some() || self.hop.wants(now).is_some() || self.ack_due(now)
+        self.silence_at.is_some() || self.wants(now).is_some() || self.ack_due(now)
+    }
+
+    /// The class of the most urgent thing that waits.
+    fn wants(&self, now: Instant) -> Option<Class> {
+        let packets = self.packets.as_ref().and_then(Packets::wants);
+        match (self.hop.wants(now), packets) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 
     /// Whether an answer has been owed for another [`SILENCE`] since this was last asked.
@@ -229,7 +261,7 @@ impl Link {
         if probe == Some(Probe::Tail) {
             self.hop.doubt_oldest();
         }
-        let wanted = self.hop.wants(now);
+        let wanted = self.wants(now);
         if probe.is_none()
             && let Some(draft) = self.compose_symbol(now, wanted, buf)
         {
@@ -242,7 +274,10 @@ impl Link {
         if class.is_none() && !due && !must_ping {
             return None;
         }
-        let protect = class == Some(Class::Bulk) && !tail && self.hop.budget.is_lossy() && self.hop.ends_soon(now);
+        // A packet that just fits a datagram is not to be cut for the sake of room for symbols.
+        let packets_wait = self.packets.as_ref().is_some_and(|packets| packets.wants().is_some());
+        let may_protect = class == Some(Class::Bulk) && !tail && !packets_wait;
+        let protect = may_protect && self.hop.budget.is_lossy() && self.hop.ends_soon(now);
         let reserve = if protect { RESERVE } else { 0 };
         let end = datagram_max.min(buf.len()).checked_sub(TAG_LEN + reserve)?;
         let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
@@ -258,7 +293,8 @@ impl Link {
         }
         let mut eliciting = self.put_wish(now, class.is_some(), &mut w);
         if let Some(class) = class {
-            eliciting |= self.hop.fill(now, class, &mut w, &mut record.carried);
+            let full = end.saturating_sub(DATA_HEADER_LEN);
+            eliciting |= self.fill(now, class, full, &mut w, &mut record.load);
         }
         if must_ping && !eliciting {
             eliciting = Frame::Ping.emit(&mut w).is_ok();
@@ -267,7 +303,7 @@ impl Link {
             return None;
         }
         let plain_len = w.len();
-        let app_limited = self.hop.wants(now).is_none();
+        let app_limited = self.wants(now).is_none();
         if let Part::Protected(number) = record.repair {
             self.guard.protect(number, &buf[DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len]);
         }
@@ -304,10 +340,45 @@ impl Link {
         Frame::Repair(RepairFrame { lane, key, first, mask, symbol: &repair.symbol }).emit(&mut w).ok()?;
         let plain_len = w.len();
         let draft = Draft { lane, number: self.sender.next_number(), plain_len, class: Class::Bulk };
-        let record = Record { carried: Vec::new(), repair: Part::Symbol };
+        let record = Record { load: Load::default(), repair: Part::Symbol };
         self.sender.sent(now, DATA_HEADER_LEN + plain_len + TAG_LEN, true, wanted.is_none(), record);
         self.note_sent(now, true);
         Some(draft)
+    }
+
+    /// Fills the rest of a datagram: control and micro frames, then small packets of sparse flows, then blocks and
+    /// packets as their turns come. Returns whether anything was written. `full` is the room of a whole datagram.
+    fn fill(&mut self, now: Instant, class: Class, full: usize, w: &mut Writer<'_>, load: &mut Load) -> bool {
+        let before = w.len();
+        if self.packets.as_ref().is_none_or(|packets| packets.wants().is_none()) {
+            return self.hop.fill(now, class, w, &mut load.blocks);
+        }
+        self.hop.fill(now, class.min(Class::Micro), w, &mut load.blocks);
+        let blocks_wait = self.hop.wants(now).is_some();
+        if class >= Class::Micro && (!blocks_wait || self.share.small_may_pass()) {
+            let start = w.len();
+            if let Some(packets) = &mut self.packets {
+                packets.fill_small(now, w, &mut load.packets);
+            }
+            self.share.charge(Service::Packets, w.len() - start);
+        }
+        if class == Class::Bulk {
+            let first = self.share.turn(blocks_wait, self.packets.as_ref().is_some_and(|p| p.wants().is_some()));
+            let second = if first == Service::Blocks { Service::Packets } else { Service::Blocks };
+            for service in [first, second] {
+                let start = w.len();
+                match (service, &mut self.packets) {
+                    (Service::Packets, Some(packets)) => {
+                        packets.fill(now, full, start == before, w, &mut load.packets);
+                    }
+                    _ => {
+                        self.hop.fill(now, class, w, &mut load.blocks);
+                    }
+                }
+                self.share.charge(service, w.len() - start);
+            }
+        }
+        w.len() > before
     }
 
     /// The least urgent class that may be sent now, and how large the datagram may be.
@@ -417,6 +488,10 @@ impl Link {
                 Frame::Repaired { lane, numbers } if lane == self.config.lane => self.repaired(now, &numbers),
                 Frame::Repaired { .. } => self.counters.stray_acks += 1,
                 Frame::Padding | Frame::Ping | Frame::Close | Frame::Protected | Frame::Unknown { .. } => {}
+                Frame::Packet(packet) => match &mut self.packets {
+                    Some(packets) => packets.handle_frame(now, &packet),
+                    None => self.counters.unwanted_packets += 1,
+                },
                 flow_frame => self.hop.handle_frame(now, &flow_frame),
             }
         }
@@ -442,8 +517,8 @@ impl Link {
         let numbers = numbers.0.iter().flat_map(|&(first, last)| first..=last);
         for number in numbers.take(TO_TELL_MAX) {
             let parked = self.guard.repaired(number);
-            let record = self.sender.take_record(number).map(|record| record.carried);
-            parked.into_iter().chain(record).flatten().for_each(|item| self.hop.delivered(now, item));
+            let record = self.sender.take_record(number).map(|record| record.load);
+            parked.into_iter().chain(record).for_each(|load| self.delivered(now, load));
         }
     }
 
@@ -460,9 +535,26 @@ impl Link {
         }
         self.settle(now);
         self.hop.handle_timeout(now);
+        if let Some(packets) = &mut self.packets {
+            packets.handle_timeout(now);
+        }
     }
 
-    /// Hands the fate of what was sent, and what is known of the path, to the block service.
+    fn delivered(&mut self, now: Instant, load: Load) {
+        load.blocks.into_iter().for_each(|item| self.hop.delivered(now, item));
+        if let Some(packets) = &mut self.packets {
+            load.packets.into_iter().for_each(|piece| packets.delivered(piece));
+        }
+    }
+
+    fn lost(&mut self, now: Instant, load: Load) {
+        load.blocks.into_iter().for_each(|item| self.hop.lost(now, item));
+        if let Some(packets) = &mut self.packets {
+            load.packets.into_iter().for_each(|piece| packets.lost(now, piece));
+        }
+    }
+
+    /// Hands the fate of what was sent, and what is known of the path, to the two services.
     fn settle(&mut self, now: Instant) {
         let rtt = self.hop.path().rtt;
         while let Some(outcome) = self.sender.poll_outcome() {
@@ -473,23 +565,23 @@ impl Link {
                         Part::Protected(number) => self.guard.arrived(number),
                         Part::Symbol => self.guard.symbol_settled(),
                     }
-                    record.carried.into_iter().for_each(|item| self.hop.delivered(now, item));
+                    self.delivered(now, record.load);
                 }
-                Outcome::Lost(Record { carried, repair }) => {
-                    let carried = match repair {
-                        Part::None => Some(carried),
-                        Part::Protected(number) => self.guard.lost(now, number, carried, rtt),
+                Outcome::Lost(Record { load, repair }) => {
+                    let load = match repair {
+                        Part::None => Some(load),
+                        Part::Protected(number) => self.guard.lost(now, number, load, rtt),
                         Part::Symbol => {
                             self.guard.symbol_settled();
                             None
                         }
                     };
-                    carried.into_iter().flatten().for_each(|item| self.hop.lost(now, item));
+                    load.into_iter().for_each(|load| self.lost(now, load));
                 }
             }
         }
-        while let Some(carried) = self.guard.poll_given_up(now) {
-            carried.into_iter().for_each(|item| self.hop.lost(now, item));
+        while let Some(load) = self.guard.poll_given_up(now) {
+            self.lost(now, load);
         }
         let view = self.sender.path(now);
         if let Some(rtt) = view.rtt {
@@ -497,6 +589,18 @@ impl Link {
             let own = if known { view.loss } else { view.loss.max(LOSS_UNKNOWN) };
             let loss = self.inbound.iter().map(InboundLoss::share).fold(own, f64::max);
             self.hop.set_path(Path { rtt, rate: view.rate, loss, burst: view.burst });
+            if let Some(packets) = &mut self.packets {
+                // Copies are for the losses of our own direction, once they are known.
+                let loss = if known { view.loss } else { loss };
+                packets.set_path(arq::Path {
+                    rtt: Some(rtt),
+                    rtt_var: view.rtt_var,
+                    ack_delay: self.sender.ack_delay(),
+                    packet_time: view.rate.time_for(Octets::new(view.path_mtu as u64)),
+                    loss,
+                    burst: view.burst.unwrap_or_default(),
+                });
+            }
         }
     }
 
@@ -505,7 +609,9 @@ impl Link {
         let silence = self.silence_at.map(|at| Wakeup { at, cause: "silence" });
         let lanes = self.receivers.iter().map(LaneReceiver::poll_timeout);
         let base = lanes.fold(self.hop.poll_timeout(), Wakeup::earliest);
-        let base = Wakeup::earliest(Wakeup::earliest(base, silence), self.guard.poll_timeout());
+        let packets = self.packets.as_ref().and_then(|packets| packets.poll_timeout(can_seal));
+        let base = Wakeup::earliest(Wakeup::earliest(base, silence), packets);
+        let base = Wakeup::earliest(base, self.guard.poll_timeout());
         if can_seal { Wakeup::earliest(base, self.sender.poll_timeout()) } else { base }
     }
 }

@@ -10,7 +10,7 @@ use crate::agenda::{Agenda, Alarm};
 use crate::clock::NodeClock;
 use crate::content::Content;
 use crate::host::HostNode;
-use crate::node::{GatewayNode, Moment, Outgoing, Resident};
+use crate::node::{GatewayNode, INSIDE, Moment, Outgoing, Resident};
 use crate::traffic::{Flow, FlowIndex, FlowLog, FlowSpec};
 use router::Router;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,7 +19,7 @@ use wavelane_base::{FrameMeta, Instant, Machine, PortId, Seed, Span};
 use wavelane_channel::cable::{Cable, Direction};
 use wavelane_channel::{CableConfig, Parameter};
 use wavelane_protocol::gateway::{Config, ConfigError, Event, Gateway, Status};
-use wavelane_protocol::tcp::Config as TcpConfig;
+use wavelane_protocol::tcp::{Config as TcpConfig, Status as TcpStatus};
 
 /// A node, by its place among those added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -34,7 +34,8 @@ pub struct ChannelId(pub usize);
 pub struct Plug {
     /// The node.
     pub node: NodeId,
-    /// The port's UDP address on a gateway. A router's port needs none.
+    /// The port's UDP address on a gateway; without one it is the gateway's inside, where the packet service takes
+    /// and gives IP packets. A router's port needs none.
     pub address: Option<SocketAddrV4>,
 }
 
@@ -67,6 +68,8 @@ pub type Tap = Box<dyn FnMut(Crossing<'_>)>;
 
 /// Deliveries at one moment before the wiring is called endless.
 const SETTLE_LIMIT: usize = 10_000_000;
+/// Packets kept that come out of a gateway's inside where nothing is plugged in; later ones are thrown away.
+const INSIDE_KEPT: usize = 1_000_000;
 /// Room for one packet that comes out of a channel.
 const PACKET_ROOM: usize = 65_535;
 
@@ -131,6 +134,8 @@ pub struct Engine {
     buffer: Vec<u8>,
     digest: u64,
     tap: Option<Tap>,
+    /// What came out of the insides of gateways that nothing is plugged into.
+    inside: Vec<(Instant, NodeId, Vec<u8>)>,
 }
 
 impl Engine {
@@ -150,6 +155,7 @@ impl Engine {
             buffer: vec![0; PACKET_ROOM],
             digest: DIGEST_START,
             tap: None,
+            inside: Vec::new(),
         }
     }
 
@@ -167,15 +173,12 @@ impl Engine {
     }
 
     /// Adds an end host with our TCP. It forwards by routes what is not for it.
-    pub(crate) fn add_host(&mut self, name: &str, address: Ipv4Addr, clock: NodeClock, config: TcpConfig) -> NodeId {
+    pub fn add_host(&mut self, name: &str, address: Ipv4Addr, clock: NodeClock, config: TcpConfig) -> NodeId {
         self.nodes.push(Node::Host(Box::new(HostNode::new(name, address, clock, config, self.seed))));
         NodeId(self.nodes.len() - 1)
     }
 
     /// Joins two nodes by a cable; each gets a new port, numbered from 0 in the order of such calls.
-    ///
-    /// # Panics
-    /// If a gateway's plug has no address.
     pub fn connect(
         &mut self,
         name: &str,
@@ -188,11 +191,13 @@ impl Engine {
         let mut ends = [(a.node, 0), (b.node, 0)];
         for (side, plug) in [a, b].into_iter().enumerate() {
             let port = match &mut self.nodes[plug.node.0] {
-                Node::Gateway(gateway) => {
-                    let address = plug.address.expect("a gateway's port has a UDP address");
-                    gateway.ports.push(address);
-                    gateway.ports.len() - 1
-                }
+                Node::Gateway(gateway) => match plug.address {
+                    Some(address) => {
+                        gateway.ports.push(address);
+                        gateway.ports.len() - 1
+                    }
+                    None => INSIDE,
+                },
                 Node::Host(host) => {
                     host.ports += 1;
                     host.ports - 1
@@ -283,6 +288,17 @@ impl Engine {
         Ok(())
     }
 
+    /// Hands an IP packet to a gateway's inside, now.
+    pub fn send_packet(&mut self, node: NodeId, packet: &[u8]) {
+        self.at_resident(node.0, |gateway, moment| gateway.receive(moment, INSIDE, packet));
+        self.settle();
+    }
+
+    /// What came out of the insides of gateways that nothing is plugged into, since the last call: when, where, what.
+    pub fn take_packets(&mut self) -> Vec<(Instant, NodeId, Vec<u8>)> {
+        std::mem::take(&mut self.inside)
+    }
+
     /// Kills the gateway process and starts it again, with a new boot epoch.
     pub fn restart(&mut self, node: NodeId) {
         self.gateway_mut(node);
@@ -315,6 +331,13 @@ impl Engine {
     pub fn status(&self, node: NodeId) -> Status {
         let node = self.gateway_node(node);
         node.gateway.status(node.clock.local(self.now))
+    }
+    /// What the open TCP connections of a host say of themselves.
+    pub fn connections(&self, node: NodeId) -> Vec<TcpStatus> {
+        match &self.nodes[node.0] {
+            Node::Host(host) => host.statuses(),
+            _ => Vec::new(),
+        }
     }
     /// Whether a node is a gateway.
     pub fn is_gateway(&self, node: NodeId) -> bool {
@@ -395,7 +418,12 @@ impl Engine {
 
     /// Hands a packet to the channel at a node's port.
     fn offer(&mut self, node: usize, port: usize, mut packet: Vec<u8>) {
-        let Some(&(channel, side)) = self.wires.get(&(node, port)) else { return };
+        let Some(&(channel, side)) = self.wires.get(&(node, port)) else {
+            if port == INSIDE && self.inside.len() < INSIDE_KEPT {
+                self.inside.push((self.now, NodeId(node), packet));
+            }
+            return;
+        };
         let direction = Direction::BOTH[side];
         self.note(channel, direction, Edge::Offered, &packet);
         let meta = FrameMeta { rx_time: self.now, ..FrameMeta::default() };

@@ -5,6 +5,8 @@ mod backend;
 mod basics;
 mod common;
 mod control;
+mod packet_swarm;
+mod packets;
 mod repair;
 mod resilience;
 mod swarm;
