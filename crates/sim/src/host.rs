@@ -7,7 +7,7 @@ use crate::connection::{Connection, Role, Seam, request};
 use crate::node::{Moment, Outgoing, Resident};
 use crate::traffic::{FlowEnd, FlowIndex};
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams};
 use wavelane_protocol::tcp::{self, Host, HostEvent};
 use wavelane_wire::ip::Ipv4;
@@ -48,7 +48,7 @@ impl HostNode {
     }
 
     pub(crate) fn listen(&mut self, address: SocketAddrV4) {
-        self.host.listen(address);
+        self.host.listen(address.into());
     }
 
     /// What the open connections say of themselves.
@@ -135,10 +135,7 @@ impl Resident for HostNode {
     fn open(&mut self, moment: &mut Moment<'_>, index: FlowIndex) -> Option<FlowId> {
         let flow = &mut moment.flows[index.0];
         flow.log.connected = Some(moment.now);
-        let (SocketAddr::V4(source), SocketAddr::V4(target)) = (flow.spec.source, flow.spec.target) else {
-            panic!("host {} speaks IPv4 only", self.name)
-        };
-        match self.host.connect(self.clock.local(moment.now), source, target) {
+        match self.host.connect(self.clock.local(moment.now), flow.spec.source, flow.spec.target) {
             Ok(id) => {
                 self.connections.insert(id, Connection::client(id, index, request(index, flow.content)));
                 Some(id)
