@@ -389,10 +389,7 @@ impl Hop {
     /// What bounds the bytes that one flow may hold unread. Promises were made when there was more room, and are not withdrawn; without this
     /// cap flows whose readers stand still would fill the pool.
     fn unread_room(&self) -> UnreadRoom {
-        UnreadRoom {
-            flow: self.receive_share().saturating_mul(2),
-            pool: self.half_pool().saturating_sub(self.held.1),
-        }
+        UnreadRoom { flow: self.receive_share().saturating_mul(2), pool: self.half_pool().saturating_sub(self.held.1) }
     }
     fn half_pool(&self) -> u64 {
         self.config.pool.get() / 2
