@@ -164,6 +164,7 @@ impl Wifi {
     }
     fn answer(&mut self, station: usize, kind: Kind, to: usize, after: Span, to_rate: PhyRate) {
         let frame = OnAir { kind, to, octets: ACK_OCTETS, body: Instant::ZERO, after };
+        self.stations[station].tally.answers_sent += 1;
         self.send(station, frame, self.answer_to(to_rate));
     }
 

@@ -101,6 +101,8 @@ pub struct Tally {
     pub data_sent: u64,
     /// RTS frames sent.
     pub rts_sent: u64,
+    /// ACK and CTS frames sent.
+    pub answers_sent: u64,
     /// Data frames whose ACK did not come.
     pub ack_missing: u64,
     /// RTS frames whose CTS did not come.
