@@ -150,6 +150,7 @@ impl<'a> Run<'a> {
                     self.uploads.insert(flow.name.clone(), Arc::clone(&upload));
                     Page::Upload(upload)
                 }
+                App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } | App::Ping { .. } => continue,
                 App::Echo { .. } => {
                     self._echoes.push(echo::Server::start(&self.world.nodes[node], address, self.control)?);
                     continue;
@@ -181,6 +182,9 @@ impl<'a> Run<'a> {
                 let control = self.control.to_owned();
                 let errand = echo::Errand { name, epoch, start, stop, every, size, server, control, over, cancel };
                 Box::new(move || echo::run(&errand))
+            }
+            App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } | App::Ping { .. } => {
+                return Err(LabError::Topology(format!("flow '{name}': the lab has no program for it: use --on sim")));
             }
             App::Download { size } | App::Upload { size } => {
                 let size = size.map(Octets::get);
@@ -344,6 +348,7 @@ impl<'a> Run<'a> {
             first_octets: counted.first_octets,
             inconclusive,
             notes: std::mem::take(&mut self.notes),
+            radios: Vec::new(),
         })
     }
 }

@@ -99,6 +99,7 @@ impl Backend for Shapes {
             first_octets: None,
             inconclusive: None,
             notes: vec![],
+            radios: vec![],
         })
     }
 }

@@ -157,7 +157,10 @@ impl Sender {
             self.board.forget_left(advanced.saturating_sub(self.mss));
         } else if ack.duplicate {
             self.duplicates += 1;
-            self.board.note_left(self.mss);
+            let third = self.phase == Phase::Open && self.duplicates == DUP_THRESH;
+            if self.config.limited_transmit || third || matches!(self.phase, Phase::Recovery(_)) {
+                self.board.note_left(self.mss);
+            }
         }
     }
 
