@@ -7,7 +7,7 @@ use crate::table::{Table, Value};
 use crate::units::{Quantity, UnitError};
 use wavelane_base::{Octets, Rate};
 use wavelane_channel::wifi::{
-    BitErrors, Capture, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, Rules, STATIONS_BOUND, WifiConfig,
+    AfterDrop, BitErrors, Capture, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, Rules, STATIONS_BOUND, WifiConfig,
 };
 
 /// Keys of a wifi channel, as files write them.
@@ -67,6 +67,10 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
     };
     if let Some(value) = table.get("retry") {
         rules.retry = retry(&value)?;
+        if let (Retry::PerFrame(tries), AfterDrop::CountsOn(_)) = (rules.retry, rules.after_drop) {
+            // ns-3 has one limit for both.
+            rules.after_drop = AfterDrop::CountsOn(tries);
+        }
     }
     let mut cell = WifiConfig::new(phy, rate(&rate_at, phy)?, rules, stations.len());
     cell.answer_rate = table.get("answer-rate").map(|v| rate(&v, phy)).transpose()?;

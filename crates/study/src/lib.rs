@@ -3,6 +3,7 @@
 
 mod document;
 mod main_job;
+pub mod ns3;
 
 pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, StudyDocument};
 

@@ -23,7 +23,7 @@ pub use config::{
     WifiConfig,
 };
 pub use phy::{ACK_OCTETS, CW_MAX, Phy, PhyRate, RTS_OCTETS, RateError};
-pub use rules::{AfterDrop, AfterTimeout, BusySlot, Draw, Eifs, FirstAccess, Retry, Rules, Timeout};
+pub use rules::{AfterDrop, AfterTimeout, BusySlot, Draw, Eifs, FirstAccess, Overlap, Retry, Rules, Timeout};
 pub use station::Tally;
 
 use classes::{Class, Division, Home};
@@ -127,6 +127,8 @@ pub struct Wifi {
     /// One deadline for each station, then one for each ear.
     timers: Timers,
     dice: Chance,
+    /// The dice of overlaps.
+    luck: Chance,
     errors: Option<Errors>,
 
     ready: VecDeque<Ready>,
@@ -152,8 +154,10 @@ impl Wifi {
         let rts_rate = rts_rate.unwrap_or_else(|| data_rate.answered_at(rules.basic));
         let answer_rate = config.answer_rate.map(|r| rate("answer", r)).transpose()?;
         let cts_rate = answer_rate.unwrap_or_else(|| rts_rate.answered_at(rules.basic));
-        // Luck is each listener's own, so with errors no two perceive the same.
-        let division = Division::new(&config.reach, config.errors.is_none());
+        // Luck is each listener's own, so with errors no two perceive the same. Where all hear all, frames overlap only
+        // if they begin together, which leaves nothing to luck.
+        let lucky = rules.overlap != Overlap::Lost && config.reach != ReachMap::full(stations);
+        let division = Division::new(&config.reach, config.errors.is_none() && !lucky);
         let windows = config.windows();
         let station = |class: &Option<usize>| Station::new(stations, config.queue, windows.0, *class);
         let ears = stations + division.classes.len();
@@ -183,6 +187,7 @@ impl Wifi {
             on_air: Vec::with_capacity(stations),
             timers: Timers::new(stations + ears),
             dice: seed.chance(&format!("{name} / back-off")),
+            luck: seed.chance(&format!("{name} / overlaps")),
             errors: config.errors.map(|errors| Errors::new(seed, name, errors, stations)),
             ready: VecDeque::with_capacity(READY_BOUND),
             events: VecDeque::new(),

@@ -1,5 +1,6 @@
 //! What one station holds: its queue, its place in the exchange of frames, its counters.
 
+use super::PhyRate;
 use std::collections::VecDeque;
 use wavelane_base::{Ecn, Instant, Span};
 
@@ -15,6 +16,8 @@ pub(super) struct Station {
     pub(super) plan: Plan,
     /// The frame it sends, or sent last.
     pub(super) air: OnAir,
+    /// The rate of that frame.
+    pub(super) air_rate: Option<PhyRate>,
     pub(super) window: u32,
     pub(super) failures: Failures,
     /// Failures in a row, of whichever frame.
@@ -130,6 +133,7 @@ impl Station {
             waiting: Waiting::Nothing,
             plan: Plan::Nothing,
             air: OnAir { kind: Kind::Ack, to: 0, octets: 0, body: Instant::ZERO, after: Span::ZERO },
+            air_rate: None,
             window,
             failures: Failures::default(),
             in_a_row: 0,

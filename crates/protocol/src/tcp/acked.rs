@@ -33,9 +33,9 @@ struct News {
 }
 
 impl News {
-    fn note(&mut self, sent: &Sent) {
+    fn note(&mut self, sent: &Sent, measures_lost: bool) {
         self.octets += sent.len();
-        if sent.again {
+        if sent.again || (sent.lost && !measures_lost) {
             self.any_again = true;
             return;
         }
@@ -101,9 +101,10 @@ impl Sender {
     fn deliver(&mut self, now: Instant, ack: &AckIn<'_>) -> News {
         let mut news = News::default();
         let min = self.rtt.min();
+        let measures_lost = self.config.measure_across_timeout;
         let (rack, delivery) = (&mut self.rack, &mut self.delivery);
         let mut take = |sent: &Sent| {
-            news.note(sent);
+            news.note(sent, measures_lost);
             rack.on_delivered(now, sent, min);
             delivery.on_delivered(now, sent.stamp, sent.len());
         };

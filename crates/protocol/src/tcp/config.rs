@@ -62,6 +62,8 @@ pub struct Config {
     /// Without SACK, a duplicate acknowledgement outside fast recovery means a segment less in flight too, so that the
     /// first two of a loss each let a new one go (RFC 3042).
     pub limited_transmit: bool,
+    /// What was in flight at a timeout is measured even if it was not sent again.
+    pub measure_across_timeout: bool,
     /// Small segments wait while data is unacknowledged (RFC 896).
     pub nagle: bool,
     /// Reno and CUBIC spread a window over its round trip. BBR always does.
@@ -115,6 +117,7 @@ impl Default for Config {
             window_scale: true,
             ecn: false,
             limited_transmit: true,
+            measure_across_timeout: true,
             nagle: true,
             pacing: false,
             initial_window: 10,
@@ -151,6 +154,8 @@ impl Config {
             congestion: CongestionControl::NewReno,
             initial_window: 1,
             limited_transmit: false,
+            // TcpSocketBase::ReTxTimeout empties its history.
+            measure_across_timeout: false,
             rto_initial: Span::from_secs(3),
             rto_max: Span::from_secs(60),
             rto_tick: Span::from_nanos(1),
