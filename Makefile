@@ -10,6 +10,8 @@ export DEBIAN_FRONTEND := noninteractive
 BUILD_TOOLS := cc:build-essential curl:curl
 LAB_TOOLS := ip:iproute2 nft:nftables iptables:iptables ethtool:ethtool
 TEST_TOOLS := tcpdump:tcpdump tshark:tshark kill:procps sysctl:procps
+# Other people's programs that the laboratory puts in the gateways' place.
+PEER_TOOLS := kcptun-client:kcptun wg:wireguard-tools
 
 # Installs the packages whose commands are missing: directly as root, else through sudo if it asks nothing.
 define install
@@ -84,7 +86,7 @@ install:
 
 # One profile and one target directory for everything, so that nothing is built twice.
 test:
-	@$(call install,$(BUILD_TOOLS) $(LAB_TOOLS) $(TEST_TOOLS))
+	@$(call install,$(BUILD_TOOLS) $(LAB_TOOLS) $(TEST_TOOLS) $(PEER_TOOLS))
 	scratch=$$(mktemp -d)
 	trap 'rm -rf "$$scratch"' EXIT
 	step() { echo "== $$*" >&2; }
@@ -104,6 +106,10 @@ test:
 	step "tests"
 	cargo test --workspace --exclude wavelane-host --exclude wavelane-lab --exclude wavelane-daemon \
 	  -- --show-output 2>&1 | tee "$$scratch/log"
+	if ! type -P boringtun-cli >/dev/null; then
+	  step "installing the peer boringtun in ~/.cargo/bin"
+	  cargo install boringtun-cli --version 0.7.1 --locked --quiet
+	fi
 	step "tests that make namespaces, one at a time"
 	cargo test --package wavelane-host --package wavelane-lab --package wavelane-daemon \
 	  -- --test-threads 1 --show-output 2>&1 | tee -a "$$scratch/log"

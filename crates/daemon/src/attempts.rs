@@ -7,7 +7,7 @@
 
 use crate::syn::Syn;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{FlowId, Instant, Span};
 
 /// Longest a SYN is held. Its repeat comes after one second at the earliest (RFC 6298, section 2).
@@ -35,7 +35,7 @@ impl Default for Limits {
 }
 
 /// Who connects where.
-pub(crate) type Key = (SocketAddrV4, SocketAddrV4);
+pub(crate) type Key = (SocketAddr, SocketAddr);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
@@ -96,8 +96,8 @@ pub(crate) struct Attempts<H> {
     by_key: BTreeMap<Key, Attempt<H>>,
     by_flow: BTreeMap<FlowId, Key>,
     /// Oldest first, per source and per target.
-    sources: BTreeMap<Ipv4Addr, BTreeSet<(u64, Key)>>,
-    targets: BTreeMap<Ipv4Addr, BTreeSet<(u64, Key)>>,
+    sources: BTreeMap<IpAddr, BTreeSet<(u64, Key)>>,
+    targets: BTreeMap<IpAddr, BTreeSet<(u64, Key)>>,
     next_order: u64,
 }
 
@@ -127,8 +127,8 @@ impl<H> Attempts<H> {
             return Arrival::GoOn(held);
         }
         let same_target = |set: &BTreeSet<(u64, Key)>| set.iter().filter(|(_, k)| k.1.ip() == syn.target.ip()).count();
-        let of_pair = self.sources.get(syn.source.ip()).map_or(0, same_target);
-        let of_target = self.targets.get(syn.target.ip()).map_or(0, BTreeSet::len);
+        let of_pair = self.sources.get(&syn.source.ip()).map_or(0, same_target);
+        let of_target = self.targets.get(&syn.target.ip()).map_or(0, BTreeSet::len);
         if of_pair >= self.limits.per_pair {
             Arrival::PairFull(held)
         } else if self.by_key.len() >= self.limits.total && of_target >= self.busiest().map_or(0, BTreeSet::len) {
@@ -144,7 +144,7 @@ impl<H> Attempts<H> {
     /// The far side was asked about a new SYN. Returns the attempts that gave way to it.
     pub(crate) fn begin(&mut self, now: Instant, syn: Syn, flow: FlowId, held: H) -> Vec<Ended<H>> {
         let mut ended = Vec::new();
-        if let Some(set) = self.sources.get(syn.source.ip()).filter(|s| s.len() >= self.limits.per_source) {
+        if let Some(set) = self.sources.get(&syn.source.ip()).filter(|s| s.len() >= self.limits.per_source) {
             let oldest = set.first().map(|(_, key)| *key);
             ended.extend(oldest.and_then(|key| self.end(key, Cause::SourceFull)));
         }
@@ -157,8 +157,8 @@ impl<H> Attempts<H> {
         let attempt = Attempt { flow, syn, held: Some((held, now)), stage: Stage::Asked, since: now, order };
         self.by_key.insert(key, attempt);
         self.by_flow.insert(flow, key);
-        self.sources.entry(*syn.source.ip()).or_default().insert((order, key));
-        self.targets.entry(*syn.target.ip()).or_default().insert((order, key));
+        self.sources.entry(syn.source.ip()).or_default().insert((order, key));
+        self.targets.entry(syn.target.ip()).or_default().insert((order, key));
         ended
     }
     /// The far server answered. `None`: not ours. `Some(Some(held))`: let that SYN go on.
@@ -175,7 +175,7 @@ impl<H> Attempts<H> {
         self.remove(key).map(|a| (a.syn, a.held.map(|(h, _)| h)))
     }
     /// The listener saw the connection: the flow it belongs to.
-    pub(crate) fn take(&mut self, source: SocketAddrV4, target: SocketAddrV4) -> Option<FlowId> {
+    pub(crate) fn take(&mut self, source: SocketAddr, target: SocketAddr) -> Option<FlowId> {
         self.by_key.get(&(source, target)).filter(|a| a.stage == Stage::Admitted)?;
         self.remove((source, target)).map(|a| a.flow)
     }
@@ -206,10 +206,10 @@ impl<H> Attempts<H> {
         let attempt = self.by_key.remove(&key)?;
         self.by_flow.remove(&attempt.flow);
         for (index, ip) in [(&mut self.sources, key.0.ip()), (&mut self.targets, key.1.ip())] {
-            if let Some(set) = index.get_mut(ip) {
+            if let Some(set) = index.get_mut(&ip) {
                 set.remove(&(attempt.order, key));
                 if set.is_empty() {
-                    index.remove(ip);
+                    index.remove(&ip);
                 }
             }
         }

@@ -225,7 +225,7 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
     let _ = writeln!(text, "public key {}", keys::to_base64(&keys::public_key(&config.private_key)));
     for peer in &config.peers {
         let address = peer.address.as_deref().unwrap_or("(calls us)");
-        let routes: Vec<String> = peer.routes.iter().map(|r| format!("{}/{}", r.address, r.bits)).collect();
+        let routes: Vec<String> = peer.routes.iter().map(config::prefix_text).collect();
         let routes = if routes.is_empty() { "none".to_string() } else { routes.join(", ") };
         let _ = writeln!(text, "peer {} at {address}, routes {routes}", peer.name);
     }
@@ -240,9 +240,17 @@ pub fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(intercept) = &config.intercept {
         let forwarding = std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap_or_default();
-        if !intercept.interfaces.is_empty() && forwarding.trim() == "0" {
+        let routes = || config.peers.iter().flat_map(|p| &p.routes);
+        if !intercept.interfaces.is_empty() && forwarding.trim() == "0" && routes().any(|r| r.address.is_ipv4()) {
             warnings.push(
                 "net.ipv4.ip_forward is 0, so what is not TCP is not forwarded: run `sysctl net.ipv4.ip_forward=1`"
+                    .into(),
+            );
+        }
+        let forwarding = std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/forwarding").unwrap_or_default();
+        if !intercept.interfaces.is_empty() && forwarding.trim() == "0" && routes().any(|r| r.address.is_ipv6()) {
+            warnings.push(
+                "net.ipv6.conf.all.forwarding is 0, so what is not TCP is not forwarded: run `sysctl net.ipv6.conf.all.forwarding=1`"
                     .into(),
             );
         }

@@ -2,18 +2,22 @@
 //!
 //! Reading it never consults the machine beyond the key files it names, so `check` says the same everywhere.
 
-use crate::keys::{self, KeyError};
-use crate::units;
+mod check;
+mod file;
+
+use crate::keys::KeyError;
 use serde::Deserialize;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use wavelane_base::{Octets, PortId, Rate, Span};
+use wavelane_base::{Octets, PortId, Span};
 use wavelane_protocol::gateway::{self, Controller, IpPrefix, PeerConfig};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
 /// The largest drift that may be asked of a test clock, in parts per million.
 pub const DRIFT_PPM_MAX: i64 = 1_000;
+/// What the TUN device's MTU may be: IPv6 needs 1280 bytes (RFC 8200, section 5), and a lane carries no jumbograms.
+pub const TUN_MTU: std::ops::RangeInclusive<u16> = 1_280..=9_000;
 /// A Unix socket's path is at most 107 bytes (unix(7), `sun_path`).
 const SOCKET_PATH_MAX: usize = 107;
 
@@ -93,6 +97,8 @@ pub struct Peer {
     pub allow_sources: Vec<IpPrefix>,
     /// The lane's controller.
     pub controller: Controller,
+    /// Whether TCP is split; if not, it goes through the TUN device like everything else.
+    pub split: bool,
 }
 
 /// One plain forward: what connects to `listen` reaches `to` from the peer `via`.
@@ -113,6 +119,28 @@ pub struct Intercept {
     pub interfaces: Vec<String>,
     /// Traffic born on this host.
     pub local: bool,
+}
+
+/// The device through which everything that is not split TCP goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tun {
+    /// Its name.
+    pub name: String,
+    /// This host's own addresses on it, under which peers may reach this host.
+    pub addresses: Vec<TunAddress>,
+    /// Largest packet it takes. The kernel answers larger ones as a router does.
+    pub mtu: u16,
+    /// Whether super-packets and unfinished checksums are exchanged with the kernel.
+    pub offload: bool,
+}
+
+/// An address with the length of its network's prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TunAddress {
+    /// The address itself.
+    pub address: IpAddr,
+    /// Leading bits that its network shares.
+    pub bits: u8,
 }
 
 /// A clock set wrong on purpose, for tests.
@@ -139,6 +167,8 @@ pub struct Config {
     pub source: Source,
     /// The control socket.
     pub control: PathBuf,
+    /// The file that remembers the boot epoch.
+    pub state: PathBuf,
     /// Bytes that all flows' buffers share.
     pub pool: Octets,
     /// Most flows at once.
@@ -147,80 +177,12 @@ pub struct Config {
     pub peers: Vec<Peer>,
     /// Traffic taken transparently, if any.
     pub intercept: Option<Intercept>,
+    /// The packet door, if any.
+    pub tun: Option<Tun>,
     /// Plain forwards.
     pub forwards: Vec<Forward>,
     /// Test clock.
     pub clock: ClockSkew,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    gateway: GatewayTable,
-    #[serde(default)]
-    peer: Vec<PeerTable>,
-    intercept: Option<InterceptTable>,
-    #[serde(default)]
-    forward: Vec<ForwardTable>,
-    clock: Option<ClockTable>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GatewayTable {
-    name: String,
-    key: PathBuf,
-    #[serde(default = "default_listen")]
-    listen: String,
-    #[serde(default)]
-    on_failure: OnFailure,
-    #[serde(default)]
-    source: Source,
-    control: Option<PathBuf>,
-    pool: Option<String>,
-    flows_max: Option<usize>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PeerTable {
-    name: String,
-    public_key: String,
-    preshared_key: Option<PathBuf>,
-    address: Option<String>,
-    #[serde(default)]
-    routes: Vec<String>,
-    allow_targets: Option<Vec<String>>,
-    allow_sources: Option<Vec<String>>,
-    controller: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct InterceptTable {
-    #[serde(default)]
-    interfaces: Vec<String>,
-    #[serde(default)]
-    local: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ForwardTable {
-    listen: String,
-    to: String,
-    via: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ClockTable {
-    offset: Option<String>,
-    drift_ppm: Option<i64>,
-}
-
-fn default_listen() -> String {
-    "0.0.0.0:4780".into()
 }
 
 fn value(key: impl Into<String>, what: impl Into<String>) -> ConfigError {
@@ -242,42 +204,6 @@ impl Config {
         Self::parse(&text, &path.display().to_string(), folder)
     }
 
-    /// Reads a text; `place` names it in messages, `folder` is where relative key paths count from.
-    pub fn parse(text: &str, place: &str, folder: &Path) -> Result<Self, ConfigError> {
-        let file: File = toml::from_str(text).map_err(|e| {
-            let line = e.span().map(|s| text[..s.start.min(text.len())].matches('\n').count() + 1);
-            let place = line.map_or_else(|| place.to_string(), |l| format!("{place}, line {l}"));
-            ConfigError::Malformed { place, what: e.message().replace('\n', ", ") }
-        })?;
-        let mut peers = Vec::new();
-        for table in file.peer {
-            peers.push(Peer::from_table(table, folder)?);
-        }
-        let forwards = file.forward.into_iter().map(|f| forward(f, &peers)).collect::<Result<_, _>>()?;
-        let g = file.gateway;
-        let defaults = gateway::Config::default();
-        let pool = match &g.pool {
-            Some(text) => units::octets(text).map_err(|e| value("gateway.pool", e))?,
-            None => defaults.pool,
-        };
-        let config = Self {
-            private_key: keys::read_key(&folder.join(&g.key))?,
-            listen: socket_address("gateway.listen", &g.listen)?,
-            control: folder.join(g.control.unwrap_or_else(|| default_control(&g.name))),
-            name: g.name,
-            on_failure: g.on_failure,
-            source: g.source,
-            pool,
-            flows_max: g.flows_max.unwrap_or(defaults.flows_max),
-            peers,
-            intercept: file.intercept.map(|i| Intercept { interfaces: i.interfaces, local: i.local }),
-            forwards,
-            clock: clock(file.clock)?,
-        };
-        config.check()?;
-        Ok(config)
-    }
-
     /// What the gateway machine is told. `addresses` are the peers' resolved addresses, in order.
     pub fn to_gateway(&self, addresses: &[Option<SocketAddr>]) -> gateway::Config {
         let peers = self.peers.iter().enumerate().map(|(i, p)| PeerConfig {
@@ -288,6 +214,7 @@ impl Config {
             port: PortId(0),
             allow_sources: p.allow_sources.clone(),
             allow_targets: p.allow_targets.clone(),
+            routes: p.routes.clone(),
             controller: p.controller,
         });
         gateway::Config {
@@ -314,168 +241,42 @@ impl Config {
 
     /// Whether `peer` may have us connect to `target`, given this host's own addresses.
     ///
-    /// Loopback, link-local, unspecified, multicast and broadcast addresses and this host's own are refused
-    /// unless a listed prefix names them on purpose: it lies within 127.0.0.0/8 or 169.254.0.0/16, or it is
-    /// exactly the address.
+    /// Loopback, link-local, unspecified, multicast and broadcast addresses and this host's own are refused unless
+    /// a listed prefix names them on purpose: it lies within 127.0.0.0/8 or 169.254.0.0/16, or it is exactly the
+    /// address. IPv6's link-local addresses mean nothing without an interface, and IPv4 addresses in IPv6 clothes
+    /// would get past the rules for IPv4: neither is ever a target.
     pub fn may_connect(&self, peer: usize, target: IpAddr, own: &[IpAddr]) -> bool {
         let Some(peer) = self.peers.get(peer) else { return false };
-        let IpAddr::V4(v4) = target else { return false };
-        let least_bits = match v4 {
-            _ if v4.is_unspecified() || v4.is_multicast() || v4.is_broadcast() => return false,
-            _ if v4.is_loopback() => 8,
-            _ if v4.is_link_local() => 16,
-            _ if own.contains(&target) => 32,
+        let least_bits = match target {
+            _ if target.is_unspecified() || target.is_multicast() => return false,
+            IpAddr::V4(v4) if v4.is_broadcast() => return false,
+            IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.to_ipv4().is_some_and(|_| !v6.is_loopback()) => {
+                return false;
+            }
+            IpAddr::V4(v4) if v4.is_loopback() => 8,
+            IpAddr::V4(v4) if v4.is_link_local() => 16,
+            IpAddr::V6(v6) if v6.is_loopback() => 128,
+            _ if own.contains(&target) => width(target),
             _ => 0,
         };
         peer.allow_targets.iter().any(|p| p.bits >= least_bits && p.contains(target))
     }
-
-    fn check(&self) -> Result<(), ConfigError> {
-        if self.name.is_empty() || self.name.contains(char::is_whitespace) {
-            return Err(value("gateway.name", "must be one word, such as \"ship\""));
-        }
-        if self.listen.is_ipv6() {
-            return Err(value("gateway.listen", "IPv6 lanes are not supported yet; use an IPv4 address"));
-        }
-        if self.control.as_os_str().len() > SOCKET_PATH_MAX {
-            return Err(value(
-                "gateway.control",
-                format!("is longer than {SOCKET_PATH_MAX} bytes; use a shorter path"),
-            ));
-        }
-        if self.peers.is_empty() {
-            return Err(value("peer", "no peer is configured: add a [[peer]] table (wavelane init writes one)"));
-        }
-        if self.peers.len() > PEERS_MAX {
-            return Err(value("peer", format!("at most {PEERS_MAX} peers, not {}", self.peers.len())));
-        }
-        for (i, p) in self.peers.iter().enumerate() {
-            if self.peers[..i].iter().any(|q| q.name == p.name) {
-                return Err(value("peer.name", format!("two peers are called '{}': rename one", p.name)));
-            }
-            if p.public_key == keys::public_key(&self.private_key) {
-                return Err(value(
-                    "peer.public_key",
-                    format!("peer '{}' has this gateway's own key: put the other gateway's public key there", p.name),
-                ));
-            }
-        }
-        if let Some(i) = &self.intercept {
-            self.check_intercept(i)?;
-        }
-        self.to_gateway(&[]).check()?;
-        Ok(())
-    }
-
-    fn check_intercept(&self, i: &Intercept) -> Result<(), ConfigError> {
-        if i.interfaces.is_empty() && !i.local {
-            return Err(value(
-                "intercept",
-                "takes nothing: list `interfaces`, set `local = true`, or remove the table",
-            ));
-        }
-        let fits = |name: &String| {
-            (1..=15).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-@".contains(&b))
-        };
-        if let Some(wrong) = i.interfaces.iter().find(|n| !fits(n)) {
-            return Err(value("intercept.interfaces", format!("'{wrong}' is not an interface name (see `ip link`)")));
-        }
-        if self.peers.iter().all(|p| p.routes.is_empty()) {
-            return Err(value(
-                "intercept",
-                "no peer has `routes`, so nothing would be taken: list the far networks there",
-            ));
-        }
-        Ok(())
-    }
 }
 
-impl Peer {
-    fn from_table(t: PeerTable, folder: &Path) -> Result<Self, ConfigError> {
-        let key = |field: &str| format!("peer '{}': {field}", t.name);
-        let public_key = keys::key_from_base64(&t.public_key).ok_or_else(|| {
-            value(key("public_key"), "is not a key (44 characters of base64); `wavelane keygen` at the peer prints it")
-        })?;
-        let any = || Some(vec!["0.0.0.0/0".to_string()]);
-        let allow_targets = prefixes(&key("allow_targets"), t.allow_targets.or_else(any).unwrap_or_default())?;
-        let allow_sources = prefixes(&key("allow_sources"), t.allow_sources.or_else(any).unwrap_or_default())?;
-        if let Some(address) = &t.address {
-            let port =
-                address.rsplit_once(':').and_then(|(host, port)| port.parse::<u16>().ok().filter(|_| !host.is_empty()));
-            if port.is_none_or(|p| p == 0) {
-                return Err(value(key("address"), format!("'{address}' is not host:port, such as 192.0.2.7:4780")));
-            }
-        }
-        let controller = match t.controller.as_deref() {
-            None | Some("delay") => Controller::Delay,
-            Some("cubic") => Controller::Cubic,
-            Some(fixed) => fixed_rate(fixed).map(Controller::Fixed).map_err(|e| value(key("controller"), e))?,
-        };
-        Ok(Self {
-            public_key,
-            preshared_key: t.preshared_key.as_ref().map(|p| keys::read_key(&folder.join(p))).transpose()?,
-            routes: prefixes(&key("routes"), t.routes.clone())?,
-            allow_targets,
-            allow_sources,
-            controller,
-            address: t.address,
-            name: t.name,
-        })
-    }
+/// Bits of an address of the same family.
+pub(crate) fn width(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
 }
 
-fn fixed_rate(text: &str) -> Result<Rate, String> {
-    let wrong = || format!("'{text}' is not \"delay\", \"cubic\" or \"fixed 20 Mbit/s\"");
-    let rate = text.strip_prefix("fixed ").ok_or_else(wrong)?;
-    units::rate(rate).ok().filter(|r| r.as_bps() > 0).ok_or_else(wrong)
-}
+/// The prefixes of both families that hold every address.
+pub(crate) const EVERYWHERE: [IpPrefix; 2] = [
+    IpPrefix { address: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), bits: 0 },
+    IpPrefix { address: IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), bits: 0 },
+];
 
-fn prefixes(key: &str, texts: Vec<String>) -> Result<Vec<IpPrefix>, ConfigError> {
-    let parse = |text: &String| -> Result<IpPrefix, ConfigError> {
-        let prefix: IpPrefix = text.parse().map_err(|e: String| value(key, e))?;
-        let IpAddr::V4(address) = prefix.address else {
-            return Err(value(key, format!("'{text}': IPv6 traffic is not carried yet; list IPv4 blocks")));
-        };
-        let mask = if prefix.bits == 0 { 0 } else { u32::MAX << (32 - u32::from(prefix.bits)) };
-        let first = Ipv4Addr::from(u32::from(address) & mask);
-        if first != address {
-            return Err(value(key, format!("'{text}' has bits set behind its prefix: write {first}/{}", prefix.bits)));
-        }
-        Ok(prefix)
-    };
-    texts.iter().map(parse).collect()
-}
-
-fn socket_address(key: &str, text: &str) -> Result<SocketAddr, ConfigError> {
-    let address: SocketAddr =
-        text.parse().map_err(|_| value(key, format!("'{text}' is not address:port, such as 0.0.0.0:4780")))?;
-    if address.port() == 0 {
-        return Err(value(key, "port 0 cannot be reached: name a port, such as 4780"));
-    }
-    Ok(address)
-}
-
-fn forward(f: ForwardTable, peers: &[Peer]) -> Result<Forward, ConfigError> {
-    let names = || peers.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ");
-    let via = peers
-        .iter()
-        .position(|p| p.name == f.via)
-        .ok_or_else(|| value("forward.via", format!("no peer is called '{}'; there is {}", f.via, names())))?;
-    let (listen, to) = (socket_address("forward.listen", &f.listen)?, socket_address("forward.to", &f.to)?);
-    if to.is_ipv6() {
-        return Err(value("forward.to", "IPv6 targets are not supported yet; use an IPv4 address"));
-    }
-    Ok(Forward { listen, to, via })
-}
-
-fn clock(t: Option<ClockTable>) -> Result<ClockSkew, ConfigError> {
-    let Some(t) = t else { return Ok(ClockSkew::default()) };
-    let offset = t.offset.map(|o| units::span(&o)).transpose().map_err(|e| value("clock.offset", e))?;
-    let drift_ppm = t.drift_ppm.unwrap_or(0);
-    if drift_ppm.abs() > DRIFT_PPM_MAX {
-        return Err(value("clock.drift_ppm", format!("must lie within +-{DRIFT_PPM_MAX}, not {drift_ppm}")));
-    }
-    Ok(ClockSkew { offset: offset.unwrap_or(Span::ZERO), drift_ppm })
+/// `address/bits`.
+pub(crate) fn prefix_text(prefix: &IpPrefix) -> String {
+    format!("{}/{}", prefix.address, prefix.bits)
 }
 
 /// Whether this processor has AES instructions.
@@ -496,6 +297,16 @@ pub fn default_control(name: &str) -> PathBuf {
         Some(dir) if !wavelane_host::is_root() => PathBuf::from(dir).join(file),
         _ if wavelane_host::is_root() => PathBuf::from("/run").join(file),
         _ => std::env::temp_dir().join(file),
+    }
+}
+
+/// Where the boot epoch is remembered if the file does not say: systemd's folder for state, else beside the key.
+fn default_state(name: &str, key: &Path) -> PathBuf {
+    // STATE_DIRECTORY may list several folders (systemd.exec(5)).
+    let folder = std::env::var_os("STATE_DIRECTORY").filter(|d| !d.is_empty());
+    match folder.and_then(|d| std::env::split_paths(&d).next()) {
+        Some(folder) => folder.join(format!("{name}.epoch")),
+        None => key.with_extension("epoch"),
     }
 }
 

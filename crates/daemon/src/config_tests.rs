@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
+use crate::keys;
 
 struct Folder(PathBuf);
 impl Folder {
@@ -46,10 +47,28 @@ fn what_cannot_work_is_refused_in_one_line_with_a_remedy() {
         (text("pool = \"1 kB\"", "", ""), "pool"),
         (text("on_failure = \"ajar\"", "", ""), "ajar"),
         (text("listen = \"4780\"", "", ""), "0.0.0.0:4780"),
-        (text("listen = \"[::]:4780\"", "", ""), "IPv6"),
+        (text("listen = \"::1:4780\"", "", ""), "[::]:4780"),
         (text("", "address = \"192.0.2.1\"", ""), "host:port"),
         (text("", "allow_targets = [\"10.0.0.1/24\"]", ""), "10.0.0.0/24"),
-        (text("", "allow_targets = [\"fd00::/8\"]", ""), "IPv6"),
+        (text("", "allow_targets = [\"fd00:1::/16\"]", ""), "fd00::/16"),
+        (text("", "address = \"2001:db8::7:4780\"", ""), "[2001:db8::7]:4780"),
+        (text("", "address = \"[2001:db8::7:4780\"", ""), "[2001:db8::7]:4780"),
+        (text("", "split = false", ""), "add a [tun] table"),
+        (text("", "", "[tun]"), "[intercept]"),
+        (text("", "", "[intercept]\nlocal = true\n[tun]\nmtu = 576"), "between 1280 and 9000"),
+        (text("", "", "[intercept]\nlocal = true\n[tun]\nname = \"a/b\""), "not an interface name"),
+        (text("", "", "[intercept]\nlocal = true\n[tun]\naddresses = [\"10.9.0.1\"]"), "10.9.0.1/24"),
+        (text("", "", "[intercept]\nlocal = true\n[tun]\naddresses = [\"127.0.0.1/8\"]"), "host's address"),
+        (text("", "", "[intercept]\nlocal = true\n[tun]\nspeed = 1"), "speed"),
+        (
+            text(
+                "",
+                "split = false",
+                "[[peer]]\nname = \"c\"\nroutes = [\"10.0.0.0/8\"]\npublic_key = \"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\"\n\
+                 [intercept]\nlocal = true\n[tun]",
+            ),
+            "overlaps",
+        ),
         (text("", "controller = \"warp\"", ""), "cubic"),
         (text("", "preshared_key = \"none.key\"", ""), "keygen"),
         (text("", "", "[intercept]\ninterfaces = []"), "takes nothing"),
@@ -81,15 +100,32 @@ fn an_unknown_key_names_its_line() {
 #[test]
 fn dangerous_targets_need_to_be_named_on_purpose() {
     let folder = Folder::new("targets");
-    let own: Vec<IpAddr> = vec!["10.0.3.1".parse().unwrap()];
+    let own: Vec<IpAddr> = vec!["10.0.3.1".parse().unwrap(), "fd00:3::1".parse().unwrap()];
     let may = |allow: &str, target: &str| {
         let c = Config::parse(&text("", allow, ""), "x", &folder.0).unwrap();
         c.may_connect(0, target.parse().unwrap(), &own)
     };
-    for denied in ["127.0.0.1", "169.254.1.1", "10.0.3.1", "0.0.0.0", "224.0.0.1", "255.255.255.255", "::1"] {
+    let denied4 = ["127.0.0.1", "169.254.1.1", "10.0.3.1", "0.0.0.0", "224.0.0.1", "255.255.255.255"];
+    let denied6 = [
+        "::",
+        "::1",
+        "fe80::1",
+        "febf::1",
+        "ff02::1",
+        "fd00:3::1",
+        "::ffff:10.0.4.1",
+        "::ffff:127.0.0.1",
+        "::10.0.4.1",
+    ];
+    for denied in denied4.into_iter().chain(denied6) {
         assert!(!may("", denied), "{denied}");
-        assert!(!may("allow_targets = [\"0.0.0.0/0\", \"10.0.3.0/24\"]", denied), "{denied}");
+        let all =
+            "allow_targets = [\"0.0.0.0/0\", \"10.0.3.0/24\", \"::/0\", \"fe80::/10\", \"fd00:3::/64\", \"::/96\"]";
+        assert!(!may(all, denied), "{denied}");
     }
+    assert!(may("", "fd00:3::2") && may("", "2001:db8::1") && may("allow_targets = [\"::1/128\"]", "::1"));
+    assert!(may("allow_targets = [\"fd00:3::1/128\"]", "fd00:3::1"));
+    assert!(!may("allow_targets = [\"10.0.3.0/24\"]", "fd00:3::2") && !may("allow_targets = [\"::/0\"]", "10.0.3.2"));
     assert!(may("", "10.0.3.2"));
     assert!(may("allow_targets = [\"127.0.0.1/32\"]", "127.0.0.1"));
     assert!(!may("allow_targets = [\"127.0.0.1/32\"]", "127.0.0.2"));

@@ -10,6 +10,7 @@ use crate::attempts::{Attempts, Limits};
 use crate::config::{Config, OnFailure};
 use crate::control::Control;
 use crate::counters::Counters;
+use crate::epoch;
 use crate::keys;
 use crate::log::Log;
 use crate::relay::{CHUNK, Connection, Moved, Stage};
@@ -34,7 +35,9 @@ const TOKEN_LANE: u64 = 0;
 const TOKEN_SIGNAL: u64 = 1;
 const TOKEN_CONTROL: u64 = 2;
 const TOKEN_QUEUE: u64 = 3;
+/// The transparent listeners, one per family.
 const TOKEN_TPROXY: u64 = 4;
+const TOKEN_TPROXY_LAST: u64 = TOKEN_TPROXY + 1;
 const TOKEN_FORWARDS: u64 = 16;
 /// Connections are numbered from here and no number is used twice.
 const TOKEN_CONNECTIONS: u64 = 1 << 32;
@@ -118,7 +121,10 @@ impl Daemon {
         }
         let opened = start::open(&config)?;
         let entropy = Entropy::from_os_bytes(wavelane_host::entropy().map_err(system("entropy"))?);
-        let gateway = Gateway::new(now, config.to_gateway(&opened.addresses), wall_nanos(), entropy)?;
+        let mut remarks = opened.remarks;
+        let epoch = epoch::next(&config.state, wall_nanos());
+        remarks.extend(epoch.remark);
+        let gateway = Gateway::new(now, config.to_gateway(&opened.addresses), epoch.value, entropy)?;
         let mut daemon = Self {
             clock,
             now,
@@ -153,7 +159,7 @@ impl Daemon {
             config,
         };
         daemon.watch().map_err(system("epoll"))?;
-        daemon.announce(&opened.remarks);
+        daemon.announce(&remarks);
         Ok(daemon)
     }
     fn watch(&self) -> io::Result<()> {
@@ -165,7 +171,9 @@ impl Daemon {
             poller.add(listener, TOKEN_FORWARDS + i as u64, Watch::Edges)?;
         }
         if let Some(t) = &self.transparent {
-            poller.add(&t.listener, TOKEN_TPROXY, Watch::Edges)?;
+            for (listener, token) in t.listeners.iter().zip(TOKEN_TPROXY..) {
+                poller.add(listener, token, Watch::Edges)?;
+            }
             if let Some(queue) = &t.queue {
                 poller.add(queue, TOKEN_QUEUE, Watch::Readable)?;
             }
@@ -234,7 +242,7 @@ impl Daemon {
                 self.control.answer(|| document.clone());
             }
             TOKEN_QUEUE => self.take_syns(),
-            TOKEN_TPROXY => self.accept_transparent(),
+            token @ TOKEN_TPROXY..=TOKEN_TPROXY_LAST => self.accept_transparent((token - TOKEN_TPROXY) as usize),
             token if token >= TOKEN_CONNECTIONS => self.socket_ready(token, ready),
             token => self.accept_forward((token - TOKEN_FORWARDS) as usize),
         }
@@ -378,7 +386,9 @@ impl Daemon {
             }
         }
         if std::mem::take(&mut self.retry_listeners) {
-            self.accept_transparent();
+            for listener in 0..=(TOKEN_TPROXY_LAST - TOKEN_TPROXY) as usize {
+                self.accept_transparent(listener);
+            }
             for i in 0..self.forwards.len() {
                 self.accept_forward(i);
             }

@@ -5,7 +5,7 @@
 //! unique names, and left alone they do nothing (no packet carries the mark; the queue has `--queue-bypass`). The
 //! table `inet wavelane_closed` is meant to outlive a crash: it refuses new connections while we are dead.
 
-use crate::config::{Config, OnFailure, Source};
+use crate::config::{Config, OnFailure, Source, prefix_text};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use wavelane_host::nft::{NftOwner, ToolError, run};
@@ -43,6 +43,10 @@ pub(crate) enum RulesError {
         "this kernel's nft refuses TPROXY ({0}): load nft_tproxy (kernel option CONFIG_NFT_TPROXY) and nft_socket, or remove [intercept] and use [[forward]]"
     )]
     NoTproxy(String),
+    #[error(
+        "routes name IPv6 networks, but this host has no IPv6: enable it (sysctl -w net.ipv6.conf.all.disable_ipv6=0) or remove them"
+    )]
+    NoIpv6,
     #[error("cannot open the internal listener: {0}; check CAP_NET_ADMIN and free TCP ports on 127.0.0.1")]
     Listener(std::io::Error),
 }
@@ -64,24 +68,25 @@ pub(crate) fn claim() -> Result<UnixDatagram, RulesError> {
 }
 
 impl Rules {
-    /// Installs everything. `port` is the internal listener's; `queue` says whether SYNs may be held.
-    /// Returns the rules and, if the SYN rule could not be set, why.
+    /// Installs everything. `ports` are the internal listeners', of IPv4 and, where there is IPv6, of IPv6; `queue`
+    /// says whether SYNs may be held. Returns the rules and, if the SYN rules could not be set, why.
     pub(crate) fn install(
         config: &Config,
-        port: u16,
+        ports: &[u16],
         queue: bool,
         lock: UnixDatagram,
     ) -> Result<(Self, Option<ToolError>), RulesError> {
         // An earlier crash's refusal of new connections stands until ours are taken again.
         clear_leftovers(config.on_failure == OnFailure::Closed);
         let mut rules = Self { owner: None, queue_rule: false, complete: false, _lock: lock };
-        // A namespace's loopback may be down; without it nothing can be delivered locally.
-        run("ip", &["link", "set", "lo", "up"], "")?;
         let (mark, number) = (format!("{MARK_DIVERT:#x}"), NUMBER.to_string());
-        run("ip", &["route", "replace", "local", "0.0.0.0/0", "dev", "lo", "table", &number], "")?;
-        run("ip", &["rule", "add", "fwmark", &mark, "lookup", &number, "priority", &number], "")?;
+        for family in Family::ALL.into_iter().take(ports.len()) {
+            let ip = |arguments: &[&str]| run("ip", &[&[family.ip_flag()], arguments].concat(), "");
+            ip(&["route", "replace", "local", family.everything(), "dev", "lo", "table", &number])?;
+            ip(&["rule", "add", "fwmark", &mark, "lookup", &number, "priority", &number])?;
+        }
         // First what can be refused; a connection that slips in before SYNs are held is asked about at the listener.
-        rules.owner = Some(NftOwner::load(&owned_table(config, port), TABLE).map_err(|e| match e {
+        rules.owner = Some(NftOwner::load(&owned_table(config, ports), TABLE).map_err(|e| match e {
             ToolError::Refused { said, .. } if config.intercept.is_some() => RulesError::NoTproxy(said),
             other => other.into(),
         })?);
@@ -90,8 +95,8 @@ impl Rules {
         }
         let mut no_queue = None;
         if queue && config.intercept.is_some() {
-            match run("iptables-restore", &["-n", "-w"], &queue_rules(config)) {
-                Ok(_) => rules.queue_rule = true,
+            match hold_syns(config) {
+                Ok(()) => rules.queue_rule = true,
                 Err(e) => no_queue = Some(e),
             }
         }
@@ -121,26 +126,71 @@ pub(crate) fn needed(config: &Config) -> bool {
     config.intercept.is_some() || config.source == Source::Keep
 }
 
+/// One IP version, as the tools name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub(crate) const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    pub(crate) fn of(prefix: &IpPrefix) -> Self {
+        if prefix.address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+    /// ip's flag.
+    pub(crate) fn ip_flag(self) -> &'static str {
+        ["-4", "-6"][self as usize]
+    }
+    fn everything(self) -> &'static str {
+        ["0.0.0.0/0", "::/0"][self as usize]
+    }
+    /// The same as two networks: a set cannot hold an interval of zero bits on every nft version.
+    fn halves(self) -> [&'static str; 2] {
+        [["0.0.0.0/1", "128.0.0.0/1"], ["::/1", "8000::/1"]][self as usize]
+    }
+    /// nft's word for it, in matches and as a table's family.
+    fn nft(self) -> &'static str {
+        ["ip", "ip6"][self as usize]
+    }
+    fn nft_set(self) -> &'static str {
+        ["routes4", "routes6"][self as usize]
+    }
+    fn localhost(self) -> &'static str {
+        ["127.0.0.1", "[::1]"][self as usize]
+    }
+    fn iptables(self) -> &'static str {
+        ["iptables", "ip6tables"][self as usize]
+    }
+    fn iptables_restore(self) -> &'static str {
+        ["iptables-restore", "ip6tables-restore"][self as usize]
+    }
+}
+
 /// Removes what an earlier process left, or what we made, as far as it is there. Failures mean it was not.
 fn clear_leftovers(keep_closed: bool) {
     let number = NUMBER.to_string();
-    for _ in 0..LEFTOVERS_MAX {
-        if run("ip", &["rule", "del", "priority", &number], "").is_err() {
-            break;
-        }
-    }
-    let _ = run("ip", &["route", "flush", "table", &number], "");
     if !keep_closed {
         let _ = run("nft", &["delete", "table", "inet", "wavelane_closed"], "");
     }
-    if let Ok(listing) = run("iptables", &["-w", "-t", "raw", "-S"], "")
-        && listing.contains(XT_CHAIN)
-    {
-        let _ = run("iptables-restore", &["-n", "-w"], &queue_removal(&listing));
-    }
-    // iptables-nft leaves the table behind that our rule brought into being.
-    if run("nft", &["list", "table", "ip", "raw"], "").is_ok_and(|listing| is_empty_table(&listing)) {
-        let _ = run("nft", &["delete", "table", "ip", "raw"], "");
+    for family in Family::ALL {
+        for _ in 0..LEFTOVERS_MAX {
+            if run("ip", &[family.ip_flag(), "rule", "del", "priority", &number], "").is_err() {
+                break;
+            }
+        }
+        let _ = run("ip", &[family.ip_flag(), "route", "flush", "table", &number], "");
+        if let Ok(listing) = run(family.iptables(), &["-w", "-t", "raw", "-S"], "")
+            && listing.contains(XT_CHAIN)
+        {
+            let _ = run(family.iptables_restore(), &["-n", "-w"], &queue_removal(&listing));
+        }
+        // iptables-nft leaves the table behind that our rule brought into being.
+        let table = ["table", family.nft(), "raw"];
+        if run("nft", &[&["list"], &table[..]].concat(), "").is_ok_and(|listing| is_empty_table(&listing)) {
+            let _ = run("nft", &[&["delete"], &table[..]].concat(), "");
+        }
     }
 }
 
@@ -155,20 +205,31 @@ fn is_empty_table(listing: &str) -> bool {
     })
 }
 
-fn routes(config: &Config) -> Vec<IpPrefix> {
-    let mut all: Vec<IpPrefix> = config.peers.iter().flat_map(|p| p.routes.iter().copied()).collect();
+/// The networks whose TCP is taken, each once.
+fn routes(config: &Config, family: Family) -> Vec<IpPrefix> {
+    let split = config.peers.iter().filter(|p| p.split);
+    let mut all: Vec<IpPrefix> =
+        split.flat_map(|p| p.routes.iter().copied()).filter(|r| Family::of(r) == family).collect();
     all.sort_by_key(|r| (r.address, r.bits));
     all.dedup();
     all
 }
 
-fn prefix_list(config: &Config) -> String {
-    // A set cannot hold the whole address space as one element of an interval of zero bits on every nft version.
-    let halves = |r: IpPrefix| match r.bits {
-        0 => vec!["0.0.0.0/1".to_string(), "128.0.0.0/1".to_string()],
-        bits => vec![format!("{}/{bits}", r.address)],
+/// An nft set of the networks, empty or not.
+fn set(config: &Config, family: Family) -> String {
+    let name = |r: IpPrefix| match r.bits {
+        0 => family.halves().map(str::to_owned).to_vec(),
+        _ => vec![prefix_text(&r)],
     };
-    routes(config).into_iter().flat_map(halves).collect::<Vec<_>>().join(", ")
+    let elements = routes(config, family).into_iter().flat_map(name).collect::<Vec<_>>().join(", ");
+    let elements = if elements.is_empty() { elements } else { format!(" elements = {{ {elements} }};") };
+    let kind = ["ipv4_addr", "ipv6_addr"][family as usize];
+    format!(" set {} {{ type {kind}; flags interval; auto-merge;{elements} }};", family.nft_set())
+}
+
+/// A match of first packets to the networks of one family.
+fn to_routes(family: Family) -> String {
+    format!("{SYN} {} daddr @{}", family.nft(), family.nft_set())
 }
 
 fn interface_list(config: &Config) -> Option<String> {
@@ -178,31 +239,38 @@ fn interface_list(config: &Config) -> Option<String> {
 }
 
 /// The table that lives and dies with us.
-fn owned_table(config: &Config, port: u16) -> String {
-    let take = format!(
-        "{SYN} ip daddr @routes fib daddr type != local tproxy ip to 127.0.0.1:{port} meta mark set {MARK_DIVERT:#x} accept;"
-    );
+fn owned_table(config: &Config, ports: &[u16]) -> String {
+    let families = || Family::ALL.into_iter().zip(ports);
+    let take = |matching: &str| -> String {
+        let rule = |(family, port): (Family, &u16)| {
+            let (nft, to, localhost) = (family.nft(), to_routes(family), family.localhost());
+            format!(
+                " {matching} {to} fib daddr type != local tproxy {nft} to {localhost}:{port} meta mark set {MARK_DIVERT:#x} accept;"
+            )
+        };
+        families().map(rule).collect()
+    };
     // ICMP too: errors about connections that we make from the applications' addresses are ours to hear.
     let mut prerouting =
-        format!("meta l4proto {{ tcp, icmp }} socket transparent 1 meta mark set {MARK_DIVERT:#x} accept;");
+        format!("meta l4proto {{ tcp, icmp, ipv6-icmp }} socket transparent 1 meta mark set {MARK_DIVERT:#x} accept;");
     if let Some(names) = interface_list(config) {
-        prerouting += &format!(" iifname {{ {names} }} {take}");
+        prerouting += &take(&format!("iifname {{ {names} }}"));
     }
     let local = config.intercept.as_ref().is_some_and(|i| i.local);
     let mut table = String::new();
     if config.intercept.is_some() {
-        let elements = prefix_list(config);
-        table +=
-            &format!(" set routes {{ type ipv4_addr; flags interval; auto-merge; elements = {{ {elements} }}; }};");
+        table.extend(families().map(|(family, _)| set(config, family)));
     }
     if local {
-        prerouting += &format!(" iifname \"lo\" meta mark {MARK_DIVERT:#x} {take}");
+        prerouting += &take(&format!("iifname \"lo\" meta mark {MARK_DIVERT:#x}"));
         // The SYN decides; the connection's later packets follow it. Connections older than us are left alone.
+        let born =
+            |(family, _)| format!(" {} fib daddr type != local ct mark set {MARK_DIVERT:#x};", to_routes(family));
         table += &format!(
             " chain born {{ type route hook output priority mangle; policy accept; \
-             meta mark {MARK_OWN:#x} return; \
-             {SYN} ip daddr @routes fib daddr type != local ct mark set {MARK_DIVERT:#x}; \
-             ct direction original ct mark {MARK_DIVERT:#x} meta mark set {MARK_DIVERT:#x}; }};"
+             meta mark {MARK_OWN:#x} return;{} \
+             ct direction original ct mark {MARK_DIVERT:#x} meta mark set {MARK_DIVERT:#x}; }};",
+            families().map(born).collect::<String>()
         );
     }
     table += &format!(" chain arrive {{ type filter hook prerouting priority mangle; policy accept; {prerouting} }};");
@@ -212,31 +280,42 @@ fn owned_table(config: &Config, port: u16) -> String {
 /// The table that stays when we are gone without a goodbye. While we live no packet meets its rules: SYNs from the
 /// interfaces turn off before the forward hook, and our own host's carry a mark.
 fn closed_table(config: &Config) -> String {
-    let elements = prefix_list(config);
-    let refuse = format!("{SYN} ip daddr @routes reject with tcp reset");
+    let sets: String = Family::ALL.into_iter().map(|family| set(config, family)).collect();
+    let refuse = |matching: &str| -> String {
+        let rule = |family| format!("  {matching} {} reject with tcp reset\n", to_routes(family));
+        Family::ALL.into_iter().map(rule).collect()
+    };
     // Made, removed and made again: one transaction, whether an old one stands or not.
-    let mut table = format!(
-        "table {CLOSED_TABLE} {{ }}\ndelete table {CLOSED_TABLE}\ntable {CLOSED_TABLE} {{\n set routes {{ type ipv4_addr; flags interval; auto-merge; elements = {{ {elements} }}; }}\n"
-    );
+    let mut table =
+        format!("table {CLOSED_TABLE} {{ }}\ndelete table {CLOSED_TABLE}\ntable {CLOSED_TABLE} {{\n{sets}\n");
     if let Some(names) = interface_list(config) {
-        table += &format!(
-            " chain forward {{ type filter hook forward priority filter; policy accept;\n  iifname {{ {names} }} {refuse}\n }}\n"
-        );
+        let rules = refuse(&format!("iifname {{ {names} }}"));
+        table += &format!(" chain forward {{ type filter hook forward priority filter; policy accept;\n{rules} }}\n");
     }
     if config.intercept.as_ref().is_some_and(|i| i.local) {
         table += &format!(
             " chain born {{ type filter hook output priority filter; policy accept;\n  \
-             meta mark {{ {MARK_OWN:#x}, {MARK_DIVERT:#x} }} return\n  {refuse}\n }}\n"
+             meta mark {{ {MARK_OWN:#x}, {MARK_DIVERT:#x} }} return\n{} }}\n",
+            refuse("")
         );
     }
     table + "}\n"
 }
 
-/// The rule that holds SYNs, for iptables-restore. It stands in the raw table: before TPROXY at mangle.
-fn queue_rules(config: &Config) -> String {
+/// Holds SYNs to the networks. A family without networks gets no rules, and so needs no tool.
+fn hold_syns(config: &Config) -> Result<(), ToolError> {
+    for family in Family::ALL.into_iter().filter(|f| !routes(config, *f).is_empty()) {
+        run(family.iptables_restore(), &["-n", "-w"], &queue_rules(config, family))?;
+    }
+    Ok(())
+}
+
+/// The rules that hold SYNs, for iptables-restore. They stand in the raw table: before TPROXY at mangle.
+fn queue_rules(config: &Config, family: Family) -> String {
     let mut text = format!("*raw\n:{XT_CHAIN} - [0:0]\n-A {XT_CHAIN} -m addrtype --dst-type LOCAL -j RETURN\n");
-    for r in routes(config) {
-        text += &format!("-A {XT_CHAIN} -d {}/{} -j NFQUEUE --queue-num {NUMBER} --queue-bypass\n", r.address, r.bits);
+    for r in routes(config, family) {
+        let to = prefix_text(&r);
+        text += &format!("-A {XT_CHAIN} -d {to} -j NFQUEUE --queue-num {NUMBER} --queue-bypass\n");
     }
     if let Some(intercept) = &config.intercept {
         for name in &intercept.interfaces {

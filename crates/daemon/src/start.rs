@@ -1,13 +1,13 @@
 //! Starting: everything that can be refused is refused here, with one line and exit code 2.
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Peer};
 use crate::control::{Control, ControlError};
 use crate::rules::{self, MARK_DIVERT, MARK_OWN, NUMBER, Rules, RulesError};
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use wavelane_host::nfqueue::NfQueue;
 use wavelane_host::raw::RawSender;
-use wavelane_host::{caps, tcp, udp::UdpLane};
+use wavelane_host::{caps, has_ipv6, nft, tcp, udp::UdpLane};
 use wavelane_protocol::gateway;
 
 /// Why the daemon does not start.
@@ -38,7 +38,9 @@ pub enum StartError {
         source: io::Error,
     },
     /// A peer's name cannot be resolved.
-    #[error("peer '{peer}': cannot find an IPv4 address for '{address}': correct it or write the number")]
+    #[error(
+        "peer '{peer}': cannot find an address for '{address}' that `listen` can reach: correct it, write the number, or listen on [::]:4780 for both IP versions"
+    )]
     Unresolved {
         /// The peer.
         peer: String,
@@ -73,7 +75,8 @@ impl From<ControlError> for StartError {
 /// The transparent door's sockets and rules.
 #[derive(Debug)]
 pub(crate) struct Transparent {
-    pub(crate) listener: TcpListener,
+    /// IPv4's, and IPv6's where there is IPv6.
+    pub(crate) listeners: Vec<TcpListener>,
     pub(crate) queue: Option<NfQueue>,
     pub(crate) raw: RawSender,
     pub(crate) rules: Rules,
@@ -100,7 +103,10 @@ fn port_error(what: &'static str, address: SocketAddr) -> impl Fn(io::Error) -> 
 
 /// Opens everything the configuration asks for.
 pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
-    let addresses = config.peers.iter().map(resolve).collect::<Result<_, _>>()?;
+    let addresses = config.peers.iter().map(|p| resolve(p, config.listen)).collect::<Result<_, _>>()?;
+    if config.tun.is_some() {
+        return Err(StartError::Door("[tun] is read and not served yet: remove it".into()));
+    }
     let privileged = rules::needed(config);
     let needs = [caps::NET_ADMIN, caps::NET_RAW];
     if privileged && !needs.iter().all(|c| caps::has(*c)) {
@@ -128,17 +134,30 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
     Ok(Opened { addresses, lane, control, forwards, transparent, mark, remarks })
 }
 
-fn resolve(peer: &crate::config::Peer) -> Result<Option<SocketAddr>, StartError> {
+/// The peer's address, of a family that our socket speaks: [::] speaks both.
+pub(crate) fn resolve(peer: &Peer, listen: SocketAddr) -> Result<Option<SocketAddr>, StartError> {
     let Some(address) = &peer.address else { return Ok(None) };
-    let found = address.to_socket_addrs().ok().and_then(|mut a| a.find(SocketAddr::is_ipv4));
+    let both = listen.is_ipv6() && listen.ip().is_unspecified();
+    let reachable = |a: &SocketAddr| both || a.is_ipv4() == listen.is_ipv4();
+    let found = address.to_socket_addrs().ok().and_then(|mut a| a.find(reachable));
     found.map(Some).ok_or_else(|| StartError::Unresolved { peer: peer.name.clone(), address: address.clone() })
 }
 
 fn transparent(config: &Config, remarks: &mut Vec<String>) -> Result<Transparent, StartError> {
     let lock = rules::claim()?;
-    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let listener = tcp::listen_transparent(any, MARK_OWN).map_err(RulesError::Listener)?;
-    let port = listener.local_addr().map_err(RulesError::Listener)?.port();
+    // A namespace's loopback may be down; without it nothing can be delivered locally.
+    nft::run("ip", &["link", "set", "lo", "up"], "").map_err(RulesError::Tool)?;
+    let ip6 = has_ipv6();
+    if !ip6 && config.peers.iter().any(|p| p.routes.iter().any(|r| r.address.is_ipv6())) {
+        return Err(RulesError::NoIpv6.into());
+    }
+    let localhost = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
+    let (mut listeners, mut ports) = (Vec::new(), Vec::new());
+    for ip in localhost.into_iter().take(1 + usize::from(ip6)) {
+        let listener = tcp::listen_transparent((ip, 0).into(), MARK_OWN).map_err(RulesError::Listener)?;
+        ports.push(listener.local_addr().map_err(RulesError::Listener)?.port());
+        listeners.push(listener);
+    }
     let raw = RawSender::open(MARK_OWN).map_err(RulesError::Listener)?;
     // The queue before its rule: a rule without a listener lets SYNs pass, and they would be answered unheld.
     let queue = match config.intercept.is_some().then(|| NfQueue::bind(NUMBER)).transpose() {
@@ -148,7 +167,7 @@ fn transparent(config: &Config, remarks: &mut Vec<String>) -> Result<Transparent
             None
         }
     };
-    let (rules, no_queue) = Rules::install(config, port, queue.is_some(), lock)?;
+    let (rules, no_queue) = Rules::install(config, &ports, queue.is_some(), lock)?;
     if let Some(e) = no_queue {
         remarks.push(format!("cannot hold SYNs: {e}"));
     }
@@ -159,5 +178,5 @@ fn transparent(config: &Config, remarks: &mut Vec<String>) -> Result<Transparent
     }
     remarks.push(format!("delivering by firewall mark {MARK_DIVERT:#x} and routing table {NUMBER}"));
     let queue = queue.filter(|_| rules.holds_syns());
-    Ok(Transparent { listener, queue, raw, rules })
+    Ok(Transparent { listeners, queue, raw, rules })
 }

@@ -227,6 +227,7 @@ mod tests {
             port: wavelane_base::PortId(0),
             allow_sources: Vec::new(),
             allow_targets: Vec::new(),
+            routes: Vec::new(),
             controller: Controller::Delay,
         };
         let config = Config { private_key: [1; 32], peers: vec![peer], ..Config::default() };

@@ -186,12 +186,12 @@ fn after_a_crash_open_forwards_plainly_and_a_restart_clears_the_leftovers() {
     let (world, _b, next) = crash("open", "open");
     let mut buf = [0; 16];
     assert!(next.unwrap().read(&mut buf).unwrap() > 0);
-    // The leftovers are there, and the next start clears them: one rule, not two.
+    // The leftovers are there, and the next start clears them: one rule per IP version, not two.
     assert!(world.traces(&world.a).contains("lookup 4780"));
     let mut a = world.start("a", "source = \"keep\"", &format!("[intercept]\n{INTERCEPT}"));
     a.wait_log("peer 'b' is up");
-    assert_eq!(world.traces(&world.a).matches("lookup 4780").count(), 1);
-    assert_eq!(world.traces(&world.a).matches("-j WAVELANE").count(), 1);
+    assert_eq!(world.traces(&world.a).matches("lookup 4780").count(), 2);
+    assert_eq!(world.traces(&world.a).matches("-j WAVELANE").count(), 2);
     assert!(world.connect(&world.client, "10.3.0.2:80").unwrap().read(&mut buf).unwrap() > 0);
     assert_eq!(a.counter("connections_taken"), 1);
     assert_eq!(a.stop(), Some(0));

@@ -155,6 +155,7 @@ fn the_guides_table_of_keys_is_complete_and_true() {
         ("gateway", "[gateway]"),
         ("peer", "[[peer]]"),
         ("intercept", "[intercept]"),
+        ("tun", "[tun]"),
         ("forward", "[[forward]]"),
         ("clock", "[clock]"),
     ] {

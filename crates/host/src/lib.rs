@@ -39,6 +39,11 @@ pub fn own_addresses() -> std::io::Result<Vec<std::net::IpAddr>> {
     Ok(found)
 }
 
+/// Whether this kernel has IPv6 and this network namespace uses it.
+pub fn has_ipv6() -> bool {
+    std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/disable_ipv6").is_ok_and(|v| v.trim() == "0")
+}
+
 /// Whether this network namespace has an interface called `name` now.
 pub fn interface_exists(name: &str) -> bool {
     nix::net::if_::if_nametoindex(name).is_ok()

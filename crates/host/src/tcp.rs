@@ -40,16 +40,28 @@ fn bound_buffers(socket: &Socket) -> io::Result<()> {
 pub fn listen(local: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(local), Type::STREAM.cloexec().nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
+    if local.is_ipv6() {
+        // Each family has its own listener, so that one cannot take the other's place unasked.
+        socket.set_only_v6(true)?;
+    }
     listen_on(socket, local)
 }
 
 /// A listener for connections that nftables' TPROXY delivers (IP_TRANSPARENT; needs CAP_NET_ADMIN). Its answers
 /// carry `mark`.
 pub fn listen_transparent(local: SocketAddr, mark: u32) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM.cloexec().nonblocking(), Some(Protocol::TCP))?;
-    socket.set_ip_transparent_v4(true)?;
+    let socket = Socket::new(Domain::for_address(local), Type::STREAM.cloexec().nonblocking(), Some(Protocol::TCP))?;
+    set_transparent(&socket, local)?;
     socket.set_mark(mark)?;
     listen_on(socket, local)
+}
+
+/// Lets the socket use addresses that are not this host's.
+fn set_transparent(socket: &Socket, local: SocketAddr) -> io::Result<()> {
+    match local {
+        SocketAddr::V4(_) => socket.set_ip_transparent_v4(true),
+        SocketAddr::V6(_) => set_int(socket, libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT, 1),
+    }
 }
 
 fn listen_on(socket: Socket, local: SocketAddr) -> io::Result<TcpListener> {
@@ -68,7 +80,7 @@ pub fn connect(target: SocketAddr, source: Option<SocketAddr>, mark: Option<u32>
         socket.set_mark(mark)?;
     }
     if let Some(source) = source {
-        socket.set_ip_transparent_v4(true)?;
+        set_transparent(&socket, source)?;
         // The application's own port if it is free here, else any; the address is what matters.
         socket.set_reuse_address(true)?;
         if socket.bind(&source.into()).is_err() {

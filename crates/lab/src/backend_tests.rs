@@ -78,6 +78,9 @@ fn tcp(kind: TcpKind) -> Stack {
     Stack::Tcp { kind, rts: false }
 }
 
+/// The lab's programs, as the kernel names them: at most 15 characters.
+const PROGRAMS: [&str; 4] = ["curl", "wavelaned", "kcptun-", "boringtun"];
+
 /// Children of this process that run one of the lab's programs. None may remain after a run.
 fn children() -> Vec<String> {
     let me = std::process::id().to_string();
@@ -85,7 +88,7 @@ fn children() -> Vec<String> {
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
         let Some((head, rest)) = stat.rsplit_once(") ") else { continue };
-        if rest.split(' ').nth(1) == Some(me.as_str()) && ["curl", "wavelaned"].iter().any(|p| head.contains(p)) {
+        if rest.split(' ').nth(1) == Some(me.as_str()) && PROGRAMS.iter().any(|p| head.contains(p)) {
             found.push(head.to_owned());
         }
     }
@@ -165,6 +168,55 @@ while = "page"
         assert!(std::fs::metadata(&file).unwrap().len() > 100_000, "{}", file.display());
     }
     assert_eq!((children(), strays()), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn peers_carry_every_kind_of_flow_and_leave_nothing() {
+    if skip() {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let mut scenario = scenario(
+        r#"
+[flows.page]
+app = "download"
+from = "client"
+to = "server"
+size = "2 MB"
+[flows.send]
+app = "upload"
+from = "server"
+to = "client"
+size = "500 kB"
+[flows.ping]
+app = "echo"
+from = "client"
+to = "server"
+while = "page"
+"#,
+    );
+    for stack in [Stack::KcptunFast3, Stack::Kcptun, Stack::BoringtunCubic, Stack::BoringtunBbr] {
+        if let Err(why) = review_stack(&scenario, stack) {
+            eprintln!("SKIPPED (lab test of {stack}): {why}");
+            continue;
+        }
+        scenario.duration = Span::from_secs(15);
+        let (raw, _, out) = run(&scenario, stack, stack.word());
+        let raw = raw.unwrap();
+        for flow in &raw.flows {
+            assert!(flow.completed && flow.intact != Some(false), "{stack} {}: {:?}", flow.flow, raw.notes);
+        }
+        // The cable carries the peer's own packets, and more of them than bytes were delivered.
+        assert!(raw.wire_octets > 2_500_000, "{stack}: {}", raw.wire_octets);
+        let cost = raw.notes.iter().filter(|n| n.contains("of processor time") && n.contains(" on ")).count();
+        assert!(cost >= 2, "{stack}: {:?}", raw.notes);
+        assert!(raw.notes.iter().all(|n| !n.contains("ended with") && !n.contains("killed")), "{:?}", raw.notes);
+        assert!(out.0.join("logs").read_dir().unwrap().count() >= 2);
+        assert_eq!((children(), strays()), (Vec::new(), Vec::new()), "{stack}");
+        let sockets = std::fs::read_dir("/var/run/wireguard").into_iter().flatten().flatten();
+        let mine = format!("wlt{}", std::process::id());
+        assert!(sockets.into_iter().all(|e| !e.file_name().to_string_lossy().starts_with(&mine)));
+    }
 }
 
 #[test]

@@ -1,18 +1,18 @@
 //! Starts the shipped gateways in their namespaces, as an operator would: `wavelane init`, then `wavelaned`.
 
 use crate::LabError;
+use crate::folder::Folder;
+use crate::program::{self, Ending, GLANCE, Program};
 use crate::sockets::rest_until;
-use crate::tools::{self, TICKS_PER_SECOND, find_own, output};
+use crate::tools::{self, find_own, output};
 use crate::world::World;
 use serde_json::Value;
 use std::fs::File;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use wavelane_base::Span;
-use wavelane_host::netns::{ChildEnd, Netns, terminate};
+use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
 use wavelane_scenario::{NodeKind, Scenario};
 
@@ -20,16 +20,10 @@ use wavelane_scenario::{NodeKind, Scenario};
 const LANE_PORT: u16 = 4780;
 /// How long both gateways may take until their session stands.
 const READY_WITHIN: Span = Span::from_secs(20);
-/// How long a gateway may take to end after SIGTERM.
-const END_WITHIN: Span = Span::from_secs(5);
-/// Between two looks at a state that is waited for.
-const GLANCE: Span = Span::from_millis(100);
 /// The second gateway's clock: nothing may assume that two nodes agree.
 const CLOCK: &str = "\n[clock]\noffset = \"37 s\"\ndrift_ppm = 40\n";
 /// How [`CLOCK`] reads in notes.
 const CLOCK_WORDS: &str = "clock 37 s ahead, drifting by 40 ppm";
-/// Folder names of this process begin so, followed by its number.
-const FOLDER: &str = "wavelane-lab-";
 const REMEDY: &str = "build it (cargo build) or name it with WAVELANE and WAVELANED";
 
 /// The program with `init`, `keygen` and `status`.
@@ -59,49 +53,11 @@ pub(crate) fn pair(scenario: &Scenario) -> Result<([usize; 2], usize), String> {
     }
 }
 
-/// A folder for keys and sockets, removed on drop.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Self, LabError> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        sweep();
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("{FOLDER}{}-{number}", std::process::id()));
-        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
-        made.map_err(LabError::io(format!("cannot make {}; set TMPDIR to a writable folder", path.display())))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // Whatever stays is swept by the next run.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Removes folders of processes that were killed before they could.
-fn sweep() {
-    let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
-    for entry in entries {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let owner = name.strip_prefix(FOLDER).and_then(|rest| rest.split_once('-')).map(|(pid, _)| pid.parse::<u32>());
-        if let Some(Ok(pid)) = owner
-            && !Path::new("/proc").join(pid.to_string()).exists()
-        {
-            // Another run may be sweeping too.
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-}
-
 struct Gateway {
     name: String,
     ns: Arc<Netns>,
     dir: PathBuf,
-    child: Child,
-    log: PathBuf,
+    program: Program,
 }
 
 /// The running gateways. Dropping them stops them.
@@ -134,14 +90,12 @@ impl Gateways {
     ) -> Result<Self, LabError> {
         let (nodes, channel) = pair(scenario).map_err(LabError::Topology)?;
         let folder = Folder::new()?;
-        let logs = out.join("logs");
-        std::fs::create_dir_all(&logs)
-            .map_err(LabError::io(format!("cannot make {}; choose another --out", logs.display())))?;
+        let logs = program::logs(out)?;
         let mut dirs = Vec::new();
         let mut keys = Vec::new();
         for n in nodes {
             let name = &scenario.nodes[n].name;
-            let dir = folder.0.join(name);
+            let dir = folder.path().join(name);
             std::fs::create_dir(&dir).map_err(LabError::io(format!("cannot make {}", dir.display())))?;
             let mut keygen = Command::new(tool().ok_or_else(|| missing("wavelane"))?);
             keygen.arg("keygen").arg("--out").arg(dir.join(format!("{name}.key")));
@@ -166,8 +120,8 @@ impl Gateways {
             }
             let name = scenario.nodes[n].name.clone();
             let log = logs.join(format!("{label}-{name}.log"));
-            let child = launch(&world.nodes[n], &config, &log)?;
-            started.gateways.push(Gateway { name, ns: Arc::clone(&world.nodes[n]), dir: dir.clone(), child, log });
+            let program = launch(&world.nodes[n], &name, &config, log)?;
+            started.gateways.push(Gateway { name, ns: Arc::clone(&world.nodes[n]), dir: dir.clone(), program });
         }
         started.wait_until_up(stop)?;
         Ok(started)
@@ -179,7 +133,7 @@ impl Gateways {
         loop {
             let mut up = 0;
             for gateway in &mut self.gateways {
-                gateway.still_runs()?;
+                gateway.program.check()?;
                 let peers = gateway.status().map(|s| s["peers"].clone()).unwrap_or_default();
                 up += usize::from(peers[0]["up"] == true);
             }
@@ -192,7 +146,7 @@ impl Gateways {
             let now = realtime::now();
             if now > deadline {
                 let tails: Vec<String> =
-                    self.gateways.iter().map(|g| format!("{}: {}", g.name, last_line(&g.log))).collect();
+                    self.gateways.iter().map(|g| format!("{}: {}", g.name, g.program.last_line())).collect();
                 return Err(LabError::Late(format!(
                     "the gateways' session did not stand within {READY_WITHIN} ({})",
                     tails.join("; ")
@@ -204,7 +158,7 @@ impl Gateways {
 
     /// Whether a gateway has died, and what it said last.
     pub(crate) fn check(&mut self) -> Result<(), LabError> {
-        self.gateways.iter_mut().try_for_each(Gateway::still_runs)
+        self.gateways.iter_mut().try_for_each(|gateway| gateway.program.check())
     }
 
     /// Reads the counters of both.
@@ -230,7 +184,7 @@ impl Gateways {
                 }
             }
             all.notes.push(format!("gateway {}: {}", gateway.name, words.join(" ")));
-            if let Some(cpu) = cpu_seconds(gateway.child.id()) {
+            if let Some(cpu) = gateway.program.cpu_seconds() {
                 all.notes.push(format!("gateway {}: {cpu:.2} s of processor time", gateway.name));
             }
         }
@@ -245,34 +199,7 @@ impl Gateways {
     }
 
     fn end(&mut self) -> Vec<String> {
-        let mut notes = Vec::new();
-        for gateway in &self.gateways {
-            // One that has ended already needs no signal.
-            let _ = terminate(&gateway.child);
-        }
-        let deadline = realtime::now() + END_WITHIN;
-        for mut gateway in self.gateways.drain(..) {
-            let status = loop {
-                match gateway.child.try_wait() {
-                    Ok(Some(status)) => break Some(status),
-                    Ok(None) if realtime::now() < deadline => {
-                        rest_until(realtime::now() + Span::from_millis(10), || false);
-                    }
-                    _ => break None,
-                }
-            };
-            match status {
-                Some(status) if status.success() => {}
-                Some(status) => notes.push(format!("gateway {} ended with {status}", gateway.name)),
-                None => {
-                    notes.push(format!("gateway {} ignored SIGTERM for {END_WITHIN} and was killed", gateway.name));
-                    // It may end just now by itself.
-                    let _ = gateway.child.kill();
-                    let _ = gateway.child.wait();
-                }
-            }
-        }
-        notes
+        program::end(self.gateways.drain(..).map(|gateway| gateway.program).collect())
     }
 }
 
@@ -283,17 +210,6 @@ impl Drop for Gateways {
 }
 
 impl Gateway {
-    fn still_runs(&mut self) -> Result<(), LabError> {
-        match self.child.try_wait() {
-            Ok(None) => Ok(()),
-            Ok(Some(status)) => Err(LabError::Failed {
-                program: format!("wavelaned of gateway {}", self.name),
-                said: format!("ended with {status}: {}", last_line(&self.log)),
-            }),
-            Err(error) => Err(LabError::Io { what: "cannot ask for a gateway's state".into(), error }),
-        }
-    }
-
     fn status(&self) -> Result<Value, LabError> {
         let mut command = Command::new(tool().ok_or_else(|| missing("wavelane"))?);
         command.args(["status", "--json", "--control"]).arg(self.dir.join("control.sock"));
@@ -330,32 +246,13 @@ fn init(
     output(&world.nodes[n], init, REMEDY).map(drop)
 }
 
-fn launch(ns: &Netns, config: &Path, log: &Path) -> Result<Child, LabError> {
-    let cannot = || LabError::io(format!("cannot write {}; free space or choose another --out", log.display()));
-    let file = File::create(log).map_err(cannot())?;
-    let twin = file.try_clone().map_err(cannot())?;
+fn launch(ns: &Netns, name: &str, config: &Path, log: PathBuf) -> Result<Program, LabError> {
     let mut command = tools::command(daemon().ok_or_else(|| missing("wavelaned"))?);
-    command.arg("--config").arg(config).stdin(Stdio::null()).stdout(file).stderr(twin);
-    let child = ns.spawn(command, ChildEnd::Terminate)?;
-    child.map_err(|error| LabError::Program { program: "wavelaned".into(), error, remedy: REMEDY })
+    command.arg("--config").arg(config);
+    Program::start(ns, format!("gateway {name}"), command, log, Ending::Exits, REMEDY)
 }
 
 fn missing(program: &str) -> LabError {
     let error = std::io::ErrorKind::NotFound.into();
     LabError::Program { program: program.into(), error, remedy: REMEDY }
-}
-
-fn last_line(log: &Path) -> String {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    text.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("(its log is empty)").to_owned()
-}
-
-/// User and system time of a process so far (proc(5), fields 14 and 15 of stat).
-fn cpu_seconds(pid: u32) -> Option<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold spaces; the state, field 3, follows it.
-    let (_, rest) = stat.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split(' ').collect();
-    let ticks = |i: usize| fields.get(i)?.parse::<u32>().ok();
-    Some(f64::from(ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
 }

@@ -2,6 +2,7 @@
 
 use crate::echo;
 use crate::gateways;
+use crate::peers;
 use crate::tools::{self, INSTALL_CURL, INSTALL_IP, INSTALL_NFT};
 use crate::topology::Plan;
 use crate::world::is_veth;
@@ -76,15 +77,7 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
     match stack {
         Stack::Tcp { rts: true, .. } => Err("RTS/CTS exists on Wi-Fi channels only, and the lab has none".into()),
         Stack::Tcp { kind: TcpKind::Y2001, .. } => Err("the kernel has no TCP with the timers of 2001".into()),
-        Stack::Tcp { kind, .. } => {
-            let control = control_of(kind);
-            let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-            let available = std::fs::read_to_string(path).unwrap_or_default();
-            match available.split_whitespace().any(|word| word == control) {
-                true => Ok(()),
-                false => Err(format!("this kernel has no {control} loaded: modprobe tcp_{control}")),
-            }
-        }
+        Stack::Tcp { .. } => kernel_has(control_of_stack(stack)),
         Stack::Wavelane => {
             gateways::pair(scenario)?;
             if tools::find("nft").is_none() {
@@ -100,15 +93,29 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
                 }
             }
         }
+        peer if peers::is_peer(peer) => {
+            kernel_has(control_of_stack(peer))?;
+            peers::review(scenario, peer)
+        }
         _ => Err("the lab does not run this stack yet".into()),
     }
 }
 
-/// The kernel's name of a congestion control.
-pub(crate) fn control_of(kind: TcpKind) -> &'static str {
-    match kind {
-        TcpKind::Reno => "reno",
-        TcpKind::Cubic | TcpKind::Y2001 => "cubic",
-        TcpKind::Bbr => "bbr",
+fn kernel_has(control: &str) -> Result<(), String> {
+    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let available = std::fs::read_to_string(path).unwrap_or_default();
+    match available.split_whitespace().any(|word| word == control) {
+        true => Ok(()),
+        false => Err(format!("this kernel has no {control} loaded: modprobe tcp_{control}")),
+    }
+}
+
+/// The kernel's name of the congestion control of every socket under `stack`. Where the endpoints' own does not matter
+/// much, because something in between carries the bytes, it is Linux's default.
+pub(crate) fn control_of_stack(stack: Stack) -> &'static str {
+    match stack {
+        Stack::Tcp { kind: TcpKind::Reno, .. } => "reno",
+        Stack::Tcp { kind: TcpKind::Bbr, .. } | Stack::BoringtunBbr => "bbr",
+        _ => "cubic",
     }
 }

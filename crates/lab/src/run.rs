@@ -5,7 +5,8 @@ use crate::content::{Content, Digested};
 use crate::gateways::Gateways;
 use crate::http::{Epoch, Http, Page, Upload};
 use crate::judge::judge;
-use crate::review::control_of;
+use crate::peers::{self, Peers};
+use crate::review::control_of_stack;
 use crate::tools::{self, INSTALL_IP};
 use crate::world::World;
 use crate::{LabError, echo, sockets};
@@ -34,8 +35,6 @@ const LOOK_EVERY: Span = Span::from_millis(300);
 const HTTP_PORT: u16 = 8080;
 /// Where the first echo flow's server listens; each further one on the next port.
 const ECHO_PORT: u16 = 7000;
-/// Congestion control of every socket under stack `wavelane`: Linux's own default.
-const PLAIN_CONTROL: &str = "cubic";
 
 /// A flow on its way.
 struct Task {
@@ -54,6 +53,7 @@ pub(crate) struct Run<'a> {
     http: Vec<Http>,
     _echoes: Vec<echo::Server>,
     gateways: Option<Gateways>,
+    peers: Option<Peers>,
     world: World,
     epoch: Epoch,
     digests: BTreeMap<String, Digested>,
@@ -74,10 +74,7 @@ impl<'a> Run<'a> {
         seed: Seed,
         context: &mut RunContext<'_>,
     ) -> Result<Self, LabError> {
-        let control = match stack {
-            Stack::Tcp { kind, .. } => control_of(kind),
-            _ => PLAIN_CONTROL,
-        };
+        let control = control_of_stack(stack);
         let pcap = context.out.join("pcap");
         std::fs::create_dir_all(&pcap)
             .map_err(LabError::io(format!("cannot make {}; choose another --out", pcap.display())))?;
@@ -102,6 +99,7 @@ impl<'a> Run<'a> {
             http: Vec::new(),
             _echoes: Vec::new(),
             gateways,
+            peers: None,
             world,
             epoch: Arc::new(OnceLock::new()),
             digests: BTreeMap::new(),
@@ -112,7 +110,32 @@ impl<'a> Run<'a> {
             notes: vec![format!("congestion control {control} pinned on every route and socket")],
         };
         run.start_servers()?;
+        if peers::is_peer(stack) {
+            run.start_peers(context)?;
+        }
         Ok(run)
+    }
+
+    fn start_peers(&mut self, context: &mut RunContext<'_>) -> Result<(), LabError> {
+        let flows = 0..self.scenario.flows.len();
+        let servers = flows.map(|flow| self.server_of(flow)).collect::<Result<Vec<_>, _>>()?;
+        let (out, label) = (context.out, context.label.clone());
+        let order = peers::Order { stack: self.stack, servers: &servers, control: self.control, out, label: &label };
+        let (stack, seed, of) = (self.stack, self.seed, self.scenario.duration);
+        let mut stop = || {
+            let note = "waiting for the peer's programs".into();
+            (context.progress)(Progress { stack, seed, at: Span::ZERO, of, note });
+            context.cancelled.load(Ordering::Relaxed)
+        };
+        self.peers = Some(Peers::start(self.scenario, &self.world, &order, &mut stop)?);
+        Ok(())
+    }
+
+    /// Where a flow's client connects: its server, or a peer that leads there.
+    fn entrance_of(&self, flow: usize) -> Result<SocketAddr, LabError> {
+        let server = self.server_of(flow)?;
+        let by_peer = |peers: &Peers| peers.way_to(self.scenario, &self.scenario.flows[flow], server);
+        Ok(self.peers.as_ref().map_or(server, by_peer))
     }
 
     fn place(&self, name: &str) -> Result<usize, LabError> {
@@ -171,7 +194,7 @@ impl<'a> Run<'a> {
         let progress = Arc::new(AtomicU64::new(0));
         let from = Arc::clone(&self.world.nodes[self.place(&flow.from)?]);
         let (start, stop) = (epoch + flow.start, epoch + self.scenario.stop_of(flow));
-        let (name, server) = (flow.name.clone(), self.server_of(i)?);
+        let (name, server) = (flow.name.clone(), self.entrance_of(i)?);
         let (cancel, over) = (Arc::clone(&self.cancel), Arc::clone(&self.over[i]));
         type Work = Box<dyn FnOnce() -> Result<(FlowRaw, Option<String>), LabError> + Send>;
         let work: Work = match flow.app.clone() {
@@ -263,6 +286,9 @@ impl<'a> Run<'a> {
             if let Some(gateways) = &mut self.gateways {
                 gateways.check()?;
             }
+            if let Some(peers) = &mut self.peers {
+                peers.check()?;
+            }
             if looks < LOOKS && now >= epoch + LOOK_EVERY.times(looks + 1) {
                 looks = if self.look_at_sockets()? { LOOKS } else { looks + 1 };
             }
@@ -336,6 +362,7 @@ impl<'a> Run<'a> {
         }
         let counted = self.gateways.as_ref().map(Gateways::counted).unwrap_or_default();
         self.notes.extend(counted.notes);
+        self.notes.extend(self.peers.as_ref().map(Peers::notes).unwrap_or_default());
         let ended = self.close();
         self.notes.extend(ended);
         let findings = self.world.finish()?;
@@ -358,7 +385,8 @@ impl Run<'_> {
     /// meanwhile, so that no abandoned connection keeps its namespace alive. Doing it twice does no harm.
     fn close(&mut self) -> Vec<String> {
         self.world.bypass();
-        let notes = self.gateways.take().map(Gateways::stop).unwrap_or_default();
+        let mut notes = self.gateways.take().map(Gateways::stop).unwrap_or_default();
+        notes.extend(self.peers.take().map(Peers::stop).unwrap_or_default());
         let http = &self.http;
         sockets::rest_until(realtime::now() + CLOSE_WITHIN, || http.iter().all(Http::is_idle));
         notes

@@ -13,11 +13,14 @@ pub(crate) const INSTALL_CURL: &str = "install curl (apt install curl)";
 /// What to do when `nft` is missing.
 pub(crate) const INSTALL_NFT: &str = "install nftables (apt install nftables)";
 
-/// The folders of PATH, then the usual system folders: root by `su` keeps a PATH without `/usr/sbin`, where nft is.
+/// The folders of PATH, then the usual system folders: root by `su` keeps a PATH without `/usr/sbin`, where nft is. Last
+/// the folder where `cargo install` puts programs.
 fn folders() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(system).collect()
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
+    std::env::split_paths(&path).chain(system).chain(home.map(|home| home.join("bin"))).collect()
 }
 
 /// Where `program` is in PATH, the usual system folders included.

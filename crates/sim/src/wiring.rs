@@ -215,6 +215,7 @@ impl<'a> Shape<'a> {
                 port: PortId(lanes.iter().position(|lane| *lane == leaves_by).unwrap_or(0) as u16),
                 allow_sources: everywhere(),
                 allow_targets: everywhere(),
+                routes: Vec::new(),
                 controller: Controller::default(),
             }
         });

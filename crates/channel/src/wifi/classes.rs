@@ -6,8 +6,9 @@ use super::{Reach, ReachMap};
 /// Stations that hear the same others, and each other, alike.
 #[derive(Debug)]
 pub(super) struct Class {
-    /// The back-offs of the members that share the ear.
-    pub(super) ring: Ring,
+    /// The back-offs of the members that share the ear, a wheel for each AIFS.
+    pub(super) rings: Vec<Ring>,
+    pub(super) members: Vec<usize>,
     /// The members that for the time being have an ear of their own: they have just sent, or failed.
     pub(super) solos: Vec<usize>,
 }
@@ -30,8 +31,9 @@ pub(super) struct Division {
 }
 
 impl Division {
-    /// Divides the stations; with `shared` false each is like no other.
-    pub(super) fn new(reach: &ReachMap, shared: bool) -> Self {
+    /// Divides the stations, each of which is `kinds` contenders with one of `levels` AIFS; with `shared` false each
+    /// is like no other.
+    pub(super) fn new(reach: &ReachMap, shared: bool, kinds: usize, levels: usize) -> Self {
         let stations = reach.stations();
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for station in 0..stations {
@@ -44,7 +46,8 @@ impl Division {
         let mut classes = Vec::new();
         for group in groups.iter().filter(|group| group.len() > 1) {
             group.iter().for_each(|member| class_of[*member] = Some(classes.len()));
-            classes.push(Class { ring: Ring::new(stations), solos: Vec::with_capacity(group.len()) });
+            let rings = (0..levels).map(|_| Ring::new(stations * kinds)).collect();
+            classes.push(Class { rings, members: group.clone(), solos: Vec::with_capacity(group.len()) });
         }
         let audience = (0..stations).map(|sender| {
             let heard = groups.iter().filter_map(|group| {
@@ -76,13 +79,13 @@ mod tests {
 
     #[test]
     fn a_full_cell_is_one_class_and_a_chain_has_none() {
-        assert_eq!(Division::new(&ReachMap::full(9), true).class_of, [Some(0); 9]);
-        assert_eq!(Division::new(&ReachMap::full(9), false).class_of, [None; 9]);
+        assert_eq!(Division::new(&ReachMap::full(9), true, 1, 1).class_of, [Some(0); 9]);
+        assert_eq!(Division::new(&ReachMap::full(9), false, 1, 1).class_of, [None; 9]);
         let mut chain = ReachMap::none(5);
         for a in 0..4 {
             chain.set_both(a, a + 1, Reach::FULL).unwrap();
         }
-        let division = Division::new(&chain, true);
+        let division = Division::new(&chain, true, 1, 1);
         assert_eq!(division.class_of, [None; 5]);
         assert_eq!(division.audience[0], [(Home::Alone(1), Reach::FULL)]);
     }
@@ -93,11 +96,11 @@ mod tests {
         for leaf in 1..4 {
             star.set_both(0, leaf, Reach::FULL).unwrap();
         }
-        let division = Division::new(&star, true);
+        let division = Division::new(&star, true, 1, 1);
         assert_eq!(division.class_of, [None, Some(0), Some(0), Some(0)]);
         assert_eq!(division.audience[1], [(Home::Alone(0), Reach::FULL)]);
         // One leaf that is louder at another one is like nobody else.
         star.set(1, 2, Reach::SENSED).unwrap();
-        assert_eq!(Division::new(&star, true).class_of[2], None);
+        assert_eq!(Division::new(&star, true, 1, 1).class_of[2], None);
     }
 }

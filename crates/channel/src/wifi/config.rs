@@ -1,5 +1,6 @@
 //! What a cell is made of, as plain values. Reading files is the scenario's business.
 
+use super::edca::{AIFSN, Access, Category, Edca, TXOP_MAX};
 use super::{CW_MAX, Phy, RateError, Rules};
 use crate::loss::{DWELL_MAX, DWELL_MIN};
 use wavelane_base::{Rate, Ratio, Span};
@@ -10,6 +11,8 @@ pub const STATIONS_BOUND: usize = 256;
 pub const FRAME_MAX: usize = 2304 - 8;
 /// Most frames that may wait in one station.
 pub const QUEUE_BOUND: usize = 1 << 16;
+/// The QoS Control field, which a data frame of EDCA has more (9.2.4.5).
+const QOS_OCTETS: usize = 2;
 /// An RTS threshold above every frame: RTS is never used (dot11RTSThreshold, C.3, is 65536 by default).
 pub const RTS_NEVER: usize = 65_536;
 
@@ -24,6 +27,8 @@ pub struct WifiConfig {
     pub answer_rate: Option<Rate>,
     /// The rate of RTS; `None` is the fastest basic rate of the rules not above the data rate.
     pub rts_rate: Option<Rate>,
+    /// The rate of frames to everybody; `None` is the slowest basic rate of the rules.
+    pub broadcast_rate: Option<Rate>,
     /// Data frames longer than this, header and FCS counted, are preceded by an RTS.
     pub rts_threshold: usize,
     /// Where standard, ns-3 and ns-2 differ.
@@ -36,8 +41,10 @@ pub struct WifiConfig {
     pub errors: Option<BitErrors>,
     /// Frames that may wait in each station, the one in service counted; drop-tail.
     pub queue: usize,
-    /// CWmin and CWmax other than the PHY's; each is a power of two less one.
+    /// CWmin and CWmax other than the PHY's; each is a power of two less one. With EDCA each category has its own.
     pub cw: Option<(u32, u32)>,
+    /// Whether frames contend in four categories; `None` is DCF.
+    pub edca: Option<Edca>,
 }
 
 /// What one station's frames do at another station. The default does nothing.
@@ -141,6 +148,25 @@ pub enum ConfigError {
         "contention windows {0} to {1} are impossible: both must be a power of two less one, rising, at most {CW_MAX}"
     )]
     Windows(u32, u32),
+    /// Contention windows beside EDCA's own.
+    #[error("contention windows are given apart from EDCA: set them in its categories, and leave this out")]
+    WindowsTwice,
+    /// An AIFSN that no station may use.
+    #[error("AIFSN {aifsn} of {category:?} is outside 2 to 15: choose one inside")]
+    Aifsn {
+        /// Whose.
+        category: Category,
+        /// What was asked for.
+        aifsn: u8,
+    },
+    /// A TXOP limit that cannot be announced.
+    #[error("a TXOP limit of {txop} for {category:?} is above {TXOP_MAX}: choose a shorter one, or 0 for one exchange")]
+    Txop {
+        /// Whose.
+        category: Category,
+        /// What was asked for.
+        txop: Span,
+    },
     /// A retry limit of zero.
     #[error("a retry limit of 0 never sends a frame: use 1 for no repetition")]
     RetryZero,
@@ -224,6 +250,7 @@ impl WifiConfig {
             rate,
             answer_rate: None,
             rts_rate: None,
+            broadcast_rate: None,
             rts_threshold: RTS_NEVER,
             rules,
             reach: ReachMap::full(stations),
@@ -231,11 +258,27 @@ impl WifiConfig {
             errors: None,
             queue: 50,
             cw: None,
+            edca: None,
         }
     }
     /// CWmin and CWmax.
     pub fn windows(&self) -> (u32, u32) {
         self.cw.unwrap_or((self.phy.cw_min(), CW_MAX))
+    }
+    /// How each of a station's contenders contends, and every AIFSN among them, smallest first.
+    pub(super) fn contention(&self) -> (Vec<Access>, Vec<u8>) {
+        let (cw_min, cw_max) = self.windows();
+        // DIFS is SIFS and two slots (10.3.7).
+        let dcf = Access { aifsn: *AIFSN.start(), cw_min, cw_max, txop: Span::ZERO };
+        let access = self.edca.map_or(vec![dcf], |edca| edca.access.to_vec());
+        let mut levels: Vec<u8> = access.iter().map(|access| access.aifsn).collect();
+        levels.sort_unstable();
+        levels.dedup();
+        (access, levels)
+    }
+    /// Bytes of MAC header, FCS and LLC/SNAP around each frame handed in.
+    pub fn overhead(&self) -> usize {
+        self.rules.overhead + if self.edca.is_some() { QOS_OCTETS } else { 0 }
     }
     /// Whether such a cell can exist.
     pub fn check(&self) -> Result<(), ConfigError> {
@@ -243,18 +286,38 @@ impl WifiConfig {
         if !(2..=STATIONS_BOUND).contains(&stations) {
             return Err(ConfigError::Stations(stations));
         }
-        let rates = [("data", Some(self.rate)), ("answer", self.answer_rate), ("RTS", self.rts_rate)];
+        let rates = [
+            ("data", Some(self.rate)),
+            ("answer", self.answer_rate),
+            ("RTS", self.rts_rate),
+            ("broadcast", self.broadcast_rate),
+        ];
         for (what, rate) in rates.into_iter().filter_map(|(what, rate)| Some((what, rate?))) {
             self.phy.rate(rate).map_err(|why| ConfigError::Rate { what, why })?;
         }
         if !(1..=QUEUE_BOUND).contains(&self.queue) {
             return Err(ConfigError::Queue(self.queue));
         }
-        let (min, max) = self.windows();
-        let doubles = |cw: u32| cw <= CW_MAX && (cw + 1).is_power_of_two();
-        // A window of 0 cannot be drawn from below it.
-        if !(doubles(min) && doubles(max) && min <= max && min > 0) {
-            return Err(ConfigError::Windows(min, max));
+        let (access, _) = self.contention();
+        for Access { cw_min, cw_max, .. } in &access {
+            let doubles = |cw: u32| cw <= CW_MAX && (cw + 1).is_power_of_two();
+            // A window of 0 cannot be drawn from below it.
+            if !(doubles(*cw_min) && doubles(*cw_max) && cw_min <= cw_max && *cw_min > 0) {
+                return Err(ConfigError::Windows(*cw_min, *cw_max));
+            }
+        }
+        if self.edca.is_some() {
+            if self.cw.is_some() {
+                return Err(ConfigError::WindowsTwice);
+            }
+            for (&Access { aifsn, txop, .. }, category) in access.iter().zip(Category::ALL) {
+                if !AIFSN.contains(&aifsn) {
+                    return Err(ConfigError::Aifsn { category, aifsn });
+                }
+                if txop > TXOP_MAX {
+                    return Err(ConfigError::Txop { category, txop });
+                }
+            }
         }
         if let Some(capture) = self.capture
             && capture.margin_db < 1

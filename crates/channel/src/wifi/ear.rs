@@ -22,11 +22,9 @@ pub(super) struct Ear {
     pub(super) nav: Instant,
     /// When a NAV set by an RTS is given up if nothing was heard since.
     pub(super) nav_check: Option<Instant>,
-    /// No slot is counted before this, whatever the medium does.
-    pub(super) hold: Instant,
-    /// From when slots are counted; meaningful while `counting`.
-    pub(super) slot0: Instant,
-    /// Whether the medium is idle and slots pass, or will once `slot0` has come.
+    /// When the DIFS ends from which slots are counted; meaningful while `counting`.
+    pub(super) base: Instant,
+    /// Whether the medium is idle and slots pass, or will once `base` has come.
     pub(super) counting: bool,
 }
 
@@ -77,8 +75,7 @@ impl Ear {
             error_until: Instant::ZERO,
             nav: Instant::ZERO,
             nav_check: None,
-            hold: Instant::ZERO,
-            slot0: Instant::ZERO,
+            base: Instant::ZERO,
             counting: true,
         }
     }
@@ -200,17 +197,16 @@ impl Ear {
         self.error_until = now + eifs_extra;
     }
 
-    /// From when slots count, on an idle medium.
-    pub(super) fn first_slot(&self, difs: Span) -> Instant {
+    /// When the DIFS ends, on an idle medium.
+    pub(super) fn difs_end(&self, difs: Span) -> Instant {
         debug_assert!(!self.is_busy());
-        (self.idle_since.max(self.error_until).max(self.nav) + difs).max(self.hold)
+        self.idle_since.max(self.error_until).max(self.nav) + difs
     }
 
-    /// Whether both ears, at this moment and from now on, perceive the same and count the same slots.
+    /// Whether both ears, at this moment and from now on, perceive the same.
     pub(super) fn agrees(&self, other: &Self, now: Instant) -> bool {
         self.counting
             && other.counting
-            && self.slot0 == other.slot0
             && self.nav.max(now) == other.nav.max(now)
             && (self.energy, self.jam, self.sending) == (other.energy, other.jam, other.sending)
             && self.lock.is_none()

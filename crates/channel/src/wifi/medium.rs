@@ -2,7 +2,8 @@
 
 use super::classes::Home;
 use super::ear::Heard;
-use super::station::{Kind, OnAir, Plan, Waiting};
+use super::ring::Ring;
+use super::station::{Contender, Kind, OnAir, Plan, Waiting};
 use super::timers::Rank;
 use super::{BusySlot, PhyRate, Reach, Wifi};
 use wavelane_base::{Instant, Span};
@@ -79,7 +80,7 @@ impl Wifi {
                 }
             }
         }
-        self.sent(station, frame.kind);
+        self.sent(station, &frame);
         while let Some(ear) = self.touched.pop() {
             self.resume(ear);
         }
@@ -105,6 +106,7 @@ impl Wifi {
         let mut answered = false;
         if heard == Heard::Whole {
             let receiver = match ear.checked_sub(self.stations.len()) {
+                _ if frame.to == sender => self.deliver_to_all(ear, sender),
                 None => (frame.to == ear).then_some(ear),
                 Some(class) => {
                     let to = &self.stations[frame.to];
@@ -164,23 +166,26 @@ impl Wifi {
         if !self.ears[ear].counting {
             return;
         }
-        let slot0 = self.ears[ear].slot0;
-        let least = self.least(ear);
-        if !at_once && least.is_some_and(|least| slot0 + self.slot.times(u64::from(least)) <= until) {
+        if !at_once && self.expiry(ear).is_some_and(|at| at <= until) {
             return;
         }
-        let mut slots = until.since(slot0).as_nanos() / self.slot.as_nanos();
-        if !at_once && self.rules.busy_slot == BusySlot::Counts && until >= slot0 {
-            slots += 1;
-        }
-        if let Some(least) = least {
-            slots = slots.min(u64::from(least));
-        }
+        // EDCA counts at the beginning of a slot, so the one under way counts as well.
+        let begun = u64::from(self.busy_slot == BusySlot::Counts && (!at_once || self.kinds > 1));
+        let (slot, base) = (self.slot.as_nanos(), self.ears[ear].base);
+        let passed = |start: Instant| if until < start { 0 } else { until.since(start).as_nanos() / slot + begun };
         match ear.checked_sub(self.stations.len()) {
-            Some(class) => self.classes[class].ring.pass(slots),
+            Some(class) => {
+                for (ring, offset) in self.classes[class].rings.iter_mut().zip(&self.aifs_extra) {
+                    let slots = passed(base + *offset);
+                    ring.pass(ring.least().map_or(slots, |least| slots.min(u64::from(least))));
+                }
+            }
             None => {
-                if let Some(counter) = &mut self.stations[ear].counter {
-                    *counter -= slots as u32;
+                for contender in &mut self.contenders[ear * self.kinds..(ear + 1) * self.kinds] {
+                    let start = (base + self.aifs_extra[contender.level]).max(contender.hold);
+                    if let Some(counter) = &mut contender.counter {
+                        *counter -= passed(start).min(u64::from(*counter)) as u32;
+                    }
                 }
             }
         }
@@ -194,12 +199,14 @@ impl Wifi {
         if class.is_none() && self.stations[ear].joined {
             return;
         }
-        if !self.ears[ear].is_busy() {
-            let slot0 = self.ears[ear].first_slot(self.difs);
+        // While one category waits for an answer the others of its station may not take the medium.
+        let engaged = self.kinds > 1 && class.is_none() && self.stations[ear].waiting != Waiting::Nothing;
+        if !self.ears[ear].is_busy() && !engaged {
+            let base = self.ears[ear].difs_end(self.difs);
             // A count under way goes on, unless something has moved its start.
-            if !(self.ears[ear].counting && self.ears[ear].slot0 == slot0) {
+            if !(self.ears[ear].counting && self.ears[ear].base == base) {
                 self.freeze(ear, self.now, true);
-                self.ears[ear].slot0 = slot0;
+                self.ears[ear].base = base;
                 self.ears[ear].counting = true;
             }
             if let Some(class) = class {
@@ -221,7 +228,11 @@ impl Wifi {
         let Some(class) = self.stations[station].class.filter(|_| self.stations[station].joined) else { return };
         let ear = self.class_ear(class);
         self.stations[station].joined = false;
-        self.stations[station].counter = self.classes[class].ring.remove(station);
+        for index in self.kinds_of(station) {
+            let contender = &mut self.contenders[index];
+            contender.counter = self.classes[class].rings[contender.level].remove(index);
+            contender.hold = Instant::ZERO;
+        }
         self.ears[station] = self.ears[ear];
         self.classes[class].solos.push(station);
         self.arm(ear);
@@ -230,35 +241,53 @@ impl Wifi {
     /// Takes a member back if nothing sets it apart any more; whether it did.
     fn join(&mut self, station: usize, class: usize) -> bool {
         let ear = self.class_ear(class);
-        let alike = self.ears[station].agrees(&self.ears[ear], self.now) && self.stations[station].is_bystander();
+        let (own, shared) = (&self.ears[station], &self.ears[ear]);
+        let alike = own.agrees(shared, self.now)
+            && self.stations[station].is_bystander()
+            && self.contenders[self.kinds_of(station)].iter().all(|contender| {
+                let extra = self.aifs_extra[contender.level];
+                (own.base + extra).max(contender.hold) == shared.base + extra
+            });
         if !alike || self.stations[station].joined {
             return false;
         }
         self.stations[station].joined = true;
         self.classes[class].solos.retain(|solo| *solo != station);
-        if let Some(counter) = self.stations[station].counter.take() {
-            self.classes[class].ring.insert(station, counter);
+        for index in self.kinds_of(station) {
+            let contender = &mut self.contenders[index];
+            if let Some(counter) = contender.counter.take() {
+                self.classes[class].rings[contender.level].insert(index, counter);
+            }
         }
         self.timers.clear(self.stations.len() + station);
         true
     }
 
-    /// The smallest back-off pending at an ear.
-    pub(super) fn least(&self, ear: usize) -> Option<u32> {
+    /// When the first back-off at an ear expires, if slots go on being counted.
+    fn expiry(&self, ear: usize) -> Option<Instant> {
+        let base = self.ears[ear].base;
         match ear.checked_sub(self.stations.len()) {
-            Some(class) => self.classes[class].ring.least(),
-            None => self.stations[ear].counter,
+            Some(class) => {
+                let rings = self.classes[class].rings.iter().zip(&self.aifs_extra);
+                let due = |(ring, extra): (&Ring, &Span)| Some(base + *extra + self.slots(ring.least()?));
+                rings.filter_map(due).min()
+            }
+            None => self.contenders[self.kinds_of(ear)].iter().filter_map(|c| self.expiry_of(c, base)).min(),
         }
+    }
+    /// When the back-off of a contender with an ear of its own expires.
+    pub(super) fn expiry_of(&self, contender: &Contender, base: Instant) -> Option<Instant> {
+        let counter = contender.counter?;
+        Some((base + self.aifs_extra[contender.level]).max(contender.hold) + self.slots(counter))
+    }
+    pub(super) fn slots(&self, count: u32) -> Span {
+        self.slot.times(u64::from(count))
     }
     /// Sets an ear's deadline: a back-off that expires, or a NAV to be looked at.
     pub(super) fn arm(&mut self, ear: usize) {
         let owner = self.stations.len() + ear;
         let heard = &self.ears[ear];
-        let access = if heard.counting {
-            self.least(ear).map(|least| heard.slot0 + self.slot.times(u64::from(least)))
-        } else {
-            None
-        };
+        let access = if heard.counting { self.expiry(ear) } else { None };
         match (access, heard.nav_check) {
             (access, Some(check)) if access.is_none_or(|access| check <= access) => {
                 self.timers.set(owner, check, Rank::Nav);
@@ -269,6 +298,10 @@ impl Wifi {
     }
     pub(super) fn class_ear(&self, class: usize) -> usize {
         self.stations.len() + class
+    }
+    /// The contenders of a station.
+    pub(super) fn kinds_of(&self, station: usize) -> core::ops::Range<usize> {
+        station * self.kinds..(station + 1) * self.kinds
     }
 }
 

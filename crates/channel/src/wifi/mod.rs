@@ -1,7 +1,7 @@
-//! 802.11: stations that share one radio medium under the distributed coordination function.
+//! 802.11: stations that share one radio medium, under the distributed coordination function or EDCA.
 //!
 //! One machine holds the whole cell. A frame handed in at [`port`]`(a, b)` is queued in station a for station b; it
-//! comes out at `port(b, a)`. Everything between, contention, collisions, acknowledgements, repetitions, is inside.
+//! comes out at `port(b, a)`; one handed in at `port(a, a)` is for everybody. Everything between, contention, collisions, acknowledgements, repetitions, is inside.
 //! The page `docs/models/wifi.md` states what the model covers and what it leaves out.
 //!
 //! Clause numbers in this module are those of IEEE Std 802.11-2016.
@@ -10,7 +10,9 @@ mod access;
 mod classes;
 mod config;
 mod ear;
+mod edca;
 mod errors;
+mod exchange;
 mod medium;
 mod phy;
 mod ring;
@@ -22,6 +24,7 @@ pub use config::{
     BitErrors, Capture, ConfigError, ErrorsPer, FRAME_MAX, QUEUE_BOUND, RTS_NEVER, Reach, ReachMap, STATIONS_BOUND,
     WifiConfig,
 };
+pub use edca::{AIFSN, Access, CATEGORIES, Category, Edca, Handling, TXOP_MAX};
 pub use phy::{ACK_OCTETS, CW_MAX, Phy, PhyRate, RTS_OCTETS, RateError};
 pub use rules::{AfterDrop, AfterTimeout, BusySlot, Draw, Eifs, FirstAccess, Overlap, Retry, Rules, Timeout};
 pub use station::Tally;
@@ -29,7 +32,7 @@ pub use station::Tally;
 use classes::{Class, Division, Home};
 use ear::{Ear, Hearing};
 use errors::Errors;
-use station::Station;
+use station::{Contender, Station};
 use std::collections::VecDeque;
 use timers::{Rank, Timers};
 use wavelane_base::{Chance, Class as Service, Ecn, FrameMeta, Instant, Machine, PortId, Seed, Span, Transmit, Wakeup};
@@ -39,7 +42,9 @@ pub const EVENTS_BOUND: usize = 1 << 16;
 /// Most received frames kept until they are fetched; later ones are counted in [`Wifi::frames_missed`].
 pub const READY_BOUND: usize = 1 << 12;
 
-/// The port of `station` towards `peer`.
+/// The port of `station` towards `peer`; towards itself, where it hands in frames for everybody who can hear it.
+///
+/// A frame for everybody comes out at each receiver's port towards the sender, like any other.
 ///
 /// # Panics
 /// If one of them is [`STATIONS_BOUND`] or more.
@@ -62,13 +67,24 @@ pub enum Event {
         /// Length as handed in, in bytes.
         octets: usize,
     },
+    /// A frame that nobody acknowledges has been sent.
+    Sent {
+        /// When it ended.
+        at: Instant,
+        /// The sender.
+        from: usize,
+        /// The receiver; the sender itself stands for everybody.
+        to: usize,
+        /// Length as handed in, in bytes.
+        octets: usize,
+    },
     /// The sender has given up a frame. After [`Cause::RetryLimit`] it may have arrived all the same.
     Dropped {
         /// When.
         at: Instant,
         /// The sender.
         from: usize,
-        /// The receiver.
+        /// The receiver; the sender itself stands for everybody.
         to: usize,
         /// Why.
         cause: Cause,
@@ -104,8 +120,16 @@ pub struct Wifi {
     rules: Rules,
     queue: usize,
     rts_threshold: usize,
-    windows: (u32, u32),
+    /// Bytes of MAC header, FCS and LLC/SNAP around each frame.
+    overhead: usize,
+    /// How many contenders a station is: its categories with EDCA, else one.
+    kinds: usize,
+    /// Each AIFS of the cell less DIFS, shortest first.
+    aifs_extra: Vec<Span>,
+    busy_slot: BusySlot,
     data_rate: PhyRate,
+    /// Of frames to everybody.
+    broadcast_rate: PhyRate,
     rts_rate: PhyRate,
     answer_rate: Option<PhyRate>,
     slot: Span,
@@ -118,6 +142,8 @@ pub struct Wifi {
 
     now: Instant,
     stations: Vec<Station>,
+    /// Of each station, then of each of its categories.
+    contenders: Vec<Contender>,
     /// Of each station, then of each class.
     ears: Vec<Ear>,
     classes: Vec<Class>,
@@ -129,6 +155,8 @@ pub struct Wifi {
     dice: Chance,
     /// The dice of overlaps.
     luck: Chance,
+    /// Of each station, for collisions between its categories.
+    inner_dice: Vec<Chance>,
     errors: Option<Errors>,
 
     ready: VecDeque<Ready>,
@@ -156,17 +184,30 @@ impl Wifi {
         let cts_rate = answer_rate.unwrap_or_else(|| rts_rate.answered_at(rules.basic));
         // Luck is each listener's own, so with errors no two perceive the same. Where all hear all, frames overlap only
         // if they begin together, which leaves nothing to luck.
-        let lucky = rules.overlap != Overlap::Lost && config.reach != ReachMap::full(stations);
-        let division = Division::new(&config.reach, config.errors.is_none() && !lucky);
-        let windows = config.windows();
-        let station = |class: &Option<usize>| Station::new(stations, config.queue, windows.0, *class);
+        let lucky = config.errors.is_some()
+            || rules.overlap != Overlap::Lost && config.reach != ReachMap::full(config.reach.stations());
+        let (access, levels) = config.contention();
+        let kinds = access.len();
+        let division = Division::new(&config.reach, !lucky, kinds, levels.len());
+        let contender = |access: &Access| {
+            let level = levels.iter().position(|aifsn| *aifsn == access.aifsn).unwrap_or(0);
+            Contender::new(config.queue, (access.cw_min, access.cw_max), level, access.txop)
+        };
+        let slowest_basic = rules.basic.iter().filter(|half| phy.rates().contains(half)).min();
+        let broadcast_rate = config.broadcast_rate.map(|r| rate("broadcast", r)).transpose()?;
+        let inside = if kinds > 1 { stations } else { 0 };
+        let inner_dice = (0..inside).map(|station| seed.chance(&format!("{name} / back-off within {station}")));
         let ears = stations + division.classes.len();
         Ok(Self {
             rules,
             queue: config.queue,
             rts_threshold: config.rts_threshold,
-            windows,
+            overhead: config.overhead(),
+            kinds,
+            aifs_extra: levels.iter().map(|aifsn| phy.slot().times(u64::from(aifsn - AIFSN.start()))).collect(),
+            busy_slot: config.edca.map_or(rules.busy_slot, |edca| edca.busy_slot),
             data_rate,
+            broadcast_rate: broadcast_rate.unwrap_or_else(|| phy.basic(slowest_basic)),
             rts_rate,
             answer_rate,
             slot: phy.slot(),
@@ -180,7 +221,8 @@ impl Wifi {
                 collision_is_error: rules.eifs == Eifs::Collision,
             },
             now: Instant::ZERO,
-            stations: division.class_of.iter().map(station).collect(),
+            stations: division.class_of.iter().map(|class| Station::new(stations * kinds, *class)).collect(),
+            contenders: (0..stations).flat_map(|_| access.iter().map(contender)).collect(),
             ears: vec![Ear::new(); ears],
             classes: division.classes,
             audience: division.audience,
@@ -188,6 +230,7 @@ impl Wifi {
             timers: Timers::new(stations + ears),
             dice: seed.chance(&format!("{name} / back-off")),
             luck: seed.chance(&format!("{name} / overlaps")),
+            inner_dice: inner_dice.collect(),
             errors: config.errors.map(|errors| Errors::new(seed, name, errors, stations)),
             ready: VecDeque::with_capacity(READY_BOUND),
             events: VecDeque::new(),
@@ -195,8 +238,31 @@ impl Wifi {
             events_missed: 0,
             spare: Vec::new(),
             touched: Vec::with_capacity(2 * ears),
-            starting: Vec::with_capacity(stations),
+            starting: Vec::with_capacity(stations * kinds),
         })
+    }
+
+    /// Takes a frame, or a batch, as [`Machine::handle_frame`] does, to be sent as `handling` says.
+    ///
+    /// # Panics
+    /// If the port names a station that the cell does not have.
+    pub fn hand_in(&mut self, now: Instant, port: PortId, frame: &[u8], meta: FrameMeta, handling: Handling) {
+        self.advance(now);
+        let (station, peer) = (usize::from(port.0) / STATIONS_BOUND, usize::from(port.0) % STATIONS_BOUND);
+        let stations = self.stations.len();
+        assert!(
+            station < stations && peer < stations,
+            "the wiring names a port of station {station} towards {peer} in a cell of {stations}"
+        );
+        match meta.segment {
+            Some(size) if size > 0 && usize::from(size) < frame.len() => {
+                for segment in frame.chunks(usize::from(size)) {
+                    self.enqueue(station, peer, segment, meta.ecn, handling);
+                }
+            }
+            _ => self.enqueue(station, peer, frame, meta.ecn, handling),
+        }
+        self.advance(now);
     }
 
     /// What a station has done since the start.
@@ -205,7 +271,12 @@ impl Wifi {
     }
     /// Frames that a station holds, the one in service counted.
     pub fn waiting(&self, station: usize) -> usize {
-        self.stations[station].queue.len()
+        self.contenders[self.kinds_of(station)].iter().map(|contender| contender.queue.len()).sum()
+    }
+    /// The same of one category; without EDCA each stands for all.
+    pub fn waiting_in(&self, station: usize, category: Category) -> usize {
+        let kind = if self.kinds > 1 { category as usize } else { 0 };
+        self.contenders[station * self.kinds + kind].queue.len()
     }
     /// The port of the oldest received frame, for drivers that would rather not ask each port in turn.
     pub fn next_ready(&self) -> Option<PortId> {
@@ -233,15 +304,17 @@ impl Wifi {
         self.now = self.now.max(now);
     }
 
-    /// Hands the first frame of `sender` out at `station`, unless it is a repetition.
+    /// Hands the frame that `sender` has just sent out at `station`, unless it is a repetition.
     fn deliver(&mut self, station: usize, sender: usize) {
-        let Some(head) = self.stations[sender].queue.front() else { return };
-        let (number, octets, ecn) = (head.number, head.bytes.len(), head.ecn);
-        if self.stations[station].last_from[sender] == number {
+        let turn = self.turn_of(sender);
+        let Some(head) = self.contenders[turn].queue.front() else { return };
+        let (number, ecn) = (head.number, head.ecn);
+        let octets = head.bytes.len();
+        if self.stations[station].last_from[turn] == number {
             self.stations[station].tally.duplicates += 1;
             return;
         }
-        self.stations[station].last_from[sender] = number;
+        self.stations[station].last_from[turn] = number;
         self.stations[station].tally.received += 1;
         self.stations[station].tally.received_octets += octets as u64;
         if self.ready.len() >= READY_BOUND {
@@ -250,10 +323,25 @@ impl Wifi {
         }
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
-        if let Some(head) = self.stations[sender].queue.front() {
+        if let Some(head) = self.contenders[turn].queue.front() {
             bytes.extend_from_slice(&head.bytes);
         }
         self.ready.push_back(Ready { port: port(station, sender), ecn, bytes });
+    }
+    /// The same to all who share an ear.
+    fn deliver_to_all(&mut self, ear: usize, sender: usize) -> Option<usize> {
+        match ear.checked_sub(self.stations.len()) {
+            None => self.deliver(ear, sender),
+            Some(class) => {
+                for i in 0..self.classes[class].members.len() {
+                    let member = self.classes[class].members[i];
+                    if self.stations[member].joined {
+                        self.deliver(member, sender);
+                    }
+                }
+            }
+        }
+        None
     }
     fn report(&mut self, event: Event) {
         if self.events.len() < EVENTS_BOUND {
@@ -268,22 +356,7 @@ impl Machine for Wifi {
     type Event = Event;
 
     fn handle_frame(&mut self, now: Instant, port: PortId, frame: &mut [u8], meta: FrameMeta) {
-        self.advance(now);
-        let (station, peer) = (usize::from(port.0) / STATIONS_BOUND, usize::from(port.0) % STATIONS_BOUND);
-        let stations = self.stations.len();
-        assert!(
-            station < stations && peer < stations && station != peer,
-            "the wiring names a port of station {station} towards {peer} in a cell of {stations}"
-        );
-        match meta.segment {
-            Some(size) if size > 0 && usize::from(size) < frame.len() => {
-                for segment in frame.chunks(usize::from(size)) {
-                    self.enqueue(station, peer, segment, meta.ecn);
-                }
-            }
-            _ => self.enqueue(station, peer, frame, meta.ecn),
-        }
-        self.advance(now);
+        self.hand_in(now, port, frame, meta, Handling::default());
     }
 
     fn handle_timeout(&mut self, now: Instant) {

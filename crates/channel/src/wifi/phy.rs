@@ -69,6 +69,10 @@ impl Phy {
         let found = self.rates().iter().find(|half| Rate::from_bps(u64::from(**half) * 500_000) == rate);
         found.map(|half_mbps| PhyRate { phy: self, half_mbps: *half_mbps }).ok_or(RateError { rate, phy: self })
     }
+    /// The rate that stands for `half_mbps` in the rules, or the slowest.
+    pub(super) fn basic(self, half_mbps: Option<&u8>) -> PhyRate {
+        half_mbps.map_or(self.slowest(), |half_mbps| PhyRate { phy: self, half_mbps: *half_mbps })
+    }
     /// Its slowest rate, at which the ACK of an EIFS is reckoned (10.3.2.3.7).
     pub const fn slowest(self) -> PhyRate {
         PhyRate { phy: self, half_mbps: self.rates()[0] }

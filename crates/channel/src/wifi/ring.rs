@@ -1,4 +1,6 @@
-//! The back-off counters of stations that hear the same: a wheel of slots, so that idle slots are jumped over.
+//! The back-off counters of contenders that hear the same: a wheel of slots, so that idle slots are jumped over.
+//!
+//! A contender is a station, or with EDCA one category of a station.
 
 use super::CW_MAX;
 
@@ -10,64 +12,64 @@ const NOBODY: u16 = u16::MAX;
 /// Back-off counters relative to a common count of idle slots.
 #[derive(Debug)]
 pub(super) struct Ring {
-    /// Idle slots counted so far; a station's counter is its due slot less this.
+    /// Idle slots counted so far; a contender's counter is its due slot less this.
     base: u64,
     /// One bit per slot that somebody waits for.
     bits: [u64; WORDS],
-    /// The first station of each slot.
+    /// The first contender of each slot.
     heads: Vec<u16>,
-    /// The next station of the same slot, per station.
+    /// The next contender of the same slot, per contender.
     next: Vec<u16>,
-    /// The due slot, per station; meaningless for stations not on the wheel.
+    /// The due slot, per contender; meaningless for those not on the wheel.
     due: Vec<u64>,
     on: Vec<bool>,
 }
 
 impl Ring {
-    pub(super) fn new(stations: usize) -> Self {
+    pub(super) fn new(contenders: usize) -> Self {
         Self {
             base: 0,
             bits: [0; WORDS],
             heads: vec![NOBODY; SLOTS],
-            next: vec![NOBODY; stations],
-            due: vec![0; stations],
-            on: vec![false; stations],
+            next: vec![NOBODY; contenders],
+            due: vec![0; contenders],
+            on: vec![false; contenders],
         }
     }
-    /// Puts a station on the wheel, due `counter` slots from the base.
-    pub(super) fn insert(&mut self, station: usize, counter: u32) {
+    /// Puts a contender on the wheel, due `counter` slots from the base.
+    pub(super) fn insert(&mut self, contender: usize, counter: u32) {
         let due = self.base + u64::from(counter);
         let slot = due as usize % SLOTS;
-        self.due[station] = due;
-        self.on[station] = true;
-        self.next[station] = self.heads[slot];
-        self.heads[slot] = station as u16;
+        self.due[contender] = due;
+        self.on[contender] = true;
+        self.next[contender] = self.heads[slot];
+        self.heads[slot] = contender as u16;
         self.bits[slot / 64] |= 1 << (slot % 64);
     }
-    /// Takes a station off; its counter, if it was on.
-    pub(super) fn remove(&mut self, station: usize) -> Option<u32> {
-        if !self.on[station] {
+    /// Takes a contender off; its counter, if it was on.
+    pub(super) fn remove(&mut self, contender: usize) -> Option<u32> {
+        if !self.on[contender] {
             return None;
         }
-        self.on[station] = false;
-        let slot = self.due[station] as usize % SLOTS;
-        if usize::from(self.heads[slot]) == station {
-            self.heads[slot] = self.next[station];
+        self.on[contender] = false;
+        let slot = self.due[contender] as usize % SLOTS;
+        if usize::from(self.heads[slot]) == contender {
+            self.heads[slot] = self.next[contender];
         } else {
             let mut at = usize::from(self.heads[slot]);
-            while usize::from(self.next[at]) != station {
+            while usize::from(self.next[at]) != contender {
                 at = usize::from(self.next[at]);
             }
-            self.next[at] = self.next[station];
+            self.next[at] = self.next[contender];
         }
         if self.heads[slot] == NOBODY {
             self.bits[slot / 64] &= !(1 << (slot % 64));
         }
-        Some((self.due[station] - self.base) as u32)
+        Some((self.due[contender] - self.base) as u32)
     }
-    /// Whether a station is on the wheel.
-    pub(super) fn has(&self, station: usize) -> bool {
-        self.on[station]
+    /// Whether a contender is on the wheel.
+    pub(super) fn has(&self, contender: usize) -> bool {
+        self.on[contender]
     }
     /// The smallest counter.
     pub(super) fn least(&self) -> Option<u32> {
@@ -86,17 +88,17 @@ impl Ring {
         }
         None
     }
-    /// Takes off one station whose counter is `counter`.
+    /// Takes off one contender whose counter is `counter`.
     pub(super) fn pop(&mut self, counter: u32) -> Option<usize> {
         let slot = (self.base + u64::from(counter)) as usize % SLOTS;
-        let station = self.heads[slot];
-        if station == NOBODY {
+        let contender = self.heads[slot];
+        if contender == NOBODY {
             return None;
         }
-        self.remove(usize::from(station));
-        Some(usize::from(station))
+        self.remove(usize::from(contender));
+        Some(usize::from(contender))
     }
-    /// Counts `slots` idle slots; none may pass a station that waits.
+    /// Counts `slots` idle slots; none may pass a contender that waits.
     pub(super) fn pass(&mut self, slots: u64) {
         debug_assert!(self.least().is_none_or(|least| slots <= u64::from(least)), "a back-off was jumped over");
         self.base += slots;

@@ -7,10 +7,9 @@ use wavelane_base::{Ecn, Instant, Span};
 /// One station.
 #[derive(Debug)]
 pub(super) struct Station {
-    pub(super) queue: VecDeque<Queued>,
-    /// The number of the next frame that joins the queue; 0 is never given.
+    /// The number of the next frame that joins a queue; 0 is never given.
     pub(super) next_number: u64,
-    /// The last number received from each sender, so that repetitions are known.
+    /// The last number received from each contender, so that repetitions are known.
     pub(super) last_from: Vec<u64>,
     pub(super) waiting: Waiting,
     pub(super) plan: Plan,
@@ -18,12 +17,10 @@ pub(super) struct Station {
     pub(super) air: OnAir,
     /// The rate of that frame.
     pub(super) air_rate: Option<PhyRate>,
-    pub(super) window: u32,
-    pub(super) failures: Failures,
-    /// Failures in a row, of whichever frame.
-    pub(super) in_a_row: u32,
-    /// The back-off pending; kept on the class's wheel instead while the station shares its class's ear.
-    pub(super) counter: Option<u32>,
+    /// The category whose exchange is under way, or was last; 0 without EDCA.
+    pub(super) turn: usize,
+    /// When the TXOP ends that `turn` has gained.
+    pub(super) txop_end: Instant,
     /// Its class, if others perceive the same.
     pub(super) class: Option<usize>,
     /// Whether it shares its class's ear at the moment.
@@ -31,12 +28,36 @@ pub(super) struct Station {
     pub(super) tally: Tally,
 }
 
+/// What contends for the medium: a station, or with EDCA one of its four categories.
+#[derive(Debug)]
+pub(super) struct Contender {
+    pub(super) queue: VecDeque<Queued>,
+    /// CWmin and CWmax.
+    pub(super) windows: (u32, u32),
+    pub(super) window: u32,
+    pub(super) failures: Failures,
+    /// Failures in a row, of whichever frame.
+    pub(super) in_a_row: u32,
+    /// The back-off pending; kept on the class's wheel instead while the station shares its class's ear.
+    pub(super) counter: Option<u32>,
+    /// No slot is counted before this, whatever the medium does.
+    pub(super) hold: Instant,
+    /// Which of the cell's AIFS it waits for.
+    pub(super) level: usize,
+    /// How long it may go on sending; zero is one exchange.
+    pub(super) txop: Span,
+}
+
 /// A frame in the queue.
 #[derive(Debug)]
 pub(super) struct Queued {
+    /// The receiver; the sender itself stands for everybody.
     pub(super) to: usize,
     pub(super) number: u64,
     pub(super) ecn: Ecn,
+    pub(super) no_ack: bool,
+    /// It may follow the frame before it within one TXOP.
+    pub(super) txop: bool,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -54,16 +75,17 @@ pub(super) enum Plan {
     Nothing,
     /// The frame on the air ends.
     End,
-    /// An ACK is due.
+    /// An ACK is due, which announces what is left of the TXOP.
     Ack {
         to: usize,
+        after: Span,
     },
     /// A CTS is due, which announces what is left of the exchange.
     Cts {
         to: usize,
         after: Span,
     },
-    /// The data frame follows the CTS.
+    /// The data frame follows the CTS, or the exchange before it in a TXOP.
     Data,
     /// The answer should have begun.
     Timeout,
@@ -73,8 +95,11 @@ pub(super) enum Plan {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OnAir {
     pub(super) kind: Kind,
+    /// The receiver; the sender itself stands for everybody.
     pub(super) to: usize,
     pub(super) octets: usize,
+    /// Nobody is to answer it.
+    pub(super) no_ack: bool,
     /// When its own first byte is sent, after preamble and header.
     pub(super) body: Instant,
     /// How long the exchange goes on after its end.
@@ -112,6 +137,10 @@ pub struct Tally {
     pub cts_missing: u64,
     /// Frames acknowledged.
     pub acknowledged: u64,
+    /// Frames sent once that nobody acknowledges: without ACK by request, and to everybody.
+    pub unacknowledged: u64,
+    /// Times that one category of the station had to give way to a higher one at the same instant.
+    pub internal_collisions: u64,
     /// Frames given up after their last try.
     pub given_up: u64,
     /// Frames that found the queue full, or were too long.
@@ -125,19 +154,16 @@ pub struct Tally {
 }
 
 impl Station {
-    pub(super) fn new(stations: usize, queue: usize, window: u32, class: Option<usize>) -> Self {
+    pub(super) fn new(contenders: usize, class: Option<usize>) -> Self {
         Self {
-            queue: VecDeque::with_capacity(queue),
             next_number: 1,
-            last_from: vec![0; stations],
+            last_from: vec![0; contenders],
             waiting: Waiting::Nothing,
             plan: Plan::Nothing,
-            air: OnAir { kind: Kind::Ack, to: 0, octets: 0, body: Instant::ZERO, after: Span::ZERO },
+            air: OnAir::NOTHING,
             air_rate: None,
-            window,
-            failures: Failures::default(),
-            in_a_row: 0,
-            counter: None,
+            turn: 0,
+            txop_end: Instant::ZERO,
             class,
             joined: class.is_some(),
             tally: Tally::default(),
@@ -147,4 +173,25 @@ impl Station {
     pub(super) fn is_bystander(&self) -> bool {
         self.waiting == Waiting::Nothing && self.plan == Plan::Nothing
     }
+}
+
+impl Contender {
+    pub(super) fn new(queue: usize, windows: (u32, u32), level: usize, txop: Span) -> Self {
+        Self {
+            queue: VecDeque::with_capacity(queue),
+            windows,
+            window: windows.0,
+            failures: Failures::default(),
+            in_a_row: 0,
+            counter: None,
+            hold: Instant::ZERO,
+            level,
+            txop,
+        }
+    }
+}
+
+impl OnAir {
+    pub(super) const NOTHING: Self =
+        Self { kind: Kind::Ack, to: 0, octets: 0, no_ack: true, body: Instant::ZERO, after: Span::ZERO };
 }

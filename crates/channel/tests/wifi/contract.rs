@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use wavelane_base::laws::{Script, Stimulus, check};
 use wavelane_base::{Chance, Ecn, FrameMeta, Instant, Machine, PortId, Ratio, Seed, Span};
 use wavelane_channel::wifi::{
-    BitErrors, Capture, Cause, ErrorsPer, Event, Reach, ReachMap, Rules, Wifi, WifiConfig, port,
+    BitErrors, Capture, Category, Cause, Edca, ErrorsPer, Event, Handling, Reach, ReachMap, Rules, Wifi, WifiConfig,
+    port,
 };
 
 /// A cell drawn from the dice: any PHY, any rules, any reach.
@@ -22,6 +23,7 @@ fn any_cell(dice: &mut Chance) -> WifiConfig {
             config.reach.set(from, to, Reach { signal_db, ..kinds[dice.below(6) as usize] }).unwrap();
         }
     }
+    config.edca = (dice.below(2) == 0).then(|| Edca::standard(config.phy));
     config.rts_threshold = [0, 500, 65_536][dice.below(3) as usize];
     config.capture = (dice.below(3) == 0).then_some(Capture { margin_db: 6, mid_frame: dice.below(2) == 0 });
     config.queue = 1 + dice.below(8) as usize;
@@ -35,6 +37,12 @@ fn any_cell(dice: &mut Chance) -> WifiConfig {
     config
 }
 
+/// A handling that the bytes of a frame decide.
+fn any_handling(bytes: &[u8]) -> Handling {
+    let (luck, number) = (bytes.len(), bytes[7]);
+    Handling { category: Category::ALL[luck % 4], no_ack: number % 8 == 0, txop: luck % 3 > 0 }
+}
+
 /// Frames at random times between random stations.
 fn any_traffic(dice: &mut Chance, stations: usize, frames: u64) -> Vec<(Instant, PortId, Vec<u8>)> {
     let mut now = Instant::ZERO;
@@ -42,7 +50,8 @@ fn any_traffic(dice: &mut Chance, stations: usize, frames: u64) -> Vec<(Instant,
         // Several at one instant, soon after each other, or after a silence.
         now += Span::from_micros([0, dice.below(400), dice.below(20_000)][dice.below(3) as usize]);
         let from = dice.below(stations as u64) as usize;
-        let to = (from + 1 + dice.below(stations as u64 - 1) as usize) % stations;
+        // Itself is everybody.
+        let to = (from + dice.below(stations as u64) as usize) % stations;
         let mut bytes = vec![0; 8 + dice.below(1_500) as usize];
         bytes[..8].copy_from_slice(&u64::to_be_bytes(number));
         (now, port(from, to), bytes)
@@ -60,7 +69,7 @@ proptest! {
         let stations = config.reach.stations();
         let traffic = any_traffic(&mut dice, stations, 120);
         let steps = traffic.into_iter().map(|(at, port, bytes)| (at, Stimulus::Frame(port, bytes, FrameMeta::default())));
-        let ports = (0..stations).flat_map(|a| (0..stations).filter(move |b| *b != a).map(move |b| port(a, b)));
+        let ports = (0..stations).flat_map(|a| (0..stations).map(move |b| port(a, b)));
         let script = Script { steps: steps.collect(), ports: ports.collect(), end: Instant::from_secs(5) };
         check(|| Wifi::new(Seed(seed), "air", &config).unwrap(), &script);
     }
@@ -74,37 +83,42 @@ proptest! {
         let traffic = any_traffic(&mut dice, stations, 300);
         let mut wifi = Wifi::new(Seed(seed), "air", &config).unwrap();
         let (mut buf, mut offers) = (vec![0; 4_096], traffic.iter().peekable());
-        let mut last = vec![None; stations * stations];
-        let (mut acknowledged, mut dropped, mut arrived) = (0, 0, 0);
+        let mut last = vec![None; stations * stations * 4];
+        let (mut acknowledged, mut sent, mut dropped, mut arrived) = (0, 0, 0, 0);
         loop {
             let next = [wifi.poll_timeout().map(|w| w.at), offers.peek().map(|o| o.0)].into_iter().flatten().min();
             let Some(now) = next else { break };
             wifi.handle_timeout(now);
             while let Some((_, port, bytes)) = offers.next_if(|(at, ..)| *at <= now) {
                 let meta = FrameMeta { ecn: Ecn::Ect0, ..FrameMeta::default() };
-                wifi.handle_frame(now, *port, &mut bytes.clone(), meta);
+                wifi.hand_in(now, *port, bytes, meta, any_handling(bytes));
             }
             while let Some(ready) = wifi.next_ready() {
                 let transmit = wifi.poll_transmit(now, ready, &mut buf, 1).unwrap();
                 prop_assert_eq!(transmit.ecn, Ecn::Ect0);
                 let number = u64::from_be_bytes(buf[..8].try_into().unwrap()) as usize;
                 let (to, from) = (usize::from(ready.0) / 256, usize::from(ready.0) % 256);
-                prop_assert_eq!(traffic[number].1, port(from, to));
+                let sent_at = traffic[number].1;
+                let to_all = sent_at == port(from, from);
+                prop_assert!(to_all || sent_at == port(from, to));
                 prop_assert_eq!(&traffic[number].2[..], &buf[..transmit.len]);
                 prop_assert!(config.reach.get(from, to).decode);
-                prop_assert!(last[from * stations + to].replace(number).is_none_or(|before| before < number));
+                // In order within a category.
+                let lane = (from * stations + to) * 4 + any_handling(&traffic[number].2).category as usize;
+                prop_assert!(last[lane].replace(number).is_none_or(|before| before < number));
                 arrived += 1;
             }
             while let Some(event) = wifi.poll_event() {
                 match event {
                     Event::Acknowledged { .. } => acknowledged += 1,
+                    Event::Sent { .. } => sent += 1,
                     Event::Dropped { .. } => dropped += 1,
                 }
             }
         }
         // Nothing is left to do, so nothing may still wait.
         prop_assert_eq!((0..stations).map(|s| wifi.waiting(s)).sum::<usize>(), 0);
-        prop_assert_eq!(acknowledged + dropped, traffic.len());
+        prop_assert_eq!(acknowledged + sent + dropped, traffic.len());
         prop_assert!(arrived >= acknowledged);
     }
 }

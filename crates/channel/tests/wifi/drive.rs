@@ -86,7 +86,7 @@ pub(crate) fn saturate(
         }
         while let Some(event) = wifi.poll_event() {
             let from = match event {
-                Event::Acknowledged { from, .. } | Event::Dropped { from, .. } => from,
+                Event::Acknowledged { from, .. } | Event::Sent { from, .. } | Event::Dropped { from, .. } => from,
             };
             if let Some(to) = to[from] {
                 wifi.handle_frame(now, port(from, to), &mut packet, FrameMeta::default());
@@ -106,6 +106,8 @@ fn difference(a: &Tally, b: &Tally) -> Tally {
         ack_missing: a.ack_missing - b.ack_missing,
         cts_missing: a.cts_missing - b.cts_missing,
         acknowledged: a.acknowledged - b.acknowledged,
+        unacknowledged: a.unacknowledged - b.unacknowledged,
+        internal_collisions: a.internal_collisions - b.internal_collisions,
         given_up: a.given_up - b.given_up,
         refused: a.refused - b.refused,
         received: a.received - b.received,

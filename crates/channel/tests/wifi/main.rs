@@ -5,6 +5,7 @@
 mod bianchi;
 mod contract;
 mod drive;
+mod edca;
 mod reach;
 mod saturation;
 mod timing;

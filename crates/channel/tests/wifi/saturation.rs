@@ -10,7 +10,7 @@ const MEASURED: Span = Span::from_secs(20);
 const PAGE: &str = include_str!("../../../../docs/models/wifi.md");
 
 /// Every row must stand in the page as it is; a row that has changed is printed.
-fn reprinted(rows: &[String]) {
+pub(crate) fn reprinted(rows: &[String]) {
     for row in rows {
         println!("{row}");
     }

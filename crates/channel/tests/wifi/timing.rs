@@ -6,7 +6,7 @@
 
 use super::drive::*;
 use wavelane_base::{FrameMeta, Instant, Machine, Seed, Span};
-use wavelane_channel::wifi::{Event, Phy, Rules, Wifi, WifiConfig, port};
+use wavelane_channel::wifi::{Event, Phy, ReachMap, Rules, Wifi, WifiConfig, port};
 
 const DSSS: Phy = Phy::Dsss;
 const LONG: Phy = Phy::HrDsss { short_preamble: false };
@@ -171,5 +171,35 @@ fn frames_in_a_row_are_difs_and_a_whole_back_off_apart() {
         let expected = f64::from(rounds) / drawn.len() as f64;
         let chi: f64 = drawn.iter().map(|n| (f64::from(*n) - expected).powi(2) / expected).sum();
         assert!(chi < if drawn.len() == 16 { 37.7 } else { 61.1 }, "{chi} {drawn:?}");
+    }
+}
+
+/// Nobody answers; the try after a missing answer begins a whole back-off of the doubled window after the time-out,
+/// none of which may have passed while the answer was awaited (222 us of long-preamble DSSS hold eight slots).
+#[test]
+fn a_back_off_after_a_failure_is_counted_whole() {
+    for (phy, tenths, data, patience) in [(OFDM, 540, 248, 16 + 9 + 20), (LONG, 110, 1310, 10 + 20 + 192)] {
+        for (rules, hold) in [(Rules::standard(), Span::ZERO), (Rules::ns3_3_44(), phy.difs())] {
+            let config = WifiConfig { reach: ReachMap::none(2), ..cell((phy, tenths), rules, 2) };
+            let mut drawn = vec![0u32; 2 * phy.cw_min() as usize + 2];
+            let rounds = 6_400;
+            for seed in 0..rounds {
+                let mut wifi = Wifi::new(Seed(seed), "air", &config).unwrap();
+                wifi.handle_frame(us(1_000), port(0, 1), &mut [0; 1_500], FrameMeta::default());
+                while wifi.tally(0).data_sent < 2 {
+                    let now = wifi.poll_timeout().unwrap().at;
+                    wifi.handle_timeout(now);
+                    if wifi.tally(0).data_sent == 2 {
+                        let wait = now.since(us(1_000 + data + patience) + hold);
+                        assert_eq!(wait.as_nanos() % phy.slot().as_nanos(), 0);
+                        drawn[(wait.as_nanos() / phy.slot().as_nanos()) as usize] += 1;
+                    }
+                }
+            }
+            // Chi-squared, 0.001 point: 61.1 of 31 degrees of freedom, 103.4 of 63.
+            let expected = rounds as f64 / drawn.len() as f64;
+            let chi: f64 = drawn.iter().map(|n| (f64::from(*n) - expected).powi(2) / expected).sum();
+            assert!(chi < if drawn.len() == 32 { 61.1 } else { 103.4 }, "{chi} {drawn:?}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::{ADDRESSES_FRESH, ARRIVALS_PER_ROUND, CONNECT_PATIENCE, Daemon};
 use crate::attempts::{Arrival, Cause, Ended};
 use crate::config::Source;
 use crate::relay::{Connection, Stage, Turn};
-use crate::syn::{Syn, Unreachable};
+use crate::syn::{Refusal, Syn, Unreachable};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use wavelane_base::{FlowId, Streams};
@@ -122,7 +122,9 @@ impl Daemon {
             return self.gateway.refuse(self.now, flow, Reason::Prohibited);
         }
         // An application on the far gateway itself by a loopback address has no address we could speak from.
-        let keep = self.config.source == Source::Keep && source.is_ipv4() && !source.ip().is_loopback();
+        // Nor has one of the other family, which a plain forward may bring.
+        let same_family = source.is_ipv4() == target.is_ipv4();
+        let keep = self.config.source == Source::Keep && same_family && !source.ip().is_loopback();
         match tcp::connect(target, keep.then_some(source), self.mark) {
             Ok(stream) => self.insert(stream, flow, Stage::Connecting(self.now + CONNECT_PATIENCE)),
             Err(e) => self.refuse(flow, &e),
@@ -182,7 +184,10 @@ impl Daemon {
         };
         if let Some(t) = &self.transparent {
             // Unsent, it costs the application one repeat of its SYN.
-            let _ = t.raw.send(&packet, *syn.source.ip());
+            let _ = match (packet, syn.source.ip()) {
+                (Refusal::Icmp6(message), IpAddr::V6(to)) => t.raw.send_icmp6(&message, to),
+                (Refusal::Packet(packet) | Refusal::Icmp6(packet), to) => t.raw.send(&packet, to),
+            };
         }
     }
     pub(super) fn discard(&mut self, held: Option<Held>) {
@@ -236,8 +241,8 @@ impl Daemon {
                 self.discard(Some(held));
             }
             Arrival::New(held) => {
-                let Some(peer) = self.config.route(IpAddr::V4(*syn.target.ip())) else { return self.let_go(held) };
-                match self.gateway.open(self.now, PeerId(peer), syn.source.into(), syn.target.into()) {
+                let Some(peer) = self.config.route(syn.target.ip()) else { return self.let_go(held) };
+                match self.gateway.open(self.now, PeerId(peer), syn.source, syn.target) {
                     Ok(flow) => {
                         let ended = self.attempts.begin(self.now, syn, flow, held);
                         self.end_attempts(ended);
@@ -266,14 +271,14 @@ impl Daemon {
             }
         }
     }
-    pub(super) fn accept_transparent(&mut self) {
+    pub(super) fn accept_transparent(&mut self, listener: usize) {
         for i in 0.. {
-            let Some(t) = &self.transparent else { return };
-            let accepted = t.listener.accept();
+            let Some(listener) = self.transparent.as_ref().and_then(|t| t.listeners.get(listener)) else { return };
+            let accepted = listener.accept();
             let Some((stream, source)) = self.accept_one(accepted) else { return };
             let Ok(target) = stream.local_addr() else { continue };
-            let (SocketAddr::V4(s), SocketAddr::V4(t)) = (source, target) else { continue };
-            if let Some(flow) = self.attempts.take(s, t) {
+            let (source, target) = (plain(source), plain(target));
+            if let Some(flow) = self.attempts.take(source, target) {
                 self.counters.one("connections_taken");
                 self.insert(stream, flow, Stage::Open);
             } else if let Some(peer) = self.config.route(target.ip()) {
@@ -310,4 +315,9 @@ impl Daemon {
             Err(_) => self.counters.one("dropped_syn_flow_table_full"),
         }
     }
+}
+
+/// The address without IPv6's flow label and scope, which SYNs are not known by.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip(), address.port())
 }

@@ -142,6 +142,13 @@ pub fn daemon_command(config: &Path) -> (Command, PathBuf, PathBuf) {
     (command, log, config.with_extension("sock"))
 }
 
+/// The IP version between the gateways.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Outside {
+    V4,
+    V6,
+}
+
 pub struct World {
     pub dir: PathBuf,
     pub client: Netns,
@@ -170,42 +177,66 @@ impl World {
             server: make("server"),
             keys: [key_pair(), key_pair()],
         };
-        world.cable(&world.client, "eth0", "10.1.0.2/24", &world.a, "lan0", "10.1.0.1/24");
-        world.cable(&world.a, "wan0", "10.2.0.1/24", &world.b, "wan0", "10.2.0.2/24");
-        world.cable(&world.b, "lan0", "10.3.0.1/24", &world.server, "eth0", "10.3.0.2/24");
-        sh(&world.client, "ip link set lo up; ip route add default via 10.1.0.1");
-        sh(&world.server, "ip link set lo up; ip route add default via 10.3.0.1");
-        sh(&world.a, "ip link set lo up; sysctl -qw net.ipv4.ip_forward=1; ip route add 10.3.0.0/24 via 10.2.0.2");
-        sh(&world.b, "ip link set lo up; sysctl -qw net.ipv4.ip_forward=1; ip route add 10.1.0.0/24 via 10.2.0.1");
+        world.cable(&world.client, "eth0", "1.0.2", &world.a, "lan0", "1.0.1");
+        world.cable(&world.a, "wan0", "2.0.1", &world.b, "wan0", "2.0.2");
+        world.cable(&world.b, "lan0", "3.0.1", &world.server, "eth0", "3.0.2");
+        let host = |net: u8| {
+            format!("ip link set lo up; ip route add default via 10.{net}.0.1; ip route add default via fd00:{net}::1")
+        };
+        sh(&world.client, &host(1));
+        sh(&world.server, &host(3));
+        let router = |far: u8, next: u8| {
+            format!(
+                "ip link set lo up; sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1; \
+                 ip route add 10.{far}.0.0/24 via 10.2.0.{next}; ip route add fd00:{far}::/64 via fd00:2::{next}"
+            )
+        };
+        sh(&world.a, &router(3, 2));
+        sh(&world.b, &router(1, 1));
         world
     }
+    /// Joins two namespaces; `1.0.2` stands for 10.1.0.2/24 and fd00:1::2/64.
     fn cable(&self, x: &Netns, xi: &str, xa: &str, y: &Netns, yi: &str, ya: &str) {
+        let addresses = |interface: &str, short: &str| {
+            let (net, host) = (&short[..1], &short[4..]);
+            format!(
+                "ip addr add 10.{short}/24 dev {interface}; ip addr add fd00:{net}::{host}/64 dev {interface} nodad; \
+                 ip link set {interface} up"
+            )
+        };
         let peer = y.path().display().to_string();
         let temporary = format!("t{yi}");
-        sh(
-            x,
-            &format!(
-                "ip link add {xi} type veth peer name {temporary} netns {peer}; ip addr add {xa} dev {xi}; ip link set {xi} up"
-            ),
-        );
-        sh(y, &format!("ip link set {temporary} name {yi}; ip addr add {ya} dev {yi}; ip link set {yi} up"));
+        sh(x, &format!("ip link add {xi} type veth peer name {temporary} netns {peer}; {}", addresses(xi, xa)));
+        sh(y, &format!("ip link set {temporary} name {yi}; {}", addresses(yi, ya)));
     }
     pub fn sh(&self, ns: &Netns, script: &str) -> String {
         sh(ns, script)
     }
     /// Starts a gateway; `extra` goes into `[gateway]`, `rest` behind the peer's table.
     pub fn start(&self, name: &str, extra: &str, rest: &str) -> Daemon {
-        let (ns, own, other, far, address) = match name {
-            "a" => (&self.a, &self.keys[0], &self.keys[1], "routes = [\"10.3.0.0/24\"]", "10.2.0.2:4780"),
-            _ => (&self.b, &self.keys[1], &self.keys[0], "routes = [\"10.1.0.0/24\"]", "10.2.0.1:4780"),
+        self.spawn(name, &self.write(name, Outside::V4, extra, rest))
+    }
+    /// Writes the configuration that [`World::start`] uses, with the other gateway at its address of `outside`.
+    pub fn write(&self, name: &str, outside: Outside, extra: &str, rest: &str) -> PathBuf {
+        let (own, other, far, peer, number) = match name {
+            "a" => (&self.keys[0], &self.keys[1], 3, "b", 2),
+            _ => (&self.keys[1], &self.keys[0], 1, "a", 1),
         };
-        let peer = if name == "a" { "b" } else { "a" };
+        let (address, listen) = match outside {
+            Outside::V4 => (format!("10.2.0.{number}:4780"), ""),
+            Outside::V6 => (format!("[fd00:2::{number}]:4780"), "listen = \"[::]:4780\""),
+        };
         let rest = format!(
-            "[[peer]]\nname = \"{peer}\"\npublic_key = \"{}\"\naddress = \"{address}\"\n{far}\n{rest}",
+            "[[peer]]\nname = \"{peer}\"\npublic_key = \"{}\"\naddress = \"{address}\"\n\
+             routes = [\"10.{far}.0.0/24\", \"fd00:{far}::/64\"]\n{rest}",
             other.public
         );
-        let config = write_config(&self.dir, name, own, extra, &rest);
-        let (command, log, control) = daemon_command(&config);
+        write_config(&self.dir, name, own, &format!("{listen}\n{extra}"), &rest)
+    }
+    /// Starts the gateway `name` with `config`.
+    pub fn spawn(&self, name: &str, config: &Path) -> Daemon {
+        let ns = if name == "a" { &self.a } else { &self.b };
+        let (command, log, control) = daemon_command(config);
         let child = ns.spawn(command, ChildEnd::Kill).unwrap().unwrap();
         let daemon = Daemon { child, log, control, own_folder: None };
         daemon.wait_log("listens on UDP");
@@ -221,7 +252,7 @@ impl World {
     }
     /// Everything a daemon might leave in a namespace.
     pub fn traces(&self, ns: &Netns) -> String {
-        sh(ns, "nft list ruleset; ip rule; ip -4 route show table all | sort; iptables -t raw -S 2>&1; iptables -t mangle -S 2>&1; iptables -S 2>&1")
+        sh(ns, "nft list ruleset; ip rule; ip -4 route show table all | sort; ip -6 rule; ip -6 route show table all | sort; iptables -t raw -S 2>&1; ip6tables -t raw -S 2>&1; iptables -t mangle -S 2>&1; iptables -S 2>&1")
             .lines()
             .filter(|l| !l.contains("expires"))
             .collect::<Vec<_>>()
@@ -229,12 +260,14 @@ impl World {
     }
     /// A server in the server's namespace: `serve` handles each connection in a thread of its own.
     pub fn serve(&self, port: u16, serve: impl Fn(TcpStream, SocketAddr) + Send + Sync + 'static) {
-        let address = format!("{SERVER}:{port}");
+        // Both IP versions.
+        let address = format!("[::]:{port}");
         let listener = self.server.run(move || TcpListener::bind(address).unwrap()).unwrap();
         let serve = Arc::new(serve);
         std::thread::spawn(move || {
             while let Ok((stream, from)) = listener.accept() {
                 let serve = Arc::clone(&serve);
+                let from = SocketAddr::new(from.ip().to_canonical(), from.port());
                 std::thread::spawn(move || serve(stream, from));
             }
         });

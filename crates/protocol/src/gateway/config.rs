@@ -1,6 +1,6 @@
 //! What a gateway is told. Nothing here describes the link: rate, loss and delay are found out.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wavelane_base::{Octets, PortId, Rate};
 
 /// A block of addresses, such as `10.0.3.0/24`.
@@ -69,8 +69,30 @@ pub struct PeerConfig {
     pub allow_sources: Vec<IpPrefix>,
     /// Targets it may ask us to connect to.
     pub allow_targets: Vec<IpPrefix>,
+    /// Where the packet service sends through this peer: the longest matching prefix of all peers decides.
+    pub routes: Vec<IpPrefix>,
     /// The lane's controller.
     pub controller: Controller,
+}
+
+/// How packets that are not part of a split TCP flow are carried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PacketConfig {
+    /// MTU of the inside (the TUN device), in bytes. It is fixed: what the path carries less of is fragmented inside
+    /// the lane.
+    pub inner_mtu: usize,
+    /// Our own IPv4 address on the inside: the source of our ICMP errors.
+    pub address4: Option<Ipv4Addr>,
+    /// Our own IPv6 address on the inside: the source of our ICMPv6 errors.
+    pub address6: Option<Ipv6Addr>,
+    /// Bytes that queues, copies kept for repeating, reassembly and packets held for order share, all peers together.
+    pub pool: usize,
+}
+
+impl Default for PacketConfig {
+    fn default() -> Self {
+        Self { inner_mtu: 1400, address4: None, address6: None, pool: 32 << 20 }
+    }
 }
 
 /// Everything a gateway is told.
@@ -88,6 +110,8 @@ pub struct Config {
     pub mtu_max: usize,
     /// Whether this machine has AES instructions; AES-GCM is used if both sides have, ChaCha20-Poly1305 otherwise.
     pub aes_hardware: bool,
+    /// The packet service; `None` turns it off.
+    pub packets: Option<PacketConfig>,
 }
 
 /// Why a configuration cannot work.
@@ -119,6 +143,7 @@ impl Default for Config {
             pool: Octets::new(64 << 20),
             mtu_max: 1500,
             aes_hardware: false,
+            packets: None,
         }
     }
 }
@@ -136,7 +161,14 @@ impl Config {
             ("pool (bytes)", 1 << 20, 1 << 36, self.pool.get()),
             ("mtu_max (bytes)", 1280, 9000, self.mtu_max as u64),
         ];
-        match limits.into_iter().find(|&(_, low, high, got)| !(low..=high).contains(&got)) {
+        let packets = self.packets.map(|packets| {
+            [
+                ("inner_mtu (bytes)", 1280, 9000, packets.inner_mtu as u64),
+                ("packet pool (bytes)", 1 << 20, 1 << 36, packets.pool as u64),
+            ]
+        });
+        let mut limits = limits.into_iter().chain(packets.into_iter().flatten());
+        match limits.find(|&(_, low, high, got)| !(low..=high).contains(&got)) {
             Some((what, low, high, got)) => Err(ConfigError::OutOfRange { what, low, high, got }),
             None => Ok(()),
         }

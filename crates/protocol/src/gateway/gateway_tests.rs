@@ -26,6 +26,7 @@ fn config(me: u8, peer: u8, address: SocketAddr) -> Config {
             port: PortId(0),
             allow_sources: everything.clone(),
             allow_targets: everything,
+            routes: Vec::new(),
             controller: Controller::Delay,
         }],
         ..Config::default()

@@ -7,10 +7,11 @@
 
 mod config;
 mod flows;
+mod packets;
 mod status;
 mod types;
 
-pub use config::{Config, ConfigError, Controller, IpPrefix, PeerConfig};
+pub use config::{Config, ConfigError, Controller, IpPrefix, PacketConfig, PeerConfig};
 pub use types::{Event, OpenError, PeerId, PeerStatus, Status};
 
 use crate::hop::{HopConfig, HopEvent};
@@ -37,6 +38,7 @@ pub struct Gateway {
     /// Which peer is served first next time, so that none starves.
     cursor: usize,
     counters: Counters,
+    packets: packets::Packets,
 }
 
 /// What the gateway itself remembers of a peer.
@@ -85,6 +87,7 @@ impl Gateway {
             events: VecDeque::new(),
             cursor: 0,
             counters: Counters::default(),
+            packets: packets::Packets::default(),
             config,
         };
         for peer in 0..gateway.peers.len() {

@@ -11,6 +11,9 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
     counters.insert("dropped_source_not_allowed", own.dropped_source_not_allowed);
     counters.insert("dropped_target_not_allowed", own.dropped_target_not_allowed);
     counters.insert("dropped_no_session", own.dropped_no_session);
+    if gateway.config.packets.is_some() {
+        counters.insert("dropped_packets_no_service", gateway.packets.dropped);
+    }
     let mut buffered = 0;
     for link in &gateway.links {
         let held = link.hop.status();

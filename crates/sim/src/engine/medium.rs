@@ -78,7 +78,7 @@ impl Medium {
             }
             Self::Wifi(wifi) => loop {
                 match wifi.poll_event()? {
-                    Event::Acknowledged { from, .. } => return Some(from),
+                    Event::Acknowledged { from, .. } | Event::Sent { from, .. } => return Some(from),
                     Event::Dropped { from, cause: Cause::RetryLimit, .. } => return Some(from),
                     _ => {}
                 }

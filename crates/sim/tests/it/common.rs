@@ -81,6 +81,7 @@ pub(crate) fn gateway_config(me: u8, peer: u8, peer_address: SocketAddrV4) -> Co
             port: PortId(0),
             allow_sources: vec!["10.0.0.0/8".parse().unwrap()],
             allow_targets: vec!["10.0.0.0/8".parse().unwrap()],
+            routes: Vec::new(),
             controller: Controller::Delay,
         }],
         ..Config::default()

@@ -1,0 +1,116 @@
+//! Enhanced distributed channel access (10.22.2): four categories of frames that contend apart.
+
+use super::{BusySlot, Phy};
+use wavelane_base::{Class, Span, Transmit};
+
+/// How many access categories there are.
+pub const CATEGORIES: usize = 4;
+/// The largest TXOP limit that an EDCA Parameter Set element can hold: 65,535 units of 32 us (9.4.2.29).
+pub const TXOP_MAX: Span = Span::from_micros(65_535 * 32);
+/// The range of AIFSN of a station that is no access point (9.4.2.29).
+pub const AIFSN: core::ops::RangeInclusive<u8> = 2..=15;
+
+/// An access category, from the lowest priority to the highest (10.2.4.2).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Category {
+    /// AC_BK.
+    Background,
+    /// AC_BE.
+    #[default]
+    BestEffort,
+    /// AC_VI.
+    Video,
+    /// AC_VO.
+    Voice,
+}
+
+impl Category {
+    /// All of them, lowest priority first.
+    pub const ALL: [Self; CATEGORIES] = [Self::Background, Self::BestEffort, Self::Video, Self::Voice];
+    /// The user priority that stands for it in the QoS Control field (10.2.4.2, Table 10-1).
+    pub const fn priority(self) -> u8 {
+        match self {
+            Self::Background => 1,
+            Self::BestEffort => 0,
+            Self::Video => 5,
+            Self::Voice => 6,
+        }
+    }
+}
+
+/// How one category contends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// AIFS = SIFS + this many slots.
+    pub aifsn: u8,
+    /// Smallest contention window.
+    pub cw_min: u32,
+    /// Largest contention window.
+    pub cw_max: u32,
+    /// How long a station may go on sending once it has gained the medium; zero is one exchange.
+    pub txop: Span,
+}
+
+/// The four categories of a cell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Edca {
+    /// By [`Category`], lowest priority first.
+    pub access: [Access; CATEGORIES],
+    /// Whether the slot in which somebody else begins to send counts as one of a back-off. It does in EDCA, which
+    /// counts at the beginning of a slot (10.22.2.4), unlike DCF, which counts at its end.
+    pub busy_slot: BusySlot,
+}
+
+impl Edca {
+    /// The default parameters (Table 9-137 of 802.11-2016, Table 9-155 of 802.11-2020).
+    pub fn standard(phy: Phy) -> Self {
+        let (min, max) = (phy.cw_min(), super::CW_MAX);
+        let limits = match phy {
+            Phy::Ofdm | Phy::ErpOfdm { .. } => [2_528, 2_528, 4_096, 2_080],
+            _ => [3_264, 3_264, 6_016, 3_264],
+        };
+        // (aCWmin + 1) / 2 - 1 and (aCWmin + 1) / 4 - 1, of a power of two less one.
+        let (video, voice) = (min >> 1, min >> 2);
+        let of = |aifsn, cw_min, cw_max, txop| Access { aifsn, cw_min, cw_max, txop: Span::from_micros(txop) };
+        Self {
+            access: [
+                of(7, min, max, limits[0]),
+                of(3, min, max, limits[1]),
+                of(2, video, min, limits[2]),
+                of(2, voice, video, limits[3]),
+            ],
+            busy_slot: BusySlot::Counts,
+        }
+    }
+}
+
+/// How one frame is to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handling {
+    /// Its category; without EDCA all are one.
+    pub category: Category,
+    /// Nobody acknowledges it: it is sent once (10.22.2.5 with EDCA; without, what drivers do for frames injected
+    /// with radiotap's "no ACK" flag).
+    pub no_ack: bool,
+    /// It may follow the frame before it within one TXOP, if the limit has room.
+    pub txop: bool,
+}
+
+/// What [`wavelane_base::Machine::handle_frame`] uses: best effort, acknowledged, within the TXOP if there is room.
+impl Default for Handling {
+    fn default() -> Self {
+        Self { category: Category::BestEffort, no_ack: false, txop: true }
+    }
+}
+
+/// What a node asked of its radio port: control is voice, micro is video, bulk is best effort.
+impl From<&Transmit> for Handling {
+    fn from(transmit: &Transmit) -> Self {
+        let category = match transmit.class {
+            Class::Control => Category::Voice,
+            Class::Micro => Category::Video,
+            Class::Bulk => Category::BestEffort,
+        };
+        Self { category, no_ack: transmit.no_ack, txop: transmit.txop }
+    }
+}

@@ -1,0 +1,127 @@
+//! What is wrong with a configuration beyond its grammar, in one line each.
+
+use super::{Config, ConfigError, Intercept, PEERS_MAX, SOCKET_PATH_MAX, TUN_MTU, prefix_text, value};
+use crate::keys;
+use std::net::IpAddr;
+use wavelane_protocol::gateway::IpPrefix;
+
+impl Config {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        if self.name.is_empty() || self.name.contains(char::is_whitespace) {
+            return Err(value("gateway.name", "must be one word, such as \"ship\""));
+        }
+        if self.control.as_os_str().len() > SOCKET_PATH_MAX {
+            return Err(value(
+                "gateway.control",
+                format!("is longer than {SOCKET_PATH_MAX} bytes; use a shorter path"),
+            ));
+        }
+        if self.peers.is_empty() {
+            return Err(value("peer", "no peer is configured: add a [[peer]] table (wavelane init writes one)"));
+        }
+        if self.peers.len() > PEERS_MAX {
+            return Err(value("peer", format!("at most {PEERS_MAX} peers, not {}", self.peers.len())));
+        }
+        for (i, p) in self.peers.iter().enumerate() {
+            if self.peers[..i].iter().any(|q| q.name == p.name) {
+                return Err(value("peer.name", format!("two peers are called '{}': rename one", p.name)));
+            }
+            if p.public_key == keys::public_key(&self.private_key) {
+                return Err(value(
+                    "peer.public_key",
+                    format!("peer '{}' has this gateway's own key: put the other gateway's public key there", p.name),
+                ));
+            }
+        }
+        if let Some(i) = &self.intercept {
+            self.check_intercept(i)?;
+        }
+        self.check_tun()?;
+        self.to_gateway(&[]).check()?;
+        Ok(())
+    }
+
+    fn check_intercept(&self, i: &Intercept) -> Result<(), ConfigError> {
+        if i.interfaces.is_empty() && !i.local {
+            return Err(value(
+                "intercept",
+                "takes nothing: list `interfaces`, set `local = true`, or remove the table",
+            ));
+        }
+        if let Some(wrong) = i.interfaces.iter().find(|n| !is_interface_name(n)) {
+            return Err(value("intercept.interfaces", format!("'{wrong}' is not an interface name (see `ip link`)")));
+        }
+        if self.peers.iter().all(|p| p.routes.is_empty()) {
+            return Err(value(
+                "intercept",
+                "no peer has `routes`, so nothing would be taken: list the far networks there",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_tun(&self) -> Result<(), ConfigError> {
+        let Some(tun) = &self.tun else {
+            return match self.peers.iter().find(|p| !p.split) {
+                Some(p) => Err(value(
+                    format!("peer '{}': split", p.name),
+                    "is false, but TCP that is not split goes through the TUN device: add a [tun] table",
+                )),
+                None => Ok(()),
+            };
+        };
+        if !is_interface_name(&tun.name) {
+            return Err(value("tun.name", format!("'{}' is not an interface name (see `ip link`)", tun.name)));
+        }
+        if !TUN_MTU.contains(&tun.mtu) {
+            let (low, high) = (TUN_MTU.start(), TUN_MTU.end());
+            return Err(value("tun.mtu", format!("must lie between {low} and {high}, not {}", tun.mtu)));
+        }
+        if self.intercept.is_none() {
+            return Err(value(
+                "tun",
+                "no traffic is led to it: say which in an [intercept] table (`interfaces`, or `local = true`)",
+            ));
+        }
+        if tun.addresses.len() > TUN_ADDRESSES_MAX {
+            return Err(value("tun.addresses", format!("at most {TUN_ADDRESSES_MAX}, not {}", tun.addresses.len())));
+        }
+        if let Some(a) = tun.addresses.iter().find(|a| !is_host(a.address)) {
+            return Err(value("tun.addresses", format!("{} cannot be a host's address", a.address)));
+        }
+        self.check_split()
+    }
+
+    /// The kernel's TPROXY rule knows no longest match, so split and unsplit networks must not lie in one another.
+    fn check_split(&self) -> Result<(), ConfigError> {
+        for whole in self.peers.iter().filter(|p| !p.split) {
+            for parted in self.peers.iter().filter(|p| p.split) {
+                let overlaps =
+                    |a: &&IpPrefix| parted.routes.iter().any(|b| a.contains(b.address) || b.contains(a.address));
+                if let Some(prefix) = whole.routes.iter().find(overlaps) {
+                    return Err(value(
+                        format!("peer '{}': routes", whole.name),
+                        format!(
+                            "{} is not split and overlaps a route of '{}', which is: separate the two, or give both the same `split`",
+                            prefix_text(prefix),
+                            parted.name
+                        ),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Most own addresses of the TUN device.
+const TUN_ADDRESSES_MAX: usize = 16;
+
+fn is_host(address: IpAddr) -> bool {
+    !(address.is_unspecified() || address.is_multicast() || address.is_loopback())
+}
+
+fn is_interface_name(name: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-@".contains(&b);
+    (1..=15).contains(&name.len()) && name.bytes().all(fits) && name != "." && name != ".."
+}

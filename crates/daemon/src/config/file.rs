@@ -1,0 +1,267 @@
+//! The file's tables as TOML has them, and how they become a [`Config`].
+
+use super::{
+    ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, EVERYWHERE, Forward, Intercept, OnFailure, Peer, Source, Tun,
+    TunAddress, default_control, default_state, prefix_text, value, width,
+};
+use crate::{keys, units};
+use serde::Deserialize;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use wavelane_base::{Rate, Span};
+use wavelane_protocol::gateway::{self, Controller, IpPrefix};
+
+/// A packet of this size fits one datagram of a lane on a path of 1500 bytes.
+const TUN_MTU_DEFAULT: u16 = 1_400;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    gateway: GatewayTable,
+    #[serde(default)]
+    peer: Vec<PeerTable>,
+    intercept: Option<InterceptTable>,
+    tun: Option<TunTable>,
+    #[serde(default)]
+    forward: Vec<ForwardTable>,
+    clock: Option<ClockTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GatewayTable {
+    name: String,
+    key: PathBuf,
+    #[serde(default = "default_listen")]
+    listen: String,
+    #[serde(default)]
+    on_failure: OnFailure,
+    #[serde(default)]
+    source: Source,
+    control: Option<PathBuf>,
+    state: Option<PathBuf>,
+    pool: Option<String>,
+    flows_max: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PeerTable {
+    name: String,
+    public_key: String,
+    preshared_key: Option<PathBuf>,
+    address: Option<String>,
+    #[serde(default)]
+    routes: Vec<String>,
+    allow_targets: Option<Vec<String>>,
+    allow_sources: Option<Vec<String>>,
+    controller: Option<String>,
+    #[serde(default = "yes")]
+    split: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InterceptTable {
+    #[serde(default)]
+    interfaces: Vec<String>,
+    #[serde(default)]
+    local: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TunTable {
+    #[serde(default = "default_tun_name")]
+    name: String,
+    #[serde(default)]
+    addresses: Vec<String>,
+    #[serde(default = "default_tun_mtu")]
+    mtu: u16,
+    #[serde(default = "yes")]
+    offload: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ForwardTable {
+    listen: String,
+    to: String,
+    via: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClockTable {
+    offset: Option<String>,
+    drift_ppm: Option<i64>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn default_tun_name() -> String {
+    "wavelane0".into()
+}
+
+fn default_tun_mtu() -> u16 {
+    TUN_MTU_DEFAULT
+}
+
+fn default_listen() -> String {
+    "0.0.0.0:4780".into()
+}
+
+impl Config {
+    /// Reads a text; `place` names it in messages, `folder` is where relative key paths count from.
+    pub fn parse(text: &str, place: &str, folder: &Path) -> Result<Self, ConfigError> {
+        let file: File = toml::from_str(text).map_err(|e| {
+            let line = e.span().map(|s| text[..s.start.min(text.len())].matches('\n').count() + 1);
+            let place = line.map_or_else(|| place.to_string(), |l| format!("{place}, line {l}"));
+            ConfigError::Malformed { place, what: e.message().replace('\n', ", ") }
+        })?;
+        let mut peers = Vec::new();
+        for table in file.peer {
+            peers.push(Peer::from_table(table, folder)?);
+        }
+        let forwards = file.forward.into_iter().map(|f| forward(f, &peers)).collect::<Result<_, _>>()?;
+        let g = file.gateway;
+        let defaults = gateway::Config::default();
+        let pool = match &g.pool {
+            Some(text) => units::octets(text).map_err(|e| value("gateway.pool", e))?,
+            None => defaults.pool,
+        };
+        let config = Self {
+            private_key: keys::read_key(&folder.join(&g.key))?,
+            state: g.state.map_or_else(|| default_state(&g.name, &folder.join(&g.key)), |s| folder.join(s)),
+            listen: socket_address("gateway.listen", &g.listen)?,
+            control: folder.join(g.control.unwrap_or_else(|| default_control(&g.name))),
+            name: g.name,
+            on_failure: g.on_failure,
+            source: g.source,
+            pool,
+            flows_max: g.flows_max.unwrap_or(defaults.flows_max),
+            peers,
+            intercept: file.intercept.map(|i| Intercept { interfaces: i.interfaces, local: i.local }),
+            tun: file.tun.map(tun).transpose()?,
+            forwards,
+            clock: clock(file.clock)?,
+        };
+        config.check()?;
+        Ok(config)
+    }
+}
+
+impl Peer {
+    fn from_table(t: PeerTable, folder: &Path) -> Result<Self, ConfigError> {
+        let key = |field: &str| format!("peer '{}': {field}", t.name);
+        let public_key = keys::key_from_base64(&t.public_key).ok_or_else(|| {
+            value(key("public_key"), "is not a key (44 characters of base64); `wavelane keygen` at the peer prints it")
+        })?;
+        let allowed = |field: &str, listed: Option<Vec<String>>| match listed {
+            Some(texts) => prefixes(&key(field), texts),
+            None => Ok(EVERYWHERE.to_vec()),
+        };
+        let allow_targets = allowed("allow_targets", t.allow_targets)?;
+        let allow_sources = allowed("allow_sources", t.allow_sources)?;
+        if let Some(address) = &t.address {
+            check_host_and_port(address).map_err(|e| value(key("address"), e))?;
+        }
+        let controller = match t.controller.as_deref() {
+            None | Some("delay") => Controller::Delay,
+            Some("cubic") => Controller::Cubic,
+            Some(fixed) => fixed_rate(fixed).map(Controller::Fixed).map_err(|e| value(key("controller"), e))?,
+        };
+        Ok(Self {
+            public_key,
+            preshared_key: t.preshared_key.as_ref().map(|p| keys::read_key(&folder.join(p))).transpose()?,
+            routes: prefixes(&key("routes"), t.routes.clone())?,
+            allow_targets,
+            allow_sources,
+            controller,
+            split: t.split,
+            address: t.address,
+            name: t.name,
+        })
+    }
+}
+
+fn fixed_rate(text: &str) -> Result<Rate, String> {
+    let wrong = || format!("'{text}' is not \"delay\", \"cubic\" or \"fixed 20 Mbit/s\"");
+    let rate = text.strip_prefix("fixed ").ok_or_else(wrong)?;
+    units::rate(rate).ok().filter(|r| r.as_bps() > 0).ok_or_else(wrong)
+}
+
+/// `host:port`, the host a name or an address, one of IPv6 in brackets.
+fn check_host_and_port(text: &str) -> Result<(), String> {
+    let wrong = || format!("'{text}' is not host:port, such as 192.0.2.7:4780 or [2001:db8::7]:4780");
+    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let port: u16 = port.parse().map_err(|_| wrong())?;
+    // Two colons outside brackets: an IPv6 address whose last group would be taken for the port.
+    let bare = !host.starts_with('[') && host.contains(':');
+    let bracketed = host.starts_with('[') && text.parse::<SocketAddr>().is_err();
+    if port == 0 || host.is_empty() || bare || bracketed { Err(wrong()) } else { Ok(()) }
+}
+
+fn prefixes(key: &str, texts: Vec<String>) -> Result<Vec<IpPrefix>, ConfigError> {
+    let parse = |text: &String| -> Result<IpPrefix, ConfigError> {
+        let prefix: IpPrefix = text.parse().map_err(|e: String| value(key, e))?;
+        let first = first_of(prefix);
+        if first != prefix.address {
+            let better = prefix_text(&IpPrefix { address: first, ..prefix });
+            return Err(value(key, format!("'{text}' has bits set behind its prefix: write {better}")));
+        }
+        Ok(prefix)
+    };
+    texts.iter().map(parse).collect()
+}
+
+/// The block's first address.
+fn first_of(prefix: IpPrefix) -> IpAddr {
+    let spare = u32::from(width(prefix.address) - prefix.bits);
+    match prefix.address {
+        IpAddr::V4(a) => IpAddr::V4((u32::from(a) & u32::MAX.checked_shl(spare).unwrap_or(0)).into()),
+        IpAddr::V6(a) => IpAddr::V6((u128::from(a) & u128::MAX.checked_shl(spare).unwrap_or(0)).into()),
+    }
+}
+
+fn tun(t: TunTable) -> Result<Tun, ConfigError> {
+    let address = |text: &String| -> Result<TunAddress, ConfigError> {
+        let wrong =
+            |_| value("tun.addresses", format!("'{text}' is not an address such as 10.9.0.1/24 or fd00:9::1/64"));
+        let IpPrefix { address, bits } = text.parse::<IpPrefix>().map_err(wrong)?;
+        Ok(TunAddress { address, bits })
+    };
+    let addresses = t.addresses.iter().map(address).collect::<Result<_, _>>()?;
+    Ok(Tun { name: t.name, addresses, mtu: t.mtu, offload: t.offload })
+}
+
+fn socket_address(key: &str, text: &str) -> Result<SocketAddr, ConfigError> {
+    let address: SocketAddr = text
+        .parse()
+        .map_err(|_| value(key, format!("'{text}' is not address:port, such as 0.0.0.0:4780 or [::]:4780")))?;
+    if address.port() == 0 {
+        return Err(value(key, "port 0 cannot be reached: name a port, such as 4780"));
+    }
+    Ok(address)
+}
+
+fn forward(f: ForwardTable, peers: &[Peer]) -> Result<Forward, ConfigError> {
+    let names = || peers.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ");
+    let via = peers
+        .iter()
+        .position(|p| p.name == f.via)
+        .ok_or_else(|| value("forward.via", format!("no peer is called '{}'; there is {}", f.via, names())))?;
+    Ok(Forward { listen: socket_address("forward.listen", &f.listen)?, to: socket_address("forward.to", &f.to)?, via })
+}
+
+fn clock(t: Option<ClockTable>) -> Result<ClockSkew, ConfigError> {
+    let Some(t) = t else { return Ok(ClockSkew::default()) };
+    let offset = t.offset.map(|o| units::span(&o)).transpose().map_err(|e| value("clock.offset", e))?;
+    let drift_ppm = t.drift_ppm.unwrap_or(0);
+    if drift_ppm.abs() > DRIFT_PPM_MAX {
+        return Err(value("clock.drift_ppm", format!("must lie within +-{DRIFT_PPM_MAX}, not {drift_ppm}")));
+    }
+    Ok(ClockSkew { offset: offset.unwrap_or(Span::ZERO), drift_ppm })
+}

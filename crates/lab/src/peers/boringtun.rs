@@ -1,0 +1,153 @@
+//! boringtun: the user-space WireGuard, with TCP end to end inside its tunnel.
+
+use super::{Site, wait_for};
+use crate::LabError;
+use crate::folder::{Folder, alive};
+use crate::program::Program;
+use crate::tools::{self, output};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use wavelane_base::Span;
+use wavelane_scenario::NodeKind;
+
+const INSTALL_BORINGTUN: &str = "install boringtun-cli (cargo install boringtun-cli --locked)";
+const INSTALL_WG: &str = "install wireguard-tools (apt install wireguard-tools)";
+/// What must be installed, and how.
+pub(super) const PROGRAMS: &[(&str, &str)] = &[("boringtun-cli", INSTALL_BORINGTUN), ("wg", INSTALL_WG)];
+/// What wg-quick(8) gives a tunnel over Ethernet: 1500 less 80.
+const MTU: u32 = 1420;
+/// WireGuard's usual port.
+const PORT: u16 = 51_820;
+/// The tunnel's own network, outside of the laboratory's address plan.
+const INSIDE: [&str; 2] = ["10.78.0.1/30", "10.78.0.2/30"];
+/// Where the program puts the socket by which it is configured.
+const SOCKETS: &str = "/var/run/wireguard";
+/// Interface names of this program begin so, followed by the owner's process number and a letter.
+const PREFIX: &str = "wlt";
+/// How long the programs and their handshake may take; WireGuard repeats a lost handshake after 5 s (its white paper,
+/// section 6.4).
+const READY_WITHIN: Span = Span::from_secs(40);
+
+/// What a running tunnel leaves in the file system, removed on drop.
+pub(super) struct Boringtun {
+    names: [String; 2],
+    _keys: Folder,
+}
+
+impl Boringtun {
+    /// Starts both ends, configures them and waits for their handshake.
+    pub(super) fn start(
+        site: &Site<'_>,
+        programs: &mut Vec<Program>,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, LabError> {
+        sweep();
+        let names = ["a", "b"].map(|end| format!("{PREFIX}{}{end}", std::process::id()));
+        let tunnel = Self { names, _keys: Folder::new()? };
+        for (gateway, name) in site.pair.into_iter().zip(&tunnel.names) {
+            let mut command = tools::command(tools::find("boringtun-cli").unwrap_or_else(|| "boringtun-cli".into()));
+            command.args(["--foreground", "--disable-drop-privileges", name]);
+            programs.push(site.start(gateway, "boringtun", command, INSTALL_BORINGTUN)?);
+        }
+        wait_for("boringtun did not open its socket", READY_WITHIN, programs, stop, &mut || {
+            Ok(tunnel.names.iter().all(|name| socket_of(name).exists()))
+        })?;
+        let mut keys = Vec::new();
+        for (gateway, name) in site.pair.into_iter().zip(&tunnel.names) {
+            keys.push(tunnel.own_key(site, gateway, name)?);
+        }
+        for (end, gateway) in site.pair.into_iter().enumerate() {
+            let (name, other) = (&tunnel.names[end], site.other(gateway));
+            let endpoint = format!("{}:{PORT}", site.outside(other));
+            let peer = ["set", name, "peer", &keys[1 - end], "endpoint", &endpoint, "allowed-ips", "0.0.0.0/0"];
+            // With something to send every second, the handshake does not wait for traffic. It is 60 bytes when idle,
+            // and the program takes no later change of it.
+            wg(site, gateway, &[&peer[..], &["persistent-keepalive", "1"]].concat())?;
+            route(site, gateway, name, INSIDE[end])?;
+        }
+        wait_for("boringtun's handshake did not end", READY_WITHIN, programs, stop, &mut || {
+            for (gateway, name) in site.pair.into_iter().zip(&tunnel.names) {
+                let printed = wg(site, gateway, &["show", name, "latest-handshakes"])?;
+                let moment = printed.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
+                if moment.is_none_or(|seconds| seconds == 0) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })?;
+        clamp(site)?;
+        Ok(tunnel)
+    }
+
+    /// Makes a private key, gives it to one end and returns its public key.
+    fn own_key(&self, site: &Site<'_>, gateway: usize, name: &str) -> Result<String, LabError> {
+        let file = self._keys.path().join(name);
+        std::fs::write(&file, wg(site, gateway, &["genkey"])?)
+            .map_err(LabError::io(format!("cannot write {}", file.display())))?;
+        let (path, port) = (file.display().to_string(), PORT.to_string());
+        wg(site, gateway, &["set", name, "private-key", &path, "listen-port", &port])?;
+        let mut command = tools::command("wg");
+        let key = std::fs::File::open(&file).map_err(LabError::io(format!("cannot read {}", file.display())))?;
+        command.arg("pubkey").stdin(key);
+        let printed = output(&site.world.nodes[gateway], command, INSTALL_WG)?.stdout;
+        Ok(String::from_utf8_lossy(&printed).trim().to_owned())
+    }
+}
+
+impl Drop for Boringtun {
+    fn drop(&mut self) {
+        for name in &self.names {
+            // The program removes it if it ends in order.
+            let _ = std::fs::remove_file(socket_of(name));
+        }
+    }
+}
+
+fn socket_of(name: &str) -> PathBuf {
+    Path::new(SOCKETS).join(format!("{name}.sock"))
+}
+
+/// Removes sockets of processes that were killed before they could.
+fn sweep() {
+    for entry in std::fs::read_dir(SOCKETS).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let number = name.strip_prefix(PREFIX).map(|rest| rest.trim_end_matches(|c: char| !c.is_ascii_digit()));
+        if number.and_then(|n| n.parse().ok()).is_some_and(|pid| !alive(pid)) {
+            // Another run may be sweeping too.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Runs `wg` on a gateway and returns what it printed.
+fn wg(site: &Site<'_>, gateway: usize, arguments: &[&str]) -> Result<String, LabError> {
+    let mut command: Command = tools::command("wg");
+    command.args(arguments);
+    let printed = output(&site.world.nodes[gateway], command, INSTALL_WG)?.stdout;
+    Ok(String::from_utf8_lossy(&printed).into_owned())
+}
+
+/// Brings one end up and leads everything behind the other gateway through it.
+fn route(site: &Site<'_>, gateway: usize, name: &str, inside: &str) -> Result<(), LabError> {
+    let mut lines = vec![format!("addr add {inside} dev {name}"), format!("link set {name} mtu {MTU} up")];
+    let theirs = site.outside(site.other(gateway));
+    for route in site.world.plan.routes[gateway].iter().filter(|r| r.via == theirs) {
+        lines.push(format!("route replace {} dev {name} congctl {}", route.prefix, site.control));
+    }
+    tools::ip(&site.world.nodes[gateway], &lines)
+}
+
+/// Tells the endpoints the tunnel's MTU, as a configured router would by clamping MSS: their first segments fit.
+fn clamp(site: &Site<'_>) -> Result<(), LabError> {
+    for (node, routes) in site.world.plan.routes.iter().enumerate() {
+        if site.scenario.nodes[node].kind != NodeKind::Endpoint {
+            continue;
+        }
+        let line = |r: &crate::topology::Route| {
+            let (prefix, via, dev) = (&r.prefix, r.via, &r.interface);
+            format!("route replace {prefix} via {via} dev {dev} congctl {} mtu {MTU}", site.control)
+        };
+        tools::ip(&site.world.nodes[node], &routes.iter().map(line).collect::<Vec<_>>())?;
+    }
+    Ok(())
+}

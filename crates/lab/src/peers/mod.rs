@@ -1,0 +1,219 @@
+//! Other people's programs in the gateways' place, so that they meet the same channel, seed and traffic.
+//!
+//! A peer runs on the two gateways of a scenario. It is started and waited for before time zero, watched during the
+//! run, and ended with it. Nothing of it outlives the run.
+
+mod boringtun;
+mod kcptun;
+
+use crate::LabError;
+use crate::gateways;
+use crate::program::{self, Program};
+use crate::tools;
+use crate::world::World;
+use boringtun::Boringtun;
+use kcptun::Kcptun;
+use std::net::SocketAddr;
+use std::path::Path;
+use wavelane_scenario::{Flow, Scenario, Stack};
+
+/// A peer program, running. Dropping it stops it.
+pub(crate) struct Peers {
+    kind: Kind,
+    programs: Vec<Program>,
+}
+
+enum Kind {
+    Kcptun(Kcptun),
+    // Holds what has to be removed at the end.
+    Boringtun(#[expect(dead_code, reason = "removes the tunnels' sockets and keys when dropped")] Boringtun),
+}
+
+/// Where a peer's programs are started and what they are told.
+pub(crate) struct Site<'a> {
+    scenario: &'a Scenario,
+    world: &'a World,
+    /// Places of the two gateways.
+    pair: [usize; 2],
+    /// The channel that joins them.
+    channel: usize,
+    /// Folder of their logs.
+    logs: std::path::PathBuf,
+    /// Prefix of their logs' names.
+    label: &'a str,
+    /// Congestion control of the routes.
+    control: &'a str,
+}
+
+impl Site<'_> {
+    /// The gateway's address on the channel between the two.
+    fn outside(&self, gateway: usize) -> std::net::Ipv4Addr {
+        let wire = &self.world.plan.wires[self.channel];
+        wire.addresses[wire.end_of(gateway).expect("the channel joins both gateways")]
+    }
+    /// The other gateway.
+    fn other(&self, gateway: usize) -> usize {
+        if self.pair[0] == gateway { self.pair[1] } else { self.pair[0] }
+    }
+    fn name(&self, node: usize) -> &str {
+        &self.scenario.nodes[node].name
+    }
+    /// Starts `command` on a gateway.
+    fn start(
+        &self,
+        gateway: usize,
+        what: &str,
+        command: std::process::Command,
+        remedy: &'static str,
+    ) -> Result<Program, LabError> {
+        let node = self.name(gateway);
+        let log = self.logs.join(format!("{}-{node}-{what}.log", self.label));
+        let name = format!("{what} on {node}");
+        Program::start(&self.world.nodes[gateway], name, command, log, program::Ending::BySignal, remedy)
+    }
+}
+
+/// Whether `stack` is a peer the lab can put in the gateways' place.
+pub(crate) fn is_peer(stack: Stack) -> bool {
+    matches!(stack, Stack::Kcptun | Stack::KcptunFast3 | Stack::BoringtunCubic | Stack::BoringtunBbr)
+}
+
+/// Whether the peer `stack` can be run here, and if not, why.
+pub(crate) fn review(scenario: &Scenario, stack: Stack) -> Result<(), String> {
+    gateways::pair(scenario)?;
+    let needed = match stack {
+        Stack::Kcptun | Stack::KcptunFast3 => kcptun::PROGRAMS,
+        _ => boringtun::PROGRAMS,
+    };
+    installed(needed)
+}
+
+fn installed(needed: &[(&str, &str)]) -> Result<(), String> {
+    match needed.iter().find(|(program, _)| tools::find(program).is_none()) {
+        Some((program, remedy)) => Err(format!("the program {program} is missing: {remedy}")),
+        None => Ok(()),
+    }
+}
+
+/// What a peer is started with, besides the scenario.
+pub(crate) struct Order<'a> {
+    /// Which peer.
+    pub(crate) stack: Stack,
+    /// Per flow of the scenario, where its server listens.
+    pub(crate) servers: &'a [SocketAddr],
+    /// Congestion control of the run.
+    pub(crate) control: &'a str,
+    /// The Record's folder.
+    pub(crate) out: &'a Path,
+    /// Prefix of the logs' names.
+    pub(crate) label: &'a str,
+}
+
+impl Peers {
+    /// Starts the peer and waits until it carries traffic. `stop` is asked every 100 ms or so whether to give up.
+    pub(crate) fn start(
+        scenario: &Scenario,
+        world: &World,
+        order: &Order<'_>,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, LabError> {
+        let (pair, channel) = gateways::pair(scenario).map_err(LabError::Topology)?;
+        let (logs, label, control) = (program::logs(order.out)?, order.label, order.control);
+        let site = Site { scenario, world, pair, channel, logs, label, control };
+        let mut programs = Vec::new();
+        // If anything fails half-way, what has been started is ended like the rest.
+        let kind = match order.stack {
+            Stack::Kcptun => {
+                Kcptun::start(&site, kcptun::DEFAULT, order.servers, &mut programs, stop).map(Kind::Kcptun)
+            }
+            Stack::KcptunFast3 => {
+                Kcptun::start(&site, kcptun::FAST3, order.servers, &mut programs, stop).map(Kind::Kcptun)
+            }
+            _ => Boringtun::start(&site, &mut programs, stop).map(Kind::Boringtun),
+        };
+        match kind {
+            Ok(kind) => Ok(Self { kind, programs }),
+            Err(error) => {
+                program::end(programs);
+                Err(error)
+            }
+        }
+    }
+
+    /// Where the client of a flow connects to reach `server`.
+    pub(crate) fn way_to(&self, scenario: &Scenario, flow: &Flow, server: SocketAddr) -> SocketAddr {
+        match &self.kind {
+            Kind::Kcptun(kcptun) => kcptun.way_to(scenario, flow, server),
+            Kind::Boringtun(_) => server,
+        }
+    }
+
+    /// Whether one of its programs has died, and what it said last.
+    pub(crate) fn check(&mut self) -> Result<(), LabError> {
+        self.programs.iter_mut().try_for_each(Program::check)
+    }
+
+    /// What its programs cost, for the log.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let cost = |p: &Program| p.cpu_seconds().map(|s| format!("{}: {s:.2} s of processor time", p.name()));
+        self.programs.iter().filter_map(cost).collect()
+    }
+
+    /// Ends its programs; says what was not as it should be.
+    pub(crate) fn stop(mut self) -> Vec<String> {
+        program::end(std::mem::take(&mut self.programs))
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        program::end(std::mem::take(&mut self.programs));
+    }
+}
+
+/// The gateway that `flow` meets first, and the one after it; nothing if its way does not lead over both.
+fn order_of(scenario: &Scenario, pair: [usize; 2], flow: &Flow) -> Option<[usize; 2]> {
+    let mut met = Vec::new();
+    let mut here = flow.from.clone();
+    let mut meet = |name: &str| {
+        let place = scenario.nodes.iter().position(|n| n.name == name);
+        met.extend(place.filter(|p| pair.contains(p)));
+    };
+    meet(&here);
+    for (channel, _) in scenario.path(&flow.from, &flow.to)? {
+        let [a, b] = channel.between.as_slice() else { continue };
+        here = if *a == here { b.clone() } else { a.clone() };
+        meet(&here);
+    }
+    <[usize; 2]>::try_from(met).ok()
+}
+
+/// Waits until `ready` says so; refuses when `within` has passed or a program has died.
+fn wait_for(
+    what: &str,
+    within: wavelane_base::Span,
+    programs: &mut [Program],
+    stop: &mut dyn FnMut() -> bool,
+    ready: &mut dyn FnMut() -> Result<bool, LabError>,
+) -> Result<(), LabError> {
+    let deadline = wavelane_host::realtime::now() + within;
+    loop {
+        programs.iter_mut().try_for_each(Program::check)?;
+        if ready()? {
+            return Ok(());
+        }
+        if stop() {
+            return Err(LabError::Cancelled);
+        }
+        let now = wavelane_host::realtime::now();
+        if now > deadline {
+            let said: Vec<String> = programs.iter().map(|p| format!("{}: {}", p.name(), p.last_line())).collect();
+            return Err(LabError::Late(format!("{what} within {within} ({})", said.join("; "))));
+        }
+        crate::sockets::rest_until(now + program::GLANCE, || false);
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

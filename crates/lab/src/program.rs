@@ -1,0 +1,133 @@
+//! Programs that run beside the traffic for the whole run: started in a namespace, watched, and ended in order.
+
+use crate::LabError;
+use crate::sockets::rest_until;
+use crate::tools::TICKS_PER_SECOND;
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use wavelane_base::Span;
+use wavelane_host::netns::{ChildEnd, Netns, terminate};
+use wavelane_host::realtime;
+
+/// How long a program may take to end after SIGTERM.
+const END_WITHIN: Span = Span::from_secs(5);
+/// Between two looks at a state that is waited for.
+pub(crate) const GLANCE: Span = Span::from_millis(100);
+/// Signal number of SIGTERM (signal(7)).
+const SIGTERM: i32 = 15;
+
+/// How a program that is asked to end by SIGTERM ends when all is well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// It handles the signal, cleans up and exits with 0.
+    Exits,
+    /// It has no handler, so the signal itself ends it.
+    BySignal,
+}
+
+/// A running program. [`end`] stops it; the kernel does if its owner dies.
+pub(crate) struct Program {
+    name: String,
+    child: Child,
+    log: PathBuf,
+    ending: Ending,
+}
+
+impl Program {
+    /// Starts `command` inside `ns` with its output in the file `log`. `name` is for messages, such as `gateway a`.
+    pub(crate) fn start(
+        ns: &Netns,
+        name: String,
+        mut command: Command,
+        log: PathBuf,
+        ending: Ending,
+        remedy: &'static str,
+    ) -> Result<Self, LabError> {
+        let cannot = || LabError::io(format!("cannot write {}; free space or choose another --out", log.display()));
+        let file = File::create(&log).map_err(cannot())?;
+        let twin = file.try_clone().map_err(cannot())?;
+        let program = command.get_program().to_string_lossy().into_owned();
+        command.stdin(Stdio::null()).stdout(file).stderr(twin);
+        let child = ns.spawn(command, ChildEnd::Terminate)?;
+        let child = child.map_err(|error| LabError::Program { program, error, remedy })?;
+        Ok(Self { name, child, log, ending })
+    }
+
+    /// The name it was given.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Refuses if the program has ended, with the last thing it said.
+    pub(crate) fn check(&mut self) -> Result<(), LabError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => Err(LabError::Failed {
+                program: self.name.clone(),
+                said: format!("ended with {status}: {}", self.last_line()),
+            }),
+            Err(error) => Err(LabError::Io { what: format!("cannot ask for the state of {}", self.name), error }),
+        }
+    }
+
+    /// The last thing it said.
+    pub(crate) fn last_line(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        text.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("(its log is empty)").to_owned()
+    }
+
+    /// User and system time so far, in seconds (proc(5), fields 14 and 15 of stat).
+    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        // The name in parentheses may hold spaces; the state, field 3, follows it.
+        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+        Some(ticks as f64 / TICKS_PER_SECOND)
+    }
+
+    fn ended_well(&self, status: ExitStatus) -> bool {
+        status.success() || (self.ending == Ending::BySignal && status.signal() == Some(SIGTERM))
+    }
+}
+
+/// Asks all of them to end, waits, and kills what does not. Says what was not as it should be.
+pub(crate) fn end(programs: Vec<Program>) -> Vec<String> {
+    let mut notes = Vec::new();
+    for program in &programs {
+        // One that has ended already needs no signal.
+        let _ = terminate(&program.child);
+    }
+    let deadline = realtime::now() + END_WITHIN;
+    for mut program in programs {
+        let status = loop {
+            match program.child.try_wait() {
+                Ok(Some(status)) => break Some(status),
+                Ok(None) if realtime::now() < deadline => {
+                    rest_until(realtime::now() + Span::from_millis(10), || false);
+                }
+                _ => break None,
+            }
+        };
+        match status {
+            Some(status) if program.ended_well(status) => {}
+            Some(status) => notes.push(format!("{} ended with {status}", program.name)),
+            None => {
+                notes.push(format!("{} ignored SIGTERM for {END_WITHIN} and was killed", program.name));
+                // It may end just now by itself.
+                let _ = program.child.kill();
+                let _ = program.child.wait();
+            }
+        }
+    }
+    notes
+}
+
+/// The folder `logs` under `out`, made if need be.
+pub(crate) fn logs(out: &Path) -> Result<PathBuf, LabError> {
+    let logs = out.join("logs");
+    std::fs::create_dir_all(&logs)
+        .map_err(LabError::io(format!("cannot make {}; choose another --out", logs.display())))?;
+    Ok(logs)
+}
