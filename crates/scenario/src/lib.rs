@@ -24,7 +24,8 @@ mod write;
 mod write_wifi;
 
 pub use backend::{
-    ARRIVAL_BIN, Backend, BackendError, Clause, FlowRaw, Probe, Progress, RadioRaw, Review, RunContext, StackRaw, Treatment,
+    ARRIVAL_BIN, Backend, BackendError, Clause, FlowRaw, Probe, Progress, RadioRaw, Review, RunContext, StackRaw,
+    Treatment,
 };
 pub use error::{Problem, ScenarioError};
 pub use judge::{figure, show};

@@ -26,7 +26,8 @@ const DATAGRAM_SIZE: Octets = Octets::new(1472);
 /// Most datagrams of a fixed window.
 const WINDOW_MAX: u32 = 4096;
 
-const TOP: &[&str] = &["title", "seed", "duration", "stacks", "nodes", "channels", "flows", "timeline", "checks", "tcp"];
+const TOP: &[&str] =
+    &["title", "seed", "duration", "stacks", "nodes", "channels", "flows", "timeline", "checks", "tcp"];
 
 /// Keys by which a file is known to be a scenario rather than a gateway's configuration.
 const SCENARIO_ONLY: &[&str] = &["nodes", "channels", "flows", "stacks", "checks", "timeline", "duration"];
@@ -191,10 +192,7 @@ fn flow(name: &str, value: &Value<'_>) -> Result<Flow, ScenarioError> {
     let app = match kind {
         "download" => App::Download { size },
         "upload" => App::Upload { size },
-        "cbr" => App::Cbr {
-            every: table.need("every", "\"20 ms\"")?.quantity()?,
-            size: size.unwrap_or(DATAGRAM_SIZE),
-        },
+        "cbr" => App::Cbr { every: table.need("every", "\"20 ms\"")?.quantity()?, size: size.unwrap_or(DATAGRAM_SIZE) },
         "saturate" => App::Saturate { size: size.unwrap_or(DATAGRAM_SIZE) },
         "window" => {
             let packets = table.need("packets", "5")?;
@@ -202,9 +200,7 @@ fn flow(name: &str, value: &Value<'_>) -> Result<Flow, ScenarioError> {
             let why = || packets.impossible(format!("{} lies between 1 and {WINDOW_MAX}", packets.path));
             App::Window { size: size.unwrap_or(DATAGRAM_SIZE), packets: count.ok_or_else(why)? }
         }
-        "ping" => {
-            App::Ping { every: table.quantity("every")?.unwrap_or(PING_EVERY), size: size.unwrap_or(PING_SIZE) }
-        }
+        "ping" => App::Ping { every: table.quantity("every")?.unwrap_or(PING_EVERY), size: size.unwrap_or(PING_SIZE) },
         _ => App::Echo {
             every: table.quantity("every")?.unwrap_or(ECHO_EVERY),
             size: size.unwrap_or(ECHO_SIZE),

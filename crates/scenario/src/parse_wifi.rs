@@ -289,3 +289,7 @@ pub(crate) fn hear_word(reach: Reach) -> &'static str {
 pub(crate) fn rate_text(rate: Rate) -> String {
     format!("\"{}\"", rate.write())
 }
+
+#[cfg(test)]
+#[path = "parse_wifi_tests.rs"]
+mod tests;

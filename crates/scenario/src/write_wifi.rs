@@ -52,10 +52,7 @@ pub(crate) fn channel(channel: &Channel, cell: &WifiConfig) -> String {
         };
         let (good, bad) = (unit(&errors.good), unit(&errors.bad));
         let (in_good, in_bad) = (unit(&errors.in_good), unit(&errors.in_bad));
-        key(
-            "errors",
-            format!("{{ good = {good}, bad = {bad}, in_good = {in_good}, in_bad = {in_bad}, per = {per} }}"),
-        );
+        key("errors", format!("{{ good = {good}, bad = {bad}, in_good = {in_good}, in_bad = {in_bad}, per = {per} }}"));
     }
     out
 }

@@ -10,8 +10,8 @@ use wavelane_channel::wifi::Tally;
 use wavelane_protocol::gateway::PeerId;
 use wavelane_protocol::tcp::Config;
 use wavelane_scenario::{
-    App, Backend, BackendError, Change, Direction, Flow, FlowRaw, Probe, Progress, RadioRaw, Review, RunContext, Scenario, Stack,
-    StackRaw, Treatment,
+    App, Backend, BackendError, Change, Direction, Flow, FlowRaw, Probe, Progress, RadioRaw, Review, RunContext,
+    Scenario, Stack, StackRaw, Treatment,
 };
 
 /// How often, in virtual time, a run looks whether it is over, was cancelled, or should say how far it is.
@@ -32,8 +32,8 @@ impl Backend for SimBackend {
             review.stack(stack, treatment(scenario, stack));
         }
         let shape = Shape::new(scenario);
-        let wavelane = scenario.stacks.contains(&Stack::Wavelane)
-            && treatment(scenario, Stack::Wavelane) == Treatment::Imposed;
+        let wavelane =
+            scenario.stacks.contains(&Stack::Wavelane) && treatment(scenario, Stack::Wavelane) == Treatment::Imposed;
         if !wavelane {
             return review;
         }

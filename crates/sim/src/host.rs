@@ -2,8 +2,8 @@
 //! for it, since a gateway under a `tcp-*` stack is a plain router that may have programs of its own.
 
 use crate::clock::NodeClock;
-use crate::datagrams;
 use crate::connection::{Connection, Role, Seam, request};
+use crate::datagrams;
 use crate::node::{Moment, Outgoing, Resident};
 use crate::traffic::{FlowEnd, FlowIndex};
 use std::collections::BTreeMap;

@@ -23,4 +23,6 @@ pub use clock::{DRIFT_MAX_PPM, DriftTooLarge, NodeClock};
 pub use connection::REQUEST_LEN;
 pub use content::Content;
 pub use engine::{ChannelId, Crossing, Edge, Engine, NodeId, Plug, Tap};
-pub use traffic::{ARRIVAL_BIN, ARRIVALS_BOUND, Datagrams, ECHO_GRACE, FlowEnd, FlowIndex, FlowLog, FlowSpec, Question, Work};
+pub use traffic::{
+    ARRIVAL_BIN, ARRIVALS_BOUND, Datagrams, ECHO_GRACE, FlowEnd, FlowIndex, FlowLog, FlowSpec, Question, Work,
+};

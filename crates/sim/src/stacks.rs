@@ -19,9 +19,7 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
         Stack::Tcp { .. } => return Treatment::Imposed,
         Stack::Udp if only_datagrams => return Treatment::Imposed,
         Stack::Udp => "without a transport only the apps cbr, saturate, window and ping run: use a tcp-* stack",
-        Stack::Hop2009 | Stack::TcpHopByHop => {
-            "the simulator does not have this stack yet: take it out of `stacks`"
-        }
+        Stack::Hop2009 | Stack::TcpHopByHop => "the simulator does not have this stack yet: take it out of `stacks`",
         Stack::Mptcp => "it lives in the Linux kernel: run it with --on lab",
         Stack::Kcptun
         | Stack::KcptunFast3

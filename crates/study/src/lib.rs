@@ -4,6 +4,7 @@
 mod document;
 mod main_job;
 pub mod ns3;
+mod simulator_speed;
 
 pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, StudyDocument};
 
@@ -52,13 +53,22 @@ pub struct Study {
 pub type MakeBackend<'a> = dyn Fn() -> Box<dyn Backend> + Sync + 'a;
 
 /// Every study that exists.
-pub const STUDIES: &[Study] = &[Study {
-    id: main_job::ID,
-    about: "a download and an echo over a bursty link: CUBIC and BBR end to end against the gateways",
-    takes: ["5 min", "20 min"],
-    backend: "lab",
-    run: main_job::run,
-}];
+pub const STUDIES: &[Study] = &[
+    Study {
+        id: main_job::ID,
+        about: "a download and an echo over a bursty link: CUBIC and BBR end to end against the gateways",
+        takes: ["5 min", "20 min"],
+        backend: "lab",
+        run: main_job::run,
+    },
+    Study {
+        id: simulator_speed::ID,
+        about: "simulated seconds per processor second on radio cells, beside both packaged builds of ns-3",
+        takes: ["2 min", "8 min"],
+        backend: "sim",
+        run: simulator_speed::run,
+    },
+];
 
 impl Study {
     /// The study of that id.

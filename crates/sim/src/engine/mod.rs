@@ -396,8 +396,7 @@ impl Engine {
     }
 
     fn at_node<T>(&mut self, node: usize, act: impl FnOnce(&mut Node, &mut Moment<'_>) -> T) -> T {
-        let mut moment =
-            Moment { now: self.now, flows: &mut self.flows, out: &mut self.out, spare: &mut self.spare };
+        let mut moment = Moment { now: self.now, flows: &mut self.flows, out: &mut self.out, spare: &mut self.spare };
         let result = act(&mut self.nodes[node], &mut moment);
         if let Some(resident) = self.nodes[node].resident() {
             self.agenda.set(self.node_actors[node], resident.deadline());

@@ -26,7 +26,8 @@ impl Engine {
         let medium = Medium::Wifi(Box::new(Wifi::new(self.seed, name, config)?));
         let channel = self.channels.len();
         let count = config.reach.stations();
-        let mut ends: Vec<(NodeId, Vec<usize>)> = stations[..count].iter().map(|n| (*n, vec![NOWHERE; count])).collect();
+        let mut ends: Vec<(NodeId, Vec<usize>)> =
+            stations[..count].iter().map(|n| (*n, vec![NOWHERE; count])).collect();
         for (at, (node, ports)) in ends.iter_mut().enumerate() {
             for (far, port) in ports.iter_mut().enumerate() {
                 let talks = at != far && config.reach.get(at, far).decode && config.reach.get(far, at).decode;

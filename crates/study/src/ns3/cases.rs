@@ -147,10 +147,8 @@ impl Case {
         }
         for s in 1..=stations {
             let start = 100 * (s - 1) / stations;
-            let _ = writeln!(
-                out,
-                "[flows.f{s}]\napp = \"upload\"\nfrom = \"host\"\nto = \"s{s}\"\nstart = \"{start} ms\""
-            );
+            let _ =
+                writeln!(out, "[flows.f{s}]\napp = \"upload\"\nfrom = \"host\"\nto = \"s{s}\"\nstart = \"{start} ms\"");
         }
         out
     }
@@ -176,7 +174,13 @@ fn mesh(
     for n in 0..nodes {
         let ends = flows.iter().any(|(a, b)| *a == n || *b == n);
         // A station at the end of one flow may be on the way of another: it then forwards as well.
-        let kind = if ends && flows.len() == 1 { "endpoint" } else if ends { "gateway" } else { "router" };
+        let kind = if ends && flows.len() == 1 {
+            "endpoint"
+        } else if ends {
+            "gateway"
+        } else {
+            "router"
+        };
         let _ = writeln!(out, "n{n} = \"{kind}\"");
     }
     let names: Vec<String> = (0..nodes).map(|n| format!("\"n{n}\"")).collect();
@@ -200,10 +204,7 @@ fn mesh(
     out += "]\n";
     for (f, (a, b)) in flows.iter().enumerate() {
         let start = 100 * f / flows.len();
-        let _ = writeln!(
-            out,
-            "[flows.f{f}]\napp = \"upload\"\nfrom = \"n{a}\"\nto = \"n{b}\"\nstart = \"{start} ms\""
-        );
+        let _ = writeln!(out, "[flows.f{f}]\napp = \"upload\"\nfrom = \"n{a}\"\nto = \"n{b}\"\nstart = \"{start} ms\"");
     }
     out
 }

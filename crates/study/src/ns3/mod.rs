@@ -2,4 +2,5 @@
 
 pub mod cases;
 pub mod measure;
+pub mod peer;
 pub mod reference;
