@@ -14,7 +14,7 @@ fuzz_target!(|input: &[u8]| {
     let address = "10.0.0.1:80".parse().expect("an address");
     let mut now = Instant::from_secs(1);
     for _ in 0..2 {
-        let name = hop.open(now, address, address).expect("room for two");
+        let name = hop.open(now, address, address, None).expect("room for two");
         hop.write(now, name, &[7; 5000]);
     }
     let mut flying = Vec::new();
@@ -26,7 +26,7 @@ fuzz_target!(|input: &[u8]| {
         }
         while let Some(event) = hop.poll_event() {
             if let HopEvent::Incoming { flow, .. } = event {
-                hop.answer(now, flow, None);
+                hop.accept(now, flow, None);
             }
         }
         let mut buf = [0; 1200];

@@ -5,10 +5,11 @@ use crate::run::{failure, jobs, render};
 use crate::{Failure, Outcome, environment, exit_of, interrupt, print};
 use clap::{Args, Subcommand};
 use core::fmt::Write;
+use std::io::{IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use wavelane_scenario::Seed;
 use wavelane_scenario::{Progress, RunHooks, Verdict};
-use wavelane_study::{Edition, STUDIES, StudiesDocument, Study, StudyDocument, StudyError, StudyOptions};
+use wavelane_study::{Edition, Row, STUDIES, StudiesDocument, Study, StudyDocument, StudyError, StudyOptions};
 
 /// Arguments of `wavelane study`.
 #[derive(Args)]
@@ -82,7 +83,7 @@ fn run(args: &RunStudies) -> Outcome {
     for study in studies {
         let default = || PathBuf::from(format!("records/study-{}-{word}-{}", study.id, args.seed));
         let out = args.out.clone().unwrap_or_else(default);
-        let options = StudyOptions { edition, seed: Seed(args.seed), jobs: args.jobs, out: out.clone() };
+        let options = StudyOptions { edition, seed: Seed(args.seed), jobs: args.jobs, out: out.clone(), row: announce };
         let result = study.run(&options, &hooks);
         meter.finish();
         let document = result.map_err(|e| match &e {
@@ -116,20 +117,26 @@ fn keep(out: &Path, document: &StudyDocument) -> Result<(), Failure> {
     })
 }
 
+/// Shows a row on standard error while the study goes on.
+fn announce(row: &Row) {
+    // Progress is a courtesy: a closed standard error must not stop the study.
+    let wipe = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
+    let _ = std::io::stderr().write_all(format!("{wipe}{}\n", line(row)).as_bytes());
+}
+
+/// One row as a line of text.
+fn line(r: &Row) -> String {
+    let value = r.value.map_or("-".into(), |v| format!("{v:.3}"));
+    let half = r.ci95.map_or(String::new(), |c| format!(" ±{c:.3}"));
+    let case: Vec<String> = r.case.iter().map(|(k, v)| format!("{k} {}", v.as_str().unwrap_or_default())).collect();
+    let case = if case.is_empty() { String::new() } else { format!(" [{}]", case.join(", ")) };
+    format!("{:<12} {:<12}{case} {} = {value}{half} {}: {}", r.verdict.word(), r.stack, r.metric, r.unit, r.why)
+}
+
 fn table(document: &StudyDocument, out: &Path) -> String {
     let mut text = String::new();
     for r in &document.rows {
-        let value = r.value.map_or("-".into(), |v| format!("{v:.3}"));
-        let half = r.ci95.map_or(String::new(), |c| format!(" ±{c:.3}"));
-        let _ = writeln!(
-            text,
-            "{:<12} {:<10} {} = {value}{half} {}: {}",
-            r.verdict.word(),
-            r.stack,
-            r.metric,
-            r.unit,
-            r.why
-        );
+        let _ = writeln!(text, "{}", line(r));
     }
     let _ = writeln!(text, "\nstudy {} verdict {}\nrecords {}", document.study, document.verdict.word(), out.display());
     text

@@ -173,6 +173,8 @@ pub struct Config {
     pub pool: Octets,
     /// Most flows at once.
     pub flows_max: usize,
+    /// Targets that are here although a peer's route covers them.
+    pub local: Vec<IpPrefix>,
     /// The neighbours.
     pub peers: Vec<Peer>,
     /// Traffic taken transparently, if any.
@@ -222,6 +224,7 @@ impl Config {
             peers: peers.collect(),
             flows_max: self.flows_max,
             pool: self.pool,
+            local: self.local.clone(),
             aes_hardware: aes_hardware(),
             ..gateway::Config::default()
         }

@@ -72,7 +72,13 @@ pub struct Report {
     pub peers: Vec<Peer>,
     /// Flows open now.
     pub flows: usize,
-    /// Bytes in the block service's buffers.
+    /// Of those, flows whose way over a relay was lost.
+    #[serde(default)]
+    pub flows_lost_way: usize,
+    /// Flows passed on from one peer to another now.
+    #[serde(default)]
+    pub flows_relayed: usize,
+    /// Bytes in flows' buffers.
     pub buffered_bytes: u64,
     /// The TCP door.
     pub door: Door,
@@ -105,6 +111,9 @@ impl fmt::Display for Report {
             "flows {}, connections {}, waiting for the far server {}",
             self.flows, self.door.connections, self.door.pending
         )?;
+        if self.flows_relayed + self.flows_lost_way > 0 {
+            writeln!(f, "passing on {} flows; {} wait to be taken up again", self.flows_relayed, self.flows_lost_way)?;
+        }
         writeln!(f, "buffered {} B", self.buffered_bytes)?;
         if self.door.intercepting && !self.door.honest {
             writeln!(f, "warning: no NFQUEUE here, so connections are answered before the far server has answered")?;
@@ -169,6 +178,11 @@ const WORDS: &[(&str, &str)] = &[
     ("dropped_malformed", "datagrams that are not Wavelane's or are cut short"),
     ("dropped_malformed_frames", "sealed datagrams whose frames make no sense: another version, or a fault"),
     ("dropped_no_session", "datagrams we could not send because no session stood"),
+    ("flows_relayed", "flows passed on from one peer to another"),
+    ("relayed_octets", "bytes passed on from one peer to another"),
+    ("flows_resumed", "times a flow whose way over a relay was lost was taken up again"),
+    ("flows_given_up", "flows whose way over a relay was lost and that nobody took up again in ten minutes"),
+    ("refused_relay_loop", "flows not passed on because they had passed too many relays: the routes form a loop"),
     ("dropped_not_newer", "handshakes older than the last one accepted (repeated or replayed)"),
     ("dropped_overload", "handshakes beyond what we answer per second"),
     ("dropped_replayed", "datagrams that had arrived before"),
@@ -207,7 +221,7 @@ const WORDS: &[(&str, &str)] = &[
     ("hop_flows_reset", "connections over the link that were reset by either side"),
     ("hop_refused_table_full", "connections of peers refused because the flow table is full (flows_max)"),
     ("hop_protocol_errors", "frames that contradict what the peer said before: a fault at one of the two ends"),
-    ("hop_progress_frames", "frames about the far end's progress (used once there are relays)"),
+    ("hop_progress_frames", "words from the other edge of a relayed flow on how far it got"),
 ];
 
 #[cfg(test)]

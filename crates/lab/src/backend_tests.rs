@@ -171,6 +171,70 @@ while = "page"
 }
 
 #[test]
+fn fetches_and_the_age_of_bytes_are_what_a_clean_cable_makes_them() {
+    if skip() {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let mut scenario = scenario(
+        r#"
+[flows.page]
+app = "download"
+from = "client"
+to = "server"
+start = "1500 ms"
+[flows.few]
+app = "fetch"
+from = "client"
+to = "server"
+size = "10 kB"
+every = "100 ms"
+stop = "1 s"
+"#,
+    );
+    scenario.duration = Span::from_secs(5);
+    let (raw, _, _out) = run(&scenario, tcp(TcpKind::Cubic), "fetch");
+    let raw = raw.unwrap();
+    let few = &raw.flows[1];
+    assert!(few.completed && few.intact == Some(true), "{:?} {:?}", few, raw.notes);
+    assert_eq!((few.fetches.len(), few.octets), (10, 100_000));
+    if raw.inconclusive.is_some() {
+        return;
+    }
+    for fetch in &few.fetches {
+        // connect() and the request take a round trip of 20 ms each; ten segments fit the first window and take 4 ms.
+        let (first, total) = (fetch.first_byte_ns.unwrap(), fetch.total_ns.unwrap());
+        assert!((40_000_000..60_000_000).contains(&first), "{first} ns");
+        assert!((first + 3_000_000..80_000_000).contains(&total), "{total} ns");
+    }
+    let page = &raw.flows[0];
+    assert!(page.ages.len() as u64 >= page.octets / 1024 - 1, "{} ages of {} bytes", page.ages.len(), page.octets);
+    let mut ages: Vec<u64> = page.ages.iter().map(|(_, age)| *age).collect();
+    ages.sort_unstable();
+    let p95 = ages[ages.len() * 95 / 100];
+    eprintln!("ages: least {} us, p95 {} us", ages[0] / 1000, p95 / 1000);
+    // No younger than the delay; no older than the delay, a full queue of 100 kB (40 ms), 128 KiB not yet sent (54 ms),
+    // and the round trip a repeat takes.
+    assert!(ages[0] >= 10_000_000 && p95 < 200_000_000, "{} ns to {p95} ns", ages[0]);
+}
+
+#[test]
+fn flows_of_different_congestion_control_need_endpoints_of_their_own() {
+    let flow = |control: &str| {
+        format!("[flows.{control}]\napp = \"download\"\nfrom = \"client\"\nto = \"server\"\ncontrol = \"{control}\"\n")
+    };
+    let both = scenario(&(flow("reno") + &flow("bbr")));
+    let why = crate::review::controls(&both, Stack::Wavelane).unwrap_err();
+    assert!(why.contains("node client") && why.contains("bbr and reno"), "{why}");
+    let review = LabBackend.review(&both);
+    let (clause, why) = review.refusal().unwrap();
+    assert!(clause == "lab" || why.contains("bbr and reno"), "{clause}: {why}");
+    let one = scenario(&flow("reno"));
+    assert_eq!(crate::review::controls(&one, Stack::Wavelane).unwrap(), ["reno", "cubic", "cubic", "reno"]);
+    assert_eq!(crate::review::controls(&one, tcp(TcpKind::Bbr)).unwrap(), ["reno", "bbr", "bbr", "reno"]);
+}
+
+#[test]
 fn peers_carry_every_kind_of_flow_and_leave_nothing() {
     if skip() {
         return;

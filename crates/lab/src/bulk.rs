@@ -80,6 +80,8 @@ impl Errand {
             octets: 0,
             arrivals: Vec::new(),
             probes: Vec::new(),
+            ages: Vec::new(),
+            fetches: Vec::new(),
             given_ns: self.stop.since(self.start).as_nanos(),
         }
     }
@@ -129,7 +131,7 @@ pub(crate) fn download(errand: &Errand, digest: &Digested) -> Result<(FlowRaw, O
     rest_until(errand.start, || errand.cancelled());
     let started = realtime::now();
     let mut child = errand.curl(&[], Stdio::null())?;
-    let mut received = Received::default();
+    let mut received = Received::of_stamped();
     let mut out = child.stdout.take().expect("stdout was asked to be a pipe");
     let mut buffer = vec![0; CHUNK];
     loop {
@@ -212,6 +214,7 @@ fn conclude(
     raw.last_byte_ns = received.last_ns;
     raw.octets = received.octets;
     raw.arrivals = received.arrivals.clone();
+    raw.ages = received.ages.clone();
     match errand.size {
         Some(size) => {
             raw.completed = ended.status.success() && orderly && received.octets == size;

@@ -1,13 +1,24 @@
 //! What the bulk flows carry: bytes that follow from the seed and the flow's name, and what their receiver saw.
+//!
+//! A stamped body begins every [`AGE_OCTETS`] bytes with the moment at which its sender took them, to write them at
+//! once. Sender and receiver share this machine's clock, so the receiver knows each stamp's age exactly.
 
 use sha2::{Digest, Sha256};
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 use wavelane_base::{Chance, Instant, Seed};
-use wavelane_scenario::ARRIVAL_BIN;
+use wavelane_host::realtime;
+use wavelane_scenario::{AGE_OCTETS, AGES_MAX, ARRIVAL_BIN};
+
+/// Bytes of a time stamp: nanoseconds of the machine's monotonic clock, big-endian.
+const STAMP: usize = 8;
 
 /// A body of pseudo-random bytes, hashed while it is read.
 pub(crate) struct Content {
+    /// Bytes read so far.
+    position: u64,
+    /// The stamp of the current stretch, if bytes are stamped at all.
+    stamp: Option<[u8; STAMP]>,
     chance: Chance,
     left: u64,
     spare: [u8; 8],
@@ -24,7 +35,25 @@ impl Content {
     pub(crate) fn new(seed: Seed, flow: &str, octets: u64) -> Self {
         let chance = seed.chance(&format!("flow {flow} / content"));
         let (hash, digest) = (Sha256::new(), Digested::default());
-        Self { chance, left: octets, spare: [0; 8], spare_left: 0, hash, digest }
+        Self { position: 0, stamp: None, chance, left: octets, spare: [0; 8], spare_left: 0, hash, digest }
+    }
+    /// The same, with stamps.
+    pub(crate) fn stamped(self) -> Self {
+        Self { stamp: Some([0; STAMP]), ..self }
+    }
+    /// Writes the stamps that fall into `out`, the bytes from the current position on.
+    fn imprint(&mut self, out: &mut [u8]) {
+        let Some(stamp) = &mut self.stamp else { return };
+        for (at, byte) in (self.position..).zip(out) {
+            match usize::try_from(at % AGE_OCTETS).expect("it is below AGE_OCTETS") {
+                0 => {
+                    *stamp = realtime::now().as_nanos().to_be_bytes();
+                    *byte = stamp[0];
+                }
+                place @ 1..STAMP => *byte = stamp[place],
+                _ => {}
+            }
+        }
     }
     /// Where the hash will appear.
     pub(crate) fn digest(&self) -> Digested {
@@ -43,7 +72,9 @@ impl Read for Content {
             *byte = self.spare[self.spare.len() - self.spare_left];
             self.spare_left -= 1;
         }
+        self.imprint(&mut out[..len]);
         self.hash.update(&out[..len]);
+        self.position += len as u64;
         self.left -= len as u64;
         if self.left == 0 {
             let mut slot = self.digest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,16 +107,39 @@ pub(crate) struct Received {
     pub(crate) last_ns: Option<u64>,
     /// Bytes per bin of [`ARRIVAL_BIN`], in order.
     pub(crate) arrivals: Vec<(u64, u64)>,
+    /// (time of reading, age) of each stretch of a stamped body.
+    pub(crate) ages: Vec<(u64, u64)>,
+    /// The stamp being read, if bytes are stamped at all.
+    stamp: Option<[u8; STAMP]>,
     hash: Sha256,
 }
 
 impl Received {
+    /// For a body with stamps.
+    pub(crate) fn of_stamped() -> Self {
+        Self { stamp: Some([0; STAMP]), ..Self::default() }
+    }
+    /// Reads the stamps in `bytes`, which came at `now` and follow what was noted before.
+    fn read_stamps(&mut self, start: Instant, now: Instant, bytes: &[u8]) {
+        let Some(stamp) = &mut self.stamp else { return };
+        for (at, byte) in (self.octets..).zip(bytes) {
+            let place = usize::try_from(at % AGE_OCTETS).expect("it is below AGE_OCTETS");
+            if place < STAMP {
+                stamp[place] = *byte;
+            }
+            if place == STAMP - 1 && self.ages.len() < AGES_MAX {
+                let written = Instant::from_nanos(u64::from_be_bytes(*stamp));
+                self.ages.push((now.since(start).as_nanos(), now.since(written).as_nanos()));
+            }
+        }
+    }
     /// Notes bytes read at `now`; the run began at `start`.
     pub(crate) fn note(&mut self, start: Instant, now: Instant, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
         let at = now.since(start).as_nanos();
+        self.read_stamps(start, now, bytes);
         self.octets += bytes.len() as u64;
         self.first_ns.get_or_insert(at);
         self.last_ns = Some(at);
@@ -126,8 +180,32 @@ mod tests {
         received.note(Instant::ZERO, Instant::from_millis(6), &whole[600..]);
         assert_eq!(Some(received.hash()), *digest.lock().unwrap());
         assert_eq!(received.arrivals, [(5_900_000, 600), (6_000_000, 401)]);
+        assert!(received.ages.is_empty());
         let mut other = Vec::new();
         Content::new(Seed(8), "page", 1001).read_to_end(&mut other).unwrap();
         assert_ne!(other, whole);
+    }
+
+    #[test]
+    fn stamps_say_how_old_bytes_are_however_they_are_cut() {
+        let start = realtime::now();
+        let mut body = Content::new(Seed(1), "page", 4 * AGE_OCTETS + 5).stamped();
+        let (mut bytes, mut piece) = (Vec::new(), [0; 1000]);
+        while let Ok(len @ 1..) = body.read(&mut piece) {
+            bytes.extend_from_slice(&piece[..len]);
+        }
+        let written = realtime::now();
+        let mut received = Received::of_stamped();
+        let read = written + wavelane_base::Span::from_millis(30);
+        for cut in bytes.chunks(7) {
+            received.note(start, read, cut);
+        }
+        // The fifth stretch's stamp is cut short.
+        assert_eq!(received.ages.len(), 4);
+        for (at, age) in &received.ages {
+            assert_eq!(*at, read.since(start).as_nanos());
+            assert!((30_000_000..=read.since(start).as_nanos()).contains(age), "{age}");
+        }
+        assert_eq!(Some(received.hash()), *body.digest().lock().unwrap());
     }
 }

@@ -130,6 +130,8 @@ pub(crate) fn run(errand: &Errand) -> Result<(FlowRaw, Option<String>), LabError
         octets: 0,
         arrivals: Vec::new(),
         probes: Vec::new(),
+        ages: Vec::new(),
+        fetches: Vec::new(),
         given_ns: errand.stop.since(errand.start).as_nanos(),
     };
     let mut stream = match sockets::connect(errand.server, &errand.control, errand.stop, cancelled) {

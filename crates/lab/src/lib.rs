@@ -10,6 +10,7 @@ mod bulk;
 mod content;
 mod driver;
 mod echo;
+mod fetch;
 mod folder;
 mod gateways;
 mod http;

@@ -52,7 +52,9 @@ pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
     for flow in &scenario.flows {
         let clause = format!("flows.{}", flow.name);
         let ends = (place(&flow.from), place(&flow.to), &plan);
+        let conflict = scenario.stacks.iter().find_map(|stack| controls(scenario, *stack).err());
         let treatment = match (&flow.app, ends) {
+            _ if flow.control.is_some() && conflict.is_some() => Treatment::Refused(conflict.unwrap_or_default()),
             (_, (Some(from), Some(to), Ok(plan))) if from == to || !plan.reaches(from, to) => {
                 Treatment::Refused(format!("no channels lead from {} to {}: add one", flow.from, flow.to))
             }
@@ -74,10 +76,13 @@ pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
 
 /// Whether the lab can run `stack` here, and if not, why.
 pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
+    for control in controls(scenario, stack)? {
+        kernel_has(control)?;
+    }
     match stack {
         Stack::Tcp { rts: true, .. } => Err("RTS/CTS exists on Wi-Fi channels only, and the lab has none".into()),
         Stack::Tcp { kind: TcpKind::Y2001, .. } => Err("the kernel has no TCP with the timers of 2001".into()),
-        Stack::Tcp { .. } => kernel_has(control_of_stack(stack)),
+        Stack::Tcp { .. } => Ok(()),
         Stack::Wavelane => {
             gateways::pair(scenario)?;
             if tools::find("nft").is_none() {
@@ -93,12 +98,31 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
                 }
             }
         }
-        peer if peers::is_peer(peer) => {
-            kernel_has(control_of_stack(peer))?;
-            peers::review(scenario, peer)
-        }
+        peer if peers::is_peer(peer) => peers::review(scenario, peer),
         _ => Err("the lab does not run this stack yet".into()),
     }
+}
+
+/// Per node, the congestion control of its routes and sockets: that of the flows that begin or end there. A route pins
+/// one for all, so flows that meet at a node cannot ask for different ones.
+pub(crate) fn controls(scenario: &Scenario, stack: Stack) -> Result<Vec<&'static str>, String> {
+    let usual = control_of_stack(stack);
+    let of_node = |node: &wavelane_scenario::Node| {
+        let touching = scenario.flows.iter().filter(|f| f.from == node.name || f.to == node.name);
+        let mut wishes: Vec<&str> = touching.map(|f| f.control.map_or(usual, TcpKind::word)).collect();
+        wishes.sort_unstable();
+        wishes.dedup();
+        match wishes[..] {
+            [] => Ok(usual),
+            [one] => Ok(one),
+            _ => Err(format!(
+                "flows at node {} ask for {}: give each congestion control endpoints of its own",
+                node.name,
+                wishes.join(" and ")
+            )),
+        }
+    };
+    scenario.nodes.iter().map(of_node).collect()
 }
 
 fn kernel_has(control: &str) -> Result<(), String> {

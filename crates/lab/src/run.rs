@@ -6,10 +6,10 @@ use crate::gateways::Gateways;
 use crate::http::{Epoch, Http, Page, Upload};
 use crate::judge::judge;
 use crate::peers::{self, Peers};
-use crate::review::control_of_stack;
+use crate::review::controls;
 use crate::tools::{self, INSTALL_IP};
 use crate::world::World;
-use crate::{LabError, echo, sockets};
+use crate::{LabError, echo, fetch, sockets};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,10 +48,12 @@ pub(crate) struct Run<'a> {
     scenario: &'a Scenario,
     stack: Stack,
     seed: Seed,
-    control: &'static str,
+    /// Congestion control of each node's routes and sockets.
+    controls: Vec<&'static str>,
     // Dropped in this order: servers, gateways, and last the namespaces they live in.
     http: Vec<Http>,
     _echoes: Vec<echo::Server>,
+    _fetches: Vec<fetch::Server>,
     gateways: Option<Gateways>,
     peers: Option<Peers>,
     world: World,
@@ -74,11 +76,11 @@ impl<'a> Run<'a> {
         seed: Seed,
         context: &mut RunContext<'_>,
     ) -> Result<Self, LabError> {
-        let control = control_of_stack(stack);
+        let controls = controls(scenario, stack).map_err(LabError::Topology)?;
         let pcap = context.out.join("pcap");
         std::fs::create_dir_all(&pcap)
             .map_err(LabError::io(format!("cannot make {}; choose another --out", pcap.display())))?;
-        let world = World::build(scenario, seed, control, &|node, port| context.pcap(node, port))?;
+        let world = World::build(scenario, seed, &controls, &|node, port| context.pcap(node, port))?;
         let gateways = match stack {
             Stack::Wavelane => {
                 let (out, label) = (context.out, context.label.clone());
@@ -95,9 +97,9 @@ impl<'a> Run<'a> {
             scenario,
             stack,
             seed,
-            control,
             http: Vec::new(),
             _echoes: Vec::new(),
+            _fetches: Vec::new(),
             gateways,
             peers: None,
             world,
@@ -107,7 +109,8 @@ impl<'a> Run<'a> {
             cancel: Arc::new(AtomicBool::new(false)),
             over: scenario.flows.iter().map(|_| Arc::default()).collect(),
             processor: tools::processor_seconds(),
-            notes: vec![format!("congestion control {control} pinned on every route and socket")],
+            notes: vec![pinned(scenario, &controls)],
+            controls,
         };
         run.start_servers()?;
         if peers::is_peer(stack) {
@@ -120,7 +123,7 @@ impl<'a> Run<'a> {
         let flows = 0..self.scenario.flows.len();
         let servers = flows.map(|flow| self.server_of(flow)).collect::<Result<Vec<_>, _>>()?;
         let (out, label) = (context.out, context.label.clone());
-        let order = peers::Order { stack: self.stack, servers: &servers, control: self.control, out, label: &label };
+        let order = peers::Order { stack: self.stack, servers: &servers, controls: &self.controls, out, label: &label };
         let (stack, seed, of) = (self.stack, self.seed, self.scenario.duration);
         let mut stop = || {
             let note = "waiting for the peer's programs".into();
@@ -151,7 +154,7 @@ impl<'a> Run<'a> {
         let ip =
             ip.ok_or_else(|| LabError::Topology(format!("node '{to}' is joined to nothing: give it a channel")))?;
         let port = match self.scenario.flows[flow].app {
-            App::Echo { .. } => ECHO_PORT + u16::try_from(flow).expect("FLOWS_MAX is 256"),
+            App::Echo { .. } | App::Fetch { .. } => ECHO_PORT + u16::try_from(flow).expect("FLOWS_MAX is 256"),
             _ => HTTP_PORT,
         };
         Ok(sockets::at(ip, port))
@@ -161,10 +164,11 @@ impl<'a> Run<'a> {
         let mut pages: BTreeMap<usize, (SocketAddr, BTreeMap<String, Page>)> = BTreeMap::new();
         for (i, flow) in self.scenario.flows.iter().enumerate() {
             let (node, address) = (self.place(&flow.to)?, self.server_of(i)?);
+            let control = self.controls[node];
             let page = match &flow.app {
                 App::Download { size } => {
                     let octets = size.map_or(ENDLESS, Octets::get);
-                    let content = Content::new(self.seed, &flow.name, octets);
+                    let content = Content::new(self.seed, &flow.name, octets).stamped();
                     self.digests.insert(flow.name.clone(), content.digest());
                     Page::Download(std::sync::Mutex::new(Some(content)), octets)
                 }
@@ -175,7 +179,11 @@ impl<'a> Run<'a> {
                 }
                 App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } | App::Ping { .. } => continue,
                 App::Echo { .. } => {
-                    self._echoes.push(echo::Server::start(&self.world.nodes[node], address, self.control)?);
+                    self._echoes.push(echo::Server::start(&self.world.nodes[node], address, control)?);
+                    continue;
+                }
+                App::Fetch { .. } => {
+                    self._fetches.push(fetch::Server::start(&self.world.nodes[node], address, control)?);
                     continue;
                 }
             };
@@ -183,7 +191,7 @@ impl<'a> Run<'a> {
         }
         for (node, (address, pages)) in pages {
             let epoch = Arc::clone(&self.epoch);
-            self.http.push(Http::start(&self.world.nodes[node], address, self.control, pages, epoch)?);
+            self.http.push(Http::start(&self.world.nodes[node], address, self.controls[node], pages, epoch)?);
         }
         Ok(())
     }
@@ -192,7 +200,8 @@ impl<'a> Run<'a> {
     fn launch(&self, i: usize, epoch: Instant) -> Result<Task, LabError> {
         let flow = &self.scenario.flows[i];
         let progress = Arc::new(AtomicU64::new(0));
-        let from = Arc::clone(&self.world.nodes[self.place(&flow.from)?]);
+        let place = self.place(&flow.from)?;
+        let (from, control) = (Arc::clone(&self.world.nodes[place]), self.controls[place].to_owned());
         let (start, stop) = (epoch + flow.start, epoch + self.scenario.stop_of(flow));
         let (name, server) = (flow.name.clone(), self.entrance_of(i)?);
         let (cancel, over) = (Arc::clone(&self.cancel), Arc::clone(&self.over[i]));
@@ -202,12 +211,16 @@ impl<'a> Run<'a> {
                 let companion = during.and_then(|name| self.scenario.flows.iter().position(|f| f.name == name));
                 let over = companion.map_or_else(Arc::default, |c| Arc::clone(&self.over[c]));
                 let size = usize::try_from(size.get()).expect("reviewed: at most PROBE_MAX");
-                let control = self.control.to_owned();
                 let errand = echo::Errand { name, epoch, start, stop, every, size, server, control, over, cancel };
                 Box::new(move || echo::run(&errand))
             }
             App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } | App::Ping { .. } => {
                 return Err(LabError::Topology(format!("flow '{name}': the lab has no program for it: use --on sim")));
+            }
+            App::Fetch { every, size } => {
+                let size = size.get();
+                let errand = fetch::Errand { name, epoch, start, stop, every, size, server, control, cancel };
+                Box::new(move || fetch::run(errand))
             }
             App::Download { size } | App::Upload { size } => {
                 let size = size.map(Octets::get);
@@ -327,7 +340,8 @@ impl<'a> Run<'a> {
             return Ok(true);
         }
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-        for (node, ns) in self.scenario.nodes.iter().zip(&self.world.nodes) {
+        let mut other = None;
+        for ((node, ns), wanted) in self.scenario.nodes.iter().zip(&self.world.nodes).zip(&self.controls) {
             if self.scenario.flows.iter().all(|f| f.from != node.name && f.to != node.name) {
                 continue;
             }
@@ -338,6 +352,9 @@ impl<'a> Run<'a> {
                 let known = ["reno", "cubic", "bbr"];
                 if let Some(word) = line.split_whitespace().find(|w| known.contains(w)) {
                     *seen.entry(word.to_owned()).or_default() += 1;
+                    if word != *wanted {
+                        other = Some((word.to_owned(), *wanted));
+                    }
                 }
             }
         }
@@ -346,11 +363,11 @@ impl<'a> Run<'a> {
         }
         let words: Vec<String> = seen.iter().map(|(name, n)| format!("{name} on {n}")).collect();
         self.notes.push(format!("endpoints' connections as the kernel shows them: {}", words.join(", ")));
-        match seen.keys().find(|name| *name != self.control) {
+        match other {
             None => Ok(true),
-            Some(other) => Err(LabError::Failed {
+            Some((other, wanted)) => Err(LabError::Failed {
                 program: "pinning the congestion control".into(),
-                said: format!("a connection uses {other} where {} was asked for", self.control),
+                said: format!("a connection uses {other} where {wanted} was asked for"),
             }),
         }
     }
@@ -397,6 +414,16 @@ impl Drop for Run<'_> {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// Which congestion control is pinned where, for the log.
+fn pinned(scenario: &Scenario, controls: &[&str]) -> String {
+    let first = controls.first().copied().unwrap_or_default();
+    if controls.iter().all(|control| *control == first) {
+        return format!("congestion control {first} pinned on every route and socket");
+    }
+    let each = scenario.nodes.iter().zip(controls).map(|(node, control)| format!("{} {control}", node.name));
+    format!("congestion control pinned per node: {}", each.collect::<Vec<_>>().join(", "))
 }
 
 /// What a running flow has done, for people.

@@ -45,12 +45,12 @@ pub(crate) fn is_veth(scenario: &Scenario, channel: &Channel) -> bool {
 }
 
 impl World {
-    /// Builds everything. `control` is the congestion control that every route pins; `capture` names the file for
+    /// Builds everything. `controls` holds per node the congestion control that its routes pin; `capture` names the file for
     /// a node's port on a channel between gateways.
     pub(crate) fn build(
         scenario: &Scenario,
         seed: Seed,
-        control: &str,
+        controls: &[&str],
         capture: &dyn Fn(&str, &str) -> PathBuf,
     ) -> Result<Self, LabError> {
         let plan = Plan::of(scenario)?;
@@ -70,7 +70,7 @@ impl World {
             };
             world.channels.push(running);
         }
-        for node in 0..world.nodes.len() {
+        for (node, control) in controls.iter().enumerate() {
             world.address(node, control)?;
         }
         Ok(world)

@@ -45,6 +45,7 @@ pub(crate) fn pictures(
             match seen.series {
                 Series::Arrivals(_) => bulks.push(seen),
                 Series::Probes(_) => echoes.push(seen),
+                Series::Fetches(_) => {}
             }
         }
     }
@@ -68,7 +69,7 @@ fn seconds(ns: u64) -> f64 {
 fn end_of_time(bulks: &[Seen<'_>], echoes: &[Seen<'_>]) -> f64 {
     let last = |s: &Seen<'_>| match &s.series {
         Series::Arrivals(list) => list.last().map_or(0.0, |a| seconds(a.0)),
-        Series::Probes(list) => list.last().map_or(0.0, |p| seconds(p.0)),
+        Series::Probes(list) | Series::Fetches(list) => list.last().map_or(0.0, |p| seconds(p.0)),
     };
     bulks.iter().chain(echoes).map(last).fold(1.0, f64::max)
 }
@@ -134,7 +135,7 @@ fn answered<'a>(echoes: &'a [Seen<'_>]) -> impl Iterator<Item = f64> + 'a {
         .iter()
         .flat_map(|e| match &e.series {
             Series::Probes(list) => list.as_slice(),
-            Series::Arrivals(_) => &[],
+            Series::Arrivals(_) | Series::Fetches(_) => &[],
         })
         .filter_map(|p| p.1)
         .map(|ns| ns as f64 / 1e6)

@@ -87,6 +87,8 @@ impl Backend for Shapes {
             octets,
             arrivals: if f.app.is_bulk() { arrivals.clone() } else { vec![] },
             probes: if f.app.is_bulk() { vec![] } else { probes },
+            ages: vec![],
+            fetches: vec![],
             given_ns: 44_950_000_000,
         };
         let probes: Vec<Probe> = probes.collect();

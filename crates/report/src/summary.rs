@@ -48,7 +48,8 @@ pub(crate) fn rows(document: &RunDocument, scenario: &Scenario) -> Vec<Row> {
             let rate = scenario.bottleneck(flow).map(|r| r.as_bps() as f64);
             rows.push(Row { cells: cells(stack, &flow.name, &of(&flow.name), &echo, rate) });
         }
-        for echo in scenario.flows.iter().filter(|f| !f.app.is_bulk() && scenario.bulk_of(f).is_none()) {
+        let is_echo = |f: &&wavelane_scenario::Flow| f.app.word() == "echo";
+        for echo in scenario.flows.iter().filter(is_echo).filter(|f| scenario.bulk_of(f).is_none()) {
             rows.push(Row { cells: cells(stack, &echo.name, &[], &of(&echo.name), None) });
         }
     }

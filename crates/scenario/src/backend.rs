@@ -11,6 +11,11 @@ use wavelane_base::{Seed, Span};
 /// Bin width to which backends thin out [`FlowRaw::arrivals`].
 pub const ARRIVAL_BIN: Span = Span::from_millis(1);
 
+/// Bytes of a body that share a time stamp.
+pub const AGE_OCTETS: u64 = 1024;
+/// Most ages noted of one flow: 4 GiB of its bytes.
+pub const AGES_MAX: usize = 1 << 22;
+
 /// What a backend does with one clause of a scenario.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Treatment {
@@ -199,8 +204,24 @@ pub struct FlowRaw {
     pub arrivals: Vec<(u64, u64)>,
     /// Echo probes in order of sending, all that were sent; empty for other applications.
     pub probes: Vec<Probe>,
+    /// (time of reading, age then) of a download's bytes, one per [`AGE_OCTETS`] of the body, in order; at most
+    /// [`AGES_MAX`]. An age runs from the sender's write to the receiver's read. Empty where nobody stamps bytes.
+    pub ages: Vec<(u64, u64)>,
+    /// The exchanges of a fetch in order of connecting, all that were begun; empty for other applications.
+    pub fetches: Vec<Fetch>,
     /// How long the flow was allowed to run: from `connect_ns` to its stop or the run's duration.
     pub given_ns: u64,
+}
+
+/// One exchange of a fetch, on a connection of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fetch {
+    /// When connect() was called, since the run's start.
+    pub connect_ns: u64,
+    /// From then to the first byte of the body; `None` if none came.
+    pub first_byte_ns: Option<u64>,
+    /// From then to its last byte; `None` if it did not end within 5 s of the flow's end.
+    pub total_ns: Option<u64>,
 }
 
 /// One question of an echo.

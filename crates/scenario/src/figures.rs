@@ -40,12 +40,33 @@ pub struct FlowFigures {
     pub sent: Option<u64>,
     /// Those without answer.
     pub lost: Option<u64>,
+    /// 95th percentile of the age of a download's bytes, from the sender's write to the receiver's read; fixed-time flows
+    /// after the warm-up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_p95_ms: Option<f64>,
+    /// Of a fetch: how long its exchanges took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetch: Option<FetchFigures>,
     /// connect(), since the run's start.
     pub connect_ms: f64,
     /// First and last byte at the receiver, since the run's start.
     pub first_byte_ms: Option<f64>,
     /// Last byte at the receiver, since the run's start.
     pub last_byte_ms: Option<f64>,
+}
+
+/// How long the exchanges of a fetch took, each from its connect(). One that did not end counts as [`LOST_RANK_MS`] at
+/// least.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FetchFigures {
+    /// Mean time to the first byte of the body.
+    pub first_byte_mean_ms: f64,
+    /// Median time to the first byte of the body.
+    pub first_byte_p50_ms: f64,
+    /// Mean time to the last byte.
+    pub total_mean_ms: f64,
+    /// Median time to the last byte.
+    pub total_p50_ms: f64,
 }
 
 fn ms(ns: u64) -> f64 {
@@ -87,21 +108,43 @@ pub fn percentile(sorted: &[f64], percent: u64) -> Option<f64> {
     sorted.get(usize::try_from(rank).ok()? - 1).copied()
 }
 
-/// Delays of counted probes in ms, sorted; a lost one ranks behind every answered one and as at least 5 s.
-fn ranked_delays(probes: &[&Probe]) -> Vec<f64> {
-    let mut delays: Vec<f64> = probes.iter().filter_map(|p| p.rtt_ns).map(ms).collect();
+/// Delays in ms, sorted; a lost one ranks behind every answered one and as at least 5 s.
+fn ranked(delays: impl Iterator<Item = Option<u64>>) -> Vec<f64> {
+    let all: Vec<Option<u64>> = delays.collect();
+    let mut delays: Vec<f64> = all.iter().flatten().copied().map(ms).collect();
     delays.sort_by(f64::total_cmp);
     let slowest = delays.last().copied().unwrap_or(0.0).max(LOST_RANK_MS);
-    delays.resize(probes.len(), slowest);
+    delays.resize(all.len(), slowest);
     delays
+}
+
+/// The 95th percentile of the age of a bulk flow's bytes.
+fn age_p95(raw: &FlowRaw, app: &App) -> Option<f64> {
+    let warm_up = if app.is_fixed_time() { WARM_UP_NS } else { 0 };
+    let from = raw.first_byte_ns? + warm_up;
+    percentile(&ranked(raw.ages.iter().filter(|(at, _)| *at >= from).map(|(_, age)| Some(*age))), 95)
+}
+
+fn of_fetches(raw: &FlowRaw) -> Option<FetchFigures> {
+    let firsts = ranked(raw.fetches.iter().map(|f| f.first_byte_ns));
+    let totals = ranked(raw.fetches.iter().map(|f| f.total_ns));
+    Some(FetchFigures {
+        first_byte_mean_ms: mean_ci95(&firsts)?.0,
+        first_byte_p50_ms: percentile(&firsts, 50)?,
+        total_mean_ms: mean_ci95(&totals)?.0,
+        total_p50_ms: percentile(&totals, 50)?,
+    })
 }
 
 /// The figures of one flow. `bulk` is the raw material of the flow during which an echo counts.
 pub fn of_flow(flow: &Flow, raw: &FlowRaw, bulk: Option<&FlowRaw>, seed: Seed) -> FlowFigures {
     let is_bulk = flow.app.is_bulk();
     let probes = if is_bulk { Vec::new() } else { counted_probes(raw, bulk) };
-    let delays = ranked_delays(&probes);
-    let lost = probes.iter().filter(|p| p.rtt_ns.is_none()).count() as u64;
+    let delays = ranked(probes.iter().map(|p| p.rtt_ns));
+    // A fetch's exchanges are counted like probes.
+    let fetched = |missing: bool| raw.fetches.iter().filter(|f| !missing || f.total_ns.is_none()).count() as u64;
+    let sent = probes.len() as u64 + fetched(false);
+    let lost = probes.iter().filter(|p| p.rtt_ns.is_none()).count() as u64 + fetched(true);
     FlowFigures {
         flow: flow.name.clone(),
         app: flow.app.word().to_owned(),
@@ -117,8 +160,10 @@ pub fn of_flow(flow: &Flow, raw: &FlowRaw, bulk: Option<&FlowRaw>, seed: Seed) -
         rtt_p50_ms: percentile(&delays, 50),
         rtt_p95_ms: percentile(&delays, 95),
         rtt_p99_ms: percentile(&delays, 99),
-        sent: (!is_bulk).then_some(probes.len() as u64),
+        sent: (!is_bulk).then_some(sent),
         lost: (!is_bulk).then_some(lost),
+        age_p95_ms: age_p95(raw, &flow.app),
+        fetch: of_fetches(raw),
         connect_ms: ms(raw.connect_ns),
         first_byte_ms: raw.first_byte_ns.map(ms),
         last_byte_ms: raw.last_byte_ns.map(ms),

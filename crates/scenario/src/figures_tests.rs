@@ -17,12 +17,14 @@ fn bulk(completed: bool) -> FlowRaw {
         octets: 10_000_000,
         arrivals: vec![(S, 1_000_000), (2 * S, 4_000_000), (4 * S, 3_000_000), (5 * S, 2_000_000)],
         probes: Vec::new(),
+        ages: Vec::new(),
+        fetches: Vec::new(),
         given_ns: 10 * S,
     }
 }
 
 fn flow(app: App) -> Flow {
-    Flow { name: "f".into(), app, from: "c".into(), to: "s".into(), start: Span::ZERO, stop: None }
+    Flow { name: "f".into(), app, from: "c".into(), to: "s".into(), start: Span::ZERO, stop: None, control: None }
 }
 
 fn download(size: Option<u64>) -> Flow {
@@ -113,4 +115,27 @@ fn confidence_is_students() {
     // Standard deviation 1, n = 3: 4.303 / sqrt(3).
     let (mean, half) = mean_ci95(&[1.0, 2.0, 3.0]).unwrap();
     assert!((mean - 2.0).abs() < 1e-12 && (half.unwrap() - 2.4843).abs() < 1e-3);
+}
+
+#[test]
+fn ages_count_after_the_warm_up_and_fetches_that_do_not_end_rank_last() {
+    let ages = (0..100).map(|i| (S + i * S / 25, (i + 1) * 1_000_000)).collect();
+    let raw = FlowRaw { ages, ..bulk(true) };
+    // All 100 of a sized flow; of a fixed-time flow those from 3 s on, which are the upper half.
+    assert_eq!(of_flow(&download(Some(10_000_000)), &raw, None, Seed(1)).age_p95_ms, Some(95.0));
+    assert_eq!(of_flow(&download(None), &raw, None, Seed(1)).age_p95_ms, Some(98.0));
+    assert_eq!(of_flow(&download(None), &bulk(true), None, Seed(1)).age_p95_ms, None);
+    let fetch = flow(App::Fetch { every: Span::from_millis(100), size: Octets::new(1000) });
+    let one = |first: u64, total: Option<u64>| crate::Fetch {
+        connect_ns: 0,
+        first_byte_ns: Some(first * 1_000_000),
+        total_ns: total.map(|t| t * 1_000_000),
+    };
+    let fetches = vec![one(30, Some(40)), one(10, Some(20)), one(20, None)];
+    let raw = FlowRaw { app: "fetch", fetches, ..bulk(true) };
+    let figures = of_flow(&fetch, &raw, None, Seed(1));
+    assert_eq!((figures.sent, figures.lost, figures.goodput_bps), (Some(3), Some(1), None));
+    let times = figures.fetch.unwrap();
+    assert_eq!((times.first_byte_mean_ms, times.first_byte_p50_ms), (20.0, 20.0));
+    assert_eq!((times.total_mean_ms, times.total_p50_ms), ((40.0 + 20.0 + LOST_RANK_MS) / 3.0, 40.0));
 }

@@ -24,6 +24,7 @@ pub fn figure(metric: Metric, stack: &StackResult, flow: &FlowFigures) -> Option
         Metric::RttP50Ms => flow.rtt_p50_ms,
         Metric::RttP95Ms => flow.rtt_p95_ms,
         Metric::RttP99Ms => flow.rtt_p99_ms,
+        Metric::AgeP95Ms => flow.age_p95_ms,
         Metric::Lost => flow.lost.map(|n| n as f64),
         Metric::Bytes => Some(flow.bytes as f64),
         Metric::Completed => Some(flag(flow.completed)),
@@ -38,12 +39,8 @@ pub fn figure(metric: Metric, stack: &StackResult, flow: &FlowFigures) -> Option
 pub fn show(metric: Metric, value: f64) -> String {
     match metric {
         Metric::GoodputBps => format!("{:.3} Mbit/s", value / 1e6),
-        Metric::DurationMs | Metric::RttP50Ms | Metric::RttP95Ms | Metric::RttP99Ms => {
-            if value < 10_000.0 {
-                format!("{value:.1} ms")
-            } else {
-                format!("{:.2} s", value / 1e3)
-            }
+        Metric::DurationMs | Metric::RttP50Ms | Metric::RttP95Ms | Metric::RttP99Ms | Metric::AgeP95Ms => {
+            if value < 10_000.0 { format!("{value:.1} ms") } else { format!("{:.2} s", value / 1e3) }
         }
         Metric::Bytes => Octets::new(value as u64).write(),
         Metric::Completed | Metric::Intact if value >= 1.0 => "yes".into(),

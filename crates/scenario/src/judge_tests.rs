@@ -25,6 +25,8 @@ fn stack(word: &str, mbit: Option<f64>, p95: f64) -> StackResult {
         rtt_p99_ms: None,
         sent: None,
         lost: None,
+        age_p95_ms: None,
+        fetch: None,
         connect_ms: 0.0,
         first_byte_ms: None,
         last_byte_ms: None,

@@ -24,8 +24,8 @@ mod write;
 mod write_wifi;
 
 pub use backend::{
-    ARRIVAL_BIN, Backend, BackendError, Clause, FlowRaw, Probe, Progress, RadioRaw, Review, RunContext, StackRaw,
-    Treatment,
+    AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, Clause, Fetch, FlowRaw, Probe, Progress, RadioRaw,
+    Review, RunContext, StackRaw, Treatment,
 };
 pub use error::{Problem, ScenarioError};
 pub use judge::{figure, show};
@@ -44,4 +44,4 @@ pub use run::{JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};
 pub use units::{Quantity, UnitError};
 pub use wavelane_base::Seed;
 pub use wavelane_channel::LossConfig;
-pub use words::{APPS, METRICS, NODE_KINDS, STACKS};
+pub use words::{APPS, CONTROLS, METRICS, NODE_KINDS, STACKS};

@@ -191,6 +191,8 @@ pub struct Flow {
     pub start: Span,
     /// When it is stopped if it has not ended; `None` means the run's duration.
     pub stop: Option<Span>,
+    /// Congestion control of its endpoints, whatever the stack; `None` leaves it to the stack.
+    pub control: Option<TcpKind>,
 }
 
 /// The applications, a closed list.
@@ -241,6 +243,13 @@ pub enum App {
         /// Bytes of a request's data.
         size: Octets,
     },
+    /// `from` connects anew every `every`, open loop, asks for `size` bytes and reads them.
+    Fetch {
+        /// Between connections.
+        every: Span,
+        /// Bytes of a body.
+        size: Octets,
+    },
 }
 
 impl App {
@@ -254,18 +263,23 @@ impl App {
             Self::Saturate { .. } => "saturate",
             Self::Window { .. } => "window",
             Self::Ping { .. } => "ping",
+            Self::Fetch { .. } => "fetch",
         }
     }
     /// Whether it moves a body (and so has a goodput).
     pub fn is_bulk(&self) -> bool {
-        !matches!(self, Self::Echo { .. } | Self::Ping { .. })
+        match self {
+            Self::Download { .. } | Self::Upload { .. } => true,
+            Self::Cbr { .. } | Self::Saturate { .. } | Self::Window { .. } => true,
+            Self::Echo { .. } | Self::Ping { .. } | Self::Fetch { .. } => false,
+        }
     }
-    /// Whether it runs for a fixed time rather than to the end of a body.
+    /// Whether it moves as much as it can in a given time.
     pub fn is_fixed_time(&self) -> bool {
         match self {
             Self::Download { size } | Self::Upload { size } => size.is_none(),
             Self::Cbr { .. } | Self::Saturate { .. } | Self::Window { .. } => true,
-            Self::Echo { .. } | Self::Ping { .. } => false,
+            Self::Echo { .. } | Self::Ping { .. } | Self::Fetch { .. } => false,
         }
     }
     /// Whether it sends datagrams of its own instead of using the stack's transport.
@@ -342,6 +356,8 @@ pub enum Metric {
     RttP95Ms,
     /// 99th percentile of echo delay.
     RttP99Ms,
+    /// 95th percentile of the age of a download's bytes.
+    AgeP95Ms,
     /// Echo probes without answer.
     Lost,
     /// Application bytes received.
@@ -382,13 +398,14 @@ impl Scenario {
     pub fn bulk_of(&self, flow: &Flow) -> Option<&Flow> {
         match &flow.app {
             App::Echo { during: Some(name), .. } => self.flow(name),
+            App::Fetch { .. } => None,
             _ => self.flows.iter().find(|f| f.app.is_bulk()),
         }
     }
     /// The slowest rate that the bytes of a bulk flow meet, as the file starts; `None` without a finite one.
     pub fn bottleneck(&self, flow: &Flow) -> Option<Rate> {
         let (source, sink) = match flow.app {
-            App::Download { .. } => (flow.to.as_str(), flow.from.as_str()),
+            App::Download { .. } | App::Fetch { .. } => (flow.to.as_str(), flow.from.as_str()),
             _ => (flow.from.as_str(), flow.to.as_str()),
         };
         let rate = |(channel, way): &(&Channel, Direction)| match &channel.kind {

@@ -6,7 +6,7 @@ use crate::parse_channel;
 use crate::table::{Table, Value, line_of};
 use crate::units::{Quantity, UnitError, parse_factor};
 use crate::validate;
-use crate::words::{METRICS, NODE_KINDS, STACKS, look_up};
+use crate::words::{CONTROLS, METRICS, NODE_KINDS, STACKS, look_up};
 use std::path::Path;
 use toml::de::DeTable;
 use wavelane_base::{Octets, Rate, Seed, Span};
@@ -166,14 +166,16 @@ fn nodes(root: &Table<'_>) -> Result<Vec<Node>, ScenarioError> {
 }
 
 fn flow(name: &str, value: &Value<'_>) -> Result<Flow, ScenarioError> {
-    const BULK: &[&str] = &["app", "from", "to", "size", "rate", "start", "stop"];
-    const ECHO: &[&str] = &["app", "from", "to", "every", "size", "while", "start", "stop"];
+    const BULK: &[&str] = &["app", "from", "to", "size", "rate", "start", "stop", "control"];
+    const ECHO: &[&str] = &["app", "from", "to", "every", "size", "while", "start", "stop", "control"];
+    const FETCH: &[&str] = &["app", "from", "to", "every", "size", "start", "stop", "control"];
     const REGULAR: &[&str] = &["app", "from", "to", "every", "size", "start", "stop"];
     const WINDOW: &[&str] = &["app", "from", "to", "size", "packets", "start", "stop"];
     let table = value.table("[flows.page]")?;
     let kind = word(&table.need("app", "\"download\"")?, "application", crate::words::APPS, "\"download\"")?;
     table.only(match kind {
         "echo" => ECHO,
+        "fetch" => FETCH,
         "cbr" | "ping" => REGULAR,
         "window" => WINDOW,
         "saturate" => &["app", "from", "to", "size", "start", "stop"],
@@ -201,6 +203,10 @@ fn flow(name: &str, value: &Value<'_>) -> Result<Flow, ScenarioError> {
             App::Window { size: size.unwrap_or(DATAGRAM_SIZE), packets: count.ok_or_else(why)? }
         }
         "ping" => App::Ping { every: table.quantity("every")?.unwrap_or(PING_EVERY), size: size.unwrap_or(PING_SIZE) },
+        "fetch" => App::Fetch {
+            every: table.need("every", "\"200 ms\"")?.quantity()?,
+            size: table.need("size", "\"10 kB\"")?.quantity()?,
+        },
         _ => App::Echo {
             every: table.quantity("every")?.unwrap_or(ECHO_EVERY),
             size: size.unwrap_or(ECHO_SIZE),
@@ -214,6 +220,7 @@ fn flow(name: &str, value: &Value<'_>) -> Result<Flow, ScenarioError> {
         to: text("to", "\"server\"")?,
         start,
         stop: table.quantity("stop")?,
+        control: table.get("control").map(|v| word(&v, "congestion control", CONTROLS, "\"cubic\"")).transpose()?,
     })
 }
 
@@ -301,7 +308,7 @@ fn read_factor(value: &Value<'_>) -> Result<f64, ScenarioError> {
 fn absolute(metric: Metric, limit: &Value<'_>) -> Result<f64, ScenarioError> {
     Ok(match metric {
         Metric::GoodputBps => limit.quantity::<Rate>()?.as_bps() as f64,
-        Metric::DurationMs | Metric::RttP50Ms | Metric::RttP95Ms | Metric::RttP99Ms => {
+        Metric::DurationMs | Metric::RttP50Ms | Metric::RttP95Ms | Metric::RttP99Ms | Metric::AgeP95Ms => {
             limit.quantity::<Span>()?.as_nanos() as f64 / 1e6
         }
         Metric::Bytes => limit.quantity::<Octets>()?.get() as f64,

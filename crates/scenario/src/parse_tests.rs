@@ -69,6 +69,27 @@ fn the_good_file_means_what_it_says() {
     assert!(matches!(&check.bound, Bound::Than { stacks, times, .. } if stacks.len() == 1 && *times == 1.2));
 }
 
+#[test]
+fn a_fetch_and_a_flows_own_congestion_control_read_back_as_written() {
+    let more = "[flows.few]\napp = \"fetch\"\nfrom = \"c\"\nto = \"s\"\nsize = \"10 kB\"\nevery = \"200 ms\"\ncontrol = \"bbr\"\n";
+    let text = GOOD.replacen("[[timeline]]", &format!("{more}[[timeline]]"), 1);
+    let s = parse(&text).unwrap();
+    let few = s.flow("few").unwrap();
+    assert_eq!(few.app, App::Fetch { every: Span::from_millis(200), size: Octets::new(10_000) });
+    assert_eq!(few.control, Some(crate::TcpKind::Bbr));
+    assert_eq!((s.bulk_of(few), s.flow("page").unwrap().control), (None, None));
+    assert_eq!(parse(&s.to_toml()).unwrap(), s);
+    for (from, to, message) in [
+        ("size = \"10 kB\"\n", "", "[flows.few] lacks 'size': add size = \"10 kB\""),
+        ("\"10 kB\"", "\"1 GB\"", "[flows.few]: a fetch's size lies above 0 and at most 10 MB"),
+        ("every = \"200 ms\"", "every = \"1 ms\"", "[flows.few]: every must lie between 10 ms and the run's duration"),
+        ("\"bbr\"", "\"brr\"", "unknown congestion control 'brr'; did you mean 'bbr'?"),
+    ] {
+        let error = parse(&text.replacen(from, to, 1)).unwrap_err();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
 /// (what the file says, what is written instead, the whole message)
 const DAMAGE: &[(&str, &str, &str)] = &[
     ("duration =", "duraton =", "3: unknown key 'duraton' in the top level; did you mean 'duration'?"),
@@ -234,7 +255,7 @@ const DAMAGE: &[(&str, &str, &str)] = &[
     (
         "goodput_bps",
         "goodput",
-        "35: unknown metric 'goodput'; use one of goodput_bps, duration_ms, rtt_p50_ms, rtt_p95_ms, rtt_p99_ms, lost, bytes, completed, intact, wire_bytes_per_delivered_byte, repair_share",
+        "35: unknown metric 'goodput'; use one of goodput_bps, duration_ms, rtt_p50_ms, rtt_p95_ms, rtt_p99_ms, age_p95_ms, lost, bytes, completed, intact, wire_bytes_per_delivered_byte, repair_share",
     ),
     ("at-least = true", "", "33: [checks.fast] needs either at-least or at-most, and not both"),
     ("at-least = true", "at-least = false", "36: checks.fast.at-least = false says nothing: with than, write true"),

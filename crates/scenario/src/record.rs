@@ -169,6 +169,8 @@ pub enum Series {
     Arrivals(Vec<(u64, u64)>),
     /// Of an echo.
     Probes(Vec<(u64, Option<u64>)>),
+    /// Of a fetch: (connect() in ns, time to the last byte in ns or nothing if it did not end).
+    Fetches(Vec<(u64, Option<u64>)>),
 }
 
 impl RunDocument {
@@ -208,12 +210,17 @@ pub(crate) fn label(stack: &str, seed: u64, repeat: u32) -> String {
 
 const ARRIVALS_HEAD: &str = "t_ns,bytes";
 const PROBES_HEAD: &str = "sent_ns,rtt_ns";
+const FETCHES_HEAD: &str = "connect_ns,total_ns";
 
 /// A flow's series as CSV with a head line.
 pub(crate) fn series_csv(raw: &crate::FlowRaw, is_bulk: bool) -> String {
     use core::fmt::Write;
-    let mut out = String::from(if is_bulk { ARRIVALS_HEAD } else { PROBES_HEAD });
-    out.push('\n');
+    let head = match raw.app {
+        "fetch" => FETCHES_HEAD,
+        _ if is_bulk => ARRIVALS_HEAD,
+        _ => PROBES_HEAD,
+    };
+    let mut out = format!("{head}\n");
     if is_bulk {
         for (t, bytes) in &raw.arrivals {
             let _ = writeln!(out, "{t},{bytes}");
@@ -222,6 +229,10 @@ pub(crate) fn series_csv(raw: &crate::FlowRaw, is_bulk: bool) -> String {
         for probe in &raw.probes {
             let rtt = probe.rtt_ns.map(|r| r.to_string()).unwrap_or_default();
             let _ = writeln!(out, "{},{rtt}", probe.sent_ns);
+        }
+        for fetch in &raw.fetches {
+            let total = fetch.total_ns.map(|t| t.to_string()).unwrap_or_default();
+            let _ = writeln!(out, "{},{total}", fetch.connect_ns);
         }
     }
     out
@@ -239,6 +250,7 @@ fn parse_series(text: &str) -> Result<Series, String> {
     match head {
         ARRIVALS_HEAD => Ok(Series::Arrivals(pairs.into_iter().map(|(t, b)| (t, b.unwrap_or(0))).collect())),
         PROBES_HEAD => Ok(Series::Probes(pairs)),
+        FETCHES_HEAD => Ok(Series::Fetches(pairs)),
         _ => Err(format!("unknown columns '{head}'")),
     }
 }

@@ -61,6 +61,8 @@ impl Backend for Fake {
                 } else {
                     vec![Probe { sent_ns: 600_000_000, rtt_ns: Some(100_000 * seconds) }]
                 },
+                ages: vec![],
+                fetches: vec![],
                 given_ns: 9_500_000_000,
             }
         };

@@ -25,6 +25,11 @@ const CBR_EVERY_MIN: Span = Span::from_micros(10);
 /// Fastest echo.
 const ECHO_EVERY_MIN: Span = Span::from_millis(1);
 
+/// Largest body of a fetch; larger ones are downloads.
+const FETCH_SIZE_MAX: Octets = Octets::new(10_000_000);
+/// Fastest sequence of fetches.
+const FETCH_EVERY_MIN: Span = Span::from_millis(10);
+
 type Checked = Result<(), ScenarioError>;
 
 fn refuse(value: &Value<'_>, why: String) -> Checked {
@@ -119,6 +124,12 @@ pub(crate) fn flow(scenario: &Scenario, flow: &Flow, value: &Value<'_>) -> Check
         App::Echo { size, .. } if !(ECHO_SIZE_MIN..=ECHO_SIZE_MAX).contains(&size.get()) => {
             refuse(value, format!("[{at}]: an echo's size lies between {ECHO_SIZE_MIN} B and {ECHO_SIZE_MAX} B"))
         }
+        App::Fetch { size, .. } if size == Octets::ZERO || size > FETCH_SIZE_MAX => {
+            refuse(value, format!("[{at}]: a fetch's size lies above 0 and at most {}", FETCH_SIZE_MAX.write()))
+        }
+        App::Fetch { every, .. } if every < FETCH_EVERY_MIN || every > scenario.duration => {
+            refuse(value, format!("[{at}]: every must lie between {FETCH_EVERY_MIN} and the run's duration"))
+        }
         App::Echo { every, .. } | App::Ping { every, .. } | App::Cbr { every, .. }
             if every < least_interval(&flow.app) || every > scenario.duration =>
         {
@@ -200,9 +211,13 @@ pub(crate) fn metric(scenario: &Scenario, flow: &str, metric: Metric, value: &Va
         let hint = crate::error::hint(flow, scenario.flows.iter().map(|f| f.name.as_str()));
         return refuse(value, format!("{}: there is no flow '{flow}'; {hint}", value.path));
     };
-    let of_echo = matches!(metric, Metric::RttP50Ms | Metric::RttP95Ms | Metric::RttP99Ms | Metric::Lost);
-    let of_bulk = matches!(metric, Metric::GoodputBps | Metric::DurationMs | Metric::Intact);
-    if of_echo && found.app.is_bulk() || of_bulk && !found.app.is_bulk() {
+    let of_echo = matches!(metric, Metric::RttP50Ms | Metric::RttP95Ms | Metric::RttP99Ms);
+    if metric == Metric::Lost && !found.app.is_bulk() {
+        return Ok(());
+    }
+    let of_echo = of_echo || metric == Metric::Lost;
+    let of_bulk = matches!(metric, Metric::GoodputBps | Metric::DurationMs | Metric::Intact | Metric::AgeP95Ms);
+    if of_echo && found.app.word() != "echo" || of_bulk && !found.app.is_bulk() {
         let wanted = if of_echo { "an echo" } else { "a download or upload" };
         let why = format!("{}: {} is a figure of {wanted}", value.path, metric.word());
         return refuse(value, format!("{why}, but '{flow}' is a flow of app {}: name another flow", found.app.word()));

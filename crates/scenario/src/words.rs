@@ -31,6 +31,9 @@ pub const STACKS: &[(&str, Stack)] = &[
     ("ns3-wheel", Stack::Ns3Wheel),
 ];
 
+/// Congestion controls that a flow can ask for.
+pub const CONTROLS: &[(&str, TcpKind)] = &[("reno", TcpKind::Reno), ("cubic", TcpKind::Cubic), ("bbr", TcpKind::Bbr)];
+
 /// Every metric a check can name.
 pub const METRICS: &[(&str, Metric)] = &[
     ("goodput_bps", Metric::GoodputBps),
@@ -38,6 +41,7 @@ pub const METRICS: &[(&str, Metric)] = &[
     ("rtt_p50_ms", Metric::RttP50Ms),
     ("rtt_p95_ms", Metric::RttP95Ms),
     ("rtt_p99_ms", Metric::RttP99Ms),
+    ("age_p95_ms", Metric::AgeP95Ms),
     ("lost", Metric::Lost),
     ("bytes", Metric::Bytes),
     ("completed", Metric::Completed),
@@ -51,6 +55,7 @@ pub const APPS: &[(&str, &str)] = &[
     ("download", "download"),
     ("upload", "upload"),
     ("echo", "echo"),
+    ("fetch", "fetch"),
     ("cbr", "cbr"),
     ("saturate", "saturate"),
     ("window", "window"),
@@ -103,6 +108,13 @@ impl Metric {
     /// Whether it belongs to the whole stack, not to one flow.
     pub fn is_of_stack(self) -> bool {
         matches!(self, Self::WireBytesPerDeliveredByte | Self::RepairShare)
+    }
+}
+
+impl TcpKind {
+    /// The kernel's name of it; that of 2001 is known to no kernel.
+    pub fn word(self) -> &'static str {
+        word_of(CONTROLS, &self)
     }
 }
 

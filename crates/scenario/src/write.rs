@@ -102,7 +102,7 @@ fn check_body(check: &Check) -> String {
 fn absolute(metric: Metric, value: f64) -> String {
     match metric {
         Metric::GoodputBps => unit(&wavelane_base::Rate::from_bps(value as u64)),
-        Metric::DurationMs | Metric::RttP50Ms | Metric::RttP95Ms | Metric::RttP99Ms => {
+        Metric::DurationMs | Metric::RttP50Ms | Metric::RttP95Ms | Metric::RttP99Ms | Metric::AgeP95Ms => {
             unit(&Span::from_secs_f64(value / 1e3))
         }
         Metric::Bytes => unit(&Octets::new(value as u64)),
@@ -138,6 +138,13 @@ fn flow_body(flow: &Flow) -> String {
             key("size", unit(size));
             key("packets", packets.to_string());
         }
+        App::Fetch { every, size } => {
+            key("every", unit(every));
+            key("size", unit(size));
+        }
+    }
+    if let Some(kind) = flow.control {
+        key("control", text(kind.word()));
     }
     key("start", unit(&flow.start));
     if let Some(stop) = &flow.stop {

@@ -34,6 +34,11 @@ impl Backend for SimBackend {
         let shape = Shape::new(scenario);
         let wavelane =
             scenario.stacks.contains(&Stack::Wavelane) && treatment(scenario, Stack::Wavelane) == Treatment::Imposed;
+        for flow in &scenario.flows {
+            if let Some(why) = beyond(flow) {
+                review.clause(format!("flows.{}", flow.name), Treatment::Refused(why.to_owned()));
+            }
+        }
         if !wavelane {
             return review;
         }
@@ -96,6 +101,19 @@ impl Backend for SimBackend {
     }
 }
 
+const NO_FETCH: &str = "the simulator has no fetches: run it with --on lab";
+
+/// What the simulator cannot do for a flow.
+fn beyond(flow: &Flow) -> Option<&'static str> {
+    match flow {
+        Flow { app: App::Fetch { .. }, .. } => Some(NO_FETCH),
+        Flow { control: Some(_), .. } => {
+            Some("in the simulator the stack chooses the congestion control: run it with --on lab")
+        }
+        _ => None,
+    }
+}
+
 fn add_flows(
     shape: &Shape<'_>,
     scenario: &Scenario,
@@ -118,10 +136,10 @@ fn add_flows(
         };
         let spec = FlowSpec {
             node: world.nodes[&route.ingress],
-            peer: world.peers.get(&(route.ingress, route.egress)).copied().unwrap_or(PeerId(0)),
+            peer: world.peers.get(&(route.ingress, route.next)).copied().unwrap_or(PeerId(0)),
             source: shape.client_address(route, number),
             target,
-            work: work(scenario, flow),
+            work: work(scenario, flow).map_err(|why| refused(why.to_owned()))?,
             start: Instant::ZERO + flow.start,
             stop: flow.stop.map(|stop| Instant::ZERO + stop),
             source_rate: None,
@@ -133,8 +151,8 @@ fn add_flows(
 }
 
 /// Exchanges are added in the scenario's order, so their numbers agree.
-fn work(scenario: &Scenario, flow: &Flow) -> Work {
-    match &flow.app {
+fn work(scenario: &Scenario, flow: &Flow) -> Result<Work, &'static str> {
+    Ok(match &flow.app {
         App::Download { size } => Work::Download(size.map(|s| s.get())),
         App::Upload { size } => Work::Upload(size.map(|s| s.get())),
         App::Echo { every, size, during } => {
@@ -145,7 +163,8 @@ fn work(scenario: &Scenario, flow: &Flow) -> Work {
         App::Saturate { size } => Work::Datagrams(Datagrams::Saturate { size: size.get() }),
         App::Window { size, packets } => Work::Datagrams(Datagrams::Window { size: size.get(), packets: *packets }),
         App::Ping { every, size } => Work::Datagrams(Datagrams::Ping { every: *every, size: size.get() }),
-    }
+        App::Fetch { .. } => return Err(NO_FETCH),
+    })
 }
 
 fn apply(world: &mut World, change: &Change) -> Result<(), BackendError> {
@@ -268,6 +287,8 @@ fn raw(scenario: &Scenario, flow: &Flow, log: &FlowLog, end: Instant) -> FlowRaw
         octets: log.octets,
         arrivals: log.arrivals.clone(),
         probes: log.questions.iter().map(probe).collect(),
+        ages: Vec::new(),
+        fetches: Vec::new(),
         given_ns: stop.since(connect).as_nanos(),
     }
 }

@@ -26,11 +26,13 @@ pub(crate) struct Shape<'a> {
     index: BTreeMap<&'a str, usize>,
 }
 
-/// A flow's two gateways, by node number, and the node numbers of its programs.
+/// A flow's two gateways and the neighbour by which the first reaches the second, by node number, and the node numbers
+/// of its programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Route {
     pub(crate) client: usize,
     pub(crate) ingress: usize,
+    pub(crate) next: usize,
     pub(crate) egress: usize,
     pub(crate) server: usize,
 }
@@ -113,14 +115,37 @@ impl<'a> Shape<'a> {
         let client = self.node(from).ok_or_else(|| unknown(from))?;
         let server = self.node(to).ok_or_else(|| unknown(to))?;
         let (ingress, egress) = (self.gateway_of(client)?, self.gateway_of(server)?);
-        if self.neighbours(ingress).iter().any(|(_, gateway)| *gateway == egress) {
-            return Ok(Route { client, ingress, egress, server });
+        if let Some(next) = self.next_gateway(ingress, egress) {
+            return Ok(Route { client, ingress, next, egress, server });
         }
-        Err(format!(
-            "gateways '{}' and '{}' are not joined by a channel or routers, and relaying over gateways in between is not built yet",
-            self.name(ingress),
-            self.name(egress)
-        ))
+        let (ingress, egress) = (self.name(ingress), self.name(egress));
+        Err(format!("no channels, routers or gateways lead from gateway '{ingress}' to gateway '{egress}'"))
+    }
+
+    /// The neighbour through which `from` reaches `to` over the fewest gateways; the first of equals.
+    fn next_gateway(&self, from: usize, to: usize) -> Option<usize> {
+        let mut seen = BTreeSet::from([from]);
+        let first = self.neighbours(from).into_iter().map(|(_, next)| (next, next));
+        let mut queue: VecDeque<(usize, usize)> = first.collect();
+        while let Some((at, next)) = queue.pop_front() {
+            if at == to {
+                return Some(next);
+            }
+            if seen.insert(at) {
+                queue.extend(self.neighbours(at).into_iter().map(|(_, other)| (other, next)));
+            }
+        }
+        None
+    }
+
+    /// The hosts that `gateway` reaches through its neighbour `next`.
+    fn routes_through(&self, gateway: usize, next: usize) -> Vec<IpPrefix> {
+        let nodes = 0..self.scenario.nodes.len();
+        let far = nodes.filter(|node| match self.gateway_of(*node) {
+            Ok(edge) => edge != gateway && self.next_gateway(gateway, edge) == Some(next),
+            Err(_) => false,
+        });
+        far.map(|node| IpPrefix { address: IpAddr::V4(self.host(node)), bits: 32 }).collect()
     }
 
     /// The gateways reached from `gateway` through one channel or through routers: (channel by which it leaves,
@@ -187,7 +212,7 @@ impl<'a> Shape<'a> {
     pub(crate) fn plain_route(&self, from: &str, to: &str) -> Result<Route, String> {
         let place = |name: &str| self.node(name).ok_or_else(|| format!("there is no node '{name}'"));
         let (client, server) = (place(from)?, place(to)?);
-        Ok(Route { client, ingress: client, egress: server, server })
+        Ok(Route { client, ingress: client, next: server, egress: server, server })
     }
 
     /// Where the client program of flow number `flow` sits.
@@ -215,7 +240,7 @@ impl<'a> Shape<'a> {
                 port: PortId(lanes.iter().position(|lane| *lane == leaves_by).unwrap_or(0) as u16),
                 allow_sources: everywhere(),
                 allow_targets: everywhere(),
-                routes: Vec::new(),
+                routes: self.routes_through(gateway, other),
                 controller: Controller::default(),
             }
         });

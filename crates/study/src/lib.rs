@@ -1,7 +1,9 @@
 //! Studies: experiments with their scenarios and judges, each repeatable by one command.
 #![forbid(unsafe_code)]
 
+mod cells;
 mod document;
+mod efficiency;
 mod main_job;
 pub mod ns3;
 mod simulator_speed;
@@ -23,6 +25,8 @@ pub struct StudyOptions {
     pub jobs: Option<usize>,
     /// Where the Records go, one directory per cell.
     pub out: PathBuf,
+    /// Told each row as soon as it is judged, where a study has several cells.
+    pub row: fn(&Row),
 }
 
 /// Why a study has no outcome.
@@ -67,6 +71,13 @@ pub const STUDIES: &[Study] = &[
         takes: ["2 min", "8 min"],
         backend: "sim",
         run: simulator_speed::run,
+    },
+    Study {
+        id: efficiency::ID,
+        about: "loss of 0 to 20 % and bursts: goodput, delay, age and small transfers against TCP and other tunnels",
+        takes: ["5 min", "3 h"],
+        backend: "lab",
+        run: efficiency::run,
     },
 ];
 

@@ -16,6 +16,8 @@ fn figures(flow: &str, seed: u64, goodput: Option<f64>, p95: Option<f64>) -> Flo
         rtt_p99_ms: p95,
         sent: None,
         lost: None,
+        age_p95_ms: None,
+        fetch: None,
         connect_ms: 0.0,
         first_byte_ms: None,
         last_byte_ms: None,

@@ -42,6 +42,8 @@ struct GatewayTable {
     state: Option<PathBuf>,
     pool: Option<String>,
     flows_max: Option<usize>,
+    #[serde(default)]
+    local: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -142,6 +144,7 @@ impl Config {
             source: g.source,
             pool,
             flows_max: g.flows_max.unwrap_or(defaults.flows_max),
+            local: prefixes("gateway.local", g.local)?,
             peers,
             intercept: file.intercept.map(|i| Intercept { interfaces: i.interfaces, local: i.local }),
             tun: file.tun.map(tun).transpose()?,

@@ -32,6 +32,8 @@ impl Daemon {
             uptime_s: self.now.since(self.started).as_secs_f64(),
             peers: peers.collect(),
             flows: gateway.flows,
+            flows_lost_way: gateway.flows_lost_way,
+            flows_relayed: gateway.flows_relayed,
             buffered_bytes: gateway.buffered,
             door: status::Door {
                 intercepting: self.config.intercept.is_some(),

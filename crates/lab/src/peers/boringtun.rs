@@ -132,7 +132,7 @@ fn route(site: &Site<'_>, gateway: usize, name: &str, inside: &str) -> Result<()
     let mut lines = vec![format!("addr add {inside} dev {name}"), format!("link set {name} mtu {MTU} up")];
     let theirs = site.outside(site.other(gateway));
     for route in site.world.plan.routes[gateway].iter().filter(|r| r.via == theirs) {
-        lines.push(format!("route replace {} dev {name} congctl {}", route.prefix, site.control));
+        lines.push(format!("route replace {} dev {name} congctl {}", route.prefix, site.controls[gateway]));
     }
     tools::ip(&site.world.nodes[gateway], &lines)
 }
@@ -145,7 +145,7 @@ fn clamp(site: &Site<'_>) -> Result<(), LabError> {
         }
         let line = |r: &crate::topology::Route| {
             let (prefix, via, dev) = (&r.prefix, r.via, &r.interface);
-            format!("route replace {prefix} via {via} dev {dev} congctl {} mtu {MTU}", site.control)
+            format!("route replace {prefix} via {via} dev {dev} congctl {} mtu {MTU}", site.controls[node])
         };
         tools::ip(&site.world.nodes[node], &routes.iter().map(line).collect::<Vec<_>>())?;
     }

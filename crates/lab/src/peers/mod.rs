@@ -41,8 +41,8 @@ pub(crate) struct Site<'a> {
     logs: std::path::PathBuf,
     /// Prefix of their logs' names.
     label: &'a str,
-    /// Congestion control of the routes.
-    control: &'a str,
+    /// Congestion control of each node's routes.
+    controls: &'a [&'static str],
 }
 
 impl Site<'_> {
@@ -101,8 +101,8 @@ pub(crate) struct Order<'a> {
     pub(crate) stack: Stack,
     /// Per flow of the scenario, where its server listens.
     pub(crate) servers: &'a [SocketAddr],
-    /// Congestion control of the run.
-    pub(crate) control: &'a str,
+    /// Congestion control of each node.
+    pub(crate) controls: &'a [&'static str],
     /// The Record's folder.
     pub(crate) out: &'a Path,
     /// Prefix of the logs' names.
@@ -118,8 +118,8 @@ impl Peers {
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Self, LabError> {
         let (pair, channel) = gateways::pair(scenario).map_err(LabError::Topology)?;
-        let (logs, label, control) = (program::logs(order.out)?, order.label, order.control);
-        let site = Site { scenario, world, pair, channel, logs, label, control };
+        let (logs, label, controls) = (program::logs(order.out)?, order.label, order.controls);
+        let site = Site { scenario, world, pair, channel, logs, label, controls };
         let mut programs = Vec::new();
         // If anything fails half-way, what has been started is ended like the rest.
         let kind = match order.stack {

@@ -69,7 +69,8 @@ pub struct PeerConfig {
     pub allow_sources: Vec<IpPrefix>,
     /// Targets it may ask us to connect to.
     pub allow_targets: Vec<IpPrefix>,
-    /// Where the packet service sends through this peer: the longest matching prefix of all peers decides.
+    /// Where flows of other peers and the packet service go through this peer: the longest matching prefix of all
+    /// peers decides.
     pub routes: Vec<IpPrefix>,
     /// The lane's controller.
     pub controller: Controller,
@@ -102,6 +103,8 @@ pub struct Config {
     pub private_key: [u8; 32],
     /// The neighbours.
     pub peers: Vec<PeerConfig>,
+    /// Targets that are here although a peer's route covers them: never passed on.
+    pub local: Vec<IpPrefix>,
     /// Most flows at once, both directions together.
     pub flows_max: usize,
     /// Bytes all flows' buffers share.
@@ -139,6 +142,7 @@ impl Default for Config {
         Self {
             private_key: [0; 32],
             peers: Vec::new(),
+            local: Vec::new(),
             flows_max: 4096,
             pool: Octets::new(64 << 20),
             mtu_max: 1500,

@@ -1,16 +1,29 @@
 //! The flow table: the owner's names for flows, and which link carries which.
 
 use super::PeerId;
-use std::collections::BTreeMap;
-use wavelane_base::FlowId;
+use super::edge::Edge;
+use std::collections::{BTreeMap, BTreeSet};
+use wavelane_base::{FlowId, Instant};
 use wavelane_wire::frame::FlowName;
 
-/// Both directions of the naming. Bounded by the links' own flow limits: an entry exists only while its link knows
-/// the flow.
+/// A flow of the owner's.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The link that carries it and its name there; none while no way to the other edge is known.
+    pub(super) at: Option<(PeerId, FlowName)>,
+    /// What it takes to outlive a relay; none where the neighbour is the other edge.
+    pub(super) edge: Option<Box<Edge>>,
+}
+
+/// Both directions of the naming. Bounded by the links' own flow limits and, for flows without a link, by
+/// `flows_max`.
 #[derive(Debug, Default)]
 pub(super) struct FlowTable {
-    by_id: BTreeMap<FlowId, (PeerId, FlowName)>,
+    by_id: BTreeMap<FlowId, Entry>,
     by_name: BTreeMap<(PeerId, FlowName), FlowId>,
+    by_token: BTreeMap<[u8; 16], FlowId>,
+    /// When flows without a link are given up.
+    deadlines: BTreeSet<(Instant, FlowId)>,
     next: u64,
 }
 
@@ -19,23 +32,73 @@ impl FlowTable {
         self.by_id.len()
     }
     /// Names a new flow. Ids are never reused.
-    pub(super) fn insert(&mut self, peer: PeerId, name: FlowName) -> FlowId {
+    pub(super) fn insert(&mut self, peer: PeerId, name: FlowName, edge: Option<Box<Edge>>) -> FlowId {
         let id = FlowId(self.next);
         self.next += 1;
-        self.by_id.insert(id, (peer, name));
+        if let Some(edge) = &edge {
+            self.by_token.insert(edge.token, id);
+        }
+        self.by_id.insert(id, Entry { at: Some((peer, name)), edge });
         self.by_name.insert((peer, name), id);
         id
     }
+    /// The link that carries a flow now.
     pub(super) fn find(&self, id: FlowId) -> Option<(PeerId, FlowName)> {
-        self.by_id.get(&id).copied()
+        self.by_id.get(&id)?.at
     }
     pub(super) fn id(&self, peer: PeerId, name: FlowName) -> Option<FlowId> {
         self.by_name.get(&(peer, name)).copied()
     }
-    /// Forgets a flow and returns the id it had.
-    pub(super) fn remove(&mut self, peer: PeerId, name: FlowName) -> Option<FlowId> {
-        let id = self.by_name.remove(&(peer, name))?;
-        self.by_id.remove(&id);
-        Some(id)
+    pub(super) fn id_of_token(&self, token: &[u8; 16]) -> Option<FlowId> {
+        self.by_token.get(token).copied()
+    }
+    pub(super) fn edge(&mut self, id: FlowId) -> Option<&mut Edge> {
+        self.by_id.get_mut(&id)?.edge.as_deref_mut()
+    }
+    /// The neighbour turned out to be the other edge: what guards against relays goes.
+    pub(super) fn drop_edge(&mut self, id: FlowId) -> Option<Box<Edge>> {
+        let edge = self.by_id.get_mut(&id)?.edge.take()?;
+        self.by_token.remove(&edge.token);
+        Some(edge)
+    }
+    /// The flow goes over that link from now on; returns the one before.
+    pub(super) fn attach(&mut self, id: FlowId, peer: PeerId, name: FlowName) -> Option<(PeerId, FlowName)> {
+        let before = self.detach(id, None);
+        let entry = self.by_id.get_mut(&id)?;
+        entry.at = Some((peer, name));
+        self.by_name.insert((peer, name), id);
+        before
+    }
+    /// No link carries the flow now; it is given up at `until`.
+    pub(super) fn detach(&mut self, id: FlowId, until: Option<Instant>) -> Option<(PeerId, FlowName)> {
+        let entry = self.by_id.get_mut(&id)?;
+        let before = entry.at.take();
+        if let Some(at) = before {
+            self.by_name.remove(&at);
+        }
+        if let Some(edge) = &mut entry.edge {
+            if let Some(old) = core::mem::replace(&mut edge.give_up_at, until) {
+                self.deadlines.remove(&(old, id));
+            }
+            self.deadlines.extend(until.map(|at| (at, id)));
+        }
+        before
+    }
+    /// Forgets a flow.
+    pub(super) fn remove(&mut self, id: FlowId) -> Option<Entry> {
+        self.detach(id, None);
+        let entry = self.by_id.remove(&id)?;
+        if let Some(edge) = &entry.edge {
+            self.by_token.remove(&edge.token);
+        }
+        Some(entry)
+    }
+    /// The first flow to be given up, and when.
+    pub(super) fn first_deadline(&self) -> Option<(Instant, FlowId)> {
+        self.deadlines.first().copied()
+    }
+    /// Flows that no link carries now.
+    pub(super) fn detached(&self) -> usize {
+        self.deadlines.len()
     }
 }

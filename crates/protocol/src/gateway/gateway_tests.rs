@@ -5,6 +5,7 @@ use super::*;
 use std::collections::VecDeque;
 use wavelane_base::Span;
 use wavelane_base::laws::{Script, Stimulus, check};
+use wavelane_base::{FlowId, ReadOutcome, Streams};
 use wavelane_base::{Ratio, Seed};
 
 const DELAY: Span = Span::from_millis(10);

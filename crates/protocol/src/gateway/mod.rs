@@ -5,24 +5,27 @@
 //! One flow's life at the opener: `open` -> `Accepted | Refused`, then bytes, then `Closed`; at the far side:
 //! `Incoming` -> `accept | refuse`, then bytes, then `Closed`.
 
+mod carry;
 mod config;
+mod edge;
 mod flows;
 mod packets;
+mod relay;
 mod status;
 mod types;
 
 pub use config::{Config, ConfigError, Controller, IpPrefix, PacketConfig, PeerConfig};
+pub use relay::HOPS_MAX;
 pub use types::{Event, OpenError, PeerId, PeerStatus, Status};
 
-use crate::hop::{HopConfig, HopEvent};
+use crate::hop::HopConfig;
 use crate::link::{Arrival, Link, LinkConfig};
 use crate::session::{Established, Incoming, LANES_MAX, PeerKeys, Sessions, SessionsConfig};
 use flows::FlowTable;
-use std::collections::VecDeque;
+use relay::Relays;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
-use wavelane_base::{
-    Class, Ecn, Entropy, FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Streams, Transmit, Wakeup,
-};
+use wavelane_base::{Class, Ecn, Entropy, FrameMeta, Instant, Machine, PortId, Transmit, Wakeup};
 use wavelane_wire::datagram::{UDP4_OVERHEAD, UDP6_OVERHEAD};
 pub use wavelane_wire::frame::Reason;
 
@@ -34,6 +37,15 @@ pub struct Gateway {
     links: Vec<Link>,
     peers: Vec<PeerState>,
     flows: FlowTable,
+    /// Bytes that edges keep for each other.
+    kept: u64,
+    relays: Relays,
+    /// Links that something was done to and that were not settled since.
+    dirty: BTreeSet<PeerId>,
+    /// For the tokens of passages.
+    dice: Entropy,
+    /// Tokens of flows across relays that ended well, oldest first: the other edge may ask again.
+    ended: VecDeque<[u8; 16]>,
     events: VecDeque<Event>,
     /// Which peer is served first next time, so that none starves.
     cursor: usize,
@@ -58,12 +70,14 @@ struct Counters {
     dropped_source_not_allowed: u64,
     dropped_target_not_allowed: u64,
     dropped_no_session: u64,
+    flows_resumed: u64,
+    flows_given_up: u64,
 }
 
 impl Gateway {
     /// Builds a gateway. `boot_epoch` must be greater than that of every earlier start with the same key (the daemon
     /// uses wall-clock nanoseconds); `entropy` feeds keys and identifiers.
-    pub fn new(now: Instant, config: Config, boot_epoch: u64, entropy: Entropy) -> Result<Self, ConfigError> {
+    pub fn new(now: Instant, config: Config, boot_epoch: u64, mut entropy: Entropy) -> Result<Self, ConfigError> {
         config.check()?;
         let keys = config.peers.iter().map(|peer| PeerKeys {
             public_key: peer.public_key,
@@ -79,11 +93,17 @@ impl Gateway {
         };
         let links = config.peers.iter().map(|peer| Link::new(now, link_config(&config, peer))).collect();
         let peers = config.peers.iter().map(|_| PeerState::default()).collect();
+        let dice = entropy.split();
         let mut gateway = Self {
+            dice,
             sessions: Sessions::new(now, sessions, entropy),
             links,
             peers,
             flows: FlowTable::default(),
+            kept: 0,
+            relays: Relays::default(),
+            dirty: BTreeSet::new(),
+            ended: VecDeque::new(),
             events: VecDeque::new(),
             cursor: 0,
             counters: Counters::default(),
@@ -101,43 +121,6 @@ impl Gateway {
         &self.config
     }
 
-    /// Asks `peer` to connect to `target` on behalf of the application at `source`.
-    pub fn open(
-        &mut self,
-        now: Instant,
-        peer: PeerId,
-        source: SocketAddr,
-        target: SocketAddr,
-    ) -> Result<FlowId, OpenError> {
-        let link = self.links.get_mut(peer.0).ok_or(OpenError::UnknownPeer)?;
-        if self.flows.len() >= self.config.flows_max {
-            return Err(OpenError::TableFull(self.config.flows_max));
-        }
-        let name = link.hop.open(now, source, target).map_err(|_| OpenError::TableFull(self.config.flows_max))?;
-        let id = self.flows.insert(peer, name);
-        self.settle(now, peer);
-        Ok(id)
-    }
-
-    /// The target of an incoming flow answered.
-    pub fn accept(&mut self, now: Instant, flow: FlowId) {
-        self.answer(now, flow, None);
-    }
-
-    /// The target of an incoming flow did not take it; the flow is forgotten.
-    pub fn refuse(&mut self, now: Instant, flow: FlowId, why: Reason) {
-        self.answer(now, flow, Some(why));
-    }
-
-    fn answer(&mut self, now: Instant, flow: FlowId, refusal: Option<Reason>) {
-        let Some((peer, name)) = self.flows.find(flow) else { return };
-        self.links[peer.0].hop.answer(now, name, refusal);
-        if refusal.is_some() {
-            self.flows.remove(peer, name);
-        }
-        self.settle(now, peer);
-    }
-
     /// Where a peer's datagrams go, if known.
     pub fn peer_address(&self, peer: PeerId) -> Option<SocketAddr> {
         self.sessions.address(peer.0)
@@ -148,11 +131,19 @@ impl Gateway {
         status::snapshot(self, now)
     }
 
-    /// After any change to a link: turns its events into ours and says whether it needs a session.
+    /// After any change to a link: turns its events into ours, here and where they lead, and says whether a session is
+    /// needed.
     fn settle(&mut self, now: Instant, peer: PeerId) {
-        while let Some(event) = self.links[peer.0].hop.poll_event() {
-            self.translate(now, peer, event);
+        self.dirty.insert(peer);
+        while let Some(peer) = self.dirty.pop_first() {
+            while let Some(event) = self.links[peer.0].hop.poll_event() {
+                self.translate(now, peer, event);
+            }
+            self.settle_session(now, peer);
         }
+    }
+
+    fn settle_session(&mut self, now: Instant, peer: PeerId) {
         let link = &mut self.links[peer.0];
         // The first session is made unasked, so that a wrong key or address shows at start and not at the first flow.
         self.sessions.want(now, peer.0, !self.peers[peer.0].met || link.wants_session(now));
@@ -163,45 +154,6 @@ impl Gateway {
                 self.events.push_back(Event::PeerSilent(peer));
             }
         }
-    }
-
-    fn translate(&mut self, now: Instant, peer: PeerId, event: HopEvent) {
-        let id = |flows: &FlowTable, name| flows.id(peer, name);
-        let ours = match event {
-            HopEvent::Incoming { flow, source, target } => match self.check_incoming(peer, source, target) {
-                Ok(()) => {
-                    let flow = self.flows.insert(peer, flow);
-                    Some(Event::Incoming { flow, peer, source, target })
-                }
-                Err(why) => {
-                    self.links[peer.0].hop.answer(now, flow, Some(why));
-                    None
-                }
-            },
-            HopEvent::Accepted(flow) => id(&self.flows, flow).map(Event::Accepted),
-            HopEvent::Readable(flow) => id(&self.flows, flow).map(Event::Readable),
-            HopEvent::Writable(flow) => id(&self.flows, flow).map(Event::Writable),
-            HopEvent::Refused(flow, why) => self.flows.remove(peer, flow).map(|id| Event::Refused(id, why)),
-            HopEvent::Reset(flow, why) => self.flows.remove(peer, flow).map(|id| Event::Reset(id, why)),
-            HopEvent::Closed(flow) => self.flows.remove(peer, flow).map(Event::Closed),
-        };
-        self.events.extend(ours);
-    }
-
-    fn check_incoming(&mut self, peer: PeerId, source: SocketAddr, target: SocketAddr) -> Result<(), Reason> {
-        if self.flows.len() >= self.config.flows_max {
-            return Err(Reason::NoRoom);
-        }
-        let config = &self.config.peers[peer.0];
-        if !config.allow_sources.iter().any(|prefix| prefix.contains(source.ip())) {
-            self.counters.dropped_source_not_allowed += 1;
-            return Err(Reason::Prohibited);
-        }
-        if !config.allow_targets.iter().any(|prefix| prefix.contains(target.ip())) {
-            self.counters.dropped_target_not_allowed += 1;
-            return Err(Reason::Prohibited);
-        }
-        Ok(())
     }
 
     fn established(&mut self, now: Instant, session: &Established) {
@@ -267,32 +219,6 @@ fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {
     }
 }
 
-impl Streams for Gateway {
-    fn write(&mut self, now: Instant, flow: FlowId, data: &[u8]) -> usize {
-        let Some((peer, name)) = self.flows.find(flow) else { return 0 };
-        let taken = self.links[peer.0].hop.write(now, name, data);
-        self.settle(now, peer);
-        taken
-    }
-    fn read(&mut self, now: Instant, flow: FlowId, buf: &mut [u8]) -> ReadOutcome {
-        let Some((peer, name)) = self.flows.find(flow) else { return ReadOutcome::Reset };
-        let outcome = self.links[peer.0].hop.read(now, name, buf);
-        self.settle(now, peer);
-        outcome
-    }
-    fn shutdown(&mut self, now: Instant, flow: FlowId) {
-        let Some((peer, name)) = self.flows.find(flow) else { return };
-        self.links[peer.0].hop.shutdown(now, name);
-        self.settle(now, peer);
-    }
-    fn reset(&mut self, now: Instant, flow: FlowId) {
-        let Some((peer, name)) = self.flows.find(flow) else { return };
-        self.links[peer.0].hop.reset(now, name);
-        self.flows.remove(peer, name);
-        self.settle(now, peer);
-    }
-}
-
 impl Machine for Gateway {
     type Event = Event;
 
@@ -310,6 +236,7 @@ impl Machine for Gateway {
             self.links[peer].handle_timeout(now);
             self.settle(now, PeerId(peer));
         }
+        self.give_up_lost_flows(now);
     }
 
     fn poll_transmit(&mut self, now: Instant, port: PortId, buf: &mut [u8], _max: usize) -> Option<Transmit> {
@@ -338,7 +265,8 @@ impl Machine for Gateway {
 
     fn poll_timeout(&self) -> Option<Wakeup> {
         let links = self.links.iter().zip(&self.peers).map(|(link, peer)| link.poll_timeout(peer.can_seal));
-        links.fold(self.sessions.poll_timeout(), Wakeup::earliest)
+        let lost = self.flows.first_deadline().map(|(at, _)| Wakeup { at, cause: "gateway: lost flow given up" });
+        Wakeup::earliest(links.fold(self.sessions.poll_timeout(), Wakeup::earliest), lost)
     }
 
     fn poll_event(&mut self) -> Option<Event> {
@@ -346,6 +274,8 @@ impl Machine for Gateway {
     }
 }
 
+#[cfg(test)]
+mod relay_tests;
 #[cfg(test)]
 #[path = "gateway_tests.rs"]
 mod tests;

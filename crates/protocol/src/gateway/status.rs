@@ -11,10 +11,15 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
     counters.insert("dropped_source_not_allowed", own.dropped_source_not_allowed);
     counters.insert("dropped_target_not_allowed", own.dropped_target_not_allowed);
     counters.insert("dropped_no_session", own.dropped_no_session);
+    counters.insert("flows_resumed", own.flows_resumed);
+    counters.insert("flows_given_up", own.flows_given_up);
+    counters.insert("flows_relayed", gateway.relays.relayed);
+    counters.insert("relayed_octets", gateway.relays.bytes);
+    counters.insert("refused_relay_loop", gateway.relays.refused_loop);
     if gateway.config.packets.is_some() {
         counters.insert("dropped_packets_no_service", gateway.packets.dropped);
     }
-    let mut buffered = 0;
+    let mut buffered = gateway.kept;
     for link in &gateway.links {
         let held = link.hop.status();
         buffered += held.to_send + held.unread;
@@ -34,6 +39,8 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
     Status {
         peers: (0..gateway.links.len()).map(|peer| peer_status(gateway, now, peer)).collect(),
         flows: gateway.flows.len(),
+        flows_lost_way: gateway.flows.detached(),
+        flows_relayed: gateway.relays.len() / 2,
         buffered,
         counters: counters.into_iter().collect(),
     }

@@ -97,7 +97,11 @@ pub struct Status {
     pub peers: Vec<PeerStatus>,
     /// Flows open now.
     pub flows: usize,
-    /// Bytes in the block service's buffers now.
+    /// Of those, flows whose way over a relay was lost and that wait to be taken up again.
+    pub flows_lost_way: usize,
+    /// Flows passed on from one peer to another now.
+    pub flows_relayed: usize,
+    /// Bytes in flows' buffers now.
     pub buffered: u64,
     /// Named counters, ordered; drops are `dropped_<reason>`.
     pub counters: Vec<(&'static str, u64)>,

@@ -9,7 +9,7 @@ use super::types::{Carried, Item};
 use wavelane_base::{Class, Instant};
 use wavelane_wire::Writer;
 use wavelane_wire::codec::varint_len;
-use wavelane_wire::frame::{FlowName, Frame, Open, RANGES_MAX, Ranges, ReceiptState, emit_data_to_end};
+use wavelane_wire::frame::{FlowName, Frame, Open, RANGES_MAX, Ranges, Reach, ReceiptState, emit_data_to_end};
 
 /// Fewest payload bytes worth a data frame, unless the stretch is shorter.
 const CHUNK_MIN: usize = 64;
@@ -29,7 +29,12 @@ enum Small {
     Reset,
     Finish,
     Offer,
+    Progress,
 }
+
+/// The order in which a flow's small frames are written.
+const SMALL_ORDER: [Small; 7] =
+    [Small::Open, Small::Answer, Small::Receipt, Small::Reset, Small::Finish, Small::Offer, Small::Progress];
 
 impl Hop {
     /// Fills one datagram: appends whole frames of `class` and of more urgent classes, most urgent first, and what
@@ -68,7 +73,7 @@ impl Hop {
             self.strays.pop_front();
         }
         while let Some(name) = self.control.current() {
-            for small in [Small::Open, Small::Answer, Small::Receipt, Small::Reset, Small::Finish, Small::Offer] {
+            for small in SMALL_ORDER {
                 if !self.write_small(now, name, small, w, carried) {
                     return false;
                 }
@@ -113,6 +118,10 @@ impl Hop {
             Small::Reset => (&mut flow.reset, Item::Reset),
             Small::Finish => (&mut flow.out.finish, Item::Finish),
             Small::Offer => (&mut flow.out.query, Item::Offer),
+            Small::Progress => {
+                let Some(across) = &mut flow.across else { return true };
+                (&mut across.word, Item::Progress)
+            }
             Small::Receipt => {
                 flow.inc.receipt_written(serial);
                 self.counters.receipts += 1;
@@ -262,6 +271,7 @@ fn is_due(flow: &Flow, small: Small) -> bool {
         Small::Reset => last(LastWord::Reset) && flow.reset.due,
         Small::Finish => open && flow.out.finish_due(),
         Small::Offer => open && flow.out.query.due,
+        Small::Progress => open && flow.across.as_ref().is_some_and(|across| across.word.due),
     }
 }
 
@@ -269,11 +279,18 @@ fn frame_for(flow: &Flow, name: FlowName, small: Small, now: Instant) -> Frame<'
     match small {
         Small::Open => {
             let (source, target, credit) = (flow.source, flow.target, flow.inc.credit());
-            Frame::Open(Open { flow: name, source, target, credit })
+            Frame::Open(Open { flow: name, source, target, credit, passage: flow.passage })
         }
-        Small::Answer => Frame::Answer { flow: name, refusal: flow.refusal, credit: flow.inc.credit() },
+        Small::Answer => {
+            let (refusal, credit, received) = (flow.refusal, flow.inc.credit(), flow.received);
+            Frame::Answer { flow: name, refusal, credit, received }
+        }
         Small::Reset => Frame::Reset { flow: name, reason: flow.reason },
         Small::Finish => Frame::Finish { flow: name, length: flow.out.fin.unwrap_or(0) },
+        Small::Progress => {
+            let reach = flow.across.as_ref().map_or(Reach::default(), |across| across.ours);
+            Frame::Progress { flow: name, reach }
+        }
         Small::Offer | Small::Receipt => {
             let block = flow.out.asked_block(now);
             let (number, start, length, micro) = (block.number, block.start, block.length, block.micro);

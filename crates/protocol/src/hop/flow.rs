@@ -6,7 +6,7 @@ use super::sure::{Sure, earliest};
 use super::types::Path;
 use std::net::SocketAddr;
 use wavelane_base::{Instant, Span};
-use wavelane_wire::frame::Reason;
+use wavelane_wire::frame::{Passage, Reach, Reason};
 
 /// How long an opener that knows its Open arrived waits for the answer before it asks again. The far connect may
 /// rightly take long; the question only guards against an answer that never comes.
@@ -94,12 +94,61 @@ pub(super) enum LastWord {
     Reset,
 }
 
+/// Longest wait of word to the other edge: it may ride with other frames until then.
+pub(super) const PROGRESS_DELAY: Span = Span::from_millis(100);
+
+/// What a flow across relays has besides: the two edges' words to each other.
+#[derive(Debug, Default)]
+pub(super) struct Across {
+    /// What we say next or said last.
+    pub(super) ours: Reach,
+    pub(super) word: Sure,
+    word_at: Option<Instant>,
+    /// The most the other edge said.
+    pub(super) theirs: Reach,
+}
+
+impl Across {
+    /// There is more to say: at once if `now` is the moment for it, else within [`PROGRESS_DELAY`].
+    fn say(&mut self, now: Instant, reach: Reach, at_once: bool) {
+        if reach <= self.ours {
+            return;
+        }
+        self.ours = reach;
+        if at_once || reach.finished {
+            self.word_at = None;
+            self.word.ask();
+        } else if self.word_at.is_none() {
+            self.word_at = Some(now + PROGRESS_DELAY);
+        }
+    }
+    fn tick(&mut self, now: Instant) {
+        self.word.tick(now);
+        if self.word_at.is_some_and(|at| at <= now) {
+            self.word_at = None;
+            self.word.ask();
+        }
+    }
+    fn deadline(&self) -> Option<Instant> {
+        earliest([self.word.deadline(), self.word_at])
+    }
+    /// Both edges know that both directions were taken to their ends.
+    fn is_settled(&self) -> bool {
+        self.theirs.finished && self.ours.finished && self.word.arrived
+    }
+}
+
 /// One flow.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) state: State,
     pub(super) source: SocketAddr,
     pub(super) target: SocketAddr,
+    pub(super) passage: Option<Passage>,
+    /// What the answerer says it has, if relays lie between.
+    pub(super) received: Option<u64>,
+    /// Set once it is known that relays lie between the edges.
+    pub(super) across: Option<Box<Across>>,
     pub(super) open: Sure,
     pub(super) open_again_at: Option<Instant>,
     pub(super) answer: Sure,
@@ -120,11 +169,14 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub(super) fn new(state: State, source: SocketAddr, target: SocketAddr) -> Self {
+    pub(super) fn new(state: State, source: SocketAddr, target: SocketAddr, passage: Option<Passage>) -> Self {
         Self {
             state,
             source,
             target,
+            passage,
+            received: None,
+            across: None,
             open: Sure::default(),
             open_again_at: None,
             answer: Sure::default(),
@@ -145,7 +197,13 @@ impl Flow {
     pub(super) fn wants_control(&self) -> bool {
         match self.state {
             State::Opening => self.open.due || self.inc.receipt_now,
-            State::Open => self.answer.due || self.inc.receipt_now || self.out.finish_due() || self.out.query.due,
+            State::Open => {
+                self.answer.due
+                    || self.inc.receipt_now
+                    || self.out.finish_due()
+                    || self.out.query.due
+                    || self.across.as_ref().is_some_and(|across| across.word.due)
+            }
             State::Done => match self.last_word {
                 LastWord::Receipt => self.inc.receipt_now,
                 LastWord::Answer => self.answer.due,
@@ -175,12 +233,18 @@ impl Flow {
     }
     /// Whether both directions ended.
     pub(super) fn has_ended(&self) -> bool {
-        self.state == State::Open && self.out.complete && self.inc.end_read
+        self.state == State::Open
+            && self.out.complete
+            && self.inc.end_read
+            && self.across.as_ref().is_none_or(|across| across.is_settled())
     }
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Opening => earliest([self.open.deadline(), self.open_again_at, self.inc.receipt_at]),
-            State::Open => earliest([self.answer.deadline(), self.inc.receipt_at, self.out.deadline()]),
+            State::Open => {
+                let word = self.across.as_ref().and_then(|across| across.deadline());
+                earliest([self.answer.deadline(), self.inc.receipt_at, self.out.deadline(), word])
+            }
             State::Done => earliest([self.answer.deadline(), self.reset.deadline(), self.inc.receipt_at]),
             State::Asked | State::Gone => None,
         }
@@ -191,11 +255,20 @@ impl Flow {
         self.answer.tick(now);
         self.reset.tick(now);
         self.inc.tick(now);
+        if let Some(across) = &mut self.across {
+            across.tick(now);
+        }
         if self.open_again_at.is_some_and(|at| at <= now) {
             self.open_again_at = None;
             self.open.ask();
         }
         self.state == State::Open && self.out.tick(now)
+    }
+    /// Says to the other edge how far its bytes were taken. Nothing happens without relays.
+    pub(super) fn say(&mut self, now: Instant, reach: Reach, at_once: bool) {
+        if let Some(across) = &mut self.across {
+            across.say(now, reach, at_once);
+        }
     }
     /// The credit to promise now.
     pub(super) fn promise(&mut self, now: Instant, path: &Path, share: u64) {

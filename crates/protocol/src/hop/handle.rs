@@ -6,7 +6,14 @@ use super::incoming::Dropped;
 use super::types::{Carried, HopEvent, Item};
 use super::{Hop, STRAYS_MAX};
 use wavelane_base::Instant;
-use wavelane_wire::frame::{FlowName, Frame, Open, Ranges, Reason, ReceiptState};
+use wavelane_wire::frame::{FlowName, Frame, Open, Ranges, Reach, Reason, ReceiptState};
+
+/// An answer without its flow.
+struct Answer {
+    refusal: Option<Reason>,
+    credit: u64,
+    received: Option<u64>,
+}
 
 /// A receipt without its flow.
 struct Receipt<'a> {
@@ -22,7 +29,10 @@ impl Hop {
         self.handle_timeout(now);
         match frame {
             Frame::Open(open) => self.on_open(now, open),
-            Frame::Answer { flow, refusal, credit } => self.on_answer(now, flow.from_other_side(), *refusal, *credit),
+            Frame::Answer { flow, refusal, credit, received } => {
+                let answer = Answer { refusal: *refusal, credit: *credit, received: *received };
+                self.on_answer(now, flow.from_other_side(), answer);
+            }
             Frame::Offer { flow, block, start, length, micro, .. } => {
                 let name = flow.from_other_side();
                 if let Some(f) = self.receiving(name) {
@@ -38,7 +48,7 @@ impl Hop {
             Frame::Finish { flow, length } => self.on_finish(flow.from_other_side(), *length),
             Frame::Reset { flow, reason } => self.on_reset(flow.from_other_side(), *reason),
             Frame::Forget { below, ranges } => self.on_forget(*below, ranges),
-            Frame::Progress { .. } => self.counters.progress_frames += 1,
+            Frame::Progress { flow, reach } => self.on_progress(flow.from_other_side(), *reach),
             Frame::Padding
             | Frame::Ping
             | Frame::LaneAck(_)
@@ -69,7 +79,7 @@ impl Hop {
             return;
         }
         let full = self.live >= self.config.flows_max;
-        let mut flow = Flow::new(State::Asked, open.source, open.target);
+        let mut flow = Flow::new(State::Asked, open.source, open.target, open.passage);
         flow.out.grant(open.credit);
         self.flows.insert(name, flow);
         self.live += 1;
@@ -78,12 +88,14 @@ impl Hop {
             self.counters.refused_table_full += 1;
             self.answer(_now, name, Some(Reason::NoRoom));
         } else {
-            self.events.push_back(HopEvent::Incoming { flow: name, source: open.source, target: open.target });
+            let Open { source, target, passage, .. } = *open;
+            self.events.push_back(HopEvent::Incoming { flow: name, source, target, passage });
             self.settle(name);
         }
     }
 
-    fn on_answer(&mut self, now: Instant, name: FlowName, refusal: Option<Reason>, credit: u64) {
+    fn on_answer(&mut self, now: Instant, name: FlowName, answer: Answer) {
+        let Answer { refusal, credit, received } = answer;
         let known = self.flows.get_mut(&name).filter(|_| name.mine);
         let Some(flow) = known else {
             self.counters.dropped_unknown_flow += 1;
@@ -99,8 +111,11 @@ impl Hop {
         match refusal {
             None => {
                 flow.out.grant(credit);
+                flow.across = received.map(|_| flow.across.take().unwrap_or_default());
+                let early = flow.across.as_ref().map(|across| across.theirs).filter(|reach| *reach > Reach::default());
                 flow.out.watch(now, &self.path);
-                self.events.push_back(HopEvent::Accepted(name));
+                self.events.push_back(HopEvent::Accepted(name, received));
+                self.events.extend(early.map(|reach| HopEvent::Progress(name, reach)));
                 self.step(name, Cause::PeerAccepts);
                 // Bytes that overtook the answer.
                 if self.flows.get_mut(&name).is_some_and(Flow::wakes_reader) {
@@ -192,6 +207,27 @@ impl Hop {
         self.wake_writer(name);
         self.conclude(name);
         self.settle(name);
+    }
+
+    fn on_progress(&mut self, name: FlowName, reach: Reach) {
+        self.counters.progress_frames += 1;
+        let Some(flow) = self.flows.get_mut(&name) else { return self.stranger(name) };
+        if flow.state == State::Opening && flow.passage.is_some() {
+            // It overtook the answer, which says whether relays lie between.
+            let across = flow.across.get_or_insert_default();
+            across.theirs = across.theirs.max(reach);
+            return;
+        }
+        let Some(across) = &mut flow.across else {
+            self.counters.protocol_errors += u64::from(flow.state == State::Open);
+            return;
+        };
+        if flow.state == State::Open && reach > across.theirs {
+            across.theirs = reach;
+            self.events.push_back(HopEvent::Progress(name, reach));
+            self.conclude(name);
+            self.settle(name);
+        }
     }
 
     fn on_finish(&mut self, name: FlowName, length: u64) {
@@ -313,6 +349,12 @@ impl Hop {
                 flow.out.watch(now, &path);
             }
             (Item::Reset, _) => flow.reset.fate(serial, arrived),
+            (Item::Progress, _) => {
+                if let Some(across) = &mut flow.across {
+                    across.word.fate(serial, arrived);
+                }
+                self.conclude(name);
+            }
             (Item::Offer, _) => {
                 flow.out.query.fate(serial, arrived);
                 flow.out.watch(now, &path);

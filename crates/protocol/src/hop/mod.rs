@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use sure::Sure;
 use types::earlier;
 use wavelane_base::{Class, Instant, ReadOutcome, Wakeup};
-use wavelane_wire::frame::{FlowName, Reason};
+use wavelane_wire::frame::{FlowName, Passage, Reach, Reason};
 
 /// Most answers waiting to tell the peer that a flow is not known here.
 const STRAYS_MAX: usize = 64;
@@ -96,14 +96,20 @@ impl Hop {
 
     /// Asks the peer to connect to `target` for the application at `source`. Bytes may be written at once; they
     /// leave when the peer has accepted.
-    pub fn open(&mut self, now: Instant, source: SocketAddr, target: SocketAddr) -> Result<FlowName, HopOpenError> {
+    pub fn open(
+        &mut self,
+        now: Instant,
+        source: SocketAddr,
+        target: SocketAddr,
+        passage: Option<Passage>,
+    ) -> Result<FlowName, HopOpenError> {
         if self.live >= self.config.flows_max {
             return Err(HopOpenError::TableFull(self.config.flows_max));
         }
         let name = FlowName { mine: true, number: self.next_mine };
         self.next_mine += 1;
         self.counters.opened += 1;
-        let mut flow = Flow::new(State::Opening, source, target);
+        let mut flow = Flow::new(State::Opening, source, target, passage);
         flow.open.ask();
         flow.promise(now, &self.path, self.receive_share());
         self.flows.insert(name, flow);
@@ -112,8 +118,24 @@ impl Hop {
         Ok(name)
     }
 
-    /// Answers an incoming flow: `None` accepts it. Ignored for any other flow.
-    pub fn answer(&mut self, now: Instant, flow: FlowName, refusal: Option<Reason>) {
+    /// Accepts an incoming flow. `received` is set if relays lie between the edges: bytes of the opening edge that
+    /// the answering edge's application has. Ignored for any other flow.
+    pub fn accept(&mut self, now: Instant, flow: FlowName, received: Option<u64>) {
+        if let Some(f) = self.flows.get_mut(&flow)
+            && f.state == State::Asked
+        {
+            f.received = received;
+            f.across = received.map(|_| Box::default());
+        }
+        self.answer(now, flow, None);
+    }
+
+    /// Does not take an incoming flow. Ignored for any other flow.
+    pub fn refuse(&mut self, now: Instant, flow: FlowName, reason: Reason) {
+        self.answer(now, flow, Some(reason));
+    }
+
+    fn answer(&mut self, now: Instant, flow: FlowName, refusal: Option<Reason>) {
         let share = self.receive_share();
         let Some(f) = self.flows.get_mut(&flow) else { return };
         let cause = if refusal.is_none() { Cause::OwnerAccepts } else { Cause::OwnerRefuses };
@@ -185,14 +207,41 @@ impl Hop {
         }
     }
 
-    /// Abandons both directions; the far application sees a reset. No event follows.
-    pub fn reset(&mut self, _now: Instant, flow: FlowName) {
+    /// How many bytes [`Hop::write`] would take now.
+    pub fn room(&self, flow: FlowName) -> usize {
+        let room = match self.flows.get(&flow) {
+            Some(f) if matches!(f.state, State::Opening | State::Open) && f.out.fin.is_none() => {
+                f.out.room(self.bdp(), self.send_share())
+            }
+            _ => 0,
+        };
+        usize::try_from(room).unwrap_or(usize::MAX)
+    }
+
+    /// Has a [`HopEvent::Writable`] follow once there is room worth writing for.
+    pub fn want_room(&mut self, flow: FlowName) {
+        if let Some(f) = self.flows.get_mut(&flow) {
+            f.out.blocked = true;
+        }
+        self.wake_writer(flow);
+    }
+
+    /// Across relays: tells the other edge how far its bytes were taken, soon or at once. Ignored where no relay is.
+    pub fn say_progress(&mut self, now: Instant, flow: FlowName, reach: Reach, at_once: bool) {
+        if let Some(f) = self.flows.get_mut(&flow) {
+            f.say(now, reach, at_once);
+            self.settle(flow);
+        }
+    }
+
+    /// Abandons both directions for `reason`; the far application sees a reset. No event follows.
+    pub fn reset(&mut self, flow: FlowName, reason: Reason) {
         let Some(f) = self.flows.get_mut(&flow) else { return };
         if f.state.next(Cause::OwnerResets).is_none() {
             return;
         }
         let never_sent = f.state == State::Opening && !f.open.sent;
-        f.reason = Reason::Aborted;
+        f.reason = reason;
         f.reset.ask();
         f.last_word = LastWord::Reset;
         self.counters.resets += 1;

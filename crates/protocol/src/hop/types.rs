@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use wavelane_base::{Instant, Octets, Rate, Span};
-use wavelane_wire::frame::{FlowName, Reason};
+use wavelane_wire::frame::{FlowName, Passage, Reach, Reason};
 
 /// What a block service is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +61,8 @@ pub enum Item {
     Finish,
     /// The flow's abandonment.
     Reset,
+    /// How far an edge has taken the other's bytes.
+    Progress,
     /// The opener's word on flows that are over.
     Forget,
 }
@@ -88,9 +90,13 @@ pub enum HopEvent {
         source: SocketAddr,
         /// Where it wants to go.
         target: SocketAddr,
+        /// What the opener said of the way behind it.
+        passage: Option<Passage>,
     },
-    /// The far server answered.
-    Accepted(FlowName),
+    /// The far server answered; the bytes of ours it has if relays lie between (zero for a new flow).
+    Accepted(FlowName, Option<u64>),
+    /// Across relays: how far the other edge has taken our bytes. Only ever grows.
+    Progress(FlowName, Reach),
     /// The flow was not opened; it is forgotten.
     Refused(FlowName, Reason),
     /// `read` has something to say. Edge-triggered: read until `Blocked`.
@@ -154,7 +160,7 @@ pub struct Counters {
     pub dropped_unknown_flow: u64,
     /// Frames that contradict what the peer said before or what we sent.
     pub protocol_errors: u64,
-    /// Progress frames seen (their use begins with relays).
+    /// Progress frames received.
     pub progress_frames: u64,
 }
 

@@ -45,17 +45,19 @@ impl Frame<'_> {
     fn emit_flow_frame(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         match self {
             Frame::Open(open) => {
-                w.varint(kind::OPEN)?;
+                w.varint(if open.passage.is_some() { kind::OPEN_PASSAGE } else { kind::OPEN })?;
                 open.flow.emit(w)?;
                 emit_address(open.source, w)?;
                 emit_address(open.target, w)?;
-                w.varint(open.credit)
+                w.varint(open.credit)?;
+                open.passage.map_or(Ok(()), |passage| passage.emit(w))
             }
-            Frame::Answer { flow, refusal, credit } => {
-                w.varint(kind::ANSWER)?;
+            Frame::Answer { flow, refusal, credit, received } => {
+                w.varint(if received.is_some() { kind::ANSWER_PASSAGE } else { kind::ANSWER })?;
                 flow.emit(w)?;
                 w.u8(refusal.map_or(0, Reason::code))?;
-                w.varint(*credit)
+                w.varint(*credit)?;
+                received.map_or(Ok(()), |n| w.varint(n))
             }
             Frame::Offer { flow, block, start, length, micro, vtx, parcels } => {
                 w.varint(kind::OFFER)?;
@@ -96,11 +98,11 @@ impl Frame<'_> {
                 w.varint(*below)?;
                 ranges.emit(w)
             }
-            Frame::Progress { flow, sealed } => {
+            Frame::Progress { flow, reach } => {
                 w.varint(kind::PROGRESS)?;
                 flow.emit(w)?;
-                w.u8(u8::try_from(sealed.len()).map_err(|_| NoRoom)?)?;
-                w.put(sealed)
+                w.varint(reach.received)?;
+                w.u8(u8::from(reach.finished))
             }
             Frame::Padding
             | Frame::Ping

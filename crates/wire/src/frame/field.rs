@@ -1,6 +1,6 @@
 //! The fields frames are made of: flow names, ranges, addresses, flags.
 
-use super::{FlowName, RANGES_MAX, Ranges};
+use super::{FlowName, Passage, RANGES_MAX, Ranges};
 use crate::codec::{DecodeError, NoRoom, Reader, Writer};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -15,6 +15,20 @@ impl FlowName {
     /// The same flow as the other side names it.
     pub fn from_other_side(self) -> Self {
         Self { mine: !self.mine, ..self }
+    }
+}
+
+impl Passage {
+    pub(super) fn parse(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (token, hops) = (r.array()?, r.u8()?);
+        let received = if flag(r.u8()?, "passage")? { Some(r.varint()?) } else { None };
+        Ok(Self { token, hops, received })
+    }
+    pub(super) fn emit(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.put(&self.token)?;
+        w.u8(self.hops)?;
+        w.u8(u8::from(self.received.is_some()))?;
+        self.received.map_or(Ok(()), |n| w.varint(n))
     }
 }
 

@@ -35,6 +35,8 @@ mod kind {
     pub(super) const FORGET: u64 = 0x0c;
     pub(super) const PROGRESS: u64 = 0x0d;
     pub(super) const CLOSE: u64 = 0x0e;
+    pub(super) const OPEN_PASSAGE: u64 = 0x18;
+    pub(super) const ANSWER_PASSAGE: u64 = 0x19;
 }
 
 /// A flow as two neighbours name it: numbers are consecutive per opener and boot epoch.
@@ -100,6 +102,28 @@ pub enum Reason {
     Aborted,
     /// The gateway lost its memory of the flow (restart).
     Restarted,
+    /// Nothing is left to do: both applications have everything.
+    Complete,
+}
+
+/// What lets a flow outlive a relay on its way: the name its two edges know it by, and what was received so far.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Passage {
+    /// Drawn at random by the edge that opened the flow. Who knows it may take the flow over.
+    pub token: [u8; 16],
+    /// Relays passed so far.
+    pub hops: u8,
+    /// On resuming: bytes of the answering edge that the opening edge's application has.
+    pub received: Option<u64>,
+}
+
+/// How far an edge has taken its peer edge's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Reach {
+    /// Bytes handed to the application.
+    pub received: u64,
+    /// So was the end of the direction.
+    pub finished: bool,
 }
 
 /// How an opener classes a flow.
@@ -113,6 +137,8 @@ pub struct Open {
     pub target: SocketAddr,
     /// Bytes the opener is ready to receive before the first receipt.
     pub credit: u64,
+    /// Set if the flow may pass relays.
+    pub passage: Option<Passage>,
 }
 
 /// One frame. `'a` borrows the decrypted datagram.
@@ -145,6 +171,8 @@ pub enum Frame<'a> {
         refusal: Option<Reason>,
         /// Bytes the answerer is ready to receive before its first receipt.
         credit: u64,
+        /// Set if relays lie between the edges: bytes of the opening edge that the answering edge's application has.
+        received: Option<u64>,
     },
     /// Offers a block: a unit of custody starting at byte `start` of the flow (B-SYN).
     Offer {
@@ -206,12 +234,12 @@ pub enum Frame<'a> {
         /// And these.
         ranges: Ranges,
     },
-    /// The egress's sealed word to the ingress across relays: alive, reader stalled or not.
+    /// An edge's word to the other across relays: what its application has, so that it need not be kept any more.
     Progress {
         /// The flow.
         flow: FlowName,
-        /// Sealed under the flow's end-to-end key.
-        sealed: &'a [u8],
+        /// How far.
+        reach: Reach,
     },
     /// The sender ends the session in an orderly way.
     Close,
@@ -255,7 +283,7 @@ impl<'a> Frame<'a> {
 }
 
 impl Reason {
-    const ALL: [Reason; 7] = [
+    const ALL: [Reason; 8] = [
         Reason::Refused,
         Reason::Unreachable,
         Reason::TimedOut,
@@ -263,6 +291,7 @@ impl Reason {
         Reason::NoRoom,
         Reason::Aborted,
         Reason::Restarted,
+        Reason::Complete,
     ];
     const fn code(self) -> u8 {
         self as u8 + 1

@@ -1,7 +1,7 @@
 //! Bytes to frames.
 
 use super::field::{flag, parse_address};
-use super::{FIRST_SKIPPABLE, FlowName, Frame, LaneAck, Open, Ranges, Reason, ReceiptState, kind};
+use super::{FIRST_SKIPPABLE, FlowName, Frame, LaneAck, Open, Passage, Ranges, Reach, Reason, ReceiptState, kind};
 use crate::codec::{DecodeError, Reader};
 
 impl<'a> Frame<'a> {
@@ -37,19 +37,22 @@ impl<'a> Frame<'a> {
 
     fn parse_flow_frame(kind: u64, r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(match kind {
-            kind::OPEN => Frame::Open(Open {
+            kind::OPEN | kind::OPEN_PASSAGE => Frame::Open(Open {
                 flow: FlowName::parse(r)?,
                 source: parse_address(r)?,
                 target: parse_address(r)?,
                 credit: r.varint()?,
+                passage: if kind == kind::OPEN_PASSAGE { Some(Passage::parse(r)?) } else { None },
             }),
-            kind::ANSWER => {
+            kind::ANSWER | kind::ANSWER_PASSAGE => {
                 let flow = FlowName::parse(r)?;
                 let refusal = match r.u8()? {
                     0 => None,
                     code => Some(Reason::from_code(code)?),
                 };
-                Frame::Answer { flow, refusal, credit: r.varint()? }
+                let credit = r.varint()?;
+                let received = if kind == kind::ANSWER_PASSAGE { Some(r.varint()?) } else { None };
+                Frame::Answer { flow, refusal, credit, received }
             }
             kind::OFFER => {
                 let (flow, block, start) = (FlowName::parse(r)?, r.varint()?, r.varint()?);
@@ -81,9 +84,8 @@ impl<'a> Frame<'a> {
             kind::RESET => Frame::Reset { flow: FlowName::parse(r)?, reason: Reason::from_code(r.u8()?)? },
             kind::FORGET => Frame::Forget { below: r.varint()?, ranges: Ranges::parse(r)? },
             kind::PROGRESS => {
-                let flow = FlowName::parse(r)?;
-                let len = usize::from(r.u8()?);
-                Frame::Progress { flow, sealed: r.take(len)? }
+                let (flow, received) = (FlowName::parse(r)?, r.varint()?);
+                Frame::Progress { flow, reach: Reach { received, finished: flag(r.u8()?, "progress")? } }
             }
             _ => return Err(DecodeError::Invalid("frame type")),
         })

@@ -66,9 +66,13 @@ fn every_other_frame_round_trips() {
         ecn: [1, 2, 3],
     }));
     round_trip(&Frame::AckWish { lane: 1, packets: 8, delay_us: 5_000, now: true });
-    round_trip(&Frame::Open(Open { flow, source: v6, target: v4, credit: 1 << 20 }));
+    for passage in [None, Some(None), Some(Some(1 << 40))] {
+        let passage = passage.map(|received| Passage { token: [7; 16], hops: 2, received });
+        round_trip(&Frame::Open(Open { flow, source: v6, target: v4, credit: 1 << 20, passage }));
+    }
     for refusal in Reason::ALL.into_iter().map(Some).chain([None]) {
-        round_trip(&Frame::Answer { flow, refusal, credit: 9 });
+        round_trip(&Frame::Answer { flow, refusal, credit: 9, received: None });
+        round_trip(&Frame::Answer { flow, refusal, credit: 9, received: Some(1 << 33) });
     }
     for bits in 0..16u64 {
         let length = (bits & 1 == 1).then_some(1 << 16);
@@ -78,7 +82,7 @@ fn every_other_frame_round_trips() {
     round_trip(&Frame::Finish { flow, length: 20_000_000 });
     round_trip(&Frame::Reset { flow, reason: Reason::Restarted });
     round_trip(&Frame::Forget { below: 12, ranges: Ranges(vec![(20, 22)]) });
-    round_trip(&Frame::Progress { flow, sealed: &[7; 40] });
+    round_trip(&Frame::Progress { flow, reach: Reach { received: 1 << 33, finished: true } });
 }
 
 #[test]

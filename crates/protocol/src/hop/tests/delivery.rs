@@ -130,13 +130,14 @@ fn a_direction_may_end_while_the_other_goes_on() {
 #[test]
 fn a_refused_flow_says_why_and_is_forgotten() {
     let mut world = World::new(6, Pipe { loss: ratio(3, 10), ..Pipe::default() }, HopConfig::default());
-    let flow = world.hops[0].open(world.now, source(), target()).unwrap();
+    let flow = world.hops[0].open(world.now, source(), target(), None).unwrap();
     while world.events[1].is_empty() {
         world.step(world.now + Span::from_millis(5));
     }
-    let incoming = HopEvent::Incoming { flow: flow.from_other_side(), source: source(), target: target() };
+    let incoming =
+        HopEvent::Incoming { flow: flow.from_other_side(), source: source(), target: target(), passage: None };
     assert_eq!(world.events[1], vec![incoming]);
-    world.hops[1].answer(world.now, flow.from_other_side(), Some(Reason::Unreachable));
+    world.hops[1].refuse(world.now, flow.from_other_side(), Reason::Unreachable);
     world.run_until(ms(5_000));
     assert_eq!(world.events[0], vec![HopEvent::Refused(flow, Reason::Unreachable)]);
     assert_eq!(world.events[1].len(), 1, "late copies of the Open do not ask again");
@@ -151,7 +152,7 @@ fn a_reset_reaches_the_other_side_through_loss() {
         let names = [flow, flow.from_other_side()];
         world.hops[from].write(world.now, names[from], &[1; 50_000]);
         world.run_until(world.now + Span::from_millis(60));
-        world.hops[from].reset(world.now, names[from]);
+        world.hops[from].reset(names[from], Reason::Aborted);
         assert_eq!(world.hops[from].read(world.now, names[from], &mut [0; 8]), ReadOutcome::Reset);
         world.run_until(world.now + Span::from_secs(5));
         assert!(world.events[1 - from].contains(&HopEvent::Reset(names[1 - from], Reason::Aborted)));
@@ -197,18 +198,18 @@ fn five_thousand_short_flows_leave_constant_memory() {
     let (mut open, mut opened, mut ended): (Vec<[Stream; 2]>, u64, u64) = (Vec::new(), 0, 0);
     while ended < 5_000 {
         while opened < 5_000 && open.len() < 48 {
-            let flow = world.hops[0].open(world.now, source(), target()).unwrap();
+            let flow = world.hops[0].open(world.now, source(), target(), None).unwrap();
             open.push([Stream::new(flow, 0, 100), Stream::new(flow, 1, 700)]);
             opened += 1;
         }
         world.step(world.now + Span::from_millis(5));
         for event in core::mem::take(&mut world.events[1]) {
             if let HopEvent::Incoming { flow, .. } = event {
-                world.hops[1].answer(world.now, flow, None);
+                world.hops[1].accept(world.now, flow, None);
             }
         }
         for event in core::mem::take(&mut world.events[0]) {
-            if let HopEvent::Accepted(flow) = event {
+            if let HopEvent::Accepted(flow, _) = event {
                 accepted.insert(flow);
             }
         }

@@ -1,7 +1,7 @@
 //! A peer that is authenticated and wrong: nothing panics, nothing grows past its bound, everything is counted.
 use super::*;
 use proptest::prelude::*;
-use wavelane_wire::frame::{Open, Ranges, ReceiptState};
+use wavelane_wire::frame::{Open, Passage, Ranges, Reach, ReceiptState};
 
 fn theirs(number: u64) -> FlowName {
     // As the peer writes it on the wire.
@@ -11,7 +11,7 @@ fn ours(number: u64) -> FlowName {
     theirs(number).from_other_side()
 }
 fn open(number: u64) -> Frame<'static> {
-    Frame::Open(Open { flow: theirs(number), source: source(), target: target(), credit: 1 << 20 })
+    Frame::Open(Open { flow: theirs(number), source: source(), target: target(), credit: 1 << 20, passage: None })
 }
 fn drain(hop: &mut Hop, now: Instant) -> Vec<Carried> {
     let mut carried = Vec::new();
@@ -23,7 +23,7 @@ fn drain(hop: &mut Hop, now: Instant) -> Vec<Carried> {
 fn accepted() -> Hop {
     let mut hop = Hop::new(HopConfig::default());
     hop.handle_frame(ms(1), &open(0));
-    hop.answer(ms(1), ours(0), None);
+    hop.accept(ms(1), ours(0), None);
     drain(&mut hop, ms(1));
     hop
 }
@@ -38,7 +38,7 @@ fn a_thousand_half_open_flows_stay_within_the_table() {
     }
     assert_eq!((hop.status().flows, hop.counters().refused_table_full), (100, 900));
     assert!(hop.status().closing <= 100 && hop.flows.len() <= 200 && hop.events.len() == 100);
-    let own = hop.open(ms(1_000), source(), target());
+    let own = hop.open(ms(1_000), source(), target(), None);
     assert_eq!(own, Err(HopOpenError::TableFull(100)));
     carried.into_iter().for_each(|c| hop.delivered(ms(1_001), c));
     assert_eq!(hop.status().closing, 0, "refusals that arrived are forgotten");
@@ -121,9 +121,12 @@ fn a_reset_that_overtakes_its_open_wins() {
 #[test]
 fn the_peer_cannot_open_in_our_name_or_answer_its_own_flow() {
     let mut hop = accepted();
-    let in_our_name = Open { flow: ours(3), source: source(), target: target(), credit: 0 };
+    let in_our_name = Open { flow: ours(3), source: source(), target: target(), credit: 0, passage: None };
     hop.handle_frame(ms(2), &Frame::Open(in_our_name));
-    hop.handle_frame(ms(2), &Frame::Answer { flow: theirs(0), refusal: Some(Reason::Refused), credit: 0 });
+    hop.handle_frame(
+        ms(2),
+        &Frame::Answer { flow: theirs(0), refusal: Some(Reason::Refused), credit: 0, received: None },
+    );
     assert_eq!((hop.counters().protocol_errors, hop.counters().dropped_unknown_flow), (1, 1));
     assert_eq!(hop.status().flows, 1);
 }
@@ -163,10 +166,16 @@ fn frame() -> impl Strategy<Value = Frame<'static>> {
         Just(ReceiptState::Refuse)
     ];
     let refusal = prop_oneof![Just(None), Just(Some(Reason::TimedOut))];
+    let passage = proptest::option::of((proptest::option::of(number()), 0..3_u8))
+        .prop_map(|some| some.map(|(received, hops)| Passage { token: [3; 16], hops, received }));
     prop_oneof![
-        (flow(), number())
-            .prop_map(|(flow, credit)| { Frame::Open(Open { flow, source: source(), target: target(), credit }) }),
-        (flow(), refusal, number()).prop_map(|(flow, refusal, credit)| Frame::Answer { flow, refusal, credit }),
+        (flow(), number(), passage).prop_map(|(flow, credit, passage)| {
+            Frame::Open(Open { flow, source: source(), target: target(), credit, passage })
+        }),
+        (flow(), refusal, number(), proptest::option::of(number()))
+            .prop_map(|(flow, refusal, credit, received)| Frame::Answer { flow, refusal, credit, received }),
+        (flow(), number(), any::<bool>())
+            .prop_map(|(flow, received, finished)| Frame::Progress { flow, reach: Reach { received, finished } }),
         (flow(), number(), number(), proptest::option::of(number()), any::<bool>()).prop_map(
             |(flow, block, start, length, micro)| {
                 Frame::Offer { flow, block, start, length, micro, vtx: false, parcels: false }
@@ -183,7 +192,6 @@ fn frame() -> impl Strategy<Value = Frame<'static>> {
         (flow(), number()).prop_map(|(flow, length)| Frame::Finish { flow, length }),
         flow().prop_map(|flow| Frame::Reset { flow, reason: Reason::Aborted }),
         (0..4_u64, ranges()).prop_map(|(below, ranges)| Frame::Forget { below, ranges }),
-        Just(Frame::Progress { flow: theirs(0), sealed: &[] }),
     ]
 }
 
@@ -199,7 +207,7 @@ proptest! {
             now += Span::from_millis(wait);
             hop.handle_timeout(now);
             match dice {
-                0 => drop(hop.open(now, source(), target())),
+                0 => drop(hop.open(now, source(), target(), None)),
                 1 => flying.drain(..).for_each(|c| hop.lost(now, c)),
                 2 => flying.drain(..).for_each(|c| hop.delivered(now, c)),
                 _ => {}
@@ -207,11 +215,11 @@ proptest! {
             hop.handle_frame(now, &frame);
             while let Some(event) = hop.poll_event() {
                 match event {
-                    HopEvent::Incoming { flow, .. } => hop.answer(now, flow, None),
+                    HopEvent::Incoming { flow, .. } => hop.accept(now, flow, None),
                     HopEvent::Readable(flow) if dice > 4 => {
                         hop.read(now, flow, &mut [0; 500]);
                     }
-                    HopEvent::Accepted(flow) => {
+                    HopEvent::Accepted(flow, _) => {
                         hop.write(now, flow, &[3; 2_000]);
                     }
                     _ => {}

@@ -58,17 +58,23 @@ fn a_hop_keeps_the_laws_of_a_machine() {
         credit: 200_000,
         ranges: Ranges(ranges),
     };
-    let open = Frame::Open(Open { flow: theirs, source: source(), target: target(), credit: 70_000 });
+    let open = Frame::Open(Open { flow: theirs, source: source(), target: target(), credit: 70_000, passage: None });
     let data = |offset, bytes| Frame::Data { flow: theirs, offset, bytes };
     let steps = vec![
         (
             ms(1),
             Stimulus::Command(|m: &mut Bare, now| {
-                m.hop.open(now, source(), target()).unwrap();
+                m.hop.open(now, source(), target(), None).unwrap();
             }),
         ),
         (ms(30), bytes(&[Frame::Padding])),
-        (ms(60), bytes(&[Frame::Ping, Frame::Answer { flow: ours.from_other_side(), refusal: None, credit: 90_000 }])),
+        (
+            ms(60),
+            bytes(&[
+                Frame::Ping,
+                Frame::Answer { flow: ours.from_other_side(), refusal: None, credit: 90_000, received: None },
+            ]),
+        ),
         (
             ms(61),
             Stimulus::Command(|m, now| {
@@ -82,7 +88,7 @@ fn a_hop_keeps_the_laws_of_a_machine() {
             }),
         ),
         (ms(150), bytes(&[open])),
-        (ms(151), Stimulus::Command(|m, now| m.hop.answer(now, FlowName { mine: false, number: 0 }, None))),
+        (ms(151), Stimulus::Command(|m, now| m.hop.accept(now, FlowName { mine: false, number: 0 }, None))),
         (ms(160), bytes(&[data(0, &[1; 900]), data(2_000, &[2; 900])])),
         (ms(200), bytes(&[Frame::Padding])),
         (ms(320), bytes(&[receipt(40_000, vec![(60_000, 69_999)]), Frame::Ping])),

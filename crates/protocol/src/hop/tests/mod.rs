@@ -203,15 +203,15 @@ impl World {
     }
     /// Opens a flow from side 0 and has side 1 accept it.
     pub(super) fn open_accepted(&mut self) -> FlowName {
-        let name = self.hops[0].open(self.now, source(), target()).unwrap();
+        let name = self.hops[0].open(self.now, source(), target(), None).unwrap();
         let other = name.from_other_side();
         let deadline = self.now + Span::from_secs(60);
         while !self.events[1].iter().any(|e| matches!(e, HopEvent::Incoming { flow, .. } if *flow == other)) {
             assert!(self.now < deadline, "the open never arrived");
             self.step(deadline);
         }
-        self.hops[1].answer(self.now, other, None);
-        while !self.events[0].contains(&HopEvent::Accepted(name)) {
+        self.hops[1].accept(self.now, other, None);
+        while !self.events[0].contains(&HopEvent::Accepted(name, None)) {
             assert!(self.now < deadline, "the answer never arrived");
             self.step(deadline);
         }

@@ -54,7 +54,7 @@ fn credit_and_the_pool_bound_memory_whoever_stalls() {
 /// A hop whose flows were all accepted by a peer of unlimited credit.
 fn lone_hop(flows: u64) -> (Hop, Vec<FlowName>) {
     let mut hop = Hop::new(HopConfig::default());
-    let names: Vec<FlowName> = (0..flows).map(|_| hop.open(ms(1), source(), target()).unwrap()).collect();
+    let names: Vec<FlowName> = (0..flows).map(|_| hop.open(ms(1), source(), target(), None).unwrap()).collect();
     hop.set_path(Path { rate: Rate::from_bps(100_000_000), ..Path::default() });
     let mut carried = Vec::new();
     while hop.wants(ms(1)).is_some() {
@@ -62,7 +62,7 @@ fn lone_hop(flows: u64) -> (Hop, Vec<FlowName>) {
     }
     carried.into_iter().for_each(|c| hop.delivered(ms(2), c));
     for name in &names {
-        let answer = Frame::Answer { flow: name.from_other_side(), refusal: None, credit: 1 << 40 };
+        let answer = Frame::Answer { flow: name.from_other_side(), refusal: None, credit: 1 << 40, received: None };
         hop.handle_frame(ms(2), &answer);
     }
     while hop.poll_event().is_some() {}

@@ -1,0 +1,262 @@
+//! Fetches: small bodies, each on a connection of its own, at fixed times whether or not earlier ones have ended.
+//!
+//! The client sends its number and the size it wants, the server answers with a body that follows from both and closes.
+
+use crate::LabError;
+use crate::sockets;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use wavelane_base::{Instant, Span};
+use wavelane_host::netns::Netns;
+use wavelane_host::realtime;
+use wavelane_scenario::{Fetch, FlowRaw};
+
+/// How long after the flow's end an exchange may still end (the figure's definition).
+const PATIENCE: Span = Span::from_secs(5);
+/// How often waiting threads look whether they are to stop.
+const GLANCE: Span = Span::from_millis(20);
+/// Bytes of a request: number and size.
+const REQUEST: usize = 16;
+/// Most exchanges under way at once, at either end; one more is counted as begun and never ended.
+const AT_ONCE_MAX: usize = 256;
+/// Bytes read or written at once.
+const CHUNK: usize = 16 << 10;
+
+/// The byte at `place` of the body of exchange `number`.
+fn byte(number: u64, place: u64) -> u8 {
+    (number.wrapping_mul(31).wrapping_add(place.wrapping_mul(7)) >> 1) as u8
+}
+
+/// The answering side. Dropping it stops it.
+pub(crate) struct Server {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Answers whoever connects to `address` inside `ns`.
+    pub(crate) fn start(ns: &Netns, address: SocketAddr, control: &str) -> Result<Self, LabError> {
+        let listener = sockets::listen(ns, address, control)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let theirs = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("fetch-server".into()).spawn(move || {
+            let mut answering: Vec<JoinHandle<()>> = Vec::new();
+            while !theirs.load(Ordering::Acquire) {
+                let waited = realtime::wait(&[listener.as_fd()], realtime::now() + GLANCE);
+                answering.retain(|thread| !thread.is_finished());
+                if matches!(waited, Ok(true)) && answering.len() < AT_ONCE_MAX {
+                    answering.extend(accept(&listener, &theirs));
+                }
+            }
+            // A thread that panicked has said so on stderr.
+            answering.into_iter().for_each(|thread| drop(thread.join()));
+        });
+        let thread = thread.map_err(LabError::io("cannot start a thread to answer fetches"))?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // A server that panicked has said so on stderr.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, stop: &Arc<AtomicBool>) -> Option<JoinHandle<()>> {
+    let (stream, _) = listener.accept().ok()?;
+    let stop = Arc::clone(stop);
+    let work = move || {
+        // The client's side of the run says what did not arrive.
+        let _ = answer(stream, &stop);
+    };
+    std::thread::Builder::new().name("fetch-answer".into()).spawn(work).ok()
+}
+
+/// One exchange; given up when `stop` is set, whatever it waits for.
+fn answer(mut stream: TcpStream, stop: &AtomicBool) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(true)?;
+    let mut request = [0; REQUEST];
+    patiently(&stream, stop, false, |mut s| s.peek_all(&mut request))?;
+    let half = |at: usize| u64::from_be_bytes(request[at..at + 8].try_into().expect("eight bytes"));
+    let (number, size) = (half(0), half(8));
+    let mut sent = 0;
+    while sent < size {
+        let len = (size - sent).min(CHUNK as u64);
+        let bytes: Vec<u8> = (sent..sent + len).map(|place| byte(number, place)).collect();
+        sent += patiently(&stream, stop, true, |mut s| s.write(&bytes))? as u64;
+    }
+    stream.shutdown(Shutdown::Write)?;
+    // Until the client has closed too, so that closing does not reset what is on its way.
+    let mut rest = [0; REQUEST];
+    let _ = stream.read(&mut rest);
+    patiently(&stream, stop, false, |mut s| s.read(&mut rest).map(drop))
+}
+
+/// Reading a whole request without blocking.
+trait PeekAll {
+    fn peek_all(&mut self, out: &mut [u8]) -> std::io::Result<()>;
+}
+
+impl PeekAll for &TcpStream {
+    fn peek_all(&mut self, out: &mut [u8]) -> std::io::Result<()> {
+        match self.peek(out)? {
+            0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+            len if len < out.len() => Err(std::io::ErrorKind::WouldBlock.into()),
+            _ => self.read_exact(out),
+        }
+    }
+}
+
+/// Tries until the socket is ready for it or `stop` is set.
+fn patiently<T>(
+    stream: &TcpStream,
+    stop: &AtomicBool,
+    writing: bool,
+    mut attempt: impl FnMut(&TcpStream) -> std::io::Result<T>,
+) -> std::io::Result<T> {
+    while !stop.load(Ordering::Acquire) {
+        match attempt(stream) {
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
+            other => return other,
+        }
+        let until = realtime::now() + GLANCE;
+        if writing {
+            realtime::wait_writable(stream.as_fd(), until)?;
+        } else {
+            realtime::wait(&[stream.as_fd()], until)?;
+        }
+    }
+    Err(std::io::ErrorKind::Interrupted.into())
+}
+
+/// What a fetch is told.
+pub(crate) struct Errand {
+    /// The flow's name.
+    pub(crate) name: String,
+    /// The run's start.
+    pub(crate) epoch: Instant,
+    /// When to connect first.
+    pub(crate) start: Instant,
+    /// Until when to connect anew.
+    pub(crate) stop: Instant,
+    /// Between connections.
+    pub(crate) every: Span,
+    /// Bytes of a body.
+    pub(crate) size: u64,
+    /// The server.
+    pub(crate) server: SocketAddr,
+    /// Congestion control of the connections.
+    pub(crate) control: String,
+    /// Set when everything is to end now.
+    pub(crate) cancel: Arc<AtomicBool>,
+}
+
+/// Outcomes so far; `None` stands for an exchange that has not ended.
+#[derive(Default)]
+struct Log {
+    fetches: Vec<Fetch>,
+    octets: u64,
+    damaged: u64,
+}
+
+/// Begins an exchange at each due time and waits for those still out. The calling thread must be inside the client's
+/// namespace.
+pub(crate) fn run(errand: Errand) -> Result<(FlowRaw, Option<String>), LabError> {
+    let errand = Arc::new(errand);
+    let log = Arc::new(Mutex::new(Log::default()));
+    let busy = Arc::new(AtomicUsize::new(0));
+    let cancelled = || errand.cancel.load(Ordering::Relaxed);
+    let mut due = errand.start;
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    while due < errand.stop && sockets::rest_until(due, cancelled) {
+        let number = {
+            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            let connect_ns = due.since(errand.epoch).as_nanos();
+            log.fetches.push(Fetch { connect_ns, first_byte_ns: None, total_ns: None });
+            log.fetches.len() - 1
+        };
+        threads.retain(|thread| !thread.is_finished());
+        if busy.load(Ordering::Acquire) < AT_ONCE_MAX {
+            busy.fetch_add(1, Ordering::AcqRel);
+            let (errand, log, busy) = (Arc::clone(&errand), Arc::clone(&log), Arc::clone(&busy));
+            let work = move || {
+                // What did not end stays without times in the log.
+                let _ = exchange(&errand, number, due, &log);
+                busy.fetch_sub(1, Ordering::AcqRel);
+            };
+            let thread = std::thread::Builder::new().name("fetch".into()).spawn(work);
+            threads.push(thread.map_err(LabError::io("cannot start a thread for a fetch; raise the process limit"))?);
+        }
+        due += errand.every;
+    }
+    // Each gives up by itself, PATIENCE after the end or when cancelled. One that panicked has said so on stderr.
+    threads.into_iter().for_each(|thread| drop(thread.join()));
+    let log = std::mem::take(&mut *log.lock().unwrap_or_else(PoisonError::into_inner));
+    let note = (log.damaged > 0).then(|| format!("flow {}: {} bodies arrived damaged", errand.name, log.damaged));
+    Ok((raw(&errand, log), note))
+}
+
+fn raw(errand: &Errand, log: Log) -> FlowRaw {
+    let ends = || log.fetches.iter().filter_map(|f| Some(f.connect_ns + f.total_ns?));
+    let firsts = log.fetches.iter().filter_map(|f| Some(f.connect_ns + f.first_byte_ns?));
+    FlowRaw {
+        flow: errand.name.clone(),
+        app: "fetch",
+        connect_ns: errand.start.since(errand.epoch).as_nanos(),
+        first_byte_ns: firsts.min(),
+        last_byte_ns: ends().max(),
+        completed: !log.fetches.is_empty() && ends().count() == log.fetches.len(),
+        intact: Some(log.damaged == 0),
+        octets: log.octets,
+        arrivals: Vec::new(),
+        probes: Vec::new(),
+        ages: Vec::new(),
+        fetches: log.fetches,
+        given_ns: errand.stop.since(errand.start).as_nanos(),
+    }
+}
+
+/// One exchange, noted in the log if it ends. Its time runs from when it was due: the thread's start is the host's cost,
+/// some tens of microseconds, and part of what a busy host would add.
+fn exchange(errand: &Errand, number: usize, due: Instant, log: &Mutex<Log>) -> std::io::Result<()> {
+    let deadline = errand.stop + PATIENCE;
+    let over = || errand.cancel.load(Ordering::Relaxed) || realtime::now() > deadline;
+    let mut stream = sockets::connect(errand.server, &errand.control, deadline, over)?;
+    let mut request = [0; REQUEST];
+    request[..8].copy_from_slice(&(number as u64).to_be_bytes());
+    request[8..].copy_from_slice(&errand.size.to_be_bytes());
+    stream.write_all(&request)?;
+    stream.set_read_timeout(Some(Duration::from_nanos(GLANCE.as_nanos())))?;
+    let (mut place, mut sound) = (0, true);
+    let mut buffer = vec![0; CHUNK];
+    while place < errand.size {
+        let len = match stream.read(&mut buffer) {
+            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            Ok(len) => len,
+            Err(_) if over() => return Err(std::io::ErrorKind::TimedOut.into()),
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => continue,
+            Err(e) => return Err(e),
+        };
+        let taken = realtime::now().since(due).as_nanos();
+        sound &= (place..).zip(&buffer[..len]).all(|(at, b)| *b == byte(number as u64, at));
+        let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.octets += len as u64;
+        log.fetches[number].first_byte_ns.get_or_insert(taken);
+        place += len as u64;
+        if place >= errand.size {
+            log.fetches[number].total_ns = Some(taken);
+            log.damaged += u64::from(!sound);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,437 @@
+//! Carrying the owner's flows: its verbs, and what the links say of them.
+
+use super::edge::{DETACHED_MAX, Edge, KEPT_FLOOR, KEPT_MAX, LAST_WORD_MAX, RESUMES_MAX, Role};
+use super::relay::Side;
+use super::{Event, Gateway, OpenError, PeerId};
+use crate::hop::HopEvent;
+use std::net::SocketAddr;
+use wavelane_base::{FlowId, Instant, ReadOutcome, Streams};
+use wavelane_wire::frame::{FlowName, Passage, Reach, Reason};
+
+/// Most ended flows that are remembered for the other edge, which may have missed the last word.
+const ENDED_MAX: usize = 4096;
+
+impl Gateway {
+    /// Asks `peer` to connect to `target` on behalf of the application at `source`.
+    pub fn open(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        source: SocketAddr,
+        target: SocketAddr,
+    ) -> Result<FlowId, OpenError> {
+        if peer.0 >= self.links.len() {
+            return Err(OpenError::UnknownPeer);
+        }
+        let full = OpenError::TableFull(self.config.flows_max);
+        if self.flows.len() >= self.config.flows_max {
+            return Err(full);
+        }
+        let mut token = [0; 16];
+        self.dice.fill(&mut token);
+        let edge = Edge::new(token, Role::Opener { peer, source, target, resumes: 0 });
+        let passage = Some(edge.passage());
+        let name = self.links[peer.0].hop.open(now, source, target, passage).map_err(|_| full)?;
+        let id = self.flows.insert(peer, name, Some(Box::new(edge)));
+        self.settle(now, peer);
+        Ok(id)
+    }
+
+    /// The target of an incoming flow answered.
+    pub fn accept(&mut self, now: Instant, flow: FlowId) {
+        let edge = self.flows.edge(flow).map(|edge| {
+            edge.accepted = true;
+            edge.reach.received
+        });
+        // A flow that lost its way is accepted once it is taken up again.
+        let Some((peer, name)) = self.flows.find(flow) else { return };
+        self.links[peer.0].hop.accept(now, name, edge);
+        self.settle(now, peer);
+    }
+
+    /// The target of an incoming flow did not take it; the flow is forgotten.
+    pub fn refuse(&mut self, now: Instant, flow: FlowId, why: Reason) {
+        let at = self.flows.find(flow);
+        self.forget(flow);
+        if let Some((peer, name)) = at {
+            self.links[peer.0].hop.refuse(now, name, why);
+            self.settle(now, peer);
+        }
+    }
+
+    /// What one flow may keep for the other edge now.
+    fn share_kept(&self) -> u64 {
+        ((self.config.pool.get() / 2).saturating_sub(self.kept) / 4).clamp(KEPT_FLOOR, KEPT_MAX)
+    }
+
+    /// Does something to an edge and keeps account of what all of them keep.
+    fn with_edge<R>(&mut self, flow: FlowId, act: impl FnOnce(&mut Edge) -> R) -> Option<R> {
+        let edge = self.flows.edge(flow)?;
+        let before = edge.kept();
+        let result = act(edge);
+        self.kept = self.kept - before + edge.kept();
+        Some(result)
+    }
+
+    /// Takes a flow out of the table.
+    fn forget(&mut self, flow: FlowId) {
+        if let Some(edge) = self.flows.remove(flow).and_then(|entry| entry.edge) {
+            self.kept -= edge.kept();
+        }
+    }
+
+    /// What a link says.
+    pub(super) fn translate(&mut self, now: Instant, peer: PeerId, event: HopEvent) {
+        let name = match event {
+            HopEvent::Incoming { flow, source, target, passage } => {
+                if let Err(why) = self.incoming(now, (peer, flow), (source, target), passage) {
+                    self.links[peer.0].hop.refuse(now, flow, why);
+                }
+                return;
+            }
+            HopEvent::Accepted(flow, _)
+            | HopEvent::Progress(flow, _)
+            | HopEvent::Readable(flow)
+            | HopEvent::Writable(flow)
+            | HopEvent::Refused(flow, _)
+            | HopEvent::Reset(flow, _)
+            | HopEvent::Closed(flow) => flow,
+        };
+        if self.relays.contains((peer, name)) {
+            return self.relay_event(now, (peer, name), event);
+        }
+        let Some(id) = self.flows.id(peer, name) else { return };
+        match event {
+            HopEvent::Incoming { .. } => {}
+            HopEvent::Accepted(_, received) => self.accepted(now, id, (peer, name), received),
+            HopEvent::Progress(_, reach) => {
+                if self.with_edge(id, |edge| edge.acknowledge(reach.received)) == Some(false) {
+                    return self.abandon(id, Reason::Aborted);
+                }
+                self.wake_writer(id);
+            }
+            HopEvent::Readable(_) => {
+                if self.flows.edge(id).is_some_and(|edge| edge.reach.finished) {
+                    // The owner has read to the end already; the new way's end is for us.
+                    self.finish_reading(now, (peer, name));
+                } else {
+                    self.events.push_back(Event::Readable(id));
+                }
+            }
+            HopEvent::Writable(_) => {
+                if self.flows.edge(id).is_none() {
+                    self.events.push_back(Event::Writable(id));
+                } else {
+                    self.replay(now, id);
+                }
+            }
+            HopEvent::Refused(_, reason) | HopEvent::Reset(_, reason) => self.lost(now, id, reason),
+            HopEvent::Closed(_) => {
+                let across = self.flows.edge(id).map(|edge| edge.token);
+                self.remember_ended(across);
+                self.forget(id);
+                self.events.push_back(Event::Closed(id));
+            }
+        }
+    }
+
+    fn remember_ended(&mut self, token: Option<[u8; 16]>) {
+        self.ended.extend(token);
+        if self.ended.len() > ENDED_MAX {
+            self.ended.pop_front();
+        }
+    }
+
+    /// A neighbour asks for a flow: for us, for one that we have already, or to be passed on.
+    fn incoming(
+        &mut self,
+        now: Instant,
+        side: Side,
+        (source, target): (SocketAddr, SocketAddr),
+        passage: Option<Passage>,
+    ) -> Result<(), Reason> {
+        self.check_incoming(side.0, source, target)?;
+        if let Some(next) = self.next_hop(side.0, target.ip()) {
+            return self.relay(now, side, next, (source, target), passage);
+        }
+        let across = passage.filter(|passage| passage.hops > 0);
+        if let Some(passage) = across {
+            if let Some(id) = self.flows.id_of_token(&passage.token) {
+                self.take_up(now, id, side, passage);
+                return Ok(());
+            }
+            if self.ended.contains(&passage.token) {
+                return Err(Reason::Complete);
+            }
+            if passage.received.is_some() {
+                return Err(Reason::Aborted);
+            }
+        }
+        if self.flows.len() >= self.config.flows_max {
+            return Err(Reason::NoRoom);
+        }
+        let edge = across.map(|passage| Box::new(Edge::new(passage.token, Role::Answerer)));
+        let flow = self.flows.insert(side.0, side.1, edge);
+        self.events.push_back(Event::Incoming { flow, peer: side.0, source, target });
+        Ok(())
+    }
+
+    fn check_incoming(&mut self, peer: PeerId, source: SocketAddr, target: SocketAddr) -> Result<(), Reason> {
+        let config = &self.config.peers[peer.0];
+        if !config.allow_sources.iter().any(|prefix| prefix.contains(source.ip())) {
+            self.counters.dropped_source_not_allowed += 1;
+            return Err(Reason::Prohibited);
+        }
+        if !config.allow_targets.iter().any(|prefix| prefix.contains(target.ip())) {
+            self.counters.dropped_target_not_allowed += 1;
+            return Err(Reason::Prohibited);
+        }
+        Ok(())
+    }
+
+    /// The opening edge asks for a flow that we have: the way to it was lost, perhaps before we noticed.
+    fn take_up(&mut self, now: Instant, id: FlowId, side: Side, passage: Passage) {
+        self.counters.flows_resumed += 1;
+        if let Some((peer, name)) = self.flows.attach(id, side.0, side.1) {
+            self.links[peer.0].hop.reset(name, Reason::Aborted);
+            self.dirty.insert(peer);
+        }
+        let from = passage.received.unwrap_or(0);
+        match self.with_edge(id, |edge| (edge.accepted, edge.start_from(from), edge.reach.received)) {
+            Some((true, true, received)) => {
+                self.links[side.0.0].hop.accept(now, side.1, Some(received));
+                self.resumed(now, id, side);
+            }
+            // Our own application has not answered yet.
+            Some((false, true, _)) => {}
+            Some((_, false, _)) => {
+                self.links[side.0.0].hop.refuse(now, side.1, Reason::Aborted);
+                self.forget(id);
+                self.events.push_back(Event::Reset(id, Reason::Aborted));
+            }
+            None => {}
+        }
+    }
+
+    /// The far application answered, or the other edge took the flow up again.
+    fn accepted(&mut self, now: Instant, id: FlowId, side: Side, received: Option<u64>) {
+        let Some(edge) = self.flows.edge(id) else { return self.events.push_back(Event::Accepted(id)) };
+        let first = !core::mem::replace(&mut edge.accepted, true);
+        let Some(received) = received else {
+            if !first {
+                return self.abandon(id, Reason::Aborted);
+            }
+            edge.direct = true;
+            if edge.awaiting {
+                // It was opened anew before it was answered: what was written before goes first.
+                edge.start_from(0);
+            }
+            self.events.push_back(Event::Accepted(id));
+            return self.replay(now, id);
+        };
+        if first {
+            self.events.push_back(Event::Accepted(id));
+        }
+        let anew = edge.awaiting;
+        let fits = if anew { self.with_edge(id, |edge| edge.start_from(received)) } else { Some(received == 0) };
+        if fits != Some(true) {
+            return self.abandon(id, Reason::Aborted);
+        }
+        if anew {
+            self.resumed(now, id, side);
+        }
+    }
+
+    /// A new way stands: sends what the other edge lacks and says what we have.
+    fn resumed(&mut self, now: Instant, id: FlowId, side: Side) {
+        if let Some(reach) = self.flows.edge(id).map(|edge| edge.reach) {
+            self.links[side.0.0].hop.say_progress(now, side.1, reach, true);
+        }
+        self.replay(now, id);
+        // What the owner was told of the lost way's bytes is void.
+        self.events.push_back(Event::Readable(id));
+    }
+
+    /// Hands kept bytes to the present way as far as there is room, then the end, then wakes the writer.
+    fn replay(&mut self, now: Instant, id: FlowId) {
+        let Some((peer, name)) = self.flows.find(id) else { return };
+        let Some(edge) = self.flows.edge(id) else { return };
+        if edge.awaiting {
+            return;
+        }
+        let hop = &mut self.links[peer.0].hop;
+        let Some(edge) = self.flows.edge(id) else { return };
+        while edge.is_replaying() {
+            let chunk = edge.next_replay(usize::MAX);
+            let taken = hop.write(now, name, chunk);
+            edge.replayed(taken);
+            if taken == 0 {
+                self.dirty.insert(peer);
+                return;
+            }
+        }
+        if edge.ended {
+            hop.shutdown(now, name);
+        }
+        self.dirty.insert(peer);
+        self.wake_writer(id);
+        if self.flows.edge(id).is_some_and(|edge| edge.direct) {
+            self.kept -= self.flows.drop_edge(id).map_or(0, |edge| edge.kept());
+        }
+    }
+
+    fn wake_writer(&mut self, id: FlowId) {
+        let share = self.share_kept();
+        if self.flows.edge(id).is_some_and(|edge| edge.wakes_writer(share)) {
+            self.events.push_back(Event::Writable(id));
+        }
+    }
+
+    fn finish_reading(&mut self, now: Instant, (peer, name): Side) {
+        let hop = &mut self.links[peer.0].hop;
+        while let ReadOutcome::Data(_) = hop.read(now, name, &mut [0; 64]) {}
+        self.dirty.insert(peer);
+    }
+
+    /// A flow's way is gone. Opens it anew, waits for that, or tells the owner.
+    fn lost(&mut self, now: Instant, id: FlowId, reason: Reason) {
+        let Some(edge) = self.flows.edge(id) else { return self.end(id, reason, true) };
+        let accepted = edge.accepted;
+        if reason == Reason::Complete && accepted && edge.reach.finished {
+            self.forget(id);
+            return self.events.push_back(Event::Closed(id));
+        }
+        if reason != Reason::Restarted {
+            return self.end(id, reason, accepted);
+        }
+        let wait = if edge.is_done() { LAST_WORD_MAX } else { DETACHED_MAX };
+        match &mut edge.role {
+            Role::Answerer => {
+                self.flows.detach(id, Some(now + wait));
+            }
+            Role::Opener { resumes, .. } if *resumes >= RESUMES_MAX => self.end(id, reason, accepted),
+            Role::Opener { peer, source, target, resumes } => {
+                *resumes += 1;
+                let (peer, source, target) = (*peer, *source, *target);
+                edge.awaiting = true;
+                let passage = Some(edge.passage());
+                match self.links[peer.0].hop.open(now, source, target, passage) {
+                    Ok(name) => {
+                        self.counters.flows_resumed += 1;
+                        self.flows.attach(id, peer, name);
+                        self.dirty.insert(peer);
+                    }
+                    Err(_) => self.end(id, Reason::NoRoom, accepted),
+                }
+            }
+        }
+    }
+
+    /// The flow is over without order.
+    fn end(&mut self, id: FlowId, reason: Reason, accepted: bool) {
+        let opening = self.flows.edge(id).is_some_and(|edge| matches!(edge.role, Role::Opener { .. })) && !accepted;
+        self.forget(id);
+        self.events.push_back(if opening { Event::Refused(id, reason) } else { Event::Reset(id, reason) });
+    }
+
+    /// The other edge said what cannot be: the flow is over on both sides.
+    fn abandon(&mut self, id: FlowId, reason: Reason) {
+        if let Some((peer, name)) = self.flows.find(id) {
+            self.links[peer.0].hop.reset(name, reason);
+            self.dirty.insert(peer);
+        }
+        self.end(id, reason, true);
+    }
+
+    /// Flows that nobody took up again in time.
+    pub(super) fn give_up_lost_flows(&mut self, now: Instant) {
+        while let Some((at, id)) = self.flows.first_deadline() {
+            if at > now {
+                break;
+            }
+            let done = self.flows.edge(id).is_some_and(|edge| edge.is_done());
+            self.forget(id);
+            self.counters.flows_given_up += u64::from(!done);
+            self.events.push_back(if done { Event::Closed(id) } else { Event::Reset(id, Reason::TimedOut) });
+        }
+    }
+}
+
+impl Streams for Gateway {
+    fn write(&mut self, now: Instant, flow: FlowId, data: &[u8]) -> usize {
+        let at = self.flows.find(flow);
+        let share = self.share_kept();
+        let room = match self.flows.edge(flow) {
+            None => data.len(),
+            Some(edge) if edge.ended => return 0,
+            Some(edge) if at.is_none() || edge.is_replaying() => {
+                edge.writer_waits = true;
+                return 0;
+            }
+            Some(edge) => edge.room(share).min(data.len()),
+        };
+        let Some((peer, name)) = at else { return 0 };
+        let taken = self.links[peer.0].hop.write(now, name, &data[..room]);
+        self.with_edge(flow, |edge| {
+            edge.wrote(&data[..taken]);
+            edge.writer_waits |= taken < data.len();
+        });
+        self.settle(now, peer);
+        taken
+    }
+
+    fn read(&mut self, now: Instant, flow: FlowId, buf: &mut [u8]) -> ReadOutcome {
+        let Some((peer, name)) = self.flows.find(flow) else {
+            return match self.flows.edge(flow) {
+                Some(edge) if edge.reach.finished => ReadOutcome::End,
+                Some(_) => ReadOutcome::Blocked,
+                None => ReadOutcome::Reset,
+            };
+        };
+        if self.flows.edge(flow).is_some_and(|edge| edge.reach.finished) {
+            return ReadOutcome::End;
+        }
+        let outcome = self.links[peer.0].hop.read(now, name, buf);
+        self.tell_reach(now, flow, (peer, name), outcome);
+        self.settle(now, peer);
+        outcome
+    }
+
+    fn shutdown(&mut self, now: Instant, flow: FlowId) {
+        let replaying = self.flows.edge(flow).is_some_and(|edge| {
+            edge.ended = true;
+            edge.is_replaying()
+        });
+        let Some((peer, name)) = self.flows.find(flow) else { return };
+        if !replaying {
+            self.links[peer.0].hop.shutdown(now, name);
+            self.settle(now, peer);
+        }
+    }
+
+    fn reset(&mut self, now: Instant, flow: FlowId) {
+        let at = self.flows.find(flow);
+        self.forget(flow);
+        if let Some((peer, name)) = at {
+            self.links[peer.0].hop.reset(name, Reason::Aborted);
+            self.settle(now, peer);
+        }
+    }
+}
+
+impl Gateway {
+    /// Across relays: has the other edge learn what our application took.
+    fn tell_reach(&mut self, now: Instant, flow: FlowId, (peer, name): (PeerId, FlowName), outcome: ReadOutcome) {
+        let Some(edge) = self.flows.edge(flow) else { return };
+        let at_once = match outcome {
+            ReadOutcome::Data(octets) => edge.read(octets),
+            ReadOutcome::End => {
+                edge.reach.finished = true;
+                true
+            }
+            ReadOutcome::Blocked | ReadOutcome::Reset => return,
+        };
+        let reach: Reach = edge.reach;
+        self.links[peer.0].hop.say_progress(now, name, reach, at_once);
+    }
+}

@@ -1,0 +1,151 @@
+//! Passing flows on: what one neighbour asks for and another one reaches.
+//!
+//! A relay holds two flows, one on each link, and moves bytes between them as they come (cut-through, in order). Its
+//! receipts towards the source mean custody: what it has receipted it repairs itself on the next hop. It takes no more
+//! than the next hop's room, so the slowest hop's pace reaches the source through the credits.
+
+use super::{Gateway, PeerId};
+use crate::hop::HopEvent;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use wavelane_base::{Instant, ReadOutcome};
+use wavelane_wire::frame::{FlowName, Passage, Reason};
+
+/// Most relays a flow may pass: a way longer than this is a loop.
+pub const HOPS_MAX: u8 = 8;
+/// Bytes moved from one hop to the next at once.
+const CHUNK: usize = 16 << 10;
+
+/// One flow on one link.
+pub(super) type Side = (PeerId, FlowName);
+
+/// The other side of a relayed flow.
+#[derive(Clone, Copy, Debug)]
+struct Other {
+    side: Side,
+    /// The neighbour on *this* side opened the flow itself: if it restarts nobody can take the flow up again.
+    opened_here: bool,
+}
+
+/// All flows passed on. Both sides are listed; a side leaves when its link has forgotten it.
+#[derive(Debug, Default)]
+pub(super) struct Relays {
+    others: BTreeMap<Side, Other>,
+    pub(super) relayed: u64,
+    pub(super) bytes: u64,
+    pub(super) refused_loop: u64,
+}
+
+impl Relays {
+    pub(super) fn contains(&self, side: Side) -> bool {
+        self.others.contains_key(&side)
+    }
+    /// Sides now, two per flow.
+    pub(super) fn len(&self) -> usize {
+        self.others.len()
+    }
+}
+
+impl Gateway {
+    /// The peer that a flow from `upstream` to `target` is passed on to: the longest matching route, unless the
+    /// target is here.
+    pub(super) fn next_hop(&self, upstream: PeerId, target: IpAddr) -> Option<PeerId> {
+        if self.config.local.iter().any(|prefix| prefix.contains(target)) {
+            return None;
+        }
+        let peers = self.config.peers.iter().enumerate().filter(|(i, _)| *i != upstream.0);
+        let routes = peers.flat_map(|(i, peer)| peer.routes.iter().map(move |route| (i, route)));
+        let mut best: Option<(usize, u8)> = None;
+        for (peer, route) in routes.filter(|(_, route)| route.contains(target)) {
+            if best.is_none_or(|(_, bits)| route.bits > bits) {
+                best = Some((peer, route.bits));
+            }
+        }
+        best.map(|(peer, _)| PeerId(peer))
+    }
+
+    /// Passes a flow on to `next`. The answer upstream waits for the answer from there.
+    pub(super) fn relay(
+        &mut self,
+        now: Instant,
+        up: Side,
+        next: PeerId,
+        ends: (SocketAddr, SocketAddr),
+        passage: Option<Passage>,
+    ) -> Result<(), Reason> {
+        let hops = passage.map_or(0, |passage| passage.hops);
+        if hops >= HOPS_MAX {
+            self.relays.refused_loop += 1;
+            return Err(Reason::Unreachable);
+        }
+        let onward = passage.map(|passage| Passage { hops: hops + 1, ..passage });
+        let name = self.links[next.0].hop.open(now, ends.0, ends.1, onward).map_err(|_| Reason::NoRoom)?;
+        let down = (next, name);
+        self.relays.others.insert(up, Other { side: down, opened_here: hops == 0 });
+        self.relays.others.insert(down, Other { side: up, opened_here: false });
+        self.relays.relayed += 1;
+        self.dirty.insert(next);
+        Ok(())
+    }
+
+    /// What a link says of a flow that is passed on.
+    pub(super) fn relay_event(&mut self, now: Instant, side: Side, event: HopEvent) {
+        let Some(Other { side: other, opened_here }) = self.relays.others.get(&side).copied() else { return };
+        match event {
+            HopEvent::Incoming { .. } => {}
+            HopEvent::Accepted(_, received) => {
+                self.links[other.0.0].hop.accept(now, other.1, received);
+                self.pass(now, side, other);
+            }
+            HopEvent::Readable(_) => self.pass(now, side, other),
+            HopEvent::Writable(_) => self.pass(now, other, side),
+            HopEvent::Progress(_, reach) => self.links[other.0.0].hop.say_progress(now, other.1, reach, true),
+            HopEvent::Refused(_, reason) => {
+                self.relays.others.remove(&side);
+                if self.relays.others.remove(&other).is_some() {
+                    self.links[other.0.0].hop.refuse(now, other.1, reason);
+                }
+            }
+            HopEvent::Reset(_, reason) => {
+                self.relays.others.remove(&side);
+                if self.relays.others.remove(&other).is_some() {
+                    // Only the opening edge takes a lost flow up again; if it is what was lost, the flow is over.
+                    let final_loss = reason == Reason::Restarted && opened_here;
+                    let reason = if final_loss { Reason::Aborted } else { reason };
+                    self.links[other.0.0].hop.reset(other.1, reason);
+                }
+            }
+            HopEvent::Closed(_) => {
+                self.relays.others.remove(&side);
+            }
+        }
+        self.dirty.insert(other.0);
+    }
+
+    /// Moves what is there to read from `from` to `to`, as far as there is room.
+    fn pass(&mut self, now: Instant, from: Side, to: Side) {
+        let mut buf = [0; CHUNK];
+        loop {
+            // Without room the end is still to be found.
+            let room = self.links[to.0.0].hop.room(to.1).min(CHUNK);
+            match self.links[from.0.0].hop.read(now, from.1, &mut buf[..room]) {
+                ReadOutcome::Data(octets) => {
+                    let taken = self.links[to.0.0].hop.write(now, to.1, &buf[..octets]);
+                    debug_assert_eq!(taken, octets, "there was room");
+                    self.relays.bytes += taken as u64;
+                }
+                ReadOutcome::End => {
+                    self.links[to.0.0].hop.shutdown(now, to.1);
+                    break;
+                }
+                ReadOutcome::Blocked | ReadOutcome::Reset => {
+                    if room == 0 {
+                        self.links[to.0.0].hop.want_room(to.1);
+                    }
+                    break;
+                }
+            }
+        }
+        self.dirty.extend([from.0, to.0]);
+    }
+}

@@ -1,0 +1,216 @@
+//! What studies of several cells share: running a cell unless an interrupted run left it whole, and rows.
+
+use crate::document::{Edition, Row};
+use crate::{MakeBackend, StudyError, StudyOptions};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+use wavelane_scenario::figures::{FlowFigures, mean_ci95};
+use wavelane_scenario::{RunDocument, RunHooks, RunOptions, Scenario, StackResult, Verdict};
+
+/// One cell: a scenario run over its stacks and seeds.
+pub(crate) struct Cell<'a> {
+    /// The study's id.
+    pub(crate) study: &'static str,
+    /// The cell's name, a word for a folder.
+    pub(crate) name: &'a str,
+    /// The scenario's text.
+    pub(crate) text: &'a str,
+    /// Seeds.
+    pub(crate) repeat: u32,
+}
+
+impl Cell<'_> {
+    /// Runs it, or takes the Record that an interrupted run of the same study by the same program left in `--out`.
+    pub(crate) fn run(
+        &self,
+        make: &MakeBackend<'_>,
+        options: &StudyOptions,
+        hooks: &RunHooks<'_>,
+    ) -> Result<(Scenario, RunDocument), StudyError> {
+        let mut scenario = Scenario::parse(self.text, Path::new("."))?;
+        scenario.seed = options.seed;
+        let folder = options.out.join(self.study);
+        let (record, done) = (folder.join(self.name), folder.join(format!("{}.done", self.name)));
+        let mark = format!("{} {} {}\n{}", options.seed.0, self.repeat, fingerprint(), scenario.to_toml());
+        let over = options.out.join(format!("{}.json", self.study)).exists();
+        if !over
+            && std::fs::read_to_string(&done).is_ok_and(|found| found == mark)
+            && let Ok(document) = RunDocument::load(&record)
+        {
+            return Ok((scenario, document));
+        }
+        let edition = if options.edition == Edition::Full { "--full" } else { "--quick" };
+        let run = RunOptions {
+            name: format!("{}-{}", self.study, self.name),
+            repeat: self.repeat,
+            jobs: options.jobs.unwrap_or(1),
+            out: record,
+            rerun: format!("wavelane study run {} {edition} --seed {}", self.study, options.seed.0),
+        };
+        // A mark left by an earlier run must not outlive the Record it speaks of.
+        let _ = std::fs::remove_file(&done);
+        let document = wavelane_scenario::run(make, &scenario, &run, hooks)?;
+        // Without the mark the cell is run again: that costs time and nothing else.
+        let _ = std::fs::write(&done, mark);
+        Ok((scenario, document))
+    }
+}
+
+/// Tells this build of the program from others: a Record of another build is not taken over.
+fn fingerprint() -> String {
+    let exe = std::env::current_exe().and_then(std::fs::metadata);
+    let words = |m: std::fs::Metadata| {
+        let when = m.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
+        format!("{} {}", m.len(), when.map_or(0, |t| t.as_nanos()))
+    };
+    exe.map(words).unwrap_or_default()
+}
+
+/// What rows of one stack in one cell have in common.
+#[derive(Clone)]
+pub(crate) struct Head {
+    /// The study's id.
+    pub(crate) id: &'static str,
+    /// `lab` or `sim`.
+    pub(crate) backend: String,
+    /// The cell.
+    pub(crate) case: Map<String, Value>,
+    /// The stack.
+    pub(crate) stack: String,
+}
+
+impl Head {
+    /// The same with one more word in its case.
+    pub(crate) fn and(&self, key: &str, value: &str) -> Self {
+        let mut head = self.clone();
+        head.case.insert(key.to_owned(), json!(value));
+        head
+    }
+
+    /// A row with the mean of `values` over the seeds, not judged.
+    pub(crate) fn row(&self, metric: &str, unit: &str, values: &[f64]) -> Row {
+        let mean = mean_ci95(values);
+        Row {
+            id: self.id.into(),
+            case: self.case.clone(),
+            backend: self.backend.clone(),
+            stack: self.stack.clone(),
+            metric: metric.into(),
+            unit: unit.into(),
+            value: mean.map(|(mean, _)| mean),
+            ci95: mean.and_then(|(_, half)| half),
+            n: values.len() as u64,
+            published: None,
+            bound: None,
+            verdict: Verdict::Info,
+            why: String::new(),
+        }
+    }
+}
+
+/// A limit that an aim sets.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Aim {
+    /// No smaller.
+    AtLeast(f64),
+    /// No larger.
+    AtMost(f64),
+    /// Larger.
+    Above(f64),
+    /// Smaller.
+    Below(f64),
+}
+
+impl Aim {
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(limit) => value >= limit,
+            Self::AtMost(limit) => value <= limit,
+            Self::Above(limit) => value > limit,
+            Self::Below(limit) => value < limit,
+        }
+    }
+    fn words(self) -> String {
+        match self {
+            Self::AtLeast(limit) => format!("at least {limit}"),
+            Self::AtMost(limit) => format!("at most {limit}"),
+            Self::Above(limit) => format!("more than {limit}"),
+            Self::Below(limit) => format!("less than {limit}"),
+        }
+    }
+}
+
+/// Judges `row` by `aim`: an interval of several runs that straddles the limit tells nothing, a missing value neither.
+pub(crate) fn judge(row: &mut Row, aim: Aim) {
+    let words = aim.words();
+    let Some(value) = row.value else {
+        row.verdict = Verdict::Inconclusive;
+        row.why = format!("no run has the figure; wanted {words}");
+        return;
+    };
+    let half = row.ci95.unwrap_or(0.0);
+    let holds = aim.holds(value);
+    let sure = aim.holds(value - half) == holds && aim.holds(value + half) == holds;
+    row.verdict = match (sure, holds) {
+        (false, _) => Verdict::Inconclusive,
+        (true, true) => Verdict::Pass,
+        (true, false) => Verdict::Fail,
+    };
+    let straddles = if sure { "" } else { ", and the 95 % interval straddles it" };
+    row.why = format!("{value:.3}, wanted {words}{straddles}");
+}
+
+/// Makes a row about runs that prove nothing inconclusive.
+pub(crate) fn unproven(row: &mut Row, stacks: &[&StackResult]) {
+    if let Some(why) = stacks.iter().find_map(|s| s.inconclusive.as_ref()) {
+        row.verdict = Verdict::Inconclusive;
+        row.why.clone_from(why);
+    }
+}
+
+/// A figure of a flow per seed, in the seeds' order; runs that lack it are left out.
+pub(crate) fn values(stack: &StackResult, flow: &str, figure: impl Fn(&FlowFigures) -> Option<f64>) -> Vec<f64> {
+    stack.flows.iter().filter(|f| f.flow == flow).filter_map(figure).collect()
+}
+
+/// Ours against theirs per seed, by `join`; nothing unless every seed has both.
+pub(crate) fn pairs(
+    ours: &StackResult,
+    theirs: &StackResult,
+    flow: &str,
+    figure: impl Fn(&FlowFigures) -> Option<f64>,
+    join: impl Fn(f64, f64) -> f64,
+) -> Vec<f64> {
+    let of = |stack: &StackResult| -> Vec<Option<f64>> {
+        stack.flows.iter().filter(|f| f.flow == flow).map(&figure).collect()
+    };
+    let joined: Option<Vec<f64>> =
+        of(ours).into_iter().zip(of(theirs)).map(|(a, b)| Some(join(a?, b?)).filter(|v| v.is_finite())).collect();
+    joined.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn judged(values: &[f64], aim: Aim) -> (Verdict, String) {
+        let head = Head { id: "x", backend: "lab".into(), case: Map::new(), stack: "wavelane".into() };
+        let mut row = head.row("m", "ratio", values);
+        judge(&mut row, aim);
+        (row.verdict, row.why)
+    }
+
+    #[test]
+    fn an_aim_passes_fails_or_cannot_be_told() {
+        assert_eq!(judged(&[0.9], Aim::AtLeast(0.9)).0, Verdict::Pass);
+        assert_eq!(judged(&[0.9], Aim::Above(0.9)).0, Verdict::Fail);
+        assert_eq!(judged(&[150.1], Aim::AtMost(150.0)).0, Verdict::Fail);
+        assert_eq!(judged(&[0.0], Aim::Below(0.0)).0, Verdict::Fail);
+        // Mean 0.92, half-width about 0.25 at three runs.
+        assert_eq!(judged(&[0.82, 0.92, 1.02], Aim::AtLeast(0.9)).0, Verdict::Inconclusive);
+        assert_eq!(judged(&[0.919, 0.92, 0.921], Aim::AtLeast(0.9)).0, Verdict::Pass);
+        let (verdict, why) = judged(&[], Aim::AtLeast(0.9));
+        assert!(verdict == Verdict::Inconclusive && why.contains("at least 0.9"), "{why}");
+    }
+}

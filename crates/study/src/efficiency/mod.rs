@@ -1,0 +1,168 @@
+//! One bad link, every kind of traffic, and what each stack makes of it.
+//!
+//! The link has 20 Mbit/s, 50 ms each way and a queue of 250 kB per direction, and loses packets both ways. First come
+//! small bodies on connections of their own over the idle link, then a download for the rest of the time with an echo
+//! beside it. The gateways are told nothing of the link.
+
+mod judge;
+
+use crate::cells::{Cell, Head};
+use crate::document::{Edition, Row, StudyDocument};
+use crate::{MakeBackend, StudyError, StudyOptions};
+use serde_json::{Map, json};
+use wavelane_scenario::{RunHooks, Verdict};
+
+/// The study's id.
+pub(crate) const ID: &str = "link-efficiency";
+/// The link's rate in IP bits per second.
+const RATE: f64 = 20e6;
+
+/// What the link loses.
+struct Loss {
+    /// Folder and case.
+    name: &'static str,
+    /// For people.
+    words: &'static str,
+    /// As the file has it.
+    text: &'static str,
+    /// Share of packets that are lost, over a long time.
+    share: f64,
+    /// Whether the quick edition has it.
+    quick: bool,
+}
+
+const fn random(name: &'static str, words: &'static str, text: &'static str, share: f64, quick: bool) -> Loss {
+    Loss { name, words, text, share, quick }
+}
+
+/// The rows. The last are the demo's bursts: everything is lost for 30 ms on average, every 600 ms on average.
+const LOSSES: &[Loss] = &[
+    random("loss-00", "none", "", 0.0, true),
+    random("loss-01", "random 1 %", r#"loss = { kind = "random", p = "1/100" }"#, 0.01, false),
+    random("loss-05", "random 5 %", r#"loss = { kind = "random", p = "1/20" }"#, 0.05, true),
+    random("loss-10", "random 10 %", r#"loss = { kind = "random", p = "1/10" }"#, 0.1, false),
+    random("loss-20", "random 20 %", r#"loss = { kind = "random", p = "1/5" }"#, 0.2, true),
+    random(
+        "bursts",
+        "bursts of 30 ms every 600 ms",
+        r#"loss = { kind = "gilbert-elliott", good = "570 ms", bad = "30 ms", in_good = "0", in_bad = "1", per = "packet" }"#,
+        0.05,
+        true,
+    ),
+];
+
+/// Small bodies: flow, size, between two of them.
+const FETCHES: [(&str, &str, &str); 3] =
+    [("kb1", "1 kB", "200 ms"), ("kb10", "10 kB", "400 ms"), ("kb100", "100 kB", "1 s")];
+/// The download and its echo.
+const BULK: &str = "page";
+const ECHO: &str = "echo";
+
+/// What an edition runs.
+struct Plan {
+    stacks: &'static str,
+    /// Seconds of small bodies, and of everything.
+    seconds: [u32; 2],
+    repeat: u32,
+}
+
+const QUICK: Plan = Plan { stacks: r#""tcp-bbr", "kcptun-fast3", "wavelane""#, seconds: [5, 20], repeat: 1 };
+const FULL: Plan = Plan {
+    stacks: r#""tcp-cubic", "tcp-bbr", "kcptun", "kcptun-fast3", "boringtun-cubic", "boringtun-bbr", "wavelane""#,
+    seconds: [10, 60],
+    repeat: 3,
+};
+
+fn scenario_text(loss: &Loss, plan: &Plan) -> String {
+    let ([small, all], stacks, words, lose) = (plan.seconds, plan.stacks, loss.words, loss.text);
+    let mut text = format!(
+        r#"title = "20 Mbit/s and 100 ms, loss both ways: {words}"
+duration = "{all} s"
+stacks = [{stacks}]
+[nodes]
+client = "endpoint"
+a = "gateway"
+b = "gateway"
+server = "endpoint"
+[channels.lan_client]
+preset = "ethernet"
+between = ["client", "a"]
+[channels.air]
+kind = "cable"
+between = ["a", "b"]
+reverse = "same"
+[channels.air.forward]
+rate = "20 Mbit/s"
+delay = "50 ms"
+queue = "250 kB"
+{lose}
+[channels.lan_server]
+preset = "ethernet"
+between = ["b", "server"]
+[flows.{BULK}]
+app = "download"
+from = "client"
+to = "server"
+start = "{small} s"
+[flows.{ECHO}]
+app = "echo"
+from = "client"
+to = "server"
+start = "{small} s"
+while = "{BULK}"
+"#
+    );
+    for (flow, size, every) in FETCHES {
+        text += &format!(
+            "[flows.{flow}]\napp = \"fetch\"\nfrom = \"client\"\nto = \"server\"\nsize = \"{size}\"\nevery = \"{every}\"\nstop = \"{small} s\"\n"
+        );
+    }
+    text
+}
+
+/// Runs the edition's cells and judges them.
+pub(crate) fn run(
+    make: &MakeBackend<'_>,
+    options: &StudyOptions,
+    hooks: &RunHooks<'_>,
+) -> Result<StudyDocument, StudyError> {
+    let plan = if options.edition == Edition::Full { FULL } else { QUICK };
+    let mut rows: Vec<Row> = Vec::new();
+    let losses = LOSSES.iter().filter(|loss| loss.quick || options.edition == Edition::Full);
+    for loss in losses {
+        let text = scenario_text(loss, &plan);
+        let cell = Cell { study: ID, name: loss.name, text: &text, repeat: plan.repeat };
+        let (_, document) = cell.run(make, options, hooks)?;
+        let found = judge::cell(loss, &document, options.edition);
+        found.iter().for_each(options.row);
+        rows.extend(found);
+    }
+    let found = not_yet();
+    found.iter().for_each(options.row);
+    rows.extend(found);
+    Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
+}
+
+/// Aims that nothing can be measured of until TCP crosses the gateways unsplit.
+fn not_yet() -> Vec<Row> {
+    const WHY: &str = "not run: the laboratory has no stack that carries TCP unsplit through the gateways' TUN yet";
+    let row = |loss: &str, key: &str, value: &str, metric: &str, unit: &str| {
+        let case = [("loss", json!(loss)), (key, json!(value))];
+        let case = case.into_iter().map(|(k, v)| (k.to_owned(), v)).collect::<Map<_, _>>();
+        let head = Head { id: ID, backend: "lab".into(), case, stack: "wavelane".into() };
+        let mut row = head.row(metric, unit, &[]);
+        row.verdict = Verdict::Inconclusive;
+        row.why = WHY.into();
+        row
+    };
+    let mut rows = vec![
+        row("random 5 %", "service", "packet, CUBIC inside", "limit_share", "share"),
+        row("random 5 %", "service", "packet, CUBIC inside", "kernel_retransmit_share", "share"),
+    ];
+    rows.extend(["5 ms", "100 ms", "600 ms"].map(|rtt| row("none", "rtt", rtt, "spurious_copy_share", "share")));
+    rows
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

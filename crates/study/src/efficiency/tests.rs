@@ -1,0 +1,177 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use crate::document::Edition;
+use wavelane_scenario::figures::{FetchFigures, FlowFigures};
+use wavelane_scenario::{Omitted, RunDocument, Scenario, StackResult};
+
+fn figures(flow: &str) -> FlowFigures {
+    FlowFigures {
+        flow: flow.into(),
+        app: String::new(),
+        seed: 1,
+        completed: true,
+        intact: None,
+        goodput_bps: None,
+        bytes: 0,
+        duration_ms: None,
+        rtt_p50_ms: None,
+        rtt_p95_ms: None,
+        rtt_p99_ms: None,
+        sent: Some(10),
+        lost: Some(0),
+        age_p95_ms: None,
+        fetch: None,
+        connect_ms: 0.0,
+        first_byte_ms: None,
+        last_byte_ms: None,
+    }
+}
+
+/// A stack whose download has this goodput and age, its echo this p95, its small bodies this total.
+fn stack(word: &str, mbps: f64, p95: f64, age: f64, total: f64) -> StackResult {
+    let page = FlowFigures {
+        goodput_bps: Some(mbps * 1e6),
+        bytes: (mbps * 1e6) as u64,
+        last_byte_ms: Some(8_000.0),
+        age_p95_ms: Some(age),
+        ..figures(BULK)
+    };
+    let echo = FlowFigures { rtt_p50_ms: Some(105.0), rtt_p95_ms: Some(p95), rtt_p99_ms: Some(p95), ..figures(ECHO) };
+    let times =
+        FetchFigures { first_byte_mean_ms: total, first_byte_p50_ms: total, total_mean_ms: total, total_p50_ms: total };
+    let small = FETCHES.iter().map(|(flow, _, _)| FlowFigures { fetch: Some(times.clone()), ..figures(flow) });
+    StackResult {
+        radios: Vec::new(),
+        stack: word.into(),
+        wire_bytes_per_delivered_byte: Some(1.1),
+        repair_share: (word == "wavelane").then_some(0.01),
+        inconclusive: None,
+        flows: [page, echo].into_iter().chain(small).collect(),
+    }
+}
+
+fn judged(loss: usize, stacks: Vec<StackResult>, omitted: Vec<Omitted>, edition: Edition) -> Vec<Row> {
+    let document = RunDocument {
+        format: String::new(),
+        scenario: String::new(),
+        title: String::new(),
+        backend: "lab".into(),
+        seed: 1,
+        repeat: 1,
+        verdict: Verdict::Pass,
+        omitted,
+        clauses: vec![],
+        stacks,
+        checks: vec![],
+        rerun: String::new(),
+        record: String::new(),
+    };
+    judge::cell(&LOSSES[loss], &document, edition)
+}
+
+fn verdict(rows: &[Row], metric: &str, key: &str, value: &str) -> Verdict {
+    let found = |r: &&Row| {
+        r.stack == "wavelane" && r.metric == metric && (key.is_empty() || r.case.get(key) == Some(&json!(value)))
+    };
+    let row = rows.iter().find(found).unwrap();
+    assert!(!row.why.is_empty(), "{row:?}");
+    row.verdict
+}
+
+#[test]
+fn every_cell_of_both_editions_is_a_scenario() {
+    for plan in [QUICK, FULL] {
+        for loss in LOSSES {
+            let scenario = Scenario::parse(&scenario_text(loss, &plan), std::path::Path::new(".")).unwrap();
+            assert_eq!(scenario.flows.len(), 5);
+            let air = scenario.channels_between_gateways().next().unwrap();
+            let [there, back] = [wavelane_scenario::Direction::Forward, wavelane_scenario::Direction::Reverse];
+            assert_eq!(air.direction(there), air.direction(back), "loss is both ways");
+            assert_eq!(air.direction(there).unwrap().rate.unwrap().as_bps() as f64, RATE);
+        }
+    }
+}
+
+#[test]
+fn the_aims_are_those_of_the_study() {
+    // 5 %: the limit is 18.34 Mbit/s of application bytes; 17 of them are 0.927 of it.
+    let rows = judged(
+        2,
+        vec![stack("tcp-bbr", 15.0, 400.0, 300.0, 400.0), stack("wavelane", 17.0, 149.0, 250.0, 220.0)],
+        vec![],
+        Edition::Quick,
+    );
+    let share = rows.iter().find(|r| r.metric == "limit_share" && r.stack == "wavelane").unwrap();
+    assert!((share.value.unwrap() - 17.0 / (20.0 * 0.95) * 1500.0 / 1448.0).abs() < 1e-9, "{share:?}");
+    for (metric, key, value) in [
+        ("limit_share", "", ""),
+        ("rtt_p95_ms", "", ""),
+        ("goodput_ratio", "rival", "tcp-bbr"),
+        ("age_p95_ratio", "rival", "tcp-bbr"),
+        ("total_less_ms", "size", "1 kB"),
+        ("first_byte_less_ms", "size", "100 kB"),
+    ] {
+        assert_eq!(verdict(&rows, metric, key, value), Verdict::Pass, "{metric}");
+    }
+    let rows = judged(
+        2,
+        vec![stack("tcp-bbr", 17.5, 400.0, 200.0, 200.0), stack("wavelane", 16.4, 151.0, 250.0, 200.0)],
+        vec![],
+        Edition::Quick,
+    );
+    for (metric, key, value) in [
+        ("limit_share", "", ""),
+        ("rtt_p95_ms", "", ""),
+        // 16.4 is 0.937 of 17.5, which is above 0.90 of the limit: within 3 % is wanted.
+        ("goodput_ratio", "rival", "tcp-bbr"),
+        ("age_p95_ratio", "rival", "tcp-bbr"),
+        // Under loss an equal time is not ahead.
+        ("total_less_ms", "size", "10 kB"),
+    ] {
+        assert_eq!(verdict(&rows, metric, key, value), Verdict::Fail, "{metric}");
+    }
+}
+
+#[test]
+fn without_loss_small_bodies_may_be_5_ms_later_and_repairs_are_counted() {
+    let plain = stack("tcp-bbr", 18.5, 200.0, 200.0, 205.0);
+    let mut ours = stack("wavelane", 18.0, 120.0, 190.0, 209.9);
+    let rows = judged(0, vec![plain.clone(), ours.clone()], vec![], Edition::Quick);
+    assert_eq!(verdict(&rows, "total_less_ms", "size", "1 kB"), Verdict::Pass);
+    assert_eq!(verdict(&rows, "repair_share", "", ""), Verdict::Pass);
+    // 18.0 of 18.5 is within 3 %.
+    assert_eq!(verdict(&rows, "goodput_ratio", "rival", "tcp-bbr"), Verdict::Pass);
+    ours.repair_share = Some(0.021);
+    let rows = judged(0, vec![plain, stack("wavelane", 18.0, 120.0, 190.0, 210.1), ours], vec![], Edition::Quick);
+    assert_eq!(verdict(&rows, "total_less_ms", "size", "1 kB"), Verdict::Fail);
+}
+
+#[test]
+fn what_proves_nothing_is_inconclusive_and_what_cannot_be_is_a_fail() {
+    let mut late = stack("tcp-bbr", 10.0, 400.0, 300.0, 400.0);
+    late.inconclusive = Some("late".into());
+    let rows = judged(2, vec![late, stack("wavelane", 17.0, 120.0, 250.0, 220.0)], vec![], Edition::Quick);
+    assert_eq!(verdict(&rows, "goodput_ratio", "rival", "tcp-bbr"), Verdict::Inconclusive);
+    assert_eq!(verdict(&rows, "limit_share", "", ""), Verdict::Pass);
+    assert!(rows.iter().filter(|r| r.stack == "tcp-bbr").all(|r| r.verdict == Verdict::Inconclusive));
+    // More than the link carries even without loss.
+    let rows = judged(2, vec![stack("wavelane", 19.6, 120.0, 250.0, 220.0)], vec![], Edition::Quick);
+    assert_eq!(verdict(&rows, "limit_share", "", ""), Verdict::Fail);
+    // A slow CUBIC is no rival in age.
+    let slow = stack("tcp-cubic", 1.0, 101.0, 60.0, 400.0);
+    let rows = judged(2, vec![slow, stack("wavelane", 17.0, 120.0, 250.0, 220.0)], vec![], Edition::Quick);
+    assert_eq!(verdict(&rows, "age_p95_ratio", "rival", "tcp-cubic"), Verdict::Info);
+}
+
+#[test]
+fn a_missing_peer_is_named_and_leaves_the_full_edition_open() {
+    let missing = || vec![Omitted { stack: "kcptun".into(), why: "install it".into() }];
+    let ours = || vec![stack("wavelane", 17.0, 120.0, 250.0, 220.0)];
+    for (edition, wanted) in [(Edition::Quick, Verdict::Info), (Edition::Full, Verdict::Inconclusive)] {
+        let rows = judged(2, ours(), missing(), edition);
+        let row = rows.iter().find(|r| r.stack == "kcptun").unwrap();
+        assert_eq!((row.verdict, row.why.as_str()), (wanted, "not run: install it"));
+    }
+    let rows = judged(2, vec![], vec![], Edition::Quick);
+    assert_eq!(verdict(&rows, "limit_share", "", ""), Verdict::Inconclusive);
+}
