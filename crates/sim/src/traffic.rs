@@ -10,7 +10,7 @@ use wavelane_protocol::gateway::{PeerId, Reason};
 /// Bin width of [`FlowLog::arrivals`].
 pub const ARRIVAL_BIN: Span = Span::from_millis(1);
 /// Most bins of [`FlowLog::arrivals`].
-pub const ARRIVALS_BOUND: usize = 1 << 16;
+pub const ARRIVALS_BOUND: usize = 1 << 14;
 /// How long the end of an echo waits for answers.
 pub const ECHO_GRACE: Span = Span::from_secs(5);
 

@@ -272,14 +272,14 @@ fn memory_row(options: &StudyOptions) -> Result<Row, StudyError> {
     let Some(contest) = contests.iter().find(|c| c.program == "seed_bulk") else {
         return Ok(row("", "wavelane", "rss_ratio_4t", "ratio"));
     };
-    let (once, four) = (run_ours(contest, 250, options, 0)?, run_ours(contest, 1000, options, 0)?);
+    let (once, four) = (run_ours(contest, 500, options, 0)?, run_ours(contest, 2000, options, 0)?);
     let ratio = four.rss_mb / once.rss_mb;
     Ok(Row {
         value: Some(ratio),
         n: 1,
         bound: Some(FLAT),
         verdict: if ratio <= FLAT { Verdict::Pass } else { Verdict::Fail },
-        why: format!("peak memory {:.1} MB after 250 s, {:.1} MB after 1000 s", once.rss_mb, four.rss_mb),
+        why: format!("peak memory {:.1} MB after 500 s, {:.1} MB after 2000 s", once.rss_mb, four.rss_mb),
         ..row(contest.name, "wavelane", "rss_ratio_4t", "ratio")
     })
 }
