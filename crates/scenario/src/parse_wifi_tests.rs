@@ -159,11 +159,11 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("segment = \"1000 B\"", "segment = \"3 kB\"", "5: tcp.segment = 3 kB lies outside 40 to 2200"),
     ("profile = \"ns3-3.44\"", "profile = \"ns4\"", "4: unknown profile 'ns4'; "),
     ("window = \"5 kB\"", "mss = \"5 kB\"", "6: unknown key 'mss' in [tcp]"),
-    ("size = \"500 B\"", "size = \"4 B\"", "47: [flows.flood]: a datagram's size lies between 16 B and 2200 B"),
+    ("size = \"500 B\"", "size = \"4 B\"", "44: [flows.flood]: a datagram's size lies between 16 B and 2200 B"),
     (
         "from = \"s2\"\nto = \"s1\"",
         "from = \"host\"\nto = \"s1\"",
-        "47: [flows.flood]: 'host' reaches 's1' by a cable, and only a radio station can be saturated",
+        "44: [flows.flood]: 'host' reaches 's1' by a cable, and only a radio station can be saturated",
     ),
 ];
 
