@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod goodput;
+pub mod pcapng;
 mod probes;
 mod stats;
 

@@ -26,9 +26,9 @@ impl Wifi {
         copy.extend_from_slice(bytes);
         let number = self.stations[station].next_number;
         self.stations[station].next_number += 1;
-        let (no_ack, txop) = (handling.no_ack || to == station, handling.txop);
+        let no_ack = handling.no_ack || to == station || !self.rules.acknowledges;
         let this = &mut self.contenders[index];
-        this.queue.push_back(Queued { to, number, ecn, no_ack, txop, bytes: copy });
+        this.queue.push_back(Queued { to, number, ecn, no_ack, txop: handling.txop, tried: false, bytes: copy });
         let contends = this.queue.len() > 1 || this.counter.is_some();
         let level = this.level;
         let Station { class, joined, .. } = &self.stations[station];
@@ -135,10 +135,13 @@ impl Wifi {
         self.stations[station].plan = Plan::Nothing;
         self.close(station, index, ending);
         self.timers.clear(station);
+        self.look(station);
         if self.next_fits(station, 0, self.now) {
             self.plan(station, Plan::Data, self.sifs);
         } else {
+            self.contenders[index].window = self.rules.after_own.unwrap_or(self.contenders[index].window);
             self.contenders[index].counter = Some(self.draw(index));
+            self.contenders[index].window = self.contenders[index].windows.0;
         }
     }
     /// The answer waited for has not come.

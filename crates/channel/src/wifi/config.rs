@@ -1,6 +1,7 @@
 //! What a cell is made of, as plain values. Reading files is the scenario's business.
 
 use super::edca::{AIFSN, Access, Category, Edca, TXOP_MAX};
+use super::fec::{FEEDBACK_MAX, Fec};
 use super::{CW_MAX, Phy, RateError, Rules};
 use crate::loss::{DWELL_MAX, DWELL_MIN};
 use wavelane_base::{Rate, Ratio, Span};
@@ -39,7 +40,10 @@ pub struct WifiConfig {
     pub capture: Option<Capture>,
     /// Bit errors.
     pub errors: Option<BitErrors>,
-    /// Frames that may wait in each station, the one in service counted; drop-tail.
+    /// Forward error correction while the channel is bad; needs `errors`.
+    pub fec: Option<Fec>,
+    /// Frames that may wait in each station, or with EDCA in each of its categories, the one in service counted;
+    /// drop-tail.
     pub queue: usize,
     /// CWmin and CWmax other than the PHY's; each is a power of two less one. With EDCA each category has its own.
     pub cw: Option<(u32, u32)>,
@@ -122,7 +126,7 @@ pub enum ConfigError {
     #[error("a cell of {0} stations is outside 2 to {STATIONS_BOUND}: add stations, or split the cell")]
     Stations(usize),
     /// A station that does not exist.
-    #[error("station {station} does not exist: the cell has stations 0 to {}", .stations - 1)]
+    #[error("station {station} does not exist: the cell has stations 0 to {}, choose one of them", .stations - 1)]
     Unknown {
         /// The number given.
         station: usize,
@@ -178,6 +182,35 @@ pub enum ConfigError {
         /// What was asked for.
         value: Span,
     },
+    /// A code of rate zero.
+    #[error("a code of rate 0 carries nothing: choose one between 0 and 1, such as 71/100")]
+    CodeRate,
+    /// A Reed-Solomon code that does not exist.
+    #[error(
+        "RS({length},{data}) is no Reed-Solomon code: the length must be 7, 15, 31, 63, 127 or 255, and at least 2 \
+         more than the information"
+    )]
+    Code {
+        /// Symbols of a block.
+        length: u16,
+        /// Of these, information.
+        data: u16,
+    },
+    /// Error correction without errors.
+    #[error("error correction is asked for without bit errors: state the bit errors, or leave the correction out")]
+    NothingToCorrect,
+    /// Feedback that is too old.
+    #[error("channel feedback {0} old is above {FEEDBACK_MAX}: choose a shorter age")]
+    Feedback(Span),
+    /// Something that stations without acknowledgements do not have.
+    #[error("{0} needs acknowledgements, which the rules \"{1}\" do not have: leave it out, or choose other rules")]
+    NeedsAcknowledgements(&'static str, &'static str),
+    /// A capture of frames that are not 802.11.
+    #[error("WaveLAN's frames are not 802.11, so no capture file can hold them: leave the capture out")]
+    NoCapture,
+    /// WaveLAN under the rules of 802.11.
+    #[error("WaveLAN cards do not speak 802.11: use its own rules \"wavelan-1995\" in place of \"{0}\"")]
+    NotWaveLan(&'static str),
     /// A capture margin that is not positive.
     #[error("a capture margin of {0} dB would let both frames win: choose at least 1 dB")]
     Margin(i16),
@@ -256,6 +289,7 @@ impl WifiConfig {
             reach: ReachMap::full(stations),
             capture: None,
             errors: None,
+            fec: None,
             queue: 50,
             cw: None,
             edca: None,
@@ -323,6 +357,23 @@ impl WifiConfig {
             && capture.margin_db < 1
         {
             return Err(ConfigError::Margin(capture.margin_db));
+        }
+        if let Some(fec) = self.fec {
+            fec.code.check()?;
+            if self.errors.is_none() {
+                return Err(ConfigError::NothingToCorrect);
+            }
+            if fec.feedback > FEEDBACK_MAX {
+                return Err(ConfigError::Feedback(fec.feedback));
+            }
+        }
+        if !self.rules.acknowledges {
+            let asked = [("RTS", self.rts_threshold < RTS_NEVER), ("EDCA", self.edca.is_some())];
+            if let Some((what, _)) = asked.iter().find(|(_, asked)| *asked) {
+                return Err(ConfigError::NeedsAcknowledgements(what, self.rules.name));
+            }
+        } else if let Phy::WaveLan { .. } = self.phy {
+            return Err(ConfigError::NotWaveLan(self.rules.name));
         }
         match self.rules.retry {
             super::Retry::PerFrame(0)

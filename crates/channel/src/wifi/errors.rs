@@ -1,12 +1,14 @@
 //! Gilbert-Elliott bit errors with a short memory, so that overlapping frames meet the same bursts.
 
+use super::fec::{Decoder, Fec};
 use super::{BitErrors, ErrorsPer};
 use crate::loss::all_survive;
 use std::collections::VecDeque;
 use wavelane_base::{Chance, Instant, Seed, Span};
 
-/// How long past dwell times are kept; the longest frame, 2,334 bytes at 1 Mbit/s, lasts 19 ms.
-const MEMORY: Span = Span::from_millis(50);
+/// How long past dwell times are kept; the longest frame, 2,334 bytes at 1 Mbit/s, lasts 19 ms, coded 28 ms, and
+/// feedback is at most 20 ms old.
+const MEMORY: Span = Span::from_millis(100);
 
 /// The processes of one cell and the dice of its listeners.
 #[derive(Debug)]
@@ -14,6 +16,7 @@ pub(super) struct Errors {
     config: BitErrors,
     processes: Vec<Bursts>,
     luck: Chance,
+    fec: Option<(Fec, Decoder)>,
 }
 
 /// One alternation of states, beginning with good at time zero.
@@ -27,17 +30,41 @@ struct Bursts {
 }
 
 impl Errors {
-    pub(super) fn new(seed: Seed, name: &str, config: BitErrors, stations: usize) -> Self {
+    pub(super) fn new(seed: Seed, name: &str, config: BitErrors, fec: Option<Fec>, stations: usize) -> Self {
         let processes = match config.per {
             ErrorsPer::Cell => 1,
             ErrorsPer::Receiver | ErrorsPer::Station { .. } => stations,
         };
+        // Twice what lies within the memory on average; a longer list grows once.
+        let cycles = MEMORY.as_nanos() / (config.good + config.bad).as_nanos().max(1);
+        let room = (4 * cycles + 32).min(1_024) as usize;
         let burst = |i| Bursts {
             dice: seed.chance(&format!("{name} / dwell {i}")),
-            dwells: VecDeque::new(),
+            dwells: VecDeque::with_capacity(room),
             from: Instant::ZERO,
         };
-        Self { config, processes: (0..processes).map(burst).collect(), luck: seed.chance(&format!("{name} / errors")) }
+        Self {
+            config,
+            processes: (0..processes).map(burst).collect(),
+            luck: seed.chance(&format!("{name} / errors")),
+            fec: fec.map(|fec| (fec, Decoder::new(fec.code, &config))),
+        }
+    }
+    /// The process that governs what `listener` hears of `sender`.
+    fn process(&self, sender: usize, listener: usize) -> usize {
+        match self.config.per {
+            ErrorsPer::Cell => 0,
+            ErrorsPer::Receiver => listener,
+            ErrorsPer::Station { hub } if listener == hub => sender,
+            ErrorsPer::Station { .. } => listener,
+        }
+    }
+    /// Whether `sender` codes what it sends to `listener` at `now`: if it believes the channel to be bad.
+    pub(super) fn coding(&mut self, sender: usize, listener: usize, now: Instant) -> bool {
+        let process = self.process(sender, listener);
+        let Some((fec, _)) = &self.fec else { return false };
+        let known = Instant::from_nanos(now.as_nanos().saturating_sub(fec.feedback.as_nanos()));
+        self.processes[process].is_bad(&self.config, known)
     }
 
     /// Whether `listener` receives every one of the `octets` that `sender` spreads over `start` to `end`.
@@ -45,15 +72,21 @@ impl Errors {
         &mut self,
         sender: usize,
         listener: usize,
-        octets: usize,
+        (octets, coded): (usize, bool),
         (start, end): (Instant, Instant),
     ) -> bool {
-        let process = match self.config.per {
-            ErrorsPer::Cell => 0,
-            ErrorsPer::Receiver => listener,
-            ErrorsPer::Station { hub } if listener == hub => sender,
-            ErrorsPer::Station { .. } => listener,
-        };
+        let process = self.process(sender, listener);
+        if let Some((_, decoder)) = self.fec.as_ref().filter(|_| coded) {
+            let (bursts, config) = (&mut self.processes[process], &self.config);
+            let whole = end.since(start).as_nanos() as f64;
+            let at = |share: f64| start + Span::from_nanos((whole * share) as u64);
+            let bad_share = |from: f64, to: f64| {
+                let (from, to) = (at(from), at(to));
+                bursts.bad_within(config, from, to).as_nanos() as f64 / to.since(from).as_nanos().max(1) as f64
+            };
+            let survives = decoder.survival(octets, bad_share);
+            return self.luck.unit() < survives;
+        }
         let bits = octets as u64 * 8;
         let bad = self.processes[process].bad_within(&self.config, start, end);
         // Rounded to whole bits, at most all of them.
@@ -64,6 +97,10 @@ impl Errors {
 }
 
 impl Bursts {
+    /// Whether the state is bad at `at`, which may lie a little in the past.
+    fn is_bad(&mut self, config: &BitErrors, at: Instant) -> bool {
+        self.bad_within(config, at, at + Span::from_nanos(1)) > Span::ZERO
+    }
     /// Time in the bad state between `start` and `end`.
     fn bad_within(&mut self, config: &BitErrors, start: Instant, end: Instant) -> Span {
         loop {
@@ -102,7 +139,7 @@ mod tests {
     fn a_long_silence_is_passed_over_and_forgotten() {
         let (good, bad) = (Span::from_millis(5), Span::from_millis(2));
         let config = BitErrors { good, bad, in_good: Ratio::ZERO, in_bad: Ratio::ONE, per: ErrorsPer::Cell };
-        let mut errors = Errors::new(Seed(1), "air", config, 2);
+        let mut errors = Errors::new(Seed(1), "air", config, None, 2);
         for start in [Instant::ZERO, Instant::from_secs(1), Instant::from_secs(1_000)] {
             let bad = errors.processes[0].bad_within(&config, start, start + MEMORY);
             assert!(bad > Span::ZERO && bad < MEMORY);
@@ -119,8 +156,8 @@ mod tests {
             in_bad: Ratio::ONE,
             per: ErrorsPer::Cell,
         };
-        let mut one = Errors::new(Seed(1), "air", config, 2);
-        let mut two = Errors::new(Seed(1), "air", config, 2);
+        let mut one = Errors::new(Seed(1), "air", config, None, 2);
+        let mut two = Errors::new(Seed(1), "air", config, None, 2);
         let (mut bad, step) = (Span::ZERO, Span::from_millis(5));
         let steps = 400_000;
         for i in 0..steps {

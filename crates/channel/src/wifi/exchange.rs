@@ -3,7 +3,7 @@
 use super::access::Ending;
 use super::station::{Kind, OnAir, Plan, Waiting};
 use super::timers::Rank;
-use super::{ACK_OCTETS, PhyRate, RTS_OCTETS, Retry, Timeout, Wifi};
+use super::{ACK_OCTETS, FecFrames, PhyRate, RTS_OCTETS, Retry, Timeout, Wifi};
 use wavelane_base::{Instant, Span};
 
 /// Twice DSSS_MaxPropagationDelay of ns-2.
@@ -15,35 +15,63 @@ impl Wifi {
         let index = station * self.kinds + turn;
         self.stations[station].turn = turn;
         self.stations[station].txop_end = self.now + self.contenders[index].txop;
+        self.look(station);
         let Some(head) = self.contenders[index].queue.front() else { return };
         let (to, octets) = (head.to, head.bytes.len() + self.overhead);
         if octets <= self.rts_threshold || to == station {
             return self.send_data(station);
         }
-        let cts = self.answer_to(self.rts_rate);
-        let after = self.sifs.times(2) + cts.airtime(ACK_OCTETS) + self.exchange_of(station, 0);
+        let after = self.sifs.times(2) + self.answer_time(self.rts_rate) + self.exchange_of(station, 0);
         let after = whole_microseconds(after);
         self.stations[station].tally.rts_sent += 1;
-        let frame = OnAir { kind: Kind::Rts, to, octets: RTS_OCTETS, after, ..OnAir::NOTHING };
+        let coded = self.codes_answers() && self.stations[station].coded;
+        let frame = OnAir { kind: Kind::Rts, to, octets: RTS_OCTETS, after, coded, ..OnAir::NOTHING };
         self.send(station, frame, self.rts_rate);
     }
     fn send_data(&mut self, station: usize) {
-        let Some(head) = self.contenders[self.turn_of(station)].queue.front() else { return };
+        let index = self.turn_of(station);
+        let Some(head) = self.contenders[index].queue.front_mut() else { return };
+        let retry = core::mem::replace(&mut head.tried, true);
         let (to, octets, no_ack) = (head.to, head.bytes.len() + self.overhead, head.no_ack);
-        let rate = self.rate_to(station, to);
-        let ack = if no_ack { Span::ZERO } else { self.sifs + self.answer_to(rate).airtime(ACK_OCTETS) };
-        let end = self.now + rate.airtime(octets) + ack;
+        let (rate, coded) = (self.rate_to(station, to), self.stations[station].coded && to != station);
+        let ack = if no_ack { Span::ZERO } else { self.sifs + self.answer_time(rate) };
+        let end = self.now + rate.airtime(self.on_air(octets, coded)) + ack;
         // The Duration field covers the next exchange of the TXOP as well (9.2.5.2, single protection).
         let after = if self.next_fits(station, 1, end) { ack + self.sifs + self.exchange_of(station, 1) } else { ack };
         self.stations[station].tally.data_sent += 1;
-        self.send(station, OnAir { kind: Kind::Data, to, octets, no_ack, after, ..OnAir::NOTHING }, rate);
+        self.send(station, OnAir { kind: Kind::Data, to, octets, no_ack, coded, retry, after, ..OnAir::NOTHING }, rate);
     }
     /// How long the data frame at `place` in the queue of the station's turn takes, with its ACK.
     fn exchange_of(&self, station: usize, place: usize) -> Span {
         let Some(frame) = self.contenders[self.turn_of(station)].queue.get(place) else { return Span::ZERO };
         let rate = self.rate_to(station, frame.to);
-        let data = rate.airtime(frame.bytes.len() + self.overhead);
-        if frame.no_ack { data } else { data + self.sifs + self.answer_to(rate).airtime(ACK_OCTETS) }
+        let coded = self.stations[station].coded && frame.to != station;
+        let data = rate.airtime(self.on_air(frame.bytes.len() + self.overhead, coded));
+        if frame.no_ack { data } else { data + self.sifs + self.answer_time(rate) }
+    }
+    /// Decides whether the data frame that is first in the queue of the station's turn will be coded.
+    pub(super) fn look(&mut self, station: usize) {
+        if self.fec.is_none() {
+            return;
+        }
+        let head = self.contenders[self.turn_of(station)].queue.front();
+        let Some(to) = head.map(|head| head.to).filter(|to| *to != station) else { return };
+        self.stations[station].coded = self.coding(station, to);
+    }
+    /// Whether a frame of `station` for `to` is coded if it begins now.
+    fn coding(&mut self, station: usize, to: usize) -> bool {
+        self.errors.as_mut().is_some_and(|errors| errors.coding(station, to, self.now))
+    }
+    /// Bytes that a frame of `octets` has on the air.
+    pub(super) fn on_air(&self, octets: usize, coded: bool) -> usize {
+        self.fec.filter(|_| coded).map_or(octets, |fec| fec.code.coded(octets))
+    }
+    fn codes_answers(&self) -> bool {
+        self.fec.is_some_and(|fec| fec.frames == FecFrames::All)
+    }
+    /// How long the answer to a frame sent at `rate` lasts at most.
+    fn answer_time(&self, rate: PhyRate) -> Span {
+        self.answer_to(rate).airtime(self.on_air(ACK_OCTETS, self.codes_answers()))
     }
     /// Whether the frame at `place` may follow at SIFS after `end` in the same TXOP.
     pub(super) fn next_fits(&self, station: usize, place: usize, end: Instant) -> bool {
@@ -72,7 +100,9 @@ impl Wifi {
         let patience = match self.rules.timeout {
             Timeout::Preamble => self.sifs + self.slot + rate.preamble(),
             Timeout::Foreknown => self.sifs + self.slot,
-            Timeout::WholeAnswer => self.sifs + rate.airtime(ACK_OCTETS) + NS2_PROPAGATION,
+            Timeout::WholeAnswer => {
+                self.sifs + rate.airtime(self.on_air(ACK_OCTETS, self.codes_answers())) + NS2_PROPAGATION
+            }
         };
         self.stations[station].waiting = waiting;
         self.plan(station, Plan::Timeout, patience);
@@ -106,7 +136,8 @@ impl Wifi {
         }
     }
     fn answer(&mut self, station: usize, kind: Kind, to: usize, after: Span, to_rate: PhyRate) {
-        let frame = OnAir { kind, to, octets: ACK_OCTETS, after, ..OnAir::NOTHING };
+        let coded = self.codes_answers() && self.coding(station, to);
+        let frame = OnAir { kind, to, octets: ACK_OCTETS, after, coded, ..OnAir::NOTHING };
         self.stations[station].tally.answers_sent += 1;
         self.send(station, frame, self.answer_to(to_rate));
     }
@@ -139,13 +170,11 @@ impl Wifi {
         if frame.kind == Kind::Data {
             self.deliver(station, sender);
             if !frame.no_ack {
-                let ack = self.answer_to(self.data_rate).airtime(ACK_OCTETS);
-                let after = frame.after.saturating_sub(self.sifs + ack);
+                let after = frame.after.saturating_sub(self.sifs + self.answer_time(self.data_rate));
                 self.plan(station, Plan::Ack { to: sender, after }, self.sifs);
             }
         } else if self.ears[station].nav <= self.now {
-            let cts = self.answer_to(self.rts_rate).airtime(ACK_OCTETS);
-            let after = frame.after.saturating_sub(self.sifs + cts);
+            let after = frame.after.saturating_sub(self.sifs + self.answer_time(self.rts_rate));
             self.plan(station, Plan::Cts { to: sender, after }, self.sifs);
         }
         false

@@ -16,10 +16,11 @@ impl Wifi {
         self.freeze(station, now, true);
         self.ears[station].begin_sending();
         self.on_air.push(station);
-        self.stations[station].air = OnAir { body: now + rate.preamble(), ..frame };
+        self.stations[station].air = frame.at(now, rate);
         self.stations[station].air_rate = Some(rate);
         self.stations[station].plan = Plan::End;
-        self.timers.set(station, now + rate.airtime(frame.octets), Rank::End);
+        let airtime = rate.airtime(self.on_air(frame.octets, frame.coded));
+        self.timers.set(station, now + airtime, Rank::End);
         for i in 0..self.audience[station].len() {
             let (home, reach) = self.audience[station][i];
             match home {
@@ -64,6 +65,7 @@ impl Wifi {
         self.on_air.retain(|sender| *sender != station);
         self.ears[station].end_sending(self.now);
         self.touched.push(station);
+        self.tap_sent(station, &frame);
         for i in 0..self.audience[station].len() {
             let (home, reach) = self.audience[station][i];
             match home {
@@ -97,11 +99,12 @@ impl Wifi {
         }
         if heard == Heard::Whole
             && let Some(errors) = &mut self.errors
-            && !errors.spares(sender, ear, frame.octets, (frame.body, self.now))
+            && !errors.spares(sender, ear, (frame.octets, frame.coded), (frame.body, self.now))
         {
             self.ears[ear].fail(self.now, self.eifs_extra);
             heard = Heard::Broken;
         }
+        self.tap_heard(ear, sender, reach.signal_db, heard, frame);
         let waited = ear < self.stations.len() && self.stations[ear].waiting != Waiting::Nothing;
         let mut answered = false;
         if heard == Heard::Whole {

@@ -7,12 +7,14 @@
 //! Clause numbers in this module are those of IEEE Std 802.11-2016.
 
 mod access;
+mod capture;
 mod classes;
 mod config;
 mod ear;
 mod edca;
 mod errors;
 mod exchange;
+mod fec;
 mod medium;
 mod phy;
 mod ring;
@@ -20,15 +22,18 @@ mod rules;
 mod station;
 mod timers;
 
+pub use capture::{CAPTURES_BOUND, CapturePoint, Captured, LINKTYPE_RADIOTAP, address};
 pub use config::{
     BitErrors, Capture, ConfigError, ErrorsPer, FRAME_MAX, QUEUE_BOUND, RTS_NEVER, Reach, ReachMap, STATIONS_BOUND,
     WifiConfig,
 };
 pub use edca::{AIFSN, Access, CATEGORIES, Category, Edca, Handling, TXOP_MAX};
+pub use fec::{FEEDBACK_MAX, Fec, FecCode, FecFrames, RS_LENGTHS};
 pub use phy::{ACK_OCTETS, CW_MAX, Phy, PhyRate, RTS_OCTETS, RateError};
 pub use rules::{AfterDrop, AfterTimeout, BusySlot, Draw, Eifs, FirstAccess, Overlap, Retry, Rules, Timeout};
 pub use station::Tally;
 
+use capture::Tap;
 use classes::{Class, Division, Home};
 use ear::{Ear, Hearing};
 use errors::Errors;
@@ -117,6 +122,7 @@ struct Ready {
 /// Being woken late moves nothing: the cell follows its own deadlines and only hands frames out late.
 #[derive(Debug)]
 pub struct Wifi {
+    phy: Phy,
     rules: Rules,
     queue: usize,
     rts_threshold: usize,
@@ -135,7 +141,7 @@ pub struct Wifi {
     slot: Span,
     sifs: Span,
     difs: Span,
-    /// EIFS less DIFS.
+    /// How much later than after a good frame the medium may be taken after one in error.
     eifs_extra: Span,
     nav_patience: Span,
     hearing: Hearing,
@@ -158,11 +164,13 @@ pub struct Wifi {
     /// Of each station, for collisions between its categories.
     inner_dice: Vec<Chance>,
     errors: Option<Errors>,
+    fec: Option<Fec>,
 
     ready: VecDeque<Ready>,
     events: VecDeque<Event>,
     frames_missed: u64,
     events_missed: u64,
+    tap: Option<Box<Tap>>,
     /// Buffers for frames to come.
     spare: Vec<Vec<u8>>,
     /// Lists at work, kept for their memory.
@@ -199,6 +207,7 @@ impl Wifi {
         let inner_dice = (0..inside).map(|station| seed.chance(&format!("{name} / back-off within {station}")));
         let ears = stations + division.classes.len();
         Ok(Self {
+            phy,
             rules,
             queue: config.queue,
             rts_threshold: config.rts_threshold,
@@ -213,7 +222,11 @@ impl Wifi {
             slot: phy.slot(),
             sifs: phy.sifs(),
             difs: phy.difs(),
-            eifs_extra: phy.eifs().saturating_sub(phy.difs()),
+            eifs_extra: match rules.eifs {
+                _ if !rules.acknowledges => Span::ZERO,
+                Eifs::Reception => phy.eifs().saturating_sub(phy.difs()),
+                Eifs::Collision => phy.eifs(),
+            },
             nav_patience: medium::nav_patience(phy.sifs(), phy.slot(), cts_rate),
             hearing: Hearing {
                 window: rules.cca(phy),
@@ -231,12 +244,14 @@ impl Wifi {
             dice: seed.chance(&format!("{name} / back-off")),
             luck: seed.chance(&format!("{name} / overlaps")),
             inner_dice: inner_dice.collect(),
-            errors: config.errors.map(|errors| Errors::new(seed, name, errors, stations)),
+            errors: config.errors.map(|errors| Errors::new(seed, name, errors, config.fec, stations)),
+            fec: config.fec,
             ready: VecDeque::with_capacity(READY_BOUND),
-            events: VecDeque::new(),
+            events: VecDeque::with_capacity(stations * kinds),
             frames_missed: 0,
             events_missed: 0,
-            spare: Vec::new(),
+            tap: None,
+            spare: (0..stations * kinds).map(|_| Vec::with_capacity(FRAME_MAX)).collect(),
             touched: Vec::with_capacity(2 * ears),
             starting: Vec::with_capacity(stations * kinds),
         })

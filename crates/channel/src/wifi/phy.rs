@@ -22,6 +22,11 @@ pub enum Phy {
         /// Slots of 9 us instead of 20 us.
         short_slot: bool,
     },
+    /// The 2 Mbit/s cards before 802.11 (915 MHz and 2.4 GHz); see [`Phy::wavelan`].
+    WaveLan {
+        /// What the modem sends before a frame's own bytes, and the time it needs around them.
+        lead: Span,
+    },
 }
 
 /// A rate that its physical layer has; made by [`Phy::rate`].
@@ -55,10 +60,22 @@ const OFDM_EXTRA_BITS: u64 = 16 + 6;
 /// aSignalExtension of ERP-OFDM (18.5.4).
 const SIGNAL_EXTENSION_US: u64 = 6;
 
+/// Slots and inter-frame space of WaveLAN before 802.11, as lecture notes on its MAC give them.
+const WAVELAN_SLOT_US: u64 = 23;
+const WAVELAN_WIFS_US: u64 = 60;
+
 impl Phy {
+    /// WaveLAN before 802.11 whose frames in a row cost `overhead` each beside their bytes at 2 Mbit/s: inter-frame
+    /// space, a mean back-off of 7.5 slots, and the modem's lead, which is what is left. Sources put the whole at 0.7 to
+    /// 1.0 ms; less than 233 us leaves no lead.
+    pub const fn wavelan(overhead: Span) -> Self {
+        let waits = (WAVELAN_WIFS_US * 2 + WAVELAN_SLOT_US * 15) * 500;
+        Self::WaveLan { lead: Span::from_nanos(overhead.as_nanos().saturating_sub(waits)) }
+    }
     /// Its rates, in units of 500 kbit/s, slowest first.
     pub const fn rates(self) -> &'static [u8] {
         match self {
+            Self::WaveLan { .. } => &[4],
             Self::Dsss => &[2, 4],
             Self::HrDsss { .. } => &[2, 4, 11, 22],
             Self::Ofdm | Self::ErpOfdm { .. } => &[12, 18, 24, 36, 48, 72, 96, 108],
@@ -82,6 +99,7 @@ impl Phy {
         Span::from_micros(match self {
             Self::Ofdm | Self::ErpOfdm { short_slot: true } => 9,
             Self::Dsss | Self::HrDsss { .. } | Self::ErpOfdm { short_slot: false } => 20,
+            Self::WaveLan { .. } => WAVELAN_SLOT_US,
         })
     }
     /// aSIFSTime (15.3.3, 16.3.3, 17.4.4, 18.5.4).
@@ -89,27 +107,36 @@ impl Phy {
         Span::from_micros(match self {
             Self::Ofdm => 16,
             Self::Dsss | Self::HrDsss { .. } | Self::ErpOfdm { .. } => 10,
+            // Nothing is answered.
+            Self::WaveLan { .. } => 0,
         })
     }
-    /// DIFS = SIFS + 2 slots (10.3.7).
+    /// DIFS = SIFS + 2 slots (10.3.7); WaveLAN's inter-frame space.
     pub fn difs(self) -> Span {
-        self.sifs() + self.slot().times(2)
+        match self {
+            Self::WaveLan { .. } => Span::from_micros(WAVELAN_WIFS_US),
+            _ => self.sifs() + self.slot().times(2),
+        }
     }
-    /// EIFS = SIFS + DIFS + the time of an ACK at the slowest rate with the long preamble (10.3.2.3.7).
+    /// EIFS = SIFS + DIFS + the time of an ACK at the slowest rate with the long preamble (10.3.2.3.7); WaveLAN has
+    /// nothing of the kind.
     pub fn eifs(self) -> Span {
-        self.sifs() + self.difs() + self.slowest().airtime(ACK_OCTETS)
+        match self {
+            Self::WaveLan { .. } => self.difs(),
+            _ => self.sifs() + self.difs() + self.slowest().airtime(ACK_OCTETS),
+        }
     }
     /// aCWmin (15.3.3, 16.3.3, 17.4.4, 18.5.4).
     pub const fn cw_min(self) -> u32 {
         match self {
-            Self::Dsss | Self::HrDsss { .. } => 31,
+            Self::Dsss | Self::HrDsss { .. } | Self::WaveLan { .. } => 31,
             Self::Ofdm | Self::ErpOfdm { .. } => 15,
         }
     }
     /// aCCATime: how long a frame is on the air before others must have noticed it.
     pub const fn cca(self) -> Span {
         Span::from_micros(match self {
-            Self::Dsss | Self::HrDsss { .. } => 15,
+            Self::Dsss | Self::HrDsss { .. } | Self::WaveLan { .. } => 15,
             Self::Ofdm | Self::ErpOfdm { .. } => 4,
         })
     }
@@ -131,10 +158,15 @@ impl PhyRate {
     pub const fn rate(self) -> Rate {
         Rate::from_bps(self.half_mbps as u64 * 500_000)
     }
+    /// In units of 500 kbit/s.
+    pub(super) const fn half_mbps(self) -> u8 {
+        self.half_mbps
+    }
     /// Preamble and header before the first bit of the frame's own bytes; also how long a receiver takes to report
     /// the start of a reception (aRxPHYStartDelay).
     pub const fn preamble(self) -> Span {
         Span::from_micros(match self.phy {
+            Phy::WaveLan { lead } => return lead,
             Phy::Dsss => DSSS_LONG_US,
             // 1 Mbit/s has the long form only (16.2.2.3).
             Phy::HrDsss { short_preamble } if short_preamble && self.half_mbps > 2 => DSSS_SHORT_US,
@@ -147,7 +179,7 @@ impl PhyRate {
         let (bits, half) = (octets as u64 * 8, self.half_mbps as u64);
         let after_preamble = match self.phy {
             // The header states the length in whole microseconds, rounded up (16.2.3.5).
-            Phy::Dsss | Phy::HrDsss { .. } => (bits * 2).div_ceil(half),
+            Phy::Dsss | Phy::HrDsss { .. } | Phy::WaveLan { .. } => (bits * 2).div_ceil(half),
             Phy::Ofdm => OFDM_SYMBOL_US * (OFDM_EXTRA_BITS + bits).div_ceil(half * 2),
             Phy::ErpOfdm { .. } => OFDM_SYMBOL_US * (OFDM_EXTRA_BITS + bits).div_ceil(half * 2) + SIGNAL_EXTENSION_US,
         };
@@ -164,6 +196,7 @@ impl PhyRate {
 impl fmt::Display for Phy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::WaveLan { .. } => "WaveLAN",
             Self::Dsss => "DSSS",
             Self::HrDsss { short_preamble: false } => "802.11b",
             Self::HrDsss { short_preamble: true } => "802.11b (short preamble)",

@@ -3,14 +3,18 @@
 use super::{Phy, PhyRate};
 use wavelane_base::Span;
 
-/// The switches. Each field says what it decides; [`Rules::standard`], [`Rules::ns3_3_44`], [`Rules::ns2_2001`] and
-/// [`Rules::bianchi_2000`] are the named sets.
+/// The switches. Each field says what it decides; [`Rules::standard`], [`Rules::ns3_3_44`], [`Rules::ns2_2001`],
+/// [`Rules::bianchi_2000`] and [`Rules::wavelan_1995`] are the named sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
     /// The name of the set, for records.
     pub name: &'static str,
     /// Bytes of MAC header, FCS and LLC/SNAP around each frame handed in.
     pub overhead: usize,
+    /// Whether data frames are acknowledged. Without, each is sent once, announces nothing and makes nobody wait EIFS.
+    pub acknowledges: bool,
+    /// The window of the back-off after a station's own frame, if it is not CWmin.
+    pub after_own: Option<u32>,
     /// From what a back-off is drawn.
     pub draw: Draw,
     /// What a station does whose first frame finds the medium idle and no back-off pending.
@@ -105,7 +109,7 @@ pub enum AfterTimeout {
 pub enum Eifs {
     /// A reception that had begun and ended in error. Frames that begin together begin no reception.
     Reception,
-    /// Any collision (ns-2).
+    /// Any collision or error; the whole EIFS passes before the DIFS (ns-2, which sets the NAV to it).
     Collision,
 }
 
@@ -145,6 +149,8 @@ pub enum AfterDrop {
 
 /// MAC header 24, FCS 4 (9.2.4, 9.3.2) and LLC/SNAP 8 (RFC 1042).
 const OVERHEAD: usize = 24 + 4 + 8;
+/// Two addresses, type and FCS.
+const OVERHEAD_ETHERNET: usize = 14 + 4;
 /// ns-2 counts four addresses and no LLC/SNAP.
 const OVERHEAD_NS2: usize = 34;
 
@@ -154,6 +160,8 @@ impl Rules {
         Self {
             name: "standard",
             overhead: OVERHEAD,
+            acknowledges: true,
+            after_own: None,
             draw: Draw::ZeroToCw,
             first_access: FirstAccess::AfterDifs,
             timeout: Timeout::Preamble,
@@ -183,7 +191,7 @@ impl Rules {
             ..Self::standard()
         }
     }
-    /// The CMU 802.11 code of ns-2 around 2001.
+    /// The CMU 802.11 code of ns-2, as its release 2.35 still has it (`mac/mac-802_11.cc`).
     pub const fn ns2_2001() -> Self {
         Self {
             name: "ns2-2001",
@@ -194,7 +202,8 @@ impl Rules {
             eifs: Eifs::Collision,
             nav_reset: false,
             cca: Some(Span::ZERO),
-            basic: &[2],
+            // Unless told otherwise its control frames go at the bandwidth of the interface (`basicRate_`).
+            basic: &[2, 4, 11, 22, 12, 18, 24, 36, 48, 72, 96, 108],
             ..Self::standard()
         }
     }
@@ -206,6 +215,19 @@ impl Rules {
             busy_slot: BusySlot::Counts,
             retry: Retry::PerFrame(7),
             cca: Some(Span::ZERO),
+            ..Self::standard()
+        }
+    }
+    /// The cards before 802.11, with Ethernet's framing: CSMA/CA, no acknowledgements. A station that finds the medium
+    /// busy draws from 0 to 31 slots, after its own frame from 0 to 15.
+    pub const fn wavelan_1995() -> Self {
+        Self {
+            name: "wavelan-1995",
+            overhead: OVERHEAD_ETHERNET,
+            acknowledges: false,
+            after_own: Some(15),
+            nav_reset: false,
+            basic: &[4],
             ..Self::standard()
         }
     }

@@ -19,6 +19,8 @@ pub(super) struct Station {
     pub(super) air_rate: Option<PhyRate>,
     /// The category whose exchange is under way, or was last; 0 without EDCA.
     pub(super) turn: usize,
+    /// Whether the data frame of the exchange under way is coded.
+    pub(super) coded: bool,
     /// When the TXOP ends that `turn` has gained.
     pub(super) txop_end: Instant,
     /// Its class, if others perceive the same.
@@ -58,6 +60,8 @@ pub(super) struct Queued {
     pub(super) no_ack: bool,
     /// It may follow the frame before it within one TXOP.
     pub(super) txop: bool,
+    /// It has been sent before.
+    pub(super) tried: bool,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -100,6 +104,12 @@ pub(super) struct OnAir {
     pub(super) octets: usize,
     /// Nobody is to answer it.
     pub(super) no_ack: bool,
+    /// It is lengthened by forward error correction.
+    pub(super) coded: bool,
+    /// It is a repetition.
+    pub(super) retry: bool,
+    /// Its rate, in units of 500 kbit/s.
+    pub(super) half_mbps: u8,
     /// When its own first byte is sent, after preamble and header.
     pub(super) body: Instant,
     /// How long the exchange goes on after its end.
@@ -163,6 +173,7 @@ impl Station {
             air: OnAir::NOTHING,
             air_rate: None,
             turn: 0,
+            coded: false,
             txop_end: Instant::ZERO,
             class,
             joined: class.is_some(),
@@ -192,6 +203,15 @@ impl Contender {
 }
 
 impl OnAir {
-    pub(super) const NOTHING: Self =
-        Self { kind: Kind::Ack, to: 0, octets: 0, no_ack: true, body: Instant::ZERO, after: Span::ZERO };
+    pub(super) const NOTHING: Self = Self {
+        kind: Kind::Ack,
+        to: 0,
+        octets: 0,
+        no_ack: true,
+        coded: false,
+        retry: false,
+        half_mbps: 0,
+        body: Instant::ZERO,
+        after: Span::ZERO,
+    };
 }

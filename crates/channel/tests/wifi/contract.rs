@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use wavelane_base::laws::{Script, Stimulus, check};
 use wavelane_base::{Chance, Ecn, FrameMeta, Instant, Machine, PortId, Ratio, Seed, Span};
 use wavelane_channel::wifi::{
-    BitErrors, Capture, Category, Cause, Edca, ErrorsPer, Event, Handling, Reach, ReachMap, Rules, Wifi, WifiConfig,
-    port,
+    BitErrors, Capture, Category, Cause, Edca, ErrorsPer, Event, Fec, FecCode, FecFrames, Handling, Phy, Reach,
+    ReachMap, Rules, Wifi, WifiConfig, port,
 };
 
 /// A cell drawn from the dice: any PHY, any rules, any reach.
@@ -34,6 +34,15 @@ fn any_cell(dice: &mut Chance) -> WifiConfig {
         in_bad: Ratio::new(1, 100).unwrap(),
         per: [ErrorsPer::Cell, ErrorsPer::Receiver, ErrorsPer::Station { hub: 0 }][dice.below(3) as usize],
     });
+    if config.errors.is_some() && dice.below(2) == 0 {
+        let code = [FecCode::RESIDUAL_31_22, FecCode::RS_31_22, FecCode::RS_255_181][dice.below(3) as usize];
+        let frames = [FecFrames::Data, FecFrames::All][dice.below(2) as usize];
+        config.fec = Some(Fec { code, frames, feedback: Span::from_millis(dice.below(3)) });
+    }
+    if dice.below(6) == 0 {
+        let (phy, rules) = (Phy::wavelan(Span::from_micros(700)), Rules::wavelan_1995());
+        config = WifiConfig { phy, rules, rate: mbit(20), rts_threshold: 65_536, edca: None, ..config };
+    }
     config
 }
 

@@ -6,6 +6,8 @@ mod bianchi;
 mod contract;
 mod drive;
 mod edca;
+mod fec;
 mod reach;
 mod saturation;
 mod timing;
+mod wavelan;

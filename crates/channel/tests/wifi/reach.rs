@@ -207,7 +207,7 @@ fn impossible_cells_are_refused_with_a_remedy() {
     let itself = reach.set(1, 1, Reach::FULL).unwrap_err().to_string();
     assert!(itself.contains("to itself") && itself.contains("leave this pair out"), "{itself}");
     let unknown = reach.set(0, 3, Reach::FULL).unwrap_err().to_string();
-    assert_eq!(unknown, "station 3 does not exist: the cell has stations 0 to 2");
+    assert_eq!(unknown, "station 3 does not exist: the cell has stations 0 to 2, choose one of them");
     assert!(reach.set(0, 1, Reach { decode: true, ..Reach::default() }).is_err());
     assert!(refused(WifiConfig { queue: 0, ..good.clone() }).contains("outside 1 to"));
     assert!(refused(WifiConfig { cw: Some((16, 1023)), ..good.clone() }).contains("power of two"));
