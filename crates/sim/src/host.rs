@@ -55,6 +55,11 @@ impl HostNode {
         self.routes.get(target.ip()).copied()
     }
 
+    /// What the open connections say of themselves.
+    pub(crate) fn statuses(&self) -> Vec<tcp::Status> {
+        self.connections.keys().filter_map(|id| self.host.status(*id)).collect()
+    }
+
     pub(crate) fn drop_packet(&mut self, why: &'static str) {
         *self.dropped.entry(why).or_default() += 1;
     }

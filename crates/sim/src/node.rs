@@ -17,6 +17,8 @@ const ROUNDS_LIMIT: usize = 100_000;
 const SEGMENTS: usize = 8;
 /// Room for one batch.
 const BATCH_ROOM: usize = 65_535;
+/// The port of a gateway that is no lane: where the packet service takes and gives IP packets.
+pub(crate) const INSIDE: usize = u16::MAX as usize;
 /// Peer events kept per node; older ones stay, later ones are only counted.
 const PEER_EVENTS_KEPT: usize = 10_000;
 
@@ -109,6 +111,14 @@ impl GatewayNode {
         self.service(moment);
     }
 
+    fn drain_packets(&mut self, local: Instant, out: &mut Vec<Outgoing>) {
+        for _ in 0..DRAIN_LIMIT {
+            let Some(len) = self.gateway.poll_packet(local, &mut self.buffer) else { return };
+            out.push(Outgoing { port: INSIDE, packet: self.buffer[..len].to_vec() });
+        }
+        panic!("node {} breaks law 2: the drain of its packets does not end", self.name)
+    }
+
     fn drain_frames(&mut self, local: Instant, out: &mut Vec<Outgoing>) {
         for port in 0..self.ports.len() {
             let mut batches = 0;
@@ -198,6 +208,10 @@ impl GatewayNode {
 
 impl Resident for GatewayNode {
     fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &mut [u8]) {
+        if port == INSIDE {
+            self.gateway.handle_packet(self.clock.local(moment.now), packet);
+            return self.service(moment);
+        }
         let Ok(udp) = Udp4::parse(packet) else { return self.drop_packet("damaged") };
         if udp.target != self.ports[port] {
             return self.drop_packet("not_ours");
@@ -248,6 +262,7 @@ impl Resident for GatewayNode {
         let local = self.clock.local(moment.now);
         let mut woken = false;
         for _ in 0..ROUNDS_LIMIT {
+            self.drain_packets(local, moment.out);
             self.drain_frames(local, moment.out);
             if self.drain_events(moment) {
                 continue;

@@ -197,7 +197,7 @@ fn ecn_bits(ecn: Ecn) -> u8 {
     }
 }
 
-fn ecn_from_bits(traffic_class: u8) -> Ecn {
+pub(crate) fn ecn_from_bits(traffic_class: u8) -> Ecn {
     match traffic_class & 3 {
         0 => Ecn::NotEct,
         1 => Ecn::Ect1,

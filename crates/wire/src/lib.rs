@@ -8,6 +8,7 @@ pub mod codec;
 pub mod datagram;
 pub mod frame;
 pub mod ip;
+pub mod packet;
 pub mod parcel;
 pub mod tcp;
 

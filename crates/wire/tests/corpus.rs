@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use wavelane_wire::datagram::{CookieReply, DataHeader, Handshake, InitPayload, ResponsePayload};
 use wavelane_wire::frame::Frames;
 use wavelane_wire::ip::Udp4;
+use wavelane_wire::packet::{
+    IcmpError, Packet, answer, clamp_mss, decrement_hops, fragments_v4, mark_congestion, may_answer,
+};
 use wavelane_wire::parcel::Parcel;
 use wavelane_wire::tcp::{TCP_OPTIONS_MAX, Tcp4};
 use wavelane_wire::{DecodeError, Writer};
@@ -128,5 +131,30 @@ fn parcels_replay() {
     for (file, input) in corpus("parcel") {
         println!("{}", file.display());
         torment(&input, parcels);
+    }
+}
+
+/// What a router does with a packet: whatever parses still parses after every edit.
+fn packet(input: &[u8]) {
+    let Ok(view) = Packet::parse(input) else { return };
+    let _ = (view.ports(), view.segment(), view.has_routable_addresses());
+    for error in [IcmpError::NoRoute, IcmpError::TooBig(1280)] {
+        if let Some(error) = answer(error, &view, view.target).filter(|_| may_answer(&view)) {
+            assert!(!may_answer(&Packet::parse(&error).expect("an error is a packet")));
+        }
+    }
+    for piece in fragments_v4(&view, 68).into_iter().flatten() {
+        assert!(piece.len() <= input.len().max(68) && Packet::parse(&piece).is_ok());
+    }
+    let mut edited = view.bytes.to_vec();
+    let _ = (clamp_mss(&mut edited, 1280), mark_congestion(&mut edited), decrement_hops(&mut edited));
+    assert_eq!(Packet::parse(&edited).map(|p| p.bytes.len()), Ok(view.bytes.len()));
+}
+
+#[test]
+fn packets_replay() {
+    for (file, input) in corpus("packet") {
+        println!("{}", file.display());
+        torment(&input, packet);
     }
 }

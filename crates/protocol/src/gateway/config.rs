@@ -1,5 +1,7 @@
 //! What a gateway is told. Nothing here describes the link: rate, loss and delay are found out.
 
+use crate::packet::Repairs;
+use crate::queue::Discipline;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wavelane_base::{Octets, PortId, Rate};
 
@@ -88,11 +90,22 @@ pub struct PacketConfig {
     pub address6: Option<Ipv6Addr>,
     /// Bytes that queues, copies kept for repeating, reassembly and packets held for order share, all peers together.
     pub pool: usize,
+    /// How packets wait for the lane.
+    pub discipline: Discipline,
+    /// How each class of packets is repaired.
+    pub repairs: Repairs,
 }
 
 impl Default for PacketConfig {
     fn default() -> Self {
-        Self { inner_mtu: 1400, address4: None, address6: None, pool: 32 << 20 }
+        Self {
+            inner_mtu: 1400,
+            address4: None,
+            address6: None,
+            pool: 32 << 20,
+            discipline: Discipline::default(),
+            repairs: Repairs::default(),
+        }
     }
 }
 

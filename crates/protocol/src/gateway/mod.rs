@@ -18,8 +18,12 @@ pub use config::{Config, ConfigError, Controller, IpPrefix, PacketConfig, PeerCo
 pub use relay::HOPS_MAX;
 pub use types::{Event, OpenError, PeerId, PeerStatus, Status};
 
+pub use crate::arq::Repair;
 use crate::hop::HopConfig;
 use crate::link::{Arrival, Link, LinkConfig};
+use crate::packet::PacketsConfig;
+pub use crate::packet::Repairs;
+pub use crate::queue::Discipline;
 use crate::session::{Established, Incoming, LANES_MAX, PeerKeys, Sessions, SessionsConfig};
 use flows::FlowTable;
 use relay::Relays;
@@ -91,7 +95,8 @@ impl Gateway {
             aes: config.aes_hardware,
             peers: keys.collect(),
         };
-        let links = config.peers.iter().map(|peer| Link::new(now, link_config(&config, peer))).collect();
+        let packets = packets::link_packets(&config, &mut entropy);
+        let links = config.peers.iter().map(|peer| Link::new(now, link_config(&config, peer, packets))).collect();
         let peers = config.peers.iter().map(|_| PeerState::default()).collect();
         let dice = entropy.split();
         let mut gateway = Self {
@@ -107,7 +112,7 @@ impl Gateway {
             events: VecDeque::new(),
             cursor: 0,
             counters: Counters::default(),
-            packets: packets::Packets::default(),
+            packets: packets::Packets::new(now, &config),
             config,
         };
         for peer in 0..gateway.peers.len() {
@@ -205,7 +210,7 @@ impl Gateway {
     }
 }
 
-fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {
+fn link_config(config: &Config, peer: &PeerConfig, packets: Option<PacketsConfig>) -> LinkConfig {
     let overhead = match peer.address {
         Some(SocketAddr::V6(_)) => UDP6_OVERHEAD,
         _ => UDP4_OVERHEAD,
@@ -216,6 +221,7 @@ fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {
         mtu_max: config.mtu_max,
         overhead,
         hop: HopConfig { flows_max: config.flows_max, pool: config.pool },
+        packets,
     }
 }
 

@@ -16,13 +16,12 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
     counters.insert("flows_relayed", gateway.relays.relayed);
     counters.insert("relayed_octets", gateway.relays.bytes);
     counters.insert("refused_relay_loop", gateway.relays.refused_loop);
-    if gateway.config.packets.is_some() {
-        counters.insert("dropped_packets_no_service", gateway.packets.dropped);
-    }
-    let mut buffered = gateway.kept;
+    counters.extend(gateway.packets.counters.named());
+    let (mut buffered, mut packets_buffered) = (gateway.kept, 0);
     for link in &gateway.links {
         let held = link.hop.status();
         buffered += held.to_send + held.unread;
+        packets_buffered += link.packets.as_ref().map_or(0, |packets| packets.octets() as u64);
         let (lane, path) = (link.counters(), link.path(now));
         let named = [
             ("datagrams_sent", lane.datagrams_sent),
@@ -31,8 +30,11 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
             ("datagrams_lost_spurious", path.spurious_losses),
             ("dropped_malformed_frames", lane.malformed),
             ("dropped_stray_lane_acks", lane.stray_acks),
+            ("dropped_packets_unwanted", lane.unwanted_packets),
         ];
-        for (name, count) in named.into_iter().chain(link.hop.counters().named()) {
+        let packets = link.packets.as_ref().map(|packets| packets.counters().named());
+        let named = named.into_iter().chain(packets.into_iter().flatten());
+        for (name, count) in named.chain(link.hop.counters().named()) {
             *counters.entry(name).or_default() += count;
         }
     }
@@ -42,6 +44,7 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
         flows_lost_way: gateway.flows.detached(),
         flows_relayed: gateway.relays.len() / 2,
         buffered,
+        packets_buffered,
         counters: counters.into_iter().collect(),
     }
 }

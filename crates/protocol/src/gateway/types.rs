@@ -103,6 +103,8 @@ pub struct Status {
     pub flows_relayed: usize,
     /// Bytes in flows' buffers now.
     pub buffered: u64,
+    /// Bytes the packet service holds now.
+    pub packets_buffered: u64,
     /// Named counters, ordered; drops are `dropped_<reason>`.
     pub counters: Vec<(&'static str, u64)>,
 }

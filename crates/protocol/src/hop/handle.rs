@@ -54,6 +54,7 @@ impl Hop {
             | Frame::LaneAck(_)
             | Frame::AckWish { .. }
             | Frame::Close
+            | Frame::Packet(_)
             | Frame::Unknown { .. } => {}
         }
     }

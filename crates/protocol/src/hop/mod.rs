@@ -10,7 +10,7 @@ mod handle;
 mod incoming;
 mod numbers;
 mod outgoing;
-mod ranges;
+pub(crate) mod ranges;
 mod schedule;
 mod sure;
 mod types;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// The set. Every operation costs the logarithm of the number of ranges, plus the ranges it removes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct RangeSet {
+pub(crate) struct RangeSet {
     /// start -> end, end exclusive.
     map: BTreeMap<u64, u64>,
     total: u64,
@@ -12,37 +12,37 @@ pub(super) struct RangeSet {
 
 impl RangeSet {
     /// How many ranges.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.map.len()
     }
     /// How many numbers.
-    pub(super) fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.total
     }
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
-    pub(super) fn first(&self) -> Option<(u64, u64)> {
+    pub(crate) fn first(&self) -> Option<(u64, u64)> {
         self.map.first_key_value().map(|(&s, &e)| (s, e))
     }
-    pub(super) fn pop_first(&mut self) -> Option<(u64, u64)> {
+    pub(crate) fn pop_first(&mut self) -> Option<(u64, u64)> {
         let (s, e) = self.map.pop_first()?;
         self.total -= e - s;
         Some((s, e))
     }
-    pub(super) fn contains(&self, n: u64) -> bool {
+    pub(crate) fn contains(&self, n: u64) -> bool {
         self.map.range(..=n).next_back().is_some_and(|(_, &e)| n < e)
     }
     /// The ranges, highest first.
-    pub(super) fn descending(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub(crate) fn descending(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.map.iter().rev().map(|(&s, &e)| (s, e))
     }
     /// Whether inserting `start..end` would touch a range that is there already.
-    pub(super) fn touches(&self, start: u64, end: u64) -> bool {
+    pub(crate) fn touches(&self, start: u64, end: u64) -> bool {
         self.map.range(..=end).next_back().is_some_and(|(_, &e)| e >= start)
     }
     /// Adds `start..end`.
-    pub(super) fn insert(&mut self, mut start: u64, mut end: u64) {
+    pub(crate) fn insert(&mut self, mut start: u64, mut end: u64) {
         if start >= end {
             return;
         }
@@ -60,7 +60,7 @@ impl RangeSet {
         self.total += end - start;
     }
     /// Removes `start..end`.
-    pub(super) fn remove(&mut self, start: u64, end: u64) {
+    pub(crate) fn remove(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
         }
@@ -81,7 +81,7 @@ impl RangeSet {
         }
     }
     /// The parts of `start..end` that are not in the set, lowest first.
-    pub(super) fn gaps(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+    pub(crate) fn gaps(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let mut gaps = Vec::new();
         let mut at = start;
         if let Some((_, &e)) = self.map.range(..=start).next_back() {

@@ -358,6 +358,11 @@ impl<R> LaneSender<R> {
         self.wish.pending()
     }
 
+    /// The longest that the peer keeps an ack back, as far as it heard our wish.
+    pub fn ack_delay(&self) -> Span {
+        self.wish.delay()
+    }
+
     /// The wish left in a packet.
     pub fn wish_sent(&mut self, now: Instant) {
         self.now = now;

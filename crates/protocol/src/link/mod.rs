@@ -4,13 +4,17 @@
 //! [`crate::session`] seals it. Nothing here knows a key or an address.
 
 mod inbound;
+mod share;
 
+use crate::arq::{self, Piece};
 use crate::gateway::Controller;
 use crate::hop::{Carried, Hop, HopConfig, Path};
 use crate::lane::{LaneConfig, LaneReceiver, LaneSender, Outcome, PathView, Probe, Room};
+use crate::packet::{Packets, PacketsConfig};
 pub use crate::session::LANES_MAX;
 use inbound::InboundLoss;
-use wavelane_base::{Class, Ecn, Instant, Span, Wakeup};
+use share::{Service, Share};
+use wavelane_base::{Class, Ecn, Instant, Octets, Span, Wakeup};
 use wavelane_wire::Writer;
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 use wavelane_wire::frame::{Frame, Frames, Ranges};
@@ -41,10 +45,16 @@ pub struct LinkConfig {
     pub overhead: usize,
     /// Flow limits.
     pub hop: HopConfig,
+    /// The packet service; `None` turns it off.
+    pub packets: Option<PacketsConfig>,
 }
 
 /// What one of our datagrams carried, kept until its fate is known.
-pub type Record = Vec<Carried>;
+#[derive(Debug, Default)]
+pub struct Record {
+    blocks: Vec<Carried>,
+    packets: Vec<Piece>,
+}
 
 /// What is sealed next: the plaintext stands at `DATA_HEADER_LEN` of the caller's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +95,8 @@ pub struct LinkCounters {
     pub datagrams_received: u64,
     /// Lane acks for lanes we do not have.
     pub stray_acks: u64,
+    /// Frames of the packet service, which is off here.
+    pub unwanted_packets: u64,
 }
 
 /// One neighbour's lanes and flows.
@@ -98,6 +110,9 @@ pub struct Link {
     inbound: Vec<InboundLoss>,
     /// Our flows with the neighbour.
     pub hop: Hop,
+    /// Our packets to and from the neighbour.
+    pub packets: Option<Packets>,
+    share: Share,
     counters: LinkCounters,
     /// When silence is worth reporting; set while an answer is owed.
     silence_at: Option<Instant>,
@@ -116,6 +131,8 @@ impl Link {
             receivers: Vec::new(),
             inbound: Vec::new(),
             hop: Hop::new(config.hop),
+            packets: config.packets.map(Packets::new),
+            share: Share::default(),
             counters: LinkCounters::default(),
             silence_at: None,
             silent: false,
@@ -130,6 +147,9 @@ impl Link {
         self.inbound.clear();
         self.heard();
         self.hop.peer_restarted(now);
+        if let Some(packets) = &mut self.packets {
+            packets.restart();
+        }
     }
 
     /// The neighbour's datagrams come from somewhere else now.
@@ -144,7 +164,16 @@ impl Link {
 
     /// Whether a session is needed: something is to be sent, or an answer is owed.
     pub fn wants_session(&self, now: Instant) -> bool {
-        self.silence_at.is_some() || self.hop.wants(now).is_some() || self.ack_due(now)
+        self.silence_at.is_some() || self.wants(now).is_some() || self.ack_due(now)
+    }
+
+    /// The class of the most urgent thing that waits.
+    fn wants(&self, now: Instant) -> Option<Class> {
+        let packets = self.packets.as_ref().and_then(Packets::wants);
+        match (self.hop.wants(now), packets) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 
     /// Whether an answer has been owed for another [`SILENCE`] since this was last asked.
@@ -172,7 +201,7 @@ impl Link {
         if let Some(Probe::Mtu { datagram }) = probe {
             return self.compose_mtu_probe(now, buf, datagram);
         }
-        let wanted = self.hop.wants(now);
+        let wanted = self.wants(now);
         let due = self.ack_due(now);
         let tail = probe == Some(Probe::Tail);
         let must_ping = probe.is_some() || self.confirm;
@@ -182,14 +211,15 @@ impl Link {
         }
         let end = datagram_max.min(buf.len()).checked_sub(TAG_LEN)?;
         let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
-        let mut carried = Record::new();
+        let mut record = Record::default();
         if due {
             let ranges = if class.is_some() { RANGES_SHARED } else { RANGES_ALONE };
             put_acks(now, &mut self.receivers, ranges, &mut w);
         }
         let mut eliciting = self.put_wish(now, class.is_some(), &mut w);
         if let Some(class) = class {
-            eliciting |= self.hop.fill(now, class, &mut w, &mut carried);
+            let full = end.saturating_sub(DATA_HEADER_LEN);
+            eliciting |= self.fill(now, class, full, &mut w, &mut record);
         }
         if must_ping && !eliciting {
             eliciting = Frame::Ping.emit(&mut w).is_ok();
@@ -198,16 +228,51 @@ impl Link {
             return None;
         }
         let plain_len = w.len();
-        let app_limited = self.hop.wants(now).is_none();
+        let app_limited = self.wants(now).is_none();
         let draft = Draft {
             lane: self.config.lane,
             number: self.sender.next_number(),
             plain_len,
             class: wanted.unwrap_or(Class::Control),
         };
-        self.sender.sent(now, DATA_HEADER_LEN + plain_len + TAG_LEN, eliciting, app_limited, carried);
+        self.sender.sent(now, DATA_HEADER_LEN + plain_len + TAG_LEN, eliciting, app_limited, record);
         self.note_sent(now, eliciting);
         Some(draft)
+    }
+
+    /// Fills the rest of a datagram: control and micro frames, then small packets of sparse flows, then blocks and
+    /// packets as their turns come. Returns whether anything was written. `full` is the room of a whole datagram.
+    fn fill(&mut self, now: Instant, class: Class, full: usize, w: &mut Writer<'_>, record: &mut Record) -> bool {
+        let before = w.len();
+        if self.packets.as_ref().is_none_or(|packets| packets.wants().is_none()) {
+            return self.hop.fill(now, class, w, &mut record.blocks);
+        }
+        self.hop.fill(now, class.min(Class::Micro), w, &mut record.blocks);
+        let blocks_wait = self.hop.wants(now).is_some();
+        if class >= Class::Micro && (!blocks_wait || self.share.small_may_pass()) {
+            let start = w.len();
+            if let Some(packets) = &mut self.packets {
+                packets.fill_small(now, w, &mut record.packets);
+            }
+            self.share.charge(Service::Packets, w.len() - start);
+        }
+        if class == Class::Bulk {
+            let first = self.share.turn(blocks_wait, self.packets.as_ref().is_some_and(|p| p.wants().is_some()));
+            let second = if first == Service::Blocks { Service::Packets } else { Service::Blocks };
+            for service in [first, second] {
+                let start = w.len();
+                match (service, &mut self.packets) {
+                    (Service::Packets, Some(packets)) => {
+                        packets.fill(now, full, start == before, w, &mut record.packets);
+                    }
+                    _ => {
+                        self.hop.fill(now, class, w, &mut record.blocks);
+                    }
+                }
+                self.share.charge(service, w.len() - start);
+            }
+        }
+        w.len() > before
     }
 
     /// The least urgent class that may be sent now, and how large the datagram may be.
@@ -286,6 +351,10 @@ impl Link {
                     }
                 }
                 Frame::Padding | Frame::Ping | Frame::Close | Frame::Unknown { .. } => {}
+                Frame::Packet(packet) => match &mut self.packets {
+                    Some(packets) => packets.handle_frame(now, &packet),
+                    None => self.counters.unwanted_packets += 1,
+                },
                 flow_frame => self.hop.handle_frame(now, &flow_frame),
             }
         }
@@ -310,14 +379,27 @@ impl Link {
         }
         self.settle(now);
         self.hop.handle_timeout(now);
+        if let Some(packets) = &mut self.packets {
+            packets.handle_timeout(now);
+        }
     }
 
-    /// Hands the fate of what was sent, and what is known of the path, to the block service.
+    /// Hands the fate of what was sent, and what is known of the path, to the two services.
     fn settle(&mut self, now: Instant) {
         while let Some(outcome) = self.sender.poll_outcome() {
             match outcome {
-                Outcome::Delivered(record) => record.into_iter().for_each(|item| self.hop.delivered(now, item)),
-                Outcome::Lost(record) => record.into_iter().for_each(|item| self.hop.lost(now, item)),
+                Outcome::Delivered(record) => {
+                    record.blocks.into_iter().for_each(|item| self.hop.delivered(now, item));
+                    if let Some(packets) = &mut self.packets {
+                        record.packets.into_iter().for_each(|piece| packets.delivered(piece));
+                    }
+                }
+                Outcome::Lost(record) => {
+                    record.blocks.into_iter().for_each(|item| self.hop.lost(now, item));
+                    if let Some(packets) = &mut self.packets {
+                        record.packets.into_iter().for_each(|piece| packets.lost(now, piece));
+                    }
+                }
             }
         }
         let view = self.sender.path(now);
@@ -326,6 +408,18 @@ impl Link {
             let own = if known { view.loss } else { view.loss.max(LOSS_UNKNOWN) };
             let loss = self.inbound.iter().map(InboundLoss::share).fold(own, f64::max);
             self.hop.set_path(Path { rtt, rate: view.rate, loss, burst: view.burst });
+            if let Some(packets) = &mut self.packets {
+                // Copies are for the losses of our own direction, once they are known.
+                let loss = if known { view.loss } else { loss };
+                packets.set_path(arq::Path {
+                    rtt: Some(rtt),
+                    rtt_var: view.rtt_var,
+                    ack_delay: self.sender.ack_delay(),
+                    packet_time: view.rate.time_for(Octets::new(view.path_mtu as u64)),
+                    loss,
+                    burst: view.burst,
+                });
+            }
         }
     }
 
@@ -334,7 +428,8 @@ impl Link {
         let silence = self.silence_at.map(|at| Wakeup { at, cause: "silence" });
         let lanes = self.receivers.iter().map(LaneReceiver::poll_timeout);
         let base = lanes.fold(self.hop.poll_timeout(), Wakeup::earliest);
-        let base = Wakeup::earliest(base, silence);
+        let packets = self.packets.as_ref().and_then(|packets| packets.poll_timeout(can_seal));
+        let base = Wakeup::earliest(Wakeup::earliest(base, silence), packets);
         if can_seal { Wakeup::earliest(base, self.sender.poll_timeout()) } else { base }
     }
 }

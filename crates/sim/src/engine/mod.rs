@@ -12,7 +12,7 @@ use crate::agenda::Agenda;
 use crate::clock::NodeClock;
 use crate::content::Content;
 use crate::host::HostNode;
-use crate::node::{GatewayNode, Moment, Outgoing, Resident};
+use crate::node::{GatewayNode, INSIDE, Moment, Outgoing, Resident};
 use crate::traffic::{Flow, FlowIndex, FlowLog, FlowSpec};
 use medium::{ChannelSlot, Medium};
 use router::Router;
@@ -22,7 +22,7 @@ use wavelane_base::{Instant, PortId, Seed, Span};
 use wavelane_channel::cable::{Cable, Direction};
 use wavelane_channel::{CableConfig, Parameter};
 use wavelane_protocol::gateway::{Config, ConfigError, Event, Gateway, Status};
-use wavelane_protocol::tcp::Config as TcpConfig;
+use wavelane_protocol::tcp::{Config as TcpConfig, Status as TcpStatus};
 
 /// A node, by its place among those added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -37,7 +37,8 @@ pub struct ChannelId(pub usize);
 pub struct Plug {
     /// The node.
     pub node: NodeId,
-    /// The port's UDP address on a gateway. A router's port needs none.
+    /// The port's UDP address on a gateway; without one it is the gateway's inside, where the packet service takes
+    /// and gives IP packets. A router's port needs none.
     pub address: Option<SocketAddrV4>,
 }
 
@@ -72,6 +73,8 @@ pub type Tap = Box<dyn FnMut(Crossing<'_>)>;
 
 /// Deliveries at one moment before the wiring is called endless.
 const SETTLE_LIMIT: usize = 10_000_000;
+/// Packets kept that come out of a gateway's inside where nothing is plugged in; later ones are thrown away.
+const INSIDE_KEPT: usize = 1_000_000;
 /// Room for one packet that comes out of a channel.
 const PACKET_ROOM: usize = 65_535;
 
@@ -127,6 +130,8 @@ pub struct Engine {
     channels: Vec<ChannelSlot>,
     /// By node, then port: the channel and its port there.
     wires: Vec<Vec<(usize, PortId)>>,
+    /// By gateway: the same for its inside.
+    inside_wires: BTreeMap<usize, (usize, PortId)>,
     flows: Vec<Flow>,
     /// By flow.
     flow_actors: Vec<usize>,
@@ -142,6 +147,8 @@ pub struct Engine {
     buffer: Vec<u8>,
     digest: u64,
     tap: Option<Tap>,
+    /// What came out of the insides of gateways that nothing is plugged into.
+    inside: Vec<(Instant, NodeId, Vec<u8>)>,
 }
 
 impl Engine {
@@ -156,6 +163,7 @@ impl Engine {
             node_actors: Vec::new(),
             channels: Vec::new(),
             wires: Vec::new(),
+            inside_wires: BTreeMap::new(),
             flows: Vec::new(),
             flow_actors: Vec::new(),
             out: Vec::new(),
@@ -166,6 +174,7 @@ impl Engine {
             buffer: vec![0; PACKET_ROOM],
             digest: DIGEST_START,
             tap: None,
+            inside: Vec::new(),
         }
     }
 
@@ -194,15 +203,12 @@ impl Engine {
     }
 
     /// Adds an end host with our TCP. It forwards by routes what is not for it.
-    pub(crate) fn add_host(&mut self, name: &str, address: Ipv4Addr, clock: NodeClock, config: TcpConfig) -> NodeId {
+    pub fn add_host(&mut self, name: &str, address: Ipv4Addr, clock: NodeClock, config: TcpConfig) -> NodeId {
         let node = HostNode::new(name, address, clock, config, self.seed);
         self.add_node(Node::Host(Box::new(node)))
     }
 
     /// Joins two nodes by a cable; each gets a new port, numbered from 0 in the order of such calls.
-    ///
-    /// # Panics
-    /// If a gateway's plug has no address.
     pub fn connect(
         &mut self,
         name: &str,
@@ -214,16 +220,20 @@ impl Engine {
         let channel = self.channels.len();
         let mut ends = Vec::new();
         for (side, plug) in [a, b].into_iter().enumerate() {
-            let port = self.wires[plug.node.0].len();
-            match &mut self.nodes[plug.node.0] {
-                Node::Gateway(gateway) => {
-                    gateway.ports.push(plug.address.expect("a gateway's port has a UDP address"));
-                }
-                Node::Host(host) => host.ports = port + 1,
-                Node::Router(router) => router.ports = port + 1,
+            let wire = (channel, PortId(side as u16));
+            let mut port = self.wires[plug.node.0].len();
+            match (&mut self.nodes[plug.node.0], plug.address) {
+                (Node::Gateway(gateway), Some(address)) => gateway.ports.push(address),
+                (Node::Gateway(_), None) => port = INSIDE,
+                (Node::Host(host), _) => host.ports = port + 1,
+                (Node::Router(router), _) => router.ports = port + 1,
             }
             ends.push((plug.node, vec![port; 2]));
-            self.wires[plug.node.0].push((channel, PortId(side as u16)));
+            if port == INSIDE {
+                self.inside_wires.insert(plug.node.0, wire);
+            } else {
+                self.wires[plug.node.0].push(wire);
+            }
         }
         let actor = self.join(Due::Channel(channel));
         self.channels.push(ChannelSlot { medium, actor, ends, sources: Vec::new() });
@@ -307,6 +317,17 @@ impl Engine {
         Ok(())
     }
 
+    /// Hands an IP packet to a gateway's inside, now.
+    pub fn send_packet(&mut self, node: NodeId, packet: &[u8]) {
+        self.at_resident(node.0, |gateway, moment| gateway.receive(moment, INSIDE, &mut packet.to_vec()));
+        self.settle();
+    }
+
+    /// What came out of the insides of gateways that nothing is plugged into, since the last call: when, where, what.
+    pub fn take_packets(&mut self) -> Vec<(Instant, NodeId, Vec<u8>)> {
+        std::mem::take(&mut self.inside)
+    }
+
     /// Kills the gateway process and starts it again, with a new boot epoch.
     pub fn restart(&mut self, node: NodeId) {
         self.gateway_mut(node);
@@ -345,6 +366,13 @@ impl Engine {
     pub fn status(&self, node: NodeId) -> Status {
         let node = self.gateway_node(node);
         node.gateway.status(node.clock.local(self.now))
+    }
+    /// What the open TCP connections of a host say of themselves.
+    pub fn connections(&self, node: NodeId) -> Vec<TcpStatus> {
+        match &self.nodes[node.0] {
+            Node::Host(host) => host.statuses(),
+            _ => Vec::new(),
+        }
     }
     /// Whether a node is a gateway.
     pub fn is_gateway(&self, node: NodeId) -> bool {
@@ -412,7 +440,13 @@ impl Engine {
 
     /// Hands a packet to the channel at a node's port.
     fn offer(&mut self, node: usize, port: usize, packet: &mut [u8]) {
-        let Some(&(channel, port)) = self.wires[node].get(port) else { return };
+        let wire = if port == INSIDE { self.inside_wires.get(&node) } else { self.wires[node].get(port) };
+        let Some(&(channel, port)) = wire else {
+            if port == INSIDE && self.inside.len() < INSIDE_KEPT {
+                self.inside.push((self.now, NodeId(node), packet.to_vec()));
+            }
+            return;
+        };
         self.note(channel, port, Edge::Offered, packet);
         self.channels[channel].medium.handle_frame(self.now, port, packet);
         self.dirty.push_back(channel);

@@ -5,5 +5,7 @@ mod backend;
 mod basics;
 mod common;
 mod control;
+mod packet_swarm;
+mod packets;
 mod resilience;
 mod swarm;

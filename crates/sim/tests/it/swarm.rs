@@ -17,7 +17,7 @@ const REUNION: Span = Span::from_secs(3);
 /// How long a healed link of at least 1 Mbit/s may take for what is left.
 const HEALING: Span = Span::from_secs(120);
 
-fn number(name: &str, default: u64) -> u64 {
+pub(crate) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
@@ -37,17 +37,17 @@ fn swarm() {
 }
 
 /// A log-uniform number between `low` and `high`, so that small values are as common as large ones.
-fn spread(dice: &mut Chance, low: u64, high: u64) -> u64 {
+pub(crate) fn spread(dice: &mut Chance, low: u64, high: u64) -> u64 {
     let octaves = u64::from((high / low).ilog2()) + 1;
     let base = low << dice.below(octaves);
     (base + dice.below(base)).clamp(low, high)
 }
 
-fn one_in(dice: &mut Chance, n: u64) -> bool {
+pub(crate) fn one_in(dice: &mut Chance, n: u64) -> bool {
     dice.below(n) == 0
 }
 
-fn some_loss(dice: &mut Chance) -> LossConfig {
+pub(crate) fn some_loss(dice: &mut Chance) -> LossConfig {
     match dice.below(3) {
         0 => LossConfig::None,
         1 => random_loss(dice.below(25) as u32, 100),
@@ -61,7 +61,7 @@ fn some_loss(dice: &mut Chance) -> LossConfig {
     }
 }
 
-fn some_direction(dice: &mut Chance) -> DirectionConfig {
+pub(crate) fn some_direction(dice: &mut Chance) -> DirectionConfig {
     let rate = spread(dice, 1_000_000, 50_000_000);
     let reorder = match dice.below(2) {
         0 => Reorder::default(),

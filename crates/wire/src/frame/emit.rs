@@ -1,8 +1,9 @@
 //! Frames to bytes.
 
 use super::field::emit_address;
-use super::{FlowName, Frame, Reason, kind};
-use crate::codec::{NoRoom, Writer};
+use super::parse::{FLAG_ORDER, FLAG_PIECE};
+use super::{FlowName, Frame, PacketFrame, Reason, kind};
+use crate::codec::{NoRoom, Writer, varint_len};
 
 impl Frame<'_> {
     /// Appends the frame, whole or not at all.
@@ -37,6 +38,7 @@ impl Frame<'_> {
                 w.u8(u8::from(*now))
             }
             Frame::Close => w.varint(kind::CLOSE),
+            Frame::Packet(packet) => packet.emit(w),
             Frame::Unknown { .. } => Ok(()),
             _ => self.emit_flow_frame(w),
         }
@@ -109,8 +111,41 @@ impl Frame<'_> {
             | Frame::LaneAck(_)
             | Frame::AckWish { .. }
             | Frame::Close
+            | Frame::Packet(_)
             | Frame::Unknown { .. } => Ok(()),
         }
+    }
+}
+
+impl PacketFrame<'_> {
+    /// Octets of the frame before its bytes, the length field at its longest.
+    pub fn head_len(&self) -> usize {
+        // The type takes two octets, and so does the length of any packet that a datagram carries.
+        2 + 4 + self.body_head_len()
+    }
+
+    /// Flags, number, order, piece.
+    fn body_head_len(&self) -> usize {
+        let number = |n| varint_len(n).unwrap_or(8);
+        let order = self.order.map_or(0, |order| number(order.back) + number(order.hold_ms));
+        1 + number(self.number) + order + if self.piece.is_some() { 4 } else { 0 }
+    }
+
+    fn emit(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.varint(kind::PACKET)?;
+        w.varint((self.body_head_len() + self.bytes.len()) as u64)?;
+        let (order, piece) = (self.order.map_or(0, |_| FLAG_ORDER), self.piece.map_or(0, |_| FLAG_PIECE));
+        w.u8(order | piece)?;
+        w.varint(self.number)?;
+        if let Some(order) = self.order {
+            w.varint(order.back)?;
+            w.varint(order.hold_ms)?;
+        }
+        if let Some((offset, total)) = self.piece {
+            w.u16(offset)?;
+            w.u16(total)?;
+        }
+        w.put(self.bytes)
     }
 }
 

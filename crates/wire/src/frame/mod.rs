@@ -37,6 +37,8 @@ mod kind {
     pub(super) const CLOSE: u64 = 0x0e;
     pub(super) const OPEN_PASSAGE: u64 = 0x18;
     pub(super) const ANSWER_PASSAGE: u64 = 0x19;
+    /// The first of the skippable types.
+    pub(super) const PACKET: u64 = 0x40;
 }
 
 /// A flow as two neighbours name it: numbers are consecutive per opener and boot epoch.
@@ -141,6 +143,28 @@ pub struct Open {
     pub passage: Option<Passage>,
 }
 
+/// An IP packet of the packet service, or a piece of one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PacketFrame<'a> {
+    /// The packet's number: consecutive per sender and boot epoch, given when it is first sent.
+    pub number: u64,
+    /// What it must not overtake, if anything.
+    pub order: Option<Order>,
+    /// Where `bytes` stand in the packet if they are not all of it: offset of the first, and the packet's length.
+    pub piece: Option<(u16, u16)>,
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
+/// A packet's place behind another one of its flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Order {
+    /// The other one's number is smaller by this; at least 1.
+    pub back: u64,
+    /// How long to wait for it at most, in milliseconds.
+    pub hold_ms: u64,
+}
+
 /// One frame. `'a` borrows the decrypted datagram.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
@@ -243,6 +267,8 @@ pub enum Frame<'a> {
     },
     /// The sender ends the session in an orderly way.
     Close,
+    /// See [`PacketFrame`].
+    Packet(PacketFrame<'a>),
     /// A frame of a later version, skipped by its length.
     Unknown {
         /// Its type.

@@ -1,7 +1,10 @@
 //! Bytes to frames.
 
 use super::field::{flag, parse_address};
-use super::{FIRST_SKIPPABLE, FlowName, Frame, LaneAck, Open, Passage, Ranges, Reach, Reason, ReceiptState, kind};
+use super::{
+    FIRST_SKIPPABLE, FlowName, Frame, LaneAck, Open, Order, PacketFrame, Passage, Ranges, Reach, Reason, ReceiptState,
+    kind,
+};
 use crate::codec::{DecodeError, Reader};
 
 impl<'a> Frame<'a> {
@@ -26,6 +29,10 @@ impl<'a> Frame<'a> {
                 Frame::AckWish { lane, packets, delay_us, now: flag(r.u8()?, "ack wish")? }
             }
             kind::CLOSE => Frame::Close,
+            kind::PACKET => {
+                let len = usize::try_from(r.varint()?).map_err(|_| DecodeError::Truncated)?;
+                Frame::Packet(PacketFrame::parse(&mut Reader::new(r.take(len)?))?)
+            }
             other if other >= FIRST_SKIPPABLE => {
                 let len = usize::try_from(r.varint()?).map_err(|_| DecodeError::Truncated)?;
                 r.take(len)?;
@@ -89,5 +96,37 @@ impl<'a> Frame<'a> {
             }
             _ => return Err(DecodeError::Invalid("frame type")),
         })
+    }
+}
+
+/// The packet stands behind another one.
+pub(super) const FLAG_ORDER: u8 = 1;
+/// The bytes are a piece of the packet.
+pub(super) const FLAG_PIECE: u8 = 2;
+
+impl<'a> PacketFrame<'a> {
+    /// Reads the frame's body, which ends where `r` does.
+    fn parse(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let flags = r.u8()?;
+        if flags & !(FLAG_ORDER | FLAG_PIECE) != 0 {
+            return Err(DecodeError::Invalid("packet flags"));
+        }
+        let number = r.varint()?;
+        let order = if flags & FLAG_ORDER != 0 {
+            let (back, hold_ms) = (r.varint()?, r.varint()?);
+            if back == 0 || back > number {
+                return Err(DecodeError::Invalid("packet order"));
+            }
+            Some(Order { back, hold_ms })
+        } else {
+            None
+        };
+        let piece = if flags & FLAG_PIECE != 0 { Some((r.u16()?, r.u16()?)) } else { None };
+        let bytes = r.take_rest();
+        let fits = piece.is_none_or(|(offset, total)| usize::from(offset) + bytes.len() <= usize::from(total));
+        if bytes.is_empty() || !fits {
+            return Err(DecodeError::Invalid("packet length"));
+        }
+        Ok(Self { number, order, piece, bytes })
     }
 }

@@ -1,0 +1,406 @@
+//! The sending end: numbers, order marks, copies kept, repeats.
+
+use super::keep::Kept;
+use super::terms::{MEDIA_PERSISTENCE, Path};
+use super::{Ordering, Piece, Repair, Treatment};
+use std::collections::{BTreeMap, VecDeque};
+use wavelane_base::{Instant, Span, Wakeup};
+use wavelane_wire::Writer;
+use wavelane_wire::frame::{Frame, Order, PacketFrame};
+
+/// Flows remembered for their order; more share places, which costs them nothing but needless order.
+const FLOWS: usize = 1_024;
+/// A flow with fewer packets than this per hold time is sparse: transports start with ten per round trip (RFC 6928;
+/// RFC 9002, section 7.2).
+const DENSE_MIN: u32 = 10;
+/// Smaller packets make no flow dense: voice stays free of order at any round trip.
+const DENSE_OCTETS_MIN: usize = 300;
+/// Repeats of one packet after which it is given up, however young it is.
+const ROUNDS_MAX: u16 = 8;
+/// Fewest bytes worth a piece of their own.
+const PIECE_MIN: usize = 256;
+/// Packets that the timer may repeat per round trip: the ends of a few exchanges, not a window in an outage.
+const TIMED_MAX: u32 = 8;
+/// What a piece's offset and length add to a frame's head.
+const PIECE_FIELDS: usize = 4;
+
+/// What the sender remembers of a flow.
+#[derive(Clone, Copy, Debug, Default)]
+struct FlowMemory {
+    /// Newest packet that later ones keep their order with, and when it was first sent.
+    last: Option<(u64, Instant)>,
+    newest_ack: Option<u64>,
+    /// Packets in the hold time that runs, and in the one before.
+    counts: [u32; 2],
+    since: Instant,
+}
+
+/// What the sender did; all only grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SenderCounters {
+    /// Packets sent.
+    pub sent: u64,
+    /// Their bytes.
+    pub first_octets: u64,
+    /// Sendings of repeats.
+    pub repeated: u64,
+    /// Their bytes.
+    pub repeat_octets: u64,
+    /// Packets that arrived although a sending was lost.
+    pub repaired: u64,
+    /// Packets given up.
+    pub unrepaired: u64,
+    /// Repeats that were sent although the sending before them had arrived.
+    pub spurious: u64,
+    /// Lost acknowledgements that a newer one had made worthless.
+    pub superseded: u64,
+    /// Packets that could not be kept for repeating because the pool was used up.
+    pub unkept: u64,
+}
+
+/// What an attempt to write came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wrote {
+    /// There is nothing to write.
+    Nothing,
+    /// Something was written.
+    Frame,
+    /// What is next needs more room.
+    NoRoom,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Sender {
+    next: u64,
+    kept: BTreeMap<u64, Kept>,
+    octets: usize,
+    octets_max: usize,
+    /// Repeats to be written, oldest first.
+    due: VecDeque<Piece>,
+    /// Further copies of repeats, by time.
+    later: VecDeque<(Instant, Piece)>,
+    /// By time: the packet, and the round it had when the timer was set.
+    timers: VecDeque<(Instant, u64, u16)>,
+    /// What is left of a packet whose first pieces have left.
+    current: Option<Piece>,
+    flows: Vec<FlowMemory>,
+    path: Path,
+    /// When the timer's allowance was last renewed, and what was used of it since.
+    timed: (Instant, u32),
+    counters: SenderCounters,
+}
+
+impl Sender {
+    /// A sender that keeps at most `octets_max` bytes for repeating.
+    pub fn new(octets_max: usize) -> Self {
+        Self {
+            next: 0,
+            kept: BTreeMap::new(),
+            octets: 0,
+            octets_max,
+            due: VecDeque::new(),
+            later: VecDeque::new(),
+            timers: VecDeque::new(),
+            current: None,
+            flows: Vec::new(),
+            path: Path::default(),
+            timed: (Instant::ZERO, 0),
+            counters: SenderCounters::default(),
+        }
+    }
+
+    /// What is known of the path now.
+    pub fn set_path(&mut self, path: Path) {
+        self.path = path;
+    }
+    /// What it did so far.
+    pub fn counters(&self) -> SenderCounters {
+        self.counters
+    }
+    /// Bytes kept.
+    pub fn octets(&self) -> usize {
+        self.octets
+    }
+
+    /// The neighbour lost its memory: what was on its way is gone, and nobody waits for its order.
+    pub fn restart(&mut self) {
+        self.counters.unrepaired += self.kept.len() as u64;
+        self.kept.clear();
+        self.octets = 0;
+        self.due.clear();
+        self.later.clear();
+        self.timers.clear();
+        self.current = None;
+        self.flows.clear();
+    }
+
+    /// Whether repeats, or the rest of a packet, wait to be written.
+    pub fn has_backlog(&self) -> bool {
+        self.current.is_some() || !self.due.is_empty()
+    }
+
+    /// Takes a packet of the flow with hash `flow`; it is next but for repeats. Only while there is no rest of another.
+    pub fn start(&mut self, now: Instant, bytes: Vec<u8>, flow: u64, treatment: Treatment) {
+        debug_assert!(self.current.is_none(), "one packet at a time");
+        self.current = Some(self.admit(now, bytes, flow, treatment));
+    }
+
+    /// Takes a packet and writes it at once, before any rest. The caller made sure that it fits.
+    pub fn send_small(
+        &mut self,
+        now: Instant,
+        (bytes, flow, treatment): (Vec<u8>, u64, Treatment),
+        w: &mut Writer<'_>,
+        pieces: &mut Vec<Piece>,
+    ) -> Wrote {
+        let piece = self.admit(now, bytes, flow, treatment);
+        match self.write_piece(now, piece, usize::MAX, false, w, pieces) {
+            Some(end) if end == piece.end => Wrote::Frame,
+            // It does not fit after all: then it waits like any other, behind the repeats.
+            _ => {
+                self.due.push_front(piece);
+                Wrote::NoRoom
+            }
+        }
+    }
+
+    fn admit(&mut self, now: Instant, bytes: Vec<u8>, flow: u64, mut treatment: Treatment) -> Piece {
+        let number = self.next;
+        self.next += 1;
+        self.counters.sent += 1;
+        self.counters.first_octets += bytes.len() as u64;
+        if treatment.repair != Repair::None && self.octets + bytes.len() > self.octets_max {
+            treatment.repair = Repair::None;
+            self.counters.unkept += 1;
+        }
+        let (order, place) = self.order(now, number, flow, treatment, bytes.len());
+        let end = bytes.len() as u32;
+        self.octets += bytes.len();
+        let mut kept = Kept::new(now, bytes, order, treatment, place);
+        kept.plan(0, end, 0, 1);
+        self.kept.insert(number, kept);
+        Piece { number, start: 0, end, round: 0 }
+    }
+
+    /// What the packet must not overtake, and its flow's place in the memory.
+    fn order(
+        &mut self,
+        now: Instant,
+        number: u64,
+        flow: u64,
+        treatment: Treatment,
+        octets: usize,
+    ) -> (Option<Order>, usize) {
+        if self.flows.is_empty() {
+            self.flows = vec![FlowMemory::default(); FLOWS];
+        }
+        let (hold, place) = (self.path.hold(), (flow % FLOWS as u64) as usize);
+        let memory = &mut self.flows[place];
+        if treatment.only_newest {
+            memory.newest_ack = Some(number);
+        }
+        if treatment.order == Ordering::Free {
+            return (None, place);
+        }
+        if now.since(memory.since) > hold {
+            let ran = now.since(memory.since) <= hold.times(2);
+            memory.counts = [0, if ran { memory.counts[0] } else { 0 }];
+            memory.since = now;
+        }
+        memory.counts[0] += u32::from(octets > DENSE_OCTETS_MIN);
+        let dense = memory.counts.iter().any(|count| *count >= DENSE_MIN);
+        let before = memory.last.replace((number, now));
+        // Whatever is older than the hold has long arrived or never will.
+        let near = before.filter(|(_, at)| now.since(*at) <= hold);
+        let wanted = treatment.order == Ordering::Strict || dense;
+        let order = near.filter(|_| wanted).map(|(n, _)| Order { back: number - n, hold_ms: hold.as_millis().max(1) });
+        (order, place)
+    }
+
+    /// Writes the next frame: a repeat, or what is left of the current packet. `full` is the room of a whole datagram,
+    /// `fresh` whether nothing but acks stands before `w`'s end.
+    pub fn write(
+        &mut self,
+        now: Instant,
+        full: usize,
+        fresh: bool,
+        w: &mut Writer<'_>,
+        pieces: &mut Vec<Piece>,
+    ) -> Wrote {
+        while let Some(&piece) = self.due.front() {
+            let wanted = self.kept.get(&piece.number).is_some_and(|kept| !kept.has(piece.start, piece.end));
+            if wanted {
+                let Some(end) = self.write_piece(now, piece, full, fresh, w, pieces) else { return Wrote::NoRoom };
+                if end < piece.end {
+                    self.due[0].start = end;
+                } else {
+                    self.due.pop_front();
+                }
+                return Wrote::Frame;
+            }
+            self.due.pop_front();
+        }
+        let Some(piece) = self.current else { return Wrote::Nothing };
+        let Some(end) = self.write_piece(now, piece, full, fresh, w, pieces) else { return Wrote::NoRoom };
+        self.current = (end < piece.end).then_some(Piece { start: end, ..piece });
+        Wrote::Frame
+    }
+
+    /// Writes `piece`, or as much of it as makes sense here, and returns where that ends.
+    fn write_piece(
+        &mut self,
+        now: Instant,
+        piece: Piece,
+        full: usize,
+        fresh: bool,
+        w: &mut Writer<'_>,
+        pieces: &mut Vec<Piece>,
+    ) -> Option<u32> {
+        let kept = self.kept.get_mut(&piece.number)?;
+        let total = kept.bytes.len();
+        let frame = |end: u32| {
+            let whole = piece.start == 0 && end as usize == total;
+            PacketFrame {
+                number: piece.number,
+                order: kept.order,
+                piece: (!whole).then_some((piece.start as u16, total as u16)),
+                bytes: &kept.bytes[piece.start as usize..end as usize],
+            }
+        };
+        let (wanted, head) = ((piece.end - piece.start) as usize, frame(piece.end).head_len());
+        let end = if head + wanted <= w.room() {
+            piece.end
+        } else {
+            let room = w.room().checked_sub(head + PIECE_FIELDS).filter(|room| *room >= PIECE_MIN)?;
+            // What fits the next datagram whole is not cut, unless this one cannot hold more either.
+            if !fresh && head + wanted <= full {
+                return None;
+            }
+            piece.start + room.min(wanted) as u32
+        };
+        Frame::Packet(frame(end)).emit(w).ok()?;
+        let octets = u64::from(end - piece.start);
+        kept.wrote(piece.start, end, piece.end, piece.round);
+        pieces.push(Piece { end, ..piece });
+        if piece.round > 0 {
+            self.counters.repeated += 1;
+            self.counters.repeat_octets += octets;
+        }
+        if end == piece.end {
+            if kept.is_kept() {
+                self.arm(now, piece.number, piece.round);
+            } else if end as usize == total {
+                self.forget(piece.number);
+            }
+        }
+        Some(end)
+    }
+
+    fn arm(&mut self, now: Instant, number: u64, round: u16) {
+        let at = now + self.path.timer();
+        // In order of time, also when the timer has become shorter.
+        let at = self.timers.back().map_or(at, |last| at.max(last.0));
+        self.timers.push_back((at, number, round));
+    }
+
+    fn forget(&mut self, number: u64) -> Option<Kept> {
+        let kept = self.kept.remove(&number)?;
+        self.octets -= kept.bytes.len();
+        while self.timers.front().is_some_and(|timer| !self.is_live(*timer)) {
+            self.timers.pop_front();
+        }
+        Some(kept)
+    }
+
+    /// Whether a timer still means anything.
+    fn is_live(&self, (_, number, round): (Instant, u64, u16)) -> bool {
+        self.kept.get(&number).is_some_and(|kept| kept.rounds == round)
+    }
+
+    /// A datagram that carried `piece` arrived.
+    pub fn delivered(&mut self, piece: Piece) {
+        let Some(kept) = self.kept.get_mut(&piece.number) else { return };
+        let arrived = kept.delivered(piece.start, piece.end, piece.round);
+        self.counters.spurious += arrived.needless;
+        if arrived.complete && kept.is_kept() {
+            self.counters.repaired += u64::from(kept.rounds > 0);
+            self.forget(piece.number);
+        }
+    }
+
+    /// A datagram that carried `piece` is taken for lost.
+    pub fn lost(&mut self, now: Instant, piece: Piece) {
+        let Some(kept) = self.kept.get_mut(&piece.number) else { return };
+        if !kept.is_kept() || !kept.lost(piece.start, piece.end, piece.round) {
+            return;
+        }
+        if kept.treatment.only_newest && self.flows[kept.flow].newest_ack != Some(piece.number) {
+            self.counters.superseded += 1;
+            self.forget(piece.number);
+        } else if piece.round >= ROUNDS_MAX || now.since(kept.first_sent) > self.persistence(piece.number) {
+            self.counters.unrepaired += 1;
+            self.forget(piece.number);
+        } else {
+            self.repeat(now, Piece { round: piece.round + 1, ..piece });
+        }
+    }
+
+    fn persistence(&self, number: u64) -> Span {
+        match self.kept.get(&number).map(|kept| kept.treatment.repair) {
+            Some(Repair::Fec) => MEDIA_PERSISTENCE,
+            _ => self.path.persistence(),
+        }
+    }
+
+    /// Plans the sendings of a repeat.
+    fn repeat(&mut self, now: Instant, piece: Piece) {
+        let Some(kept) = self.kept.get_mut(&piece.number) else { return };
+        let copies = self.path.copies();
+        kept.plan(piece.start, piece.end, piece.round, copies);
+        self.due.push_back(piece);
+        for n in 1..copies {
+            let at = now + self.path.copy_spacing().times(n.into());
+            let place = self.later.partition_point(|other| other.0 <= at);
+            self.later.insert(place, (at, piece));
+        }
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while self.later.front().is_some_and(|copy| copy.0 <= now) {
+            self.due.extend(self.later.pop_front().map(|copy| copy.1));
+        }
+        while let Some(timer) = self.timers.front().copied().filter(|timer| timer.0 <= now || !self.is_live(*timer)) {
+            self.timers.pop_front();
+            if self.is_live(timer) {
+                self.timed_out(now, timer.1);
+            }
+        }
+    }
+
+    /// No news of a packet for too long: the end of what was sent, or an outage. Repeats it within the allowance.
+    fn timed_out(&mut self, now: Instant, number: u64) {
+        if now.since(self.timed.0) > self.path.rtt.unwrap_or(Span::ZERO) {
+            self.timed = (now, 0);
+        }
+        let persistence = self.persistence(number);
+        let Some(kept) = self.kept.get(&number) else { return };
+        let worthless = kept.treatment.only_newest && self.flows[kept.flow].newest_ack != Some(number);
+        if self.timed.1 >= TIMED_MAX || now.since(kept.first_sent) > persistence || worthless {
+            return;
+        }
+        self.timed.1 += 1;
+        let round = kept.rounds + 1;
+        for (start, end) in kept.missing() {
+            self.repeat(now, Piece { number, start, end, round });
+        }
+    }
+
+    /// When [`Self::handle_timeout`] is wanted.
+    pub fn poll_timeout(&self) -> Option<Wakeup> {
+        let later = self.later.front().map(|copy| Wakeup { at: copy.0, cause: "copy of a repeated packet" });
+        let timer = self.timers.front().map(|timer| Wakeup { at: timer.0, cause: "packet timer" });
+        Wakeup::earliest(later, timer)
+    }
+}

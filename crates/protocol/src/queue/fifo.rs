@@ -1,0 +1,53 @@
+//! First in, first out.
+
+use super::{Counters, Limits, Popped, Queued};
+use std::collections::VecDeque;
+use wavelane_base::Instant;
+
+/// Items in order of arrival, with the time of it.
+#[derive(Debug)]
+pub struct Fifo<T> {
+    items: VecDeque<(Instant, T)>,
+    octets: usize,
+    limits: Limits,
+    pub(super) counters: Counters,
+}
+
+impl<T: Queued> Fifo<T> {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { items: VecDeque::new(), octets: 0, limits, counters: Counters::default() }
+    }
+
+    pub(super) fn push(&mut self, now: Instant, item: T) {
+        self.counters.pushed += 1;
+        if self.items.len() >= self.limits.items || self.octets + item.octets() > self.limits.octets {
+            self.counters.dropped_full += 1;
+            return;
+        }
+        self.octets += item.octets();
+        self.items.push_back((now, item));
+    }
+
+    /// Takes the first item out, without counting it.
+    pub(super) fn take(&mut self, now: Instant) -> Option<Popped<T>> {
+        let (at, item) = self.items.pop_front()?;
+        self.octets -= item.octets();
+        Some(Popped { sojourn: now.since(at), item })
+    }
+
+    pub(super) fn pop(&mut self, now: Instant) -> Option<Popped<T>> {
+        let popped = self.take(now);
+        self.counters.popped += u64::from(popped.is_some());
+        popped
+    }
+
+    pub(super) fn first(&self) -> Option<&T> {
+        self.items.front().map(|(_, item)| item)
+    }
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+    pub(super) fn octets(&self) -> usize {
+        self.octets
+    }
+}

@@ -1,0 +1,153 @@
+//! Flow queues under CoDel, served by deficit round robin, new flows first (RFC 8290).
+
+use super::codel::Law;
+use super::fifo::Fifo;
+use super::{Counters, Limits, Popped, Queued, Terms};
+use std::collections::VecDeque;
+use wavelane_base::Instant;
+
+/// Sub-queues (RFC 8290, section 5.2.3).
+const BUCKETS: usize = 1_024;
+/// Octets a flow may send per turn (RFC 8290, section 5.2.4).
+const QUANTUM: i64 = 1_514;
+/// Most items dropped from the fattest flow at once (RFC 8290, section 5.2.9, "drop batch").
+const DROP_BATCH: usize = 64;
+
+/// On which list a bucket stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Listed {
+    #[default]
+    Nowhere,
+    New,
+    Old,
+}
+
+#[derive(Debug)]
+struct Bucket<T> {
+    fifo: Fifo<T>,
+    law: Law,
+    deficit: i64,
+    listed: Listed,
+}
+
+/// The scheduler and its buckets, which are made when the first item comes.
+#[derive(Debug)]
+pub struct FqCoDel<T> {
+    buckets: Vec<Bucket<T>>,
+    new: VecDeque<usize>,
+    old: VecDeque<usize>,
+    items: usize,
+    octets: usize,
+    limits: Limits,
+    pub(super) terms: Terms,
+    pub(super) counters: Counters,
+}
+
+/// A sub-queue is bounded by the whole queue's limits, which the scheduler enforces.
+const UNBOUNDED: Limits = Limits { items: usize::MAX, octets: usize::MAX };
+
+impl<T: Queued> FqCoDel<T> {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            buckets: Vec::new(),
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            items: 0,
+            octets: 0,
+            limits,
+            terms: Terms::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    pub(super) fn push(&mut self, now: Instant, item: T) {
+        self.counters.pushed += 1;
+        if item.octets() > self.limits.octets || self.limits.items == 0 {
+            self.counters.dropped_full += 1;
+            return;
+        }
+        if self.buckets.is_empty() {
+            let empty =
+                || Bucket { fifo: Fifo::new(UNBOUNDED), law: Law::default(), deficit: 0, listed: Listed::Nowhere };
+            self.buckets.resize_with(BUCKETS, empty);
+        }
+        let index = (item.flow() % BUCKETS as u64) as usize;
+        self.items += 1;
+        self.octets += item.octets();
+        let bucket = &mut self.buckets[index];
+        bucket.fifo.push(now, item);
+        if bucket.listed == Listed::Nowhere {
+            bucket.listed = Listed::New;
+            bucket.deficit = QUANTUM;
+            self.new.push_back(index);
+        }
+        while self.items > self.limits.items || self.octets > self.limits.octets {
+            self.drop_from_fattest(now);
+        }
+    }
+
+    /// Drops from the head of the flow with most octets waiting, up to half of them (RFC 8290, section 4.1).
+    fn drop_from_fattest(&mut self, now: Instant) {
+        let listed = self.new.iter().chain(&self.old);
+        let Some(fattest) = listed.copied().max_by_key(|index| self.buckets[*index].fifo.octets()) else { return };
+        let fifo = &mut self.buckets[fattest].fifo;
+        let keep = fifo.octets() / 2;
+        for _ in 0..DROP_BATCH {
+            let Some(dropped) = fifo.take(now) else { break };
+            self.items -= 1;
+            self.octets -= dropped.item.octets();
+            self.counters.dropped_full += 1;
+            if fifo.octets() <= keep {
+                break;
+            }
+        }
+    }
+
+    pub(super) fn pop(&mut self, now: Instant) -> Option<Popped<T>> {
+        loop {
+            let from_new = !self.new.is_empty();
+            let list = if from_new { &mut self.new } else { &mut self.old };
+            let index = *list.front()?;
+            let bucket = &mut self.buckets[index];
+            if bucket.deficit <= 0 {
+                bucket.deficit += QUANTUM;
+                bucket.listed = Listed::Old;
+                list.pop_front();
+                self.old.push_back(index);
+                continue;
+            }
+            let (items, octets) = (bucket.fifo.len(), bucket.fifo.octets());
+            let popped = bucket.law.pop(now, self.terms, &mut bucket.fifo, &mut self.counters);
+            self.items -= items - bucket.fifo.len();
+            self.octets -= octets - bucket.fifo.octets();
+            let Some(popped) = popped else {
+                list.pop_front();
+                // A new flow that runs empty waits for its next turn among the old ones, or it could starve them by
+                // sending one item at a time (RFC 8290, section 4.2).
+                if from_new && !self.old.is_empty() {
+                    bucket.listed = Listed::Old;
+                    self.old.push_back(index);
+                } else {
+                    bucket.listed = Listed::Nowhere;
+                }
+                continue;
+            };
+            bucket.deficit -= popped.item.octets() as i64;
+            self.counters.popped += 1;
+            return Some(popped);
+        }
+    }
+
+    /// See [`super::Queue::sparse_head`].
+    pub(super) fn sparse_head(&self) -> Option<usize> {
+        // Those that are empty or used up their turn leave the list when the next item is popped.
+        let mut sparse = self.new.iter().map(|index| &self.buckets[*index]).filter(|bucket| bucket.deficit > 0);
+        sparse.find_map(|bucket| bucket.fifo.first()).map(Queued::octets)
+    }
+    pub(super) fn len(&self) -> usize {
+        self.items
+    }
+    pub(super) fn octets(&self) -> usize {
+        self.octets
+    }
+}

@@ -1,0 +1,210 @@
+//! The disciplines against small reference models and RFC 8289's own behaviour.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, VecDeque};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Item {
+    flow: u64,
+    serial: u64,
+    octets: usize,
+    ect: bool,
+    marked: bool,
+}
+
+impl Queued for Item {
+    fn octets(&self) -> usize {
+        self.octets
+    }
+    fn flow(&self) -> u64 {
+        self.flow
+    }
+    fn mark(&mut self) -> bool {
+        self.marked |= self.ect;
+        self.ect
+    }
+}
+
+fn item(flow: u64, serial: u64, octets: usize) -> Item {
+    Item { flow, serial, octets, ect: false, marked: false }
+}
+
+const ROOMY: Limits = Limits { items: 10_000, octets: 10_000_000 };
+
+/// A source of `flows` flows at `load` times the rate of a server that takes one item per millisecond, for ten
+/// seconds. Gives the queue and per flow (items served, longest sojourn in the second half).
+fn serve(discipline: Discipline, loads: &[u64], ect: bool) -> (Queue<Item>, BTreeMap<u64, (u64, Span)>) {
+    let mut queue = Queue::new(discipline, ROOMY);
+    let mut served: BTreeMap<u64, (u64, Span)> = BTreeMap::new();
+    for ms in 0..10_000u64 {
+        let now = Instant::from_millis(ms);
+        for (flow, load) in loads.iter().enumerate() {
+            // Loads are per mille of the server's rate; arrivals are spread evenly.
+            let (before, after) = (ms * load / 1_000, (ms + 1) * load / 1_000);
+            (before..after).for_each(|n| queue.push(now, Item { ect, ..item(flow as u64, n, 1_000) }));
+        }
+        if let Some(popped) = queue.pop(now) {
+            let entry = served.entry(popped.item.flow).or_default();
+            entry.0 += 1;
+            if ms >= 5_000 {
+                entry.1 = entry.1.max(popped.sojourn);
+            }
+        }
+    }
+    (queue, served)
+}
+
+#[test]
+fn fifo_lets_the_queue_grow_and_codel_does_not() {
+    let (fifo, waits) = serve(Discipline::Fifo, &[1_100], false);
+    assert!(waits[&0].1 > Span::from_millis(800), "{:?}", waits[&0]);
+    assert_eq!(fifo.counters().dropped_delay, 0);
+    // CoDel needs the drops to slow the source; a deaf one is met by ever more drops (RFC 8289, section 3.3).
+    let (codel, waits) = serve(Discipline::CoDel, &[1_100], false);
+    assert!(waits[&0].1 < Span::from_millis(200), "{:?}", waits[&0]);
+    assert!(codel.counters().dropped_delay > 300, "{:?}", codel.counters());
+}
+
+#[test]
+fn a_load_below_the_rate_is_never_touched() {
+    for discipline in [Discipline::Fifo, Discipline::CoDel, Discipline::FqCoDel] {
+        let (queue, _) = serve(discipline, &[400, 500], true);
+        let counters = queue.counters();
+        assert_eq!((counters.dropped_delay, counters.dropped_full, counters.marked), (0, 0, 0), "{discipline:?}");
+    }
+}
+
+#[test]
+fn what_can_be_marked_is_marked_and_not_dropped() {
+    let (queue, _) = serve(Discipline::CoDel, &[1_050], true);
+    let counters = queue.counters();
+    assert!(counters.marked > 50 && counters.dropped_delay == 0, "{counters:?}");
+}
+
+#[test]
+fn the_first_drop_comes_one_interval_after_the_target_was_first_exceeded() {
+    let mut queue = Queue::new(Discipline::CoDel, ROOMY);
+    (0..1_000).for_each(|n| queue.push(Instant::ZERO, item(0, n, 1_000)));
+    let mut drops = Vec::new();
+    for ms in 0..500 {
+        let before = queue.counters().dropped_delay;
+        queue.pop(Instant::from_millis(ms));
+        if queue.counters().dropped_delay > before {
+            drops.push(ms);
+        }
+    }
+    // Above target from 5 ms on; then intervals of 100 ms over the square root of 1, 2, 3, 4, ...
+    assert_eq!(drops[..5], [105, 205, 276, 334, 384], "{drops:?}");
+}
+
+#[test]
+fn a_sparse_flow_passes_a_fat_one_and_fat_ones_share() {
+    let (_, waits) = serve(Discipline::FqCoDel, &[2_000, 2_000, 20], false);
+    assert!(waits[&2].1 <= Span::from_millis(2), "{:?}", waits[&2]);
+    assert_eq!(waits[&2].0, 200);
+    assert!(waits[&0].0.abs_diff(waits[&1].0) <= 4, "{waits:?}");
+}
+
+#[test]
+fn overflow_takes_from_the_fattest() {
+    for limits in [Limits { items: 100, octets: usize::MAX }, Limits { items: usize::MAX, octets: 100_000 }] {
+        let mut queue = Queue::new(Discipline::FqCoDel, limits);
+        (0..5).for_each(|n| queue.push(Instant::ZERO, item(1, n, 1_000)));
+        (0..1_000).for_each(|n| queue.push(Instant::ZERO, item(2, n, 1_000)));
+        assert!(queue.len() <= 100 && queue.octets() <= 100_000);
+        let thin: Vec<_> = core::iter::from_fn(|| queue.pop(Instant::ZERO))
+            .filter(|p| p.item.flow == 1)
+            .map(|p| p.item.serial)
+            .collect();
+        assert_eq!(thin, [0, 1, 2, 3, 4]);
+    }
+}
+
+#[test]
+fn a_hog_of_one_packet_flows_cannot_starve_an_old_one() {
+    let mut queue = Queue::new(Discipline::FqCoDel, ROOMY);
+    (0..100).for_each(|n| queue.push(Instant::ZERO, item(0, n, 1_000)));
+    let (mut old, mut serial) = (0, 0);
+    for ms in 0..100 {
+        // Every pop finds a fresh packet of a flow that was empty a moment ago.
+        queue.push(Instant::from_millis(ms), item(1, serial, 1_000));
+        serial += 1;
+        old += u64::from(queue.pop(Instant::from_millis(ms)).is_some_and(|p| p.item.flow == 0));
+    }
+    assert!(old >= 45, "{old}");
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    (1usize..40, 1_500usize..30_000).prop_map(|(items, octets)| Limits { items, octets })
+}
+
+proptest! {
+    /// FIFO is exactly a bounded list.
+    #[test]
+    fn fifo_is_a_list(limits in limits(), steps in proptest::collection::vec((any::<bool>(), 1usize..1500), 0..300)) {
+        let (mut queue, mut model) = (Queue::new(Discipline::Fifo, limits), VecDeque::new());
+        for (serial, (push, octets)) in steps.into_iter().enumerate() {
+            if push {
+                let next = item(0, serial as u64, octets);
+                let held: usize = model.iter().map(|i: &Item| i.octets).sum();
+                if model.len() < limits.items && held + octets <= limits.octets {
+                    model.push_back(next);
+                }
+                queue.push(Instant::ZERO, next);
+            } else {
+                prop_assert_eq!(queue.pop(Instant::ZERO).map(|p| p.item), model.pop_front());
+            }
+            prop_assert_eq!(queue.len(), model.len());
+        }
+    }
+
+    /// Whatever the discipline: bounds hold, nothing is made or lost unaccounted, flows keep their order, and a queue
+    /// with something in it gives something.
+    #[test]
+    fn every_discipline_accounts_for_every_item(
+        which in 0usize..3,
+        limits in limits(),
+        steps in proptest::collection::vec((0u64..30, 0u64..4, 1usize..1500, any::<bool>()), 0..400),
+    ) {
+        let discipline = [Discipline::Fifo, Discipline::CoDel, Discipline::FqCoDel][which];
+        let mut queue = Queue::new(discipline, limits);
+        let (mut now, mut newest) = (Instant::ZERO, BTreeMap::new());
+        for (serial, (wait, flow, octets, pop)) in steps.into_iter().enumerate() {
+            now += Span::from_millis(wait);
+            queue.push(now, item(flow, serial as u64, octets));
+            if pop {
+                let had = queue.len();
+                let popped = queue.pop(now);
+                prop_assert_eq!(popped.is_some(), had > 0);
+                if let Some(popped) = popped {
+                    let last = newest.insert(popped.item.flow, popped.item.serial);
+                    prop_assert!(last.is_none_or(|last| last < popped.item.serial));
+                }
+            }
+            let c = queue.counters();
+            prop_assert_eq!(c.pushed, c.popped + c.dropped_full + c.dropped_delay + queue.len() as u64);
+            prop_assert!(queue.len() <= limits.items && queue.octets() <= limits.octets);
+        }
+        while queue.pop(now).is_some() {}
+        prop_assert_eq!((queue.len(), queue.octets()), (0, 0));
+    }
+
+    /// While all of them have something waiting, no flow is ahead of another by more than a quantum and an item.
+    #[test]
+    fn backlogged_flows_get_equal_octets(sizes in proptest::collection::vec(64usize..1500, 2..8)) {
+        let mut queue = Queue::new(Discipline::FqCoDel, ROOMY);
+        for (flow, octets) in sizes.iter().enumerate() {
+            (0..400).for_each(|n| queue.push(Instant::ZERO, item(flow as u64, n, *octets)));
+        }
+        let mut got = vec![0i64; sizes.len()];
+        // Fewer octets than the flow with the smallest items has.
+        let total: usize = 400 * 64 / 2 * sizes.len();
+        while got.iter().sum::<i64>() < total as i64 {
+            let popped = queue.pop(Instant::ZERO).expect("plenty");
+            got[popped.item.flow as usize] += popped.item.octets as i64;
+        }
+        let spread = got.iter().max().zip(got.iter().min()).map_or(0, |(most, least)| most - least);
+        prop_assert!(spread <= 2 * 1_514 + 1_500, "{:?}", got);
+    }
+}

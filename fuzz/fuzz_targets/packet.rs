@@ -1,0 +1,20 @@
+//! Arbitrary bytes as an IP packet that passes through: what parses still parses after every edit of a router.
+#![no_main]
+use libfuzzer_sys::fuzz_target;
+use wavelane_wire::packet::{
+    IcmpError, Packet, answer, clamp_mss, decrement_hops, fragments_v4, mark_congestion, may_answer,
+};
+
+fuzz_target!(|input: &[u8]| {
+    let Ok(view) = Packet::parse(input) else { return };
+    let _ = (view.ports(), view.segment(), view.has_routable_addresses());
+    if let Some(error) = answer(IcmpError::TooBig(1280), &view, view.target).filter(|_| may_answer(&view)) {
+        assert!(!may_answer(&Packet::parse(&error).expect("an error is a packet")));
+    }
+    for piece in fragments_v4(&view, 68).into_iter().flatten() {
+        assert!(Packet::parse(&piece).is_ok());
+    }
+    let mut edited = view.bytes.to_vec();
+    let _ = (clamp_mss(&mut edited, 1280), mark_congestion(&mut edited), decrement_hops(&mut edited));
+    assert!(Packet::parse(&edited).is_ok_and(|edited| edited.bytes.len() == view.bytes.len()));
+});
