@@ -1,8 +1,8 @@
 //! Arbitrary bytes as an IPv4 packet with TCP inside.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
-use wavelane_wire::tcp::Tcp4;
+use wavelane_wire::tcp::TcpPacket;
 
 fuzz_target!(|input: &[u8]| {
-    let _ = Tcp4::parse(input);
+    let _ = TcpPacket::parse(input);
 });

@@ -91,6 +91,7 @@ fn run(args: &RunStudies) -> Outcome {
             StudyError::Scenario(_) => Failure::refused(&e),
         })?;
         keep(&out, &document)?;
+        wavelane_study::report(&out, &document).map_err(Failure::refused)?;
         if !args.json {
             print(&table(&document, &out));
         }

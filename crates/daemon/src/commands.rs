@@ -92,6 +92,13 @@ pub struct InitArgs {
     /// Take TCP born on this host too. Needs root.
     #[arg(long)]
     pub local: bool,
+    /// Carry what is not TCP too (UDP, ping, everything), through a TUN device. Both gateways need it, and each needs
+    /// an --interface or --local and a --route to the other's networks.
+    #[arg(long)]
+    pub tun: bool,
+    /// This host's address on the TUN device, such as 10.9.0.1/24; may be repeated. Implies --tun.
+    #[arg(long = "tun-address", value_name = "ADDRESS/BITS")]
+    pub tun_addresses: Vec<String>,
     /// A plain forward, no root needed: what connects to the first address reaches the second from the other gateway.
     #[arg(long = "forward", value_name = "LISTEN=TO")]
     pub forwards: Vec<String>,
@@ -205,6 +212,15 @@ fn config_text(args: &InitArgs) -> String {
             format!("local = {}", args.local),
         ]);
     }
+    if args.tun || !args.tun_addresses.is_empty() {
+        lines.extend([String::new(), "[tun]".into(), format!("addresses = {}", list(&args.tun_addresses))]);
+    } else if intercepts {
+        lines.extend([
+            String::new(),
+            "# Carries what is not TCP too, once both gateways have it and a route to each other's networks:".into(),
+            "# [tun]".into(),
+        ]);
+    }
     for forward in &args.forwards {
         let (listen, to) = forward.split_once('=').unwrap_or((forward, ""));
         lines.extend([
@@ -228,6 +244,9 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
         let routes: Vec<String> = peer.routes.iter().map(config::prefix_text).collect();
         let routes = if routes.is_empty() { "none".to_string() } else { routes.join(", ") };
         let _ = writeln!(text, "peer {} at {address}, routes {routes}", peer.name);
+    }
+    if let Some(tun) = &config.tun {
+        let _ = writeln!(text, "what is not split TCP goes through {} (MTU {})", tun.name, tun.mtu);
     }
     for warning in warnings(&config) {
         let _ = writeln!(text, "warning: {warning}");

@@ -53,6 +53,36 @@ fn init_writes_what_check_accepts_and_the_link_is_not_mentioned() {
 }
 
 #[test]
+fn init_offers_the_packet_door_and_writes_it_if_asked() {
+    let dir = folder("tun");
+    let args = InitArgs {
+        name: "a".into(),
+        dir: dir.clone(),
+        listen: "[::]:4780".into(),
+        peer_name: "b".into(),
+        peer_key: keys::to_base64(&[9; 32]),
+        peer_address: Some("[2001:db8::7]:4780".into()),
+        routes: vec!["10.0.3.0/24".into(), "fd00:3::/64".into()],
+        interfaces: vec!["lan0".into()],
+        on_failure: "open".into(),
+        ..InitArgs::default()
+    };
+    let made = init(&args).unwrap();
+    assert_eq!(Config::load(&made.config).unwrap().tun, None);
+    assert!(std::fs::read_to_string(&made.config).unwrap().contains("# [tun]"));
+    for (tun, addresses) in [(true, vec![]), (false, vec!["10.9.0.1/24".into(), "fd00:9::1/64".into()])] {
+        std::fs::remove_file(&made.config).unwrap();
+        let made = init(&InitArgs { tun, tun_addresses: addresses.clone(), ..args.clone() }).unwrap();
+        let config = Config::load(&made.config).unwrap();
+        assert_eq!(config.tun.unwrap().addresses.len(), addresses.len());
+        let summary = check_config(&made.config).unwrap();
+        assert!(summary.contains("[2001:db8::7]:4780") && summary.contains("fd00:3::/64"), "{summary}");
+        assert!(summary.contains("wavelane0 (MTU 1400)"), "{summary}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
 fn init_refuses_nonsense_before_it_writes_the_file() {
     let dir = folder("nonsense");
     let args = InitArgs {

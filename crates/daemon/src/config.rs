@@ -5,12 +5,13 @@
 mod check;
 mod file;
 
+use crate::device;
 use crate::keys::KeyError;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use wavelane_base::{Octets, PortId, Span};
-use wavelane_protocol::gateway::{self, Controller, IpPrefix, PeerConfig};
+use wavelane_protocol::gateway::{self, Controller, IpPrefix, PacketConfig, PeerConfig};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -226,8 +227,45 @@ impl Config {
             pool: self.pool,
             local: self.local.clone(),
             aes_hardware: aes_hardware(),
+            packets: self.packets(),
             ..gateway::Config::default()
         }
+    }
+
+    /// What differs from `new` and cannot change while the daemon runs, by its key; what the gateway machine itself
+    /// cannot change is not looked at.
+    pub(crate) fn fixed_difference(&self, new: &Self) -> Option<&'static str> {
+        let forwards = |c: &Self| {
+            let one = |f: &Forward| (f.listen, f.to, c.peers[f.via].public_key);
+            c.forwards.iter().map(one).collect::<Vec<_>>()
+        };
+        let same = [
+            ("gateway.name", self.name == new.name),
+            ("gateway.key", self.private_key == new.private_key),
+            ("gateway.listen", self.listen == new.listen),
+            ("gateway.on_failure", self.on_failure == new.on_failure),
+            ("gateway.source", self.source == new.source),
+            ("gateway.control", self.control == new.control),
+            ("gateway.state", self.state == new.state),
+            ("[intercept]", self.intercept == new.intercept),
+            ("[tun]", self.tun == new.tun),
+            ("[[forward]]", forwards(self) == forwards(new)),
+            ("[clock]", self.clock == new.clock),
+        ];
+        same.into_iter().find(|(_, same)| !same).map(|(key, _)| key)
+    }
+
+    /// What the packet service is told, if there is a packet door.
+    fn packets(&self) -> Option<PacketConfig> {
+        let (tun, intercept) = (self.tun.as_ref()?, self.intercept.as_ref()?);
+        let address = |six| device::router_address(tun, intercept, six);
+        let (v4, v6) = (address(false), address(true));
+        Some(PacketConfig {
+            inner_mtu: tun.mtu.into(),
+            address4: v4.and_then(|a| if let IpAddr::V4(a) = a { Some(a) } else { None }),
+            address6: v6.and_then(|a| if let IpAddr::V6(a) = a { Some(a) } else { None }),
+            ..PacketConfig::default()
+        })
     }
 
     /// The peer that `target` is taken through: the longest matching route; the first of equals.

@@ -5,7 +5,11 @@
 
 mod document;
 mod doors;
+mod packets;
+mod reload;
 
+use self::packets::PacketDoor;
+use self::reload::Reloads;
 use crate::attempts::{Attempts, Limits};
 use crate::config::{Config, OnFailure};
 use crate::control::Control;
@@ -16,11 +20,12 @@ use crate::log::Log;
 use crate::relay::{CHUNK, Connection, Moved, Stage};
 use crate::rules;
 use crate::start::{self, StartError, Transparent};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 use wavelane_base::{Entropy, FlowId, FrameMeta, Instant, Machine, PortId, Span, Transmit};
 use wavelane_host::clock::{NodeClock, wall_nanos};
@@ -38,6 +43,8 @@ const TOKEN_QUEUE: u64 = 3;
 /// The transparent listeners, one per family.
 const TOKEN_TPROXY: u64 = 4;
 const TOKEN_TPROXY_LAST: u64 = TOKEN_TPROXY + 1;
+const TOKEN_TUN: u64 = 6;
+const TOKEN_RELOAD: u64 = 7;
 const TOKEN_FORWARDS: u64 = 16;
 /// Connections are numbered from here and no number is used twice.
 const TOKEN_CONNECTIONS: u64 = 1 << 32;
@@ -88,8 +95,12 @@ pub struct Daemon {
     frame: Vec<u8>,
     control: Control,
     signals: UnixStream,
+    reloads: Reloads,
+    /// Where the peers are, in the configuration's order, as resolved.
+    addresses: Vec<Option<SocketAddr>>,
     forwards: Vec<TcpListener>,
     transparent: Option<Transparent>,
+    packet_door: Option<PacketDoor>,
     mark: Option<u32>,
     attempts: Attempts<Held>,
     connections: BTreeMap<u64, Connection>,
@@ -110,7 +121,9 @@ pub struct Daemon {
 
 impl Daemon {
     /// Opens everything and builds the gateway.
-    pub fn start(config: Config) -> Result<Self, StartError> {
+    ///
+    /// `file` is what SIGHUP reads again.
+    pub fn start(config: Config, file: &Path) -> Result<Self, StartError> {
         let system = |what| move |source| StartError::System { what, source };
         let clock = NodeClock::start(config.clock.offset, config.clock.drift_ppm);
         let now = clock.now();
@@ -119,6 +132,8 @@ impl Daemon {
             let end = signal_end.try_clone().map_err(system("a descriptor"))?;
             signal_hook::low_level::pipe::register(signal, end).map_err(system("a signal handler"))?;
         }
+        let (reload_signal, signal_end) = UnixStream::pair().map_err(system("a pipe"))?;
+        signal_hook::low_level::pipe::register(SIGHUP, signal_end).map_err(system("a signal handler"))?;
         let opened = start::open(&config)?;
         let entropy = Entropy::from_os_bytes(wavelane_host::entropy().map_err(system("entropy"))?);
         let mut remarks = opened.remarks;
@@ -140,8 +155,11 @@ impl Daemon {
             frame: vec![0; FRAME_ROOM],
             control: opened.control,
             signals,
+            reloads: Reloads::new(file, reload_signal).map_err(system("a pipe"))?,
+            addresses: opened.addresses,
             forwards: opened.forwards,
             transparent: opened.transparent,
+            packet_door: opened.device.map(PacketDoor::new),
             mark: opened.mark,
             attempts: Attempts::new(Limits::default()),
             connections: BTreeMap::new(),
@@ -166,6 +184,7 @@ impl Daemon {
         let poller = &self.poller;
         poller.add(&self.lane, TOKEN_LANE, Watch::Edges)?;
         poller.add(&self.signals, TOKEN_SIGNAL, Watch::Readable)?;
+        poller.add(&self.reloads.signal, TOKEN_RELOAD, Watch::Readable)?;
         poller.add(&self.control.listener, TOKEN_CONTROL, Watch::Readable)?;
         for (i, listener) in self.forwards.iter().enumerate() {
             poller.add(listener, TOKEN_FORWARDS + i as u64, Watch::Edges)?;
@@ -177,6 +196,9 @@ impl Daemon {
             if let Some(queue) = &t.queue {
                 poller.add(queue, TOKEN_QUEUE, Watch::Readable)?;
             }
+        }
+        if let Some(door) = &self.packet_door {
+            poller.add(&door.device.tun, TOKEN_TUN, Watch::Edges)?;
         }
         Ok(())
     }
@@ -242,6 +264,8 @@ impl Daemon {
                 self.control.answer(|| document.clone());
             }
             TOKEN_QUEUE => self.take_syns(),
+            TOKEN_TUN => self.packets_wait(),
+            TOKEN_RELOAD => self.reload(),
             token @ TOKEN_TPROXY..=TOKEN_TPROXY_LAST => self.accept_transparent((token - TOKEN_TPROXY) as usize),
             token if token >= TOKEN_CONNECTIONS => self.socket_ready(token, ready),
             token => self.accept_forward((token - TOKEN_FORWARDS) as usize),
@@ -252,6 +276,8 @@ impl Daemon {
     fn settle(&mut self) -> bool {
         for _ in 0..ROUNDS_MAX {
             let mut busy = self.receive();
+            busy |= self.take_packets();
+            busy |= self.give_packets();
             self.transmit();
             while let Some(event) = self.gateway.poll_event() {
                 busy = true;

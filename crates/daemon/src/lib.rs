@@ -10,6 +10,7 @@ pub mod config;
 mod control;
 mod counters;
 pub mod daemon;
+mod device;
 mod epoch;
 pub mod keys;
 mod log;

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     let run = || -> Result<(), StartError> {
         let config = Config::load(&arguments.config)?;
         let system = |source| StartError::System { what: "waiting for events", source };
-        Daemon::start(config)?.run().map_err(system)
+        Daemon::start(config, &arguments.config)?.run().map_err(system)
     };
     match run() {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,7 +5,8 @@
 //! unique names, and left alone they do nothing (no packet carries the mark; the queue has `--queue-bypass`). The
 //! table `inet wavelane_closed` is meant to outlive a crash: it refuses new connections while we are dead.
 
-use crate::config::{Config, OnFailure, Source, prefix_text};
+use crate::config::{Config, OnFailure, Source, Tun, prefix_text, width};
+use std::net::IpAddr;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use wavelane_host::nft::{NftOwner, ToolError, run};
@@ -55,7 +56,13 @@ pub(crate) enum RulesError {
 #[derive(Debug)]
 pub(crate) struct Rules {
     owner: Option<NftOwner>,
+    /// How often the owned table was made.
+    generation: u32,
+    /// The internal listeners' ports.
+    ports: Vec<u16>,
     queue_rule: bool,
+    /// The IP versions whose SYNs are led to our chain.
+    held: Vec<Family>,
     /// The start went through; if not, a closed gateway stays closed.
     complete: bool,
     _lock: UnixDatagram,
@@ -78,7 +85,15 @@ impl Rules {
     ) -> Result<(Self, Option<ToolError>), RulesError> {
         // An earlier crash's refusal of new connections stands until ours are taken again.
         clear_leftovers(config.on_failure == OnFailure::Closed);
-        let mut rules = Self { owner: None, queue_rule: false, complete: false, _lock: lock };
+        let mut rules = Self {
+            owner: None,
+            generation: 0,
+            ports: ports.to_vec(),
+            queue_rule: false,
+            held: Vec::new(),
+            complete: false,
+            _lock: lock,
+        };
         let (mark, number) = (format!("{MARK_DIVERT:#x}"), NUMBER.to_string());
         for family in Family::ALL.into_iter().take(ports.len()) {
             let ip = |arguments: &[&str]| run("ip", &[&[family.ip_flag()], arguments].concat(), "");
@@ -86,7 +101,8 @@ impl Rules {
             ip(&["rule", "add", "fwmark", &mark, "lookup", &number, "priority", &number])?;
         }
         // First what can be refused; a connection that slips in before SYNs are held is asked about at the listener.
-        rules.owner = Some(NftOwner::load(&owned_table(config, ports), TABLE).map_err(|e| match e {
+        let table = owned_table(config, ports, rules.generation);
+        rules.owner = Some(NftOwner::load(&table, &marker(rules.generation)).map_err(|e| match e {
             ToolError::Refused { said, .. } if config.intercept.is_some() => RulesError::NoTproxy(said),
             other => other.into(),
         })?);
@@ -95,13 +111,36 @@ impl Rules {
         }
         let mut no_queue = None;
         if queue && config.intercept.is_some() {
-            match hold_syns(config) {
-                Ok(()) => rules.queue_rule = true,
-                Err(e) => no_queue = Some(e),
+            rules.queue_rule = true;
+            if let Err(e) = rules.hold_syns(config) {
+                rules.queue_rule = false;
+                no_queue = Some(e);
             }
         }
         rules.complete = true;
         Ok((rules, no_queue))
+    }
+    /// Takes what `config` routes instead, in one step per tool: no connection that stands is touched.
+    pub(crate) fn replace(&mut self, config: &Config) -> Result<(), ToolError> {
+        let Some(owner) = &mut self.owner else { return Ok(()) };
+        self.generation += 1;
+        let table = owned_table(config, &self.ports, self.generation);
+        owner.execute(&format!("delete table {TABLE}; {table}"), &marker(self.generation))?;
+        if config.intercept.is_some() && config.on_failure == OnFailure::Closed {
+            run("nft", &["-f", "-"], &closed_table(config))?;
+        }
+        if self.queue_rule { self.hold_syns(config) } else { Ok(()) }
+    }
+    /// Holds SYNs to the networks. A family that never had networks gets no rules, and so needs no tool.
+    fn hold_syns(&mut self, config: &Config) -> Result<(), ToolError> {
+        for family in Family::ALL {
+            let known = self.held.contains(&family);
+            if known || !routes(config, family).is_empty() {
+                run(family.iptables_restore(), &["-n", "-w"], &queue_rules(config, family, !known))?;
+                self.held.extend((!known).then_some(family));
+            }
+        }
+        Ok(())
     }
     /// Whether SYNs are held until the far server has answered.
     pub(crate) fn holds_syns(&self) -> bool {
@@ -127,7 +166,7 @@ pub(crate) fn needed(config: &Config) -> bool {
 }
 
 /// One IP version, as the tools name it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Family {
     V4,
     V6,
@@ -137,7 +176,18 @@ impl Family {
     pub(crate) const ALL: [Self; 2] = [Self::V4, Self::V6];
 
     pub(crate) fn of(prefix: &IpPrefix) -> Self {
-        if prefix.address.is_ipv4() { Self::V4 } else { Self::V6 }
+        Self::of_address(prefix.address)
+    }
+    pub(crate) fn of_address(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+    /// Removes the policy rules of one priority.
+    pub(crate) fn remove_rules(self, priority: u16) {
+        for _ in 0..LEFTOVERS_MAX {
+            if run("ip", &[self.ip_flag(), "rule", "del", "priority", &priority.to_string()], "").is_err() {
+                break;
+            }
+        }
     }
     /// ip's flag.
     pub(crate) fn ip_flag(self) -> &'static str {
@@ -175,11 +225,7 @@ fn clear_leftovers(keep_closed: bool) {
         let _ = run("nft", &["delete", "table", "inet", "wavelane_closed"], "");
     }
     for family in Family::ALL {
-        for _ in 0..LEFTOVERS_MAX {
-            if run("ip", &[family.ip_flag(), "rule", "del", "priority", &number], "").is_err() {
-                break;
-            }
-        }
+        family.remove_rules(NUMBER);
         let _ = run("ip", &[family.ip_flag(), "route", "flush", "table", &number], "");
         if let Ok(listing) = run(family.iptables(), &["-w", "-t", "raw", "-S"], "")
             && listing.contains(XT_CHAIN)
@@ -238,8 +284,13 @@ fn interface_list(config: &Config) -> Option<String> {
     (!quoted.is_empty()).then(|| quoted.join(", "))
 }
 
+/// The empty chain by which one making of the owned table is told from another.
+fn marker(generation: u32) -> String {
+    format!("{TABLE} generation{generation}")
+}
+
 /// The table that lives and dies with us.
-fn owned_table(config: &Config, ports: &[u16]) -> String {
+fn owned_table(config: &Config, ports: &[u16], generation: u32) -> String {
     let families = || Family::ALL.into_iter().zip(ports);
     let take = |matching: &str| -> String {
         let rule = |(family, port): (Family, &u16)| {
@@ -257,7 +308,7 @@ fn owned_table(config: &Config, ports: &[u16]) -> String {
         prerouting += &take(&format!("iifname {{ {names} }}"));
     }
     let local = config.intercept.as_ref().is_some_and(|i| i.local);
-    let mut table = String::new();
+    let mut table = format!(" chain generation{generation} {{ }};");
     if config.intercept.is_some() {
         table.extend(families().map(|(family, _)| set(config, family)));
     }
@@ -274,7 +325,47 @@ fn owned_table(config: &Config, ports: &[u16]) -> String {
         );
     }
     table += &format!(" chain arrive {{ type filter hook prerouting priority mangle; policy accept; {prerouting} }};");
+    if let Some(tun) = &config.tun {
+        table += &packet_chains(config, tun);
+    }
     format!("table {TABLE} {{ flags owner;{table} }}")
+}
+
+/// What concerns the packet door: segments are made to fit, and this host's own addresses are guarded.
+fn packet_chains(config: &Config, tun: &Tun) -> String {
+    // TCP that is not split learns at its first packet what fits.
+    let mut chains = format!(
+        " chain through {{ type filter hook forward priority mangle; policy accept; \
+         oifname \"{}\" tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu; }};",
+        tun.name
+    );
+    // What peers send to this host itself: answers to what was asked from here, pings of the device's addresses, and
+    // addresses that every peer's allow_targets lists exactly.
+    let own: Vec<IpAddr> = tun.addresses.iter().map(|a| a.address).collect();
+    let mut listed: Vec<IpAddr> = Vec::new();
+    if let Some((first, rest)) = config.peers.split_first() {
+        let exact = |p: &IpPrefix| p.bits == width(p.address);
+        let by_all = |p: &&IpPrefix| rest.iter().all(|peer| peer.allow_targets.contains(p));
+        listed.extend(first.allow_targets.iter().filter(|p| exact(p)).filter(by_all).map(|p| p.address));
+    }
+    let mut rules = String::new();
+    for family in Family::ALL {
+        let ping = ["icmp type echo-request", "icmpv6 type echo-request"][family as usize];
+        for (addresses, which) in [(&own, ping), (&listed, "")] {
+            let texts: Vec<String> =
+                addresses.iter().filter(|a| Family::of_address(**a) == family).map(IpAddr::to_string).collect();
+            if !texts.is_empty() {
+                rules += &format!(" {} daddr {{ {} }} {which} accept;", family.nft(), texts.join(", "));
+            }
+        }
+    }
+    chains += &format!(
+        " chain guard {{ type filter hook input priority filter; policy accept; \
+         iifname != \"{}\" accept; ct state established,related accept;{rules} \
+         counter reject with icmpx type admin-prohibited; }};",
+        tun.name
+    );
+    chains
 }
 
 /// The table that stays when we are gone without a goodbye. While we live no packet meets its rules: SYNs from the
@@ -302,22 +393,15 @@ fn closed_table(config: &Config) -> String {
     table + "}\n"
 }
 
-/// Holds SYNs to the networks. A family without networks gets no rules, and so needs no tool.
-fn hold_syns(config: &Config) -> Result<(), ToolError> {
-    for family in Family::ALL.into_iter().filter(|f| !routes(config, *f).is_empty()) {
-        run(family.iptables_restore(), &["-n", "-w"], &queue_rules(config, family))?;
-    }
-    Ok(())
-}
-
-/// The rules that hold SYNs, for iptables-restore. They stand in the raw table: before TPROXY at mangle.
-fn queue_rules(config: &Config, family: Family) -> String {
+/// The rules that hold SYNs, for iptables-restore, which makes our chain anew if it is there; and what leads to it, if
+/// wanted. They stand in the raw table: before TPROXY at mangle.
+fn queue_rules(config: &Config, family: Family, lead: bool) -> String {
     let mut text = format!("*raw\n:{XT_CHAIN} - [0:0]\n-A {XT_CHAIN} -m addrtype --dst-type LOCAL -j RETURN\n");
     for r in routes(config, family) {
         let to = prefix_text(&r);
         text += &format!("-A {XT_CHAIN} -d {to} -j NFQUEUE --queue-num {NUMBER} --queue-bypass\n");
     }
-    if let Some(intercept) = &config.intercept {
+    if let Some(intercept) = config.intercept.as_ref().filter(|_| lead) {
         for name in &intercept.interfaces {
             text += &format!("-A PREROUTING -i {name} -p tcp --syn -j {XT_CHAIN}\n");
         }

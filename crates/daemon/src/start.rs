@@ -2,6 +2,7 @@
 
 use crate::config::{Config, ConfigError, Peer};
 use crate::control::{Control, ControlError};
+use crate::device::{Device, DeviceError};
 use crate::rules::{self, MARK_DIVERT, MARK_OWN, NUMBER, Rules, RulesError};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
@@ -66,6 +67,12 @@ impl From<RulesError> for StartError {
     }
 }
 
+impl From<DeviceError> for StartError {
+    fn from(e: DeviceError) -> Self {
+        Self::Door(e.to_string())
+    }
+}
+
 impl From<ControlError> for StartError {
     fn from(e: ControlError) -> Self {
         Self::Door(e.to_string())
@@ -89,6 +96,7 @@ pub(crate) struct Opened {
     pub(crate) control: Control,
     pub(crate) forwards: Vec<TcpListener>,
     pub(crate) transparent: Option<Transparent>,
+    pub(crate) device: Option<Device>,
     pub(crate) mark: Option<u32>,
     /// Lines for the log.
     pub(crate) remarks: Vec<String>,
@@ -104,9 +112,6 @@ fn port_error(what: &'static str, address: SocketAddr) -> impl Fn(io::Error) -> 
 /// Opens everything the configuration asks for.
 pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
     let addresses = config.peers.iter().map(|p| resolve(p, config.listen)).collect::<Result<_, _>>()?;
-    if config.tun.is_some() {
-        return Err(StartError::Door("[tun] is read and not served yet: remove it".into()));
-    }
     let privileged = rules::needed(config);
     let needs = [caps::NET_ADMIN, caps::NET_RAW];
     if privileged && !needs.iter().all(|c| caps::has(*c)) {
@@ -131,7 +136,12 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
     } else {
         None
     };
-    Ok(Opened { addresses, lane, control, forwards, transparent, mark, remarks })
+    // Behind the rules: they tell whether another daemon is here, whose device this would tear down.
+    let device = match (&config.tun, &config.intercept) {
+        (Some(tun), Some(intercept)) => Some(Device::open(config, tun, intercept)?),
+        _ => None,
+    };
+    Ok(Opened { addresses, lane, control, forwards, transparent, device, mark, remarks })
 }
 
 /// The peer's address, of a family that our socket speaks: [::] speaks both.

@@ -57,6 +57,27 @@ pub struct Door {
     pub connections: usize,
 }
 
+/// The packet door: the TUN device.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PacketDoor {
+    /// The device's name.
+    pub device: String,
+    /// Its MTU.
+    pub mtu: u16,
+    /// Whether super-packets are exchanged with the kernel, of TCP at least.
+    pub offload: bool,
+    /// Whether of UDP too.
+    pub udp_offload: bool,
+    /// Packets of at most one MTU taken from the device.
+    pub packets_in: u64,
+    /// Reads that took.
+    pub reads: u64,
+    /// Packets of at most one MTU given to the device.
+    pub packets_out: u64,
+    /// Writes that took.
+    pub writes: u64,
+}
+
 /// The whole document.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -82,6 +103,12 @@ pub struct Report {
     pub buffered_bytes: u64,
     /// The TCP door.
     pub door: Door,
+    /// The packet door, if there is one.
+    #[serde(default)]
+    pub packet_door: Option<PacketDoor>,
+    /// Why the last reload was refused; the configuration before it is in force.
+    #[serde(default)]
+    pub reload_refused: Option<String>,
     /// Everything counted, the door's first.
     pub counters: Vec<Counter>,
 }
@@ -115,6 +142,17 @@ impl fmt::Display for Report {
             writeln!(f, "passing on {} flows; {} wait to be taken up again", self.flows_relayed, self.flows_lost_way)?;
         }
         writeln!(f, "buffered {} B", self.buffered_bytes)?;
+        if let Some(p) = &self.packet_door {
+            let (device, mtu) = (&p.device, p.mtu);
+            writeln!(
+                f,
+                "packets through {device} (MTU {mtu}): {} in by {} reads, {} out by {} writes",
+                p.packets_in, p.reads, p.packets_out, p.writes
+            )?;
+        }
+        if let Some(why) = &self.reload_refused {
+            writeln!(f, "warning: the last reload was refused ({why}); the configuration before it is in force")?;
+        }
         if self.door.intercepting && !self.door.honest {
             writeln!(f, "warning: no NFQUEUE here, so connections are answered before the far server has answered")?;
         }
@@ -167,6 +205,11 @@ const WORDS: &[(&str, &str)] = &[
     ("dropped_connect_timed_out", "connections to servers that did not answer in time"),
     ("dropped_no_socket", "connections for which the system had no socket, port or memory"),
     ("dropped_queue_overrun", "times the kernel's SYN queue overran"),
+    ("reloads", "times the configuration was read again and put in force"),
+    ("reloads_refused", "times the configuration was read again and could not be put in force"),
+    ("dropped_packet_device", "packets that the TUN device refused, or could not give"),
+    ("dropped_packet_malformed", "packets whose headers contradict themselves"),
+    ("dropped_packet_unsent", "answers of ours to packets that the system refused to send"),
     ("dropped_datagram_unsent", "datagrams the system refused to send; the protocol repeats what matters"),
     (
         "dropped_cookie_needed",

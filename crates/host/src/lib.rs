@@ -27,13 +27,23 @@ pub fn entropy() -> std::io::Result<[u8; 32]> {
 
 /// The addresses of this host's interfaces now.
 pub fn own_addresses() -> std::io::Result<Vec<std::net::IpAddr>> {
+    Ok(interface_addresses()?.into_iter().map(|(_, ip)| ip).collect())
+}
+
+/// The addresses of the interface `name` now; none if there is no such interface.
+pub fn addresses_of(name: &str) -> Vec<std::net::IpAddr> {
+    let all = interface_addresses().unwrap_or_default();
+    all.into_iter().filter(|(interface, _)| interface == name).map(|(_, ip)| ip).collect()
+}
+
+fn interface_addresses() -> std::io::Result<Vec<(String, std::net::IpAddr)>> {
     let mut found = Vec::new();
     for interface in nix::ifaddrs::getifaddrs()? {
         let Some(address) = interface.address else { continue };
         if let Some(v4) = address.as_sockaddr_in() {
-            found.push(v4.ip().into());
+            found.push((interface.interface_name, v4.ip().into()));
         } else if let Some(v6) = address.as_sockaddr_in6() {
-            found.push(v6.ip().into());
+            found.push((interface.interface_name, v6.ip().into()));
         }
     }
     Ok(found)

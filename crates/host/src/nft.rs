@@ -92,23 +92,28 @@ pub struct NftOwner {
 }
 
 impl NftOwner {
-    /// Starts the child and has it load `ruleset`, which makes table `table` (such as `inet wavelane`).
-    pub fn load(ruleset: &str, table: &str) -> Result<Self, ToolError> {
+    /// Starts the child and has it load `ruleset`, which makes `chain` (such as `inet wavelane loaded`) among others.
+    pub fn load(ruleset: &str, chain: &str) -> Result<Self, ToolError> {
         let mut command = Command::new("nft");
         // Its own process group, so that Ctrl-C reaches us alone and we remove things in order.
         command.arg("-i").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(|e| start_error("nft", e))?;
         let stdin = child.stdin.take();
         let mut owner = Self { child, stdin };
+        owner.execute(ruleset, chain)?;
+        Ok(owner)
+    }
+    /// Has the child execute `ruleset` as one transaction, which makes `chain`, whose name is new each time.
+    pub fn execute(&mut self, ruleset: &str, chain: &str) -> Result<(), ToolError> {
         // One line is one transaction. The listing after it answers whether it stands.
         let line = ruleset.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-        let text = format!("{line}\nlist table {table}\n");
-        let written = owner.stdin.as_mut().map_or(Ok(()), |s| s.write_all(text.as_bytes()).and_then(|()| s.flush()));
-        let answer = owner.answer(&format!("table {table}"));
-        match (written, answer) {
+        let text = format!("{line}\nlist chain {chain}\n");
+        let written = self.stdin.as_mut().map_or(Ok(()), |s| s.write_all(text.as_bytes()).and_then(|()| s.flush()));
+        let name = chain.rsplit(' ').next().unwrap_or(chain);
+        match (written, self.answer(&format!("chain {name} {{"))) {
             (_, Err(said)) => Err(ToolError::Refused { tool: "nft".into(), said }),
             (Err(source), _) => Err(ToolError::Io { tool: "nft".into(), source }),
-            (Ok(()), Ok(())) => Ok(owner),
+            (Ok(()), Ok(())) => Ok(()),
         }
     }
     /// Reads until the listing shows `wanted`, or until nft complains, ends or takes too long.
@@ -141,7 +146,7 @@ impl NftOwner {
                     let said = one_line(&complaint);
                     return Err(if said.is_empty() { "it ended at once".into() } else { said });
                 }
-                if said.lines().any(|l| l.trim_start_matches("nft> ").starts_with(wanted)) {
+                if said.lines().any(|l| l.trim_start_matches("nft> ").trim_start().starts_with(wanted)) {
                     return Ok(());
                 }
             }

@@ -5,6 +5,7 @@ use crate::folder::Folder;
 use crate::program::{self, Ending, GLANCE, Program};
 use crate::sockets::rest_until;
 use crate::tools::{self, find_own, output};
+use crate::topology::{self, Link};
 use crate::world::World;
 use serde_json::Value;
 use std::fs::File;
@@ -53,6 +54,22 @@ pub(crate) fn pair(scenario: &Scenario) -> Result<([usize; 2], usize), String> {
     }
 }
 
+/// Every link between gateways of a scenario, or why this version cannot run them.
+pub(crate) fn links(scenario: &Scenario) -> Result<Vec<Link>, String> {
+    let links = topology::links(scenario);
+    if links.is_empty() {
+        return Err("no two gateways are joined, and no flow crosses two: add a channel or a flow".into());
+    }
+    let busy = |n: usize| links.iter().filter(|l| l.ends.contains(&n)).count();
+    match links.iter().flat_map(|l| l.ends).find(|n| busy(*n) > 1) {
+        Some(n) => {
+            let name = &scenario.nodes[n].name;
+            Err(format!("gateway {name} has several neighbours: one each in this version of the lab"))
+        }
+        None => Ok(links),
+    }
+}
+
 struct Gateway {
     name: String,
     ns: Arc<Netns>,
@@ -79,7 +96,7 @@ pub(crate) struct Counted {
 }
 
 impl Gateways {
-    /// Starts both gateways and waits until their session stands. Logs go to `logs/LABEL-NODE.log` under `out`.
+    /// Starts the gateways of every link and waits until their sessions stand. Logs go to `logs/LABEL-NODE.log` under `out`.
     /// `stop` is asked about every 100 ms whether to give up.
     pub(crate) fn start(
         scenario: &Scenario,
@@ -88,14 +105,29 @@ impl Gateways {
         label: &str,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Self, LabError> {
-        let (nodes, channel) = pair(scenario).map_err(LabError::Topology)?;
-        let folder = Folder::new()?;
+        let links = links(scenario).map_err(LabError::Topology)?;
+        let mut started = Self { gateways: Vec::new(), _folder: Folder::new()? };
         let logs = program::logs(out)?;
-        let mut dirs = Vec::new();
-        let mut keys = Vec::new();
-        for n in nodes {
+        for link in &links {
+            started.start_link(scenario, world, link, &logs, label)?;
+        }
+        started.wait_until_up(stop)?;
+        Ok(started)
+    }
+
+    /// Starts both ends of a link; the second one's clock is off.
+    fn start_link(
+        &mut self,
+        scenario: &Scenario,
+        world: &World,
+        link: &Link,
+        logs: &Path,
+        label: &str,
+    ) -> Result<(), LabError> {
+        let (mut dirs, mut keys) = (Vec::new(), Vec::new());
+        for n in link.ends {
             let name = &scenario.nodes[n].name;
-            let dir = folder.path().join(name);
+            let dir = self._folder.path().join(name);
             std::fs::create_dir(&dir).map_err(LabError::io(format!("cannot make {}", dir.display())))?;
             let mut keygen = Command::new(tool().ok_or_else(|| missing("wavelane"))?);
             keygen.arg("keygen").arg("--out").arg(dir.join(format!("{name}.key")));
@@ -108,10 +140,9 @@ impl Gateways {
             keys.push(key);
             dirs.push(dir);
         }
-        let mut started = Self { gateways: Vec::new(), _folder: folder };
         for mine in 0..2 {
-            let (n, dir) = (nodes[mine], &dirs[mine]);
-            init(scenario, world, channel, n, nodes[1 - mine], dir, &keys[1 - mine])?;
+            let (n, dir) = (link.ends[mine], &dirs[mine]);
+            init(scenario, world, link, mine, dir, &keys[1 - mine])?;
             let config = dir.join("wavelaned.toml");
             if mine == 1 {
                 let open = File::options().append(true).open(&config);
@@ -121,10 +152,9 @@ impl Gateways {
             let name = scenario.nodes[n].name.clone();
             let log = logs.join(format!("{label}-{name}.log"));
             let program = launch(&world.nodes[n], &name, &config, log)?;
-            started.gateways.push(Gateway { name, ns: Arc::clone(&world.nodes[n]), dir: dir.clone(), program });
+            self.gateways.push(Gateway { name, ns: Arc::clone(&world.nodes[n]), dir: dir.clone(), program });
         }
-        started.wait_until_up(stop)?;
-        Ok(started)
+        Ok(())
     }
 
     /// Polls both gateways' status until each says that its peer is up.
@@ -188,8 +218,9 @@ impl Gateways {
                 all.notes.push(format!("gateway {}: {cpu:.2} s of processor time", gateway.name));
             }
         }
-        let second = self.gateways.last().map(|g| g.name.as_str()).unwrap_or_default();
-        all.notes.push(format!("gateway {second}: {CLOCK_WORDS}"));
+        for second in self.gateways.iter().skip(1).step_by(2) {
+            all.notes.push(format!("gateway {}: {CLOCK_WORDS}", second.name));
+        }
         all
     }
 
@@ -224,19 +255,21 @@ impl Gateway {
 fn init(
     scenario: &Scenario,
     world: &World,
-    channel: usize,
-    n: usize,
-    peer: usize,
+    link: &Link,
+    mine: usize,
     dir: &Path,
     peer_key: &str,
 ) -> Result<(), LabError> {
-    let (plan, wire) = (&world.plan, &world.plan.wires[channel]);
-    let theirs = wire.addresses[wire.end_of(peer).expect("the channel joins both gateways")];
+    let (plan, n, peer) = (&world.plan, link.ends[mine], link.ends[1 - mine]);
+    // The peer is reached at its address on the channel by which it joins the link.
+    let nearest = if mine == 0 { link.channels.last() } else { link.channels.first() };
+    let wire = &plan.wires[*nearest.expect("a link has channels")];
+    let theirs = wire.addresses[wire.end_of(peer).expect("the link ends at the peer")];
     let mut init = Command::new(tool().ok_or_else(|| missing("wavelane"))?);
     init.arg("init").arg("--dir").arg(dir);
     init.args(["--name", &scenario.nodes[n].name, "--peer-name", &scenario.nodes[peer].name]);
     init.args(["--peer-key", peer_key, "--peer-address", &format!("{theirs}:{LANE_PORT}")]);
-    for route in plan.routes[n].iter().filter(|r| r.via == theirs) {
+    for route in plan.beyond(n, peer) {
         init.args(["--route", &route.prefix]);
     }
     for lan in plan.wires.iter().filter(|w| w.end_of(n).is_some() && !w.between_gateways) {

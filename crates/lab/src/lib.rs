@@ -9,6 +9,7 @@ mod backend;
 mod bulk;
 mod content;
 mod driver;
+pub mod duel;
 mod echo;
 mod fetch;
 mod folder;
@@ -31,6 +32,11 @@ pub use driver::MTU;
 pub use pcapng::{FILE_MAX, SNAPLEN};
 
 use wavelane_scenario::BackendError;
+
+/// Whether this process may build a laboratory.
+pub fn may_run() -> bool {
+    wavelane_host::netns::may_administer_network()
+}
 
 /// Why the lab could not build or run something. One line each, with a remedy where there is one.
 #[derive(Debug, thiserror::Error)]

@@ -17,6 +17,7 @@ const CHUNKS_WAITING: usize = 32;
 /// A capture that never makes its caller wait for the disk: a thread of its own writes the file.
 #[derive(Debug)]
 pub(crate) struct Capture {
+    snaplen: usize,
     chunk: Vec<u8>,
     octets: u64,
     /// Packets not written because the file was full or the disk too slow.
@@ -28,6 +29,13 @@ pub(crate) struct Capture {
 impl Capture {
     /// Creates the file at `path` for the port named `interface`.
     pub(crate) fn create(path: &std::path::Path, interface: &str) -> io::Result<Self> {
+        Self::create_with(path, interface, SNAPLEN)
+    }
+    /// Like [`Capture::create`], but packets are kept whole, so that readers can verify their checksums.
+    pub(crate) fn create_whole(path: &std::path::Path, interface: &str) -> io::Result<Self> {
+        Self::create_with(path, interface, usize::from(u16::MAX))
+    }
+    fn create_with(path: &std::path::Path, interface: &str, snaplen: usize) -> io::Result<Self> {
         let mut file = std::fs::File::create(path)?;
         let (chunks, queue) = std::sync::mpsc::sync_channel::<Vec<u8>>(CHUNKS_WAITING);
         let writer = std::thread::Builder::new().name("pcap".into()).spawn(move || {
@@ -37,8 +45,8 @@ impl Capture {
             Ok(())
         })?;
         let mut chunk = Vec::with_capacity(CHUNK + 2048);
-        put_head(&mut chunk, LINKTYPE_RAW, interface, SNAPLEN);
-        Ok(Self { chunk, octets: 0, skipped: 0, chunks, writer })
+        put_head(&mut chunk, LINKTYPE_RAW, interface, snaplen);
+        Ok(Self { snaplen, chunk, octets: 0, skipped: 0, chunks, writer })
     }
 
     /// Notes one packet.
@@ -59,7 +67,7 @@ impl Capture {
                 return;
             }
         }
-        let kept = &packet[..packet.len().min(SNAPLEN)];
+        let kept = &packet[..packet.len().min(self.snaplen)];
         put_packet(&mut self.chunk, unix_ns, Some(way), kept, packet.len());
     }
 

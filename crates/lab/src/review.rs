@@ -84,7 +84,7 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
         Stack::Tcp { kind: TcpKind::Y2001, .. } => Err("the kernel has no TCP with the timers of 2001".into()),
         Stack::Tcp { .. } => Ok(()),
         Stack::Wavelane => {
-            gateways::pair(scenario)?;
+            gateways::links(scenario)?;
             if tools::find("nft").is_none() {
                 return Err(format!("the gateways need the program nft: {INSTALL_NFT}"));
             }

@@ -22,7 +22,7 @@ pub(crate) struct Wire {
     pub(crate) addresses: [Ipv4Addr; 2],
     /// The interface's name, the same at both ends.
     pub(crate) interface: String,
-    /// Whether both ends are gateways: the emulated bad link, captured and counted.
+    /// Whether it lies between two neighbouring gateways: the emulated bad link, captured and counted.
     pub(crate) between_gateways: bool,
 }
 
@@ -78,6 +78,7 @@ impl Plan {
                 .position(|n| n.name == *name)
                 .ok_or_else(|| LabError::Topology(format!("channel end '{name}' is no node: add it under [nodes]")))
         };
+        let links = links(scenario);
         let mut wires = Vec::new();
         for (i, channel) in scenario.channels.iter().enumerate() {
             if !matches!(channel.kind, wavelane_scenario::ChannelKind::Cable(_)) {
@@ -92,11 +93,31 @@ impl Plan {
                 addresses: [address(1), address(2)],
                 // Names have at most 12 characters, so this has at most the 15 that the kernel takes.
                 interface: format!("wl_{}", channel.name),
-                between_gateways: ends.iter().all(|n| scenario.nodes[*n].kind == NodeKind::Gateway),
+                between_gateways: links.iter().any(|link| link.channels.contains(&i)),
             });
         }
         let routes = (0..scenario.nodes.len()).map(|node| routes_of(node, &wires, scenario.nodes.len())).collect();
         Ok(Self { wires, routes })
+    }
+
+    /// Which of the networks beyond `node` it reaches by way of `over`.
+    pub(crate) fn beyond(&self, node: usize, over: usize) -> impl Iterator<Item = &Route> {
+        self.routes[node].iter().filter(move |route| self.leads_over(node, &route.prefix, over))
+    }
+
+    /// Whether packets from `node` to `prefix` pass `over`.
+    fn leads_over(&self, node: usize, prefix: &str, over: usize) -> bool {
+        let mut here = node;
+        for _ in 0..self.routes.len() {
+            let Some(route) = self.routes[here].iter().find(|r| r.prefix == prefix) else { return false };
+            let owner = self.wires.iter().find_map(|w| Some(w.ends[w.addresses.iter().position(|a| *a == route.via)?]));
+            let Some(next) = owner else { return false };
+            if next == over {
+                return true;
+            }
+            here = next;
+        }
+        false
     }
 
     /// The address by which others reach `node`: that on its first channel.
@@ -112,6 +133,56 @@ impl Plan {
                 .iter()
                 .any(|r| self.wires.iter().find(|w| w.end_of(to).is_some()).is_some_and(|w| w.prefix() == r.prefix))
     }
+}
+
+/// Two gateways with nothing but routers between them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Link {
+    /// Their places.
+    pub(crate) ends: [usize; 2],
+    /// Places of the channels from the first to the second, in order; one if they are joined directly.
+    pub(crate) channels: Vec<usize>,
+}
+
+/// Every link that joins two gateways directly or that a flow takes, each once.
+pub(crate) fn links(scenario: &Scenario) -> Vec<Link> {
+    let place = |name: &str| scenario.nodes.iter().position(|n| n.name == name);
+    let is_gateway = |node: usize| scenario.nodes[node].kind == NodeKind::Gateway;
+    let mut found: Vec<Link> = Vec::new();
+    let mut add = |ends: [usize; 2], channels: Vec<usize>| {
+        if found.iter().all(|l| l.ends != ends && l.ends != [ends[1], ends[0]]) {
+            found.push(Link { ends, channels });
+        }
+    };
+    for (i, channel) in scenario.channels.iter().enumerate() {
+        if let [Some(a), Some(b)] = [place(&channel.between[0]), place(&channel.between[1])]
+            && is_gateway(a)
+            && is_gateway(b)
+        {
+            add([a, b], vec![i]);
+        }
+    }
+    for flow in &scenario.flows {
+        let (Some(mut here), Some(path)) = (place(&flow.from), scenario.path(&flow.from, &flow.to)) else { continue };
+        // The last gateway met, and the channels since.
+        let mut since = is_gateway(here).then(|| (here, Vec::new()));
+        for (channel, _) in path {
+            let other = channel.between.iter().filter_map(|n| place(n)).find(|n| *n != here);
+            let number = scenario.channels.iter().position(|c| c.name == channel.name);
+            let (Some(next), Some(number)) = (other, number) else { break };
+            here = next;
+            if let Some((_, channels)) = &mut since {
+                channels.push(number);
+            }
+            if is_gateway(here) {
+                if let Some((before, channels)) = since.take() {
+                    add([before, here], channels);
+                }
+                since = Some((here, Vec::new()));
+            }
+        }
+    }
+    found
 }
 
 /// Shortest paths by number of channels; the first channel in file order wins a tie.
@@ -176,7 +247,8 @@ flows = {{ page = {{ app = "download", from = "c", to = "s", size = "1 MB" }} }}
         let text: String = long.iter().map(|(n, a, b)| channel(n, a, b)).collect();
         let (_, plan) = plan(&text);
         assert_eq!(plan.wires[1].prefix(), "10.77.1.0/30");
-        assert!(plan.wires.iter().all(|w| !w.between_gateways), "a router is no gateway");
+        let between: Vec<bool> = plan.wires.iter().map(|w| w.between_gateways).collect();
+        assert_eq!(between, [false, true, true, false], "a router lies between neighbours");
         // From c everything leaves by lan; from s by far.
         assert!(plan.routes[0].iter().all(|r| r.interface == "wl_lan" && r.via == plan.wires[0].addresses[1]));
         assert_eq!(plan.routes[0].len(), 3);
@@ -185,6 +257,56 @@ flows = {{ page = {{ app = "download", from = "c", to = "s", size = "1 MB" }} }}
         let of = |prefix: &str| plan.routes[2].iter().find(|r| r.prefix == prefix).unwrap().interface.clone();
         assert_eq!((of("10.77.0.0/30"), of("10.77.3.0/30")), ("wl_one".to_owned(), "wl_two".to_owned()));
         assert!(plan.reaches(0, 4) && plan.reaches(4, 0));
+    }
+
+    /// Two pairs of gateways around one channel between routers, and a flow of nobody's beside them.
+    #[test]
+    fn gateways_are_neighbours_across_routers_and_know_what_lies_behind_each_other() {
+        let text = r#"
+title = "t"
+duration = "1 s"
+stacks = ["wavelane"]
+nodes = { c = "endpoint", a = "gateway", p = "router", q = "router", b = "gateway", s = "endpoint", d = "endpoint", e = "gateway", f = "gateway", t = "endpoint", x = "endpoint", y = "endpoint" }
+[flows.one]
+app = "download"
+from = "c"
+to = "s"
+[flows.two]
+app = "download"
+from = "t"
+to = "d"
+[flows.rival]
+app = "download"
+from = "x"
+to = "y"
+"#;
+        let channels: String = [
+            ("c_a", "c", "a"),
+            ("a_p", "a", "p"),
+            ("p_q", "p", "q"),
+            ("q_b", "q", "b"),
+            ("b_s", "b", "s"),
+            ("d_e", "d", "e"),
+            ("e_p", "e", "p"),
+            ("q_f", "q", "f"),
+            ("f_t", "f", "t"),
+            ("x_p", "x", "p"),
+            ("q_y", "q", "y"),
+        ]
+        .map(|(n, a, b)| channel(n, a, b))
+        .concat();
+        let scenario = Scenario::parse(&(text.to_owned() + &channels), std::path::Path::new(".")).unwrap();
+        let links = links(&scenario);
+        assert_eq!(links.len(), 2);
+        assert_eq!((links[0].ends, &links[0].channels[..]), ([1, 4], &[1, 2, 3][..]));
+        assert_eq!((links[1].ends, &links[1].channels[..]), ([8, 7], &[7, 2, 6][..]));
+        let plan = Plan::of(&scenario).unwrap();
+        let between: Vec<usize> = (0..plan.wires.len()).filter(|i| plan.wires[*i].between_gateways).collect();
+        assert_eq!(between, [1, 2, 3, 6, 7]);
+        let beyond = |node, over| plan.beyond(node, over).map(|r| r.prefix.clone()).collect::<Vec<_>>();
+        assert_eq!(beyond(1, 4), [plan.wires[4].prefix()]);
+        assert_eq!(beyond(4, 1), [plan.wires[0].prefix()]);
+        assert_eq!(beyond(8, 7), [plan.wires[5].prefix()]);
     }
 
     #[test]

@@ -234,7 +234,7 @@ fn changes_of(scenario: &Scenario, channel: &Channel) -> Result<Vec<(Span, Chang
 }
 
 /// How far CLOCK_REALTIME is ahead of CLOCK_MONOTONIC now.
-fn unix_offset_ns() -> u64 {
+pub(crate) fn unix_offset_ns() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "captures carry wall-clock times")]
     let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let unix = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX);
@@ -242,7 +242,7 @@ fn unix_offset_ns() -> u64 {
 }
 
 /// Packets that `interface` dropped on the way out, from `/proc/net/dev` (proc(5)).
-fn tx_drops(ns: &Netns, interface: &str) -> Result<u64, LabError> {
+pub(crate) fn tx_drops(ns: &Netns, interface: &str) -> Result<u64, LabError> {
     /// Column of the transmit side's `drop` behind the interface's name.
     const TX_DROP: usize = 11;
     let table = ns.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;

@@ -6,7 +6,7 @@ use crate::summary::{HEADS, rows};
 use core::fmt::Write;
 use wavelane_scenario::{RunDocument, Scenario};
 
-const STYLE: &str = "\
+pub(crate) const STYLE: &str = "\
 body{font:15px/1.5 system-ui,'DejaVu Sans',sans-serif;color:#111;background:#fff;max-width:1000px;margin:2em auto;padding:0 1em}
 h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.15em;margin-top:2em}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}

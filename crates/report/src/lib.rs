@@ -6,8 +6,10 @@ mod curves;
 mod html;
 mod plot;
 mod raster;
+mod study;
 mod summary;
 
+pub use study::{Chart, StudyPage, render_study};
 pub use summary::summary_text;
 
 use std::path::{Path, PathBuf};

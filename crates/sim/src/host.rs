@@ -46,7 +46,7 @@ impl HostNode {
     }
 
     pub(crate) fn listen(&mut self, address: SocketAddrV4) {
-        self.host.listen(address);
+        self.host.listen(address.into());
     }
 
     /// The port by which packets for `target` leave.
@@ -158,10 +158,7 @@ impl Resident for HostNode {
     fn open(&mut self, moment: &mut Moment<'_>, index: FlowIndex) -> Option<FlowId> {
         let flow = &mut moment.flows[index.0];
         flow.log.connected = Some(moment.now);
-        let (SocketAddr::V4(source), SocketAddr::V4(target)) = (flow.spec.source, flow.spec.target) else {
-            panic!("host {} speaks IPv4 only", self.name)
-        };
-        match self.host.connect(self.clock.local(moment.now), source, target) {
+        match self.host.connect(self.clock.local(moment.now), flow.spec.source, flow.spec.target) {
             Ok(id) => {
                 self.connections.insert(id, Connection::client(id, index, request(index, flow.content)));
                 Some(id)

@@ -6,9 +6,14 @@ mod document;
 mod efficiency;
 mod main_job;
 pub mod ns3;
+mod ours;
+mod page;
+mod sharing;
 mod simulator_speed;
+mod tcp_interop;
 
 pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, StudyDocument};
+pub use page::report;
 
 use std::path::PathBuf;
 use wavelane_base::Seed;
@@ -73,11 +78,25 @@ pub const STUDIES: &[Study] = &[
         run: simulator_speed::run,
     },
     Study {
+        id: tcp_interop::ID,
+        about: "our TCP against the Linux kernel's: transfers both ways, counters, goodput under loss, fairness, sim beside lab",
+        takes: ["5 min", "45 min"],
+        backend: "lab",
+        run: tcp_interop::run,
+    },
+    Study {
         id: efficiency::ID,
         about: "loss of 0 to 20 % and bursts: goodput, delay, age and small transfers against TCP and other tunnels",
         takes: ["5 min", "3 h"],
         backend: "lab",
         run: efficiency::run,
+    },
+    Study {
+        id: sharing::ID,
+        about: "one bottleneck beside a CUBIC flow, a BBR flow or another link: shares and what the rival keeps",
+        takes: ["5 min", "50 min"],
+        backend: "lab",
+        run: sharing::run,
     },
 ];
 

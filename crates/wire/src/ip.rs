@@ -1,14 +1,17 @@
-//! IPv4 and UDP headers with their checksums (RFC 791, RFC 768, RFC 1071): what surrounds a datagram of a UDP lane.
+//! IPv4, IPv6 and UDP headers with their checksums (RFC 791, RFC 8200, RFC 768, RFC 1071): what surrounds a datagram
+//! of a UDP lane or a TCP segment.
 //!
 //! Packets built here are never fragmented: they carry "don't fragment" and identification zero, as RFC 6864
 //! (section 4.1) allows for atomic datagrams, so that path-MTU search sees the path as it is.
 
 use crate::codec::{DecodeError, NoRoom, Reader, Writer};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use wavelane_base::Ecn;
 
 /// Bytes of an IPv4 header without options.
 pub const IPV4_HEADER_LEN: usize = 20;
+/// Bytes of an IPv6 header without extensions.
+pub const IPV6_HEADER_LEN: usize = 40;
 /// Bytes of a UDP header.
 pub const UDP_HEADER_LEN: usize = 8;
 /// The protocol number of UDP (IANA protocol numbers).
@@ -36,6 +39,59 @@ pub struct Ipv4<'a> {
     pub protocol: u8,
     /// The payload, without padding that a link added behind the packet.
     pub payload: &'a [u8],
+}
+
+/// A parsed header of either version and what follows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ip<'a> {
+    /// Sender.
+    pub source: IpAddr,
+    /// Receiver.
+    pub target: IpAddr,
+    /// The ECN field.
+    pub ecn: Ecn,
+    /// What the payload is.
+    pub protocol: u8,
+    /// The payload, without padding that a link added behind the packet.
+    pub payload: &'a [u8],
+}
+
+/// IPv6 extension headers that may stand before a whole payload: hop-by-hop, routing, destination options (RFC 8200,
+/// section 4). A fragment header is refused, as IPv4's fragments are.
+const EXTENSIONS: [u8; 3] = [0, 43, 60];
+/// Most extension headers; more are refused.
+const EXTENSIONS_MAX: usize = 8;
+
+impl<'a> Ip<'a> {
+    /// Reads a packet of either version; see [`Ipv4::parse`]. IPv6 extension headers are skipped.
+    pub fn parse(packet: &'a [u8]) -> Result<Self, DecodeError> {
+        if packet.first().is_some_and(|first| first >> 4 == 6) {
+            return Self::parse_v6(packet);
+        }
+        let Ipv4 { source, target, ecn, protocol, payload, .. } = Ipv4::parse(packet)?;
+        Ok(Self { source: source.into(), target: target.into(), ecn, protocol, payload })
+    }
+
+    fn parse_v6(packet: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(packet);
+        let (first, _flow) = (r.u16()?, r.u16()?);
+        let (len, mut protocol, _hops) = (usize::from(r.u16()?), r.u8()?, r.u8()?);
+        let (source, target) = (Ipv6Addr::from(r.array::<16>()?), Ipv6Addr::from(r.array::<16>()?));
+        let mut payload = r.take(len)?;
+        for _ in 0..EXTENSIONS_MAX {
+            if !EXTENSIONS.contains(&protocol) {
+                break;
+            }
+            let mut extension = Reader::new(payload);
+            protocol = extension.u8()?;
+            // Counted in 8 bytes, without the first 8.
+            let rest = usize::from(extension.u8()?) * 8 + 6;
+            extension.take(rest)?;
+            payload = extension.take_rest();
+        }
+        let ecn = ecn_from_bits((first >> 4) as u8);
+        Ok(Self { source: source.into(), target: target.into(), ecn, protocol, payload })
+    }
 }
 
 /// A parsed IPv4 packet that holds a whole UDP datagram.
@@ -185,6 +241,49 @@ pub(crate) fn pseudo_header(source: Ipv4Addr, target: Ipv4Addr, protocol: u8, le
     out[9] = protocol;
     out[10..].copy_from_slice(&len.to_be_bytes());
     out
+}
+
+/// The pseudo-header of either version, summed up so that it has one size (RFC 768; RFC 8200, section 8.1).
+pub(crate) fn pseudo_sum(source: IpAddr, target: IpAddr, protocol: u8, len: u16) -> [u8; 2] {
+    let rest = [0, protocol, (len >> 8) as u8, len as u8];
+    let sum = match (source, target) {
+        (IpAddr::V4(source), IpAddr::V4(target)) => checksum(&[&source.octets(), &target.octets(), &rest]),
+        (IpAddr::V6(source), IpAddr::V6(target)) => checksum(&[&source.octets(), &target.octets(), &rest]),
+        _ => 0,
+    };
+    // `checksum` complements; a checksum's own input must not be.
+    (!sum).to_be_bytes()
+}
+
+/// Writes a header of the addresses' version in front of `len` bytes; [`finish_ip`] completes it.
+pub(crate) fn put_ip(
+    w: &mut Writer<'_>,
+    source: IpAddr,
+    target: IpAddr,
+    protocol: u8,
+    ecn: Ecn,
+    len: u16,
+) -> Result<(), NoRoom> {
+    match (source, target) {
+        (IpAddr::V4(source), IpAddr::V4(target)) => {
+            let total = len.checked_add(IPV4_HEADER_LEN as u16).ok_or(NoRoom)?;
+            put_header(w, source, target, protocol, ecn, total)
+        }
+        (IpAddr::V6(source), IpAddr::V6(target)) => {
+            w.u16(0x6000 | u16::from(ecn_bits(ecn)) << 4)?;
+            w.u16(0)?;
+            w.u16(len)?;
+            w.put(&[protocol, DEFAULT_TTL])?;
+            w.put(&source.octets())?;
+            w.put(&target.octets())
+        }
+        _ => Err(NoRoom),
+    }
+}
+
+/// Completes the header that [`put_ip`] wrote and returns what follows it.
+pub(crate) fn finish_ip(packet: &mut [u8]) -> &mut [u8] {
+    if packet[0] >> 4 == 6 { &mut packet[IPV6_HEADER_LEN..] } else { finish_header(packet) }
 }
 
 /// The two ECN bits (RFC 3168, section 5).

@@ -7,6 +7,7 @@
 pub mod codec;
 pub mod datagram;
 pub mod frame;
+pub mod icmp;
 pub mod ip;
 pub mod packet;
 pub mod parcel;

@@ -1,12 +1,12 @@
-//! TCP segments in IPv4 packets, with options and checksum (RFC 9293, section 3.1; RFC 7323; RFC 2018; RFC 3168).
+//! TCP segments in IPv4 and IPv6 packets, with options and checksum (RFC 9293, section 3.1; RFC 7323; RFC 2018; RFC 3168).
 //!
 //! Options whose length is impossible end the list, as if it ended there; options of an unknown kind, or of a known
 //! kind with a wrong length, are skipped (RFC 9293, section 3.1, MUST-6 and MUST-7, and what Linux does).
 
 use crate::codec::{DecodeError, NoRoom, Reader, Writer};
-use crate::ip::{IPV4_HEADER_LEN, Ipv4, checksum, finish_header, pseudo_header, put_header};
+use crate::ip::{Ip, checksum, finish_ip, pseudo_sum, put_ip};
 use core::fmt;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use wavelane_base::Ecn;
 
 /// The protocol number of TCP (IANA protocol numbers).
@@ -233,13 +233,13 @@ pub struct TcpHeader {
     pub options: Options,
 }
 
-/// An IPv4 packet that holds a whole TCP segment.
+/// An IP packet that holds a whole TCP segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tcp4<'a> {
+pub struct TcpPacket<'a> {
     /// Sender.
-    pub source: SocketAddrV4,
+    pub source: SocketAddr,
     /// Receiver.
-    pub target: SocketAddrV4,
+    pub target: SocketAddr,
     /// The ECN field of the IP header.
     pub ecn: Ecn,
     /// The TCP header.
@@ -248,10 +248,10 @@ pub struct Tcp4<'a> {
     pub payload: &'a [u8],
 }
 
-impl<'a> Tcp4<'a> {
-    /// Reads an IPv4 packet with a TCP segment and verifies both checksums.
+impl<'a> TcpPacket<'a> {
+    /// Reads an IP packet with a TCP segment and verifies both checksums.
     pub fn parse(packet: &'a [u8]) -> Result<Self, DecodeError> {
-        let ip = Ipv4::parse(packet)?;
+        let ip = Ip::parse(packet)?;
         if ip.protocol != PROTOCOL_TCP {
             return Err(DecodeError::Invalid("IP protocol"));
         }
@@ -263,14 +263,12 @@ impl<'a> Tcp4<'a> {
         let options = usize::from(words) * 4;
         let options = options.checked_sub(TCP_HEADER_LEN).ok_or(DecodeError::Invalid("TCP header length"))?;
         let options = Options::parse(r.take(options)?);
-        // An IPv4 payload is shorter than 65,536 bytes.
-        let pseudo = pseudo_header(ip.source, ip.target, PROTOCOL_TCP, ip.payload.len() as u16);
-        if checksum(&[&pseudo, ip.payload]) != 0 {
+        if checksum(&[&pseudo_sum(ip.source, ip.target, PROTOCOL_TCP, ip.payload.len() as u16), ip.payload]) != 0 {
             return Err(DecodeError::Invalid("TCP checksum"));
         }
         Ok(Self {
-            source: SocketAddrV4::new(ip.source, source),
-            target: SocketAddrV4::new(ip.target, target),
+            source: SocketAddr::new(ip.source, source),
+            target: SocketAddr::new(ip.target, target),
             ecn: ip.ecn,
             header: TcpHeader { seq, ack, flags, window, urgent, options },
             payload: r.take_rest(),
@@ -280,20 +278,20 @@ impl<'a> Tcp4<'a> {
     /// Writes the packet with both checksums into `buf` and returns its length.
     ///
     /// # Errors
-    /// [`NoRoom`] if it fits neither `buf` nor an IPv4 packet, or its options take more than [`TCP_OPTIONS_MAX`]
+    /// [`NoRoom`] if it fits neither `buf` nor an IP packet, its addresses are of two families, or its options take more than [`TCP_OPTIONS_MAX`]
     /// bytes; `buf` is then undefined.
     pub fn emit(&self, buf: &mut [u8]) -> Result<usize, NoRoom> {
         emit(self.source, self.target, self.ecn, &self.header, [self.payload, &[]], buf)
     }
 }
 
-/// Writes a packet as [`Tcp4::emit`] does, with a payload in two pieces, as a ring buffer holds it.
+/// Writes a packet as [`TcpPacket::emit`] does, with a payload in two pieces, as a ring buffer holds it.
 ///
 /// # Errors
-/// As for [`Tcp4::emit`].
+/// As for [`TcpPacket::emit`].
 pub fn emit(
-    source: SocketAddrV4,
-    target: SocketAddrV4,
+    source: SocketAddr,
+    target: SocketAddr,
     ecn: Ecn,
     header: &TcpHeader,
     payload: [&[u8]; 2],
@@ -304,10 +302,9 @@ pub fn emit(
         return Err(NoRoom);
     }
     let header_len = TCP_HEADER_LEN + options;
-    let tcp_len = header_len + payload[0].len() + payload[1].len();
-    let total = u16::try_from(IPV4_HEADER_LEN + tcp_len).map_err(|_| NoRoom)?;
+    let tcp_len = u16::try_from(header_len + payload[0].len() + payload[1].len()).map_err(|_| NoRoom)?;
     let mut w = Writer::new(buf);
-    put_header(&mut w, *source.ip(), *target.ip(), PROTOCOL_TCP, ecn, total)?;
+    put_ip(&mut w, source.ip(), target.ip(), PROTOCOL_TCP, ecn, tcp_len)?;
     w.u16(source.port())?;
     w.u16(target.port())?;
     w.u32(header.seq)?;
@@ -320,9 +317,8 @@ pub fn emit(
     w.put(payload[0])?;
     w.put(payload[1])?;
     let len = w.len();
-    let segment = finish_header(&mut buf[..len]);
-    let pseudo = pseudo_header(*source.ip(), *target.ip(), PROTOCOL_TCP, tcp_len as u16);
-    let sum = checksum(&[&pseudo, segment]);
+    let segment = finish_ip(&mut buf[..len]);
+    let sum = checksum(&[&pseudo_sum(source.ip(), target.ip(), PROTOCOL_TCP, tcp_len), segment]);
     segment[16..18].copy_from_slice(&sum.to_be_bytes());
     Ok(len)
 }

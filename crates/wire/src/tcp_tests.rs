@@ -3,9 +3,9 @@
 use super::*;
 use proptest::prelude::*;
 
-fn segment(header: TcpHeader, ecn: Ecn, payload: &[u8]) -> Tcp4<'_> {
+fn segment(header: TcpHeader, ecn: Ecn, payload: &[u8]) -> TcpPacket<'_> {
     let (source, target) = ("192.0.2.1:40000".parse().unwrap(), "198.51.100.7:80".parse().unwrap());
-    Tcp4 { source, target, ecn, header, payload }
+    TcpPacket { source, target, ecn, header, payload }
 }
 
 /// The bytes of a Linux SYN, built and summed by an independent program.
@@ -43,10 +43,10 @@ fn golden_segments() {
     let mut buf = [0; 128];
     let len = segment(syn(), Ecn::NotEct, b"").emit(&mut buf).unwrap();
     assert_eq!(buf[..len], SYN);
-    assert_eq!(Tcp4::parse(&SYN), Ok(segment(syn(), Ecn::NotEct, b"")));
+    assert_eq!(TcpPacket::parse(&SYN), Ok(segment(syn(), Ecn::NotEct, b"")));
     let len = segment(data(), Ecn::Ect0, b"abc").emit(&mut buf).unwrap();
     assert_eq!(buf[..len], DATA);
-    assert_eq!(Tcp4::parse(&DATA), Ok(segment(data(), Ecn::Ect0, b"abc")));
+    assert_eq!(TcpPacket::parse(&DATA), Ok(segment(data(), Ecn::Ect0, b"abc")));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_damaged_segment_is_refused_wherever_the_damage_is() {
     for bit in 0..DATA.len() * 8 {
         let mut damaged = DATA;
         damaged[bit / 8] ^= 1 << (bit % 8);
-        assert!(Tcp4::parse(&damaged).is_err(), "bit {bit}");
+        assert!(TcpPacket::parse(&damaged).is_err(), "bit {bit}");
     }
 }
 
@@ -116,7 +116,7 @@ proptest! {
         let mut buf = vec![0; 2_000];
         let len = packet.emit(&mut buf).unwrap();
         prop_assert_eq!(len, 40 + options.len() + payload.len());
-        prop_assert_eq!(Tcp4::parse(&buf[..len]), Ok(packet));
+        prop_assert_eq!(TcpPacket::parse(&buf[..len]), Ok(packet));
         prop_assert!(packet.emit(&mut vec![0; len - 1]).is_err(), "no room is said, not panicked");
     }
 
@@ -131,18 +131,17 @@ proptest! {
         packet.extend_from_slice(&bytes);
         let mut w = Writer::new(&mut packet);
         let host = "192.0.2.1".parse().unwrap();
-        put_header(&mut w, host, host, PROTOCOL_TCP, Ecn::NotEct, 20 + bytes.len() as u16).unwrap();
-        let pseudo = pseudo_header(host, host, PROTOCOL_TCP, bytes.len() as u16);
-        let sum = checksum(&[&pseudo, &bytes]);
-        let segment = finish_header(&mut packet);
+        put_ip(&mut w, host, host, PROTOCOL_TCP, Ecn::NotEct, bytes.len() as u16).unwrap();
+        let sum = checksum(&[&pseudo_sum(host, host, PROTOCOL_TCP, bytes.len() as u16), &bytes]);
+        let segment = finish_ip(&mut packet);
         segment[16..18].copy_from_slice(&sum.to_be_bytes());
-        match Tcp4::parse(&packet) {
+        match TcpPacket::parse(&packet) {
             Ok(parsed) => {
                 prop_assert!(usize::from(words) * 4 >= TCP_HEADER_LEN);
                 prop_assert_eq!(parsed.payload.len(), bytes.len() - usize::from(words) * 4);
             }
             Err(_) => prop_assert!(usize::from(words) * 4 < TCP_HEADER_LEN || usize::from(words) * 4 > bytes.len()),
         }
-        let _ = Tcp4::parse(&bytes);
+        let _ = TcpPacket::parse(&bytes);
     }
 }

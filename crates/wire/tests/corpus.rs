@@ -9,7 +9,7 @@ use wavelane_wire::packet::{
     IcmpError, Packet, answer, clamp_mss, decrement_hops, fragments_v4, mark_congestion, may_answer,
 };
 use wavelane_wire::parcel::Parcel;
-use wavelane_wire::tcp::{TCP_OPTIONS_MAX, Tcp4};
+use wavelane_wire::tcp::{TCP_OPTIONS_MAX, TcpPacket};
 use wavelane_wire::{DecodeError, Writer};
 
 /// The corpus of one target, in order of name.
@@ -78,11 +78,11 @@ fn ipv4_udp(input: &[u8]) {
 }
 
 fn ipv4_tcp(input: &[u8]) {
-    let Ok(packet) = Tcp4::parse(input) else { return };
+    let Ok(packet) = TcpPacket::parse(input) else { return };
     let mut buf = vec![0; packet.payload.len() + 80];
     // Padded as we pad them, options that fitted may not fit any more.
     match packet.emit(&mut buf) {
-        Ok(len) => assert_eq!(Tcp4::parse(&buf[..len]), Ok(packet)),
+        Ok(len) => assert_eq!(TcpPacket::parse(&buf[..len]), Ok(packet)),
         Err(_) => assert!(packet.header.options.len() > TCP_OPTIONS_MAX),
     }
 }

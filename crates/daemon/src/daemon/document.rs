@@ -24,7 +24,10 @@ impl Daemon {
         });
         let moved =
             [("bytes_from_applications", self.moved.from_socket), ("bytes_to_applications", self.moved.to_socket)];
-        let counted = self.counters.iter().chain(moved).chain(gateway.counters.iter().copied());
+        let counts = self.packet_door.as_ref().map(|d| d.device.tun.counts());
+        let refused = counts.map(|c| [("dropped_packet_device", c.refused), ("dropped_packet_malformed", c.malformed)]);
+        let own = self.counters.iter().chain(refused.into_iter().flatten());
+        let counted = own.chain(moved).chain(gateway.counters.iter().copied());
         let report = status::Report {
             format: status::FORMAT.into(),
             name: self.config.name.clone(),
@@ -41,8 +44,24 @@ impl Daemon {
                 pending: self.attempts.len(),
                 connections: self.connections.len(),
             },
+            packet_door: self.packet_door(),
+            reload_refused: self.reloads.refused.clone(),
             counters: counted.map(|(name, n)| status::counter(name, n)).collect(),
         };
         serde_json::to_string(&report).unwrap_or_default() + "\n"
+    }
+    fn packet_door(&self) -> Option<status::PacketDoor> {
+        let (door, tun) = (self.packet_door.as_ref()?, self.config.tun.as_ref()?);
+        let counts = door.device.tun.counts();
+        Some(status::PacketDoor {
+            device: tun.name.clone(),
+            mtu: tun.mtu,
+            offload: tun.offload,
+            udp_offload: door.device.tun.has_udp_offload(),
+            packets_in: counts.packets_in,
+            reads: counts.reads,
+            packets_out: counts.packets_out,
+            writes: counts.writes,
+        })
     }
 }

@@ -95,6 +95,14 @@ impl Daemon {
         let text = status(&StatusArgs { json: true, control: Some(self.control.clone()) }).unwrap();
         serde_json::from_str(&text).unwrap()
     }
+    /// SIGHUP; waits until the daemon has read its configuration again, and returns why it refused that, if it did.
+    pub fn reload(&self) -> Option<String> {
+        let done = || self.counter("reloads") + self.counter("reloads_refused");
+        let before = done();
+        assert!(Command::new("kill").arg("-HUP").arg(self.child.id().to_string()).status().unwrap().success());
+        wait_for("the reload", || done() > before);
+        self.status().reload_refused
+    }
     pub fn counter(&self, name: &str) -> u64 {
         self.status().counters.iter().find(|c| c.name == name).map_or(0, |c| c.value)
     }
@@ -177,6 +185,10 @@ impl World {
             server: make("server"),
             keys: [key_pair(), key_pair()],
         };
+        // Nobody else is here, so no address needs a second of asking before it may be used.
+        for ns in [&world.client, &world.a, &world.b, &world.server] {
+            sh(ns, "sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0");
+        }
         world.cable(&world.client, "eth0", "1.0.2", &world.a, "lan0", "1.0.1");
         world.cable(&world.a, "wan0", "2.0.1", &world.b, "wan0", "2.0.2");
         world.cable(&world.b, "lan0", "3.0.1", &world.server, "eth0", "3.0.2");
@@ -254,7 +266,8 @@ impl World {
     pub fn traces(&self, ns: &Netns) -> String {
         sh(ns, "nft list ruleset; ip rule; ip -4 route show table all | sort; ip -6 rule; ip -6 route show table all | sort; iptables -t raw -S 2>&1; ip6tables -t raw -S 2>&1; iptables -t mangle -S 2>&1; iptables -S 2>&1")
             .lines()
-            .filter(|l| !l.contains("expires"))
+            // Link-local addresses are the kernel's, and come when it likes.
+            .filter(|l| !l.contains("expires") && !l.contains("fe80::"))
             .collect::<Vec<_>>()
             .join("\n")
     }

@@ -74,7 +74,7 @@ impl Gateway {
     }
 
     /// Takes a flow out of the table.
-    fn forget(&mut self, flow: FlowId) {
+    pub(super) fn forget(&mut self, flow: FlowId) {
         if let Some(edge) = self.flows.remove(flow).and_then(|entry| entry.edge) {
             self.kept -= edge.kept();
         }

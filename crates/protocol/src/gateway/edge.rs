@@ -89,6 +89,19 @@ impl Edge {
             give_up_at: None,
         }
     }
+    /// The peer over which it was opened here, and would be again.
+    pub(super) fn opener_peer(&self) -> Option<PeerId> {
+        match self.role {
+            Role::Opener { peer, .. } => Some(peer),
+            Role::Answerer => None,
+        }
+    }
+    /// Peers have other numbers now.
+    pub(super) fn rename_peer(&mut self, new_id: impl Fn(PeerId) -> Option<PeerId>) {
+        if let Role::Opener { peer, .. } = &mut self.role {
+            *peer = new_id(*peer).unwrap_or(*peer);
+        }
+    }
     /// What to say when opening, anew if `accepted`.
     pub(super) fn passage(&self) -> Passage {
         Passage { token: self.token, hops: 0, received: self.accepted.then_some(self.reach.received) }

@@ -49,6 +49,25 @@ impl FlowTable {
     pub(super) fn id(&self, peer: PeerId, name: FlowName) -> Option<FlowId> {
         self.by_name.get(&(peer, name)).copied()
     }
+    /// The flows that one peer carries, or that only it could take up again.
+    pub(super) fn of_peer(&self, peer: PeerId) -> Vec<(FlowId, Option<FlowName>)> {
+        let own = |entry: &Entry| match entry.at {
+            Some((carrier, name)) => (carrier == peer).then_some(Some(name)),
+            None => entry.edge.as_ref().is_some_and(|e| e.opener_peer() == Some(peer)).then_some(None),
+        };
+        self.by_id.iter().filter_map(|(id, entry)| Some((*id, own(entry)?))).collect()
+    }
+    /// Peers have other numbers now; every flow's has one.
+    pub(super) fn rename_peers(&mut self, new_id: impl Fn(PeerId) -> Option<PeerId>) {
+        self.by_name.clear();
+        for (id, entry) in &mut self.by_id {
+            entry.at = entry.at.and_then(|(peer, name)| Some((new_id(peer)?, name)));
+            self.by_name.extend(entry.at.map(|at| (at, *id)));
+            if let Some(edge) = &mut entry.edge {
+                edge.rename_peer(&new_id);
+            }
+        }
+    }
     pub(super) fn id_of_token(&self, token: &[u8; 16]) -> Option<FlowId> {
         self.by_token.get(token).copied()
     }

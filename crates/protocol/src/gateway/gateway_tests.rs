@@ -249,3 +249,6 @@ fn the_laws_hold_while_nobody_answers_and_while_strangers_call() {
     let script = Script { steps, ports: vec![PortId(0)], end: Instant::from_secs(20) };
     check(|| gateway(Instant::ZERO, 1, 2, B, 1), &script);
 }
+
+#[path = "reload_tests.rs"]
+mod reload;

@@ -11,11 +11,13 @@ mod edge;
 mod flows;
 mod packets;
 mod relay;
+mod reload;
 mod status;
 mod types;
 
 pub use config::{Config, ConfigError, Controller, IpPrefix, PacketConfig, PeerConfig};
 pub use relay::HOPS_MAX;
+pub use reload::{RETIRED_MAX, ReloadError};
 pub use types::{Event, OpenError, PeerId, PeerStatus, Status};
 
 pub use crate::arq::Repair;
@@ -27,7 +29,7 @@ pub use crate::queue::Discipline;
 use crate::session::{Established, Incoming, LANES_MAX, PeerKeys, Sessions, SessionsConfig};
 use flows::FlowTable;
 use relay::Relays;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use wavelane_base::{Class, Ecn, Entropy, FrameMeta, Instant, Machine, PortId, Transmit, Wakeup};
 use wavelane_wire::datagram::{UDP4_OVERHEAD, UDP6_OVERHEAD};
@@ -55,6 +57,8 @@ pub struct Gateway {
     cursor: usize,
     counters: Counters,
     packets: packets::Packets,
+    /// Links of neighbours that went, by public key. Bounded by [`RETIRED_MAX`].
+    retired: BTreeMap<[u8; 32], Link>,
 }
 
 /// What the gateway itself remembers of a peer.
@@ -112,7 +116,8 @@ impl Gateway {
             events: VecDeque::new(),
             cursor: 0,
             counters: Counters::default(),
-            packets: packets::Packets::new(now, &config),
+            packets: packets::Packets::new(now, &config, packets),
+            retired: BTreeMap::new(),
             config,
         };
         for peer in 0..gateway.peers.len() {

@@ -23,6 +23,8 @@ const PACKET_MAX: usize = u16::MAX as usize;
 #[derive(Debug)]
 pub(super) struct Packets {
     config: Option<PacketConfig>,
+    /// What a new link's packet service is told.
+    pub(super) link: Option<PacketsConfig>,
     /// Longest prefix first.
     routes: Vec<(IpPrefix, PeerId)>,
     /// Packets of our own for the inside.
@@ -104,20 +106,27 @@ enum Towards {
 }
 
 impl Packets {
-    pub(super) fn new(now: Instant, config: &Config) -> Self {
-        let peers = config.peers.iter().enumerate();
-        let mut routes: Vec<_> =
-            peers.flat_map(|(i, peer)| peer.routes.iter().map(move |prefix| (*prefix, PeerId(i)))).collect();
-        // Stable: of equal prefixes the first peer's counts.
-        routes.sort_by_key(|(prefix, _)| core::cmp::Reverse(prefix.bits));
-        Self {
+    pub(super) fn new(now: Instant, config: &Config, link: Option<PacketsConfig>) -> Self {
+        let mut packets = Self {
             config: config.packets,
-            routes,
+            link,
+            routes: Vec::new(),
             inside: VecDeque::new(),
             cursor: 0,
             icmp: Allowance { left: ICMP_BURST, at: now },
             counters: Counters::default(),
-        }
+        };
+        packets.set_routes(config);
+        packets
+    }
+
+    /// The peers' routes have changed, or their numbers.
+    pub(super) fn set_routes(&mut self, config: &Config) {
+        let peers = config.peers.iter().enumerate();
+        self.routes = peers.flat_map(|(i, peer)| peer.routes.iter().map(move |prefix| (*prefix, PeerId(i)))).collect();
+        // Stable: of equal prefixes the first peer's counts.
+        self.routes.sort_by_key(|(prefix, _)| core::cmp::Reverse(prefix.bits));
+        self.cursor = 0;
     }
 
     fn route(&self, target: IpAddr) -> Option<PeerId> {

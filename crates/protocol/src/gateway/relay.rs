@@ -40,6 +40,19 @@ impl Relays {
     pub(super) fn contains(&self, side: Side) -> bool {
         self.others.contains_key(&side)
     }
+    /// The flows passed on over one link.
+    pub(super) fn of_peer(&self, peer: PeerId) -> Vec<FlowName> {
+        self.others.keys().filter(|(at, _)| *at == peer).map(|(_, name)| *name).collect()
+    }
+    /// Peers have other numbers now; what went over a peer that has none was ended before.
+    pub(super) fn rename_peers(&mut self, new_id: impl Fn(PeerId) -> Option<PeerId>) {
+        let renamed = |(peer, name): Side| Some((new_id(peer)?, name));
+        let before = core::mem::take(&mut self.others);
+        self.others = before
+            .into_iter()
+            .filter_map(|(side, other)| Some((renamed(side)?, Other { side: renamed(other.side)?, ..other })))
+            .collect();
+    }
     /// Sides now, two per flow.
     pub(super) fn len(&self) -> usize {
         self.others.len()

@@ -94,6 +94,11 @@ impl Hop {
         }
     }
 
+    /// Other limits from now on; what is above them already is not taken back.
+    pub fn set_limits(&mut self, config: HopConfig) {
+        self.config = config;
+    }
+
     /// Asks the peer to connect to `target` for the application at `source`. Bytes may be written at once; they
     /// leave when the peer has accepted.
     pub fn open(

@@ -70,14 +70,14 @@ impl Sessions {
         if self.aes { capability::AES } else { 0 }
     }
 
-    /// An index of ours that no slot of this peer uses; it leads back to the peer (see `Sessions::peer_of`).
+    /// An index of ours that nobody uses; it leads back to the peer (see `Sessions::peer_of`).
     fn new_index(&mut self, peer: usize) -> u32 {
         let peers = self.peers.len() as u64;
         let choices = (u64::from(u32::MAX) + 1) / peers;
         loop {
-            // At most four of the choices are taken, so this ends at once.
+            // At most four slots of each peer are taken, so this ends at once.
             let index = ((self.entropy.next_u64() % choices) * peers + peer as u64) as u32;
-            if !self.peers[peer].uses(index) {
+            if !self.peers.iter().any(|p| p.uses(index)) {
                 return index;
             }
         }

@@ -24,6 +24,8 @@ pub struct Sessions {
     pub(super) mac: MacKeys,
     pub(super) guard: Guard,
     pub(super) peers: Vec<Peer>,
+    /// Neighbours that went, without keys; they keep their numbers.
+    pub(super) shelf: Vec<Peer>,
     /// Our handshakes since boot.
     pub(super) init_counter: u64,
     /// Peers with a handshake message that waits for room on a port.
@@ -48,6 +50,7 @@ impl Sessions {
             entropy,
             mac: MacKeys::new(&public_key),
             peers: config.peers.into_iter().map(Peer::new).collect(),
+            shelf: Vec::new(),
             init_counter: 0,
             due: BTreeSet::new(),
             cookies: VecDeque::new(),
@@ -147,9 +150,13 @@ impl Sessions {
         Ok(Incoming::Data { peer, lane: header.lane, number: header.number, payload, newest, established })
     }
 
-    /// Which peer an index of ours stands for: indices are chosen so that they tell.
+    /// Which peer an index of ours stands for: indices are chosen so that they tell, as long as no peer comes or goes.
     pub(super) fn peer_of(&self, index: u32) -> Option<usize> {
-        (!self.peers.is_empty()).then(|| index as usize % self.peers.len())
+        let likely = (index as usize).checked_rem(self.peers.len())?;
+        if self.peers[likely].uses(index) {
+            return Some(likely);
+        }
+        self.peers.iter().position(|p| p.uses(index))
     }
 
     /// Whether [`Sessions::seal`] would succeed now.

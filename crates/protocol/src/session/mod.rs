@@ -16,6 +16,7 @@
 //!
 //! The format and the rules are in `docs/protocol/session.md`.
 
+mod arrange;
 mod handshake;
 mod keys;
 mod mac;

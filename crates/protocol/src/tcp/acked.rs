@@ -4,6 +4,7 @@ use super::congestion::Acked;
 use super::recovery::{DUP_THRESH, Prr, mark_below_reports};
 use super::scoreboard::Sent;
 use super::send::{Phase, Sender};
+use super::undo::Suspicion;
 use wavelane_base::{Instant, Span};
 
 /// An acceptable acknowledgement, in positions.
@@ -12,8 +13,8 @@ pub(super) struct AckIn<'a> {
     pub(super) ack: u64,
     /// Reported blocks within what is in flight.
     pub(super) blocks: &'a [(u64, u64)],
-    /// A report of a duplicate came with it (RFC 2883).
-    pub(super) duplicate_report: bool,
+    /// What the receiver says it got twice (RFC 2883).
+    pub(super) needless: Option<(u64, u64)>,
     /// ECN echo.
     pub(super) marked: bool,
     /// The round trip by timestamps, if the option is in use.
@@ -30,11 +31,14 @@ struct News {
     oldest: Option<Instant>,
     latest: Option<Instant>,
     any_again: bool,
+    /// Something arrived that was sent once and lies below the end of the repair.
+    original: bool,
 }
 
 impl News {
-    fn note(&mut self, sent: &Sent, measures_lost: bool) {
+    fn note(&mut self, sent: &Sent, repair_end: u64, measures_lost: bool) {
         self.octets += sent.len();
+        self.original |= !sent.again && sent.end <= repair_end;
         if sent.again || (sent.lost && !measures_lost) {
             self.any_again = true;
             return;
@@ -59,11 +63,13 @@ impl Sender {
             self.restart_timer();
         }
         self.check_tail_probe(now, ack);
-        if ack.duplicate_report {
+        if ack.needless.is_some() {
             self.counters.needless += 1;
             self.rack.on_duplicate_report(self.una, self.next);
         }
         self.count_duplicates(ack, advanced);
+        let sacked = news.octets > advanced;
+        self.check_undo(now, ack, advanced, news.original, sacked);
         self.leave_phases(advanced);
         let before = self.board.lost();
         self.detect_losses(now, ack, advanced);
@@ -102,9 +108,10 @@ impl Sender {
         let mut news = News::default();
         let min = self.rtt.min();
         let measures_lost = self.config.measure_across_timeout;
+        let repair_end = if let Phase::Recovery(end) | Phase::Loss(end) = self.phase { end } else { 0 };
         let (rack, delivery) = (&mut self.rack, &mut self.delivery);
         let mut take = |sent: &Sent| {
-            news.note(sent, measures_lost);
+            news.note(sent, repair_end, measures_lost);
             rack.on_delivered(now, sent, min);
             delivery.on_delivered(now, sent.stamp, sent.len());
         };
@@ -136,7 +143,7 @@ impl Sender {
     /// RFC 8985, section 7.4.2.
     fn check_tail_probe(&mut self, now: Instant, ack: &AckIn<'_>) {
         let Some(probe) = self.tail_probe.filter(|probe| ack.ack >= probe.end) else { return };
-        if !probe.again || ack.duplicate_report {
+        if !probe.again || ack.needless.is_some() {
             self.tail_probe = None;
         } else if ack.ack > probe.end {
             // The probe repaired a loss, and nothing else told of it.
@@ -180,8 +187,8 @@ impl Sender {
             }
             self.rack.on_recovered();
         }
-        self.controller.on_recovered();
         self.phase = Phase::Open;
+        self.suspicion = Suspicion::None;
         self.prr = None;
         self.repeat_due = false;
         self.board.forget_left(u64::MAX);
@@ -207,7 +214,8 @@ impl Sender {
 
     fn begin_recovery(&mut self, now: Instant) {
         let in_flight = self.next - self.una;
-        self.controller.on_congestion(now, self.board.pipe() + self.board.lost(), self.next);
+        self.note_reduction();
+        self.controller.on_congestion(now, in_flight);
         self.phase = Phase::Recovery(self.next);
         self.partial_seen = false;
         self.repeat_due = self.board.lost() > 0;
@@ -233,6 +241,7 @@ impl Sender {
             lost,
             rtt,
             smoothed: self.rtt.smoothed().unwrap_or(Span::ZERO),
+            least: self.rtt.min().unwrap_or(Span::ZERO),
             pipe,
             next: self.next,
             una: self.una,
@@ -309,10 +318,16 @@ impl Sender {
         self.retries += 1;
         self.counters.timeouts += 1;
         self.rtt.back_off();
-        let in_flight = self.board.pipe() + self.board.lost();
+        let in_flight = self.next - self.una;
         self.board.mark_all_lost();
         if self.una > 0 {
-            self.controller.on_timeout(now, if self.controller.ssthresh().is_some() { in_flight } else { 0 }, first);
+            // A repeated timeout keeps what the first one replaced (RFC 5682, section 3.1, step 1).
+            if first && self.phase == Phase::Open {
+                self.note_reduction();
+            }
+            let suspect = self.config.undo && (first || self.retries > 1);
+            self.suspicion = if suspect { Suspicion::Waiting } else { Suspicion::None };
+            self.controller.on_timeout(now, in_flight, first);
         }
         self.phase = Phase::Loss(self.next);
         self.repeat_due = false;

@@ -5,20 +5,23 @@ use super::config::Config;
 use super::connection::{Connection, Event, NO_SHIFT};
 use super::state::State;
 use wavelane_base::{Ecn, Instant, Span};
-use wavelane_wire::tcp::{Flags, Options, Tcp4, TcpHeader};
+use wavelane_wire::tcp::{Flags, Options, TcpHeader, TcpPacket};
+
+/// From one position to another.
+type Stretch = (u64, u64);
 
 /// What a peer receives that names no MSS (RFC 9293, section 3.7.1).
 const MSS_ASSUMED: u16 = 536;
 /// Smaller offers count as this: a peer that asks for one byte a segment must not cost us forty.
 const MSS_LEAST: u16 = 64;
 /// Bytes of the timestamps option in every segment.
-const STAMP_LEN: u64 = 12;
+pub(super) const STAMP_LEN: u64 = 12;
 /// After this long, a peer's timestamp clock may have wrapped (RFC 7323, section 5.5).
 const STAMP_STALE: Span = Span::from_secs(24 * 24 * 3600);
 
 impl Connection {
     /// A connection that answers `syn`, a segment with SYN and without ACK or RST.
-    pub fn accept(now: Instant, config: &Config, syn: &Tcp4<'_>, iss: u32) -> Self {
+    pub fn accept(now: Instant, config: &Config, syn: &TcpPacket<'_>, iss: u32) -> Self {
         let mut this = Self::new(now, config, syn.target, syn.source, iss, State::SynReceived);
         this.passive = true;
         this.take_syn(now, &syn.header);
@@ -58,7 +61,7 @@ impl Connection {
     }
 
     /// Takes a segment that is addressed to this connection.
-    pub fn handle_segment(&mut self, now: Instant, segment: &Tcp4<'_>) {
+    pub fn handle_segment(&mut self, now: Instant, segment: &TcpPacket<'_>) {
         match self.state {
             State::Closed => {}
             State::SynSent => self.in_syn_sent(now, &segment.header),
@@ -125,7 +128,7 @@ impl Connection {
     }
 
     /// RFC 9293, section 3.10.7.4: every state but CLOSED, LISTEN and SYN-SENT.
-    fn in_order(&mut self, now: Instant, segment: &Tcp4<'_>) {
+    fn in_order(&mut self, now: Instant, segment: &TcpPacket<'_>) {
         let header = &segment.header;
         let (flags, expected) = (header.flags, self.receiver.next);
         let start = unwrap(self.irs, expected, header.seq);
@@ -284,7 +287,7 @@ impl Connection {
         if ack < old {
             return;
         }
-        let (blocks, duplicate_report) = self.reported(header, ack);
+        let (blocks, needless) = self.reported(header, ack);
         let in_flight = !self.sender.board.is_empty();
         let marked = self.marks && header.flags.has(Flags::ECE);
         if header.flags.has(Flags::CWR) {
@@ -295,7 +298,7 @@ impl Connection {
         let news = AckIn {
             ack,
             blocks: &blocks,
-            duplicate_report,
+            needless,
             marked,
             echoed: echoed.filter(|rtt| *rtt < ECHO_LIMIT),
             duplicate: in_flight && len == 0 && ack == old && same_window,
@@ -307,12 +310,12 @@ impl Connection {
         }
     }
 
-    /// The reported blocks that lie within what is in flight, and whether the first reports a duplicate (RFC 2883).
-    fn reported(&self, header: &TcpHeader, ack: u64) -> (Vec<(u64, u64)>, bool) {
+    /// The reported blocks that lie within what is in flight, and the duplicate that the first one reports (RFC 2883).
+    fn reported(&self, header: &TcpHeader, ack: u64) -> (Vec<Stretch>, Option<Stretch>) {
         let mut blocks = Vec::new();
-        let mut duplicate = false;
+        let mut duplicate = None;
         if !self.sender.sack {
-            return (blocks, false);
+            return (blocks, None);
         }
         let wire = header.options.sack.as_slice();
         let position = |seq| unwrap(self.iss, self.sender.una, seq);
@@ -325,7 +328,7 @@ impl Connection {
                 position(outer.0).is_some_and(|l| l <= left) && position(outer.1).is_some_and(|r| right <= r)
             };
             if place == 0 && (right <= ack || wire.get(1).is_some_and(inside)) {
-                duplicate = true;
+                duplicate = Some((left, right));
             } else if right > ack {
                 blocks.push((left.max(ack), right));
             }
@@ -352,7 +355,7 @@ impl Connection {
         self.linger_at = Some(now + self.config.time_wait);
     }
 
-    fn take_data(&mut self, now: Instant, segment: &Tcp4<'_>, start: u64) {
+    fn take_data(&mut self, now: Instant, segment: &TcpPacket<'_>, start: u64) {
         let fin = segment.header.flags.has(Flags::FIN);
         if segment.payload.is_empty() && !fin {
             return;

@@ -41,7 +41,8 @@ pub struct Keepalive {
 pub struct Config {
     /// Congestion control.
     pub congestion: CongestionControl,
-    /// Largest segment we announce and send, in bytes of payload and options; 1,460 on Ethernet.
+    /// Largest segment we announce and send, in bytes of payload and options; 1,460 on Ethernet. Over IPv6 it
+    /// is 20 less.
     pub mss: u16,
     /// Selective acknowledgement (RFC 2018), with duplicate reports (RFC 2883).
     pub sack: bool,
@@ -49,8 +50,14 @@ pub struct Config {
     pub rack_tlp: bool,
     /// Proportional rate reduction (RFC 6937) where SACK was agreed; without it the window falls at once.
     pub prr: bool,
+    /// A reduction that proves needless is taken back: F-RTO (RFC 5682), timestamps (RFC 3522), duplicate reports
+    /// (RFC 3708).
+    pub undo: bool,
     /// HyStart++ (RFC 9406) in the slow start of Reno and CUBIC.
     pub hystart: bool,
+    /// Reno's and CUBIC's windows are whole segments, rounded down wherever they shrink, and CUBIC's growth is the integer
+    /// arithmetic of Linux (`net/ipv4/tcp_cubic.c`). Otherwise windows are bytes and CUBIC is RFC 9438 to the letter.
+    pub whole_segments: bool,
     /// Slow start counts acknowledged bytes (RFC 3465) instead of acknowledgements.
     pub byte_counting: bool,
     /// Timestamps (RFC 7323).
@@ -111,7 +118,9 @@ impl Default for Config {
             sack: true,
             rack_tlp: true,
             prr: true,
+            undo: true,
             hystart: true,
+            whole_segments: true,
             byte_counting: true,
             timestamps: true,
             window_scale: true,
@@ -143,7 +152,8 @@ impl Default for Config {
 impl Config {
     /// What Linux does, with another congestion control.
     pub fn linux(congestion: CongestionControl) -> Self {
-        Self { congestion, ..Self::default() }
+        // Only Linux's CUBIC leaves slow start by the round trip; its Reno goes on until something is lost.
+        Self { congestion, hystart: congestion == CongestionControl::Cubic, ..Self::default() }
     }
 
     /// NewReno of ns-3 3.44 with classic recovery, as plain as it can be set: no SACK, timestamps, scaling or limited
@@ -174,7 +184,9 @@ impl Config {
             sack: false,
             rack_tlp: false,
             prr: false,
+            undo: false,
             hystart: false,
+            whole_segments: false,
             byte_counting: false,
             timestamps: false,
             window_scale: false,

@@ -4,12 +4,15 @@ use super::config::{Config, Keepalive};
 use super::receive::Receiver;
 use super::send::{Counters, Phase, Sender};
 use super::state::State;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use wavelane_base::{Instant, ReadOutcome, Span, Wakeup};
 
 /// Challenge acknowledgements in any [`CHALLENGE_TIME`] (RFC 5961, section 7).
 const CHALLENGES_MAX: u32 = 10;
 const CHALLENGE_TIME: Span = Span::from_secs(5);
+
+/// By how much IPv6's header is longer than IPv4's.
+const IPV6_LONGER: u16 = 20;
 
 /// What a connection reports.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -57,8 +60,8 @@ pub struct Status {
 #[derive(Debug)]
 pub struct Connection {
     pub(super) config: Config,
-    pub(super) local: SocketAddrV4,
-    pub(super) remote: SocketAddrV4,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
     pub(super) state: State,
     pub(super) passive: bool,
     /// Initial sequence numbers, ours and theirs.
@@ -97,7 +100,7 @@ pub struct Connection {
 
 impl Connection {
     /// A connection that begins with our SYN.
-    pub fn connect(now: Instant, config: &Config, local: SocketAddrV4, remote: SocketAddrV4, iss: u32) -> Self {
+    pub fn connect(now: Instant, config: &Config, local: SocketAddr, remote: SocketAddr, iss: u32) -> Self {
         let mut this = Self::new(now, config, local, remote, iss, State::SynSent);
         this.send_syn(now);
         this
@@ -106,11 +109,16 @@ impl Connection {
     pub(super) fn new(
         now: Instant,
         config: &Config,
-        local: SocketAddrV4,
-        remote: SocketAddrV4,
+        local: SocketAddr,
+        remote: SocketAddr,
         iss: u32,
         state: State,
     ) -> Self {
+        let mut config = config.clone();
+        if remote.is_ipv6() {
+            config.mss = config.mss.saturating_sub(IPV6_LONGER);
+        }
+        let config = &config;
         Self {
             config: config.clone(),
             local,
@@ -154,7 +162,7 @@ impl Connection {
         self.state
     }
     /// (ours, theirs).
-    pub fn addresses(&self) -> (SocketAddrV4, SocketAddrV4) {
+    pub fn addresses(&self) -> (SocketAddr, SocketAddr) {
         (self.local, self.remote)
     }
     /// Its view of itself.

@@ -4,12 +4,13 @@ use super::config::Config;
 use super::connection::{Connection, Event, Status};
 use super::state::State;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use thiserror::Error;
 use wavelane_base::{
     Class, Entropy, FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Streams, Transmit, Wakeup,
 };
-use wavelane_wire::tcp::{Flags, Tcp4, TcpHeader};
+use wavelane_wire::icmp::TooBig;
+use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
 
 /// Most connections at once, TIME-WAIT included.
 const CONNECTIONS_MAX: usize = 65_536;
@@ -37,30 +38,30 @@ pub enum HostEvent {
         /// The connection.
         flow: FlowId,
         /// The address it connected to.
-        local: SocketAddrV4,
+        local: SocketAddr,
         /// Its own address.
-        remote: SocketAddrV4,
+        remote: SocketAddr,
     },
     /// Something happened on a connection. After [`Event::Closed`], [`Event::Refused`], [`Event::Reset`] and
     /// [`Event::TimedOut`] its name means nothing any more.
     Connection(FlowId, Event),
 }
 
-/// A host with one IPv4 address.
+/// A host with addresses of either version of IP.
 pub struct Host {
     config: Config,
     entropy: Entropy,
-    listening: BTreeSet<SocketAddrV4>,
+    listening: BTreeSet<SocketAddr>,
     connections: BTreeMap<FlowId, Connection>,
     /// (ours, theirs) to the connection.
-    pairs: BTreeMap<(SocketAddrV4, SocketAddrV4), FlowId>,
+    pairs: BTreeMap<(SocketAddr, SocketAddr), FlowId>,
     deadlines: BTreeSet<(Instant, FlowId)>,
     /// Each connection's entry among the deadlines.
     armed: BTreeMap<FlowId, Instant>,
     /// Connections that may have something to send or to report.
     active: VecDeque<FlowId>,
     is_active: BTreeSet<FlowId>,
-    resets: VecDeque<(SocketAddrV4, SocketAddrV4, TcpHeader)>,
+    resets: VecDeque<(SocketAddr, SocketAddr, TcpHeader)>,
     /// Connections that have something to report.
     reporting: VecDeque<FlowId>,
     is_reporting: BTreeSet<FlowId>,
@@ -90,7 +91,7 @@ impl Host {
     }
 
     /// Accepts connections to `address` from now on.
-    pub fn listen(&mut self, address: SocketAddrV4) {
+    pub fn listen(&mut self, address: SocketAddr) {
         self.listening.insert(address);
     }
 
@@ -98,7 +99,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError`] if the pair of addresses is in use or the host is full.
-    pub fn connect(&mut self, now: Instant, local: SocketAddrV4, remote: SocketAddrV4) -> Result<FlowId, HostError> {
+    pub fn connect(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<FlowId, HostError> {
         if self.pairs.contains_key(&(local, remote)) {
             return Err(HostError::InUse);
         }
@@ -113,6 +114,10 @@ impl Host {
     /// A connection's view of itself.
     pub fn status(&self, flow: FlowId) -> Option<Status> {
         self.connections.get(&flow).map(Connection::status)
+    }
+    /// Every connection's view of itself, oldest first.
+    pub fn statuses(&self) -> impl Iterator<Item = Status> + '_ {
+        self.connections.values().map(Connection::status)
     }
     /// How many connections there are, TIME-WAIT included.
     pub fn connection_count(&self) -> usize {
@@ -183,7 +188,14 @@ impl Host {
         self.rearm(flow);
     }
 
-    fn take(&mut self, now: Instant, segment: &Tcp4<'_>) {
+    fn take_message(&mut self, now: Instant, packet: &[u8]) {
+        let Ok(message) = TooBig::parse(packet) else { return };
+        if let Some(&flow) = self.pairs.get(&(message.source, message.target)) {
+            self.at(flow, |connection| connection.handle_too_big(now, &message));
+        }
+    }
+
+    fn take(&mut self, now: Instant, segment: &TcpPacket<'_>) {
         let header = &segment.header;
         let pair = (segment.target, segment.source);
         let plain_syn = header.flags.has(Flags::SYN) && !header.flags.has(Flags::ACK) && !header.flags.has(Flags::RST);
@@ -218,7 +230,7 @@ impl Host {
     }
 
     /// RFC 9293, section 3.10.7.1.
-    fn answer_with_reset(&mut self, segment: &Tcp4<'_>) {
+    fn answer_with_reset(&mut self, segment: &TcpPacket<'_>) {
         let header = &segment.header;
         if header.flags.has(Flags::RST) || self.resets.len() >= RESETS_MAX {
             return;
@@ -236,8 +248,9 @@ impl Host {
 }
 
 /// Whether packets to this address are meant for one host alone.
-fn is_unicast(address: Ipv4Addr) -> bool {
-    !address.is_broadcast() && !address.is_multicast() && !address.is_unspecified()
+fn is_unicast(address: IpAddr) -> bool {
+    let broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
+    !broadcast && !address.is_multicast() && !address.is_unspecified()
 }
 
 impl Machine for Host {
@@ -246,12 +259,13 @@ impl Machine for Host {
     fn handle_frame(&mut self, now: Instant, _port: PortId, frame: &mut [u8], meta: FrameMeta) {
         let size = meta.segment.map_or(frame.len(), usize::from).max(1);
         for packet in frame.chunks(size) {
-            // What is damaged, or is not TCP, is none of ours.
-            if let Ok(segment) = Tcp4::parse(packet)
-                && is_unicast(*segment.source.ip())
-                && is_unicast(*segment.target.ip())
-            {
-                self.take(now, &segment);
+            // What is damaged, or is neither, is none of ours.
+            match TcpPacket::parse(packet) {
+                Ok(segment) if is_unicast(segment.source.ip()) && is_unicast(segment.target.ip()) => {
+                    self.take(now, &segment);
+                }
+                Ok(_) => {}
+                Err(_) => self.take_message(now, packet),
             }
         }
     }
@@ -272,7 +286,7 @@ impl Machine for Host {
 
     fn poll_transmit(&mut self, now: Instant, _port: PortId, buf: &mut [u8], _max_segments: usize) -> Option<Transmit> {
         if let Some((source, target, header)) = self.resets.pop_front() {
-            let packet = Tcp4 { source, target, ecn: Default::default(), header, payload: &[] };
+            let packet = TcpPacket { source, target, ecn: Default::default(), header, payload: &[] };
             if let Ok(len) = packet.emit(buf) {
                 return Some(Transmit { len, class: Class::Control, ..Transmit::default() });
             }

@@ -1,7 +1,7 @@
-//! TCP: our own, with every knob exposed, on the real wire format over IPv4.
+//! TCP: our own, with every knob exposed, on the real wire format over IPv4 and IPv6.
 //!
 //! Reading order: [`Config`] (the knobs), [`State`], [`Connection`] (one connection as a plain struct), then its parts:
-//! `arrive` (what a segment does), `transmit` (what it sends), `send` and `acked` (the sender), `recovery`, `congestion`, `receive`; and [`Host`],
+//! `arrive` (what a segment does), `transmit` (what it sends), `send` and `acked` (the sender), `recovery`, `undo`, `congestion`, `receive`; `pmtu`; and [`Host`],
 //! which holds many connections and is a [`wavelane_base::Machine`]. `docs/models/tcp.md` says what is modelled.
 
 mod acked;
@@ -10,6 +10,7 @@ mod config;
 mod congestion;
 mod connection;
 mod host;
+mod pmtu;
 mod rate;
 mod receive;
 mod recovery;
@@ -18,6 +19,7 @@ mod scoreboard;
 mod send;
 mod state;
 mod transmit;
+mod undo;
 
 pub use config::{Config, CongestionControl, Keepalive, RtoFloor};
 pub use connection::{Connection, Event, Status};
@@ -25,7 +27,7 @@ pub use host::{Host, HostError, HostEvent};
 pub use send::Counters;
 pub use state::State;
 
-/// Room that one packet may need: the longest IPv4 packet.
+/// Room that one packet may need: the longest IP packet without a jumbogram option.
 pub const PACKET_ROOM: usize = 65_535;
 
 #[cfg(test)]

@@ -139,6 +139,24 @@ impl Scoreboard {
         self.lost_from = if self.lost == 0 { sent.start } else { self.lost_from.min(sent.start) };
         self.lost += sent.len();
     }
+    /// Cuts what is longer than `mss` and believes it lost. Returns whether there was any.
+    pub(super) fn cut_and_lose(&mut self, mss: u64) -> bool {
+        let mut any = false;
+        let mut place = 0;
+        while let Some(sent) = self.queue.get(place).copied() {
+            if !sent.sacked && sent.len() > mss {
+                any = true;
+                self.split(place, sent.start + mss);
+                self.mark_lost(place);
+                // The rest is looked at next; it was of the same fate.
+                if self.queue[place + 1].len() <= mss {
+                    self.mark_lost(place + 1);
+                }
+            }
+            place += 1;
+        }
+        any
+    }
     /// After a timeout: everything that is not known to have arrived is lost. If the receiver took back what it had
     /// reported (the first hole is reported as received), its reports count no more (RFC 2018, section 8).
     pub(super) fn mark_all_lost(&mut self) {
@@ -150,6 +168,11 @@ impl Scoreboard {
         for place in 0..self.queue.len() {
             self.mark_lost(place);
         }
+    }
+    /// Nothing is believed lost any more.
+    pub(super) fn clear_lost(&mut self) {
+        self.queue.iter_mut().for_each(|sent| sent.lost = false);
+        self.lost = 0;
     }
     /// The lowest entry that is believed lost.
     pub(super) fn first_lost(&self) -> Option<usize> {

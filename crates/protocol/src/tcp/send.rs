@@ -6,8 +6,9 @@ use super::rate::Delivery;
 use super::recovery::{Prr, Rack};
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
+use super::undo::{Suspicion, Undo};
 use std::collections::VecDeque;
-use wavelane_base::{Instant, Octets, Span, Wakeup};
+use wavelane_base::{Instant, Octets, Rate, Span, Wakeup};
 
 /// A connection counts how often it did what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,8 +27,16 @@ pub struct Counters {
     pub window_probes: u64,
     /// Repeats that the receiver called needless (D-SACK).
     pub needless: u64,
+    /// Reductions that proved needless and were taken back.
+    pub undone: u64,
+    /// Those of them that a timeout had caused.
+    pub spurious_timeouts: u64,
     /// Reductions because of congestion marks.
     pub marks: u64,
+    /// ICMP messages that made segments smaller.
+    pub mtu_reductions: u64,
+    /// ICMP messages that quote nothing in flight.
+    pub ignored_icmp: u64,
     /// Challenge acknowledgements sent.
     pub challenges: u64,
 }
@@ -84,6 +93,8 @@ pub(super) struct Sender {
     pub(super) controller: Controller,
     pub(super) phase: Phase,
     pub(super) prr: Option<Prr>,
+    pub(super) undo: Option<Undo>,
+    pub(super) suspicion: Suspicion,
     pub(super) duplicates: usize,
     /// A recovery has begun, and its first repeat has not gone yet.
     pub(super) repeat_due: bool,
@@ -98,6 +109,8 @@ pub(super) struct Sender {
     pub(super) window_probe_due: bool,
     pub(super) last_sent: Option<Instant>,
     pub(super) pace_next: Instant,
+    /// When the pacer let a burst go, and how many bytes of it are left.
+    burst: (Instant, u64),
     pub(super) rto_at: Option<Instant>,
     pub(super) rack_at: Option<Instant>,
     pub(super) tail_at: Option<Instant>,
@@ -135,6 +148,8 @@ impl Sender {
             controller: Controller::new(config, now, mss, config.initial_window, dice),
             phase: Phase::Open,
             prr: None,
+            undo: None,
+            suspicion: Suspicion::None,
             duplicates: 0,
             repeat_due: false,
             partial_seen: false,
@@ -144,6 +159,7 @@ impl Sender {
             window_probe_due: false,
             last_sent: None,
             pace_next: Instant::ZERO,
+            burst: (Instant::ZERO, 0),
             rto_at: None,
             rack_at: None,
             tail_at: None,
@@ -235,6 +251,12 @@ impl Sender {
         }
         let pipe = self.board.pipe();
         let room = self.controller.cwnd().saturating_sub(pipe);
+        // While a timeout is under suspicion, new data tells more than a repeat (RFC 5682, section 3.1, step 2.b).
+        if self.suspicion == Suspicion::Trying
+            && let Some(plan @ Plan::New { octets, .. }) = self.sendable()
+        {
+            return (pipe == 0 || octets <= room).then_some(plan);
+        }
         if let Some(place) = self.board.first_lost() {
             let octets = self.board.get(place).map_or(0, |sent| sent.len());
             // Something must always be on its way, or nothing would ever move again. The first repeat of a recovery
@@ -262,6 +284,7 @@ impl Sender {
                 let stamp = self.delivery.stamp(now, in_flight);
                 self.board.sent_again(place, stamp);
                 self.repeat_due = false;
+                self.note_repeat(now);
                 self.counters.retransmits += 1;
                 self.board.get(place).map_or(0, |sent| sent.len())
             }
@@ -286,7 +309,7 @@ impl Sender {
         self.persist_at = None;
         self.last_sent = Some(now);
         if let Some(pace) = self.controller.pace(self.config.pacing, self.rtt.smoothed()) {
-            self.pace_next = self.pace_next.max(now) + pace.time_for(Octets::new(octets + HEADERS));
+            self.note_paced(now, pace, octets);
         }
         if self.rto_at.is_none() {
             self.rto_at = Some(now + self.rtt.rto());
@@ -295,6 +318,24 @@ impl Sender {
             self.arm_tail_probe(now);
         }
         self.note_app_limited();
+    }
+
+    /// Whether the pacer lets the next segment go.
+    pub(super) fn is_paced_out(&self, now: Instant) -> bool {
+        self.pace_next <= now || self.burst.0 == now && self.burst.1 > 0
+    }
+
+    /// Segments go in bursts of a millisecond's worth, and a sender that was woken late makes up for it, by half of each
+    /// segment's time at most: as Linux does, so that timers that are late by a segment's time do not slow it down.
+    fn note_paced(&mut self, now: Instant, pace: Rate, octets: u64) {
+        if self.burst.0 != now || self.burst.1 == 0 {
+            let worth = pace.octets_in(BURST_TIME).get();
+            self.burst = (now, worth.clamp(BURST_MIN_SEGMENTS * self.mss, BURST_MAX));
+        }
+        self.burst.1 = self.burst.1.saturating_sub(octets);
+        let time = pace.time_for(Octets::new(octets + HEADERS));
+        let late = now.since(self.pace_next).min(time.scale(1, 2));
+        self.pace_next = self.pace_next.max(now) + time.saturating_sub(late);
     }
 
     fn restart_after_idle(&mut self, now: Instant) {
@@ -364,6 +405,11 @@ impl Sender {
     }
 }
 
+/// Linux's `sk_pacing_shift` of 10: a burst lasts 1/1024 s at the pace.
+const BURST_TIME: Span = Span::from_nanos(1_000_000_000 / 1_024);
+/// Its bounds: `tcp_min_tso_segs`, and what one offloaded packet holds.
+const BURST_MIN_SEGMENTS: u64 = 2;
+const BURST_MAX: u64 = 65_536;
 /// Bytes of headers counted into the pace of a segment.
 const HEADERS: u64 = 52;
 /// RFC 8985, section 7.2, WCDelAckT: the longest delay of an acknowledgement to expect.

@@ -37,7 +37,7 @@ impl Connection {
     fn put_data(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         let plan = self.sender.plan()?;
         let handshake = self.sender.una == 0;
-        if self.state == State::TimeWait || !handshake && self.sender.pace_next > now {
+        if self.state == State::TimeWait || !handshake && !self.sender.is_paced_out(now) {
             return None;
         }
         let (start, end) = match plan {

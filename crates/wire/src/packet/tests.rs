@@ -1,5 +1,5 @@
 use super::*;
-use crate::tcp::{Flags, Tcp4, TcpHeader};
+use crate::tcp::{Flags, TcpHeader, TcpPacket};
 use proptest::prelude::*;
 use wavelane_base::Ecn;
 
@@ -33,7 +33,7 @@ fn syn(mss: u16) -> Vec<u8> {
     let mut header = TcpHeader { flags: Flags::SYN, ..TcpHeader::default() };
     header.options.mss = Some(mss);
     header.options.window_scale = Some(7);
-    let packet = Tcp4 {
+    let packet = TcpPacket {
         source: "10.0.0.1:40000".parse().expect("an address"),
         target: "10.0.3.2:80".parse().expect("an address"),
         ecn: Ecn::NotEct,
@@ -110,7 +110,7 @@ fn a_syn_announces_no_more_than_the_mtu_holds_and_stays_valid() {
     for (mss, mtu, want) in [(1460, 1400, 1360), (1200, 1400, 1200), (1460, 1500, 1460)] {
         let mut bytes = syn(mss);
         assert_eq!(clamp_mss(&mut bytes, mtu), want != mss);
-        let parsed = Tcp4::parse(&bytes).expect("its checksum is right");
+        let parsed = TcpPacket::parse(&bytes).expect("its checksum is right");
         assert_eq!(parsed.header.options.mss, Some(want));
     }
     // The option at an odd offset: a NOP goes before it, and the option behind it loses its own.
@@ -124,7 +124,7 @@ fn a_syn_announces_no_more_than_the_mtu_holds_and_stays_valid() {
     let sum = checksum(&[&pseudo, &odd[20..]]);
     odd[36..38].copy_from_slice(&sum.to_be_bytes());
     assert!(clamp_mss(&mut odd, 1400));
-    assert_eq!(Tcp4::parse(&odd).expect("its checksum is right").header.options.mss, Some(1360));
+    assert_eq!(TcpPacket::parse(&odd).expect("its checksum is right").header.options.mss, Some(1360));
 }
 
 #[test]

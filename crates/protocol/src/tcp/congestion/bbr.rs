@@ -33,7 +33,7 @@ enum Mode {
     ProbeRtt,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::tcp) struct Bbr {
     mode: Mode,
     mss: u64,
@@ -55,7 +55,7 @@ pub(in crate::tcp) struct Bbr {
     probe_rtt_until: Option<Instant>,
     probe_rtt_round: bool,
     /// In the first round of a recovery, what is sent is what was delivered.
-    conserve_until: Option<u64>,
+    conserving: bool,
     recovering: bool,
 }
 
@@ -81,9 +81,12 @@ impl Bbr {
             cycle_at: now,
             probe_rtt_until: None,
             probe_rtt_round: false,
-            conserve_until: None,
+            conserving: false,
             recovering: false,
         }
+    }
+    pub(super) fn set_mss(&mut self, mss: u64) {
+        self.mss = mss;
     }
     pub(super) fn cwnd(&self) -> u64 {
         self.cwnd
@@ -129,6 +132,7 @@ impl Bbr {
         if began {
             self.next_round_delivered = acked.delivered;
             self.rounds += 1;
+            self.conserving = false;
         }
         began
     }
@@ -238,18 +242,15 @@ impl Bbr {
     }
 
     fn set_cwnd(&mut self, acked: &Acked) {
+        self.cwnd = self.cwnd.saturating_sub(acked.lost).max(self.mss);
+        self.update_recovery(acked);
         // Three segments more: one on its way out, one on its way in, one for a delayed acknowledgement.
         let target = self.inflight(self.gains().1) + 3 * self.mss;
-        if acked.lost > 0 {
-            self.cwnd = self.cwnd.saturating_sub(acked.lost).max(self.mss);
-        }
-        if self.conserve_until.is_some_and(|until| acked.una < until && acked.repairing) {
+        if self.conserving {
             self.cwnd = self.cwnd.max(acked.pipe + acked.octets);
         } else if self.is_full() {
-            self.conserve_until = None;
             self.cwnd = (self.cwnd + acked.octets).min(target);
         } else if self.cwnd < target || acked.delivered < self.initial {
-            self.conserve_until = None;
             self.cwnd += acked.octets;
         }
         self.cwnd = self.cwnd.max(CWND_MIN_SEGMENTS * self.mss);
@@ -263,27 +264,33 @@ impl Bbr {
         self.prior_cwnd = if fresh { self.cwnd } else { self.prior_cwnd.max(self.cwnd) };
     }
 
-    pub(super) fn on_congestion(&mut self, pipe: u64) {
+    pub(super) fn on_congestion(&mut self) {
         self.save_cwnd();
-        self.recovering = true;
-        self.cwnd = (pipe + self.mss).max(CWND_MIN_SEGMENTS * self.mss);
-        self.conserve_until = None;
     }
-    /// Packet conservation lasts until everything sent before `next` is acknowledged: one round.
-    pub(super) fn conserve(&mut self, next: u64) {
-        self.conserve_until = Some(next);
-    }
-    pub(super) fn on_recovered(&mut self) {
-        self.recovering = false;
-        self.conserve_until = None;
-        self.cwnd = self.cwnd.max(self.prior_cwnd);
+    /// As Linux: what counts is whether losses were being repaired after the acknowledgement before, and are after this
+    /// one. A repair that follows another at once is the same to BBR, or it would conserve packets for ever where every
+    /// round trip loses some.
+    fn update_recovery(&mut self, acked: &Acked) {
+        match (std::mem::replace(&mut self.recovering, acked.repairing), acked.repairing) {
+            (false, true) => {
+                // One round of packet conservation begins now.
+                self.conserving = true;
+                self.next_round_delivered = acked.delivered;
+                self.cwnd = acked.pipe + acked.octets;
+            }
+            (true, false) => {
+                self.conserving = false;
+                self.cwnd = self.cwnd.max(self.prior_cwnd);
+            }
+            _ => {}
+        }
     }
     pub(super) fn on_timeout(&mut self, pipe: u64) {
         self.save_cwnd();
         self.recovering = true;
         // What is not known to be lost stays accounted for, plus one segment.
         self.cwnd = pipe + self.mss;
-        self.conserve_until = None;
+        self.conserving = false;
         self.full_bandwidth = Rate::default();
     }
 }

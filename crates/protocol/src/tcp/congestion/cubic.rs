@@ -1,4 +1,4 @@
-//! CUBIC (RFC 9438). Windows in its equations are in segments.
+//! CUBIC (RFC 9438), either to the letter or in the integer arithmetic of Linux. Windows in its equations are in segments.
 
 use super::{Acked, Window};
 use wavelane_base::{Instant, Span};
@@ -9,7 +9,7 @@ const BETA: f64 = 0.7;
 /// RFC 9438, section 4.3: growth of the Reno-friendly estimate per window.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::tcp) struct Cubic {
     pub(super) window: Window,
     /// Fractions of a byte not yet in the window.
@@ -19,10 +19,33 @@ pub(in crate::tcp) struct Cubic {
     w_prior: f64,
     epoch: Option<Epoch>,
     timed_out: bool,
+    whole: Whole,
 }
 
+/// What Linux counts (`net/ipv4/tcp_cubic.c`), in segments unless said otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+struct Whole {
+    /// Bytes acknowledged towards the next segment of the window, and how many segments that takes.
+    counted: u64,
+    needed: u64,
+    /// Bytes acknowledged towards the next segment of what Reno would have, and that window.
+    reno_counted: u64,
+    reno: u64,
+    /// When `needed` was last computed, and for which window.
+    computed: Option<(Instant, u64)>,
+}
+
+/// Linux computes at most so often while the window stands still (HZ / 32).
+const COMPUTE_EVERY: Span = Span::from_micros(31_250);
+/// Acknowledged windows per segment of Reno's growth, in eighths: 8 (1 + BETA) / 3 / (1 - BETA), as Linux rounds it.
+const RENO_EIGHTHS: u64 = 15;
+/// Before the first loss the window grows by a segment per so many at least.
+const NEEDED_AT_FIRST: u64 = 20;
+/// Linux's BETA of 717 / 1,024.
+const BETA_1024: u64 = 717;
+
 /// A stage of congestion avoidance.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Epoch {
     start: Instant,
     k: f64,
@@ -33,7 +56,7 @@ struct Epoch {
 
 impl Cubic {
     pub(super) fn new(window: Window) -> Self {
-        Self { window, carry: 0.0, w_max: 0.0, w_prior: 0.0, epoch: None, timed_out: false }
+        Self { window, carry: 0.0, w_max: 0.0, w_prior: 0.0, epoch: None, timed_out: false, whole: Whole::default() }
     }
 
     fn segments(&self) -> f64 {
@@ -45,7 +68,9 @@ impl Cubic {
         if self.window.in_slow_start() {
             rest = self.window.slow_start(acked);
         }
-        if rest > 0 {
+        if rest > 0 && self.window.whole {
+            self.avoid_whole(acked, rest);
+        } else if rest > 0 {
             self.avoid(acked.now, acked.smoothed, rest as f64 / self.window.mss as f64);
         }
     }
@@ -75,8 +100,57 @@ impl Cubic {
         self.window.cwnd += whole;
     }
 
+    /// As [`Cubic::avoid`], in Linux's steps: after how many acknowledged segments the window grows by one.
+    fn avoid_whole(&mut self, acked: &Acked, rest: u64) {
+        let (now, mss, cwnd) = (acked.now, self.window.mss, self.window.cwnd / self.window.mss);
+        let whole = &mut self.whole;
+        whole.reno_counted += rest;
+        let fresh = self.epoch.is_none();
+        let epoch = self.epoch.get_or_insert_with(|| {
+            let origin = self.w_max.max(cwnd as f64);
+            (whole.reno_counted, whole.reno) = (rest, cwnd);
+            Epoch { start: now, k: cube_root((origin - cwnd as f64) / C), origin, estimate: 0.0 }
+        });
+        let stale = whole.computed.is_none_or(|(at, of)| of != cwnd || now.since(at) > COMPUTE_EVERY);
+        if fresh || stale {
+            whole.computed = Some((now, cwnd));
+            let t = (now.since(epoch.start) + acked.least).as_secs_f64() - epoch.k;
+            let target = (C * t * t * t + epoch.origin).max(0.0) as u64;
+            whole.needed = if target > cwnd { cwnd / (target - cwnd) } else { 100 * cwnd };
+            if self.w_max == 0.0 {
+                whole.needed = whole.needed.min(NEEDED_AT_FIRST);
+            }
+            let per_segment = (cwnd * RENO_EIGHTHS / 8).max(1) * mss;
+            whole.reno += whole.reno_counted.saturating_sub(1) / per_segment;
+            whole.reno_counted -= whole.reno_counted.saturating_sub(1) / per_segment * per_segment;
+            if whole.reno > cwnd {
+                whole.needed = whole.needed.min(cwnd / (whole.reno - cwnd));
+            }
+            whole.needed = whole.needed.max(2);
+        }
+        if whole.counted >= whole.needed * mss {
+            whole.counted = 0;
+            self.window.cwnd += mss;
+        }
+        whole.counted += rest;
+        let grown = whole.counted / (whole.needed * mss);
+        whole.counted -= grown * whole.needed * mss;
+        self.window.cwnd += grown * mss;
+    }
+
     /// Sections 4.6 and 4.7.
     pub(super) fn reduce(&mut self, _now: Instant) {
+        if self.window.whole {
+            let cwnd = self.window.cwnd / self.window.mss;
+            // Fast convergence: give way to newcomers.
+            let less = cwnd * (1_024 + BETA_1024) / 2_048;
+            self.w_max = if (cwnd as f64) < self.w_max { less } else { cwnd } as f64;
+            self.window.ssthresh =
+                self.window.rounded(self.window.cwnd / self.window.mss * BETA_1024 / 1_024 * self.window.mss);
+            self.window.cwnd = self.window.ssthresh;
+            self.epoch = None;
+            return;
+        }
         let cwnd = self.segments();
         self.w_prior = cwnd;
         // Fast convergence: give way to newcomers.
@@ -90,6 +164,10 @@ impl Cubic {
 
     pub(super) fn after_timeout(&mut self) {
         self.timed_out = true;
+        if self.window.whole {
+            // Linux forgets everything but the threshold.
+            (self.w_max, self.whole) = (0.0, Whole::default());
+        }
     }
 
     /// Time in which nothing was sent does not count.

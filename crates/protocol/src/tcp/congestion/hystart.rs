@@ -13,7 +13,7 @@ const CSS_ROUNDS: u32 = 5;
 /// L without pacing.
 const LIMIT: u64 = 8;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct HyStart {
     /// The round ends when this byte is acknowledged.
     round_end: u64,

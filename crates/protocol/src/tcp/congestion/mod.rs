@@ -25,6 +25,8 @@ pub(super) struct Acked {
     pub(super) lost: u64,
     pub(super) rtt: Option<Span>,
     pub(super) smoothed: Span,
+    /// The least round trip so far.
+    pub(super) least: Span,
     /// Bytes in the network after it.
     pub(super) pipe: u64,
     /// The next byte never sent so far.
@@ -34,23 +36,30 @@ pub(super) struct Acked {
     /// The window, not the application, held the sender back.
     pub(super) limited: bool,
     pub(super) sample: Option<RateSample>,
-    /// Fast recovery or what follows a timeout is going on.
+    /// Losses are being repaired.
     pub(super) repairing: bool,
 }
 
 /// What Reno and CUBIC share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Window {
     pub(super) cwnd: u64,
     pub(super) ssthresh: u64,
     pub(super) mss: u64,
     hystart: Option<HyStart>,
     byte_counting: bool,
+    /// Count in whole segments.
+    whole: bool,
 }
 
 impl Window {
     pub(super) fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
+    }
+    /// A window of `octets`, two segments at least.
+    fn rounded(&self, octets: u64) -> u64 {
+        let octets = if self.whole { octets / self.mss * self.mss } else { octets };
+        octets.max(2 * self.mss)
     }
     /// Slow start (RFC 5681, section 3.1, counting as RFC 3465 or by acknowledgements); returns bytes left over for
     /// congestion avoidance.
@@ -72,7 +81,7 @@ impl Window {
 }
 
 /// The algorithm of one connection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Controller {
     Reno(Reno),
     Cubic(Cubic),
@@ -87,6 +96,7 @@ impl Controller {
             mss,
             hystart: config.hystart.then(HyStart::default),
             byte_counting: config.byte_counting,
+            whole: config.whole_segments,
         };
         match config.congestion {
             CongestionControl::Reno | CongestionControl::NewReno => Self::Reno(Reno::new(window)),
@@ -137,32 +147,37 @@ impl Controller {
             _ => {}
         }
     }
-    /// A loss or a congestion mark begins a recovery.
-    pub(super) fn on_congestion(&mut self, now: Instant, pipe: u64, next: u64) {
+    /// A loss or a congestion mark begins a recovery. `flight` bytes are not acknowledged.
+    pub(super) fn on_congestion(&mut self, now: Instant, flight: u64) {
         match self {
-            Self::Reno(reno) => reno.reduce(pipe),
+            Self::Reno(reno) => reno.reduce(flight),
             Self::Cubic(cubic) => cubic.reduce(now),
-            Self::Bbr(bbr) => {
-                bbr.on_congestion(pipe);
-                bbr.conserve(next);
+            Self::Bbr(bbr) => bbr.on_congestion(),
+        }
+    }
+    /// The reduction since `prior` was needless: everything is as before it, and the window no smaller than now
+    /// (RFC 9438, section 4.9; RFC 5681's algorithm as Linux restores it). BBR keeps its own account.
+    pub(super) fn take_back(&mut self, prior: Self) {
+        let cwnd = self.cwnd();
+        match (&mut *self, prior) {
+            (Self::Bbr(_), _) => {}
+            (this, prior) => {
+                *this = prior;
+                let before = this.cwnd();
+                this.set_cwnd(cwnd.max(before));
             }
         }
     }
-    /// A recovery is over.
-    pub(super) fn on_recovered(&mut self) {
-        if let Self::Bbr(bbr) = self {
-            bbr.on_recovered();
-        }
-    }
-    /// A timeout; `first` unless an earlier one is still being repaired without progress.
-    pub(super) fn on_timeout(&mut self, now: Instant, pipe: u64, first: bool) {
+    /// A timeout with `flight` bytes unacknowledged; `first` unless an earlier one is still being repaired without progress.
+    pub(super) fn on_timeout(&mut self, now: Instant, flight: u64, first: bool) {
         match self {
-            Self::Reno(reno) if first => reno.reduce(pipe),
+            Self::Reno(reno) if first => reno.reduce(flight),
             Self::Cubic(cubic) if first => {
                 cubic.reduce(now);
                 cubic.after_timeout();
             }
-            Self::Bbr(bbr) => return bbr.on_timeout(pipe),
+            // Everything is believed lost.
+            Self::Bbr(bbr) => return bbr.on_timeout(0),
             _ => {}
         }
         if let Some(window) = self.window_mut() {
@@ -177,6 +192,13 @@ impl Controller {
         }
         if let Some(window) = self.window_mut() {
             window.cwnd = window.cwnd.min(initial);
+        }
+    }
+    /// The segment size changed.
+    pub(super) fn set_mss(&mut self, mss: u64) {
+        match self {
+            Self::Bbr(bbr) => bbr.set_mss(mss),
+            Self::Reno(_) | Self::Cubic(_) => self.window_mut().into_iter().for_each(|window| window.mss = mss),
         }
     }
     /// The pace; `None` sends as the window allows.

@@ -2,7 +2,7 @@
 
 use super::{Acked, Window};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::tcp) struct Reno {
     pub(super) window: Window,
     /// Bytes acknowledged towards the next segment of growth.
@@ -36,11 +36,12 @@ impl Reno {
         }
     }
 
-    /// Equation 4: half of what is in flight, two segments at least.
-    pub(super) fn reduce(&mut self, pipe: u64) {
+    /// Equation 4: half of what is in flight, two segments at least. Segments that limited transmit sent beyond the window
+    /// do not count (RFC 5681, section 3.2, step 2).
+    pub(super) fn reduce(&mut self, flight: u64) {
         let window = &mut self.window;
         // After an unused window has grown, what was in flight is what the path was shown to carry.
-        window.ssthresh = (pipe.min(window.cwnd) / 2).max(2 * window.mss);
+        window.ssthresh = window.rounded(flight.min(window.cwnd) / 2);
         window.cwnd = window.ssthresh;
         self.counted = 0;
     }

@@ -4,7 +4,7 @@ use super::script::*;
 use super::*;
 use proptest::prelude::*;
 use wavelane_base::{FrameMeta, Machine, PortId, Seed, Streams};
-use wavelane_wire::tcp::{Flags, Options, SackBlocks, Tcp4, TcpHeader, Timestamps};
+use wavelane_wire::tcp::{Flags, Options, SackBlocks, TcpHeader, TcpPacket, Timestamps};
 
 #[derive(Clone, Debug)]
 struct Blow {
@@ -100,10 +100,10 @@ proptest! {
         let mut now = ms(0);
         let mut buf = vec![0; PACKET_ROOM];
         for (blow, port, syn) in packets {
-            let source = std::net::SocketAddrV4::new(*theirs().ip(), 80 + port);
+            let source = std::net::SocketAddr::new(theirs().ip(), 80 + port);
             let flags = if syn { S } else { blow.header.flags };
             let header = TcpHeader { flags, ..blow.header };
-            let packet = Tcp4 { source, target: ours(), ecn: Default::default(), header, payload: &[] };
+            let packet = TcpPacket { source, target: ours(), ecn: Default::default(), header, payload: &[] };
             let len = packet.emit(&mut buf).unwrap();
             let mut frame = buf[..len].to_vec();
             host.handle_frame(now, PortId(0), &mut frame, FrameMeta::default());
@@ -128,10 +128,10 @@ fn a_flood_of_syns_is_bounded() {
     host.listen(ours());
     let mut buf = vec![0; 200];
     for n in 0..5_000u32 {
-        let source = std::net::SocketAddrV4::new((0x0a00_0000 + n).into(), 1_000);
-        let closed = std::net::SocketAddrV4::new(*ours().ip(), 9);
+        let source = std::net::SocketAddr::new(std::net::Ipv4Addr::from(0x0a00_0000 + n).into(), 1_000);
+        let closed = std::net::SocketAddr::new(ours().ip(), 9);
         for target in [ours(), closed] {
-            let packet = Tcp4 { source, target, ecn: Default::default(), header: header(S, 0, 0), payload: &[] };
+            let packet = TcpPacket { source, target, ecn: Default::default(), header: header(S, 0, 0), payload: &[] };
             let len = packet.emit(&mut buf).unwrap();
             host.handle_frame(ms(0), PortId(0), &mut buf[..len].to_vec(), FrameMeta::default());
         }

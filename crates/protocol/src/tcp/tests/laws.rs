@@ -4,7 +4,7 @@ use super::script::*;
 use super::*;
 use wavelane_base::laws::{Script as LawScript, Stimulus, check};
 use wavelane_base::{FlowId, FrameMeta, Instant, PortId, Seed, Streams};
-use wavelane_wire::tcp::{Flags, Tcp4, TcpHeader};
+use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
 
 /// The host's initial sequence number, as its entropy gives it.
 fn iss() -> u32 {
@@ -15,7 +15,7 @@ fn frame(flags: Flags, seq: u32, ack: u32, window: u16, payload: &[u8]) -> Stimu
     let ack = if flags.has(A) { iss().wrapping_add(ack) } else { 0 };
     let options = if flags.has(S) { syn_options() } else { Default::default() };
     let header = TcpHeader { seq: PEER.wrapping_add(seq), ack, flags, window, urgent: 0, options };
-    let packet = Tcp4 { source: theirs(), target: ours(), ecn: Default::default(), header, payload };
+    let packet = TcpPacket { source: theirs(), target: ours(), ecn: Default::default(), header, payload };
     let mut buf = vec![0; 2_000];
     let len = packet.emit(&mut buf).unwrap();
     Stimulus::Frame(PortId(0), buf[..len].to_vec(), FrameMeta::default())

@@ -6,10 +6,12 @@ mod handshake;
 mod hostile;
 mod laws;
 mod pipe;
+mod pmtu;
 mod recovery;
 mod script;
 mod throughput;
 mod timers;
+mod undo;
 mod world;
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use super::*;
 use wavelane_base::Ecn;
-use wavelane_wire::tcp::{Flags, Options, SackBlocks, Tcp4, TcpHeader, Timestamps};
+use wavelane_wire::tcp::{Flags, Options, SackBlocks, TcpHeader, TcpPacket, Timestamps};
 
 pub(super) const ISS: u32 = 0xffff_ff00;
 pub(super) const PEER: u32 = 0x7fff_fff0;
@@ -47,10 +47,10 @@ pub(super) fn plain() -> Config {
     }
 }
 
-pub(super) fn ours() -> std::net::SocketAddrV4 {
+pub(super) fn ours() -> std::net::SocketAddr {
     "192.0.2.1:40000".parse().unwrap()
 }
-pub(super) fn theirs() -> std::net::SocketAddrV4 {
+pub(super) fn theirs() -> std::net::SocketAddr {
     "192.0.2.2:80".parse().unwrap()
 }
 
@@ -83,7 +83,7 @@ impl Script {
     /// Passive open by a SYN with `options`.
     pub(super) fn accept(config: Config, options: Options) -> Self {
         let syn = TcpHeader { options, ..header(S, 0, 0) };
-        let packet = Tcp4 { source: theirs(), target: ours(), ecn: Ecn::NotEct, header: syn, payload: &[] };
+        let packet = TcpPacket { source: theirs(), target: ours(), ecn: Ecn::NotEct, header: syn, payload: &[] };
         let now = ms(1_000);
         Self { tcp: Connection::accept(now, &config, &packet, ISS), now }
     }
@@ -105,10 +105,10 @@ impl Script {
         self.give_marked(header, payload, Ecn::NotEct);
     }
     pub(super) fn give_marked(&mut self, header: TcpHeader, payload: &[u8], ecn: Ecn) {
-        let packet = Tcp4 { source: theirs(), target: ours(), ecn, header, payload };
+        let packet = TcpPacket { source: theirs(), target: ours(), ecn, header, payload };
         let mut buf = vec![0; PACKET_ROOM];
         let len = packet.emit(&mut buf).unwrap();
-        self.tcp.handle_segment(self.now, &Tcp4::parse(&buf[..len]).unwrap());
+        self.tcp.handle_segment(self.now, &TcpPacket::parse(&buf[..len]).unwrap());
     }
     pub(super) fn give(&mut self, flags: Flags, seq: u32, ack: u32, payload: &[u8]) {
         self.give_header(header(flags, seq, ack), payload);
@@ -124,7 +124,7 @@ impl Script {
         let mut out = Vec::new();
         let mut buf = vec![0; PACKET_ROOM];
         while let Some(sent) = self.tcp.poll_transmit(self.now, &mut buf) {
-            let packet = Tcp4::parse(&buf[..sent.len]).unwrap();
+            let packet = TcpPacket::parse(&buf[..sent.len]).unwrap();
             assert_eq!((packet.source, packet.target), (ours(), theirs()));
             let h = packet.header;
             out.push(Out {

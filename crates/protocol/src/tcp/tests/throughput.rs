@@ -33,34 +33,53 @@ fn every_algorithm_fills_a_clean_path() {
         println!("{name}: {goodput:.2} Mbit/s, {counters:?}");
         // 1,448 of 1,500 bytes are payload.
         assert!(goodput < 20.0 * 1_448.0 / 1_500.0, "{name} beats the line: {goodput}");
-        // Without SACK, the losses of one overflow are mended one per round trip, or by a timeout.
-        let least = if name.contains("without") { 10.0 } else { 17.0 };
-        assert!(goodput > least, "{name}: {goodput}");
+        // A queue of one bandwidth-delay product keeps the line busy through a halving (RFC 5681 with a buffer of one
+        // product); slow start and one repair of its overflow may cost a tenth. Without SACK that overflow is mended
+        // one segment per round trip until the timer ends it (RFC 6582, section 4, "impatient").
+        assert!(
+            goodput > 0.9 * 20.0 * 1_448.0 / 1_500.0 - if name.contains("without") { 0.5 } else { 0.0 },
+            "{name}: {goodput}"
+        );
         assert!(name.contains("without") || counters.timeouts == 0, "{name}: {counters:?}");
     }
 }
 
-/// Reno against the steady-state throughput of Padhye et al. (PFTK, 1998, equation 30), W_max large. Bytes are counted, so a
-/// delayed acknowledgement does not slow growth: b = 1.
-fn pftk(p: f64, rtt: f64, rto: f64, mss: f64) -> f64 {
-    let b = 1.0;
-    let cycle = rtt * (2.0 * b * p / 3.0).sqrt();
-    let timeouts = rto * (3.0 * (3.0 * b * p / 8.0).sqrt()).min(1.0) * p * (1.0 + 32.0 * p * p);
-    mss * 8.0 / (cycle + timeouts) / 1e6
+/// The steady-state throughput of Padhye et al. (PFTK, 1998, equation 32, the full model, W_max large) in Mbit/s.
+fn pftk(p: f64, rtt: f64, rto: f64, mss: f64, b: f64) -> f64 {
+    let window = (2.0 + b) / (3.0 * b) + (8.0 * (1.0 - p) / (3.0 * b * p) + ((2.0 + b) / (3.0 * b)).powi(2)).sqrt();
+    let still = 1.0 - p;
+    let timeout_share =
+        (1.0 - still.powi(3)) * (1.0 + still.powi(3) * (1.0 - still.powf(window - 3.0))) / (1.0 - still.powf(window));
+    let timeout_share = timeout_share.min(1.0);
+    let backed_off =
+        1.0 + p + 2.0 * p.powi(2) + 4.0 * p.powi(3) + 8.0 * p.powi(4) + 16.0 * p.powi(5) + 32.0 * p.powi(6);
+    let segments = still / p + window + timeout_share / still;
+    let time = rtt * (b / 2.0 * window + 1.0) + timeout_share * rto * backed_off / still;
+    mss * 8.0 * segments / time / 1e6
 }
 
+/// The formula describes the Reno of 1998: no SACK, no probes, no undo, growth per acknowledgement, and one
+/// acknowledgement per two segments. So does this profile, but for NewReno's repair of several holes: the formula
+/// takes all losses of a round for one.
 #[test]
 fn reno_follows_the_closed_form_under_random_loss() {
     for (num, den) in [(1, 1_000), (1, 100), (5, 100)] {
-        let config = Config { hystart: false, ..Config::linux(CongestionControl::NewReno) };
+        let config = Config {
+            sack: false,
+            rack_tlp: false,
+            prr: false,
+            undo: false,
+            hystart: false,
+            byte_counting: false,
+            quick_acks: 0,
+            ..Config::linux(CongestionControl::NewReno)
+        };
         let ways = [Way::clean(1_000, 20, 10_000_000).losing(num, den), Way::clean(1_000, 20, 10_000_000)];
-        let (goodput, counters, world) = bulk(config, ways, 40_000_000, 600);
+        let (goodput, counters, world) = bulk(config, ways, 40_000_000, 900);
         let p = world.dropped as f64 / counters.segments as f64;
-        let formula = pftk(p, 0.040, 0.240, 1_448.0);
-        println!("p = {p}: {goodput:.2} Mbit/s, PFTK {formula:.2}, {counters:?}, dropped {}", world.dropped);
-        // The formula knows neither SACK nor tail loss probes, which spare timeouts where losses are many.
-        let most = if p > 0.02 { 1.5 } else { 1.3 };
-        assert!(goodput < most * formula && goodput > 0.7 * formula, "p = {p}: {goodput} against {formula}");
+        let formula = pftk(p, 0.040, 0.240, 1_448.0, 2.0);
+        println!("p = {p}: {goodput:.2} Mbit/s, PFTK {formula:.2}, {counters:?}");
+        assert!((goodput / formula - 1.0).abs() < 0.3, "p = {p}: {goodput} against {formula}");
     }
 }
 
@@ -85,13 +104,22 @@ fn marks_keep_the_queue_short_without_losses() {
     assert!(goodput > 14.0, "{goodput}");
 }
 
-/// The profile of 2001 is slower than the one of today where losses come in bursts.
+/// Three losses in one window: classic Reno waits for its timer, of a second or more, where SACK repairs within a round
+/// trip (RFC 2018, section 1; RFC 6298, section 2.4).
 #[test]
 fn the_profile_of_2001_waits_for_its_timer() {
-    let ways = [Way::clean(10, 20, 60_000).losing(2, 100), Way::clean(10, 20, 60_000)];
-    let (old, counters, _) = bulk(Config::tcp_2001(), ways, 3_000_000, 300);
-    let (new, _, _) = bulk(Config::default(), ways, 3_000_000, 300);
-    println!("2001 {old:.2}, today {new:.2} Mbit/s, {counters:?}");
-    assert!(counters.timeouts > 0);
-    assert!(old < 0.8 * new, "{old} against {new}");
+    let run = |config: Config| {
+        let ways = [Way::clean(10, 20, 60_000), Way::clean(10, 20, 60_000)];
+        let mut world = World::new([config.clone(), config], ways, 1);
+        world.filter = Some(|side, segment, number| side == 0 && !segment.payload.is_empty() && number % 900 < 6);
+        let flows = world.open(ms(10_000));
+        let start = world.now;
+        let end = world.transfer(flows, 0, 2_000_000, Instant::from_secs(300)).unwrap();
+        (end.since(start), world.hosts[0].status(flows[0]).unwrap().counters)
+    };
+    let (old, counters) = run(Config::tcp_2001());
+    let (new, today) = run(Config::default());
+    println!("2001 {old}, today {new}, {counters:?}");
+    assert!(counters.timeouts > 0 && today.timeouts == 0, "{counters:?} {today:?}");
+    assert!(old >= new + Span::from_secs(counters.timeouts), "{old} against {new}, {counters:?}");
 }

@@ -98,19 +98,36 @@ fn after_idle_the_window_starts_over() {
 }
 
 #[test]
-fn paced_segments_leave_one_by_one() {
+fn paced_segments_leave_in_pairs() {
     let mut tcp = Script::established(Config { pacing: true, ..plain() });
     tcp.write(10_000);
     let mut gaps = Vec::new();
-    assert_eq!(tcp.data().len(), 1);
-    for _ in 1..10 {
+    // A millisecond's worth is less than two segments, the smallest burst.
+    assert_eq!(tcp.data().len(), 2);
+    for _ in 1..5 {
         let (cause, wait) = tcp.deadline();
         assert_eq!(cause, "pacing");
         gaps.push(wait);
-        assert_eq!(tcp.data().len(), 1);
+        assert_eq!(tcp.data().len(), 2);
     }
-    // Ten segments per 100 ms, twice as fast in slow start, headers counted.
-    assert!(gaps.iter().all(|gap| *gap >= Span::from_millis(5) && *gap <= Span::from_micros(5_300)), "{gaps:?}");
+    // Ten segments per 100 ms, twice as fast in slow start, headers counted; the first segment makes up for the silence
+    // before it by half of its time.
+    assert!(gaps[0] >= Span::from_micros(7_500) && gaps[0] < Span::from_millis(8), "{gaps:?}");
+    assert!(gaps[1..].iter().all(|gap| *gap >= Span::from_millis(10) && *gap <= Span::from_micros(10_600)), "{gaps:?}");
+}
+
+/// A sender that is woken late makes up for it, by half of a segment's time at most.
+#[test]
+fn a_late_timer_does_not_slow_the_pace() {
+    let mut tcp = Script::established(Config { pacing: true, ..plain() });
+    tcp.write(10_000);
+    assert_eq!(tcp.data().len(), 2);
+    let due = tcp.tcp.poll_timeout().unwrap().at;
+    tcp.now = due + Span::from_millis(2);
+    tcp.tcp.handle_timeout(tcp.now);
+    assert_eq!(tcp.data().len(), 2);
+    let next = tcp.tcp.poll_timeout().unwrap().at;
+    assert!(next <= due + Span::from_micros(10_600) && next >= due + Span::from_millis(10), "{due:?} {next:?}");
 }
 
 /// The timeout of the profile of 2001: 6 s at first, then whole tenths of a second, a second at least.

@@ -3,7 +3,8 @@
 use super::*;
 use std::collections::BTreeMap;
 use wavelane_base::{Chance, FlowId, FrameMeta, Machine, Octets, PortId, Rate, Ratio, ReadOutcome, Seed, Streams};
-use wavelane_wire::tcp::Tcp4;
+use wavelane_wire::icmp::TooBig;
+use wavelane_wire::tcp::TcpPacket;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
@@ -43,6 +44,7 @@ pub(super) struct World {
     pub(super) hosts: [Host; 2],
     ways: [Way; 2],
     free_at: [Instant; 2],
+    stalled_until: Instant,
     chance: Chance,
     /// (arrival, number) to (receiver, packet).
     flying: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
@@ -50,13 +52,19 @@ pub(super) struct World {
     pub(super) events: [Vec<HostEvent>; 2],
     /// Packets dropped by chance or by the queue.
     pub(super) dropped: u64,
+    /// Longer packets are answered by a router with an ICMP message, on the way from the first host.
+    pub(super) mtu: Option<usize>,
     /// Drops the packets for which it says so: (sender, segment).
-    pub(super) filter: Option<fn(usize, &Tcp4<'_>, u64) -> bool>,
+    pub(super) filter: Option<fn(usize, &TcpPacket<'_>, u64) -> bool>,
 }
 
 /// The two addresses.
-pub(super) fn address(side: usize) -> std::net::SocketAddrV4 {
+pub(super) fn address(side: usize) -> std::net::SocketAddr {
     ["192.0.2.1:40000", "192.0.2.2:80"][side].parse().unwrap()
+}
+/// The two addresses over IPv6.
+pub(super) fn address_v6(side: usize) -> std::net::SocketAddr {
+    ["[2001:db8::1]:40000", "[2001:db8::2]:80"][side].parse().unwrap()
 }
 
 impl World {
@@ -65,17 +73,20 @@ impl World {
         let seed = Seed(seed);
         let mut server = Host::new(b, seed.entropy("server"));
         server.listen(address(1));
+        server.listen(address_v6(1));
         Self {
             now: Instant::ZERO,
             hosts: [Host::new(a, seed.entropy("client")), server],
             ways,
             free_at: [Instant::ZERO; 2],
+            stalled_until: Instant::ZERO,
             chance: seed.chance("pipe"),
             flying: BTreeMap::new(),
             number: 0,
             events: [Vec::new(), Vec::new()],
             dropped: 0,
             filter: None,
+            mtu: None,
         }
     }
 
@@ -97,15 +108,26 @@ impl World {
     fn send(&mut self, side: usize, packet: &[u8]) {
         let mut packet = packet.to_vec();
         let way = self.ways[side];
-        let waiting = way.rate.octets_in(self.free_at[side].since(self.now)).get();
-        let segment = Tcp4::parse(&packet).unwrap();
+        let stalled = self.stalled_until.since(self.now);
+        let waiting = way.rate.octets_in(self.free_at[side].since(self.now).saturating_sub(stalled)).get();
+        let segment = TcpPacket::parse(&packet).unwrap();
+        if let Some(mtu) = self.mtu.filter(|mtu| side == 0 && packet.len() > *mtu) {
+            let mut buf = vec![0; 576];
+            let router = if segment.source.is_ipv6() { "2001:db8::99" } else { "198.51.100.99" }.parse().unwrap();
+            let len = TooBig::emit(router, mtu as u32, &packet, &mut buf).unwrap();
+            buf.truncate(len);
+            self.number += 1;
+            self.dropped += 1;
+            self.flying.insert((self.now + way.delay, self.number), (side, buf));
+            return;
+        }
         self.number += 1;
         if self.filter.is_some_and(|filter| filter(side, &segment, self.number)) || waiting > way.queue {
             self.dropped += 1;
             return;
         }
         if way.mark_above.is_some_and(|above| waiting > above) && segment.ecn != wavelane_base::Ecn::NotEct {
-            let marked = Tcp4 { ecn: wavelane_base::Ecn::Ce, ..segment };
+            let marked = TcpPacket { ecn: wavelane_base::Ecn::Ce, ..segment };
             let mut buf = vec![0; packet.len()];
             marked.emit(&mut buf).unwrap();
             packet = buf;
@@ -149,9 +171,24 @@ impl World {
         while self.step(until) {}
     }
 
+    /// Whatever is sent in the next moments arrives `by` later, in order.
+    pub(super) fn stall(&mut self, by: Span) {
+        self.stalled_until = self.now + by;
+        self.free_at = self.free_at.map(|at| at.max(self.now) + by);
+    }
+
     /// Opens a connection and runs until both sides know of it.
     pub(super) fn open(&mut self, limit: Instant) -> [FlowId; 2] {
-        let client = self.hosts[0].connect(self.now, address(0), address(1)).unwrap();
+        self.open_between(address(0), address(1), limit)
+    }
+
+    pub(super) fn open_between(
+        &mut self,
+        from: std::net::SocketAddr,
+        to: std::net::SocketAddr,
+        limit: Instant,
+    ) -> [FlowId; 2] {
+        let client = self.hosts[0].connect(self.now, from, to).unwrap();
         loop {
             let accepted = self.events[1].iter().find_map(|event| match event {
                 HostEvent::Accepted { flow, .. } => Some(*flow),

@@ -38,27 +38,7 @@ impl Tun {
     /// Creates the interface `name`, non-blocking, without packet-information or virtio headers and without
     /// offloads: packets arrive with complete checksums and at most one MTU long.
     pub fn open(name: &str) -> Result<Self, TunError> {
-        if name.is_empty() || name.len() > NAME_MAX {
-            return Err(TunError::Name(name.to_owned()));
-        }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open(Path::new(TUN_CONTROL))
-            .map_err(TunError::Control)?;
-        // SAFETY: an all-zero ifreq is a valid value of that C struct.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        for (slot, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
-            *slot = byte as libc::c_char;
-        }
-        // Both constants fit into 16 bits (linux/if_tun.h).
-        request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
-        // SAFETY: `request` outlives the call, and TUNSETIFF reads and writes one ifreq.
-        if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } != 0 {
-            return Err(TunError::Create(name.to_owned(), io::Error::last_os_error()));
-        }
-        Ok(Self { file, name: name.to_owned() })
+        Ok(Self { file: open(name, 0)?, name: name.to_owned() })
     }
 
     /// The interface's name.
@@ -86,6 +66,31 @@ impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+/// Opens the interface with `more` flags besides those of a plain one.
+pub(super) fn open(name: &str, more: libc::c_int) -> Result<File, TunError> {
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Err(TunError::Name(name.to_owned()));
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open(Path::new(TUN_CONTROL))
+        .map_err(TunError::Control)?;
+    // SAFETY: an all-zero ifreq is a valid value of that C struct.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (slot, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *slot = byte as libc::c_char;
+    }
+    // All of them fit into 16 bits (linux/if_tun.h).
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | more) as libc::c_short;
+    // SAFETY: `request` outlives the call, and TUNSETIFF reads and writes one ifreq.
+    if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } != 0 {
+        return Err(TunError::Create(name.to_owned(), io::Error::last_os_error()));
+    }
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -1,0 +1,90 @@
+//! The packet door: IP packets between the TUN device and the gateway.
+
+use super::Daemon;
+use crate::device::Device;
+use std::io;
+use std::net::Ipv4Addr;
+
+/// Packets or super-packets read from the device per round.
+const READS_PER_ROUND: usize = 32;
+/// Packets written to the device per round.
+const PACKETS_PER_ROUND: usize = 512;
+/// The longest packet a peer may send us.
+const PACKET_ROOM: usize = 65_535;
+const PROTOCOL_ICMP: u8 = 1;
+
+/// The device and what is known of it.
+pub(super) struct PacketDoor {
+    pub(super) device: Device,
+    readable: bool,
+    buffer: Vec<u8>,
+}
+
+impl PacketDoor {
+    pub(super) fn new(device: Device) -> Self {
+        Self { device, readable: true, buffer: vec![0; PACKET_ROOM] }
+    }
+}
+
+impl Daemon {
+    pub(super) fn packets_wait(&mut self) {
+        if let Some(door) = &mut self.packet_door {
+            door.readable = true;
+        }
+    }
+    /// From the device to the gateway. Returns whether there may be more.
+    pub(super) fn take_packets(&mut self) -> bool {
+        let Some(door) = self.packet_door.as_mut().filter(|d| d.readable) else { return false };
+        let (now, gateway) = (self.now, &mut self.gateway);
+        match door.device.tun.receive(READS_PER_ROUND, |packet| gateway.handle_packet(now, packet)) {
+            Ok(drained) => door.readable = !drained,
+            Err(e) => {
+                // EBADFD: the operator took the interface away. Its return needs a restart.
+                door.readable = false;
+                if e.kind() != io::ErrorKind::WouldBlock {
+                    let name = door.device.tun.name().to_owned();
+                    self.say(&format!("cannot read from {name} ({e}): set it up again, or restart wavelaned"));
+                }
+            }
+        }
+        true
+    }
+    /// From the gateway to the device. Returns whether there may be more.
+    pub(super) fn give_packets(&mut self) -> bool {
+        let Some(mut door) = self.packet_door.take() else { return false };
+        let mut more = true;
+        for _ in 0..PACKETS_PER_ROUND {
+            let Some(len) = self.gateway.poll_packet(self.now, &mut door.buffer) else {
+                more = false;
+                break;
+            };
+            self.give(&mut door.device, &door.buffer[..len]);
+        }
+        door.device.tun.flush();
+        self.packet_door = Some(door);
+        more
+    }
+    fn give(&mut self, device: &mut Device, packet: &[u8]) {
+        let router = self.gateway.config().packets.and_then(|p| p.address4);
+        match icmp4(packet) {
+            // The kernel takes nothing from outside that claims to come from itself (RFC 1812, section 5.3.7), so what
+            // the gateway answers as a router leaves as our own. Should a peer pretend to be us, its packet is no
+            // more than the ICMP message that it could send anyway.
+            Some((source, target)) if Some(source) == router => {
+                if let Some(t) = &self.transparent
+                    && t.raw.send(packet, target.into()).is_err()
+                {
+                    self.counters.one("dropped_packet_unsent");
+                }
+            }
+            _ => device.tun.queue(packet),
+        }
+    }
+}
+
+/// Source and target of an ICMP message in IPv4.
+fn icmp4(packet: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    let address = |at: usize| Some(Ipv4Addr::from(<[u8; 4]>::try_from(packet.get(at..at + 4)?).ok()?));
+    let is_icmp = packet.first()? >> 4 == 4 && *packet.get(9)? == PROTOCOL_ICMP;
+    if is_icmp { Some((address(12)?, address(16)?)) } else { None }
+}

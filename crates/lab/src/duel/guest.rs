@@ -1,0 +1,150 @@
+//! A host of ours at an end of the link, and its programs.
+
+use super::{Duel, GUEST_PORT, Shared, lock};
+use crate::LabError;
+use crate::content::Content;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::net::SocketAddr;
+use wavelane_base::{FlowId, Instant, Machine, ReadOutcome, Streams};
+
+/// Bytes that a program moves at once.
+const PIECE: usize = 64 << 10;
+
+/// An end host as a machine with one port, `PortId(0)`.
+pub trait Guest: Machine + Streams + Send + 'static {
+    /// Accepts connections to `address` from now on.
+    fn listen(&mut self, address: SocketAddr);
+    /// Opens a connection; what prevents it, as text.
+    fn connect(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<FlowId, String>;
+    /// What an event means for programs.
+    fn news(event: Self::Event) -> GuestNews;
+}
+
+/// What the programs of a guest must know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GuestNews {
+    /// A connection came in at the port that follows.
+    Accepted(FlowId, u16),
+    /// Something may be read or written.
+    Ready(FlowId),
+    /// The connection failed.
+    Failed(FlowId),
+    /// Nothing that matters.
+    Other,
+}
+
+/// What a program does with its connection.
+enum Program {
+    Send(Box<Sending>),
+    Receive(Shared),
+}
+
+/// A body on its way.
+struct Sending {
+    body: Content,
+    /// Made and not taken by the connection yet, from `at` on.
+    piece: Vec<u8>,
+    at: usize,
+    over: bool,
+}
+
+/// The host and its programs.
+pub(super) struct GuestSide<G> {
+    pub(super) host: G,
+    programs: BTreeMap<FlowId, Program>,
+    /// By port, until somebody connects.
+    waiting: BTreeMap<u16, Shared>,
+    ready: Vec<FlowId>,
+    buf: Vec<u8>,
+}
+
+impl<G: Guest> GuestSide<G> {
+    pub(super) fn new(host: G) -> Self {
+        Self { host, programs: BTreeMap::new(), waiting: BTreeMap::new(), ready: Vec::new(), buf: vec![0; PIECE] }
+    }
+
+    pub(super) fn receive(&mut self, duel: &Duel, inboxes: &[Shared]) {
+        for (i, inbox) in inboxes.iter().enumerate() {
+            self.host.listen(duel.target(i));
+            self.waiting.insert(duel.target(i).port(), Shared::clone(inbox));
+        }
+    }
+
+    pub(super) fn send(&mut self, now: Instant, duel: &Duel, bodies: Vec<Content>) -> Result<(), LabError> {
+        for (i, body) in bodies.into_iter().enumerate() {
+            let local = SocketAddr::new(duel.ip(0), GUEST_PORT + i as u16);
+            let refused = |said| LabError::Failed { program: format!("flow {i} of {}", duel.name), said };
+            let flow = self.host.connect(now, local, duel.target(i)).map_err(refused)?;
+            self.programs
+                .insert(flow, Program::Send(Box::new(Sending { body, piece: Vec::new(), at: 0, over: false })));
+        }
+        Ok(())
+    }
+
+    /// Lets programs do what events made possible. Returns whether any moved bytes.
+    pub(super) fn pump(&mut self, now: Instant, start: Instant) -> Result<bool, LabError> {
+        while let Some(event) = self.host.poll_event() {
+            match G::news(event) {
+                GuestNews::Accepted(flow, port) => {
+                    if let Some(inbox) = self.waiting.remove(&port) {
+                        self.programs.insert(flow, Program::Receive(inbox));
+                    }
+                    self.ready.push(flow);
+                }
+                GuestNews::Ready(flow) => self.ready.push(flow),
+                GuestNews::Failed(flow) if self.programs.contains_key(&flow) => {
+                    let said = "its connection was refused, reset or timed out".to_owned();
+                    return Err(LabError::Failed { program: format!("our host's {flow:?}"), said });
+                }
+                GuestNews::Failed(_) | GuestNews::Other => {}
+            }
+        }
+        let mut moved = false;
+        for flow in std::mem::take(&mut self.ready) {
+            let Some(program) = self.programs.get_mut(&flow) else { continue };
+            moved = true;
+            match program {
+                Program::Receive(inbox) => drain(&mut self.host, flow, inbox, &mut self.buf, now, start),
+                Program::Send(sending) => fill(&mut self.host, flow, sending, now)?,
+            }
+        }
+        Ok(moved)
+    }
+}
+
+fn drain(host: &mut impl Streams, flow: FlowId, inbox: &Shared, buf: &mut [u8], now: Instant, start: Instant) {
+    let mut inbox = lock(inbox);
+    loop {
+        match host.read(now, flow, buf) {
+            ReadOutcome::Data(n) => inbox.received.note(start, now, &buf[..n]),
+            ReadOutcome::End => {
+                inbox.ended = true;
+                return host.shutdown(now, flow);
+            }
+            ReadOutcome::Blocked | ReadOutcome::Reset => return,
+        }
+    }
+}
+
+fn fill(host: &mut impl Streams, flow: FlowId, sending: &mut Sending, now: Instant) -> Result<(), LabError> {
+    let Sending { body, piece, at, over } = sending;
+    while !*over {
+        if *at == piece.len() {
+            piece.resize(PIECE, 0);
+            let n = body.read(piece).map_err(LabError::io("making a flow's content"))?;
+            piece.truncate(n);
+            *at = 0;
+            if n == 0 {
+                *over = true;
+                host.shutdown(now, flow);
+                return Ok(());
+            }
+        }
+        *at += host.write(now, flow, &piece[*at..]);
+        if *at < piece.len() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}

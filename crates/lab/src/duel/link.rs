@@ -1,0 +1,312 @@
+//! The link's loop: frames between the two ends and the cable, each at its time.
+
+use super::guest::GuestSide;
+use super::kernel::KernelSide;
+use super::{Duel, DuelEnd, Guest, Load, Shared, Side, lock};
+use crate::LabError;
+use crate::content::Content;
+use crate::driver::MTU;
+use crate::lateness::Lateness;
+use crate::pcapng::{Capture, Way};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use wavelane_base::{FrameMeta, Instant, Machine, PortId, Span};
+use wavelane_channel::{Cable, Direction};
+use wavelane_host::realtime;
+
+/// The run does not count if one frame in a hundred was later than this.
+const LATE_MAX: Span = Span::from_millis(2);
+/// Between building and the first packet.
+const LEAD: Span = Span::from_millis(20);
+/// Frames taken from one end before the others are looked after.
+const BATCH: usize = 64;
+/// The cable's ports, the sender's first.
+const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
+/// Room for a packet longer than allowed, so that it is seen as such and not cut.
+const BUFFER: usize = 65_536;
+/// Longest wait, so that a stop is noticed in time.
+const LONGEST_WAIT: Span = Span::from_millis(20);
+/// Turns between two looks at whether the flows are over.
+const TURNS_PER_LOOK: u32 = 64;
+/// How long the last acknowledgements may take after the flows are over.
+const AFTERGLOW_ROUND_TRIPS: u64 = 4;
+
+enum End<G> {
+    Kernel(Box<KernelSide>),
+    Guest(Box<GuestSide<G>>),
+}
+
+/// Both ends, the cable and their clock.
+pub(super) struct Link<G> {
+    ends: [End<G>; 2],
+    cable: Cable,
+    /// Where the cable's and the guests' clocks begin, in real time.
+    start: Instant,
+    latest: Instant,
+    capture: Option<Capture>,
+    unix_offset_ns: u64,
+    /// The address that packets of each end carry; others (a kernel's multicast chatter) are not the run's.
+    sources: [IpAddr; 2],
+    lateness: Lateness,
+    refused: u64,
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+impl<G: Guest> Link<G> {
+    pub(super) fn build(duel: &Duel, sides: [Side<G>; 2]) -> Result<Self, LabError> {
+        let [first, second] = sides;
+        let end = |end: usize, side| -> Result<End<G>, LabError> {
+            Ok(match side {
+                Side::Kernel(control) => End::Kernel(Box::new(KernelSide::new(duel, end, control)?)),
+                Side::Guest(host) => End::Guest(Box::new(GuestSide::new(host))),
+            })
+        };
+        let refused = |error| LabError::Channel(duel.name.clone(), error);
+        let capture = match &duel.capture {
+            None => None,
+            Some(path) => {
+                let what = format!("cannot write {}; free space or choose another --out", path.display());
+                Some(Capture::create_whole(path, "duel").map_err(LabError::io(what))?)
+            }
+        };
+        Ok(Self {
+            ends: [end(0, first)?, end(1, second)?],
+            cable: Cable::new(duel.seed, &duel.name, duel.cable.clone()).map_err(refused)?,
+            start: Instant::ZERO,
+            latest: Instant::ZERO,
+            capture,
+            unix_offset_ns: crate::world::unix_offset_ns(),
+            sources: [duel.ip(0), duel.ip(1)],
+            lateness: Lateness::default(),
+            refused: 0,
+            input: vec![0; BUFFER],
+            output: vec![0; BUFFER],
+        })
+    }
+
+    /// Runs the flows to their end and gathers what was seen; the flows' own part is the caller's.
+    pub(super) fn run(
+        mut self,
+        duel: &Duel,
+        bodies: Vec<Content>,
+        inboxes: &[Shared],
+        cancelled: &AtomicBool,
+    ) -> Result<DuelEnd<G>, LabError> {
+        self.start = realtime::now() + LEAD;
+        let [first, second] = &mut self.ends;
+        match second {
+            End::Kernel(side) => side.receive(duel, inboxes, self.start)?,
+            End::Guest(side) => side.receive(duel, inboxes),
+        }
+        match first {
+            End::Kernel(side) => side.send(duel, bodies, self.start)?,
+            End::Guest(side) => side.send(Instant::ZERO, duel, bodies)?,
+        }
+        crate::sockets::rest_until(self.start, || false);
+        let worked = self.work(duel, inboxes, cancelled);
+        self.finish(worked)
+    }
+
+    fn work(&mut self, duel: &Duel, inboxes: &[Shared], cancelled: &AtomicBool) -> Result<(), LabError> {
+        // Refused without CAP_SYS_NICE: then lateness tells.
+        let _ = realtime::prefer_this_thread();
+        let delay = duel.cable.forward.delay + duel.cable.reverse.delay;
+        let mut over_at: Option<Instant> = None;
+        let mut turns = 0u32;
+        loop {
+            let busy = self.turn()?;
+            turns = turns.wrapping_add(1);
+            if busy && !turns.is_multiple_of(TURNS_PER_LOOK) {
+                continue;
+            }
+            let now = self.now();
+            if cancelled.load(Ordering::Relaxed) {
+                return Err(LabError::Cancelled);
+            }
+            let over = match duel.load {
+                Load::Time(time) => now >= Instant::ZERO + time,
+                Load::Octets(_) => inboxes.iter().all(|inbox| lock(inbox).ended),
+            };
+            match over_at {
+                Some(at) if now >= at => return Ok(()),
+                None if over && matches!(duel.load, Load::Time(_)) => return Ok(()),
+                None if over => over_at = Some(now + delay.times(AFTERGLOW_ROUND_TRIPS) + LONGEST_WAIT),
+                None if now >= Instant::ZERO + duel.limit => {
+                    let octets: u64 = inboxes.iter().map(|inbox| lock(inbox).received.octets).sum();
+                    let limit = duel.limit;
+                    return Err(LabError::Late(format!("{}: only {octets} bytes arrived within {limit}", duel.name)));
+                }
+                _ => {}
+            }
+            if !busy {
+                self.rest()?;
+            }
+        }
+    }
+
+    /// The run's clock.
+    fn now(&self) -> Instant {
+        Instant::ZERO + realtime::now().since(self.start)
+    }
+
+    /// One round. Returns whether anything happened.
+    fn turn(&mut self) -> Result<bool, LabError> {
+        let mut busy = self.serve();
+        for end in [0, 1] {
+            busy |= match &self.ends[end] {
+                End::Kernel(_) => self.take_from_kernel(end)?,
+                End::Guest(_) => self.take_from_guest(end)?,
+            };
+        }
+        Ok(busy)
+    }
+
+    /// Delivers what is due, each deadline at its own time.
+    fn serve(&mut self) -> bool {
+        let mut busy = false;
+        for _ in 0..BATCH {
+            let now = self.now();
+            let Some(due) = self.cable.poll_timeout().map(|wakeup| wakeup.at).filter(|at| *at <= now) else { break };
+            self.latest = self.latest.max(due);
+            self.cable.handle_timeout(self.latest);
+            self.deliver(due);
+            busy = true;
+        }
+        busy
+    }
+
+    fn deliver(&mut self, due: Instant) {
+        for end in [0, 1] {
+            while let Some(sent) = self.cable.poll_transmit(self.latest, PORTS[end], &mut self.output, 1) {
+                let packet = &mut self.output[..sent.len];
+                let now = Instant::ZERO + realtime::now().since(self.start);
+                self.lateness.note(now.since(due));
+                if let (0, Some(capture)) = (end, &mut self.capture) {
+                    capture.note(self.start.as_nanos() + now.as_nanos() + self.unix_offset_ns, Way::In, packet);
+                }
+                match &mut self.ends[end] {
+                    End::Kernel(side) => self.refused += u64::from(side.tun.write(packet).is_err()),
+                    End::Guest(side) => {
+                        let meta = FrameMeta { rx_time: now, ..FrameMeta::default() };
+                        side.host.handle_frame(now, PortId(0), packet, meta);
+                    }
+                }
+            }
+        }
+        while self.cable.poll_event().is_some() {}
+    }
+
+    fn offer(&mut self, end: usize, len: usize) {
+        let now = self.now();
+        let packet = &mut self.input[..len];
+        if let (0, Some(capture)) = (end, &mut self.capture) {
+            capture.note(self.start.as_nanos() + now.as_nanos() + self.unix_offset_ns, Way::Out, packet);
+        }
+        self.latest = self.latest.max(now);
+        let meta = FrameMeta { rx_time: self.latest, ..FrameMeta::default() };
+        self.cable.handle_frame(self.latest, PORTS[end], packet, meta);
+        self.deliver(now);
+    }
+
+    fn take_from_kernel(&mut self, end: usize) -> Result<bool, LabError> {
+        for taken in 0..BATCH {
+            let End::Kernel(side) = &self.ends[end] else { return Ok(false) };
+            let read = side.tun.read(&mut self.input).map_err(LabError::io("cannot read a TUN device"))?;
+            let Some(len) = read else { return Ok(taken > 0) };
+            if len > MTU {
+                let said = format!("a packet of {len} bytes exceeds the MTU of {MTU}: an offload is on");
+                return Err(LabError::Failed { program: "the duel's device".into(), said });
+            }
+            if source_of(&self.input[..len]) == Some(self.sources[end]) {
+                // What was due before this packet came goes first.
+                self.serve();
+                self.offer(end, len);
+            }
+        }
+        Ok(true)
+    }
+
+    fn take_from_guest(&mut self, end: usize) -> Result<bool, LabError> {
+        let now = self.now();
+        let End::Guest(side) = &mut self.ends[end] else { return Ok(false) };
+        if side.host.poll_timeout().is_some_and(|wakeup| wakeup.at <= now) {
+            side.host.handle_timeout(now);
+        }
+        let mut busy = side.pump(now, Instant::ZERO)?;
+        for _ in 0..BATCH {
+            let now = self.now();
+            let End::Guest(side) = &mut self.ends[end] else { break };
+            let Some(sent) = side.host.poll_transmit(now, PortId(0), &mut self.input, 1) else { break };
+            busy = true;
+            self.offer(end, sent.len);
+        }
+        Ok(busy)
+    }
+
+    /// Waits for the next deadline or packet.
+    fn rest(&mut self) -> Result<(), LabError> {
+        let mut until = self.now() + LONGEST_WAIT;
+        if let Some(wakeup) = self.cable.poll_timeout() {
+            until = until.min(wakeup.at);
+        }
+        let mut fds: Vec<BorrowedFd<'_>> = Vec::new();
+        for end in &self.ends {
+            match end {
+                End::Kernel(side) => fds.push(side.tun.as_fd()),
+                End::Guest(side) => until = side.host.poll_timeout().map_or(until, |wakeup| until.min(wakeup.at)),
+            }
+        }
+        let until = self.start + until.since(Instant::ZERO);
+        realtime::wait(&fds, until).map_err(LabError::io("cannot wait for packets"))?;
+        Ok(())
+    }
+
+    fn finish(mut self, worked: Result<(), LabError>) -> Result<DuelEnd<G>, LabError> {
+        let mut end = DuelEnd {
+            flows: Vec::new(),
+            guests: [None, None],
+            kernel: [None, None],
+            link: Direction::BOTH.map(|way| *self.cable.counters(way)),
+            late: self.lateness.per_mille(990),
+            inconclusive: None,
+        };
+        let mut dropped = 0;
+        let mut stopped = Ok(());
+        for (place, side) in self.ends.into_iter().enumerate() {
+            match side {
+                End::Guest(side) => end.guests[place] = Some(side.host),
+                End::Kernel(mut side) => {
+                    end.kernel[place] = Some(side.counters()?);
+                    dropped += side.dropped()?;
+                    stopped = stopped.and(side.stop());
+                }
+            }
+        }
+        if let Some(capture) = self.capture.take() {
+            let skipped = capture.finish().map_err(LabError::io("cannot write the capture"))?;
+            if skipped > 0 {
+                end.inconclusive = Some(format!("{skipped} packets are missing in the capture: the disk was too slow"));
+            }
+        }
+        worked.and(stopped)?;
+        if dropped + self.refused > 0 {
+            let refused = self.refused;
+            end.inconclusive =
+                Some(format!("{dropped} packets lost before the link and {refused} behind it: too busy"));
+        } else if end.late > LATE_MAX {
+            end.inconclusive = Some(format!("1 % of the frames came {} or more late: too busy", end.late));
+        }
+        Ok(end)
+    }
+}
+
+/// Who sent an IP packet.
+fn source_of(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => Some(IpAddr::from(*packet.get(12..)?.first_chunk::<4>()?)),
+        6 => Some(IpAddr::from(*packet.get(8..)?.first_chunk::<16>()?)),
+        _ => None,
+    }
+}

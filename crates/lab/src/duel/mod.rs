@@ -1,0 +1,158 @@
+//! Two TCPs over one emulated link, in real time. Each side is the Linux kernel, in a namespace behind a TUN device, or
+//! an end host of ours ([`Guest`]), whose packets enter the same link without a kernel of their own.
+//!
+//! The first side sends, the second receives: bulk flows of known content. The link is a [`wavelane_channel::Cable`],
+//! so a run in which the sides swap roles meets the same losses, frame by frame.
+
+mod guest;
+mod kernel;
+mod link;
+
+pub use guest::{Guest, GuestNews};
+
+use crate::LabError;
+use crate::content::{Content, Digested, Received};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use wavelane_base::{Seed, Span};
+use wavelane_channel::CableConfig;
+
+/// The sender's and the receiver's address.
+const IPV4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 78, 0, 1), Ipv4Addr::new(10, 78, 0, 2)];
+const IPV6: [Ipv6Addr; 2] =
+    [Ipv6Addr::new(0xfd00, 0x78, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xfd00, 0x78, 0, 0, 0, 0, 0, 2)];
+/// Where the first flow's receiver listens; each further one on the next port.
+const PORT: u16 = 5_001;
+/// From where a guest's first flow comes; each further one from the next port.
+const GUEST_PORT: u16 = 40_001;
+/// Most flows of one duel.
+pub const FLOWS_MAX: usize = 64;
+
+/// How long the flows go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Load {
+    /// Until each has carried this many bytes.
+    Octets(u64),
+    /// For this long.
+    Time(Span),
+}
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Duel {
+    /// For messages, and for the names of the link's dice.
+    pub name: String,
+    /// The run's number.
+    pub seed: Seed,
+    /// The link; forward is from the sender to the receiver.
+    pub cable: CableConfig,
+    /// How many flows at once, at most [`FLOWS_MAX`].
+    pub flows: usize,
+    /// How long they go on.
+    pub load: Load,
+    /// Given up after this long.
+    pub limit: Span,
+    /// IPv6 instead of IPv4.
+    pub ipv6: bool,
+    /// Where the packets at the sender's end are captured whole, if they are.
+    pub capture: Option<PathBuf>,
+}
+
+/// One end of the link.
+#[derive(Debug)]
+pub enum Side<G> {
+    /// The Linux kernel with this congestion control, set per socket.
+    Kernel(&'static str),
+    /// A host of ours.
+    Guest(G),
+}
+
+/// What became of one flow.
+#[derive(Clone, Debug, Default)]
+pub struct FlowEnd {
+    /// Bytes that its receiver read.
+    pub octets: u64,
+    /// When the receiver read the first and the latest byte, in nanoseconds since the run's start.
+    pub first_ns: Option<u64>,
+    /// See `first_ns`.
+    pub last_ns: Option<u64>,
+    /// Bytes read, by time.
+    pub arrivals: Vec<(u64, u64)>,
+    /// Whether all bytes arrived as they were sent; `None` if the flow was not to end by itself.
+    pub intact: Option<bool>,
+}
+
+/// What came out of a duel.
+#[derive(Debug)]
+pub struct DuelEnd<G> {
+    /// Per flow.
+    pub flows: Vec<FlowEnd>,
+    /// The guests, as the run left them.
+    pub guests: [Option<G>; 2],
+    /// A kernel's counters by the names that `nstat` prints, from a namespace that carried nothing else.
+    pub kernel: [Option<BTreeMap<String, u64>>; 2],
+    /// What the link did, forward first.
+    pub link: [wavelane_channel::Counters; 2],
+    /// How late the link delivered at worst, one frame in a hundred aside.
+    pub late: Span,
+    /// Why the machine was too busy for the run to count, if it was.
+    pub inconclusive: Option<String>,
+}
+
+/// What the receiver of one flow has seen so far, shared with whoever reads.
+#[derive(Default)]
+struct Inbox {
+    received: Received,
+    ended: bool,
+}
+
+/// An [`Inbox`] that a thread fills.
+type Shared = Arc<Mutex<Inbox>>;
+
+fn lock(inbox: &Shared) -> std::sync::MutexGuard<'_, Inbox> {
+    inbox.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Duel {
+    fn ip(&self, end: usize) -> IpAddr {
+        if self.ipv6 { IPV6[end].into() } else { IPV4[end].into() }
+    }
+    /// Where the receiver of flow `i` listens.
+    fn target(&self, i: usize) -> SocketAddr {
+        SocketAddr::new(self.ip(1), PORT + i as u16)
+    }
+    /// The bytes of flow `i`.
+    fn content(&self, i: usize) -> Content {
+        let octets = if let Load::Octets(octets) = self.load { octets } else { crate::bulk::ENDLESS };
+        Content::new(self.seed, &format!("{} {i}", self.name), octets)
+    }
+}
+
+/// Runs it. Blocks until the flows are over or `cancelled` is set.
+///
+/// # Errors
+/// What cannot be built, a link that breaks, flows of a fixed size that are not over at the limit.
+pub fn run<G: Guest>(duel: &Duel, sides: [Side<G>; 2], cancelled: &AtomicBool) -> Result<DuelEnd<G>, LabError> {
+    if !(1..=FLOWS_MAX).contains(&duel.flows) {
+        return Err(LabError::Topology(format!("a duel has 1 to {FLOWS_MAX} flows, not {}", duel.flows)));
+    }
+    let inboxes: Vec<Shared> = (0..duel.flows).map(|_| Shared::default()).collect();
+    let bodies: Vec<Content> = (0..duel.flows).map(|i| duel.content(i)).collect();
+    let digests: Vec<Digested> = bodies.iter().map(Content::digest).collect();
+    let mut end = link::Link::build(duel, sides)?.run(duel, bodies, &inboxes, cancelled)?;
+    for (inbox, digest) in inboxes.iter().zip(digests) {
+        let Inbox { received, .. } = &*lock(inbox);
+        let sum = *digest.lock().unwrap_or_else(PoisonError::into_inner);
+        end.flows.push(FlowEnd {
+            octets: received.octets,
+            first_ns: received.first_ns,
+            last_ns: received.last_ns,
+            arrivals: received.arrivals.clone(),
+            intact: matches!(duel.load, Load::Octets(_)).then(|| sum == Some(received.hash())),
+        });
+    }
+    Ok(end)
+}

@@ -1,0 +1,59 @@
+//! Path-MTU discovery by what routers say (RFC 1191, RFC 8201), believed as RFC 5927 advises.
+
+use super::connection::Connection;
+use super::send::{Phase, Sender};
+use super::state::State;
+use wavelane_base::Instant;
+use wavelane_wire::icmp::TooBig;
+use wavelane_wire::ip::{IPV4_HEADER_LEN, IPV6_HEADER_LEN};
+use wavelane_wire::tcp::TCP_HEADER_LEN;
+
+/// Smaller claims count as this over IPv4 (Linux's `min_pmtu`): a forged message must not cost us tiny segments.
+const MTU_MIN_V4: u32 = 552;
+/// Every IPv6 path carries this (RFC 8200, section 5; RFC 8201, section 4).
+const MTU_MIN_V6: u32 = 1_280;
+/// Where a router does not say what fits: the next lower of these (RFC 1191, section 7, table 7-1).
+const PLATEAUS: [u32; 7] = [8_166, 4_352, 2_002, 1_492, 1_006, 508, 296];
+
+impl Connection {
+    /// A router says that one of our packets was too long. Ignored unless it quotes something in flight (RFC 5927,
+    /// section 4.1) and asks for less than we send.
+    pub fn handle_too_big(&mut self, now: Instant, message: &TooBig) {
+        let flying = message.seq.wrapping_sub(self.iss.wrapping_add(self.sender.una as u32));
+        let in_flight = u64::from(flying) < self.sender.next - self.sender.una;
+        if !self.state.is_synchronised() || self.state == State::TimeWait || !in_flight {
+            self.sender.counters.ignored_icmp += 1;
+            return;
+        }
+        let (header, least) =
+            if self.remote.is_ipv6() { (IPV6_HEADER_LEN, MTU_MIN_V6) } else { (IPV4_HEADER_LEN, MTU_MIN_V4) };
+        let overhead = (header + TCP_HEADER_LEN) as u64 + if self.stamps { super::arrive::STAMP_LEN } else { 0 };
+        let now_sent = self.sender.mss + overhead;
+        let claimed = match message.mtu {
+            0 => PLATEAUS.into_iter().find(|mtu| u64::from(*mtu) < now_sent).unwrap_or(least),
+            mtu => mtu,
+        };
+        let mss = u64::from(claimed.max(least)) - overhead;
+        if mss < self.sender.mss {
+            self.sender.counters.mtu_reductions += 1;
+            self.sender.shrink_segments(now, mss);
+        }
+    }
+}
+
+impl Sender {
+    /// Segments are at most `mss` bytes from now on. What is in flight and longer is cut and goes again at once; that is
+    /// no sign of congestion, so the window stays (RFC 1191, section 6.4).
+    fn shrink_segments(&mut self, now: Instant, mss: u64) {
+        self.mss = mss;
+        self.controller.set_mss(mss);
+        if self.board.cut_and_lose(mss) && self.phase == Phase::Open {
+            self.phase = Phase::Loss(self.next);
+            self.undo = None;
+            self.prr = None;
+        }
+        self.tail_probe = None;
+        self.tail_at = None;
+        self.rto_at = Some(now + self.rtt.rto());
+    }
+}

@@ -1,0 +1,131 @@
+//! Taking back a reduction that proved needless: F-RTO (RFC 5682, section 3, in Linux's form with SACK), detection by
+//! timestamps (RFC 3522) and by duplicate reports (RFC 3708); the response restores the window as RFC 4015 allows and
+//! Linux does.
+
+use super::acked::AckIn;
+use super::congestion::Controller;
+use super::send::{Phase, Sender};
+use wavelane_base::Instant;
+
+/// What the latest reduction replaced, while it may still prove needless.
+#[derive(Debug)]
+pub(super) struct Undo {
+    /// The first position not acknowledged at the time.
+    from: u64,
+    /// The controller as it was.
+    prior: Controller,
+    /// Repeats since then that the receiver has not called needless; `None` before the first.
+    repeats: Option<u64>,
+    /// When the first of them went, on the clock of our timestamps.
+    first_repeat_ms: Option<u64>,
+}
+
+/// A timeout under suspicion (F-RTO).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Suspicion {
+    /// None, or the timeout proved real.
+    #[default]
+    None,
+    /// The first segment goes again, and nothing else: what comes back decides (RFC 5682, section 3.1, step 1).
+    Waiting,
+    /// The first answer moved on, so new data goes instead of repeats (step 2.b).
+    Trying,
+}
+
+/// Milliseconds, as our timestamps count.
+fn clock_ms(now: Instant) -> u64 {
+    now.as_nanos() / 1_000_000
+}
+
+impl Sender {
+    /// A reduction follows; what it replaces is kept.
+    pub(super) fn note_reduction(&mut self) {
+        let prior = self.controller.clone();
+        self.undo = self.config.undo.then_some(Undo { from: self.una, prior, repeats: None, first_repeat_ms: None });
+    }
+
+    /// A segment goes again.
+    pub(super) fn note_repeat(&mut self, now: Instant) {
+        if let Some(undo) = &mut self.undo {
+            undo.repeats = Some(undo.repeats.unwrap_or(0) + 1);
+            undo.first_repeat_ms.get_or_insert(clock_ms(now));
+        }
+    }
+
+    /// The receiver called a repeat needless.
+    fn note_needless(&mut self, (left, right): (u64, u64)) {
+        let segments = (right - left).div_ceil(self.mss).max(1);
+        if let Some(undo) = &mut self.undo
+            && left >= undo.from
+        {
+            undo.repeats = undo.repeats.map(|n| n.saturating_sub(segments));
+        }
+    }
+
+    /// Whether the peer answered a segment that was sent before the first repeat: the original had arrived.
+    fn is_original_answered(&self, now: Instant, ack: &AckIn<'_>) -> bool {
+        let first = self.undo.as_ref().and_then(|undo| undo.first_repeat_ms);
+        let echoed = ack.echoed.map(|rtt| clock_ms(now).saturating_sub(rtt.as_nanos() / 1_000_000));
+        first.zip(echoed).is_some_and(|(first, echoed)| echoed < first)
+    }
+
+    /// Looks whether the latest reduction was needless, and takes it back. `original` is whether the acknowledgement
+    /// delivered something that was sent before the reduction and never again.
+    pub(super) fn check_undo(&mut self, now: Instant, ack: &AckIn<'_>, advanced: u64, original: bool, sacked: bool) {
+        if let Some(block) = ack.needless {
+            self.note_needless(block);
+        }
+        if self.undo.is_none() {
+            return;
+        }
+        let all_needless = self.undo.as_ref().is_some_and(|undo| undo.repeats == Some(0));
+        let late = advanced > 0 && self.is_original_answered(now, ack);
+        match self.phase {
+            Phase::Loss(_) if late || all_needless || self.is_timeout_spurious(original) => {
+                self.counters.spurious_timeouts += 1;
+                self.take_back();
+            }
+            Phase::Loss(end) => self.follow_suspicion(end, advanced, sacked || ack.duplicate),
+            // While a repeat is on its way, its answer could be mistaken for the original's.
+            Phase::Recovery(_) if all_needless || late && self.board.again_end <= self.una => self.take_back(),
+            Phase::Open if all_needless => self.take_back(),
+            _ => {}
+        }
+    }
+
+    /// RFC 5682, section 3.1, step 3.b: something that went before the timeout, and never again, arrived.
+    fn is_timeout_spurious(&self, original: bool) -> bool {
+        self.suspicion != Suspicion::None && original
+    }
+
+    /// RFC 5682, section 3.1, steps 2.a, 2.b and 3.a.
+    fn follow_suspicion(&mut self, end: u64, advanced: u64, duplicate: bool) {
+        match self.suspicion {
+            Suspicion::None => {}
+            _ if duplicate => self.suspicion = Suspicion::None,
+            Suspicion::Waiting if advanced > 0 && self.una < end => {
+                self.suspicion = Suspicion::Trying;
+                // Whatever is sent from now on was not sent before the timeout.
+                self.phase = Phase::Loss(self.next);
+            }
+            Suspicion::Trying if advanced > 0 => self.suspicion = Suspicion::None,
+            _ => {}
+        }
+    }
+
+    fn take_back(&mut self) {
+        let Some(undo) = self.undo.take() else { return };
+        self.counters.undone += 1;
+        self.suspicion = Suspicion::None;
+        if self.phase != Phase::Open {
+            self.board.clear_lost();
+        }
+        self.controller.take_back(undo.prior);
+        self.rtt.progress();
+        self.retries = 0;
+        self.phase = Phase::Open;
+        self.prr = None;
+        self.repeat_due = false;
+        self.board.forget_left(u64::MAX);
+    }
+}

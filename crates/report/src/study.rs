@@ -1,0 +1,163 @@
+//! The page of a study: its verdict, its pictures, its rows.
+
+use crate::axis::Axis;
+use crate::html::STYLE;
+use crate::plot::{Curve, Plot, escape, style_of};
+use crate::{ReportError, raster};
+use core::fmt::Write;
+use std::path::{Path, PathBuf};
+use wavelane_scenario::Verdict;
+
+/// A line chart over the study's cells.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Chart {
+    /// Its files' name.
+    pub name: &'static str,
+    /// For people.
+    pub title: String,
+    /// Of the horizontal axis, with its unit.
+    pub x_label: String,
+    /// Of the vertical axis, with its unit.
+    pub y_label: String,
+    /// Whether the vertical axis is logarithmic.
+    pub log: bool,
+    /// Name and points of each curve; `wavelane`'s is the solid one.
+    pub curves: Vec<(String, Vec<(f64, f64)>)>,
+    /// An aim, drawn as a level.
+    pub aim: Option<(f64, String)>,
+}
+
+/// What a study's page shows.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StudyPage {
+    /// The study's id and edition.
+    pub title: String,
+    /// The total.
+    pub verdict: Verdict,
+    /// Pictures.
+    pub charts: Vec<Chart>,
+    /// Verdict and cells of each row.
+    pub rows: Vec<(Verdict, [String; 6])>,
+    /// The command that repeats it.
+    pub rerun: String,
+}
+
+/// Heads of the cells.
+const HEADS: [&str; 6] = ["stack", "case", "metric", "value", "bound", "why"];
+
+impl Chart {
+    fn plot(&self) -> Plot {
+        let names = || self.curves.iter().map(|(name, _)| name.as_str());
+        let curve = |(name, points): &(String, Vec<(f64, f64)>)| Curve {
+            name: name.clone(),
+            style: style_of(names(), name),
+            pieces: vec![points.clone()],
+            marks: Vec::new(),
+        };
+        let points = || self.curves.iter().flat_map(|(_, points)| points.iter().copied());
+        let aim = self.aim.as_ref().map(|(level, _)| *level);
+        let (right, top) =
+            (points().map(|p| p.0).fold(0.0, f64::max), points().map(|p| p.1).chain(aim).fold(0.0, f64::max));
+        Plot {
+            title: self.title.clone(),
+            x_label: self.x_label.clone(),
+            y_label: self.y_label.clone(),
+            x: Axis::exact(right),
+            y: if self.log { Axis::logarithmic(points().map(|p| p.1).chain(aim)) } else { Axis::linear(top * 1.04) },
+            curves: self.curves.iter().map(curve).collect(),
+            level: self.aim.clone(),
+            points: false,
+            marks_mean: "",
+        }
+    }
+}
+
+/// Writes `report.html` and `plots/*.svg`, `plots/*.png` into `folder`; returns the page's path.
+pub fn render_study(folder: &Path, study: &StudyPage) -> Result<PathBuf, ReportError> {
+    let write = |path: PathBuf, content: &[u8]| {
+        std::fs::write(&path, content)
+            .map(|()| path.clone())
+            .map_err(|e| ReportError::Unwritable { path, why: e.to_string() })
+    };
+    let plots = folder.join("plots");
+    std::fs::create_dir_all(&plots).map_err(|e| ReportError::Unwritable { path: plots.clone(), why: e.to_string() })?;
+    let rasteriser = raster::Rasteriser::new();
+    let mut drawn = Vec::new();
+    for chart in study.charts.iter().filter(|chart| chart.curves.iter().any(|(_, points)| !points.is_empty())) {
+        let svg = chart.plot().svg();
+        let png = rasteriser.png(&svg).map_err(|why| ReportError::Picture { picture: chart.name, why })?;
+        write(plots.join(format!("{}.svg", chart.name)), svg.as_bytes())?;
+        write(plots.join(format!("{}.png", chart.name)), &png)?;
+        drawn.push(svg);
+    }
+    write(folder.join("report.html"), page(study, &drawn).as_bytes())
+}
+
+fn page(study: &StudyPage, drawn: &[String]) -> String {
+    let (title, verdict) = (escape(&study.title), study.verdict.word());
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n<style>\n{STYLE}\n</style>\n\
+         </head>\n<body>\n<h1>{title}</h1>\n<p>Verdict: <span class=\"v {verdict}\">{verdict}</span>.</p>\n"
+    );
+    for svg in drawn {
+        let _ = writeln!(out, "<div>\n{svg}\n</div>");
+    }
+    let judged: Vec<_> = study.rows.iter().filter(|(v, _)| *v != Verdict::Info).collect();
+    let told: Vec<_> = study.rows.iter().filter(|(v, _)| *v == Verdict::Info).collect();
+    for (head, rows) in [("Judged", judged), ("Reported", told)] {
+        let _ = write!(out, "<h2>{head}</h2>\n<table>\n<thead><tr><th class=\"l\">verdict</th>");
+        for head in HEADS {
+            let _ = write!(out, "<th class=\"l\">{head}</th>");
+        }
+        out.push_str("</tr></thead>\n<tbody>\n");
+        for (verdict, cells) in rows {
+            let word = verdict.word();
+            let _ = write!(out, "<tr><td class=\"l v {word}\">{word}</td>");
+            for cell in cells {
+                let _ = write!(out, "<td class=\"l\">{}</td>", escape(cell));
+            }
+            out.push_str("</tr>\n");
+        }
+        out.push_str("</tbody>\n</table>\n");
+    }
+    let _ = writeln!(out, "<h2>Repeat it</h2>\n<pre>{}</pre>\n</body>\n</html>", escape(&study.rerun));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_page_holds_its_rows_and_a_picture_per_chart_with_points() {
+        let chart = |name, points: Vec<(f64, f64)>| Chart {
+            name,
+            title: "Share".into(),
+            x_label: "loss (%)".into(),
+            y_label: "share".into(),
+            log: false,
+            curves: vec![("wavelane".into(), points)],
+            aim: Some((0.9, "aim 0.9".into())),
+        };
+        let cell = |text: &str| [text; 6].map(str::to_owned);
+        let study = StudyPage {
+            title: "link-x <quick>".into(),
+            verdict: Verdict::Fail,
+            charts: vec![chart("one", vec![(0.0, 0.95), (5.0, 0.8)]), chart("none", vec![])],
+            rows: vec![(Verdict::Fail, cell("0.8 < 0.9")), (Verdict::Info, cell("told"))],
+            rerun: "wavelane study run link-x".into(),
+        };
+        let folder = std::env::temp_dir().join(format!("wavelane-study-page-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = render_study(&folder, &study).unwrap();
+        let html = std::fs::read_to_string(path).unwrap();
+        assert!(html.contains("link-x &lt;quick&gt;") && html.contains("0.8 &lt; 0.9") && html.contains("told"));
+        assert_eq!(html.matches("<svg").count(), 1);
+        assert!(html.contains("aim 0.9") && html.contains("class=\"l v fail\""));
+        assert!(std::fs::metadata(folder.join("plots/one.png")).unwrap().len() > 2_000);
+        assert!(!folder.join("plots/none.png").exists());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,134 @@
+//! A study's document as a page: which pictures of which rows.
+
+use crate::document::{Edition, Row, StudyDocument};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use wavelane_report::{Chart, ReportError, StudyPage, render_study};
+
+/// Writes `report.html` and its pictures into `folder`.
+pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, ReportError> {
+    let edition = if document.edition == Edition::Full { "full" } else { "quick" };
+    let page = StudyPage {
+        title: format!("Study {} ({edition} edition, seed {})", document.study, document.seed),
+        verdict: document.verdict,
+        charts: charts(document),
+        rows: document.rows.iter().map(|row| (row.verdict, cells(row))).collect(),
+        rerun: format!("wavelane study run {} --{edition} --seed {}", document.study, document.seed),
+    };
+    render_study(folder, &page)
+}
+
+fn cells(row: &Row) -> [String; 6] {
+    let case = |(k, v): (&String, &Value)| format!("{k} {}", v.as_str().map_or_else(|| v.to_string(), str::to_owned));
+    let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v:.3}"));
+    let half = row.ci95.map_or(String::new(), |c| format!(" \u{b1} {c:.3}"));
+    [
+        row.stack.clone(),
+        row.case.iter().map(case).collect::<Vec<_>>().join(", "),
+        row.metric.clone(),
+        row.value.map_or("-".into(), |v| format!("{v:.3}{half} {}", row.unit)),
+        number(row.bound),
+        row.why.clone(),
+    ]
+}
+
+/// The charts a study of this name has.
+fn charts(document: &StudyDocument) -> Vec<Chart> {
+    match document.study.as_str() {
+        crate::efficiency::ID => vec![
+            over_loss(
+                document,
+                "limit_share",
+                "Share of what the link can deliver",
+                "share of rate x (1 - p)",
+                0.9,
+                false,
+            ),
+            over_loss(
+                document,
+                "rtt_p95_ms",
+                "Echo beside the download, 95th percentile",
+                "ms, log scale",
+                150.0,
+                true,
+            ),
+            over_loss(
+                document,
+                "age_p95_ms",
+                "Age of the download's bytes, 95th percentile",
+                "ms, log scale",
+                0.0,
+                true,
+            ),
+        ],
+        crate::sharing::ID => vec![over_queue(document)],
+        _ => Vec::new(),
+    }
+}
+
+/// A metric of every stack over random loss in per cent; an aim of zero is none.
+fn over_loss(document: &StudyDocument, metric: &'static str, title: &str, unit: &str, aim: f64, log: bool) -> Chart {
+    let percent = |row: &Row| match row.case.get("loss")?.as_str()? {
+        "none" => Some(0.0),
+        words => words.strip_prefix("random ")?.strip_suffix(" %")?.parse::<f64>().ok(),
+    };
+    let plain = |row: &&Row| row.metric == metric && row.case.len() == 1;
+    let point = |row: &Row| Some((row.stack.clone(), percent(row)?, row.value?));
+    Chart {
+        name: metric,
+        title: title.into(),
+        x_label: "random loss, both ways (%)".into(),
+        y_label: unit.into(),
+        log,
+        curves: curves(document.rows.iter().filter(plain).filter_map(point)),
+        aim: (aim > 0.0).then(|| (aim, format!("aim {aim}"))),
+    }
+}
+
+/// Our share, and what the rivals keep, over the queue.
+fn over_queue(document: &StudyDocument) -> Chart {
+    let words = |row: &Row| match row.metric.as_str() {
+        "share" => Some(format!("our share beside {}", row.case.get("beside")?.as_str()?)),
+        "kept_share" => Some(format!("kept by {}", row.stack)),
+        "jain" => Some("Jain's index of two links".to_owned()),
+        _ => None,
+    };
+    let queue = |row: &Row| row.case.get("queue_bdp")?.as_str()?.parse::<f64>().ok();
+    let point = |row: &Row| Some((words(row)?, queue(row)?, row.value?));
+    Chart {
+        name: "shares",
+        title: "Beside others on one drop-tail bottleneck".into(),
+        x_label: "queue (bandwidth-delay products)".into(),
+        y_label: "share or index".into(),
+        log: false,
+        curves: curves(document.rows.iter().filter_map(point)),
+        aim: None,
+    }
+}
+
+/// Points by curve, in the order of first appearance; a point that two rows name stands once.
+fn curves(points: impl Iterator<Item = (String, f64, f64)>) -> Vec<(String, Vec<(f64, f64)>)> {
+    let mut found: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    for (name, x, y) in points {
+        let place = found.iter().position(|(n, _)| *n == name).unwrap_or_else(|| {
+            found.push((name, Vec::new()));
+            found.len() - 1
+        });
+        if !found[place].1.contains(&(x, y)) {
+            found[place].1.push((x, y));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_gather_by_curve_once_each() {
+        let points = [("a", 0.0, 1.0), ("b", 0.0, 2.0), ("a", 1.0, 3.0), ("a", 1.0, 3.0)];
+        let found = curves(points.into_iter().map(|(n, x, y)| (n.to_owned(), x, y)));
+        assert_eq!(found, [("a".to_owned(), vec![(0.0, 1.0), (1.0, 3.0)]), ("b".to_owned(), vec![(0.0, 2.0)])]);
+    }
+}

@@ -1,0 +1,61 @@
+//! `scenarios/demo.toml` in the simulator, over our TCP, beside the laboratory, over the kernel's.
+
+use super::{Control, Watch, failure, judge_ratio, pool, row};
+use crate::document::Row;
+use crate::{StudyError, StudyOptions};
+use serde_json::json;
+use std::path::Path;
+use wavelane_base::Seed;
+use wavelane_scenario::{Backend, RunContext, Scenario, figures};
+
+const SCENARIO: &str = include_str!("../../../../scenarios/demo.toml");
+/// The scenario's bulk flow.
+const BULK: &str = "page";
+/// Seeds by edition.
+const SEEDS: [u64; 2] = [2, 8];
+/// Runs at once.
+const WORKERS: usize = 3;
+/// How far the simulator may be from the laboratory.
+const WITHIN: f64 = 0.1;
+
+pub(super) fn rows(options: &StudyOptions, full: bool, watch: Watch<'_>) -> Result<Vec<Row>, StudyError> {
+    let scenario = Scenario::parse(SCENARIO, Path::new("."))?;
+    let seeds = SEEDS[usize::from(full)];
+    let mut tasks = Vec::new();
+    for control in [Control::Cubic, Control::Bbr] {
+        for seed in (0..seeds).map(|i| Seed(options.seed.0 + i)) {
+            tasks.extend([(control, seed, true), (control, seed, false)]);
+        }
+    }
+    let seen = pool::run(&tasks, options.jobs.unwrap_or(WORKERS), |(control, seed, lab)| {
+        let stack = control.stack();
+        let out = options.out.join(format!("demo-{}-{}", stack.word(), seed.0));
+        let mut quiet = |_| {};
+        let label = format!("{}-{}", stack.word(), seed.0);
+        let mut context = RunContext { out: &out, label, progress: &mut quiet, cancelled: watch.cancelled };
+        let raw = if *lab {
+            wavelane_lab::LabBackend.run_stack(&scenario, stack, *seed, &mut context)
+        } else {
+            wavelane_sim::SimBackend.run_stack(&scenario, stack, *seed, &mut context)
+        };
+        let raw = raw.map_err(|error| failure(*control, *seed, error))?;
+        let goodput = figures::of_run(&scenario, &raw, *seed).into_iter().find(|flow| flow.flow == BULK);
+        Ok(goodput.and_then(|flow| flow.goodput_bps).unwrap_or(0.0))
+    })?;
+    let mut rows = Vec::new();
+    for control in [Control::Cubic, Control::Bbr] {
+        let of = |lab: bool| -> Vec<f64> {
+            let runs = tasks.iter().zip(&seen).filter(|((c, _, l), _)| (*c, *l) == (control, lab));
+            runs.map(|(_, goodput)| *goodput).collect()
+        };
+        let (sim, lab) = (of(false), of(true));
+        let ratios: Vec<f64> = sim.iter().zip(&lab).filter(|(_, b)| **b > 0.0).map(|(a, b)| a / b).collect();
+        let case = json!({ "scenario": "demo", "sim_bps": sim, "lab_bps": lab });
+        let mut row = row("sim", control.stack().word(), "goodput over the laboratory's", "ratio", case);
+        judge_ratio(&mut row, &ratios, WITHIN);
+        let mean = |values: &[f64]| figures::mean_ci95(values).map_or(0.0, |(mean, _)| mean / 1e6);
+        row.why = format!("demo: {:.2} against {:.2} Mbit/s in the laboratory; {}", mean(&sim), mean(&lab), row.why);
+        rows.push(row);
+    }
+    Ok(rows)
+}
