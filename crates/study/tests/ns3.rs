@@ -13,7 +13,7 @@ use wavelane_study::ns3::reference::{Reference, all};
 const KNOWN: &[(&str, &str)] = &[
     ("minrto=0.2", "total_kbps"),
     ("OfdmRate54Mbps hops=6 cs=2", "total_kbps"),
-    ("OfdmRate54Mbps hops=6 cs=2", "mac_drops_per_s"),
+    ("OfdmRate54Mbps hops=4 cs=2", "mac_drops_per_s"),
 ];
 
 fn is_known(cell: &Reference, metric: &str) -> bool {
