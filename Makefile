@@ -113,6 +113,17 @@ test:
 	step "tests that make namespaces, one at a time"
 	cargo test --package wavelane-host --package wavelane-lab --package wavelane-daemon \
 	  -- --test-threads 1 --show-output 2>&1 | tee -a "$$scratch/log"
+	step "second implementations of what is on the wire"
+	if ! type -P python3 >/dev/null; then
+	  echo "SKIPPED (python3 is missing: apt-get install python3): vectors/check_*.py" | tee -a "$$scratch/log"
+	else
+	  python3 vectors/check_fec.py
+	  if python3 -c 'import cryptography' 2>/dev/null; then
+	    python3 vectors/check_session.py
+	  else
+	    echo "SKIPPED (python3-cryptography is missing): vectors/check_session.py" | tee -a "$$scratch/log"
+	  fi
+	fi
 	step "determinism: the demo in the simulator, twice with seed 7 and once with seed 8"
 	simulate() {
 	  local code=0

@@ -205,7 +205,9 @@ impl Gateways {
             for counter in counters {
                 let (Some(name), Some(value)) = (counter["name"].as_str(), counter["value"].as_u64()) else { continue };
                 match name {
-                    "hop_repair_octets" => *all.repair_octets.get_or_insert(0) += value,
+                    "hop_repair_octets" | "hop_copy_octets" | "fec_symbol_octets" => {
+                        *all.repair_octets.get_or_insert(0) += value;
+                    }
                     "hop_first_octets" => *all.first_octets.get_or_insert(0) += value,
                     _ => {}
                 }

@@ -152,10 +152,10 @@ impl Connection {
         }
         match (self.role, flow.spec.work) {
             (Role::Client, Work::Download(_)) | (Role::Server, Work::Upload(_)) => {
-                flow.log.note_body(seam.now, flow.content, bytes);
+                flow.note_body(seam.now, bytes);
             }
             (Role::Client, Work::Echo { size, .. }) => {
-                flow.log.note_body(seam.now, flow.content, bytes);
+                flow.note_body(seam.now, bytes);
                 let answered = (flow.log.octets / size.max(1)) as usize;
                 let first = (self.body_read / size.max(1)) as usize;
                 let answered = answered.min(flow.log.questions.len());
@@ -212,7 +212,8 @@ impl Connection {
     fn write_body(&mut self, seam: &mut Seam<'_>) -> bool {
         let mut moved = false;
         let mut piece = [0; PIECE];
-        while let Some(flow) = self.flow.map(|f| &seam.flows[f.0]).filter(|_| self.is_body_writer(seam)) {
+        while let Some(index) = self.flow.filter(|_| self.is_body_writer(seam)) {
+            let flow = &mut seam.flows[index.0];
             let n = flow.body_allowed(seam.now).saturating_sub(self.body_written).min(PIECE as u64) as usize;
             if n == 0 {
                 break;
@@ -220,6 +221,7 @@ impl Connection {
             flow.content.fill(self.body_written, &mut piece[..n]);
             let taken = seam.streams.write(seam.local, self.id, &piece[..n]);
             self.body_written += taken as u64;
+            flow.note_written(seam.now, self.body_written);
             moved |= taken > 0;
             if taken < n {
                 break;

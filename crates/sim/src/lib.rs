@@ -24,5 +24,5 @@ pub use connection::REQUEST_LEN;
 pub use content::Content;
 pub use engine::{ChannelId, Crossing, Edge, Engine, NodeId, Plug, Tap};
 pub use traffic::{
-    ARRIVAL_BIN, ARRIVALS_BOUND, Datagrams, ECHO_GRACE, FlowEnd, FlowIndex, FlowLog, FlowSpec, Question, Work,
+    AGE_BIN, ARRIVAL_BIN, ARRIVALS_BOUND, Datagrams, ECHO_GRACE, FlowEnd, FlowIndex, FlowLog, FlowSpec, Question, Work,
 };

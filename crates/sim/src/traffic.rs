@@ -3,6 +3,7 @@
 use crate::content::Content;
 use crate::datagrams;
 use crate::engine::NodeId;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use wavelane_base::{FlowId, Instant, Rate, Span};
 use wavelane_protocol::gateway::{PeerId, Reason};
@@ -11,6 +12,8 @@ use wavelane_protocol::gateway::{PeerId, Reason};
 pub const ARRIVAL_BIN: Span = Span::from_millis(1);
 /// Most bins of [`FlowLog::arrivals`].
 pub const ARRIVALS_BOUND: usize = 1 << 14;
+/// Bin width of [`FlowLog::ages`].
+pub const AGE_BIN: Span = Span::from_micros(100);
 /// How long the end of an echo waits for answers.
 pub const ECHO_GRACE: Span = Span::from_secs(5);
 
@@ -143,6 +146,8 @@ pub struct FlowLog {
     pub arrivals: Vec<(u64, u64)>,
     /// How often the width has doubled.
     pub coarser: u32,
+    /// How old bytes were when they were read: bytes by age in units of [`AGE_BIN`], from the write at the seam on.
+    pub ages: BTreeMap<u64, u64>,
     /// Offset of the first byte that was not what was sent.
     pub damage: Option<u64>,
     /// Questions asked, oldest first.
@@ -178,7 +183,18 @@ impl FlowLog {
         Rate::of(wavelane_base::Octets::new(self.octets_between(from, to)), to.since(from))
     }
 
-    pub(crate) fn note_body(&mut self, now: Instant, content: Content, bytes: &[u8]) {
+    /// The age that `percent` of the body's bytes had at most when they were read.
+    pub fn age(&self, percent: u64) -> Span {
+        let wanted = self.ages.values().sum::<u64>() * percent / 100;
+        let mut seen = 0;
+        let bin = self.ages.iter().find(|(_, octets)| {
+            seen += **octets;
+            seen >= wanted
+        });
+        bin.map_or(Span::ZERO, |(bin, _)| AGE_BIN.times(*bin))
+    }
+
+    fn note_body(&mut self, now: Instant, content: Content, bytes: &[u8]) {
         if self.damage.is_none() {
             self.damage = content.first_difference(self.octets, bytes);
         }
@@ -227,6 +243,8 @@ pub(crate) struct Flow {
     pub(crate) spec: FlowSpec,
     pub(crate) content: Content,
     pub(crate) log: FlowLog,
+    /// Body bytes written and not yet read: (end offset, when), oldest first.
+    writes: VecDeque<(u64, Instant)>,
     /// The client's connection.
     pub(crate) client: Option<(NodeId, FlowId)>,
     /// What the two ends of an exchange of datagrams remember.
@@ -235,7 +253,33 @@ pub(crate) struct Flow {
 
 impl Flow {
     pub(crate) fn new(spec: FlowSpec, content: Content) -> Self {
-        Self { spec, content, log: FlowLog::default(), client: None, datagrams: datagrams::State::default() }
+        Self {
+            spec,
+            content,
+            log: FlowLog::default(),
+            writes: VecDeque::new(),
+            client: None,
+            datagrams: datagrams::State::default(),
+        }
+    }
+
+    /// The body's writer got rid of everything below `end`.
+    pub(crate) fn note_written(&mut self, now: Instant, end: u64) {
+        self.writes.push_back((end, now));
+    }
+
+    /// The body's reader read `bytes`.
+    pub(crate) fn note_body(&mut self, now: Instant, bytes: &[u8]) {
+        let mut from = self.log.octets;
+        self.log.note_body(now, self.content, bytes);
+        while let Some(&(end, at)) = self.writes.front().filter(|_| from < self.log.octets) {
+            let upto = end.min(self.log.octets);
+            *self.log.ages.entry(now.since(at).as_nanos() / AGE_BIN.as_nanos()).or_default() += upto - from;
+            from = upto;
+            if upto == end {
+                self.writes.pop_front();
+            }
+        }
     }
 
     /// Notes the end, once.

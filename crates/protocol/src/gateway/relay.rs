@@ -153,7 +153,7 @@ impl Gateway {
                 }
                 ReadOutcome::Blocked | ReadOutcome::Reset => {
                     if room == 0 {
-                        self.links[to.0.0].hop.want_room(to.1);
+                        self.links[to.0.0].hop.want_room(now, to.1);
                     }
                     break;
                 }

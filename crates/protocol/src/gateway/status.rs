@@ -30,6 +30,12 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
             ("datagrams_lost_spurious", path.spurious_losses),
             ("dropped_malformed_frames", lane.malformed),
             ("dropped_stray_lane_acks", lane.stray_acks),
+            ("fec_protected", lane.protected),
+            ("fec_symbols", lane.symbols_sent),
+            ("fec_symbol_octets", lane.symbol_octets),
+            ("fec_repaired", lane.repaired),
+            ("fec_unrepaired", lane.unrepaired),
+            ("fec_recovered", lane.recovered),
             ("dropped_packets_unwanted", lane.unwanted_packets),
         ];
         let packets = link.packets.as_ref().map(|packets| packets.counters().named());

@@ -4,7 +4,8 @@ use super::Hop;
 use super::flow::{Flow, LastWord, State};
 use super::incoming::CREDIT_FLOOR;
 use super::outgoing::{Kind, RANGES_WHOLE, Stretch};
-use super::schedule::{COPY_LOSS_MIN, MICRO_RUN_MAX, QUANTUM};
+use super::schedule::{MICRO_RUN_MAX, QUANTUM};
+use super::sure::sends_max;
 use super::types::{Carried, Item};
 use wavelane_base::{Class, Instant};
 use wavelane_wire::Writer;
@@ -15,7 +16,7 @@ use wavelane_wire::frame::{FlowName, Frame, Open, RANGES_MAX, Ranges, Reach, Rec
 const CHUNK_MIN: usize = 64;
 /// The most an offer takes: type, three numbers, flags, length.
 const OFFER_MAX: usize = 2 + 8 * 4;
-/// What is charged to the copy budget beside a small frame's or chunk's payload.
+/// What is charged to the budget beside a small frame's or chunk's payload.
 const COPY_OVERHEAD: u64 = 60;
 /// The most a receipt takes besides its ranges: type, flow, state, two offsets, count.
 const RECEIPT_FIXED_MAX: usize = 1 + 8 + 1 + 8 + 8 + 2;
@@ -59,7 +60,7 @@ impl Hop {
                 return false;
             }
             let serial = self.next_serial();
-            self.forget.wrote(now, serial, &self.path, false);
+            self.forget.wrote(now, serial, &self.path, 1);
             self.forgotten = below;
             carried.push(Carried { flow: FlowName { mine: true, number: below }, item: Item::Forget, serial });
         }
@@ -111,7 +112,6 @@ impl Hop {
         self.serial += 1;
         let serial = self.serial;
         let octets = (w.len() - before) as u64 + COPY_OVERHEAD;
-        let lossy = self.path.loss > COPY_LOSS_MIN;
         let (sure, item) = match small {
             Small::Open => (&mut flow.open, Item::Open),
             Small::Answer => (&mut flow.answer, Item::Answer),
@@ -130,7 +130,7 @@ impl Hop {
             }
         };
         if sure.is_copy() {
-            if !self.copies.spend(now, octets) {
+            if !self.budget.spend(now, octets) {
                 // No budget: this copy is not sent, and no further one.
                 w.truncate(before);
                 sure.due = false;
@@ -138,7 +138,8 @@ impl Hop {
             }
             self.counters.control_copies += 1;
         }
-        sure.wrote(now, serial, &self.path, lossy && small != Small::Offer);
+        let sends = if small == Small::Offer { 1 } else { sends_max(&self.path) };
+        sure.wrote(now, serial, &self.path, sends);
         if small == Small::Offer {
             self.counters.offers += 1;
         }
@@ -175,7 +176,7 @@ impl Hop {
             }
         }
         self.settle(name);
-        self.wake_writer(name);
+        self.wake_writer(now, name);
         true
     }
 
@@ -216,21 +217,24 @@ impl Hop {
         let end = stretch.start + longest.min(room as u64);
         let sent = Stretch { end, ..stretch };
         let octets = end - stretch.start;
-        if sent.kind == Kind::Copy && !self.copies.spend(now, octets + COPY_OVERHEAD) {
+        if sent.kind == Kind::Copy && !self.budget.spend(now, octets + COPY_OVERHEAD) {
             flow.out.drop_due_copies();
             w.truncate(before);
             return Some(0);
         }
         write_chunk(flow, name, sent, w)?;
         self.serial += 1;
-        let copies = micro && self.path.loss > COPY_LOSS_MIN;
-        flow.out.wrote(now, sent, self.serial, &self.path, copies);
+        let sends = if micro { sends_max(&self.path) } else { 1 };
+        flow.out.wrote(now, sent, self.serial, &self.path, sends);
         match sent.kind {
             Kind::First => {
                 self.counters.first_octets += octets;
-                self.copies.earn(octets, micro);
+                self.budget.earn(octets, micro);
             }
-            Kind::Repair => self.counters.repair_octets += octets,
+            Kind::Repair => {
+                self.counters.repair_octets += octets;
+                self.budget.charge(octets);
+            }
             Kind::Copy => self.counters.copy_octets += octets,
         }
         let item = Item::Data { offset: sent.start, len: octets as u32 };

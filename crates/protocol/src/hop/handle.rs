@@ -54,6 +54,9 @@ impl Hop {
             | Frame::LaneAck(_)
             | Frame::AckWish { .. }
             | Frame::Close
+            | Frame::Protected
+            | Frame::Repair(_)
+            | Frame::Repaired { .. }
             | Frame::Packet(_)
             | Frame::Unknown { .. } => {}
         }
@@ -205,7 +208,7 @@ impl Hop {
             self.counters.protocol_errors += u64::from(flow.out.fin != Some(receipt.cumulative));
         }
         self.settle(name);
-        self.wake_writer(name);
+        self.wake_writer(now, name);
         self.conclude(name);
         self.settle(name);
     }

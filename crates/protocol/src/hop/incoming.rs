@@ -11,6 +11,10 @@ pub(super) const HELD_RANGES_MAX: usize = 1024;
 pub(super) const CREDIT_FLOOR: u64 = wavelane_wire::frame::PARCEL_MAX as u64;
 /// What a flow is assumed to need before it was observed.
 pub(super) const NEED_INITIAL: u64 = 256 << 10;
+/// ... on a round trip of up to this; on a longer one it is more in proportion ...
+const NEED_RTT: Span = Span::from_millis(100);
+/// ... up to this.
+const NEED_INITIAL_MAX: u64 = 2 << 20;
 /// The most one flow can need.
 pub(super) const NEED_MAX: u64 = 64 << 20;
 /// Longest delay of a receipt for new data.
@@ -53,8 +57,9 @@ pub(super) struct Incoming {
     finish: Option<u64>,
     /// Credit promised: never withdrawn.
     credit: u64,
-    /// Highest block number offered so far.
+    /// Highest block number offered so far, and whether that is a micro-block.
     block: Option<u64>,
+    micro: bool,
     /// A receipt shall go at once when `cumulative` reaches this.
     prompt_at: Option<u64>,
     /// The owner has read the end.
@@ -177,6 +182,9 @@ impl Incoming {
     /// The peer offers a block. A repeated offer is a question and is answered at once.
     pub(super) fn offer(&mut self, now: Instant, block: u64, start: u64, length: Option<u64>, micro: bool) {
         let repeated = self.block.is_some_and(|seen| block <= seen);
+        if !repeated {
+            self.micro = micro;
+        }
         self.block = Some(self.block.map_or(block, |seen| seen.max(block)));
         let end = length.map(|n| start.saturating_add(n));
         if repeated || (micro && end.is_some_and(|end| end <= self.cumulative)) {
@@ -228,9 +236,10 @@ impl Incoming {
     /// Once per round trip: what arrived in it, times what repair needs, is what the flow needs.
     fn observe(&mut self, now: Instant, path: &Path) {
         if self.need == 0 {
-            self.need = NEED_INITIAL;
             self.epoch_start = now;
         }
+        let least = need_least(path.rtt);
+        self.need = self.need.max(least);
         let epoch = path.rtt.max(Span::from_millis(10));
         let age = now.since(self.epoch_start);
         if age < epoch {
@@ -240,7 +249,7 @@ impl Incoming {
         let need = need_for(rate.octets_in(epoch).get(), path.loss);
         // It grows at once and shrinks by an eighth per round trip in which something arrived.
         let kept = if self.epoch_octets > 0 { self.need - self.need / 8 } else { self.need };
-        self.need = need.max(kept).clamp(NEED_INITIAL, NEED_MAX);
+        self.need = need.max(kept).clamp(least, NEED_MAX);
         self.epoch_start = now;
         self.epoch_octets = 0;
     }
@@ -251,6 +260,10 @@ impl Incoming {
     }
     /// Only duplicates came: the peer does not know what we hold.
     pub(super) fn receipt_for_duplicate(&mut self, now: Instant) {
+        if self.receipt_flying && self.micro {
+            // A copy, most likely. If what we said of it is lost, that is found out and it is said again.
+            return;
+        }
         if self.is_complete() {
             self.receipt_now = true;
         } else {
@@ -287,6 +300,12 @@ impl Incoming {
             self.receipt_now = true;
         }
     }
+}
+
+/// What a flow is given while nothing, or little, was seen of it.
+fn need_least(rtt: Span) -> u64 {
+    let scaled = u128::from(NEED_INITIAL) * u128::from(rtt.as_nanos()) / u128::from(NEED_RTT.as_nanos());
+    u64::try_from(scaled).unwrap_or(u64::MAX).clamp(NEED_INITIAL, NEED_INITIAL_MAX)
 }
 
 /// Window that keeps a path of `bdp` bytes per round trip full while repairs of repairs are under way:

@@ -4,6 +4,7 @@
 //! feeds received flow frames to [`Hop::handle_frame`], and reports the fate of everything carried through
 //! [`Hop::delivered`] and [`Hop::lost`]. A session that dies reports everything it carried as lost.
 
+mod budget;
 mod fill;
 mod flow;
 mod handle;
@@ -15,12 +16,14 @@ mod schedule;
 mod sure;
 mod types;
 
+pub use budget::RepairBudget;
 pub use types::{Carried, Counters, HopConfig, HopEvent, HopOpenError, HopStatus, Item, Path};
 
 use flow::{Cause, Flow, LastWord, State};
 use incoming::CREDIT_FLOOR;
 use numbers::Over;
-use schedule::{CopyBudget, Ring};
+use outgoing::{AHEAD, AHEAD_MIN};
+use schedule::Ring;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use sure::Sure;
@@ -55,7 +58,8 @@ pub struct Hop {
     micro: Ring,
     bulk: Ring,
     micro_run: u64,
-    copies: CopyBudget,
+    /// What repair may cost in our direction; the link's repair symbols draw on it too.
+    pub(crate) budget: RepairBudget,
     timers: BTreeSet<(Instant, FlowName)>,
     events: VecDeque<HopEvent>,
     serial: u64,
@@ -84,7 +88,7 @@ impl Hop {
             micro: Ring::default(),
             bulk: Ring::default(),
             micro_run: 0,
-            copies: CopyBudget::default(),
+            budget: RepairBudget::default(),
             timers: BTreeSet::new(),
             events: VecDeque::new(),
             serial: 0,
@@ -159,12 +163,12 @@ impl Hop {
 
     /// Accepts as many bytes of `data` as there is room for; fewer than offered means a `Writable` event will follow.
     pub fn write(&mut self, now: Instant, flow: FlowName, data: &[u8]) -> usize {
-        let (bdp, share) = (self.bdp(), self.send_share());
+        let (ahead, share) = (self.ahead(), self.send_share());
         let Some(f) = self.flows.get_mut(&flow) else { return 0 };
         if !matches!(f.state, State::Opening | State::Open) || f.out.fin.is_some() {
             return 0;
         }
-        let room = f.out.room(bdp, share);
+        let room = f.out.room(ahead, share);
         let n = data.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         f.out.write(&data[..n]);
         f.out.blocked = n < data.len();
@@ -216,7 +220,7 @@ impl Hop {
     pub fn room(&self, flow: FlowName) -> usize {
         let room = match self.flows.get(&flow) {
             Some(f) if matches!(f.state, State::Opening | State::Open) && f.out.fin.is_none() => {
-                f.out.room(self.bdp(), self.send_share())
+                f.out.room(self.ahead(), self.send_share())
             }
             _ => 0,
         };
@@ -224,11 +228,11 @@ impl Hop {
     }
 
     /// Has a [`HopEvent::Writable`] follow once there is room worth writing for.
-    pub fn want_room(&mut self, flow: FlowName) {
+    pub fn want_room(&mut self, now: Instant, flow: FlowName) {
         if let Some(f) = self.flows.get_mut(&flow) {
             f.out.blocked = true;
         }
-        self.wake_writer(flow);
+        self.wake_writer(now, flow);
     }
 
     /// Across relays: tells the other edge how far its bytes were taken, soon or at once. Ignored where no relay is.
@@ -261,7 +265,31 @@ impl Hop {
 
     /// Refreshes what the lanes know of the path.
     pub fn set_path(&mut self, path: Path) {
+        self.budget.set_path(path.rate, path.loss);
         self.path = path;
+    }
+
+    /// No ack came although one is overdue: what has been on the way longest is repeated, as if it were lost.
+    pub(crate) fn doubt_oldest(&mut self) {
+        let oldest = |(name, flow): (&FlowName, &Flow)| Some((flow.out.oldest_serial()?, *name));
+        let Some((_, name)) = self.flows.iter().filter(|(_, f)| f.state == State::Open).filter_map(oldest).min() else {
+            return;
+        };
+        if let Some(flow) = self.flows.get_mut(&name) {
+            flow.out.doubt_oldest();
+        }
+        self.settle(name);
+    }
+
+    /// What the lanes know of the path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the bulk flow whose turn it is will soon have nothing more to send: its last bytes cannot wait for
+    /// later ones to show that they were lost.
+    pub(crate) fn ends_soon(&mut self, now: Instant) -> bool {
+        self.bulk.current().and_then(|name| self.flows.get(&name)).is_some_and(|flow| flow.out.ends_soon(now))
     }
 
     /// The most urgent class with something to send now. Less urgent ones may wait as well: call [`Hop::fill`] with
@@ -343,9 +371,9 @@ impl Hop {
         self.counters
     }
 
-    /// Bytes one round trip of the path carries.
-    fn bdp(&self) -> u64 {
-        self.path.rate.octets_in(self.path.rtt).get()
+    /// Bytes that a writer may have waiting here.
+    fn ahead(&self) -> u64 {
+        self.path.rate.octets_in(AHEAD).get().max(AHEAD_MIN)
     }
     /// Bytes one flow may have in its send buffer: half of what the others and it leave free (dynamic threshold).
     fn send_share(&self) -> u64 {
@@ -353,7 +381,7 @@ impl Hop {
     }
     /// Bytes one flow may be promised: shrinks as flows arrive and as unread bytes pile up.
     fn receive_share(&self) -> u64 {
-        let parts = 4 + self.live as u64 / 8;
+        let parts = (self.live as u64 + 1).clamp(2, 4) + self.live as u64 / 8;
         (self.half_pool().saturating_sub(self.held.1) / parts).max(CREDIT_FLOOR)
     }
     fn half_pool(&self) -> u64 {
@@ -423,12 +451,12 @@ impl Hop {
     }
 
     /// Tells a writer that was refused bytes once there is room worth writing for.
-    fn wake_writer(&mut self, name: FlowName) {
-        let (bdp, share) = (self.bdp(), self.send_share());
+    fn wake_writer(&mut self, now: Instant, name: FlowName) {
+        let (ahead, share) = (self.ahead(), self.send_share());
         let Some(flow) = self.flows.get_mut(&name) else { return };
         let room = WRITABLE_MIN.min(share / 2);
-        if flow.out.blocked && flow.out.fin.is_none() && flow.out.room(bdp, share) >= room {
-            flow.out.blocked = false;
+        if flow.out.blocked && flow.out.fin.is_none() && flow.out.room(ahead, share) >= room {
+            flow.out.unblock(now);
             self.events.push_back(HopEvent::Writable(name));
         }
     }

@@ -15,8 +15,12 @@ pub(super) const BLOCK_MIN: u64 = 64 << 10;
 pub(super) const BLOCK_MAX: u64 = 4 << 20;
 /// Age at which a block closes.
 pub(super) const BLOCK_AGE: Span = Span::from_secs(1);
-/// Least bytes a writer may have waiting beyond those in flight.
-pub(super) const AHEAD_MIN: u64 = 128 << 10;
+/// A writer may have so much time's worth of bytes waiting beyond those in flight: they grow old here.
+pub(super) const AHEAD: Span = Span::from_millis(32);
+/// And at least so many bytes.
+pub(super) const AHEAD_MIN: u64 = 64 << 10;
+/// A writer that does not use the room it was told of for this long has nothing to say.
+const WRITER_PAUSE: Span = Span::from_millis(2);
 /// First wait before asking for a receipt that does not come, and the longest between questions.
 pub(super) const QUERY_MIN: Span = Span::from_millis(100);
 /// See [`QUERY_MIN`].
@@ -98,6 +102,8 @@ pub(super) struct Outgoing {
     /// Writing was refused for lack of room; tell when there is some.
     pub(super) blocked: bool,
     copy_at: Option<Instant>,
+    /// When a refused writer was last told that there is room.
+    unblocked_at: Option<Instant>,
 }
 
 impl Outgoing {
@@ -122,14 +128,24 @@ impl Outgoing {
     pub(super) fn is_micro(&self) -> bool {
         self.in_flight() + self.unsent() <= MICRO_MAX
     }
+    /// A writer that was refused is told that there is room.
+    pub(super) fn unblock(&mut self, now: Instant) {
+        self.blocked = false;
+        self.unblocked_at = Some(now);
+    }
+    /// Whether the writer seems to have no more: it was not refused, and has had time to write since it last was.
+    pub(super) fn ends_soon(&self, now: Instant) -> bool {
+        let idle = self.unblocked_at.is_none_or(|at| now.since(at) >= WRITER_PAUSE);
+        !self.blocked && (idle || self.fin.is_some())
+    }
     pub(super) fn grant(&mut self, credit: u64) {
         self.credit = self.credit.max(credit);
     }
-    /// Bytes a writer may add now, given one path's worth of bytes and this flow's share of the pool.
+    /// Bytes a writer may add now, given how many may wait and this flow's share of the pool.
     ///
-    /// Bytes in flight are not counted: a writer is asked for the path's next round trip, whatever is being repaired.
-    pub(super) fn room(&self, bdp: u64, share: u64) -> u64 {
-        bdp.max(AHEAD_MIN).saturating_sub(self.unsent()).min(share.saturating_sub(self.buffered()))
+    /// Bytes in flight are not counted: a writer is asked for the path's next moments, whatever is being repaired.
+    pub(super) fn room(&self, ahead: u64, share: u64) -> u64 {
+        ahead.saturating_sub(self.unsent()).min(share.saturating_sub(self.buffered()))
     }
     pub(super) fn write(&mut self, data: &[u8]) {
         self.buf.extend(data);
@@ -201,8 +217,8 @@ impl Outgoing {
         (first, &back[from.saturating_sub(cut)..to.saturating_sub(cut)])
     }
 
-    /// `start..end` of `stretch` was written under `serial`. `copies` says whether copies may follow.
-    pub(super) fn wrote(&mut self, now: Instant, sent: Stretch, serial: u64, path: &Path, copies: bool) {
+    /// `start..end` of `stretch` was written under `serial`. `sends_max` says how many sendings there may be without a verdict.
+    pub(super) fn wrote(&mut self, now: Instant, sent: Stretch, serial: u64, path: &Path, sends_max: u8) {
         let (mut sends, mut first_at) = (0, now);
         match sent.kind {
             Kind::First => {
@@ -218,8 +234,8 @@ impl Outgoing {
         }
         self.cut(sent.start, sent.end);
         sends += 1;
-        let copy_at = (copies && sends < SENDS_MAX)
-            .then(|| (first_at + copy_spacing(path, sends)).max(now + Span::from_nanos(1)));
+        let copy_at =
+            (sends < sends_max).then(|| (first_at + copy_spacing(path, sends)).max(now + Span::from_nanos(1)));
         self.copy_at = earlier(self.copy_at, copy_at);
         self.segs.insert(sent.start, Seg { end: sent.end, serial, first_at, sends, copy_at, landed: None });
         self.flying += sent.end - sent.start;
@@ -310,6 +326,20 @@ impl Outgoing {
         for (s, e) in gone {
             self.cut(s, e);
             self.missing.insert(s, e);
+        }
+    }
+
+    /// The sending of what has been on the way longest without word of it.
+    pub(super) fn oldest_serial(&self) -> Option<u64> {
+        self.segs.values().find(|seg| seg.landed.is_none()).map(|seg| seg.serial)
+    }
+
+    /// Takes the first stretch that nothing was heard of for lost.
+    pub(super) fn doubt_oldest(&mut self) {
+        let oldest = self.segs.iter().find(|(_, seg)| seg.landed.is_none()).map(|(&start, seg)| (start, seg.end));
+        if let Some((start, end)) = oldest {
+            self.cut(start, end);
+            self.missing.insert(start, end);
         }
     }
 

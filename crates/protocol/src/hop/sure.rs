@@ -1,20 +1,41 @@
 //! A small frame that has to arrive once.
 
+use super::budget::LOSSY;
 use super::types::{Path, earlier};
 use wavelane_base::{Instant, Span};
 
 /// Most sendings of one thing before any of them is known to be lost: the first and two copies.
 pub(super) const SENDS_MAX: u8 = 3;
 
-/// Least distance of the two copies from the first sending. Radio fades last tens of milliseconds (the demo's: 30 ms
-/// on average), and a side that sends little never measures them: a copy inside the same fade is wasted.
-const SPACING_MIN: [Span; 2] = [Span::from_millis(20), Span::from_millis(60)];
+/// Distance of the two copies from the first sending while it is not known how losses come.
+const SPACING_UNKNOWN: [Span; 2] = [Span::from_millis(20), Span::from_millis(60)];
+/// Least distance where they come in bursts. Radio fades last tens of milliseconds (the demo's: 30 ms on average): a
+/// copy inside the same fade is wasted.
+const SPACING_BURSTY: [Span; 2] = [Span::from_millis(30), Span::from_millis(60)];
+/// Their distance where losses are single.
+const SPACING_SINGLE: [Span; 2] = [Span::from_millis(8), Span::from_millis(24)];
+/// Where single losses are rarer than this, one copy is enough: a second would serve less than one case in 300.
+const ONE_COPY_LOSS: f64 = 0.055;
+/// Bursts shorter than this are single losses.
+const SINGLE: Span = Span::from_millis(4);
+
+/// How often something may be sent without a verdict: as often as it takes for one sending to arrive almost surely.
+pub(super) fn sends_max(path: &Path) -> u8 {
+    let single = path.burst.is_some_and(|burst| burst < SINGLE);
+    match path.loss {
+        loss if loss <= LOSSY => 1,
+        loss if loss <= ONE_COPY_LOSS && single => 2,
+        _ => SENDS_MAX,
+    }
+}
 
 /// Spacing of copy `n` (1 or 2) behind the first sending: past the burst that may have swallowed it.
 pub(super) fn copy_spacing(path: &Path, n: u8) -> Span {
-    match n {
-        1 => path.burst.scale(2, 3).max(SPACING_MIN[0]),
-        _ => path.burst.times(2).max(SPACING_MIN[1]),
+    let second = usize::from(n > 1);
+    match path.burst {
+        None => SPACING_UNKNOWN[second],
+        Some(burst) if burst < SINGLE => SPACING_SINGLE[second],
+        Some(burst) => burst.times(second as u64 + 1).max(SPACING_BURSTY[second]),
     }
 }
 
@@ -53,8 +74,8 @@ impl Sure {
     pub(super) fn is_copy(&self) -> bool {
         self.flying
     }
-    /// Was written. `copies` says whether a copy may follow.
-    pub(super) fn wrote(&mut self, now: Instant, serial: u64, path: &Path, copies: bool) {
+    /// Was written. `sends_max` says how many sendings there may be without a verdict.
+    pub(super) fn wrote(&mut self, now: Instant, serial: u64, path: &Path, sends_max: u8) {
         self.due = false;
         self.sent = true;
         self.newest = serial;
@@ -65,7 +86,7 @@ impl Sure {
         }
         self.flying = true;
         self.sends += 1;
-        let again = copies && self.sends < SENDS_MAX;
+        let again = self.sends < sends_max;
         self.copy_at = again.then(|| (self.first_at + copy_spacing(path, self.sends)).max(now + Span::from_nanos(1)));
     }
     /// A sending's fate. Any arrival settles it; only the newest sending's loss makes it due again.

@@ -29,13 +29,13 @@ pub struct Path {
     pub rate: Rate,
     /// Share of packets lost lately, 0 to 1.
     pub loss: f64,
-    /// How long the channel stays bad when it is bad; copies are spaced past it.
-    pub burst: Span,
+    /// How long the channel stays bad when it is bad, if that is known; copies are spaced past it.
+    pub burst: Option<Span>,
 }
 
 impl Default for Path {
     fn default() -> Self {
-        Self { rtt: Span::from_millis(100), rate: Rate::from_bps(1_000_000), loss: 0.0, burst: Span::ZERO }
+        Self { rtt: Span::from_millis(100), rate: Rate::from_bps(1_000_000), loss: 0.0, burst: None }
     }
 }
 

@@ -15,6 +15,12 @@ const SINGLE_STEP: f64 = 1.0 / 64.0;
 /// The smoothed burst length moves by this much per burst.
 const BURST_STEP: u64 = 8;
 
+/// A packet this close behind a lost one shows whether losses come in bursts ...
+const CLOSE: Span = Span::from_millis(3);
+/// ... once so many of them were seen. Both counts halve when there are [`FOLLOWED_MAX`].
+const FOLLOWED_MIN: u32 = 6;
+const FOLLOWED_MAX: u32 = 64;
+
 /// Loss statistics of a lane.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
@@ -24,6 +30,9 @@ pub(super) struct Losses {
     seen: u64,
     run: Option<Run>,
     burst: Option<Span>,
+    /// Lost packets of which another followed closely, and how many of those others were lost too.
+    followed: u32,
+    both: u32,
     /// Long runs: (when found, length), longest-first candidates of a sliding maximum.
     long: VecDeque<(Instant, Span)>,
     /// Packets judged since the last [`Self::reset_tally`], without long runs.
@@ -63,6 +72,8 @@ impl Losses {
             return;
         }
         self.judged_lost += u64::from(counts);
+        let after_lost = self.run.is_some_and(|run| packet.number == run.last + 1);
+        self.note_followed(packet, after_lost);
         match &mut self.run {
             Some(run) if packet.number == run.last + 1 => {
                 run.last = packet.number;
@@ -71,7 +82,7 @@ impl Losses {
                 run.tallied += u64::from(counts);
             }
             _ => {
-                self.end_run(now);
+                self.end_run();
                 self.run = Some(Run {
                     last: packet.number,
                     first_sent: packet.sent_at,
@@ -90,6 +101,17 @@ impl Losses {
         }
     }
 
+    /// Whether losses cling together: among packets that left closely behind a lost one, how many were lost?
+    fn note_followed(&mut self, packet: &Resolved, after_lost: bool) {
+        let close = |gap: Option<Span>| gap.is_some_and(|gap| gap <= CLOSE);
+        self.both += u32::from(after_lost && close(packet.gap_before));
+        self.followed += u32::from(close(packet.gap_after));
+        if self.followed >= FOLLOWED_MAX {
+            self.followed /= 2;
+            self.both /= 2;
+        }
+    }
+
     fn note_long(&mut self, now: Instant, length: Span) {
         while self.long.back().is_some_and(|l| l.1 <= length) {
             self.long.pop_back();
@@ -100,7 +122,7 @@ impl Losses {
         }
     }
 
-    fn end_run(&mut self, _now: Instant) {
+    fn end_run(&mut self) {
         if let Some(run) = self.run.take() {
             let length = run.last_sent.since(run.first_sent);
             self.burst = Some(match self.burst {
@@ -118,9 +140,11 @@ impl Losses {
     pub(super) fn single_share(&self) -> f64 {
         self.single
     }
-    /// Mean burst length lately, in time of sending.
-    pub(super) fn burst(&self) -> Span {
-        self.burst.unwrap_or(Span::ZERO)
+    /// Mean burst length lately, in time of sending, once it can be told; zero where losses are single.
+    pub(super) fn burst(&self) -> Option<Span> {
+        let in_bursts = 2 * self.both >= self.followed;
+        let mean = self.burst.unwrap_or(Span::ZERO);
+        (self.followed >= FOLLOWED_MIN).then_some(if in_bursts { mean.max(CLOSE.times(2)) } else { Span::ZERO })
     }
     /// The longest burst of the last while.
     pub(super) fn longest_burst(&self, now: Instant) -> Span {
@@ -159,6 +183,8 @@ mod tests {
             app_limited: false,
             mtu_probe: false,
             lost,
+            gap_before: None,
+            gap_after: None,
         }
     }
 

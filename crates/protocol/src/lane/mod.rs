@@ -98,8 +98,8 @@ pub struct PathView {
     pub rate: Rate,
     /// Share of packets lost lately, 0 to 1.
     pub loss: f64,
-    /// Mean length in time of the loss bursts seen lately; zero before the first.
-    pub burst: Span,
+    /// Mean length in time of the loss bursts seen lately; `None` until packets close enough to tell were lost.
+    pub burst: Option<Span>,
     /// IP bytes in flight.
     pub in_flight: u64,
     /// What the controller lets be in flight, in IP bytes.

@@ -216,6 +216,8 @@ impl<R> LaneSender<R> {
         };
         self.control.on_ack(&sample, &mut self.forward, &mut self.losses);
         self.pacer.set_rate(now, self.control.pacing());
+        // A shorter round trip may have moved a deadline into the past.
+        self.handle_timeout(now);
     }
 
     fn detect_lost(&mut self, now: Instant) {
@@ -247,6 +249,12 @@ impl<R> LaneSender<R> {
         if let Some(record) = record {
             self.outcomes.push_back(if resolved.lost { Outcome::Lost(record) } else { Outcome::Delivered(record) });
         }
+    }
+
+    /// Takes back what packet `number` carried if its fate is open: it need not be known any more. Whether it arrived
+    /// still matters to everything else.
+    pub fn take_record(&mut self, number: u64) -> Option<R> {
+        self.sent.take_record(number)
     }
 
     /// The next outcome. Drain after every `handle_*` and `sent`.

@@ -55,6 +55,10 @@ pub(super) struct Resolved {
     pub(super) app_limited: bool,
     pub(super) mtu_probe: bool,
     pub(super) lost: bool,
+    /// How long before it another packet left, and how long after it, if that is known.
+    pub(super) gap_before: Option<Span>,
+    /// See `gap_before`.
+    pub(super) gap_after: Option<Span>,
 }
 
 /// All packets that have no outcome yet, and some that have.
@@ -140,7 +144,10 @@ impl<R> SentMap<R> {
     }
 
     fn settle(&mut self, number: u64, state: State) -> Option<(Resolved, Option<R>)> {
-        let packet = self.packets.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)?;
+        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let left = |place: usize| self.packets.get(place).map(|p| p.sent_at);
+        let (before, after) = (place.checked_sub(1).and_then(left), left(place + 1));
+        let packet = self.packets.get_mut(place)?;
         if packet.state != State::InFlight {
             return None;
         }
@@ -158,8 +165,16 @@ impl<R> SentMap<R> {
             app_limited: packet.app_limited,
             mtu_probe: packet.mtu_probe,
             lost: state == State::Lost,
+            gap_before: before.map(|at| packet.sent_at.since(at)),
+            gap_after: after.map(|at| at.since(packet.sent_at)),
         };
         Some((resolved, packet.record.take()))
+    }
+
+    /// What packet `number` carried, once.
+    pub(super) fn take_record(&mut self, number: u64) -> Option<R> {
+        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.packets.get_mut(place)?.record.take()
     }
 
     /// Settles what `ack` newly acknowledges, smallest number last. Returns false, and does nothing, if the ack

@@ -3,21 +3,24 @@
 //! [`Link`] decides what one datagram carries. [`crate::lane`] says whether and how large, [`crate::hop`] fills it,
 //! [`crate::session`] seals it. Nothing here knows a key or an address.
 
+mod guard;
 mod inbound;
 mod share;
 
 use crate::arq::{self, Piece};
+use crate::fec::Decoder;
 use crate::gateway::Controller;
 use crate::hop::{Carried, Hop, HopConfig, Path};
 use crate::lane::{LaneConfig, LaneReceiver, LaneSender, Outcome, PathView, Probe, Room};
 use crate::packet::{Packets, PacketsConfig};
 pub use crate::session::LANES_MAX;
+use guard::{Guard, RESERVE};
 use inbound::InboundLoss;
 use share::{Service, Share};
 use wavelane_base::{Class, Ecn, Instant, Octets, Span, Wakeup};
 use wavelane_wire::Writer;
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
-use wavelane_wire::frame::{Frame, Frames, Ranges};
+use wavelane_wire::frame::{Frame, Frames, Ranges, RepairFrame};
 
 /// Most octets of a lane ack before its ranges.
 const LANE_ACK_HEAD_MAX: usize = 2 + 5 * 8;
@@ -25,6 +28,10 @@ const LANE_ACK_HEAD_MAX: usize = 2 + 5 * 8;
 const RANGES_SHARED: usize = 12;
 /// Ranges in an ack that travels alone.
 const RANGES_ALONE: usize = 64;
+/// Most datagrams made from symbols of which the neighbour is told; of more it repeats the contents.
+const TO_TELL_MAX: usize = 64;
+/// What a repair symbol costs beside its frame.
+const SYMBOL_OVERHEAD: usize = 56;
 /// Before this many of our packets have a known fate, the link counts as lossy: the first exchanges get copies.
 const FATES_KNOWN_MIN: u64 = 50;
 /// The loss assumed until then.
@@ -52,8 +59,26 @@ pub struct LinkConfig {
 /// What one of our datagrams carried, kept until its fate is known.
 #[derive(Debug, Default)]
 pub struct Record {
+    load: Load,
+    repair: Part,
+}
+
+/// What a datagram carried for the two services.
+#[derive(Debug, Default)]
+struct Load {
     blocks: Vec<Carried>,
     packets: Vec<Piece>,
+}
+
+/// A datagram's part in forward erasure correction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Part {
+    #[default]
+    None,
+    /// Symbols may cover it; its number.
+    Protected(u64),
+    /// It is a symbol.
+    Symbol,
 }
 
 /// What is sealed next: the plaintext stands at `DATA_HEADER_LEN` of the caller's buffer.
@@ -95,6 +120,18 @@ pub struct LinkCounters {
     pub datagrams_received: u64,
     /// Lane acks for lanes we do not have.
     pub stray_acks: u64,
+    /// Datagrams of ours that repair symbols could cover.
+    pub protected: u64,
+    /// Repair symbols sent, and their octets.
+    pub symbols_sent: u64,
+    /// See `symbols_sent`.
+    pub symbol_octets: u64,
+    /// Protected datagrams of ours that were lost, and that the neighbour made from symbols.
+    pub repaired: u64,
+    /// Protected datagrams of ours that were lost, and had to be repeated.
+    pub unrepaired: u64,
+    /// Datagrams of the neighbour that we made from symbols.
+    pub recovered: u64,
     /// Frames of the packet service, which is off here.
     pub unwanted_packets: u64,
 }
@@ -108,6 +145,12 @@ pub struct Link {
     receivers: Vec<LaneReceiver>,
     /// Loss on the neighbour's lanes, in the same order.
     inbound: Vec<InboundLoss>,
+    /// Repair symbols for what the neighbour sends, in the same order.
+    decoders: Vec<Decoder>,
+    /// Repair symbols for what we send.
+    guard: Guard,
+    /// Datagrams of the neighbour (lane, number) that we made from symbols and have not told it of.
+    to_tell: Vec<(u8, u64)>,
     /// Our flows with the neighbour.
     pub hop: Hop,
     /// Our packets to and from the neighbour.
@@ -130,6 +173,9 @@ impl Link {
             sender: LaneSender::new(now, lane_config(&config)),
             receivers: Vec::new(),
             inbound: Vec::new(),
+            decoders: Vec::new(),
+            guard: Guard::default(),
+            to_tell: Vec::new(),
             hop: Hop::new(config.hop),
             packets: config.packets.map(Packets::new),
             share: Share::default(),
@@ -145,6 +191,9 @@ impl Link {
         self.sender.restart(now);
         self.receivers.clear();
         self.inbound.clear();
+        self.decoders.clear();
+        self.guard = Guard::default();
+        self.to_tell.clear();
         self.heard();
         self.hop.peer_restarted(now);
         if let Some(packets) = &mut self.packets {
@@ -188,7 +237,15 @@ impl Link {
 
     /// Counters for `status`.
     pub fn counters(&self) -> LinkCounters {
-        self.counters
+        let guard = self.guard.counters();
+        LinkCounters {
+            protected: guard.protected,
+            symbols_sent: guard.symbols,
+            symbol_octets: guard.symbol_octets,
+            repaired: guard.repaired,
+            unrepaired: guard.unrepaired,
+            ..self.counters
+        }
     }
 
     fn ack_due(&self, now: Instant) -> bool {
@@ -201,7 +258,15 @@ impl Link {
         if let Some(Probe::Mtu { datagram }) = probe {
             return self.compose_mtu_probe(now, buf, datagram);
         }
+        if probe == Some(Probe::Tail) {
+            self.hop.doubt_oldest();
+        }
         let wanted = self.wants(now);
+        if probe.is_none()
+            && let Some(draft) = self.compose_symbol(now, wanted, buf)
+        {
+            return Some(draft);
+        }
         let due = self.ack_due(now);
         let tail = probe == Some(Probe::Tail);
         let must_ping = probe.is_some() || self.confirm;
@@ -209,26 +274,42 @@ impl Link {
         if class.is_none() && !due && !must_ping {
             return None;
         }
-        let end = datagram_max.min(buf.len()).checked_sub(TAG_LEN)?;
+        // A packet that just fits a datagram is not to be cut for the sake of room for symbols.
+        let packets_wait = self.packets.as_ref().is_some_and(|packets| packets.wants().is_some());
+        let may_protect = class == Some(Class::Bulk) && !tail && !packets_wait;
+        let protect = may_protect && self.hop.budget.is_lossy() && self.hop.ends_soon(now);
+        let reserve = if protect { RESERVE } else { 0 };
+        let end = datagram_max.min(buf.len()).checked_sub(TAG_LEN + reserve)?;
         let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
         let mut record = Record::default();
+        if protect {
+            Frame::Protected.emit(&mut w).ok()?;
+            record.repair = Part::Protected(self.sender.next_number());
+        }
         if due {
+            put_repaired(&mut self.to_tell, &mut w);
             let ranges = if class.is_some() { RANGES_SHARED } else { RANGES_ALONE };
             put_acks(now, &mut self.receivers, ranges, &mut w);
         }
         let mut eliciting = self.put_wish(now, class.is_some(), &mut w);
         if let Some(class) = class {
             let full = end.saturating_sub(DATA_HEADER_LEN);
-            eliciting |= self.fill(now, class, full, &mut w, &mut record);
+            eliciting |= self.fill(now, class, full, &mut w, &mut record.load);
         }
         if must_ping && !eliciting {
             eliciting = Frame::Ping.emit(&mut w).is_ok();
         }
-        if w.is_empty() {
+        if w.len() == usize::from(protect) {
             return None;
         }
         let plain_len = w.len();
         let app_limited = self.wants(now).is_none();
+        if let Part::Protected(number) = record.repair {
+            self.guard.protect(number, &buf[DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len]);
+        }
+        if app_limited {
+            self.guard.stretch_ended(now, self.hop.path());
+        }
         let draft = Draft {
             lane: self.config.lane,
             number: self.sender.next_number(),
@@ -240,19 +321,44 @@ impl Link {
         Some(draft)
     }
 
+    /// The next repair symbol, if one is due, the lane takes it, and nothing more urgent waits.
+    fn compose_symbol(&mut self, now: Instant, wanted: Option<Class>, buf: &mut [u8]) -> Option<Draft> {
+        if !self.guard.is_due(now) || wanted.is_some_and(|class| class < Class::Bulk) {
+            return None;
+        }
+        let Room::Open { datagram_max } = self.sender.room(now, Class::Bulk) else { return None };
+        let end = datagram_max.min(buf.len()).checked_sub(TAG_LEN)?;
+        let fits = DATA_HEADER_LEN + self.guard.frame_len() <= end;
+        if !fits || !self.hop.budget.spend(now, (self.guard.frame_len() + SYMBOL_OVERHEAD) as u64) {
+            // Packets became smaller, or repair has cost enough: what is lost is repeated.
+            self.guard.drop_plan();
+            return None;
+        }
+        let repair = self.guard.take_symbol()?;
+        let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
+        let (lane, key, first, mask) = (self.config.lane, repair.key, repair.first, repair.mask);
+        Frame::Repair(RepairFrame { lane, key, first, mask, symbol: &repair.symbol }).emit(&mut w).ok()?;
+        let plain_len = w.len();
+        let draft = Draft { lane, number: self.sender.next_number(), plain_len, class: Class::Bulk };
+        let record = Record { load: Load::default(), repair: Part::Symbol };
+        self.sender.sent(now, DATA_HEADER_LEN + plain_len + TAG_LEN, true, wanted.is_none(), record);
+        self.note_sent(now, true);
+        Some(draft)
+    }
+
     /// Fills the rest of a datagram: control and micro frames, then small packets of sparse flows, then blocks and
     /// packets as their turns come. Returns whether anything was written. `full` is the room of a whole datagram.
-    fn fill(&mut self, now: Instant, class: Class, full: usize, w: &mut Writer<'_>, record: &mut Record) -> bool {
+    fn fill(&mut self, now: Instant, class: Class, full: usize, w: &mut Writer<'_>, load: &mut Load) -> bool {
         let before = w.len();
         if self.packets.as_ref().is_none_or(|packets| packets.wants().is_none()) {
-            return self.hop.fill(now, class, w, &mut record.blocks);
+            return self.hop.fill(now, class, w, &mut load.blocks);
         }
-        self.hop.fill(now, class.min(Class::Micro), w, &mut record.blocks);
+        self.hop.fill(now, class.min(Class::Micro), w, &mut load.blocks);
         let blocks_wait = self.hop.wants(now).is_some();
         if class >= Class::Micro && (!blocks_wait || self.share.small_may_pass()) {
             let start = w.len();
             if let Some(packets) = &mut self.packets {
-                packets.fill_small(now, w, &mut record.packets);
+                packets.fill_small(now, w, &mut load.packets);
             }
             self.share.charge(Service::Packets, w.len() - start);
         }
@@ -263,10 +369,10 @@ impl Link {
                 let start = w.len();
                 match (service, &mut self.packets) {
                     (Service::Packets, Some(packets)) => {
-                        packets.fill(now, full, start == before, w, &mut record.packets);
+                        packets.fill(now, full, start == before, w, &mut load.packets);
                     }
                     _ => {
-                        self.hop.fill(now, class, w, &mut record.blocks);
+                        self.hop.fill(now, class, w, &mut load.blocks);
                     }
                 }
                 self.share.charge(service, w.len() - start);
@@ -334,23 +440,54 @@ impl Link {
     pub fn handle_payload(&mut self, arrival: Arrival, payload: &[u8]) {
         let Arrival { now, rx_time, lane, number, ecn } = arrival;
         self.counters.datagrams_received += 1;
-        let (mut eliciting, mut ack_now) = (false, false);
+        let known = receiver(&mut self.receivers, lane).is_some();
+        if known {
+            self.inbound.resize(self.receivers.len(), InboundLoss::default());
+            self.decoders.resize_with(self.receivers.len(), Decoder::default);
+        }
+        let protected = known && matches!(Frames::new(payload).next(), Some(Ok(Frame::Protected)));
+        let mut asked = Asked { eliciting: true, now: false };
+        // What was made from symbols before it arrived was taken in then.
+        if !protected || self.decoders[usize::from(lane)].source(number, payload) {
+            asked = self.take_frames(now, payload, false);
+        }
+        if known {
+            asked.now |= self.take_recovered(now, lane);
+        }
+        if let Some(receiver) = receiver(&mut self.receivers, lane) {
+            receiver.received(now, rx_time, number, ecn, asked.eliciting, asked.now);
+            self.inbound[usize::from(lane)].arrived(number);
+        }
+        self.settle(now);
+    }
+
+    /// Takes the frames of one datagram. Of one that was `recovered` the lane acks are left out: they are late.
+    fn take_frames(&mut self, now: Instant, payload: &[u8], recovered: bool) -> Asked {
+        let mut asked = Asked::default();
         for frame in Frames::new(payload) {
             let Ok(frame) = frame else {
                 self.counters.malformed += 1;
                 break;
             };
-            eliciting |= frame.is_eliciting();
+            asked.eliciting |= frame.is_eliciting();
             match frame {
+                Frame::LaneAck(_) | Frame::Repair(_) | Frame::Repaired { .. } if recovered => {}
                 Frame::LaneAck(ack) if ack.lane == self.config.lane => self.sender.handle_ack(now, &ack),
                 Frame::LaneAck(_) => self.counters.stray_acks += 1,
                 Frame::AckWish { lane, packets, delay_us, now } => {
-                    ack_now |= now;
+                    asked.now |= now;
                     if let Some(receiver) = receiver(&mut self.receivers, lane) {
                         receiver.wish(packets, Span::from_micros(delay_us));
                     }
                 }
-                Frame::Padding | Frame::Ping | Frame::Close | Frame::Unknown { .. } => {}
+                Frame::Repair(repair) => {
+                    if let Some(decoder) = self.decoders.get_mut(usize::from(repair.lane)) {
+                        decoder.repair(repair.key, repair.first, repair.mask, repair.symbol);
+                    }
+                }
+                Frame::Repaired { lane, numbers } if lane == self.config.lane => self.repaired(now, &numbers),
+                Frame::Repaired { .. } => self.counters.stray_acks += 1,
+                Frame::Padding | Frame::Ping | Frame::Close | Frame::Protected | Frame::Unknown { .. } => {}
                 Frame::Packet(packet) => match &mut self.packets {
                     Some(packets) => packets.handle_frame(now, &packet),
                     None => self.counters.unwanted_packets += 1,
@@ -358,12 +495,31 @@ impl Link {
                 flow_frame => self.hop.handle_frame(now, &flow_frame),
             }
         }
-        if let Some(receiver) = receiver(&mut self.receivers, lane) {
-            receiver.received(now, rx_time, number, ecn, eliciting, ack_now);
-            self.inbound.resize(self.receivers.len(), InboundLoss::default());
-            self.inbound[usize::from(lane)].arrived(number);
+        asked
+    }
+
+    /// Takes in what repair symbols brought back. Returns whether that was anything.
+    fn take_recovered(&mut self, now: Instant, lane: u8) -> bool {
+        let mut any = false;
+        while let Some((number, payload)) = self.decoders[usize::from(lane)].poll_recovered() {
+            any = true;
+            self.counters.recovered += 1;
+            self.take_frames(now, &payload, true);
+            if self.to_tell.len() < TO_TELL_MAX {
+                self.to_tell.push((lane, number));
+            }
         }
-        self.settle(now);
+        any
+    }
+
+    /// The neighbour made these datagrams of ours from symbols: nothing of them is to be repeated.
+    fn repaired(&mut self, now: Instant, numbers: &Ranges) {
+        let numbers = numbers.0.iter().flat_map(|&(first, last)| first..=last);
+        for number in numbers.take(TO_TELL_MAX) {
+            let parked = self.guard.repaired(number);
+            let record = self.sender.take_record(number).map(|record| record.load);
+            parked.into_iter().chain(record).for_each(|load| self.delivered(now, load));
+        }
     }
 
     /// Time has passed.
@@ -384,23 +540,48 @@ impl Link {
         }
     }
 
+    fn delivered(&mut self, now: Instant, load: Load) {
+        load.blocks.into_iter().for_each(|item| self.hop.delivered(now, item));
+        if let Some(packets) = &mut self.packets {
+            load.packets.into_iter().for_each(|piece| packets.delivered(piece));
+        }
+    }
+
+    fn lost(&mut self, now: Instant, load: Load) {
+        load.blocks.into_iter().for_each(|item| self.hop.lost(now, item));
+        if let Some(packets) = &mut self.packets {
+            load.packets.into_iter().for_each(|piece| packets.lost(now, piece));
+        }
+    }
+
     /// Hands the fate of what was sent, and what is known of the path, to the two services.
     fn settle(&mut self, now: Instant) {
+        let rtt = self.hop.path().rtt;
         while let Some(outcome) = self.sender.poll_outcome() {
             match outcome {
                 Outcome::Delivered(record) => {
-                    record.blocks.into_iter().for_each(|item| self.hop.delivered(now, item));
-                    if let Some(packets) = &mut self.packets {
-                        record.packets.into_iter().for_each(|piece| packets.delivered(piece));
+                    match record.repair {
+                        Part::None => {}
+                        Part::Protected(number) => self.guard.arrived(number),
+                        Part::Symbol => self.guard.symbol_settled(),
                     }
+                    self.delivered(now, record.load);
                 }
-                Outcome::Lost(record) => {
-                    record.blocks.into_iter().for_each(|item| self.hop.lost(now, item));
-                    if let Some(packets) = &mut self.packets {
-                        record.packets.into_iter().for_each(|piece| packets.lost(now, piece));
-                    }
+                Outcome::Lost(Record { load, repair }) => {
+                    let load = match repair {
+                        Part::None => Some(load),
+                        Part::Protected(number) => self.guard.lost(now, number, load, rtt),
+                        Part::Symbol => {
+                            self.guard.symbol_settled();
+                            None
+                        }
+                    };
+                    load.into_iter().for_each(|load| self.lost(now, load));
                 }
             }
+        }
+        while let Some(load) = self.guard.poll_given_up(now) {
+            self.lost(now, load);
         }
         let view = self.sender.path(now);
         if let Some(rtt) = view.rtt {
@@ -417,7 +598,7 @@ impl Link {
                     ack_delay: self.sender.ack_delay(),
                     packet_time: view.rate.time_for(Octets::new(view.path_mtu as u64)),
                     loss,
-                    burst: view.burst,
+                    burst: view.burst.unwrap_or_default(),
                 });
             }
         }
@@ -430,8 +611,16 @@ impl Link {
         let base = lanes.fold(self.hop.poll_timeout(), Wakeup::earliest);
         let packets = self.packets.as_ref().and_then(|packets| packets.poll_timeout(can_seal));
         let base = Wakeup::earliest(Wakeup::earliest(base, silence), packets);
+        let base = Wakeup::earliest(base, self.guard.poll_timeout());
         if can_seal { Wakeup::earliest(base, self.sender.poll_timeout()) } else { base }
     }
+}
+
+/// What a datagram's frames ask for: a lane ack, and at once.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    eliciting: bool,
+    now: bool,
 }
 
 /// The receiver for the neighbour's lane, made on first use; `None` past [`LANES_MAX`].
@@ -443,6 +632,18 @@ fn receiver(receivers: &mut Vec<LaneReceiver>, lane: u8) -> Option<&mut LaneRece
         receivers.push(LaneReceiver::new(receivers.len() as u8));
     }
     receivers.get_mut(usize::from(lane))
+}
+
+/// Appends word of what was made from symbols, lane by lane; it goes before the acks that call it lost.
+fn put_repaired(to_tell: &mut Vec<(u8, u64)>, w: &mut Writer<'_>) {
+    to_tell.sort_unstable();
+    while let Some(&(lane, number)) = to_tell.last() {
+        let numbers = Ranges(vec![(number, number)]);
+        if (Frame::Repaired { lane, numbers }).emit(w).is_err() {
+            return;
+        }
+        to_tell.pop();
+    }
 }
 
 /// Appends the acks that are due. One that does not fit waits for the next datagram.

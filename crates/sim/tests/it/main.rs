@@ -7,5 +7,6 @@ mod common;
 mod control;
 mod packet_swarm;
 mod packets;
+mod repair;
 mod resilience;
 mod swarm;

@@ -38,6 +38,13 @@ impl Frame<'_> {
                 w.u8(u8::from(*now))
             }
             Frame::Close => w.varint(kind::CLOSE),
+            Frame::Protected => w.varint(kind::PROTECTED),
+            Frame::Repair(repair) => repair.emit(w),
+            Frame::Repaired { lane, numbers } => {
+                w.varint(kind::REPAIRED)?;
+                w.u8(*lane)?;
+                numbers.emit(w)
+            }
             Frame::Packet(packet) => packet.emit(w),
             Frame::Unknown { .. } => Ok(()),
             _ => self.emit_flow_frame(w),
@@ -111,6 +118,9 @@ impl Frame<'_> {
             | Frame::LaneAck(_)
             | Frame::AckWish { .. }
             | Frame::Close
+            | Frame::Protected
+            | Frame::Repair(_)
+            | Frame::Repaired { .. }
             | Frame::Packet(_)
             | Frame::Unknown { .. } => Ok(()),
         }

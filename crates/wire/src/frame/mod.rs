@@ -6,8 +6,10 @@
 mod emit;
 mod field;
 mod parse;
+mod repair;
 
 pub use emit::emit_data_to_end;
+pub use repair::{RepairFrame, repair_head_max};
 
 use crate::codec::{DecodeError, Reader};
 use std::net::SocketAddr;
@@ -35,6 +37,9 @@ mod kind {
     pub(super) const FORGET: u64 = 0x0c;
     pub(super) const PROGRESS: u64 = 0x0d;
     pub(super) const CLOSE: u64 = 0x0e;
+    pub(super) const PROTECTED: u64 = 0x0f;
+    pub(super) const REPAIR: u64 = 0x10;
+    pub(super) const REPAIRED: u64 = 0x11;
     pub(super) const OPEN_PASSAGE: u64 = 0x18;
     pub(super) const ANSWER_PASSAGE: u64 = 0x19;
     /// The first of the skippable types.
@@ -267,6 +272,17 @@ pub enum Frame<'a> {
     },
     /// The sender ends the session in an orderly way.
     Close,
+    /// Keep this datagram: repair symbols may cover it. Its first frame.
+    Protected,
+    /// See [`RepairFrame`].
+    Repair(RepairFrame<'a>),
+    /// Datagrams of `lane` that were lost and made from repair symbols. Says nothing of the path.
+    Repaired {
+        /// The lane.
+        lane: u8,
+        /// Their numbers, newest first.
+        numbers: Ranges,
+    },
     /// See [`PacketFrame`].
     Packet(PacketFrame<'a>),
     /// A frame of a later version, skipped by its length.
@@ -304,7 +320,15 @@ impl<'a> Iterator for Frames<'a> {
 impl<'a> Frame<'a> {
     /// Whether a datagram with this frame asks for a lane ack.
     pub fn is_eliciting(&self) -> bool {
-        !matches!(self, Frame::Padding | Frame::LaneAck(_) | Frame::Close | Frame::Unknown { .. })
+        !matches!(
+            self,
+            Frame::Padding
+                | Frame::LaneAck(_)
+                | Frame::Close
+                | Frame::Protected
+                | Frame::Repaired { .. }
+                | Frame::Unknown { .. }
+        )
     }
 }
 

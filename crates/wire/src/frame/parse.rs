@@ -3,7 +3,7 @@
 use super::field::{flag, parse_address};
 use super::{
     FIRST_SKIPPABLE, FlowName, Frame, LaneAck, Open, Order, PacketFrame, Passage, Ranges, Reach, Reason, ReceiptState,
-    kind,
+    RepairFrame, kind,
 };
 use crate::codec::{DecodeError, Reader};
 
@@ -29,6 +29,15 @@ impl<'a> Frame<'a> {
                 Frame::AckWish { lane, packets, delay_us, now: flag(r.u8()?, "ack wish")? }
             }
             kind::CLOSE => Frame::Close,
+            kind::PROTECTED => Frame::Protected,
+            kind::REPAIR => Frame::Repair(RepairFrame::parse(r)?),
+            kind::REPAIRED => {
+                let (lane, numbers) = (r.u8()?, Ranges::parse(r)?);
+                if numbers.0.is_empty() {
+                    return Err(DecodeError::Invalid("repaired without numbers"));
+                }
+                Frame::Repaired { lane, numbers }
+            }
             kind::PACKET => {
                 let len = usize::try_from(r.varint()?).map_err(|_| DecodeError::Truncated)?;
                 Frame::Packet(PacketFrame::parse(&mut Reader::new(r.take(len)?))?)

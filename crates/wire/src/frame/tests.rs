@@ -58,6 +58,11 @@ fn every_other_frame_round_trips() {
     round_trip(&Frame::Ping);
     round_trip(&Frame::Close);
     round_trip(&Frame::Padding);
+    round_trip(&Frame::Protected);
+    round_trip(&Frame::Repaired { lane: 2, numbers: Ranges(vec![(7, 7), (1, 3)]) });
+    for mask in [1, 0x81, 0x101, 1 | 1 << 127] {
+        round_trip(&Frame::Repair(RepairFrame { lane: 0, key: 127, first: 1 << 40, mask, symbol: &[9; 30] }));
+    }
     round_trip(&Frame::LaneAck(LaneAck {
         lane: 3,
         ranges: Ranges(vec![(90, 100), (5, 7)]),

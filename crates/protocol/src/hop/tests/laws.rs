@@ -99,7 +99,7 @@ fn a_hop_keeps_the_laws_of_a_machine() {
     ];
     let make = || {
         let mut hop = Hop::new(HopConfig::default());
-        hop.set_path(Path { loss: 0.02, burst: Span::from_millis(30), ..Path::default() });
+        hop.set_path(Path { loss: 0.02, burst: Some(Span::from_millis(30)), ..Path::default() });
         Bare { hop, flying: Vec::new() }
     };
     check(make, &Script { steps, ports: vec![PortId(0)], end: ms(20_000) });

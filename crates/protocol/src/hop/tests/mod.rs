@@ -78,7 +78,7 @@ impl World {
         let mut hops = [Hop::new(config), Hop::new(config)];
         for hop in &mut hops {
             let rtt = pipe.delay.times(2);
-            hop.set_path(Path { rtt, rate: pipe.rate, loss: pipe.loss.as_f64(), burst: Span::from_millis(5) });
+            hop.set_path(Path { rtt, rate: pipe.rate, loss: pipe.loss.as_f64(), burst: Some(Span::from_millis(5)) });
         }
         Self {
             now: Instant::from_millis(1),

@@ -382,6 +382,8 @@ mod tests {
                     app_limited: false,
                     mtu_probe: false,
                     lost,
+                    gap_before: None,
+                    gap_after: None,
                 },
             );
             let cut = lost && flow.convicts(&losses);

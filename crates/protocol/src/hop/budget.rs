@@ -1,0 +1,141 @@
+//! What repair may cost in one direction of a link: repeats, copies and repair symbols draw on one account.
+//!
+//! First transmissions pay in, by a share that follows the measured loss; where nothing is lost nothing is paid in
+//! for bulk, and nothing optional is spent. Repeats of what was lost have to go and are charged first, into debt if
+//! need be; copies and repair symbols go only while the account is in credit.
+
+use wavelane_base::{Instant, Octets, Rate};
+
+/// Path loss from which anything is spent before a loss is known.
+pub(crate) const LOSSY: f64 = 0.003;
+/// A byte of bulk pays in twice the loss: repeats take about once the loss, symbols and copies what is left.
+const SHARE_PER_LOSS: f64 = 2.0;
+/// And this much besides.
+const SHARE_BASE: f64 = 0.02;
+/// However much is lost, repair is no more than this share of first transmissions of bulk in the long run.
+const SHARE_MAX: f64 = 0.5;
+/// Micro traffic pays in this share instead if it is more.
+const SHARE_MICRO: f64 = 0.25;
+/// Octets per second that may always be spent where packets are lost: both copies of a lone echo ...
+const FLOOR: Rate = Rate::from_bps(8 * 4096);
+/// ... but no more than this part of what the lane carries.
+const FLOOR_PART: u64 = 8;
+/// Most octets saved up, and most owed.
+const SAVED_MAX: i64 = 48 << 10;
+
+/// The account of one direction.
+#[derive(Debug)]
+pub struct RepairBudget {
+    saved: i64,
+    /// Until when the floor was paid in.
+    at: Instant,
+    /// Millionths of an octet paid in and not yet counted.
+    rest: u64,
+    loss: f64,
+    floor: Rate,
+}
+
+impl Default for RepairBudget {
+    fn default() -> Self {
+        Self { saved: SAVED_MAX, at: Instant::ZERO, rest: 0, loss: 0.0, floor: FLOOR }
+    }
+}
+
+impl RepairBudget {
+    /// The lane carries `rate` and loses the share `loss`.
+    pub(crate) fn set_path(&mut self, rate: Rate, loss: f64) {
+        self.loss = loss;
+        self.floor = FLOOR.min(rate.scale(1, FLOOR_PART)).max(Rate::from_bps(1));
+    }
+
+    /// Whether packets are lost at all.
+    pub(crate) fn is_lossy(&self) -> bool {
+        self.loss > LOSSY
+    }
+
+    /// Share of first transmissions of bulk that is paid in.
+    fn share(&self) -> f64 {
+        if self.is_lossy() { (self.loss * SHARE_PER_LOSS + SHARE_BASE).min(SHARE_MAX) } else { 0.0 }
+    }
+
+    /// `octets` were sent for the first time.
+    pub(crate) fn earn(&mut self, octets: u64, micro: bool) {
+        let share = if micro { self.share().max(SHARE_MICRO) } else { self.share() };
+        self.rest += octets * (share * 1e6) as u64;
+        self.saved = (self.saved + (self.rest / 1_000_000) as i64).min(SAVED_MAX);
+        self.rest %= 1_000_000;
+    }
+
+    /// `octets` that were lost were sent again.
+    pub(crate) fn charge(&mut self, octets: u64) {
+        self.saved = (self.saved - octets as i64).max(-SAVED_MAX);
+    }
+
+    /// Takes `octets` out, if they are there.
+    pub(crate) fn spend(&mut self, now: Instant, octets: u64) -> bool {
+        let due = self.floor.octets_in(now.since(self.at)).get();
+        if due > 0 {
+            self.saved = self.saved.saturating_add(due.min(1 << 40) as i64).min(SAVED_MAX);
+            self.at = (self.at + self.floor.time_for(Octets::new(due))).min(now);
+        }
+        let affordable = self.is_lossy() && self.saved >= octets as i64;
+        if affordable {
+            self.saved -= octets as i64;
+        }
+        affordable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wavelane_base::Span;
+
+    fn budget(loss: f64) -> RepairBudget {
+        let mut budget = RepairBudget::default();
+        budget.set_path(Rate::from_bps(20_000_000), loss);
+        budget
+    }
+
+    /// Spends all that can be had in packets of 1,000 octets while `packets` of bulk leave in ten seconds.
+    fn spent(loss: f64, packets: u64, repeats_per_mille: u64) -> u64 {
+        let mut budget = budget(loss);
+        let mut spent = 0;
+        for n in 0..packets {
+            let now = Instant::ZERO + Span::from_secs(10).scale(n, packets);
+            budget.earn(1_000, false);
+            if n % 1_000 < repeats_per_mille {
+                budget.charge(1_000);
+            }
+            spent += u64::from(budget.spend(now, 1_000)) * 1_000;
+        }
+        spent
+    }
+
+    #[test]
+    fn nothing_is_spent_where_nothing_is_lost() {
+        assert_eq!(spent(0.0, 10_000, 0), 0);
+        assert_eq!(spent(0.003, 10_000, 0), 0);
+    }
+
+    #[test]
+    fn repeats_draw_on_the_same_account() {
+        // 12 % of ten million octets, what was saved up, and the floor of ten seconds.
+        let all = 1_200_000 + 48 * 1_024 + 40 * 1_024;
+        let without = spent(0.05, 10_000, 0);
+        assert!((all - 2_000..=all).contains(&without), "{without}");
+        let with = spent(0.05, 10_000, 50);
+        assert!((without - 500_000 - 2_000..=without - 500_000 + 2_000).contains(&with), "{with}");
+    }
+
+    #[test]
+    fn debt_is_bounded_and_paid_back() {
+        let mut budget = budget(0.2);
+        budget.charge(1 << 40);
+        assert!(!budget.spend(Instant::ZERO, 1));
+        for _ in 0..300 {
+            budget.earn(1_000, false);
+        }
+        assert!(budget.spend(Instant::ZERO, 40_000), "300,000 x 42 % were paid in");
+    }
+}
