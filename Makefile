@@ -9,7 +9,8 @@ export DEBIAN_FRONTEND := noninteractive
 # command:package, for what cargo cannot fetch.
 BUILD_TOOLS := cc:build-essential curl:curl
 LAB_TOOLS := ip:iproute2 nft:nftables iptables:iptables ethtool:ethtool
-TEST_TOOLS := tcpdump:tcpdump tshark:tshark kill:procps sysctl:procps ping:iputils-ping dig:bind9-dnsutils
+TEST_TOOLS := tcpdump:tcpdump tshark:tshark kill:procps sysctl:procps ping:iputils-ping dig:bind9-dnsutils \
+  openssl:openssl nghttpd:nghttp2-server python3:python3 ssh:openssh-client dropbear:dropbear-bin rsync:rsync iperf3:iperf3
 # Other people's programs that the laboratory puts in the gateways' place.
 PEER_TOOLS := kcptun-client:kcptun wg:wireguard-tools
 

@@ -31,7 +31,7 @@ use wavelane_base::{Entropy, FlowId, FrameMeta, Instant, Machine, PortId, Span, 
 use wavelane_host::clock::{NodeClock, wall_nanos};
 use wavelane_host::nfqueue::Held;
 use wavelane_host::poller::{Poller, Ready, Watch};
-use wavelane_host::udp::{Sent, UdpLane};
+use wavelane_host::udp::UdpLane;
 use wavelane_protocol::gateway::{Event, Gateway, PeerId};
 
 /// The only port: the UDP lanes' socket.
@@ -61,14 +61,16 @@ const ADDRESSES_FRESH: Span = Span::from_secs(5);
 const FAREWELL: Span = Span::from_millis(250);
 /// Rounds of draining before readiness is asked again.
 const ROUNDS_MAX: usize = 16;
-/// Batches of datagrams read per round.
-const BATCHES_PER_ROUND: usize = 8;
+/// Reads of the lanes' socket per round, and bytes after which a round has read or sent enough: acknowledgements are due
+/// then, and what was read is still in the processor's cache.
+const READS_PER_ROUND: usize = 8;
+const OCTETS_PER_ROUND: usize = 256 << 10;
 /// Connections served per round.
 const TURNS_PER_ROUND: usize = 256;
 /// SYNs and connections taken per round.
 const ARRIVALS_PER_ROUND: usize = 256;
-/// The largest datagram the gateway may write.
-const FRAME_ROOM: usize = 9_216;
+/// The largest batch of datagrams the gateway may write.
+const FRAME_ROOM: usize = 65_535;
 
 /// What is known of a peer besides what the gateway knows.
 #[derive(Clone, Copy, Default)]
@@ -90,9 +92,9 @@ pub struct Daemon {
     lane: UdpLane,
     lane_readable: bool,
     lane_writable: bool,
-    /// A datagram the socket had no room for.
-    stalled: Option<(Transmit, Vec<u8>)>,
     frame: Vec<u8>,
+    /// What the socket had no room for: in `frame`, from there on.
+    stalled: Option<(Transmit, usize)>,
     control: Control,
     signals: UnixStream,
     reloads: Reloads,
@@ -227,10 +229,7 @@ impl Daemon {
         loop {
             let timeout = if self.settle() { Some(Duration::ZERO) } else { self.patience() };
             let ready = self.poller.wait(timeout)?;
-            self.now = self.clock.now();
-            if self.gateway.poll_timeout().is_some_and(|w| w.at <= self.now) {
-                self.gateway.handle_timeout(self.now);
-            }
+            self.advance();
             for r in ready {
                 if r.token == TOKEN_SIGNAL {
                     self.stop();
@@ -241,6 +240,13 @@ impl Daemon {
             if self.now.since(self.ticked) >= TICK {
                 self.tick();
             }
+        }
+    }
+    /// Reads the clock.
+    fn advance(&mut self) {
+        self.now = self.clock.now();
+        if self.gateway.poll_timeout().is_some_and(|w| w.at <= self.now) {
+            self.gateway.handle_timeout(self.now);
         }
     }
     /// How long nothing needs us.
@@ -274,11 +280,14 @@ impl Daemon {
 
     /// Moves everything that can be moved. Returns whether more could be done at once.
     fn settle(&mut self) -> bool {
-        for _ in 0..ROUNDS_MAX {
+        for round in 0..ROUNDS_MAX {
+            if round > 0 {
+                self.advance();
+            }
             let mut busy = self.receive();
             busy |= self.take_packets();
             busy |= self.give_packets();
-            self.transmit();
+            busy |= self.transmit();
             while let Some(event) = self.gateway.poll_event() {
                 busy = true;
                 self.handle_event(event);
@@ -294,50 +303,66 @@ impl Daemon {
         }
         true
     }
+    /// Reads a round's worth of datagrams. Returns whether there may be more.
     fn receive(&mut self) -> bool {
         if !self.lane_readable {
             return false;
         }
-        let (now, gateway) = (self.now, &mut self.gateway);
-        for _ in 0..BATCHES_PER_ROUND {
-            let read_at = self.clock.now();
+        let mut octets = 0;
+        for _ in 0..READS_PER_ROUND {
+            let (clock, gateway) = (&self.clock, &mut self.gateway);
+            let mut read_at = None;
             let got = self.lane.receive(|d| {
-                let rx_time = (read_at - d.waited).min(now);
-                let meta = FrameMeta { rx_time, ecn: d.ecn, segment: None, from: Some(d.from) };
+                // Read once per call and after it: an arrival that seems to lie ahead of `now`, or before it was,
+                // would pass for delay on the link.
+                let now = *read_at.get_or_insert_with(|| clock.now());
+                let meta = FrameMeta { rx_time: now - d.waited, ecn: d.ecn, segment: d.segment, from: Some(d.from) };
+                octets += d.bytes.len();
                 gateway.handle_frame(now, LANE, d.bytes, meta);
             });
+            self.now = read_at.unwrap_or(self.now);
             // An error is an ICMP message about an earlier datagram; the next call goes on.
             if matches!(got, Ok(0)) {
                 self.lane_readable = false;
-                return true;
+                break;
+            }
+            if octets >= OCTETS_PER_ROUND {
+                break;
             }
         }
         true
     }
-    fn transmit(&mut self) {
-        while self.lane_writable {
-            let (transmit, stalled) = match self.stalled.take() {
-                Some((transmit, bytes)) => (transmit, Some(bytes)),
-                None => match self.gateway.poll_transmit(self.now, LANE, &mut self.frame, 1) {
-                    Some(transmit) => (transmit, None),
-                    None => return,
-                },
+    /// Sends a round's worth of what may leave. Returns whether there may be more.
+    fn transmit(&mut self) -> bool {
+        let mut octets = 0;
+        while self.lane_writable && octets < OCTETS_PER_ROUND {
+            let (transmit, at) = match self.stalled.take() {
+                Some(stalled) => stalled,
+                None => {
+                    // A batch takes long to send; the next one's packets leave that much later.
+                    self.now = self.clock.now();
+                    let segments = self.lane.segments_max();
+                    match self.gateway.poll_transmit(self.now, LANE, &mut self.frame, segments) {
+                        Some(transmit) => (transmit, 0),
+                        None => return false,
+                    }
+                }
             };
             let Some(to) = transmit.to else {
                 self.counters.one("dropped_datagram_unsent");
                 continue;
             };
-            let bytes = stalled.as_deref().unwrap_or(&self.frame[..transmit.len]);
-            match self.lane.send(bytes, to, transmit.ecn) {
-                Sent::Yes => {}
-                Sent::Blocked => {
-                    self.lane_writable = false;
-                    self.stalled = Some((transmit, bytes.to_vec()));
-                }
-                Sent::TooBig => self.counters.one("dropped_datagram_too_big"),
-                Sent::Lost => self.counters.one("dropped_datagram_unsent"),
+            let rest = &self.frame[at..transmit.len];
+            octets += rest.len();
+            let sent = self.lane.send(rest, transmit.segment_size, to, transmit.ecn);
+            self.counters.add("dropped_datagram_too_big", sent.too_big);
+            self.counters.add("dropped_datagram_unsent", sent.lost);
+            if sent.done < rest.len() {
+                self.lane_writable = false;
+                self.stalled = Some((transmit, at + sent.done));
             }
         }
+        self.lane_writable
     }
 
     fn peer_name(&self, peer: PeerId) -> &str {
@@ -437,7 +462,7 @@ impl Daemon {
         for token in tokens {
             self.socket_reset(token);
         }
-        self.transmit();
+        while self.transmit() {}
         if open > 0 {
             self.farewell();
         }
@@ -456,7 +481,7 @@ impl Daemon {
             self.receive();
             self.gateway.handle_timeout(self.now);
             while self.gateway.poll_event().is_some() {}
-            self.transmit();
+            while self.transmit() {}
         }
     }
 }

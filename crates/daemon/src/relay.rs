@@ -6,9 +6,9 @@ use wavelane_base::{FlowId, Instant, ReadOutcome, Streams};
 use wavelane_host::tcp;
 
 /// Bytes moved per call, and most that one direction of a connection keeps between socket and flow.
-pub(crate) const CHUNK: usize = 16 << 10;
+pub(crate) const CHUNK: usize = 64 << 10;
 /// Chunks moved each way in one turn, so that no connection keeps the others waiting.
-const CHUNKS_PER_TURN: usize = 8;
+const CHUNKS_PER_TURN: usize = 4;
 
 /// How far a connection is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -226,6 +226,11 @@ impl Gateways {
         all
     }
 
+    /// User and system time of both so far, in seconds.
+    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
+        self.gateways.iter().map(|gateway| gateway.program.cpu_seconds()).sum()
+    }
+
     /// Stops both in an orderly way and verifies that they end by themselves.
     pub(crate) fn stop(mut self) -> Vec<String> {
         self.end()

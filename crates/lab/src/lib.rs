@@ -7,6 +7,7 @@
 
 mod backend;
 mod bulk;
+mod capacity;
 mod content;
 mod driver;
 pub mod duel;
@@ -28,6 +29,7 @@ mod topology;
 mod world;
 
 pub use backend::{LATENESS_BOUND, LabBackend};
+pub use capacity::{Bench, Capacity, CapacityCase, Way, can_measure};
 pub use driver::MTU;
 pub use pcapng::{FILE_MAX, SNAPLEN};
 

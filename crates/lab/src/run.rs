@@ -8,7 +8,7 @@ use crate::judge::judge;
 use crate::peers::{self, Peers};
 use crate::review::controls;
 use crate::tools::{self, INSTALL_IP};
-use crate::world::World;
+use crate::world::{Veth, World};
 use crate::{LabError, echo, fetch, sockets};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -80,7 +80,7 @@ impl<'a> Run<'a> {
         let pcap = context.out.join("pcap");
         std::fs::create_dir_all(&pcap)
             .map_err(LabError::io(format!("cannot make {}; choose another --out", pcap.display())))?;
-        let world = World::build(scenario, seed, &controls, &|node, port| context.pcap(node, port))?;
+        let world = World::build(scenario, seed, &controls, Veth::Packets, &|node, port| context.pcap(node, port))?;
         let gateways = match stack {
             Stack::Wavelane => {
                 let (out, label) = (context.out, context.label.clone());

@@ -19,6 +19,15 @@ use wavelane_scenario::{Channel, ChannelKind, Direction, NodeKind, Scenario};
 /// in the channel; the room is for a burst within one scheduling delay. A drop here makes the run inconclusive.
 const TUN_RING: u32 = 1000;
 
+/// What the veth pairs carry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Veth {
+    /// Packets: every offload is off.
+    Packets,
+    /// What the kernel likes best: super-packets with checksums left open.
+    Offloaded,
+}
+
 /// Namespaces, devices and channel threads of one run. Dropping it removes all of them.
 pub(crate) struct World {
     /// In the scenario's order of nodes.
@@ -51,6 +60,7 @@ impl World {
         scenario: &Scenario,
         seed: Seed,
         controls: &[&str],
+        veth: Veth,
         capture: &dyn Fn(&str, &str) -> PathBuf,
     ) -> Result<Self, LabError> {
         let plan = Plan::of(scenario)?;
@@ -63,7 +73,7 @@ impl World {
         let mut world = Self { nodes, plan, channels: Vec::new() };
         for (i, channel) in scenario.channels.iter().enumerate() {
             let running = if is_veth(scenario, channel) {
-                world.veth(i)?;
+                world.veth(i, veth)?;
                 None
             } else {
                 Some(world.emulate(scenario, i, seed, capture)?)
@@ -76,12 +86,14 @@ impl World {
         Ok(world)
     }
 
-    /// A veth pair without offloads, so that what it carries are packets.
-    fn veth(&self, i: usize) -> Result<(), LabError> {
+    fn veth(&self, i: usize, kind: Veth) -> Result<(), LabError> {
         let wire = &self.plan.wires[i];
         let [a, b] = wire.ends.map(|n| &self.nodes[n]);
         let name = &wire.interface;
         tools::ip(a, &[format!("link add {name} type veth peer name {name} netns {}", b.path().display())])?;
+        if kind == Veth::Offloaded {
+            return Ok(());
+        }
         for ns in [a, b] {
             let interface = name.clone();
             let off = move || Offload::ALL.iter().try_for_each(|kind| set_offload(&interface, *kind, false));

@@ -1,6 +1,7 @@
 //! Studies: experiments with their scenarios and judges, each repeatable by one command.
 #![forbid(unsafe_code)]
 
+mod capacity;
 mod cells;
 mod document;
 mod efficiency;
@@ -76,6 +77,13 @@ pub const STUDIES: &[Study] = &[
         takes: ["2 min", "8 min"],
         backend: "sim",
         run: simulator_speed::run,
+    },
+    Study {
+        id: capacity::ID,
+        about: "what two gateways carry where only the machine limits them, and its cost, beside other tunnels",
+        takes: ["3 min", "15 min"],
+        backend: "lab",
+        run: capacity::run,
     },
     Study {
         id: tcp_interop::ID,

@@ -159,6 +159,11 @@ impl Peers {
         self.programs.iter().filter_map(cost).collect()
     }
 
+    /// User and system time of its programs so far, in seconds.
+    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
+        self.programs.iter().map(Program::cpu_seconds).sum()
+    }
+
     /// Ends its programs; says what was not as it should be.
     pub(crate) fn stop(mut self) -> Vec<String> {
         program::end(std::mem::take(&mut self.programs))

@@ -250,5 +250,8 @@ fn the_laws_hold_while_nobody_answers_and_while_strangers_call() {
     check(|| gateway(Instant::ZERO, 1, 2, B, 1), &script);
 }
 
+#[path = "batch_tests.rs"]
+mod batches;
+
 #[path = "reload_tests.rs"]
 mod reload;

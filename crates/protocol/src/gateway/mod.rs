@@ -13,6 +13,7 @@ mod packets;
 mod relay;
 mod reload;
 mod status;
+mod transmit;
 mod types;
 
 pub use config::{Config, ConfigError, Controller, IpPrefix, PacketConfig, PeerConfig};
@@ -31,7 +32,7 @@ use flows::FlowTable;
 use relay::Relays;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
-use wavelane_base::{Class, Ecn, Entropy, FrameMeta, Instant, Machine, PortId, Transmit, Wakeup};
+use wavelane_base::{Entropy, FrameMeta, Instant, Machine, PortId, Transmit, Wakeup};
 use wavelane_wire::datagram::{UDP4_OVERHEAD, UDP6_OVERHEAD};
 pub use wavelane_wire::frame::Reason;
 
@@ -250,28 +251,8 @@ impl Machine for Gateway {
         self.give_up_lost_flows(now);
     }
 
-    fn poll_transmit(&mut self, now: Instant, port: PortId, buf: &mut [u8], _max: usize) -> Option<Transmit> {
-        if let Some(out) = self.sessions.poll_handshake(now, port, buf) {
-            return Some(Transmit { len: out.len, to: out.to, class: Class::Control, ..Transmit::default() });
-        }
-        for step in 0..self.links.len() {
-            let peer = (self.cursor + step) % self.links.len();
-            if self.config.peers[peer].port != port || !self.sessions.can_seal(now, peer) {
-                continue;
-            }
-            let Some(draft) = self.links[peer].compose(now, buf) else { continue };
-            self.cursor = (peer + 1) % self.links.len();
-            let sealed = self.sessions.seal(now, peer, draft.lane, draft.number, buf, draft.plain_len);
-            self.settle(now, PeerId(peer));
-            let Some(len) = sealed else {
-                // The lane counts it as sent and will find it lost, which repeats it under the next session.
-                self.counters.dropped_no_session += 1;
-                continue;
-            };
-            let to = self.sessions.address(peer);
-            return Some(Transmit { len, to, class: draft.class, ecn: Ecn::NotEct, ..Transmit::default() });
-        }
-        None
+    fn poll_transmit(&mut self, now: Instant, port: PortId, buf: &mut [u8], segments_max: usize) -> Option<Transmit> {
+        self.next_batch(now, port, buf, segments_max)
     }
 
     fn poll_timeout(&self) -> Option<Wakeup> {

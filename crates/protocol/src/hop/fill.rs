@@ -94,7 +94,7 @@ impl Hop {
         w: &mut Writer<'_>,
         carried: &mut Vec<Carried>,
     ) -> bool {
-        let share = self.receive_share();
+        let (share, cap) = (self.receive_share(), self.unread_room());
         let Some(flow) = self.flows.get_mut(&name) else { return true };
         if !is_due(flow, small) {
             return true;
@@ -102,7 +102,10 @@ impl Hop {
         let before = w.len();
         let fits = if small == Small::Receipt {
             flow.promise(now, &self.path, share);
-            write_receipt(flow, name, w)
+            let cap = flow.inc.cap(cap);
+            flow.inc.relieve(cap);
+            let credit = flow.inc.tell_credit(cap);
+            write_receipt(flow, name, credit, w)
         } else {
             frame_for(flow, name, small, now).emit(w).is_ok()
         };
@@ -304,7 +307,7 @@ fn frame_for(flow: &Flow, name: FlowName, small: Small, now: Instant) -> Frame<'
 }
 
 /// Appends a receipt with as many ranges as fit, highest first. A list shorter than [`RANGES_WHOLE`] is whole.
-fn write_receipt(flow: &Flow, name: FlowName, w: &mut Writer<'_>) -> bool {
+fn write_receipt(flow: &Flow, name: FlowName, credit: u64, w: &mut Writer<'_>) -> bool {
     let held = flow.inc.held();
     let fitting = w.room().saturating_sub(RECEIPT_FIXED_MAX) / 16;
     let count = held.count().min(RANGES_MAX).min(fitting);
@@ -319,7 +322,7 @@ fn write_receipt(flow: &Flow, name: FlowName, w: &mut Writer<'_>) -> bool {
         ReceiptState::Accept
     };
     let ranges = Ranges(held.descending().take(count).map(|(s, e)| (s, e - 1)).collect());
-    let (cumulative, credit) = (flow.inc.cumulative(), flow.inc.credit());
+    let cumulative = flow.inc.cumulative();
     Frame::Receipt { flow: name, state, cumulative, credit, ranges }.emit(w).is_ok()
 }
 

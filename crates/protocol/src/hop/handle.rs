@@ -152,11 +152,15 @@ impl Hop {
     }
 
     fn on_data(&mut self, now: Instant, name: FlowName, offset: u64, bytes: &[u8]) {
-        let room = self.half_pool().saturating_sub(self.held.1);
+        let room = self.unread_room();
         let share = self.receive_share();
         let path = self.path;
         let Some(flow) = self.receiving(name) else { return };
+        let room = flow.inc.cap(room).saturating_sub(flow.inc.buffered());
         let result = flow.inc.take(now, offset, bytes, room);
+        if result == Err(Dropped::PoolFull) {
+            flow.inc.press();
+        }
         let mut wake = false;
         if let Ok(taken) = result {
             if taken.fresh == 0 {
@@ -202,6 +206,8 @@ impl Hop {
             return;
         }
         flow.out.grant(receipt.credit);
+        let held_up = receipt.state == ReceiptState::Wait;
+        flow.out.hold_up(held_up.then_some(receipt.credit.max(receipt.cumulative)));
         self.counters.contradicted_octets += flow.out.receipt(now, receipt.cumulative, &receipt.ranges.0, &path);
         if receipt.state == ReceiptState::Complete && !flow.out.complete && !flow.out.completed(receipt.cumulative) {
             // An old receipt, or one for an end we never announced.

@@ -24,6 +24,15 @@ pub(super) const IDLE_CAPACITY: usize = 64 << 10;
 /// Payload a full datagram carries, for counting packets per BDP.
 pub(super) const PACKET_PAYLOAD: u64 = 1_172;
 
+/// Room for unread bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UnreadRoom {
+    /// What any one flow may hold.
+    pub(super) flow: u64,
+    /// What all flows together may add.
+    pub(super) pool: u64,
+}
+
 /// Why received bytes were not kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dropped {
@@ -62,6 +71,10 @@ pub(super) struct Incoming {
     micro: bool,
     /// A receipt shall go at once when `cumulative` reaches this.
     prompt_at: Option<u64>,
+    /// Bytes within the credit were dropped because the flow may not hold so many unread bytes now.
+    pressed: bool,
+    /// The credit of the newest receipt.
+    told: u64,
     /// The owner has read the end.
     pub(super) end_read: bool,
     need: u64,
@@ -105,9 +118,37 @@ impl Incoming {
     pub(super) fn is_all_read(&self) -> bool {
         self.finish == Some(self.read)
     }
-    /// At zero credit.
+    /// At zero credit, or unable to use what was promised.
     pub(super) fn is_stalled(&self) -> bool {
-        self.credit <= self.cumulative && !self.is_complete()
+        (self.pressed || self.credit <= self.cumulative) && !self.is_complete()
+    }
+    /// Bytes the flow may hold unread.
+    pub(super) fn cap(&self, room: UnreadRoom) -> u64 {
+        room.flow.min(self.buffered() + room.pool).max(CREDIT_FLOOR)
+    }
+    /// The credit to tell now.
+    pub(super) fn tell_credit(&mut self, cap: u64) -> u64 {
+        self.told = if self.pressed { self.pressed_credit(cap) } else { self.credit };
+        self.told
+    }
+    /// The promise was more than can be held now: says so at once, or the sender would repeat for ever what is
+    /// dropped again and again.
+    pub(super) fn press(&mut self) {
+        self.receipt_now |= !self.pressed;
+        self.pressed = true;
+    }
+    /// Looks again, given that the flow may hold `cap` bytes now: whether the sender is to hear of it.
+    pub(super) fn relieve(&mut self, cap: u64) -> bool {
+        if !self.pressed {
+            return false;
+        }
+        self.pressed = self.credit > self.read + cap;
+        let gain = self.pressed_credit(cap).saturating_sub(self.told);
+        !self.pressed || gain * 4 >= cap
+    }
+    /// While pressed: the bytes that would be kept.
+    fn pressed_credit(&self, cap: u64) -> u64 {
+        self.cumulative.max(self.read + cap).min(self.credit)
     }
 
     /// Takes `bytes` at `offset`. Bytes that are held already win over new ones. `room` is what the pool still has.

@@ -20,7 +20,7 @@ pub use budget::RepairBudget;
 pub use types::{Carried, Counters, HopConfig, HopEvent, HopOpenError, HopStatus, Item, Path};
 
 use flow::{Cause, Flow, LastWord, State};
-use incoming::CREDIT_FLOOR;
+use incoming::{CREDIT_FLOOR, UnreadRoom};
 use numbers::Over;
 use outgoing::{AHEAD, AHEAD_MIN};
 use schedule::Ring;
@@ -181,13 +181,15 @@ impl Hop {
 
     /// Reads into `buf`. An empty `buf` reads nothing and says so with `Blocked`.
     pub fn read(&mut self, now: Instant, flow: FlowName, buf: &mut [u8]) -> ReadOutcome {
-        let share = self.receive_share();
+        let (share, cap) = (self.receive_share(), self.unread_room());
         let Some(f) = self.flows.get_mut(&flow) else { return ReadOutcome::Reset };
         if f.state == State::Done {
             return if f.inc.end_read { ReadOutcome::End } else { ReadOutcome::Reset };
         }
         let n = f.inc.read(buf);
         let outcome = if n > 0 {
+            let cap = f.inc.cap(cap);
+            f.inc.receipt_now |= f.inc.relieve(cap);
             f.consider_credit(now, &self.path, share);
             ReadOutcome::Data(n)
         } else if f.inc.readable() && f.inc.is_all_read() {
@@ -383,6 +385,11 @@ impl Hop {
     fn receive_share(&self) -> u64 {
         let parts = (self.live as u64 + 1).clamp(2, 4) + self.live as u64 / 8;
         (self.half_pool().saturating_sub(self.held.1) / parts).max(CREDIT_FLOOR)
+    }
+    /// What bounds the bytes that one flow may hold unread. Promises were made when there was more room, and are not withdrawn; without this
+    /// cap flows whose readers stand still would fill the pool.
+    fn unread_room(&self) -> UnreadRoom {
+        UnreadRoom { flow: self.receive_share().saturating_mul(2), pool: self.half_pool().saturating_sub(self.held.1) }
     }
     fn half_pool(&self) -> u64 {
         self.config.pool.get() / 2

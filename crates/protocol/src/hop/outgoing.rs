@@ -87,6 +87,8 @@ pub(super) struct Outgoing {
     copies: RangeSet,
     /// The peer takes bytes below this.
     credit: u64,
+    /// Less than that for now, as its newest receipt said.
+    held_up_at: Option<u64>,
     /// The direction's length, once the owner ended it.
     pub(super) fin: Option<u64>,
     pub(super) finish: Sure,
@@ -162,21 +164,30 @@ impl Outgoing {
     }
     /// Whether credit holds up what there is to send.
     fn is_starved(&self) -> bool {
-        self.unsent() > 0 && self.next >= self.credit
+        (self.unsent() > 0 && self.next >= self.credit.min(self.ceiling()))
+            || self.missing.first().is_some_and(|(start, _)| start >= self.ceiling())
+    }
+    /// Bytes from here on would be dropped now.
+    fn ceiling(&self) -> u64 {
+        self.held_up_at.unwrap_or(u64::MAX)
+    }
+    /// The peer cannot keep what it promised: nothing is sent from `credit` on until it says otherwise.
+    pub(super) fn hold_up(&mut self, credit: Option<u64>) {
+        self.held_up_at = credit;
     }
     pub(super) fn has_data(&self) -> bool {
-        !self.missing.is_empty() || !self.copies.is_empty() || (self.unsent() > 0 && self.next < self.credit)
+        self.choose().is_some()
     }
 
     /// What goes next: repairs, then copies, then new bytes.
     pub(super) fn choose(&self) -> Option<Stretch> {
-        if let Some((start, end)) = self.missing.first() {
-            return Some(Stretch { start, end, kind: Kind::Repair });
+        let ceiling = self.ceiling();
+        for (known, kind) in [(self.missing.first(), Kind::Repair), (self.copies.first(), Kind::Copy)] {
+            if let Some((start, end)) = known.filter(|(start, _)| *start < ceiling) {
+                return Some(Stretch { start, end: end.min(ceiling), kind });
+            }
         }
-        if let Some((start, end)) = self.copies.first() {
-            return Some(Stretch { start, end, kind: Kind::Copy });
-        }
-        let end = self.written().min(self.credit);
+        let end = self.written().min(self.credit).min(ceiling);
         (self.next < end).then_some(Stretch { start: self.next, end, kind: Kind::First })
     }
     /// Forgets copies that came due, for want of budget.

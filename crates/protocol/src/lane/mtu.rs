@@ -68,6 +68,11 @@ impl MtuSearch {
         }
     }
 
+    /// Whether [`Self::poll`] would give a size.
+    pub(super) fn waits(&self, now: Instant) -> bool {
+        now >= self.next_at && self.candidate().is_some()
+    }
+
     /// A size to probe now. Given once; the next comes when this one's fate is known, or after a while.
     pub(super) fn poll(&mut self, now: Instant) -> Option<usize> {
         if now < self.next_at {

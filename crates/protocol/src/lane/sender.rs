@@ -283,6 +283,13 @@ impl<R> LaneSender<R> {
         None
     }
 
+    /// Whether [`Self::poll_probe`] would give something.
+    pub fn probe_waits(&self, now: Instant) -> bool {
+        self.probe_due
+            || self.silent_packets >= SILENT_PACKETS_MAX
+            || self.rtt.smoothed().is_some() && self.mtu.waits(now)
+    }
+
     fn window(&self) -> u64 {
         self.control.window(self.rtt.smoothed_or_initial())
     }

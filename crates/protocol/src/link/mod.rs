@@ -39,6 +39,9 @@ const LOSS_UNKNOWN: f64 = 0.01;
 /// After this much silence while an answer is owed, the link counts as silent: it asks for a new session too.
 pub const SILENCE: Span = Span::from_secs(1);
 
+/// A batch is never longer than this at the lane's rate: what follows it, maybe more urgent, waits no longer.
+const BATCH_SPAN: Span = Span::from_millis(1);
+
 /// How a link is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkConfig {
@@ -409,6 +412,21 @@ impl Link {
         self.sender.sent_mtu_probe(now, datagram);
         self.note_sent(now, true);
         Some(Draft { lane: self.config.lane, number, plain_len, class: Class::Bulk })
+    }
+
+    /// How many datagrams as long as `first` may leave as one batch: one alone unless it is as long as they come, and no
+    /// more than [`BATCH_SPAN`] of the lane's time.
+    pub fn batch_max(&self, first: usize) -> usize {
+        if first != self.sender.datagram_max() {
+            return 1;
+        }
+        let octets = self.sender.rate().octets_in(BATCH_SPAN).get();
+        usize::try_from(octets).unwrap_or(usize::MAX) / (first + self.config.overhead)
+    }
+
+    /// Whether the next datagram is a probe, or asks for something as probes do: it leaves alone.
+    pub fn probe_waits(&self, now: Instant) -> bool {
+        self.sender.probe_waits(now)
     }
 
     fn note_sent(&mut self, now: Instant, eliciting: bool) {

@@ -287,6 +287,11 @@ impl Sessions {
         }
     }
 
+    /// Whether a handshake message may be waiting for [`Sessions::poll_handshake`].
+    pub fn handshake_waits(&self) -> bool {
+        !self.due.is_empty() || !self.cookies.is_empty()
+    }
+
     /// The next handshake datagram for `port`, if any. `buf` holds at least [`HANDSHAKE_MAX`] bytes; with less
     /// nothing is written. Handshakes are few: send them before anything else of the port.
     pub fn poll_handshake(&mut self, now: Instant, port: PortId, buf: &mut [u8]) -> Option<HandshakeOut> {

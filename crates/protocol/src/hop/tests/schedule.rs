@@ -310,3 +310,41 @@ fn an_echo_stays_quick_and_bulk_fast_through_bursts_of_loss() {
     let c = world.hops[0].counters();
     assert!(c.copy_octets * 50 < c.first_octets, "copies tax bulk by at most 2 %: {c:?}");
 }
+
+/// Promises are made while there is room and are not withdrawn: forty readers that stand still are owed more than
+/// the pool holds.
+#[test]
+fn stopped_readers_are_not_sent_the_same_bytes_for_ever_and_leave_room_for_the_others() {
+    let config = HopConfig { flows_max: 60, pool: wavelane_base::Octets::new(1 << 20) };
+    let mut world = World::new(12, Pipe { loss: wavelane_base::Ratio::new(1, 50).unwrap(), ..Pipe::default() }, config);
+    let mut stopped: Vec<Stream> = Vec::new();
+    for _ in 0..40 {
+        let mut stream = Stream::new(world.open_accepted(), 0, 100_000);
+        stream.stalled = true;
+        stopped.push(stream);
+    }
+    for _ in 0..50 {
+        stopped.iter_mut().for_each(|stream| stream.pump(&mut world));
+        let next = world.now + Span::from_millis(100);
+        world.run_until(next);
+    }
+    let (before, sent) = (world.hops[0].counters(), world.octets[0]);
+    assert!(before.repair_octets <= 1 << 20, "{} octets were sent again", before.repair_octets);
+    let end = world.now + Span::from_secs(10);
+    world.run_until(end);
+    // Questions once a second each, and nothing else.
+    assert!(world.octets[0] - sent <= 40 * 11 * 100, "{} octets while nobody reads", world.octets[0] - sent);
+    assert!(world.hops[1].status().unread <= 1 << 19);
+
+    let flow = world.open_accepted();
+    let mut streams = [Stream::new(flow, 0, 200_000), Stream::new(flow, 1, 0)];
+    let deadline = world.now + Span::from_secs(20);
+    finish_all(&mut world, &mut streams, deadline);
+    // And once they read again, they get the rest.
+    stopped.iter_mut().for_each(|stream| stream.stalled = false);
+    let deadline = world.now + Span::from_secs(120);
+    let mut all: Vec<Stream> = stopped;
+    let ends: Vec<Stream> = all.iter().map(|stream| Stream::new(stream.flow, 1, 0)).collect();
+    all.extend(ends);
+    finish_all(&mut world, &mut all, deadline);
+}

@@ -1,0 +1,233 @@
+//! What a gateway is put through: many flows, stopped readers, a stopped process, rules and MTU changed under it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up its world should stop")]
+
+mod common;
+
+use common::{Daemon, PATIENCE, World, alone, echo, now, pattern, pause, root_or_skip, wait_for};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const LAN: &str = "interfaces = [\"lan0\"]";
+
+/// Resident memory of a process, bytes.
+fn resident(daemon: &Daemon) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.child.id())).unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+fn signal(daemon: &Daemon, name: &str) {
+    assert!(Command::new("kill").args([name, &daemon.child.id().to_string()]).status().unwrap().success());
+}
+
+/// Sends until it fails or ends.
+fn pour(mut stream: TcpStream) {
+    let block = [7; 16_384];
+    while stream.write_all(&block).is_ok() {}
+}
+
+#[test]
+fn nine_hundred_stopped_readers_cost_a_hundred_others_nothing() {
+    let _alone = alone();
+    if !root_or_skip("nine_hundred_stopped_readers_cost_a_hundred_others_nothing") {
+        return;
+    }
+    let world = World::new("stopped");
+    let pool = 32_u64 << 20;
+    let (a, b) = world.start_both("pool = \"32 MiB\"", LAN);
+    world.serve(7, |stream, _| pour(stream));
+    let open = || world.connect(&world.client, "10.3.0.2:7").unwrap();
+
+    let heard = |streams: Vec<TcpStream>, time: Duration| -> Vec<u64> {
+        let total: Vec<Arc<AtomicU64>> = streams.iter().map(|_| Arc::default()).collect();
+        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let readers: Vec<_> = streams
+            .into_iter()
+            .zip(&total)
+            .map(|(mut stream, total)| {
+                let (total, stop) = (Arc::clone(total), Arc::clone(&stop));
+                std::thread::spawn(move || {
+                    let mut buf = [0; 16_384];
+                    while !stop.load(Ordering::Relaxed) {
+                        let Ok(n) = stream.read(&mut buf) else { break };
+                        total.fetch_add(n as u64, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        // The start, when every buffer on the way fills, is not counted.
+        pause(Duration::from_secs(2));
+        let before: Vec<u64> = total.iter().map(|t| t.load(Ordering::Relaxed)).collect();
+        pause(time);
+        let after: Vec<u64> = total.iter().map(|t| t.load(Ordering::Relaxed)).collect();
+        stop.store(true, Ordering::Relaxed);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        after.iter().zip(before).map(|(after, before)| after - before).collect()
+    };
+    let stopped: Vec<TcpStream> = (0..900).map(|_| open()).collect();
+    // They fill what they may and stand still.
+    let start = now();
+    let mut carried = 0;
+    while b.counter("datagrams_sent") > carried + 200 {
+        carried = b.counter("datagrams_sent");
+        assert!(start.elapsed() < 6 * PATIENCE, "datagrams still go although nobody reads: {carried}");
+        pause(Duration::from_secs(2));
+    }
+    // What the others share: 40 Mbit/s, by the kernel's token bucket.
+    world.sh(&world.b, "tc qdisc add dev wan0 root tbf rate 40mbit burst 20kb latency 50ms");
+    let time = Duration::from_secs(5);
+    let got = heard((0..100).map(|_| open()).collect(), time);
+    let fair = 40_000_000.0 / 8.0 * time.as_secs_f64() * (1_400.0 / 1_500.0) / 100.0;
+    let sum: u64 = got.iter().sum();
+    let mean = sum as f64 / 100.0;
+    assert!(mean >= 0.9 * fair, "a reader got {mean:.0} bytes of its fair share of {fair:.0}");
+    for gateway in [&a, &b] {
+        let buffered = gateway.status().buffered_bytes;
+        assert!(buffered <= pool + 1000 * 4096, "{buffered} bytes buffered, the pool is {pool}");
+        // The pool, 1,000 flows' state and the program itself.
+        let memory = resident(gateway);
+        assert!(memory <= pool + (64 << 20), "{memory} bytes resident");
+    }
+    drop(stopped);
+}
+
+#[test]
+fn five_thousand_short_connections_leave_nothing_behind() {
+    let _alone = alone();
+    if !root_or_skip("five_thousand_short_connections_leave_nothing_behind") {
+        return;
+    }
+    let world = World::new("short");
+    let (a, b) = world.start_both("", LAN);
+    world.serve(7, echo);
+    let world = Arc::new(world);
+    let round = |count: usize| {
+        let workers: Vec<_> = (0..8)
+            .map(|worker| {
+                let world = Arc::clone(&world);
+                std::thread::spawn(move || {
+                    for n in 0..count / 8 {
+                        let text = format!("{worker} {n}");
+                        let mut stream = world.connect(&world.client, "10.3.0.2:7").unwrap();
+                        stream.write_all(text.as_bytes()).unwrap();
+                        stream.shutdown(std::net::Shutdown::Write).unwrap();
+                        let mut back = String::new();
+                        stream.read_to_string(&mut back).unwrap();
+                        assert_eq!(back, text);
+                    }
+                })
+            })
+            .collect();
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+    };
+    round(1000);
+    let before = [resident(&a), resident(&b)];
+    round(4000);
+    for (gateway, before) in [&a, &b].into_iter().zip(before) {
+        wait_for("flows to close", || gateway.status().flows == 0 && gateway.status().door.connections == 0);
+        let after = resident(gateway);
+        assert!(after <= before + (4 << 20), "memory grew from {before} to {after} bytes over 4,000 connections");
+        let open = std::fs::read_dir(format!("/proc/{}/fd", gateway.child.id())).unwrap().count();
+        assert!(open < 40, "{open} files open");
+    }
+    assert_eq!(a.counter("connections_closed"), 5000);
+}
+
+/// A transfer of `size` bytes to an echo server and back while `act` happens; every byte must come back.
+fn transfer_during(world: &World, size: usize, act: impl FnOnce()) {
+    let data = pattern(size, 5);
+    let stream = world.connect(&world.client, "10.3.0.2:7").unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut writer = stream.try_clone().unwrap();
+    let copy = data.clone();
+    let sender = std::thread::spawn(move || {
+        for slice in copy.chunks(50_000) {
+            writer.write_all(slice).unwrap();
+            pause(Duration::from_millis(10));
+        }
+        writer.shutdown(std::net::Shutdown::Write).unwrap();
+    });
+    let mut reader = stream;
+    let receiver = std::thread::spawn(move || {
+        let mut back = Vec::new();
+        reader.read_to_end(&mut back).map(|_| back)
+    });
+    pause(Duration::from_millis(500));
+    act();
+    sender.join().unwrap();
+    let back = receiver.join().unwrap().unwrap();
+    assert!(back == data, "{} of {} bytes came back", back.len(), data.len());
+}
+
+#[test]
+fn a_gateway_stopped_for_twenty_seconds_goes_on() {
+    let _alone = alone();
+    if !root_or_skip("a_gateway_stopped_for_twenty_seconds_goes_on") {
+        return;
+    }
+    let world = World::new("sigstop");
+    let (_a, b) = world.start_both("", LAN);
+    world.serve(7, echo);
+    transfer_during(&world, 10_000_000, || {
+        signal(&b, "-STOP");
+        pause(Duration::from_secs(20));
+        signal(&b, "-CONT");
+    });
+}
+
+#[test]
+fn a_foreign_flush_of_all_rules_breaks_no_flow_and_the_rules_return() {
+    let _alone = alone();
+    if !root_or_skip("a_foreign_flush_of_all_rules_breaks_no_flow_and_the_rules_return") {
+        return;
+    }
+    let world = World::new("flush");
+    let (a, _b) = world.start_both("", LAN);
+    world.serve(7, echo);
+    transfer_during(&world, 10_000_000, || {
+        world.sh(&world.a, "nft flush ruleset");
+    });
+    // New connections are taken again once the daemon has noticed.
+    let taken = a.counter("connections_taken");
+    let start = now();
+    loop {
+        if let Ok(mut stream) = world.connect(&world.client, "10.3.0.2:7") {
+            let _ = stream.write_all(b"x");
+        }
+        if a.counter("connections_taken") > taken {
+            break;
+        }
+        assert!(start.elapsed() < 2 * PATIENCE, "not taken any more:\n{}", a.log());
+        pause(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn an_mtu_that_shrinks_in_mid_flow_is_found_out() {
+    let _alone = alone();
+    if !root_or_skip("an_mtu_that_shrinks_in_mid_flow_is_found_out") {
+        return;
+    }
+    let world = World::new("mtu");
+    let (a, b) = world.start_both("", LAN);
+    world.serve(7, echo);
+    // First in silence, as a tunnel on the way would: nobody says that packets are too long.
+    transfer_during(&world, 10_000_000, || {
+        world.sh(
+            &world.b,
+            "nft 'add table ip narrow; add chain ip narrow in { type filter hook prerouting priority -400; }; \
+             add rule ip narrow in iifname wan0 meta length > 1400 drop'",
+        );
+    });
+    assert!(a.status().peers[0].path_mtu <= 1400, "{}", a.status().peers[0].path_mtu);
+    // Then the device itself refuses to send them.
+    transfer_during(&world, 10_000_000, || {
+        world.sh(&world.b, "ip link set wan0 mtu 1300");
+    });
+    assert!(b.status().peers[0].path_mtu <= 1300, "{}", b.status().peers[0].path_mtu);
+}

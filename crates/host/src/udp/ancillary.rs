@@ -1,0 +1,109 @@
+//! What travels beside a datagram between us and the kernel (cmsg(3)): ECN, arrival time, segment size.
+
+use std::mem;
+use std::net::SocketAddr;
+use wavelane_base::Ecn;
+
+/// Room for the control messages: TOS or traffic class, arrival time, segment size, and headers.
+pub(super) const CONTROL_ROOM: usize = 128;
+
+/// A buffer aligned for control messages.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub(super) struct Control(pub(super) [u8; CONTROL_ROOM]);
+
+/// What the kernel told of a received message.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ancillary {
+    pub(super) ecn: Ecn,
+    /// The wall clock's nanoseconds at which the kernel got it.
+    pub(super) stamp: Option<u64>,
+    /// The size of each datagram in it but the last.
+    pub(super) segment: Option<u16>,
+}
+
+impl Ancillary {
+    pub(super) fn of(header: &libc::msghdr) -> Self {
+        let mut told = Self::default();
+        // SAFETY: the kernel filled `msg_control` up to `msg_controllen`; the CMSG macros stay within it, and each
+        // message is read as what its type says it holds (ip(7), ipv6(7), socket(7), udp(7)).
+        unsafe {
+            let mut cmsg = libc::CMSG_FIRSTHDR(header);
+            while !cmsg.is_null() {
+                let data = libc::CMSG_DATA(cmsg);
+                match ((*cmsg).cmsg_level, (*cmsg).cmsg_type) {
+                    (libc::IPPROTO_IP, libc::IP_TOS) => told.ecn = ecn_of(*data),
+                    // An int (RFC 3542, section 6.5), of which the low byte is the class.
+                    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                        told.ecn = ecn_of(data.cast::<libc::c_int>().read_unaligned() as u8);
+                    }
+                    (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                        let at = data.cast::<libc::timespec>().read_unaligned();
+                        told.stamp = u64::try_from(at.tv_sec).ok().map(|s| s * 1_000_000_000 + at.tv_nsec as u64);
+                    }
+                    (libc::SOL_UDP, libc::UDP_GRO) => {
+                        told.segment = u16::try_from(data.cast::<libc::c_int>().read_unaligned()).ok();
+                    }
+                    _ => {}
+                }
+                cmsg = libc::CMSG_NXTHDR(header, cmsg);
+            }
+        }
+        told
+    }
+}
+
+/// Puts what is not the default into `control` and hangs it into `header`.
+pub(super) fn write(header: &mut libc::msghdr, control: &mut Control, to: SocketAddr, ecn: Ecn, segment: Option<u16>) {
+    let mut at = 0;
+    if ecn != Ecn::NotEct {
+        // What the IP header will be decides where the mark is given.
+        let (level, kind) = match to {
+            SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_none() => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+            _ => (libc::IPPROTO_IP, libc::IP_TOS),
+        };
+        put(control, &mut at, level, kind, tos_of(ecn));
+    }
+    if let Some(size) = segment {
+        put(control, &mut at, libc::SOL_UDP, libc::UDP_SEGMENT, size);
+    }
+    if at > 0 {
+        header.msg_control = (&raw mut *control).cast();
+        header.msg_controllen = at as _;
+    }
+}
+
+fn put<T>(control: &mut Control, at: &mut usize, level: libc::c_int, kind: libc::c_int, value: T) {
+    let size = mem::size_of::<T>() as libc::c_uint;
+    // SAFETY: CMSG_SPACE and CMSG_LEN only compute.
+    let (space, len) = unsafe { (libc::CMSG_SPACE(size) as usize, libc::CMSG_LEN(size)) };
+    assert!(*at + space <= CONTROL_ROOM, "the room is for every message there is");
+    // SAFETY: `control` is aligned, every message is a multiple of that alignment long, and this one fits.
+    unsafe {
+        let cmsg = control.0.as_mut_ptr().add(*at).cast::<libc::cmsghdr>();
+        (*cmsg).cmsg_level = level;
+        (*cmsg).cmsg_type = kind;
+        (*cmsg).cmsg_len = len as _;
+        libc::CMSG_DATA(cmsg).cast::<T>().write_unaligned(value);
+    }
+    *at += space;
+}
+
+/// The low two bits of the TOS byte (RFC 3168, section 5).
+fn tos_of(ecn: Ecn) -> libc::c_int {
+    match ecn {
+        Ecn::NotEct => 0,
+        Ecn::Ect1 => 1,
+        Ecn::Ect0 => 2,
+        Ecn::Ce => 3,
+    }
+}
+
+fn ecn_of(tos: u8) -> Ecn {
+    match tos & 3 {
+        0 => Ecn::NotEct,
+        1 => Ecn::Ect1,
+        2 => Ecn::Ect0,
+        _ => Ecn::Ce,
+    }
+}

@@ -1,0 +1,236 @@
+//! A lane's UDP socket: don't-fragment, ECN in and out, batches in and out (GSO, GRO).
+#![allow(
+    unsafe_code,
+    reason = "recvmmsg, sendmsg and the UDP options have no safe wrapper that carries what a lane needs"
+)]
+
+mod ancillary;
+
+use crate::clock::wall_nanos;
+use ancillary::{Ancillary, CONTROL_ROOM, Control};
+use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
+use std::io;
+use std::mem;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use wavelane_base::{Ecn, Span};
+
+/// Messages taken in one call; each may hold many datagrams.
+const MESSAGES: usize = 8;
+/// The longest message: UDP's length field.
+const MESSAGE_ROOM: usize = 65_535;
+/// Most datagrams in one send: `UDP_MAX_SEGMENTS` of every kernel that has UDP_SEGMENT (later ones take more).
+const SEGMENTS_MAX: usize = 64;
+/// Socket buffer asked of the kernel each way; it may grant less.
+const SOCKET_BUFFER: usize = 4 << 20;
+
+/// A datagram that seems to have waited longer was stamped before the wall clock was set: then nothing is known.
+const WAITED_MAX: Span = Span::from_secs(1);
+
+/// What became of datagrams given to the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sent {
+    /// Bytes that are done with: the kernel took them or refused them for good. If they are not all, the socket has
+    /// no room: wait until it is writable and offer the rest again.
+    pub done: usize,
+    /// Datagrams larger than the local interface carries.
+    pub too_big: u64,
+    /// Datagrams refused for another reason (no route, peer's port closed, firewall): they count as lost.
+    pub lost: u64,
+}
+
+/// What the kernel said to one send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answer {
+    Taken,
+    Blocked,
+    TooBig,
+    /// Not with these options, or not on this device.
+    Unsupported,
+    Lost,
+}
+
+/// A datagram as received, or several of equal size.
+#[derive(Debug)]
+pub struct Datagram<'a> {
+    /// Its bytes.
+    pub bytes: &'a mut [u8],
+    /// If there are several: the size of each but the last, which may be shorter.
+    pub segment: Option<u16>,
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// Its ECN mark.
+    pub ecn: Ecn,
+    /// How long it lay in the socket before it was read: what a busy machine adds is not the link's delay.
+    pub waited: Span,
+}
+
+/// The socket and the buffers of one call.
+pub struct UdpLane {
+    socket: Socket,
+    /// The socket is one of IPv6, and speaks IPv4 by mapped addresses if it is bound to none.
+    six: bool,
+    buffers: Vec<u8>,
+    /// Whether the kernel cuts batches (UDP_SEGMENT); found out by the first refusal.
+    gso: bool,
+}
+
+impl UdpLane {
+    /// Binds `local` and marks everything sent with `mark`, if one is given. Bound to `[::]` it speaks both IP
+    /// versions.
+    pub fn bind(local: SocketAddr, mark: Option<u32>) -> io::Result<Self> {
+        let six = local.is_ipv6();
+        let socket = Socket::new(Domain::for_address(local), Type::DGRAM.cloexec().nonblocking(), Some(Protocol::UDP))?;
+        socket.set_recv_buffer_size(SOCKET_BUFFER)?;
+        socket.set_send_buffer_size(SOCKET_BUFFER)?;
+        if let Some(mark) = mark {
+            socket.set_mark(mark)?;
+            // Root may exceed net.core.*mem_max; others keep what they were granted.
+            for option in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
+                let _ = set_int(&socket, libc::SOL_SOCKET, option, SOCKET_BUFFER as libc::c_int);
+            }
+        }
+        set_int(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+        set_int(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+        if six {
+            socket.set_only_v6(!local.ip().is_unspecified())?;
+            set_int(&socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
+            set_int(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+        }
+        set_int(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        // A kernel without it delivers one datagram at a time.
+        let _ = set_int(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
+        socket.bind(&local.into())?;
+        Ok(Self { socket, six, buffers: vec![0; MESSAGES * MESSAGE_ROOM], gso: true })
+    }
+    /// The bound address.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    }
+    /// How many datagrams are worth offering at once.
+    pub fn segments_max(&self) -> usize {
+        if self.gso { SEGMENTS_MAX } else { 1 }
+    }
+    /// Takes a few waiting messages, gives each to `take`, and returns how many there were. Each is one datagram or a
+    /// batch of the same sender's.
+    pub fn receive(&mut self, mut take: impl FnMut(Datagram<'_>)) -> io::Result<usize> {
+        let mut names: [SockAddrStorage; MESSAGES] = std::array::from_fn(|_| SockAddrStorage::zeroed());
+        let mut controls = [Control([0; CONTROL_ROOM]); MESSAGES];
+        // SAFETY: all-zero is a valid value of these C structures.
+        let (mut iovs, mut messages): ([libc::iovec; MESSAGES], [libc::mmsghdr; MESSAGES]) = unsafe { mem::zeroed() };
+        for (i, buffer) in self.buffers.chunks_exact_mut(MESSAGE_ROOM).enumerate() {
+            iovs[i] = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+            let header = &mut messages[i].msg_hdr;
+            header.msg_name = (&raw mut names[i]).cast();
+            header.msg_namelen = names[i].size_of();
+            header.msg_iov = &raw mut iovs[i];
+            header.msg_iovlen = 1;
+            header.msg_control = (&raw mut controls[i]).cast();
+            header.msg_controllen = CONTROL_ROOM as _;
+        }
+        let flags = libc::MSG_DONTWAIT;
+        let (fd, room) = (self.socket.as_raw_fd(), MESSAGES as libc::c_uint);
+        // SAFETY: every pointer set above refers to memory that outlives the call and is of the stated length.
+        let got = unsafe { libc::recvmmsg(fd, messages.as_mut_ptr(), room, flags as _, std::ptr::null_mut()) };
+        if got < 0 {
+            let error = io::Error::last_os_error();
+            // A closed peer port or an ICMP error about an earlier datagram is reported here and means nothing more.
+            return if error.kind() == io::ErrorKind::WouldBlock { Ok(0) } else { Err(error) };
+        }
+        let got = usize::try_from(got).unwrap_or(0);
+        let read_at = wall_nanos();
+        let received = self.buffers.chunks_exact_mut(MESSAGE_ROOM).zip(&messages).zip(names).take(got);
+        for ((buffer, message), name) in received {
+            let header = &message.msg_hdr;
+            // SAFETY: the kernel wrote an address of that length.
+            let name = unsafe { SockAddr::new(name, header.msg_namelen) };
+            let Some(from) = name.as_socket().filter(|_| header.msg_flags & libc::MSG_TRUNC == 0) else { continue };
+            // A mapped address is the IPv4 address that it means.
+            let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+            let length = message.msg_len as usize;
+            let told = Ancillary::of(header);
+            let waited = told.stamp.and_then(|at| read_at.checked_sub(at)).map_or(Span::ZERO, Span::from_nanos);
+            let waited = if waited > WAITED_MAX { Span::ZERO } else { waited };
+            let segment = told.segment.filter(|size| usize::from(*size) < length);
+            take(Datagram { bytes: &mut buffer[..length], segment, from, ecn: told.ecn, waited });
+        }
+        Ok(got)
+    }
+    /// Offers `bytes` to the kernel: one datagram, or several of `segment` bytes each, of which the last may be
+    /// shorter, and of which there are at most [`Self::segments_max`] or as many as it was before.
+    pub fn send(&mut self, bytes: &[u8], segment: Option<u16>, to: SocketAddr, ecn: Ecn) -> Sent {
+        let size = segment.map_or(bytes.len(), usize::from).max(1);
+        if self.gso && size < bytes.len() {
+            match self.offer(bytes, segment, to, ecn) {
+                Answer::Taken => return Sent { done: bytes.len(), ..Sent::default() },
+                Answer::Blocked => return Sent::default(),
+                // One by one the kernel says what is wrong, and with which of them.
+                Answer::TooBig | Answer::Unsupported | Answer::Lost => {}
+            }
+        }
+        let mut sent = Sent::default();
+        let mut refused = 0;
+        for datagram in bytes.chunks(size) {
+            match self.offer(datagram, None, to, ecn) {
+                Answer::Taken => {}
+                Answer::Blocked => return sent,
+                Answer::TooBig => sent.too_big += 1,
+                Answer::Unsupported | Answer::Lost => refused += 1,
+            }
+            sent.done += datagram.len();
+        }
+        sent.lost = refused;
+        // What the kernel takes one by one and not together, it cannot cut.
+        self.gso &= size >= bytes.len() || sent.too_big + sent.lost > 0;
+        sent
+    }
+    fn offer(&self, bytes: &[u8], segment: Option<u16>, to: SocketAddr, ecn: Ecn) -> Answer {
+        let to = match to {
+            SocketAddr::V4(v4) if self.six => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
+            SocketAddr::V6(_) if !self.six => return Answer::Lost,
+            same => same,
+        };
+        let name = SockAddr::from(to);
+        let mut iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let mut control = Control([0; CONTROL_ROOM]);
+        // SAFETY: all-zero is a valid value of this C structure.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        header.msg_name = name.as_ptr().cast_mut().cast();
+        header.msg_namelen = name.len();
+        header.msg_iov = &raw mut iov;
+        header.msg_iovlen = 1;
+        ancillary::write(&mut header, &mut control, to, ecn, segment);
+        // SAFETY: `header` points at live memory of the stated lengths; the kernel does not write to it.
+        let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT) };
+        if sent >= 0 {
+            return Answer::Taken;
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EAGAIN) => Answer::Blocked,
+            Some(libc::EMSGSIZE) => Answer::TooBig,
+            Some(libc::EIO | libc::EINVAL) => Answer::Unsupported,
+            _ => Answer::Lost,
+        }
+    }
+}
+
+impl AsFd for UdpLane {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+pub(crate) fn set_int(
+    socket: &impl AsRawFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    let size = mem::size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `value` is an int of `size` bytes that outlives the call.
+    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests;

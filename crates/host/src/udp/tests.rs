@@ -1,0 +1,139 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+use super::*;
+
+const LOOPBACK: &str = "127.0.0.1:0";
+
+fn bind(address: &str) -> UdpLane {
+    UdpLane::bind(address.parse().unwrap(), None).unwrap()
+}
+
+fn whole(bytes: &[u8]) -> Sent {
+    Sent { done: bytes.len(), ..Sent::default() }
+}
+
+/// Everything that waits at `lane`, cut into datagrams, with the number of messages they came in.
+fn collect(lane: &mut UdpLane) -> (Vec<Vec<u8>>, usize) {
+    let (mut datagrams, mut messages) = (Vec::new(), 0);
+    while lane
+        .receive(|d| {
+            messages += 1;
+            let size = d.segment.map_or(d.bytes.len(), usize::from);
+            datagrams.extend(d.bytes.chunks(size).map(<[u8]>::to_vec));
+        })
+        .unwrap()
+        > 0
+    {}
+    (datagrams, messages)
+}
+
+/// `n` datagrams of `size` bytes, no two alike, the last `tail` bytes long, back to back.
+fn batch(n: usize, size: usize, tail: usize) -> Vec<u8> {
+    (0..(n - 1) * size + tail).map(|i| (i % 251) as u8 ^ (i / size) as u8).collect()
+}
+
+/// Receiver, sender, and the address by which the receiver is reached.
+const WAYS: [[&str; 3]; 5] = [
+    ["127.0.0.1:0", "127.0.0.1:0", "127.0.0.1"],
+    ["[::1]:0", "[::1]:0", "::1"],
+    ["[::]:0", "[::1]:0", "::1"],
+    ["[::]:0", "127.0.0.1:0", "127.0.0.1"],
+    ["127.0.0.1:0", "[::]:0", "127.0.0.1"],
+];
+
+/// Those that exist here, as sockets and the receiver's address.
+fn ways() -> Vec<(UdpLane, UdpLane, SocketAddr)> {
+    let six = UdpLane::bind("[::1]:0".parse().unwrap(), None).is_ok();
+    if !six {
+        eprintln!("SKIPPED (no IPv6 loopback here): lanes over IPv6");
+    }
+    let here = WAYS.iter().filter(|way| six || way.iter().all(|a| !a.contains("::")));
+    let open = |way: &[&str; 3]| {
+        let (receiver, sender) = (bind(way[0]), bind(way[1]));
+        let to = SocketAddr::new(way[2].parse().unwrap(), receiver.local().unwrap().port());
+        (receiver, sender, to)
+    };
+    here.map(open).collect()
+}
+
+#[test]
+fn datagrams_keep_bytes_sender_and_ecn() {
+    for (mut a, mut b, to) in ways() {
+        let marks = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce];
+        for (i, mark) in marks.into_iter().enumerate() {
+            let bytes = [i as u8; 100];
+            assert_eq!(b.send(&bytes, None, to, mark), whole(&bytes), "to {to}");
+        }
+        let mut got = Vec::new();
+        let from = SocketAddr::new(to.ip(), b.local().unwrap().port());
+        let n = a.receive(|d| {
+            assert_eq!(d.from, from);
+            got.push((d.bytes[0], d.bytes.len(), d.ecn));
+        });
+        assert_eq!(n.unwrap(), 4);
+        let expected: Vec<_> = marks.into_iter().enumerate().map(|(i, m)| (i as u8, 100, m)).collect();
+        assert_eq!(got, expected);
+        assert_eq!(a.receive(|_| panic!("nothing waits")).unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_batch_arrives_as_the_datagrams_it_is_made_of() {
+    for (mut a, mut b, to) in ways() {
+        for (n, size, tail) in [(1, 1200, 1200), (2, 1200, 1), (44, 1472, 1472), (44, 1472, 9), (64, 100, 100)] {
+            let bytes = batch(n, size, tail);
+            assert_eq!(b.send(&bytes, Some(size as u16), to, Ecn::Ect0), whole(&bytes));
+            let (got, messages) = collect(&mut a);
+            assert!(got.iter().map(Vec::as_slice).eq(bytes.chunks(size)), "{n} x {size} + {tail} to {to}");
+            // Loopback carries a batch whole, so this shows that both offloads work.
+            assert_eq!(messages, 1, "{n} x {size} + {tail} to {to}");
+            assert_eq!(b.segments_max(), SEGMENTS_MAX);
+        }
+    }
+}
+
+#[test]
+fn a_kernel_that_cannot_cut_gets_the_same_datagrams_one_by_one() {
+    let (mut a, mut b) = (bind(LOOPBACK), bind(LOOPBACK));
+    set_int(&b.socket, libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+    let bytes = batch(10, 1200, 7);
+    for _ in 0..2 {
+        assert_eq!(b.send(&bytes, Some(1200), a.local().unwrap(), Ecn::NotEct), whole(&bytes));
+        let (got, _) = collect(&mut a);
+        assert!(got.iter().map(Vec::as_slice).eq(bytes.chunks(1200)));
+        assert_eq!(b.segments_max(), 1, "it is remembered");
+    }
+}
+
+#[test]
+fn a_batch_beyond_the_interface_is_counted_and_does_not_end_batching() {
+    let (mut a, mut b) = (bind(LOOPBACK), bind(LOOPBACK));
+    // Loopback carries 65,536 bytes: no segment is too big for it, so the whole is.
+    let bytes = batch(2, 65_520, 65_520);
+    let sent = b.send(&bytes, Some(65_520), a.local().unwrap(), Ecn::NotEct);
+    assert_eq!(sent, Sent { done: bytes.len(), too_big: 2, lost: 0 });
+    assert_eq!(b.segments_max(), SEGMENTS_MAX);
+    assert!(collect(&mut a).0.is_empty());
+}
+
+#[test]
+fn time_spent_in_the_socket_is_told() {
+    let (mut a, mut b) = (bind(LOOPBACK), bind(LOOPBACK));
+    let before = wall_nanos();
+    assert_eq!(b.send(&[1], None, a.local().unwrap(), Ecn::NotEct), whole(&[1]));
+    let sent = wall_nanos();
+    while wall_nanos() < sent + 20_000_000 {
+        std::hint::spin_loop();
+    }
+    let reading = wall_nanos();
+    let mut waited = None;
+    a.receive(|d| waited = Some(d.waited)).unwrap();
+    let range = Span::from_nanos(reading - sent)..=Span::from_nanos(wall_nanos() - before);
+    assert!(range.contains(&waited.unwrap()), "{waited:?} not in {range:?}");
+}
+
+#[test]
+fn a_busy_port_is_an_error() {
+    let a = bind(LOOPBACK);
+    let again = UdpLane::bind(a.local().unwrap(), None).err().unwrap();
+    assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
+}

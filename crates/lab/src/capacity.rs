@@ -1,0 +1,290 @@
+//! How much the gateways carry when nothing but this machine limits them: bulk TCP over plain veth pairs with every
+//! offload, no channel emulated, both gateways and both ends on the same processors.
+
+use crate::gateways::Gateways;
+use crate::peers::{self, Peers};
+use crate::program;
+use crate::review;
+use crate::world::{Veth, World};
+use crate::{LabError, sockets, tools};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use wavelane_base::{Rate, Seed, Span};
+use wavelane_host::realtime;
+use wavelane_scenario::{BackendError, Scenario, Stack};
+
+/// The topology; the flow is there for peers that are told which ports to forward.
+const SCENARIO: &str = r#"
+title = "capacity"
+duration = "1 s"
+stacks = ["wavelane"]
+nodes = { client = "endpoint", near = "gateway", far = "gateway", server = "endpoint" }
+channels.lan = { preset = "ethernet", between = ["client", "near"] }
+channels.link = { preset = "ethernet", between = ["near", "far"] }
+channels.wan = { preset = "ethernet", between = ["far", "server"] }
+flows.bulk = { app = "download", from = "client", to = "server" }
+"#;
+const CLIENT: usize = 0;
+const SERVER: usize = 3;
+/// Where the server listens.
+const PORT: u16 = 5201;
+/// Bytes given to and taken from a socket at once.
+const CHUNK: usize = 128 << 10;
+/// How long connections may take to stand.
+const CONNECT_WITHIN: Span = Span::from_secs(10);
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// From the client, who opened the connection.
+    Up,
+    /// To the client.
+    Down,
+}
+
+/// One measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CapacityCase {
+    /// Connections at once.
+    pub flows: usize,
+    /// Their direction.
+    pub way: Way,
+    /// How long they run before it counts.
+    pub warm_up: Span,
+    /// How long it counts.
+    pub time: Span,
+}
+
+/// What was measured.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Capacity {
+    /// Bytes the receiving applications read.
+    pub octets: u64,
+    /// In how long.
+    pub time: Span,
+    /// Processor time of the whole machine, in seconds.
+    pub busy: Option<f64>,
+    /// User and system time of the programs between the ends, in seconds; `None` where there are none.
+    pub programs: Option<f64>,
+}
+
+impl Capacity {
+    /// Application bytes per second.
+    pub fn goodput(&self) -> Rate {
+        Rate::of(wavelane_base::Octets::new(self.octets), self.time)
+    }
+    /// `seconds` per 10^9 delivered bytes; `None` if nothing was delivered.
+    pub fn per_gb(&self, seconds: Option<f64>) -> Option<f64> {
+        seconds.filter(|_| self.octets > 0).map(|s| s * 1e9 / self.octets as f64)
+    }
+}
+
+enum Between {
+    /// The kernel forwards.
+    Nothing,
+    Gateways(Gateways),
+    Peers(Peers),
+}
+
+/// A built topology with one stack running on it.
+pub struct Bench {
+    listener: TcpListener,
+    between: Between,
+    entrance: SocketAddr,
+    control: &'static str,
+    // Dropped after the programs have ended.
+    world: World,
+}
+
+/// Whether `stack` can be measured here, and if not, what to do.
+pub fn can_measure(stack: Stack) -> Result<(), String> {
+    let scenario = scenario();
+    let mut found = wavelane_scenario::Review::default();
+    review::machine(&scenario, &mut found);
+    if let Some((_, why)) = found.refusal() {
+        return Err(why.to_owned());
+    }
+    review::stack(&scenario, stack)
+}
+
+fn scenario() -> Scenario {
+    Scenario::parse(SCENARIO, Path::new(".")).expect("the text above is a scenario; a test reads it")
+}
+
+impl Bench {
+    /// Builds it and waits until traffic may flow. Logs go below `out`, under names that begin with the stack's.
+    pub fn start(stack: Stack, out: &Path, cancelled: &AtomicBool) -> Result<Self, BackendError> {
+        Ok(Self::build(stack, out, cancelled)?)
+    }
+
+    fn build(stack: Stack, out: &Path, cancelled: &AtomicBool) -> Result<Self, LabError> {
+        let scenario = scenario();
+        let controls = review::controls(&scenario, stack).map_err(LabError::Topology)?;
+        let control = controls[CLIENT];
+        let no_capture = |_: &str, _: &str| PathBuf::new();
+        let world = World::build(&scenario, Seed(0), &controls, Veth::Offloaded, &no_capture)?;
+        let address = world.plan.address_of(SERVER).expect("the server has a channel");
+        let server = sockets::at(address, PORT);
+        let listener = sockets::listen(&world.nodes[SERVER], server, control)?;
+        let label = stack.word();
+        let mut stop = || cancelled.load(Ordering::Relaxed);
+        let mut entrance = server;
+        let between = if stack == Stack::Wavelane {
+            Between::Gateways(Gateways::start(&scenario, &world, out, label, &mut stop)?)
+        } else if peers::is_peer(stack) {
+            let order = peers::Order { stack, servers: &[server], controls: &controls, out, label };
+            let peers = Peers::start(&scenario, &world, &order, &mut stop)?;
+            entrance = peers.way_to(&scenario, &scenario.flows[0], server);
+            Between::Peers(peers)
+        } else {
+            program::logs(out)?;
+            Between::Nothing
+        };
+        Ok(Self { listener, between, entrance, control, world })
+    }
+
+    /// Runs one case to its end.
+    pub fn measure(&mut self, case: CapacityCase, cancelled: &AtomicBool) -> Result<Capacity, BackendError> {
+        let flows = self.connect(case, cancelled)?;
+        let measured = self.watch(case, &flows, cancelled);
+        flows.end();
+        match &mut self.between {
+            Between::Nothing => {}
+            Between::Gateways(gateways) => gateways.check()?,
+            Between::Peers(peers) => peers.check()?,
+        }
+        Ok(measured?)
+    }
+
+    fn connect(&self, case: CapacityCase, cancelled: &AtomicBool) -> Result<Flows, LabError> {
+        let deadline = realtime::now() + CONNECT_WITHIN;
+        let mut flows = Flows::default();
+        for _ in 0..case.flows {
+            let (to, control) = (self.entrance, self.control);
+            let made = self.world.nodes[CLIENT].run(move || sockets::connect(to, control, deadline, || false))?;
+            let client = made.map_err(LabError::io(format!("cannot connect to {to}")))?;
+            while !realtime::wait(&[self.listener.as_fd()], deadline.min(realtime::now() + program::GLANCE))
+                .map_err(LabError::io("cannot wait for a connection"))?
+            {
+                if cancelled.load(Ordering::Relaxed) {
+                    return Err(LabError::Cancelled);
+                }
+                if realtime::now() >= deadline {
+                    return Err(LabError::Late(format!("the server saw no connection within {CONNECT_WITHIN}")));
+                }
+                // A peer may open its far side with the first byte only.
+                let _ = (&client).write(&[0]);
+            }
+            let (server, _) = self.listener.accept().map_err(LabError::io("cannot accept"))?;
+            let (from, to) = if case.way == Way::Up { (client, server) } else { (server, client) };
+            flows.add(from, to)?;
+        }
+        Ok(flows)
+    }
+
+    fn watch(&self, case: CapacityCase, flows: &Flows, cancelled: &AtomicBool) -> Result<Capacity, LabError> {
+        let stop = || cancelled.load(Ordering::Relaxed);
+        let begin = realtime::now() + case.warm_up;
+        let rested = sockets::rest_until(begin, stop);
+        let (start, busy, programs) = (realtime::now(), busy(), self.programs());
+        let octets = flows.octets();
+        if !rested || !sockets::rest_until(start + case.time, stop) {
+            return Err(LabError::Cancelled);
+        }
+        let octets = flows.octets() - octets;
+        let time = realtime::now().since(start);
+        let spent = |before: Option<f64>, after: Option<f64>| Some(after? - before?);
+        Ok(Capacity { octets, time, busy: spent(busy, self::busy()), programs: spent(programs, self.programs()) })
+    }
+
+    fn programs(&self) -> Option<f64> {
+        match &self.between {
+            Between::Nothing => None,
+            Between::Gateways(gateways) => gateways.cpu_seconds(),
+            Between::Peers(peers) => peers.cpu_seconds(),
+        }
+    }
+
+    /// Ends the programs; says what was not as it should be.
+    pub fn stop(self) -> Vec<String> {
+        match self.between {
+            Between::Nothing => Vec::new(),
+            Between::Gateways(gateways) => gateways.stop(),
+            Between::Peers(peers) => peers.stop(),
+        }
+    }
+}
+
+fn busy() -> Option<f64> {
+    tools::processor_seconds().map(|(busy, _)| busy)
+}
+
+/// Connections, each with a thread that writes and one that reads.
+#[derive(Default)]
+struct Flows {
+    sockets: Vec<TcpStream>,
+    threads: Vec<JoinHandle<()>>,
+    received: Arc<AtomicU64>,
+}
+
+impl Flows {
+    fn add(&mut self, mut from: TcpStream, mut to: TcpStream) -> Result<(), LabError> {
+        let twin = |s: &TcpStream| s.try_clone().map_err(LabError::io("cannot copy a descriptor"));
+        self.sockets.extend([twin(&from)?, twin(&to)?]);
+        let received = Arc::clone(&self.received);
+        let start = |work: Box<dyn FnOnce() + Send>| {
+            let thread = std::thread::Builder::new().name("capacity".into()).spawn(work);
+            thread.map_err(LabError::io("cannot start a thread; raise the process limit"))
+        };
+        // Both end when the connection does.
+        self.threads.push(start(Box::new(move || while from.write_all(&[0; CHUNK]).is_ok() {}))?);
+        self.threads.push(start(Box::new(move || {
+            let mut buffer = vec![0; CHUNK];
+            while let Ok(n @ 1..) = to.read(&mut buffer) {
+                received.fetch_add(n as u64, Ordering::Relaxed);
+            }
+        }))?);
+        Ok(())
+    }
+    fn octets(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+    fn end(self) {
+        for socket in &self.sockets {
+            // The other end may have closed it already.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        for thread in self.threads {
+            // A thread that panicked has shown why.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_topology_is_a_scenario() {
+        let scenario = scenario();
+        assert_eq!(scenario.nodes[CLIENT].name, "client");
+        assert_eq!(scenario.nodes[SERVER].name, "server");
+        assert!(scenario.channels.iter().all(|c| crate::world::is_veth(&scenario, c)));
+    }
+
+    #[test]
+    fn figures_are_per_second_and_per_billion_bytes() {
+        let octets = 2_000_000_000;
+        let capacity = Capacity { octets, time: Span::from_secs(4), busy: Some(6.0), programs: None };
+        assert_eq!(capacity.goodput().as_bps(), 4_000_000_000);
+        assert_eq!(capacity.per_gb(capacity.busy), Some(3.0));
+        assert_eq!(capacity.per_gb(capacity.programs), None);
+        assert_eq!(Capacity { octets: 0, ..capacity }.per_gb(Some(1.0)), None);
+    }
+}

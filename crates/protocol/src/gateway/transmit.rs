@@ -1,0 +1,65 @@
+//! What leaves: one sealed datagram, or a batch of equal-size ones for the same neighbour.
+
+use super::{Gateway, PeerId};
+use wavelane_base::{Class, Ecn, Instant, PortId, Transmit};
+use wavelane_wire::datagram::UDP6_OVERHEAD;
+
+/// Most octets of a batch: what one send takes on either IP version (a length field of 16 bits less the headers).
+const BATCH_MAX: usize = 65_535 - UDP6_OVERHEAD;
+
+impl Gateway {
+    /// The next datagram for `port`, or a batch.
+    ///
+    /// A batch holds what separate calls would have given at this moment, byte for byte, so pacer, window and packet
+    /// numbers count each datagram in it. It ends with the first one that is not full.
+    pub(super) fn next_batch(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        buf: &mut [u8],
+        segments_max: usize,
+    ) -> Option<Transmit> {
+        if let Some(out) = self.sessions.poll_handshake(now, port, buf) {
+            return Some(Transmit { len: out.len, to: out.to, class: Class::Control, ..Transmit::default() });
+        }
+        for step in 0..self.links.len() {
+            let peer = (self.cursor + step) % self.links.len();
+            if self.config.peers[peer].port != port || !self.sessions.can_seal(now, peer) {
+                continue;
+            }
+            let Some((first, class)) = self.next_datagram(now, peer, buf) else { continue };
+            self.cursor = (peer + 1) % self.links.len();
+            // The lane counts an unsealed one as sent and will find it lost, which repeats it under the next session.
+            let Some(first) = first else { continue };
+            let len = self.extend(now, peer, buf, first, segments_max);
+            let segment_size = (len > first).then_some(first as u16);
+            let to = self.sessions.address(peer);
+            return Some(Transmit { len, segment_size, to, class, ecn: Ecn::NotEct, ..Transmit::default() });
+        }
+        None
+    }
+
+    /// Composes and seals one datagram at the start of `buf`: its length, or `None` within if it could not be sealed.
+    fn next_datagram(&mut self, now: Instant, peer: usize, buf: &mut [u8]) -> Option<(Option<usize>, Class)> {
+        let draft = self.links[peer].compose(now, buf)?;
+        let sealed = self.sessions.seal(now, peer, draft.lane, draft.number, buf, draft.plain_len);
+        self.settle(now, PeerId(peer));
+        self.counters.dropped_no_session += u64::from(sealed.is_none());
+        Some((sealed, draft.class))
+    }
+
+    /// Appends datagrams while they are as long as the first, which stands in `buf`. Returns the octets of all.
+    fn extend(&mut self, now: Instant, peer: usize, buf: &mut [u8], first: usize, segments_max: usize) -> usize {
+        let room = buf.len().min(BATCH_MAX) / first;
+        let most = self.links[peer].batch_max(first).min(segments_max).min(room);
+        let mut len = first;
+        while len < most * first && !self.links[peer].probe_waits(now) && !self.sessions.handshake_waits() {
+            let Some((Some(next), _)) = self.next_datagram(now, peer, &mut buf[len..len + first]) else { break };
+            len += next;
+            if next < first {
+                break;
+            }
+        }
+        len
+    }
+}

@@ -1,0 +1,254 @@
+//! Gateway capacity: how much two gateways carry when nothing but the machine limits them, and what it costs.
+//!
+//! Per stack, number of flows and direction: goodput, and processor time per 10^9 bytes, the whole machine's less what
+//! plain forwarding of the same traffic takes, beside the programs' own. Claims: at least [`AIM`] in every cell, and
+//! ahead of each peer in every cell.
+
+use crate::document::{Edition, Row, StudyDocument};
+use crate::{MakeBackend, StudyError, StudyOptions};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use wavelane_base::{Rate, Span};
+use wavelane_lab::{Bench, Capacity, CapacityCase, Way, can_measure};
+use wavelane_scenario::figures::mean_ci95;
+use wavelane_scenario::{BackendError, Progress, RunError, RunHooks, Stack, Verdict};
+
+/// The study's id.
+pub(crate) const ID: &str = "gateway-capacity";
+/// What the gateways must carry on two processors shared with both ends.
+const AIM: Rate = Rate::from_bps(1_500_000_000);
+/// The baseline: the kernel forwards.
+const PLAIN: &str = "tcp-cubic";
+const OURS: &str = "wavelane";
+/// In the order in which they are measured.
+const STACKS: [&str; 5] = [PLAIN, OURS, "kcptun", "kcptun-fast3", "boringtun-cubic"];
+const FLOWS: [usize; 2] = [1, 8];
+const WAYS: [Way; 2] = [Way::Up, Way::Down];
+
+/// Runs per cell, and how long each warms up and counts.
+struct Plan {
+    runs: usize,
+    warm_up: Span,
+    time: Span,
+}
+
+impl Plan {
+    fn of(edition: Edition) -> Self {
+        match edition {
+            Edition::Quick => Self { runs: 1, warm_up: Span::from_secs(1), time: Span::from_secs(4) },
+            Edition::Full => Self { runs: 3, warm_up: Span::from_secs(2), time: Span::from_secs(10) },
+        }
+    }
+}
+
+/// One stack, number of flows and direction.
+struct Cell {
+    stack: &'static str,
+    flows: usize,
+    way: Way,
+    runs: Vec<Capacity>,
+    /// Why there is nothing, or nothing to be relied on.
+    missing: Option<String>,
+}
+
+/// Measures every cell and judges them.
+pub(crate) fn run(
+    _make: &MakeBackend<'_>,
+    options: &StudyOptions,
+    hooks: &RunHooks<'_>,
+) -> Result<StudyDocument, StudyError> {
+    let plan = Plan::of(options.edition);
+    let mut cells = Vec::new();
+    for name in STACKS {
+        let stack = Stack::from_word(name).expect("the list above names stacks");
+        match can_measure(stack) {
+            Ok(()) => cells.extend(measure(name, stack, &plan, &options.out.join(ID), hooks)?),
+            // Without our own programs or privileges nothing can be said at all.
+            Err(why) if name == OURS || name == PLAIN => return Err(RunError::Refused(why).into()),
+            Err(why) => cells.extend(empty(name, &why)),
+        }
+    }
+    Ok(StudyDocument::new(ID, options.edition, options.seed.0, judge(&cells)))
+}
+
+fn empty<'a>(stack: &'static str, why: &'a str) -> impl Iterator<Item = Cell> + 'a {
+    let missing = Some(why.to_owned());
+    FLOWS.into_iter().flat_map(|flows| WAYS.map(|way| (flows, way))).map(move |(flows, way)| Cell {
+        stack,
+        flows,
+        way,
+        runs: Vec::new(),
+        missing: missing.clone(),
+    })
+}
+
+/// All cells of one stack, on one topology.
+fn measure(
+    name: &'static str,
+    stack: Stack,
+    plan: &Plan,
+    out: &Path,
+    hooks: &RunHooks<'_>,
+) -> Result<Vec<Cell>, StudyError> {
+    let failed = |error: BackendError| match error {
+        BackendError::Cancelled => Err(RunError::Cancelled),
+        other => Ok(other.to_string()),
+    };
+    let mut bench = match Bench::start(stack, out, hooks.cancelled) {
+        Ok(bench) => bench,
+        Err(error) => {
+            let why = failed(error)?;
+            return Ok(empty(name, &why).collect());
+        }
+    };
+    let mut cells: Vec<Cell> = empty(name, "").collect();
+    let each = plan.warm_up + plan.time;
+    let of = each.times((cells.len() * plan.runs) as u64);
+    let mut done = 0;
+    for cell in &mut cells {
+        cell.missing = None;
+        let case = CapacityCase { flows: cell.flows, way: cell.way, warm_up: plan.warm_up, time: plan.time };
+        for _ in 0..plan.runs {
+            if hooks.cancelled.load(Ordering::Relaxed) {
+                return Err(RunError::Cancelled.into());
+            }
+            let note = format!("{} flows {}", cell.flows, word(cell.way));
+            (hooks.progress)(Progress { stack, seed: wavelane_base::Seed(0), at: each.times(done), of, note });
+            match bench.measure(case, hooks.cancelled) {
+                Ok(capacity) => cell.runs.push(capacity),
+                Err(error) => cell.missing = Some(failed(error)?),
+            }
+            done += 1;
+        }
+    }
+    let notes = bench.stop();
+    if !notes.is_empty() {
+        let note = notes.join("; ");
+        (hooks.progress)(Progress { stack, seed: wavelane_base::Seed(0), at: of, of, note });
+    }
+    Ok(cells)
+}
+
+fn word(way: Way) -> &'static str {
+    match way {
+        Way::Up => "up",
+        Way::Down => "down",
+    }
+}
+
+fn row(stack: &str, metric: &str, unit: &str) -> Row {
+    Row {
+        id: ID.into(),
+        case: Map::new(),
+        backend: "lab".into(),
+        stack: stack.into(),
+        metric: metric.into(),
+        unit: unit.into(),
+        value: None,
+        ci95: None,
+        n: 0,
+        published: None,
+        bound: None,
+        verdict: Verdict::Info,
+        why: String::new(),
+    }
+}
+
+fn judge(cells: &[Cell]) -> Vec<Row> {
+    let mut rows: Vec<Row> = cells.iter().flat_map(|cell| measured(cell, cells)).collect();
+    rows.push(fast_enough(cells));
+    rows.extend(STACKS.iter().filter(|s| **s != OURS && **s != PLAIN).map(|rival| ahead(cells, rival)));
+    rows
+}
+
+/// A cell's rows: goodput and the two costs.
+fn measured(cell: &Cell, cells: &[Cell]) -> Vec<Row> {
+    let plain = find(cells, PLAIN, cell).and_then(|plain| mean(plain, |c| c.per_gb(c.busy)));
+    let goodput = values(cell, |c| Some(c.goodput().as_bps() as f64));
+    let beyond = values(cell, |c| Some(c.per_gb(c.busy)? - plain?));
+    let own = values(cell, |c| c.per_gb(c.programs));
+    let figures = [
+        ("goodput_bps", "bit/s", goodput, "bytes that the receiving applications read"),
+        ("cpu_s_per_gb", "s/GB", beyond, "the whole machine, less plain forwarding of the same traffic"),
+        ("cpu_own_s_per_gb", "s/GB", own, "user and system time of the programs between the ends"),
+    ];
+    let made = figures.into_iter().map(|(metric, unit, values, about)| {
+        let mut row = row(cell.stack, metric, unit);
+        row.case = case(cell);
+        row.n = values.len() as u64;
+        if let Some((mean, half)) = mean_ci95(&values) {
+            (row.value, row.ci95) = (Some(mean), half);
+        }
+        row.why = about.into();
+        if let Some(why) = &cell.missing {
+            row.verdict = Verdict::Inconclusive;
+            row.why.clone_from(why);
+        }
+        row
+    });
+    // Plain forwarding has no programs, and costs nothing beyond itself.
+    made.take(if cell.stack == PLAIN { 1 } else { 3 }).collect()
+}
+
+fn case(cell: &Cell) -> Map<String, Value> {
+    let pairs = [("flows", json!(cell.flows)), ("direction", json!(word(cell.way)))];
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+fn values(cell: &Cell, of: impl Fn(&Capacity) -> Option<f64>) -> Vec<f64> {
+    cell.runs.iter().filter_map(of).collect()
+}
+
+fn mean(cell: &Cell, of: impl Fn(&Capacity) -> Option<f64>) -> Option<f64> {
+    mean_ci95(&values(cell, of)).map(|(mean, _)| mean)
+}
+
+fn goodput(cell: &Cell) -> Option<f64> {
+    mean(cell, |c| Some(c.goodput().as_bps() as f64)).filter(|_| cell.missing.is_none())
+}
+
+/// The cell of `stack` with the same traffic as `like`.
+fn find<'a>(cells: &'a [Cell], stack: &str, like: &Cell) -> Option<&'a Cell> {
+    cells.iter().find(|c| c.stack == stack && (c.flows, c.way) == (like.flows, like.way))
+}
+
+/// Our slowest cell against the aim.
+fn fast_enough(cells: &[Cell]) -> Row {
+    let mut row = row(OURS, "least goodput_bps", "bit/s");
+    let all: Option<Vec<f64>> = cells.iter().filter(|c| c.stack == OURS).map(goodput).collect();
+    let least = all.filter(|all| !all.is_empty()).map(|all| (all.len(), all.into_iter().fold(f64::INFINITY, f64::min)));
+    let Some((n, least)) = least else { return lacking(row, "a cell of ours lacks its goodput") };
+    let aim = AIM.as_bps() as f64;
+    (row.value, row.n) = (Some(least), n as u64);
+    row.verdict = if least >= aim { Verdict::Pass } else { Verdict::Fail };
+    row.why = format!("{:.2} Gbit/s in the slowest cell, wanted at least {:.2}", least / 1e9, aim / 1e9);
+    row
+}
+
+/// Our goodput over a rival's, in the cell where that is least.
+fn ahead(cells: &[Cell], rival: &str) -> Row {
+    let mut row = row(OURS, &format!("least_ratio goodput_bps over {rival}"), "ratio");
+    if let Some(why) = cells.iter().find(|c| c.stack == rival).and_then(|c| c.missing.as_ref()) {
+        return lacking(row, why);
+    }
+    let ours = cells.iter().filter(|c| c.stack == OURS);
+    let ratios: Option<Vec<f64>> = ours.map(|c| Some(goodput(c)? / goodput(find(cells, rival, c)?)?)).collect();
+    let least = ratios.filter(|all| !all.is_empty() && all.iter().all(|r| r.is_finite()));
+    let least = least.map(|all| (all.len(), all.into_iter().fold(f64::INFINITY, f64::min)));
+    let Some((n, least)) = least else { return lacking(row, "a cell lacks its goodput") };
+    (row.value, row.n) = (Some(least), n as u64);
+    row.verdict = if least >= 1.0 { Verdict::Pass } else { Verdict::Fail };
+    row.why = format!("{least:.3} in the cell where it is least, wanted at least 1");
+    row
+}
+
+fn lacking(mut row: Row, why: &str) -> Row {
+    row.verdict = Verdict::Inconclusive;
+    why.clone_into(&mut row.why);
+    row
+}
+
+#[cfg(test)]
+#[path = "capacity_tests.rs"]
+mod tests;

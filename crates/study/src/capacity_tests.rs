@@ -1,0 +1,77 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use super::*;
+
+/// One run at `gbps` for one second, in which the machine was busy for `busy` seconds.
+fn cell(stack: &'static str, flows: usize, way: Way, gbps: f64, busy: f64) -> Cell {
+    let octets = (gbps * 1e9 / 8.0) as u64;
+    let programs = (stack != PLAIN).then_some(busy / 2.0);
+    let run = Capacity { octets, time: Span::from_secs(1), busy: Some(busy), programs };
+    Cell { stack, flows, way, runs: vec![run], missing: None }
+}
+
+fn cells(ours: f64, rival: f64) -> Vec<Cell> {
+    let grid = || FLOWS.into_iter().flat_map(|flows| WAYS.map(|way| (flows, way)));
+    STACKS
+        .into_iter()
+        .flat_map(|stack| {
+            grid().map(move |(flows, way)| match stack {
+                PLAIN => cell(stack, flows, way, 8.0, 1.0),
+                OURS => cell(stack, flows, way, ours, 1.0),
+                _ => cell(stack, flows, way, rival, 1.0),
+            })
+        })
+        .collect()
+}
+
+fn of<'a>(rows: &'a [Row], metric: &str) -> &'a Row {
+    rows.iter().find(|r| r.metric.starts_with(metric) && r.case.is_empty()).unwrap()
+}
+
+#[test]
+fn every_stack_named_here_exists() {
+    assert!(STACKS.iter().all(|name| Stack::from_word(name).is_some()));
+}
+
+#[test]
+fn the_slowest_cell_decides() {
+    let mut cells = cells(2.0, 1.0);
+    let rows = judge(&cells);
+    assert_eq!(of(&rows, "least goodput_bps").verdict, Verdict::Pass);
+    assert_eq!(of(&rows, "least_ratio").value, Some(2.0));
+    let place = cells.iter().position(|c| c.stack == OURS && c.flows == 8 && c.way == Way::Down).unwrap();
+    cells[place] = cell(OURS, 8, Way::Down, 0.5, 1.0);
+    let rows = judge(&cells);
+    assert_eq!(of(&rows, "least goodput_bps").verdict, Verdict::Fail);
+    assert_eq!(of(&rows, "least_ratio").value, Some(0.5));
+    assert_eq!(of(&rows, "least_ratio").verdict, Verdict::Fail);
+}
+
+#[test]
+fn a_missing_peer_is_inconclusive_with_its_remedy_and_the_rest_is_judged() {
+    let mut cells = cells(2.0, 1.0);
+    for cell in cells.iter_mut().filter(|c| c.stack == "kcptun") {
+        cell.runs.clear();
+        cell.missing = Some("apt install kcptun".into());
+    }
+    let rows = judge(&cells);
+    let verdict = |rival: &str| {
+        let row = rows.iter().find(|r| r.metric.ends_with(&format!("over {rival}"))).unwrap();
+        (row.verdict, row.why.clone())
+    };
+    assert_eq!(verdict("kcptun"), (Verdict::Inconclusive, "apt install kcptun".into()));
+    assert_eq!(verdict("kcptun-fast3").0, Verdict::Pass);
+    let total = StudyDocument::new(ID, Edition::Quick, 1, rows).verdict;
+    assert_eq!(total, Verdict::Inconclusive);
+}
+
+#[test]
+fn cost_is_what_exceeds_plain_forwarding() {
+    let rows = judge(&cells(2.0, 1.0));
+    let cost = |stack: &str, metric: &str| {
+        rows.iter().find(|r| r.stack == stack && r.metric == metric && !r.case.is_empty()).and_then(|r| r.value)
+    };
+    // 2 Gbit/s for a second are 0.25 GB: 4 s/GB, of which forwarding takes 1.
+    assert_eq!(cost(OURS, "cpu_s_per_gb"), Some(3.0));
+    assert_eq!(cost(OURS, "cpu_own_s_per_gb"), Some(2.0));
+    assert_eq!(cost(PLAIN, "cpu_s_per_gb"), None);
+}
