@@ -140,6 +140,18 @@ test:
 	if cmp -s "$$scratch/first.json" "$$scratch/other.json"; then
 	  echo "seed 8 gives what seed 7 gave: the seed has no effect" >&2; exit 1
 	fi
+	step "radio cells: the same bytes with one worker and with two; the other cells run"
+	for jobs in 1 2; do
+	  target/debug/wavelane run scenarios/wifi/bulk-cell.toml --repeat 2 --jobs "$$jobs" --json \
+	    --out "$$scratch/jobs-$$jobs" >"$$scratch/jobs-$$jobs.json"
+	  grep -rlF "$$scratch/jobs-$$jobs" "$$scratch/jobs-$$jobs" "$$scratch/jobs-$$jobs.json" \
+	    | xargs -r sed -i "s|$$scratch/jobs-$$jobs|RECORD|g"
+	done
+	cmp "$$scratch/jobs-1.json" "$$scratch/jobs-2.json"
+	diff -r --exclude environment.json "$$scratch/jobs-1" "$$scratch/jobs-2"
+	for cell in saturated-cell chain; do
+	  target/debug/wavelane run "scenarios/wifi/$$cell.toml" --out "$$scratch/$$cell"
+	done
 	step "one hop in the simulator and in the lab"
 	target/debug/wavelane run scenarios/smoke/one_hop.toml --on sim --out "$$scratch/smoke-sim"
 	if (($$(id -u) == 0)); then

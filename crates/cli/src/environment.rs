@@ -14,12 +14,31 @@ fn first(path: &str, key: &str) -> Value {
     line.and_then(|l| l.split_once(':')).map_or(Value::Null, |(_, v)| Value::String(v.trim().to_owned()))
 }
 
+/// What this process has used: seconds of processor time in its own code and in the kernel's for it, and the most
+/// memory it ever held.
+fn usage() -> (Option<f64>, Option<u64>) {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Fields 14 and 15, counted from 1; the second, in brackets, may hold spaces.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |i: usize| fields.get(i).and_then(|t| t.parse::<f64>().ok());
+    let cpu_s = ticks(11).zip(ticks(12)).map(|(user, system)| (user + system) / CLOCK_TICKS);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+    (cpu_s, peak)
+}
+
+/// USER_HZ, in which Linux states processor times, whatever its own clock (proc(5), `sysconf(_SC_CLK_TCK)`).
+const CLOCK_TICKS: f64 = 100.0;
+
 /// The content of `environment.json`.
 #[expect(clippy::disallowed_methods, reason = "wall-clock facts belong in this file and nowhere else")]
 pub(crate) fn facts() -> Value {
     let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let (cpu_s, rss_peak_kb) = usage();
     json!({
         "written_unix_s": unix_s,
+        "cpu_s": cpu_s,
+        "rss_peak_kb": rss_peak_kb,
         "wavelane": env!("CARGO_PKG_VERSION"),
         "build": if cfg!(debug_assertions) { "debug" } else { "release" },
         "arguments": std::env::args().collect::<Vec<_>>(),

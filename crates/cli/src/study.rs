@@ -57,7 +57,7 @@ pub(crate) fn study(args: &StudyArgs) -> Outcome {
         Verb::List => {
             for s in STUDIES {
                 print(&format!(
-                    "{:<12} {} (on {}; quick {}, full {})\n",
+                    "{:<15} {} (on {}; quick {}, full {})\n",
                     s.id, s.about, s.backend, s.takes[0], s.takes[1]
                 ));
             }

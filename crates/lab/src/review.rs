@@ -61,9 +61,16 @@ pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
             (App::Echo { size, .. }, _) if !(echo::PROBE_MIN..=echo::PROBE_MAX).contains(&size.get()) => {
                 Treatment::Refused(format!("an echo of {} B: choose 8 to 65536", size.get()))
             }
+            (app, _) if app.is_datagrams() => {
+                Treatment::Refused(format!("the lab has no program for app '{}': use --on sim", app.word()))
+            }
             _ => Treatment::Imposed,
         };
         review.clause(clause, treatment);
+    }
+    if scenario.tcp != wavelane_scenario::TcpKnobs::default() {
+        let why = "the kernel's TCP keeps its own settings; only the congestion control is imposed";
+        review.clause("tcp", Treatment::Omitted(why.into()));
     }
 }
 

@@ -177,6 +177,7 @@ impl<'a> Run<'a> {
                     self.uploads.insert(flow.name.clone(), Arc::clone(&upload));
                     Page::Upload(upload)
                 }
+                App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } | App::Ping { .. } => continue,
                 App::Echo { .. } => {
                     self._echoes.push(echo::Server::start(&self.world.nodes[node], address, control)?);
                     continue;
@@ -212,6 +213,9 @@ impl<'a> Run<'a> {
                 let size = usize::try_from(size.get()).expect("reviewed: at most PROBE_MAX");
                 let errand = echo::Errand { name, epoch, start, stop, every, size, server, control, over, cancel };
                 Box::new(move || echo::run(&errand))
+            }
+            App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } | App::Ping { .. } => {
+                return Err(LabError::Topology(format!("flow '{name}': the lab has no program for it: use --on sim")));
             }
             App::Fetch { every, size } => {
                 let size = size.get();
@@ -388,6 +392,7 @@ impl<'a> Run<'a> {
             first_octets: counted.first_octets,
             inconclusive,
             notes: std::mem::take(&mut self.notes),
+            radios: Vec::new(),
         })
     }
 }

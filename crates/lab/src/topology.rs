@@ -7,6 +7,8 @@ use wavelane_scenario::{NodeKind, Scenario};
 
 /// Most channels the address plan has room for: one third byte each of `10.77.0.0/16`.
 pub(crate) const CHANNELS_MAX: usize = 256;
+/// Most nodes: each is a network namespace.
+pub(crate) const NODES_MAX: usize = 64;
 
 /// The first two bytes of every address in the lab.
 const NET: [u8; 2] = [10, 77];
@@ -65,6 +67,10 @@ impl Plan {
                 scenario.channels.len()
             )));
         }
+        if scenario.nodes.len() > NODES_MAX {
+            let nodes = scenario.nodes.len();
+            return Err(LabError::Topology(format!("{nodes} nodes are more than the lab's {NODES_MAX} namespaces")));
+        }
         let place = |name: &String| {
             scenario
                 .nodes
@@ -75,6 +81,10 @@ impl Plan {
         let links = links(scenario);
         let mut wires = Vec::new();
         for (i, channel) in scenario.channels.iter().enumerate() {
+            if !matches!(channel.kind, wavelane_scenario::ChannelKind::Cable(_)) {
+                let why = "is a radio cell, and a bit-level MAC cannot run against real kernels in real time";
+                return Err(LabError::Topology(format!("channel '{}' {why}: use --on sim", channel.name)));
+            }
             let ends = [place(&channel.between[0])?, place(&channel.between[1])?];
             let third = u8::try_from(i).expect("CHANNELS_MAX is 256, checked above");
             let address = |last: u8| Ipv4Addr::new(NET[0], NET[1], third, last);

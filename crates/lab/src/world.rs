@@ -49,8 +49,8 @@ pub(crate) struct Findings {
 
 /// Whether the lab realises `channel` as a veth pair: the preset `ethernet`, never changed during the run.
 pub(crate) fn is_veth(scenario: &Scenario, channel: &Channel) -> bool {
-    let ChannelKind::Cable(config) = &channel.kind;
-    *config == CableConfig::ethernet() && scenario.timeline.iter().all(|change| change.channel != channel.name)
+    let ChannelKind::Cable(config) = &channel.kind else { return false };
+    **config == CableConfig::ethernet() && scenario.timeline.iter().all(|change| change.channel != channel.name)
 }
 
 impl World {
@@ -125,7 +125,10 @@ impl World {
             Capture::create(&path, &wire.interface).map(Some).map_err(LabError::io(what))
         };
         let captures = [record(0)?, record(1)?];
-        let ChannelKind::Cable(config) = &channel.kind;
+        let ChannelKind::Cable(config) = &channel.kind else {
+            return Err(LabError::Topology(format!("channel '{}' is no cable: the lab has no radios", channel.name)));
+        };
+        let config = (**config).clone();
         let refused = |error| LabError::Channel(channel.name.clone(), error);
         let mut calm = config.clone();
         calm.forward.outages.clear();
@@ -134,7 +137,7 @@ impl World {
             name: channel.name.clone(),
             tuns,
             setup: Cable::new(seed, &format!("{} / set-up", channel.name), calm).map_err(refused)?,
-            run: Cable::new(seed, &channel.name, config.clone()).map_err(refused)?,
+            run: Cable::new(seed, &channel.name, config).map_err(refused)?,
             changes: changes_of(scenario, channel)?,
             captures,
             unix_offset_ns: unix_offset_ns(),
@@ -224,7 +227,7 @@ fn settle(ns: &Netns, kind: NodeKind) -> Result<(), NetnsError> {
 
 /// The timeline's changes of one channel, each verified against what was before it.
 fn changes_of(scenario: &Scenario, channel: &Channel) -> Result<Vec<(Span, ChangeFn<Cable>)>, LabError> {
-    let ChannelKind::Cable(mut config) = channel.kind.clone();
+    let ChannelKind::Cable(mut config) = channel.kind.clone() else { return Ok(Vec::new()) };
     let mut changes: Vec<_> = scenario.timeline.iter().filter(|c| c.channel == channel.name).cloned().collect();
     changes.sort_by_key(|c| c.at);
     let mut out: Vec<(Span, ChangeFn<Cable>)> = Vec::new();

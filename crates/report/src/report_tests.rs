@@ -101,6 +101,7 @@ impl Backend for Shapes {
             first_octets: None,
             inconclusive: None,
             notes: vec![],
+            radios: vec![],
         })
     }
 }

@@ -154,6 +154,31 @@ pub struct StackRaw {
     pub inconclusive: Option<String>,
     /// Remarks for the log, one line each.
     pub notes: Vec<String>,
+    /// What happened in the radio cells, in the scenario's order.
+    pub radios: Vec<RadioRaw>,
+}
+
+/// What the stations of one radio cell did in a run, all together, from its start to its end.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RadioRaw {
+    /// The channel's name.
+    pub channel: String,
+    /// How long the run was.
+    pub span: Span,
+    /// Frames of all kinds sent, repetitions counted.
+    pub frames: u64,
+    /// Data frames among them.
+    pub data: u64,
+    /// RTS frames among them.
+    pub rts: u64,
+    /// Data frames whose ACK did not come.
+    pub ack_missing: u64,
+    /// RTS frames whose CTS did not come.
+    pub cts_missing: u64,
+    /// Frames given up after their last try.
+    pub given_up: u64,
+    /// Frames that found a queue full.
+    pub queue_full: u64,
 }
 
 /// What one flow saw. All times are nanoseconds since the run's start, on one clock.

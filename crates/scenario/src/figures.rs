@@ -1,7 +1,8 @@
 //! From what a flow saw to the figures of the Record. The only place where figures are computed.
 
-use crate::backend::{FlowRaw, Probe, StackRaw};
+use crate::backend::{FlowRaw, Probe, RadioRaw, StackRaw};
 use crate::model::{App, Flow, Scenario};
+use crate::record::RadioFigures;
 use serde::{Deserialize, Serialize};
 use wavelane_base::Seed;
 
@@ -177,6 +178,23 @@ pub fn of_run(scenario: &Scenario, raw: &StackRaw, seed: Seed) -> Vec<FlowFigure
         Some(of_flow(flow, find(&flow.name)?, bulk, seed))
     });
     figures.collect()
+}
+
+/// The figures of one radio cell.
+pub fn of_radio(raw: &RadioRaw, seed: Seed) -> RadioFigures {
+    let seconds = raw.span.as_secs_f64();
+    let per_s = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+    RadioFigures {
+        channel: raw.channel.clone(),
+        seed: seed.0,
+        frames_per_s: per_s(raw.frames),
+        data_per_s: per_s(raw.data),
+        rts_per_s: per_s(raw.rts),
+        ack_missing_per_s: per_s(raw.ack_missing),
+        cts_missing_per_s: per_s(raw.cts_missing),
+        given_up_per_s: per_s(raw.given_up),
+        queue_full_per_s: per_s(raw.queue_full),
+    }
 }
 
 /// IP bytes offered to the bad channel over bytes delivered, of one or several runs.

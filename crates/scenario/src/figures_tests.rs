@@ -100,6 +100,7 @@ fn shares_are_over_all_runs_and_null_when_not_counted() {
         first_octets: Some(10_000_000),
         inconclusive: None,
         notes: Vec::new(),
+        radios: Vec::new(),
     };
     let (a, b) = (run(11_000_000, Some(500_000)), run(13_000_000, Some(1_500_000)));
     assert_eq!(wire_bytes_per_delivered_byte(&[&a, &b]), Some(1.2));

@@ -32,6 +32,7 @@ fn stack(word: &str, mbit: Option<f64>, p95: f64) -> StackResult {
         last_byte_ms: None,
     };
     StackResult {
+        radios: Vec::new(),
         stack: word.into(),
         wire_bytes_per_delivered_byte: Some(1.1),
         repair_share: None,

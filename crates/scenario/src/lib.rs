@@ -12,6 +12,8 @@ mod judge;
 mod model;
 mod parse;
 mod parse_channel;
+mod parse_tcp;
+mod parse_wifi;
 mod record;
 mod run;
 mod table;
@@ -19,24 +21,27 @@ mod units;
 mod validate;
 mod words;
 mod write;
+mod write_wifi;
 
 pub use backend::{
-    AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, Clause, Fetch, FlowRaw, Probe, Progress, Review,
-    RunContext, StackRaw, Treatment,
+    AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, Clause, Fetch, FlowRaw, Probe, Progress, RadioRaw,
+    Review, RunContext, StackRaw, Treatment,
 };
 pub use error::{Problem, ScenarioError};
 pub use judge::{figure, show};
 pub use model::{
     App, Bound, Change, Channel, ChannelKind, Check, DURATION_MAX, Direction, FLOWS_MAX, Flow, Metric, NODES_MAX, Node,
-    NodeKind, Scenario, Side, Stack, TcpKind,
+    NodeKind, Scenario, Side, Stack, TcpKind, TcpKnobs, TcpProfile,
 };
 pub use parse::is_scenario;
 pub use parse_channel::DIRECTION_KEYS;
+pub use parse_tcp::TCP_KEYS;
+pub use parse_wifi::WIFI_KEYS;
 pub use record::{
-    CheckResult, ClauseNote, Omitted, RUN_FORMAT, RecordError, RunDocument, Series, StackResult, Verdict,
+    CheckResult, ClauseNote, Omitted, RUN_FORMAT, RadioFigures, RecordError, RunDocument, Series, StackResult, Verdict,
 };
 pub use run::{JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};
 pub use units::{Quantity, UnitError};
 pub use wavelane_base::Seed;
 pub use wavelane_channel::LossConfig;
-pub use words::{CONTROLS, METRICS, NODE_KINDS, STACKS};
+pub use words::{APPS, CONTROLS, METRICS, NODE_KINDS, STACKS};

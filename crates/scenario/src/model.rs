@@ -1,10 +1,11 @@
 //! A scenario as plain data. Nothing here knows the file's syntax or consults the machine.
 
 use wavelane_base::{Octets, Rate, Seed, Span};
+use wavelane_channel::wifi::WifiConfig;
 use wavelane_channel::{CableConfig, DirectionConfig, Parameter};
 
-/// Most nodes a scenario may have; the lab makes a namespace for each.
-pub const NODES_MAX: usize = 64;
+/// Most nodes a scenario may have: the largest radio cell and what surrounds it.
+pub const NODES_MAX: usize = 320;
 /// Most flows a scenario may have.
 pub const FLOWS_MAX: usize = 256;
 /// Longest run.
@@ -31,6 +32,49 @@ pub struct Scenario {
     pub timeline: Vec<Change>,
     /// What must hold, in file order.
     pub checks: Vec<Check>,
+    /// What the endpoints' TCP does differently from its stack's defaults.
+    pub tcp: TcpKnobs,
+}
+
+/// Knobs of the endpoints' TCP under the `tcp-*` stacks. What is `None` is the profile's.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TcpKnobs {
+    /// Where the defaults come from.
+    pub profile: TcpProfile,
+    /// Largest segment, in bytes of payload.
+    pub segment: Option<Octets>,
+    /// Receive buffer, and so the largest window announced.
+    pub window: Option<Octets>,
+    /// Most bytes written and not yet acknowledged.
+    pub send_buffer: Option<Octets>,
+    /// Initial window, in segments.
+    pub initial_window: Option<u32>,
+    /// Full segments that are acknowledged together.
+    pub ack_every: Option<u32>,
+    /// How long an acknowledgement may wait.
+    pub ack_delay: Option<Span>,
+    /// Least retransmission timeout, as a whole (RFC 6298, section 2.4).
+    pub rto_min: Option<Span>,
+    /// Timeout before the first round trip was measured.
+    pub rto_initial: Option<Span>,
+    /// Selective acknowledgement.
+    pub sack: Option<bool>,
+    /// Timestamps.
+    pub timestamps: Option<bool>,
+    /// Window scaling.
+    pub window_scale: Option<bool>,
+    /// New data on the first two duplicate acknowledgements (RFC 3042).
+    pub limited_transmit: Option<bool>,
+}
+
+/// A named set of TCP knobs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TcpProfile {
+    /// What the stack's name stands for.
+    #[default]
+    Stack,
+    /// NewReno as ns-3 3.44 has it with classic recovery; the stack must be `tcp-reno`.
+    Ns3,
 }
 
 /// A place in the topology.
@@ -53,13 +97,14 @@ pub enum NodeKind {
     Router,
 }
 
-/// A medium between two nodes.
+/// A medium between nodes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Channel {
     /// Its name.
     pub name: String,
-    /// The nodes it joins; `forward` leads from the first to the second.
-    pub between: [String; 2],
+    /// The nodes it joins. A cable has two, and its `forward` leads from the first to the second; the stations of a
+    /// radio cell are numbered in this order.
+    pub between: Vec<String>,
     /// What it does to frames.
     pub kind: ChannelKind,
 }
@@ -68,7 +113,9 @@ pub struct Channel {
 #[derive(Clone, PartialEq, Debug)]
 pub enum ChannelKind {
     /// A full-duplex cable, each direction on its own.
-    Cable(CableConfig),
+    Cable(Box<CableConfig>),
+    /// An 802.11 cell.
+    Wifi(Box<WifiConfig>),
 }
 
 /// Which way through a channel.
@@ -170,6 +217,32 @@ pub enum App {
         /// The bulk flow during which probes are sent; `None` runs from start to stop.
         during: Option<String>,
     },
+    /// `from` sends UDP datagrams at a constant rate to `to`.
+    Cbr {
+        /// Between datagrams.
+        every: Span,
+        /// Bytes of a datagram.
+        size: Octets,
+    },
+    /// `from`, a radio station, always has a UDP datagram for `to` waiting.
+    Saturate {
+        /// Bytes of a datagram.
+        size: Octets,
+    },
+    /// `from` keeps a number of UDP datagrams on their way to `to`, which answers each. No congestion control.
+    Window {
+        /// Bytes of a datagram.
+        size: Octets,
+        /// Datagrams on their way at once.
+        packets: u32,
+    },
+    /// `from` sends ICMP echo requests to `to`, open loop.
+    Ping {
+        /// Between requests.
+        every: Span,
+        /// Bytes of a request's data.
+        size: Octets,
+    },
     /// `from` connects anew every `every`, open loop, asks for `size` bytes and reads them.
     Fetch {
         /// Between connections.
@@ -186,16 +259,32 @@ impl App {
             Self::Download { .. } => "download",
             Self::Upload { .. } => "upload",
             Self::Echo { .. } => "echo",
+            Self::Cbr { .. } => "cbr",
+            Self::Saturate { .. } => "saturate",
+            Self::Window { .. } => "window",
+            Self::Ping { .. } => "ping",
             Self::Fetch { .. } => "fetch",
         }
     }
     /// Whether it moves a body (and so has a goodput).
     pub fn is_bulk(&self) -> bool {
-        matches!(self, Self::Download { .. } | Self::Upload { .. })
+        match self {
+            Self::Download { .. } | Self::Upload { .. } => true,
+            Self::Cbr { .. } | Self::Saturate { .. } | Self::Window { .. } => true,
+            Self::Echo { .. } | Self::Ping { .. } | Self::Fetch { .. } => false,
+        }
     }
     /// Whether it moves as much as it can in a given time.
     pub fn is_fixed_time(&self) -> bool {
-        matches!(self, Self::Download { size: None } | Self::Upload { size: None })
+        match self {
+            Self::Download { size } | Self::Upload { size } => size.is_none(),
+            Self::Cbr { .. } | Self::Saturate { .. } | Self::Window { .. } => true,
+            Self::Echo { .. } | Self::Ping { .. } | Self::Fetch { .. } => false,
+        }
+    }
+    /// Whether it sends datagrams of its own instead of using the stack's transport.
+    pub fn is_datagrams(&self) -> bool {
+        matches!(self, Self::Cbr { .. } | Self::Saturate { .. } | Self::Window { .. } | Self::Ping { .. })
     }
 }
 
@@ -317,47 +406,70 @@ impl Scenario {
     pub fn bottleneck(&self, flow: &Flow) -> Option<Rate> {
         let (source, sink) = match flow.app {
             App::Download { .. } | App::Fetch { .. } => (flow.to.as_str(), flow.from.as_str()),
-            App::Upload { .. } | App::Echo { .. } => (flow.from.as_str(), flow.to.as_str()),
+            _ => (flow.from.as_str(), flow.to.as_str()),
         };
-        self.path(source, sink)?.iter().filter_map(|(channel, way)| channel.direction(*way).rate).min()
+        let rate = |(channel, way): &(&Channel, Direction)| match &channel.kind {
+            ChannelKind::Cable(_) => channel.direction(*way)?.rate,
+            ChannelKind::Wifi(cell) => Some(cell.rate),
+        };
+        self.path(source, sink)?.iter().filter_map(rate).min()
     }
-    /// The channels of a shortest way from `source` to `sink` with their directions. Endpoints pass nothing on.
+    /// The channels of a shortest way from `source` to `sink` with their directions. Endpoints pass nothing on. A
+    /// radio hop is `forward` from the lower-numbered station to the higher.
     pub fn path(&self, source: &str, sink: &str) -> Option<Vec<(&Channel, Direction)>> {
-        let mut reached: Vec<(&str, Vec<(&Channel, Direction)>)> = vec![(source, Vec::new())];
+        let place = |name: &str| self.nodes.iter().position(|node| node.name == name);
+        let (source, sink) = (place(source)?, place(sink)?);
+        let places: Vec<Vec<Option<usize>>> =
+            self.channels.iter().map(|c| c.between.iter().map(|name| place(name)).collect()).collect();
+        // By node: the node before it on the way, and by what it was reached.
+        let mut before: Vec<Option<(usize, usize, Direction)>> = vec![None; self.nodes.len()];
+        let mut reached = vec![source];
         let mut next = 0;
-        while let Some((here, way)) = reached.get(next).cloned() {
+        while let Some(&here) = reached.get(next) {
             next += 1;
             if here == sink {
-                return Some(way);
+                break;
             }
-            if here != source && self.node(here).is_some_and(|n| n.kind == NodeKind::Endpoint) {
+            if here != source && self.nodes[here].kind == NodeKind::Endpoint {
                 continue;
             }
-            for channel in &self.channels {
-                let [a, b] = &channel.between;
-                let (other, direction) = match here {
-                    h if h == a => (b.as_str(), Direction::Forward),
-                    h if h == b => (a.as_str(), Direction::Reverse),
-                    _ => continue,
-                };
-                if reached.iter().all(|(node, _)| *node != other) {
-                    let mut longer = way.clone();
-                    longer.push((channel, direction));
-                    reached.push((other, longer));
+            for (number, channel) in self.channels.iter().enumerate() {
+                let Some(at) = places[number].iter().position(|node| *node == Some(here)) else { continue };
+                for (to, other) in places[number].iter().enumerate() {
+                    let Some(other) = other.filter(|_| to != at && channel.joins(at, to)) else { continue };
+                    if other != source && before[other].is_none() {
+                        let way = if at < to { Direction::Forward } else { Direction::Reverse };
+                        before[other] = Some((here, number, way));
+                        reached.push(other);
+                    }
                 }
             }
         }
-        None
+        let (mut way, mut here) = (Vec::new(), sink);
+        while here != source {
+            let (earlier, number, direction) = before[here]?;
+            way.push((&self.channels[number], direction));
+            here = earlier;
+        }
+        way.reverse();
+        Some(way)
     }
 }
 
 impl Channel {
-    /// The configuration of one direction.
-    pub fn direction(&self, direction: Direction) -> &DirectionConfig {
-        let ChannelKind::Cable(cable) = &self.kind;
-        match direction {
+    /// Whether the nodes at these two places of `between` can talk to each other.
+    pub fn joins(&self, a: usize, b: usize) -> bool {
+        match &self.kind {
+            ChannelKind::Cable(_) => a != b,
+            ChannelKind::Wifi(cell) => a != b && cell.reach.get(a, b).decode && cell.reach.get(b, a).decode,
+        }
+    }
+    /// The configuration of one direction of a cable.
+    pub fn direction(&self, direction: Direction) -> Option<&DirectionConfig> {
+        let ChannelKind::Cable(cable) = &self.kind else { return None };
+        Some(match direction {
             Direction::Forward => &cable.forward,
             Direction::Reverse => &cable.reverse,
-        }
+        })
     }
 }

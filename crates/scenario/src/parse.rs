@@ -18,8 +18,16 @@ const FILE_MAX: u64 = 4 << 20;
 const ECHO_EVERY: Span = Span::from_millis(100);
 /// Bytes of an echo probe unless the file says otherwise.
 const ECHO_SIZE: Octets = Octets::new(64);
+/// Between ping's requests, and their data, unless the file says otherwise (as the program of that name).
+const PING_EVERY: Span = Span::from_secs(1);
+const PING_SIZE: Octets = Octets::new(56);
+/// Bytes of a datagram unless the file says otherwise: what fills an Ethernet frame.
+const DATAGRAM_SIZE: Octets = Octets::new(1472);
+/// Most datagrams of a fixed window.
+const WINDOW_MAX: u32 = 4096;
 
-const TOP: &[&str] = &["title", "seed", "duration", "stacks", "nodes", "channels", "flows", "timeline", "checks"];
+const TOP: &[&str] =
+    &["title", "seed", "duration", "stacks", "nodes", "channels", "flows", "timeline", "checks", "tcp"];
 
 /// Keys by which a file is known to be a scenario rather than a gateway's configuration.
 const SCENARIO_ONLY: &[&str] = &["nodes", "channels", "flows", "stacks", "checks", "timeline", "duration"];
@@ -63,6 +71,7 @@ impl Scenario {
             flows: Vec::new(),
             timeline: Vec::new(),
             checks: Vec::new(),
+            tcp: root.get("tcp").map(|v| crate::parse_tcp::knobs(&v)).transpose()?.unwrap_or_default(),
         };
         validate::duration(scenario.duration, &duration_at)?;
         for (name, value) in sections(&root, "channels")? {
@@ -157,16 +166,19 @@ fn nodes(root: &Table<'_>) -> Result<Vec<Node>, ScenarioError> {
 }
 
 fn flow(name: &str, value: &Value<'_>) -> Result<Flow, ScenarioError> {
-    const APPS: &[(&str, &str)] =
-        &[("download", "download"), ("upload", "upload"), ("echo", "echo"), ("fetch", "fetch")];
     const BULK: &[&str] = &["app", "from", "to", "size", "rate", "start", "stop", "control"];
     const ECHO: &[&str] = &["app", "from", "to", "every", "size", "while", "start", "stop", "control"];
     const FETCH: &[&str] = &["app", "from", "to", "every", "size", "start", "stop", "control"];
+    const REGULAR: &[&str] = &["app", "from", "to", "every", "size", "start", "stop"];
+    const WINDOW: &[&str] = &["app", "from", "to", "size", "packets", "start", "stop"];
     let table = value.table("[flows.page]")?;
-    let kind = word(&table.need("app", "\"download\"")?, "application", APPS, "\"download\"")?;
+    let kind = word(&table.need("app", "\"download\"")?, "application", crate::words::APPS, "\"download\"")?;
     table.only(match kind {
         "echo" => ECHO,
         "fetch" => FETCH,
+        "cbr" | "ping" => REGULAR,
+        "window" => WINDOW,
+        "saturate" => &["app", "from", "to", "size", "start", "stop"],
         _ => BULK,
     })?;
     let text = |key, example| table.need(key, example)?.str("a node's name", example).map(str::to_owned);
@@ -182,6 +194,15 @@ fn flow(name: &str, value: &Value<'_>) -> Result<Flow, ScenarioError> {
     let app = match kind {
         "download" => App::Download { size },
         "upload" => App::Upload { size },
+        "cbr" => App::Cbr { every: table.need("every", "\"20 ms\"")?.quantity()?, size: size.unwrap_or(DATAGRAM_SIZE) },
+        "saturate" => App::Saturate { size: size.unwrap_or(DATAGRAM_SIZE) },
+        "window" => {
+            let packets = table.need("packets", "5")?;
+            let count = u32::try_from(packets.whole()?).ok().filter(|n| (1..=WINDOW_MAX).contains(n));
+            let why = || packets.impossible(format!("{} lies between 1 and {WINDOW_MAX}", packets.path));
+            App::Window { size: size.unwrap_or(DATAGRAM_SIZE), packets: count.ok_or_else(why)? }
+        }
+        "ping" => App::Ping { every: table.quantity("every")?.unwrap_or(PING_EVERY), size: size.unwrap_or(PING_SIZE) },
         "fetch" => App::Fetch {
             every: table.need("every", "\"200 ms\"")?.quantity()?,
             size: table.need("size", "\"10 kB\"")?.quantity()?,

@@ -37,15 +37,17 @@ const PRESETS: &[(&str, Preset)] = &[("ethernet", CableConfig::ethernet)];
 /// `[channels.NAME]`.
 pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Path) -> Result<Channel, ScenarioError> {
     let table = value.table("[channels.air]")?;
-    table.only(&["kind", "between", "preset", "forward", "reverse"])?;
     if let Some(kind) = table.get("kind") {
-        // Only cables exist so far; the other words of the format are refused by name, not as unknown.
+        // The words of the format that do not exist yet are refused by name, not as unknown.
         let text = kind.str("a kind of channel", "\"cable\"")?;
-        if matches!(text, "wifi" | "serial" | "cellular" | "bluetooth") {
+        if matches!(text, "serial" | "cellular" | "bluetooth") {
             return Err(kind.impossible(format!("channels of kind '{text}' cannot be run yet: use kind = \"cable\"")));
         }
-        word(&kind, "kind of channel", &[("cable", ())], "\"cable\"")?;
+        if word(&kind, "kind of channel", &[("cable", false), ("wifi", true)], "\"cable\"")? {
+            return crate::parse_wifi::wifi(name, &table);
+        }
     }
+    table.only(&["kind", "between", "preset", "forward", "reverse"])?;
     let between = table.need("between", "[\"a\", \"b\"]")?;
     let ends = between.list("a pair of nodes", "[\"a\", \"b\"]")?;
     let [first, second] = ends.as_slice() else {
@@ -65,7 +67,8 @@ pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Path) -> Result<Chan
         }
         None => two_directions(&table, base)?,
     };
-    Ok(Channel { name: name.to_owned(), between: [end(first)?, end(second)?], kind: ChannelKind::Cable(cable) })
+    let between = vec![end(first)?, end(second)?];
+    Ok(Channel { name: name.to_owned(), between, kind: ChannelKind::Cable(Box::new(cable)) })
 }
 
 fn two_directions(table: &Table<'_>, base: &Path) -> Result<CableConfig, ScenarioError> {
@@ -245,9 +248,16 @@ pub(crate) fn change(scenario: &Scenario, value: &Value<'_>, base: &Path) -> Res
         );
     };
     let unknown = |what, word: &str, hint| Err(Problem::UnknownWord { what, word: word.into(), hint }.at(set.line));
-    if scenario.channel(channel).is_none() {
-        let names = scenario.channels.iter().map(|c| c.name.as_str());
-        return unknown("channel", channel, crate::error::hint(channel, names));
+    match scenario.channel(channel).map(|c| &c.kind) {
+        Some(ChannelKind::Cable(_)) => {}
+        Some(ChannelKind::Wifi(_)) => {
+            let why = format!("'{channel}' is a wifi channel, whose parameters do not change during a run yet");
+            return Err(set.impossible(format!("{why}: remove this step, or change a cable")));
+        }
+        None => {
+            let names = scenario.channels.iter().map(|c| c.name.as_str());
+            return unknown("channel", channel, crate::error::hint(channel, names));
+        }
     }
     let direction = match *way {
         "forward" => Direction::Forward,

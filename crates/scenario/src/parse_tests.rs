@@ -54,10 +54,10 @@ fn the_good_file_means_what_it_says() {
     assert_eq!(s.duration, Span::from_secs(10));
     assert_eq!(s.nodes.iter().map(|n| n.name.as_str()).collect::<Vec<_>>(), ["c", "a", "s", "lone", "r"]);
     let air = s.channel("air").unwrap();
-    let forward = air.direction(crate::Direction::Forward);
+    let forward = air.direction(crate::Direction::Forward).unwrap();
     assert_eq!(forward.rate, Some(Rate::from_bps(20_000_000)));
     assert_eq!(forward.queue, QueueLimit::Octets(Octets::new(250_000)));
-    assert_eq!(forward, air.direction(crate::Direction::Reverse));
+    assert_eq!(forward, air.direction(crate::Direction::Reverse).unwrap());
     let ping = s.flow("ping").unwrap();
     assert_eq!(
         ping.app,
@@ -125,7 +125,7 @@ const DAMAGE: &[(&str, &str, &str)] = &[
         "14: 'a' and 's' are already joined by [channels.lan]: one channel per pair of nodes for now, so remove one",
     ),
     ("preset = \"ethernet\"", "preset = \"etherent\"", "12: unknown preset 'etherent'; did you mean 'ethernet'?"),
-    ("kind = \"cable\"", "kind = \"wifi\"", "15: channels of kind 'wifi' cannot be run yet: use kind = \"cable\""),
+    ("kind = \"cable\"", "kind = \"serial\"", "15: channels of kind 'serial' cannot be run yet: use kind = \"cable\""),
     ("kind = \"cable\"", "kind = \"cabel\"", "15: unknown kind of channel 'cabel'; did you mean 'cable'?"),
     (
         "rate = \"20 Mbit/s\"",
@@ -326,7 +326,7 @@ fn loss_traces_come_from_a_file_and_its_errors_name_their_line() {
         let text = GOOD.replacen("queue = \"250 kB\"", "loss = { kind = \"trace\", file = \"t.txt\" }", 1);
         Scenario::parse(&text, &dir)
     };
-    let loss = |s: Scenario| s.channel("air").unwrap().direction(crate::Direction::Forward).loss.clone();
+    let loss = |s: Scenario| s.channel("air").unwrap().direction(crate::Direction::Forward).unwrap().loss.clone();
     let frames = loss(with("# lost frames\n3\n17 # one more\n").unwrap());
     assert_eq!(frames, LossConfig::Trace(LossTrace::Frames(vec![3, 17])));
     assert!(matches!(

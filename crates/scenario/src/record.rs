@@ -110,6 +110,32 @@ pub struct StackResult {
     pub inconclusive: Option<String>,
     /// Per flow and seed: by seed, then in the scenario's order.
     pub flows: Vec<FlowFigures>,
+    /// Per radio cell and seed, in the same order; absent where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub radios: Vec<RadioFigures>,
+}
+
+/// What the stations of one radio cell did in one run, all together, per second of the whole run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RadioFigures {
+    /// The channel.
+    pub channel: String,
+    /// The run's seed.
+    pub seed: u64,
+    /// Frames of all kinds sent.
+    pub frames_per_s: f64,
+    /// Data frames sent, repetitions counted.
+    pub data_per_s: f64,
+    /// RTS frames sent.
+    pub rts_per_s: f64,
+    /// Data frames whose ACK did not come.
+    pub ack_missing_per_s: f64,
+    /// RTS frames whose CTS did not come.
+    pub cts_missing_per_s: f64,
+    /// Frames given up after their last try.
+    pub given_up_per_s: f64,
+    /// Frames that found a queue full.
+    pub queue_full_per_s: f64,
 }
 
 /// A judged check.

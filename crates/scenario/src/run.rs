@@ -300,6 +300,10 @@ fn stack_results(
             repair_share: figures::repair_share(&only),
             inconclusive: only.iter().find_map(|r| r.inconclusive.clone()),
             flows: runs.iter().flat_map(|(seed, raw)| figures::of_run(scenario, raw, *seed)).collect(),
+            radios: runs
+                .iter()
+                .flat_map(|(seed, raw)| raw.radios.iter().map(|r| figures::of_radio(r, *seed)))
+                .collect(),
         }
     };
     stacks.iter().map(of_stack).collect()

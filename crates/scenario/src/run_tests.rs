@@ -74,6 +74,17 @@ impl Backend for Fake {
             first_octets: (stack == Stack::Wavelane).then_some(100_000),
             inconclusive: self.shaky.then(|| "late by 12 ms".into()),
             notes: vec!["a note".into()],
+            radios: vec![crate::RadioRaw {
+                channel: "air".into(),
+                span: wavelane_base::Span::from_secs(10),
+                frames: 200,
+                data: 90,
+                rts: 10,
+                ack_missing: 5,
+                cts_missing: 4,
+                given_up: 1,
+                queue_full: 2,
+            }],
         })
     }
 }

@@ -17,6 +17,11 @@ const SIZE_MAX: Octets = Octets::new(1 << 40);
 const ECHO_SIZE_MAX: u64 = 1400;
 /// Smallest echo probe: it carries a sequence number.
 const ECHO_SIZE_MIN: u64 = 8;
+/// Smallest and largest datagram: it carries a number, and fits any channel's frames.
+const DATAGRAM_MIN: u64 = 16;
+const DATAGRAM_MAX: u64 = 2_200;
+/// Fastest stream of datagrams.
+const CBR_EVERY_MIN: Span = Span::from_micros(10);
 /// Fastest echo.
 const ECHO_EVERY_MIN: Span = Span::from_millis(1);
 
@@ -68,13 +73,16 @@ fn known_node(scenario: &Scenario, node: &str, value: &Value<'_>) -> Checked {
 }
 
 pub(crate) fn channel(scenario: &Scenario, channel: &Channel, value: &Value<'_>) -> Checked {
-    let [a, b] = &channel.between;
-    known_node(scenario, a, value)?;
-    known_node(scenario, b, value)?;
+    for node in &channel.between {
+        known_node(scenario, node, value)?;
+    }
+    let ChannelKind::Cable(_) = channel.kind else { return Ok(()) };
+    let (a, b) = (&channel.between[0], &channel.between[1]);
     if a == b {
         return refuse(value, format!("[{}] joins '{a}' with itself: name two different nodes", value.path));
     }
-    let same = |c: &&Channel| c.between == channel.between || (c.between[0] == *b && c.between[1] == *a);
+    let is_cable = |c: &Channel| matches!(c.kind, ChannelKind::Cable(_));
+    let same = |c: &&Channel| is_cable(c) && c.between.contains(a) && c.between.contains(b);
     if let Some(other) = scenario.channels.iter().find(same) {
         let why = format!("'{a}' and '{b}' are already joined by [channels.{}]", other.name);
         return refuse(value, format!("{why}: one channel per pair of nodes for now, so remove one"));
@@ -122,11 +130,33 @@ pub(crate) fn flow(scenario: &Scenario, flow: &Flow, value: &Value<'_>) -> Check
         App::Fetch { every, .. } if every < FETCH_EVERY_MIN || every > scenario.duration => {
             refuse(value, format!("[{at}]: every must lie between {FETCH_EVERY_MIN} and the run's duration"))
         }
-        App::Echo { every, .. } if every < ECHO_EVERY_MIN || every > scenario.duration => {
-            refuse(value, format!("[{at}]: every must lie between {ECHO_EVERY_MIN} and the run's duration"))
+        App::Echo { every, .. } | App::Ping { every, .. } | App::Cbr { every, .. }
+            if every < least_interval(&flow.app) || every > scenario.duration =>
+        {
+            let least = least_interval(&flow.app);
+            refuse(value, format!("[{at}]: every must lie between {least} and the run's duration"))
+        }
+        App::Cbr { size, .. } | App::Saturate { size } | App::Window { size, .. } | App::Ping { size, .. }
+            if !(DATAGRAM_MIN..=DATAGRAM_MAX).contains(&size.get()) =>
+        {
+            refuse(value, format!("[{at}]: a datagram's size lies between {DATAGRAM_MIN} B and {DATAGRAM_MAX} B"))
+        }
+        App::Saturate { .. } if !starts_on_radio(scenario, flow) => {
+            let why = format!("[{at}]: '{}' reaches '{}' by a cable", flow.from, flow.to);
+            refuse(value, format!("{why}, and only a radio station can be saturated: use app = \"cbr\""))
         }
         _ => Ok(()),
     }
+}
+
+fn least_interval(app: &App) -> Span {
+    if matches!(app, App::Cbr { .. }) { CBR_EVERY_MIN } else { ECHO_EVERY_MIN }
+}
+
+/// Whether the first hop of a flow's packets is a radio hop.
+fn starts_on_radio(scenario: &Scenario, flow: &Flow) -> bool {
+    let path = scenario.path(&flow.from, &flow.to).unwrap_or_default();
+    path.first().is_some_and(|(channel, _)| matches!(channel.kind, ChannelKind::Wifi(_)))
 }
 
 /// Echoes that name a bulk flow name one that exists, wherever it stands in the file. The word `flow` means the first.
@@ -162,7 +192,7 @@ pub(crate) fn change(scenario: &mut Scenario, change: Change, value: &Value<'_>)
         return refuse(value, format!("{why}: move it or lengthen duration"));
     }
     if let Some(channel) = scenario.channel(&change.channel) {
-        let ChannelKind::Cable(mut cable) = channel.kind.clone();
+        let ChannelKind::Cable(mut cable) = channel.kind.clone() else { return Ok(()) };
         let direction = match change.direction {
             Direction::Forward => &mut cable.forward,
             Direction::Reverse => &mut cable.reverse,

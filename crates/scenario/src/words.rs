@@ -50,6 +50,18 @@ pub const METRICS: &[(&str, Metric)] = &[
     ("repair_share", Metric::RepairShare),
 ];
 
+/// Every application.
+pub const APPS: &[(&str, &str)] = &[
+    ("download", "download"),
+    ("upload", "upload"),
+    ("echo", "echo"),
+    ("fetch", "fetch"),
+    ("cbr", "cbr"),
+    ("saturate", "saturate"),
+    ("window", "window"),
+    ("ping", "ping"),
+];
+
 /// Every kind of node.
 pub const NODE_KINDS: &[(&str, NodeKind)] =
     &[("endpoint", NodeKind::Endpoint), ("gateway", NodeKind::Gateway), ("router", NodeKind::Router)];

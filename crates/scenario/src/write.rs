@@ -7,7 +7,7 @@ use wavelane_base::{Instant, Octets, Ratio, Span};
 use wavelane_channel::{DirectionConfig, LossConfig, LossTrace, Parameter, PerUnit, Policer, QueueLimit, Reorder};
 
 /// A TOML basic string.
-fn text(value: &str) -> String {
+pub(crate) fn text(value: &str) -> String {
     let mut out = String::from("\"");
     for c in value.chars() {
         match c {
@@ -22,7 +22,7 @@ fn text(value: &str) -> String {
     out
 }
 
-fn unit(value: &impl Quantity) -> String {
+pub(crate) fn unit(value: &impl Quantity) -> String {
     text(&value.write())
 }
 
@@ -39,12 +39,19 @@ impl Scenario {
         line(format!("duration = {}", unit(&self.duration)));
         let stacks: Vec<String> = self.stacks.iter().map(|s| text(s.word())).collect();
         line(format!("stacks = [{}]", stacks.join(", ")));
+        crate::parse_tcp::write(&self.tcp).lines().for_each(|l| line(l.to_owned()));
         line("\n[nodes]".into());
         for node in &self.nodes {
             line(format!("{} = {}", node.name, text(node.kind.word())));
         }
         for channel in &self.channels {
-            let ChannelKind::Cable(cable) = &channel.kind;
+            let cable = match &channel.kind {
+                ChannelKind::Cable(cable) => cable,
+                ChannelKind::Wifi(cell) => {
+                    crate::write_wifi::channel(channel, cell).lines().for_each(|l| line(l.to_owned()));
+                    continue;
+                }
+            };
             line(format!("\n[channels.{}]\nkind = \"cable\"", channel.name));
             line(format!("between = [{}, {}]", text(&channel.between[0]), text(&channel.between[1])));
             line(format!("forward = {}", direction(&cable.forward)));
@@ -121,6 +128,15 @@ fn flow_body(flow: &Flow) -> String {
             if let Some(bulk) = during {
                 key("while", text(bulk));
             }
+        }
+        App::Cbr { every, size } | App::Ping { every, size } => {
+            key("every", unit(every));
+            key("size", unit(size));
+        }
+        App::Saturate { size } => key("size", unit(size)),
+        App::Window { size, packets } => {
+            key("size", unit(size));
+            key("packets", packets.to_string());
         }
         App::Fetch { every, size } => {
             key("every", unit(every));

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
-use wavelane_scenario::{METRICS, STACKS, Scenario};
+use wavelane_scenario::{APPS, METRICS, STACKS, Scenario, TCP_KEYS, WIFI_KEYS};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -94,6 +94,12 @@ fn every_word_that_a_file_may_use_is_in_the_guide() {
     }
     for parameter in wavelane_scenario::DIRECTION_KEYS {
         assert!(has(parameter), "parameter {parameter}");
+    }
+    for key in WIFI_KEYS.iter().chain(TCP_KEYS) {
+        assert!(has(key), "key {key}");
+    }
+    for (app, _) in APPS {
+        assert!(has(app), "app {app}");
     }
     for unit in ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "ns", "us", "ms", "s", "min", "h", "B", "KiB", "GB", "GiB"] {
         assert!(has(unit), "unit {unit}");

@@ -1,123 +1,147 @@
-//! What happens next: entries ordered by time, then by the order in which they were made.
+//! What happens next: one deadline for each actor, ordered by time, then by the order in which they were asked for.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use wavelane_base::Instant;
 
-/// A queue of things to come. Entries of equal time come out in the order they went in, so nothing depends on luck.
+const NEVER: u128 = u128::MAX;
+/// Bits of a key below the time.
+const SEQUENCE_BITS: u32 = 64;
+
+/// The deadlines of all actors: a complete binary tree of minima, whose leaves are the actors.
+///
+/// An actor has one deadline at most, so a changed wish replaces the old one: nothing void is ever kept, and after the
+/// last actor has joined nothing is allocated. Deadlines of equal time come out in the order in which they were set, so
+/// nothing depends on luck.
 #[derive(Debug)]
-pub(crate) struct Agenda<T> {
-    heap: BinaryHeap<Reverse<Entry<T>>>,
+pub(crate) struct Agenda {
+    /// Leaves are the second half; each parent is the smaller of its children.
+    keys: Vec<u128>,
+    leaves: usize,
+    actors: usize,
     next_sequence: u64,
 }
 
-#[derive(Debug)]
-struct Entry<T> {
-    at: Instant,
-    sequence: u64,
-    what: T,
-}
-
-impl<T> Agenda<T> {
+impl Agenda {
     pub(crate) fn new() -> Self {
-        Self { heap: BinaryHeap::new(), next_sequence: 0 }
+        Self { keys: vec![NEVER; 4], leaves: 2, actors: 0, next_sequence: 0 }
     }
-    /// Notes `what` for `at`.
-    pub(crate) fn push(&mut self, at: Instant, what: T) {
-        let sequence = self.next_sequence;
-        self.next_sequence += 1;
-        self.heap.push(Reverse(Entry { at, sequence, what }));
+
+    /// A new actor without a deadline.
+    pub(crate) fn join(&mut self) -> usize {
+        if self.actors == self.leaves {
+            let old = self.keys.split_off(self.leaves);
+            self.leaves *= 2;
+            self.keys = vec![NEVER; 2 * self.leaves];
+            for (actor, key) in old.into_iter().enumerate() {
+                self.put(actor, key);
+            }
+        }
+        self.actors += 1;
+        self.actors - 1
     }
-    /// The next entry, if it is due at `until` or before.
-    pub(crate) fn pop_until(&mut self, until: Instant) -> Option<(Instant, T)> {
-        if self.heap.peek()?.0.at > until {
+
+    /// Notes the actor's present wish. The same wish as before keeps its place in the order.
+    pub(crate) fn set(&mut self, actor: usize, wish: Option<Instant>) {
+        let now = self.keys[self.leaves + actor];
+        match wish {
+            None if now == NEVER => {}
+            None => self.put(actor, NEVER),
+            Some(at) if now != NEVER && now >> SEQUENCE_BITS == u128::from(at.as_nanos()) => {}
+            Some(at) => {
+                let key = u128::from(at.as_nanos()) << SEQUENCE_BITS | u128::from(self.next_sequence);
+                self.next_sequence += 1;
+                self.put(actor, key);
+            }
+        }
+    }
+
+    /// Takes the next deadline, if it is due at `until` or before.
+    pub(crate) fn pop_until(&mut self, until: Instant) -> Option<(Instant, usize)> {
+        let key = self.keys[1];
+        let at = Instant::from_nanos((key >> SEQUENCE_BITS) as u64);
+        if key == NEVER || at > until {
             return None;
         }
-        self.heap.pop().map(|Reverse(entry)| (entry.at, entry.what))
-    }
-}
-
-impl<T> Entry<T> {
-    fn key(&self) -> (Instant, u64) {
-        (self.at, self.sequence)
-    }
-}
-impl<T> PartialEq for Entry<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-impl<T> Eq for Entry<T> {}
-impl<T> PartialOrd for Entry<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl<T> Ord for Entry<T> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key().cmp(&other.key())
-    }
-}
-
-/// One actor's wake-up call: remembers what was asked for, so that a changed wish makes the old entry void.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Alarm {
-    armed: Option<Instant>,
-    generation: u64,
-}
-
-impl Alarm {
-    /// Notes the actor's present wish. Returns what to put on the agenda, if anything changed to that effect.
-    pub(crate) fn set(&mut self, wish: Option<Instant>) -> Option<(Instant, u64)> {
-        if self.armed == wish {
-            return None;
+        let mut place = 1;
+        while place < self.leaves {
+            place *= 2;
+            if self.keys[place] != key {
+                place += 1;
+            }
         }
-        self.armed = wish;
-        self.generation += 1;
-        wish.map(|at| (at, self.generation))
+        self.put(place - self.leaves, NEVER);
+        Some((at, place - self.leaves))
     }
-    /// Whether an agenda entry of `generation` still stands; taking it disarms the alarm.
-    pub(crate) fn take(&mut self, generation: u64) -> bool {
-        let stands = self.armed.is_some() && self.generation == generation;
-        if stands {
-            self.armed = None;
+
+    fn put(&mut self, actor: usize, key: u128) {
+        let mut place = self.leaves + actor;
+        self.keys[place] = key;
+        while place > 1 {
+            let least = self.keys[place].min(self.keys[place ^ 1]);
+            place /= 2;
+            if self.keys[place] == least {
+                return;
+            }
+            self.keys[place] = least;
         }
-        stands
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wavelane_base::Seed;
 
     #[test]
-    fn equal_times_keep_the_order_of_making() {
+    fn equal_times_keep_the_order_of_asking() {
         let mut agenda = Agenda::new();
-        for (at, what) in [(5, 'c'), (3, 'a'), (5, 'd'), (3, 'b')] {
-            agenda.push(Instant::from_nanos(at), what);
+        let actors: Vec<usize> = (0..5).map(|_| agenda.join()).collect();
+        for (actor, at) in [(3, 5), (0, 3), (4, 5), (1, 3)] {
+            agenda.set(actors[actor], Some(Instant::from_nanos(at)));
         }
         let mut out = Vec::new();
-        while let Some((_, what)) = agenda.pop_until(Instant::from_nanos(4)) {
-            out.push(what);
+        while let Some((_, actor)) = agenda.pop_until(Instant::from_nanos(4)) {
+            out.push(actor);
         }
-        assert_eq!(out, ['a', 'b']);
-        assert_eq!(agenda.pop_until(Instant::FAR_FUTURE), Some((Instant::from_nanos(5), 'c')));
-        assert_eq!(agenda.pop_until(Instant::FAR_FUTURE), Some((Instant::from_nanos(5), 'd')));
+        assert_eq!(out, [0, 1]);
+        assert_eq!(agenda.pop_until(Instant::FAR_FUTURE), Some((Instant::from_nanos(5), 3)));
+        assert_eq!(agenda.pop_until(Instant::FAR_FUTURE), Some((Instant::from_nanos(5), 4)));
         assert_eq!(agenda.pop_until(Instant::FAR_FUTURE), None);
     }
 
+    /// Against a sorted list, with actors that join in between.
     #[test]
-    fn a_changed_wish_voids_the_older_entry() {
-        let mut alarm = Alarm::default();
-        let at = Instant::from_nanos;
-        let (_, first) = alarm.set(Some(at(9))).expect("a new wish");
-        assert_eq!(alarm.set(Some(at(9))), None, "the same wish needs no second entry");
-        let (_, second) = alarm.set(Some(at(4))).expect("a changed wish");
-        assert!(!alarm.take(first));
-        assert!(alarm.take(second));
-        assert!(!alarm.take(second), "an entry is good for one call");
-        let (_, third) = alarm.set(Some(at(4))).expect("a wish after the call");
-        assert_eq!(alarm.set(None), None);
-        assert!(!alarm.take(third));
+    fn deadlines_come_out_like_from_a_sorted_list() {
+        let mut dice = Seed(4).chance("agenda");
+        let mut agenda = Agenda::new();
+        let mut list: Vec<Option<(u64, u64)>> = Vec::new();
+        let mut asked = 0;
+        for _ in 0..20_000 {
+            match dice.below(8) {
+                0 if list.len() < 70 => {
+                    assert_eq!(agenda.join(), list.len());
+                    list.push(None);
+                }
+                1..=2 => {
+                    let until = dice.below(40);
+                    let due = (0..list.len()).filter_map(|a| list[a].map(|key| (key, a))).min();
+                    let due = due.filter(|((at, _), _)| *at <= until);
+                    let got = agenda.pop_until(Instant::from_nanos(until));
+                    assert_eq!(got, due.map(|((at, _), actor)| (Instant::from_nanos(at), actor)));
+                    if let Some((_, actor)) = got {
+                        list[actor] = None;
+                    }
+                }
+                choice if !list.is_empty() => {
+                    let actor = dice.below(list.len() as u64) as usize;
+                    let wish = (choice > 3).then(|| dice.below(40));
+                    agenda.set(actor, wish.map(Instant::from_nanos));
+                    if list[actor].map(|(at, _)| at) != wish {
+                        list[actor] = wish.map(|at| (at, asked));
+                        asked += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
     }
 }

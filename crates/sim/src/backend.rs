@@ -1,15 +1,17 @@
 //! The simulator as a place that runs scenarios.
 
 use crate::engine::Engine;
-use crate::traffic::{ECHO_GRACE, FlowEnd, FlowIndex, FlowLog, FlowSpec, Work};
+use crate::stacks::{self, treatment};
+use crate::traffic::{Datagrams, ECHO_GRACE, FlowEnd, FlowIndex, FlowLog, FlowSpec, Work};
 use crate::wiring::{Shape, World};
 use wavelane_base::{Instant, Seed, Span};
 use wavelane_channel::cable;
+use wavelane_channel::wifi::Tally;
 use wavelane_protocol::gateway::PeerId;
-use wavelane_protocol::tcp::{Config, CongestionControl};
+use wavelane_protocol::tcp::Config;
 use wavelane_scenario::{
-    App, Backend, BackendError, Change, Direction, Flow, FlowRaw, Probe, Progress, Review, RunContext, Scenario, Stack,
-    StackRaw, TcpKind, Treatment,
+    App, Backend, BackendError, Change, Direction, Flow, FlowRaw, Probe, Progress, RadioRaw, Review, RunContext,
+    Scenario, Stack, StackRaw, Treatment,
 };
 
 /// How often, in virtual time, a run looks whether it is over, was cancelled, or should say how far it is.
@@ -27,9 +29,19 @@ impl Backend for SimBackend {
     fn review(&self, scenario: &Scenario) -> Review {
         let mut review = Review::default();
         for &stack in &scenario.stacks {
-            review.stack(stack, treatment(stack));
+            review.stack(stack, treatment(scenario, stack));
         }
         let shape = Shape::new(scenario);
+        let wavelane =
+            scenario.stacks.contains(&Stack::Wavelane) && treatment(scenario, Stack::Wavelane) == Treatment::Imposed;
+        for flow in &scenario.flows {
+            if let Some(why) = beyond(flow) {
+                review.clause(format!("flows.{}", flow.name), Treatment::Refused(why.to_owned()));
+            }
+        }
+        if !wavelane {
+            return review;
+        }
         for (number, channel) in scenario.channels.iter().enumerate().filter(|(c, _)| shape.is_local(*c)) {
             let why = "under wavelane, flows enter at the gateway's stream seam; this channel takes no time and loses nothing";
             review.clause(format!("channels.{}", channel.name), Treatment::Approximated(why.to_owned()));
@@ -43,8 +55,6 @@ impl Backend for SimBackend {
         for flow in &scenario.flows {
             if let Err(why) = shape.route(&flow.from, &flow.to) {
                 review.clause(format!("flows.{}", flow.name), Treatment::Refused(why));
-            } else if let Some(why) = beyond(flow) {
-                review.clause(format!("flows.{}", flow.name), Treatment::Refused(why.to_owned()));
             }
         }
         review
@@ -57,13 +67,14 @@ impl Backend for SimBackend {
         seed: Seed,
         context: &mut RunContext<'_>,
     ) -> Result<StackRaw, BackendError> {
-        if let Treatment::Omitted(why) = treatment(stack) {
+        if let Treatment::Omitted(why) = treatment(scenario, stack) {
             return Err(BackendError::Unable(why));
         }
         let shape = Shape::new(scenario);
-        let built = match tcp_config(stack) {
-            Some(config) => shape.build_tcp(seed, &config),
-            None => shape.build(seed),
+        let built = match stack {
+            Stack::Tcp { kind, rts } => shape.build_plain(seed, &stacks::tcp(kind, &scenario.tcp), rts),
+            Stack::Udp => shape.build_plain(seed, &Config::default(), false),
+            _ => shape.build(seed),
         };
         let mut world = built.map_err(|why| BackendError::Failed(why.to_string()))?;
         let flows = add_flows(&shape, scenario, stack, &mut world)?;
@@ -103,39 +114,6 @@ fn beyond(flow: &Flow) -> Option<&'static str> {
     }
 }
 
-fn treatment(stack: Stack) -> Treatment {
-    let why = match stack {
-        Stack::Wavelane => return Treatment::Imposed,
-        Stack::Tcp { rts: false, .. } => return Treatment::Imposed,
-        Stack::Tcp { rts: true, .. } => "RTS/CTS needs a Wi-Fi channel, which scenarios cannot name yet: drop '+rts'",
-        Stack::Udp | Stack::Hop2009 | Stack::TcpHopByHop => {
-            "the simulator does not have this stack yet: take it out of `stacks`"
-        }
-        Stack::Mptcp => "it lives in the Linux kernel: run it with --on lab",
-        Stack::Kcptun
-        | Stack::KcptunFast3
-        | Stack::BoringtunCubic
-        | Stack::BoringtunBbr
-        | Stack::Pepsal
-        | Stack::Ns3Debian
-        | Stack::Ns3Wheel => "it is an external program, which cannot run in virtual time",
-    };
-    Treatment::Omitted(why.to_owned())
-}
-
-/// The TCP of a `tcp-*` stack; `None` for the others.
-fn tcp_config(stack: Stack) -> Option<Config> {
-    let Stack::Tcp { kind, .. } = stack else { return None };
-    let config = match kind {
-        TcpKind::Reno => Config::linux(CongestionControl::NewReno),
-        TcpKind::Cubic => Config::linux(CongestionControl::Cubic),
-        TcpKind::Bbr => Config::linux(CongestionControl::Bbr),
-        TcpKind::Y2001 => Config::tcp_2001(),
-    };
-    // As the laboratory's programs do (TCP_NODELAY): Nagle would hold each echo until the one before is answered.
-    Some(Config { nagle: false, ..config })
-}
-
 fn add_flows(
     shape: &Shape<'_>,
     scenario: &Scenario,
@@ -145,14 +123,19 @@ fn add_flows(
     let mut flows = Vec::new();
     for (number, flow) in scenario.flows.iter().enumerate() {
         let refused = |why| BackendError::Unable(format!("flow '{}': {why}", flow.name));
-        let route = shape.route(&flow.from, &flow.to).map_err(refused)?;
-        let target = shape.server_address(route);
-        // Under a tcp stack programs sit on the endpoints themselves.
+        // Without gateways programs sit on the endpoints themselves.
         let wavelane = stack == Stack::Wavelane;
-        let (client, server) = if wavelane { (route.ingress, route.egress) } else { (route.client, route.server) };
-        world.engine.listen(world.nodes[&server], target);
+        let route = if wavelane { shape.route(&flow.from, &flow.to) } else { shape.plain_route(&flow.from, &flow.to) };
+        let route = route.map_err(refused)?;
+        let target = if flow.app.is_datagrams() {
+            shape.datagram_address(route)
+        } else {
+            let target = shape.server_address(route);
+            world.engine.listen(world.nodes[&route.egress], target);
+            target
+        };
         let spec = FlowSpec {
-            node: world.nodes[&client],
+            node: world.nodes[&route.ingress],
             peer: world.peers.get(&(route.ingress, route.next)).copied().unwrap_or(PeerId(0)),
             source: shape.client_address(route, number),
             target,
@@ -176,6 +159,10 @@ fn work(scenario: &Scenario, flow: &Flow) -> Result<Work, &'static str> {
             let during = during.as_ref().and_then(|name| scenario.flows.iter().position(|f| f.name == *name));
             Work::Echo { every: *every, size: size.get(), during: during.map(FlowIndex) }
         }
+        App::Cbr { every, size } => Work::Datagrams(Datagrams::Cbr { every: *every, size: size.get() }),
+        App::Saturate { size } => Work::Datagrams(Datagrams::Saturate { size: size.get() }),
+        App::Window { size, packets } => Work::Datagrams(Datagrams::Window { size: size.get(), packets: *packets }),
+        App::Ping { every, size } => Work::Datagrams(Datagrams::Ping { every: *every, size: size.get() }),
         App::Fetch { .. } => return Err(NO_FETCH),
     })
 }
@@ -228,7 +215,28 @@ fn collect(shape: &Shape<'_>, scenario: &Scenario, stack: Stack, world: &World, 
         first_octets: first,
         inconclusive: None,
         notes: notes(scenario, world),
+        radios: radios(scenario, world),
     }
+}
+
+/// What the stations of each cell did.
+fn radios(scenario: &Scenario, world: &World) -> Vec<RadioRaw> {
+    let cells = scenario.channels.iter().filter_map(|channel| {
+        let cell = world.engine.cell(*world.channels.get(&channel.name)?)?;
+        let sum = |what: fn(&Tally) -> u64| (0..channel.between.len()).map(|s| what(cell.tally(s))).sum();
+        Some(RadioRaw {
+            channel: channel.name.clone(),
+            span: world.engine.now().since(Instant::ZERO),
+            frames: sum(|t| t.data_sent + t.rts_sent + t.answers_sent),
+            data: sum(|t| t.data_sent),
+            rts: sum(|t| t.rts_sent),
+            ack_missing: sum(|t| t.ack_missing),
+            cts_missing: sum(|t| t.cts_missing),
+            given_up: sum(|t| t.given_up),
+            queue_full: sum(|t| t.refused),
+        })
+    });
+    cells.collect()
 }
 
 /// Bytes of first transmissions and of repairs, over all gateways, as they count them.
@@ -253,10 +261,10 @@ fn transmissions(world: &World) -> (Option<u64>, Option<u64>) {
 fn raw(scenario: &Scenario, flow: &Flow, log: &FlowLog, end: Instant) -> FlowRaw {
     let nanos = |at: Instant| at.as_nanos();
     let how = log.end.map(|(_, how)| how);
-    let fixed_time = matches!(flow.app, App::Download { size: None } | App::Upload { size: None });
+    let fixed_time = flow.app.is_fixed_time();
     let completed = match how {
         Some(FlowEnd::Complete) => true,
-        Some(FlowEnd::Stopped) => fixed_time,
+        Some(FlowEnd::Stopped) => fixed_time || flow.app.is_datagrams(),
         None => log.accepted.is_some() && (fixed_time || !flow.app.is_bulk()),
         Some(_) => false,
     };

@@ -165,7 +165,9 @@ impl Connection {
             }
             (Role::Server, Work::Echo { .. }) => self.pending.extend(bytes),
             (Role::Client, Work::Upload(_)) => self.gathered.extend_from_slice(&bytes[..bytes.len().min(RECEIPT_LEN)]),
-            (Role::Server, Work::Download(_)) => flow.log.damage = flow.log.damage.or(Some(0)),
+            (Role::Server, Work::Download(_)) | (_, Work::Datagrams(_)) => {
+                flow.log.damage = flow.log.damage.or(Some(0));
+            }
         }
         self.body_read += bytes.len() as u64;
     }
@@ -243,7 +245,7 @@ impl Connection {
             (Role::Client, Work::Download(_)) => self.ended,
             (Role::Server, Work::Download(size)) => Some(self.body_written) == size,
             (Role::Client, Work::Upload(size)) => Some(self.body_written) == size,
-            (Role::Server, Work::Upload(_) | Work::Echo { .. }) => self.ended,
+            (Role::Server, Work::Upload(_) | Work::Echo { .. }) | (_, Work::Datagrams(_)) => self.ended,
             (Role::Client, Work::Echo { .. }) => {
                 let all_answered = flow.log.questions.last().is_none_or(|q| q.answered.is_some());
                 let all_asked = Some(self.body_written) == flow.body_size();

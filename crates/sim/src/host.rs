@@ -1,16 +1,16 @@
 //! End hosts: our TCP on its own clock behind one address, with the programs on it. A host also forwards what is not
 //! for it, since a gateway under a `tcp-*` stack is a plain router that may have programs of its own.
 
-use crate::agenda::Alarm;
 use crate::clock::NodeClock;
 use crate::connection::{Connection, Role, Seam, request};
+use crate::datagrams;
 use crate::node::{Moment, Outgoing, Resident};
 use crate::traffic::{FlowEnd, FlowIndex};
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams};
 use wavelane_protocol::tcp::{self, Host, HostEvent};
-use wavelane_wire::ip::Ipv4;
+use wavelane_wire::ip::{Ipv4, PROTOCOL_UDP, Udp4};
 
 /// Frames, events or rounds at one moment before the machine is called broken.
 const DRAIN_LIMIT: usize = 1_000_000;
@@ -26,7 +26,6 @@ pub(crate) struct HostNode {
     pub(crate) dropped: BTreeMap<&'static str, u64>,
     clock: NodeClock,
     host: Host,
-    alarm: Alarm,
     connections: BTreeMap<FlowId, Connection>,
     buffer: Vec<u8>,
 }
@@ -41,7 +40,6 @@ impl HostNode {
             dropped: BTreeMap::new(),
             clock,
             host: Host::new(config, seed.entropy(&format!("host {name}"))),
-            alarm: Alarm::default(),
             connections: BTreeMap::new(),
             buffer: vec![0; tcp::PACKET_ROOM],
         }
@@ -51,22 +49,30 @@ impl HostNode {
         self.host.listen(address.into());
     }
 
+    /// The port by which packets for `target` leave.
+    pub(crate) fn port_towards(&self, target: SocketAddr) -> Option<usize> {
+        let SocketAddr::V4(target) = target else { return None };
+        self.routes.get(target.ip()).copied()
+    }
+
     /// What the open connections say of themselves.
     pub(crate) fn statuses(&self) -> Vec<tcp::Status> {
         self.connections.keys().filter_map(|id| self.host.status(*id)).collect()
     }
 
-    fn drop_packet(&mut self, why: &'static str) {
+    pub(crate) fn drop_packet(&mut self, why: &'static str) {
         *self.dropped.entry(why).or_default() += 1;
     }
 
-    fn drain_frames(&mut self, local: Instant, out: &mut Vec<Outgoing>) {
+    fn drain_frames(&mut self, local: Instant, moment: &mut Moment<'_>) {
         for _ in 0..DRAIN_LIMIT {
             let Some(sent) = self.host.poll_transmit(local, PortId(0), &mut self.buffer, 1) else { return };
-            let packet = self.buffer[..sent.len].to_vec();
-            let target = Ipv4::parse(&packet).ok().map(|ip| ip.target);
+            let target = Ipv4::parse(&self.buffer[..sent.len]).ok().map(|ip| ip.target);
             match target.and_then(|target| self.routes.get(&target)) {
-                Some(&port) => out.push(Outgoing { port, packet }),
+                Some(&port) => {
+                    let packet = copy_of(moment, &self.buffer[..sent.len]);
+                    moment.out.push(Outgoing { port, packet });
+                }
                 None => self.drop_packet("no_route"),
             }
         }
@@ -108,21 +114,38 @@ impl HostNode {
     }
 }
 
+/// A packet in a buffer that was used before, if there is one.
+fn copy_of(moment: &mut Moment<'_>, packet: &[u8]) -> Vec<u8> {
+    let mut copy = moment.spare.pop().unwrap_or_default();
+    copy.clear();
+    copy.extend_from_slice(packet);
+    copy
+}
+
 impl Resident for HostNode {
-    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &[u8]) {
-        let target = match Ipv4::parse(packet) {
-            Ok(ip) => ip.target,
+    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &mut [u8]) {
+        let (target, protocol) = match Ipv4::parse(packet) {
+            Ok(ip) => (ip.target, ip.protocol),
             Err(_) => return self.drop_packet("damaged"),
         };
+        if target == self.address && protocol == PROTOCOL_UDP {
+            return match Udp4::parse(packet) {
+                Ok(udp) => datagrams::receive(self, moment, &udp),
+                Err(_) => self.drop_packet("damaged"),
+            };
+        }
         if target == self.address {
             let local = self.clock.local(moment.now);
             let meta = FrameMeta { rx_time: local, ..FrameMeta::default() };
             self.host.handle_timeout(local);
-            self.host.handle_frame(local, PortId(0), &mut packet.to_vec(), meta);
+            self.host.handle_frame(local, PortId(0), packet, meta);
             return self.service(moment);
         }
         match self.routes.get(&target).filter(|to| **to != port) {
-            Some(&to) => moment.out.push(Outgoing { port: to, packet: packet.to_vec() }),
+            Some(&to) => {
+                let packet = copy_of(moment, packet);
+                moment.out.push(Outgoing { port: to, packet });
+            }
             None => self.drop_packet("no_route"),
         }
     }
@@ -163,7 +186,12 @@ impl Resident for HostNode {
         let local = self.clock.local(moment.now);
         let mut woken = false;
         for _ in 0..DRAIN_LIMIT {
-            self.drain_frames(local, moment.out);
+            // Programs take no time: they have read what came before the host's answer says how much room is left.
+            if let Some(event) = self.host.poll_event() {
+                self.take_event(moment, event);
+                continue;
+            }
+            self.drain_frames(local, moment);
             if let Some(event) = self.host.poll_event() {
                 self.take_event(moment, event);
                 continue;
@@ -191,9 +219,5 @@ impl Resident for HostNode {
     fn server_of(&self, index: FlowIndex) -> Option<FlowId> {
         let serves = |c: &&Connection| c.role == Role::Server && c.flow == Some(index);
         self.connections.values().find(serves).map(|c| c.id)
-    }
-
-    fn alarm(&mut self) -> &mut Alarm {
-        &mut self.alarm
     }
 }

@@ -9,9 +9,12 @@ mod backend;
 mod clock;
 mod connection;
 mod content;
+mod datagrams;
 mod engine;
 mod host;
 mod node;
+mod plain;
+mod stacks;
 mod traffic;
 mod wiring;
 
@@ -20,4 +23,6 @@ pub use clock::{DRIFT_MAX_PPM, DriftTooLarge, NodeClock};
 pub use connection::REQUEST_LEN;
 pub use content::Content;
 pub use engine::{ChannelId, Crossing, Edge, Engine, NodeId, Plug, Tap};
-pub use traffic::{AGE_BIN, ARRIVAL_BIN, ECHO_GRACE, FlowEnd, FlowIndex, FlowLog, FlowSpec, Question, Work};
+pub use traffic::{
+    AGE_BIN, ARRIVAL_BIN, ARRIVALS_BOUND, Datagrams, ECHO_GRACE, FlowEnd, FlowIndex, FlowLog, FlowSpec, Question, Work,
+};

@@ -1,6 +1,5 @@
 //! Gateway nodes: a gateway machine on its own clock, its UDP ports, and the programs at its stream seam.
 
-use crate::agenda::Alarm;
 use crate::clock::NodeClock;
 use crate::connection::{Connection, Role, Seam, request};
 use crate::traffic::{Flow, FlowEnd, FlowIndex};
@@ -36,7 +35,6 @@ pub(crate) struct GatewayNode {
     pub(crate) gateway: Gateway,
     /// The address of each UDP port.
     pub(crate) ports: Vec<SocketAddrV4>,
-    alarm: Alarm,
     pub(crate) listening: BTreeSet<SocketAddr>,
     pub(crate) peer_events: Vec<(Instant, Event)>,
     /// Packets the node threw away, by reason.
@@ -52,12 +50,14 @@ pub(crate) struct Moment<'a> {
     pub(crate) now: Instant,
     pub(crate) flows: &'a mut [Flow],
     pub(crate) out: &'a mut Vec<Outgoing>,
+    /// Packet buffers to be used again.
+    pub(crate) spare: &'a mut Vec<Vec<u8>>,
 }
 
 /// A node with a machine and programs: a gateway, or an end host.
 pub(crate) trait Resident {
     /// A packet arrived at `port`.
-    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &[u8]);
+    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &mut [u8]);
     /// The deadline came.
     fn timeout(&mut self, moment: &mut Moment<'_>);
     /// A client program connects.
@@ -72,8 +72,6 @@ pub(crate) trait Resident {
     fn deadline(&self) -> Option<Instant>;
     /// The server connection that serves `index` here, if there is one.
     fn server_of(&self, index: FlowIndex) -> Option<FlowId>;
-    /// The node's place on the agenda.
-    fn alarm(&mut self) -> &mut Alarm;
 }
 
 impl GatewayNode {
@@ -89,7 +87,6 @@ impl GatewayNode {
             clock,
             gateway: boot(name, clock.local(now), config, seed, 0)?,
             ports: Vec::new(),
-            alarm: Alarm::default(),
             listening: BTreeSet::new(),
             peer_events: Vec::new(),
             dropped: BTreeMap::new(),
@@ -210,7 +207,7 @@ impl GatewayNode {
 }
 
 impl Resident for GatewayNode {
-    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &[u8]) {
+    fn receive(&mut self, moment: &mut Moment<'_>, port: usize, packet: &mut [u8]) {
         if port == INSIDE {
             self.gateway.handle_packet(self.clock.local(moment.now), packet);
             return self.service(moment);
@@ -293,10 +290,6 @@ impl Resident for GatewayNode {
     fn server_of(&self, index: FlowIndex) -> Option<FlowId> {
         let serves = |c: &&Connection| c.role == Role::Server && c.flow == Some(index);
         self.connections.values().find(serves).map(|c| c.id)
-    }
-
-    fn alarm(&mut self) -> &mut Alarm {
-        &mut self.alarm
     }
 }
 

@@ -1,6 +1,7 @@
 //! What applications want, and what they saw. Bytes move in `connection.rs`.
 
 use crate::content::Content;
+use crate::datagrams;
 use crate::engine::NodeId;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -9,6 +10,8 @@ use wavelane_protocol::gateway::{PeerId, Reason};
 
 /// Bin width of [`FlowLog::arrivals`].
 pub const ARRIVAL_BIN: Span = Span::from_millis(1);
+/// Most bins of [`FlowLog::arrivals`].
+pub const ARRIVALS_BOUND: usize = 1 << 14;
 /// Bin width of [`FlowLog::ages`].
 pub const AGE_BIN: Span = Span::from_micros(100);
 /// How long the end of an echo waits for answers.
@@ -57,6 +60,48 @@ pub enum Work {
         /// Ask only until this flow has ended.
         during: Option<FlowIndex>,
     },
+    /// The client, a host, sends UDP datagrams and the server counts or answers them.
+    Datagrams(Datagrams),
+}
+
+/// Which datagrams; sizes are those of UDP payloads, at least 16 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Datagrams {
+    /// One every so often.
+    Cbr {
+        /// Between datagrams.
+        every: Span,
+        /// Bytes of one.
+        size: u64,
+    },
+    /// As many as the station of the first, radio, hop takes.
+    Saturate {
+        /// Bytes of one.
+        size: u64,
+    },
+    /// So many on their way at once; each answer lets the next go, and one without answer goes again after 1 s.
+    Window {
+        /// Bytes of one.
+        size: u64,
+        /// How many.
+        packets: u32,
+    },
+    /// One every so often, which comes back.
+    Ping {
+        /// Between datagrams.
+        every: Span,
+        /// Bytes of one.
+        size: u64,
+    },
+}
+
+impl Datagrams {
+    /// Bytes of one.
+    pub fn size(self) -> usize {
+        let (Self::Cbr { size, .. } | Self::Saturate { size } | Self::Window { size, .. } | Self::Ping { size, .. }) =
+            self;
+        size as usize
+    }
 }
 
 /// How an exchange ended.
@@ -96,8 +141,11 @@ pub struct FlowLog {
     pub last_byte: Option<Instant>,
     /// Body bytes read by the receiver.
     pub octets: u64,
-    /// (nanoseconds, bytes) read by the receiver, in bins of [`ARRIVAL_BIN`].
+    /// (nanoseconds, bytes) read by the receiver, in bins of [`ARRIVAL_BIN`], or twice, four times ... that width once
+    /// there were [`ARRIVALS_BOUND`] of them.
     pub arrivals: Vec<(u64, u64)>,
+    /// How often the width has doubled.
+    pub coarser: u32,
     /// How old bytes were when they were read: bytes by age in units of [`AGE_BIN`], from the write at the seam on.
     pub ages: BTreeMap<u64, u64>,
     /// Offset of the first byte that was not what was sent.
@@ -150,13 +198,41 @@ impl FlowLog {
         if self.damage.is_none() {
             self.damage = content.first_difference(self.octets, bytes);
         }
-        self.octets += bytes.len() as u64;
+        self.note_arrival(now, bytes.len() as u64);
+    }
+    /// A datagram of so many bytes has come.
+    pub(crate) fn note_datagram(&mut self, now: Instant, octets: u64, damaged: bool) {
+        if damaged {
+            self.damage.get_or_insert(self.octets);
+        }
+        self.note_arrival(now, octets);
+    }
+    fn note_arrival(&mut self, now: Instant, octets: u64) {
+        self.octets += octets;
         self.first_byte.get_or_insert(now);
         self.last_byte = Some(now);
-        let bin = now.as_nanos() / ARRIVAL_BIN.as_nanos() * ARRIVAL_BIN.as_nanos();
+        let width = ARRIVAL_BIN.as_nanos() << self.coarser;
+        let bin = now.as_nanos() / width * width;
         match self.arrivals.last_mut() {
-            Some((at, octets)) if *at == bin => *octets += bytes.len() as u64,
-            _ => self.arrivals.push((bin, bytes.len() as u64)),
+            Some((at, sum)) if *at == bin => *sum += octets,
+            _ => self.arrivals.push((bin, octets)),
+        }
+        if self.arrivals.len() >= ARRIVALS_BOUND {
+            self.coarsen();
+        }
+    }
+    /// Doubles the width of the bins, so that a long run needs no more memory than a short one.
+    fn coarsen(&mut self) {
+        self.coarser += 1;
+        let width = ARRIVAL_BIN.as_nanos() << self.coarser;
+        let fine = std::mem::take(&mut self.arrivals);
+        self.arrivals = Vec::with_capacity(ARRIVALS_BOUND);
+        for (at, octets) in fine {
+            let bin = at / width * width;
+            match self.arrivals.last_mut() {
+                Some((last, sum)) if *last == bin => *sum += octets,
+                _ => self.arrivals.push((bin, octets)),
+            }
         }
     }
 }
@@ -171,11 +247,20 @@ pub(crate) struct Flow {
     writes: VecDeque<(u64, Instant)>,
     /// The client's connection.
     pub(crate) client: Option<(NodeId, FlowId)>,
+    /// What the two ends of an exchange of datagrams remember.
+    pub(crate) datagrams: datagrams::State,
 }
 
 impl Flow {
     pub(crate) fn new(spec: FlowSpec, content: Content) -> Self {
-        Self { spec, content, log: FlowLog::default(), writes: VecDeque::new(), client: None }
+        Self {
+            spec,
+            content,
+            log: FlowLog::default(),
+            writes: VecDeque::new(),
+            client: None,
+            datagrams: datagrams::State::default(),
+        }
     }
 
     /// The body's writer got rid of everything below `end`.
@@ -212,6 +297,7 @@ impl Flow {
         let size = match self.spec.work {
             Work::Download(size) | Work::Upload(size) => size.unwrap_or(u64::MAX),
             Work::Echo { size, .. } => return self.log.questions.len() as u64 * size,
+            Work::Datagrams(_) => return 0,
         };
         match (self.spec.source_rate, self.log.accepted) {
             (Some(rate), Some(since)) => size.min(rate.octets_in(now.since(since)).get()),
@@ -224,6 +310,7 @@ impl Flow {
         match self.spec.work {
             Work::Download(size) | Work::Upload(size) => size,
             Work::Echo { size, .. } => self.log.questions_end.map(|_| self.log.questions.len() as u64 * size),
+            Work::Datagrams(_) => None,
         }
     }
 }

@@ -7,7 +7,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{PortId, Seed, Span};
 use wavelane_protocol::gateway::{Config, Controller, IpPrefix, PeerConfig, PeerId};
 use wavelane_protocol::session::public_key;
-use wavelane_protocol::tcp::Config as TcpConfig;
 use wavelane_scenario::{ChannelKind, NodeKind, Scenario};
 
 /// The UDP port of every lane.
@@ -23,7 +22,7 @@ const CLOCK_DRIFT_MAX_PPM: u64 = 50;
 
 /// The shape of a scenario: who is what and who is next to whom, by number.
 pub(crate) struct Shape<'a> {
-    scenario: &'a Scenario,
+    pub(crate) scenario: &'a Scenario,
     index: BTreeMap<&'a str, usize>,
 }
 
@@ -56,6 +55,8 @@ pub(crate) enum WiringError {
     Gateway(String, wavelane_protocol::gateway::ConfigError),
     #[error("channel '{0}': {1}")]
     Channel(String, wavelane_channel::ConfigError),
+    #[error("channel '{0}': {1}")]
+    Cell(String, wavelane_channel::wifi::ConfigError),
     #[error(transparent)]
     Clock(#[from] DriftTooLarge),
 }
@@ -70,17 +71,18 @@ impl<'a> Shape<'a> {
         self.index.get(name).copied()
     }
 
-    fn kind(&self, node: usize) -> NodeKind {
+    pub(crate) fn kind(&self, node: usize) -> NodeKind {
         self.scenario.nodes[node].kind
     }
 
-    fn name(&self, node: usize) -> &'a str {
+    pub(crate) fn name(&self, node: usize) -> &'a str {
         &self.scenario.nodes[node].name
     }
 
-    /// The two nodes of a channel.
-    fn ends(&self, channel: usize) -> Option<[usize; 2]> {
-        let [a, b] = &self.scenario.channels[channel].between;
+    /// The two nodes of a cable; a radio cell has more, and none that it is only between.
+    pub(crate) fn ends(&self, channel: usize) -> Option<[usize; 2]> {
+        let channel = &self.scenario.channels[channel];
+        let (ChannelKind::Cable(_), [a, b]) = (&channel.kind, channel.between.as_slice()) else { return None };
         Some([self.node(a)?, self.node(b)?])
     }
 
@@ -193,7 +195,7 @@ impl<'a> Shape<'a> {
     }
 
     /// The address of a program's host.
-    fn host(&self, node: usize) -> Ipv4Addr {
+    pub(crate) fn host(&self, node: usize) -> Ipv4Addr {
         let [high, low] = (node as u16).to_be_bytes();
         Ipv4Addr::new(10, high, low, 10)
     }
@@ -201,6 +203,16 @@ impl<'a> Shape<'a> {
     /// Where the server program of `flow` listens.
     pub(crate) fn server_address(&self, route: Route) -> SocketAddr {
         SocketAddr::from((self.host(route.server), SERVER_PORT))
+    }
+    /// Where datagrams to the server of `flow` go.
+    pub(crate) fn datagram_address(&self, route: Route) -> SocketAddr {
+        SocketAddr::from((self.host(route.server), crate::datagrams::DATAGRAM_PORT))
+    }
+    /// A flow's two nodes under a stack without gateways.
+    pub(crate) fn plain_route(&self, from: &str, to: &str) -> Result<Route, String> {
+        let place = |name: &str| self.node(name).ok_or_else(|| format!("there is no node '{name}'"));
+        let (client, server) = (place(from)?, place(to)?);
+        Ok(Route { client, ingress: client, next: server, egress: server, server })
     }
 
     /// Where the client program of flow number `flow` sits.
@@ -261,42 +273,7 @@ impl<'a> Shape<'a> {
         Ok(World { engine, nodes, channels, peers })
     }
 
-    /// Builds the world of a `tcp-*` stack: nodes with programs are hosts, all others plain routers, and every channel
-    /// is crossed.
-    pub(crate) fn build_tcp(&self, seed: Seed, config: &TcpConfig) -> Result<World, WiringError> {
-        let mut engine = Engine::new(seed);
-        let mut nodes = BTreeMap::new();
-        let hosts: BTreeSet<usize> =
-            self.scenario.flows.iter().flat_map(|f| [self.node(&f.from), self.node(&f.to)]).flatten().collect();
-        for node in 0..self.scenario.nodes.len() {
-            let name = self.name(node);
-            let id = if hosts.contains(&node) {
-                engine.add_host(name, self.host(node), draw_clock(seed, name)?, config.clone())
-            } else {
-                engine.add_router(name)
-            };
-            nodes.insert(node, id);
-        }
-        let channels = self.connect(&mut engine, &nodes, |_| true)?;
-        for &host in &hosts {
-            let mut seen = BTreeSet::from([host]);
-            let mut queue = VecDeque::from([host]);
-            while let Some(at) = queue.pop_front() {
-                for number in 0..self.scenario.channels.len() {
-                    let Some(ends) = self.ends(number).filter(|ends| ends.contains(&at)) else { continue };
-                    let other = if ends[0] == at { ends[1] } else { ends[0] };
-                    if seen.insert(other) {
-                        let back = channels[&self.scenario.channels[number].name];
-                        engine.route(nodes[&other], self.host(host), back);
-                        queue.push_back(other);
-                    }
-                }
-            }
-        }
-        Ok(World { engine, nodes, channels, peers: BTreeMap::new() })
-    }
-
-    fn connect(
+    pub(crate) fn connect(
         &self,
         engine: &mut Engine,
         nodes: &BTreeMap<usize, NodeId>,
@@ -306,9 +283,9 @@ impl<'a> Shape<'a> {
         for (number, channel) in self.scenario.channels.iter().enumerate().filter(|(c, _)| crossed(*c)) {
             let Some(ends) = self.ends(number) else { continue };
             let plug = |node: usize| Plug { node: nodes[&node], address: Some(self.port_address(number, node)) };
-            let ChannelKind::Cable(config) = &channel.kind;
+            let ChannelKind::Cable(config) = &channel.kind else { continue };
             let id = engine
-                .connect(&channel.name, config.clone(), plug(ends[0]), plug(ends[1]))
+                .connect(&channel.name, (**config).clone(), plug(ends[0]), plug(ends[1]))
                 .map_err(|why| WiringError::Channel(channel.name.clone(), why))?;
             channels.insert(channel.name.clone(), id);
         }
@@ -342,7 +319,7 @@ fn private_key(seed: Seed, name: &str) -> [u8; 32] {
     key
 }
 
-fn draw_clock(seed: Seed, name: &str) -> Result<NodeClock, DriftTooLarge> {
+pub(crate) fn draw_clock(seed: Seed, name: &str) -> Result<NodeClock, DriftTooLarge> {
     let mut chance = seed.chance(&format!("node {name} / clock"));
     let offset = Span::from_nanos(chance.below(CLOCK_OFFSET_MAX.as_nanos()));
     let drift = chance.below(2 * CLOCK_DRIFT_MAX_PPM + 1) as i32 - CLOCK_DRIFT_MAX_PPM as i32;

@@ -6,9 +6,11 @@ mod cells;
 mod document;
 mod efficiency;
 mod main_job;
+pub mod ns3;
 mod ours;
 mod page;
 mod sharing;
+mod simulator_speed;
 mod tcp_interop;
 
 pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, StudyDocument};
@@ -68,6 +70,13 @@ pub const STUDIES: &[Study] = &[
         takes: ["5 min", "20 min"],
         backend: "lab",
         run: main_job::run,
+    },
+    Study {
+        id: simulator_speed::ID,
+        about: "simulated seconds per processor second on radio cells, beside both packaged builds of ns-3",
+        takes: ["2 min", "8 min"],
+        backend: "sim",
+        run: simulator_speed::run,
     },
     Study {
         id: capacity::ID,

@@ -62,7 +62,7 @@ pub(crate) fn run(
 
 /// Rate and loss-free share of time of the bad channel towards the client.
 fn link(scenario: &Scenario) -> Option<(f64, f64)> {
-    let air = scenario.channels_between_gateways().next()?.direction(Direction::Reverse);
+    let air = scenario.channels_between_gateways().next()?.direction(Direction::Reverse)?;
     let wavelane_scenario::LossConfig::GilbertElliott { good, bad, .. } = &air.loss else { return None };
     let (good, bad) = (good.as_secs_f64(), bad.as_secs_f64());
     Some((air.rate?.as_bps() as f64, good / (good + bad)))

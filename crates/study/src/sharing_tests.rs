@@ -25,6 +25,7 @@ fn stack(word: &str, ours: f64, other: f64) -> StackResult {
         last_byte_ms: None,
     };
     StackResult {
+        radios: Vec::new(),
         stack: word.into(),
         wire_bytes_per_delivered_byte: None,
         repair_share: None,

@@ -33,6 +33,10 @@ struct Lock {
     sender: u16,
     since: Instant,
     spoiled: bool,
+    /// Since when one other frame has spoilt it, if one does.
+    jam_since: Option<Instant>,
+    /// For how long others have.
+    jammed: Span,
     signal_db: i16,
 }
 
@@ -45,6 +49,8 @@ pub(super) enum Heard {
     Whole,
     /// Its reception ended in error.
     Broken,
+    /// One other frame spoilt it for so long.
+    Overlapped(Span),
 }
 
 /// The constants an ear needs to judge overlaps.
@@ -103,7 +109,14 @@ impl Ear {
         if reach.sense {
             self.energy += 1;
         }
-        let fresh = Lock { sender: sender as u16, since: now, spoiled: false, signal_db: reach.signal_db };
+        let fresh = Lock {
+            sender: sender as u16,
+            since: now,
+            spoiled: false,
+            jam_since: None,
+            jammed: Span::ZERO,
+            signal_db: reach.signal_db,
+        };
         if !self.sending {
             self.overlap(fresh, reach, loudest, hearing);
         }
@@ -129,8 +142,11 @@ impl Ear {
             self.take(fresh);
         } else if in_preamble && !hearing.collision_is_error {
             self.lock = None;
-        } else {
+        } else if lock.jam_since.is_some() {
+            // Two others at once leave nothing.
             lock.spoiled = true;
+        } else {
+            lock.jam_since = Some(fresh.since);
         }
     }
     fn take(&mut self, lock: Lock) {
@@ -149,12 +165,21 @@ impl Ear {
                 self.idle_since = now;
             }
         }
+        if let Some(lock) = &mut self.lock
+            && (self.jam == 1 || usize::from(lock.sender) == sender)
+            && reach.interfere
+            && let Some(since) = lock.jam_since.take()
+        {
+            lock.jammed += now.since(since);
+        }
         match self.lock {
             Some(lock) if usize::from(lock.sender) == sender => {
                 self.lock = None;
                 if lock.spoiled {
                     self.fail(now, eifs_extra);
                     Heard::Broken
+                } else if lock.jammed > Span::ZERO {
+                    Heard::Overlapped(lock.jammed)
                 } else {
                     self.error_until = Instant::ZERO;
                     Heard::Whole
@@ -162,6 +187,10 @@ impl Ear {
             }
             _ => Heard::Nothing,
         }
+    }
+    /// What was received turns out to be good.
+    pub(super) fn spare(&mut self) {
+        self.error_until = Instant::ZERO;
     }
     /// What was received turns out to be in error.
     pub(super) fn fail(&mut self, now: Instant, eifs_extra: Span) {

@@ -138,6 +138,7 @@ impl Wifi {
     fn answer(&mut self, station: usize, kind: Kind, to: usize, after: Span, to_rate: PhyRate) {
         let coded = self.codes_answers() && self.coding(station, to);
         let frame = OnAir { kind, to, octets: ACK_OCTETS, after, coded, ..OnAir::NOTHING };
+        self.stations[station].tally.answers_sent += 1;
         self.send(station, frame, self.answer_to(to_rate));
     }
 

@@ -17,6 +17,7 @@ impl Wifi {
         self.ears[station].begin_sending();
         self.on_air.push(station);
         self.stations[station].air = frame.at(now, rate);
+        self.stations[station].air_rate = Some(rate);
         self.stations[station].plan = Plan::End;
         let airtime = rate.airtime(self.on_air(frame.octets, frame.coded));
         self.timers.set(station, now + airtime, Rank::End);
@@ -89,6 +90,13 @@ impl Wifi {
 
     fn end_at(&mut self, ear: usize, sender: usize, reach: Reach, frame: &OnAir) {
         let mut heard = self.ears[ear].end(self.now, sender, reach, self.eifs_extra);
+        if let Heard::Overlapped(jammed) = heard {
+            heard = if self.outlasts(sender, frame, jammed) { Heard::Whole } else { Heard::Broken };
+            match heard {
+                Heard::Whole => self.ears[ear].spare(),
+                _ => self.ears[ear].fail(self.now, self.eifs_extra),
+            }
+        }
         if heard == Heard::Whole
             && let Some(errors) = &mut self.errors
             && !errors.spares(sender, ear, (frame.octets, frame.coded), (frame.body, self.now))
@@ -128,6 +136,15 @@ impl Wifi {
             }
         }
         self.touched.push(ear);
+    }
+
+    /// Whether a frame survives another of the same strength over a part of its time.
+    fn outlasts(&mut self, sender: usize, frame: &OnAir, jammed: Span) -> bool {
+        let Some(rate) = self.stations[sender].air_rate else { return false };
+        let whole = self.now.since(frame.body).as_secs_f64();
+        let octets = (jammed.as_secs_f64() / whole).min(1.0) * frame.octets as f64;
+        let survival = self.rules.overlap.survival(rate, octets);
+        survival > 0.0 && self.luck.unit() < survival
     }
 
     /// A frame for somebody else announces how long the medium will be in use.

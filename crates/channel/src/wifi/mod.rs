@@ -30,7 +30,7 @@ pub use config::{
 pub use edca::{AIFSN, Access, CATEGORIES, Category, Edca, Handling, TXOP_MAX};
 pub use fec::{FEEDBACK_MAX, Fec, FecCode, FecFrames, RS_LENGTHS};
 pub use phy::{ACK_OCTETS, CW_MAX, Phy, PhyRate, RTS_OCTETS, RateError};
-pub use rules::{AfterDrop, AfterTimeout, BusySlot, Draw, Eifs, FirstAccess, Retry, Rules, Timeout};
+pub use rules::{AfterDrop, AfterTimeout, BusySlot, Draw, Eifs, FirstAccess, Overlap, Retry, Rules, Timeout};
 pub use station::Tally;
 
 use capture::Tap;
@@ -159,6 +159,8 @@ pub struct Wifi {
     /// One deadline for each station, then one for each ear.
     timers: Timers,
     dice: Chance,
+    /// The dice of overlaps.
+    luck: Chance,
     /// Of each station, for collisions between its categories.
     inner_dice: Vec<Chance>,
     errors: Option<Errors>,
@@ -188,10 +190,13 @@ impl Wifi {
         let rts_rate = rts_rate.unwrap_or_else(|| data_rate.answered_at(rules.basic));
         let answer_rate = config.answer_rate.map(|r| rate("answer", r)).transpose()?;
         let cts_rate = answer_rate.unwrap_or_else(|| rts_rate.answered_at(rules.basic));
-        // Luck is each listener's own, so with errors no two perceive the same.
+        // Luck is each listener's own, so with errors no two perceive the same. Where all hear all, frames overlap only
+        // if they begin together, which leaves nothing to luck.
+        let lucky = config.errors.is_some()
+            || rules.overlap != Overlap::Lost && config.reach != ReachMap::full(config.reach.stations());
         let (access, levels) = config.contention();
         let kinds = access.len();
-        let division = Division::new(&config.reach, config.errors.is_none(), kinds, levels.len());
+        let division = Division::new(&config.reach, !lucky, kinds, levels.len());
         let contender = |access: &Access| {
             let level = levels.iter().position(|aifsn| *aifsn == access.aifsn).unwrap_or(0);
             Contender::new(config.queue, (access.cw_min, access.cw_max), level, access.txop)
@@ -237,6 +242,7 @@ impl Wifi {
             on_air: Vec::with_capacity(stations),
             timers: Timers::new(stations + ears),
             dice: seed.chance(&format!("{name} / back-off")),
+            luck: seed.chance(&format!("{name} / overlaps")),
             inner_dice: inner_dice.collect(),
             errors: config.errors.map(|errors| Errors::new(seed, name, errors, config.fec, stations)),
             fec: config.fec,

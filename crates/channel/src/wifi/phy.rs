@@ -150,6 +150,10 @@ pub const ACK_OCTETS: usize = 14;
 pub const RTS_OCTETS: usize = 20;
 
 impl PhyRate {
+    /// Whether it is 6 Mbit/s OFDM.
+    pub(super) const fn is_slowest_ofdm(self) -> bool {
+        matches!(self.phy, Phy::Ofdm | Phy::ErpOfdm { .. }) && self.half_mbps == 12
+    }
     /// Bits per second.
     pub const fn rate(self) -> Rate {
         Rate::from_bps(self.half_mbps as u64 * 500_000)

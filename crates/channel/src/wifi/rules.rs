@@ -1,6 +1,6 @@
 //! Where the standard, ns-3, ns-2 and Bianchi's model differ: one switch each, and named sets of them.
 
-use super::Phy;
+use super::{Phy, PhyRate};
 use wavelane_base::Span;
 
 /// The switches. Each field says what it decides; [`Rules::standard`], [`Rules::ns3_3_44`], [`Rules::ns2_2001`],
@@ -35,8 +35,35 @@ pub struct Rules {
     pub nav_reset: bool,
     /// How long after its first bit a frame is noticed; `None` is the PHY's aCCATime.
     pub cca: Option<Span>,
+    /// What becomes of a reception while which one other frame of the same strength is on the air.
+    pub overlap: Overlap,
     /// The rates at which answers may be sent, in units of 500 kbit/s.
     pub basic: &'static [u8],
+}
+
+/// What becomes of a reception while which one other frame of the same strength is on the air, after its preamble.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Overlap {
+    /// It is lost.
+    Lost,
+    /// At 6 Mbit/s OFDM it is lost with a chance that grows with the bytes hit, else always: what the packet error
+    /// tables of ns-3 (`TableBasedErrorRateModel`, from link simulations of IEEE 802.11-14/0803) say of 0 dB.
+    Tables,
+}
+
+impl Overlap {
+    /// The chance that a frame at `rate` survives such an overlap of `octets` of it.
+    pub(super) fn survival(self, rate: PhyRate, octets: f64) -> f64 {
+        // Packet error rates of BPSK 1/2 at 0 dB for two lengths; the first counts below the limit.
+        const SHORT: (f64, f64) = (32.0, 0.0344);
+        const LONG: (f64, f64) = (1458.0, 0.8185);
+        const LIMIT: f64 = 400.0;
+        if self == Self::Lost || !rate.is_slowest_ofdm() {
+            return 0.0;
+        }
+        let (length, error) = if octets < LIMIT { SHORT } else { LONG };
+        (1.0 - error).powf(octets / length)
+    }
 }
 
 /// From what a back-off is drawn.
@@ -145,6 +172,7 @@ impl Rules {
             after_drop: AfterDrop::Smallest,
             nav_reset: true,
             cca: None,
+            overlap: Overlap::Lost,
             basic: &[2, 4, 12, 24, 48],
         }
     }
@@ -157,6 +185,7 @@ impl Rules {
             after_drop: AfterDrop::CountsOn(7),
             // Its preamble detection takes 4 us with every modulation; until then the medium counts as idle.
             cca: Some(Span::from_micros(4)),
+            overlap: Overlap::Tables,
             // Ad hoc stations treat every mandatory rate as basic.
             basic: &[2, 4, 11, 22, 12, 24, 48],
             ..Self::standard()

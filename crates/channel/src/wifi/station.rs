@@ -1,5 +1,6 @@
 //! What one station holds: its queue, its place in the exchange of frames, its counters.
 
+use super::PhyRate;
 use std::collections::VecDeque;
 use wavelane_base::{Ecn, Instant, Span};
 
@@ -14,6 +15,8 @@ pub(super) struct Station {
     pub(super) plan: Plan,
     /// The frame it sends, or sent last.
     pub(super) air: OnAir,
+    /// The rate of that frame.
+    pub(super) air_rate: Option<PhyRate>,
     /// The category whose exchange is under way, or was last; 0 without EDCA.
     pub(super) turn: usize,
     /// Whether the data frame of the exchange under way is coded.
@@ -136,6 +139,8 @@ pub struct Tally {
     pub data_sent: u64,
     /// RTS frames sent.
     pub rts_sent: u64,
+    /// ACK and CTS frames sent.
+    pub answers_sent: u64,
     /// Data frames whose ACK did not come.
     pub ack_missing: u64,
     /// RTS frames whose CTS did not come.
@@ -166,6 +171,7 @@ impl Station {
             waiting: Waiting::Nothing,
             plan: Plan::Nothing,
             air: OnAir::NOTHING,
+            air_rate: None,
             turn: 0,
             coded: false,
             txop_end: Instant::ZERO,

@@ -102,6 +102,7 @@ fn difference(a: &Tally, b: &Tally) -> Tally {
     Tally {
         data_sent: a.data_sent - b.data_sent,
         rts_sent: a.rts_sent - b.rts_sent,
+        answers_sent: a.answers_sent - b.answers_sent,
         ack_missing: a.ack_missing - b.ack_missing,
         cts_missing: a.cts_missing - b.cts_missing,
         acknowledged: a.acknowledged - b.acknowledged,

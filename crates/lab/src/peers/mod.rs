@@ -186,7 +186,7 @@ fn order_of(scenario: &Scenario, pair: [usize; 2], flow: &Flow) -> Option<[usize
     };
     meet(&here);
     for (channel, _) in scenario.path(&flow.from, &flow.to)? {
-        let [a, b] = &channel.between;
+        let [a, b] = channel.between.as_slice() else { continue };
         here = if *a == here { b.clone() } else { a.clone() };
         meet(&here);
     }

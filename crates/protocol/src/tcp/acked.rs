@@ -36,10 +36,10 @@ struct News {
 }
 
 impl News {
-    fn note(&mut self, sent: &Sent, repair_end: u64) {
+    fn note(&mut self, sent: &Sent, repair_end: u64, measures_lost: bool) {
         self.octets += sent.len();
         self.original |= !sent.again && sent.end <= repair_end;
-        if sent.again {
+        if sent.again || (sent.lost && !measures_lost) {
             self.any_again = true;
             return;
         }
@@ -107,10 +107,11 @@ impl Sender {
     fn deliver(&mut self, now: Instant, ack: &AckIn<'_>) -> News {
         let mut news = News::default();
         let min = self.rtt.min();
+        let measures_lost = self.config.measure_across_timeout;
         let repair_end = if let Phase::Recovery(end) | Phase::Loss(end) = self.phase { end } else { 0 };
         let (rack, delivery) = (&mut self.rack, &mut self.delivery);
         let mut take = |sent: &Sent| {
-            news.note(sent, repair_end);
+            news.note(sent, repair_end, measures_lost);
             rack.on_delivered(now, sent, min);
             delivery.on_delivered(now, sent.stamp, sent.len());
         };
@@ -164,7 +165,10 @@ impl Sender {
             self.board.forget_left(advanced.saturating_sub(self.mss));
         } else if ack.duplicate {
             self.duplicates += 1;
-            self.board.note_left(self.mss);
+            let third = self.phase == Phase::Open && self.duplicates == DUP_THRESH;
+            if self.config.limited_transmit || third || matches!(self.phase, Phase::Recovery(_)) {
+                self.board.note_left(self.mss);
+            }
         }
     }
 

@@ -66,6 +66,11 @@ pub struct Config {
     pub window_scale: bool,
     /// Explicit congestion notification (RFC 3168).
     pub ecn: bool,
+    /// Without SACK, a duplicate acknowledgement outside fast recovery means a segment less in flight too, so that the
+    /// first two of a loss each let a new one go (RFC 3042).
+    pub limited_transmit: bool,
+    /// What was in flight at a timeout is measured even if it was not sent again.
+    pub measure_across_timeout: bool,
     /// Small segments wait while data is unacknowledged (RFC 896).
     pub nagle: bool,
     /// Reno and CUBIC spread a window over its round trip. BBR always does.
@@ -120,6 +125,8 @@ impl Default for Config {
             timestamps: true,
             window_scale: true,
             ecn: false,
+            limited_transmit: true,
+            measure_across_timeout: true,
             nagle: true,
             pacing: false,
             initial_window: 10,
@@ -147,6 +154,26 @@ impl Config {
     pub fn linux(congestion: CongestionControl) -> Self {
         // Only Linux's CUBIC leaves slow start by the round trip; its Reno goes on until something is lost.
         Self { congestion, hystart: congestion == CongestionControl::Cubic, ..Self::default() }
+    }
+
+    /// NewReno of ns-3 3.44 with classic recovery, as plain as it can be set: no SACK, timestamps, scaling or limited
+    /// transmit, a clock of 1 ms, a timeout of 1 s or more that begins at 3 s (`TcpSocket::ConnTimeout`), an initial
+    /// window of 1, every segment acknowledged. It never gives up.
+    pub fn ns3_3_44() -> Self {
+        Self {
+            congestion: CongestionControl::NewReno,
+            initial_window: 1,
+            limited_transmit: false,
+            // TcpSocketBase::ReTxTimeout empties its history.
+            measure_across_timeout: false,
+            rto_initial: Span::from_secs(3),
+            rto_max: Span::from_secs(60),
+            rto_tick: Span::from_nanos(1),
+            syn_retries: 1_000_000,
+            data_retries: 1_000_000,
+            send_buffer: 131_072,
+            ..Self::tcp_2001()
+        }
     }
 
     /// The TCP of a network simulator of 2001: Reno without SACK, timestamps or scaling, a clock of 0.1 s, a timeout of

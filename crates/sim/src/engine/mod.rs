@@ -3,19 +3,22 @@
 //! The engine's time is nobody's clock. It drives machines only through [`Machine`], in the documented order, and
 //! panics with the cause if one breaks a law, because a run with a broken machine proves nothing.
 
+mod medium;
 mod programs;
+mod radio;
 mod router;
 
-use crate::agenda::{Agenda, Alarm};
+use crate::agenda::Agenda;
 use crate::clock::NodeClock;
 use crate::content::Content;
 use crate::host::HostNode;
 use crate::node::{GatewayNode, INSIDE, Moment, Outgoing, Resident};
 use crate::traffic::{Flow, FlowIndex, FlowLog, FlowSpec};
+use medium::{ChannelSlot, Medium};
 use router::Router;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{FrameMeta, Instant, Machine, PortId, Seed, Span};
+use wavelane_base::{Instant, PortId, Seed, Span};
 use wavelane_channel::cable::{Cable, Direction};
 use wavelane_channel::{CableConfig, Parameter};
 use wavelane_protocol::gateway::{Config, ConfigError, Event, Gateway, Status};
@@ -46,7 +49,9 @@ pub struct Crossing<'a> {
     pub at: Instant,
     /// Where.
     pub channel: ChannelId,
-    /// Which way it travels.
+    /// The channel's port by which it enters or leaves: 0 or 1 of a cable, [`wavelane_channel::wifi::port`] of a cell.
+    pub port: PortId,
+    /// Which way it travels; in a cell forward is from the lower-numbered station to the higher.
     pub direction: Direction,
     /// Whether it goes in (before queue and loss) or comes out.
     pub edge: Edge,
@@ -104,33 +109,41 @@ impl Node {
     }
 }
 
-struct ChannelSlot {
-    cable: Cable,
-    alarm: Alarm,
-    /// (node, port) at side a and side b.
-    ends: [(NodeId, usize); 2],
-}
-
-#[derive(Debug)]
+/// Whose deadline it is.
+#[derive(Clone, Copy, Debug)]
 enum Due {
-    Node(usize, u64),
-    Channel(usize, u64),
-    Flow(usize, u64),
+    Node(usize),
+    Channel(usize),
+    Flow(usize),
 }
 
 /// The simulator.
 pub struct Engine {
     now: Instant,
     seed: Seed,
-    agenda: Agenda<Due>,
+    agenda: Agenda,
+    /// By actor of the agenda.
+    actors: Vec<Due>,
     nodes: Vec<Node>,
+    /// By node.
+    node_actors: Vec<usize>,
     channels: Vec<ChannelSlot>,
-    /// (node, port) to (channel, side).
-    wires: BTreeMap<(usize, usize), (usize, usize)>,
+    /// By node, then port: the channel and its port there.
+    wires: Vec<Vec<(usize, PortId)>>,
+    /// By gateway: the same for its inside.
+    inside_wires: BTreeMap<usize, (usize, PortId)>,
     flows: Vec<Flow>,
-    alarms: Vec<Alarm>,
+    /// By flow.
+    flow_actors: Vec<usize>,
     out: Vec<Outgoing>,
+    /// Channels that may have something to hand out.
     dirty: VecDeque<usize>,
+    /// What a channel hands out at this moment.
+    ready: Vec<(PortId, Vec<u8>)>,
+    /// Stations that a frame has left at this moment.
+    departed: Vec<usize>,
+    /// Packet buffers to be used again.
+    spare: Vec<Vec<u8>>,
     buffer: Vec<u8>,
     digest: u64,
     tap: Option<Tap>,
@@ -145,13 +158,19 @@ impl Engine {
             now: Instant::ZERO,
             seed,
             agenda: Agenda::new(),
+            actors: Vec::new(),
             nodes: Vec::new(),
+            node_actors: Vec::new(),
             channels: Vec::new(),
-            wires: BTreeMap::new(),
+            wires: Vec::new(),
+            inside_wires: BTreeMap::new(),
             flows: Vec::new(),
-            alarms: Vec::new(),
+            flow_actors: Vec::new(),
             out: Vec::new(),
             dirty: VecDeque::new(),
+            ready: Vec::new(),
+            departed: Vec::new(),
+            spare: Vec::new(),
             buffer: vec![0; PACKET_ROOM],
             digest: DIGEST_START,
             tap: None,
@@ -162,20 +181,31 @@ impl Engine {
     /// Adds a gateway. Its entropy is the run's substream of its name, so two nodes need two names.
     pub fn add_gateway(&mut self, name: &str, clock: NodeClock, config: Config) -> Result<NodeId, ConfigError> {
         let node = GatewayNode::new(name, self.now, clock, config, self.seed)?;
-        self.nodes.push(Node::Gateway(Box::new(node)));
-        Ok(NodeId(self.nodes.len() - 1))
+        Ok(self.add_node(Node::Gateway(Box::new(node))))
+    }
+
+    fn join(&mut self, due: Due) -> usize {
+        self.actors.push(due);
+        self.agenda.join()
+    }
+    fn add_node(&mut self, node: Node) -> NodeId {
+        let id = self.nodes.len();
+        self.nodes.push(node);
+        self.wires.push(Vec::new());
+        let actor = self.join(Due::Node(id));
+        self.node_actors.push(actor);
+        NodeId(id)
     }
 
     /// Adds a router, which forwards by the routes it is given and by nothing else.
     pub fn add_router(&mut self, name: &str) -> NodeId {
-        self.nodes.push(Node::Router(Router::new(name)));
-        NodeId(self.nodes.len() - 1)
+        self.add_node(Node::Router(Router::new(name)))
     }
 
     /// Adds an end host with our TCP. It forwards by routes what is not for it.
     pub fn add_host(&mut self, name: &str, address: Ipv4Addr, clock: NodeClock, config: TcpConfig) -> NodeId {
-        self.nodes.push(Node::Host(Box::new(HostNode::new(name, address, clock, config, self.seed))));
-        NodeId(self.nodes.len() - 1)
+        let node = HostNode::new(name, address, clock, config, self.seed);
+        self.add_node(Node::Host(Box::new(node)))
     }
 
     /// Joins two nodes by a cable; each gets a new port, numbered from 0 in the order of such calls.
@@ -186,31 +216,27 @@ impl Engine {
         a: Plug,
         b: Plug,
     ) -> Result<ChannelId, wavelane_channel::ConfigError> {
-        let cable = Cable::new(self.seed, name, config)?;
+        let medium = Medium::Cable(Box::new(Cable::new(self.seed, name, config)?));
         let channel = self.channels.len();
-        let mut ends = [(a.node, 0), (b.node, 0)];
+        let mut ends = Vec::new();
         for (side, plug) in [a, b].into_iter().enumerate() {
-            let port = match &mut self.nodes[plug.node.0] {
-                Node::Gateway(gateway) => match plug.address {
-                    Some(address) => {
-                        gateway.ports.push(address);
-                        gateway.ports.len() - 1
-                    }
-                    None => INSIDE,
-                },
-                Node::Host(host) => {
-                    host.ports += 1;
-                    host.ports - 1
-                }
-                Node::Router(router) => {
-                    router.ports += 1;
-                    router.ports - 1
-                }
-            };
-            ends[side].1 = port;
-            self.wires.insert((plug.node.0, port), (channel, side));
+            let wire = (channel, PortId(side as u16));
+            let mut port = self.wires[plug.node.0].len();
+            match (&mut self.nodes[plug.node.0], plug.address) {
+                (Node::Gateway(gateway), Some(address)) => gateway.ports.push(address),
+                (Node::Gateway(_), None) => port = INSIDE,
+                (Node::Host(host), _) => host.ports = port + 1,
+                (Node::Router(router), _) => router.ports = port + 1,
+            }
+            ends.push((plug.node, vec![port; 2]));
+            if port == INSIDE {
+                self.inside_wires.insert(plug.node.0, wire);
+            } else {
+                self.wires[plug.node.0].push(wire);
+            }
         }
-        self.channels.push(ChannelSlot { cable, alarm: Alarm::default(), ends });
+        let actor = self.join(Due::Channel(channel));
+        self.channels.push(ChannelSlot { medium, actor, ends, sources: Vec::new() });
         Ok(ChannelId(channel))
     }
 
@@ -219,13 +245,8 @@ impl Engine {
     /// # Panics
     /// If `router` is a gateway or `channel` does not end there.
     pub fn route(&mut self, router: NodeId, to: Ipv4Addr, channel: ChannelId) {
-        let end = self.channels[channel.0].ends.iter().find(|(node, _)| *node == router);
-        let port = end.expect("the channel ends at the router").1;
-        match &mut self.nodes[router.0] {
-            Node::Router(node) => node.routes.insert(to, port),
-            Node::Host(node) => node.routes.insert(to, port),
-            Node::Gateway(node) => panic!("node {} is a gateway, not a router", node.name),
-        };
+        let other = self.channels[channel.0].ends.iter().map(|(node, _)| *node).find(|node| *node != router);
+        self.route_via(router, to, channel, other.expect("the channel has another end"));
     }
 
     /// Starts a server program at `address` behind gateway `node`, or on host `node`.
@@ -244,8 +265,9 @@ impl Engine {
         let content = Content(self.seed.chance(&format!("flow {index} / content")).next_u64());
         let start = spec.start.max(self.now);
         self.flows.push(Flow::new(spec, content));
-        self.alarms.push(Alarm::default());
-        self.arm_flow(index, Some(start));
+        let actor = self.join(Due::Flow(index));
+        self.flow_actors.push(actor);
+        self.agenda.set(actor, Some(start));
         FlowIndex(index)
     }
 
@@ -256,7 +278,8 @@ impl Engine {
 
     /// Runs everything that is due up to and including `until`.
     pub fn run_until(&mut self, until: Instant) {
-        while let Some((at, due)) = self.agenda.pop_until(until) {
+        while let Some((at, actor)) = self.agenda.pop_until(until) {
+            let due = self.actors[actor];
             assert!(at >= self.now, "the agenda went back from {:?} to {at:?} for {due:?}", self.now);
             self.now = at;
             self.act(due);
@@ -275,14 +298,20 @@ impl Engine {
         true
     }
 
-    /// Changes one parameter of a channel, now.
+    /// Changes one parameter of a cable, now.
+    ///
+    /// # Panics
+    /// If the channel is a radio cell.
     pub fn set(
         &mut self,
         channel: ChannelId,
         direction: Direction,
         parameter: Parameter,
     ) -> Result<(), wavelane_channel::ConfigError> {
-        self.channels[channel.0].cable.set(self.now, direction, parameter)?;
+        let Medium::Cable(cable) = &mut self.channels[channel.0].medium else {
+            panic!("channel {} is a radio cell, whose parameters stay", channel.0)
+        };
+        cable.set(self.now, direction, parameter)?;
         self.dirty.push_back(channel.0);
         self.settle();
         Ok(())
@@ -290,7 +319,7 @@ impl Engine {
 
     /// Hands an IP packet to a gateway's inside, now.
     pub fn send_packet(&mut self, node: NodeId, packet: &[u8]) {
-        self.at_resident(node.0, |gateway, moment| gateway.receive(moment, INSIDE, packet));
+        self.at_resident(node.0, |gateway, moment| gateway.receive(moment, INSIDE, &mut packet.to_vec()));
         self.settle();
     }
 
@@ -324,8 +353,14 @@ impl Engine {
         self.flows.len()
     }
     /// The cable behind a channel, for its counters.
+    ///
+    /// # Panics
+    /// If it is a radio cell.
     pub fn cable(&self, channel: ChannelId) -> &Cable {
-        &self.channels[channel.0].cable
+        match &self.channels[channel.0].medium {
+            Medium::Cable(cable) => cable,
+            Medium::Wifi(_) => panic!("channel {} is a radio cell", channel.0),
+        }
     }
     /// A gateway's own account of itself.
     pub fn status(&self, node: NodeId) -> Status {
@@ -370,23 +405,12 @@ impl Engine {
 
     fn act(&mut self, due: Due) {
         match due {
-            Due::Node(node, generation) => {
-                if self.nodes[node].resident_mut().is_some_and(|node| node.alarm().take(generation)) {
-                    self.at_resident(node, |gateway, moment| gateway.timeout(moment));
-                }
+            Due::Node(node) => self.at_resident(node, |gateway, moment| gateway.timeout(moment)),
+            Due::Channel(channel) => {
+                self.channels[channel].medium.handle_timeout(self.now);
+                self.dirty.push_back(channel);
             }
-            Due::Channel(channel, generation) => {
-                let slot = &mut self.channels[channel];
-                if slot.alarm.take(generation) {
-                    slot.cable.handle_timeout(self.now);
-                    self.dirty.push_back(channel);
-                }
-            }
-            Due::Flow(flow, generation) => {
-                if self.alarms[flow].take(generation) {
-                    self.tick(flow);
-                }
-            }
+            Due::Flow(flow) => self.tick(flow),
         }
         self.settle();
     }
@@ -400,34 +424,31 @@ impl Engine {
     }
 
     fn at_node<T>(&mut self, node: usize, act: impl FnOnce(&mut Node, &mut Moment<'_>) -> T) -> T {
-        let mut moment = Moment { now: self.now, flows: &mut self.flows, out: &mut self.out };
+        let mut moment = Moment { now: self.now, flows: &mut self.flows, out: &mut self.out, spare: &mut self.spare };
         let result = act(&mut self.nodes[node], &mut moment);
-        if let Some(resident) = self.nodes[node].resident_mut() {
-            let deadline = resident.deadline();
-            if let Some((at, generation)) = resident.alarm().set(deadline) {
-                self.agenda.push(at, Due::Node(node, generation));
-            }
+        if let Some(resident) = self.nodes[node].resident() {
+            self.agenda.set(self.node_actors[node], resident.deadline());
         }
         let mut out = std::mem::take(&mut self.out);
-        for Outgoing { port, packet } in out.drain(..) {
-            self.offer(node, port, packet);
+        for Outgoing { port, mut packet } in out.drain(..) {
+            self.offer(node, port, &mut packet);
+            self.spare.push(packet);
         }
         self.out = out;
         result
     }
 
     /// Hands a packet to the channel at a node's port.
-    fn offer(&mut self, node: usize, port: usize, mut packet: Vec<u8>) {
-        let Some(&(channel, side)) = self.wires.get(&(node, port)) else {
+    fn offer(&mut self, node: usize, port: usize, packet: &mut [u8]) {
+        let wire = if port == INSIDE { self.inside_wires.get(&node) } else { self.wires[node].get(port) };
+        let Some(&(channel, port)) = wire else {
             if port == INSIDE && self.inside.len() < INSIDE_KEPT {
-                self.inside.push((self.now, NodeId(node), packet));
+                self.inside.push((self.now, NodeId(node), packet.to_vec()));
             }
             return;
         };
-        let direction = Direction::BOTH[side];
-        self.note(channel, direction, Edge::Offered, &packet);
-        let meta = FrameMeta { rx_time: self.now, ..FrameMeta::default() };
-        self.channels[channel].cable.handle_frame(self.now, PortId(side as u16), &mut packet, meta);
+        self.note(channel, port, Edge::Offered, packet);
+        self.channels[channel].medium.handle_frame(self.now, port, packet);
         self.dirty.push_back(channel);
     }
 
@@ -435,15 +456,19 @@ impl Engine {
     fn settle(&mut self) {
         for _ in 0..SETTLE_LIMIT {
             let Some(channel) = self.dirty.pop_front() else { return };
-            let mut ready = Vec::new();
+            let mut ready = std::mem::take(&mut self.ready);
             let slot = &mut self.channels[channel];
-            for side in [0usize, 1] {
-                while let Some(sent) = slot.cable.poll_transmit(self.now, PortId(side as u16), &mut self.buffer, 1) {
-                    ready.push((side, self.buffer[..sent.len].to_vec()));
-                }
+            while let Some((port, len)) = slot.medium.next_out(self.now, &mut self.buffer) {
+                let mut packet = self.spare.pop().unwrap_or_default();
+                packet.clear();
+                packet.extend_from_slice(&self.buffer[..len]);
+                ready.push((port, packet));
             }
-            while slot.cable.poll_event().is_some() {}
-            let wish = slot.cable.poll_timeout();
+            let mut departed = std::mem::take(&mut self.departed);
+            while let Some(station) = slot.medium.next_departure() {
+                departed.push(station);
+            }
+            let wish = slot.medium.poll_timeout();
             if let Some(wakeup) = wish {
                 assert!(
                     wakeup.at > self.now,
@@ -453,36 +478,36 @@ impl Engine {
                     wakeup.cause
                 );
             }
-            if let Some((at, generation)) = slot.alarm.set(wish.map(|w| w.at)) {
-                self.agenda.push(at, Due::Channel(channel, generation));
+            self.agenda.set(slot.actor, wish.map(|w| w.at));
+            for (port, packet) in ready.drain(..) {
+                self.deliver(channel, port, packet);
             }
-            for (side, packet) in ready {
-                self.deliver(channel, side, packet);
+            for station in departed.drain(..) {
+                self.refill(channel, station);
             }
+            (self.ready, self.departed) = (ready, departed);
         }
         panic!("at {:?} packets circulate without end: a routing loop over channels without delay", self.now)
     }
 
-    /// A packet comes out at `side` of a channel.
-    fn deliver(&mut self, channel: usize, side: usize, packet: Vec<u8>) {
-        self.note(channel, Direction::BOTH[1 - side], Edge::Delivered, &packet);
-        let (node, port) = self.channels[channel].ends[side];
-        match &mut self.nodes[node.0] {
+    /// A packet comes out at a port of a channel.
+    fn deliver(&mut self, channel: usize, port: PortId, mut packet: Vec<u8>) {
+        self.note(channel, port, Edge::Delivered, &packet);
+        let slot = &self.channels[channel];
+        let (at, far) = slot.medium.places(port);
+        let (node, ports) = &slot.ends[at];
+        let (node, port) = (node.0, ports[far]);
+        match &mut self.nodes[node] {
             Node::Gateway(_) | Node::Host(_) => {
-                self.at_resident(node.0, |resident, moment| resident.receive(moment, port, &packet));
+                self.at_resident(node, |resident, moment| resident.receive(moment, port, &mut packet));
             }
             Node::Router(router) => {
                 if let Some(to) = router.choose(port, &packet) {
-                    self.offer(node.0, to, packet);
+                    self.offer(node, to, &mut packet);
                 }
             }
         }
-    }
-
-    fn arm_flow(&mut self, index: usize, wish: Option<Instant>) {
-        if let Some((at, generation)) = self.alarms[index].set(wish) {
-            self.agenda.push(at, Due::Flow(index, generation));
-        }
+        self.spare.push(packet);
     }
 
     fn gateway_node(&self, node: NodeId) -> &GatewayNode {
@@ -499,8 +524,15 @@ impl Engine {
         }
     }
 
-    fn note(&mut self, channel: usize, direction: Direction, edge: Edge, packet: &[u8]) {
-        let head = [self.now.as_nanos(), channel as u64, direction as u64, edge as u64, packet.len() as u64];
+    fn note(&mut self, channel: usize, port: PortId, edge: Edge, packet: &[u8]) {
+        let (at, far) = self.channels[channel].medium.places(port);
+        // What leaves at a port travels towards it.
+        let direction = Direction::BOTH[usize::from((at > far) == (edge == Edge::Offered))];
+        let place = match &self.channels[channel].medium {
+            Medium::Cable(_) => direction as u64,
+            Medium::Wifi(_) => u64::from(port.0),
+        };
+        let head = [self.now.as_nanos(), channel as u64, place, edge as u64, packet.len() as u64];
         self.digest = head.into_iter().fold(self.digest, mix);
         self.digest = packet.chunks(8).fold(self.digest, |digest, piece| {
             let mut word = [0; 8];
@@ -508,7 +540,7 @@ impl Engine {
             mix(digest, u64::from_be_bytes(word))
         });
         if let Some(tap) = &mut self.tap {
-            tap(Crossing { at: self.now, channel: ChannelId(channel), direction, edge, packet });
+            tap(Crossing { at: self.now, channel: ChannelId(channel), port, direction, edge, packet });
         }
     }
 }

@@ -1,8 +1,8 @@
 //! When programs act by the clock: they connect, ask, write at a limited rate, resume reading and give up.
 
-use super::{Engine, NodeId};
-use crate::connection;
-use crate::traffic::{FlowEnd, FlowIndex, Work};
+use super::{Engine, Node, NodeId};
+use crate::traffic::{Datagrams, FlowEnd, FlowIndex, Work};
+use crate::{connection, datagrams};
 use wavelane_base::{Instant, Span};
 
 /// How often a program with a limited source looks whether it may write more.
@@ -12,6 +12,9 @@ impl Engine {
     pub(super) fn tick(&mut self, index: usize) {
         let (now, flow) = (self.now, FlowIndex(index));
         let client_node = self.flows[index].spec.node.0;
+        if datagrams::is_one(&self.flows, flow) {
+            return self.tick_datagrams(index, client_node);
+        }
         if self.flows[index].log.connected.is_none() {
             let id = self.at_resident(client_node, |gateway, moment| {
                 let id = gateway.open(moment, flow);
@@ -40,7 +43,21 @@ impl Engine {
         }
         self.pump_both(flow);
         let next = self.next_tick(index, next_question);
-        self.arm_flow(index, next);
+        self.agenda.set(self.flow_actors[index], next);
+    }
+
+    fn tick_datagrams(&mut self, index: usize, node: usize) {
+        let begins = self.flows[index].log.connected.is_none();
+        let next = self.at_node(node, |node, moment| match node {
+            Node::Host(host) => datagrams::tick(host, moment, index),
+            other => panic!("node {}: datagrams come from hosts", other.name()),
+        });
+        let ended = self.flows[index].log.end.is_some();
+        let saturates = matches!(self.flows[index].spec.work, Work::Datagrams(Datagrams::Saturate { .. }));
+        if saturates && (begins || ended) {
+            self.saturate(index, !ended);
+        }
+        self.agenda.set(self.flow_actors[index], next);
     }
 
     fn pump_both(&mut self, flow: FlowIndex) {

@@ -152,7 +152,7 @@ fn run(seed: u64) {
         let stop = matches!(work, Work::Echo { .. }).then(|| start + Span::from_millis(dice.below(10_000)));
         let size = match work {
             Work::Download(size) | Work::Upload(size) => size,
-            Work::Echo { .. } => None,
+            Work::Echo { .. } | Work::Datagrams(_) => None,
         };
         flows.push((pair.engine.add_flow(FlowSpec { stop, ..spec }), size));
     }

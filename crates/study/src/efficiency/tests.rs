@@ -41,6 +41,7 @@ fn stack(word: &str, mbps: f64, p95: f64, age: f64, total: f64) -> StackResult {
         FetchFigures { first_byte_mean_ms: total, first_byte_p50_ms: total, total_mean_ms: total, total_p50_ms: total };
     let small = FETCHES.iter().map(|(flow, _, _)| FlowFigures { fetch: Some(times.clone()), ..figures(flow) });
     StackResult {
+        radios: Vec::new(),
         stack: word.into(),
         wire_bytes_per_delivered_byte: Some(1.1),
         repair_share: (word == "wavelane").then_some(0.01),
@@ -86,7 +87,7 @@ fn every_cell_of_both_editions_is_a_scenario() {
             let air = scenario.channels_between_gateways().next().unwrap();
             let [there, back] = [wavelane_scenario::Direction::Forward, wavelane_scenario::Direction::Reverse];
             assert_eq!(air.direction(there), air.direction(back), "loss is both ways");
-            assert_eq!(air.direction(there).rate.unwrap().as_bps() as f64, RATE);
+            assert_eq!(air.direction(there).unwrap().rate.unwrap().as_bps() as f64, RATE);
         }
     }
 }

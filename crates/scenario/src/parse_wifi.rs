@@ -1,0 +1,295 @@
+//! Radio cells: `[channels.NAME]` with `kind = "wifi"`.
+
+use crate::error::ScenarioError;
+use crate::model::{Channel, ChannelKind};
+use crate::parse::word;
+use crate::table::{Table, Value};
+use crate::units::{Quantity, UnitError};
+use wavelane_base::{Octets, Rate};
+use wavelane_channel::wifi::{
+    AfterDrop, BitErrors, Capture, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, Rules, STATIONS_BOUND, WifiConfig,
+};
+
+/// Keys of a wifi channel, as files write them.
+pub const WIFI_KEYS: &[&str] = &[
+    "kind",
+    "nodes",
+    "phy",
+    "preamble",
+    "slot",
+    "rate",
+    "answer-rate",
+    "rts-rate",
+    "rts-threshold",
+    "rules",
+    "retry",
+    "queue",
+    "cw",
+    "reach",
+    "pairs",
+    "capture",
+    "errors",
+];
+
+pub(crate) const PHYS: &[(&str, Phy)] = &[
+    ("dsss", Phy::Dsss),
+    ("802.11b", Phy::HrDsss { short_preamble: false }),
+    ("802.11a", Phy::Ofdm),
+    ("802.11g", Phy::ErpOfdm { short_slot: false }),
+];
+const LENGTHS: &[(&str, bool)] = &[("long", false), ("short", true)];
+pub(crate) const RULES: &[(&str, Rules)] = &[
+    ("standard", Rules::standard()),
+    ("ns3-3.44", Rules::ns3_3_44()),
+    ("ns2-2001", Rules::ns2_2001()),
+    ("bianchi-2000", Rules::bianchi_2000()),
+];
+/// What a station's frames do at another one.
+pub(crate) const HEAR: &[(&str, Reach)] = &[
+    ("decode", Reach::FULL),
+    ("sense", Reach::SENSED),
+    ("interfere", Reach::HARMFUL),
+    ("sense+interfere", Reach::LOUD),
+    ("none", Reach { decode: false, sense: false, interfere: false, signal_db: 0 }),
+];
+/// Signals lie within this many dB of nothing.
+const SIGNAL_MAX: i16 = 200;
+
+/// Reads a cell.
+pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioError> {
+    table.only(WIFI_KEYS)?;
+    let stations = stations(table)?;
+    let phy = phy(table)?;
+    let rate_at = table.need("rate", "\"54 Mbit/s\"")?;
+    let mut rules = match table.get("rules") {
+        Some(value) => word(&value, "set of rules", RULES, "\"standard\"")?,
+        None => Rules::standard(),
+    };
+    if let Some(value) = table.get("retry") {
+        rules.retry = retry(&value)?;
+        if let (Retry::PerFrame(tries), AfterDrop::CountsOn(_)) = (rules.retry, rules.after_drop) {
+            // ns-3 has one limit for both.
+            rules.after_drop = AfterDrop::CountsOn(tries);
+        }
+    }
+    let mut cell = WifiConfig::new(phy, rate(&rate_at, phy)?, rules, stations.len());
+    cell.answer_rate = table.get("answer-rate").map(|v| rate(&v, phy)).transpose()?;
+    cell.rts_rate = table.get("rts-rate").map(|v| rate(&v, phy)).transpose()?;
+    if let Some(value) = table.get("rts-threshold") {
+        cell.rts_threshold = threshold(&value)?;
+    }
+    if let Some(value) = table.get("queue") {
+        cell.queue = packets(&value)?;
+    }
+    cell.cw = table.get("cw").map(|v| windows(&v)).transpose()?;
+    cell.reach = reach(table, &stations)?;
+    cell.capture = table.get("capture").map(|v| capture(&v)).transpose()?;
+    cell.errors = table.get("errors").map(|v| errors(&v, &stations)).transpose()?;
+    // What remains is about one key each: the one that comes first in the file of those that can be at fault.
+    let suspect = ["queue", "cw", "retry", "capture", "errors"].into_iter().find_map(|key| {
+        let mut plain = cell.clone();
+        match key {
+            "queue" => plain.queue = 50,
+            "cw" => plain.cw = None,
+            "retry" => plain.rules.retry = Retry::PerFrame(7),
+            "capture" => plain.capture = None,
+            _ => plain.errors = None,
+        }
+        table.get(key).filter(|_| cell.check().is_err() && plain.check().is_ok())
+    });
+    if let Err(why) = cell.check() {
+        let at = suspect.unwrap_or(rate_at);
+        return Err(at.impossible(format!("{}: {why}", at.path)));
+    }
+    Ok(Channel { name: name.to_owned(), between: stations, kind: ChannelKind::Wifi(Box::new(cell)) })
+}
+
+fn stations(table: &Table<'_>) -> Result<Vec<String>, ScenarioError> {
+    let value = table.need("nodes", "[\"ap\", \"s1\", \"s2\"]")?;
+    let mut stations: Vec<String> = Vec::new();
+    for item in value.list("a list of nodes", "[\"ap\", \"s1\", \"s2\"]")? {
+        let name = item.str("a node's name", "\"ap\"")?;
+        if stations.iter().any(|known| known == name) {
+            return Err(item.impossible(format!("{}: '{name}' is listed twice: name each station once", item.path)));
+        }
+        stations.push(name.to_owned());
+    }
+    if !(2..=STATIONS_BOUND).contains(&stations.len()) {
+        let why = format!("{} lists {} stations, outside 2 to {STATIONS_BOUND}", value.path, stations.len());
+        return Err(value.impossible(format!("{why}: add stations, or split the cell")));
+    }
+    Ok(stations)
+}
+
+fn phy(table: &Table<'_>) -> Result<Phy, ScenarioError> {
+    let value = table.need("phy", "\"802.11a\"")?;
+    let phy = word(&value, "physical layer", PHYS, "\"802.11a\"")?;
+    let mut phy = phy;
+    for key in ["preamble", "slot"] {
+        let Some(at) = table.get(key) else { continue };
+        let short = word(&at, "length", LENGTHS, "\"short\"")?;
+        phy = match (key, phy) {
+            ("preamble", Phy::HrDsss { .. }) => Phy::HrDsss { short_preamble: short },
+            ("slot", Phy::ErpOfdm { .. }) => Phy::ErpOfdm { short_slot: short },
+            _ => {
+                let why = format!("{}: {phy} has only one {key}: remove it", at.path);
+                return Err(at.impossible(format!("{why} (802.11b has two preambles, 802.11g two slots)")));
+            }
+        };
+    }
+    Ok(phy)
+}
+
+/// A rate that the PHY has.
+fn rate(value: &Value<'_>, phy: Phy) -> Result<Rate, ScenarioError> {
+    let rate = value.quantity()?;
+    phy.rate(rate).map(|_| rate).map_err(|why| value.impossible(format!("{}: {why}", value.path)))
+}
+
+/// `"500 B"`, or `"never"`.
+fn threshold(value: &Value<'_>) -> Result<usize, ScenarioError> {
+    if value.as_str() == Some("never") {
+        return Ok(RTS_NEVER);
+    }
+    let octets: Octets = value.quantity()?;
+    Ok(octets.get().min(RTS_NEVER as u64) as usize)
+}
+
+/// `"50 packets"`.
+fn packets(value: &Value<'_>) -> Result<usize, ScenarioError> {
+    let text = value.str("a number of packets", "\"50 packets\"")?;
+    let number = text.strip_suffix(" packets").and_then(|n| n.parse().ok());
+    let why = || format!("{} = \"{text}\" is not a number of packets: write such as \"50 packets\"", value.path);
+    number.ok_or_else(|| value.impossible(why()))
+}
+
+/// `7`, or `{ short = 7, long = 4 }`.
+fn retry(value: &Value<'_>) -> Result<Retry, ScenarioError> {
+    let count = |v: &Value<'_>| {
+        let n = v.whole()?;
+        let why = || format!("{} = {n} tries: choose 1 to 255", v.path);
+        u32::try_from(n).ok().filter(|n| (1..=255).contains(n)).ok_or_else(|| v.impossible(why()))
+    };
+    match value.table("{ short = 7, long = 4 }") {
+        Err(_) => count(value).map(Retry::PerFrame),
+        Ok(table) => {
+            table.only(&["short", "long"])?;
+            let short = count(&table.need("short", "7")?)?;
+            Ok(Retry::ShortLong { short, long: count(&table.need("long", "4")?)? })
+        }
+    }
+}
+
+/// `[15, 1023]`.
+fn windows(value: &Value<'_>) -> Result<(u32, u32), ScenarioError> {
+    let list = value.list("CWmin and CWmax", "[15, 1023]")?;
+    let [min, max] = list.as_slice() else {
+        return Err(value.impossible(format!("{} must be CWmin and CWmax, such as [15, 1023]", value.path)));
+    };
+    let bounded = |v: &Value<'_>| v.whole().map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+    Ok((bounded(min)?, bounded(max)?))
+}
+
+fn station(stations: &[String], value: &Value<'_>) -> Result<usize, ScenarioError> {
+    let name = value.str("a station's name", "\"ap\"")?;
+    stations.iter().position(|s| s == name).ok_or_else(|| {
+        let hint = crate::error::hint(name, stations.iter().map(String::as_str));
+        value.impossible(format!("{}: '{name}' is no station of this channel; {hint}", value.path))
+    })
+}
+
+/// `reach` and what `pairs` changes of it.
+fn reach(table: &Table<'_>, stations: &[String]) -> Result<ReachMap, ScenarioError> {
+    const BASES: &[(&str, bool)] = &[("all", true), ("none", false)];
+    let all = table.get("reach").map(|v| word(&v, "reach", BASES, "\"all\"")).transpose()?.unwrap_or(true);
+    let mut map = if all { ReachMap::full(stations.len()) } else { ReachMap::none(stations.len()) };
+    let Some(pairs) = table.get("pairs") else { return Ok(map) };
+    const EXAMPLE: &str = "[{ between = [\"a\", \"b\"], hear = \"sense\" }]";
+    for item in pairs.list("a list of pairs of stations", EXAMPLE)? {
+        let pair = item.table("{ between = [\"a\", \"b\"], hear = \"sense\" }")?;
+        pair.only(&["between", "from", "to", "hear", "signal"])?;
+        let mut how = word(&pair.need("hear", "\"decode\"")?, "reach", HEAR, "\"decode\"")?;
+        if let Some(signal) = pair.get("signal") {
+            how.signal_db = decibels(&signal)?;
+        }
+        let (from, to, both) = match (pair.get("between"), pair.get("from"), pair.get("to")) {
+            (Some(between), None, None) => {
+                let list = between.list("two stations", "[\"a\", \"b\"]")?;
+                let [a, b] = list.as_slice() else {
+                    return Err(between.impossible(format!("{} must name two stations", between.path)));
+                };
+                (station(stations, a)?, station(stations, b)?, true)
+            }
+            (None, Some(from), Some(to)) => (station(stations, &from)?, station(stations, &to)?, false),
+            _ => {
+                let why = format!("{}: a pair needs either between = [\"a\", \"b\"] or from and to", item.path);
+                return Err(item.impossible(why));
+            }
+        };
+        let set = if both { map.set_both(from, to, how) } else { map.set(from, to, how) };
+        if set.is_err() {
+            let why = format!("{}: '{}' is given a reach to itself", item.path, stations[from]);
+            return Err(item.impossible(format!("{why}: a station never hears its own frames, so remove this pair")));
+        }
+    }
+    Ok(map)
+}
+
+/// `"10 dB"`, `"-3 dB"`.
+fn decibels(value: &Value<'_>) -> Result<i16, ScenarioError> {
+    let text = value.str("a level in dB", "\"10 dB\"")?;
+    let number = text.strip_suffix(" dB").and_then(|n| n.parse::<i16>().ok());
+    number.filter(|n| (-SIGNAL_MAX..=SIGNAL_MAX).contains(n)).ok_or_else(|| {
+        let expected = "a level in whole dB from -200 to 200";
+        let error = UnitError { text: text.into(), expected, example: "10 dB", detail: String::new() };
+        crate::error::Problem::Unit { key: value.path.clone(), error }.at(value.line)
+    })
+}
+
+fn capture(value: &Value<'_>) -> Result<Capture, ScenarioError> {
+    let table = value.table("{ margin = \"10 dB\" }")?;
+    table.only(&["margin", "mid-frame"])?;
+    let mid_frame = table.get("mid-frame").map(|v| v.bool()).transpose()?.unwrap_or(false);
+    Ok(Capture { margin_db: decibels(&table.need("margin", "\"10 dB\"")?)?, mid_frame })
+}
+
+fn errors(value: &Value<'_>, stations: &[String]) -> Result<BitErrors, ScenarioError> {
+    const PER: &[(&str, &str)] = &[("station", "station"), ("receiver", "receiver"), ("cell", "cell")];
+    let table = value.table("{ good = \"100 ms\", bad = \"30 ms\", in_good = \"0.000001\", in_bad = \"0.01\" }")?;
+    table.only(&["good", "bad", "in_good", "in_bad", "per", "hub"])?;
+    let per_at = table.need("per", "\"station\"")?;
+    let per = match (word(&per_at, "division of errors", PER, "\"station\"")?, table.get("hub")) {
+        ("station", Some(hub)) => ErrorsPer::Station { hub: station(stations, &hub)? },
+        ("station", None) => {
+            let why = format!("{} = \"station\" needs the station whose links these are", per_at.path);
+            return Err(per_at.impossible(format!("{why}: add hub = \"{}\"", stations[0])));
+        }
+        (_, Some(hub)) => {
+            return Err(hub.impossible(format!("{}: only per = \"station\" has a hub: remove it", hub.path)));
+        }
+        ("receiver", None) => ErrorsPer::Receiver,
+        (_, None) => ErrorsPer::Cell,
+    };
+    Ok(BitErrors {
+        good: table.need("good", "\"100 ms\"")?.quantity()?,
+        bad: table.need("bad", "\"30 ms\"")?.quantity()?,
+        in_good: table.need("in_good", "\"0.000001\"")?.quantity()?,
+        in_bad: table.need("in_bad", "\"0.01\"")?.quantity()?,
+        per,
+    })
+}
+
+/// How a station's reach is written.
+pub(crate) fn hear_word(reach: Reach) -> &'static str {
+    let plain = Reach { signal_db: 0, ..reach };
+    HEAR.iter().find(|(_, r)| *r == plain).map_or("sense+interfere", |(word, _)| word)
+}
+
+/// A rate as text.
+pub(crate) fn rate_text(rate: Rate) -> String {
+    format!("\"{}\"", rate.write())
+}
+
+#[cfg(test)]
+#[path = "parse_wifi_tests.rs"]
+mod tests;

@@ -1,0 +1,94 @@
+//! Channels as the engine sees them: something that takes packets at ports and hands them out at ports.
+
+use super::NodeId;
+use wavelane_base::{FrameMeta, Instant, Machine, PortId, Wakeup};
+use wavelane_channel::cable::Cable;
+use wavelane_channel::wifi::{Cause, Event, STATIONS_BOUND, Wifi, port};
+
+/// What a channel is.
+pub(super) enum Medium {
+    /// Ports 0 and 1 are its ends.
+    Cable(Box<Cable>),
+    /// Its ports are those of [`port`].
+    Wifi(Box<Wifi>),
+}
+
+/// A channel and what it is plugged into.
+pub(super) struct ChannelSlot {
+    pub(super) medium: Medium,
+    /// Its place on the agenda.
+    pub(super) actor: usize,
+    /// The node at each end or station, and by the far end or station: the node's port towards it.
+    pub(super) ends: Vec<(NodeId, Vec<usize>)>,
+    /// The exchange that keeps a station's queue filled, by station.
+    pub(super) sources: Vec<Option<usize>>,
+}
+
+impl Medium {
+    /// The port of end or station `at` towards `far`.
+    pub(super) fn port(&self, at: usize, far: usize) -> PortId {
+        match self {
+            Self::Cable(_) => PortId(at as u16),
+            Self::Wifi(_) => port(at, far),
+        }
+    }
+    /// The end or station of a port, and the one it leads to.
+    pub(super) fn places(&self, port: PortId) -> (usize, usize) {
+        let port = usize::from(port.0);
+        match self {
+            Self::Cable(_) => (port, 1 - port),
+            Self::Wifi(_) => (port / STATIONS_BOUND, port % STATIONS_BOUND),
+        }
+    }
+    pub(super) fn handle_frame(&mut self, now: Instant, port: PortId, packet: &mut [u8]) {
+        let meta = FrameMeta { rx_time: now, ..FrameMeta::default() };
+        match self {
+            Self::Cable(cable) => cable.handle_frame(now, port, packet, meta),
+            Self::Wifi(wifi) => wifi.handle_frame(now, port, packet, meta),
+        }
+    }
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        match self {
+            Self::Cable(cable) => cable.handle_timeout(now),
+            Self::Wifi(wifi) => wifi.handle_timeout(now),
+        }
+    }
+    /// The next packet that comes out: at which port, and how long it is.
+    pub(super) fn next_out(&mut self, now: Instant, buffer: &mut [u8]) -> Option<(PortId, usize)> {
+        let mut ask = |machine: &mut dyn FnMut(PortId, &mut [u8]) -> Option<usize>, port| {
+            machine(port, buffer).map(|len| (port, len))
+        };
+        match self {
+            Self::Cable(cable) => {
+                let mut poll = |port, buffer: &mut [u8]| cable.poll_transmit(now, port, buffer, 1).map(|sent| sent.len);
+                ask(&mut poll, PortId(0)).or_else(|| ask(&mut poll, PortId(1)))
+            }
+            Self::Wifi(wifi) => {
+                let port = wifi.next_ready()?;
+                ask(&mut |port, buffer| wifi.poll_transmit(now, port, buffer, 1).map(|sent| sent.len), port)
+            }
+        }
+    }
+    /// The next station whose queue has become shorter by a frame; cables have none.
+    pub(super) fn next_departure(&mut self) -> Option<usize> {
+        match self {
+            Self::Cable(cable) => {
+                while cable.poll_event().is_some() {}
+                None
+            }
+            Self::Wifi(wifi) => loop {
+                match wifi.poll_event()? {
+                    Event::Acknowledged { from, .. } | Event::Sent { from, .. } => return Some(from),
+                    Event::Dropped { from, cause: Cause::RetryLimit, .. } => return Some(from),
+                    _ => {}
+                }
+            },
+        }
+    }
+    pub(super) fn poll_timeout(&self) -> Option<Wakeup> {
+        match self {
+            Self::Cable(cable) => cable.poll_timeout(),
+            Self::Wifi(wifi) => wifi.poll_timeout(),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Which stacks the simulator runs, and the TCP of those that are plain TCP.
+
+use wavelane_protocol::tcp::{Config, CongestionControl, RtoFloor};
+use wavelane_scenario::{ChannelKind, Scenario, Stack, TcpKind, TcpKnobs, TcpProfile, Treatment};
+
+/// What becomes of a stack.
+pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
+    let has_radio = scenario.channels.iter().any(|c| matches!(c.kind, ChannelKind::Wifi(_)));
+    let has_datagrams = scenario.flows.iter().any(|f| f.app.is_datagrams());
+    let only_datagrams = scenario.flows.iter().all(|f| f.app.is_datagrams());
+    let why = match stack {
+        Stack::Wavelane if has_radio => "gateways cannot be stations of a wifi channel in the simulator yet",
+        Stack::Wavelane if has_datagrams => "the simulated gateways carry streams only: use a tcp-* stack or udp",
+        Stack::Wavelane => return Treatment::Imposed,
+        Stack::Tcp { rts: true, .. } if !has_radio => "RTS/CTS needs a channel of kind wifi: add one or drop '+rts'",
+        Stack::Tcp { kind, .. } if scenario.tcp.profile == TcpProfile::Ns3 && kind != TcpKind::Reno => {
+            "[tcp] profile = \"ns3-3.44\" is NewReno: use the stack tcp-reno, or another profile"
+        }
+        Stack::Tcp { .. } => return Treatment::Imposed,
+        Stack::Udp if only_datagrams => return Treatment::Imposed,
+        Stack::Udp => "without a transport only the apps cbr, saturate, window and ping run: use a tcp-* stack",
+        Stack::Hop2009 | Stack::TcpHopByHop => "the simulator does not have this stack yet: take it out of `stacks`",
+        Stack::Mptcp => "it lives in the Linux kernel: run it with --on lab",
+        Stack::Kcptun
+        | Stack::KcptunFast3
+        | Stack::BoringtunCubic
+        | Stack::BoringtunBbr
+        | Stack::Pepsal
+        | Stack::Ns3Debian
+        | Stack::Ns3Wheel => "it is an external program, which cannot run in virtual time",
+    };
+    Treatment::Omitted(why.to_owned())
+}
+
+/// The TCP of a `tcp-*` stack with the scenario's knobs turned.
+pub(crate) fn tcp(kind: TcpKind, knobs: &TcpKnobs) -> Config {
+    let config = match (kind, knobs.profile) {
+        (_, TcpProfile::Ns3) => Config::ns3_3_44(),
+        (TcpKind::Reno, _) => Config::linux(CongestionControl::NewReno),
+        (TcpKind::Cubic, _) => Config::linux(CongestionControl::Cubic),
+        (TcpKind::Bbr, _) => Config::linux(CongestionControl::Bbr),
+        (TcpKind::Y2001, _) => Config::tcp_2001(),
+    };
+    let size = |octets: Option<wavelane_base::Octets>| octets.map(|o| usize::try_from(o.get()).unwrap_or(usize::MAX));
+    let window = size(knobs.window);
+    Config {
+        // As the laboratory's programs do (TCP_NODELAY): Nagle would hold each echo until the one before is answered.
+        nagle: false,
+        mss: knobs.segment.and_then(|s| u16::try_from(s.get()).ok()).unwrap_or(config.mss),
+        receive_buffer: window.unwrap_or(config.receive_buffer),
+        receive_window_initial: if window.is_some() { None } else { config.receive_window_initial },
+        send_buffer: size(knobs.send_buffer).unwrap_or(config.send_buffer),
+        initial_window: knobs.initial_window.unwrap_or(config.initial_window),
+        delayed_ack_count: knobs.ack_every.unwrap_or(config.delayed_ack_count),
+        delayed_ack_timer: knobs.ack_delay.unwrap_or(config.delayed_ack_timer),
+        rto_floor: knobs.rto_min.map_or(config.rto_floor, RtoFloor::Total),
+        rto_initial: knobs.rto_initial.unwrap_or(config.rto_initial),
+        sack: knobs.sack.unwrap_or(config.sack),
+        timestamps: knobs.timestamps.unwrap_or(config.timestamps),
+        window_scale: knobs.window_scale.unwrap_or(config.window_scale),
+        limited_transmit: knobs.limited_transmit.unwrap_or(config.limited_transmit),
+        ..config
+    }
+}

@@ -1,0 +1,129 @@
+//! The reference values of ns-3 3.44, read from `benches/ns3/ns3-reference.csv`.
+
+use super::cases::{Case, Noise, Saturated};
+
+/// The file; `benches/ns3/README.md` says where it comes from.
+const CSV: &str = include_str!("../../../../benches/ns3/ns3-reference.csv");
+
+/// One figure of ns-3.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Figure {
+    /// Its name in the file.
+    pub metric: String,
+    /// Its unit.
+    pub unit: String,
+    /// Mean over the runs.
+    pub mean: f64,
+    /// Half width of the 95 % interval.
+    pub ci95: f64,
+}
+
+/// One cell and its figures.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reference {
+    /// The file's words for it.
+    pub scenario: String,
+    /// The file's words for its parameters.
+    pub params: String,
+    /// The same as a scenario.
+    pub case: Case,
+    /// What ns-3 gave.
+    pub figures: Vec<Figure>,
+}
+
+/// All cells of the file, in its order; a line that cannot be read is an error.
+pub fn all() -> Result<Vec<Reference>, String> {
+    read(CSV)
+}
+
+fn read(csv: &str) -> Result<Vec<Reference>, String> {
+    let mut cells: Vec<Reference> = Vec::new();
+    for (number, line) in csv.lines().enumerate().skip(1) {
+        let wrong = || format!("line {}: '{line}'", number + 1);
+        let fields: Vec<&str> = line.split(',').collect();
+        let [scenario, params, metric, mean, ci95, unit, _seeds] = fields.as_slice() else { return Err(wrong()) };
+        let (Ok(mean), Ok(ci95)) = (mean.parse(), ci95.parse()) else { return Err(wrong()) };
+        let figure = Figure { metric: (*metric).into(), unit: (*unit).into(), mean, ci95 };
+        let known = cells.iter_mut().find(|cell| cell.scenario == *scenario && cell.params == *params);
+        match known {
+            Some(cell) => cell.figures.push(figure),
+            None => {
+                let case = case(scenario, params).ok_or_else(wrong)?;
+                let (scenario, params) = ((*scenario).into(), (*params).into());
+                cells.push(Reference { scenario, params, case, figures: vec![figure] });
+            }
+        }
+    }
+    Ok(cells)
+}
+
+/// `N=5 seg=1000 win=5 NR ge=link minrto=1 retry=7 T=100s` and the like.
+fn case(scenario: &str, params: &str) -> Option<Case> {
+    let words: Vec<&str> = params.split(' ').collect();
+    let value = |key: &str| words.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+    let number = |key: &str| value(key)?.parse::<usize>().ok();
+    match scenario {
+        "bulk-dsss2" => Some(Case::Bulk {
+            stations: number("N")?,
+            segment: number("seg")?,
+            window: number("win")?,
+            rts: words.contains(&"R"),
+            noise: match value("ge")? {
+                "none" => Noise::None,
+                "link" => Noise::Link,
+                "rx" => Noise::Receiver,
+                "common" => Noise::Common,
+                _ => return None,
+            },
+            rto_min_ms: (value("minrto")?.parse::<f64>().ok()? * 1e3).round() as u64,
+            retry: number("retry")? as u32,
+        }),
+        "chain-tcp" => {
+            let hops = number("hops")?;
+            Some(Case::Chain {
+                nodes: hops + 1,
+                hops,
+                sense: number("cs")?,
+                mbit: mbit(&words)?,
+                window: number("win")?,
+                segment: number("seg")?,
+                rts: number("rts").unwrap_or(0) > 0,
+            })
+        }
+        "dcf-sat" => {
+            let phy = match *words.first()? {
+                "802.11a" => Saturated::A,
+                "802.11b" => Saturated::B,
+                "802.11g" => Saturated::G,
+                _ => return None,
+            };
+            Some(Case::Saturation { phy, senders: number("N")?, rts: number("rts")? > 0 })
+        }
+        _ => None,
+    }
+}
+
+/// The rate of `OfdmRate54Mbps`.
+fn mbit(words: &[&str]) -> Option<u64> {
+    words.iter().find_map(|word| word.strip_prefix("OfdmRate")?.strip_suffix("Mbps")?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn the_file_reads_and_every_cell_is_a_scenario() {
+        let cells = all().unwrap();
+        assert_eq!(cells.iter().map(|c| c.figures.len()).sum::<usize>(), CSV.lines().count() - 1);
+        for cell in &cells {
+            let text = cell.case.text(10);
+            let scenario = wavelane_scenario::Scenario::parse(&text, std::path::Path::new("."));
+            let scenario = scenario.unwrap_or_else(|why| panic!("{}: {why}\n{text}", cell.params));
+            let again = wavelane_scenario::Scenario::parse(&scenario.to_toml(), std::path::Path::new(".")).unwrap();
+            assert_eq!(again, scenario, "the resolved file says the same");
+        }
+        assert!(read("head\nbulk-dsss2,N=5,total_kbps,1,1,kbit/s,5").is_err());
+    }
+}

@@ -1,0 +1,289 @@
+//! How many seconds the simulator simulates in a second of processor time, beside both packaged builds of ns-3 on the
+//! same cells in the same run, and whether its memory grows with simulated time.
+//!
+//! Ours is the shipped program, started like any user starts it: its processor time counts everything from start to
+//! Record. ns-3's counts its event loop alone, as its program measures it.
+
+use crate::document::{Edition, Row, StudyDocument};
+use crate::ns3::cases::{Case, Noise, Saturated};
+use crate::ns3::peer::{Build, INSTALL, Programs};
+use crate::{MakeBackend, StudyError, StudyOptions};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use wavelane_scenario::figures::mean_ci95;
+use wavelane_scenario::{RunError, RunHooks, Verdict};
+
+/// The study's id.
+pub(crate) const ID: &str = "simulator-speed";
+/// How many times the faster working build of ns-3 is asked for.
+const AIM: f64 = 20.0;
+/// Most memory after four times the simulated time, as a multiple of that after once.
+const FLAT: f64 = 1.1;
+/// Runs of each, by edition.
+const RUNS: [u64; 2] = [1, 5];
+
+/// One cell, with ns-3's program and arguments for it.
+struct Contest {
+    name: &'static str,
+    case: Case,
+    /// Seconds that ours simulates: enough for a processor second or so.
+    seconds: u64,
+    program: &'static str,
+    arguments: &'static [&'static str],
+    /// The builds that do not crash on it.
+    builds: &'static [Build],
+}
+
+const BOTH: &[Build] = &[Build::Debian, Build::Wheel];
+
+fn contests() -> Vec<Contest> {
+    let saturation = |senders| Case::Saturation { phy: Saturated::A, senders, rts: false };
+    vec![
+        Contest {
+            name: "802.11a saturated, 20 stations",
+            case: saturation(20),
+            seconds: 40,
+            program: "dcf_sat",
+            arguments: &["--std=a", "--rate=OfdmRate54Mbps", "--ctl=OfdmRate6Mbps", "--n=20", "--T=2", "--warm=.5"],
+            builds: BOTH,
+        },
+        Contest {
+            name: "802.11a saturated, 50 stations",
+            case: saturation(50),
+            seconds: 40,
+            program: "dcf_sat",
+            arguments: &["--std=a", "--rate=OfdmRate54Mbps", "--ctl=OfdmRate6Mbps", "--n=50", "--T=1", "--warm=.2"],
+            builds: BOTH,
+        },
+        Contest {
+            name: "802.11a saturated, 200 stations",
+            case: saturation(200),
+            seconds: 40,
+            program: "dcf_sat",
+            arguments: &[],
+            builds: &[],
+        },
+        Contest {
+            name: "bulk cell, 5 stations, 1000 B, W=5, noise",
+            case: Case::Bulk {
+                stations: 5,
+                segment: 1000,
+                window: 5,
+                rts: false,
+                noise: Noise::Link,
+                rto_min_ms: 1000,
+                retry: 7,
+            },
+            seconds: 1000,
+            program: "seed_bulk",
+            arguments: &[
+                "--seg=1000",
+                "--win=5",
+                "--rts=0",
+                "--ge=link",
+                "--basic=DsssRate2Mbps",
+                "--T=95",
+                "--warm=5",
+            ],
+            builds: BOTH,
+        },
+        Contest {
+            name: "chain of 20, TCP over 5 hops",
+            case: Case::Chain { nodes: 20, hops: 5, sense: 2, mbit: 54, window: 32, segment: 1460, rts: false },
+            seconds: 60,
+            program: "chain_tcp",
+            arguments: &["--nodes=20", "--hops=5", "--cs=2", "--T=8", "--warm=2"],
+            // Debian's 3.37 crashes in TcpRateLinux without SACK.
+            builds: &[Build::Wheel],
+        },
+        Contest {
+            name: "grid of 5 by 4, 5 TCP flows",
+            case: Case::Grid { columns: 5, rows: 4, flows: 5, sense: 2 },
+            seconds: 60,
+            program: "chain_tcp",
+            arguments: &["--gx=5", "--gy=4", "--flows=5", "--cs=2", "--T=4", "--warm=1"],
+            builds: &[Build::Wheel],
+        },
+    ]
+}
+
+/// What a run of ours cost.
+struct Cost {
+    cpu_s: f64,
+    rss_mb: f64,
+}
+
+/// Runs everything and judges it.
+pub(crate) fn run(
+    _make: &MakeBackend<'_>,
+    options: &StudyOptions,
+    hooks: &RunHooks<'_>,
+) -> Result<StudyDocument, StudyError> {
+    let runs = RUNS[usize::from(options.edition == Edition::Full)];
+    let programs = Programs::prepare();
+    let mut rows = Vec::new();
+    for contest in contests() {
+        let mut ours = Vec::new();
+        for run in 0..runs {
+            let cost = run_ours(&contest, contest.seconds, options, run)?;
+            ours.push(contest.seconds as f64 / cost.cpu_s);
+            check_cancelled(hooks)?;
+        }
+        rows.push(speed_row(&contest, "wavelane", &ours, "from start to Record, one process"));
+        let mut fastest: Option<f64> = None;
+        for &build in contest.builds {
+            let theirs = run_theirs(&programs, &contest, build, runs);
+            check_cancelled(hooks)?;
+            match theirs {
+                Ok(speeds) => {
+                    let mean = speeds.iter().sum::<f64>() / speeds.len() as f64;
+                    fastest = Some(fastest.map_or(mean, |f| f.max(mean)));
+                    let why = "its event loop alone, without start and set-up";
+                    rows.push(speed_row(&contest, build.stack(), &speeds, why));
+                }
+                Err(why) => rows.push(missing_row(&contest, build, options.edition, &why)),
+            }
+        }
+        if let Some(fastest) = fastest {
+            rows.push(ratio_row(&contest, &ours, fastest));
+        }
+    }
+    rows.push(memory_row(options)?);
+    Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
+}
+
+fn check_cancelled(hooks: &RunHooks<'_>) -> Result<(), StudyError> {
+    if hooks.cancelled.load(Ordering::Relaxed) { Err(RunError::Cancelled.into()) } else { Ok(()) }
+}
+
+/// Starts this program on the cell and reads what it cost from the Record.
+fn run_ours(contest: &Contest, seconds: u64, options: &StudyOptions, run: u64) -> Result<Cost, StudyError> {
+    let name: String = contest.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let folder = options.out.join(ID);
+    let failed = |why: String| RunError::Refused(format!("{}: {why}", contest.name));
+    std::fs::create_dir_all(&folder).map_err(|e| failed(format!("cannot make {}: {e}", folder.display())))?;
+    let file = folder.join(format!("{name}.toml"));
+    std::fs::write(&file, contest.case.text(seconds)).map_err(|e| failed(e.to_string()))?;
+    let record = folder.join(format!("{name}-{seconds}"));
+    let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
+    let output = Command::new(&program)
+        .arg("run")
+        .arg(&file)
+        .args(["--on", "sim", "--jobs", "1", "--json", "--seed", &(options.seed.0 + run).to_string(), "--out"])
+        .arg(&record)
+        .output()
+        .map_err(|e| failed(format!("cannot start {}: {e}", program.display())))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(failed(said.lines().last().unwrap_or("it failed").to_owned()).into());
+    }
+    cost_of(&record).ok_or_else(|| failed("its record states no cost".into()).into())
+}
+
+/// What `environment.json` of a Record says.
+fn cost_of(record: &Path) -> Option<Cost> {
+    let text = std::fs::read_to_string(record.join("environment.json")).ok()?;
+    let facts: Value = serde_json::from_str(&text).ok()?;
+    let number = |key: &str| facts.get(key)?.as_f64().filter(|n| *n > 0.0);
+    Some(Cost { cpu_s: number("cpu_s")?, rss_mb: number("rss_peak_kb")? / 1024.0 })
+}
+
+fn run_theirs(
+    programs: &Result<Programs, String>,
+    contest: &Contest,
+    build: Build,
+    runs: u64,
+) -> Result<Vec<f64>, String> {
+    let programs = programs.as_ref().map_err(Clone::clone)?;
+    if !programs.has(contest.program, build) {
+        return Err("this build of ns-3 is not installed".into());
+    }
+    let mut speeds = Vec::new();
+    for run in 1..=runs {
+        let mut arguments: Vec<String> = contest.arguments.iter().map(|a| (*a).to_owned()).collect();
+        arguments.push(format!("--run={run}"));
+        let outcome = programs.run(contest.program, build, &arguments)?;
+        speeds.push(outcome.simulated_s / outcome.cpu_s);
+    }
+    Ok(speeds)
+}
+
+fn row(contest: &str, stack: &str, metric: &str, unit: &str) -> Row {
+    let mut case = Map::new();
+    case.insert("cell".into(), json!(contest));
+    Row {
+        id: ID.into(),
+        case,
+        backend: "sim".into(),
+        stack: stack.into(),
+        metric: metric.into(),
+        unit: unit.into(),
+        value: None,
+        ci95: None,
+        n: 0,
+        published: None,
+        bound: None,
+        verdict: Verdict::Info,
+        why: String::new(),
+    }
+}
+
+fn speed_row(contest: &Contest, stack: &str, speeds: &[f64], why: &str) -> Row {
+    let (mean, half) = mean_ci95(speeds).map_or((None, None), |(mean, half)| (Some(mean), half));
+    Row {
+        value: mean,
+        ci95: half,
+        n: speeds.len() as u64,
+        why: format!("{}: {why}", contest.name),
+        ..row(contest.name, stack, "sim_s_per_cpu_s", "s/s")
+    }
+}
+
+/// A peer that is not there is left out; with `--full` the study proves nothing without it.
+fn missing_row(contest: &Contest, build: Build, edition: Edition, why: &str) -> Row {
+    let verdict = if edition == Edition::Full { Verdict::Inconclusive } else { Verdict::Info };
+    Row {
+        verdict,
+        why: format!("{}: omitted ({why}): {INSTALL}", contest.name),
+        ..row(contest.name, build.stack(), "sim_s_per_cpu_s", "s/s")
+    }
+}
+
+fn ratio_row(contest: &Contest, ours: &[f64], fastest: f64) -> Row {
+    let ratios: Vec<f64> = ours.iter().map(|speed| speed / fastest).collect();
+    let (mean, half) = mean_ci95(&ratios).unwrap_or((0.0, None));
+    let verdict = if mean >= AIM { Verdict::Pass } else { Verdict::Fail };
+    Row {
+        value: Some(mean),
+        ci95: half,
+        n: ratios.len() as u64,
+        bound: Some(AIM),
+        verdict,
+        why: format!("{}: {mean:.1} times the faster working build, asked for {AIM}", contest.name),
+        ..row(contest.name, "wavelane", "ratio_to_ns3", "ratio")
+    }
+}
+
+/// Peak memory of the bulk cell at one and at four times the simulated time.
+fn memory_row(options: &StudyOptions) -> Result<Row, StudyError> {
+    let contests = contests();
+    let Some(contest) = contests.iter().find(|c| c.program == "seed_bulk") else {
+        return Ok(row("", "wavelane", "rss_ratio_4t", "ratio"));
+    };
+    let (once, four) = (run_ours(contest, 500, options, 0)?, run_ours(contest, 2000, options, 0)?);
+    let ratio = four.rss_mb / once.rss_mb;
+    Ok(Row {
+        value: Some(ratio),
+        n: 1,
+        bound: Some(FLAT),
+        verdict: if ratio <= FLAT { Verdict::Pass } else { Verdict::Fail },
+        why: format!("peak memory {:.1} MB after 500 s, {:.1} MB after 2000 s", once.rss_mb, four.rss_mb),
+        ..row(contest.name, "wavelane", "rss_ratio_4t", "ratio")
+    })
+}
+
+#[cfg(test)]
+#[path = "simulator_speed_tests.rs"]
+mod tests;
