@@ -8,6 +8,8 @@ use wavelane_base::{Instant, Span};
 const LATE_RUN: usize = 8;
 /// By more than this, and more than a quarter of the round trip.
 const LATE: Span = Span::from_millis(30);
+/// Late by this much at the start, the acks are thinned to a third at once.
+const VERY_LATE: Span = Span::from_millis(120);
 const PACKETS: u64 = 2;
 const PACKETS_MAX: u64 = 128;
 const DELAY_MAX: Span = Span::from_millis(80);
@@ -56,8 +58,11 @@ impl Wish {
         let late = Span::from_nanos((least - lowest).max(0) as u64);
         let may = self.packets < PACKETS_MAX && now.since(self.changed) > rtt;
         if self.recent.len() == LATE_RUN && may && late > LATE.max(rtt.scale(1, 4)) {
-            self.packets *= 2;
-            self.delay = self.delay.times(2).min(DELAY_MAX);
+            // The start feeds a thin way back far past the mark, and every further step would take a round trip as long as
+            // the queue. Later such jumps overshoot: acks too rare cost rate.
+            let steps = if late > VERY_LATE && self.packets == PACKETS { 3 } else { 2 };
+            self.packets = (self.packets * steps).min(PACKETS_MAX);
+            self.delay = self.delay.times(steps).min(DELAY_MAX);
             self.changed = now;
             self.unsent = true;
             self.recent.clear();
