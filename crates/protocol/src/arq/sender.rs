@@ -229,8 +229,13 @@ impl Sender {
         pieces: &mut Vec<Piece>,
     ) -> Wrote {
         while let Some(&piece) = self.due.front() {
-            let wanted = self.kept.get(&piece.number).is_some_and(|kept| !kept.has(piece.start, piece.end));
-            if wanted {
+            let kept = self.kept.get(&piece.number);
+            let wanted = kept.is_some_and(|kept| !kept.has(piece.start, piece.end));
+            if wanted && kept.is_some_and(|kept| now.since(kept.first_sent) > self.persistence(piece.number)) {
+                // It waited behind others on a link that became slow; what is new is worth more now.
+                self.counters.unrepaired += 1;
+                self.forget(piece.number);
+            } else if wanted {
                 let Some(end) = self.write_piece(now, piece, full, fresh, w, pieces) else { return Wrote::NoRoom };
                 if end < piece.end {
                     self.due[0].start = end;
@@ -241,6 +246,8 @@ impl Sender {
             }
             self.due.pop_front();
         }
+        // A packet may have been given up for its first pieces before its last one left.
+        self.current = self.current.filter(|piece| self.kept.contains_key(&piece.number));
         let Some(piece) = self.current else { return Wrote::Nothing };
         let Some(end) = self.write_piece(now, piece, full, fresh, w, pieces) else { return Wrote::NoRoom };
         self.current = (end < piece.end).then_some(Piece { start: end, ..piece });
@@ -299,9 +306,9 @@ impl Sender {
 
     fn arm(&mut self, now: Instant, number: u64, round: u16) {
         let at = now + self.path.timer();
-        // In order of time, also when the timer has become shorter.
-        let at = self.timers.back().map_or(at, |last| at.max(last.0));
-        self.timers.push_back((at, number, round));
+        // Not always at the end: the timer shrinks with the round trip, most of all when that is first known.
+        let place = self.timers.partition_point(|other| other.0 <= at);
+        self.timers.insert(place, (at, number, round));
     }
 
     fn forget(&mut self, number: u64) -> Option<Kept> {
@@ -347,9 +354,9 @@ impl Sender {
     }
 
     fn persistence(&self, number: u64) -> Span {
-        match self.kept.get(&number).map(|kept| kept.treatment.repair) {
-            Some(Repair::Fec) => MEDIA_PERSISTENCE,
-            _ => self.path.persistence(),
+        match self.kept.get(&number).map(|kept| kept.treatment) {
+            Some(Treatment { repair: Repair::Fec, .. }) => MEDIA_PERSISTENCE,
+            treatment => self.path.persistence(treatment.is_some_and(|t| t.order != Ordering::Strict)),
         }
     }
 

@@ -13,8 +13,11 @@ const TIMER_UNKNOWN: Span = Span::from_secs(1);
 const RTT_UNKNOWN: Span = Span::from_millis(333);
 /// The longest a packet is held for an earlier one.
 pub(super) const HOLD_MAX: Span = Span::from_secs(2);
-/// A packet is repeated for at least this long after it was first sent ...
+/// A packet is repeated for at least this long after it was first sent: what carries a transport, until that may have
+/// repeated it itself (Linux's shortest timeout) ...
 const PERSISTENCE_MIN: Span = Span::from_millis(200);
+/// ... and what stands alone, until its application may have (RFC 8085, section 3.1.1) ...
+const PERSISTENCE_ALONE_MIN: Span = Span::from_secs(1);
 /// ... and for this many round trips: past that its transport has repeated it itself.
 const PERSISTENCE_RTTS: u64 = 3;
 /// Media are worthless to their receiver sooner.
@@ -67,9 +70,10 @@ impl Path {
         self.rtt.map(|rtt| if self.loss > LOSSY_MIN { rtt + self.hold() } else { rtt })
     }
 
-    /// How long after its first sending a packet is still repeated.
-    pub(super) fn persistence(&self) -> Span {
-        self.rtt.map_or(PERSISTENCE_MIN, |rtt| self.overdue(rtt).times(PERSISTENCE_RTTS).max(PERSISTENCE_MIN))
+    /// How long after its first sending a packet is still repeated: one of a transport, or one that stands alone.
+    pub(super) fn persistence(&self, alone: bool) -> Span {
+        let round = self.rtt.map_or(TIMER_UNKNOWN, |rtt| self.overdue(rtt));
+        round.times(PERSISTENCE_RTTS).max(if alone { PERSISTENCE_ALONE_MIN } else { PERSISTENCE_MIN })
     }
 
     /// How often a repeat is sent.

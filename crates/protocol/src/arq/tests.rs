@@ -216,6 +216,27 @@ fn the_last_packet_is_repeated_without_any_later_ack() {
 }
 
 #[test]
+fn what_is_lost_before_the_round_trip_is_known_is_repeated_too() {
+    let mut world = World::new(8, 100, 0);
+    world.sender.set_path(Path::default());
+    for treatment in [STRICT, Treatment::default()] {
+        world.send(1, 0, 100, treatment);
+        world.fates.clear();
+    }
+    // The timer that is set then shall not hold back those that are set once it is known.
+    world.sender.set_path(Path { rtt: Some(ONE_WAY.times(2)), ..Path::default() });
+    world.send(2, 1, 100, Treatment::default());
+    world.fates.clear();
+    world.loss = 0;
+    let begin = world.now;
+    world.run_until(begin + Span::from_millis(200));
+    assert_eq!((world.serials(1), world.serials(2)), (vec![], vec![1]));
+    world.sender.set_path(Path::default());
+    world.run_until(begin + Span::from_millis(1_200));
+    assert_eq!(world.serials(1), vec![0, 0]);
+}
+
+#[test]
 fn persistence_ends() {
     let mut world = World::new(6, 100, 0);
     for serial in 0..100 {
@@ -223,6 +244,36 @@ fn persistence_ends() {
     }
     world.run_until(world.now + Span::from_secs(30));
     assert_eq!((world.sender.counters().unrepaired, world.sender.octets()), (100, 0));
+}
+
+#[test]
+fn what_is_given_up_before_it_was_all_sent_stops_nothing_behind_it() {
+    let mut world = World::new(10, 0, 0);
+    world.sender.start(world.now, packet(1, 0, 2_000), 1, STRICT);
+    let (mut buf, mut pieces) = ([0; ROOM], Vec::new());
+    assert_eq!(world.sender.write(world.now, ROOM, true, &mut Writer::new(&mut buf), &mut pieces), Wrote::Frame);
+    // Nothing may leave for a second; then the first piece is found lost, and the packet too old to go on with.
+    let late = world.now + Span::from_secs(1);
+    pieces.into_iter().for_each(|piece| world.sender.lost(late, piece));
+    assert_eq!((world.sender.counters().unrepaired, world.sender.octets()), (1, 0));
+    assert_eq!(world.sender.write(late, ROOM, true, &mut Writer::new(&mut buf), &mut Vec::new()), Wrote::Nothing);
+    assert!(!world.sender.has_backlog());
+    world.send(1, 1, 100, STRICT);
+    world.run_until(late);
+    assert_eq!(world.serials(1), vec![1]);
+}
+
+#[test]
+fn what_stands_alone_is_repeated_for_longer() {
+    let mut world = World::new(9, 100, 0);
+    for treatment in [STRICT, Treatment::default()] {
+        world.send(1, 0, 100, treatment);
+    }
+    world.run_until(world.now + Span::from_millis(300));
+    assert_eq!(world.sender.counters().unrepaired, 1, "its transport repeats it itself by now");
+    world.loss = 0;
+    world.run_until(world.now + Span::from_millis(500));
+    assert_eq!(world.serials(1), vec![0]);
 }
 
 #[test]

@@ -54,6 +54,19 @@ fn three_later_arrivals_make_a_loss_and_two_do_not() {
 }
 
 #[test]
+fn an_ack_of_data_measures_the_round_trip_whatever_is_newest_in_it() {
+    let mut sender = sender_with(1);
+    sender.sent(ms(2), 60, false, false, 1);
+    sender.handle_ack(ms(50), &ack(&[(0, 1)], 1));
+    assert_eq!(sender.path(ms(50)).rtt, Some(Span::from_millis(48)), "that of the newest, whose arrival it tells");
+    // One of nothing but acks measures nothing: it may have waited for any length of time.
+    let mut sender = sender_with(0);
+    sender.sent(ms(2), 60, false, false, 0);
+    sender.handle_ack(ms(50), &ack(&[(0, 0)], 1));
+    assert_eq!(sender.path(ms(50)).rtt, None);
+}
+
+#[test]
 fn time_makes_a_loss_too() {
     let mut sender = sender_with(3);
     sender.handle_ack(ms(80), &ack(&[(1, 2)], 1));

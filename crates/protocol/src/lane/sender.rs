@@ -184,7 +184,8 @@ impl<R> LaneSender<R> {
             let ack_delay = Span::from_micros(ack.ack_delay_us);
             let latest = now.since(newest.sent_at);
             latest_rtt = Some(latest.saturating_sub(ack_delay));
-            if newest.eliciting {
+            // RFC 9002, section 5.1: one of them must have asked for the ack, not just the newest.
+            if settled.iter().any(|s| s.0.eliciting) {
                 self.rtt.sample(now, latest, ack_delay);
             }
             self.forward.sample(now, newest.sent_at, ack.arrival_us.saturating_mul(1_000));

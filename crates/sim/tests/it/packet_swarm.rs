@@ -9,7 +9,7 @@ use wavelane_base::{Chance, Instant, Rate, Ratio, Seed, Span};
 use wavelane_channel::{CableConfig, LossConfig, Parameter, Reorder};
 
 /// Seeds tried when nothing is asked for.
-const SEEDS: u64 = 20;
+const SEEDS: u64 = 40;
 const FAULTY: Span = Span::from_secs(8);
 /// How long after the link healed packets must cross again: a restart is found out by then.
 const REUNION: Span = Span::from_secs(5);
