@@ -325,7 +325,8 @@ impl Sender {
             if first && self.phase == Phase::Open {
                 self.note_reduction();
             }
-            let suspect = self.config.undo && (first || self.retries > 1);
+            // A timeout in a recovery follows a loss that was found otherwise: F-RTO has nothing to doubt (as in Linux).
+            let suspect = self.config.undo && (first && self.phase == Phase::Open || self.retries > 1);
             self.suspicion = if suspect { Suspicion::Waiting } else { Suspicion::None };
             self.controller.on_timeout(now, in_flight, first);
         }

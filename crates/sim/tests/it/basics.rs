@@ -101,8 +101,9 @@ fn fixed_overhead_is_at_most_72_bytes_per_full_datagram() {
 #[test]
 fn goodput_by_loss_stays_within_tolerance_and_under_its_bound() {
     const SIZE: u64 = 20_000_000;
-    /// One seed strays by several per cent: a lost tail costs a round trip of nine seconds.
-    const SEEDS: [u64; 24] = [5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28];
+    /// One seed strays by several per cent: a lost tail costs a round trip of nine seconds. The mean of 24 by 0.5 %.
+    const SEEDS: [u64; 24] =
+        [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28];
     // (name, loss, mean loss, frozen goodput in Mbit/s). A change past 2 % of a frozen value wants a review.
     let table = [
         ("0 %", random_loss(0, 1), 0.0, FROZEN[0]),
@@ -133,7 +134,7 @@ fn goodput_by_loss_stays_within_tolerance_and_under_its_bound() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
-const FROZEN: [f64; 6] = [18.87, 18.45, 17.58, 16.51, 14.52, 17.78];
+const FROZEN: [f64; 6] = [18.88, 18.52, 17.67, 16.53, 14.48, 17.72];
 
 #[test]
 fn a_stalled_reader_costs_the_others_nothing() {

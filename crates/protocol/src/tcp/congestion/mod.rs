@@ -65,6 +65,10 @@ impl Window {
     /// congestion avoidance.
     fn slow_start(&mut self, acked: &Acked) -> u64 {
         let counted = if self.byte_counting { acked.octets } else { acked.octets.min(self.mss) };
+        // RFC 9406, section 4.3: in the initial slow start only; later ones end at what the path was found to carry.
+        if self.ssthresh != u64::MAX {
+            self.hystart = None;
+        }
         let growth = match &mut self.hystart {
             Some(hystart) => hystart.growth(counted, self.mss),
             None => counted,
