@@ -7,8 +7,7 @@ use wavelane_base::Ecn;
 impl Wifi {
     /// A frame joins a queue of a station, which begins to contend if it was idle.
     pub(super) fn enqueue(&mut self, station: usize, to: usize, bytes: &[u8], ecn: Ecn, handling: Handling) {
-        let kind = if self.kinds > 1 { handling.category as usize } else { 0 };
-        let index = station * self.kinds + kind;
+        let index = self.contender(station, handling.category);
         let cause = if bytes.len() > FRAME_MAX {
             Some(Cause::TooLong)
         } else if self.contenders[index].queue.len() >= self.queue {
@@ -18,6 +17,7 @@ impl Wifi {
         };
         if let Some(cause) = cause {
             self.stations[station].tally.refused += 1;
+            self.contenders[index].tally.refused += 1;
             self.report(Event::Dropped { at: self.now, from: station, to, cause, octets: bytes.len() });
             return;
         }
@@ -109,6 +109,7 @@ impl Wifi {
     fn give_way(&mut self, station: usize, index: usize) {
         self.leave(station);
         self.stations[station].tally.internal_collisions += 1;
+        self.contenders[index].tally.gave_way += 1;
         // The slot that begins now is not part of the back-off drawn below.
         self.contenders[index].hold = self.now + self.slot;
         self.contenders[index].failures.short += 1;
@@ -158,6 +159,7 @@ impl Wifi {
         let tally = &mut self.stations[station].tally;
         if of_data {
             tally.ack_missing += 1;
+            self.contenders[index].tally.ack_missing += 1;
         } else {
             tally.cts_missing += 1;
         }
@@ -197,6 +199,7 @@ impl Wifi {
     fn close(&mut self, station: usize, index: usize, ending: Ending) {
         let this = &mut self.contenders[index];
         this.failures = Failures::default();
+        this.tally.given_up += u64::from(ending == Ending::GivenUp);
         let Some(head) = this.queue.pop_front() else { return };
         let (at, from, to, octets) = (self.now, station, head.to, head.bytes.len());
         let tally = &mut self.stations[station].tally;

@@ -4,7 +4,7 @@
 
 use super::ear::Heard;
 use super::station::{Kind, OnAir};
-use super::{Category, ConfigError, Phy, PhyRate, Wifi};
+use super::{Category, FRAME_MAX, Phy, PhyRate, Wifi, WifiConfig};
 use std::collections::VecDeque;
 use wavelane_base::Instant;
 
@@ -12,6 +12,11 @@ use wavelane_base::Instant;
 pub const LINKTYPE_RADIOTAP: u16 = 127;
 /// Most frames kept until they are fetched; later ones are counted in [`Wifi::captures_missed`].
 pub const CAPTURES_BOUND: usize = 1 << 12;
+
+/// Fewest bytes that may be kept of a captured frame: the radiotap header and the longest MAC header.
+pub const SNAPLEN_MIN: usize = 23 + 26;
+/// Most bytes that a captured frame can have: those headers, LLC/SNAP and the longest packet.
+pub const SNAPLEN_MAX: usize = SNAPLEN_MIN + 8 + FRAME_MAX;
 
 /// Where frames are captured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,26 +50,17 @@ pub(super) struct Tap {
     missed: u64,
 }
 
-impl Wifi {
-    /// Captures from now on at the points given, keeping at most `snaplen` bytes of each frame.
-    pub fn capture(&mut self, points: &[CapturePoint], snaplen: usize) -> Result<(), ConfigError> {
-        let stations = self.stations.len();
-        for point in points {
-            match *point {
-                CapturePoint::Station(station) if station >= stations => {
-                    return Err(ConfigError::Unknown { station, stations });
-                }
-                _ => {}
-            }
-        }
-        if let Phy::WaveLan { .. } = self.phy {
-            return Err(ConfigError::NoCapture);
-        }
-        let (waiting, spare) = (VecDeque::new(), Vec::new());
-        self.tap =
-            (!points.is_empty()).then(|| Box::new(Tap { points: points.to_vec(), snaplen, waiting, spare, missed: 0 }));
-        Ok(())
+impl Tap {
+    /// What a cell captures, if anything.
+    pub(super) fn new(config: &WifiConfig) -> Option<Box<Self>> {
+        let WifiConfig { captures, snaplen, .. } = config;
+        let (points, snaplen) = (captures.clone(), *snaplen);
+        let tap = || Self { points, snaplen, waiting: VecDeque::new(), spare: Vec::new(), missed: 0 };
+        (!captures.is_empty()).then(|| Box::new(tap()))
     }
+}
+
+impl Wifi {
     /// The oldest captured frame; `bytes` becomes its radiotap header and frame, cut to the length asked for.
     pub fn poll_capture(&mut self, bytes: &mut Vec<u8>) -> Option<Captured> {
         let tap = self.tap.as_mut()?;

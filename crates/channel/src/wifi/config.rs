@@ -1,5 +1,6 @@
 //! What a cell is made of, as plain values. Reading files is the scenario's business.
 
+use super::capture::{CapturePoint, SNAPLEN_MAX, SNAPLEN_MIN};
 use super::edca::{AIFSN, Access, Category, Edca, TXOP_MAX};
 use super::fec::{FEEDBACK_MAX, Fec};
 use super::{CW_MAX, Phy, RateError, Rules};
@@ -49,6 +50,10 @@ pub struct WifiConfig {
     pub cw: Option<(u32, u32)>,
     /// Whether frames contend in four categories; `None` is DCF.
     pub edca: Option<Edca>,
+    /// Where frames are captured from the start; fetched with [`super::Wifi::poll_capture`].
+    pub captures: Vec<CapturePoint>,
+    /// Most bytes kept of a captured frame, radiotap header counted.
+    pub snaplen: usize,
 }
 
 /// What one station's frames do at another station. The default does nothing.
@@ -182,13 +187,13 @@ pub enum ConfigError {
         /// What was asked for.
         value: Span,
     },
-    /// A code of rate zero.
-    #[error("a code of rate 0 carries nothing: choose one between 0 and 1, such as 71/100")]
-    CodeRate,
+    /// A code that carries nothing, or next to nothing.
+    #[error("a code of rate {0} is outside 1/4 to 1: choose one inside, such as 71/100")]
+    CodeRate(Ratio),
     /// A Reed-Solomon code that does not exist.
     #[error(
-        "RS({length},{data}) is no Reed-Solomon code: the length must be 7, 15, 31, 63, 127 or 255, and at least 2 \
-         more than the information"
+        "RS({length},{data}) is no Reed-Solomon code used here: the length must be 7, 15, 31, 63, 127 or 255, at least \
+         2 more than the information and at most 4 times that"
     )]
     Code {
         /// Symbols of a block.
@@ -211,6 +216,9 @@ pub enum ConfigError {
     /// WaveLAN under the rules of 802.11.
     #[error("WaveLAN cards do not speak 802.11: use its own rules \"wavelan-1995\" in place of \"{0}\"")]
     NotWaveLan(&'static str),
+    /// A captured frame would lose its header, or could not be as long.
+    #[error("{0} bytes kept of each captured frame are outside {SNAPLEN_MIN} to {SNAPLEN_MAX}: choose a number inside")]
+    Snaplen(usize),
     /// A capture margin that is not positive.
     #[error("a capture margin of {0} dB would let both frames win: choose at least 1 dB")]
     Margin(i16),
@@ -293,6 +301,8 @@ impl WifiConfig {
             queue: 50,
             cw: None,
             edca: None,
+            captures: Vec::new(),
+            snaplen: SNAPLEN_MAX,
         }
     }
     /// CWmin and CWmax.
@@ -375,6 +385,7 @@ impl WifiConfig {
         } else if let Phy::WaveLan { .. } = self.phy {
             return Err(ConfigError::NotWaveLan(self.rules.name));
         }
+        self.check_captures()?;
         match self.rules.retry {
             super::Retry::PerFrame(0)
             | super::Retry::ShortLong { short: 0, .. }
@@ -391,5 +402,18 @@ impl WifiConfig {
             ErrorsPer::Station { hub } if hub >= stations => Err(ConfigError::Unknown { station: hub, stations }),
             _ => Ok(()),
         }
+    }
+    fn check_captures(&self) -> Result<(), ConfigError> {
+        let stations = self.reach.stations();
+        for point in &self.captures {
+            match *point {
+                CapturePoint::Station(station) if station >= stations => {
+                    return Err(ConfigError::Unknown { station, stations });
+                }
+                _ if matches!(self.phy, Phy::WaveLan { .. }) => return Err(ConfigError::NoCapture),
+                _ => {}
+            }
+        }
+        if (SNAPLEN_MIN..=SNAPLEN_MAX).contains(&self.snaplen) { Ok(()) } else { Err(ConfigError::Snaplen(self.snaplen)) }
     }
 }

@@ -6,7 +6,7 @@ use crate::loss::all_survive;
 use std::collections::VecDeque;
 use wavelane_base::{Chance, Instant, Seed, Span};
 
-/// How long past dwell times are kept; the longest frame, 2,334 bytes at 1 Mbit/s, lasts 19 ms, coded 28 ms, and
+/// How long past dwell times are kept; the longest frame, 2,334 bytes at 1 Mbit/s, lasts 19 ms, coded at most 76 ms, and
 /// feedback is at most 20 ms old.
 const MEMORY: Span = Span::from_millis(100);
 

@@ -39,6 +39,7 @@ impl Wifi {
         // The Duration field covers the next exchange of the TXOP as well (9.2.5.2, single protection).
         let after = if self.next_fits(station, 1, end) { ack + self.sifs + self.exchange_of(station, 1) } else { ack };
         self.stations[station].tally.data_sent += 1;
+        self.contenders[index].tally.data_sent += 1;
         self.send(station, OnAir { kind: Kind::Data, to, octets, no_ack, coded, retry, after, ..OnAir::NOTHING }, rate);
     }
     /// How long the data frame at `place` in the queue of the station's turn takes, with its ACK.

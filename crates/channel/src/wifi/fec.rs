@@ -6,6 +6,8 @@ use wavelane_base::{Ratio, Span};
 
 /// Bounds of the length of a Reed-Solomon code, in symbols.
 pub const RS_LENGTHS: core::ops::RangeInclusive<u16> = 7..=255;
+/// A code has at least one bit of information in so many.
+const RATE_LEAST: u64 = 4;
 /// The oldest state that a sender may act on.
 pub const FEEDBACK_MAX: Span = Span::from_millis(20);
 
@@ -94,13 +96,17 @@ impl FecCode {
     }
     pub(super) fn check(self) -> Result<(), ConfigError> {
         match self {
-            Self::Residual { rate, .. } if rate.num() == 0 => Err(ConfigError::CodeRate),
+            // Longer codes than one in four would make frames outlast the memory of the bursts that hit them.
+            Self::Residual { rate, .. } if u64::from(rate.num()) * RATE_LEAST < u64::from(rate.den()) => {
+                Err(ConfigError::CodeRate(rate))
+            }
             Self::ReedSolomon { length, data }
                 if !RS_LENGTHS.contains(&length)
                     || !(length + 1).is_power_of_two()
                     || data == 0
                     || data >= length
-                    || (length - data) < 2 =>
+                    || (length - data) < 2
+                    || u64::from(data) * RATE_LEAST < u64::from(length) =>
             {
                 Err(ConfigError::Code { length, data })
             }

@@ -99,10 +99,16 @@ impl Wifi {
         }
         if heard == Heard::Whole
             && let Some(errors) = &mut self.errors
-            && !errors.spares(sender, ear, (frame.octets, frame.coded), (frame.body, self.now))
         {
-            self.ears[ear].fail(self.now, self.eifs_extra);
-            heard = Heard::Broken;
+            let spared = errors.spares(sender, ear, (frame.octets, frame.coded), (frame.body, self.now));
+            if !spared {
+                self.ears[ear].fail(self.now, self.eifs_extra);
+                heard = Heard::Broken;
+            }
+            // With bit errors no ear is shared, so the ear is the station.
+            if frame.kind == Kind::Data && frame.to == ear {
+                self.stations[ear].tally.note_errors(frame.coded, spared);
+            }
         }
         self.tap_heard(ear, sender, reach.signal_db, heard, frame);
         let waited = ear < self.stations.len() && self.stations[ear].waiting != Waiting::Nothing;

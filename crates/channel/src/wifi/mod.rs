@@ -22,16 +22,18 @@ mod rules;
 mod station;
 mod timers;
 
-pub use capture::{CAPTURES_BOUND, CapturePoint, Captured, LINKTYPE_RADIOTAP, address};
+pub use capture::{
+    CAPTURES_BOUND, CapturePoint, Captured, LINKTYPE_RADIOTAP, SNAPLEN_MAX, SNAPLEN_MIN, address,
+};
 pub use config::{
     BitErrors, Capture, ConfigError, ErrorsPer, FRAME_MAX, QUEUE_BOUND, RTS_NEVER, Reach, ReachMap, STATIONS_BOUND,
     WifiConfig,
 };
 pub use edca::{AIFSN, Access, CATEGORIES, Category, Edca, Handling, TXOP_MAX};
 pub use fec::{FEEDBACK_MAX, Fec, FecCode, FecFrames, RS_LENGTHS};
-pub use phy::{ACK_OCTETS, CW_MAX, Phy, PhyRate, RTS_OCTETS, RateError};
+pub use phy::{ACK_OCTETS, CW_MAX, Phy, PhyRate, RTS_OCTETS, RateError, WAVELAN_WAITS};
 pub use rules::{AfterDrop, AfterTimeout, BusySlot, Draw, Eifs, FirstAccess, Overlap, Retry, Rules, Timeout};
-pub use station::Tally;
+pub use station::{CategoryTally, Tally};
 
 use capture::Tap;
 use classes::{Class, Division, Home};
@@ -250,7 +252,7 @@ impl Wifi {
             events: VecDeque::with_capacity(stations * kinds),
             frames_missed: 0,
             events_missed: 0,
-            tap: None,
+            tap: Tap::new(config),
             spare: (0..stations * kinds).map(|_| Vec::with_capacity(FRAME_MAX)).collect(),
             touched: Vec::with_capacity(2 * ears),
             starting: Vec::with_capacity(stations * kinds),
@@ -284,14 +286,24 @@ impl Wifi {
     pub fn tally(&self, station: usize) -> &Tally {
         &self.stations[station].tally
     }
+    /// What has become of the frames of one of a station's categories; without EDCA each stands for all.
+    pub fn category_tally(&self, station: usize, category: Category) -> &CategoryTally {
+        &self.contenders[self.contender(station, category)].tally
+    }
+    fn contender(&self, station: usize, category: Category) -> usize {
+        station * self.kinds + if self.kinds > 1 { category as usize } else { 0 }
+    }
+    /// Whether frames contend in four categories.
+    pub fn has_categories(&self) -> bool {
+        self.kinds > 1
+    }
     /// Frames that a station holds, the one in service counted.
     pub fn waiting(&self, station: usize) -> usize {
         self.contenders[self.kinds_of(station)].iter().map(|contender| contender.queue.len()).sum()
     }
     /// The same of one category; without EDCA each stands for all.
     pub fn waiting_in(&self, station: usize, category: Category) -> usize {
-        let kind = if self.kinds > 1 { category as usize } else { 0 };
-        self.contenders[station * self.kinds + kind].queue.len()
+        self.contenders[self.contender(station, category)].queue.len()
     }
     /// The port of the oldest received frame, for drivers that would rather not ask each port in turn.
     pub fn next_ready(&self) -> Option<PortId> {
@@ -332,6 +344,8 @@ impl Wifi {
         self.stations[station].last_from[turn] = number;
         self.stations[station].tally.received += 1;
         self.stations[station].tally.received_octets += octets as u64;
+        self.contenders[turn].tally.delivered += 1;
+        self.contenders[turn].tally.delivered_octets += octets as u64;
         if self.ready.len() >= READY_BOUND {
             self.frames_missed += 1;
             return;

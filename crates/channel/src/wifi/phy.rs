@@ -63,14 +63,22 @@ const SIGNAL_EXTENSION_US: u64 = 6;
 /// Slots and inter-frame space of WaveLAN before 802.11, as lecture notes on its MAC give them.
 const WAVELAN_SLOT_US: u64 = 23;
 const WAVELAN_WIFS_US: u64 = 60;
+/// What a frame of WaveLAN costs beside its bytes if its modem needs no lead: inter-frame space and 7.5 slots.
+pub const WAVELAN_WAITS: Span = Span::from_nanos((WAVELAN_WIFS_US * 2 + WAVELAN_SLOT_US * 15) * 500);
 
 impl Phy {
     /// WaveLAN before 802.11 whose frames in a row cost `overhead` each beside their bytes at 2 Mbit/s: inter-frame
     /// space, a mean back-off of 7.5 slots, and the modem's lead, which is what is left. Sources put the whole at 0.7 to
     /// 1.0 ms; less than 233 us leaves no lead.
     pub const fn wavelan(overhead: Span) -> Self {
-        let waits = (WAVELAN_WIFS_US * 2 + WAVELAN_SLOT_US * 15) * 500;
-        Self::WaveLan { lead: Span::from_nanos(overhead.as_nanos().saturating_sub(waits)) }
+        Self::WaveLan { lead: Span::from_nanos(overhead.as_nanos().saturating_sub(WAVELAN_WAITS.as_nanos())) }
+    }
+    /// What [`Phy::wavelan`] was told, or what it made of too little; `None` for 802.11.
+    pub fn wavelan_overhead(self) -> Option<Span> {
+        match self {
+            Self::WaveLan { lead } => Some(lead + WAVELAN_WAITS),
+            _ => None,
+        }
     }
     /// Its rates, in units of 500 kbit/s, slowest first.
     pub const fn rates(self) -> &'static [u8] {

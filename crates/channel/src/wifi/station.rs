@@ -48,6 +48,7 @@ pub(super) struct Contender {
     pub(super) level: usize,
     /// How long it may go on sending; zero is one exchange.
     pub(super) txop: Span,
+    pub(super) tally: CategoryTally,
 }
 
 /// A frame in the queue.
@@ -161,6 +162,33 @@ pub struct Tally {
     pub received_octets: u64,
     /// Repetitions received of frames already handed out.
     pub duplicates: u64,
+    /// Data frames for it without coding that bit errors alone could spoil: heard, and met by no other frame.
+    pub uncoded_heard: u64,
+    /// Those that bit errors spoilt.
+    pub uncoded_lost: u64,
+    /// The same of frames with forward error correction.
+    pub coded_heard: u64,
+    /// Those that bit errors spoilt in spite of it: its residual loss.
+    pub coded_lost: u64,
+}
+
+/// What has become of the frames of one category of one station since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CategoryTally {
+    /// Data frames sent, repetitions counted.
+    pub data_sent: u64,
+    /// Data frames whose ACK did not come.
+    pub ack_missing: u64,
+    /// Times that it had to give way to a higher category of its station.
+    pub gave_way: u64,
+    /// Frames given up after their last try.
+    pub given_up: u64,
+    /// Frames that found the queue full, or were too long.
+    pub refused: u64,
+    /// Frames that their receivers handed out, repetitions not counted.
+    pub delivered: u64,
+    /// Bytes of these, without MAC header.
+    pub delivered_octets: u64,
 }
 
 impl Station {
@@ -186,6 +214,19 @@ impl Station {
     }
 }
 
+impl Tally {
+    /// A data frame that no other frame spoilt has ended at its receiver.
+    pub(super) fn note_errors(&mut self, coded: bool, spared: bool) {
+        let (heard, lost) = if coded {
+            (&mut self.coded_heard, &mut self.coded_lost)
+        } else {
+            (&mut self.uncoded_heard, &mut self.uncoded_lost)
+        };
+        *heard += 1;
+        *lost += u64::from(!spared);
+    }
+}
+
 impl Contender {
     pub(super) fn new(queue: usize, windows: (u32, u32), level: usize, txop: Span) -> Self {
         Self {
@@ -198,6 +239,7 @@ impl Contender {
             hold: Instant::ZERO,
             level,
             txop,
+            tally: CategoryTally::default(),
         }
     }
 }
