@@ -3,7 +3,7 @@ use super::*;
 use std::sync::atomic::AtomicBool;
 use wavelane_base::Seed;
 use wavelane_scenario::{
-    Backend, BackendError, FlowRaw, Probe, Review, RunContext, RunHooks, RunOptions, Stack, StackRaw, Treatment,
+    Backend, BackendError, FlowRaw, Probe, Review, RunContext, RunHooks, RunOptions, Spent, Stack, StackRaw, Treatment,
 };
 
 /// Curves of a plausible shape: `wavelane` fast and calm, `tcp-cubic` slow and unfinished with losses.
@@ -102,6 +102,9 @@ impl Backend for Shapes {
             inconclusive: None,
             notes: vec![],
             radios: vec![],
+            spent: Spent::default(),
+            kernels: vec![],
+            packets: None,
         })
     }
 }
