@@ -18,7 +18,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// Answers one connection's one stream with what it was sent, and ends. Returns the certificate to trust.
-pub fn echo(socket: UdpSocket) -> CertificateDer<'static> {
+pub(crate) fn echo(socket: UdpSocket) -> CertificateDer<'static> {
     let key = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
     let certificate = key.cert.der().clone();
     let private = PrivatePkcs8KeyDer::from(key.signing_key.serialize_der());
@@ -41,7 +41,7 @@ pub fn echo(socket: UdpSocket) -> CertificateDer<'static> {
 }
 
 /// Sends `data` to an [`echo`] and returns what comes back, and the largest datagram that crossed.
-pub fn exchange(
+pub(crate) fn exchange(
     socket: UdpSocket,
     server: SocketAddr,
     trusted: CertificateDer<'static>,
