@@ -36,7 +36,7 @@ pub(super) struct Case {
 
 /// Loss of 5 %, then three round trips without loss.
 pub(super) const CASES: &[Case] = &[
-    Case { name: "unsplit-05", rtt: "100 ms", delay: "50 ms", loss: 2, seconds: [14, 60] },
+    Case { name: "unsplit-05", rtt: "100 ms", delay: "50 ms", loss: 2, seconds: [20, 60] },
     Case { name: "unsplit-5ms", rtt: "5 ms", delay: "2.5 ms", loss: 0, seconds: [6, 30] },
     Case { name: "unsplit-100ms", rtt: "100 ms", delay: "50 ms", loss: 0, seconds: [6, 30] },
     Case { name: "unsplit-600ms", rtt: "600 ms", delay: "300 ms", loss: 0, seconds: [8, 30] },
