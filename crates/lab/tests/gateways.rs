@@ -156,7 +156,6 @@ fn quic_and_unsplit_tcp_cross_a_lossy_link_bare_and_through_both_gateways() {
         assert!(packets.sent > least && packets.repeated > 0, "{stack}: {packets:?}");
         if stack == Stack::Wavelane {
             assert!(packets.sent < 2 * least, "TCP crossed as packets: {packets:?}");
-            assert_eq!(server.repeated, 0, "the server's TCP met no loss: {server:?}");
         }
     }
 }
