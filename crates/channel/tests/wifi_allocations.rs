@@ -36,10 +36,9 @@ static COUNTING: Counting = Counting;
 /// Allocations between 5 and 10 s of a cell whose stations are all backlogged towards station 0, and frames sent.
 fn steady(config: &WifiConfig, capture: bool) -> (u64, u64) {
     let stations = config.reach.stations();
-    let mut wifi = Wifi::new(Seed(1), "air", config).unwrap();
-    if capture {
-        wifi.capture(&[CapturePoint::Medium, CapturePoint::Station(0)], 256).unwrap();
-    }
+    let captures = if capture { vec![CapturePoint::Medium, CapturePoint::Station(0)] } else { Vec::new() };
+    let config = WifiConfig { captures, snaplen: 256, ..config.clone() };
+    let mut wifi = Wifi::new(Seed(1), "air", &config).unwrap();
     let (mut buf, mut captured) = (vec![0; 4_096], Vec::with_capacity(4_096));
     let (warm, end) = (Instant::from_secs(5), Instant::from_secs(10));
     let sent = |wifi: &Wifi| (0..stations).map(|s| wifi.tally(s).data_sent).sum::<u64>();

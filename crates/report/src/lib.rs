@@ -5,6 +5,7 @@ mod axis;
 mod curves;
 mod html;
 mod plot;
+mod radio;
 mod raster;
 mod study;
 mod summary;

@@ -1,5 +1,6 @@
 //! The table that answers "which was faster, which was calmer", as text and as HTML.
 
+use crate::radio::radio_text;
 use core::fmt::Write;
 use wavelane_scenario::figures::{FlowFigures, mean_ci95};
 use wavelane_scenario::{RunDocument, Scenario, StackResult};
@@ -115,6 +116,7 @@ pub fn summary_text(document: &RunDocument, scenario: &Scenario) -> String {
         let programs = s.cpu_s_per_gb.map(|cpu| format!(", {cpu:.1} s of it in its programs")).unwrap_or_default();
         let _ = writeln!(out, "cost of {}: {machine:.1} s of processor time per GB delivered{programs}", s.stack);
     }
+    out += &radio_text(document);
     for o in &document.omitted {
         let _ = writeln!(out, "omitted {}: {}", o.stack, o.why);
     }

@@ -217,6 +217,38 @@ pub struct RadioRaw {
     pub given_up: u64,
     /// Frames that found a queue full.
     pub queue_full: u64,
+    /// With EDCA, what became of the frames of each category, lowest priority first.
+    pub categories: Vec<CategoryRaw>,
+    /// With bit errors, what they did to data frames that no other frame met.
+    pub errors: Option<ErrorsRaw>,
+}
+
+/// What became of the frames of one access category in a radio cell.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CategoryRaw {
+    /// Its word in files.
+    pub category: &'static str,
+    /// Data frames sent, repetitions counted.
+    pub data: u64,
+    /// Data frames whose ACK did not come.
+    pub ack_missing: u64,
+    /// Times that it gave way to a higher category of its station.
+    pub gave_way: u64,
+    /// Frames given up after their last try.
+    pub given_up: u64,
+    /// Frames that found the queue full.
+    pub queue_full: u64,
+    /// IP bytes that arrived, each hop counted.
+    pub delivered_octets: u64,
+}
+
+/// What bit errors did to the data frames of a radio cell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ErrorsRaw {
+    /// Frames sent without error correction, and those lost.
+    pub uncoded: (u64, u64),
+    /// Frames sent with it, and those lost in spite of it.
+    pub coded: (u64, u64),
 }
 
 /// What one flow saw. All times are nanoseconds since the run's start, on one clock.

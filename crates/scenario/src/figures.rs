@@ -2,7 +2,7 @@
 
 use crate::backend::{FlowRaw, KernelTcp, PacketsRaw, Probe, RadioRaw, StackRaw};
 use crate::model::{App, Flow, Scenario};
-use crate::record::{KernelFigures, PacketFigures, RadioFigures};
+use crate::record::{CategoryFigures, KernelFigures, PacketFigures, RadioFigures};
 use serde::{Deserialize, Serialize};
 use wavelane_base::Seed;
 
@@ -194,7 +194,28 @@ pub fn of_radio(raw: &RadioRaw, seed: Seed) -> RadioFigures {
         cts_missing_per_s: per_s(raw.cts_missing),
         given_up_per_s: per_s(raw.given_up),
         queue_full_per_s: per_s(raw.queue_full),
+        categories: raw
+            .categories
+            .iter()
+            .map(|c| CategoryFigures {
+                category: c.category.to_owned(),
+                delivered_bps: per_s(c.delivered_octets) * 8.0,
+                data_per_s: per_s(c.data),
+                ack_missing_per_s: per_s(c.ack_missing),
+                gave_way_per_s: per_s(c.gave_way),
+                given_up_per_s: per_s(c.given_up),
+                queue_full_per_s: per_s(c.queue_full),
+            })
+            .collect(),
+        uncoded_loss: raw.errors.and_then(|e| share(e.uncoded.1, e.uncoded.0)),
+        coded_loss: raw.errors.and_then(|e| share(e.coded.1, e.coded.0)),
+        coded_share: raw.errors.and_then(|e| share(e.coded.0, e.coded.0 + e.uncoded.0)),
     }
+}
+
+/// A part of a whole; `None` of nothing.
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 /// IP bytes offered to the bad channel over bytes delivered, of one or several runs.

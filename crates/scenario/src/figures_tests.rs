@@ -24,7 +24,17 @@ fn bulk(completed: bool) -> FlowRaw {
 }
 
 fn flow(app: App) -> Flow {
-    Flow { name: "f".into(), app, from: "c".into(), to: "s".into(), start: Span::ZERO, stop: None, control: None }
+    Flow {
+        name: "f".into(),
+        app,
+        from: "c".into(),
+        to: "s".into(),
+        start: Span::ZERO,
+        stop: None,
+        control: None,
+        category: None,
+        no_ack: false,
+    }
 }
 
 fn download(size: Option<u64>) -> Flow {

@@ -12,9 +12,12 @@ mod judge;
 mod model;
 mod parse;
 mod parse_channel;
+mod parse_edca;
 mod parse_tcp;
 mod parse_wifi;
 mod record;
+#[cfg(test)]
+mod refusal_tests;
 mod run;
 mod table;
 mod units;
@@ -24,8 +27,8 @@ mod write;
 mod write_wifi;
 
 pub use backend::{
-    AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, Clause, Fetch, FlowRaw, KernelTcp, PacketsRaw, Probe,
-    Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment,
+    AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, CategoryRaw, Clause, ErrorsRaw, Fetch, FlowRaw,
+    KernelTcp, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment,
 };
 pub use error::{Problem, ScenarioError};
 pub use judge::{figure, show};
@@ -35,11 +38,12 @@ pub use model::{
 };
 pub use parse::{is_scenario, line_of_clause};
 pub use parse_channel::DIRECTION_KEYS;
+pub use parse_edca::{CATEGORIES, category_word};
 pub use parse_tcp::TCP_KEYS;
 pub use parse_wifi::WIFI_KEYS;
 pub use record::{
-    CheckResult, ClauseNote, KernelFigures, Omitted, PacketFigures, RUN_FORMAT, RadioFigures, RecordError, RunDocument,
-    Series, StackResult, Verdict,
+    CategoryFigures, CheckResult, ClauseNote, KernelFigures, Omitted, PacketFigures, RUN_FORMAT, RadioFigures,
+    RecordError, RunDocument, Series, StackResult, Verdict,
 };
 pub use run::{JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};
 pub use units::{Quantity, UnitError};

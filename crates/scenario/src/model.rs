@@ -1,7 +1,7 @@
 //! A scenario as plain data. Nothing here knows the file's syntax or consults the machine.
 
 use wavelane_base::{Octets, Rate, Seed, Span};
-use wavelane_channel::wifi::WifiConfig;
+use wavelane_channel::wifi::{Category, WifiConfig};
 use wavelane_channel::{CableConfig, DirectionConfig, Parameter};
 
 /// Most nodes a scenario may have: the largest radio cell and what surrounds it.
@@ -195,6 +195,10 @@ pub struct Flow {
     pub stop: Option<Span>,
     /// Congestion control of its endpoints, whatever the stack; `None` leaves it to the stack.
     pub control: Option<TcpKind>,
+    /// In radio cells with EDCA: the category of its packets, both ways; `None` is best effort.
+    pub category: Option<Category>,
+    /// In radio cells: nobody acknowledges the frames of its packets, either way, and each is sent once.
+    pub no_ack: bool,
 }
 
 /// The applications, a closed list.
@@ -470,6 +474,13 @@ impl Channel {
         match &self.kind {
             ChannelKind::Cable(_) => a != b,
             ChannelKind::Wifi(cell) => a != b && cell.reach.get(a, b).decode && cell.reach.get(b, a).decode,
+        }
+    }
+    /// The configuration of a radio cell.
+    pub fn cell(&self) -> Option<&WifiConfig> {
+        match &self.kind {
+            ChannelKind::Wifi(cell) => Some(cell),
+            ChannelKind::Cable(_) => None,
         }
     }
     /// The configuration of one direction of a cable.

@@ -3,6 +3,7 @@
 use crate::error::{Problem, ScenarioError};
 use crate::model::{App, Bound, Check, Flow, Metric, Node, Scenario, Side, Stack};
 use crate::parse_channel;
+use crate::parse_edca::CATEGORIES;
 use crate::table::{Table, Value, line_of};
 use crate::units::{Quantity, UnitError, parse_factor};
 use crate::validate;
@@ -182,21 +183,19 @@ fn nodes(root: &Table<'_>) -> Result<Vec<Node>, ScenarioError> {
 }
 
 fn flow(name: &str, value: &Value<'_>) -> Result<Flow, ScenarioError> {
-    const BULK: &[&str] = &["app", "from", "to", "size", "rate", "start", "stop", "control"];
-    const ECHO: &[&str] = &["app", "from", "to", "every", "size", "while", "start", "stop", "control"];
-    const FETCH: &[&str] = &["app", "from", "to", "every", "size", "start", "stop", "control"];
-    const REGULAR: &[&str] = &["app", "from", "to", "every", "size", "start", "stop"];
-    const WINDOW: &[&str] = &["app", "from", "to", "size", "packets", "start", "stop"];
+    // Keys of every application; each has some of its own.
+    const COMMON: &[&str] = &["app", "from", "to", "start", "stop", "category", "no-ack"];
     let table = value.table("[flows.page]")?;
     let kind = word(&table.need("app", "\"download\"")?, "application", crate::words::APPS, "\"download\"")?;
-    table.only(match kind {
-        "echo" => ECHO,
-        "fetch" => FETCH,
-        "cbr" | "ping" => REGULAR,
-        "window" => WINDOW,
-        "saturate" => &["app", "from", "to", "size", "start", "stop"],
-        _ => BULK,
-    })?;
+    let own: &[&str] = match kind {
+        "echo" => &["every", "size", "while", "control"],
+        "fetch" => &["every", "size", "control"],
+        "cbr" | "ping" => &["every", "size"],
+        "window" => &["size", "packets"],
+        "saturate" => &["size"],
+        _ => &["size", "rate", "control"],
+    };
+    table.only(&[own, COMMON].concat())?;
     let text = |key, example| table.need(key, example)?.str("a node's name", example).map(str::to_owned);
     let start = table.quantity("start")?.unwrap_or(Span::ZERO);
     let size: Option<Octets> = table.quantity("size")?;
@@ -238,6 +237,8 @@ fn flow(name: &str, value: &Value<'_>) -> Result<Flow, ScenarioError> {
         start,
         stop: table.quantity("stop")?,
         control: table.get("control").map(|v| word(&v, "congestion control", CONTROLS, "\"cubic\"")).transpose()?,
+        category: table.get("category").map(|v| word(&v, "access category", CATEGORIES, "\"voice\"")).transpose()?,
+        no_ack: table.get("no-ack").map(|v| v.bool()).transpose()?.unwrap_or(false),
     })
 }
 

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
+use crate::refusal_tests::{parse, refused};
 use std::path::PathBuf;
 use wavelane_channel::{LossConfig, LossTrace, QueueLimit};
 
@@ -43,10 +44,6 @@ at-least = true
 than = "tcp-*"
 times = "1.2"
 "#;
-
-fn parse(text: &str) -> Result<Scenario, String> {
-    Scenario::parse(text, Path::new(".")).map_err(|e| e.to_string())
-}
 
 #[test]
 fn the_good_file_means_what_it_says() {
@@ -271,19 +268,7 @@ const DAMAGE: &[(&str, &str, &str)] = &[
 
 #[test]
 fn every_damage_is_named_with_line_cause_and_remedy() {
-    let mut wrong = Vec::new();
-    for (from, to, message) in DAMAGE {
-        assert!(GOOD.contains(from), "{from}");
-        let got = match parse(&GOOD.replacen(from, to, 1)) {
-            Ok(_) => "accepted".into(),
-            Err(message) => message,
-        };
-        assert!(!got.contains('\n'), "{got}");
-        if got != *message {
-            wrong.push(format!("{to}\n  got  {got}\n  want {message}"));
-        }
-    }
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    refused(GOOD, DAMAGE);
 }
 
 #[test]

@@ -3,11 +3,13 @@
 use crate::error::ScenarioError;
 use crate::model::{Channel, ChannelKind};
 use crate::parse::word;
+use crate::parse_edca;
 use crate::table::{Table, Value};
 use crate::units::{Quantity, UnitError};
-use wavelane_base::{Octets, Rate};
+use wavelane_base::{Octets, Rate, Span};
 use wavelane_channel::wifi::{
-    AfterDrop, BitErrors, Capture, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, Rules, STATIONS_BOUND, WifiConfig,
+    AfterDrop, BitErrors, Capture, CapturePoint, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, Rules, SNAPLEN_MAX,
+    STATIONS_BOUND, WAVELAN_WAITS, WifiConfig,
 };
 
 /// Keys of a wifi channel, as files write them.
@@ -29,6 +31,10 @@ pub const WIFI_KEYS: &[&str] = &[
     "pairs",
     "capture",
     "errors",
+    "overhead",
+    "edca",
+    "fec",
+    "pcap",
 ];
 
 pub(crate) const PHYS: &[(&str, Phy)] = &[
@@ -36,13 +42,20 @@ pub(crate) const PHYS: &[(&str, Phy)] = &[
     ("802.11b", Phy::HrDsss { short_preamble: false }),
     ("802.11a", Phy::Ofdm),
     ("802.11g", Phy::ErpOfdm { short_slot: false }),
+    ("wavelan", Phy::wavelan(WAVELAN_OVERHEAD)),
 ];
+/// What a frame of WaveLAN costs beside its bytes unless the file says otherwise, and at most.
+const WAVELAN_OVERHEAD: Span = Span::from_micros(700);
+const WAVELAN_OVERHEAD_MAX: Span = Span::from_millis(10);
+/// What only stations with acknowledgements have.
+const ANSWERING_KEYS: &[&str] = &["answer-rate", "rts-rate", "rts-threshold", "retry", "edca"];
 const LENGTHS: &[(&str, bool)] = &[("long", false), ("short", true)];
 pub(crate) const RULES: &[(&str, Rules)] = &[
     ("standard", Rules::standard()),
     ("ns3-3.44", Rules::ns3_3_44()),
     ("ns2-2001", Rules::ns2_2001()),
     ("bianchi-2000", Rules::bianchi_2000()),
+    ("wavelan-1995", Rules::wavelan_1995()),
 ];
 /// What a station's frames do at another one.
 pub(crate) const HEAR: &[(&str, Reach)] = &[
@@ -52,6 +65,8 @@ pub(crate) const HEAR: &[(&str, Reach)] = &[
     ("sense+interfere", Reach::LOUD),
     ("none", Reach { decode: false, sense: false, interfere: false, signal_db: 0 }),
 ];
+/// The word for a capture of every frame of a cell, which no station of it can be called.
+pub(crate) const MEDIUM: &str = "medium";
 /// Signals lie within this many dB of nothing.
 const SIGNAL_MAX: i16 = 200;
 
@@ -61,10 +76,7 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
     let stations = stations(table)?;
     let phy = phy(table)?;
     let rate_at = table.need("rate", "\"54 Mbit/s\"")?;
-    let mut rules = match table.get("rules") {
-        Some(value) => word(&value, "set of rules", RULES, "\"standard\"")?,
-        None => Rules::standard(),
-    };
+    let mut rules = rules(table, phy)?;
     if let Some(value) = table.get("retry") {
         rules.retry = retry(&value)?;
         if let (Retry::PerFrame(tries), AfterDrop::CountsOn(_)) = (rules.retry, rules.after_drop) {
@@ -81,18 +93,27 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
     if let Some(value) = table.get("queue") {
         cell.queue = packets(&value)?;
     }
-    cell.cw = table.get("cw").map(|v| windows(&v)).transpose()?;
+    cell.cw = table.get("cw").map(|v| contention_windows(&v)).transpose()?;
     cell.reach = reach(table, &stations)?;
+    cell.edca = table.get("edca").map(|v| parse_edca::edca(&v, phy)).transpose()?;
+    cell.fec = table.get("fec").map(|v| parse_edca::fec(&v)).transpose()?;
+    if let Some(value) = table.get("pcap") {
+        (cell.captures, cell.snaplen) = pcap(&value, &stations)?;
+    }
     cell.capture = table.get("capture").map(|v| capture(&v)).transpose()?;
     cell.errors = table.get("errors").map(|v| errors(&v, &stations)).transpose()?;
     // What remains is about one key each: the one that comes first in the file of those that can be at fault.
-    let suspect = ["queue", "cw", "retry", "capture", "errors"].into_iter().find_map(|key| {
+    let keys = ["queue", "cw", "retry", "capture", "edca", "fec", "pcap", "errors"];
+    let suspect = keys.into_iter().find_map(|key| {
         let mut plain = cell.clone();
         match key {
             "queue" => plain.queue = 50,
             "cw" => plain.cw = None,
             "retry" => plain.rules.retry = Retry::PerFrame(7),
             "capture" => plain.capture = None,
+            "edca" => plain.edca = None,
+            "fec" => plain.fec = None,
+            "pcap" => (plain.captures, plain.snaplen) = (Vec::new(), SNAPLEN_MAX),
             _ => plain.errors = None,
         }
         table.get(key).filter(|_| cell.check().is_err() && plain.check().is_ok())
@@ -109,6 +130,10 @@ fn stations(table: &Table<'_>) -> Result<Vec<String>, ScenarioError> {
     let mut stations: Vec<String> = Vec::new();
     for item in value.list("a list of nodes", "[\"ap\", \"s1\", \"s2\"]")? {
         let name = item.str("a node's name", "\"ap\"")?;
+        if name == MEDIUM && table.get("pcap").is_some() {
+            let why = format!("{}: with pcap, '{MEDIUM}' means every frame of the cell", item.path);
+            return Err(item.impossible(format!("{why}: give this station another name")));
+        }
         if stations.iter().any(|known| known == name) {
             return Err(item.impossible(format!("{}: '{name}' is listed twice: name each station once", item.path)));
         }
@@ -125,6 +150,9 @@ fn phy(table: &Table<'_>) -> Result<Phy, ScenarioError> {
     let value = table.need("phy", "\"802.11a\"")?;
     let phy = word(&value, "physical layer", PHYS, "\"802.11a\"")?;
     let mut phy = phy;
+    if let Some(value) = table.get("overhead") {
+        phy = overhead(&value, phy)?;
+    }
     for key in ["preamble", "slot"] {
         let Some(at) = table.get(key) else { continue };
         let short = word(&at, "length", LENGTHS, "\"short\"")?;
@@ -138,6 +166,68 @@ fn phy(table: &Table<'_>) -> Result<Phy, ScenarioError> {
         };
     }
     Ok(phy)
+}
+
+/// WaveLAN with so much beside each frame's bytes.
+fn overhead(value: &Value<'_>, phy: Phy) -> Result<Phy, ScenarioError> {
+    let Phy::WaveLan { .. } = phy else {
+        let why = format!("{}: what a frame of {phy} costs is in its standard", value.path);
+        return Err(value.impossible(format!("{why}: remove it, or write phy = \"wavelan\"")));
+    };
+    let overhead: Span = value.quantity()?;
+    if !(WAVELAN_WAITS..=WAVELAN_OVERHEAD_MAX).contains(&overhead) {
+        let (shown, least, most) = (overhead.write(), WAVELAN_WAITS.write(), WAVELAN_OVERHEAD_MAX.write());
+        let why = format!("{} = {shown} lies outside {least} to {most}", value.path);
+        return Err(value.impossible(format!("{why}: choose a value inside, such as \"700 us\"")));
+    }
+    Ok(Phy::wavelan(overhead))
+}
+
+/// The set of rules named, or that of the physical layer. WaveLAN and 802.11 cannot have each other's.
+fn rules(table: &Table<'_>, phy: Phy) -> Result<Rules, ScenarioError> {
+    let named = table.get("rules");
+    let Phy::WaveLan { .. } = phy else {
+        let Some(value) = named else { return Ok(Rules::standard()) };
+        let rules = word(&value, "set of rules", RULES, "\"standard\"")?;
+        if !rules.acknowledges {
+            let why = format!("{}: \"{}\" are the rules of WaveLAN, not of {phy}", value.path, rules.name);
+            return Err(value.impossible(format!("{why}: choose others, or write phy = \"wavelan\"")));
+        }
+        return Ok(rules);
+    };
+    if let Some(value) = named
+        && word(&value, "set of rules", RULES, "\"wavelan-1995\"")?.acknowledges
+    {
+        let why = format!("{}: WaveLAN cards do not speak 802.11", value.path);
+        return Err(value.impossible(format!("{why}: remove it, or write \"wavelan-1995\"")));
+    }
+    if let Some(value) = ANSWERING_KEYS.iter().find_map(|key| table.get(key)) {
+        let why = format!("{}: WaveLAN has no acknowledgements, RTS or categories", value.path);
+        return Err(value.impossible(format!("{why}: remove it")));
+    }
+    Ok(Rules::wavelan_1995())
+}
+
+/// `{ at = ["medium", "s1"], bytes = "128 B" }`: where frames are captured, and how much of each.
+fn pcap(value: &Value<'_>, stations: &[String]) -> Result<(Vec<CapturePoint>, usize), ScenarioError> {
+    let table = value.table("{ at = [\"medium\", \"s1\"] }")?;
+    table.only(&["at", "bytes"])?;
+    let at = table.need("at", "[\"medium\"]")?;
+    let mut points = Vec::new();
+    for item in at.list("a list of stations, or \"medium\"", "[\"medium\"]")? {
+        let medium = item.as_str() == Some(MEDIUM);
+        let point = if medium { CapturePoint::Medium } else { CapturePoint::Station(station(stations, &item)?) };
+        if points.contains(&point) {
+            let name = item.as_str().unwrap_or_default();
+            return Err(item.impossible(format!("{}: '{name}' is listed twice: name each place once", item.path)));
+        }
+        points.push(point);
+    }
+    if points.is_empty() {
+        return Err(at.impossible(format!("{} is empty: name \"medium\" or stations, or remove pcap", at.path)));
+    }
+    let bytes: Option<Octets> = table.quantity("bytes")?;
+    Ok((points, bytes.map_or(SNAPLEN_MAX, |bytes| usize::try_from(bytes.get()).unwrap_or(usize::MAX))))
 }
 
 /// A rate that the PHY has.
@@ -181,7 +271,7 @@ fn retry(value: &Value<'_>) -> Result<Retry, ScenarioError> {
 }
 
 /// `[15, 1023]`.
-fn windows(value: &Value<'_>) -> Result<(u32, u32), ScenarioError> {
+pub(crate) fn contention_windows(value: &Value<'_>) -> Result<(u32, u32), ScenarioError> {
     let list = value.list("CWmin and CWmax", "[15, 1023]")?;
     let [min, max] = list.as_slice() else {
         return Err(value.impossible(format!("{} must be CWmin and CWmax, such as [15, 1023]", value.path)));

@@ -1,8 +1,11 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
-use crate::model::{App, ChannelKind, Direction, Scenario, TcpProfile};
-use std::path::Path;
-use wavelane_base::{Octets, Span};
-use wavelane_channel::wifi::{AfterDrop, ErrorsPer, Phy, Reach, Retry};
+use crate::model::{App, ChannelKind, Direction, TcpProfile};
+use crate::refusal_tests::{parse, refused};
+use wavelane_base::{Octets, Ratio, Span};
+use wavelane_channel::wifi::{
+    Access, AfterDrop, CapturePoint, Category, Edca, ErrorsPer, Fec, FecCode, FecFrames, Phy, Reach, Retry, Rules,
+    SNAPLEN_MAX,
+};
 
 /// A valid file that the table below damages one line at a time.
 const GOOD: &str = r#"duration = "10 s"
@@ -55,10 +58,6 @@ to = "s1"
 size = "500 B"
 "#;
 
-fn parse(text: &str) -> Result<Scenario, String> {
-    Scenario::parse(text, Path::new(".")).map_err(|e| e.to_string())
-}
-
 #[test]
 fn the_good_file_means_what_it_says() {
     let s = parse(GOOD).unwrap();
@@ -95,6 +94,222 @@ fn other_layers_and_defaults_survive_the_resolved_file() {
     }
 }
 
+/// Categories, coding, captures; each entry below damages a line.
+const RICH: &str = r#"duration = "10 s"
+stacks = ["udp"]
+[nodes]
+ap = "endpoint"
+s1 = "endpoint"
+s2 = "endpoint"
+[channels.air]
+kind = "wifi"
+nodes = ["ap", "s1", "s2"]
+phy = "802.11a"
+rate = "54 Mbit/s"
+edca = { voice = { aifsn = 3, cw = [7, 15], txop = "1 ms" }, background = { txop = "0 s" } }
+errors = { good = "100 ms", bad = "30 ms", in_good = "0", in_bad = "0.01", per = "receiver" }
+fec = { kind = "residual", ber = "0.00057", code-rate = "3/4", frames = "all", feedback = "5 ms" }
+pcap = { at = ["medium", "s1"], bytes = "128 B" }
+[flows.call]
+app = "cbr"
+from = "s1"
+to = "ap"
+every = "20 ms"
+size = "160 B"
+category = "voice"
+no-ack = true
+[flows.flood]
+app = "saturate"
+from = "s2"
+to = "ap"
+[flows.film]
+app = "saturate"
+from = "s2"
+to = "ap"
+category = "video"
+"#;
+
+#[test]
+fn categories_coding_and_captures_mean_what_they_say_and_survive_the_resolved_file() {
+    let s = parse(RICH).unwrap();
+    let cell = s.channel("air").unwrap().cell().unwrap();
+    let edca = cell.edca.unwrap();
+    let plain = Edca::standard(Phy::Ofdm);
+    let voice = Access { aifsn: 3, cw_min: 7, cw_max: 15, txop: Span::from_millis(1) };
+    assert_eq!(edca.access[Category::Voice as usize], voice);
+    let background = Access { txop: Span::ZERO, ..plain.access[Category::Background as usize] };
+    assert_eq!(edca.access[Category::Background as usize], background);
+    assert_eq!(edca.access[Category::Video as usize], plain.access[Category::Video as usize]);
+    let code = FecCode::Residual { ber: Ratio::new(57, 100_000).unwrap(), rate: Ratio::new(3, 4).unwrap() };
+    assert_eq!(cell.fec, Some(Fec { code, frames: FecFrames::All, feedback: Span::from_millis(5) }));
+    assert_eq!((&cell.captures[..], cell.snaplen), (&[CapturePoint::Medium, CapturePoint::Station(1)][..], 128));
+    let handling = |flow: &str| s.flow(flow).map(|flow| (flow.category, flow.no_ack));
+    assert_eq!(handling("call"), Some((Some(Category::Voice), true)));
+    assert_eq!(handling("flood"), Some((None, false)));
+    assert_eq!(parse(&s.to_toml()).unwrap(), s, "{}", s.to_toml());
+    // The other ways to write it, and what is left out.
+    let (a, b) = (RICH.find("edca").unwrap(), RICH.find("errors").unwrap());
+    let standard = RICH.replace(&RICH[a..b], "edca = \"standard\"\n");
+    let (a, b) = (standard.find("fec").unwrap(), standard.find("pcap").unwrap());
+    let real = standard.replace(&standard[a..b], "fec = { kind = \"reed-solomon\", length = 31, data = 22 }\n");
+    let s = parse(&real.replace(", bytes = \"128 B\"", "")).unwrap();
+    let cell = s.channel("air").unwrap().cell().unwrap();
+    assert_eq!((cell.edca, cell.snaplen), (Some(plain), SNAPLEN_MAX));
+    let fec = Fec { code: FecCode::RS_31_22, frames: FecFrames::Data, feedback: Span::ZERO };
+    assert_eq!(cell.fec, Some(fec));
+    assert_eq!(parse(&s.to_toml()).unwrap(), s, "{}", s.to_toml());
+}
+
+/// Cards before 802.11.
+const OLD: &str = r#"duration = "1 s"
+stacks = ["udp"]
+[nodes]
+a = "endpoint"
+b = "endpoint"
+[channels.air]
+kind = "wifi"
+nodes = ["a", "b"]
+phy = "wavelan"
+rate = "2 Mbit/s"
+overhead = "1 ms"
+[flows.f]
+app = "saturate"
+from = "a"
+to = "b"
+"#;
+
+#[test]
+fn wavelan_has_its_own_rules_and_overhead() {
+    let s = parse(OLD).unwrap();
+    let cell = s.channel("air").unwrap().cell().unwrap();
+    assert_eq!((cell.phy, cell.rules), (Phy::wavelan(Span::from_millis(1)), Rules::wavelan_1995()));
+    assert_eq!(parse(&s.to_toml()).unwrap(), s, "{}", s.to_toml());
+    let by_default = parse(&OLD.replace("overhead = \"1 ms\"\n", "")).unwrap();
+    assert_eq!(by_default.channel("air").unwrap().cell().unwrap().phy, Phy::wavelan(Span::from_micros(700)));
+}
+
+#[test]
+fn what_wavelan_has_not_is_refused() {
+    refused(
+        OLD,
+        &[
+            (
+                "overhead = \"1 ms\"",
+                "edca = \"standard\"",
+                "11: channels.air.edca: WaveLAN has no acknowledgements, RTS or categories: remove it",
+            ),
+            (
+                "overhead = \"1 ms\"",
+                "rts-threshold = \"0 B\"",
+                "11: channels.air.rts-threshold: WaveLAN has no acknowledgements, RTS or categories: remove it",
+            ),
+            (
+                "overhead = \"1 ms\"",
+                "rules = \"standard\"",
+                "11: channels.air.rules: WaveLAN cards do not speak 802.11: remove it, or write \"wavelan-1995\"",
+            ),
+            (
+                "\"1 ms\"",
+                "\"100 us\"",
+                "11: channels.air.overhead = 100 us lies outside 232500 ns to 10 ms: choose a value inside, such as \"700 us\"",
+            ),
+            (
+                "overhead = \"1 ms\"",
+                "pcap = { at = [\"medium\"] }",
+                "11: channels.air.pcap: WaveLAN's frames are not 802.11, so no capture file can hold them: leave the capture out",
+            ),
+            (
+                "to = \"b\"",
+                "to = \"b\"\nno-ack = true",
+                "16: [flows.f]: no radio cell on its way acknowledges any frame: remove no-ack",
+            ),
+            (
+                "\"wavelan\"\nrate = \"2 Mbit/s\"\noverhead = \"1 ms\"",
+                "\"dsss\"\nrate = \"2 Mbit/s\"\nrules = \"wavelan-1995\"",
+                "11: channels.air.rules: \"wavelan-1995\" are the rules of WaveLAN, not of DSSS: choose others, or write phy = \"wavelan\"",
+            ),
+            (
+                "\"wavelan\"",
+                "\"dsss\"",
+                "11: channels.air.overhead: what a frame of DSSS costs is in its standard: remove it, or write phy = \"wavelan\"",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn impossible_categories_codes_and_captures_are_refused() {
+    refused(
+        RICH,
+        &[
+            ("background =", "bulk =", "12: unknown key 'bulk' in [channels.air.edca]; ..."),
+            ("voice = {", "voicce = {", "12: unknown key 'voicce' in [channels.air.edca]; did you mean 'voice'?"),
+            ("aifsn = 3", "aifsn = 1", "12: channels.air.edca.voice.aifsn = 1 is outside 2 to 15: choose one inside"),
+            ("[7, 15]", "[7, 16]", "12: channels.air.edca: contention windows 7 to 16 are impossible: ..."),
+            ("\"1 ms\"", "\"3 s\"", "12: channels.air.edca: a TXOP limit of 3 s for Voice is above 2097120 us: ..."),
+            (
+                "edca = {",
+                "cw = [15, 31]\nedca = {",
+                "12: channels.air.cw: contention windows are given apart from EDCA: ...",
+            ),
+            (
+                "edca =",
+                "# edca =",
+                "22: [flows.call] has a category, and no radio cell on its way has edca: add edca = \"standard\" to the cell, or remove category",
+            ),
+            (
+                "\"3/4\"",
+                "\"1/5\"",
+                "14: channels.air.fec: a code of rate 1/5 is outside 1/4 to 1: choose one inside, such as 71/100",
+            ),
+            (
+                "\"3/4\"",
+                "\"4/3\"",
+                "14: channels.air.fec.code-rate: '4/3' is not a share between 0 and 1, such as \"1/20\": it lies outside 0 to 1",
+            ),
+            (
+                "\"5 ms\"",
+                "\"1 s\"",
+                "14: channels.air.fec: channel feedback 1 s old is above 20 ms: choose a shorter age",
+            ),
+            (
+                "\"residual\", ber = \"0.00057\", code-rate = \"3/4\"",
+                "\"reed-solomon\", length = 32, data = 22",
+                "14: channels.air.fec: RS(32,22) is no Reed-Solomon code used here: ...",
+            ),
+            (
+                "\"residual\", ber = \"0.00057\", code-rate = \"3/4\"",
+                "\"reed-solomon\", length = 255, data = 22",
+                "14: channels.air.fec: RS(255,22) is no Reed-Solomon code used here: ...",
+            ),
+            ("kind = \"residual\"", "kind = \"turbo\"", "14: unknown kind of error correction 'turbo'; ..."),
+            ("errors =", "# errors =", "14: channels.air.fec: error correction is asked for without bit errors: ..."),
+            (
+                "\"128 B\"",
+                "\"8 B\"",
+                "15: channels.air.pcap: 8 bytes kept of each captured frame are outside 49 to ...",
+            ),
+            (
+                "\"medium\", \"s1\"",
+                "\"medium\", \"s3\"",
+                "15: channels.air.pcap.at: 's3' is no station of this channel; did you mean 's1'?",
+            ),
+            (
+                "\"medium\", \"s1\"",
+                "\"s1\", \"s1\"",
+                "15: channels.air.pcap.at: 's1' is listed twice: name each place once",
+            ),
+            ("\"medium\", \"s1\"", "", "15: channels.air.pcap.at is empty: ..."),
+            ("category = \"voice\"", "category = \"loud\"", "22: unknown access category 'loud'; ..."),
+            (
+                "category = \"video\"",
+                "",
+                "28: [flows.film]: 's2' is saturated by [flows.flood] already: use another station, or with edca another category",
+            ),
+        ],
+    );
+}
+
 /// A line, what stands there instead, and how the refusal ends up.
 const WRONG: &[(&str, &str, &str)] = &[
     (
@@ -105,7 +320,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "answer-rate = \"2 Mbit/s\"",
         "answer-rate = \"6 Mbit/s\"",
-        "21: channels.air.answer-rate: 6 Mbit/s is not a rate",
+        "21: channels.air.answer-rate: 6 Mbit/s is not a rate...",
     ),
     (
         "to = \"s2\", hear",
@@ -133,51 +348,43 @@ const WRONG: &[(&str, &str, &str)] = &[
         "17: channels.air.nodes lists 1 stations, outside 2 to 256: add stations, or split the cell",
     ),
     ("phy = \"802.11b\"", "phy = \"802.11x\"", "18: unknown physical layer '802.11x'; did you mean '802.11a'?"),
-    ("phy = \"802.11b\"", "phy = \"802.11a\"", "19: channels.air.preamble: 802.11a has only one preamble: remove it"),
-    ("preamble = \"short\"", "power = \"20 dBm\"", "19: unknown key 'power' in [channels.air]"),
+    ("phy = \"802.11b\"", "phy = \"802.11a\"", "19: channels.air.preamble: 802.11a has only one preamble: remove it ..."),
+    ("preamble = \"short\"", "power = \"20 dBm\"", "19: unknown key 'power' in [channels.air]..."),
     ("retry = 4", "retry = 0", "25: channels.air.retry = 0 tries: choose 1 to 255"),
     ("retry = 4", "retry = { short = 7 }", "25: [channels.air.retry] lacks 'long': add long = 4"),
     (
         "queue = \"20 packets\"",
         "queue = \"0 packets\"",
-        "26: channels.air.queue: a queue of 0 frames is outside 1 to 65536",
+        "26: channels.air.queue: a queue of 0 frames is outside 1 to 65536...",
     ),
-    ("cw = [15, 255]", "cw = [15, 200]", "27: channels.air.cw: contention windows 15 to 200 are impossible"),
+    ("cw = [15, 255]", "cw = [15, 200]", "27: channels.air.cw: contention windows 15 to 200 are impossible..."),
     (
         "margin = \"6 dB\"",
         "margin = \"0 dB\"",
-        "34: channels.air.capture: a capture margin of 0 dB would let both frames win",
+        "34: channels.air.capture: a capture margin of 0 dB would let both frames win...",
     ),
-    ("bad = \"30 ms\"", "bad = \"0 s\"", "35: channels.air.errors: mean bad time of 0 s is outside"),
+    ("bad = \"30 ms\"", "bad = \"0 s\"", "35: channels.air.errors: mean bad time of 0 s is outside..."),
     (
         ", hub = \"ap\"",
         "",
         "35: channels.air.errors.per = \"station\" needs the station whose links these are: add hub = \"ap\"",
     ),
-    ("hub = \"ap\"", "hub = \"host\"", "35: channels.air.errors.hub: 'host' is no station of this channel"),
-    ("hear = \"sense\"", "hear = \"see\"", "32: unknown reach 'see'; "),
-    ("segment = \"1000 B\"", "segment = \"3 kB\"", "5: tcp.segment = 3 kB lies outside 40 to 2200"),
-    ("profile = \"ns3-3.44\"", "profile = \"ns4\"", "4: unknown profile 'ns4'; "),
-    ("window = \"5 kB\"", "mss = \"5 kB\"", "6: unknown key 'mss' in [tcp]"),
+    ("hub = \"ap\"", "hub = \"host\"", "35: channels.air.errors.hub: 'host' is no station of this channel..."),
+    ("hear = \"sense\"", "hear = \"see\"", "32: unknown reach 'see'; ..."),
+    ("segment = \"1000 B\"", "segment = \"3 kB\"", "5: tcp.segment = 3 kB lies outside 40 to 2200..."),
+    ("profile = \"ns3-3.44\"", "profile = \"ns4\"", "4: unknown profile 'ns4'; ..."),
+    ("window = \"5 kB\"", "mss = \"5 kB\"", "6: unknown key 'mss' in [tcp]..."),
     ("size = \"500 B\"", "size = \"4 B\"", "44: [flows.flood]: a datagram's size lies between 16 B and 2200 B"),
     (
         "from = \"s2\"\nto = \"s1\"",
         "from = \"host\"\nto = \"s1\"",
-        "44: [flows.flood]: 'host' reaches 's1' by a cable, and only a radio station can be saturated",
+        "44: [flows.flood]: 'host' reaches 's1' by a cable, and only a radio station can be saturated...",
     ),
 ];
 
 #[test]
 fn what_cannot_be_is_refused_with_its_line_and_a_remedy() {
-    let mut wrong = Vec::new();
-    for (line, instead, part) in WRONG {
-        assert!(GOOD.contains(line), "{line}");
-        let error = parse(&GOOD.replacen(line, instead, 1)).unwrap_err();
-        if !error.contains(part) {
-            wrong.push(format!("{instead}: {error}"));
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    refused(GOOD, WRONG);
     let change = format!("{GOOD}[[timeline]]\nat = \"1 s\"\nset = \"air.forward.rate\"\nto = \"1 Mbit/s\"\n");
     assert!(parse(&change).unwrap_err().contains("'air' is a wifi channel, whose parameters do not change"));
 }

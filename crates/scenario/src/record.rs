@@ -174,6 +174,38 @@ pub struct RadioFigures {
     pub given_up_per_s: f64,
     /// Frames that found a queue full.
     pub queue_full_per_s: f64,
+    /// With EDCA: by access category, lowest priority first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<CategoryFigures>,
+    /// With bit errors: the share of data frames lost to them that were sent without error correction, of those that no
+    /// other frame met.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncoded_loss: Option<f64>,
+    /// The same of frames sent with error correction: its residual loss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coded_loss: Option<f64>,
+    /// The share of these data frames that was sent with error correction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coded_share: Option<f64>,
+}
+
+/// What became of the frames of one access category in a radio cell, per second of the whole run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CategoryFigures {
+    /// Its word in files.
+    pub category: String,
+    /// IP bits that arrived, each hop counted.
+    pub delivered_bps: f64,
+    /// Data frames sent, repetitions counted.
+    pub data_per_s: f64,
+    /// Data frames whose ACK did not come.
+    pub ack_missing_per_s: f64,
+    /// Times that it gave way to a higher category of its station.
+    pub gave_way_per_s: f64,
+    /// Frames given up after their last try.
+    pub given_up_per_s: f64,
+    /// Frames that found a queue full.
+    pub queue_full_per_s: f64,
 }
 
 /// A judged check.

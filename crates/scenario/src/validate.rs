@@ -8,6 +8,7 @@ use crate::model::{
 use crate::table::Value;
 use crate::units::Quantity;
 use wavelane_base::{Octets, Span};
+use wavelane_channel::wifi::WifiConfig;
 
 /// Longest name of a node, channel or flow: the lab builds device names of at most 15 characters from node names.
 const NAME_MAX: usize = 12;
@@ -104,10 +105,10 @@ pub(crate) fn flow(scenario: &Scenario, flow: &Flow, value: &Value<'_>) -> Check
     if flow.from == flow.to {
         return refuse(value, format!("[{at}] leads from '{}' to itself: name another node in to", flow.from));
     }
-    if scenario.path(&flow.from, &flow.to).is_none() {
+    let Some(way) = scenario.path(&flow.from, &flow.to) else {
         let why = format!("[{at}]: no channels lead from '{}' to '{}'", flow.from, flow.to);
         return refuse(value, format!("{why}: add [channels.NAME] between = [...] (endpoints pass nothing on)"));
-    }
+    };
     if let Some(stop) = flow.stop.filter(|stop| *stop <= flow.start) {
         return refuse(value, format!("[{at}] stops at {stop}, not after its start at {}: move stop", flow.start));
     }
@@ -115,6 +116,7 @@ pub(crate) fn flow(scenario: &Scenario, flow: &Flow, value: &Value<'_>) -> Check
         let why = format!("[{at}] starts at {}, when the run has ended", flow.start);
         return refuse(value, format!("{why}: start before duration = {}", scenario.duration));
     }
+    handling(&way, flow, value)?;
     match flow.app {
         App::Download { size: Some(size) } | App::Upload { size: Some(size) } | App::Quic { size: Some(size) }
             if size == Octets::ZERO || size > SIZE_MAX =>
@@ -145,7 +147,46 @@ pub(crate) fn flow(scenario: &Scenario, flow: &Flow, value: &Value<'_>) -> Check
             let why = format!("[{at}]: '{}' reaches '{}' by a cable", flow.from, flow.to);
             refuse(value, format!("{why}, and only a radio station can be saturated: use app = \"cbr\""))
         }
+        App::Saturate { .. } => saturated_once(scenario, &way, flow, value),
         _ => Ok(()),
+    }
+}
+
+/// What a flow asks of radio cells is there on its way.
+fn handling(way: &[(&Channel, Direction)], flow: &Flow, value: &Value<'_>) -> Checked {
+    let (at, table) = (&value.path, value.table("[flows.call]")?);
+    let cells: Vec<&WifiConfig> = way.iter().filter_map(|(channel, _)| channel.cell()).collect();
+    if let Some(asked) = table.get("category").filter(|_| cells.iter().all(|cell| cell.edca.is_none())) {
+        let why = format!("[{at}] has a category, and no radio cell on its way has edca");
+        return refuse(&asked, format!("{why}: add edca = \"standard\" to the cell, or remove category"));
+    }
+    if let Some(asked) = table.get("no-ack").filter(|_| flow.no_ack && !cells.iter().any(|c| c.rules.acknowledges)) {
+        let why = format!("[{at}]: no radio cell on its way acknowledges any frame");
+        return refuse(&asked, format!("{why}: remove no-ack"));
+    }
+    Ok(())
+}
+
+/// Two sources that never run dry cannot share a queue.
+fn saturated_once(scenario: &Scenario, way: &[(&Channel, Direction)], flow: &Flow, value: &Value<'_>) -> Checked {
+    let end = |flow: &Flow| flow.stop.unwrap_or(scenario.duration);
+    let queue = |way: &[(&Channel, Direction)], flow: &Flow| {
+        let (channel, _) = way.first()?;
+        let category = channel.cell()?.edca.map(|_| flow.category.unwrap_or_default());
+        Some((channel.name.clone(), flow.from.clone(), category))
+    };
+    let shares = |other: &&Flow| {
+        let theirs = scenario.path(&other.from, &other.to).unwrap_or_default();
+        let saturates = matches!(other.app, App::Saturate { .. });
+        let overlap = other.start < end(flow) && flow.start < end(other);
+        saturates && overlap && queue(&theirs, other) == queue(way, flow)
+    };
+    match scenario.flows.iter().find(shares) {
+        Some(other) => {
+            let why = format!("[{}]: '{}' is saturated by [flows.{}] already", value.path, flow.from, other.name);
+            refuse(value, format!("{why}: use another station, or with edca another category"))
+        }
+        None => Ok(()),
     }
 }
 

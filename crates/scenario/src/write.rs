@@ -1,6 +1,7 @@
 //! A resolved scenario as TOML, for the Record: everything explicit, nothing outside the file.
 
 use crate::model::{App, Bound, ChannelKind, Check, Direction, Flow, Metric, Scenario, Side};
+use crate::parse_edca::category_word;
 use crate::units::Quantity;
 use core::fmt::Write;
 use wavelane_base::{Instant, Octets, Ratio, Span};
@@ -145,6 +146,12 @@ fn flow_body(flow: &Flow) -> String {
     }
     if let Some(kind) = flow.control {
         key("control", text(kind.word()));
+    }
+    if let Some(category) = flow.category {
+        key("category", text(category_word(category)));
+    }
+    if flow.no_ack {
+        key("no-ack", "true".into());
     }
     key("start", unit(&flow.start));
     if let Some(stop) = &flow.stop {

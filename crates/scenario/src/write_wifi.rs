@@ -1,10 +1,11 @@
 //! A resolved radio cell as TOML.
 
 use crate::model::Channel;
-use crate::parse_wifi::{PHYS, hear_word, rate_text};
+use crate::parse_edca::{write_edca, write_fec};
+use crate::parse_wifi::{MEDIUM, PHYS, hear_word, rate_text};
 use crate::write::{text, unit};
 use core::fmt::Write;
-use wavelane_channel::wifi::{ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, WifiConfig};
+use wavelane_channel::wifi::{CapturePoint, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, WifiConfig};
 
 /// `[channels.NAME]` of a cell.
 pub(crate) fn channel(channel: &Channel, cell: &WifiConfig) -> String {
@@ -21,16 +22,19 @@ pub(crate) fn channel(channel: &Channel, cell: &WifiConfig) -> String {
     if let Some(rate) = cell.rts_rate {
         key("rts-rate", rate_text(rate));
     }
-    let never = cell.rts_threshold >= RTS_NEVER;
-    key("rts-threshold", if never { "\"never\"".into() } else { format!("\"{} B\"", cell.rts_threshold) });
     key("rules", text(cell.rules.name));
-    key(
-        "retry",
-        match cell.rules.retry {
-            Retry::PerFrame(tries) => tries.to_string(),
-            Retry::ShortLong { short, long } => format!("{{ short = {short}, long = {long} }}"),
-        },
-    );
+    // WaveLAN has none of this.
+    if cell.rules.acknowledges {
+        let never = cell.rts_threshold >= RTS_NEVER;
+        key("rts-threshold", if never { "\"never\"".into() } else { format!("\"{} B\"", cell.rts_threshold) });
+        key(
+            "retry",
+            match cell.rules.retry {
+                Retry::PerFrame(tries) => tries.to_string(),
+                Retry::ShortLong { short, long } => format!("{{ short = {short}, long = {long} }}"),
+            },
+        );
+    }
     key("queue", format!("\"{} packets\"", cell.queue));
     if let Some((min, max)) = cell.cw {
         key("cw", format!("[{min}, {max}]"));
@@ -54,6 +58,20 @@ pub(crate) fn channel(channel: &Channel, cell: &WifiConfig) -> String {
         let (in_good, in_bad) = (unit(&errors.in_good), unit(&errors.in_bad));
         key("errors", format!("{{ good = {good}, bad = {bad}, in_good = {in_good}, in_bad = {in_bad}, per = {per} }}"));
     }
+    if let Some(edca) = &cell.edca {
+        key("edca", write_edca(edca));
+    }
+    if let Some(fec) = &cell.fec {
+        key("fec", write_fec(fec));
+    }
+    if !cell.captures.is_empty() {
+        let point = |point: &CapturePoint| match *point {
+            CapturePoint::Medium => text(MEDIUM),
+            CapturePoint::Station(station) => names[station].clone(),
+        };
+        let points: Vec<String> = cell.captures.iter().map(point).collect();
+        key("pcap", format!("{{ at = [{}], bytes = \"{} B\" }}", points.join(", "), cell.snaplen));
+    }
     out
 }
 
@@ -63,6 +81,10 @@ fn phy(phy: Phy, key: &mut impl FnMut(&str, String)) {
         Phy::ErpOfdm { .. } => Phy::ErpOfdm { short_slot: false },
         other => other,
     };
+    if let Some(overhead) = phy.wavelan_overhead() {
+        key("phy", text("wavelan"));
+        return key("overhead", unit(&overhead));
+    }
     let word = PHYS.iter().find(|(_, p)| *p == long(phy)).map_or("802.11a", |(word, _)| word);
     key("phy", text(word));
     match phy {

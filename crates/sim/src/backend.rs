@@ -1,17 +1,18 @@
 //! The simulator as a place that runs scenarios.
 
+use crate::captures::Captures;
 use crate::engine::Engine;
 use crate::stacks::{self, treatment};
 use crate::traffic::{Datagrams, ECHO_GRACE, FlowEnd, FlowIndex, FlowLog, FlowSpec, Work};
 use crate::wiring::{Shape, World};
 use wavelane_base::{Instant, Seed, Span};
 use wavelane_channel::cable;
-use wavelane_channel::wifi::Tally;
+use wavelane_channel::wifi::{Category, CategoryTally, Handling, Tally, Wifi};
 use wavelane_protocol::gateway::PeerId;
 use wavelane_protocol::tcp::Config;
 use wavelane_scenario::{
-    App, Backend, BackendError, Change, Direction, Flow, FlowRaw, Probe, Progress, RadioRaw, Review, RunContext,
-    Scenario, Spent, Stack, StackRaw, Treatment,
+    App, Backend, BackendError, CategoryRaw, Change, Channel, Direction, ErrorsRaw, Flow, FlowRaw, Probe, Progress,
+    RadioRaw, Review, RunContext, Scenario, Spent, Stack, StackRaw, Treatment, category_word,
 };
 
 /// How often, in virtual time, a run looks whether it is over, was cancelled, or should say how far it is.
@@ -78,6 +79,7 @@ impl Backend for SimBackend {
         };
         let mut world = built.map_err(|why| BackendError::Failed(why.to_string()))?;
         let flows = add_flows(&shape, scenario, stack, &mut world)?;
+        let captures = Captures::open(scenario, &mut world, context)?;
         let mut changes: Vec<&Change> =
             scenario.timeline.iter().filter(|change| world.channels.contains_key(&change.channel)).collect();
         changes.sort_by_key(|change| change.at);
@@ -97,7 +99,9 @@ impl Backend for SimBackend {
             let note = note(scenario, &world.engine, &flows);
             (context.progress)(Progress { stack, seed, at, of: scenario.duration, note });
         }
-        Ok(collect(&shape, scenario, stack, &world, &flows))
+        let mut raw = collect(&shape, scenario, stack, &world, &flows);
+        raw.notes.extend(captures.close()?);
+        Ok(raw)
     }
 }
 
@@ -147,7 +151,12 @@ fn add_flows(
             source_rate: None,
             reader_pause: None,
         };
-        flows.push(world.engine.add_flow(spec));
+        let index = world.engine.add_flow(spec);
+        if flow.category.is_some() || flow.no_ack {
+            let category = flow.category.unwrap_or_default();
+            world.engine.send_as(index, Handling { category, no_ack: flow.no_ack, ..Handling::default() });
+        }
+        flows.push(index);
     }
     Ok(flows)
 }
@@ -240,9 +249,37 @@ fn radios(scenario: &Scenario, world: &World) -> Vec<RadioRaw> {
             cts_missing: sum(|t| t.cts_missing),
             given_up: sum(|t| t.given_up),
             queue_full: sum(|t| t.refused),
+            categories: categories(channel, cell),
+            errors: channel.cell().is_some_and(|config| config.errors.is_some()).then(|| ErrorsRaw {
+                uncoded: (sum(|t| t.uncoded_heard), sum(|t| t.uncoded_lost)),
+                coded: (sum(|t| t.coded_heard), sum(|t| t.coded_lost)),
+            }),
         })
     });
     cells.collect()
+}
+
+/// What became of the frames of each category, if there are any.
+fn categories(channel: &Channel, cell: &Wifi) -> Vec<CategoryRaw> {
+    if !cell.has_categories() {
+        return Vec::new();
+    }
+    let of = |category: Category| {
+        let stations = 0..channel.between.len();
+        let sum = |what: fn(&CategoryTally) -> u64| {
+            stations.clone().map(|station| what(cell.category_tally(station, category))).sum()
+        };
+        CategoryRaw {
+            category: category_word(category),
+            data: sum(|t| t.data_sent),
+            ack_missing: sum(|t| t.ack_missing),
+            gave_way: sum(|t| t.gave_way),
+            given_up: sum(|t| t.given_up),
+            queue_full: sum(|t| t.refused),
+            delivered_octets: sum(|t| t.delivered_octets),
+        }
+    };
+    Category::ALL.map(of).to_vec()
 }
 
 /// Bytes of first transmissions and of repairs, over all gateways, as they count them.

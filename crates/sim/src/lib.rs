@@ -6,6 +6,7 @@
 
 mod agenda;
 mod backend;
+mod captures;
 mod clock;
 mod connection;
 mod content;
@@ -22,7 +23,7 @@ pub use backend::SimBackend;
 pub use clock::{DRIFT_MAX_PPM, DriftTooLarge, NodeClock};
 pub use connection::REQUEST_LEN;
 pub use content::Content;
-pub use engine::{ChannelId, Crossing, Edge, Engine, NodeId, Plug, Tap};
+pub use engine::{CaptureSink, ChannelId, Crossing, Edge, Engine, NodeId, Plug, Tap};
 pub use traffic::{
     AGE_BIN, ARRIVAL_BIN, ARRIVALS_BOUND, Datagrams, ECHO_GRACE, FlowEnd, FlowIndex, FlowLog, FlowSpec, Question, Work,
 };

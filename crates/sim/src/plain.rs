@@ -48,7 +48,10 @@ impl Shape<'_> {
             let ChannelKind::Wifi(config) = &channel.kind else { continue };
             let stations: Vec<NodeId> =
                 channel.between.iter().filter_map(|name| Some(nodes[&self.node(name)?])).collect();
-            let config = WifiConfig { rts_threshold: if rts { 0 } else { config.rts_threshold }, ..(**config).clone() };
+            let config = (**config).clone();
+            // WaveLAN has no RTS.
+            let threshold = if rts && config.rules.acknowledges { 0 } else { config.rts_threshold };
+            let config = WifiConfig { rts_threshold: threshold, ..config };
             let id = engine
                 .connect_cell(&channel.name, &config, &stations)
                 .map_err(|why| WiringError::Cell(channel.name.clone(), why))?;

@@ -6,6 +6,7 @@ use wavelane_scenario::{ChannelKind, Scenario, Stack, TcpKind, TcpKnobs, TcpProf
 /// What becomes of a stack.
 pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
     let has_radio = scenario.channels.iter().any(|c| matches!(c.kind, ChannelKind::Wifi(_)));
+    let has_rts = scenario.channels.iter().any(|c| c.cell().is_some_and(|cell| cell.rules.acknowledges));
     let has_datagrams = scenario.flows.iter().any(|f| f.app.is_datagrams());
     let only_datagrams = scenario.flows.iter().all(|f| f.app.is_datagrams());
     let why = match stack {
@@ -13,7 +14,9 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
         Stack::Wavelane if has_datagrams => "the simulated gateways carry streams only: use a tcp-* stack or udp",
         Stack::Wavelane => return Treatment::Imposed,
         Stack::WavelaneUnsplit => "the simulated gateways split every TCP: use wavelane, or run it with --on lab",
-        Stack::Tcp { rts: true, .. } if !has_radio => "RTS/CTS needs a channel of kind wifi: add one or drop '+rts'",
+        Stack::Tcp { rts: true, .. } if !has_rts => {
+            "RTS/CTS needs a channel of kind wifi other than WaveLAN: add one or drop '+rts'"
+        }
         Stack::Tcp { kind, .. } if scenario.tcp.profile == TcpProfile::Ns3 && kind != TcpKind::Reno => {
             "[tcp] profile = \"ns3-3.44\" is NewReno: use the stack tcp-reno, or another profile"
         }

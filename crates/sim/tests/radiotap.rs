@@ -19,8 +19,8 @@ fn packet(octets: u16) -> Vec<u8> {
 
 /// Two backlogged stations that do not hear each other and one that both send to; the capture at `point`.
 fn capture(config: &WifiConfig, point: CapturePoint, handling: Handling, run: Span) -> (Wifi, Vec<u8>) {
-    let mut wifi = Wifi::new(Seed(1), "air", config).unwrap();
-    wifi.capture(&[point], 256).unwrap();
+    let config = WifiConfig { captures: vec![point], snaplen: 256, ..config.clone() };
+    let mut wifi = Wifi::new(Seed(1), "air", &config).unwrap();
     let (mut file, mut bytes, mut buf) = (Vec::new(), Vec::new(), vec![0; 4_096]);
     put_head(&mut file, LINKTYPE_RADIOTAP, "air", 256);
     wifi.hand_in(Instant::ZERO, port(0, 0), &packet(80), FrameMeta::default(), handling);

@@ -414,6 +414,10 @@ impl WifiConfig {
                 _ => {}
             }
         }
-        if (SNAPLEN_MIN..=SNAPLEN_MAX).contains(&self.snaplen) { Ok(()) } else { Err(ConfigError::Snaplen(self.snaplen)) }
+        if (SNAPLEN_MIN..=SNAPLEN_MAX).contains(&self.snaplen) {
+            Ok(())
+        } else {
+            Err(ConfigError::Snaplen(self.snaplen))
+        }
     }
 }

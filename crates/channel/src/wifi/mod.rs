@@ -22,9 +22,7 @@ mod rules;
 mod station;
 mod timers;
 
-pub use capture::{
-    CAPTURES_BOUND, CapturePoint, Captured, LINKTYPE_RADIOTAP, SNAPLEN_MAX, SNAPLEN_MIN, address,
-};
+pub use capture::{CAPTURES_BOUND, CapturePoint, Captured, LINKTYPE_RADIOTAP, SNAPLEN_MAX, SNAPLEN_MIN, address};
 pub use config::{
     BitErrors, Capture, ConfigError, ErrorsPer, FRAME_MAX, QUEUE_BOUND, RTS_NEVER, Reach, ReachMap, STATIONS_BOUND,
     WifiConfig,

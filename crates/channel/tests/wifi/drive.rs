@@ -113,6 +113,10 @@ fn difference(a: &Tally, b: &Tally) -> Tally {
         received: a.received - b.received,
         received_octets: a.received_octets - b.received_octets,
         duplicates: a.duplicates - b.duplicates,
+        uncoded_heard: a.uncoded_heard - b.uncoded_heard,
+        uncoded_lost: a.uncoded_lost - b.uncoded_lost,
+        coded_heard: a.coded_heard - b.coded_heard,
+        coded_lost: a.coded_lost - b.coded_lost,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::bianchi::{Cell, saturation};
 use super::drive::*;
 use wavelane_base::Span;
-use wavelane_channel::wifi::{Phy, Rules, WifiConfig};
+use wavelane_channel::wifi::{BusySlot, Phy, Rules, WifiConfig};
 
 const WARM: Span = Span::from_secs(1);
 const MEASURED: Span = Span::from_secs(20);
@@ -25,8 +25,9 @@ fn mean_of(outcomes: &[Outcome], what: impl Fn(&Outcome) -> f64) -> (f64, f64) {
     interval(&outcomes.iter().map(what).collect::<Vec<_>>())
 }
 
-/// Bianchi's model against the machine under the model's own assumptions, within 3 % as the project demands (it
-/// keeps within 1 %), and under the standard's, which differ by what `docs/models/wifi.md` explains.
+/// Bianchi's model against the machine under the model's own assumptions, for three PHYs and 1 to 50 stations: the bound
+/// demanded is 3 %, held here is 1 %. `standard` is another machine and stands beside it with a bound of its own; what
+/// parts the two is shown by the test after this one.
 #[test]
 fn bianchi() {
     let cells = [
@@ -58,6 +59,26 @@ fn bianchi() {
             assert!((own_p - p).abs() <= bound_p * p + half_p + 1e-9, "{rows:#?}");
             assert!(off(standard).abs() < bound_standard * 100.0, "{rows:#?}");
         }
+    }
+    reprinted(&rows);
+}
+
+/// The standard's 802.11g misses the model by more than 3 % at three to eight stations because a busy slot does not
+/// count in its back-off: with that one switch set as the model has it, it is within 3 %.
+#[test]
+fn the_busy_slot_parts_the_standard_from_the_model() {
+    let model = Cell { slot: 20.0, sifs: 10.0, data: 254.0, ack: 34.0, cw_min: 15 };
+    let counted = Rules { busy_slot: BusySlot::Counts, ..Rules::standard() };
+    let mut rows = Vec::new();
+    for stations in [3, 5, 8] {
+        let (expected, _) = saturation(stations, &model, PAYLOAD);
+        let off = |rules| {
+            let outcomes = runs(2, &cell(ERP_54, rules, stations as usize + 1), stations as usize);
+            (mean_of(&outcomes, Outcome::mbps).0 / expected - 1.0) * 100.0
+        };
+        let (frozen, counts) = (off(Rules::standard()), off(counted));
+        rows.push(format!("| 802.11g 54 | {stations} | {frozen:+.2} | {counts:+.2} |"));
+        assert!(counts.abs() < 3.0 && counts.abs() < frozen.abs(), "{rows:#?}");
     }
     reprinted(&rows);
 }

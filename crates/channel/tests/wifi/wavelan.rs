@@ -2,7 +2,7 @@
 
 use super::drive::*;
 use wavelane_base::{FrameMeta, Instant, Machine, Seed, Span};
-use wavelane_channel::wifi::{Edca, Event, Phy, Reach, ReachMap, Rules, Wifi, WifiConfig, port};
+use wavelane_channel::wifi::{CapturePoint, Edca, Event, Phy, Reach, ReachMap, Rules, Wifi, WifiConfig, port};
 
 fn wavelan(overhead_us: u64, stations: usize) -> WifiConfig {
     cell((Phy::wavelan(Span::from_micros(overhead_us)), 20), Rules::wavelan_1995(), stations)
@@ -115,9 +115,10 @@ fn what_wavelan_has_not_is_refused_with_a_remedy() {
     assert!(refused(WifiConfig { rules: Rules::standard(), ..wavelan(700, 2) }).contains("use its own rules"));
     assert!(refused(WifiConfig { rate: mbit(110), ..wavelan(700, 2) }).contains("choose one of 2 Mbit/s"));
     let mut wifi = Wifi::new(Seed(1), "air", &wavelan(700, 2)).unwrap();
-    assert!(
-        wifi.capture(&[wavelane_channel::wifi::CapturePoint::Medium], 128).unwrap_err().to_string().contains("leave")
-    );
+    let captures = vec![CapturePoint::Medium];
+    assert!(refused(WifiConfig { captures: captures.clone(), ..wavelan(700, 2) }).contains("leave the capture out"));
+    let short = WifiConfig { captures, snaplen: 10, ..cell(HR_11, Rules::standard(), 2) };
+    assert!(refused(short).starts_with("10 bytes kept of each captured frame are outside 49 to"));
     wifi.handle_frame(Instant::ZERO, port(0, 1), &mut [0; 10], FrameMeta::default());
     while let Some(wakeup) = wifi.poll_timeout() {
         wifi.handle_timeout(wakeup.at);

@@ -3,7 +3,7 @@
 use super::NodeId;
 use wavelane_base::{FrameMeta, Instant, Machine, PortId, Wakeup};
 use wavelane_channel::cable::Cable;
-use wavelane_channel::wifi::{Cause, Event, STATIONS_BOUND, Wifi, port};
+use wavelane_channel::wifi::{CATEGORIES, Category, Cause, Event, Handling, STATIONS_BOUND, Wifi, port};
 
 /// What a channel is.
 pub(super) enum Medium {
@@ -20,8 +20,8 @@ pub(super) struct ChannelSlot {
     pub(super) actor: usize,
     /// The node at each end or station, and by the far end or station: the node's port towards it.
     pub(super) ends: Vec<(NodeId, Vec<usize>)>,
-    /// The exchange that keeps a station's queue filled, by station.
-    pub(super) sources: Vec<Option<usize>>,
+    /// The exchanges that keep a station's queues filled, by station and category; without EDCA all in one.
+    pub(super) sources: Vec<[Option<usize>; CATEGORIES]>,
 }
 
 impl Medium {
@@ -40,11 +40,12 @@ impl Medium {
             Self::Wifi(_) => (port / STATIONS_BOUND, port % STATIONS_BOUND),
         }
     }
-    pub(super) fn handle_frame(&mut self, now: Instant, port: PortId, packet: &mut [u8]) {
+    /// Takes a packet; `handling` says how a radio frame of it is to be sent.
+    pub(super) fn handle_frame(&mut self, now: Instant, port: PortId, packet: &mut [u8], handling: Handling) {
         let meta = FrameMeta { rx_time: now, ..FrameMeta::default() };
         match self {
             Self::Cable(cable) => cable.handle_frame(now, port, packet, meta),
-            Self::Wifi(wifi) => wifi.handle_frame(now, port, packet, meta),
+            Self::Wifi(wifi) => wifi.hand_in(now, port, packet, meta, handling),
         }
     }
     pub(super) fn handle_timeout(&mut self, now: Instant) {
@@ -83,6 +84,13 @@ impl Medium {
                     _ => {}
                 }
             },
+        }
+    }
+    /// The place in [`ChannelSlot::sources`] of what is sent in a category.
+    pub(super) fn queue_of(&self, category: Category) -> usize {
+        match self {
+            Self::Wifi(wifi) if wifi.has_categories() => category as usize,
+            _ => 0,
         }
     }
     pub(super) fn poll_timeout(&self) -> Option<Wakeup> {

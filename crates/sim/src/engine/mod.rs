@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{Instant, PortId, Seed, Span};
 use wavelane_channel::cable::{Cable, Direction};
+use wavelane_channel::wifi::{Captured, Handling};
 use wavelane_channel::{CableConfig, Parameter};
 use wavelane_protocol::gateway::{Config, ConfigError, Event, Gateway, Status};
 use wavelane_protocol::tcp::{Config as TcpConfig, Status as TcpStatus};
@@ -72,6 +73,8 @@ pub enum Edge {
 
 /// What sees every packet.
 pub type Tap = Box<dyn FnMut(Crossing<'_>)>;
+/// What takes the frames that radio cells capture: of which cell, which frame, and the bytes kept of it.
+pub type CaptureSink = Box<dyn FnMut(ChannelId, Captured, &[u8])>;
 
 /// Deliveries at one moment before the wiring is called endless.
 const SETTLE_LIMIT: usize = 10_000_000;
@@ -149,6 +152,10 @@ pub struct Engine {
     buffer: Vec<u8>,
     digest: u64,
     tap: Option<Tap>,
+    /// How exchanges are sent by radio, by the client's port; others by default.
+    handlings: BTreeMap<u16, Handling>,
+    capture_sink: Option<CaptureSink>,
+    capture_buffer: Vec<u8>,
     /// What came out of the insides of gateways that nothing is plugged into.
     inside: Vec<(Instant, NodeId, Vec<u8>)>,
 }
@@ -176,6 +183,9 @@ impl Engine {
             buffer: vec![0; PACKET_ROOM],
             digest: DIGEST_START,
             tap: None,
+            handlings: BTreeMap::new(),
+            capture_sink: None,
+            capture_buffer: Vec::new(),
             inside: Vec::new(),
         }
     }
@@ -450,7 +460,8 @@ impl Engine {
             return;
         };
         self.note(channel, port, Edge::Offered, packet);
-        self.channels[channel].medium.handle_frame(self.now, port, packet);
+        let handling = self.handling_of(packet);
+        self.channels[channel].medium.handle_frame(self.now, port, packet, handling);
         self.dirty.push_back(channel);
     }
 
@@ -481,6 +492,7 @@ impl Engine {
                 );
             }
             self.agenda.set(slot.actor, wish.map(|w| w.at));
+            self.drain_captures(channel);
             for (port, packet) in ready.drain(..) {
                 self.deliver(channel, port, packet);
             }

@@ -1,10 +1,13 @@
 //! Radio cells in the engine: stations, the ways between them, and sources that never run dry.
 
 use super::medium::{ChannelSlot, Medium};
-use super::{ChannelId, Due, Engine, Node, NodeId};
+use super::{CaptureSink, ChannelId, Due, Engine, Node, NodeId};
 use crate::datagrams;
+use crate::traffic::FlowIndex;
 use std::net::Ipv4Addr;
-use wavelane_channel::wifi::{ConfigError, Wifi, WifiConfig};
+use wavelane_channel::wifi::{CATEGORIES, Category, ConfigError, Handling, Wifi, WifiConfig};
+use wavelane_wire::ip::{Ipv4, PROTOCOL_UDP};
+use wavelane_wire::tcp::PROTOCOL_TCP;
 
 /// Datagrams of a saturated source that wait in its station.
 const BACKLOG: usize = 3;
@@ -43,7 +46,7 @@ impl Engine {
             }
         }
         let actor = self.join(Due::Channel(channel));
-        self.channels.push(ChannelSlot { medium, actor, ends, sources: vec![None; count] });
+        self.channels.push(ChannelSlot { medium, actor, ends, sources: vec![[None; CATEGORIES]; count] });
         Ok(ChannelId(channel))
     }
 
@@ -72,34 +75,82 @@ impl Engine {
         }
     }
 
-    /// Keeps the queue of the station by which `flow` leaves filled from now on; with `on` false no longer.
-    pub(super) fn saturate(&mut self, flow: usize, on: bool) {
-        let (node, target) = (self.flows[flow].spec.node, self.flows[flow].spec.target);
-        let Node::Host(host) = &self.nodes[node.0] else { panic!("datagrams come from hosts") };
-        let Some((channel, port)) = host.port_towards(target).map(|port| self.wires[node.0][port]) else { return };
-        let (station, _) = self.channels[channel].medium.places(port);
-        let Some(source) = self.channels[channel].sources.get_mut(station) else { return };
-        *source = on.then_some(flow);
-        if on {
-            self.refill(channel, station);
+    /// Has the packets of an exchange, both ways, sent like this by every radio station on their way. They are known by
+    /// the client's port.
+    pub fn send_as(&mut self, flow: FlowIndex, handling: Handling) {
+        let port = self.flows[flow.0].spec.source.port();
+        self.handlings.insert(port, handling);
+    }
+    /// How a radio frame of a packet is to be sent.
+    pub(super) fn handling_of(&self, packet: &[u8]) -> Handling {
+        if self.handlings.is_empty() {
+            return Handling::default();
+        }
+        let found = ports(packet).and_then(|ports| ports.iter().find_map(|port| self.handlings.get(port)));
+        found.copied().unwrap_or_default()
+    }
+    /// Shows every frame captured in radio cells to `sink` from now on.
+    pub fn set_capture_sink(&mut self, sink: CaptureSink) {
+        self.capture_sink = Some(sink);
+    }
+    /// Hands on what a cell has captured. Without a sink it is thrown away, so that none waits.
+    pub(super) fn drain_captures(&mut self, channel: usize) {
+        let Medium::Wifi(wifi) = &mut self.channels[channel].medium else { return };
+        while let Some(captured) = wifi.poll_capture(&mut self.capture_buffer) {
+            if let Some(sink) = &mut self.capture_sink {
+                sink(ChannelId(channel), captured, &self.capture_buffer);
+            }
         }
     }
 
-    /// A frame has left a station: its source, if it has one that never runs dry, gives the next.
-    pub(super) fn refill(&mut self, channel: usize, station: usize) {
-        let slot = &self.channels[channel];
-        let Some(flow) = slot.sources.get(station).copied().flatten() else { return };
-        let waiting = |slot: &ChannelSlot| match &slot.medium {
-            Medium::Wifi(wifi) => wifi.waiting(station),
-            Medium::Cable(_) => BACKLOG,
-        };
-        for _ in waiting(slot)..BACKLOG {
-            let node = self.flows[flow].spec.node.0;
-            self.at_node(node, |node, moment| {
-                if let Node::Host(host) = node {
-                    datagrams::send_next(host, moment, flow);
-                }
-            });
+    /// Keeps the queue of the station by which `flow` leaves filled from now on; with `on` false no longer.
+    pub(super) fn saturate(&mut self, flow: usize, on: bool) {
+        let (node, target) = (self.flows[flow].spec.node, self.flows[flow].spec.target);
+        let category = self.category_of(flow);
+        let Node::Host(host) = &self.nodes[node.0] else { panic!("datagrams come from hosts") };
+        let Some((channel, port)) = host.port_towards(target).map(|port| self.wires[node.0][port]) else { return };
+        let slot = &mut self.channels[channel];
+        let (station, _) = slot.medium.places(port);
+        let queue = slot.medium.queue_of(category);
+        let Some(source) = slot.sources.get_mut(station).map(|sources| &mut sources[queue]) else { return };
+        if on {
+            *source = Some(flow);
+            self.refill(channel, station);
+        } else if *source == Some(flow) {
+            *source = None;
         }
     }
+    fn category_of(&self, flow: usize) -> Category {
+        let port = self.flows[flow].spec.source.port();
+        self.handlings.get(&port).map_or_else(Category::default, |handling| handling.category)
+    }
+
+    /// A frame has left a station: its sources that never run dry give the next.
+    pub(super) fn refill(&mut self, channel: usize, station: usize) {
+        let Some(sources) = self.channels[channel].sources.get(station).copied() else { return };
+        for flow in sources.into_iter().flatten() {
+            let waiting = match &self.channels[channel].medium {
+                Medium::Wifi(wifi) => wifi.waiting_in(station, self.category_of(flow)),
+                Medium::Cable(_) => BACKLOG,
+            };
+            for _ in waiting..BACKLOG {
+                let node = self.flows[flow].spec.node.0;
+                self.at_node(node, |node, moment| {
+                    if let Node::Host(host) = node {
+                        datagrams::send_next(host, moment, flow);
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// The two ports of a TCP or UDP packet.
+fn ports(packet: &[u8]) -> Option<[u16; 2]> {
+    let ip = Ipv4::parse(packet).ok()?;
+    if ![PROTOCOL_TCP, PROTOCOL_UDP].contains(&ip.protocol) {
+        return None;
+    }
+    let at = |place: usize| Some(u16::from_be_bytes(*ip.payload.get(place..)?.first_chunk()?));
+    Some([at(0)?, at(2)?])
 }
