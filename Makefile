@@ -141,14 +141,17 @@ test:
 	  echo "seed 8 gives what seed 7 gave: the seed has no effect" >&2; exit 1
 	fi
 	step "radio cells: the same bytes with one worker and with two; the other cells run"
-	for jobs in 1 2; do
-	  target/debug/wavelane run scenarios/wifi/bulk-cell.toml --repeat 2 --jobs "$$jobs" --json \
-	    --out "$$scratch/jobs-$$jobs" >"$$scratch/jobs-$$jobs.json"
-	  grep -rlF "$$scratch/jobs-$$jobs" "$$scratch/jobs-$$jobs" "$$scratch/jobs-$$jobs.json" \
-	    | xargs -r sed -i "s|$$scratch/jobs-$$jobs|RECORD|g"
+	for cell in bulk-cell categories coded-cell wavelan capture; do
+	  for jobs in 1 2; do
+	    target/debug/wavelane run "scenarios/wifi/$$cell.toml" --repeat 2 --jobs "$$jobs" --json \
+	      --out "$$scratch/jobs-$$jobs" >"$$scratch/jobs-$$jobs.json"
+	    grep -rlF "$$scratch/jobs-$$jobs" "$$scratch/jobs-$$jobs" "$$scratch/jobs-$$jobs.json" \
+	      | xargs -r sed -i "s|$$scratch/jobs-$$jobs|RECORD|g"
+	  done
+	  cmp "$$scratch/jobs-1.json" "$$scratch/jobs-2.json"
+	  diff -r --exclude environment.json "$$scratch/jobs-1" "$$scratch/jobs-2"
+	  rm -rf "$$scratch"/jobs-*
 	done
-	cmp "$$scratch/jobs-1.json" "$$scratch/jobs-2.json"
-	diff -r --exclude environment.json "$$scratch/jobs-1" "$$scratch/jobs-2"
 	for cell in saturated-cell chain; do
 	  target/debug/wavelane run "scenarios/wifi/$$cell.toml" --out "$$scratch/$$cell"
 	done

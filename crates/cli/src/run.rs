@@ -47,6 +47,10 @@ Examples:
   wavelane run scenarios/demo.toml --seed 7             another run of the dice
   wavelane run scenarios/demo.toml --repeat 20 --jobs 4 twenty seeds, means with confidence
   wavelane run scenarios/demo.toml --json | jq .verdict
+  wavelane run scenarios/wifi/categories.toml           a radio cell with access categories, captured for Wireshark
+
+Below the flows stand the radio cells, if there are any: frames a second and what they met, with edca what each access
+category delivered, with errors the share of data frames lost without and with error correction.
 
 The record (default records/STEM-BACKEND-SEED) holds record.json, scenario.toml, environment.json,
 series/, pcap/, plots/, report.html and log.txt. It appears only when the run is complete.";

@@ -131,6 +131,38 @@ fn a_run_prints_a_table_that_ends_with_the_report() {
     assert_eq!(out(&both).matches("verdict pass").count(), 2);
 }
 
+/// The numbers of the row that begins with these words.
+fn row(text: &str, words: &[&str]) -> Vec<f64> {
+    let fields = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let found =
+        text.lines().map(fields).find(|fields| fields.iter().zip(words).all(|(f, w)| f == w) && fields.len() > 4);
+    let found = found.unwrap_or_else(|| panic!("no row {words:?} in\n{text}"));
+    found[words.len()..].iter().map(|number| number.parse().unwrap()).collect()
+}
+
+#[test]
+fn radio_cells_print_what_categories_delivered_and_what_coding_left() {
+    let place = Place::new("radio");
+    let table = |name: &str| {
+        let file = scenarios().join("wifi").join(name).display().to_string();
+        let o = wavelane(&["run", &file, "--out", &place.path(name)]);
+        assert_eq!(o.status.code(), Some(0), "{}", err(&o));
+        out(&o)
+    };
+    let text = table("categories.toml");
+    let delivered = |category: &str| row(&text, &["udp", "air", category])[0];
+    assert!(delivered("best-effort") > delivered("video") && delivered("video") > delivered("voice"), "{text}");
+    // 500 datagrams of 1,200 + 28 bytes a second.
+    assert!((4.8..4.92).contains(&delivered("video")), "{text}");
+    assert!(text.contains("delivered Mbit/s") && !text.contains("lost coded"), "{text}");
+    let text = table("coded-cell.toml");
+    let errors = text[text.find("lost coded %").unwrap()..].to_owned();
+    let [coded, uncoded_lost, coded_lost] = row(&errors, &["udp", "air"])[..] else { panic!("{text}") };
+    assert!(coded > 1.0 && uncoded_lost < coded_lost && coded_lost < 100.0, "{text}");
+    let help = out(&wavelane(&["run", "--help"]));
+    assert!(help.contains("scenarios/wifi/categories.toml") && help.contains("error correction"), "{help}");
+}
+
 #[test]
 fn a_failed_check_is_exit_1_with_the_replay_command() {
     let place = Place::new("fail");

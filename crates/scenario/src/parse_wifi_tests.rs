@@ -237,77 +237,60 @@ fn what_wavelan_has_not_is_refused() {
     );
 }
 
+const WRONG_RICH: &[(&str, &str, &str)] = &[
+    ("background =", "bulk =", "12: unknown key 'bulk' in [channels.air.edca]; ..."),
+    ("voice = {", "voicce = {", "12: unknown key 'voicce' in [channels.air.edca]; did you mean 'voice'?"),
+    ("aifsn = 3", "aifsn = 1", "12: channels.air.edca.voice.aifsn = 1 is outside 2 to 15: choose one inside"),
+    ("[7, 15]", "[7, 16]", "12: channels.air.edca: contention windows 7 to 16 are impossible: ..."),
+    ("\"1 ms\"", "\"3 s\"", "12: channels.air.edca: a TXOP limit of 3 s for Voice is above 2097120 us: ..."),
+    ("edca = {", "cw = [15, 31]\nedca = {", "12: channels.air.cw: contention windows are given apart from EDCA: ..."),
+    (
+        "edca =",
+        "# edca =",
+        "22: [flows.call] has a category, and no radio cell on its way has edca: add edca = \"standard\" to the cell, or remove category",
+    ),
+    (
+        "\"3/4\"",
+        "\"1/5\"",
+        "14: channels.air.fec: a code of rate 1/5 is outside 1/4 to 1: choose one inside, such as 71/100",
+    ),
+    (
+        "\"3/4\"",
+        "\"4/3\"",
+        "14: channels.air.fec.code-rate: '4/3' is not a share between 0 and 1, such as \"1/20\": it lies outside 0 to 1",
+    ),
+    ("\"5 ms\"", "\"1 s\"", "14: channels.air.fec: channel feedback 1 s old is above 20 ms: choose a shorter age"),
+    (
+        "\"residual\", ber = \"0.00057\", code-rate = \"3/4\"",
+        "\"reed-solomon\", length = 32, data = 22",
+        "14: channels.air.fec: RS(32,22) is no Reed-Solomon code used here: ...",
+    ),
+    (
+        "\"residual\", ber = \"0.00057\", code-rate = \"3/4\"",
+        "\"reed-solomon\", length = 255, data = 22",
+        "14: channels.air.fec: RS(255,22) is no Reed-Solomon code used here: ...",
+    ),
+    ("kind = \"residual\"", "kind = \"turbo\"", "14: unknown kind of error correction 'turbo'; ..."),
+    ("errors =", "# errors =", "14: channels.air.fec: error correction is asked for without bit errors: ..."),
+    ("\"128 B\"", "\"8 B\"", "15: channels.air.pcap: 8 bytes kept of each captured frame are outside 49 to ..."),
+    (
+        "\"medium\", \"s1\"",
+        "\"medium\", \"s3\"",
+        "15: channels.air.pcap.at: 's3' is no station of this channel; did you mean 's1'?",
+    ),
+    ("\"medium\", \"s1\"", "\"s1\", \"s1\"", "15: channels.air.pcap.at: 's1' is listed twice: name each place once"),
+    ("\"medium\", \"s1\"", "", "15: channels.air.pcap.at is empty: ..."),
+    ("category = \"voice\"", "category = \"loud\"", "22: unknown access category 'loud'; ..."),
+    (
+        "category = \"video\"",
+        "",
+        "28: [flows.film]: 's2' is saturated by [flows.flood] already: use another station, or with edca another category",
+    ),
+];
+
 #[test]
 fn impossible_categories_codes_and_captures_are_refused() {
-    refused(
-        RICH,
-        &[
-            ("background =", "bulk =", "12: unknown key 'bulk' in [channels.air.edca]; ..."),
-            ("voice = {", "voicce = {", "12: unknown key 'voicce' in [channels.air.edca]; did you mean 'voice'?"),
-            ("aifsn = 3", "aifsn = 1", "12: channels.air.edca.voice.aifsn = 1 is outside 2 to 15: choose one inside"),
-            ("[7, 15]", "[7, 16]", "12: channels.air.edca: contention windows 7 to 16 are impossible: ..."),
-            ("\"1 ms\"", "\"3 s\"", "12: channels.air.edca: a TXOP limit of 3 s for Voice is above 2097120 us: ..."),
-            (
-                "edca = {",
-                "cw = [15, 31]\nedca = {",
-                "12: channels.air.cw: contention windows are given apart from EDCA: ...",
-            ),
-            (
-                "edca =",
-                "# edca =",
-                "22: [flows.call] has a category, and no radio cell on its way has edca: add edca = \"standard\" to the cell, or remove category",
-            ),
-            (
-                "\"3/4\"",
-                "\"1/5\"",
-                "14: channels.air.fec: a code of rate 1/5 is outside 1/4 to 1: choose one inside, such as 71/100",
-            ),
-            (
-                "\"3/4\"",
-                "\"4/3\"",
-                "14: channels.air.fec.code-rate: '4/3' is not a share between 0 and 1, such as \"1/20\": it lies outside 0 to 1",
-            ),
-            (
-                "\"5 ms\"",
-                "\"1 s\"",
-                "14: channels.air.fec: channel feedback 1 s old is above 20 ms: choose a shorter age",
-            ),
-            (
-                "\"residual\", ber = \"0.00057\", code-rate = \"3/4\"",
-                "\"reed-solomon\", length = 32, data = 22",
-                "14: channels.air.fec: RS(32,22) is no Reed-Solomon code used here: ...",
-            ),
-            (
-                "\"residual\", ber = \"0.00057\", code-rate = \"3/4\"",
-                "\"reed-solomon\", length = 255, data = 22",
-                "14: channels.air.fec: RS(255,22) is no Reed-Solomon code used here: ...",
-            ),
-            ("kind = \"residual\"", "kind = \"turbo\"", "14: unknown kind of error correction 'turbo'; ..."),
-            ("errors =", "# errors =", "14: channels.air.fec: error correction is asked for without bit errors: ..."),
-            (
-                "\"128 B\"",
-                "\"8 B\"",
-                "15: channels.air.pcap: 8 bytes kept of each captured frame are outside 49 to ...",
-            ),
-            (
-                "\"medium\", \"s1\"",
-                "\"medium\", \"s3\"",
-                "15: channels.air.pcap.at: 's3' is no station of this channel; did you mean 's1'?",
-            ),
-            (
-                "\"medium\", \"s1\"",
-                "\"s1\", \"s1\"",
-                "15: channels.air.pcap.at: 's1' is listed twice: name each place once",
-            ),
-            ("\"medium\", \"s1\"", "", "15: channels.air.pcap.at is empty: ..."),
-            ("category = \"voice\"", "category = \"loud\"", "22: unknown access category 'loud'; ..."),
-            (
-                "category = \"video\"",
-                "",
-                "28: [flows.film]: 's2' is saturated by [flows.flood] already: use another station, or with edca another category",
-            ),
-        ],
-    );
+    refused(RICH, WRONG_RICH);
 }
 
 /// A line, what stands there instead, and how the refusal ends up.
@@ -348,7 +331,11 @@ const WRONG: &[(&str, &str, &str)] = &[
         "17: channels.air.nodes lists 1 stations, outside 2 to 256: add stations, or split the cell",
     ),
     ("phy = \"802.11b\"", "phy = \"802.11x\"", "18: unknown physical layer '802.11x'; did you mean '802.11a'?"),
-    ("phy = \"802.11b\"", "phy = \"802.11a\"", "19: channels.air.preamble: 802.11a has only one preamble: remove it ..."),
+    (
+        "phy = \"802.11b\"",
+        "phy = \"802.11a\"",
+        "19: channels.air.preamble: 802.11a has only one preamble: remove it ...",
+    ),
     ("preamble = \"short\"", "power = \"20 dBm\"", "19: unknown key 'power' in [channels.air]..."),
     ("retry = 4", "retry = 0", "25: channels.air.retry = 0 tries: choose 1 to 255"),
     ("retry = 4", "retry = { short = 7 }", "25: [channels.air.retry] lacks 'long': add long = 4"),

@@ -3,6 +3,7 @@
 
 mod backend;
 mod basics;
+mod cells;
 mod common;
 mod control;
 mod packet_swarm;

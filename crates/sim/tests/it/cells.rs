@@ -1,0 +1,176 @@
+//! The committed radio cells, end to end from the file: what they show is what the radio rooms promise.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use wavelane_scenario::{
+    Backend, CategoryFigures, RunDocument, RunHooks, RunOptions, Scenario, StackRaw, Treatment, Verdict, run,
+};
+use wavelane_sim::SimBackend;
+
+fn text(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/wifi").join(name);
+    std::fs::read_to_string(path).unwrap()
+}
+fn parse(text: &str) -> Scenario {
+    Scenario::parse(text, Path::new(".")).unwrap()
+}
+
+/// A directory that goes away with the test.
+struct Place(PathBuf);
+impl Place {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("wavelane-cells-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+}
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn go(place: &Place, scenario: &Scenario, jobs: usize) -> RunDocument {
+    let out = place.0.join("record");
+    let options = RunOptions { name: "cell".into(), repeat: 2, jobs, out, rerun: String::new() };
+    let hooks = RunHooks {
+        progress: &|_| (),
+        cancelled: &AtomicBool::new(false),
+        environment: &|| serde_json::Value::Null,
+        render: &|_| Ok(()),
+    };
+    run(&|| Box::new(SimBackend), scenario, &options, &hooks).unwrap()
+}
+
+/// The document, and every capture of its record.
+fn whole(name: &str, jobs: usize) -> (RunDocument, Vec<(String, Vec<u8>)>) {
+    let place = Place::new(&format!("{name}-{jobs}"));
+    let mut document = go(&place, &parse(&text(name)), jobs);
+    document.record.clear();
+    let folder = std::fs::read_dir(place.0.join("record/pcap")).unwrap().map(|entry| entry.unwrap().path());
+    let file = |path: PathBuf| (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(path).unwrap());
+    let mut files: Vec<_> = folder.map(file).collect();
+    files.sort();
+    (document, files)
+}
+
+#[test]
+fn every_cell_keeps_its_checks_and_is_the_same_with_one_worker_and_with_two() {
+    for name in ["categories.toml", "coded-cell.toml", "wavelan.toml", "capture.toml"] {
+        let (document, files) = whole(name, 1);
+        assert_eq!(document.verdict, Verdict::Pass, "{name}: {:?}", document.checks);
+        assert!(!document.checks.is_empty());
+        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        let expected = ["udp-1-call1-air", "udp-1-medium-air", "udp-2-call1-air", "udp-2-medium-air"];
+        let expected = expected.map(|name| format!("{name}.pcapng"));
+        assert_eq!(names, if name == "categories.toml" { &expected[..] } else { &[] });
+        assert!(files.iter().all(|(_, bytes)| bytes.len() > 100_000));
+        assert!(whole(name, 2) == (document, files), "{name} depends on the number of workers");
+    }
+}
+
+fn one_run(scenario: &Scenario) -> StackRaw {
+    let mut context = wavelane_scenario::RunContext {
+        out: Path::new("."),
+        label: String::new(),
+        progress: &mut |_| {},
+        cancelled: &AtomicBool::new(false),
+    };
+    SimBackend.run_stack(scenario, scenario.stacks[0], scenario.seed, &mut context).unwrap()
+}
+
+/// What the categories delivered is what the programs received and the answers, IP and UDP headers counted.
+#[test]
+fn categories_count_what_their_flows_sent() {
+    let place = Place::new("categories");
+    let scenario = parse(&text("categories.toml"));
+    let document = go(&place, &scenario, 1);
+    let of = |word: &str| -> &CategoryFigures {
+        document.stacks[0].radios[0].categories.iter().find(|c| c.category == word).unwrap()
+    };
+    let bytes = |flow: &str| document.stacks[0].flows.iter().find(|f| f.flow == flow).unwrap().bytes as f64;
+    let expected = |flow: &str, size: f64| bytes(flow) * (size + 28.0) / size * 8.0 / 5.0;
+    for (word, bps) in [
+        ("video", expected("film", 1_200.0)),
+        ("background", expected("rest", 1_472.0)),
+        ("best-effort", expected("load1", 1_472.0) + expected("load2", 1_472.0)),
+    ] {
+        assert!((of(word).delivered_bps - bps).abs() < 1.0, "{word}: {} beside {bps}", of(word).delivered_bps);
+    }
+    // Questions and answers of both calls: all of the acknowledged one arrive, not all of the other.
+    let calls = of("voice").delivered_bps / 8.0 / 188.0;
+    assert!(calls > 130.0 && calls < 199.0, "{calls} frames a second");
+}
+
+/// The same traffic in a cell without categories: the acknowledged call waits longer for its answers.
+#[test]
+fn voice_waits_less_than_under_dcf() {
+    let median = |raw: &StackRaw| {
+        let mut delays: Vec<u64> = raw.flows[1].probes.iter().filter_map(|probe| probe.rtt_ns).collect();
+        delays.sort_unstable();
+        assert!(delays.len() > 200);
+        delays[delays.len() / 2]
+    };
+    let with = text("categories.toml");
+    let drop = |start: &'static [&'static str]| {
+        let keep = |line: &&str| !start.iter().any(|start| line.starts_with(start));
+        with.lines().filter(keep).map(|line| format!("{line}\n")).collect::<String>()
+    };
+    let edca = one_run(&parse(&drop(&["pcap"])));
+    let dcf = drop(&["pcap", "edca", "category"]);
+    // Its station cannot be saturated twice.
+    let (rest, checks) = (dcf.find("[flows.rest]").unwrap(), dcf.find("[checks").unwrap());
+    let dcf = one_run(&parse(&format!("{}{}", &dcf[..rest], &dcf[checks..])));
+    assert!(dcf.radios[0].categories.is_empty() && dcf.radios[0].errors.is_none());
+    let (edca, dcf) = (median(&edca), median(&dcf));
+    println!("median round trip: {edca} ns with categories, {dcf} ns without");
+    assert!(edca < dcf, "{edca} {dcf}");
+}
+
+/// Frames without acknowledgement are sent once: as many are lost as collide, and none is repeated.
+#[test]
+fn a_flow_without_acknowledgement_repeats_nothing() {
+    let silent = text("capture.toml").replace("to = \"ap\"", "to = \"ap\"\nno-ack = true");
+    let silent = &silent[..silent.find("[checks").unwrap()];
+    let raw = one_run(&parse(&silent.replace("mid-frame = true", "mid-frame = false")));
+    let radio = &raw.radios[0];
+    assert_eq!((radio.ack_missing, radio.given_up), (0, 0));
+    // Nothing but data was on the air.
+    assert_eq!(radio.frames, radio.data);
+    let received: u64 = raw.flows.iter().map(|flow| flow.octets / 1_472).sum();
+    assert!(received < radio.data * 9 / 10, "{received} of {}", radio.data);
+}
+
+/// The residual loss of the real code in the bad state is that of its arithmetic, and coding is used while it is bad.
+#[test]
+fn the_residual_loss_is_that_of_the_code() {
+    let text = text("coded-cell.toml").replace("in_good = \"0.000001\"", "in_good = \"0\"");
+    let text = text.replace("good = \"100 ms\", bad = \"33333333 ns\"", "good = \"1 s\", bad = \"1 s\"");
+    let raw = one_run(&parse(&text.replace("duration = \"20 s\"", "duration = \"200 s\"")));
+    let errors = raw.radios[0].errors.unwrap();
+    // 188 + 36 bytes are 359 symbols in 16 blocks of 22 and one of 7. A block fails if more than 4 of its symbols are
+    // wrong, each with 1 - 0.99^5.
+    let p = 1.0 - 0.99f64.powi(5);
+    let mends = |symbols: i32| {
+        let term = |k: i32| (0..k).fold(1.0, |c, i| c * f64::from(symbols - i) / f64::from(i + 1));
+        (0..=4).map(|k| term(k) * p.powi(k) * (1.0 - p).powi(symbols - k)).sum::<f64>()
+    };
+    let expected = 1.0 - mends(31).powi(16) * mends(16);
+    let lost = errors.coded.1 as f64 / errors.coded.0 as f64;
+    let sigma = (expected * (1.0 - expected) / errors.coded.0 as f64).sqrt();
+    // Frames that begin within 1 s of bad time and end after it are few: one in some hundred.
+    assert!((lost - expected).abs() < 0.02 * expected + 4.0 * sigma, "{lost} beside {expected}");
+    // Half of the time is bad. Fewer than half are coded: each takes longer, and ACKs, which are not coded, are lost.
+    let share = errors.coded.0 as f64 / (errors.coded.0 + errors.uncoded.0) as f64;
+    assert!((0.05..0.5).contains(&share), "{share}");
+    assert!(errors.uncoded.1 * 50 < errors.uncoded.0, "{errors:?}");
+}
+
+#[test]
+fn rts_stacks_need_a_cell_that_has_rts() {
+    let text = text("wavelan.toml").replace("[\"udp\"]", "[\"udp\", \"tcp-reno+rts\"]");
+    let text = &text[..text.find("# 50 datagrams").unwrap()];
+    let review = SimBackend.review(&parse(text));
+    assert!(matches!(&review.stacks[1].1, Treatment::Omitted(why) if why.contains("WaveLAN")), "{:?}", review.stacks);
+}
