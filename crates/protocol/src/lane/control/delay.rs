@@ -5,6 +5,7 @@
 use super::compete::{Compete, Situation, Verdict};
 use super::referee::{Referee, Ruling};
 use super::service::{Point, Served, Service};
+use super::shallow::Shallow;
 use super::{AckSample, PACKET};
 use crate::lane::forward::Forward;
 use crate::lane::losses::Losses;
@@ -124,6 +125,7 @@ pub(crate) struct Delay {
     service: Service,
     referee: Referee,
     compete: Compete,
+    shallow: Shallow,
     delivered: u64,
     queue: Option<Span>,
     round_start: Instant,
@@ -149,6 +151,7 @@ impl Delay {
             service: Service::default(),
             referee: Referee::new(),
             compete: Compete::default(),
+            shallow: Shallow::default(),
             delivered: 0,
             queue: None,
             round_start: now,
@@ -185,7 +188,10 @@ impl Delay {
     /// How long the queue shall be.
     fn target(&self, forward: &Forward) -> Span {
         let packets = self.rate.time_for(Octets::new(TARGET_PACKETS * PACKET));
-        self.target_by_rate(forward).max(packets)
+        // Who has less than half of what he had was pushed aside himself, and owes nobody more room.
+        let ahead = self.phase == Phase::Cruise && self.rate > self.compete.best().scale(1, 2);
+        let limit = self.shallow.limit().filter(|_| ahead).unwrap_or(Span::MAX);
+        self.target_by_rate(forward).min(limit).max(packets)
     }
 
     fn target_by_rate(&self, forward: &Forward) -> Span {
@@ -219,6 +225,9 @@ impl Delay {
         self.note_silence(now, sample.waited, sample.rtt);
         let Some(newest) = sample.newest else { return };
         self.note_reverse(sample, forward);
+        // The lowest round trip of half a minute is that of a way that may be no more, and a loop that takes itself for
+        // quicker than it is does not settle.
+        let sample = &AckSample { rtt_min: sample.rtt_min.max(self.way(forward)), ..*sample };
         // On a slow lane packets are far apart without any silence.
         let apart = self.pacing.time_for(Octets::new(SILENT_PACKETS * PACKET));
         let silence_max = (sample.rtt.times(2) + OUTAGE).max(apart);
@@ -235,6 +244,7 @@ impl Delay {
         );
         let queue = forward.queue(now).unwrap_or(Span::ZERO);
         self.queue = Some(queue);
+        self.shallow.see(now, queue, losses);
         self.round_queue = self.round_queue.max(queue);
         self.round_limited |= newest.app_limited;
         let round_over =
@@ -283,6 +293,14 @@ impl Delay {
         match (forward.base(), self.reverse.iter().max()) {
             (Some(base), Some(back)) => Span::from_nanos((base + back).max(0) as u64),
             _ => sample.rtt,
+        }
+    }
+
+    /// The round trip of the empty queue, as the last packets saw it.
+    fn way(&self, forward: &Forward) -> Span {
+        match (forward.base(), self.reverse.iter().min()) {
+            (Some(base), Some(back)) => Span::from_nanos((base + back).max(0) as u64),
+            _ => Span::ZERO,
         }
     }
 
@@ -585,6 +603,7 @@ impl Delay {
         self.service.forget();
         self.referee.forget();
         self.compete = Compete::default();
+        self.shallow = Shallow::default();
         self.reverse.clear();
         self.stuck = None;
         if self.phase != Phase::Startup {
