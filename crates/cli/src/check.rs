@@ -5,7 +5,7 @@ use crate::{Failure, Outcome, print};
 use clap::Args;
 use core::fmt::Write;
 use std::path::PathBuf;
-use wavelane_scenario::{Scenario, Treatment, is_scenario};
+use wavelane_scenario::{Scenario, Treatment, is_scenario, line_of_clause};
 
 /// Arguments of `wavelane check`.
 #[derive(Args)]
@@ -25,12 +25,12 @@ pub(crate) fn check(args: &CheckArgs) -> Outcome {
         return Ok(0);
     }
     let scenario = Scenario::load(&args.file).map_err(Failure::refused)?;
-    print(&describe(&args.file.display().to_string(), &scenario));
+    print(&describe(&args.file.display().to_string(), &text, &scenario));
     Ok(0)
 }
 
 /// What the scenario holds and what each place would make of it.
-fn describe(file: &str, scenario: &Scenario) -> String {
+fn describe(file: &str, text: &str, scenario: &Scenario) -> String {
     let mut out = format!("{file}: scenario in order: {}\n", scenario.title);
     let _ = writeln!(
         out,
@@ -60,7 +60,8 @@ fn describe(file: &str, scenario: &Scenario) -> String {
                 Treatment::Omitted(why) => ("is omitted", why),
                 Treatment::Refused(why) => ("is refused", why),
             };
-            let _ = writeln!(out, "{word}: {} {treatment}: {why}", clause.clause);
+            let line = line_of_clause(text, &clause.clause).map(|line| format!(" (line {line})")).unwrap_or_default();
+            let _ = writeln!(out, "{word}: {}{line} {treatment}: {why}", clause.clause);
         }
     }
     out

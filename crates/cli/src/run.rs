@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use wavelane_scenario::Seed;
 use wavelane_scenario::{
     Backend, JOBS_MAX, Progress, REPEAT_MAX, RunDocument, RunError, RunHooks, RunOptions, Scenario, Verdict,
+    line_of_clause,
 };
 
 /// Where scenarios run.
@@ -106,12 +107,23 @@ pub(crate) fn failure(error: &RunError) -> Failure {
     }
 }
 
+/// Refuses what the place cannot honour, with the line where the file asks for it.
+fn refuse_early(args: &RunArgs, scenario: &Scenario) -> Result<(), Failure> {
+    let review = args.on.make().review(scenario);
+    let Some((clause, why)) = review.refusal() else { return Ok(()) };
+    let text = std::fs::read_to_string(&args.file).unwrap_or_default();
+    let line = line_of_clause(&text, clause).map(|line| format!("{line}:")).unwrap_or_default();
+    let (file, place) = (args.file.display(), args.on.word());
+    Err(Failure::refused(format!("{file}:{line} {place} cannot run this scenario: {clause}: {why}")))
+}
+
 /// Runs a scenario.
 pub(crate) fn run(args: &RunArgs) -> Outcome {
     let mut scenario = Scenario::load(&args.file).map_err(Failure::refused)?;
     if let Some(seed) = args.seed {
         scenario.seed = Seed(seed);
     }
+    refuse_early(args, &scenario)?;
     let name = args.file.file_stem().map_or_else(|| "scenario".into(), |s| s.to_string_lossy().into_owned());
     let place = args.on.word();
     let out = args.out.clone().unwrap_or_else(|| format!("records/{name}-{place}-{}", scenario.seed.0).into());

@@ -164,6 +164,7 @@ fn bad_input_is_one_line_with_a_remedy_and_exit_2() {
     let apart =
         place.file("apart.toml", &text.replace("between = [\"b\", \"server\"]", "between = [\"b\", \"client\"]"));
     let none = place.file("none.toml", &text.replace("[\"wavelane\"]", "[\"pepsal\"]"));
+    let quic = place.file("quic.toml", &text.replace("app = \"download\"", "app = \"quic\""));
     let mine = Place::new("mine");
     mine.file("thesis.tex", "years of work");
     let cases: &[(&[&str], &str)] = &[
@@ -175,6 +176,10 @@ fn bad_input_is_one_line_with_a_remedy_and_exit_2() {
         (&["run", "/nonexistent.toml"], "cannot read it"),
         (&["check", "/nonexistent.toml"], "cannot read it"),
         (&["run", &none, "--out", &place.path("r")], "sim can run none of the stacks: pepsal: "),
+        (
+            &["run", &quic],
+            ":27: sim cannot run this scenario: flows.page: the simulator has no QUIC: run it with --on lab",
+        ),
         (&["run", &smoke(), "--out", &mine.path("")], "exists and is not a record"),
         (&["run", &smoke(), "--out", "/dev/full"], "exists and is not a record"),
         (&["run", &smoke(), "--out", "/proc/nowhere/r"], "cannot write /proc/nowhere"),
@@ -192,7 +197,11 @@ fn bad_input_is_one_line_with_a_remedy_and_exit_2() {
     for usage in [&["run", "x", "--repeat", "0"][..], &["run", "x", "--jobs", "0"], &["run", "x", "--on", "moon"]] {
         assert_eq!(wavelane(usage).status.code(), Some(2), "{usage:?}");
     }
-    assert_eq!(place.names(), ["apart.toml", "none.toml", "typo.toml", "unit.toml"], "nothing was written");
+    assert_eq!(
+        place.names(),
+        ["apart.toml", "none.toml", "quic.toml", "typo.toml", "unit.toml"],
+        "nothing was written"
+    );
     assert_eq!(mine.names(), ["thesis.tex"]);
 }
 
@@ -202,6 +211,11 @@ fn check_tells_where_a_scenario_runs() {
     let o = wavelane(&["check", &demo]);
     assert_eq!(o.status.code(), Some(0), "{}", err(&o));
     assert!(out(&o).contains("sim: stack wavelane runs"), "{}", out(&o));
+    let place = Place::new("check");
+    let text = std::fs::read_to_string(smoke()).unwrap().replace("app = \"download\"", "app = \"quic\"");
+    let o = wavelane(&["check", &place.file("quic.toml", &text)]);
+    assert_eq!(o.status.code(), Some(0), "{}", err(&o));
+    assert!(out(&o).contains("sim: flows.page (line 27) is refused: the simulator has no QUIC"), "{}", out(&o));
 }
 
 /// A full disk: a tmpfs of 64 KiB in a mount namespace of its own, which takes the draft but not the report.

@@ -50,10 +50,12 @@ pub(crate) struct Errand {
 }
 
 impl Errand {
-    fn since_epoch(&self, at: Instant) -> u64 {
+    /// Nanoseconds from the run's start to `at`.
+    pub(crate) fn since_epoch(&self, at: Instant) -> u64 {
         at.since(self.epoch).as_nanos()
     }
-    fn cancelled(&self) -> bool {
+    /// Whether everything is to end now.
+    pub(crate) fn cancelled(&self) -> bool {
         self.cancel.load(Ordering::Relaxed)
     }
     /// Starts curl with what all flows share, and `more`.
@@ -68,7 +70,8 @@ impl Errand {
         let child = self.from.spawn(command, ChildEnd::Kill)?;
         child.map_err(|error| LabError::Program { program: "curl".into(), error, remedy: INSTALL_CURL })
     }
-    fn raw(&self, app: &'static str, connect_ns: u64) -> FlowRaw {
+    /// What a flow has seen that has not begun.
+    pub(crate) fn raw(&self, app: &'static str, connect_ns: u64) -> FlowRaw {
         FlowRaw {
             flow: self.name.clone(),
             app,

@@ -1,7 +1,7 @@
 //! How much the gateways carry when nothing but this machine limits them: bulk TCP over plain veth pairs with every
 //! offload, no channel emulated, both gateways and both ends on the same processors.
 
-use crate::gateways::Gateways;
+use crate::gateways::{Gateways, Services};
 use crate::peers::{self, Peers};
 use crate::program;
 use crate::review;
@@ -135,7 +135,14 @@ impl Bench {
         let mut stop = || cancelled.load(Ordering::Relaxed);
         let mut entrance = server;
         let between = if stack == Stack::Wavelane {
-            Between::Gateways(Gateways::start(&scenario, &world, out, label, &mut stop)?)
+            Between::Gateways(Gateways::start(
+                &scenario,
+                &world,
+                out,
+                label,
+                Services::of(&scenario, stack),
+                &mut stop,
+            )?)
         } else if peers::is_peer(stack) {
             let order = peers::Order { stack, servers: &[server], controls: &controls, out, label };
             let peers = Peers::start(&scenario, &world, &order, &mut stop)?;

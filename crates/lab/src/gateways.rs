@@ -8,14 +8,13 @@ use crate::tools::{self, find_own, output};
 use crate::topology::{self, Link};
 use crate::world::World;
 use serde_json::Value;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use wavelane_base::Span;
 use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
-use wavelane_scenario::{NodeKind, Scenario};
+use wavelane_scenario::{App, NodeKind, PacketsRaw, Scenario, Stack};
 
 /// UDP port of the gateways' lanes: `wavelane init`'s default.
 const LANE_PORT: u16 = 4780;
@@ -70,6 +69,24 @@ pub(crate) fn links(scenario: &Scenario) -> Result<Vec<Link>, String> {
     }
 }
 
+/// What the gateways do with the flows of a stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Services {
+    /// Whether they carry packets, through a TUN device each.
+    pub(crate) tun: bool,
+    /// Whether they split TCP.
+    split: bool,
+}
+
+impl Services {
+    /// What `stack` asks for. The TUN device is there only if something needs it, so that all other runs rest on what
+    /// `wavelane init` writes by itself.
+    pub(crate) fn of(scenario: &Scenario, stack: Stack) -> Self {
+        let split = stack != Stack::WavelaneUnsplit;
+        Self { tun: !split || scenario.flows.iter().any(|f| matches!(f.app, App::Quic { .. })), split }
+    }
+}
+
 struct Gateway {
     name: String,
     ns: Arc<Netns>,
@@ -80,6 +97,7 @@ struct Gateway {
 /// The running gateways. Dropping them stops them.
 pub(crate) struct Gateways {
     gateways: Vec<Gateway>,
+    services: Services,
     // Dropped after the daemons have ended.
     _folder: Folder,
 }
@@ -91,8 +109,26 @@ pub(crate) struct Counted {
     pub(crate) repair_octets: Option<u64>,
     /// Bytes of first transmissions.
     pub(crate) first_octets: Option<u64>,
+    /// What the packet service did, if it is in use.
+    pub(crate) packets: Option<PacketsRaw>,
     /// For the log.
     pub(crate) notes: Vec<String>,
+}
+
+impl Counted {
+    fn count(&mut self, name: &str, value: u64) {
+        let packets = self.packets.as_mut();
+        match (name, packets) {
+            ("hop_repair_octets" | "hop_copy_octets" | "fec_symbol_octets" | "packets_repeated_octets", _) => {
+                *self.repair_octets.get_or_insert(0) += value;
+            }
+            ("hop_first_octets" | "packets_sent_octets", _) => *self.first_octets.get_or_insert(0) += value,
+            ("packets_sent", Some(packets)) => packets.sent += value,
+            ("packets_repeated", Some(packets)) => packets.repeated += value,
+            ("packets_spurious", Some(packets)) => packets.spurious += value,
+            _ => {}
+        }
+    }
 }
 
 impl Gateways {
@@ -103,10 +139,11 @@ impl Gateways {
         world: &World,
         out: &Path,
         label: &str,
+        services: Services,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Self, LabError> {
         let links = links(scenario).map_err(LabError::Topology)?;
-        let mut started = Self { gateways: Vec::new(), _folder: Folder::new()? };
+        let mut started = Self { gateways: Vec::new(), services, _folder: Folder::new()? };
         let logs = program::logs(out)?;
         for link in &links {
             started.start_link(scenario, world, link, &logs, label)?;
@@ -142,13 +179,9 @@ impl Gateways {
         }
         for mine in 0..2 {
             let (n, dir) = (link.ends[mine], &dirs[mine]);
-            init(scenario, world, link, mine, dir, &keys[1 - mine])?;
+            init(scenario, world, link, mine, dir, &keys[1 - mine], self.services.tun)?;
             let config = dir.join("wavelaned.toml");
-            if mine == 1 {
-                let open = File::options().append(true).open(&config);
-                let appended = open.and_then(|mut file| std::io::Write::write_all(&mut file, CLOCK.as_bytes()));
-                appended.map_err(LabError::io(format!("cannot write {}", config.display())))?;
-            }
+            adjust(&config, self.services.split, mine == 1)?;
             let name = scenario.nodes[n].name.clone();
             let log = logs.join(format!("{label}-{name}.log"));
             let program = launch(&world.nodes[n], &name, &config, log)?;
@@ -193,7 +226,7 @@ impl Gateways {
 
     /// Reads the counters of both.
     pub(crate) fn counted(&self) -> Counted {
-        let mut all = Counted::default();
+        let mut all = Counted { packets: self.services.tun.then(PacketsRaw::default), ..Counted::default() };
         for gateway in &self.gateways {
             let Ok(status) = gateway.status() else {
                 all.notes.push(format!("gateway {}: no status at the end", gateway.name));
@@ -204,13 +237,7 @@ impl Gateways {
             let mut words = Vec::new();
             for counter in counters {
                 let (Some(name), Some(value)) = (counter["name"].as_str(), counter["value"].as_u64()) else { continue };
-                match name {
-                    "hop_repair_octets" | "hop_copy_octets" | "fec_symbol_octets" => {
-                        *all.repair_octets.get_or_insert(0) += value;
-                    }
-                    "hop_first_octets" => *all.first_octets.get_or_insert(0) += value,
-                    _ => {}
-                }
+                all.count(name, value);
                 if value > 0 {
                     words.push(format!("{name}={value}"));
                 }
@@ -258,6 +285,20 @@ impl Gateway {
     }
 }
 
+/// Adds to a configuration what `wavelane init` has no word for.
+fn adjust(config: &Path, split: bool, skewed: bool) -> Result<(), LabError> {
+    const PEER: &str = "[[peer]]\n";
+    let cannot = || LabError::io(format!("cannot change {}", config.display()));
+    let mut text = std::fs::read_to_string(config).map_err(cannot())?;
+    if !split {
+        text = text.replace(PEER, &format!("{PEER}split = false\n"));
+    }
+    if skewed {
+        text.push_str(CLOCK);
+    }
+    std::fs::write(config, text).map_err(cannot())
+}
+
 /// Writes the configuration of gateway `n` with the operator's own command; nothing is said of the link.
 fn init(
     scenario: &Scenario,
@@ -266,6 +307,7 @@ fn init(
     mine: usize,
     dir: &Path,
     peer_key: &str,
+    tun: bool,
 ) -> Result<(), LabError> {
     let (plan, n, peer) = (&world.plan, link.ends[mine], link.ends[1 - mine]);
     // The peer is reached at its address on the channel by which it joins the link.
@@ -281,6 +323,9 @@ fn init(
     }
     for lan in plan.wires.iter().filter(|w| w.end_of(n).is_some() && !w.between_gateways) {
         init.args(["--interface", &lan.interface]);
+    }
+    if tun {
+        init.arg("--tun");
     }
     init.arg("--control").arg(dir.join("control.sock"));
     output(&world.nodes[n], init, REMEDY).map(drop)

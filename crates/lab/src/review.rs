@@ -1,7 +1,7 @@
 //! What the lab can honour of a scenario on this machine.
 
 use crate::echo;
-use crate::gateways;
+use crate::gateways::{self, Services};
 use crate::peers;
 use crate::tools::{self, INSTALL_CURL, INSTALL_IP, INSTALL_NFT};
 use crate::topology::Plan;
@@ -23,7 +23,8 @@ pub(crate) fn machine(scenario: &Scenario, review: &mut Review) {
     if emulated && !std::path::Path::new(tun::TUN_CONTROL).exists() {
         need("lab", format!("{} is missing: load the tun module (modprobe tun)", tun::TUN_CONTROL));
     }
-    if scenario.flows.iter().any(|f| f.app.is_bulk()) && tools::find("curl").is_none() {
+    let by_curl = |f: &wavelane_scenario::Flow| matches!(f.app, App::Download { .. } | App::Upload { .. });
+    if scenario.flows.iter().any(by_curl) && tools::find("curl").is_none() {
         need("flows", format!("downloads and uploads need the program curl: {INSTALL_CURL}"));
     }
 }
@@ -83,7 +84,10 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
         Stack::Tcp { rts: true, .. } => Err("RTS/CTS exists on Wi-Fi channels only, and the lab has none".into()),
         Stack::Tcp { kind: TcpKind::Y2001, .. } => Err("the kernel has no TCP with the timers of 2001".into()),
         Stack::Tcp { .. } => Ok(()),
-        Stack::Wavelane => {
+        Stack::Wavelane | Stack::WavelaneUnsplit => {
+            if Services::of(scenario, stack).tun && !std::path::Path::new(tun::TUN_CONTROL).exists() {
+                return Err(format!("{} is missing: load the tun module (modprobe tun)", tun::TUN_CONTROL));
+            }
             gateways::links(scenario)?;
             if tools::find("nft").is_none() {
                 return Err(format!("the gateways need the program nft: {INSTALL_NFT}"));

@@ -2,14 +2,15 @@
 
 use crate::bulk::{self, ENDLESS};
 use crate::content::{Content, Digested};
-use crate::gateways::Gateways;
+use crate::gateways::{Gateways, Services};
 use crate::http::{Epoch, Http, Page, Upload};
 use crate::judge::judge;
 use crate::peers::{self, Peers};
 use crate::review::controls;
+use crate::tally::Tally;
 use crate::tools::{self, INSTALL_IP};
 use crate::world::{Veth, World};
-use crate::{LabError, echo, fetch, sockets};
+use crate::{LabError, echo, fetch, quic, sockets};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,6 +55,7 @@ pub(crate) struct Run<'a> {
     http: Vec<Http>,
     _echoes: Vec<echo::Server>,
     _fetches: Vec<fetch::Server>,
+    quics: BTreeMap<String, quic::Server>,
     gateways: Option<Gateways>,
     peers: Option<Peers>,
     world: World,
@@ -81,17 +83,17 @@ impl<'a> Run<'a> {
         std::fs::create_dir_all(&pcap)
             .map_err(LabError::io(format!("cannot make {}; choose another --out", pcap.display())))?;
         let world = World::build(scenario, seed, &controls, Veth::Packets, &|node, port| context.pcap(node, port))?;
-        let gateways = match stack {
-            Stack::Wavelane => {
+        let gateways = match stack.has_gateways() {
+            true => {
                 let (out, label) = (context.out, context.label.clone());
                 let mut stop = || {
                     let (at, of) = (Span::ZERO, scenario.duration);
                     (context.progress)(Progress { stack, seed, at, of, note: "waiting for the gateways".into() });
                     context.cancelled.load(Ordering::Relaxed)
                 };
-                Some(Gateways::start(scenario, &world, out, &label, &mut stop)?)
+                Some(Gateways::start(scenario, &world, out, &label, Services::of(scenario, stack), &mut stop)?)
             }
-            _ => None,
+            false => None,
         };
         let mut run = Self {
             scenario,
@@ -100,6 +102,7 @@ impl<'a> Run<'a> {
             http: Vec::new(),
             _echoes: Vec::new(),
             _fetches: Vec::new(),
+            quics: BTreeMap::new(),
             gateways,
             peers: None,
             world,
@@ -154,7 +157,9 @@ impl<'a> Run<'a> {
         let ip =
             ip.ok_or_else(|| LabError::Topology(format!("node '{to}' is joined to nothing: give it a channel")))?;
         let port = match self.scenario.flows[flow].app {
-            App::Echo { .. } | App::Fetch { .. } => ECHO_PORT + u16::try_from(flow).expect("FLOWS_MAX is 256"),
+            App::Echo { .. } | App::Fetch { .. } | App::Quic { .. } => {
+                ECHO_PORT + u16::try_from(flow).expect("FLOWS_MAX is 256")
+            }
             _ => HTTP_PORT,
         };
         Ok(sockets::at(ip, port))
@@ -178,6 +183,14 @@ impl<'a> Run<'a> {
                     Page::Upload(upload)
                 }
                 App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } | App::Ping { .. } => continue,
+                App::Quic { size } => {
+                    let content = Content::new(self.seed, &flow.name, size.map_or(ENDLESS, Octets::get)).stamped();
+                    self.digests.insert(flow.name.clone(), content.digest());
+                    let ns = &self.world.nodes[node];
+                    let server = quic::Server::start(ns, address, control, &flow.name, content)?;
+                    self.quics.insert(flow.name.clone(), server);
+                    continue;
+                }
                 App::Echo { .. } => {
                     self._echoes.push(echo::Server::start(&self.world.nodes[node], address, control)?);
                     continue;
@@ -222,6 +235,15 @@ impl<'a> Run<'a> {
                 let errand = fetch::Errand { name, epoch, start, stop, every, size, server, control, cancel };
                 Box::new(move || fetch::run(errand))
             }
+            App::Quic { size } => {
+                let size = size.map(Octets::get);
+                let digest = self.digests.get(&name).cloned().unwrap_or_default();
+                let certificate = self.quics.get(&name).map(quic::Server::certificate);
+                let certificate = certificate.expect("every QUIC flow's server was started");
+                let (from, progress) = (Arc::clone(&from), Arc::clone(&progress));
+                let errand = bulk::Errand { name, epoch, start, stop, size, from, server, cancel, progress };
+                Box::new(move || quic::run(&errand, &control, certificate, &digest))
+            }
             App::Download { size } | App::Upload { size } => {
                 let size = size.map(Octets::get);
                 let (digest, upload) = (self.digests.get(&name).cloned(), self.uploads.get(&name).cloned());
@@ -249,6 +271,7 @@ impl<'a> Run<'a> {
 
     /// Runs the flows and gathers what they saw.
     pub(crate) fn go(mut self, context: &mut RunContext<'_>) -> Result<StackRaw, LabError> {
+        let before = self.tally()?;
         let epoch = realtime::now() + LEAD;
         self.world.begin(epoch);
         self.epoch.set(epoch).expect("a run goes once");
@@ -279,7 +302,11 @@ impl<'a> Run<'a> {
             return Err(error);
         }
         let flows = flows.into_iter().map(|f| f.expect("every flow was joined above")).collect();
-        self.conclude(flows, wire_octets)
+        self.conclude(flows, wire_octets, &before)
+    }
+
+    fn tally(&self) -> Result<Tally, LabError> {
+        Tally::read(self.scenario, &self.world, self.gateways.as_ref(), self.peers.as_ref())
     }
 
     /// Looks after the running flows until all have ended. Returns the bytes offered to the bad channels until the
@@ -372,7 +399,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn conclude(mut self, flows: Vec<FlowRaw>, wire_octets: u64) -> Result<StackRaw, LabError> {
+    fn conclude(mut self, flows: Vec<FlowRaw>, wire_octets: u64, before: &Tally) -> Result<StackRaw, LabError> {
+        let (spent, kernels) = self.tally()?.since(before);
         if let (Some((busy, all)), Some((busy_before, all_before))) = (tools::processor_seconds(), self.processor) {
             let (busy, all) = (busy - busy_before, all - all_before);
             self.notes.push(format!("the whole machine: {busy:.2} s of {all:.2} s of processor time busy"));
@@ -380,6 +408,7 @@ impl<'a> Run<'a> {
         let counted = self.gateways.as_ref().map(Gateways::counted).unwrap_or_default();
         self.notes.extend(counted.notes);
         self.notes.extend(self.peers.as_ref().map(Peers::notes).unwrap_or_default());
+        self.notes.extend(self.quics.values().filter_map(quic::Server::note));
         let ended = self.close();
         self.notes.extend(ended);
         let findings = self.world.finish()?;
@@ -393,6 +422,9 @@ impl<'a> Run<'a> {
             inconclusive,
             notes: std::mem::take(&mut self.notes),
             radios: Vec::new(),
+            spent,
+            kernels,
+            packets: counted.packets,
         })
     }
 }
@@ -428,7 +460,7 @@ fn pinned(scenario: &Scenario, controls: &[&str]) -> String {
 
 /// What a running flow has done, for people.
 fn words(flow: &Flow, task: &Task) -> Option<String> {
-    let (App::Download { size } | App::Upload { size }) = &flow.app else { return None };
+    let (App::Download { size } | App::Upload { size } | App::Quic { size }) = &flow.app else { return None };
     let so_far = task.progress.load(Ordering::Relaxed) as f64 / 1e6;
     let of = size.map(|s| format!(" of {:.1} MB", s.get() as f64 / 1e6)).unwrap_or_default();
     Some(format!("{} {so_far:.1} MB{of}", flow.name))

@@ -34,19 +34,21 @@ fn able(scenario: &Scenario) -> bool {
     why.is_none()
 }
 
-fn run(scenario: &Scenario, name: &str) -> (StackRaw, String) {
+fn run(scenario: &Scenario, stack: Stack, name: &str) -> (StackRaw, String) {
     let out = std::env::temp_dir().join(format!("wavelane-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&out).unwrap();
     let cancelled = AtomicBool::new(false);
     let mut progress = |_: Progress| {};
     let mut context =
         RunContext { out: &out, label: "wavelane".into(), progress: &mut progress, cancelled: &cancelled };
-    let raw = LabBackend.run_stack(scenario, Stack::Wavelane, scenario.seed, &mut context);
-    let log = ["a", "b"].map(|n| std::fs::read_to_string(out.join(format!("logs/wavelane-{n}.log"))));
+    let raw = LabBackend.run_stack(scenario, stack, scenario.seed, &mut context);
+    // Plain stacks have no gateways that could log.
+    let log = |n| std::fs::read_to_string(out.join(format!("logs/wavelane-{n}.log"))).unwrap_or_default();
+    let log = ["a", "b"].map(log);
     std::fs::remove_dir_all(&out).unwrap();
     let raw = raw.unwrap_or_else(|e| panic!("{e}\n{log:?}"));
     eprintln!("{}", raw.notes.join("\n"));
-    (raw, log.map(Result::unwrap).concat())
+    (raw, log.concat())
 }
 
 #[test]
@@ -56,7 +58,7 @@ fn a_clean_hop_carries_a_download_and_an_echo_through_both_gateways() {
         return;
     }
     let _guard = ONE_AT_A_TIME.lock();
-    let (raw, log) = run(&scenario, "one-hop");
+    let (raw, log) = run(&scenario, Stack::Wavelane, "one-hop");
     let page = &raw.flows[0];
     assert!(page.completed && page.intact == Some(true), "{log}");
     let took = (page.last_byte_ns.unwrap() - page.first_byte_ns.unwrap()) as f64 / 1e9;
@@ -80,7 +82,7 @@ fn an_outage_of_30_s_in_mid_download_costs_the_application_nothing_but_time() {
         return;
     }
     let _guard = ONE_AT_A_TIME.lock();
-    let (raw, log) = run(&scenario, "outage");
+    let (raw, log) = run(&scenario, Stack::Wavelane, "outage");
     let page = &raw.flows[0];
     // curl connects once; it would report a broken connection and never ask again.
     assert!(page.completed && page.intact == Some(true), "{} of 12 MB {log}", page.octets);
@@ -90,4 +92,70 @@ fn an_outage_of_30_s_in_mid_download_costs_the_application_nothing_but_time() {
     // 1 s and two round trips of 50 ms, and what the host may add.
     let resumed = page.arrivals.iter().find(|(at, _)| *at >= BACK).unwrap().0 - BACK;
     assert!(resumed <= 1_100_000_000 + 50_000_000, "data flowed again {} ms after the link", resumed / 1_000_000);
+}
+
+/// 20 Mbit/s and 10 ms each way, a fiftieth of the packets lost, and a body by QUIC beside one by HTTP.
+const LOSSY: &str = r#"
+title = "QUIC and TCP over a lossy link"
+seed = 5
+duration = "20 s"
+stacks = ["tcp-cubic", "tcp-bbr", "wavelane", "wavelane+unsplit"]
+nodes = { client = "endpoint", a = "gateway", b = "gateway", server = "endpoint" }
+[channels.lan_client]
+preset = "ethernet"
+between = ["client", "a"]
+[channels.air]
+between = ["a", "b"]
+forward = { rate = "20 Mbit/s", delay = "10 ms", queue = "100 kB", loss = { kind = "random", p = "1/50" } }
+reverse = "same"
+[channels.lan_server]
+preset = "ethernet"
+between = ["b", "server"]
+[flows.quic]
+app = "quic"
+from = "client"
+to = "server"
+size = "1 MB"
+[flows.page]
+app = "download"
+from = "client"
+to = "server"
+size = "1 MB"
+"#;
+
+#[test]
+fn quic_and_unsplit_tcp_cross_a_lossy_link_bare_and_through_both_gateways() {
+    let scenario = Scenario::parse(LOSSY, Path::new(".")).unwrap();
+    if !able(&scenario) {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    for stack in scenario.stacks.clone() {
+        let (raw, log) = run(&scenario, stack, &format!("quic-{stack}"));
+        for flow in &raw.flows {
+            assert!(flow.completed && flow.intact == Some(true) && flow.octets == 1_000_000, "{stack} {flow:?} {log}");
+        }
+        let quic = &raw.flows[0];
+        // 20 Mbit/s carry 1 MB in 0.4 s, and no byte is younger than the cable's delay.
+        assert!(quic.last_byte_ns.unwrap() - quic.connect_ns > 400_000_000, "{stack}");
+        assert!(quic.ages.len() == 977 && quic.ages.iter().all(|(_, age)| *age >= 10_000_000), "{stack}");
+        let control = if stack.word() == "tcp-bbr" { "bbr" } else { "cubic" };
+        let said = format!("flow quic: QUIC with {control} sent ");
+        assert!(raw.notes.iter().any(|n| n.starts_with(&said)), "{stack}: {:?}", raw.notes);
+        let server = raw.kernels.iter().find(|k| k.node == "server").unwrap();
+        assert!(server.sent >= 1_000_000 / 1448, "{stack}: {server:?}");
+        assert!(raw.spent.machine_s.unwrap() > 0.0, "{stack}");
+        assert_eq!(raw.spent.programs_s.is_some(), stack.has_gateways(), "{stack}");
+        let Some(packets) = raw.packets else {
+            assert!(!stack.has_gateways(), "{stack}");
+            assert!(server.repeated > 0, "{stack}: plain TCP lost nothing: {server:?}");
+            continue;
+        };
+        // A QUIC packet carries less than 1,400 bytes; TCP besides, if it is not split.
+        let least = if stack == Stack::WavelaneUnsplit { 2_000_000 } else { 1_000_000 } / 1400;
+        assert!(packets.sent > least && packets.repeated > 0, "{stack}: {packets:?}");
+        if stack == Stack::Wavelane {
+            assert!(packets.sent < 2 * least, "TCP crossed as packets: {packets:?}");
+        }
+    }
 }

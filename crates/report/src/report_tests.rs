@@ -3,7 +3,7 @@ use super::*;
 use std::sync::atomic::AtomicBool;
 use wavelane_base::Seed;
 use wavelane_scenario::{
-    Backend, BackendError, FlowRaw, Probe, Review, RunContext, RunHooks, RunOptions, Stack, StackRaw, Treatment,
+    Backend, BackendError, FlowRaw, Probe, Review, RunContext, RunHooks, RunOptions, Spent, Stack, StackRaw, Treatment,
 };
 
 /// Curves of a plausible shape: `wavelane` fast and calm, `tcp-cubic` slow and unfinished with losses.
@@ -102,6 +102,9 @@ impl Backend for Shapes {
             inconclusive: None,
             notes: vec![],
             radios: vec![],
+            spent: Spent { programs_s: None, machine_s: Some(octets as f64 * 25e-9) },
+            kernels: vec![],
+            packets: None,
         })
     }
 }
@@ -179,6 +182,9 @@ fn several_seeds_show_means_and_rendering_twice_gives_the_same_bytes() {
     let scenario = Scenario::load(&out.join("scenario.toml")).unwrap();
     let text = summary_text(&document, &scenario);
     assert!(text.contains('±') && text.contains("3 of 3") && text.contains("0 of 3"), "{text}");
+    let costs =
+        text.lines().filter(|l| l.starts_with("cost of ") && l.ends_with(" s of processor time per GB delivered"));
+    assert_eq!(costs.count(), document.stacks.len(), "{text}");
     let first = std::fs::read(out.join("report.html")).unwrap();
     render(&out).unwrap();
     assert_eq!(std::fs::read(out.join("report.html")).unwrap(), first);

@@ -110,6 +110,11 @@ pub fn summary_text(document: &RunDocument, scenario: &Scenario) -> String {
     };
     line(HEADS.to_vec());
     rows.iter().for_each(|r| line(r.cells.iter().map(String::as_str).collect()));
+    for s in &document.stacks {
+        let Some(machine) = s.machine_s_per_gb else { continue };
+        let programs = s.cpu_s_per_gb.map(|cpu| format!(", {cpu:.1} s of it in its programs")).unwrap_or_default();
+        let _ = writeln!(out, "cost of {}: {machine:.1} s of processor time per GB delivered{programs}", s.stack);
+    }
     for o in &document.omitted {
         let _ = writeln!(out, "omitted {}: {}", o.stack, o.why);
     }

@@ -156,6 +156,44 @@ pub struct StackRaw {
     pub notes: Vec<String>,
     /// What happened in the radio cells, in the scenario's order.
     pub radios: Vec<RadioRaw>,
+    /// Processor time while the flows ran.
+    pub spent: Spent,
+    /// What the kernels of the endpoints counted of TCP while the flows ran, in the scenario's order of nodes; empty where
+    /// no kernel plays.
+    pub kernels: Vec<KernelTcp>,
+    /// What the gateways' packet service sent, all gateways together; `None` where it is not in use.
+    pub packets: Option<PacketsRaw>,
+}
+
+/// Processor time in seconds, from the run's start to the last flow's end. `None` where nobody looked.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Spent {
+    /// User and system time of the gateways' or the peer's processes.
+    pub programs_s: Option<f64>,
+    /// The whole machine's busy time, interrupts included.
+    pub machine_s: Option<f64>,
+}
+
+/// What one node's kernel counted of TCP (RFC 4022: tcpOutSegs and tcpRetransSegs).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelTcp {
+    /// The node's name.
+    pub node: String,
+    /// Segments sent, those that hold only repeats left out, pure acknowledgements included.
+    pub sent: u64,
+    /// Segments sent again.
+    pub repeated: u64,
+}
+
+/// What the packet service counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PacketsRaw {
+    /// Packets sent for the first time.
+    pub sent: u64,
+    /// Repeats of packets or of pieces of them.
+    pub repeated: u64,
+    /// Repeats of what had arrived.
+    pub spurious: u64,
 }
 
 /// What the stations of one radio cell did in a run, all together, from its start to its end.

@@ -1,8 +1,8 @@
 //! From what a flow saw to the figures of the Record. The only place where figures are computed.
 
-use crate::backend::{FlowRaw, Probe, RadioRaw, StackRaw};
+use crate::backend::{FlowRaw, KernelTcp, PacketsRaw, Probe, RadioRaw, StackRaw};
 use crate::model::{App, Flow, Scenario};
-use crate::record::RadioFigures;
+use crate::record::{KernelFigures, PacketFigures, RadioFigures};
 use serde::{Deserialize, Serialize};
 use wavelane_base::Seed;
 
@@ -202,6 +202,25 @@ pub fn wire_bytes_per_delivered_byte(runs: &[&StackRaw]) -> Option<f64> {
     let wire: u64 = runs.iter().map(|r| r.wire_octets).sum();
     let delivered: u64 = runs.iter().flat_map(|r| &r.flows).map(|f| f.octets).sum();
     (delivered > 0).then(|| wire as f64 / delivered as f64)
+}
+
+/// Processor seconds per 10^9 delivered bytes, of one or several runs; `None` unless every run has them.
+pub fn seconds_per_gb(runs: &[&StackRaw], of: fn(&StackRaw) -> Option<f64>) -> Option<f64> {
+    let seconds = runs.iter().map(|r| of(r)).sum::<Option<f64>>()?;
+    let delivered: u64 = runs.iter().flat_map(|r| &r.flows).map(|f| f.octets).sum();
+    (delivered > 0).then(|| seconds * 1e9 / delivered as f64)
+}
+
+/// What a node's kernel counted.
+pub fn of_kernel(raw: &KernelTcp, seed: Seed) -> KernelFigures {
+    let (segments_sent, segments_repeated) = (raw.sent, raw.repeated);
+    KernelFigures { node: raw.node.clone(), seed: seed.0, segments_sent, segments_repeated }
+}
+
+/// What the packet service counted.
+pub fn of_packets(raw: &PacketsRaw, seed: Seed) -> PacketFigures {
+    let PacketsRaw { sent, repeated, spurious } = *raw;
+    PacketFigures { seed: seed.0, packets_sent: sent, packets_repeated: repeated, packets_spurious: spurious }
 }
 
 /// Repair bytes over first transmissions, of one or several runs; `None` unless every run counted both.

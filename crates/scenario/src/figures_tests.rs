@@ -101,11 +101,18 @@ fn shares_are_over_all_runs_and_null_when_not_counted() {
         inconclusive: None,
         notes: Vec::new(),
         radios: Vec::new(),
+        spent: crate::Spent { programs_s: repair.map(|_| 2.0), machine_s: Some(5.0) },
+        kernels: Vec::new(),
+        packets: None,
     };
     let (a, b) = (run(11_000_000, Some(500_000)), run(13_000_000, Some(1_500_000)));
     assert_eq!(wire_bytes_per_delivered_byte(&[&a, &b]), Some(1.2));
     assert_eq!(repair_share(&[&a, &b]), Some(0.1));
     assert_eq!(repair_share(&[&a, &run(1, None)]), None);
+    // Each run delivered 10^7 bytes.
+    assert_eq!(seconds_per_gb(&[&a, &b], |r| r.spent.programs_s), Some(200.0));
+    assert_eq!(seconds_per_gb(&[&a, &run(1, None)], |r| r.spent.programs_s), None);
+    assert_eq!(seconds_per_gb(&[&a, &run(1, None)], |r| r.spent.machine_s), Some(500.0));
 }
 
 #[test]

@@ -32,12 +32,12 @@ fn stack(word: &str, mbit: Option<f64>, p95: f64) -> StackResult {
         last_byte_ms: None,
     };
     StackResult {
-        radios: Vec::new(),
         stack: word.into(),
         wire_bytes_per_delivered_byte: Some(1.1),
         repair_share: None,
         inconclusive: None,
         flows: vec![flow("page", "download"), flow("echo", "echo")],
+        ..StackResult::default()
     }
 }
 

@@ -24,8 +24,8 @@ mod write;
 mod write_wifi;
 
 pub use backend::{
-    AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, Clause, Fetch, FlowRaw, Probe, Progress, RadioRaw,
-    Review, RunContext, StackRaw, Treatment,
+    AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, Clause, Fetch, FlowRaw, KernelTcp, PacketsRaw, Probe,
+    Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment,
 };
 pub use error::{Problem, ScenarioError};
 pub use judge::{figure, show};
@@ -33,12 +33,13 @@ pub use model::{
     App, Bound, Change, Channel, ChannelKind, Check, DURATION_MAX, Direction, FLOWS_MAX, Flow, Metric, NODES_MAX, Node,
     NodeKind, Scenario, Side, Stack, TcpKind, TcpKnobs, TcpProfile,
 };
-pub use parse::is_scenario;
+pub use parse::{is_scenario, line_of_clause};
 pub use parse_channel::DIRECTION_KEYS;
 pub use parse_tcp::TCP_KEYS;
 pub use parse_wifi::WIFI_KEYS;
 pub use record::{
-    CheckResult, ClauseNote, Omitted, RUN_FORMAT, RadioFigures, RecordError, RunDocument, Series, StackResult, Verdict,
+    CheckResult, ClauseNote, KernelFigures, Omitted, PacketFigures, RUN_FORMAT, RadioFigures, RecordError, RunDocument,
+    Series, StackResult, Verdict,
 };
 pub use run::{JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};
 pub use units::{Quantity, UnitError};

@@ -91,7 +91,7 @@ pub struct Node {
 pub enum NodeKind {
     /// Runs applications.
     Endpoint,
-    /// Runs `wavelaned` under stack `wavelane`, forwards plainly under `tcp-*`.
+    /// Runs `wavelaned` under the stacks `wavelane`, forwards plainly under `tcp-*`.
     Gateway,
     /// Forwards plainly, always.
     Router,
@@ -132,6 +132,8 @@ pub enum Direction {
 pub enum Stack {
     /// The gateways do their work.
     Wavelane,
+    /// The same, but TCP crosses the gateways as packets and stays end to end.
+    WavelaneUnsplit,
     /// Plain TCP end to end; gateways forward plainly.
     Tcp {
         /// The sender's congestion control.
@@ -250,6 +252,11 @@ pub enum App {
         /// Bytes of a body.
         size: Octets,
     },
+    /// `from` fetches a body over one QUIC stream from `to`.
+    Quic {
+        /// Body size; `None` runs until the flow's stop (a fixed-time flow).
+        size: Option<Octets>,
+    },
 }
 
 impl App {
@@ -264,12 +271,13 @@ impl App {
             Self::Window { .. } => "window",
             Self::Ping { .. } => "ping",
             Self::Fetch { .. } => "fetch",
+            Self::Quic { .. } => "quic",
         }
     }
     /// Whether it moves a body (and so has a goodput).
     pub fn is_bulk(&self) -> bool {
         match self {
-            Self::Download { .. } | Self::Upload { .. } => true,
+            Self::Download { .. } | Self::Upload { .. } | Self::Quic { .. } => true,
             Self::Cbr { .. } | Self::Saturate { .. } | Self::Window { .. } => true,
             Self::Echo { .. } | Self::Ping { .. } | Self::Fetch { .. } => false,
         }
@@ -277,7 +285,7 @@ impl App {
     /// Whether it moves as much as it can in a given time.
     pub fn is_fixed_time(&self) -> bool {
         match self {
-            Self::Download { size } | Self::Upload { size } => size.is_none(),
+            Self::Download { size } | Self::Upload { size } | Self::Quic { size } => size.is_none(),
             Self::Cbr { .. } | Self::Saturate { .. } | Self::Window { .. } => true,
             Self::Echo { .. } | Self::Ping { .. } | Self::Fetch { .. } => false,
         }
@@ -405,7 +413,7 @@ impl Scenario {
     /// The slowest rate that the bytes of a bulk flow meet, as the file starts; `None` without a finite one.
     pub fn bottleneck(&self, flow: &Flow) -> Option<Rate> {
         let (source, sink) = match flow.app {
-            App::Download { .. } | App::Fetch { .. } => (flow.to.as_str(), flow.from.as_str()),
+            App::Download { .. } | App::Fetch { .. } | App::Quic { .. } => (flow.to.as_str(), flow.from.as_str()),
             _ => (flow.from.as_str(), flow.to.as_str()),
         };
         let rate = |(channel, way): &(&Channel, Direction)| match &channel.kind {

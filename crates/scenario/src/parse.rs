@@ -38,6 +38,22 @@ pub fn is_scenario(text: &str) -> Option<bool> {
     Some(table.get_ref().keys().any(|k| SCENARIO_ONLY.contains(&k.get_ref().as_ref())))
 }
 
+/// The line, from 1, on which a review's clause such as `flows.page` stands in a scenario's text: that of its deepest key
+/// which is there. `None` if not even the first is, or the text is not TOML.
+pub fn line_of_clause(text: &str, clause: &str) -> Option<usize> {
+    let document = DeTable::parse(text).ok()?;
+    let mut table = Some(document.get_ref());
+    let mut line = None;
+    for word in clause.split('.') {
+        let Some((key, value)) = table.and_then(|t| t.iter().find(|(key, _)| key.get_ref().as_ref() == word)) else {
+            break;
+        };
+        line = Some(line_of(text, key.span().start));
+        table = value.get_ref().as_table();
+    }
+    line
+}
+
 impl Scenario {
     /// Reads and checks a file. Files it names (loss traces) are looked up beside it.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
@@ -194,6 +210,7 @@ fn flow(name: &str, value: &Value<'_>) -> Result<Flow, ScenarioError> {
     let app = match kind {
         "download" => App::Download { size },
         "upload" => App::Upload { size },
+        "quic" => App::Quic { size },
         "cbr" => App::Cbr { every: table.need("every", "\"20 ms\"")?.quantity()?, size: size.unwrap_or(DATAGRAM_SIZE) },
         "saturate" => App::Saturate { size: size.unwrap_or(DATAGRAM_SIZE) },
         "window" => {

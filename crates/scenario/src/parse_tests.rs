@@ -228,7 +228,7 @@ const DAMAGE: &[(&str, &str, &str)] = &[
     (
         "while = \"page\"",
         "while = \"pge\"",
-        "24: [flows.ping]: while = \"pge\" names no download or upload; did you mean 'page'?",
+        "24: [flows.ping]: while = \"pge\" names no bulk flow; did you mean 'page'?",
     ),
     ("while = \"page\"", "every = \"1 us\"", "24: [flows.ping]: every must lie between 1 ms and the run's duration"),
     ("while = \"page\"", "size = \"2 kB\"", "24: [flows.ping]: an echo's size lies between 8 B and 1400 B"),
@@ -375,4 +375,41 @@ proptest::proptest! {
         let text = format!("{}{noise}{}", &GOOD[..cut], &GOOD[cut..]);
         let _ = parse(&text);
     }
+}
+
+#[test]
+fn a_quic_flow_is_bulk_and_a_clause_has_its_line() {
+    let text = r#"
+title = "t"
+duration = "10 s"
+stacks = ["tcp-bbr", "wavelane+unsplit"]
+nodes = { c = "endpoint", s = "endpoint" }
+[channels.air]
+preset = "ethernet"
+between = ["c", "s"]
+[flows.body]
+app = "quic"
+from = "c"
+to = "s"
+[flows.echo]
+app = "echo"
+from = "c"
+to = "s"
+while = "body"
+"#;
+    let scenario = Scenario::parse(text, Path::new(".")).unwrap();
+    assert_eq!(scenario.stacks[1], Stack::WavelaneUnsplit);
+    let body = scenario.flow("body").unwrap();
+    assert_eq!(body.app, App::Quic { size: None });
+    assert!(body.app.is_bulk() && body.app.is_fixed_time() && !body.app.is_datagrams());
+    assert_eq!(Scenario::parse(&scenario.to_toml(), Path::new(".")).unwrap(), scenario);
+    let sized = text.replace("app = \"quic\"", "app = \"quic\"\nsize = \"0 B\"");
+    let error = Scenario::parse(&sized, Path::new(".")).unwrap_err().to_string();
+    assert!(error.contains("9: [flows.body]: size must lie above 0"), "{error}");
+    let line = |clause| crate::line_of_clause(text, clause);
+    assert_eq!(
+        (line("flows.body"), line("flows.echo.while"), line("channels.air.forward")),
+        (Some(9), Some(17), Some(6))
+    );
+    assert_eq!((line("lab"), crate::line_of_clause("not [ toml", "flows")), (None, None));
 }

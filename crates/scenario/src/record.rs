@@ -98,7 +98,7 @@ pub struct ClauseNote {
 }
 
 /// What one stack gave, over all seeds.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StackResult {
     /// Its word.
     pub stack: String,
@@ -106,6 +106,12 @@ pub struct StackResult {
     pub wire_bytes_per_delivered_byte: Option<f64>,
     /// Repair bytes over first transmissions.
     pub repair_share: Option<f64>,
+    /// Processor seconds of the gateways' or the peer's processes per 10^9 delivered bytes; absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_s_per_gb: Option<f64>,
+    /// The whole machine's busy seconds per 10^9 delivered bytes, ends and channels included; absent in the simulator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_s_per_gb: Option<f64>,
     /// Why its runs prove nothing, if so.
     pub inconclusive: Option<String>,
     /// Per flow and seed: by seed, then in the scenario's order.
@@ -113,6 +119,38 @@ pub struct StackResult {
     /// Per radio cell and seed, in the same order; absent where there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub radios: Vec<RadioFigures>,
+    /// Per endpoint and seed; absent where no kernel plays.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<KernelFigures>,
+    /// Per seed; absent where the gateways carry no packets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub packets: Vec<PacketFigures>,
+}
+
+/// What the kernel of one endpoint counted of TCP in one run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct KernelFigures {
+    /// The node.
+    pub node: String,
+    /// The run's seed.
+    pub seed: u64,
+    /// Segments sent, those that hold only repeats left out, pure acknowledgements included.
+    pub segments_sent: u64,
+    /// Segments sent again.
+    pub segments_repeated: u64,
+}
+
+/// What the packet service of all gateways together counted in one run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PacketFigures {
+    /// The run's seed.
+    pub seed: u64,
+    /// Packets sent for the first time.
+    pub packets_sent: u64,
+    /// Repeats of packets or of pieces of them.
+    pub packets_repeated: u64,
+    /// Repeats of what had arrived.
+    pub packets_spurious: u64,
 }
 
 /// What the stations of one radio cell did in one run, all together, per second of the whole run.

@@ -298,12 +298,19 @@ fn stack_results(
             stack: stack.word().to_owned(),
             wire_bytes_per_delivered_byte: figures::wire_bytes_per_delivered_byte(&only),
             repair_share: figures::repair_share(&only),
+            cpu_s_per_gb: figures::seconds_per_gb(&only, |r| r.spent.programs_s),
+            machine_s_per_gb: figures::seconds_per_gb(&only, |r| r.spent.machine_s),
             inconclusive: only.iter().find_map(|r| r.inconclusive.clone()),
             flows: runs.iter().flat_map(|(seed, raw)| figures::of_run(scenario, raw, *seed)).collect(),
             radios: runs
                 .iter()
                 .flat_map(|(seed, raw)| raw.radios.iter().map(|r| figures::of_radio(r, *seed)))
                 .collect(),
+            kernels: runs
+                .iter()
+                .flat_map(|(seed, raw)| raw.kernels.iter().map(|k| figures::of_kernel(k, *seed)))
+                .collect(),
+            packets: runs.iter().filter_map(|(seed, raw)| Some(figures::of_packets(&raw.packets?, *seed))).collect(),
         }
     };
     stacks.iter().map(of_stack).collect()

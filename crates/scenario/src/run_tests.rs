@@ -85,6 +85,9 @@ impl Backend for Fake {
                 given_up: 1,
                 queue_full: 2,
             }],
+            spent: crate::Spent { programs_s: (stack == Stack::Wavelane).then_some(0.5), machine_s: Some(1.0) },
+            kernels: vec![crate::KernelTcp { node: "server".into(), sent: 1000, repeated: 5 }],
+            packets: (stack == Stack::Wavelane).then_some(crate::PacketsRaw { sent: 400, repeated: 3, spurious: 1 }),
         })
     }
 }

@@ -116,7 +116,7 @@ pub(crate) fn flow(scenario: &Scenario, flow: &Flow, value: &Value<'_>) -> Check
         return refuse(value, format!("{why}: start before duration = {}", scenario.duration));
     }
     match flow.app {
-        App::Download { size: Some(size) } | App::Upload { size: Some(size) }
+        App::Download { size: Some(size) } | App::Upload { size: Some(size) } | App::Quic { size: Some(size) }
             if size == Octets::ZERO || size > SIZE_MAX =>
         {
             refuse(value, format!("[{at}]: size must lie above 0 and at most {}", SIZE_MAX.write()))
@@ -171,14 +171,11 @@ pub(crate) fn echoes(scenario: &mut Scenario, sections: &[(String, Value<'_>)]) 
             Some(first) if bulk == "flow" => *bulk = first.clone(),
             Some(_) => {
                 let hint = crate::error::hint(bulk, bulks.iter().map(String::as_str));
-                return refuse(
-                    value,
-                    format!("[{}]: while = \"{bulk}\" names no download or upload; {hint}", value.path),
-                );
+                return refuse(value, format!("[{}]: while = \"{bulk}\" names no bulk flow; {hint}", value.path));
             }
             None => {
-                let why = format!("[{}]: while = \"{bulk}\" but there is no download or upload", value.path);
-                return refuse(value, format!("{why}: add one, or remove while"));
+                let why = format!("[{}]: while = \"{bulk}\" but there is no bulk flow", value.path);
+                return refuse(value, format!("{why}: add a download, upload or quic flow, or remove while"));
             }
         }
     }

@@ -10,6 +10,7 @@ const fn tcp(kind: TcpKind, rts: bool) -> Stack {
 /// Every stack with its word.
 pub const STACKS: &[(&str, Stack)] = &[
     ("wavelane", Stack::Wavelane),
+    ("wavelane+unsplit", Stack::WavelaneUnsplit),
     ("tcp-reno", tcp(TcpKind::Reno, false)),
     ("tcp-cubic", tcp(TcpKind::Cubic, false)),
     ("tcp-bbr", tcp(TcpKind::Bbr, false)),
@@ -56,6 +57,7 @@ pub const APPS: &[(&str, &str)] = &[
     ("upload", "upload"),
     ("echo", "echo"),
     ("fetch", "fetch"),
+    ("quic", "quic"),
     ("cbr", "cbr"),
     ("saturate", "saturate"),
     ("window", "window"),
@@ -87,6 +89,10 @@ impl Stack {
     /// The stack of that word.
     pub fn from_word(word: &str) -> Option<Self> {
         look_up(STACKS, word).ok()
+    }
+    /// Whether the gateways do their work.
+    pub fn has_gateways(self) -> bool {
+        matches!(self, Self::Wavelane | Self::WavelaneUnsplit)
     }
     /// Whether it is one of the plain `tcp-*` stacks.
     pub fn is_plain_tcp(self) -> bool {

@@ -117,7 +117,7 @@ fn flow_body(flow: &Flow) -> String {
         let _ = write!(out, "\n{key} = {value}");
     };
     match &flow.app {
-        App::Download { size } | App::Upload { size } => {
+        App::Download { size } | App::Upload { size } | App::Quic { size } => {
             if let Some(size) = size {
                 key("size", unit(size));
             }

@@ -11,7 +11,7 @@ use wavelane_protocol::gateway::PeerId;
 use wavelane_protocol::tcp::Config;
 use wavelane_scenario::{
     App, Backend, BackendError, Change, Direction, Flow, FlowRaw, Probe, Progress, RadioRaw, Review, RunContext,
-    Scenario, Stack, StackRaw, Treatment,
+    Scenario, Spent, Stack, StackRaw, Treatment,
 };
 
 /// How often, in virtual time, a run looks whether it is over, was cancelled, or should say how far it is.
@@ -102,11 +102,13 @@ impl Backend for SimBackend {
 }
 
 const NO_FETCH: &str = "the simulator has no fetches: run it with --on lab";
+const NO_QUIC: &str = "the simulator has no QUIC: run it with --on lab, or use app = \"download\"";
 
 /// What the simulator cannot do for a flow.
 fn beyond(flow: &Flow) -> Option<&'static str> {
     match flow {
         Flow { app: App::Fetch { .. }, .. } => Some(NO_FETCH),
+        Flow { app: App::Quic { .. }, .. } => Some(NO_QUIC),
         Flow { control: Some(_), .. } => {
             Some("in the simulator the stack chooses the congestion control: run it with --on lab")
         }
@@ -164,6 +166,7 @@ fn work(scenario: &Scenario, flow: &Flow) -> Result<Work, &'static str> {
         App::Window { size, packets } => Work::Datagrams(Datagrams::Window { size: size.get(), packets: *packets }),
         App::Ping { every, size } => Work::Datagrams(Datagrams::Ping { every: *every, size: size.get() }),
         App::Fetch { .. } => return Err(NO_FETCH),
+        App::Quic { .. } => return Err(NO_QUIC),
     })
 }
 
@@ -216,6 +219,9 @@ fn collect(shape: &Shape<'_>, scenario: &Scenario, stack: Stack, world: &World, 
         inconclusive: None,
         notes: notes(scenario, world),
         radios: radios(scenario, world),
+        spent: Spent::default(),
+        kernels: Vec::new(),
+        packets: None,
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
         Stack::Wavelane if has_radio => "gateways cannot be stations of a wifi channel in the simulator yet",
         Stack::Wavelane if has_datagrams => "the simulated gateways carry streams only: use a tcp-* stack or udp",
         Stack::Wavelane => return Treatment::Imposed,
+        Stack::WavelaneUnsplit => "the simulated gateways split every TCP: use wavelane, or run it with --on lab",
         Stack::Tcp { rts: true, .. } if !has_radio => "RTS/CTS needs a channel of kind wifi: add one or drop '+rts'",
         Stack::Tcp { kind, .. } if scenario.tcp.profile == TcpProfile::Ns3 && kind != TcpKind::Reno => {
             "[tcp] profile = \"ns3-3.44\" is NewReno: use the stack tcp-reno, or another profile"

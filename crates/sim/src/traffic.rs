@@ -11,9 +11,11 @@ use wavelane_protocol::gateway::{PeerId, Reason};
 /// Bin width of [`FlowLog::arrivals`].
 pub const ARRIVAL_BIN: Span = Span::from_millis(1);
 /// Most bins of [`FlowLog::arrivals`].
-pub const ARRIVALS_BOUND: usize = 1 << 14;
-/// Bin width of [`FlowLog::ages`].
+pub const ARRIVALS_BOUND: usize = 1 << 13;
+/// Least bin width of [`FlowLog::ages`].
 pub const AGE_BIN: Span = Span::from_micros(100);
+/// Ages below this many bins are kept to a bin; above, to one part in half as many. So are few bins enough for any age.
+const AGES_EXACT: u64 = 512;
 /// How long the end of an echo waits for answers.
 pub const ECHO_GRACE: Span = Span::from_secs(5);
 
@@ -146,7 +148,8 @@ pub struct FlowLog {
     pub arrivals: Vec<(u64, u64)>,
     /// How often the width has doubled.
     pub coarser: u32,
-    /// How old bytes were when they were read: bytes by age in units of [`AGE_BIN`], from the write at the seam on.
+    /// How old bytes were when they were read: bytes by age in units of [`AGE_BIN`], from the write at the seam on, to
+    /// within 0.4 %.
     pub ages: BTreeMap<u64, u64>,
     /// Offset of the first byte that was not what was sent.
     pub damage: Option<u64>,
@@ -158,6 +161,13 @@ pub struct FlowLog {
     pub end: Option<(Instant, FlowEnd)>,
     /// How often the server side ended without the client's orderly end.
     pub server_resets: u64,
+}
+
+/// The lower end of the bin of an age, in units of [`AGE_BIN`].
+fn age_bin(age: Span) -> u64 {
+    let bin = age.as_nanos() / AGE_BIN.as_nanos();
+    let coarser = (bin / AGES_EXACT).checked_ilog2().map_or(0, |bits| bits + 1);
+    bin >> coarser << coarser
 }
 
 impl FlowLog {
@@ -274,7 +284,7 @@ impl Flow {
         self.log.note_body(now, self.content, bytes);
         while let Some(&(end, at)) = self.writes.front().filter(|_| from < self.log.octets) {
             let upto = end.min(self.log.octets);
-            *self.log.ages.entry(now.since(at).as_nanos() / AGE_BIN.as_nanos()).or_default() += upto - from;
+            *self.log.ages.entry(age_bin(now.since(at))).or_default() += upto - from;
             from = upto;
             if upto == end {
                 self.writes.pop_front();
@@ -312,5 +322,22 @@ impl Flow {
             Work::Echo { size, .. } => self.log.questions_end.map(|_| self.log.questions.len() as u64 * size),
             Work::Datagrams(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_fall_into_few_bins_that_are_never_off_by_more_than_stated() {
+        let mut bins = std::collections::BTreeSet::new();
+        for n in (0..2_000).chain((0..60_000).map(|n| n * 17)) {
+            let bin = age_bin(AGE_BIN.times(n));
+            assert!(bin <= n && (n - bin) * 256 <= n, "{n} counts as {bin}");
+            bins.insert(bin);
+        }
+        assert!(bins.len() < 4_000, "{} bins up to {}", bins.len(), AGE_BIN.times(60_000 * 17));
+        assert_eq!(age_bin(AGE_BIN.times(AGES_EXACT - 1)), AGES_EXACT - 1);
     }
 }

@@ -30,12 +30,12 @@ fn stack(word: &str, goodputs: [f64; 2], p95: f64) -> StackResult {
         .zip(1..)
         .flat_map(|(g, seed)| [figures(BULK, seed, Some(*g), None), figures(ECHO, seed, None, Some(p95))]);
     StackResult {
-        radios: Vec::new(),
         stack: word.into(),
         wire_bytes_per_delivered_byte: Some(1.1),
         repair_share: None,
         inconclusive: None,
         flows: flows.collect(),
+        ..StackResult::default()
     }
 }
 

@@ -25,12 +25,12 @@ fn stack(word: &str, ours: f64, other: f64) -> StackResult {
         last_byte_ms: None,
     };
     StackResult {
-        radios: Vec::new(),
         stack: word.into(),
         wire_bytes_per_delivered_byte: None,
         repair_share: None,
         inconclusive: None,
         flows: vec![flow(OURS, ours), flow(OTHER, other)],
+        ..StackResult::default()
     }
 }
 

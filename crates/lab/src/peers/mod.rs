@@ -15,7 +15,7 @@ use boringtun::Boringtun;
 use kcptun::Kcptun;
 use std::net::SocketAddr;
 use std::path::Path;
-use wavelane_scenario::{Flow, Scenario, Stack};
+use wavelane_scenario::{App, Flow, Scenario, Stack};
 
 /// A peer program, running. Dropping it stops it.
 pub(crate) struct Peers {
@@ -81,6 +81,10 @@ pub(crate) fn is_peer(stack: Stack) -> bool {
 /// Whether the peer `stack` can be run here, and if not, why.
 pub(crate) fn review(scenario: &Scenario, stack: Stack) -> Result<(), String> {
     gateways::pair(scenario)?;
+    let needs_udp = scenario.flows.iter().find(|f| matches!(f.app, App::Quic { .. }));
+    if let (Some(flow), Stack::Kcptun | Stack::KcptunFast3) = (needs_udp, stack) {
+        return Err(format!("kcptun carries TCP only, and flow {} is QUIC: take one of the two out", flow.name));
+    }
     let needed = match stack {
         Stack::Kcptun | Stack::KcptunFast3 => kcptun::PROGRAMS,
         _ => boringtun::PROGRAMS,

@@ -9,6 +9,8 @@ use wavelane_wire::tcp::WINDOW_SCALE_MAX;
 pub(super) const STRETCHES_MAX: usize = 4_096;
 /// Most acknowledgements owed at once; a peer that sends faster than we are drained gets no more.
 const ACKS_OWED_MAX: u32 = 64;
+/// Segments that a sender begins with (RFC 6928), taken for a round trip's before one was measured.
+const INITIAL_SEGMENTS: usize = 10;
 /// Stretches reported latest first (RFC 2018, section 4).
 const REPORTS_MAX: usize = 4;
 
@@ -30,6 +32,8 @@ pub(super) struct Receiver {
     limit: usize,
     /// Start of the current measurement, and the bytes read in it.
     measured: (Instant, usize),
+    /// The most that was read in a round trip.
+    per_round: usize,
     /// The right edge as announced; never taken back.
     edge: u64,
     pub(super) shift: u8,
@@ -69,6 +73,7 @@ impl Receiver {
             buffer: config.receive_buffer,
             limit,
             measured: (now, 0),
+            per_round: INITIAL_SEGMENTS * usize::from(config.mss),
             edge: 0,
             shift: if config.window_scale { needed.min(WINDOW_SCALE_MAX) } else { 0 },
             mss: usize::from(config.mss),
@@ -214,6 +219,9 @@ impl Receiver {
         self.recent.retain(|start| !touched.iter().any(|(s, _)| s == start));
         self.stretches.splice(from..to, [whole]);
         self.report_first(whole.0);
+        // What waits behind a hole shall not eat up the window that the sender needs meanwhile (as Linux since 6.16).
+        let waits = self.stretches.last().map_or(0, |(_, end)| end - self.next) as usize;
+        self.limit = self.limit.max(2 * self.per_round + waits).min(self.buffer);
         true
     }
     fn report_first(&mut self, start: u64) {
@@ -295,6 +303,7 @@ impl Receiver {
             None => self.measured.1 >= self.limit,
         };
         if over {
+            self.per_round = self.per_round.max(self.measured.1);
             if self.measured.1 >= self.limit / 2 {
                 self.limit = (2 * self.limit).min(self.buffer);
             }

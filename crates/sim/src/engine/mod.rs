@@ -3,6 +3,7 @@
 //! The engine's time is nobody's clock. It drives machines only through [`Machine`], in the documented order, and
 //! panics with the cause if one breaks a law, because a run with a broken machine proves nothing.
 
+mod digest;
 mod medium;
 mod programs;
 mod radio;
@@ -14,6 +15,7 @@ use crate::content::Content;
 use crate::host::HostNode;
 use crate::node::{GatewayNode, INSIDE, Moment, Outgoing, Resident};
 use crate::traffic::{Flow, FlowIndex, FlowLog, FlowSpec};
+use digest::{DIGEST_START, mix, mix_bytes};
 use medium::{ChannelSlot, Medium};
 use router::Router;
 use std::collections::{BTreeMap, VecDeque};
@@ -534,21 +536,9 @@ impl Engine {
         };
         let head = [self.now.as_nanos(), channel as u64, place, edge as u64, packet.len() as u64];
         self.digest = head.into_iter().fold(self.digest, mix);
-        self.digest = packet.chunks(8).fold(self.digest, |digest, piece| {
-            let mut word = [0; 8];
-            word[..piece.len()].copy_from_slice(piece);
-            mix(digest, u64::from_be_bytes(word))
-        });
+        self.digest = mix_bytes(self.digest, packet);
         if let Some(tap) = &mut self.tap {
             tap(Crossing { at: self.now, channel: ChannelId(channel), port, direction, edge, packet });
         }
     }
-}
-
-/// FNV-1a's offset basis for 64 bits.
-const DIGEST_START: u64 = 0xcbf2_9ce4_8422_2325;
-
-/// FNV-1a over words instead of bytes, with a rotation so that high bits reach low ones.
-fn mix(digest: u64, word: u64) -> u64 {
-    ((digest ^ word).wrapping_mul(0x0000_0100_0000_01b3)).rotate_left(23)
 }

@@ -61,7 +61,7 @@ pub(super) fn cell(loss: &Loss, document: &RunDocument, edition: Edition) -> Vec
 }
 
 /// IP bytes delivered usefully over those the link can deliver: rate x (1 - p).
-fn limit_share(loss: &Loss, goodput: f64) -> f64 {
+pub(super) fn limit_share(loss: &Loss, goodput: f64) -> f64 {
     goodput * IP_PER_TCP_BYTE / (RATE * (1.0 - loss.share))
 }
 
@@ -72,6 +72,22 @@ fn whole(f: &FlowFigures) -> Option<f64> {
 }
 
 fn measured(head: &Head, loss: &Loss, stack: &StackResult) -> Vec<Row> {
+    let ours = stack.stack == "wavelane";
+    let mut rows = carried(head, loss, stack);
+    rows.extend(FETCHES.iter().flat_map(|(flow, size, _)| small(&head.and("size", size), loss, stack, flow)));
+    if let Some(share) = stack.repair_share {
+        let mut row = head.row("repair_share", "share", &[share]);
+        if ours && loss.share == 0.0 {
+            judge(&mut row, Aim::Below(REPAIR_AIM));
+        }
+        row.bound = Some(loss.share / (1.0 - loss.share));
+        rows.push(row);
+    }
+    rows
+}
+
+/// The rows of the bulk flow and its echo.
+pub(super) fn carried(head: &Head, loss: &Loss, stack: &StackResult) -> Vec<Row> {
     let ours = stack.stack == "wavelane";
     let limit = RATE * (1.0 - loss.share) / IP_PER_TCP_BYTE;
     let bulk = |figure: fn(&FlowFigures) -> Option<f64>| values(stack, BULK, figure);
@@ -104,19 +120,10 @@ fn measured(head: &Head, loss: &Loss, stack: &StackResult) -> Vec<Row> {
     row.bound = Some(BASE_MS / 2.0);
     row.why = "of the download's bytes, from the sender's write to the receiver's read".into();
     rows.push(row);
-    rows.extend(FETCHES.iter().flat_map(|(flow, size, _)| small(&head.and("size", size), loss, stack, flow)));
     let pooled = |value: Option<f64>| value.into_iter().collect::<Vec<_>>();
     let mut row = head.row("wire_bytes_per_delivered_byte", "ratio", &pooled(stack.wire_bytes_per_delivered_byte));
     row.bound = Some(IP_PER_TCP_BYTE / (1.0 - loss.share));
     rows.push(row);
-    if let Some(share) = stack.repair_share {
-        let mut row = head.row("repair_share", "share", &[share]);
-        if ours && loss.share == 0.0 {
-            judge(&mut row, Aim::Below(REPAIR_AIM));
-        }
-        row.bound = Some(loss.share / (1.0 - loss.share));
-        rows.push(row);
-    }
     rows
 }
 
@@ -165,7 +172,7 @@ fn time_of(figures: &FlowFigures, loss: &Loss, first: bool) -> Option<f64> {
 }
 
 /// Our aims against one rival.
-fn against(head: &Head, loss: &Loss, ours: &StackResult, rival: &StackResult) -> Vec<Row> {
+pub(super) fn against(head: &Head, loss: &Loss, ours: &StackResult, rival: &StackResult) -> Vec<Row> {
     let name = &rival.stack;
     let head = head.and("rival", name);
     let mut rows = Vec::new();

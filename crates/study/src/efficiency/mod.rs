@@ -2,15 +2,17 @@
 //!
 //! The link has 20 Mbit/s, 50 ms each way and a queue of 250 kB per direction, and loses packets both ways. First come
 //! small bodies on connections of their own over the idle link, then a download for the rest of the time with an echo
-//! beside it. The gateways are told nothing of the link.
+//! beside it. The gateways are told nothing of the link. The packet service is judged by cells of its own, in which TCP
+//! crosses the gateways unsplit; the full edition lets QUIC download over the bare link too.
 
 mod judge;
+mod packet;
+mod quic;
 
-use crate::cells::{Cell, Head};
+use crate::cells::Cell;
 use crate::document::{Edition, Row, StudyDocument};
 use crate::{MakeBackend, StudyError, StudyOptions};
-use serde_json::{Map, json};
-use wavelane_scenario::{RunHooks, Verdict};
+use wavelane_scenario::RunHooks;
 
 /// The study's id.
 pub(crate) const ID: &str = "link-efficiency";
@@ -73,11 +75,11 @@ const FULL: Plan = Plan {
     repeat: 3,
 };
 
-fn scenario_text(loss: &Loss, plan: &Plan) -> String {
-    let ([small, all], stacks, words, lose) = (plan.seconds, plan.stacks, loss.words, loss.text);
-    let mut text = format!(
-        r#"title = "20 Mbit/s and 100 ms, loss both ways: {words}"
-duration = "{all} s"
+/// The link: two endpoints, two gateways, and between these `delay` each way and what `lose` says.
+fn link_text(title: &str, seconds: u32, stacks: &str, delay: &str, lose: &str) -> String {
+    format!(
+        r#"title = "{title}"
+duration = "{seconds} s"
 stacks = [{stacks}]
 [nodes]
 client = "endpoint"
@@ -93,25 +95,38 @@ between = ["a", "b"]
 reverse = "same"
 [channels.air.forward]
 rate = "20 Mbit/s"
-delay = "50 ms"
+delay = "{delay}"
 queue = "250 kB"
 {lose}
 [channels.lan_server]
 preset = "ethernet"
 between = ["b", "server"]
-[flows.{BULK}]
-app = "download"
+"#
+    )
+}
+
+/// A body by `app` from `start` s on, with an echo beside it.
+fn bulk_text(app: &str, start: u32) -> String {
+    format!(
+        r#"[flows.{BULK}]
+app = "{app}"
 from = "client"
 to = "server"
-start = "{small} s"
+start = "{start} s"
 [flows.{ECHO}]
 app = "echo"
 from = "client"
 to = "server"
-start = "{small} s"
+start = "{start} s"
 while = "{BULK}"
 "#
-    );
+    )
+}
+
+fn scenario_text(loss: &Loss, plan: &Plan) -> String {
+    let [small, all] = plan.seconds;
+    let title = format!("20 Mbit/s and 100 ms, loss both ways: {}", loss.words);
+    let mut text = link_text(&title, all, plan.stacks, "50 ms", loss.text) + &bulk_text("download", small);
     for (flow, size, every) in FETCHES {
         text += &format!(
             "[flows.{flow}]\napp = \"fetch\"\nfrom = \"client\"\nto = \"server\"\nsize = \"{size}\"\nevery = \"{every}\"\nstop = \"{small} s\"\n"
@@ -133,34 +148,24 @@ pub(crate) fn run(
         let text = scenario_text(loss, &plan);
         let cell = Cell { study: ID, name: loss.name, text: &text, repeat: plan.repeat };
         let (_, document) = cell.run(make, options, hooks)?;
-        let found = judge::cell(loss, &document, options.edition);
+        let mut found = judge::cell(loss, &document, options.edition);
+        if options.edition == Edition::Full {
+            let text = quic::scenario_text(loss, &plan);
+            let cell = Cell { study: ID, name: &format!("quic-{}", loss.name), text: &text, repeat: plan.repeat };
+            found.extend(quic::rows(loss, &document, &cell.run(make, options, hooks)?.1));
+        }
         found.iter().for_each(options.row);
         rows.extend(found);
     }
-    let found = not_yet();
-    found.iter().for_each(options.row);
-    rows.extend(found);
+    for case in packet::CASES {
+        let text = packet::scenario_text(case, options.edition);
+        let cell = Cell { study: ID, name: case.name, text: &text, repeat: plan.repeat };
+        let (_, document) = cell.run(make, options, hooks)?;
+        let found = packet::rows(case, &document);
+        found.iter().for_each(options.row);
+        rows.extend(found);
+    }
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
-}
-
-/// Aims that nothing can be measured of until TCP crosses the gateways unsplit.
-fn not_yet() -> Vec<Row> {
-    const WHY: &str = "not run: the laboratory has no stack that carries TCP unsplit through the gateways' TUN yet";
-    let row = |loss: &str, key: &str, value: &str, metric: &str, unit: &str| {
-        let case = [("loss", json!(loss)), (key, json!(value))];
-        let case = case.into_iter().map(|(k, v)| (k.to_owned(), v)).collect::<Map<_, _>>();
-        let head = Head { id: ID, backend: "lab".into(), case, stack: "wavelane".into() };
-        let mut row = head.row(metric, unit, &[]);
-        row.verdict = Verdict::Inconclusive;
-        row.why = WHY.into();
-        row
-    };
-    let mut rows = vec![
-        row("random 5 %", "service", "packet, CUBIC inside", "limit_share", "share"),
-        row("random 5 %", "service", "packet, CUBIC inside", "kernel_retransmit_share", "share"),
-    ];
-    rows.extend(["5 ms", "100 ms", "600 ms"].map(|rtt| row("none", "rtt", rtt, "spurious_copy_share", "share")));
-    rows
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::document::Edition;
+use serde_json::json;
 use wavelane_scenario::figures::{FetchFigures, FlowFigures};
-use wavelane_scenario::{Omitted, RunDocument, Scenario, StackResult};
+use wavelane_scenario::{KernelFigures, Omitted, PacketFigures, RunDocument, Scenario, StackResult, Verdict};
 
 fn figures(flow: &str) -> FlowFigures {
     FlowFigures {
@@ -41,17 +42,21 @@ fn stack(word: &str, mbps: f64, p95: f64, age: f64, total: f64) -> StackResult {
         FetchFigures { first_byte_mean_ms: total, first_byte_p50_ms: total, total_mean_ms: total, total_p50_ms: total };
     let small = FETCHES.iter().map(|(flow, _, _)| FlowFigures { fetch: Some(times.clone()), ..figures(flow) });
     StackResult {
-        radios: Vec::new(),
         stack: word.into(),
         wire_bytes_per_delivered_byte: Some(1.1),
         repair_share: (word == "wavelane").then_some(0.01),
         inconclusive: None,
         flows: [page, echo].into_iter().chain(small).collect(),
+        ..StackResult::default()
     }
 }
 
 fn judged(loss: usize, stacks: Vec<StackResult>, omitted: Vec<Omitted>, edition: Edition) -> Vec<Row> {
-    let document = RunDocument {
+    judge::cell(&LOSSES[loss], &document(stacks, omitted), edition)
+}
+
+fn document(stacks: Vec<StackResult>, omitted: Vec<Omitted>) -> RunDocument {
+    RunDocument {
         format: String::new(),
         scenario: String::new(),
         title: String::new(),
@@ -65,8 +70,7 @@ fn judged(loss: usize, stacks: Vec<StackResult>, omitted: Vec<Omitted>, edition:
         checks: vec![],
         rerun: String::new(),
         record: String::new(),
-    };
-    judge::cell(&LOSSES[loss], &document, edition)
+    }
 }
 
 fn verdict(rows: &[Row], metric: &str, key: &str, value: &str) -> Verdict {
@@ -174,4 +178,85 @@ fn a_missing_peer_is_named_and_leaves_the_full_edition_open() {
     }
     let rows = judged(2, vec![], vec![], Edition::Quick);
     assert_eq!(verdict(&rows, "limit_share", "", ""), Verdict::Inconclusive);
+}
+
+/// A run in which TCP crossed unsplit: Mbit/s, segments the server's kernel repeated of 10,000, copies in vain of 10,000.
+fn unsplit(mbps: f64, repeated: u64, spurious: u64, packets: u64) -> RunDocument {
+    let kernel = |node: &str, segments_repeated| KernelFigures {
+        node: node.into(),
+        seed: 1,
+        segments_sent: 10_000,
+        segments_repeated,
+    };
+    let packets =
+        PacketFigures { seed: 1, packets_sent: packets, packets_repeated: spurious + 500, packets_spurious: spurious };
+    let result = StackResult {
+        // The client's kernel sends acknowledgements only; what it repeats is not what is judged.
+        kernels: vec![kernel("client", 900), kernel("server", repeated)],
+        packets: vec![packets],
+        ..stack("wavelane+unsplit", mbps, 180.0, 200.0, 200.0)
+    };
+    document(vec![result], vec![])
+}
+
+#[test]
+fn unsplit_tcp_is_judged_by_goodput_and_by_what_the_kernel_repeats() {
+    let lossy = &packet::CASES[0];
+    let of = |document: &RunDocument, metric: &str| {
+        let rows = packet::rows(lossy, document);
+        assert!(rows.iter().all(|r| r.stack == "wavelane+unsplit" && r.case["loss"] == "random 5 %"));
+        rows.into_iter().find(|r| r.metric == metric).unwrap()
+    };
+    // 0.7 of 19 Mbit/s of IP is 12.84 of the application's bytes.
+    let good = unsplit(12.9, 49, 10, 10_000);
+    assert_eq!(of(&good, "limit_share").verdict, Verdict::Pass);
+    let row = of(&good, "kernel_retransmit_share");
+    assert_eq!((row.value, row.verdict), (Some(0.0049), Verdict::Pass));
+    let poor = unsplit(12.8, 50, 10, 10_000);
+    assert_eq!(of(&poor, "limit_share").verdict, Verdict::Fail);
+    assert_eq!(of(&poor, "kernel_retransmit_share").verdict, Verdict::Fail);
+    let mut late = good;
+    late.stacks[0].inconclusive = Some("late".into());
+    assert_eq!(of(&late, "limit_share").verdict, Verdict::Inconclusive);
+    let missing = document(vec![], vec![Omitted { stack: "wavelane+unsplit".into(), why: "no TUN".into() }]);
+    let row = of(&missing, "goodput_bps");
+    assert_eq!((row.verdict, row.why.as_str()), (Verdict::Inconclusive, "not run: no TUN"));
+}
+
+#[test]
+fn copies_in_vain_are_judged_where_nothing_is_lost() {
+    let of = |case: &packet::Case, document: &RunDocument| {
+        packet::rows(case, document).into_iter().find(|r| r.metric == "spurious_copy_share").unwrap()
+    };
+    let rtts: Vec<_> = packet::CASES[1..].iter().map(|c| of(c, &unsplit(18.0, 0, 49, 10_000))).collect();
+    assert!(rtts.iter().all(|r| r.verdict == Verdict::Pass && r.value == Some(0.0049)), "{rtts:?}");
+    assert_eq!(rtts.iter().map(|r| r.case["rtt"].as_str().unwrap()).collect::<Vec<_>>(), ["5 ms", "100 ms", "600 ms"]);
+    let lossless = &packet::CASES[1];
+    assert_eq!(of(lossless, &unsplit(18.0, 0, 50, 10_000)).verdict, Verdict::Fail);
+    assert_eq!(of(lossless, &unsplit(18.0, 0, 0, 199)).verdict, Verdict::Inconclusive);
+    for case in packet::CASES {
+        for edition in [Edition::Quick, Edition::Full] {
+            let scenario = Scenario::parse(&packet::scenario_text(case, edition), std::path::Path::new(".")).unwrap();
+            assert_eq!(scenario.stacks[0].word(), "wavelane+unsplit");
+        }
+    }
+}
+
+#[test]
+fn quic_is_a_peer_with_the_same_aims_as_the_others() {
+    let plan = FULL;
+    let scenario = Scenario::parse(&quic::scenario_text(&LOSSES[2], &plan), std::path::Path::new(".")).unwrap();
+    assert_eq!(scenario.flow(BULK).unwrap().app.word(), "quic");
+    let ours = document(vec![stack("wavelane", 17.0, 120.0, 250.0, 220.0)], vec![]);
+    let peers = document(
+        vec![stack("tcp-cubic", 1.0, 101.0, 60.0, 400.0), stack("tcp-bbr", 17.6, 300.0, 200.0, 400.0)],
+        vec![],
+    );
+    let rows = quic::rows(&LOSSES[2], &ours, &peers);
+    assert_eq!(verdict(&rows, "goodput_ratio", "rival", "quic-cubic"), Verdict::Pass);
+    // 17.0 of 17.6 is 0.966, and that peer reaches 0.96 of the limit.
+    assert_eq!(verdict(&rows, "goodput_ratio", "rival", "quic-bbr"), Verdict::Fail);
+    assert!(rows.iter().any(|r| r.stack == "quic-bbr" && r.metric == "rtt_p95_ms" && r.value == Some(300.0)));
+    let none = quic::rows(&LOSSES[2], &ours, &document(vec![], vec![]));
+    assert!(none.len() == 2 && none.iter().all(|r| r.verdict == Verdict::Inconclusive));
 }

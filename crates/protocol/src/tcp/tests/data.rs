@@ -119,6 +119,25 @@ fn the_window_grows_with_a_reader_that_keeps_up() {
     assert!((14_000..=16_000).contains(&widest), "{widest}");
 }
 
+#[test]
+fn what_waits_behind_a_hole_leaves_the_window_open() {
+    let config = Config { receive_window_initial: Some(20_000), receive_buffer: 60_000, ..plain() };
+    let mut tcp = Script::established(config);
+    let mut edges = Vec::new();
+    for k in 1..40 {
+        tcp.give(A, 1 + k * 1_000, 1, &[7; 1_000]);
+        edges.extend(tcp.drain().iter().map(|o| u64::from(o.ack) + u64::from(o.window)));
+    }
+    assert!(edges.is_sorted(), "{edges:?}");
+    // Ten segments are taken for a round trip's: twice that lies ahead of the newest, up to the buffer.
+    assert!((58_000..=60_001).contains(edges.last().unwrap()), "{edges:?}");
+    tcp.give(A, 60_500, 1, &[7; 1_000]);
+    tcp.give(A, 1, 1, &[7; 1_000]);
+    let last = tcp.drain().pop().unwrap();
+    assert_eq!(last.ack, 40_001, "and no more than the buffer is ever taken");
+    assert_eq!(u64::from(last.ack) + u64::from(last.window), 60_001);
+}
+
 /// RFC 896 with RFC 9293, section 3.7.4.
 #[test]
 fn nagle() {

@@ -1,0 +1,80 @@
+//! What is counted from the run's start to its flows' end: processor time, and the TCP of the endpoints' kernels.
+
+use crate::LabError;
+use crate::gateways::Gateways;
+use crate::peers::Peers;
+use crate::tools;
+use crate::world::World;
+use wavelane_host::netns::Netns;
+use wavelane_scenario::{KernelTcp, NodeKind, Scenario, Spent};
+
+/// Counters at one moment.
+pub(crate) struct Tally {
+    spent: Spent,
+    kernels: Vec<KernelTcp>,
+}
+
+impl Tally {
+    /// Reads them.
+    pub(crate) fn read(
+        scenario: &Scenario,
+        world: &World,
+        gateways: Option<&Gateways>,
+        peers: Option<&Peers>,
+    ) -> Result<Self, LabError> {
+        let ends = scenario.nodes.iter().zip(&world.nodes).filter(|(node, _)| node.kind == NodeKind::Endpoint);
+        let kernels = ends.map(|(node, ns)| segments(&node.name, ns)).collect::<Result<_, _>>()?;
+        let programs_s = match (gateways, peers) {
+            (Some(gateways), _) => gateways.cpu_seconds(),
+            (None, peers) => peers.and_then(Peers::cpu_seconds),
+        };
+        let machine_s = tools::processor_seconds().map(|(busy, _)| busy);
+        Ok(Self { spent: Spent { programs_s, machine_s }, kernels })
+    }
+
+    /// What was counted since `before`.
+    pub(crate) fn since(self, before: &Self) -> (Spent, Vec<KernelTcp>) {
+        let less = |now: Option<f64>, then: Option<f64>| Some(now? - then?);
+        let spent = Spent {
+            programs_s: less(self.spent.programs_s, before.spent.programs_s),
+            machine_s: less(self.spent.machine_s, before.spent.machine_s),
+        };
+        let kernels = self.kernels.into_iter().zip(&before.kernels).map(|(now, then)| KernelTcp {
+            sent: now.sent.saturating_sub(then.sent),
+            repeated: now.repeated.saturating_sub(then.repeated),
+            node: now.node,
+        });
+        (spent, kernels.collect())
+    }
+}
+
+fn segments(node: &str, ns: &Netns) -> Result<KernelTcp, LabError> {
+    let table = ns.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp"))?;
+    let table = table.map_err(LabError::io("cannot read /proc/net/snmp"))?;
+    let missing = || LabError::Failed { program: "/proc/net/snmp".into(), said: "it counts no TCP segments".into() };
+    let value = |name: &str| tcp_counter(&table, name).ok_or_else(missing);
+    Ok(KernelTcp { node: node.to_owned(), sent: value("OutSegs")?, repeated: value("RetransSegs")? })
+}
+
+/// A counter of the two lines that begin with `Tcp:`, of which the first holds the names (proc(5)).
+fn tcp_counter(table: &str, name: &str) -> Option<u64> {
+    let mut lines = table.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let place = names.split_whitespace().position(|word| word == name)?;
+    values.split_whitespace().nth(place)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_stand_under_their_names() {
+        let table = "Ip: Forwarding\nIp: 1\nTcp: RtoMin InSegs OutSegs RetransSegs\nTcp: 200 7 19 3\n";
+        assert_eq!((tcp_counter(table, "OutSegs"), tcp_counter(table, "RetransSegs")), (Some(19), Some(3)));
+        assert_eq!(tcp_counter(table, "OutRsts"), None);
+        assert_eq!(tcp_counter("Udp: OutSegs\n", "OutSegs"), None);
+        let own = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
+        assert!(tcp_counter(&own, "OutSegs").is_some() && tcp_counter(&own, "RetransSegs").is_some());
+    }
+}
