@@ -417,7 +417,9 @@ impl Delay {
         let limit = if self.referee.trying() { self.rate } else { RATE_MAX };
         let limit = limit.min(self.referee.ceiling().unwrap_or(RATE_MAX));
         let limit = limit.min(self.rate.max(self.referee.carried(served.delivered)));
-        let rate = served.rate.scale(1000 - self.referee.overflow(losses), 1000).min(limit);
+        // Loss alone never leads below the floor: nothing could then be learnt quickly again.
+        let kept = served.rate.scale(1000 - self.referee.overflow(losses), 1000).max(served.rate.min(DOUBT_FLOOR));
+        let rate = kept.min(limit);
         let window = self.service_window(sample, forward).as_secs_f64();
         let alike = ALIKE + forward.jitter().as_secs_f64() / window;
         let ratio = served.rate.as_bps() as f64 / served.sent.as_bps().max(1) as f64;
@@ -435,7 +437,7 @@ impl Delay {
         let now = sample.now;
         let full = self.raise == 0 && queue >= target.scale(1, 2);
         if let Some(Ruling::SetRate(rate)) = self.referee.judge(now, sample.rtt, self.rate, full, losses) {
-            self.rate = rate;
+            self.rate = rate.max(self.rate.min(DOUBT_FLOOR));
             self.raise = 0;
             self.round_skip = SKIP_ROUNDS;
             self.round_start = now;
@@ -583,7 +585,9 @@ impl Delay {
         {
             return;
         }
-        self.pacing = self.rate.scale((gain * 1000.0) as u64, 1000).clamp(RATE_MIN, RATE_MAX);
+        // Nor does a drain go below the floor: what was sent ahead of the pacer would be paid off for seconds.
+        let least = RATE_MIN.max(self.rate.min(DOUBT_FLOOR).scale((CRUISE_GAIN_MIN * 1000.0) as u64, 1000));
+        self.pacing = self.rate.scale((gain * 1000.0) as u64, 1000).clamp(least, RATE_MAX);
         let bridge = match losses.longest_burst(sample.now) {
             Span::ZERO => Span::ZERO,
             // On a short round trip the tail probe finds the end of the burst just as soon.
