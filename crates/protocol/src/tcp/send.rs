@@ -111,8 +111,6 @@ pub(super) struct Sender {
     pub(super) pace_next: Instant,
     /// When the pacer let a burst go, and how many bytes of it are left.
     burst: (Instant, u64),
-    /// By how much it went late, less what was made up for.
-    late: Span,
     pub(super) rto_at: Option<Instant>,
     pub(super) rack_at: Option<Instant>,
     pub(super) tail_at: Option<Instant>,
@@ -162,7 +160,6 @@ impl Sender {
             last_sent: None,
             pace_next: Instant::ZERO,
             burst: (Instant::ZERO, 0),
-            late: Span::ZERO,
             rto_at: None,
             rack_at: None,
             tail_at: None,
@@ -328,19 +325,17 @@ impl Sender {
         self.pace_next <= now || self.burst.0 == now && self.burst.1 > 0
     }
 
-    /// Segments go in bursts of a millisecond's worth, and a sender that was woken late makes up for it, by half of the
-    /// burst's time at most: as Linux does, so that timers that are late by less do not slow it down.
+    /// Segments go in bursts of a millisecond's worth, and a sender that was woken late makes up for it, by half of each
+    /// segment's time at most: as Linux does, so that timers that are late by a segment's time do not slow it down.
     fn note_paced(&mut self, now: Instant, pace: Rate, octets: u64) {
         if self.burst.0 != now || self.burst.1 == 0 {
             let worth = pace.octets_in(BURST_TIME).get();
             self.burst = (now, worth.clamp(BURST_MIN_SEGMENTS * self.mss, BURST_MAX));
-            self.late = now.since(self.pace_next);
         }
         self.burst.1 = self.burst.1.saturating_sub(octets);
         let time = pace.time_for(Octets::new(octets + HEADERS));
-        let made_up = self.late.min(time.scale(1, 2));
-        self.late = self.late.saturating_sub(made_up);
-        self.pace_next = self.pace_next.max(now) + time.saturating_sub(made_up);
+        let late = now.since(self.pace_next).min(time.scale(1, 2));
+        self.pace_next = self.pace_next.max(now) + time.saturating_sub(late);
     }
 
     fn restart_after_idle(&mut self, now: Instant) {
