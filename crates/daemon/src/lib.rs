@@ -20,3 +20,4 @@ pub mod start;
 pub mod status;
 mod syn;
 mod units;
+mod window;

@@ -1,11 +1,16 @@
 //! One connection: bytes between a socket and a flow, with backpressure, half-close and resets.
+//!
+//! It holds no bytes itself. What the flow has no room for stays in the socket, what the socket has no room for in the
+//! flow, where it counts in the pool.
 
-use std::io::{self, Read, Write};
+use crate::window::Window;
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use wavelane_base::{FlowId, Instant, ReadOutcome, Streams};
 use wavelane_host::tcp;
+use wavelane_protocol::gateway::Gateway;
 
-/// Bytes moved per call, and most that one direction of a connection keeps between socket and flow.
+/// Most bytes moved per call.
 pub(crate) const CHUNK: usize = 64 << 10;
 /// Chunks moved each way in one turn, so that no connection keeps the others waiting.
 const CHUNKS_PER_TURN: usize = 4;
@@ -36,31 +41,25 @@ pub(crate) enum Turn {
     Done,
 }
 
-/// Bytes that one side gave and the other has not taken yet.
-#[derive(Debug, Default)]
-struct Remainder {
-    bytes: Vec<u8>,
-    at: usize,
+/// A flow's bytes where they lie, besides the verbs that copy.
+pub(crate) trait Flows: Streams {
+    /// How many bytes `write` would take now; with none a writable event follows.
+    fn room(&mut self, now: Instant, flow: FlowId) -> usize;
+    /// What `read` would give, in two parts.
+    fn unread(&mut self, flow: FlowId) -> (&[u8], &[u8]);
+    /// Takes the first `octets` of it as read.
+    fn consume(&mut self, now: Instant, flow: FlowId, octets: usize);
 }
 
-impl Remainder {
-    fn rest(&self) -> &[u8] {
-        &self.bytes[self.at..]
+impl Flows for Gateway {
+    fn room(&mut self, now: Instant, flow: FlowId) -> usize {
+        Gateway::room(self, now, flow)
     }
-    fn is_empty(&self) -> bool {
-        self.at == self.bytes.len()
+    fn unread(&mut self, flow: FlowId) -> (&[u8], &[u8]) {
+        Gateway::unread(self, flow)
     }
-    fn keep(&mut self, rest: &[u8]) {
-        self.bytes.clear();
-        self.bytes.extend_from_slice(rest);
-        self.at = 0;
-    }
-    fn advance(&mut self, n: usize) {
-        self.at += n;
-        if self.is_empty() {
-            // An idle connection keeps no buffer.
-            *self = Self::default();
-        }
+    fn consume(&mut self, now: Instant, flow: FlowId, octets: usize) {
+        Gateway::consume(self, now, flow, octets);
     }
 }
 
@@ -77,12 +76,11 @@ pub(crate) struct Connection {
     pub(crate) queued: bool,
     /// The gateway said that the flow ended in order.
     pub(crate) flow_closed: bool,
-    from_socket: Remainder,
     socket_ended: bool,
     flow_shut: bool,
-    to_socket: Remainder,
     flow_ended: bool,
     socket_shut: bool,
+    window: Window,
 }
 
 /// Bytes that crossed the door.
@@ -100,7 +98,7 @@ enum Step {
 
 impl Connection {
     /// A connection over a socket that [`tcp::prepare`] has put in order.
-    pub(crate) fn new(stream: TcpStream, flow: FlowId, stage: Stage) -> Self {
+    pub(crate) fn new(now: Instant, stream: TcpStream, flow: FlowId, stage: Stage) -> Self {
         Self {
             stream,
             flow,
@@ -109,19 +107,18 @@ impl Connection {
             writable: false,
             queued: false,
             flow_closed: false,
-            from_socket: Remainder::default(),
             socket_ended: false,
             flow_shut: false,
-            to_socket: Remainder::default(),
             flow_ended: false,
             socket_shut: false,
+            window: Window::new(now),
         }
     }
     /// Moves what can be moved.
     pub(crate) fn turn(
         &mut self,
         now: Instant,
-        streams: &mut impl Streams,
+        streams: &mut impl Flows,
         scratch: &mut [u8; CHUNK],
         moved: &mut Moved,
     ) -> Turn {
@@ -140,7 +137,7 @@ impl Connection {
                 }
             }
         }
-        if self.flow_closed && self.socket_shut && self.to_socket.is_empty() {
+        if self.flow_closed && self.socket_shut {
             // Only now may a close stop meaning a reset. Should this fail, the application sees a reset after
             // all its bytes, which is wrong only in manners.
             let _ = tcp::end_orderly(&self.stream);
@@ -152,17 +149,12 @@ impl Connection {
     fn step_in(
         &mut self,
         now: Instant,
-        streams: &mut impl Streams,
+        streams: &mut impl Flows,
         scratch: &mut [u8; CHUNK],
         moved: &mut Moved,
     ) -> Step {
         if self.flow_closed {
             return Step::Blocked;
-        }
-        if !self.from_socket.is_empty() {
-            let taken = streams.write(now, self.flow, self.from_socket.rest());
-            self.from_socket.advance(taken);
-            return if self.from_socket.is_empty() { Step::Again } else { Step::Blocked };
         }
         if self.socket_ended {
             if !self.flow_shut {
@@ -174,15 +166,25 @@ impl Connection {
         if !self.readable {
             return Step::Blocked;
         }
-        match self.stream.read(scratch) {
+        let room = streams.room(now, self.flow).min(CHUNK);
+        if room == 0 {
+            self.window.held_up(now);
+            return Step::Blocked;
+        }
+        let smaller = self.window.before_read(|| tcp::receiving(&self.stream));
+        self.resize(smaller);
+        match self.stream.read(&mut scratch[..room]) {
             Ok(0) => self.socket_ended = true,
             Ok(n) => {
                 moved.from_socket += n as u64;
+                self.window.took(n);
                 let taken = streams.write(now, self.flow, &scratch[..n]);
-                self.from_socket.keep(&scratch[taken..n]);
+                assert_eq!(taken, n, "the flow said that it has room");
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 self.readable = false;
+                let larger = self.window.ran_dry(now);
+                self.resize(larger);
                 return Step::Blocked;
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -190,17 +192,14 @@ impl Connection {
         }
         Step::Again
     }
-    /// Flow to socket.
-    fn step_out(
-        &mut self,
-        now: Instant,
-        streams: &mut impl Streams,
-        scratch: &mut [u8; CHUNK],
-        moved: &mut Moved,
-    ) -> Step {
-        if !self.to_socket.is_empty() {
-            return self.write_out(None, moved);
+    fn resize(&self, octets: Option<usize>) {
+        if let Some(octets) = octets {
+            // Should the kernel refuse, bytes wait longer or come slower; none is lost.
+            let _ = tcp::set_receive_room(&self.stream, octets);
         }
+    }
+    /// Flow to socket.
+    fn step_out(&mut self, now: Instant, streams: &mut impl Flows, _: &mut [u8; CHUNK], moved: &mut Moved) -> Step {
         if self.flow_ended {
             if !self.socket_shut {
                 self.socket_shut = true;
@@ -214,28 +213,24 @@ impl Connection {
             // Bytes wait in the flow, where they count in its credit.
             return Step::Blocked;
         }
-        match streams.read(now, self.flow, scratch) {
-            ReadOutcome::Data(n) => self.write_out(Some(&scratch[..n]), moved),
-            ReadOutcome::Blocked => Step::Blocked,
-            ReadOutcome::End => {
-                self.flow_ended = true;
-                Step::Again
-            }
-            ReadOutcome::Reset => Step::Ended(Turn::FlowReset),
+        let (front, back) = streams.unread(self.flow);
+        if front.is_empty() && back.is_empty() {
+            return match streams.read(now, self.flow, &mut [0]) {
+                ReadOutcome::Data(_) => unreachable!("the flow said that nothing is unread"),
+                ReadOutcome::Blocked => Step::Blocked,
+                ReadOutcome::End => {
+                    self.flow_ended = true;
+                    Step::Again
+                }
+                ReadOutcome::Reset => Step::Ended(Turn::FlowReset),
+            };
         }
-    }
-    /// Writes `fresh`, or the remainder, and keeps what the socket does not take.
-    fn write_out(&mut self, fresh: Option<&[u8]>, moved: &mut Moved) -> Step {
-        if let Some(bytes) = fresh {
-            self.to_socket.keep(bytes);
-        }
-        if !self.writable {
-            return Step::Blocked;
-        }
-        match self.stream.write(self.to_socket.rest()) {
+        let front = &front[..front.len().min(CHUNK)];
+        let back = &back[..back.len().min(CHUNK - front.len())];
+        match self.stream.write_vectored(&[IoSlice::new(front), IoSlice::new(back)]) {
             Ok(n) => {
                 moved.to_socket += n as u64;
-                self.to_socket.advance(n);
+                streams.consume(now, self.flow, n);
                 Step::Again
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {

@@ -1,14 +1,18 @@
 //! TCP sockets at the gateway's door: bounded, undelayed, and lingering zero until told otherwise.
 
-use crate::udp::set_int;
+use crate::udp::{get_words, set_int};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Kernel buffer of each door socket, each way (the kernel doubles it for its bookkeeping). It bounds the age of
-/// bytes that wait outside our own queues.
+/// Send buffer of each door socket, and the most its receive buffer may become (the kernel doubles both for its
+/// bookkeeping). It bounds the bytes that wait outside our own queues.
 pub const SOCKET_BUFFER: usize = 256 << 10;
+/// Memory that a door socket's receive buffer may take at the most; nearly all of it can be bytes.
+pub const RECEIVE_MAX: usize = 2 * SOCKET_BUFFER;
+/// The same until [`set_receive_room`]. What a SYN promises (64 KiB) fits into it whole.
+pub const RECEIVE_FIRST: usize = 128 << 10;
 /// Unsent bytes in the kernel below which a socket counts as writable.
 pub const NOT_SENT_LOW_WATER: i32 = 64 << 10;
 /// Connections the kernel completes before we accept them.
@@ -23,12 +27,48 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_linger(Some(Duration::ZERO))?;
     socket.set_keepalive(true)?;
+    // Large until now because the window's scale, told in the SYN, follows from it.
+    set_receive_room(stream, RECEIVE_FIRST)?;
     set_int(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT_LOW_WATER)
 }
 
 /// Lets the coming close end the stream in order instead of resetting it.
 pub fn end_orderly(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_linger(None)
+}
+
+/// Lets the receive buffer take `octets` of memory from now on, what it holds included.
+pub fn set_receive_room(stream: &TcpStream, octets: usize) -> io::Result<()> {
+    // The kernel doubles what it is told (socket(7), SO_RCVBUF).
+    SockRef::from(stream).set_recv_buffer_size(octets / 2)
+}
+
+/// What the kernel says of a socket's receiving side.
+#[derive(Clone, Copy, Debug)]
+pub struct Receiving {
+    /// Smoothed round trip to the application.
+    pub round_trip: Duration,
+    /// Length of the segments that come, as the kernel estimates it.
+    pub segment: usize,
+    /// Memory that waiting bytes take.
+    pub held: usize,
+}
+
+/// See [`Receiving`]; `None` if the kernel does not tell.
+pub fn receiving(stream: &TcpStream) -> Option<Receiving> {
+    // Offsets in `struct tcp_info` of linux/tcp.h: tcpi_rcv_mss, tcpi_rtt.
+    const SEGMENT: usize = 20;
+    const ROUND_TRIP: usize = 68;
+    // Index into SO_MEMINFO's answer: SK_MEMINFO_RMEM_ALLOC of linux/sock_diag.h.
+    const HELD: usize = 0;
+    let (mut info, mut memory) = ([0; ROUND_TRIP / 4 + 1], [0; HELD + 1]);
+    get_words(stream, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    get_words(stream, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut memory)?;
+    Some(Receiving {
+        round_trip: Duration::from_micros(info[ROUND_TRIP / 4].into()),
+        segment: info[SEGMENT / 4] as usize,
+        held: memory[HELD] as usize,
+    })
 }
 
 fn bound_buffers(socket: &Socket) -> io::Result<()> {
@@ -108,7 +148,7 @@ pub fn connect(target: SocketAddr, source: Option<SocketAddr>, mark: Option<u32>
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use std::io::Read;
+    use std::io::{Read, Write};
 
     #[test]
     fn a_close_resets_until_the_end_was_orderly() {
@@ -134,6 +174,19 @@ mod tests {
         let stream = connect(listener.local_addr().unwrap(), None, None).unwrap();
         let socket = SockRef::from(&stream);
         assert!(socket.send_buffer_size().unwrap() <= 2 * SOCKET_BUFFER);
-        assert!(socket.recv_buffer_size().unwrap() <= 2 * SOCKET_BUFFER);
+        assert_eq!(socket.recv_buffer_size().unwrap(), RECEIVE_FIRST);
+        set_receive_room(&stream, 40_000).unwrap();
+        assert_eq!(socket.recv_buffer_size().unwrap(), 40_000);
+    }
+
+    #[test]
+    fn the_kernel_tells_what_waits() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let ours = connect(listener.local_addr().unwrap(), None, None).unwrap();
+        let (mut theirs, _) = listener.accept().unwrap();
+        let before = receiving(&ours).unwrap();
+        assert!(before.held == 0 && before.segment > 0 && before.round_trip < Duration::from_secs(1), "{before:?}");
+        theirs.write_all(&[0; 10_000]).unwrap();
+        assert!((10_000..100_000).contains(&receiving(&ours).unwrap().held));
     }
 }

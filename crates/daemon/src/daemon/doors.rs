@@ -40,7 +40,7 @@ impl Daemon {
             return;
         }
         self.connecting += usize::from(matches!(stage, Stage::Connecting(_)));
-        self.connections.insert(token, Connection::new(stream, flow, stage));
+        self.connections.insert(token, Connection::new(self.now, stream, flow, stage));
         self.of_flow.insert(flow, token);
     }
     /// Forgets a connection; unless its end was orderly, the close resets the application.

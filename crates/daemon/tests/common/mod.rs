@@ -321,3 +321,37 @@ pub fn echo(mut stream: TcpStream, _: SocketAddr) {
         }
     }
 }
+
+/// Resident memory of a process, bytes.
+pub fn resident(daemon: &Daemon) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.child.id())).unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// A transfer of `size` bytes to an echo server and back while `act` happens; every byte must come back.
+pub fn transfer_during(world: &World, size: usize, act: impl FnOnce()) {
+    let data = pattern(size, 5);
+    let stream = world.connect(&world.client, "10.3.0.2:7").unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut writer = stream.try_clone().unwrap();
+    let copy = data.clone();
+    let sender = std::thread::spawn(move || {
+        for slice in copy.chunks(50_000) {
+            writer.write_all(slice).unwrap();
+            pause(Duration::from_millis(10));
+        }
+        writer.shutdown(std::net::Shutdown::Write).unwrap();
+    });
+    let mut reader = stream;
+    let receiver = std::thread::spawn(move || {
+        let mut back = Vec::new();
+        reader.read_to_end(&mut back).map(|_| back)
+    });
+    pause(Duration::from_millis(500));
+    act();
+    sender.join().unwrap();
+    let back = receiver.join().unwrap().unwrap();
+    assert!(back == data, "{} of {} bytes came back", back.len(), data.len());
+}

@@ -232,5 +232,19 @@ pub(crate) fn set_int(
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Fills `words` with a socket option made of 32-bit words; `None` if the kernel has fewer.
+pub(crate) fn get_words(
+    socket: &impl AsRawFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    words: &mut [u32],
+) -> Option<()> {
+    let room = mem::size_of_val(words) as libc::socklen_t;
+    let mut size = room;
+    // SAFETY: the kernel writes at most `size` bytes to `words`, for which any bytes are valid.
+    let done = unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, words.as_mut_ptr().cast(), &raw mut size) };
+    (done == 0 && size == room).then_some(())
+}
+
 #[cfg(test)]
 mod tests;

@@ -237,13 +237,16 @@ impl Incoming {
         }
     }
 
-    /// Reads into `buf`.
-    pub(super) fn read(&mut self, buf: &mut [u8]) -> usize {
-        let n = buf.len().min((self.cumulative - self.read) as usize);
+    /// The bytes that can be read, as the two halves of the ring.
+    pub(super) fn unread(&self) -> (&[u8], &[u8]) {
+        let n = (self.cumulative - self.read) as usize;
         let (front, back) = self.buf.as_slices();
         let in_front = n.min(front.len());
-        buf[..in_front].copy_from_slice(&front[..in_front]);
-        buf[in_front..n].copy_from_slice(&back[..n - in_front]);
+        (&front[..in_front], &back[..(n - in_front).min(back.len())])
+    }
+    /// Takes up to `octets` bytes as read.
+    pub(super) fn consume(&mut self, octets: usize) -> usize {
+        let n = octets.min((self.cumulative - self.read) as usize);
         self.buf.drain(..n);
         self.read += n as u64;
         if self.buf.is_empty() && self.buf.capacity() > IDLE_CAPACITY {

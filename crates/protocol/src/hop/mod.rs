@@ -181,12 +181,28 @@ impl Hop {
 
     /// Reads into `buf`. An empty `buf` reads nothing and says so with `Blocked`.
     pub fn read(&mut self, now: Instant, flow: FlowName, buf: &mut [u8]) -> ReadOutcome {
+        let Some(f) = self.flows.get(&flow) else { return ReadOutcome::Reset };
+        let (front, back) = f.inc.unread();
+        let in_front = front.len().min(buf.len());
+        let n = (front.len() + back.len()).min(buf.len());
+        buf[..in_front].copy_from_slice(&front[..in_front]);
+        buf[in_front..n].copy_from_slice(&back[..n - in_front]);
+        self.consume(now, flow, n)
+    }
+
+    /// What [`Hop::read`] would give, where it lies. A flow that ended or was reset shows nothing.
+    pub fn unread(&self, flow: FlowName) -> (&[u8], &[u8]) {
+        self.flows.get(&flow).map_or((&[], &[]), |f| f.inc.unread())
+    }
+
+    /// Takes the first `octets` of [`Hop::unread`] as read; with none, says what a read would.
+    pub fn consume(&mut self, now: Instant, flow: FlowName, octets: usize) -> ReadOutcome {
         let (share, cap) = (self.receive_share(), self.unread_room());
         let Some(f) = self.flows.get_mut(&flow) else { return ReadOutcome::Reset };
         if f.state == State::Done {
             return if f.inc.end_read { ReadOutcome::End } else { ReadOutcome::Reset };
         }
-        let n = f.inc.read(buf);
+        let n = f.inc.consume(octets);
         let outcome = if n > 0 {
             let cap = f.inc.cap(cap);
             f.inc.receipt_now |= f.inc.relieve(cap);

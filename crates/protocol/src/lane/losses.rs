@@ -38,6 +38,8 @@ pub(super) struct Losses {
     /// Packets judged since the last [`Self::reset_tally`], without long runs.
     judged: u64,
     judged_lost: u64,
+    /// Packets lost so far, but for the tails of long runs.
+    lost_single: u64,
     tally_from: Instant,
 }
 
@@ -72,6 +74,7 @@ impl Losses {
             return;
         }
         self.judged_lost += u64::from(counts);
+        self.lost_single += u64::from(!in_run);
         let after_lost = self.run.is_some_and(|run| packet.number == run.last + 1);
         self.note_followed(packet, after_lost);
         match &mut self.run {
@@ -139,6 +142,10 @@ impl Losses {
     /// Share of single losses among the last few dozen packets.
     pub(super) fn single_share(&self) -> f64 {
         self.single
+    }
+    /// Packets lost so far, without the tails of long runs.
+    pub(super) fn lost_single(&self) -> u64 {
+        self.lost_single
     }
     /// Mean burst length lately, in time of sending, once it can be told; zero where losses are single.
     pub(super) fn burst(&self) -> Option<Span> {

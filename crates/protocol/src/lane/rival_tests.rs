@@ -38,15 +38,15 @@ fn beside_its_own(kind: Kind, link: Link) -> f64 {
 }
 
 /// (kind, round trip in ms, queue in quarters, our share in percent that is allowed). A queue of a quarter is so short
-/// that the lane is never pushed out of it and does not compete; two of those cells are not fair and frozen as they are.
+/// that the lane is never pushed out of it and does not compete; one of those cells is less than fair to us.
 const CELLS: [(Kind, u64, u64, (u64, u64)); 12] = [
-    (Kind::Cubic, 50, 1, (25, 65)),
+    (Kind::Cubic, 50, 1, (25, 60)),
     (Kind::Cubic, 50, 4, (25, 60)),
     (Kind::Cubic, 50, 16, (25, 60)),
     (Kind::Cubic, 100, 1, (20, 60)),
     (Kind::Cubic, 100, 4, (25, 60)),
     (Kind::Cubic, 100, 16, (25, 60)),
-    (Kind::Reno, 50, 1, (25, 90)),
+    (Kind::Reno, 50, 1, (25, 60)),
     (Kind::Reno, 50, 4, (25, 60)),
     (Kind::Reno, 50, 16, (25, 60)),
     (Kind::Reno, 100, 1, (25, 60)),
@@ -70,9 +70,7 @@ fn a_tcp_and_a_lane_share_the_link_and_the_queue_is_short_again_after_it() {
         println!("{cell}, queue {:.0} ms", w.queue_ms(20.0, 70.0).0);
         assert!((least as f64 / 100.0..=most as f64 / 100.0).contains(&(us / LINK)), "{cell}");
         assert!(us + rival >= 0.95 * LINK, "{cell}");
-        if (kind, rtt, quarters) != (Kind::Reno, 50, 1) {
-            assert!(alike >= 0.6, "{cell}");
-        }
+        assert!(alike >= 0.6, "{cell}");
         w.rivals[0].active = false;
         w.run_until(90.0);
         assert_eq!(competing(&w), 0, "{cell}");

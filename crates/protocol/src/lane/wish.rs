@@ -13,6 +13,11 @@ const VERY_LATE: Span = Span::from_millis(120);
 const PACKETS: u64 = 2;
 const PACKETS_MAX: u64 = 128;
 const DELAY_MAX: Span = Span::from_millis(80);
+/// Acks that are late by the same, within this share or [`SAME`], though so many wishes thinned them, do not queue: a
+/// queue would have grown or shrunk. The way back has become longer.
+const SAME_SHARE: (u64, u64) = (1, 16);
+const SAME: Span = Span::from_millis(2);
+const SAME_WISHES: u32 = 2;
 /// The lowest delay of the way back is looked for this far back, so that drift does not add up.
 const LOWEST_WINDOW: Span = Span::from_secs(30);
 
@@ -27,6 +32,9 @@ pub(super) struct Wish {
     /// Lowest of this window and of the one before.
     lowest: [Option<i64>; 2],
     window_start: Instant,
+    /// How late acks were at the last change, and how many changes made no difference.
+    late: Span,
+    useless: u32,
 }
 
 impl Wish {
@@ -39,6 +47,8 @@ impl Wish {
             recent: VecDeque::new(),
             lowest: [None; 2],
             window_start: now,
+            late: Span::ZERO,
+            useless: 0,
         }
     }
 
@@ -58,6 +68,13 @@ impl Wish {
         let late = Span::from_nanos((least - lowest).max(0) as u64);
         let may = self.packets < PACKETS_MAX && now.since(self.changed) > rtt;
         if self.recent.len() == LATE_RUN && may && late > LATE.max(rtt.scale(1, 4)) {
+            let moved = late.max(self.late).saturating_sub(late.min(self.late));
+            self.useless = if moved <= SAME.max(late.scale(SAME_SHARE.0, SAME_SHARE.1)) { self.useless + 1 } else { 0 };
+            self.late = late;
+            if self.useless >= SAME_WISHES {
+                *self = Self { unsent: true, lowest: [Some(least), None], ..Self::new(now) };
+                return;
+            }
             // The start feeds a thin way back far past the mark, and every further step would take a round trip as long as
             // the queue. Later such jumps overshoot: acks too rare cost rate.
             let steps = if late > VERY_LATE && self.packets == PACKETS { 3 } else { 2 };

@@ -10,7 +10,7 @@
 use super::AckSample;
 use super::cubic::Cubic;
 use crate::lane::losses::Losses;
-use wavelane_base::{Instant, Rate, Span};
+use wavelane_base::{Instant, Octets, Rate, Span};
 
 /// A second standing queue within this time of the first is a competitor's.
 const SUSPECT_FOR: Span = Span::from_secs(10);
@@ -47,6 +47,15 @@ const FILLED_MIN: Span = Span::from_millis(500);
 const BEST_FOR: Span = Span::from_secs(60);
 /// Who still has more than this share of it was not pushed aside.
 const PUSHED: (u64, u64) = (3, 4);
+/// One flow's aggressiveness may be too little: beside a sender that hardly minds loss (BBR) a CUBIC flow gets a tenth of
+/// the link. Who is served less than [`TOO_LITTLE`] of his best for [`WEIGH_EVERY`] (or [`WEIGH_RTTS`]) counts as one
+/// flow more, who is served more than [`ENOUGH`] as one less. The most is what a browser opens to one server: every one
+/// of them still gives way to loss, so many such lanes share the link as many flows do.
+const WEIGHT_MAX: u32 = 6;
+const TOO_LITTLE: (u64, u64) = (1, 4);
+const ENOUGH: (u64, u64) = (2, 5);
+const WEIGH_EVERY: Span = Span::from_secs(1);
+const WEIGH_RTTS: u64 = 8;
 /// On a lossy medium, losses beyond its share and so many standard deviations are the queue's.
 const SIGMAS: f64 = 3.0;
 /// Where the medium loses in bursts, so many losses may be the head of one not yet recognised as such.
@@ -79,6 +88,7 @@ struct Flow {
     passed: u32,
     empty_since: Option<Instant>,
     filled_since: Option<Instant>,
+    weight: Weight,
 }
 
 /// What follows from an ack.
@@ -160,6 +170,7 @@ impl Compete {
             passed: 0,
             empty_since: None,
             filled_since: None,
+            weight: Weight::new(sample.now),
         });
         losses.reset_tally(sample.now);
     }
@@ -192,6 +203,8 @@ impl Compete {
         }
         let rate = served.unwrap_or(flow.cubic.rate());
         note_best(&mut self.best, sample.now, rate);
+        let best = self.best.map_or(rate, |b| b.1);
+        flow.cubic.set_weight(flow.weight.on_ack(sample, best, flow.test.is_some()));
         flow.cubic.on_ack(&AckSample { lost_sent, ..*sample });
         let filled = self.best.is_some_and(|b| rate >= b.1.scale(ALONE_SHARE.0, ALONE_SHARE.1));
         let alone =
@@ -235,6 +248,38 @@ fn stepped(least: Span, rtt: Span, rtts: u64) -> Span {
 
 fn test_every(rtt: Span) -> Span {
     stepped(TEST_EVERY, rtt, TEST_RTTS)
+}
+
+/// As how many flows we compete.
+#[derive(Debug)]
+struct Weight {
+    flows: u32,
+    since: Instant,
+    delivered: u64,
+}
+
+impl Weight {
+    fn new(now: Instant) -> Self {
+        Self { flows: 1, since: now, delivered: 0 }
+    }
+
+    fn on_ack(&mut self, sample: &AckSample, best: Rate, testing: bool) -> u32 {
+        self.delivered += sample.delivered;
+        let span = sample.now.since(self.since);
+        // What is served in a test says nothing: it is our own doing.
+        if testing {
+            (self.since, self.delivered) = (sample.now, 0);
+        } else if span >= stepped(WEIGH_EVERY, sample.rtt, WEIGH_RTTS) {
+            let served = Rate::of(Octets::new(self.delivered), span);
+            if served < best.scale(TOO_LITTLE.0, TOO_LITTLE.1) {
+                self.flows = (self.flows + 1).min(WEIGHT_MAX);
+            } else if served > best.scale(ENOUGH.0, ENOUGH.1) {
+                self.flows = (self.flows - 1).max(1);
+            }
+            (self.since, self.delivered) = (sample.now, 0);
+        }
+        self.flows
+    }
 }
 
 /// Notices when the queue becomes shorter without our doing.
@@ -365,6 +410,7 @@ mod tests {
             passed: 0,
             empty_since: None,
             filled_since: None,
+            weight: Weight::new(Instant::ZERO),
         };
         let mut cuts = 0;
         for number in 0..20_000 {

@@ -6,8 +6,6 @@ use wavelane_base::{Instant, Octets, Rate, Span};
 /// RFC 9438, section 5: `C` and beta.
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
-/// RFC 9438, section 4.3: Reno-friendly growth per window.
-const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 const INITIAL_WINDOW: f64 = 10.0;
 const WINDOW_MIN: f64 = 2.0;
 /// A returning flow aims at its old share after this many reductions, then it takes what loss allows.
@@ -23,11 +21,14 @@ pub(crate) struct Cubic {
     threshold: f64,
     window_max: f64,
     reno: f64,
-    epoch: Option<(Instant, f64)>,
+    /// Since when it grows, for how long to the window from before, and how fast.
+    epoch: Option<(Instant, f64, f64)>,
     reduced_at: Option<Instant>,
     rtt: Span,
     /// What growth aims at after a reduction that comes before it is reached, and how many more times it may.
     share: Option<(Rate, u32)>,
+    /// It behaves as so many flows together.
+    weight: u32,
 }
 
 impl Cubic {
@@ -41,6 +42,7 @@ impl Cubic {
             reduced_at: None,
             rtt: Span::from_millis(100),
             share: None,
+            weight: 1,
         }
     }
     /// A flow that had `share` of the link and was pushed down to `rate`: it doubles up to its share, and if loss
@@ -48,6 +50,14 @@ impl Cubic {
     pub(crate) fn returning(rate: Rate, share: Rate, rtt: Span) -> Self {
         let window = packets(rate, rtt).max(WINDOW_MIN);
         Self { window, threshold: packets(share, rtt), share: Some((share, SHARE_CUTS)), rtt, ..Self::new() }
+    }
+    /// From now on it behaves as so many flows, of which a loss cuts one.
+    pub(crate) fn set_weight(&mut self, weight: u32) {
+        self.weight = weight;
+    }
+    /// What a reduction leaves.
+    fn beta(&self) -> f64 {
+        1.0 - (1.0 - BETA) / f64::from(self.weight)
     }
     pub(crate) fn window(&self) -> u64 {
         (self.window * PACKET as f64) as u64
@@ -79,14 +89,17 @@ impl Cubic {
     }
 
     fn grow(&mut self, now: Instant, acked: f64) {
-        let (start, k) = *self.epoch.get_or_insert_with(|| {
+        let flows = f64::from(self.weight);
+        // RFC 9438, section 4.3: Reno-friendly growth per window, of each of the flows.
+        let alpha = flows * flows * 3.0 * (1.0 - self.beta()) / (1.0 + self.beta());
+        let (start, k, c) = *self.epoch.get_or_insert_with(|| {
             self.reno = self.window;
             let short = (self.window_max - self.window).max(0.0);
-            (now, cube_root(short / C))
+            (now, cube_root(short / (C * flows)), C * flows)
         });
         let t = (now.since(start) + self.rtt).as_secs_f64() - k;
-        let cubic = C * t * t * t + self.window_max.max(self.window.min(self.window_max));
-        self.reno += ALPHA * acked / self.window;
+        let cubic = c * t * t * t + self.window_max.max(self.window.min(self.window_max));
+        self.reno += alpha * acked / self.window;
         let target = cubic.clamp(self.window, 1.5 * self.window);
         self.window += (target - self.window) / self.window * acked;
         self.window = self.window.max(self.reno);
@@ -99,12 +112,13 @@ impl Cubic {
         }
         self.reduced_at = Some(now);
         // RFC 9438, section 4.7: fast convergence.
-        self.window_max = if self.window < self.window_max { self.window * (1.0 + BETA) / 2.0 } else { self.window };
+        self.window_max =
+            if self.window < self.window_max { self.window * (1.0 + self.beta()) / 2.0 } else { self.window };
         if let Some((share, cuts)) = self.share {
             self.window_max = self.window_max.max(packets(share, self.rtt));
             self.share = (cuts > 1).then_some((share, cuts - 1));
         }
-        self.window = (self.window * BETA).max(WINDOW_MIN);
+        self.window = (self.window * self.beta()).max(WINDOW_MIN);
         self.threshold = self.window;
         self.epoch = None;
     }

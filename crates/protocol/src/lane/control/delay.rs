@@ -5,6 +5,7 @@
 use super::compete::{Compete, Situation, Verdict};
 use super::referee::{Referee, Ruling};
 use super::service::{Point, Served, Service};
+use super::shallow::Shallow;
 use super::{AckSample, PACKET};
 use crate::lane::forward::Forward;
 use crate::lane::losses::Losses;
@@ -124,6 +125,7 @@ pub(crate) struct Delay {
     service: Service,
     referee: Referee,
     compete: Compete,
+    shallow: Shallow,
     delivered: u64,
     queue: Option<Span>,
     round_start: Instant,
@@ -149,6 +151,7 @@ impl Delay {
             service: Service::default(),
             referee: Referee::new(),
             compete: Compete::default(),
+            shallow: Shallow::default(),
             delivered: 0,
             queue: None,
             round_start: now,
@@ -185,7 +188,10 @@ impl Delay {
     /// How long the queue shall be.
     fn target(&self, forward: &Forward) -> Span {
         let packets = self.rate.time_for(Octets::new(TARGET_PACKETS * PACKET));
-        self.target_by_rate(forward).max(packets)
+        // Who has less than half of what he had was pushed aside himself, and owes nobody more room.
+        let ahead = self.phase == Phase::Cruise && self.rate > self.compete.best().scale(1, 2);
+        let limit = self.shallow.limit().filter(|_| ahead).unwrap_or(Span::MAX);
+        self.target_by_rate(forward).min(limit).max(packets)
     }
 
     fn target_by_rate(&self, forward: &Forward) -> Span {
@@ -219,6 +225,9 @@ impl Delay {
         self.note_silence(now, sample.waited, sample.rtt);
         let Some(newest) = sample.newest else { return };
         self.note_reverse(sample, forward);
+        // The lowest round trip of half a minute is that of a way that may be no more, and a loop that takes itself for
+        // quicker than it is does not settle.
+        let sample = &AckSample { rtt_min: sample.rtt_min.max(self.way(forward)), ..*sample };
         // On a slow lane packets are far apart without any silence.
         let apart = self.pacing.time_for(Octets::new(SILENT_PACKETS * PACKET));
         let silence_max = (sample.rtt.times(2) + OUTAGE).max(apart);
@@ -235,6 +244,7 @@ impl Delay {
         );
         let queue = forward.queue(now).unwrap_or(Span::ZERO);
         self.queue = Some(queue);
+        self.shallow.see(now, queue, losses);
         self.round_queue = self.round_queue.max(queue);
         self.round_limited |= newest.app_limited;
         let round_over =
@@ -283,6 +293,14 @@ impl Delay {
         match (forward.base(), self.reverse.iter().max()) {
             (Some(base), Some(back)) => Span::from_nanos((base + back).max(0) as u64),
             _ => sample.rtt,
+        }
+    }
+
+    /// The round trip of the empty queue, as the last packets saw it.
+    fn way(&self, forward: &Forward) -> Span {
+        match (forward.base(), self.reverse.iter().min()) {
+            (Some(base), Some(back)) => Span::from_nanos((base + back).max(0) as u64),
+            _ => Span::ZERO,
         }
     }
 
@@ -399,7 +417,9 @@ impl Delay {
         let limit = if self.referee.trying() { self.rate } else { RATE_MAX };
         let limit = limit.min(self.referee.ceiling().unwrap_or(RATE_MAX));
         let limit = limit.min(self.rate.max(self.referee.carried(served.delivered)));
-        let rate = served.rate.scale(1000 - self.referee.overflow(losses), 1000).min(limit);
+        // Loss alone never leads below the floor: nothing could then be learnt quickly again.
+        let kept = served.rate.scale(1000 - self.referee.overflow(losses), 1000).max(served.rate.min(DOUBT_FLOOR));
+        let rate = kept.min(limit);
         let window = self.service_window(sample, forward).as_secs_f64();
         let alike = ALIKE + forward.jitter().as_secs_f64() / window;
         let ratio = served.rate.as_bps() as f64 / served.sent.as_bps().max(1) as f64;
@@ -417,7 +437,7 @@ impl Delay {
         let now = sample.now;
         let full = self.raise == 0 && queue >= target.scale(1, 2);
         if let Some(Ruling::SetRate(rate)) = self.referee.judge(now, sample.rtt, self.rate, full, losses) {
-            self.rate = rate;
+            self.rate = rate.max(self.rate.min(DOUBT_FLOOR));
             self.raise = 0;
             self.round_skip = SKIP_ROUNDS;
             self.round_start = now;
@@ -565,7 +585,9 @@ impl Delay {
         {
             return;
         }
-        self.pacing = self.rate.scale((gain * 1000.0) as u64, 1000).clamp(RATE_MIN, RATE_MAX);
+        // Nor does a drain go below the floor: what was sent ahead of the pacer would be paid off for seconds.
+        let least = RATE_MIN.max(self.rate.min(DOUBT_FLOOR).scale((CRUISE_GAIN_MIN * 1000.0) as u64, 1000));
+        self.pacing = self.rate.scale((gain * 1000.0) as u64, 1000).clamp(least, RATE_MAX);
         let bridge = match losses.longest_burst(sample.now) {
             Span::ZERO => Span::ZERO,
             // On a short round trip the tail probe finds the end of the burst just as soon.
@@ -585,6 +607,7 @@ impl Delay {
         self.service.forget();
         self.referee.forget();
         self.compete = Compete::default();
+        self.shallow = Shallow::default();
         self.reverse.clear();
         self.stuck = None;
         if self.phase != Phase::Startup {

@@ -5,6 +5,7 @@ mod cubic;
 mod delay;
 mod referee;
 mod service;
+mod shallow;
 
 use super::forward::Forward;
 use super::losses::Losses;

@@ -1,0 +1,71 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use socket2::{Domain, Socket, Type};
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant as StdInstant};
+use wavelane_host::tcp;
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Span::from_millis(ms)
+}
+
+#[test]
+fn a_socket_that_runs_dry_in_mid_flow_gets_more_up_to_the_most() {
+    let mut window = Window::new(at(0));
+    let mut sizes = Vec::new();
+    for _ in 0..4 {
+        window.took(RECEIVE_MAX);
+        sizes.extend(window.ran_dry(at(1)));
+    }
+    assert_eq!(sizes, [RECEIVE_FIRST * 2, RECEIVE_MAX]);
+    // A little now and then asks for nothing.
+    let mut window = Window::new(at(0));
+    window.took(10_000);
+    assert_eq!(window.ran_dry(at(1)), None);
+}
+
+/// A sender that always has more, and a flow that takes `per_ms` bytes each millisecond. Returns the most memory that
+/// bytes in the socket took in the last half of the time, and the share of what the flow could take that was there.
+#[expect(clippy::disallowed_methods, reason = "a real socket's buffer fills in real time")]
+fn slow_flow(per_ms: usize, time: Duration) -> (usize, f64) {
+    let listener = tcp::listen("127.0.0.1:0".parse::<SocketAddr>().unwrap()).unwrap();
+    let sender = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    // Loopback's own segments would be longer than the buffers looked for.
+    sender.set_tcp_mss(1_400).unwrap();
+    sender.connect(&listener.local_addr().unwrap().into()).unwrap();
+    let (mut socket, _) = listener.accept().unwrap();
+    tcp::prepare(&socket).unwrap();
+    let writer = std::thread::spawn(move || while (&sender).write_all(&[7; 50_000]).is_ok() {});
+    let (mut window, mut buffer) = (Window::new(at(0)), vec![0; 1 << 20]);
+    let (mut read, mut could, mut most) = (0, 0, 0);
+    let start = StdInstant::now();
+    while start.elapsed() < time {
+        std::thread::sleep(Duration::from_millis(1));
+        let now = Instant::ZERO + Span::from_nanos(start.elapsed().as_nanos() as u64);
+        window.held_up(now);
+        if let Some(size) = window.before_read(|| tcp::receiving(&socket)) {
+            tcp::set_receive_room(&socket, size).unwrap();
+        }
+        let due = start.elapsed().as_millis() as usize * per_ms - could;
+        could += due;
+        if let Ok(n) = socket.read(&mut buffer[..due]) {
+            read += n;
+            window.took(n);
+        }
+        if start.elapsed() > time / 2 {
+            most = most.max(tcp::receiving(&socket).unwrap().held);
+        }
+    }
+    drop(socket);
+    writer.join().unwrap();
+    (most, read as f64 / could as f64)
+}
+
+#[test]
+fn the_buffer_before_a_slow_flow_becomes_short_and_the_flow_is_not_kept_waiting() {
+    // 2,500 bytes per millisecond are 20 Mbit/s, 50,000 in the time to be bridged.
+    let (most, share) = slow_flow(2_500, Duration::from_secs(2));
+    assert!(most <= 75_000, "{most} bytes of memory waited");
+    assert!(share >= 0.9, "{share} of what the flow could take was there in time");
+}

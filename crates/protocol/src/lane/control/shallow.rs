@@ -1,0 +1,72 @@
+//! Notices a queue so short that its end comes before a delay that would worry anybody.
+//!
+//! In such a queue a target of a few milliseconds is half of the room: whoever sends in bursts beside us overflows the
+//! rest, and backs off for it although the queue is ours. The sign is that losses come when the queue is near the
+//! longest seen, which a medium's losses do not.
+
+use crate::lane::losses::Losses;
+use wavelane_base::{Instant, Span};
+
+/// The longest queue is that of the last one or two of these.
+const TURN: Span = Span::from_secs(10);
+/// A queue is high from this share of the longest.
+const HIGH: (u64, u64) = (2, 3);
+/// Losses a judgement needs; from [`LOSSES_MAX`] on the counts halve, so that the old is forgotten.
+const LOSSES_MIN: f64 = 6.0;
+const LOSSES_MAX: f64 = 32.0;
+/// Losses at a high queue must exceed what chance puts there by so many standard deviations ...
+const SIGMAS: f64 = 4.0;
+/// ... and be this share of all.
+const SHARE_MIN: f64 = 0.5;
+/// The part of a shallow queue that we fill: a quarter, as much as a flow that halves on loss leaves on average.
+const PART: (u64, u64) = (1, 4);
+
+#[derive(Debug, Default)]
+pub(crate) struct Shallow {
+    longest: [Span; 2],
+    turn: Instant,
+    /// Packets, and those at a high queue; the same of lost ones.
+    seen: f64,
+    seen_high: f64,
+    lost: f64,
+    lost_high: f64,
+    before: u64,
+    limit: Option<Span>,
+}
+
+impl Shallow {
+    /// An ack has come: the queue that the newest packets saw. Losses it reveals came with about the same one.
+    pub(crate) fn see(&mut self, now: Instant, queue: Span, losses: &Losses) {
+        if now.since(self.turn) > TURN {
+            self.turn = now;
+            self.longest = [queue, self.longest[0]];
+        }
+        self.longest[0] = self.longest[0].max(queue);
+        let longest = self.longest[0].max(self.longest[1]);
+        let high = if queue >= longest.scale(HIGH.0, HIGH.1) { 1.0 } else { 0.0 };
+        // Packets lost together say no more than one: a burst comes at one moment.
+        let lost = if losses.lost_single() > self.before { 1.0 } else { 0.0 };
+        self.before = losses.lost_single();
+        self.seen += 1.0;
+        self.seen_high += high;
+        self.lost += lost;
+        self.lost_high += lost * high;
+        if lost > 0.0 && self.lost >= LOSSES_MIN {
+            let chance = self.seen_high / self.seen;
+            let expected = self.lost * chance;
+            let sigma = (self.lost * chance * (1.0 - chance)).sqrt();
+            let overflows = self.lost_high >= expected + SIGMAS * sigma && self.lost_high >= self.lost * SHARE_MIN;
+            self.limit = overflows.then_some(longest);
+        }
+        if self.lost >= LOSSES_MAX {
+            for count in [&mut self.seen, &mut self.seen_high, &mut self.lost, &mut self.lost_high] {
+                *count /= 2.0;
+            }
+        }
+    }
+
+    /// The longest queue we want there, if the whole queue is short.
+    pub(crate) fn limit(&self) -> Option<Span> {
+        Some(self.limit?.scale(PART.0, PART.1))
+    }
+}
