@@ -16,8 +16,9 @@ pub(super) const HOLD_MAX: Span = Span::from_secs(2);
 /// A packet is repeated for at least this long after it was first sent: what carries a transport, until that may have
 /// repeated it itself (Linux's shortest timeout) ...
 const PERSISTENCE_MIN: Span = Span::from_millis(200);
-/// ... and what stands alone, until its application may have (RFC 8085, section 3.1.1) ...
-const PERSISTENCE_ALONE_MIN: Span = Span::from_secs(1);
+/// ... and what stands alone, until its application has (RFC 8085, section 3.1.1: a second or more), also if the first
+/// repeat waited for the timer of an unknown round trip and was lost again ...
+const PERSISTENCE_ALONE_MIN: Span = Span::from_secs(2);
 /// ... and for this many round trips: past that its transport has repeated it itself.
 const PERSISTENCE_RTTS: u64 = 3;
 /// Media are worthless to their receiver sooner.
