@@ -3,6 +3,7 @@
 use super::guard::RESERVE;
 use super::share::Service;
 use super::{Draft, Link, Load, Part, Record, SILENCE};
+use crate::arq::Datagram;
 use crate::lane::{LaneReceiver, Probe, Room};
 use wavelane_base::{Class, Instant, Span};
 use wavelane_wire::Writer;
@@ -127,7 +128,8 @@ impl Link {
         if class >= Class::Micro && (!blocks_wait || self.share.small_may_pass()) {
             let start = w.len();
             if let Some(packets) = &mut self.packets {
-                packets.fill_small(now, w, &mut load.packets);
+                let budget = &mut self.hop.budget;
+                packets.fill_small(now, &mut Datagram { full, fresh: false, w, pieces: &mut load.packets, budget });
             }
             self.share.charge(Service::Packets, w.len() - start);
         }
@@ -138,7 +140,8 @@ impl Link {
                 let start = w.len();
                 match (service, &mut self.packets) {
                     (Service::Packets, Some(packets)) => {
-                        packets.fill(now, full, start == before, w, &mut load.packets);
+                        let (fresh, budget) = (start == before, &mut self.hop.budget);
+                        packets.fill(now, &mut Datagram { full, fresh, w, pieces: &mut load.packets, budget });
                     }
                     _ => {
                         self.hop.fill(now, class, w, &mut load.blocks);
