@@ -116,6 +116,23 @@ fn paced_segments_leave_in_pairs() {
     assert!(gaps[1..].iter().all(|gap| *gap >= Span::from_millis(10) && *gap <= Span::from_micros(10_600)), "{gaps:?}");
 }
 
+/// In real time the clock goes on while a burst is sent: it is a burst all the same, and no longer than one.
+#[test]
+fn a_burst_may_take_its_driver_a_while() {
+    let mut tcp = Script::established(Config { pacing: true, ..plain() });
+    tcp.write(10_000);
+    let mut buf = vec![0; crate::tcp::PACKET_ROOM];
+    for _ in 0..5 {
+        let mut sent = 0;
+        while tcp.tcp.poll_transmit(tcp.now, &mut buf).is_some() {
+            sent += 1;
+            tcp.now += Span::from_micros(100);
+        }
+        assert_eq!(sent, 2);
+        tcp.deadline();
+    }
+}
+
 /// A sender that is woken late makes up for it, by half of a burst's time at most.
 #[test]
 fn a_late_timer_does_not_slow_the_pace() {
