@@ -11,11 +11,11 @@ mod tests;
 
 pub use class::Repairs;
 
-use crate::arq::{self, Path, Piece, Receiver, ReceiverLimits, Sender, Treatment, Wrote};
+use crate::arq::{self, Carries, Datagram, Path, Piece, Receiver, ReceiverLimits, Repair, Sender, Treatment, Wrote};
+use crate::hop::RepairBudget;
 use crate::queue::{self, Discipline, Limits, Queue, Queued, Terms};
 use class::{classify, flow_hash};
 use wavelane_base::{Class, Instant, Span, Wakeup};
-use wavelane_wire::Writer;
 use wavelane_wire::frame::PacketFrame;
 use wavelane_wire::packet::{Packet, mark_congestion};
 
@@ -56,6 +56,19 @@ struct Outbound {
     treatment: Treatment,
 }
 
+impl Outbound {
+    fn is_media(&self) -> bool {
+        self.treatment.repair == Repair::Fec
+    }
+    fn fits(&self, carries: Carries) -> bool {
+        match carries {
+            Carries::All => true,
+            Carries::Media => self.is_media(),
+            Carries::Others => !self.is_media(),
+        }
+    }
+}
+
 impl Queued for Outbound {
     fn octets(&self) -> usize {
         self.bytes.len()
@@ -83,13 +96,14 @@ pub struct PacketCounters {
 
 impl PacketCounters {
     /// The counters by name, in a fixed order.
-    pub fn named(&self) -> [(&'static str, u64); 20] {
+    pub fn named(&self) -> [(&'static str, u64); 21] {
         let Self { queue, dropped_old, sender, receiver } = self;
         [
             ("packets_sent", sender.sent),
             ("packets_sent_octets", sender.first_octets),
             ("packets_repeated", sender.repeated),
             ("packets_repeated_octets", sender.repeat_octets),
+            ("packets_copies_refused", sender.refused),
             ("packets_repaired", sender.repaired),
             ("packets_unrepaired", sender.unrepaired),
             ("packets_spurious", sender.spurious),
@@ -155,26 +169,48 @@ impl Packets {
     }
 
     fn small_waits(&self) -> bool {
-        self.queue.sparse_head().is_some_and(|octets| octets <= SMALL_MAX)
+        self.small_head().is_some()
+    }
+
+    fn small_head(&self) -> Option<&Outbound> {
+        self.queue.sparse_head().filter(|head| head.octets() <= SMALL_MAX)
+    }
+
+    /// Whether the packet that leaves next cannot wait for a repeat, if `small` ones of sparse flows, or `large` ones,
+    /// may leave at all.
+    pub fn next_is_media(&mut self, now: Instant, small: bool, large: bool, budget: &mut RepairBudget) -> bool {
+        if let Some(head) = self.small_head().filter(|_| small) {
+            return head.is_media();
+        }
+        if !large {
+            return false;
+        }
+        if let Some(media) = self.sender.next_is_media(now, budget) {
+            return media;
+        }
+        let Some(next) = self.pop(now) else { return false };
+        let media = next.is_media();
+        self.sender.start(now, next.bytes, next.flow, next.treatment);
+        media
     }
 
     /// Appends small packets of sparse flows as long as there are any and room for them.
-    pub fn fill_small(&mut self, now: Instant, w: &mut Writer<'_>, pieces: &mut Vec<Piece>) {
-        while w.room() >= SMALL_MAX + SMALL_HEAD_MAX && self.small_waits() {
+    pub fn fill_small(&mut self, now: Instant, out: &mut Datagram<'_, '_>) {
+        while out.w.room() >= SMALL_MAX + SMALL_HEAD_MAX && self.small_head().is_some_and(|head| head.fits(out.carries))
+        {
             let Some(next) = self.pop(now) else { return };
             let parts = (next.bytes, next.flow, next.treatment);
-            if self.sender.send_small(now, parts, w, pieces) != Wrote::Frame {
+            if self.sender.send_small(now, parts, out) != Wrote::Frame {
                 return;
             }
         }
     }
 
-    /// Appends repeats, then packets in the queue's order, as long as they fit. `full` is the room of a whole
-    /// datagram; `fresh` whether nothing but acks stands before `w`'s end.
-    pub fn fill(&mut self, now: Instant, full: usize, mut fresh: bool, w: &mut Writer<'_>, pieces: &mut Vec<Piece>) {
+    /// Appends repeats, then packets in the queue's order, as long as they fit.
+    pub fn fill(&mut self, now: Instant, out: &mut Datagram<'_, '_>) {
         loop {
-            match self.sender.write(now, full, fresh, w, pieces) {
-                Wrote::Frame => fresh = false,
+            match self.sender.write(now, out) {
+                Wrote::Frame => {}
                 Wrote::NoRoom => return,
                 Wrote::Nothing => {
                     let Some(next) = self.pop(now) else { return };
