@@ -23,6 +23,9 @@ const MEDIA_SHARE_PER_LOSS: f64 = 8.0;
 const FLOOR: Rate = Rate::from_bps(8 * 4096);
 /// ... but no more than this part of what the lane carries.
 const FLOOR_PART: u64 = 8;
+/// Of the floor, what copies find even while repeats of bulk are owed: the fade after a fade takes its toll of small
+/// exchanges too.
+const KEPT_MAX: i64 = 4 << 10;
 /// Most octets owed, and saved up at first and on paths whose windows are short.
 const SAVED_MAX: i64 = 48 << 10;
 /// Else what so many round trips of bulk pay in may be saved up. When bulk ends, the repeats of its last round trip are
@@ -35,6 +38,8 @@ const SAVED_BOUND: i64 = 4 << 20;
 #[derive(Debug)]
 pub struct RepairBudget {
     saved: i64,
+    /// Set aside for copies.
+    kept: i64,
     /// Until when the floor was paid in.
     at: Instant,
     /// Millionths of an octet paid in and not yet counted.
@@ -47,7 +52,7 @@ pub struct RepairBudget {
 
 impl Default for RepairBudget {
     fn default() -> Self {
-        Self { saved: SAVED_MAX, at: Instant::ZERO, rest: 0, loss: 0.0, floor: FLOOR, saved_max: SAVED_MAX }
+        Self { saved: SAVED_MAX, kept: 0, at: Instant::ZERO, rest: 0, loss: 0.0, floor: FLOOR, saved_max: SAVED_MAX }
     }
 }
 
@@ -92,13 +97,22 @@ impl RepairBudget {
         self.saved = (self.saved - octets as i64).max(-SAVED_MAX);
     }
 
+    /// The floor pays in, first what is kept for copies.
+    fn pay_floor(&mut self, now: Instant) {
+        let due = self.floor.octets_in(now.since(self.at)).get();
+        if due == 0 {
+            return;
+        }
+        let paid = due.min(1 << 40) as i64;
+        let kept = paid.min(KEPT_MAX - self.kept);
+        self.kept += kept;
+        self.saved = self.saved.saturating_add(paid - kept).min(self.saved_max);
+        self.at = (self.at + self.floor.time_for(Octets::new(due))).min(now);
+    }
+
     /// Whether `octets` are there to be spent.
     pub(crate) fn affords(&mut self, now: Instant, octets: u64) -> bool {
-        let due = self.floor.octets_in(now.since(self.at)).get();
-        if due > 0 {
-            self.saved = self.saved.saturating_add(due.min(1 << 40) as i64).min(self.saved_max);
-            self.at = (self.at + self.floor.time_for(Octets::new(due))).min(now);
-        }
+        self.pay_floor(now);
         self.is_lossy() && self.saved >= octets as i64
     }
 
@@ -107,6 +121,18 @@ impl RepairBudget {
         let affordable = self.affords(now, octets);
         if affordable {
             self.saved -= octets as i64;
+        }
+        affordable
+    }
+
+    /// The same for a copy of a small exchange.
+    pub(crate) fn spend_copy(&mut self, now: Instant, octets: u64) -> bool {
+        if self.spend(now, octets) {
+            return true;
+        }
+        let affordable = self.is_lossy() && self.kept >= octets as i64;
+        if affordable {
+            self.kept -= octets as i64;
         }
         affordable
     }
@@ -145,8 +171,8 @@ mod tests {
 
     #[test]
     fn repeats_draw_on_the_same_account() {
-        // 12 % of ten million octets, what was saved up, and the floor of ten seconds.
-        let all = 1_200_000 + 48 * 1_024 + 40 * 1_024;
+        // 12 % of ten million octets, what was saved up, and the floor of ten seconds but for what is kept for copies.
+        let all = 1_200_000 + 48 * 1_024 + 40 * 1_024 - KEPT_MAX as u64;
         let without = spent(0.05, 10_000, 0);
         assert!((all - 2_000..=all).contains(&without), "{without}");
         let with = spent(0.05, 10_000, 50);
@@ -168,6 +194,20 @@ mod tests {
             budget.earn(1_000, false);
         }
         assert!(!budget.spend(Instant::ZERO, SAVED_BOUND as u64 + 1));
+    }
+
+    #[test]
+    fn copies_find_something_while_bulk_owes_but_never_more_than_the_floor_pays() {
+        let mut budget = budget(0.05);
+        budget.charge(200_000);
+        let mut spent = 0;
+        for ms in 0..10_000 {
+            let now = Instant::from_millis(ms);
+            assert!(!budget.spend(now, 1_000) || ms > 9_000, "bulk owes 48 KiB");
+            spent += u64::from(budget.spend_copy(now, 100)) * 100;
+            budget.charge(10);
+        }
+        assert!((35_000..=40_960).contains(&spent), "{spent}");
     }
 
     #[test]

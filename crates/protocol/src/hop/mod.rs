@@ -286,6 +286,11 @@ impl Hop {
         self.bulk.current().and_then(|name| self.flows.get(&name)).is_some_and(|flow| flow.out.ends_soon(now))
     }
 
+    /// Whether the bulk flow whose turn it is has bytes to repeat.
+    pub(crate) fn repeats_next(&mut self) -> bool {
+        self.bulk.current().and_then(|name| self.flows.get(&name)).is_some_and(|flow| flow.out.repeats_next())
+    }
+
     /// The most urgent class with something to send now. Less urgent ones may wait as well: call [`Hop::fill`] with
     /// the least urgent class that the lane permits, or bulk never has its turn.
     pub fn wants(&self, _now: Instant) -> Option<Class> {

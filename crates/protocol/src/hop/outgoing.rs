@@ -194,6 +194,10 @@ impl Outgoing {
         let end = self.written().min(self.credit).min(ceiling);
         (self.next < end).then_some(Stretch { start: self.next, end, kind: Kind::First })
     }
+    /// Whether what goes next was lost before.
+    pub(super) fn repeats_next(&self) -> bool {
+        self.choose().is_some_and(|stretch| stretch.kind == Kind::Repair)
+    }
     /// Forgets copies that came due, for want of budget.
     pub(super) fn drop_due_copies(&mut self) {
         self.copies = RangeSet::default();
