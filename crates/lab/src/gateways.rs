@@ -119,10 +119,8 @@ impl Counted {
     fn count(&mut self, name: &str, value: u64) {
         let packets = self.packets.as_mut();
         match (name, packets) {
-            ("hop_repair_octets" | "hop_copy_octets" | "fec_symbol_octets" | "packets_repeated_octets", _) => {
-                *self.repair_octets.get_or_insert(0) += value;
-            }
-            ("hop_first_octets" | "packets_sent_octets", _) => *self.first_octets.get_or_insert(0) += value,
+            ("repair_octets", _) => *self.repair_octets.get_or_insert(0) += value,
+            ("first_octets", _) => *self.first_octets.get_or_insert(0) += value,
             ("packets_sent", Some(packets)) => packets.sent += value,
             ("packets_repeated", Some(packets)) => packets.repeated += value,
             ("packets_spurious", Some(packets)) => packets.spurious += value,

@@ -2,7 +2,9 @@
 
 use crate::curves::Picture;
 use crate::plot::{colour, escape, style_of};
-use crate::summary::{HEADS, rows};
+use crate::radio::radio_tables;
+use crate::summary::{costs, flows};
+use crate::table::Table;
 use core::fmt::Write;
 use wavelane_scenario::{RunDocument, Scenario};
 
@@ -38,7 +40,11 @@ pub(crate) fn page(document: &RunDocument, scenario: &Scenario, pictures: &[(Pic
         escape(&document.scenario),
         escape(&document.backend)
     );
-    table(&mut out, document, scenario);
+    flow_table(&mut out, document, scenario);
+    for (title, radio) in radio_tables(document) {
+        let _ = writeln!(out, "<h2>{}</h2>", escape(title));
+        table(&mut out, document, &radio);
+    }
     for o in &document.omitted {
         let _ = writeln!(out, "<p class=\"note\">Omitted <b>{}</b>: {}</p>", escape(&o.stack), escape(&o.why));
     }
@@ -81,21 +87,21 @@ pub(crate) fn page(document: &RunDocument, scenario: &Scenario, pictures: &[(Pic
     out
 }
 
-fn table(out: &mut String, document: &RunDocument, scenario: &Scenario) {
+fn table(out: &mut String, document: &RunDocument, table: &Table) {
     out.push_str("<table>\n<thead><tr>");
-    for (i, head) in HEADS.iter().enumerate() {
-        let class = if i < 3 { " class=\"l\"" } else { "" };
+    for (i, head) in table.heads.iter().enumerate() {
+        let class = if i < table.words { " class=\"l\"" } else { "" };
         let _ = write!(out, "<th{class}>{}</th>", escape(head));
     }
     out.push_str("</tr></thead>\n<tbody>\n");
-    for row in rows(document, scenario) {
+    for row in &table.rows {
         out.push_str("<tr>");
-        for (i, cell) in row.cells.iter().enumerate() {
-            let class = if i < 3 { " class=\"l n\"" } else { " class=\"n\"" };
+        for (i, cell) in row.iter().enumerate() {
+            let class = if i < table.words { " class=\"l n\"" } else { " class=\"n\"" };
             let swatch = match i {
                 0 => format!(
                     "<span class=\"swatch\" style=\"background:{}\"></span>",
-                    colour(style_of(document.stacks.iter().map(|s| s.stack.as_str()), &row.cells[0]))
+                    colour(style_of(document.stacks.iter().map(|s| s.stack.as_str()), cell))
                 ),
                 _ => String::new(),
             };
@@ -104,6 +110,13 @@ fn table(out: &mut String, document: &RunDocument, scenario: &Scenario) {
         out.push_str("</tr>\n");
     }
     out.push_str("</tbody>\n</table>\n");
+}
+
+fn flow_table(out: &mut String, document: &RunDocument, scenario: &Scenario) {
+    table(out, document, &flows(document, scenario));
+    for cost in costs(document) {
+        let _ = writeln!(out, "<p class=\"note\">{}.</p>", escape(&cost));
+    }
     if document.repeat > 1 {
         let _ = writeln!(out, "<p class=\"note\">Means over {} seeds with 95 % half-widths.</p>", document.repeat);
     }

@@ -9,6 +9,7 @@ mod radio;
 mod raster;
 mod study;
 mod summary;
+mod table;
 
 pub use study::{Chart, StudyPage, render_study};
 pub use summary::summary_text;

@@ -1,6 +1,6 @@
-//! What radio cells did, as text for a terminal: the frames, the access categories, and what bit errors took.
+//! What radio cells did: the frames, the access categories, and what bit errors took.
 
-use core::fmt::Write;
+use crate::table::Table;
 use wavelane_scenario::figures::mean_ci95;
 use wavelane_scenario::{CategoryFigures, RadioFigures, RunDocument, StackResult};
 
@@ -11,21 +11,6 @@ fn over<T>(seeds: &[&T], decimals: usize, figure: impl Fn(&T) -> Option<f64>) ->
         None => "-".into(),
         Some((mean, Some(half))) => format!("{mean:.decimals$} ±{half:.decimals$}"),
         Some((mean, None)) => format!("{mean:.decimals$}"),
-    }
-}
-
-/// A table whose first `words` columns stand left.
-fn table(out: &mut String, words: usize, rows: &[Vec<String>]) {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    out.push('\n');
-    for row in rows {
-        let mut text = String::new();
-        for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let _ = if i < words { write!(text, "{cell:<width$}  ") } else { write!(text, "{cell:>width$}  ") };
-        }
-        let _ = writeln!(out, "{}", text.trim_end());
     }
 }
 
@@ -41,22 +26,25 @@ fn cells(stack: &StackResult) -> Vec<(&str, Vec<&RadioFigures>)> {
     cells
 }
 
-/// The tables of the radio cells; nothing without one.
-pub(crate) fn radio_text(document: &RunDocument) -> String {
-    let heads = |heads: &[&str]| vec![heads.iter().map(|head| (*head).to_owned()).collect::<Vec<_>>()];
-    let mut radios = heads(&["stack", "cell", "data/s", "RTS/s", "ACK missing/s", "given up/s", "queue full/s"]);
-    let mut errors = heads(&["stack", "cell", "coded %", "lost uncoded %", "lost coded %"]);
-    let mut categories = heads(&[
-        "stack",
-        "cell",
-        "category",
-        "delivered Mbit/s",
-        "data/s",
-        "ACK missing/s",
-        "gave way/s",
-        "given up/s",
-    ]);
-    categories[0].push("queue full/s".into());
+/// The tables of the radio cells that have rows, with a title each.
+pub(crate) fn radio_tables(document: &RunDocument) -> Vec<(&'static str, Table)> {
+    let mut radios =
+        Table::new(2, &["stack", "cell", "data/s", "RTS/s", "ACK missing/s", "given up/s", "queue full/s"]);
+    let mut categories = Table::new(
+        3,
+        &[
+            "stack",
+            "cell",
+            "category",
+            "delivered Mbit/s",
+            "data/s",
+            "ACK missing/s",
+            "gave way/s",
+            "given up/s",
+            "queue full/s",
+        ],
+    );
+    let mut errors = Table::new(2, &["stack", "cell", "coded %", "lost uncoded %", "lost coded %"]);
     for (stack, (name, seeds)) in document.stacks.iter().flat_map(|s| cells(s).into_iter().map(move |c| (s, c))) {
         let head = [stack.stack.clone(), name.to_owned()];
         let of = |figure: fn(&RadioFigures) -> f64| over(&seeds, 1, |r| Some(figure(r)));
@@ -90,11 +78,7 @@ pub(crate) fn radio_text(document: &RunDocument) -> String {
             categories.push(head.iter().cloned().chain(figures).collect());
         }
     }
-    let mut out = String::new();
-    for (words, rows) in [(2, radios), (3, categories), (2, errors)] {
-        if rows.len() > 1 {
-            table(&mut out, words, &rows);
-        }
-    }
-    out
+    let tables =
+        [("Radio cells, frames", radios), ("Access categories", categories), ("Coding against bit errors", errors)];
+    tables.into_iter().filter(|(_, table)| !table.rows.is_empty()).collect()
 }

@@ -192,6 +192,54 @@ fn several_seeds_show_means_and_rendering_twice_gives_the_same_bytes() {
 }
 
 #[test]
+fn radio_cells_stand_in_the_page_as_on_the_terminal() {
+    let out = record("radio", 1);
+    let mut document = RunDocument::load(&out).unwrap();
+    let scenario = Scenario::load(&out.join("scenario.toml")).unwrap();
+    let page = html::page(&document, &scenario, &[]);
+    assert!(!page.contains("Radio cells, frames"), "a table without rows");
+    let radio = wavelane_scenario::RadioFigures {
+        channel: "hall".into(),
+        seed: 1,
+        frames_per_s: 1000.0,
+        data_per_s: 432.1,
+        rts_per_s: 0.0,
+        ack_missing_per_s: 12.3,
+        cts_missing_per_s: 0.0,
+        given_up_per_s: 0.5,
+        queue_full_per_s: 0.0,
+        categories: vec![],
+        uncoded_loss: Some(0.25),
+        coded_loss: Some(0.125),
+        coded_share: Some(0.5),
+    };
+    document.stacks[0].radios.push(radio);
+    let (page, text) = (html::page(&document, &scenario, &[]), summary_text(&document, &scenario));
+    for cell in ["hall", "432.1", "12.3", "25.00", "12.50", "50.00", "ACK missing/s", "lost coded %"] {
+        assert!(page.contains(&format!(">{cell}</t")), "{cell}: {page}");
+        assert!(text.contains(cell), "{cell}: {text}");
+    }
+    done(&out);
+}
+
+#[test]
+fn an_echo_shares_the_row_of_its_bulk_flow_only_if_it_is_the_only_one() {
+    let out = record("rows", 1);
+    let mut document = RunDocument::load(&out).unwrap();
+    let mut scenario = Scenario::load(&out.join("scenario.toml")).unwrap();
+    let names = |table: table::Table| -> Vec<String> { table.rows.into_iter().map(|row| row[1].clone()).collect() };
+    document.stacks.truncate(1);
+    assert_eq!(names(summary::flows(&document, &scenario)).len(), 1);
+    let mut second = scenario.flows.iter().find(|f| !f.app.is_bulk()).unwrap().clone();
+    let first = second.name.clone();
+    second.name = "another".into();
+    scenario.flows.push(second);
+    let shown = names(summary::flows(&document, &scenario));
+    assert_eq!(shown[1..], [first, "another".into()]);
+    done(&out);
+}
+
+#[test]
 fn a_directory_without_a_record_is_named() {
     let error = render(Path::new("/nonexistent")).unwrap_err().to_string();
     assert!(error.starts_with("/nonexistent/record.json: ") && error.contains("wavelane run"), "{error}");

@@ -1,12 +1,13 @@
 //! The table that answers "which was faster, which was calmer", as text and as HTML.
 
-use crate::radio::radio_text;
+use crate::radio::radio_tables;
+use crate::table::Table;
 use core::fmt::Write;
 use wavelane_scenario::figures::{FlowFigures, mean_ci95};
-use wavelane_scenario::{RunDocument, Scenario, StackResult};
+use wavelane_scenario::{App, Flow, RunDocument, Scenario, StackResult};
 
-/// Heads of the columns.
-pub(crate) const HEADS: [&str; 11] = [
+/// Heads of the table of flows.
+const HEADS: [&str; 11] = [
     "stack",
     "flow",
     "completed",
@@ -20,12 +21,6 @@ pub(crate) const HEADS: [&str; 11] = [
     "wire bytes per byte",
 ];
 
-/// One line of the table.
-pub(crate) struct Row {
-    /// One text per column; the first is the stack.
-    pub(crate) cells: Vec<String>,
-}
-
 /// Mean with half-width over the seeds, or `-`.
 fn over_seeds(flows: &[&FlowFigures], decimals: usize, figure: impl Fn(&FlowFigures) -> Option<f64>) -> String {
     let values: Vec<f64> = flows.iter().filter_map(|f| figure(f)).collect();
@@ -36,25 +31,30 @@ fn over_seeds(flows: &[&FlowFigures], decimals: usize, figure: impl Fn(&FlowFigu
     }
 }
 
-/// A row per stack and bulk flow, with the delays of the echo that belongs to it; echoes without one get their own.
-pub(crate) fn rows(document: &RunDocument, scenario: &Scenario) -> Vec<Row> {
-    let mut rows = Vec::new();
+/// A row per stack and bulk flow, with the delays of the one echo that belongs to it; other echoes and pings have rows of
+/// their own.
+pub(crate) fn flows(document: &RunDocument, scenario: &Scenario) -> Table {
+    let mut table = Table::new(3, &HEADS);
+    let asks = |flow: &&Flow| matches!(flow.app, App::Echo { .. } | App::Ping { .. });
+    // The echo that shares a bulk flow's row.
+    let echo_of = |bulk: &Flow| {
+        let mut of =
+            scenario.flows.iter().filter(asks).filter(|e| scenario.bulk_of(e).is_some_and(|b| b.name == bulk.name));
+        of.next().filter(|_| of.next().is_none())
+    };
     for stack in &document.stacks {
         let of = |name: &str| stack.flows.iter().filter(|f| f.flow == name).collect::<Vec<_>>();
         for flow in scenario.flows.iter().filter(|f| f.app.is_bulk()) {
-            let is_its_echo = |e: &&wavelane_scenario::Flow| {
-                !e.app.is_bulk() && scenario.bulk_of(e).is_some_and(|b| b.name == flow.name)
-            };
-            let echo = scenario.flows.iter().find(is_its_echo).map(|e| of(&e.name)).unwrap_or_default();
+            let echo = echo_of(flow).map(|e| of(&e.name)).unwrap_or_default();
             let rate = scenario.bottleneck(flow).map(|r| r.as_bps() as f64);
-            rows.push(Row { cells: cells(stack, &flow.name, &of(&flow.name), &echo, rate) });
+            table.push(cells(stack, &flow.name, &of(&flow.name), &echo, rate));
         }
-        let is_echo = |f: &&wavelane_scenario::Flow| f.app.word() == "echo";
-        for echo in scenario.flows.iter().filter(is_echo).filter(|f| scenario.bulk_of(f).is_none()) {
-            rows.push(Row { cells: cells(stack, &echo.name, &[], &of(&echo.name), None) });
+        let alone = |e: &&Flow| scenario.bulk_of(e).and_then(echo_of).is_none_or(|shown| shown.name != e.name);
+        for echo in scenario.flows.iter().filter(asks).filter(alone) {
+            table.push(cells(stack, &echo.name, &[], &of(&echo.name), None));
         }
     }
-    rows
+    table
 }
 
 fn cells(
@@ -74,6 +74,8 @@ fn cells(
         (done, all) => format!("{done} of {all}"),
     };
     let (sent, lost) = echo.iter().fold((0, 0), |(s, l), f| (s + f.sent.unwrap_or(0), l + f.lost.unwrap_or(0)));
+    // A radio cell answers within a millisecond.
+    let decimals = if echo.iter().any(|f| f.rtt_p50_ms.is_some_and(|ms| ms < 10.0)) { 2 } else { 0 };
     let share = |f: &FlowFigures| Some(100.0 * f.goodput_bps? / rate?);
     let percent = over_seeds(bulk, 1, share);
     vec![
@@ -83,40 +85,33 @@ fn cells(
         over_seeds(bulk, 2, |f| f.goodput_bps.map(|b| b / 1e6)),
         if percent == "-" { percent } else { format!("{percent} %") },
         over_seeds(bulk, 1, |f| f.duration_ms.map(|d| d / 1e3)),
-        over_seeds(echo, 0, |f| f.rtt_p50_ms),
-        over_seeds(echo, 0, |f| f.rtt_p95_ms),
-        over_seeds(echo, 0, |f| f.rtt_p99_ms),
+        over_seeds(echo, decimals, |f| f.rtt_p50_ms),
+        over_seeds(echo, decimals, |f| f.rtt_p95_ms),
+        over_seeds(echo, decimals, |f| f.rtt_p99_ms),
         if echo.is_empty() { "-".into() } else { format!("{lost} of {sent}") },
         stack.wire_bytes_per_delivered_byte.map_or("-".into(), |w| format!("{w:.3}")),
     ]
 }
 
-/// The table, the omitted stacks and the checks as text for a terminal.
+/// What a delivered gigabyte cost the machine, a line per stack of which it is known.
+pub(crate) fn costs(document: &RunDocument) -> Vec<String> {
+    let cost = |stack: &StackResult| {
+        let machine = stack.machine_s_per_gb?;
+        let programs = stack.cpu_s_per_gb.map(|cpu| format!(", {cpu:.1} s of it in its programs")).unwrap_or_default();
+        Some(format!("cost of {}: {machine:.1} s of processor time per GB delivered{programs}", stack.stack))
+    };
+    document.stacks.iter().filter_map(cost).collect()
+}
+
+/// The tables, the costs, the omitted stacks and the checks as text for a terminal.
 pub fn summary_text(document: &RunDocument, scenario: &Scenario) -> String {
-    let rows = rows(document, scenario);
-    let width = |column: usize| {
-        let cells = rows.iter().map(|r| r.cells[column].chars().count());
-        cells.chain([HEADS[column].len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
-    let mut out = String::new();
-    let mut line = |cells: Vec<&str>| {
-        let mut text = String::new();
-        for (i, cell) in cells.iter().enumerate() {
-            // Words stand left, numbers right.
-            let width = widths[i];
-            let _ = if i < 3 { write!(text, "{cell:<width$}  ") } else { write!(text, "{cell:>width$}  ") };
-        }
-        let _ = writeln!(out, "{}", text.trim_end());
-    };
-    line(HEADS.to_vec());
-    rows.iter().for_each(|r| line(r.cells.iter().map(String::as_str).collect()));
-    for s in &document.stacks {
-        let Some(machine) = s.machine_s_per_gb else { continue };
-        let programs = s.cpu_s_per_gb.map(|cpu| format!(", {cpu:.1} s of it in its programs")).unwrap_or_default();
-        let _ = writeln!(out, "cost of {}: {machine:.1} s of processor time per GB delivered{programs}", s.stack);
+    let mut out = flows(document, scenario).text();
+    for cost in costs(document) {
+        let _ = writeln!(out, "{cost}");
     }
-    out += &radio_text(document);
+    for (_, table) in radio_tables(document) {
+        let _ = write!(out, "\n{}", table.text());
+    }
     for o in &document.omitted {
         let _ = writeln!(out, "omitted {}: {}", o.stack, o.why);
     }

@@ -218,11 +218,12 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// IP bytes offered to the bad channel over bytes delivered, of one or several runs.
+/// IP bytes offered to the bad channel over bytes delivered, of one or several runs; `None` where no such bytes were
+/// counted, as in radio cells.
 pub fn wire_bytes_per_delivered_byte(runs: &[&StackRaw]) -> Option<f64> {
     let wire: u64 = runs.iter().map(|r| r.wire_octets).sum();
     let delivered: u64 = runs.iter().flat_map(|r| &r.flows).map(|f| f.octets).sum();
-    (delivered > 0).then(|| wire as f64 / delivered as f64)
+    (delivered > 0 && wire > 0).then(|| wire as f64 / delivered as f64)
 }
 
 /// Processor seconds per 10^9 delivered bytes, of one or several runs; `None` unless every run has them.

@@ -117,6 +117,7 @@ fn shares_are_over_all_runs_and_null_when_not_counted() {
     };
     let (a, b) = (run(11_000_000, Some(500_000)), run(13_000_000, Some(1_500_000)));
     assert_eq!(wire_bytes_per_delivered_byte(&[&a, &b]), Some(1.2));
+    assert_eq!(wire_bytes_per_delivered_byte(&[&run(0, None)]), None, "a radio cell counts none");
     assert_eq!(repair_share(&[&a, &b]), Some(0.1));
     assert_eq!(repair_share(&[&a, &run(1, None)]), None);
     // Each run delivered 10^7 bytes.

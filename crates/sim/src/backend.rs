@@ -291,8 +291,8 @@ fn transmissions(world: &World) -> (Option<u64>, Option<u64>) {
         }
         for (name, value) in world.engine.status(node).counters {
             let place = match name {
-                "hop_first_octets" => 0,
-                "hop_repair_octets" | "hop_copy_octets" | "fec_symbol_octets" => 1,
+                "first_octets" => 0,
+                "repair_octets" => 1,
                 _ => continue,
             };
             sums[place] = Some(sums[place].unwrap_or(0) + value);

@@ -14,7 +14,7 @@ mod terms;
 mod tests;
 
 pub use receiver::{Receiver, ReceiverCounters, ReceiverLimits};
-pub use sender::{Sender, SenderCounters, Wrote};
+pub use sender::{Datagram, Sender, SenderCounters, Wrote};
 pub use terms::Path;
 
 /// How a class of packets is protected against loss. A closed list.
@@ -60,4 +60,12 @@ pub struct Piece {
     start: u32,
     end: u32,
     round: u16,
+    /// A further sending of a repeat, which goes only if the budget has something left.
+    copy: bool,
+}
+
+impl Piece {
+    fn octets(&self) -> u64 {
+        u64::from(self.end - self.start)
+    }
 }

@@ -3,6 +3,7 @@
 use super::keep::Kept;
 use super::terms::{MEDIA_PERSISTENCE, Path};
 use super::{Ordering, Piece, Repair, Treatment};
+use crate::hop::RepairBudget;
 use std::collections::{BTreeMap, VecDeque};
 use wavelane_base::{Instant, Span, Wakeup};
 use wavelane_wire::Writer;
@@ -23,6 +24,8 @@ const PIECE_MIN: usize = 256;
 const TIMED_MAX: u32 = 8;
 /// What a piece's offset and length add to a frame's head.
 const PIECE_FIELDS: usize = 4;
+/// What a further sending of a repeat costs beside its bytes: frame, seal and headers (wire.md).
+const COPY_OVERHEAD: u64 = 70;
 
 /// What the sender remembers of a flow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,6 +49,8 @@ pub struct SenderCounters {
     pub repeated: u64,
     /// Their bytes.
     pub repeat_octets: u64,
+    /// Further sendings of repeats that the repair budget had nothing left for.
+    pub refused: u64,
     /// Packets that arrived although a sending was lost.
     pub repaired: u64,
     /// Packets given up.
@@ -56,6 +61,21 @@ pub struct SenderCounters {
     pub superseded: u64,
     /// Packets that could not be kept for repeating because the pool was used up.
     pub unkept: u64,
+}
+
+/// The datagram that is being filled, and what sending costs.
+#[derive(Debug)]
+pub struct Datagram<'a, 'w> {
+    /// Room of a whole datagram.
+    pub full: usize,
+    /// Nothing but acks stands before the end of `w`.
+    pub fresh: bool,
+    /// Where frames are appended.
+    pub w: &'a mut Writer<'w>,
+    /// Which bytes of which packets were written.
+    pub pieces: &'a mut Vec<Piece>,
+    /// The link's account: first sendings pay in, repeats and their copies are taken out.
+    pub budget: &'a mut RepairBudget,
 }
 
 /// What an attempt to write came to.
@@ -151,11 +171,10 @@ impl Sender {
         &mut self,
         now: Instant,
         (bytes, flow, treatment): (Vec<u8>, u64, Treatment),
-        w: &mut Writer<'_>,
-        pieces: &mut Vec<Piece>,
+        out: &mut Datagram<'_, '_>,
     ) -> Wrote {
         let piece = self.admit(now, bytes, flow, treatment);
-        match self.write_piece(now, piece, usize::MAX, false, w, pieces) {
+        match self.write_piece(now, piece, true, out) {
             Some(end) if end == piece.end => Wrote::Frame,
             // It does not fit after all: then it waits like any other, behind the repeats.
             _ => {
@@ -180,7 +199,7 @@ impl Sender {
         let mut kept = Kept::new(now, bytes, order, treatment, place);
         kept.plan(0, end, 0, 1);
         self.kept.insert(number, kept);
-        Piece { number, start: 0, end, round: 0 }
+        Piece { number, start: 0, end, round: 0, copy: false }
     }
 
     /// What the packet must not overtake, and its flow's place in the memory.
@@ -214,20 +233,13 @@ impl Sender {
         // Whatever is older than the hold has long arrived or never will.
         let near = before.filter(|(_, at)| now.since(*at) <= hold);
         let wanted = treatment.order == Ordering::Strict || dense;
+        let hold = if treatment.order == Ordering::Strict { self.path.hold_strict() } else { hold };
         let order = near.filter(|_| wanted).map(|(n, _)| Order { back: number - n, hold_ms: hold.as_millis().max(1) });
         (order, place)
     }
 
-    /// Writes the next frame: a repeat, or what is left of the current packet. `full` is the room of a whole datagram,
-    /// `fresh` whether nothing but acks stands before `w`'s end.
-    pub fn write(
-        &mut self,
-        now: Instant,
-        full: usize,
-        fresh: bool,
-        w: &mut Writer<'_>,
-        pieces: &mut Vec<Piece>,
-    ) -> Wrote {
+    /// Writes the next frame: a repeat, or what is left of the current packet.
+    pub fn write(&mut self, now: Instant, out: &mut Datagram<'_, '_>) -> Wrote {
         while let Some(&piece) = self.due.front() {
             let kept = self.kept.get(&piece.number);
             let wanted = kept.is_some_and(|kept| !kept.has(piece.start, piece.end));
@@ -235,8 +247,14 @@ impl Sender {
                 // It waited behind others on a link that became slow; what is new is worth more now.
                 self.counters.unrepaired += 1;
                 self.forget(piece.number);
+            } else if wanted && piece.copy && !out.budget.affords(now, piece.octets() + COPY_OVERHEAD) {
+                self.counters.refused += 1;
+                self.due.pop_front();
+                // As if it had left and were lost: if the sendings before it are, the next round comes now.
+                self.lost(now, piece);
+                continue;
             } else if wanted {
-                let Some(end) = self.write_piece(now, piece, full, fresh, w, pieces) else { return Wrote::NoRoom };
+                let Some(end) = self.write_piece(now, piece, false, out) else { return Wrote::NoRoom };
                 if end < piece.end {
                     self.due[0].start = end;
                 } else {
@@ -249,21 +267,13 @@ impl Sender {
         // A packet may have been given up for its first pieces before its last one left.
         self.current = self.current.filter(|piece| self.kept.contains_key(&piece.number));
         let Some(piece) = self.current else { return Wrote::Nothing };
-        let Some(end) = self.write_piece(now, piece, full, fresh, w, pieces) else { return Wrote::NoRoom };
+        let Some(end) = self.write_piece(now, piece, false, out) else { return Wrote::NoRoom };
         self.current = (end < piece.end).then_some(Piece { start: end, ..piece });
         Wrote::Frame
     }
 
     /// Writes `piece`, or as much of it as makes sense here, and returns where that ends.
-    fn write_piece(
-        &mut self,
-        now: Instant,
-        piece: Piece,
-        full: usize,
-        fresh: bool,
-        w: &mut Writer<'_>,
-        pieces: &mut Vec<Piece>,
-    ) -> Option<u32> {
+    fn write_piece(&mut self, now: Instant, piece: Piece, small: bool, out: &mut Datagram<'_, '_>) -> Option<u32> {
         let kept = self.kept.get_mut(&piece.number)?;
         let total = kept.bytes.len();
         let frame = |end: u32| {
@@ -276,23 +286,31 @@ impl Sender {
             }
         };
         let (wanted, head) = ((piece.end - piece.start) as usize, frame(piece.end).head_len());
-        let end = if head + wanted <= w.room() {
+        let end = if head + wanted <= out.w.room() {
             piece.end
         } else {
-            let room = w.room().checked_sub(head + PIECE_FIELDS).filter(|room| *room >= PIECE_MIN)?;
+            let room = out.w.room().checked_sub(head + PIECE_FIELDS).filter(|room| *room >= PIECE_MIN)?;
             // What fits the next datagram whole is not cut, unless this one cannot hold more either.
-            if !fresh && head + wanted <= full {
+            if small || !out.fresh && head + wanted <= out.full {
                 return None;
             }
             piece.start + room.min(wanted) as u32
         };
-        Frame::Packet(frame(end)).emit(w).ok()?;
-        let octets = u64::from(end - piece.start);
+        Frame::Packet(frame(end)).emit(out.w).ok()?;
+        out.fresh = false;
+        let sent = Piece { end, ..piece };
         kept.wrote(piece.start, end, piece.end, piece.round);
-        pieces.push(Piece { end, ..piece });
-        if piece.round > 0 {
+        out.pieces.push(sent);
+        if piece.round == 0 {
+            out.budget.earn(sent.octets(), small);
+        } else {
             self.counters.repeated += 1;
-            self.counters.repeat_octets += octets;
+            self.counters.repeat_octets += sent.octets();
+            if piece.copy {
+                out.budget.spend(now, sent.octets() + COPY_OVERHEAD);
+            } else {
+                out.budget.charge(sent.octets());
+            }
         }
         if end == piece.end {
             if kept.is_kept() {
@@ -349,7 +367,7 @@ impl Sender {
             self.counters.unrepaired += 1;
             self.forget(piece.number);
         } else {
-            self.repeat(now, Piece { round: piece.round + 1, ..piece });
+            self.repeat(now, Piece { round: piece.round + 1, copy: false, ..piece });
         }
     }
 
@@ -369,7 +387,7 @@ impl Sender {
         for n in 1..copies {
             let at = now + self.path.copy_spacing().times(n.into());
             let place = self.later.partition_point(|other| other.0 <= at);
-            self.later.insert(place, (at, piece));
+            self.later.insert(place, (at, Piece { copy: true, ..piece }));
         }
     }
 
@@ -400,7 +418,7 @@ impl Sender {
         self.timed.1 += 1;
         let round = kept.rounds + 1;
         for (start, end) in kept.missing() {
-            self.repeat(now, Piece { number, start, end, round });
+            self.repeat(now, Piece { number, start, end, round, copy: false });
         }
     }
 

@@ -23,9 +23,11 @@ const PERSISTENCE_ALONE_MIN: Span = Span::from_secs(2);
 const PERSISTENCE_RTTS: u64 = 3;
 /// Media are worthless to their receiver sooner.
 pub(super) const MEDIA_PERSISTENCE: Span = Span::from_millis(150);
-/// A repeat is sent as often as it takes for the packet to be lost altogether with no more than this probability:
-/// order is held for one repeat only, and a hole that outlives it costs CUBIC a third of its window for seconds.
+/// A repeat is sent as often as it takes for a packet not to arrive, with no more than this probability, in the time in
+/// which order is held for it: a hole that outlives that costs CUBIC a third of its window for seconds.
 const RESIDUAL: f64 = 2e-5;
+/// Repeats for which the order of transports is held.
+const ROUNDS_HELD: i32 = 2;
 /// From this share of losses on, a transport's round trip is as long as the hold makes it.
 const LOSSY_MIN: f64 = 0.003;
 /// Most sendings of one repeat.
@@ -66,6 +68,11 @@ impl Path {
         self.overdue(self.rtt.unwrap_or(RTT_UNKNOWN)).min(HOLD_MAX)
     }
 
+    /// The same for what takes disorder for loss: if its repeat is lost too, the next one's way.
+    pub(super) fn hold_strict(&self) -> Span {
+        self.rtt.map_or(self.hold(), |rtt| self.overdue(rtt).times(ROUNDS_HELD as u64).min(HOLD_MAX))
+    }
+
     /// The round trip as transports inside see it: with order held wherever there is loss.
     pub(crate) fn inner_rtt(&self) -> Option<Span> {
         self.rtt.map(|rtt| if self.loss > LOSSY_MIN { rtt + self.hold() } else { rtt })
@@ -77,9 +84,10 @@ impl Path {
         round.times(PERSISTENCE_RTTS).max(if alone { PERSISTENCE_ALONE_MIN } else { PERSISTENCE_MIN })
     }
 
-    /// How often a repeat is sent.
+    /// How often a repeat is sent, if the budget allows.
     pub(super) fn copies(&self) -> u8 {
-        (1..COPIES_MAX).find(|n| self.loss.powi(i32::from(*n) + 1) <= RESIDUAL).unwrap_or(COPIES_MAX)
+        let residual = |n: u8| self.loss.powi(ROUNDS_HELD * i32::from(n) + 1);
+        (1..COPIES_MAX).find(|n| residual(*n) <= RESIDUAL).unwrap_or(COPIES_MAX)
     }
 
     /// How far apart: past the burst that may swallow one, within what the hold leaves.

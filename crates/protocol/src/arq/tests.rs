@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
 use super::*;
+use crate::hop::RepairBudget;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
-use wavelane_base::{Chance, Instant, Seed, Span, Wakeup};
+use wavelane_base::{Chance, Instant, Rate, Seed, Span, Wakeup};
 use wavelane_wire::Writer;
 use wavelane_wire::frame::{Frame, Frames, Order, PacketFrame};
 
@@ -18,6 +19,7 @@ struct World {
     now: Instant,
     sender: Sender,
     receiver: Receiver,
+    budget: RepairBudget,
     /// (arrival, datagram).
     pipe: VecDeque<(Instant, Vec<u8>)>,
     /// (when the ack tells, what was in it, whether it arrived).
@@ -49,9 +51,12 @@ impl World {
             loss: loss as f64 / 100.0,
             burst: Span::ZERO,
         });
+        let mut budget = RepairBudget::default();
+        budget.set_path(Rate::from_bps(20_000_000), loss as f64 / 100.0);
         Self {
             now: Instant::from_secs(1),
             sender,
+            budget,
             receiver: Receiver::new(LIMITS),
             pipe: VecDeque::new(),
             fates: VecDeque::new(),
@@ -72,7 +77,9 @@ impl World {
         while self.sender.has_backlog() {
             let (mut buf, mut pieces) = ([0; ROOM], Vec::new());
             let mut w = Writer::new(&mut buf);
-            while self.sender.write(self.now, ROOM, w.is_empty(), &mut w, &mut pieces) == Wrote::Frame {}
+            let mut out =
+                Datagram { full: ROOM, fresh: true, w: &mut w, pieces: &mut pieces, budget: &mut self.budget };
+            while self.sender.write(self.now, &mut out) == Wrote::Frame {}
             let len = w.len();
             if len == 0 {
                 continue;
@@ -216,6 +223,33 @@ fn the_last_packet_is_repeated_without_any_later_ack() {
 }
 
 #[test]
+fn repeats_go_into_debt_and_their_copies_wait_for_credit() {
+    let mut world = World::new(11, 100, 0);
+    // All that was saved up, and as much again: what first sendings pay in does not make up for it.
+    world.budget.charge(1 << 20);
+    for serial in 0..20 {
+        world.send(1, serial, 1_000, STRICT);
+    }
+    world.loss = 0;
+    world.run_until(world.now + Span::from_secs(1));
+    let counters = world.sender.counters();
+    assert_eq!((world.serials(1).len(), counters.repeated, counters.refused), (20, 20, 40), "{counters:?}");
+}
+
+#[test]
+fn copies_that_are_refused_leave_the_fate_to_what_was_sent() {
+    let mut world = World::new(12, 100, 0);
+    world.budget.charge(1 << 20);
+    world.send(1, 0, 1_000, Treatment::default());
+    // The first repeat is lost as well; both copies were refused before that was known.
+    world.run_until(world.now + Span::from_millis(60));
+    assert_eq!(world.sender.counters().refused, 2);
+    world.loss = 0;
+    world.run_until(world.now + Span::from_millis(100));
+    assert_eq!(world.serials(1), vec![0]);
+}
+
+#[test]
 fn what_is_lost_before_the_round_trip_is_known_is_repeated_too() {
     let mut world = World::new(8, 100, 0);
     world.sender.set_path(Path::default());
@@ -251,12 +285,17 @@ fn what_is_given_up_before_it_was_all_sent_stops_nothing_behind_it() {
     let mut world = World::new(10, 0, 0);
     world.sender.start(world.now, packet(1, 0, 2_000), 1, STRICT);
     let (mut buf, mut pieces) = ([0; ROOM], Vec::new());
-    assert_eq!(world.sender.write(world.now, ROOM, true, &mut Writer::new(&mut buf), &mut pieces), Wrote::Frame);
+    let write = |world: &mut World, now, buf: &mut [u8], pieces: &mut Vec<Piece>| {
+        let (w, budget) = (&mut Writer::new(buf), &mut world.budget);
+        world.sender.write(now, &mut Datagram { full: ROOM, fresh: true, w, pieces, budget })
+    };
+    let now = world.now;
+    assert_eq!(write(&mut world, now, &mut buf, &mut pieces), Wrote::Frame);
     // Nothing may leave for a second; then the first piece is found lost, and the packet too old to go on with.
     let late = world.now + Span::from_secs(1);
     pieces.into_iter().for_each(|piece| world.sender.lost(late, piece));
     assert_eq!((world.sender.counters().unrepaired, world.sender.octets()), (1, 0));
-    assert_eq!(world.sender.write(late, ROOM, true, &mut Writer::new(&mut buf), &mut Vec::new()), Wrote::Nothing);
+    assert_eq!(write(&mut world, late, &mut buf, &mut Vec::new()), Wrote::Nothing);
     assert!(!world.sender.has_backlog());
     world.send(1, 1, 100, STRICT);
     world.run_until(late);

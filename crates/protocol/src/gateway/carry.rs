@@ -1,12 +1,12 @@
-//! Carrying the owner's flows: its verbs, and what the links say of them.
+//! Carrying the owner's flows: how they begin and end, and what the links say of them.
 
 use super::edge::{DETACHED_MAX, Edge, KEPT_FLOOR, KEPT_MAX, LAST_WORD_MAX, RESUMES_MAX, Role};
 use super::relay::Side;
 use super::{Event, Gateway, OpenError, PeerId};
 use crate::hop::HopEvent;
 use std::net::SocketAddr;
-use wavelane_base::{FlowId, Instant, ReadOutcome, Streams};
-use wavelane_wire::frame::{FlowName, Passage, Reach, Reason};
+use wavelane_base::{FlowId, Instant, ReadOutcome};
+use wavelane_wire::frame::{Passage, Reason};
 
 /// Most ended flows that are remembered for the other edge, which may have missed the last word.
 const ENDED_MAX: usize = 4096;
@@ -60,12 +60,12 @@ impl Gateway {
     }
 
     /// What one flow may keep for the other edge now.
-    fn share_kept(&self) -> u64 {
+    pub(super) fn share_kept(&self) -> u64 {
         ((self.config.pool.get() / 2).saturating_sub(self.kept) / 4).clamp(KEPT_FLOOR, KEPT_MAX)
     }
 
     /// Does something to an edge and keeps account of what all of them keep.
-    fn with_edge<R>(&mut self, flow: FlowId, act: impl FnOnce(&mut Edge) -> R) -> Option<R> {
+    pub(super) fn with_edge<R>(&mut self, flow: FlowId, act: impl FnOnce(&mut Edge) -> R) -> Option<R> {
         let edge = self.flows.edge(flow)?;
         let before = edge.kept();
         let result = act(edge);
@@ -354,125 +354,5 @@ impl Gateway {
             self.counters.flows_given_up += u64::from(!done);
             self.events.push_back(if done { Event::Closed(id) } else { Event::Reset(id, Reason::TimedOut) });
         }
-    }
-}
-
-impl Streams for Gateway {
-    fn write(&mut self, now: Instant, flow: FlowId, data: &[u8]) -> usize {
-        let room = self.edge_room(flow).min(data.len());
-        if room == 0 {
-            // While an older stretch is being replayed nothing may overtake it, not even an empty one.
-            self.with_edge(flow, |edge| edge.writer_waits |= !data.is_empty());
-            return 0;
-        }
-        let Some((peer, name)) = self.flows.find(flow) else { return 0 };
-        let taken = self.links[peer.0].hop.write(now, name, &data[..room]);
-        self.with_edge(flow, |edge| {
-            edge.wrote(&data[..taken]);
-            edge.writer_waits |= taken < data.len();
-        });
-        self.settle(now, peer);
-        taken
-    }
-
-    fn read(&mut self, now: Instant, flow: FlowId, buf: &mut [u8]) -> ReadOutcome {
-        let Some((peer, name)) = self.flows.find(flow) else {
-            return match self.flows.edge(flow) {
-                Some(edge) if edge.reach.finished => ReadOutcome::End,
-                Some(_) => ReadOutcome::Blocked,
-                None => ReadOutcome::Reset,
-            };
-        };
-        if self.flows.edge(flow).is_some_and(|edge| edge.reach.finished) {
-            return ReadOutcome::End;
-        }
-        let outcome = self.links[peer.0].hop.read(now, name, buf);
-        self.tell_reach(now, flow, (peer, name), outcome);
-        self.settle(now, peer);
-        outcome
-    }
-
-    fn shutdown(&mut self, now: Instant, flow: FlowId) {
-        let replaying = self.flows.edge(flow).is_some_and(|edge| {
-            edge.ended = true;
-            edge.is_replaying()
-        });
-        let Some((peer, name)) = self.flows.find(flow) else { return };
-        if !replaying {
-            self.links[peer.0].hop.shutdown(now, name);
-            self.settle(now, peer);
-        }
-    }
-
-    fn reset(&mut self, now: Instant, flow: FlowId) {
-        let at = self.flows.find(flow);
-        self.forget(flow);
-        if let Some((peer, name)) = at {
-            self.links[peer.0].hop.reset(name, Reason::Aborted);
-            self.settle(now, peer);
-        }
-    }
-}
-
-impl Gateway {
-    /// What the flow's edge lets it write now: without one, anything.
-    fn edge_room(&mut self, flow: FlowId) -> usize {
-        let share = self.share_kept();
-        let carried = self.flows.find(flow).is_some();
-        match self.flows.edge(flow) {
-            None => usize::MAX,
-            Some(edge) if edge.ended || edge.is_replaying() || !carried => 0,
-            Some(edge) => edge.room(share),
-        }
-    }
-
-    /// How many bytes `write` would take now. With none an [`Event::Writable`] follows once there is room worth
-    /// writing for, so that the bytes may wait where they are until then.
-    pub fn room(&mut self, now: Instant, flow: FlowId) -> usize {
-        let edge = self.edge_room(flow);
-        let Some((peer, name)) = self.flows.find(flow) else {
-            self.with_edge(flow, |edge| edge.writer_waits = true);
-            return 0;
-        };
-        let room = self.links[peer.0].hop.room(name).min(edge);
-        if room == 0 {
-            self.with_edge(flow, |edge| edge.writer_waits = true);
-            self.links[peer.0].hop.want_room(now, name);
-            self.settle(now, peer);
-        }
-        room
-    }
-
-    /// What `read` would give, where it lies: two parts of one stretch. Empty as well if `read` would give no bytes.
-    pub fn unread(&mut self, flow: FlowId) -> (&[u8], &[u8]) {
-        match self.flows.find(flow) {
-            Some((peer, name)) if self.flows.edge(flow).is_none_or(|edge| !edge.reach.finished) => {
-                self.links[peer.0].hop.unread(name)
-            }
-            _ => (&[], &[]),
-        }
-    }
-
-    /// Takes the first `octets` of [`Gateway::unread`] as read.
-    pub fn consume(&mut self, now: Instant, flow: FlowId, octets: usize) {
-        let Some((peer, name)) = self.flows.find(flow).filter(|_| octets > 0) else { return };
-        let outcome = self.links[peer.0].hop.consume(now, name, octets);
-        self.tell_reach(now, flow, (peer, name), outcome);
-        self.settle(now, peer);
-    }
-
-    /// Across relays: has the other edge learn what our application took.
-    fn tell_reach(&mut self, now: Instant, flow: FlowId, (peer, name): (PeerId, FlowName), outcome: ReadOutcome) {
-        let Some(edge) = self.flows.edge(flow) else { return };
-        let at_once = match outcome {
-            ReadOutcome::Data(octets) => edge.read(octets),
-            ReadOutcome::End => {
-                edge.reach.finished = true;
-                true
-            }
-            ReadOutcome::Blocked | ReadOutcome::Reset => return,
-        };
-        let reach: Reach = edge.reach;
-        self.links[peer.0].hop.say_progress(now, name, reach, at_once);
     }
 }

@@ -13,6 +13,7 @@ mod packets;
 mod relay;
 mod reload;
 mod status;
+mod streams;
 mod transmit;
 mod types;
 

@@ -1,6 +1,8 @@
 //! The operator's view: one snapshot, and session events put into words.
 
 use super::{Event, Gateway, PeerId, PeerStatus, Status};
+use crate::link::{Link, LinkCounters};
+use crate::packet::PacketCounters;
 use crate::session::SessionEvent;
 use std::collections::BTreeMap;
 use wavelane_base::Instant;
@@ -38,8 +40,9 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
             ("fec_recovered", lane.recovered),
             ("dropped_packets_unwanted", lane.unwanted_packets),
         ];
-        let packets = link.packets.as_ref().map(|packets| packets.counters().named());
-        let named = named.into_iter().chain(packets.into_iter().flatten());
+        let packets = link.packets.as_ref().map(|packets| packets.counters());
+        let named = named.into_iter().chain(repair(link, &lane, packets.as_ref()));
+        let named = named.chain(packets.iter().flat_map(PacketCounters::named));
         for (name, count) in named.chain(link.hop.counters().named()) {
             *counters.entry(name).or_default() += count;
         }
@@ -53,6 +56,18 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
         packets_buffered,
         counters: counters.into_iter().collect(),
     }
+}
+
+/// What repair cost on a link, and what it came to, whichever way it went.
+fn repair(link: &Link, lane: &LinkCounters, packets: Option<&PacketCounters>) -> [(&'static str, u64); 4] {
+    let (blocks, packets) = (link.hop.counters(), packets.map(|p| p.sender).unwrap_or_default());
+    let cost = blocks.repair_octets + blocks.copy_octets + lane.symbol_octets + packets.repeat_octets;
+    [
+        ("first_octets", blocks.first_octets + packets.first_octets),
+        ("repair_octets", cost),
+        ("repaired", lane.repaired + packets.repaired),
+        ("unrepaired", packets.unrepaired),
+    ]
 }
 
 fn peer_status(gateway: &Gateway, now: Instant, peer: usize) -> PeerStatus {

@@ -71,14 +71,19 @@ impl RepairBudget {
         self.saved = (self.saved - octets as i64).max(-SAVED_MAX);
     }
 
-    /// Takes `octets` out, if they are there.
-    pub(crate) fn spend(&mut self, now: Instant, octets: u64) -> bool {
+    /// Whether `octets` are there to be spent.
+    pub(crate) fn affords(&mut self, now: Instant, octets: u64) -> bool {
         let due = self.floor.octets_in(now.since(self.at)).get();
         if due > 0 {
             self.saved = self.saved.saturating_add(due.min(1 << 40) as i64).min(SAVED_MAX);
             self.at = (self.at + self.floor.time_for(Octets::new(due))).min(now);
         }
-        let affordable = self.is_lossy() && self.saved >= octets as i64;
+        self.is_lossy() && self.saved >= octets as i64
+    }
+
+    /// Takes `octets` out, if they are there.
+    pub(crate) fn spend(&mut self, now: Instant, octets: u64) -> bool {
+        let affordable = self.affords(now, octets);
         if affordable {
             self.saved -= octets as i64;
         }

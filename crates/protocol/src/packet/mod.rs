@@ -11,11 +11,10 @@ mod tests;
 
 pub use class::Repairs;
 
-use crate::arq::{self, Path, Piece, Receiver, ReceiverLimits, Sender, Treatment, Wrote};
+use crate::arq::{self, Datagram, Path, Piece, Receiver, ReceiverLimits, Sender, Treatment, Wrote};
 use crate::queue::{self, Discipline, Limits, Queue, Queued, Terms};
 use class::{classify, flow_hash};
 use wavelane_base::{Class, Instant, Span, Wakeup};
-use wavelane_wire::Writer;
 use wavelane_wire::frame::PacketFrame;
 use wavelane_wire::packet::{Packet, mark_congestion};
 
@@ -83,13 +82,14 @@ pub struct PacketCounters {
 
 impl PacketCounters {
     /// The counters by name, in a fixed order.
-    pub fn named(&self) -> [(&'static str, u64); 20] {
+    pub fn named(&self) -> [(&'static str, u64); 21] {
         let Self { queue, dropped_old, sender, receiver } = self;
         [
             ("packets_sent", sender.sent),
             ("packets_sent_octets", sender.first_octets),
             ("packets_repeated", sender.repeated),
             ("packets_repeated_octets", sender.repeat_octets),
+            ("packets_copies_refused", sender.refused),
             ("packets_repaired", sender.repaired),
             ("packets_unrepaired", sender.unrepaired),
             ("packets_spurious", sender.spurious),
@@ -159,22 +159,21 @@ impl Packets {
     }
 
     /// Appends small packets of sparse flows as long as there are any and room for them.
-    pub fn fill_small(&mut self, now: Instant, w: &mut Writer<'_>, pieces: &mut Vec<Piece>) {
-        while w.room() >= SMALL_MAX + SMALL_HEAD_MAX && self.small_waits() {
+    pub fn fill_small(&mut self, now: Instant, out: &mut Datagram<'_, '_>) {
+        while out.w.room() >= SMALL_MAX + SMALL_HEAD_MAX && self.small_waits() {
             let Some(next) = self.pop(now) else { return };
             let parts = (next.bytes, next.flow, next.treatment);
-            if self.sender.send_small(now, parts, w, pieces) != Wrote::Frame {
+            if self.sender.send_small(now, parts, out) != Wrote::Frame {
                 return;
             }
         }
     }
 
-    /// Appends repeats, then packets in the queue's order, as long as they fit. `full` is the room of a whole
-    /// datagram; `fresh` whether nothing but acks stands before `w`'s end.
-    pub fn fill(&mut self, now: Instant, full: usize, mut fresh: bool, w: &mut Writer<'_>, pieces: &mut Vec<Piece>) {
+    /// Appends repeats, then packets in the queue's order, as long as they fit.
+    pub fn fill(&mut self, now: Instant, out: &mut Datagram<'_, '_>) {
         loop {
-            match self.sender.write(now, full, fresh, w, pieces) {
-                Wrote::Frame => fresh = false,
+            match self.sender.write(now, out) {
+                Wrote::Frame => {}
                 Wrote::NoRoom => return,
                 Wrote::Nothing => {
                     let Some(next) = self.pop(now) else { return };

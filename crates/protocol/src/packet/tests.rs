@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
 use super::*;
+use crate::hop::RepairBudget;
 use wavelane_base::laws::{Script, Stimulus, check};
-use wavelane_base::{FrameMeta, Machine, PortId, Transmit};
+use wavelane_base::{FrameMeta, Machine, PortId, Rate, Transmit};
+use wavelane_wire::Writer;
 use wavelane_wire::frame::{Frame, Frames};
 use wavelane_wire::ip::checksum;
 
@@ -40,9 +42,19 @@ fn udp(port: u16, len: usize) -> Vec<u8> {
     out
 }
 
+/// A datagram of 1,200 octets with nothing in it yet.
+fn datagram<'a, 'w>(
+    w: &'a mut Writer<'w>,
+    pieces: &'a mut Vec<Piece>,
+    budget: &'a mut RepairBudget,
+) -> Datagram<'a, 'w> {
+    Datagram { full: 1_200, fresh: w.is_empty(), w, pieces, budget }
+}
+
 /// The service behind a port that takes one datagram per 2 ms, whose every seventh datagram is lost.
 struct Driven {
     packets: Packets,
+    budget: RepairBudget,
     open_at: Instant,
     sent: u64,
     fates: std::collections::VecDeque<(Instant, Vec<Piece>, bool)>,
@@ -70,9 +82,8 @@ impl Machine for Driven {
             return None;
         }
         let (mut w, mut pieces) = (Writer::new(&mut buf[..1_200]), Vec::new());
-        self.packets.fill_small(now, &mut w, &mut pieces);
-        let fresh = w.is_empty();
-        self.packets.fill(now, 1_200, fresh, &mut w, &mut pieces);
+        self.packets.fill_small(now, &mut datagram(&mut w, &mut pieces, &mut self.budget));
+        self.packets.fill(now, &mut datagram(&mut w, &mut pieces, &mut self.budget));
         let len = w.len();
         if len == 0 {
             return None;
@@ -95,7 +106,9 @@ impl Machine for Driven {
 fn driven() -> Driven {
     let mut packets = Packets::new(config());
     packets.set_path(path());
-    Driven { packets, open_at: Instant::ZERO, sent: 0, fates: std::collections::VecDeque::new() }
+    let mut budget = RepairBudget::default();
+    budget.set_path(Rate::from_bps(5_000_000), path().loss);
+    Driven { packets, budget, open_at: Instant::ZERO, sent: 0, fates: std::collections::VecDeque::new() }
 }
 
 #[test]
@@ -120,13 +133,14 @@ fn several_small_packets_share_a_datagram_and_pass_large_ones() {
     let now = Instant::from_secs(1);
     (0..20).for_each(|_| packets.push(now, udp(7_000, 1_000)));
     let (mut buf, mut pieces) = ([0; 1_200], Vec::new());
-    packets.fill(now, 1_200, true, &mut Writer::new(&mut buf), &mut pieces);
+    let mut budget = RepairBudget::default();
+    packets.fill(now, &mut datagram(&mut Writer::new(&mut buf), &mut pieces, &mut budget));
     assert_eq!((pieces.len(), packets.wants()), (1, Some(Class::Bulk)));
     (0..3).for_each(|n| packets.push(now, udp(9_000 + n, 60)));
     assert_eq!(packets.wants(), Some(Class::Micro));
     pieces.clear();
     let mut w = Writer::new(&mut buf);
-    packets.fill_small(now, &mut w, &mut pieces);
+    packets.fill_small(now, &mut datagram(&mut w, &mut pieces, &mut budget));
     assert_eq!(pieces.len(), 3, "all three in one datagram of {} octets", w.len());
     assert!(w.len() < 3 * 110);
 }
@@ -137,7 +151,8 @@ fn what_waited_through_an_outage_is_not_sent_any_more() {
     (0..10).for_each(|_| packets.push(Instant::from_secs(1), udp(7_000, 500)));
     packets.push(Instant::from_secs(5), udp(7_000, 500));
     let (mut buf, mut pieces) = ([0; 1_200], Vec::new());
-    packets.fill(Instant::from_secs(5), 1_200, true, &mut Writer::new(&mut buf), &mut pieces);
+    let mut budget = RepairBudget::default();
+    packets.fill(Instant::from_secs(5), &mut datagram(&mut Writer::new(&mut buf), &mut pieces, &mut budget));
     let counters = packets.counters();
     assert_eq!(pieces.len(), 1);
     assert_eq!(counters.dropped_old + counters.queue.dropped_delay, 10, "{counters:?}");

@@ -67,6 +67,16 @@ pub(super) struct TailProbe {
     pub(super) again: bool,
 }
 
+/// What the pacer lets go at once.
+#[derive(Clone, Copy, Debug, Default)]
+struct Burst {
+    /// The bytes of it that are left may go until then: a driver in real time needs a while for a burst.
+    until: Instant,
+    left: u64,
+    /// By how much it went late, less what was made up for.
+    late: Span,
+}
+
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) config: Config,
@@ -109,8 +119,7 @@ pub(super) struct Sender {
     pub(super) window_probe_due: bool,
     pub(super) last_sent: Option<Instant>,
     pub(super) pace_next: Instant,
-    /// When the pacer let a burst go, and how many bytes of it are left.
-    burst: (Instant, u64),
+    burst: Burst,
     pub(super) rto_at: Option<Instant>,
     pub(super) rack_at: Option<Instant>,
     pub(super) tail_at: Option<Instant>,
@@ -159,7 +168,7 @@ impl Sender {
             window_probe_due: false,
             last_sent: None,
             pace_next: Instant::ZERO,
-            burst: (Instant::ZERO, 0),
+            burst: Burst::default(),
             rto_at: None,
             rack_at: None,
             tail_at: None,
@@ -322,20 +331,30 @@ impl Sender {
 
     /// Whether the pacer lets the next segment go.
     pub(super) fn is_paced_out(&self, now: Instant) -> bool {
-        self.pace_next <= now || self.burst.0 == now && self.burst.1 > 0
+        self.pace_next <= now || self.is_in_burst(now)
+    }
+    fn is_in_burst(&self, now: Instant) -> bool {
+        self.burst.left > 0 && now <= self.burst.until
     }
 
-    /// Segments go in bursts of a millisecond's worth, and a sender that was woken late makes up for it, by half of each
-    /// segment's time at most: as Linux does, so that timers that are late by a segment's time do not slow it down.
+    /// Nothing can go any more: what a burst left is not for what comes later.
+    pub(super) fn end_burst(&mut self, now: Instant) {
+        self.burst.until = self.burst.until.min(now);
+    }
+
+    /// Segments go in bursts of a millisecond's worth, and a sender that was woken late makes up for it, by half of the
+    /// burst's time at most: as Linux does, so that timers that are late by less do not slow it down.
     fn note_paced(&mut self, now: Instant, pace: Rate, octets: u64) {
-        if self.burst.0 != now || self.burst.1 == 0 {
+        if !self.is_in_burst(now) {
             let worth = pace.octets_in(BURST_TIME).get();
-            self.burst = (now, worth.clamp(BURST_MIN_SEGMENTS * self.mss, BURST_MAX));
+            let left = worth.clamp(BURST_MIN_SEGMENTS * self.mss, BURST_MAX);
+            self.burst = Burst { until: now + BURST_TIME, left, late: now.since(self.pace_next) };
         }
-        self.burst.1 = self.burst.1.saturating_sub(octets);
+        self.burst.left = self.burst.left.saturating_sub(octets);
         let time = pace.time_for(Octets::new(octets + HEADERS));
-        let late = now.since(self.pace_next).min(time.scale(1, 2));
-        self.pace_next = self.pace_next.max(now) + time.saturating_sub(late);
+        let made_up = self.burst.late.min(time.scale(1, 2));
+        self.burst.late = self.burst.late.saturating_sub(made_up);
+        self.pace_next = self.pace_next.max(now) + time.saturating_sub(made_up);
     }
 
     fn restart_after_idle(&mut self, now: Instant) {

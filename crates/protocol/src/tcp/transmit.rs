@@ -36,11 +36,12 @@ impl Connection {
     }
 
     fn put_data(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
-        let plan = self.sender.plan()?;
         let handshake = self.sender.una == 0;
-        if self.state == State::TimeWait || !handshake && !self.sender.is_paced_out(now) {
+        let may_go = self.state != State::TimeWait && (handshake || self.sender.is_paced_out(now));
+        let Some(plan) = self.sender.plan().filter(|_| may_go) else {
+            self.sender.end_burst(now);
             return None;
-        }
+        };
         let (start, end) = match plan {
             Plan::Again(place) => self.sender.board.get(place).map(|sent| (sent.start, sent.end))?,
             Plan::New { octets, fin } => (self.sender.next, self.sender.next + octets + u64::from(fin)),

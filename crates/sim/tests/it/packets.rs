@@ -165,8 +165,14 @@ fn losses_are_repaired_within_a_round_trip_and_a_half() {
     assert!(sorted[sorted.len() * 99 / 100] < Span::from_millis(250));
 }
 
-/// A download by CUBIC end to end: goodput from 3 s to 30 s in Mbit/s, and the sender's share of repeats.
-fn unsplit(seed: u64, cable: CableConfig) -> (f64, f64) {
+/// What the gateway on `side` sent for the first time, and what repair added to it.
+fn octets(tunnel: &Tunnel, side: usize) -> [u64; 2] {
+    ["first_octets", "repair_octets"].map(|name| tunnel.counter(side, name))
+}
+
+/// A download by CUBIC end to end: goodput from 3 s to 30 s in Mbit/s, the sender's share of repeats, and that of repair
+/// in what its gateway sent.
+fn unsplit(seed: u64, cable: CableConfig) -> (f64, f64, f64) {
     let tcp = TcpConfig { nagle: false, ..TcpConfig::default() };
     let (mut tunnel, [client, server]) = Tunnel::new(seed, cable).with_hosts(&tcp);
     let flow = tunnel.engine.add_flow(FlowSpec {
@@ -188,14 +194,21 @@ fn unsplit(seed: u64, cable: CableConfig) -> (f64, f64) {
     assert_eq!(log.damage, None);
     let mbit = log.goodput_between(secs(3), secs(30)).as_bps() as f64 / 1e6;
     let repeats = sender.retransmits as f64 / sender.segments as f64;
-    println!("seed {seed}: {mbit:.2} Mbit/s, TCP repeats {:.3} %", repeats * 100.0);
-    (mbit, repeats)
+    let [first, repair] = octets(&tunnel, 1);
+    let repair = repair as f64 / first as f64;
+    println!(
+        "seed {seed}: {mbit:.2} Mbit/s, TCP repeats {:.3} %, repair share {repair:.3}, {} copies refused, {} holds expired",
+        repeats * 100.0,
+        tunnel.counter(1, "packets_copies_refused"),
+        tunnel.counter(0, "packets_hold_expired"),
+    );
+    (mbit, repeats, repair)
 }
 
 #[test]
 fn unsplit_cubic_without_loss_gets_what_headers_and_codel_leave() {
-    let (mbit, repeats) = unsplit(3, clean_demo());
-    assert!(mbit > 17.0 && repeats < 0.005, "{mbit:.2} {repeats}");
+    let (mbit, repeats, repair) = unsplit(3, clean_demo());
+    assert!(mbit > 17.0 && repeats < 0.005 && repair < 0.02, "{mbit:.2} {repeats} {repair}");
 }
 
 #[test]
@@ -206,6 +219,8 @@ fn unsplit_cubic_over_one_twentieth_of_loss_gets_most_of_the_limit() {
     let mean = runs.iter().map(|run| run.0).sum::<f64>() / runs.len() as f64;
     assert!(mean >= 0.7 * LIMIT, "{mean:.2} of {LIMIT} Mbit/s");
     assert!(runs.iter().all(|run| run.1 < 0.005), "{runs:?}");
+    // The budget is 2 x 1/20 and 2 %; two sendings of every repeat lie within it.
+    assert!(runs.iter().all(|run| run.2 <= 0.12), "{runs:?}");
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn compare(control: Control, trouble: Trouble, pairs: &[([Who; 2], Counted)]) ->
         return Vec::new();
     };
     let busy = ours.inconclusive.as_ref().or(theirs.inconclusive.as_ref());
-    let one = |metric: &str, ours: u64, theirs: u64| {
+    let one = |metric: &str, ours: u64, theirs: u64, raw: Option<(u64, u64)>| {
         let case = json!({ "trouble": trouble.word(), "linux": theirs, "ours": ours });
         let mut row = row("lab", control.word(), metric, "ratio", case);
         let (a, b) = (ours as f64, theirs as f64);
@@ -154,6 +154,9 @@ fn compare(control: Control, trouble: Trouble, pairs: &[([Who; 2], Counted)]) ->
         let near = (a - b).abs() <= (COUNT_WITHIN * b).max(COUNT_BY);
         row.verdict = if near { Verdict::Pass } else { Verdict::Fail };
         row.why = format!("{}: {ours} of ours against {theirs}, wanted within 10 % or {COUNT_BY:.0}", trouble.word());
+        if let Some((ours, theirs)) = raw {
+            row.why += &format!("; with what full queues called for {ours} against {theirs}");
+        }
         if let Some(why) = busy.filter(|_| !near) {
             row.verdict = Verdict::Inconclusive;
             row.why += &format!("; {why}");
@@ -161,8 +164,13 @@ fn compare(control: Control, trouble: Trouble, pairs: &[([Who; 2], Counted)]) ->
         row
     };
     vec![
-        one("retransmits over the kernel's", ours.chosen(), theirs.chosen()),
-        one("timeouts over the kernel's", ours.timeouts, theirs.timeouts),
+        one(
+            "retransmits over the kernel's",
+            ours.chosen(),
+            theirs.chosen(),
+            Some((ours.retransmits, theirs.retransmits)),
+        ),
+        one("timeouts over the kernel's", ours.timeouts, theirs.timeouts, None),
     ]
 }
 

@@ -1,7 +1,7 @@
-//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00), without its long-term (policer) sampling and
-//! without the allowance for aggregated acknowledgements that Linux added later.
+//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00), without its long-term (policer) sampling.
 
 use super::Acked;
+use super::aggregation::Aggregation;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
 /// 2/ln 2, the smallest gain that doubles the rate per round, in thousandths (section 4.1.1.2 of the draft).
@@ -22,6 +22,10 @@ const PROBE_RTT_TIME: Span = Span::from_millis(200);
 const CWND_MIN_SEGMENTS: u64 = 4;
 /// The pace stays this much below the estimated bandwidth, in percent (Linux), so that queues drain.
 const PACE_PERCENT: u64 = 99;
+/// The pacer sends what is due every 1/1024 s at once, at least two segments above this pace, and at most 64 KiB (Linux).
+const QUANTUM_SHIFT: u64 = 1_024;
+const QUANTUM_TWO: Rate = Rate::from_bps(1_200_000);
+const QUANTUM_MAX: u64 = 65_535;
 /// Round trip assumed before one was measured, to pace the initial window.
 const RTT_ASSUMED: Span = Span::from_millis(1);
 
@@ -57,6 +61,7 @@ pub(in crate::tcp) struct Bbr {
     /// In the first round of a recovery, what is sent is what was delivered.
     conserving: bool,
     recovering: bool,
+    aggregation: Aggregation,
 }
 
 impl Bbr {
@@ -83,6 +88,7 @@ impl Bbr {
             probe_rtt_round: false,
             conserving: false,
             recovering: false,
+            aggregation: Aggregation::new(now),
         }
     }
     pub(super) fn set_mss(&mut self, mss: u64) {
@@ -119,6 +125,7 @@ impl Bbr {
     pub(super) fn on_ack(&mut self, acked: &Acked) {
         let round_began = self.update_round(acked);
         self.update_bandwidth(acked);
+        self.aggregation.on_ack(acked, round_began, self.bandwidth(), self.cwnd);
         self.update_cycle(acked);
         self.check_full(acked, round_began);
         self.check_drain(acked);
@@ -244,8 +251,7 @@ impl Bbr {
     fn set_cwnd(&mut self, acked: &Acked) {
         self.cwnd = self.cwnd.saturating_sub(acked.lost).max(self.mss);
         self.update_recovery(acked);
-        // Three segments more: one on its way out, one on its way in, one for a delayed acknowledgement.
-        let target = self.inflight(self.gains().1) + 3 * self.mss;
+        let target = self.target();
         if self.conserving {
             self.cwnd = self.cwnd.max(acked.pipe + acked.octets);
         } else if self.is_full() {
@@ -257,6 +263,16 @@ impl Bbr {
         if self.mode == Mode::ProbeRtt {
             self.cwnd = self.cwnd.min(CWND_MIN_SEGMENTS * self.mss);
         }
+    }
+
+    /// The gain's products, and what bursts need: one burst on its way out, one on its way in, one for acknowledgements
+    /// that are delayed; and what such acknowledgements bring at once.
+    fn target(&self) -> u64 {
+        let due = self.pace.as_bps() / 8 / QUANTUM_SHIFT;
+        let least = if self.pace < QUANTUM_TWO { 1 } else { 2 };
+        let burst = (due.min(QUANTUM_MAX) / self.mss).max(least) * self.mss;
+        let aggregated = if self.is_full() { self.aggregation.most(self.bandwidth()) } else { 0 };
+        self.inflight(self.gains().1) + 3 * burst + aggregated
     }
 
     fn save_cwnd(&mut self) {

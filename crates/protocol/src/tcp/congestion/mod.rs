@@ -1,5 +1,6 @@
 //! Congestion control: a closed list of algorithms behind one set of verbs. Windows are in bytes.
 
+mod aggregation;
 mod bbr;
 mod cubic;
 mod hystart;

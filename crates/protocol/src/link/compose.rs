@@ -1,0 +1,244 @@
+//! What leaves: one datagram at a time, and what it carries.
+
+use super::guard::RESERVE;
+use super::share::Service;
+use super::{Draft, Link, Load, Part, Record, SILENCE};
+use crate::arq::Datagram;
+use crate::lane::{LaneReceiver, Probe, Room};
+use wavelane_base::{Class, Instant, Span};
+use wavelane_wire::Writer;
+use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
+use wavelane_wire::frame::{Frame, Ranges, RepairFrame};
+
+/// Most octets of a lane ack before its ranges.
+const LANE_ACK_HEAD_MAX: usize = 2 + 5 * 8;
+/// Ranges in an ack that shares its datagram with data; a datagram of its own may carry [`RANGES_ALONE`].
+const RANGES_SHARED: usize = 12;
+/// Ranges in an ack that travels alone.
+const RANGES_ALONE: usize = 64;
+/// What a repair symbol costs beside its frame.
+const SYMBOL_OVERHEAD: usize = 56;
+/// A batch is never longer than this at the lane's rate: what follows it, maybe more urgent, waits no longer.
+const BATCH_SPAN: Span = Span::from_millis(1);
+
+impl Link {
+    /// Writes the plaintext of the next datagram at `buf[DATA_HEADER_LEN..]`, or says that nothing may leave now.
+    pub fn compose(&mut self, now: Instant, buf: &mut [u8]) -> Option<Draft> {
+        let probe = self.sender.poll_probe(now);
+        if let Some(Probe::Mtu { datagram }) = probe {
+            return self.compose_mtu_probe(now, buf, datagram);
+        }
+        if probe == Some(Probe::Tail) {
+            self.hop.doubt_oldest();
+        }
+        let wanted = self.wants(now);
+        if probe.is_none()
+            && let Some(draft) = self.compose_symbol(now, wanted, buf)
+        {
+            return Some(draft);
+        }
+        let due = self.ack_due(now);
+        let tail = probe == Some(Probe::Tail);
+        let must_ping = probe.is_some() || self.confirm;
+        let (class, datagram_max) = self.allowed(now, wanted, tail);
+        if class.is_none() && !due && !must_ping {
+            return None;
+        }
+        // A packet that just fits a datagram is not to be cut for the sake of room for symbols.
+        let packets_wait = self.packets.as_ref().is_some_and(|packets| packets.wants().is_some());
+        let may_protect = class == Some(Class::Bulk) && !tail && !packets_wait;
+        let protect = may_protect && self.hop.budget.is_lossy() && self.hop.ends_soon(now);
+        let reserve = if protect { RESERVE } else { 0 };
+        let end = datagram_max.min(buf.len()).checked_sub(TAG_LEN + reserve)?;
+        let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
+        let mut record = Record::default();
+        if protect {
+            Frame::Protected.emit(&mut w).ok()?;
+            record.repair = Part::Protected(self.sender.next_number());
+        }
+        if due {
+            put_repaired(&mut self.to_tell, &mut w);
+            let ranges = if class.is_some() { RANGES_SHARED } else { RANGES_ALONE };
+            put_acks(now, &mut self.receivers, ranges, &mut w);
+        }
+        let mut eliciting = self.put_wish(now, class.is_some(), &mut w);
+        if let Some(class) = class {
+            let full = end.saturating_sub(DATA_HEADER_LEN);
+            eliciting |= self.fill(now, class, full, &mut w, &mut record.load);
+        }
+        if must_ping && !eliciting {
+            eliciting = Frame::Ping.emit(&mut w).is_ok();
+        }
+        if w.len() == usize::from(protect) {
+            return None;
+        }
+        let plain_len = w.len();
+        let app_limited = self.wants(now).is_none();
+        if let Part::Protected(number) = record.repair {
+            self.guard.protect(number, &buf[DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len]);
+        }
+        if app_limited {
+            self.guard.stretch_ended(now, self.hop.path());
+        }
+        let draft = Draft {
+            lane: self.config.lane,
+            number: self.sender.next_number(),
+            plain_len,
+            class: wanted.unwrap_or(Class::Control),
+        };
+        self.sender.sent(now, DATA_HEADER_LEN + plain_len + TAG_LEN, eliciting, app_limited, record);
+        self.note_sent(now, eliciting);
+        Some(draft)
+    }
+
+    /// The next repair symbol, if one is due, the lane takes it, and nothing more urgent waits.
+    fn compose_symbol(&mut self, now: Instant, wanted: Option<Class>, buf: &mut [u8]) -> Option<Draft> {
+        if !self.guard.is_due(now) || wanted.is_some_and(|class| class < Class::Bulk) {
+            return None;
+        }
+        let Room::Open { datagram_max } = self.sender.room(now, Class::Bulk) else { return None };
+        let end = datagram_max.min(buf.len()).checked_sub(TAG_LEN)?;
+        let fits = DATA_HEADER_LEN + self.guard.frame_len() <= end;
+        if !fits || !self.hop.budget.spend(now, (self.guard.frame_len() + SYMBOL_OVERHEAD) as u64) {
+            // Packets became smaller, or repair has cost enough: what is lost is repeated.
+            self.guard.drop_plan();
+            return None;
+        }
+        let repair = self.guard.take_symbol()?;
+        let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
+        let (lane, key, first, mask) = (self.config.lane, repair.key, repair.first, repair.mask);
+        Frame::Repair(RepairFrame { lane, key, first, mask, symbol: &repair.symbol }).emit(&mut w).ok()?;
+        let plain_len = w.len();
+        let draft = Draft { lane, number: self.sender.next_number(), plain_len, class: Class::Bulk };
+        let record = Record { load: Load::default(), repair: Part::Symbol };
+        self.sender.sent(now, DATA_HEADER_LEN + plain_len + TAG_LEN, true, wanted.is_none(), record);
+        self.note_sent(now, true);
+        Some(draft)
+    }
+
+    /// Fills the rest of a datagram: control and micro frames, then small packets of sparse flows, then blocks and
+    /// packets as their turns come. Returns whether anything was written. `full` is the room of a whole datagram.
+    fn fill(&mut self, now: Instant, class: Class, full: usize, w: &mut Writer<'_>, load: &mut Load) -> bool {
+        let before = w.len();
+        if self.packets.as_ref().is_none_or(|packets| packets.wants().is_none()) {
+            return self.hop.fill(now, class, w, &mut load.blocks);
+        }
+        self.hop.fill(now, class.min(Class::Micro), w, &mut load.blocks);
+        let blocks_wait = self.hop.wants(now).is_some();
+        if class >= Class::Micro && (!blocks_wait || self.share.small_may_pass()) {
+            let start = w.len();
+            if let Some(packets) = &mut self.packets {
+                let budget = &mut self.hop.budget;
+                packets.fill_small(now, &mut Datagram { full, fresh: false, w, pieces: &mut load.packets, budget });
+            }
+            self.share.charge(Service::Packets, w.len() - start);
+        }
+        if class == Class::Bulk {
+            let first = self.share.turn(blocks_wait, self.packets.as_ref().is_some_and(|p| p.wants().is_some()));
+            let second = if first == Service::Blocks { Service::Packets } else { Service::Blocks };
+            for service in [first, second] {
+                let start = w.len();
+                match (service, &mut self.packets) {
+                    (Service::Packets, Some(packets)) => {
+                        let (fresh, budget) = (start == before, &mut self.hop.budget);
+                        packets.fill(now, &mut Datagram { full, fresh, w, pieces: &mut load.packets, budget });
+                    }
+                    _ => {
+                        self.hop.fill(now, class, w, &mut load.blocks);
+                    }
+                }
+                self.share.charge(service, w.len() - start);
+            }
+        }
+        w.len() > before
+    }
+
+    /// The least urgent class that may be sent now, and how large the datagram may be.
+    fn allowed(&self, now: Instant, wanted: Option<Class>, tail: bool) -> (Option<Class>, usize) {
+        let full = self.sender.datagram_max();
+        let Some(wanted) = wanted else { return (None, full) };
+        if tail {
+            return (Some(Class::Bulk), full);
+        }
+        for class in [Class::Bulk, Class::Micro, Class::Control] {
+            if class < wanted {
+                break;
+            }
+            if let Room::Open { datagram_max } = self.sender.room(now, class) {
+                return (Some(class), datagram_max);
+            }
+        }
+        (None, full)
+    }
+
+    fn compose_mtu_probe(&mut self, now: Instant, buf: &mut [u8], datagram: usize) -> Option<Draft> {
+        let plain_len = datagram.checked_sub(DATA_HEADER_LEN + TAG_LEN)?;
+        let body = buf.get_mut(DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len)?;
+        // The padding frame is a zero byte.
+        body.fill(0);
+        Frame::Ping.emit(&mut Writer::new(body)).ok()?;
+        let number = self.sender.next_number();
+        self.sender.sent_mtu_probe(now, datagram);
+        self.note_sent(now, true);
+        Some(Draft { lane: self.config.lane, number, plain_len, class: Class::Bulk })
+    }
+
+    /// How many datagrams as long as `first` may leave as one batch: one alone unless it is as long as they come, and no
+    /// more than [`BATCH_SPAN`] of the lane's time.
+    pub fn batch_max(&self, first: usize) -> usize {
+        if first != self.sender.datagram_max() {
+            return 1;
+        }
+        let octets = self.sender.rate().octets_in(BATCH_SPAN).get();
+        usize::try_from(octets).unwrap_or(usize::MAX) / (first + self.config.overhead)
+    }
+
+    /// Whether the next datagram is a probe, or asks for something as probes do: it leaves alone.
+    pub fn probe_waits(&self, now: Instant) -> bool {
+        self.sender.probe_waits(now)
+    }
+
+    fn note_sent(&mut self, now: Instant, eliciting: bool) {
+        self.confirm = false;
+        self.counters.datagrams_sent += 1;
+        if eliciting && self.silence_at.is_none() {
+            self.silence_at = Some(now + SILENCE);
+        }
+    }
+
+    /// Tells the neighbour, in a datagram that leaves anyway, how often we wish to be acknowledged.
+    fn put_wish(&mut self, now: Instant, leaving: bool, w: &mut Writer<'_>) -> bool {
+        let Some((packets, delay)) = self.sender.ack_wish().filter(|_| leaving) else { return false };
+        let frame = Frame::AckWish { lane: self.config.lane, packets, delay_us: delay.as_micros(), now: false };
+        let written = frame.emit(w).is_ok();
+        if written {
+            self.sender.wish_sent(now);
+        }
+        written
+    }
+}
+
+/// Appends word of what was made from symbols, lane by lane; it goes before the acks that call it lost.
+fn put_repaired(to_tell: &mut Vec<(u8, u64)>, w: &mut Writer<'_>) {
+    to_tell.sort_unstable();
+    while let Some(&(lane, number)) = to_tell.last() {
+        let numbers = Ranges(vec![(number, number)]);
+        if (Frame::Repaired { lane, numbers }).emit(w).is_err() {
+            return;
+        }
+        to_tell.pop();
+    }
+}
+
+/// Appends the acks that are due. One that does not fit waits for the next datagram.
+fn put_acks(now: Instant, receivers: &mut [LaneReceiver], ranges: usize, w: &mut Writer<'_>) {
+    for receiver in receivers.iter_mut().filter(|lane| lane.ack_due(now)) {
+        if w.room() < LANE_ACK_HEAD_MAX + Ranges::len_max(ranges) {
+            return;
+        }
+        if let Some(ack) = receiver.take_ack(now, ranges) {
+            let written = Frame::LaneAck(ack).emit(w);
+            debug_assert!(written.is_ok(), "room was checked");
+        }
+    }
+}
