@@ -1,6 +1,8 @@
 //! A small world for the daemon's tests: client - gateway a - gateway b - server, each in a network namespace.
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "tests; not every test file uses every part")]
 
+pub mod tunnel;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};

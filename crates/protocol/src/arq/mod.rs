@@ -6,6 +6,7 @@
 
 mod keep;
 mod receiver;
+mod repeats;
 mod seen;
 mod sender;
 mod terms;
@@ -14,7 +15,7 @@ mod terms;
 mod tests;
 
 pub use receiver::{Receiver, ReceiverCounters, ReceiverLimits};
-pub use sender::{Datagram, Sender, SenderCounters, Wrote};
+pub use sender::{Carries, Datagram, Sender, SenderCounters, Wrote};
 pub use terms::Path;
 
 /// How a class of packets is protected against loss. A closed list.
@@ -25,8 +26,8 @@ pub enum Repair {
     /// Repeated on evidence, within the persistence.
     #[default]
     Arq,
-    /// Cannot wait for a repeat by right: forward error correction. Until the link has it, it is repeated like
-    /// [`Repair::Arq`] with a persistence of 150 ms, never in order.
+    /// Cannot wait for a repeat: the link's repair symbols cover it. What they do not bring back is repeated once if
+    /// that is not too late; never in order.
     Fec,
 }
 

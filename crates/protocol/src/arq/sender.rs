@@ -1,11 +1,11 @@
 //! The sending end: numbers, order marks, copies kept, repeats.
 
 use super::keep::Kept;
-use super::terms::{MEDIA_PERSISTENCE, Path};
+use super::terms::Path;
 use super::{Ordering, Piece, Repair, Treatment};
 use crate::hop::RepairBudget;
 use std::collections::{BTreeMap, VecDeque};
-use wavelane_base::{Instant, Span, Wakeup};
+use wavelane_base::{Instant, Span};
 use wavelane_wire::Writer;
 use wavelane_wire::frame::{Frame, Order, PacketFrame};
 
@@ -16,12 +16,8 @@ const FLOWS: usize = 1_024;
 const DENSE_MIN: u32 = 10;
 /// Smaller packets make no flow dense: voice stays free of order at any round trip.
 const DENSE_OCTETS_MIN: usize = 300;
-/// Repeats of one packet after which it is given up, however young it is.
-const ROUNDS_MAX: u16 = 8;
 /// Fewest bytes worth a piece of their own.
 const PIECE_MIN: usize = 256;
-/// Packets that the timer may repeat per round trip: the ends of a few exchanges, not a window in an outage.
-const TIMED_MAX: u32 = 8;
 /// What a piece's offset and length add to a frame's head.
 const PIECE_FIELDS: usize = 4;
 /// What a further sending of a repeat costs beside its bytes: frame, seal and headers (wire.md).
@@ -29,10 +25,10 @@ const COPY_OVERHEAD: u64 = 70;
 
 /// What the sender remembers of a flow.
 #[derive(Clone, Copy, Debug, Default)]
-struct FlowMemory {
+pub(super) struct FlowMemory {
     /// Newest packet that later ones keep their order with, and when it was first sent.
     last: Option<(u64, Instant)>,
-    newest_ack: Option<u64>,
+    pub(super) newest_ack: Option<u64>,
     /// Packets in the hold time that runs, and in the one before.
     counts: [u32; 2],
     since: Instant,
@@ -63,6 +59,18 @@ pub struct SenderCounters {
     pub unkept: u64,
 }
 
+/// Which packets a datagram takes. Those of [`Repair::Fec`] have their own where symbols cover them, so that a symbol is
+/// no longer than they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Carries {
+    /// Any.
+    All,
+    /// Those that cannot wait for a repeat.
+    Media,
+    /// The others.
+    Others,
+}
+
 /// The datagram that is being filled, and what sending costs.
 #[derive(Debug)]
 pub struct Datagram<'a, 'w> {
@@ -74,6 +82,10 @@ pub struct Datagram<'a, 'w> {
     pub w: &'a mut Writer<'w>,
     /// Which bytes of which packets were written.
     pub pieces: &'a mut Vec<Piece>,
+    /// What may go into it.
+    pub carries: Carries,
+    /// Something of [`Repair::Fec`] was written.
+    pub wrote_media: bool,
     /// The link's account: first sendings pay in, repeats and their copies are taken out.
     pub budget: &'a mut RepairBudget,
 }
@@ -93,22 +105,22 @@ pub enum Wrote {
 #[derive(Debug)]
 pub struct Sender {
     next: u64,
-    kept: BTreeMap<u64, Kept>,
+    pub(super) kept: BTreeMap<u64, Kept>,
     octets: usize,
     octets_max: usize,
     /// Repeats to be written, oldest first.
-    due: VecDeque<Piece>,
+    pub(super) due: VecDeque<Piece>,
     /// Further copies of repeats, by time.
-    later: VecDeque<(Instant, Piece)>,
+    pub(super) later: VecDeque<(Instant, Piece)>,
     /// By time: the packet, and the round it had when the timer was set.
-    timers: VecDeque<(Instant, u64, u16)>,
+    pub(super) timers: VecDeque<(Instant, u64, u16)>,
     /// What is left of a packet whose first pieces have left.
     current: Option<Piece>,
-    flows: Vec<FlowMemory>,
-    path: Path,
+    pub(super) flows: Vec<FlowMemory>,
+    pub(super) path: Path,
     /// When the timer's allowance was last renewed, and what was used of it since.
-    timed: (Instant, u32),
-    counters: SenderCounters,
+    pub(super) timed: (Instant, u32),
+    pub(super) counters: SenderCounters,
 }
 
 impl Sender {
@@ -238,8 +250,38 @@ impl Sender {
         (order, place)
     }
 
-    /// Writes the next frame: a repeat, or what is left of the current packet.
+    /// Writes the next frame: a repeat, or what is left of the current packet. What may not go into this datagram needs
+    /// another one.
     pub fn write(&mut self, now: Instant, out: &mut Datagram<'_, '_>) -> Wrote {
+        let Some(piece) = self.next(now, out.budget) else { return Wrote::Nothing };
+        let fits = match out.carries {
+            Carries::All => true,
+            Carries::Media => self.is_media(piece),
+            Carries::Others => !self.is_media(piece),
+        };
+        let Some(end) = (if fits { self.write_piece(now, piece, false, out) } else { None }) else {
+            return Wrote::NoRoom;
+        };
+        let rest = (end < piece.end).then_some(Piece { start: end, ..piece });
+        match (self.due.front_mut(), rest) {
+            (Some(front), Some(rest)) => *front = rest,
+            (Some(_), None) => drop(self.due.pop_front()),
+            (None, rest) => self.current = rest,
+        }
+        Wrote::Frame
+    }
+
+    /// Whether what is written next cannot wait for a repeat; `None` if there is nothing.
+    pub fn next_is_media(&mut self, now: Instant, budget: &mut RepairBudget) -> Option<bool> {
+        self.next(now, budget).map(|piece| self.is_media(piece))
+    }
+
+    fn is_media(&self, piece: Piece) -> bool {
+        self.kept.get(&piece.number).is_some_and(|kept| kept.treatment.repair == Repair::Fec)
+    }
+
+    /// The front of the repeats, without those that are not wanted any more; else the current packet's rest.
+    fn next(&mut self, now: Instant, budget: &mut RepairBudget) -> Option<Piece> {
         while let Some(&piece) = self.due.front() {
             let kept = self.kept.get(&piece.number);
             let wanted = kept.is_some_and(|kept| !kept.has(piece.start, piece.end));
@@ -247,29 +289,20 @@ impl Sender {
                 // It waited behind others on a link that became slow; what is new is worth more now.
                 self.counters.unrepaired += 1;
                 self.forget(piece.number);
-            } else if wanted && piece.copy && !out.budget.affords(now, piece.octets() + COPY_OVERHEAD) {
+            } else if wanted && piece.copy && !budget.affords(now, piece.octets() + COPY_OVERHEAD) {
                 self.counters.refused += 1;
                 self.due.pop_front();
                 // As if it had left and were lost: if the sendings before it are, the next round comes now.
                 self.lost(now, piece);
                 continue;
             } else if wanted {
-                let Some(end) = self.write_piece(now, piece, false, out) else { return Wrote::NoRoom };
-                if end < piece.end {
-                    self.due[0].start = end;
-                } else {
-                    self.due.pop_front();
-                }
-                return Wrote::Frame;
+                return Some(piece);
             }
             self.due.pop_front();
         }
         // A packet may have been given up for its first pieces before its last one left.
         self.current = self.current.filter(|piece| self.kept.contains_key(&piece.number));
-        let Some(piece) = self.current else { return Wrote::Nothing };
-        let Some(end) = self.write_piece(now, piece, false, out) else { return Wrote::NoRoom };
-        self.current = (end < piece.end).then_some(Piece { start: end, ..piece });
-        Wrote::Frame
+        self.current
     }
 
     /// Writes `piece`, or as much of it as makes sense here, and returns where that ends.
@@ -299,9 +332,13 @@ impl Sender {
         Frame::Packet(frame(end)).emit(out.w).ok()?;
         out.fresh = false;
         let sent = Piece { end, ..piece };
+        let media = kept.treatment.repair == Repair::Fec;
+        out.wrote_media |= media;
         kept.wrote(piece.start, end, piece.end, piece.round);
         out.pieces.push(sent);
-        if piece.round == 0 {
+        if piece.round == 0 && media {
+            out.budget.earn_media(sent.octets());
+        } else if piece.round == 0 {
             out.budget.earn(sent.octets(), small);
         } else {
             self.counters.repeated += 1;
@@ -323,13 +360,14 @@ impl Sender {
     }
 
     fn arm(&mut self, now: Instant, number: u64, round: u16) {
-        let at = now + self.path.timer();
+        let media = self.kept.get(&number).is_some_and(|kept| kept.treatment.repair == Repair::Fec);
+        let at = now + self.path.timer() + if media { self.path.symbols } else { Span::ZERO };
         // Not always at the end: the timer shrinks with the round trip, most of all when that is first known.
         let place = self.timers.partition_point(|other| other.0 <= at);
         self.timers.insert(place, (at, number, round));
     }
 
-    fn forget(&mut self, number: u64) -> Option<Kept> {
+    pub(super) fn forget(&mut self, number: u64) -> Option<Kept> {
         let kept = self.kept.remove(&number)?;
         self.octets -= kept.bytes.len();
         while self.timers.front().is_some_and(|timer| !self.is_live(*timer)) {
@@ -339,7 +377,7 @@ impl Sender {
     }
 
     /// Whether a timer still means anything.
-    fn is_live(&self, (_, number, round): (Instant, u64, u16)) -> bool {
+    pub(super) fn is_live(&self, (_, number, round): (Instant, u64, u16)) -> bool {
         self.kept.get(&number).is_some_and(|kept| kept.rounds == round)
     }
 
@@ -352,80 +390,5 @@ impl Sender {
             self.counters.repaired += u64::from(kept.rounds > 0);
             self.forget(piece.number);
         }
-    }
-
-    /// A datagram that carried `piece` is taken for lost.
-    pub fn lost(&mut self, now: Instant, piece: Piece) {
-        let Some(kept) = self.kept.get_mut(&piece.number) else { return };
-        if !kept.is_kept() || !kept.lost(piece.start, piece.end, piece.round) {
-            return;
-        }
-        if kept.treatment.only_newest && self.flows[kept.flow].newest_ack != Some(piece.number) {
-            self.counters.superseded += 1;
-            self.forget(piece.number);
-        } else if piece.round >= ROUNDS_MAX || now.since(kept.first_sent) > self.persistence(piece.number) {
-            self.counters.unrepaired += 1;
-            self.forget(piece.number);
-        } else {
-            self.repeat(now, Piece { round: piece.round + 1, copy: false, ..piece });
-        }
-    }
-
-    fn persistence(&self, number: u64) -> Span {
-        match self.kept.get(&number).map(|kept| kept.treatment) {
-            Some(Treatment { repair: Repair::Fec, .. }) => MEDIA_PERSISTENCE,
-            treatment => self.path.persistence(treatment.is_some_and(|t| t.order != Ordering::Strict)),
-        }
-    }
-
-    /// Plans the sendings of a repeat.
-    fn repeat(&mut self, now: Instant, piece: Piece) {
-        let Some(kept) = self.kept.get_mut(&piece.number) else { return };
-        let copies = self.path.copies();
-        kept.plan(piece.start, piece.end, piece.round, copies);
-        self.due.push_back(piece);
-        for n in 1..copies {
-            let at = now + self.path.copy_spacing().times(n.into());
-            let place = self.later.partition_point(|other| other.0 <= at);
-            self.later.insert(place, (at, Piece { copy: true, ..piece }));
-        }
-    }
-
-    /// Time has passed.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        while self.later.front().is_some_and(|copy| copy.0 <= now) {
-            self.due.extend(self.later.pop_front().map(|copy| copy.1));
-        }
-        while let Some(timer) = self.timers.front().copied().filter(|timer| timer.0 <= now || !self.is_live(*timer)) {
-            self.timers.pop_front();
-            if self.is_live(timer) {
-                self.timed_out(now, timer.1);
-            }
-        }
-    }
-
-    /// No news of a packet for too long: the end of what was sent, or an outage. Repeats it within the allowance.
-    fn timed_out(&mut self, now: Instant, number: u64) {
-        if now.since(self.timed.0) > self.path.rtt.unwrap_or(Span::ZERO) {
-            self.timed = (now, 0);
-        }
-        let persistence = self.persistence(number);
-        let Some(kept) = self.kept.get(&number) else { return };
-        let worthless = kept.treatment.only_newest && self.flows[kept.flow].newest_ack != Some(number);
-        if self.timed.1 >= TIMED_MAX || now.since(kept.first_sent) > persistence || worthless {
-            return;
-        }
-        self.timed.1 += 1;
-        let round = kept.rounds + 1;
-        for (start, end) in kept.missing() {
-            self.repeat(now, Piece { number, start, end, round, copy: false });
-        }
-    }
-
-    /// When [`Self::handle_timeout`] is wanted.
-    pub fn poll_timeout(&self) -> Option<Wakeup> {
-        let later = self.later.front().map(|copy| Wakeup { at: copy.0, cause: "copy of a repeated packet" });
-        let timer = self.timers.front().map(|timer| Wakeup { at: timer.0, cause: "packet timer" });
-        Wakeup::earliest(later, timer)
     }
 }

@@ -21,8 +21,9 @@ const PERSISTENCE_MIN: Span = Span::from_millis(200);
 const PERSISTENCE_ALONE_MIN: Span = Span::from_secs(2);
 /// ... and for this many round trips: past that its transport has repeated it itself.
 const PERSISTENCE_RTTS: u64 = 3;
-/// Media are worthless to their receiver sooner.
-pub(super) const MEDIA_PERSISTENCE: Span = Span::from_millis(150);
+/// Media that come so much later than they should are worthless: a play-out buffer that waits for them makes conversation
+/// hard (ITU-T G.114, section 4: 150 ms). A repeat takes the same way, so it is late by the packet's age when it leaves.
+pub(super) const MEDIA_LATE_MAX: Span = Span::from_millis(150);
 /// A repeat is sent as often as it takes for a packet not to arrive, with no more than this probability, in the time in
 /// which order is held for it: a hole that outlives that costs CUBIC a third of its window for seconds.
 const RESIDUAL: f64 = 2e-5;
@@ -48,6 +49,8 @@ pub struct Path {
     pub loss: f64,
     /// How long the channel stays bad when it is bad.
     pub burst: Span,
+    /// How long after a loss is known repair symbols may still bring media back.
+    pub symbols: Span,
 }
 
 impl Path {

@@ -50,6 +50,7 @@ impl World {
             packet_time: Span::from_micros(600),
             loss: loss as f64 / 100.0,
             burst: Span::ZERO,
+            symbols: Span::ZERO,
         });
         let mut budget = RepairBudget::default();
         budget.set_path(Rate::from_bps(20_000_000), loss as f64 / 100.0);
@@ -77,8 +78,15 @@ impl World {
         while self.sender.has_backlog() {
             let (mut buf, mut pieces) = ([0; ROOM], Vec::new());
             let mut w = Writer::new(&mut buf);
-            let mut out =
-                Datagram { full: ROOM, fresh: true, w: &mut w, pieces: &mut pieces, budget: &mut self.budget };
+            let mut out = Datagram {
+                full: ROOM,
+                fresh: true,
+                w: &mut w,
+                pieces: &mut pieces,
+                carries: Carries::All,
+                wrote_media: false,
+                budget: &mut self.budget,
+            };
             while self.sender.write(self.now, &mut out) == Wrote::Frame {}
             let len = w.len();
             if len == 0 {
@@ -287,7 +295,10 @@ fn what_is_given_up_before_it_was_all_sent_stops_nothing_behind_it() {
     let (mut buf, mut pieces) = ([0; ROOM], Vec::new());
     let write = |world: &mut World, now, buf: &mut [u8], pieces: &mut Vec<Piece>| {
         let (w, budget) = (&mut Writer::new(buf), &mut world.budget);
-        world.sender.write(now, &mut Datagram { full: ROOM, fresh: true, w, pieces, budget })
+        world.sender.write(
+            now,
+            &mut Datagram { full: ROOM, fresh: true, w, pieces, carries: Carries::All, wrote_media: false, budget },
+        )
     };
     let now = world.now;
     assert_eq!(write(&mut world, now, &mut buf, &mut pieces), Wrote::Frame);

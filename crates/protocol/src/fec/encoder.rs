@@ -6,8 +6,6 @@ use std::collections::VecDeque;
 
 /// Most repair symbols for one stretch of datagrams.
 pub const REPAIRS_MAX: usize = 32;
-/// So often may the repair symbols not suffice, if losses are independent.
-const FAILURE: f64 = 0.02;
 
 /// One repair symbol and what it covers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,6 +58,11 @@ impl Encoder {
         self.sources.drain(..surplus);
     }
 
+    /// The lowest number remembered.
+    pub fn first(&self) -> Option<u64> {
+        self.sources.front().map(|(number, _)| *number)
+    }
+
     /// How many datagrams a repair symbol would cover now.
     pub fn len(&self) -> usize {
         self.sources.len()
@@ -98,13 +101,13 @@ impl Encoder {
 }
 
 /// Repair symbols that `datagrams` want where `loss` of everything, symbols included, is lost independently: so few
-/// that they suffice but for one case in fifty.
-pub fn repairs_for(datagrams: usize, loss: f64) -> usize {
+/// that the chance that they do not suffice is `failure` at most.
+pub fn repairs_for(datagrams: usize, loss: f64, failure: f64) -> usize {
     if datagrams == 0 || loss <= 0.0 {
         return 0;
     }
     let loss = loss.min(0.5);
-    (0..REPAIRS_MAX).find(|&repairs| more_than(repairs, datagrams + repairs, loss) <= FAILURE).unwrap_or(REPAIRS_MAX)
+    (0..REPAIRS_MAX).find(|&repairs| more_than(repairs, datagrams + repairs, loss) <= failure).unwrap_or(REPAIRS_MAX)
 }
 
 /// The chance that more than `some` of `all` are lost: a binomial tail.

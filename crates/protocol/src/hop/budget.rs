@@ -16,6 +16,9 @@ const SHARE_BASE: f64 = 0.02;
 const SHARE_MAX: f64 = 0.5;
 /// Micro traffic pays in this share instead if it is more.
 const SHARE_MICRO: f64 = 0.25;
+/// Media pay in this many times the loss, up to [`SHARE_MAX`]: what symbols bring back within a few packets' time takes
+/// one for every few packets.
+const MEDIA_SHARE_PER_LOSS: f64 = 8.0;
 /// Octets per second that may always be spent where packets are lost: both copies of a lone echo ...
 const FLOOR: Rate = Rate::from_bps(8 * 4096);
 /// ... but no more than this part of what the lane carries.
@@ -60,7 +63,16 @@ impl RepairBudget {
 
     /// `octets` were sent for the first time.
     pub(crate) fn earn(&mut self, octets: u64, micro: bool) {
-        let share = if micro { self.share().max(SHARE_MICRO) } else { self.share() };
+        self.pay_in(octets, if micro { self.share().max(SHARE_MICRO) } else { self.share() });
+    }
+
+    /// `octets` that cannot wait for a repeat were sent for the first time.
+    pub(crate) fn earn_media(&mut self, octets: u64) {
+        let share = (self.loss * MEDIA_SHARE_PER_LOSS).min(SHARE_MAX);
+        self.pay_in(octets, if self.is_lossy() { share.max(self.share()) } else { 0.0 });
+    }
+
+    fn pay_in(&mut self, octets: u64, share: f64) {
         self.rest += octets * (share * 1e6) as u64;
         self.saved = (self.saved + (self.rest / 1_000_000) as i64).min(SAVED_MAX);
         self.rest %= 1_000_000;

@@ -1,9 +1,9 @@
 //! What leaves: one datagram at a time, and what it carries.
 
-use super::guard::RESERVE;
+use super::guard::{RESERVE, Why, is_bursty};
 use super::share::Service;
 use super::{Draft, Link, Load, Part, Record, SILENCE};
-use crate::arq::Datagram;
+use crate::arq::{Carries, Datagram};
 use crate::lane::{LaneReceiver, Probe, Room};
 use wavelane_base::{Class, Instant, Span};
 use wavelane_wire::Writer;
@@ -44,17 +44,14 @@ impl Link {
         if class.is_none() && !due && !must_ping {
             return None;
         }
-        // A packet that just fits a datagram is not to be cut for the sake of room for symbols.
-        let packets_wait = self.packets.as_ref().is_some_and(|packets| packets.wants().is_some());
-        let may_protect = class == Some(Class::Bulk) && !tail && !packets_wait;
-        let protect = may_protect && self.hop.budget.is_lossy() && self.hop.ends_soon(now);
-        let reserve = if protect { RESERVE } else { 0 };
+        let carries = if tail { Carries::All } else { self.carries(now, class) };
+        let why = self.why_protect(now, class.filter(|_| !tail), carries);
+        let reserve = if why.is_some() { RESERVE } else { 0 };
         let end = datagram_max.min(buf.len()).checked_sub(TAG_LEN + reserve)?;
         let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
         let mut record = Record::default();
-        if protect {
+        if why.is_some() {
             Frame::Protected.emit(&mut w).ok()?;
-            record.repair = Part::Protected(self.sender.next_number());
         }
         if due {
             put_repaired(&mut self.to_tell, &mut w);
@@ -62,20 +59,31 @@ impl Link {
             put_acks(now, &mut self.receivers, ranges, &mut w);
         }
         let mut eliciting = self.put_wish(now, class.is_some(), &mut w);
+        let mut wrote_media = false;
         if let Some(class) = class {
             let full = end.saturating_sub(DATA_HEADER_LEN);
-            eliciting |= self.fill(now, class, full, &mut w, &mut record.load);
+            let before = w.len();
+            wrote_media = self.fill(now, (class, carries), full, &mut w, &mut record.load);
+            eliciting |= w.len() > before;
         }
         if must_ping && !eliciting {
             eliciting = Frame::Ping.emit(&mut w).is_ok();
         }
-        if w.len() == usize::from(protect) {
+        if w.len() == usize::from(why.is_some()) {
             return None;
         }
         let plain_len = w.len();
         let app_limited = self.wants(now).is_none();
-        if let Part::Protected(number) = record.repair {
-            self.guard.protect(number, &buf[DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len]);
+        if let Some(why) = why {
+            if why == Why::Ends || wrote_media {
+                let number = self.sender.next_number();
+                record.repair = Part::Protected(number, why);
+                self.guard.protect(now, number, &buf[DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len], why);
+                self.guard.end_gathered(now, self.hop.path());
+            } else {
+                // The media were dropped in the queue meanwhile: nothing here needs symbols.
+                Frame::Padding.emit(&mut Writer::new(&mut buf[DATA_HEADER_LEN..=DATA_HEADER_LEN])).ok()?;
+            }
         }
         if app_limited {
             self.guard.stretch_ended(now, self.hop.path());
@@ -99,9 +107,14 @@ impl Link {
         let Room::Open { datagram_max } = self.sender.room(now, Class::Bulk) else { return None };
         let end = datagram_max.min(buf.len()).checked_sub(TAG_LEN)?;
         let fits = DATA_HEADER_LEN + self.guard.frame_len() <= end;
-        if !fits || !self.hop.budget.spend(now, (self.guard.frame_len() + SYMBOL_OVERHEAD) as u64) {
-            // Packets became smaller, or repair has cost enough: what is lost is repeated.
+        if !fits {
+            // Packets became smaller: what is lost is repeated.
             self.guard.drop_plan();
+            return None;
+        }
+        if !self.hop.budget.spend(now, (self.guard.frame_len() + SYMBOL_OVERHEAD) as u64) {
+            // Repair has cost enough.
+            self.guard.postpone(now);
             return None;
         }
         let repair = self.guard.take_symbol()?;
@@ -116,41 +129,95 @@ impl Link {
         Some(draft)
     }
 
+    /// Which packets the next datagram takes: where symbols help, media travel in datagrams of their own.
+    fn carries(&mut self, now: Instant, class: Option<Class>) -> Carries {
+        let Some(class) = class.filter(|class| *class >= Class::Micro) else { return Carries::All };
+        let helps = self.hop.budget.is_lossy() && !is_bursty(self.hop.path());
+        let blocks_wait = self.hop.wants(now).is_some();
+        let Some(packets) = self.packets.as_mut().filter(|packets| helps && packets.wants().is_some()) else {
+            return Carries::All;
+        };
+        let small = !blocks_wait || self.share.small_may_pass();
+        let large = class == Class::Bulk && self.share.turn(blocks_wait, true) == Service::Packets;
+        match packets.next_is_media(now, small, large, &mut self.hop.budget) {
+            true => Carries::Media,
+            false => Carries::Others,
+        }
+    }
+
+    /// Whether the next datagram is to be protected, and why.
+    fn why_protect(&mut self, now: Instant, class: Option<Class>, carries: Carries) -> Option<Why> {
+        if carries == Carries::Media {
+            return Some(Why::Media);
+        }
+        // A packet that just fits a datagram is not to be cut for the sake of room for symbols.
+        let packets_wait = self.packets.as_ref().is_some_and(|packets| packets.wants().is_some());
+        let ends = class == Some(Class::Bulk) && !packets_wait && self.hop.budget.is_lossy() && self.hop.ends_soon(now);
+        ends.then_some(Why::Ends)
+    }
+
     /// Fills the rest of a datagram: control and micro frames, then small packets of sparse flows, then blocks and
-    /// packets as their turns come. Returns whether anything was written. `full` is the room of a whole datagram.
-    fn fill(&mut self, now: Instant, class: Class, full: usize, w: &mut Writer<'_>, load: &mut Load) -> bool {
+    /// packets as their turns come. Returns whether media were written. `full` is the room of a whole datagram.
+    fn fill(
+        &mut self,
+        now: Instant,
+        (class, carries): (Class, Carries),
+        full: usize,
+        w: &mut Writer<'_>,
+        load: &mut Load,
+    ) -> bool {
         let before = w.len();
         if self.packets.as_ref().is_none_or(|packets| packets.wants().is_none()) {
-            return self.hop.fill(now, class, w, &mut load.blocks);
+            self.hop.fill(now, class, w, &mut load.blocks);
+            return false;
         }
         self.hop.fill(now, class.min(Class::Micro), w, &mut load.blocks);
         let blocks_wait = self.hop.wants(now).is_some();
+        let mut media = false;
         if class >= Class::Micro && (!blocks_wait || self.share.small_may_pass()) {
-            let start = w.len();
-            if let Some(packets) = &mut self.packets {
-                let budget = &mut self.hop.budget;
-                packets.fill_small(now, &mut Datagram { full, fresh: false, w, pieces: &mut load.packets, budget });
-            }
-            self.share.charge(Service::Packets, w.len() - start);
+            media |= self.fill_packets(now, true, (full, before, carries), w, load);
         }
         if class == Class::Bulk {
             let first = self.share.turn(blocks_wait, self.packets.as_ref().is_some_and(|p| p.wants().is_some()));
             let second = if first == Service::Blocks { Service::Packets } else { Service::Blocks };
             for service in [first, second] {
                 let start = w.len();
-                match (service, &mut self.packets) {
-                    (Service::Packets, Some(packets)) => {
-                        let (fresh, budget) = (start == before, &mut self.hop.budget);
-                        packets.fill(now, &mut Datagram { full, fresh, w, pieces: &mut load.packets, budget });
-                    }
-                    _ => {
-                        self.hop.fill(now, class, w, &mut load.blocks);
-                    }
+                if service == Service::Packets {
+                    media |= self.fill_packets(now, false, (full, before, carries), w, load);
+                } else if carries != Carries::Media {
+                    self.hop.fill(now, class, w, &mut load.blocks);
+                    self.share.charge(service, w.len() - start);
                 }
-                self.share.charge(service, w.len() - start);
+            }
+            if w.len() == before && carries != Carries::All {
+                // What was to come next was dropped in its queue: then whatever there is.
+                return self.fill(now, (class, Carries::All), full, w, load);
             }
         }
-        w.len() > before
+        media
+    }
+
+    /// Appends small packets of sparse flows, or whatever packets come next. Returns whether media were written.
+    fn fill_packets(
+        &mut self,
+        now: Instant,
+        small: bool,
+        (full, before, carries): (usize, usize, Carries),
+        w: &mut Writer<'_>,
+        load: &mut Load,
+    ) -> bool {
+        let Some(packets) = &mut self.packets else { return false };
+        let (start, budget) = (w.len(), &mut self.hop.budget);
+        let pieces = &mut load.packets;
+        let mut out = Datagram { full, fresh: start == before, w, pieces, carries, wrote_media: false, budget };
+        if small {
+            packets.fill_small(now, &mut out);
+        } else {
+            packets.fill(now, &mut out);
+        }
+        let (end, media) = (out.w.len(), out.wrote_media);
+        self.share.charge(Service::Packets, end - start);
+        media
     }
 
     /// The least urgent class that may be sent now, and how large the datagram may be.

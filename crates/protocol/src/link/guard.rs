@@ -2,7 +2,7 @@
 //! while symbols that may bring them back are on the way.
 //!
 //! Protected is what cannot wait a round trip for its repeat: the end of a stretch after which nobody has more to
-//! say. `docs/decisions/0014-one-repair-budget.md` says why bulk in mid-flow is not.
+//! say, and packets of the media class. `docs/decisions/0014-one-repair-budget.md` says why bulk in mid-flow is not.
 
 use super::Load;
 use crate::fec::{Encoder, LENGTH_LEN, REPAIRS_MAX, Repair, repairs_for};
@@ -17,10 +17,24 @@ const COVERED_MAX: usize = 64;
 pub(super) const RESERVE: usize = repair_head_max(COVERED_MAX) + LENGTH_LEN;
 /// Most symbols planned.
 const PLAN_MAX: usize = 48;
+/// So often may the symbols of a stretch's end not suffice, if losses are independent ...
+const FAILURE_END: f64 = 0.02;
+/// ... and so often those of a media stretch, whose next symbols follow soon and cover it as well.
+const FAILURE_MEDIA: f64 = 0.05;
+/// Media are gathered for so long, at the most, before their symbols go: what is lost is back this much later.
+const GATHER: Span = Span::from_millis(10);
+/// Most media datagrams in a stretch, and the widest span of numbers: symbols must still cover all of it.
+const GATHERED_MAX: usize = 24;
+/// See [`GATHERED_MAX`].
+const GATHERED_SPAN: u64 = COVERED_MAX as u64 / 2;
+/// Symbols that cannot be paid wait for so long before they are tried again, over more.
+const RETRY: Span = Span::from_millis(5);
 /// Loss bursts from this length on swallow a stretch and its symbols together: repeats serve as well.
 const BURSTY: Span = Span::from_millis(4);
-/// A lost datagram waits so long at least for symbols to bring it back before it is repeated.
+/// A lost datagram waits so long at least for symbols to bring it back before it is repeated ...
 const PATIENCE_MIN: Span = Span::from_millis(5);
+/// ... and media for those of two more stretches.
+pub(super) const PATIENCE_MEDIA: Span = Span::from_millis(30);
 
 /// What became of protected datagrams; all only grow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,12 +48,38 @@ pub(super) struct GuardCounters {
     pub(super) unrepaired: u64,
 }
 
+/// Media datagrams that wait for their symbols.
+#[derive(Clone, Copy, Debug)]
+struct Gathered {
+    first: u64,
+    count: usize,
+    until: Instant,
+}
+
+/// Why a datagram is protected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Why {
+    /// Nobody will have more to say soon.
+    Ends,
+    /// It carries media.
+    Media,
+}
+
+/// Whether losses come so that symbols would be lost with what they cover.
+pub(super) fn is_bursty(path: &Path) -> bool {
+    path.burst.is_some_and(|burst| burst >= BURSTY)
+}
+
 /// See the module's description.
 #[derive(Debug)]
 pub(super) struct Guard {
     encoder: Encoder,
-    /// Datagrams protected since symbols were last planned.
+    /// Datagrams of ends protected since symbols were last planned.
     fresh: usize,
+    /// The media stretch that is being gathered.
+    gathered: Option<Gathered>,
+    /// Datagrams of the media stretches whose symbols are planned.
+    planned_media: usize,
     /// When the next symbols are to go.
     plan: VecDeque<Instant>,
     /// Symbols whose fate is open.
@@ -54,6 +94,8 @@ impl Default for Guard {
         Self {
             encoder: Encoder::new(COVERED_MAX),
             fresh: 0,
+            gathered: None,
+            planned_media: 0,
             plan: VecDeque::new(),
             flying: 0,
             parked: BTreeMap::new(),
@@ -68,24 +110,45 @@ impl Guard {
     }
 
     /// Datagram `number` left and is protected.
-    pub(super) fn protect(&mut self, number: u64, plaintext: &[u8]) {
+    pub(super) fn protect(&mut self, now: Instant, number: u64, plaintext: &[u8], why: Why) {
         self.encoder.push(number, plaintext);
-        self.fresh += 1;
         self.counters.protected += 1;
+        if why == Why::Ends {
+            self.fresh += 1;
+            return;
+        }
+        let gathered = self.gathered.get_or_insert(Gathered { first: number, count: 0, until: now + GATHER });
+        gathered.count += 1;
+        if gathered.count >= GATHERED_MAX || number - gathered.first >= GATHERED_SPAN {
+            gathered.until = now;
+        }
     }
 
     /// Nobody has more to send: what was protected since gets its symbols.
     pub(super) fn stretch_ended(&mut self, now: Instant, path: &Path) {
         let fresh = core::mem::take(&mut self.fresh).min(self.encoder.len());
-        if fresh == 0 || path.burst.is_some_and(|burst| burst >= BURSTY) {
+        if fresh == 0 || is_bursty(path) {
             return;
         }
         // More than the bound lets symbols bring back is left to repeats, oldest first.
-        while repairs_for(self.encoder.len(), path.loss) >= REPAIRS_MAX {
+        while repairs_for(self.encoder.len(), path.loss, FAILURE_END) >= REPAIRS_MAX {
             self.encoder.keep_newest(self.encoder.len() - 1);
         }
-        let fresh = fresh.min(self.encoder.len());
-        let wanted = repairs_for(fresh, path.loss).min(PLAN_MAX.saturating_sub(self.plan.len()));
+        self.plan(now, fresh.min(self.encoder.len()), path.loss, FAILURE_END);
+    }
+
+    /// Media that were gathered for long enough get their symbols.
+    pub(super) fn end_gathered(&mut self, now: Instant, path: &Path) {
+        let Some(gathered) = self.gathered.filter(|gathered| gathered.until <= now) else { return };
+        self.gathered = None;
+        if !is_bursty(path) {
+            self.planned_media += gathered.count;
+            self.plan(now, gathered.count.min(self.encoder.len()), path.loss, FAILURE_MEDIA);
+        }
+    }
+
+    fn plan(&mut self, now: Instant, datagrams: usize, loss: f64, failure: f64) {
+        let wanted = repairs_for(datagrams, loss, failure).min(PLAN_MAX.saturating_sub(self.plan.len()));
         self.plan.extend(core::iter::repeat_n(now, wanted));
     }
 
@@ -102,6 +165,9 @@ impl Guard {
     /// The symbol that is due.
     pub(super) fn take_symbol(&mut self) -> Option<Repair> {
         self.plan.pop_front();
+        if self.plan.is_empty() {
+            self.planned_media = 0;
+        }
         let repair = self.encoder.repair()?;
         self.flying += 1;
         self.counters.symbols += 1;
@@ -109,9 +175,20 @@ impl Guard {
         Some(repair)
     }
 
-    /// The symbols that are due cannot be paid.
+    /// The symbols that are due do not fit a datagram any more.
     pub(super) fn drop_plan(&mut self) {
         self.plan.clear();
+        self.planned_media = 0;
+    }
+
+    /// The symbols that are due cannot be paid. Ends are left to repeats; media wait for fewer symbols over more.
+    pub(super) fn postpone(&mut self, now: Instant) {
+        let count = core::mem::take(&mut self.planned_media).min(self.encoder.len());
+        self.plan.clear();
+        if let (true, Some(first)) = (count > 0, self.encoder.first()) {
+            let (until, more) = (now + RETRY, self.gathered.map_or(0, |gathered| gathered.count));
+            self.gathered = Some(Gathered { first, count: (count + more).min(GATHERED_MAX - 1), until });
+        }
     }
 
     /// What became of a symbol. It brought back what it could before this is known.
@@ -128,9 +205,10 @@ impl Guard {
     }
 
     /// A protected datagram was lost. Gives back what is to be repeated at once.
-    pub(super) fn lost(&mut self, now: Instant, number: u64, load: Load, rtt: Span) -> Option<Load> {
+    pub(super) fn lost(&mut self, now: Instant, (number, why): (u64, Why), load: Load, rtt: Span) -> Option<Load> {
         if self.encoder.covers(number) && (self.flying > 0 || !self.plan.is_empty()) {
-            self.parked.insert(number, (now + PATIENCE_MIN.max(rtt.scale(1, 8)), load));
+            let patience = if why == Why::Media { PATIENCE_MEDIA } else { PATIENCE_MIN };
+            self.parked.insert(number, (now + patience.max(rtt.scale(1, 8)), load));
             return None;
         }
         self.arrived(number);
@@ -157,7 +235,9 @@ impl Guard {
 
     /// When something waited long enough.
     pub(super) fn poll_timeout(&self) -> Option<Wakeup> {
-        let at = self.parked.values().map(|(until, _)| *until).min()?;
-        Some(Wakeup { at, cause: "link: a lost datagram was not repaired" })
+        let parked = self.parked.values().map(|(until, _)| *until).min();
+        let parked = parked.map(|at| Wakeup { at, cause: "link: a lost datagram was not repaired" });
+        let gathered = self.gathered.map(|gathered| gathered.until);
+        Wakeup::earliest(parked, gathered.map(|at| Wakeup { at, cause: "link: media get their repair symbols" }))
     }
 }

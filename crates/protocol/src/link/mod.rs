@@ -16,7 +16,7 @@ use crate::hop::{Carried, Hop, HopConfig, Path};
 use crate::lane::{LaneConfig, LaneReceiver, LaneSender, Outcome, PathView};
 use crate::packet::{Packets, PacketsConfig};
 pub use crate::session::LANES_MAX;
-use guard::Guard;
+use guard::{Guard, PATIENCE_MEDIA, Why, is_bursty};
 use inbound::InboundLoss;
 use share::Share;
 use wavelane_base::{Class, Ecn, Instant, Octets, Span, Wakeup};
@@ -66,8 +66,8 @@ struct Load {
 enum Part {
     #[default]
     None,
-    /// Symbols may cover it; its number.
-    Protected(u64),
+    /// Symbols may cover it; its number, and why.
+    Protected(u64, Why),
     /// It is a symbol.
     Symbol,
 }
@@ -289,7 +289,7 @@ impl Link {
                 Outcome::Delivered(record) => {
                     match record.repair {
                         Part::None => {}
-                        Part::Protected(number) => self.guard.arrived(number),
+                        Part::Protected(number, _) => self.guard.arrived(number),
                         Part::Symbol => self.guard.symbol_settled(),
                     }
                     self.delivered(now, record.load);
@@ -297,7 +297,7 @@ impl Link {
                 Outcome::Lost(Record { load, repair }) => {
                     let load = match repair {
                         Part::None => Some(load),
-                        Part::Protected(number) => self.guard.lost(now, number, load, rtt),
+                        Part::Protected(number, why) => self.guard.lost(now, (number, why), load, rtt),
                         Part::Symbol => {
                             self.guard.symbol_settled();
                             None
@@ -307,6 +307,7 @@ impl Link {
                 }
             }
         }
+        self.guard.end_gathered(now, self.hop.path());
         while let Some(load) = self.guard.poll_given_up(now) {
             self.lost(now, load);
         }
@@ -317,6 +318,7 @@ impl Link {
             let loss = self.inbound.iter().map(InboundLoss::share).fold(own, f64::max);
             self.hop.set_path(Path { rtt, rate: view.rate, loss, burst: view.burst });
             if let Some(packets) = &mut self.packets {
+                let symbols = self.hop.budget.is_lossy() && !is_bursty(self.hop.path());
                 // Copies are for the losses of our own direction, once they are known.
                 let loss = if known { view.loss } else { loss };
                 packets.set_path(arq::Path {
@@ -326,6 +328,7 @@ impl Link {
                     packet_time: view.rate.time_for(Octets::new(view.path_mtu as u64)),
                     loss,
                     burst: view.burst.unwrap_or_default(),
+                    symbols: if symbols { PATIENCE_MEDIA } else { Span::ZERO },
                 });
             }
         }

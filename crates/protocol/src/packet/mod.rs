@@ -11,7 +11,8 @@ mod tests;
 
 pub use class::Repairs;
 
-use crate::arq::{self, Datagram, Path, Piece, Receiver, ReceiverLimits, Sender, Treatment, Wrote};
+use crate::arq::{self, Carries, Datagram, Path, Piece, Receiver, ReceiverLimits, Repair, Sender, Treatment, Wrote};
+use crate::hop::RepairBudget;
 use crate::queue::{self, Discipline, Limits, Queue, Queued, Terms};
 use class::{classify, flow_hash};
 use wavelane_base::{Class, Instant, Span, Wakeup};
@@ -53,6 +54,19 @@ struct Outbound {
     bytes: Vec<u8>,
     flow: u64,
     treatment: Treatment,
+}
+
+impl Outbound {
+    fn is_media(&self) -> bool {
+        self.treatment.repair == Repair::Fec
+    }
+    fn fits(&self, carries: Carries) -> bool {
+        match carries {
+            Carries::All => true,
+            Carries::Media => self.is_media(),
+            Carries::Others => !self.is_media(),
+        }
+    }
 }
 
 impl Queued for Outbound {
@@ -155,12 +169,35 @@ impl Packets {
     }
 
     fn small_waits(&self) -> bool {
-        self.queue.sparse_head().is_some_and(|octets| octets <= SMALL_MAX)
+        self.small_head().is_some()
+    }
+
+    fn small_head(&self) -> Option<&Outbound> {
+        self.queue.sparse_head().filter(|head| head.octets() <= SMALL_MAX)
+    }
+
+    /// Whether the packet that leaves next cannot wait for a repeat, if `small` ones of sparse flows, or `large` ones,
+    /// may leave at all.
+    pub fn next_is_media(&mut self, now: Instant, small: bool, large: bool, budget: &mut RepairBudget) -> bool {
+        if let Some(head) = self.small_head().filter(|_| small) {
+            return head.is_media();
+        }
+        if !large {
+            return false;
+        }
+        if let Some(media) = self.sender.next_is_media(now, budget) {
+            return media;
+        }
+        let Some(next) = self.pop(now) else { return false };
+        let media = next.is_media();
+        self.sender.start(now, next.bytes, next.flow, next.treatment);
+        media
     }
 
     /// Appends small packets of sparse flows as long as there are any and room for them.
     pub fn fill_small(&mut self, now: Instant, out: &mut Datagram<'_, '_>) {
-        while out.w.room() >= SMALL_MAX + SMALL_HEAD_MAX && self.small_waits() {
+        while out.w.room() >= SMALL_MAX + SMALL_HEAD_MAX && self.small_head().is_some_and(|head| head.fits(out.carries))
+        {
             let Some(next) = self.pop(now) else { return };
             let parts = (next.bytes, next.flow, next.treatment);
             if self.sender.send_small(now, parts, out) != Wrote::Frame {

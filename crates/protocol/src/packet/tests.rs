@@ -27,6 +27,7 @@ fn path() -> Path {
         packet_time: Span::from_micros(500),
         loss: 0.1,
         burst: Span::from_millis(3),
+        symbols: Span::ZERO,
     }
 }
 
@@ -48,7 +49,7 @@ fn datagram<'a, 'w>(
     pieces: &'a mut Vec<Piece>,
     budget: &'a mut RepairBudget,
 ) -> Datagram<'a, 'w> {
-    Datagram { full: 1_200, fresh: w.is_empty(), w, pieces, budget }
+    Datagram { full: 1_200, fresh: w.is_empty(), w, pieces, carries: Carries::All, wrote_media: false, budget }
 }
 
 /// The service behind a port that takes one datagram per 2 ms, whose every seventh datagram is lost.

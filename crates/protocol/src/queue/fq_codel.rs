@@ -139,10 +139,10 @@ impl<T: Queued> FqCoDel<T> {
     }
 
     /// See [`super::Queue::sparse_head`].
-    pub(super) fn sparse_head(&self) -> Option<usize> {
+    pub(super) fn sparse_head(&self) -> Option<&T> {
         // Those that are empty or used up their turn leave the list when the next item is popped.
         let mut sparse = self.new.iter().map(|index| &self.buckets[*index]).filter(|bucket| bucket.deficit > 0);
-        sparse.find_map(|bucket| bucket.fifo.first()).map(Queued::octets)
+        sparse.find_map(|bucket| bucket.fifo.first())
     }
     pub(super) fn len(&self) -> usize {
         self.items

@@ -134,9 +134,9 @@ impl<T: Queued> Queue<T> {
         }
     }
 
-    /// The octets of the next item if it belongs to a flow that has not yet used up its first turn. Other
+    /// The next item if it belongs to a flow that has not yet used up its first turn. Other
     /// disciplines know no such flows.
-    pub fn sparse_head(&self) -> Option<usize> {
+    pub fn sparse_head(&self) -> Option<&T> {
         match self {
             Self::Fifo(_) | Self::CoDel(_) => None,
             Self::FqCoDel(queue) => queue.sparse_head(),

@@ -6,6 +6,7 @@ mod basics;
 mod cells;
 mod common;
 mod control;
+mod media;
 mod packet_swarm;
 mod packets;
 mod repair;

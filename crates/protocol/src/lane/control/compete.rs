@@ -48,8 +48,8 @@ const BEST_FOR: Span = Span::from_secs(60);
 /// Who still has more than this share of it was not pushed aside.
 const PUSHED: (u64, u64) = (3, 4);
 /// One flow's aggressiveness may be too little: beside a sender that hardly minds loss (BBR) a CUBIC flow gets a tenth of
-/// the link. Who is served less than [`TOO_LITTLE`] of his best for [`WEIGH_EVERY`] (or [`WEIGH_RTTS`]) counts as one
-/// flow more, who is served more than [`ENOUGH`] as one less. The most is what a browser opens to one server: every one
+/// the link. Who is served less than [`TOO_LITTLE`] of his best for [`WEIGH_EVERY`] (or [`WEIGH_RTTS`]) counts as twice
+/// as many flows, who is served more than [`ENOUGH`] as one less. The most is what a browser opens to one server: every one
 /// of them still gives way to loss, so many such lanes share the link as many flows do.
 const WEIGHT_MAX: u32 = 6;
 const TOO_LITTLE: (u64, u64) = (1, 4);
@@ -272,7 +272,7 @@ impl Weight {
         } else if span >= stepped(WEIGH_EVERY, sample.rtt, WEIGH_RTTS) {
             let served = Rate::of(Octets::new(self.delivered), span);
             if served < best.scale(TOO_LITTLE.0, TOO_LITTLE.1) {
-                self.flows = (self.flows + 1).min(WEIGHT_MAX);
+                self.flows = (self.flows * 2).min(WEIGHT_MAX);
             } else if served > best.scale(ENOUGH.0, ENOUGH.1) {
                 self.flows = (self.flows - 1).max(1);
             }
@@ -445,6 +445,38 @@ mod tests {
     fn the_mediums_loss_is_no_signal_and_more_is() {
         assert_eq!(cuts(20), 0);
         assert!((50..1_000).contains(&cuts(5)), "{}", cuts(5));
+    }
+
+    #[test]
+    fn who_gets_too_little_counts_as_more_flows_and_who_gets_enough_as_fewer() {
+        let best = Rate::from_bps(20_000_000);
+        let mut weight = Weight::new(Instant::ZERO);
+        let mut now = 0;
+        // Acks every 10 ms for a second of weighing at a rate in Mbit/s.
+        let mut second = |mbit: u64, testing: bool| {
+            let mut flows = 0;
+            for _ in 0..100 {
+                now += 10;
+                let sample = AckSample {
+                    now: Instant::from_millis(now),
+                    newest: None,
+                    delivered: mbit * 1_000_000 / 8 / 100,
+                    lost_sent: None,
+                    waited: Span::ZERO,
+                    latest_rtt: None,
+                    rtt: Span::from_millis(100),
+                    rtt_min: Span::from_millis(50),
+                };
+                flows = weight.on_ack(&sample, best, testing);
+            }
+            flows
+        };
+        let grown: Vec<u32> = (0..4).map(|_| second(2, false)).collect();
+        assert_eq!(grown, [2, 4, WEIGHT_MAX, WEIGHT_MAX]);
+        assert_eq!(second(1, true), WEIGHT_MAX, "what is served in a test says nothing");
+        assert_eq!([second(7, false), second(7, false)], [WEIGHT_MAX; 2], "neither too little nor enough");
+        let shrunk: Vec<u32> = (0..6).map(|_| second(9, false)).collect();
+        assert_eq!(shrunk, [5, 4, 3, 2, 1, 1]);
     }
 
     #[test]
