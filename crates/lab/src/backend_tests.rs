@@ -211,10 +211,11 @@ stop = "1 s"
         return;
     }
     for fetch in &few.fetches {
-        // connect() and the request take a round trip of 20 ms each; ten segments fit the first window and take 4 ms.
+        // connect() and the request take a round trip of 20 ms each; ten segments fit the first window and take 4 ms. Whoever
+        // is late to see the first byte finds more of them there.
         let (first, total) = (fetch.first_byte_ns.unwrap(), fetch.total_ns.unwrap());
         assert!((40_000_000..60_000_000).contains(&first), "{first} ns");
-        assert!((first + 3_000_000..80_000_000).contains(&total), "{total} ns");
+        assert!((43_000_000..80_000_000).contains(&total), "{total} ns");
     }
     let page = &raw.flows[0];
     assert!(page.ages.len() as u64 >= page.octets / 1024 - 1, "{} ages of {} bytes", page.ages.len(), page.octets);
