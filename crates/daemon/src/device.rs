@@ -6,7 +6,7 @@
 //! crash, do nothing over an empty table, and are cleared by the next start.
 
 use crate::config::{Config, Intercept, Tun, prefix_text};
-use crate::rules::{Family, MARK_OWN};
+use crate::rules::{Family, MARK_OWN, open_addresses};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use wavelane_host::nft::{ToolError, run};
@@ -42,6 +42,8 @@ pub(crate) enum DeviceError {
 pub(crate) struct Device {
     pub(crate) tun: OffloadTun,
     routes: Vec<String>,
+    /// Addresses whose answers go through the device although they may be another interface's.
+    answering: Vec<IpAddr>,
 }
 
 impl Device {
@@ -66,7 +68,7 @@ impl Device {
             run("ip", &arguments, "")?;
         }
         run("ip", &["link", "set", "dev", name, "up"], "")?;
-        let mut opened = Self { tun: device, routes: Vec::new() };
+        let mut opened = Self { tun: device, routes: Vec::new(), answering: Vec::new() };
         opened.lead(config)?;
         // Both versions where there are both: a reload may bring routes of the other.
         for family in Family::ALL.into_iter().take(1 + usize::from(wavelane_host::has_ipv6())) {
@@ -93,6 +95,24 @@ impl Device {
             let _ = change("del", route);
         }
         self.routes = wanted;
+        self.lead_answers(open_addresses(config))
+    }
+
+    /// Services on this host's own addresses that peers may reach answer through the device.
+    fn lead_answers(&mut self, wanted: Vec<IpAddr>) -> Result<(), ToolError> {
+        let change = |verb: &str, address: &IpAddr| {
+            let (flag, from) = (Family::of_address(*address).ip_flag(), address.to_string());
+            let (table, look) = (TABLE.to_string(), LOOK.to_string());
+            run("ip", &[flag, "rule", verb, "from", &from, "iif", "lo", "lookup", &table, "priority", &look], "")
+                .map(drop)
+        };
+        for address in wanted.iter().filter(|a| !self.answering.contains(a)) {
+            change("add", address)?;
+        }
+        for address in self.answering.iter().filter(|a| !wanted.contains(a)) {
+            let _ = change("del", address);
+        }
+        self.answering = wanted;
         Ok(())
     }
 }

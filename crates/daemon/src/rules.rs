@@ -331,6 +331,15 @@ fn owned_table(config: &Config, ports: &[u16], generation: u32) -> String {
     format!("table {TABLE} {{ flags owner;{table} }}")
 }
 
+/// Addresses that every peer's `allow_targets` lists exactly. Those of them that are this host's take what comes through
+/// the packet door.
+pub(crate) fn open_addresses(config: &Config) -> Vec<IpAddr> {
+    let Some((first, rest)) = config.peers.split_first() else { return Vec::new() };
+    let exact = |p: &&IpPrefix| p.bits == width(p.address);
+    let by_all = |p: &&IpPrefix| rest.iter().all(|peer| peer.allow_targets.contains(p));
+    first.allow_targets.iter().filter(exact).filter(by_all).map(|p| p.address).collect()
+}
+
 /// What concerns the packet door: segments are made to fit, and this host's own addresses are guarded.
 fn packet_chains(config: &Config, tun: &Tun) -> String {
     // TCP that is not split learns at its first packet what fits.
@@ -342,12 +351,7 @@ fn packet_chains(config: &Config, tun: &Tun) -> String {
     // What peers send to this host itself: answers to what was asked from here, pings of the device's addresses, and
     // addresses that every peer's allow_targets lists exactly.
     let own: Vec<IpAddr> = tun.addresses.iter().map(|a| a.address).collect();
-    let mut listed: Vec<IpAddr> = Vec::new();
-    if let Some((first, rest)) = config.peers.split_first() {
-        let exact = |p: &IpPrefix| p.bits == width(p.address);
-        let by_all = |p: &&IpPrefix| rest.iter().all(|peer| peer.allow_targets.contains(p));
-        listed.extend(first.allow_targets.iter().filter(|p| exact(p)).filter(by_all).map(|p| p.address));
-    }
+    let listed = open_addresses(config);
     let mut rules = String::new();
     for family in Family::ALL {
         let ping = ["icmp type echo-request", "icmpv6 type echo-request"][family as usize];

@@ -306,6 +306,7 @@ const WORDS: &[(&str, &str)] = &[
     ("dropped_packets_malformed", "packets whose headers make no sense"),
     ("dropped_packets_local_scope", "multicast, loopback and link-local packets, which no gateway forwards"),
     ("dropped_packets_no_route", "packets to where no peer's routes lead; the sender was told"),
+    ("dropped_packets_peer_down", "packets for peers that do not answer; the sender was told"),
     ("dropped_packets_no_hops", "packets without hops left; the sender was told"),
     (
         "dropped_packets_too_big",
@@ -313,7 +314,6 @@ const WORDS: &[(&str, &str)] = &[
     ),
     ("dropped_packets_source_not_allowed", "packets of peers from sources that allow_sources and routes do not name"),
     ("dropped_packets_target_not_allowed", "packets of peers to targets that allow_targets does not name"),
-    ("dropped_packets_own_address", "packets of peers to this gateway itself that are not ICMP"),
     ("dropped_packets_buffer_too_small", "packets longer than the owner's buffer: a fault in this program"),
 ];
 

@@ -6,7 +6,7 @@ use super::ear::Heard;
 use super::station::{Kind, OnAir};
 use super::{Category, FRAME_MAX, Phy, PhyRate, Wifi, WifiConfig};
 use std::collections::VecDeque;
-use wavelane_base::Instant;
+use wavelane_base::{Instant, Span};
 
 /// LINKTYPE_IEEE802_11_RADIOTAP, for the file that holds the frames (tcpdump.org/linktypes.html).
 pub const LINKTYPE_RADIOTAP: u16 = 127;
@@ -221,7 +221,7 @@ fn put_radiotap(out: &mut Vec<u8>, phy: Phy, frame: &OnAir, heard: Option<(i16, 
 
 impl OnAir {
     /// The frame as it goes out at `now`.
-    pub(super) fn at(self, now: Instant, rate: PhyRate) -> Self {
-        Self { body: now + rate.preamble(), half_mbps: rate.half_mbps(), ..self }
+    pub(super) fn at(self, now: Instant, rate: PhyRate, airtime: Span) -> Self {
+        Self { body: now + rate.preamble(), end: now + airtime, half_mbps: rate.half_mbps(), ..self }
     }
 }

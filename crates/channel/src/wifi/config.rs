@@ -234,6 +234,10 @@ impl Reach {
     /// Energy that spoils receptions below the level that counts as busy.
     pub const HARMFUL: Self = Self { decode: false, sense: false, interfere: true, signal_db: 0 };
 
+    /// Sensed, and too weak for more.
+    pub(super) fn is_weak(self) -> bool {
+        self.sense && !self.interfere
+    }
     pub(super) fn is_nothing(self) -> bool {
         !self.decode && !self.sense && !self.interfere
     }
@@ -259,6 +263,10 @@ impl ReachMap {
     /// What frames of `from` do at `to`.
     pub fn get(&self, from: usize, to: usize) -> Reach {
         self.pairs[from * self.stations + to]
+    }
+    /// All of them.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = Reach> {
+        self.pairs.iter().copied()
     }
     /// Sets what frames of `from` do at `to`; the other direction stays.
     pub fn set(&mut self, from: usize, to: usize, reach: Reach) -> Result<(), ConfigError> {

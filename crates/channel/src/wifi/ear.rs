@@ -1,13 +1,16 @@
 //! What a station perceives: energy, the frame it receives, and since when the medium has been free for it.
 
+use super::hold::Hold;
 use super::{Capture, Reach};
 use wavelane_base::{Instant, Span};
 
 /// Physical and virtual carrier sense of one station, or of several that perceive the same.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ear {
-    /// Sensed frames of others on the air.
+    /// Sensed frames of others on the air; with a hold, whether it keeps the medium busy.
     energy: u16,
+    /// Where not every sensed frame keeps the medium busy to its end: until when they do.
+    pub(super) hold: Option<Hold>,
     /// Frames of others on the air that spoil a reception.
     jam: u16,
     /// The station itself sends, and is deaf.
@@ -65,9 +68,10 @@ pub(super) struct Hearing {
 
 impl Ear {
     /// The ear of a station that has heard nothing since long before the start.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(holds: bool) -> Self {
         Self {
             energy: 0,
+            hold: holds.then_some(Hold::NONE),
             jam: 0,
             sending: false,
             lock: None,
@@ -106,7 +110,7 @@ impl Ear {
 
     /// A frame of `sender` begins. `loudest` is the strongest interference already there.
     pub(super) fn begin(&mut self, now: Instant, sender: usize, reach: Reach, loudest: Option<i16>, hearing: &Hearing) {
-        if reach.sense {
+        if reach.sense && self.hold.is_none() {
             self.energy += 1;
         }
         let fresh = Lock {
@@ -122,6 +126,20 @@ impl Ear {
         }
         if reach.interfere {
             self.jam += 1;
+        }
+    }
+    /// What has just begun keeps the medium busy until `end`, unless something longer does.
+    pub(super) fn hold_on(&mut self, now: Instant, end: Instant, hearing: &Hearing) {
+        if let Some(hold) = &mut self.hold {
+            hold.extend(now, end, hearing.window);
+            self.energy = 1;
+        }
+    }
+    /// At the end of a reception what is on the air keeps the medium busy until `end`.
+    pub(super) fn look_again(&mut self, now: Instant, end: Instant) {
+        if let Some(hold) = &mut self.hold {
+            hold.look_again(end);
+            self.energy = u16::from(!hold.is_over(now));
         }
     }
     /// What the start of a frame does to the reception at hand, if any.
@@ -159,8 +177,12 @@ impl Ear {
         if reach.interfere {
             self.jam -= 1;
         }
-        if reach.sense {
-            self.energy -= 1;
+        if reach.sense && self.energy > 0 {
+            match &self.hold {
+                None => self.energy -= 1,
+                Some(hold) if hold.is_over(now) => self.energy = 0,
+                Some(_) => {}
+            }
             if self.energy == 0 && !self.sending {
                 self.idle_since = now;
             }

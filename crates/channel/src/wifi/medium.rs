@@ -16,11 +16,11 @@ impl Wifi {
         self.freeze(station, now, true);
         self.ears[station].begin_sending();
         self.on_air.push(station);
-        self.stations[station].air = frame.at(now, rate);
+        let frame = frame.at(now, rate, rate.airtime(self.on_air(frame.octets, frame.coded)));
+        self.stations[station].air = frame;
         self.stations[station].air_rate = Some(rate);
         self.stations[station].plan = Plan::End;
-        let airtime = rate.airtime(self.on_air(frame.octets, frame.coded));
-        self.timers.set(station, now + airtime, Rank::End);
+        self.timers.set(station, frame.end, Rank::End);
         for i in 0..self.audience[station].len() {
             let (home, reach) = self.audience[station][i];
             match home {
@@ -44,6 +44,10 @@ impl Wifi {
             self.freeze(ear, self.now + self.hearing.window, false);
         }
         self.ears[ear].begin(self.now, sender, reach, loudest, &self.hearing);
+        if self.ears[ear].hold.is_some() && reach.sense {
+            let until = self.held_until(ear);
+            self.ears[ear].hold_on(self.now, until, &self.hearing);
+        }
     }
     /// The strongest interference at an ear from frames on the air, without that of `sender`.
     fn loudest_at(&self, ear: usize, sender: usize) -> Option<i16> {
@@ -90,6 +94,10 @@ impl Wifi {
 
     fn end_at(&mut self, ear: usize, sender: usize, reach: Reach, frame: &OnAir) {
         let mut heard = self.ears[ear].end(self.now, sender, reach, self.eifs_extra);
+        if self.ears[ear].hold.is_some() && heard != Heard::Nothing {
+            let until = self.held_until(ear);
+            self.ears[ear].look_again(self.now, until);
+        }
         if let Heard::Overlapped(jammed) = heard {
             heard = if self.outlasts(sender, frame, jammed) { Heard::Whole } else { Heard::Broken };
             match heard {

@@ -15,6 +15,7 @@ mod edca;
 mod errors;
 mod exchange;
 mod fec;
+mod hold;
 mod medium;
 mod phy;
 mod ring;
@@ -30,7 +31,7 @@ pub use config::{
 pub use edca::{AIFSN, Access, CATEGORIES, Category, Edca, Handling, TXOP_MAX};
 pub use fec::{FEEDBACK_MAX, Fec, FecCode, FecFrames, RS_LENGTHS};
 pub use phy::{ACK_OCTETS, CW_MAX, Phy, PhyRate, RTS_OCTETS, RateError, WAVELAN_WAITS};
-pub use rules::{AfterDrop, AfterTimeout, BusySlot, Draw, Eifs, FirstAccess, Overlap, Retry, Rules, Timeout};
+pub use rules::{AfterDrop, AfterTimeout, BusySlot, Draw, Eifs, FirstAccess, Overlap, Retry, Rules, Sensed, Timeout};
 pub use station::{CategoryTally, Tally};
 
 use capture::Tap;
@@ -194,9 +195,10 @@ impl Wifi {
         // if they begin together, which leaves nothing to luck.
         let lucky = config.errors.is_some()
             || rules.overlap != Overlap::Lost && config.reach != ReachMap::full(config.reach.stations());
+        let holds = Self::holds(rules.sensed, config.reach.pairs());
         let (access, levels) = config.contention();
         let kinds = access.len();
-        let division = Division::new(&config.reach, !lucky, kinds, levels.len());
+        let division = Division::new(&config.reach, !lucky && !holds, kinds, levels.len());
         let contender = |access: &Access| {
             let level = levels.iter().position(|aifsn| *aifsn == access.aifsn).unwrap_or(0);
             Contender::new(config.queue, (access.cw_min, access.cw_max), level, access.txop)
@@ -236,7 +238,7 @@ impl Wifi {
             now: Instant::ZERO,
             stations: division.class_of.iter().map(|class| Station::new(stations * kinds, *class)).collect(),
             contenders: (0..stations).flat_map(|_| access.iter().map(contender)).collect(),
-            ears: vec![Ear::new(); ears],
+            ears: vec![Ear::new(holds); ears],
             classes: division.classes,
             audience: division.audience,
             on_air: Vec::with_capacity(stations),

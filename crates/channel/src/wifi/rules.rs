@@ -37,6 +37,8 @@ pub struct Rules {
     pub cca: Option<Span>,
     /// What becomes of a reception while which one other frame of the same strength is on the air.
     pub overlap: Overlap,
+    /// For how long frames that are only sensed keep the medium busy while several are on the air.
+    pub sensed: Sensed,
     /// The rates at which answers may be sent, in units of 500 kbit/s.
     pub basic: &'static [u8],
 }
@@ -64,6 +66,17 @@ impl Overlap {
         let (length, error) = if octets < LIMIT { SHORT } else { LONG };
         (1.0 - error).powf(octets / length)
     }
+}
+
+/// For how long frames that are sensed and too weak to be received or to do harm keep the medium busy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sensed {
+    /// To the end of the last one.
+    ToTheLast,
+    /// One that begins during another frame, only as long as two of them, or one that is strong, are on the air (ns-3:
+    /// `PhyEntity::SwitchMaybeToCcaBusy` looks at the lower threshold only if the sum is not above the higher one, as
+    /// that of two frames of -85 dBm is above -82). A station looks again when a reception ends, or another begins.
+    WhileTogether,
 }
 
 /// From what a back-off is drawn.
@@ -173,6 +186,7 @@ impl Rules {
             nav_reset: true,
             cca: None,
             overlap: Overlap::Lost,
+            sensed: Sensed::ToTheLast,
             basic: &[2, 4, 12, 24, 48],
         }
     }
@@ -186,6 +200,7 @@ impl Rules {
             // Its preamble detection takes 4 us with every modulation; until then the medium counts as idle.
             cca: Some(Span::from_micros(4)),
             overlap: Overlap::Tables,
+            sensed: Sensed::WhileTogether,
             // Ad hoc stations treat every mandatory rate as basic.
             basic: &[2, 4, 11, 22, 12, 24, 48],
             ..Self::standard()

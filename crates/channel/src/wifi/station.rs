@@ -113,6 +113,8 @@ pub(super) struct OnAir {
     pub(super) half_mbps: u8,
     /// When its own first byte is sent, after preamble and header.
     pub(super) body: Instant,
+    /// When it ends.
+    pub(super) end: Instant,
     /// How long the exchange goes on after its end.
     pub(super) after: Span,
 }
@@ -254,6 +256,7 @@ impl OnAir {
         retry: false,
         half_mbps: 0,
         body: Instant::ZERO,
+        end: Instant::ZERO,
         after: Span::ZERO,
     };
 }

@@ -1,9 +1,10 @@
 //! Who hears whom: hidden stations, carrier sense, capture, bit errors, retry limits.
 
 use super::drive::*;
-use wavelane_base::Seed;
-use wavelane_base::{Ratio, Span};
-use wavelane_channel::wifi::{BitErrors, Capture, ErrorsPer, Phy, Reach, ReachMap, Rules, Tally, Wifi, WifiConfig};
+use wavelane_base::{FrameMeta, Machine, Ratio, Seed, Span};
+use wavelane_channel::wifi::{
+    BitErrors, Capture, ErrorsPer, Event, Phy, Reach, ReachMap, Rules, Sensed, Tally, Wifi, WifiConfig, port,
+};
 
 const WARM: Span = Span::from_millis(500);
 const MEASURED: Span = Span::from_secs(10);
@@ -101,6 +102,50 @@ fn two_pairs_share_spoil_or_ignore_each_other() {
     assert_eq!(apart.p_coll(), 0.0);
     assert!((sensed.mbps() / apart.mbps() - 0.5).abs() < 0.1, "{} {}", sensed.mbps(), apart.mbps());
     assert!(harmful.p_coll() > 0.5);
+}
+
+/// Station 0 has a frame for station 1 and senses stations 2 and 4, which do not hear each other. Station 2 begins first and
+/// ends first. When the frame has its acknowledgement, in microseconds after station 2 has ended and after station 4 has.
+fn after_two_overlapping_frames(rules: Rules, second: u64) -> (i64, i64) {
+    let mut reach = ReachMap::none(6);
+    for (a, b) in [(0, 1), (2, 3), (4, 5)] {
+        reach.set_both(a, b, Reach::FULL).unwrap();
+    }
+    reach.set_both(0, 2, Reach::SENSED).unwrap();
+    reach.set_both(0, 4, Reach::SENSED).unwrap();
+    let mut wifi = Wifi::new(Seed(1), "air", &WifiConfig { reach, ..cell(OFDM_6, rules, 6) }).unwrap();
+    let mut hand_in = |at: u64, from: usize, octets: usize| {
+        wifi.handle_frame(us(at), port(from, from + 1), &mut vec![0; octets], FrameMeta::default());
+    };
+    hand_in(1_000, 2, 500);
+    hand_in(second, 4, 1_500);
+    hand_in(1_100, 0, 50);
+    let mut ended = [0; 6];
+    while let Some(wakeup) = wifi.poll_timeout() {
+        wifi.handle_timeout(wakeup.at);
+        while let Some(event) = wifi.poll_event() {
+            let Event::Acknowledged { at, from, .. } = event else { panic!("{event:?}") };
+            ended[from] = at.as_nanos() as i64 / 1_000;
+        }
+    }
+    (ended[0] - ended[2], ended[0] - ended[4])
+}
+
+/// ns-3 holds the medium busy while both are on the air, and forgets the longer one; unless it notices them together,
+/// which makes no difference here: the first to end is the first to begin. Everybody else waits for the last.
+#[test]
+fn of_two_sensed_frames_ns3_forgets_the_tail_of_the_longer() {
+    for second in [1_002, 1_050] {
+        let (first, last) = after_two_overlapping_frames(Rules::ns3_3_44(), second);
+        // DIFS, at most 15 slots, 86 bytes at 6 Mbit/s, SIFS, ACK; station 2's own ends SIFS and 44 us after its frame.
+        assert!((100..34 + 15 * 9 + 140 + 16 + 44).contains(&first), "{first}");
+        assert!(last < 0, "{last}");
+        let deaf_to_none = Rules { sensed: Sensed::ToTheLast, ..Rules::ns3_3_44() };
+        for rules in [deaf_to_none, Rules::standard()] {
+            let (_, last) = after_two_overlapping_frames(rules, second);
+            assert!(last > 100, "{}: {last}", rules.name);
+        }
+    }
 }
 
 #[test]

@@ -72,6 +72,10 @@ struct PeerState {
     heard: Option<Instant>,
     /// Whether a session stood when the link was last settled.
     can_seal: bool,
+    /// Since when an answer is owed to us, of data or of a handshake.
+    asked: Option<Instant>,
+    /// Nothing was heard for [`DOWN_AFTER`] since then: packets are refused, and a session is asked for, until it is.
+    down: bool,
 }
 
 /// Counters of things that happen above any link.
@@ -158,8 +162,12 @@ impl Gateway {
     fn settle_session(&mut self, now: Instant, peer: PeerId) {
         let link = &mut self.links[peer.0];
         // The first session is made unasked, so that a wrong key or address shows at start and not at the first flow.
-        self.sessions.want(now, peer.0, !self.peers[peer.0].met || link.wants_session(now));
-        self.peers[peer.0].can_seal = self.sessions.can_seal(now, peer.0);
+        let state = &mut self.peers[peer.0];
+        let wants = !state.met || state.down || link.wants_session(now);
+        self.sessions.want(now, peer.0, wants);
+        state.can_seal = self.sessions.can_seal(now, peer.0);
+        let asks = link.is_owed_answer() || wants && !state.can_seal;
+        state.asked = if asks { state.asked.or(Some(now)) } else { None };
         if link.take_silence() {
             self.sessions.suspect(now, peer.0);
             if core::mem::take(&mut self.peers[peer.0].up) {
@@ -184,6 +192,7 @@ impl Gateway {
     fn heard(&mut self, now: Instant, peer: PeerId) {
         let state = &mut self.peers[peer.0];
         state.heard = Some(now);
+        (state.asked, state.down) = (None, false);
         if !core::mem::replace(&mut state.up, true) {
             self.events.push_back(Event::PeerUp(peer));
         }
@@ -247,6 +256,7 @@ impl Machine for Gateway {
         self.drain_session_events(now);
         for peer in 0..self.links.len() {
             self.links[peer].handle_timeout(now);
+            self.refuse_waiting(now, PeerId(peer));
             self.settle(now, PeerId(peer));
         }
         self.give_up_lost_flows(now);
@@ -258,6 +268,7 @@ impl Machine for Gateway {
 
     fn poll_timeout(&self) -> Option<Wakeup> {
         let links = self.links.iter().zip(&self.peers).map(|(link, peer)| link.poll_timeout(peer.can_seal));
+        let links = links.chain((0..self.links.len()).map(|peer| self.refusal_time(PeerId(peer))));
         let lost = self.flows.first_deadline().map(|(at, _)| Wakeup { at, cause: "gateway: lost flow given up" });
         Wakeup::earliest(links.fold(self.sessions.poll_timeout(), Wakeup::earliest), lost)
     }

@@ -1,13 +1,16 @@
 //! The packet service as the owner sees it: IP packets in and out, and what a router answers.
 
 use super::{Config, Gateway, IpPrefix, PacketConfig, PeerId};
-use crate::packet::PacketsConfig;
+use crate::link::Link;
+use crate::packet::{Packets as PacketService, PacketsConfig};
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use wavelane_base::{Entropy, Instant, Span};
-use wavelane_wire::packet::{
-    IcmpError, PROTOCOL_ICMP, PROTOCOL_ICMP6, Packet, answer, clamp_mss, decrement_hops, fragments_v4, may_answer,
-};
+use wavelane_base::{Entropy, Instant, Span, Wakeup};
+use wavelane_wire::packet::{IcmpError, Packet, answer, clamp_mss, decrement_hops, fragments_v4, may_answer};
+
+/// A peer that was asked and not heard for so long is down. Packets wait no longer than that anyway, so an outage that
+/// they could outlive is never reported.
+const DOWN_AFTER: Span = Span::from_secs(3);
 
 /// Most packets of our own that wait for the owner: ICMP answers and fragments.
 const INSIDE_MAX: usize = 256;
@@ -47,11 +50,11 @@ pub(super) struct Counters {
     dropped_malformed: u64,
     dropped_local_scope: u64,
     dropped_no_route: u64,
+    dropped_peer_down: u64,
     dropped_no_hops: u64,
     dropped_too_big: u64,
     dropped_source_not_allowed: u64,
     dropped_target_not_allowed: u64,
-    dropped_own_address: u64,
     dropped_buffer_too_small: u64,
 }
 
@@ -67,11 +70,11 @@ impl Counters {
             ("dropped_packets_malformed", self.dropped_malformed),
             ("dropped_packets_local_scope", self.dropped_local_scope),
             ("dropped_packets_no_route", self.dropped_no_route),
+            ("dropped_packets_peer_down", self.dropped_peer_down),
             ("dropped_packets_no_hops", self.dropped_no_hops),
             ("dropped_packets_too_big", self.dropped_too_big),
             ("dropped_packets_source_not_allowed", self.dropped_source_not_allowed),
             ("dropped_packets_target_not_allowed", self.dropped_target_not_allowed),
-            ("dropped_packets_own_address", self.dropped_own_address),
             ("dropped_packets_buffer_too_small", self.dropped_buffer_too_small),
         ]
     }
@@ -175,6 +178,11 @@ impl Gateway {
             self.send_error(now, Towards::Inside, IcmpError::TimeExceeded, &view);
             return;
         }
+        if self.is_down(now, peer) {
+            self.packets.counters.dropped_peer_down += 1;
+            self.send_error(now, Towards::Inside, IcmpError::HostUnreachable, &view);
+            return;
+        }
         if bytes.len() <= config.inner_mtu {
             clamp_mss(&mut bytes, config.inner_mtu);
             self.push_to_peer(now, peer, bytes);
@@ -186,6 +194,37 @@ impl Gateway {
             return;
         }
         self.settle(now, peer);
+    }
+
+    /// Whether the peer does not answer, or cannot even be asked.
+    fn is_down(&self, now: Instant, peer: PeerId) -> bool {
+        let state = &self.peers[peer.0];
+        let unanswered = state.asked.is_some_and(|at| now.since(at) >= DOWN_AFTER);
+        state.down || unanswered || !state.can_seal && self.sessions.address(peer.0).is_none()
+    }
+
+    /// Tells the senders of what waits for a peer that is down.
+    pub(super) fn refuse_waiting(&mut self, now: Instant, peer: PeerId) {
+        let waits = |links: &[Link]| links[peer.0].packets.as_ref().is_some_and(PacketService::has_queued);
+        if self.packets.config.is_none() || !self.is_down(now, peer) {
+            return;
+        }
+        self.peers[peer.0].down = true;
+        while waits(&self.links) {
+            let packets = self.links[peer.0].packets.as_mut();
+            let Some(bytes) = packets.and_then(|packets| packets.withdraw(now)) else { break };
+            self.packets.counters.dropped_peer_down += 1;
+            if let Ok(view) = Packet::parse(&bytes) {
+                self.send_error(now, Towards::Inside, IcmpError::HostUnreachable, &view);
+            }
+        }
+    }
+
+    /// When that is due.
+    pub(super) fn refusal_time(&self, peer: PeerId) -> Option<Wakeup> {
+        let waits = self.links[peer.0].packets.as_ref().is_some_and(PacketService::has_queued);
+        let asked = self.peers[peer.0].asked.filter(|_| waits)?;
+        Some(Wakeup { at: asked + DOWN_AFTER, cause: "gateway: packets for a peer that is down" })
     }
 
     /// An IPv4 packet that is too long, in fragments; `None` if it must not be fragmented.
@@ -255,13 +294,6 @@ impl Gateway {
         }
         if !within(&rules.allow_targets, view.target) {
             self.packets.counters.dropped_target_not_allowed += 1;
-            self.send_error(now, Towards::Peer(peer), IcmpError::Prohibited, &view);
-            return;
-        }
-        let own = [config.address4.map(IpAddr::V4), config.address6.map(IpAddr::V6)];
-        let is_icmp = matches!(view.protocol, PROTOCOL_ICMP | PROTOCOL_ICMP6);
-        if own.contains(&Some(view.target)) && !is_icmp {
-            self.packets.counters.dropped_own_address += 1;
             self.send_error(now, Towards::Peer(peer), IcmpError::Prohibited, &view);
             return;
         }

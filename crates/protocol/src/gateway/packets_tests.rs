@@ -3,7 +3,7 @@
 
 use crate::gateway::{Config, Controller, Gateway, PacketConfig, PeerConfig};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use wavelane_base::{Instant, PortId, Seed, Span};
+use wavelane_base::{Instant, Machine, PortId, Seed, Span};
 use wavelane_wire::ip::checksum;
 use wavelane_wire::packet::Packet;
 
@@ -153,4 +153,51 @@ fn a_gateway_without_the_service_counts_and_forgets() {
     let mut gateway = Gateway::new(Instant::from_secs(1), config, 1, Seed(1).entropy("gateway")).unwrap();
     assert_eq!(answer(&mut gateway, &v4(ROUTED, 64, 0, 17, &[0; 20])), None);
     assert_eq!(counter(&gateway, "dropped_packets_no_service"), 1);
+}
+
+#[test]
+fn who_asks_for_a_peer_that_is_down_is_told() {
+    let mut gateway = gateway();
+    let (begin, patience) = (Instant::from_secs(1), super::DOWN_AFTER);
+    let datagram = v4(ROUTED, 64, 0, 17, &[0; 20]);
+    let taken = |gateway: &mut Gateway, now: Instant| {
+        let mut buf = [0; 2048];
+        let mut answers = Vec::new();
+        while let Some(len) = gateway.poll_packet(now, &mut buf) {
+            answers
+                .push((Packet::parse(&buf[..len]).unwrap().upper()[0], Packet::parse(&buf[..len]).unwrap().upper()[1]));
+        }
+        answers
+    };
+    // The peer is called from the start; until it counts as down packets wait.
+    gateway.handle_packet(begin + Span::from_secs(1), &datagram);
+    gateway.handle_packet(begin + Span::from_secs(2), &v6("fd01::1", 64, 20));
+    assert_eq!(taken(&mut gateway, begin + Span::from_secs(2)), vec![]);
+    let due = gateway.poll_timeout().unwrap();
+    assert!(due.at <= begin + patience, "{due:?}");
+    gateway.handle_timeout(begin + patience);
+    assert_eq!(taken(&mut gateway, begin + patience), vec![(3, 1), (1, 3)], "those that waited");
+    gateway.handle_packet(begin + patience, &datagram);
+    gateway.handle_packet(begin + patience, &v6("fd01::1", 64, 20));
+    assert_eq!(taken(&mut gateway, begin + patience), vec![(3, 1), (1, 3)], "and those that come");
+    // A later fragment, and an ICMP error: RFC 1122, section 3.2.2.
+    let mut fragment = v4(ROUTED, 64, 0, 17, &[0; 24]);
+    (fragment[7], fragment[10], fragment[11]) = (3, 0, 0);
+    let sum = checksum(&[&fragment[..20]]);
+    fragment[10..12].copy_from_slice(&sum.to_be_bytes());
+    gateway.handle_packet(begin + patience, &fragment);
+    gateway.handle_packet(begin + patience, &v4(ROUTED, 64, 0, 1, &[3, 3, 0, 0, 0, 0, 0, 0]));
+    assert_eq!(taken(&mut gateway, begin + patience), vec![]);
+    let counters = gateway.status(begin + patience).counters;
+    assert!(counters.contains(&("dropped_packets_peer_down", 6)), "{counters:?}");
+    assert_eq!(gateway.status(begin + patience).packets_buffered, 0);
+}
+
+#[test]
+fn a_peer_without_address_and_session_is_down_at_once() {
+    let nowhere = PeerConfig { address: None, ..peer(2, &["10.1.0.0/16"]) };
+    let packets = PacketConfig { inner_mtu: MTU, address4: Some(OWN4), ..PacketConfig::default() };
+    let config = Config { private_key: [1; 32], peers: vec![nowhere], packets: Some(packets), ..Config::default() };
+    let mut gateway = Gateway::new(Instant::from_secs(1), config, 1, Seed(1).entropy("gateway")).unwrap();
+    assert_eq!(answer(&mut gateway, &v4(ROUTED, 64, 0, 17, &[0; 20])), Some((3, 1, 0)));
 }

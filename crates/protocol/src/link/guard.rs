@@ -295,3 +295,7 @@ impl Guard {
         Wakeup::earliest(parked, gathered.map(|at| Wakeup { at, cause: "link: media get their repair symbols" }))
     }
 }
+
+#[cfg(test)]
+#[path = "guard_tests.rs"]
+mod tests;

@@ -216,6 +216,11 @@ impl Link {
         }
     }
 
+    /// Whether something that left asks for an answer, and nothing was heard since.
+    pub fn is_owed_answer(&self) -> bool {
+        self.silence_at.is_some()
+    }
+
     /// Whether an answer has been owed for another [`SILENCE`] since this was last asked.
     pub fn take_silence(&mut self) -> bool {
         core::mem::take(&mut self.silent)

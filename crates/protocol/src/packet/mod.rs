@@ -220,6 +220,16 @@ impl Packets {
         }
     }
 
+    /// Whether packets wait in the queue.
+    pub fn has_queued(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// The next packet of the queue, which will not be sent.
+    pub fn withdraw(&mut self, now: Instant) -> Option<Vec<u8>> {
+        self.queue.pop(now).map(|popped| popped.item.bytes)
+    }
+
     fn pop(&mut self, now: Instant) -> Option<Outbound> {
         loop {
             let popped = self.queue.pop(now)?;

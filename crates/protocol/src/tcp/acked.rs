@@ -54,7 +54,7 @@ impl Sender {
     pub(super) fn on_ack(&mut self, now: Instant, ack: &AckIn<'_>) -> bool {
         let (prior_pipe, prior_una) = (self.board.pipe(), self.una);
         let limited = self.was_limited(prior_pipe);
-        let news = self.deliver(now, ack);
+        let mut news = self.deliver(now, ack);
         let advanced = self.una - prior_una;
         let rtt = self.measure(now, ack, &news, advanced);
         if advanced > 0 {
@@ -70,11 +70,17 @@ impl Sender {
         self.count_duplicates(ack, advanced);
         let sacked = news.octets > advanced;
         self.check_undo(now, ack, advanced, news.original, sacked);
+        if let Phase::Loss(end) = self.phase
+            && self.una >= end
+            && !self.config.grow_at_repaired
+        {
+            news.octets = self.una - end;
+        }
         self.leave_phases(advanced);
         let before = self.board.lost();
-        self.detect_losses(now, ack, advanced);
+        let begins = self.detect_losses(now, ack, advanced);
         let lost = self.board.lost() - before;
-        if self.board.lost() > 0 && self.phase == Phase::Open {
+        if begins && self.phase == Phase::Open {
             self.begin_recovery(now);
             self.counters.recoveries += 1;
         }
@@ -116,6 +122,9 @@ impl Sender {
             delivery.on_delivered(now, sent.stamp, sent.len());
         };
         self.board.acknowledge(ack.ack, &mut take);
+        if self.config.guess_arrivals {
+            self.board.settle_guess();
+        }
         for (left, right) in ack.blocks {
             self.board.sack(*left, *right, &mut take);
         }
@@ -160,6 +169,9 @@ impl Sender {
         if self.sack {
             return;
         }
+        if self.config.guess_arrivals {
+            return self.guess_by_duplicate(ack, advanced);
+        }
         if advanced > 0 {
             self.duplicates = 0;
             self.board.forget_left(advanced.saturating_sub(self.mss));
@@ -194,7 +206,8 @@ impl Sender {
         self.board.forget_left(u64::MAX);
     }
 
-    fn detect_losses(&mut self, now: Instant, ack: &AckIn<'_>, advanced: u64) {
+    /// Whether something is believed lost that calls for a recovery.
+    fn detect_losses(&mut self, now: Instant, ack: &AckIn<'_>, advanced: u64) -> bool {
         self.rack_at = None;
         let repairing = self.phase != Phase::Open;
         if self.sack && self.config.rack_tlp {
@@ -202,6 +215,8 @@ impl Sender {
             self.rack_at = self.rack.detect(now, &mut self.board, repairing, min, smoothed);
         } else if self.sack {
             mark_below_reports(&mut self.board, self.mss);
+        } else if self.config.guess_arrivals {
+            return self.guess_losses(ack, advanced);
         } else {
             let third = self.phase == Phase::Open && ack.duplicate && self.duplicates == DUP_THRESH;
             // RFC 6582, section 3.2, step 4: a partial acknowledgement shows the next hole.
@@ -210,10 +225,13 @@ impl Sender {
                 self.board.mark_lost(0);
             }
         }
+        self.board.lost() > 0
     }
 
     fn begin_recovery(&mut self, now: Instant) {
-        let in_flight = self.next - self.una;
+        // ns-3 counts the hole, and not what it guesses to have arrived.
+        let guessed = self.board.pipe() + self.mss;
+        let in_flight = if self.config.guess_arrivals { guessed } else { self.next - self.una };
         self.note_reduction();
         self.controller.on_congestion(now, in_flight);
         self.phase = Phase::Recovery(self.next);
@@ -318,7 +336,7 @@ impl Sender {
         self.retries += 1;
         self.counters.timeouts += 1;
         self.rtt.back_off();
-        let in_flight = self.next - self.una;
+        let in_flight = if self.config.guess_arrivals { self.board.pipe() } else { self.next - self.una };
         self.board.mark_all_lost();
         if self.una > 0 {
             // A repeated timeout keeps what the first one replaced (RFC 5682, section 3.1, step 1).

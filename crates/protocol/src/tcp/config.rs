@@ -71,6 +71,12 @@ pub struct Config {
     pub limited_transmit: bool,
     /// What was in flight at a timeout is measured even if it was not sent again.
     pub measure_across_timeout: bool,
+    /// Without SACK, a duplicate acknowledgement in fast recovery is taken for the arrival of the next segment behind the
+    /// hole, and the guess outlives the recovery.
+    pub guess_arrivals: bool,
+    /// The acknowledgement that ends the repair of a timeout lets the window grow like any other; otherwise only by what
+    /// it covers beyond the repair.
+    pub grow_at_repaired: bool,
     /// Small segments wait while data is unacknowledged (RFC 896).
     pub nagle: bool,
     /// Reno and CUBIC spread a window over its round trip. BBR always does.
@@ -127,6 +133,8 @@ impl Default for Config {
             ecn: false,
             limited_transmit: true,
             measure_across_timeout: true,
+            guess_arrivals: false,
+            grow_at_repaired: true,
             nagle: true,
             pacing: false,
             initial_window: 10,
@@ -166,6 +174,9 @@ impl Config {
             limited_transmit: false,
             // TcpSocketBase::ReTxTimeout empties its history.
             measure_across_timeout: false,
+            // TcpTxBuffer::AddRenoSack, and the count of segments in TcpSocketBase::ProcessAck.
+            guess_arrivals: true,
+            grow_at_repaired: false,
             rto_initial: Span::from_secs(3),
             rto_max: Span::from_secs(60),
             rto_tick: Span::from_nanos(1),

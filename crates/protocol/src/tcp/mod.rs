@@ -9,6 +9,7 @@ mod arrive;
 mod config;
 mod congestion;
 mod connection;
+mod guess;
 mod host;
 mod pmtu;
 mod rate;

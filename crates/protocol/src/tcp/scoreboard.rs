@@ -36,11 +36,16 @@ pub(super) struct Scoreboard {
     lost_from: u64,
     /// Bytes that duplicate acknowledgements say have left, where there is no SACK.
     left: u64,
+    /// Reports are guesses: only an acknowledgement delivers, and a timeout forgets them.
+    guessing: bool,
     /// The highest end of any entry that was sent more than once.
     pub(super) again_end: u64,
 }
 
 impl Scoreboard {
+    pub(super) fn new(guessing: bool) -> Self {
+        Self { guessing, ..Self::default() }
+    }
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -81,7 +86,8 @@ impl Scoreboard {
             first.start = part.end;
             if part.sacked {
                 self.sacked -= part.len();
-            } else {
+            }
+            if !part.sacked || self.guessing {
                 delivered(&part);
             }
             if part.lost {
@@ -123,6 +129,14 @@ impl Scoreboard {
         }
     }
 
+    /// The first entry has not arrived after all.
+    pub(super) fn unsack_first(&mut self) {
+        if let Some(first) = self.queue.front_mut().filter(|first| first.sacked) {
+            first.sacked = false;
+            self.sacked -= first.len();
+            self.sacked_segments -= 1;
+        }
+    }
     fn split(&mut self, place: usize, at: u64) {
         let first = &mut self.queue[place];
         let second = Sent { start: at, ..*first };
@@ -160,7 +174,7 @@ impl Scoreboard {
     /// After a timeout: everything that is not known to have arrived is lost. If the receiver took back what it had
     /// reported (the first hole is reported as received), its reports count no more (RFC 2018, section 8).
     pub(super) fn mark_all_lost(&mut self) {
-        if self.queue.front().is_some_and(|first| first.sacked) {
+        if self.guessing || self.queue.front().is_some_and(|first| first.sacked) {
             self.queue.iter_mut().for_each(|sent| sent.sacked = false);
             (self.sacked, self.sacked_segments) = (0, 0);
         }

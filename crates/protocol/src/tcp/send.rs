@@ -150,7 +150,7 @@ impl Sender {
             window_max: 0,
             mss,
             sack: false,
-            board: Scoreboard::default(),
+            board: Scoreboard::new(config.guess_arrivals),
             rack: Rack::default(),
             rtt: Rtt::new(config),
             delivery: Delivery::new(now),

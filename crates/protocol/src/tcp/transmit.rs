@@ -1,6 +1,7 @@
 //! What a connection puts on the wire: which segment goes next, its flags, window and options.
 
 use super::connection::{Connection, NO_SHIFT};
+use super::scoreboard::Scoreboard;
 use super::send::Plan;
 use super::state::State;
 use wavelane_base::{Class, Ecn, Instant, Transmit};
@@ -60,7 +61,7 @@ impl Connection {
         self.sender.sent(now, plan);
         if start == 0 && self.sender.counters.segments <= 1 {
             // The first SYN is not a repeat: its round trip counts.
-            self.sender.board = Default::default();
+            self.sender.board = Scoreboard::new(self.config.guess_arrivals);
             let stamp = self.sender.delivery.stamp(now, 0);
             self.sender.board.push(0, 1, stamp);
             self.sender.counters.retransmits = 0;

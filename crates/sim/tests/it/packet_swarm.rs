@@ -45,6 +45,10 @@ type Arrived = BTreeSet<(bool, u16, u64)>;
 fn collect(tunnel: &mut Tunnel, streams: &[Stream], arrived: &mut Arrived) {
     for (_, node, packet) in tunnel.engine.take_packets() {
         let back = node == tunnel.gateways[0];
+        // The sender is told of a peer that does not answer: host unreachable.
+        if packet[9] == 1 && packet[20..22] == [3, 1] {
+            continue;
+        }
         let (port, serial) = read(&packet);
         let known = streams.iter().any(|s| {
             let mut wanted = udp(s.back, s.port, serial, s.len, s.dscp);

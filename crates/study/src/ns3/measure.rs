@@ -1,7 +1,7 @@
 //! Runs a cell of the reference over enough seeds and takes the same figures as ns-3's programs do.
 
 use super::cases::Case;
-use super::reference::{Figure, Reference};
+use super::reference::{Figure, Reference, WARM_UP_S};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
@@ -11,8 +11,8 @@ use wavelane_scenario::figures::mean_ci95;
 use wavelane_scenario::{Backend, BackendError, RadioRaw, RunContext, Scenario, Stack, StackRaw};
 use wavelane_sim::SimBackend;
 
-/// Measured from here on, as in ns-3's programs.
-const WARM_UP_S: u64 = 5;
+/// The upper 95 % bound on the mean of a Poisson count of which none was seen (Hanley and Lippman-Hand, JAMA 249, 1983).
+const RULE_OF_THREE: f64 = 3.0;
 /// Runs at first, and at most.
 const SEEDS: (usize, usize) = (6, 96);
 
@@ -33,7 +33,9 @@ pub enum Bound {
 pub struct Compared {
     /// ns-3's.
     pub theirs: Figure,
-    /// Our mean and half width.
+    /// Its half width, or if it counted none, what the rate may have been all the same.
+    pub theirs_half: f64,
+    /// Our mean and half width, the same.
     pub ours: (f64, f64),
     /// How it is judged.
     pub bound: Bound,
@@ -54,11 +56,11 @@ impl Compared {
             Bound::Share(share) => {
                 let limit = share * self.theirs.mean;
                 // Where ns-3's own interval is wider than the bound, the two intervals must meet.
-                let apart_enough = if self.theirs.ci95 > limit { limit.max(half + self.theirs.ci95) } else { limit };
+                let apart_enough = if self.theirs_half > limit { limit.max(half + self.theirs_half) } else { limit };
                 Some(apart <= apart_enough && half <= limit)
             }
             Bound::ShareOrInterval(share) => {
-                Some(apart <= (share * self.theirs.mean).max(half + self.theirs.ci95) + 1e-9)
+                Some(apart <= (share * self.theirs.mean).max(half + self.theirs_half) + 1e-9)
             }
             Bound::Reported => None,
         }
@@ -114,9 +116,15 @@ fn figures(reference: &Reference, runs: &[BTreeMap<&'static str, f64>]) -> Vec<C
     let of = |figure: &Figure| {
         let values: Vec<f64> = runs.iter().filter_map(|run| run.get(figure.metric.as_str()).copied()).collect();
         let (mean, half) = mean_ci95(&values)?;
+        let or_bound = |mean: f64, half: f64, runs: f64, measured_s: f64| match figure.counted_s(measured_s) {
+            Some(seconds) if mean == 0.0 => RULE_OF_THREE / (runs * seconds),
+            _ => half,
+        };
+        let ours_s = measured_s(&reference.case) as f64;
         Some(Compared {
             theirs: figure.clone(),
-            ours: (mean, half.unwrap_or(0.0)),
+            theirs_half: or_bound(figure.mean, figure.ci95, f64::from(figure.runs), reference.measured_s),
+            ours: (mean, or_bound(mean, half.unwrap_or(0.0), values.len() as f64, ours_s)),
             bound: bound(&reference.case, &figure.metric),
             runs: values.len(),
         })

@@ -2,6 +2,9 @@
 
 use super::cases::{Case, Noise, Saturated};
 
+/// Before anything is measured, in ns-3's programs and ours.
+pub const WARM_UP_S: u64 = 5;
+
 /// The file; `benches/ns3/README.md` says where it comes from.
 const CSV: &str = include_str!("../../../../benches/ns3/ns3-reference.csv");
 
@@ -14,8 +17,22 @@ pub struct Figure {
     pub unit: String,
     /// Mean over the runs.
     pub mean: f64,
-    /// Half width of the 95 % interval.
+    /// Half width of the 95 % interval over the runs.
     pub ci95: f64,
+    /// How many runs.
+    pub runs: u32,
+}
+
+impl Figure {
+    /// For a rate of rare events, of which a run may see none: the seconds of a run in which ns-3's program counted, if it
+    /// measured for `measured_s`. `dcf_sat.cc` leaves the warm-up out.
+    pub fn counted_s(&self, measured_s: f64) -> Option<f64> {
+        match self.metric.as_str() {
+            "mac_drops_per_s" => Some(measured_s + WARM_UP_S as f64),
+            "retry_drops_per_s" => Some(measured_s),
+            _ => None,
+        }
+    }
 }
 
 /// One cell and its figures.
@@ -27,6 +44,8 @@ pub struct Reference {
     pub params: String,
     /// The same as a scenario.
     pub case: Case,
+    /// How long a run was measured, after [`WARM_UP_S`].
+    pub measured_s: f64,
     /// What ns-3 gave.
     pub figures: Vec<Figure>,
 }
@@ -41,16 +60,17 @@ fn read(csv: &str) -> Result<Vec<Reference>, String> {
     for (number, line) in csv.lines().enumerate().skip(1) {
         let wrong = || format!("line {}: '{line}'", number + 1);
         let fields: Vec<&str> = line.split(',').collect();
-        let [scenario, params, metric, mean, ci95, unit, _seeds] = fields.as_slice() else { return Err(wrong()) };
-        let (Ok(mean), Ok(ci95)) = (mean.parse(), ci95.parse()) else { return Err(wrong()) };
-        let figure = Figure { metric: (*metric).into(), unit: (*unit).into(), mean, ci95 };
+        let [scenario, params, metric, mean, ci95, unit, runs] = fields.as_slice() else { return Err(wrong()) };
+        let (Ok(mean), Ok(ci95), Ok(runs)) = (mean.parse(), ci95.parse(), runs.parse()) else { return Err(wrong()) };
+        let figure = Figure { metric: (*metric).into(), unit: (*unit).into(), mean, ci95, runs };
         let known = cells.iter_mut().find(|cell| cell.scenario == *scenario && cell.params == *params);
         match known {
             Some(cell) => cell.figures.push(figure),
             None => {
                 let case = case(scenario, params).ok_or_else(wrong)?;
+                let measured_s = measured_s(params).ok_or_else(wrong)?;
                 let (scenario, params) = ((*scenario).into(), (*params).into());
-                cells.push(Reference { scenario, params, case, figures: vec![figure] });
+                cells.push(Reference { scenario, params, case, measured_s, figures: vec![figure] });
             }
         }
     }
@@ -101,6 +121,11 @@ fn case(scenario: &str, params: &str) -> Option<Case> {
         }
         _ => None,
     }
+}
+
+/// The seconds of `T=8s`.
+fn measured_s(params: &str) -> Option<f64> {
+    params.split(' ').find_map(|word| word.strip_prefix("T=")?.strip_suffix('s')?.parse().ok())
 }
 
 /// The rate of `OfdmRate54Mbps`.

@@ -19,6 +19,8 @@ const DONT_FRAGMENT: u8 = 0x40;
 pub enum IcmpError {
     /// No route leads to its target.
     NoRoute,
+    /// The gateway that its route leads to does not answer.
+    HostUnreachable,
     /// A rule forbids it.
     Prohibited,
     /// It is longer than this many bytes and must not be fragmented.
@@ -32,10 +34,12 @@ impl IcmpError {
     const fn codes(self, v4: bool) -> (u8, u8) {
         match (self, v4) {
             (Self::NoRoute, true) => (3, 0),
+            (Self::HostUnreachable, true) => (3, 1),
             (Self::Prohibited, true) => (3, 13),
             (Self::TooBig(_), true) => (3, 4),
             (Self::TimeExceeded, true) => (11, 0),
             (Self::NoRoute, false) => (1, 0),
+            (Self::HostUnreachable, false) => (1, 3),
             (Self::Prohibited, false) => (1, 1),
             (Self::TooBig(_), false) => (2, 0),
             (Self::TimeExceeded, false) => (3, 0),

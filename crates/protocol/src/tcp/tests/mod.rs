@@ -2,6 +2,7 @@
 
 mod close;
 mod data;
+mod guess;
 mod handshake;
 mod hostile;
 mod laws;

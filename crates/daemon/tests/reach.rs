@@ -1,0 +1,131 @@
+//! Who is reached through the packet door, and what is said to those who ask for somebody who is not.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+use common::tunnel::*;
+use common::*;
+use nix::sys::socket::{setsockopt, sockopt};
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::time::Duration;
+
+/// Sends until the socket is told that nobody is there.
+fn told_unreachable(world: &World, target: &'static str) {
+    let any = if target.starts_with('[') { "[::]:0" } else { "0.0.0.0:0" };
+    let socket = world.client.run(move || UdpSocket::bind(any).unwrap()).unwrap();
+    // Without this Linux keeps what may pass, such as an unreachable host, from the socket (ip(7)).
+    if target.starts_with('[') {
+        setsockopt(&socket, sockopt::Ipv6RecvErr, &true).unwrap();
+    } else {
+        setsockopt(&socket, sockopt::Ipv4RecvErr, &true).unwrap();
+    }
+    socket.connect(target).unwrap();
+    wait_for("an error at the socket", || {
+        pause(Duration::from_millis(100));
+        socket.send(b"x").is_err_and(|e| e.kind() == ErrorKind::HostUnreachable)
+    });
+}
+
+#[test]
+fn a_gateway_that_is_gone_is_told_to_who_asks_for_what_lies_behind_it() {
+    let _alone = alone();
+    if !root_or_skip("gone") || !has("ping", "gone") {
+        return;
+    }
+    let world = World::new("gone");
+    let (a, mut b) = start(&world, "", "");
+    only_the_lane(&world, 0);
+    let one = |target: &str| received(&ping(&world, &world.client, &format!("-c 1 -W 2 {target}")));
+    assert_eq!((one("10.3.0.2"), one("fd00:3::2")), (1, 1));
+    b.kill();
+    for (target, from, words) in [
+        ("10.3.0.2", "From 10.9.0.1", "Destination Host Unreachable"),
+        ("fd00:3::2", "From fd00:9::1", "Destination unreachable: Address unreachable"),
+    ] {
+        // The first ones still leave, as over a link that loses them.
+        wait_for(words, || {
+            let said = ping(&world, &world.client, &format!("-c 1 -W 1 {target}"));
+            said.contains(from) && said.contains(words)
+        });
+    }
+    told_unreachable(&world, "10.3.0.2:6000");
+    told_unreachable(&world, "[fd00:3::2]:6000");
+    assert!(a.counter("dropped_packets_peer_down") > 0, "{}", a.status());
+    // It is found again by whoever asks.
+    let b = world.start("b", "source = \"keep\"", &tun("b", ""));
+    b.wait_log("peer 'a' is up");
+    wait_for("pings to cross again", || one("10.3.0.2") == 1 && one("fd00:3::2") == 1);
+}
+
+#[test]
+fn a_peer_that_never_answered_is_unreachable_too() {
+    let _alone = alone();
+    if !root_or_skip("never") || !has("ping", "never") {
+        return;
+    }
+    let world = World::new("never");
+    let _a = world.start("a", "source = \"keep\"", &tun("a", ""));
+    only_the_lane(&world, 0);
+    let said = ping(&world, &world.client, "-c 1 -W 8 10.3.0.2");
+    assert!(said.contains("From 10.9.0.1") && said.contains("Destination Host Unreachable"), "{said}");
+}
+
+/// Echoes datagrams at an address of the far gateway itself.
+fn echo_at(world: &World, address: &'static str) {
+    let socket = world.b.run(move || UdpSocket::bind(address).unwrap()).unwrap();
+    std::thread::spawn(move || {
+        let mut buf = [0; 100];
+        while let Ok((n, from)) = socket.recv_from(&mut buf) {
+            let _ = socket.send_to(&buf[..n], from);
+        }
+    });
+}
+
+/// Whether a datagram to `target` is echoed; if not, what the socket was told.
+fn ask(world: &World, target: &'static str) -> Result<(), ErrorKind> {
+    let any = if target.starts_with('[') { "[::]:0" } else { "0.0.0.0:0" };
+    let socket = world.client.run(move || UdpSocket::bind(any).unwrap()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket.connect(target).unwrap();
+    socket.send(b"hello").unwrap();
+    socket.recv(&mut [0; 100]).map(drop).map_err(|e| e.kind())
+}
+
+/// Addresses of the far gateway: of its device, and of its other side.
+const OWN: [&str; 4] = ["10.9.0.2:7000", "[fd00:9::2]:7000", "10.3.0.1:7000", "[fd00:3::1]:7000"];
+
+#[test]
+fn a_service_on_the_gateway_itself_is_reached_where_the_configuration_says_so() {
+    let _alone = alone();
+    if !root_or_skip("own") {
+        return;
+    }
+    let world = World::new("own");
+    let listed = "allow_targets = [\"10.0.0.0/8\", \"fd00::/16\", \"10.9.0.2/32\", \"fd00:9::2/128\", \"10.3.0.1/32\", \"fd00:3::1/128\"]";
+    // What is listed is on the far side; the near one routes the device's network there.
+    let routed = "routes = [\"10.3.0.0/24\", \"fd00:3::/64\", \"10.9.0.2/32\", \"fd00:9::2/128\"]";
+    for (peer, open) in [("", false), (listed, true)] {
+        let b = world.start("b", "source = \"keep\"", &format!("{peer}\n{}", tun("b", "")));
+        let config = world.write("a", Outside::V4, "source = \"keep\"", &tun("a", ""));
+        let text = std::fs::read_to_string(&config).unwrap();
+        std::fs::write(&config, text.replace("routes = [\"10.3.0.0/24\", \"fd00:3::/64\"]", routed)).unwrap();
+        let a = world.spawn("a", &config);
+        a.wait_log("peer 'b' is up");
+        b.wait_log("peer 'a' is up");
+        only_the_lane(&world, 0);
+        for target in OWN {
+            if open {
+                // Nobody listens yet.
+                assert_eq!(ask(&world, target), Err(ErrorKind::ConnectionRefused), "{target}");
+                echo_at(&world, target);
+                assert_eq!(ask(&world, target), Ok(()), "{target}");
+            } else {
+                let told = ask(&world, target);
+                let refused = [ErrorKind::HostUnreachable, ErrorKind::PermissionDenied];
+                assert!(told.is_err_and(|kind| refused.contains(&kind)), "{target}: {told:?}");
+            }
+        }
+        world.sh(&world.a, "nft delete table inet world");
+        world.sh(&world.b, "nft delete table inet world");
+    }
+}
