@@ -37,6 +37,9 @@ struct RunStudies {
     /// As thorough as the study goes.
     #[arg(long)]
     full: bool,
+    /// Only this part of the study; may be repeated.
+    #[arg(long = "part", value_name = "NAME")]
+    parts: Vec<String>,
     /// The first seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -73,6 +76,12 @@ fn run(args: &RunStudies) -> Outcome {
         Study::find(id).ok_or_else(|| Failure::refused(format!("no study '{id}'; use one of {}", known.join(", "))))
     };
     let studies = args.ids.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    for study in &studies {
+        if let Some(part) = args.parts.iter().find(|part| !study.parts.contains(&part.as_str())) {
+            let known = if study.parts.is_empty() { "it has none".into() } else { study.parts.join(", ") };
+            return Err(Failure::refused(format!("study {} has no part '{part}': {known}", study.id)));
+        }
+    }
     let edition = if args.full { Edition::Full } else { Edition::Quick };
     let word = if args.full { "full" } else { "quick" };
     let cancelled = interrupt::flag()?;
@@ -81,9 +90,11 @@ fn run(args: &RunStudies) -> Outcome {
     let hooks = RunHooks { progress: &show, cancelled: &cancelled, environment: &environment::facts, render: &render };
     let mut documents = Vec::new();
     for study in studies {
-        let default = || PathBuf::from(format!("records/study-{}-{word}-{}", study.id, args.seed));
+        let of: String = args.parts.iter().map(|part| format!("-{part}")).collect();
+        let default = || PathBuf::from(format!("records/study-{}{of}-{word}-{}", study.id, args.seed));
         let out = args.out.clone().unwrap_or_else(default);
-        let options = StudyOptions { edition, seed: Seed(args.seed), jobs: args.jobs, out: out.clone(), row: announce };
+        let (seed, jobs, parts) = (Seed(args.seed), args.jobs, args.parts.clone());
+        let options = StudyOptions { edition, seed, jobs, out: out.clone(), parts, row: announce };
         let result = study.run(&options, &hooks);
         meter.finish();
         let document = result.map_err(|e| match &e {

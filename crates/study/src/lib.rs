@@ -31,8 +31,17 @@ pub struct StudyOptions {
     pub jobs: Option<usize>,
     /// Where the Records go, one directory per cell.
     pub out: PathBuf,
+    /// Only these of the study's parts; empty for all.
+    pub parts: Vec<String>,
     /// Told each row as soon as it is judged, where a study has several cells.
     pub row: fn(&Row),
+}
+
+impl StudyOptions {
+    /// Whether `part` is to be run.
+    pub fn wants(&self, part: &str) -> bool {
+        self.parts.is_empty() || self.parts.iter().any(|name| name == part)
+    }
 }
 
 /// Why a study has no outcome.
@@ -56,6 +65,8 @@ pub struct Study {
     pub takes: [&'static str; 2],
     /// Where it runs.
     pub backend: &'static str,
+    /// Its parts that can be run alone, if it has any.
+    pub parts: &'static [&'static str],
     run: fn(&MakeBackend<'_>, &StudyOptions, &RunHooks<'_>) -> Result<StudyDocument, StudyError>,
 }
 
@@ -69,6 +80,7 @@ pub const STUDIES: &[Study] = &[
         about: "a download and an echo over a bursty link: CUBIC and BBR end to end against the gateways",
         takes: ["5 min", "20 min"],
         backend: "lab",
+        parts: &[],
         run: main_job::run,
     },
     Study {
@@ -76,6 +88,7 @@ pub const STUDIES: &[Study] = &[
         about: "simulated seconds per processor second on radio cells, beside both packaged builds of ns-3",
         takes: ["2 min", "8 min"],
         backend: "sim",
+        parts: &[],
         run: simulator_speed::run,
     },
     Study {
@@ -83,13 +96,15 @@ pub const STUDIES: &[Study] = &[
         about: "what two gateways carry where only the machine limits them, and its cost, beside other tunnels",
         takes: ["3 min", "15 min"],
         backend: "lab",
+        parts: &[],
         run: capacity::run,
     },
     Study {
         id: tcp_interop::ID,
         about: "our TCP against the Linux kernel's: transfers both ways, counters, goodput under loss, fairness, sim beside lab",
-        takes: ["5 min", "45 min"],
+        takes: ["10 min", "90 min"],
         backend: "lab",
+        parts: &tcp_interop::PARTS,
         run: tcp_interop::run,
     },
     Study {
@@ -97,6 +112,7 @@ pub const STUDIES: &[Study] = &[
         about: "loss of 0 to 20 % and bursts: goodput, delay, age and small transfers against TCP and other tunnels",
         takes: ["5 min", "3 h"],
         backend: "lab",
+        parts: &[],
         run: efficiency::run,
     },
     Study {
@@ -104,6 +120,7 @@ pub const STUDIES: &[Study] = &[
         about: "one bottleneck beside a CUBIC flow, a BBR flow or another link: shares and what the rival keeps",
         takes: ["5 min", "50 min"],
         backend: "lab",
+        parts: &[],
         run: sharing::run,
     },
 ];

@@ -219,7 +219,8 @@ impl Receiver {
         self.recent.retain(|start| !touched.iter().any(|(s, _)| s == start));
         self.stretches.splice(from..to, [whole]);
         self.report_first(whole.0);
-        // What waits behind a hole shall not eat up the window that the sender needs meanwhile (as Linux since 6.16).
+        // What waits behind a hole shall not eat up the window that the sender needs meanwhile (as Linux since 6.16:
+        // net/ipv4/tcp_input.c, tcp_rcvbuf_grow, commit 63ad7dfedfae "tcp: adjust rcvbuf in presence of reorders").
         let waits = self.stretches.last().map_or(0, |(_, end)| end - self.next) as usize;
         self.limit = self.limit.max(2 * self.per_round + waits).min(self.buffer);
         true

@@ -1,7 +1,7 @@
 //! Transfers each way between ours and the kernel at 1 Gbit/s and 2 ms, with losses and with reordering: every byte
 //! intact, captures that tshark reads without a complaint, and the counters of the kernel in our place.
 
-use super::{Control, LINK, Watch, Who, fight, link, losing, row};
+use super::{Control, LINK, Watch, Who, fight, judge_ratio, link, losing, row};
 use crate::document::Row;
 use crate::ours::Ours;
 use crate::{StudyError, StudyOptions};
@@ -11,28 +11,39 @@ use std::process::Command;
 use wavelane_base::{Ratio, Seed, Span};
 use wavelane_channel::{CableConfig, Cause, Reorder};
 use wavelane_lab::duel::{Duel, DuelEnd, Load};
+use wavelane_scenario::figures::mean_ci95;
 use wavelane_scenario::{Progress, Verdict};
 
 /// Bytes per transfer by edition.
 const OCTETS: [u64; 2] = [20_000_000, 200_000_000];
 /// Bytes of the transfers that are captured whole.
 const CAPTURED_OCTETS: u64 = 10_000_000;
+const CAPTURED_QUEUE: u64 = 500_000;
+/// How far ours may be from the kernel's speed, judged for BBR.
+const SPEED_WITHIN: f64 = 0.2;
 const ROUND_TRIP: Span = Span::from_millis(2);
-/// Twice the product of rate and round trip waits at most.
-const QUEUE: u64 = 500_000;
+/// More than a send buffer of either (4 MiB) puts in flight: no queue overflows, so what is repeated is what the link's dice
+/// lost and what was believed lost.
+const QUEUE: u64 = 6_000_000;
+/// Counts are compared over as many seeds.
+const SEEDS: u64 = 4;
 /// A transfer slower than this is given up.
 const LIMIT: Span = Span::from_secs(120);
-/// Counts of repeats may differ by this share, or by this many where there are few.
+/// Counts of repeats may differ by this share, or by this many per transfer where there are few.
 const COUNT_WITHIN: f64 = 0.1;
 const COUNT_BY: f64 = 3.0;
+/// Below this many per transfer, chance is Poisson's whatever the seeds happen to show.
+const FEW: f64 = 20.0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Trouble {
+pub(super) enum Trouble {
     Loss,
     Reordering,
 }
 
 impl Trouble {
+    pub(super) const ALL: [Self; 2] = [Self::Loss, Self::Reordering];
+
     fn word(self) -> &'static str {
         match self {
             Self::Loss => "0.1 % loss",
@@ -63,13 +74,6 @@ struct Counted {
     inconclusive: Option<String>,
 }
 
-impl Counted {
-    /// Repeats but for those that a full queue called for.
-    fn chosen(&self) -> u64 {
-        self.retransmits.saturating_sub(self.overflow)
-    }
-}
-
 fn counted(end: &DuelEnd<Ours>) -> Counted {
     let flow = &end.flows[0];
     let span = flow.last_ns.unwrap_or(0).saturating_sub(flow.first_ns.unwrap_or(0));
@@ -85,25 +89,33 @@ fn counted(end: &DuelEnd<Ours>) -> Counted {
     }
 }
 
-pub(super) fn rows(options: &StudyOptions, full: bool, watch: Watch<'_>) -> Result<Vec<Row>, StudyError> {
-    let mut rows = captured(options, watch)?;
+/// Linux alone, ours in the sender's place, and both in each other's.
+const PAIRS: [[Who; 2]; 3] = [[Who::Kernel, Who::Kernel], [Who::Ours, Who::Kernel], [Who::Kernel, Who::Ours]];
+
+pub(super) fn rows(
+    options: &StudyOptions,
+    full: bool,
+    trouble: Trouble,
+    watch: Watch<'_>,
+) -> Result<Vec<Row>, StudyError> {
+    let mut rows = Vec::new();
     let octets = OCTETS[usize::from(full)];
-    for trouble in [Trouble::Loss, Trouble::Reordering] {
-        for control in Control::ALL {
-            let mut per_pair = Vec::new();
-            for who in [[Who::Kernel, Who::Kernel], [Who::Ours, Who::Kernel], [Who::Kernel, Who::Ours]] {
-                tell(
-                    watch,
-                    control,
-                    options.seed,
-                    &format!("{} to {}, {}", who[0].word(), who[1].word(), trouble.word()),
-                );
-                let end = fight(&duel(options.seed, trouble.cable(), octets), who, control, watch.cancelled)?;
-                per_pair.push((who, counted(&end)));
+    for control in Control::ALL {
+        let mut seen: [Vec<Counted>; 3] = Default::default();
+        // The pairs take turns, so that whatever else the machine does meets all alike.
+        for seed in (0..SEEDS).map(|i| Seed(options.seed.0 + i)) {
+            for (who, seen) in PAIRS.into_iter().zip(&mut seen) {
+                let note = format!("{} to {}, {}", who[0].word(), who[1].word(), trouble.word());
+                tell(watch, control, seed, &note);
+                let end = fight(&duel(seed, trouble.cable(), octets), who, control, watch.cancelled)?;
+                seen.push(counted(&end));
             }
-            rows.extend(per_pair.iter().map(|(who, c)| transfer(control, trouble, *who, octets, c)));
-            rows.extend(compare(control, trouble, &per_pair));
         }
+        rows.extend(PAIRS.iter().zip(&seen).map(|(who, seen)| transfers(control, trouble, *who, octets, seen)));
+        let [linux, ours, swapped] = &seen;
+        rows.extend(compare(control, trouble, "the same receiver", ours, linux));
+        rows.extend(compare(control, trouble, "roles swapped", ours, swapped));
+        rows.push(speed(control, trouble, ours, linux));
     }
     Ok(rows)
 }
@@ -118,64 +130,85 @@ pub(super) fn tell(watch: Watch<'_>, control: Control, seed: Seed, note: &str) {
     (watch.progress)(Progress { stack: control.stack(), seed, at, of, note: note.to_owned() });
 }
 
-/// One transfer: intact, and how fast.
-fn transfer(control: Control, trouble: Trouble, who: [Who; 2], octets: u64, counted: &Counted) -> Row {
+/// The transfers of one pair: intact, and how fast.
+fn transfers(control: Control, trouble: Trouble, who: [Who; 2], octets: u64, seen: &[Counted]) -> Row {
     let case = json!({ "from": who[0].word(), "to": who[1].word(), "trouble": trouble.word(), "octets": octets });
     let mut row = row("lab", control.word(), "intact", "share", case);
-    (row.value, row.n) = (Some(f64::from(u8::from(counted.intact))), 1);
-    row.verdict = if counted.intact { Verdict::Pass } else { Verdict::Fail };
-    let speed = counted.goodput.map_or(0.0, |bps| bps / 1e6);
-    let (repeats, overflow, timeouts) = (counted.retransmits, counted.overflow, counted.timeouts);
+    let intact = seen.iter().filter(|c| c.intact).count();
+    (row.value, row.n) = (Some(intact as f64 / seen.len().max(1) as f64), seen.len() as u64);
+    row.verdict = if intact == seen.len() && intact > 0 { Verdict::Pass } else { Verdict::Fail };
+    let list = |of: fn(&Counted) -> u64| seen.iter().map(|c| of(c).to_string()).collect::<Vec<_>>().join(", ");
     row.why = format!(
-        "{} to {}, {}: {speed:.0} Mbit/s, {repeats} segments repeated, the queue dropped {overflow}, {timeouts} timeouts",
+        "{} to {}, {}: {} Mbit/s, {} segments repeated, the queue dropped {}, {} timeouts",
         who[0].word(),
         who[1].word(),
-        trouble.word()
+        trouble.word(),
+        list(|c| (c.goodput.unwrap_or(0.0) / 1e6).round() as u64),
+        list(|c| c.retransmits),
+        list(|c| c.overflow),
+        list(|c| c.timeouts),
     );
-    if let Some(why) = &counted.inconclusive {
+    if let Some(why) = seen.iter().find_map(|c| c.inconclusive.as_ref()) {
         row.why += &format!("; {why}");
     }
     row
 }
 
-/// Ours against the kernel in the same place: repeats and timeouts. What a full queue dropped is left out: it depends on
-/// how fast each machine was, and every such frame must be repeated.
-fn compare(control: Control, trouble: Trouble, pairs: &[([Who; 2], Counted)]) -> Vec<Row> {
-    let of = |who: [Who; 2]| pairs.iter().find(|(w, _)| *w == who).map(|(_, counted)| counted);
-    let (Some(ours), Some(theirs)) = (of([Who::Ours, Who::Kernel]), of([Who::Kernel, Who::Ours])) else {
-        return Vec::new();
-    };
-    let busy = ours.inconclusive.as_ref().or(theirs.inconclusive.as_ref());
-    let one = |metric: &str, ours: u64, theirs: u64, raw: Option<(u64, u64)>| {
-        let case = json!({ "trouble": trouble.word(), "linux": theirs, "ours": ours });
+/// How fast ours is in the kernel's place. Only BBR's is judged: Reno's and CUBIC's speed under loss is the goodput cells'.
+fn speed(control: Control, trouble: Trouble, ours: &[Counted], linux: &[Counted]) -> Row {
+    let case = json!({ "trouble": trouble.word() });
+    let mut row = row("lab", control.word(), "goodput over the kernel's at 1 Gbit/s", "ratio", case);
+    let of = |seen: &[Counted]| -> Vec<f64> { seen.iter().filter_map(|c| c.goodput).collect() };
+    judge_ratio(&mut row, &of(ours), &of(linux), SPEED_WITHIN);
+    if control != Control::Bbr {
+        row.verdict = Verdict::Info;
+    }
+    row.why = format!("{}: {}", trouble.word(), row.why);
+    row
+}
+
+/// Ours against the kernel's over the same seeds: repeats and timeouts.
+fn compare(control: Control, trouble: Trouble, how: &str, ours: &[Counted], linux: &[Counted]) -> Vec<Row> {
+    let busy = ours.iter().chain(linux).find_map(|c| c.inconclusive.as_ref());
+    let one = |metric: &str, of: fn(&Counted) -> u64| {
+        let list = |seen: &[Counted]| -> Vec<f64> { seen.iter().map(|c| of(c) as f64).collect() };
+        let (ours, linux) = (list(ours), list(linux));
+        let case = json!({ "trouble": trouble.word(), "against": how, "linux": linux, "ours": ours });
         let mut row = row("lab", control.word(), metric, "ratio", case);
-        let (a, b) = (ours as f64, theirs as f64);
-        (row.value, row.n) = ((theirs > 0).then(|| a / b), 1);
-        let near = (a - b).abs() <= (COUNT_WITHIN * b).max(COUNT_BY);
-        row.verdict = if near { Verdict::Pass } else { Verdict::Fail };
-        row.why = format!("{}: {ours} of ours against {theirs}, wanted within 10 % or {COUNT_BY:.0}", trouble.word());
-        if let Some((ours, theirs)) = raw {
-            row.why += &format!("; with what full queues called for {ours} against {theirs}");
-        }
-        if let Some(why) = busy.filter(|_| !near) {
-            row.verdict = Verdict::Inconclusive;
+        let Some((a, b, half)) = difference(&ours, &linux) else { return row };
+        (row.value, row.n) = ((b > 0.0).then(|| a / b), ours.len() as u64);
+        row.ci95 = (b > 0.0).then(|| half / b);
+        let (away, most) = ((a - b).abs(), (COUNT_WITHIN * b).max(COUNT_BY));
+        row.verdict = match away {
+            _ if away <= most => Verdict::Pass,
+            _ if away - half <= most || busy.is_some() => Verdict::Inconclusive,
+            _ => Verdict::Fail,
+        };
+        row.why = format!(
+            "{}, {how}: {a:.1} of ours against {b:.1} per transfer, {:+.1} ± {half:.1}, wanted within 10 % or {COUNT_BY:.0}",
+            trouble.word(),
+            a - b
+        );
+        if let Some(why) = busy {
             row.why += &format!("; {why}");
         }
         row
     };
-    vec![
-        one(
-            "retransmits over the kernel's",
-            ours.chosen(),
-            theirs.chosen(),
-            Some((ours.retransmits, theirs.retransmits)),
-        ),
-        one("timeouts over the kernel's", ours.timeouts, theirs.timeouts, None),
-    ]
+    vec![one("retransmits over the kernel's", |c| c.retransmits), one("timeouts over the kernel's", |c| c.timeouts)]
+}
+
+/// Means of two lists of counts with the same seeds, and the 95 % half-width of the means' difference: Student's t on the
+/// differences seed by seed, for both met the same dice; where there are few, Poisson's if that is wider.
+fn difference(ours: &[f64], linux: &[f64]) -> Option<(f64, f64, f64)> {
+    let differences: Vec<f64> = ours.iter().zip(linux).map(|(a, b)| a - b).collect();
+    let (_, half) = mean_ci95(&differences)?;
+    let (a, b) = (mean_ci95(ours)?.0, mean_ci95(linux)?.0);
+    let poisson = if a.min(b) < FEW { 1.96 * ((a + b) / differences.len() as f64).sqrt() } else { 0.0 };
+    Some((a, b, half.unwrap_or(0.0).max(poisson)))
 }
 
 /// Short transfers, captured whole and read by tshark, over both versions of IP.
-fn captured(options: &StudyOptions, watch: Watch<'_>) -> Result<Vec<Row>, StudyError> {
+pub(super) fn captured(options: &StudyOptions, watch: Watch<'_>) -> Result<Vec<Row>, StudyError> {
     let mut rows = Vec::new();
     for (ipv6, who) in [
         (false, [Who::Ours, Who::Kernel]),
@@ -185,7 +218,7 @@ fn captured(options: &StudyOptions, watch: Watch<'_>) -> Result<Vec<Row>, StudyE
     ] {
         let version = if ipv6 { "IPv6" } else { "IPv4" };
         let path = options.out.join(format!("{}-{}-{version}.pcapng", who[0].word(), who[1].word()));
-        let mut duel = duel(options.seed, losing(link(200, ROUND_TRIP, QUEUE), 1), CAPTURED_OCTETS);
+        let mut duel = duel(options.seed, losing(link(200, ROUND_TRIP, CAPTURED_QUEUE), 1), CAPTURED_OCTETS);
         (duel.ipv6, duel.capture) = (ipv6, Some(path.clone()));
         tell(watch, Control::Cubic, options.seed, &format!("capturing {} to {}", who[0].word(), who[1].word()));
         let end = fight(&duel, who, Control::Cubic, watch.cancelled)?;

@@ -23,6 +23,8 @@ const SHARED_RTT_MS: u64 = 20;
 /// How long each run lasts, and how many seeds there are, by edition.
 const SECONDS: [u64; 2] = [14, 60];
 const SEEDS: [u64; 2] = [2, 6];
+/// The simulator's are cheap.
+const SIM_SEEDS: [u64; 2] = [8, 24];
 /// Runs at once; each says if it came too late.
 const WORKERS: usize = 12;
 /// BBR's fill the link whatever it loses, and its rate is what its acknowledgements' times say: twelve at once take more
@@ -60,11 +62,13 @@ struct Seen {
 }
 
 pub(super) fn rows(options: &StudyOptions, full: bool, watch: Watch<'_>) -> Result<Vec<Row>, StudyError> {
-    let (seconds, seeds) = (SECONDS[usize::from(full)], SEEDS[usize::from(full)]);
+    let edition = usize::from(full);
+    let (seconds, seeds, sim_seeds) = (SECONDS[edition], SEEDS[edition], SIM_SEEDS[edition]);
     let mut tasks = Vec::new();
-    for seed in (0..seeds).map(|i| Seed(options.seed.0 + i)) {
+    for seed in (0..sim_seeds).map(|i| Seed(options.seed.0 + i)) {
         for control in Control::ALL {
-            for place in [Place::Kernel, Place::OursLab, Place::OursSim] {
+            let lab = [Place::Kernel, Place::OursLab].into_iter().filter(|_| seed.0 < options.seed.0 + seeds);
+            for place in lab.chain([Place::OursSim]) {
                 for (per_mille, rtt_ms) in CELLS {
                     tasks.push(Task { place, control, per_mille, rtt_ms, flows: 1, seed, seconds });
                 }
@@ -185,8 +189,7 @@ fn cell(all: &All, control: Control, per_mille: u32, rtt_ms: u64) -> Vec<Row> {
         let ours = goodputs(all, place, control, per_mille, rtt_ms);
         rows.push(absolute(backend, "ours", control, &case, &ours));
         let mut ratio = row(backend, control.word(), "goodput over the kernel's", "ratio", case.clone());
-        let ratios: Vec<f64> = ours.iter().zip(&theirs).filter(|(_, b)| **b > 0.0).map(|(a, b)| a / b).collect();
-        judge_ratio(&mut ratio, &ratios, if control == Control::Bbr { WITHIN_BBR } else { WITHIN });
+        judge_ratio(&mut ratio, &ours, &theirs, if control == Control::Bbr { WITHIN_BBR } else { WITHIN });
         ratio.why = format!("{} % loss, {rtt_ms} ms, {backend}: {}", f64::from(per_mille) / 10.0, ratio.why);
         if let Some(why) = busy.filter(|_| ratio.verdict == Verdict::Fail) {
             ratio.verdict = Verdict::Inconclusive;

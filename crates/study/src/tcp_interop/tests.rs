@@ -57,3 +57,26 @@ fn ours_and_the_kernel_understand_each_other() {
         std::fs::remove_file(&path).unwrap();
     }
 }
+
+/// Hand-computed: 8, 10, 12 over 4, 5, 6 is 2; each mean's relative error is 1/(5 sqrt 3), with 4 degrees of freedom, of
+/// which Student's 97.5 % point is 2.776.
+#[test]
+fn a_ratio_of_means_has_the_interval_of_both() {
+    let half = ratio_half(&[8.0, 10.0, 12.0], &[4.0, 5.0, 6.0]).unwrap();
+    assert!((half - 2.0 * 2.776 * (2.0f64 / 75.0).sqrt()).abs() < 1e-3, "{half}");
+    assert_eq!(ratio_half(&[8.0], &[4.0, 5.0]), None);
+}
+
+/// A mean outside the bound is a failure only if its interval stays outside too.
+#[test]
+fn a_ratio_is_judged_by_its_interval() {
+    let judged = |ours: &[f64], theirs: &[f64]| {
+        let mut row = row("lab", "cubic", "ratio", "ratio", serde_json::json!({}));
+        judge_ratio(&mut row, ours, theirs, 0.15);
+        row.verdict
+    };
+    assert_eq!(judged(&[1.1, 1.0, 1.2], &[1.0, 1.0, 1.0]), Verdict::Pass);
+    assert_eq!(judged(&[1.0, 1.9, 1.0], &[1.0, 1.0, 1.0]), Verdict::Inconclusive);
+    assert_eq!(judged(&[1.5, 1.51, 1.49], &[1.0, 1.0, 1.0]), Verdict::Fail);
+    assert_eq!(judged(&[], &[1.0]), Verdict::Inconclusive);
+}
