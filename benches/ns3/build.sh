@@ -12,7 +12,7 @@ linked() { for module in $modules; do printf ' -l%s-%s' "$1" "$module"; done; }
 wheel=$(ls -d "$venv"/lib/python3*/site-packages/ns3 2>/dev/null | head -n 1 || true)
 for program in seed_bulk dcf_sat chain_tcp; do
   source=$here/$program.cc
-  fresh() { [ -e "$1" ] && [ -z "$(find "$source" -newer "$1")" ]; }
+  fresh() { [ -e "$1" ] && [ -z "$(find "$source" "$here/common.h" "$here/ge_channel.h" -newer "$1")" ]; }
   if [ -d /usr/include/ns3 ] && ! fresh "$folder/$program.deb"; then
     # shellcheck disable=SC2046
     g++ -std=c++17 -O3 -march=native -DNS3VER=337 "$source" -o "$folder/$program.deb" $(linked ns3)

