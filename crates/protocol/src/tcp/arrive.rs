@@ -294,13 +294,12 @@ impl Connection {
             self.echo_mark = false;
         }
         let stamps = header.options.timestamps.filter(|_| self.stamps);
-        let echoed = stamps.map(|stamps| Span::from_millis(u64::from(self.clock(now).wrapping_sub(stamps.echo))));
         let news = AckIn {
             ack,
             blocks: &blocks,
             needless,
             marked,
-            echoed: echoed.filter(|rtt| *rtt < ECHO_LIMIT),
+            echoed: stamps.and_then(|stamps| self.echoed(now, stamps.echo)),
             duplicate: in_flight && len == 0 && ack == old && same_window,
         };
         self.sender.on_ack(now, &news);
@@ -308,6 +307,12 @@ impl Connection {
             self.writer_waits = false;
             self.report(Event::Writable);
         }
+    }
+
+    /// The round trip by an echo of our timestamp, if it can be believed.
+    fn echoed(&self, now: Instant, echo: u32) -> Option<Span> {
+        let rtt = Span::from_millis(u64::from(self.clock(now).wrapping_sub(echo)));
+        (rtt < ECHO_LIMIT).then_some(rtt)
     }
 
     /// The reported blocks that lie within what is in flight, and the duplicate that the first one reports (RFC 2883).
@@ -367,6 +372,11 @@ impl Connection {
         if self.marks && segment.ecn == Ecn::Ce {
             self.echo_mark = true;
             self.receiver.owe();
+        }
+        if let Some(stamps) = segment.header.options.timestamps.filter(|_| self.stamps)
+            && let Some(rtt) = self.echoed(now, stamps.echo)
+        {
+            self.receiver.note_round_trip(stamps.echo, rtt, segment.payload.len());
         }
         let took = self.receiver.take(now, start, segment.payload, fin);
         if took.advanced {

@@ -36,7 +36,19 @@ pub struct Keepalive {
     pub probes: u32,
 }
 
-/// The knobs of one connection. [`Config::default`] is what Linux does with CUBIC.
+/// What ends slow start before something is lost. A closed list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SlowStartExit {
+    /// Nothing does.
+    Loss,
+    /// A round trip that grows, after a test of whether it was a queue (RFC 9406).
+    #[default]
+    HyStartPlusPlus,
+    /// A long train of acknowledgements, or a round trip that grows (Ha and Rhee 2011, as Linux's CUBIC has it).
+    HyStart,
+}
+
+/// The knobs of one connection. [`Config::default`] is what Linux does with CUBIC, but leaves slow start as RFC 9406 says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Congestion control.
@@ -53,8 +65,8 @@ pub struct Config {
     /// A reduction that proves needless is taken back: F-RTO (RFC 5682), timestamps (RFC 3522), duplicate reports
     /// (RFC 3708).
     pub undo: bool,
-    /// HyStart++ (RFC 9406) in the slow start of Reno and CUBIC.
-    pub hystart: bool,
+    /// What ends the slow start of Reno and CUBIC early.
+    pub slow_start_exit: SlowStartExit,
     /// Reno's and CUBIC's windows are whole segments, rounded down wherever they shrink, and CUBIC's growth is the integer
     /// arithmetic of Linux (`net/ipv4/tcp_cubic.c`). Otherwise windows are bytes and CUBIC is RFC 9438 to the letter.
     pub whole_segments: bool,
@@ -125,7 +137,7 @@ impl Default for Config {
             rack_tlp: true,
             prr: true,
             undo: true,
-            hystart: true,
+            slow_start_exit: SlowStartExit::HyStartPlusPlus,
             whole_segments: true,
             byte_counting: true,
             timestamps: true,
@@ -160,8 +172,10 @@ impl Default for Config {
 impl Config {
     /// What Linux does, with another congestion control.
     pub fn linux(congestion: CongestionControl) -> Self {
-        // Only Linux's CUBIC leaves slow start by the round trip; its Reno goes on until something is lost.
-        Self { congestion, hystart: congestion == CongestionControl::Cubic, ..Self::default() }
+        // Only Linux's CUBIC leaves slow start early; its Reno goes on until something is lost.
+        let cubic = congestion == CongestionControl::Cubic;
+        let slow_start_exit = if cubic { SlowStartExit::HyStart } else { SlowStartExit::Loss };
+        Self { congestion, slow_start_exit, ..Self::default() }
     }
 
     /// NewReno of ns-3 3.44 with classic recovery, as plain as it can be set: no SACK, timestamps, scaling or limited
@@ -196,7 +210,7 @@ impl Config {
             rack_tlp: false,
             prr: false,
             undo: false,
-            hystart: false,
+            slow_start_exit: SlowStartExit::Loss,
             whole_segments: false,
             byte_counting: false,
             timestamps: false,

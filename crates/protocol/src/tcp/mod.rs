@@ -22,7 +22,7 @@ mod state;
 mod transmit;
 mod undo;
 
-pub use config::{Config, CongestionControl, Keepalive, RtoFloor};
+pub use config::{Config, CongestionControl, Keepalive, RtoFloor, SlowStartExit};
 pub use connection::{Connection, Event, Status};
 pub use host::{Host, HostError, HostEvent};
 pub use send::Counters;

@@ -11,6 +11,8 @@ pub(super) const STRETCHES_MAX: usize = 4_096;
 const ACKS_OWED_MAX: u32 = 64;
 /// Segments that a sender begins with (RFC 6928), taken for a round trip's before one was measured.
 const INITIAL_SEGMENTS: usize = 10;
+/// Our timestamps' unit.
+const STAMP_UNIT: Span = Span::from_millis(1);
 /// Stretches reported latest first (RFC 2018, section 4).
 const REPORTS_MAX: usize = 4;
 
@@ -34,6 +36,8 @@ pub(super) struct Receiver {
     measured: (Instant, usize),
     /// The most that was read in a round trip.
     per_round: usize,
+    /// The round trip as the peer's echoes of our timestamps show it, and the echo that was measured last.
+    round_trip: (Option<Span>, u32),
     /// The right edge as announced; never taken back.
     edge: u64,
     pub(super) shift: u8,
@@ -74,6 +78,7 @@ impl Receiver {
             limit,
             measured: (now, 0),
             per_round: INITIAL_SEGMENTS * usize::from(config.mss),
+            round_trip: (None, 0),
             edge: 0,
             shift: if config.window_scale { needed.min(WINDOW_SCALE_MAX) } else { 0 },
             mss: usize::from(config.mss),
@@ -295,11 +300,23 @@ impl Receiver {
         n
     }
 
+    /// `echo`, the time of an acknowledgement of ours, came back with data after `rtt`. Who only receives measures no other
+    /// round trips after the handshake, and a queue on the path lengthens them. A shorter one counts at once, a longer one
+    /// by an eighth (as Linux: `tcp_rcv_rtt_update` in net/ipv4/tcp_input.c); the clock's unit is the least.
+    pub(super) fn note_round_trip(&mut self, echo: u32, rtt: Span, octets: usize) {
+        if echo == self.round_trip.1 || octets < self.mss / 2 {
+            return;
+        }
+        let rtt = rtt.max(STAMP_UNIT);
+        let known = self.round_trip.0.filter(|known| rtt > *known);
+        self.round_trip = (Some(known.map_or(rtt, |known| known.scale(7, 8) + rtt.scale(1, 8))), echo);
+    }
+
     /// The window doubles after a round trip in which the reader took half of it (dynamic right-sizing).
     fn widen(&mut self, now: Instant, rtt: Option<Span>, n: usize) {
         self.measured.1 += n;
         // Where no round trip was measured, a window that was read whole took at least one.
-        let over = match rtt {
+        let over = match self.round_trip.0.or(rtt) {
             Some(rtt) => now.since(self.measured.0) >= rtt,
             None => self.measured.1 >= self.limit,
         };

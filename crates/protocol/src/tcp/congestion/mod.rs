@@ -4,13 +4,15 @@ mod aggregation;
 mod bbr;
 mod cubic;
 mod hystart;
+mod hystart_classic;
 mod reno;
 
-use super::config::{Config, CongestionControl};
+use super::config::{Config, CongestionControl, SlowStartExit};
 use super::rate::RateSample;
 use bbr::Bbr;
 use cubic::Cubic;
 use hystart::HyStart;
+use hystart_classic::{Classic, Seen};
 use reno::Reno;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
@@ -48,6 +50,7 @@ pub(super) struct Window {
     pub(super) ssthresh: u64,
     pub(super) mss: u64,
     hystart: Option<HyStart>,
+    classic: Option<Classic>,
     byte_counting: bool,
     /// Count in whole segments.
     whole: bool,
@@ -61,6 +64,15 @@ impl Window {
     fn rounded(&self, octets: u64) -> u64 {
         let octets = if self.whole { octets / self.mss * self.mss } else { octets };
         octets.max(2 * self.mss)
+    }
+    /// Linux's HyStart, which sees every acknowledgement.
+    fn watch(&mut self, acked: &Acked) {
+        let seen = Seen { cwnd: self.cwnd, ssthresh: self.ssthresh, mss: self.mss };
+        if let Some(classic) = &mut self.classic
+            && classic.on_ack(acked, seen)
+        {
+            self.ssthresh = self.cwnd;
+        }
     }
     /// Slow start (RFC 5681, section 3.1, counting as RFC 3465 or by acknowledgements); returns bytes left over for
     /// congestion avoidance.
@@ -99,7 +111,8 @@ impl Controller {
             cwnd: u64::from(segments.max(1)) * mss,
             ssthresh: u64::MAX,
             mss,
-            hystart: config.hystart.then(HyStart::default),
+            hystart: (config.slow_start_exit == SlowStartExit::HyStartPlusPlus).then(HyStart::default),
+            classic: (config.slow_start_exit == SlowStartExit::HyStart).then(|| Classic::new(config.pacing)),
             byte_counting: config.byte_counting,
             whole: config.whole_segments,
         };
@@ -145,6 +158,7 @@ impl Controller {
     /// An acknowledgement. Reno and CUBIC stay put while losses are repaired by fast recovery: the caller sets their
     /// window then.
     pub(super) fn on_ack(&mut self, acked: &Acked, in_recovery: bool) {
+        self.window_mut().into_iter().for_each(|window| window.watch(acked));
         match self {
             Self::Bbr(bbr) => bbr.on_ack(acked),
             Self::Reno(reno) if !in_recovery && acked.limited => reno.on_ack(acked),
@@ -188,6 +202,7 @@ impl Controller {
         if let Some(window) = self.window_mut() {
             // RFC 5681, section 3.1, equation 5: one segment.
             window.cwnd = window.mss;
+            window.classic.iter_mut().for_each(Classic::restart);
         }
     }
     /// Nothing was sent for longer than a timeout (RFC 5681, section 4.1).

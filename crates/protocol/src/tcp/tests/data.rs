@@ -3,6 +3,7 @@
 use super::script::*;
 use super::*;
 use wavelane_base::ReadOutcome;
+use wavelane_wire::tcp::{Options, TcpHeader};
 
 #[test]
 fn the_initial_window_is_ten_segments_and_slow_start_doubles_it() {
@@ -136,6 +137,34 @@ fn what_waits_behind_a_hole_leaves_the_window_open() {
     let last = tcp.drain().pop().unwrap();
     assert_eq!(last.ack, 40_001, "and no more than the buffer is ever taken");
     assert_eq!(u64::from(last.ack) + u64::from(last.window), 60_001);
+}
+
+/// Who only receives learns from the echoes of its timestamps that the round trip has grown since the handshake.
+#[test]
+fn the_window_grows_by_the_round_trip_that_echoes_show() {
+    let windows = |echo_age: u64| -> Vec<u16> {
+        let config =
+            Config { timestamps: true, receive_window_initial: Some(20_000), receive_buffer: 60_000, ..plain() };
+        let options = |value: u32, echo: u32| Options { timestamps: stamps(value, echo).timestamps, ..syn_options() };
+        let mut tcp = Script::established_with(config, options(1, 0));
+        let mut buf = [0; 9_000];
+        let mut seen = Vec::new();
+        for round in 0..12u32 {
+            tcp.wait(100);
+            let echo = tcp.tcp.clock(tcp.now).wrapping_sub(echo_age as u32);
+            for k in 4 * round..4 * round + 4 {
+                tcp.give_header(TcpHeader { options: stamps(2, echo), ..header(A, 1 + 1_000 * k, 1) }, &[7; 1_000]);
+            }
+            assert_eq!(tcp.tcp.read(tcp.now, &mut buf), ReadOutcome::Data(4_000));
+            seen.extend(tcp.drain().last().map(|out| out.window));
+        }
+        seen
+    };
+    // 4,000 bytes per 100 ms: half of the window are read in 300 ms, and not in 100 ms.
+    assert!(windows(100).iter().all(|window| *window <= 20_000), "{:?}", windows(100));
+    assert_eq!(windows(300).last(), Some(&40_000), "{:?}", windows(300));
+    // Less than a unit of the clock is one unit.
+    assert!(windows(0).iter().all(|window| *window <= 20_000), "{:?}", windows(0));
 }
 
 /// RFC 896 with RFC 9293, section 3.7.4.

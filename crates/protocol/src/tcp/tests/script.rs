@@ -40,7 +40,7 @@ pub(super) fn plain() -> Config {
         quick_acks: 0,
         receive_window_initial: None,
         receive_buffer: 10_000,
-        hystart: false,
+        slow_start_exit: SlowStartExit::Loss,
         nagle: false,
         congestion: CongestionControl::NewReno,
         ..Config::default()

@@ -1,0 +1,107 @@
+//! HyStart as Linux's CUBIC has it (Ha and Rhee, "Taming the elephants: New TCP slow start", Computer Networks 55(9),
+//! 2011; `hystart_update` in `net/ipv4/tcp_cubic.c`): slow start ends when acknowledgements have come closely spaced for
+//! so long that the window fills the path, or when the round trip grows.
+
+use super::Acked;
+use wavelane_base::{Instant, Span};
+
+/// Acknowledgements further apart do not belong to a train.
+const SPACING: Span = Span::from_millis(2);
+/// Segments of window below which nothing is judged.
+const LOW_WINDOW: u64 = 16;
+/// Round trips measured per round before their least counts.
+const SAMPLES: u32 = 8;
+/// Growth of the round trip that ends slow start: an eighth of the least, within these bounds.
+const GROWTH_DIVISOR: u64 = 8;
+const GROWTH_LEAST: Span = Span::from_millis(4);
+const GROWTH_MOST: Span = Span::from_millis(16);
+/// A train may be longer by the time in which the sender's pace sends so many bytes (four of the largest bursts that
+/// Linux hands to a device), and by this at most.
+const BURSTS: u64 = 4 * 65_536;
+const BURSTS_MOST: Span = Span::from_millis(1);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Classic {
+    /// The round ends when a byte beyond this one is acknowledged.
+    round_end: u64,
+    /// When the round's train began and was last seen to go on.
+    train: Option<(Instant, Instant)>,
+    least: Option<Span>,
+    round_least: Option<Span>,
+    samples: u32,
+    found: bool,
+    /// Segments are spread over the round trip, so a train is twice as long.
+    paced: bool,
+}
+
+/// The window of the sender at an acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    pub(super) cwnd: u64,
+    pub(super) ssthresh: u64,
+    pub(super) mss: u64,
+}
+
+impl Classic {
+    pub(super) fn new(paced: bool) -> Self {
+        Self { paced, ..Self::default() }
+    }
+
+    /// Everything begins anew after a timeout.
+    pub(super) fn restart(&mut self) {
+        *self = Self::new(self.paced);
+    }
+
+    /// Looks at every acknowledgement, before the window grows. Returns whether slow start is over.
+    pub(super) fn on_ack(&mut self, acked: &Acked, seen: Seen) -> bool {
+        let Some(rtt) = acked.rtt else { return false };
+        self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
+        if self.found || seen.cwnd >= seen.ssthresh {
+            return false;
+        }
+        if self.train.is_none() || acked.una > self.round_end {
+            self.round_end = acked.next;
+            self.train = Some((acked.now, acked.now));
+            (self.round_least, self.samples) = (None, 0);
+        }
+        if seen.cwnd < LOW_WINDOW * seen.mss {
+            return false;
+        }
+        self.found = self.is_train_long(acked, seen) | self.has_delay_grown(rtt);
+        self.found
+    }
+
+    fn is_train_long(&mut self, acked: &Acked, seen: Seen) -> bool {
+        let (Some((start, last)), Some(least)) = (&mut self.train, self.least) else { return false };
+        if acked.now.since(*last) > SPACING {
+            return false;
+        }
+        *last = acked.now;
+        let whole = least + bursts(acked, seen);
+        let most = if self.paced { whole } else { whole.scale(1, 2) };
+        acked.now.since(*start) > most
+    }
+
+    fn has_delay_grown(&mut self, rtt: Span) -> bool {
+        let round = self.round_least.map_or(rtt, |least| least.min(rtt));
+        self.round_least = Some(round);
+        if self.samples < SAMPLES {
+            self.samples += 1;
+            return false;
+        }
+        let least = self.least.unwrap_or(round);
+        round > least + least.scale(1, GROWTH_DIVISOR).clamp(GROWTH_LEAST, GROWTH_MOST)
+    }
+}
+
+/// How long [`BURSTS`] take at the pace that Linux reckons for the window even if it does not pace: twice a window per
+/// smoothed round trip, 1.2 times from half of the threshold on.
+fn bursts(acked: &Acked, seen: Seen) -> Span {
+    let percent = if seen.cwnd < seen.ssthresh / 2 { 200 } else { 120 };
+    let octets = seen.cwnd.max(acked.next - acked.una) * percent / 100;
+    acked.smoothed.scale(BURSTS, octets.max(1)).min(BURSTS_MOST)
+}
+
+#[cfg(test)]
+#[path = "hystart_classic_tests.rs"]
+mod tests;
