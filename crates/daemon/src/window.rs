@@ -8,9 +8,9 @@ use wavelane_base::{Instant, Octets, Rate, Span};
 use wavelane_host::tcp::{RECEIVE_FIRST, RECEIVE_MAX, Receiving};
 
 /// Time's worth of bytes beyond the round trip to the application.
-const WAIT: Span = Span::from_millis(12);
+const WAIT: Span = Span::from_millis(3);
 /// Bytes that are always allowed, and segments.
-const OCTETS_MIN: usize = 16 << 10;
+const OCTETS_MIN: usize = 4 << 10;
 /// See [`OCTETS_MIN`].
 const SEGMENTS_MIN: usize = 4;
 /// The rate is measured over at least this long.

@@ -53,7 +53,7 @@ impl World {
             symbols: Span::ZERO,
         });
         let mut budget = RepairBudget::default();
-        budget.set_path(Rate::from_bps(20_000_000), loss as f64 / 100.0);
+        budget.set_path(Rate::from_bps(20_000_000), Span::from_millis(100), loss as f64 / 100.0);
         Self {
             now: Instant::from_secs(1),
             sender,

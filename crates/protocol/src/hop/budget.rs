@@ -4,7 +4,7 @@
 //! for bulk, and nothing optional is spent. Repeats of what was lost have to go and are charged first, into debt if
 //! need be; copies and repair symbols go only while the account is in credit.
 
-use wavelane_base::{Instant, Octets, Rate};
+use wavelane_base::{Instant, Octets, Rate, Span};
 
 /// Path loss from which anything is spent before a loss is known.
 pub(crate) const LOSSY: f64 = 0.003;
@@ -23,31 +23,45 @@ const MEDIA_SHARE_PER_LOSS: f64 = 8.0;
 const FLOOR: Rate = Rate::from_bps(8 * 4096);
 /// ... but no more than this part of what the lane carries.
 const FLOOR_PART: u64 = 8;
-/// Most octets saved up, and most owed.
+/// Of the floor, what copies find even while repeats of bulk are owed: the fade after a fade takes its toll of small
+/// exchanges too.
+const KEPT_MAX: i64 = 4 << 10;
+/// Most octets owed, and saved up at first and on paths whose windows are short.
 const SAVED_MAX: i64 = 48 << 10;
+/// Else what so many round trips of bulk pay in may be saved up. When bulk ends, the repeats of its last round trip are
+/// charged and nothing is paid in any more: with less, no symbols would be left for these very repeats.
+const SAVED_ROUNDS: f64 = 2.0;
+/// But never more.
+const SAVED_BOUND: i64 = 4 << 20;
 
 /// The account of one direction.
 #[derive(Debug)]
 pub struct RepairBudget {
     saved: i64,
+    /// Set aside for copies.
+    kept: i64,
     /// Until when the floor was paid in.
     at: Instant,
     /// Millionths of an octet paid in and not yet counted.
     rest: u64,
     loss: f64,
     floor: Rate,
+    /// Most octets saved up.
+    saved_max: i64,
 }
 
 impl Default for RepairBudget {
     fn default() -> Self {
-        Self { saved: SAVED_MAX, at: Instant::ZERO, rest: 0, loss: 0.0, floor: FLOOR }
+        Self { saved: SAVED_MAX, kept: 0, at: Instant::ZERO, rest: 0, loss: 0.0, floor: FLOOR, saved_max: SAVED_MAX }
     }
 }
 
 impl RepairBudget {
-    /// The lane carries `rate` and loses the share `loss`.
-    pub(crate) fn set_path(&mut self, rate: Rate, loss: f64) {
+    /// The lane carries `rate`, hears of losses after `rtt`, and loses the share `loss`.
+    pub(crate) fn set_path(&mut self, rate: Rate, rtt: Span, loss: f64) {
         self.loss = loss;
+        let rounds = rate.octets_in(rtt).get() as f64 * SAVED_ROUNDS;
+        self.saved_max = ((rounds * self.share()) as i64).clamp(SAVED_MAX, SAVED_BOUND);
         self.floor = FLOOR.min(rate.scale(1, FLOOR_PART)).max(Rate::from_bps(1));
     }
 
@@ -74,7 +88,7 @@ impl RepairBudget {
 
     fn pay_in(&mut self, octets: u64, share: f64) {
         self.rest += octets * (share * 1e6) as u64;
-        self.saved = (self.saved + (self.rest / 1_000_000) as i64).min(SAVED_MAX);
+        self.saved = (self.saved + (self.rest / 1_000_000) as i64).min(self.saved_max);
         self.rest %= 1_000_000;
     }
 
@@ -83,13 +97,22 @@ impl RepairBudget {
         self.saved = (self.saved - octets as i64).max(-SAVED_MAX);
     }
 
+    /// The floor pays in, first what is kept for copies.
+    fn pay_floor(&mut self, now: Instant) {
+        let due = self.floor.octets_in(now.since(self.at)).get();
+        if due == 0 {
+            return;
+        }
+        let paid = due.min(1 << 40) as i64;
+        let kept = paid.min(KEPT_MAX - self.kept);
+        self.kept += kept;
+        self.saved = self.saved.saturating_add(paid - kept).min(self.saved_max);
+        self.at = (self.at + self.floor.time_for(Octets::new(due))).min(now);
+    }
+
     /// Whether `octets` are there to be spent.
     pub(crate) fn affords(&mut self, now: Instant, octets: u64) -> bool {
-        let due = self.floor.octets_in(now.since(self.at)).get();
-        if due > 0 {
-            self.saved = self.saved.saturating_add(due.min(1 << 40) as i64).min(SAVED_MAX);
-            self.at = (self.at + self.floor.time_for(Octets::new(due))).min(now);
-        }
+        self.pay_floor(now);
         self.is_lossy() && self.saved >= octets as i64
     }
 
@@ -101,16 +124,27 @@ impl RepairBudget {
         }
         affordable
     }
+
+    /// The same for a copy of a small exchange.
+    pub(crate) fn spend_copy(&mut self, now: Instant, octets: u64) -> bool {
+        if self.spend(now, octets) {
+            return true;
+        }
+        let affordable = self.is_lossy() && self.kept >= octets as i64;
+        if affordable {
+            self.kept -= octets as i64;
+        }
+        affordable
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wavelane_base::Span;
 
     fn budget(loss: f64) -> RepairBudget {
         let mut budget = RepairBudget::default();
-        budget.set_path(Rate::from_bps(20_000_000), loss);
+        budget.set_path(Rate::from_bps(20_000_000), Span::from_millis(100), loss);
         budget
     }
 
@@ -137,12 +171,43 @@ mod tests {
 
     #[test]
     fn repeats_draw_on_the_same_account() {
-        // 12 % of ten million octets, what was saved up, and the floor of ten seconds.
-        let all = 1_200_000 + 48 * 1_024 + 40 * 1_024;
+        // 12 % of ten million octets, what was saved up, and the floor of ten seconds but for what is kept for copies.
+        let all = 1_200_000 + 48 * 1_024 + 40 * 1_024 - KEPT_MAX as u64;
         let without = spent(0.05, 10_000, 0);
         assert!((all - 2_000..=all).contains(&without), "{without}");
         let with = spent(0.05, 10_000, 50);
         assert!((without - 500_000 - 2_000..=without - 500_000 + 2_000).contains(&with), "{with}");
+    }
+
+    #[test]
+    fn the_repeats_of_a_last_window_leave_as_much_for_symbols() {
+        let mut budget = budget(0.2);
+        for _ in 0..1_000 {
+            budget.earn(1_000, false);
+        }
+        // A fifth of 20 Mbit/s x 100 ms is lost, and nothing is paid in any more.
+        budget.charge(50_000);
+        assert!((0..50).all(|_| budget.spend(Instant::ZERO, 1_000)));
+        // What is saved up is bounded however long the way is.
+        budget.set_path(Rate::from_bps(10_000_000_000), Span::from_secs(10), 0.2);
+        for _ in 0..100_000 {
+            budget.earn(1_000, false);
+        }
+        assert!(!budget.spend(Instant::ZERO, SAVED_BOUND as u64 + 1));
+    }
+
+    #[test]
+    fn copies_find_something_while_bulk_owes_but_never_more_than_the_floor_pays() {
+        let mut budget = budget(0.05);
+        budget.charge(200_000);
+        let mut spent = 0;
+        for ms in 0..10_000 {
+            let now = Instant::from_millis(ms);
+            assert!(!budget.spend(now, 1_000) || ms > 9_000, "bulk owes 48 KiB");
+            spent += u64::from(budget.spend_copy(now, 100)) * 100;
+            budget.charge(10);
+        }
+        assert!((35_000..=40_960).contains(&spent), "{spent}");
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Hop {
             }
         };
         if sure.is_copy() {
-            if !self.budget.spend(now, octets) {
+            if !self.budget.spend_copy(now, octets) {
                 // No budget: this copy is not sent, and no further one.
                 w.truncate(before);
                 sure.due = false;
@@ -220,7 +220,7 @@ impl Hop {
         let end = stretch.start + longest.min(room as u64);
         let sent = Stretch { end, ..stretch };
         let octets = end - stretch.start;
-        if sent.kind == Kind::Copy && !self.budget.spend(now, octets + COPY_OVERHEAD) {
+        if sent.kind == Kind::Copy && !self.budget.spend_copy(now, octets + COPY_OVERHEAD) {
             flow.out.drop_due_copies();
             w.truncate(before);
             return Some(0);

@@ -12,17 +12,17 @@ mod incoming;
 mod numbers;
 mod outgoing;
 pub(crate) mod ranges;
+mod room;
 mod schedule;
 mod sure;
+mod table;
 mod types;
 
 pub use budget::RepairBudget;
 pub use types::{Carried, Counters, HopConfig, HopEvent, HopOpenError, HopStatus, Item, Path};
 
 use flow::{Cause, Flow, LastWord, State};
-use incoming::{CREDIT_FLOOR, UnreadRoom};
 use numbers::Over;
-use outgoing::{AHEAD, AHEAD_MIN};
 use schedule::Ring;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -33,11 +33,6 @@ use wavelane_wire::frame::{FlowName, Passage, Reach, Reason};
 
 /// Most answers waiting to tell the peer that a flow is not known here.
 const STRAYS_MAX: usize = 64;
-/// The opener says which flows are over each time so many more are.
-const FORGET_EVERY: u64 = 64;
-/// Least room that makes a waiting writer worth waking.
-const WRITABLE_MIN: u64 = 16 << 10;
-
 /// All flows with one peer.
 #[derive(Debug)]
 pub struct Hop {
@@ -234,25 +229,6 @@ impl Hop {
         }
     }
 
-    /// How many bytes [`Hop::write`] would take now.
-    pub fn room(&self, flow: FlowName) -> usize {
-        let room = match self.flows.get(&flow) {
-            Some(f) if matches!(f.state, State::Opening | State::Open) && f.out.fin.is_none() => {
-                f.out.room(self.ahead(), self.send_share())
-            }
-            _ => 0,
-        };
-        usize::try_from(room).unwrap_or(usize::MAX)
-    }
-
-    /// Has a [`HopEvent::Writable`] follow once there is room worth writing for.
-    pub fn want_room(&mut self, now: Instant, flow: FlowName) {
-        if let Some(f) = self.flows.get_mut(&flow) {
-            f.out.blocked = true;
-        }
-        self.wake_writer(now, flow);
-    }
-
     /// Across relays: tells the other edge how far its bytes were taken, soon or at once. Ignored where no relay is.
     pub fn say_progress(&mut self, now: Instant, flow: FlowName, reach: Reach, at_once: bool) {
         if let Some(f) = self.flows.get_mut(&flow) {
@@ -283,7 +259,7 @@ impl Hop {
 
     /// Refreshes what the lanes know of the path.
     pub fn set_path(&mut self, path: Path) {
-        self.budget.set_path(path.rate, path.loss);
+        self.budget.set_path(path.rate, path.rtt, path.loss);
         self.path = path;
     }
 
@@ -308,6 +284,11 @@ impl Hop {
     /// later ones to show that they were lost.
     pub(crate) fn ends_soon(&mut self, now: Instant) -> bool {
         self.bulk.current().and_then(|name| self.flows.get(&name)).is_some_and(|flow| flow.out.ends_soon(now))
+    }
+
+    /// Whether the bulk flow whose turn it is has bytes to repeat.
+    pub(crate) fn repeats_next(&mut self) -> bool {
+        self.bulk.current().and_then(|name| self.flows.get(&name)).is_some_and(|flow| flow.out.repeats_next())
     }
 
     /// The most urgent class with something to send now. Less urgent ones may wait as well: call [`Hop::fill`] with
@@ -389,140 +370,9 @@ impl Hop {
         self.counters
     }
 
-    /// Bytes that a writer may have waiting here.
-    fn ahead(&self) -> u64 {
-        self.path.rate.octets_in(AHEAD).get().max(AHEAD_MIN)
-    }
-    /// Bytes one flow may have in its send buffer: half of what the others and it leave free (dynamic threshold).
-    fn send_share(&self) -> u64 {
-        (self.half_pool().saturating_sub(self.held.0) / 2).max(CREDIT_FLOOR)
-    }
-    /// Bytes one flow may be promised: shrinks as flows arrive and as unread bytes pile up.
-    fn receive_share(&self) -> u64 {
-        let parts = (self.live as u64 + 1).clamp(2, 4) + self.live as u64 / 8;
-        (self.half_pool().saturating_sub(self.held.1) / parts).max(CREDIT_FLOOR)
-    }
-    /// What bounds the bytes that one flow may hold unread. Promises were made when there was more room, and are not withdrawn; without this
-    /// cap flows whose readers stand still would fill the pool.
-    fn unread_room(&self) -> UnreadRoom {
-        UnreadRoom { flow: self.receive_share().saturating_mul(2), pool: self.half_pool().saturating_sub(self.held.1) }
-    }
-    fn half_pool(&self) -> u64 {
-        self.config.pool.get() / 2
-    }
     fn next_serial(&mut self) -> u64 {
         self.serial += 1;
         self.serial
-    }
-
-    /// Moves a flow along the state table. Returns whether `cause` had a place there.
-    fn step(&mut self, name: FlowName, cause: Cause) -> bool {
-        let Some(flow) = self.flows.get_mut(&name) else { return false };
-        let Some(to) = flow.state.next(cause) else { return false };
-        let was_live = flow.state != State::Done;
-        flow.state = to;
-        if was_live && matches!(to, State::Done | State::Gone) {
-            self.live -= 1;
-        }
-        if to == State::Done {
-            flow.out.discard();
-            flow.inc.discard();
-            self.done.push_back(name);
-            if self.done.len() > self.config.flows_max {
-                self.evict_oldest_done();
-            }
-        }
-        if to == State::Gone {
-            self.remove(name);
-        }
-        true
-    }
-
-    fn evict_oldest_done(&mut self) {
-        if let Some(oldest) = self.done.pop_front()
-            && self.flows.get(&oldest).is_some_and(|f| f.state == State::Done)
-        {
-            self.step(oldest, Cause::LastWordArrived);
-        }
-    }
-
-    /// Takes a flow out of every table and remembers that it is over.
-    fn remove(&mut self, name: FlowName) {
-        let Some(flow) = self.flows.remove(&name) else { return };
-        self.held.0 -= flow.counted.0;
-        self.held.1 -= flow.counted.1;
-        if let Some(at) = flow.timer {
-            self.timers.remove(&(at, name));
-        }
-        for ring in [&mut self.control, &mut self.micro, &mut self.bulk] {
-            ring.set(name, false);
-        }
-        if name.mine {
-            if self.lowest_mine() >= self.forgotten + FORGET_EVERY && !self.forget.flying() {
-                self.forget.ask();
-            }
-        } else {
-            // An opener has at most as many live flows as gaps among those that are over.
-            self.over_theirs.insert(name.number, 2 * self.config.flows_max.max(32));
-        }
-    }
-
-    /// Our lowest flow number still in the table: everything below is over.
-    fn lowest_mine(&self) -> u64 {
-        let from = FlowName { mine: true, number: 0 };
-        self.flows.range(from..).next().map_or(self.next_mine, |(name, _)| name.number)
-    }
-
-    /// Tells a writer that was refused bytes once there is room worth writing for.
-    fn wake_writer(&mut self, now: Instant, name: FlowName) {
-        let (ahead, share) = (self.ahead(), self.send_share());
-        let Some(flow) = self.flows.get_mut(&name) else { return };
-        let room = WRITABLE_MIN.min(share / 2);
-        if flow.out.blocked && flow.out.fin.is_none() && flow.out.room(ahead, share) >= room {
-            flow.out.unblock(now);
-            self.events.push_back(HopEvent::Writable(name));
-        }
-    }
-
-    /// Closes a flow whose two directions have ended.
-    fn conclude(&mut self, name: FlowName) {
-        if self.flows.get(&name).is_some_and(Flow::has_ended) {
-            if let Some(flow) = self.flows.get_mut(&name) {
-                flow.last_word = LastWord::Receipt;
-            }
-            self.counters.closed += 1;
-            self.events.push_back(HopEvent::Closed(name));
-            self.step(name, Cause::BothEnded);
-        }
-    }
-
-    /// After any change to a flow: its place in the rings, its timer, the totals, and whether it is gone.
-    fn settle(&mut self, name: FlowName) {
-        if self.flows.get(&name).is_some_and(Flow::is_gone) {
-            self.step(name, Cause::LastWordArrived);
-        }
-        let Some(flow) = self.flows.get_mut(&name) else { return };
-        let (data, micro) = (flow.wants_data(), flow.out.is_micro());
-        self.control.set(name, flow.wants_control());
-        self.micro.set(name, data && micro);
-        self.bulk.set(name, data && !micro);
-        if !data || micro {
-            flow.deficit = flow.deficit.min(0);
-        }
-        let deadline = flow.deadline();
-        if deadline != flow.timer {
-            if let Some(old) = flow.timer {
-                self.timers.remove(&(old, name));
-            }
-            if let Some(at) = deadline {
-                self.timers.insert((at, name));
-            }
-            flow.timer = deadline;
-        }
-        let holds = (flow.out.buffered(), flow.inc.buffered());
-        self.held.0 = self.held.0 - flow.counted.0 + holds.0;
-        self.held.1 = self.held.1 - flow.counted.1 + holds.1;
-        flow.counted = holds;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::incoming::IDLE_CAPACITY;
 use super::ranges::RangeSet;
+use super::room::START;
 use super::sure::{SENDS_MAX, Sure, copy_spacing};
 use super::types::{Path, earlier};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,10 +16,6 @@ pub(super) const BLOCK_MIN: u64 = 64 << 10;
 pub(super) const BLOCK_MAX: u64 = 4 << 20;
 /// Age at which a block closes.
 pub(super) const BLOCK_AGE: Span = Span::from_secs(1);
-/// A writer may have so much time's worth of bytes waiting beyond those in flight: they grow old here.
-pub(super) const AHEAD: Span = Span::from_millis(32);
-/// And at least so many bytes.
-pub(super) const AHEAD_MIN: u64 = 64 << 10;
 /// A writer that does not use the room it was told of for this long has nothing to say.
 const WRITER_PAUSE: Span = Span::from_millis(2);
 /// First wait before asking for a receipt that does not come, and the longest between questions.
@@ -75,6 +72,8 @@ pub(super) struct Outgoing {
     /// The next byte never sent.
     next: u64,
     buf: VecDeque<u8>,
+    /// Where the writer last began after everything had been receipted.
+    began: u64,
     /// Sent and neither receipted nor known lost, by start.
     segs: BTreeMap<u64, Seg>,
     /// Bytes in `segs`.
@@ -147,9 +146,14 @@ impl Outgoing {
     ///
     /// Bytes in flight are not counted: a writer is asked for the path's next moments, whatever is being repaired.
     pub(super) fn room(&self, ahead: u64, share: u64) -> u64 {
+        let began = if self.is_drained() { self.next } else { self.began };
+        let ahead = ahead.max((began + START).saturating_sub(self.next));
         ahead.saturating_sub(self.unsent()).min(share.saturating_sub(self.buffered()))
     }
     pub(super) fn write(&mut self, data: &[u8]) {
+        if self.is_drained() {
+            self.began = self.next;
+        }
         self.buf.extend(data);
     }
     pub(super) fn shut(&mut self) {
@@ -189,6 +193,10 @@ impl Outgoing {
         }
         let end = self.written().min(self.credit).min(ceiling);
         (self.next < end).then_some(Stretch { start: self.next, end, kind: Kind::First })
+    }
+    /// Whether what goes next was lost before.
+    pub(super) fn repeats_next(&self) -> bool {
+        self.choose().is_some_and(|stretch| stretch.kind == Kind::Repair)
     }
     /// Forgets copies that came due, for want of budget.
     pub(super) fn drop_due_copies(&mut self) {

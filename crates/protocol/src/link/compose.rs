@@ -75,7 +75,7 @@ impl Link {
         let plain_len = w.len();
         let app_limited = self.wants(now).is_none();
         if let Some(why) = why {
-            if why == Why::Ends || wrote_media {
+            if why != Why::Media || wrote_media {
                 let number = self.sender.next_number();
                 record.repair = Part::Protected(number, why);
                 self.guard.protect(now, number, &buf[DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len], why);
@@ -87,6 +87,8 @@ impl Link {
         }
         if app_limited {
             self.guard.stretch_ended(now, self.hop.path());
+        } else {
+            self.guard.went_on(now, self.sender.next_number(), self.hop.path());
         }
         let draft = Draft {
             lane: self.config.lane,
@@ -152,8 +154,14 @@ impl Link {
         }
         // A packet that just fits a datagram is not to be cut for the sake of room for symbols.
         let packets_wait = self.packets.as_ref().is_some_and(|packets| packets.wants().is_some());
-        let ends = class == Some(Class::Bulk) && !packets_wait && self.hop.budget.is_lossy() && self.hop.ends_soon(now);
-        ends.then_some(Why::Ends)
+        if class != Some(Class::Bulk) || packets_wait || !self.hop.budget.is_lossy() {
+            return None;
+        }
+        if self.hop.ends_soon(now) {
+            return Some(Why::Ends);
+        }
+        let repeats = self.guard.protects_repeats(now, self.hop.path()) && self.hop.repeats_next();
+        repeats.then_some(Why::Repeats)
     }
 
     /// Fills the rest of a datagram: control and micro frames, then small packets of sparse flows, then blocks and

@@ -2,7 +2,8 @@
 //! while symbols that may bring them back are on the way.
 //!
 //! Protected is what cannot wait a round trip for its repeat: the end of a stretch after which nobody has more to
-//! say, and packets of the media class. `docs/decisions/0014-one-repair-budget.md` says why bulk in mid-flow is not.
+//! say, packets of the media class, and in mid-flow of bulk what is a repeat already, for everything behind it has waited
+//! for a round trip. `docs/decisions/0014-one-repair-budget.md` says why the rest of bulk in mid-flow is not.
 
 use super::Load;
 use crate::fec::{Encoder, LENGTH_LEN, REPAIRS_MAX, Repair, repairs_for};
@@ -27,6 +28,16 @@ const GATHER: Span = Span::from_millis(10);
 const GATHERED_MAX: usize = 24;
 /// See [`GATHERED_MAX`].
 const GATHERED_SPAN: u64 = COVERED_MAX as u64 / 2;
+/// Symbols over repeats in mid-flow may cost about this share of the lane ...
+const REPEATS_SHARE: f64 = 0.02;
+/// ... at so many datagrams per repeat: what a protected datagram leaves free pushes the repeat's end into the next ...
+const PER_REPEAT: usize = 2;
+/// ... and pay while no more than this is lost: beyond, so few symbols bring back too little.
+const REPEATS_LOSS_MAX: f64 = 0.08;
+/// Where less is lost, so few repeats are lost again that hardly a byte waits for them.
+const REPEATS_LOSS_MIN: f64 = 0.03;
+/// The loss must have been between the two for so long: what a start or a policer drops is no medium's loss.
+const REPEATS_SETTLED: Span = Span::from_secs(2);
 /// Symbols that cannot be paid wait for so long before they are tried again, over more.
 const RETRY: Span = Span::from_millis(5);
 /// Loss bursts from this length on swallow a stretch and its symbols together: repeats serve as well.
@@ -63,6 +74,16 @@ pub(super) enum Why {
     Ends,
     /// It carries media.
     Media,
+    /// It begins with a repeat.
+    Repeats,
+}
+
+/// Repeats in mid-flow that wait for their symbol.
+#[derive(Clone, Copy, Debug)]
+struct Repeats {
+    first: u64,
+    at: Instant,
+    count: usize,
 }
 
 /// Whether losses come so that symbols would be lost with what they cover.
@@ -78,6 +99,9 @@ pub(super) struct Guard {
     fresh: usize,
     /// The media stretch that is being gathered.
     gathered: Option<Gathered>,
+    repeats: Option<Repeats>,
+    /// Since when the loss is such that repeats are worth protecting.
+    settled_from: Option<Instant>,
     /// Datagrams of the media stretches whose symbols are planned.
     planned_media: usize,
     /// When the next symbols are to go.
@@ -95,6 +119,8 @@ impl Default for Guard {
             encoder: Encoder::new(COVERED_MAX),
             fresh: 0,
             gathered: None,
+            repeats: None,
+            settled_from: None,
             planned_media: 0,
             plan: VecDeque::new(),
             flying: 0,
@@ -117,6 +143,10 @@ impl Guard {
             self.fresh += 1;
             return;
         }
+        if why == Why::Repeats {
+            self.repeats.get_or_insert(Repeats { first: number, at: now, count: 0 }).count += 1;
+            return;
+        }
         let gathered = self.gathered.get_or_insert(Gathered { first: number, count: 0, until: now + GATHER });
         gathered.count += 1;
         if gathered.count >= GATHERED_MAX || number - gathered.first >= GATHERED_SPAN {
@@ -124,9 +154,33 @@ impl Guard {
         }
     }
 
+    /// Whether repeats in mid-flow are protected: where a few symbols bring most of them back.
+    pub(super) fn protects_repeats(&mut self, now: Instant, path: &Path) -> bool {
+        let single = path.burst.is_some_and(|burst| burst < BURSTY);
+        if !single || !(REPEATS_LOSS_MIN..=REPEATS_LOSS_MAX).contains(&path.loss) {
+            self.settled_from = None;
+            return false;
+        }
+        now.since(*self.settled_from.get_or_insert(now)) >= REPEATS_SETTLED
+    }
+
+    /// Datagram `number` left in mid-flow: a symbol follows if enough repeats did, or the first of them has waited.
+    pub(super) fn went_on(&mut self, now: Instant, number: u64, path: &Path) {
+        let Some(repeats) = self.repeats else { return };
+        let enough = (path.loss / REPEATS_SHARE).ceil().max(1.0) as usize * PER_REPEAT;
+        let waited = number - repeats.first >= GATHERED_SPAN || now.since(repeats.at) >= path.rtt.scale(1, 4);
+        if repeats.count >= enough || waited {
+            self.repeats = None;
+            if self.plan.len() < PLAN_MAX {
+                self.plan.push_back(now);
+            }
+        }
+    }
+
     /// Nobody has more to send: what was protected since gets its symbols.
     pub(super) fn stretch_ended(&mut self, now: Instant, path: &Path) {
-        let fresh = core::mem::take(&mut self.fresh).min(self.encoder.len());
+        let repeats = self.repeats.take().map_or(0, |repeats| repeats.count);
+        let fresh = (core::mem::take(&mut self.fresh) + repeats).min(self.encoder.len());
         if fresh == 0 || is_bursty(path) {
             return;
         }

@@ -108,7 +108,7 @@ fn driven() -> Driven {
     let mut packets = Packets::new(config());
     packets.set_path(path());
     let mut budget = RepairBudget::default();
-    budget.set_path(Rate::from_bps(5_000_000), path().loss);
+    budget.set_path(Rate::from_bps(5_000_000), Span::from_millis(100), path().loss);
     Driven { packets, budget, open_at: Instant::ZERO, sent: 0, fates: std::collections::VecDeque::new() }
 }
 

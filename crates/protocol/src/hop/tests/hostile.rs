@@ -1,4 +1,5 @@
 //! A peer that is authenticated and wrong: nothing panics, nothing grows past its bound, everything is counted.
+use super::super::incoming::CREDIT_FLOOR;
 use super::*;
 use proptest::prelude::*;
 use wavelane_wire::frame::{Open, Passage, Ranges, Reach, ReceiptState};

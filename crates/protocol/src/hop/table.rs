@@ -1,0 +1,110 @@
+//! The table of flows: how a flow moves through its states, and what follows from any change to it.
+
+use super::Hop;
+use super::flow::{Cause, Flow, LastWord, State};
+use super::types::HopEvent;
+use wavelane_wire::frame::FlowName;
+
+/// The opener says which flows are over each time so many more are.
+const FORGET_EVERY: u64 = 64;
+
+impl Hop {
+    /// Moves a flow along the state table. Returns whether `cause` had a place there.
+    pub(super) fn step(&mut self, name: FlowName, cause: Cause) -> bool {
+        let Some(flow) = self.flows.get_mut(&name) else { return false };
+        let Some(to) = flow.state.next(cause) else { return false };
+        let was_live = flow.state != State::Done;
+        flow.state = to;
+        if was_live && matches!(to, State::Done | State::Gone) {
+            self.live -= 1;
+        }
+        if to == State::Done {
+            flow.out.discard();
+            flow.inc.discard();
+            self.done.push_back(name);
+            if self.done.len() > self.config.flows_max {
+                self.evict_oldest_done();
+            }
+        }
+        if to == State::Gone {
+            self.remove(name);
+        }
+        true
+    }
+
+    fn evict_oldest_done(&mut self) {
+        if let Some(oldest) = self.done.pop_front()
+            && self.flows.get(&oldest).is_some_and(|f| f.state == State::Done)
+        {
+            self.step(oldest, Cause::LastWordArrived);
+        }
+    }
+
+    /// Takes a flow out of every table and remembers that it is over.
+    fn remove(&mut self, name: FlowName) {
+        let Some(flow) = self.flows.remove(&name) else { return };
+        self.held.0 -= flow.counted.0;
+        self.held.1 -= flow.counted.1;
+        if let Some(at) = flow.timer {
+            self.timers.remove(&(at, name));
+        }
+        for ring in [&mut self.control, &mut self.micro, &mut self.bulk] {
+            ring.set(name, false);
+        }
+        if name.mine {
+            if self.lowest_mine() >= self.forgotten + FORGET_EVERY && !self.forget.flying() {
+                self.forget.ask();
+            }
+        } else {
+            // An opener has at most as many live flows as gaps among those that are over.
+            self.over_theirs.insert(name.number, 2 * self.config.flows_max.max(32));
+        }
+    }
+
+    /// Our lowest flow number still in the table: everything below is over.
+    pub(super) fn lowest_mine(&self) -> u64 {
+        let from = FlowName { mine: true, number: 0 };
+        self.flows.range(from..).next().map_or(self.next_mine, |(name, _)| name.number)
+    }
+
+    /// Closes a flow whose two directions have ended.
+    pub(super) fn conclude(&mut self, name: FlowName) {
+        if self.flows.get(&name).is_some_and(Flow::has_ended) {
+            if let Some(flow) = self.flows.get_mut(&name) {
+                flow.last_word = LastWord::Receipt;
+            }
+            self.counters.closed += 1;
+            self.events.push_back(HopEvent::Closed(name));
+            self.step(name, Cause::BothEnded);
+        }
+    }
+
+    /// After any change to a flow: its place in the rings, its timer, the totals, and whether it is gone.
+    pub(super) fn settle(&mut self, name: FlowName) {
+        if self.flows.get(&name).is_some_and(Flow::is_gone) {
+            self.step(name, Cause::LastWordArrived);
+        }
+        let Some(flow) = self.flows.get_mut(&name) else { return };
+        let (data, micro) = (flow.wants_data(), flow.out.is_micro());
+        self.control.set(name, flow.wants_control());
+        self.micro.set(name, data && micro);
+        self.bulk.set(name, data && !micro);
+        if !data || micro {
+            flow.deficit = flow.deficit.min(0);
+        }
+        let deadline = flow.deadline();
+        if deadline != flow.timer {
+            if let Some(old) = flow.timer {
+                self.timers.remove(&(old, name));
+            }
+            if let Some(at) = deadline {
+                self.timers.insert((at, name));
+            }
+            flow.timer = deadline;
+        }
+        let holds = (flow.out.buffered(), flow.inc.buffered());
+        self.held.0 = self.held.0 - flow.counted.0 + holds.0;
+        self.held.1 = self.held.1 - flow.counted.1 + holds.1;
+        flow.counted = holds;
+    }
+}
