@@ -15,12 +15,7 @@ fn ns3() -> Config {
 /// Ten segments in flight, the first lost, and twelve duplicates: three more than the segments behind it can call forth.
 /// What went out meanwhile, and how the recovery that ends with the tenth segment goes on.
 fn twelve_duplicates(config: Config) -> Script {
-    let mut tcp = Script::established(config);
-    tcp.write(10_000);
-    assert_eq!(tcp.data().len(), 10);
-    tcp.write(40_000);
-    tcp.quiet();
-    tcp.wait(100);
+    let mut tcp = ten(config);
     for duplicate in 1..=12 {
         tcp.ack(1);
         let repeats: Vec<_> = tcp.data().into_iter().filter(|(seq, _)| *seq < 10_001).collect();

@@ -4,17 +4,6 @@ use super::script::*;
 use super::*;
 use wavelane_wire::tcp::{Flags, TcpHeader};
 
-/// Ten segments of 1,000 bytes in flight after 100 ms of round trip.
-fn ten(config: Config) -> Script {
-    let mut tcp = Script::established(config);
-    tcp.write(10_000);
-    assert_eq!(tcp.data().len(), 10);
-    tcp.write(40_000);
-    tcp.quiet();
-    tcp.wait(100);
-    tcp
-}
-
 /// RFC 5681, section 3.2: two duplicates let new data go (RFC 3042), the third repeats the hole and halves the window.
 #[test]
 fn three_duplicates_without_sack() {

@@ -197,3 +197,14 @@ impl Script {
         self.tcp.status().counters
     }
 }
+
+/// Ten segments of 1,000 bytes in flight after 100 ms of round trip.
+pub(super) fn ten(config: Config) -> Script {
+    let mut tcp = Script::established(config);
+    tcp.write(10_000);
+    assert_eq!(tcp.data().len(), 10);
+    tcp.write(40_000);
+    tcp.quiet();
+    tcp.wait(100);
+    tcp
+}
