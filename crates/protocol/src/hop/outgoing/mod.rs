@@ -15,13 +15,13 @@ use std::collections::{BTreeMap, VecDeque};
 use wavelane_base::{Instant, Span};
 
 /// Unreceipted bytes of a direction up to which it is latency-bound: class micro.
-pub(super) const MICRO_MAX: u64 = 1_100;
+const MICRO_MAX: u64 = 1_100;
 /// A writer that does not use the room it was told of for this long has nothing to say.
 const WRITER_PAUSE: Span = Span::from_millis(2);
 /// First wait before asking for a receipt that does not come, and the longest between questions.
-pub(super) const QUERY_MIN: Span = Span::from_millis(100);
+const QUERY_MIN: Span = Span::from_millis(100);
 /// See [`QUERY_MIN`].
-pub(super) const QUERY_MAX: Span = Span::from_secs(1);
+const QUERY_MAX: Span = Span::from_secs(1);
 
 /// What to send next of a direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
