@@ -3,6 +3,7 @@
 use crate::LabError;
 use crate::content::note_arrival;
 use crate::sockets;
+use crate::worker::Worker;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -24,35 +25,14 @@ pub(crate) const PROBE_MAX: u64 = 65_536;
 /// How often waiting threads look whether they are to stop.
 const GLANCE: Span = Span::from_millis(20);
 
-/// The answering side. Dropping it stops it.
-pub(crate) struct Server {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Server {
-    /// Answers whoever connects to `address` inside `ns`.
-    pub(crate) fn start(ns: &Netns, address: SocketAddr, control: &str) -> Result<Self, LabError> {
-        let listener = sockets::listen(ns, address, control)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let theirs = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().name("echo-server".into()).spawn(move || {
-            // A broken connection ends the echo; the client's side of the run says so.
-            let _ = serve(&listener, &theirs);
-        });
-        let thread = thread.map_err(LabError::io("cannot start a thread to answer echoes"))?;
-        Ok(Self { stop, thread: Some(thread) })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            // A server that panicked has said so on stderr.
-            let _ = thread.join();
-        }
-    }
+/// Starts the answering side: it answers whoever connects to `address` inside `ns`, one after the other.
+pub(crate) fn answerer(ns: &Netns, address: SocketAddr, control: &str) -> Result<Worker, LabError> {
+    let listener = sockets::listen(ns, address, control)?;
+    let worker = Worker::start("echo-server", move |stop| {
+        // A broken connection ends the echo; the client's side of the run says so.
+        let _ = serve(&listener, stop);
+    });
+    worker.map_err(LabError::io("cannot start a thread to answer echoes"))
 }
 
 /// Waits until `fd` is readable; false if `stop` was set first.

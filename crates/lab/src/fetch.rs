@@ -4,6 +4,7 @@
 
 use crate::LabError;
 use crate::sockets;
+use crate::worker::Worker;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -32,43 +33,22 @@ fn byte(number: u64, place: u64) -> u8 {
     (number.wrapping_mul(31).wrapping_add(place.wrapping_mul(7)) >> 1) as u8
 }
 
-/// The answering side. Dropping it stops it.
-pub(crate) struct Server {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Server {
-    /// Answers whoever connects to `address` inside `ns`.
-    pub(crate) fn start(ns: &Netns, address: SocketAddr, control: &str) -> Result<Self, LabError> {
-        let listener = sockets::listen(ns, address, control)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let theirs = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().name("fetch-server".into()).spawn(move || {
-            let mut answering: Vec<JoinHandle<()>> = Vec::new();
-            while !theirs.load(Ordering::Acquire) {
-                let waited = realtime::wait(&[listener.as_fd()], realtime::now() + GLANCE);
-                answering.retain(|thread| !thread.is_finished());
-                if matches!(waited, Ok(true)) && answering.len() < AT_ONCE_MAX {
-                    answering.extend(accept(&listener, &theirs));
-                }
+/// Starts the answering side: it answers whoever connects to `address` inside `ns`.
+pub(crate) fn answerer(ns: &Netns, address: SocketAddr, control: &str) -> Result<Worker, LabError> {
+    let listener = sockets::listen(ns, address, control)?;
+    let worker = Worker::start("fetch-server", move |stop| {
+        let mut answering: Vec<JoinHandle<()>> = Vec::new();
+        while !stop.load(Ordering::Acquire) {
+            let waited = realtime::wait(&[listener.as_fd()], realtime::now() + GLANCE);
+            answering.retain(|thread| !thread.is_finished());
+            if matches!(waited, Ok(true)) && answering.len() < AT_ONCE_MAX {
+                answering.extend(accept(&listener, stop));
             }
-            // A thread that panicked has said so on stderr.
-            answering.into_iter().for_each(|thread| drop(thread.join()));
-        });
-        let thread = thread.map_err(LabError::io("cannot start a thread to answer fetches"))?;
-        Ok(Self { stop, thread: Some(thread) })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            // A server that panicked has said so on stderr.
-            let _ = thread.join();
         }
-    }
+        // A thread that panicked has said so on stderr.
+        answering.into_iter().for_each(|thread| drop(thread.join()));
+    });
+    worker.map_err(LabError::io("cannot start a thread to answer fetches"))
 }
 
 fn accept(listener: &TcpListener, stop: &Arc<AtomicBool>) -> Option<JoinHandle<()>> {

@@ -28,6 +28,7 @@ mod sockets;
 mod tally;
 mod tools;
 mod topology;
+mod worker;
 mod world;
 
 pub use backend::{LATENESS_BOUND, LabBackend};
