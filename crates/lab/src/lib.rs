@@ -12,6 +12,7 @@ mod content;
 mod driver;
 pub mod duel;
 mod echo;
+mod errand;
 mod fetch;
 mod folder;
 mod gateways;

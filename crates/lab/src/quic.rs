@@ -4,8 +4,8 @@
 //! quinn's own edition of it.
 
 use crate::LabError;
-use crate::bulk::Errand;
 use crate::content::{Content, Digested, Received};
+use crate::errand::Errand;
 use crate::sockets::rest_until;
 use crate::worker::Worker;
 use quinn::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
@@ -176,7 +176,7 @@ enum End {
 /// says what went wrong, if something did.
 pub(crate) fn run(
     errand: &Errand,
-    control: &str,
+    size: Option<u64>,
     certificate: CertificateDer<'static>,
     digest: &Digested,
 ) -> Result<(FlowRaw, Option<String>), LabError> {
@@ -188,12 +188,12 @@ pub(crate) fn run(
     trusted.map_err(LabError::io("cannot trust the run's own certificate"))?;
     let config = ClientConfig::with_root_certificates(Arc::new(roots)).map_err(std::io::Error::other);
     let mut config = config.map_err(LabError::io("cannot set up a QUIC client"))?;
-    config.transport_config(transport(control));
+    config.transport_config(transport(&errand.control));
     let mut raw = errand.raw("quic", errand.since_epoch(realtime::now()));
     let mut received = Received::of_stamped();
     let end = runtime.block_on(fetch(socket, config, errand, &mut received));
     (raw.first_byte_ns, raw.last_byte_ns, raw.octets) = (received.first_ns, received.last_ns, received.octets);
-    match errand.size {
+    match size {
         Some(size) => {
             raw.completed = matches!(end, End::Whole) && received.octets == size;
             let expected = *digest.lock().unwrap_or_else(PoisonError::into_inner);
