@@ -1,5 +1,6 @@
 //! The sending end: numbers, order marks, copies kept, repeats.
 
+use super::abandoned::Abandoned;
 use super::keep::Kept;
 use super::terms::Path;
 use super::{Ordering, Piece, Repair, Treatment};
@@ -32,6 +33,11 @@ pub(super) struct FlowMemory {
     /// Packets in the hold time that runs, and in the one before.
     counts: [u32; 2],
     since: Instant,
+}
+
+/// The place of the flow with hash `flow` in the sender's memory; few flows share one.
+pub fn flow_place(flow: u64) -> usize {
+    (flow % FLOWS as u64) as usize
 }
 
 /// What the sender did; all only grow.
@@ -106,6 +112,7 @@ pub enum Wrote {
 pub struct Sender {
     next: u64,
     pub(super) kept: BTreeMap<u64, Kept>,
+    abandoned: Abandoned,
     octets: usize,
     octets_max: usize,
     /// Repeats to be written, oldest first.
@@ -129,6 +136,7 @@ impl Sender {
         Self {
             next: 0,
             kept: BTreeMap::new(),
+            abandoned: Abandoned::default(),
             octets: 0,
             octets_max,
             due: VecDeque::new(),
@@ -150,21 +158,52 @@ impl Sender {
     pub fn counters(&self) -> SenderCounters {
         self.counters
     }
-    /// Bytes kept.
+    /// Bytes kept, and of packets given up.
     pub fn octets(&self) -> usize {
-        self.octets
+        self.octets + self.abandoned.octets()
     }
 
     /// The neighbour lost its memory: what was on its way is gone, and nobody waits for its order.
     pub fn restart(&mut self) {
+        self.give_up();
+        self.flows.clear();
+    }
+
+    /// The neighbour was heard. It is there, so what was given up is a loss like any other.
+    pub fn heard(&mut self) {
+        self.abandoned.take();
+    }
+
+    /// A packet that will not be sent any more. It is remembered until the neighbour is heard, or found to be gone.
+    pub fn abandon(&mut self, place: usize, bytes: Vec<u8>) {
+        self.abandoned.push(place, bytes, self.octets_max - self.octets);
+    }
+
+    /// Gives up a packet that may be on its way.
+    pub(super) fn give_up_one(&mut self, number: u64) {
+        self.counters.unrepaired += 1;
+        if let Some(kept) = self.forget(number) {
+            self.abandon(kept.flow, kept.bytes);
+        }
+    }
+
+    /// Gives up what is not known to have arrived, oldest first, each packet with its flow's place ([`flow_place`]).
+    /// Earlier ones that the neighbour was not heard since come first.
+    pub fn give_up(&mut self) -> Vec<(usize, Vec<u8>)> {
         self.counters.unrepaired += self.kept.len() as u64;
-        self.kept.clear();
         self.octets = 0;
         self.due.clear();
         self.later.clear();
         self.timers.clear();
         self.current = None;
-        self.flows.clear();
+        let mut all = self.abandoned.take();
+        all.extend(core::mem::take(&mut self.kept).into_values().map(|kept| (kept.flow, kept.bytes)));
+        all
+    }
+
+    /// Whether there is any such packet.
+    pub fn has_undelivered(&self) -> bool {
+        !self.kept.is_empty() || !self.abandoned.is_empty()
     }
 
     /// Whether repeats, or the rest of a packet, wait to be written.
@@ -201,7 +240,7 @@ impl Sender {
         self.next += 1;
         self.counters.sent += 1;
         self.counters.first_octets += bytes.len() as u64;
-        if treatment.repair != Repair::None && self.octets + bytes.len() > self.octets_max {
+        if treatment.repair != Repair::None && self.octets() + bytes.len() > self.octets_max {
             treatment.repair = Repair::None;
             self.counters.unkept += 1;
         }
@@ -226,7 +265,7 @@ impl Sender {
         if self.flows.is_empty() {
             self.flows = vec![FlowMemory::default(); FLOWS];
         }
-        let (hold, place) = (self.path.hold(), (flow % FLOWS as u64) as usize);
+        let (hold, place) = (self.path.hold(), flow_place(flow));
         let memory = &mut self.flows[place];
         if treatment.only_newest {
             memory.newest_ack = Some(number);
@@ -287,8 +326,7 @@ impl Sender {
             let wanted = kept.is_some_and(|kept| !kept.has(piece.start, piece.end));
             if wanted && kept.is_some_and(|kept| now.since(kept.first_sent) > self.persistence(piece.number)) {
                 // It waited behind others on a link that became slow; what is new is worth more now.
-                self.counters.unrepaired += 1;
-                self.forget(piece.number);
+                self.give_up_one(piece.number);
             } else if wanted && piece.copy && !budget.affords(now, piece.octets() + COPY_OVERHEAD) {
                 self.counters.refused += 1;
                 self.due.pop_front();
