@@ -112,9 +112,9 @@ pub enum Wrote {
 pub struct Sender {
     next: u64,
     pub(super) kept: BTreeMap<u64, Kept>,
-    abandoned: Abandoned,
-    octets: usize,
-    octets_max: usize,
+    pub(super) abandoned: Abandoned,
+    pub(super) octets: usize,
+    pub(super) octets_max: usize,
     /// Repeats to be written, oldest first.
     pub(super) due: VecDeque<Piece>,
     /// Further copies of repeats, by time.
@@ -122,7 +122,7 @@ pub struct Sender {
     /// By time: the packet, and the round it had when the timer was set.
     pub(super) timers: VecDeque<(Instant, u64, u16)>,
     /// What is left of a packet whose first pieces have left.
-    current: Option<Piece>,
+    pub(super) current: Option<Piece>,
     pub(super) flows: Vec<FlowMemory>,
     pub(super) path: Path,
     /// When the timer's allowance was last renewed, and what was used of it since.
@@ -161,49 +161,6 @@ impl Sender {
     /// Bytes kept, and of packets given up.
     pub fn octets(&self) -> usize {
         self.octets + self.abandoned.octets()
-    }
-
-    /// The neighbour lost its memory: what was on its way is gone, and nobody waits for its order.
-    pub fn restart(&mut self) {
-        self.give_up();
-        self.flows.clear();
-    }
-
-    /// The neighbour was heard. It is there, so what was given up is a loss like any other.
-    pub fn heard(&mut self) {
-        self.abandoned.take();
-    }
-
-    /// A packet that will not be sent any more. It is remembered until the neighbour is heard, or found to be gone.
-    pub fn abandon(&mut self, place: usize, bytes: Vec<u8>) {
-        self.abandoned.push(place, bytes, self.octets_max - self.octets);
-    }
-
-    /// Gives up a packet that may be on its way.
-    pub(super) fn give_up_one(&mut self, number: u64) {
-        self.counters.unrepaired += 1;
-        if let Some(kept) = self.forget(number) {
-            self.abandon(kept.flow, kept.bytes);
-        }
-    }
-
-    /// Gives up what is not known to have arrived, oldest first, each packet with its flow's place ([`flow_place`]).
-    /// Earlier ones that the neighbour was not heard since come first.
-    pub fn give_up(&mut self) -> Vec<(usize, Vec<u8>)> {
-        self.counters.unrepaired += self.kept.len() as u64;
-        self.octets = 0;
-        self.due.clear();
-        self.later.clear();
-        self.timers.clear();
-        self.current = None;
-        let mut all = self.abandoned.take();
-        all.extend(core::mem::take(&mut self.kept).into_values().map(|kept| (kept.flow, kept.bytes)));
-        all
-    }
-
-    /// Whether there is any such packet.
-    pub fn has_undelivered(&self) -> bool {
-        !self.kept.is_empty() || !self.abandoned.is_empty()
     }
 
     /// Whether repeats, or the rest of a packet, wait to be written.
