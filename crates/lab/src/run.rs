@@ -12,8 +12,9 @@ use crate::peers::{self, Peers};
 use crate::review::controls;
 use crate::tally::Tally;
 use crate::tools;
+use crate::worker::Worker;
 use crate::world::{Veth, World};
-use crate::{LabError, echo, fetch, quic, sockets};
+use crate::{LabError, quic, sockets};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -35,8 +36,7 @@ pub(crate) struct Run<'a> {
     controls: Vec<&'static str>,
     // Dropped in this order: servers, gateways, and last the namespaces they live in.
     http: Vec<Http>,
-    _echoes: Vec<echo::Server>,
-    _fetches: Vec<fetch::Server>,
+    answerers: Vec<Worker>,
     quics: BTreeMap<String, quic::Server>,
     gateways: Option<Gateways>,
     peers: Option<Peers>,
@@ -82,8 +82,7 @@ impl<'a> Run<'a> {
             stack,
             seed,
             http: Vec::new(),
-            _echoes: Vec::new(),
-            _fetches: Vec::new(),
+            answerers: Vec::new(),
             quics: BTreeMap::new(),
             gateways,
             peers: None,

@@ -3,6 +3,7 @@
 use super::Run;
 use crate::bulk::{self, ENDLESS};
 use crate::content::Content;
+use crate::errand::Errand;
 use crate::{LabError, echo, fetch, quic};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,46 +24,47 @@ impl Run<'_> {
         let flow = &self.scenario.flows[i];
         let progress = Arc::new(AtomicU64::new(0));
         let place = self.place(&flow.from)?;
-        let (from, control) = (Arc::clone(&self.world.nodes[place]), self.controls[place].to_owned());
-        let (start, stop) = (epoch + flow.start, epoch + self.scenario.stop_of(flow));
-        let (name, server) = (flow.name.clone(), self.entrance_of(i)?);
-        let (cancel, over) = (Arc::clone(&self.cancel), Arc::clone(&self.over[i]));
+        let from = Arc::clone(&self.world.nodes[place]);
+        let over = Arc::clone(&self.over[i]);
+        let errand = Errand {
+            name: flow.name.clone(),
+            epoch,
+            start: epoch + flow.start,
+            stop: epoch + self.scenario.stop_of(flow),
+            from: Arc::clone(&from),
+            server: self.entrance_of(i)?,
+            control: self.controls[place].to_owned(),
+            cancel: Arc::clone(&self.cancel),
+            progress: Arc::clone(&progress),
+        };
         type Work = Box<dyn FnOnce() -> Result<(FlowRaw, Option<String>), LabError> + Send>;
         let work: Work = match flow.app.clone() {
             App::Echo { every, size, during } => {
                 let companion = during.and_then(|name| self.scenario.flows.iter().position(|f| f.name == name));
                 let over = companion.map_or_else(Arc::default, |c| Arc::clone(&self.over[c]));
                 let size = usize::try_from(size.get()).expect("reviewed: at most PROBE_MAX");
-                let errand = echo::Errand { name, epoch, start, stop, every, size, server, control, over, cancel };
-                Box::new(move || echo::run(&errand))
+                Box::new(move || echo::run(&errand, every, size, &over))
             }
             App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } | App::Ping { .. } => {
+                let name = &flow.name;
                 return Err(LabError::Topology(format!("flow '{name}': the lab has no program for it: use --on sim")));
             }
-            App::Fetch { every, size } => {
-                let size = size.get();
-                let errand = fetch::Errand { name, epoch, start, stop, every, size, server, control, cancel };
-                Box::new(move || fetch::run(errand))
-            }
+            App::Fetch { every, size } => Box::new(move || fetch::run(errand, every, size.get())),
             App::Quic { size } => {
-                let size = size.map(Octets::get);
-                let digest = self.digests.get(&name).cloned().unwrap_or_default();
-                let certificate = self.quics.get(&name).map(quic::Server::certificate);
+                let digest = self.digests.get(&flow.name).cloned().unwrap_or_default();
+                let certificate = self.quics.get(&flow.name).map(quic::Server::certificate);
                 let certificate = certificate.expect("every QUIC flow's server was started");
-                let (from, progress) = (Arc::clone(&from), Arc::clone(&progress));
-                let errand = bulk::Errand { name, epoch, start, stop, size, from, server, cancel, progress };
-                Box::new(move || quic::run(&errand, &control, certificate, &digest))
+                Box::new(move || quic::run(&errand, size.map(Octets::get), certificate, &digest))
             }
-            App::Download { size } | App::Upload { size } => {
+            App::Download { size } => {
+                let digest = self.digests.get(&flow.name).cloned().unwrap_or_default();
+                Box::new(move || bulk::download(&errand, size.map(Octets::get), &digest))
+            }
+            App::Upload { size } => {
                 let size = size.map(Octets::get);
-                let (digest, upload) = (self.digests.get(&name).cloned(), self.uploads.get(&name).cloned());
-                let body = Content::new(self.seed, &name, size.unwrap_or(ENDLESS));
-                let (from, progress) = (Arc::clone(&from), Arc::clone(&progress));
-                let errand = bulk::Errand { name, epoch, start, stop, size, from, server, cancel, progress };
-                Box::new(move || match (digest, upload) {
-                    (_, Some(upload)) => bulk::upload(&errand, body, &upload),
-                    (digest, None) => bulk::download(&errand, &digest.unwrap_or_default()),
-                })
+                let body = Content::new(self.seed, &flow.name, size.unwrap_or(ENDLESS));
+                let upload = self.uploads.get(&flow.name).cloned().expect("every upload's page was made");
+                Box::new(move || bulk::upload(&errand, size, body, &upload))
             }
         };
         let title = format!("flow-{}", flow.name);

@@ -45,11 +45,11 @@ impl Run<'_> {
                     continue;
                 }
                 App::Echo { .. } => {
-                    self._echoes.push(echo::Server::start(&self.world.nodes[node], address, control)?);
+                    self.answerers.push(echo::answerer(&self.world.nodes[node], address, control)?);
                     continue;
                 }
                 App::Fetch { .. } => {
-                    self._fetches.push(fetch::Server::start(&self.world.nodes[node], address, control)?);
+                    self.answerers.push(fetch::answerer(&self.world.nodes[node], address, control)?);
                     continue;
                 }
             };
