@@ -140,11 +140,16 @@ impl Driver {
         let back = |now: u32, before: Option<u32>| before.is_some_and(|before| (now.wrapping_sub(before) as i32) < 0);
         assert!(!back(header.ack, self.acked), "an acknowledgement taken back");
         self.acked = Some(header.ack);
-        let shift = if header.flags.has(Flags::SYN) { 0 } else { self.shift };
+        if header.flags.has(Flags::SYN) {
+            // A repeated SYN cannot say more than 16 bits, whatever was said meanwhile.
+            self.edge = self.edge.or(Some(header.ack.wrapping_add(u32::from(header.window))));
+            return;
+        }
         // What is cut off by scaling is announced again later (RFC 7323, section 2.4).
-        let edge = header.ack.wrapping_add((u32::from(header.window) << shift) + (1 << shift) - 1);
-        assert!(!back(edge, self.edge), "a window taken back");
-        self.edge = Some(edge.wrapping_sub((1 << shift) - 1));
+        let cut = (1 << self.shift) - 1;
+        let edge = header.ack.wrapping_add(u32::from(header.window) << self.shift);
+        assert!(!back(edge.wrapping_add(cut), self.edge), "a window taken back");
+        self.edge = Some(edge);
         let blocks = header.options.sack.as_slice();
         assert!(blocks.iter().all(|(left, right)| (right.wrapping_sub(*left) as i32) > 0), "an empty block");
     }

@@ -109,9 +109,37 @@ fn neither_data_nor_window_updates_are_duplicates() {
         tcp.give(A, 1 + k * 10, 1, &[7; 10]);
         tcp.give_header(with_window(50_000 + k as u16, 41, 1), b"");
     }
+    for k in 4..8 {
+        tcp.give_header(TcpHeader { window: 50_003, ..header(A, 1 + k * 10, 1) }, &[7; 10]);
+    }
     assert!(!tcp.tcp.status().repairing);
     assert!(tcp.data().iter().all(|(seq, _)| *seq > 10_000));
     assert_eq!(tcp.counters().retransmits, 0);
+    tcp.wait(40);
+    tcp.drain();
+    for _ in 0..3 {
+        tcp.give_header(with_window(50_003, 81, 1), b"");
+    }
+    assert!(tcp.tcp.status().repairing, "these are");
+}
+
+/// RFC 5961, section 5.2: an acknowledgement older than the largest window the peer ever had is forged, and so is the data with
+/// it; a younger one is only late.
+#[test]
+fn acknowledgements_may_be_a_window_old() {
+    let mut tcp = Script::connect(plain());
+    tcp.drain();
+    tcp.give_header(TcpHeader { options: syn_options(), window: 2_000, ..header(S.with(A), 0, 1) }, b"");
+    tcp.drain();
+    for k in 0..3 {
+        tcp.write(2_000);
+        tcp.drain();
+        tcp.give_header(with_window(2_000, 1, 2_001 + 2_000 * k), b"");
+    }
+    tcp.give_header(with_window(2_000, 1, 4_000), b"forged");
+    assert_eq!((tcp.counters().challenges, read(&mut tcp)), (1, 0));
+    tcp.give_header(with_window(2_000, 1, 4_001), b"late");
+    assert_eq!((tcp.counters().challenges, read(&mut tcp)), (1, 4));
 }
 
 /// RFC 5961, section 3.2: a reset at the window's right edge or behind it is not even challenged.
@@ -168,6 +196,10 @@ fn an_end_beyond_the_window_is_not_believed() {
         tcp.give(A, 1 + k * 1_000, 1, &[7; 1_000]);
     }
     assert_eq!((tcp.drain().pop().unwrap().ack, tcp.state()), (10_001, State::Established));
+    assert_eq!(read(&mut tcp), 10_000);
+    tcp.drain();
+    tcp.give(A, 10_001, 1, &[7; 100]);
+    assert_eq!((tcp.tcp.receiver.next, tcp.state()), (10_101, State::Established), "it must come again");
 }
 
 #[test]

@@ -191,6 +191,7 @@ fn keepalive_leaves_data_to_its_own_timers() {
     assert_eq!(tcp.deadline().0, "keepalive");
     assert_eq!(tcp.one().seq, 1);
     tcp.give(A.with(F), 1, 2, b"");
+    tcp.give(A, 2, 2, b"");
     tcp.drain();
     assert_eq!(tcp.deadline().0, "end of TIME-WAIT");
 }
