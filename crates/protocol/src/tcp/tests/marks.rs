@@ -89,7 +89,21 @@ fn every_reduction_is_told() {
     assert!(told[0] && told[1..].iter().all(|told| !told), "{told:?}");
 }
 
-/// A reduction that proved needless is not told; one that a mark called for is never taken back.
+/// A reduction that proved needless before new data went is not told.
+#[test]
+fn what_was_taken_back_is_not_told() {
+    let mut tcp = ten_marked(marking());
+    tcp.sack(1, &[(1_001, 4_001)]);
+    assert_eq!(tcp.data(), [(1, 1_000)]);
+    tcp.wait(20);
+    tcp.ack(10_001);
+    tcp.sack(10_001, &[(1, 1_001)]);
+    assert_eq!(tcp.counters().undone, 1);
+    let new = tcp.drain();
+    assert!(!new.is_empty() && new.iter().all(|out| !out.flags.has(C)));
+}
+
+/// One that a mark called for is never taken back.
 #[test]
 fn marks_are_never_needless() {
     let mut tcp = ten_marked(Config { prr: false, ..marking() });
