@@ -62,9 +62,13 @@ impl Sender {
             self.restart_timer();
         }
         self.check_tail_probe(now, ack);
-        if ack.needless.is_some() {
+        if let Some((left, _)) = ack.needless {
             self.counters.needless += 1;
             self.rack.on_duplicate_report(self.una, self.next);
+            if self.board.is_reported_repeat(left) {
+                // It came twice while something below it is missing: late, not lost.
+                self.rack.note_reordering();
+            }
         }
         self.count_duplicates(ack, advanced);
         let sacked = news.octets > advanced;
@@ -88,6 +92,7 @@ impl Sender {
         }
         if ack.marked && self.phase == Phase::Open {
             self.begin_recovery(now);
+            self.undo = None;
             self.counters.marks += 1;
             // Whatever becomes of the repeats: the mark was no mistake.
             self.undo = None;
@@ -163,6 +168,7 @@ impl Sender {
             self.tail_probe = None;
             if self.phase == Phase::Open {
                 self.begin_recovery(now);
+                self.undo = None;
             }
         } else if ack.duplicate {
             self.tail_probe = None;
