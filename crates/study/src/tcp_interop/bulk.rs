@@ -1,6 +1,7 @@
 //! Transfers each way between ours and the kernel at 1 Gbit/s and 2 ms, with losses and with reordering: every byte
 //! intact, captures that tshark reads without a complaint, and the counters of the kernel in our place.
 
+use super::counts::compare;
 use super::{Control, LINK, Watch, Who, fight, judge_ratio, link, losing, row};
 use crate::document::Row;
 use crate::ours::Ours;
@@ -11,7 +12,6 @@ use std::process::Command;
 use wavelane_base::{Ratio, Seed, Span};
 use wavelane_channel::{CableConfig, Cause, Reorder};
 use wavelane_lab::duel::{Duel, DuelEnd, Load};
-use wavelane_scenario::figures::mean_ci95;
 use wavelane_scenario::{Progress, Verdict};
 
 /// Bytes per transfer by edition.
@@ -29,49 +29,65 @@ const QUEUE: u64 = 6_000_000;
 const SEEDS: u64 = 4;
 /// A transfer slower than this is given up.
 const LIMIT: Span = Span::from_secs(120);
-/// Counts of repeats may differ by this share, or by this many per transfer where there are few.
-const COUNT_WITHIN: f64 = 0.1;
-const COUNT_BY: f64 = 3.0;
-/// Below this many per transfer, chance is Poisson's whatever the seeds happen to show.
-const FEW: f64 = 20.0;
-
+/// What a link does to the frames towards the receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Trouble {
     Loss,
-    Reordering,
+    /// By half a round trip: RACK's window grows until it covers that, by a step per round trip that had a needless repeat.
+    Late,
+    /// By three round trips: more than RACK's window ever is (RFC 8985, section 6.2, step 4: one smoothed round trip), so
+    /// what is late is repeated, all of it, as if it were lost.
+    VeryLate,
 }
 
 impl Trouble {
-    pub(super) const ALL: [Self; 2] = [Self::Loss, Self::Reordering];
+    pub(super) const ALL: [Self; 3] = [Self::Loss, Self::Late, Self::VeryLate];
 
-    fn word(self) -> &'static str {
+    /// The part of the study that it belongs to.
+    pub(super) fn part(self) -> &'static str {
+        match self {
+            Self::Loss => "loss",
+            Self::Late | Self::VeryLate => "reordering",
+        }
+    }
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::Loss => "0.1 % loss",
-            Self::Reordering => "1 % of frames 1 ms late",
+            Self::Late => "1 % of frames 1 ms late",
+            Self::VeryLate => "1 % of frames 6 ms late",
         }
     }
     fn cable(self) -> CableConfig {
         let mut cable = link(1_000, ROUND_TRIP, QUEUE);
+        let late = |extra| Reorder { p: Ratio::new(1, 100).expect("at most the whole"), extra };
         match self {
             Self::Loss => cable = losing(cable, 1),
-            Self::Reordering => {
-                let p = Ratio::new(1, 100).expect("at most the whole");
-                cable.forward.reorder = Reorder { p, extra: Span::from_millis(1) };
-            }
+            Self::Late => cable.forward.reorder = late(ROUND_TRIP.scale(1, 2)),
+            Self::VeryLate => cable.forward.reorder = late(ROUND_TRIP.times(3)),
         }
         cable
+    }
+    /// Half a round trip is less than the bursts of a sender that hands 64 KiB at once to its device, and RACK's window
+    /// must cover those too: only here does that change Linux's counts.
+    fn depends_on_offload(self) -> bool {
+        self == Self::Late
+    }
+    /// Whether the link's dice decide how much is repeated, and not the moment. BBR's smoothed round trip is now longer
+    /// than the lateness and now shorter.
+    pub(super) fn decides_counts(self, control: Control) -> bool {
+        (self, control) != (Self::VeryLate, Control::Bbr)
     }
 }
 
 /// What counts of one transfer.
-struct Counted {
+pub(super) struct Counted {
     goodput: Option<f64>,
     intact: bool,
-    retransmits: u64,
+    pub(super) retransmits: u64,
     /// Frames that the link's queue dropped: the sender's speed, not the link's dice.
     overflow: u64,
-    timeouts: u64,
-    inconclusive: Option<String>,
+    pub(super) timeouts: u64,
+    pub(super) inconclusive: Option<String>,
 }
 
 fn counted(end: &DuelEnd<Ours>) -> Counted {
@@ -89,8 +105,31 @@ fn counted(end: &DuelEnd<Ours>) -> Counted {
     }
 }
 
-/// Linux alone, ours in the sender's place, and both in each other's.
-const PAIRS: [[Who; 2]; 3] = [[Who::Kernel, Who::Kernel], [Who::Ours, Who::Kernel], [Who::Kernel, Who::Ours]];
+/// Who sends and who receives, and whether the kernel's segments go one by one.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    who: [Who; 2],
+    one_by_one: bool,
+}
+
+impl Pair {
+    /// Linux alone, ours in the sender's place, and both in each other's.
+    const THREE: [Self; 3] = [
+        Self { who: [Who::Kernel, Who::Kernel], one_by_one: false },
+        Self { who: [Who::Ours, Who::Kernel], one_by_one: false },
+        Self { who: [Who::Kernel, Who::Ours], one_by_one: false },
+    ];
+    /// Linux as the sender once more, without segmentation offload, which ours does not have.
+    const MORE: [Self; 2] = [
+        Self { who: [Who::Kernel, Who::Kernel], one_by_one: true },
+        Self { who: [Who::Kernel, Who::Ours], one_by_one: true },
+    ];
+
+    fn words(self) -> String {
+        let how = if self.one_by_one { ", one by one" } else { "" };
+        format!("{} to {}{how}", self.who[0].word(), self.who[1].word())
+    }
+}
 
 pub(super) fn rows(
     options: &StudyOptions,
@@ -100,29 +139,34 @@ pub(super) fn rows(
 ) -> Result<Vec<Row>, StudyError> {
     let mut rows = Vec::new();
     let octets = OCTETS[usize::from(full)];
+    let more = Pair::MORE.into_iter().filter(|_| trouble.depends_on_offload());
+    let pairs: Vec<Pair> = Pair::THREE.into_iter().chain(more).collect();
     for control in Control::ALL {
-        let mut seen: [Vec<Counted>; 3] = Default::default();
+        let mut seen: Vec<Vec<Counted>> = pairs.iter().map(|_| Vec::new()).collect();
         // The pairs take turns, so that whatever else the machine does meets all alike.
         for seed in (0..SEEDS).map(|i| Seed(options.seed.0 + i)) {
-            for (who, seen) in PAIRS.into_iter().zip(&mut seen) {
-                let note = format!("{} to {}, {}", who[0].word(), who[1].word(), trouble.word());
-                tell(watch, control, seed, &note);
-                let end = fight(&duel(seed, trouble.cable(), octets), who, control, watch.cancelled)?;
+            for (pair, seen) in pairs.iter().zip(&mut seen) {
+                tell(watch, control, seed, &format!("{}, {}", pair.words(), trouble.word()));
+                let duel = Duel { one_by_one: pair.one_by_one, ..duel(seed, trouble.cable(), octets) };
+                let end = fight(&duel, pair.who, control, watch.cancelled)?;
                 seen.push(counted(&end));
             }
         }
-        rows.extend(PAIRS.iter().zip(&seen).map(|(who, seen)| transfers(control, trouble, *who, octets, seen)));
-        let [linux, ours, swapped] = &seen;
-        rows.extend(compare(control, trouble, "the same receiver", ours, linux));
-        rows.extend(compare(control, trouble, "roles swapped", ours, swapped));
+        rows.extend(pairs.iter().zip(&seen).map(|(pair, seen)| transfers(control, trouble, *pair, octets, seen)));
+        let ours = &seen[1];
+        let of =
+            |places: [usize; 2]| -> Vec<&[Counted]> { places.iter().filter_map(|i| Some(&**seen.get(*i)?)).collect() };
+        rows.extend(compare(control, trouble, "the same receiver", ours, &of([0, 3])));
+        rows.extend(compare(control, trouble, "roles swapped", ours, &of([2, 4])));
+        let linux = &seen[0];
         rows.push(speed(control, trouble, ours, linux));
     }
     Ok(rows)
 }
 
 fn duel(seed: Seed, cable: CableConfig, octets: u64) -> Duel {
-    let load = Load::Octets(octets);
-    Duel { name: LINK.into(), seed, cable, flows: 1, load, limit: LIMIT, ipv6: false, capture: None }
+    let (name, flows, load, limit) = (LINK.to_owned(), 1, Load::Octets(octets), LIMIT);
+    Duel { name, seed, cable, flows, load, limit, ipv6: false, one_by_one: false, capture: None }
 }
 
 pub(super) fn tell(watch: Watch<'_>, control: Control, seed: Seed, note: &str) {
@@ -131,17 +175,19 @@ pub(super) fn tell(watch: Watch<'_>, control: Control, seed: Seed, note: &str) {
 }
 
 /// The transfers of one pair: intact, and how fast.
-fn transfers(control: Control, trouble: Trouble, who: [Who; 2], octets: u64, seen: &[Counted]) -> Row {
-    let case = json!({ "from": who[0].word(), "to": who[1].word(), "trouble": trouble.word(), "octets": octets });
+fn transfers(control: Control, trouble: Trouble, pair: Pair, octets: u64, seen: &[Counted]) -> Row {
+    let Pair { who, one_by_one } = pair;
+    let case = json!({
+        "from": who[0].word(), "to": who[1].word(), "one_by_one": one_by_one, "trouble": trouble.word(), "octets": octets,
+    });
     let mut row = row("lab", control.word(), "intact", "share", case);
     let intact = seen.iter().filter(|c| c.intact).count();
     (row.value, row.n) = (Some(intact as f64 / seen.len().max(1) as f64), seen.len() as u64);
     row.verdict = if intact == seen.len() && intact > 0 { Verdict::Pass } else { Verdict::Fail };
     let list = |of: fn(&Counted) -> u64| seen.iter().map(|c| of(c).to_string()).collect::<Vec<_>>().join(", ");
     row.why = format!(
-        "{} to {}, {}: {} Mbit/s, {} segments repeated, the queue dropped {}, {} timeouts",
-        who[0].word(),
-        who[1].word(),
+        "{}, {}: {} Mbit/s, {} segments repeated, the queue dropped {}, {} timeouts",
+        pair.words(),
         trouble.word(),
         list(|c| (c.goodput.unwrap_or(0.0) / 1e6).round() as u64),
         list(|c| c.retransmits),
@@ -165,46 +211,6 @@ fn speed(control: Control, trouble: Trouble, ours: &[Counted], linux: &[Counted]
     }
     row.why = format!("{}: {}", trouble.word(), row.why);
     row
-}
-
-/// Ours against the kernel's over the same seeds: repeats and timeouts.
-fn compare(control: Control, trouble: Trouble, how: &str, ours: &[Counted], linux: &[Counted]) -> Vec<Row> {
-    let busy = ours.iter().chain(linux).find_map(|c| c.inconclusive.as_ref());
-    let one = |metric: &str, of: fn(&Counted) -> u64| {
-        let list = |seen: &[Counted]| -> Vec<f64> { seen.iter().map(|c| of(c) as f64).collect() };
-        let (ours, linux) = (list(ours), list(linux));
-        let case = json!({ "trouble": trouble.word(), "against": how, "linux": linux, "ours": ours });
-        let mut row = row("lab", control.word(), metric, "ratio", case);
-        let Some((a, b, half)) = difference(&ours, &linux) else { return row };
-        (row.value, row.n) = ((b > 0.0).then(|| a / b), ours.len() as u64);
-        row.ci95 = (b > 0.0).then(|| half / b);
-        let (away, most) = ((a - b).abs(), (COUNT_WITHIN * b).max(COUNT_BY));
-        row.verdict = match away {
-            _ if away <= most => Verdict::Pass,
-            _ if away - half <= most || busy.is_some() => Verdict::Inconclusive,
-            _ => Verdict::Fail,
-        };
-        row.why = format!(
-            "{}, {how}: {a:.1} of ours against {b:.1} per transfer, {:+.1} ± {half:.1}, wanted within 10 % or {COUNT_BY:.0}",
-            trouble.word(),
-            a - b
-        );
-        if let Some(why) = busy {
-            row.why += &format!("; {why}");
-        }
-        row
-    };
-    vec![one("retransmits over the kernel's", |c| c.retransmits), one("timeouts over the kernel's", |c| c.timeouts)]
-}
-
-/// Means of two lists of counts with the same seeds, and the 95 % half-width of the means' difference: Student's t on the
-/// differences seed by seed, for both met the same dice; where there are few, Poisson's if that is wider.
-fn difference(ours: &[f64], linux: &[f64]) -> Option<(f64, f64, f64)> {
-    let differences: Vec<f64> = ours.iter().zip(linux).map(|(a, b)| a - b).collect();
-    let (_, half) = mean_ci95(&differences)?;
-    let (a, b) = (mean_ci95(ours)?.0, mean_ci95(linux)?.0);
-    let poisson = if a.min(b) < FEW { 1.96 * ((a + b) / differences.len() as f64).sqrt() } else { 0.0 };
-    Some((a, b, half.unwrap_or(0.0).max(poisson)))
 }
 
 /// Short transfers, captured whole and read by tshark, over both versions of IP.

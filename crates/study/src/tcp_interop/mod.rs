@@ -6,6 +6,7 @@
 
 mod bulk;
 mod cells;
+mod counts;
 mod demo;
 mod pool;
 #[cfg(test)]
@@ -45,7 +46,7 @@ pub(crate) fn run(
     if options.wants(PARTS[0]) {
         rows.extend(bulk::captured(options, watch)?);
     }
-    for trouble in bulk::Trouble::ALL.into_iter().filter(|trouble| options.wants(PARTS[1 + *trouble as usize])) {
+    for trouble in bulk::Trouble::ALL.into_iter().filter(|trouble| options.wants(trouble.part())) {
         rows.extend(bulk::rows(options, full, trouble, watch)?);
     }
     if options.wants(PARTS[3]) {

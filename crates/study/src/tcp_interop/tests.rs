@@ -39,6 +39,7 @@ fn ours_and_the_kernel_understand_each_other() {
             load: Load::Octets(8_000_000),
             limit: Span::from_secs(60),
             ipv6,
+            one_by_one: ipv6,
             capture: Some(path.clone()),
         };
         let end = fight(&duel, who, control, &AtomicBool::new(false)).unwrap();
