@@ -138,6 +138,7 @@ impl Study {
         let make = move || -> Box<dyn Backend> {
             if lab { Box::new(wavelane_lab::LabBackend) } else { Box::new(wavelane_sim::SimBackend) }
         };
-        (self.run)(&make, options, hooks)
+        let document = (self.run)(&make, options, hooks)?;
+        Ok(StudyDocument { parts: options.parts.clone(), ..document })
     }
 }

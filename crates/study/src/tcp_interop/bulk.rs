@@ -16,6 +16,8 @@ use wavelane_scenario::{Progress, Verdict};
 
 /// Bytes per transfer by edition.
 const OCTETS: [u64; 2] = [20_000_000, 200_000_000];
+/// Where every late frame counts as a loss, a transfer takes eight times as long, and each shows the same.
+const OCTETS_VERY_LATE: [u64; 2] = [20_000_000, 50_000_000];
 /// Bytes of the transfers that are captured whole.
 const CAPTURED_OCTETS: u64 = 10_000_000;
 const CAPTURED_QUEUE: u64 = 500_000;
@@ -138,7 +140,7 @@ pub(super) fn rows(
     watch: Watch<'_>,
 ) -> Result<Vec<Row>, StudyError> {
     let mut rows = Vec::new();
-    let octets = OCTETS[usize::from(full)];
+    let octets = if trouble == Trouble::VeryLate { OCTETS_VERY_LATE } else { OCTETS }[usize::from(full)];
     let more = Pair::MORE.into_iter().filter(|_| trouble.depends_on_offload());
     let pairs: Vec<Pair> = Pair::THREE.into_iter().chain(more).collect();
     for control in Control::ALL {

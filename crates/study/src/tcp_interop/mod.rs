@@ -154,21 +154,8 @@ fn failure(control: Control, seed: Seed, error: BackendError) -> StudyError {
 
 /// A row about `stack` with its cell.
 fn row(backend: &str, stack: &str, metric: &str, unit: &str, case: Value) -> Row {
-    Row {
-        id: ID.into(),
-        case: case.as_object().cloned().unwrap_or_else(Map::new),
-        backend: backend.into(),
-        stack: stack.into(),
-        metric: metric.into(),
-        unit: unit.into(),
-        value: None,
-        ci95: None,
-        n: 0,
-        published: None,
-        bound: None,
-        verdict: Verdict::Info,
-        why: String::new(),
-    }
+    let case = case.as_object().cloned().unwrap_or_else(Map::new);
+    Row { case, ..Row::new(ID, backend, stack, metric, unit) }
 }
 
 /// Judges the ratio of the means, ours over theirs: within `within` of 1. One outside it whose 95 % interval reaches in
