@@ -154,7 +154,7 @@ impl Sender {
             rack: Rack::default(),
             rtt: Rtt::new(config),
             delivery: Delivery::new(now),
-            controller: Controller::new(config, now, mss, config.initial_window, dice),
+            controller: Controller::new(config, now, mss, config.initial_window, config.sack, dice),
             phase: Phase::Open,
             prr: None,
             undo: None,
@@ -186,7 +186,7 @@ impl Sender {
         (self.mss, self.sack) = (mss, sack);
         // RFC 5681, section 3.1: after a lost SYN, one segment.
         let initial = if lost_syn { 1 } else { self.config.initial_window };
-        self.controller = Controller::new(&self.config, now, mss, initial, self.dice);
+        self.controller = Controller::new(&self.config, now, mss, initial, sack, self.dice);
         if lost_syn {
             self.rtt.after_lost_syn();
         }
@@ -290,7 +290,9 @@ impl Sender {
         let in_flight = if self.board.is_empty() { 0 } else { self.board.pipe().max(1) };
         let octets = match plan {
             Plan::Again(place) => {
-                let stamp = self.delivery.stamp(now, in_flight);
+                // Only what had left the pipe comes back into it.
+                let added = self.board.get(place).filter(|sent| sent.lost).map_or(0, |sent| sent.len());
+                let stamp = self.delivery.stamp(now, in_flight, added);
                 self.board.sent_again(place, stamp);
                 self.repeat_due = false;
                 self.note_repeat(now);
@@ -299,8 +301,8 @@ impl Sender {
             }
             Plan::New { octets, fin } => {
                 self.restart_after_idle(now);
-                let stamp = self.delivery.stamp(now, in_flight);
                 let end = self.next + octets + u64::from(fin);
+                let stamp = self.delivery.stamp(now, in_flight, end - self.next);
                 self.board.push(self.next, end, stamp);
                 self.next = end;
                 self.fin_sent |= fin;
@@ -359,6 +361,9 @@ impl Sender {
 
     fn restart_after_idle(&mut self, now: Instant) {
         let Some(last) = self.last_sent.filter(|_| self.board.is_empty()) else { return };
+        if self.una > 0 && self.delivery.is_app_limited() && self.controller.on_restart(now) {
+            self.delivery.note_restart();
+        }
         let idle = now.since(last);
         if idle > self.rtt.rto() && self.una > 0 {
             self.controller.after_idle(idle, u64::from(self.config.initial_window) * self.mss);

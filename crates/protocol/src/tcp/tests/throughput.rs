@@ -3,7 +3,7 @@
 use super::world::{Way, World};
 use super::*;
 
-fn bulk(config: Config, ways: [Way; 2], total: usize, limit: u64) -> (f64, Counters, World) {
+pub(super) fn bulk(config: Config, ways: [Way; 2], total: usize, limit: u64) -> (f64, Counters, World) {
     let mut world = World::new([config.clone(), config], ways, 1);
     let flows = world.open(ms(10_000));
     let start = world.now;
@@ -13,14 +13,15 @@ fn bulk(config: Config, ways: [Way; 2], total: usize, limit: u64) -> (f64, Count
     (total as f64 * 8.0 / end.since(start).as_secs_f64() / 1e6, counters, world)
 }
 
-fn every() -> [(&'static str, Config); 5] {
-    use CongestionControl::{Bbr, Cubic, NewReno, Reno};
+fn every() -> [(&'static str, Config); 6] {
+    use CongestionControl::{Bbr, Bbr3, Cubic, NewReno, Reno};
     [
         ("reno", Config::linux(Reno)),
         ("newreno without sack", Config { sack: false, ..Config::linux(NewReno) }),
         ("newreno", Config::linux(NewReno)),
         ("cubic", Config::linux(Cubic)),
         ("bbr", Config::linux(Bbr)),
+        ("bbr3", Config::linux(Bbr3)),
     ]
 }
 
