@@ -128,7 +128,8 @@ impl Bbr3 {
 
     /// Section 5.5.10.2, IsInflightTooHigh.
     pub(super) fn is_too_high(&self, sample: &RateSample) -> bool {
-        let over = u128::from(sample.lost) * u128::from(UNIT) > u128::from(sample.in_flight) * u128::from(LOSS_THRESHOLD);
+        let over =
+            u128::from(sample.lost) * u128::from(UNIT) > u128::from(sample.in_flight) * u128::from(LOSS_THRESHOLD);
         over || sample.lost > 0 && !self.selective
     }
     /// Section 5.5.10.2, HandleInflightTooHigh.

@@ -82,12 +82,7 @@ impl Bbr3 {
                 self.cycle.samples_probe = true;
                 self.start_up(sample.rate.unwrap_or_default());
             }
-            State::Up => {
-                if self.is_time_to_go_down(sample.rate.unwrap_or_default()) {
-                    self.cycle.went_too_high = false;
-                    self.start_down(acked.now);
-                }
-            }
+            State::Up => self.check_up_done(acked.now, sample.rate.unwrap_or_default()),
             _ => {}
         }
     }
@@ -126,6 +121,12 @@ impl Bbr3 {
     }
     fn is_time_to_cruise(&self) -> bool {
         self.flight <= self.long_term_less_headroom() && self.flight <= self.in_flight_for(self.model.max_bandwidth())
+    }
+    fn check_up_done(&mut self, now: Instant, rate: Rate) {
+        if self.is_time_to_go_down(rate) {
+            self.cycle.went_too_high = false;
+            self.start_down(now);
+        }
     }
     /// Sections 5.3.3.7 and 5.3.3.9. What was in flight before this acknowledgement counts as reached: after it, there is
     /// always less than a window that is the bound.

@@ -5,8 +5,21 @@ use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Ack { wait: u64, octets: u64, rate: Option<u64>, rtt: Option<u64>, pipe: u64, back: u64, app_limited: bool, lost: u64 },
-    Lose { in_flight: u64, lost: u64, start: u64 },
+    Ack {
+        wait: u64,
+        octets: u64,
+        rate: Option<u64>,
+        rtt: Option<u64>,
+        pipe: u64,
+        back: u64,
+        app_limited: bool,
+        lost: u64,
+    },
+    Lose {
+        in_flight: u64,
+        lost: u64,
+        start: u64,
+    },
     Congestion,
     Mark(u64),
     Timeout(u64),

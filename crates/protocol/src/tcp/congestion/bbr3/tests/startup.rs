@@ -78,7 +78,10 @@ fn losses_end_startup() {
         lossy(&mut rig, 6, PRODUCT);
         assert_eq!((rig.state(), rig.bbr.full.reached, rig.bbr.full.now), (State::Drain, true, true));
         assert_eq!(rig.bbr.saved.state, Some(State::Startup));
-        assert_eq!(rig.bbr.bounds.in_flight_long, PRODUCT, "the larger of the product and what was delivered in a round");
+        assert_eq!(
+            rig.bbr.bounds.in_flight_long, PRODUCT,
+            "the larger of the product and what was delivered in a round"
+        );
     }
 }
 
