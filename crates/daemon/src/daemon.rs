@@ -5,9 +5,14 @@
 
 mod document;
 mod doors;
+mod events;
+mod housekeeping;
+mod lane;
 mod packets;
 mod reload;
+mod stop;
 
+use self::events::Acquaintance;
 use self::packets::PacketDoor;
 use self::reload::Reloads;
 use crate::attempts::{Attempts, Limits};
@@ -17,22 +22,22 @@ use crate::counters::Counters;
 use crate::epoch;
 use crate::keys;
 use crate::log::Log;
-use crate::relay::{CHUNK, Connection, Moved, Stage};
+use crate::relay::{CHUNK, Connection, Moved};
 use crate::rules;
 use crate::start::{self, StartError, Transparent};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
-use wavelane_base::{Entropy, FlowId, FrameMeta, Instant, Machine, PortId, Span, Transmit};
+use wavelane_base::{Entropy, FlowId, Instant, Machine, PortId, Span, Transmit};
 use wavelane_host::clock::{NodeClock, wall_nanos};
 use wavelane_host::nfqueue::Held;
 use wavelane_host::poller::{Poller, Ready, Watch};
 use wavelane_host::udp::UdpLane;
-use wavelane_protocol::gateway::{Event, Gateway, PeerId};
+use wavelane_protocol::gateway::Gateway;
 
 /// The only port: the UDP lanes' socket.
 const LANE: PortId = PortId(0);
@@ -57,27 +62,14 @@ const TICK: Span = Span::from_millis(50);
 const GREETING_PATIENCE: Span = Span::from_secs(5);
 /// How long the list of our own addresses is believed.
 const ADDRESSES_FRESH: Span = Span::from_secs(5);
-/// How long an orderly stop takes at the most to tell the peers what it reset.
-const FAREWELL: Span = Span::from_millis(250);
 /// Rounds of draining before readiness is asked again.
 const ROUNDS_MAX: usize = 16;
-/// Reads of the lanes' socket per round, and bytes after which a round has read or sent enough: acknowledgements are due
-/// then, and what was read is still in the processor's cache.
-const READS_PER_ROUND: usize = 8;
-const OCTETS_PER_ROUND: usize = 256 << 10;
 /// Connections served per round.
 const TURNS_PER_ROUND: usize = 256;
 /// SYNs and connections taken per round.
 const ARRIVALS_PER_ROUND: usize = 256;
 /// The largest batch of datagrams the gateway may write.
 const FRAME_ROOM: usize = 65_535;
-
-/// What is known of a peer besides what the gateway knows.
-#[derive(Clone, Copy, Default)]
-struct Acquaintance {
-    met: bool,
-    complained: bool,
-}
 
 /// The daemon's whole state.
 pub struct Daemon {
@@ -302,186 +294,5 @@ impl Daemon {
             }
         }
         true
-    }
-    /// Reads a round's worth of datagrams. Returns whether there may be more.
-    fn receive(&mut self) -> bool {
-        if !self.lane_readable {
-            return false;
-        }
-        let mut octets = 0;
-        for _ in 0..READS_PER_ROUND {
-            let (clock, gateway) = (&self.clock, &mut self.gateway);
-            let mut read_at = None;
-            let got = self.lane.receive(|d| {
-                // Read once per call and after it: an arrival that seems to lie ahead of `now`, or before it was,
-                // would pass for delay on the link.
-                let now = *read_at.get_or_insert_with(|| clock.now());
-                let meta = FrameMeta { rx_time: now - d.waited, ecn: d.ecn, segment: d.segment, from: Some(d.from) };
-                octets += d.bytes.len();
-                gateway.handle_frame(now, LANE, d.bytes, meta);
-            });
-            self.now = read_at.unwrap_or(self.now);
-            // An error is an ICMP message about an earlier datagram; the next call goes on.
-            if matches!(got, Ok(0)) {
-                self.lane_readable = false;
-                break;
-            }
-            if octets >= OCTETS_PER_ROUND {
-                break;
-            }
-        }
-        true
-    }
-    /// Sends a round's worth of what may leave. Returns whether there may be more.
-    fn transmit(&mut self) -> bool {
-        let mut octets = 0;
-        while self.lane_writable && octets < OCTETS_PER_ROUND {
-            let (transmit, at) = match self.stalled.take() {
-                Some(stalled) => stalled,
-                None => {
-                    // A batch takes long to send; the next one's packets leave that much later.
-                    self.now = self.clock.now();
-                    let segments = self.lane.segments_max();
-                    match self.gateway.poll_transmit(self.now, LANE, &mut self.frame, segments) {
-                        Some(transmit) => (transmit, 0),
-                        None => return false,
-                    }
-                }
-            };
-            let Some(to) = transmit.to else {
-                self.counters.one("dropped_datagram_unsent");
-                continue;
-            };
-            let rest = &self.frame[at..transmit.len];
-            octets += rest.len();
-            let sent = self.lane.send(rest, transmit.segment_size, to, transmit.ecn);
-            self.counters.add("dropped_datagram_too_big", sent.too_big);
-            self.counters.add("dropped_datagram_unsent", sent.lost);
-            if sent.done < rest.len() {
-                self.lane_writable = false;
-                self.stalled = Some((transmit, at + sent.done));
-            }
-        }
-        self.lane_writable
-    }
-
-    fn peer_name(&self, peer: PeerId) -> &str {
-        self.config.peers.get(peer.0).map_or("?", |p| &p.name)
-    }
-    fn complain(&mut self, peer: usize) {
-        let Some(p) = self.config.peers.get(peer) else { return };
-        let address = p.address.as_deref().unwrap_or("an unknown address");
-        let text = format!(
-            "peer '{}' at {address} does not answer: it is unreachable (check address, port, firewall), or its key and ours do not match (compare the public keys that `wavelane check` prints on both sides)",
-            p.name
-        );
-        self.say(&text);
-    }
-    fn handle_event(&mut self, event: Event) {
-        match event {
-            Event::PeerUp(peer) => {
-                if let Some(p) = self.peers.get_mut(peer.0) {
-                    *p = Acquaintance { met: true, complained: false };
-                }
-                self.say(&format!("peer '{}' is up", self.peer_name(peer).to_owned()));
-            }
-            Event::PeerSilent(peer) => {
-                if self.peers.get_mut(peer.0).is_some_and(|p| !std::mem::replace(&mut p.complained, true)) {
-                    self.complain(peer.0);
-                }
-            }
-            Event::PeerRestarted(peer) => {
-                self.say(&format!(
-                    "peer '{}' has restarted; its connections were reset",
-                    self.peer_name(peer).to_owned()
-                ));
-            }
-            Event::Incoming { flow, peer, source, target } => self.incoming(flow, peer, source, target),
-            Event::Accepted(flow) => self.accepted(flow),
-            Event::Refused(flow, why) | Event::Reset(flow, why) => self.flow_gone(flow, why),
-            Event::Readable(flow) | Event::Writable(flow) => self.enqueue_flow(flow),
-            Event::Closed(flow) => {
-                if let Some(c) = self.of_flow.get(&flow).and_then(|t| self.connections.get_mut(t)) {
-                    c.flow_closed = true;
-                }
-                self.enqueue_flow(flow);
-            }
-            Event::Notice(text) => self.say(&text),
-            Event::UnknownCaller { public_key, from } => {
-                let from = from.map_or("an unknown address".into(), |a| a.to_string());
-                let key = keys::to_base64(&public_key);
-                self.say(&format!(
-                    "{from} calls with the key {key}, which no [[peer]] has: add it there, or correct its key"
-                ));
-            }
-        }
-    }
-
-    fn tick(&mut self) {
-        self.ticked = self.now;
-        if self.attempts.len() > 0 {
-            let (overdue, ended) = self.attempts.expire(self.now);
-            self.counters.add("dropped_syn_held_too_long", overdue.len() as u64);
-            for held in overdue {
-                self.discard(Some(held));
-            }
-            self.end_attempts(ended);
-        }
-        if self.connecting > 0 {
-            let late = |c: &Connection| matches!(c.stage, Stage::Connecting(until) if until <= self.now);
-            let late: Vec<u64> = self.connections.iter().filter(|(_, c)| late(c)).map(|(t, _)| *t).collect();
-            for token in late {
-                if let Some(c) = self.remove(token) {
-                    self.refuse(c.flow, &ErrorKind::TimedOut.into());
-                }
-            }
-        }
-        if std::mem::take(&mut self.retry_listeners) {
-            for listener in 0..=(TOKEN_TPROXY_LAST - TOKEN_TPROXY) as usize {
-                self.accept_transparent(listener);
-            }
-            for i in 0..self.forwards.len() {
-                self.accept_forward(i);
-            }
-        }
-        if self.now.since(self.started) >= GREETING_PATIENCE {
-            for peer in 0..self.peers.len() {
-                let p = &mut self.peers[peer];
-                if !p.met && !std::mem::replace(&mut p.complained, true) && self.config.peers[peer].address.is_some() {
-                    self.complain(peer);
-                }
-            }
-        }
-    }
-    /// An orderly stop: held SYNs are let go unanswered, everything open is reset at both ends.
-    fn stop(&mut self) {
-        let ended = self.attempts.drain();
-        self.end_attempts(ended);
-        let tokens: Vec<u64> = self.connections.keys().copied().collect();
-        let open = tokens.len();
-        for token in tokens {
-            self.socket_reset(token);
-        }
-        while self.transmit() {}
-        if open > 0 {
-            self.farewell();
-        }
-        self.say("stopped");
-    }
-    /// Resets that the pacer holds back leave within [`FAREWELL`]; peers learn the rest from our silence.
-    fn farewell(&mut self) {
-        let end = self.now + FAREWELL;
-        while let Some(next) = self.gateway.poll_timeout().map(|w| w.at).filter(|at| *at < end) {
-            if self.poller.wait(Some(self.clock.until(next))).is_err() {
-                return;
-            }
-            self.now = self.clock.now();
-            self.lane_readable = true;
-            self.lane_writable = true;
-            self.receive();
-            self.gateway.handle_timeout(self.now);
-            while self.gateway.poll_event().is_some() {}
-            while self.transmit() {}
-        }
     }
 }

@@ -2,17 +2,17 @@
 
 use crate::LabError;
 use crate::content::{Content, Digested, Received};
+use crate::errand::Errand;
 use crate::http::Upload;
 use crate::sockets::rest_until;
 use crate::tools::{INSTALL_CURL, command};
 use std::io::{Read, Write};
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::process::{Child, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
-use wavelane_base::{Instant, Span};
-use wavelane_host::netns::{ChildEnd, Netns};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use wavelane_base::Span;
+use wavelane_host::netns::ChildEnd;
 use wavelane_host::realtime;
 use wavelane_scenario::FlowRaw;
 
@@ -27,37 +27,7 @@ const GRACE: Span = Span::from_secs(2);
 /// curl's exit code for `--max-time` (curl(1)).
 const CURL_TIMED_OUT: i32 = 28;
 
-/// What every flow is told.
-pub(crate) struct Errand {
-    /// The flow's name.
-    pub(crate) name: String,
-    /// The run's start.
-    pub(crate) epoch: Instant,
-    /// When the flow connects.
-    pub(crate) start: Instant,
-    /// When it ends at the latest.
-    pub(crate) stop: Instant,
-    /// Its size; `None` runs until `stop`.
-    pub(crate) size: Option<u64>,
-    /// The client's node.
-    pub(crate) from: Arc<Netns>,
-    /// The server.
-    pub(crate) server: SocketAddr,
-    /// Set when everything is to end now.
-    pub(crate) cancel: Arc<AtomicBool>,
-    /// Bytes received so far, for people.
-    pub(crate) progress: Arc<AtomicU64>,
-}
-
 impl Errand {
-    /// Nanoseconds from the run's start to `at`.
-    pub(crate) fn since_epoch(&self, at: Instant) -> u64 {
-        at.since(self.epoch).as_nanos()
-    }
-    /// Whether everything is to end now.
-    pub(crate) fn cancelled(&self) -> bool {
-        self.cancel.load(Ordering::Relaxed)
-    }
     /// Starts curl with what all flows share, and `more`.
     fn curl(&self, more: &[&str], stdin: Stdio) -> Result<Child, LabError> {
         let left = self.stop.since(realtime::now()).as_secs_f64().max(0.001);
@@ -69,24 +39,6 @@ impl Errand {
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = self.from.spawn(command, ChildEnd::Kill)?;
         child.map_err(|error| LabError::Program { program: "curl".into(), error, remedy: INSTALL_CURL })
-    }
-    /// What a flow has seen that has not begun.
-    pub(crate) fn raw(&self, app: &'static str, connect_ns: u64) -> FlowRaw {
-        FlowRaw {
-            flow: self.name.clone(),
-            app,
-            connect_ns,
-            first_byte_ns: None,
-            last_byte_ns: None,
-            completed: false,
-            intact: None,
-            octets: 0,
-            arrivals: Vec::new(),
-            probes: Vec::new(),
-            ages: Vec::new(),
-            fetches: Vec::new(),
-            given_ns: self.stop.since(self.start).as_nanos(),
-        }
     }
 }
 
@@ -130,7 +82,11 @@ fn kill_if_due(child: &mut Child, errand: &Errand) -> bool {
 }
 
 /// Runs a download to its end. The note says what curl complained about, if it did.
-pub(crate) fn download(errand: &Errand, digest: &Digested) -> Result<(FlowRaw, Option<String>), LabError> {
+pub(crate) fn download(
+    errand: &Errand,
+    size: Option<u64>,
+    digest: &Digested,
+) -> Result<(FlowRaw, Option<String>), LabError> {
     rest_until(errand.start, || errand.cancelled());
     let started = realtime::now();
     let mut child = errand.curl(&[], Stdio::null())?;
@@ -152,12 +108,18 @@ pub(crate) fn download(errand: &Errand, digest: &Digested) -> Result<(FlowRaw, O
     }
     let ended = reap(child)?;
     let expected = *digest.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(conclude(errand, "download", started, &received, &ended, expected, true))
+    let mut raw = errand.raw("download", errand.since_epoch(started));
+    if let (Some(first), Some(span)) = (received.first_ns, ended.connect_to_first) {
+        // What curl wrote first, it had received at that moment.
+        raw.connect_ns = raw.connect_ns.max(first.saturating_sub(span.as_nanos()));
+    }
+    Ok(conclude(raw, size, &received, &ended, expected, true))
 }
 
 /// Runs an upload to its end; `upload` is what the server sees of it.
 pub(crate) fn upload(
     errand: &Errand,
+    size: Option<u64>,
     content: Content,
     upload: &Upload,
 ) -> Result<(FlowRaw, Option<String>), LabError> {
@@ -194,37 +156,30 @@ pub(crate) fn upload(
     let received = upload.received.lock().unwrap_or_else(PoisonError::into_inner);
     let expected = *digest.lock().unwrap_or_else(PoisonError::into_inner);
     let orderly = upload.ended.load(Ordering::Acquire);
-    Ok(conclude(errand, "upload", started, &received, &ended, expected, orderly))
+    let raw = errand.raw("upload", errand.since_epoch(started));
+    Ok(conclude(raw, size, &received, &ended, expected, orderly))
 }
 
 fn conclude(
-    errand: &Errand,
-    app: &'static str,
-    started: Instant,
+    mut raw: FlowRaw,
+    size: Option<u64>,
     received: &Received,
     ended: &Ended,
     expected: Option<[u8; 32]>,
     orderly: bool,
 ) -> (FlowRaw, Option<String>) {
-    let spawned = errand.since_epoch(started);
-    let connect_ns = match (app, received.first_ns, ended.connect_to_first) {
-        // What curl wrote first, it had received at that moment.
-        ("download", Some(first), Some(span)) => first.saturating_sub(span.as_nanos()).max(spawned),
-        _ => spawned,
-    };
-    let mut raw = errand.raw(app, connect_ns);
     raw.first_byte_ns = received.first_ns;
     raw.last_byte_ns = received.last_ns;
     raw.octets = received.octets;
     raw.arrivals = received.arrivals.clone();
     raw.ages = received.ages.clone();
-    match errand.size {
+    match size {
         Some(size) => {
             raw.completed = ended.status.success() && orderly && received.octets == size;
             raw.intact = raw.completed.then(|| expected == Some(received.hash()));
         }
         None => raw.completed = ended.status.code() == Some(CURL_TIMED_OUT) && received.octets > 0,
     }
-    let note = (!ended.said.is_empty() && !raw.completed).then(|| format!("flow {}: {}", errand.name, ended.said));
+    let note = (!ended.said.is_empty() && !raw.completed).then(|| format!("flow {}: {}", raw.flow, ended.said));
     (raw, note)
 }

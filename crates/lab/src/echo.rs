@@ -2,7 +2,9 @@
 
 use crate::LabError;
 use crate::content::note_arrival;
+use crate::errand::Errand;
 use crate::sockets;
+use crate::worker::Worker;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -24,35 +26,14 @@ pub(crate) const PROBE_MAX: u64 = 65_536;
 /// How often waiting threads look whether they are to stop.
 const GLANCE: Span = Span::from_millis(20);
 
-/// The answering side. Dropping it stops it.
-pub(crate) struct Server {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Server {
-    /// Answers whoever connects to `address` inside `ns`.
-    pub(crate) fn start(ns: &Netns, address: SocketAddr, control: &str) -> Result<Self, LabError> {
-        let listener = sockets::listen(ns, address, control)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let theirs = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().name("echo-server".into()).spawn(move || {
-            // A broken connection ends the echo; the client's side of the run says so.
-            let _ = serve(&listener, &theirs);
-        });
-        let thread = thread.map_err(LabError::io("cannot start a thread to answer echoes"))?;
-        Ok(Self { stop, thread: Some(thread) })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            // A server that panicked has said so on stderr.
-            let _ = thread.join();
-        }
-    }
+/// Starts the answering side: it answers whoever connects to `address` inside `ns`, one after the other.
+pub(crate) fn answerer(ns: &Netns, address: SocketAddr, control: &str) -> Result<Worker, LabError> {
+    let listener = sockets::listen(ns, address, control)?;
+    let worker = Worker::start("echo-server", move |stop| {
+        // A broken connection ends the echo; the client's side of the run says so.
+        let _ = serve(&listener, stop);
+    });
+    worker.map_err(LabError::io("cannot start a thread to answer echoes"))
 }
 
 /// Waits until `fd` is readable; false if `stop` was set first.
@@ -80,30 +61,6 @@ fn serve(listener: &TcpListener, stop: &AtomicBool) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What an echo is told.
-pub(crate) struct Errand {
-    /// The flow's name.
-    pub(crate) name: String,
-    /// The run's start.
-    pub(crate) epoch: Instant,
-    /// When to connect.
-    pub(crate) start: Instant,
-    /// When the last question may be asked.
-    pub(crate) stop: Instant,
-    /// Between questions.
-    pub(crate) every: Span,
-    /// Bytes of a question, within [`PROBE_MIN`] and [`PROBE_MAX`].
-    pub(crate) size: usize,
-    /// The server.
-    pub(crate) server: SocketAddr,
-    /// Congestion control of the connection.
-    pub(crate) control: String,
-    /// Set when the flow it accompanies has ended.
-    pub(crate) over: Arc<AtomicBool>,
-    /// Set when everything is to end now.
-    pub(crate) cancel: Arc<AtomicBool>,
-}
-
 /// Answers so far: when each question's last byte came back.
 #[derive(Default)]
 struct Answers {
@@ -114,37 +71,30 @@ struct Answers {
 
 /// Asks until the time is over, then waits for what is still out. The calling thread must be inside the client's
 /// namespace. The second value says which congestion control the connection really used.
-pub(crate) fn run(errand: &Errand) -> Result<(FlowRaw, Option<String>), LabError> {
-    let cancelled = || errand.cancel.load(Ordering::Relaxed);
-    let over = || cancelled() || errand.over.load(Ordering::Acquire);
+///
+/// `size`: bytes of a question, within [`PROBE_MIN`] and [`PROBE_MAX`]. `over` is set when the flow it accompanies has
+/// ended.
+pub(crate) fn run(
+    errand: &Errand,
+    every: Span,
+    size: usize,
+    over: &AtomicBool,
+) -> Result<(FlowRaw, Option<String>), LabError> {
+    let cancelled = || errand.cancelled();
+    let over = || cancelled() || over.load(Ordering::Acquire);
     sockets::rest_until(errand.start, cancelled);
-    let connecting = realtime::now();
-    let mut raw = FlowRaw {
-        flow: errand.name.clone(),
-        app: "echo",
-        connect_ns: connecting.since(errand.epoch).as_nanos(),
-        first_byte_ns: None,
-        last_byte_ns: None,
-        completed: false,
-        intact: None,
-        octets: 0,
-        arrivals: Vec::new(),
-        probes: Vec::new(),
-        ages: Vec::new(),
-        fetches: Vec::new(),
-        given_ns: errand.stop.since(errand.start).as_nanos(),
-    };
+    let mut raw = errand.raw("echo", errand.since_epoch(realtime::now()));
     let mut stream = match sockets::connect(errand.server, &errand.control, errand.stop, cancelled) {
         Ok(stream) => stream,
         Err(e) => return Ok((raw, Some(format!("flow {}: cannot connect: {e}", errand.name)))),
     };
     let used = sockets::control_of(&stream);
     let answers = Arc::new(Mutex::new(Answers::default()));
-    let reader = listen(&stream, errand, &answers)?;
+    let reader = listen(&stream, errand.epoch, size, &answers)?;
     let mut due = realtime::now();
     let mut sent = Vec::new();
     let mut broken = None;
-    let mut question = vec![0; errand.size];
+    let mut question = vec![0; size];
     while due < errand.stop && sockets::rest_until(due, over) && !over() {
         question[..8].copy_from_slice(&(sent.len() as u64).to_be_bytes());
         sent.push(due);
@@ -152,7 +102,7 @@ pub(crate) fn run(errand: &Errand) -> Result<(FlowRaw, Option<String>), LabError
             broken = Some(e);
             break;
         }
-        due += errand.every;
+        due += every;
     }
     let deadline = realtime::now() + PATIENCE;
     let waiting = || {
@@ -173,7 +123,7 @@ pub(crate) fn run(errand: &Errand) -> Result<(FlowRaw, Option<String>), LabError
     raw.probes = (0u64..)
         .zip(&sent)
         .map(|(number, due)| Probe {
-            sent_ns: due.since(errand.epoch).as_nanos(),
+            sent_ns: errand.since_epoch(*due),
             rtt_ns: seen.at.get(&number).map(|at| at.since(*due).as_nanos()),
         })
         .collect();
@@ -185,9 +135,14 @@ pub(crate) fn run(errand: &Errand) -> Result<(FlowRaw, Option<String>), LabError
 }
 
 /// Starts the thread that takes the answers.
-fn listen(stream: &TcpStream, errand: &Errand, answers: &Arc<Mutex<Answers>>) -> Result<JoinHandle<()>, LabError> {
+fn listen(
+    stream: &TcpStream,
+    epoch: Instant,
+    size: usize,
+    answers: &Arc<Mutex<Answers>>,
+) -> Result<JoinHandle<()>, LabError> {
     let mut stream = stream.try_clone().map_err(LabError::io("cannot read an echo connection"))?;
-    let (answers, size, epoch) = (Arc::clone(answers), errand.size, errand.epoch);
+    let answers = Arc::clone(answers);
     let thread = std::thread::Builder::new().name("echo-reader".into()).spawn(move || {
         let mut answer = vec![0; size];
         while stream.read_exact(&mut answer).is_ok() {

@@ -3,7 +3,9 @@
 //! The client sends its number and the size it wants, the server answers with a body that follows from both and closes.
 
 use crate::LabError;
+use crate::errand::Errand;
 use crate::sockets;
+use crate::worker::Worker;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -32,43 +34,22 @@ fn byte(number: u64, place: u64) -> u8 {
     (number.wrapping_mul(31).wrapping_add(place.wrapping_mul(7)) >> 1) as u8
 }
 
-/// The answering side. Dropping it stops it.
-pub(crate) struct Server {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Server {
-    /// Answers whoever connects to `address` inside `ns`.
-    pub(crate) fn start(ns: &Netns, address: SocketAddr, control: &str) -> Result<Self, LabError> {
-        let listener = sockets::listen(ns, address, control)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let theirs = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().name("fetch-server".into()).spawn(move || {
-            let mut answering: Vec<JoinHandle<()>> = Vec::new();
-            while !theirs.load(Ordering::Acquire) {
-                let waited = realtime::wait(&[listener.as_fd()], realtime::now() + GLANCE);
-                answering.retain(|thread| !thread.is_finished());
-                if matches!(waited, Ok(true)) && answering.len() < AT_ONCE_MAX {
-                    answering.extend(accept(&listener, &theirs));
-                }
+/// Starts the answering side: it answers whoever connects to `address` inside `ns`.
+pub(crate) fn answerer(ns: &Netns, address: SocketAddr, control: &str) -> Result<Worker, LabError> {
+    let listener = sockets::listen(ns, address, control)?;
+    let worker = Worker::start("fetch-server", move |stop| {
+        let mut answering: Vec<JoinHandle<()>> = Vec::new();
+        while !stop.load(Ordering::Acquire) {
+            let waited = realtime::wait(&[listener.as_fd()], realtime::now() + GLANCE);
+            answering.retain(|thread| !thread.is_finished());
+            if matches!(waited, Ok(true)) && answering.len() < AT_ONCE_MAX {
+                answering.extend(accept(&listener, stop));
             }
-            // A thread that panicked has said so on stderr.
-            answering.into_iter().for_each(|thread| drop(thread.join()));
-        });
-        let thread = thread.map_err(LabError::io("cannot start a thread to answer fetches"))?;
-        Ok(Self { stop, thread: Some(thread) })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            // A server that panicked has said so on stderr.
-            let _ = thread.join();
         }
-    }
+        // A thread that panicked has said so on stderr.
+        answering.into_iter().for_each(|thread| drop(thread.join()));
+    });
+    worker.map_err(LabError::io("cannot start a thread to answer fetches"))
 }
 
 fn accept(listener: &TcpListener, stop: &Arc<AtomicBool>) -> Option<JoinHandle<()>> {
@@ -139,28 +120,6 @@ fn patiently<T>(
     Err(std::io::ErrorKind::Interrupted.into())
 }
 
-/// What a fetch is told.
-pub(crate) struct Errand {
-    /// The flow's name.
-    pub(crate) name: String,
-    /// The run's start.
-    pub(crate) epoch: Instant,
-    /// When to connect first.
-    pub(crate) start: Instant,
-    /// Until when to connect anew.
-    pub(crate) stop: Instant,
-    /// Between connections.
-    pub(crate) every: Span,
-    /// Bytes of a body.
-    pub(crate) size: u64,
-    /// The server.
-    pub(crate) server: SocketAddr,
-    /// Congestion control of the connections.
-    pub(crate) control: String,
-    /// Set when everything is to end now.
-    pub(crate) cancel: Arc<AtomicBool>,
-}
-
 /// Outcomes so far; `None` stands for an exchange that has not ended.
 #[derive(Default)]
 struct Log {
@@ -171,17 +130,17 @@ struct Log {
 
 /// Begins an exchange at each due time and waits for those still out. The calling thread must be inside the client's
 /// namespace.
-pub(crate) fn run(errand: Errand) -> Result<(FlowRaw, Option<String>), LabError> {
+pub(crate) fn run(errand: Errand, every: Span, size: u64) -> Result<(FlowRaw, Option<String>), LabError> {
     let errand = Arc::new(errand);
     let log = Arc::new(Mutex::new(Log::default()));
     let busy = Arc::new(AtomicUsize::new(0));
-    let cancelled = || errand.cancel.load(Ordering::Relaxed);
+    let cancelled = || errand.cancelled();
     let mut due = errand.start;
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     while due < errand.stop && sockets::rest_until(due, cancelled) {
         let number = {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-            let connect_ns = due.since(errand.epoch).as_nanos();
+            let connect_ns = errand.since_epoch(due);
             log.fetches.push(Fetch { connect_ns, first_byte_ns: None, total_ns: None });
             log.fetches.len() - 1
         };
@@ -191,13 +150,13 @@ pub(crate) fn run(errand: Errand) -> Result<(FlowRaw, Option<String>), LabError>
             let (errand, log, busy) = (Arc::clone(&errand), Arc::clone(&log), Arc::clone(&busy));
             let work = move || {
                 // What did not end stays without times in the log.
-                let _ = exchange(&errand, number, due, &log);
+                let _ = exchange(&errand, size, number, due, &log);
                 busy.fetch_sub(1, Ordering::AcqRel);
             };
             let thread = std::thread::Builder::new().name("fetch".into()).spawn(work);
             threads.push(thread.map_err(LabError::io("cannot start a thread for a fetch; raise the process limit"))?);
         }
-        due += errand.every;
+        due += every;
     }
     // Each gives up by itself, PATIENCE after the end or when cancelled. One that panicked has said so on stderr.
     threads.into_iter().for_each(|thread| drop(thread.join()));
@@ -210,36 +169,30 @@ fn raw(errand: &Errand, log: Log) -> FlowRaw {
     let ends = || log.fetches.iter().filter_map(|f| Some(f.connect_ns + f.total_ns?));
     let firsts = log.fetches.iter().filter_map(|f| Some(f.connect_ns + f.first_byte_ns?));
     FlowRaw {
-        flow: errand.name.clone(),
-        app: "fetch",
-        connect_ns: errand.start.since(errand.epoch).as_nanos(),
         first_byte_ns: firsts.min(),
         last_byte_ns: ends().max(),
         completed: !log.fetches.is_empty() && ends().count() == log.fetches.len(),
         intact: Some(log.damaged == 0),
         octets: log.octets,
-        arrivals: Vec::new(),
-        probes: Vec::new(),
-        ages: Vec::new(),
         fetches: log.fetches,
-        given_ns: errand.stop.since(errand.start).as_nanos(),
+        ..errand.raw("fetch", errand.since_epoch(errand.start))
     }
 }
 
 /// One exchange, noted in the log if it ends. Its time runs from when it was due: the thread's start is the host's cost,
 /// some tens of microseconds, and part of what a busy host would add.
-fn exchange(errand: &Errand, number: usize, due: Instant, log: &Mutex<Log>) -> std::io::Result<()> {
+fn exchange(errand: &Errand, size: u64, number: usize, due: Instant, log: &Mutex<Log>) -> std::io::Result<()> {
     let deadline = errand.stop + PATIENCE;
-    let over = || errand.cancel.load(Ordering::Relaxed) || realtime::now() > deadline;
+    let over = || errand.cancelled() || realtime::now() > deadline;
     let mut stream = sockets::connect(errand.server, &errand.control, deadline, over)?;
     let mut request = [0; REQUEST];
     request[..8].copy_from_slice(&(number as u64).to_be_bytes());
-    request[8..].copy_from_slice(&errand.size.to_be_bytes());
+    request[8..].copy_from_slice(&size.to_be_bytes());
     stream.write_all(&request)?;
     stream.set_read_timeout(Some(Duration::from_nanos(GLANCE.as_nanos())))?;
     let (mut place, mut sound) = (0, true);
     let mut buffer = vec![0; CHUNK];
-    while place < errand.size {
+    while place < size {
         let len = match stream.read(&mut buffer) {
             Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
             Ok(len) => len,
@@ -253,7 +206,7 @@ fn exchange(errand: &Errand, number: usize, due: Instant, log: &Mutex<Log>) -> s
         log.octets += len as u64;
         log.fetches[number].first_byte_ns.get_or_insert(taken);
         place += len as u64;
-        if place >= errand.size {
+        if place >= size {
             log.fetches[number].total_ns = Some(taken);
             log.damaged += u64::from(!sound);
         }

@@ -3,11 +3,11 @@
 use crate::LabError;
 use crate::content::{Content, Received};
 use crate::sockets;
+use crate::worker::Worker;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 use tiny_http::{Header, Method, Request, Response, Server};
 use wavelane_base::Instant;
@@ -41,9 +41,8 @@ pub(crate) struct Upload {
 
 /// A running server. Dropping it stops it.
 pub(crate) struct Http {
-    stop: Arc<AtomicBool>,
     active: Arc<AtomicUsize>,
-    thread: Option<JoinHandle<()>>,
+    _worker: Worker,
 }
 
 impl Http {
@@ -56,8 +55,8 @@ impl Http {
         epoch: Epoch,
     ) -> Result<Self, LabError> {
         let listener = sockets::listen(ns, address, control)?;
-        let (stop, active) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let (theirs, busy) = (Arc::clone(&stop), Arc::clone(&active));
+        let active = Arc::new(AtomicUsize::new(0));
+        let busy = Arc::clone(&active);
         let pages = Arc::new(pages);
         let what = format!("cannot serve HTTP at {address}");
         // The server's pool of threads starts here, outside, for it lingers some seconds after the end and would keep
@@ -65,27 +64,14 @@ impl Http {
         let server = Server::from_listener(listener, None);
         let server = server.map_err(|e| LabError::Io { what: what.clone(), error: std::io::Error::other(e) })?;
         // This one is inside, because dropping the server connects to it, to end its accept loop.
-        let thread = ns.run(move || {
-            let work = move || serve(&server, &theirs, &busy, &pages, &epoch);
-            std::thread::Builder::new().name("http".into()).spawn(work)
-        })?;
-        let thread = thread.map_err(LabError::io(what))?;
-        Ok(Self { stop, active, thread: Some(thread) })
+        let work = move |stop: &Arc<AtomicBool>| serve(&server, stop, &busy, &pages, &epoch);
+        let worker = ns.run(move || Worker::start("http", work))?.map_err(LabError::io(what))?;
+        Ok(Self { active, _worker: worker })
     }
 
     /// Whether no request is being answered.
     pub(crate) fn is_idle(&self) -> bool {
         self.active.load(Ordering::Acquire) == 0
-    }
-}
-
-impl Drop for Http {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            // A server that panicked has said so on stderr.
-            let _ = thread.join();
-        }
     }
 }
 

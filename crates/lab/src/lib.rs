@@ -12,6 +12,7 @@ mod content;
 mod driver;
 pub mod duel;
 mod echo;
+mod errand;
 mod fetch;
 mod folder;
 mod gateways;
@@ -28,6 +29,7 @@ mod sockets;
 mod tally;
 mod tools;
 mod topology;
+mod worker;
 mod world;
 
 pub use backend::{LATENESS_BOUND, LabBackend};

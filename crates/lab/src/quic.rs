@@ -4,9 +4,10 @@
 //! quinn's own edition of it.
 
 use crate::LabError;
-use crate::bulk::Errand;
 use crate::content::{Content, Digested, Received};
+use crate::errand::Errand;
 use crate::sockets::rest_until;
+use crate::worker::Worker;
 use quinn::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
 use quinn::rustls::RootCertStore;
 use quinn::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
@@ -16,7 +17,6 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use wavelane_host::netns::Netns;
@@ -45,8 +45,7 @@ pub(crate) struct Server {
     control: String,
     certificate: CertificateDer<'static>,
     connection: Arc<Mutex<Option<Connection>>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _worker: Worker,
 }
 
 impl Server {
@@ -68,17 +67,16 @@ impl Server {
         let mut config = config.map_err(|e| failed(std::io::Error::other(e)))?;
         config.transport_config(transport(control));
         let socket = ns.run(move || UdpSocket::bind(address))?.map_err(failed)?;
-        let (stop, connection) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
-        let (theirs, shown) = (Arc::clone(&stop), Arc::clone(&connection));
+        let connection = Arc::new(Mutex::new(None));
+        let shown = Arc::clone(&connection);
         let runtime = runtime().map_err(failed)?;
         // The socket is what must be inside; the thread stays outside and so keeps no namespace alive.
-        let thread = std::thread::Builder::new().name("quic-server".into()).spawn(move || {
+        let worker = Worker::start("quic-server", move |stop| {
             // What goes wrong shows at the client's end, which says so.
-            let _ = runtime.block_on(serve(socket, config, content, &shown, &theirs));
+            let _ = runtime.block_on(serve(socket, config, content, &shown, stop));
         });
-        let thread = thread.map_err(failed)?;
         let (flow, control) = (flow.to_owned(), control.to_owned());
-        Ok(Self { flow, control, certificate, connection, stop, thread: Some(thread) })
+        Ok(Self { flow, control, certificate, connection, _worker: worker.map_err(failed)? })
     }
 
     /// By what the client knows it.
@@ -94,16 +92,6 @@ impl Server {
             "flow {}: QUIC with {} sent {} packets and took {} for lost; datagrams of {} B at the end",
             self.flow, self.control, path.sent_packets, path.lost_packets, path.current_mtu
         ))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            // A server that panicked has said so on stderr.
-            let _ = thread.join();
-        }
     }
 }
 
@@ -188,7 +176,7 @@ enum End {
 /// says what went wrong, if something did.
 pub(crate) fn run(
     errand: &Errand,
-    control: &str,
+    size: Option<u64>,
     certificate: CertificateDer<'static>,
     digest: &Digested,
 ) -> Result<(FlowRaw, Option<String>), LabError> {
@@ -200,12 +188,12 @@ pub(crate) fn run(
     trusted.map_err(LabError::io("cannot trust the run's own certificate"))?;
     let config = ClientConfig::with_root_certificates(Arc::new(roots)).map_err(std::io::Error::other);
     let mut config = config.map_err(LabError::io("cannot set up a QUIC client"))?;
-    config.transport_config(transport(control));
+    config.transport_config(transport(&errand.control));
     let mut raw = errand.raw("quic", errand.since_epoch(realtime::now()));
     let mut received = Received::of_stamped();
     let end = runtime.block_on(fetch(socket, config, errand, &mut received));
     (raw.first_byte_ns, raw.last_byte_ns, raw.octets) = (received.first_ns, received.last_ns, received.octets);
-    match errand.size {
+    match size {
         Some(size) => {
             raw.completed = matches!(end, End::Whole) && received.octets == size;
             let expected = *digest.lock().unwrap_or_else(PoisonError::into_inner);

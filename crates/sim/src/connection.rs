@@ -111,6 +111,19 @@ impl Connection {
         moved
     }
 
+    /// The far side took it.
+    pub(crate) fn note_accepted(&mut self, flows: &mut [Flow], now: Instant) {
+        self.open = true;
+        if let Some(flow) = self.flow {
+            flows[flow.0].log.accepted = Some(now);
+        }
+    }
+
+    /// Whether it is the server's side of exchange `flow`.
+    pub(crate) fn serves(&self, flow: FlowIndex) -> bool {
+        self.role == Role::Server && self.flow == Some(flow)
+    }
+
     /// The flow was abandoned by somebody else.
     pub(crate) fn note_reset(&self, flows: &mut [Flow], now: Instant, how: FlowEnd) {
         let Some(flow) = self.flow.map(|f| &mut flows[f.0]) else { return };

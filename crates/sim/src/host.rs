@@ -2,9 +2,9 @@
 //! for it, since a gateway under a `tcp-*` stack is a plain router that may have programs of its own.
 
 use crate::clock::NodeClock;
-use crate::connection::{Connection, Role, Seam, request};
+use crate::connection::{Connection, Seam, request};
 use crate::datagrams;
-use crate::node::{Moment, Outgoing, Resident};
+use crate::node::{Moment, Outgoing, Resident, wake};
 use crate::traffic::{FlowEnd, FlowIndex};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -88,10 +88,7 @@ impl HostNode {
             HostEvent::Connection(flow, event) => match event {
                 tcp::Event::Connected => {
                     if let Some(connection) = self.connections.get_mut(&flow) {
-                        connection.open = true;
-                        if let Some(index) = connection.flow {
-                            moment.flows[index.0].log.accepted = Some(moment.now);
-                        }
+                        connection.note_accepted(moment.flows, moment.now);
                     }
                     self.pump(moment, flow)
                 }
@@ -196,17 +193,8 @@ impl Resident for HostNode {
                 self.take_event(moment, event);
                 continue;
             }
-            match self.host.poll_timeout() {
-                Some(wakeup) if wakeup.at <= local && woken => panic!(
-                    "host {} breaks law 3 at {:?} (its clock {local:?}): stale deadline {:?} for '{}'",
-                    self.name, moment.now, wakeup.at, wakeup.cause
-                ),
-                // What just happened made a deadline of this very moment: the wake-up is due now.
-                Some(wakeup) if wakeup.at <= local => {
-                    self.host.handle_timeout(local);
-                    woken = true;
-                }
-                _ => return,
+            if !wake(&mut self.host, (moment.now, local), &mut woken, &self.name) {
+                return;
             }
         }
         panic!("host {} breaks law 2 at {:?}: it still acts", self.name, moment.now)
@@ -217,7 +205,6 @@ impl Resident for HostNode {
     }
 
     fn server_of(&self, index: FlowIndex) -> Option<FlowId> {
-        let serves = |c: &&Connection| c.role == Role::Server && c.flow == Some(index);
-        self.connections.values().find(serves).map(|c| c.id)
+        self.connections.values().find(|c| c.serves(index)).map(|c| c.id)
     }
 }

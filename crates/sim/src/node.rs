@@ -1,7 +1,7 @@
 //! Gateway nodes: a gateway machine on its own clock, its UDP ports, and the programs at its stream seam.
 
 use crate::clock::NodeClock;
-use crate::connection::{Connection, Role, Seam, request};
+use crate::connection::{Connection, Seam, request};
 use crate::traffic::{Flow, FlowEnd, FlowIndex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, SocketAddrV4};
@@ -72,6 +72,22 @@ pub(crate) trait Resident {
     fn deadline(&self) -> Option<Instant>;
     /// The server connection that serves `index` here, if there is one.
     fn server_of(&self, index: FlowIndex) -> Option<FlowId>;
+}
+
+/// Wakes a drained machine if what just happened made a deadline of this very moment. Returns whether it did.
+///
+/// # Panics
+/// If the machine was `woken` at this moment before: then its deadline is stale.
+pub(crate) fn wake(machine: &mut impl Machine, (now, local): (Instant, Instant), woken: &mut bool, name: &str) -> bool {
+    let Some(wakeup) = machine.poll_timeout().filter(|wakeup| wakeup.at <= local) else { return false };
+    assert!(
+        !*woken,
+        "node {name} breaks law 3 at {now:?} (its clock {local:?}): stale deadline {:?} for '{}'",
+        wakeup.at, wakeup.cause
+    );
+    machine.handle_timeout(local);
+    *woken = true;
+    true
 }
 
 impl GatewayNode {
@@ -170,10 +186,7 @@ impl GatewayNode {
             }
             Event::Accepted(id) => {
                 if let Some(connection) = self.connections.get_mut(&id) {
-                    connection.open = true;
-                    if let Some(index) = connection.flow {
-                        moment.flows[index.0].log.accepted = Some(moment.now);
-                    }
+                    connection.note_accepted(moment.flows, moment.now);
                 }
                 self.pump(moment, id)
             }
@@ -267,17 +280,8 @@ impl Resident for GatewayNode {
             if self.drain_events(moment) {
                 continue;
             }
-            match self.gateway.poll_timeout() {
-                Some(wakeup) if wakeup.at <= local && woken => panic!(
-                    "node {} breaks law 3 at {:?} (its clock {local:?}): stale deadline {:?} for '{}'",
-                    self.name, moment.now, wakeup.at, wakeup.cause
-                ),
-                // What just happened made a deadline of this very moment: the wake-up is due now.
-                Some(wakeup) if wakeup.at <= local => {
-                    self.gateway.handle_timeout(local);
-                    woken = true;
-                }
-                _ => return,
+            if !wake(&mut self.gateway, (moment.now, local), &mut woken, &self.name) {
+                return;
             }
         }
         panic!("node {} breaks law 2 at {:?}: after {ROUNDS_LIMIT} rounds it still acts", self.name, moment.now)
@@ -288,8 +292,7 @@ impl Resident for GatewayNode {
     }
 
     fn server_of(&self, index: FlowIndex) -> Option<FlowId> {
-        let serves = |c: &&Connection| c.role == Role::Server && c.flow == Some(index);
-        self.connections.values().find(serves).map(|c| c.id)
+        self.connections.values().find(|c| c.serves(index)).map(|c| c.id)
     }
 }
 

@@ -242,6 +242,33 @@ impl WifiConfig {
         if !(1..=QUEUE_BOUND).contains(&self.queue) {
             return Err(ConfigError::Queue(self.queue));
         }
+        self.check_access()?;
+        if let Some(capture) = self.capture
+            && capture.margin_db < 1
+        {
+            return Err(ConfigError::Margin(capture.margin_db));
+        }
+        if let Some(fec) = self.fec {
+            fec.code.check()?;
+            if self.errors.is_none() {
+                return Err(ConfigError::NothingToCorrect);
+            }
+            if fec.feedback > FEEDBACK_MAX {
+                return Err(ConfigError::Feedback(fec.feedback));
+            }
+        }
+        self.check_rules()?;
+        self.check_captures()?;
+        match self.rules.retry {
+            super::Retry::PerFrame(0)
+            | super::Retry::ShortLong { short: 0, .. }
+            | super::Retry::ShortLong { long: 0, .. } => return Err(ConfigError::RetryZero),
+            _ => {}
+        }
+        self.check_errors()
+    }
+    /// Windows, AIFSNs and TXOPs.
+    fn check_access(&self) -> Result<(), ConfigError> {
         let (access, _) = self.contention();
         for Access { cw_min, cw_max, .. } in &access {
             let doubles = |cw: u32| cw <= CW_MAX && (cw + 1).is_power_of_two();
@@ -263,20 +290,10 @@ impl WifiConfig {
                 }
             }
         }
-        if let Some(capture) = self.capture
-            && capture.margin_db < 1
-        {
-            return Err(ConfigError::Margin(capture.margin_db));
-        }
-        if let Some(fec) = self.fec {
-            fec.code.check()?;
-            if self.errors.is_none() {
-                return Err(ConfigError::NothingToCorrect);
-            }
-            if fec.feedback > FEEDBACK_MAX {
-                return Err(ConfigError::Feedback(fec.feedback));
-            }
-        }
+        Ok(())
+    }
+    /// Whether the rules know what is asked of them.
+    fn check_rules(&self) -> Result<(), ConfigError> {
         if !self.rules.acknowledges {
             let asked = [("RTS", self.rts_threshold < RTS_NEVER), ("EDCA", self.edca.is_some())];
             if let Some((what, _)) = asked.iter().find(|(_, asked)| *asked) {
@@ -285,13 +302,10 @@ impl WifiConfig {
         } else if let Phy::WaveLan { .. } = self.phy {
             return Err(ConfigError::NotWaveLan(self.rules.name));
         }
-        self.check_captures()?;
-        match self.rules.retry {
-            super::Retry::PerFrame(0)
-            | super::Retry::ShortLong { short: 0, .. }
-            | super::Retry::ShortLong { long: 0, .. } => return Err(ConfigError::RetryZero),
-            _ => {}
-        }
+        Ok(())
+    }
+    fn check_errors(&self) -> Result<(), ConfigError> {
+        let stations = self.reach.stations();
         let Some(errors) = self.errors else { return Ok(()) };
         for (state, value) in [("good", errors.good), ("bad", errors.bad)] {
             if !(DWELL_MIN..=DWELL_MAX).contains(&value) {

@@ -7,6 +7,7 @@
 //! Clause numbers in this module are those of IEEE Std 802.11-2016.
 
 mod access;
+mod assemble;
 mod capture;
 mod classes;
 mod config;
@@ -36,13 +37,13 @@ pub use rules::{AfterDrop, AfterTimeout, BusySlot, Draw, Eifs, FirstAccess, Over
 pub use station::{CategoryTally, Tally};
 
 use capture::Tap;
-use classes::{Class, Division, Home};
+use classes::{Class, Home};
 use ear::{Ear, Hearing};
 use errors::Errors;
 use station::{Contender, Station};
 use std::collections::VecDeque;
 use timers::{Rank, Timers};
-use wavelane_base::{Chance, Class as Service, Ecn, FrameMeta, Instant, Machine, PortId, Seed, Span, Transmit, Wakeup};
+use wavelane_base::{Chance, Class as Service, Ecn, FrameMeta, Instant, Machine, PortId, Span, Transmit, Wakeup};
 
 /// Most events kept until they are fetched; later ones are counted in [`Wifi::events_missed`].
 pub const EVENTS_BOUND: usize = 1 << 16;
@@ -181,85 +182,6 @@ pub struct Wifi {
 }
 
 impl Wifi {
-    /// A cell called `name`. Its dice are the run's substreams `"NAME / back-off"` and so on, so two cells of one run
-    /// need two names.
-    pub fn new(seed: Seed, name: &str, config: &WifiConfig) -> Result<Self, ConfigError> {
-        config.check()?;
-        let (phy, rules, stations) = (config.phy, config.rules, config.reach.stations());
-        let rate = |what, rate| phy.rate(rate).map_err(|why| ConfigError::Rate { what, why });
-        let data_rate = rate("data", config.rate)?;
-        let rts_rate = config.rts_rate.map(|r| rate("RTS", r)).transpose()?;
-        let rts_rate = rts_rate.unwrap_or_else(|| data_rate.answered_at(rules.basic));
-        let answer_rate = config.answer_rate.map(|r| rate("answer", r)).transpose()?;
-        let cts_rate = answer_rate.unwrap_or_else(|| rts_rate.answered_at(rules.basic));
-        // Luck is each listener's own, so with errors no two perceive the same. Where all hear all, frames overlap only
-        // if they begin together, which leaves nothing to luck.
-        let lucky = config.errors.is_some()
-            || rules.overlap != Overlap::Lost && config.reach != ReachMap::full(config.reach.stations());
-        let holds = Self::holds(rules.sensed, config.reach.pairs());
-        let (access, levels) = config.contention();
-        let kinds = access.len();
-        let division = Division::new(&config.reach, !lucky && !holds, kinds, levels.len());
-        let contender = |access: &Access| {
-            let level = levels.iter().position(|aifsn| *aifsn == access.aifsn).unwrap_or(0);
-            Contender::new(config.queue, (access.cw_min, access.cw_max), level, access.txop)
-        };
-        let slowest_basic = rules.basic.iter().filter(|half| phy.rates().contains(half)).min();
-        let broadcast_rate = config.broadcast_rate.map(|r| rate("broadcast", r)).transpose()?;
-        let inside = if kinds > 1 { stations } else { 0 };
-        let inner_dice = (0..inside).map(|station| seed.chance(&format!("{name} / back-off within {station}")));
-        let ears = stations + division.classes.len();
-        Ok(Self {
-            phy,
-            rules,
-            queue: config.queue,
-            rts_threshold: config.rts_threshold,
-            overhead: config.overhead(),
-            kinds,
-            aifs_extra: levels.iter().map(|aifsn| phy.slot().times(u64::from(aifsn - AIFSN.start()))).collect(),
-            busy_slot: config.edca.map_or(rules.busy_slot, |edca| edca.busy_slot),
-            data_rate,
-            broadcast_rate: broadcast_rate.unwrap_or_else(|| phy.basic(slowest_basic)),
-            rts_rate,
-            answer_rate,
-            slot: phy.slot(),
-            sifs: phy.sifs(),
-            difs: phy.difs(),
-            eifs_extra: match rules.eifs {
-                _ if !rules.acknowledges => Span::ZERO,
-                Eifs::Reception => phy.eifs().saturating_sub(phy.difs()),
-                Eifs::Collision => phy.eifs(),
-            },
-            nav_patience: medium::nav_patience(phy.sifs(), phy.slot(), cts_rate),
-            hearing: Hearing {
-                window: rules.cca(phy),
-                capture: config.capture,
-                collision_is_error: rules.eifs == Eifs::Collision,
-            },
-            now: Instant::ZERO,
-            stations: division.class_of.iter().map(|class| Station::new(stations * kinds, *class)).collect(),
-            contenders: (0..stations).flat_map(|_| access.iter().map(contender)).collect(),
-            ears: vec![Ear::new(holds); ears],
-            classes: division.classes,
-            audience: division.audience,
-            on_air: Vec::with_capacity(stations),
-            timers: Timers::new(stations + ears),
-            dice: seed.chance(&format!("{name} / back-off")),
-            luck: seed.chance(&format!("{name} / overlaps")),
-            inner_dice: inner_dice.collect(),
-            errors: config.errors.map(|errors| Errors::new(seed, name, errors, config.fec, stations)),
-            fec: config.fec,
-            ready: VecDeque::with_capacity(READY_BOUND),
-            events: VecDeque::with_capacity(stations * kinds),
-            frames_missed: 0,
-            events_missed: 0,
-            tap: Tap::new(config),
-            spare: (0..stations * kinds).map(|_| Vec::with_capacity(FRAME_MAX)).collect(),
-            touched: Vec::with_capacity(2 * ears),
-            starting: Vec::with_capacity(stations * kinds),
-        })
-    }
-
     /// Takes a frame, or a batch, as [`Machine::handle_frame`] does, to be sent as `handling` says.
     ///
     /// # Panics

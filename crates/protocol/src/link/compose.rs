@@ -74,31 +74,44 @@ impl Link {
         }
         let plain_len = w.len();
         let app_limited = self.wants(now).is_none();
-        if let Some(why) = why {
-            if why != Why::Media || wrote_media {
-                let number = self.sender.next_number();
-                record.repair = Part::Protected(number, why);
-                self.guard.protect(now, number, &buf[DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len], why);
-                self.guard.end_gathered(now, self.hop.path());
-            } else {
-                // The media were dropped in the queue meanwhile: nothing here needs symbols.
+        match why {
+            // The media were dropped in the queue meanwhile: nothing here needs symbols.
+            Some(Why::Media) if !wrote_media => {
                 Frame::Padding.emit(&mut Writer::new(&mut buf[DATA_HEADER_LEN..=DATA_HEADER_LEN])).ok()?;
             }
+            Some(why) => record.repair = self.protect(now, &buf[DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len], why),
+            None => {}
         }
         if app_limited {
             self.guard.stretch_ended(now, self.hop.path());
         } else {
             self.guard.went_on(now, self.sender.next_number(), self.hop.path());
         }
-        let draft = Draft {
-            lane: self.config.lane,
-            number: self.sender.next_number(),
-            plain_len,
-            class: wanted.unwrap_or(Class::Control),
-        };
+        Some(self.send(now, plain_len, wanted.unwrap_or(Class::Control), eliciting, app_limited, record))
+    }
+
+    /// Tells the lane of a datagram that is written.
+    fn send(
+        &mut self,
+        now: Instant,
+        plain_len: usize,
+        class: Class,
+        eliciting: bool,
+        app_limited: bool,
+        record: Record,
+    ) -> Draft {
+        let draft = Draft { lane: self.config.lane, number: self.sender.next_number(), plain_len, class };
         self.sender.sent(now, DATA_HEADER_LEN + plain_len + TAG_LEN, eliciting, app_limited, record);
         self.note_sent(now, eliciting);
-        Some(draft)
+        draft
+    }
+
+    /// Puts the next datagram among those that symbols will repair.
+    fn protect(&mut self, now: Instant, plain: &[u8], why: Why) -> Part {
+        let number = self.sender.next_number();
+        self.guard.protect(now, number, plain, why);
+        self.guard.end_gathered(now, self.hop.path());
+        Part::Protected(number, why)
     }
 
     /// The next repair symbol, if one is due, the lane takes it, and nothing more urgent waits.
@@ -124,11 +137,8 @@ impl Link {
         let (lane, key, first, mask) = (self.config.lane, repair.key, repair.first, repair.mask);
         Frame::Repair(RepairFrame { lane, key, first, mask, symbol: &repair.symbol }).emit(&mut w).ok()?;
         let plain_len = w.len();
-        let draft = Draft { lane, number: self.sender.next_number(), plain_len, class: Class::Bulk };
         let record = Record { load: Load::default(), repair: Part::Symbol };
-        self.sender.sent(now, DATA_HEADER_LEN + plain_len + TAG_LEN, true, wanted.is_none(), record);
-        self.note_sent(now, true);
-        Some(draft)
+        Some(self.send(now, plain_len, Class::Bulk, true, wanted.is_none(), record))
     }
 
     /// Which packets the next datagram takes: where symbols help, media travel in datagrams of their own.

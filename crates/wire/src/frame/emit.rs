@@ -2,7 +2,7 @@
 
 use super::field::emit_address;
 use super::parse::{FLAG_ORDER, FLAG_PIECE};
-use super::{FlowName, Frame, PacketFrame, Reason, kind};
+use super::{FlowName, Frame, Open, PacketFrame, Reason, kind};
 use crate::codec::{NoRoom, Writer, varint_len};
 
 impl Frame<'_> {
@@ -53,14 +53,7 @@ impl Frame<'_> {
 
     fn emit_flow_frame(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         match self {
-            Frame::Open(open) => {
-                w.varint(if open.passage.is_some() { kind::OPEN_PASSAGE } else { kind::OPEN })?;
-                open.flow.emit(w)?;
-                emit_address(open.source, w)?;
-                emit_address(open.target, w)?;
-                w.varint(open.credit)?;
-                open.passage.map_or(Ok(()), |passage| passage.emit(w))
-            }
+            Frame::Open(open) => open.emit(w),
             Frame::Answer { flow, refusal, credit, received } => {
                 w.varint(if received.is_some() { kind::ANSWER_PASSAGE } else { kind::ANSWER })?;
                 flow.emit(w)?;
@@ -124,6 +117,17 @@ impl Frame<'_> {
             | Frame::Packet(_)
             | Frame::Unknown { .. } => Ok(()),
         }
+    }
+}
+
+impl Open {
+    fn emit(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.varint(if self.passage.is_some() { kind::OPEN_PASSAGE } else { kind::OPEN })?;
+        self.flow.emit(w)?;
+        emit_address(self.source, w)?;
+        emit_address(self.target, w)?;
+        w.varint(self.credit)?;
+        self.passage.map_or(Ok(()), |passage| passage.emit(w))
     }
 }
 

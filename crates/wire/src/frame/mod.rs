@@ -133,7 +133,7 @@ pub struct Reach {
     pub finished: bool,
 }
 
-/// How an opener classes a flow.
+/// A new flow, as its opener asks for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Open {
     /// The flow.

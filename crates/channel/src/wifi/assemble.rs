@@ -1,0 +1,114 @@
+//! A cell from its configuration.
+
+use super::capture::Tap;
+use super::classes::Division;
+use super::ear::{Ear, Hearing};
+use super::edca::{AIFSN, Access};
+use super::errors::Errors;
+use super::station::{Contender, Station};
+use super::timers::Timers;
+use super::{ConfigError, Eifs, FRAME_MAX, Overlap, PhyRate, READY_BOUND, ReachMap, Wifi, WifiConfig, medium};
+use std::collections::VecDeque;
+use wavelane_base::{Instant, Seed, Span};
+
+/// The rates of a cell's frames.
+struct Rates {
+    data: PhyRate,
+    /// Of frames to everybody.
+    broadcast: PhyRate,
+    rts: PhyRate,
+    /// Of CTS to an RTS.
+    cts: PhyRate,
+    /// Of ACK and CTS, where it does not follow from the frame answered.
+    answer: Option<PhyRate>,
+}
+
+impl Rates {
+    fn of(config: &WifiConfig) -> Result<Self, ConfigError> {
+        let (phy, basic) = (config.phy, config.rules.basic);
+        let rate = |what, rate| phy.rate(rate).map_err(|why| ConfigError::Rate { what, why });
+        let data = rate("data", config.rate)?;
+        let rts = config.rts_rate.map(|r| rate("RTS", r)).transpose()?;
+        let rts = rts.unwrap_or_else(|| data.answered_at(basic));
+        let answer = config.answer_rate.map(|r| rate("answer", r)).transpose()?;
+        let cts = answer.unwrap_or_else(|| rts.answered_at(basic));
+        let slowest_basic = basic.iter().filter(|half| phy.rates().contains(half)).min();
+        let broadcast = config.broadcast_rate.map(|r| rate("broadcast", r)).transpose()?;
+        let broadcast = broadcast.unwrap_or_else(|| phy.basic(slowest_basic));
+        Ok(Self { data, broadcast, rts, cts, answer })
+    }
+}
+
+impl Wifi {
+    /// A cell called `name`. Its dice are the run's substreams `"NAME / back-off"` and so on, so two cells of one run
+    /// need two names.
+    pub fn new(seed: Seed, name: &str, config: &WifiConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        let (phy, rules, stations) = (config.phy, config.rules, config.reach.stations());
+        let rates = Rates::of(config)?;
+        // Luck is each listener's own, so with errors no two perceive the same. Where all hear all, frames overlap only
+        // if they begin together, which leaves nothing to luck.
+        let lucky = config.errors.is_some()
+            || rules.overlap != Overlap::Lost && config.reach != ReachMap::full(config.reach.stations());
+        let holds = Self::holds(rules.sensed, config.reach.pairs());
+        let (access, levels) = config.contention();
+        let kinds = access.len();
+        let division = Division::new(&config.reach, !lucky && !holds, kinds, levels.len());
+        let contender = |access: &Access| {
+            let level = levels.iter().position(|aifsn| *aifsn == access.aifsn).unwrap_or(0);
+            Contender::new(config.queue, (access.cw_min, access.cw_max), level, access.txop)
+        };
+        let inside = if kinds > 1 { stations } else { 0 };
+        let inner_dice = (0..inside).map(|station| seed.chance(&format!("{name} / back-off within {station}")));
+        let ears = stations + division.classes.len();
+        Ok(Self {
+            phy,
+            rules,
+            queue: config.queue,
+            rts_threshold: config.rts_threshold,
+            overhead: config.overhead(),
+            kinds,
+            aifs_extra: levels.iter().map(|aifsn| phy.slot().times(u64::from(aifsn - AIFSN.start()))).collect(),
+            busy_slot: config.edca.map_or(rules.busy_slot, |edca| edca.busy_slot),
+            data_rate: rates.data,
+            broadcast_rate: rates.broadcast,
+            rts_rate: rates.rts,
+            answer_rate: rates.answer,
+            slot: phy.slot(),
+            sifs: phy.sifs(),
+            difs: phy.difs(),
+            eifs_extra: match rules.eifs {
+                _ if !rules.acknowledges => Span::ZERO,
+                Eifs::Reception => phy.eifs().saturating_sub(phy.difs()),
+                Eifs::Collision => phy.eifs(),
+            },
+            nav_patience: medium::nav_patience(phy.sifs(), phy.slot(), rates.cts),
+            hearing: Hearing {
+                window: rules.cca(phy),
+                capture: config.capture,
+                collision_is_error: rules.eifs == Eifs::Collision,
+            },
+            now: Instant::ZERO,
+            stations: division.class_of.iter().map(|class| Station::new(stations * kinds, *class)).collect(),
+            contenders: (0..stations).flat_map(|_| access.iter().map(contender)).collect(),
+            ears: vec![Ear::new(holds); ears],
+            classes: division.classes,
+            audience: division.audience,
+            on_air: Vec::with_capacity(stations),
+            timers: Timers::new(stations + ears),
+            dice: seed.chance(&format!("{name} / back-off")),
+            luck: seed.chance(&format!("{name} / overlaps")),
+            inner_dice: inner_dice.collect(),
+            errors: config.errors.map(|errors| Errors::new(seed, name, errors, config.fec, stations)),
+            fec: config.fec,
+            ready: VecDeque::with_capacity(READY_BOUND),
+            events: VecDeque::with_capacity(stations * kinds),
+            frames_missed: 0,
+            events_missed: 0,
+            tap: Tap::new(config),
+            spare: (0..stations * kinds).map(|_| Vec::with_capacity(FRAME_MAX)).collect(),
+            touched: Vec::with_capacity(2 * ears),
+            starting: Vec::with_capacity(stations * kinds),
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! What is done by the clock: SYNs held too long, connects given up, listeners that had no descriptor, silent peers.
+
+use super::{Daemon, GREETING_PATIENCE, TOKEN_TPROXY, TOKEN_TPROXY_LAST};
+use crate::relay::{Connection, Stage};
+use std::io::ErrorKind;
+
+impl Daemon {
+    pub(super) fn tick(&mut self) {
+        self.ticked = self.now;
+        if self.attempts.len() > 0 {
+            let (overdue, ended) = self.attempts.expire(self.now);
+            self.counters.add("dropped_syn_held_too_long", overdue.len() as u64);
+            for held in overdue {
+                self.discard(Some(held));
+            }
+            self.end_attempts(ended);
+        }
+        if self.connecting > 0 {
+            let late = |c: &Connection| matches!(c.stage, Stage::Connecting(until) if until <= self.now);
+            let late: Vec<u64> = self.connections.iter().filter(|(_, c)| late(c)).map(|(t, _)| *t).collect();
+            for token in late {
+                if let Some(c) = self.remove(token) {
+                    self.refuse(c.flow, &ErrorKind::TimedOut.into());
+                }
+            }
+        }
+        if std::mem::take(&mut self.retry_listeners) {
+            for listener in 0..=(TOKEN_TPROXY_LAST - TOKEN_TPROXY) as usize {
+                self.accept_transparent(listener);
+            }
+            for i in 0..self.forwards.len() {
+                self.accept_forward(i);
+            }
+        }
+        if self.now.since(self.started) >= GREETING_PATIENCE {
+            for peer in 0..self.peers.len() {
+                let p = &mut self.peers[peer];
+                if !p.met && !std::mem::replace(&mut p.complained, true) && self.config.peers[peer].address.is_some() {
+                    self.complain(peer);
+                }
+            }
+        }
+    }
+}

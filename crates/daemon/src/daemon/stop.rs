@@ -1,0 +1,41 @@
+//! An orderly stop.
+
+use super::Daemon;
+use wavelane_base::{Machine, Span};
+
+/// How long an orderly stop takes at the most to tell the peers what it reset.
+const FAREWELL: Span = Span::from_millis(250);
+
+impl Daemon {
+    /// An orderly stop: held SYNs are let go unanswered, everything open is reset at both ends.
+    pub(super) fn stop(&mut self) {
+        let ended = self.attempts.drain();
+        self.end_attempts(ended);
+        let tokens: Vec<u64> = self.connections.keys().copied().collect();
+        let open = tokens.len();
+        for token in tokens {
+            self.socket_reset(token);
+        }
+        while self.transmit() {}
+        if open > 0 {
+            self.farewell();
+        }
+        self.say("stopped");
+    }
+    /// Resets that the pacer holds back leave within [`FAREWELL`]; peers learn the rest from our silence.
+    fn farewell(&mut self) {
+        let end = self.now + FAREWELL;
+        while let Some(next) = self.gateway.poll_timeout().map(|w| w.at).filter(|at| *at < end) {
+            if self.poller.wait(Some(self.clock.until(next))).is_err() {
+                return;
+            }
+            self.now = self.clock.now();
+            self.lane_readable = true;
+            self.lane_writable = true;
+            self.receive();
+            self.gateway.handle_timeout(self.now);
+            while self.gateway.poll_event().is_some() {}
+            while self.transmit() {}
+        }
+    }
+}

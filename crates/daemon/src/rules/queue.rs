@@ -1,0 +1,47 @@
+//! The texts of the iptables rules that hold SYNs, and of what removes them.
+
+use super::family::Family;
+use super::{MARK_DIVERT, NUMBER, XT_CHAIN, routes};
+use crate::config::{Config, prefix_text};
+
+/// The rules that hold SYNs, for iptables-restore, which makes our chain anew if it is there; and what leads to it, if
+/// wanted. They stand in the raw table: before TPROXY at mangle.
+pub(super) fn queue_rules(config: &Config, family: Family, lead: bool) -> String {
+    let mut text = format!("*raw\n:{XT_CHAIN} - [0:0]\n-A {XT_CHAIN} -m addrtype --dst-type LOCAL -j RETURN\n");
+    for r in routes(config, family) {
+        let to = prefix_text(&r);
+        text += &format!("-A {XT_CHAIN} -d {to} -j NFQUEUE --queue-num {NUMBER} --queue-bypass\n");
+    }
+    if let Some(intercept) = config.intercept.as_ref().filter(|_| lead) {
+        for name in &intercept.interfaces {
+            text += &format!("-A PREROUTING -i {name} -p tcp --syn -j {XT_CHAIN}\n");
+        }
+        if intercept.local {
+            text += &format!("-A PREROUTING -i lo -p tcp --syn -m mark --mark {MARK_DIVERT:#x} -j {XT_CHAIN}\n");
+        }
+    }
+    text + "COMMIT\n"
+}
+
+/// What removes our chain and every jump to it, given `iptables -t raw -S`.
+pub(super) fn queue_removal(listing: &str) -> String {
+    let jump = format!(" -j {XT_CHAIN}");
+    let mut text = format!("*raw\n:{XT_CHAIN} - [0:0]\n");
+    for line in listing.lines().filter(|l| l.ends_with(&jump)) {
+        text += &format!("{}\n", line.replacen("-A ", "-D ", 1));
+    }
+    text + &format!("-X {XT_CHAIN}\nCOMMIT\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_jumps_are_removed() {
+        let listing =
+            "-P PREROUTING ACCEPT\n-N WAVELANE\n-A PREROUTING -i lan0 -p tcp -j WAVELANE\n-A PREROUTING -j OTHER\n";
+        let text = queue_removal(listing);
+        assert_eq!(text, "*raw\n:WAVELANE - [0:0]\n-D PREROUTING -i lan0 -p tcp -j WAVELANE\n-X WAVELANE\nCOMMIT\n");
+    }
+}

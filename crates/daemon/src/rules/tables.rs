@@ -1,0 +1,146 @@
+//! The texts of the nft tables: the one that lives and dies with us, and the one that outlives a crash.
+
+use super::family::Family;
+use super::{CLOSED_TABLE, MARK_DIVERT, MARK_OWN, TABLE, routes};
+use crate::config::{Config, Tun, prefix_text, width};
+use std::net::IpAddr;
+use wavelane_protocol::gateway::IpPrefix;
+
+/// A first SYN.
+const SYN: &str = "tcp flags & (fin|syn|rst|ack) == syn";
+
+/// An nft set of the networks, empty or not.
+fn set(config: &Config, family: Family) -> String {
+    let name = |r: IpPrefix| match r.bits {
+        0 => family.halves().map(str::to_owned).to_vec(),
+        _ => vec![prefix_text(&r)],
+    };
+    let elements = routes(config, family).into_iter().flat_map(name).collect::<Vec<_>>().join(", ");
+    let elements = if elements.is_empty() { elements } else { format!(" elements = {{ {elements} }};") };
+    let kind = ["ipv4_addr", "ipv6_addr"][family as usize];
+    format!(" set {} {{ type {kind}; flags interval; auto-merge;{elements} }};", family.nft_set())
+}
+
+/// A match of first packets to the networks of one family.
+fn to_routes(family: Family) -> String {
+    format!("{SYN} {} daddr @{}", family.nft(), family.nft_set())
+}
+
+fn interface_list(config: &Config) -> Option<String> {
+    let names = &config.intercept.as_ref()?.interfaces;
+    let quoted: Vec<String> = names.iter().map(|n| format!("\"{n}\"")).collect();
+    (!quoted.is_empty()).then(|| quoted.join(", "))
+}
+
+/// The empty chain by which one making of the owned table is told from another.
+pub(super) fn marker(generation: u32) -> String {
+    format!("{TABLE} generation{generation}")
+}
+
+/// The table that lives and dies with us.
+pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32) -> String {
+    let families = || Family::ALL.into_iter().zip(ports);
+    let take = |matching: &str| -> String {
+        let rule = |(family, port): (Family, &u16)| {
+            let (nft, to, localhost) = (family.nft(), to_routes(family), family.localhost());
+            format!(
+                " {matching} {to} fib daddr type != local tproxy {nft} to {localhost}:{port} meta mark set {MARK_DIVERT:#x} accept;"
+            )
+        };
+        families().map(rule).collect()
+    };
+    // ICMP too: errors about connections that we make from the applications' addresses are ours to hear.
+    let mut prerouting =
+        format!("meta l4proto {{ tcp, icmp, ipv6-icmp }} socket transparent 1 meta mark set {MARK_DIVERT:#x} accept;");
+    if let Some(names) = interface_list(config) {
+        prerouting += &take(&format!("iifname {{ {names} }}"));
+    }
+    let local = config.intercept.as_ref().is_some_and(|i| i.local);
+    let mut table = format!(" chain generation{generation} {{ }};");
+    if config.intercept.is_some() {
+        table.extend(families().map(|(family, _)| set(config, family)));
+    }
+    if local {
+        prerouting += &take(&format!("iifname \"lo\" meta mark {MARK_DIVERT:#x}"));
+        // The SYN decides; the connection's later packets follow it. Connections older than us are left alone.
+        let born =
+            |(family, _)| format!(" {} fib daddr type != local ct mark set {MARK_DIVERT:#x};", to_routes(family));
+        table += &format!(
+            " chain born {{ type route hook output priority mangle; policy accept; \
+             meta mark {MARK_OWN:#x} return;{} \
+             ct direction original ct mark {MARK_DIVERT:#x} meta mark set {MARK_DIVERT:#x}; }};",
+            families().map(born).collect::<String>()
+        );
+    }
+    table += &format!(" chain arrive {{ type filter hook prerouting priority mangle; policy accept; {prerouting} }};");
+    if let Some(tun) = &config.tun {
+        table += &packet_chains(config, tun);
+    }
+    format!("table {TABLE} {{ flags owner;{table} }}")
+}
+
+/// Addresses that every peer's `allow_targets` lists exactly. Those of them that are this host's take what comes through
+/// the packet door.
+pub(crate) fn open_addresses(config: &Config) -> Vec<IpAddr> {
+    let Some((first, rest)) = config.peers.split_first() else { return Vec::new() };
+    let exact = |p: &&IpPrefix| p.bits == width(p.address);
+    let by_all = |p: &&IpPrefix| rest.iter().all(|peer| peer.allow_targets.contains(p));
+    first.allow_targets.iter().filter(exact).filter(by_all).map(|p| p.address).collect()
+}
+
+/// What concerns the packet door: segments are made to fit, and this host's own addresses are guarded.
+fn packet_chains(config: &Config, tun: &Tun) -> String {
+    // TCP that is not split learns at its first packet what fits.
+    let mut chains = format!(
+        " chain through {{ type filter hook forward priority mangle; policy accept; \
+         oifname \"{}\" tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu; }};",
+        tun.name
+    );
+    // What peers send to this host itself: answers to what was asked from here, pings of the device's addresses, and
+    // addresses that every peer's allow_targets lists exactly.
+    let own: Vec<IpAddr> = tun.addresses.iter().map(|a| a.address).collect();
+    let listed = open_addresses(config);
+    let mut rules = String::new();
+    for family in Family::ALL {
+        let ping = ["icmp type echo-request", "icmpv6 type echo-request"][family as usize];
+        for (addresses, which) in [(&own, ping), (&listed, "")] {
+            let texts: Vec<String> =
+                addresses.iter().filter(|a| Family::of_address(**a) == family).map(IpAddr::to_string).collect();
+            if !texts.is_empty() {
+                rules += &format!(" {} daddr {{ {} }} {which} accept;", family.nft(), texts.join(", "));
+            }
+        }
+    }
+    chains += &format!(
+        " chain guard {{ type filter hook input priority filter; policy accept; \
+         iifname != \"{}\" accept; ct state established,related accept;{rules} \
+         counter reject with icmpx type admin-prohibited; }};",
+        tun.name
+    );
+    chains
+}
+
+/// The table that stays when we are gone without a goodbye. While we live no packet meets its rules: SYNs from the
+/// interfaces turn off before the forward hook, and our own host's carry a mark.
+pub(super) fn closed_table(config: &Config) -> String {
+    let sets: String = Family::ALL.into_iter().map(|family| set(config, family)).collect();
+    let refuse = |matching: &str| -> String {
+        let rule = |family| format!("  {matching} {} reject with tcp reset\n", to_routes(family));
+        Family::ALL.into_iter().map(rule).collect()
+    };
+    // Made, removed and made again: one transaction, whether an old one stands or not.
+    let mut table =
+        format!("table {CLOSED_TABLE} {{ }}\ndelete table {CLOSED_TABLE}\ntable {CLOSED_TABLE} {{\n{sets}\n");
+    if let Some(names) = interface_list(config) {
+        let rules = refuse(&format!("iifname {{ {names} }}"));
+        table += &format!(" chain forward {{ type filter hook forward priority filter; policy accept;\n{rules} }}\n");
+    }
+    if config.intercept.as_ref().is_some_and(|i| i.local) {
+        table += &format!(
+            " chain born {{ type filter hook output priority filter; policy accept;\n  \
+             meta mark {{ {MARK_OWN:#x}, {MARK_DIVERT:#x} }} return\n{} }}\n",
+            refuse("")
+        );
+    }
+    table + "}\n"
+}

@@ -1,0 +1,82 @@
+//! The flows' clients, each a thread in the namespace of its node.
+
+use super::Run;
+use crate::bulk::{self, ENDLESS};
+use crate::content::Content;
+use crate::errand::Errand;
+use crate::{LabError, echo, fetch, quic};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use wavelane_base::{Instant, Octets};
+use wavelane_scenario::{App, FlowRaw};
+
+/// A flow on its way.
+pub(super) struct Task {
+    pub(super) flow: usize,
+    pub(super) progress: Arc<AtomicU64>,
+    pub(super) thread: JoinHandle<Result<(FlowRaw, Option<String>), LabError>>,
+}
+
+impl Run<'_> {
+    /// Starts the thread of one flow.
+    pub(super) fn launch(&self, i: usize, epoch: Instant) -> Result<Task, LabError> {
+        let flow = &self.scenario.flows[i];
+        let progress = Arc::new(AtomicU64::new(0));
+        let place = self.place(&flow.from)?;
+        let from = Arc::clone(&self.world.nodes[place]);
+        let over = Arc::clone(&self.over[i]);
+        let errand = Errand {
+            name: flow.name.clone(),
+            epoch,
+            start: epoch + flow.start,
+            stop: epoch + self.scenario.stop_of(flow),
+            from: Arc::clone(&from),
+            server: self.entrance_of(i)?,
+            control: self.controls[place].to_owned(),
+            cancel: Arc::clone(&self.cancel),
+            progress: Arc::clone(&progress),
+        };
+        type Work = Box<dyn FnOnce() -> Result<(FlowRaw, Option<String>), LabError> + Send>;
+        let work: Work = match flow.app.clone() {
+            App::Echo { every, size, during } => {
+                let companion = during.and_then(|name| self.scenario.flows.iter().position(|f| f.name == name));
+                let over = companion.map_or_else(Arc::default, |c| Arc::clone(&self.over[c]));
+                let size = usize::try_from(size.get()).expect("reviewed: at most PROBE_MAX");
+                Box::new(move || echo::run(&errand, every, size, &over))
+            }
+            App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } | App::Ping { .. } => {
+                let name = &flow.name;
+                return Err(LabError::Topology(format!("flow '{name}': the lab has no program for it: use --on sim")));
+            }
+            App::Fetch { every, size } => Box::new(move || fetch::run(errand, every, size.get())),
+            App::Quic { size } => {
+                let digest = self.digests.get(&flow.name).cloned().unwrap_or_default();
+                let certificate = self.quics.get(&flow.name).map(quic::Server::certificate);
+                let certificate = certificate.expect("every QUIC flow's server was started");
+                Box::new(move || quic::run(&errand, size.map(Octets::get), certificate, &digest))
+            }
+            App::Download { size } => {
+                let digest = self.digests.get(&flow.name).cloned().unwrap_or_default();
+                Box::new(move || bulk::download(&errand, size.map(Octets::get), &digest))
+            }
+            App::Upload { size } => {
+                let size = size.map(Octets::get);
+                let body = Content::new(self.seed, &flow.name, size.unwrap_or(ENDLESS));
+                let upload = self.uploads.get(&flow.name).cloned().expect("every upload's page was made");
+                Box::new(move || bulk::upload(&errand, size, body, &upload))
+            }
+        };
+        let title = format!("flow-{}", flow.name);
+        // Started inside the client's namespace, where its own sockets must be; it stays there.
+        let thread = from.run(move || {
+            std::thread::Builder::new().name(title).spawn(move || {
+                let outcome = work();
+                over.store(true, Ordering::Release);
+                outcome
+            })
+        })?;
+        let thread = thread.map_err(LabError::io("cannot start a thread for a flow; raise the process limit"))?;
+        Ok(Task { flow: i, progress, thread })
+    }
+}

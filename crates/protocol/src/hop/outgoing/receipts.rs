@@ -1,0 +1,101 @@
+//! What receipts say: bytes to forget, bytes dropped behind the lane. And when to ask for one that does not come.
+
+use super::{Outgoing, QUERY_MAX, QUERY_MIN};
+use crate::hop::incoming::IDLE_CAPACITY;
+use crate::hop::types::Path;
+use std::collections::VecDeque;
+use wavelane_base::{Instant, Span};
+
+/// A range list shorter than this was not truncated (the receipt format's promise).
+pub(in crate::hop) const RANGES_WHOLE: usize = 32;
+
+impl Outgoing {
+    /// Whether a receipt speaks only of bytes that were sent.
+    pub(in crate::hop) fn is_plausible(&self, cumulative: u64, ranges: &[(u64, u64)]) -> bool {
+        cumulative <= self.next && ranges.first().is_none_or(|&(_, last)| last < self.next)
+    }
+
+    /// Takes a plausible receipt: frees what it covers; what it denies although a lane ack reported it long enough
+    /// ago is repaired. Returns how many bytes that were.
+    pub(in crate::hop) fn receipt(&mut self, now: Instant, cumulative: u64, ranges: &[(u64, u64)], path: &Path) -> u64 {
+        let before = self.base + self.flying + self.missing.total();
+        if cumulative > self.base {
+            self.cut(self.base, cumulative);
+            self.missing.remove(self.base, cumulative);
+            self.buf.drain(..(cumulative - self.base) as usize);
+            self.base = cumulative;
+            if self.buf.is_empty() && self.buf.capacity() > IDLE_CAPACITY {
+                self.buf = VecDeque::new();
+            }
+        }
+        for &(first, last) in ranges {
+            // `cut` and `remove` take an empty span for what lies below the base.
+            let first = first.max(self.base);
+            self.cut(first, last + 1);
+            self.missing.remove(first, last + 1);
+        }
+        let mut contradicted = 0;
+        if cumulative == self.base {
+            contradicted = self.contradict(now, ranges, path);
+        }
+        if before != self.base + self.flying + self.missing.total() || contradicted > 0 {
+            self.query_wait = Span::ZERO;
+            self.query_at = None;
+        }
+        self.watch(now, path);
+        contradicted
+    }
+
+    /// Landed bytes that a current receipt does not hold were dropped behind the lane. Known for certain only of the
+    /// first hole, and of all if the list is whole.
+    fn contradict(&mut self, now: Instant, ranges: &[(u64, u64)], path: &Path) -> u64 {
+        if self.landed == 0 {
+            return 0;
+        }
+        let grace = path.rtt.scale(1, 2).max(Span::from_millis(50));
+        let whole = ranges.len() < RANGES_WHOLE;
+        let denied: Vec<(u64, u64)> = self
+            .segs
+            .iter()
+            .take_while(|(start, _)| whole || **start == self.base)
+            .filter(|(_, seg)| seg.landed.is_some_and(|at| at + grace <= now))
+            .map(|(&start, seg)| (start, seg.end))
+            .collect();
+        for &(start, end) in &denied {
+            self.cut(start, end);
+            self.missing.insert(start, end);
+        }
+        denied.iter().map(|(s, e)| e - s).sum()
+    }
+
+    /// The peer said that it holds everything. `false` if it cannot know.
+    pub(in crate::hop) fn completed(&mut self, cumulative: u64) -> bool {
+        let fits = self.fin == Some(cumulative) && self.base == cumulative && self.finish.sent;
+        if fits {
+            self.complete = true;
+            self.finish.settle();
+            self.query.settle();
+            self.query_at = None;
+        }
+        fits
+    }
+
+    /// Starts or stops the wait for a receipt.
+    pub(in crate::hop) fn watch(&mut self, now: Instant, path: &Path) {
+        if self.landed == self.flying {
+            // Nothing is left that a copy could help.
+            self.copy_at = None;
+        }
+        let finish_silent = self.fin.is_some() && !self.complete && self.finish.arrived;
+        let wanted = !self.complete && (self.landed > 0 || finish_silent || self.is_starved());
+        if !wanted {
+            self.query_at = None;
+            self.query_wait = Span::ZERO;
+        } else if self.query_at.is_none() && !self.query.due && !self.query.flying() {
+            if self.query_wait == Span::ZERO {
+                self.query_wait = path.rtt.times(2).max(QUERY_MIN).min(QUERY_MAX);
+            }
+            self.query_at = Some(now + self.query_wait);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Following the link: the rate it serves while there is a queue, a higher one while there is none.
+
+use super::outputs::RAISE_GAINS;
+use super::target::TARGET_MIN;
+use super::{DOUBT_FLOOR, Delay, RATE_MAX, RATE_MIN, SKIP_ROUNDS};
+use crate::lane::control::AckSample;
+use crate::lane::control::referee::Ruling;
+use crate::lane::control::service::Served;
+use crate::lane::forward::Forward;
+use crate::lane::losses::Losses;
+use wavelane_base::{Rate, Span};
+
+/// Served and sent rates closer than this share (and the jitter) do not tell a full link from an idle one.
+const ALIKE: f64 = 0.02;
+/// In that case the rate moves by one part in this many per ack.
+const YIELD_STEPS: u64 = 1024;
+/// A slump of the link is believed after this many packets, if jitter is below the bound.
+const SLUMP_PACKETS: u64 = 2;
+const SLUMP_JITTER_MAX: Span = Span::from_millis(3);
+
+impl Delay {
+    pub(super) fn cruise(
+        &mut self,
+        sample: &AckSample,
+        forward: &mut Forward,
+        losses: &mut Losses,
+        queue: Span,
+        round_over: bool,
+    ) {
+        let target = self.target(forward);
+        if let Some(served) = self.measure(sample, forward, queue, target) {
+            if !served.app_limited {
+                self.compete.note_served(sample.now, served.delivered);
+            }
+            if queue >= target {
+                self.follow(served, sample, forward, losses);
+            } else if !self.referee.trying() {
+                let limit = self.referee.ceiling().unwrap_or(RATE_MAX).min(self.referee.carried(served.delivered));
+                self.rate = self.rate.max(served.rate.min(limit));
+            }
+        }
+        self.rate = self.rate.clamp(RATE_MIN, RATE_MAX);
+        self.judge_losses(sample, losses, queue, target);
+        if queue >= target.scale(1, 2) {
+            self.raise = 0;
+        }
+        if round_over {
+            self.end_round(target, forward.jitter());
+        }
+        self.watch_queue(sample, forward, queue, target);
+    }
+
+    /// The service rate; over a shorter time when the queue says that the link has become much slower.
+    fn measure(&self, sample: &AckSample, forward: &Forward, queue: Span, target: Span) -> Option<Served> {
+        let window = self.service_window(sample, forward);
+        let served = self.service.rate(window)?;
+        if queue > target + TARGET_MIN && forward.jitter() < SLUMP_JITTER_MAX {
+            let short = self.service.rate_of(window.scale(1, 8), SLUMP_PACKETS);
+            if let Some(short) = short.filter(|s| s.rate < served.rate.scale(6, 10)) {
+                return Some(short);
+            }
+        }
+        Some(served)
+    }
+
+    /// The queue is above target: what is served is what the link carries, if it is the link that limits it.
+    fn follow(&mut self, served: Served, sample: &AckSample, forward: &Forward, losses: &Losses) {
+        self.referee.queue_seen();
+        if served.app_limited {
+            return;
+        }
+        // Drops before the queue count as served; a trial or a ceiling knows better.
+        let limit = if self.referee.trying() { self.rate } else { RATE_MAX };
+        let limit = limit.min(self.referee.ceiling().unwrap_or(RATE_MAX));
+        let limit = limit.min(self.rate.max(self.referee.carried(served.delivered)));
+        // Loss alone never leads below the floor: nothing could then be learnt quickly again.
+        let kept = served.rate.scale(1000 - self.referee.overflow(losses), 1000).max(served.rate.min(DOUBT_FLOOR));
+        let rate = kept.min(limit);
+        let window = self.service_window(sample, forward).as_secs_f64();
+        let alike = ALIKE + forward.jitter().as_secs_f64() / window;
+        let ratio = served.rate.as_bps() as f64 / served.sent.as_bps().max(1) as f64;
+        if rate < self.rate && (1.0 - alike..1.0 + alike).contains(&ratio) {
+            // A queue that neither grows nor shrinks may be a base that moved: then we would be measuring our
+            // own rate. Yield slowly; the stuck queue will be looked into.
+            let step = (self.rate.as_bps() - rate.as_bps()) / YIELD_STEPS;
+            self.rate = Rate::from_bps(self.rate.as_bps() - step);
+        } else {
+            self.rate = rate;
+        }
+    }
+
+    fn judge_losses(&mut self, sample: &AckSample, losses: &mut Losses, queue: Span, target: Span) {
+        let now = sample.now;
+        let full = self.raise == 0 && queue >= target.scale(1, 2);
+        if let Some(Ruling::SetRate(rate)) = self.referee.judge(now, sample.rtt, self.rate, full, losses) {
+            self.rate = rate.max(self.rate.min(DOUBT_FLOOR));
+            self.raise = 0;
+            self.round_skip = SKIP_ROUNDS;
+            self.round_start = now;
+            self.service.forget();
+        }
+    }
+
+    fn end_round(&mut self, target: Span, jitter: Span) {
+        // Jitter looks like queue; without it, even a tenth of the target shows that the link is busy.
+        let empty = self.round_queue < jitter.clamp(target.scale(1, 10), target.scale(1, 3));
+        let may =
+            !self.round_limited && self.round_skip == 0 && self.referee.ceiling().is_none() && !self.referee.trying();
+        if empty && may {
+            self.raise = (self.raise + 1).min(RAISE_GAINS.len() - 1);
+        } else {
+            self.raise = 0;
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Emptying the queue to see the delay without it: when that begins, how it ends, and whose queue is left then.
+
+use super::target::TARGET_MIN;
+use super::{Delay, Phase, RATE_MAX, RATE_MIN, SKIP_ROUNDS};
+use crate::lane::control::AckSample;
+use crate::lane::control::compete::{Situation, Verdict};
+use crate::lane::forward::Forward;
+use crate::lane::losses::Losses;
+use wavelane_base::{Instant, Rate, Span};
+
+/// A drain halves the rate for this long at least; that takes as much queue away as half of it.
+const DRAIN_SPAN: Span = Span::from_millis(40);
+const DRAIN_TARGETS: u64 = 8;
+/// A drain begins when the base was not seen for this long, or for [`DRAIN_RTTS`] if that is longer.
+const DRAIN_EVERY: Span = Span::from_secs(5);
+const DRAIN_RTTS: u64 = 20;
+/// A queue this much above target is more than the loop's swing.
+const STANDING: (u64, u64) = (3, 2);
+/// The same while a competitor may still be there.
+const WARY: (u64, u64) = (6, 5);
+/// If it does not shrink for this many round trips, it is not ours: the base is learnt anew, or it is a competitor's.
+const STUCK_RTTS: u64 = 3;
+
+/// A queue above target that does not shrink.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Stuck {
+    since: Instant,
+    /// Its lowest since.
+    queue: Span,
+    /// The rate from before it.
+    rate: Rate,
+}
+
+impl Delay {
+    /// Starts a drain when the base was not seen for long, and a harder one when the queue does not shrink.
+    pub(super) fn watch_queue(&mut self, sample: &AckSample, forward: &Forward, queue: Span, target: Span) {
+        let now = sample.now;
+        let loop_delay = sample.rtt + self.service_window(sample, forward);
+        let suspicious = self.suspicious(forward);
+        let much = if self.compete.wary(now) { WARY } else { STANDING };
+        if queue <= suspicious.scale(much.0, much.1) {
+            self.stuck = None;
+        } else {
+            match self.stuck {
+                Some(stuck) if queue > stuck.queue.scale(9, 10) => {
+                    if now.since(stuck.since) > loop_delay.times(STUCK_RTTS) {
+                        let until = now + DRAIN_SPAN.max(queue.times(2));
+                        self.phase = Phase::Drain { since: now, until, rebase: Some(stuck) };
+                        self.stuck = None;
+                    }
+                }
+                Some(Stuck { rate, .. }) => self.stuck = Some(Stuck { since: now, queue, rate }),
+                None => self.stuck = Some(Stuck { since: now, queue, rate: self.rate }),
+            }
+        }
+        let every = DRAIN_EVERY.max(sample.rtt.times(DRAIN_RTTS));
+        if self.phase == Phase::Cruise
+            && now.since(forward.base_seen()) > every
+            && now.since(self.last_drain) > every
+            && !self.referee.trying()
+        {
+            let until = now + DRAIN_SPAN.max(target.times(DRAIN_TARGETS).min(DRAIN_SPAN.times(2)));
+            self.phase = Phase::Drain { since: now, until, rebase: None };
+        }
+    }
+
+    pub(super) fn draining(
+        &mut self,
+        sample: &AckSample,
+        forward: &mut Forward,
+        losses: &mut Losses,
+        newest_sent: Instant,
+    ) {
+        let Phase::Drain { since, until, rebase } = self.phase else { return };
+        let now = sample.now;
+        // A plain drain ends by the clock; a rebase waits until packets sent at its end are acknowledged.
+        let over = if rebase.is_some() { newest_sent >= until } else { now >= until };
+        if !over {
+            return;
+        }
+        if let Some(stuck) = rebase {
+            if self.competitor_found(sample, forward, losses, &stuck) {
+                self.phase = Phase::Compete;
+                return;
+            }
+            let old = forward.queue(now).unwrap_or(Span::ZERO);
+            forward.rebase(now, since + sample.rtt);
+            let new = forward.queue(now).unwrap_or(Span::ZERO);
+            if new < old.scale(1, 2) {
+                self.rate = self.rate.max(stuck.rate);
+            }
+        }
+        self.phase = Phase::Cruise;
+        self.last_drain = now;
+        self.round_skip = SKIP_ROUNDS;
+        self.round_start = now;
+        self.raise = 0;
+    }
+
+    /// After a drain: whether the queue that is left is somebody else's. If so, competing has begun.
+    fn competitor_found(&mut self, sample: &AckSample, forward: &Forward, losses: &mut Losses, stuck: &Stuck) -> bool {
+        let (Some(left), Some(base)) = (forward.queue(sample.now), forward.base()) else { return false };
+        let uneven = self.unevenness(forward);
+        // A second lane keeps as much as we do, so that much is no competitor.
+        if self.round_limited || left <= self.suspicious(forward).max(uneven.times(2)) {
+            return false;
+        }
+        let grew = left > stuck.queue + TARGET_MIN.max(uneven);
+        let Some(floor) = self.compete.standing_queue(sample.now, base, self.rate, grew) else { return false };
+        let situation = Situation { rate: stuck.rate.max(self.rate), medium: self.referee.medium(), floor };
+        self.compete.begin(sample, losses, &situation);
+        self.referee.adjourn();
+        true
+    }
+
+    pub(super) fn compete(&mut self, sample: &AckSample, forward: &Forward, losses: &mut Losses) {
+        let now = sample.now;
+        let Some(delay) = forward.lowest(now) else { return };
+        let served = self.service.rate(self.service_window(sample, forward)).map(|s| s.delivered);
+        match self.compete.on_ack(sample, losses, delay, self.suspicious(forward), served) {
+            Verdict::Compete => self.rate = served.unwrap_or(self.rate).clamp(RATE_MIN, RATE_MAX),
+            Verdict::Alone(rate) => {
+                self.rate = rate.clamp(RATE_MIN, RATE_MAX);
+                self.enter_cruise(now, losses);
+                self.stuck = None;
+            }
+            Verdict::Drain(rate, queue) => {
+                self.rate = rate.clamp(RATE_MIN, RATE_MAX);
+                self.enter_cruise(now, losses);
+                let until = now + DRAIN_SPAN.max(queue.times(2));
+                self.phase =
+                    Phase::Drain { since: now, until, rebase: Some(Stuck { since: now, queue, rate: self.rate }) };
+                self.stuck = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The default controller: keeps the queue at a small target and ignores loss that does not follow our rate.
+//!
+//! `docs/decisions/0010-delay-controller.md` says why it is built as it is.
+
+mod cruise;
+mod drain;
+mod outputs;
+mod startup;
+mod target;
+
+use super::compete::Compete;
+use super::referee::Referee;
+use super::service::{Point, Service};
+use super::shallow::Shallow;
+use super::{AckSample, PACKET};
+use crate::lane::forward::Forward;
+use crate::lane::losses::Losses;
+use drain::Stuck;
+use std::collections::VecDeque;
+use wavelane_base::{Instant, Octets, Rate, Span};
+
+/// What the link is believed to carry before anything is known.
+const INITIAL_RATE: Rate = Rate::from_bps(4_000_000);
+const INITIAL_WINDOW: u64 = 32 * PACKET;
+/// The initial window leaves as one train at this rate: how it is drawn out on arrival shows what a link slower than
+/// this carries, a round trip or two before doubling would. The queue it makes is the window's, whatever the pace.
+const TRAIN_RATE: Rate = Rate::from_bps(40_000_000);
+const RATE_MIN: Rate = Rate::from_bps(8_000);
+const RATE_MAX: Rate = Rate::from_bps(100_000_000_000);
+/// After a drain the queue is empty by our own doing for this many rounds.
+const SKIP_ROUNDS: u32 = 2;
+/// Silence beyond one round trip plus this is an outage.
+const OUTAGE: Span = Span::from_millis(200);
+/// After an outage longer than this the rate is doubted.
+const DOUBT_AFTER: Span = Span::from_secs(1);
+/// Doubt alone never leads below this: from much lower, finding the rate again takes minutes.
+const DOUBT_FLOOR: Rate = Rate::from_bps(256_000);
+/// As many packets' time is no silence, however slow the lane.
+const SILENT_PACKETS: u64 = 8;
+/// Bounds of the time a service rate is taken over.
+const SERVICE_MIN: Span = Span::from_millis(20);
+const SERVICE_MAX: Span = Span::from_millis(100);
+/// And it is this many times the jitter at least.
+const SERVICE_JITTERS: u64 = 8;
+/// Round trips of reverse delay are compared over this many samples.
+const REVERSE_SAMPLES: usize = 64;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Phase {
+    Startup,
+    Cruise,
+    /// Sending slowly until `until`, so that the queue empties; `rebase` says from where, if the base may have moved.
+    Drain {
+        since: Instant,
+        until: Instant,
+        rebase: Option<Stuck>,
+    },
+    /// Somebody else keeps the queue full.
+    Compete,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub(crate) struct Delay {
+    phase: Phase,
+    /// What we believe the link carries for us.
+    rate: Rate,
+    pacing: Rate,
+    window: u64,
+    service: Service,
+    referee: Referee,
+    compete: Compete,
+    shallow: Shallow,
+    delivered: u64,
+    queue: Option<Span>,
+    round_start: Instant,
+    round_queue: Span,
+    round_limited: bool,
+    round_skip: u32,
+    round_best: Rate,
+    best: Rate,
+    flat_rounds: u32,
+    raise: usize,
+    stuck: Option<Stuck>,
+    last_drain: Instant,
+    reverse: VecDeque<i64>,
+}
+
+impl Delay {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            phase: Phase::Startup,
+            rate: INITIAL_RATE,
+            pacing: TRAIN_RATE,
+            window: INITIAL_WINDOW,
+            service: Service::default(),
+            referee: Referee::new(),
+            compete: Compete::default(),
+            shallow: Shallow::default(),
+            delivered: 0,
+            queue: None,
+            round_start: now,
+            round_queue: Span::ZERO,
+            round_limited: false,
+            round_skip: 0,
+            round_best: Rate::from_bps(0),
+            best: Rate::from_bps(0),
+            flat_rounds: 0,
+            raise: 0,
+            stuck: None,
+            last_drain: now,
+            reverse: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn rate(&self) -> Rate {
+        self.rate
+    }
+    pub(crate) fn pacing(&self) -> Rate {
+        self.pacing
+    }
+    #[cfg(test)]
+    pub(crate) fn competing(&self) -> bool {
+        self.phase == Phase::Compete
+    }
+    pub(crate) fn window(&self) -> u64 {
+        self.window
+    }
+    pub(crate) fn queue(&self) -> Option<Span> {
+        self.queue
+    }
+
+    fn service_window(&self, sample: &AckSample, forward: &Forward) -> Span {
+        let span = sample.rtt_min.scale(1, 2).clamp(SERVICE_MIN, SERVICE_MAX);
+        let span = if self.phase == Phase::Startup { span.scale(1, 2) } else { span };
+        span.max(forward.jitter().times(SERVICE_JITTERS))
+    }
+
+    /// Takes in one ack that brought news.
+    pub(crate) fn on_ack(&mut self, sample: &AckSample, forward: &mut Forward, losses: &mut Losses) {
+        self.delivered += sample.delivered;
+        let now = sample.now;
+        self.note_silence(now, sample.waited, sample.rtt);
+        let Some(newest) = sample.newest else { return };
+        self.note_reverse(sample, forward);
+        // The lowest round trip of half a minute is that of a way that may be no more, and a loop that takes itself for
+        // quicker than it is does not settle.
+        let sample = &AckSample { rtt_min: sample.rtt_min.max(self.way(forward)), ..*sample };
+        // On a slow lane packets are far apart without any silence.
+        let apart = self.pacing.time_for(Octets::new(SILENT_PACKETS * PACKET));
+        let silence_max = (sample.rtt.times(2) + OUTAGE).max(apart);
+        self.service.push(
+            Point {
+                arrival: newest.arrival,
+                sent: newest.sent_at,
+                number: newest.number,
+                end: newest.end,
+                delivered: self.delivered,
+                app_limited: newest.app_limited,
+            },
+            silence_max,
+        );
+        let queue = forward.queue(now).unwrap_or(Span::ZERO);
+        self.queue = Some(queue);
+        self.shallow.see(now, queue, losses);
+        self.round_queue = self.round_queue.max(queue);
+        self.round_limited |= newest.app_limited;
+        let round_over =
+            newest.sent_at >= self.round_start && now.since(self.round_start) >= self.service_window(sample, forward);
+        match self.phase {
+            Phase::Startup => self.startup(sample, forward, losses, queue, round_over),
+            Phase::Cruise => self.cruise(sample, forward, losses, queue, round_over),
+            Phase::Drain { .. } => self.draining(sample, forward, losses, newest.sent_at),
+            Phase::Compete => self.compete(sample, forward, losses),
+        }
+        if round_over {
+            self.round_start = now;
+            self.round_queue = Span::ZERO;
+            self.round_limited = false;
+            self.round_skip = self.round_skip.saturating_sub(1);
+            self.round_best = Rate::from_bps(0);
+        }
+        self.set_outputs(sample, forward, losses, queue);
+    }
+
+    fn note_silence(&mut self, now: Instant, waited: Span, rtt: Span) {
+        if waited > DOUBT_AFTER + rtt && self.phase != Phase::Startup {
+            self.rate = self.rate.scale(1, 2).max(self.rate.min(DOUBT_FLOOR));
+            self.raise = 1;
+            self.phase = Phase::Cruise;
+            self.compete.end();
+            self.stuck = None;
+            self.round_start = now;
+            self.service.forget();
+        }
+    }
+
+    /// What the way back adds to round trips, of unknown origin: its spread widens the window.
+    fn note_reverse(&mut self, sample: &AckSample, forward: &Forward) {
+        if let (Some(rtt), Some(delay)) = (sample.latest_rtt, forward.newest()) {
+            self.reverse.push_back(rtt.as_nanos() as i64 - delay);
+            if self.reverse.len() > REVERSE_SAMPLES {
+                self.reverse.pop_front();
+            }
+        }
+    }
+
+    /// The round trip with an empty queue: lowest forward delay plus the longest way back lately. Their unknown
+    /// clock offsets cancel.
+    fn base_rtt(&self, sample: &AckSample, forward: &Forward) -> Span {
+        match (forward.base(), self.reverse.iter().max()) {
+            (Some(base), Some(back)) => Span::from_nanos((base + back).max(0) as u64),
+            _ => sample.rtt,
+        }
+    }
+
+    /// The round trip of the empty queue, as the last packets saw it.
+    fn way(&self, forward: &Forward) -> Span {
+        match (forward.base(), self.reverse.iter().min()) {
+            (Some(base), Some(back)) => Span::from_nanos((base + back).max(0) as u64),
+            _ => Span::ZERO,
+        }
+    }
+
+    fn enter_cruise(&mut self, now: Instant, losses: &mut Losses) {
+        self.phase = Phase::Cruise;
+        self.raise = 0;
+        self.round_skip = SKIP_ROUNDS;
+        self.round_start = now;
+        self.last_drain = now;
+        losses.reset_tally(now);
+    }
+
+    /// The path changed. The rate is kept: RFC 9000, section 9.4 starts anew, but most moves are new addresses for the
+    /// same link, and a slower link shows itself within a few packets of queue.
+    pub(crate) fn path_changed(&mut self, now: Instant) {
+        self.service.forget();
+        self.referee.forget();
+        self.compete = Compete::default();
+        self.shallow = Shallow::default();
+        self.reverse.clear();
+        self.stuck = None;
+        if self.phase != Phase::Startup {
+            self.pacing = self.rate;
+            self.phase = Phase::Cruise;
+            self.raise = 0;
+            self.round_start = now;
+        }
+    }
+}

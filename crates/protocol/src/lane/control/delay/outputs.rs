@@ -1,0 +1,78 @@
+//! Pacing rate and window: what follows from the rate, the phase and the queue.
+
+use super::{DOUBT_FLOOR, Delay, INITIAL_WINDOW, Phase, RATE_MAX, RATE_MIN, SERVICE_MIN};
+use crate::lane::control::{AckSample, PACKET};
+use crate::lane::forward::Forward;
+use crate::lane::losses::Losses;
+use wavelane_base::Span;
+
+/// Loop gain per loop delay. A pure integrator with dead time is stable below pi / 2 and well damped below 0.5.
+const GAIN: f64 = 0.4;
+const CRUISE_GAIN_MIN: f64 = 0.6;
+const CRUISE_GAIN_MAX: f64 = 1.15;
+/// Pacing gain in startup.
+const STARTUP_GAIN: f64 = 2.0;
+/// While the queue stays empty although we raise: pacing gain by consecutive empty rounds.
+pub(super) const RAISE_GAINS: [f64; 5] = [1.0, 1.1, 1.25, 1.5, 2.0];
+/// Pacing gain of a drain, and of one that looks into a queue that does not shrink.
+const DRAIN_GAIN: f64 = 0.5;
+const REBASE_GAIN: f64 = 0.3;
+/// Where losses come in bursts the window also bridges their silence: twice the longest seen lately, because the next
+/// may be longer (of exponential bursts one in seven is twice the mean), and within these bounds.
+const BRIDGE_MIN: Span = Span::from_millis(120);
+const BRIDGE_MAX: Span = Span::from_millis(250);
+
+impl Delay {
+    pub(super) fn set_outputs(&mut self, sample: &AckSample, forward: &Forward, losses: &Losses, queue: Span) {
+        if self.phase == Phase::Compete
+            && let Some((pacing, window)) = self.compete.outputs()
+        {
+            self.pacing = pacing.clamp(RATE_MIN, RATE_MAX);
+            self.window = window.max(4 * PACKET);
+            return;
+        }
+        let target = self.target(forward);
+        let loop_delay = sample.rtt_min + self.service_window(sample, forward);
+        let gain = self.gain(loop_delay, target, queue);
+        if self.phase == Phase::Startup
+            && self.best.as_bps() == 0
+            && self.service.rate(SERVICE_MIN.scale(1, 2)).is_none()
+        {
+            return;
+        }
+        // Nor does a drain go below the floor: what was sent ahead of the pacer would be paid off for seconds.
+        let least = RATE_MIN.max(self.rate.min(DOUBT_FLOOR).scale((CRUISE_GAIN_MIN * 1000.0) as u64, 1000));
+        self.pacing = self.rate.scale((gain * 1000.0) as u64, 1000).clamp(least, RATE_MAX);
+        let bridge = match losses.longest_burst(sample.now) {
+            Span::ZERO => Span::ZERO,
+            // On a short round trip the tail probe finds the end of the burst just as soon.
+            longest => longest.times(2).clamp(BRIDGE_MIN, BRIDGE_MAX).min(longest.max(sample.rtt_min.times(2))),
+        };
+        let held = self.base_rtt(sample, forward) + target + forward.jitter() + bridge;
+        let by_rate = self.rate.scale((gain.max(1.0) * 1000.0) as u64, 1000).octets_in(held).get();
+        self.window = (by_rate + 2 * PACKET).max(4 * PACKET);
+        if self.phase == Phase::Startup {
+            self.window = self.window.max(INITIAL_WINDOW);
+        }
+    }
+
+    /// How much faster than the rate we pace.
+    fn gain(&self, loop_delay: Span, target: Span, queue: Span) -> f64 {
+        match self.phase {
+            Phase::Startup => STARTUP_GAIN,
+            Phase::Compete => 1.0,
+            Phase::Drain { rebase: None, .. } => DRAIN_GAIN,
+            Phase::Drain { rebase: Some(_), .. } => REBASE_GAIN,
+            Phase::Cruise => {
+                let error = target.as_secs_f64() - queue.as_secs_f64();
+                let law = (1.0 + GAIN * error / loop_delay.as_secs_f64()).clamp(CRUISE_GAIN_MIN, CRUISE_GAIN_MAX);
+                let gain = if self.raise > 0 { law.max(RAISE_GAINS[self.raise]) } else { law };
+                if self.referee.ceiling().is_none() && !self.referee.trying() {
+                    return gain;
+                }
+                let (num, den) = self.referee.pacing_gain();
+                gain.min(1.0) * (num as f64 / den as f64)
+            }
+        }
+    }
+}

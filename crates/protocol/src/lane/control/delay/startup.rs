@@ -1,0 +1,77 @@
+//! Finding the rate: by how the first train was drawn out, else by doubling until the queue grows or nothing is gained.
+
+use super::{Delay, SERVICE_JITTERS};
+use crate::lane::control::AckSample;
+use crate::lane::forward::Forward;
+use crate::lane::losses::Losses;
+use wavelane_base::{Rate, Span};
+
+/// The train is judged over this long and this many packets at least.
+const TRAIN_SPAN: Span = Span::from_millis(8);
+const TRAIN_PACKETS: u64 = 12;
+const TRAIN_SPREAD: u64 = 3;
+/// And speaks only if it arrived at less than this share of the rate it was sent at: then a queue drew it out. A token
+/// bucket, or a link faster than the train, lets it through unchanged, and startup doubles as if there were none.
+const TRAIN_DRAWN_OUT: (u64, u64) = (3, 4);
+/// Startup ends when this many rounds in a row brought less than [`PLATEAU_GROWTH`].
+const PLATEAU_ROUNDS: u32 = 2;
+const PLATEAU_GROWTH: f64 = 1.2;
+
+impl Delay {
+    pub(super) fn startup(
+        &mut self,
+        sample: &AckSample,
+        forward: &Forward,
+        losses: &mut Losses,
+        queue: Span,
+        round_over: bool,
+    ) {
+        let now = sample.now;
+        if self.best.as_bps() == 0
+            && let Some(rate) = self.train_rate(forward)
+        {
+            self.rate = rate;
+            self.enter_cruise(now, losses);
+            return;
+        }
+        if let Some(served) = self.service.rate(self.service_window(sample, forward)) {
+            // Only what arrives may be doubled: behind a policer everything else would grow without bound.
+            if !served.app_limited || served.delivered > self.rate {
+                self.round_best = self.round_best.max(served.delivered);
+                // Never below the start: little may have arrived because the medium was bad just then.
+                self.rate = self.rate.max(served.delivered);
+            }
+            if queue > self.target(forward) {
+                self.rate = served.rate.scale(1000 - self.referee.overflow(losses), 1000);
+                self.enter_cruise(now, losses);
+                return;
+            }
+        }
+        if !round_over {
+            return;
+        }
+        if self.best.as_bps() > 0 && !self.round_limited && self.round_best.as_bps() > 0 {
+            let grown = self.round_best.as_bps() as f64 >= self.best.as_bps() as f64 * PLATEAU_GROWTH;
+            let lossy = self.referee.exceeds(losses.single_share());
+            self.flat_rounds = if grown || !lossy { 0 } else { self.flat_rounds + 1 };
+        }
+        self.best = self.best.max(self.round_best);
+        if self.flat_rounds >= PLATEAU_ROUNDS {
+            let lasting = self.service.rate(sample.rtt).map_or(self.best, |s| s.delivered);
+            self.rate = self.referee.plateau(now, sample.rtt, lasting.min(self.best));
+            self.enter_cruise(now, losses);
+        } else {
+            self.referee.learn(losses, now);
+        }
+    }
+
+    /// What the link carries, if the first train came out visibly longer than it went in.
+    fn train_rate(&self, forward: &Forward) -> Option<Rate> {
+        let span = TRAIN_SPAN.max(forward.jitter().times(SERVICE_JITTERS));
+        let served = self.service.busy_rate(span, TRAIN_PACKETS)?;
+        if !self.service.even(TRAIN_PACKETS, TRAIN_SPREAD) {
+            return None;
+        }
+        (served.rate < served.sent.scale(TRAIN_DRAWN_OUT.0, TRAIN_DRAWN_OUT.1)).then_some(served.rate)
+    }
+}

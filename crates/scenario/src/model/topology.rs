@@ -1,0 +1,79 @@
+//! The places and the media that join them.
+
+use wavelane_channel::wifi::WifiConfig;
+use wavelane_channel::{CableConfig, DirectionConfig};
+
+/// A place in the topology.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// Its name: lower-case letters, digits and `_`, at most 12 characters (the lab makes interface names of it).
+    pub name: String,
+    /// What it does.
+    pub kind: NodeKind,
+}
+
+/// The three kinds of node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NodeKind {
+    /// Runs applications.
+    Endpoint,
+    /// Runs `wavelaned` under the stacks `wavelane`, forwards plainly under `tcp-*`.
+    Gateway,
+    /// Forwards plainly, always.
+    Router,
+}
+
+/// A medium between nodes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Channel {
+    /// Its name.
+    pub name: String,
+    /// The nodes it joins. A cable has two, and its `forward` leads from the first to the second; the stations of a
+    /// radio cell are numbered in this order.
+    pub between: Vec<String>,
+    /// What it does to frames.
+    pub kind: ChannelKind,
+}
+
+/// What a medium does to frames, per kind.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ChannelKind {
+    /// A full-duplex cable, each direction on its own.
+    Cable(Box<CableConfig>),
+    /// An 802.11 cell.
+    Wifi(Box<WifiConfig>),
+}
+
+/// Which way through a channel.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Direction {
+    /// First node of `between` to second.
+    Forward,
+    /// Second node to first.
+    Reverse,
+}
+
+impl Channel {
+    /// Whether the nodes at these two places of `between` can talk to each other.
+    pub fn joins(&self, a: usize, b: usize) -> bool {
+        match &self.kind {
+            ChannelKind::Cable(_) => a != b,
+            ChannelKind::Wifi(cell) => a != b && cell.reach.get(a, b).decode && cell.reach.get(b, a).decode,
+        }
+    }
+    /// The configuration of a radio cell.
+    pub fn cell(&self) -> Option<&WifiConfig> {
+        match &self.kind {
+            ChannelKind::Wifi(cell) => Some(cell),
+            ChannelKind::Cable(_) => None,
+        }
+    }
+    /// The configuration of one direction of a cable.
+    pub fn direction(&self, direction: Direction) -> Option<&DirectionConfig> {
+        let ChannelKind::Cable(cable) = &self.kind else { return None };
+        Some(match direction {
+            Direction::Forward => &cable.forward,
+            Direction::Reverse => &cable.reverse,
+        })
+    }
+}

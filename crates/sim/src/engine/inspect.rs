@@ -1,0 +1,89 @@
+//! What can be seen of a run.
+
+use super::medium::Medium;
+use super::{ChannelId, Engine, Node, NodeId, Tap};
+use crate::node::GatewayNode;
+use crate::traffic::{FlowIndex, FlowLog};
+use std::collections::BTreeMap;
+use wavelane_base::Instant;
+use wavelane_channel::cable::Cable;
+use wavelane_protocol::gateway::{Event, Gateway, Status};
+use wavelane_protocol::tcp::Status as TcpStatus;
+
+impl Engine {
+    /// The engine's time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// What was seen of an exchange.
+    pub fn log(&self, flow: FlowIndex) -> &FlowLog {
+        &self.flows[flow.0].log
+    }
+    /// How many exchanges there are.
+    pub fn flow_count(&self) -> usize {
+        self.flows.len()
+    }
+    /// The cable behind a channel, for its counters.
+    ///
+    /// # Panics
+    /// If it is a radio cell.
+    pub fn cable(&self, channel: ChannelId) -> &Cable {
+        match &self.channels[channel.0].medium {
+            Medium::Cable(cable) => cable,
+            Medium::Wifi(_) => panic!("channel {} is a radio cell", channel.0),
+        }
+    }
+    /// A gateway's own account of itself.
+    pub fn status(&self, node: NodeId) -> Status {
+        let node = self.gateway_node(node);
+        node.gateway.status(node.clock.local(self.now))
+    }
+    /// What the open TCP connections of a host say of themselves.
+    pub fn connections(&self, node: NodeId) -> Vec<TcpStatus> {
+        match &self.nodes[node.0] {
+            Node::Host(host) => host.statuses(),
+            _ => Vec::new(),
+        }
+    }
+    /// Whether a node is a gateway.
+    pub fn is_gateway(&self, node: NodeId) -> bool {
+        matches!(self.nodes[node.0], Node::Gateway(_))
+    }
+    /// The gateway machine of a node.
+    pub fn gateway(&self, node: NodeId) -> &Gateway {
+        &self.gateway_node(node).gateway
+    }
+    /// What a gateway said of its peers, with the engine's time.
+    pub fn peer_events(&self, node: NodeId) -> &[(Instant, Event)] {
+        &self.gateway_node(node).peer_events
+    }
+    /// Packets that a node threw away before its machine saw them, by reason.
+    pub fn dropped(&self, node: NodeId) -> &BTreeMap<&'static str, u64> {
+        match &self.nodes[node.0] {
+            Node::Gateway(gateway) => &gateway.dropped,
+            Node::Host(host) => &host.dropped,
+            Node::Router(router) => &router.dropped,
+        }
+    }
+    /// A number that stands for every packet that entered or left a channel so far: when, where and which bytes.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+    /// Shows every packet at every channel's edges to `tap` from now on.
+    pub fn set_tap(&mut self, tap: Tap) {
+        self.tap = Some(tap);
+    }
+
+    /// What came out of the insides of gateways that nothing is plugged into, since the last call: when, where, what.
+    pub fn take_packets(&mut self) -> Vec<(Instant, NodeId, Vec<u8>)> {
+        std::mem::take(&mut self.inside)
+    }
+
+    fn gateway_node(&self, node: NodeId) -> &GatewayNode {
+        match &self.nodes[node.0] {
+            Node::Gateway(gateway) => gateway,
+            other => panic!("node {} is no gateway", other.name()),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Laying out the world: nodes, cables, servers and exchanges.
+
+use super::medium::{ChannelSlot, Medium};
+use super::router::Router;
+use super::{ChannelId, Due, Engine, Node, NodeId, Plug};
+use crate::clock::NodeClock;
+use crate::content::Content;
+use crate::host::HostNode;
+use crate::node::{GatewayNode, INSIDE};
+use crate::traffic::{Flow, FlowIndex, FlowSpec};
+use std::net::{Ipv4Addr, SocketAddr};
+use wavelane_base::PortId;
+use wavelane_channel::CableConfig;
+use wavelane_channel::cable::Cable;
+use wavelane_protocol::gateway::{Config, ConfigError};
+use wavelane_protocol::tcp::Config as TcpConfig;
+
+impl Engine {
+    /// Adds a gateway. Its entropy is the run's substream of its name, so two nodes need two names.
+    pub fn add_gateway(&mut self, name: &str, clock: NodeClock, config: Config) -> Result<NodeId, ConfigError> {
+        let node = GatewayNode::new(name, self.now, clock, config, self.seed)?;
+        Ok(self.add_node(Node::Gateway(Box::new(node))))
+    }
+
+    /// Adds a router, which forwards by the routes it is given and by nothing else.
+    pub fn add_router(&mut self, name: &str) -> NodeId {
+        self.add_node(Node::Router(Router::new(name)))
+    }
+
+    /// Adds an end host with our TCP. It forwards by routes what is not for it.
+    pub fn add_host(&mut self, name: &str, address: Ipv4Addr, clock: NodeClock, config: TcpConfig) -> NodeId {
+        let node = HostNode::new(name, address, clock, config, self.seed);
+        self.add_node(Node::Host(Box::new(node)))
+    }
+
+    pub(super) fn join(&mut self, due: Due) -> usize {
+        self.actors.push(due);
+        self.agenda.join()
+    }
+    pub(super) fn add_node(&mut self, node: Node) -> NodeId {
+        let id = self.nodes.len();
+        self.nodes.push(node);
+        self.wires.push(Vec::new());
+        let actor = self.join(Due::Node(id));
+        self.node_actors.push(actor);
+        NodeId(id)
+    }
+
+    /// Joins two nodes by a cable; each gets a new port, numbered from 0 in the order of such calls.
+    pub fn connect(
+        &mut self,
+        name: &str,
+        config: CableConfig,
+        a: Plug,
+        b: Plug,
+    ) -> Result<ChannelId, wavelane_channel::ConfigError> {
+        let medium = Medium::Cable(Box::new(Cable::new(self.seed, name, config)?));
+        let channel = self.channels.len();
+        let mut ends = Vec::new();
+        for (side, plug) in [a, b].into_iter().enumerate() {
+            let wire = (channel, PortId(side as u16));
+            let mut port = self.wires[plug.node.0].len();
+            match (&mut self.nodes[plug.node.0], plug.address) {
+                (Node::Gateway(gateway), Some(address)) => gateway.ports.push(address),
+                (Node::Gateway(_), None) => port = INSIDE,
+                (Node::Host(host), _) => host.ports = port + 1,
+                (Node::Router(router), _) => router.ports = port + 1,
+            }
+            ends.push((plug.node, vec![port; 2]));
+            if port == INSIDE {
+                self.inside_wires.insert(plug.node.0, wire);
+            } else {
+                self.wires[plug.node.0].push(wire);
+            }
+        }
+        let actor = self.join(Due::Channel(channel));
+        self.channels.push(ChannelSlot { medium, actor, ends, sources: Vec::new() });
+        Ok(ChannelId(channel))
+    }
+
+    /// Tells a router, or a host, to send packets for `to` out of the port that `channel` is plugged into.
+    ///
+    /// # Panics
+    /// If `router` is a gateway or `channel` does not end there.
+    pub fn route(&mut self, router: NodeId, to: Ipv4Addr, channel: ChannelId) {
+        let other = self.channels[channel.0].ends.iter().map(|(node, _)| *node).find(|node| *node != router);
+        self.route_via(router, to, channel, other.expect("the channel has another end"));
+    }
+
+    /// Starts a server program at `address` behind gateway `node`, or on host `node`.
+    pub fn listen(&mut self, node: NodeId, address: SocketAddr) {
+        match (&mut self.nodes[node.0], address) {
+            (Node::Host(host), SocketAddr::V4(address)) => host.listen(address),
+            _ => {
+                self.gateway_mut(node).listening.insert(address);
+            }
+        }
+    }
+
+    /// Adds an exchange, which starts by itself.
+    pub fn add_flow(&mut self, spec: FlowSpec) -> FlowIndex {
+        let index = self.flows.len();
+        let content = Content(self.seed.chance(&format!("flow {index} / content")).next_u64());
+        let start = spec.start.max(self.now);
+        self.flows.push(Flow::new(spec, content));
+        let actor = self.join(Due::Flow(index));
+        self.flow_actors.push(actor);
+        self.agenda.set(actor, Some(start));
+        FlowIndex(index)
+    }
+}
