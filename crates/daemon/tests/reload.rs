@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
+use common::tunnel::{only_the_lane, ping, tun};
 use common::*;
 use std::io::{ErrorKind, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
+use wavelane_host::netns::Netns;
 
 const DOORS: &str = "[intercept]\ninterfaces = [\"lan0\"]\n[tun]\naddresses = [\"10.9.0.1/24\"]";
 
@@ -137,6 +140,141 @@ fn permissions_change_and_a_removed_peer_loses_its_connections() {
     let mut stream = world.connect(&world.client, "10.3.0.2:80").unwrap();
     assert_eq!(says(&mut stream).unwrap(), 1);
     assert!(!b.log().contains("has restarted"), "{}", b.log());
+}
+
+/// Two gateways with packet doors between which nothing but the lane goes; the far one's `allow_targets` is `targets`.
+fn guarded(tag: &str, targets: &str) -> Scene {
+    let world = World::new(tag);
+    world.sh(&world.server, "ip addr add 10.3.0.130/24 dev eth0; ip addr add fd00:3::130/64 dev eth0 nodad");
+    let config = [
+        world.write("a", Outside::V4, "source = \"keep\"", &tun("a", "")),
+        world.write("b", Outside::V4, "source = \"keep\"", &format!("allow_targets = {targets}\n{}", tun("b", ""))),
+    ];
+    let b = world.spawn("b", &config[1]);
+    let a = world.spawn("a", &config[0]);
+    a.wait_log("peer 'b' is up");
+    b.wait_log("peer 'a' is up");
+    only_the_lane(&world, 0);
+    Scene { world, a, b, config }
+}
+
+/// The far gateway's `allow_targets` becomes `targets`.
+fn allow(scene: &Scene, targets: &str) {
+    let text = std::fs::read_to_string(&scene.config[1]).unwrap();
+    let line = text.lines().find(|line| line.starts_with("allow_targets")).unwrap();
+    edit(&scene.config[1], line, &format!("allow_targets = {targets}"));
+    assert_eq!(scene.b.reload(), None);
+}
+
+/// What a socket is told of a target that the far gateway may not serve: ICMP code 13, ICMPv6 code 1 (ip(7), ipv6(7)).
+fn prohibited(target: &str) -> ErrorKind {
+    if target.starts_with('[') { ErrorKind::PermissionDenied } else { ErrorKind::HostUnreachable }
+}
+
+const ONE: &str = "[\"10.3.0.2/32\", \"fd00:3::2/128\"]";
+const OTHER: &str = "[\"10.3.0.130/32\", \"fd00:3::130/128\"]";
+
+#[test]
+fn where_a_peer_may_have_us_connect_to_changes_at_once_and_connections_go_on() {
+    let _alone = alone();
+    if !root_or_skip("reload_targets") {
+        return;
+    }
+    let scene = guarded("targets", ONE);
+    let world = &scene.world;
+    world.serve(80, echo);
+    let connect = |target: &str| world.connect(&world.client, target);
+    let says = |stream: &mut TcpStream| {
+        stream.write_all(b"x").unwrap();
+        stream.read(&mut [0; 8]).unwrap()
+    };
+    let refused = |target: &str| {
+        let before = scene.b.counter("dropped_target_not_allowed");
+        assert_eq!(connect(target).unwrap_err().kind(), prohibited(target), "{target}");
+        assert!(scene.b.counter("dropped_target_not_allowed") > before);
+    };
+    for (one, other) in [("10.3.0.2:80", "10.3.0.130:80"), ("[fd00:3::2]:80", "[fd00:3::130]:80")] {
+        let mut old = connect(one).unwrap();
+        refused(other);
+        allow(&scene, OTHER);
+        assert_eq!(says(&mut old), 1, "{one} stands");
+        refused(one);
+        let mut new = connect(other).unwrap();
+        assert_eq!(says(&mut new), 1);
+        allow(&scene, ONE);
+        refused(other);
+        // Both stand, one allowed and one not, and end in order.
+        for mut stream in [old, new] {
+            assert_eq!(says(&mut stream), 1);
+            stream.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+        }
+    }
+    assert_eq!(scene.a.counter("connections_reset") + scene.b.counter("connections_reset"), 0);
+}
+
+/// Echoes datagrams at `address` of `ns`.
+fn udp_echo(ns: &Netns, address: &str) {
+    let address = address.to_owned();
+    let socket = ns.run(move || UdpSocket::bind(address).unwrap()).unwrap();
+    std::thread::spawn(move || {
+        let mut buf = [0; 100];
+        while let Ok((n, from)) = socket.recv_from(&mut buf) {
+            let _ = socket.send_to(&buf[..n], from);
+        }
+    });
+}
+
+/// A flow of datagrams from the client to `target`.
+fn udp_flow(world: &World, target: &str) -> UdpSocket {
+    let (any, to) = (if target.starts_with('[') { "[::]:0" } else { "0.0.0.0:0" }, target.to_owned());
+    let socket = world.client.run(move || UdpSocket::bind(any).unwrap()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket.connect(to).unwrap();
+    socket
+}
+
+/// Whether a datagram is echoed; if not, what the socket was told.
+fn answered(socket: &UdpSocket) -> Result<(), ErrorKind> {
+    socket.send(b"hello").unwrap();
+    socket.recv(&mut [0; 100]).map(drop).map_err(|e| e.kind())
+}
+
+#[test]
+fn where_packets_may_go_is_asked_for_each_of_them() {
+    let _alone = alone();
+    if !root_or_skip("reload_packets") {
+        return;
+    }
+    let scene = guarded("judged", ONE);
+    let world = &scene.world;
+    // At the server, and at the gateway itself where its firewall has a word.
+    let near = ["10.3.0.2:6000", "[fd00:3::2]:6000"];
+    let far = ["10.3.0.130:6000", "[fd00:3::130]:6000", "10.3.0.1:6000", "[fd00:3::1]:6000"];
+    let flows =
+        |targets: &[&'static str]| targets.iter().map(|target| (*target, udp_flow(world, target))).collect::<Vec<_>>();
+    for target in near.iter().chain(&far[..2]) {
+        udp_echo(&world.server, target);
+    }
+    far[2..].iter().for_each(|target| udp_echo(&world.b, target));
+    let (one, others) = (flows(&near), flows(&far));
+    // What is open is answered; the rest is told so, whether it spoke before or not.
+    let judge = |open: &[(&str, UdpSocket)], closed: &[(&str, UdpSocket)]| {
+        for (target, socket) in open {
+            assert_eq!(answered(socket), Ok(()), "{target}");
+        }
+        for (target, socket) in closed {
+            assert_eq!(answered(socket), Err(prohibited(target)), "{target}");
+        }
+    };
+    judge(&one, &others);
+    allow(&scene, &OTHER.replace(']', ", \"10.3.0.1/32\", \"fd00:3::1/128\"]"));
+    judge(&others, &one);
+    let said = ping(world, &world.client, "-c 1 -W 5 10.3.0.2");
+    assert!(said.contains("From 10.9.0.2") && said.contains("Packet filtered"), "{said}");
+    // The gateway's own addresses lie in these too, but are not listed exactly.
+    allow(&scene, "[\"10.3.0.0/25\", \"fd00:3::/121\"]");
+    judge(&one, &others);
 }
 
 #[test]

@@ -97,7 +97,8 @@ fn packet_chains(config: &Config, tun: &Tun) -> String {
         tun.name
     );
     // What peers send to this host itself: answers to what was asked from here, pings of the device's addresses, and
-    // addresses that every peer's allow_targets lists exactly.
+    // addresses that every peer's allow_targets lists exactly. A peer's own packets are judged one by one, or what is
+    // no longer listed would go on to be heard while its answers have no way back.
     let own: Vec<IpAddr> = tun.addresses.iter().map(|a| a.address).collect();
     let listed = open_addresses(config);
     let mut rules = String::new();
@@ -113,7 +114,7 @@ fn packet_chains(config: &Config, tun: &Tun) -> String {
     }
     chains += &format!(
         " chain guard {{ type filter hook input priority filter; policy accept; \
-         iifname != \"{}\" accept; ct state established,related accept;{rules} \
+         iifname != \"{}\" accept; ct state related accept; ct direction reply accept;{rules} \
          counter reject with icmpx type admin-prohibited; }};",
         tun.name
     );

@@ -4,6 +4,7 @@
 //! [`Sender`] is told by the lane what became of every datagram; a receipt of its own does not exist. [`Receiver`]
 //! needs nothing but the frames. `docs/protocol/packets.md` is the prose twin.
 
+mod abandoned;
 mod keep;
 mod receiver;
 mod repeats;
@@ -15,7 +16,7 @@ mod terms;
 mod tests;
 
 pub use receiver::{Receiver, ReceiverCounters, ReceiverLimits};
-pub use sender::{Carries, Datagram, Sender, SenderCounters, Wrote};
+pub use sender::{Carries, Datagram, Sender, SenderCounters, Wrote, flow_place};
 pub use terms::Path;
 
 /// How a class of packets is protected against loss. A closed list.

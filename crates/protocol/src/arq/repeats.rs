@@ -20,8 +20,7 @@ impl Sender {
             self.counters.superseded += 1;
             self.forget(piece.number);
         } else if piece.round >= ROUNDS_MAX || now.since(kept.first_sent) > self.persistence(piece.number) {
-            self.counters.unrepaired += 1;
-            self.forget(piece.number);
+            self.give_up_one(piece.number);
         } else {
             self.repeat(now, Piece { round: piece.round + 1, copy: false, ..piece });
         }

@@ -1,5 +1,6 @@
 //! The sending end: numbers, order marks, copies kept, repeats.
 
+use super::abandoned::Abandoned;
 use super::keep::Kept;
 use super::terms::Path;
 use super::{Ordering, Piece, Repair, Treatment};
@@ -32,6 +33,11 @@ pub(super) struct FlowMemory {
     /// Packets in the hold time that runs, and in the one before.
     counts: [u32; 2],
     since: Instant,
+}
+
+/// The place of the flow with hash `flow` in the sender's memory; few flows share one.
+pub fn flow_place(flow: u64) -> usize {
+    (flow % FLOWS as u64) as usize
 }
 
 /// What the sender did; all only grow.
@@ -106,8 +112,9 @@ pub enum Wrote {
 pub struct Sender {
     next: u64,
     pub(super) kept: BTreeMap<u64, Kept>,
-    octets: usize,
-    octets_max: usize,
+    pub(super) abandoned: Abandoned,
+    pub(super) octets: usize,
+    pub(super) octets_max: usize,
     /// Repeats to be written, oldest first.
     pub(super) due: VecDeque<Piece>,
     /// Further copies of repeats, by time.
@@ -115,7 +122,7 @@ pub struct Sender {
     /// By time: the packet, and the round it had when the timer was set.
     pub(super) timers: VecDeque<(Instant, u64, u16)>,
     /// What is left of a packet whose first pieces have left.
-    current: Option<Piece>,
+    pub(super) current: Option<Piece>,
     pub(super) flows: Vec<FlowMemory>,
     pub(super) path: Path,
     /// When the timer's allowance was last renewed, and what was used of it since.
@@ -129,6 +136,7 @@ impl Sender {
         Self {
             next: 0,
             kept: BTreeMap::new(),
+            abandoned: Abandoned::default(),
             octets: 0,
             octets_max,
             due: VecDeque::new(),
@@ -150,21 +158,9 @@ impl Sender {
     pub fn counters(&self) -> SenderCounters {
         self.counters
     }
-    /// Bytes kept.
+    /// Bytes kept, and of packets given up.
     pub fn octets(&self) -> usize {
-        self.octets
-    }
-
-    /// The neighbour lost its memory: what was on its way is gone, and nobody waits for its order.
-    pub fn restart(&mut self) {
-        self.counters.unrepaired += self.kept.len() as u64;
-        self.kept.clear();
-        self.octets = 0;
-        self.due.clear();
-        self.later.clear();
-        self.timers.clear();
-        self.current = None;
-        self.flows.clear();
+        self.octets + self.abandoned.octets()
     }
 
     /// Whether repeats, or the rest of a packet, wait to be written.
@@ -201,7 +197,7 @@ impl Sender {
         self.next += 1;
         self.counters.sent += 1;
         self.counters.first_octets += bytes.len() as u64;
-        if treatment.repair != Repair::None && self.octets + bytes.len() > self.octets_max {
+        if treatment.repair != Repair::None && self.octets() + bytes.len() > self.octets_max {
             treatment.repair = Repair::None;
             self.counters.unkept += 1;
         }
@@ -226,7 +222,7 @@ impl Sender {
         if self.flows.is_empty() {
             self.flows = vec![FlowMemory::default(); FLOWS];
         }
-        let (hold, place) = (self.path.hold(), (flow % FLOWS as u64) as usize);
+        let (hold, place) = (self.path.hold(), flow_place(flow));
         let memory = &mut self.flows[place];
         if treatment.only_newest {
             memory.newest_ack = Some(number);
@@ -287,8 +283,7 @@ impl Sender {
             let wanted = kept.is_some_and(|kept| !kept.has(piece.start, piece.end));
             if wanted && kept.is_some_and(|kept| now.since(kept.first_sent) > self.persistence(piece.number)) {
                 // It waited behind others on a link that became slow; what is new is worth more now.
-                self.counters.unrepaired += 1;
-                self.forget(piece.number);
+                self.give_up_one(piece.number);
             } else if wanted && piece.copy && !budget.affords(now, piece.octets() + COPY_OVERHEAD) {
                 self.counters.refused += 1;
                 self.due.pop_front();

@@ -253,5 +253,8 @@ fn the_laws_hold_while_nobody_answers_and_while_strangers_call() {
 #[path = "batch_tests.rs"]
 mod batches;
 
+#[path = "refusal_tests.rs"]
+mod refusals;
+
 #[path = "reload_tests.rs"]
 mod reload;

@@ -1,7 +1,6 @@
 //! The packet service as the owner sees it: IP packets in and out, and what a router answers.
 
 use super::{Config, Gateway, IpPrefix, PacketConfig, PeerId};
-use crate::link::Link;
 use crate::packet::{Packets as PacketService, PacketsConfig};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -10,13 +9,13 @@ use wavelane_wire::packet::{IcmpError, Packet, answer, clamp_mss, decrement_hops
 
 /// A peer that was asked and not heard for so long is down. Packets wait no longer than that anyway, so an outage that
 /// they could outlive is never reported.
-const DOWN_AFTER: Span = Span::from_secs(3);
+pub(super) const DOWN_AFTER: Span = Span::from_secs(3);
 
 /// Most packets of our own that wait for the owner: ICMP answers and fragments.
 const INSIDE_MAX: usize = 256;
 /// ICMP errors per second in the long run, and at once (RFC 1812, section 4.3.2.8; RFC 4443, section 2.4 (f)).
 const ICMP_PER_SECOND: u64 = 100;
-const ICMP_BURST: u64 = 50;
+pub(super) const ICMP_BURST: u64 = 50;
 /// The source of ICMP errors of a router without an IPv4 address (RFC 7600, section 4.8).
 const DUMMY_V4: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 0, 8));
 /// Longest packet taken from a peer, whose inside may be wider than ours.
@@ -203,17 +202,19 @@ impl Gateway {
         state.down || unanswered || !state.can_seal && self.sessions.address(peer.0).is_none()
     }
 
-    /// Tells the senders of what waits for a peer that is down.
+    /// Tells the senders of what waits for a peer that is down, or is on its way to it, as far as [`ICMP_BURST`] goes.
+    ///
+    /// A router cannot know what became of a packet that left, and says nothing of it. We keep a copy for a repeat that
+    /// cannot be sent now either, so it is a packet that cannot be forwarded (RFC 1812, section 5.2.7.1; for what waits
+    /// RFC 4861, section 7.2.2).
     pub(super) fn refuse_waiting(&mut self, now: Instant, peer: PeerId) {
-        let waits = |links: &[Link]| links[peer.0].packets.as_ref().is_some_and(PacketService::has_queued);
         if self.packets.config.is_none() || !self.is_down(now, peer) {
             return;
         }
         self.peers[peer.0].down = true;
-        while waits(&self.links) {
-            let packets = self.links[peer.0].packets.as_mut();
-            let Some(bytes) = packets.and_then(|packets| packets.withdraw(now)) else { break };
-            self.packets.counters.dropped_peer_down += 1;
+        let given_up = self.links[peer.0].packets.as_mut().map(PacketService::withdraw).unwrap_or_default();
+        self.packets.counters.dropped_peer_down += given_up.len() as u64;
+        for bytes in given_up {
             if let Ok(view) = Packet::parse(&bytes) {
                 self.send_error(now, Towards::Inside, IcmpError::HostUnreachable, &view);
             }
@@ -222,8 +223,8 @@ impl Gateway {
 
     /// When that is due.
     pub(super) fn refusal_time(&self, peer: PeerId) -> Option<Wakeup> {
-        let waits = self.links[peer.0].packets.as_ref().is_some_and(PacketService::has_queued);
-        let asked = self.peers[peer.0].asked.filter(|_| waits)?;
+        let owes = self.links[peer.0].packets.as_ref().is_some_and(PacketService::owes_any);
+        let asked = self.peers[peer.0].asked.filter(|_| owes)?;
         Some(Wakeup { at: asked + DOWN_AFTER, cause: "gateway: packets for a peer that is down" })
     }
 

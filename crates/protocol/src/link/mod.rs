@@ -252,6 +252,9 @@ impl Link {
     pub fn heard(&mut self) {
         self.silence_at = None;
         self.silent = false;
+        if let Some(packets) = &mut self.packets {
+            packets.heard();
+        }
     }
 
     /// Time has passed.

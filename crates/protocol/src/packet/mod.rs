@@ -15,6 +15,7 @@ use crate::arq::{self, Carries, Datagram, Path, Piece, Receiver, ReceiverLimits,
 use crate::hop::RepairBudget;
 use crate::queue::{self, Discipline, Limits, Queue, Queued, Terms};
 use class::{classify, flow_hash};
+use std::collections::BTreeMap;
 use wavelane_base::{Class, Instant, Span, Wakeup};
 use wavelane_wire::frame::PacketFrame;
 use wavelane_wire::packet::{Packet, mark_congestion};
@@ -220,14 +221,26 @@ impl Packets {
         }
     }
 
-    /// Whether packets wait in the queue.
-    pub fn has_queued(&self) -> bool {
-        !self.queue.is_empty()
+    /// Whether any packet for the neighbour waits, or left and is not known to have arrived.
+    pub fn owes_any(&self) -> bool {
+        !self.queue.is_empty() || self.sender.has_undelivered()
     }
 
-    /// The next packet of the queue, which will not be sent.
-    pub fn withdraw(&mut self, now: Instant) -> Option<Vec<u8>> {
-        self.queue.pop(now).map(|popped| popped.item.bytes)
+    /// Gives all of those up. They come out one of each flow in turn, within a flow the oldest first: if only some of
+    /// the senders' packets can be answered, all are told of one before any is told of a second.
+    pub fn withdraw(&mut self) -> Vec<Vec<u8>> {
+        let kept = self.sender.give_up().into_iter();
+        let queued = self.queue.take_all().into_iter().map(|item| (arq::flow_place(item.flow), item.bytes));
+        let mut turns: BTreeMap<usize, usize> = BTreeMap::new();
+        let with_turn = kept.chain(queued).map(|(flow, bytes)| {
+            let turn = turns.entry(flow).or_default();
+            *turn += 1;
+            (*turn, bytes)
+        });
+        let mut all: Vec<_> = with_turn.collect();
+        // Stable: within a turn the order stays.
+        all.sort_by_key(|(turn, _)| *turn);
+        all.into_iter().map(|(_, bytes)| bytes).collect()
     }
 
     fn pop(&mut self, now: Instant) -> Option<Outbound> {
@@ -237,6 +250,7 @@ impl Packets {
                 return Some(popped.item);
             }
             self.dropped_old += 1;
+            self.sender.abandon(arq::flow_place(popped.item.flow), popped.item.bytes);
         }
     }
 
@@ -260,6 +274,11 @@ impl Packets {
         // A packet in service is no queue (RFC 8289, section 4.4, on slow links).
         let target = interval.scale(1, 20).max(path.packet_time.scale(3, 2));
         self.queue.set_terms(Terms { target, interval });
+    }
+
+    /// The neighbour was heard.
+    pub fn heard(&mut self) {
+        self.sender.heard();
     }
 
     /// The neighbour lost its memory. What waits in the queue is still good.

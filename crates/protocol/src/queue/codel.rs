@@ -63,6 +63,11 @@ impl Law {
         popped
     }
 
+    /// Everything was taken out at once; there is no standing queue any more.
+    pub(super) fn emptied(&mut self) {
+        (self.first_above, self.dropping) = (None, false);
+    }
+
     /// The next item, and whether it may be dropped (`dodequeue` of RFC 8289, section 5.3).
     fn take<T: Queued>(&mut self, now: Instant, terms: Terms, fifo: &mut Fifo<T>) -> (Option<Popped<T>>, bool) {
         let Some(popped) = fifo.take(now) else {
@@ -109,6 +114,12 @@ impl<T: Queued> CoDel<T> {
         let popped = self.law.pop(now, self.terms, &mut self.fifo, &mut self.counters);
         self.counters.popped += u64::from(popped.is_some());
         popped
+    }
+    pub(super) fn take_all(&mut self) -> Vec<T> {
+        self.law.emptied();
+        let all = self.fifo.take_all();
+        self.counters.popped += all.len() as u64;
+        all
     }
     pub(super) fn counters(&self) -> Counters {
         let fifo = self.fifo.counters;

@@ -41,6 +41,12 @@ impl<T: Queued> Fifo<T> {
         popped
     }
 
+    pub(super) fn take_all(&mut self) -> Vec<T> {
+        self.octets = 0;
+        self.counters.popped += self.items.len() as u64;
+        self.items.drain(..).map(|(_, item)| item).collect()
+    }
+
     pub(super) fn first(&self) -> Option<&T> {
         self.items.front().map(|(_, item)| item)
     }

@@ -138,6 +138,19 @@ impl<T: Queued> FqCoDel<T> {
         }
     }
 
+    pub(super) fn take_all(&mut self) -> Vec<T> {
+        let mut all = Vec::with_capacity(self.items);
+        for index in self.new.drain(..).chain(self.old.drain(..)) {
+            let bucket = &mut self.buckets[index];
+            bucket.listed = Listed::Nowhere;
+            bucket.law.emptied();
+            all.extend(bucket.fifo.take_all());
+        }
+        (self.items, self.octets) = (0, 0);
+        self.counters.popped += all.len() as u64;
+        all
+    }
+
     /// See [`super::Queue::sparse_head`].
     pub(super) fn sparse_head(&self) -> Option<&T> {
         // Those that are empty or used up their turn leave the list when the next item is popped.

@@ -134,6 +134,15 @@ impl<T: Queued> Queue<T> {
         }
     }
 
+    /// Takes everything out, whatever the discipline thinks of how long it waited: nobody will be served.
+    pub fn take_all(&mut self) -> Vec<T> {
+        match self {
+            Self::Fifo(queue) => queue.take_all(),
+            Self::CoDel(queue) => queue.take_all(),
+            Self::FqCoDel(queue) => queue.take_all(),
+        }
+    }
+
     /// The next item if it belongs to a flow that has not yet used up its first turn. Other
     /// disciplines know no such flows.
     pub fn sparse_head(&self) -> Option<&T> {

@@ -99,6 +99,34 @@ fn the_first_drop_comes_one_interval_after_the_target_was_first_exceeded() {
 }
 
 #[test]
+fn what_is_taken_all_at_once_is_not_judged_by_its_wait() {
+    for discipline in [Discipline::Fifo, Discipline::CoDel, Discipline::FqCoDel] {
+        let standing = || {
+            let mut queue = Queue::new(discipline, ROOMY);
+            (0..1_000).for_each(|n| queue.push(Instant::ZERO, item(n % 2, n, 1_000)));
+            assert!((0..500).all(|ms| queue.pop(Instant::from_millis(ms)).is_some()));
+            queue
+        };
+        let (mut queue, had) = (standing(), standing().len());
+        let taken = queue.take_all();
+        assert_eq!((taken.len(), queue.len(), queue.octets()), (had, 0, 0), "{discipline:?}");
+        assert!([0, 1].iter().all(|flow| {
+            let of_flow = taken.iter().filter(|item| item.flow == *flow);
+            of_flow.is_sorted_by_key(|item| item.serial)
+        }));
+        // It goes on like a new one.
+        queue.push(Instant::from_secs(4), item(0, 1_000, 1_000));
+        assert_eq!(queue.pop(Instant::from_secs(4)).map(|popped| popped.item.serial), Some(1_000));
+        let c = queue.counters();
+        assert_eq!(c.pushed, c.popped + c.dropped_full + c.dropped_delay);
+        // Taken one by one after a pause, most would be dropped where there is a law.
+        let mut queue = standing();
+        let popped = core::iter::from_fn(|| queue.pop(Instant::from_secs(4))).count();
+        assert_eq!(popped < had, discipline != Discipline::Fifo, "{discipline:?}: {popped} of {had}");
+    }
+}
+
+#[test]
 fn a_sparse_flow_passes_a_fat_one_and_fat_ones_share() {
     let (_, waits) = serve(Discipline::FqCoDel, &[2_000, 2_000, 20], false);
     assert!(waits[&2].1 <= Span::from_millis(2), "{:?}", waits[&2]);

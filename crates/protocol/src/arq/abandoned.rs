@@ -1,0 +1,82 @@
+//! Giving packets up: one by one, or all because the neighbour lost its memory or is gone.
+
+use super::Sender;
+
+/// Most of them: no more senders could be told at once.
+pub(super) const ABANDONED_MAX: usize = 64;
+
+/// Packets given up since the neighbour was last heard, oldest first, each with its flow's place: whether they are lost
+/// like any others, or for want of a neighbour, is not known yet.
+#[derive(Debug, Default)]
+pub(super) struct Abandoned {
+    packets: Vec<(usize, Vec<u8>)>,
+    octets: usize,
+}
+
+impl Abandoned {
+    /// Remembers a packet if there is room: all together take no more than `octets_max`.
+    pub(super) fn push(&mut self, place: usize, bytes: Vec<u8>, octets_max: usize) {
+        if self.packets.len() < ABANDONED_MAX && self.octets + bytes.len() <= octets_max {
+            self.octets += bytes.len();
+            self.packets.push((place, bytes));
+        }
+    }
+
+    /// Takes all of them out.
+    pub(super) fn take(&mut self) -> Vec<(usize, Vec<u8>)> {
+        self.octets = 0;
+        core::mem::take(&mut self.packets)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+    pub(super) fn octets(&self) -> usize {
+        self.octets
+    }
+}
+
+impl Sender {
+    /// The neighbour lost its memory: what was on its way is gone, and nobody waits for its order.
+    pub fn restart(&mut self) {
+        self.give_up();
+        self.flows.clear();
+    }
+
+    /// The neighbour was heard. It is there, so what was given up is a loss like any other.
+    pub fn heard(&mut self) {
+        self.abandoned.take();
+    }
+
+    /// A packet that will not be sent any more. It is remembered until the neighbour is heard, or found to be gone.
+    pub fn abandon(&mut self, place: usize, bytes: Vec<u8>) {
+        self.abandoned.push(place, bytes, self.octets_max.saturating_sub(self.octets));
+    }
+
+    /// Gives up a packet that may be on its way.
+    pub(super) fn give_up_one(&mut self, number: u64) {
+        self.counters.unrepaired += 1;
+        if let Some(kept) = self.forget(number) {
+            self.abandon(kept.flow, kept.bytes);
+        }
+    }
+
+    /// Gives up what is not known to have arrived, oldest first, each packet with its flow's place ([`super::flow_place`]).
+    /// Earlier ones that the neighbour was not heard since come first.
+    pub fn give_up(&mut self) -> Vec<(usize, Vec<u8>)> {
+        self.counters.unrepaired += self.kept.len() as u64;
+        self.octets = 0;
+        self.due.clear();
+        self.later.clear();
+        self.timers.clear();
+        self.current = None;
+        let mut all = self.abandoned.take();
+        all.extend(core::mem::take(&mut self.kept).into_values().map(|kept| (kept.flow, kept.bytes)));
+        all
+    }
+
+    /// Whether there is any such packet.
+    pub fn has_undelivered(&self) -> bool {
+        !self.kept.is_empty() || !self.abandoned.is_empty()
+    }
+}
