@@ -12,7 +12,7 @@ pub const WARM_UP_NS: u64 = 2_000_000_000;
 pub const LOST_RANK_MS: f64 = 5_000.0;
 
 /// The figures of one flow in one run.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FlowFigures {
     /// The flow's name.
     pub flow: String,

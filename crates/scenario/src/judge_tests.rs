@@ -20,22 +20,12 @@ fn stack(word: &str, mbit: Option<f64>, p95: f64) -> StackResult {
         goodput_bps: mbit.filter(|_| app == "download").map(|m| m * 1e6),
         bytes: 1,
         duration_ms: mbit.map(|m| 160_000.0 / m),
-        rtt_p50_ms: None,
         rtt_p95_ms: (app == "echo").then_some(p95),
-        rtt_p99_ms: None,
-        sent: None,
-        lost: None,
-        age_p95_ms: None,
-        fetch: None,
-        connect_ms: 0.0,
-        first_byte_ms: None,
-        last_byte_ms: None,
+        ..FlowFigures::default()
     };
     StackResult {
         stack: word.into(),
         wire_bytes_per_delivered_byte: Some(1.1),
-        repair_share: None,
-        inconclusive: None,
         flows: vec![flow("page", "download"), flow("echo", "echo")],
         ..StackResult::default()
     }

@@ -39,66 +39,69 @@ impl Backend for Fake {
         }
         std::fs::write(context.pcap("a", "air"), b"capture").map_err(|e| BackendError::Unable(e.to_string()))?;
         let seconds = if stack == Stack::Wavelane { 2 } else { 4 } + seed.0 % 7;
-        let flow = |f: &crate::Flow| {
-            let bulk = f.app.is_bulk();
-            let octets = match f.app {
-                App::Download { size: Some(size) } => size.get(),
-                _ => 64,
-            };
-            let end = 1_000_000_000 * (1 + seconds);
-            FlowRaw {
-                flow: f.name.clone(),
-                app: f.app.word(),
-                connect_ns: 500_000_000,
-                first_byte_ns: Some(1_000_000_000),
-                last_byte_ns: Some(end),
-                completed: true,
-                intact: bulk.then_some(true),
-                octets,
-                arrivals: if bulk { vec![(1_000_000_000, octets / 2), (end, octets - octets / 2)] } else { vec![] },
-                probes: if bulk {
-                    vec![]
-                } else {
-                    vec![Probe { sent_ns: 600_000_000, rtt_ns: Some(100_000 * seconds) }]
-                },
-                ages: vec![],
-                fetches: vec![],
-                given_ns: 9_500_000_000,
-            }
-        };
         Ok(StackRaw {
             stack,
-            flows: scenario.flows.iter().map(flow).collect(),
+            flows: scenario.flows.iter().map(|flow| seen(flow, seconds)).collect(),
             wire_octets: 22_000_000,
             repair_octets: (stack == Stack::Wavelane).then_some(1_000),
             first_octets: (stack == Stack::Wavelane).then_some(100_000),
             inconclusive: self.shaky.then(|| "late by 12 ms".into()),
             notes: vec!["a note".into()],
-            radios: vec![crate::RadioRaw {
-                channel: "air".into(),
-                span: wavelane_base::Span::from_secs(10),
-                frames: 200,
-                data: 90,
-                rts: 10,
-                ack_missing: 5,
-                cts_missing: 4,
-                given_up: 1,
-                queue_full: 2,
-                categories: vec![crate::CategoryRaw {
-                    category: "voice",
-                    data: 30,
-                    ack_missing: 3,
-                    gave_way: 1,
-                    given_up: 0,
-                    queue_full: 2,
-                    delivered_octets: 5_000,
-                }],
-                errors: Some(crate::ErrorsRaw { uncoded: (80, 4), coded: (20, 5) }),
-            }],
+            radios: vec![radio()],
             spent: crate::Spent { programs_s: (stack == Stack::Wavelane).then_some(0.5), machine_s: Some(1.0) },
             kernels: vec![crate::KernelTcp { node: "server".into(), sent: 1000, repeated: 5 }],
             packets: (stack == Stack::Wavelane).then_some(crate::PacketsRaw { sent: 400, repeated: 3, spurious: 1 }),
         })
+    }
+}
+
+/// What `flow` saw; its bytes arrived in two halves within `seconds`.
+fn seen(flow: &crate::Flow, seconds: u64) -> FlowRaw {
+    let bulk = flow.app.is_bulk();
+    let octets = match flow.app {
+        App::Download { size: Some(size) } => size.get(),
+        _ => 64,
+    };
+    let end = 1_000_000_000 * (1 + seconds);
+    let probe = Probe { sent_ns: 600_000_000, rtt_ns: Some(100_000 * seconds) };
+    FlowRaw {
+        flow: flow.name.clone(),
+        app: flow.app.word(),
+        connect_ns: 500_000_000,
+        first_byte_ns: Some(1_000_000_000),
+        last_byte_ns: Some(end),
+        completed: true,
+        intact: bulk.then_some(true),
+        octets,
+        arrivals: if bulk { vec![(1_000_000_000, octets / 2), (end, octets - octets / 2)] } else { vec![] },
+        probes: if bulk { vec![] } else { vec![probe] },
+        ages: vec![],
+        fetches: vec![],
+        given_ns: 9_500_000_000,
+    }
+}
+
+fn radio() -> crate::RadioRaw {
+    crate::RadioRaw {
+        channel: "air".into(),
+        span: wavelane_base::Span::from_secs(10),
+        frames: 200,
+        data: 90,
+        rts: 10,
+        ack_missing: 5,
+        cts_missing: 4,
+        given_up: 1,
+        queue_full: 2,
+        categories: vec![crate::CategoryRaw {
+            category: "voice",
+            data: 30,
+            ack_missing: 3,
+            gave_way: 1,
+            given_up: 0,
+            queue_full: 2,
+            delivered_octets: 5_000,
+        }],
+        errors: Some(crate::ErrorsRaw { uncoded: (80, 4), coded: (20, 5) }),
     }
 }
 

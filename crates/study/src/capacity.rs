@@ -137,24 +137,6 @@ fn word(way: Way) -> &'static str {
     }
 }
 
-fn row(stack: &str, metric: &str, unit: &str) -> Row {
-    Row {
-        id: ID.into(),
-        case: Map::new(),
-        backend: "lab".into(),
-        stack: stack.into(),
-        metric: metric.into(),
-        unit: unit.into(),
-        value: None,
-        ci95: None,
-        n: 0,
-        published: None,
-        bound: None,
-        verdict: Verdict::Info,
-        why: String::new(),
-    }
-}
-
 fn judge(cells: &[Cell]) -> Vec<Row> {
     let mut rows: Vec<Row> = cells.iter().flat_map(|cell| measured(cell, cells)).collect();
     rows.push(fast_enough(cells));
@@ -174,7 +156,7 @@ fn measured(cell: &Cell, cells: &[Cell]) -> Vec<Row> {
         ("cpu_own_s_per_gb", "s/GB", own, "user and system time of the programs between the ends"),
     ];
     let made = figures.into_iter().map(|(metric, unit, values, about)| {
-        let mut row = row(cell.stack, metric, unit);
+        let mut row = Row::new(ID, "lab", cell.stack, metric, unit);
         row.case = case(cell);
         row.n = values.len() as u64;
         if let Some((mean, half)) = mean_ci95(&values) {
@@ -215,7 +197,7 @@ fn find<'a>(cells: &'a [Cell], stack: &str, like: &Cell) -> Option<&'a Cell> {
 
 /// Our slowest cell against the aim.
 fn fast_enough(cells: &[Cell]) -> Row {
-    let mut row = row(OURS, "least goodput_bps", "bit/s");
+    let mut row = Row::new(ID, "lab", OURS, "least goodput_bps", "bit/s");
     let all: Option<Vec<f64>> = cells.iter().filter(|c| c.stack == OURS).map(goodput).collect();
     let least = all.filter(|all| !all.is_empty()).map(|all| (all.len(), all.into_iter().fold(f64::INFINITY, f64::min)));
     let Some((n, least)) = least else { return lacking(row, "a cell of ours lacks its goodput") };
@@ -228,7 +210,7 @@ fn fast_enough(cells: &[Cell]) -> Row {
 
 /// Our goodput over a rival's, in the cell where that is least.
 fn ahead(cells: &[Cell], rival: &str) -> Row {
-    let mut row = row(OURS, &format!("least_ratio goodput_bps over {rival}"), "ratio");
+    let mut row = Row::new(ID, "lab", OURS, &format!("least_ratio goodput_bps over {rival}"), "ratio");
     if let Some(why) = cells.iter().find(|c| c.stack == rival).and_then(|c| c.missing.as_ref()) {
         return lacking(row, why);
     }

@@ -91,19 +91,11 @@ impl Head {
     pub(crate) fn row(&self, metric: &str, unit: &str, values: &[f64]) -> Row {
         let mean = mean_ci95(values);
         Row {
-            id: self.id.into(),
             case: self.case.clone(),
-            backend: self.backend.clone(),
-            stack: self.stack.clone(),
-            metric: metric.into(),
-            unit: unit.into(),
             value: mean.map(|(mean, _)| mean),
             ci95: mean.and_then(|(_, half)| half),
             n: values.len() as u64,
-            published: None,
-            bound: None,
-            verdict: Verdict::Info,
-            why: String::new(),
+            ..Row::new(self.id, &self.backend, &self.stack, metric, unit)
         }
     }
 }

@@ -67,6 +67,27 @@ pub struct Row {
     pub why: String,
 }
 
+impl Row {
+    /// A row without case, value and verdict.
+    pub(crate) fn new(id: &str, backend: &str, stack: &str, metric: &str, unit: &str) -> Self {
+        Self {
+            id: id.into(),
+            case: Map::new(),
+            backend: backend.into(),
+            stack: stack.into(),
+            metric: metric.into(),
+            unit: unit.into(),
+            value: None,
+            ci95: None,
+            n: 0,
+            published: None,
+            bound: None,
+            verdict: Verdict::Info,
+            why: String::new(),
+        }
+    }
+}
+
 /// Several studies' outcomes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StudiesDocument {

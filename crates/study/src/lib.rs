@@ -5,6 +5,8 @@ mod capacity;
 mod cells;
 mod document;
 mod efficiency;
+#[cfg(test)]
+mod fixtures;
 mod main_job;
 pub mod ns3;
 mod ours;

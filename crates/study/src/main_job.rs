@@ -96,21 +96,7 @@ fn judge(scenario: &Scenario, document: &RunDocument) -> Vec<Row> {
 }
 
 fn row(document: &RunDocument, stack: &str, metric: &str, unit: &str) -> Row {
-    Row {
-        id: ID.into(),
-        case: Map::new(),
-        backend: document.backend.clone(),
-        stack: stack.into(),
-        metric: metric.into(),
-        unit: unit.into(),
-        value: None,
-        ci95: None,
-        n: 0,
-        published: None,
-        bound: None,
-        verdict: Verdict::Info,
-        why: String::new(),
-    }
+    Row::new(ID, &document.backend, stack, metric, unit)
 }
 
 /// The figure per seed, in the seeds' order; `None` where a run lacks it.

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
+use crate::fixtures::document;
 
 fn figures(flow: &str, seed: u64, goodput: Option<f64>, p95: Option<f64>) -> FlowFigures {
     FlowFigures {
@@ -14,13 +15,7 @@ fn figures(flow: &str, seed: u64, goodput: Option<f64>, p95: Option<f64>) -> Flo
         rtt_p50_ms: p95,
         rtt_p95_ms: p95,
         rtt_p99_ms: p95,
-        sent: None,
-        lost: None,
-        age_p95_ms: None,
-        fetch: None,
-        connect_ms: 0.0,
-        first_byte_ms: None,
-        last_byte_ms: None,
+        ..FlowFigures::default()
     }
 }
 
@@ -32,8 +27,6 @@ fn stack(word: &str, goodputs: [f64; 2], p95: f64) -> StackResult {
     StackResult {
         stack: word.into(),
         wire_bytes_per_delivered_byte: Some(1.1),
-        repair_share: None,
-        inconclusive: None,
         flows: flows.collect(),
         ..StackResult::default()
     }
@@ -41,21 +34,7 @@ fn stack(word: &str, goodputs: [f64; 2], p95: f64) -> StackResult {
 
 fn judged(stacks: Vec<StackResult>) -> Vec<Row> {
     let scenario = Scenario::parse(SCENARIO, Path::new(".")).unwrap();
-    let document = RunDocument {
-        format: String::new(),
-        scenario: "demo".into(),
-        title: String::new(),
-        backend: "lab".into(),
-        seed: 1,
-        repeat: 2,
-        verdict: Verdict::Pass,
-        omitted: vec![],
-        clauses: vec![],
-        stacks,
-        checks: vec![],
-        rerun: String::new(),
-        record: String::new(),
-    };
+    let document = RunDocument { scenario: "demo".into(), repeat: 2, ..document(stacks, vec![]) };
     judge(&scenario, &document)
 }
 

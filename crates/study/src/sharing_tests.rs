@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
+use crate::fixtures::document;
 use wavelane_scenario::Scenario;
 use wavelane_scenario::figures::FlowFigures;
 
@@ -9,47 +10,11 @@ fn stack(word: &str, ours: f64, other: f64) -> StackResult {
         app: "download".into(),
         seed: 1,
         completed: true,
-        intact: None,
         goodput_bps: Some(mbps * 1e6),
         bytes: 1,
-        duration_ms: None,
-        rtt_p50_ms: None,
-        rtt_p95_ms: None,
-        rtt_p99_ms: None,
-        sent: None,
-        lost: None,
-        age_p95_ms: None,
-        fetch: None,
-        connect_ms: 0.0,
-        first_byte_ms: None,
-        last_byte_ms: None,
+        ..FlowFigures::default()
     };
-    StackResult {
-        stack: word.into(),
-        wire_bytes_per_delivered_byte: None,
-        repair_share: None,
-        inconclusive: None,
-        flows: vec![flow(OURS, ours), flow(OTHER, other)],
-        ..StackResult::default()
-    }
-}
-
-fn document(stacks: Vec<StackResult>) -> RunDocument {
-    RunDocument {
-        format: String::new(),
-        scenario: String::new(),
-        title: String::new(),
-        backend: "lab".into(),
-        seed: 1,
-        repeat: 1,
-        verdict: Verdict::Pass,
-        omitted: vec![],
-        clauses: vec![],
-        stacks,
-        checks: vec![],
-        rerun: String::new(),
-        record: String::new(),
-    }
+    StackResult { stack: word.into(), flows: vec![flow(OURS, ours), flow(OTHER, other)], ..StackResult::default() }
 }
 
 fn verdicts(rows: &[Row], metric: &str) -> Vec<Verdict> {
@@ -74,7 +39,11 @@ fn every_cell_is_a_scenario_with_one_bottleneck_that_both_flows_cross() {
 #[test]
 fn shares_are_judged_from_both_sides_and_the_rival_by_its_own_kind() {
     let judged = |ours, other| {
-        against_tcp(&document(vec![stack("tcp-cubic", 9.0, 10.0), stack("wavelane", ours, other)]), "1", "cubic")
+        against_tcp(
+            &document(vec![stack("tcp-cubic", 9.0, 10.0), stack("wavelane", ours, other)], vec![]),
+            "1",
+            "cubic",
+        )
     };
     use Verdict::{Fail, Pass};
     let rows = judged(10.0, 9.0);
@@ -86,16 +55,16 @@ fn shares_are_judged_from_both_sides_and_the_rival_by_its_own_kind() {
     assert_eq!(verdicts(&rows, "share"), [Fail]);
     let mut late = stack("wavelane", 10.0, 9.0);
     late.inconclusive = Some("late".into());
-    let rows = against_tcp(&document(vec![stack("tcp-cubic", 9.0, 10.0), late]), "1", "cubic");
+    let rows = against_tcp(&document(vec![stack("tcp-cubic", 9.0, 10.0), late], vec![]), "1", "cubic");
     assert!(rows.iter().all(|r| r.verdict == Verdict::Inconclusive && r.why == "late"));
-    let rows = against_tcp(&document(vec![stack("tcp-cubic", 9.0, 10.0)]), "1", "cubic");
+    let rows = against_tcp(&document(vec![stack("tcp-cubic", 9.0, 10.0)], vec![]), "1", "cubic");
     assert_eq!(verdicts(&rows, "share"), [Verdict::Inconclusive]);
 }
 
 #[test]
 fn two_links_are_judged_by_jains_index() {
     let jain = |a, b| {
-        let rows = two_links(&document(vec![stack("wavelane", a, b)]), "1");
+        let rows = two_links(&document(vec![stack("wavelane", a, b)], vec![]), "1");
         let row = rows.into_iter().find(|r| r.metric == "jain").unwrap();
         (row.value.unwrap(), row.verdict)
     };

@@ -213,21 +213,7 @@ fn run_theirs(
 fn row(contest: &str, stack: &str, metric: &str, unit: &str) -> Row {
     let mut case = Map::new();
     case.insert("cell".into(), json!(contest));
-    Row {
-        id: ID.into(),
-        case,
-        backend: "sim".into(),
-        stack: stack.into(),
-        metric: metric.into(),
-        unit: unit.into(),
-        value: None,
-        ci95: None,
-        n: 0,
-        published: None,
-        bound: None,
-        verdict: Verdict::Info,
-        why: String::new(),
-    }
+    Row { case, ..Row::new(ID, "sim", stack, metric, unit) }
 }
 
 fn speed_row(contest: &Contest, stack: &str, speeds: &[f64], why: &str) -> Row {

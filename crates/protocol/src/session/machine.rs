@@ -271,5 +271,4 @@ impl core::fmt::Debug for Sessions {
 }
 
 #[cfg(test)]
-#[path = "machine_tests.rs"]
 mod tests;

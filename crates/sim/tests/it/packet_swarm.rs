@@ -1,12 +1,12 @@
 //! The packet service in worlds that the seed draws: nothing twice, nothing foreign, memory bounded, and a healed link
 //! carries again. `WAVELANE_SWARM_SEEDS` and `WAVELANE_SWARM_FIRST` choose seeds as in `swarm`.
 
-use crate::common::{Direction, clean_demo};
+use crate::common::Direction;
 use crate::packets::{Tunnel, read, udp};
-use crate::swarm::{number, one_in, some_direction, some_loss, spread};
+use crate::swarm::{heal_cable, number, one_in, some_direction, some_loss, spread};
 use std::collections::{BTreeMap, BTreeSet};
-use wavelane_base::{Chance, Instant, Rate, Ratio, Seed, Span};
-use wavelane_channel::{CableConfig, LossConfig, Parameter, Reorder};
+use wavelane_base::{Chance, Instant, Rate, Seed, Span};
+use wavelane_channel::{CableConfig, Parameter};
 
 /// Seeds tried when nothing is asked for.
 const SEEDS: u64 = 40;
@@ -98,25 +98,6 @@ fn break_something(dice: &mut Chance, tunnel: &mut Tunnel, restarts: &mut u64) {
     tunnel.engine.set(tunnel.air, direction, parameter).unwrap();
 }
 
-fn heal(tunnel: &mut Tunnel) {
-    let good = clean_demo();
-    for (direction, config) in [(Direction::Forward, good.forward), (Direction::Reverse, good.reverse)] {
-        for parameter in [
-            Parameter::Rate(config.rate),
-            Parameter::Delay(config.delay),
-            Parameter::Jitter(Span::ZERO),
-            Parameter::Queue(config.queue),
-            Parameter::Loss(LossConfig::None),
-            Parameter::Duplicate(Ratio::ZERO),
-            Parameter::Corrupt(Ratio::ZERO),
-            Parameter::Reorder(Reorder::default()),
-            Parameter::Outages(Vec::new()),
-        ] {
-            tunnel.engine.set(tunnel.air, direction, parameter).unwrap();
-        }
-    }
-}
-
 fn run(seed: u64) {
     let mut dice = Seed(seed).chance("packet swarm");
     let config = CableConfig { forward: some_direction(&mut dice), reverse: some_direction(&mut dice) };
@@ -133,7 +114,7 @@ fn run(seed: u64) {
         run_until(&mut tunnel, &mut streams, &mut arrived, next);
         break_something(&mut dice, &mut tunnel, &mut restarts);
     }
-    heal(&mut tunnel);
+    heal_cable(&mut tunnel.engine, tunnel.air);
     let reunion = tunnel.engine.now() + REUNION;
     streams.iter_mut().for_each(|stream| stream.next = Instant::FAR_FUTURE);
     // Somebody must ask for a gateway that lost its memory to be found out.

@@ -6,7 +6,7 @@ use crate::common::{Direction, Pair, address, clean_demo, random_loss, server};
 use wavelane_base::{Chance, Instant, Octets, Rate, Ratio, Seed, Span};
 use wavelane_channel::{CableConfig, DirectionConfig, LossConfig, Parameter, PerUnit, QueueLimit, Reorder};
 use wavelane_protocol::gateway::Reason;
-use wavelane_sim::{FlowEnd, FlowIndex, FlowSpec, NodeClock, Work};
+use wavelane_sim::{ChannelId, Engine, FlowEnd, FlowIndex, FlowSpec, NodeClock, Work};
 
 /// Seeds tried when nothing is asked for; bounded so that a run takes seconds.
 const SEEDS: u64 = 60;
@@ -190,6 +190,11 @@ fn run(seed: u64) {
 fn heal(pair: &mut Pair) {
     pair.engine.readdress(pair.a, 0, address("192.0.2.1:51820"));
     pair.engine.readdress(pair.b, 0, address("192.0.2.2:51820"));
+    heal_cable(&mut pair.engine, pair.air);
+}
+
+/// The cable becomes the demo's without its loss.
+pub(crate) fn heal_cable(engine: &mut Engine, air: ChannelId) {
     let good = clean_demo();
     for (direction, config) in [(Direction::Forward, good.forward), (Direction::Reverse, good.reverse)] {
         for parameter in [
@@ -203,7 +208,7 @@ fn heal(pair: &mut Pair) {
             Parameter::Reorder(Reorder::default()),
             Parameter::Outages(Vec::new()),
         ] {
-            pair.set(direction, parameter);
+            engine.set(air, direction, parameter).unwrap();
         }
     }
 }

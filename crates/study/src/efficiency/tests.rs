@@ -1,31 +1,13 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::document::Edition;
+use crate::fixtures::document;
 use serde_json::json;
 use wavelane_scenario::figures::{FetchFigures, FlowFigures};
 use wavelane_scenario::{KernelFigures, Omitted, PacketFigures, RunDocument, Scenario, StackResult, Verdict};
 
 fn figures(flow: &str) -> FlowFigures {
-    FlowFigures {
-        flow: flow.into(),
-        app: String::new(),
-        seed: 1,
-        completed: true,
-        intact: None,
-        goodput_bps: None,
-        bytes: 0,
-        duration_ms: None,
-        rtt_p50_ms: None,
-        rtt_p95_ms: None,
-        rtt_p99_ms: None,
-        sent: Some(10),
-        lost: Some(0),
-        age_p95_ms: None,
-        fetch: None,
-        connect_ms: 0.0,
-        first_byte_ms: None,
-        last_byte_ms: None,
-    }
+    FlowFigures { flow: flow.into(), seed: 1, completed: true, sent: Some(10), lost: Some(0), ..FlowFigures::default() }
 }
 
 /// A stack whose download has this goodput and age, its echo this p95, its small bodies this total.
@@ -45,7 +27,6 @@ fn stack(word: &str, mbps: f64, p95: f64, age: f64, total: f64) -> StackResult {
         stack: word.into(),
         wire_bytes_per_delivered_byte: Some(1.1),
         repair_share: (word == "wavelane").then_some(0.01),
-        inconclusive: None,
         flows: [page, echo].into_iter().chain(small).collect(),
         ..StackResult::default()
     }
@@ -53,24 +34,6 @@ fn stack(word: &str, mbps: f64, p95: f64, age: f64, total: f64) -> StackResult {
 
 fn judged(loss: usize, stacks: Vec<StackResult>, omitted: Vec<Omitted>, edition: Edition) -> Vec<Row> {
     judge::cell(&LOSSES[loss], &document(stacks, omitted), edition)
-}
-
-fn document(stacks: Vec<StackResult>, omitted: Vec<Omitted>) -> RunDocument {
-    RunDocument {
-        format: String::new(),
-        scenario: String::new(),
-        title: String::new(),
-        backend: "lab".into(),
-        seed: 1,
-        repeat: 1,
-        verdict: Verdict::Pass,
-        omitted,
-        clauses: vec![],
-        stacks,
-        checks: vec![],
-        rerun: String::new(),
-        record: String::new(),
-    }
 }
 
 fn verdict(rows: &[Row], metric: &str, key: &str, value: &str) -> Verdict {

@@ -1,0 +1,225 @@
+//! Who may talk to whom, under which cipher, and that the first messages survive what the way does to them.
+
+use super::*;
+
+#[test]
+fn one_round_trip_then_data_flows_both_ways() {
+    let mut w = World::new(MS50);
+    assert!(!w.send(0, b"too early"));
+    w.want(0);
+    w.run(Span::from_millis(99));
+    assert!(w.nodes[0].established.is_empty());
+    w.run(Span::from_millis(1));
+    assert_eq!(w.nodes[0].established.len(), 1, "one round trip for the initiator");
+    let e = w.nodes[0].established[0];
+    assert_eq!((e.epoch, e.restarted, e.fresh, e.confirm), (200, false, true, true));
+    assert!(!w.nodes[1].sessions.can_seal(w.now, 0), "the responder waits for the first data");
+    assert!(w.send(0, b"hello"));
+    w.run(MS50);
+    let e = w.nodes[1].established[0];
+    assert_eq!((e.epoch, e.restarted, e.fresh, e.confirm, e.from), (100, false, true, false, Some(address(0))));
+    assert!(w.send(1, b"hello yourself"));
+    w.run(MS50);
+    assert_eq!(w.nodes[1].got, [(0, 0, b"".to_vec()), (0, 1, b"hello".to_vec())]);
+    assert_eq!(w.nodes[0].got, [(0, 0, b"hello yourself".to_vec())]);
+    assert_eq!((w.count(0, kind::HANDSHAKE_INIT), w.count(1, kind::HANDSHAKE_RESPONSE)), (1, 1));
+    assert!(w.nodes.iter().all(|n| n.events.is_empty() && n.drops.is_empty()));
+    assert_eq!(w.nodes[1].sessions.counters().len(), DropReason::ALL.len());
+}
+
+/// Both sides must agree on the cipher whatever either can do.
+#[test]
+fn the_cipher_is_aes_only_if_both_have_it() {
+    for (a, b, suite) in [
+        (true, true, Suite::Aes256Gcm),
+        (true, false, Suite::ChaCha20Poly1305),
+        (false, true, Suite::ChaCha20Poly1305),
+        (false, false, Suite::ChaCha20Poly1305),
+    ] {
+        let configs = [SessionsConfig { aes: a, ..config(0, 1) }, SessionsConfig { aes: b, ..config(1, 1) }];
+        let mut w = World::with(configs, MS50, 1);
+        w.want(0);
+        w.run(Span::from_millis(200));
+        assert!(w.send(0, b"x") && w.send(1, b"y"));
+        w.run(MS50);
+        assert_eq!((w.nodes[0].got.len(), w.nodes[1].got.len()), (1, 2));
+        assert!(w.nodes.iter().all(|n| n.sessions.peers[0].current.as_ref().unwrap().suite == suite));
+    }
+}
+
+#[test]
+fn a_wrong_key_is_told_at_both_ends() {
+    let mut stranger = config(0, 1);
+    stranger.private_key = private_key(9);
+    let mut w = World::with([stranger, config(1, 1)], MS50, 1);
+    w.want(0);
+    w.run(Span::from_secs(10));
+    assert!(w.nodes[0].established.is_empty() && w.nodes[1].established.is_empty());
+    let told = w.nodes[1].events.iter().all(
+        |e| matches!(e, SessionEvent::UnknownPeer { public_key, .. } if *public_key == super::public_key(&private_key(9))),
+    );
+    assert!(told && !w.nodes[1].events.is_empty());
+    assert!(w.nodes[1].events.len() <= 2 * NOTICES_PER_WINDOW_MAX as usize, "rate-limited");
+    assert_eq!(w.nodes[0].events, [SessionEvent::NoAnswer { peer: 0, address: address(1), tries: NO_ANSWER_TRIES }]);
+    assert_eq!(w.count(1, kind::HANDSHAKE_RESPONSE), 0, "silence towards strangers");
+    assert!(w.nodes[1].drops.iter().all(|d| *d == DropReason::UnknownPeer));
+}
+
+#[test]
+fn calling_somebody_whose_key_we_have_wrong_is_met_with_silence() {
+    let mut wrong = config(0, 1);
+    wrong.peers[0].public_key = public_key(&private_key(9));
+    let mut w = World::with([wrong, config(1, 1)], MS50, 1);
+    w.want(0);
+    w.run(Span::from_secs(70));
+    assert!(w.sent.iter().all(|(_, from, _)| *from == 0));
+    assert!(w.nodes[1].drops.iter().all(|d| *d == DropReason::Mac) && w.nodes[1].events.is_empty());
+    assert_eq!(w.nodes[0].events.len(), 2, "told after {NO_ANSWER_TRIES} tries and {NO_ANSWER_REPEAT} more");
+}
+
+#[test]
+fn different_preshared_keys_are_told_to_the_initiator() {
+    for (a, b) in [(Some([1; 32]), Some([2; 32])), (Some([1; 32]), None), (None, Some([2; 32]))] {
+        let mut configs = [config(0, 1), config(1, 1)];
+        configs[0].peers[0].preshared_key = a;
+        configs[1].peers[0].preshared_key = b;
+        let mut w = World::with(configs, MS50, 1);
+        w.want(0);
+        w.run(Span::from_secs(2));
+        assert!(w.nodes[0].established.is_empty() && w.nodes[1].established.is_empty());
+        let event = SessionEvent::AnswerUnreadable { peer: 0, from: Some(address(1)) };
+        assert!(w.nodes[0].events.contains(&event));
+    }
+    let mut configs = [config(0, 1), config(1, 1)];
+    configs.iter_mut().for_each(|c| c.peers[0].preshared_key = Some([3; 32]));
+    let mut w = World::with(configs, MS50, 1);
+    w.want(0);
+    w.run(Span::from_secs(1));
+    assert_eq!((w.nodes[0].established.len(), w.nodes[1].established.len()), (1, 1));
+}
+
+#[test]
+fn handshakes_survive_loss_copies_and_reordering() {
+    for seed in 0..60 {
+        let mut chance = Seed(seed).chance("fate");
+        let mut w = World::with([config(0, 1), config(1, 1)], MS50, seed);
+        w.fate = Box::new(move |_, _, _| {
+            (0..chance.below(4)).map(|_| Span::from_millis(chance.below(400))).collect() // none to three copies
+        });
+        w.want(0);
+        if seed % 2 == 0 {
+            w.want(1);
+        }
+        w.run(Span::from_secs(5));
+        for i in 0..5 {
+            w.send(0, b"a");
+            w.send(1, b"b");
+            w.run(Span::from_secs(1) + Span::from_millis(i));
+        }
+        for node in &w.nodes {
+            assert!(node.sessions.can_seal(w.now, 0), "seed {seed}");
+            let mut numbers: Vec<u64> = node.got.iter().map(|g| g.1).collect();
+            numbers.sort_unstable();
+            assert!(numbers.windows(2).all(|n| n[0] != n[1]), "seed {seed}: nothing twice");
+            assert!(!node.established.iter().any(|e| e.restarted), "seed {seed}");
+            assert!(node.established.iter().filter(|e| e.fresh).count() == 1, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_round_trip_longer_than_every_retry_still_completes() {
+    let mut w = World::new(Span::from_secs(3));
+    w.want(0);
+    w.run(Span::from_secs(10));
+    assert_eq!((w.nodes[0].established.len(), w.nodes[1].established.len()), (1, 1));
+    assert!(w.count(0, kind::HANDSHAKE_INIT) > 4, "it was sent again meanwhile");
+    assert!(w.send(1, b"x"));
+}
+
+#[test]
+fn simultaneous_initiation_ends_with_one_session_on_both_sides() {
+    for offset in [0, 1, 30, 49, 50, 51, 99] {
+        let mut w = World::new(MS50);
+        w.want(0);
+        w.run(Span::from_millis(offset));
+        w.want(1);
+        w.run(Span::from_secs(3));
+        w.send(0, b"a");
+        w.send(1, b"b");
+        w.run(Span::from_secs(1));
+        let current = |n: usize| {
+            let s = w.nodes[n].sessions.peers[0].current.as_ref().unwrap();
+            (s.index, s.peer_index, s.initiator)
+        };
+        let (a, b) = (current(0), current(1));
+        assert_eq!((a.0, a.1, a.2), (b.1, b.0, !b.2), "offset {offset} ms: both seal under one session");
+        let leader = usize::from(w.nodes[1].sessions.own_key() < w.nodes[0].sessions.own_key());
+        if offset < 50 {
+            assert!(current(leader).2, "offset {offset} ms: the lower key's handshake wins");
+        }
+        assert_eq!((w.nodes[0].established.len(), w.nodes[1].established.len()), (1, 1), "offset {offset} ms");
+    }
+}
+
+/// Datagrams overtake each other, so that any order of the two handshakes happens.
+#[test]
+fn simultaneous_initiation_converges_whatever_overtakes_what() {
+    let mut both_completed = 0;
+    for seed in 0..200 {
+        let mut chance = Seed(seed).chance("overtaking");
+        let mut w = World::with([config(0, 1), config(1, 1)], MS50, seed);
+        w.fate = Box::new(move |_, _, _| vec![Span::from_millis(chance.below(300))]);
+        w.want(0);
+        w.want(1);
+        w.run(Span::from_secs(2));
+        for _ in 0..3 {
+            assert!(w.send(0, b"a") && w.send(1, b"b"), "seed {seed}");
+            w.run(Span::from_secs(1));
+        }
+        let current = |n: usize| {
+            let s = w.nodes[n].sessions.peers[0].current.as_ref().unwrap();
+            (s.index, s.peer_index)
+        };
+        assert_eq!(current(0), (current(1).1, current(1).0), "seed {seed}: both seal under one session");
+        both_completed += usize::from(w.nodes.iter().all(|n| n.established.iter().any(|e| e.confirm)));
+        for node in &w.nodes {
+            assert_eq!(node.got.iter().filter(|g| !g.2.is_empty()).count(), 3, "seed {seed}: nothing is lost");
+        }
+    }
+    assert!(both_completed > 0, "the hard case never happened");
+}
+
+#[test]
+fn a_hub_tells_its_peers_apart() {
+    let count = 5;
+    let mut c = config(1, 1);
+    let keys = |i: usize| PeerKeys { public_key: public_key(&private_key(40 + i)), ..config(1, 1).peers[0].clone() };
+    c.peers = (0..count).map(keys).collect();
+    let mut hub = Sessions::new(Instant::ZERO, c, entropy(1, 3));
+    let mut buf = [0; HANDSHAKE_MAX];
+    for i in 0..count {
+        let now = Instant::from_millis(i as u64);
+        let c = SessionsConfig { private_key: private_key(40 + i), ..config(0, i as u64) };
+        let mut spoke = Sessions::new(now, c, entropy(40 + i, 3));
+        spoke.want(now, 0, true);
+        let out = spoke.poll_handshake(now, PORT, &mut buf).unwrap();
+        assert_eq!(hub.handle_datagram(now, PORT, &mut buf[..out.len].to_vec(), Some(address(i))), Incoming::Handled);
+        let out = hub.poll_handshake(now, PORT, &mut buf).unwrap();
+        assert_eq!((out.peer, out.to), (Some(i), Some(address(i))));
+        let took = spoke.handle_datagram(now, PORT, &mut buf[..out.len].to_vec(), None);
+        assert!(matches!(took, Incoming::Established(_)));
+        let len = spoke.seal(now, 0, 3, 9, &mut buf, 2).unwrap();
+        let took = hub.handle_datagram(now, PORT, &mut buf[..len].to_vec(), Some(address(i)));
+        let Incoming::Data { peer, lane: 3, number: 9, established: Some(e), .. } = took else { panic!("{took:?}") };
+        assert_eq!((peer, e.peer, e.epoch, hub.epoch(i)), (i, i, i as u64, Some(i as u64)));
+    }
+}
+
+#[test]
+fn new_keys_differ_and_fit() {
+    let mut dice: Entropy = Seed(1).entropy("keys");
+    let (a, b) = (generate(&mut dice), generate(&mut dice));
+    assert_ne!(a, b);
+    assert_eq!(public_key(&a.0), a.1);
+}
