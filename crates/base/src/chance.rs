@@ -86,6 +86,12 @@ impl Entropy {
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
+    /// An independent generator of the same key, and always the same one: this one's draws stay as they are.
+    pub fn aside(&self) -> Self {
+        let mut other = self.0.clone();
+        other.set_stream(self.0.get_stream() + 1);
+        Self(other)
+    }
     /// An independent generator, for handing to one part of a machine.
     pub fn split(&mut self) -> Self {
         let mut seed = [0; 32];

@@ -58,18 +58,24 @@ impl Sender {
         let advanced = self.una - prior_una;
         let rtt = self.measure(now, ack, &news, advanced);
         if advanced > 0 {
-            self.rtt.progress();
             self.retries = 0;
             self.restart_timer();
         }
         self.check_tail_probe(now, ack);
-        if ack.needless.is_some() {
+        if let Some((left, _)) = ack.needless {
             self.counters.needless += 1;
             self.rack.on_duplicate_report(self.una, self.next);
+            if self.board.is_reported_repeat(left) {
+                // It came twice while something below it is missing: late, not lost.
+                self.rack.note_reordering();
+            }
         }
         self.count_duplicates(ack, advanced);
         let sacked = news.octets > advanced;
+        let undone = self.counters.undone;
         self.check_undo(now, ack, advanced, news.original, sacked);
+        // There is no reduction to tell of any more.
+        self.reduced_due &= self.counters.undone == undone;
         if let Phase::Loss(end) = self.phase
             && self.una >= end
             && !self.config.grow_at_repaired
@@ -90,7 +96,8 @@ impl Sender {
             self.begin_recovery(now);
             self.controller.on_mark(now, self.board.pipe());
             self.counters.marks += 1;
-            self.reduced_due = true;
+            // Whatever becomes of the repeats: the mark was no mistake.
+            self.undo = None;
         }
         // Only what arrives in order lets the window grow.
         self.update_window(now, news.octets, lost, rtt, limited && advanced > 0);
@@ -138,16 +145,17 @@ impl Sender {
         news
     }
 
-    /// Karn's rule: nothing that was sent twice is measured, except by timestamps.
+    /// Karn's rule: nothing that was sent twice is measured, except by timestamps; and what was backed off stays so until
+    /// something is measured (RFC 6298, sections 3 and 5).
     fn measure(&mut self, now: Instant, ack: &AckIn<'_>, news: &News, advanced: u64) -> Option<Span> {
         let latest = news.latest.map(|at| now.since(at));
         if let Some(rtt) = latest {
             self.rtt.note_min(rtt);
         }
-        match news.oldest.filter(|_| !news.any_again) {
-            Some(at) => self.rtt.sample(now.since(at)),
-            None if advanced > 0 => ack.echoed.into_iter().for_each(|rtt| self.rtt.sample(rtt)),
-            None => {}
+        let once = news.oldest.filter(|_| !news.any_again).map(|at| now.since(at));
+        if let Some(rtt) = once.or(ack.echoed.filter(|_| advanced > 0)) {
+            self.rtt.sample(rtt);
+            self.rtt.progress();
         }
         latest
     }
@@ -162,6 +170,7 @@ impl Sender {
             self.tail_probe = None;
             if self.phase == Phase::Open {
                 self.begin_recovery(now);
+                self.undo = None;
             }
         } else if ack.duplicate {
             self.tail_probe = None;
@@ -256,6 +265,7 @@ impl Sender {
         let guessed = self.board.pipe() + self.mss;
         let in_flight = if self.config.guess_arrivals { guessed } else { self.next - self.una };
         self.note_reduction();
+        self.reduced_due = true;
         self.controller.on_congestion(now, in_flight);
         self.phase = Phase::Recovery(self.next);
         self.partial_seen = false;
@@ -336,22 +346,10 @@ impl Sender {
             self.counters.tail_probes += 1;
             self.rto_at = Some(now + self.rtt.rto());
         }
-        if due(self.persist_at) {
-            self.on_persist(now);
-            return false;
+        if due(self.persist.at) {
+            return self.on_persist(now);
         }
         due(self.rto_at) && self.on_rto(now)
-    }
-
-    fn on_persist(&mut self, now: Instant) {
-        self.rtt.back_off();
-        self.persist_at = Some(now + self.rtt.rto());
-        if self.una + self.window > self.next {
-            self.force_small = true;
-        } else {
-            self.window_probe_due = true;
-            self.counters.window_probes += 1;
-        }
     }
 
     /// RFC 6298, section 5.4 to 5.6.
@@ -360,7 +358,7 @@ impl Sender {
         if self.retries >= retries {
             return true;
         }
-        let first = !matches!(self.phase, Phase::Loss(_)) || !self.rtt.is_backed_off();
+        let first = !matches!(self.phase, Phase::Loss(_)) || self.retries == 0;
         self.retries += 1;
         self.counters.timeouts += 1;
         self.rtt.back_off();
@@ -376,6 +374,7 @@ impl Sender {
             // A timeout in a recovery follows a loss that was found otherwise: F-RTO has nothing to doubt (as in Linux).
             let suspect = self.config.undo && (first && self.phase == Phase::Open || self.retries > 1);
             self.suspicion = if suspect { Suspicion::Waiting } else { Suspicion::None };
+            self.reduced_due = true;
             self.controller.on_timeout(now, in_flight, first);
         }
         self.phase = Phase::Loss(self.next);

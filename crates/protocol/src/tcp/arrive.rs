@@ -3,6 +3,7 @@
 use super::acked::AckIn;
 use super::config::Config;
 use super::connection::{Connection, Event, NO_SHIFT};
+use super::numbers::Numbers;
 use super::state::State;
 use wavelane_base::{Ecn, Instant, Span};
 use wavelane_wire::tcp::{Flags, Options, TcpHeader, TcpPacket};
@@ -10,8 +11,9 @@ use wavelane_wire::tcp::{Flags, Options, TcpHeader, TcpPacket};
 /// From one position to another.
 type Stretch = (u64, u64);
 
-/// What a peer receives that names no MSS (RFC 9293, section 3.7.1).
+/// What a peer receives that names no MSS, over IPv4 and over IPv6 (RFC 9293, section 3.7.1).
 const MSS_ASSUMED: u16 = 536;
+const MSS_ASSUMED_V6: u16 = 1_220;
 /// Smaller offers count as this: a peer that asks for one byte a segment must not cost us forty.
 const MSS_LEAST: u16 = 64;
 /// Bytes of the timestamps option in every segment.
@@ -21,8 +23,8 @@ const STAMP_STALE: Span = Span::from_secs(24 * 24 * 3600);
 
 impl Connection {
     /// A connection that answers `syn`, a segment with SYN and without ACK or RST.
-    pub fn accept(now: Instant, config: &Config, syn: &TcpPacket<'_>, iss: u32) -> Self {
-        let mut this = Self::new(now, config, syn.target, syn.source, iss, State::SynReceived);
+    pub fn accept(now: Instant, config: &Config, syn: &TcpPacket<'_>, numbers: Numbers) -> Self {
+        let mut this = Self::new(now, config, syn.target, syn.source, numbers, State::SynReceived);
         this.passive = true;
         this.take_syn(now, &syn.header);
         this.send_syn(now);
@@ -44,7 +46,8 @@ impl Connection {
             // A SYN asks with both bits, an answer agrees with one (RFC 3168, section 6.1.1).
             header.flags.has(Flags::CWR) != header.flags.has(Flags::ACK)
         };
-        let offered = options.mss.unwrap_or(MSS_ASSUMED).max(MSS_LEAST).min(self.config.mss).max(1);
+        let assumed = if self.remote.is_ipv6() { MSS_ASSUMED_V6 } else { MSS_ASSUMED };
+        let offered = options.mss.unwrap_or(assumed).max(MSS_LEAST).min(self.config.mss).max(1);
         let overhead = if self.stamps { STAMP_LEN } else { 0 };
         self.sender.establish(
             now,
@@ -112,10 +115,8 @@ impl Connection {
 
     /// Our SYN is acknowledged.
     fn open(&mut self, now: Instant) {
-        self.sender.board.acknowledge(1, |_| {});
-        self.sender.una = 1;
-        self.sender.rto_at = None;
-        self.sender.rtt.progress();
+        let repeated = self.passive && self.sender.board.front().is_some_and(|syn| syn.again);
+        self.sender.open(now, repeated || self.sender.counters.timeouts > 0);
         self.enter(State::Established);
         self.report(Event::Connected);
         self.note_alive(now);
@@ -146,7 +147,12 @@ impl Connection {
         let Some(start) = start.filter(|start| self.is_acceptable(*start, len)) else {
             // It tells nothing but that the peer must hear where we are. TIME-WAIT starts anew.
             self.receiver.note_old(start, len);
-            self.receiver.owe();
+            if len > 0 {
+                self.receiver.owe();
+            } else {
+                // Two peers who have lost each other would answer each other's acknowledgements for ever.
+                self.challenge(now);
+            }
             if self.state == State::TimeWait && flags.has(Flags::FIN) {
                 self.linger_at = Some(now + self.config.time_wait);
             }
@@ -196,6 +202,8 @@ impl Connection {
                 let refused = self.state == State::SynReceived && !self.passive;
                 let event = match self.state {
                     State::SynReceived if self.passive => None,
+                    // The peer ended before; what we wrote may have been lost.
+                    State::Closing | State::LastAck if self.sender.una < self.sender.data_end() => Some(Event::Reset),
                     State::TimeWait | State::Closing | State::LastAck => Some(Event::Closed),
                     _ if refused => Some(Event::Refused),
                     _ => Some(Event::Reset),
@@ -262,14 +270,23 @@ impl Connection {
     /// Whether the host must answer with a reset: an acknowledgement of something that this half-open connection never
     /// sent (RFC 9293, section 3.10.7.3 and 3.10.7.4).
     pub(super) fn refuses(&self, header: &TcpHeader) -> bool {
-        let half_open = matches!(self.state, State::SynSent | State::SynReceived);
+        let half_open = match self.state {
+            State::SynSent => true,
+            // An old segment of an earlier connection is answered like any other.
+            State::SynReceived => unwrap(self.irs, self.receiver.next, header.seq)
+                .is_some_and(|start| start >= self.receiver.next && start <= self.receiver.edge()),
+            _ => false,
+        };
         half_open && header.flags.has(Flags::ACK) && header.ack != self.iss.wrapping_add(1)
     }
-    /// Whether a SYN is newer than everything this connection received.
+    /// Whether a SYN is newer than everything this connection received (RFC 6191, section 2).
     pub(super) fn is_newer(&self, header: &TcpHeader) -> bool {
         let by_stamp = header.options.timestamps.filter(|_| self.stamps);
         let by_number = (header.seq.wrapping_sub(self.irs.wrapping_add(self.receiver.next as u32)) as i32) > 0;
-        by_stamp.map_or(by_number, |stamps| stamps.value.wrapping_sub(self.recent_stamp.0) as i32 > 0 || by_number)
+        by_stamp.map_or(by_number, |stamps| match stamps.value.wrapping_sub(self.recent_stamp.0) as i32 {
+            0 => by_number,
+            later => later > 0,
+        })
     }
 
     fn scaled(&self, window: u16) -> u64 {
@@ -279,6 +296,9 @@ impl Connection {
 
     fn take_ack(&mut self, now: Instant, header: &TcpHeader, start: u64, ack: u64, len: u64) {
         let old = self.sender.una;
+        if header.flags.has(Flags::CWR) {
+            self.echo_mark = false;
+        }
         let window = self.scaled(header.window);
         let same_window = window == self.sender.window;
         if ack >= old && (start > self.window_from.0 || (start == self.window_from.0 && ack >= self.window_from.1)) {
@@ -290,9 +310,7 @@ impl Connection {
         let (blocks, needless) = self.reported(header, ack);
         let in_flight = !self.sender.board.is_empty();
         let marked = self.marks && header.flags.has(Flags::ECE);
-        if header.flags.has(Flags::CWR) {
-            self.echo_mark = false;
-        }
+        self.sender.note_answer();
         let stamps = header.options.timestamps.filter(|_| self.stamps);
         let news = AckIn {
             ack,
@@ -338,6 +356,9 @@ impl Connection {
                 blocks.push((left.max(ack), right));
             }
         }
+        // Those that one acknowledgement tells of for the first time did not arrive in the order of the option (RFC 8985,
+        // section 6.2, step 3).
+        blocks.sort_unstable();
         (blocks, duplicate)
     }
 
@@ -347,7 +368,11 @@ impl Connection {
             return;
         }
         match self.state {
-            State::FinWait1 => self.enter(State::FinWait2),
+            State::FinWait1 => {
+                self.enter(State::FinWait2);
+                // Only now is there nothing left whose timer would notice that the peer is gone.
+                self.note_alive(now);
+            }
             State::Closing => self.linger(now),
             State::LastAck => self.finish(Some(Event::Closed)),
             _ => {}
@@ -369,16 +394,19 @@ impl Connection {
             // After the peer's FIN nothing new can come; repeats are acknowledged.
             return self.receiver.owe();
         }
-        if self.marks && segment.ecn == Ecn::Ce {
-            self.echo_mark = true;
-            self.receiver.owe();
-        }
+        let marked = self.marks && segment.ecn == Ecn::Ce;
+        self.echo_mark |= marked;
         if let Some(stamps) = segment.header.options.timestamps.filter(|_| self.stamps)
             && let Some(rtt) = self.echoed(now, stamps.echo)
         {
             self.receiver.note_round_trip(stamps.echo, rtt, segment.payload.len());
         }
+        let owed = self.receiver.owed;
         let took = self.receiver.take(now, start, segment.payload, fin);
+        if marked && self.receiver.owed == owed {
+            // A mark is told at once, but no segment draws two acknowledgements (RFC 5681, section 4.2).
+            self.receiver.owe();
+        }
         if took.advanced {
             self.report(Event::Readable);
         }

@@ -1,6 +1,7 @@
 //! One connection: what its owner asks of it, and what it puts on the wire.
 
 use super::config::{Config, Keepalive};
+use super::numbers::Numbers;
 use super::receive::Receiver;
 use super::send::{Counters, Phase, Sender};
 use super::state::State;
@@ -67,6 +68,8 @@ pub struct Connection {
     /// Initial sequence numbers, ours and theirs.
     pub(super) iss: u32,
     pub(super) irs: u32,
+    /// What our timestamp clock is ahead of the time.
+    pub(super) stamp_offset: u32,
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
     /// The peer's window shift.
@@ -100,8 +103,8 @@ pub struct Connection {
 
 impl Connection {
     /// A connection that begins with our SYN.
-    pub fn connect(now: Instant, config: &Config, local: SocketAddr, remote: SocketAddr, iss: u32) -> Self {
-        let mut this = Self::new(now, config, local, remote, iss, State::SynSent);
+    pub fn connect(now: Instant, config: &Config, local: SocketAddr, remote: SocketAddr, numbers: Numbers) -> Self {
+        let mut this = Self::new(now, config, local, remote, numbers, State::SynSent);
         this.send_syn(now);
         this
     }
@@ -111,7 +114,7 @@ impl Connection {
         config: &Config,
         local: SocketAddr,
         remote: SocketAddr,
-        iss: u32,
+        numbers: Numbers,
         state: State,
     ) -> Self {
         let mut config = config.clone();
@@ -125,9 +128,10 @@ impl Connection {
             remote,
             state,
             passive: false,
-            iss,
+            iss: numbers.iss,
             irs: 0,
-            sender: Sender::new(config, now, iss),
+            stamp_offset: numbers.stamps,
+            sender: Sender::new(config, now, numbers.dice),
             receiver: Receiver::new(config, now),
             peer_shift: 0,
             window_from: (0, 0),
@@ -306,12 +310,16 @@ impl Connection {
             (self.keepalive, self.config.keepalive)
             && at <= now
         {
-            if unanswered >= probes {
+            if !self.sender.is_idle() {
+                // The retransmission and the persist timer ask now, and give up (RFC 9293, MUST-26).
+                self.note_alive(now);
+            } else if unanswered >= probes {
                 self.reset_due = true;
                 return self.finish(Some(Event::TimedOut));
+            } else {
+                self.keepalive = Some((now + interval, unanswered + 1));
+                self.keepalive_due = true;
             }
-            self.keepalive = Some((now + interval, unanswered + 1));
-            self.keepalive_due = true;
         }
         self.sender.arm_persist(now);
     }
@@ -322,9 +330,9 @@ impl Connection {
         self.keepalive = self.config.keepalive.filter(|_| counts).map(|keepalive| (now + keepalive.idle, 0));
     }
 
-    /// Our timestamp clock: milliseconds, from a start of its own per connection (RFC 7323, section 5.4).
+    /// Our timestamp clock: milliseconds, from a start of its own per pair of addresses (RFC 7323, section 5.4).
     pub(super) fn clock(&self, now: Instant) -> u32 {
-        ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.iss.rotate_left(16))
+        ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.stamp_offset)
     }
 
     /// RFC 5961: what may be forged is answered, seldom, by saying where we are.

@@ -2,6 +2,7 @@
 
 use super::config::Config;
 use super::connection::{Connection, Event, Status};
+use super::numbers::Numbering;
 use super::state::State;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -50,7 +51,7 @@ pub enum HostEvent {
 /// A host with addresses of either version of IP.
 pub struct Host {
     config: Config,
-    entropy: Entropy,
+    numbering: Numbering,
     listening: BTreeSet<SocketAddr>,
     connections: BTreeMap<FlowId, Connection>,
     /// (ours, theirs) to the connection.
@@ -70,11 +71,11 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host that opens and accepts connections with `config`. Initial sequence numbers come from `entropy`.
+    /// A host that opens and accepts connections with `config`. The secret behind initial sequence numbers comes from `entropy`.
     pub fn new(config: Config, entropy: Entropy) -> Self {
         Self {
             config,
-            entropy,
+            numbering: Numbering::new(entropy),
             listening: BTreeSet::new(),
             connections: BTreeMap::new(),
             pairs: BTreeMap::new(),
@@ -106,8 +107,8 @@ impl Host {
         if self.connections.len() >= CONNECTIONS_MAX {
             return Err(HostError::Full);
         }
-        let iss = self.entropy.next_u64() as u32;
-        let connection = Connection::connect(now, &self.config, local, remote, iss);
+        let numbers = self.numbering.of(now, local, remote);
+        let connection = Connection::connect(now, &self.config, local, remote, numbers);
         Ok(self.insert(connection))
     }
 
@@ -213,12 +214,17 @@ impl Host {
             }
         }
         let known = self.listening.contains(&segment.target);
+        let empty_handed = !header.flags.has(Flags::SYN) && !header.flags.has(Flags::ACK);
+        if known && empty_handed {
+            // RFC 9293, section 3.10.7.2, fourth step.
+            return;
+        }
         if !plain_syn || !known {
             return self.answer_with_reset(segment);
         }
         if self.half_open < HALF_OPEN_MAX && self.connections.len() < CONNECTIONS_MAX {
-            let iss = self.entropy.next_u64() as u32;
-            let connection = Connection::accept(now, &self.config, segment, iss);
+            let numbers = self.numbering.of(now, segment.target, segment.source);
+            let connection = Connection::accept(now, &self.config, segment, numbers);
             self.half_open += 1;
             self.insert(connection);
         }

@@ -10,7 +10,7 @@ use wavelane_wire::tcp::TCP_HEADER_LEN;
 
 /// Smaller claims count as this over IPv4 (Linux's `min_pmtu`): a forged message must not cost us tiny segments.
 const MTU_MIN_V4: u32 = 552;
-/// Every IPv6 path carries this (RFC 8200, section 5; RFC 8201, section 4).
+/// Every IPv6 path carries this (RFC 8200, section 5): who claims less is not believed at all (RFC 8201, section 4).
 const MTU_MIN_V6: u32 = 1_280;
 /// Where a router does not say what fits: the next lower of these (RFC 1191, section 7, table 7-1).
 const PLATEAUS: [u32; 7] = [8_166, 4_352, 2_002, 1_492, 1_006, 508, 296];
@@ -21,7 +21,8 @@ impl Connection {
     pub fn handle_too_big(&mut self, now: Instant, message: &TooBig) {
         let flying = message.seq.wrapping_sub(self.iss.wrapping_add(self.sender.una as u32));
         let in_flight = u64::from(flying) < self.sender.next - self.sender.una;
-        if !self.state.is_synchronised() || self.state == State::TimeWait || !in_flight {
+        let believed = !self.remote.is_ipv6() || message.mtu >= MTU_MIN_V6;
+        if !self.state.is_synchronised() || self.state == State::TimeWait || !in_flight || !believed {
             self.sender.counters.ignored_icmp += 1;
             return;
         }

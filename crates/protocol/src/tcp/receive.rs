@@ -106,6 +106,10 @@ impl Receiver {
     pub(super) fn held(&self) -> usize {
         self.ring.len()
     }
+    #[cfg(test)]
+    pub(super) fn round_trip(&self) -> (Option<Span>, u32) {
+        self.round_trip
+    }
     /// Whether every byte was read and the peer ended.
     pub(super) fn is_at_end(&self) -> bool {
         self.fin.is_some_and(|fin| self.next > fin && self.read_at >= fin)
@@ -121,7 +125,7 @@ impl Receiver {
         let most = if self.shift == 0 { u64::from(u16::MAX) } else { u64::from(u16::MAX) << self.shift };
         let unit = (1u64 << self.shift) - 1;
         let edge = self.next + ((room as u64).min(most) & !unit);
-        let step = self.mss.min(self.buffer / 2).max(1) as u64;
+        let step = self.mss.min(self.limit / 2).max(1) as u64;
         if edge >= self.edge + step { edge } else { self.edge.max(self.next) }
     }
     /// The window to announce, in bytes; it is announced by this call.

@@ -43,6 +43,10 @@ impl Rack {
         let this = (sent.stamp.sent_at, sent.end);
         self.newest = Some(self.newest.map_or(this, |newest| newest.max(this)));
     }
+    /// Something arrived after what was sent behind it, by other evidence than `on_delivered` sees.
+    pub(super) fn note_reordering(&mut self) {
+        self.reordering_seen = true;
+    }
     /// The receiver says that a repeat was needless.
     pub(super) fn on_duplicate_report(&mut self, una: u64, next: u64) {
         if una >= self.round_end {

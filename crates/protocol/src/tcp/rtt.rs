@@ -60,6 +60,10 @@ impl Rtt {
     }
     /// The timeout as it stands, back-off included.
     pub(super) fn rto(&self) -> Span {
+        self.backed_off(0)
+    }
+    /// The timeout doubled so many times more.
+    pub(super) fn backed_off(&self, times: u32) -> Span {
         let plain = match self.smoothed {
             None => self.initial,
             Some(smoothed) => {
@@ -70,7 +74,7 @@ impl Rtt {
                 }
             }
         };
-        self.whole_ticks(plain).times(1 << self.backoff.min(BACKOFF_MAX)).min(self.max)
+        self.whole_ticks(plain).times(1 << self.backoff.saturating_add(times).min(BACKOFF_MAX)).min(self.max)
     }
     fn whole_ticks(&self, span: Span) -> Span {
         let tick = self.tick.as_nanos().max(1);
@@ -78,10 +82,7 @@ impl Rtt {
     }
     /// RFC 6298, section 5.5.
     pub(super) fn back_off(&mut self) {
-        self.backoff += 1;
-    }
-    pub(super) fn is_backed_off(&self) -> bool {
-        self.backoff > 0
+        self.backoff = self.backoff.saturating_add(1);
     }
     pub(super) fn progress(&mut self) {
         self.backoff = 0;
@@ -109,6 +110,30 @@ mod tests {
         assert_eq!(rtt.rto(), Span::from_millis(300));
         rtt.sample(Span::from_millis(200));
         assert_eq!(rtt.rto(), Span::from_micros(112_500 + 4 * 62_500));
+    }
+
+    /// RFC 6298, section 2.3: where nothing varies, the clock's granularity is the margin.
+    #[test]
+    fn the_margin_is_a_tick_at_least_and_ticks_are_whole() {
+        let mut rtt = with(RtoFloor::Total(Span::ZERO));
+        for _ in 0..200 {
+            rtt.sample(Span::from_millis(100));
+        }
+        assert_eq!(rtt.rto(), Span::from_millis(101));
+        let tick = Span::from_millis(100);
+        let config = Config { rto_tick: tick, rto_floor: RtoFloor::Total(Span::ZERO), ..Config::default() };
+        let mut coarse = Rtt::new(&config);
+        coarse.sample(Span::from_millis(101));
+        assert_eq!((coarse.smoothed(), coarse.rto()), (Some(tick.times(2)), tick.times(6)));
+    }
+
+    #[test]
+    fn the_least_round_trip() {
+        let mut rtt = with(RtoFloor::Total(Span::ZERO));
+        for (sample, least) in [(50, 50), (70, 50), (20, 20), (30, 20)] {
+            rtt.note_min(Span::from_millis(sample));
+            assert_eq!(rtt.min(), Some(Span::from_millis(least)));
+        }
     }
 
     #[test]

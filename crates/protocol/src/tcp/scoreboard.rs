@@ -196,6 +196,16 @@ impl Scoreboard {
         let from = self.queue.partition_point(|sent| sent.end <= self.lost_from);
         self.queue.iter().skip(from).position(|sent| sent.lost).map(|place| from + place)
     }
+    /// Whether the fate of anything sent more than once is open.
+    pub(super) fn is_repeat_in_flight(&self) -> bool {
+        let below = self.queue.iter().take_while(|sent| sent.start < self.again_end);
+        below.into_iter().any(|sent| sent.again && !sent.sacked && !sent.lost)
+    }
+    /// Whether what starts at `left` was sent more than once and is known to have arrived.
+    pub(super) fn is_reported_repeat(&self, left: u64) -> bool {
+        let place = self.queue.partition_point(|sent| sent.end <= left);
+        self.queue.get(place).is_some_and(|sent| sent.again && sent.sacked)
+    }
     pub(super) fn sent_again(&mut self, place: usize, stamp: Stamp) {
         let sent = &mut self.queue[place];
         (sent.stamp, sent.again) = (stamp, true);

@@ -2,6 +2,7 @@
 
 use super::config::{Config, CongestionControl};
 use super::congestion::Controller;
+use super::persist::Persist;
 use super::rate::Delivery;
 use super::recovery::{Prr, Rack};
 use super::rtt::Rtt;
@@ -123,7 +124,7 @@ pub(super) struct Sender {
     pub(super) rto_at: Option<Instant>,
     pub(super) rack_at: Option<Instant>,
     pub(super) tail_at: Option<Instant>,
-    pub(super) persist_at: Option<Instant>,
+    pub(super) persist: Persist,
     /// Timeouts in a row without progress.
     pub(super) retries: u32,
     /// Tell the peer that we reduced (CWR) with the next new data.
@@ -172,7 +173,7 @@ impl Sender {
             rto_at: None,
             rack_at: None,
             tail_at: None,
-            persist_at: None,
+            persist: Persist::default(),
             retries: 0,
             reduced_due: false,
             dice,
@@ -182,16 +183,28 @@ impl Sender {
 
     /// Both sides' options are known: data may flow.
     pub(super) fn establish(&mut self, now: Instant, mss: u64, sack: bool) {
-        let lost_syn = self.counters.timeouts > 0;
         (self.mss, self.sack) = (mss, sack);
-        // RFC 5681, section 3.1: after a lost SYN, one segment.
-        let initial = if lost_syn { 1 } else { self.config.initial_window };
-        self.controller = Controller::new(&self.config, now, mss, initial, sack, self.dice);
-        if lost_syn {
+        self.controller = Controller::new(&self.config, now, mss, self.config.initial_window, sack, self.dice);
+    }
+
+    /// Our SYN is acknowledged; `lost` says whether it had to be repeated (RFC 5681, section 3.1: then one segment is the
+    /// initial window, whichever side's SYN it was).
+    pub(super) fn open(&mut self, now: Instant, lost: bool) {
+        self.board.acknowledge(1, |_| {});
+        self.una = 1;
+        self.rto_at = None;
+        self.rtt.progress();
+        if lost {
+            self.controller = Controller::new(&self.config, now, self.mss, 1, self.sack, self.dice);
             self.rtt.after_lost_syn();
         }
         self.phase = Phase::Open;
         self.retries = 0;
+    }
+
+    /// Whether nothing waits to be sent or acknowledged.
+    pub(super) fn is_idle(&self) -> bool {
+        self.board.is_empty() && self.data_end() <= self.next && (self.fin_sent || !self.closing)
     }
 
     /// The position behind the last byte written.
@@ -231,7 +244,7 @@ impl Sender {
     }
 
     /// New data that the peer's window and the rules against small segments let go (RFC 9293, section 3.8.6.2.1).
-    fn sendable(&self) -> Option<Plan> {
+    pub(super) fn sendable(&self) -> Option<Plan> {
         // Before the handshake is over, nothing but the SYN goes.
         if self.una == 0 || self.fin_sent {
             return None;
@@ -317,7 +330,7 @@ impl Sender {
             self.tail_probe = self.board.back().map(|last| TailProbe { end: last.end, again });
         }
         self.force_small = false;
-        self.persist_at = None;
+        self.persist.at = None;
         self.last_sent = Some(now);
         if let Some(pace) = self.controller.pace(self.config.pacing, self.rtt.smoothed()) {
             self.note_paced(now, pace, octets);
@@ -394,21 +407,6 @@ impl Sender {
         self.tail_at = Some(at).filter(|at| self.rto_at.is_none_or(|rto| *at < rto));
     }
 
-    /// Nothing can be sent because the window is shut, and nothing in flight will open it: ask.
-    pub(super) fn arm_persist(&mut self, now: Instant) {
-        let waiting = self.una > 0 && self.board.is_empty() && (self.data_end() > self.next || self.closing);
-        let stuck = waiting && !self.fin_sent && self.sendable().is_none() && self.is_window_small();
-        if !stuck {
-            self.persist_at = None;
-        } else if self.persist_at.is_none() {
-            self.persist_at = Some(now + self.rtt.rto());
-        }
-    }
-    fn is_window_small(&self) -> bool {
-        let available = self.data_end() - self.next;
-        self.window < available.min(self.mss).max(1)
-    }
-
     /// The next deadline of this half.
     pub(super) fn deadline(&self) -> Option<Wakeup> {
         let at = |at: Option<Instant>, cause| at.map(|at| Wakeup { at, cause });
@@ -416,7 +414,7 @@ impl Sender {
         for other in [
             at(self.rack_at, "reordering window"),
             at(self.tail_at, "tail loss probe"),
-            at(self.persist_at, "zero-window probe"),
+            at(self.persist.at, "zero-window probe"),
             at(self.paced(), "pacing"),
         ] {
             next = Wakeup::earliest(next, other);

@@ -114,9 +114,8 @@ impl Connection {
     }
 
     fn options(&mut self, now: Instant, syn: bool, flags: Flags, octets: u64) -> Options {
-        let stamps = self.stamps && !flags.has(Flags::RST);
         let mut options = Options {
-            timestamps: stamps.then(|| Timestamps { value: self.clock(now), echo: self.recent_stamp.0 }),
+            timestamps: self.stamps.then(|| Timestamps { value: self.clock(now), echo: self.recent_stamp.0 }),
             ..Options::default()
         };
         if syn {

@@ -62,11 +62,12 @@ impl Sender {
         }
     }
 
-    /// Whether the peer answered a segment that was sent before the first repeat: the original had arrived.
+    /// Whether an acknowledgement of something new answers a segment that was sent before the first repeat, or comes before
+    /// any repeat has gone: the original had arrived (Linux's `tcp_packet_delayed`).
     fn is_original_answered(&self, now: Instant, ack: &AckIn<'_>) -> bool {
-        let first = self.undo.as_ref().and_then(|undo| undo.first_repeat_ms);
+        let Some(first) = self.undo.as_ref().and_then(|undo| undo.first_repeat_ms) else { return true };
         let echoed = ack.echoed.map(|rtt| clock_ms(now).saturating_sub(rtt.as_nanos() / 1_000_000));
-        first.zip(echoed).is_some_and(|(first, echoed)| echoed < first)
+        echoed.is_some_and(|echoed| echoed < first)
     }
 
     /// Looks whether the latest reduction was needless, and takes it back. `original` is whether the acknowledgement
@@ -86,8 +87,15 @@ impl Sender {
                 self.take_back();
             }
             Phase::Loss(end) => self.follow_suspicion(end, advanced, sacked || ack.duplicate),
-            // While a repeat is on its way, its answer could be mistaken for the original's.
-            Phase::Recovery(_) if all_needless || late && self.board.again_end <= self.una => self.take_back(),
+            Phase::Recovery(end) if all_needless || late && self.una >= end => self.take_back(),
+            Phase::Recovery(_) if late => {
+                // The hole was filled by a segment that came late.
+                self.rack.note_reordering();
+                // While a repeat is on its way, its answer could be mistaken for the original's.
+                if !self.board.is_repeat_in_flight() {
+                    self.take_back();
+                }
+            }
             Phase::Open if all_needless => self.take_back(),
             _ => {}
         }

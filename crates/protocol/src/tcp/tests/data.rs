@@ -216,3 +216,92 @@ fn sequence_numbers_wrap() {
     let mut buf = [0; 9_000];
     assert_eq!(tcp.tcp.read(tcp.now, &mut buf), ReadOutcome::Data(5_000));
 }
+
+/// RFC 2018, section 8: what would make too many stretches is dropped, and the first hole can always be filled.
+#[test]
+fn stretches_are_bounded() {
+    let mut tcp = Script::established(Config { receive_buffer: 20_000, ..plain() });
+    for k in 0..5_000 {
+        tcp.give(A, 2 + 2 * k, 1, &[7; 1]);
+        tcp.drain();
+    }
+    assert_eq!(tcp.tcp.receiver.held(), 2 * 4_096, "4,096 stretches of one byte, and the holes before them");
+    tcp.give(A, 1, 1, &[7; 1]);
+    assert_eq!(tcp.one().ack, 3);
+}
+
+/// A peer that sends faster than we are drained gets no more than 64 acknowledgements.
+#[test]
+fn acknowledgements_owed_are_bounded() {
+    let mut tcp = Script::established(plain());
+    for _ in 0..200 {
+        tcp.give(A, 1_001, 1, &[7; 10]);
+    }
+    assert_eq!(tcp.drain().len(), 64);
+}
+
+/// RFC 9293, section 3.8.6.2.2: a reader that takes little sends no updates of little, and none while the window is wide.
+#[test]
+fn window_updates_are_seldom() {
+    let mut tcp = Script::established(plain());
+    let mut buf = [0; 20_000];
+    for k in 0..4 {
+        tcp.give(A, 1 + k * 1_000, 1, &[7; 1_000]);
+    }
+    tcp.drain();
+    tcp.tcp.read(tcp.now, &mut buf);
+    tcp.quiet();
+    for (segments, window) in [(4..10, 4_000), (10..14, 0)] {
+        segments.for_each(|k| tcp.give(A, 1 + k * 1_000, 1, &[7; 1_000]));
+        assert_eq!(tcp.drain().pop().unwrap().window, window);
+    }
+    for _ in 0..19 {
+        tcp.tcp.read(tcp.now, &mut buf[..100]);
+        tcp.quiet();
+    }
+    tcp.tcp.read(tcp.now, &mut buf[..100]);
+    assert_eq!(tcp.one().window, 2_000);
+}
+
+/// Less than half a segment measures no round trip for the window: it may be an answer of its own.
+#[test]
+fn small_segments_do_not_measure_the_readers_round_trip() {
+    let config = Config { timestamps: true, ..plain() };
+    let options = Options { timestamps: stamps(1, 0).timestamps, ..syn_options() };
+    let mut tcp = Script::established_with(config, options);
+    let echo = |tcp: &Script, ago: u32| stamps(2, tcp.tcp.clock(tcp.now).wrapping_sub(ago));
+    tcp.wait(500);
+    let (small, full) = (echo(&tcp, 400), echo(&tcp, 300));
+    tcp.give_header(TcpHeader { options: small, ..header(A, 1, 1) }, &[7; 100]);
+    assert_eq!(tcp.tcp.receiver.round_trip().0, None);
+    tcp.give_header(TcpHeader { options: full, ..header(A, 101, 1) }, &[7; 900]);
+    assert_eq!(tcp.tcp.receiver.round_trip().0, Some(Span::from_millis(300)));
+}
+
+/// Holes are told of in acknowledgements of their own before data goes, since data carries no blocks.
+#[test]
+fn reports_go_before_data() {
+    let mut tcp = Script::established(plain());
+    tcp.write(2_000);
+    tcp.give(A, 1_001, 1, &[7; 10]);
+    let out = tcp.drain();
+    assert_eq!((out[0].payload.len(), out[0].options.sack.as_slice().len()), (0, 1));
+    assert_eq!((out.len(), out[1].payload.len()), (3, 1_000));
+}
+
+/// RFC 9293, section 3.9.1: after our end nothing can be written, and nobody is told of room.
+#[test]
+fn nothing_is_written_after_the_end() {
+    let mut tcp = Script::established(Config { send_buffer: 1_000, ..plain() });
+    assert_eq!(tcp.tcp.write(tcp.now, &[1; 2_000]), 1_000);
+    tcp.drain();
+    tcp.tcp.shutdown(tcp.now);
+    assert_eq!(tcp.tcp.write(tcp.now, b"x"), 0);
+    let mut tcp = Script::established(Config { send_buffer: 1_000, ..plain() });
+    assert_eq!(tcp.tcp.write(tcp.now, &[1; 2_000]), 1_000);
+    tcp.drain();
+    tcp.ack(1_001);
+    tcp.give(R, 1, 0, b"");
+    assert_eq!(tcp.events(), [Event::Reset], "room in a connection that is gone is of no use");
+    assert_eq!(tcp.tcp.write(tcp.now, b"x"), 0);
+}

@@ -95,6 +95,29 @@ fn after_a_lost_syn_the_window_is_one_segment_and_nothing_is_measured() {
     assert_eq!((status.cwnd, status.rtt, status.rto), (MSS as u64, None, Span::from_secs(3)));
 }
 
+/// RFC 5681, section 3.1: a lost SYN/ACK means one segment too, whether our timer or the peer's told of it.
+#[test]
+fn after_a_lost_answer_the_window_is_one_segment() {
+    for ours in [true, false] {
+        let mut tcp = Script::accept(plain(), syn_options());
+        tcp.drain();
+        if ours {
+            assert_eq!(tcp.deadline(), ("retransmission timeout", Span::from_secs(1)));
+        } else {
+            tcp.wait(500);
+            tcp.give_header(TcpHeader { options: syn_options(), ..header(S, 0, 0) }, b"");
+        }
+        assert_eq!(tcp.one().flags, S.with(A));
+        tcp.wait(20);
+        tcp.ack(1);
+        let status = tcp.tcp.status();
+        assert_eq!((status.cwnd, status.rtt, status.rto), (MSS as u64, None, Span::from_secs(3)));
+        assert!(!status.repairing);
+        tcp.write(5_000);
+        assert_eq!(tcp.data(), [(1, 1_000)]);
+    }
+}
+
 #[test]
 fn refusals_count_only_with_our_number() {
     let mut tcp = Script::connect(plain());

@@ -3,12 +3,16 @@
 use super::script::*;
 use super::*;
 use wavelane_base::laws::{Script as LawScript, Stimulus, check};
-use wavelane_base::{FlowId, FrameMeta, Instant, PortId, Seed, Streams};
+use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams};
 use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
 
-/// The host's initial sequence number, as its entropy gives it.
+/// The host's initial sequence number at the time of the script, as its SYN shows it.
 fn iss() -> u32 {
-    Seed(5).entropy("host").next_u64() as u32
+    let mut host = Host::new(plain(), Seed(5).entropy("host"));
+    host.connect(ms(10), ours(), theirs()).unwrap();
+    let mut buf = vec![0; 200];
+    let sent = host.poll_transmit(ms(10), PortId(0), &mut buf, 1).unwrap();
+    TcpPacket::parse(&buf[..sent.len]).unwrap().header.seq
 }
 
 fn frame(flags: Flags, seq: u32, ack: u32, window: u16, payload: &[u8]) -> Stimulus<Host> {

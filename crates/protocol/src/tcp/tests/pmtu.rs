@@ -48,6 +48,28 @@ fn forged_messages_change_nothing_or_little() {
     assert_eq!(tcp.tcp.status().mss, 552 - 40, "the least we believe");
 }
 
+/// RFC 8201, section 4: whoever claims that an IPv6 path carries less than 1,280 bytes is not believed; nor are plateaus
+/// guessed there.
+#[test]
+fn claims_below_the_least_mtu_of_ipv6_are_ignored() {
+    let [local, remote] = [address_v6(0), address_v6(1)];
+    let mut world = World::new([Config::default(), Config::default()], [Way::clean(20, 10, 100_000); 2], 1);
+    let flows = world.open_between(local, remote, ms(1_000));
+    wavelane_base::Streams::write(&mut world.hosts[0], world.now, flows[0], &[7; 1_000]);
+    let mut packet = vec![0; 2_000];
+    let (now, port) = (world.now, wavelane_base::PortId(0));
+    let sent = wavelane_base::Machine::poll_transmit(&mut world.hosts[0], now, port, &mut packet, 1).unwrap();
+    let before = world.hosts[0].status(flows[0]).unwrap().mss;
+    for (mtu, reductions) in [(1_279, 0), (0, 0), (1_280, 1)] {
+        let mut buf = vec![0; 576];
+        let len = TooBig::emit("2001:db8::99".parse().unwrap(), mtu, &packet[..sent.len], &mut buf).unwrap();
+        wavelane_base::Machine::handle_frame(&mut world.hosts[0], now, port, &mut buf[..len], Default::default());
+        let status = world.hosts[0].status(flows[0]).unwrap();
+        assert_eq!(status.counters.mtu_reductions, reductions, "{mtu}");
+        assert_eq!(status.mss, if reductions == 0 { before } else { 1_280 - 60 - 12 });
+    }
+}
+
 /// RFC 1191, section 5: a router that does not say what fits means the next lower plateau.
 #[test]
 fn an_old_router_does_not_say_what_fits() {

@@ -5,6 +5,8 @@ use wavelane_base::Ecn;
 use wavelane_wire::tcp::{Flags, Options, SackBlocks, TcpHeader, TcpPacket, Timestamps};
 
 pub(super) const ISS: u32 = 0xffff_ff00;
+/// What the connection counts from.
+pub(super) const NUMBERS: Numbers = Numbers { iss: ISS, stamps: 0x0102_0304, dice: 7 };
 pub(super) const PEER: u32 = 0x7fff_fff0;
 pub(super) const MSS: usize = 1_000;
 
@@ -78,14 +80,21 @@ impl Script {
     /// Active open; the SYN is not drained yet.
     pub(super) fn connect(config: Config) -> Self {
         let now = ms(1_000);
-        Self { tcp: Connection::connect(now, &config, ours(), theirs(), ISS), now }
+        Self { tcp: Connection::connect(now, &config, ours(), theirs(), NUMBERS), now }
     }
     /// Passive open by a SYN with `options`.
     pub(super) fn accept(config: Config, options: Options) -> Self {
         let syn = TcpHeader { options, ..header(S, 0, 0) };
         let packet = TcpPacket { source: theirs(), target: ours(), ecn: Ecn::NotEct, header: syn, payload: &[] };
         let now = ms(1_000);
-        Self { tcp: Connection::accept(now, &config, &packet, ISS), now }
+        Self { tcp: Connection::accept(now, &config, &packet, NUMBERS), now }
+    }
+    /// Passive open by a SYN with more bits set.
+    pub(super) fn accept_with_bits(config: Config, bits: Flags) -> Self {
+        let syn = TcpHeader { options: syn_options(), ..header(S.with(bits), 0, 0) };
+        let packet = TcpPacket { source: theirs(), target: ours(), ecn: Ecn::NotEct, header: syn, payload: &[] };
+        let now = ms(1_000);
+        Self { tcp: Connection::accept(now, &config, &packet, NUMBERS), now }
     }
     /// An established connection, 100 ms of round trip measured, nothing to be sent.
     pub(super) fn established(config: Config) -> Self {

@@ -2,7 +2,7 @@
 
 use super::script::*;
 use super::*;
-use wavelane_wire::tcp::TcpHeader;
+use wavelane_wire::tcp::{Options, TcpHeader};
 
 fn with_window(window: u16, ack: u32) -> TcpHeader {
     TcpHeader { window, ..header(A, 1, ack) }
@@ -166,4 +166,151 @@ fn the_clock_of_2001() {
     assert_eq!((status.rtt, status.rto, status.cwnd), (Some(Span::from_millis(200)), Span::from_secs(1), 2_000));
     tcp.give(A, 1, 1, b"one");
     assert_eq!(tcp.one().ack, 4, "every segment is acknowledged");
+}
+
+/// RFC 9293, section 3.8.4 (MUST-26): no keepalive while something waits for its acknowledgement or for the window; the
+/// timers of those give up in their own time.
+#[test]
+fn keepalive_leaves_data_to_its_own_timers() {
+    let keepalive = Keepalive { idle: Span::from_secs(2), interval: Span::from_millis(100), probes: 1 };
+    let config = Config { keepalive: Some(keepalive), rack_tlp: false, ..plain() };
+    for window in [60_000, 0] {
+        let mut tcp = Script::established(config.clone());
+        tcp.give_header(with_window(window, 1), b"");
+        tcp.write(1_000);
+        tcp.run(30_000);
+        assert_eq!(tcp.state(), State::Established, "a second of silence after 2 s is no reason to give up");
+        tcp.give_header(with_window(60_000, 1_001.min(tcp.tcp.sender.next as u32)), b"");
+        tcp.drain();
+    }
+    // FIN-WAIT-2 and CLOSE-WAIT are asked, TIME-WAIT is not.
+    let mut tcp = Script::established(config.clone());
+    tcp.tcp.shutdown(tcp.now);
+    tcp.drain();
+    tcp.ack(2);
+    assert_eq!(tcp.deadline().0, "keepalive");
+    assert_eq!(tcp.one().seq, 1);
+    tcp.give(A.with(F), 1, 2, b"");
+    tcp.give(A, 2, 2, b"");
+    tcp.drain();
+    assert_eq!(tcp.deadline().0, "end of TIME-WAIT");
+}
+
+/// A shut window whose probes nobody answers is given up like unanswered data.
+#[test]
+fn unanswered_probes_are_given_up() {
+    let mut tcp = Script::established(Config { data_retries: 3, ..plain() });
+    tcp.give_header(with_window(0, 1), b"");
+    tcp.write(5_000);
+    for answered in [true, false, false, false] {
+        assert_eq!(tcp.deadline().0, "zero-window probe");
+        tcp.one();
+        if answered {
+            tcp.give_header(with_window(0, 1), b"");
+        }
+    }
+    assert_eq!(tcp.state(), State::Established);
+    tcp.deadline();
+    assert_eq!((tcp.state(), tcp.events()), (State::Closed, vec![Event::TimedOut]));
+    assert!(tcp.one().flags.has(R), "the peer may be there after all");
+}
+
+/// Probes back off, but what is sent once the window opens has the timeout of the path.
+#[test]
+fn probes_do_not_slow_the_timeout_down() {
+    let mut tcp = Script::established(Config { rack_tlp: false, ..plain() });
+    let rto = tcp.tcp.status().rto;
+    tcp.give_header(with_window(0, 1), b"");
+    tcp.write(5_000);
+    let mut waits = Vec::new();
+    for _ in 0..6 {
+        waits.push(tcp.deadline().1);
+        tcp.one();
+        tcp.give_header(with_window(0, 1), b"");
+    }
+    assert_eq!(waits, [1, 2, 4, 8, 16, 32].map(|n| rto.times(n)));
+    tcp.give_header(with_window(3_000, 1), b"");
+    assert_eq!(tcp.data().len(), 3);
+    assert_eq!(tcp.deadline(), ("retransmission timeout", rto));
+}
+
+/// RFC 9293, section 3.8.6 (MUST-34, MUST-37, SHLD-17): a window that shrinks to nothing turns repeats into probes; the
+/// connection stays as long as they are answered, and no longer.
+#[test]
+fn a_window_that_shrinks_to_nothing_is_probed_by_repeats() {
+    let mut tcp = ten(Config { rack_tlp: false, data_retries: 2, ..plain() });
+    for _ in 0..6 {
+        tcp.give_header(with_window(0, 1), b"");
+        tcp.quiet();
+        assert_eq!(tcp.deadline().0, "retransmission timeout");
+        assert_eq!(tcp.data(), [(1, 1_000)]);
+    }
+    assert_eq!(tcp.state(), State::Established);
+    tcp.deadline();
+    tcp.drain();
+    tcp.deadline();
+    assert_eq!((tcp.state(), tcp.events()), (State::Closed, vec![Event::TimedOut]));
+}
+
+/// Karn's algorithm: an acknowledgement of what went twice measures nothing, and the timeout stays backed off until something
+/// that went once is acknowledged (RFC 6298, sections 3 and 5; RFC 9293, MUST-18). Timestamps measure every time.
+#[test]
+fn back_off_stays_until_a_round_trip_is_measured() {
+    for timestamps in [false, true] {
+        let offered = Options { timestamps: stamps(1_000, 0).timestamps, ..syn_options() };
+        let options = if timestamps { offered } else { syn_options() };
+        let config = Config { rack_tlp: false, undo: false, timestamps, ..plain() };
+        let mut tcp = Script::established_with(config, options);
+        tcp.write(900);
+        tcp.drain();
+        let rto = tcp.tcp.status().rto;
+        assert_eq!(tcp.deadline(), ("retransmission timeout", rto));
+        let again = tcp.one();
+        tcp.wait(100);
+        let answer = |value, echo| if timestamps { stamps(value, echo) } else { Options::default() };
+        let echo = again.options.timestamps.map_or(0, |stamps| stamps.value);
+        tcp.give_header(TcpHeader { options: answer(1_010, echo), ..header(A, 1, 901) }, b"");
+        let now = tcp.tcp.status().rto;
+        assert_eq!(now == rto.times(2), !timestamps, "{now} after {rto}");
+        tcp.write(900);
+        let new = tcp.one();
+        assert_eq!(tcp.tcp.poll_timeout().unwrap().at.since(tcp.now), now);
+        tcp.wait(100);
+        let echo = new.options.timestamps.map_or(0, |stamps| stamps.value);
+        tcp.give_header(TcpHeader { options: answer(1_020, echo), ..header(A, 1, 1_801) }, b"");
+        assert!(tcp.tcp.status().rto <= rto, "measured");
+    }
+}
+
+/// RFC 5681, section 3.1, equation 4, and its last paragraph: the threshold falls with the first timeout of a segment only.
+#[test]
+fn the_second_timeout_of_a_segment_leaves_the_threshold() {
+    let mut tcp = ten(Config { rack_tlp: false, undo: false, ..plain() });
+    tcp.deadline();
+    tcp.drain();
+    tcp.deadline();
+    tcp.drain();
+    assert_eq!((tcp.counters().timeouts, tcp.tcp.status().ssthresh), (2, Some(5_000)));
+    tcp.wait(100);
+    tcp.ack(1_001);
+    tcp.drain();
+    while tcp.counters().timeouts < 3 {
+        tcp.deadline();
+    }
+    assert!(tcp.tcp.status().ssthresh < Some(5_000), "another segment, another loss");
+}
+
+#[test]
+fn what_is_given_up_is_told_by_a_reset() {
+    let mut tcp = Script::established(Config { data_retries: 0, rack_tlp: false, ..plain() });
+    tcp.write(10);
+    tcp.drain();
+    tcp.deadline();
+    assert_eq!(tcp.state(), State::Closed);
+    assert!(tcp.one().flags.has(R));
+    let mut tcp = Script::connect(plain());
+    tcp.one();
+    tcp.tcp.reset();
+    tcp.quiet();
+    assert!(tcp.tcp.is_done(), "nobody needs to hear of the end of a SYN (RFC 9293, section 3.10.5)");
 }

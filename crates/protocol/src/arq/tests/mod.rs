@@ -1,5 +1,8 @@
-//! The two ends joined by a small lossy pipe in virtual time, and the receiver alone against hostile frames.
+//! The two ends joined by a small lossy pipe in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
+
+mod hostile;
+mod persistence;
 
 use super::*;
 use crate::hop::RepairBudget;
@@ -279,69 +282,6 @@ fn what_is_lost_before_the_round_trip_is_known_is_repeated_too() {
 }
 
 #[test]
-fn persistence_ends() {
-    let mut world = World::new(6, 100, 0);
-    for serial in 0..100 {
-        world.send(1, serial, 1_000, STRICT);
-    }
-    world.run_until(world.now + Span::from_secs(30));
-    // Some are remembered, for the neighbour may be gone.
-    let remembered = super::abandoned::ABANDONED_MAX * 1_000;
-    assert_eq!((world.sender.counters().unrepaired, world.sender.octets()), (100, remembered));
-    world.sender.heard();
-    assert!(!world.sender.has_undelivered() && world.sender.octets() == 0);
-}
-
-#[test]
-fn what_is_given_up_before_it_was_all_sent_stops_nothing_behind_it() {
-    let mut world = World::new(10, 0, 0);
-    world.sender.start(world.now, packet(1, 0, 2_000), 1, STRICT);
-    let (mut buf, mut pieces) = ([0; ROOM], Vec::new());
-    let write = |world: &mut World, now, buf: &mut [u8], pieces: &mut Vec<Piece>| {
-        let (w, budget) = (&mut Writer::new(buf), &mut world.budget);
-        world.sender.write(
-            now,
-            &mut Datagram { full: ROOM, fresh: true, w, pieces, carries: Carries::All, wrote_media: false, budget },
-        )
-    };
-    let now = world.now;
-    assert_eq!(write(&mut world, now, &mut buf, &mut pieces), Wrote::Frame);
-    // Nothing may leave for a second; then the first piece is found lost, and the packet too old to go on with.
-    let late = world.now + Span::from_secs(1);
-    pieces.into_iter().for_each(|piece| world.sender.lost(late, piece));
-    assert_eq!((world.sender.counters().unrepaired, world.sender.octets()), (1, 2_000));
-    assert_eq!(write(&mut world, late, &mut buf, &mut Vec::new()), Wrote::Nothing);
-    assert!(!world.sender.has_backlog());
-    world.send(1, 1, 100, STRICT);
-    world.run_until(late);
-    assert_eq!(world.serials(1), vec![1]);
-}
-
-#[test]
-fn what_stands_alone_is_repeated_for_longer() {
-    let mut world = World::new(9, 100, 0);
-    for treatment in [STRICT, Treatment::default()] {
-        world.send(1, 0, 100, treatment);
-    }
-    world.run_until(world.now + Span::from_millis(300));
-    assert_eq!(world.sender.counters().unrepaired, 1, "its transport repeats it itself by now");
-    world.loss = 0;
-    world.run_until(world.now + Span::from_millis(500));
-    assert_eq!(world.serials(1), vec![0]);
-}
-
-#[test]
-fn an_old_acknowledgement_is_not_worth_a_repeat() {
-    let mut world = World::new(7, 100, 0);
-    let ack = Treatment { repair: Repair::Arq, order: Ordering::Free, only_newest: true };
-    world.send(1, 0, 40, ack);
-    world.loss = 0;
-    world.send(1, 1, 40, ack);
-    world.run_until(world.now + Span::from_secs(1));
-    assert_eq!((world.serials(1), world.sender.counters().superseded), (vec![1], 1));
-}
-
-#[test]
 fn a_restart_lets_go_of_what_was_held() {
     let mut receiver = Receiver::new(LIMITS);
     let frame =
@@ -352,59 +292,6 @@ fn a_restart_lets_go_of_what_was_held() {
     assert_eq!((receiver.poll(), receiver.poll_timeout(), receiver.octets()), (Some(vec![1]), None, 0));
     receiver.handle(Instant::ZERO, &PacketFrame { order: None, ..frame(9, 1, &[2]) });
     assert_eq!(receiver.poll(), Some(vec![2]), "the new numbers mean new packets");
-}
-
-#[test]
-fn overlapping_pieces_cannot_rewrite_what_was_taken() {
-    let mut receiver = Receiver::new(LIMITS);
-    let piece = |offset, bytes| PacketFrame { number: 0, order: None, piece: Some((offset, 6)), bytes };
-    receiver.handle(Instant::ZERO, &piece(0, &[1, 2, 3, 4]));
-    receiver.handle(Instant::ZERO, &piece(2, &[9, 9, 5, 6]));
-    assert_eq!(receiver.poll(), Some(vec![1, 2, 3, 4, 5, 6]));
-    receiver.handle(Instant::ZERO, &piece(0, &[1, 2, 3, 4, 5, 6]));
-    assert_eq!((receiver.poll(), receiver.counters().duplicates), (None, 1));
-}
-
-/// Frames as a hostile but authenticated neighbour may send them, one input after another.
-fn torment(receiver: &mut Receiver, input: &[u8]) {
-    let mut now = Instant::from_secs(1);
-    for chunk in input.chunks(64) {
-        now += Span::from_millis(u64::from(chunk[0]));
-        receiver.handle_timeout(now);
-        for frame in Frames::new(&chunk[1..]).flatten() {
-            if let Frame::Packet(frame) = frame {
-                receiver.handle(now, &frame);
-            }
-        }
-        assert!(receiver.octets() <= LIMITS.octets, "{} octets", receiver.octets());
-        assert!(receiver.poll_timeout().is_none_or(|wakeup| wakeup.at > now));
-    }
-    receiver.handle_timeout(now + Span::from_secs(10));
-    assert_eq!(receiver.poll_timeout(), None, "what waits is given up in time");
-    while receiver.poll().is_some() {}
-    assert_eq!(receiver.octets(), 0, "nothing stays");
-}
-
-#[test]
-fn reassembly_corpus_replays() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/reassembly");
-    let files: BTreeMap<_, _> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .map(|path| (path.clone(), std::fs::read(path).unwrap()))
-        .collect();
-    assert!(files.len() >= 4, "{files:?}");
-    for (file, input) in files {
-        println!("{}", file.display());
-        torment(&mut Receiver::new(LIMITS), &input);
-        for at in 0..input.len() {
-            let mut variant = input.clone();
-            for value in [0, 0xff, input[at] ^ 1, input[at].wrapping_add(1)] {
-                variant[at] = value;
-                torment(&mut Receiver::new(LIMITS), &variant);
-            }
-        }
-    }
 }
 
 proptest! {
@@ -437,27 +324,5 @@ proptest! {
         // Every packet that did not arrive was given up, and said so.
         let unrepaired = world.sender.counters().unrepaired as usize;
         prop_assert!(arrived + unrepaired >= count, "{} + {} of {}", arrived, unrepaired, count);
-    }
-
-    #[test]
-    fn arbitrary_frames_leave_the_receiver_sane(
-        frames in proptest::collection::vec(
-            (0u64..200_000, 0u64..50, 0u64..3_000, 0u16..9_000, 1u16..3_000, any::<bool>(), any::<bool>()), 1..200),
-    ) {
-        let mut receiver = Receiver::new(LIMITS);
-        let mut now = Instant::from_secs(1);
-        let bytes = [7; 3_000];
-        for (number, back, hold_ms, offset, len, ordered, cut) in frames {
-            now += Span::from_millis(hold_ms % 17);
-            let order = (ordered && back > 0 && back <= number).then_some(Order { back, hold_ms });
-            let piece = cut.then_some((offset, offset + len));
-            receiver.handle_timeout(now);
-            receiver.handle(now, &PacketFrame { number, order, piece, bytes: &bytes[..len.into()] });
-            prop_assert!(receiver.octets() <= LIMITS.octets);
-            while number.is_multiple_of(3) && receiver.poll().is_some() {}
-        }
-        receiver.handle_timeout(now + Span::from_secs(10));
-        while receiver.poll().is_some() {}
-        prop_assert_eq!((receiver.octets(), receiver.poll_timeout()), (0, None));
     }
 }

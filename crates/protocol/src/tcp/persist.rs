@@ -1,0 +1,59 @@
+//! What to do while the peer's window is shut or too small (RFC 9293, section 3.8.6.1).
+
+use super::send::Sender;
+use wavelane_base::Instant;
+
+/// The persist timer.
+#[derive(Debug, Default)]
+pub(super) struct Persist {
+    /// When to ask next.
+    pub(super) at: Option<Instant>,
+    /// How often we asked since the window shut. The retransmission timeout backs off apart from it: what is sent when the
+    /// window opens has lost nothing yet.
+    asked: u32,
+    /// How often nobody answered, in a row.
+    unanswered: u32,
+}
+
+impl Sender {
+    /// Nothing can be sent because the window is shut, and nothing in flight will open it: ask.
+    pub(super) fn arm_persist(&mut self, now: Instant) {
+        let waiting = self.una > 0 && self.board.is_empty() && (self.data_end() > self.next || self.closing);
+        let stuck = waiting && !self.fin_sent && self.sendable().is_none() && self.is_window_small();
+        if !stuck {
+            self.persist = Persist::default();
+        } else if self.persist.at.is_none() {
+            self.persist.at = Some(now + self.rtt.rto());
+        }
+    }
+    fn is_window_small(&self) -> bool {
+        let available = self.data_end() - self.next;
+        self.window < available.min(self.mss).max(1)
+    }
+
+    /// The timer has fired. Returns whether the peer must be given up.
+    pub(super) fn on_persist(&mut self, now: Instant) -> bool {
+        if self.persist.unanswered >= self.config.data_retries {
+            return true;
+        }
+        self.persist.asked += 1;
+        self.persist.unanswered += 1;
+        self.persist.at = Some(now + self.rtt.backed_off(self.persist.asked));
+        if self.una + self.window > self.next {
+            self.force_small = true;
+        } else {
+            self.window_probe_due = true;
+            self.counters.window_probes += 1;
+        }
+        false
+    }
+
+    /// The peer acknowledged something acceptable. As long as it answers, a shut window is no reason to give it up (RFC 9293,
+    /// MUST-37), nor is data beyond the edge of a window that shrank (SHLD-17).
+    pub(super) fn note_answer(&mut self) {
+        self.persist.unanswered = 0;
+        if self.board.front().is_some_and(|first| first.end > self.una + self.window) {
+            self.retries = 0;
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! What a host does with segments for nobody, for old connections and for many: RFC 9293, sections 3.10.7.1 and 3.10.7.2;
+//! RFC 6191; RFC 6528.
+
+use super::script::*;
+use super::world::{Way, World, address};
+use super::*;
+use std::net::SocketAddr;
+use wavelane_base::{FrameMeta, Machine, PortId, ReadOutcome, Seed, Streams};
+use wavelane_wire::icmp::TooBig;
+use wavelane_wire::tcp::{Flags, Options, TcpHeader, TcpPacket};
+
+/// A host that listens, and a peer that is this test.
+struct Station {
+    host: Host,
+    now: Instant,
+}
+
+impl Station {
+    fn new(config: Config) -> Self {
+        let mut host = Host::new(config, Seed(1).entropy("host"));
+        host.listen(ours());
+        Self { host, now: ms(1_000) }
+    }
+    fn give(&mut self, source: SocketAddr, target: SocketAddr, header: TcpHeader, payload: &[u8]) {
+        let packet = TcpPacket { source, target, ecn: Default::default(), header, payload };
+        let mut buf = vec![0; PACKET_ROOM];
+        let len = packet.emit(&mut buf).unwrap();
+        self.host.handle_frame(self.now, PortId(0), &mut buf[..len], FrameMeta::default());
+    }
+    fn drain(&mut self) -> Vec<(SocketAddr, TcpHeader)> {
+        let mut out = Vec::new();
+        let mut buf = vec![0; PACKET_ROOM];
+        while let Some(sent) = self.host.poll_transmit(self.now, PortId(0), &mut buf, 1) {
+            let packet = TcpPacket::parse(&buf[..sent.len]).unwrap();
+            out.push((packet.target, packet.header));
+        }
+        out
+    }
+    fn one(&mut self) -> TcpHeader {
+        let mut out = self.drain();
+        assert_eq!(out.len(), 1, "{out:?}");
+        out.remove(0).1
+    }
+    fn events(&mut self) -> Vec<HostEvent> {
+        std::iter::from_fn(|| self.host.poll_event()).collect()
+    }
+    /// A connection from `theirs` that is open; returns our initial sequence number.
+    fn open(&mut self, options: Options) -> u32 {
+        self.give(theirs(), ours(), TcpHeader { options, ..header(S, 0, 0) }, b"");
+        let iss = self.one().seq;
+        let ack = TcpHeader { ack: iss.wrapping_add(1), options: echoed(options), ..header(A, 1, 0) };
+        self.give(theirs(), ours(), ack, b"");
+        iss
+    }
+    fn pass(&mut self, millis: u64) {
+        let until = self.now + Span::from_millis(millis);
+        while let Some(at) = self.host.poll_timeout().map(|wakeup| wakeup.at).filter(|at| *at <= until) {
+            self.now = at;
+            self.host.handle_timeout(at);
+            self.drain();
+        }
+        self.now = until;
+    }
+}
+
+fn echoed(options: Options) -> Options {
+    Options { timestamps: options.timestamps, ..Options::default() }
+}
+fn closed_port() -> SocketAddr {
+    SocketAddr::new(ours().ip(), 9)
+}
+
+/// RFC 9293, section 3.10.7.1: the reset has the number that was acknowledged, or acknowledges everything that came, its
+/// SYN and FIN counted; a reset is never answered.
+#[test]
+fn resets_to_strangers_can_be_believed() {
+    let mut station = Station::new(plain());
+    let mut answer = |h: TcpHeader, payload: &[u8]| {
+        station.give(theirs(), closed_port(), h, payload);
+        station.drain().pop().map(|(_, h)| (h.flags, h.seq, h.ack))
+    };
+    assert_eq!(answer(header(A, 5, 77), b"x"), Some((R, ISS.wrapping_add(77), 0)));
+    let relative = |n: u32| PEER.wrapping_add(n);
+    assert_eq!(answer(header(S, 0, 0), b""), Some((R.with(A), 0, relative(1))));
+    assert_eq!(answer(header(S.with(F), 0, 0), b"abc"), Some((R.with(A), 0, relative(5))));
+    assert_eq!(answer(header(Flags::default(), 7, 0), b"ab"), Some((R.with(A), 0, relative(9))));
+    assert_eq!(answer(header(R, 5, 0), b""), None);
+    assert_eq!(answer(header(R.with(A), 5, 77), b""), None);
+}
+
+/// RFC 9293, section 3.10.7.2: a port that listens resets what acknowledges something, and drops what neither does nor
+/// opens a connection.
+#[test]
+fn a_port_that_listens() {
+    let mut station = Station::new(plain());
+    station.give(theirs(), ours(), header(A, 5, 77), b"");
+    assert_eq!(station.one().flags, R);
+    station.give(theirs(), ours(), header(S.with(A), 5, 77), b"");
+    assert_eq!(station.one().flags, R);
+    for flags in [Flags::default(), F, P, R] {
+        station.give(theirs(), ours(), header(flags, 5, 0), b"");
+    }
+    assert_eq!((station.drain(), station.host.connection_count()), (vec![], 0));
+}
+
+/// RFC 9293, section 3.9.2.3 (MUST-57): nothing that is sent to many, or comes from many, opens a connection.
+#[test]
+fn only_unicast_addresses_count() {
+    let mut host = Host::new(plain(), Seed(1).entropy("host"));
+    for (ours, theirs) in [
+        ("255.255.255.255:80", "192.0.2.2:80"),
+        ("224.0.0.1:80", "192.0.2.2:80"),
+        ("192.0.2.1:80", "255.255.255.255:80"),
+        ("192.0.2.1:80", "224.0.0.1:80"),
+        ("192.0.2.1:80", "0.0.0.0:80"),
+        ("[ff02::1]:80", "[2001:db8::1]:80"),
+        ("[2001:db8::1]:80", "[::]:80"),
+    ] {
+        let (target, source) = (ours.parse().unwrap(), theirs.parse().unwrap());
+        host.listen(target);
+        let packet = TcpPacket { source, target, ecn: Default::default(), header: header(S, 0, 0), payload: &[] };
+        let mut buf = vec![0; 200];
+        let len = packet.emit(&mut buf).unwrap();
+        host.handle_frame(ms(0), PortId(0), &mut buf[..len], FrameMeta::default());
+        assert!(host.poll_transmit(ms(0), PortId(0), &mut buf, 1).is_none(), "{target} {source}");
+    }
+    assert_eq!(host.connection_count(), 0);
+}
+
+/// RFC 9293, section 3.10.7.4, fifth step: a half-open connection resets who acknowledges what was never sent; but what
+/// lies outside the window is answered by an acknowledgement first of all.
+#[test]
+fn half_open_connections_reset_wrong_acknowledgements() {
+    let mut station = Station::new(plain());
+    station.give(theirs(), ours(), header(S, 0, 0), b"");
+    let iss = station.one().seq;
+    station.give(theirs(), ours(), header(A, 1, 77), b"");
+    let reset = station.one();
+    assert_eq!((reset.flags, reset.seq), (R, ISS.wrapping_add(77)));
+    station.give(theirs(), ours(), header(A, 50_000, 77), b"");
+    let answer = station.one();
+    assert_eq!((answer.flags, answer.ack), (A, PEER.wrapping_add(1)), "an old segment of another connection");
+    station.give(theirs(), ours(), TcpHeader { ack: iss.wrapping_add(1), ..header(A, 1, 0) }, b"");
+    assert!(matches!(station.events()[..], [HostEvent::Accepted { .. }]));
+}
+
+/// A half-open connection that ends was never told of, and makes room for another.
+#[test]
+fn half_open_connections_end_silently_and_leave_room() {
+    let mut station = Station::new(Config { syn_retries: 1, ..plain() });
+    for round in 0..3u32 {
+        for n in 0..1_024u32 {
+            let source = SocketAddr::new(std::net::Ipv4Addr::from(0x0a00_0000 + n).into(), 1_000);
+            station.give(source, ours(), header(S, round, 0), b"");
+        }
+        assert_eq!((station.host.connection_count(), station.drain().len()), (1_024, 1_024), "{round}");
+        station.give(theirs(), ours(), header(S, 0, 0), b"");
+        assert_eq!(station.drain(), [], "no room");
+        if round == 0 {
+            // All are reset; then all are left alone.
+            for n in 0..1_024u32 {
+                let source = SocketAddr::new(std::net::Ipv4Addr::from(0x0a00_0000 + n).into(), 1_000);
+                station.give(source, ours(), header(R, 1, 0), b"");
+            }
+        } else {
+            station.pass(10_000);
+        }
+        station.drain();
+        assert_eq!((station.events(), station.host.connection_count()), (vec![], 0), "{round}");
+    }
+}
+
+#[test]
+fn connections_are_bounded() {
+    let mut host = Host::new(plain(), Seed(1).entropy("host"));
+    for n in 0..65_536u32 {
+        let remote = SocketAddr::new(std::net::Ipv4Addr::from(0x0a00_0000 + n).into(), 1_000);
+        host.connect(ms(0), ours(), remote).unwrap();
+    }
+    assert_eq!(host.connect(ms(0), ours(), theirs()), Err(HostError::Full));
+    let mut buf = vec![0; 200];
+    host.listen(ours());
+    let header = header(S, 0, 0);
+    let packet = TcpPacket { source: theirs(), target: ours(), ecn: Default::default(), header, payload: &[] };
+    let len = packet.emit(&mut buf).unwrap();
+    host.handle_frame(ms(0), PortId(0), &mut buf[..len], FrameMeta::default());
+    assert_eq!(host.connection_count(), 65_536);
+}
+
+/// Our side of the connection of `station` ends first: TIME-WAIT. Returns our initial sequence number.
+fn time_wait(station: &mut Station, options: Options) -> u32 {
+    let iss = station.open(options);
+    let flow = match station.events()[..] {
+        [HostEvent::Accepted { flow, .. }] => flow,
+        ref other => panic!("{other:?}"),
+    };
+    station.host.shutdown(station.now, flow);
+    station.drain();
+    let fin = TcpHeader { ack: iss.wrapping_add(2), options: echoed(options), ..header(A.with(F), 1, 0) };
+    station.give(theirs(), ours(), fin, b"");
+    station.drain();
+    assert_eq!(station.host.read(station.now, flow, &mut [0; 9]), ReadOutcome::End);
+    assert_eq!(station.host.status(flow).unwrap().state, State::TimeWait);
+    station.events();
+    iss
+}
+
+/// RFC 6191, section 2, and RFC 9293, section 3.6.1 (MAY-2): a newer SYN opens a new connection from TIME-WAIT, an older one
+/// is answered like any straggler. Timestamps decide where both have them; numbers do where those are equal or missing.
+#[test]
+fn who_may_follow_in_time_wait() {
+    let stamped = |value| Options { timestamps: stamps(value, 0).timestamps, ..syn_options() };
+    let cases = [
+        (None, None, 100, true),
+        (None, None, 2u32.wrapping_sub(100), false),
+        (Some(1_000), Some(1_001), 2u32.wrapping_sub(100), true),
+        (Some(1_000), Some(1_000), 100, true),
+        (Some(1_000), Some(1_000), 2u32.wrapping_sub(100), false),
+        (Some(1_000), Some(999), 100, false),
+        (Some(1_000), None, 100, true),
+    ];
+    for (before, stamp, seq, follows) in cases {
+        let mut station = Station::new(Config { timestamps: true, ..plain() });
+        let options = |stamp: Option<u32>| stamp.map_or(syn_options(), stamped);
+        time_wait(&mut station, options(before));
+        station.give(theirs(), ours(), TcpHeader { options: options(stamp), ..header(S, seq, 0) }, b"");
+        let answer = station.one();
+        let what = format!("{before:?} {stamp:?} {seq}");
+        if follows {
+            assert_eq!((answer.flags, answer.ack), (S.with(A), PEER.wrapping_add(seq).wrapping_add(1)), "{what}");
+            let ack = TcpHeader { ack: answer.seq.wrapping_add(1), ..header(A, seq.wrapping_add(1), 0) };
+            station.give(theirs(), ours(), TcpHeader { options: echoed(options(stamp)), ..ack }, b"");
+            // The end of the old one is told, and does not take the new one with it.
+            station.events();
+            station.pass(120_000);
+            assert_eq!(station.host.connection_count(), 1, "{what}");
+            station.give(theirs(), ours(), TcpHeader { flags: R, ..header(R, seq.wrapping_add(1), 0) }, b"");
+            assert!(matches!(station.events()[..], [HostEvent::Connection(_, Event::Reset)]), "{what}");
+        } else {
+            assert_eq!((answer.flags, answer.ack), (A, PEER.wrapping_add(2)), "{what}");
+        }
+    }
+}
+
+/// RFC 5961, section 4.2: while a connection is open, no SYN replaces it.
+#[test]
+fn a_syn_does_not_replace_an_open_connection() {
+    let mut station = Station::new(plain());
+    station.open(syn_options());
+    station.give(theirs(), ours(), header(S, 100_000, 0), b"");
+    assert_eq!((station.one().flags, station.host.connection_count()), (A, 1));
+}
+
+/// RFC 6528 and RFC 9293, section 3.4.1 (MUST-8): numbers grow with the time between the same two addresses, so that the next
+/// connection is newer than the last; those of other addresses tell nothing. Timestamps likewise (RFC 7323, section 5.4).
+#[test]
+fn numbers_follow_the_clock_and_the_addresses() {
+    let first = |at: Instant, port: u16, seed: u64| {
+        let mut host = Host::new(Config::default(), Seed(seed).entropy("host"));
+        host.connect(at, ours(), SocketAddr::new(theirs().ip(), port)).unwrap();
+        let mut buf = vec![0; 200];
+        let sent = host.poll_transmit(at, PortId(0), &mut buf, 1).unwrap();
+        let syn = TcpPacket::parse(&buf[..sent.len]).unwrap().header;
+        (syn.seq, syn.options.timestamps.unwrap().value)
+    };
+    let (seq, stamp) = first(ms(1_000), 80, 1);
+    let (later, later_stamp) = first(ms(1_500), 80, 1);
+    assert_eq!((later.wrapping_sub(seq), later_stamp.wrapping_sub(stamp)), (125_000, 500), "4 us and 1 ms a step");
+    for other in [first(ms(1_000), 81, 1), first(ms(1_000), 80, 2)] {
+        let near = |a: u32, b: u32| a.wrapping_sub(b).min(b.wrapping_sub(a)) < 1 << 16;
+        assert!(!near(other.0, seq) && !near(other.1, stamp), "{other:?}");
+    }
+}
+
+/// The client opens the same pair of addresses again while the server still lingers: at once, not after a reset and a
+/// repeated SYN.
+#[test]
+fn the_same_addresses_connect_again_at_once() {
+    for timestamps in [true, false] {
+        let config = Config { timestamps, ..Config::default() };
+        for seed in 0..8 {
+            let mut world = World::new([config.clone(), config.clone()], [Way::clean(20, 10, 100_000); 2], seed);
+            let flows = world.open(ms(10_000));
+            let end = world.now + Span::from_millis(200);
+            // The server ends first, so it lingers.
+            for side in [1, 0] {
+                world.hosts[side].shutdown(world.now, flows[side]);
+                world.run(world.now + Span::from_millis(100));
+                assert_eq!(world.hosts[1 - side].read(world.now, flows[1 - side], &mut [0; 9]), ReadOutcome::End);
+                world.drain();
+            }
+            assert_eq!(world.now, end);
+            assert_eq!((world.hosts[0].connection_count(), world.hosts[1].connection_count()), (0, 1));
+            let start = world.now;
+            world.events[1].clear();
+            world.open_between(address(0), address(1), start + Span::from_millis(100));
+            assert!(world.now.since(start) < Span::from_millis(35), "seed {seed}");
+        }
+    }
+}
+
+/// A message from a router finds its connection; every packet of a batch is looked at.
+#[test]
+fn icmp_reaches_the_connection_it_quotes() {
+    let mut station = Station::new(plain());
+    station.open(syn_options());
+    let flow = match station.events()[..] {
+        [HostEvent::Accepted { flow, .. }] => flow,
+        ref other => panic!("{other:?}"),
+    };
+    station.host.write(station.now, flow, &[7; 1_000]);
+    let mut buf = vec![0; 2_000];
+    let sent = station.host.poll_transmit(station.now, PortId(0), &mut buf, 1).unwrap();
+    let mut message = vec![0; 576];
+    let router = "198.51.100.9".parse().unwrap();
+    let len = TooBig::emit(router, 600, &buf[..sent.len], &mut message).unwrap();
+    station.host.handle_frame(station.now, PortId(0), &mut message[..len], FrameMeta::default());
+    assert_eq!(station.host.status(flow).unwrap().mss, 560);
+}
