@@ -1,7 +1,7 @@
 //! The virtual-time driver: nodes and channels, and one agenda of what happens next.
 //!
-//! The engine's time is nobody's clock. It drives machines only through [`Machine`], in the documented order, and
-//! panics with the cause if one breaks a law, because a run with a broken machine proves nothing.
+//! The engine's time is nobody's clock. It drives machines only through [`wavelane_base::Machine`], in the documented
+//! order, and panics with the cause if one breaks a law, because a run with a broken machine proves nothing.
 
 mod digest;
 mod inspect;
