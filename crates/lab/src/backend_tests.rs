@@ -349,6 +349,10 @@ size = "1 MB"
     assert!(review_stack(&scenario, Stack::Pepsal).is_err());
     let rts = Stack::Tcp { kind: TcpKind::Cubic, rts: true };
     assert!(review_stack(&scenario, rts).unwrap_err().contains("Wi-Fi"));
+    for (kind, what) in [(TcpKind::Y2001, "2001"), (TcpKind::Bbr3, "BBR version 3")] {
+        let why = review_stack(&scenario, tcp(kind)).unwrap_err();
+        assert!(why.contains(what) && why.contains("--on sim"), "{why}");
+    }
     let mut parted = scenario.clone();
     parted.channels.remove(1);
     let review = LabBackend.review(&parted);

@@ -77,12 +77,14 @@ pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
 
 /// Whether the lab can run `stack` here, and if not, why.
 pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
+    if let Some(what) = beyond_kernels(stack) {
+        return Err(format!("the kernel has no {what}: run it with --on sim"));
+    }
     for control in controls(scenario, stack)? {
         kernel_has(control)?;
     }
     match stack {
         Stack::Tcp { rts: true, .. } => Err("RTS/CTS exists on Wi-Fi channels only, and the lab has none".into()),
-        Stack::Tcp { kind: TcpKind::Y2001, .. } => Err("the kernel has no TCP with the timers of 2001".into()),
         Stack::Tcp { .. } => Ok(()),
         Stack::Wavelane | Stack::WavelaneUnsplit => {
             if Services::of(scenario, stack).tun && !std::path::Path::new(tun::TUN_CONTROL).exists() {
@@ -104,6 +106,15 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
         }
         peer if peers::is_peer(peer) => peers::review(scenario, peer),
         _ => Err("the lab does not run this stack yet".into()),
+    }
+}
+
+/// What a stack needs that no kernel has.
+fn beyond_kernels(stack: Stack) -> Option<&'static str> {
+    match stack {
+        Stack::Tcp { kind: TcpKind::Y2001, .. } => Some("TCP with the timers of 2001"),
+        Stack::Tcp { kind: TcpKind::Bbr3, .. } => Some("BBR version 3"),
+        _ => None,
     }
 }
 

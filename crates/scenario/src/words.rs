@@ -14,10 +14,12 @@ pub const STACKS: &[(&str, Stack)] = &[
     ("tcp-reno", tcp(TcpKind::Reno, false)),
     ("tcp-cubic", tcp(TcpKind::Cubic, false)),
     ("tcp-bbr", tcp(TcpKind::Bbr, false)),
+    ("tcp-bbr3", tcp(TcpKind::Bbr3, false)),
     ("tcp-2001", tcp(TcpKind::Y2001, false)),
     ("tcp-reno+rts", tcp(TcpKind::Reno, true)),
     ("tcp-cubic+rts", tcp(TcpKind::Cubic, true)),
     ("tcp-bbr+rts", tcp(TcpKind::Bbr, true)),
+    ("tcp-bbr3+rts", tcp(TcpKind::Bbr3, true)),
     ("tcp-2001+rts", tcp(TcpKind::Y2001, true)),
     ("tcp-hop-by-hop", Stack::TcpHopByHop),
     ("udp", Stack::Udp),
@@ -118,7 +120,7 @@ impl Metric {
 }
 
 impl TcpKind {
-    /// The kernel's name of it; that of 2001 is known to no kernel.
+    /// The kernel's name of it; those of 2001 and of BBR version 3 are known to no kernel.
     pub fn word(self) -> &'static str {
         word_of(CONTROLS, &self)
     }

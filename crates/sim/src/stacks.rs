@@ -43,6 +43,7 @@ pub(crate) fn tcp(kind: TcpKind, knobs: &TcpKnobs) -> Config {
         (TcpKind::Reno, _) => Config::linux(CongestionControl::NewReno),
         (TcpKind::Cubic, _) => Config::linux(CongestionControl::Cubic),
         (TcpKind::Bbr, _) => Config::linux(CongestionControl::Bbr),
+        (TcpKind::Bbr3, _) => Config::linux(CongestionControl::Bbr3),
         (TcpKind::Y2001, _) => Config::tcp_2001(),
     };
     let size = |octets: Option<wavelane_base::Octets>| octets.map(|o| usize::try_from(o.get()).unwrap_or(usize::MAX));

@@ -84,15 +84,17 @@ impl Sender {
         }
         self.leave_phases(advanced);
         let before = self.board.lost();
+        let known = self.known_losses();
         let begins = self.detect_losses(now, ack, advanced);
         let lost = self.board.lost() - before;
+        self.tell_losses(now, &known);
         if begins && self.phase == Phase::Open {
             self.begin_recovery(now);
             self.counters.recoveries += 1;
         }
         if ack.marked && self.phase == Phase::Open {
             self.begin_recovery(now);
-            self.undo = None;
+            self.controller.on_mark(now, self.board.pipe());
             self.counters.marks += 1;
             // Whatever becomes of the repeats: the mark was no mistake.
             self.undo = None;
@@ -238,6 +240,26 @@ impl Sender {
         self.board.lost() > 0
     }
 
+    /// Where what is believed lost begins, if the congestion control asks about every loss.
+    fn known_losses(&self) -> Vec<u64> {
+        let Some(first) = self.board.first_lost().filter(|_| self.controller.asks_about_losses()) else {
+            return Vec::new();
+        };
+        self.board.iter().skip(first).filter(|sent| sent.lost).map(|sent| sent.start).collect()
+    }
+    /// Tells it what is believed lost beyond what was `known`, in order.
+    fn tell_losses(&mut self, now: Instant, known: &[u64]) {
+        let Some(first) = self.board.first_lost().filter(|_| self.controller.asks_about_losses()) else { return };
+        let mut known = known.iter().peekable();
+        for sent in self.board.iter().skip(first).filter(|sent| sent.lost) {
+            while known.next_if(|start| **start < sent.start).is_some() {}
+            if known.next_if_eq(&&sent.start).is_none() {
+                let lost = self.delivery.on_lost(now, sent);
+                self.controller.on_lost(&lost);
+            }
+        }
+    }
+
     fn begin_recovery(&mut self, now: Instant) {
         // ns-3 counts the hole, and not what it guesses to have arrived.
         let guessed = self.board.pipe() + self.mss;
@@ -279,6 +301,9 @@ impl Sender {
             repairing: self.phase != Phase::Open,
         };
         self.controller.on_ack(&acked, in_recovery);
+        if self.controller.limits_itself() {
+            self.delivery.note_app_limited(pipe);
+        }
         if let (true, Some(prr), Some(ssthresh)) = (in_recovery, &mut self.prr, self.controller.ssthresh()) {
             let room = prr.on_ack(octets, pipe, ssthresh, self.mss);
             // The first repeat never waits.
@@ -305,9 +330,11 @@ impl Sender {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if due(self.rack_at) {
             let lost = self.board.lost();
+            let known = self.known_losses();
             let repairing = self.phase != Phase::Open;
             let (min, smoothed) = (self.rtt.min(), self.rtt.smoothed());
             self.rack_at = self.rack.detect(now, &mut self.board, repairing, min, smoothed);
+            self.tell_losses(now, &known);
             if self.board.lost() > lost && self.phase == Phase::Open {
                 self.begin_recovery(now);
                 self.counters.recoveries += 1;
@@ -336,8 +363,10 @@ impl Sender {
         self.counters.timeouts += 1;
         self.rtt.back_off();
         let in_flight = if self.config.guess_arrivals { self.board.pipe() } else { self.next - self.una };
+        let known = self.known_losses();
         self.board.mark_all_lost();
         if self.una > 0 {
+            self.tell_losses(now, &known);
             // A repeated timeout keeps what the first one replaced (RFC 5682, section 3.1, step 1).
             if first && self.phase == Phase::Open {
                 self.note_reduction();

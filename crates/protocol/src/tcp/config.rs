@@ -14,6 +14,8 @@ pub enum CongestionControl {
     Cubic,
     /// BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00).
     Bbr,
+    /// BBR version 3 (draft-ietf-ccwg-bbr-06).
+    Bbr3,
 }
 
 /// What the retransmission timeout never falls below.

@@ -155,7 +155,7 @@ impl Connection {
     /// Our SYN is due; it lies in the scoreboard as a lost segment until it is sent.
     pub(super) fn send_syn(&mut self, now: Instant) {
         let sender = &mut self.sender;
-        let stamp = sender.delivery.stamp(now, 0);
+        let stamp = sender.delivery.stamp(now, 0, 1);
         sender.board.push(0, 1, stamp);
         sender.board.mark_lost(0);
         sender.next = 1;

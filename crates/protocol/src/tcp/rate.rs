@@ -1,5 +1,8 @@
-//! Delivery rate samples (draft-cheng-iccrg-delivery-rate-estimation-02).
+//! Delivery rate samples (draft-cheng-iccrg-delivery-rate-estimation-02; with what was in flight and what was lost,
+//! draft-ietf-ccwg-bbr-06, section 4.1.2).
 
+use super::congestion::Lost;
+use super::scoreboard::Sent;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
 /// What a segment remembers of the connection when it was sent.
@@ -10,14 +13,26 @@ pub(super) struct Stamp {
     delivered_at: Instant,
     first_sent_at: Instant,
     app_limited: bool,
+    /// Bytes in flight with it.
+    in_flight: u64,
+    /// Bytes believed lost in the connection's life.
+    lost: u64,
 }
 
 /// One rate sample.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RateSample {
-    pub(super) rate: Rate,
-    /// What had been delivered when the newest segment delivered now was sent.
+    /// `None` where the interval is shorter than the least round trip: acknowledgements were compressed, so the rate would
+    /// be too high.
+    pub(super) rate: Option<Rate>,
+    /// Bytes delivered since the newest segment delivered now was sent.
+    pub(super) delivered: u64,
+    /// What had been delivered when it was sent.
     pub(super) prior_delivered: u64,
+    /// Bytes in flight when it was sent, itself included.
+    pub(super) in_flight: u64,
+    /// Bytes believed lost since it was sent.
+    pub(super) lost: u64,
     pub(super) app_limited: bool,
 }
 
@@ -25,6 +40,8 @@ pub(super) struct RateSample {
 pub(super) struct Delivery {
     /// Bytes delivered in the connection's life.
     pub(super) delivered: u64,
+    /// Bytes believed lost in the connection's life, if its congestion control asks about losses.
+    lost: u64,
     delivered_at: Instant,
     first_sent_at: Instant,
     /// The sample is limited by the application until this much was delivered.
@@ -34,10 +51,10 @@ pub(super) struct Delivery {
 
 impl Delivery {
     pub(super) fn new(now: Instant) -> Self {
-        Self { delivered: 0, delivered_at: now, first_sent_at: now, app_limited_until: 0, newest: None }
+        Self { delivered: 0, lost: 0, delivered_at: now, first_sent_at: now, app_limited_until: 0, newest: None }
     }
-    /// A segment is sent while `in_flight` bytes are.
-    pub(super) fn stamp(&mut self, now: Instant, in_flight: u64) -> Stamp {
+    /// A segment is sent while `in_flight` bytes are, and adds `octets` to them.
+    pub(super) fn stamp(&mut self, now: Instant, in_flight: u64, octets: u64) -> Stamp {
         if in_flight == 0 {
             self.first_sent_at = now;
             self.delivered_at = now;
@@ -48,6 +65,30 @@ impl Delivery {
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
             app_limited: self.app_limited_until > self.delivered,
+            in_flight: in_flight + octets,
+            lost: self.lost,
+        }
+    }
+    /// Whether the application was the limit when something was last sent, or acknowledged.
+    pub(super) fn is_app_limited(&self) -> bool {
+        self.app_limited_until > 0 && self.app_limited_until >= self.delivered
+    }
+    /// What is sent next follows a pause of the application's, until some of it was delivered: the draft's mark, unlike
+    /// [`Delivery::note_app_limited`]'s, holds for what is sent when exactly so much was delivered (section 4.1.2.3).
+    pub(super) fn note_restart(&mut self) {
+        self.app_limited_until = self.delivered + 1;
+    }
+    /// `sent` is believed lost.
+    pub(super) fn on_lost(&mut self, now: Instant, sent: &Sent) -> Lost {
+        self.lost += sent.len();
+        Lost {
+            now,
+            start: sent.start,
+            end: sent.end,
+            delivered: self.delivered,
+            in_flight: sent.stamp.in_flight,
+            lost: self.lost - sent.stamp.lost,
+            app_limited: sent.stamp.app_limited,
         }
     }
     /// The window had room and the application gave nothing.
@@ -68,11 +109,15 @@ impl Delivery {
         let send = newest.sent_at.since(newest.first_sent_at);
         let ack = self.delivered_at.since(newest.delivered_at);
         let interval = send.max(ack);
-        // Shorter than a round trip: acknowledgements were compressed, so the rate would be too high.
-        if interval == Span::ZERO || min_rtt.is_some_and(|min| interval < min) {
-            return None;
-        }
-        let rate = Rate::of(Octets::new(self.delivered - newest.delivered), interval);
-        Some(RateSample { rate, prior_delivered: newest.delivered, app_limited: newest.app_limited })
+        let delivered = self.delivered - newest.delivered;
+        let reliable = interval > Span::ZERO && min_rtt.is_none_or(|min| interval >= min);
+        Some(RateSample {
+            rate: reliable.then(|| Rate::of(Octets::new(delivered), interval)),
+            delivered,
+            prior_delivered: newest.delivered,
+            in_flight: newest.in_flight,
+            lost: self.lost - newest.lost,
+            app_limited: newest.app_limited,
+        })
     }
 }

@@ -155,7 +155,7 @@ impl Sender {
             rack: Rack::default(),
             rtt: Rtt::new(config),
             delivery: Delivery::new(now),
-            controller: Controller::new(config, now, mss, config.initial_window, dice),
+            controller: Controller::new(config, now, mss, config.initial_window, config.sack, dice),
             phase: Phase::Open,
             prr: None,
             undo: None,
@@ -184,7 +184,7 @@ impl Sender {
     /// Both sides' options are known: data may flow.
     pub(super) fn establish(&mut self, now: Instant, mss: u64, sack: bool) {
         (self.mss, self.sack) = (mss, sack);
-        self.controller = Controller::new(&self.config, now, mss, self.config.initial_window, self.dice);
+        self.controller = Controller::new(&self.config, now, mss, self.config.initial_window, sack, self.dice);
     }
 
     /// Our SYN is acknowledged; `lost` says whether it had to be repeated (RFC 5681, section 3.1: then one segment is the
@@ -195,7 +195,7 @@ impl Sender {
         self.rto_at = None;
         self.rtt.progress();
         if lost {
-            self.controller = Controller::new(&self.config, now, self.mss, 1, self.dice);
+            self.controller = Controller::new(&self.config, now, self.mss, 1, self.sack, self.dice);
             self.rtt.after_lost_syn();
         }
         self.phase = Phase::Open;
@@ -303,7 +303,9 @@ impl Sender {
         let in_flight = if self.board.is_empty() { 0 } else { self.board.pipe().max(1) };
         let octets = match plan {
             Plan::Again(place) => {
-                let stamp = self.delivery.stamp(now, in_flight);
+                // Only what had left the pipe comes back into it.
+                let added = self.board.get(place).filter(|sent| sent.lost).map_or(0, |sent| sent.len());
+                let stamp = self.delivery.stamp(now, in_flight, added);
                 self.board.sent_again(place, stamp);
                 self.repeat_due = false;
                 self.note_repeat(now);
@@ -312,8 +314,8 @@ impl Sender {
             }
             Plan::New { octets, fin } => {
                 self.restart_after_idle(now);
-                let stamp = self.delivery.stamp(now, in_flight);
                 let end = self.next + octets + u64::from(fin);
+                let stamp = self.delivery.stamp(now, in_flight, end - self.next);
                 self.board.push(self.next, end, stamp);
                 self.next = end;
                 self.fin_sent |= fin;
@@ -372,6 +374,9 @@ impl Sender {
 
     fn restart_after_idle(&mut self, now: Instant) {
         let Some(last) = self.last_sent.filter(|_| self.board.is_empty()) else { return };
+        if self.una > 0 && self.delivery.is_app_limited() && self.controller.on_restart(now) {
+            self.delivery.note_restart();
+        }
         let idle = now.since(last);
         if idle > self.rtt.rto() && self.una > 0 {
             self.controller.after_idle(idle, u64::from(self.config.initial_window) * self.mss);

@@ -49,6 +49,8 @@ pub enum TcpKind {
     Cubic,
     /// BBR as the kernel (lab) or our machine (sim) has it.
     Bbr,
+    /// BBR version 3 (draft-ietf-ccwg-bbr); our machine has it, Linux does not.
+    Bbr3,
     /// The timers of 2001: initial timeout 6 s, floor 1 s, tick 0.1 s.
     Y2001,
 }

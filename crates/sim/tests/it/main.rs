@@ -3,6 +3,7 @@
 
 mod backend;
 mod basics;
+mod bbr3;
 mod cells;
 mod common;
 mod control;

@@ -9,11 +9,35 @@ const WINDOW_ROUNDS: u32 = 5;
 /// What came together is no more than this time's worth.
 const WORTH_MAX: Span = Span::from_millis(100);
 
+/// While acknowledgements come faster than the bandwidth: since when, and how much they brought.
 #[derive(Clone, Debug)]
-pub(super) struct Aggregation {
-    /// Since when acknowledgements have come faster than the bandwidth, and how much they brought.
+pub(super) struct Episode {
     since: Instant,
     octets: u64,
+}
+
+impl Episode {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { since: now, octets: 0 }
+    }
+    /// What is expected counts from `now` on.
+    pub(super) fn restart(&mut self, now: Instant) {
+        self.since = now;
+    }
+    /// What this acknowledgement brings beyond the bandwidth, in bytes, no more than the window.
+    pub(super) fn extra(&mut self, acked: &Acked, bandwidth: Rate, cwnd: u64) -> u64 {
+        let expected = |since: Instant| bandwidth.octets_in(acked.now.since(since)).get();
+        if self.octets <= expected(self.since) {
+            *self = Self::new(acked.now);
+        }
+        self.octets += acked.octets;
+        self.octets.saturating_sub(expected(self.since)).min(cwnd)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Aggregation {
+    episode: Episode,
     /// The most beyond the bandwidth, of the window that runs and of the one before.
     most: [u64; 2],
     rounds: u32,
@@ -21,7 +45,7 @@ pub(super) struct Aggregation {
 
 impl Aggregation {
     pub(super) fn new(now: Instant) -> Self {
-        Self { since: now, octets: 0, most: [0; 2], rounds: 0 }
+        Self { episode: Episode::new(now), most: [0; 2], rounds: 0 }
     }
 
     pub(super) fn on_ack(&mut self, acked: &Acked, round_began: bool, bandwidth: Rate, cwnd: u64) {
@@ -33,12 +57,7 @@ impl Aggregation {
             self.rounds = 0;
             self.most = [0, self.most[0]];
         }
-        let expected = |since: Instant| bandwidth.octets_in(acked.now.since(since)).get();
-        if self.octets <= expected(self.since) {
-            (self.since, self.octets) = (acked.now, 0);
-        }
-        self.octets += acked.octets;
-        let extra = self.octets.saturating_sub(expected(self.since)).min(cwnd);
+        let extra = self.episode.extra(acked, bandwidth, cwnd);
         self.most[0] = self.most[0].max(extra);
     }
 
@@ -68,7 +87,7 @@ mod tests {
             next: 0,
             una: 0,
             limited: true,
-            sample: Some(RateSample { rate: BANDWIDTH, prior_delivered: 0, app_limited: false }),
+            sample: Some(RateSample { rate: Some(BANDWIDTH), ..RateSample::default() }),
             repairing: false,
         }
     }

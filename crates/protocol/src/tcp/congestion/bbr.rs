@@ -2,6 +2,8 @@
 
 use super::Acked;
 use super::aggregation::Aggregation;
+use super::windowed_max::WindowedMax;
+use crate::tcp::rate::RateSample;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
 /// 2/ln 2, the smallest gain that doubles the rate per round, in thousandths (section 4.1.1.2 of the draft).
@@ -46,8 +48,7 @@ pub(in crate::tcp) struct Bbr {
     prior_cwnd: u64,
     pace: Rate,
     has_rtt: bool,
-    /// (round, rate), rates falling, the largest first.
-    bandwidth: Vec<(u64, Rate)>,
+    bandwidth: WindowedMax<Rate>,
     rounds: u64,
     next_round_delivered: u64,
     min_rtt: Option<Span>,
@@ -74,7 +75,7 @@ impl Bbr {
             prior_cwnd: 0,
             pace: Rate::of(Octets::new(cwnd), RTT_ASSUMED).scale(HIGH_GAIN, UNIT),
             has_rtt: false,
-            bandwidth: Vec::new(),
+            bandwidth: WindowedMax::default(),
             rounds: 0,
             next_round_delivered: 0,
             min_rtt: None,
@@ -102,7 +103,7 @@ impl Bbr {
     }
 
     fn bandwidth(&self) -> Rate {
-        self.bandwidth.first().map_or(Rate::default(), |(_, rate)| *rate)
+        self.bandwidth.max()
     }
     fn is_full(&self) -> bool {
         self.full_rounds >= FULL_ROUNDS
@@ -123,6 +124,8 @@ impl Bbr {
     }
 
     pub(super) fn on_ack(&mut self, acked: &Acked) {
+        // Without a rate, version 1 learns nothing from a sample.
+        let acked = &Acked { sample: acked.sample.filter(|sample| sample.rate.is_some()), ..*acked };
         let round_began = self.update_round(acked);
         self.update_bandwidth(acked);
         self.aggregation.on_ack(acked, round_began, self.bandwidth(), self.cwnd);
@@ -145,18 +148,10 @@ impl Bbr {
     }
 
     fn update_bandwidth(&mut self, acked: &Acked) {
-        let Some(sample) = acked.sample else { return };
-        self.bandwidth.retain(|(round, _)| round + BANDWIDTH_ROUNDS > self.rounds);
-        if sample.app_limited && sample.rate < self.bandwidth() {
-            return;
-        }
-        // Older and smaller ones can never be the largest again; newer rounds are few, so the list is short.
-        while self.bandwidth.last().is_some_and(|(_, rate)| *rate <= sample.rate) {
-            self.bandwidth.pop();
-        }
-        match self.bandwidth.last() {
-            Some((round, _)) if *round == self.rounds => {}
-            _ => self.bandwidth.push((self.rounds, sample.rate)),
+        let Some(RateSample { rate: Some(rate), app_limited, .. }) = acked.sample else { return };
+        self.bandwidth.expire(self.rounds, BANDWIDTH_ROUNDS);
+        if !app_limited || rate >= self.bandwidth() {
+            self.bandwidth.note(self.rounds, rate);
         }
     }
 

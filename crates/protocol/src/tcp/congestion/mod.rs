@@ -2,14 +2,17 @@
 
 mod aggregation;
 mod bbr;
+mod bbr3;
 mod cubic;
 mod hystart;
 mod hystart_classic;
 mod reno;
+mod windowed_max;
 
 use super::config::{Config, CongestionControl, SlowStartExit};
 use super::rate::RateSample;
 use bbr::Bbr;
+use bbr3::Bbr3;
 use cubic::Cubic;
 use hystart::HyStart;
 use hystart_classic::{Classic, Seen};
@@ -41,6 +44,22 @@ pub(super) struct Acked {
     pub(super) sample: Option<RateSample>,
     /// Losses are being repaired.
     pub(super) repairing: bool,
+}
+
+/// A segment that is newly believed lost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lost {
+    pub(super) now: Instant,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// Bytes delivered so far.
+    pub(super) delivered: u64,
+    /// Bytes in flight when it was sent, itself included.
+    pub(super) in_flight: u64,
+    /// Bytes believed lost since it was sent, itself included.
+    pub(super) lost: u64,
+    /// It was sent when the application was the limit.
+    pub(super) app_limited: bool,
 }
 
 /// What Reno and CUBIC share.
@@ -103,10 +122,12 @@ pub(super) enum Controller {
     Reno(Reno),
     Cubic(Cubic),
     Bbr(Box<Bbr>),
+    Bbr3(Box<Bbr3>),
 }
 
 impl Controller {
-    pub(super) fn new(config: &Config, now: Instant, mss: u64, segments: u32, dice: u32) -> Self {
+    /// `segments` is the initial window; `sack` whether losses are known one by one; `dice` a number the owner rolled.
+    pub(super) fn new(config: &Config, now: Instant, mss: u64, segments: u32, sack: bool, dice: u32) -> Self {
         let window = Window {
             cwnd: u64::from(segments.max(1)) * mss,
             ssthresh: u64::MAX,
@@ -120,25 +141,27 @@ impl Controller {
             CongestionControl::Reno | CongestionControl::NewReno => Self::Reno(Reno::new(window)),
             CongestionControl::Cubic => Self::Cubic(Cubic::new(window)),
             CongestionControl::Bbr => Self::Bbr(Box::new(Bbr::new(now, mss, window.cwnd, dice))),
+            CongestionControl::Bbr3 => Self::Bbr3(Box::new(Bbr3::new(now, mss, window.cwnd, sack, dice))),
         }
     }
     fn window(&self) -> Option<&Window> {
         match self {
             Self::Reno(reno) => Some(&reno.window),
             Self::Cubic(cubic) => Some(&cubic.window),
-            Self::Bbr(_) => None,
+            Self::Bbr(_) | Self::Bbr3(_) => None,
         }
     }
     fn window_mut(&mut self) -> Option<&mut Window> {
         match self {
             Self::Reno(reno) => Some(&mut reno.window),
             Self::Cubic(cubic) => Some(&mut cubic.window),
-            Self::Bbr(_) => None,
+            Self::Bbr(_) | Self::Bbr3(_) => None,
         }
     }
     pub(super) fn cwnd(&self) -> u64 {
         match self {
             Self::Bbr(bbr) => bbr.cwnd(),
+            Self::Bbr3(bbr) => bbr.cwnd(),
             _ => self.window().map_or(0, |window| window.cwnd),
         }
     }
@@ -161,6 +184,7 @@ impl Controller {
         self.window_mut().into_iter().for_each(|window| window.watch(acked));
         match self {
             Self::Bbr(bbr) => bbr.on_ack(acked),
+            Self::Bbr3(bbr) => bbr.on_ack(acked, in_recovery),
             Self::Reno(reno) if !in_recovery && acked.limited => reno.on_ack(acked),
             Self::Cubic(cubic) if !in_recovery && acked.limited => cubic.on_ack(acked),
             _ => {}
@@ -172,14 +196,47 @@ impl Controller {
             Self::Reno(reno) => reno.reduce(flight),
             Self::Cubic(cubic) => cubic.reduce(now),
             Self::Bbr(bbr) => bbr.on_congestion(),
+            Self::Bbr3(bbr) => bbr.on_congestion(),
         }
     }
+    /// Whether [`Controller::on_lost`] is to be told of every segment that is believed lost.
+    pub(super) fn asks_about_losses(&self) -> bool {
+        matches!(self, Self::Bbr3(_))
+    }
+    /// A segment is believed lost. Comes before what the losses begin: a recovery, a timeout.
+    pub(super) fn on_lost(&mut self, lost: &Lost) {
+        if let Self::Bbr3(bbr) = self {
+            bbr.on_lost(lost);
+        }
+    }
+    /// A congestion mark began a recovery, with `pipe` bytes in the network.
+    pub(super) fn on_mark(&mut self, now: Instant, pipe: u64) {
+        if let Self::Bbr3(bbr) = self {
+            bbr.on_mark(now, pipe);
+        }
+    }
+    /// What is sent next follows a pause that the application made, with nothing in flight. Returns whether what follows
+    /// is to count as limited by the application.
+    pub(super) fn on_restart(&mut self, now: Instant) -> bool {
+        match self {
+            Self::Bbr3(bbr) => {
+                bbr.on_restart(now);
+                true
+            }
+            _ => false,
+        }
+    }
+    /// The algorithm itself keeps the rate low, so what is measured is no limit of the path.
+    pub(super) fn limits_itself(&self) -> bool {
+        matches!(self, Self::Bbr3(bbr) if bbr.is_probing_rtt())
+    }
     /// The reduction since `prior` was needless: everything is as before it, and the window no smaller than now
-    /// (RFC 9438, section 4.9; RFC 5681's algorithm as Linux restores it). BBR keeps its own account.
+    /// (RFC 9438, section 4.9; RFC 5681's algorithm as Linux restores it). Either BBR keeps its own account.
     pub(super) fn take_back(&mut self, prior: Self) {
         let cwnd = self.cwnd();
         match (&mut *self, prior) {
             (Self::Bbr(_), _) => {}
+            (Self::Bbr3(bbr), _) => bbr.on_spurious_recovery(),
             (this, prior) => {
                 *this = prior;
                 let before = this.cwnd();
@@ -197,6 +254,7 @@ impl Controller {
             }
             // Everything is believed lost.
             Self::Bbr(bbr) => return bbr.on_timeout(0),
+            Self::Bbr3(bbr) => return bbr.on_timeout(0),
             _ => {}
         }
         if let Some(window) = self.window_mut() {
@@ -218,6 +276,7 @@ impl Controller {
     pub(super) fn set_mss(&mut self, mss: u64) {
         match self {
             Self::Bbr(bbr) => bbr.set_mss(mss),
+            Self::Bbr3(bbr) => bbr.set_mss(mss),
             Self::Reno(_) | Self::Cubic(_) => self.window_mut().into_iter().for_each(|window| window.mss = mss),
         }
     }
@@ -225,6 +284,7 @@ impl Controller {
     pub(super) fn pace(&self, spread: bool, smoothed: Option<Span>) -> Option<Rate> {
         match (self, smoothed) {
             (Self::Bbr(bbr), _) => bbr.pace(),
+            (Self::Bbr3(bbr), _) => Some(bbr.pace()),
             (_, Some(rtt)) if spread => {
                 // As Linux: twice the rate of the window in slow start, else 1.2 times.
                 let percent = if self.in_slow_start() { 200 } else { 120 };

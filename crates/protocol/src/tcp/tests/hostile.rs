@@ -77,10 +77,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_open_connection_survives_anything(blows in proptest::collection::vec(any_blow(), 1..60), which in 0..6u8) {
-        let congestion = [CongestionControl::Reno, CongestionControl::Cubic, CongestionControl::Bbr][usize::from(which) % 3];
+    fn an_open_connection_survives_anything(blows in proptest::collection::vec(any_blow(), 1..60), which in 0..8u8) {
+        use CongestionControl::{Bbr, Bbr3, Cubic, Reno};
+        let congestion = [Reno, Cubic, Bbr, Bbr3][usize::from(which) % 4];
         let config = Config {
-            congestion, ecn: true, sack: which < 3, send_buffer: 20_000, data_retries: 30, ..plain()
+            congestion, ecn: true, sack: which < 4, send_buffer: 20_000, data_retries: 30, ..plain()
         };
         torment(Script::established(config.clone()), &blows, &config);
     }

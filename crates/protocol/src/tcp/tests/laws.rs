@@ -27,7 +27,7 @@ fn frame(flags: Flags, seq: u32, ack: u32, window: u16, payload: &[u8]) -> Stimu
 
 #[test]
 fn a_host_keeps_the_laws_of_a_machine() {
-    for congestion in [CongestionControl::Cubic, CongestionControl::Bbr] {
+    for congestion in [CongestionControl::Cubic, CongestionControl::Bbr, CongestionControl::Bbr3] {
         let connect: fn(&mut Host, Instant) = |host, now| {
             host.connect(now, ours(), theirs()).unwrap();
         };

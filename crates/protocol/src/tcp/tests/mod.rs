@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod bbr3;
 mod close;
 mod data;
 mod guess;

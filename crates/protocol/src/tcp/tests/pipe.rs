@@ -33,12 +33,12 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 fn any_config() -> impl Strategy<Value = Config> {
-    use CongestionControl::{Bbr, Cubic, NewReno, Reno};
+    use CongestionControl::{Bbr, Bbr3, Cubic, NewReno, Reno};
     let flags = proptest::array::uniform8(any::<bool>());
     let exit =
         prop_oneof![Just(SlowStartExit::Loss), Just(SlowStartExit::HyStartPlusPlus), Just(SlowStartExit::HyStart)];
     let sizes = (100..1_460u16, 2_000..60_000usize, 2_000..60_000usize, 1..4u32);
-    (prop_oneof![Just(Reno), Just(NewReno), Just(Cubic), Just(Bbr)], flags, exit, sizes).prop_map(
+    (prop_oneof![Just(Reno), Just(NewReno), Just(Cubic), Just(Bbr), Just(Bbr3)], flags, exit, sizes).prop_map(
         |(congestion, [sack, rack_tlp, prr, timestamps, window_scale, ecn, nagle, old], exit, sizes)| Config {
             mss: sizes.0,
             sack,

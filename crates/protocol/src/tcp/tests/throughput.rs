@@ -4,7 +4,7 @@ use super::world::{Way, World};
 use super::*;
 use wavelane_base::Ratio;
 
-fn bulk(config: Config, ways: [Way; 2], total: usize, limit: u64) -> (f64, Counters, World) {
+pub(super) fn bulk(config: Config, ways: [Way; 2], total: usize, limit: u64) -> (f64, Counters, World) {
     let mut world = World::new([config.clone(), config], ways, 1);
     let flows = world.open(ms(10_000));
     let start = world.now;
@@ -14,14 +14,15 @@ fn bulk(config: Config, ways: [Way; 2], total: usize, limit: u64) -> (f64, Count
     (total as f64 * 8.0 / end.since(start).as_secs_f64() / 1e6, counters, world)
 }
 
-fn every() -> [(&'static str, Config); 5] {
-    use CongestionControl::{Bbr, Cubic, NewReno, Reno};
+fn every() -> [(&'static str, Config); 6] {
+    use CongestionControl::{Bbr, Bbr3, Cubic, NewReno, Reno};
     [
         ("reno", Config::linux(Reno)),
         ("newreno without sack", Config { sack: false, ..Config::linux(NewReno) }),
         ("newreno", Config::linux(NewReno)),
         ("cubic", Config::linux(Cubic)),
         ("bbr", Config::linux(Bbr)),
+        ("bbr3", Config::linux(Bbr3)),
     ]
 }
 
@@ -131,7 +132,8 @@ fn the_profile_of_2001_waits_for_its_timer() {
 /// path stays full.
 #[test]
 fn late_segments_are_waited_for_once_reordering_is_seen() {
-    for congestion in [CongestionControl::NewReno, CongestionControl::Cubic, CongestionControl::Bbr] {
+    use CongestionControl::{Bbr, Bbr3, Cubic, NewReno};
+    for congestion in [NewReno, Cubic, Bbr, Bbr3] {
         let late =
             Way { swap: Ratio::new(1, 100).unwrap(), late: Span::from_millis(5), ..Way::clean(100, 5, 6_000_000) };
         let (goodput, counters, world) =

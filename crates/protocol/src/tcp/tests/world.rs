@@ -42,7 +42,7 @@ impl Way {
 pub(super) struct World {
     pub(super) now: Instant,
     pub(super) hosts: [Host; 2],
-    ways: [Way; 2],
+    pub(super) ways: [Way; 2],
     free_at: [Instant; 2],
     stalled_until: Instant,
     chance: Chance,
