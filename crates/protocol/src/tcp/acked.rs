@@ -2,6 +2,7 @@
 
 use super::congestion::Acked;
 use super::recovery::{DUP_THRESH, Prr, mark_below_reports};
+use super::rtt::clock_ms;
 use super::scoreboard::Sent;
 use super::send::{Phase, Sender};
 use super::undo::Suspicion;
@@ -21,6 +22,13 @@ pub(super) struct AckIn<'a> {
     pub(super) echoed: Option<Span>,
     /// A duplicate acknowledgement as RFC 5681, section 2, defines it.
     pub(super) duplicate: bool,
+}
+
+impl AckIn<'_> {
+    /// When what it answers was sent, on the clock of our timestamps.
+    pub(super) fn answered_ms(&self, now: Instant) -> Option<u64> {
+        self.echoed.map(|rtt| clock_ms(now).saturating_sub(rtt.as_nanos() / 1_000_000))
+    }
 }
 
 /// What one acknowledgement newly delivered.
@@ -122,13 +130,13 @@ impl Sender {
 
     fn deliver(&mut self, now: Instant, ack: &AckIn<'_>) -> News {
         let mut news = News::default();
-        let min = self.rtt.min();
+        let (min, answered_ms) = (self.rtt.min(), ack.answered_ms(now));
         let measures_lost = self.config.measure_across_timeout;
         let repair_end = if let Phase::Recovery(end) | Phase::Loss(end) = self.phase { end } else { 0 };
         let (rack, delivery) = (&mut self.rack, &mut self.delivery);
         let mut take = |sent: &Sent| {
             news.note(sent, repair_end, measures_lost);
-            rack.on_delivered(now, sent, min);
+            rack.on_delivered(now, sent, min, answered_ms);
             delivery.on_delivered(now, sent.stamp, sent.len());
         };
         self.board.acknowledge(ack.ack, &mut take);

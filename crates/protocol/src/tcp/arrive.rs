@@ -138,7 +138,9 @@ impl Connection {
             return self.on_reset(now, start);
         }
         if self.is_old_stamp(now, header) {
-            // PAWS (RFC 7323, section 5.3): answered, and dropped.
+            // PAWS (RFC 7323, section 5.3): answered, and dropped. An original that comes after its repeat, and after newer
+            // segments, is old too: the sender must hear that the repeat was needless, as Linux tells it.
+            self.receiver.note_old(start, len);
             return self.receiver.owe();
         }
         if flags.has(Flags::SYN) {

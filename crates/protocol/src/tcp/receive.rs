@@ -140,10 +140,10 @@ impl Receiver {
         self.edge = self.edge.max(self.next + window);
         window
     }
-    /// A segment with nothing new came: with SACK, the answer says which bytes (RFC 2883).
+    /// A segment is dropped: with SACK, the answer says which of its bytes had come before (RFC 2883).
     pub(super) fn note_old(&mut self, start: Option<u64>, len: u64) {
-        if let Some(start) = start.filter(|start| len > 0 && start + len <= self.next) {
-            self.duplicate = Some((start, start + len));
+        if let Some(start) = start.filter(|start| len > 0 && *start < self.next) {
+            self.duplicate = Some((start, (start + len).min(self.next)));
         }
     }
 

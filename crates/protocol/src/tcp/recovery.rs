@@ -1,6 +1,7 @@
 //! What is believed lost, and how fast to repair it: RACK (RFC 8985), duplicate acknowledgements (RFC 5681, 6582,
 //! 6675) and proportional rate reduction (RFC 6937).
 
+use super::rtt::clock_ms;
 use super::scoreboard::{Scoreboard, Sent};
 use wavelane_base::{Instant, Span};
 
@@ -28,15 +29,17 @@ pub(super) struct Rack {
 }
 
 impl Rack {
-    pub(super) fn on_delivered(&mut self, now: Instant, sent: &Sent, min_rtt: Option<Span>) {
+    /// A segment has arrived. `answered_ms` is when what the acknowledgement answers was sent, by our timestamps.
+    pub(super) fn on_delivered(&mut self, now: Instant, sent: &Sent, min_rtt: Option<Span>, answered_ms: Option<u64>) {
         if sent.end > self.fack {
             self.fack = sent.end;
         } else if !sent.again {
             self.reordering_seen = true;
         }
         let rtt = now.since(sent.stamp.sent_at);
-        // The original arrived, not the repeat.
-        if sent.again && min_rtt.is_some_and(|min| rtt < min) {
+        // The original arrived, not the repeat (RFC 8985, section 6.2, step 2).
+        let too_soon = min_rtt.is_some_and(|min| rtt < min);
+        if sent.again && (too_soon || answered_ms.is_some_and(|at| at < clock_ms(sent.stamp.sent_at))) {
             return;
         }
         self.rtt = rtt;

@@ -1,12 +1,17 @@
 //! Round-trip time and the retransmission timeout (RFC 6298).
 
 use super::config::{Config, RtoFloor};
-use wavelane_base::Span;
+use wavelane_base::{Instant, Span};
 
 /// The clock's granularity G of RFC 6298. Our clock is finer; Linux's timers are not.
 const GRANULARITY: Span = Span::from_millis(1);
 /// Doublings after which back-off stops growing whatever the ceiling.
 const BACKOFF_MAX: u32 = 16;
+
+/// Milliseconds, as our timestamps count.
+pub(super) fn clock_ms(now: Instant) -> u64 {
+    now.as_nanos() / 1_000_000
+}
 
 #[derive(Debug)]
 pub(super) struct Rtt {

@@ -118,13 +118,13 @@ impl Scoreboard {
                 self.split(place, right);
             }
             let sent = &mut self.queue[place];
+            delivered(sent);
             sent.sacked = true;
             self.sacked += sent.len();
             self.sacked_segments += 1;
             if std::mem::take(&mut sent.lost) {
                 self.lost -= sent.len();
             }
-            delivered(sent);
             place += 1;
         }
     }

@@ -403,17 +403,18 @@ impl Sender {
             wait += DELAYED_ACK_WORST;
         }
         let at = now + wait.max(TAIL_PROBE_MIN);
-        // Where the timeout comes first, it does the work.
-        self.tail_at = Some(at).filter(|at| self.rto_at.is_none_or(|rto| *at < rto));
+        // Where the timeout would come first, the probe goes in its place (TLP_calc_PTO).
+        self.tail_at = Some(self.rto_at.map_or(at, |rto| at.min(rto)));
     }
 
     /// The next deadline of this half.
     pub(super) fn deadline(&self) -> Option<Wakeup> {
         let at = |at: Option<Instant>, cause| at.map(|at| Wakeup { at, cause });
-        let mut next = at(self.rto_at, "retransmission timeout");
+        // At the same time, the probe goes first.
+        let mut next = at(self.tail_at, "tail loss probe");
         for other in [
+            at(self.rto_at, "retransmission timeout"),
             at(self.rack_at, "reordering window"),
-            at(self.tail_at, "tail loss probe"),
             at(self.persist.at, "zero-window probe"),
             at(self.paced(), "pacing"),
         ] {

@@ -4,6 +4,7 @@
 
 use super::acked::AckIn;
 use super::congestion::Controller;
+use super::rtt::clock_ms;
 use super::send::{Phase, Sender};
 use wavelane_base::Instant;
 
@@ -30,11 +31,6 @@ pub(super) enum Suspicion {
     Waiting,
     /// The first answer moved on, so new data goes instead of repeats (step 2.b).
     Trying,
-}
-
-/// Milliseconds, as our timestamps count.
-fn clock_ms(now: Instant) -> u64 {
-    now.as_nanos() / 1_000_000
 }
 
 impl Sender {
@@ -66,8 +62,7 @@ impl Sender {
     /// any repeat has gone: the original had arrived (Linux's `tcp_packet_delayed`).
     fn is_original_answered(&self, now: Instant, ack: &AckIn<'_>) -> bool {
         let Some(first) = self.undo.as_ref().and_then(|undo| undo.first_repeat_ms) else { return true };
-        let echoed = ack.echoed.map(|rtt| clock_ms(now).saturating_sub(rtt.as_nanos() / 1_000_000));
-        echoed.is_some_and(|echoed| echoed < first)
+        ack.answered_ms(now).is_some_and(|at| at < first)
     }
 
     /// Looks whether the latest reduction was needless, and takes it back. `original` is whether the acknowledgement

@@ -305,3 +305,24 @@ fn nothing_is_written_after_the_end() {
     assert_eq!(tcp.events(), [Event::Reset], "room in a connection that is gone is of no use");
     assert_eq!(tcp.tcp.write(tcp.now, b"x"), 0);
 }
+
+/// RFC 2883, section 4, and RFC 7323, section 5.3: an original that comes after its repeat and after newer segments is too
+/// old to be taken, and is reported as a duplicate all the same, as Linux's `tcp_send_dupack` does.
+#[test]
+fn a_duplicate_too_old_to_be_taken_is_reported() {
+    let options = Options { timestamps: stamps(1_000, 0).timestamps, ..syn_options() };
+    let mut tcp = Script::established_with(Config { timestamps: true, ..plain() }, options);
+    let mut give = |seq, at, payload: &[u8]| {
+        tcp.give_header(TcpHeader { options: stamps(at, 0), ..header(A, seq, 1) }, payload);
+        tcp.run(50);
+        tcp.drain()
+    };
+    give(1, 1_010, b"first");
+    give(6, 1_020, b"second");
+    let answer = give(1, 1_005, b"first");
+    assert_eq!(answer.len(), 1);
+    let blocks = answer[0].options.sack;
+    let reported: Vec<_> =
+        blocks.as_slice().iter().map(|(l, r)| (l.wrapping_sub(PEER), r.wrapping_sub(PEER))).collect();
+    assert_eq!((answer[0].ack, reported), (12, vec![(1, 6)]));
+}

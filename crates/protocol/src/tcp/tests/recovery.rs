@@ -2,7 +2,7 @@
 
 use super::script::*;
 use super::*;
-use wavelane_wire::tcp::{Flags, TcpHeader};
+use wavelane_wire::tcp::{Flags, Options, TcpHeader};
 
 /// RFC 5681, section 3.2: two duplicates let new data go (RFC 3042), the third repeats the hole and halves the window.
 #[test]
@@ -245,4 +245,50 @@ fn a_mark_is_echoed_until_answered() {
     tcp.give(A.with(Flags::CWR), 10, 1, b"three");
     tcp.give(A, 15, 1, b"four");
     assert!(!tcp.one().flags.has(Flags::ECE));
+}
+
+/// RFC 8985, section 7.2, TLP_calc_PTO: where the timeout would come first, the probe goes at that time in its place.
+#[test]
+fn the_probe_goes_where_the_timeout_would_come_first() {
+    let mut tcp = Script::established(plain());
+    tcp.write(1_000);
+    tcp.data();
+    assert_eq!(tcp.deadline(), ("tail loss probe", Span::from_millis(300)));
+    assert_eq!(tcp.data(), [(1, 1_000)]);
+    assert_eq!((tcp.counters().timeouts, tcp.tcp.status().cwnd), (0, 10_000));
+}
+
+/// RFC 8985, section 6.2, step 2: an acknowledgement whose echo is older than the repeat tells of the original.
+#[test]
+fn an_answer_to_the_original_says_nothing_of_the_repeat() {
+    let options = Options { timestamps: stamps(1_000, 0).timestamps, ..syn_options() };
+    let mut tcp = Script::established_with(Config { timestamps: true, undo: false, mss: 1_012, ..plain() }, options);
+    tcp.write(9_880);
+    let sent = tcp.drain();
+    assert_eq!(sent.len(), 10);
+    let size = sent[0].payload.len() as u32;
+    let original = sent[0].options.timestamps.unwrap().value;
+    tcp.write(20_000);
+    tcp.wait(100);
+    let block = |from: u32, to: u32| Options {
+        timestamps: stamps(1_010, original).timestamps,
+        ..sacks(&[(1 + from * size, 1 + to * size)])
+    };
+    tcp.give_header(TcpHeader { options: block(1, 4), ..header(A, 1, 1) }, b"");
+    assert_eq!(tcp.data()[0].0, 1);
+    tcp.wait(110);
+    let late = Options { timestamps: stamps(1_020, original).timestamps, ..Options::default() };
+    tcp.give_header(TcpHeader { options: late, ..header(A, 1, 1 + 4 * size) }, b"");
+    assert_eq!(tcp.tcp.sender.board.lost(), 0, "{:?}", tcp.counters());
+}
+
+/// `measure_across_timeout = false` (docs/models/tcp.md): what was in flight at a timeout is never measured, with SACK either.
+#[test]
+fn what_was_lost_at_a_timeout_is_not_measured_by_a_report() {
+    let mut tcp = ten(Config { measure_across_timeout: false, rack_tlp: false, undo: false, ..plain() });
+    tcp.deadline();
+    tcp.data();
+    let before = tcp.tcp.status().rtt;
+    tcp.sack(1, &[(1_001, 2_001)]);
+    assert_eq!(tcp.tcp.status().rtt, before);
 }
