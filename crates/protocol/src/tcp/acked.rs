@@ -108,7 +108,7 @@ impl Sender {
             self.undo = None;
         }
         // Only what arrives in order lets the window grow.
-        self.update_window(now, news.octets, lost, rtt, limited && advanced > 0);
+        self.update_window(now, news.octets, lost, rtt, limited && advanced > 0, advanced > 0);
         self.rearm(now, advanced > 0);
         advanced > 0
     }
@@ -286,7 +286,15 @@ impl Sender {
         self.tail_at = None;
     }
 
-    fn update_window(&mut self, now: Instant, octets: u64, lost: u64, rtt: Option<Span>, limited: bool) {
+    fn update_window(
+        &mut self,
+        now: Instant,
+        octets: u64,
+        lost: u64,
+        rtt: Option<Span>,
+        limited: bool,
+        advanced: bool,
+    ) {
         let in_recovery = matches!(self.phase, Phase::Recovery(_));
         let pipe = self.board.pipe();
         let sample = self.delivery.sample(self.rtt.min());
@@ -313,7 +321,7 @@ impl Sender {
             self.delivery.note_app_limited(pipe);
         }
         if let (true, Some(prr), Some(ssthresh)) = (in_recovery, &mut self.prr, self.controller.ssthresh()) {
-            let room = prr.on_ack(octets, pipe, ssthresh, self.mss);
+            let room = prr.on_ack(octets, pipe, ssthresh, self.mss, advanced && lost == 0);
             // The first repeat never waits.
             let room = if prr.out == 0 { room.max(self.mss) } else { room };
             self.controller.set_cwnd(pipe + room);

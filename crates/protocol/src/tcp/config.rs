@@ -62,7 +62,7 @@ pub struct Config {
     pub sack: bool,
     /// Loss detection by time and tail loss probes (RFC 8985); takes effect where SACK was agreed.
     pub rack_tlp: bool,
-    /// Proportional rate reduction (RFC 6937) where SACK was agreed; without it the window falls at once.
+    /// Proportional rate reduction (RFC 9937) where SACK was agreed; without it the window falls at once.
     pub prr: bool,
     /// A reduction that proves needless is taken back: F-RTO (RFC 5682), timestamps (RFC 3522), duplicate reports
     /// (RFC 3708).

@@ -1,5 +1,5 @@
 //! What is believed lost, and how fast to repair it: RACK (RFC 8985), duplicate acknowledgements (RFC 5681, 6582,
-//! 6675) and proportional rate reduction (RFC 6937).
+//! 6675) and proportional rate reduction (RFC 9937).
 
 use super::rtt::clock_ms;
 use super::scoreboard::{Scoreboard, Sent};
@@ -119,7 +119,8 @@ pub(super) fn mark_below_reports(board: &mut Scoreboard, mss: u64) {
     lost.into_iter().for_each(|place| board.mark_lost(place));
 }
 
-/// Proportional rate reduction (RFC 6937) with its slow-start reduction bound.
+/// Proportional rate reduction (RFC 9937, which replaces RFC 6937): packets are conserved below the threshold, and the window grows as in
+/// slow start only by acknowledgements that advance and tell of no further loss.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prr {
     /// Bytes in flight when recovery began.
@@ -132,14 +133,15 @@ impl Prr {
     pub(super) fn new(in_flight: u64) -> Self {
         Self { recover_fs: in_flight.max(1), delivered: 0, out: 0 }
     }
-    /// Bytes that may be sent now, beyond `pipe`.
-    pub(super) fn on_ack(&mut self, delivered: u64, pipe: u64, ssthresh: u64, mss: u64) -> u64 {
+    /// Bytes that may be sent now, beyond `pipe`. `safe`: the acknowledgement advanced, and no loss was found with it (RFC
+    /// 9937's SafeACK).
+    pub(super) fn on_ack(&mut self, delivered: u64, pipe: u64, ssthresh: u64, mss: u64, safe: bool) -> u64 {
         self.delivered += delivered;
         if pipe > ssthresh {
             let due = (u128::from(self.delivered) * u128::from(ssthresh)).div_ceil(u128::from(self.recover_fs));
             (due as u64).saturating_sub(self.out)
         } else {
-            let limit = self.delivered.saturating_sub(self.out).max(delivered) + mss;
+            let limit = self.delivered.saturating_sub(self.out).max(delivered) + if safe { mss } else { 0 };
             (ssthresh - pipe).min(limit)
         }
     }
@@ -158,7 +160,7 @@ mod tests {
         let (mut pipe, mut sent) = (19_000u64, 0);
         for _ in 0..19 {
             pipe -= mss;
-            let room = prr.on_ack(mss, pipe, ssthresh, mss);
+            let room = prr.on_ack(mss, pipe, ssthresh, mss, false);
             let whole = room / mss * mss;
             (prr.out, pipe, sent) = (prr.out + whole, pipe + whole, sent + whole);
         }
@@ -166,12 +168,15 @@ mod tests {
         assert_eq!(sent, 10_000, "what arrived in proportion, rounded up");
     }
 
-    /// RFC 6937, section 3.1: below the threshold it sends at most one segment more than arrived.
+    /// RFC 9937: below the threshold it sends what arrived, and one segment more only where all goes well.
     #[test]
     fn prr_is_bound_to_what_arrives_when_much_was_lost() {
         let mut prr = Prr::new(20_000);
-        assert_eq!(prr.on_ack(1_000, 2_000, 10_000, 1_000), 2_000);
+        assert_eq!(prr.on_ack(1_000, 2_000, 10_000, 1_000, false), 1_000);
+        prr.out += 1_000;
+        assert_eq!(prr.on_ack(1_000, 2_000, 10_000, 1_000, true), 2_000);
         prr.out += 2_000;
-        assert_eq!(prr.on_ack(1_000, 3_000, 10_000, 1_000), 2_000);
+        assert_eq!(prr.on_ack(1_000, 3_000, 10_000, 1_000, true), 2_000);
+        assert_eq!(prr.on_ack(5_000, 9_500, 10_000, 1_000, true), 500, "no further than the threshold");
     }
 }

@@ -1,4 +1,4 @@
-//! Loss detection and repair: RFC 5681, 6582, 6675, 6937, 8985, 2883, 3168.
+//! Loss detection and repair: RFC 5681, 6582, 6675, 6937, 9937, 8985, 2883, 3168.
 
 use super::script::*;
 use super::*;
@@ -62,14 +62,14 @@ fn rack_repairs_every_hole_at_once() {
     tcp.sack(1, &[(1_001, 2_001), (3_001, 4_001)]);
     tcp.drain();
     tcp.sack(1, &[(1_001, 2_001), (3_001, 4_001), (9_001, 10_001)]);
-    let repeats = tcp.data();
-    assert_eq!(repeats, [(1, 1_000), (2_001, 1_000)], "the lowest first, as the window allows");
-    // 4,001 to 9,001 wait for the window.
-    assert_eq!(tcp.tcp.sender.board.lost(), 5_000);
+    assert_eq!(tcp.data(), [(1, 1_000)], "the lowest first; one segment has arrived, so one goes (RFC 9937)");
+    // 2,001 to 3,001 and 4,001 to 9,001 wait for the window.
+    assert_eq!(tcp.tcp.sender.board.lost(), 6_000);
     assert_eq!(tcp.counters().recoveries, 1);
     tcp.wait(50);
     tcp.sack(1, &[(1_001, 2_001), (3_001, 9_001), (9_001, 10_001)]);
-    assert_eq!(tcp.tcp.sender.board.lost(), 0, "they were only late");
+    assert_eq!(tcp.tcp.sender.board.lost(), 1_000, "five of the six were only late");
+    assert_eq!(tcp.data()[0], (2_001, 1_000));
 }
 
 /// RFC 8985, section 6.2: a quarter of the round trip of patience where few are reported, then the timer tells.
@@ -168,11 +168,14 @@ fn tail_loss_probe() {
     tcp.wait(100);
     tcp.sack(1, &[(2_001, 3_001)]);
     let mut repeats = tcp.data();
-    while repeats.len() < 2 {
+    if repeats.is_empty() {
         assert_eq!(tcp.deadline().0, "reordering window");
-        repeats.extend(tcp.data());
+        repeats = tcp.data();
     }
-    assert_eq!(repeats, [(1, 1_000), (1_001, 1_000)]);
+    assert_eq!(repeats, [(1, 1_000)], "as much as has arrived (RFC 9937)");
+    tcp.wait(100);
+    tcp.sack(1_001, &[(2_001, 3_001)]);
+    assert_eq!(tcp.data(), [(1_001, 1_000)]);
     assert_eq!((tcp.counters().timeouts, tcp.counters().tail_probes), (0, 1));
 }
 
