@@ -102,6 +102,10 @@ impl Bbr {
         Some(self.pace)
     }
 
+    /// The round trip is probed: rates measured meanwhile are its own doing (section 4.3.4.4).
+    pub(super) fn is_probing_rtt(&self) -> bool {
+        self.mode == Mode::ProbeRtt
+    }
     fn bandwidth(&self) -> Rate {
         self.bandwidth.max()
     }
@@ -149,8 +153,10 @@ impl Bbr {
 
     fn update_bandwidth(&mut self, acked: &Acked) {
         let Some(RateSample { rate: Some(rate), app_limited, .. }) = acked.sample else { return };
-        self.bandwidth.expire(self.rounds, BANDWIDTH_ROUNDS);
+        // What is not counted does not age the filter either (section 4.1.1.5): while the round trip is probed, more rounds
+        // pass than it spans.
         if !app_limited || rate >= self.bandwidth() {
+            self.bandwidth.expire(self.rounds, BANDWIDTH_ROUNDS);
             self.bandwidth.note(self.rounds, rate);
         }
     }
@@ -303,5 +309,45 @@ impl Bbr {
         self.cwnd = pipe + self.mss;
         self.conserving = false;
         self.full_bandwidth = Rate::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sections 4.1.1.5 and 4.3.4.4: the bandwidth outlives a probe of the round trip, though that takes twenty rounds.
+    #[test]
+    fn the_bandwidth_outlives_rounds_that_are_limited_otherwise() {
+        let (fast, slow) = (Rate::from_bps(20_000_000), Rate::from_bps(1_000_000));
+        let mut bbr = Bbr::new(Instant::ZERO, 1_000, 10_000, 0);
+        let mut delivered = 0;
+        let mut round = |bbr: &mut Bbr, rate, app_limited, ms| {
+            let prior_delivered = delivered;
+            delivered += 10_000;
+            let sample = RateSample { rate: Some(rate), prior_delivered, app_limited, ..RateSample::default() };
+            bbr.on_ack(&Acked {
+                now: Instant::from_millis(ms),
+                octets: 10_000,
+                delivered,
+                lost: 0,
+                rtt: Some(Span::from_millis(10)),
+                smoothed: Span::from_millis(10),
+                least: Span::from_millis(10),
+                pipe: 20_000,
+                next: delivered + 20_000,
+                una: delivered,
+                limited: true,
+                sample: Some(sample),
+                repairing: false,
+            });
+        };
+        (1..20).for_each(|i| round(&mut bbr, fast, false, 10 * i));
+        (20..40).for_each(|i| round(&mut bbr, slow, true, 10 * i));
+        assert_eq!(bbr.bandwidth(), fast);
+        (40..51).for_each(|i| round(&mut bbr, slow, false, 10 * i));
+        assert_eq!(bbr.bandwidth(), slow, "what counts does age it");
+        bbr.mode = Mode::ProbeRtt;
+        assert!(super::super::Controller::Bbr(Box::new(bbr)).limits_itself());
     }
 }

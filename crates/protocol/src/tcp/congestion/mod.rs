@@ -228,7 +228,11 @@ impl Controller {
     }
     /// The algorithm itself keeps the rate low, so what is measured is no limit of the path.
     pub(super) fn limits_itself(&self) -> bool {
-        matches!(self, Self::Bbr3(bbr) if bbr.is_probing_rtt())
+        match self {
+            Self::Bbr(bbr) => bbr.is_probing_rtt(),
+            Self::Bbr3(bbr) => bbr.is_probing_rtt(),
+            Self::Reno(_) | Self::Cubic(_) => false,
+        }
     }
     /// The reduction since `prior` was needless: everything is as before it, and the window no smaller than now
     /// (RFC 9438, section 4.9; RFC 5681's algorithm as Linux restores it). Either BBR keeps its own account.
