@@ -164,6 +164,8 @@ impl Sender {
         if let Some(rtt) = once.or(ack.echoed.filter(|_| advanced > 0)) {
             self.rtt.sample(rtt);
             self.rtt.progress();
+        } else if advanced > 0 && !self.config.keep_backed_off {
+            self.rtt.progress();
         }
         latest
     }

@@ -91,6 +91,9 @@ pub struct Config {
     /// The acknowledgement that ends the repair of a timeout lets the window grow like any other; otherwise only by what
     /// it covers beyond the repair.
     pub grow_at_repaired: bool,
+    /// A timeout stays backed off until a round trip is measured (RFC 6298, section 5); otherwise until anything new is
+    /// acknowledged.
+    pub keep_backed_off: bool,
     /// Small segments wait while data is unacknowledged (RFC 896).
     pub nagle: bool,
     /// Reno and CUBIC spread a window over its round trip. BBR always does.
@@ -149,6 +152,7 @@ impl Default for Config {
             measure_across_timeout: true,
             guess_arrivals: false,
             grow_at_repaired: true,
+            keep_backed_off: true,
             nagle: true,
             pacing: false,
             initial_window: 10,
@@ -193,6 +197,8 @@ impl Config {
             // TcpTxBuffer::AddRenoSack, and the count of segments in TcpSocketBase::ProcessAck.
             guess_arrivals: true,
             grow_at_repaired: false,
+            // TcpSocketBase::NewAck sets the timeout anew from what was measured so far.
+            keep_backed_off: false,
             rto_initial: Span::from_secs(3),
             rto_max: Span::from_secs(60),
             rto_tick: Span::from_nanos(1),

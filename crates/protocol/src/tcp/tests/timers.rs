@@ -282,6 +282,21 @@ fn back_off_stays_until_a_round_trip_is_measured() {
     }
 }
 
+/// As ns-3: whatever is acknowledged ends the back-off, measured or not.
+#[test]
+fn back_off_ends_with_anything_new_by_its_knob() {
+    let config = Config { rack_tlp: false, undo: false, keep_backed_off: false, ..plain() };
+    let mut tcp = Script::established(config);
+    tcp.write(900);
+    tcp.drain();
+    let rto = tcp.tcp.status().rto;
+    tcp.deadline();
+    tcp.drain();
+    assert_eq!(tcp.tcp.status().rto, rto.times(2));
+    tcp.ack(901);
+    assert_eq!(tcp.tcp.status().rto, rto);
+}
+
 /// RFC 5681, section 3.1, equation 4, and its last paragraph: the threshold falls with the first timeout of a segment only.
 #[test]
 fn the_second_timeout_of_a_segment_leaves_the_threshold() {
