@@ -119,8 +119,8 @@ pub(super) fn mark_below_reports(board: &mut Scoreboard, mss: u64) {
     lost.into_iter().for_each(|place| board.mark_lost(place));
 }
 
-/// Proportional rate reduction (RFC 9937, which replaces RFC 6937): packets are conserved below the threshold, and the window grows as in
-/// slow start only by acknowledgements that advance and tell of no further loss.
+/// Proportional rate reduction (RFC 9937, which replaces RFC 6937): below the threshold packets are conserved, and the
+/// window grows as in slow start only by acknowledgements that advance and tell of no further loss.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prr {
     /// Bytes in flight when recovery began.
