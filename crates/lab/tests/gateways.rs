@@ -39,8 +39,13 @@ fn run(scenario: &Scenario, stack: Stack, name: &str) -> (StackRaw, String) {
     std::fs::create_dir_all(&out).unwrap();
     let cancelled = AtomicBool::new(false);
     let mut progress = |_: Progress| {};
-    let mut context =
-        RunContext { out: &out, label: "wavelane".into(), progress: &mut progress, cancelled: &cancelled };
+    let mut context = RunContext {
+        out: &out,
+        label: "wavelane".into(),
+        captures: true,
+        progress: &mut progress,
+        cancelled: &cancelled,
+    };
     let raw = LabBackend.run_stack(scenario, stack, scenario.seed, &mut context);
     // Plain stacks have no gateways that could log.
     let log = |n| std::fs::read_to_string(out.join(format!("logs/wavelane-{n}.log"))).unwrap_or_default();

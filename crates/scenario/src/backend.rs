@@ -90,6 +90,9 @@ pub struct RunContext<'a> {
     pub out: &'a Path,
     /// Prefix of this run's files, `STACK` or `STACK-SEED` when the Record holds several seeds.
     pub label: String,
+    /// Whether the simulator captures what passes the channels between gateways. The laboratory always does: its runs
+    /// cannot be had again, whereas any seed of the simulator's can.
+    pub captures: bool,
     /// Called about every 100 ms of wall-clock time.
     pub progress: &'a mut dyn FnMut(Progress),
     /// Set on Ctrl-C. The backend polls it at least every 100 ms, cleans up and returns [`BackendError::Cancelled`].

@@ -256,7 +256,8 @@ fn run_all(
             }
             let mut progress = |p: Progress| (hooks.progress)(p);
             let label = label(stack.word(), seed.0, repeat);
-            let mut context = RunContext { out, label, progress: &mut progress, cancelled: hooks.cancelled };
+            let mut context =
+                RunContext { out, label, captures: repeat == 1, progress: &mut progress, cancelled: hooks.cancelled };
             match backend.run_stack(scenario, stack, seed, &mut context) {
                 Ok(raw) => results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(raw),
                 Err(error) => {

@@ -1,5 +1,7 @@
-//! Capture files of radio cells: `pcap/STACK-STATION-CHANNEL.pcapng`, times from the run's start on.
+//! Capture files, `pcap/STACK-NODE-CHANNEL.pcapng`, times from the run's start on: of the stations of radio cells, and of
+//! gateways' ports on the channels between them, where the laboratory captures too.
 
+use crate::engine::Edge;
 use crate::wiring::World;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,31 +10,44 @@ use std::io::{BufWriter, Error, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use wavelane_channel::wifi::{CapturePoint, LINKTYPE_RADIOTAP};
-use wavelane_measure::pcapng::{Way, put_head, put_packet};
-use wavelane_scenario::{BackendError, RunContext, Scenario};
+use wavelane_measure::pcapng::{LINKTYPE_RAW, Way, put_head, put_packet};
+use wavelane_scenario::{BackendError, ChannelKind, RunContext, Scenario};
 
 /// Most bytes of one capture file; frames after that are counted and not written.
 const FILE_MAX: u64 = 1 << 30;
 /// What stands in a file's name for the cell itself, where else a station does.
 const MEDIUM: &str = "medium";
+/// Bytes kept of each IP packet: all headers, no bodies, as the laboratory keeps.
+const SNAPLEN: usize = 128;
 
 /// One capture file.
 struct Sink {
     path: PathBuf,
     file: BufWriter<File>,
+    block: Vec<u8>,
     written: u64,
     left_out: u64,
     failed: Option<Error>,
 }
 
-/// The capture files of one run, by channel and place among its captures.
+/// Capture files by channel and place among its captures: a cable's end, or the place in a cell's list.
+type Sinks = Rc<RefCell<BTreeMap<(usize, usize), Sink>>>;
+
+/// The capture files of one run.
 pub(crate) struct Captures {
-    sinks: Rc<RefCell<BTreeMap<(usize, usize), Sink>>>,
+    cells: Sinks,
+    cables: Sinks,
 }
 
 impl Captures {
     /// Opens a file for each place and has the engine write to it. Without captures nothing happens.
     pub(crate) fn open(scenario: &Scenario, world: &mut World, context: &RunContext<'_>) -> Result<Self, BackendError> {
+        let cells = Self::of_cells(scenario, world, context)?;
+        let cables = if context.captures { Self::of_cables(scenario, world, context)? } else { Sinks::default() };
+        Ok(Self { cells, cables })
+    }
+
+    fn of_cells(scenario: &Scenario, world: &mut World, context: &RunContext<'_>) -> Result<Sinks, BackendError> {
         let mut sinks = BTreeMap::new();
         for channel in &scenario.channels {
             let (Some(cell), Some(id)) = (channel.cell(), world.channels.get(&channel.name)) else { continue };
@@ -41,33 +56,55 @@ impl Captures {
                     CapturePoint::Medium => MEDIUM,
                     CapturePoint::Station(station) => &channel.between[station],
                 };
-                let mut sink = Sink::create(context.pcap(at, &channel.name))?;
-                let mut head = Vec::new();
-                put_head(&mut head, LINKTYPE_RADIOTAP, &channel.name, cell.snaplen);
-                sink.write(&head);
-                sinks.insert((id.0, place), sink);
+                let path = context.pcap(at, &channel.name);
+                sinks.insert((id.0, place), Sink::create(path, LINKTYPE_RADIOTAP, &channel.name, cell.snaplen)?);
             }
         }
         if sinks.is_empty() {
-            return Ok(Self { sinks: Rc::default() });
+            return Ok(Sinks::default());
         }
         let sinks = Rc::new(RefCell::new(sinks));
-        let (shared, mut block) = (Rc::clone(&sinks), Vec::new());
+        let shared = Rc::clone(&sinks);
         world.engine.set_capture_sink(Box::new(move |channel, captured, bytes| {
             if let Some(sink) = shared.borrow_mut().get_mut(&(channel.0, captured.point)) {
                 let way = if captured.sent { Way::Out } else { Way::In };
-                block.clear();
-                put_packet(&mut block, captured.at.as_nanos(), Some(way), bytes, captured.octets);
-                sink.write(&block);
+                sink.packet(captured.at.as_nanos(), way, bytes, captured.octets);
             }
         }));
-        Ok(Self { sinks })
+        Ok(sinks)
+    }
+
+    fn of_cables(scenario: &Scenario, world: &mut World, context: &RunContext<'_>) -> Result<Sinks, BackendError> {
+        let mut sinks = BTreeMap::new();
+        for channel in scenario.channels_between_gateways() {
+            let (ChannelKind::Cable(_), Some(id)) = (&channel.kind, world.channels.get(&channel.name)) else {
+                continue;
+            };
+            for (end, node) in channel.between.iter().enumerate() {
+                let path = context.pcap(node, &channel.name);
+                sinks.insert((id.0, end), Sink::create(path, LINKTYPE_RAW, &channel.name, SNAPLEN)?);
+            }
+        }
+        if sinks.is_empty() {
+            return Ok(Sinks::default());
+        }
+        let sinks = Rc::new(RefCell::new(sinks));
+        let shared = Rc::clone(&sinks);
+        world.engine.set_tap(Box::new(move |crossing| {
+            if let Some(sink) = shared.borrow_mut().get_mut(&(crossing.channel.0, usize::from(crossing.port.0))) {
+                let way = if crossing.edge == Edge::Offered { Way::Out } else { Way::In };
+                let kept = &crossing.packet[..crossing.packet.len().min(SNAPLEN)];
+                sink.packet(crossing.at.as_nanos(), way, kept, crossing.packet.len());
+            }
+        }));
+        Ok(sinks)
     }
 
     /// Finishes the files. Says which of them are not whole.
     pub(crate) fn close(self) -> Result<Vec<String>, BackendError> {
         let mut notes = Vec::new();
-        for sink in self.sinks.borrow_mut().values_mut() {
+        let (mut cells, mut cables) = (self.cells.borrow_mut(), self.cables.borrow_mut());
+        for sink in cells.values_mut().chain(cables.values_mut()) {
             let failed = sink.failed.take().or_else(|| sink.file.flush().err());
             if let Some(why) = failed {
                 return Err(unwritable(&sink.path, &why));
@@ -75,7 +112,7 @@ impl Captures {
             if sink.left_out > 0 {
                 let name = sink.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let (left_out, most) = (sink.left_out, FILE_MAX >> 20);
-                notes.push(format!("{name}: {left_out} frames are left out, for the file had reached {most} MiB"));
+                notes.push(format!("{name}: {left_out} packets are left out, for the file had reached {most} MiB"));
             }
         }
         Ok(notes)
@@ -83,25 +120,35 @@ impl Captures {
 }
 
 impl Sink {
-    fn create(path: PathBuf) -> Result<Self, BackendError> {
+    fn create(path: PathBuf, link_type: u16, channel: &str, snaplen: usize) -> Result<Self, BackendError> {
         // A name that exists belongs to another station and channel of this run, such as a-b on c and a on b-c.
         let file = File::create_new(&path).map_err(|why| unwritable(&path, &why))?;
-        Ok(Self { path, file: BufWriter::new(file), written: 0, left_out: 0, failed: None })
+        let mut sink =
+            Self { path, file: BufWriter::new(file), block: Vec::new(), written: 0, left_out: 0, failed: None };
+        put_head(&mut sink.block, link_type, channel, snaplen);
+        sink.write();
+        Ok(sink)
     }
-    fn write(&mut self, block: &[u8]) {
+    /// Writes one packet of `octets`, of which `kept` is kept.
+    fn packet(&mut self, at_ns: u64, way: Way, kept: &[u8], octets: usize) {
+        self.block.clear();
+        put_packet(&mut self.block, at_ns, Some(way), kept, octets);
+        self.write();
+    }
+    fn write(&mut self) {
         if self.failed.is_some() {
             return;
         }
-        if self.written + block.len() as u64 > FILE_MAX {
+        if self.written + self.block.len() as u64 > FILE_MAX {
             self.left_out += 1;
             return;
         }
-        self.written += block.len() as u64;
-        self.failed = self.file.write_all(block).err();
+        self.written += self.block.len() as u64;
+        self.failed = self.file.write_all(&self.block).err();
     }
 }
 
 fn unwritable(path: &Path, why: &Error) -> BackendError {
     let path = path.display();
-    BackendError::Unable(format!("cannot write {path}: {why}; free space, choose another --out, or remove pcap"))
+    BackendError::Unable(format!("cannot write {path}: {why}; free space, or choose another --out"))
 }

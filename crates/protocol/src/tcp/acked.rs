@@ -61,7 +61,8 @@ impl Sender {
     /// Takes an acknowledgement in. Returns whether it acknowledged something new in order.
     pub(super) fn on_ack(&mut self, now: Instant, ack: &AckIn<'_>) -> bool {
         let (prior_pipe, prior_una) = (self.board.pipe(), self.una);
-        let limited = self.was_limited(prior_pipe);
+        let held = std::mem::take(&mut self.train.held);
+        let limited = held || self.was_limited(prior_pipe);
         let mut news = self.deliver(now, ack);
         let advanced = self.una - prior_una;
         let rtt = self.measure(now, ack, &news, advanced);
@@ -162,7 +163,7 @@ impl Sender {
         }
         let once = news.oldest.filter(|_| !news.any_again).map(|at| now.since(at));
         if let Some(rtt) = once.or(ack.echoed.filter(|_| advanced > 0)) {
-            self.rtt.sample(rtt);
+            self.rtt.sample(rtt, self.una, self.next);
             self.rtt.progress();
         } else if advanced > 0 && !self.config.keep_backed_off {
             self.rtt.progress();
@@ -346,6 +347,7 @@ impl Sender {
     /// Does what is due. Returns whether the peer must be given up.
     pub(super) fn on_timeout(&mut self, now: Instant) -> bool {
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        self.train.held = false;
         if due(self.rack_at) {
             let lost = self.board.lost();
             let known = self.known_losses();
@@ -376,7 +378,11 @@ impl Sender {
         if self.retries >= retries {
             return true;
         }
-        let first = !matches!(self.phase, Phase::Loss(_)) || self.retries == 0;
+        let first = match self.phase {
+            Phase::Open => true,
+            Phase::Recovery(_) => self.config.reduce_again,
+            Phase::Loss(_) => self.retries == 0,
+        };
         self.retries += 1;
         self.counters.timeouts += 1;
         self.rtt.back_off();
@@ -386,11 +392,11 @@ impl Sender {
         if self.una > 0 {
             self.tell_losses(now, &known);
             // A repeated timeout keeps what the first one replaced (RFC 5682, section 3.1, step 1).
-            if first && self.phase == Phase::Open {
+            if self.phase == Phase::Open {
                 self.note_reduction();
             }
             // A timeout in a recovery follows a loss that was found otherwise: F-RTO has nothing to doubt (as in Linux).
-            let suspect = self.config.undo && (first && self.phase == Phase::Open || self.retries > 1);
+            let suspect = self.config.undo && (self.phase == Phase::Open || self.retries > 1);
             self.suspicion = if suspect { Suspicion::Waiting } else { Suspicion::None };
             self.reduced_due = true;
             self.controller.on_timeout(now, in_flight, first);

@@ -96,8 +96,7 @@ impl Connection {
             let syn = self.syn_round_trip(now, header);
             self.take_syn(now, header);
             syn.into_iter().for_each(|rtt| {
-                self.sender.rtt.sample(rtt);
-                self.sender.rtt.note_min(rtt);
+                self.sender.note_syn_round_trip(rtt);
             });
             self.open(now);
             self.receiver.owe();
@@ -169,8 +168,7 @@ impl Connection {
             let rtt = self.syn_round_trip(now, header);
             self.open(now);
             rtt.into_iter().for_each(|rtt| {
-                self.sender.rtt.sample(rtt);
-                self.sender.rtt.note_min(rtt);
+                self.sender.note_syn_round_trip(rtt);
             });
             self.set_window(self.scaled(header.window), (start, ack));
         }
@@ -224,7 +222,7 @@ impl Connection {
                 // The other half of a simultaneous open.
                 let rtt = self.syn_round_trip(now, header);
                 self.open(now);
-                rtt.into_iter().for_each(|rtt| self.sender.rtt.sample(rtt));
+                rtt.into_iter().for_each(|rtt| self.sender.note_syn_round_trip(rtt));
                 self.set_window(u64::from(header.window), (1, 1));
                 self.receiver.owe();
             } else if self.sender.board.pipe() > 0 {
@@ -403,6 +401,8 @@ impl Connection {
         {
             self.receiver.note_round_trip(stamps.echo, rtt, segment.payload.len());
         }
+        let pushed = segment.header.flags.has(Flags::PSH);
+        self.receiver.note_segment(now, self.sender.rtt.rto(), segment.payload.len(), pushed);
         let owed = self.receiver.owed;
         let took = self.receiver.take(now, start, segment.payload, fin);
         if marked && self.receiver.owed == owed {

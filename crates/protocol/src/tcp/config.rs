@@ -23,7 +23,7 @@ pub enum CongestionControl {
 pub enum RtoFloor {
     /// The whole timeout is at least this (RFC 6298, section 2.4, with 1 s).
     Total(Span),
-    /// What is added to the smoothed round trip is at least this (Linux, with 200 ms).
+    /// What is added to the smoothed round trip is at least this, and the largest deviation of late (Linux, with 200 ms).
     Variance(Span),
 }
 
@@ -83,6 +83,11 @@ pub struct Config {
     /// Without SACK, a duplicate acknowledgement outside fast recovery means a segment less in flight too, so that the
     /// first two of a loss each let a new one go (RFC 3042).
     pub limited_transmit: bool,
+    /// With SACK, the timeout counts from the latest repeat of the first segment that is missing (Linux); otherwise from the
+    /// latest progress.
+    pub timer_from_repeat: bool,
+    /// A timeout in a fast recovery reduces the threshold again (RFC 5681, section 4.3). Linux does not: the recovery has.
+    pub reduce_again: bool,
     /// What was in flight at a timeout is measured even if it was not sent again.
     pub measure_across_timeout: bool,
     /// Without SACK, a duplicate acknowledgement in fast recovery is taken for the arrival of the next segment behind the
@@ -94,6 +99,9 @@ pub struct Config {
     /// A timeout stays backed off until a round trip is measured (RFC 6298, section 5); otherwise until anything new is
     /// acknowledged.
     pub keep_backed_off: bool,
+    /// Segments leave in trains as segmentation offload makes them, whose ends ask to be delivered at once (PSH); a short one
+    /// waits for the acknowledgement that lets it grow (Linux).
+    pub offload: bool,
     /// Small segments wait while data is unacknowledged (RFC 896).
     pub nagle: bool,
     /// Reno and CUBIC spread a window over its round trip. BBR always does.
@@ -116,7 +124,11 @@ pub struct Config {
     pub delayed_ack_count: u32,
     /// How long an acknowledgement waits (RFC 9293: less than 500 ms).
     pub delayed_ack_timer: Span,
-    /// Segments at the start of a connection that are acknowledged at once.
+    /// What asked to be delivered at once (PSH) is acknowledged when all of it was read, unless the connection answers what it
+    /// receives (Linux).
+    pub ack_when_read: bool,
+    /// Segments that are acknowledged at once: at the start of a connection, after a silence longer than a timeout, and after a
+    /// duplicate.
     pub quick_acks: u32,
     /// Most bytes written and not yet acknowledged.
     pub send_buffer: usize,
@@ -149,10 +161,13 @@ impl Default for Config {
             window_scale: true,
             ecn: false,
             limited_transmit: true,
+            timer_from_repeat: true,
+            reduce_again: false,
             measure_across_timeout: true,
             guess_arrivals: false,
             grow_at_repaired: true,
             keep_backed_off: true,
+            offload: true,
             nagle: true,
             pacing: false,
             initial_window: 10,
@@ -164,6 +179,7 @@ impl Default for Config {
             data_retries: 15,
             delayed_ack_count: 2,
             delayed_ack_timer: Span::from_millis(40),
+            ack_when_read: true,
             quick_acks: 16,
             send_buffer: 4 << 20,
             unsent_low_water: None,
@@ -220,6 +236,10 @@ impl Config {
             undo: false,
             slow_start_exit: SlowStartExit::Loss,
             whole_segments: false,
+            timer_from_repeat: false,
+            reduce_again: true,
+            offload: false,
+            ack_when_read: false,
             byte_counting: false,
             timestamps: false,
             window_scale: false,

@@ -156,7 +156,7 @@ impl Connection {
     pub(super) fn send_syn(&mut self, now: Instant) {
         let sender = &mut self.sender;
         let stamp = sender.delivery.stamp(now, 0, 1);
-        sender.board.push(0, 1, stamp);
+        sender.board.push(0, 1, stamp, false);
         sender.board.mark_lost(0);
         sender.next = 1;
     }

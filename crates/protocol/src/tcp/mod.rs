@@ -6,6 +6,7 @@
 
 mod acked;
 mod arrive;
+mod burst;
 mod config;
 mod congestion;
 mod connection;

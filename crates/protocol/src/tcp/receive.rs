@@ -44,7 +44,17 @@ pub(super) struct Receiver {
     mss: usize,
     count: u32,
     timer: Span,
+    /// Acknowledgements that go at once: how many are left, and how many a reason for haste gives.
     quick: u32,
+    quick_most: u32,
+    /// What asked to be delivered at once came since the last acknowledgement, and is acknowledged when it was read.
+    pushed: bool,
+    ack_when_read: bool,
+    /// The largest segment so far: a smaller one ends what was written.
+    largest: usize,
+    last_data: Option<Instant>,
+    /// We answer what we receive, so acknowledgements can ride.
+    answers: bool,
     /// Full segments not acknowledged yet.
     waiting: u32,
     /// Acknowledgements that must go now.
@@ -85,6 +95,12 @@ impl Receiver {
             count: config.delayed_ack_count.max(1),
             timer: config.delayed_ack_timer,
             quick: config.quick_acks,
+            quick_most: config.quick_acks,
+            pushed: false,
+            ack_when_read: config.ack_when_read,
+            largest: 0,
+            last_data: None,
+            answers: false,
             waiting: 0,
             owed: 0,
             ack_at: None,
@@ -143,6 +159,7 @@ impl Receiver {
     /// A segment is dropped: with SACK, the answer says which of its bytes had come before (RFC 2883).
     pub(super) fn note_old(&mut self, start: Option<u64>, len: u64) {
         if let Some(start) = start.filter(|start| len > 0 && *start < self.next) {
+            self.hurry();
             self.duplicate = Some((start, (start + len).min(self.next)));
         }
     }
@@ -159,6 +176,9 @@ impl Receiver {
         let was_hole = !self.stretches.is_empty();
         if start < self.next && start < end {
             self.duplicate = Some((start, end.min(self.next)));
+            if end <= self.next {
+                self.hurry();
+            }
         }
         let before = self.next;
         if from < stop {
@@ -240,9 +260,35 @@ impl Receiver {
         self.recent.truncate(REPORTS_MAX);
     }
 
+    /// A segment with `octets` of data came. After a silence longer than `rto` the sender begins with a small window, and
+    /// waits for every acknowledgement (Linux's `tcp_event_data_recv` and `tcp_measure_rcv_mss`).
+    pub(super) fn note_segment(&mut self, now: Instant, rto: Span, octets: usize, pushed: bool) {
+        if octets == 0 {
+            return;
+        }
+        if self.last_data.is_some_and(|last| now.since(last) > rto) {
+            self.hasten();
+        }
+        self.last_data = Some(now);
+        self.pushed |= pushed || octets < self.largest;
+        self.largest = self.largest.max(octets);
+    }
+    /// The sender believes something lost that is here, or begins anew: it waits for acknowledgements.
+    fn hasten(&mut self) {
+        let fit = (self.limit / (2 * self.mss.max(1))).max(2);
+        self.quick = self.quick.max(self.quick_most.min(u32::try_from(fit).unwrap_or(u32::MAX)));
+    }
+    fn hurry(&mut self) {
+        self.answers = false;
+        self.hasten();
+    }
+    /// Data goes the other way: if it follows on what came, acknowledgements can ride on what follows too.
+    pub(super) fn note_reply(&mut self, now: Instant) {
+        self.answers |= self.last_data.is_some_and(|last| now.since(last) < self.timer);
+    }
     /// RFC 5681, section 4.2: what closes or makes a hole is acknowledged at once; in order, every second segment.
     fn schedule(&mut self, now: Instant, in_order: bool, octets: usize) {
-        if !in_order || self.quick > 0 {
+        if !in_order || self.quick > 0 && !self.answers {
             self.quick = self.quick.saturating_sub(1);
             self.owe();
             return;
@@ -262,6 +308,8 @@ impl Receiver {
     pub(super) fn on_timeout(&mut self, now: Instant) {
         if self.ack_at.is_some_and(|at| at <= now) {
             self.ack_at = None;
+            // Nothing came along to ride on.
+            self.answers = false;
             self.owe();
         }
     }
@@ -283,6 +331,7 @@ impl Receiver {
     pub(super) fn acknowledged(&mut self, alone: bool) {
         self.owed = if alone { self.owed.saturating_sub(1) } else { 0 };
         self.waiting = 0;
+        self.pushed = false;
         self.ack_at = None;
     }
 
@@ -299,6 +348,10 @@ impl Receiver {
         let opened = self.next_edge() - self.edge;
         let half_shut = self.edge - self.next < self.limit as u64 / 2;
         if n > 0 && self.fin.is_none() && half_shut && opened as usize >= (2 * self.mss).min(self.limit / 2).max(1) {
+            self.owed = self.owed.max(1);
+        }
+        let wanted = self.ack_when_read && self.pushed && !self.answers;
+        if n > 0 && wanted && self.ack_at.is_some() && self.ring.is_empty() {
             self.owed = self.owed.max(1);
         }
         n

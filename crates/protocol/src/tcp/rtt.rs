@@ -1,4 +1,4 @@
-//! Round-trip time and the retransmission timeout (RFC 6298).
+//! Round-trip time and the retransmission timeout: RFC 6298, or with its variance as Linux reckons it.
 
 use super::config::{Config, RtoFloor};
 use wavelane_base::{Instant, Span};
@@ -13,13 +13,56 @@ pub(super) fn clock_ms(now: Instant) -> u64 {
     now.as_nanos() / 1_000_000
 }
 
+/// How much round trips vary.
+#[derive(Debug)]
+enum Variance {
+    /// RFC 6298's RTTVAR.
+    Mean(Span),
+    Peak(Peak),
+}
+
+/// Linux's `tcp_rtt_estimator` (net/ipv4/tcp_input.c): the largest deviation of a round trip counts, and is forgotten by a
+/// quarter per round trip; a round trip that shrinks hardly counts as a deviation.
+#[derive(Debug, Default)]
+struct Peak {
+    floor: Span,
+    /// Four times the mean deviation.
+    deviation: Span,
+    /// Its largest value in this round trip, and when that is over.
+    largest: Span,
+    round_end: u64,
+    /// What is added to the smoothed round trip.
+    margin: Span,
+}
+
+impl Peak {
+    fn first(&mut self, rtt: Span, next: u64) {
+        self.deviation = rtt.times(2);
+        self.margin = self.deviation.max(self.floor);
+        (self.largest, self.round_end) = (self.margin, next);
+    }
+    fn sample(&mut self, rtt: Span, smoothed: Span, una: u64, next: u64) {
+        let error = Span::from_nanos(smoothed.as_nanos().abs_diff(rtt.as_nanos()));
+        let quarter = self.deviation.scale(1, 4);
+        let (more, less) = (error.saturating_sub(quarter), quarter.saturating_sub(error));
+        let more = if rtt < smoothed { more.scale(1, 8) } else { more };
+        self.deviation = (self.deviation + more).saturating_sub(less);
+        self.largest = self.largest.max(self.deviation);
+        self.margin = self.margin.max(self.largest);
+        if una > self.round_end {
+            self.margin = self.margin.saturating_sub(self.margin.saturating_sub(self.largest).scale(1, 4));
+            (self.largest, self.round_end) = (self.floor, next);
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Rtt {
     smoothed: Option<Span>,
-    variance: Span,
+    variance: Variance,
     min: Option<Span>,
     initial: Span,
-    floor: RtoFloor,
+    floor: Span,
     max: Span,
     tick: Span,
     backoff: u32,
@@ -29,29 +72,37 @@ impl Rtt {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             smoothed: None,
-            variance: Span::ZERO,
+            variance: match config.rto_floor {
+                RtoFloor::Total(_) => Variance::Mean(Span::ZERO),
+                RtoFloor::Variance(floor) => Variance::Peak(Peak { floor, ..Peak::default() }),
+            },
             min: None,
             initial: config.rto_initial,
-            floor: config.rto_floor,
+            floor: if let RtoFloor::Total(floor) = config.rto_floor { floor } else { Span::ZERO },
             max: config.rto_max,
             tick: config.rto_tick,
             backoff: 0,
         }
     }
-    /// RFC 6298, sections 2.2 and 2.3.
-    pub(super) fn sample(&mut self, rtt: Span) {
+    /// RFC 6298, sections 2.2 and 2.3. Positions `una` to `next` are in flight.
+    pub(super) fn sample(&mut self, rtt: Span, una: u64, next: u64) {
         let rtt = self.whole_ticks(rtt);
-        match self.smoothed {
-            None => {
-                self.smoothed = Some(rtt);
-                self.variance = rtt.scale(1, 2);
+        let Some(smoothed) = self.smoothed else {
+            self.smoothed = Some(rtt);
+            match &mut self.variance {
+                Variance::Mean(mean) => *mean = rtt.scale(1, 2),
+                Variance::Peak(peak) => peak.first(rtt, next),
             }
-            Some(smoothed) => {
+            return;
+        };
+        match &mut self.variance {
+            Variance::Mean(mean) => {
                 let error = Span::from_nanos(smoothed.as_nanos().abs_diff(rtt.as_nanos()));
-                self.variance = self.variance.scale(3, 4) + error.scale(1, 4);
-                self.smoothed = Some(smoothed.scale(7, 8) + rtt.scale(1, 8));
+                *mean = mean.scale(3, 4) + error.scale(1, 4);
             }
+            Variance::Peak(peak) => peak.sample(rtt, smoothed, una, next),
         }
+        self.smoothed = Some(smoothed.scale(7, 8) + rtt.scale(1, 8));
     }
     /// A round trip that no delayed acknowledgement lengthened, as far as we know.
     pub(super) fn note_min(&mut self, rtt: Span) {
@@ -72,11 +123,11 @@ impl Rtt {
         let plain = match self.smoothed {
             None => self.initial,
             Some(smoothed) => {
-                let margin = self.variance.times(4).max(GRANULARITY);
-                match self.floor {
-                    RtoFloor::Total(floor) => (smoothed + margin).max(floor),
-                    RtoFloor::Variance(floor) => smoothed + margin.max(floor),
-                }
+                let margin = match &self.variance {
+                    Variance::Mean(mean) => mean.times(4).max(GRANULARITY),
+                    Variance::Peak(peak) => peak.margin,
+                };
+                (smoothed + margin).max(self.floor)
             }
         };
         self.whole_ticks(plain).times(1 << self.backoff.saturating_add(times).min(BACKOFF_MAX)).min(self.max)
@@ -111,9 +162,9 @@ mod tests {
     fn rfc_6298_worked_by_hand() {
         let mut rtt = with(RtoFloor::Total(Span::ZERO));
         assert_eq!(rtt.rto(), Span::from_secs(1));
-        rtt.sample(Span::from_millis(100));
+        rtt.sample(Span::from_millis(100), 0, 0);
         assert_eq!(rtt.rto(), Span::from_millis(300));
-        rtt.sample(Span::from_millis(200));
+        rtt.sample(Span::from_millis(200), 0, 0);
         assert_eq!(rtt.rto(), Span::from_micros(112_500 + 4 * 62_500));
     }
 
@@ -122,14 +173,42 @@ mod tests {
     fn the_margin_is_a_tick_at_least_and_ticks_are_whole() {
         let mut rtt = with(RtoFloor::Total(Span::ZERO));
         for _ in 0..200 {
-            rtt.sample(Span::from_millis(100));
+            rtt.sample(Span::from_millis(100), 0, 0);
         }
         assert_eq!(rtt.rto(), Span::from_millis(101));
         let tick = Span::from_millis(100);
         let config = Config { rto_tick: tick, rto_floor: RtoFloor::Total(Span::ZERO), ..Config::default() };
         let mut coarse = Rtt::new(&config);
-        coarse.sample(Span::from_millis(101));
+        coarse.sample(Span::from_millis(101), 0, 0);
         assert_eq!((coarse.smoothed(), coarse.rto()), (Some(tick.times(2)), tick.times(6)));
+    }
+
+    /// Linux's `tcp_rtt_estimator`, worked by hand in milliseconds: what is added to the smoothed round trip jumps to the
+    /// largest deviation, stays while the round trip lasts, and then falls by a quarter of what it is too large.
+    #[test]
+    fn the_largest_deviation_is_forgotten_by_quarters() {
+        let mut rtt = with(RtoFloor::Variance(Span::from_millis(200)));
+        let micros = |rtt: &Rtt| rtt.rto().as_micros();
+        rtt.sample(Span::from_millis(100), 1, 1);
+        assert_eq!(micros(&rtt), 300_000);
+        rtt.sample(Span::from_millis(100), 2, 101);
+        assert_eq!(micros(&rtt), 300_000, "the deviation falls from 200 to 150; the floor is 200");
+        // 200 off, of which a quarter of 150 was expected.
+        rtt.sample(Span::from_millis(300), 50, 101);
+        assert_eq!(micros(&rtt), 125_000 + 312_500);
+        rtt.sample(Span::from_millis(100), 101, 150);
+        assert_eq!(micros(&rtt), 121_875 + 312_500, "what was in flight is not over");
+        rtt.sample(Span::from_micros(121_875), 102, 200);
+        assert_eq!(micros(&rtt), 121_875 + 312_500, "and this was its largest");
+        rtt.sample(Span::from_micros(121_875), 201, 300);
+        assert_eq!(micros(&rtt), 121_875 + 284_375, "a quarter of what is above 200 less");
+        // A round trip that shrinks by 100 counts an eighth.
+        let mut rtt = with(RtoFloor::Variance(Span::from_millis(1)));
+        for position in 0..200 {
+            rtt.sample(Span::from_millis(100), position, position);
+        }
+        rtt.sample(Span::from_millis(20), 200, 200);
+        assert!((99_900..100_100).contains(&micros(&rtt)), "90 and an eighth of 80: {}", micros(&rtt));
     }
 
     #[test]
@@ -146,8 +225,8 @@ mod tests {
         let (mut total, mut variance) =
             (with(RtoFloor::Total(Span::from_secs(1))), with(RtoFloor::Variance(Span::from_millis(200))));
         for _ in 0..200 {
-            total.sample(Span::from_millis(100));
-            variance.sample(Span::from_millis(100));
+            total.sample(Span::from_millis(100), 0, 0);
+            variance.sample(Span::from_millis(100), 0, 0);
         }
         assert_eq!(total.rto(), Span::from_secs(1));
         let linux = variance.rto();

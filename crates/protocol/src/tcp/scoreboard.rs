@@ -10,6 +10,8 @@ pub(super) struct Sent {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) stamp: Stamp,
+    /// Asked to be delivered at once.
+    pub(super) pushed: bool,
     /// Sent more than once.
     pub(super) again: bool,
     pub(super) sacked: bool,
@@ -75,8 +77,8 @@ impl Scoreboard {
         let all = self.queue.back().map_or(0, |last| last.end) - self.queue.front().map_or(0, |first| first.start);
         all.saturating_sub(self.sacked + self.lost + self.left)
     }
-    pub(super) fn push(&mut self, start: u64, end: u64, stamp: Stamp) {
-        self.queue.push_back(Sent { start, end, stamp, again: false, sacked: false, lost: false });
+    pub(super) fn push(&mut self, start: u64, end: u64, stamp: Stamp, pushed: bool) {
+        self.queue.push_back(Sent { start, end, stamp, pushed, again: false, sacked: false, lost: false });
     }
 
     /// Everything below `ack` has arrived. `delivered` sees what was not known to have.
@@ -140,7 +142,7 @@ impl Scoreboard {
     fn split(&mut self, place: usize, at: u64) {
         let first = &mut self.queue[place];
         let second = Sent { start: at, ..*first };
-        first.end = at;
+        (first.end, first.pushed) = (at, false);
         self.queue.insert(place + 1, second);
     }
 

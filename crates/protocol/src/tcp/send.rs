@@ -1,5 +1,6 @@
 //! The sending half: what is written, what is in flight, what may go next.
 
+use super::burst::{Paced, Train};
 use super::config::{Config, CongestionControl};
 use super::congestion::Controller;
 use super::persist::Persist;
@@ -9,7 +10,7 @@ use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
 use super::undo::{Suspicion, Undo};
 use std::collections::VecDeque;
-use wavelane_base::{Instant, Octets, Rate, Span, Wakeup};
+use wavelane_base::{Instant, Span, Wakeup};
 
 /// A connection counts how often it did what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,16 +69,6 @@ pub(super) struct TailProbe {
     pub(super) again: bool,
 }
 
-/// What the pacer lets go at once.
-#[derive(Clone, Copy, Debug, Default)]
-struct Burst {
-    /// The bytes of it that are left may go until then: a driver in real time needs a while for a burst.
-    until: Instant,
-    left: u64,
-    /// By how much it went late, less what was made up for.
-    late: Span,
-}
-
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) config: Config,
@@ -120,7 +111,8 @@ pub(super) struct Sender {
     pub(super) window_probe_due: bool,
     pub(super) last_sent: Option<Instant>,
     pub(super) pace_next: Instant,
-    burst: Burst,
+    pub(super) paced: Paced,
+    pub(super) train: Train,
     pub(super) rto_at: Option<Instant>,
     pub(super) rack_at: Option<Instant>,
     pub(super) tail_at: Option<Instant>,
@@ -134,7 +126,7 @@ pub(super) struct Sender {
 }
 
 /// Room that makes a blocked writer worth waking, as a share of the send buffer.
-const WAKE_WRITER_SHARE: usize = 4;
+const WAKE_WRITER_SHARE: usize = 3;
 
 impl Sender {
     pub(super) fn new(config: &Config, now: Instant, dice: u32) -> Self {
@@ -169,7 +161,8 @@ impl Sender {
             window_probe_due: false,
             last_sent: None,
             pace_next: Instant::ZERO,
-            burst: Burst::default(),
+            paced: Paced::default(),
+            train: Train::default(),
             rto_at: None,
             rack_at: None,
             tail_at: None,
@@ -202,6 +195,11 @@ impl Sender {
         self.retries = 0;
     }
 
+    pub(super) fn note_syn_round_trip(&mut self, rtt: Span) {
+        self.rtt.sample(rtt, self.una, self.next);
+        self.rtt.note_min(rtt);
+    }
+
     /// Whether nothing waits to be sent or acknowledged.
     pub(super) fn is_idle(&self) -> bool {
         self.board.is_empty() && self.data_end() <= self.next && (self.fin_sent || !self.closing)
@@ -218,10 +216,12 @@ impl Sender {
         let room = self.config.send_buffer.saturating_sub(self.data.len());
         self.config.unsent_low_water.map_or(room, |most| room.min(most.saturating_sub(self.unsent())))
     }
-    /// Whether there is enough room to wake a writer that was refused some.
+    /// Whether there is enough room to wake a writer that was refused some: a third of the buffer (Linux's
+    /// `sk_stream_min_wspace`), and unsent bytes at half of their limit (its `tcp_stream_memory_free`).
     pub(super) fn has_worthy_room(&self) -> bool {
-        let size = self.config.unsent_low_water.unwrap_or(self.config.send_buffer).min(self.config.send_buffer);
-        self.room() >= (size / WAKE_WRITER_SHARE).max(1)
+        let free = self.config.send_buffer.saturating_sub(self.data.len());
+        let few = self.config.unsent_low_water.is_none_or(|most| 2 * self.unsent() <= most);
+        few && free >= (self.config.send_buffer / WAKE_WRITER_SHARE).max(1)
     }
     pub(super) fn write(&mut self, bytes: &[u8]) -> usize {
         if self.closing {
@@ -229,6 +229,7 @@ impl Sender {
         }
         let n = self.room().min(bytes.len());
         self.data.extend(&bytes[..n]);
+        self.train.held = false;
         n
     }
     /// Bytes `start..end` of the stream, in the two pieces of the ring.
@@ -287,7 +288,7 @@ impl Sender {
             let called_for = self.repeat_due || !self.sack && matches!(self.phase, Phase::Recovery(_));
             return (pipe == 0 || octets <= room || called_for).then_some(Plan::Again(place));
         }
-        let plan = self.sendable()?;
+        let plan = self.sendable().filter(|_| !self.train.held)?;
         let Plan::New { octets, .. } = plan else { return None };
         // A duplicate acknowledgement has shrunk the pipe, so new data follows it (RFC 3042).
         (pipe == 0 || octets <= room).then_some(plan)
@@ -298,8 +299,8 @@ impl Sender {
         (self.una > 0 && self.plan().is_some()).then_some(self.pace_next)
     }
 
-    /// `plan` is on the wire.
-    pub(super) fn sent(&mut self, now: Instant, plan: Plan) {
+    /// `plan` is on the wire; `pushed` says whether it asked to be delivered at once.
+    pub(super) fn sent(&mut self, now: Instant, plan: Plan, pushed: bool) {
         let in_flight = if self.board.is_empty() { 0 } else { self.board.pipe().max(1) };
         let octets = match plan {
             Plan::Again(place) => {
@@ -307,6 +308,9 @@ impl Sender {
                 let added = self.board.get(place).filter(|sent| sent.lost).map_or(0, |sent| sent.len());
                 let stamp = self.delivery.stamp(now, in_flight, added);
                 self.board.sent_again(place, stamp);
+                if place == 0 && self.sack && self.config.timer_from_repeat {
+                    self.rto_at = None;
+                }
                 self.repeat_due = false;
                 self.note_repeat(now);
                 self.counters.retransmits += 1;
@@ -315,8 +319,8 @@ impl Sender {
             Plan::New { octets, fin } => {
                 self.restart_after_idle(now);
                 let end = self.next + octets + u64::from(fin);
-                let stamp = self.delivery.stamp(now, in_flight, end - self.next);
-                self.board.push(self.next, end, stamp);
+                let stamp = self.delivery.stamp(self.train.begun(now), in_flight, end - self.next);
+                self.board.push(self.next, end, stamp, pushed);
                 self.next = end;
                 self.fin_sent |= fin;
                 octets
@@ -342,34 +346,6 @@ impl Sender {
             self.arm_tail_probe(now);
         }
         self.note_app_limited();
-    }
-
-    /// Whether the pacer lets the next segment go.
-    pub(super) fn is_paced_out(&self, now: Instant) -> bool {
-        self.pace_next <= now || self.is_in_burst(now)
-    }
-    fn is_in_burst(&self, now: Instant) -> bool {
-        self.burst.left > 0 && now <= self.burst.until
-    }
-
-    /// Nothing can go any more: what a burst left is not for what comes later.
-    pub(super) fn end_burst(&mut self, now: Instant) {
-        self.burst.until = self.burst.until.min(now);
-    }
-
-    /// Segments go in bursts of a millisecond's worth, and a sender that was woken late makes up for it, by half of the
-    /// burst's time at most: as Linux does, so that timers that are late by less do not slow it down.
-    fn note_paced(&mut self, now: Instant, pace: Rate, octets: u64) {
-        if !self.is_in_burst(now) {
-            let worth = pace.octets_in(BURST_TIME).get();
-            let left = worth.clamp(BURST_MIN_SEGMENTS * self.mss, BURST_MAX);
-            self.burst = Burst { until: now + BURST_TIME, left, late: now.since(self.pace_next) };
-        }
-        self.burst.left = self.burst.left.saturating_sub(octets);
-        let time = pace.time_for(Octets::new(octets + HEADERS));
-        let made_up = self.burst.late.min(time.scale(1, 2));
-        self.burst.late = self.burst.late.saturating_sub(made_up);
-        self.pace_next = self.pace_next.max(now) + time.saturating_sub(made_up);
     }
 
     fn restart_after_idle(&mut self, now: Instant) {
@@ -428,13 +404,6 @@ impl Sender {
     }
 }
 
-/// Linux's `sk_pacing_shift` of 10: a burst lasts 1/1024 s at the pace.
-const BURST_TIME: Span = Span::from_nanos(1_000_000_000 / 1_024);
-/// Its bounds: `tcp_min_tso_segs`, and what one offloaded packet holds.
-const BURST_MIN_SEGMENTS: u64 = 2;
-const BURST_MAX: u64 = 65_536;
-/// Bytes of headers counted into the pace of a segment.
-const HEADERS: u64 = 52;
 /// RFC 8985, section 7.2, WCDelAckT: the longest delay of an acknowledgement to expect.
 const DELAYED_ACK_WORST: Span = Span::from_millis(200);
 /// Linux waits two ticks of its clock at least.

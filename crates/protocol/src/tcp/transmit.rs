@@ -42,9 +42,12 @@ impl Connection {
             self.sender.end_burst(now);
             return None;
         };
-        let (start, end) = match plan {
-            Plan::Again(place) => self.sender.board.get(place).map(|sent| (sent.start, sent.end))?,
-            Plan::New { octets, fin } => (self.sender.next, self.sender.next + octets + u64::from(fin)),
+        let (start, end, pushed) = match plan {
+            Plan::Again(place) => self.sender.board.get(place).map(|sent| (sent.start, sent.end, sent.pushed))?,
+            Plan::New { octets, fin } => {
+                let pushed = self.sender.couple(now, octets)?;
+                (self.sender.next, self.sender.next + octets + u64::from(fin), pushed)
+            }
         };
         let mut flags = if start == 0 && self.state == State::SynSent { Flags::SYN } else { Flags::ACK };
         if start == 0 {
@@ -54,19 +57,20 @@ impl Connection {
         if end > self.sender.data_end() {
             flags = flags.with(Flags::FIN);
         }
-        if start > 0 && end >= self.sender.data_end() {
+        if pushed || start > 0 && end >= self.sender.data_end() {
             flags = flags.with(Flags::PSH);
         }
         let sent = self.put(now, buf, start, flags, Some((start, end, plan)))?;
-        self.sender.sent(now, plan);
+        self.sender.sent(now, plan, pushed);
         if start == 0 && self.sender.counters.segments <= 1 {
             // The first SYN is not a repeat: its round trip counts.
             self.sender.board = Scoreboard::new(self.config.guess_arrivals);
             let stamp = self.sender.delivery.stamp(now, 0, 1);
-            self.sender.board.push(0, 1, stamp);
+            self.sender.board.push(0, 1, stamp, false);
             self.sender.counters.retransmits = 0;
         }
         self.receiver.acknowledged(false);
+        self.receiver.note_reply(now);
         Some(sent)
     }
 

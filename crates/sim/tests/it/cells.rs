@@ -74,6 +74,7 @@ fn one_run(scenario: &Scenario) -> StackRaw {
     let mut context = wavelane_scenario::RunContext {
         out: Path::new("."),
         label: String::new(),
+        captures: false,
         progress: &mut |_| {},
         cancelled: &AtomicBool::new(false),
     };

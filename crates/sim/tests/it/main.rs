@@ -4,6 +4,7 @@
 mod backend;
 mod basics;
 mod bbr3;
+mod captures;
 mod cells;
 mod common;
 mod control;

@@ -165,6 +165,7 @@ fn run_one(scenario: &Scenario, seed: Seed) -> Result<BTreeMap<&'static str, f64
     let mut context = RunContext {
         out: Path::new("."),
         label: String::new(),
+        captures: false,
         progress: &mut |_| {},
         cancelled: &AtomicBool::new(false),
     };

@@ -160,8 +160,13 @@ fn simulate(task: &Task, queue: u64, options: &StudyOptions, watch: Watch<'_>) -
     let scenario = Scenario::parse(&scenario(task, queue), Path::new("."))?;
     let stack = task.control.stack();
     let mut quiet = |_| {};
-    let mut context =
-        RunContext { out: &options.out, label: stack.word().into(), progress: &mut quiet, cancelled: watch.cancelled };
+    let mut context = RunContext {
+        out: &options.out,
+        label: stack.word().into(),
+        captures: false,
+        progress: &mut quiet,
+        cancelled: watch.cancelled,
+    };
     let raw = wavelane_sim::SimBackend.run_stack(&scenario, stack, task.seed, &mut context);
     let raw = raw.map_err(|error: BackendError| failure(task.control, task.seed, error))?;
     let flows = raw.flows.iter();

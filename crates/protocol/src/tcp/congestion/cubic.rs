@@ -163,7 +163,7 @@ impl Cubic {
     }
 
     pub(super) fn after_timeout(&mut self) {
-        self.timed_out = true;
+        (self.timed_out, self.epoch) = (true, None);
         if self.window.whole {
             // Linux forgets everything but the threshold.
             (self.w_max, self.whole) = (0.0, Whole::default());

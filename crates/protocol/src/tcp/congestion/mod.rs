@@ -248,12 +248,14 @@ impl Controller {
             }
         }
     }
-    /// A timeout with `flight` bytes unacknowledged; `first` unless an earlier one is still being repaired without progress.
-    pub(super) fn on_timeout(&mut self, now: Instant, flight: u64, first: bool) {
+    /// A timeout with `flight` bytes unacknowledged; `reduces` unless what it repairs has reduced the threshold already.
+    pub(super) fn on_timeout(&mut self, now: Instant, flight: u64, reduces: bool) {
         match self {
-            Self::Reno(reno) if first => reno.reduce(flight),
-            Self::Cubic(cubic) if first => {
-                cubic.reduce(now);
+            Self::Reno(reno) if reduces => reno.reduce(flight),
+            Self::Cubic(cubic) => {
+                if reduces {
+                    cubic.reduce(now);
+                }
                 cubic.after_timeout();
             }
             // Everything is believed lost.

@@ -10,6 +10,7 @@ mod hosts;
 mod knobs;
 mod laws;
 mod marks;
+mod offload;
 mod pipe;
 mod pmtu;
 mod recovery;

@@ -7,7 +7,7 @@ use wavelane_wire::tcp::{Flags, Options, TcpHeader};
 /// RFC 5681, section 3.2: two duplicates let new data go (RFC 3042), the third repeats the hole and halves the window.
 #[test]
 fn three_duplicates_without_sack() {
-    let mut tcp = ten(Config { sack: false, ..plain() });
+    let mut tcp = ten(Config { sack: false, offload: false, ..plain() });
     tcp.ack(1);
     assert_eq!(tcp.data(), [(10_001, 1_000)]);
     tcp.ack(1);
@@ -26,7 +26,7 @@ fn three_duplicates_without_sack() {
 fn newreno_mends_hole_by_hole_and_classic_reno_stops() {
     for (congestion, mended) in [(CongestionControl::NewReno, vec![(4_001, 1_000)]), (CongestionControl::Reno, vec![])]
     {
-        let mut tcp = ten(Config { sack: false, congestion, ..plain() });
+        let mut tcp = ten(Config { sack: false, offload: false, congestion, ..plain() });
         for _ in 0..3 {
             tcp.ack(1);
             tcp.drain();
@@ -294,4 +294,44 @@ fn what_was_lost_at_a_timeout_is_not_measured_by_a_report() {
     let before = tcp.tcp.status().rtt;
     tcp.sack(1, &[(1_001, 2_001)]);
     assert_eq!(tcp.tcp.status().rtt, before);
+}
+
+/// A timeout in a recovery: Linux's threshold is the recovery's, RFC 5681, section 4.3, lowers it again.
+#[test]
+fn a_timeout_in_a_recovery_reduces_once_or_twice() {
+    for (reduce_again, threshold) in [(false, 5_000), (true, 2_000)] {
+        let mut tcp = ten(Config { reduce_again, ..plain() });
+        tcp.sack(1, &[(7_001, 10_001)]);
+        tcp.drain();
+        assert_eq!((tcp.counters().recoveries, tcp.tcp.status().ssthresh), (1, Some(5_000)));
+        tcp.wait(100);
+        tcp.sack(4_001, &[(7_001, 10_001)]);
+        tcp.drain();
+        while tcp.counters().timeouts == 0 {
+            tcp.deadline();
+        }
+        let reduced = tcp.tcp.status().ssthresh;
+        assert!(if reduce_again { reduced < Some(5_000) } else { reduced == Some(threshold) }, "{reduced:?}");
+        // The next one, without progress, never does.
+        tcp.drain();
+        assert_eq!(tcp.deadline().0, "retransmission timeout");
+        assert_eq!((tcp.counters().timeouts, tcp.tcp.status().ssthresh), (2, reduced));
+    }
+}
+
+/// The repeat of what is missing first starts the timer anew; one of something else does not.
+#[test]
+fn the_timeout_counts_from_the_repeat_of_the_first_hole() {
+    for timer_from_repeat in [true, false] {
+        let mut tcp = ten(Config { timer_from_repeat, ..plain() });
+        tcp.ack(1_001);
+        tcp.drain();
+        let before = tcp.tcp.status().rto;
+        tcp.now += Span::from_millis(100);
+        tcp.sack(1_001, &[(2_001, 5_001)]);
+        let again = tcp.data();
+        assert_eq!(again[0], (1_001, 1_000), "{again:?}");
+        let rto = if timer_from_repeat { tcp.tcp.status().rto } else { before.saturating_sub(Span::from_millis(100)) };
+        assert_eq!(tcp.deadline(), ("retransmission timeout", rto));
+    }
 }
