@@ -43,6 +43,15 @@ pub fn set_receive_room(stream: &TcpStream, octets: usize) -> io::Result<()> {
     SockRef::from(stream).set_recv_buffer_size(octets / 2)
 }
 
+/// Announces `octets` as the receive window at the most, and gives them room; what a listener accepts inherits it. Needs
+/// CAP_NET_ADMIN where `net.core.rmem_max` is less.
+pub fn limit_window(socket: &Socket, octets: u32) -> io::Result<()> {
+    let octets = i32::try_from(octets).map_err(io::Error::other)?;
+    // The kernel doubles what it is told (socket(7), SO_RCVBUF), and counts headers and slack.
+    set_int(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, octets)?;
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, octets)
+}
+
 /// What the kernel says of a socket's receiving side.
 #[derive(Clone, Copy, Debug)]
 pub struct Receiving {

@@ -69,9 +69,12 @@ impl KernelSide {
     /// Starts a reader per flow; all listen when this returns.
     pub(super) fn receive(&mut self, duel: &Duel, inboxes: &[Shared], start: Instant) -> Result<(), LabError> {
         for (i, inbox) in inboxes.iter().enumerate() {
-            let (control, address) = (self.control, duel.target(i));
+            let (control, address, window) = (self.control, duel.target(i), duel.window);
             let listener = self.ns.run(move || -> std::io::Result<Socket> {
                 let socket = socket(control, address)?;
+                if let Some(window) = window {
+                    wavelane_host::tcp::limit_window(&socket, window)?;
+                }
                 socket.bind(&address.into())?;
                 socket.listen(1)?;
                 Ok(socket)

@@ -61,7 +61,7 @@ impl Sender {
     /// Takes an acknowledgement in. Returns whether it acknowledged something new in order.
     pub(super) fn on_ack(&mut self, now: Instant, ack: &AckIn<'_>) -> bool {
         let (prior_pipe, prior_una) = (self.board.pipe(), self.una);
-        let held = std::mem::take(&mut self.train.held);
+        let held = std::mem::take(&mut self.train).held;
         let limited = held || self.was_limited(prior_pipe);
         let mut news = self.deliver(now, ack);
         let advanced = self.una - prior_una;

@@ -312,6 +312,8 @@ impl Sender {
                     self.rto_at = None;
                 }
                 self.repeat_due = false;
+                // Whatever follows leaves after it, and must not be stamped as sent before.
+                self.train = Train::default();
                 self.note_repeat(now);
                 self.counters.retransmits += 1;
                 self.board.get(place).map_or(0, |sent| sent.len())

@@ -1,4 +1,4 @@
-//! Transfers each way between ours and the kernel at 1 Gbit/s and 2 ms, with losses and with reordering: every byte
+//! Transfers each way between ours and the kernel, with losses and with reordering: every byte
 //! intact, captures that tshark reads without a complaint, and the counters of the kernel in our place.
 
 use super::counts::compare;
@@ -16,14 +16,18 @@ use wavelane_scenario::{Progress, Verdict};
 
 /// Bytes per transfer by edition.
 const OCTETS: [u64; 2] = [20_000_000, 200_000_000];
-/// Where every late frame counts as a loss, a transfer takes eight times as long, and each shows the same.
-const OCTETS_VERY_LATE: [u64; 2] = [20_000_000, 50_000_000];
+/// The same over a link of a tenth of the rate.
+const OCTETS_SLOW: [u64; 2] = [20_000_000, 50_000_000];
 /// Bytes of the transfers that are captured whole.
 const CAPTURED_OCTETS: u64 = 10_000_000;
 const CAPTURED_QUEUE: u64 = 500_000;
 /// How far ours may be from the kernel's speed, judged for BBR.
 const SPEED_WITHIN: f64 = 0.2;
 const ROUND_TRIP: Span = Span::from_millis(2);
+/// A tenth of the rate, ten times the round trip, and a receive window of four times their product, so that the network and
+/// not a full send buffer says when more may go.
+const SLOW: (u64, Span) = (100, Span::from_millis(20));
+const SLOW_WINDOW: u32 = 1_000_000;
 /// More than a send buffer of either (4 MiB) puts in flight: no queue overflows, so what is repeated is what the link's dice
 /// lost and what was believed lost.
 const QUEUE: u64 = 6_000_000;
@@ -35,27 +39,32 @@ const LIMIT: Span = Span::from_secs(120);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Trouble {
     Loss,
-    /// By half a round trip: RACK's window grows until it covers that, by a step per round trip that had a needless repeat.
+    /// By half a round trip: RACK's window grows until it covers that and the sender's own bursts, by a step per round trip
+    /// that had a needless repeat. At 1 Gbit/s the bursts are many times the lateness: a send buffer of 4 MiB is refilled by
+    /// thirds, 11 ms of the link.
     Late,
+    /// By half a round trip over a link so slow that the bursts do not matter.
+    LateSlow,
     /// By three round trips: more than RACK's window ever is (RFC 8985, section 6.2, step 4: one smoothed round trip), so
     /// what is late is repeated, all of it, as if it were lost.
     VeryLate,
 }
 
 impl Trouble {
-    pub(super) const ALL: [Self; 3] = [Self::Loss, Self::Late, Self::VeryLate];
+    pub(super) const ALL: [Self; 4] = [Self::Loss, Self::Late, Self::LateSlow, Self::VeryLate];
 
     /// The part of the study that it belongs to.
     pub(super) fn part(self) -> &'static str {
         match self {
             Self::Loss => "loss",
-            Self::Late | Self::VeryLate => "reordering",
+            Self::Late | Self::LateSlow | Self::VeryLate => "reordering",
         }
     }
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Loss => "0.1 % loss",
             Self::Late => "1 % of frames 1 ms late",
+            Self::LateSlow => "1 % of frames 10 ms late at 100 Mbit/s",
             Self::VeryLate => "1 % of frames 6 ms late",
         }
     }
@@ -65,19 +74,30 @@ impl Trouble {
         match self {
             Self::Loss => cable = losing(cable, 1),
             Self::Late => cable.forward.reorder = late(ROUND_TRIP.scale(1, 2)),
+            Self::LateSlow => {
+                cable = link(SLOW.0, SLOW.1, QUEUE);
+                cable.forward.reorder = late(SLOW.1.scale(1, 2));
+            }
             Self::VeryLate => cable.forward.reorder = late(ROUND_TRIP.times(3)),
         }
         cable
     }
-    /// Half a round trip is less than the bursts of a sender that hands 64 KiB at once to its device, and RACK's window
-    /// must cover those too: only here does that change Linux's counts.
-    fn depends_on_offload(self) -> bool {
-        self == Self::Late
+    fn octets(self, full: bool) -> u64 {
+        let by_edition = if self == Self::LateSlow { OCTETS_SLOW } else { OCTETS };
+        by_edition[usize::from(full)]
     }
-    /// Whether the link's dice decide how much is repeated, and not the moment. BBR's smoothed round trip is now longer
-    /// than the lateness and now shorter.
+    fn window(self) -> Option<u32> {
+        (self == Self::LateSlow).then_some(SLOW_WINDOW)
+    }
+    /// Whether the link's dice and the protocol decide how much is repeated. With frames 1 ms late at 1 Gbit/s the bursts of
+    /// Reno and CUBIC do, which fill the send buffer: the kernel's own count changes by half with segmentation offload.
+    /// With frames 6 ms late BBR's smoothed round trip is now longer than the lateness and now shorter.
     pub(super) fn decides_counts(self, control: Control) -> bool {
-        (self, control) != (Self::VeryLate, Control::Bbr)
+        match self {
+            Self::Loss | Self::LateSlow => true,
+            Self::Late => control == Control::Bbr,
+            Self::VeryLate => control != Control::Bbr,
+        }
     }
 }
 
@@ -121,11 +141,8 @@ impl Pair {
         Self { who: [Who::Ours, Who::Kernel], one_by_one: false },
         Self { who: [Who::Kernel, Who::Ours], one_by_one: false },
     ];
-    /// Linux as the sender once more, without segmentation offload, which ours does not have.
-    const MORE: [Self; 2] = [
-        Self { who: [Who::Kernel, Who::Kernel], one_by_one: true },
-        Self { who: [Who::Kernel, Who::Ours], one_by_one: true },
-    ];
+    /// Linux alone once more, without segmentation offload: how much of its count that decides.
+    const PLAIN: Self = Self { who: [Who::Kernel, Who::Kernel], one_by_one: true };
 
     fn words(self) -> String {
         let how = if self.one_by_one { ", one by one" } else { "" };
@@ -140,8 +157,8 @@ pub(super) fn rows(
     watch: Watch<'_>,
 ) -> Result<Vec<Row>, StudyError> {
     let mut rows = Vec::new();
-    let octets = if trouble == Trouble::VeryLate { OCTETS_VERY_LATE } else { OCTETS }[usize::from(full)];
-    let more = Pair::MORE.into_iter().filter(|_| trouble.depends_on_offload());
+    let octets = trouble.octets(full);
+    let more = (trouble == Trouble::Late).then_some(Pair::PLAIN);
     let pairs: Vec<Pair> = Pair::THREE.into_iter().chain(more).collect();
     for control in Control::ALL {
         let mut seen: Vec<Vec<Counted>> = pairs.iter().map(|_| Vec::new()).collect();
@@ -149,18 +166,16 @@ pub(super) fn rows(
         for seed in (0..SEEDS).map(|i| Seed(options.seed.0 + i)) {
             for (pair, seen) in pairs.iter().zip(&mut seen) {
                 tell(watch, control, seed, &format!("{}, {}", pair.words(), trouble.word()));
-                let duel = Duel { one_by_one: pair.one_by_one, ..duel(seed, trouble.cable(), octets) };
+                let plain = duel(seed, trouble.cable(), octets);
+                let duel = Duel { one_by_one: pair.one_by_one, window: trouble.window(), ..plain };
                 let end = fight(&duel, pair.who, control, watch.cancelled)?;
                 seen.push(counted(&end));
             }
         }
         rows.extend(pairs.iter().zip(&seen).map(|(pair, seen)| transfers(control, trouble, *pair, octets, seen)));
-        let ours = &seen[1];
-        let of =
-            |places: [usize; 2]| -> Vec<&[Counted]> { places.iter().filter_map(|i| Some(&**seen.get(*i)?)).collect() };
-        rows.extend(compare(control, trouble, "the same receiver", ours, &of([0, 3])));
-        rows.extend(compare(control, trouble, "roles swapped", ours, &of([2, 4])));
-        let linux = &seen[0];
+        let [linux, ours, swapped, ..] = &seen[..] else { continue };
+        rows.extend(compare(control, trouble, "the same receiver", ours, linux));
+        rows.extend(compare(control, trouble, "roles swapped", ours, swapped));
         rows.push(speed(control, trouble, ours, linux));
     }
     Ok(rows)
@@ -168,7 +183,7 @@ pub(super) fn rows(
 
 fn duel(seed: Seed, cable: CableConfig, octets: u64) -> Duel {
     let (name, flows, load, limit) = (LINK.to_owned(), 1, Load::Octets(octets), LIMIT);
-    Duel { name, seed, cable, flows, load, limit, ipv6: false, one_by_one: false, capture: None }
+    Duel { name, seed, cable, flows, load, limit, ipv6: false, one_by_one: false, window: None, capture: None }
 }
 
 pub(super) fn tell(watch: Watch<'_>, control: Control, seed: Seed, note: &str) {
@@ -205,7 +220,7 @@ fn transfers(control: Control, trouble: Trouble, pair: Pair, octets: u64, seen: 
 /// How fast ours is in the kernel's place. Only BBR's is judged: Reno's and CUBIC's speed under loss is the goodput cells'.
 fn speed(control: Control, trouble: Trouble, ours: &[Counted], linux: &[Counted]) -> Row {
     let case = json!({ "trouble": trouble.word() });
-    let mut row = row("lab", control.word(), "goodput over the kernel's at 1 Gbit/s", "ratio", case);
+    let mut row = row("lab", control.word(), "goodput over the kernel's, one transfer", "ratio", case);
     let of = |seen: &[Counted]| -> Vec<f64> { seen.iter().filter_map(|c| c.goodput).collect() };
     judge_ratio(&mut row, &of(ours), &of(linux), SPEED_WITHIN);
     if control != Control::Bbr {

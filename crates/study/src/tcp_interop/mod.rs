@@ -92,14 +92,16 @@ impl Control {
         };
         Stack::Tcp { kind, rts: false }
     }
-    /// Our profile of it: Linux's, without Nagle.
-    fn config(self) -> Config {
+    /// Our profile of it: Linux's, without Nagle, and with a receive window of `window` at the most.
+    fn config(self, window: Option<u32>) -> Config {
         let control = match self {
             Self::Reno => CongestionControl::NewReno,
             Self::Cubic => CongestionControl::Cubic,
             Self::Bbr => CongestionControl::Bbr,
         };
-        Config { nagle: false, ..Config::linux(control) }
+        let linux = Config::linux(control);
+        let receive_buffer = window.map_or(linux.receive_buffer, |window| window as usize);
+        Config { nagle: false, receive_buffer, ..linux }
     }
 }
 
@@ -140,7 +142,7 @@ fn losing(mut link: CableConfig, per_mille: u32) -> CableConfig {
 fn fight(duel: &Duel, who: [Who; 2], control: Control, cancelled: &AtomicBool) -> Result<DuelEnd<Ours>, StudyError> {
     let side = |place: usize| match who[place] {
         Who::Kernel => Side::Kernel(control.word()),
-        Who::Ours => Side::Guest(Ours::new(control.config(), duel.seed, ["sender", "receiver"][place])),
+        Who::Ours => Side::Guest(Ours::new(control.config(duel.window), duel.seed, ["sender", "receiver"][place])),
     };
     duel::run(duel, [side(0), side(1)], cancelled).map_err(|error| failure(control, duel.seed, error.into()))
 }

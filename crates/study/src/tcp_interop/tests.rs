@@ -40,6 +40,7 @@ fn ours_and_the_kernel_understand_each_other() {
             limit: Span::from_secs(60),
             ipv6,
             one_by_one: ipv6,
+            window: None,
             capture: Some(path.clone()),
         };
         let end = fight(&duel, who, control, &AtomicBool::new(false)).unwrap();

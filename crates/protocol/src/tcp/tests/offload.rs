@@ -197,3 +197,26 @@ fn haste_returns_with_a_duplicate_and_after_a_silence() {
     assert_eq!(tcp.drain().len(), 1);
     assert_eq!(six(&mut tcp), [1, 1, 1, 0, 1, 0]);
 }
+
+/// In real time an acknowledgement may come while a train leaves: what goes after it belongs to another train, sent later
+/// than the repeat that goes first.
+#[test]
+fn a_repeat_ends_the_train_that_it_interrupts() {
+    let mut tcp = ten(Config { rack_tlp: true, ..plain() });
+    // Two arrived, so four go, and the first train of two begins.
+    tcp.ack(2_001);
+    let mut buf = vec![0; PACKET_ROOM];
+    let begun = tcp.now;
+    assert!(tcp.tcp.poll_transmit(tcp.now, &mut buf).is_some());
+    tcp.now += Span::from_micros(200);
+    tcp.sack(2_001, &[(3_001, 10_001)]);
+    let rest: Vec<u32> = tcp.drain().iter().map(|out| out.seq).collect();
+    assert_eq!(rest[0], 2_001, "the hole goes first");
+    assert!(rest.len() > 1, "and then what the train had begun with");
+    let board = &tcp.tcp.sender.board;
+    let repeat = board.front().unwrap().stamp.sent_at;
+    assert!(repeat > begun);
+    for sent in board.iter().filter(|sent| sent.start > 10_001) {
+        assert!(sent.stamp.sent_at >= repeat, "{sent:?} left after the repeat");
+    }
+}

@@ -34,31 +34,40 @@ fn any_step() -> impl Strategy<Value = Step> {
 
 fn any_config() -> impl Strategy<Value = Config> {
     use CongestionControl::{Bbr, Bbr3, Cubic, NewReno, Reno};
-    let flags = proptest::array::uniform8(any::<bool>());
+    let flags = (proptest::array::uniform8(any::<bool>()), proptest::array::uniform4(any::<bool>()));
     let exit =
         prop_oneof![Just(SlowStartExit::Loss), Just(SlowStartExit::HyStartPlusPlus), Just(SlowStartExit::HyStart)];
     let sizes = (100..1_460u16, 2_000..60_000usize, 2_000..60_000usize, 1..4u32);
     (prop_oneof![Just(Reno), Just(NewReno), Just(Cubic), Just(Bbr), Just(Bbr3)], flags, exit, sizes).prop_map(
-        |(congestion, [sack, rack_tlp, prr, timestamps, window_scale, ecn, nagle, old], exit, sizes)| Config {
-            mss: sizes.0,
-            sack,
-            rack_tlp,
-            prr,
-            slow_start_exit: exit,
-            timestamps,
-            window_scale,
-            ecn,
-            nagle,
-            send_buffer: sizes.1,
-            receive_buffer: sizes.2,
-            receive_window_initial: old.then_some(4_000),
-            delayed_ack_count: sizes.3,
-            time_wait: Span::from_secs(1),
-            // The pipe below loses so much that giving up must not be mistaken for a fault.
-            data_retries: 60,
-            syn_retries: 60,
-            rto_max: Span::from_secs(8),
-            ..Config::linux(congestion)
+        |(congestion, (flags, more), exit, sizes)| {
+            let [sack, rack_tlp, prr, timestamps, window_scale, ecn, nagle, old] = flags;
+            let [offload, ack_when_read, timer_from_repeat, reduce_again] = more;
+            Config {
+                mss: sizes.0,
+                sack,
+                rack_tlp,
+                prr,
+                slow_start_exit: exit,
+                timestamps,
+                window_scale,
+                ecn,
+                nagle,
+                send_buffer: sizes.1,
+                receive_buffer: sizes.2,
+                receive_window_initial: old.then_some(4_000),
+                delayed_ack_count: sizes.3,
+                offload,
+                ack_when_read,
+                timer_from_repeat,
+                reduce_again,
+                // The pipe below loses so much that giving up must not be mistaken for a fault.
+                data_retries: 60,
+                syn_retries: 60,
+                rto_max: Span::from_secs(8),
+                // Who ends first answers for as long as the other may repeat (RFC 9293, section 3.4.2).
+                time_wait: Span::from_secs(240),
+                ..Config::linux(congestion)
+            }
         },
     )
 }
