@@ -170,6 +170,13 @@ impl Cubic {
         }
     }
 
+    /// As Linux takes a reduction back: windows only. The stage that the reduction ended is not resumed, so growth begins at
+    /// the plateau (`tcp_undo_cwnd_reduction`; the threshold is three quarters of the window at least, `tcp_current_ssthresh`).
+    pub(super) fn take_back(&mut self, prior: &Window) {
+        self.window.ssthresh = self.window.ssthresh.max(prior.ssthresh).max(prior.cwnd / 4 * 3);
+        self.window.cwnd = self.window.cwnd.max(prior.cwnd);
+    }
+
     /// Time in which nothing was sent does not count.
     pub(super) fn shift(&mut self, idle: Span) {
         if let Some(epoch) = &mut self.epoch {
@@ -188,4 +195,65 @@ fn cube_root(x: f64) -> f64 {
         root = (2.0 * root + x / (root * root)) / 3.0;
     }
     root
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Acked, Controller};
+    use crate::tcp::config::{Config, CongestionControl};
+    use wavelane_base::{Instant, Span};
+
+    const MSS: u64 = 1_000;
+    const ROUND_TRIP: Span = Span::from_millis(100);
+
+    /// A round trip in which the window is acknowledged segment by segment; returns by how many segments it grew.
+    fn round(cubic: &mut Controller, now: &mut Instant) -> u64 {
+        let before = cubic.cwnd() / MSS;
+        for _ in 0..before {
+            *now += ROUND_TRIP.scale(1, before);
+            let acked = Acked {
+                now: *now,
+                octets: MSS,
+                delivered: 0,
+                lost: 0,
+                rtt: Some(ROUND_TRIP),
+                smoothed: ROUND_TRIP,
+                least: ROUND_TRIP,
+                pipe: before * MSS,
+                next: 0,
+                una: 0,
+                limited: true,
+                sample: None,
+                repairing: false,
+            };
+            cubic.on_ack(&acked, false);
+        }
+        cubic.cwnd() / MSS - before
+    }
+
+    /// Linux gives the windows back and begins a new stage at the plateau; RFC 9438, section 4.9, goes on where it was.
+    #[test]
+    fn a_needless_reduction_gives_the_window_back_and_in_linux_not_the_stage() {
+        for (whole_segments, resumes) in [(true, false), (false, true)] {
+            let congestion = CongestionControl::Cubic;
+            let config = Config { whole_segments, initial_window: 100, congestion, ..Config::default() };
+            let mut now = Instant::ZERO;
+            let mut cubic = Controller::new(&config, now, MSS, 100, true, 0);
+            cubic.on_congestion(now, 100 * MSS);
+            let mut last = 0;
+            // Eleven seconds are past the plateau, where growth is steep again.
+            for _ in 0..110 {
+                last = round(&mut cubic, &mut now);
+            }
+            let (cwnd, prior) = (cubic.cwnd(), cubic.clone());
+            assert!(last >= 3, "{last} segments per round trip at {cwnd}");
+            cubic.on_congestion(now, cwnd);
+            assert!(cubic.cwnd() < cwnd);
+            cubic.take_back(prior);
+            assert_eq!(cubic.cwnd(), cwnd);
+            assert!(cubic.ssthresh() >= Some(70 * MSS), "{:?}", cubic.ssthresh());
+            let next = round(&mut cubic, &mut now);
+            assert_eq!(next >= last, resumes, "{last} segments before, {next} after");
+        }
+    }
 }

@@ -235,12 +235,14 @@ impl Controller {
         }
     }
     /// The reduction since `prior` was needless: everything is as before it, and the window no smaller than now
-    /// (RFC 9438, section 4.9; RFC 5681's algorithm as Linux restores it). Either BBR keeps its own account.
+    /// (RFC 9438, section 4.9; RFC 5681's algorithm as Linux restores it). Linux's CUBIC begins a new stage all the same.
+    /// Either BBR keeps its own account.
     pub(super) fn take_back(&mut self, prior: Self) {
         let cwnd = self.cwnd();
         match (&mut *self, prior) {
             (Self::Bbr(_), _) => {}
             (Self::Bbr3(bbr), _) => bbr.on_spurious_recovery(),
+            (Self::Cubic(cubic), Self::Cubic(prior)) if cubic.window.whole => cubic.take_back(&prior.window),
             (this, prior) => {
                 *this = prior;
                 let before = this.cwnd();
