@@ -89,13 +89,14 @@ impl Trouble {
     fn window(self) -> Option<u32> {
         (self == Self::LateSlow).then_some(SLOW_WINDOW)
     }
-    /// Whether the link's dice and the protocol decide how much is repeated. With frames 1 ms late at 1 Gbit/s the bursts of
-    /// Reno and CUBIC do, which fill the send buffer: the kernel's own count changes by half with segmentation offload.
-    /// With frames 6 ms late BBR's smoothed round trip is now longer than the lateness and now shorter.
+    /// Whether the link's dice and the protocol decide how much is repeated. With frames 1 ms late at 1 Gbit/s the host's
+    /// bursts do: a step of RACK's window is half a millisecond, Reno and CUBIC refill their send buffer every 11 ms, and the
+    /// kernel's own count changes by half with segmentation offload. With frames 6 ms late BBR's smoothed round trip is now
+    /// longer than the lateness and now shorter.
     pub(super) fn decides_counts(self, control: Control) -> bool {
         match self {
             Self::Loss | Self::LateSlow => true,
-            Self::Late => control == Control::Bbr,
+            Self::Late => false,
             Self::VeryLate => control != Control::Bbr,
         }
     }
