@@ -1,5 +1,6 @@
 //! What the sender does with acknowledgements and with its timers.
 
+use super::burst::Train;
 use super::congestion::Acked;
 use super::recovery::{DUP_THRESH, Prr, mark_below_reports};
 use super::rtt::clock_ms;
@@ -61,8 +62,8 @@ impl Sender {
     /// Takes an acknowledgement in. Returns whether it acknowledged something new in order.
     pub(super) fn on_ack(&mut self, now: Instant, ack: &AckIn<'_>) -> bool {
         let (prior_pipe, prior_una) = (self.board.pipe(), self.una);
-        let held = std::mem::take(&mut self.train).held;
-        let limited = held || self.was_limited(prior_pipe);
+        self.train = Train::default();
+        let limited = self.is_limited(prior_pipe);
         let mut news = self.deliver(now, ack);
         let advanced = self.una - prior_una;
         let rtt = self.measure(now, ack, &news, advanced);
@@ -123,10 +124,15 @@ impl Sender {
         }
     }
 
-    /// Whether the window was in use: only then may it grow (RFC 7661's concern, by Linux's rule).
-    fn was_limited(&self, pipe: u64) -> bool {
-        let cwnd = self.controller.cwnd();
-        if self.controller.in_slow_start() { 2 * pipe >= cwnd } else { pipe + self.mss >= cwnd }
+    /// Whether the window was in use: only then may it grow (RFC 7661's concern, by Linux's `tcp_is_cwnd_limited`). In slow
+    /// start half of it is enough.
+    fn is_limited(&self, pipe: u64) -> bool {
+        let (cwnd, slow_start) = (self.controller.cwnd(), self.controller.in_slow_start());
+        match (self.config.limited_for_a_round, slow_start) {
+            (true, _) => self.usage.limited || slow_start && cwnd < 2 * self.usage.most,
+            (false, true) => 2 * pipe >= cwnd,
+            (false, false) => pipe + self.mss >= cwnd,
+        }
     }
 
     fn deliver(&mut self, now: Instant, ack: &AckIn<'_>) -> News {

@@ -83,6 +83,9 @@ pub struct Config {
     /// Without SACK, a duplicate acknowledgement outside fast recovery means a segment less in flight too, so that the
     /// first two of a loss each let a new one go (RFC 3042).
     pub limited_transmit: bool,
+    /// A congestion window that was used whole counts as used for a round trip, whatever is acknowledged at once (Linux).
+    /// Otherwise each acknowledgement looks at what was in flight before it.
+    pub limited_for_a_round: bool,
     /// With SACK, the timeout counts from the latest repeat of the first segment that is missing (Linux); otherwise from the
     /// latest progress.
     pub timer_from_repeat: bool,
@@ -161,6 +164,7 @@ impl Default for Config {
             window_scale: true,
             ecn: false,
             limited_transmit: true,
+            limited_for_a_round: true,
             timer_from_repeat: true,
             reduce_again: false,
             measure_across_timeout: true,
@@ -236,6 +240,7 @@ impl Config {
             undo: false,
             slow_start_exit: SlowStartExit::Loss,
             whole_segments: false,
+            limited_for_a_round: false,
             timer_from_repeat: false,
             reduce_again: true,
             offload: false,

@@ -1,6 +1,6 @@
 //! The sending half: what is written, what is in flight, what may go next.
 
-use super::burst::{Paced, Train};
+use super::burst::{Paced, Train, Usage};
 use super::config::{Config, CongestionControl};
 use super::congestion::Controller;
 use super::persist::Persist;
@@ -113,6 +113,7 @@ pub(super) struct Sender {
     pub(super) pace_next: Instant,
     pub(super) paced: Paced,
     pub(super) train: Train,
+    pub(super) usage: Usage,
     pub(super) rto_at: Option<Instant>,
     pub(super) rack_at: Option<Instant>,
     pub(super) tail_at: Option<Instant>,
@@ -163,6 +164,7 @@ impl Sender {
             pace_next: Instant::ZERO,
             paced: Paced::default(),
             train: Train::default(),
+            usage: Usage::default(),
             rto_at: None,
             rack_at: None,
             tail_at: None,
@@ -336,6 +338,7 @@ impl Sender {
             self.tail_probe = self.board.back().map(|last| TailProbe { end: last.end, again });
         }
         self.force_small = false;
+        self.usage.fresh = true;
         self.persist.at = None;
         self.last_sent = Some(now);
         if let Some(pace) = self.controller.pace(self.config.pacing, self.rtt.smoothed()) {

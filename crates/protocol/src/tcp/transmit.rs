@@ -39,13 +39,17 @@ impl Connection {
         let handshake = self.sender.una == 0;
         let may_go = self.state != State::TimeWait && (handshake || self.sender.is_paced_out(now));
         let Some(plan) = self.sender.plan().filter(|_| may_go) else {
+            self.sender.note_usage();
             self.sender.end_burst(now);
             return None;
         };
         let (start, end, pushed) = match plan {
             Plan::Again(place) => self.sender.board.get(place).map(|sent| (sent.start, sent.end, sent.pushed))?,
             Plan::New { octets, fin } => {
-                let pushed = self.sender.couple(now, octets)?;
+                let Some(pushed) = self.sender.couple(now, octets) else {
+                    self.sender.note_usage();
+                    return None;
+                };
                 (self.sender.next, self.sender.next + octets + u64::from(fin), pushed)
             }
         };

@@ -326,3 +326,24 @@ fn a_duplicate_too_old_to_be_taken_is_reported() {
         blocks.as_slice().iter().map(|(l, r)| (l.wrapping_sub(PEER), r.wrapping_sub(PEER))).collect();
     assert_eq!((answer[0].ack, reported), (12, vec![(1, 6)]));
 }
+
+/// Several acknowledgements that come before anything can be sent in answer find ever less in flight; the window was used
+/// all the same, and grows by each (Linux's `tcp_cwnd_validate`). One that was not used does not.
+#[test]
+fn acknowledgements_that_come_at_once_all_let_the_window_grow() {
+    for (limited_for_a_round, grown) in [(true, 15_000), (false, 14_000)] {
+        let mut tcp = ten(Config { limited_for_a_round, ..plain() });
+        for ack in [1_001, 2_001, 3_001, 4_001, 5_001] {
+            tcp.ack(ack);
+        }
+        // Below half of it in flight, a slow start without memory stops.
+        let cwnd = tcp.tcp.status().cwnd;
+        assert_eq!(cwnd, grown, "{limited_for_a_round}");
+    }
+    let mut tcp = Script::established(plain());
+    tcp.write(3_000);
+    assert_eq!(tcp.data().len(), 3);
+    tcp.wait(100);
+    tcp.ack(3_001);
+    assert_eq!(tcp.tcp.status().cwnd, 10_000, "three of ten were used");
+}
