@@ -136,21 +136,25 @@ fn the_demo_repeats_itself_and_depends_on_its_seed() {
     }
 }
 
-/// Every stack of plain TCP over the demo's link, twice: whole, the same, and in the order that the laboratory shows.
+/// Every stack of plain TCP over the demo's link: whole, the same twice, and in the order that the laboratory shows. Four seeds,
+/// because CUBIC's luck with the first fades lasts for a whole run: one in thirty reaches more than twice the mean.
 #[test]
 fn the_demo_over_our_tcp() {
     let mut demo = scenario("scenarios/demo.toml");
     demo.duration = Span::from_secs(120);
     let goodput = |kind| {
         let stack = Stack::Tcp { kind, rts: false };
-        let first = run_stack(&demo, stack, 7, false).unwrap();
-        assert_eq!(first, run_stack(&demo, stack, 7, false).unwrap(), "{kind:?}");
-        let page = &first.flows[0];
-        assert_ne!(page.intact, Some(false), "{kind:?}");
-        // The whole packet, headers and all, crosses the bad link once at least.
-        assert!(first.wire_octets > page.octets * 1_500 / 1_448, "{kind:?}");
-        let took = page.last_byte_ns.unwrap() - page.first_byte_ns.unwrap();
-        page.octets as f64 * 8_000.0 / took as f64
+        let runs = [1, 2, 3, 4].map(|seed| run_stack(&demo, stack, seed, false).unwrap());
+        assert_eq!(runs[0], run_stack(&demo, stack, 1, false).unwrap(), "{kind:?}");
+        let goodputs = runs.map(|run| {
+            let page = &run.flows[0];
+            assert_ne!(page.intact, Some(false), "{kind:?}");
+            // The whole packet, headers and all, crosses the bad link once at least.
+            assert!(run.wire_octets > page.octets * 1_500 / 1_448, "{kind:?}");
+            let took = page.last_byte_ns.unwrap() - page.first_byte_ns.unwrap();
+            page.octets as f64 * 8_000.0 / took as f64
+        });
+        goodputs.iter().sum::<f64>() / 4.0
     };
     let [cubic, bbr, three, reno, old] =
         [TcpKind::Cubic, TcpKind::Bbr, TcpKind::Bbr3, TcpKind::Reno, TcpKind::Y2001].map(goodput);
