@@ -45,8 +45,9 @@ pub(super) enum Trouble {
     Late,
     /// By half a round trip over a link so slow that the bursts do not matter.
     LateSlow,
-    /// By three round trips: more than RACK's window ever is (RFC 8985, section 6.2, step 4: one smoothed round trip), so
-    /// what is late is repeated, all of it, as if it were lost.
+    /// By three round trips, and by ten for BBR, whose window of two products and more makes the round trip three times as
+    /// long: more than RACK's window ever is (RFC 8985, section 6.2, step 4: one smoothed round trip), so what is late is
+    /// repeated, all of it, as if it were lost.
     VeryLate,
 }
 
@@ -65,10 +66,10 @@ impl Trouble {
             Self::Loss => "0.1 % loss",
             Self::Late => "1 % of frames 1 ms late",
             Self::LateSlow => "1 % of frames 10 ms late at 100 Mbit/s",
-            Self::VeryLate => "1 % of frames 6 ms late",
+            Self::VeryLate => "1 % of frames later than a round trip",
         }
     }
-    fn cable(self) -> CableConfig {
+    fn cable(self, control: Control) -> CableConfig {
         let mut cable = link(1_000, ROUND_TRIP, QUEUE);
         let late = |extra| Reorder { p: Ratio::new(1, 100).expect("at most the whole"), extra };
         match self {
@@ -78,7 +79,10 @@ impl Trouble {
                 cable = link(SLOW.0, SLOW.1, QUEUE);
                 cable.forward.reorder = late(SLOW.1.scale(1, 2));
             }
-            Self::VeryLate => cable.forward.reorder = late(ROUND_TRIP.times(3)),
+            Self::VeryLate => {
+                let round_trips = if control == Control::Bbr { 10 } else { 3 };
+                cable.forward.reorder = late(ROUND_TRIP.times(round_trips));
+            }
         }
         cable
     }
@@ -91,14 +95,9 @@ impl Trouble {
     }
     /// Whether the link's dice and the protocol decide how much is repeated. With frames 1 ms late at 1 Gbit/s the host's
     /// bursts do: a step of RACK's window is half a millisecond, Reno and CUBIC refill their send buffer every 11 ms, and the
-    /// kernel's own count changes by half with segmentation offload. With frames 6 ms late BBR's smoothed round trip is now
-    /// longer than the lateness and now shorter.
-    pub(super) fn decides_counts(self, control: Control) -> bool {
-        match self {
-            Self::Loss | Self::LateSlow => true,
-            Self::Late => false,
-            Self::VeryLate => control != Control::Bbr,
-        }
+    /// kernel's own count changes by half with segmentation offload.
+    pub(super) fn decides_counts(self) -> bool {
+        self != Self::Late
     }
 }
 
@@ -167,7 +166,7 @@ pub(super) fn rows(
         for seed in (0..SEEDS).map(|i| Seed(options.seed.0 + i)) {
             for (pair, seen) in pairs.iter().zip(&mut seen) {
                 tell(watch, control, seed, &format!("{}, {}", pair.words(), trouble.word()));
-                let plain = duel(seed, trouble.cable(), octets);
+                let plain = duel(seed, trouble.cable(control), octets);
                 let duel = Duel { one_by_one: pair.one_by_one, window: trouble.window(), ..plain };
                 let end = fight(&duel, pair.who, control, watch.cancelled)?;
                 seen.push(counted(&end));
