@@ -50,7 +50,9 @@ pub(super) struct Link<G> {
     sources: [IpAddr; 2],
     lateness: Lateness,
     refused: u64,
+    /// A packet of a kernel's, of a guest's, and one that comes out of the cable.
     input: Vec<u8>,
+    guest_input: Vec<u8>,
     output: Vec<u8>,
 }
 
@@ -82,6 +84,7 @@ impl<G: Guest> Link<G> {
             lateness: Lateness::default(),
             refused: 0,
             input: vec![0; BUFFER],
+            guest_input: vec![0; BUFFER],
             output: vec![0; BUFFER],
         })
     }
@@ -178,36 +181,63 @@ impl<G: Guest> Link<G> {
     }
 
     fn deliver(&mut self, due: Instant) {
-        for end in [0, 1] {
-            while let Some(sent) = self.cable.poll_transmit(self.latest, PORTS[end], &mut self.output, 1) {
-                let packet = &mut self.output[..sent.len];
-                let now = Instant::ZERO + realtime::now().since(self.start);
-                self.lateness.note(now.since(due));
-                if let (0, Some(capture)) = (end, &mut self.capture) {
-                    capture.note(self.start.as_nanos() + now.as_nanos() + self.unix_offset_ns, Way::In, packet);
-                }
-                match &mut self.ends[end] {
-                    End::Kernel(side) => self.refused += u64::from(side.tun.write(packet).is_err()),
-                    End::Guest(side) => {
-                        let meta = FrameMeta { rx_time: now, ..FrameMeta::default() };
-                        side.host.handle_frame(now, PortId(0), packet, meta);
-                    }
+        let mut more = true;
+        while std::mem::take(&mut more) {
+            for end in [0, 1] {
+                while let Some(sent) = self.cable.poll_transmit(self.latest, PORTS[end], &mut self.output, 1) {
+                    more |= self.hand_over(end, sent.len, due);
                 }
             }
         }
         while self.cable.poll_event().is_some() {}
     }
 
-    fn offer(&mut self, end: usize, len: usize) {
-        let now = self.now();
-        let packet = &mut self.input[..len];
+    /// Gives an end the packet in `output`. Returns whether something went into the cable for it.
+    fn hand_over(&mut self, end: usize, len: usize, due: Instant) -> bool {
+        let packet = &mut self.output[..len];
+        let now = Instant::ZERO + realtime::now().since(self.start);
+        self.lateness.note(now.since(due));
+        if let (0, Some(capture)) = (end, &mut self.capture) {
+            capture.note(self.start.as_nanos() + now.as_nanos() + self.unix_offset_ns, Way::In, packet);
+        }
+        match &mut self.ends[end] {
+            End::Kernel(side) => {
+                self.refused += u64::from(side.tun.write(packet).is_err());
+                false
+            }
+            End::Guest(side) => {
+                let meta = FrameMeta { rx_time: now, ..FrameMeta::default() };
+                side.host.handle_frame(now, PortId(0), packet, meta);
+                // A kernel answers each segment before it takes the next. An acknowledgement names few of the stretches
+                // that came out of order, so one for several segments would leave some untold.
+                self.take_packets(end)
+            }
+        }
+    }
+
+    /// Puts into the cable what a guest has to send, a batch at the most. Returns whether that was any.
+    fn take_packets(&mut self, end: usize) -> bool {
+        for taken in 0..BATCH {
+            let now = self.now();
+            let End::Guest(side) = &mut self.ends[end] else { return false };
+            let Some(sent) = side.host.poll_transmit(now, PortId(0), &mut self.guest_input, 1) else { return taken > 0 };
+            self.offer(end, now, sent.len);
+        }
+        true
+    }
+
+    /// Puts an end's packet, which lies in the buffer of its kind, into the cable.
+    fn offer(&mut self, end: usize, now: Instant, len: usize) {
+        let packet = match &self.ends[end] {
+            End::Kernel(_) => &mut self.input[..len],
+            End::Guest(_) => &mut self.guest_input[..len],
+        };
         if let (0, Some(capture)) = (end, &mut self.capture) {
             capture.note(self.start.as_nanos() + now.as_nanos() + self.unix_offset_ns, Way::Out, packet);
         }
         self.latest = self.latest.max(now);
         let meta = FrameMeta { rx_time: self.latest, ..FrameMeta::default() };
         self.cable.handle_frame(self.latest, PORTS[end], packet, meta);
-        self.deliver(now);
     }
 
     fn take_from_kernel(&mut self, end: usize) -> Result<bool, LabError> {
@@ -222,7 +252,9 @@ impl<G: Guest> Link<G> {
             if source_of(&self.input[..len]) == Some(self.sources[end]) {
                 // What was due before this packet came goes first.
                 self.serve();
-                self.offer(end, len);
+                let now = self.now();
+                self.offer(end, now, len);
+                self.deliver(now);
             }
         }
         Ok(true)
@@ -234,15 +266,12 @@ impl<G: Guest> Link<G> {
         if side.host.poll_timeout().is_some_and(|wakeup| wakeup.at <= now) {
             side.host.handle_timeout(now);
         }
-        let mut busy = side.pump(now, Instant::ZERO)?;
-        for _ in 0..BATCH {
-            let now = self.now();
-            let End::Guest(side) = &mut self.ends[end] else { break };
-            let Some(sent) = side.host.poll_transmit(now, PortId(0), &mut self.input, 1) else { break };
-            busy = true;
-            self.offer(end, sent.len);
+        let moved = side.pump(now, Instant::ZERO)?;
+        let sent = self.take_packets(end);
+        if sent {
+            self.deliver(now);
         }
-        Ok(busy)
+        Ok(moved || sent)
     }
 
     /// Waits for the next deadline or packet.
