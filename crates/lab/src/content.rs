@@ -55,6 +55,23 @@ impl Content {
             }
         }
     }
+    /// The next bytes without stamps: what is left of the last number, whole numbers, and the beginning of one more.
+    fn make(&mut self, out: &mut [u8]) {
+        let left = self.spare_left.min(out.len());
+        let (first, rest) = out.split_at_mut(left);
+        first.copy_from_slice(&self.spare[self.spare.len() - self.spare_left..][..left]);
+        self.spare_left -= left;
+        let mut numbers = rest.chunks_exact_mut(self.spare.len());
+        for number in &mut numbers {
+            number.copy_from_slice(&self.chance.next_u64().to_le_bytes());
+        }
+        let last = numbers.into_remainder();
+        if !last.is_empty() {
+            self.spare = self.chance.next_u64().to_le_bytes();
+            last.copy_from_slice(&self.spare[..last.len()]);
+            self.spare_left = self.spare.len() - last.len();
+        }
+    }
     /// Where the hash will appear.
     pub(crate) fn digest(&self) -> Digested {
         Arc::clone(&self.digest)
@@ -64,14 +81,7 @@ impl Content {
 impl Read for Content {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(out.len());
-        for byte in &mut out[..len] {
-            if self.spare_left == 0 {
-                self.spare = self.chance.next_u64().to_le_bytes();
-                self.spare_left = self.spare.len();
-            }
-            *byte = self.spare[self.spare.len() - self.spare_left];
-            self.spare_left -= 1;
-        }
+        self.make(&mut out[..len]);
         self.imprint(&mut out[..len]);
         self.hash.update(&out[..len]);
         self.position += len as u64;

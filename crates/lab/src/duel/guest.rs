@@ -1,15 +1,12 @@
 //! A host of ours at an end of the link, and its programs.
 
+use super::ahead::{Ahead, Next, PIECE};
 use super::{Duel, GUEST_PORT, Shared, lock};
 use crate::LabError;
 use crate::content::Content;
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::net::SocketAddr;
 use wavelane_base::{FlowId, Instant, Machine, ReadOutcome, Streams};
-
-/// Bytes that a program moves at once.
-const PIECE: usize = 64 << 10;
 
 /// An end host as a machine with one port, `PortId(0)`.
 pub trait Guest: Machine + Streams + Send + 'static {
@@ -42,8 +39,8 @@ enum Program {
 
 /// A body on its way.
 struct Sending {
-    body: Content,
-    /// Made and not taken by the connection yet, from `at` on.
+    body: Ahead,
+    /// Not taken by the connection yet, from `at` on.
     piece: Vec<u8>,
     at: usize,
     over: bool,
@@ -76,8 +73,8 @@ impl<G: Guest> GuestSide<G> {
             let local = SocketAddr::new(duel.ip(0), GUEST_PORT + i as u16);
             let refused = |said| LabError::Failed { program: format!("flow {i} of {}", duel.name), said };
             let flow = self.host.connect(now, local, duel.target(i)).map_err(refused)?;
-            self.programs
-                .insert(flow, Program::Send(Box::new(Sending { body, piece: Vec::new(), at: 0, over: false })));
+            let sending = Sending { body: Ahead::new(body)?, piece: Vec::new(), at: 0, over: false };
+            self.programs.insert(flow, Program::Send(Box::new(sending)));
         }
         Ok(())
     }
@@ -106,7 +103,11 @@ impl<G: Guest> GuestSide<G> {
             moved = true;
             match program {
                 Program::Receive(inbox) => drain(&mut self.host, flow, inbox, &mut self.buf, now, start),
-                Program::Send(sending) => fill(&mut self.host, flow, sending, now)?,
+                Program::Send(sending) => {
+                    if fill(&mut self.host, flow, sending, now) == Filled::Starved {
+                        self.ready.push(flow);
+                    }
+                }
             }
         }
         Ok(moved)
@@ -127,24 +128,37 @@ fn drain(host: &mut impl Streams, flow: FlowId, inbox: &Shared, buf: &mut [u8], 
     }
 }
 
-fn fill(host: &mut impl Streams, flow: FlowId, sending: &mut Sending, now: Instant) -> Result<(), LabError> {
+/// Why a program wrote no more.
+#[derive(PartialEq, Eq)]
+enum Filled {
+    /// The connection takes no more, or the body is over.
+    Enough,
+    /// The next piece is not made yet.
+    Starved,
+}
+
+fn fill(host: &mut impl Streams, flow: FlowId, sending: &mut Sending, now: Instant) -> Filled {
     let Sending { body, piece, at, over } = sending;
     while !*over {
         if *at == piece.len() {
-            piece.resize(PIECE, 0);
-            let n = body.read(piece).map_err(LabError::io("making a flow's content"))?;
-            piece.truncate(n);
             *at = 0;
-            if n == 0 {
-                *over = true;
-                host.shutdown(now, flow);
-                return Ok(());
-            }
+            *piece = match body.look() {
+                Next::Piece(piece) => piece,
+                Next::NotYet => {
+                    piece.clear();
+                    return Filled::Starved;
+                }
+                Next::Over => {
+                    *over = true;
+                    host.shutdown(now, flow);
+                    return Filled::Enough;
+                }
+            };
         }
         *at += host.write(now, flow, &piece[*at..]);
         if *at < piece.len() {
-            return Ok(());
+            return Filled::Enough;
         }
     }
-    Ok(())
+    Filled::Enough
 }

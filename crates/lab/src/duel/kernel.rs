@@ -1,5 +1,6 @@
 //! The Linux kernel at an end of the link: a namespace, its TUN device, and programs on plain sockets.
 
+use super::ahead::{Ahead, PIECE};
 use super::{Duel, Inbox, Load, Shared, lock};
 use crate::LabError;
 use crate::content::Content;
@@ -22,8 +23,6 @@ use wavelane_host::tun::Tun;
 const TUN_RING: u32 = 4_000;
 /// How often a blocked program looks whether it is to stop.
 const GLANCE: Duration = Duration::from_millis(50);
-/// Bytes that a program moves at once.
-const PIECE: usize = 256 << 10;
 
 /// A kernel and its programs.
 pub(super) struct KernelSide {
@@ -91,9 +90,10 @@ impl KernelSide {
         for (i, body) in bodies.into_iter().enumerate() {
             let (control, address, stop) = (self.control, duel.target(i), Arc::clone(&self.stop));
             let endless = matches!(duel.load, Load::Time(_));
+            let body = Ahead::new(body)?;
             self.spawn(move || {
                 crate::sockets::rest_until(start, || stop.load(Ordering::Relaxed));
-                write_all(control, address, body, &stop, endless)
+                write_all(control, address, &body, &stop, endless)
             })?;
         }
         Ok(())
@@ -196,7 +196,7 @@ fn read_all(listener: &Socket, inbox: &Shared, stop: &AtomicBool, start: Instant
 fn write_all(
     control: &str,
     address: SocketAddr,
-    mut body: Content,
+    body: &Ahead,
     stop: &AtomicBool,
     endless: bool,
 ) -> std::io::Result<()> {
@@ -209,18 +209,13 @@ fn write_all(
     if !used.starts_with(control.as_bytes()) {
         return Err(std::io::Error::other(format!("the kernel uses another congestion control than {control}")));
     }
-    let mut piece = vec![0; PIECE];
-    loop {
-        let n = body.read(&mut piece)?;
-        if n == 0 {
-            break;
-        }
+    while let Some(piece) = body.wait() {
         let mut at = 0;
-        while at < n {
+        while at < piece.len() {
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            match stream.write(&piece[at..n]) {
+            match stream.write(&piece[at..]) {
                 Ok(taken) => at += taken,
                 Err(e) if is_pause(&e) => {}
                 Err(e) => return Err(e),

@@ -220,7 +220,9 @@ impl<G: Guest> Link<G> {
         for taken in 0..BATCH {
             let now = self.now();
             let End::Guest(side) = &mut self.ends[end] else { return false };
-            let Some(sent) = side.host.poll_transmit(now, PortId(0), &mut self.guest_input, 1) else { return taken > 0 };
+            let Some(sent) = side.host.poll_transmit(now, PortId(0), &mut self.guest_input, 1) else {
+                return taken > 0;
+            };
             self.offer(end, now, sent.len);
         }
         true

@@ -4,6 +4,7 @@
 //! The first side sends, the second receives: bulk flows of known content. The link is a [`wavelane_channel::Cable`],
 //! so a run in which the sides swap roles meets the same losses, frame by frame.
 
+mod ahead;
 mod guest;
 mod kernel;
 mod link;
