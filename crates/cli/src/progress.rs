@@ -29,6 +29,15 @@ fn now() -> Instant {
     Instant::now()
 }
 
+fn line(p: &Progress) -> String {
+    let (at, of) = (p.at.as_secs_f64(), p.of.as_secs_f64());
+    // A run whose end is a size and not a time has no duration.
+    let time = (of > 0.0).then(|| format!("{at:.1} s of at most {of:.0} s"));
+    let note = Some(p.note.clone()).filter(|note| !note.is_empty());
+    let parts: Vec<String> = time.into_iter().chain(note).collect();
+    format!("{} seed {}: {}", p.stack, p.seed.0, parts.join(", "))
+}
+
 impl Meter {
     pub(crate) fn new() -> Self {
         let state = State { started: now(), shown: None, drawn: false };
@@ -44,9 +53,7 @@ impl Meter {
             return;
         }
         state.shown = Some(now);
-        let note = if p.note.is_empty() { String::new() } else { format!(", {}", p.note) };
-        let (at, of) = (p.at.as_secs_f64(), p.of.as_secs_f64());
-        let text = format!("{} seed {}: {at:.1} s of at most {of:.0} s{note}", p.stack, p.seed.0);
+        let text = line(p);
         let mut err = std::io::stderr().lock();
         // Progress is a courtesy: a closed standard error must not stop the run.
         let _ = if self.terminal { write!(err, "\r\x1b[K{text}") } else { writeln!(err, "{text}") };
@@ -60,5 +67,22 @@ impl Meter {
         if std::mem::take(&mut state.drawn) {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wavelane_base::{Seed, Span};
+    use wavelane_scenario::Stack;
+
+    #[test]
+    fn a_run_without_a_duration_is_told_by_its_note() {
+        let stack: Stack = "tcp-reno".parse().expect("it is a stack");
+        let told =
+            |of, note: &str| line(&Progress { stack, seed: Seed(2), at: Span::from_secs(1), of, note: note.into() });
+        assert_eq!(told(Span::from_secs(60), ""), "tcp-reno seed 2: 1.0 s of at most 60 s");
+        assert_eq!(told(Span::from_secs(60), "page"), "tcp-reno seed 2: 1.0 s of at most 60 s, page");
+        assert_eq!(told(Span::ZERO, "0.1 % loss"), "tcp-reno seed 2: 0.1 % loss");
     }
 }

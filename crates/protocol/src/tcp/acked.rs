@@ -1,4 +1,4 @@
-//! What the sender does with acknowledgements and with its timers.
+//! What the sender does with acknowledgements.
 
 use super::burst::Train;
 use super::congestion::Acked;
@@ -121,17 +121,6 @@ impl Sender {
         let partial = !self.sack && matches!(self.phase, Phase::Recovery(end) if self.una < end);
         if !(partial && std::mem::replace(&mut self.partial_seen, true)) {
             self.rto_at = None;
-        }
-    }
-
-    /// Whether the window was in use: only then may it grow (RFC 7661's concern, by Linux's `tcp_is_cwnd_limited`). In slow
-    /// start half of it is enough.
-    fn is_limited(&self, pipe: u64) -> bool {
-        let (cwnd, slow_start) = (self.controller.cwnd(), self.controller.in_slow_start());
-        match (self.config.limited_for_a_round, slow_start) {
-            (true, _) => self.usage.limited || slow_start && cwnd < 2 * self.usage.most,
-            (false, true) => 2 * pipe >= cwnd,
-            (false, false) => pipe + self.mss >= cwnd,
         }
     }
 
@@ -258,14 +247,14 @@ impl Sender {
     }
 
     /// Where what is believed lost begins, if the congestion control asks about every loss.
-    fn known_losses(&self) -> Vec<u64> {
+    pub(super) fn known_losses(&self) -> Vec<u64> {
         let Some(first) = self.board.first_lost().filter(|_| self.controller.asks_about_losses()) else {
             return Vec::new();
         };
         self.board.iter().skip(first).filter(|sent| sent.lost).map(|sent| sent.start).collect()
     }
     /// Tells it what is believed lost beyond what was `known`, in order.
-    fn tell_losses(&mut self, now: Instant, known: &[u64]) {
+    pub(super) fn tell_losses(&mut self, now: Instant, known: &[u64]) {
         let Some(first) = self.board.first_lost().filter(|_| self.controller.asks_about_losses()) else { return };
         let mut known = known.iter().peekable();
         for sent in self.board.iter().skip(first).filter(|sent| sent.lost) {
@@ -277,7 +266,7 @@ impl Sender {
         }
     }
 
-    fn begin_recovery(&mut self, now: Instant) {
+    pub(super) fn begin_recovery(&mut self, now: Instant) {
         // ns-3 counts the hole, and not what it guesses to have arrived.
         let guessed = self.board.pipe() + self.mss;
         let in_flight = if self.config.guess_arrivals { guessed } else { self.next - self.una };
@@ -335,86 +324,5 @@ impl Sender {
             let room = if prr.out == 0 { room.max(self.mss) } else { room };
             self.controller.set_cwnd(pipe + room);
         }
-    }
-
-    /// RFC 6298, section 5.2 and 5.3.
-    fn rearm(&mut self, now: Instant, advanced: bool) {
-        if self.board.is_empty() {
-            (self.rto_at, self.rack_at, self.tail_at) = (None, None, None);
-            self.tail_probe_due = false;
-        } else if self.rto_at.is_none() {
-            self.rto_at = Some(now + self.rtt.rto());
-        }
-        if advanced || self.board.sacked_segments() > 0 {
-            self.arm_tail_probe(now);
-        }
-    }
-
-    /// Does what is due. Returns whether the peer must be given up.
-    pub(super) fn on_timeout(&mut self, now: Instant) -> bool {
-        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        self.train.held = false;
-        if due(self.rack_at) {
-            let lost = self.board.lost();
-            let known = self.known_losses();
-            let repairing = self.phase != Phase::Open;
-            let (min, smoothed) = (self.rtt.min(), self.rtt.smoothed());
-            self.rack_at = self.rack.detect(now, &mut self.board, repairing, min, smoothed);
-            self.tell_losses(now, &known);
-            if self.board.lost() > lost && self.phase == Phase::Open {
-                self.begin_recovery(now);
-                self.counters.recoveries += 1;
-            }
-        }
-        if due(self.tail_at) {
-            self.tail_at = None;
-            self.tail_probe_due = true;
-            self.counters.tail_probes += 1;
-            self.rto_at = Some(now + self.rtt.rto());
-        }
-        if due(self.persist.at) {
-            return self.on_persist(now);
-        }
-        due(self.rto_at) && self.on_rto(now)
-    }
-
-    /// RFC 6298, section 5.4 to 5.6.
-    fn on_rto(&mut self, now: Instant) -> bool {
-        let retries = if self.una == 0 { self.config.syn_retries } else { self.config.data_retries };
-        if self.retries >= retries {
-            return true;
-        }
-        let first = match self.phase {
-            Phase::Open => true,
-            Phase::Recovery(_) => self.config.reduce_again,
-            Phase::Loss(_) => self.retries == 0,
-        };
-        self.retries += 1;
-        self.counters.timeouts += 1;
-        self.rtt.back_off();
-        let in_flight = if self.config.guess_arrivals { self.board.pipe() } else { self.next - self.una };
-        let known = self.known_losses();
-        self.board.mark_all_lost();
-        if self.una > 0 {
-            self.tell_losses(now, &known);
-            // A repeated timeout keeps what the first one replaced (RFC 5682, section 3.1, step 1).
-            if self.phase == Phase::Open {
-                self.note_reduction();
-            }
-            // A timeout in a recovery follows a loss that was found otherwise: F-RTO has nothing to doubt (as in Linux).
-            let suspect = self.config.undo && (self.phase == Phase::Open || self.retries > 1);
-            self.suspicion = if suspect { Suspicion::Waiting } else { Suspicion::None };
-            self.reduced_due = true;
-            self.controller.on_timeout(now, in_flight, first);
-        }
-        self.phase = Phase::Loss(self.next);
-        self.repeat_due = false;
-        self.prr = None;
-        self.duplicates = 0;
-        (self.tail_probe, self.tail_probe_due) = (None, false);
-        (self.rack_at, self.tail_at) = (None, None);
-        self.pace_next = now;
-        self.rto_at = Some(now + self.rtt.rto());
-        false
     }
 }

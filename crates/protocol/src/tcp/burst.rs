@@ -21,18 +21,6 @@ impl Train {
     }
 }
 
-/// How the congestion window was used of late (Linux's `tcp_cwnd_validate`).
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usage {
-    /// The window was what stopped us, at least once since `until` was the next byte never sent.
-    pub(super) limited: bool,
-    /// The most bytes in flight since then.
-    pub(super) most: u64,
-    until: u64,
-    /// Something was sent since the last look.
-    pub(super) fresh: bool,
-}
-
 /// What the pacer lets go at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Paced {
@@ -96,19 +84,6 @@ impl Sender {
     }
     fn is_in_burst(&self, now: Instant) -> bool {
         self.paced.left > 0 && now <= self.paced.until
-    }
-
-    /// Nothing can go any more: notes whether the congestion window is why.
-    pub(super) fn note_usage(&mut self) {
-        let (cwnd, pipe) = (self.controller.cwnd(), self.board.pipe());
-        let limited =
-            pipe + self.mss > cwnd || self.train.held && cwnd.saturating_sub(pipe) < self.window.saturating_sub(pipe);
-        if !(std::mem::take(&mut self.usage.fresh) || limited) {
-            return;
-        }
-        if self.una >= self.usage.until || limited || !self.usage.limited && pipe > self.usage.most {
-            self.usage = Usage { limited, most: pipe, until: self.next, fresh: false };
-        }
     }
 
     /// Nothing can go any more: what a burst or a train left is not for what comes later.

@@ -1,8 +1,9 @@
 //! TCP: our own, with every knob exposed, on the real wire format over IPv4 and IPv6.
 //!
 //! Reading order: [`Config`] (the knobs), [`State`], [`Connection`] (one connection as a plain struct), then its parts:
-//! `arrive` (what a segment does), `transmit` (what it sends), `send` and `acked` (the sender), `recovery`, `undo`, `congestion`, `receive`; `persist`, `pmtu`, `numbers`; and [`Host`],
-//! which holds many connections and is a [`wavelane_base::Machine`]. `docs/models/tcp.md` says what is modelled.
+//! `opening`, `arrive` (what a segment does) and `transmit` (what is sent); the sender in `send`, `burst`, `usage`, `acked`,
+//! `deadlines`, `recovery`, `undo` and `congestion`; `receive`; `persist`, `pmtu`, `numbers`; and [`Host`], which holds many
+//! connections and is a [`wavelane_base::Machine`]. `docs/models/tcp.md` says what is modelled.
 
 mod acked;
 mod arrive;
@@ -10,9 +11,11 @@ mod burst;
 mod config;
 mod congestion;
 mod connection;
+mod deadlines;
 mod guess;
 mod host;
 mod numbers;
+mod opening;
 mod persist;
 mod pmtu;
 mod rate;
@@ -24,6 +27,7 @@ mod send;
 mod state;
 mod transmit;
 mod undo;
+mod usage;
 
 pub use config::{Config, CongestionControl, Keepalive, RtoFloor, SlowStartExit};
 pub use connection::{Connection, Event, Status};

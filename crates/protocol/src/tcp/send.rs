@@ -1,6 +1,6 @@
 //! The sending half: what is written, what is in flight, what may go next.
 
-use super::burst::{Paced, Train, Usage};
+use super::burst::{Paced, Train};
 use super::config::{Config, CongestionControl};
 use super::congestion::Controller;
 use super::persist::Persist;
@@ -9,8 +9,9 @@ use super::recovery::{Prr, Rack};
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
 use super::undo::{Suspicion, Undo};
+use super::usage::Usage;
 use std::collections::VecDeque;
-use wavelane_base::{Instant, Span, Wakeup};
+use wavelane_base::{Instant, Span};
 
 /// A connection counts how often it did what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -371,45 +372,7 @@ impl Sender {
         }
     }
 
-    /// RFC 8985, section 7.2.
-    pub(super) fn arm_tail_probe(&mut self, now: Instant) {
-        self.tail_at = None;
-        let allowed = self.config.rack_tlp && self.sack && self.phase == Phase::Open && self.una > 0;
-        if !allowed || self.tail_probe.is_some() || self.board.is_empty() || self.board.sacked_segments() > 0 {
-            return;
-        }
-        let mut wait = self.rtt.smoothed().map_or(Span::from_secs(1), |rtt| rtt.times(2));
-        if self.board.len() == 1 {
-            // The peer may delay the acknowledgement of a single segment.
-            wait += DELAYED_ACK_WORST;
-        }
-        let at = now + wait.max(TAIL_PROBE_MIN);
-        // Where the timeout would come first, the probe goes in its place (TLP_calc_PTO).
-        self.tail_at = Some(self.rto_at.map_or(at, |rto| at.min(rto)));
-    }
-
-    /// The next deadline of this half.
-    pub(super) fn deadline(&self) -> Option<Wakeup> {
-        let at = |at: Option<Instant>, cause| at.map(|at| Wakeup { at, cause });
-        // At the same time, the probe goes first.
-        let mut next = at(self.tail_at, "tail loss probe");
-        for other in [
-            at(self.rto_at, "retransmission timeout"),
-            at(self.rack_at, "reordering window"),
-            at(self.persist.at, "zero-window probe"),
-            at(self.paced(), "pacing"),
-        ] {
-            next = Wakeup::earliest(next, other);
-        }
-        next
-    }
-
     pub(super) fn is_classic_reno(&self) -> bool {
         self.config.congestion == CongestionControl::Reno && !self.sack
     }
 }
-
-/// RFC 8985, section 7.2, WCDelAckT: the longest delay of an acknowledgement to expect.
-const DELAYED_ACK_WORST: Span = Span::from_millis(200);
-/// Linux waits two ticks of its clock at least.
-const TAIL_PROBE_MIN: Span = Span::from_millis(2);

@@ -1,0 +1,126 @@
+//! The sender's timers: when the next is due, and what it does then.
+
+use super::send::{Phase, Sender};
+use super::undo::Suspicion;
+use wavelane_base::{Instant, Span, Wakeup};
+
+/// RFC 8985, section 7.2, WCDelAckT: the longest delay of an acknowledgement to expect.
+const DELAYED_ACK_WORST: Span = Span::from_millis(200);
+/// Linux waits two ticks of its clock at least.
+const TAIL_PROBE_MIN: Span = Span::from_millis(2);
+
+impl Sender {
+    /// The next deadline of this half.
+    pub(super) fn deadline(&self) -> Option<Wakeup> {
+        let at = |at: Option<Instant>, cause| at.map(|at| Wakeup { at, cause });
+        // At the same time, the probe goes first.
+        let mut next = at(self.tail_at, "tail loss probe");
+        for other in [
+            at(self.rto_at, "retransmission timeout"),
+            at(self.rack_at, "reordering window"),
+            at(self.persist.at, "zero-window probe"),
+            at(self.paced(), "pacing"),
+        ] {
+            next = Wakeup::earliest(next, other);
+        }
+        next
+    }
+
+    /// RFC 6298, section 5.2 and 5.3.
+    pub(super) fn rearm(&mut self, now: Instant, advanced: bool) {
+        if self.board.is_empty() {
+            (self.rto_at, self.rack_at, self.tail_at) = (None, None, None);
+            self.tail_probe_due = false;
+        } else if self.rto_at.is_none() {
+            self.rto_at = Some(now + self.rtt.rto());
+        }
+        if advanced || self.board.sacked_segments() > 0 {
+            self.arm_tail_probe(now);
+        }
+    }
+
+    /// RFC 8985, section 7.2.
+    pub(super) fn arm_tail_probe(&mut self, now: Instant) {
+        self.tail_at = None;
+        let allowed = self.config.rack_tlp && self.sack && self.phase == Phase::Open && self.una > 0;
+        if !allowed || self.tail_probe.is_some() || self.board.is_empty() || self.board.sacked_segments() > 0 {
+            return;
+        }
+        let mut wait = self.rtt.smoothed().map_or(Span::from_secs(1), |rtt| rtt.times(2));
+        if self.board.len() == 1 {
+            // The peer may delay the acknowledgement of a single segment.
+            wait += DELAYED_ACK_WORST;
+        }
+        let at = now + wait.max(TAIL_PROBE_MIN);
+        // Where the timeout would come first, the probe goes in its place (TLP_calc_PTO).
+        self.tail_at = Some(self.rto_at.map_or(at, |rto| at.min(rto)));
+    }
+
+    /// Does what is due. Returns whether the peer must be given up.
+    pub(super) fn on_timeout(&mut self, now: Instant) -> bool {
+        let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        self.train.held = false;
+        if due(self.rack_at) {
+            let lost = self.board.lost();
+            let known = self.known_losses();
+            let repairing = self.phase != Phase::Open;
+            let (min, smoothed) = (self.rtt.min(), self.rtt.smoothed());
+            self.rack_at = self.rack.detect(now, &mut self.board, repairing, min, smoothed);
+            self.tell_losses(now, &known);
+            if self.board.lost() > lost && self.phase == Phase::Open {
+                self.begin_recovery(now);
+                self.counters.recoveries += 1;
+            }
+        }
+        if due(self.tail_at) {
+            self.tail_at = None;
+            self.tail_probe_due = true;
+            self.counters.tail_probes += 1;
+            self.rto_at = Some(now + self.rtt.rto());
+        }
+        if due(self.persist.at) {
+            return self.on_persist(now);
+        }
+        due(self.rto_at) && self.on_rto(now)
+    }
+
+    /// RFC 6298, section 5.4 to 5.6.
+    fn on_rto(&mut self, now: Instant) -> bool {
+        let retries = if self.una == 0 { self.config.syn_retries } else { self.config.data_retries };
+        if self.retries >= retries {
+            return true;
+        }
+        let first = match self.phase {
+            Phase::Open => true,
+            Phase::Recovery(_) => self.config.reduce_again,
+            Phase::Loss(_) => self.retries == 0,
+        };
+        self.retries += 1;
+        self.counters.timeouts += 1;
+        self.rtt.back_off();
+        let in_flight = if self.config.guess_arrivals { self.board.pipe() } else { self.next - self.una };
+        let known = self.known_losses();
+        self.board.mark_all_lost();
+        if self.una > 0 {
+            self.tell_losses(now, &known);
+            // A repeated timeout keeps what the first one replaced (RFC 5682, section 3.1, step 1).
+            if self.phase == Phase::Open {
+                self.note_reduction();
+            }
+            // A timeout in a recovery follows a loss that was found otherwise: F-RTO has nothing to doubt (as in Linux).
+            let suspect = self.config.undo && (self.phase == Phase::Open || self.retries > 1);
+            self.suspicion = if suspect { Suspicion::Waiting } else { Suspicion::None };
+            self.reduced_due = true;
+            self.controller.on_timeout(now, in_flight, first);
+        }
+        self.phase = Phase::Loss(self.next);
+        self.repeat_due = false;
+        self.prr = None;
+        self.duplicates = 0;
+        (self.tail_probe, self.tail_probe_due) = (None, false);
+        (self.rack_at, self.tail_at) = (None, None);
+        self.pace_next = now;
+        self.rto_at = Some(now + self.rtt.rto());
+        false
+    }
+}

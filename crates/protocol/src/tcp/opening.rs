@@ -1,0 +1,143 @@
+//! How a connection opens: SYNs, and the answers to them (RFC 9293, sections 3.5 and 3.10.7).
+
+use super::arrive::{STAMP_LEN, unwrap};
+use super::config::Config;
+use super::connection::{Connection, Event, NO_SHIFT};
+use super::numbers::Numbers;
+use super::state::State;
+use wavelane_base::{Instant, Span};
+use wavelane_wire::tcp::{Flags, Options, TcpHeader, TcpPacket};
+
+/// What a peer receives that names no MSS, over IPv4 and over IPv6 (RFC 9293, section 3.7.1).
+const MSS_ASSUMED: u16 = 536;
+const MSS_ASSUMED_V6: u16 = 1_220;
+/// Smaller offers count as this: a peer that asks for one byte a segment must not cost us forty.
+const MSS_LEAST: u16 = 64;
+
+impl Connection {
+    /// A connection that answers `syn`, a segment with SYN and without ACK or RST.
+    pub fn accept(now: Instant, config: &Config, syn: &TcpPacket<'_>, numbers: Numbers) -> Self {
+        let mut this = Self::new(now, config, syn.target, syn.source, numbers, State::SynReceived);
+        this.passive = true;
+        this.take_syn(now, &syn.header);
+        this.send_syn(now);
+        this
+    }
+
+    /// Notes what the peer's SYN says.
+    fn take_syn(&mut self, now: Instant, header: &TcpHeader) {
+        let options: &Options = &header.options;
+        self.irs = header.seq;
+        self.receiver.synchronise();
+        self.stamps = self.config.timestamps && options.timestamps.is_some();
+        self.recent_stamp = (options.timestamps.map_or(0, |stamps| stamps.value), now);
+        match options.window_scale.filter(|_| self.config.window_scale) {
+            Some(shift) => self.peer_shift = shift,
+            None => (self.peer_shift, self.receiver.shift) = (NO_SHIFT, 0),
+        }
+        self.marks = self.config.ecn && header.flags.has(Flags::ECE) && {
+            // A SYN asks with both bits, an answer agrees with one (RFC 3168, section 6.1.1).
+            header.flags.has(Flags::CWR) != header.flags.has(Flags::ACK)
+        };
+        let assumed = if self.remote.is_ipv6() { MSS_ASSUMED_V6 } else { MSS_ASSUMED };
+        let offered = options.mss.unwrap_or(assumed).max(MSS_LEAST).min(self.config.mss).max(1);
+        let overhead = if self.stamps { STAMP_LEN } else { 0 };
+        self.sender.establish(
+            now,
+            u64::from(offered) - overhead.min(u64::from(offered) / 2),
+            self.config.sack && options.sack_permitted,
+        );
+        self.set_window(u64::from(header.window), (0, 0));
+    }
+
+    /// RFC 9293, section 3.10.7.3.
+    pub(super) fn in_syn_sent(&mut self, now: Instant, header: &TcpHeader) {
+        let acks = header.flags.has(Flags::ACK);
+        let right = acks && header.ack == self.iss.wrapping_add(1) && !self.sender.board.is_empty();
+        if acks && !right {
+            // The host answers with a reset; a reset is never answered.
+            return;
+        }
+        if header.flags.has(Flags::RST) {
+            if right {
+                self.finish(Some(Event::Refused));
+            }
+            return;
+        }
+        if !header.flags.has(Flags::SYN) {
+            return;
+        }
+        if right {
+            let syn = self.syn_round_trip(now);
+            self.take_syn(now, header);
+            syn.into_iter().for_each(|rtt| self.sender.note_syn_round_trip(rtt));
+            self.open(now);
+            self.receiver.owe();
+        } else {
+            // Both sides sent a SYN: ours goes again, as an answer.
+            self.take_syn(now, header);
+            self.enter(State::SynReceived);
+            self.sender.board.mark_lost(0);
+        }
+    }
+
+    pub(super) fn syn_round_trip(&self, now: Instant) -> Option<Span> {
+        self.sender.board.front().filter(|syn| !syn.again).map(|syn| now.since(syn.stamp.sent_at))
+    }
+
+    /// Our SYN is acknowledged.
+    pub(super) fn open(&mut self, now: Instant) {
+        let repeated = self.passive && self.sender.board.front().is_some_and(|syn| syn.again);
+        self.sender.open(now, repeated || self.sender.counters.timeouts > 0);
+        self.enter(State::Established);
+        self.report(Event::Connected);
+        self.note_alive(now);
+        if self.sender.closing {
+            self.enter(State::FinWait1);
+        }
+        if self.sender.room() > 0 && std::mem::take(&mut self.writer_waits) {
+            self.report(Event::Writable);
+        }
+    }
+
+    /// RFC 5961, section 4.2: a SYN in a synchronised state is answered, never obeyed.
+    pub(super) fn on_late_syn(&mut self, now: Instant, header: &TcpHeader) {
+        if self.state == State::SynReceived && header.seq == self.irs {
+            if header.flags.has(Flags::ACK) && header.ack == self.iss.wrapping_add(1) {
+                // The other half of a simultaneous open.
+                let rtt = self.syn_round_trip(now);
+                self.open(now);
+                rtt.into_iter().for_each(|rtt| self.sender.note_syn_round_trip(rtt));
+                self.set_window(u64::from(header.window), (1, 1));
+                self.receiver.owe();
+            } else if self.sender.board.pipe() > 0 {
+                // The peer repeats its SYN: ours was lost. It answers once per repeat.
+                self.sender.board.mark_lost(0);
+            }
+            return;
+        }
+        self.challenge(now);
+    }
+
+    /// Whether the host must answer with a reset: an acknowledgement of something that this half-open connection never
+    /// sent (RFC 9293, section 3.10.7.3 and 3.10.7.4).
+    pub(super) fn refuses(&self, header: &TcpHeader) -> bool {
+        let half_open = match self.state {
+            State::SynSent => true,
+            // An old segment of an earlier connection is answered like any other.
+            State::SynReceived => unwrap(self.irs, self.receiver.next, header.seq)
+                .is_some_and(|start| start >= self.receiver.next && start <= self.receiver.edge()),
+            _ => false,
+        };
+        half_open && header.flags.has(Flags::ACK) && header.ack != self.iss.wrapping_add(1)
+    }
+    /// Whether a SYN is newer than everything this connection received (RFC 6191, section 2).
+    pub(super) fn is_newer(&self, header: &TcpHeader) -> bool {
+        let by_stamp = header.options.timestamps.filter(|_| self.stamps);
+        let by_number = (header.seq.wrapping_sub(self.irs.wrapping_add(self.receiver.next as u32)) as i32) > 0;
+        by_stamp.map_or(by_number, |stamps| match stamps.value.wrapping_sub(self.recent_stamp.0) as i32 {
+            0 => by_number,
+            later => later > 0,
+        })
+    }
+}
