@@ -1,7 +1,8 @@
 //! A host of ours at an end of the link, and its programs.
 
 use super::ahead::{Ahead, Next, PIECE};
-use super::{Duel, GUEST_PORT, Shared, lock};
+use super::behind::Behind;
+use super::{Duel, GUEST_PORT, Shared};
 use crate::LabError;
 use crate::content::Content;
 use std::collections::BTreeMap;
@@ -34,7 +35,7 @@ pub enum GuestNews {
 /// What a program does with its connection.
 enum Program {
     Send(Box<Sending>),
-    Receive(Shared),
+    Receive(Behind),
 }
 
 /// A body on its way.
@@ -51,7 +52,7 @@ pub(super) struct GuestSide<G> {
     pub(super) host: G,
     programs: BTreeMap<FlowId, Program>,
     /// By port, until somebody connects.
-    waiting: BTreeMap<u16, Shared>,
+    waiting: BTreeMap<u16, Behind>,
     ready: Vec<FlowId>,
     buf: Vec<u8>,
 }
@@ -61,11 +62,12 @@ impl<G: Guest> GuestSide<G> {
         Self { host, programs: BTreeMap::new(), waiting: BTreeMap::new(), ready: Vec::new(), buf: vec![0; PIECE] }
     }
 
-    pub(super) fn receive(&mut self, duel: &Duel, inboxes: &[Shared]) {
+    pub(super) fn receive(&mut self, duel: &Duel, inboxes: &[Shared]) -> Result<(), LabError> {
         for (i, inbox) in inboxes.iter().enumerate() {
             self.host.listen(duel.target(i));
-            self.waiting.insert(duel.target(i).port(), Shared::clone(inbox));
+            self.waiting.insert(duel.target(i).port(), Behind::new(inbox)?);
         }
+        Ok(())
     }
 
     pub(super) fn send(&mut self, now: Instant, duel: &Duel, bodies: Vec<Content>) -> Result<(), LabError> {
@@ -80,12 +82,12 @@ impl<G: Guest> GuestSide<G> {
     }
 
     /// Lets programs do what events made possible. Returns whether any moved bytes.
-    pub(super) fn pump(&mut self, now: Instant, start: Instant) -> Result<bool, LabError> {
+    pub(super) fn pump(&mut self, now: Instant) -> Result<bool, LabError> {
         while let Some(event) = self.host.poll_event() {
             match G::news(event) {
                 GuestNews::Accepted(flow, port) => {
-                    if let Some(inbox) = self.waiting.remove(&port) {
-                        self.programs.insert(flow, Program::Receive(inbox));
+                    if let Some(behind) = self.waiting.remove(&port) {
+                        self.programs.insert(flow, Program::Receive(behind));
                     }
                     self.ready.push(flow);
                 }
@@ -102,7 +104,7 @@ impl<G: Guest> GuestSide<G> {
             let Some(program) = self.programs.get_mut(&flow) else { continue };
             moved = true;
             match program {
-                Program::Receive(inbox) => drain(&mut self.host, flow, inbox, &mut self.buf, now, start),
+                Program::Receive(behind) => drain(&mut self.host, flow, behind, &mut self.buf, now),
                 Program::Send(sending) => {
                     if fill(&mut self.host, flow, sending, now) == Filled::Starved {
                         self.ready.push(flow);
@@ -114,13 +116,12 @@ impl<G: Guest> GuestSide<G> {
     }
 }
 
-fn drain(host: &mut impl Streams, flow: FlowId, inbox: &Shared, buf: &mut [u8], now: Instant, start: Instant) {
-    let mut inbox = lock(inbox);
+fn drain(host: &mut impl Streams, flow: FlowId, behind: &mut Behind, buf: &mut [u8], now: Instant) {
     loop {
         match host.read(now, flow, buf) {
-            ReadOutcome::Data(n) => inbox.received.note(start, now, &buf[..n]),
+            ReadOutcome::Data(n) => behind.note(now, &buf[..n]),
             ReadOutcome::End => {
-                inbox.ended = true;
+                behind.end();
                 return host.shutdown(now, flow);
             }
             ReadOutcome::Blocked | ReadOutcome::Reset => return,

@@ -27,6 +27,9 @@ const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
 const BUFFER: usize = 65_536;
 /// Longest wait, so that a stop is noticed in time.
 const LONGEST_WAIT: Span = Span::from_millis(20);
+/// Least time from one rest's end to the next one's: at 1 Gbit/s a frame is due every 12 us, and waking for each takes more
+/// of a processor than the frame itself. Where frames are further apart, it changes nothing.
+const GRAIN: Span = Span::from_micros(40);
 /// Turns between two looks at whether the flows are over.
 const TURNS_PER_LOOK: u32 = 64;
 /// How long the last acknowledgements may take after the flows are over.
@@ -44,6 +47,8 @@ pub(super) struct Link<G> {
     /// Where the cable's and the guests' clocks begin, in real time.
     start: Instant,
     latest: Instant,
+    /// When the latest rest ended.
+    rested: Instant,
     capture: Option<Capture>,
     unix_offset_ns: u64,
     /// The address that packets of each end carry; others (a kernel's multicast chatter) are not the run's.
@@ -78,6 +83,7 @@ impl<G: Guest> Link<G> {
             cable: Cable::new(duel.seed, &duel.name, duel.cable.clone()).map_err(refused)?,
             start: Instant::ZERO,
             latest: Instant::ZERO,
+            rested: Instant::ZERO,
             capture,
             unix_offset_ns: crate::world::unix_offset_ns(),
             sources: [duel.ip(0), duel.ip(1)],
@@ -101,7 +107,7 @@ impl<G: Guest> Link<G> {
         let [first, second] = &mut self.ends;
         match second {
             End::Kernel(side) => side.receive(duel, inboxes, self.start)?,
-            End::Guest(side) => side.receive(duel, inboxes),
+            End::Guest(side) => side.receive(duel, inboxes)?,
         }
         match first {
             End::Kernel(side) => side.send(duel, bodies, self.start)?,
@@ -268,7 +274,7 @@ impl<G: Guest> Link<G> {
         if side.host.poll_timeout().is_some_and(|wakeup| wakeup.at <= now) {
             side.host.handle_timeout(now);
         }
-        let moved = side.pump(now, Instant::ZERO)?;
+        let moved = side.pump(now)?;
         let sent = self.take_packets(end);
         if sent {
             self.deliver(now);
@@ -289,8 +295,9 @@ impl<G: Guest> Link<G> {
                 End::Guest(side) => until = side.host.poll_timeout().map_or(until, |wakeup| until.min(wakeup.at)),
             }
         }
-        let until = self.start + until.since(Instant::ZERO);
+        let until = self.start + until.max(self.rested + GRAIN).since(Instant::ZERO);
         realtime::wait(&fds, until).map_err(LabError::io("cannot wait for packets"))?;
+        self.rested = self.now();
         Ok(())
     }
 

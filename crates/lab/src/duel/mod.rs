@@ -5,6 +5,7 @@
 //! so a run in which the sides swap roles meets the same losses, frame by frame.
 
 mod ahead;
+mod behind;
 mod guest;
 mod kernel;
 mod link;
