@@ -5,14 +5,19 @@ use crate::LabError;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use wavelane_base::Instant;
+use wavelane_scenario::ARRIVAL_BIN;
 
-/// Pieces that wait for the thread at the most; then the link waits. A piece is what one segment or more let the program
-/// read.
-const PIECES_BEHIND: usize = 4_096;
+/// Pieces that wait for the thread at the most; then the link waits.
+const PIECES_BEHIND: usize = 256;
+/// A piece gets no more once it has so many bytes.
+const PIECE: usize = 64 << 10;
 
 /// The way to the thread, until the stream ends.
 pub(super) struct Behind {
     pieces: Option<SyncSender<(Instant, Vec<u8>)>>,
+    /// Gathered, and when its latest bytes were read: waking the thread for each segment costs more than the segment.
+    piece: (Instant, Vec<u8>),
+    begun: bool,
     thread: Option<JoinHandle<()>>,
     inbox: Shared,
 }
@@ -28,14 +33,30 @@ impl Behind {
         };
         let thread = std::thread::Builder::new().name("reader".into()).spawn(note);
         let thread = thread.map_err(LabError::io("cannot start a thread; raise the process limit"))?;
-        Ok(Self { pieces: Some(pieces), thread: Some(thread), inbox: Shared::clone(inbox) })
+        let piece = (Instant::ZERO, Vec::new());
+        Ok(Self { pieces: Some(pieces), piece, begun: false, thread: Some(thread), inbox: Shared::clone(inbox) })
     }
 
     /// Notes bytes that were read at `now`, on the run's clock.
-    pub(super) fn note(&self, now: Instant, bytes: &[u8]) {
-        if let Some(pieces) = &self.pieces {
-            // The thread goes on until this is dropped.
-            let _ = pieces.send((now, bytes.to_vec()));
+    pub(super) fn note(&mut self, now: Instant, bytes: &[u8]) {
+        let bin = |at: Instant| at.as_nanos() / ARRIVAL_BIN.as_nanos();
+        let (latest, gathered) = &mut self.piece;
+        // Of the bytes of one bin only the latest's time counts, but for the first byte's.
+        if bin(*latest) != bin(now) || gathered.len() >= PIECE {
+            self.pass_on();
+        }
+        self.piece.0 = now;
+        self.piece.1.extend_from_slice(bytes);
+        if !std::mem::replace(&mut self.begun, true) {
+            self.pass_on();
+        }
+    }
+
+    fn pass_on(&mut self) {
+        let (at, piece) = (self.piece.0, std::mem::take(&mut self.piece.1));
+        if let (Some(pieces), false) = (&self.pieces, piece.is_empty()) {
+            // The thread goes on until the way to it is closed.
+            let _ = pieces.send((at, piece));
         }
     }
 
@@ -47,6 +68,7 @@ impl Behind {
 
     /// Waits until all that was noted is in the inbox.
     fn settle(&mut self) {
+        self.pass_on();
         self.pieces = None;
         if let Some(thread) = self.thread.take() {
             // It cannot panic but for a poisoned allocation, whose message stands above.
@@ -71,16 +93,21 @@ mod tests {
         for ends in [true, false] {
             let inbox = Shared::default();
             let mut behind = Behind::new(&inbox).unwrap();
-            for i in 0..1_000u64 {
-                behind.note(Instant::from_millis(i), &[i as u8; 100]);
+            let mut at_once = crate::content::Received::default();
+            for i in 0..2_000u64 {
+                // Several to a bin, and one longer than a piece.
+                let (at, len) = (Instant::from_micros(300 * i + 7), if i == 500 { PIECE + 1 } else { 900 });
+                behind.note(at, &vec![i as u8; len]);
+                at_once.note(Instant::ZERO, at, &vec![i as u8; len]);
             }
             if ends {
                 behind.end();
             }
             drop(behind);
             let inbox = lock(&inbox);
-            assert_eq!((inbox.received.octets, inbox.ended), (100_000, ends));
-            assert_eq!(inbox.received.last_ns, Some(999_000_000));
+            let seen = |r: &crate::content::Received| (r.octets, r.first_ns, r.last_ns, r.arrivals.clone(), r.hash());
+            assert_eq!(seen(&inbox.received), seen(&at_once));
+            assert_eq!(inbox.ended, ends);
         }
     }
 }
