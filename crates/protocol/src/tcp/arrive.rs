@@ -269,7 +269,8 @@ impl Connection {
         let pushed = segment.header.flags.has(Flags::PSH);
         self.receiver.note_segment(now, self.sender.rtt.rto(), segment.payload.len(), pushed);
         let owed = self.receiver.owed;
-        let took = self.receiver.take(now, start, segment.payload, fin);
+        let round_trip = self.sender.rtt.smoothed().filter(|_| self.sender.sack);
+        let took = self.receiver.take(now, start, segment.payload, fin, round_trip);
         if marked && self.receiver.owed == owed {
             // A mark is told at once, but no segment draws two acknowledgements (RFC 5681, section 4.2).
             self.receiver.owe();

@@ -253,6 +253,7 @@ impl Connection {
             self.keepalive = None;
             self.receiver.owed = 0;
             self.receiver.ack_at = None;
+            self.receiver.compression.told();
             self.discarded |= event != Some(Event::Closed);
             event.into_iter().for_each(|event| self.report(event));
         }
@@ -284,6 +285,7 @@ impl Connection {
         let at = |at: Option<Instant>, cause| at.map(|at| Wakeup { at, cause });
         let mut next = at(self.receiver.ack_at, "delayed acknowledgement");
         for other in [
+            at(self.receiver.compression.at, "compressed acknowledgement"),
             at(self.linger_at, "end of TIME-WAIT"),
             at(self.keepalive.map(|(at, _)| at), "keepalive"),
             if self.state == State::TimeWait { None } else { self.sender.deadline() },

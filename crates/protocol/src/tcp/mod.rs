@@ -8,6 +8,7 @@
 mod acked;
 mod arrive;
 mod burst;
+mod compression;
 mod config;
 mod congestion;
 mod connection;

@@ -1,5 +1,6 @@
 //! The receiving half: reassembly, the window we announce, and when acknowledgements go.
 
+use super::compression::Compression;
 use super::config::Config;
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Span};
@@ -15,6 +16,8 @@ const INITIAL_SEGMENTS: usize = 10;
 const STAMP_UNIT: Span = Span::from_millis(1);
 /// Stretches reported latest first (RFC 2018, section 4).
 const REPORTS_MAX: usize = 4;
+/// Reports that every acknowledgement has room for, and one may get lost (Linux's `TCP_SACK_BLOCKS_EXPECTED`).
+const REPORTS_SURE: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Receiver {
@@ -27,6 +30,9 @@ pub(super) struct Receiver {
     stretches: Vec<(u64, u64)>,
     /// Starts of the stretches that grew latest, the latest first.
     recent: Vec<u64>,
+    /// The latest stretch to grow was further down in `recent` than reports surely reach.
+    far: bool,
+    pub(super) compression: Compression,
     /// A duplicate to be reported (RFC 2883).
     duplicate: Option<(u64, u64)>,
     buffer: usize,
@@ -83,6 +89,8 @@ impl Receiver {
             next: 0,
             stretches: Vec::new(),
             recent: Vec::new(),
+            far: false,
+            compression: Compression::new(config.compressed_acks),
             duplicate: None,
             buffer: config.receive_buffer,
             limit,
@@ -164,8 +172,9 @@ impl Receiver {
         }
     }
 
-    /// Takes `bytes` at `start`, and a FIN behind them. Everything lies within the announced window, or is cut to it.
-    pub(super) fn take(&mut self, now: Instant, start: u64, bytes: &[u8], fin: bool) -> Took {
+    /// Takes `bytes` at `start`, and a FIN behind them. Everything lies within the announced window, or is cut to it. Where
+    /// the peer takes reports, its `round_trip` says how long they may wait.
+    pub(super) fn take(&mut self, now: Instant, start: u64, bytes: &[u8], fin: bool, round_trip: Option<Span>) -> Took {
         let end = start + bytes.len() as u64;
         if fin && self.fin.is_none() && end <= self.edge {
             self.fin = Some(end);
@@ -191,7 +200,11 @@ impl Receiver {
             took = Took { advanced: true, ended: true };
         }
         let in_order = start <= before && took.advanced && !was_hole;
-        self.schedule(now, in_order && !took.ended, bytes.len());
+        let beyond = start > before && !took.advanced && self.duplicate.is_none() && !self.is_hasty();
+        let round_trip = round_trip.map(|smoothed| self.round_trip.0.map_or(smoothed, |ours| ours.min(smoothed)));
+        if !(beyond && self.compression.leaves_out(now, self.next, self.far, round_trip)) {
+            self.schedule(now, in_order && !took.ended, bytes.len());
+        }
         took
     }
 
@@ -245,7 +258,9 @@ impl Receiver {
             return true;
         }
         let whole = touched.iter().fold((start, end), |(a, b), (s, e)| (a.min(*s), b.max(*e)));
-        self.recent.retain(|start| !touched.iter().any(|(s, _)| s == start));
+        let known = |start: &u64| touched.iter().any(|(s, _)| s == start);
+        self.far = self.recent.iter().position(known).unwrap_or(self.recent.len()) >= REPORTS_SURE;
+        self.recent.retain(|start| !known(start));
         self.stretches.splice(from..to, [whole]);
         self.report_first(whole.0);
         // What waits behind a hole shall not eat up the window that the sender needs meanwhile (as Linux since 6.16:
@@ -286,9 +301,12 @@ impl Receiver {
     pub(super) fn note_reply(&mut self, now: Instant) {
         self.answers |= self.last_data.is_some_and(|last| now.since(last) < self.timer);
     }
+    fn is_hasty(&self) -> bool {
+        self.quick > 0 && !self.answers
+    }
     /// RFC 5681, section 4.2: what closes or makes a hole is acknowledged at once; in order, every second segment.
     fn schedule(&mut self, now: Instant, in_order: bool, octets: usize) {
-        if !in_order || self.quick > 0 && !self.answers {
+        if !in_order || self.is_hasty() {
             self.quick = self.quick.saturating_sub(1);
             self.owe();
             return;
@@ -312,6 +330,9 @@ impl Receiver {
             self.answers = false;
             self.owe();
         }
+        if self.compression.on_timeout(now) {
+            self.owe();
+        }
     }
     /// Whether an acknowledgement would tell of holes or duplicates.
     pub(super) fn has_reports(&self) -> bool {
@@ -333,6 +354,10 @@ impl Receiver {
         self.waiting = 0;
         self.pushed = false;
         self.ack_at = None;
+        if alone {
+            // Segments with data carry no reports.
+            self.compression.told();
+        }
     }
 
     /// Reads into `buf`; returns how much. An acknowledgement is owed if the window opened much.

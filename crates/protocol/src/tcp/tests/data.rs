@@ -127,6 +127,7 @@ fn what_waits_behind_a_hole_leaves_the_window_open() {
     let mut edges = Vec::new();
     for k in 1..40 {
         tcp.give(A, 1 + k * 1_000, 1, &[7; 1_000]);
+        tcp.wait(1);
         edges.extend(tcp.drain().iter().map(|o| u64::from(o.ack) + u64::from(o.window)));
     }
     assert!(edges.is_sorted(), "{edges:?}");

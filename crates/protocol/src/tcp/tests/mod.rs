@@ -2,6 +2,7 @@
 
 mod bbr3;
 mod close;
+mod compression;
 mod data;
 mod guess;
 mod handshake;
