@@ -100,7 +100,8 @@ impl Sender {
             self.paced = Paced { until: now + BURST_TIME, left, late: now.since(self.pace_next) };
         }
         self.paced.left = self.paced.left.saturating_sub(octets);
-        let time = pace.time_for(Octets::new(octets + HEADERS));
+        // Without headers, as the pace is: the rate at which such bytes were delivered (tcp_update_skb_after_send).
+        let time = pace.time_for(Octets::new(octets));
         let made_up = self.paced.late.min(time.scale(1, 2));
         self.paced.late = self.paced.late.saturating_sub(made_up);
         self.pace_next = self.pace_next.max(now) + time.saturating_sub(made_up);
@@ -118,5 +119,3 @@ const SHORT_TRIP_BITS: u32 = 9;
 const SOON: Span = Span::from_millis(1);
 /// Linux's `tcp_tso_win_divisor`: a third of the window goes without waiting for more.
 const WINDOW_DIVISOR: u64 = 3;
-/// Bytes of headers counted into the pace of a segment.
-const HEADERS: u64 = 52;
