@@ -46,12 +46,11 @@ impl KernelSide {
         let tun = ns.run(move || Tun::open(&device))??;
         let (ours, theirs, bits) = (duel.ip(end), duel.ip(1 - end), if duel.ipv6 { 128 } else { 32 });
         let nodad = if duel.ipv6 { " nodad" } else { "" };
-        let most = if duel.one_by_one { "gso_max_segs 1" } else { "" };
         tools::ip(
             &ns,
             &[
                 "link set lo up".to_owned(),
-                format!("link set {name} mtu {MTU} txqueuelen {TUN_RING} {most} up"),
+                format!("link set {name} mtu {MTU} txqueuelen {TUN_RING} up"),
                 format!("{family} addr add {ours}/{bits} dev {name}{nodad}"),
                 format!("{family} route add {theirs}/{bits} dev {name}"),
             ],

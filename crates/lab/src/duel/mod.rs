@@ -59,9 +59,6 @@ pub struct Duel {
     pub limit: Span,
     /// IPv6 instead of IPv4.
     pub ipv6: bool,
-    /// The kernel's TCP hands each segment to the device by itself, as on a host without segmentation offload. Otherwise
-    /// it sends, stamps and times up to 64 KiB as one.
-    pub one_by_one: bool,
     /// The largest window that the kernel's receivers announce; without it as much as the kernel allows.
     pub window: Option<u32>,
     /// Where the packets at the sender's end are captured whole, if they are.

@@ -41,7 +41,7 @@ pub(super) enum Trouble {
     Loss,
     /// By half a round trip: RACK's window grows until it covers that and the sender's own bursts, by a step per round trip
     /// that had a needless repeat. At 1 Gbit/s the bursts are many times the lateness: a send buffer of 4 MiB is refilled by
-    /// thirds, 11 ms of the link.
+    /// thirds, 11 ms of the link, so the hosts decide the count as much as TCP does.
     Late,
     /// By half a round trip over a link so slow that the bursts do not matter.
     LateSlow,
@@ -93,12 +93,6 @@ impl Trouble {
     fn window(self) -> Option<u32> {
         (self == Self::LateSlow).then_some(SLOW_WINDOW)
     }
-    /// Whether the link's dice and the protocol decide how much is repeated. With frames 1 ms late at 1 Gbit/s the host's
-    /// bursts do: a step of RACK's window is half a millisecond, Reno and CUBIC refill their send buffer every 11 ms, and the
-    /// kernel's own count changes by half with segmentation offload.
-    pub(super) fn decides_counts(self) -> bool {
-        self != Self::Late
-    }
 }
 
 /// What counts of one transfer.
@@ -127,27 +121,11 @@ fn counted(end: &DuelEnd<Ours>) -> Counted {
     }
 }
 
-/// Who sends and who receives, and whether the kernel's segments go one by one.
-#[derive(Clone, Copy, Debug)]
-struct Pair {
-    who: [Who; 2],
-    one_by_one: bool,
-}
+/// Who sends and who receives: Linux alone, ours in the sender's place, and both in each other's.
+const PAIRS: [[Who; 2]; 3] = [[Who::Kernel, Who::Kernel], [Who::Ours, Who::Kernel], [Who::Kernel, Who::Ours]];
 
-impl Pair {
-    /// Linux alone, ours in the sender's place, and both in each other's.
-    const THREE: [Self; 3] = [
-        Self { who: [Who::Kernel, Who::Kernel], one_by_one: false },
-        Self { who: [Who::Ours, Who::Kernel], one_by_one: false },
-        Self { who: [Who::Kernel, Who::Ours], one_by_one: false },
-    ];
-    /// Linux alone once more, without segmentation offload: how much of its count that decides.
-    const PLAIN: Self = Self { who: [Who::Kernel, Who::Kernel], one_by_one: true };
-
-    fn words(self) -> String {
-        let how = if self.one_by_one { ", one by one" } else { "" };
-        format!("{} to {}{how}", self.who[0].word(), self.who[1].word())
-    }
+fn words(pair: [Who; 2]) -> String {
+    format!("{} to {}", pair[0].word(), pair[1].word())
 }
 
 pub(super) fn rows(
@@ -158,22 +136,19 @@ pub(super) fn rows(
 ) -> Result<Vec<Row>, StudyError> {
     let mut rows = Vec::new();
     let octets = trouble.octets(full);
-    let more = (trouble == Trouble::Late).then_some(Pair::PLAIN);
-    let pairs: Vec<Pair> = Pair::THREE.into_iter().chain(more).collect();
     for control in Control::ALL {
-        let mut seen: Vec<Vec<Counted>> = pairs.iter().map(|_| Vec::new()).collect();
+        let mut seen: [Vec<Counted>; 3] = Default::default();
         // The pairs take turns, so that whatever else the machine does meets all alike.
         for seed in (0..SEEDS).map(|i| Seed(options.seed.0 + i)) {
-            for (pair, seen) in pairs.iter().zip(&mut seen) {
-                tell(watch, control, seed, &format!("{}, {}", pair.words(), trouble.word()));
-                let plain = duel(seed, trouble.cable(control), octets);
-                let duel = Duel { one_by_one: pair.one_by_one, window: trouble.window(), ..plain };
-                let end = fight(&duel, pair.who, control, watch.cancelled)?;
+            for (pair, seen) in PAIRS.into_iter().zip(&mut seen) {
+                tell(watch, control, seed, &format!("{}, {}", words(pair), trouble.word()));
+                let duel = Duel { window: trouble.window(), ..duel(seed, trouble.cable(control), octets) };
+                let end = fight(&duel, pair, control, watch.cancelled)?;
                 seen.push(counted(&end));
             }
         }
-        rows.extend(pairs.iter().zip(&seen).map(|(pair, seen)| transfers(control, trouble, *pair, octets, seen)));
-        let [linux, ours, swapped, ..] = &seen[..] else { continue };
+        rows.extend(PAIRS.into_iter().zip(&seen).map(|(pair, seen)| transfers(control, trouble, pair, octets, seen)));
+        let [linux, ours, swapped] = &seen;
         rows.extend(compare(control, trouble, "the same receiver", ours, linux));
         rows.extend(compare(control, trouble, "roles swapped", ours, swapped));
         rows.push(speed(control, trouble, ours, linux));
@@ -183,7 +158,7 @@ pub(super) fn rows(
 
 fn duel(seed: Seed, cable: CableConfig, octets: u64) -> Duel {
     let (name, flows, load, limit) = (LINK.to_owned(), 1, Load::Octets(octets), LIMIT);
-    Duel { name, seed, cable, flows, load, limit, ipv6: false, one_by_one: false, window: None, capture: None }
+    Duel { name, seed, cable, flows, load, limit, ipv6: false, window: None, capture: None }
 }
 
 pub(super) fn tell(watch: Watch<'_>, control: Control, seed: Seed, note: &str) {
@@ -192,11 +167,8 @@ pub(super) fn tell(watch: Watch<'_>, control: Control, seed: Seed, note: &str) {
 }
 
 /// The transfers of one pair: intact, and how fast.
-fn transfers(control: Control, trouble: Trouble, pair: Pair, octets: u64, seen: &[Counted]) -> Row {
-    let Pair { who, one_by_one } = pair;
-    let case = json!({
-        "from": who[0].word(), "to": who[1].word(), "one_by_one": one_by_one, "trouble": trouble.word(), "octets": octets,
-    });
+fn transfers(control: Control, trouble: Trouble, pair: [Who; 2], octets: u64, seen: &[Counted]) -> Row {
+    let case = json!({ "from": pair[0].word(), "to": pair[1].word(), "trouble": trouble.word(), "octets": octets });
     let mut row = row("lab", control.word(), "intact", "share", case);
     let intact = seen.iter().filter(|c| c.intact).count();
     (row.value, row.n) = (Some(intact as f64 / seen.len().max(1) as f64), seen.len() as u64);
@@ -204,7 +176,7 @@ fn transfers(control: Control, trouble: Trouble, pair: Pair, octets: u64, seen: 
     let list = |of: fn(&Counted) -> u64| seen.iter().map(|c| of(c).to_string()).collect::<Vec<_>>().join(", ");
     row.why = format!(
         "{}, {}: {} Mbit/s, {} segments repeated, the queue dropped {}, {} timeouts",
-        pair.words(),
+        words(pair),
         trouble.word(),
         list(|c| (c.goodput.unwrap_or(0.0) / 1e6).round() as u64),
         list(|c| c.retransmits),

@@ -114,8 +114,8 @@ fn measure(task: &Task, options: &StudyOptions, watch: Watch<'_>) -> Result<Seen
             let cable = losing(link(MBIT, Span::from_millis(task.rtt_ms), queue), task.per_mille);
             let load = Load::Time(Span::from_secs(task.seconds));
             let (name, seed, limit) = (LINK.to_owned(), task.seed, Span::from_secs(task.seconds));
-            let (flows, ipv6, one_by_one, capture) = (task.flows, false, false, None);
-            let duel = Duel { name, seed, cable, flows, load, limit, ipv6, one_by_one, window: None, capture };
+            let (flows, ipv6, capture) = (task.flows, false, None);
+            let duel = Duel { name, seed, cable, flows, load, limit, ipv6, window: None, capture };
             let sender = if place == Place::Kernel { Who::Kernel } else { Who::Ours };
             let end = fight(&duel, [sender, Who::Kernel], task.control, watch.cancelled)?;
             let goodputs =

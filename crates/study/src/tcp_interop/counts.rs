@@ -22,9 +22,6 @@ pub(super) fn compare(control: Control, trouble: Trouble, how: &str, ours: &[Cou
         let case = json!({ "trouble": trouble.word(), "against": how, "linux": linux, "ours": ours });
         let mut row = row("lab", control.word(), metric, "ratio", case);
         judge(&mut row, &ours, &linux);
-        if !trouble.decides_counts() {
-            row.verdict = Verdict::Info;
-        }
         if let Some(why) = busy {
             row.why += &format!("; {why}");
             if row.verdict == Verdict::Fail {

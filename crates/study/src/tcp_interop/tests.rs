@@ -39,7 +39,6 @@ fn ours_and_the_kernel_understand_each_other() {
             load: Load::Octets(8_000_000),
             limit: Span::from_secs(60),
             ipv6,
-            one_by_one: ipv6,
             window: None,
             capture: Some(path.clone()),
         };
