@@ -57,6 +57,8 @@ pub(crate) fn tcp(kind: TcpKind, knobs: &TcpKnobs) -> Config {
         send_buffer: size(knobs.send_buffer).unwrap_or(config.send_buffer),
         initial_window: knobs.initial_window.unwrap_or(config.initial_window),
         delayed_ack_count: knobs.ack_every.unwrap_or(config.delayed_ack_count),
+        // Who asks for an acknowledgement of each segment means those beyond a hole too.
+        compressed_acks: if knobs.ack_every == Some(1) { 0 } else { config.compressed_acks },
         delayed_ack_timer: knobs.ack_delay.unwrap_or(config.delayed_ack_timer),
         rto_floor: knobs.rto_min.map_or(config.rto_floor, RtoFloor::Total),
         rto_initial: knobs.rto_initial.unwrap_or(config.rto_initial),

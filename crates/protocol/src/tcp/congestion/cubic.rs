@@ -31,12 +31,14 @@ struct Whole {
     /// Bytes acknowledged towards the next segment of what Reno would have, and that window.
     reno_counted: u64,
     reno: u64,
-    /// When `needed` was last computed, and for which window.
-    computed: Option<(Instant, u64)>,
+    /// In which tick `needed` was last computed, and for which window.
+    computed: Option<(u64, u64)>,
 }
 
-/// Linux computes at most so often while the window stands still (HZ / 32).
-const COMPUTE_EVERY: Span = Span::from_micros(31_250);
+/// A clock of 250 ticks a second, Linux's where nobody chose another.
+const TICK: Span = Span::from_millis(4);
+/// Linux computes only after more ticks while the window stands still (HZ / 32).
+const COMPUTE_AFTER_TICKS: u64 = 7;
 /// Acknowledged windows per segment of Reno's growth, in eighths: 8 (1 + BETA) / 3 / (1 - BETA), as Linux rounds it.
 const RENO_EIGHTHS: u64 = 15;
 /// Before the first loss the window grows by a segment per so many at least.
@@ -111,14 +113,20 @@ impl Cubic {
             (whole.reno_counted, whole.reno) = (rest, cwnd);
             Epoch { start: now, k: cube_root((origin - cwnd as f64) / C), origin, estimate: 0.0 }
         });
-        let stale = whole.computed.is_none_or(|(at, of)| of != cwnd || now.since(at) > COMPUTE_EVERY);
+        let tick = ticks(now);
+        let stale = whole.computed.is_none_or(|(at, of)| of != cwnd || tick.saturating_sub(at) > COMPUTE_AFTER_TICKS);
         if fresh || stale {
-            whole.computed = Some((now, cwnd));
-            let t = (now.since(epoch.start) + acked.least).as_secs_f64() - epoch.k;
-            let target = (C * t * t * t + epoch.origin).max(0.0) as u64;
-            whole.needed = if target > cwnd { cwnd / (target - cwnd) } else { 100 * cwnd };
-            if self.w_max == 0.0 {
-                whole.needed = whole.needed.min(NEEDED_AT_FIRST);
+            // The curve once per tick. Within one, what Reno needed before the window grew goes on to count: round trips
+            // shorter than a tick grow by more than Reno's segment.
+            if fresh || whole.computed.is_none_or(|(at, _)| at != tick) {
+                whole.computed = Some((tick, cwnd));
+                let passed = tick.saturating_sub(ticks(epoch.start)) + acked.least.as_nanos().div_ceil(TICK.as_nanos());
+                let t = TICK.times(passed).as_secs_f64() - epoch.k;
+                let target = (C * t * t * t + epoch.origin).max(0.0) as u64;
+                whole.needed = if target > cwnd { cwnd / (target - cwnd) } else { 100 * cwnd };
+                if self.w_max == 0.0 {
+                    whole.needed = whole.needed.min(NEEDED_AT_FIRST);
+                }
             }
             let per_segment = (cwnd * RENO_EIGHTHS / 8).max(1) * mss;
             whole.reno += whole.reno_counted.saturating_sub(1) / per_segment;
@@ -185,6 +193,10 @@ impl Cubic {
     }
 }
 
+fn ticks(at: Instant) -> u64 {
+    at.as_nanos() / TICK.as_nanos()
+}
+
 /// Newton's method: only operations that give the same bits on every machine.
 fn cube_root(x: f64) -> f64 {
     if x <= 0.0 {
@@ -229,6 +241,47 @@ mod tests {
             cubic.on_ack(&acked, false);
         }
         cubic.cwnd() / MSS - before
+    }
+
+    /// Where a tick has many round trips, what Reno needs when it has outgrown the window counts until the tick ends.
+    #[test]
+    fn within_a_tick_the_window_grows_by_more_than_a_segment() {
+        let config = Config { congestion: CongestionControl::Cubic, initial_window: 100, ..Config::default() };
+        let start = Instant::from_secs(1);
+        let mut cubic = Controller::new(&config, start, MSS, 100, true, 0);
+        cubic.on_congestion(start, 100 * MSS);
+        assert_eq!(cubic.cwnd(), 70 * MSS);
+        // Reno's window grows by one per 131 segments: 70 * 15 / 8. The curve stays below its plateau for two seconds.
+        let mut grown = Vec::new();
+        let mut last = cubic.cwnd();
+        for i in 0..7_000u64 {
+            // A round trip of 1 ms has 70 segments.
+            let now = start + Span::from_millis(1).scale(i, 70);
+            let millis = i / 70;
+            cubic.on_ack(
+                &Acked {
+                    now,
+                    octets: MSS,
+                    delivered: 0,
+                    lost: 0,
+                    rtt: Some(Span::from_millis(1)),
+                    smoothed: Span::from_millis(1),
+                    least: Span::from_millis(1),
+                    pipe: last,
+                    next: 0,
+                    una: 0,
+                    limited: true,
+                    sample: None,
+                    repairing: false,
+                },
+                false,
+            );
+            grown.extend((cubic.cwnd() > last).then_some(millis));
+            last = cubic.cwnd();
+        }
+        // The window stands still, so it is first looked at after eight ticks. Reno's would have grown by 19 by their end.
+        assert!(grown.iter().all(|millis| (32..36).contains(millis)), "{grown:?}");
+        assert!(grown.len() > 2 * 19, "{}", grown.len());
     }
 
     /// Linux gives the windows back and begins a new stage at the plateau; RFC 9438, section 4.9, goes on where it was.

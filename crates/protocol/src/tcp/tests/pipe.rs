@@ -58,6 +58,7 @@ fn any_config() -> impl Strategy<Value = Config> {
                 delayed_ack_count: sizes.3,
                 offload,
                 ack_when_read,
+                compressed_acks: if prr { 44 } else { 0 },
                 timer_from_repeat,
                 reduce_again,
                 // The pipe below loses so much that giving up must not be mistaken for a fault.
