@@ -61,6 +61,11 @@ impl Cubic {
         Self { window, carry: 0.0, w_max: 0.0, w_prior: 0.0, epoch: None, timed_out: false, whole: Whole::default() }
     }
 
+    /// When the stage of congestion avoidance under way began.
+    pub(super) fn stage(&self) -> Option<Instant> {
+        self.epoch.as_ref().map(|epoch| epoch.start)
+    }
+
     fn segments(&self) -> f64 {
         self.window.cwnd as f64 / self.window.mss as f64
     }

@@ -34,12 +34,18 @@ pub(super) struct Classic {
     paced: bool,
 }
 
+/// After congestion avoidance began, nothing is looked at for so long (`cubictcp_acked`): when its reduction is taken back
+/// within this, slow start goes on to the first loss.
+const BLIND: Span = Span::from_secs(1);
+
 /// The window of the sender at an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) cwnd: u64,
     pub(super) ssthresh: u64,
     pub(super) mss: u64,
+    /// When CUBIC's stage of congestion avoidance began, if it is in one.
+    pub(super) stage: Option<Instant>,
 }
 
 impl Classic {
@@ -55,6 +61,9 @@ impl Classic {
     /// Looks at every acknowledgement, before the window grows. Returns whether slow start is over.
     pub(super) fn on_ack(&mut self, acked: &Acked, seen: Seen) -> bool {
         let Some(rtt) = acked.rtt else { return false };
+        if seen.stage.is_some_and(|start| acked.now.since(start) < BLIND) {
+            return false;
+        }
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
         if self.found || seen.cwnd >= seen.ssthresh {
             return false;

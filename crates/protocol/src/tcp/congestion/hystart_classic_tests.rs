@@ -23,7 +23,7 @@ fn ack(us: u64, una: u64, segments: u64, rtt: Span) -> Acked {
 }
 
 fn seen(segments: u64) -> Seen {
-    Seen { cwnd: segments * MSS, ssthresh: u64::MAX, mss: MSS }
+    Seen { cwnd: segments * MSS, ssthresh: u64::MAX, mss: MSS, stage: None }
 }
 
 /// The first microsecond at which acknowledgements of one round, `spacing` apart, end slow start.
@@ -96,6 +96,18 @@ fn it_ends_once_and_begins_anew_after_a_timeout() {
     assert_eq!(train_ends(&mut classic, 100, 400), None);
     classic.restart();
     assert_eq!(train_ends(&mut classic, 100, 400), Some(10_600));
+}
+
+#[test]
+fn for_a_second_after_congestion_avoidance_began_nothing_is_judged() {
+    for (began, ends) in [(0, None), (1_000_001, None), (2_000_000, Some(3_010_600))] {
+        let mut classic = Classic::default();
+        let stage = Some(Instant::from_nanos(began * 1_000));
+        let seen = Seen { stage, ..seen(400) };
+        let from = if ends.is_some() { 3_000_000 } else { 900_000 + began };
+        let found = (0..400).map(|k| from + k * 100).find(|us| classic.on_ack(&ack(*us, 1, 400, RTT), seen));
+        assert_eq!(found, ends, "{began}");
+    }
 }
 
 #[test]

@@ -85,8 +85,8 @@ impl Window {
         octets.max(2 * self.mss)
     }
     /// Linux's HyStart, which sees every acknowledgement.
-    fn watch(&mut self, acked: &Acked) {
-        let seen = Seen { cwnd: self.cwnd, ssthresh: self.ssthresh, mss: self.mss };
+    fn watch(&mut self, acked: &Acked, stage: Option<Instant>) {
+        let seen = Seen { cwnd: self.cwnd, ssthresh: self.ssthresh, mss: self.mss, stage };
         if let Some(classic) = &mut self.classic
             && classic.on_ack(acked, seen)
         {
@@ -181,7 +181,8 @@ impl Controller {
     /// An acknowledgement. Reno and CUBIC stay put while losses are repaired by fast recovery: the caller sets their
     /// window then.
     pub(super) fn on_ack(&mut self, acked: &Acked, in_recovery: bool) {
-        self.window_mut().into_iter().for_each(|window| window.watch(acked));
+        let stage = if let Self::Cubic(cubic) = self { cubic.stage() } else { None };
+        self.window_mut().into_iter().for_each(|window| window.watch(acked, stage));
         match self {
             Self::Bbr(bbr) => bbr.on_ack(acked),
             Self::Bbr3(bbr) => bbr.on_ack(acked, in_recovery),
