@@ -12,8 +12,6 @@ pub(super) const STRETCHES_MAX: usize = 4_096;
 const ACKS_OWED_MAX: u32 = 64;
 /// Segments that a sender begins with (RFC 6928), taken for a round trip's before one was measured.
 const INITIAL_SEGMENTS: usize = 10;
-/// Our timestamps' unit.
-const STAMP_UNIT: Span = Span::from_millis(1);
 /// Stretches reported latest first (RFC 2018, section 4).
 const REPORTS_MAX: usize = 4;
 /// Reports that every acknowledgement has room for, and one may get lost (Linux's `TCP_SACK_BLOCKS_EXPECTED`).
@@ -27,7 +25,7 @@ pub(super) struct Receiver {
     /// The next position expected.
     pub(super) next: u64,
     /// What is there beyond the first hole: disjoint, rising.
-    stretches: Vec<(u64, u64)>,
+    pub(super) stretches: Vec<(u64, u64)>,
     /// Starts of the stretches that grew latest, the latest first.
     recent: Vec<u64>,
     /// The latest stretch to grow was further down in `recent` than reports surely reach.
@@ -35,19 +33,19 @@ pub(super) struct Receiver {
     pub(super) compression: Compression,
     /// A duplicate to be reported (RFC 2883).
     duplicate: Option<(u64, u64)>,
-    buffer: usize,
+    pub(super) buffer: usize,
     /// What we announce at most; grows to `buffer`.
-    limit: usize,
+    pub(super) limit: usize,
     /// Start of the current measurement, and the bytes read in it.
-    measured: (Instant, usize),
+    pub(super) measured: (Instant, usize),
     /// The most that was read in a round trip.
-    per_round: usize,
+    pub(super) per_round: usize,
     /// The round trip as the peer's echoes of our timestamps show it, and the echo that was measured last.
-    round_trip: (Option<Span>, u32),
+    pub(super) round_trip: (Option<Span>, u32),
     /// The right edge as announced; never taken back.
-    edge: u64,
+    pub(super) edge: u64,
     pub(super) shift: u8,
-    mss: usize,
+    pub(super) mss: usize,
     count: u32,
     timer: Span,
     /// Acknowledgements that go at once: how many are left, and how many a reason for haste gives.
@@ -141,28 +139,6 @@ impl Receiver {
     /// The announced right edge.
     pub(super) fn edge(&self) -> u64 {
         self.edge
-    }
-    /// Where the right edge would be if announced now (RFC 9293, section 3.8.6.2.2: it moves by a segment or half the
-    /// buffer, or not at all).
-    fn next_edge(&self) -> u64 {
-        let room = self.limit.saturating_sub(self.readable());
-        let most = if self.shift == 0 { u64::from(u16::MAX) } else { u64::from(u16::MAX) << self.shift };
-        let unit = (1u64 << self.shift) - 1;
-        let edge = self.next + ((room as u64).min(most) & !unit);
-        let step = self.mss.min(self.limit / 2).max(1) as u64;
-        if edge >= self.edge + step { edge } else { self.edge.max(self.next) }
-    }
-    /// The window to announce, in bytes; it is announced by this call.
-    pub(super) fn announce(&mut self) -> u64 {
-        self.edge = self.next_edge();
-        self.edge - self.next
-    }
-
-    /// The window of a SYN, which is never scaled.
-    pub(super) fn announce_first(&mut self) -> u64 {
-        let window = (self.limit as u64).min(u64::from(u16::MAX));
-        self.edge = self.edge.max(self.next + window);
-        window
     }
     /// A segment is dropped: with SACK, the answer says which of its bytes had come before (RFC 2883).
     pub(super) fn note_old(&mut self, start: Option<u64>, len: u64) {
@@ -265,8 +241,7 @@ impl Receiver {
         self.report_first(whole.0);
         // What waits behind a hole shall not eat up the window that the sender needs meanwhile (as Linux since 6.16:
         // net/ipv4/tcp_input.c, tcp_rcvbuf_grow, commit 63ad7dfedfae "tcp: adjust rcvbuf in presence of reorders").
-        let waits = self.stretches.last().map_or(0, |(_, end)| end - self.next) as usize;
-        self.limit = self.limit.max(2 * self.per_round + waits).min(self.buffer);
+        self.limit = self.limit.max(2 * self.per_round + self.waits()).min(self.buffer);
         true
     }
     fn report_first(&mut self, start: u64) {
@@ -380,35 +355,6 @@ impl Receiver {
             self.owed = self.owed.max(1);
         }
         n
-    }
-
-    /// `echo`, the time of an acknowledgement of ours, came back with data after `rtt`. Who only receives measures no other
-    /// round trips after the handshake, and a queue on the path lengthens them. A shorter one counts at once, a longer one
-    /// by an eighth (as Linux: `tcp_rcv_rtt_update` in net/ipv4/tcp_input.c); the clock's unit is the least.
-    pub(super) fn note_round_trip(&mut self, echo: u32, rtt: Span, octets: usize) {
-        if echo == self.round_trip.1 || octets < self.mss / 2 {
-            return;
-        }
-        let rtt = rtt.max(STAMP_UNIT);
-        let known = self.round_trip.0.filter(|known| rtt > *known);
-        self.round_trip = (Some(known.map_or(rtt, |known| known.scale(7, 8) + rtt.scale(1, 8))), echo);
-    }
-
-    /// The window doubles after a round trip in which the reader took half of it (dynamic right-sizing).
-    fn widen(&mut self, now: Instant, rtt: Option<Span>, n: usize) {
-        self.measured.1 += n;
-        // Where no round trip was measured, a window that was read whole took at least one.
-        let over = match self.round_trip.0.or(rtt) {
-            Some(rtt) => now.since(self.measured.0) >= rtt,
-            None => self.measured.1 >= self.limit,
-        };
-        if over {
-            self.per_round = self.per_round.max(self.measured.1);
-            if self.measured.1 >= self.limit / 2 {
-                self.limit = (2 * self.limit).min(self.buffer);
-            }
-            self.measured = (now, 0);
-        }
     }
 }
 

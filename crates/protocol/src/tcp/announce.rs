@@ -1,0 +1,73 @@
+//! The window that the receiver announces, and how it grows (dynamic right-sizing).
+
+use super::receive::Receiver;
+use wavelane_base::{Instant, Span};
+
+/// Our timestamps' unit.
+const STAMP_UNIT: Span = Span::from_millis(1);
+
+impl Receiver {
+    /// Where the right edge would be if announced now (RFC 9293, section 3.8.6.2.2: it moves by a segment or half the
+    /// buffer, or not at all).
+    pub(super) fn next_edge(&self) -> u64 {
+        let room = self.limit.saturating_sub(self.readable());
+        let most = if self.shift == 0 { u64::from(u16::MAX) } else { u64::from(u16::MAX) << self.shift };
+        let unit = (1u64 << self.shift) - 1;
+        let edge = self.next + ((room as u64).min(most) & !unit);
+        let step = self.mss.min(self.limit / 2).max(1) as u64;
+        if edge >= self.edge + step { edge } else { self.edge.max(self.next) }
+    }
+    /// The window to announce, in bytes; it is announced by this call.
+    pub(super) fn announce(&mut self) -> u64 {
+        self.edge = self.next_edge();
+        self.edge - self.next
+    }
+
+    /// The window of a SYN, which is never scaled.
+    pub(super) fn announce_first(&mut self) -> u64 {
+        let window = (self.limit as u64).min(u64::from(u16::MAX));
+        self.edge = self.edge.max(self.next + window);
+        window
+    }
+
+    /// How far what waits behind holes reaches beyond what is expected.
+    pub(super) fn waits(&self) -> usize {
+        self.stretches.last().map_or(0, |(_, end)| end - self.next) as usize
+    }
+
+    /// `echo`, the time of an acknowledgement of ours, came back with data after `rtt`. Who only receives measures no other
+    /// round trips after the handshake, and a queue on the path lengthens them. A shorter one counts at once, a longer one
+    /// by an eighth (as Linux: `tcp_rcv_rtt_update` in net/ipv4/tcp_input.c); the clock's unit is the least.
+    pub(super) fn note_round_trip(&mut self, echo: u32, rtt: Span, octets: usize) {
+        if echo == self.round_trip.1 || octets < self.mss / 2 {
+            return;
+        }
+        let rtt = rtt.max(STAMP_UNIT);
+        let known = self.round_trip.0.filter(|known| rtt > *known);
+        self.round_trip = (Some(known.map_or(rtt, |known| known.scale(7, 8) + rtt.scale(1, 8))), echo);
+    }
+
+    /// The window doubles after a round trip in which the reader took half of it, and follows the most that it took in one
+    /// (Linux's `tcp_rcvbuf_grow`).
+    pub(super) fn widen(&mut self, now: Instant, rtt: Option<Span>, n: usize) {
+        self.measured.1 += n;
+        // Where no round trip was measured, a window that was read whole took at least one.
+        let over = match self.round_trip.0.or(rtt) {
+            Some(rtt) => now.since(self.measured.0) >= rtt,
+            None => self.measured.1 >= self.limit,
+        };
+        if over {
+            let (taken, before) = (self.measured.1, self.per_round);
+            let mut limit = if taken >= self.limit / 2 { 2 * self.limit } else { self.limit };
+            if taken > before {
+                // Twice what was taken, for that is a round trip old; and as much more as a sender in slow start grows by
+                // meanwhile.
+                let growth = (4 * taken as u128 * (taken - before) as u128 / before.max(1) as u128) as usize;
+                limit = limit.max((2 * taken).saturating_add(growth).saturating_add(self.waits()));
+                self.per_round = taken;
+            }
+            self.limit = limit.min(self.buffer);
+            self.measured = (now, 0);
+        }
+    }
+}
