@@ -142,7 +142,7 @@ pub struct Config {
     pub unsent_low_water: Option<usize>,
     /// Most bytes received and not yet read, in order or not.
     pub receive_buffer: usize,
-    /// Window announced at first; it doubles per round trip in which the reader keeps up, to the receive buffer.
+    /// Window announced at first; it follows a reader that keeps up, to the receive buffer.
     /// `None` announces the receive buffer from the start.
     pub receive_window_initial: Option<usize>,
     /// Probes of an idle connection; `None` sends none.

@@ -1,5 +1,6 @@
 //! `scenarios/demo.toml` in the simulator, over our TCP, beside the laboratory, over the kernel's.
 
+use super::bulk::tell;
 use super::{Control, Watch, failure, judge_ratio, pool, row};
 use crate::document::Row;
 use crate::{StudyError, StudyOptions};
@@ -30,6 +31,7 @@ pub(super) fn rows(options: &StudyOptions, full: bool, watch: Watch<'_>) -> Resu
     }
     let seen = pool::run(&tasks, options.jobs.unwrap_or(WORKERS), |(control, seed, lab)| {
         let stack = control.stack();
+        tell(watch, *control, *seed, if *lab { "the demo in the laboratory" } else { "the demo in the simulator" });
         let out = options.out.join(format!("demo-{}-{}", stack.word(), seed.0));
         let mut quiet = |_| {};
         let label = format!("{}-{}", stack.word(), seed.0);
