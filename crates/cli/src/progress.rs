@@ -29,13 +29,12 @@ fn now() -> Instant {
     Instant::now()
 }
 
-fn line(p: &Progress) -> String {
-    let (at, of) = (p.at.as_secs_f64(), p.of.as_secs_f64());
-    // A run whose end is a size and not a time has no duration.
+/// `at` and `of` in seconds; a run whose end is a size and not a time has none of either.
+fn line(run: &str, at: f64, of: f64, note: &str) -> String {
     let time = (of > 0.0).then(|| format!("{at:.1} s of at most {of:.0} s"));
-    let note = Some(p.note.clone()).filter(|note| !note.is_empty());
+    let note = (!note.is_empty()).then(|| note.to_owned());
     let parts: Vec<String> = time.into_iter().chain(note).collect();
-    format!("{} seed {}: {}", p.stack, p.seed.0, parts.join(", "))
+    format!("{run}: {}", parts.join(", "))
 }
 
 impl Meter {
@@ -53,7 +52,8 @@ impl Meter {
             return;
         }
         state.shown = Some(now);
-        let text = line(p);
+        let run = format!("{} seed {}", p.stack, p.seed.0);
+        let text = line(&run, p.at.as_secs_f64(), p.of.as_secs_f64(), &p.note);
         let mut err = std::io::stderr().lock();
         // Progress is a courtesy: a closed standard error must not stop the run.
         let _ = if self.terminal { write!(err, "\r\x1b[K{text}") } else { writeln!(err, "{text}") };
@@ -73,16 +73,12 @@ impl Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wavelane_base::{Seed, Span};
-    use wavelane_scenario::Stack;
 
     #[test]
     fn a_run_without_a_duration_is_told_by_its_note() {
-        let stack: Stack = "tcp-reno".parse().expect("it is a stack");
-        let told =
-            |of, note: &str| line(&Progress { stack, seed: Seed(2), at: Span::from_secs(1), of, note: note.into() });
-        assert_eq!(told(Span::from_secs(60), ""), "tcp-reno seed 2: 1.0 s of at most 60 s");
-        assert_eq!(told(Span::from_secs(60), "page"), "tcp-reno seed 2: 1.0 s of at most 60 s, page");
-        assert_eq!(told(Span::ZERO, "0.1 % loss"), "tcp-reno seed 2: 0.1 % loss");
+        let told = |of, note| line("tcp-reno seed 2", 1.04, of, note);
+        assert_eq!(told(60.0, ""), "tcp-reno seed 2: 1.0 s of at most 60 s");
+        assert_eq!(told(60.0, "page"), "tcp-reno seed 2: 1.0 s of at most 60 s, page");
+        assert_eq!(told(0.0, "0.1 % loss"), "tcp-reno seed 2: 0.1 % loss");
     }
 }
