@@ -4,7 +4,7 @@
 use crate::LabError;
 use crate::content::Content;
 use std::io::Read;
-use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 
 /// Bytes that a program moves at once.
 pub(super) const PIECE: usize = 64 << 10;
@@ -13,13 +13,6 @@ const PIECES_AHEAD: usize = 32;
 
 /// A body that a thread makes. The thread ends with the body, or when this is dropped.
 pub(super) struct Ahead(Receiver<Vec<u8>>);
-
-/// What is in store.
-pub(super) enum Next {
-    Piece(Vec<u8>),
-    NotYet,
-    Over,
-}
 
 impl Ahead {
     pub(super) fn new(mut body: Content) -> Result<Self, LabError> {
@@ -36,15 +29,6 @@ impl Ahead {
         let spawned = std::thread::Builder::new().name("content".into()).spawn(make);
         spawned.map_err(LabError::io("cannot start a thread; raise the process limit"))?;
         Ok(Self(pieces))
-    }
-
-    /// The next piece, if it is made.
-    pub(super) fn look(&self) -> Next {
-        match self.0.try_recv() {
-            Ok(piece) => Next::Piece(piece),
-            Err(TryRecvError::Empty) => Next::NotYet,
-            Err(TryRecvError::Disconnected) => Next::Over,
-        }
     }
 
     /// The next piece, as soon as it is made; `None` at the end.
@@ -66,13 +50,9 @@ mod tests {
         let mut whole = Vec::new();
         body().read_to_end(&mut whole).unwrap();
         let ahead = Ahead::new(body()).unwrap();
-        let mut pieces = ahead.wait().unwrap();
-        loop {
-            match ahead.look() {
-                Next::Piece(piece) => pieces.extend(piece),
-                Next::NotYet => std::thread::yield_now(),
-                Next::Over => break,
-            }
+        let mut pieces = Vec::new();
+        while let Some(piece) = ahead.wait() {
+            pieces.extend(piece);
         }
         assert_eq!(pieces, whole);
         assert_eq!(ahead.wait(), None);

@@ -1,6 +1,6 @@
 //! A host of ours at an end of the link, and its programs.
 
-use super::ahead::{Ahead, Next, PIECE};
+use super::ahead::{Ahead, PIECE};
 use super::behind::Behind;
 use super::{Duel, GUEST_PORT, Shared};
 use crate::LabError;
@@ -105,11 +105,7 @@ impl<G: Guest> GuestSide<G> {
             moved = true;
             match program {
                 Program::Receive(behind) => drain(&mut self.host, flow, behind, &mut self.buf, now),
-                Program::Send(sending) => {
-                    if fill(&mut self.host, flow, sending, now) == Filled::Starved {
-                        self.ready.push(flow);
-                    }
-                }
+                Program::Send(sending) => fill(&mut self.host, flow, sending, now),
             }
         }
         Ok(moved)
@@ -129,37 +125,21 @@ fn drain(host: &mut impl Streams, flow: FlowId, behind: &mut Behind, buf: &mut [
     }
 }
 
-/// Why a program wrote no more.
-#[derive(PartialEq, Eq)]
-enum Filled {
-    /// The connection takes no more, or the body is over.
-    Enough,
-    /// The next piece is not made yet.
-    Starved,
-}
-
-fn fill(host: &mut impl Streams, flow: FlowId, sending: &mut Sending, now: Instant) -> Filled {
+fn fill(host: &mut impl Streams, flow: FlowId, sending: &mut Sending, now: Instant) {
     let Sending { body, piece, at, over } = sending;
     while !*over {
         if *at == piece.len() {
             *at = 0;
-            *piece = match body.look() {
-                Next::Piece(piece) => piece,
-                Next::NotYet => {
-                    piece.clear();
-                    return Filled::Starved;
-                }
-                Next::Over => {
-                    *over = true;
-                    host.shutdown(now, flow);
-                    return Filled::Enough;
-                }
+            // Asleep if it is not made yet: the link's real-time thread would keep the maker from a processor.
+            let Some(next) = body.wait() else {
+                *over = true;
+                return host.shutdown(now, flow);
             };
+            *piece = next;
         }
         *at += host.write(now, flow, &piece[*at..]);
         if *at < piece.len() {
-            return Filled::Enough;
+            return;
         }
     }
-    Filled::Enough
 }
