@@ -1,5 +1,6 @@
 //! What a guest's program has read, looked at by a thread of its own: hashing in the link's thread would delay frames.
 
+use super::ahead::PIECE;
 use super::{Shared, lock};
 use crate::LabError;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -9,8 +10,6 @@ use wavelane_scenario::ARRIVAL_BIN;
 
 /// Pieces that wait for the thread at the most; then the link waits.
 const PIECES_BEHIND: usize = 256;
-/// A piece gets no more once it has so many bytes.
-const PIECE: usize = 64 << 10;
 
 /// The way to the thread, until the stream ends.
 pub(super) struct Behind {
