@@ -66,10 +66,10 @@ fn read_back(path: &Path) -> Option<Vec<(bool, u64, f64, String)>> {
 #[test]
 fn gateways_ports_are_captured_and_tshark_reads_them() {
     for (stack, name) in [(CUBIC, "cubic"), (Stack::Wavelane, "wavelane")] {
-        let (out, raw) = demo(stack, 5, true, name);
+        let (out, raw) = demo(stack, 20, true, name);
         let found = files(&out);
         assert_eq!(found.keys().collect::<Vec<_>>(), ["test-a-air.pcapng", "test-b-air.pcapng"]);
-        let (again, raw_again) = demo(stack, 5, true, &format!("{name}-again"));
+        let (again, raw_again) = demo(stack, 20, true, &format!("{name}-again"));
         assert!(files(&again) == found && raw_again == raw, "{name}: two runs of one seed differ");
         let ends = ["a", "b"].map(|node| read_back(&out.join(format!("pcap/test-{node}-air.pcapng"))));
         [out, again].iter().for_each(|out| std::fs::remove_dir_all(out).unwrap());
@@ -81,8 +81,7 @@ fn gateways_ports_are_captured_and_tshark_reads_them() {
             from.iter().filter(|packet| packet.0).for_each(|p| on_the_way.entry(&p.3).or_default().push(p.2));
             let arrived: Vec<_> = to.iter().filter(|packet| !packet.0).collect();
             let left = from.iter().filter(|packet| packet.0).count();
-            // The link loses a twentieth, and where slow start overflows its queue as much again.
-            assert!(arrived.len() > left * 3 / 4 && arrived.len() < left, "{name}: {} of {left}", arrived.len());
+            assert!(arrived.len() > left * 9 / 10 && arrived.len() < left, "{name}: {} of {left}", arrived.len());
             for packet in arrived {
                 let sent = on_the_way.get(packet.3.as_str()).and_then(|times| times.first());
                 assert!(sent.is_some_and(|sent| packet.2 >= sent + 0.05), "{name}: {packet:?} left at {sent:?}");
