@@ -160,16 +160,29 @@ fn row(backend: &str, stack: &str, metric: &str, unit: &str, case: Value) -> Row
     Row { case, ..Row::new(ID, backend, stack, metric, unit) }
 }
 
+/// Whether two lists of figures are of the same seeds, one by one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Seeds {
+    /// Both met the same dice, so what a seed did to both does not count as chance.
+    Same,
+    Own,
+}
+
 /// Judges the ratio of the means, ours over theirs: within `within` of 1. One outside it whose 95 % interval reaches in
 /// proves nothing yet. The mean of the ratios by seed would be too large wherever theirs varies much.
-fn judge_ratio(row: &mut Row, ours: &[f64], theirs: &[f64], within: f64) {
+fn judge_ratio(row: &mut Row, ours: &[f64], theirs: &[f64], seeds: Seeds, within: f64) {
     let means = mean_ci95(ours).zip(mean_ci95(theirs)).filter(|(_, (theirs, _))| *theirs > 0.0);
     let Some(((a, _), (b, _))) = means else {
         row.verdict = Verdict::Inconclusive;
         row.why = "no run gave the figure".into();
         return;
     };
-    let (ratio, half) = (a / b, ratio_half(ours, theirs));
+    // A run without the figure leaves a list that can no longer be told by seed.
+    let half = match seeds {
+        Seeds::Same if ours.len() == theirs.len() => paired_half(ours, theirs),
+        _ => ratio_half(ours, theirs),
+    };
+    let ratio = a / b;
     (row.value, row.ci95, row.n) = (Some(ratio), half, ours.len() as u64);
     let away = (ratio - 1.0).abs();
     row.verdict = if away <= within {
@@ -181,6 +194,15 @@ fn judge_ratio(row: &mut Row, ours: &[f64], theirs: &[f64], within: f64) {
     };
     let (n, m, half) = (ours.len(), theirs.len(), half.map_or(String::new(), |half| format!(" ± {half:.3}")));
     row.why = format!("{ratio:.3}{half} ({n} runs over {m}), wanted within {within} of 1");
+}
+
+/// The 95 % half-width of the ratio of two means over the same seeds: Student's t on what each pair is off the ratio
+/// (the ratio estimator of sampling theory: Cochran, Sampling Techniques, 3rd ed., section 6.3).
+fn paired_half(ours: &[f64], theirs: &[f64]) -> Option<f64> {
+    let (a, b) = (mean_ci95(ours)?.0, mean_ci95(theirs)?.0);
+    let off: Vec<f64> = ours.iter().zip(theirs).map(|(x, y)| x - a / b * y).collect();
+    let n = off.len() as f64;
+    Some(student_t_975(off.len() as u32 - 1)? * sample_deviation(&off)? / n.sqrt() / b)
 }
 
 /// The 95 % half-width of the ratio of two independent means by propagation of errors, with Welch's degrees of freedom.

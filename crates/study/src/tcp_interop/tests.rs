@@ -68,12 +68,22 @@ fn a_ratio_of_means_has_the_interval_of_both() {
     assert_eq!(ratio_half(&[8.0], &[4.0, 5.0]), None);
 }
 
+/// Hand-computed: 8, 10, 12 over 4, 5, 6 are 2 at every seed; 8, 11, 12 over 4, 5, 5 are 31/14, off by -6/7, -1/14 and
+/// 13/14, whose deviation is 0.8955; 4.303 is Student's 97.5 % point with 2 degrees of freedom.
+#[test]
+fn what_a_seed_does_to_both_is_not_chance() {
+    assert!(paired_half(&[8.0, 10.0, 12.0], &[4.0, 5.0, 6.0]).unwrap() < 1e-9);
+    let half = paired_half(&[8.0, 11.0, 12.0], &[4.0, 5.0, 5.0]).unwrap();
+    assert!((half - 4.303 * 0.8955 / 3.0f64.sqrt() / (14.0 / 3.0)).abs() < 1e-3, "{half}");
+    assert_eq!(paired_half(&[8.0], &[4.0]), None);
+}
+
 /// A mean outside the bound is a failure only if its interval stays outside too.
 #[test]
 fn a_ratio_is_judged_by_its_interval() {
     let judged = |ours: &[f64], theirs: &[f64]| {
         let mut row = row("lab", "cubic", "ratio", "ratio", serde_json::json!({}));
-        judge_ratio(&mut row, ours, theirs, 0.15);
+        judge_ratio(&mut row, ours, theirs, Seeds::Own, 0.15);
         row.verdict
     };
     assert_eq!(judged(&[1.1, 1.0, 1.2], &[1.0, 1.0, 1.0]), Verdict::Pass);
