@@ -27,8 +27,9 @@ use wavelane_scenario::{BackendError, Progress, RunError, RunHooks, Stack, TcpKi
 
 /// The study's id.
 pub(crate) const ID: &str = "tcp-interop";
-/// What can be run alone.
-pub(crate) const PARTS: [&str; 5] = ["captures", "loss", "reordering", "goodput", "demo"];
+/// What can be run alone; "reordering" is the three that follow it.
+pub(crate) const PARTS: [&str; 8] =
+    ["captures", "loss", "reordering", "late", "late-slow", "very-late", "goodput", "demo"];
 /// The link's name, from which its dice follow, in every backend.
 const LINK: &str = "air";
 
@@ -43,16 +44,16 @@ pub(crate) fn run(
     let watch = Watch { progress: hooks.progress, cancelled: hooks.cancelled };
     let full = options.edition == Edition::Full;
     let mut rows = Vec::new();
-    if options.wants(PARTS[0]) {
+    if options.wants("captures") {
         rows.extend(bulk::captured(options, watch)?);
     }
-    for trouble in bulk::Trouble::ALL.into_iter().filter(|trouble| options.wants(trouble.part())) {
+    for trouble in bulk::Trouble::ALL.into_iter().filter(|trouble| trouble.parts().iter().any(|p| options.wants(p))) {
         rows.extend(bulk::rows(options, full, trouble, watch)?);
     }
-    if options.wants(PARTS[3]) {
+    if options.wants("goodput") {
         rows.extend(cells::rows(options, full, watch)?);
     }
-    if options.wants(PARTS[4]) {
+    if options.wants("demo") {
         rows.extend(demo::rows(options, full, watch)?);
     }
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))

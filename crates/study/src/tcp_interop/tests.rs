@@ -59,6 +59,15 @@ fn ours_and_the_kernel_understand_each_other() {
     }
 }
 
+/// What can be asked for runs something, and what runs can be asked for.
+#[test]
+fn every_trouble_is_in_a_part_that_can_be_named() {
+    let own = ["captures", "goodput", "demo"];
+    let of = |trouble: bulk::Trouble| trouble.parts().iter().copied();
+    let known: std::collections::BTreeSet<&str> = bulk::Trouble::ALL.into_iter().flat_map(of).chain(own).collect();
+    assert_eq!(known, PARTS.into_iter().collect());
+}
+
 /// Hand-computed: 8, 10, 12 over 4, 5, 6 is 2; each mean's relative error is 1/(5 sqrt 3), with 4 degrees of freedom, of
 /// which Student's 97.5 % point is 2.776.
 #[test]
