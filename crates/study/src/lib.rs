@@ -104,7 +104,7 @@ pub const STUDIES: &[Study] = &[
     Study {
         id: tcp_interop::ID,
         about: "our TCP against the Linux kernel's: transfers both ways, counters, goodput under loss, fairness, sim beside lab",
-        takes: ["10 min", "2 h"],
+        takes: ["12 min", "2 h"],
         backend: "lab",
         parts: &tcp_interop::PARTS,
         run: tcp_interop::run,

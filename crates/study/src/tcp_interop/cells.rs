@@ -22,7 +22,7 @@ const SHARERS: [usize; 4] = [2, 4, 8, 16];
 const SHARED_RTT_MS: u64 = 20;
 /// How long each run lasts, and how many seeds the laboratory has, by edition.
 const SECONDS: [u64; 2] = [14, 60];
-const SEEDS: [u64; 2] = [2, 12];
+const SEEDS: [u64; 2] = [4, 12];
 /// BBR's differ by a few per cent from seed to seed, Reno's and CUBIC's by half.
 const SEEDS_BBR: [u64; 2] = [2, 4];
 /// The simulator's are cheap.
