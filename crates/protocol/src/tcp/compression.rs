@@ -43,8 +43,12 @@ impl Compression {
             self.told += 1;
             return false;
         }
-        self.left_out += 1;
         let pause = round_trip.scale(PAUSE_SHARE.0, PAUSE_SHARE.1).min(PAUSE_MAX);
+        if pause == Span::ZERO {
+            // A path of no length leaves nothing to wait for.
+            return false;
+        }
+        self.left_out += 1;
         self.at.get_or_insert(now + pause);
         true
     }

@@ -57,6 +57,16 @@ fn a_short_round_trip_shortens_the_wait() {
     assert_eq!(tcp.tcp.poll_timeout().map(|wakeup| wakeup.at), Some(tcp.now + Span::from_micros(100)));
 }
 
+/// A wait of no time would be over already when it is set.
+#[test]
+fn without_a_measurable_round_trip_nothing_waits() {
+    let mut tcp = Script::connect(Config { receive_buffer: 200_000, ..plain() });
+    tcp.drain();
+    tcp.give_header(wavelane_wire::tcp::TcpHeader { options: syn_options(), ..header(S.with(A), 0, 1) }, b"");
+    tcp.drain();
+    (1..=9).for_each(|n| assert_eq!(give(&mut tcp, n).len(), 1, "{n}"));
+}
+
 /// An acknowledgement may get lost, so what changed must be within the first two blocks.
 #[test]
 fn what_is_far_down_in_the_reports_is_told_at_once() {
