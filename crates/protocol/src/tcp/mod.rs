@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`Config`] (the knobs), [`State`], [`Connection`] (one connection as a plain struct), then its parts:
 //! `opening`, `arrive` (what a segment does) and `transmit` (what is sent); the sender in `send`, `burst`, `usage`, `acked`,
-//! `deadlines`, `recovery`, `undo` and `congestion`; `receive`, `compression` and `announce`; `persist`, `pmtu`, `numbers`; and [`Host`], which holds many
-//! connections and is a [`wavelane_base::Machine`]. `docs/models/tcp.md` says what is modelled.
+//! `deadlines`, `recovery`, `undo` and `congestion`; `receive`, `compression` and `announce`; `persist`, `pmtu`, `numbers`;
+//! and [`Host`], which holds many connections and is a [`wavelane_base::Machine`]. `docs/models/tcp.md` says what is modelled.
 
 mod acked;
 mod announce;
