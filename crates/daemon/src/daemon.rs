@@ -129,6 +129,8 @@ impl Daemon {
         let (reload_signal, signal_end) = UnixStream::pair().map_err(system("a pipe"))?;
         signal_hook::low_level::pipe::register(SIGHUP, signal_end).map_err(system("a signal handler"))?;
         let opened = start::open(&config)?;
+        let log = Log::open(now).map_err(system("a thread"))?;
+        log.pen().take_panics();
         let entropy = Entropy::from_os_bytes(wavelane_host::entropy().map_err(system("entropy"))?);
         let mut remarks = opened.remarks;
         let epoch = epoch::next(&config.state, wall_nanos());
@@ -140,7 +142,7 @@ impl Daemon {
             started: now,
             gateway,
             poller: Poller::new().map_err(system("epoll"))?,
-            log: Log::new(now),
+            log,
             counters: Counters::default(),
             lane: opened.lane,
             lane_readable: true,

@@ -13,7 +13,7 @@ pub mod daemon;
 mod device;
 mod epoch;
 pub mod keys;
-mod log;
+pub mod log;
 mod relay;
 mod rules;
 pub mod start;

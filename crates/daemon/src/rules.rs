@@ -3,7 +3,9 @@
 //! Three things differ in who removes them. The nft table `inet wavelane` is owned by our nft child and vanishes
 //! with us. The policy route and the SYN queue rule are not owned: start-up clears an earlier crash's by their
 //! unique names, and left alone they do nothing (no packet carries the mark; the queue has `--queue-bypass`). The
-//! table `inet wavelane_closed` is meant to outlive a crash: it refuses new connections while we are dead.
+//! table `inet wavelane_closed` refuses new connections while we are dead. It is made before anything else and lifted by
+//! [`Rules::remove`] alone, which only an orderly stop calls: whatever else ends the process (a refused start, an error, a
+//! panic, a signal, no memory), nothing needs to be done for it to stay.
 
 mod family;
 mod queue;
@@ -67,8 +69,6 @@ pub(crate) struct Rules {
     queue_rule: bool,
     /// The IP versions whose SYNs are led to our chain.
     held: Vec<Family>,
-    /// The start went through; if not, a closed gateway stays closed.
-    complete: bool,
     _lock: UnixDatagram,
 }
 
@@ -87,15 +87,13 @@ impl Rules {
         queue: bool,
         lock: UnixDatagram,
     ) -> Result<(Self, Option<ToolError>), RulesError> {
-        // An earlier crash's refusal of new connections stands until ours are taken again.
-        clear_leftovers(config.on_failure == OnFailure::Closed);
+        clear_leftovers();
         let mut rules = Self {
             owner: None,
             generation: 0,
             ports: ports.to_vec(),
             queue_rule: false,
             held: Vec::new(),
-            complete: false,
             _lock: lock,
         };
         let (mark, number) = (format!("{MARK_DIVERT:#x}"), NUMBER.to_string());
@@ -110,9 +108,6 @@ impl Rules {
             ToolError::Refused { said, .. } if config.intercept.is_some() => RulesError::NoTproxy(said),
             other => other.into(),
         })?);
-        if config.intercept.is_some() && config.on_failure == OnFailure::Closed {
-            run("nft", &["-f", "-"], &closed_table(config))?;
-        }
         let mut no_queue = None;
         if queue && config.intercept.is_some() {
             rules.queue_rule = true;
@@ -121,7 +116,9 @@ impl Rules {
                 no_queue = Some(e);
             }
         }
-        rules.complete = true;
+        if !is_closed(config) {
+            lift();
+        }
         Ok((rules, no_queue))
     }
     /// Takes what `config` routes instead, in one step per tool: no connection that stands is touched.
@@ -130,9 +127,7 @@ impl Rules {
         self.generation += 1;
         let table = owned_table(config, &self.ports, self.generation);
         owner.execute(&format!("delete table {TABLE}; {table}"), &marker(self.generation))?;
-        if config.intercept.is_some() && config.on_failure == OnFailure::Closed {
-            run("nft", &["-f", "-"], &closed_table(config))?;
-        }
+        close(config)?;
         if self.queue_rule { self.hold_syns(config) } else { Ok(()) }
     }
     /// Holds SYNs to the networks. A family that never had networks gets no rules, and so needs no tool.
@@ -146,6 +141,11 @@ impl Rules {
         }
         Ok(())
     }
+    /// An orderly stop: everything goes, and last what refuses new connections while nobody takes them.
+    pub(crate) fn remove(self) {
+        drop(self);
+        lift();
+    }
     /// Whether SYNs are held until the far server has answered.
     pub(crate) fn holds_syns(&self) -> bool {
         self.queue_rule
@@ -155,8 +155,22 @@ impl Rules {
 impl Drop for Rules {
     fn drop(&mut self) {
         self.owner.take();
-        clear_leftovers(!self.complete);
+        clear_leftovers();
     }
+}
+
+/// Whether new connections are to be refused while no gateway takes them.
+pub(crate) fn is_closed(config: &Config) -> bool {
+    config.intercept.is_some() && config.on_failure == OnFailure::Closed
+}
+
+/// Refuses new connections to what `config` routes from now on, unless a gateway takes them before.
+pub(crate) fn close(config: &Config) -> Result<(), ToolError> {
+    if is_closed(config) { run("nft", &["-f", "-"], &closed_table(config)).map(drop) } else { Ok(()) }
+}
+
+fn lift() {
+    let _ = run("nft", &["delete", "table", "inet", "wavelane_closed"], "");
 }
 
 /// How the operator lifts `on_failure = "closed"` by hand.
@@ -169,12 +183,10 @@ pub(crate) fn needed(config: &Config) -> bool {
     config.intercept.is_some() || config.source == Source::Keep
 }
 
-/// Removes what an earlier process left, or what we made, as far as it is there. Failures mean it was not.
-fn clear_leftovers(keep_closed: bool) {
+/// Removes what an earlier process left, or what we made, as far as it is there. Failures mean it was not. What refuses
+/// connections while nobody takes them is not among it.
+fn clear_leftovers() {
     let number = NUMBER.to_string();
-    if !keep_closed {
-        let _ = run("nft", &["delete", "table", "inet", "wavelane_closed"], "");
-    }
     for family in Family::ALL {
         family.remove_rules(NUMBER);
         let _ = run("ip", &[family.ip_flag(), "route", "flush", "table", &number], "");

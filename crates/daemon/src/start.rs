@@ -6,6 +6,7 @@ use crate::device::{Device, DeviceError};
 use crate::rules::{self, MARK_DIVERT, MARK_OWN, NUMBER, Rules, RulesError};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::unix::net::UnixDatagram;
 use wavelane_host::nfqueue::NfQueue;
 use wavelane_host::raw::RawSender;
 use wavelane_host::{caps, has_ipv6, nft, tcp, udp::UdpLane};
@@ -51,6 +52,12 @@ pub enum StartError {
     /// The transparent door or the control socket.
     #[error("{0}")]
     Door(String),
+    /// It did not start and refuses new connections, as it was told to.
+    #[error(
+        "{0} (meanwhile new connections are refused, as on_failure = \"closed\" asks; to forward them plainly run: {lift})",
+        lift = rules::lift_closed()
+    )]
+    Closed(Box<StartError>),
     /// The system refused something that should always work.
     #[error("the system refused {what}: {source}; check limits (ulimit -n) and permissions")]
     System {
@@ -111,7 +118,6 @@ fn port_error(what: &'static str, address: SocketAddr) -> impl Fn(io::Error) -> 
 
 /// Opens everything the configuration asks for.
 pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
-    let addresses = config.peers.iter().map(|p| resolve(p, config.listen)).collect::<Result<_, _>>()?;
     let privileged = rules::needed(config);
     let needs = [caps::NET_ADMIN, caps::NET_RAW];
     if privileged && !needs.iter().all(|c| caps::has(*c)) {
@@ -119,7 +125,23 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
     }
     // A refusal only means that fewer connections fit.
     let _ = caps::raise_file_limit();
-    let mark = privileged.then_some(MARK_OWN);
+    if !privileged {
+        return open_all(config, None);
+    }
+    // Programs we start would not inherit capabilities that our file gave us. Root hands its own on anyway.
+    if !wavelane_host::is_root() {
+        caps::pass_on(&needs).map_err(|source| StartError::System { what: "passing on capabilities", source })?;
+    }
+    let lock = rules::claim()?;
+    rules::close(config).map_err(RulesError::Tool)?;
+    let opened = open_all(config, Some(lock));
+    if rules::is_closed(config) { opened.map_err(|e| StartError::Closed(Box::new(e))) } else { opened }
+}
+
+/// Opens it. `lock` is there if this daemon is the one that takes traffic in this network namespace.
+fn open_all(config: &Config, lock: Option<UnixDatagram>) -> Result<Opened, StartError> {
+    let addresses = config.peers.iter().map(|p| resolve(p, config.listen)).collect::<Result<_, _>>()?;
+    let mark = lock.is_some().then_some(MARK_OWN);
     let lane = UdpLane::bind(config.listen, mark).map_err(port_error("UDP port", config.listen))?;
     let control = Control::bind(&config.control)?;
     let mut forwards = Vec::new();
@@ -127,15 +149,7 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
         forwards.push(tcp::listen(forward.listen).map_err(port_error("TCP port", forward.listen))?);
     }
     let mut remarks = Vec::new();
-    let transparent = if privileged {
-        // Programs we start would not inherit capabilities that our file gave us. Root hands its own on anyway.
-        if !wavelane_host::is_root() {
-            caps::pass_on(&needs).map_err(|source| StartError::System { what: "passing on capabilities", source })?;
-        }
-        Some(transparent(config, &mut remarks)?)
-    } else {
-        None
-    };
+    let transparent = lock.map(|lock| transparent(config, lock, &mut remarks)).transpose()?;
     // Behind the rules: they tell whether another daemon is here, whose device this would tear down.
     let device = match (&config.tun, &config.intercept) {
         (Some(tun), Some(intercept)) => Some(Device::open(config, tun, intercept)?),
@@ -153,8 +167,7 @@ pub(crate) fn resolve(peer: &Peer, listen: SocketAddr) -> Result<Option<SocketAd
     found.map(Some).ok_or_else(|| StartError::Unresolved { peer: peer.name.clone(), address: address.clone() })
 }
 
-fn transparent(config: &Config, remarks: &mut Vec<String>) -> Result<Transparent, StartError> {
-    let lock = rules::claim()?;
+fn transparent(config: &Config, lock: UnixDatagram, remarks: &mut Vec<String>) -> Result<Transparent, StartError> {
     // A namespace's loopback may be down; without it nothing can be delivered locally.
     nft::run("ip", &["link", "set", "lo", "up"], "").map_err(RulesError::Tool)?;
     let ip6 = has_ipv6();

@@ -205,6 +205,11 @@ const WORDS: &[(&str, &str)] = &[
     ("dropped_connect_timed_out", "connections to servers that did not answer in time"),
     ("dropped_no_socket", "connections for which the system had no socket, port or memory"),
     ("dropped_queue_overrun", "times the kernel's SYN queue overran"),
+    ("dropped_log_lines_rate", "messages for the log left out because too many came at once"),
+    (
+        "dropped_log_lines_unwritten",
+        "messages for the log that standard error did not take: nobody reads it, or it is full",
+    ),
     ("reloads", "times the configuration was read again and put in force"),
     ("reloads_refused", "times the configuration was read again and could not be put in force"),
     ("dropped_packet_device", "packets that the TUN device refused, or could not give"),

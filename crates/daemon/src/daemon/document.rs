@@ -27,6 +27,7 @@ impl Daemon {
         let counts = self.packet_door.as_ref().map(|d| d.device.tun.counts());
         let refused = counts.map(|c| [("dropped_packet_device", c.refused), ("dropped_packet_malformed", c.malformed)]);
         let own = self.counters.iter().chain(refused.into_iter().flatten());
+        let own = own.chain(self.log.dropped());
         let counted = own.chain(moved).chain(gateway.counters.iter().copied());
         let report = status::Report {
             format: status::FORMAT.into(),

@@ -7,8 +7,17 @@ use wavelane_base::{Machine, Span};
 const FAREWELL: Span = Span::from_millis(250);
 
 impl Daemon {
-    /// An orderly stop: held SYNs are let go unanswered, everything open is reset at both ends.
-    pub(super) fn stop(&mut self) {
+    /// An orderly stop: held SYNs are let go unanswered, everything open is reset at both ends, and the rules go, those
+    /// that refuse new connections after a failure among them.
+    pub(super) fn stop(mut self) {
+        self.take_leave();
+        if let Some(t) = self.transparent.take() {
+            t.rules.remove();
+        }
+        self.say("stopped");
+        self.log.pen().flush();
+    }
+    fn take_leave(&mut self) {
         let ended = self.attempts.drain();
         self.end_attempts(ended);
         let tokens: Vec<u64> = self.connections.keys().copied().collect();
@@ -20,7 +29,6 @@ impl Daemon {
         if open > 0 {
             self.farewell();
         }
-        self.say("stopped");
     }
     /// Resets that the pacer holds back leave within [`FAREWELL`]; peers learn the rest from our silence.
     fn farewell(&mut self) {
