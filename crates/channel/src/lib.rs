@@ -11,6 +11,6 @@ pub mod wifi;
 
 pub use cable::{
     Cable, CableConfig, Cause, ConfigError, Counters, Direction, DirectionConfig, Event, Holding, Parameter, Policer,
-    QueueLimit, Reorder, Tally,
+    QUEUE_BOUND, QueueLimit, Reorder, Tally,
 };
 pub use loss::{LossConfig, LossError, LossTrace, PerUnit, Windows};

@@ -30,8 +30,8 @@ const PROFILES: &[(&str, TcpProfile)] = &[("stack", TcpProfile::Stack), ("ns3-3.
 /// Largest and smallest segment: what the largest radio frame carries, and what every host must take (RFC 9293, 3.7.1).
 const SEGMENT_MAX: u64 = 2_200;
 const SEGMENT_MIN: u64 = 40;
-/// Largest buffer.
-const BUFFER_MAX: u64 = 64 << 20;
+/// Largest buffer: what scaling can announce (RFC 7323, section 2.3).
+const BUFFER_MAX: u64 = 1 << 30;
 /// Most segments of an initial window, or acknowledged together.
 const COUNT_MAX: u64 = 1_000;
 /// Longest timer.

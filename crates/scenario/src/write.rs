@@ -193,7 +193,7 @@ fn parameter(parameter: &Parameter) -> (&'static str, String) {
         Parameter::KeepOrder(keep) => ("keep-order", keep.to_string()),
         Parameter::Queue(QueueLimit::Octets(octets)) => ("queue", unit(octets)),
         Parameter::Queue(QueueLimit::Packets(packets)) => ("queue", text(&format!("{packets} packets"))),
-        Parameter::Queue(QueueLimit::Bounded) => ("queue", unit(&wavelane_channel::cable::QUEUE_BOUND)),
+        Parameter::Queue(QueueLimit::Bounded) => ("queue", unit(&wavelane_channel::cable::QUEUE_DEFAULT)),
         Parameter::Loss(model) => ("loss", loss(model)),
         Parameter::Duplicate(p) => ("duplicate", unit(p)),
         Parameter::Reorder(Reorder { p, extra }) => {

@@ -1,5 +1,6 @@
 //! The simulator as a place that runs scenarios.
 
+use crate::buffers;
 use crate::captures::Captures;
 use crate::engine::Engine;
 use crate::stacks::{self, treatment};
@@ -73,7 +74,9 @@ impl Backend for SimBackend {
         }
         let shape = Shape::new(scenario);
         let built = match stack {
-            Stack::Tcp { kind, rts } => shape.build_plain(seed, &stacks::tcp(kind, &scenario.tcp), rts),
+            Stack::Tcp { kind, rts } => {
+                shape.build_plain(seed, &stacks::tcp(kind, &scenario.tcp, buffers::needed(scenario)), rts)
+            }
             Stack::Udp => shape.build_plain(seed, &Config::default(), false),
             _ => shape.build(seed),
         };

@@ -6,6 +6,7 @@
 
 mod agenda;
 mod backend;
+mod buffers;
 mod captures;
 mod clock;
 mod connection;

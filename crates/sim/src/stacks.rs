@@ -36,8 +36,9 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
     Treatment::Omitted(why.to_owned())
 }
 
-/// The TCP of a `tcp-*` stack with the scenario's knobs turned.
-pub(crate) fn tcp(kind: TcpKind, knobs: &TcpKnobs) -> Config {
+/// The TCP of a `tcp-*` stack with the scenario's knobs turned. Buffers that no knob sets are the defaults, or `needed` if
+/// that is more; without scaling there is no more.
+pub(crate) fn tcp(kind: TcpKind, knobs: &TcpKnobs, needed: usize) -> Config {
     let config = match (kind, knobs.profile) {
         (_, TcpProfile::Ns3) => Config::ns3_3_44(),
         (TcpKind::Reno, _) => Config::linux(CongestionControl::NewReno),
@@ -48,13 +49,16 @@ pub(crate) fn tcp(kind: TcpKind, knobs: &TcpKnobs) -> Config {
     };
     let size = |octets: Option<wavelane_base::Octets>| octets.map(|o| usize::try_from(o.get()).unwrap_or(usize::MAX));
     let window = size(knobs.window);
+    let needed = if config.window_scale { needed } else { 0 };
     Config {
         // As the laboratory's programs do (TCP_NODELAY): Nagle would hold each echo until the one before is answered.
         nagle: false,
         mss: knobs.segment.and_then(|s| u16::try_from(s.get()).ok()).unwrap_or(config.mss),
-        receive_buffer: window.unwrap_or(config.receive_buffer),
+        receive_buffer: window.unwrap_or(config.receive_buffer.max(needed)),
         receive_window_initial: if window.is_some() { None } else { config.receive_window_initial },
-        send_buffer: size(knobs.send_buffer).unwrap_or(config.send_buffer),
+        send_buffer: size(knobs.send_buffer).unwrap_or(config.send_buffer.max(needed)),
+        // A program that always has more to write fills any buffer; the larger one is for what is on its way.
+        unsent_low_water: (knobs.send_buffer.is_none() && needed > config.send_buffer).then_some(config.send_buffer),
         initial_window: knobs.initial_window.unwrap_or(config.initial_window),
         delayed_ack_count: knobs.ack_every.unwrap_or(config.delayed_ack_count),
         // Who asks for an acknowledgement of each segment means those beyond a hole too.

@@ -4,7 +4,9 @@ use crate::loss::{LossConfig, LossError, Windows, check_windows};
 use wavelane_base::{Octets, Rate, Ratio, Span};
 
 /// Most bytes that wait in one direction when [`QueueLimit::Bounded`] asks for no limit of its own.
-pub const QUEUE_BOUND: Octets = Octets::new(64 << 20);
+pub const QUEUE_DEFAULT: Octets = Octets::new(64 << 20);
+/// Most bytes that wait in one direction, whatever is asked for.
+pub const QUEUE_BOUND: Octets = Octets::new(256 << 20);
 /// Most bytes one direction holds between serialiser and far port; frames above it are dropped and counted.
 pub const FLIGHT_BOUND: Octets = Octets::new(256 << 20);
 /// Most frames that wait, and most that are in flight, in one direction, whatever their size.
@@ -51,7 +53,7 @@ pub struct DirectionConfig {
 /// How much may wait for the serialiser.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum QueueLimit {
-    /// [`QUEUE_BOUND`] bytes.
+    /// [`QUEUE_DEFAULT`] bytes.
     #[default]
     Bounded,
     /// This many bytes.
@@ -242,7 +244,7 @@ impl QueueLimit {
     /// Whether a frame of `len` bytes may wait behind `frames` frames of `octets` bytes.
     pub(crate) fn admits(self, frames: u64, octets: u64, len: u64) -> bool {
         let (most_frames, most_octets) = match self {
-            Self::Bounded => (FRAMES_BOUND, QUEUE_BOUND.get()),
+            Self::Bounded => (FRAMES_BOUND, QUEUE_DEFAULT.get()),
             Self::Octets(limit) => (FRAMES_BOUND, limit.get()),
             Self::Packets(limit) => (limit, QUEUE_BOUND.get()),
         };

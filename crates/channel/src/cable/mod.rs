@@ -12,7 +12,7 @@ mod way;
 
 pub use config::{
     CableConfig, ConfigError, DirectionConfig, FLIGHT_BOUND, FRAME_MAX, FRAMES_BOUND, Parameter, Policer, QUEUE_BOUND,
-    QueueLimit, Reorder, SPAN_MAX,
+    QUEUE_DEFAULT, QueueLimit, Reorder, SPAN_MAX,
 };
 pub use count::{Cause, Counters, Holding, Tally};
 pub(crate) use luck::hits;

@@ -1,20 +1,44 @@
 //! The way of a flow through the topology.
 
-use super::{App, Channel, ChannelKind, Direction, Flow, NodeKind, Scenario};
-use wavelane_base::Rate;
+use super::{Change, Channel, ChannelKind, Direction, Flow, NodeKind, Scenario};
+use wavelane_base::{Instant, Rate, Span};
+use wavelane_channel::DirectionConfig;
 
 impl Scenario {
     /// The slowest rate that the bytes of a bulk flow meet, as the file starts; `None` without a finite one.
     pub fn bottleneck(&self, flow: &Flow) -> Option<Rate> {
-        let (source, sink) = match flow.app {
-            App::Download { .. } | App::Fetch { .. } | App::Quic { .. } => (flow.to.as_str(), flow.from.as_str()),
-            _ => (flow.from.as_str(), flow.to.as_str()),
-        };
+        let (source, sink) = flow.ends();
         let rate = |(channel, way): &(&Channel, Direction)| match &channel.kind {
             ChannelKind::Cable(_) => channel.direction(*way)?.rate,
             ChannelKind::Wifi(cell) => Some(cell.rate),
         };
         self.path(source, sink)?.iter().filter_map(rate).min()
+    }
+    /// The mean rate, between two times of the run, of the slowest channel that the bytes of a bulk flow cross, as the
+    /// timeline, outages and policers leave it; `None` without a finite one. It is what a flow's share of the link is of.
+    pub fn link_bps(&self, flow: &Flow, from: Span, until: Span) -> Option<f64> {
+        let (source, sink) = flow.ends();
+        let rate = |(channel, way): &(&Channel, Direction)| match channel.cell() {
+            Some(cell) => Some(cell.rate.as_bps() as f64),
+            None => mean_bps(&self.over_time(channel, *way), from, until),
+        };
+        self.path(source, sink)?.iter().filter_map(rate).min_by(f64::total_cmp)
+    }
+    /// What one direction of a cable is from when on, by the timeline; empty for a radio cell.
+    pub fn over_time(&self, channel: &Channel, way: Direction) -> Vec<(Span, DirectionConfig)> {
+        let Some(first) = channel.direction(way) else { return Vec::new() };
+        let mut changes: Vec<&Change> =
+            self.timeline.iter().filter(|c| c.channel == channel.name && c.direction == way).collect();
+        changes.sort_by_key(|change| change.at);
+        let mut states = vec![(Span::ZERO, first.clone())];
+        for change in changes {
+            let mut next = states[states.len() - 1].1.clone();
+            // An impossible change is refused when the file is read.
+            if next.set(change.parameter.clone()).is_ok() {
+                states.push((change.at, next));
+            }
+        }
+        states
     }
     /// The channels of a shortest way from `source` to `sink` with their directions. Endpoints pass nothing on. A
     /// radio hop is `forward` from the lower-numbered station to the higher.
@@ -57,3 +81,28 @@ impl Scenario {
         Some(way)
     }
 }
+
+/// The mean rate of one direction of a cable; `None` if it is infinite at any time.
+fn mean_bps(states: &[(Span, DirectionConfig)], from: Span, until: Span) -> Option<f64> {
+    let ends = states.iter().skip(1).map(|(at, _)| *at).chain([Span::MAX]);
+    let seconds = |from: Span, until: Span| until.as_secs_f64() - from.as_secs_f64();
+    let mut bits = 0.0;
+    for ((at, config), end) in states.iter().zip(ends) {
+        let (start, end) = ((*at).max(from), end.min(until));
+        if start >= end {
+            continue;
+        }
+        let policed = config.policer.map(|policer| policer.rate);
+        let rate = config.rate.into_iter().chain(policed).min()?;
+        let down = config.outages.iter().map(|(off, on)| {
+            let (off, on) = (off.since(Instant::ZERO).max(start), on.since(Instant::ZERO).min(end));
+            seconds(off.min(on), on)
+        });
+        bits += rate.as_bps() as f64 * (seconds(start, end) - down.sum::<f64>());
+    }
+    (until > from).then(|| bits / seconds(from, until))
+}
+
+#[cfg(test)]
+#[path = "path_tests.rs"]
+mod tests;

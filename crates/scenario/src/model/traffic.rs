@@ -89,6 +89,16 @@ pub enum App {
     },
 }
 
+impl Flow {
+    /// The nodes that the bytes of its body, or its questions, leave and reach.
+    pub fn ends(&self) -> (&str, &str) {
+        match self.app {
+            App::Download { .. } | App::Fetch { .. } | App::Quic { .. } => (&self.to, &self.from),
+            _ => (&self.from, &self.to),
+        }
+    }
+}
+
 impl App {
     /// The word for it in files and in the Record.
     pub fn word(&self) -> &'static str {

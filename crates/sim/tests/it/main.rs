@@ -8,6 +8,7 @@ mod captures;
 mod cells;
 mod common;
 mod control;
+mod fill;
 mod media;
 mod packet_swarm;
 mod packets;

@@ -1,0 +1,65 @@
+use crate::model::Scenario;
+use std::path::Path;
+use wavelane_base::Span;
+
+/// The link's mean rate in Mbit/s for a download over `reverse` between two seconds of the run.
+fn mbit(reverse: &str, timeline: &str, from: u64, until: u64) -> Option<f64> {
+    let text = format!(
+        r#"
+title = "t"
+seed = 1
+duration = "60 s"
+stacks = ["tcp-cubic"]
+[nodes]
+client = "endpoint"
+a = "gateway"
+b = "gateway"
+[channels.lan]
+preset = "ethernet"
+between = ["client", "a"]
+[channels.air]
+kind = "cable"
+between = ["a", "b"]
+forward = {{ rate = "1 kbit/s" }}
+reverse = {{ {reverse} }}
+[flows.page]
+app = "download"
+from = "client"
+to = "b"
+{timeline}"#
+    );
+    let scenario = Scenario::parse(&text, Path::new(".")).unwrap();
+    let bps = scenario.link_bps(&scenario.flows[0], Span::from_secs(from), Span::from_secs(until));
+    bps.map(|bps| bps / 1e6)
+}
+
+fn step(at: u64, what: &str, to: &str) -> String {
+    format!("[[timeline]]\nat = \"{at} s\"\nset = \"air.reverse.{what}\"\nto = {to}\n")
+}
+
+#[test]
+fn the_link_is_what_timeline_and_outages_leave_of_it() {
+    assert_eq!(mbit("rate = \"20 Mbit/s\"", "", 0, 60), Some(20.0));
+    // Written out of order: 20 until 10 s, 2 until 30 s, then 5.
+    let steps = step(30, "rate", "\"5 Mbit/s\"") + &step(10, "rate", "\"2 Mbit/s\"");
+    assert_eq!(mbit("rate = \"20 Mbit/s\"", &steps, 0, 20), Some(11.0));
+    assert_eq!(mbit("rate = \"20 Mbit/s\"", &steps, 12, 20), Some(2.0));
+    assert_eq!(mbit("rate = \"20 Mbit/s\"", &steps, 20, 40), Some(3.5));
+    // Half of the time is an outage, of which a part lies outside.
+    let outage = "rate = \"20 Mbit/s\", outages = [{ at = \"5 s\", for = \"15 s\" }]";
+    assert_eq!(mbit(outage, "", 10, 30), Some(10.0));
+    assert_eq!(mbit(outage, "", 6, 9), Some(0.0));
+    assert_eq!(mbit(outage, &step(20, "rate", "\"10 Mbit/s\""), 10, 30), Some(5.0));
+    let later = step(10, "outages", "[{ at = \"12 s\", for = \"4 s\" }]");
+    assert_eq!(mbit("rate = \"20 Mbit/s\"", &later, 10, 20), Some(12.0));
+}
+
+#[test]
+fn a_policer_counts_and_what_is_infinite_does_not() {
+    let policer = "{ rate = \"8 Mbit/s\", burst = \"20 kB\" }";
+    assert_eq!(mbit(&format!("rate = \"20 Mbit/s\", policer = {policer}"), "", 0, 60), Some(8.0));
+    assert_eq!(mbit("rate = \"20 Mbit/s\"", &step(30, "policer", policer), 0, 60), Some(14.0));
+    // Then the cable to the endpoint is the slowest.
+    assert_eq!(mbit("delay = \"1 ms\"", "", 0, 60), Some(1_000.0));
+    assert_eq!(mbit("rate = \"20 Mbit/s\"", "", 5, 5), None);
+}

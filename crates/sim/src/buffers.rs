@@ -1,0 +1,75 @@
+//! How much the endpoints' TCP may hold. A fixed buffer would decide a comparison that the congestion control should
+//! decide, so it follows from the paths of the scenario's flows.
+
+use wavelane_base::{Rate, Span};
+use wavelane_channel::{QUEUE_BOUND, QueueLimit};
+use wavelane_scenario::{Channel, Direction, Flow, Scenario};
+
+/// Largest buffer that scaling can announce (RFC 7323, section 2.3).
+const WINDOW_MAX: u64 = 1 << 30;
+/// What a packet of a queue that counts packets is taken for.
+const PACKET: u64 = 1_500;
+/// Twice what the path holds: a window more, in which what is lost is repeated while new data flows on.
+const TIMES: u64 = 2;
+
+/// Bytes that a buffer needs so that it limits no flow of the scenario: twice the bandwidth-delay product and queue of the
+/// path that holds most. Channels of infinite rate and queues without a stated limit count nothing.
+pub(crate) fn needed(scenario: &Scenario) -> usize {
+    let held = scenario.flows.iter().filter_map(|flow| held(scenario, flow)).max().unwrap_or(0);
+    usize::try_from(held.saturating_mul(TIMES).min(WINDOW_MAX)).unwrap_or(usize::MAX)
+}
+
+/// The most that the path of a flow holds at any time of the run.
+fn held(scenario: &Scenario, flow: &Flow) -> Option<u64> {
+    let (source, sink) = flow.ends();
+    let there = scenario.path(source, sink)?;
+    let back = scenario.path(sink, source)?;
+    let hops: Vec<Hop> = there.iter().map(|(channel, way)| Hop::of(scenario, channel, *way)).collect();
+    let delay = |hops: &[Hop]| hops.iter().fold(Span::ZERO, |sum, hop| sum + hop.delay);
+    let returns: Vec<Hop> = back.iter().map(|(channel, way)| Hop::of(scenario, channel, *way)).collect();
+    let rate = hops.iter().filter_map(|hop| hop.fastest).min()?;
+    // Whatever is never slower than the bottleneck has no queue of ours.
+    let queue: u64 = hops.iter().filter(|hop| hop.slowest.is_some_and(|r| r <= rate)).map(|hop| hop.queue).sum();
+    Some(rate.octets_in(delay(&hops) + delay(&returns)).get().saturating_add(queue))
+}
+
+/// What one direction of a channel is over the run.
+struct Hop {
+    /// `None` is infinitely fast.
+    fastest: Option<Rate>,
+    slowest: Option<Rate>,
+    /// The longest.
+    delay: Span,
+    /// The deepest.
+    queue: u64,
+}
+
+impl Hop {
+    fn of(scenario: &Scenario, channel: &Channel, way: Direction) -> Self {
+        let configs = scenario.over_time(channel, way);
+        if let Some(cell) = channel.cell() {
+            let rate = Some(cell.rate);
+            return Self { fastest: rate, slowest: rate, delay: Span::ZERO, queue: cell.queue as u64 * PACKET };
+        }
+        let rates = || configs.iter().map(|(_, config)| config.rate);
+        Self {
+            fastest: if rates().any(|rate| rate.is_none()) { None } else { rates().flatten().max() },
+            slowest: rates().flatten().min(),
+            delay: configs.iter().map(|(_, config)| config.delay + config.jitter).max().unwrap_or_default(),
+            queue: configs.iter().map(|(_, config)| octets(config.queue)).max().unwrap_or(0),
+        }
+    }
+}
+
+fn octets(queue: QueueLimit) -> u64 {
+    match queue {
+        // Who states no limit means no queue of a certain size.
+        QueueLimit::Bounded => 0,
+        QueueLimit::Octets(octets) => octets.get(),
+        QueueLimit::Packets(packets) => packets.saturating_mul(PACKET).min(QUEUE_BOUND.get()),
+    }
+}
+
+#[cfg(test)]
+#[path = "buffers_tests.rs"]
+mod tests;
