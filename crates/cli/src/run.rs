@@ -160,8 +160,12 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
 
 /// Prints the document or the table, and the replay command if the run did not pass.
 fn finish(document: &RunDocument, scenario: &Scenario, out: &Path, json: bool) -> Outcome {
-    if document.verdict != Verdict::Pass {
-        eprintln!("verdict {}; to repeat: {}", document.verdict.word(), document.rerun);
+    match document.verdict {
+        Verdict::Pass => {}
+        Verdict::Info => eprintln!("verdict info: nothing was judged, for the scenario has no checks"),
+        Verdict::Fail | Verdict::Inconclusive => {
+            eprintln!("verdict {}; to repeat: {}", document.verdict.word(), document.rerun);
+        }
     }
     if json {
         print(&document.to_json());

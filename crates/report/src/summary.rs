@@ -46,24 +46,17 @@ pub(crate) fn flows(document: &RunDocument, scenario: &Scenario) -> Table {
         let of = |name: &str| stack.flows.iter().filter(|f| f.flow == name).collect::<Vec<_>>();
         for flow in scenario.flows.iter().filter(|f| f.app.is_bulk()) {
             let echo = echo_of(flow).map(|e| of(&e.name)).unwrap_or_default();
-            let rate = scenario.bottleneck(flow).map(|r| r.as_bps() as f64);
-            table.push(cells(stack, &flow.name, &of(&flow.name), &echo, rate));
+            table.push(cells(stack, &flow.name, &of(&flow.name), &echo));
         }
         let alone = |e: &&Flow| scenario.bulk_of(e).and_then(echo_of).is_none_or(|shown| shown.name != e.name);
         for echo in scenario.flows.iter().filter(asks).filter(alone) {
-            table.push(cells(stack, &echo.name, &[], &of(&echo.name), None));
+            table.push(cells(stack, &echo.name, &[], &of(&echo.name)));
         }
     }
     table
 }
 
-fn cells(
-    stack: &StackResult,
-    flow: &str,
-    bulk: &[&FlowFigures],
-    echo: &[&FlowFigures],
-    rate: Option<f64>,
-) -> Vec<String> {
+fn cells(stack: &StackResult, flow: &str, bulk: &[&FlowFigures], echo: &[&FlowFigures]) -> Vec<String> {
     let done = bulk.iter().filter(|f| f.completed).count();
     let damaged = bulk.iter().any(|f| f.intact == Some(false));
     let completed = match (done, bulk.len()) {
@@ -76,8 +69,7 @@ fn cells(
     let (sent, lost) = echo.iter().fold((0, 0), |(s, l), f| (s + f.sent.unwrap_or(0), l + f.lost.unwrap_or(0)));
     // A radio cell answers within a millisecond.
     let decimals = if echo.iter().any(|f| f.rtt_p50_ms.is_some_and(|ms| ms < 10.0)) { 2 } else { 0 };
-    let share = |f: &FlowFigures| Some(100.0 * f.goodput_bps? / rate?);
-    let percent = over_seeds(bulk, 1, share);
+    let percent = over_seeds(bulk, 1, |f| f.link_share.map(|share| 100.0 * share));
     vec![
         stack.stack.clone(),
         flow.to_owned(),

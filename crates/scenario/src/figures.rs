@@ -4,7 +4,7 @@ use crate::backend::{FlowRaw, KernelTcp, PacketsRaw, Probe, RadioRaw, StackRaw};
 use crate::model::{App, Flow, Scenario};
 use crate::record::{CategoryFigures, KernelFigures, PacketFigures, RadioFigures};
 use serde::{Deserialize, Serialize};
-use wavelane_base::Seed;
+use wavelane_base::{Seed, Span};
 
 /// Fixed-time flows are measured from this long after their first byte on: the start is not the steady state.
 pub const WARM_UP_NS: u64 = 2_000_000_000;
@@ -53,6 +53,9 @@ pub struct FlowFigures {
     pub first_byte_ms: Option<f64>,
     /// Last byte at the receiver, since the run's start.
     pub last_byte_ms: Option<f64>,
+    /// Goodput over what the slowest channel of the way could carry in the same time, as timeline and outages leave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_share: Option<f64>,
 }
 
 /// How long the exchanges of a fetch took, each from its connect(). One that did not end counts as [`LOST_RANK_MS`] at
@@ -78,16 +81,34 @@ fn bits_per_second(octets: u64, ns: u64) -> Option<f64> {
     (ns > 0).then(|| octets as f64 * 8e9 / ns as f64)
 }
 
-/// Receiver's bytes over last minus first byte; fixed-time flows after the warm-up; unfinished over the time given.
-fn goodput(raw: &FlowRaw, app: &App) -> Option<f64> {
+/// The time over which a goodput counts: last minus first byte; fixed-time flows after the warm-up; unfinished the time
+/// given.
+fn counted_time(raw: &FlowRaw, app: &App) -> Option<(u64, u64)> {
     let (first, last) = (raw.first_byte_ns?, raw.last_byte_ns?);
+    let given = raw.connect_ns + raw.given_ns;
     if app.is_fixed_time() {
-        let from = first + WARM_UP_NS;
-        let until = raw.connect_ns + raw.given_ns;
-        let counted = raw.arrivals.iter().filter(|(at, _)| *at >= from && *at <= until);
-        return bits_per_second(counted.map(|(_, octets)| octets).sum(), until.saturating_sub(from));
+        return Some((first + WARM_UP_NS, given));
     }
-    if raw.completed { bits_per_second(raw.octets, last - first) } else { bits_per_second(raw.octets, raw.given_ns) }
+    Some(if raw.completed { (first, last) } else { (raw.connect_ns, given) })
+}
+
+/// The receiver's bytes over the time that counts.
+fn goodput(raw: &FlowRaw, app: &App) -> Option<f64> {
+    let (from, until) = counted_time(raw, app)?;
+    let octets = if app.is_fixed_time() {
+        raw.arrivals.iter().filter(|(at, _)| *at >= from && *at <= until).map(|(_, octets)| octets).sum()
+    } else {
+        raw.octets
+    };
+    bits_per_second(octets, until.saturating_sub(from))
+}
+
+/// The goodput of a bulk flow over what its link could carry meanwhile.
+fn link_share(scenario: &Scenario, flow: &Flow, raw: &FlowRaw, goodput: f64) -> Option<f64> {
+    let (from, until) = counted_time(raw, &flow.app)?;
+    let link = scenario.link_bps(flow, Span::from_nanos(from), Span::from_nanos(until))?;
+    // To a millionth: more would not be read back as it was written.
+    (link > 0.0).then(|| (goodput / link * 1e6).round() / 1e6)
 }
 
 /// The probes that count: those due while the bulk flow ran, or all if there is none.
@@ -167,6 +188,7 @@ pub fn of_flow(flow: &Flow, raw: &FlowRaw, bulk: Option<&FlowRaw>, seed: Seed) -
         connect_ms: ms(raw.connect_ns),
         first_byte_ms: raw.first_byte_ns.map(ms),
         last_byte_ms: raw.last_byte_ns.map(ms),
+        link_share: None,
     }
 }
 
@@ -175,7 +197,10 @@ pub fn of_run(scenario: &Scenario, raw: &StackRaw, seed: Seed) -> Vec<FlowFigure
     let find = |name: &str| raw.flows.iter().find(|f| f.flow == name);
     let figures = scenario.flows.iter().filter_map(|flow| {
         let bulk = scenario.bulk_of(flow).and_then(|b| find(&b.name));
-        Some(of_flow(flow, find(&flow.name)?, bulk, seed))
+        let raw = find(&flow.name)?;
+        let figures = of_flow(flow, raw, bulk, seed);
+        let link_share = figures.goodput_bps.and_then(|goodput| link_share(scenario, flow, raw, goodput));
+        Some(FlowFigures { link_share, ..figures })
     });
     figures.collect()
 }

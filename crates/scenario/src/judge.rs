@@ -116,12 +116,11 @@ impl Judge<'_> {
             Bound::Than { stacks, times, if_goodput_at_least } => {
                 let rivals: Vec<(Verdict, String)> =
                     stacks.iter().map(|s| self.against(*s, ours, value, *times, *if_goodput_at_least)).collect();
-                let judged = rivals.iter().any(|(v, _)| *v != Verdict::Info);
                 let verdict = Verdict::total(rivals.iter().map(|(v, _)| *v));
                 let whys: Vec<&str> = rivals.iter().map(|(_, w)| w.as_str()).collect();
                 let why = format!("{} {word} {shown}: {}", check.stack, whys.join("; "));
                 // Every rival too slow to count: the condition holds for all that count.
-                (if judged { verdict } else { Verdict::Pass }, why)
+                (if verdict == Verdict::Info { Verdict::Pass } else { verdict }, why)
             }
         }
     }

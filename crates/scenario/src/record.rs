@@ -26,14 +26,15 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The total: fail if any fails, else inconclusive if any is, else pass.
+    /// The total: fail if any fails, else inconclusive if any is, else pass if any passes. Where nothing was judged, info.
     pub fn total(all: impl IntoIterator<Item = Self>) -> Self {
         let worst = |total, v| match (total, v) {
             (Self::Fail, _) | (_, Self::Fail) => Self::Fail,
             (Self::Inconclusive, _) | (_, Self::Inconclusive) => Self::Inconclusive,
-            _ => Self::Pass,
+            (Self::Pass, _) | (_, Self::Pass) => Self::Pass,
+            (Self::Info, Self::Info) => Self::Info,
         };
-        all.into_iter().fold(Self::Pass, worst)
+        all.into_iter().fold(Self::Info, worst)
     }
     /// Its word in the document.
     pub fn word(self) -> &'static str {
