@@ -84,7 +84,7 @@ fn every_congestion_control_fills_every_clean_path() {
         for kind in [TcpKind::Cubic, TcpKind::Bbr, TcpKind::Bbr3] {
             let share = share(&cell, kind);
             println!("{cell:?} {kind:?}: {share:.3}");
-            assert!(share >= 0.9 && share <= 1.01, "{cell:?} {kind:?}: {share:.3}");
+            assert!((0.9..=1.01).contains(&share), "{cell:?} {kind:?}: {share:.3}");
         }
     }
 }
