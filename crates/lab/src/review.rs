@@ -141,6 +141,9 @@ pub(crate) fn controls(scenario: &Scenario, stack: Stack) -> Result<Vec<&'static
 }
 
 fn kernel_has(control: &str) -> Result<(), String> {
+    if control == TcpKind::Bbr3.word() {
+        return Err("the kernel has no BBR version 3: run it with --on sim".into());
+    }
     let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let available = std::fs::read_to_string(path).unwrap_or_default();
     match available.split_whitespace().any(|word| word == control) {

@@ -35,7 +35,8 @@ pub const STACKS: &[(&str, Stack)] = &[
 ];
 
 /// Congestion controls that a flow can ask for.
-pub const CONTROLS: &[(&str, TcpKind)] = &[("reno", TcpKind::Reno), ("cubic", TcpKind::Cubic), ("bbr", TcpKind::Bbr)];
+pub const CONTROLS: &[(&str, TcpKind)] =
+    &[("reno", TcpKind::Reno), ("cubic", TcpKind::Cubic), ("bbr", TcpKind::Bbr), ("bbr3", TcpKind::Bbr3)];
 
 /// Every metric a check can name.
 pub const METRICS: &[(&str, Metric)] = &[
@@ -120,7 +121,7 @@ impl Metric {
 }
 
 impl TcpKind {
-    /// The kernel's name of it; those of 2001 and of BBR version 3 are known to no kernel.
+    /// The kernel's name of it; BBR version 3 is known to no kernel, and that of 2001 has none.
     pub fn word(self) -> &'static str {
         word_of(CONTROLS, &self)
     }

@@ -13,7 +13,7 @@ use wavelane_protocol::gateway::PeerId;
 use wavelane_protocol::tcp::Config;
 use wavelane_scenario::{
     App, Backend, BackendError, CategoryRaw, Change, Channel, Direction, ErrorsRaw, Flow, FlowRaw, Probe, Progress,
-    RadioRaw, Review, RunContext, Scenario, Spent, Stack, StackRaw, Treatment, category_word,
+    RadioRaw, Review, RunContext, Scenario, Spent, Stack, StackRaw, TcpKind, Treatment, category_word,
 };
 
 /// How often, in virtual time, a run looks whether it is over, was cancelled, or should say how far it is.
@@ -37,8 +37,12 @@ impl Backend for SimBackend {
         let wavelane =
             scenario.stacks.contains(&Stack::Wavelane) && treatment(scenario, Stack::Wavelane) == Treatment::Imposed;
         for flow in &scenario.flows {
+            let clause = || format!("flows.{}", flow.name);
             if let Some(why) = beyond(flow) {
-                review.clause(format!("flows.{}", flow.name), Treatment::Refused(why.to_owned()));
+                review.clause(clause(), Treatment::Refused(why.to_owned()));
+            } else if wavelane && flow.control.is_some() && !shape.is_plain(flow) {
+                let why = "under wavelane it enters at the gateway's stream seam, without a TCP: control has no effect";
+                review.clause(clause(), Treatment::Approximated(why.to_owned()));
             }
         }
         if !wavelane {
@@ -54,7 +58,7 @@ impl Backend for SimBackend {
                 }
             }
         }
-        for flow in &scenario.flows {
+        for flow in scenario.flows.iter().filter(|flow| !shape.is_plain(flow)) {
             if let Err(why) = shape.route(&flow.from, &flow.to) {
                 review.clause(format!("flows.{}", flow.name), Treatment::Refused(why));
             }
@@ -73,15 +77,16 @@ impl Backend for SimBackend {
             return Err(BackendError::Unable(why));
         }
         let shape = Shape::new(scenario);
+        let needed = buffers::needed(scenario);
+        let tcp = |kind| stacks::tcp(kind, &scenario.tcp, needed);
         let built = match stack {
-            Stack::Tcp { kind, rts } => {
-                shape.build_plain(seed, &stacks::tcp(kind, &scenario.tcp, buffers::needed(scenario)), rts)
-            }
+            Stack::Tcp { kind, rts } => shape.build_plain(seed, &tcp(kind), rts),
             Stack::Udp => shape.build_plain(seed, &Config::default(), false),
-            _ => shape.build(seed),
+            // What crosses no gateway is what Linux does unasked.
+            _ => shape.build(seed, &tcp(TcpKind::Cubic)),
         };
         let mut world = built.map_err(|why| BackendError::Failed(why.to_string()))?;
-        let flows = add_flows(&shape, scenario, stack, &mut world)?;
+        let flows = add_flows(&shape, scenario, stack, &tcp, &mut world)?;
         let captures = Captures::open(scenario, &mut world, context)?;
         let mut changes: Vec<&Change> =
             scenario.timeline.iter().filter(|change| world.channels.contains_key(&change.channel)).collect();
@@ -103,6 +108,7 @@ impl Backend for SimBackend {
             (context.progress)(Progress { stack, seed, at, of: scenario.duration, note });
         }
         let mut raw = collect(&shape, scenario, stack, &world, &flows);
+        await_answers(scenario, &mut world, &flows, &mut raw, context)?;
         raw.notes.extend(captures.close()?);
         Ok(raw)
     }
@@ -116,9 +122,6 @@ fn beyond(flow: &Flow) -> Option<&'static str> {
     match flow {
         Flow { app: App::Fetch { .. }, .. } => Some(NO_FETCH),
         Flow { app: App::Quic { .. }, .. } => Some(NO_QUIC),
-        Flow { control: Some(_), .. } => {
-            Some("in the simulator the stack chooses the congestion control: run it with --on lab")
-        }
         _ => None,
     }
 }
@@ -127,21 +130,27 @@ fn add_flows(
     shape: &Shape<'_>,
     scenario: &Scenario,
     stack: Stack,
+    tcp: &dyn Fn(TcpKind) -> Config,
     world: &mut World,
 ) -> Result<Vec<FlowIndex>, BackendError> {
     let mut flows = Vec::new();
     for (number, flow) in scenario.flows.iter().enumerate() {
         let refused = |why| BackendError::Unable(format!("flow '{}': {why}", flow.name));
         // Without gateways programs sit on the endpoints themselves.
-        let wavelane = stack == Stack::Wavelane;
+        let wavelane = stack == Stack::Wavelane && !shape.is_plain(flow);
+        // At the stream seam there is no TCP.
+        let control = flow.control.filter(|_| !wavelane);
         let route = if wavelane { shape.route(&flow.from, &flow.to) } else { shape.plain_route(&flow.from, &flow.to) };
         let route = route.map_err(refused)?;
         let target = if flow.app.is_datagrams() {
             shape.datagram_address(route)
         } else {
-            let target = shape.server_address(route);
-            world.engine.listen(world.nodes[&route.egress], target);
-            target
+            let (node, target) = (world.nodes[&route.egress], shape.server_address(route, control));
+            match control {
+                Some(kind) => world.engine.listen_with(node, target, tcp(kind)),
+                None => world.engine.listen(node, target.into()),
+            }
+            target.into()
         };
         let spec = FlowSpec {
             node: world.nodes[&route.ingress],
@@ -155,6 +164,9 @@ fn add_flows(
             reader_pause: None,
         };
         let index = world.engine.add_flow(spec);
+        if let Some(kind) = control {
+            world.engine.open_with(index, tcp(kind));
+        }
         if flow.category.is_some() || flow.no_ack {
             let category = flow.category.unwrap_or_default();
             world.engine.send_as(index, Handling { category, no_ack: flow.no_ack, ..Handling::default() });
@@ -180,6 +192,43 @@ fn work(scenario: &Scenario, flow: &Flow) -> Result<Work, &'static str> {
         App::Fetch { .. } => return Err(NO_FETCH),
         App::Quic { .. } => return Err(NO_QUIC),
     })
+}
+
+/// The run is over: nothing is asked and no body moves any more, but what was asked may still be answered.
+fn await_answers(
+    scenario: &Scenario,
+    world: &mut World,
+    flows: &[FlowIndex],
+    raw: &mut StackRaw,
+    context: &RunContext<'_>,
+) -> Result<(), BackendError> {
+    let end = world.engine.now();
+    let waits = |engine: &Engine, flow: &FlowIndex| {
+        let log = engine.log(*flow);
+        let over = match log.end {
+            // A ping's answers come without a connection.
+            Some((at, FlowEnd::Stopped)) => engine.now() >= at + ECHO_GRACE,
+            Some(_) => true,
+            None => false,
+        };
+        !over && log.questions.iter().any(|question| question.answered.is_none())
+    };
+    if !flows.iter().any(|flow| waits(&world.engine, flow)) {
+        return Ok(());
+    }
+    for flow in flows.iter().filter(|flow| world.engine.log(**flow).end.is_none()).copied().collect::<Vec<_>>() {
+        world.engine.stop(flow);
+    }
+    while world.engine.now() < end + ECHO_GRACE && flows.iter().any(|flow| waits(&world.engine, flow)) {
+        if context.is_cancelled() {
+            return Err(BackendError::Cancelled);
+        }
+        world.engine.run_until((world.engine.now() + LOOK).min(end + ECHO_GRACE));
+    }
+    for ((flow, index), seen) in scenario.flows.iter().zip(flows).zip(&mut raw.flows) {
+        seen.probes = self::raw(scenario, flow, world.engine.log(*index), end).probes;
+    }
+    Ok(())
 }
 
 fn apply(world: &mut World, change: &Change) -> Result<(), BackendError> {

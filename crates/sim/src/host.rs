@@ -48,6 +48,9 @@ impl HostNode {
     pub(crate) fn listen(&mut self, address: SocketAddrV4) {
         self.host.listen(address.into());
     }
+    pub(crate) fn listen_with(&mut self, address: SocketAddrV4, config: tcp::Config) {
+        self.host.listen_with(address.into(), config);
+    }
 
     /// The port by which packets for `target` leave.
     pub(crate) fn port_towards(&self, target: SocketAddr) -> Option<usize> {
@@ -155,7 +158,12 @@ impl Resident for HostNode {
     fn open(&mut self, moment: &mut Moment<'_>, index: FlowIndex) -> Option<FlowId> {
         let flow = &mut moment.flows[index.0];
         flow.log.connected = Some(moment.now);
-        match self.host.connect(self.clock.local(moment.now), flow.spec.source, flow.spec.target) {
+        let (local, source, target) = (self.clock.local(moment.now), flow.spec.source, flow.spec.target);
+        let opened = match &flow.tcp {
+            Some(config) => self.host.connect_with(local, source, target, config),
+            None => self.host.connect(local, source, target),
+        };
+        match opened {
             Ok(id) => {
                 self.connections.insert(id, Connection::client(id, index, request(index, flow.content)));
                 Some(id)

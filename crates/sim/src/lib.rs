@@ -16,6 +16,7 @@ mod engine;
 mod host;
 mod node;
 mod plain;
+mod seam;
 mod stacks;
 mod traffic;
 mod wiring;

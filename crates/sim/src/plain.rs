@@ -61,7 +61,7 @@ impl Shape<'_> {
     }
 
     /// From each node the ways to its neighbours, in the file's order of channels and of their nodes.
-    fn ways(&self) -> Vec<Vec<Way>> {
+    pub(crate) fn ways(&self) -> Vec<Vec<Way>> {
         let mut ways = vec![Vec::new(); self.scenario.nodes.len()];
         for (number, channel) in self.scenario.channels.iter().enumerate() {
             let places: Vec<Option<usize>> = channel.between.iter().map(|name| self.node(name)).collect();
@@ -76,8 +76,8 @@ impl Shape<'_> {
         ways
     }
 
-    /// Every node learns a shortest way to a host. Endpoints pass nothing on.
-    fn route_to(
+    /// Every host and router learns a shortest way to a host. Endpoints pass nothing on, gateways of ours neither.
+    pub(crate) fn route_to(
         &self,
         host: usize,
         engine: &mut Engine,
@@ -85,16 +85,15 @@ impl Shape<'_> {
         channels: &BTreeMap<String, ChannelId>,
         ways: &[Vec<Way>],
     ) {
-        let mut seen = vec![false; nodes.len()];
+        let mut seen = vec![false; self.scenario.nodes.len()];
         seen[host] = true;
         let mut queue = VecDeque::from([host]);
         while let Some(at) = queue.pop_front() {
             for &(number, other) in &ways[at] {
-                if std::mem::replace(&mut seen[other], true) {
-                    continue;
-                }
+                let node = nodes.get(&other).filter(|node| !engine.is_gateway(**node));
+                let (Some(&node), false) = (node, std::mem::replace(&mut seen[other], true)) else { continue };
                 let back = channels[&self.scenario.channels[number].name];
-                engine.route_via(nodes[&other], self.host(host), back, nodes[&at]);
+                engine.route_via(node, self.host(host), back, nodes[&at]);
                 if self.kind(other) != NodeKind::Endpoint {
                     queue.push_back(other);
                 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use wavelane_base::{FlowId, Instant, Rate, Span};
 use wavelane_protocol::gateway::{PeerId, Reason};
+use wavelane_protocol::tcp;
 
 /// Bin width of [`FlowLog::arrivals`].
 pub const ARRIVAL_BIN: Span = Span::from_millis(1);
@@ -257,6 +258,8 @@ pub(crate) struct Flow {
     writes: VecDeque<(u64, Instant)>,
     /// The client's connection.
     pub(crate) client: Option<(NodeId, FlowId)>,
+    /// The TCP of its client on a host, if it is not the host's.
+    pub(crate) tcp: Option<Box<tcp::Config>>,
     /// What the two ends of an exchange of datagrams remember.
     pub(crate) datagrams: datagrams::State,
 }
@@ -269,6 +272,7 @@ impl Flow {
             log: FlowLog::default(),
             writes: VecDeque::new(),
             client: None,
+            tcp: None,
             datagrams: datagrams::State::default(),
         }
     }

@@ -7,11 +7,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{PortId, Seed, Span};
 use wavelane_protocol::gateway::{Config, Controller, IpPrefix, PeerConfig, PeerId};
 use wavelane_protocol::session::public_key;
-use wavelane_scenario::{ChannelKind, NodeKind, Scenario};
+use wavelane_protocol::tcp;
+use wavelane_scenario::{CONTROLS, ChannelKind, Flow, NodeKind, Scenario, TcpKind};
 
 /// The UDP port of every lane.
 const LANE_PORT: u16 = 51_820;
-/// The port of every server program.
+/// The port of every server program; those of flows with a congestion control of their own follow it, one per control.
 const SERVER_PORT: u16 = 80;
 /// The first port of client programs; each exchange has its own.
 const CLIENT_PORT: u16 = 40_000;
@@ -24,6 +25,8 @@ const CLOCK_DRIFT_MAX_PPM: u64 = 50;
 pub(crate) struct Shape<'a> {
     pub(crate) scenario: &'a Scenario,
     index: BTreeMap<&'a str, usize>,
+    /// Nodes whose programs have a TCP of their own under `wavelane` too: the ends of flows that cross no gateway.
+    hosts: BTreeSet<usize>,
 }
 
 /// A flow's two gateways and the neighbour by which the first reaches the second, by node number, and the node numbers
@@ -40,9 +43,9 @@ pub(crate) struct Route {
 /// A wired engine and the names in it.
 pub(crate) struct World {
     pub(crate) engine: Engine,
-    /// Engine nodes of gateways and routers, by scenario node.
+    /// Engine nodes of gateways, routers and hosts, by scenario node.
     pub(crate) nodes: BTreeMap<usize, NodeId>,
-    /// Engine channels, by name; under `wavelane`, channels to endpoints have none.
+    /// Engine channels, by name; under `wavelane`, channels from gateways to endpoints have none.
     pub(crate) channels: BTreeMap<String, ChannelId>,
     /// `(gateway, neighbour)` to the peer's place in the gateway's configuration.
     pub(crate) peers: BTreeMap<(usize, usize), PeerId>,
@@ -64,7 +67,17 @@ pub(crate) enum WiringError {
 impl<'a> Shape<'a> {
     pub(crate) fn new(scenario: &'a Scenario) -> Self {
         let index = scenario.nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
-        Self { scenario, index }
+        let mut shape = Self { scenario, index, hosts: BTreeSet::new() };
+        let plain = scenario.flows.iter().filter(|flow| shape.is_plain(flow));
+        shape.hosts = plain.flat_map(|flow| [shape.node(&flow.from), shape.node(&flow.to)]).flatten().collect();
+        shape
+    }
+
+    /// Whether a flow crosses no gateway, so that it is plain TCP under `wavelane` too.
+    pub(crate) fn is_plain(&self, flow: &Flow) -> bool {
+        let gateway = |name: &String| self.node(name).is_some_and(|node| self.kind(node) == NodeKind::Gateway);
+        let path = self.scenario.path(&flow.from, &flow.to).unwrap_or_default();
+        !path.iter().any(|(channel, _)| channel.between.iter().any(gateway))
     }
 
     pub(crate) fn node(&self, name: &str) -> Option<usize> {
@@ -86,9 +99,11 @@ impl<'a> Shape<'a> {
         Some([self.node(a)?, self.node(b)?])
     }
 
-    /// Whether a channel ends at an endpoint: such channels are not crossed under `wavelane`.
+    /// Whether a channel ends at an endpoint whose flows go through gateways: such channels are not crossed under
+    /// `wavelane`.
     pub(crate) fn is_local(&self, channel: usize) -> bool {
-        self.ends(channel).is_none_or(|ends| ends.iter().any(|end| self.kind(*end) == NodeKind::Endpoint))
+        let seam = |end: &usize| self.kind(*end) == NodeKind::Endpoint && !self.hosts.contains(end);
+        self.ends(channel).is_none_or(|ends| ends.iter().any(seam))
     }
 
     /// The node itself if it is a gateway, or the one gateway that an endpoint is plugged into.
@@ -200,9 +215,10 @@ impl<'a> Shape<'a> {
         Ipv4Addr::new(10, high, low, 10)
     }
 
-    /// Where the server program of `flow` listens.
-    pub(crate) fn server_address(&self, route: Route) -> SocketAddr {
-        SocketAddr::from((self.host(route.server), SERVER_PORT))
+    /// Where the server programs of flows with this congestion control listen; `None` is the stack's.
+    pub(crate) fn server_address(&self, route: Route, control: Option<TcpKind>) -> SocketAddrV4 {
+        let place = control.and_then(|control| CONTROLS.iter().position(|(_, kind)| *kind == control));
+        SocketAddrV4::new(self.host(route.server), SERVER_PORT + place.map_or(0, |place| 1 + place as u16))
     }
     /// Where datagrams to the server of `flow` go.
     pub(crate) fn datagram_address(&self, route: Route) -> SocketAddr {
@@ -247,14 +263,17 @@ impl<'a> Shape<'a> {
         Config { private_key: private_key(seed, self.name(gateway)), peers: peers.collect(), ..Config::default() }
     }
 
-    /// Builds everything but the flows.
-    pub(crate) fn build(&self, seed: Seed) -> Result<World, WiringError> {
+    /// Builds everything but the flows. Hosts have `config`, unless a flow has its own.
+    pub(crate) fn build(&self, seed: Seed, config: &tcp::Config) -> Result<World, WiringError> {
         let mut engine = Engine::new(seed);
         let mut nodes = BTreeMap::new();
         let mut peers = BTreeMap::new();
         for node in 0..self.scenario.nodes.len() {
             let name = self.name(node);
             let id = match self.kind(node) {
+                NodeKind::Endpoint if self.hosts.contains(&node) => {
+                    engine.add_host(name, self.host(node), draw_clock(seed, name)?, config.clone())
+                }
                 NodeKind::Endpoint => continue,
                 NodeKind::Router => engine.add_router(name),
                 NodeKind::Gateway => {
@@ -270,6 +289,10 @@ impl<'a> Shape<'a> {
         }
         let channels = self.connect(&mut engine, &nodes, |channel| !self.is_local(channel))?;
         self.add_routes(&mut engine, &nodes, &channels);
+        let ways = self.ways();
+        for &host in &self.hosts {
+            self.route_to(host, &mut engine, &nodes, &channels, &ways);
+        }
         Ok(World { engine, nodes, channels, peers })
     }
 

@@ -52,7 +52,8 @@ pub enum HostEvent {
 pub struct Host {
     config: Config,
     numbering: Numbering,
-    listening: BTreeSet<SocketAddr>,
+    /// With the configuration of what is accepted there, if it is not the host's.
+    listening: BTreeMap<SocketAddr, Option<Config>>,
     connections: BTreeMap<FlowId, Connection>,
     /// (ours, theirs) to the connection.
     pairs: BTreeMap<(SocketAddr, SocketAddr), FlowId>,
@@ -76,7 +77,7 @@ impl Host {
         Self {
             config,
             numbering: Numbering::new(entropy),
-            listening: BTreeSet::new(),
+            listening: BTreeMap::new(),
             connections: BTreeMap::new(),
             pairs: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -93,7 +94,11 @@ impl Host {
 
     /// Accepts connections to `address` from now on.
     pub fn listen(&mut self, address: SocketAddr) {
-        self.listening.insert(address);
+        self.listening.insert(address, None);
+    }
+    /// The same, and what is accepted there has a configuration of its own.
+    pub fn listen_with(&mut self, address: SocketAddr, config: Config) {
+        self.listening.insert(address, Some(config));
     }
 
     /// Opens a connection.
@@ -101,6 +106,21 @@ impl Host {
     /// # Errors
     /// [`HostError`] if the pair of addresses is in use or the host is full.
     pub fn connect(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<FlowId, HostError> {
+        let config = self.config.clone();
+        self.connect_with(now, local, remote, &config)
+    }
+
+    /// Opens a connection with a configuration of its own.
+    ///
+    /// # Errors
+    /// [`HostError`] if the pair of addresses is in use or the host is full.
+    pub fn connect_with(
+        &mut self,
+        now: Instant,
+        local: SocketAddr,
+        remote: SocketAddr,
+        config: &Config,
+    ) -> Result<FlowId, HostError> {
         if self.pairs.contains_key(&(local, remote)) {
             return Err(HostError::InUse);
         }
@@ -108,7 +128,7 @@ impl Host {
             return Err(HostError::Full);
         }
         let numbers = self.numbering.of(now, local, remote);
-        let connection = Connection::connect(now, &self.config, local, remote, numbers);
+        let connection = Connection::connect(now, config, local, remote, numbers);
         Ok(self.insert(connection))
     }
 
@@ -213,7 +233,7 @@ impl Host {
                 return;
             }
         }
-        let known = self.listening.contains(&segment.target);
+        let known = self.listening.contains_key(&segment.target);
         let empty_handed = !header.flags.has(Flags::SYN) && !header.flags.has(Flags::ACK);
         if known && empty_handed {
             // RFC 9293, section 3.10.7.2, fourth step.
@@ -224,7 +244,8 @@ impl Host {
         }
         if self.half_open < HALF_OPEN_MAX && self.connections.len() < CONNECTIONS_MAX {
             let numbers = self.numbering.of(now, segment.target, segment.source);
-            let connection = Connection::accept(now, &self.config, segment, numbers);
+            let config = self.listening.get(&segment.target).and_then(Option::as_ref).unwrap_or(&self.config);
+            let connection = Connection::accept(now, config, segment, numbers);
             self.half_open += 1;
             self.insert(connection);
         }

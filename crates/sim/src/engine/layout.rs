@@ -8,7 +8,7 @@ use crate::content::Content;
 use crate::host::HostNode;
 use crate::node::{GatewayNode, INSIDE};
 use crate::traffic::{Flow, FlowIndex, FlowSpec};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::PortId;
 use wavelane_channel::CableConfig;
 use wavelane_channel::cable::Cable;
@@ -95,6 +95,22 @@ impl Engine {
                 self.gateway_mut(node).listening.insert(address);
             }
         }
+    }
+
+    /// Starts a server program at `address` on host `node`, whose connections have a TCP of their own.
+    ///
+    /// # Panics
+    /// If `node` is no host.
+    pub fn listen_with(&mut self, node: NodeId, address: SocketAddrV4, config: TcpConfig) {
+        match &mut self.nodes[node.0] {
+            Node::Host(host) => host.listen_with(address, config),
+            other => panic!("node {} is no host", other.name()),
+        }
+    }
+
+    /// Gives the client of an exchange on a host a TCP of its own.
+    pub fn open_with(&mut self, flow: FlowIndex, config: TcpConfig) {
+        self.flows[flow.0].tcp = Some(Box::new(config));
     }
 
     /// Adds an exchange, which starts by itself.

@@ -8,6 +8,13 @@ use wavelane_base::{Instant, Span};
 /// How often a program with a limited source looks whether it may write more.
 const SOURCE_TICK: Span = Span::from_millis(10);
 impl Engine {
+    /// Ends an exchange now: an echo or ping asks no more and waits for its answers, any other gives up.
+    pub fn stop(&mut self, flow: FlowIndex) {
+        self.flows[flow.0].spec.stop = Some(self.now);
+        self.tick(flow.0);
+        self.settle();
+    }
+
     /// Lets the programs of an exchange act, and notes when they want to act again.
     pub(super) fn tick(&mut self, index: usize) {
         let (now, flow) = (self.now, FlowIndex(index));

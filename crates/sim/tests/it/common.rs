@@ -1,12 +1,15 @@
 //! The world most tests need: two gateways, one bad link, programs at both ends.
 
 use std::net::{SocketAddr, SocketAddrV4};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use wavelane_base::{Instant, Octets, PortId, Rate, Ratio, Seed, Span};
 pub(crate) use wavelane_channel::cable::{Cause, Direction};
 use wavelane_channel::{CableConfig, DirectionConfig, LossConfig, Parameter, PerUnit, QueueLimit};
 use wavelane_protocol::gateway::{Config, Controller, PeerConfig, PeerId};
 use wavelane_protocol::session::public_key;
-use wavelane_sim::{ChannelId, Engine, FlowIndex, FlowSpec, NodeClock, NodeId, Plug, Work};
+use wavelane_scenario::{Backend, RunContext, Scenario, Stack, StackRaw};
+use wavelane_sim::{ChannelId, Engine, FlowIndex, FlowSpec, NodeClock, NodeId, Plug, SimBackend, Work};
 
 /// Two gateways joined by one cable. The client sits at `a`, the server at `b`, so downloads use `reverse`.
 pub(crate) struct Pair {
@@ -15,6 +18,18 @@ pub(crate) struct Pair {
     pub(crate) b: NodeId,
     pub(crate) air: ChannelId,
     flows: u16,
+}
+
+/// One stack of a scenario through the backend.
+pub(crate) fn run_scenario(scenario: &Scenario, stack: Stack, seed: u64) -> StackRaw {
+    let mut context = RunContext {
+        out: Path::new("."),
+        label: "test".to_owned(),
+        captures: false,
+        progress: &mut |_| {},
+        cancelled: &AtomicBool::new(false),
+    };
+    SimBackend.run_stack(scenario, stack, Seed(seed), &mut context).unwrap()
 }
 
 pub(crate) fn address(text: &str) -> SocketAddrV4 {

@@ -1,11 +1,9 @@
 //! The rivals at their best: on a clean path, whatever its rate, round trip and queue, our TCP's buffers limit no
 //! congestion control. A comparison with a TCP that its own buffer strangles says nothing.
 
+use crate::common::run_scenario;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use wavelane_base::Seed;
-use wavelane_scenario::{Backend, RunContext, Scenario, Stack, TcpKind};
-use wavelane_sim::SimBackend;
+use wavelane_scenario::{Scenario, Stack, TcpKind};
 
 /// A clean path; the download runs for `seconds` and counts from `from` on.
 #[derive(Debug)]
@@ -52,15 +50,7 @@ to = "server"
 "#
     );
     let scenario = Scenario::parse(&scenario, Path::new(".")).unwrap();
-    let cancelled = AtomicBool::new(false);
-    let mut context = RunContext {
-        out: Path::new("."),
-        label: "tcp".to_owned(),
-        captures: false,
-        progress: &mut |_| {},
-        cancelled: &cancelled,
-    };
-    let raw = SimBackend.run_stack(&scenario, Stack::Tcp { kind, rts: false }, Seed(1), &mut context).unwrap();
+    let raw = run_scenario(&scenario, Stack::Tcp { kind, rts: false }, 1);
     let octets: u64 =
         raw.flows[0].arrivals.iter().filter(|(at, _)| *at >= from * 1_000_000_000).map(|(_, octets)| octets).sum();
     octets as f64 * 1_500.0 / 1_448.0 / ((seconds - from) * mbit * 125_000) as f64

@@ -1,9 +1,11 @@
 //! What issue by issue is promised of a simulated run, one file per group. Every test builds its own world.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod answers;
 mod backend;
 mod basics;
 mod bbr3;
+mod beside;
 mod captures;
 mod cells;
 mod common;
