@@ -1,3 +1,4 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use std::path::Path;
 
