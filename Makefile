@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
+export PATH := $(HOME)/.cargo/bin:$(HOME)/go/bin:$(PATH):/usr/sbin:/sbin
 export DEBIAN_FRONTEND := noninteractive
 
 # command:package, for what cargo cannot fetch.
@@ -13,6 +13,7 @@ TEST_TOOLS := tcpdump:tcpdump tshark:tshark kill:procps sysctl:procps ping:iputi
   openssl:openssl nghttpd:nghttp2-server python3:python3 ssh:openssh-client dropbear:dropbear-bin rsync:rsync iperf3:iperf3 strace:strace prlimit:util-linux
 # Other people's programs that the laboratory puts in the gateways' place.
 PEER_TOOLS := kcptun-client:kcptun wg:wireguard-tools
+SING_BOX := github.com/sagernet/sing-box/cmd/sing-box@v1.14.1
 
 # Installs the packages whose commands are missing: directly as root, else through sudo if it asks nothing.
 define install
@@ -110,6 +111,24 @@ test:
 	if ! type -P boringtun-cli >/dev/null; then
 	  step "installing the peer boringtun in ~/.cargo/bin"
 	  cargo install boringtun-cli --version 0.7.1 --locked --quiet
+	fi
+	if ! type -P sing-box >/dev/null; then
+	  # From 1.21 on, Go fetches the release of itself that a program asks for.
+	  packaged=$$(apt-cache show golang-go 2>/dev/null | sed -n 's/^Version: .*:1\.\([0-9]*\).*/\1/p' | sort -n | tail -n 1 || true)
+	  if ! type -P go >/dev/null && (($${packaged:-0} >= 21)); then
+	    $(call install,go:golang-go)
+	  fi
+	  # The tests name the stacks that are left out, and the remedy.
+	  if ! type -P go >/dev/null; then
+	    step "the peer sing-box is left out: there is no Go 1.21 or later to build it (https://go.dev/dl)"
+	  elif ! timeout 60 go list -m "$$(sed 's|/cmd/sing-box||' <<<$(SING_BOX))" >"$$scratch/go" 2>&1; then
+	    step "the peer sing-box is left out, for its source cannot be had: $$(tail -n 1 "$$scratch/go")"
+	  else
+	    step "installing the peer sing-box in ~/go/bin (about three minutes)"
+	    if ! GOBIN="$(HOME)/go/bin" timeout 900 go install -tags with_quic -ldflags '-s -w' $(SING_BOX) >"$$scratch/go" 2>&1; then
+	      step "the peer sing-box is left out, for it cannot be built: $$(tail -n 1 "$$scratch/go")"
+	    fi
+	  fi
 	fi
 	step "tests that make namespaces, one at a time"
 	cargo test --package wavelane-host --package wavelane-lab --package wavelane-daemon \

@@ -83,7 +83,7 @@ fn tcp(kind: TcpKind) -> Stack {
 }
 
 /// The lab's programs, as the kernel names them: at most 15 characters.
-const PROGRAMS: [&str; 4] = ["curl", "wavelaned", "kcptun-", "boringtun"];
+const PROGRAMS: [&str; 5] = ["curl", "wavelaned", "kcptun-", "boringtun", "sing-box"];
 
 /// Children of this process that run one of the lab's programs. None may remain after a run.
 fn children() -> Vec<String> {
@@ -272,9 +272,25 @@ app = "echo"
 from = "client"
 to = "server"
 while = "page"
+[flows.small]
+app = "fetch"
+from = "client"
+to = "server"
+size = "10 kB"
+every = "200 ms"
+stop = "2 s"
 "#,
     );
-    for stack in [Stack::KcptunFast3, Stack::Kcptun, Stack::BoringtunCubic, Stack::BoringtunBbr] {
+    let peers = [
+        Stack::KcptunFast3,
+        Stack::Kcptun,
+        Stack::BoringtunCubic,
+        Stack::BoringtunBbr,
+        Stack::Hysteria2Brutal,
+        Stack::Hysteria2Bbr,
+        Stack::TuicBbr,
+    ];
+    for stack in peers {
         if let Err(why) = review_stack(&scenario, stack) {
             eprintln!("SKIPPED (lab test of {stack}): {why}");
             continue;
@@ -295,6 +311,27 @@ while = "page"
         let sockets = std::fs::read_dir("/var/run/wireguard").into_iter().flatten().flatten();
         let mine = format!("wlt{}", std::process::id());
         assert!(sockets.into_iter().all(|e| !e.file_name().to_string_lossy().starts_with(&mine)));
+    }
+}
+
+#[test]
+fn the_quic_proxies_carry_quic_as_datagrams() {
+    if skip() {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let flow = "[flows.page]\napp = \"quic\"\nfrom = \"client\"\nto = \"server\"\nsize = \"1 MB\"\n";
+    let scenario = scenario(flow);
+    for stack in [Stack::Hysteria2Brutal, Stack::Hysteria2Bbr, Stack::TuicBbr] {
+        if let Err(why) = review_stack(&scenario, stack) {
+            eprintln!("SKIPPED (lab test of {stack}): {why}");
+            continue;
+        }
+        let (raw, _, _out) = run(&scenario, stack, stack.word());
+        let raw = raw.unwrap();
+        let page = &raw.flows[0];
+        assert!(page.completed && page.intact == Some(true), "{stack}: {:?}", raw.notes);
+        assert!(raw.wire_octets > 1_000_000, "{stack}: {}", raw.wire_octets);
     }
 }
 

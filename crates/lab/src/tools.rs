@@ -14,13 +14,15 @@ pub(crate) const INSTALL_CURL: &str = "install curl (apt install curl)";
 pub(crate) const INSTALL_NFT: &str = "install nftables (apt install nftables)";
 
 /// The folders of PATH, then the usual system folders: root by `su` keeps a PATH without `/usr/sbin`, where nft is. Last
-/// the folder where `cargo install` puts programs.
+/// the folders where `cargo install` and `go install` put programs.
 fn folders() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
-    std::env::split_paths(&path).chain(system).chain(home.map(|home| home.join("bin"))).collect()
+    let installed = [("CARGO_HOME", ".cargo"), ("GOPATH", "go")].map(|(variable, usual)| {
+        let named = std::env::var_os(variable).map(PathBuf::from);
+        named.or_else(|| std::env::home_dir().map(|home| home.join(usual))).map(|folder| folder.join("bin"))
+    });
+    std::env::split_paths(&path).chain(system).chain(installed.into_iter().flatten()).collect()
 }
 
 /// Where `program` is in PATH, the usual system folders included.

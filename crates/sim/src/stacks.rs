@@ -30,6 +30,9 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
         | Stack::KcptunFast3
         | Stack::BoringtunCubic
         | Stack::BoringtunBbr
+        | Stack::Hysteria2Brutal
+        | Stack::Hysteria2Bbr
+        | Stack::TuicBbr
         | Stack::Pepsal
         | Stack::Ns3Debian
         | Stack::Ns3Wheel => "it is an external program, which cannot run in virtual time",

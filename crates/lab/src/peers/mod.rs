@@ -4,7 +4,9 @@
 //! run, and ended with it. Nothing of it outlives the run.
 
 mod boringtun;
+mod forward;
 mod kcptun;
+mod singbox;
 
 use crate::LabError;
 use crate::gateways;
@@ -13,6 +15,7 @@ use crate::tools;
 use crate::world::World;
 use boringtun::Boringtun;
 use kcptun::Kcptun;
+use singbox::{Singbox, Tunnel};
 use std::net::SocketAddr;
 use std::path::Path;
 use wavelane_scenario::{App, Flow, Scenario, Stack};
@@ -25,6 +28,7 @@ pub(crate) struct Peers {
 
 enum Kind {
     Kcptun(Kcptun),
+    Singbox(Singbox),
     // Holds what has to be removed at the end.
     Boringtun(#[expect(dead_code, reason = "removes the tunnels' sockets and keys when dropped")] Boringtun),
 }
@@ -51,6 +55,10 @@ impl Site<'_> {
         let wire = &self.world.plan.wires[self.channel];
         wire.addresses[wire.end_of(gateway).expect("the channel joins both gateways")]
     }
+    /// An address of the gateway that its own side knows.
+    fn inside(&self, gateway: usize) -> std::net::Ipv4Addr {
+        self.world.plan.address_of(gateway).expect("a gateway has a channel")
+    }
     /// The other gateway.
     fn other(&self, gateway: usize) -> usize {
         if self.pair[0] == gateway { self.pair[1] } else { self.pair[0] }
@@ -76,20 +84,34 @@ impl Site<'_> {
 /// Whether `stack` is a peer the lab can put in the gateways' place.
 pub(crate) fn is_peer(stack: Stack) -> bool {
     matches!(stack, Stack::Kcptun | Stack::KcptunFast3 | Stack::BoringtunCubic | Stack::BoringtunBbr)
+        || tunnel_of(stack).is_some()
+}
+
+/// The protocol of a stack that sing-box runs.
+fn tunnel_of(stack: Stack) -> Option<Tunnel> {
+    match stack {
+        Stack::Hysteria2Brutal => Some(Tunnel::Hysteria2Brutal),
+        Stack::Hysteria2Bbr => Some(Tunnel::Hysteria2Bbr),
+        Stack::TuicBbr => Some(Tunnel::TuicBbr),
+        _ => None,
+    }
 }
 
 /// Whether the peer `stack` can be run here, and if not, why.
 pub(crate) fn review(scenario: &Scenario, stack: Stack) -> Result<(), String> {
-    gateways::pair(scenario)?;
+    let (pair, channel) = gateways::pair(scenario)?;
     let needs_udp = scenario.flows.iter().find(|f| matches!(f.app, App::Quic { .. }));
     if let (Some(flow), Stack::Kcptun | Stack::KcptunFast3) = (needs_udp, stack) {
         return Err(format!("kcptun carries TCP only, and flow {} is QUIC: take one of the two out", flow.name));
     }
-    let needed = match stack {
+    if tunnel_of(stack) == Some(Tunnel::Hysteria2Brutal) {
+        singbox::review_rates(scenario, pair, &scenario.channels[channel])?;
+    }
+    installed(match stack {
         Stack::Kcptun | Stack::KcptunFast3 => kcptun::PROGRAMS,
+        _ if tunnel_of(stack).is_some() => singbox::PROGRAMS,
         _ => boringtun::PROGRAMS,
-    };
-    installed(needed)
+    })
 }
 
 fn installed(needed: &[(&str, &str)]) -> Result<(), String> {
@@ -126,13 +148,14 @@ impl Peers {
         let site = Site { scenario, world, pair, channel, logs, label, controls };
         let mut programs = Vec::new();
         // If anything fails half-way, what has been started is ended like the rest.
-        let kind = match order.stack {
-            Stack::Kcptun => {
+        let kind = match (order.stack, tunnel_of(order.stack)) {
+            (Stack::Kcptun, _) => {
                 Kcptun::start(&site, kcptun::DEFAULT, order.servers, &mut programs, stop).map(Kind::Kcptun)
             }
-            Stack::KcptunFast3 => {
+            (Stack::KcptunFast3, _) => {
                 Kcptun::start(&site, kcptun::FAST3, order.servers, &mut programs, stop).map(Kind::Kcptun)
             }
+            (_, Some(tunnel)) => Singbox::start(&site, tunnel, order.servers, &mut programs, stop).map(Kind::Singbox),
             _ => Boringtun::start(&site, &mut programs, stop).map(Kind::Boringtun),
         };
         match kind {
@@ -146,10 +169,12 @@ impl Peers {
 
     /// Where the client of a flow connects to reach `server`.
     pub(crate) fn way_to(&self, scenario: &Scenario, flow: &Flow, server: SocketAddr) -> SocketAddr {
-        match &self.kind {
-            Kind::Kcptun(kcptun) => kcptun.way_to(scenario, flow, server),
-            Kind::Boringtun(_) => server,
-        }
+        let forwards = match &self.kind {
+            Kind::Kcptun(kcptun) => kcptun.forwards(),
+            Kind::Singbox(singbox) => singbox.forwards(),
+            Kind::Boringtun(_) => return server,
+        };
+        forwards.way_to(scenario, flow, server)
     }
 
     /// Whether one of its programs has died, and what it said last.

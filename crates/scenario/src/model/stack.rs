@@ -30,6 +30,12 @@ pub enum Stack {
     BoringtunCubic,
     /// BBR through the user-space WireGuard boringtun.
     BoringtunBbr,
+    /// The program sing-box: Hysteria 2, told the link's rate.
+    Hysteria2Brutal,
+    /// The program sing-box: Hysteria 2 with its BBR.
+    Hysteria2Bbr,
+    /// The program sing-box: TUIC version 5 with its BBR.
+    TuicBbr,
     /// Multipath TCP.
     Mptcp,
     /// The split-TCP proxy pepsal.
