@@ -111,10 +111,10 @@ pub const STUDIES: &[Study] = &[
     },
     Study {
         id: efficiency::ID,
-        about: "loss of 0 to 20 % and bursts: goodput, delay, age and small transfers against TCP and other tunnels",
-        takes: ["5 min", "3 h"],
+        about: "loss of 0 to 20 %, bursts and fades: goodput, delay, age and small transfers against TCP and other tunnels",
+        takes: ["14 min", "5 h"],
         backend: "lab",
-        parts: &[],
+        parts: &efficiency::PARTS,
         run: efficiency::run,
     },
     Study {

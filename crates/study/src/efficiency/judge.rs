@@ -22,8 +22,12 @@ const LATER_MS: f64 = 5.0;
 const REPAIR_AIM: f64 = 0.02;
 /// The link's round trip without queue or serialisation.
 const BASE_MS: f64 = 100.0;
-/// A plain TCP below this share of our goodput is no rival in age: what hardly sends has no queue.
+/// A rival below this share of our goodput is none in age and delay: what hardly sends has no queue.
 const RIVAL_SHARE: f64 = 0.5;
+/// The aim: echo p95 over that of a rival to which [`ECHO_ALLOWANCE_MS`] was added.
+const ECHO_RATIO_AIM: f64 = 1.1;
+/// What a queue that is kept short may still hold: 5 ms (the lane's target) and two packets of 1500 bytes.
+const ECHO_ALLOWANCE_MS: f64 = 5.0 + 2.0 * 1500.0 * 8e3 / RATE;
 /// How far a share may exceed 1 before the measurement is wrong: this many times the loss itself, for one run's bursts
 /// differ from their mean, and a rounding of 1 %.
 const EXCESS: f64 = 1.01;
@@ -183,15 +187,24 @@ pub(super) fn against(head: &Head, loss: &Loss, ours: &StackResult, rival: &Stac
     row.why = format!("{}; {name} reaches {theirs:.3} of the limit", row.why);
     let ratio = row.value.unwrap_or(0.0);
     rows.push(row);
+    let no_rival = |row: &mut Row| {
+        if ratio * RIVAL_SHARE > 1.0 {
+            row.verdict = Verdict::Info;
+            row.why = format!("{name} reaches {:.2} of our goodput, less than {RIVAL_SHARE}: no rival", 1.0 / ratio);
+        }
+    };
+    let over = |a: f64, b: f64| a / (b + ECHO_ALLOWANCE_MS);
+    let mut row = head.row("rtt_p95_ratio", "ratio", &pairs(ours, rival, ECHO, |f| f.rtt_p95_ms, over));
+    judge(&mut row, Aim::AtMost(ECHO_RATIO_AIM));
+    row.why = format!("ours over {name}'s and {ECHO_ALLOWANCE_MS} ms: {}", row.why);
+    no_rival(&mut row);
+    rows.push(row);
     if !name.starts_with("tcp-") {
         return rows;
     }
     let mut row = head.row("age_p95_ratio", "ratio", &pairs(ours, rival, BULK, |f| f.age_p95_ms, |a, b| a / b));
     judge(&mut row, Aim::AtMost(1.0));
-    if ratio * RIVAL_SHARE > 1.0 {
-        row.verdict = Verdict::Info;
-        row.why = format!("{name} reaches {:.2} of our goodput, less than {RIVAL_SHARE}: no rival", 1.0 / ratio);
-    }
+    no_rival(&mut row);
     rows.push(row);
     for (flow, size, _) in FETCHES {
         let head = head.and("size", size);

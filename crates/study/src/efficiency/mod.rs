@@ -25,8 +25,10 @@ struct Loss {
     name: &'static str,
     /// For people.
     words: &'static str,
-    /// As the file has it.
+    /// As the file has it: the whole line, or of bursts what is lost in them.
     text: &'static str,
+    /// Whether it comes in bursts.
+    bursts: bool,
     /// Share of packets that are lost, over a long time.
     share: f64,
     /// Whether the quick edition has it.
@@ -34,24 +36,43 @@ struct Loss {
 }
 
 const fn random(name: &'static str, words: &'static str, text: &'static str, share: f64, quick: bool) -> Loss {
-    Loss { name, words, text, share, quick }
+    Loss { name, words, text, bursts: false, share, quick }
 }
 
-/// The rows. The last are the demo's bursts: everything is lost for 30 ms on average, every 600 ms on average.
+const fn bursts(name: &'static str, words: &'static str, text: &'static str, in_bad: f64) -> Loss {
+    Loss { name, words, text, bursts: true, share: in_bad * 30.0 / 600.0, quick: true }
+}
+
+impl Loss {
+    /// The line of the file.
+    fn line(&self) -> String {
+        match self.bursts {
+            false => self.text.to_owned(),
+            true => format!(
+                r#"loss = {{ kind = "gilbert-elliott", good = "570 ms", bad = "30 ms", in_good = "0", {}, per = "packet" }}"#,
+                self.text
+            ),
+        }
+    }
+}
+
+/// The rows. The last are the demo's bursts: bad times of 30 ms on average, every 600 ms on average, in which everything is
+/// lost or a part of it (a partial fade, as radios have them).
 const LOSSES: &[Loss] = &[
     random("loss-00", "none", "", 0.0, true),
     random("loss-01", "random 1 %", r#"loss = { kind = "random", p = "1/100" }"#, 0.01, false),
     random("loss-05", "random 5 %", r#"loss = { kind = "random", p = "1/20" }"#, 0.05, true),
-    random("loss-10", "random 10 %", r#"loss = { kind = "random", p = "1/10" }"#, 0.1, false),
+    random("loss-10", "random 10 %", r#"loss = { kind = "random", p = "1/10" }"#, 0.1, true),
     random("loss-20", "random 20 %", r#"loss = { kind = "random", p = "1/5" }"#, 0.2, true),
-    random(
-        "bursts",
-        "bursts of 30 ms every 600 ms",
-        r#"loss = { kind = "gilbert-elliott", good = "570 ms", bad = "30 ms", in_good = "0", in_bad = "1", per = "packet" }"#,
-        0.05,
-        true,
-    ),
+    bursts("bursts", "bursts of 30 ms every 600 ms", r#"in_bad = "1""#, 1.0),
+    bursts("fades-50", "fades of 30 ms every 600 ms, half lost in them", r#"in_bad = "0.5""#, 0.5),
+    bursts("fades-30", "fades of 30 ms every 600 ms, 30 % lost in them", r#"in_bad = "0.3""#, 0.3),
 ];
+/// The part of the cells in which TCP crosses unsplit.
+const UNSPLIT: &str = "unsplit";
+/// What can be run alone.
+pub(crate) const PARTS: [&str; 9] =
+    ["loss-00", "loss-01", "loss-05", "loss-10", "loss-20", "bursts", "fades-50", "fades-30", UNSPLIT];
 
 /// Small bodies: flow, size, between two of them.
 const FETCHES: [(&str, &str, &str); 3] =
@@ -68,9 +89,14 @@ struct Plan {
     repeat: u32,
 }
 
-const QUICK: Plan = Plan { stacks: r#""tcp-bbr", "kcptun-fast3", "wavelane""#, seconds: [5, 20], repeat: 1 };
+const QUICK: Plan = Plan {
+    stacks: r#""tcp-bbr", "hysteria2-brutal", "hysteria2-bbr", "tuic-bbr", "wavelane""#,
+    seconds: [5, 20],
+    repeat: 1,
+};
 const FULL: Plan = Plan {
-    stacks: r#""tcp-cubic", "tcp-bbr", "kcptun", "kcptun-fast3", "boringtun-cubic", "boringtun-bbr", "wavelane""#,
+    stacks: r#""tcp-cubic", "tcp-bbr", "kcptun", "kcptun-fast3", "boringtun-cubic", "boringtun-bbr", "hysteria2-brutal",
+"hysteria2-bbr", "tuic-bbr", "wavelane""#,
     seconds: [10, 60],
     repeat: 3,
 };
@@ -126,7 +152,7 @@ while = "{BULK}"
 fn scenario_text(loss: &Loss, plan: &Plan) -> String {
     let [small, all] = plan.seconds;
     let title = format!("20 Mbit/s and 100 ms, loss both ways: {}", loss.words);
-    let mut text = link_text(&title, all, plan.stacks, "50 ms", loss.text) + &bulk_text("download", small);
+    let mut text = link_text(&title, all, plan.stacks, "50 ms", &loss.line()) + &bulk_text("download", small);
     for (flow, size, every) in FETCHES {
         text += &format!(
             "[flows.{flow}]\napp = \"fetch\"\nfrom = \"client\"\nto = \"server\"\nsize = \"{size}\"\nevery = \"{every}\"\nstop = \"{small} s\"\n"
@@ -143,7 +169,9 @@ pub(crate) fn run(
 ) -> Result<StudyDocument, StudyError> {
     let plan = if options.edition == Edition::Full { FULL } else { QUICK };
     let mut rows: Vec<Row> = Vec::new();
-    let losses = LOSSES.iter().filter(|loss| loss.quick || options.edition == Edition::Full);
+    // A part that is asked for by name is run in either edition.
+    let by_edition = |loss: &Loss| loss.quick || options.edition == Edition::Full || !options.parts.is_empty();
+    let losses = LOSSES.iter().filter(|loss| by_edition(loss) && options.wants(loss.name));
     for loss in losses {
         let text = scenario_text(loss, &plan);
         let cell = Cell { study: ID, name: loss.name, text: &text, repeat: plan.repeat };
@@ -157,7 +185,7 @@ pub(crate) fn run(
         found.iter().for_each(options.row);
         rows.extend(found);
     }
-    for case in packet::CASES {
+    for case in packet::CASES.iter().filter(|_| options.wants(UNSPLIT)) {
         let text = packet::scenario_text(case, options.edition);
         let cell = Cell { study: ID, name: case.name, text: &text, repeat: plan.repeat };
         let (_, document) = cell.run(make, options, hooks)?;

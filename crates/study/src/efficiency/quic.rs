@@ -15,7 +15,7 @@ pub(super) fn scenario_text(loss: &Loss, plan: &Plan) -> String {
     let [small, all] = plan.seconds;
     let title = format!("20 Mbit/s and 100 ms, QUIC, loss both ways: {}", loss.words);
     let stacks = PEERS.map(|(stack, _)| format!("\"{stack}\"")).join(", ");
-    link_text(&title, all, &stacks, "50 ms", loss.text) + &bulk_text("quic", small)
+    link_text(&title, all, &stacks, "50 ms", &loss.line()) + &bulk_text("quic", small)
 }
 
 /// What QUIC did, and ours against it. `others` holds the runs of the other stacks in the same cell.

@@ -60,6 +60,32 @@ fn every_cell_of_both_editions_is_a_scenario() {
 }
 
 #[test]
+fn every_part_is_a_row_or_the_unsplit_cells() {
+    let names: Vec<&str> = LOSSES.iter().map(|loss| loss.name).chain([UNSPLIT]).collect();
+    assert_eq!(names, PARTS);
+}
+
+#[test]
+fn a_row_loses_what_it_says() {
+    use wavelane_channel::loss::LossConfig;
+    use wavelane_scenario::Direction;
+    for loss in LOSSES {
+        let scenario = Scenario::parse(&scenario_text(loss, &QUICK), std::path::Path::new(".")).unwrap();
+        let air = scenario.channels_between_gateways().next().unwrap();
+        let mean = match air.direction(Direction::Forward).unwrap().loss.clone() {
+            LossConfig::None => 0.0,
+            LossConfig::Random { p } => p.as_f64(),
+            LossConfig::GilbertElliott { good, bad, in_bad, .. } => {
+                let [good, bad] = [good, bad].map(|span| span.as_nanos() as f64);
+                in_bad.as_f64() * bad / (good + bad)
+            }
+            other => panic!("{other:?}"),
+        };
+        assert!((mean - loss.share).abs() < 1e-9, "{}: {mean} instead of {}", loss.name, loss.share);
+    }
+}
+
+#[test]
 fn the_aims_are_those_of_the_study() {
     // 5 %: the limit is 18.34 Mbit/s of application bytes; 17 of them are 0.927 of it.
     let rows = judged(
@@ -111,6 +137,21 @@ fn without_loss_small_bodies_may_be_5_ms_later_and_repairs_are_counted() {
     ours.repair_share = Some(0.021);
     let rows = judged(0, vec![plain, stack("wavelane", 18.0, 120.0, 190.0, 210.1), ours], vec![], Edition::Quick);
     assert_eq!(verdict(&rows, "total_less_ms", "size", "1 kB"), Verdict::Fail);
+}
+
+#[test]
+fn a_tunnels_echo_is_a_rivals_if_it_moves_half_our_bytes() {
+    let judged = |mbps: f64, p95: f64| {
+        let peer = stack("hysteria2-brutal", mbps, p95, 300.0, 120.0);
+        let rows = judged(2, vec![peer, stack("wavelane", 17.0, 128.0, 250.0, 220.0)], vec![], Edition::Quick);
+        // It is compared in goodput and delay; what it does with small bodies is in its own rows.
+        assert_eq!(rows.iter().filter(|r| r.case.contains_key("rival")).count(), 2);
+        verdict(&rows, "rtt_p95_ratio", "rival", "hysteria2-brutal")
+    };
+    // 128 ms is 1.1 times 110.2 ms and the 6.2 that a short queue holds; that is 0.04 ms too much.
+    assert_eq!(judged(17.0, 110.2), Verdict::Pass);
+    assert_eq!(judged(17.0, 110.1), Verdict::Fail);
+    assert_eq!(judged(8.4, 101.0), Verdict::Info);
 }
 
 #[test]
