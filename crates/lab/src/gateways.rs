@@ -256,6 +256,11 @@ impl Gateways {
         self.gateways.iter().map(|gateway| gateway.program.cpu_seconds()).sum()
     }
 
+    /// How long both have waited for a processor so far, in seconds.
+    pub(crate) fn waited_seconds(&self) -> Option<f64> {
+        self.gateways.iter().map(|gateway| gateway.program.waited_seconds()).sum()
+    }
+
     /// Stops both in an orderly way and verifies that they end by themselves.
     pub(crate) fn stop(mut self) -> Vec<String> {
         self.end()

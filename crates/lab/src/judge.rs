@@ -4,8 +4,18 @@ use crate::LabError;
 use crate::backend::LATENESS_BOUND;
 use crate::world::Findings;
 
+/// The programs in the gateways' place may wait so many times as long for a processor as they use one. Their own work on few
+/// processors may cost them as much again; beside other people's they wait ten times as long, and the run shows the host's
+/// load.
+const WAITING_BOUND: f64 = 2.0;
+
 /// Whether the host was good enough for the run to prove something; says in the notes how good it was.
-pub(crate) fn judge(findings: &Findings, notes: &mut Vec<String>) -> Result<Option<String>, LabError> {
+/// `work` is how long the programs in the gateways' place used a processor and waited for one, in seconds.
+pub(crate) fn judge(
+    findings: &Findings,
+    work: Option<(f64, f64)>,
+    notes: &mut Vec<String>,
+) -> Result<Option<String>, LabError> {
     let outcome = &findings.outcome;
     let lateness = &outcome.lateness;
     let (p50, p99) = (lateness.per_mille(500), lateness.per_mille(990));
@@ -17,6 +27,11 @@ pub(crate) fn judge(findings: &Findings, notes: &mut Vec<String>) -> Result<Opti
         lateness.max().as_micros(),
         if outcome.preferred { ", at real-time priority" } else { ", without real-time priority" },
     ));
+    if let Some((used, waited)) = work {
+        notes.push(format!(
+            "programs in the gateways' place: {used:.2} s on a processor, {waited:.2} s waiting for one"
+        ));
+    }
     if outcome.uncaptured > 0 {
         notes.push(format!("{} packets are missing from the captures (file full or disk slow)", outcome.uncaptured));
     }
@@ -32,10 +47,16 @@ pub(crate) fn judge(findings: &Findings, notes: &mut Vec<String>) -> Result<Opti
     if refused > 0 {
         return Ok(Some(format!("a kernel refused {refused} packets that a channel delivered: it is short of memory")));
     }
-    Ok((p99 > LATENESS_BOUND).then(|| {
-        format!(
+    if p99 > LATENESS_BOUND {
+        return Ok(Some(format!(
             "1 % of packets were delivered {} us late or more, bound {LATENESS_BOUND}: the host is too slow or too busy",
             p99.as_micros()
+        )));
+    }
+    let starved = work.filter(|(used, waited)| *waited > WAITING_BOUND * used);
+    Ok(starved.map(|(used, waited)| {
+        format!(
+            "the gateways' programs waited {waited:.2} s for a processor and used it for {used:.2} s: the host is too busy"
         )
     }))
 }
@@ -56,12 +77,21 @@ mod tests {
     #[test]
     fn a_slow_host_makes_a_run_inconclusive_and_a_rare_hiccup_does_not() {
         let mut notes = Vec::new();
-        assert_eq!(judge(&after(50, 9), &mut notes).unwrap(), None);
+        assert_eq!(judge(&after(50, 9), None, &mut notes).unwrap(), None);
         assert!(notes[0].contains("p50 40 us") || notes[0].contains("p50 50 us"), "{notes:?}");
         assert!(notes[0].contains("max 50000 us"), "{notes:?}");
-        let why = judge(&after(6, 11), &mut notes).unwrap().unwrap();
+        let why = judge(&after(6, 11), None, &mut notes).unwrap().unwrap();
         assert!(why.contains("bound 5 ms") && why.contains("600"), "{why}");
-        assert_eq!(judge(&after(4, 500), &mut notes).unwrap(), None);
+        assert_eq!(judge(&after(4, 500), None, &mut notes).unwrap(), None);
+    }
+
+    #[test]
+    fn programs_that_wait_far_longer_than_they_work_prove_nothing() {
+        let mut notes = Vec::new();
+        assert_eq!(judge(&after(0, 0), Some((1.5, 2.9)), &mut notes).unwrap(), None);
+        assert!(notes[1].contains("1.50 s on a processor, 2.90 s waiting"), "{notes:?}");
+        let why = judge(&after(0, 0), Some((1.5, 3.1)), &mut notes).unwrap().unwrap();
+        assert!(why.contains("3.10 s") && why.contains("too busy"), "{why}");
     }
 
     #[test]
@@ -69,11 +99,11 @@ mod tests {
         let mut notes = Vec::new();
         let mut findings = after(0, 0);
         findings.ring_drops = 3;
-        assert!(judge(&findings, &mut notes).unwrap().unwrap().contains("3 packets"));
+        assert!(judge(&findings, None, &mut notes).unwrap().unwrap().contains("3 packets"));
         let mut findings = after(0, 0);
         findings.outcome.refused = [0, 2];
-        assert!(judge(&findings, &mut notes).unwrap().unwrap().contains("2 packets"));
+        assert!(judge(&findings, None, &mut notes).unwrap().unwrap().contains("2 packets"));
         findings.outcome.capture_error = Some("No space left on device".into());
-        assert!(judge(&findings, &mut notes).unwrap_err().to_string().contains("--out"));
+        assert!(judge(&findings, None, &mut notes).unwrap_err().to_string().contains("--out"));
     }
 }

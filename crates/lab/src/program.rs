@@ -87,6 +87,18 @@ impl Program {
         Some(ticks as f64 / TICKS_PER_SECOND)
     }
 
+    /// How long its threads have waited for a processor so far, in seconds: able to run, and others did (the second
+    /// figure of schedstat, in ns; Linux's Documentation/scheduler/sched-stats.rst).
+    pub(crate) fn waited_seconds(&self) -> Option<f64> {
+        let mut waited = 0;
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?.flatten() {
+            // A thread that has just ended has no file.
+            let Ok(stat) = std::fs::read_to_string(task.path().join("schedstat")) else { continue };
+            waited += stat.split_whitespace().nth(1)?.parse::<u64>().ok()?;
+        }
+        Some(waited as f64 / 1e9)
+    }
+
     fn ended_well(&self, status: ExitStatus) -> bool {
         status.success() || (self.ending == Ending::BySignal && status.signal() == Some(SIGTERM))
     }

@@ -10,7 +10,7 @@ use crate::http::{Epoch, Http, Upload};
 use crate::judge::judge;
 use crate::peers::{self, Peers};
 use crate::review::controls;
-use crate::tally::Tally;
+use crate::tally::{Counts, Tally};
 use crate::tools;
 use crate::worker::Worker;
 use crate::world::{Veth, World};
@@ -159,7 +159,7 @@ impl<'a> Run<'a> {
     }
 
     fn conclude(mut self, flows: Vec<FlowRaw>, wire_octets: u64, before: &Tally) -> Result<StackRaw, LabError> {
-        let (spent, kernels) = self.tally()?.since(before);
+        let Counts { spent, waited_s, kernels } = self.tally()?.since(before);
         if let (Some((busy, all)), Some((busy_before, all_before))) = (tools::processor_seconds(), self.processor) {
             let (busy, all) = (busy - busy_before, all - all_before);
             self.notes.push(format!("the whole machine: {busy:.2} s of {all:.2} s of processor time busy"));
@@ -171,7 +171,8 @@ impl<'a> Run<'a> {
         let ended = self.close();
         self.notes.extend(ended);
         let findings = self.world.finish()?;
-        let inconclusive = judge(&findings, &mut self.notes)?;
+        let work = spent.programs_s.zip(waited_s);
+        let inconclusive = judge(&findings, work, &mut self.notes)?;
         Ok(StackRaw {
             stack: self.stack,
             flows,

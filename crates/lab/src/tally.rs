@@ -11,7 +11,18 @@ use wavelane_scenario::{KernelTcp, NodeKind, Scenario, Spent};
 /// Counters at one moment.
 pub(crate) struct Tally {
     spent: Spent,
+    waited_s: Option<f64>,
     kernels: Vec<KernelTcp>,
+}
+
+/// What was counted between two moments.
+pub(crate) struct Counts {
+    /// Processor time.
+    pub(crate) spent: Spent,
+    /// How long the programs in the gateways' place waited for a processor, in seconds.
+    pub(crate) waited_s: Option<f64>,
+    /// Per endpoint.
+    pub(crate) kernels: Vec<KernelTcp>,
 }
 
 impl Tally {
@@ -24,16 +35,16 @@ impl Tally {
     ) -> Result<Self, LabError> {
         let ends = scenario.nodes.iter().zip(&world.nodes).filter(|(node, _)| node.kind == NodeKind::Endpoint);
         let kernels = ends.map(|(node, ns)| segments(&node.name, ns)).collect::<Result<_, _>>()?;
-        let programs_s = match (gateways, peers) {
-            (Some(gateways), _) => gateways.cpu_seconds(),
-            (None, peers) => peers.and_then(Peers::cpu_seconds),
+        let (programs_s, waited_s) = match (gateways, peers) {
+            (Some(gateways), _) => (gateways.cpu_seconds(), gateways.waited_seconds()),
+            (None, peers) => (peers.and_then(Peers::cpu_seconds), peers.and_then(Peers::waited_seconds)),
         };
         let machine_s = tools::processor_seconds().map(|(busy, _)| busy);
-        Ok(Self { spent: Spent { programs_s, machine_s }, kernels })
+        Ok(Self { spent: Spent { programs_s, machine_s }, waited_s, kernels })
     }
 
     /// What was counted since `before`.
-    pub(crate) fn since(self, before: &Self) -> (Spent, Vec<KernelTcp>) {
+    pub(crate) fn since(self, before: &Self) -> Counts {
         let less = |now: Option<f64>, then: Option<f64>| Some(now? - then?);
         let spent = Spent {
             programs_s: less(self.spent.programs_s, before.spent.programs_s),
@@ -44,7 +55,8 @@ impl Tally {
             repeated: now.repeated.saturating_sub(then.repeated),
             node: now.node,
         });
-        (spent, kernels.collect())
+        let waited_s = less(self.waited_s, before.waited_s);
+        Counts { spent, waited_s, kernels: kernels.collect() }
     }
 }
 

@@ -193,6 +193,11 @@ impl Peers {
         self.programs.iter().map(Program::cpu_seconds).sum()
     }
 
+    /// How long its programs have waited for a processor so far, in seconds.
+    pub(crate) fn waited_seconds(&self) -> Option<f64> {
+        self.programs.iter().map(Program::waited_seconds).sum()
+    }
+
     /// Ends its programs; says what was not as it should be.
     pub(crate) fn stop(mut self) -> Vec<String> {
         program::end(std::mem::take(&mut self.programs))
