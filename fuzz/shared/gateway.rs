@@ -51,6 +51,7 @@ fn gateway(now: Instant) -> Gateway {
         preshared_key: None,
         address: Some(address(2)),
         port: PORT,
+        keepalive: None,
         allow_sources: everywhere(),
         allow_targets: everywhere(),
         // Where the owner's flows and packets go; what the peer asks for lies elsewhere.

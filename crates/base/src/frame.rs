@@ -1,7 +1,7 @@
 //! What travels between machines and ports.
 
 use crate::Instant;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// One place where frames enter and leave a node. Numbered by whoever wires the node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -44,6 +44,8 @@ pub struct FrameMeta {
     pub segment: Option<u16>,
     /// Who sent it, on media that say so (UDP lanes do).
     pub from: Option<SocketAddr>,
+    /// Which of this node's addresses it was sent to, on media that say so (UDP lanes do).
+    pub at: Option<IpAddr>,
 }
 
 /// A frame, or a batch of equal-size frames, that a machine wrote into the caller's buffer.
@@ -55,6 +57,8 @@ pub struct Transmit {
     pub segment_size: Option<u16>,
     /// Where to, on media that need an address.
     pub to: Option<SocketAddr>,
+    /// From which of this node's addresses; `None` leaves it to the system.
+    pub from: Option<IpAddr>,
     /// Service class.
     pub class: Class,
     /// The ECN mark to send with.

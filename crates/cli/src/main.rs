@@ -113,12 +113,7 @@ fn daemon(text: Result<String, commands::CommandError>) -> Outcome {
 
 fn init(args: &commands::InitArgs) -> Outcome {
     let made = commands::init(args).map_err(Failure::refused)?;
-    print(&format!(
-        "wrote {}\npublic key {} (the other gateway needs it)\nstart it with: wavelaned --config {}\n",
-        made.config.display(),
-        made.public_key,
-        made.config.display()
-    ));
+    print(&made.to_string());
     Ok(0)
 }
 

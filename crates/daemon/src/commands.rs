@@ -4,9 +4,11 @@
 
 use crate::config::{self, Config, ConfigError};
 use crate::keys::{self, KeyError};
+use crate::names;
 use crate::status;
 use std::fmt::Write as _;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -65,9 +67,12 @@ pub struct InitArgs {
     /// This gateway's name.
     #[arg(long)]
     pub name: String,
-    /// Where to write wavelaned.toml and, unless it is there already, NAME.key.
+    /// Where to write wavelaned.toml.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
+    /// This gateway's private key file; it is made if it is not there, and that is said. Default: NAME.key in DIR.
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
     /// UDP address to listen on.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:4780")]
     pub listen: String,
@@ -149,6 +154,23 @@ pub struct Initialised {
     pub config: PathBuf,
     /// Our public key, in base64, for the other gateway.
     pub public_key: String,
+    /// The file of our private key.
+    pub key: PathBuf,
+    /// There was no such file, and it was made.
+    pub made_key: bool,
+    /// What the operator may have overlooked, each in one line.
+    pub notes: Vec<String>,
+}
+
+impl std::fmt::Display for Initialised {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let how = if self.made_key { "made the new key" } else { "took the key that was there," };
+        writeln!(f, "wrote {}", self.config.display())?;
+        writeln!(f, "{how} {}", self.key.display())?;
+        writeln!(f, "public key {} (the other gateway needs it)", self.public_key)?;
+        self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))?;
+        writeln!(f, "start it with: wavelaned --config {}", self.config.display())
+    }
 }
 
 /// Writes a ready configuration, and a key unless `DIR/NAME.key` exists. Nothing about the link goes into it.
@@ -158,21 +180,27 @@ pub fn init(args: &InitArgs) -> Result<Initialised, CommandError> {
         move |source| CommandError::Unwritable { path, source }
     };
     std::fs::create_dir_all(&args.dir).map_err(unwritable(&args.dir))?;
-    let key_path = args.dir.join(format!("{}.key", args.name));
-    let private = if key_path.exists() {
-        keys::read_key(&key_path)?
-    } else {
-        let key = keys::generate()?;
-        keys::write_key(&key_path, &key)?;
-        key
+    let key = match &args.key {
+        // The file says where the key lies, and counts from its own folder.
+        Some(path) => std::path::absolute(path).map_err(unwritable(path))?,
+        None => args.dir.join(format!("{}.key", args.name)),
     };
+    let made_key = !key.exists();
+    let private = if made_key { keys::generate()? } else { keys::read_key(&key)? };
+    if made_key {
+        if let Some(folder) = key.parent() {
+            std::fs::create_dir_all(folder).map_err(unwritable(&key))?;
+        }
+        keys::write_key(&key, &private)?;
+    }
     let text = config_text(args);
-    Config::parse(&text, "the new configuration", &args.dir)?;
+    let parsed = Config::parse(&text, "the new configuration", &args.dir)?;
     let config = args.dir.join("wavelaned.toml");
     let mut options = std::fs::OpenOptions::new();
     let file = options.write(true).create_new(true).open(&config).map_err(unwritable(&config));
     std::io::Write::write_all(&mut file?, text.as_bytes()).map_err(unwritable(&config))?;
-    Ok(Initialised { config, public_key: keys::to_base64(&keys::public_key(&private)) })
+    let public_key = keys::to_base64(&keys::public_key(&private));
+    Ok(Initialised { config, public_key, key, made_key, notes: notes(&parsed) })
 }
 
 fn config_text(args: &InitArgs) -> String {
@@ -180,10 +208,14 @@ fn config_text(args: &InitArgs) -> String {
     let list = |items: &[String]| format!("[{}]", items.iter().map(|i| quote(i)).collect::<Vec<_>>().join(", "));
     let intercepts = args.local || !args.interfaces.is_empty();
     let source = args.source.clone().unwrap_or_else(|| if intercepts { "keep" } else { "own" }.into());
+    let key = match &args.key {
+        Some(path) => std::path::absolute(path).unwrap_or_else(|_| path.clone()).to_string_lossy().into_owned(),
+        None => format!("{}.key", args.name),
+    };
     let mut lines = vec![
         "[gateway]".to_string(),
         format!("name = {}", quote(&args.name)),
-        format!("key = {}", quote(&format!("{}.key", args.name))),
+        format!("key = {}", quote(&key)),
         format!("listen = {}", quote(&args.listen)),
         format!("on_failure = {}", quote(&args.on_failure)),
         format!("source = {}", quote(&source)),
@@ -240,18 +272,65 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
     let mut text = format!("{}: gateway '{}' is in order\n", path.display(), config.name);
     let _ = writeln!(text, "public key {}", keys::to_base64(&keys::public_key(&config.private_key)));
     for peer in &config.peers {
-        let address = peer.address.as_deref().unwrap_or("(calls us)");
+        let (address, remark) = place(peer, config.listen);
         let routes: Vec<String> = peer.routes.iter().map(config::prefix_text).collect();
         let routes = if routes.is_empty() { "none".to_string() } else { routes.join(", ") };
         let _ = writeln!(text, "peer {} at {address}, routes {routes}", peer.name);
+        if let Some(remark) = remark {
+            let _ = writeln!(text, "warning: peer '{}': {remark}", peer.name);
+        }
     }
     if let Some(tun) = &config.tun {
         let _ = writeln!(text, "what is not split TCP goes through {} (MTU {})", tun.name, tun.mtu);
+    }
+    for note in notes(&config) {
+        let _ = writeln!(text, "note: {note}");
     }
     for warning in warnings(&config) {
         let _ = writeln!(text, "warning: {warning}");
     }
     Ok(text)
+}
+
+/// Where a peer is, its name looked up, and what is wrong with that.
+fn place(peer: &config::Peer, listen: SocketAddr) -> (String, Option<String>) {
+    let Some(written) = &peer.address else { return ("(calls us)".into(), None) };
+    if written.parse::<SocketAddr>().is_ok() {
+        return (written.clone(), None);
+    }
+    match names::look_up(written) {
+        Ok(found) => match names::usable(&found, listen).first() {
+            Some(address) => (format!("{written} ({address})"), None),
+            None => (
+                written.clone(),
+                Some(format!(
+                    "'{written}' is only {found:?}, which `listen` cannot reach: listen on [::]:4780 for both IP versions"
+                )),
+            ),
+        },
+        Err(e) => {
+            let remark = format!(
+                "no address for '{written}' now ({e}): correct it, or write the number; wavelaned starts and goes on to ask"
+            );
+            (written.clone(), Some(remark))
+        }
+    }
+}
+
+/// What is in order, and perhaps not all that the operator wants.
+pub fn notes(config: &Config) -> Vec<String> {
+    let everything =
+        |peer: &config::Peer, six: bool| peer.routes.iter().any(|r| r.bits == 0 && r.address.is_ipv6() == six);
+    let half = |peer: &&config::Peer| everything(peer, false) != everything(peer, true);
+    let note = |peer: &config::Peer| {
+        let (has, lacks, kind) =
+            if everything(peer, false) { ("0.0.0.0/0", "::/0", "IPv6") } else { ("::/0", "0.0.0.0/0", "IPv4") };
+        format!(
+            "peer '{}' has the route {has} and not {lacks}: {kind} goes another way than by Wavelane; add {lacks} if that is not meant",
+            peer.name
+        )
+    };
+    config.peers.iter().filter(half).map(note).collect()
 }
 
 /// What works, but perhaps not as the operator thinks.

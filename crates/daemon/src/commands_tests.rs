@@ -115,3 +115,54 @@ fn every_counter_has_words() {
     let json = serde_json::to_string(&report).unwrap();
     assert_eq!(serde_json::from_str::<status::Report>(&json).unwrap(), report);
 }
+
+#[test]
+fn init_takes_a_key_says_whether_it_made_one_and_reminds_of_the_other_ip_version() {
+    let dir = folder("key");
+    let args = InitArgs {
+        name: "a".into(),
+        dir: dir.join("etc"),
+        listen: "[::]:4780".into(),
+        key: Some(dir.join("keys/own")),
+        peer_name: "b".into(),
+        peer_key: keys::to_base64(&[9; 32]),
+        routes: vec!["0.0.0.0/0".into()],
+        on_failure: "open".into(),
+        ..InitArgs::default()
+    };
+    let made = init(&args).unwrap();
+    let said = made.to_string();
+    assert!(said.contains(&format!("made the new key {}\n", dir.join("keys/own").display())), "{said}");
+    assert!(said.contains("note: peer 'b' has the route 0.0.0.0/0 and not ::/0: IPv6 goes another way"), "{said}");
+    assert!(check_config(&made.config).unwrap().contains("note: peer 'b' has the route 0.0.0.0/0 and not ::/0"));
+    std::fs::remove_file(&made.config).unwrap();
+    let again = init(&InitArgs { routes: vec!["0.0.0.0/0".into(), "::/0".into()], ..args }).unwrap();
+    assert_eq!((again.public_key, again.made_key), (made.public_key, false));
+    assert!(!dir.join("etc/a.key").exists() && again.notes.is_empty());
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn check_looks_up_names_and_warns_without_refusing() {
+    let dir = folder("names");
+    let args = |address: &str| InitArgs {
+        name: "a".into(),
+        dir: dir.clone(),
+        listen: "0.0.0.0:4780".into(),
+        peer_name: "b".into(),
+        peer_key: keys::to_base64(&[9; 32]),
+        peer_address: Some(address.into()),
+        on_failure: "open".into(),
+        ..InitArgs::default()
+    };
+    let checked = |address: &str| {
+        let made = init(&args(address)).unwrap();
+        let text = check_config(&made.config).unwrap();
+        std::fs::remove_file(&made.config).unwrap();
+        text
+    };
+    assert!(checked("localhost:4780").contains("peer b at localhost:4780 (127.0.0.1:4780), routes none"));
+    let text = checked("no-such-host.invalid:4780");
+    assert!(text.contains("warning: peer 'b': no address for 'no-such-host.invalid:4780' now ("), "{text}");
+    std::fs::remove_dir_all(dir).unwrap();
+}

@@ -19,6 +19,11 @@ pub const PEERS_MAX: usize = 256;
 pub const DRIFT_PPM_MAX: i64 = 1_000;
 /// What the TUN device's MTU may be: IPv6 needs 1280 bytes (RFC 8200, section 5), and a lane carries no jumbograms.
 pub const TUN_MTU: std::ops::RangeInclusive<u16> = 1_280..=9_000;
+/// A quiet link is used this often, so that what lies between does not forget it: NAT keeps UDP for two minutes where it
+/// follows RFC 4787, REQ-5, for 30 s where it does not.
+pub const KEEPALIVE: Span = Span::from_secs(25);
+/// What may be written in its place.
+pub const KEEPALIVE_RANGE: std::ops::RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(3_600);
 /// A Unix socket's path is at most 107 bytes (unix(7), `sun_path`).
 const SOCKET_PATH_MAX: usize = 107;
 
@@ -88,8 +93,10 @@ pub struct Peer {
     pub public_key: [u8; 32],
     /// Pre-shared key, if one is named.
     pub preshared_key: Option<[u8; 32]>,
-    /// `host:port`, resolved at start-up; `None` if it calls us.
+    /// `host:port`, looked up at the start and whenever the peer is silent; `None` if it calls us.
     pub address: Option<String>,
+    /// After so long without a datagram one is sent.
+    pub keepalive: Option<Span>,
     /// Targets taken through this peer.
     pub routes: Vec<IpPrefix>,
     /// Targets it may ask for.
@@ -215,6 +222,7 @@ impl Config {
             preshared_key: p.preshared_key,
             address: addresses.get(i).copied().flatten(),
             port: PortId(0),
+            keepalive: p.keepalive,
             allow_sources: p.allow_sources.clone(),
             allow_targets: p.allow_targets.clone(),
             routes: p.routes.clone(),

@@ -153,3 +153,30 @@ fn a_gateway_file_is_told_from_a_scenario() {
     assert!(is_gateway_config("[gateway]\nname = "));
     assert!(!is_gateway_config("title = \"x\"\n[nodes]\na = \"gateway\""));
 }
+
+#[test]
+fn who_calls_keeps_the_way_open_unless_told_otherwise() {
+    let folder = Folder::new("keepalive");
+    let keepalive = |extra: &str| Config::parse(&text("", extra, ""), "x", &folder.0).map(|c| c.peers[0].keepalive);
+    assert_eq!(keepalive("address = \"192.0.2.7:4780\"").unwrap(), Some(KEEPALIVE));
+    assert_eq!(keepalive("").unwrap(), None, "who is called is kept open by the caller");
+    assert_eq!(keepalive("address = \"192.0.2.7:4780\"\nkeepalive = \"off\"").unwrap(), None);
+    assert_eq!(keepalive("keepalive = \"10 s\"").unwrap(), Some(Span::from_secs(10)));
+    for wrong in ["0 s", "2 h", "often"] {
+        let why = keepalive(&format!("keepalive = \"{wrong}\"")).unwrap_err().to_string();
+        assert!(why.contains("\"25 s\"") && why.contains("peer 'b'"), "{why}");
+    }
+}
+
+#[test]
+fn an_address_that_the_socket_cannot_reach_is_refused() {
+    let folder = Folder::new("versions");
+    let parse = |listen: &str, address: &str| {
+        let extra = format!("address = \"{address}\"");
+        Config::parse(&text(&format!("listen = \"{listen}\""), &extra, ""), "x", &folder.0).map(drop)
+    };
+    assert!(parse("0.0.0.0:4780", "[2001:db8::7]:4780").unwrap_err().to_string().contains("listen on [::]:4780"));
+    assert!(parse("[::1]:4780", "192.0.2.7:4780").is_err());
+    parse("[::]:4780", "192.0.2.7:4780").unwrap();
+    parse("0.0.0.0:4780", "shore.example:4780").unwrap();
+}

@@ -3,6 +3,7 @@
 //! Every round hands the machine what came in, then drains it in the order its contract gives: frames, events,
 //! deadline. Bytes move between sockets and flows in between, a bounded amount per connection and round.
 
+mod contact;
 mod document;
 mod doors;
 mod events;
@@ -12,27 +13,32 @@ mod packets;
 mod reload;
 mod stop;
 
-use self::events::Acquaintance;
+use self::contact::Contact;
 use self::packets::PacketDoor;
 use self::reload::Reloads;
 use crate::attempts::{Attempts, Limits};
 use crate::config::{Config, OnFailure};
 use crate::control::Control;
 use crate::counters::Counters;
+use crate::diagnosis::Examiner;
 use crate::epoch;
+use crate::kernel::Kernel;
 use crate::keys;
 use crate::log::Log;
+use crate::names::Names;
 use crate::relay::{CHUNK, Connection, Moved};
 use crate::rules;
 use crate::start::{self, StartError, Transparent};
+use crate::supervisor::Supervisor;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 use wavelane_base::{Entropy, FlowId, Instant, Machine, PortId, Span, Transmit};
+use wavelane_host::caps;
 use wavelane_host::clock::{NodeClock, wall_nanos};
 use wavelane_host::nfqueue::Held;
 use wavelane_host::poller::{Poller, Ready, Watch};
@@ -50,6 +56,9 @@ const TOKEN_TPROXY: u64 = 4;
 const TOKEN_TPROXY_LAST: u64 = TOKEN_TPROXY + 1;
 const TOKEN_TUN: u64 = 6;
 const TOKEN_RELOAD: u64 = 7;
+const TOKEN_NAMES: u64 = 8;
+const TOKEN_KERNEL: u64 = 9;
+const TOKEN_EXAMINER: u64 = 10;
 const TOKEN_FORWARDS: u64 = 16;
 /// Connections are numbered from here and no number is used twice.
 const TOKEN_CONNECTIONS: u64 = 1 << 32;
@@ -58,7 +67,7 @@ const TOKEN_CONNECTIONS: u64 = 1 << 32;
 const CONNECT_PATIENCE: Span = Span::from_secs(10);
 /// Housekeeping: SYNs held too long, connects given up, listeners that had no descriptor.
 const TICK: Span = Span::from_millis(50);
-/// How long a peer may be silent after the start before the log says so.
+/// How long a peer may be silent before somebody looks why.
 const GREETING_PATIENCE: Span = Span::from_secs(5);
 /// How long the list of our own addresses is believed.
 const ADDRESSES_FRESH: Span = Span::from_secs(5);
@@ -89,11 +98,12 @@ pub struct Daemon {
     stalled: Option<(Transmit, usize)>,
     control: Control,
     signals: UnixStream,
+    supervisor: Supervisor,
     reloads: Reloads,
-    /// Where the peers are, in the configuration's order, as resolved.
-    addresses: Vec<Option<SocketAddr>>,
+    names: Names,
     forwards: Vec<TcpListener>,
     transparent: Option<Transparent>,
+    kernel: Option<Kernel>,
     packet_door: Option<PacketDoor>,
     mark: Option<u32>,
     attempts: Attempts<Held>,
@@ -105,7 +115,10 @@ pub struct Daemon {
     next_token: u64,
     scratch: Box<[u8; CHUNK]>,
     moved: Moved,
-    peers: Vec<Acquaintance>,
+    peers: Vec<Contact>,
+    /// Keys of unknown callers that were said, at most [`contact::CALLERS_KEPT`].
+    callers: VecDeque<[u8; 32]>,
+    examiner: Examiner,
     own: Vec<IpAddr>,
     own_read: Option<Instant>,
     ticked: Instant,
@@ -129,13 +142,18 @@ impl Daemon {
         let (reload_signal, signal_end) = UnixStream::pair().map_err(system("a pipe"))?;
         signal_hook::low_level::pipe::register(SIGHUP, signal_end).map_err(system("a signal handler"))?;
         let opened = start::open(&config)?;
+        // Before there are other threads, and once everything is open.
+        let kept: &[u8] = if opened.transparent.is_some() { &start::CAPABILITIES } else { &[] };
+        caps::keep_only(kept).map_err(system("giving up privileges"))?;
         let log = Log::open(now).map_err(system("a thread"))?;
         log.pen().take_panics();
         let entropy = Entropy::from_os_bytes(wavelane_host::entropy().map_err(system("entropy"))?);
+        let names = Names::new(now, &config).map_err(system("a pipe"))?;
+        let kernel = opened.installed.map(Kernel::start).transpose().map_err(system("a thread"))?;
         let mut remarks = opened.remarks;
         let epoch = epoch::next(&config.state, wall_nanos());
         remarks.extend(epoch.remark);
-        let gateway = Gateway::new(now, config.to_gateway(&opened.addresses), epoch.value, entropy)?;
+        let gateway = Gateway::new(now, config.to_gateway(&names.addresses()), epoch.value, entropy)?;
         let mut daemon = Self {
             clock,
             now,
@@ -151,11 +169,13 @@ impl Daemon {
             frame: vec![0; FRAME_ROOM],
             control: opened.control,
             signals,
+            supervisor: Supervisor::of_this_process(),
             reloads: Reloads::new(file, reload_signal).map_err(system("a pipe"))?,
-            addresses: opened.addresses,
+            names,
             forwards: opened.forwards,
             transparent: opened.transparent,
-            packet_door: opened.device.map(PacketDoor::new),
+            kernel,
+            packet_door: opened.tun.map(PacketDoor::new),
             mark: opened.mark,
             attempts: Attempts::new(Limits::default()),
             connections: BTreeMap::new(),
@@ -165,7 +185,9 @@ impl Daemon {
             next_token: TOKEN_CONNECTIONS,
             scratch: Box::new([0; CHUNK]),
             moved: Moved::default(),
-            peers: vec![Acquaintance::default(); config.peers.len()],
+            peers: vec![Contact::new(now); config.peers.len()],
+            callers: VecDeque::new(),
+            examiner: Examiner::new().map_err(system("a pipe"))?,
             own: Vec::new(),
             own_read: None,
             ticked: now,
@@ -174,6 +196,7 @@ impl Daemon {
         };
         daemon.watch().map_err(system("epoll"))?;
         daemon.announce(&remarks);
+        daemon.supervisor.ready(now, &format!("listens on UDP {}", daemon.config.listen));
         Ok(daemon)
     }
     fn watch(&self) -> io::Result<()> {
@@ -181,6 +204,11 @@ impl Daemon {
         poller.add(&self.lane, TOKEN_LANE, Watch::Edges)?;
         poller.add(&self.signals, TOKEN_SIGNAL, Watch::Readable)?;
         poller.add(&self.reloads.signal, TOKEN_RELOAD, Watch::Readable)?;
+        poller.add(&self.examiner.bell, TOKEN_EXAMINER, Watch::Readable)?;
+        poller.add(&self.names.bell, TOKEN_NAMES, Watch::Readable)?;
+        if let Some(kernel) = &self.kernel {
+            poller.add(&kernel.bell, TOKEN_KERNEL, Watch::Readable)?;
+        }
         poller.add(&self.control.listener, TOKEN_CONTROL, Watch::Readable)?;
         for (i, listener) in self.forwards.iter().enumerate() {
             poller.add(listener, TOKEN_FORWARDS + i as u64, Watch::Edges)?;
@@ -194,7 +222,7 @@ impl Daemon {
             }
         }
         if let Some(door) = &self.packet_door {
-            poller.add(&door.device.tun, TOKEN_TUN, Watch::Edges)?;
+            poller.add(&door.tun, TOKEN_TUN, Watch::Edges)?;
         }
         Ok(())
     }
@@ -224,6 +252,7 @@ impl Daemon {
             let timeout = if self.settle() { Some(Duration::ZERO) } else { self.patience() };
             let ready = self.poller.wait(timeout)?;
             self.advance();
+            self.supervisor.tick(self.now);
             for r in ready {
                 if r.token == TOKEN_SIGNAL {
                     self.stop();
@@ -247,10 +276,11 @@ impl Daemon {
     fn patience(&self) -> Option<Duration> {
         let waiting = self.attempts.len() > 0 || self.connecting > 0 || self.retry_listeners;
         let ticking = waiting.then(|| self.ticked + TICK);
-        let greeting =
-            self.peers.iter().any(|p| !p.met && !p.complained).then(|| self.started + GREETING_PATIENCE + TICK);
+        let tick = |at: Instant| at.max(self.ticked + TICK);
+        let doubts = self.peers.iter().filter_map(Contact::doubt_at).min().map(tick);
         let machine = self.gateway.poll_timeout().map(|w| w.at);
-        let next = [ticking, greeting, machine].into_iter().flatten().min()?;
+        let others = [self.supervisor.deadline(), self.names.deadline().map(tick)];
+        let next = [ticking, doubts, machine].into_iter().chain(others).flatten().min()?;
         Some(self.clock.until(next))
     }
     fn dispatch(&mut self, ready: Ready) {
@@ -266,6 +296,9 @@ impl Daemon {
             TOKEN_QUEUE => self.take_syns(),
             TOKEN_TUN => self.packets_wait(),
             TOKEN_RELOAD => self.reload(),
+            TOKEN_KERNEL => self.led(),
+            TOKEN_EXAMINER => self.hear_of_examinations(),
+            TOKEN_NAMES => self.hear_of_names(),
             token @ TOKEN_TPROXY..=TOKEN_TPROXY_LAST => self.accept_transparent((token - TOKEN_TPROXY) as usize),
             token if token >= TOKEN_CONNECTIONS => self.socket_ready(token, ready),
             token => self.accept_forward((token - TOKEN_FORWARDS) as usize),

@@ -37,18 +37,18 @@ pub(crate) enum DeviceError {
     ReversePath { device: String, setting: String, value: u8 },
 }
 
-/// The device with its routes. Dropping it removes both.
+/// The routes that lead to the device. Dropping it removes them.
 #[derive(Debug)]
-pub(crate) struct Device {
-    pub(crate) tun: OffloadTun,
+pub(crate) struct Ways {
+    device: String,
     routes: Vec<String>,
     /// Addresses whose answers go through the device although they may be another interface's.
     answering: Vec<IpAddr>,
 }
 
-impl Device {
+impl Ways {
     /// Makes the device and leads traffic to it.
-    pub(crate) fn open(config: &Config, tun: &Tun, intercept: &Intercept) -> Result<Self, DeviceError> {
+    pub(crate) fn open(config: &Config, tun: &Tun, intercept: &Intercept) -> Result<(OffloadTun, Self), DeviceError> {
         for family in families(config) {
             check_forwarding(family, intercept)?;
         }
@@ -68,17 +68,17 @@ impl Device {
             run("ip", &arguments, "")?;
         }
         run("ip", &["link", "set", "dev", name, "up"], "")?;
-        let mut opened = Self { tun: device, routes: Vec::new(), answering: Vec::new() };
-        opened.lead(config)?;
+        let mut ways = Self { device: name.into(), routes: Vec::new(), answering: Vec::new() };
+        ways.lead(config)?;
         // Both versions where there are both: a reload may bring routes of the other.
         for family in Family::ALL.into_iter().take(1 + usize::from(wavelane_host::has_ipv6())) {
             add_rules(family, tun, intercept)?;
         }
-        Ok(opened)
+        Ok((device, ways))
     }
     /// Makes the routes those of `config`, adding before removing.
     pub(crate) fn lead(&mut self, config: &Config) -> Result<(), ToolError> {
-        let wanted = routes(config, self.tun.name())?;
+        let wanted = routes(config, &self.device)?;
         let change = |verb: &str, route: &String| {
             let flag = if route.contains(':') { "-6" } else { "-4" };
             let table = TABLE.to_string();
@@ -117,7 +117,7 @@ impl Device {
     }
 }
 
-impl Drop for Device {
+impl Drop for Ways {
     fn drop(&mut self) {
         clear();
     }

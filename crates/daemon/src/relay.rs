@@ -5,7 +5,7 @@
 
 use crate::window::Window;
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use wavelane_base::{FlowId, Instant, ReadOutcome, Streams};
 use wavelane_host::tcp;
 use wavelane_protocol::gateway::Gateway;
@@ -63,6 +63,14 @@ impl Flows for Gateway {
     }
 }
 
+/// Who speaks with whom over which peer.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Parties {
+    /// The peer's public key: its place in the configuration may change.
+    pub(crate) peer: [u8; 32],
+    pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
+}
+
 /// A connection and its flow.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -76,6 +84,13 @@ pub(crate) struct Connection {
     pub(crate) queued: bool,
     /// The gateway said that the flow ended in order.
     pub(crate) flow_closed: bool,
+    /// Whose it is, for `status`.
+    pub(crate) parties: Parties,
+    /// What it moved so far.
+    pub(crate) moved: Moved,
+    /// Since when it exists, and since when it is in its stage.
+    pub(crate) born: Instant,
+    pub(crate) stage_from: Instant,
     socket_ended: bool,
     flow_shut: bool,
     flow_ended: bool,
@@ -88,6 +103,13 @@ pub(crate) struct Connection {
 pub(crate) struct Moved {
     pub(crate) from_socket: u64,
     pub(crate) to_socket: u64,
+}
+
+impl Moved {
+    pub(crate) fn add(&mut self, more: Self) {
+        self.from_socket += more.from_socket;
+        self.to_socket += more.to_socket;
+    }
 }
 
 enum Step {
@@ -107,11 +129,32 @@ impl Connection {
             writable: false,
             queued: false,
             flow_closed: false,
+            parties: Parties::default(),
+            moved: Moved::default(),
+            born: now,
+            stage_from: now,
             socket_ended: false,
             flow_shut: false,
             flow_ended: false,
             socket_shut: false,
             window: Window::new(now),
+        }
+    }
+    /// It has come further.
+    pub(crate) fn opened(&mut self, now: Instant) {
+        (self.stage, self.stage_from) = (Stage::Open, now);
+    }
+    /// Where it stands, in a word for people.
+    pub(crate) fn state(&self) -> &'static str {
+        match self.stage {
+            Stage::Connecting(_) => "connecting",
+            Stage::Waiting => "waiting",
+            Stage::Open => match (self.socket_ended, self.flow_ended) {
+                (false, false) => "open",
+                (true, false) => "ended here",
+                (false, true) => "ended there",
+                (true, true) => "closing",
+            },
         }
     }
     /// Moves what can be moved.

@@ -1,14 +1,16 @@
 //! Starting: everything that can be refused is refused here, with one line and exit code 2.
 
-use crate::config::{Config, ConfigError, Peer};
+use crate::config::{Config, ConfigError};
 use crate::control::{Control, ControlError};
-use crate::device::{Device, DeviceError};
+use crate::device::{DeviceError, Ways};
+use crate::kernel::Installed;
 use crate::rules::{self, MARK_DIVERT, MARK_OWN, NUMBER, Rules, RulesError};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixDatagram;
 use wavelane_host::nfqueue::NfQueue;
 use wavelane_host::raw::RawSender;
+use wavelane_host::tun::OffloadTun;
 use wavelane_host::{caps, has_ipv6, nft, tcp, udp::UdpLane};
 use wavelane_protocol::gateway;
 
@@ -38,16 +40,6 @@ pub enum StartError {
         address: SocketAddr,
         /// What the system said.
         source: io::Error,
-    },
-    /// A peer's name cannot be resolved.
-    #[error(
-        "peer '{peer}': cannot find an address for '{address}' that `listen` can reach: correct it, write the number, or listen on [::]:4780 for both IP versions"
-    )]
-    Unresolved {
-        /// The peer.
-        peer: String,
-        /// Its address.
-        address: String,
     },
     /// The transparent door or the control socket.
     #[error("{0}")]
@@ -86,24 +78,27 @@ impl From<ControlError> for StartError {
     }
 }
 
-/// The transparent door's sockets and rules.
+/// What a daemon that takes traffic may do besides what every process may; it keeps them, because rules and routes change
+/// while it runs.
+pub(crate) const CAPABILITIES: [u8; 2] = [caps::NET_ADMIN, caps::NET_RAW];
+
+/// The transparent door's sockets.
 #[derive(Debug)]
 pub(crate) struct Transparent {
     /// IPv4's, and IPv6's where there is IPv6.
     pub(crate) listeners: Vec<TcpListener>,
     pub(crate) queue: Option<NfQueue>,
     pub(crate) raw: RawSender,
-    pub(crate) rules: Rules,
 }
 
 /// Everything opened.
 pub(crate) struct Opened {
-    pub(crate) addresses: Vec<Option<SocketAddr>>,
     pub(crate) lane: UdpLane,
     pub(crate) control: Control,
     pub(crate) forwards: Vec<TcpListener>,
     pub(crate) transparent: Option<Transparent>,
-    pub(crate) device: Option<Device>,
+    pub(crate) installed: Option<Installed>,
+    pub(crate) tun: Option<OffloadTun>,
     pub(crate) mark: Option<u32>,
     /// Lines for the log.
     pub(crate) remarks: Vec<String>,
@@ -119,8 +114,7 @@ fn port_error(what: &'static str, address: SocketAddr) -> impl Fn(io::Error) -> 
 /// Opens everything the configuration asks for.
 pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
     let privileged = rules::needed(config);
-    let needs = [caps::NET_ADMIN, caps::NET_RAW];
-    if privileged && !needs.iter().all(|c| caps::has(*c)) {
+    if privileged && !CAPABILITIES.iter().all(|c| caps::has(*c)) {
         return Err(RulesError::Capability.into());
     }
     // A refusal only means that fewer connections fit.
@@ -130,7 +124,8 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
     }
     // Programs we start would not inherit capabilities that our file gave us. Root hands its own on anyway.
     if !wavelane_host::is_root() {
-        caps::pass_on(&needs).map_err(|source| StartError::System { what: "passing on capabilities", source })?;
+        caps::pass_on(&CAPABILITIES)
+            .map_err(|source| StartError::System { what: "passing on capabilities", source })?;
     }
     let lock = rules::claim()?;
     rules::close(config).map_err(RulesError::Tool)?;
@@ -140,7 +135,6 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
 
 /// Opens it. `lock` is there if this daemon is the one that takes traffic in this network namespace.
 fn open_all(config: &Config, lock: Option<UnixDatagram>) -> Result<Opened, StartError> {
-    let addresses = config.peers.iter().map(|p| resolve(p, config.listen)).collect::<Result<_, _>>()?;
     let mark = lock.is_some().then_some(MARK_OWN);
     let lane = UdpLane::bind(config.listen, mark).map_err(port_error("UDP port", config.listen))?;
     let control = Control::bind(&config.control)?;
@@ -149,25 +143,22 @@ fn open_all(config: &Config, lock: Option<UnixDatagram>) -> Result<Opened, Start
         forwards.push(tcp::listen(forward.listen).map_err(port_error("TCP port", forward.listen))?);
     }
     let mut remarks = Vec::new();
-    let transparent = lock.map(|lock| transparent(config, lock, &mut remarks)).transpose()?;
+    let (transparent, rules) = lock.map(|lock| transparent(config, lock, &mut remarks)).transpose()?.unzip();
     // Behind the rules: they tell whether another daemon is here, whose device this would tear down.
-    let device = match (&config.tun, &config.intercept) {
-        (Some(tun), Some(intercept)) => Some(Device::open(config, tun, intercept)?),
+    let (tun, ways) = match (&config.tun, &config.intercept) {
+        (Some(tun), Some(intercept)) => Some(Ways::open(config, tun, intercept)?),
         _ => None,
-    };
-    Ok(Opened { addresses, lane, control, forwards, transparent, device, mark, remarks })
+    }
+    .unzip();
+    let installed = rules.map(|rules| Installed { rules, ways });
+    Ok(Opened { lane, control, forwards, transparent, installed, tun, mark, remarks })
 }
 
-/// The peer's address, of a family that our socket speaks: [::] speaks both.
-pub(crate) fn resolve(peer: &Peer, listen: SocketAddr) -> Result<Option<SocketAddr>, StartError> {
-    let Some(address) = &peer.address else { return Ok(None) };
-    let both = listen.is_ipv6() && listen.ip().is_unspecified();
-    let reachable = |a: &SocketAddr| both || a.is_ipv4() == listen.is_ipv4();
-    let found = address.to_socket_addrs().ok().and_then(|mut a| a.find(reachable));
-    found.map(Some).ok_or_else(|| StartError::Unresolved { peer: peer.name.clone(), address: address.clone() })
-}
-
-fn transparent(config: &Config, lock: UnixDatagram, remarks: &mut Vec<String>) -> Result<Transparent, StartError> {
+fn transparent(
+    config: &Config,
+    lock: UnixDatagram,
+    remarks: &mut Vec<String>,
+) -> Result<(Transparent, Rules), StartError> {
     // A namespace's loopback may be down; without it nothing can be delivered locally.
     nft::run("ip", &["link", "set", "lo", "up"], "").map_err(RulesError::Tool)?;
     let ip6 = has_ipv6();
@@ -201,5 +192,5 @@ fn transparent(config: &Config, lock: UnixDatagram, remarks: &mut Vec<String>) -
     }
     remarks.push(format!("delivering by firewall mark {MARK_DIVERT:#x} and routing table {NUMBER}"));
     let queue = queue.filter(|_| rules.holds_syns());
-    Ok(Transparent { listeners, queue, raw, rules })
+    Ok((Transparent { listeners, queue, raw }, rules))
 }

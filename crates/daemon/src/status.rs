@@ -3,6 +3,11 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// Connections listed in a document, which must fit the buffer of the control socket: nobody waits for its reader.
+pub const FLOWS_SHOWN: usize = 200;
+/// Connections that are shown to people.
+const FLOWS_PRINTED: usize = 20;
+
 /// The document's format name.
 pub const FORMAT: &str = "wavelane-status/1";
 
@@ -13,6 +18,12 @@ pub struct Peer {
     pub name: String,
     /// Whether a session stands and it was heard lately.
     pub up: bool,
+    /// Seconds since that last changed.
+    #[serde(default)]
+    pub state_s: f64,
+    /// Why it does not answer, as far as that was found out.
+    #[serde(default)]
+    pub cause: Option<String>,
     /// Where its datagrams come from.
     pub address: Option<String>,
     /// Milliseconds since it was last heard.
@@ -31,6 +42,27 @@ pub struct Peer {
     pub path_mtu: usize,
     /// Bytes in flight.
     pub in_flight_bytes: u64,
+}
+
+/// One connection that crosses the door now.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Flow {
+    /// The peer it crosses to or from.
+    pub peer: String,
+    /// The application's address.
+    pub source: String,
+    /// The server's.
+    pub target: String,
+    /// `connecting` to the server, `waiting` for the far one, `open`, `ended here` or `ended there` (one direction), `closing`.
+    pub state: String,
+    /// Seconds since it began.
+    pub age_s: f64,
+    /// Seconds since it left its earlier stage: connecting, waiting or open.
+    pub state_s: f64,
+    /// Bytes read from the socket here.
+    pub in_bytes: u64,
+    /// Bytes written to the socket here.
+    pub out_bytes: u64,
 }
 
 /// One counter; counters only grow.
@@ -101,6 +133,12 @@ pub struct Report {
     pub flows_relayed: usize,
     /// Bytes in flows' buffers.
     pub buffered_bytes: u64,
+    /// What they may come to (`gateway.pool`).
+    #[serde(default)]
+    pub pool_bytes: u64,
+    /// Connections that cross the door now: those that moved most, at most [`FLOWS_SHOWN`] of them.
+    #[serde(default)]
+    pub flow_list: Vec<Flow>,
     /// The TCP door.
     pub door: Door,
     /// The packet door, if there is one.
@@ -118,7 +156,11 @@ impl fmt::Display for Report {
         writeln!(f, "gateway {}, up {:.0} s, public key {}", self.name, self.uptime_s, self.public_key)?;
         for p in &self.peers {
             let address = p.address.as_deref().unwrap_or("address unknown");
-            writeln!(f, "peer {} ({address}): {}", p.name, if p.up { "up" } else { "down" })?;
+            let state = if p.up { "up" } else { "down" };
+            writeln!(f, "peer {} ({address}): {state} for {}", p.name, age(p.state_s))?;
+            if let Some(cause) = &p.cause {
+                writeln!(f, "  does not answer: {cause}")?;
+            }
             let ms = |v: Option<f64>| v.map_or("-".to_string(), |v| format!("{v:.1} ms"));
             let rate = p.rate_bps.map_or("-".to_string(), |r| format!("{:.2} Mbit/s", r as f64 / 1e6));
             writeln!(
@@ -141,7 +183,10 @@ impl fmt::Display for Report {
         if self.flows_relayed + self.flows_lost_way > 0 {
             writeln!(f, "passing on {} flows; {} wait to be taken up again", self.flows_relayed, self.flows_lost_way)?;
         }
-        writeln!(f, "buffered {} B", self.buffered_bytes)?;
+        self.flows(f)?;
+        let exhausted = self.pool_bytes > 0 && self.buffered_bytes >= self.pool_bytes - self.pool_bytes / 16;
+        let remark = if exhausted { ": pool exhausted, connections wait for room (raise `pool`)" } else { "" };
+        writeln!(f, "buffered {} of {} B{remark}", self.buffered_bytes, self.pool_bytes)?;
         if let Some(p) = &self.packet_door {
             let (device, mtu) = (&p.device, p.mtu);
             writeln!(
@@ -163,6 +208,34 @@ impl fmt::Display for Report {
             0 => Ok(()),
             zero => writeln!(f, "{zero} counters are 0 (--json shows them all)"),
         }
+    }
+}
+
+impl Report {
+    fn flows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.flow_list.iter().take(FLOWS_PRINTED) {
+            let (state, for_s) = (&c.state, age(c.state_s));
+            let old = age(c.age_s);
+            writeln!(
+                f,
+                "  {} to {} by {}: {state}, {old} old, in its state for {for_s}, {} B in, {} B out",
+                c.source, c.target, c.peer, c.in_bytes, c.out_bytes
+            )?;
+        }
+        match self.door.connections.saturating_sub(FLOWS_PRINTED.min(self.flow_list.len())) {
+            0 => Ok(()),
+            more => writeln!(f, "  and {more} more (--json shows up to {FLOWS_SHOWN})"),
+        }
+    }
+}
+
+/// A span of time as people say it.
+fn age(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.0} h", s / 3_600.0),
+        s => format!("{:.0} d", s / 86_400.0),
     }
 }
 
@@ -337,6 +410,7 @@ mod tests {
             preshared_key: None,
             address: None,
             port: wavelane_base::PortId(0),
+            keepalive: None,
             allow_sources: Vec::new(),
             allow_targets: Vec::new(),
             routes: Vec::new(),

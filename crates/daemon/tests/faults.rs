@@ -264,10 +264,14 @@ fn a_forward_to_a_closed_port_resets_the_application() {
 fn a_wrong_key_is_said_at_both_ends() {
     let _alone = alone();
     let (a, b, _forward) = rootless("wrong", "127.0.0.1:1", true);
-    a.wait_log("does not answer: it is unreachable (check address, port, firewall), or its key and ours do not match");
-    b.wait_log("which no [[peer]] has");
     let own = a.status().public_key;
-    assert!(b.log().contains(&own), "the unknown key in base64: {own}\n{}", b.log());
+    a.wait_log(&format!("does not know our public key: make it the public_key of this gateway there ({own})"));
+    b.wait_log(&format!("calls with the key {own}, which no [[peer]] has"));
+    pause(std::time::Duration::from_secs(6));
+    assert_eq!(a.log().matches("does not answer").count(), 1, "once and in one text:\n{}", a.log());
+    assert_eq!(b.log().matches(&own).count(), 1, "{}", b.log());
+    let cause = a.status().peers[0].cause.clone().unwrap();
+    assert!(cause.contains("does not know our public key"), "{cause}");
     assert!(!a.status().peers[0].up);
 }
 
@@ -278,9 +282,10 @@ fn an_unreachable_peer_is_said_once() {
     let peer = peer_table(&key_pair(), "b", &format!("address = \"127.0.0.1:{}\"", free_port()));
     let config = write_config(&dir, "a", &key_pair(), &format!("listen = \"127.0.0.1:{}\"", free_port()), &peer);
     let a = start_as_nobody(&config);
-    a.wait_log("peer 'b' at 127.0.0.1");
+    a.wait_log("peer 'b' does not answer: the host at 127.0.0.1");
     pause(std::time::Duration::from_secs(2));
     assert_eq!(a.log().matches("does not answer").count(), 1, "{}", a.log());
+    assert!(a.log().contains("nothing listens on that UDP port"), "{}", a.log());
 }
 
 /// Resident memory in KiB and CPU ticks used so far (proc(5)).

@@ -1,5 +1,5 @@
-//! The two capabilities the transparent door needs.
-#![allow(unsafe_code, reason = "capset and the ambient prctl have no safe wrapper")]
+//! The two capabilities the transparent door needs, and giving up all others.
+#![allow(unsafe_code, reason = "capset and the prctls about capabilities have no safe wrapper")]
 
 /// CAP_NET_ADMIN (linux/capability.h): transparent sockets, marks, rules, queues.
 pub const NET_ADMIN: u8 = 12;
@@ -37,6 +37,24 @@ pub fn has(capability: u8) -> bool {
     get().is_ok_and(|d| d[0].effective & (1 << capability) != 0)
 }
 
+fn set(data: &[Data; 2]) -> std::io::Result<()> {
+    let mut header = Header { version: VERSION_3, pid: 0 };
+    // SAFETY: version 3 reads exactly two `Data`; both pointers are live.
+    match unsafe { libc::syscall(libc::SYS_capset, &raw mut header, data.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// A prctl about one capability, or about none.
+fn prctl(option: libc::c_int, which: libc::c_ulong, capability: u8) -> std::io::Result<()> {
+    // SAFETY: the prctls used here take integers only.
+    match unsafe { libc::prctl(option, which, libc::c_ulong::from(capability), 0, 0) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// Hands `capabilities` (numbers below 32) on to the programs we start (`nft`, `ip`, `iptables`), which file
 /// capabilities on our own binary would not do.
 pub fn pass_on(capabilities: &[u8]) -> std::io::Result<()> {
@@ -44,19 +62,33 @@ pub fn pass_on(capabilities: &[u8]) -> std::io::Result<()> {
     for c in capabilities {
         data[0].inheritable |= 1 << c;
     }
-    let mut header = Header { version: VERSION_3, pid: 0 };
-    // SAFETY: version 3 reads exactly two `Data`; both pointers are live.
-    if unsafe { libc::syscall(libc::SYS_capset, &raw mut header, data.as_ptr()) } != 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    for c in capabilities {
-        let c = libc::c_ulong::from(*c);
-        // SAFETY: this prctl takes integers only.
-        if unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE, c, 0, 0) } != 0 {
-            return Err(std::io::Error::last_os_error());
+    set(&data)?;
+    const RAISE: libc::c_ulong = libc::PR_CAP_AMBIENT_RAISE as libc::c_ulong;
+    capabilities.iter().try_for_each(|c| prctl(libc::PR_CAP_AMBIENT, RAISE, *c))
+}
+
+/// Gives up every capability but `kept` (numbers below 32) for good: for this thread, the threads and the programs that
+/// it starts, whoever owns those programs' files. Call it before there are other threads.
+pub fn keep_only(kept: &[u8]) -> std::io::Result<()> {
+    const CAPABILITIES_MAX: u8 = 64;
+    const SETPCAP: u8 = 8;
+    // Without CAP_SETPCAP the bounding set stays, and so does what follows from it: a set-user-id program could gain
+    // more, were it not for the last step.
+    if has(SETPCAP) {
+        for c in (0..CAPABILITIES_MAX).filter(|c| !kept.contains(c)) {
+            // The kernel knows no more than these: EINVAL.
+            if prctl(libc::PR_CAPBSET_DROP, c.into(), 0).is_err() {
+                break;
+            }
         }
     }
-    Ok(())
+    let mask = kept.iter().fold(0, |mask, c| mask | 1 << c);
+    let held = get()?[0].permitted & mask;
+    set(&[Data { effective: held, permitted: held, inheritable: held }, Data::default()])?;
+    for c in kept.iter().filter(|c| held & (1 << **c) != 0) {
+        prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE as libc::c_ulong, *c)?;
+    }
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0)
 }
 
 /// Raises the soft limit on open files to the hard one: every connection is a descriptor.
@@ -76,7 +108,36 @@ pub fn raise_file_limit() -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    /// A line of what proc(5) says of this thread.
+    fn mine(field: &str) -> String {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        status.lines().find_map(|l| l.strip_prefix(field)).unwrap().trim().to_owned()
+    }
+
+    #[test]
+    fn what_is_given_up_is_given_up_for_started_programs_too() {
+        if !crate::is_root() || !has(NET_ADMIN) {
+            return eprintln!("SKIPPED (needs root): giving up capabilities");
+        }
+        // Capabilities are a thread's own.
+        std::thread::spawn(|| {
+            keep_only(&[NET_ADMIN]).unwrap();
+            let only = format!("{:016x}", 1 << NET_ADMIN);
+            for field in ["CapEff:", "CapPrm:", "CapInh:", "CapBnd:", "CapAmb:"] {
+                assert_eq!(mine(field), only, "{field}");
+            }
+            let child = std::process::Command::new("grep").args(["CapEff", "/proc/self/status"]).output().unwrap();
+            assert!(String::from_utf8_lossy(&child.stdout).contains(&only));
+            assert!(!has(NET_RAW));
+            keep_only(&[]).unwrap();
+            assert_eq!(mine("CapPrm:"), format!("{:016x}", 0));
+        })
+        .join()
+        .unwrap();
+    }
 
     #[test]
     fn the_kernel_and_proc_agree_about_our_capabilities() {

@@ -197,6 +197,9 @@ impl GatewayNode {
             Event::PeerUp(_)
             | Event::PeerSilent(_)
             | Event::PeerRestarted(_)
+            | Event::Unanswered { .. }
+            | Event::OwnKeyUnknown(_)
+            | Event::Unreadable(_)
             | Event::Notice(_)
             | Event::UnknownCaller { .. } => {
                 if self.peer_events.len() < PEER_EVENTS_KEPT {
@@ -231,7 +234,7 @@ impl Resident for GatewayNode {
         }
         let local = self.clock.local(moment.now);
         let from = Some(SocketAddr::V4(udp.source));
-        let meta = FrameMeta { rx_time: local, ecn: udp.ecn, segment: None, from };
+        let meta = FrameMeta { rx_time: local, ecn: udp.ecn, segment: None, from, at: None };
         let mut payload = udp.payload.to_vec();
         self.gateway.handle_frame(local, PortId(port as u16), &mut payload, meta);
         self.service(moment);

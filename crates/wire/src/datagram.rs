@@ -21,6 +21,8 @@ pub mod kind {
     pub const COOKIE_REPLY: u8 = 3;
     /// Sealed frames.
     pub const DATA: u8 = 4;
+    /// "You know my key, and I do not know yours."
+    pub const UNKNOWN_KEY: u8 = 5;
 }
 
 /// Bytes before the sealed part of a data datagram.
@@ -84,6 +86,8 @@ impl DataHeader {
 pub const MAC_LEN: usize = 16;
 /// Bytes of a cookie reply.
 pub const COOKIE_REPLY_LEN: usize = 5 + COOKIE_NONCE_LEN + SEALED_COOKIE_LEN;
+/// Bytes of word that a key is unknown.
+pub const UNKNOWN_KEY_LEN: usize = 5 + MAC_LEN;
 /// Bytes of a cookie reply's nonce.
 pub const COOKIE_NONCE_LEN: usize = 24;
 /// Bytes of a cookie with its tag.
@@ -181,6 +185,35 @@ impl CookieReply {
         out[1..5].copy_from_slice(&self.receiver.to_be_bytes());
         out[5..29].copy_from_slice(&self.nonce);
         out[29..].copy_from_slice(&self.sealed);
+        out
+    }
+}
+
+/// Word to a caller that its key is not configured here. Only for its operator to read: it changes nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnknownKey {
+    /// The caller's index for its handshake.
+    pub receiver: u32,
+    /// Made by whoever the handshake was for, over that handshake.
+    pub mac: [u8; MAC_LEN],
+}
+
+impl UnknownKey {
+    /// Reads one; it has exactly one length.
+    pub fn parse(datagram: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(datagram);
+        if r.u8()? != kind::UNKNOWN_KEY {
+            return Err(DecodeError::Invalid("datagram kind"));
+        }
+        let word = Self { receiver: r.u32()?, mac: r.array()? };
+        if r.is_empty() { Ok(word) } else { Err(DecodeError::TooLong("word of an unknown key")) }
+    }
+    /// The datagram.
+    pub fn to_bytes(self) -> [u8; UNKNOWN_KEY_LEN] {
+        let mut out = [0; UNKNOWN_KEY_LEN];
+        out[0] = kind::UNKNOWN_KEY;
+        out[1..5].copy_from_slice(&self.receiver.to_be_bytes());
+        out[5..].copy_from_slice(&self.mac);
         out
     }
 }
@@ -331,5 +364,8 @@ mod tests {
         let reply = CookieReply { receiver: 5, nonce: [6; 24], sealed: [7; 32] };
         assert_eq!(CookieReply::parse(&reply.to_bytes()), Ok(reply));
         assert!(CookieReply::parse(&[3; COOKIE_REPLY_LEN + 1]).is_err());
+        let word = UnknownKey { receiver: 5, mac: [6; MAC_LEN] };
+        assert_eq!(UnknownKey::parse(&word.to_bytes()), Ok(word));
+        assert!(UnknownKey::parse(&[5; UNKNOWN_KEY_LEN + 1]).is_err());
     }
 }

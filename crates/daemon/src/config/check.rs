@@ -26,6 +26,14 @@ impl Config {
             if self.peers[..i].iter().any(|q| q.name == p.name) {
                 return Err(value("peer.name", format!("two peers are called '{}': rename one", p.name)));
             }
+            let both = self.listen.is_ipv6() && self.listen.ip().is_unspecified();
+            let number = p.address.as_ref().and_then(|a| a.parse::<std::net::SocketAddr>().ok());
+            if number.is_some_and(|a| !both && a.is_ipv4() != self.listen.is_ipv4()) {
+                return Err(value(
+                    format!("peer '{}': address", p.name),
+                    "is of an IP version that `listen` does not speak: listen on [::]:4780 for both",
+                ));
+            }
             if p.public_key == keys::public_key(&self.private_key) {
                 return Err(value(
                     "peer.public_key",

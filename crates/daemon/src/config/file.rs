@@ -1,8 +1,8 @@
 //! The file's tables as TOML has them, and how they become a [`Config`].
 
 use super::{
-    ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, EVERYWHERE, Forward, Intercept, OnFailure, Peer, Source, Tun,
-    TunAddress, default_control, default_state, prefix_text, value, width,
+    ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, EVERYWHERE, Forward, Intercept, KEEPALIVE, KEEPALIVE_RANGE,
+    OnFailure, Peer, Source, Tun, TunAddress, default_control, default_state, prefix_text, value, width,
 };
 use crate::{keys, units};
 use serde::Deserialize;
@@ -53,6 +53,7 @@ struct PeerTable {
     public_key: String,
     preshared_key: Option<PathBuf>,
     address: Option<String>,
+    keepalive: Option<String>,
     #[serde(default)]
     routes: Vec<String>,
     allow_targets: Option<Vec<String>>,
@@ -171,6 +172,20 @@ impl Peer {
         if let Some(address) = &t.address {
             check_host_and_port(address).map_err(|e| value(key("address"), e))?;
         }
+        let keepalive = match t.keepalive.as_deref() {
+            None => t.address.as_ref().map(|_| KEEPALIVE),
+            Some("off") => None,
+            Some(text) => {
+                let span = units::span(text).ok().filter(|s| KEEPALIVE_RANGE.contains(s));
+                let wrong = || {
+                    value(
+                        key("keepalive"),
+                        format!("'{text}' is neither \"off\" nor a time from 1 s to 1 h, such as \"25 s\""),
+                    )
+                };
+                Some(span.ok_or_else(wrong)?)
+            }
+        };
         let controller = match t.controller.as_deref() {
             None | Some("delay") => Controller::Delay,
             Some("cubic") => Controller::Cubic,
@@ -183,6 +198,7 @@ impl Peer {
             allow_targets,
             allow_sources,
             controller,
+            keepalive,
             split: t.split,
             address: t.address,
             name: t.name,

@@ -1,7 +1,9 @@
 //! The status document.
 
 use super::Daemon;
+use crate::relay::Connection;
 use crate::{keys, status};
+use std::net::SocketAddr;
 use wavelane_base::Span;
 
 impl Daemon {
@@ -9,9 +11,12 @@ impl Daemon {
     pub(super) fn document(&self) -> String {
         let gateway = self.gateway.status(self.now);
         let ms = |s: Option<Span>| s.map(|s| s.as_nanos() as f64 / 1e6);
-        let peers = gateway.peers.iter().map(|p| status::Peer {
+        let contact = |i: usize| self.peers.get(i).filter(|c| !c.up).and_then(|c| c.cause.as_ref());
+        let peers = gateway.peers.iter().enumerate().map(|(i, p)| status::Peer {
             name: p.name.clone(),
             up: p.up,
+            state_s: self.peers.get(i).map_or(0.0, |c| self.now.since(c.since).as_secs_f64()),
+            cause: contact(i).map(|cause| self.cause_text(i, cause)),
             address: p.address.map(|a| a.to_string()),
             silence_ms: ms(p.silence),
             rtt_ms: ms(p.rtt),
@@ -24,7 +29,7 @@ impl Daemon {
         });
         let moved =
             [("bytes_from_applications", self.moved.from_socket), ("bytes_to_applications", self.moved.to_socket)];
-        let counts = self.packet_door.as_ref().map(|d| d.device.tun.counts());
+        let counts = self.packet_door.as_ref().map(|d| d.tun.counts());
         let refused = counts.map(|c| [("dropped_packet_device", c.refused), ("dropped_packet_malformed", c.malformed)]);
         let own = self.counters.iter().chain(refused.into_iter().flatten());
         let own = own.chain(self.log.dropped());
@@ -39,9 +44,11 @@ impl Daemon {
             flows_lost_way: gateway.flows_lost_way,
             flows_relayed: gateway.flows_relayed,
             buffered_bytes: gateway.buffered,
+            pool_bytes: self.config.pool.get(),
+            flow_list: self.flow_list(),
             door: status::Door {
                 intercepting: self.config.intercept.is_some(),
-                honest: self.transparent.as_ref().is_some_and(|t| t.rules.holds_syns()),
+                honest: self.kernel.as_ref().is_some_and(|k| k.holds_syns),
                 pending: self.attempts.len(),
                 connections: self.connections.len(),
             },
@@ -51,14 +58,33 @@ impl Daemon {
         };
         serde_json::to_string(&report).unwrap_or_default() + "\n"
     }
+    fn flow_list(&self) -> Vec<status::Flow> {
+        let mut all: Vec<&Connection> = self.connections.values().collect();
+        let octets = |c: &Connection| c.moved.from_socket + c.moved.to_socket;
+        all.sort_by_key(|c| std::cmp::Reverse(octets(c)));
+        all.truncate(status::FLOWS_SHOWN);
+        let name = |key: [u8; 32]| self.config.peers.iter().find(|p| p.public_key == key).map(|p| p.name.clone());
+        let end = |end: Option<SocketAddr>| end.map(|a| a.to_string()).unwrap_or_default();
+        let flow = |c: &Connection| status::Flow {
+            peer: name(c.parties.peer).unwrap_or_default(),
+            source: end(c.parties.ends.map(|e| e.0)),
+            target: end(c.parties.ends.map(|e| e.1)),
+            state: c.state().into(),
+            age_s: self.now.since(c.born).as_secs_f64(),
+            state_s: self.now.since(c.stage_from).as_secs_f64(),
+            in_bytes: c.moved.from_socket,
+            out_bytes: c.moved.to_socket,
+        };
+        all.into_iter().map(flow).collect()
+    }
     fn packet_door(&self) -> Option<status::PacketDoor> {
         let (door, tun) = (self.packet_door.as_ref()?, self.config.tun.as_ref()?);
-        let counts = door.device.tun.counts();
+        let counts = door.tun.counts();
         Some(status::PacketDoor {
             device: tun.name.clone(),
             mtu: tun.mtu,
             offload: tun.offload,
-            udp_offload: door.device.tun.has_udp_offload(),
+            udp_offload: door.tun.has_udp_offload(),
             packets_in: counts.packets_in,
             reads: counts.reads,
             packets_out: counts.packets_out,

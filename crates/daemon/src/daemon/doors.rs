@@ -3,7 +3,7 @@
 use super::{ADDRESSES_FRESH, ARRIVALS_PER_ROUND, CONNECT_PATIENCE, Daemon};
 use crate::attempts::{Arrival, Cause, Ended};
 use crate::config::Source;
-use crate::relay::{Connection, Stage, Turn};
+use crate::relay::{Connection, Moved, Parties, Stage, Turn};
 use crate::syn::{Refusal, Syn, Unreachable};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -28,7 +28,7 @@ impl Daemon {
             self.enqueue(token);
         }
     }
-    pub(super) fn insert(&mut self, stream: TcpStream, flow: FlowId, stage: Stage) {
+    pub(super) fn insert(&mut self, stream: TcpStream, flow: FlowId, stage: Stage, parties: Parties) {
         let token = self.next_token;
         self.next_token += 1;
         if self.poller.add(&stream, token, Watch::Edges).is_err() {
@@ -40,7 +40,9 @@ impl Daemon {
             return;
         }
         self.connecting += usize::from(matches!(stage, Stage::Connecting(_)));
-        self.connections.insert(token, Connection::new(self.now, stream, flow, stage));
+        let mut connection = Connection::new(self.now, stream, flow, stage);
+        connection.parties = parties;
+        self.connections.insert(token, connection);
         self.of_flow.insert(flow, token);
     }
     /// Forgets a connection; unless its end was orderly, the close resets the application.
@@ -49,6 +51,10 @@ impl Daemon {
         self.of_flow.remove(&connection.flow);
         self.connecting -= usize::from(matches!(connection.stage, Stage::Connecting(_)));
         Some(connection)
+    }
+    fn parties(&self, peer: PeerId, source: SocketAddr, target: SocketAddr) -> Parties {
+        let peer = self.config.peers.get(peer.0).map_or([0; 32], |p| p.public_key);
+        Parties { peer, ends: Some((source, target)) }
     }
     pub(super) fn socket_ready(&mut self, token: u64, ready: Ready) {
         let Some(c) = self.connections.get_mut(&token) else { return };
@@ -69,7 +75,7 @@ impl Daemon {
             return self.refuse(flow, &error);
         }
         if c.writable {
-            c.stage = Stage::Open;
+            c.opened(self.now);
             self.connecting -= 1;
             self.counters.one("connections_made");
             self.gateway.accept(self.now, c.flow);
@@ -90,7 +96,11 @@ impl Daemon {
         if c.stage != Stage::Open {
             return;
         }
-        match c.turn(self.now, &mut self.gateway, &mut self.scratch, &mut self.moved) {
+        let mut moved = Moved::default();
+        let turn = c.turn(self.now, &mut self.gateway, &mut self.scratch, &mut moved);
+        c.moved.add(moved);
+        self.moved.add(moved);
+        match turn {
             Turn::Idle => {}
             Turn::More => self.enqueue(token),
             Turn::SocketReset => self.socket_reset(token),
@@ -126,7 +136,10 @@ impl Daemon {
         let same_family = source.is_ipv4() == target.is_ipv4();
         let keep = self.config.source == Source::Keep && same_family && !source.ip().is_loopback();
         match tcp::connect(target, keep.then_some(source), self.mark) {
-            Ok(stream) => self.insert(stream, flow, Stage::Connecting(self.now + CONNECT_PATIENCE)),
+            Ok(stream) => {
+                let parties = self.parties(peer, source, target);
+                self.insert(stream, flow, Stage::Connecting(self.now + CONNECT_PATIENCE), parties);
+            }
             Err(e) => self.refuse(flow, &e),
         }
     }
@@ -154,7 +167,7 @@ impl Daemon {
         } else if let Some(&token) = self.of_flow.get(&flow)
             && let Some(c) = self.connections.get_mut(&token)
         {
-            c.stage = Stage::Open;
+            c.opened(self.now);
             self.counters.one("connections_taken");
             self.enqueue(token);
         }
@@ -280,7 +293,9 @@ impl Daemon {
             let (source, target) = (plain(source), plain(target));
             if let Some(flow) = self.attempts.take(source, target) {
                 self.counters.one("connections_taken");
-                self.insert(stream, flow, Stage::Open);
+                let peer = PeerId(self.config.route(target.ip()).unwrap_or(usize::MAX));
+                let parties = self.parties(peer, source, target);
+                self.insert(stream, flow, Stage::Open, parties);
             } else if let Some(peer) = self.config.route(target.ip()) {
                 // No NFQUEUE here, or it came in the moment before SYNs were held.
                 self.open_for(stream, peer, source, target);
@@ -311,7 +326,10 @@ impl Daemon {
     /// The application is connected already; ask the far side, and reset the application should that refuse.
     pub(super) fn open_for(&mut self, stream: TcpStream, peer: usize, source: SocketAddr, target: SocketAddr) {
         match self.gateway.open(self.now, PeerId(peer), source, target) {
-            Ok(flow) => self.insert(stream, flow, Stage::Waiting),
+            Ok(flow) => {
+                let parties = self.parties(PeerId(peer), source, target);
+                self.insert(stream, flow, Stage::Waiting, parties);
+            }
             Err(_) => self.counters.one("dropped_syn_flow_table_full"),
         }
     }

@@ -1,6 +1,6 @@
 //! What is done by the clock: SYNs held too long, connects given up, listeners that had no descriptor, silent peers.
 
-use super::{Daemon, GREETING_PATIENCE, TOKEN_TPROXY, TOKEN_TPROXY_LAST};
+use super::{Daemon, TOKEN_TPROXY, TOKEN_TPROXY_LAST};
 use crate::relay::{Connection, Stage};
 use std::io::ErrorKind;
 
@@ -32,13 +32,7 @@ impl Daemon {
                 self.accept_forward(i);
             }
         }
-        if self.now.since(self.started) >= GREETING_PATIENCE {
-            for peer in 0..self.peers.len() {
-                let p = &mut self.peers[peer];
-                if !p.met && !std::mem::replace(&mut p.complained, true) && self.config.peers[peer].address.is_some() {
-                    self.complain(peer);
-                }
-            }
-        }
+        self.doubt_silent_peers();
+        self.names.tick(self.now);
     }
 }

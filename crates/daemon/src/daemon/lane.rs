@@ -2,6 +2,7 @@
 
 use super::{Daemon, LANE};
 use wavelane_base::{FrameMeta, Machine};
+use wavelane_host::udp::Destination;
 
 /// Reads of the lanes' socket per round, and bytes after which a round has read or sent enough: acknowledgements are due
 /// then, and what was read is still in the processor's cache.
@@ -22,7 +23,8 @@ impl Daemon {
                 // Read once per call and after it: an arrival that seems to lie ahead of `now`, or before it was,
                 // would pass for delay on the link.
                 let now = *read_at.get_or_insert_with(|| clock.now());
-                let meta = FrameMeta { rx_time: now - d.waited, ecn: d.ecn, segment: d.segment, from: Some(d.from) };
+                let rx_time = now - d.waited;
+                let meta = FrameMeta { rx_time, ecn: d.ecn, segment: d.segment, from: Some(d.from), at: d.at };
                 octets += d.bytes.len();
                 gateway.handle_frame(now, LANE, d.bytes, meta);
             });
@@ -60,6 +62,7 @@ impl Daemon {
             };
             let rest = &self.frame[at..transmit.len];
             octets += rest.len();
+            let to = Destination { to, from: transmit.from };
             let sent = self.lane.send(rest, transmit.segment_size, to, transmit.ecn);
             self.counters.add("dropped_datagram_too_big", sent.too_big);
             self.counters.add("dropped_datagram_unsent", sent.lost);

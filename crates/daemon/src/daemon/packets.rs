@@ -1,9 +1,9 @@
 //! The packet door: IP packets between the TUN device and the gateway.
 
 use super::Daemon;
-use crate::device::Device;
 use std::io;
 use std::net::Ipv4Addr;
+use wavelane_host::tun::OffloadTun;
 
 /// Packets or super-packets read from the device per round.
 const READS_PER_ROUND: usize = 32;
@@ -15,14 +15,14 @@ const PROTOCOL_ICMP: u8 = 1;
 
 /// The device and what is known of it.
 pub(super) struct PacketDoor {
-    pub(super) device: Device,
+    pub(super) tun: OffloadTun,
     readable: bool,
     buffer: Vec<u8>,
 }
 
 impl PacketDoor {
-    pub(super) fn new(device: Device) -> Self {
-        Self { device, readable: true, buffer: vec![0; PACKET_ROOM] }
+    pub(super) fn new(tun: OffloadTun) -> Self {
+        Self { tun, readable: true, buffer: vec![0; PACKET_ROOM] }
     }
 }
 
@@ -36,13 +36,13 @@ impl Daemon {
     pub(super) fn take_packets(&mut self) -> bool {
         let Some(door) = self.packet_door.as_mut().filter(|d| d.readable) else { return false };
         let (now, gateway) = (self.now, &mut self.gateway);
-        match door.device.tun.receive(READS_PER_ROUND, |packet| gateway.handle_packet(now, packet)) {
+        match door.tun.receive(READS_PER_ROUND, |packet| gateway.handle_packet(now, packet)) {
             Ok(drained) => door.readable = !drained,
             Err(e) => {
                 // EBADFD: the operator took the interface away. Its return needs a restart.
                 door.readable = false;
                 if e.kind() != io::ErrorKind::WouldBlock {
-                    let name = door.device.tun.name().to_owned();
+                    let name = door.tun.name().to_owned();
                     self.say(&format!("cannot read from {name} ({e}): set it up again, or restart wavelaned"));
                 }
             }
@@ -58,13 +58,13 @@ impl Daemon {
                 more = false;
                 break;
             };
-            self.give(&mut door.device, &door.buffer[..len]);
+            self.give(&mut door.tun, &door.buffer[..len]);
         }
-        door.device.tun.flush();
+        door.tun.flush();
         self.packet_door = Some(door);
         more
     }
-    fn give(&mut self, device: &mut Device, packet: &[u8]) {
+    fn give(&mut self, tun: &mut OffloadTun, packet: &[u8]) {
         let router = self.gateway.config().packets.and_then(|p| p.address4);
         match icmp4(packet) {
             // The kernel takes nothing from outside that claims to come from itself (RFC 1812, section 5.3.7), so what
@@ -77,7 +77,7 @@ impl Daemon {
                     self.counters.one("dropped_packet_unsent");
                 }
             }
-            _ => device.tun.queue(packet),
+            _ => tun.queue(packet),
         }
     }
 }

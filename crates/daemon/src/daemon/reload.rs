@@ -1,14 +1,14 @@
 //! Reading the configuration again, on SIGHUP: as a whole or not at all.
 
-use super::{Acquaintance, Daemon};
-use crate::config::{Config, ConfigError};
-use crate::start::{self, StartError};
+use super::{Contact, Daemon};
+use crate::config::{Config, ConfigError, Peer};
+use crate::kernel::Kernel;
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use wavelane_host::nft::ToolError;
-use wavelane_protocol::gateway::ReloadError;
+use wavelane_protocol::gateway::{self, ReloadError};
 
 /// What asks for a reload, and what became of the last.
 pub(super) struct Reloads {
@@ -17,12 +17,16 @@ pub(super) struct Reloads {
     file: PathBuf,
     /// Why the last was refused.
     pub(super) refused: Option<String>,
+    /// What the kernel is being told of now.
+    pending: Option<Box<Config>>,
+    /// Another was asked for meanwhile.
+    again: bool,
 }
 
 impl Reloads {
     pub(super) fn new(file: &Path, signal: UnixStream) -> io::Result<Self> {
         signal.set_nonblocking(true)?;
-        Ok(Self { signal, file: file.into(), refused: None })
+        Ok(Self { signal, file: file.into(), refused: None, pending: None, again: false })
     }
 }
 
@@ -34,8 +38,6 @@ enum Refusal {
     #[error(transparent)]
     Gateway(#[from] ReloadError),
     #[error(transparent)]
-    Peer(#[from] StartError),
-    #[error(transparent)]
     Tool(#[from] ToolError),
     #[error("{0} cannot change while wavelaned runs: restart it, or put the old value back")]
     Fixed(&'static str),
@@ -46,68 +48,68 @@ impl Daemon {
     pub(super) fn reload(&mut self) {
         // Several signals are one wish.
         while matches!(self.reloads.signal.read(&mut [0; 64]), Ok(n) if n > 0) {}
-        // What was reported so far names peers by their old places.
-        while let Some(event) = wavelane_base::Machine::poll_event(&mut self.gateway) {
-            self.handle_event(event);
-        }
-        match self.try_reload() {
-            Ok(()) => {
-                self.reloads.refused = None;
-                self.counters.one("reloads");
-                self.say("the configuration was read again and is in force");
-                for warning in crate::commands::warnings(&self.config) {
-                    self.say(&format!("warning: {warning}"));
-                }
-            }
-            Err(why) => {
-                self.counters.one("reloads_refused");
-                self.say(&format!("reload refused, everything stays as it was: {why}"));
-                self.reloads.refused = Some(why.to_string());
-            }
+        if self.reloads.pending.is_some() {
+            self.reloads.again = true;
+        } else if let Err(why) = self.begin_reload() {
+            self.refuse_reload(&why);
         }
     }
-    fn try_reload(&mut self) -> Result<(), Refusal> {
+    /// Checks the file and has the kernel told what it routes; the rest follows once the kernel has answered.
+    fn begin_reload(&mut self) -> Result<(), Refusal> {
         let config = Config::load(&self.reloads.file)?;
         if let Some(key) = self.config.fixed_difference(&config) {
             return Err(Refusal::Fixed(key));
         }
-        let addresses = self.resolve_again(&config)?;
-        let mut gateway = config.to_gateway(&addresses);
-        // The interfaces' addresses may have changed; where our ICMP errors come from does not.
-        gateway.packets = self.gateway.config().packets;
-        self.gateway.check_reload(&gateway)?;
-        if let Err(why) = self.lead(&config) {
-            // What the kernel took already is taken back; it took the old before, so this does not fail again.
-            let old = self.config.clone();
-            let _ = self.lead(&old);
-            return Err(why.into());
+        self.gateway.check_reload(&self.for_gateway(&config, &[]))?;
+        match &self.kernel {
+            Some(kernel) => {
+                kernel.lead(&config, &self.config);
+                self.reloads.pending = Some(Box::new(config));
+                Ok(())
+            }
+            None => self.put_in_force(config),
         }
+    }
+    /// The kernel has answered.
+    pub(super) fn led(&mut self) {
+        let Some(result) = self.kernel.as_mut().and_then(Kernel::take) else { return };
+        let Some(config) = self.reloads.pending.take() else { return };
+        if let Err(why) = result.map_err(Refusal::from).and_then(|()| self.put_in_force(*config)) {
+            self.refuse_reload(&why);
+        }
+        if std::mem::take(&mut self.reloads.again) {
+            self.reload();
+        }
+    }
+    fn refuse_reload(&mut self, why: &Refusal) {
+        self.counters.one("reloads_refused");
+        self.say(&format!("reload refused, everything stays as it was: {why}"));
+        self.reloads.refused = Some(why.to_string());
+    }
+    fn put_in_force(&mut self, config: Config) -> Result<(), Refusal> {
+        // What was reported so far names peers by their old places.
+        while let Some(event) = wavelane_base::Machine::poll_event(&mut self.gateway) {
+            self.handle_event(event);
+        }
+        self.names.arrange(self.now, &config);
+        let gateway = self.for_gateway(&config, &self.names.addresses());
         self.gateway.reload(self.now, gateway)?;
-        let acquainted = |key: &[u8; 32]| self.config.peers.iter().position(|p| p.public_key == *key);
-        let peers =
-            config.peers.iter().map(|p| acquainted(&p.public_key).map_or(Acquaintance::default(), |i| self.peers[i]));
-        self.peers = peers.collect();
-        self.addresses = addresses;
+        let known = |key: &[u8; 32]| self.config.peers.iter().position(|p| p.public_key == *key);
+        let contact = |p: &Peer| known(&p.public_key).map_or(Contact::new(self.now), |i| self.peers[i].clone());
+        self.peers = config.peers.iter().map(contact).collect();
         self.config = config;
+        self.reloads.refused = None;
+        self.counters.one("reloads");
+        self.say("the configuration was read again and is in force");
+        for warning in crate::commands::warnings(&self.config) {
+            self.say(&format!("warning: {warning}"));
+        }
         Ok(())
     }
-    /// Asks for the addresses of peers that are new or written differently, and for no others, because names may take
-    /// long to resolve and connections wait meanwhile.
-    fn resolve_again(&self, config: &Config) -> Result<Vec<Option<SocketAddr>>, StartError> {
-        let known = |peer: &crate::config::Peer| {
-            let same = |p: &crate::config::Peer| p.public_key == peer.public_key && p.address == peer.address;
-            self.config.peers.iter().position(same).and_then(|i| self.addresses.get(i).copied())
-        };
-        config.peers.iter().map(|p| known(p).map_or_else(|| start::resolve(p, config.listen), Ok)).collect()
-    }
-    /// Tells the kernel what `config` routes.
-    fn lead(&mut self, config: &Config) -> Result<(), ToolError> {
-        if let Some(t) = &mut self.transparent {
-            t.rules.replace(config)?;
-        }
-        match &mut self.packet_door {
-            Some(door) => door.device.lead(config),
-            None => Ok(()),
-        }
+    fn for_gateway(&self, config: &Config, addresses: &[Option<SocketAddr>]) -> gateway::Config {
+        let mut gateway = config.to_gateway(addresses);
+        // The interfaces' addresses may have changed; where our ICMP errors come from does not.
+        gateway.packets = self.gateway.config().packets;
+        gateway
     }
 }

@@ -10,9 +10,10 @@ impl Daemon {
     /// An orderly stop: held SYNs are let go unanswered, everything open is reset at both ends, and the rules go, those
     /// that refuse new connections after a failure among them.
     pub(super) fn stop(mut self) {
+        self.supervisor.stopping();
         self.take_leave();
-        if let Some(t) = self.transparent.take() {
-            t.rules.remove();
+        if let Some(kernel) = self.kernel.take() {
+            kernel.remove();
         }
         self.say("stopped");
         self.log.pen().flush();

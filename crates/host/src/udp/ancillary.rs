@@ -1,11 +1,11 @@
 //! What travels beside a datagram between us and the kernel (cmsg(3)): ECN, arrival time, segment size.
 
 use std::mem;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wavelane_base::Ecn;
 
-/// Room for the control messages: TOS or traffic class, arrival time, segment size, and headers.
-pub(super) const CONTROL_ROOM: usize = 128;
+/// Room for the control messages: TOS or traffic class, arrival time, segment size, our own address, and headers.
+pub(super) const CONTROL_ROOM: usize = 192;
 
 /// A buffer aligned for control messages.
 #[repr(C, align(8))]
@@ -20,6 +20,8 @@ pub(super) struct Ancillary {
     pub(super) stamp: Option<u64>,
     /// The size of each datagram in it but the last.
     pub(super) segment: Option<u16>,
+    /// Which of our addresses it was sent to.
+    pub(super) at: Option<IpAddr>,
 }
 
 impl Ancillary {
@@ -44,6 +46,19 @@ impl Ancillary {
                     (libc::SOL_UDP, libc::UDP_GRO) => {
                         told.segment = u16::try_from(data.cast::<libc::c_int>().read_unaligned()).ok();
                     }
+                    (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                        let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                        told.at = Some(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr)).into());
+                    }
+                    (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                        let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                        let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);
+                        // Nobody answers from a group's address. The kernel says where IPv4 came to in IPv4's own way, too,
+                        // and that way is right about broadcasts.
+                        if !address.is_multicast() && address.to_ipv4_mapped().is_none() {
+                            told.at = Some(address.into());
+                        }
+                    }
                     _ => {}
                 }
                 cmsg = libc::CMSG_NXTHDR(header, cmsg);
@@ -53,9 +68,27 @@ impl Ancillary {
     }
 }
 
-/// Puts what is not the default into `control` and hangs it into `header`.
-pub(super) fn write(header: &mut libc::msghdr, control: &mut Control, to: SocketAddr, ecn: Ecn, segment: Option<u16>) {
+/// Puts what is not the default into `control` and hangs it into `header`: from which address, ECN, segment size.
+pub(super) fn write(
+    header: &mut libc::msghdr,
+    control: &mut Control,
+    to: SocketAddr,
+    (own, ecn, segment): (Option<IpAddr>, Ecn, Option<u16>),
+) {
     let mut at = 0;
+    match own {
+        Some(IpAddr::V4(own)) => {
+            let ipi_spec_dst = libc::in_addr { s_addr: u32::from(own).to_be() };
+            // No interface: routes decide, and they may change.
+            let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst, ipi_addr: libc::in_addr { s_addr: 0 } };
+            put(control, &mut at, libc::IPPROTO_IP, libc::IP_PKTINFO, info);
+        }
+        Some(IpAddr::V6(own)) => {
+            let info = libc::in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: own.octets() }, ipi6_ifindex: 0 };
+            put(control, &mut at, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
+        }
+        None => {}
+    }
     if ecn != Ecn::NotEct {
         // What the IP header will be decides where the mark is given.
         let (level, kind) = match to {

@@ -11,8 +11,9 @@ use ancillary::{Ancillary, CONTROL_ROOM, Control};
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 use std::io;
 use std::mem;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
 use wavelane_base::{Ecn, Span};
 
 /// Messages taken in one call; each may hold many datagrams.
@@ -50,6 +51,21 @@ enum Answer {
     Lost,
 }
 
+/// Where datagrams go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Destination {
+    /// The address.
+    pub to: SocketAddr,
+    /// From which of this host's addresses, if that is known; one that is not this host's any more is ignored.
+    pub from: Option<IpAddr>,
+}
+
+impl From<SocketAddr> for Destination {
+    fn from(to: SocketAddr) -> Self {
+        Self { to, from: None }
+    }
+}
+
 /// A datagram as received, or several of equal size.
 #[derive(Debug)]
 pub struct Datagram<'a> {
@@ -59,6 +75,8 @@ pub struct Datagram<'a> {
     pub segment: Option<u16>,
     /// Who sent it.
     pub from: SocketAddr,
+    /// Which of this host's addresses it was sent to, or, of a broadcast, which answers it.
+    pub at: Option<IpAddr>,
     /// Its ECN mark.
     pub ecn: Ecn,
     /// How long it lay in the socket before it was read: what a busy machine adds is not the link's delay.
@@ -92,10 +110,12 @@ impl UdpLane {
         }
         set_int(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
         set_int(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+        set_int(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
         if six {
             socket.set_only_v6(!local.ip().is_unspecified())?;
             set_int(&socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
             set_int(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+            set_int(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
         }
         set_int(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         // A kernel without it delivers one datagram at a time.
@@ -152,13 +172,14 @@ impl UdpLane {
             let waited = told.stamp.and_then(|at| read_at.checked_sub(at)).map_or(Span::ZERO, Span::from_nanos);
             let waited = if waited > WAITED_MAX { Span::ZERO } else { waited };
             let segment = told.segment.filter(|size| usize::from(*size) < length);
-            take(Datagram { bytes: &mut buffer[..length], segment, from, ecn: told.ecn, waited });
+            take(Datagram { bytes: &mut buffer[..length], segment, from, at: told.at, ecn: told.ecn, waited });
         }
         Ok(got)
     }
     /// Offers `bytes` to the kernel: one datagram, or several of `segment` bytes each, of which the last may be
     /// shorter, and of which there are at most [`Self::segments_max`] or as many as it was before.
-    pub fn send(&mut self, bytes: &[u8], segment: Option<u16>, to: SocketAddr, ecn: Ecn) -> Sent {
+    pub fn send(&mut self, bytes: &[u8], segment: Option<u16>, to: impl Into<Destination>, ecn: Ecn) -> Sent {
+        let to = to.into();
         let size = segment.map_or(bytes.len(), usize::from).max(1);
         if self.gso && size < bytes.len() {
             match self.offer(bytes, segment, to, ecn) {
@@ -184,7 +205,16 @@ impl UdpLane {
         self.gso &= size >= bytes.len() || sent.too_big + sent.lost > 0;
         sent
     }
-    fn offer(&self, bytes: &[u8], segment: Option<u16>, to: SocketAddr, ecn: Ecn) -> Answer {
+    fn offer(&self, bytes: &[u8], segment: Option<u16>, to: Destination, ecn: Ecn) -> Answer {
+        // An address of the other IP version is one of another time.
+        let own = to.from.filter(|own| own.is_ipv4() == to.to.is_ipv4());
+        match self.offer_from(bytes, segment, to.to, own, ecn) {
+            // Or the address is not ours any more: the system knows which is.
+            Answer::Unsupported | Answer::Lost if own.is_some() => self.offer_from(bytes, segment, to.to, None, ecn),
+            answer => answer,
+        }
+    }
+    fn offer_from(&self, bytes: &[u8], segment: Option<u16>, to: SocketAddr, own: Option<IpAddr>, ecn: Ecn) -> Answer {
         let to = match to {
             SocketAddr::V4(v4) if self.six => SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port()),
             SocketAddr::V6(_) if !self.six => return Answer::Lost,
@@ -199,7 +229,7 @@ impl UdpLane {
         header.msg_namelen = name.len();
         header.msg_iov = &raw mut iov;
         header.msg_iovlen = 1;
-        ancillary::write(&mut header, &mut control, to, ecn, segment);
+        ancillary::write(&mut header, &mut control, to, (own, ecn, segment));
         // SAFETY: `header` points at live memory of the stated lengths; the kernel does not write to it.
         let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT) };
         if sent >= 0 {
@@ -212,6 +242,37 @@ impl UdpLane {
             _ => Answer::Lost,
         }
     }
+}
+
+/// Sends a few datagrams of `len` zeros to `to` and waits up to `patience` for an ICMP message about them: `Err` says what
+/// it, or this host itself, has against them. `Ok` means that nothing came back, or something that is no error.
+pub fn probe(to: SocketAddr, mark: Option<u32>, len: usize, patience: Duration) -> io::Result<()> {
+    const TRIES: u32 = 3;
+    let socket = Socket::new(Domain::for_address(to), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
+    if let Some(mark) = mark {
+        socket.set_mark(mark)?;
+    }
+    match to {
+        SocketAddr::V4(_) => set_int(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?,
+        SocketAddr::V6(_) => set_int(&socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?,
+    }
+    socket.connect(&to.into())?;
+    socket.set_read_timeout(Some(patience / TRIES))?;
+    let probe = vec![0; len];
+    for _ in 0..TRIES {
+        socket.send(&probe)?;
+        match io::Read::read(&mut (&socket), &mut [0; 64]) {
+            Ok(_) => return Ok(()),
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a send was refused for its size.
+pub fn is_too_big(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EMSGSIZE)
 }
 
 impl AsFd for UdpLane {

@@ -132,6 +132,36 @@ fn time_spent_in_the_socket_is_told() {
 }
 
 #[test]
+fn answers_leave_from_the_address_that_was_asked() {
+    // The system's own choice towards 127.0.0.1 is 127.0.0.1.
+    let second = "127.0.0.2";
+    for wildcard in ["0.0.0.0:0", "[::]:0"] {
+        let Ok(mut server) = UdpLane::bind(wildcard.parse().unwrap(), None) else {
+            eprintln!("SKIPPED (no IPv6 here): answers from a lane bound to {wildcard}");
+            continue;
+        };
+        let mut client = bind(LOOPBACK);
+        let asked: SocketAddr = format!("{second}:{}", server.local().unwrap().port()).parse().unwrap();
+        assert_eq!(client.send(&[1; 10], None, asked, Ecn::Ect0), whole(&[1; 10]));
+        let mut heard = Vec::new();
+        server.receive(|d| heard.push((d.from, d.at))).unwrap();
+        assert_eq!(heard, [(client.local().unwrap(), Some(asked.ip()))], "at {wildcard}");
+        let batch = batch(3, 100, 100);
+        let destination = Destination { to: heard[0].0, from: heard[0].1 };
+        assert_eq!(server.send(&batch, Some(100), destination, Ecn::Ect0), whole(&batch));
+        // An address that is not ours any more, or of the other IP version, keeps nothing from leaving.
+        for from in ["192.0.2.1", "2001:db8::1"] {
+            let destination = Destination { from: Some(from.parse().unwrap()), ..destination };
+            assert_eq!(server.send(&[2; 10], None, destination, Ecn::Ect0), whole(&[2; 10]), "from {from}");
+        }
+        let mut senders = Vec::new();
+        while client.receive(|d| senders.push((d.from.ip().to_string(), d.bytes.len(), d.ecn))).unwrap() > 0 {}
+        let sender = |ip: &str, len| (ip.to_owned(), len, Ecn::Ect0);
+        assert_eq!(senders, [sender(second, 300), sender("127.0.0.1", 10), sender("127.0.0.1", 10)], "at {wildcard}");
+    }
+}
+
+#[test]
 fn a_busy_port_is_an_error() {
     let a = bind(LOOPBACK);
     let again = UdpLane::bind(a.local().unwrap(), None).err().unwrap();

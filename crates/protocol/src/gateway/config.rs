@@ -3,7 +3,7 @@
 use crate::packet::Repairs;
 use crate::queue::Discipline;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use wavelane_base::{Octets, PortId, Rate};
+use wavelane_base::{Octets, PortId, Rate, Span};
 
 /// A block of addresses, such as `10.0.3.0/24`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +67,9 @@ pub struct PeerConfig {
     pub address: Option<SocketAddr>,
     /// The port its lane uses.
     pub port: PortId,
+    /// After so long without a datagram to it one is sent, so that what lies between (NAT, firewalls) goes on to let the
+    /// peer through, and its silence is noticed. A session is kept all the time.
+    pub keepalive: Option<Span>,
     /// Sources it may speak for.
     pub allow_sources: Vec<IpPrefix>,
     /// Targets it may ask us to connect to.

@@ -25,6 +25,7 @@ fn config(me: u8, peer: u8, address: SocketAddr) -> Config {
             preshared_key: None,
             address: Some(address),
             port: PortId(0),
+            keepalive: None,
             allow_sources: everything.clone(),
             allow_targets: everything,
             routes: Vec::new(),
@@ -258,3 +259,6 @@ mod refusals;
 
 #[path = "reload_tests.rs"]
 mod reload;
+
+#[path = "reach_tests.rs"]
+mod reach;

@@ -28,7 +28,7 @@ use crate::link::{Arrival, Link, LinkConfig};
 use crate::packet::PacketsConfig;
 pub use crate::packet::Repairs;
 pub use crate::queue::Discipline;
-use crate::session::{Established, Incoming, LANES_MAX, PeerKeys, Sessions, SessionsConfig};
+use crate::session::{Established, Incoming, LANES_MAX, Origin, PeerKeys, Sessions, SessionsConfig};
 use flows::FlowTable;
 use relay::Relays;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -142,6 +142,15 @@ impl Gateway {
         self.sessions.address(peer.0)
     }
 
+    /// The peer's configured address is another now, or known for the first time: it is called there.
+    pub fn relocate(&mut self, now: Instant, peer: PeerId, address: SocketAddr) {
+        let Some(config) = self.config.peers.get_mut(peer.0) else { return };
+        config.address = Some(address);
+        self.links[peer.0].set_overhead(overhead(Some(address)));
+        self.sessions.rehome(now, peer.0, address);
+        self.settle(now, peer);
+    }
+
     /// A snapshot for the operator.
     pub fn status(&self, now: Instant) -> Status {
         status::snapshot(self, now)
@@ -200,7 +209,7 @@ impl Gateway {
     }
 
     fn handle_datagram(&mut self, now: Instant, port: PortId, datagram: &mut [u8], meta: &FrameMeta) {
-        match self.sessions.handle_datagram(now, port, datagram, meta.from) {
+        match self.sessions.handle_datagram(now, port, datagram, Origin { from: meta.from, at: meta.at }) {
             Incoming::Data { peer, lane, number, payload, newest, established } => {
                 if let Some(session) = established {
                     self.established(now, &session);
@@ -226,16 +235,18 @@ impl Gateway {
     }
 }
 
+/// Octets around a datagram on the way to `address`.
+fn overhead(address: Option<SocketAddr>) -> usize {
+    if matches!(address, Some(SocketAddr::V6(_))) { UDP6_OVERHEAD } else { UDP4_OVERHEAD }
+}
+
 fn link_config(config: &Config, peer: &PeerConfig, packets: Option<PacketsConfig>) -> LinkConfig {
-    let overhead = match peer.address {
-        Some(SocketAddr::V6(_)) => UDP6_OVERHEAD,
-        _ => UDP4_OVERHEAD,
-    };
     LinkConfig {
         lane: (peer.port.0 % LANES_MAX as u16) as u8,
         controller: peer.controller,
         mtu_max: config.mtu_max,
-        overhead,
+        overhead: overhead(peer.address),
+        keepalive: peer.keepalive,
         hop: HopConfig { flows_max: config.flows_max, pool: config.pool },
         packets,
     }

@@ -18,6 +18,7 @@ fn peer(me: u8, routes: &[&str]) -> PeerConfig {
         preshared_key: None,
         address: Some("192.0.2.2:4780".parse().unwrap()),
         port: PortId(0),
+        keepalive: None,
         allow_sources: Vec::new(),
         allow_targets: Vec::new(),
         routes: routes.iter().map(|route| route.parse().unwrap()).collect(),

@@ -90,6 +90,7 @@ impl Gateway {
                 .or_else(|| self.retired.remove(&peer.public_key))
                 .unwrap_or_else(|| Link::new(now, link_config(&config, peer, self.packets.link)));
             link.hop.set_limits(hop);
+            link.set_keepalive(peer.keepalive);
             self.links.push(link);
             self.peers.push(place.and_then(|i| states[i].take()).unwrap_or_default());
         }
@@ -134,6 +135,9 @@ fn renamed(event: Event, new_id: impl Fn(PeerId) -> Option<PeerId>) -> Option<Ev
         Event::PeerUp(peer) => Event::PeerUp(new_id(peer)?),
         Event::PeerSilent(peer) => Event::PeerSilent(new_id(peer)?),
         Event::PeerRestarted(peer) => Event::PeerRestarted(new_id(peer)?),
+        Event::Unanswered { peer, address } => Event::Unanswered { peer: new_id(peer)?, address },
+        Event::OwnKeyUnknown(peer) => Event::OwnKeyUnknown(new_id(peer)?),
+        Event::Unreadable(peer) => Event::Unreadable(new_id(peer)?),
         Event::Incoming { flow, peer, source, target } => Event::Incoming { flow, peer: new_id(peer)?, source, target },
         other => other,
     })

@@ -94,16 +94,9 @@ impl Gateway {
         while let Some(event) = self.sessions.poll_event() {
             let name = |peer: usize| self.config.peers[peer].name.clone();
             let ours = match event {
-                SessionEvent::NoAnswer { peer, address, tries } => Event::Notice(format!(
-                    "no answer from peer '{}' at {address} after {tries} handshakes: it is unreachable, or it does not \
-                     know our public key, or its public_key in our configuration is wrong (its log names an unknown \
-                     caller in the last two cases)",
-                    name(peer)
-                )),
-                SessionEvent::AnswerUnreadable { peer, .. } => Event::Notice(format!(
-                    "peer '{}' answers, but its answer does not decrypt: give both sides the same preshared_key",
-                    name(peer)
-                )),
+                SessionEvent::NoAnswer { peer, address, .. } => Event::Unanswered { peer: PeerId(peer), address },
+                SessionEvent::OwnKeyUnknown { peer } => Event::OwnKeyUnknown(PeerId(peer)),
+                SessionEvent::AnswerUnreadable { peer, .. } => Event::Unreadable(PeerId(peer)),
                 SessionEvent::UnknownPeer { public_key, from } => Event::UnknownCaller { public_key, from },
                 SessionEvent::EpochWentBack { peer, epoch, known } => Event::Notice(format!(
                     "peer '{}' calls under boot epoch {epoch}, older than {known}: set its clock, or this is a replay",

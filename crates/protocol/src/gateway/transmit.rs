@@ -20,7 +20,13 @@ impl Gateway {
         segments_max: usize,
     ) -> Option<Transmit> {
         if let Some(out) = self.sessions.poll_handshake(now, port, buf) {
-            return Some(Transmit { len: out.len, to: out.to, class: Class::Control, ..Transmit::default() });
+            return Some(Transmit {
+                len: out.len,
+                to: out.to,
+                from: out.from,
+                class: Class::Control,
+                ..Transmit::default()
+            });
         }
         for step in 0..self.links.len() {
             let peer = (self.cursor + step) % self.links.len();
@@ -33,8 +39,8 @@ impl Gateway {
             let Some(first) = first else { continue };
             let len = self.extend(now, peer, buf, first, segments_max);
             let segment_size = (len > first).then_some(first as u16);
-            let to = self.sessions.address(peer);
-            return Some(Transmit { len, segment_size, to, class, ecn: Ecn::NotEct, ..Transmit::default() });
+            let (to, from) = (self.sessions.address(peer), self.sessions.local(peer));
+            return Some(Transmit { len, segment_size, to, from, class, ecn: Ecn::NotEct, ..Transmit::default() });
         }
         None
     }

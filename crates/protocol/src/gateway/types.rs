@@ -52,6 +52,17 @@ pub enum Event {
     Reset(FlowId, Reason),
     /// Both directions ended in an orderly way and everything we sent is acknowledged; it is forgotten.
     Closed(FlowId),
+    /// Nobody answers our handshakes: the peer is unreachable, or we have its key wrong. Again after each minute.
+    Unanswered {
+        /// Whom we called.
+        peer: PeerId,
+        /// Where.
+        address: SocketAddr,
+    },
+    /// The peer says that it does not know our key. Rate-limited.
+    OwnKeyUnknown(PeerId),
+    /// The peer answers, but the answer does not decrypt: the two pre-shared keys differ. Rate-limited.
+    Unreadable(PeerId),
     /// A line for the operator's log about something a peer or stranger did. Rate-limited.
     Notice(String),
     /// Somebody who knows our public key called with a key that is not configured. Rate-limited.

@@ -285,6 +285,7 @@ impl Link {
 
     fn note_sent(&mut self, now: Instant, eliciting: bool) {
         self.confirm = false;
+        self.sent_at = now;
         self.counters.datagrams_sent += 1;
         if eliciting && self.silence_at.is_none() {
             self.silence_at = Some(now + SILENCE);

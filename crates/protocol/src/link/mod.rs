@@ -41,6 +41,8 @@ pub struct LinkConfig {
     pub mtu_max: usize,
     /// Octets around a datagram on this medium.
     pub overhead: usize,
+    /// After so long without a datagram one is sent, and a session is kept for it.
+    pub keepalive: Option<Span>,
     /// Flow limits.
     pub hop: HopConfig,
     /// The packet service; `None` turns it off.
@@ -152,8 +154,11 @@ pub struct Link {
     silence_at: Option<Instant>,
     /// Silence that nobody took yet.
     silent: bool,
-    /// The neighbour must see a datagram of ours soon: it may not use a new session's keys before.
+    /// The neighbour must see a datagram of ours soon: it may not use a new session's keys before, or what lies between
+    /// forgets us.
     confirm: bool,
+    /// When the last datagram left.
+    sent_at: Instant,
 }
 
 impl Link {
@@ -174,7 +179,24 @@ impl Link {
             silence_at: None,
             silent: false,
             confirm: false,
+            sent_at: now,
         }
+    }
+
+    /// How long it may be quiet from now on.
+    pub fn set_keepalive(&mut self, keepalive: Option<Span>) {
+        self.config.keepalive = keepalive;
+    }
+
+    /// The neighbour is called at an address of another kind now.
+    pub fn set_overhead(&mut self, overhead: usize) {
+        self.config.overhead = overhead;
+        self.sender.set_overhead(overhead);
+    }
+
+    /// When it has been quiet for too long.
+    fn keepalive_at(&self) -> Option<Instant> {
+        self.config.keepalive.filter(|_| !self.confirm).map(|keepalive| self.sent_at + keepalive)
     }
 
     /// The neighbour came back without its memory: lanes start over, flows are reset.
@@ -204,7 +226,7 @@ impl Link {
 
     /// Whether a session is needed: something is to be sent, or an answer is owed.
     pub fn wants_session(&self, now: Instant) -> bool {
-        self.silence_at.is_some() || self.wants(now).is_some() || self.ack_due(now)
+        self.config.keepalive.is_some() || self.silence_at.is_some() || self.wants(now).is_some() || self.ack_due(now)
     }
 
     /// The class of the most urgent thing that waits.
@@ -264,6 +286,7 @@ impl Link {
             // Missed repeats (a suspended process) are not made up for.
             self.silence_at = Some((at + SILENCE).max(now + Span::from_nanos(1)));
         }
+        self.confirm |= self.keepalive_at().is_some_and(|at| at <= now);
         self.sender.handle_timeout(now);
         for receiver in &mut self.receivers {
             receiver.handle_timeout(now);
@@ -350,7 +373,11 @@ impl Link {
         let packets = self.packets.as_ref().and_then(|packets| packets.poll_timeout(can_seal));
         let base = Wakeup::earliest(Wakeup::earliest(base, silence), packets);
         let base = Wakeup::earliest(base, self.guard.poll_timeout());
-        if can_seal { Wakeup::earliest(base, self.sender.poll_timeout()) } else { base }
+        if !can_seal {
+            return base;
+        }
+        let keepalive = self.keepalive_at().map(|at| Wakeup { at, cause: "keepalive" });
+        Wakeup::earliest(Wakeup::earliest(base, keepalive), self.sender.poll_timeout())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::peer::Peer;
 use super::{PeerKeys, Sessions};
+use std::net::SocketAddr;
 use wavelane_base::Instant;
 
 impl Sessions {
@@ -34,6 +35,16 @@ impl Sessions {
         self.shelf = shelf;
         self.due = (0..self.peers.len()).filter(|i| self.peers[*i].has_message()).collect();
         self.handle_timeout(now);
+    }
+}
+
+impl Sessions {
+    /// The peer's configured address is another now (a name that was looked up, say): it is called there.
+    pub fn rehome(&mut self, now: Instant, peer: usize, address: SocketAddr) {
+        let p = &mut self.peers[peer];
+        let keys = PeerKeys { address: Some(address), ..p.keys.clone() };
+        p.rehome(&keys);
+        self.advance(now, peer);
     }
 }
 

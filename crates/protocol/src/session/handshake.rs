@@ -5,25 +5,25 @@ use super::mac::{Admission, mac2};
 use super::noise;
 use super::peer::{Answered, Initiation};
 use super::{
-    COOKIE_REPLIES_MAX, DropReason, Established, HandshakeOut, INIT_LIFETIME, Incoming, NO_ANSWER_REPEAT,
-    NO_ANSWER_TRIES, REJECT_AFTER, RETRY_FIRST, RETRY_MAX, SessionEvent, Sessions,
+    DropReason, Established, HandshakeOut, INIT_LIFETIME, Incoming, NO_ANSWER_REPEAT, NO_ANSWER_TRIES, Origin,
+    REJECT_AFTER, REPLIES_MAX, RETRY_FIRST, RETRY_MAX, SessionEvent, Sessions,
 };
 use std::net::SocketAddr;
 use wavelane_base::{Instant, PortId, Span};
 use wavelane_wire::datagram::{
-    COOKIE_REPLY_LEN, CookieReply, HANDSHAKE_MAX, Handshake, InitPayload, MAC_LEN, ResponsePayload, Suite,
-    WIRE_VERSION, capability, kind,
+    CookieReply, HANDSHAKE_MAX, Handshake, InitPayload, MAC_LEN, ResponsePayload, Suite, UnknownKey, WIRE_VERSION,
+    capability, kind,
 };
 
-/// A cookie reply that waits for room on its port.
-pub(super) struct CookieOut {
+/// A reply to a stranger that waits for room on its port.
+pub(super) struct ReplyOut {
     port: PortId,
-    pub(super) to: Option<SocketAddr>,
-    bytes: [u8; COOKIE_REPLY_LEN],
+    pub(super) to: Origin,
+    bytes: Vec<u8>,
 }
 
 /// Where a datagram came from.
-type Place = (PortId, Option<SocketAddr>);
+type Place = (PortId, Origin);
 
 /// What a peer that uses no pre-shared key mixes in.
 const NO_PRESHARED_KEY: [u8; 32] = [0; 32];
@@ -89,20 +89,26 @@ impl Sessions {
         if !self.mac.mac1_is_right(message.before_mac1, &message.mac1) {
             return Incoming::Dropped(DropReason::Mac);
         }
-        match self.guard.admit(now, &mut self.entropy, place, message.before_mac2, &message.mac2) {
+        match self.guard.admit(now, &mut self.entropy, (place.0, place.1.from), message.before_mac2, &message.mac2) {
             Admission::Admit => {}
             Admission::Refuse => return Incoming::Dropped(DropReason::Overload),
-            Admission::AskForCookie if self.cookies.len() >= COOKIE_REPLIES_MAX => {
+            Admission::AskForCookie if self.replies.len() >= REPLIES_MAX => {
                 return Incoming::Dropped(DropReason::Overload);
             }
             Admission::AskForCookie => {
-                let reply = self.guard.reply(&mut self.entropy, &self.mac, place, message.sender, &message.mac1);
-                self.cookies.push_back(CookieOut { port: place.0, to: place.1, bytes: reply.to_bytes() });
+                let reply = self.guard.reply(
+                    &mut self.entropy,
+                    &self.mac,
+                    (place.0, place.1.from),
+                    message.sender,
+                    &message.mac1,
+                );
+                self.replies.push_back(ReplyOut { port: place.0, to: place.1, bytes: reply.to_bytes().into() });
                 return Incoming::Dropped(DropReason::CookieNeeded);
             }
         }
         if message.version != WIRE_VERSION {
-            self.notice(now, SessionEvent::OtherVersion { version: message.version, from: place.1 });
+            self.notice(now, SessionEvent::OtherVersion { version: message.version, from: place.1.from });
             return Incoming::Dropped(DropReason::Version);
         }
         let done = match message.receiver {
@@ -135,7 +141,13 @@ impl Sessions {
         let public_key: [u8; 32] =
             noise.get_remote_static().and_then(|k| k.try_into().ok()).ok_or(DropReason::Forged)?;
         let Some(peer) = self.peers.iter().position(|p| p.keys.public_key == public_key) else {
-            self.notice(now, SessionEvent::UnknownPeer { public_key, from: place.1 });
+            // The caller has proven that the key is its own, and its operator looks for what is wrong. Strangers who do not
+            // know our key hear nothing, and these not often.
+            let told = self.notice(now, SessionEvent::UnknownPeer { public_key, from: place.1.from });
+            if told && self.replies.len() < REPLIES_MAX {
+                let word = self.mac.unknown_key(message.sender, &message.mac1);
+                self.replies.push_back(ReplyOut { port: place.0, to: place.1, bytes: word.to_bytes().into() });
+            }
             return Err(DropReason::UnknownPeer);
         };
         let init = InitPayload::parse(&payload[..len]).map_err(|_| DropReason::Malformed)?;
@@ -227,7 +239,7 @@ impl Sessions {
             .ok_or(DropReason::UnknownSession)?;
         let mut payload = [0; HANDSHAKE_MAX];
         let Ok(len) = initiation.noise.read_message(message.noise, &mut payload) else {
-            self.notice(now, SessionEvent::AnswerUnreadable { peer, from: place.1 });
+            self.notice(now, SessionEvent::AnswerUnreadable { peer, from: place.1.from });
             return Err(DropReason::Forged);
         };
         let split = initiation.noise.dangerously_get_raw_split();
@@ -256,7 +268,8 @@ impl Sessions {
             _ => {}
         }
         p.current = Some(Session::new(now, outcome));
-        let from = place.1;
+        let Origin { from, at } = place.1;
+        p.local = at;
         p.answered_from(from);
         Ok(Incoming::Established(Established { peer, epoch: answer.epoch, restarted, fresh, confirm: true, from }))
     }
@@ -287,9 +300,27 @@ impl Sessions {
         }
     }
 
+    /// The peer says that it does not know our key.
+    pub(super) fn handle_unknown_key(&mut self, now: Instant, datagram: &[u8]) -> Incoming {
+        let Ok(word) = UnknownKey::parse(datagram) else { return Incoming::Dropped(DropReason::Malformed) };
+        let asked = self.peer_of(word.receiver).and_then(|peer| {
+            let p = &self.peers[peer];
+            let initiation = p.initiation.as_ref().filter(|i| i.index == word.receiver)?;
+            Some((peer, p.mac.unknown_key_is_right(&word, &initiation.mac1)))
+        });
+        match asked {
+            None => Incoming::Dropped(DropReason::UnknownSession),
+            Some((_, false)) => Incoming::Dropped(DropReason::Forged),
+            Some((peer, true)) => {
+                self.notice(now, SessionEvent::OwnKeyUnknown { peer });
+                Incoming::Handled
+            }
+        }
+    }
+
     /// Whether a handshake message may be waiting for [`Sessions::poll_handshake`].
     pub fn handshake_waits(&self) -> bool {
-        !self.due.is_empty() || !self.cookies.is_empty()
+        !self.due.is_empty() || !self.replies.is_empty()
     }
 
     /// The next handshake datagram for `port`, if any. `buf` holds at least [`HANDSHAKE_MAX`] bytes; with less
@@ -298,10 +329,11 @@ impl Sessions {
         if buf.len() < HANDSHAKE_MAX {
             return None;
         }
-        if let Some(i) = self.cookies.iter().position(|c| c.port == port) {
-            let cookie = self.cookies.remove(i)?;
-            buf[..COOKIE_REPLY_LEN].copy_from_slice(&cookie.bytes);
-            return Some(HandshakeOut { len: COOKIE_REPLY_LEN, to: cookie.to, peer: None });
+        if let Some(i) = self.replies.iter().position(|r| r.port == port) {
+            let reply = self.replies.remove(i)?;
+            let len = reply.bytes.len();
+            buf[..len].copy_from_slice(&reply.bytes);
+            return Some(HandshakeOut { len, to: reply.to.from, from: reply.to.at, peer: None });
         }
         let mut after = 0;
         while let Some(&peer) = self.due.range(after..).next() {
@@ -325,12 +357,16 @@ impl Sessions {
         let cookie = p.cookie(now);
         let answered = p.answered.as_mut()?;
         let (_, to) = answered.due.take_if(|(via, _)| *via == port)?;
-        Some(HandshakeOut { len: finish(&answered.message, cookie, buf), to, peer: Some(peer) })
+        let len = finish(&answered.message, cookie, buf);
+        Some(HandshakeOut { len, to: to.from, from: to.at, peer: Some(peer) })
     }
 
     fn poll_init(&mut self, now: Instant, peer: usize, port: PortId, buf: &mut [u8]) -> Option<HandshakeOut> {
         let p = &mut self.peers[peer];
         let address = p.call_address()?;
+        // Where the configuration says, the system knows the way best, and finds another when one fails. Elsewhere the
+        // peer was heard from, and may hear us only from the address that it called.
+        let from = p.local.filter(|_| p.home.0 != Some(address));
         let cookie = p.cookie(now);
         let initiation = p.initiation.as_mut().filter(|i| i.due && p.keys.port == port)?;
         initiation.due = false;
@@ -341,7 +377,7 @@ impl Sessions {
         if tries >= NO_ANSWER_TRIES && (tries - NO_ANSWER_TRIES).is_multiple_of(NO_ANSWER_REPEAT) {
             self.report(SessionEvent::NoAnswer { peer, address, tries });
         }
-        Some(HandshakeOut { len, to: Some(address), peer: Some(peer) })
+        Some(HandshakeOut { len, to: Some(address), from, peer: Some(peer) })
     }
 }
 

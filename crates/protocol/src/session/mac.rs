@@ -5,10 +5,11 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::{digest, hmac};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Entropy, Instant, PortId, Span};
-use wavelane_wire::datagram::{COOKIE_NONCE_LEN, CookieReply, MAC_LEN, SEALED_COOKIE_LEN};
+use wavelane_wire::datagram::{COOKIE_NONCE_LEN, CookieReply, MAC_LEN, SEALED_COOKIE_LEN, UnknownKey};
 
 const MAC1_LABEL: &[u8] = b"wavelane mac1 v1";
 const COOKIE_LABEL: &[u8] = b"wavelane cookie v1";
+const UNKNOWN_LABEL: &[u8] = b"wavelane unknown key v1";
 
 /// A cookie: proof that datagrams sent to an address arrive at whoever shows it.
 pub(super) type Cookie = [u8; MAC_LEN];
@@ -17,6 +18,7 @@ pub(super) type Cookie = [u8; MAC_LEN];
 pub(super) struct MacKeys {
     mac1: hmac::Key,
     cookie: hmac::Key,
+    unknown: hmac::Key,
 }
 
 fn labelled(label: &[u8], public_key: &[u8; 32]) -> hmac::Key {
@@ -44,7 +46,11 @@ pub(super) fn mac2(cookie: &Cookie, before_mac2: &[u8]) -> [u8; MAC_LEN] {
 
 impl MacKeys {
     pub(super) fn new(public_key: &[u8; 32]) -> Self {
-        Self { mac1: labelled(MAC1_LABEL, public_key), cookie: labelled(COOKIE_LABEL, public_key) }
+        Self {
+            mac1: labelled(MAC1_LABEL, public_key),
+            cookie: labelled(COOKIE_LABEL, public_key),
+            unknown: labelled(UNKNOWN_LABEL, public_key),
+        }
     }
     /// The first mac of a message to the owner of the public key.
     pub(super) fn mac1(&self, before_mac1: &[u8]) -> [u8; MAC_LEN] {
@@ -53,6 +59,14 @@ impl MacKeys {
     /// Whether a message to us carries the right first mac.
     pub(super) fn mac1_is_right(&self, before_mac1: &[u8], shown: &[u8; MAC_LEN]) -> bool {
         same(&self.mac1(before_mac1), shown)
+    }
+    /// Word of the key's owner to whoever sent the message with this first mac that its key is unknown.
+    pub(super) fn unknown_key(&self, receiver: u32, mac1: &[u8; MAC_LEN]) -> UnknownKey {
+        UnknownKey { receiver, mac: mac(&self.unknown, &[&receiver.to_be_bytes()[..], mac1].concat()) }
+    }
+    /// Whether the key's owner said so of our message with this first mac.
+    pub(super) fn unknown_key_is_right(&self, word: &UnknownKey, mac1: &[u8; MAC_LEN]) -> bool {
+        same(&self.unknown_key(word.receiver, mac1).mac, &word.mac)
     }
     /// A key for one cookie reply: the nonce is too long for the cipher, so it goes into the key.
     fn reply_key(&self, nonce: &[u8; COOKIE_NONCE_LEN]) -> LessSafeKey {

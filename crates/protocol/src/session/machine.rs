@@ -1,15 +1,15 @@
 //! The machine itself: data in and out, timers, reports.
 
-use super::handshake::CookieOut;
+use super::handshake::ReplyOut;
 use super::mac::{Guard, MacKeys};
 use super::noise::public_key;
 use super::peer::Peer;
 use super::{
-    DropReason, EVENTS_MAX, Incoming, LANES_MAX, NOTICE_WINDOW, NOTICES_PER_WINDOW_MAX, REJECT_AFTER,
+    DropReason, EVENTS_MAX, Incoming, LANES_MAX, NOTICE_WINDOW, NOTICES_PER_WINDOW_MAX, Origin, REJECT_AFTER,
     REKEY_AFTER_PACKETS, SessionEvent, SessionsConfig,
 };
 use std::collections::{BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Entropy, Instant, PortId, Wakeup};
 use wavelane_wire::datagram::{DATA_HEADER_LEN, DataHeader, NUMBER_MAX, TAG_LEN, kind};
 
@@ -30,7 +30,7 @@ pub struct Sessions {
     pub(super) init_counter: u64,
     /// Peers with a handshake message that waits for room on a port.
     pub(super) due: BTreeSet<usize>,
-    pub(super) cookies: VecDeque<CookieOut>,
+    pub(super) replies: VecDeque<ReplyOut>,
     events: VecDeque<SessionEvent>,
     notice_window: Instant,
     notices: u32,
@@ -53,7 +53,7 @@ impl Sessions {
             shelf: Vec::new(),
             init_counter: 0,
             due: BTreeSet::new(),
-            cookies: VecDeque::new(),
+            replies: VecDeque::new(),
             events: VecDeque::new(),
             notice_window: now,
             notices: 0,
@@ -102,14 +102,16 @@ impl Sessions {
         now: Instant,
         port: PortId,
         datagram: &mut [u8],
-        from: Option<SocketAddr>,
+        from: impl Into<Origin>,
     ) -> Incoming {
+        let from = from.into();
         let incoming = match datagram.first() {
             Some(&kind::DATA) => self.handle_data(now, datagram, from).unwrap_or_else(Incoming::Dropped),
             Some(&(kind::HANDSHAKE_INIT | kind::HANDSHAKE_RESPONSE)) => {
                 self.handle_handshake(now, (port, from), datagram)
             }
             Some(&kind::COOKIE_REPLY) => self.handle_cookie_reply(now, datagram),
+            Some(&kind::UNKNOWN_KEY) => self.handle_unknown_key(now, datagram),
             _ => Incoming::Dropped(DropReason::Malformed),
         };
         if let Incoming::Dropped(reason) = incoming {
@@ -118,12 +120,7 @@ impl Sessions {
         incoming
     }
 
-    fn handle_data(
-        &mut self,
-        now: Instant,
-        datagram: &mut [u8],
-        from: Option<SocketAddr>,
-    ) -> Result<Incoming, DropReason> {
+    fn handle_data(&mut self, now: Instant, datagram: &mut [u8], origin: Origin) -> Result<Incoming, DropReason> {
         let header = DataHeader::parse(datagram).map_err(|_| DropReason::Malformed)?;
         if usize::from(header.lane) >= LANES_MAX {
             return Err(DropReason::Lane);
@@ -141,11 +138,14 @@ impl Sessions {
         }
         let len = session.open(header, datagram).ok_or(DropReason::Forged)?;
         let confirms = p.answered.as_ref().is_some_and(|a| a.session.index == header.receiver);
-        let established = if confirms { self.confirm_answered(peer, from) } else { None };
+        let established = if confirms { self.confirm_answered(peer, origin.from) } else { None };
         let p = &mut self.peers[peer];
         p.unanswered_since = None;
         p.suspected = None;
         let newest = p.commit(header.lane, header.number);
+        if newest {
+            p.local = origin.at;
+        }
         let payload = DATA_HEADER_LEN..DATA_HEADER_LEN + len;
         Ok(Incoming::Data { peer, lane: header.lane, number: header.number, payload, newest, established })
     }
@@ -211,6 +211,11 @@ impl Sessions {
         self.peers[peer].keys.address
     }
 
+    /// From which of our addresses the peer is reached; `None` leaves it to the system.
+    pub fn local(&self, peer: usize) -> Option<IpAddr> {
+        self.peers[peer].local
+    }
+
     /// Through which port the peer is reached.
     pub fn port(&self, peer: usize) -> PortId {
         self.peers[peer].keys.port
@@ -251,15 +256,17 @@ impl Sessions {
         }
     }
 
-    /// Reports something that strangers or broken peers cause, and may cause often.
-    pub(super) fn notice(&mut self, now: Instant, event: SessionEvent) {
+    /// Reports something that strangers or broken peers cause, and may cause often. Returns whether it did.
+    pub(super) fn notice(&mut self, now: Instant, event: SessionEvent) -> bool {
         if now.since(self.notice_window) >= NOTICE_WINDOW {
             (self.notice_window, self.notices) = (now, 0);
         }
-        if self.notices < NOTICES_PER_WINDOW_MAX {
+        let few = self.notices < NOTICES_PER_WINDOW_MAX;
+        if few {
             self.notices += 1;
             self.report(event);
         }
+        few
     }
 }
 

@@ -31,7 +31,7 @@ pub use machine::Sessions;
 pub use noise::{generate, public_key};
 
 use core::ops::Range;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{PortId, Span};
 
 /// A session is replaced this long after it was established (by the side that initiated it).
@@ -72,8 +72,8 @@ pub const HANDSHAKES_PER_SECOND_MAX: u32 = 50;
 pub const PROVEN_HANDSHAKES_PER_SECOND_MAX: u32 = 500;
 /// How long a cookie is good for; the secret behind it changes as often.
 pub const COOKIE_LIFETIME: Span = Span::from_secs(120);
-/// Cookie replies waiting for room on their port; more are dropped.
-pub const COOKIE_REPLIES_MAX: usize = 16;
+/// Replies to strangers waiting for room on their port; more are dropped.
+pub const REPLIES_MAX: usize = 16;
 /// Events waiting for [`Sessions::poll_event`]; more are dropped.
 pub const EVENTS_MAX: usize = 64;
 /// Events per [`NOTICE_WINDOW`] that strangers or broken peers can cause; more are dropped.
@@ -242,6 +242,11 @@ pub enum SessionEvent {
         /// From where.
         from: Option<SocketAddr>,
     },
+    /// The peer does not know our key: it is not configured there, or wrongly. Nothing follows from it.
+    OwnKeyUnknown {
+        /// Who said so.
+        peer: usize,
+    },
     /// A configured peer calls us under a boot epoch older than its last: its clock went back, or this is a replay.
     EpochWentBack {
         /// Who.
@@ -265,6 +270,21 @@ pub enum SessionEvent {
     },
 }
 
+/// Where a datagram came from, on media that say so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Origin {
+    /// Who sent it.
+    pub from: Option<SocketAddr>,
+    /// Which of our addresses it was sent to.
+    pub at: Option<IpAddr>,
+}
+
+impl From<Option<SocketAddr>> for Origin {
+    fn from(from: Option<SocketAddr>) -> Self {
+        Self { from, at: None }
+    }
+}
+
 /// A handshake datagram to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HandshakeOut {
@@ -272,6 +292,8 @@ pub struct HandshakeOut {
     pub len: usize,
     /// Where to; `None` on media without addresses.
     pub to: Option<SocketAddr>,
-    /// For which peer; `None` for a cookie reply, whose receiver is not known yet.
+    /// From which of our addresses: an answer leaves from the one that was asked. `None` leaves it to the system.
+    pub from: Option<IpAddr>,
+    /// For which peer; `None` for a reply to a stranger.
     pub peer: Option<usize>,
 }

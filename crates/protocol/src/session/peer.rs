@@ -4,11 +4,11 @@ use super::keys::Session;
 use super::mac::{Cookie, MacKeys};
 use super::window::Window;
 use super::{
-    ANSWERED_WAIT, COOKIE_LIFETIME, INIT_LIFETIME, LANES_MAX, OLD_SESSIONS_MAX, PeerKeys, REJECT_AFTER,
+    ANSWERED_WAIT, COOKIE_LIFETIME, INIT_LIFETIME, LANES_MAX, OLD_SESSIONS_MAX, Origin, PeerKeys, REJECT_AFTER,
     REJECT_AFTER_PACKETS, REKEY_AFTER, REKEY_AFTER_PACKETS, REKEY_RESPONDER_EXTRA, SILENCE_BEFORE_HANDSHAKE,
 };
 use snow::HandshakeState;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, PortId, Wakeup};
 use wavelane_wire::datagram::MAC_LEN;
 
@@ -36,7 +36,7 @@ pub(super) struct Answered {
     /// When the peer last sent that message.
     pub(super) heard: Instant,
     /// It waits for room on the port.
-    pub(super) due: Option<(PortId, Option<SocketAddr>)>,
+    pub(super) due: Option<(PortId, Origin)>,
 }
 
 pub(super) struct Peer {
@@ -44,6 +44,8 @@ pub(super) struct Peer {
     /// Where the configuration says it is. Every second unanswered call goes there, so that two neighbours who both
     /// moved, and know only each other's old addresses, meet again once one of them is at home.
     pub(super) home: (Option<SocketAddr>, PortId),
+    /// Which of our addresses it speaks to, as its newest datagram shows.
+    pub(super) local: Option<IpAddr>,
     pub(super) mac: MacKeys,
     /// Its cookie for us, and when it came.
     pub(super) cookie: Option<(Instant, Cookie)>,
@@ -75,6 +77,7 @@ impl Peer {
         Self {
             mac: MacKeys::new(&keys.public_key),
             home: (keys.address, keys.port),
+            local: None,
             keys,
             cookie: None,
             wanted: false,

@@ -60,9 +60,44 @@ fn a_wrong_key_is_told_at_both_ends() {
     );
     assert!(told && !w.nodes[1].events.is_empty());
     assert!(w.nodes[1].events.len() <= 2 * NOTICES_PER_WINDOW_MAX as usize, "rate-limited");
-    assert_eq!(w.nodes[0].events, [SessionEvent::NoAnswer { peer: 0, address: address(1), tries: NO_ANSWER_TRIES }]);
-    assert_eq!(w.count(1, kind::HANDSHAKE_RESPONSE), 0, "silence towards strangers");
+    let (told, silence): (Vec<_>, Vec<_>) =
+        w.nodes[0].events.iter().partition(|e| **e == SessionEvent::OwnKeyUnknown { peer: 0 });
+    assert_eq!(told.len(), w.count(1, kind::UNKNOWN_KEY));
+    assert!(!told.is_empty() && told.len() <= 2 * NOTICES_PER_WINDOW_MAX as usize, "rate-limited");
+    assert_eq!(silence, [&SessionEvent::NoAnswer { peer: 0, address: address(1), tries: NO_ANSWER_TRIES }]);
+    assert!(w.sent.iter().all(|(_, from, bytes)| *from == 0 || bytes.len() < 40), "a caller gets less than it sent");
+    assert_eq!(w.count(1, kind::HANDSHAKE_RESPONSE), 0, "nothing else is said to strangers");
     assert!(w.nodes[1].drops.iter().all(|d| *d == DropReason::UnknownPeer));
+}
+
+#[test]
+fn word_of_an_unknown_key_counts_only_from_who_was_called() {
+    let mut w = World::new(MS50);
+    w.want(0);
+    w.run(Span::from_millis(10));
+    let init = w.sent[0].2.clone();
+    let message = wavelane_wire::datagram::Handshake::parse(&init).unwrap();
+    let word = super::super::super::mac::MacKeys::new(&public_key(&private_key(1)))
+        .unknown_key(message.sender, &message.mac1)
+        .to_bytes();
+    let mut say =
+        |bytes: &[u8]| w.nodes[0].sessions.handle_datagram(w.now, PORT, &mut bytes.to_vec(), Some(address(1)));
+    for at in 1..word.len() {
+        let mut forged = word;
+        forged[at] ^= 1;
+        assert!(matches!(say(&forged), Incoming::Dropped(DropReason::Forged | DropReason::UnknownSession)), "{at}");
+    }
+    assert_eq!(say(&word[..20]), Incoming::Dropped(DropReason::Malformed));
+    assert_eq!(say(&word), Incoming::Handled);
+    assert_eq!(w.nodes[0].sessions.poll_event(), Some(SessionEvent::OwnKeyUnknown { peer: 0 }));
+    // It changes nothing: the handshake goes on.
+    w.run(Span::from_secs(1));
+    assert!(w.nodes[0].sessions.can_seal(w.now, 0));
+    assert_eq!(say_again(&mut w, &word), Incoming::Dropped(DropReason::UnknownSession));
+}
+
+fn say_again(w: &mut World, word: &[u8]) -> Incoming {
+    w.nodes[0].sessions.handle_datagram(w.now, PORT, &mut word.to_vec(), Some(address(1)))
 }
 
 #[test]

@@ -1,0 +1,152 @@
+//! How we stand with each peer: since when it answers or does not, why not, and what of that was said.
+
+use super::{Daemon, GREETING_PATIENCE};
+use crate::diagnosis::Cause;
+use crate::keys;
+use crate::names::News;
+use std::net::SocketAddr;
+use wavelane_base::{Instant, Span};
+use wavelane_protocol::gateway::PeerId;
+
+/// What a peer or a caller said of a wrong key explains its silence for so long.
+const EVIDENCE_FRESH: Span = Span::from_secs(300);
+/// Unknown callers' keys that were said and are not said again.
+pub(super) const CALLERS_KEPT: usize = 16;
+
+/// What is known of a peer besides what the gateway knows.
+#[derive(Clone)]
+pub(super) struct Contact {
+    pub(super) up: bool,
+    /// Since when it is up, or is not.
+    pub(super) since: Instant,
+    /// Its silence was looked into since.
+    doubted: bool,
+    /// Why it does not answer, as far as that was found out. It was said.
+    pub(super) cause: Option<Cause>,
+    /// What the peer itself, or somebody in its place, told of the cause, and when.
+    evidence: Option<(Instant, Cause)>,
+}
+
+impl Contact {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { up: false, since: now, doubted: false, cause: None, evidence: None }
+    }
+    /// When its silence is worth looking into for the first time.
+    pub(super) fn doubt_at(&self) -> Option<Instant> {
+        (!self.up && !self.doubted).then(|| self.since + GREETING_PATIENCE)
+    }
+}
+
+impl Daemon {
+    pub(super) fn peer_up(&mut self, peer: PeerId) {
+        let now = self.now;
+        self.names.up(peer.0);
+        if let Some(contact) = self.peers.get_mut(peer.0) {
+            *contact = Contact { up: true, ..Contact::new(now) };
+        }
+        self.say(&format!("peer '{}' is up", self.peer_name(peer).to_owned()));
+    }
+    pub(super) fn peer_silent(&mut self, peer: PeerId) {
+        let now = self.now;
+        if let Some(contact) = self.peers.get_mut(peer.0).filter(|c| c.up) {
+            *contact = Contact::new(now);
+        }
+        self.doubt(peer.0);
+    }
+    /// Peers that have had their time to answer.
+    pub(super) fn doubt_silent_peers(&mut self) {
+        for peer in 0..self.peers.len() {
+            if self.peers[peer].doubt_at().is_some_and(|at| at <= self.now) {
+                self.doubt(peer);
+            }
+        }
+    }
+    /// The peer does not answer: finds out why, and says it once.
+    pub(super) fn doubt(&mut self, peer: usize) {
+        let now = self.now;
+        let Some(contact) = self.peers.get_mut(peer).filter(|c| !c.up) else { return };
+        contact.doubted = true;
+        self.names.silent(now, peer);
+        if let Some((_, cause)) = contact.evidence.clone().filter(|(at, _)| now.since(*at) < EVIDENCE_FRESH) {
+            return self.blame(peer, cause);
+        }
+        // A name without an address was told of, and one that calls us has nothing to be looked at.
+        if let Some(address) = self.address_of(peer)
+            && !self.examiner.examine(address, self.mark)
+        {
+            self.blame(peer, Cause::Silent);
+        }
+    }
+    pub(super) fn hear_of_examinations(&mut self) {
+        for (address, cause) in self.examiner.take() {
+            for peer in 0..self.peers.len() {
+                let told = self.peers[peer].evidence.is_some();
+                if self.address_of(peer) == Some(address) && !told && self.peers[peer].doubted {
+                    self.blame(peer, cause.clone());
+                }
+            }
+        }
+    }
+    /// The peer, or somebody in its place, told why it does not answer.
+    pub(super) fn tell(&mut self, peer: usize, cause: Cause) {
+        let now = self.now;
+        if let Some(contact) = self.peers.get_mut(peer) {
+            contact.evidence = Some((now, cause.clone()));
+            self.blame(peer, cause);
+        }
+    }
+    fn blame(&mut self, peer: usize, cause: Cause) {
+        let Some(contact) = self.peers.get_mut(peer).filter(|c| !c.up && c.cause.as_ref() != Some(&cause)) else {
+            return;
+        };
+        contact.cause = Some(cause.clone());
+        let text = self.cause_text(peer, &cause);
+        self.say(&format!("peer '{}' does not answer: {text}", self.peer_name(PeerId(peer)).to_owned()));
+    }
+    /// The cause in words, for the log and for `status`.
+    pub(super) fn cause_text(&self, peer: usize, cause: &Cause) -> String {
+        let written = self.config.peers.get(peer).and_then(|p| p.address.clone());
+        let found = self.address_of(peer).map(|a| a.to_string());
+        let place = match (written, found) {
+            (Some(name), Some(found)) if name != found => format!("{name} ({found})"),
+            (Some(name), _) => name,
+            (None, found) => found.unwrap_or_else(|| "an unknown address".into()),
+        };
+        cause.text(&place, &keys::to_base64(&keys::public_key(&self.config.private_key)))
+    }
+    /// Where the peer is called, or else where it was last heard.
+    fn address_of(&self, peer: usize) -> Option<SocketAddr> {
+        let configured = self.config.peers.get(peer)?.address.is_some();
+        let named = self.names.addresses().get(peer).copied().flatten();
+        if configured { named } else { self.gateway.peer_address(PeerId(peer)) }
+    }
+    /// Somebody calls under a key that is nobody's.
+    pub(super) fn unknown_caller(&mut self, public_key: [u8; 32], from: Option<SocketAddr>) {
+        let is_there = |peer: &usize| self.address_of(*peer).zip(from).is_some_and(|(a, b)| a.ip() == b.ip());
+        if let Some(peer) = (0..self.peers.len()).filter(|p| !self.peers[*p].up).find(is_there) {
+            return self.tell(peer, Cause::KeyHere(public_key));
+        }
+        if self.callers.contains(&public_key) {
+            return;
+        }
+        self.callers.push_back(public_key);
+        if self.callers.len() > CALLERS_KEPT {
+            self.callers.pop_front();
+        }
+        let from = from.map_or("an unknown address".into(), |a| a.to_string());
+        let key = keys::to_base64(&public_key);
+        self.say(&format!("{from} calls with the key {key}, which no [[peer]] has: add it there, or correct its key"));
+    }
+    pub(super) fn hear_of_names(&mut self) {
+        for (peer, news) in self.names.take(self.now) {
+            match news {
+                News::At(address) => {
+                    let name = self.config.peers.get(peer).and_then(|p| p.address.clone()).unwrap_or_default();
+                    self.say(&format!("peer '{}': {name} is {address}", self.peer_name(PeerId(peer)).to_owned()));
+                    self.gateway.relocate(self.now, PeerId(peer), address);
+                }
+                News::Nowhere(why) => self.blame(peer, Cause::Nameless(why)),
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Peers' names, looked up beside the packet path: at the start, at every reload, and again and again while a peer is silent.
+//!
+//! A name server may take a minute for an answer, or never give one. Each lookup has a thread of its own, which ends
+//! with it; the packet thread only hears a bell.
+
+use crate::config::{Config, Peer};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use wavelane_base::{Instant, Span};
+
+/// Most lookups at once; the others wait for their turn.
+const LOOKUPS_MAX: usize = 8;
+/// Most addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 16;
+/// First wait before a name is looked up again; doubles up to [`AGAIN_MAX`].
+const AGAIN_FIRST: Span = Span::from_secs(1);
+/// Longest wait before the name of a silent peer is looked up again.
+const AGAIN_MAX: Span = Span::from_secs(60);
+/// An address gets so long to answer before another of the same name is tried.
+const TRIAL: Span = Span::from_secs(5);
+
+/// Finds the addresses of `host:port`.
+type Lookup = fn(&str) -> io::Result<Vec<SocketAddr>>;
+
+/// Asks the system, which may take its time.
+pub(crate) fn look_up(text: &str) -> io::Result<Vec<SocketAddr>> {
+    Ok(text.to_socket_addrs()?.take(ADDRESSES_MAX).collect())
+}
+
+/// Those that a socket bound to `listen` speaks to: one bound to [::] speaks both IP versions.
+pub(crate) fn usable(found: &[SocketAddr], listen: SocketAddr) -> Vec<SocketAddr> {
+    let both = listen.is_ipv6() && listen.ip().is_unspecified();
+    found.iter().copied().filter(|a| both || a.is_ipv4() == listen.is_ipv4()).collect()
+}
+
+/// What one lookup found.
+struct Answer {
+    text: String,
+    found: io::Result<Vec<SocketAddr>>,
+}
+
+/// What a lookup changed.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum News {
+    /// The peer is to be called there from now on.
+    At(SocketAddr),
+    /// Nothing was found; said once until something is.
+    Nowhere(String),
+}
+
+/// One peer's name.
+#[derive(Debug)]
+struct Entry {
+    key: [u8; 32],
+    text: Option<String>,
+    known: Option<SocketAddr>,
+    /// Since when it is called there.
+    tried: Instant,
+    asking: bool,
+    due: Option<Instant>,
+    /// The peer answers: one lookup is enough.
+    once: bool,
+    wait: Span,
+    complained: bool,
+}
+
+/// The names of all peers, in the configuration's order.
+#[derive(Debug)]
+pub(crate) struct Names {
+    entries: Vec<Entry>,
+    /// Whether an address is one that our socket speaks to.
+    listen: SocketAddr,
+    lookup: Lookup,
+    running: usize,
+    sender: Sender<Answer>,
+    answers: Receiver<Answer>,
+    ring: UnixStream,
+    /// Readable when there are answers.
+    pub(crate) bell: UnixStream,
+}
+
+impl Names {
+    /// Nothing is looked up before the first [`Names::tick`].
+    pub(crate) fn new(now: Instant, config: &Config) -> io::Result<Self> {
+        Self::with(now, config, look_up)
+    }
+    fn with(now: Instant, config: &Config, lookup: Lookup) -> io::Result<Self> {
+        let (ring, bell) = UnixStream::pair()?;
+        ring.set_nonblocking(true)?;
+        bell.set_nonblocking(true)?;
+        let (sender, answers) = channel();
+        let listen = config.listen;
+        let mut names = Self { entries: Vec::new(), listen, lookup, running: 0, sender, answers, ring, bell };
+        names.arrange(now, config);
+        Ok(names)
+    }
+    /// The peers are those of `config` now. What is known of a name stays, and it is looked up again.
+    pub(crate) fn arrange(&mut self, now: Instant, config: &Config) {
+        let mut before = std::mem::take(&mut self.entries);
+        let entry = |peer: &Peer| {
+            let same = |e: &Entry| e.key == peer.public_key && e.text == peer.address;
+            if let Some(i) = before.iter().position(same) {
+                let entry = before.swap_remove(i);
+                let once = entry.is_name() && entry.due.is_none();
+                let due = if once { Some(now) } else { entry.due };
+                return Entry { due, once, ..entry };
+            }
+            let known = peer.address.as_ref().and_then(|text| text.parse().ok());
+            let due = (peer.address.is_some() && known.is_none()).then_some(now);
+            let (key, text) = (peer.public_key, peer.address.clone());
+            Entry {
+                key,
+                text,
+                known,
+                tried: now,
+                asking: false,
+                due,
+                once: false,
+                wait: AGAIN_FIRST,
+                complained: false,
+            }
+        };
+        self.entries = config.peers.iter().map(entry).collect();
+    }
+    /// Where each peer is to be called, as far as that is known.
+    pub(crate) fn addresses(&self) -> Vec<Option<SocketAddr>> {
+        self.entries.iter().map(|e| e.known).collect()
+    }
+    /// The peer does not answer: perhaps it lives elsewhere by now.
+    pub(crate) fn silent(&mut self, now: Instant, peer: usize) {
+        if let Some(e) = self.entries.get_mut(peer).filter(|e| e.is_name() && !e.asking) {
+            e.due.get_or_insert(now);
+            e.once = false;
+        }
+    }
+    /// The peer answers: its name is left alone.
+    pub(crate) fn up(&mut self, peer: usize) {
+        if let Some(e) = self.entries.get_mut(peer).filter(|e| e.known.is_some()) {
+            (e.due, e.wait) = (None, AGAIN_FIRST);
+        }
+    }
+    /// Starts the lookups that are due.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        for i in 0..self.entries.len() {
+            let e = &self.entries[i];
+            let Some(text) = e.text.clone().filter(|_| !e.asking && e.due.is_some_and(|due| due <= now)) else {
+                continue;
+            };
+            if self.running >= LOOKUPS_MAX {
+                return;
+            }
+            let (sender, ring, lookup) = (self.sender.clone(), self.ring.try_clone(), self.lookup);
+            let work = move || {
+                let found = lookup(&text);
+                let _ = sender.send(Answer { text, found });
+                // A bell that is full rings already.
+                let _ = ring.and_then(|mut ring| ring.write(&[1]));
+            };
+            // Without a thread it is tried again as if nothing had been found.
+            let started = std::thread::Builder::new().name("lookup".into()).spawn(work).is_ok();
+            self.running += usize::from(started);
+            let e = &mut self.entries[i];
+            e.asking = started;
+            e.again(now);
+        }
+    }
+    /// When something is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let waiting = self.entries.iter().filter(|e| !e.asking && self.running < LOOKUPS_MAX);
+        waiting.filter_map(|e| e.due).min()
+    }
+    /// What the lookups that have ended changed, by peer. Silent peers' names stay due.
+    pub(crate) fn take(&mut self, now: Instant) -> Vec<(usize, News)> {
+        while matches!(self.bell.read(&mut [0; 64]), Ok(n) if n > 0) {}
+        let mut news = Vec::new();
+        while let Ok(answer) = self.answers.try_recv() {
+            self.running -= 1;
+            let (found, why) = match answer.found {
+                Ok(all) => {
+                    let usable = usable(&all, self.listen);
+                    (
+                        usable,
+                        if all.is_empty() {
+                            "no such name".into()
+                        } else {
+                            format!("only {all:?}, which `listen` cannot reach")
+                        },
+                    )
+                }
+                Err(e) => (Vec::new(), e.to_string()),
+            };
+            for (i, e) in self.entries.iter_mut().enumerate().filter(|(_, e)| e.text.as_ref() == Some(&answer.text)) {
+                e.asking = false;
+                if found.is_empty() {
+                    if !std::mem::replace(&mut e.complained, true) {
+                        news.push((i, News::Nowhere(why.clone())));
+                    }
+                } else {
+                    news.extend(e.settle(now, &found).map(|at| (i, News::At(at))));
+                }
+            }
+        }
+        news
+    }
+}
+
+impl Entry {
+    fn is_name(&self) -> bool {
+        self.text.as_ref().is_some_and(|text| text.parse::<SocketAddr>().is_err())
+    }
+    fn again(&mut self, now: Instant) {
+        self.due = if std::mem::take(&mut self.once) { None } else { Some(now + self.wait) };
+        self.wait = self.wait.times(2).min(AGAIN_MAX);
+    }
+    /// Chooses among what was found; `Some` if that is another address than before.
+    fn settle(&mut self, now: Instant, found: &[SocketAddr]) -> Option<SocketAddr> {
+        let place = self.known.and_then(|known| found.iter().position(|a| *a == known));
+        let choice = match place {
+            // It had its time and did not answer, or nobody would ask.
+            Some(i) if self.due.is_some() && now.since(self.tried) >= TRIAL => found[(i + 1) % found.len()],
+            Some(i) => found[i],
+            None => found[0],
+        };
+        self.complained = false;
+        if self.known == Some(choice) {
+            return None;
+        }
+        (self.known, self.tried) = (Some(choice), now);
+        self.known
+    }
+}
+
+#[cfg(test)]
+#[path = "names_tests.rs"]
+mod tests;

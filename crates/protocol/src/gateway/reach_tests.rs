@@ -1,0 +1,95 @@
+//! How peers are reached: from which address, where they moved to, and through what forgets those who say nothing.
+use super::*;
+use std::net::IpAddr;
+
+const KEEPALIVE: Span = Span::from_secs(25);
+
+/// A pair whose A keeps itself known, and whose B does not know where A is.
+fn calling() -> Pair {
+    let mut pair = Pair::new();
+    let now = pair.now;
+    let build = |config: Config, me: u8| Gateway::new(now, config, 1, Seed(u64::from(me)).entropy("reach")).unwrap();
+    let (mut a, mut b) = (config(1, 2, B), config(2, 1, A));
+    a.peers[0].keepalive = Some(KEEPALIVE);
+    b.peers[0].address = None;
+    pair.nodes = [build(a, 1), build(b, 2)];
+    pair
+}
+
+#[test]
+fn a_quiet_link_is_kept_open_and_its_session_too() {
+    let mut pair = calling();
+    pair.run(Span::from_secs(1), |_| false);
+    let (mut quietest, mut heard) = (Span::ZERO, pair.now);
+    let sent =
+        |pair: &Pair| pair.nodes[0].status(pair.now).counters.iter().find(|c| c.0 == "datagrams_sent").unwrap().1;
+    let mut before = sent(&pair);
+    let start = before;
+    // Longer than a session lives.
+    pair.run(Span::from_secs(600), |pair| {
+        let now = sent(pair);
+        if now > before {
+            (quietest, before) = (quietest.max(pair.now.since(heard)), now);
+            heard = pair.now;
+        }
+        assert!(pair.nodes[1].sessions.can_seal(pair.now, 0), "the called side can speak at any time: {:?}", pair.now);
+        false
+    });
+    assert!(quietest <= KEEPALIVE + Span::from_secs(1), "{quietest:?}");
+    // One ping each time, and little besides: an acknowledgement of the answer, and a new session every two minutes.
+    assert!((before - start) <= 600 / 25 * 3, "{}", before - start);
+    // Its peer's end is noticed although nobody has anything to say.
+    pair.loss = Ratio::new(1, 1).unwrap();
+    assert!(pair.run(KEEPALIVE + Span::from_secs(5), |pair| pair.saw(0, |e| matches!(e, Event::PeerSilent(_)))));
+}
+
+#[test]
+fn without_keepalive_a_quiet_link_is_silent() {
+    let mut pair = Pair::new();
+    pair.run(Span::from_secs(300), |_| false);
+    let sent = pair.nodes[0].status(pair.now).counters;
+    pair.run(Span::from_secs(300), |_| false);
+    assert_eq!(pair.nodes[0].status(pair.now).counters, sent);
+}
+
+#[test]
+fn a_peer_whose_address_becomes_known_is_called_there_and_one_that_moved_as_well() {
+    let mut pair = calling();
+    let mut a = config(1, 2, B);
+    a.peers[0].address = None;
+    pair.nodes[0] = Gateway::new(pair.now, a, 1, Seed(3).entropy("nowhere")).unwrap();
+    assert!(!pair.run(Span::from_secs(60), |pair| !pair.pipe.is_empty()), "nobody is called");
+    pair.nodes[0].relocate(pair.now, PeerId(0), B);
+    assert!(pair.run(Span::from_secs(5), |pair| pair.saw(0, |e| matches!(e, Event::PeerUp(_)))));
+    // It is called at its new address although it was heard at the old.
+    let new: SocketAddr = "198.51.100.9:4780".parse().unwrap();
+    pair.nodes[0].relocate(pair.now, PeerId(0), new);
+    assert_eq!(pair.nodes[0].peer_address(PeerId(0)), Some(new));
+    assert_eq!(pair.nodes[0].config().peers[0].address, Some(new), "a reload begins from there");
+}
+
+#[test]
+fn answers_leave_from_the_address_that_was_asked() {
+    let mut pair = calling();
+    let asked: IpAddr = "203.0.113.5".parse().unwrap();
+    let (now, mut buf) = (pair.now, [0; 2048]);
+    let mut answers = 0;
+    for _ in 0..4 {
+        while let Some(out) = pair.nodes[0].poll_transmit(now, PortId(0), &mut buf, 1) {
+            assert_eq!(out.from, None, "whom we call, the system finds the way to");
+            let meta = FrameMeta { rx_time: now, from: Some(A), at: Some(asked), ..FrameMeta::default() };
+            pair.nodes[1].handle_frame(now, PortId(0), &mut buf[..out.len], meta);
+        }
+        while let Some(out) = pair.nodes[1].poll_transmit(now, PortId(0), &mut buf, 1) {
+            assert_eq!((out.to, out.from), (Some(A), Some(asked)));
+            answers += 1;
+            let meta = FrameMeta { rx_time: now, from: Some(B), ..FrameMeta::default() };
+            pair.nodes[0].handle_frame(now, PortId(0), &mut buf[..out.len], meta);
+        }
+    }
+    assert!(answers >= 1 && pair.nodes[1].sessions.can_seal(now, 0));
+    // The called side's own data leaves from there too.
+    pair.nodes[1].open(now, PeerId(0), CLIENT, SERVER).unwrap();
+    let out = pair.nodes[1].poll_transmit(now, PortId(0), &mut buf, 1).unwrap();
+    assert_eq!((out.to, out.from), (Some(A), Some(asked)));
+}
