@@ -84,6 +84,11 @@ install:
 	sed 's|/usr/bin/|$(PREFIX)/bin/|' packaging/systemd/wavelaned.service >"$$unit"
 	"$${as_root[@]}" install -D --strip -m 755 -t "$$into/bin" target/release/wavelane target/release/wavelaned
 	"$${as_root[@]}" install -D -m 644 "$$unit" "$$into/lib/systemd/system/wavelaned.service"
+	"$${as_root[@]}" install -D -m 644 packaging/systemd/wavelane.sysusers "$$into/lib/sysusers.d/wavelane.conf"
+	# The unit's user. A packager's own scripts make it.
+	if [[ -z "$(DESTDIR)" ]] && command -v systemd-sysusers >/dev/null; then
+	  "$${as_root[@]}" systemd-sysusers "$$into/lib/sysusers.d/wavelane.conf"
+	fi
 	echo "== installed wavelane and wavelaned in $$into/bin" >&2
 
 # One profile and one target directory for everything, so that nothing is built twice.

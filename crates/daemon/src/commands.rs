@@ -386,14 +386,16 @@ fn find_control() -> Result<PathBuf, CommandError> {
         let name = p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         name.starts_with("wavelane-") && name.ends_with(".sock")
     };
-    let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|e| e.path());
+    let folders = [folder.clone(), PathBuf::from(config::SERVICE_FOLDER)];
+    let entries = folders.iter().flat_map(|f| std::fs::read_dir(f).into_iter().flatten().flatten()).map(|e| e.path());
     let mut found: Vec<PathBuf> = entries.filter(is_ours).collect();
     found.sort();
     match found.as_slice() {
         [one] => Ok(one.clone()),
         [] => Err(CommandError::WhichGateway(format!(
-            "no gateway runs here (no {}/wavelane-*.sock): start wavelaned, or name its control socket",
-            folder.display()
+            "no gateway runs here (no wavelane-*.sock in {} or {}): start wavelaned, or name its control socket",
+            folder.display(),
+            config::SERVICE_FOLDER
         ))),
         many => {
             let names: Vec<String> = many.iter().map(|p| p.display().to_string()).collect();

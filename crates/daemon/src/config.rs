@@ -339,9 +339,15 @@ fn aes_hardware() -> bool {
     has
 }
 
+/// The folder that systemd makes for a service (RuntimeDirectory= in our unit), in which `status` looks, too.
+pub const SERVICE_FOLDER: &str = "/run/wavelane";
+
 /// Where the control socket lies if the file does not say.
 pub fn default_control(name: &str) -> PathBuf {
     let file = format!("wavelane-{name}.sock");
+    if let Some(folder) = first_folder("RUNTIME_DIRECTORY") {
+        return folder.join(file);
+    }
     match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(dir) if !wavelane_host::is_root() => PathBuf::from(dir).join(file),
         _ if wavelane_host::is_root() => PathBuf::from("/run").join(file),
@@ -349,11 +355,15 @@ pub fn default_control(name: &str) -> PathBuf {
     }
 }
 
+/// The first of the folders that systemd lists in a variable (systemd.exec(5)).
+fn first_folder(variable: &str) -> Option<PathBuf> {
+    let folders = std::env::var_os(variable).filter(|d| !d.is_empty())?;
+    std::env::split_paths(&folders).next()
+}
+
 /// Where the boot epoch is remembered if the file does not say: systemd's folder for state, else beside the key.
 fn default_state(name: &str, key: &Path) -> PathBuf {
-    // STATE_DIRECTORY may list several folders (systemd.exec(5)).
-    let folder = std::env::var_os("STATE_DIRECTORY").filter(|d| !d.is_empty());
-    match folder.and_then(|d| std::env::split_paths(&d).next()) {
+    match first_folder("STATE_DIRECTORY") {
         Some(folder) => folder.join(format!("{name}.epoch")),
         None => key.with_extension("epoch"),
     }
