@@ -28,6 +28,7 @@ pub trait Streams {
     fn read(&mut self, now: Instant, flow: FlowId, buf: &mut [u8]) -> ReadOutcome;
     /// Ends our direction in an orderly way, after everything written. The other direction goes on.
     fn shutdown(&mut self, now: Instant, flow: FlowId);
-    /// Abandons both directions at once; the far application sees a reset.
+    /// Abandons both directions: the far application gets what was written, and the end if that was said, then sees a
+    /// reset.
     fn reset(&mut self, now: Instant, flow: FlowId);
 }

@@ -24,6 +24,7 @@ use crate::diagnosis::Examiner;
 use crate::epoch;
 use crate::kernel::Kernel;
 use crate::keys;
+use crate::last_bytes::LastBytes;
 use crate::log::Log;
 use crate::names::Names;
 use crate::relay::{CHUNK, Connection, Moved};
@@ -111,6 +112,7 @@ pub struct Daemon {
     of_flow: BTreeMap<FlowId, u64>,
     /// Connections whose connect has not ended.
     connecting: usize,
+    last_bytes: LastBytes,
     to_serve: VecDeque<u64>,
     next_token: u64,
     scratch: Box<[u8; CHUNK]>,
@@ -181,6 +183,7 @@ impl Daemon {
             connections: BTreeMap::new(),
             of_flow: BTreeMap::new(),
             connecting: 0,
+            last_bytes: LastBytes::default(),
             to_serve: VecDeque::new(),
             next_token: TOKEN_CONNECTIONS,
             scratch: Box::new([0; CHUNK]),
@@ -260,6 +263,9 @@ impl Daemon {
                 }
                 self.dispatch(r);
             }
+            if self.last_bytes.deadline().is_some_and(|at| at <= self.now) {
+                self.look_after_last_bytes();
+            }
             if self.now.since(self.ticked) >= TICK {
                 self.tick();
             }
@@ -279,7 +285,7 @@ impl Daemon {
         let tick = |at: Instant| at.max(self.ticked + TICK);
         let doubts = self.peers.iter().filter_map(Contact::doubt_at).min().map(tick);
         let machine = self.gateway.poll_timeout().map(|w| w.at);
-        let others = [self.supervisor.deadline(), self.names.deadline().map(tick)];
+        let others = [self.supervisor.deadline(), self.last_bytes.deadline(), self.names.deadline().map(tick)];
         let next = [ticking, doubts, machine].into_iter().chain(others).flatten().min()?;
         Some(self.clock.until(next))
     }

@@ -15,6 +15,7 @@ mod diagnosis;
 mod epoch;
 mod kernel;
 pub mod keys;
+mod last_bytes;
 pub mod log;
 mod names;
 mod relay;

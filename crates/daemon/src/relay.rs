@@ -24,6 +24,8 @@ pub(crate) enum Stage {
     Waiting,
     /// Bytes move.
     Open,
+    /// The flow was reset: the application is, too, once its kernel has acknowledged what it was given before.
+    Leaving,
 }
 
 /// What a turn led to.
@@ -33,9 +35,9 @@ pub(crate) enum Turn {
     Idle,
     /// More could be done at once.
     More,
-    /// The socket was reset or failed: reset the flow and drop the connection.
+    /// The socket was reset or failed, and what came before is in the flow: reset the flow and drop the connection.
     SocketReset,
-    /// The flow was reset: drop the connection, which resets the socket.
+    /// The flow was reset, and what came before is in the socket: the connection is [`Stage::Leaving`] from now on.
     FlowReset,
     /// Both directions ended in order, end to end: drop the connection.
     Done,
@@ -91,6 +93,8 @@ pub(crate) struct Connection {
     /// Since when it exists, and since when it is in its stage.
     pub(crate) born: Instant,
     pub(crate) stage_from: Instant,
+    /// The socket was reset or failed: it takes nothing more, and what it holds is the last of its bytes.
+    failed: bool,
     socket_ended: bool,
     flow_shut: bool,
     flow_ended: bool,
@@ -133,6 +137,7 @@ impl Connection {
             moved: Moved::default(),
             born: now,
             stage_from: now,
+            failed: false,
             socket_ended: false,
             flow_shut: false,
             flow_ended: false,
@@ -149,6 +154,7 @@ impl Connection {
         match self.stage {
             Stage::Connecting(_) => "connecting",
             Stage::Waiting => "waiting",
+            Stage::Leaving => "last bytes",
             Stage::Open => match (self.socket_ended, self.flow_ended) {
                 (false, false) => "open",
                 (true, false) => "ended here",
@@ -156,6 +162,28 @@ impl Connection {
                 (true, true) => "closing",
             },
         }
+    }
+    /// The kernel said that the socket was reset or failed. What it received before is still there to read.
+    pub(crate) fn fail(&mut self) {
+        self.failed = true;
+        self.readable = true;
+    }
+    /// The flow is gone. Whether the kernel still has bytes, or an end, that the application has not acknowledged.
+    pub(crate) fn leave(&mut self, now: Instant) -> bool {
+        (self.stage, self.stage_from) = (Stage::Leaving, now);
+        if self.flow_ended && !std::mem::replace(&mut self.socket_shut, true) {
+            // A socket that refuses it was reset.
+            let _ = self.stream.shutdown(Shutdown::Write);
+        }
+        !self.failed && tcp::undelivered(&self.stream).is_some()
+    }
+    /// Whether the socket was reset or failed; if so, how many of its bytes the flow took, modulo 2^32.
+    pub(crate) fn failed(&self) -> Option<u32> {
+        self.failed.then_some(self.moved.from_socket as u32)
+    }
+    /// Whether bytes from the application wait in the socket.
+    pub(crate) fn has_bytes(&self) -> bool {
+        self.stream.peek(&mut [0]).is_ok_and(|n| n > 0)
     }
     /// Moves what can be moved.
     pub(crate) fn turn(
@@ -166,6 +194,7 @@ impl Connection {
         moved: &mut Moved,
     ) -> Turn {
         let mut again = false;
+        let failed_before = self.failed;
         for direction in [Self::step_in, Self::step_out] {
             let mut steps = 0;
             loop {
@@ -186,7 +215,8 @@ impl Connection {
             let _ = tcp::end_orderly(&self.stream);
             return Turn::Done;
         }
-        if again { Turn::More } else { Turn::Idle }
+        // A write that failed has yet to be followed by reading what came before.
+        if again || self.failed != failed_before { Turn::More } else { Turn::Idle }
     }
     /// Socket to flow.
     fn step_in(
@@ -204,7 +234,7 @@ impl Connection {
                 self.flow_shut = true;
                 streams.shutdown(now, self.flow);
             }
-            return Step::Blocked;
+            return if self.failed { Step::Ended(Turn::SocketReset) } else { Step::Blocked };
         }
         if !self.readable {
             return Step::Blocked;
@@ -217,6 +247,8 @@ impl Connection {
         let smaller = self.window.before_read(|| tcp::receiving(&self.stream));
         self.resize(smaller);
         match self.stream.read(&mut scratch[..room]) {
+            // Told already, the error is no longer read behind the bytes.
+            Ok(0) if self.failed => return Step::Ended(Turn::SocketReset),
             Ok(0) => self.socket_ended = true,
             Ok(n) => {
                 moved.from_socket += n as u64;
@@ -243,11 +275,14 @@ impl Connection {
     }
     /// Flow to socket.
     fn step_out(&mut self, now: Instant, streams: &mut impl Flows, _: &mut [u8; CHUNK], moved: &mut Moved) -> Step {
+        if self.failed {
+            return Step::Blocked;
+        }
         if self.flow_ended {
             if !self.socket_shut {
                 self.socket_shut = true;
                 if self.stream.shutdown(Shutdown::Write).is_err() {
-                    return Step::Ended(Turn::SocketReset);
+                    self.fail();
                 }
             }
             return Step::Blocked;
@@ -281,7 +316,10 @@ impl Connection {
                 Step::Blocked
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => Step::Again,
-            Err(_) => Step::Ended(Turn::SocketReset),
+            Err(_) => {
+                self.fail();
+                Step::Blocked
+            }
         }
     }
 }

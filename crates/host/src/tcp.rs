@@ -80,6 +80,23 @@ pub fn receiving(stream: &TcpStream) -> Option<Receiving> {
     })
 }
 
+/// Whether the other end has yet to acknowledge bytes, or the end, that we gave; if so, how far it has acknowledged: a
+/// number that moves when it takes some. `None` as well once the connection is over.
+pub fn undelivered(stream: &TcpStream) -> Option<u32> {
+    // Offsets in `struct tcp_info` of linux/tcp.h: tcpi_state, tcpi_unacked, tcpi_bytes_acked (its low half, whichever
+    // that is: only a change matters), tcpi_notsent_bytes. And TCP_CLOSE of net/tcp_states.h.
+    const STATE: usize = 0;
+    const UNACKNOWLEDGED: usize = 24;
+    const ACKNOWLEDGED: usize = 120;
+    const NOT_SENT: usize = 144;
+    const CLOSED: u8 = 7;
+    let mut info = [0; NOT_SENT / 4 + 1];
+    get_words(stream, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    let waits = info[UNACKNOWLEDGED / 4] > 0 || info[NOT_SENT / 4] > 0;
+    let over = info[STATE].to_ne_bytes()[0] == CLOSED;
+    (waits && !over).then(|| info[ACKNOWLEDGED / 4] ^ info[ACKNOWLEDGED / 4 + 1])
+}
+
 fn bound_buffers(socket: &Socket) -> io::Result<()> {
     socket.set_recv_buffer_size(SOCKET_BUFFER)?;
     socket.set_send_buffer_size(SOCKET_BUFFER)

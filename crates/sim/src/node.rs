@@ -190,7 +190,7 @@ impl GatewayNode {
                 }
                 self.pump(moment, id)
             }
-            Event::Readable(id) | Event::Writable(id) => self.pump(moment, id),
+            Event::Readable(id) | Event::Writable(id) | Event::Ending(id) => self.pump(moment, id),
             Event::Refused(id, reason) => self.forget(moment, id, Some(FlowEnd::Refused(Some(reason)))),
             Event::Reset(id, reason) => self.forget(moment, id, Some(FlowEnd::Reset(Some(reason)))),
             Event::Closed(id) => self.forget(moment, id, None),

@@ -49,6 +49,7 @@ impl Daemon {
     pub(super) fn remove(&mut self, token: u64) -> Option<Connection> {
         let connection = self.connections.remove(&token)?;
         self.of_flow.remove(&connection.flow);
+        self.last_bytes.forget(token);
         self.connecting -= usize::from(matches!(connection.stage, Stage::Connecting(_)));
         Some(connection)
     }
@@ -63,7 +64,13 @@ impl Daemon {
         let error = if ready.failed { c.stream.take_error().ok().flatten() } else { None };
         match (c.stage, error) {
             (Stage::Connecting(_), error) => self.connected(token, error),
-            (_, Some(_)) => self.socket_reset(token),
+            (Stage::Leaving, Some(_)) => drop(self.remove(token)),
+            // What it wrote goes to the server first, should that answer.
+            (Stage::Waiting, Some(_)) if !c.has_bytes() => self.socket_reset(token),
+            (_, Some(_)) => {
+                c.fail();
+                self.enqueue(token);
+            }
             (_, None) => self.enqueue(token),
         }
     }
@@ -90,6 +97,36 @@ impl Daemon {
             }
         }
     }
+    /// The flow was reset: so is the application, but not before its kernel has what it was given.
+    fn leave(&mut self, token: u64) {
+        let Some(c) = self.connections.get_mut(&token) else { return };
+        if !c.leave(self.now) {
+            self.remove(token);
+            return;
+        }
+        let flow = c.flow;
+        self.of_flow.remove(&flow);
+        self.last_bytes.begin(self.now, token);
+    }
+    /// The last bytes of connections that are being reset: ends those whose are delivered, and those where nobody takes
+    /// any.
+    pub(super) fn look_after_last_bytes(&mut self) {
+        for token in self.last_bytes.due(self.now) {
+            let Some(c) = self.connections.get(&token) else { continue };
+            let left = match c.failed() {
+                None => tcp::undelivered(&c.stream),
+                Some(taken) => (!self.gateway.is_silent(c.flow)).then_some(taken),
+            };
+            match (c.stage, left) {
+                (Stage::Leaving, None) => drop(self.remove(token)),
+                // More may come over the link, however long that takes.
+                (_, None) => self.last_bytes.idle(token),
+                (_, Some(acknowledged)) if self.last_bytes.lasts(self.now, token, acknowledged) => {}
+                (Stage::Leaving, Some(_)) => drop(self.remove(token)),
+                (_, Some(_)) => self.socket_reset(token),
+            }
+        }
+    }
     pub(super) fn serve(&mut self, token: u64) {
         let Some(c) = self.connections.get_mut(&token) else { return };
         c.queued = false;
@@ -101,12 +138,14 @@ impl Daemon {
         c.moved.add(moved);
         self.moved.add(moved);
         match turn {
+            // What a dead socket still holds waits for room in the flow.
+            Turn::Idle if c.failed().is_some() => self.last_bytes.begin(self.now, token),
             Turn::Idle => {}
             Turn::More => self.enqueue(token),
             Turn::SocketReset => self.socket_reset(token),
             Turn::FlowReset => {
                 self.counters.one("connections_reset");
-                self.remove(token);
+                self.leave(token);
             }
             Turn::Done => {
                 self.counters.one("connections_closed");
@@ -183,7 +222,14 @@ impl Daemon {
                 _ => "connections_reset",
             };
             self.counters.one(counter);
-            self.remove(token);
+            self.leave(token);
+        }
+    }
+    /// The far side reset the flow; bytes from before are still to come.
+    pub(super) fn flow_ending(&mut self, flow: FlowId) {
+        if let Some(&token) = self.of_flow.get(&flow) {
+            self.last_bytes.begin(self.now, token);
+            self.enqueue(token);
         }
     }
     /// Tells the application what the far side said, in the words TCP/IP has for it.

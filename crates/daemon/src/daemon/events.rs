@@ -21,6 +21,7 @@ impl Daemon {
             Event::Incoming { flow, peer, source, target } => self.incoming(flow, peer, source, target),
             Event::Accepted(flow) => self.accepted(flow),
             Event::Refused(flow, why) | Event::Reset(flow, why) => self.flow_gone(flow, why),
+            Event::Ending(flow) => self.flow_ending(flow),
             Event::Readable(flow) | Event::Writable(flow) => self.enqueue_flow(flow),
             Event::Closed(flow) => {
                 if let Some(c) = self.of_flow.get(&flow).and_then(|t| self.connections.get_mut(t)) {

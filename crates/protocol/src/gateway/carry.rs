@@ -59,6 +59,11 @@ impl Gateway {
         }
     }
 
+    /// Whether the neighbour that carries the flow owes us an answer, so that nothing can be said of the flow now.
+    pub fn is_silent(&self, flow: FlowId) -> bool {
+        self.flows.find(flow).is_none_or(|(peer, _)| !self.peers[peer.0].up)
+    }
+
     /// What one flow may keep for the other edge now.
     pub(super) fn share_kept(&self) -> u64 {
         ((self.config.pool.get() / 2).saturating_sub(self.kept) / 4).clamp(KEPT_FLOOR, KEPT_MAX)
@@ -91,6 +96,7 @@ impl Gateway {
             }
             HopEvent::Accepted(flow, _)
             | HopEvent::Progress(flow, _)
+            | HopEvent::Ending(flow)
             | HopEvent::Readable(flow)
             | HopEvent::Writable(flow)
             | HopEvent::Refused(flow, _)
@@ -110,6 +116,7 @@ impl Gateway {
                 }
                 self.wake_writer(id);
             }
+            HopEvent::Ending(_) => self.events.push_back(Event::Ending(id)),
             HopEvent::Readable(_) => {
                 if self.flows.edge(id).is_some_and(|edge| edge.reach.finished) {
                     // The owner has read to the end already; the new way's end is for us.

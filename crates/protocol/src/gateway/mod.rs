@@ -76,6 +76,8 @@ struct PeerState {
     asked: Option<Instant>,
     /// Nothing was heard for [`DOWN_AFTER`] since then: packets are refused, and a session is asked for, until it is.
     down: bool,
+    /// The path was last seen to carry less than nearly every path does.
+    below_base: bool,
 }
 
 /// Counters of things that happen above any link.
@@ -269,6 +271,7 @@ impl Machine for Gateway {
             self.links[peer].handle_timeout(now);
             self.refuse_waiting(now, PeerId(peer));
             self.settle(now, PeerId(peer));
+            self.note_path_mtu(now, peer);
         }
         self.give_up_lost_flows(now);
     }

@@ -105,7 +105,7 @@ impl Gateway {
     pub(super) fn relay_event(&mut self, now: Instant, side: Side, event: HopEvent) {
         let Some(Other { side: other, opened_here }) = self.relays.others.get(&side).copied() else { return };
         match event {
-            HopEvent::Incoming { .. } => {}
+            HopEvent::Incoming { .. } | HopEvent::Ending(_) => {}
             HopEvent::Accepted(_, received) => {
                 self.links[other.0.0].hop.accept(now, other.1, received);
                 self.pass(now, side, other);
@@ -125,7 +125,13 @@ impl Gateway {
                     // Only the opening edge takes a lost flow up again; if it is what was lost, the flow is over.
                     let final_loss = reason == Reason::Restarted && opened_here;
                     let reason = if final_loss { Reason::Aborted } else { reason };
-                    self.links[other.0.0].hop.reset(other.1, reason);
+                    let hop = &mut self.links[other.0.0].hop;
+                    if reason == Reason::Restarted {
+                        hop.reset(other.1, reason);
+                    } else {
+                        // What was passed on before arrives before.
+                        hop.end(now, other.1, reason);
+                    }
                 }
             }
             HopEvent::Closed(_) => {

@@ -55,7 +55,7 @@ impl Streams for Gateway {
         let at = self.flows.find(flow);
         self.forget(flow);
         if let Some((peer, name)) = at {
-            self.links[peer.0].hop.reset(name, Reason::Aborted);
+            self.links[peer.0].hop.end(now, name, Reason::Aborted);
             self.settle(now, peer);
         }
     }

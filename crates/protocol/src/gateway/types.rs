@@ -44,6 +44,8 @@ pub enum Event {
     Accepted(FlowId),
     /// The flow was not opened; it is forgotten.
     Refused(FlowId, Reason),
+    /// The far side reset the flow after bytes that are still to be read; [`Event::Reset`] follows once they are.
+    Ending(FlowId),
     /// [`Streams::read`] has something to say (bytes, end or reset). Edge-triggered: read until `Blocked`.
     Readable(FlowId),
     /// [`Streams::write`] accepts bytes again after it accepted fewer than offered.
@@ -97,6 +99,8 @@ pub struct PeerStatus {
     pub loss: f64,
     /// Largest IP packet the path is known to carry.
     pub path_mtu: usize,
+    /// Why that is less than nearly every path carries, if it is.
+    pub path_mtu_cause: Option<String>,
     /// Bytes in flight.
     pub in_flight: u64,
 }

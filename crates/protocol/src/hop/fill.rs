@@ -4,6 +4,7 @@ use super::Hop;
 use super::flow::{Flow, LastWord, State};
 use super::incoming::CREDIT_FLOOR;
 use super::outgoing::{Kind, RANGES_WHOLE, Stretch};
+use super::ranges::RangeSet;
 use super::schedule::{MICRO_RUN_MAX, QUANTUM};
 use super::sure::sends_max;
 use super::types::{Carried, Item};
@@ -269,15 +270,15 @@ fn number_len(n: u64) -> usize {
 }
 
 fn is_due(flow: &Flow, small: Small) -> bool {
-    let open = flow.state == State::Open;
+    let (open, ending) = (flow.state == State::Open, flow.state == State::Ending);
     let last = |word| flow.state == State::Done && flow.last_word == word;
     match small {
         Small::Open => flow.state == State::Opening && flow.open.due,
-        Small::Answer => (open || last(LastWord::Answer)) && flow.answer.due,
+        Small::Answer => (open || ending || last(LastWord::Answer)) && flow.answer.due,
         Small::Receipt => (open || flow.state == State::Opening || last(LastWord::Receipt)) && flow.inc.receipt_now,
-        Small::Reset => last(LastWord::Reset) && flow.reset.due,
+        Small::Reset => (ending || last(LastWord::Reset)) && flow.reset.due,
         Small::Finish => open && flow.out.finish_due(),
-        Small::Offer => open && flow.out.query.due,
+        Small::Offer => (open || ending) && flow.out.query.due,
         Small::Progress => open && flow.across.as_ref().is_some_and(|across| across.word.due),
     }
 }
@@ -292,7 +293,10 @@ fn frame_for(flow: &Flow, name: FlowName, small: Small, now: Instant) -> Frame<'
             let (refusal, credit, received) = (flow.refusal, flow.inc.credit(), flow.received);
             Frame::Answer { flow: name, refusal, credit, received }
         }
-        Small::Reset => Frame::Reset { flow: name, reason: flow.reason },
+        Small::Reset => {
+            let after = (flow.state == State::Ending).then(|| flow.out.reach());
+            Frame::Reset { flow: name, reason: flow.reason, after }
+        }
         Small::Finish => Frame::Finish { flow: name, length: flow.out.fin.unwrap_or(0) },
         Small::Progress => {
             let reach = flow.across.as_ref().map_or(Reach::default(), |across| across.ours);
@@ -309,8 +313,7 @@ fn frame_for(flow: &Flow, name: FlowName, small: Small, now: Instant) -> Frame<'
 /// Appends a receipt with as many ranges as fit, highest first. A list shorter than [`RANGES_WHOLE`] is whole.
 fn write_receipt(flow: &Flow, name: FlowName, credit: u64, w: &mut Writer<'_>) -> bool {
     let held = flow.inc.held();
-    let fitting = w.room().saturating_sub(RECEIPT_FIXED_MAX) / 16;
-    let count = held.count().min(RANGES_MAX).min(fitting);
+    let count = ranges_fitting(held, w.room().saturating_sub(RECEIPT_FIXED_MAX)).min(RANGES_MAX);
     if count < held.count().min(RANGES_WHOLE) {
         return false;
     }
@@ -324,6 +327,17 @@ fn write_receipt(flow: &Flow, name: FlowName, credit: u64, w: &mut Writer<'_>) -
     let ranges = Ranges(held.descending().take(count).map(|(s, e)| (s, e - 1)).collect());
     let cumulative = flow.inc.cumulative();
     Frame::Receipt { flow: name, state, cumulative, credit, ranges }.emit(w).is_ok()
+}
+
+/// How many of the highest ranges `room` takes, each as two numbers.
+fn ranges_fitting(held: &RangeSet, room: usize) -> usize {
+    let (mut octets, mut floor) = (0, None);
+    let fits = |&(start, end): &(u64, u64)| {
+        octets += number_len(floor.map_or(end - 1, |above| above - end)) + number_len(end - 1 - start);
+        floor = Some(start);
+        octets <= room
+    };
+    held.descending().take_while(fits).count()
 }
 
 const _: () = assert!(QUANTUM >= 9_000 && CREDIT_FLOOR >= 4_096);

@@ -21,6 +21,8 @@ pub(super) enum State {
     Asked,
     /// Bytes may move both ways, each until its Finish.
     Open,
+    /// Our owner reset it; what it wrote before is still being brought over, and that it was reset.
+    Ending,
     /// Over for its owner; our last word has not provably arrived.
     Done,
     /// In no table any more.
@@ -38,26 +40,28 @@ pub(super) enum Cause {
     OwnerAccepts,
     /// Our owner, or a full table, refused it.
     OwnerRefuses,
-    /// Our owner reset it.
+    /// Our owner reset it: what it wrote does not matter.
     OwnerResets,
-    /// A Reset, or a receipt that says refuse.
+    /// Our owner reset it: what it wrote arrives first.
+    OwnerEnds,
+    /// A Reset (one that comes after bytes: once our owner has them), or a receipt that says refuse.
     PeerResets,
     /// The peer restarted, forgot the flow or does not know it.
     PeerLostIt,
     /// Our direction is complete at the peer, and the owner has read the peer's to its end.
     BothEnded,
-    /// The last Reset, refusing Answer or Complete receipt arrived, or room was needed.
+    /// The last Reset (and what goes before it), refusing Answer or Complete receipt arrived, or room was needed.
     LastWordArrived,
 }
 
 /// Every transition. What is not listed does not happen: the cause is ignored (owner) or counted as a protocol
 /// error (peer).
-pub(super) const TRANSITIONS: [(State, Cause, State); 17] = {
+pub(super) const TRANSITIONS: [(State, Cause, State); 21] = {
     use Cause::{
-        BothEnded, LastWordArrived, OwnerAccepts, OwnerRefuses, OwnerResets, PeerAccepts, PeerLostIt, PeerRefuses,
-        PeerResets,
+        BothEnded, LastWordArrived, OwnerAccepts, OwnerEnds, OwnerRefuses, OwnerResets, PeerAccepts, PeerLostIt,
+        PeerRefuses, PeerResets,
     };
-    use State::{Asked, Done, Gone, Open, Opening};
+    use State::{Asked, Done, Ending, Gone, Open, Opening};
     [
         (Opening, PeerAccepts, Open),
         (Opening, PeerRefuses, Gone),
@@ -71,8 +75,12 @@ pub(super) const TRANSITIONS: [(State, Cause, State); 17] = {
         (Asked, PeerLostIt, Gone),
         (Open, BothEnded, Done),
         (Open, OwnerResets, Done),
+        (Open, OwnerEnds, Ending),
         (Open, PeerResets, Gone),
         (Open, PeerLostIt, Gone),
+        (Ending, LastWordArrived, Gone),
+        (Ending, PeerResets, Gone),
+        (Ending, PeerLostIt, Gone),
         (Done, LastWordArrived, Gone),
         (Done, PeerResets, Gone),
         (Done, PeerLostIt, Gone),
@@ -155,6 +163,9 @@ pub(super) struct Flow {
     pub(super) refusal: Option<Reason>,
     pub(super) reset: Sure,
     pub(super) reason: Reason,
+    /// The peer's owner reset it: why, and whether it had ended its direction before. Our owner reads what was written
+    /// until then.
+    pub(super) ended_by_peer: Option<(Reason, bool)>,
     pub(super) last_word: LastWord,
     pub(super) out: Outgoing,
     pub(super) inc: Incoming,
@@ -183,6 +194,7 @@ impl Flow {
             refusal: None,
             reset: Sure::default(),
             reason: Reason::Aborted,
+            ended_by_peer: None,
             last_word: LastWord::Receipt,
             out: Outgoing::default(),
             inc: Incoming::default(),
@@ -204,6 +216,7 @@ impl Flow {
                     || self.out.query.due
                     || self.across.as_ref().is_some_and(|across| across.word.due)
             }
+            State::Ending => self.answer.due || self.reset.due || self.out.query.due,
             State::Done => match self.last_word {
                 LastWord::Receipt => self.inc.receipt_now,
                 LastWord::Answer => self.answer.due,
@@ -214,16 +227,31 @@ impl Flow {
     }
     /// Whether bytes are to be written now.
     pub(super) fn wants_data(&self) -> bool {
-        self.state == State::Open && self.out.has_data()
+        self.is_sending() && self.out.has_data()
+    }
+    /// Whether what was written is being brought over.
+    pub(super) fn is_sending(&self) -> bool {
+        matches!(self.state, State::Open | State::Ending)
+    }
+    /// Whether bytes may still be written: not if nobody would read them.
+    pub(super) fn takes_bytes(&self) -> bool {
+        matches!(self.state, State::Opening | State::Open) && self.out.fin.is_none() && self.ended_by_peer.is_none()
     }
     /// Whether the last word arrived.
     pub(super) fn is_gone(&self) -> bool {
-        self.state == State::Done
-            && match self.last_word {
+        match self.state {
+            // An opener that lacks the answer cannot take what came before it.
+            State::Ending => {
+                let answered = !self.answer.due && !self.answer.flying();
+                answered && self.reset.arrived && self.out.is_drained()
+            }
+            State::Done => match self.last_word {
                 LastWord::Receipt => self.inc.complete_arrived,
                 LastWord::Answer => self.answer.arrived,
                 LastWord::Reset => self.reset.arrived,
-            }
+            },
+            State::Opening | State::Asked | State::Open | State::Gone => false,
+        }
     }
     /// Whether the owner is to be told that there is something to read; said once until it has read all.
     pub(super) fn wakes_reader(&mut self) -> bool {
@@ -238,6 +266,11 @@ impl Flow {
             && self.inc.end_read
             && self.across.as_ref().is_none_or(|across| across.is_settled())
     }
+    /// Why the peer's owner reset it, once our owner has all that came before.
+    pub(super) fn was_ended_by_peer(&self) -> Option<Reason> {
+        let all_read = self.state == State::Open && self.inc.end_read;
+        self.ended_by_peer.filter(|_| all_read).map(|(reason, _)| reason)
+    }
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Opening => earliest([self.open.deadline(), self.open_again_at, self.inc.receipt_at]),
@@ -245,6 +278,7 @@ impl Flow {
                 let word = self.across.as_ref().and_then(|across| across.deadline());
                 earliest([self.answer.deadline(), self.inc.receipt_at, self.out.deadline(), word])
             }
+            State::Ending => earliest([self.answer.deadline(), self.reset.deadline(), self.out.deadline()]),
             State::Done => earliest([self.answer.deadline(), self.reset.deadline(), self.inc.receipt_at]),
             State::Asked | State::Gone => None,
         }
@@ -262,7 +296,7 @@ impl Flow {
             self.open_again_at = None;
             self.open.ask();
         }
-        self.state == State::Open && self.out.tick(now)
+        self.is_sending() && self.out.tick(now)
     }
     /// Says to the other edge how far its bytes were taken. Nothing happens without relays.
     pub(super) fn say(&mut self, now: Instant, reach: Reach, at_once: bool) {

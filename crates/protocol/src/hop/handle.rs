@@ -46,7 +46,10 @@ impl Hop {
                 self.on_receipt(now, flow.from_other_side(), &receipt);
             }
             Frame::Finish { flow, length } => self.on_finish(flow.from_other_side(), *length),
-            Frame::Reset { flow, reason } => self.on_reset(flow.from_other_side(), *reason),
+            Frame::Reset { flow, reason, after: None } => self.on_reset(flow.from_other_side(), *reason),
+            Frame::Reset { flow, reason, after: Some(reach) } => {
+                self.on_end(flow.from_other_side(), *reason, *reach);
+            }
             Frame::Forget { below, ranges } => self.on_forget(*below, ranges),
             Frame::Progress { flow, reach } => self.on_progress(flow.from_other_side(), *reach),
             Frame::Padding
@@ -70,8 +73,7 @@ impl Hop {
         }
         if let Some(flow) = self.flows.get_mut(&name) {
             // The opener asks again: it has not heard our answer, if there is one.
-            let answered =
-                flow.state == State::Open || (flow.state == State::Done && flow.last_word == LastWord::Answer);
+            let answered = flow.is_sending() || (flow.state == State::Done && flow.last_word == LastWord::Answer);
             if answered && !flow.answer.flying() {
                 flow.answer.ask();
             }
@@ -146,7 +148,7 @@ impl Hop {
                 }
                 self.settle(name);
             }
-            Some((State::Asked | State::Done | State::Gone, _)) => {}
+            Some((State::Asked | State::Ending | State::Done | State::Gone, _)) => {}
         }
         None
     }
@@ -197,7 +199,7 @@ impl Hop {
             ReceiptState::Refuse => return self.lose(name, Cause::PeerResets, Reason::Refused),
             ReceiptState::Accept | ReceiptState::Wait | ReceiptState::Complete | ReceiptState::AlreadyHave => {}
         }
-        if flow.state != State::Open {
+        if !flow.is_sending() || flow.ended_by_peer.is_some() {
             // Before our Open was answered, or after the end: nothing was sent, or nothing matters.
             return;
         }
@@ -262,6 +264,24 @@ impl Hop {
         }
     }
 
+    /// The peer's owner reset the flow after `reach`: ours reads that far, and then sees it.
+    fn on_end(&mut self, name: FlowName, reason: Reason, reach: Reach) {
+        let Some(flow) = self.flows.get_mut(&name) else { return self.on_reset(name, reason) };
+        if !matches!(flow.state, State::Opening | State::Open) || !flow.inc.finish(reach.received) {
+            self.counters.protocol_errors += u64::from(flow.state == State::Open);
+            return self.on_reset(name, reason);
+        }
+        if flow.ended_by_peer.replace((reason, reach.finished)).is_none() {
+            flow.out.discard();
+            self.events.push_back(HopEvent::Ending(name));
+        }
+        if flow.wakes_reader() {
+            self.events.push_back(HopEvent::Readable(name));
+        }
+        self.conclude(name);
+        self.settle(name);
+    }
+
     fn on_forget(&mut self, below: u64, ranges: &Ranges) {
         let theirs = |number| FlowName { mine: false, number };
         let spans = ranges.0.iter().map(|&(first, last)| (first, last)).chain((below > 0).then(|| (0, below - 1)));
@@ -273,11 +293,12 @@ impl Hop {
         for name in forgotten {
             let Some(flow) = self.flows.get(&name) else { continue };
             // The opener is right to forget what is complete both ways although our owner has not read it all yet.
-            let complete = flow.state == State::Done || (flow.out.complete && flow.inc.is_complete());
-            if !complete {
+            let over = matches!(flow.state, State::Ending | State::Done);
+            let answered = flow.out.complete || flow.ended_by_peer.is_some();
+            if !over && !(answered && flow.inc.is_complete()) {
                 self.counters.protocol_errors += 1;
                 self.lose(name, Cause::PeerLostIt, Reason::Aborted);
-            } else if flow.state == State::Done {
+            } else if over {
                 self.step(name, Cause::PeerLostIt);
             } else if let Some(flow) = self.flows.get_mut(&name) {
                 flow.inc.complete_arrived = true;
@@ -294,13 +315,13 @@ impl Hop {
     }
 
     /// The flow ends without order: tells the owner unless it knows already.
-    fn lose(&mut self, name: FlowName, cause: Cause, reason: Reason) {
+    pub(super) fn lose(&mut self, name: FlowName, cause: Cause, reason: Reason) {
         match self.flows.get(&name).map(|f| f.state) {
             Some(State::Opening) => self.events.push_back(HopEvent::Refused(name, reason)),
             Some(State::Asked | State::Open) => self.events.push_back(HopEvent::Reset(name, reason)),
             _ => {}
         }
-        if self.flows.get(&name).is_some_and(|f| f.state != State::Done) {
+        if self.flows.get(&name).is_some_and(|f| !matches!(f.state, State::Ending | State::Done)) {
             self.counters.resets += 1;
         }
         self.step(name, cause);

@@ -160,7 +160,7 @@ impl Hop {
     pub fn write(&mut self, now: Instant, flow: FlowName, data: &[u8]) -> usize {
         let (ahead, share) = (self.ahead(), self.send_share());
         let Some(f) = self.flows.get_mut(&flow) else { return 0 };
-        if !matches!(f.state, State::Opening | State::Open) || f.out.fin.is_some() {
+        if !f.takes_bytes() {
             return 0;
         }
         let room = f.out.room(ahead, share);
@@ -194,7 +194,7 @@ impl Hop {
     pub fn consume(&mut self, now: Instant, flow: FlowName, octets: usize) -> ReadOutcome {
         let (share, cap) = (self.receive_share(), self.unread_room());
         let Some(f) = self.flows.get_mut(&flow) else { return ReadOutcome::Reset };
-        if f.state == State::Done {
+        if matches!(f.state, State::Ending | State::Done) {
             return if f.inc.end_read { ReadOutcome::End } else { ReadOutcome::Reset };
         }
         let n = f.inc.consume(octets);
@@ -205,7 +205,8 @@ impl Hop {
             ReadOutcome::Data(n)
         } else if f.inc.readable() && f.inc.is_all_read() {
             f.inc.end_read = true;
-            ReadOutcome::End
+            // What the peer's owner did not end in order before it reset the flow has no end.
+            if matches!(f.ended_by_peer, Some((_, false))) { ReadOutcome::Reset } else { ReadOutcome::End }
         } else if f.inc.end_read {
             ReadOutcome::End
         } else {
@@ -220,7 +221,7 @@ impl Hop {
     /// Ends our direction in an orderly way, after everything written.
     pub fn shutdown(&mut self, now: Instant, flow: FlowName) {
         let Some(f) = self.flows.get_mut(&flow) else { return };
-        if matches!(f.state, State::Opening | State::Open) {
+        if matches!(f.state, State::Opening | State::Open) && f.ended_by_peer.is_none() {
             f.out.shut();
             if f.state == State::Open {
                 f.out.watch(now, &self.path);
@@ -237,9 +238,33 @@ impl Hop {
         }
     }
 
-    /// Abandons both directions for `reason`; the far application sees a reset. No event follows.
+    /// Abandons both directions for `reason`: the far application gets what was written, and its end if that was said,
+    /// then sees a reset. No event follows.
+    pub fn end(&mut self, now: Instant, flow: FlowName, reason: Reason) {
+        let Some(f) = self.flows.get_mut(&flow) else { return };
+        if f.ended_by_peer.is_some() || f.state != State::Open {
+            // Nobody would read it, or nothing was sent.
+            return self.reset(flow, reason);
+        }
+        f.reason = reason;
+        f.reset.ask();
+        f.out.end();
+        f.out.watch(now, &self.path);
+        f.inc.discard();
+        self.counters.resets += 1;
+        self.step(flow, Cause::OwnerEnds);
+        self.settle(flow);
+    }
+
+    /// Abandons both directions for `reason` at once: what was not read at the far side is dropped there. No event
+    /// follows.
     pub fn reset(&mut self, flow: FlowName, reason: Reason) {
         let Some(f) = self.flows.get_mut(&flow) else { return };
+        if f.ended_by_peer.is_some() {
+            // Its owner knows. What it still asks is answered as for any flow that is over.
+            self.step(flow, Cause::PeerResets);
+            return;
+        }
         if f.state.next(Cause::OwnerResets).is_none() {
             return;
         }
@@ -266,7 +291,7 @@ impl Hop {
     /// No ack came although one is overdue: what has been on the way longest is repeated, as if it were lost.
     pub(crate) fn doubt_oldest(&mut self) {
         let oldest = |(name, flow): (&FlowName, &Flow)| Some((flow.out.oldest_serial()?, *name));
-        let Some((_, name)) = self.flows.iter().filter(|(_, f)| f.state == State::Open).filter_map(oldest).min() else {
+        let Some((_, name)) = self.flows.iter().filter(|(_, f)| f.is_sending()).filter_map(oldest).min() else {
             return;
         };
         if let Some(flow) = self.flows.get_mut(&name) {
@@ -310,7 +335,7 @@ impl Hop {
             match flow.state {
                 State::Opening => self.events.push_back(HopEvent::Refused(name, Reason::Restarted)),
                 State::Asked | State::Open => self.events.push_back(HopEvent::Reset(name, Reason::Restarted)),
-                State::Done | State::Gone => continue,
+                State::Ending | State::Done | State::Gone => continue,
             }
             self.counters.resets += 1;
         }

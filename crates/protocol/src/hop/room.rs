@@ -1,7 +1,6 @@
 //! How many bytes may wait here: before the lane, where they grow old, and before readers, within the pool.
 
 use super::Hop;
-use super::flow::State;
 use super::incoming::{CREDIT_FLOOR, UnreadRoom};
 use super::types::HopEvent;
 use wavelane_base::{Instant, Span};
@@ -21,9 +20,7 @@ impl Hop {
     /// How many bytes [`Hop::write`] would take now.
     pub fn room(&self, flow: FlowName) -> usize {
         let room = match self.flows.get(&flow) {
-            Some(f) if matches!(f.state, State::Opening | State::Open) && f.out.fin.is_none() => {
-                f.out.room(self.ahead(), self.send_share())
-            }
+            Some(f) if f.takes_bytes() => f.out.room(self.ahead(), self.send_share()),
             _ => 0,
         };
         usize::try_from(room).unwrap_or(usize::MAX)
@@ -64,7 +61,7 @@ impl Hop {
         let Some(flow) = self.flows.get_mut(&name) else { return };
         // Half of what may wait: a writer that answers within the other half keeps the lane busy.
         let room = WRITABLE_MIN.min(share / 2).min(ahead / 2);
-        if flow.out.blocked && flow.out.fin.is_none() && flow.out.room(ahead, share) >= room {
+        if flow.out.blocked && flow.takes_bytes() && flow.out.room(ahead, share) >= room {
             flow.out.unblock(now);
             self.events.push_back(HopEvent::Writable(name));
         }

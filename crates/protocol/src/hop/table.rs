@@ -67,9 +67,11 @@ impl Hop {
         self.flows.range(from..).next().map_or(self.next_mine, |(name, _)| name.number)
     }
 
-    /// Closes a flow whose two directions have ended.
+    /// Closes a flow whose two directions have ended, and one that the peer reset once its bytes are read.
     pub(super) fn conclude(&mut self, name: FlowName) {
-        if self.flows.get(&name).is_some_and(Flow::has_ended) {
+        if let Some(reason) = self.flows.get(&name).and_then(Flow::was_ended_by_peer) {
+            self.lose(name, Cause::PeerResets, reason);
+        } else if self.flows.get(&name).is_some_and(Flow::has_ended) {
             if let Some(flow) = self.flows.get_mut(&name) {
                 flow.last_word = LastWord::Receipt;
             }

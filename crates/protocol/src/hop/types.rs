@@ -99,6 +99,8 @@ pub enum HopEvent {
     Progress(FlowName, Reach),
     /// The flow was not opened; it is forgotten.
     Refused(FlowName, Reason),
+    /// The far side reset the flow after bytes that are still to be read; [`HopEvent::Reset`] follows once they are.
+    Ending(FlowName),
     /// `read` has something to say. Edge-triggered: read until `Blocked`.
     Readable(FlowName),
     /// `write` accepts bytes again after it accepted fewer than offered.
@@ -196,7 +198,7 @@ impl Counters {
 /// The block service now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HopStatus {
-    /// Flows their owners still know.
+    /// Flows their owners still know, or whose last bytes are being brought over.
     pub flows: usize,
     /// Flows that are over but whose last word has not provably arrived.
     pub closing: usize,

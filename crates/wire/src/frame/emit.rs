@@ -90,10 +90,13 @@ impl Frame<'_> {
                 flow.emit(w)?;
                 w.varint(*length)
             }
-            Frame::Reset { flow, reason } => {
-                w.varint(kind::RESET)?;
+            Frame::Reset { flow, reason, after } => {
+                w.varint(if after.is_some() { kind::RESET_AFTER } else { kind::RESET })?;
                 flow.emit(w)?;
-                w.u8(reason.code())
+                w.u8(reason.code())?;
+                let Some(reach) = after else { return Ok(()) };
+                w.varint(reach.received)?;
+                w.u8(u8::from(reach.finished))
             }
             Frame::Forget { below, ranges } => {
                 w.varint(kind::FORGET)?;

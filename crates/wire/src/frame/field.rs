@@ -1,6 +1,6 @@
 //! The fields frames are made of: flow names, ranges, addresses, flags.
 
-use super::{FlowName, Passage, RANGES_MAX, Ranges};
+use super::{FlowName, Passage, RANGES_MAX, Ranges, Reach};
 use crate::codec::{DecodeError, NoRoom, Reader, Writer};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -78,6 +78,10 @@ pub(super) fn flag(byte: u8, what: &'static str) -> Result<bool, DecodeError> {
         1 => Ok(true),
         _ => Err(DecodeError::Invalid(what)),
     }
+}
+
+pub(super) fn parse_reach(r: &mut Reader<'_>, what: &'static str) -> Result<Reach, DecodeError> {
+    Ok(Reach { received: r.varint()?, finished: flag(r.u8()?, what)? })
 }
 
 pub(super) fn parse_address(r: &mut Reader<'_>) -> Result<SocketAddr, DecodeError> {

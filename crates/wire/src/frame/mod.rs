@@ -40,6 +40,7 @@ mod kind {
     pub(super) const PROTECTED: u64 = 0x0f;
     pub(super) const REPAIR: u64 = 0x10;
     pub(super) const REPAIRED: u64 = 0x11;
+    pub(super) const RESET_AFTER: u64 = 0x12;
     pub(super) const OPEN_PASSAGE: u64 = 0x18;
     pub(super) const ANSWER_PASSAGE: u64 = 0x19;
     /// The first of the skippable types.
@@ -249,12 +250,14 @@ pub enum Frame<'a> {
         /// Total bytes of this direction.
         length: u64,
     },
-    /// Both directions are abandoned.
+    /// Both directions are abandoned: at once, or once the sender's has been delivered so far.
     Reset {
         /// The flow.
         flow: FlowName,
         /// Why.
         reason: Reason,
+        /// What the receiver's application gets first: so many bytes of the sender's direction, and its end.
+        after: Option<Reach>,
     },
     /// The opener has forgotten its flows below `below` and those in `ranges`: drop what is held for them.
     Forget {

@@ -1,8 +1,8 @@
 //! Bytes to frames.
 
-use super::field::{flag, parse_address};
+use super::field::{flag, parse_address, parse_reach};
 use super::{
-    FIRST_SKIPPABLE, FlowName, Frame, LaneAck, Open, Order, PacketFrame, Passage, Ranges, Reach, Reason, ReceiptState,
+    FIRST_SKIPPABLE, FlowName, Frame, LaneAck, Open, Order, PacketFrame, Passage, Ranges, Reason, ReceiptState,
     RepairFrame, kind,
 };
 use crate::codec::{DecodeError, Reader};
@@ -97,11 +97,15 @@ impl<'a> Frame<'a> {
                 ranges: Ranges::parse(r)?,
             },
             kind::FINISH => Frame::Finish { flow: FlowName::parse(r)?, length: r.varint()? },
-            kind::RESET => Frame::Reset { flow: FlowName::parse(r)?, reason: Reason::from_code(r.u8()?)? },
+            kind::RESET | kind::RESET_AFTER => {
+                let (flow, reason) = (FlowName::parse(r)?, Reason::from_code(r.u8()?)?);
+                let after = if kind == kind::RESET_AFTER { Some(parse_reach(r, "reset")?) } else { None };
+                Frame::Reset { flow, reason, after }
+            }
             kind::FORGET => Frame::Forget { below: r.varint()?, ranges: Ranges::parse(r)? },
             kind::PROGRESS => {
-                let (flow, received) = (FlowName::parse(r)?, r.varint()?);
-                Frame::Progress { flow, reach: Reach { received, finished: flag(r.u8()?, "progress")? } }
+                let flow = FlowName::parse(r)?;
+                Frame::Progress { flow, reach: parse_reach(r, "progress")? }
             }
             _ => return Err(DecodeError::Invalid("frame type")),
         })

@@ -85,7 +85,10 @@ fn every_other_frame_round_trips() {
         round_trip(&Frame::Offer { flow, block: 9, start: 1 << 33, length, micro, vtx, parcels });
     }
     round_trip(&Frame::Finish { flow, length: 20_000_000 });
-    round_trip(&Frame::Reset { flow, reason: Reason::Restarted });
+    for after in [None, Some(Reach { received: 1 << 33, finished: false }), Some(Reach { received: 0, finished: true })]
+    {
+        round_trip(&Frame::Reset { flow, reason: Reason::Restarted, after });
+    }
     round_trip(&Frame::Forget { below: 12, ranges: Ranges(vec![(20, 22)]) });
     round_trip(&Frame::Progress { flow, reach: Reach { received: 1 << 33, finished: true } });
 }

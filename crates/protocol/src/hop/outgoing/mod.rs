@@ -13,6 +13,7 @@ use super::sure::Sure;
 use flight::Seg;
 use std::collections::{BTreeMap, VecDeque};
 use wavelane_base::{Instant, Span};
+use wavelane_wire::frame::Reach;
 
 /// Unreceipted bytes of a direction up to which it is latency-bound: class micro.
 const MICRO_MAX: u64 = 1_100;
@@ -66,6 +67,8 @@ pub(super) struct Outgoing {
     /// The direction's length, once the owner ended it.
     pub(super) fin: Option<u64>,
     pub(super) finish: Sure,
+    /// The owner ended the direction in order before it reset the flow.
+    ended: bool,
     /// The peer holds every byte and knows the end.
     pub(super) complete: bool,
     block: Option<Block>,
@@ -136,6 +139,17 @@ impl Outgoing {
             self.fin = Some(self.written());
             self.finish.ask();
         }
+    }
+    /// The owner is gone: what was written is all there will be. The reset tells of it, not a Finish.
+    pub(super) fn end(&mut self) {
+        self.ended = self.fin.is_some();
+        self.fin = Some(self.written());
+        self.finish = Sure::default();
+        self.blocked = false;
+    }
+    /// How far the peer's application gets.
+    pub(super) fn reach(&self) -> Reach {
+        Reach { received: self.fin.unwrap_or(0), finished: self.ended }
     }
     /// The end is announced with the last bytes, not megabytes ahead of them.
     pub(super) fn finish_due(&self) -> bool {

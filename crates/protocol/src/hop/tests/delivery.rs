@@ -1,10 +1,6 @@
 //! Safety and delivery over a bad pipe.
 use super::*;
 
-fn ratio(n: u32, d: u32) -> Ratio {
-    Ratio::new(n, d).unwrap()
-}
-
 #[test]
 fn both_directions_arrive_intact_and_the_flow_leaves_nothing_behind() {
     let mut world = World::new(1, Pipe::default(), HopConfig::default());

@@ -114,7 +114,7 @@ fn forgetting_a_live_flow_resets_it_and_its_number_is_never_used_again() {
 #[test]
 fn a_reset_that_overtakes_its_open_wins() {
     let mut hop = Hop::new(HopConfig::default());
-    hop.handle_frame(ms(1), &Frame::Reset { flow: theirs(0), reason: Reason::Aborted });
+    hop.handle_frame(ms(1), &Frame::Reset { flow: theirs(0), reason: Reason::Aborted, after: None });
     hop.handle_frame(ms(2), &open(0));
     assert_eq!((hop.poll_event(), hop.status().flows), (None, 0));
 }
@@ -191,7 +191,10 @@ fn frame() -> impl Strategy<Value = Frame<'static>> {
             Frame::Receipt { flow, state, cumulative, credit, ranges }
         }),
         (flow(), number()).prop_map(|(flow, length)| Frame::Finish { flow, length }),
-        flow().prop_map(|flow| Frame::Reset { flow, reason: Reason::Aborted }),
+        (flow(), proptest::option::of(number()), any::<bool>()).prop_map(|(flow, received, finished)| {
+            let after = received.map(|received| Reach { received, finished });
+            Frame::Reset { flow, reason: Reason::Aborted, after }
+        }),
         (0..4_u64, ranges()).prop_map(|(below, ranges)| Frame::Forget { below, ranges }),
     ]
 }
@@ -229,6 +232,9 @@ proptest! {
             if let (Some(&flow), 3) = (hop.flows.keys().next(), dice) {
                 hop.write(now, flow, &[4; 700]);
                 hop.shutdown(now, flow);
+            }
+            if let (Some(&flow), 7) = (hop.flows.keys().next_back(), dice) {
+                hop.end(now, flow, Reason::Aborted);
             }
             flying.extend(drain(&mut hop, now));
             prop_assert!(hop.poll_timeout().is_none_or(|w| w.at > now));

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod delivery;
+mod ending;
 mod hostile;
 mod laws;
 mod model;
@@ -19,6 +20,9 @@ pub(super) fn source() -> SocketAddr {
 }
 pub(super) fn target() -> SocketAddr {
     "198.51.100.2:80".parse().unwrap()
+}
+pub(super) fn ratio(n: u32, d: u32) -> Ratio {
+    Ratio::new(n, d).unwrap()
 }
 pub(super) fn ms(n: u64) -> Instant {
     Instant::from_millis(n)
