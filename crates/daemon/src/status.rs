@@ -40,6 +40,9 @@ pub struct Peer {
     pub loss: f64,
     /// Largest IP packet known to pass.
     pub path_mtu: usize,
+    /// Why that is less than the 1,200 bytes which nearly every path carries, if it is.
+    #[serde(default)]
+    pub path_mtu_cause: Option<String>,
     /// Bytes in flight.
     pub in_flight_bytes: u64,
 }
@@ -174,6 +177,9 @@ impl fmt::Display for Report {
                 p.in_flight_bytes,
                 ms(p.silence_ms)
             )?;
+            if let Some(cause) = &p.path_mtu_cause {
+                writeln!(f, "  {cause}")?;
+            }
         }
         writeln!(
             f,

@@ -7,8 +7,9 @@ use common::tunnel::*;
 use common::*;
 use std::io::{Read, Write};
 use std::net::{Shutdown, UdpSocket};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
+use wavelane_host::netns::ChildEnd;
 
 #[test]
 fn pings_of_both_versions_survive_a_lossy_link() {
@@ -332,4 +333,36 @@ fn quic_of_both_versions_crosses_as_packets() {
     for (name, gateway) in [("a", &a), ("b", &b)] {
         assert!(gateway.counter("packets_repeated") > 0, "{name}: the link lost nothing");
     }
+}
+
+/// A link of 20 Mbit/s takes 30 of UDP: the flow is told by its losses, and nothing it left behind hurts the next run.
+#[test]
+fn iperf3_above_the_links_rate_can_be_run_again_at_once() {
+    let _alone = alone();
+    if !root_or_skip("iperf3_above_the_links_rate") || !has("iperf3", "iperf3_above_the_links_rate") {
+        return;
+    }
+    let world = World::new("deaf");
+    for ns in [&world.a, &world.b] {
+        world.sh(ns, "tc qdisc add dev wan0 root tbf rate 20mbit burst 20kb limit 200kb");
+    }
+    let (a, _b) = start(&world, "", "");
+    let mut serve = Command::new("iperf3");
+    serve.args(["-s", "-B", "10.3.0.2"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut server = world.server.spawn(serve, ChildEnd::Kill).unwrap().unwrap();
+    wait_for("iperf3 to listen", || world.sh(&world.server, "ss -ltn").contains(":5201 "));
+    let mut said = Vec::new();
+    for _ in 0..3 {
+        said.push(world.sh(&world.client, "timeout 20 iperf3 -u -b 30M -l 1200 -c 10.3.0.2 -t 3 -J || true"));
+    }
+    let _ = server.kill();
+    let _ = server.wait();
+    for text in said {
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert!(json["error"].is_null(), "{}", json["error"]);
+        let sum = &json["end"]["sum"];
+        let got = sum["bits_per_second"].as_f64().unwrap() * (1.0 - sum["lost_percent"].as_f64().unwrap() / 100.0);
+        assert!(got > 12e6, "{sum}");
+    }
+    assert!(a.counter("dropped_packets_queue_age") > 0, "{}", a.status());
 }

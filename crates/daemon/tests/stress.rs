@@ -203,3 +203,45 @@ fn an_mtu_that_shrinks_in_mid_flow_is_found_out() {
     });
     assert!(b.status().peers[0].path_mtu <= 1300, "{}", b.status().peers[0].path_mtu);
 }
+
+/// A tunnel on the way that carries 700 bytes, or the least an IPv4 host must take, and says nothing of it.
+#[test]
+fn a_path_below_1200_carries_flows_and_packets_and_status_names_the_cause() {
+    let _alone = alone();
+    if !root_or_skip("a_path_below_1200") {
+        return;
+    }
+    for path_mtu in [700, 576] {
+        let world = World::new("narrow");
+        for ns in [&world.a, &world.b] {
+            // A batch that the card would cut would pass whole.
+            world.sh(
+                ns,
+                &format!(
+                    "ip link set wan0 gso_max_segs 1; nft 'add table ip narrow; \
+                     add chain ip narrow in {{ type filter hook prerouting priority -400; }}; \
+                     add rule ip narrow in iifname wan0 udp dport 4780 meta length > {path_mtu} drop'"
+                ),
+            );
+        }
+        let tun = |n: u8| format!("{LAN}\n[tun]\naddresses = [\"10.9.0.{n}/24\"]");
+        let b = world.start("b", "source = \"keep\"", &format!("[intercept]\n{}", tun(2)));
+        let a = world.start("a", "source = \"keep\"", &format!("[intercept]\n{}", tun(1)));
+        a.wait_log("peer 'b' is up");
+        world.serve(7, echo);
+        transfer_during(&world, 3_000_000, || {});
+        for (daemon, peer) in [(&a, "b"), (&b, "a")] {
+            let status = daemon.status();
+            let found = &status.peers[0];
+            assert!(found.up && (576..=path_mtu).contains(&found.path_mtu), "{status}");
+            assert!(found.path_mtu_cause.as_deref().unwrap_or_default().contains("smaller MTU"), "{status}");
+            assert!(status.to_string().contains("are lost on the way"), "{status}");
+            let log = daemon.log();
+            assert_eq!(log.matches("are lost on the way").count(), 1, "peer {peer}:\n{log}");
+            assert!(!log.contains("key and ours do not match"), "the keys are right:\n{log}");
+        }
+        // A packet of the inside's MTU crosses in pieces.
+        let said = world.sh(&world.client, "LC_ALL=C ping -c 10 -i 0.1 -W 2 -M do -s 1372 10.3.0.2 2>&1 || true");
+        assert!(said.contains(" 10 received"), "{said}");
+    }
+}

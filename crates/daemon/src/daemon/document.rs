@@ -25,6 +25,7 @@ impl Daemon {
             rate_bps: p.rate.map(|r| r.as_bps()),
             loss: if p.loss.is_finite() { p.loss } else { 0.0 },
             path_mtu: p.path_mtu,
+            path_mtu_cause: p.path_mtu_cause.clone(),
             in_flight_bytes: p.in_flight,
         });
         let moved =

@@ -49,6 +49,8 @@ struct Pair {
     loss: Ratio,
     chance: wavelane_base::Chance,
     largest: usize,
+    /// IP packets above this are swallowed.
+    path_mtu: usize,
 }
 
 impl Pair {
@@ -62,6 +64,7 @@ impl Pair {
             loss: Ratio::ZERO,
             chance: Seed(1).chance("pair / loss"),
             largest: 0,
+            path_mtu: usize::MAX,
         }
     }
 
@@ -70,7 +73,7 @@ impl Pair {
         for side in 0..2 {
             while let Some(out) = self.nodes[side].poll_transmit(self.now, PortId(0), &mut buf, 1) {
                 self.largest = self.largest.max(out.len);
-                if !self.chance.happens(self.loss) {
+                if !self.chance.happens(self.loss) && out.len + UDP4_OVERHEAD <= self.path_mtu {
                     self.pipe.push_back((self.now + DELAY, 1 - side, buf[..out.len].to_vec()));
                 }
             }
@@ -254,6 +257,8 @@ fn the_laws_hold_while_nobody_answers_and_while_strangers_call() {
 #[path = "batch_tests.rs"]
 mod batches;
 
+#[path = "path_mtu_tests.rs"]
+mod path_mtu;
 #[path = "refusal_tests.rs"]
 mod refusals;
 

@@ -84,11 +84,33 @@ fn peer_status(gateway: &Gateway, now: Instant, peer: usize) -> PeerStatus {
         rate: path.rtt.map(|_| path.rate),
         loss: path.loss,
         path_mtu: path.path_mtu,
+        path_mtu_cause: path.below_base.then(|| path_mtu_cause(path.path_mtu)),
         in_flight: path.in_flight,
     }
 }
 
+/// What the operator is told of a path whose MTU is below the base.
+fn path_mtu_cause(mtu: usize) -> String {
+    format!(
+        "packets of more than about {mtu} bytes are lost on the way, smaller ones arrive: look for a tunnel or a filter between the gateways with a smaller MTU; until it is mended we send no larger ones"
+    )
+}
+
 impl Gateway {
+    /// Says once that the path swallows large packets, and once that it no longer does.
+    pub(super) fn note_path_mtu(&mut self, now: Instant, peer: usize) {
+        let path = self.links[peer].path(now);
+        if core::mem::replace(&mut self.peers[peer].below_base, path.below_base) == path.below_base {
+            return;
+        }
+        let name = &self.config.peers[peer].name;
+        let text = match path.below_base {
+            true => path_mtu_cause(path.path_mtu),
+            false => format!("packets of {} bytes arrive again", path.path_mtu),
+        };
+        self.events.push_back(Event::Notice(format!("peer '{name}': {text}")));
+    }
+
     /// Passes on what the sessions report, in the operator's words.
     pub(super) fn drain_session_events(&mut self, now: Instant) {
         while let Some(event) = self.sessions.poll_event() {

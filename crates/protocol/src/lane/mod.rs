@@ -106,6 +106,8 @@ pub struct PathView {
     pub window: u64,
     /// Largest IP packet the path is known to carry.
     pub path_mtu: usize,
+    /// Whether that is less than nearly every path carries: something on it drops larger packets without a word.
+    pub below_base: bool,
     /// Packets delivered since the start.
     pub delivered_packets: u64,
     /// IP bytes delivered since the start.

@@ -3,7 +3,7 @@
 use super::control::{AckSample, Control, Newest};
 use super::forward::Forward;
 use super::losses::Losses;
-use super::mtu::MtuSearch;
+use super::mtu::{BASE_MTU, MIN_MTU, MtuSearch};
 use super::pace::Pacer;
 use super::rtt::Rtt;
 use super::sent::{Leaving, Resolved, SentMap};
@@ -11,6 +11,7 @@ use super::wish::Wish;
 use super::{LaneConfig, Outcome, PathView, Probe, Room};
 use std::collections::VecDeque;
 use wavelane_base::{Class, Instant, Rate, Span, Wakeup};
+use wavelane_wire::datagram::UDP4_OVERHEAD;
 use wavelane_wire::frame::LaneAck;
 
 /// Control and micro frames may be this much ahead of the pacer.
@@ -67,7 +68,7 @@ impl<R> LaneSender<R> {
             control,
             forward: Forward::default(),
             losses: Losses::default(),
-            mtu: MtuSearch::new(now, config.mtu_max),
+            mtu: new_search(now, &config),
             wish: Wish::new(now),
             app_limited_until: None,
             probes: 0,
@@ -111,7 +112,7 @@ impl<R> LaneSender<R> {
 
     /// Largest IP packet to send. While probes go unanswered it may be their size that keeps them from arriving.
     fn packet_max(&self) -> usize {
-        if self.probes >= SMALL_AFTER_PROBES { self.mtu.base() } else { self.mtu.confirmed() }
+        if self.probes >= SMALL_AFTER_PROBES { self.mtu.floor() } else { self.mtu.confirmed() }
     }
 
     /// The neighbour lost its memory: forgets all that is in flight and all that was learnt. Numbers go on, because
@@ -240,8 +241,11 @@ impl<R> LaneSender<R> {
         let size = resolved.bytes as usize;
         if resolved.mtu_probe {
             self.mtu.probed(self.now, size, resolved.lost);
-        } else {
-            self.mtu.resolved(self.now, self.rtt.smoothed_or_initial(), size, resolved.lost);
+        } else if self.mtu.resolved(self.now, self.rtt.smoothed_or_initial(), size, resolved.lost) {
+            // What was lost for its size says nothing of the medium.
+            self.losses = Losses::default();
+            self.control.path_changed(self.now);
+            self.pacer.set_rate(self.now, self.control.pacing());
         }
         if resolved.lost {
             if !resolved.mtu_probe {
@@ -313,6 +317,7 @@ impl<R> LaneSender<R> {
             in_flight: self.sent.in_flight(),
             window: self.window(),
             path_mtu: self.mtu.confirmed(),
+            below_base: self.mtu.is_below_base(),
             delivered_packets: self.delivered_packets,
             delivered_bytes: self.delivered_bytes,
             lost_packets: self.lost_packets,
@@ -330,7 +335,7 @@ impl<R> LaneSender<R> {
         self.forward.forget();
         self.control.path_changed(now);
         self.pacer.set_rate(now, self.control.pacing());
-        self.mtu = MtuSearch::new(now, self.config.mtu_max);
+        self.mtu = new_search(now, &self.config);
         self.wish = Wish::new(now);
     }
 
@@ -400,4 +405,10 @@ impl<R> LaneSender<R> {
     pub fn rate(&self) -> Rate {
         self.control.rate()
     }
+}
+
+fn new_search(now: Instant, config: &LaneConfig) -> MtuSearch {
+    // Every IPv6 path carries 1,280 bytes (RFC 8200, section 5), which is more than the base.
+    let floor = if config.overhead > UDP4_OVERHEAD { BASE_MTU } else { MIN_MTU };
+    MtuSearch::new(now, floor, config.mtu_max)
 }

@@ -316,13 +316,15 @@ fn put_repaired(to_tell: &mut Vec<(u8, u64)>, w: &mut Writer<'_>) {
     }
 }
 
-/// Appends the acks that are due. One that does not fit waits for the next datagram.
+/// Appends the acks that are due, each with as many of `ranges` as fit. One that does not fit waits for the next datagram.
 fn put_acks(now: Instant, receivers: &mut [LaneReceiver], ranges: usize, w: &mut Writer<'_>) {
     for receiver in receivers.iter_mut().filter(|lane| lane.ack_due(now)) {
-        if w.room() < LANE_ACK_HEAD_MAX + Ranges::len_max(ranges) {
+        let fitting =
+            w.room().saturating_sub(LANE_ACK_HEAD_MAX + Ranges::len_max(0)) / (Ranges::len_max(1) - Ranges::len_max(0));
+        if fitting < ranges.min(RANGES_SHARED) {
             return;
         }
-        if let Some(ack) = receiver.take_ack(now, ranges) {
+        if let Some(ack) = receiver.take_ack(now, ranges.min(fitting)) {
             let written = Frame::LaneAck(ack).emit(w);
             debug_assert!(written.is_ok(), "room was checked");
         }

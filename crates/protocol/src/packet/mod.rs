@@ -13,7 +13,7 @@ pub use class::Repairs;
 
 use crate::arq::{self, Carries, Datagram, Path, Piece, Receiver, ReceiverLimits, Repair, Sender, Treatment, Wrote};
 use crate::hop::RepairBudget;
-use crate::queue::{self, Discipline, Limits, Queue, Queued, Terms};
+use crate::queue::{self, AGE_MAX, Discipline, Limits, Queue, Queued, Terms};
 use class::{classify, flow_hash};
 use std::collections::BTreeMap;
 use wavelane_base::{Class, Instant, Span, Wakeup};
@@ -33,6 +33,11 @@ const WAIT_MAX: Span = Span::from_secs(3);
 const INTERVAL_MIN: Span = Span::from_millis(100);
 /// Longest interval.
 const INTERVAL_MAX: Span = Span::from_secs(2);
+/// Service pauses if nothing was taken for so long, and for as long as so many packets take: the lane is shared with
+/// blocks, which have turns of six packets.
+const PAUSE_MIN: Span = Span::from_millis(50);
+/// See [`PAUSE_MIN`].
+const PAUSE_PACKETS: u64 = 16;
 
 /// How the service of one link is set up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,7 +102,7 @@ pub struct PacketCounters {
 
 impl PacketCounters {
     /// The counters by name, in a fixed order.
-    pub fn named(&self) -> [(&'static str, u64); 21] {
+    pub fn named(&self) -> [(&'static str, u64); 22] {
         let Self { queue, dropped_old, sender, receiver } = self;
         [
             ("packets_sent", sender.sent),
@@ -117,6 +122,7 @@ impl PacketCounters {
             ("packets_hold_expired", receiver.hold_expired),
             ("dropped_packets_queue_full", queue.dropped_full),
             ("dropped_packets_queue_delay", queue.dropped_delay),
+            ("dropped_packets_queue_age", queue.dropped_age),
             ("dropped_packets_too_old", *dropped_old),
             ("dropped_packets_incomplete", receiver.dropped_incomplete),
             ("dropped_packets_pool_full", receiver.dropped_full),
@@ -273,7 +279,10 @@ impl Packets {
         let interval = path.inner_rtt().unwrap_or(Span::ZERO).scale(5, 4).clamp(INTERVAL_MIN, INTERVAL_MAX);
         // A packet in service is no queue (RFC 8289, section 4.4, on slow links).
         let target = interval.scale(1, 20).max(path.packet_time.scale(3, 2));
-        self.queue.set_terms(Terms { target, interval });
+        // A burst of one round trip of the lane is what a transport may have to send before it can hear of a drop.
+        let age = path.rtt.unwrap_or(Span::ZERO).scale(5, 4).clamp(AGE_MAX, INTERVAL_MAX);
+        let pause = path.packet_time.times(PAUSE_PACKETS).max(PAUSE_MIN);
+        self.queue.set_terms(Terms { target, interval, age, pause });
     }
 
     /// The neighbour was heard.

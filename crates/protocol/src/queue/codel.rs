@@ -10,6 +10,9 @@ const BACKLOG_MIN: usize = 1_514;
 /// A new dropping state resumes the earlier drop rate if it begins within this many intervals of the last drop
 /// (RFC 8289, section 4.1: "within the last 8 intervals"; section 5.3's code has 16, which Linux uses too).
 const RESUME_INTERVALS: u64 = 16;
+/// A source that answers drops answers within a round trip, which the interval exceeds. One whose queue has stood for so
+/// many intervals of drops does not.
+const DEAF_INTERVALS: u64 = 4;
 
 /// CoDel's memory (RFC 8289, section 5.3).
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,6 +23,8 @@ pub(super) struct Law {
     count: u64,
     last_count: u64,
     dropping: bool,
+    /// When the present dropping state began.
+    dropping_since: Instant,
 }
 
 impl Law {
@@ -49,7 +54,7 @@ impl Law {
                 }
             }
         } else if may_drop {
-            self.dropping = true;
+            (self.dropping, self.dropping_since) = (true, now);
             let delta = self.count - self.last_count;
             let lately = now.since(self.drop_next) < terms.interval.times(RESUME_INTERVALS);
             self.count = if delta > 1 && lately { delta } else { 1 };
@@ -61,6 +66,11 @@ impl Law {
             }
         }
         popped
+    }
+
+    /// Whether the source goes on as if nothing were dropped.
+    pub(super) fn is_deaf(&self, now: Instant, terms: Terms) -> bool {
+        self.dropping && now.since(self.dropping_since) >= terms.interval.times(DEAF_INTERVALS)
     }
 
     /// Everything was taken out at once; there is no standing queue any more.

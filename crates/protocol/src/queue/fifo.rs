@@ -47,6 +47,10 @@ impl<T: Queued> Fifo<T> {
         self.items.drain(..).map(|(_, item)| item).collect()
     }
 
+    /// When the first item came.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        self.items.front().map(|(at, _)| *at)
+    }
     pub(super) fn first(&self) -> Option<&T> {
         self.items.front().map(|(_, item)| item)
     }

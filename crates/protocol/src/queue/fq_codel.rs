@@ -2,7 +2,7 @@
 
 use super::codel::Law;
 use super::fifo::Fifo;
-use super::{Counters, Limits, Popped, Queued, Terms};
+use super::{AGE_MAX, Counters, Limits, Popped, Queued, Terms};
 use std::collections::VecDeque;
 use wavelane_base::Instant;
 
@@ -12,6 +12,9 @@ const BUCKETS: usize = 1_024;
 const QUANTUM: i64 = 1_514;
 /// Most items dropped from the fattest flow at once (RFC 8290, section 5.2.9, "drop batch").
 const DROP_BATCH: usize = 64;
+/// A flow that has no more than this waiting loses nothing for its age: with fewer than four packets a transport learns
+/// of a loss by its timer only (RFC 5681, section 3.2: three duplicate acknowledgements).
+const KEPT_MIN: usize = 4 * 1_514;
 
 /// On which list a bucket stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -39,12 +42,27 @@ pub struct FqCoDel<T> {
     items: usize,
     octets: usize,
     limits: Limits,
+    /// When a flow with more waiting was last served, and since when that has gone on without a pause.
+    served: Option<(Instant, Instant)>,
     pub(super) terms: Terms,
     pub(super) counters: Counters,
 }
 
 /// A sub-queue is bounded by the whole queue's limits, which the scheduler enforces.
 const UNBOUNDED: Limits = Limits { items: usize::MAX, octets: usize::MAX };
+
+impl<T: Queued> Bucket<T> {
+    /// Drops from the head what has waited too long, counted from `since`: when service began that has not paused yet.
+    fn drop_old(&mut self, now: Instant, since: Instant, terms: Terms) -> u64 {
+        let age = if self.law.is_deaf(now, terms) { AGE_MAX } else { terms.age };
+        let mut dropped = 0;
+        while self.fifo.octets() > KEPT_MIN && self.fifo.oldest().is_some_and(|at| now.since(at.max(since)) > age) {
+            self.fifo.take(now);
+            dropped += 1;
+        }
+        dropped
+    }
+}
 
 impl<T: Queued> FqCoDel<T> {
     pub(super) fn new(limits: Limits) -> Self {
@@ -55,6 +73,7 @@ impl<T: Queued> FqCoDel<T> {
             items: 0,
             octets: 0,
             limits,
+            served: None,
             terms: Terms::default(),
             counters: Counters::default(),
         }
@@ -116,7 +135,12 @@ impl<T: Queued> FqCoDel<T> {
                 self.old.push_back(index);
                 continue;
             }
+            let since = match self.served {
+                Some((last, since)) if now.since(last) <= self.terms.pause => since,
+                _ => now,
+            };
             let (items, octets) = (bucket.fifo.len(), bucket.fifo.octets());
+            self.counters.dropped_age += bucket.drop_old(now, since, self.terms);
             let popped = bucket.law.pop(now, self.terms, &mut bucket.fifo, &mut self.counters);
             self.items -= items - bucket.fifo.len();
             self.octets -= octets - bucket.fifo.octets();
@@ -133,6 +157,9 @@ impl<T: Queued> FqCoDel<T> {
                 continue;
             };
             bucket.deficit -= popped.item.octets() as i64;
+            if !from_new || bucket.fifo.len() > 0 {
+                self.served = Some((now, since));
+            }
             self.counters.popped += 1;
             return Some(popped);
         }

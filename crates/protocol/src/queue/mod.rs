@@ -34,19 +34,32 @@ pub struct Limits {
     pub octets: usize,
 }
 
-/// CoDel's two times (RFC 8289, section 3).
+/// CoDel's two times (RFC 8289, section 3), and what FQ-CoDel here has besides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
     /// Sojourn time that may stand.
     pub target: Span,
     /// For how long it may be exceeded before the first drop: about a round trip.
     pub interval: Span,
+    /// The longest that an item may wait while its queue is served, at least [`AGE_MAX`]. A flow that does not slow
+    /// down when items are dropped is given no more than that.
+    pub age: Span,
+    /// Items that wait while nothing was taken out for so long do not grow older: that is no overload.
+    pub pause: Span,
 }
+
+/// The longest that an item of a flow waits which does not slow down when items are dropped.
+pub const AGE_MAX: Span = Span::from_millis(100);
 
 impl Default for Terms {
     /// RFC 8289, section 4.4.
     fn default() -> Self {
-        Self { target: Span::from_millis(5), interval: Span::from_millis(100) }
+        Self {
+            target: Span::from_millis(5),
+            interval: Span::from_millis(100),
+            age: AGE_MAX,
+            pause: Span::from_millis(50),
+        }
     }
 }
 
@@ -73,6 +86,8 @@ pub struct Counters {
     pub dropped_full: u64,
     /// Items dropped by CoDel.
     pub dropped_delay: u64,
+    /// Items dropped because they had waited too long in a queue that was served.
+    pub dropped_age: u64,
     /// Items marked instead of dropped.
     pub marked: u64,
 }

@@ -165,6 +165,36 @@ fn losses_are_repaired_within_a_round_trip_and_a_half() {
     assert!(sorted[sorted.len() * 99 / 100] < Span::from_millis(250));
 }
 
+#[test]
+fn a_flow_of_one_and_a_half_times_the_link_waits_a_tenth_of_a_second_at_most() {
+    for (loss, least) in [(None, 0.9), (Some(random_loss(3, 100)), 0.8)] {
+        let cable = CableConfig::symmetric(direction(20, 25, 1_000_000));
+        let cable = loss.as_ref().map_or(cable.clone(), |loss| with_loss(cable, loss));
+        let mut tunnel = Tunnel::new(5, cable);
+        // What the lane learns first does not count.
+        stream(&mut tunnel, Span::from_millis(2), 500, 2);
+        // 30 Mbit/s of IP.
+        let (sent, delays) = stream(&mut tunnel, Span::from_micros(341), 1_250, 12);
+        let mut sorted: Vec<Span> = delays.values().copied().collect();
+        sorted.sort();
+        let [p50, p95, longest] = [50, 95, 100].map(|p| sorted[(sorted.len() - 1) * p / 100]);
+        let share = sorted.len() as f64 / sent as f64 * 1.5;
+        println!(
+            "loss {}: {:.3} of the link used, p50 {p50} p95 {p95} longest {longest}; dropped for age {}, by CoDel {}",
+            loss.is_some(),
+            share,
+            tunnel.counter(0, "dropped_packets_queue_age"),
+            tunnel.counter(0, "dropped_packets_queue_delay"),
+        );
+        // The wait, the way (25 ms), what the lane itself holds, and with loss two rounds of repeats.
+        let way = Span::from_millis(if loss.is_some() { 25 + 20 + 140 } else { 25 + 20 });
+        assert!(p95 <= Span::from_millis(100) + way, "{p95}");
+        assert!(loss.is_some() || longest <= Span::from_millis(100) + way, "{longest}");
+        assert!(share >= least, "{share}");
+        assert!(tunnel.counter(0, "dropped_packets_queue_age") > 0);
+    }
+}
+
 /// What the gateway on `side` sent for the first time, and what repair added to it.
 fn octets(tunnel: &Tunnel, side: usize) -> [u64; 2] {
     ["first_octets", "repair_octets"].map(|name| tunnel.counter(side, name))
