@@ -380,6 +380,10 @@ const WORDS: &[(&str, &str)] = &[
     ("packets_held", "packets held back until an earlier one of their flow came"),
     ("packets_hold_expired", "packets let go out of order because the earlier one did not come in time"),
     ("dropped_packets_queue_full", "packets dropped because too many waited for the link"),
+    (
+        "dropped_packets_queue_age",
+        "packets dropped because their flow sends more than the link carries and they had waited too long",
+    ),
     ("dropped_packets_queue_delay", "packets dropped because their flow's queue stood too long (CoDel)"),
     ("dropped_packets_too_old", "packets that had waited more than three seconds for the link"),
     ("dropped_packets_incomplete", "packets of which pieces never came"),

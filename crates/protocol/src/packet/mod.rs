@@ -11,7 +11,9 @@ mod tests;
 
 pub use class::Repairs;
 
-use crate::arq::{self, Carries, Datagram, Path, Piece, Receiver, ReceiverLimits, Repair, Sender, Treatment, Wrote};
+use crate::arq::{
+    self, Carries, Datagram, Ordering, Path, Piece, Receiver, ReceiverLimits, Repair, Sender, Treatment, Wrote,
+};
 use crate::hop::RepairBudget;
 use crate::queue::{self, AGE_MAX, Discipline, Limits, Queue, Queued, Terms};
 use class::{classify, flow_hash};
@@ -81,6 +83,10 @@ impl Queued for Outbound {
     }
     fn flow(&self) -> u64 {
         self.flow
+    }
+    fn heeds_drops(&self) -> bool {
+        // TCP; of other transports it cannot be seen.
+        self.treatment.order == Ordering::Strict || self.treatment.only_newest
     }
     fn mark(&mut self) -> bool {
         mark_congestion(&mut self.bytes)

@@ -12,7 +12,7 @@ const BACKLOG_MIN: usize = 1_514;
 const RESUME_INTERVALS: u64 = 16;
 /// A source that answers drops answers within a round trip, which the interval exceeds. One whose queue has stood for so
 /// many intervals of drops does not.
-const DEAF_INTERVALS: u64 = 4;
+const DEAF_INTERVALS: u64 = 8;
 
 /// CoDel's memory (RFC 8289, section 5.3).
 #[derive(Clone, Copy, Debug, Default)]

@@ -54,7 +54,12 @@ const UNBOUNDED: Limits = Limits { items: usize::MAX, octets: usize::MAX };
 impl<T: Queued> Bucket<T> {
     /// Drops from the head what has waited too long, counted from `since`: when service began that has not paused yet.
     fn drop_old(&mut self, now: Instant, since: Instant, terms: Terms) -> u64 {
-        let age = if self.law.is_deaf(now, terms) { AGE_MAX } else { terms.age };
+        let heeds = self.fifo.first().is_some_and(Queued::heeds_drops);
+        let age = match self.law.is_deaf(now, terms) {
+            true => AGE_MAX,
+            false if heeds => return 0,
+            false => terms.age,
+        };
         let mut dropped = 0;
         while self.fifo.octets() > KEPT_MIN && self.fifo.oldest().is_some_and(|at| now.since(at.max(since)) > age) {
             self.fifo.take(now);

@@ -21,6 +21,8 @@ pub trait Queued {
     fn octets(&self) -> usize;
     /// The hash of its flow; equal hashes share a sub-queue.
     fn flow(&self) -> u64;
+    /// Whether its sender slows down when one is dropped, as far as that is known beforehand.
+    fn heeds_drops(&self) -> bool;
     /// Marks it as having met congestion instead of dropping it. False if it cannot be marked.
     fn mark(&mut self) -> bool;
 }
@@ -41,8 +43,8 @@ pub struct Terms {
     pub target: Span,
     /// For how long it may be exceeded before the first drop: about a round trip.
     pub interval: Span,
-    /// The longest that an item may wait while its queue is served, at least [`AGE_MAX`]. A flow that does not slow
-    /// down when items are dropped is given no more than that.
+    /// The longest that an item may wait while its queue is served, at least [`AGE_MAX`], unless its flow heeds drops. A
+    /// flow that turned out not to is given no more than [`AGE_MAX`].
     pub age: Span,
     /// Items that wait while nothing was taken out for so long do not grow older: that is no overload.
     pub pause: Span,

@@ -11,6 +11,7 @@ struct Item {
     octets: usize,
     ect: bool,
     marked: bool,
+    heeds: bool,
 }
 
 impl Queued for Item {
@@ -20,6 +21,9 @@ impl Queued for Item {
     fn flow(&self) -> u64 {
         self.flow
     }
+    fn heeds_drops(&self) -> bool {
+        self.heeds
+    }
     fn mark(&mut self) -> bool {
         self.marked |= self.ect;
         self.ect
@@ -27,7 +31,7 @@ impl Queued for Item {
 }
 
 fn item(flow: u64, serial: u64, octets: usize) -> Item {
-    Item { flow, serial, octets, ect: false, marked: false }
+    Item { flow, serial, octets, ect: false, marked: false, heeds: false }
 }
 
 const ROOMY: Limits = Limits { items: 10_000, octets: 10_000_000 };
@@ -164,16 +168,21 @@ fn a_hog_of_one_packet_flows_cannot_starve_an_old_one() {
 }
 
 /// Serves an item per millisecond to a flow of `load` per mille of that which never slows down, and gives the longest
-/// waits of its items in the first 1.2 seconds and after them.
+/// waits of its items in the first two seconds and after them.
 fn deaf(load: u64, terms: Terms) -> (Span, Span) {
+    serve_deaf(load, terms, false)
+}
+
+/// The same, with what is thought of the flow beforehand.
+fn serve_deaf(load: u64, terms: Terms, heeds: bool) -> (Span, Span) {
     let mut queue = Queue::new(Discipline::FqCoDel, ROOMY);
     queue.set_terms(terms);
     let mut waits = (Span::ZERO, Span::ZERO);
     for ms in 0..6_000u64 {
         let now = Instant::from_millis(ms);
-        (ms * load / 1_000..(ms + 1) * load / 1_000).for_each(|n| queue.push(now, item(0, n, 1_000)));
+        (ms * load / 1_000..(ms + 1) * load / 1_000).for_each(|n| queue.push(now, Item { heeds, ..item(0, n, 1_000) }));
         let Some(popped) = queue.pop(now) else { continue };
-        let longest = if ms < 1_200 { &mut waits.0 } else { &mut waits.1 };
+        let longest = if ms < 2_000 { &mut waits.0 } else { &mut waits.1 };
         *longest = popped.sojourn.max(*longest);
     }
     waits
@@ -185,7 +194,10 @@ fn a_flow_that_never_slows_down_waits_no_longer_than_the_age() {
         let (first, after) = deaf(load, Terms::default());
         assert!(first <= AGE_MAX && after <= AGE_MAX, "{load}: {first}, {after}");
     }
-    // On a long path a flow may first answer drops, which takes a round trip; after four it is known that it does not.
+    // One that is taken to heed drops has eight intervals to show it.
+    let (first, after) = serve_deaf(1_500, Terms::default(), true);
+    assert!(first > AGE_MAX && after <= AGE_MAX, "{first}, {after}");
+    // On a long path a flow may first answer drops, which takes a round trip; after eight it is known that it does not.
     let interval = Span::from_millis(200);
     let long = Terms { target: interval.scale(1, 20), interval, age: Span::from_millis(160), ..Terms::default() };
     let (first, after) = deaf(3_000, long);
