@@ -294,12 +294,12 @@ impl Hop {
             let Some(flow) = self.flows.get(&name) else { continue };
             // The opener is right to forget what is complete both ways although our owner has not read it all yet.
             let over = matches!(flow.state, State::Ending | State::Done);
-            let answered = flow.out.complete || flow.ended_by_peer.is_some();
-            if !over && !(answered && flow.inc.is_complete()) {
+            let complete = (flow.out.complete || flow.ended_by_peer.is_some()) && flow.inc.is_complete();
+            if over {
+                self.step(name, Cause::PeerLostIt);
+            } else if !complete {
                 self.counters.protocol_errors += 1;
                 self.lose(name, Cause::PeerLostIt, Reason::Aborted);
-            } else if over {
-                self.step(name, Cause::PeerLostIt);
             } else if let Some(flow) = self.flows.get_mut(&name) {
                 flow.inc.complete_arrived = true;
             }
