@@ -130,9 +130,9 @@ fn a_reader_that_stands_still_may_give_up_and_both_sides_forget() {
 #[test]
 fn two_resets_that_meet_end_both_sides() {
     let (mut world, names) = opened(8, ratio(2, 10));
-    for side in 0..2 {
-        written(&mut world, side, names[side], 30_000);
-        world.hops[side].end(world.now, names[side], Reason::Aborted);
+    for (side, name) in names.into_iter().enumerate() {
+        written(&mut world, side, name, 30_000);
+        world.hops[side].end(world.now, name, Reason::Aborted);
     }
     settles(&mut world);
     assert!(!world.events.iter().flatten().any(|e| matches!(e, HopEvent::Reset(..))), "both owners know");
