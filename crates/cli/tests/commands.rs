@@ -342,6 +342,7 @@ fn a_gateways_files_are_made_and_checked() {
         &[&["init", "--name", "a", "--dir", &dir, "--peer-name", "b", "--peer-key", &key][..], &address].concat(),
     );
     assert_eq!(made.status.code(), Some(0), "{}", err(&made));
+    assert!(out(&made).contains("made the new key "), "{}", out(&made));
     let config = place.path("wavelaned.toml");
     let checked = wavelane(&["check", &config]);
     assert_eq!(checked.status.code(), Some(0), "{}", err(&checked));

@@ -2,13 +2,14 @@
 //!
 //! Each returns the text for standard output; each error is one line and means exit code 2.
 
+mod notes;
+
 use crate::config::{self, Config, ConfigError};
 use crate::keys::{self, KeyError};
-use crate::names;
 use crate::status;
+use notes::{notes, place};
 use std::fmt::Write as _;
 use std::io::Read;
-use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -290,47 +291,6 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
         let _ = writeln!(text, "warning: {warning}");
     }
     Ok(text)
-}
-
-/// Where a peer is, its name looked up, and what is wrong with that.
-fn place(peer: &config::Peer, listen: SocketAddr) -> (String, Option<String>) {
-    let Some(written) = &peer.address else { return ("(calls us)".into(), None) };
-    if written.parse::<SocketAddr>().is_ok() {
-        return (written.clone(), None);
-    }
-    match names::look_up(written) {
-        Ok(found) => match names::usable(&found, listen).first() {
-            Some(address) => (format!("{written} ({address})"), None),
-            None => (
-                written.clone(),
-                Some(format!(
-                    "'{written}' is only {found:?}, which `listen` cannot reach: listen on [::]:4780 for both IP versions"
-                )),
-            ),
-        },
-        Err(e) => {
-            let remark = format!(
-                "no address for '{written}' now ({e}): correct it, or write the number; wavelaned starts and goes on to ask"
-            );
-            (written.clone(), Some(remark))
-        }
-    }
-}
-
-/// What is in order, and perhaps not all that the operator wants.
-pub fn notes(config: &Config) -> Vec<String> {
-    let everything =
-        |peer: &config::Peer, six: bool| peer.routes.iter().any(|r| r.bits == 0 && r.address.is_ipv6() == six);
-    let half = |peer: &&config::Peer| everything(peer, false) != everything(peer, true);
-    let note = |peer: &config::Peer| {
-        let (has, lacks, kind) =
-            if everything(peer, false) { ("0.0.0.0/0", "::/0", "IPv6") } else { ("::/0", "0.0.0.0/0", "IPv4") };
-        format!(
-            "peer '{}' has the route {has} and not {lacks}: {kind} goes another way than by Wavelane; add {lacks} if that is not meant",
-            peer.name
-        )
-    };
-    config.peers.iter().filter(half).map(note).collect()
 }
 
 /// What works, but perhaps not as the operator thinks.

@@ -1,12 +1,12 @@
 //! What `wavelane status` shows: the document the daemon gives, and its rendering in words.
 
+mod flows;
+
+pub use flows::{FLOWS_SHOWN, Flow};
+
+use flows::age;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// Connections listed in a document, which must fit the buffer of the control socket: nobody waits for its reader.
-pub const FLOWS_SHOWN: usize = 200;
-/// Connections that are shown to people.
-const FLOWS_PRINTED: usize = 20;
 
 /// The document's format name.
 pub const FORMAT: &str = "wavelane-status/1";
@@ -45,27 +45,6 @@ pub struct Peer {
     pub path_mtu_cause: Option<String>,
     /// Bytes in flight.
     pub in_flight_bytes: u64,
-}
-
-/// One connection that crosses the door now.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Flow {
-    /// The peer it crosses to or from.
-    pub peer: String,
-    /// The application's address.
-    pub source: String,
-    /// The server's.
-    pub target: String,
-    /// `connecting` to the server, `waiting` for the far one, `open`, `ended here` or `ended there` (one direction), `closing`.
-    pub state: String,
-    /// Seconds since it began.
-    pub age_s: f64,
-    /// Seconds since it left its earlier stage: connecting, waiting or open.
-    pub state_s: f64,
-    /// Bytes read from the socket here.
-    pub in_bytes: u64,
-    /// Bytes written to the socket here.
-    pub out_bytes: u64,
 }
 
 /// One counter; counters only grow.
@@ -190,9 +169,6 @@ impl fmt::Display for Report {
             writeln!(f, "passing on {} flows; {} wait to be taken up again", self.flows_relayed, self.flows_lost_way)?;
         }
         self.flows(f)?;
-        let exhausted = self.pool_bytes > 0 && self.buffered_bytes >= self.pool_bytes - self.pool_bytes / 16;
-        let remark = if exhausted { ": pool exhausted, connections wait for room (raise `pool`)" } else { "" };
-        writeln!(f, "buffered {} of {} B{remark}", self.buffered_bytes, self.pool_bytes)?;
         if let Some(p) = &self.packet_door {
             let (device, mtu) = (&p.device, p.mtu);
             writeln!(
@@ -214,34 +190,6 @@ impl fmt::Display for Report {
             0 => Ok(()),
             zero => writeln!(f, "{zero} counters are 0 (--json shows them all)"),
         }
-    }
-}
-
-impl Report {
-    fn flows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.flow_list.iter().take(FLOWS_PRINTED) {
-            let (state, for_s) = (&c.state, age(c.state_s));
-            let old = age(c.age_s);
-            writeln!(
-                f,
-                "  {} to {} by {}: {state}, {old} old, in its state for {for_s}, {} B in, {} B out",
-                c.source, c.target, c.peer, c.in_bytes, c.out_bytes
-            )?;
-        }
-        match self.door.connections.saturating_sub(FLOWS_PRINTED.min(self.flow_list.len())) {
-            0 => Ok(()),
-            more => writeln!(f, "  and {more} more (--json shows up to {FLOWS_SHOWN})"),
-        }
-    }
-}
-
-/// A span of time as people say it.
-fn age(seconds: f64) -> String {
-    match seconds {
-        s if s < 120.0 => format!("{s:.0} s"),
-        s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
-        s if s < 172_800.0 => format!("{:.0} h", s / 3_600.0),
-        s => format!("{:.0} d", s / 86_400.0),
     }
 }
 

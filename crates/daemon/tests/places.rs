@@ -171,7 +171,15 @@ fn answers_leave_from_the_address_that_was_asked_or_a_firewall_would_drop_them()
     let mut stream = world.connect(&world.client, "10.3.0.2:80").unwrap();
     stream.write_all(b"x").unwrap();
     assert_eq!(stream.read(&mut [0; 8]).unwrap(), 1);
-    assert_eq!(a.status().peers[0].address.as_deref(), Some("10.2.0.9:4780"));
+    let report = a.status();
+    assert_eq!(report.peers[0].address.as_deref(), Some("10.2.0.9:4780"));
+    // Who speaks with whom, for how long, at both ends.
+    for (report, peer) in [(report, "b"), (b.status(), "a")] {
+        let [flow] = report.flow_list.as_slice() else { panic!("{report}") };
+        assert!(flow.source.starts_with("10.1.0.2:") && flow.target == "10.3.0.2:80", "{flow:?}");
+        assert_eq!((flow.peer.as_str(), flow.state.as_str(), flow.in_bytes, flow.out_bytes), (peer, "open", 1, 1));
+        assert!(flow.age_s >= flow.state_s && report.peers[0].state_s > 0.0, "{flow:?}");
+    }
 }
 
 #[test]
