@@ -1,4 +1,4 @@
-//! The daemon: one thread, one loop, one gateway machine.
+//! The daemon: one thread moves packets in one loop around one gateway machine, and waits for nothing but its poller.
 //!
 //! Every round hands the machine what came in, then drains it in the order its contract gives: frames, events,
 //! deadline. Bytes move between sockets and flows in between, a bounded amount per connection and round.

@@ -1,7 +1,8 @@
 //! `wavelaned`: the gateway protocol on a Linux host.
 //!
 //! The library half holds what the `wavelane` command shares with the daemon: the configuration file and the
-//! operator's commands. The daemon itself is one thread around one [`wavelane_protocol::gateway::Gateway`].
+//! operator's commands. One thread moves packets around one [`wavelane_protocol::gateway::Gateway`]. What may take its
+//! time (the log, name lookups, the kernel's rules, why a peer is silent) has threads of its own, whose bells it polls.
 #![forbid(unsafe_code)]
 
 mod attempts;
