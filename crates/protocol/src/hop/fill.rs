@@ -34,9 +34,10 @@ enum Small {
     Progress,
 }
 
-/// The order in which a flow's small frames are written.
-const SMALL_ORDER: [Small; 7] =
-    [Small::Open, Small::Answer, Small::Receipt, Small::Reset, Small::Finish, Small::Offer, Small::Progress];
+/// The order in which a flow's small frames are written, but for [`GREETINGS`], which have an account of their own.
+const SMALL_ORDER: [Small; 5] = [Small::Receipt, Small::Reset, Small::Finish, Small::Offer, Small::Progress];
+/// What begins a flow, or refuses to.
+const GREETINGS: [Small; 2] = [Small::Open, Small::Answer];
 
 impl Hop {
     /// Fills one datagram: appends whole frames of `class` and of more urgent classes, most urgent first, and what
@@ -55,16 +56,6 @@ impl Hop {
 
     /// Writes every small frame that is due. `false` if the room ran out.
     fn fill_small(&mut self, now: Instant, w: &mut Writer<'_>, carried: &mut Vec<Carried>) -> bool {
-        if self.forget.due {
-            let below = self.lowest_mine();
-            if (Frame::Forget { below, ranges: Ranges(Vec::new()) }).emit(w).is_err() {
-                return false;
-            }
-            let serial = self.next_serial();
-            self.forget.wrote(now, serial, &self.path, 1);
-            self.forgotten = below;
-            carried.push(Carried { flow: FlowName { mine: true, number: below }, item: Item::Forget, serial });
-        }
         while let Some(&flow) = self.strays.front() {
             let ranges = Ranges(Vec::new());
             let unknown = Frame::Receipt { flow, state: ReceiptState::Unknown, cumulative: 0, credit: 0, ranges };
@@ -83,6 +74,40 @@ impl Hop {
             self.settle(name);
             self.control.advance();
         }
+        self.fill_greetings(now, w, carried)
+    }
+
+    /// Writes Opens, Answers and word of flows that are over, as far as their account goes. `false` if the room ran out.
+    fn fill_greetings(&mut self, now: Instant, w: &mut Writer<'_>, carried: &mut Vec<Carried>) -> bool {
+        while self.greeting_waits() && self.greetings.is_open(now) {
+            let before = w.len();
+            if self.forget.due {
+                if !self.write_forget(now, w, carried) {
+                    return false;
+                }
+            } else if let Some(name) = self.greeters.current() {
+                for small in GREETINGS {
+                    if !self.write_small(now, name, small, w, carried) {
+                        return false;
+                    }
+                }
+                self.settle(name);
+                self.greeters.advance();
+            }
+            self.greetings.spend(now, &self.path, (w.len() - before) as u64);
+        }
+        true
+    }
+
+    fn write_forget(&mut self, now: Instant, w: &mut Writer<'_>, carried: &mut Vec<Carried>) -> bool {
+        let below = self.lowest_mine();
+        if (Frame::Forget { below, ranges: Ranges(Vec::new()) }).emit(w).is_err() {
+            return false;
+        }
+        let serial = self.next_serial();
+        self.forget.wrote(now, serial, &self.path, 1);
+        self.forgotten = below;
+        carried.push(Carried { flow: FlowName { mine: true, number: below }, item: Item::Forget, serial });
         true
     }
 

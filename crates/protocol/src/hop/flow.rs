@@ -205,21 +205,29 @@ impl Flow {
         }
     }
 
-    /// Whether a small frame is to be written now.
+    /// Whether an Open or Answer is to be written.
+    pub(super) fn wants_greeting(&self) -> bool {
+        match self.state {
+            State::Opening => self.open.due,
+            State::Open | State::Ending => self.answer.due,
+            State::Done => self.last_word == LastWord::Answer && self.answer.due,
+            State::Asked | State::Gone => false,
+        }
+    }
+    /// Whether another small frame is to be written now.
     pub(super) fn wants_control(&self) -> bool {
         match self.state {
-            State::Opening => self.open.due || self.inc.receipt_now,
+            State::Opening => self.inc.receipt_now,
             State::Open => {
-                self.answer.due
-                    || self.inc.receipt_now
+                self.inc.receipt_now
                     || self.out.finish_due()
                     || self.out.query.due
                     || self.across.as_ref().is_some_and(|across| across.word.due)
             }
-            State::Ending => self.answer.due || self.reset.due || self.out.query.due,
+            State::Ending => self.reset.due || self.out.query.due,
             State::Done => match self.last_word {
                 LastWord::Receipt => self.inc.receipt_now,
-                LastWord::Answer => self.answer.due,
+                LastWord::Answer => false,
                 LastWord::Reset => self.reset.due,
             },
             State::Asked | State::Gone => false,

@@ -7,6 +7,7 @@
 mod budget;
 mod fill;
 mod flow;
+mod greet;
 mod handle;
 mod incoming;
 mod numbers;
@@ -22,6 +23,7 @@ pub use budget::RepairBudget;
 pub use types::{Carried, Counters, HopConfig, HopEvent, HopOpenError, HopStatus, Item, Path};
 
 use flow::{Cause, Flow, LastWord, State};
+use greet::Greetings;
 use numbers::Over;
 use schedule::Ring;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -49,6 +51,9 @@ pub struct Hop {
     forgotten: u64,
     forget: Sure,
     strays: VecDeque<FlowName>,
+    /// Flows with an Open or Answer to send, and what those may cost.
+    greeters: Ring,
+    greetings: Greetings,
     control: Ring,
     micro: Ring,
     bulk: Ring,
@@ -79,6 +84,8 @@ impl Hop {
             forgotten: 0,
             forget: Sure::default(),
             strays: VecDeque::new(),
+            greeters: Ring::default(),
+            greetings: Greetings::default(),
             control: Ring::default(),
             micro: Ring::default(),
             bulk: Ring::default(),
@@ -318,8 +325,9 @@ impl Hop {
 
     /// The most urgent class with something to send now. Less urgent ones may wait as well: call [`Hop::fill`] with
     /// the least urgent class that the lane permits, or bulk never has its turn.
-    pub fn wants(&self, _now: Instant) -> Option<Class> {
-        if self.forget.due || !self.strays.is_empty() || !self.control.is_empty() {
+    pub fn wants(&self, now: Instant) -> Option<Class> {
+        let greets = self.greeting_waits() && self.greetings.is_open(now);
+        if greets || !self.strays.is_empty() || !self.control.is_empty() {
             return Some(Class::Control);
         }
         match (self.micro.is_empty(), self.bulk.is_empty()) {
@@ -327,6 +335,11 @@ impl Hop {
             (false, _) => Some(Class::Micro),
             (true, false) => Some(Class::Bulk),
         }
+    }
+
+    /// Whether an Open, Answer or Forget is due.
+    fn greeting_waits(&self) -> bool {
+        self.forget.due || !self.greeters.is_empty()
     }
 
     /// The peer came back without its memory: every flow is reset.
@@ -345,7 +358,7 @@ impl Hop {
         self.done.clear();
         self.strays.clear();
         self.timers.clear();
-        (self.control, self.micro, self.bulk) = Default::default();
+        (self.greeters, self.control, self.micro, self.bulk) = Default::default();
         self.over_theirs = Over::default();
         self.serial_floor = self.serial + 1;
         // Our numbers go on; the new peer learns that the old ones are over.
@@ -372,12 +385,15 @@ impl Hop {
             self.settle(name);
         }
         self.forget.tick(now);
+        self.greetings.tick(now);
     }
 
     /// The next deadline.
     pub fn poll_timeout(&self) -> Option<Wakeup> {
         let flow = self.timers.first().map(|(at, _)| *at);
-        earlier(flow, self.forget.deadline()).map(|at| Wakeup { at, cause: "hop: receipt, copy or question due" })
+        let greeting = self.greetings.deadline().filter(|_| self.greeting_waits());
+        earlier(earlier(flow, greeting), self.forget.deadline())
+            .map(|at| Wakeup { at, cause: "hop: receipt, copy or question due" })
     }
 
     /// The next report, oldest first.

@@ -48,7 +48,7 @@ impl Hop {
         if let Some(at) = flow.timer {
             self.timers.remove(&(at, name));
         }
-        for ring in [&mut self.control, &mut self.micro, &mut self.bulk] {
+        for ring in [&mut self.greeters, &mut self.control, &mut self.micro, &mut self.bulk] {
             ring.set(name, false);
         }
         if name.mine {
@@ -88,6 +88,7 @@ impl Hop {
         }
         let Some(flow) = self.flows.get_mut(&name) else { return };
         let (data, micro) = (flow.wants_data(), flow.out.is_micro());
+        self.greeters.set(name, flow.wants_greeting());
         self.control.set(name, flow.wants_control());
         self.micro.set(name, data && micro);
         self.bulk.set(name, data && !micro);

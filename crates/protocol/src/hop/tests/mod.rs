@@ -3,6 +3,7 @@
 
 mod delivery;
 mod ending;
+mod greet;
 mod hostile;
 mod laws;
 mod model;
