@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use wavelane_scenario::Progress;
+use wavelane_scenario::{Count, Progress};
 
 /// Nothing is shown for runs shorter than this.
 const QUIET: Duration = Duration::from_secs(2);
@@ -22,6 +22,8 @@ struct State {
     started: Instant,
     shown: Option<Instant>,
     drawn: bool,
+    /// How many runs of a larger whole are over, and when the first count came.
+    count: Option<(Count, Instant)>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "a person's patience is measured on the wall clock")]
@@ -37,14 +39,41 @@ fn line(run: &str, at: f64, of: f64, note: &str) -> String {
     format!("{run}: {}", parts.join(", "))
 }
 
+/// "33 of 100 draws, 2 min left".
+fn counted(count: &Count, passed: Duration) -> String {
+    let left = passed.as_secs_f64() * (1.0 - count.share) / count.share;
+    let left = match left {
+        _ if count.share <= 0.0 => String::new(),
+        s if s < 90.0 => format!(", {s:.0} s left"),
+        s => format!(", {:.0} min left", s / 60.0),
+    };
+    format!("{} of {} {}{left}", count.done, count.of, count.what)
+}
+
 impl Meter {
     pub(crate) fn new() -> Self {
-        let state = State { started: now(), shown: None, drawn: false };
+        let state = State { started: now(), shown: None, drawn: false, count: None };
         Self { terminal: std::io::stderr().is_terminal(), state: Mutex::new(state) }
     }
 
     /// Shows `p` if it is time.
     pub(crate) fn show(&self, p: &Progress) {
+        let run = format!("{} seed {}", p.stack, p.seed.0);
+        self.draw(Some(&line(&run, p.at.as_secs_f64(), p.of.as_secs_f64(), &p.note)));
+    }
+
+    /// Shows how many are over, if it is time, and from now on beside each run's progress.
+    pub(crate) fn count(&self, c: &Count) {
+        {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            // A share of nothing begins a new whole.
+            let since = state.count.filter(|_| c.share > 0.0).map_or_else(now, |(_, since)| since);
+            state.count = Some((*c, since));
+        }
+        self.draw(None);
+    }
+
+    fn draw(&self, run: Option<&str>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = now();
         let every = if self.terminal { REDRAW } else { LINE };
@@ -52,8 +81,8 @@ impl Meter {
             return;
         }
         state.shown = Some(now);
-        let run = format!("{} seed {}", p.stack, p.seed.0);
-        let text = line(&run, p.at.as_secs_f64(), p.of.as_secs_f64(), &p.note);
+        let count = state.count.map(|(count, since)| counted(&count, now.duration_since(since)));
+        let text = count.into_iter().chain(run.map(str::to_owned)).collect::<Vec<_>>().join("; ");
         let mut err = std::io::stderr().lock();
         // Progress is a courtesy: a closed standard error must not stop the run.
         let _ = if self.terminal { write!(err, "\r\x1b[K{text}") } else { writeln!(err, "{text}") };
@@ -73,6 +102,14 @@ impl Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_is_told_from_the_share_of_the_work() {
+        let told = |share, s| counted(&Count { what: "draws", done: 33, of: 100, share }, Duration::from_secs(s));
+        assert_eq!(told(0.5, 120), "33 of 100 draws, 2 min left");
+        assert_eq!(told(0.5, 40), "33 of 100 draws, 40 s left");
+        assert_eq!(told(0.0, 9), "33 of 100 draws");
+    }
 
     #[test]
     fn a_run_without_a_duration_is_told_by_its_note() {

@@ -145,7 +145,13 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let cancelled = interrupt::flag()?;
     let meter = Meter::new();
     let show = |p: Progress| meter.show(&p);
-    let hooks = RunHooks { progress: &show, cancelled: &cancelled, environment: &environment::facts, render: &render };
+    let hooks = RunHooks {
+        progress: &show,
+        count: &|_| (),
+        cancelled: &cancelled,
+        environment: &environment::facts,
+        render: &render,
+    };
     let result = wavelane_scenario::run(&|| args.on.make(), &scenario, &options, &hooks);
     meter.finish();
     let document = result.map_err(|e| {

@@ -6,9 +6,10 @@ use crate::{Failure, Outcome, environment, exit_of, interrupt, print};
 use clap::{Args, Subcommand};
 use core::fmt::Write;
 use std::io::{IsTerminal, Write as _};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use wavelane_scenario::Seed;
-use wavelane_scenario::{Progress, RunHooks, Verdict};
+use wavelane_scenario::{Count, Progress, RunHooks, Verdict};
 use wavelane_study::{Edition, Row, STUDIES, StudiesDocument, Study, StudyDocument, StudyError, StudyOptions};
 
 /// Arguments of `wavelane study`.
@@ -40,7 +41,16 @@ struct RunStudies {
     /// Only this part of the study; may be repeated.
     #[arg(long = "part", value_name = "NAME")]
     parts: Vec<String>,
-    /// The first seed.
+    /// Of a population of links only these members, such as 1001..1100 or 1017.
+    #[arg(long, value_name = "A..B", value_parser = draws)]
+    draws: Option<RangeInclusive<u64>>,
+    /// Of a population run only this stack, and take the others from results that are kept; may be repeated.
+    #[arg(long = "stack", value_name = "NAME")]
+    stacks: Vec<String>,
+    /// Take a population's results also from this --out of another run, where they still hold; may be repeated.
+    #[arg(long = "reuse", value_name = "DIR")]
+    reuse: Vec<PathBuf>,
+    /// The first seed; a population's seed chooses its family.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Runs at once [default: the study's choice].
@@ -82,19 +92,31 @@ fn run(args: &RunStudies) -> Outcome {
             return Err(Failure::refused(format!("study {} has no part '{part}': {known}", study.id)));
         }
     }
+    for study in &studies {
+        population_only(args, study)?;
+    }
     let edition = if args.full { Edition::Full } else { Edition::Quick };
     let word = if args.full { "full" } else { "quick" };
     let cancelled = interrupt::flag()?;
     let meter = Meter::new();
     let show = |p: Progress| meter.show(&p);
-    let hooks = RunHooks { progress: &show, cancelled: &cancelled, environment: &environment::facts, render: &render };
+    let count = |c: Count| meter.count(&c);
+    let hooks = RunHooks {
+        progress: &show,
+        count: &count,
+        cancelled: &cancelled,
+        environment: &environment::facts,
+        render: &render,
+    };
     let mut documents = Vec::new();
     for study in studies {
         let of: String = args.parts.iter().map(|part| format!("-{part}")).collect();
         let default = || PathBuf::from(format!("records/study-{}{of}-{word}-{}", study.id, args.seed));
         let out = args.out.clone().unwrap_or_else(default);
+        let (draws, stacks, reuse) = (args.draws.clone(), args.stacks.clone(), args.reuse.clone());
         let (seed, jobs, parts) = (Seed(args.seed), args.jobs, args.parts.clone());
-        let options = StudyOptions { edition, seed, jobs, out: out.clone(), parts, row: announce };
+        let options =
+            StudyOptions { edition, seed, jobs, out: out.clone(), parts, draws, stacks, reuse, row: announce };
         let result = study.run(&options, &hooks);
         meter.finish();
         let document = result.map_err(|e| match &e {
@@ -116,6 +138,34 @@ fn run(args: &RunStudies) -> Outcome {
         });
     }
     Ok(exit_of(verdict))
+}
+
+/// Refuses what only a population of links has.
+fn population_only(args: &RunStudies, study: &Study) -> Result<(), Failure> {
+    let has_draws = !study.stacks.is_empty();
+    let given =
+        [("--draws", args.draws.is_some()), ("--stack", !args.stacks.is_empty()), ("--reuse", !args.reuse.is_empty())];
+    if let Some((flag, _)) = given.iter().find(|(_, given)| *given && !has_draws) {
+        let with: Vec<&str> = STUDIES.iter().filter(|s| !s.stacks.is_empty()).map(|s| s.id).collect();
+        let why = format!("study {} has no members drawn by chance, so no {flag}", study.id);
+        return Err(Failure::refused(format!("{why}: leave it out, or run {}", with.join(", "))));
+    }
+    match args.stacks.iter().find(|stack| !study.stacks.contains(&stack.as_str())) {
+        Some(stack) => {
+            let known = study.stacks.join(", ");
+            Err(Failure::refused(format!("study {} has no stack '{stack}': use one of {known}", study.id)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// `1001..1100`, both ends counted, or one number.
+fn draws(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let (from, to) = text.split_once("..").unwrap_or((text, text));
+    match (from.parse(), to.parse()) {
+        (Ok(from), Ok(to)) if from >= 1 && from <= to => Ok(from..=to),
+        _ => Err("name the first and the last, both counted, such as 1001..1100".into()),
+    }
 }
 
 /// Writes `STUDY.json` beside the records, whole or not at all.
@@ -140,14 +190,20 @@ fn announce(row: &Row) {
 fn line(r: &Row) -> String {
     let value = r.value.map_or("-".into(), |v| format!("{v:.3}"));
     let half = r.ci95.map_or(String::new(), |c| format!(" ±{c:.3}"));
-    let case: Vec<String> = r.case.iter().map(|(k, v)| format!("{k} {}", v.as_str().unwrap_or_default())).collect();
+    let case: Vec<String> = r
+        .case
+        .iter()
+        .map(|(k, v)| format!("{k} {}", v.as_str().map_or_else(|| v.to_string(), str::to_owned)))
+        .collect();
     let case = if case.is_empty() { String::new() } else { format!(" [{}]", case.join(", ")) };
     format!("{:<12} {:<12}{case} {} = {value}{half} {}: {}", r.verdict.word(), r.stack, r.metric, r.unit, r.why)
 }
 
 fn table(document: &StudyDocument, out: &Path) -> String {
     let mut text = String::new();
-    for r in &document.rows {
+    // A population's members were told as they ended; what counts is said of them all.
+    let told = document.rows.iter().filter(|r| !r.case.contains_key("draw"));
+    for r in told {
         let _ = writeln!(text, "{}", line(r));
     }
     let _ = writeln!(text, "\nstudy {} verdict {}\nrecords {}", document.study, document.verdict.word(), out.display());

@@ -127,6 +127,7 @@ fn record_of(make: fn() -> Box<dyn Backend>, name: &str, repeat: u32) -> PathBuf
     };
     let hooks = RunHooks {
         progress: &|_| (),
+        count: &|_| (),
         cancelled: &AtomicBool::new(false),
         environment: &|| serde_json::Value::Null,
         render: &|dir| render(dir).map(drop).map_err(|e| e.to_string()),

@@ -45,7 +45,7 @@ pub use record::{
     CategoryFigures, CheckResult, ClauseNote, KernelFigures, Omitted, PacketFigures, RUN_FORMAT, RadioFigures,
     RecordError, RunDocument, Series, StackResult, Verdict,
 };
-pub use run::{JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};
+pub use run::{Count, JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};
 pub use units::{Quantity, UnitError};
 pub use wavelane_base::Seed;
 pub use wavelane_channel::LossConfig;

@@ -35,12 +35,27 @@ pub struct RunOptions {
 pub struct RunHooks<'a> {
     /// Told how far it is; called from worker threads.
     pub progress: &'a (dyn Fn(Progress) + Sync),
+    /// Told how many runs of a larger whole are over; called from worker threads.
+    pub count: &'a (dyn Fn(Count) + Sync),
     /// Set on Ctrl-C.
     pub cancelled: &'a AtomicBool,
     /// The content of `environment.json`: wall-clock and host facts. Called once, at the end.
-    pub environment: &'a dyn Fn() -> serde_json::Value,
+    pub environment: &'a (dyn Fn() -> serde_json::Value + Sync),
     /// Writes `report.html` and plots into the finished directory.
-    pub render: &'a dyn Fn(&Path) -> Result<(), String>,
+    pub render: &'a (dyn Fn(&Path) -> Result<(), String> + Sync),
+}
+
+/// How many runs of a larger whole, such as a study, are over.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Count {
+    /// What they are, such as `draws`.
+    pub what: &'static str,
+    /// Those that are over, with those taken over from before.
+    pub done: usize,
+    /// All of them.
+    pub of: usize,
+    /// Share of the work of all that were not taken over, 0 to 1, as far as their cost can be told beforehand.
+    pub share: f64,
 }
 
 /// Why there is no Record.

@@ -130,6 +130,7 @@ fn go(fake: fn() -> Fake, scenario: &Scenario, out: &Path, repeat: u32, jobs: us
     let options = RunOptions { name: "demo".into(), repeat, jobs, out: out.into(), rerun: "wavelane run demo".into() };
     let hooks = RunHooks {
         progress: &|_| (),
+        count: &|_| (),
         cancelled: &AtomicBool::new(scenario.title == "cancel me"),
         environment: &|| serde_json::json!({"kernel": "x"}),
         render: &|dir| std::fs::write(dir.join("report.html"), "<html>").map_err(|e| e.to_string()),

@@ -57,7 +57,7 @@ impl Cell<'_> {
 }
 
 /// Tells this build of the program from others: a Record of another build is not taken over.
-fn fingerprint() -> String {
+pub(crate) fn fingerprint() -> String {
     let exe = std::env::current_exe().and_then(std::fs::metadata);
     let words = |m: std::fs::Metadata| {
         let when = m.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());

@@ -11,6 +11,8 @@ mod main_job;
 pub mod ns3;
 mod ours;
 mod page;
+mod population;
+mod runner;
 mod sharing;
 mod simulator_speed;
 mod tcp_interop;
@@ -18,6 +20,7 @@ mod tcp_interop;
 pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, StudyDocument};
 pub use page::report;
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use wavelane_base::Seed;
 use wavelane_scenario::{Backend, RunError, RunHooks, ScenarioError};
@@ -35,6 +38,12 @@ pub struct StudyOptions {
     pub out: PathBuf,
     /// Only these of the study's parts; empty for all.
     pub parts: Vec<String>,
+    /// Only these members of a population, by number; `None` leaves it to the edition.
+    pub draws: Option<RangeInclusive<u64>>,
+    /// Run only these stacks of a population, and take the others as far as they are kept; empty for all.
+    pub stacks: Vec<String>,
+    /// Directories of other runs whose kept results hold here too.
+    pub reuse: Vec<PathBuf>,
     /// Told each row as soon as it is judged, where a study has several cells.
     pub row: fn(&Row),
 }
@@ -69,6 +78,8 @@ pub struct Study {
     pub backend: &'static str,
     /// Its parts that can be run alone, if it has any.
     pub parts: &'static [&'static str],
+    /// Its stacks that can be run alone, if it has members that are drawn.
+    pub stacks: &'static [&'static str],
     run: fn(&MakeBackend<'_>, &StudyOptions, &RunHooks<'_>) -> Result<StudyDocument, StudyError>,
 }
 
@@ -83,6 +94,7 @@ pub const STUDIES: &[Study] = &[
         takes: ["5 min", "20 min"],
         backend: "lab",
         parts: &[],
+        stacks: &[],
         run: main_job::run,
     },
     Study {
@@ -91,6 +103,7 @@ pub const STUDIES: &[Study] = &[
         takes: ["2 min", "8 min"],
         backend: "sim",
         parts: &[],
+        stacks: &[],
         run: simulator_speed::run,
     },
     Study {
@@ -99,6 +112,7 @@ pub const STUDIES: &[Study] = &[
         takes: ["3 min", "15 min"],
         backend: "lab",
         parts: &[],
+        stacks: &[],
         run: capacity::run,
     },
     Study {
@@ -107,6 +121,7 @@ pub const STUDIES: &[Study] = &[
         takes: ["12 min", "2 h"],
         backend: "lab",
         parts: &tcp_interop::PARTS,
+        stacks: &[],
         run: tcp_interop::run,
     },
     Study {
@@ -115,6 +130,7 @@ pub const STUDIES: &[Study] = &[
         takes: ["14 min", "5 h"],
         backend: "lab",
         parts: &efficiency::PARTS,
+        stacks: &[],
         run: efficiency::run,
     },
     Study {
@@ -123,7 +139,17 @@ pub const STUDIES: &[Study] = &[
         takes: ["5 min", "50 min"],
         backend: "lab",
         parts: &[],
+        stacks: &[],
         run: sharing::run,
+    },
+    Study {
+        id: population::ID,
+        about: "links drawn by chance, 0.1 to 500 Mbit/s and 4 to 600 ms: goodput, echo and cost beside the best TCP",
+        takes: ["6 min", "60 min"],
+        backend: "sim",
+        parts: &[],
+        stacks: &population::STACKS,
+        run: population::run,
     },
 ];
 

@@ -36,6 +36,7 @@ fn go(place: &Place, scenario: &Scenario, jobs: usize) -> RunDocument {
     let options = RunOptions { name: "cell".into(), repeat: 2, jobs, out, rerun: String::new() };
     let hooks = RunHooks {
         progress: &|_| (),
+        count: &|_| (),
         cancelled: &AtomicBool::new(false),
         environment: &|| serde_json::Value::Null,
         render: &|_| Ok(()),

@@ -2,8 +2,9 @@
 //! the simulator, all with the same dice.
 
 use super::bulk::tell;
-use super::{Control, LINK, Seeds, Watch, Who, failure, fight, judge_ratio, link, losing, pool, row};
+use super::{Control, LINK, Seeds, Watch, Who, failure, fight, judge_ratio, link, losing, row};
 use crate::document::Row;
+use crate::runner::Runner;
 use crate::{StudyError, StudyOptions};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -86,15 +87,22 @@ pub(super) fn rows(options: &StudyOptions, full: bool, watch: Watch<'_>) -> Resu
     let (light, heavy): (Vec<_>, Vec<_>) = tasks.into_iter().partition(|task: &Task| task.control != Control::Bbr);
     let mut all: Vec<(Task, Seen)> = Vec::new();
     for (tasks, workers) in [(light, WORKERS), (heavy, WORKERS_BBR)] {
-        let seen = pool::run(&tasks, options.jobs.unwrap_or(workers), |task| {
-            tell(
-                watch,
-                task.control,
-                task.seed,
-                &format!("{:?}, {} per mille, {} ms", task.place, task.per_mille, task.rtt_ms),
-            );
-            measure(task, options, watch)
-        })?;
+        let runner = Runner { what: "runs", workers: options.jobs.unwrap_or(workers), hooks: watch };
+        let cost = |task: &Task| if task.place == Place::OursSim { 0.1 } else { task.seconds as f64 };
+        let seen = runner.run(
+            &tasks,
+            cost,
+            |_| None,
+            |task| {
+                tell(
+                    watch,
+                    task.control,
+                    task.seed,
+                    &format!("{:?}, {} per mille, {} ms", task.place, task.per_mille, task.rtt_ms),
+                );
+                measure(task, options, watch)
+            },
+        )?;
         all.extend(tasks.into_iter().zip(seen));
     }
     let mut rows = Vec::new();

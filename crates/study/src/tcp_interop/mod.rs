@@ -8,7 +8,6 @@ mod bulk;
 mod cells;
 mod counts;
 mod demo;
-mod pool;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +22,7 @@ use wavelane_lab::duel::{self, Duel, DuelEnd, Side};
 use wavelane_measure::{sample_deviation, student_t_975};
 use wavelane_protocol::tcp::{Config, CongestionControl};
 use wavelane_scenario::figures::mean_ci95;
-use wavelane_scenario::{BackendError, Progress, RunError, RunHooks, Stack, TcpKind, Verdict};
+use wavelane_scenario::{BackendError, RunError, RunHooks, Stack, TcpKind, Verdict};
 
 /// The study's id.
 pub(crate) const ID: &str = "tcp-interop";
@@ -41,7 +40,7 @@ pub(crate) fn run(
 ) -> Result<StudyDocument, StudyError> {
     std::fs::create_dir_all(&options.out)
         .map_err(|e| RunError::Unwritable { path: options.out.clone(), why: e.to_string() })?;
-    let watch = Watch { progress: hooks.progress, cancelled: hooks.cancelled };
+    let watch = hooks;
     let full = options.edition == Edition::Full;
     let mut rows = Vec::new();
     if options.wants("captures") {
@@ -59,12 +58,8 @@ pub(crate) fn run(
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
 }
 
-/// The part of the hooks that threads may share.
-#[derive(Clone, Copy)]
-struct Watch<'a> {
-    progress: &'a (dyn Fn(Progress) + Sync),
-    cancelled: &'a AtomicBool,
-}
+/// Who is told, and who stops it.
+type Watch<'a> = &'a RunHooks<'a>;
 
 /// A congestion control that both TCPs have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,0 +1,228 @@
+//! What each stack made of a draw, kept in a small file per draw, so that nothing is simulated twice.
+
+use super::draw::Draw;
+use super::text::ECHO;
+use crate::StudyError;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use wavelane_base::Seed;
+use wavelane_scenario::figures::{of_run, wire_bytes_per_delivered_byte};
+use wavelane_scenario::{Backend, BackendError, RunContext, RunError, Scenario, Stack};
+
+/// Format of the file.
+const FORMAT: &str = "wavelane-draw/1";
+/// A link on which every part of TCP that a result could depend on has work: its result stands for the simulator and
+/// its TCP in the keys, so that a change of either makes what was stored before worthless.
+const CANARY: &str = r#"
+duration = "4 s"
+stacks = ["tcp-cubic"]
+[nodes]
+client = "endpoint"
+a = "gateway"
+b = "gateway"
+server = "endpoint"
+[channels.lan_client]
+preset = "ethernet"
+between = ["client", "a"]
+[channels.lan_server]
+preset = "ethernet"
+between = ["b", "server"]
+[channels.air]
+kind = "cable"
+between = ["a", "b"]
+reverse = "same"
+[channels.air.forward]
+rate = "8 Mbit/s"
+delay = "15 ms"
+jitter = "4 ms"
+queue = "30 kB"
+loss = { kind = "gilbert-elliott", good = "900 ms", bad = "30 ms", in_good = "1/1000", in_bad = "1/2", per = "packet" }
+reorder = { p = "1/200", extra = "10 ms" }
+duplicate = "1/300"
+[flows.page]
+app = "download"
+from = "client"
+to = "server"
+[flows.echo]
+app = "echo"
+from = "client"
+to = "server"
+while = "page"
+"#;
+
+/// The file of a draw.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct DrawFile {
+    format: String,
+    family: u64,
+    draw: u64,
+    /// What the draw is, for people.
+    link: String,
+    stacks: Vec<Seen>,
+}
+
+/// What one stack made of a draw.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct Seen {
+    pub(super) stack: String,
+    /// The dice of the channel.
+    pub(super) dice: u64,
+    /// Of everything that the result depends on.
+    pub(super) key: String,
+    /// Sum over the bodies.
+    pub(super) goodput_bps: f64,
+    /// Mean over the bodies of goodput over what their direction can carry.
+    pub(super) share: f64,
+    pub(super) rtt_p50_ms: Option<f64>,
+    pub(super) rtt_p95_ms: Option<f64>,
+    pub(super) wire_bytes_per_delivered_byte: Option<f64>,
+    /// Echoes.
+    pub(super) sent: u64,
+    pub(super) lost: u64,
+}
+
+/// Where results are kept and looked up, and what stands for this program in their keys.
+pub(super) struct Store {
+    folder: PathBuf,
+    /// Folders of other runs.
+    others: Vec<PathBuf>,
+    programs: Vec<(&'static str, String)>,
+}
+
+fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> RunError + '_ {
+    move |e| RunError::Unwritable { path: path.to_owned(), why: e.to_string() }
+}
+
+fn digest(parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part.as_bytes());
+    }
+    hash.finalize().iter().take(12).map(|octet| format!("{octet:02x}")).collect()
+}
+
+/// One stack on one scenario: its figures and the digest of all packets.
+fn simulate(
+    scenario: &Scenario,
+    stack: Stack,
+    cancelled: &AtomicBool,
+) -> Result<wavelane_scenario::StackRaw, StudyError> {
+    let mut quiet = |_| {};
+    let label = stack.word().to_owned();
+    let mut context = RunContext { out: Path::new("."), label, captures: false, progress: &mut quiet, cancelled };
+    let raw = wavelane_sim::SimBackend.run_stack(scenario, stack, scenario.seed, &mut context);
+    raw.map_err(|error| {
+        StudyError::Run(match error {
+            BackendError::Cancelled => RunError::Cancelled,
+            error => RunError::Stack { stack, seed: scenario.seed.0, error },
+        })
+    })
+}
+
+impl Store {
+    /// Opens the folder, and finds out what stands for each stack of `stacks`.
+    pub(super) fn open(
+        folder: PathBuf,
+        others: Vec<PathBuf>,
+        stacks: &[&'static str],
+        cancelled: &AtomicBool,
+    ) -> Result<Self, StudyError> {
+        std::fs::create_dir_all(&folder).map_err(unwritable(&folder))?;
+        let scenario = Scenario::parse(CANARY, Path::new("."))?;
+        let mut programs = Vec::new();
+        for word in stacks {
+            let program = match Stack::from_word(word) {
+                Some(stack @ Stack::Tcp { .. }) => {
+                    let raw = simulate(&scenario, stack, cancelled)?;
+                    format!("{:?} {:?}", raw.notes, of_run(&scenario, &raw, scenario.seed))
+                }
+                // The gateways' code is what is being worked on: of these only the same build's result holds.
+                _ => crate::cells::fingerprint(),
+            };
+            programs.push((*word, program));
+        }
+        Ok(Self { folder, others, programs })
+    }
+
+    /// A member's scenario file, written for whoever wants to replay it.
+    pub(super) fn write_scenario(&self, draw: &Draw, text: &str) -> Result<(), StudyError> {
+        let path = self.folder.join(format!("draw-{:06}.toml", draw.number));
+        Ok(std::fs::write(&path, text).map_err(unwritable(&path))?)
+    }
+
+    fn key(&self, text: &str, stack: &str, dice: u64) -> String {
+        let program = self.programs.iter().find(|(word, _)| *word == stack).map_or("", |(_, program)| program);
+        digest(&[FORMAT, text, stack, &dice.to_string(), program])
+    }
+
+    fn load(folder: &Path, draw: &Draw) -> Vec<Seen> {
+        let path = folder.join(format!("draw-{:06}.json", draw.number));
+        let file = std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice::<DrawFile>(&bytes).ok());
+        let ours = |file: &DrawFile| file.format == FORMAT && (file.family, file.draw) == (draw.family.0, draw.number);
+        file.filter(ours).map(|file| file.stacks).unwrap_or_default()
+    }
+
+    /// What is kept of this stack on this draw with these dice.
+    pub(super) fn find(&self, draw: &Draw, text: &str, stack: &str, dice: u64) -> Option<Seen> {
+        let key = self.key(text, stack, dice);
+        let folders = std::iter::once(&self.folder).chain(&self.others);
+        folders.flat_map(|folder| Self::load(folder, draw)).find(|seen| seen.key == key && seen.stack == stack)
+    }
+
+    /// Adds to the draw's file, whole or not at all. Each draw belongs to one thread at a time.
+    pub(super) fn keep(&self, draw: &Draw, found: &[Seen]) -> Result<(), StudyError> {
+        let same = |a: &Seen, b: &Seen| a.stack == b.stack && a.dice == b.dice;
+        let mut stacks = Self::load(&self.folder, draw);
+        stacks.retain(|old| !found.iter().any(|new| same(old, new)));
+        stacks.extend_from_slice(found);
+        stacks.sort_by(|a, b| (a.dice != draw.dice, a.dice, &a.stack).cmp(&(b.dice != draw.dice, b.dice, &b.stack)));
+        let file =
+            DrawFile { format: FORMAT.into(), family: draw.family.0, draw: draw.number, link: draw.words(), stacks };
+        let text = serde_json::to_string_pretty(&file).unwrap_or_default() + "\n";
+        let path = self.folder.join(format!("draw-{:06}.json", draw.number));
+        let draft = self.folder.join(format!(".draw-{:06}.draft", draw.number));
+        let written = std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &path));
+        Ok(written.map_err(unwritable(&path))?)
+    }
+
+    /// Runs a stack on a draw.
+    pub(super) fn simulate(
+        &self,
+        draw: &Draw,
+        text: &str,
+        stack: &str,
+        dice: u64,
+        cancelled: &AtomicBool,
+    ) -> Result<Seen, StudyError> {
+        let mut scenario = Scenario::parse(text, Path::new("."))?;
+        scenario.seed = Seed(dice);
+        let word = scenario.stacks.iter().copied().find(|known| known.word() == stack);
+        let Some(word) = word else {
+            return Err(RunError::Refused(format!("a draw has no stack '{stack}'")).into());
+        };
+        let raw = simulate(&scenario, word, cancelled)?;
+        let figures = of_run(&scenario, &raw, scenario.seed);
+        let of = |name: &str| figures.iter().find(|f| f.flow == name);
+        let goodputs = draw.bodies().into_iter().zip(draw.loaded()).map(|((_, flow), way)| {
+            let goodput = of(flow).and_then(|f| f.goodput_bps).unwrap_or(0.0);
+            (goodput, goodput / way.limit_bps(draw.lasts_ms))
+        });
+        let goodputs: Vec<(f64, f64)> = goodputs.collect();
+        let echo = of(ECHO);
+        Ok(Seen {
+            stack: stack.to_owned(),
+            dice,
+            key: self.key(text, stack, dice),
+            goodput_bps: goodputs.iter().map(|(goodput, _)| goodput).sum(),
+            share: goodputs.iter().map(|(_, share)| share).sum::<f64>() / goodputs.len() as f64,
+            rtt_p50_ms: echo.and_then(|f| f.rtt_p50_ms),
+            rtt_p95_ms: echo.and_then(|f| f.rtt_p95_ms),
+            wire_bytes_per_delivered_byte: wire_bytes_per_delivered_byte(&[&raw]),
+            sent: echo.and_then(|f| f.sent).unwrap_or(0),
+            lost: echo.and_then(|f| f.lost).unwrap_or(0),
+        })
+    }
+}
