@@ -8,7 +8,7 @@ use core::fmt::Write;
 use std::path::{Path, PathBuf};
 use wavelane_scenario::Verdict;
 
-/// A line chart over the study's cells.
+/// A chart over the study's cells.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Chart {
     /// Its files' name.
@@ -21,6 +21,10 @@ pub struct Chart {
     pub y_label: String,
     /// Whether the vertical axis is logarithmic.
     pub log: bool,
+    /// Whether the horizontal axis is.
+    pub x_log: bool,
+    /// Points without lines between them.
+    pub dots: bool,
     /// Name and points of each curve; `wavelane`'s is the solid one.
     pub curves: Vec<(String, Vec<(f64, f64)>)>,
     /// An aim, drawn as a level.
@@ -51,7 +55,7 @@ impl Chart {
         let curve = |(name, points): &(String, Vec<(f64, f64)>)| Curve {
             name: name.clone(),
             style: style_of(names(), name),
-            pieces: vec![points.clone()],
+            pieces: if self.dots { points.iter().map(|p| vec![*p]).collect() } else { vec![points.clone()] },
             marks: Vec::new(),
         };
         let points = || self.curves.iter().flat_map(|(_, points)| points.iter().copied());
@@ -62,11 +66,11 @@ impl Chart {
             title: self.title.clone(),
             x_label: self.x_label.clone(),
             y_label: self.y_label.clone(),
-            x: Axis::exact(right),
+            x: if self.x_log { Axis::logarithmic(points().map(|p| p.0)) } else { Axis::exact(right) },
             y: if self.log { Axis::logarithmic(points().map(|p| p.1).chain(aim)) } else { Axis::linear(top * 1.04) },
             curves: self.curves.iter().map(curve).collect(),
             level: self.aim.clone(),
-            points: false,
+            points: self.dots,
             marks_mean: "",
         }
     }
@@ -138,6 +142,8 @@ mod tests {
             x_label: "loss (%)".into(),
             y_label: "share".into(),
             log: false,
+            x_log: false,
+            dots: false,
             curves: vec![("wavelane".into(), points)],
             aim: Some((0.9, "aim 0.9".into())),
         };

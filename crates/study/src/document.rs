@@ -33,6 +33,9 @@ pub struct StudyDocument {
     /// The parts that were run, if not all were asked for: the verdict is of these alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<String>,
+    /// The members of a population that were run, if they were named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draws: Option<String>,
     /// The total over the rows.
     pub verdict: Verdict,
     /// What was measured and judged.
@@ -104,7 +107,16 @@ impl StudyDocument {
     /// A document whose verdict is the total over `rows`.
     pub fn new(study: &str, edition: Edition, seed: u64, rows: Vec<Row>) -> Self {
         let verdict = Verdict::total(rows.iter().map(|r| r.verdict));
-        Self { format: STUDY_FORMAT.into(), study: study.into(), edition, seed, parts: Vec::new(), verdict, rows }
+        Self {
+            format: STUDY_FORMAT.into(),
+            study: study.into(),
+            edition,
+            seed,
+            parts: Vec::new(),
+            draws: None,
+            verdict,
+            rows,
+        }
     }
     /// The document as text, with a newline at the end.
     pub fn to_json(&self) -> String {

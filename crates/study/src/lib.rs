@@ -165,6 +165,7 @@ impl Study {
             if lab { Box::new(wavelane_lab::LabBackend) } else { Box::new(wavelane_sim::SimBackend) }
         };
         let document = (self.run)(&make, options, hooks)?;
-        Ok(StudyDocument { parts: options.parts.clone(), ..document })
+        let draws = options.draws.as_ref().map(|draws| format!("{}..{}", draws.start(), draws.end()));
+        Ok(StudyDocument { parts: options.parts.clone(), draws, ..document })
     }
 }

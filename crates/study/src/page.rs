@@ -8,12 +8,17 @@ use wavelane_report::{Chart, ReportError, StudyPage, render_study};
 /// Writes `report.html` and its pictures into `folder`.
 pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, ReportError> {
     let edition = if document.edition == Edition::Full { "full" } else { "quick" };
+    let draws = document.draws.as_ref().map(|draws| format!(" --draws {draws}")).unwrap_or_default();
+    let shown: Vec<&Row> = match document.study.as_str() {
+        crate::population::ID => crate::population::page::shown(document),
+        _ => document.rows.iter().collect(),
+    };
     let page = StudyPage {
         title: format!("Study {} ({edition} edition, seed {})", document.study, document.seed),
         verdict: document.verdict,
         charts: charts(document),
-        rows: document.rows.iter().map(|row| (row.verdict, cells(row))).collect(),
-        rerun: format!("wavelane study run {} --{edition} --seed {}", document.study, document.seed),
+        rows: shown.into_iter().map(|row| (row.verdict, cells(row))).collect(),
+        rerun: format!("wavelane study run {} --{edition} --seed {}{draws}", document.study, document.seed),
     };
     render_study(folder, &page)
 }
@@ -62,6 +67,7 @@ fn charts(document: &StudyDocument) -> Vec<Chart> {
             ),
         ],
         crate::sharing::ID => vec![over_queue(document)],
+        crate::population::ID => crate::population::page::charts(document),
         _ => Vec::new(),
     }
 }
@@ -80,6 +86,8 @@ fn over_loss(document: &StudyDocument, metric: &'static str, title: &str, unit: 
         x_label: "random loss, both ways (%)".into(),
         y_label: unit.into(),
         log,
+        x_log: false,
+        dots: false,
         curves: curves(document.rows.iter().filter(plain).filter_map(point)),
         aim: (aim > 0.0).then(|| (aim, format!("aim {aim}"))),
     }
@@ -101,6 +109,8 @@ fn over_queue(document: &StudyDocument) -> Chart {
         x_label: "queue (bandwidth-delay products)".into(),
         y_label: "share or index".into(),
         log: false,
+        x_log: false,
+        dots: false,
         curves: curves(document.rows.iter().filter_map(point)),
         aim: None,
     }

@@ -27,8 +27,6 @@ const QUEUE_MAX: f64 = 64e6;
 const MOVING_LEAST: f64 = 0.2;
 /// Longest jitter and lateness of reordered packets, in ms, beside half the round trip.
 const JITTER_MS: f64 = 40.0;
-/// From here on a moving rate is measured, in s: goodput leaves the start out.
-const MEASURED_FROM_S: f64 = 2.0;
 /// A member lasts so long in s, unless so many packets take less; and no less than so long, packets and round trips.
 const LASTS_S: f64 = 45.0;
 const LASTS_PACKETS: f64 = 60_000.0;
@@ -119,6 +117,18 @@ pub(super) enum Loss {
         bad_us: u64,
         in_bad_ppm: u32,
     },
+}
+
+impl Loss {
+    /// Its kind.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Repeated => "repeated by the radio",
+            Self::Random { .. } => "random",
+            Self::Bursts { .. } => "bursts",
+        }
+    }
 }
 
 /// The substreams of one draw.
@@ -336,7 +346,7 @@ fn spike(dice: &Dice, name: &str, way: &mut Way, lasts_ms: u64) {
 impl Draw {
     /// What it costs to simulate, about: packets that are offered.
     pub(super) fn cost(&self) -> f64 {
-        let packets = |way: &Way| way.limit_bps(self.lasts_ms) * self.lasts_ms as f64 / 1e3 / PACKET_BITS;
+        let packets = |way: &Way| way.steady() * self.lasts_ms as f64 / 1e3 / PACKET_BITS;
         500.0 + self.loaded().into_iter().map(packets).sum::<f64>()
     }
 
@@ -399,17 +409,5 @@ impl Way {
             }
         };
         1.0 - (1.0 - lost) * (1.0 - f64::from(self.corrupt_ppm) / 1e6)
-    }
-
-    /// IP bits a second that can arrive, in the mean of the time that is measured.
-    pub(super) fn limit_bps(&self, lasts_ms: u64) -> f64 {
-        let (from, to) = (MEASURED_FROM_S * 1e3, lasts_ms as f64);
-        let (mut bits, mut at, mut rate) = (0.0, 0.0f64, self.rate);
-        for (ms, next) in self.rates.iter().copied().chain([(lasts_ms, 0)]) {
-            bits += (rate as f64).min(self.steady()) * (ms as f64 - at.max(from)).max(0.0) / 1e3;
-            (at, rate) = (ms as f64, next);
-        }
-        let out: u64 = self.outages.iter().map(|(_, ms)| ms).sum();
-        bits / ((to - from) / 1e3) * (1.0 - self.lost()) * (1.0 - out as f64 / to)
     }
 }

@@ -4,7 +4,7 @@ use super::store::Seen;
 use super::{AGAIN_BELOW, BBR, ID, Member, OURS};
 use crate::cells::{Aim, judge};
 use crate::document::Row;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use wavelane_scenario::Verdict;
 use wavelane_scenario::figures::percentile;
 
@@ -22,6 +22,14 @@ const ECHO_TIMES: f64 = 1.05;
 const ECHO_MORE_MS: f64 = 10.0;
 /// Bytes on the link per byte delivered, times BBR's.
 const WIRE_TIMES: f64 = 1.2;
+/// What stands in the case of a member's row.
+pub(super) const DRAW: &str = "draw";
+pub(super) const RATE: &str = "rate_mbit";
+pub(super) const RTT: &str = "rtt_ms";
+pub(super) const LOSS: &str = "loss";
+/// A member's figures that are drawn.
+pub(super) const RATIO_METRIC: &str = "goodput_ratio";
+pub(super) const ECHO_METRIC: &str = "echo_p95_of_allowed";
 /// What a full IP packet of 1,500 bytes carries of a stream through the gateways.
 const PAYLOAD: f64 = 1_437.0 / 1_500.0;
 
@@ -43,13 +51,12 @@ pub(super) fn ratio(seen: &[Seen]) -> Option<f64> {
     (best.share > 0.0).then(|| ours.share / best.share)
 }
 
-/// By how many ms our echo's p95 is above what the strictest rival allows; below 0 if it is inside.
-fn echo_over_ms(member: &Member) -> Option<f64> {
+/// Our echo's p95 over what the rival with the calmest echo allows; nothing without a rival.
+fn echo_of_allowed(member: &Member) -> Option<f64> {
     let ours = ours(&member.seen)?;
     let rivals = rivals(&member.seen).filter(|s| s.share >= RIVAL_SHARE * ours.share);
-    let allowed = rivals.filter_map(|s| s.rtt_p95_ms).fold(f64::INFINITY, f64::min);
-    let limit = ECHO_TIMES * allowed + ECHO_MORE_MS + member.draw.packet_ms();
-    Some(ours.rtt_p95_ms? - limit).filter(|over| over.is_finite())
+    let least = rivals.filter_map(|s| s.rtt_p95_ms).min_by(f64::total_cmp)?;
+    Some(ours.rtt_p95_ms? / (ECHO_TIMES * least + ECHO_MORE_MS + member.draw.packet_ms()))
 }
 
 /// Our bytes on the link per byte delivered over BBR's.
@@ -59,24 +66,36 @@ fn wire_ratio(member: &Member) -> Option<f64> {
 }
 
 fn member_row(member: &Member, metric: &str, unit: &str, value: Option<f64>) -> Option<Row> {
-    let mut case = Map::new();
-    case.insert("draw".into(), json!(member.draw.number));
+    let draw = &member.draw;
+    // Of the body that comes down, if one does.
+    let way = draw.loaded()[0];
+    let case = [
+        (DRAW, json!(draw.number)),
+        (RATE, json!(way.rate as f64 / 1e6)),
+        (RTT, json!(draw.rtt_ms.round())),
+        (LOSS, json!(way.loss.word())),
+    ];
+    let case = case.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     Some(Row { case, value: Some(value?), n: 1, ..Row::new(ID, "sim", OURS, metric, unit) })
 }
 
 /// The row that tells how a member ended.
 pub(super) fn ratio_row(member: &Member) -> Option<Row> {
     let (ours, best) = (ours(&member.seen)?, best(&member.seen)?);
-    let mut row = member_row(member, "goodput_ratio", "ratio", ratio(&member.seen))?;
+    let mut row = member_row(member, RATIO_METRIC, "ratio", ratio(&member.seen))?;
     row.bound = Some(PAYLOAD / best.share);
+    let mbit = |seen: &Seen| {
+        let each: Vec<String> = seen.goodputs_bps.iter().map(|bps| format!("{:.3}", bps / 1e6)).collect();
+        each.join(" + ")
+    };
     let ms = |seen: &Seen| seen.rtt_p95_ms.map_or("-".into(), |ms| format!("{ms:.0}"));
     let again: Vec<String> = member.again.iter().filter_map(|seen| ratio(seen)).map(|r| format!("{r:.3}")).collect();
     let again = if again.is_empty() { String::new() } else { format!(", other dice {}", again.join(" ")) };
     row.why = format!(
-        "{:.3} beside {:.3} Mbit/s of {}{again}; echo {} beside {} ms; wire {:.2}; {}; wavelane study run {ID} --seed {} \
+        "{} beside {} Mbit/s of {}{again}; echo {} beside {} ms; wire {:.2}; {}; wavelane study run {ID} --seed {} \
          --draws {n}..{n}",
-        ours.goodput_bps / 1e6,
-        best.goodput_bps / 1e6,
+        mbit(ours),
+        mbit(best),
         best.stack,
         ms(ours),
         ms(best),
@@ -95,7 +114,7 @@ pub(super) fn rows(members: &[Member]) -> Vec<Row> {
     rows.push(wire(members));
     for member in members {
         rows.extend(ratio_row(member));
-        rows.extend(member_row(member, "echo_p95_over_ms", "ms", echo_over_ms(member)));
+        rows.extend(member_row(member, ECHO_METRIC, "ratio", echo_of_allowed(member)));
         rows.extend(member_row(member, "wire_ratio", "ratio", wire_ratio(member)));
     }
     rows
@@ -164,8 +183,8 @@ fn share(values: &[f64], holds: impl Fn(f64) -> bool) -> Option<f64> {
 }
 
 fn echo(members: &[Member]) -> Row {
-    let over: Vec<f64> = members.iter().filter_map(echo_over_ms).collect();
-    let inside = share(&over, |over| over <= 0.0);
+    let over: Vec<f64> = members.iter().filter_map(echo_of_allowed).collect();
+    let inside = share(&over, |over| over <= 1.0);
     let mut row = claim("echo_p95_share", "share", inside, over.len(), Some(1.0), Aim::AtLeast(ECHO_SHARE_AIM));
     row.why = format!(
         "{}; of members whose echo p95 is at most {ECHO_TIMES} times that of any TCP with half our goodput, + {ECHO_MORE_MS} \
@@ -182,9 +201,4 @@ fn wire(members: &[Member]) -> Row {
     row.why =
         format!("{}; of members with at most {WIRE_TIMES} times BBR's bytes on the link per byte delivered", row.why);
     row
-}
-
-/// A case's draw number.
-pub(crate) fn draw_of(case: &Map<String, Value>) -> Option<u64> {
-    case.get("draw")?.as_u64()
 }

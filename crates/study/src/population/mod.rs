@@ -2,7 +2,8 @@
 //! gateways and over three plain TCPs.
 
 mod draw;
-pub(crate) mod judge;
+mod judge;
+pub(crate) mod page;
 mod store;
 mod text;
 

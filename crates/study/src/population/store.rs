@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use wavelane_base::Seed;
-use wavelane_scenario::figures::{of_run, wire_bytes_per_delivered_byte};
-use wavelane_scenario::{Backend, BackendError, RunContext, RunError, Scenario, Stack};
+use wavelane_base::{Seed, Span};
+use wavelane_scenario::figures::{WARM_UP_NS, of_run, wire_bytes_per_delivered_byte};
+use wavelane_scenario::{Backend, BackendError, RunContext, RunError, Scenario, Stack, StackRaw};
 
 /// Format of the file.
 const FORMAT: &str = "wavelane-draw/1";
@@ -71,9 +71,10 @@ pub(super) struct Seen {
     pub(super) dice: u64,
     /// Of everything that the result depends on.
     pub(super) key: String,
-    /// Sum over the bodies.
-    pub(super) goodput_bps: f64,
-    /// Mean over the bodies of goodput over what their direction can carry.
+    /// Of the body, or of that to the client and that to the server.
+    pub(super) goodputs_bps: Vec<f64>,
+    /// Mean over the bodies of goodput over the IP bits a second that can arrive: the link's mean rate, policers and outages
+    /// counted, less what is lost and damaged.
     pub(super) share: f64,
     pub(super) rtt_p50_ms: Option<f64>,
     pub(super) rtt_p95_ms: Option<f64>,
@@ -105,11 +106,7 @@ fn digest(parts: &[&str]) -> String {
 }
 
 /// One stack on one scenario: its figures and the digest of all packets.
-fn simulate(
-    scenario: &Scenario,
-    stack: Stack,
-    cancelled: &AtomicBool,
-) -> Result<wavelane_scenario::StackRaw, StudyError> {
+fn simulate(scenario: &Scenario, stack: Stack, cancelled: &AtomicBool) -> Result<StackRaw, StudyError> {
     let mut quiet = |_| {};
     let label = stack.word().to_owned();
     let mut context = RunContext { out: Path::new("."), label, captures: false, progress: &mut quiet, cancelled };
@@ -206,9 +203,11 @@ impl Store {
         let raw = simulate(&scenario, word, cancelled)?;
         let figures = of_run(&scenario, &raw, scenario.seed);
         let of = |name: &str| figures.iter().find(|f| f.flow == name);
-        let goodputs = draw.bodies().into_iter().zip(draw.loaded()).map(|((_, flow), way)| {
-            let goodput = of(flow).and_then(|f| f.goodput_bps).unwrap_or(0.0);
-            (goodput, goodput / way.limit_bps(draw.lasts_ms))
+        let warm_up = Span::from_nanos(WARM_UP_NS);
+        let goodputs = draw.bodies().into_iter().zip(draw.loaded()).filter_map(|((_, name), way)| {
+            let goodput = of(name).and_then(|f| f.goodput_bps).unwrap_or(0.0);
+            let link = scenario.link_bps(scenario.flow(name)?, warm_up, scenario.duration)?;
+            Some((goodput, goodput / (link * (1.0 - way.lost()))))
         });
         let goodputs: Vec<(f64, f64)> = goodputs.collect();
         let echo = of(ECHO);
@@ -216,7 +215,7 @@ impl Store {
             stack: stack.to_owned(),
             dice,
             key: self.key(text, stack, dice),
-            goodput_bps: goodputs.iter().map(|(goodput, _)| goodput).sum(),
+            goodputs_bps: goodputs.iter().map(|(goodput, _)| *goodput).collect(),
             share: goodputs.iter().map(|(_, share)| share).sum::<f64>() / goodputs.len() as f64,
             rtt_p50_ms: echo.and_then(|f| f.rtt_p50_ms),
             rtt_p95_ms: echo.and_then(|f| f.rtt_p95_ms),

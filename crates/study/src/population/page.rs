@@ -1,0 +1,111 @@
+//! The pictures of a population, and the few of its rows that a page has room for.
+
+use super::judge::{DRAW, ECHO_METRIC, LOSS, RATE, RATIO_METRIC, RTT};
+use crate::document::{Row, StudyDocument};
+use wavelane_report::Chart;
+
+/// So many of the worst members stand on the page, by goodput and by echo.
+const WORST: usize = 10;
+/// A ratio is drawn no lower and no higher.
+const DRAWN: [f64; 2] = [0.02, 50.0];
+
+fn members<'a>(document: &'a StudyDocument, metric: &'a str) -> impl Iterator<Item = &'a Row> {
+    document.rows.iter().filter(move |row| row.metric == metric && row.case.contains_key(DRAW))
+}
+
+/// The claims about the family, then the worst members by goodput, with the commands that replay them, and by echo.
+pub(crate) fn shown(document: &StudyDocument) -> Vec<&Row> {
+    let mut shown: Vec<&Row> = document.rows.iter().filter(|row| row.case.is_empty()).collect();
+    for (metric, worst_is_low) in [(RATIO_METRIC, true), (ECHO_METRIC, false)] {
+        let mut rows: Vec<&Row> = members(document, metric).collect();
+        let rank = |row: &Row| row.value.unwrap_or(0.0) * if worst_is_low { 1.0 } else { -1.0 };
+        rows.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+        shown.extend(rows.into_iter().take(WORST));
+    }
+    shown
+}
+
+/// Distribution of a figure over the members, and the figure over something of the link, by kind of loss.
+pub(crate) fn charts(document: &StudyDocument) -> Vec<Chart> {
+    let ratio = "goodput over the best TCP's";
+    let echo = "echo p95 over what is allowed beside the calmest rival";
+    vec![
+        distribution(
+            document,
+            "goodput_cdf",
+            RATIO_METRIC,
+            "Goodput beside the best TCP",
+            &format!("{ratio}, log scale"),
+        ),
+        scatter(document, "goodput_scatter", RATIO_METRIC, (RATE, "rate of the body's direction (Mbit/s)"), ratio),
+        distribution(document, "echo_cdf", ECHO_METRIC, "Echo beside the calmest rival", &format!("{echo}, log scale")),
+        scatter(document, "echo_scatter", ECHO_METRIC, (RTT, "round trip of the empty link (ms)"), echo),
+    ]
+}
+
+fn drawn(value: f64) -> f64 {
+    value.clamp(DRAWN[0], DRAWN[1])
+}
+
+/// Steps of the share of members up to a value; where a bound is known, that of the bound too.
+fn distribution(
+    document: &StudyDocument,
+    name: &'static str,
+    metric: &'static str,
+    title: &str,
+    x_label: &str,
+) -> Chart {
+    let steps = |values: Vec<f64>| {
+        let mut values = values;
+        values.sort_by(f64::total_cmp);
+        let n = values.len() as f64;
+        let both = |(i, v): (usize, &f64)| [(drawn(*v), i as f64 / n), (drawn(*v), (i + 1) as f64 / n)];
+        values.iter().enumerate().flat_map(both).collect::<Vec<_>>()
+    };
+    let values = steps(members(document, metric).filter_map(|row| row.value).collect());
+    let bounds = steps(members(document, metric).filter_map(|row| row.bound).collect());
+    let curves = [("wavelane".to_owned(), values), ("bound: what can arrive at all".to_owned(), bounds)];
+    Chart {
+        name,
+        title: format!("{title}: share of members up to a value"),
+        x_label: x_label.into(),
+        y_label: "share of members".into(),
+        log: false,
+        x_log: true,
+        dots: false,
+        curves: curves.into_iter().filter(|(_, points)| !points.is_empty()).collect(),
+        aim: None,
+    }
+}
+
+fn scatter(
+    document: &StudyDocument,
+    name: &'static str,
+    metric: &'static str,
+    (key, x_label): (&str, &str),
+    y_label: &str,
+) -> Chart {
+    let mut curves: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    for row in members(document, metric) {
+        let place = || Some((row.case.get(LOSS)?.as_str()?, row.case.get(key)?.as_f64()?, row.value?));
+        let Some((loss, x, y)) = place() else { continue };
+        let of = format!("loss: {loss}");
+        let at = curves.iter().position(|(word, _)| *word == of).unwrap_or_else(|| {
+            curves.push((of, Vec::new()));
+            curves.len() - 1
+        });
+        curves[at].1.push((x, drawn(y)));
+    }
+    curves.sort_by(|a, b| a.0.cmp(&b.0));
+    Chart {
+        name,
+        title: format!("The members: {y_label}"),
+        x_label: format!("{x_label}, log scale"),
+        y_label: "ratio, log scale".into(),
+        log: true,
+        x_log: true,
+        dots: true,
+        curves,
+        aim: Some((1.0, "1".into())),
+    }
+}
