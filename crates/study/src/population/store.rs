@@ -105,6 +105,11 @@ fn digest(parts: &[&str]) -> String {
     hash.finalize().iter().take(12).map(|octet| format!("{octet:02x}")).collect()
 }
 
+/// To six decimals: so short a number reads back as the same, and a member that was kept gives the rows that it gave.
+fn short(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
+}
+
 /// One stack on one scenario: its figures and the digest of all packets.
 fn simulate(scenario: &Scenario, stack: Stack, cancelled: &AtomicBool) -> Result<StackRaw, StudyError> {
     let mut quiet = |_| {};
@@ -215,11 +220,11 @@ impl Store {
             stack: stack.to_owned(),
             dice,
             key: self.key(text, stack, dice),
-            goodputs_bps: goodputs.iter().map(|(goodput, _)| *goodput).collect(),
-            share: goodputs.iter().map(|(_, share)| share).sum::<f64>() / goodputs.len() as f64,
-            rtt_p50_ms: echo.and_then(|f| f.rtt_p50_ms),
-            rtt_p95_ms: echo.and_then(|f| f.rtt_p95_ms),
-            wire_bytes_per_delivered_byte: wire_bytes_per_delivered_byte(&[&raw]),
+            goodputs_bps: goodputs.iter().map(|(goodput, _)| short(*goodput)).collect(),
+            share: short(goodputs.iter().map(|(_, share)| share).sum::<f64>() / goodputs.len() as f64),
+            rtt_p50_ms: echo.and_then(|f| f.rtt_p50_ms).map(short),
+            rtt_p95_ms: echo.and_then(|f| f.rtt_p95_ms).map(short),
+            wire_bytes_per_delivered_byte: wire_bytes_per_delivered_byte(&[&raw]).map(short),
             sent: echo.and_then(|f| f.sent).unwrap_or(0),
             lost: echo.and_then(|f| f.lost).unwrap_or(0),
         })
