@@ -1,9 +1,10 @@
 //! What studies of several cells share: running a cell unless an interrupted run left it whole, and rows.
 
 use crate::document::{Edition, Row};
+use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use wavelane_scenario::figures::{FlowFigures, mean_ci95};
 use wavelane_scenario::{RunDocument, RunHooks, RunOptions, Scenario, StackResult, Verdict};
 
@@ -20,25 +21,44 @@ pub(crate) struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// Runs it, or takes the Record that an interrupted run of the same study by the same program left in `--out`.
+    fn scenario(&self, options: &StudyOptions) -> Result<Scenario, StudyError> {
+        let mut scenario = Scenario::parse(self.text, Path::new("."))?;
+        scenario.seed = options.seed;
+        Ok(scenario)
+    }
+
+    /// Where its Record lies, and beside it the mark that the Record is whole.
+    fn places(&self, options: &StudyOptions) -> (PathBuf, PathBuf) {
+        let folder = options.out.join(self.study);
+        (folder.join(self.name), folder.join(format!("{}.done", self.name)))
+    }
+
+    fn mark(&self, scenario: &Scenario, options: &StudyOptions) -> String {
+        format!("{} {} {}\n{}", options.seed.0, self.repeat, fingerprint(), scenario.to_toml())
+    }
+
+    /// The Record that an interrupted run of the same study by the same program left in `--out`.
+    fn kept(&self, options: &StudyOptions) -> Result<Option<RunDocument>, StudyError> {
+        let (record, done) = self.places(options);
+        let mark = self.mark(&self.scenario(options)?, options);
+        let over = options.out.join(format!("{}.json", self.study)).exists();
+        let whole = !over && std::fs::read_to_string(&done).is_ok_and(|found| found == mark);
+        Ok(if whole { RunDocument::load(&record).ok() } else { None })
+    }
+
+    /// Runs it, or takes the Record that was kept.
     pub(crate) fn run(
         &self,
         make: &MakeBackend<'_>,
         options: &StudyOptions,
         hooks: &RunHooks<'_>,
     ) -> Result<(Scenario, RunDocument), StudyError> {
-        let mut scenario = Scenario::parse(self.text, Path::new("."))?;
-        scenario.seed = options.seed;
-        let folder = options.out.join(self.study);
-        let (record, done) = (folder.join(self.name), folder.join(format!("{}.done", self.name)));
-        let mark = format!("{} {} {}\n{}", options.seed.0, self.repeat, fingerprint(), scenario.to_toml());
-        let over = options.out.join(format!("{}.json", self.study)).exists();
-        if !over
-            && std::fs::read_to_string(&done).is_ok_and(|found| found == mark)
-            && let Ok(document) = RunDocument::load(&record)
-        {
+        let scenario = self.scenario(options)?;
+        if let Some(document) = self.kept(options)? {
             return Ok((scenario, document));
         }
+        let (record, done) = self.places(options);
+        let mark = self.mark(&scenario, options);
         let edition = if options.edition == Edition::Full { "--full" } else { "--quick" };
         let run = RunOptions {
             name: format!("{}-{}", self.study, self.name),
@@ -54,6 +74,31 @@ impl Cell<'_> {
         let _ = std::fs::write(&done, mark);
         Ok((scenario, document))
     }
+}
+
+/// Gives the document of a cell; nothing if it is to be run first.
+pub(crate) type Take<'a> = &'a dyn Fn(&Cell<'_>) -> Result<Option<RunDocument>, StudyError>;
+
+/// The rows of tasks that consist of cells, `rows_of` each; told as soon as they are judged. `workers` tasks go at once; the
+/// laboratory, which measures real time, has one.
+pub(crate) fn rows_of_all<T: Sync>(
+    tasks: &[T],
+    workers: usize,
+    (make, options, hooks): (&MakeBackend<'_>, &StudyOptions, &RunHooks<'_>),
+    rows_of: impl Fn(&T, Take<'_>) -> Result<Option<Vec<Row>>, StudyError> + Sync,
+) -> Result<Vec<Row>, StudyError> {
+    let told = |rows: Vec<Row>| {
+        rows.iter().for_each(options.row);
+        rows
+    };
+    // What cannot be read is run, and says then what is wrong.
+    let found = |task: &T| rows_of(task, &|cell| cell.kept(options)).ok().flatten().map(told);
+    let work = |task: &T| {
+        let rows = rows_of(task, &|cell| Ok(Some(cell.run(make, options, hooks)?.1)))?;
+        Ok(told(rows.unwrap_or_default()))
+    };
+    let runner = Runner { what: "cells", workers, hooks };
+    Ok(runner.run(tasks, |_| 1.0, found, work)?.into_iter().flatten().collect())
 }
 
 /// Tells this build of the program from others: a Record of another build is not taken over.

@@ -9,7 +9,7 @@ mod judge;
 mod packet;
 mod quic;
 
-use crate::cells::Cell;
+use crate::cells::{self, Cell, Take};
 use crate::document::{Edition, Row, StudyDocument};
 use crate::{MakeBackend, StudyError, StudyOptions};
 use wavelane_scenario::RunHooks;
@@ -161,6 +161,37 @@ fn scenario_text(loss: &Loss, plan: &Plan) -> String {
     text
 }
 
+/// What is judged together.
+enum Task {
+    Loss(&'static Loss),
+    Unsplit(&'static packet::Case),
+}
+
+impl Task {
+    /// Its rows, once `take` has its cells.
+    fn rows(&self, plan: &Plan, edition: Edition, take: Take<'_>) -> Result<Option<Vec<Row>>, StudyError> {
+        let repeat = plan.repeat;
+        let loss = match self {
+            Self::Loss(loss) => loss,
+            Self::Unsplit(case) => {
+                let text = packet::scenario_text(case, edition);
+                let document = take(&Cell { study: ID, name: case.name, text: &text, repeat })?;
+                return Ok(document.map(|document| packet::rows(case, &document)));
+            }
+        };
+        let text = scenario_text(loss, plan);
+        let Some(document) = take(&Cell { study: ID, name: loss.name, text: &text, repeat })? else { return Ok(None) };
+        let mut rows = judge::cell(loss, &document, edition);
+        if edition == Edition::Full {
+            let text = quic::scenario_text(loss, plan);
+            let name = format!("quic-{}", loss.name);
+            let Some(own) = take(&Cell { study: ID, name: &name, text: &text, repeat })? else { return Ok(None) };
+            rows.extend(quic::rows(loss, &document, &own));
+        }
+        Ok(Some(rows))
+    }
+}
+
 /// Runs the edition's cells and judges them.
 pub(crate) fn run(
     make: &MakeBackend<'_>,
@@ -168,31 +199,13 @@ pub(crate) fn run(
     hooks: &RunHooks<'_>,
 ) -> Result<StudyDocument, StudyError> {
     let plan = if options.edition == Edition::Full { FULL } else { QUICK };
-    let mut rows: Vec<Row> = Vec::new();
     // A part that is asked for by name is run in either edition.
     let by_edition = |loss: &Loss| loss.quick || options.edition == Edition::Full || !options.parts.is_empty();
-    let losses = LOSSES.iter().filter(|loss| by_edition(loss) && options.wants(loss.name));
-    for loss in losses {
-        let text = scenario_text(loss, &plan);
-        let cell = Cell { study: ID, name: loss.name, text: &text, repeat: plan.repeat };
-        let (_, document) = cell.run(make, options, hooks)?;
-        let mut found = judge::cell(loss, &document, options.edition);
-        if options.edition == Edition::Full {
-            let text = quic::scenario_text(loss, &plan);
-            let cell = Cell { study: ID, name: &format!("quic-{}", loss.name), text: &text, repeat: plan.repeat };
-            found.extend(quic::rows(loss, &document, &cell.run(make, options, hooks)?.1));
-        }
-        found.iter().for_each(options.row);
-        rows.extend(found);
-    }
-    for case in packet::CASES.iter().filter(|_| options.wants(UNSPLIT)) {
-        let text = packet::scenario_text(case, options.edition);
-        let cell = Cell { study: ID, name: case.name, text: &text, repeat: plan.repeat };
-        let (_, document) = cell.run(make, options, hooks)?;
-        let found = packet::rows(case, &document);
-        found.iter().for_each(options.row);
-        rows.extend(found);
-    }
+    let losses = LOSSES.iter().filter(|loss| by_edition(loss) && options.wants(loss.name)).map(Task::Loss);
+    let cases = packet::CASES.iter().filter(|_| options.wants(UNSPLIT)).map(Task::Unsplit);
+    let tasks: Vec<Task> = losses.chain(cases).collect();
+    let rows_of = |task: &Task, take: Take<'_>| task.rows(&plan, options.edition, take);
+    let rows = cells::rows_of_all(&tasks, 1, (make, options, hooks), rows_of)?;
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
 }
 

@@ -21,7 +21,7 @@ const SPLIT: [f64; 2] = [0.3, 0.7];
 /// Queue in bandwidth-delay products, and its least size in packets.
 const QUEUE_BDP: [f64; 2] = [0.1, 4.0];
 const QUEUE_PACKETS: f64 = 10.0;
-/// A cable's queue holds no more (`wavelane_channel::QUEUE_BOUND`), in bytes.
+/// More than any equipment holds, in bytes: it bounds the simulator's memory.
 const QUEUE_MAX: f64 = 64e6;
 /// Lowest rate of a moving one, in parts of its highest.
 const MOVING_LEAST: f64 = 0.2;

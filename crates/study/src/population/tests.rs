@@ -201,3 +201,30 @@ fn the_family_is_judged_by_median_tail_echo_and_cost() {
     bad[6].again = (0..5).map(|_| member(7, 0.45, 100.0, 1.1).seen).collect();
     assert_eq!(verdict(&judge::rows(&bad), "goodput_ratio_085_share"), Verdict::Pass);
 }
+
+#[test]
+fn every_tcp_fills_a_clean_draw() {
+    let clean = |d: &Draw| {
+        let ways = [&d.down, &d.up];
+        let bare = |w: &&draw::Way| w.loss == Loss::None && w.policer.is_none() && w.jitter_us + w.reorder.1 == 0;
+        ways.iter().all(bare)
+            && d.moving == Moving::No
+            && d.load != draw::Load::Both
+            && ways.iter().all(|w| w.duplicate_ppm + w.corrupt_ppm == 0)
+    };
+    let mut draws: Vec<_> = (1..=3_000).map(|number| draw(FAMILY, number)).filter(clean).collect();
+    assert!(draws.len() >= 4, "{} clean draws", draws.len());
+    draws.sort_by(|a, b| a.cost().total_cmp(&b.cost()));
+    let (out, run) = (folder("clean"), AtomicBool::new(false));
+    let store = Store::open(out.clone(), Vec::new(), &STACKS, &run).unwrap();
+    for d in draws.iter().take(4) {
+        let text = d.scenario(&STACKS);
+        let share = |stack: &&str| store.simulate(d, &text, stack, d.dice, &run).unwrap().share;
+        let shares: Vec<f64> = STACKS.iter().filter(|stack| **stack != OURS).map(share).collect();
+        println!("draw {}: {shares:.3?} of the link; {}", d.number, d.words());
+        // Of what a TCP with timestamps can carry in packets of 1,500 bytes.
+        let most = 1_448.0 / 1_500.0;
+        assert!(shares.iter().all(|share| (0.9 * most..=most).contains(share)), "draw {}: {shares:?}", d.number);
+    }
+    std::fs::remove_dir_all(out).unwrap();
+}
