@@ -1,3 +1,4 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use crate::model::Scenario;
 use std::path::Path;
 use wavelane_base::Span;
