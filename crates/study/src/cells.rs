@@ -5,6 +5,7 @@ use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
+use wavelane_base::Seed;
 use wavelane_scenario::figures::{FlowFigures, mean_ci95};
 use wavelane_scenario::{RunDocument, RunHooks, RunOptions, Scenario, StackResult, Verdict};
 
@@ -18,12 +19,14 @@ pub(crate) struct Cell<'a> {
     pub(crate) text: &'a str,
     /// Seeds.
     pub(crate) repeat: u32,
+    /// A first seed other than the study's, and the command that repeats this cell.
+    pub(crate) own: Option<(Seed, String)>,
 }
 
 impl Cell<'_> {
     fn scenario(&self, options: &StudyOptions) -> Result<Scenario, StudyError> {
         let mut scenario = Scenario::parse(self.text, Path::new("."))?;
-        scenario.seed = options.seed;
+        scenario.seed = self.own.as_ref().map_or(options.seed, |(seed, _)| *seed);
         Ok(scenario)
     }
 
@@ -33,14 +36,14 @@ impl Cell<'_> {
         (folder.join(self.name), folder.join(format!("{}.done", self.name)))
     }
 
-    fn mark(&self, scenario: &Scenario, options: &StudyOptions) -> String {
-        format!("{} {} {}\n{}", options.seed.0, self.repeat, fingerprint(), scenario.to_toml())
+    fn mark(&self, scenario: &Scenario) -> String {
+        format!("{} {} {}\n{}", scenario.seed.0, self.repeat, fingerprint(), scenario.to_toml())
     }
 
     /// The Record that an interrupted run of the same study by the same program left in `--out`.
     fn kept(&self, options: &StudyOptions) -> Result<Option<RunDocument>, StudyError> {
         let (record, done) = self.places(options);
-        let mark = self.mark(&self.scenario(options)?, options);
+        let mark = self.mark(&self.scenario(options)?);
         let over = options.out.join(format!("{}.json", self.study)).exists();
         let whole = !over && std::fs::read_to_string(&done).is_ok_and(|found| found == mark);
         Ok(if whole { RunDocument::load(&record).ok() } else { None })
@@ -58,14 +61,15 @@ impl Cell<'_> {
             return Ok((scenario, document));
         }
         let (record, done) = self.places(options);
-        let mark = self.mark(&scenario, options);
+        let mark = self.mark(&scenario);
         let edition = if options.edition == Edition::Full { "--full" } else { "--quick" };
+        let usual = || format!("wavelane study run {} {edition} --seed {}", self.study, options.seed.0);
         let run = RunOptions {
             name: format!("{}-{}", self.study, self.name),
             repeat: self.repeat,
             jobs: options.jobs.unwrap_or(1),
             out: record,
-            rerun: format!("wavelane study run {} {edition} --seed {}", self.study, options.seed.0),
+            rerun: self.own.as_ref().map_or_else(usual, |(_, command)| command.clone()),
         };
         // A mark left by an earlier run must not outlive the Record it speaks of.
         let _ = std::fs::remove_file(&done);

@@ -147,7 +147,7 @@ pub const STUDIES: &[Study] = &[
         about: "links drawn by chance, 0.1 to 500 Mbit/s and 4 to 600 ms: goodput, echo and cost beside the best TCP",
         takes: ["6 min", "60 min"],
         backend: "sim",
-        parts: &[],
+        parts: &population::PARTS,
         stacks: &population::STACKS,
         run: population::run,
     },

@@ -9,6 +9,7 @@ use wavelane_report::{Chart, ReportError, StudyPage, render_study};
 pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, ReportError> {
     let edition = if document.edition == Edition::Full { "full" } else { "quick" };
     let draws = document.draws.as_ref().map(|draws| format!(" --draws {draws}")).unwrap_or_default();
+    let parts: String = document.parts.iter().map(|part| format!(" --part {part}")).collect();
     let shown: Vec<&Row> = match document.study.as_str() {
         crate::population::ID => crate::population::page::shown(document),
         _ => document.rows.iter().collect(),
@@ -18,7 +19,7 @@ pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, Report
         verdict: document.verdict,
         charts: charts(document),
         rows: shown.into_iter().map(|row| (row.verdict, cells(row))).collect(),
-        rerun: format!("wavelane study run {} --{edition} --seed {}{draws}", document.study, document.seed),
+        rerun: format!("wavelane study run {} --{edition} --seed {}{parts}{draws}", document.study, document.seed),
     };
     render_study(folder, &page)
 }

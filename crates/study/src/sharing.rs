@@ -104,7 +104,7 @@ pub(crate) fn run(
     let (seconds, repeat) = EDITIONS[usize::from(options.edition == Edition::Full)];
     let mut rows = Vec::new();
     let mut cell = |name: &str, text: &str, judge: &dyn Fn(&RunDocument) -> Vec<Row>| -> Result<(), StudyError> {
-        let (_, document) = Cell { study: ID, name, text, repeat }.run(make, options, hooks)?;
+        let (_, document) = Cell { study: ID, name, text, repeat, own: None }.run(make, options, hooks)?;
         let found = judge(&document);
         found.iter().for_each(options.row);
         rows.extend(found);

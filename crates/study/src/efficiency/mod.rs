@@ -175,17 +175,21 @@ impl Task {
             Self::Loss(loss) => loss,
             Self::Unsplit(case) => {
                 let text = packet::scenario_text(case, edition);
-                let document = take(&Cell { study: ID, name: case.name, text: &text, repeat })?;
+                let document = take(&Cell { study: ID, name: case.name, text: &text, repeat, own: None })?;
                 return Ok(document.map(|document| packet::rows(case, &document)));
             }
         };
         let text = scenario_text(loss, plan);
-        let Some(document) = take(&Cell { study: ID, name: loss.name, text: &text, repeat })? else { return Ok(None) };
+        let Some(document) = take(&Cell { study: ID, name: loss.name, text: &text, repeat, own: None })? else {
+            return Ok(None);
+        };
         let mut rows = judge::cell(loss, &document, edition);
         if edition == Edition::Full {
             let text = quic::scenario_text(loss, plan);
             let name = format!("quic-{}", loss.name);
-            let Some(own) = take(&Cell { study: ID, name: &name, text: &text, repeat })? else { return Ok(None) };
+            let Some(own) = take(&Cell { study: ID, name: &name, text: &text, repeat, own: None })? else {
+                return Ok(None);
+            };
             rows.extend(quic::rows(loss, &document, &own));
         }
         Ok(Some(rows))

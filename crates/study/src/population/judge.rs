@@ -1,10 +1,11 @@
 //! Rows of a population: one per member and figure, and the claims about the whole family.
 
+use super::draw::Draw;
 use super::store::Seen;
 use super::{AGAIN_BELOW, BBR, ID, Member, OURS};
 use crate::cells::{Aim, judge};
 use crate::document::Row;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use wavelane_scenario::Verdict;
 use wavelane_scenario::figures::percentile;
 
@@ -65,8 +66,8 @@ fn wire_ratio(member: &Member) -> Option<f64> {
     Some(of(OURS)? / of(BBR)?)
 }
 
-fn member_row(member: &Member, metric: &str, unit: &str, value: Option<f64>) -> Option<Row> {
-    let draw = &member.draw;
+/// What tells a member's rows from others'.
+pub(super) fn case_of(draw: &Draw) -> Map<String, Value> {
     // Of the body that comes down, if one does.
     let way = draw.loaded()[0];
     let case = [
@@ -75,8 +76,11 @@ fn member_row(member: &Member, metric: &str, unit: &str, value: Option<f64>) -> 
         (RTT, json!(draw.rtt_ms.round())),
         (LOSS, json!(way.loss.word())),
     ];
-    let case = case.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-    Some(Row { case, value: Some(value?), n: 1, ..Row::new(ID, "sim", OURS, metric, unit) })
+    case.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+fn member_row(member: &Member, metric: &str, unit: &str, value: Option<f64>) -> Option<Row> {
+    Some(Row { case: case_of(&member.draw), value: Some(value?), n: 1, ..Row::new(ID, "sim", OURS, metric, unit) })
 }
 
 /// The row that tells how a member ended.

@@ -3,6 +3,7 @@
 
 mod draw;
 mod judge;
+mod lab;
 pub(crate) mod page;
 mod store;
 mod text;
@@ -21,6 +22,9 @@ pub(crate) const ID: &str = "link-population";
 const OURS: &str = "wavelane";
 const BBR: &str = "tcp-bbr";
 pub(crate) const STACKS: [&str; 4] = [OURS, "tcp-cubic", BBR, "tcp-bbr3"];
+/// The part that runs members in the laboratory too. It is run only if it is named.
+const LAB: &str = "lab";
+pub(crate) const PARTS: [&str; 1] = [LAB];
 /// Members by edition. Those before are for tuning.
 const QUICK: RangeInclusive<u64> = 1_001..=1_100;
 const FULL: RangeInclusive<u64> = 1_001..=3_000;
@@ -54,6 +58,9 @@ pub(crate) fn run(
     let folder = |out: &std::path::Path| out.join(ID);
     let others = options.reuse.iter().map(|out| folder(out)).collect();
     let store = Store::open(folder(&options.out), others, &STACKS, hooks.cancelled)?;
+    if options.parts.iter().any(|part| part == LAB) {
+        return lab::run(options, hooks, &store, numbers);
+    }
     let draws: Vec<Draw> = numbers.map(|number| draw::draw(options.seed, number)).collect();
     let runner = Runner { what: "draws", workers: options.jobs.unwrap_or_else(processors), hooks };
     let found = |draw: &Draw| {

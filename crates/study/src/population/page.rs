@@ -22,11 +22,15 @@ pub(crate) fn shown(document: &StudyDocument) -> Vec<&Row> {
         rows.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
         shown.extend(rows.into_iter().take(WORST));
     }
+    shown.extend(members(document, super::lab::METRIC));
     shown
 }
 
 /// Distribution of a figure over the members, and the figure over something of the link, by kind of loss.
 pub(crate) fn charts(document: &StudyDocument) -> Vec<Chart> {
+    if members(document, RATIO_METRIC).next().is_none() {
+        return Vec::new();
+    }
     let ratio = "goodput over the best TCP's";
     let echo = "echo p95 over what is allowed beside the calmest rival";
     vec![
