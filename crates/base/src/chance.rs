@@ -18,8 +18,15 @@ pub struct Chance(Xoshiro256PlusPlus);
 
 /// Unpredictable bytes for keys and identifiers.
 ///
-/// Seeded by the operating system in the daemon; seeded from the run only in the simulator and in tests.
-pub struct Entropy(ChaCha20Rng);
+/// Drawn from the operating system each time in the daemon, so that two copies of one machine's memory part ways with
+/// the next draw; seeded from the run only in the simulator and in tests.
+pub struct Entropy(Source);
+
+#[derive(Clone)]
+enum Source {
+    Seeded(Box<ChaCha20Rng>),
+    Live(fn(&mut [u8])),
+}
 
 impl Seed {
     /// The substream `name` of this run, such as `"air forward / loss"`.
@@ -28,7 +35,7 @@ impl Seed {
     }
     /// Predictable key material for simulator and test builds. Never used by the daemon.
     pub fn entropy(self, name: &str) -> Entropy {
-        Entropy(ChaCha20Rng::from_seed(self.derive("entropy", name)))
+        Entropy(Source::Seeded(Box::new(ChaCha20Rng::from_seed(self.derive("entropy", name)))))
     }
     fn derive(self, dice: &str, name: &str) -> [u8; 32] {
         let mut hash = Sha256::new();
@@ -76,24 +83,43 @@ impl Chance {
 impl Entropy {
     /// Entropy expanded from 32 bytes that the operating system supplied.
     pub fn from_os_bytes(seed: [u8; 32]) -> Self {
-        Self(ChaCha20Rng::from_seed(seed))
+        Self(Source::Seeded(Box::new(ChaCha20Rng::from_seed(seed))))
+    }
+    /// Entropy that asks `source`, which never fails, for every byte.
+    pub fn live(source: fn(&mut [u8])) -> Self {
+        Self(Source::Live(source))
     }
     /// Fills `out` with unpredictable bytes.
     pub fn fill(&mut self, out: &mut [u8]) {
-        self.0.fill_bytes(out);
+        match &mut self.0 {
+            Source::Seeded(rng) => rng.fill_bytes(out),
+            Source::Live(source) => source(out),
+        }
     }
     /// 64 unpredictable bits.
     pub fn next_u64(&mut self) -> u64 {
-        self.0.next_u64()
+        match &mut self.0 {
+            Source::Seeded(rng) => rng.next_u64(),
+            Source::Live(source) => {
+                let mut bytes = [0; 8];
+                source(&mut bytes);
+                u64::from_le_bytes(bytes)
+            }
+        }
     }
     /// An independent generator of the same key, and always the same one: this one's draws stay as they are.
     pub fn aside(&self) -> Self {
         let mut other = self.0.clone();
-        other.set_stream(self.0.get_stream() + 1);
+        if let Source::Seeded(rng) = &mut other {
+            rng.set_stream(rng.get_stream() + 1);
+        }
         Self(other)
     }
     /// An independent generator, for handing to one part of a machine.
     pub fn split(&mut self) -> Self {
+        if let Source::Live(source) = self.0 {
+            return Self::live(source);
+        }
         let mut seed = [0; 32];
         self.fill(&mut seed);
         Self::from_os_bytes(seed)

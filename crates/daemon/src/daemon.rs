@@ -149,7 +149,7 @@ impl Daemon {
         caps::keep_only(kept).map_err(system("giving up privileges"))?;
         let log = Log::open(now).map_err(system("a thread"))?;
         log.pen().take_panics();
-        let entropy = Entropy::from_os_bytes(wavelane_host::entropy().map_err(system("entropy"))?);
+        let entropy = Entropy::live(wavelane_host::entropy::fill);
         let names = Names::new(now, &config).map_err(system("a pipe"))?;
         let kernel = opened.installed.map(Kernel::start).transpose().map_err(system("a thread"))?;
         let mut remarks = opened.remarks;

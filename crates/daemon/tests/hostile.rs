@@ -101,7 +101,7 @@ fn offer(public_key: [u8; 32]) -> Vec<u8> {
         controller: Controller::Delay,
     };
     let config = Config { private_key: keys::generate().unwrap(), peers: vec![peer], ..Config::default() };
-    let entropy = Entropy::from_os_bytes(wavelane_host::entropy().unwrap());
+    let entropy = Entropy::live(wavelane_host::entropy::fill);
     let mut gateway = Gateway::new(now, config, 1, entropy).unwrap();
     let mut buf = [0; 2048];
     let sent = gateway.poll_transmit(now, PortId(0), &mut buf, 1).unwrap();

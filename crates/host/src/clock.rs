@@ -1,6 +1,7 @@
-//! A node's own clock: the machine's monotonic clock, on purpose set wrong in tests.
+//! A node's own clock: the machine's steady clock that goes on while it sleeps, on purpose set wrong in tests.
 
-use crate::realtime;
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
 use wavelane_base::{Instant, Span};
 
 /// One node's clock. It never goes back.
@@ -20,11 +21,11 @@ impl NodeClock {
     /// If the clock would stand still or run back.
     pub fn start(offset: Span, drift_ppm: i64) -> Self {
         assert!(i128::from(drift_ppm) > -MILLION, "a clock must run forwards");
-        Self { start: realtime::now(), offset, drift_ppm }
+        Self { start: since_boot(), offset, drift_ppm }
     }
     /// The reading.
     pub fn now(&self) -> Instant {
-        self.at(realtime::now())
+        self.at(since_boot())
     }
     fn at(&self, real: Instant) -> Instant {
         let elapsed = i128::from(real.since(self.start).as_nanos());
@@ -40,11 +41,16 @@ impl NodeClock {
     }
 }
 
-/// Nanoseconds of the time of day since 1970, for boot epochs; never for measuring.
+/// Nanoseconds of CLOCK_BOOTTIME: unlike CLOCK_MONOTONIC it counts the time that the machine was suspended, so keys,
+/// leases and estimates are as old after a night's sleep as everybody else takes them to be.
+pub fn since_boot() -> Instant {
+    let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("CLOCK_BOOTTIME exists on every Linux since 2.6.39");
+    Instant::from_nanos(u64::try_from(time.num_nanoseconds()).unwrap_or(0))
+}
+
+/// Nanoseconds of the time of day since 1970, for boot epochs and for reading the kernel's stamps; never for measuring.
 pub fn wall_nanos() -> u64 {
-    use nix::sys::time::TimeValLike;
-    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_REALTIME)
-        .expect("CLOCK_REALTIME exists on every Linux (clock_gettime(2))");
+    let time = clock_gettime(ClockId::CLOCK_REALTIME).expect("CLOCK_REALTIME exists on every Linux (clock_gettime(2))");
     u64::try_from(time.num_nanoseconds()).unwrap_or(0)
 }
 
@@ -62,5 +68,35 @@ mod tests {
         assert!(wait.as_millis() > 1_900 && wait.as_millis() <= 2_001, "{wait:?}");
         assert!(clock.now() >= Instant::from_secs(7));
         assert_eq!(clock.until(Instant::ZERO), std::time::Duration::ZERO);
+    }
+
+    /// In a time namespace the two steady clocks can be apart without anybody sleeping (time_namespaces(7)).
+    #[test]
+    fn the_clock_counts_the_time_asleep() {
+        const ASLEEP: &str = "WAVELANE_TEST_ASLEEP_SECONDS";
+        const NAME: &str = "clock::tests::the_clock_counts_the_time_asleep";
+        if let Ok(seconds) = std::env::var(ASLEEP) {
+            let steady = crate::realtime::now();
+            let asleep = since_boot().since(steady);
+            assert!(asleep >= Span::from_secs(seconds.parse().expect("a number")), "{asleep}");
+            let clock = NodeClock::start(Span::ZERO, 0);
+            assert!(clock.start >= since_boot() - Span::from_secs(1), "the clock runs by the time since boot");
+            return;
+        }
+        let test = std::env::current_exe().expect("this test's program");
+        let run = std::process::Command::new("unshare")
+            .args(["--time", "--fork", "--boottime", "86400", "--monotonic", "0"])
+            .arg(test)
+            .args(["--exact", NAME, "--nocapture"])
+            .env(ASLEEP, "86400")
+            .output();
+        match run {
+            Ok(out) if out.status.success() => {}
+            Ok(out) if String::from_utf8_lossy(&out.stderr).contains("Operation not permitted") => {
+                eprintln!("SKIPPED (1 test): {NAME} needs root to make a time namespace");
+            }
+            Ok(out) => panic!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr)),
+            Err(e) => eprintln!("SKIPPED (1 test): {NAME} needs unshare(1): {e}"),
+        }
     }
 }

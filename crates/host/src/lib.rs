@@ -2,6 +2,7 @@
 
 pub mod caps;
 pub mod clock;
+pub mod entropy;
 pub mod netns;
 pub mod nfqueue;
 pub mod nft;
@@ -16,13 +17,6 @@ pub mod udp;
 /// Whether this process runs with user id 0.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
-}
-
-/// The largest unpredictable seed a process needs: 32 bytes from the operating system.
-pub fn entropy() -> std::io::Result<[u8; 32]> {
-    let mut seed = [0; 32];
-    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut seed)?;
-    Ok(seed)
 }
 
 /// The addresses of this host's interfaces now.

@@ -5,10 +5,11 @@
 )]
 
 mod ancillary;
+mod stamps;
 
-use crate::clock::wall_nanos;
 use ancillary::{Ancillary, CONTROL_ROOM, Control};
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
+use stamps::{Reading, Stamps};
 use std::io;
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
@@ -24,9 +25,6 @@ const MESSAGE_ROOM: usize = 65_535;
 const SEGMENTS_MAX: usize = 64;
 /// Socket buffer asked of the kernel each way; it may grant less.
 const SOCKET_BUFFER: usize = 4 << 20;
-
-/// A datagram that seems to have waited longer was stamped before the wall clock was set: then nothing is known.
-const WAITED_MAX: Span = Span::from_secs(1);
 
 /// What became of datagrams given to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -91,6 +89,7 @@ pub struct UdpLane {
     buffers: Vec<u8>,
     /// Whether the kernel cuts batches (UDP_SEGMENT); found out by the first refusal.
     gso: bool,
+    stamps: Stamps,
 }
 
 impl UdpLane {
@@ -121,7 +120,13 @@ impl UdpLane {
         // A kernel without it delivers one datagram at a time.
         let _ = set_int(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
         socket.bind(&local.into())?;
-        Ok(Self { socket, six, buffers: vec![0; MESSAGES * MESSAGE_ROOM], gso: true })
+        Ok(Self {
+            socket,
+            six,
+            buffers: vec![0; MESSAGES * MESSAGE_ROOM],
+            gso: true,
+            stamps: Stamps::new(Reading::take()),
+        })
     }
     /// The bound address.
     pub fn local(&self) -> io::Result<SocketAddr> {
@@ -155,10 +160,14 @@ impl UdpLane {
         if got < 0 {
             let error = io::Error::last_os_error();
             // A closed peer port or an ICMP error about an earlier datagram is reported here and means nothing more.
-            return if error.kind() == io::ErrorKind::WouldBlock { Ok(0) } else { Err(error) };
+            if error.kind() != io::ErrorKind::WouldBlock {
+                return Err(error);
+            }
+            self.stamps.drained();
+            return Ok(0);
         }
         let got = usize::try_from(got).unwrap_or(0);
-        let read_at = wall_nanos();
+        self.stamps.read(Reading::take());
         let received = self.buffers.chunks_exact_mut(MESSAGE_ROOM).zip(&messages).zip(names).take(got);
         for ((buffer, message), name) in received {
             let header = &message.msg_hdr;
@@ -169,10 +178,12 @@ impl UdpLane {
             let from = SocketAddr::new(from.ip().to_canonical(), from.port());
             let length = message.msg_len as usize;
             let told = Ancillary::of(header);
-            let waited = told.stamp.and_then(|at| read_at.checked_sub(at)).map_or(Span::ZERO, Span::from_nanos);
-            let waited = if waited > WAITED_MAX { Span::ZERO } else { waited };
+            let waited = self.stamps.waited(told.stamp);
             let segment = told.segment.filter(|size| usize::from(*size) < length);
             take(Datagram { bytes: &mut buffer[..length], segment, from, at: told.at, ecn: told.ecn, waited });
+        }
+        if got < MESSAGES {
+            self.stamps.drained();
         }
         Ok(got)
     }

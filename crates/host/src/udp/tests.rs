@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
+use crate::clock::wall_nanos;
 
 const LOOPBACK: &str = "127.0.0.1:0";
 

@@ -1,0 +1,116 @@
+//! How long datagrams lay in the socket, by the kernel's arrival stamps.
+//!
+//! The stamps are times of day, and somebody may set the time of day between a stamp and its reading. What that adds to
+//! or takes from the stay would pass for delay on the link for as long as the base delay is remembered. So the time of
+//! day is compared with the steady clock at every read, and stamps on the other side of a step count for nothing.
+
+use crate::clock::{since_boot, wall_nanos};
+use wavelane_base::Span;
+
+/// A datagram that seems to have waited longer was stamped under another time of day.
+const WAITED_MAX: Span = Span::from_secs(1);
+/// Two clocks that are read one after the other seem this far apart ...
+const APART_MAX: u64 = 50_000;
+/// ... and part by this share of the time between two reads while one of them is slewed (adjtimex(2): 500 ppm).
+const SLEW: u64 = 1_000;
+/// Reads of both clocks until nothing came between.
+const READS_MAX: u32 = 3;
+
+/// Both clocks at one moment, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    wall: u64,
+    steady: u64,
+}
+
+impl Reading {
+    /// Now.
+    pub(super) fn take() -> Self {
+        let mut before = since_boot().as_nanos();
+        for _ in 1..READS_MAX {
+            let wall = wall_nanos();
+            let after = since_boot().as_nanos();
+            if after - before < APART_MAX / 2 {
+                return Self { wall, steady: after };
+            }
+            before = after;
+        }
+        Self { wall: wall_nanos(), steady: since_boot().as_nanos() }
+    }
+
+    /// How far the time of day is ahead of the steady clock.
+    fn ahead(self) -> i128 {
+        i128::from(self.wall) - i128::from(self.steady)
+    }
+}
+
+/// What is remembered from read to read.
+#[derive(Debug)]
+pub(super) struct Stamps {
+    last: Reading,
+    /// The time of day was set, and what was stamped before may still lie in the socket.
+    stepped: bool,
+}
+
+impl Stamps {
+    pub(super) fn new(now: Reading) -> Self {
+        Self { last: now, stepped: false }
+    }
+
+    /// A read happened at `now`.
+    pub(super) fn read(&mut self, now: Reading) {
+        let slewed = now.steady.saturating_sub(self.last.steady) / SLEW;
+        self.stepped |= now.ahead().abs_diff(self.last.ahead()) > u128::from(APART_MAX + slewed);
+        self.last = now;
+    }
+
+    /// How long a datagram that was stamped so had waited at that read.
+    pub(super) fn waited(&self, stamp: Option<u64>) -> Span {
+        let waited = stamp.and_then(|at| self.last.wall.checked_sub(at)).map_or(Span::ZERO, Span::from_nanos);
+        if self.stepped || waited > WAITED_MAX { Span::ZERO } else { waited }
+    }
+
+    /// Nothing that was stamped before that read is left in the socket.
+    pub(super) fn drained(&mut self) {
+        self.stepped = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WALL: u64 = 1_700_000_000_000_000_000;
+
+    fn at(ms: u64, set_ms: i64) -> Reading {
+        Reading { wall: (WALL + ms * 1_000_000).saturating_add_signed(set_ms * 1_000_000), steady: ms * 1_000_000 }
+    }
+
+    #[test]
+    fn a_step_of_the_time_of_day_is_no_wait_in_the_socket() {
+        let mut stamps = Stamps::new(at(0, 0));
+        stamps.read(at(10, 0));
+        assert_eq!(stamps.waited(Some(at(7, 0).wall)), Span::from_millis(3));
+        for step in [400, -400, 2] {
+            // Stamped before the step, read behind it: twice, for the first read left something.
+            stamps.read(at(20, step));
+            assert_eq!(stamps.waited(Some(at(18, 0).wall)), Span::ZERO, "{step}");
+            stamps.read(at(21, step));
+            assert_eq!(stamps.waited(Some(at(18, 0).wall)), Span::ZERO, "{step}");
+            stamps.drained();
+            stamps.read(at(30, step));
+            assert_eq!(stamps.waited(Some(at(28, step).wall)), Span::from_millis(2), "{step}");
+            stamps = Stamps::new(at(10, 0));
+        }
+    }
+
+    #[test]
+    fn slewing_is_no_step_and_both_clocks_are_read_close_together() {
+        let mut stamps = Stamps::new(at(0, 0));
+        let slewed = Reading { wall: WALL + 10_005_000_000, steady: 10_000_000_000 };
+        stamps.read(slewed);
+        assert_eq!(stamps.waited(Some(slewed.wall - 5_000)), Span::from_micros(5));
+        let (one, other) = (Reading::take(), Reading::take());
+        assert!(other.steady >= one.steady && one.ahead().abs_diff(other.ahead()) < 1_000_000_000);
+    }
+}
