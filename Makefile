@@ -45,11 +45,12 @@ if ! command -v cargo >/dev/null; then
 fi
 endef
 
-.PHONY: help demo install test clean
+.PHONY: help demo install test soak clean
 help:
 	@echo "make demo     a download over a bad link: CUBIC, BBR and Wavelane side by side (about 3 minutes; root)"
 	echo "make install  wavelane, wavelaned and a systemd unit, under PREFIX=/usr/local"
 	echo "make test     formatting, lints, house rules, all tests, determinism, lab smoke"
+	echo "make soak     hostile peers for ten minutes, from a new seed each time"
 
 demo:
 	@demo_as_root=()
@@ -135,8 +136,8 @@ test:
 	    fi
 	  fi
 	fi
-	step "tests that make namespaces, one at a time"
-	cargo test --package wavelane-host --package wavelane-lab --package wavelane-daemon \
+	step "tests that make namespaces, one at a time, and hostile peers for a minute"
+	WAVELANE_HOSTILE_SECONDS=60 cargo test --package wavelane-host --package wavelane-lab --package wavelane-daemon \
 	  -- --test-threads 1 --show-output 2>&1 | tee -a "$$scratch/log"
 	step "second implementations of what is on the wire"
 	if ! type -P python3 >/dev/null; then
@@ -196,6 +197,13 @@ test:
 	count=$$(grep -c 'SKIPPED (' "$$scratch/log" || true)
 	if ((count)); then echo "== skipped: $$count"; echo "$$skipped"; else echo "== skipped: 0"; fi
 	echo "== all green"
+
+# What is worth running for longer than a change should wait. A failure prints the command that repeats it.
+soak:
+	@$(call install,$(BUILD_TOOLS))
+	echo "== hostile peers for ten minutes" >&2
+	WAVELANE_HOSTILE_SECONDS=600 WAVELANE_HOSTILE_SEED=$$(date +%s) \
+	  cargo test --package wavelane-daemon --test hostile_peer -- --nocapture no_words
 
 clean:
 	@cargo clean

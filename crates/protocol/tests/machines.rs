@@ -1,4 +1,4 @@
-//! Replays `fuzz/corpus/{hop,gateway}` as the fuzz targets do: what `fuzz/shared` makes of every committed input, of its
+//! Replays `fuzz/corpus/{hop,gateway,hostile_peer}` as the fuzz targets do: what `fuzz/shared` makes of every committed input, of its
 //! prefixes, and of variants with one octet replaced.
 
 use std::path::Path;
@@ -7,6 +7,8 @@ use std::path::Path;
 mod gateway;
 #[path = "../../../fuzz/shared/hop.rs"]
 mod hop;
+#[path = "../../../fuzz/shared/hostile_peer.rs"]
+mod hostile_peer;
 
 /// Prefixes and variants are tried at about this many places per input, so that the replay stays quick.
 const PLACES: usize = 16;
@@ -45,4 +47,21 @@ fn the_gateway_survives_its_corpus() {
     let reached = replay("gateway", gateway::feed);
     assert!(reached.iter().any(|r| r.flows > 0) && reached.iter().any(|r| r.octets > 0), "{reached:?}");
     assert!(reached.iter().any(|r| r.packets > 0), "{reached:?}");
+}
+
+#[test]
+fn a_hub_survives_the_corpus_of_hostile_peers() {
+    let reached = replay("hostile_peer", hostile_peer::feed);
+    assert!(reached.iter().any(|r| r.datagrams > 3) && reached.iter().all(|r| r.transfer > 0), "{reached:?}");
+}
+
+/// A few episodes of the suite that `wavelane-daemon`'s test `hostile_peer` runs for longer.
+#[test]
+fn a_hub_survives_a_peer_with_valid_keys_and_the_others_do_not_notice() {
+    let reached: Vec<_> = (0..4).map(|seed| hostile_peer::episode(seed, 300)).collect();
+    let sum = |part: fn(&hostile_peer::Reached) -> u64| reached.iter().map(part).sum::<u64>();
+    // It gets behind the door.
+    assert!(sum(|r| r.flows) > 20 && sum(|r| r.octets) > 1_000, "{reached:?}");
+    assert!(sum(|r| r.relayed) > 100 && sum(|r| r.packets) > 20, "{reached:?}");
+    assert!(sum(|r| r.datagrams) > 500 && sum(|r| r.transfer) > 1_000_000, "{reached:?}");
 }

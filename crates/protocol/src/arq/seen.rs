@@ -36,10 +36,7 @@ impl Seen {
             if number - self.end >= WINDOW {
                 self.words.fill(0);
             } else {
-                for skipped in self.end..number {
-                    let (word, bit) = Self::place(skipped);
-                    self.words[word] &= !bit;
-                }
+                self.clear(self.end, number);
             }
             self.end = number + 1;
         } else if self.end - number > WINDOW {
@@ -47,6 +44,17 @@ impl Seen {
         }
         let (word, bit) = Self::place(number);
         self.words[word] |= bit;
+    }
+
+    /// Forgets `from..to`, less than a window apart, a word at a time: who skips numbers costs no more than who counts.
+    fn clear(&mut self, from: u64, to: u64) {
+        let mut at = from;
+        while at < to {
+            let (word, bits) = ((at / 64) as usize % WORDS, (64 - at % 64).min(to - at));
+            let ones = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
+            self.words[word] &= !(ones << (at % 64));
+            at += bits;
+        }
     }
 }
 

@@ -170,7 +170,7 @@ impl Sender {
 
     /// Takes a packet of the flow with hash `flow`; it is next but for repeats. Only while there is no rest of another.
     pub fn start(&mut self, now: Instant, bytes: Vec<u8>, flow: u64, treatment: Treatment) {
-        debug_assert!(self.current.is_none(), "one packet at a time");
+        assert!(self.current.is_none(), "one packet at a time: the other would be forgotten");
         self.current = Some(self.admit(now, bytes, flow, treatment));
     }
 

@@ -11,8 +11,13 @@ use std::collections::{BTreeMap, VecDeque};
 pub const SOURCES_MAX: usize = SPAN_MAX as usize;
 /// Most equations that wait for more.
 pub const EQUATIONS_MAX: usize = 48;
-/// Longest symbol taken.
-const SYMBOL_MAX: usize = 1 << 16;
+/// Longest symbol taken, and longest datagram kept: jumbo frames, and some room.
+const SYMBOL_MAX: usize = 16 << 10;
+/// Octets that may be multiplied and added for each octet that arrives. An honest symbol takes one per datagram that it
+/// covers and that arrived, up to 63, and at least one datagram comes with it ...
+const WORK_PER_OCTET: u64 = 32;
+/// ... and so many may be saved up: what solving for a burst of 48 full datagrams takes, twice.
+const WORK_SAVED_MAX: u64 = 8 << 20;
 
 /// A sum of unknown datagrams times factors, none of them zero, and what it comes to.
 #[derive(Debug)]
@@ -59,7 +64,7 @@ impl Equation {
 }
 
 /// Keeps protected datagrams and unsolved equations of one lane.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Decoder {
     sources: BTreeMap<u64, Vec<u8>>,
     /// Reduced: the lowest number of each is in no other one.
@@ -67,6 +72,20 @@ pub struct Decoder {
     recovered: VecDeque<(u64, Vec<u8>)>,
     /// Everything below left the table of sources, or was never in it.
     forgotten_below: u64,
+    /// Octets that may be multiplied and added now.
+    work: u64,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self {
+            sources: BTreeMap::new(),
+            equations: VecDeque::new(),
+            recovered: VecDeque::new(),
+            forgotten_below: 0,
+            work: WORK_SAVED_MAX,
+        }
+    }
 }
 
 impl Decoder {
@@ -75,6 +94,10 @@ impl Decoder {
         if self.sources.contains_key(&number) {
             return false;
         }
+        if datagram.len() + LENGTH_LEN > SYMBOL_MAX {
+            return true;
+        }
+        self.earn(datagram.len());
         self.learn(number, datagram.to_vec());
         self.solve();
         true
@@ -85,21 +108,47 @@ impl Decoder {
         if symbol.len() < LENGTH_LEN || symbol.len() > SYMBOL_MAX || first < self.forgotten_below {
             return;
         }
+        self.earn(symbol.len());
         let numbers = (0..SPAN_MAX).filter(|i| mask >> i & 1 == 1).filter_map(|i| first.checked_add(i));
         let factors = numbers.map(|number| (number, coefficient(number, key))).collect();
         let mut equation = Equation { factors, symbol: symbol.to_vec() };
         let known: Vec<u64> = equation.factors.keys().filter(|n| self.sources.contains_key(n)).copied().collect();
+        if known.len() == equation.factors.len() || !self.spend(known.len() * symbol.len()) {
+            return;
+        }
         if !known.iter().all(|n| equation.substitute(*n, &self.sources[n])) {
             return;
         }
+        self.reduce(&mut equation);
+        self.insert(equation);
+        self.solve();
+    }
+
+    fn earn(&mut self, octets: usize) {
+        self.work = (self.work + octets as u64 * WORK_PER_OCTET).min(WORK_SAVED_MAX);
+    }
+
+    /// Whether there is work for so many octets. If not, what waits to be solved is given up: it will be repeated.
+    fn spend(&mut self, octets: usize) -> bool {
+        let affordable = octets as u64 <= self.work;
+        self.work = self.work.saturating_sub(octets as u64);
+        if !affordable {
+            self.equations.clear();
+        }
+        affordable
+    }
+
+    /// Takes the others' lowest numbers out of `equation`.
+    fn reduce(&mut self, equation: &mut Equation) {
+        let mut octets = 0;
         for other in &self.equations {
             let Some((&pivot, _)) = other.factors.first_key_value() else { continue };
             if let Some(&factor) = equation.factors.get(&pivot) {
                 equation.add(other, factor);
+                octets += other.symbol.len();
             }
         }
-        self.insert(equation);
-        self.solve();
+        self.spend(octets);
     }
 
     /// The next datagram that was made from repair symbols, with its number.
@@ -117,12 +166,15 @@ impl Decoder {
     fn insert(&mut self, mut equation: Equation) {
         let Some((&pivot, _)) = equation.factors.first_key_value() else { return };
         equation.normalise(pivot);
+        let mut octets = equation.symbol.len();
         for other in &mut self.equations {
             if let Some(&factor) = other.factors.get(&pivot) {
                 other.add(&equation, factor);
+                octets += equation.symbol.len();
             }
         }
         self.equations.push_back(equation);
+        self.spend(octets);
         if self.equations.len() > EQUATIONS_MAX {
             self.equations.pop_front();
         }
@@ -133,7 +185,9 @@ impl Decoder {
         while let Some(place) = self.equations.iter().position(|e| e.factors.len() <= 1) {
             let Some(equation) = self.equations.remove(place) else { return };
             let Some((&number, &factor)) = equation.factors.first_key_value() else { continue };
-            debug_assert_eq!(factor, 1, "equations are normalised");
+            if factor != 1 {
+                continue;
+            }
             let (length, rest) = equation.symbol.split_at(LENGTH_LEN);
             let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
             // A length that does not fit: the neighbour's symbols contradict each other.
@@ -145,8 +199,9 @@ impl Decoder {
     }
 
     fn learn(&mut self, number: u64, datagram: Vec<u8>) {
-        let mut kept = VecDeque::new();
+        let (mut kept, mut octets) = (VecDeque::new(), 0);
         for mut equation in self.equations.drain(..) {
+            octets += datagram.len();
             let was_pivot = equation.factors.first_key_value().is_some_and(|(n, _)| *n == number);
             if equation.substitute(number, &datagram) && !equation.factors.is_empty() {
                 kept.push_back((equation, was_pivot));
@@ -155,13 +210,9 @@ impl Decoder {
         // An equation that lost its lowest number has another one now, which must leave the others.
         let (moved, kept): (Vec<_>, Vec<_>) = kept.into_iter().partition(|(_, moved)| *moved);
         self.equations = kept.into_iter().map(|(equation, _)| equation).collect();
+        self.spend(octets);
         for (mut equation, _) in moved {
-            for other in &self.equations {
-                let Some((&pivot, _)) = other.factors.first_key_value() else { continue };
-                if let Some(&factor) = equation.factors.get(&pivot) {
-                    equation.add(other, factor);
-                }
-            }
+            self.reduce(&mut equation);
             self.insert(equation);
         }
         self.sources.insert(number, datagram);

@@ -9,11 +9,12 @@ use wavelane_base::{FlowId, ReadOutcome, Streams};
 use wavelane_base::{Ratio, Seed};
 
 const DELAY: Span = Span::from_millis(10);
-const A: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 4780);
-const B: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2)), 4780);
+pub(super) const A: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 4780);
+pub(super) const B: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2)), 4780);
 /// An allowed target behind B.
-const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 3, 2)), 80);
-const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 2)), 40_000);
+pub(super) const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 3, 2)), 80);
+pub(super) const CLIENT: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 2)), 40_000);
 
 fn config(me: u8, peer: u8, address: SocketAddr) -> Config {
     let everything = vec!["10.0.0.0/8".parse().unwrap()];
@@ -35,7 +36,7 @@ fn config(me: u8, peer: u8, address: SocketAddr) -> Config {
     }
 }
 
-fn gateway(now: Instant, me: u8, peer: u8, address: SocketAddr, epoch: u64) -> Gateway {
+pub(super) fn gateway(now: Instant, me: u8, peer: u8, address: SocketAddr, epoch: u64) -> Gateway {
     let entropy = Seed(u64::from(me)).entropy(&format!("gateway {me} boot {epoch}"));
     Gateway::new(now, config(me, peer, address), epoch, entropy).unwrap()
 }

@@ -5,10 +5,12 @@
 //! One flow's life at the opener: `open` -> `Accepted | Refused`, then bytes, then `Closed`; at the far side:
 //! `Incoming` -> `accept | refuse`, then bytes, then `Closed`.
 
+mod addresses;
 mod carry;
 mod config;
 mod edge;
 mod flows;
+mod moves;
 mod packets;
 mod relay;
 mod reload;
@@ -29,6 +31,7 @@ use crate::packet::PacketsConfig;
 pub use crate::packet::Repairs;
 pub use crate::queue::Discipline;
 use crate::session::{Established, Incoming, LANES_MAX, Origin, PeerKeys, Sessions, SessionsConfig};
+use addresses::Addresses;
 use flows::FlowTable;
 use relay::Relays;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -78,6 +81,9 @@ struct PeerState {
     down: bool,
     /// The path was last seen to carry less than nearly every path does.
     below_base: bool,
+    addresses: Addresses,
+    /// When its address changed last.
+    moved: Option<Instant>,
 }
 
 /// Counters of things that happen above any link.
@@ -88,6 +94,7 @@ struct Counters {
     dropped_no_session: u64,
     flows_resumed: u64,
     flows_given_up: u64,
+    addresses_unproven: u64,
 }
 
 impl Gateway {
@@ -108,9 +115,10 @@ impl Gateway {
             peers: keys.collect(),
         };
         let packets = packets::link_packets(&config, &mut entropy);
-        let links = config.peers.iter().map(|peer| Link::new(now, link_config(&config, peer, packets))).collect();
+        let mut dice = entropy.split();
+        let links = config.peers.iter();
+        let links = links.map(|peer| Link::new(now, link_config(&config, peer, packets), dice.split())).collect();
         let peers = config.peers.iter().map(|_| PeerState::default()).collect();
-        let dice = entropy.split();
         let mut gateway = Self {
             dice,
             sessions: Sessions::new(now, sessions, entropy),
@@ -197,6 +205,7 @@ impl Gateway {
         if session.confirm {
             self.links[peer.0].confirm_session();
         }
+        self.established_from(now, session);
         self.heard(now, peer);
     }
 
@@ -216,15 +225,13 @@ impl Gateway {
                 if let Some(session) = established {
                     self.established(now, &session);
                 }
-                if let (true, Some(from)) = (newest, meta.from)
-                    && self.sessions.address(peer) != Some(from)
-                {
-                    self.sessions.set_address(now, peer, from, port);
-                    self.links[peer].address_changed(now);
+                if let Some(from) = meta.from {
+                    self.heard_from(now, PeerId(peer), (from, port), datagram.len(), newest);
                 }
                 self.heard(now, PeerId(peer));
                 let arrival = Arrival { now, rx_time: meta.rx_time, lane, number, ecn: meta.ecn };
                 self.links[peer].handle_payload(arrival, &datagram[payload]);
+                self.take_path_responses(now, PeerId(peer));
                 self.settle(now, PeerId(peer));
             }
             Incoming::Established(session) => {
@@ -269,6 +276,7 @@ impl Machine for Gateway {
         self.drain_session_events(now);
         for peer in 0..self.links.len() {
             self.links[peer].handle_timeout(now);
+            self.give_up_address(now, PeerId(peer));
             self.refuse_waiting(now, PeerId(peer));
             self.settle(now, PeerId(peer));
             self.note_path_mtu(now, peer);
@@ -283,6 +291,7 @@ impl Machine for Gateway {
     fn poll_timeout(&self) -> Option<Wakeup> {
         let links = self.links.iter().zip(&self.peers).map(|(link, peer)| link.poll_timeout(peer.can_seal));
         let links = links.chain((0..self.links.len()).map(|peer| self.refusal_time(PeerId(peer))));
+        let links = links.chain(self.peers.iter().map(|peer| peer.addresses.poll_timeout()));
         let lost = self.flows.first_deadline().map(|(at, _)| Wakeup { at, cause: "gateway: lost flow given up" });
         Wakeup::earliest(links.fold(self.sessions.poll_timeout(), Wakeup::earliest), lost)
     }

@@ -150,7 +150,7 @@ impl Gateway {
             match self.links[from.0.0].hop.read(now, from.1, &mut buf[..room]) {
                 ReadOutcome::Data(octets) => {
                     let taken = self.links[to.0.0].hop.write(now, to.1, &buf[..octets]);
-                    debug_assert_eq!(taken, octets, "there was room");
+                    assert_eq!(taken, octets, "there was room, and what was read is nowhere else any more");
                     self.relays.bytes += taken as u64;
                 }
                 ReadOutcome::End => {

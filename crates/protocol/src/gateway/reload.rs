@@ -88,7 +88,7 @@ impl Gateway {
             let kept = place.and_then(|i| links[i].take());
             let mut link = kept
                 .or_else(|| self.retired.remove(&peer.public_key))
-                .unwrap_or_else(|| Link::new(now, link_config(&config, peer, self.packets.link)));
+                .unwrap_or_else(|| Link::new(now, link_config(&config, peer, self.packets.link), self.dice.split()));
             link.hop.set_limits(hop);
             link.set_keepalive(peer.keepalive);
             self.links.push(link);

@@ -15,6 +15,7 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
     counters.insert("dropped_no_session", own.dropped_no_session);
     counters.insert("flows_resumed", own.flows_resumed);
     counters.insert("flows_given_up", own.flows_given_up);
+    counters.insert("addresses_unproven", own.addresses_unproven);
     counters.insert("flows_relayed", gateway.relays.relayed);
     counters.insert("relayed_octets", gateway.relays.bytes);
     counters.insert("refused_relay_loop", gateway.relays.refused_loop);
@@ -32,6 +33,7 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
             ("datagrams_lost_spurious", path.spurious_losses),
             ("dropped_malformed_frames", lane.malformed),
             ("dropped_stray_lane_acks", lane.stray_acks),
+            ("dropped_optimistic_lane_acks", lane.optimistic_acks),
             ("fec_protected", lane.protected),
             ("fec_symbols", lane.symbols_sent),
             ("fec_symbol_octets", lane.symbol_octets),

@@ -47,8 +47,13 @@ impl Gateway {
 
     /// Composes and seals one datagram at the start of `buf`: its length, or `None` within if it could not be sealed.
     fn next_datagram(&mut self, now: Instant, peer: usize, buf: &mut [u8]) -> Option<(Option<usize>, Class)> {
-        let draft = self.links[peer].compose(now, buf)?;
+        let room = buf.len();
+        let draft = match self.room_for_peer(peer, room) {
+            Ok(room) => self.links[peer].compose(now, &mut buf[..room])?,
+            Err(room) => self.links[peer].compose_path_frames(now, &mut buf[..room])?,
+        };
         let sealed = self.sessions.seal(now, peer, draft.lane, draft.number, buf, draft.plain_len);
+        self.note_sent_to_peer(now, peer, sealed.unwrap_or(0));
         self.settle(now, PeerId(peer));
         self.counters.dropped_no_session += u64::from(sealed.is_none());
         Some((sealed, draft.class))

@@ -61,6 +61,8 @@ impl Hop {
             | Frame::Repair(_)
             | Frame::Repaired { .. }
             | Frame::Packet(_)
+            | Frame::PathChallenge(_)
+            | Frame::PathResponse(_)
             | Frame::Unknown { .. } => {}
         }
     }

@@ -5,8 +5,12 @@ use super::types::Path;
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
-/// Most byte ranges held above the cumulative offset of one flow.
+/// Most byte ranges held above the cumulative offset of one flow ...
 pub(super) const HELD_RANGES_MAX: usize = 1024;
+/// ... and so many, and one more for so many bytes held: telling bytes apart takes no more memory than they do.
+const HELD_RANGES_MIN: usize = 64;
+/// See [`HELD_RANGES_MIN`].
+const HELD_RANGE_OCTETS: usize = 64;
 /// Least credit a flow is given while its reader reads: one parcel.
 pub(super) const CREDIT_FLOOR: u64 = wavelane_wire::frame::PARCEL_MAX as u64;
 /// What a flow is assumed to need before it was observed.
@@ -167,7 +171,8 @@ impl Incoming {
         if fresh == 0 {
             return Ok(taken);
         }
-        if from > self.cumulative && self.held.count() >= HELD_RANGES_MAX && !self.held.touches(from, end) {
+        let ranges_max = (HELD_RANGES_MIN + self.buf.len() / HELD_RANGE_OCTETS).min(HELD_RANGES_MAX);
+        if from > self.cumulative && self.held.count() >= ranges_max && !self.held.touches(from, end) {
             return Err(Dropped::RangesFull);
         }
         let growth = (end - self.read).saturating_sub(self.buffered());

@@ -5,6 +5,7 @@
 //! Nothing here knows what a packet carried; that is the opaque record `R`, which comes back exactly once, as
 //! [`Outcome::Delivered`] or [`Outcome::Lost`]. `docs/protocol/lane.md` is the prose twin.
 
+mod arrivals;
 mod control;
 mod forward;
 mod losses;

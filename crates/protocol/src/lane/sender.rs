@@ -1,5 +1,6 @@
 //! The sending end of a lane: wiring of the sent map, the estimators, the pacer and the controller.
 
+use super::arrivals::Arrivals;
 use super::control::{AckSample, Control, Newest};
 use super::forward::Forward;
 use super::losses::Losses;
@@ -35,6 +36,7 @@ pub struct LaneSender<R> {
     rtt: Rtt,
     pacer: Pacer,
     control: Control,
+    arrivals: Arrivals,
     forward: Forward,
     losses: Losses,
     mtu: MtuSearch,
@@ -53,6 +55,8 @@ pub struct LaneSender<R> {
     last_eliciting: u64,
     /// When the newest packet found lost since the last ack was sent.
     lost_sent: Option<Instant>,
+    /// Packets before this number left for where the neighbour was before.
+    moved_at: u64,
 }
 
 impl<R> LaneSender<R> {
@@ -66,6 +70,7 @@ impl<R> LaneSender<R> {
             rtt: Rtt::default(),
             pacer: Pacer::new(now, control.pacing()),
             control,
+            arrivals: Arrivals::default(),
             forward: Forward::default(),
             losses: Losses::default(),
             mtu: new_search(now, &config),
@@ -81,6 +86,7 @@ impl<R> LaneSender<R> {
             waiting_since: None,
             last_eliciting: 0,
             lost_sent: None,
+            moved_at: 0,
             config,
         }
     }
@@ -185,6 +191,7 @@ impl<R> LaneSender<R> {
         self.waiting_since = (self.sent.largest_acked() < Some(self.last_eliciting)).then_some(now);
         let newest = settled.iter().map(|s| s.0).max_by_key(|r| r.number);
         let newest = newest.filter(|n| before.is_none_or(|b| n.number > b));
+        let arrival = newest.map_or(0, |newest| self.arrivals.place(newest.sent_at, ack.arrival_us));
         let mut latest_rtt = None;
         if let Some(newest) = newest {
             let ack_delay = Span::from_micros(ack.ack_delay_us);
@@ -194,7 +201,7 @@ impl<R> LaneSender<R> {
             if settled.iter().any(|s| s.0.eliciting) {
                 self.rtt.sample(now, latest, ack_delay);
             }
-            self.forward.sample(now, newest.sent_at, ack.arrival_us.saturating_mul(1_000));
+            self.forward.sample(now, newest.sent_at, arrival);
             if let (Some(rtt), Some(forward)) = (latest_rtt, self.forward.newest()) {
                 self.wish.sample(now, rtt, (rtt.as_nanos() as i64).saturating_sub(forward));
             }
@@ -210,7 +217,7 @@ impl<R> LaneSender<R> {
             newest: newest.map(|n| Newest {
                 number: n.number,
                 sent_at: n.sent_at,
-                arrival: ack.arrival_us.saturating_mul(1_000),
+                arrival,
                 end: n.end,
                 app_limited: n.app_limited,
             }),
@@ -237,18 +244,22 @@ impl<R> LaneSender<R> {
     }
 
     fn resolve(&mut self, resolved: Resolved, record: Option<R>) {
-        self.losses.resolved(self.now, &resolved);
+        // What went to where the neighbour was before says nothing of this path's medium.
+        let elsewhere = resolved.lost && resolved.number < self.moved_at;
+        if !elsewhere {
+            self.losses.resolved(self.now, &resolved);
+        }
         let size = resolved.bytes as usize;
         if resolved.mtu_probe {
             self.mtu.probed(self.now, size, resolved.lost);
-        } else if self.mtu.resolved(self.now, self.rtt.smoothed_or_initial(), size, resolved.lost) {
+        } else if !elsewhere && self.mtu.resolved(self.now, self.rtt.smoothed_or_initial(), size, resolved.lost) {
             // What was lost for its size says nothing of the medium.
             self.losses = Losses::default();
             self.control.path_changed(self.now);
             self.pacer.set_rate(self.now, self.control.pacing());
         }
         if resolved.lost {
-            if !resolved.mtu_probe {
+            if !resolved.mtu_probe && !elsewhere {
                 self.lost_sent = self.lost_sent.max(Some(resolved.sent_at));
             }
             self.lost_packets += u64::from(!resolved.mtu_probe);
@@ -325,18 +336,33 @@ impl<R> LaneSender<R> {
         }
     }
 
-    /// The path changed (the peer roamed, or we did): what was learnt of it is doubted.
+    /// The path changed (the peer roamed, or we did): what was learnt of it is doubted. What is in flight stays, for
+    /// it may still arrive; if it went where nobody is any more, the first acks of the new path show it.
     pub fn address_changed(&mut self, now: Instant) {
         self.now = now;
-        // Not the medium's loss, so the loss statistics do not hear of it.
-        let outcomes = &mut self.outcomes;
-        self.sent.lose_all(|record| outcomes.extend(record.map(Outcome::Lost)));
+        self.moved_at = self.next_number();
+        // Asked at once: the window may be full of what went to the old place.
+        self.probe_due |= self.sent.in_flight() > 0;
         self.rtt.forget_base();
         self.forward.forget();
         self.control.path_changed(now);
         self.pacer.set_rate(now, self.control.pacing());
         self.mtu = new_search(now, &self.config);
         self.wish = Wish::new(now);
+    }
+
+    /// Leaves the next number out. Nobody can have received it, so an ack of it shows a neighbour that does not wait
+    /// for packets to arrive; such acks are ignored whole, and counted.
+    pub fn skip_number(&mut self, now: Instant) {
+        self.now = now;
+        if let Some((resolved, record)) = self.sent.skip(now) {
+            self.resolve(resolved, record);
+        }
+    }
+
+    /// Acks of numbers that were never sent, so far.
+    pub fn optimistic_acks(&self) -> u64 {
+        self.sent.optimistic()
     }
 
     /// Time has passed. Harmless before the deadline.

@@ -1,6 +1,7 @@
 //! The map of sent packets and loss detection by packet and time threshold with adaptive reordering
 //! (RFC 9002, section 6.1; the reordering window follows RFC 8985, section 6.2).
 
+use crate::hop::ranges::RangeSet;
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Span};
 use wavelane_wire::frame::LaneAck;
@@ -19,6 +20,8 @@ enum State {
     InFlight,
     Delivered,
     Lost,
+    /// Its number was never sent.
+    Skipped,
 }
 
 /// What the lane remembers of a packet.
@@ -68,6 +71,10 @@ pub(super) struct SentMap<R> {
     packets: VecDeque<Packet<R>>,
     /// Every packet below has its outcome.
     settled: u64,
+    /// Numbers from `first` on that were acknowledged: what an ack says once more costs nothing to pass over.
+    acked: RangeSet,
+    /// Numbers from `first` on that were never sent, ascending.
+    skipped: VecDeque<u64>,
     bytes_sent: u64,
     in_flight: u64,
     eliciting_in_flight: usize,
@@ -76,6 +83,7 @@ pub(super) struct SentMap<R> {
     reorder: Span,
     reorder_seen: Instant,
     spurious: u64,
+    optimistic: u64,
 }
 
 impl<R> SentMap<R> {
@@ -84,6 +92,8 @@ impl<R> SentMap<R> {
             first: 0,
             packets: VecDeque::new(),
             settled: 0,
+            acked: RangeSet::default(),
+            skipped: VecDeque::new(),
             bytes_sent: 0,
             in_flight: 0,
             eliciting_in_flight: 0,
@@ -91,12 +101,13 @@ impl<R> SentMap<R> {
             reorder: Span::ZERO,
             reorder_seen: Instant::ZERO,
             spurious: 0,
+            optimistic: 0,
         }
     }
 
     /// The numbers before `first` belong to a neighbour that is gone.
     pub(super) fn start_at(&mut self, first: u64) {
-        debug_assert!(self.packets.is_empty(), "only an empty map can start elsewhere");
+        assert!(self.packets.is_empty(), "only an empty map can start elsewhere");
         self.first = first;
     }
 
@@ -109,6 +120,10 @@ impl<R> SentMap<R> {
     pub(super) fn spurious(&self) -> u64 {
         self.spurious
     }
+    /// Acks of numbers that were never sent.
+    pub(super) fn optimistic(&self) -> u64 {
+        self.optimistic
+    }
     /// The largest number acknowledged.
     pub(super) fn largest_acked(&self) -> Option<u64> {
         self.largest_acked.map(|l| l.0)
@@ -116,14 +131,7 @@ impl<R> SentMap<R> {
 
     /// Adds a packet; if the map is full the oldest one is settled as lost and returned.
     pub(super) fn push(&mut self, now: Instant, packet: Leaving<R>) -> Option<(Resolved, Option<R>)> {
-        let mut evicted = None;
-        if self.packets.len() >= SENT_MAX {
-            let number = self.first;
-            evicted = self.settle(number, State::Lost);
-            self.packets.pop_front();
-            self.first += 1;
-            self.settled = self.settled.max(self.first);
-        }
+        let evicted = self.make_room();
         self.bytes_sent += u64::from(packet.bytes);
         // Packets that ask for no ack may never be acknowledged, so they do not fill the window (RFC 9002, section 2).
         if packet.eliciting {
@@ -139,6 +147,34 @@ impl<R> SentMap<R> {
             app_limited: packet.app_limited,
             mtu_probe: packet.mtu_probe,
             record: packet.record,
+        });
+        evicted
+    }
+
+    /// If the map is full the oldest packet is settled as lost and returned.
+    fn make_room(&mut self) -> Option<(Resolved, Option<R>)> {
+        if self.packets.len() < SENT_MAX {
+            return None;
+        }
+        let evicted = self.settle(self.first, State::Lost);
+        self.drop_first();
+        self.settled = self.settled.max(self.first);
+        evicted
+    }
+
+    /// Leaves one number out: whoever acknowledges it does not wait for packets to arrive (RFC 9000, section 21.4).
+    pub(super) fn skip(&mut self, now: Instant) -> Option<(Resolved, Option<R>)> {
+        let evicted = self.make_room();
+        self.skipped.push_back(self.next_number());
+        self.packets.push_back(Packet {
+            sent_at: now,
+            bytes: 0,
+            end: self.bytes_sent,
+            state: State::Skipped,
+            eliciting: false,
+            app_limited: false,
+            mtu_probe: false,
+            record: None,
         });
         evicted
     }
@@ -177,7 +213,7 @@ impl<R> SentMap<R> {
         self.packets.get_mut(place)?.record.take()
     }
 
-    /// Settles what `ack` newly acknowledges, smallest number last. Returns false, and does nothing, if the ack
+    /// Settles what `ack` newly acknowledges, smallest number last. Returns false, and does nothing else, if the ack
     /// speaks of numbers never sent.
     pub(super) fn acknowledge(
         &mut self,
@@ -186,37 +222,53 @@ impl<R> SentMap<R> {
         mut each: impl FnMut(Resolved, Option<R>),
     ) -> bool {
         if ack.ranges.0.iter().any(|&(first, last)| last >= self.next_number() || first > last) {
+            self.optimistic += 1;
+            return false;
+        }
+        let lie = |number: &u64| ack.ranges.0.iter().any(|(first, last)| (first..=last).contains(&number));
+        if self.skipped.iter().any(lie) {
+            self.optimistic += 1;
             return false;
         }
         let before = self.largest_acked;
         for &(first, last) in &ack.ranges.0 {
-            for number in (first.max(self.first)..=last).rev() {
-                let Some(i) = number.checked_sub(self.first) else { break };
-                let Some(packet) = self.packets.get_mut(i as usize) else { continue };
-                match packet.state {
-                    State::Delivered => continue,
-                    State::Lost => {
-                        packet.state = State::Delivered;
-                        self.spurious += 1;
-                    }
-                    State::InFlight => {}
+            let news = self.acked.gaps(first.max(self.first), last + 1);
+            for (start, end) in news.into_iter().rev() {
+                for number in (start..end).rev() {
+                    self.acknowledge_one(now, number, before, &mut each);
                 }
-                let sent_at = packet.sent_at;
-                match before {
-                    Some((largest, largest_sent)) if number < largest => {
-                        self.note_reordering(now, largest_sent.since(sent_at));
-                    }
-                    _ => {}
-                }
-                if self.largest_acked.is_none_or(|l| number > l.0) {
-                    self.largest_acked = Some((number, sent_at));
-                }
-                if let Some((resolved, record)) = self.settle(number, State::Delivered) {
-                    each(resolved, record);
-                }
+                self.acked.insert(start, end);
             }
         }
         true
+    }
+
+    fn acknowledge_one(
+        &mut self,
+        now: Instant,
+        number: u64,
+        before: Option<(u64, Instant)>,
+        each: &mut impl FnMut(Resolved, Option<R>),
+    ) {
+        let Some(i) = number.checked_sub(self.first) else { return };
+        let Some(packet) = self.packets.get_mut(i as usize) else { return };
+        if packet.state == State::Lost {
+            packet.state = State::Delivered;
+            self.spurious += 1;
+        }
+        let sent_at = packet.sent_at;
+        match before {
+            Some((largest, largest_sent)) if number < largest => {
+                self.note_reordering(now, largest_sent.since(sent_at));
+            }
+            _ => {}
+        }
+        if self.largest_acked.is_none_or(|l| number > l.0) {
+            self.largest_acked = Some((number, sent_at));
+        }
+        if let Some((resolved, record)) = self.settle(number, State::Delivered) {
+            each(resolved, record);
+        }
     }
 
     fn note_reordering(&mut self, now: Instant, distance: Span) {
@@ -238,7 +290,7 @@ impl<R> SentMap<R> {
         let Some((largest, largest_sent)) = self.largest_acked else { return };
         let tolerance = self.tolerance(rtt);
         for number in self.settled.max(self.first)..largest {
-            let packet = &self.packets[(number - self.first) as usize];
+            let Some(packet) = self.packets.get((number - self.first) as usize) else { break };
             if packet.state != State::InFlight {
                 continue;
             }
@@ -246,26 +298,16 @@ impl<R> SentMap<R> {
                 None => largest - number >= PACKET_THRESHOLD,
                 Some(window) => largest_sent.since(packet.sent_at) > window,
             };
-            if (overtaken || now >= packet.sent_at + loss_delay + tolerance.unwrap_or(Span::ZERO))
-                && let Some((resolved, record)) = self.settle(number, State::Lost)
-            {
+            if !overtaken && now < packet.sent_at + loss_delay + tolerance.unwrap_or(Span::ZERO) {
+                // Nor is any later one lost: both marks move with the time of sending.
+                break;
+            }
+            if let Some((resolved, record)) = self.settle(number, State::Lost) {
                 each(resolved, record);
             }
         }
         self.advance_settled();
         self.forget(now, rtt);
-    }
-
-    /// Gives up everything in flight: it went where nobody is any more.
-    pub(super) fn lose_all(&mut self, mut each: impl FnMut(Option<R>)) {
-        for number in self.settled.max(self.first)..self.next_number() {
-            if self.packets[(number - self.first) as usize].state == State::InFlight
-                && let Some((_, record)) = self.settle(number, State::Lost)
-            {
-                each(record);
-            }
-        }
-        self.advance_settled();
     }
 
     /// The reordering window, once reordering was seen.
@@ -286,14 +328,24 @@ impl<R> SentMap<R> {
         while let Some(packet) = self.packets.front() {
             let old = match packet.state {
                 State::InFlight => false,
-                State::Delivered => true,
+                State::Delivered | State::Skipped => true,
                 State::Lost => now.since(packet.sent_at) > keep + rtt,
             };
             if !old {
                 break;
             }
-            self.packets.pop_front();
-            self.first += 1;
+            self.drop_first();
+        }
+    }
+
+    fn drop_first(&mut self) {
+        self.packets.pop_front();
+        self.first += 1;
+        while self.acked.first().is_some_and(|(_, end)| end <= self.first) {
+            self.acked.pop_first();
+        }
+        while self.skipped.front().is_some_and(|number| *number < self.first) {
+            self.skipped.pop_front();
         }
     }
 
@@ -310,6 +362,19 @@ impl<R> SentMap<R> {
         if self.eliciting_in_flight == 0 {
             return None;
         }
-        self.packets.iter().rev().find(|p| p.eliciting && p.state == State::InFlight).map(|p| p.sent_at)
+        // Lost ones lie below `settled`, and what was acknowledged is passed over in whole stretches.
+        let (mut top, mut acked) = (self.next_number(), self.acked.descending().peekable());
+        while top > self.settled.max(self.first) {
+            if let Some((start, end)) = acked.next_if(|(_, end)| *end >= top) {
+                top = top.min(end).min(start);
+                continue;
+            }
+            top -= 1;
+            let packet = self.packets.get((top - self.first) as usize)?;
+            if packet.eliciting && packet.state == State::InFlight {
+                return Some(packet.sent_at);
+            }
+        }
+        None
     }
 }

@@ -37,9 +37,10 @@ impl Link {
         {
             return Some(draft);
         }
-        let due = self.ack_due(now);
+        // Who answers a challenge says at once what came: the other side waits to know what did not.
+        let due = self.ack_due(now) || self.path_frames.are_due();
         let tail = probe == Some(Probe::Tail);
-        let must_ping = probe.is_some() || self.confirm;
+        let must_ping = probe.is_some() || self.confirm || self.path_frames.are_due();
         let (class, datagram_max) = self.allowed(now, wanted, tail);
         if class.is_none() && !due && !must_ping {
             return None;
@@ -58,7 +59,8 @@ impl Link {
             let ranges = if class.is_some() { RANGES_SHARED } else { RANGES_ALONE };
             put_acks(now, &mut self.receivers, ranges, &mut w);
         }
-        let mut eliciting = self.put_wish(now, class.is_some(), &mut w);
+        let mut eliciting = self.path_frames.put(&mut w);
+        eliciting |= self.put_wish(now, class.is_some(), &mut w);
         let mut wrote_media = false;
         if let Some(class) = class {
             let full = end.saturating_sub(DATA_HEADER_LEN);
@@ -91,7 +93,7 @@ impl Link {
     }
 
     /// Tells the lane of a datagram that is written.
-    fn send(
+    pub(super) fn send(
         &mut self,
         now: Instant,
         plain_len: usize,
@@ -103,6 +105,9 @@ impl Link {
         let draft = Draft { lane: self.config.lane, number: self.sender.next_number(), plain_len, class };
         self.sender.sent(now, DATA_HEADER_LEN + plain_len + TAG_LEN, eliciting, app_limited, record);
         self.note_sent(now, eliciting);
+        if self.skips.skips(self.sender.next_number()) {
+            self.sender.skip_number(now);
+        }
         draft
     }
 
@@ -326,7 +331,7 @@ fn put_acks(now: Instant, receivers: &mut [LaneReceiver], ranges: usize, w: &mut
         }
         if let Some(ack) = receiver.take_ack(now, ranges.min(fitting)) {
             let written = Frame::LaneAck(ack).emit(w);
-            debug_assert!(written.is_ok(), "room was checked");
+            assert!(written.is_ok(), "room was checked");
         }
     }
 }

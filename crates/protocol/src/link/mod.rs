@@ -6,6 +6,7 @@
 mod compose;
 mod guard;
 mod inbound;
+mod path;
 mod receive;
 mod share;
 
@@ -18,8 +19,10 @@ use crate::packet::{Packets, PacketsConfig};
 pub use crate::session::LANES_MAX;
 use guard::{Guard, PATIENCE_MEDIA, Why, is_bursty};
 use inbound::InboundLoss;
+use path::{PathFrames, Skips};
 use share::Share;
-use wavelane_base::{Class, Ecn, Instant, Octets, Span, Wakeup};
+use std::collections::VecDeque;
+use wavelane_base::{Class, Ecn, Entropy, Instant, Octets, Span, Wakeup};
 
 /// Most datagrams made from symbols of which the neighbour is told; of more it repeats the contents.
 const TO_TELL_MAX: usize = 64;
@@ -29,6 +32,9 @@ const FATES_KNOWN_MIN: u64 = 50;
 const LOSS_UNKNOWN: f64 = 0.01;
 /// After this much silence while an answer is owed, the link counts as silent: it asks for a new session too.
 pub const SILENCE: Span = Span::from_secs(1);
+
+/// Most path responses of one datagram that are looked at.
+const HEARD_RESPONSES_MAX: usize = 8;
 
 /// How a link is set up.
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +119,8 @@ pub struct LinkCounters {
     pub datagrams_received: u64,
     /// Lane acks for lanes we do not have.
     pub stray_acks: u64,
+    /// Lane acks of numbers that we never sent.
+    pub optimistic_acks: u64,
     /// Datagrams of ours that repair symbols could cover.
     pub protected: u64,
     /// Repair symbols sent, and their octets.
@@ -159,12 +167,19 @@ pub struct Link {
     confirm: bool,
     /// When the last datagram left.
     sent_at: Instant,
+    path_frames: PathFrames,
+    /// Responses of the neighbour's to challenges of ours, at most [`HEARD_RESPONSES_MAX`].
+    heard_responses: VecDeque<[u8; 8]>,
+    skips: Skips,
 }
 
 impl Link {
-    /// A link to a neighbour whose memory of us is empty.
-    pub fn new(now: Instant, config: LinkConfig) -> Self {
+    /// A link to a neighbour whose memory of us is empty. `dice` says which packet numbers are left out.
+    pub fn new(now: Instant, config: LinkConfig, dice: Entropy) -> Self {
         Self {
+            path_frames: PathFrames::default(),
+            heard_responses: VecDeque::new(),
+            skips: Skips::new(dice),
             config,
             sender: LaneSender::new(now, lane_config(&config)),
             receivers: Vec::new(),
@@ -207,6 +222,7 @@ impl Link {
         self.decoders.clear();
         self.guard = Guard::default();
         self.to_tell.clear();
+        self.path_frames = PathFrames::default();
         self.heard();
         self.hop.peer_restarted(now);
         if let Some(packets) = &mut self.packets {
@@ -226,7 +242,8 @@ impl Link {
 
     /// Whether a session is needed: something is to be sent, or an answer is owed.
     pub fn wants_session(&self, now: Instant) -> bool {
-        self.config.keepalive.is_some() || self.silence_at.is_some() || self.wants(now).is_some() || self.ack_due(now)
+        let asked = self.ack_due(now) || self.path_frames.are_due();
+        self.config.keepalive.is_some() || self.silence_at.is_some() || self.wants(now).is_some() || asked
     }
 
     /// The class of the most urgent thing that waits.
@@ -262,6 +279,7 @@ impl Link {
             symbol_octets: guard.symbol_octets,
             repaired: guard.repaired,
             unrepaired: guard.unrepaired,
+            optimistic_acks: self.sender.optimistic_acks(),
             ..self.counters
         }
     }

@@ -1,11 +1,16 @@
 //! What arrives: the frames of a datagram, and of those that repair symbols brought back.
 
 use super::inbound::InboundLoss;
-use super::{Arrival, LANES_MAX, Link, TO_TELL_MAX};
+use super::{Arrival, HEARD_RESPONSES_MAX, LANES_MAX, Link, TO_TELL_MAX};
 use crate::fec::Decoder;
 use crate::lane::LaneReceiver;
 use wavelane_base::{Instant, Span};
 use wavelane_wire::frame::{Frame, Frames, Ranges};
+
+/// Most frames of one datagram but for padding. A full one of the shortest receipts has half as many.
+const FRAMES_MAX: usize = 512;
+/// Most of these costly ones: lane acks, of which there is one per lane, and lists of flows that are over.
+const LISTS_MAX: usize = 2 * LANES_MAX;
 
 impl Link {
     /// Takes the plaintext of an authenticated datagram.
@@ -36,11 +41,23 @@ impl Link {
     /// Takes the frames of one datagram. Of one that was `recovered` the lane acks are left out: they are late.
     fn take_frames(&mut self, now: Instant, payload: &[u8], recovered: bool) -> Asked {
         let mut asked = Asked::default();
+        let (mut frames, mut lists, mut tells) = (0, 0, 0);
         for frame in Frames::new(payload) {
             let Ok(frame) = frame else {
                 self.counters.malformed += 1;
                 break;
             };
+            frames += usize::from(frame != Frame::Padding);
+            match &frame {
+                Frame::LaneAck(_) | Frame::Forget { .. } => lists += 1,
+                Frame::Repaired { .. } => tells += 1,
+                _ => {}
+            }
+            if frames > FRAMES_MAX || lists > LISTS_MAX || tells > TO_TELL_MAX {
+                // Nobody who means well says so much at once; the work per datagram stays bounded.
+                self.counters.malformed += 1;
+                break;
+            }
             asked.eliciting |= frame.is_eliciting();
             match frame {
                 Frame::LaneAck(_) | Frame::Repair(_) | Frame::Repaired { .. } if recovered => {}
@@ -60,6 +77,11 @@ impl Link {
                 Frame::Repaired { lane, numbers } if lane == self.config.lane => self.repaired(now, &numbers),
                 Frame::Repaired { .. } => self.counters.stray_acks += 1,
                 Frame::Padding | Frame::Ping | Frame::Close | Frame::Protected | Frame::Unknown { .. } => {}
+                Frame::PathChallenge(token) => self.path_frames.asked(token),
+                Frame::PathResponse(token) if self.heard_responses.len() < HEARD_RESPONSES_MAX => {
+                    self.heard_responses.push_back(token);
+                }
+                Frame::PathResponse(_) => {}
                 Frame::Packet(packet) => match &mut self.packets {
                     Some(packets) => packets.handle_frame(now, &packet),
                     None => self.counters.unwanted_packets += 1,
@@ -86,8 +108,9 @@ impl Link {
 
     /// The neighbour made these datagrams of ours from symbols: nothing of them is to be repeated.
     fn repaired(&mut self, now: Instant, numbers: &Ranges) {
+        let sent = self.sender.next_number();
         let numbers = numbers.0.iter().flat_map(|&(first, last)| first..=last);
-        for number in numbers.take(TO_TELL_MAX) {
+        for number in numbers.take(TO_TELL_MAX).filter(|number| *number < sent) {
             let parked = self.guard.repaired(number);
             let record = self.sender.take_record(number).map(|record| record.load);
             parked.into_iter().chain(record).for_each(|load| self.delivered(now, load));

@@ -217,6 +217,7 @@ impl Sessions {
             init_mac1: message.mac1,
             heard: now,
             due: Some(place),
+            sent_to: None,
         }));
         if !leads {
             // Both sides initiated: the peer's handshake goes on, ours does not.
@@ -270,8 +271,10 @@ impl Sessions {
         p.current = Some(Session::new(now, outcome));
         let Origin { from, at } = place.1;
         p.local = at;
+        let proven = from.is_some() && (from == p.keys.address || from == p.home.0);
         p.answered_from(from);
-        Ok(Incoming::Established(Established { peer, epoch: answer.epoch, restarted, fresh, confirm: true, from }))
+        let epoch = answer.epoch;
+        Ok(Incoming::Established(Established { peer, epoch, restarted, fresh, confirm: true, from, proven }))
     }
 
     /// The first data under the keys that we answered with: they stand.
@@ -279,9 +282,10 @@ impl Sessions {
         let p = &mut self.peers[peer];
         let answered = p.answered.take()?;
         let epoch = answered.session.epoch;
+        let proven = from.is_some() && from == answered.sent_to;
         let (restarted, fresh) = p.turn_over(epoch);
         p.current = Some(answered.session);
-        Some(Established { peer, epoch, restarted, fresh, confirm: false, from })
+        Some(Established { peer, epoch, restarted, fresh, confirm: false, from, proven })
     }
 
     pub(super) fn handle_cookie_reply(&mut self, now: Instant, datagram: &[u8]) -> Incoming {
@@ -357,6 +361,7 @@ impl Sessions {
         let cookie = p.cookie(now);
         let answered = p.answered.as_mut()?;
         let (_, to) = answered.due.take_if(|(via, _)| *via == port)?;
+        answered.sent_to = to.from;
         let len = finish(&answered.message, cookie, buf);
         Some(HandshakeOut { len, to: to.from, from: to.at, peer: Some(peer) })
     }

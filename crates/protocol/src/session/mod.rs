@@ -11,8 +11,8 @@
 //! 3. data is sealed in place with [`Sessions::seal`] while [`Sessions::can_seal`];
 //! 4. after an [`Established`] with `confirm` set, the owner seals at least one datagram soon (a ping will do): the
 //!    other side may not use the new keys before it has seen one;
-//! 5. an address changes ([`Sessions::set_address`]) only on an [`Incoming::Data`] that is `newest`. Sessions
-//!    themselves return to the configured address when the peer answers a call from there.
+//! 5. an address changes ([`Sessions::set_address`]) only on an [`Incoming::Data`] that is `newest`, and the owner has
+//!    it proven. Sessions themselves return to the configured address when the peer answers a call from there.
 //!
 //! The format and the rules are in `docs/protocol/session.md`.
 
@@ -122,6 +122,8 @@ pub struct Established {
     pub confirm: bool,
     /// Where the message that established it came from. Not proof enough to change an address.
     pub from: Option<SocketAddr>,
+    /// Whether what we had sent there before must have arrived: nobody else could have made that message.
+    pub proven: bool,
 }
 
 /// What a datagram turned out to be.

@@ -37,6 +37,8 @@ pub(super) struct Answered {
     pub(super) heard: Instant,
     /// It waits for room on the port.
     pub(super) due: Option<(PortId, Origin)>,
+    /// Where it was last sent.
+    pub(super) sent_to: Option<SocketAddr>,
 }
 
 pub(super) struct Peer {

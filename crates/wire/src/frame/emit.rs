@@ -46,6 +46,8 @@ impl Frame<'_> {
                 numbers.emit(w)
             }
             Frame::Packet(packet) => packet.emit(w),
+            Frame::PathChallenge(token) => emit_token(kind::PATH_CHALLENGE, token, w),
+            Frame::PathResponse(token) => emit_token(kind::PATH_RESPONSE, token, w),
             Frame::Unknown { .. } => Ok(()),
             _ => self.emit_flow_frame(w),
         }
@@ -118,9 +120,17 @@ impl Frame<'_> {
             | Frame::Repair(_)
             | Frame::Repaired { .. }
             | Frame::Packet(_)
+            | Frame::PathChallenge(_)
+            | Frame::PathResponse(_)
             | Frame::Unknown { .. } => Ok(()),
         }
     }
+}
+
+fn emit_token(kind: u64, token: &[u8; 8], w: &mut Writer<'_>) -> Result<(), NoRoom> {
+    w.varint(kind)?;
+    w.varint(token.len() as u64)?;
+    w.put(token)
 }
 
 impl Open {

@@ -2,6 +2,7 @@
 
 use super::{FlowName, Passage, RANGES_MAX, Ranges, Reach};
 use crate::codec::{DecodeError, NoRoom, Reader, Writer};
+use crate::datagram::NUMBER_MAX;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 impl FlowName {
@@ -55,6 +56,14 @@ impl Ranges {
             floor = Some(first);
         }
         Ok(Self(ranges))
+    }
+    /// The same for packet numbers of a lane: at least one, and none past [`NUMBER_MAX`].
+    pub(super) fn parse_numbers(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let numbers = Self::parse(r)?;
+        match numbers.0.first() {
+            Some((_, highest)) if *highest <= NUMBER_MAX => Ok(numbers),
+            _ => Err(DecodeError::Invalid("packet numbers")),
+        }
     }
     pub(super) fn emit(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         w.varint(self.0.len() as u64)?;

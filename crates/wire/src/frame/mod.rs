@@ -45,6 +45,8 @@ mod kind {
     pub(super) const ANSWER_PASSAGE: u64 = 0x19;
     /// The first of the skippable types.
     pub(super) const PACKET: u64 = 0x40;
+    pub(super) const PATH_CHALLENGE: u64 = 0x48;
+    pub(super) const PATH_RESPONSE: u64 = 0x49;
 }
 
 /// A flow as two neighbours name it: numbers are consecutive per opener and boot epoch.
@@ -288,6 +290,11 @@ pub enum Frame<'a> {
     },
     /// See [`PacketFrame`].
     Packet(PacketFrame<'a>),
+    /// Asks for [`Frame::PathResponse`] with the same octets, which proves that what is sent to the receiver's address
+    /// arrives (RFC 9000, section 8.2).
+    PathChallenge([u8; 8]),
+    /// The answer to [`Frame::PathChallenge`].
+    PathResponse([u8; 8]),
     /// A frame of a later version, skipped by its length.
     Unknown {
         /// Its type.

@@ -18,10 +18,7 @@ impl<'a> Frame<'a> {
                 let ack_delay_us = r.varint()?;
                 let arrival_us = r.varint()?;
                 let ecn = [r.varint()?, r.varint()?, r.varint()?];
-                let ranges = Ranges::parse(r)?;
-                if ranges.0.is_empty() {
-                    return Err(DecodeError::Invalid("lane ack without ranges"));
-                }
+                let ranges = Ranges::parse_numbers(r)?;
                 Frame::LaneAck(LaneAck { lane, ranges, ack_delay_us, arrival_us, ecn })
             }
             kind::ACK_WISH => {
@@ -31,17 +28,13 @@ impl<'a> Frame<'a> {
             kind::CLOSE => Frame::Close,
             kind::PROTECTED => Frame::Protected,
             kind::REPAIR => Frame::Repair(RepairFrame::parse(r)?),
-            kind::REPAIRED => {
-                let (lane, numbers) = (r.u8()?, Ranges::parse(r)?);
-                if numbers.0.is_empty() {
-                    return Err(DecodeError::Invalid("repaired without numbers"));
-                }
-                Frame::Repaired { lane, numbers }
-            }
+            kind::REPAIRED => Frame::Repaired { lane: r.u8()?, numbers: Ranges::parse_numbers(r)? },
             kind::PACKET => {
                 let len = usize::try_from(r.varint()?).map_err(|_| DecodeError::Truncated)?;
                 Frame::Packet(PacketFrame::parse(&mut Reader::new(r.take(len)?))?)
             }
+            kind::PATH_CHALLENGE => Frame::PathChallenge(parse_token(r)?),
+            kind::PATH_RESPONSE => Frame::PathResponse(parse_token(r)?),
             other if other >= FIRST_SKIPPABLE => {
                 let len = usize::try_from(r.varint()?).map_err(|_| DecodeError::Truncated)?;
                 r.take(len)?;
@@ -110,6 +103,14 @@ impl<'a> Frame<'a> {
             _ => return Err(DecodeError::Invalid("frame type")),
         })
     }
+}
+
+/// The octets of a path challenge or its response, behind their length.
+fn parse_token(r: &mut Reader<'_>) -> Result<[u8; 8], DecodeError> {
+    if r.varint()? != 8 {
+        return Err(DecodeError::Invalid("path challenge"));
+    }
+    r.array()
 }
 
 /// The packet stands behind another one.

@@ -2,6 +2,7 @@
 
 use super::kind;
 use crate::codec::{DecodeError, NoRoom, Reader, Writer};
+use crate::datagram::NUMBER_MAX;
 
 /// Octets of a [`RepairFrame`] before its symbol, at most, when it covers `span` numbers.
 pub const fn repair_head_max(span: usize) -> usize {
@@ -15,7 +16,7 @@ pub struct RepairFrame<'a> {
     pub lane: u8,
     /// Row of the code, 0 to 127.
     pub key: u8,
-    /// Lowest number covered.
+    /// Lowest number covered. It and the highest are at most [`NUMBER_MAX`].
     pub first: u64,
     /// Bit i set: datagram `first + i` is covered. Bit 0 is set.
     pub mask: u128,
@@ -38,6 +39,10 @@ impl<'a> RepairFrame<'a> {
         let mask = u128::from_le_bytes(mask);
         if mask & 1 == 0 {
             return Err(DecodeError::Invalid("repair mask"));
+        }
+        let span = u64::from(127 - mask.leading_zeros());
+        if first > NUMBER_MAX - span {
+            return Err(DecodeError::Invalid("repair numbers"));
         }
         Ok(Self { lane, key, first, mask, symbol: r.take_rest() })
     }

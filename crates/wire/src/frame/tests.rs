@@ -141,3 +141,31 @@ fn golden_frames() {
     let len = w.len();
     assert_eq!(buf[..len], [0x07, 3, 0x41, 0x2c, 2, b'h', b'i', 0x09, 2, 1, 5, 6, 1, 9, 1]);
 }
+
+#[test]
+fn golden_path_challenge_and_what_no_lane_can_number_is_refused() {
+    let mut buf = [0; 64];
+    let mut w = Writer::new(&mut buf);
+    Frame::PathChallenge([1, 2, 3, 4, 5, 6, 7, 8]).emit(&mut w).expect("fits");
+    Frame::PathResponse([9; 8]).emit(&mut w).expect("fits");
+    let len = w.len();
+    assert_eq!(buf[..len], [0x40, 0x48, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0x40, 0x49, 8, 9, 9, 9, 9, 9, 9, 9, 9]);
+    let frames: Vec<_> = Frames::new(&buf[..len]).flatten().collect();
+    assert_eq!(frames, [Frame::PathChallenge([1, 2, 3, 4, 5, 6, 7, 8]), Frame::PathResponse([9; 8])]);
+    let repair = |first: u64, mask: u8| {
+        let mut bytes = vec![0x10, 0, 0];
+        bytes.extend((0xc0 << 56 | first).to_be_bytes());
+        bytes.extend([1, mask, 0, 0]);
+        Frames::new(&bytes).next().map(|frame| frame.is_ok())
+    };
+    let highest = crate::datagram::NUMBER_MAX;
+    assert_eq!([repair(highest, 1), repair(highest, 3), repair(highest - 1, 3)], [Some(true), Some(false), Some(true)]);
+    for kind in [&[0x02, 0, 0, 0, 0, 0, 0][..], &[0x11, 0]] {
+        let numbers = |last: u64| {
+            let last = (0xc0 << 56 | last).to_be_bytes();
+            let bytes = [kind, &[1], &last, &[0]].concat();
+            Frames::new(&bytes).next().map(|frame| frame.is_ok())
+        };
+        assert_eq!([numbers(highest), numbers(highest + 1)], [Some(true), Some(false)]);
+    }
+}

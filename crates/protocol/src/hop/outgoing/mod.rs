@@ -81,6 +81,8 @@ pub(super) struct Outgoing {
     /// Writing was refused for lack of room; tell when there is some.
     pub(super) blocked: bool,
     copy_at: Option<Instant>,
+    /// When it was last looked for bytes that were dropped behind the lane.
+    contradicted_at: Option<Instant>,
     /// When a refused writer was last told that there is room.
     unblocked_at: Option<Instant>,
 }

@@ -6,6 +6,13 @@ use crate::hop::types::Path;
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Span};
 
+/// Stretches in which a direction's bytes on the way are told apart: so many, and ...
+const STRETCHES_MIN: usize = 1024;
+/// ... one more for so many bytes. A receiver that keeps what datagrams brought never cuts finer for long; one that
+/// receipts every other byte would have us spend a hundred times the bytes' memory on telling them apart.
+const STRETCH_OCTETS: u64 = 64;
+/// Between two looks for bytes that were dropped behind the lane: each takes every stretch in its hand.
+const CONTRADICT_EVERY: Span = Span::from_millis(5);
 /// A range list shorter than this was not truncated (the receipt format's promise).
 pub(in crate::hop) const RANGES_WHOLE: usize = 32;
 
@@ -29,6 +36,9 @@ impl Outgoing {
             }
         }
         for &(first, last) in ranges {
+            if self.is_in_pieces() {
+                break;
+            }
             // `cut` and `remove` take an empty span for what lies below the base.
             let first = first.max(self.base);
             self.cut(first, last + 1);
@@ -46,12 +56,24 @@ impl Outgoing {
         contradicted
     }
 
+    /// Stretches told apart.
+    pub(in crate::hop) fn stretches(&self) -> usize {
+        self.segs.len() + self.missing.count()
+    }
+
+    /// Whether what is on the way is cut finer than is worth its memory.
+    fn is_in_pieces(&self) -> bool {
+        let octets_max = (self.flying + self.missing.total()) / STRETCH_OCTETS;
+        self.stretches() > STRETCHES_MIN + usize::try_from(octets_max).unwrap_or(usize::MAX)
+    }
+
     /// Landed bytes that a current receipt does not hold were dropped behind the lane. Known for certain only of the
     /// first hole, and of all if the list is whole.
     fn contradict(&mut self, now: Instant, ranges: &[(u64, u64)], path: &Path) -> u64 {
-        if self.landed == 0 {
+        if self.landed == 0 || self.contradicted_at.is_some_and(|at| now.since(at) < CONTRADICT_EVERY) {
             return 0;
         }
+        self.contradicted_at = Some(now);
         let grace = path.rtt.scale(1, 2).max(Span::from_millis(50));
         let whole = ranges.len() < RANGES_WHOLE;
         let denied: Vec<(u64, u64)> = self

@@ -137,14 +137,47 @@ fn the_peer_cannot_open_in_our_name_or_answer_its_own_flow() {
 
 #[test]
 fn scattered_bytes_fill_the_range_list_and_no_more() {
-    let mut hop = accepted();
-    for n in 0..4_000_u64 {
-        hop.handle_frame(ms(2), &Frame::Data { flow: theirs(0), offset: 10 + n * 3, bytes: &[1] });
+    let max = incoming::HELD_RANGES_MAX as u64;
+    for (apart, kept) in [(3, 64..=70), (100, max..=max)] {
+        let mut hop = accepted();
+        for n in 0..2_000_u64 {
+            hop.handle_frame(ms(2), &Frame::Data { flow: theirs(0), offset: 10 + n * apart, bytes: &[1] });
+        }
+        let taken = 2_000 - hop.counters().dropped_ranges_full;
+        assert!(kept.contains(&taken), "{taken} single bytes {apart} apart");
+        // The first hole's filling is always taken.
+        hop.handle_frame(ms(2), &Frame::Data { flow: theirs(0), offset: 0, bytes: &[1; 10] });
+        assert_eq!(hop.read(ms(2), ours(0), &mut [0; 64]), ReadOutcome::Data(11));
     }
-    assert_eq!(hop.counters().dropped_ranges_full, 4_000 - incoming::HELD_RANGES_MAX as u64);
-    // The first hole's filling is always taken.
-    hop.handle_frame(ms(2), &Frame::Data { flow: theirs(0), offset: 0, bytes: &[1; 10] });
-    assert_eq!(hop.read(ms(2), ours(0), &mut [0; 64]), ReadOutcome::Data(11));
+}
+
+/// A receipt of every other byte tells bytes apart that nobody sent apart.
+#[test]
+fn receipts_of_single_bytes_do_not_cut_what_is_on_the_way_without_end() {
+    let (mut hop, flow) = (accepted(), theirs(0));
+    hop.handle_frame(
+        ms(2),
+        &Frame::Receipt {
+            flow,
+            state: ReceiptState::Accept,
+            cumulative: 0,
+            credit: 1 << 40,
+            ranges: Ranges::default(),
+        },
+    );
+    let (mut buf, mut carried, mut sent) = (vec![0; 9_000], Vec::new(), 0);
+    while sent < 120_000 {
+        assert!(hop.write(ms(2), ours(0), &[7; 8_192]) > 0);
+        while hop.fill(ms(2), Class::Bulk, &mut Writer::new(&mut buf), &mut carried) {}
+        sent = hop.counters().first_octets;
+    }
+    for at in (0..100_000).step_by(512) {
+        let ranges = (0..256).map(|n| (at + 2 * (256 - n), at + 2 * (256 - n))).collect();
+        let (state, ranges) = (ReceiptState::Accept, Ranges(ranges));
+        hop.handle_frame(ms(2), &Frame::Receipt { flow, state, cumulative: 0, credit: 1 << 40, ranges });
+    }
+    let stretches = hop.flows[&ours(0)].out.stretches();
+    assert!((1_000..4_096).contains(&stretches), "{stretches} stretches");
 }
 
 fn frame() -> impl Strategy<Value = Frame<'static>> {

@@ -258,3 +258,32 @@ fn new_keys_differ_and_fit() {
     assert_ne!(a, b);
     assert_eq!(public_key(&a.0), a.1);
 }
+
+/// A virtual machine that is copied while it runs: both copies go on from the same memory, and draw from a live source.
+#[test]
+fn two_copies_of_one_machine_make_different_keys() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static DRAWS: AtomicU64 = AtomicU64::new(0);
+    fn live(out: &mut [u8]) {
+        Seed(DRAWS.fetch_add(1, Ordering::Relaxed)).entropy("the operating system").fill(out);
+    }
+    let machine = |node| Sessions::new(Instant::ZERO, config(node, 1), Entropy::live(live));
+    let out = |sessions: &mut Sessions| {
+        let mut buf = [0; HANDSHAKE_MAX];
+        let sent = sessions.poll_handshake(Instant::ZERO, PORT, &mut buf).unwrap();
+        buf[..sent.len].to_vec()
+    };
+    let call = |sessions: &mut Sessions| {
+        sessions.want(Instant::ZERO, 0, true);
+        out(sessions)
+    };
+    // The ephemeral public keys, which stand in the clear, behind the headers.
+    let calls = [call(&mut machine(0)), call(&mut machine(0))];
+    assert_ne!(calls[0][6..38], calls[1][6..38], "two callers under one ephemeral key");
+    let answer = |mut sessions: Sessions| {
+        sessions.handle_datagram(Instant::ZERO, PORT, &mut calls[0].clone(), Some(address(0)));
+        out(&mut sessions)
+    };
+    let answers = [answer(machine(1)), answer(machine(1))];
+    assert_ne!(answers[0][10..42], answers[1][10..42], "two answers under one ephemeral key");
+}

@@ -1,0 +1,206 @@
+//! Where a peer is: the addresses that it proved, and those that it is being asked to prove.
+//!
+//! Whoever holds a peer's keys may name any address as its own by sending from it, and whoever can copy its datagrams
+//! may send them on from elsewhere. So a new address is used at once, but is sent no more than three times what came
+//! from it until an answer shows that what is sent there arrives at the peer (RFC 9000, sections 8 and 9).
+
+use std::net::SocketAddr;
+use wavelane_base::{Instant, Span, Wakeup};
+
+/// An address is sent this many times what came from it until it is proven (RFC 9000, section 8).
+const UNPROVEN_FACTOR: u64 = 3;
+/// Addresses of a peer that are remembered as proven; the one not heard from for longest goes.
+const PROVEN_MAX: usize = 4;
+/// Addresses of a peer that are being asked to prove themselves at the same time.
+const TRIALS_MAX: usize = 4;
+/// A proof is good for this long after the last datagram from there: the address may be somebody else's later.
+const PROVEN_FOR: Span = Span::from_secs(600);
+/// Validation is given up after this long (RFC 9000, section 8.2.4: three probe timeouts, of a second on a new path) ...
+const TRIAL_MIN: Span = Span::from_secs(3);
+/// ... or so many round trips, if that is longer.
+const TRIAL_RTTS: u64 = 6;
+/// A challenge without an answer is repeated after a round trip, but not sooner than this.
+const ASK_EVERY: Span = Span::from_millis(100);
+
+/// An octet string that only somebody at the address can know.
+pub(super) type Token = [u8; 8];
+
+/// When the next challenge is to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ask {
+    Due,
+    At(Instant),
+}
+
+/// An address that is to prove itself.
+#[derive(Debug)]
+struct Trial {
+    address: SocketAddr,
+    token: Token,
+    /// Octets of datagrams.
+    received: u64,
+    sent: u64,
+    until: Instant,
+    ask: Ask,
+}
+
+/// A peer's addresses besides the one that is in use.
+#[derive(Debug, Default)]
+pub(super) struct Addresses {
+    /// (address, when it was last heard from), the latest last.
+    proven: Vec<(SocketAddr, Instant)>,
+    trials: Vec<Trial>,
+}
+
+impl Addresses {
+    /// The peer is at `address`, beyond doubt.
+    pub(super) fn prove(&mut self, now: Instant, address: SocketAddr) {
+        self.trials.retain(|trial| trial.address != address);
+        self.proven.retain(|(other, _)| *other != address);
+        if self.proven.len() >= PROVEN_MAX {
+            self.proven.remove(0);
+        }
+        self.proven.push((address, now));
+    }
+
+    /// Whether the peer was at `address` not long ago.
+    pub(super) fn is_proven(&self, now: Instant, address: SocketAddr) -> bool {
+        self.proven.iter().any(|(other, at)| *other == address && now.since(*at) < PROVEN_FOR)
+    }
+
+    /// An authenticated datagram of `octets` came from there.
+    pub(super) fn heard(&mut self, now: Instant, from: SocketAddr, octets: usize) {
+        if let Some(trial) = self.trials.iter_mut().find(|trial| trial.address == from) {
+            trial.received = trial.received.saturating_add(octets as u64);
+        } else if self.is_proven(now, from) {
+            self.prove(now, from);
+        }
+    }
+
+    /// The peer seems to be at `address`, of which nothing is known: `octets` came from there.
+    pub(super) fn doubt(&mut self, now: Instant, address: SocketAddr, octets: usize, rtt: Option<Span>, token: Token) {
+        if self.trials.iter().any(|trial| trial.address == address) {
+            return;
+        }
+        if self.trials.len() >= TRIALS_MAX {
+            self.trials.remove(0);
+        }
+        let until = now + trial_time(rtt);
+        self.trials.push(Trial { address, token, received: octets as u64, sent: 0, until, ask: Ask::Due });
+    }
+
+    /// Octets of datagrams that may be sent there now; `None` if that needs no bound.
+    pub(super) fn allowance(&self, to: SocketAddr) -> Option<u64> {
+        let trial = self.trials.iter().find(|trial| trial.address == to)?;
+        Some(trial.received.saturating_mul(UNPROVEN_FACTOR).saturating_sub(trial.sent))
+    }
+
+    /// A datagram of `octets` left for there.
+    pub(super) fn sent(&mut self, to: SocketAddr, octets: usize) {
+        if let Some(trial) = self.trials.iter_mut().find(|trial| trial.address == to) {
+            trial.sent += octets as u64;
+        }
+    }
+
+    /// What the next datagram there is to ask.
+    pub(super) fn challenge(&self, to: SocketAddr) -> Option<Token> {
+        self.trials.iter().find(|trial| trial.address == to && trial.ask == Ask::Due).map(|trial| trial.token)
+    }
+
+    /// The challenge left.
+    pub(super) fn asked(&mut self, now: Instant, to: SocketAddr, rtt: Option<Span>) {
+        if let Some(trial) = self.trials.iter_mut().find(|trial| trial.address == to) {
+            trial.ask = Ask::At(now + rtt.unwrap_or(ASK_EVERY).max(ASK_EVERY));
+        }
+    }
+
+    /// An answer came, from wherever (RFC 9000, section 8.2.3). Whether it proves an address.
+    pub(super) fn answered(&mut self, now: Instant, token: Token) -> bool {
+        let proven = self.trials.iter().find(|trial| trial.token == token).map(|trial| trial.address);
+        proven.inspect(|address| self.prove(now, *address)).is_some()
+    }
+
+    /// Time has passed. If `current` did not prove itself in time and another address did, it is that one.
+    pub(super) fn handle_timeout(&mut self, now: Instant, current: Option<SocketAddr>) -> Option<SocketAddr> {
+        for trial in &mut self.trials {
+            if matches!(trial.ask, Ask::At(at) if at <= now) {
+                trial.ask = Ask::Due;
+            }
+        }
+        let failed = self.trials.iter().any(|trial| Some(trial.address) == current && trial.until <= now);
+        let back = self.proven.iter().rev().find(|(_, at)| now.since(*at) < PROVEN_FOR).map(|(address, _)| *address);
+        // Without another address there is nothing to go back to: the bound and the question stay.
+        let lonely = failed && back.is_none();
+        self.trials.retain_mut(|trial| {
+            let over = trial.until <= now;
+            let stays = over && lonely && Some(trial.address) == current;
+            if stays {
+                trial.until = now + TRIAL_MIN;
+            }
+            !over || stays
+        });
+        back.filter(|_| failed)
+    }
+
+    /// The next deadline.
+    pub(super) fn poll_timeout(&self) -> Option<Wakeup> {
+        let times = self.trials.iter().flat_map(|trial| {
+            let again = match trial.ask {
+                Ask::Due => None,
+                Ask::At(at) => Some(at),
+            };
+            [again, Some(trial.until)]
+        });
+        times.flatten().min().map(|at| Wakeup { at, cause: "gateway: a peer's address is to be proven" })
+    }
+}
+
+fn trial_time(rtt: Option<Span>) -> Span {
+    rtt.map_or(TRIAL_MIN, |rtt| rtt.times(TRIAL_RTTS).max(TRIAL_MIN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], port))
+    }
+
+    #[test]
+    fn an_unproven_address_gets_three_times_what_came_from_it_and_an_answer_ends_that() {
+        let (mut addresses, now) = (Addresses::default(), Instant::from_secs(1));
+        assert_eq!(addresses.allowance(address(1)), None);
+        addresses.doubt(now, address(1), 100, None, [7; 8]);
+        assert_eq!(addresses.allowance(address(1)), Some(300));
+        addresses.sent(address(1), 250);
+        addresses.heard(now, address(1), 10);
+        assert_eq!(addresses.allowance(address(1)), Some(80));
+        assert_eq!(addresses.challenge(address(1)), Some([7; 8]));
+        addresses.asked(now, address(1), None);
+        assert_eq!(addresses.challenge(address(1)), None);
+        assert!(!addresses.answered(now, [6; 8]));
+        assert!(addresses.answered(now, [7; 8]));
+        assert_eq!(addresses.allowance(address(1)), None);
+        assert!(addresses.is_proven(now, address(1)) && !addresses.is_proven(now + PROVEN_FOR, address(1)));
+    }
+
+    #[test]
+    fn without_an_answer_the_address_before_counts_again_and_every_table_is_bounded() {
+        let (mut addresses, now) = (Addresses::default(), Instant::from_secs(1));
+        addresses.prove(now, address(1));
+        addresses.doubt(now, address(2), 100, Some(Span::from_secs(1)), [7; 8]);
+        assert_eq!(addresses.handle_timeout(now + Span::from_secs(5), Some(address(2))), None);
+        assert_eq!(addresses.handle_timeout(now + Span::from_secs(6), Some(address(2))), Some(address(1)));
+        assert_eq!(addresses.poll_timeout(), None);
+        let mut lonely = Addresses::default();
+        lonely.doubt(now, address(2), 100, None, [7; 8]);
+        assert_eq!(lonely.handle_timeout(now + TRIAL_MIN, Some(address(2))), None);
+        assert_eq!(lonely.allowance(address(2)), Some(300), "the bound stays");
+        for port in 0..100 {
+            addresses.doubt(now, address(port), 1, None, [port as u8; 8]);
+            lonely.prove(now, address(port));
+        }
+        assert!(addresses.trials.len() <= TRIALS_MAX && lonely.proven.len() <= PROVEN_MAX);
+    }
+}
