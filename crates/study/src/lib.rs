@@ -135,10 +135,10 @@ pub const STUDIES: &[Study] = &[
     },
     Study {
         id: sharing::ID,
-        about: "one bottleneck beside a CUBIC flow, a BBR flow or another link: shares and what the rival keeps",
-        takes: ["5 min", "50 min"],
+        about: "one bottleneck beside CUBIC, Reno, BBR, BBR v3 or another link: shares and what the rival keeps, in sim and lab",
+        takes: ["10 min", "5 h"],
         backend: "lab",
-        parts: &[],
+        parts: &sharing::PARTS,
         stacks: &[],
         run: sharing::run,
     },

@@ -3,6 +3,7 @@
 use crate::document::{Edition, Row, StudyDocument};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use wavelane_measure::mean;
 use wavelane_report::{Chart, ReportError, StudyPage, render_study};
 
 /// Writes `report.html` and its pictures into `folder`.
@@ -67,7 +68,7 @@ fn charts(document: &StudyDocument) -> Vec<Chart> {
                 true,
             ),
         ],
-        crate::sharing::ID => vec![over_queue(document)],
+        crate::sharing::ID => vec![over_queue(document, "sim"), over_queue(document, "lab")],
         crate::population::ID => crate::population::page::charts(document),
         _ => Vec::new(),
     }
@@ -94,25 +95,32 @@ fn over_loss(document: &StudyDocument, metric: &'static str, title: &str, unit: 
     }
 }
 
-/// Our share, and what the rivals keep, over the queue.
-fn over_queue(document: &StudyDocument) -> Chart {
+/// Our share, and what the rivals keep, over the queue; means over the links of one backend.
+fn over_queue(document: &StudyDocument, backend: &str) -> Chart {
     let words = |row: &Row| match row.metric.as_str() {
-        "share" => Some(format!("our share beside {}", row.case.get("beside")?.as_str()?)),
+        "share" if row.stack == "wavelane" => Some(format!("our share beside {}", row.case.get("beside")?.as_str()?)),
         "kept_share" => Some(format!("kept by {}", row.stack)),
         "jain" => Some("Jain's index of two links".to_owned()),
         _ => None,
     };
     let queue = |row: &Row| row.case.get("queue_bdp")?.as_str()?.parse::<f64>().ok();
-    let point = |row: &Row| Some((words(row)?, queue(row)?, row.value?));
+    let rows = || document.rows.iter().filter(|row| row.backend == backend);
+    let point = |row: &Row| {
+        let (name, at) = (words(row)?, queue(row)?);
+        let same = |other: &&Row| words(other).as_ref() == Some(&name) && queue(other) == Some(at);
+        let values: Vec<f64> = rows().filter(same).filter_map(|row| row.value).collect();
+        Some((name.clone(), at, mean(&values)?))
+    };
+    let (name, place) = if backend == "lab" { ("shares", "laboratory") } else { ("shares-sim", "simulator") };
     Chart {
-        name: "shares",
-        title: "Beside others on one drop-tail bottleneck".into(),
+        name,
+        title: format!("Beside others on one drop-tail bottleneck, in the {place}"),
         x_label: "queue (bandwidth-delay products)".into(),
         y_label: "share or index".into(),
         log: false,
         x_log: false,
         dots: false,
-        curves: curves(document.rows.iter().filter_map(point)),
+        curves: curves(rows().filter_map(point)),
         aim: None,
     }
 }

@@ -1,17 +1,14 @@
-//! Beside others on one drop-tail bottleneck: is Wavelane fair, and does it get its part?
-//!
-//! Two downloads meet in a channel of 20 Mbit/s and 50 ms of round trip between two routers. One comes through a pair of
-//! gateways; the other is a plain TCP flow of a stated congestion control, or comes through a second pair. The same file
-//! under the rival's own stack says what the rival gets beside its own kind.
+//! In the laboratory: 20 Mbit/s and 50 ms, three queues.
 
+use super::text::Bottleneck;
+use super::{ID, OTHER, OURS, not_run};
 use crate::cells::{Aim, Cell, Head, judge, unproven, values};
-use crate::document::{Edition, Row, StudyDocument};
+use crate::document::{Edition, Row};
 use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, Value, json};
+use wavelane_measure::jain;
 use wavelane_scenario::{RunDocument, RunHooks, StackResult, Verdict};
 
-/// The study's id.
-pub(crate) const ID: &str = "link-sharing";
 /// Bytes of one bandwidth-delay product: 20 Mbit/s x 50 ms.
 const BDP: f64 = 125_000.0;
 /// Queues of the bottleneck in BDP, with their words.
@@ -27,80 +24,30 @@ const JAIN_AIM: f64 = 0.9;
 /// Application bytes at most: 1448 of every 1500 (see link-efficiency).
 const LIMIT_BPS: f64 = 20e6 * 1448.0 / 1500.0;
 
-/// The flow through the first pair of gateways, and the other.
-const OURS: &str = "ours";
-const OTHER: &str = "other";
-
 /// Seconds per run and seeds.
 const EDITIONS: [(u32, u32); 2] = [(15, 1), (60, 3)];
 
-/// Nodes and channels up to and beyond the bottleneck, the same in every cell, and our flow.
-fn shared_text(title: &str, seconds: u32, stacks: &str, queue: f64, nodes: &str) -> String {
-    let octets = (queue * BDP).round();
-    let mut text = format!(
-        r#"title = "{title}"
-duration = "{seconds} s"
-stacks = [{stacks}]
-[nodes]
-client = "endpoint"
-a = "gateway"
-b = "gateway"
-server = "endpoint"
-here = "router"
-there = "router"
-{nodes}
-[channels.narrow]
-kind = "cable"
-between = ["here", "there"]
-forward = {{ rate = "20 Mbit/s", delay = "25 ms", queue = "{octets} B" }}
-reverse = "same"
-[flows.{OURS}]
-app = "download"
-from = "client"
-to = "server"
-"#
-    );
-    for (name, a, b) in
-        [("lan_a", "client", "a"), ("a_here", "a", "here"), ("there_b", "there", "b"), ("lan_b", "b", "server")]
-    {
-        text += &veth(name, a, b);
-    }
-    text
-}
-
-fn veth(name: &str, a: &str, b: &str) -> String {
-    format!("[channels.{name}]\npreset = \"ethernet\"\nbetween = [\"{a}\", \"{b}\"]\n")
+fn bottleneck(seconds: u32, queue: f64) -> Bottleneck {
+    Bottleneck { mbit: 20, rtt_ms: 50, queue: (queue * BDP).round() as u64, jitter_us: 0, seconds, starts: [0, 0] }
 }
 
 /// Our link beside a plain flow; under the rival's own stack both are plain.
 fn beside_tcp(seconds: u32, queue: (f64, &str), rival: &str) -> String {
     let title = format!("A link beside one {rival} flow, queue {} BDP", queue.1);
-    let nodes = "sink = \"endpoint\"\nsource = \"endpoint\"";
-    let mut text = shared_text(&title, seconds, &format!("\"tcp-{rival}\", \"wavelane\""), queue.0, nodes);
-    text += &veth("sink_here", "sink", "here");
-    text += &veth("there_src", "there", "source");
-    text + &format!("[flows.{OTHER}]\napp = \"download\"\nfrom = \"sink\"\nto = \"source\"\ncontrol = \"{rival}\"\n")
+    bottleneck(seconds, queue.0).beside_tcp(&title, &[&format!("tcp-{rival}"), "wavelane"], rival)
 }
 
 /// Two links of ours.
 fn beside_ours(seconds: u32, queue: (f64, &str)) -> String {
-    let title = format!("Two links, queue {} BDP", queue.1);
-    let nodes = "sink = \"endpoint\"\nsource = \"endpoint\"\nc = \"gateway\"\nd = \"gateway\"";
-    let mut text = shared_text(&title, seconds, "\"wavelane\"", queue.0, nodes);
-    for (name, a, b) in
-        [("lan_c", "sink", "c"), ("c_here", "c", "here"), ("there_d", "there", "d"), ("lan_d", "d", "source")]
-    {
-        text += &veth(name, a, b);
-    }
-    text + &format!("[flows.{OTHER}]\napp = \"download\"\nfrom = \"sink\"\nto = \"source\"\n")
+    bottleneck(seconds, queue.0).beside_ours(&format!("Two links, queue {} BDP", queue.1))
 }
 
 /// Runs the edition's cells and judges them.
-pub(crate) fn run(
+pub(super) fn run(
     make: &MakeBackend<'_>,
     options: &StudyOptions,
     hooks: &RunHooks<'_>,
-) -> Result<StudyDocument, StudyError> {
+) -> Result<Vec<Row>, StudyError> {
     let (seconds, repeat) = EDITIONS[usize::from(options.edition == Edition::Full)];
     let mut rows = Vec::new();
     let mut cell = |name: &str, text: &str, judge: &dyn Fn(&RunDocument) -> Vec<Row>| -> Result<(), StudyError> {
@@ -117,7 +64,7 @@ pub(crate) fn run(
         }
         cell(&format!("two-{}-bdp", queue.1), &beside_ours(seconds, queue), &|d| two_links(d, queue.1))?;
     }
-    Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
+    Ok(rows)
 }
 
 fn head(document: &RunDocument, stack: &str, queue: &str, beside: &str) -> Head {
@@ -141,20 +88,12 @@ fn goodput_row(head: &Head, metric: &str, values: &[f64], why: &str) -> Row {
     row
 }
 
-fn not_run(document: &RunDocument, head: &Head) -> Vec<Row> {
-    let mut row = head.row("share", "share", &[]);
-    row.verdict = Verdict::Inconclusive;
-    let whys: Vec<&str> = document.omitted.iter().map(|o| o.why.as_str()).collect();
-    row.why = format!("not run: {}", whys.join("; "));
-    vec![row]
-}
-
 fn against_tcp(document: &RunDocument, queue: &str, rival: &str) -> Vec<Row> {
     let plain = format!("tcp-{rival}");
     let head = |stack: &str| head(document, stack, queue, &plain);
     let of = |word: &str| document.stacks.iter().find(|s| s.stack == word);
     let (Some(own), Some(mixed)) = (of(&plain), of("wavelane")) else {
-        return not_run(document, &head("wavelane"));
+        return vec![not_run(document, &head("wavelane"))];
     };
     let (ours, other) = (goodputs(mixed, OURS), goodputs(mixed, OTHER));
     let kind = joined(&goodputs(own, OURS), &goodputs(own, OTHER), |a, b| (a + b) / 2.0);
@@ -181,12 +120,10 @@ fn against_tcp(document: &RunDocument, queue: &str, rival: &str) -> Vec<Row> {
 fn two_links(document: &RunDocument, queue: &str) -> Vec<Row> {
     let head = head(document, "wavelane", queue, "wavelane");
     let Some(stack) = document.stacks.iter().find(|s| s.stack == "wavelane") else {
-        return not_run(document, &head);
+        return vec![not_run(document, &head)];
     };
     let (one, two) = (goodputs(stack, OURS), goodputs(stack, OTHER));
-    // Jain, Chiu and Hawe 1984: (sum)^2 / (n x sum of squares).
-    let jain = joined(&one, &two, |a, b| (a + b) * (a + b) / (2.0 * (a * a + b * b)));
-    let mut fair = head.row("jain", "index", &jain);
+    let mut fair = head.row("jain", "index", &joined(&one, &two, |a, b| jain(&[a, b]).unwrap_or(f64::NAN)));
     judge(&mut fair, Aim::AtLeast(JAIN_AIM));
     fair.bound = Some(1.0);
     let mut rows = vec![
@@ -199,5 +136,5 @@ fn two_links(document: &RunDocument, queue: &str) -> Vec<Row> {
 }
 
 #[cfg(test)]
-#[path = "sharing_tests.rs"]
+#[path = "lab_tests.rs"]
 mod tests;
