@@ -41,7 +41,8 @@ fn loss_costs_only_what_is_lost() {
             let (queue, _) = w.queue_ms(3.0, 20.0);
             assert!(queue <= 10.0, "{name}: mean queue {queue} ms");
             assert!(goodput <= LINK * SLACK, "{name}: faster than the link: {goodput}");
-            assert!(w.drop_share() == 0.0, "{name}: startup overran a queue of one round trip");
+            // If a burst swallows the first train, startup doubles, and overruns the queue by a part of a round trip.
+            assert!(w.drop_share() <= 0.002, "{name}: startup overran a queue of one round trip: {}", w.drop_share());
             sum += goodput / 3.0;
         }
         let floor = if p == 0.0 { 0.95 } else { 0.93 };
@@ -49,7 +50,66 @@ fn loss_costs_only_what_is_lost() {
         assert!((sum / MBIT - frozen).abs() < 0.01, "{name}: {} Mbit/s, frozen {frozen}", sum / MBIT);
     }
 }
-const FROZEN: [f64; 6] = [19.73, 18.94, 17.94, 15.94, 18.90, 18.87];
+const FROZEN: [f64; 6] = [19.73, 18.94, 17.94, 15.94, 18.75, 18.77];
+
+/// A fade that loses a part of what is sent ends by itself, whatever the rate. Bound: what does not fade, and half a part in
+/// a hundred for the trials.
+#[test]
+fn partial_fades_are_not_taken_for_congestion() {
+    for (good, bad, lost) in
+        [(570, 30, 0.2), (570, 30, 0.5), (570, 30, 0.7), (900, 100, 0.5), (1800, 200, 0.4), (95, 5, 0.6)]
+    {
+        let loss = Loss::Fades { good: Span::from_millis(good), bad: Span::from_millis(bad), lost };
+        let mean = bad as f64 / (good + bad) as f64 * lost;
+        let mut sum = 0.0;
+        for seed in 1..=3 {
+            let mut w = World::new(Link { loss, ..Link::new(20, 100) }, 1, seed);
+            w.run_until(40.0);
+            sum += w.goodput(0, 3.0, 40.0) / 3.0;
+        }
+        // Three seeds' fades differ from the mean by a part in a hundred or two.
+        assert!((0.96..=1.02).contains(&(sum / (LINK * (1.0 - mean)))), "{good}/{bad} {lost}: {}", sum / MBIT);
+    }
+}
+
+/// A policer's loss follows the rate, and a policer that fades too is still one, though its trials take longer: twice the
+/// drops of a policer alone.
+#[test]
+fn a_policer_behind_a_fading_medium_is_found() {
+    let policer = Some(Policer { rate: Rate::from_bps(8_000_000), depth: 20_000 });
+    let loss = Loss::Fades { good: Span::from_millis(570), bad: Span::from_millis(30), lost: 0.5 };
+    for seed in 1..=3 {
+        let mut w = World::new(Link { policer, loss, ..Link::new(20, 100) }, 1, seed);
+        w.run_until(10.0);
+        let (offered, dropped) = (w.lanes[0].offered_packets, w.lanes[0].dropped_packets);
+        w.run_until(60.0);
+        let share = (w.lanes[0].dropped_packets - dropped) as f64 / (w.lanes[0].offered_packets - offered) as f64;
+        assert!(share <= 0.1, "seed {seed}: {share} dropped");
+        assert!(w.goodput(0, 10.0, 60.0) >= 0.85 * 0.975 * 8.0 * MBIT, "seed {seed}: {}", w.trace(0));
+    }
+}
+
+/// What a ceiling was found for may go: then the ceiling goes too.
+#[test]
+fn a_ceiling_falls_when_the_policer_does() {
+    let policer = Some(Policer { rate: Rate::from_bps(5_000_000), depth: 20_000 });
+    let mut w = World::new(Link { policer, ..Link::new(20, 100) }, 1, 1);
+    w.run_until(30.0);
+    w.link.policer = None;
+    w.run_until(50.0);
+    assert!(w.goodput(0, 42.0, 50.0) >= 0.95 * LINK, "{}", w.trace(0));
+}
+
+/// Jitter above the target hides an empty queue; the rate is found all the same.
+#[test]
+fn room_is_found_under_jitter_on_a_long_way() {
+    for seed in 1..=3 {
+        let link = Link { jitter: Span::from_millis(26), queue_bytes: 2_000_000, ..Link::new(35, 555) };
+        let mut w = World::new(link, 1, seed);
+        w.run_until(30.0);
+        assert!(w.goodput(0, 15.0, 30.0) >= 0.85 * 35.0 * MBIT, "seed {seed}: {}", w.trace(0));
+    }
+}
 
 #[test]
 fn startup_fills_the_link_within_1200_ms() {
@@ -106,8 +166,13 @@ fn a_short_queue_and_a_policer_drop_little() {
     for depth in [15_000, 30_000, 100_000] {
         let policer = Some(Policer { rate: Rate::from_bps(20_000_000), depth });
         let mut w = World::new(Link { policer, ..Link::new(1000, 100) }, 1, 1);
+        w.run_until(5.0);
+        let (offered, dropped) = (w.lanes[0].offered_packets, w.lanes[0].dropped_packets);
         w.run_until(30.0);
-        assert!(w.drop_share() <= 0.05, "policer {depth}: {}", w.drop_share());
+        let share = (w.lanes[0].dropped_packets - dropped) as f64 / (w.lanes[0].offered_packets - offered) as f64;
+        assert!(share <= 0.03, "policer {depth}: {share} once it was found");
+        // Startup and the first trial drop as much again.
+        assert!(w.drop_share() <= 0.06, "policer {depth}: {}", w.drop_share());
         let bound = LINK * SLACK + depth as f64 * 8.0 / 27.0;
         assert!((0.8 * LINK..=bound).contains(&w.goodput(0, 3.0, 30.0)), "{depth}: {}", w.trace(0));
     }

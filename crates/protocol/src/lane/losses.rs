@@ -38,6 +38,8 @@ pub(super) struct Losses {
     /// Packets judged since the last [`Self::reset_tally`], without long runs.
     judged: u64,
     judged_lost: u64,
+    /// Packets left out of both, all lost.
+    judged_runs: u64,
     /// Packets lost so far, but for the tails of long runs.
     lost_single: u64,
     tally_from: Instant,
@@ -98,6 +100,7 @@ impl Losses {
         if let Some(run) = self.run.as_mut().filter(|run| run.packets >= LONG_RUN) {
             self.judged_lost = self.judged_lost.saturating_sub(run.tallied);
             self.judged = self.judged.saturating_sub(run.tallied);
+            self.judged_runs += run.tallied;
             run.tallied = 0;
             let length = run.last_sent.since(run.first_sent);
             self.note_long(now, length);
@@ -161,10 +164,15 @@ impl Losses {
     pub(super) fn tally(&self) -> (u64, u64) {
         (self.judged, self.judged_lost)
     }
+    /// The same with long bursts.
+    pub(super) fn tally_with_bursts(&self) -> (u64, u64) {
+        (self.judged + self.judged_runs, self.judged_lost + self.judged_runs)
+    }
     /// Starts a new tally of packets sent from `from` on.
     pub(super) fn reset_tally(&mut self, from: Instant) {
         self.judged = 0;
         self.judged_lost = 0;
+        self.judged_runs = 0;
         self.tally_from = from;
         if let Some(run) = &mut self.run {
             run.tallied = 0;

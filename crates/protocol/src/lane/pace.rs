@@ -64,6 +64,10 @@ impl Pacer {
             self.gate = self.paid_at + slack;
         }
     }
+    /// How much time is still owed.
+    pub(super) fn owed(&self, now: Instant) -> Span {
+        self.paid_at.since(now)
+    }
     /// Whether a packet may leave, if it may be early by `ahead`.
     pub(super) fn open(&self, now: Instant, ahead: Span) -> bool {
         now + ahead >= self.gate

@@ -36,6 +36,8 @@ pub struct LaneReceiver {
     deadline: Option<Instant>,
     /// The deadline has passed and nobody took the ack yet.
     due: bool,
+    /// The ack is due for a better reason than that time has passed: a hole, a mark, or enough packets.
+    urgent: bool,
     last_ack: Option<Instant>,
     packets: u64,
     delay: Span,
@@ -57,6 +59,7 @@ impl LaneReceiver {
             pending: 0,
             deadline: None,
             due: false,
+            urgent: false,
             last_ack: None,
             packets: DEFAULT_PACKETS,
             delay: DEFAULT_DELAY,
@@ -94,8 +97,10 @@ impl LaneReceiver {
         let gap = before.is_some_and(|largest| number != largest + 1);
         if ack_now || self.pending >= self.packets {
             self.due = true;
+            self.urgent = true;
         } else if gap || ecn == Ecn::Ce || before.is_none() {
             let earliest = self.last_ack.map_or(now, |at| at + self.delay.scale(1, URGENT_SHARE));
+            self.urgent = true;
             self.ask_by(now, earliest);
         } else {
             self.ask_by(now, now + self.delay);
@@ -166,6 +171,12 @@ impl LaneReceiver {
         self.due || self.deadline.is_some_and(|at| at <= now)
     }
 
+    /// Whether the ack is due for no other reason than that time has passed. Then it may wait for a packet that leaves
+    /// soon anyway.
+    pub fn ack_can_wait(&self) -> bool {
+        !self.urgent
+    }
+
     /// The ack to send now, newest ranges first and at most `ranges_max` of them, or `None` if nothing eliciting
     /// arrived since the last one and no stream has just paused. May be taken before it is due, when a packet leaves anyway.
     pub fn take_ack(&mut self, now: Instant, ranges_max: usize) -> Option<LaneAck> {
@@ -174,6 +185,7 @@ impl LaneReceiver {
         }
         self.pending = 0;
         self.due = false;
+        self.urgent = false;
         self.deadline = None;
         self.last_ack = Some(now);
         Some(LaneAck {

@@ -21,6 +21,10 @@ const URGENT_AHEAD: Span = Span::from_millis(20);
 const URGENT_BYTES: u64 = 16 * 1500;
 /// The first tail probes back off to at most this, so that data flows soon after an outage.
 const PROBE_INTERVAL_MAX: Span = Span::from_millis(250);
+/// Acks put off what is paced by this at most.
+const ACKS_AHEAD: Span = Span::from_millis(15);
+/// An ack said to have been kept back for longer was not.
+const ACK_DELAY_MAX: Span = Span::from_secs(1);
 /// After this many unanswered probes packets are small again.
 const SMALL_AFTER_PROBES: u32 = 3;
 /// After this many packets that ask for no ack, one is asked for.
@@ -57,6 +61,8 @@ pub struct LaneSender<R> {
     lost_sent: Option<Instant>,
     /// Packets before this number left for where the neighbour was before.
     moved_at: u64,
+    /// The longest that the peer kept an ack back, of late.
+    ack_delay_seen: Span,
 }
 
 impl<R> LaneSender<R> {
@@ -87,6 +93,7 @@ impl<R> LaneSender<R> {
             last_eliciting: 0,
             lost_sent: None,
             moved_at: 0,
+            ack_delay_seen: Span::ZERO,
             config,
         }
     }
@@ -95,7 +102,9 @@ impl<R> LaneSender<R> {
     /// pacer by a small bounded amount; bulk may not.
     pub fn room(&self, now: Instant, class: Class) -> Room {
         let (ahead, extra) = match class {
-            Class::Control | Class::Micro => (URGENT_AHEAD, URGENT_BYTES),
+            // Small frames ride with the acks that hold up the pacer; what waits for them does not.
+            Class::Control => (URGENT_AHEAD, URGENT_BYTES),
+            Class::Micro => (URGENT_AHEAD + ACKS_AHEAD, URGENT_BYTES),
             Class::Bulk => (Span::ZERO, 0),
         };
         let fits = self.sent.in_flight() + self.packet_max() as u64 <= self.window() + extra;
@@ -104,6 +113,11 @@ impl<R> LaneSender<R> {
         } else {
             Room::Closed
         }
+    }
+
+    /// When the pacer lets the next bulk datagram leave, if the window has room for it.
+    pub fn bulk_opens(&self) -> Option<Instant> {
+        (self.sent.in_flight() + self.packet_max() as u64 <= self.window()).then(|| self.pacer.gate())
     }
 
     /// Largest UDP payload the path is known to carry.
@@ -155,7 +169,11 @@ impl<R> LaneSender<R> {
             self.last_eliciting = self.next_number();
         }
         let bytes = datagram_len + self.config.overhead;
-        self.pacer.sent(now, bytes as u64);
+        // What asks for no ack is not paced (RFC 9002, section 7.7). It takes room from what is, but never so much that
+        // urgent frames could not leave.
+        if eliciting || self.pacer.owed(now) < ACKS_AHEAD {
+            self.pacer.sent(now, bytes as u64);
+        }
         let mtu_probe = record.is_none();
         let leaving = Leaving { bytes: bytes as u32, eliciting, app_limited, mtu_probe, record };
         if let Some((resolved, record)) = self.sent.push(now, leaving) {
@@ -196,6 +214,7 @@ impl<R> LaneSender<R> {
         if let Some(newest) = newest {
             let ack_delay = Span::from_micros(ack.ack_delay_us);
             let latest = now.since(newest.sent_at);
+            self.ack_delay_seen = ack_delay.min(ACK_DELAY_MAX).max(self.ack_delay_seen.scale(7, 8));
             latest_rtt = Some(latest.saturating_sub(ack_delay));
             // RFC 9002, section 5.1: one of them must have asked for the ack, not just the newest.
             if settled.iter().any(|s| s.0.eliciting) {
@@ -248,6 +267,7 @@ impl<R> LaneSender<R> {
         let elsewhere = resolved.lost && resolved.number < self.moved_at;
         if !elsewhere {
             self.losses.resolved(self.now, &resolved);
+            self.control.resolved(&resolved);
         }
         let size = resolved.bytes as usize;
         if resolved.mtu_probe {
@@ -386,7 +406,7 @@ impl<R> LaneSender<R> {
             return None;
         }
         let newest = self.sent.newest_eliciting()?;
-        let first = self.rtt.probe_timeout(self.wish.delay());
+        let first = self.rtt.probe_timeout(self.wish.delay().max(self.ack_delay_seen));
         let wait = match self.probes {
             0 => return Some(newest + first),
             n => first.times(1 << n.min(10)).min(PROBE_INTERVAL_MAX.max(Span::ZERO)),

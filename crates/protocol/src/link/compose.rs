@@ -18,6 +18,8 @@ const RANGES_SHARED: usize = 12;
 const RANGES_ALONE: usize = 64;
 /// What a repair symbol costs beside its frame.
 const SYMBOL_OVERHEAD: usize = 56;
+/// An ack waits this long at most for a datagram with data.
+const ACK_WAIT_MAX: Span = Span::from_millis(100);
 /// A batch is never longer than this at the lane's rate: what follows it, maybe more urgent, waits no longer.
 const BATCH_SPAN: Span = Span::from_millis(1);
 
@@ -41,9 +43,14 @@ impl Link {
         let due = self.ack_due(now) || self.path_frames.are_due();
         let tail = probe == Some(Probe::Tail);
         let must_ping = probe.is_some() || self.confirm || self.path_frames.are_due();
-        let (class, datagram_max) = self.allowed(now, wanted, tail);
-        if class.is_none() && !due && !must_ping {
+        let (mut class, datagram_max) = self.allowed(now, wanted, tail);
+        if class.is_none() && !must_ping && (!due || self.ack_can_wait(now, wanted)) {
             return None;
+        }
+        let ranges = if class.is_some() { RANGES_SHARED } else { RANGES_ALONE };
+        if class.is_none() && (due || must_ping) {
+            // What leaves anyway takes small frames along.
+            class = wanted.filter(|class| *class == Class::Control);
         }
         let carries = if tail { Carries::All } else { self.carries(now, class) };
         let why = self.why_protect(now, class.filter(|_| !tail), carries);
@@ -56,7 +63,6 @@ impl Link {
         }
         if due {
             put_repaired(&mut self.to_tell, &mut w);
-            let ranges = if class.is_some() { RANGES_SHARED } else { RANGES_ALONE };
             put_acks(now, &mut self.receivers, ranges, &mut w);
         }
         let mut eliciting = self.path_frames.put(&mut w);
@@ -90,6 +96,16 @@ impl Link {
             self.guard.went_on(now, self.sender.next_number(), self.hop.path());
         }
         Some(self.send(now, plain_len, wanted.unwrap_or(Class::Control), eliciting, app_limited, record))
+    }
+
+    /// Whether the acks that are due may wait for a datagram with data, which leaves soon: alone they would cost a slow
+    /// lane several parts in a hundred.
+    fn ack_can_wait(&self, now: Instant, wanted: Option<Class>) -> bool {
+        let patient = self.receivers.iter().all(|lane| !lane.ack_due(now) || lane.ack_can_wait());
+        let soon = || self.sender.bulk_opens().is_some_and(|at| at > now && at.since(now) <= ACK_WAIT_MAX);
+        // Packets' repeats are timed by these acks: they do not wait.
+        let blocks_alone = self.packets.as_ref().is_none_or(|packets| packets.wants().is_none());
+        wanted.is_some() && blocks_alone && patient && soon()
     }
 
     /// Tells the lane of a datagram that is written.

@@ -13,6 +13,12 @@ pub(crate) enum Loss {
         good: Span,
         bad: Span,
     },
+    /// The same, but in the bad state only this share is lost.
+    Fades {
+        good: Span,
+        bad: Span,
+        lost: f64,
+    },
 }
 
 /// A token bucket that drops what does not conform and delays nothing.
@@ -142,6 +148,7 @@ impl World {
         match loss {
             Loss::None => false,
             Loss::Random(p) => self.chance.unit() < p,
+            Loss::Fades { good, bad, lost } => self.lost(way, Loss::Bursts { good, bad }) && self.chance.unit() < lost,
             Loss::Bursts { good, bad } => {
                 let (is_bad, switch_at) = &mut self.gilbert[way];
                 while self.now >= *switch_at {

@@ -1,14 +1,15 @@
 //! Congestion control: how fast a lane may send and how much may be in flight.
 
+mod cause;
 mod compete;
 mod cubic;
 mod delay;
-mod referee;
 mod service;
 mod shallow;
 
 use super::forward::Forward;
 use super::losses::Losses;
+use super::sent::Resolved;
 use crate::gateway::Controller;
 use cubic::Cubic;
 use delay::Delay;
@@ -70,6 +71,12 @@ impl Control {
             Self::Delay(delay) => delay.on_ack(sample, forward, losses),
             Self::Cubic(cubic) => cubic.on_ack(sample),
             Self::Fixed(_) => {}
+        }
+    }
+    /// A packet's fate became known.
+    pub(super) fn resolved(&mut self, packet: &Resolved) {
+        if let Self::Delay(delay) = self {
+            delay.resolved(packet);
         }
     }
     /// What the lane is believed to carry, in IP bytes.

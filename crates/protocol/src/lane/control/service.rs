@@ -42,6 +42,8 @@ pub(crate) struct Served {
     pub(crate) delivered: Rate,
     /// Some of it was limited by the application.
     pub(crate) app_limited: bool,
+    /// What it was measured over, lost packets counted.
+    pub(crate) bytes: u64,
 }
 
 /// A sliding window of arrivals.
@@ -106,6 +108,7 @@ impl Service {
                     sent: Rate::of(bytes, newest.sent.since(point.sent)),
                     delivered: Rate::of(Octets::new(newest.delivered.saturating_sub(point.delivered)), span),
                     app_limited,
+                    bytes: bytes.get(),
                 });
             }
         }

@@ -4,7 +4,7 @@ use super::outputs::RAISE_GAINS;
 use super::target::TARGET_MIN;
 use super::{DOUBT_FLOOR, Delay, RATE_MAX, RATE_MIN, SKIP_ROUNDS};
 use crate::lane::control::AckSample;
-use crate::lane::control::referee::Ruling;
+use crate::lane::control::cause::Judged;
 use crate::lane::control::service::Served;
 use crate::lane::forward::Forward;
 use crate::lane::losses::Losses;
@@ -14,7 +14,11 @@ use wavelane_base::{Rate, Span};
 const ALIKE: f64 = 0.02;
 /// In that case the rate moves by one part in this many per ack.
 const YIELD_STEPS: u64 = 1024;
+/// The fate of a packet sent this much before one that arrived is known, or an eighth of a round trip.
+const SETTLE_MIN: Span = Span::from_millis(5);
 /// A slump of the link is believed after this many packets, if jitter is below the bound.
+/// A queue this long, and a quarter of a round trip, ends a trial: the link became slower.
+const TRIAL_QUEUE_TARGETS: u64 = 2;
 const SLUMP_PACKETS: u64 = 2;
 const SLUMP_JITTER_MAX: Span = Span::from_millis(3);
 
@@ -34,19 +38,20 @@ impl Delay {
             }
             if queue >= target {
                 self.follow(served, sample, forward, losses);
-            } else if !self.referee.trying() {
-                let limit = self.referee.ceiling().unwrap_or(RATE_MAX).min(self.referee.carried(served.delivered));
+            } else if !self.cause.trying() {
+                let limit = self.cause.ceiling().unwrap_or(RATE_MAX).min(self.cause.carried(served.delivered));
                 self.rate = self.rate.max(served.rate.min(limit));
             }
         }
         self.rate = self.rate.clamp(RATE_MIN, RATE_MAX);
-        self.judge_losses(sample, losses, queue, target);
+        self.judge_losses(sample, losses, queue, (target, forward.jitter()));
         if queue >= target.scale(1, 2) {
             self.raise = 0;
         }
         if round_over {
-            self.end_round(target, forward.jitter());
+            self.end_round(target, forward.jitter(), losses);
         }
+        self.probe(sample, losses, queue, forward.jitter(), round_over);
         self.watch_queue(sample, forward, queue, target);
     }
 
@@ -65,16 +70,19 @@ impl Delay {
 
     /// The queue is above target: what is served is what the link carries, if it is the link that limits it.
     fn follow(&mut self, served: Served, sample: &AckSample, forward: &Forward, losses: &Losses) {
-        self.referee.queue_seen();
+        self.cause.queue_seen();
         if served.app_limited {
             return;
         }
-        // Drops before the queue count as served; a trial or a ceiling knows better.
-        let limit = if self.referee.trying() { self.rate } else { RATE_MAX };
-        let limit = limit.min(self.referee.ceiling().unwrap_or(RATE_MAX));
-        let limit = limit.min(self.rate.max(self.referee.carried(served.delivered)));
+        // What is served at the lower rate of a trial says nothing of the link.
+        if self.cause.trying() {
+            return;
+        }
+        // Drops before the queue count as served; a ceiling knows better.
+        let limit = RATE_MAX.min(self.cause.ceiling().unwrap_or(RATE_MAX));
+        let limit = limit.min(self.rate.max(self.cause.carried(served.delivered)));
         // Loss alone never leads below the floor: nothing could then be learnt quickly again.
-        let kept = served.rate.scale(1000 - self.referee.overflow(losses), 1000).max(served.rate.min(DOUBT_FLOOR));
+        let kept = served.rate.scale(1000 - self.cause.overflow(losses), 1000).max(served.rate.min(DOUBT_FLOOR));
         let rate = kept.min(limit);
         let window = self.service_window(sample, forward).as_secs_f64();
         let alike = ALIKE + forward.jitter().as_secs_f64() / window;
@@ -89,24 +97,45 @@ impl Delay {
         }
     }
 
-    fn judge_losses(&mut self, sample: &AckSample, losses: &mut Losses, queue: Span, target: Span) {
-        let now = sample.now;
-        let full = self.raise == 0 && queue >= target.scale(1, 2);
-        if let Some(Ruling::SetRate(rate)) = self.referee.judge(now, sample.rtt, self.rate, full, losses) {
-            self.rate = rate.max(self.rate.min(DOUBT_FLOOR));
+    fn judge_losses(&mut self, sample: &AckSample, losses: &mut Losses, queue: Span, (target, jitter): (Span, Span)) {
+        let Some(newest) = sample.newest else { return };
+        // A little after a packet was overtaken it is known to be lost.
+        let late = sample.rtt.scale(1, 8).max(SETTLE_MIN);
+        let judged = Judged {
+            now: sample.now,
+            rtt: sample.rtt,
+            rate: self.rate,
+            settled: newest.sent_at - late,
+            sent: newest.sent_at,
+            queue,
+            // Where jitter makes the target, a queue of half of it is none.
+            full: self.raise == 0 && queue >= target.scale(1, 2) && jitter.times(4) < target,
+            limited: newest.app_limited,
+        };
+        if self.cause.trying() && queue > target.times(TRIAL_QUEUE_TARGETS) + sample.rtt_min.scale(1, 4) {
+            self.cause.abort(sample.now, sample.rtt);
+            losses.reset_tally(sample.now);
+            return;
+        }
+        let before = self.cause.trying();
+        self.cause.judge(&judged, losses);
+        if before && !self.cause.trying() {
+            self.rate = self.rate.min(self.cause.ceiling().unwrap_or(RATE_MAX));
             self.raise = 0;
             self.round_skip = SKIP_ROUNDS;
-            self.round_start = now;
+            self.round_start = sample.now;
             self.service.forget();
+        } else if self.cause.trying() {
+            self.raise = 0;
         }
     }
 
-    fn end_round(&mut self, target: Span, jitter: Span) {
+    fn end_round(&mut self, target: Span, jitter: Span, losses: &Losses) {
         // Jitter looks like queue; without it, even a tenth of the target shows that the link is busy.
         let empty = self.round_queue < jitter.clamp(target.scale(1, 10), target.scale(1, 3));
-        let may =
-            !self.round_limited && self.round_skip == 0 && self.referee.ceiling().is_none() && !self.referee.trying();
-        if empty && may {
+        let may = !self.round_limited && self.round_skip == 0 && self.cause.ceiling().is_none() && !self.cause.trying();
+        // A faster rate that only loses more is none.
+        if empty && may && !self.cause.exceeds(losses.single_share()) {
             self.raise = (self.raise + 1).min(RAISE_GAINS.len() - 1);
         } else {
             self.raise = 0;

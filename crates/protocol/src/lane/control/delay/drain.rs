@@ -34,6 +34,11 @@ pub(super) struct Stuck {
 impl Delay {
     /// Starts a drain when the base was not seen for long, and a harder one when the queue does not shrink.
     pub(super) fn watch_queue(&mut self, sample: &AckSample, forward: &Forward, queue: Span, target: Span) {
+        if self.probe.gain().is_some() {
+            // What a probe adds to the queue is our own.
+            self.stuck = None;
+            return;
+        }
         let now = sample.now;
         let loop_delay = sample.rtt + self.service_window(sample, forward);
         let suspicious = self.suspicious(forward);
@@ -57,7 +62,7 @@ impl Delay {
         if self.phase == Phase::Cruise
             && now.since(forward.base_seen()) > every
             && now.since(self.last_drain) > every
-            && !self.referee.trying()
+            && !self.cause.trying()
         {
             let until = now + DRAIN_SPAN.max(target.times(DRAIN_TARGETS).min(DRAIN_SPAN.times(2)));
             self.phase = Phase::Drain { since: now, until, rebase: None };
@@ -107,9 +112,9 @@ impl Delay {
         }
         let grew = left > stuck.queue + TARGET_MIN.max(uneven);
         let Some(floor) = self.compete.standing_queue(sample.now, base, self.rate, grew) else { return false };
-        let situation = Situation { rate: stuck.rate.max(self.rate), medium: self.referee.medium(), floor };
+        let situation = Situation { rate: stuck.rate.max(self.rate), medium: self.cause.medium(), floor };
         self.compete.begin(sample, losses, &situation);
-        self.referee.adjourn();
+        self.cause.adjourn();
         true
     }
 

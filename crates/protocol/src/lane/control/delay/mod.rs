@@ -5,17 +5,21 @@
 mod cruise;
 mod drain;
 mod outputs;
+mod probe;
 mod startup;
 mod target;
 
+use super::cause::Cause;
 use super::compete::Compete;
-use super::referee::Referee;
 use super::service::{Point, Service};
 use super::shallow::Shallow;
 use super::{AckSample, PACKET};
 use crate::lane::forward::Forward;
 use crate::lane::losses::Losses;
+use crate::lane::sent::Resolved;
 use drain::Stuck;
+use probe::Probe;
+
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
@@ -68,9 +72,10 @@ pub(crate) struct Delay {
     pacing: Rate,
     window: u64,
     service: Service,
-    referee: Referee,
+    cause: Cause,
     compete: Compete,
     shallow: Shallow,
+    probe: Probe,
     delivered: u64,
     queue: Option<Span>,
     round_start: Instant,
@@ -94,9 +99,10 @@ impl Delay {
             pacing: TRAIN_RATE,
             window: INITIAL_WINDOW,
             service: Service::default(),
-            referee: Referee::new(),
+            cause: Cause::new(),
             compete: Compete::default(),
             shallow: Shallow::default(),
+            probe: Probe::new(),
             delivered: 0,
             queue: None,
             round_start: now,
@@ -136,6 +142,12 @@ impl Delay {
         span.max(forward.jitter().times(SERVICE_JITTERS))
     }
 
+    /// A packet's fate became known.
+    pub(crate) fn resolved(&mut self, packet: &Resolved) {
+        self.cause.resolved(packet);
+        self.probe.resolved(packet);
+    }
+
     /// Takes in one ack that brought news.
     pub(crate) fn on_ack(&mut self, sample: &AckSample, forward: &mut Forward, losses: &mut Losses) {
         self.delivered += sample.delivered;
@@ -148,7 +160,9 @@ impl Delay {
         let sample = &AckSample { rtt_min: sample.rtt_min.max(self.way(forward)), ..*sample };
         // On a slow lane packets are far apart without any silence.
         let apart = self.pacing.time_for(Octets::new(SILENT_PACKETS * PACKET));
-        let silence_max = (sample.rtt.times(2) + OUTAGE).max(apart);
+        // In startup a window leaves at a time, and the pause until its acks come is no service either.
+        let pause = if self.phase == Phase::Startup { sample.rtt.scale(3, 4) } else { sample.rtt.times(2) + OUTAGE };
+        let silence_max = pause.max(apart);
         self.service.push(
             Point {
                 arrival: newest.arrival,
@@ -235,9 +249,10 @@ impl Delay {
     /// same link, and a slower link shows itself within a few packets of queue.
     pub(crate) fn path_changed(&mut self, now: Instant) {
         self.service.forget();
-        self.referee.forget();
+        self.cause.forget();
         self.compete = Compete::default();
         self.shallow = Shallow::default();
+        self.probe = Probe::new();
         self.reverse.clear();
         self.stuck = None;
         if self.phase != Phase::Startup {

@@ -34,8 +34,10 @@ impl Delay {
         let target = self.target(forward);
         let loop_delay = sample.rtt_min + self.service_window(sample, forward);
         let gain = self.gain(loop_delay, target, queue);
+        // Until half of the first window arrived there may be more to learn from it.
         if self.phase == Phase::Startup
             && self.best.as_bps() == 0
+            && self.delivered < INITIAL_WINDOW / 2
             && self.service.rate(SERVICE_MIN.scale(1, 2)).is_none()
         {
             return;
@@ -67,10 +69,10 @@ impl Delay {
                 let error = target.as_secs_f64() - queue.as_secs_f64();
                 let law = (1.0 + GAIN * error / loop_delay.as_secs_f64()).clamp(CRUISE_GAIN_MIN, CRUISE_GAIN_MAX);
                 let gain = if self.raise > 0 { law.max(RAISE_GAINS[self.raise]) } else { law };
-                if self.referee.ceiling().is_none() && !self.referee.trying() {
-                    return gain;
+                if self.cause.ceiling().is_none() && !self.cause.trying() {
+                    return self.probe.gain().map_or(gain, |probe| probe as f64 / 1000.0);
                 }
-                let (num, den) = self.referee.pacing_gain();
+                let (num, den) = self.cause.pacing_gain();
                 gain.min(1.0) * (num as f64 / den as f64)
             }
         }

@@ -1,20 +1,27 @@
 //! Finding the rate: by how the first train was drawn out, else by doubling until the queue grows or nothing is gained.
 
-use super::{Delay, SERVICE_JITTERS};
+use super::{Delay, PACKET, SERVICE_JITTERS};
 use crate::lane::control::AckSample;
+use crate::lane::control::service::Served;
 use crate::lane::forward::Forward;
 use crate::lane::losses::Losses;
-use wavelane_base::{Rate, Span};
+use wavelane_base::{Octets, Rate, Span};
 
 /// The train is judged over this long and this many packets at least.
 const TRAIN_SPAN: Span = Span::from_millis(8);
 const TRAIN_PACKETS: u64 = 12;
+const TRAIN_BYTES: u64 = TRAIN_PACKETS * PACKET / 2;
+const TRAIN_SLOW: Span = Span::from_millis(100);
 const TRAIN_SPREAD: u64 = 3;
 /// And speaks only if it arrived at less than this share of the rate it was sent at: then a queue drew it out. A token
 /// bucket, or a link faster than the train, lets it through unchanged, and startup doubles as if there were none.
 const TRAIN_DRAWN_OUT: (u64, u64) = (3, 4);
+/// While it doubles, a queue of so many jitters, up to this part of a round trip, does not end it.
+const STARTUP_JITTERS: u64 = 8;
+const STARTUP_RTT_PART: u64 = 8;
 /// Startup ends when this many rounds in a row brought less than [`PLATEAU_GROWTH`].
 const PLATEAU_ROUNDS: u32 = 2;
+const PLATEAU_SURE: f64 = 0.15;
 const PLATEAU_GROWTH: f64 = 1.2;
 
 impl Delay {
@@ -41,8 +48,10 @@ impl Delay {
                 // Never below the start: little may have arrived because the medium was bad just then.
                 self.rate = self.rate.max(served.delivered);
             }
-            if queue > self.target(forward) {
-                self.rate = served.rate.scale(1000 - self.referee.overflow(losses), 1000);
+            // Jitter is learnt only now, and looks like a queue.
+            let doubt = forward.jitter().times(STARTUP_JITTERS).min(sample.rtt_min.scale(1, STARTUP_RTT_PART));
+            if queue > self.target(forward).max(doubt) {
+                self.rate = plausible(&served).scale(1000 - self.cause.overflow(losses), 1000);
                 self.enter_cruise(now, losses);
                 return;
             }
@@ -52,16 +61,21 @@ impl Delay {
         }
         if self.best.as_bps() > 0 && !self.round_limited && self.round_best.as_bps() > 0 {
             let grown = self.round_best.as_bps() as f64 >= self.best.as_bps() as f64 * PLATEAU_GROWTH;
-            let lossy = self.referee.exceeds(losses.single_share());
-            self.flat_rounds = if grown || !lossy { 0 } else { self.flat_rounds + 1 };
+            if grown {
+                // What is lost while more arrives than ever is not lost to a limit.
+                self.cause.learn(losses, now);
+            }
+            let share = losses.single_share().max(losses.share());
+            let lossy = self.cause.exceeds(share);
+            // So much loss needs no second look.
+            let step = if share > PLATEAU_SURE { PLATEAU_ROUNDS } else { 1 };
+            self.flat_rounds = if grown || !lossy { 0 } else { self.flat_rounds + step };
         }
         self.best = self.best.max(self.round_best);
         if self.flat_rounds >= PLATEAU_ROUNDS {
             let lasting = self.service.rate(sample.rtt).map_or(self.best, |s| s.delivered);
-            self.rate = self.referee.plateau(now, sample.rtt, lasting.min(self.best));
+            self.rate = lasting.min(self.best);
             self.enter_cruise(now, losses);
-        } else {
-            self.referee.learn(losses, now);
         }
     }
 
@@ -69,9 +83,18 @@ impl Delay {
     fn train_rate(&self, forward: &Forward) -> Option<Rate> {
         let span = TRAIN_SPAN.max(forward.jitter().times(SERVICE_JITTERS));
         let served = self.service.busy_rate(span, TRAIN_PACKETS)?;
-        if !self.service.even(TRAIN_PACKETS, TRAIN_SPREAD) {
+        // A few small packets are drawn out by jitter as much as by a link, unless that is slower than any jitter.
+        let took = served.rate.time_for(Octets::new(served.bytes));
+        let tells = served.bytes >= TRAIN_BYTES || took >= TRAIN_SLOW;
+        if !tells || !self.service.even(TRAIN_PACKETS, TRAIN_SPREAD) {
             return None;
         }
-        (served.rate < served.sent.scale(TRAIN_DRAWN_OUT.0, TRAIN_DRAWN_OUT.1)).then_some(served.rate)
+        (served.rate < served.sent.scale(TRAIN_DRAWN_OUT.0, TRAIN_DRAWN_OUT.1)).then_some(plausible(&served))
     }
+}
+
+/// What is lost counts as served, but before anything is known of the medium not more than arrives: a policer drops much
+/// more.
+fn plausible(served: &Served) -> Rate {
+    served.rate.min(served.delivered.scale(2, 1))
 }

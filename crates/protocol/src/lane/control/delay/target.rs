@@ -13,7 +13,7 @@ const TARGET_RATE: f64 = 32e6;
 /// And it is at least this many packets long: fewer cannot stand in a queue steadily.
 const TARGET_PACKETS: u64 = 2;
 /// And this many times the jitter seen in one short window, which is about half of the whole.
-const TARGET_JITTERS: u64 = 2;
+pub(super) const TARGET_JITTERS: u64 = 2;
 
 impl Delay {
     /// How long the queue shall be.
@@ -26,9 +26,14 @@ impl Delay {
     }
 
     fn target_by_rate(&self, forward: &Forward) -> Span {
+        self.target_at(forward.jitter())
+    }
+
+    /// The target that jitter and rate ask for, whatever the queue holds.
+    pub(super) fn target_at(&self, jitter: Span) -> Span {
         let rate = self.rate.as_bps().max(1) as f64;
         let by_rate = Span::from_secs_f64(TARGET_MIN.as_secs_f64() * (TARGET_RATE / rate).sqrt());
-        by_rate.clamp(TARGET_MIN, TARGET_MAX).max(forward.jitter().times(TARGET_JITTERS))
+        by_rate.clamp(TARGET_MIN, TARGET_MAX).max(jitter.times(TARGET_JITTERS))
     }
 
     /// A longer queue is more than we want there. What a competitor leaves us says little of the link: packets take as

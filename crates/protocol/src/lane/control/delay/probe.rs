@@ -1,0 +1,203 @@
+//! Finding room where jitter hides the queue: sending faster for a round and looking whether the delay answers.
+//!
+//! A link whose delay swings by more than the target never shows an empty queue, so the growth of [`super::cruise`] never
+//! begins. Only what follows our rate is ours: at a gain g a full link's queue grows by (g - 1) of the time, which is made
+//! longer than the swing; if the mean delay does not answer, there was room.
+
+use super::target::TARGET_JITTERS;
+use super::{Delay, RATE_MAX};
+use crate::lane::control::AckSample;
+use crate::lane::losses::Losses;
+use crate::lane::sent::Resolved;
+use wavelane_base::{Instant, Span};
+
+/// The swing is this many times the mean distance from the mean: of a uniform distribution, its width.
+const DISTANCES: u64 = 4;
+/// The swing of the delay within a round is smoothed by one part in this many per round.
+const SWING_STEP: u64 = 4;
+/// The gain makes the mean queue of a full link answer by the swing, within these bounds (thousandths).
+const GAIN_MIN: u64 = 1050;
+const GAIN_MAX: u64 = 1500;
+/// At least by the number of probes in a row that found room.
+const FOUND_GAINS: [u64; 3] = [GAIN_MIN, 1250, GAIN_MAX];
+/// A probe lasts a round trip, and this many swings at least.
+const PROBE_SWINGS: u64 = 4;
+/// The link is full if it answers with more than this part.
+const ANSWERS: f64 = 0.5;
+/// A probe raises the rate to this part of what arrives at most.
+const ARRIVES: (u64, u64) = (5, 4);
+/// After a probe that found the link full the next comes after so many times its length, doubled with every such probe.
+const WAIT_ROUNDS: u64 = 8;
+const WAIT_DOUBLINGS: u32 = 4;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Stage {
+    /// Waiting.
+    Idle,
+    /// Sending faster until `until`, from a mean queue of `before`.
+    Up { since: Instant, until: Instant, gain: u64, before: Span },
+    /// Sending slower until then: what the probe added leaves again.
+    Down { until: Instant, gain: u64 },
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct Probe {
+    stage: Stage,
+    next: Instant,
+    full: u32,
+    /// Of this round: sum and number of queues, and the sum of their distances from the last round's mean.
+    sum: Span,
+    away: Span,
+    count: u64,
+    /// Mean queue of the last round, and how far it swings within one.
+    mean: Span,
+    swing: Span,
+    /// Bytes of which the fate is known, and lost ones, sent in the second half of a probe; and the share lost before.
+    known: u64,
+    lost: u64,
+    share: f64,
+    /// Probes that found room, in a row.
+    found: usize,
+}
+
+impl Probe {
+    pub(super) fn new() -> Self {
+        let (stage, next) = (Stage::Idle, Instant::ZERO);
+        let (sum, away) = (Span::ZERO, Span::ZERO);
+        Self {
+            stage,
+            next,
+            full: 0,
+            sum,
+            away,
+            count: 0,
+            mean: Span::ZERO,
+            swing: Span::ZERO,
+            known: 0,
+            lost: 0,
+            share: 0.0,
+            found: 0,
+        }
+    }
+
+    /// Pacing gain in thousandths, while a probe runs.
+    pub(super) fn gain(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Idle => None,
+            Stage::Up { gain, .. } | Stage::Down { gain, .. } => Some(gain),
+        }
+    }
+
+    /// Ends a probe without a finding.
+    pub(super) fn stop(&mut self) {
+        self.stage = Stage::Idle;
+        self.found = 0;
+    }
+
+    /// A packet's fate became known.
+    pub(super) fn resolved(&mut self, packet: &Resolved) {
+        if let Stage::Up { since, until, .. } = self.stage
+            && packet.sent_at >= since + until.since(since).scale(1, 2)
+            && packet.sent_at < until
+        {
+            self.known += u64::from(packet.bytes);
+            self.lost += if packet.lost { u64::from(packet.bytes) } else { 0 };
+        }
+    }
+
+    fn see(&mut self, queue: Span) {
+        self.sum += queue;
+        self.away += queue.saturating_sub(self.mean).max(self.mean.saturating_sub(queue));
+        self.count += 1;
+    }
+
+    fn forget_round(&mut self) {
+        (self.sum, self.away, self.count) = (Span::ZERO, Span::ZERO, 0);
+    }
+
+    fn end_round(&mut self) {
+        if self.count > 1 {
+            self.mean = self.sum.scale(1, self.count);
+            let swing = self.away.scale(DISTANCES, self.count);
+            self.swing = self.swing.scale(SWING_STEP - 1, SWING_STEP) + swing.scale(1, SWING_STEP);
+        }
+        self.forget_round();
+    }
+}
+
+impl Delay {
+    /// Runs the probes. Called for every ack in [`Phase::Cruise`].
+    pub(super) fn probe(&mut self, sample: &AckSample, losses: &Losses, queue: Span, jitter: Span, round_over: bool) {
+        let Some(newest) = sample.newest else { return };
+        let idle = self.probe.stage == Stage::Idle;
+        if newest.app_limited || self.cause.trying() || self.cause.ceiling().is_some() || self.raise > 0 {
+            self.probe.stop();
+            self.probe.forget_round();
+            return;
+        }
+        match self.probe.stage {
+            Stage::Idle => self.probe.see(queue),
+            Stage::Up { since, until, gain, before } => {
+                if newest.sent_at >= since + until.since(since).scale(1, 2) {
+                    self.probe.see(queue);
+                }
+                if newest.sent_at >= until + sample.rtt.scale(1, 8) {
+                    self.end_probe(sample, losses, until.since(since), gain, before);
+                }
+            }
+            Stage::Down { until, .. } => {
+                // The delay is told a round trip later.
+                if newest.sent_at >= until {
+                    self.probe.stop();
+                    self.probe.forget_round();
+                }
+            }
+        }
+        if idle && round_over {
+            self.probe.end_round();
+            // Where jitter makes the target it hides an empty queue.
+            let hidden = jitter.times(TARGET_JITTERS) >= self.target_at(Span::ZERO);
+            if hidden && self.probe.swing > Span::ZERO && self.round_skip == 0 && sample.now >= self.probe.next {
+                self.begin_probe(sample, losses);
+            }
+        }
+    }
+
+    fn begin_probe(&mut self, sample: &AckSample, losses: &Losses) {
+        (self.probe.known, self.probe.lost, self.probe.share) = (0, 0, losses.share());
+        let swing = self.probe.swing;
+        let length = sample.rtt_min.max(swing.times(PROBE_SWINGS));
+        // Of the second half of the probe the mean answer is three quarters of the whole.
+        let gain = 1000 + swing.as_nanos() * 4000 / (3 * length.as_nanos()).max(1);
+        let gain = gain.clamp(GAIN_MIN, GAIN_MAX).max(FOUND_GAINS[self.probe.found]);
+        self.probe.stage = Stage::Up { since: sample.now, until: sample.now + length, gain, before: self.probe.mean };
+    }
+
+    fn end_probe(&mut self, sample: &AckSample, losses: &Losses, length: Span, gain: u64, before: Span) {
+        let now = sample.now;
+        let mean = if self.probe.count > 0 { self.probe.sum.scale(1, self.probe.count) } else { Span::MAX };
+        // A full link answers with delay or, where its queue is short, with loss; each as a part of what that alone would be.
+        let excess = (gain - 1000) as f64 / 1000.0;
+        let delay = mean.saturating_sub(before).as_secs_f64() / (length.as_secs_f64() * 0.75 * excess);
+        let lost = self.probe.lost as f64 / self.probe.known.max(1) as f64;
+        let loss = (lost - self.probe.share).max(0.0) / (excess / (1.0 + excess));
+        self.probe.forget_round();
+        if self.probe.known > 0 && delay + loss < ANSWERS {
+            // Never far beyond what arrives: fates may be late.
+            let arrives = self.service.rate(sample.rtt).map_or(self.rate, |s| self.cause.carried(s.delivered));
+            self.rate =
+                self.rate.scale(gain, 1000).min(arrives.scale(ARRIVES.0, ARRIVES.1).max(self.rate)).min(RATE_MAX);
+            self.probe.full = 0;
+            self.probe.found = (self.probe.found + 1).min(FOUND_GAINS.len() - 1);
+            self.probe.mean = mean;
+            self.begin_probe(sample, losses);
+        } else {
+            let added = mean.saturating_sub(before).as_nanos() * 1000 / length.as_nanos().max(1);
+            self.probe.stage = Stage::Down { until: now + length, gain: 1000 - added.min(gain - 1000) };
+            self.probe.next = now + length.times(WAIT_ROUNDS << self.probe.full.min(WAIT_DOUBLINGS));
+            self.probe.full += 1;
+            self.probe.found = 0;
+        }
+    }
+}
