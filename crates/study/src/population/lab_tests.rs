@@ -10,8 +10,13 @@ fn draws() -> impl Iterator<Item = Draw> {
     (1..).map(|number| super::super::draw::draw(FAMILY, number))
 }
 
+/// One with so many bodies.
+fn with_bodies(n: usize) -> Draw {
+    draws().find(|draw| unfit(draw).is_none() && draw.bodies().len() == n).unwrap()
+}
+
 fn fitting() -> Draw {
-    draws().find(|draw| unfit(draw).is_none()).unwrap()
+    with_bodies(1)
 }
 
 fn seen(draw: &Draw, stack: &str, mbps: f64) -> Seen {
@@ -19,7 +24,7 @@ fn seen(draw: &Draw, stack: &str, mbps: f64) -> Seen {
         stack: stack.into(),
         dice: draw.dice,
         key: String::new(),
-        goodputs_bps: vec![mbps * 1e6],
+        goodputs_bps: vec![mbps * 1e6; draw.bodies().len()],
         share: 0.5,
         rtt_p50_ms: Some(100.0),
         rtt_p95_ms: Some(120.0),
@@ -29,18 +34,14 @@ fn seen(draw: &Draw, stack: &str, mbps: f64) -> Seen {
     }
 }
 
-/// What the laboratory saw: all of the goodput in the first body.
+/// What the laboratory saw.
 fn real(draw: &Draw, stack: &str, mbps: f64) -> StackResult {
-    let body = |(i, (_, name)): (usize, &(&str, &str))| FlowFigures {
+    let body = |(_, name): &(&str, &str)| FlowFigures {
         flow: (*name).into(),
-        goodput_bps: Some(if i == 0 { mbps * 1e6 } else { 0.0 }),
+        goodput_bps: Some(mbps * 1e6),
         ..FlowFigures::default()
     };
-    StackResult {
-        stack: stack.into(),
-        flows: draw.bodies().iter().enumerate().map(body).collect(),
-        ..StackResult::default()
-    }
+    StackResult { stack: stack.into(), flows: draw.bodies().iter().map(body).collect(), ..StackResult::default() }
 }
 
 #[test]
@@ -65,6 +66,19 @@ fn agreement_is_within_a_tenth_either_way() {
         assert!((row.value.unwrap() - lab / 10.0).abs() < 1e-9);
         assert!(row.why.contains(&format!("--draws {n}..{n}", n = draw.number)), "{}", row.why);
     }
+}
+
+#[test]
+fn one_body_does_not_make_up_for_the_other() {
+    let draw = with_bodies(2);
+    let mut lab = real(&draw, OURS, 12.0);
+    lab.flows[0].goodput_bps = Some(8e6);
+    let row = one(&draw, &seen(&draw, OURS, 10.0), &document(vec![lab.clone()], vec![]));
+    assert_eq!(row.verdict, Verdict::Fail, "{row:?}");
+    assert!(row.why.starts_with("8.000 + 12.000 beside 10.000 + 10.000 Mbit/s"), "{}", row.why);
+    lab.flows[1].goodput_bps = None;
+    let row = one(&draw, &seen(&draw, OURS, 10.0), &document(vec![lab], vec![]));
+    assert_eq!((row.verdict, row.value), (Verdict::Inconclusive, None));
 }
 
 #[test]
