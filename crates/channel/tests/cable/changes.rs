@@ -2,7 +2,9 @@
 
 use crate::drive::{cable, drive, frame, mbit, ms, ratio, steady, us};
 use wavelane_base::{Instant, Octets, Rate, Span};
-use wavelane_channel::{Cause, ConfigError, Direction, DirectionConfig, LossConfig, Parameter, PerUnit, QueueLimit};
+use wavelane_channel::{
+    Cause, ConfigError, Direction, DirectionConfig, LossConfig, Parameter, PerUnit, QUEUE_BOUND, QueueLimit,
+};
 
 fn one_frame(len: usize) -> Vec<(Instant, Vec<u8>)> {
     vec![(ms(0), frame(0, len))]
@@ -111,7 +113,7 @@ fn a_refused_change_changes_nothing_and_says_what_to_do() {
     assert_eq!(cable.config(Direction::Forward).rate, mbit(1));
     for (parameter, word) in [
         (Parameter::Delay(Span::from_secs(3_601)), "shorter"),
-        (Parameter::Queue(QueueLimit::Octets(Octets::new(65 << 20))), "smaller"),
+        (Parameter::Queue(QueueLimit::Octets(Octets::new(QUEUE_BOUND.get() + 1))), "smaller"),
         (Parameter::Outages(vec![(ms(2), ms(1))]), "sort and merge"),
         (Parameter::Outages(vec![(ms(1), ms(3)), (ms(2), ms(4))]), "sort and merge"),
         (
