@@ -89,7 +89,8 @@ fn nine_hundred_stopped_readers_cost_a_hundred_others_nothing() {
         assert!(buffered <= pool + 1000 * FLOW_FLOOR, "{buffered} bytes buffered, the pool is {pool}");
         let memory = resident(gateway);
         println!("{memory} bytes resident, {buffered} buffered, the pool is {pool}");
-        assert!(memory <= pool + 1000 * FLOW_FLOOR + BESIDE_POOL, "{memory} bytes resident, the pool is {pool}");
+        // A buffer that grew takes up to twice its bytes.
+        assert!(memory <= 2 * pool + 1000 * FLOW_FLOOR + BESIDE_POOL, "{memory} bytes resident, the pool is {pool}");
     }
     drop(stopped);
 }
