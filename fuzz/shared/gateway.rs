@@ -52,7 +52,7 @@ fn gateway(now: Instant) -> Gateway {
         address: Some(address(2)),
         port: PORT,
         keepalive: None,
-        allow_sources: everywhere(),
+        allow_sources: Some(everywhere()),
         allow_targets: everywhere(),
         // Where the owner's flows and packets go; what the peer asks for lies elsewhere.
         routes: vec!["10.3.0.0/16".parse().expect("a prefix")],

@@ -15,7 +15,7 @@ const FLOOR: u64 = 8192;
 /// brought to their readers.
 pub(crate) fn feed(input: &[u8]) -> (u64, u64) {
     let mut reached = (0, 0);
-    let mut hop = Hop::new(HopConfig { flows_max: FLOWS_MAX, pool: Octets::new(POOL) });
+    let mut hop = Hop::new(HopConfig { flows_max: FLOWS_MAX, pool: Octets::new(POOL), ..HopConfig::default() });
     let address = "10.0.0.1:80".parse().expect("an address");
     let mut now = Instant::from_secs(1);
     let mut names = Vec::new();

@@ -93,7 +93,7 @@ fn peer(key: u8, at: u8, routes: &str, controller: Controller) -> PeerConfig {
         preshared_key: None,
         address: Some(address(at)),
         port: PORT,
-        allow_sources: everywhere(),
+        allow_sources: Some(everywhere()),
         allow_targets: everywhere(),
         routes: vec![routes.parse().expect("a prefix")],
         controller,

@@ -338,9 +338,11 @@ fn a_gateways_files_are_made_and_checked() {
     let key = out(&other).trim().to_owned();
     let dir = place.path("");
     let address = ["--peer-address", "192.0.2.1:4780", "--route", "10.0.3.0/24"];
-    let made = wavelane(
-        &[&["init", "--name", "a", "--dir", &dir, "--peer-name", "b", "--peer-key", &key][..], &address].concat(),
-    );
+    let init = [&["init", "--name", "a", "--dir", &dir, "--peer-name", "b", "--peer-key", &key][..], &address].concat();
+    let unsaid = wavelane(&init);
+    assert_eq!(unsaid.status.code(), Some(2));
+    assert!(err(&unsaid).contains("--serves PREFIX"), "{}", err(&unsaid));
+    let made = wavelane(&[&init[..], &["--serves", "10.0.1.0/24"]].concat());
     assert_eq!(made.status.code(), Some(0), "{}", err(&made));
     assert!(out(&made).contains("made the new key "), "{}", out(&made));
     let config = place.path("wavelaned.toml");

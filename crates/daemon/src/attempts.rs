@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{FlowId, Instant, Span};
 
-/// Longest a SYN is held. Its repeat comes after one second at the earliest (RFC 6298, section 2).
-pub(crate) const HOLD: Span = Span::from_millis(900);
+/// Longest a SYN is held; its repeat takes its place, which comes after one second, and after two more (RFC 6298, section
+/// 2). So one is there to be forwarded plainly when the peer turns out to be down.
+pub(crate) const HOLD: Span = Span::from_secs(4);
 /// An attempt is given up this long after its last SYN.
 const PATIENCE: Span = Span::from_secs(20);
 /// An answered attempt waits this long for the application's SYN or its handshake's end.

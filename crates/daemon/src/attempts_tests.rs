@@ -38,13 +38,13 @@ fn a_syn_held_too_long_is_dropped_and_its_repeat_joins() {
     let mut table = Attempts::new(Limits::default());
     let s = syn(1, 1000, 1);
     begin(&mut table, at(0), s, 7);
-    assert_eq!(table.expire(at(899)), (vec![], vec![]));
-    assert_eq!(table.expire(at(900)), (vec![7], vec![]));
-    assert_eq!(table.arrive(at(1_000), s, 70), Arrival::Joined(None));
-    assert_eq!(table.arrive(at(1_001), s, 71), Arrival::Joined(Some(70)), "the older copy is discarded");
-    assert_eq!(table.expire(at(2_000)).0, vec![71]);
-    assert_eq!(table.answered(at(2_500), FlowId(7)), Some(None));
-    assert_eq!(table.arrive(at(3_000), s, 72), Arrival::GoOn(72));
+    assert_eq!(table.expire(at(3_999)), (vec![], vec![]));
+    assert_eq!(table.expire(at(4_000)), (vec![7], vec![]));
+    assert_eq!(table.arrive(at(4_100), s, 70), Arrival::Joined(None));
+    assert_eq!(table.arrive(at(4_101), s, 71), Arrival::Joined(Some(70)), "the older copy is discarded");
+    assert_eq!(table.expire(at(8_200)).0, vec![71]);
+    assert_eq!(table.answered(at(8_300), FlowId(7)), Some(None));
+    assert_eq!(table.arrive(at(8_400), s, 72), Arrival::GoOn(72));
     assert_eq!(table.take(s.source, s.target), Some(FlowId(7)));
 }
 

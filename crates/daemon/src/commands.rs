@@ -7,7 +7,7 @@ mod notes;
 use crate::config::{self, Config, ConfigError};
 use crate::keys::{self, KeyError};
 use crate::status;
-use notes::{notes, place};
+use notes::{notes, place, unreachable};
 use std::fmt::Write as _;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -18,6 +18,8 @@ use std::time::Duration;
 pub const EXIT_REFUSED: u8 = 2;
 /// How long `status` waits for the daemon.
 const STATUS_PATIENCE: Duration = Duration::from_secs(5);
+/// The word of `init` for a side that no peer may reach.
+const SERVES_NONE: &str = "none";
 /// No status document is longer.
 const STATUS_MAX: u64 = 16 << 20;
 
@@ -49,6 +51,11 @@ pub enum CommandError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Nothing says what the peer may reach.
+    #[error(
+        "say what the other gateway may reach here: --serves PREFIX for each network on this side (such as 10.3.0.0/24), --allow-target PREFIX for less, or --serves none"
+    )]
+    NothingServed,
     /// A control socket must be named.
     #[error("{0} with --control PATH")]
     WhichGateway(String),
@@ -89,7 +96,11 @@ pub struct InitArgs {
     /// A network behind the other gateway; may be repeated.
     #[arg(long = "route", value_name = "PREFIX")]
     pub routes: Vec<String>,
-    /// A network that the other gateway may reach through us; may be repeated. Without it: any but our own addresses.
+    /// A network on this side, which the other gateway may reach through us; may be repeated. "none" if it may reach
+    /// nothing.
+    #[arg(long = "serves", value_name = "PREFIX")]
+    pub serves: Vec<String>,
+    /// What the other gateway may reach through us, if not just what --serves says; may be repeated.
     #[arg(long = "allow-target", value_name = "PREFIX")]
     pub allow_targets: Vec<String>,
     /// An interface whose TCP is taken; may be repeated. Needs root.
@@ -112,7 +123,7 @@ pub struct InitArgs {
     /// taken with --interface or --local, else "own".
     #[arg(long, value_name = "keep|own")]
     pub source: Option<String>,
-    /// New connections after a crash: "open" forwards them plainly, "closed" refuses them.
+    /// What would be taken, after a crash or while its peer is down: "open" forwards it plainly, "closed" refuses it.
     #[arg(long, value_name = "open|closed", default_value = "open")]
     pub on_failure: String,
     /// The control socket; by default one in the system's folder for such things.
@@ -176,6 +187,9 @@ impl std::fmt::Display for Initialised {
 
 /// Writes a ready configuration, and a key unless `DIR/NAME.key` exists. Nothing about the link goes into it.
 pub fn init(args: &InitArgs) -> Result<Initialised, CommandError> {
+    if args.serves.is_empty() && args.allow_targets.is_empty() {
+        return Err(CommandError::NothingServed);
+    }
     let unwritable = |path: &Path| {
         let path = path.to_path_buf();
         move |source| CommandError::Unwritable { path, source }
@@ -221,6 +235,10 @@ fn config_text(args: &InitArgs) -> String {
         format!("on_failure = {}", quote(&args.on_failure)),
         format!("source = {}", quote(&source)),
     ];
+    if !args.serves.is_empty() {
+        let none = args.serves == [SERVES_NONE];
+        lines.push(format!("serves = {}", if none { "[]".into() } else { list(&args.serves) }));
+    }
     if let Some(control) = &args.control {
         lines.push(format!("control = {}", quote(&control.to_string_lossy())));
     }
@@ -295,20 +313,20 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
 
 /// What works, but perhaps not as the operator thinks.
 pub fn warnings(config: &Config) -> Vec<String> {
-    let mut warnings = Vec::new();
+    let mut warnings = unreachable(config);
     if let Some(intercept) = &config.intercept {
         let forwarding = std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap_or_default();
         let routes = || config.peers.iter().flat_map(|p| &p.routes);
         if !intercept.interfaces.is_empty() && forwarding.trim() == "0" && routes().any(|r| r.address.is_ipv4()) {
             warnings.push(
-                "net.ipv4.ip_forward is 0, so what is not TCP is not forwarded: run `sysctl net.ipv4.ip_forward=1`"
+                "net.ipv4.ip_forward is 0, so what is not TCP is not forwarded: run `sysctl -w net.ipv4.ip_forward=1`"
                     .into(),
             );
         }
         let forwarding = std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/forwarding").unwrap_or_default();
         if !intercept.interfaces.is_empty() && forwarding.trim() == "0" && routes().any(|r| r.address.is_ipv6()) {
             warnings.push(
-                "net.ipv6.conf.all.forwarding is 0, so what is not TCP is not forwarded: run `sysctl net.ipv6.conf.all.forwarding=1`"
+                "net.ipv6.conf.all.forwarding is 0, so what is not TCP is not forwarded: run `sysctl -w net.ipv6.conf.all.forwarding=1`"
                     .into(),
             );
         }

@@ -30,6 +30,7 @@ fn init_writes_what_check_accepts_and_the_link_is_not_mentioned() {
         dir: dir.clone(),
         listen: "0.0.0.0:4780".into(),
         peer_name: "b".into(),
+        serves: vec!["10.0.1.0/24".into()],
         peer_key: keys::to_base64(&[9; 32]),
         peer_address: Some("192.0.2.7:4780".into()),
         routes: vec!["10.0.3.0/24".into()],
@@ -60,6 +61,7 @@ fn init_offers_the_packet_door_and_writes_it_if_asked() {
         dir: dir.clone(),
         listen: "[::]:4780".into(),
         peer_name: "b".into(),
+        serves: vec!["10.0.1.0/24".into()],
         peer_key: keys::to_base64(&[9; 32]),
         peer_address: Some("[2001:db8::7]:4780".into()),
         routes: vec!["10.0.3.0/24".into(), "fd00:3::/64".into()],
@@ -89,11 +91,22 @@ fn init_refuses_nonsense_before_it_writes_the_file() {
         name: "a".into(),
         dir: dir.clone(),
         peer_name: "b".into(),
+        serves: vec!["10.0.1.0/24".into()],
         peer_key: "x".into(),
         ..InitArgs::default()
     };
     assert!(init(&args).is_err());
     assert!(!dir.join("wavelaned.toml").exists());
+    // A key that is in order, and nothing said of what may be reached.
+    let args = InitArgs { peer_key: keys::to_base64(&[9; 32]), listen: "0.0.0.0:4780".into(), ..args };
+    let args = InitArgs { on_failure: "open".into(), dir: dir.join("new"), ..args };
+    let why = init(&InitArgs { serves: Vec::new(), ..args.clone() }).unwrap_err().to_string();
+    assert!(why.contains("--serves PREFIX") && why.contains("--allow-target") && !why.contains('\n'), "{why}");
+    assert!(!dir.join("new").exists(), "neither a folder nor a key");
+    for wrong in [["10.0.1.1/24", "none"], ["none", "10.0.1.0/24"]] {
+        let serves = wrong.map(String::from).to_vec();
+        assert!(init(&InitArgs { serves, ..args.clone() }).is_err(), "{wrong:?}");
+    }
     std::fs::remove_dir_all(dir).unwrap();
 }
 
@@ -125,6 +138,7 @@ fn init_takes_a_key_says_whether_it_made_one_and_reminds_of_the_other_ip_version
         listen: "[::]:4780".into(),
         key: Some(dir.join("keys/own")),
         peer_name: "b".into(),
+        serves: vec!["10.0.1.0/24".into()],
         peer_key: keys::to_base64(&[9; 32]),
         routes: vec!["0.0.0.0/0".into()],
         on_failure: "open".into(),
@@ -150,6 +164,7 @@ fn check_looks_up_names_and_warns_without_refusing() {
         dir: dir.clone(),
         listen: "0.0.0.0:4780".into(),
         peer_name: "b".into(),
+        serves: vec!["10.0.1.0/24".into()],
         peer_key: keys::to_base64(&[9; 32]),
         peer_address: Some(address.into()),
         on_failure: "open".into(),
@@ -164,5 +179,47 @@ fn check_looks_up_names_and_warns_without_refusing() {
     assert!(checked("localhost:4780").contains("peer b at localhost:4780 (127.0.0.1:4780), routes none"));
     let text = checked("no-such-host.invalid:4780");
     assert!(text.contains("warning: peer 'b': no address for 'no-such-host.invalid:4780' now ("), "{text}");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn init_says_what_may_be_reached_and_check_warns_of_a_file_that_does_not() {
+    let dir = folder("serves");
+    let args = InitArgs {
+        name: "a".into(),
+        dir: dir.clone(),
+        listen: "0.0.0.0:4780".into(),
+        peer_name: "b".into(),
+        peer_key: keys::to_base64(&[9; 32]),
+        on_failure: "open".into(),
+        ..InitArgs::default()
+    };
+    let lan: Vec<String> = vec!["10.0.1.0/24".into(), "fd00:1::/64".into()];
+    let made = |serves: &[String], targets: &[String]| {
+        let args = InitArgs { serves: serves.to_vec(), allow_targets: targets.to_vec(), ..args.clone() };
+        let made = init(&args).unwrap();
+        let (config, said) = (Config::load(&made.config).unwrap(), check_config(&made.config).unwrap());
+        let text = std::fs::read_to_string(&made.config).unwrap();
+        std::fs::remove_file(&made.config).unwrap();
+        assert!(!said.contains("may reach nothing"), "{said}");
+        (config.targets(&config.peers[0]).iter().map(config::prefix_text).collect::<Vec<_>>(), text)
+    };
+    let none = ["none".to_owned()];
+    assert_eq!(made(&lan, &[]).0, lan);
+    assert_eq!(made(&lan, &lan[..1]).0, lan[..1]);
+    assert_eq!(made(&[], &lan).0, lan);
+    assert_eq!(made(&none, &[]).0, Vec::<String>::new());
+    // A file written by hand, with neither; a hub whose peers do not reach each other.
+    let text = made(&none, &[]).1.replace("serves = []\n", "");
+    let path = dir.join("wavelaned.toml");
+    std::fs::write(&path, &text).unwrap();
+    let said = check_config(&path).unwrap();
+    assert!(said.contains("warning: peer 'b' may reach nothing") && said.contains("gateway.serves = ["), "{said}");
+    let other = keys::to_base64(&[8; 32]);
+    let hub = text.replace("routes = []", "routes = [\"10.0.2.0/24\"]\nallow_targets = [\"10.0.3.0/24\"]")
+        + &format!("[[peer]]\nname = \"c\"\npublic_key = \"{other}\"\nroutes = [\"10.0.3.0/24\"]\n");
+    std::fs::write(&path, hub.replace("[gateway]", "[gateway]\nserves = [\"10.0.1.0/24\"]")).unwrap();
+    let said = check_config(&path).unwrap();
+    assert!(said.contains("note: peer 'c' reaches what is in gateway.serves and nothing behind"), "{said}");
     std::fs::remove_dir_all(dir).unwrap();
 }

@@ -7,6 +7,7 @@ mod file;
 
 use crate::device;
 use crate::keys::KeyError;
+use crate::rules;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,8 @@ pub const TUN_MTU: std::ops::RangeInclusive<u16> = 1_280..=9_000;
 pub const KEEPALIVE: Span = Span::from_secs(25);
 /// What may be written in its place.
 pub const KEEPALIVE_RANGE: std::ops::RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(3_600);
+/// What `gateway.idle` may be.
+pub const IDLE_RANGE: std::ops::RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(3_600_000);
 /// A Unix socket's path is at most 107 bytes (unix(7), `sun_path`).
 const SOCKET_PATH_MAX: usize = 107;
 
@@ -99,10 +102,10 @@ pub struct Peer {
     pub keepalive: Option<Span>,
     /// Targets taken through this peer.
     pub routes: Vec<IpPrefix>,
-    /// Targets it may ask for.
-    pub allow_targets: Vec<IpPrefix>,
-    /// Sources it may speak for.
-    pub allow_sources: Vec<IpPrefix>,
+    /// Targets it may ask for, if listed; see [`Config::targets`].
+    pub allow_targets: Option<Vec<IpPrefix>>,
+    /// Sources it may speak for, if listed; otherwise its routes where a source counts.
+    pub allow_sources: Option<Vec<IpPrefix>>,
     /// The lane's controller.
     pub controller: Controller,
     /// Whether TCP is split; if not, it goes through the TUN device like everything else.
@@ -181,8 +184,10 @@ pub struct Config {
     pub pool: Octets,
     /// Most flows at once.
     pub flows_max: usize,
-    /// Targets that are here although a peer's route covers them.
-    pub local: Vec<IpPrefix>,
+    /// The networks on this side, if listed.
+    pub serves: Option<Vec<IpPrefix>>,
+    /// A connection of which nothing moved for so long is reset.
+    pub idle: Option<Span>,
     /// The neighbours.
     pub peers: Vec<Peer>,
     /// Traffic taken transparently, if any.
@@ -224,7 +229,7 @@ impl Config {
             port: PortId(0),
             keepalive: p.keepalive,
             allow_sources: p.allow_sources.clone(),
-            allow_targets: p.allow_targets.clone(),
+            allow_targets: self.targets(p).to_vec(),
             routes: p.routes.clone(),
             controller: p.controller,
         });
@@ -233,7 +238,9 @@ impl Config {
             peers: peers.collect(),
             flows_max: self.flows_max,
             pool: self.pool,
-            local: self.local.clone(),
+            serves: self.serves.clone().unwrap_or_default(),
+            keep_sources: self.source == Source::Keep,
+            idle: self.idle,
             aes_hardware: aes_hardware(),
             packets: self.packets(),
             ..gateway::Config::default()
@@ -272,6 +279,7 @@ impl Config {
             inner_mtu: tun.mtu.into(),
             address4: v4.and_then(|a| if let IpAddr::V4(a) = a { Some(a) } else { None }),
             address6: v6.and_then(|a| if let IpAddr::V6(a) = a { Some(a) } else { None }),
+            other_way: rules::is_open(self),
             ..PacketConfig::default()
         })
     }
@@ -288,27 +296,15 @@ impl Config {
         best.map(|(peer, _)| peer)
     }
 
-    /// Whether `peer` may have us connect to `target`, given this host's own addresses.
-    ///
-    /// Loopback, link-local, unspecified, multicast and broadcast addresses and this host's own are refused unless
-    /// a listed prefix names them on purpose: it lies within 127.0.0.0/8 or 169.254.0.0/16, or it is exactly the
-    /// address. IPv6's link-local addresses mean nothing without an interface, and IPv4 addresses in IPv6 clothes
-    /// would get past the rules for IPv4: neither is ever a target.
-    pub fn may_connect(&self, peer: usize, target: IpAddr, own: &[IpAddr]) -> bool {
-        let Some(peer) = self.peers.get(peer) else { return false };
-        let least_bits = match target {
-            _ if target.is_unspecified() || target.is_multicast() => return false,
-            IpAddr::V4(v4) if v4.is_broadcast() => return false,
-            IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.to_ipv4().is_some_and(|_| !v6.is_loopback()) => {
-                return false;
-            }
-            IpAddr::V4(v4) if v4.is_loopback() => 8,
-            IpAddr::V4(v4) if v4.is_link_local() => 16,
-            IpAddr::V6(v6) if v6.is_loopback() => 128,
-            _ if own.contains(&target) => width(target),
-            _ => 0,
-        };
-        peer.allow_targets.iter().any(|p| p.bits >= least_bits && p.contains(target))
+    /// What `peer` may reach through us: its `allow_targets`, without a list what we serve, without that nothing.
+    pub fn targets<'a>(&'a self, peer: &'a Peer) -> &'a [IpPrefix] {
+        peer.allow_targets.as_ref().or(self.serves.as_ref()).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether `peer` may have us connect to `target`, given this host's own addresses, `None` if they are not known
+    /// ([`gateway::may_reach`]).
+    pub fn may_connect(&self, peer: usize, target: IpAddr, own: Option<&[IpAddr]>) -> bool {
+        self.peers.get(peer).is_some_and(|peer| gateway::may_reach(self.targets(peer), target, own))
     }
 }
 
@@ -316,12 +312,6 @@ impl Config {
 pub(crate) fn width(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
-
-/// The prefixes of both families that hold every address.
-pub(crate) const EVERYWHERE: [IpPrefix; 2] = [
-    IpPrefix { address: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), bits: 0 },
-    IpPrefix { address: IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), bits: 0 },
-];
 
 /// `address/bits`.
 pub(crate) fn prefix_text(prefix: &IpPrefix) -> String {

@@ -50,6 +50,8 @@ fn what_cannot_work_is_refused_in_one_line_with_a_remedy() {
         (text("listen = \"::1:4780\"", "", ""), "[::]:4780"),
         (text("", "address = \"192.0.2.1\"", ""), "host:port"),
         (text("", "allow_targets = [\"10.0.0.1/24\"]", ""), "10.0.0.0/24"),
+        (text("serves = [\"10.0.0.1/24\"]", "", ""), "10.0.0.0/24"),
+        (text("serves = [\"all\"]", "", ""), "gateway.serves"),
         (text("", "allow_targets = [\"fd00:1::/16\"]", ""), "fd00::/16"),
         (text("", "address = \"2001:db8::7:4780\"", ""), "[2001:db8::7]:4780"),
         (text("", "address = \"[2001:db8::7:4780\"", ""), "[2001:db8::7]:4780"),
@@ -103,9 +105,10 @@ fn dangerous_targets_need_to_be_named_on_purpose() {
     let own: Vec<IpAddr> = vec!["10.0.3.1".parse().unwrap(), "fd00:3::1".parse().unwrap()];
     let may = |allow: &str, target: &str| {
         let c = Config::parse(&text("", allow, ""), "x", &folder.0).unwrap();
-        c.may_connect(0, target.parse().unwrap(), &own)
+        c.may_connect(0, target.parse().unwrap(), Some(&own))
     };
-    let denied4 = ["127.0.0.1", "169.254.1.1", "10.0.3.1", "0.0.0.0", "224.0.0.1", "255.255.255.255"];
+    let denied4 =
+        ["127.0.0.1", "169.254.1.1", "169.254.169.254", "10.0.3.1", "0.0.0.0", "224.0.0.1", "255.255.255.255"];
     let denied6 = [
         "::",
         "::1",
@@ -113,25 +116,60 @@ fn dangerous_targets_need_to_be_named_on_purpose() {
         "febf::1",
         "ff02::1",
         "fd00:3::1",
+        "fd00:ec2::254",
         "::ffff:10.0.4.1",
         "::ffff:127.0.0.1",
         "::10.0.4.1",
     ];
+    let all = "allow_targets = [\"0.0.0.0/0\", \"10.0.3.0/24\", \"169.254.0.0/16\", \"::/0\", \"fe80::/10\", \"fd00:3::/64\", \"::/96\"]";
     for denied in denied4.into_iter().chain(denied6) {
-        assert!(!may("", denied), "{denied}");
-        let all =
-            "allow_targets = [\"0.0.0.0/0\", \"10.0.3.0/24\", \"::/0\", \"fe80::/10\", \"fd00:3::/64\", \"::/96\"]";
         assert!(!may(all, denied), "{denied}");
     }
-    assert!(may("", "fd00:3::2") && may("", "2001:db8::1") && may("allow_targets = [\"::1/128\"]", "::1"));
+    assert!(may(all, "fd00:3::2") && may(all, "2001:db8::1") && may("allow_targets = [\"::1/128\"]", "::1"));
     assert!(may("allow_targets = [\"fd00:3::1/128\"]", "fd00:3::1"));
     assert!(!may("allow_targets = [\"10.0.3.0/24\"]", "fd00:3::2") && !may("allow_targets = [\"::/0\"]", "10.0.3.2"));
-    assert!(may("", "10.0.3.2"));
     assert!(may("allow_targets = [\"127.0.0.1/32\"]", "127.0.0.1"));
     assert!(!may("allow_targets = [\"127.0.0.1/32\"]", "127.0.0.2"));
+    assert!(may("allow_targets = [\"169.254.169.254/32\"]", "169.254.169.254"));
     assert!(may("allow_targets = [\"10.0.3.1/32\"]", "10.0.3.1"));
     assert!(!may("allow_targets = [\"10.0.3.0/24\"]", "10.0.4.1"));
     assert!(!may("allow_targets = []", "10.0.3.2"));
+}
+
+#[test]
+fn a_peer_reaches_what_is_served_unless_its_own_list_says_otherwise() {
+    let folder = Folder::new("serves");
+    let may = |gateway: &str, peer: &str, target: &str, own: Option<&[IpAddr]>| {
+        let c = Config::parse(&text(gateway, peer, ""), "x", &folder.0).unwrap();
+        let targets = c.to_gateway(&[None]).peers.remove(0).allow_targets;
+        let target = target.parse().unwrap();
+        assert!(
+            !c.may_connect(0, target, own) || targets.iter().any(|p| p.contains(target)),
+            "the machine is told, too"
+        );
+        c.may_connect(0, target, own)
+    };
+    let (serves, nobody) = ("serves = [\"10.0.1.0/24\"]", Some(&[][..]));
+    assert!(!may("", "", "10.0.1.2", nobody), "who says nothing admits nobody");
+    assert!(may(serves, "", "10.0.1.2", nobody) && !may(serves, "", "10.0.2.2", nobody));
+    assert!(!may(serves, "allow_targets = [\"10.0.2.0/24\"]", "10.0.1.2", nobody));
+    assert!(may(serves, "allow_targets = [\"10.0.2.0/24\"]", "10.0.2.2", nobody));
+    assert!(!may(serves, "allow_targets = []", "10.0.1.2", nobody));
+    // Whose own addresses are not known, any may be one.
+    assert!(!may(serves, "", "10.0.1.2", None));
+    assert!(may(serves, "allow_targets = [\"10.0.1.2/32\"]", "10.0.1.2", None));
+}
+
+#[test]
+fn sources_are_the_routes_where_they_are_kept_unless_a_list_says_otherwise() {
+    let folder = Folder::new("sources");
+    let of = |gateway: &str, peer: &str| {
+        let c = Config::parse(&text(gateway, peer, ""), "x", &folder.0).unwrap().to_gateway(&[None]);
+        (c.keep_sources, c.peers[0].allow_sources.as_ref().map(Vec::len), c.serves.len())
+    };
+    assert_eq!(of("", ""), (false, None, 0));
+    assert_eq!(of("source = \"keep\"\nserves = [\"10.0.1.0/24\"]", ""), (true, None, 1));
+    assert_eq!(of("", "allow_sources = [\"10.0.4.0/24\"]"), (false, Some(1), 0));
 }
 
 #[test]

@@ -6,9 +6,11 @@
 mod contact;
 mod document;
 mod doors;
+mod down;
 mod events;
 mod housekeeping;
 mod lane;
+mod own;
 mod packets;
 mod reload;
 mod stop;
@@ -108,6 +110,10 @@ pub struct Daemon {
     packet_door: Option<PacketDoor>,
     mark: Option<u32>,
     attempts: Attempts<Held>,
+    /// SYNs to peers that are down, until the kernel forwards them plainly. At most [`down::WAITING_MAX`].
+    to_pass: Vec<Held>,
+    /// When the kernel is told again of peers that are down.
+    give_back_again: Option<Instant>,
     connections: BTreeMap<u64, Connection>,
     of_flow: BTreeMap<FlowId, u64>,
     /// Connections whose connect has not ended.
@@ -121,7 +127,8 @@ pub struct Daemon {
     /// Keys of unknown callers that were said, at most [`contact::CALLERS_KEPT`].
     callers: VecDeque<[u8; 32]>,
     examiner: Examiner,
-    own: Vec<IpAddr>,
+    /// This machine's own addresses; `None` if they could not be read.
+    own: Option<Vec<IpAddr>>,
     own_read: Option<Instant>,
     ticked: Instant,
     /// A listener had no descriptor to give: ask again at the next tick.
@@ -151,7 +158,11 @@ impl Daemon {
         log.pen().take_panics();
         let entropy = Entropy::live(wavelane_host::entropy::fill);
         let names = Names::new(now, &config).map_err(system("a pipe"))?;
-        let kernel = opened.installed.map(Kernel::start).transpose().map_err(system("a thread"))?;
+        let kernel = opened
+            .installed
+            .map(|installed| Kernel::start(installed, &config))
+            .transpose()
+            .map_err(system("a thread"))?;
         let mut remarks = opened.remarks;
         let epoch = epoch::next(&config.state, wall_nanos());
         remarks.extend(epoch.remark);
@@ -180,6 +191,8 @@ impl Daemon {
             packet_door: opened.tun.map(PacketDoor::new),
             mark: opened.mark,
             attempts: Attempts::new(Limits::default()),
+            to_pass: Vec::new(),
+            give_back_again: None,
             connections: BTreeMap::new(),
             of_flow: BTreeMap::new(),
             connecting: 0,
@@ -191,7 +204,7 @@ impl Daemon {
             peers: vec![Contact::new(now); config.peers.len()],
             callers: VecDeque::new(),
             examiner: Examiner::new().map_err(system("a pipe"))?,
-            own: Vec::new(),
+            own: None,
             own_read: None,
             ticked: now,
             retry_listeners: false,
@@ -199,6 +212,7 @@ impl Daemon {
         };
         daemon.watch().map_err(system("epoll"))?;
         daemon.announce(&remarks);
+        daemon.know_own_addresses();
         daemon.supervisor.ready(now, &format!("listens on UDP {}", daemon.config.listen));
         Ok(daemon)
     }
@@ -241,7 +255,7 @@ impl Daemon {
         if self.config.intercept.is_some() && self.config.on_failure == OnFailure::Closed {
             self.say(&format!(
                 "should this process die, new connections stay refused until it starts again or you run: {}",
-                rules::lift_closed()
+                rules::lift_closed(&self.config)
             ));
         }
     }
@@ -286,7 +300,8 @@ impl Daemon {
         let doubts = self.peers.iter().filter_map(Contact::doubt_at).min().map(tick);
         let machine = self.gateway.poll_timeout().map(|w| w.at);
         let others = [self.supervisor.deadline(), self.last_bytes.deadline(), self.names.deadline().map(tick)];
-        let next = [ticking, doubts, machine].into_iter().chain(others).flatten().min()?;
+        let next =
+            [ticking, doubts, machine, self.give_back_again.map(tick)].into_iter().chain(others).flatten().min()?;
         Some(self.clock.until(next))
     }
     fn dispatch(&mut self, ready: Ready) {
@@ -302,7 +317,7 @@ impl Daemon {
             TOKEN_QUEUE => self.take_syns(),
             TOKEN_TUN => self.packets_wait(),
             TOKEN_RELOAD => self.reload(),
-            TOKEN_KERNEL => self.led(),
+            TOKEN_KERNEL => self.kernel_answers(),
             TOKEN_EXAMINER => self.hear_of_examinations(),
             TOKEN_NAMES => self.hear_of_names(),
             token @ TOKEN_TPROXY..=TOKEN_TPROXY_LAST => self.accept_transparent((token - TOKEN_TPROXY) as usize),

@@ -3,10 +3,12 @@
 //! Traffic is led to the device by policy rules, not by the main table: what arrives on the intercepted interfaces (or
 //! is born here) looks into a table of our own first, and our own datagrams never do, so a route for everything cannot
 //! swallow the lane it travels on. The routes vanish with the device whatever ends the process; the rules stay after a
-//! crash, do nothing over an empty table, and are cleared by the next start.
+//! crash, do nothing over an empty table, and are cleared by the next start. Where `on_failure` is `closed` the table is
+//! never empty: behind each route to the device stands one that refuses, until an orderly stop.
 
-use crate::config::{Config, Intercept, Tun, prefix_text};
-use crate::rules::{Family, MARK_OWN, open_addresses};
+use crate::config::{Config, Intercept, Tun, prefix_text, width};
+use crate::kernel::Down;
+use crate::rules::{self, Family, MARK_OWN, MARK_PLAIN, open_addresses};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use wavelane_host::nft::{ToolError, run};
@@ -17,6 +19,10 @@ use wavelane_protocol::gateway::IpPrefix;
 pub(crate) const TABLE: u16 = 4781;
 /// Priority of the rules that look into it.
 pub(crate) const LOOK: u16 = 4782;
+/// Priority of the same rules for a moment, while those of an earlier process are replaced.
+const LOOK_MEANWHILE: u16 = LOOK + 1;
+/// Metric of the routes that refuse: behind every other.
+const REFUSING: &str = "metric 65535";
 /// The main table's rule, where our own datagrams go on (ip-rule(8)).
 const MAIN_PRIORITY: &str = "32766";
 
@@ -37,10 +43,32 @@ pub(crate) enum DeviceError {
     ReversePath { device: String, setting: String, value: u8 },
 }
 
-/// The routes that lead to the device. Dropping it removes them.
+/// Refuses from now on what `config` leads to the device, unless a device takes it before. Does nothing where `on_failure`
+/// is `open`.
+pub(crate) fn close(config: &Config) -> Result<(), ToolError> {
+    let (Some(tun), Some(intercept)) = (&config.tun, &config.intercept) else { return Ok(()) };
+    if !rules::is_closed(config) {
+        return Ok(());
+    }
+    change_routes("replace", &routes(config, None, &Down::new())?)?;
+    // There is no moment without them, should an earlier process have left some.
+    set_rules(tun, intercept, LOOK_MEANWHILE)?;
+    set_rules(tun, intercept, LOOK)?;
+    Family::ALL.into_iter().for_each(|family| family.remove_rules(LOOK_MEANWHILE));
+    Ok(())
+}
+
+/// How the operator lifts that by hand.
+pub(crate) fn lift_closed() -> String {
+    let families = Family::ALL.into_iter().take(1 + usize::from(wavelane_host::has_ipv6()));
+    families.map(|f| format!("ip {} route flush table {TABLE}", f.ip_flag())).collect::<Vec<_>>().join("; ")
+}
+
+/// The routes that lead to the device. Dropping it removes them, unless they are to refuse then.
 #[derive(Debug)]
 pub(crate) struct Ways {
     device: String,
+    closed: bool,
     routes: Vec<String>,
     /// Addresses whose answers go through the device although they may be another interface's.
     answering: Vec<IpAddr>,
@@ -53,7 +81,11 @@ impl Ways {
             check_forwarding(family, intercept)?;
         }
         let device = OffloadTun::open(&tun.name, tun.offload)?;
-        clear();
+        let closed = rules::is_closed(config);
+        if !closed {
+            clear();
+            set_rules(tun, intercept, LOOK)?;
+        }
         let name = tun.name.as_str();
         // Routers have no use for an address that the kernel makes up; a kernel without IPv6 does not know the word.
         let _ = run("ip", &["link", "set", "dev", name, "addrgenmode", "none"], "");
@@ -68,34 +100,26 @@ impl Ways {
             run("ip", &arguments, "")?;
         }
         run("ip", &["link", "set", "dev", name, "up"], "")?;
-        let mut ways = Self { device: name.into(), routes: Vec::new(), answering: Vec::new() };
-        ways.lead(config)?;
-        // Both versions where there are both: a reload may bring routes of the other.
-        for family in Family::ALL.into_iter().take(1 + usize::from(wavelane_host::has_ipv6())) {
-            add_rules(family, tun, intercept)?;
-        }
+        let routes = if closed { left_behind() } else { Vec::new() };
+        let mut ways = Self { device: name.into(), closed, routes, answering: Vec::new() };
+        ways.lead(config, &Down::new())?;
         Ok((device, ways))
     }
-    /// Makes the routes those of `config`, adding before removing.
-    pub(crate) fn lead(&mut self, config: &Config) -> Result<(), ToolError> {
-        let wanted = routes(config, &self.device)?;
-        let change = |verb: &str, route: &String| {
-            let flag = if route.contains(':') { "-6" } else { "-4" };
-            let table = TABLE.to_string();
-            let mut arguments = vec![flag, "route", verb];
-            arguments.extend(route.split(' '));
-            arguments.extend(["table", &table]);
-            run("ip", &arguments, "").map(drop)
-        };
-        for route in wanted.iter().filter(|r| !self.routes.contains(r)) {
-            change("replace", route)?;
-        }
-        for route in self.routes.iter().filter(|r| !wanted.contains(r)) {
-            // One that changed its kind was replaced above, and is not there any more.
-            let _ = change("del", route);
-        }
+    /// Makes the routes those of `config`, adding before removing. What goes to the peers `down` is left to the main table.
+    pub(crate) fn lead(&mut self, config: &Config, down: &Down) -> Result<(), ToolError> {
+        let wanted = routes(config, Some(&self.device), down)?;
+        let is_new = |r: &&String| !self.routes.contains(r);
+        change_routes("replace", &wanted.iter().filter(is_new).cloned().collect::<Vec<_>>())?;
+        // What changed its kind was replaced, and IPv6 would remove what stands in its place now.
+        let stands = |r: &String| wanted.iter().any(|w| place(w) == place(r));
+        let gone: Vec<String> = self.routes.iter().filter(|r| !stands(r)).cloned().collect();
+        let _ = change_routes("del", &gone);
         self.routes = wanted;
         self.lead_answers(open_addresses(config))
+    }
+    /// An orderly stop: nothing is refused any more.
+    pub(crate) fn remove(mut self) {
+        self.closed = false;
     }
 
     /// Services on this host's own addresses that peers may reach answer through the device.
@@ -119,8 +143,51 @@ impl Ways {
 
 impl Drop for Ways {
     fn drop(&mut self) {
-        clear();
+        if !self.closed {
+            clear();
+        }
     }
+}
+
+/// Network and metric of a route: what the kernel tells routes of one table by.
+fn place(route: &str) -> (&str, bool) {
+    let network = route.split(' ').find(|word| word.contains('/')).unwrap_or(route);
+    (network, route.ends_with(REFUSING))
+}
+
+/// Adds, replaces or removes routes of our table, all of one IP version at once.
+fn change_routes(verb: &str, routes: &[String]) -> Result<(), ToolError> {
+    for family in Family::ALL {
+        let is_of = |r: &&String| r.contains(':') == (family == Family::V6);
+        let lines: String = routes.iter().filter(is_of).map(|r| format!("route {verb} {r} table {TABLE}\n")).collect();
+        if !lines.is_empty() {
+            run("ip", &[family.ip_flag(), "-force", "-batch", "-"], &lines)?;
+        }
+    }
+    Ok(())
+}
+
+/// What our table holds of an earlier process that was to be `closed`.
+fn left_behind() -> Vec<String> {
+    let table = TABLE.to_string();
+    let list = |family: Family| {
+        let listing = run("ip", &[family.ip_flag(), "route", "show", "table", &table], "").unwrap_or_default();
+        listing.lines().filter_map(|line| parse_route(family, line)).collect::<Vec<_>>()
+    };
+    Family::ALL.into_iter().flat_map(list).collect()
+}
+
+/// A route as `ip` lists it, in the words in which we make it; `None` if it is not of a kind that survives a device.
+fn parse_route(family: Family, line: &str) -> Option<String> {
+    let mut words = line.split_whitespace();
+    let kind = words.next().filter(|word| ["throw", "unreachable"].contains(word))?;
+    let network = match words.next()? {
+        "default" => family.everything().to_owned(),
+        network if network.contains('/') => network.to_owned(),
+        address => format!("{address}/{}", width(address.parse().ok()?)),
+    };
+    let refuses = line.contains(REFUSING);
+    Some(format!("{kind} {network}{}", if refuses { format!(" {REFUSING}") } else { String::new() }))
 }
 
 /// The IP versions that the device carries.
@@ -134,20 +201,33 @@ fn families(config: &Config) -> Vec<Family> {
 /// Removes the rules and routes of an earlier process, or ours.
 fn clear() {
     for family in Family::ALL {
-        for priority in [TABLE, LOOK] {
+        for priority in [TABLE, LOOK, LOOK_MEANWHILE] {
             family.remove_rules(priority);
         }
         let _ = run("ip", &[family.ip_flag(), "route", "flush", "table", &TABLE.to_string()], "");
     }
 }
 
-fn add_rules(family: Family, tun: &Tun, intercept: &Intercept) -> Result<(), ToolError> {
-    let (table, look, mark) = (TABLE.to_string(), LOOK.to_string(), format!("{MARK_OWN:#x}"));
+/// Leads what is to be taken to our table, in place of what led there at this priority before.
+fn set_rules(tun: &Tun, intercept: &Intercept, look: u16) -> Result<(), ToolError> {
+    // Both versions where there are both: a reload may bring routes of the other.
+    for family in Family::ALL.into_iter().take(1 + usize::from(wavelane_host::has_ipv6())) {
+        family.remove_rules(TABLE);
+        family.remove_rules(look);
+        add_rules(family, tun, intercept, look)?;
+    }
+    Ok(())
+}
+
+fn add_rules(family: Family, tun: &Tun, intercept: &Intercept, look: u16) -> Result<(), ToolError> {
+    let (table, look) = (TABLE.to_string(), look.to_string());
     let add = |which: &[&str]| {
         let arguments = [&[family.ip_flag(), "rule", "add"], which].concat();
         run("ip", &arguments, "").map(drop)
     };
-    add(&["fwmark", &mark, "goto", MAIN_PRIORITY, "priority", &table])?;
+    for mark in [MARK_OWN, MARK_PLAIN] {
+        add(&["fwmark", &format!("{mark:#x}"), "goto", MAIN_PRIORITY, "priority", &table])?;
+    }
     let lookup = |selector: &[&str]| add(&[selector, &["lookup", &table, "priority", &look]].concat());
     for name in &intercept.interfaces {
         lookup(&["iif", name])?;
@@ -167,15 +247,29 @@ fn add_rules(family: Family, tun: &Tun, intercept: &Intercept) -> Result<(), Too
     Ok(())
 }
 
-/// What our table holds: the peers' networks, and exceptions for networks we are attached to that lie within them.
-fn routes(config: &Config, device: &str) -> Result<Vec<String>, ToolError> {
-    let mut networks: Vec<IpPrefix> = config.peers.iter().flat_map(|p| p.routes.iter().copied()).collect();
-    networks.sort_by_key(|r| (r.address, r.bits));
-    networks.dedup();
-    let mut routes: Vec<String> = networks.iter().map(|r| format!("{} dev {device}", prefix_text(r))).collect();
+/// What our table holds: the peers' networks, to `device` if there is one, and exceptions for networks we are attached to
+/// that lie within them. Networks of peers that are `down` are exceptions, too, for wider ones of others may stand.
+fn routes(config: &Config, device: Option<&str>, down: &Down) -> Result<Vec<String>, ToolError> {
+    let mut networks: Vec<(IpPrefix, bool)> = Vec::new();
+    for p in &config.peers {
+        // Of equal routes the first peer's counts.
+        let new: Vec<IpPrefix> = p.routes.iter().filter(|r| networks.iter().all(|(n, _)| n != *r)).copied().collect();
+        networks.extend(new.into_iter().map(|r| (r, down.contains(&p.public_key))));
+    }
+    networks.sort_by_key(|(r, _)| (r.address, r.bits));
+    let mut routes: Vec<String> = Vec::new();
+    for (network, is_down) in &networks {
+        let network = prefix_text(network);
+        match (is_down, device) {
+            (true, _) => routes.push(format!("throw {network}")),
+            (false, device) => routes.extend(device.map(|device| format!("{network} dev {device}"))),
+        }
+        routes.extend(rules::is_closed(config).then(|| format!("unreachable {network} {REFUSING}")));
+    }
+    let networks: Vec<IpPrefix> = networks.into_iter().map(|(network, _)| network).collect();
     for family in families(config) {
         let listing = run("ip", &[family.ip_flag(), "route", "show", "table", "main", "proto", "kernel"], "")?;
-        for line in listing.lines().filter(|l| !l.split(' ').any(|word| word == device)) {
+        for line in listing.lines().filter(|l| !l.split(' ').any(|word| Some(word) == device)) {
             let attached = line.split(' ').next().and_then(|word| word.parse::<IpPrefix>().ok());
             let inside = |a: &IpPrefix| networks.iter().any(|r| r.contains(a.address) && r.bits < a.bits);
             // The throw is where the lookup leaves our table and goes on to the next rule.

@@ -3,13 +3,17 @@
 use crate::config::Config;
 use crate::device::Ways;
 use crate::rules::Rules;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use wavelane_host::nft::ToolError;
 
-/// What is installed. Dropping it removes it, but for what refuses new connections while nobody takes them.
+/// The public keys of the peers whose networks are given back: what goes there is forwarded plainly.
+pub(crate) type Down = BTreeSet<[u8; 32]>;
+
+/// What is installed. Dropping it removes it, but for what refuses connections and packets while nobody takes them.
 #[derive(Debug)]
 pub(crate) struct Installed {
     pub(crate) rules: Rules,
@@ -17,33 +21,53 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// Routes what `new` says in place of `old`, or leaves everything as it was.
-    fn lead(&mut self, new: &Config, old: &Config) -> Result<(), ToolError> {
-        let done = self.try_lead(new);
+    /// Puts `new` in force in place of `old`, or leaves everything as it was.
+    fn lead(&mut self, change: Change, new: &Wanted, old: &Wanted) -> Result<(), ToolError> {
+        let done = self.try_lead(change, new);
         if done.is_err() {
             // What the kernel took already is taken back; it took the old before, so this does not fail again.
-            let _ = self.try_lead(old);
+            let _ = self.try_lead(change, old);
         }
         done
     }
-    fn try_lead(&mut self, config: &Config) -> Result<(), ToolError> {
-        self.rules.replace(config)?;
-        self.ways.as_mut().map_or(Ok(()), |ways| ways.lead(config))
+    fn try_lead(&mut self, change: Change, wanted: &Wanted) -> Result<(), ToolError> {
+        let (config, down) = (&wanted.config, &wanted.down);
+        match change {
+            Change::Config => self.rules.replace(config, down)?,
+            Change::Down => self.rules.take(config, down)?,
+        }
+        self.ways.as_mut().map_or(Ok(()), |ways| ways.lead(config, down))
     }
 }
 
-/// One change.
-struct Change {
-    new: Box<Config>,
-    old: Box<Config>,
+/// What the kernel's rules and routes are to say.
+#[derive(Clone, Debug)]
+struct Wanted {
+    config: Box<Config>,
+    down: Down,
 }
+
+/// What is to change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    /// The configuration.
+    Config,
+    /// Whose networks are given back.
+    Down,
+}
+
+/// One order: what changes, to what, and from what.
+type Order = (Change, Wanted, Wanted);
 
 /// Has changes made, one at a time.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     /// Whether SYNs are held until the far server has answered.
     pub(crate) holds_syns: bool,
-    changes: Option<Sender<Change>>,
+    in_force: Wanted,
+    /// What was ordered and not answered.
+    ordered: Option<(Change, Wanted)>,
+    orders: Option<Sender<Order>>,
     done: Receiver<Result<(), ToolError>>,
     thread: Option<JoinHandle<Installed>>,
     /// Readable when a change was made or refused.
@@ -51,18 +75,17 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Hands what is installed to a thread.
-    pub(crate) fn start(mut installed: Installed) -> io::Result<Self> {
+    /// Hands what is installed for `config` to a thread.
+    pub(crate) fn start(mut installed: Installed, config: &Config) -> io::Result<Self> {
         let (mut ring, bell) = UnixStream::pair()?;
         ring.set_nonblocking(true)?;
         bell.set_nonblocking(true)?;
         let holds_syns = installed.rules.holds_syns();
-        let (changes, orders) = channel::<Change>();
+        let (orders, to_do) = channel::<Order>();
         let (tell, done) = channel();
         let work = move || {
-            for change in orders {
-                let result = installed.lead(&change.new, &change.old);
-                if tell.send(result).is_err() {
+            for (change, new, old) in to_do {
+                if tell.send(installed.lead(change, &new, &old)).is_err() {
                     break;
                 }
                 // A bell that is full rings already.
@@ -71,35 +94,61 @@ impl Kernel {
             installed
         };
         let thread = std::thread::Builder::new().name("kernel".into()).spawn(work)?;
-        Ok(Self { holds_syns, changes: Some(changes), done, thread: Some(thread), bell })
+        let in_force = Wanted { config: Box::new(config.clone()), down: Down::new() };
+        Ok(Self { holds_syns, in_force, ordered: None, orders: Some(orders), done, thread: Some(thread), bell })
     }
-    /// Begins to route what `new` says in place of `old`. One change at a time: await the answer first.
-    pub(crate) fn lead(&self, new: &Config, old: &Config) {
-        if let Some(changes) = &self.changes {
+    /// Whether a change is being made; the next has to wait for its end.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.ordered.is_some()
+    }
+    /// Begins to route what `config` says.
+    pub(crate) fn lead(&mut self, config: &Config) {
+        let new = Wanted { config: Box::new(config.clone()), down: self.in_force.down.clone() };
+        self.order(Change::Config, new);
+    }
+    /// Begins to forward plainly what goes to the peers `down`, and to take what goes to the others.
+    pub(crate) fn give_back(&mut self, down: &Down) {
+        let new = Wanted { config: self.in_force.config.clone(), down: down.clone() };
+        self.order(Change::Down, new);
+    }
+    fn order(&mut self, change: Change, new: Wanted) {
+        self.ordered = Some((change, new.clone()));
+        if let Some(orders) = &self.orders {
             // Without the thread there is no answer, which `take` tells.
-            let _ = changes.send(Change { new: Box::new(new.clone()), old: Box::new(old.clone()) });
+            let _ = orders.send((change, new, self.in_force.clone()));
         }
     }
+    /// Whose networks are given back, as the kernel confirmed.
+    pub(crate) fn given_back(&self) -> &Down {
+        &self.in_force.down
+    }
     /// What became of the change, once that is known.
-    pub(crate) fn take(&mut self) -> Option<Result<(), ToolError>> {
+    pub(crate) fn answered(&mut self) -> Option<(Change, Result<(), ToolError>)> {
         while matches!(io::Read::read(&mut self.bell, &mut [0; 64]), Ok(n) if n > 0) {}
-        match self.done.try_recv() {
-            Ok(result) => Some(result),
-            Err(TryRecvError::Empty) => None,
+        let result = match self.done.try_recv() {
+            Ok(result) => result,
+            Err(TryRecvError::Empty) => return None,
             Err(TryRecvError::Disconnected) => {
                 panic!("the thread of the rules is gone: this is a bug, its panic message is above")
             }
+        };
+        let (change, new) = self.ordered.take()?;
+        if result.is_ok() {
+            self.in_force = new;
         }
+        Some((change, result))
     }
     /// An orderly stop: everything is removed, what refuses new connections too.
     pub(crate) fn remove(mut self) {
         if let Some(installed) = self.end() {
-            drop(installed.ways);
+            if let Some(ways) = installed.ways {
+                ways.remove();
+            }
             installed.rules.remove();
         }
     }
     fn end(&mut self) -> Option<Installed> {
-        self.changes.take();
+        self.orders.take();
         self.thread.take().and_then(|thread| thread.join().ok())
     }
 }

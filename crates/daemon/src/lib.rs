@@ -18,6 +18,7 @@ mod kernel;
 pub mod keys;
 mod last_bytes;
 pub mod log;
+mod memory;
 mod names;
 mod relay;
 mod rules;

@@ -10,7 +10,7 @@ use wavelane_daemon::daemon::Daemon;
 use wavelane_daemon::log::Pen;
 use wavelane_daemon::start::StartError;
 
-/// Carries TCP over bad links between gateways.
+/// Carries TCP, UDP and ICMP over bad links between gateways.
 #[derive(Parser)]
 #[command(name = "wavelaned", version)]
 struct Arguments {

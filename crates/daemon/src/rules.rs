@@ -8,24 +8,32 @@
 //! panic, a signal, no memory), nothing needs to be done for it to stay.
 
 mod family;
+mod plain;
 mod queue;
+mod ranges;
 mod tables;
 
 pub(crate) use family::Family;
 pub(crate) use tables::open_addresses;
 
 use crate::config::{Config, OnFailure, Source};
+use crate::device;
+use crate::kernel::Down;
 use queue::{queue_removal, queue_rules};
+use ranges::split_routes;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use tables::{closed_table, marker, owned_table};
 use wavelane_host::nft::{NftOwner, ToolError, run};
-use wavelane_protocol::gateway::IpPrefix;
 
 /// Firewall mark of the daemon's own sockets ("WL" 1): never taken.
 pub(crate) const MARK_OWN: u32 = 0x574c_0001;
 /// Firewall mark of packets delivered to our transparent sockets ("WL" 2).
 pub(crate) const MARK_DIVERT: u32 = 0x574c_0002;
+/// Firewall mark, and conntrack mark, of connections that stay plain because they were answered plainly ("WL" 3).
+pub(crate) const MARK_PLAIN: u32 = 0x574c_0003;
+/// Conntrack mark of connections that go through the packet door ("WL" 4).
+const MARK_CARRIED: u32 = 0x574c_0004;
 /// Number of the NFQUEUE, of the routing table and of the rule's priority.
 pub(crate) const NUMBER: u16 = 4780;
 
@@ -103,7 +111,7 @@ impl Rules {
             ip(&["rule", "add", "fwmark", &mark, "lookup", &number, "priority", &number])?;
         }
         // First what can be refused; a connection that slips in before SYNs are held is asked about at the listener.
-        let table = owned_table(config, ports, rules.generation);
+        let table = owned_table(config, ports, rules.generation, &Down::new());
         rules.owner = Some(NftOwner::load(&table, &marker(rules.generation)).map_err(|e| match e {
             ToolError::Refused { said, .. } if config.intercept.is_some() => RulesError::NoTproxy(said),
             other => other.into(),
@@ -122,19 +130,24 @@ impl Rules {
         Ok((rules, no_queue))
     }
     /// Takes what `config` routes instead, in one step per tool: no connection that stands is touched.
-    pub(crate) fn replace(&mut self, config: &Config) -> Result<(), ToolError> {
-        let Some(owner) = &mut self.owner else { return Ok(()) };
-        self.generation += 1;
-        let table = owned_table(config, &self.ports, self.generation);
-        owner.execute(&format!("delete table {TABLE}; {table}"), &marker(self.generation))?;
+    pub(crate) fn replace(&mut self, config: &Config, down: &Down) -> Result<(), ToolError> {
+        self.take(config, down)?;
         close(config)?;
         if self.queue_rule { self.hold_syns(config) } else { Ok(()) }
+    }
+    /// Takes what `config` routes but for what belongs to the peers `down`. SYNs to these are still held: it is seen then
+    /// whose they are.
+    pub(crate) fn take(&mut self, config: &Config, down: &Down) -> Result<(), ToolError> {
+        let Some(owner) = &mut self.owner else { return Ok(()) };
+        self.generation += 1;
+        let table = owned_table(config, &self.ports, self.generation, down);
+        owner.execute(&format!("delete table {TABLE}; {table}"), &marker(self.generation))
     }
     /// Holds SYNs to the networks. A family that never had networks gets no rules, and so needs no tool.
     fn hold_syns(&mut self, config: &Config) -> Result<(), ToolError> {
         for family in Family::ALL {
             let known = self.held.contains(&family);
-            if known || !routes(config, family).is_empty() {
+            if known || !split_routes(config, family).is_empty() {
                 run(family.iptables_restore(), &["-n", "-w"], &queue_rules(config, family, !known))?;
                 self.held.extend((!known).then_some(family));
             }
@@ -164,6 +177,11 @@ pub(crate) fn is_closed(config: &Config) -> bool {
     config.intercept.is_some() && config.on_failure == OnFailure::Closed
 }
 
+/// Whether what nobody takes is to be forwarded plainly.
+pub(crate) fn is_open(config: &Config) -> bool {
+    config.intercept.is_some() && config.on_failure == OnFailure::Open
+}
+
 /// Refuses new connections to what `config` routes from now on, unless a gateway takes them before.
 pub(crate) fn close(config: &Config) -> Result<(), ToolError> {
     if is_closed(config) { run("nft", &["-f", "-"], &closed_table(config)).map(drop) } else { Ok(()) }
@@ -174,8 +192,9 @@ fn lift() {
 }
 
 /// How the operator lifts `on_failure = "closed"` by hand.
-pub(crate) fn lift_closed() -> String {
-    format!("nft delete table {CLOSED_TABLE}")
+pub(crate) fn lift_closed(config: &Config) -> String {
+    let table = format!("nft delete table {CLOSED_TABLE}");
+    if config.tun.is_some() { format!("{table}; {}", device::lift_closed()) } else { table }
 }
 
 /// Whether the daemon needs rules at all.
@@ -212,16 +231,6 @@ fn is_empty_table(listing: &str) -> bool {
             || l.starts_with("chain ")
             || l.starts_with("type filter hook")
     })
-}
-
-/// The networks whose TCP is taken, each once.
-fn routes(config: &Config, family: Family) -> Vec<IpPrefix> {
-    let split = config.peers.iter().filter(|p| p.split);
-    let mut all: Vec<IpPrefix> =
-        split.flat_map(|p| p.routes.iter().copied()).filter(|r| Family::of(r) == family).collect();
-    all.sort_by_key(|r| (r.address, r.bits));
-    all.dedup();
-    all
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, ConfigError};
 use crate::control::{Control, ControlError};
-use crate::device::{DeviceError, Ways};
+use crate::device::{self, DeviceError, Ways};
 use crate::kernel::Installed;
 use crate::rules::{self, MARK_DIVERT, MARK_OWN, NUMBER, Rules, RulesError};
 use std::io::{self, ErrorKind};
@@ -46,10 +46,14 @@ pub enum StartError {
     Door(String),
     /// It did not start and refuses new connections, as it was told to.
     #[error(
-        "{0} (meanwhile new connections are refused, as on_failure = \"closed\" asks; to forward them plainly run: {lift})",
-        lift = rules::lift_closed()
+        "{why} (meanwhile new connections are refused, as on_failure = \"closed\" asks; to forward them plainly run: {lift})"
     )]
-    Closed(Box<StartError>),
+    Closed {
+        /// Why it did not start.
+        why: Box<StartError>,
+        /// What the operator can run.
+        lift: String,
+    },
     /// The system refused something that should always work.
     #[error("the system refused {what}: {source}; check limits (ulimit -n) and permissions")]
     System {
@@ -129,8 +133,12 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
     }
     let lock = rules::claim()?;
     rules::close(config).map_err(RulesError::Tool)?;
-    let opened = open_all(config, Some(lock));
-    if rules::is_closed(config) { opened.map_err(|e| StartError::Closed(Box::new(e))) } else { opened }
+    let opened = device::close(config).map_err(DeviceError::from).map_err(StartError::from);
+    let opened = opened.and_then(|()| open_all(config, Some(lock)));
+    if !rules::is_closed(config) {
+        return opened;
+    }
+    opened.map_err(|why| StartError::Closed { why: Box::new(why), lift: rules::lift_closed(config) })
 }
 
 /// Opens it. `lock` is there if this daemon is the one that takes traffic in this network namespace.

@@ -1,6 +1,7 @@
 //! What `wavelane status` shows: the document the daemon gives, and its rendering in words.
 
 mod flows;
+mod words;
 
 pub use flows::{FLOWS_SHOWN, Flow};
 
@@ -21,6 +22,9 @@ pub struct Peer {
     /// Seconds since that last changed.
     #[serde(default)]
     pub state_s: f64,
+    /// Whether what goes to its networks is forwarded plainly, because it is down and `on_failure` is `open`.
+    #[serde(default)]
+    pub given_back: bool,
     /// Why it does not answer, as far as that was found out.
     #[serde(default)]
     pub cause: Option<String>,
@@ -139,7 +143,8 @@ impl fmt::Display for Report {
         for p in &self.peers {
             let address = p.address.as_deref().unwrap_or("address unknown");
             let state = if p.up { "up" } else { "down" };
-            writeln!(f, "peer {} ({address}): {state} for {}", p.name, age(p.state_s))?;
+            let plain = if p.given_back { "; what goes to its networks is forwarded plainly" } else { "" };
+            writeln!(f, "peer {} ({address}): {state} for {}{plain}", p.name, age(p.state_s))?;
             if let Some(cause) = &p.cause {
                 writeln!(f, "  does not answer: {cause}")?;
             }
@@ -201,162 +206,8 @@ pub fn counter(name: &str, value: u64) -> Counter {
 
 /// What a counter means, if it has words.
 pub(crate) fn meaning(name: &str) -> Option<&'static str> {
-    WORDS.iter().find(|(n, _)| *n == name).map(|(_, why)| *why)
+    words::WORDS.iter().find(|(n, _)| *n == name).map(|(_, why)| *why)
 }
-
-/// What every counter means: the door's, then the sessions', the lanes' and the block service's.
-const WORDS: &[(&str, &str)] = &[
-    ("connections_taken", "connections taken from applications and answered by the far server"),
-    ("connections_made", "connections made to servers for a peer's applications"),
-    ("connections_refused", "connections the far side could not make; the application was told why"),
-    ("connections_reset", "connections abandoned by an application, a server or the far gateway"),
-    ("connections_closed", "connections ended in an orderly way, end to end"),
-    ("bytes_from_applications", "bytes read from sockets here"),
-    ("bytes_to_applications", "bytes written to sockets here"),
-    ("dropped_syn_held_too_long", "SYNs dropped after one second of waiting; their repeat joins the same attempt"),
-    ("dropped_syn_pair_full", "SYNs dropped because one source has too many attempts at one target waiting"),
-    ("dropped_syn_source_full", "attempts given up because their source has too many waiting"),
-    (
-        "dropped_syn_table_full",
-        "SYNs dropped or attempts given up because the table is full and their target has most of it",
-    ),
-    ("dropped_syn_flow_table_full", "SYNs dropped because the flow table is full (flows_max)"),
-    ("dropped_attempt_abandoned", "attempts the far server answered but the application never completed"),
-    ("dropped_stranger_at_listener", "connections at the internal listener that no attempt explains"),
-    (
-        "dropped_target_denied",
-        "connections a peer asked for to addresses it may not reach (this gateway's own, loopback, unlisted)",
-    ),
-    ("dropped_connect_refused", "connections the server refused"),
-    ("dropped_connect_unreachable", "connections to servers without a route"),
-    ("dropped_connect_timed_out", "connections to servers that did not answer in time"),
-    ("dropped_no_socket", "connections for which the system had no socket, port or memory"),
-    ("dropped_queue_overrun", "times the kernel's SYN queue overran"),
-    ("dropped_log_lines_rate", "messages for the log left out because too many came at once"),
-    (
-        "dropped_log_lines_unwritten",
-        "messages for the log that standard error did not take: nobody reads it, or it is full",
-    ),
-    ("reloads", "times the configuration was read again and put in force"),
-    ("reloads_refused", "times the configuration was read again and could not be put in force"),
-    ("dropped_packet_device", "packets that the TUN device refused, or could not give"),
-    ("dropped_packet_malformed", "packets whose headers contradict themselves"),
-    ("dropped_packet_unsent", "answers of ours to packets that the system refused to send"),
-    ("dropped_datagram_unsent", "datagrams the system refused to send; the protocol repeats what matters"),
-    (
-        "dropped_cookie_needed",
-        "handshakes under load from peers that had not proven their address yet; they were told how",
-    ),
-    ("dropped_expired", "datagrams of a session too old to be used"),
-    ("dropped_forged", "datagrams whose seal is wrong: damaged on the way or forged"),
-    ("dropped_mac", "handshakes from strangers who do not know our public key; nothing was answered"),
-    ("dropped_malformed", "datagrams that are not Wavelane's or are cut short"),
-    ("dropped_malformed_frames", "sealed datagrams whose frames make no sense: another version, or a fault"),
-    ("dropped_no_session", "datagrams we could not send because no session stood"),
-    ("flows_relayed", "flows passed on from one peer to another"),
-    ("relayed_octets", "bytes passed on from one peer to another"),
-    ("flows_resumed", "times a flow whose way over a relay was lost was taken up again"),
-    ("addresses_unproven", "times a peer's new address did not answer a challenge and the one before was taken again"),
-    ("flows_given_up", "flows whose way over a relay was lost and that nobody took up again in ten minutes"),
-    ("refused_relay_loop", "flows not passed on because they had passed too many relays: the routes form a loop"),
-    ("dropped_not_newer", "handshakes older than the last one accepted (repeated or replayed)"),
-    ("dropped_overload", "handshakes beyond what we answer per second"),
-    ("dropped_replayed", "datagrams that had arrived before"),
-    (
-        "dropped_source_not_allowed",
-        "connections a peer asked for on behalf of sources that allow_sources does not name",
-    ),
-    ("dropped_target_not_allowed", "connections a peer asked for that allow_targets does not name"),
-    ("dropped_stray_lane_acks", "acknowledgements for lanes that we do not have"),
-    (
-        "dropped_optimistic_lane_acks",
-        "acknowledgements of datagrams we never sent: that peer's software is wrong, or it lies to be sent more",
-    ),
-    ("dropped_unknown_peer", "handshakes with a key that no [[peer]] has"),
-    ("dropped_unknown_session", "datagrams of a session we do not have (an earlier start's, perhaps)"),
-    ("dropped_version", "handshakes of another protocol version"),
-    ("dropped_hop_beyond_credit", "bytes a peer sent beyond what we had granted"),
-    ("dropped_hop_pool_full", "bytes for which the pool had no room (pool)"),
-    ("dropped_hop_ranges_full", "bytes in more separate pieces than a flow may have"),
-    ("dropped_hop_unknown_flow", "bytes of flows that have ended"),
-    ("dropped_datagram_too_big", "path-MTU probes larger than the local interface carries"),
-    ("dropped_lane", "datagrams of a lane number that does not exist"),
-    ("datagrams_sent", "datagrams sealed and sent to peers"),
-    ("datagrams_received", "datagrams from peers whose seal was right"),
-    ("datagrams_lost", "datagrams sent that never arrived, as the lane acks show; what they carried was sent again"),
-    ("datagrams_lost_spurious", "datagrams held for lost whose acknowledgement came after all"),
-    ("hop_first_octets", "bytes of connections sent for the first time"),
-    ("hop_repair_octets", "bytes sent again because their datagram was lost"),
-    ("hop_copy_octets", "bytes of small exchanges sent more than once as a precaution"),
-    ("hop_control_copies", "small control frames sent more than once as a precaution"),
-    ("first_octets", "bytes of connections and packets sent for the first time"),
-    ("repair_octets", "bytes that repair added to them: repeats, copies and repair symbols"),
-    ("repaired", "lost datagrams that symbols brought back, and lost packets that a repeat did"),
-    ("unrepaired", "packets that were lost for good; of connections nothing is"),
-    ("fec_protected", "datagrams that repair symbols covered: the ends of bursts"),
-    ("fec_symbols", "repair symbols sent"),
-    ("fec_symbol_octets", "bytes of repair symbols sent"),
-    ("fec_repaired", "protected datagrams that were lost and made again from symbols by the peer"),
-    ("fec_unrepaired", "protected datagrams that were lost and had to be sent again"),
-    ("fec_recovered", "datagrams of peers that were lost and made again here from their symbols"),
-    ("hop_received_octets", "bytes of connections received that were new"),
-    ("hop_duplicate_octets", "bytes received again"),
-    ("hop_receipts", "receipts written: which bytes are held here, and how many more may come"),
-    ("hop_offers", "blocks offered to peers"),
-    ("hop_probes", "questions asked after a silence or without credit"),
-    ("hop_contradicted_octets", "bytes sent again because a receipt lacked what a lane ack had shown"),
-    ("hop_flows_opened", "connections asked of peers"),
-    ("hop_flows_incoming", "connections that peers asked of us"),
-    ("hop_flows_closed", "connections over the link that ended in an orderly way"),
-    ("hop_flows_reset", "connections over the link that were reset by either side"),
-    ("hop_refused_table_full", "connections of peers refused because the flow table is full (flows_max)"),
-    ("hop_protocol_errors", "frames that contradict what the peer said before: a fault at one of the two ends"),
-    ("hop_progress_frames", "words from the other edge of a relayed flow on how far it got"),
-    ("packets_from_inside", "packets taken from the inside for peers"),
-    ("packets_to_inside", "packets given to the inside, our own ICMP errors among them"),
-    ("packets_fragmented", "IPv4 packets fragmented because they are longer than the inside's MTU"),
-    ("icmp_errors_sent", "ICMP errors about packets we could not carry"),
-    ("icmp_errors_suppressed", "ICMP errors not sent: forbidden by the standards, or too many at once"),
-    ("packets_sent", "packets sent to peers for the first time"),
-    ("packets_sent_octets", "bytes of packets sent for the first time"),
-    ("packets_repeated", "repeats of packets, or of pieces of them, sent because a datagram was lost or overdue"),
-    ("packets_repeated_octets", "bytes of these repeats"),
-    ("packets_copies_refused", "further sendings of repeats left out because repair had cost enough"),
-    ("packets_repaired", "packets that arrived by a repeat"),
-    ("packets_unrepaired", "packets given up: too old to be worth another repeat"),
-    ("packets_spurious", "repeats sent although the packet had arrived"),
-    ("packets_superseded", "lost TCP acknowledgements not repeated because a newer one was sent"),
-    ("packets_unkept", "packets that could not be kept for repeats (the packet pool is too small for this link)"),
-    ("packets_marked", "packets marked as having met congestion, in place of dropping them"),
-    ("packets_received", "packets received from peers, whole and new"),
-    ("packets_duplicate", "packets or pieces that arrived more than once"),
-    ("packets_held", "packets held back until an earlier one of their flow came"),
-    ("packets_hold_expired", "packets let go out of order because the earlier one did not come in time"),
-    ("dropped_packets_queue_full", "packets dropped because too many waited for the link"),
-    (
-        "dropped_packets_queue_age",
-        "packets dropped because their flow sends more than the link carries and they had waited too long",
-    ),
-    ("dropped_packets_queue_delay", "packets dropped because their flow's queue stood too long (CoDel)"),
-    ("dropped_packets_too_old", "packets that had waited more than three seconds for the link"),
-    ("dropped_packets_incomplete", "packets of which pieces never came"),
-    ("dropped_packets_pool_full", "packets received for which the packet pool had no room"),
-    ("dropped_packets_bad_frame", "pieces that contradict each other or a limit: a fault at the peer"),
-    ("dropped_packets_unwanted", "packets from a peer although the packet service is off here"),
-    ("dropped_packets_no_service", "packets from the inside although the packet service is off"),
-    ("dropped_packets_malformed", "packets whose headers make no sense"),
-    ("dropped_packets_local_scope", "multicast, loopback and link-local packets, which no gateway forwards"),
-    ("dropped_packets_no_route", "packets to where no peer's routes lead; the sender was told"),
-    ("dropped_packets_peer_down", "packets for peers that do not answer; the sender was told"),
-    ("dropped_packets_no_hops", "packets without hops left; the sender was told"),
-    (
-        "dropped_packets_too_big",
-        "packets longer than the inside's MTU that must not be fragmented; the sender was told",
-    ),
-    ("dropped_packets_source_not_allowed", "packets of peers from sources that allow_sources and routes do not name"),
-    ("dropped_packets_target_not_allowed", "packets of peers to targets that allow_targets does not name"),
-    ("dropped_packets_buffer_too_small", "packets longer than the owner's buffer: a fault in this program"),
-];
 
 #[cfg(test)]
 mod tests {
@@ -374,7 +225,7 @@ mod tests {
             address: None,
             port: wavelane_base::PortId(0),
             keepalive: None,
-            allow_sources: Vec::new(),
+            allow_sources: None,
             allow_targets: Vec::new(),
             routes: Vec::new(),
             controller: Controller::Delay,

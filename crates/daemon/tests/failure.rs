@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -179,4 +180,37 @@ fn a_reader_of_the_log_that_stands_still_blocks_nothing() {
     drop(a);
     reader.read_to_string(&mut text).unwrap();
     assert!(text.trim().is_empty(), "{text}");
+}
+
+/// A service of the far gateway itself is not for peers, and stays so when nobody can say which addresses are its own.
+#[test]
+fn a_gateway_that_cannot_read_its_own_addresses_admits_nobody_to_what_may_be_one() {
+    let _alone = alone();
+    if !root_or_skip("own_addresses") {
+        return;
+    }
+    let world = World::new("ownread");
+    world.serve(80, echo);
+    let own = world.b.run(|| TcpListener::bind("10.3.0.1:80").unwrap()).unwrap();
+    own.set_nonblocking(true).unwrap();
+    let (a, b) = world.start_both("source = \"keep\"", "interfaces = [\"lan0\"]");
+    let connect = |target: &'static str| {
+        let patience = Duration::from_secs(2);
+        world.client.run(move || TcpStream::connect_timeout(&target.parse().unwrap(), patience)).unwrap()
+    };
+    assert!(connect("10.3.0.2:80").is_ok());
+    assert!(connect("10.3.0.1:80").is_err());
+    assert_eq!(b.counter("dropped_target_denied"), 1);
+    // Of the calls that its thread makes only those for the addresses ask for a socket's own name.
+    let Some(mut strace) = inject(&b, "getsockname", "error=ENOMEM") else { return };
+    // The list is believed for five seconds.
+    pause(Duration::from_secs(5));
+    assert!(connect("10.3.0.1:80").is_err() && connect("10.3.0.2:80").is_err());
+    b.wait_log("cannot read this machine's own addresses");
+    assert!(own.accept().is_err(), "the gateway's own service was reached");
+    assert!(b.counter("dropped_own_addresses_unknown") >= 2 && b.counter("dropped_target_denied") == 1);
+    run("kill", &[&strace.id().to_string()]);
+    strace.wait().unwrap();
+    assert!(connect("10.3.0.2:80").is_ok(), "the list is there again");
+    drop(a);
 }

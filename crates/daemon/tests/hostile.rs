@@ -95,7 +95,7 @@ fn offer(public_key: [u8; 32]) -> Vec<u8> {
         address: Some("10.2.0.2:4780".parse().unwrap()),
         port: PortId(0),
         keepalive: None,
-        allow_sources: Vec::new(),
+        allow_sources: None,
         allow_targets: Vec::new(),
         routes: Vec::new(),
         controller: Controller::Delay,

@@ -10,17 +10,18 @@ mod hostile_peer;
 
 use common::{World, alone, echo, now, pause, resident, root_or_skip, transfer_during};
 use hostile_peer::{Learnt, Reached, Source};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wavelane_base::{Entropy, FrameMeta, Instant, Machine, Octets, PortId, Rate, Seed, Span, Streams};
 use wavelane_daemon::keys;
-use wavelane_protocol::gateway::{Config, Controller, Gateway, PacketConfig, PeerConfig, PeerId};
+use wavelane_protocol::gateway::{Config, Controller, Event, Gateway, PacketConfig, PeerConfig, PeerId};
 use wavelane_protocol::session::{Incoming, PeerKeys, Sessions, SessionsConfig, public_key};
 use wavelane_wire::Writer;
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
-use wavelane_wire::frame::{FlowName, Frame, LaneAck, PacketFrame, Ranges, ReceiptState, RepairFrame};
+use wavelane_wire::frame::{FlowName, Frame, LaneAck, Open, PacketFrame, Ranges, ReceiptState, RepairFrame};
+use wavelane_wire::ip::checksum;
 
 /// How long the suite runs unless it is told otherwise.
 const SECONDS: u64 = 5;
@@ -87,8 +88,8 @@ fn processor_time() -> Duration {
     Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
 }
 
-/// A gateway with a great deal on its way to a hostile peer, and that peer as far as its keys go.
-struct Burdened {
+/// A gateway, and a hostile peer of it as far as its keys go.
+struct Met {
     now: Instant,
     gateway: Gateway,
     peer: Sessions,
@@ -98,8 +99,9 @@ struct Burdened {
     runs: Vec<(u64, u64)>,
 }
 
-impl Burdened {
-    fn new() -> Self {
+impl Met {
+    /// The session stands. `change` has a word on what the gateway is told.
+    fn new(change: impl FnOnce(&mut Config)) -> Self {
         let (now, port, at) = (Instant::from_secs(1), PortId(0), |n: u8| Some(SocketAddr::from(([192, 0, 2, n], 1))));
         let everywhere = vec!["0.0.0.0/0".parse().unwrap()];
         let peer = PeerConfig {
@@ -108,18 +110,20 @@ impl Burdened {
             preshared_key: None,
             address: at(2),
             port,
-            allow_sources: everywhere.clone(),
+            allow_sources: Some(everywhere.clone()),
             allow_targets: everywhere.clone(),
             routes: everywhere,
             controller: Controller::Fixed(Rate::from_bps(20_000_000_000)),
             keepalive: None,
         };
-        let pool = Octets::new(256 << 20);
+        // Of which a flow whose bytes nobody is known to read gets an eighth.
+        let pool = Octets::new(512 << 20);
         let packets = Some(PacketConfig::default());
-        let config = Config { private_key: [1; 32], peers: vec![peer], pool, packets, ..Config::default() };
+        let mut config = Config { private_key: [1; 32], peers: vec![peer], pool, packets, ..Config::default() };
+        change(&mut config);
         let keys = PeerKeys { public_key: public_key(&[1; 32]), preshared_key: None, address: at(1), port };
         let sessions = SessionsConfig { private_key: [2; 32], boot_epoch: 1, aes: false, peers: vec![keys] };
-        let mut burdened = Self {
+        let mut met = Self {
             now,
             gateway: Gateway::new(now, config, 1, Seed(1).entropy("gateway")).unwrap(),
             peer: Sessions::new(now, sessions, Seed(2).entropy("peer")),
@@ -127,8 +131,15 @@ impl Burdened {
             highest: 0,
             runs: Vec::new(),
         };
-        burdened.peer.want(now, 0, true);
-        burdened.exchange();
+        met.peer.want(now, 0, true);
+        met.exchange();
+        met
+    }
+
+    /// A great deal is on its way to the peer.
+    fn burdened() -> Self {
+        let mut burdened = Self::new(|_| ());
+        let now = burdened.now;
         let (client, server) = ("10.1.0.2:4000".parse().unwrap(), "10.3.0.2:80".parse().unwrap());
         let flow = burdened.gateway.open(now, PeerId(0), client, server).unwrap();
         burdened.exchange();
@@ -209,7 +220,7 @@ impl Burdened {
 /// Every kind of datagram that looks as if it could be made costly, many times over.
 #[test]
 fn no_datagram_of_a_peer_costs_much() {
-    let mut burdened = Burdened::new();
+    let mut burdened = Met::burdened();
     let highest = burdened.highest;
     // All but the first, over and over: nothing is forgotten while that may still arrive.
     let mut runs = burdened.runs.clone();
@@ -240,6 +251,68 @@ fn no_datagram_of_a_peer_costs_much() {
         let byte = |i| 4_000_000 + 3 * (300 * n + 250 - i);
         burdened.say(&[receipt(Ranges((0..250).map(|i| (byte(i), byte(i))).collect()))]);
     });
+}
+
+/// An IPv4 packet of `protocol`.
+fn packet(source: &str, target: &str, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let [high, low] = ((20 + payload.len()) as u16).to_be_bytes();
+    let mut out = vec![0x45, 0, high, low, 0, 7, 0x40, 0, 64, protocol, 0, 0];
+    out.extend([source, target].map(|a| a.parse::<Ipv4Addr>().unwrap().octets()).concat());
+    let sum = checksum(&[&out]);
+    out[10..12].copy_from_slice(&sum.to_be_bytes());
+    out.extend_from_slice(payload);
+    out
+}
+
+/// Its keys are right, what it says is not its to say.
+#[test]
+fn what_a_peer_says_for_others_or_of_what_is_not_for_it_ends_at_the_gateway() {
+    let prefix = |text: &str| vec![text.parse().unwrap()];
+    let mut met = Met::new(|config| {
+        let other = PeerConfig { public_key: public_key(&[3; 32]), ..config.peers[0].clone() };
+        config.peers[0].routes = prefix("10.1.0.0/16");
+        config.peers.push(PeerConfig { routes: prefix("10.4.0.0/16"), ..other });
+        (config.peers[0].allow_sources, config.peers[1].allow_sources) = (None, None);
+        (config.serves, config.keep_sources) = (prefix("10.3.0.0/16"), true);
+        let packets = PacketConfig { address4: Some(Ipv4Addr::new(10, 9, 0, 1)), ..PacketConfig::default() };
+        config.packets = Some(packets);
+    });
+    let count = |met: &Met, name: &str| {
+        met.gateway.status(met.now).counters.iter().find(|(counter, _)| *counter == name).unwrap().1
+    };
+    let mut number = 0;
+    let mut arrives = |met: &mut Met, bytes: &[u8]| {
+        met.say(&[Frame::Packet(PacketFrame { number, order: None, piece: None, bytes })]);
+        number += 1;
+        met.gateway.poll_packet(met.now, &mut [0; 2048]).is_some()
+    };
+    assert!(arrives(&mut met, &packet("10.1.0.2", "10.3.0.2", 17, &[0; 8])), "what is in order");
+    // Another peer's, ours, the gateway's own, nobody's.
+    for source in ["10.4.0.2", "10.3.0.7", "10.9.0.1", "203.0.113.9"] {
+        assert!(!arrives(&mut met, &packet(source, "10.3.0.2", 17, &[0; 8])), "{source}");
+    }
+    assert_eq!(count(&met, "dropped_packets_source_not_allowed"), 4);
+    // A redirect; the end of another peer's connection; the same about its own, in the gateway's name.
+    let about = |target: &str| [&[3, 1, 0, 0, 0, 0, 0, 0], &packet("10.3.0.2", target, 6, &[0; 8])[..]].concat();
+    assert!(!arrives(&mut met, &packet("10.1.0.2", "10.3.0.2", 1, &[5, 1, 0, 0, 10, 1, 0, 9])));
+    assert!(!arrives(&mut met, &packet("10.1.0.2", "10.3.0.2", 1, &about("10.4.0.2"))));
+    assert_eq!(count(&met, "dropped_packets_icmp_kind"), 2);
+    assert!(!arrives(&mut met, &packet("10.9.0.1", "10.3.0.2", 1, &about("10.1.0.2"))));
+    assert!(arrives(&mut met, &packet("172.16.0.1", "10.3.0.2", 1, &about("10.1.0.2"))), "a router of its own");
+    // What is told here goes to the peer and not to the inside.
+    assert!(!arrives(&mut met, &packet("10.1.0.2", "168.63.129.16", 17, &[0; 8])));
+    assert!(!arrives(&mut met, &packet("10.1.0.2", "169.254.169.254", 17, &[0; 8])));
+    assert_eq!((count(&met, "dropped_packets_target_not_allowed"), count(&met, "dropped_packets_local_scope")), (1, 1));
+    let sources = ["10.1.0.2:9", "10.4.0.2:9", "10.3.0.7:9", "203.0.113.9:9"];
+    for (number, source) in sources.into_iter().enumerate() {
+        let flow = FlowName { mine: true, number: number as u64 };
+        let (source, target) = (source.parse().unwrap(), "10.3.0.2:80".parse().unwrap());
+        met.say(&[Frame::Open(Open { flow, source, target, credit: 1 << 16, passage: None })]);
+    }
+    let events: Vec<Event> = std::iter::from_fn(|| met.gateway.poll_event()).collect();
+    let asked = events.iter().filter(|event| matches!(event, Event::Incoming { .. })).count();
+    let denied = events.iter().filter(|event| matches!(event, Event::Denied { by_source: true, .. })).count();
+    assert_eq!((asked, denied, count(&met, "dropped_source_not_allowed")), (1, 3, 3), "{events:?}");
 }
 
 /// Speaks to the gateway until told to stop; returns how many datagrams it sealed, and how many it opened.

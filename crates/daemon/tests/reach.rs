@@ -6,7 +6,7 @@ use common::tunnel::*;
 use common::*;
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::ErrorKind;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 /// Sends until the socket is told that nobody is there.
@@ -33,7 +33,10 @@ fn a_gateway_that_is_gone_is_told_to_who_asks_for_what_lies_behind_it() {
         return;
     }
     let world = World::new("gone");
-    let (a, mut b) = start(&world, "", "");
+    let closed = "source = \"keep\"\non_failure = \"closed\"";
+    let (mut b, a) = (world.start("b", closed, &tun("b", "")), world.start("a", closed, &tun("a", "")));
+    a.wait_log("peer 'b' is up");
+    b.wait_log("peer 'a' is up");
     only_the_lane(&world, 0);
     let one = |target: &str| received(&ping(&world, &world.client, &format!("-c 1 -W 2 {target}")));
     assert_eq!((one("10.3.0.2"), one("fd00:3::2")), (1, 1));
@@ -58,7 +61,7 @@ fn a_gateway_that_is_gone_is_told_to_who_asks_for_what_lies_behind_it() {
     told_unreachable(&world, "[fd00:3::2]:6000");
     assert!(a.counter("dropped_packets_peer_down") > 0, "{}", a.status());
     // It is found again by whoever asks.
-    let b = world.start("b", "source = \"keep\"", &tun("b", ""));
+    let b = world.start("b", closed, &tun("b", ""));
     b.wait_log("peer 'a' is up");
     wait_for("pings to cross again", || one("10.3.0.2") == 1 && one("fd00:3::2") == 1);
 }
@@ -70,10 +73,86 @@ fn a_peer_that_never_answered_is_unreachable_too() {
         return;
     }
     let world = World::new("never");
-    let _a = world.start("a", "source = \"keep\"", &tun("a", ""));
+    let _a = world.start("a", "source = \"keep\"\non_failure = \"closed\"", &tun("a", ""));
     only_the_lane(&world, 0);
     let said = ping(&world, &world.client, "-c 1 -W 8 10.3.0.2");
     assert!(said.contains("From 10.9.0.1") && said.contains("Destination Host Unreachable"), "{said}");
+}
+
+#[test]
+fn a_host_that_speaks_for_others_is_heard_at_neither_end() {
+    let _alone = alone();
+    if !root_or_skip("others") {
+        return;
+    }
+    let world = World::new("others");
+    // Answers to these would go the same way.
+    world.sh(&world.client, "ip addr add 10.7.0.2/32 dev eth0; ip addr add fd00:7::2/128 dev eth0");
+    for ns in [&world.a, &world.b] {
+        world.sh(ns, "ip route replace 10.7.0.0/24 dev lan0; ip -6 route replace fd00:7::/64 dev lan0");
+    }
+    world.serve(80, echo);
+    let (config, b) = (
+        world.write("a", Outside::V4, "source = \"keep\"", &tun("a", "")),
+        world.start("b", "source = \"keep\"", &tun("b", "")),
+    );
+    let mut a = world.spawn("a", &config);
+    b.wait_log("peer 'a' is up");
+    only_the_lane(&world, 0);
+    let ping_from =
+        |source: &str, target: &str| ping(&world, &world.client, &format!("-c 2 -W 1 -I {source} {target}"));
+    assert_eq!(received(&ping_from("10.1.0.2", "10.3.0.2")), 2);
+    assert_eq!(received(&ping_from("10.7.0.2", "10.3.0.2")) + received(&ping_from("fd00:7::2", "fd00:3::2")), 0);
+    wait_for("both to be counted", || a.counter("dropped_packets_source_not_ours") == 4);
+    assert_eq!(b.counter("dropped_packets_source_not_allowed"), 0, "it ended at the near gateway");
+    // A near gateway that does not say what it serves.
+    a.stop();
+    edit(&config, "serves = ", "# ");
+    let a = world.spawn("a", &config);
+    a.wait_log("warning: peer 'b' may reach nothing through this gateway: write gateway.serves");
+    a.wait_log("peer 'b' is up");
+    assert_eq!(received(&ping_from("10.7.0.2", "10.3.0.2")), 0);
+    wait_for("both to be counted", || b.counter("dropped_packets_source_not_allowed") >= 2);
+    // Connections are made from their sources.
+    let error = |source: &'static str| {
+        let socket = world.client.run(move || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None));
+        let socket = socket.unwrap().unwrap();
+        socket.bind(&SocketAddr::new(source.parse().unwrap(), 0).into()).unwrap();
+        socket.connect(&SocketAddr::new([10, 3, 0, 2].into(), 80).into()).err().map(|e| e.kind())
+    };
+    assert_eq!(error("10.1.0.2"), None);
+    assert_eq!(error("10.7.0.2"), Some(ErrorKind::HostUnreachable));
+    assert_eq!(b.counter("dropped_source_not_allowed"), 1);
+    b.wait_log("peer 'a' may not speak for 10.7.0.2:");
+}
+
+#[test]
+fn where_a_cloud_hands_out_keys_is_reached_only_if_it_is_listed_exactly() {
+    let _alone = alone();
+    if !root_or_skip("metadata") {
+        return;
+    }
+    const KEYS: &str = "169.254.169.254:80";
+    let world = World::new("metadata");
+    world.serve(80, echo);
+    world.sh(&world.server, "ip addr add 169.254.169.254/32 dev eth0");
+    world.sh(&world.b, "ip route add 169.254.169.254 via 10.3.0.2");
+    let doors = "[intercept]\ninterfaces = [\"lan0\"]";
+    let config = [
+        world.write("a", Outside::V4, "source = \"keep\"", doors),
+        world.write("b", Outside::V4, "source = \"keep\"", "allow_targets = [\"0.0.0.0/0\", \"169.254.0.0/16\"]"),
+    ];
+    edit(&config[0], "routes = [", "routes = [\"169.254.169.254/32\", ");
+    let (a, b) = (world.spawn("a", &config[0]), world.spawn("b", &config[1]));
+    a.wait_log("peer 'b' is up");
+    b.wait_log("peer 'a' is up");
+    assert!(world.connect(&world.client, "10.3.0.2:80").is_ok());
+    assert_eq!(world.connect(&world.client, KEYS).unwrap_err().kind(), ErrorKind::HostUnreachable);
+    assert_eq!((b.counter("dropped_target_denied"), b.counter("connections_made")), (1, 1));
+    b.wait_log("may not have us connect to 169.254.169.254:80");
+    edit(&config[1], "169.254.0.0/16", "169.254.169.254/32");
+    assert_eq!(b.reload(), None);
+    assert!(world.connect(&world.client, KEYS).is_ok());
 }
 
 /// Echoes datagrams at an address of the far gateway itself.

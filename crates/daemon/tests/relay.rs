@@ -74,7 +74,8 @@ impl Chain {
             }
             1 => {
                 let town = self.peer(2, "192.0.1.2", "\"10.3.0.0/24\"");
-                ("hill", self.peer(0, "192.0.0.1", "\"127.0.0.0/8\"") + &town)
+                let home = self.peer(0, "192.0.0.1", "\"127.0.0.0/8\"") + "allow_targets = [\"10.3.0.0/24\"]\n";
+                ("hill", home + &town)
             }
             _ => ("town", self.peer(1, "192.0.1.1", "") + "allow_targets = [\"10.3.0.9/32\"]\n"),
         };

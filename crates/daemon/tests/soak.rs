@@ -26,7 +26,7 @@ const WARM_UP: f64 = 0.25;
 const SAMPLE: Duration = Duration::from_secs(2);
 /// The median of the last third of the samples after the warm-up may lie this far above that of the first.
 const GROWTH_MAX: u64 = 1 << 20;
-/// And the most resident memory at any time: the default pool, and the program itself.
+/// And the most resident memory at any time: far below the default pool, which such links do not fill.
 const RESIDENT_MAX: u64 = (64 << 20) + (16 << 20);
 /// Length of one transfer of the kind that begins anew.
 const TRANSFER: usize = 2_000_000;

@@ -154,7 +154,7 @@ pub fn connect(target: SocketAddr, source: Option<SocketAddr>, mark: Option<u32>
         }
     }
     let started = match socket.connect(&target.into()) {
-        Err(e) if e.raw_os_error() == Some(libc::EADDRNOTAVAIL) && source.is_some() => {
+        Err(e) if e.raw_os_error() == Some(libc::EADDRNOTAVAIL) && source.is_some_and(|s| s.port() != 0) => {
             let own_port = source.map(|s| SocketAddr::new(s.ip(), 0));
             return connect(target, own_port, mark);
         }

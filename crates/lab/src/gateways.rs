@@ -324,6 +324,11 @@ fn init(
     for route in plan.beyond(n, peer) {
         init.args(["--route", &route.prefix]);
     }
+    // What the other gateway routes here.
+    let serves: Vec<&str> = plan.beyond(peer, n).map(|route| route.prefix.as_str()).collect();
+    for prefix in if serves.is_empty() { &["none"][..] } else { &serves } {
+        init.args(["--serves", prefix]);
+    }
     for lan in plan.wires.iter().filter(|w| w.end_of(n).is_some() && !w.between_gateways) {
         init.args(["--interface", &lan.interface]);
     }

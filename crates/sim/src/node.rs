@@ -135,7 +135,7 @@ impl GatewayNode {
         panic!("node {} breaks law 2: the drain of its packets does not end", self.name)
     }
 
-    fn drain_frames(&mut self, local: Instant, out: &mut Vec<Outgoing>) {
+    fn drain_frames(&mut self, local: Instant, moment: &mut Moment<'_>) {
         for port in 0..self.ports.len() {
             let mut batches = 0;
             while let Some(sent) = self.gateway.poll_transmit(local, PortId(port as u16), &mut self.buffer, SEGMENTS) {
@@ -152,9 +152,11 @@ impl GatewayNode {
                 let segment = sent.segment_size.map_or(sent.len, usize::from).max(1);
                 for payload in self.buffer[..sent.len].chunks(segment) {
                     let udp = Udp4 { source: self.ports[port], target, ecn: sent.ecn, payload };
-                    let mut packet = vec![0; wavelane_wire::datagram::UDP4_OVERHEAD + payload.len()];
+                    let mut packet = moment.spare.pop().unwrap_or_default();
+                    packet.clear();
+                    packet.resize(wavelane_wire::datagram::UDP4_OVERHEAD + payload.len(), 0);
                     match udp.emit(&mut packet) {
-                        Ok(_) => out.push(Outgoing { port, packet }),
+                        Ok(_) => moment.out.push(Outgoing { port, packet }),
                         Err(_) => *self.dropped.entry("too_long").or_default() += 1,
                     }
                 }
@@ -196,10 +198,12 @@ impl GatewayNode {
             Event::Closed(id) => self.forget(moment, id, None),
             Event::PeerUp(_)
             | Event::PeerSilent(_)
+            | Event::PeerDown(_)
             | Event::PeerRestarted(_)
             | Event::Unanswered { .. }
             | Event::OwnKeyUnknown(_)
             | Event::Unreadable(_)
+            | Event::Denied { .. }
             | Event::Notice(_)
             | Event::UnknownCaller { .. } => {
                 if self.peer_events.len() < PEER_EVENTS_KEPT {
@@ -279,7 +283,7 @@ impl Resident for GatewayNode {
         let mut woken = false;
         for _ in 0..ROUNDS_LIMIT {
             self.drain_packets(local, moment.out);
-            self.drain_frames(local, moment.out);
+            self.drain_frames(local, moment);
             if self.drain_events(moment) {
                 continue;
             }

@@ -255,7 +255,7 @@ impl<'a> Shape<'a> {
                 address: back.map(|(channel, _)| SocketAddr::V4(self.port_address(channel, other))),
                 port: PortId(lanes.iter().position(|lane| *lane == leaves_by).unwrap_or(0) as u16),
                 keepalive: None,
-                allow_sources: everywhere(),
+                allow_sources: None,
                 allow_targets: everywhere(),
                 routes: self.routes_through(gateway, other),
                 controller: Controller::default(),

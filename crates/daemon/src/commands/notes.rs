@@ -29,8 +29,40 @@ pub(super) fn place(peer: &config::Peer, listen: SocketAddr) -> (String, Option<
     }
 }
 
+/// Peers that may reach nothing although nobody said so.
+pub(super) fn unreachable(config: &Config) -> Vec<String> {
+    let unsaid = config.peers.iter().filter(|peer| config.serves.is_none() && peer.allow_targets.is_none());
+    let names: Vec<String> = unsaid.map(|peer| format!("'{}'", peer.name)).collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "peer {} may reach nothing through this gateway: write gateway.serves = [\"10.3.0.0/24\"] with the networks on this side ([] if that is meant), or the peer's own allow_targets",
+        names.join(", ")
+    )]
+}
+
 /// What is in order, and perhaps not all that the operator wants.
 pub(super) fn notes(config: &Config) -> Vec<String> {
+    let mut notes = lacking_versions(config);
+    notes.extend(unrelayed(config));
+    notes
+}
+
+/// Peers that reach what we serve and not what is behind other peers.
+fn unrelayed(config: &Config) -> Option<String> {
+    let routed = config.peers.iter().filter(|peer| !peer.routes.is_empty()).count();
+    let bound: Vec<String> =
+        config.peers.iter().filter(|p| p.allow_targets.is_none()).map(|p| format!("'{}'", p.name)).collect();
+    (routed > 1 && !bound.is_empty()).then(|| {
+        format!(
+            "peer {} reaches what is in gateway.serves and nothing behind the other peers; list those networks in its allow_targets if this gateway is to pass flows on",
+            bound.join(", ")
+        )
+    })
+}
+
+fn lacking_versions(config: &Config) -> Vec<String> {
     let everything =
         |peer: &config::Peer, six: bool| peer.routes.iter().any(|r| r.bits == 0 && r.address.is_ipv6() == six);
     let half = |peer: &&config::Peer| everything(peer, false) != everything(peer, true);

@@ -1,10 +1,10 @@
 //! The file's tables as TOML has them, and how they become a [`Config`].
 
 use super::{
-    ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, EVERYWHERE, Forward, Intercept, KEEPALIVE, KEEPALIVE_RANGE,
+    ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, Forward, IDLE_RANGE, Intercept, KEEPALIVE, KEEPALIVE_RANGE,
     OnFailure, Peer, Source, Tun, TunAddress, default_control, default_state, prefix_text, value, width,
 };
-use crate::{keys, units};
+use crate::{keys, memory, units};
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -42,8 +42,8 @@ struct GatewayTable {
     state: Option<PathBuf>,
     pool: Option<String>,
     flows_max: Option<usize>,
-    #[serde(default)]
-    local: Vec<String>,
+    serves: Option<Vec<String>>,
+    idle: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -133,7 +133,17 @@ impl Config {
         let defaults = gateway::Config::default();
         let pool = match &g.pool {
             Some(text) => units::octets(text).map_err(|e| value("gateway.pool", e))?,
-            None => defaults.pool,
+            None => memory::pool_default(),
+        };
+        let idle = match g.idle.as_deref() {
+            None => defaults.idle,
+            Some("off") => None,
+            Some(text) => {
+                let span = units::span(text).ok().filter(|s| IDLE_RANGE.contains(s));
+                let wrong =
+                    || format!("'{text}' is neither \"off\" nor a time from 1 s to 3600000 s, such as \"7440 s\"");
+                Some(span.ok_or_else(|| value("gateway.idle", wrong()))?)
+            }
         };
         let config = Self {
             private_key: keys::read_key(&folder.join(&g.key))?,
@@ -145,7 +155,8 @@ impl Config {
             source: g.source,
             pool,
             flows_max: g.flows_max.unwrap_or(defaults.flows_max),
-            local: prefixes("gateway.local", g.local)?,
+            serves: g.serves.map(|texts| prefixes("gateway.serves", texts)).transpose()?,
+            idle,
             peers,
             intercept: file.intercept.map(|i| Intercept { interfaces: i.interfaces, local: i.local }),
             tun: file.tun.map(tun).transpose()?,
@@ -163,12 +174,9 @@ impl Peer {
         let public_key = keys::key_from_base64(&t.public_key).ok_or_else(|| {
             value(key("public_key"), "is not a key (44 characters of base64); `wavelane keygen` at the peer prints it")
         })?;
-        let allowed = |field: &str, listed: Option<Vec<String>>| match listed {
-            Some(texts) => prefixes(&key(field), texts),
-            None => Ok(EVERYWHERE.to_vec()),
-        };
-        let allow_targets = allowed("allow_targets", t.allow_targets)?;
-        let allow_sources = allowed("allow_sources", t.allow_sources)?;
+        let listed = |field: &str, texts: Option<Vec<String>>| texts.map(|t| prefixes(&key(field), t)).transpose();
+        let allow_targets = listed("allow_targets", t.allow_targets)?;
+        let allow_sources = listed("allow_sources", t.allow_sources)?;
         if let Some(address) = &t.address {
             check_host_and_port(address).map_err(|e| value(key("address"), e))?;
         }

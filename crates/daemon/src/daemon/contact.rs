@@ -17,6 +17,8 @@ pub(super) const CALLERS_KEPT: usize = 16;
 #[derive(Clone)]
 pub(super) struct Contact {
     pub(super) up: bool,
+    /// It was silent for so long that nobody is to wait for it.
+    pub(super) down: bool,
     /// Since when it is up, or is not.
     pub(super) since: Instant,
     /// Its silence was looked into since.
@@ -29,7 +31,7 @@ pub(super) struct Contact {
 
 impl Contact {
     pub(super) fn new(now: Instant) -> Self {
-        Self { up: false, since: now, doubted: false, cause: None, evidence: None }
+        Self { up: false, down: false, since: now, doubted: false, cause: None, evidence: None }
     }
     /// When its silence is worth looking into for the first time.
     pub(super) fn doubt_at(&self) -> Option<Instant> {
@@ -45,6 +47,7 @@ impl Daemon {
             *contact = Contact { up: true, ..Contact::new(now) };
         }
         self.say(&format!("peer '{}' is up", self.peer_name(peer).to_owned()));
+        self.give_back();
     }
     pub(super) fn peer_silent(&mut self, peer: PeerId) {
         let now = self.now;

@@ -16,6 +16,7 @@ impl Daemon {
             name: p.name.clone(),
             up: p.up,
             state_s: self.peers.get(i).map_or(0.0, |c| self.now.since(c.since).as_secs_f64()),
+            given_back: self.is_given_back(i),
             cause: contact(i).map(|cause| self.cause_text(i, cause)),
             address: p.address.map(|a| a.to_string()),
             silence_ms: ms(p.silence),

@@ -1,6 +1,6 @@
 //! The two doors: connections from applications, and connections to servers for a peer's applications.
 
-use super::{ADDRESSES_FRESH, ARRIVALS_PER_ROUND, CONNECT_PATIENCE, Daemon};
+use super::{ARRIVALS_PER_ROUND, CONNECT_PATIENCE, Daemon};
 use crate::attempts::{Arrival, Cause, Ended};
 use crate::config::Source;
 use crate::relay::{Connection, Moved, Parties, Stage, Turn};
@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use wavelane_base::{FlowId, Streams};
 use wavelane_host::nfqueue::Held;
 use wavelane_host::poller::{Ready, Watch};
-use wavelane_host::{own_addresses, tcp};
+use wavelane_host::tcp;
 use wavelane_protocol::gateway::{PeerId, Reason};
 
 impl Daemon {
@@ -156,19 +156,9 @@ impl Daemon {
 
     // ---- the far door: connections to servers ----
 
-    pub(super) fn may_connect(&mut self, peer: PeerId, target: SocketAddr) -> bool {
-        if self.own_read.is_none_or(|at| self.now.since(at) >= ADDRESSES_FRESH) {
-            self.own = own_addresses().unwrap_or_default();
-            self.own_read = Some(self.now);
-        }
-        self.config.may_connect(peer.0, target.ip(), &self.own)
-    }
     pub(super) fn incoming(&mut self, flow: FlowId, peer: PeerId, source: SocketAddr, target: SocketAddr) {
-        if !self.may_connect(peer, target) {
-            self.counters.one("dropped_target_denied");
-            let name = self.peer_name(peer).to_owned();
-            self.say(&format!("peer '{name}' may not have us connect to {target}: list it in allow_targets if it may"));
-            return self.gateway.refuse(self.now, flow, Reason::Prohibited);
+        if let Err(why) = self.judge_target(peer, target) {
+            return self.gateway.refuse(self.now, flow, why);
         }
         // An application on the far gateway itself by a loopback address has no address we could speak from.
         // Nor has one of the other family, which a plain forward may bring.
@@ -213,9 +203,14 @@ impl Daemon {
     }
     pub(super) fn flow_gone(&mut self, flow: FlowId, why: Reason) {
         if let Some((syn, held)) = self.attempts.refused(flow) {
-            self.counters.one("connections_refused");
-            self.discard(held);
-            self.answer_refusal(&syn, why);
+            match self.config.route(syn.target.ip()).filter(|peer| self.gives_back(*peer)) {
+                Some(peer) => self.pass_or_refuse(peer, &syn, held),
+                None => {
+                    self.counters.one("connections_refused");
+                    self.discard(held);
+                    self.answer_refusal(&syn, why);
+                }
+            }
         } else if let Some(&token) = self.of_flow.get(&flow) {
             let counter = match self.connections.get(&token).map(|c| c.stage) {
                 Some(Stage::Waiting) => "connections_refused",
@@ -301,6 +296,14 @@ impl Daemon {
             }
             Arrival::New(held) => {
                 let Some(peer) = self.config.route(syn.target.ip()) else { return self.let_go(held) };
+                if self.is_down(peer) {
+                    return self.pass_or_refuse(peer, &syn, Some(held));
+                }
+                // Behind us it would go on plainly: the far gateway must not speak for the same connection.
+                if self.is_given_back(peer) {
+                    self.counters.one("connections_passed");
+                    return self.let_go(held);
+                }
                 match self.gateway.open(self.now, PeerId(peer), syn.source, syn.target) {
                     Ok(flow) => {
                         let ended = self.attempts.begin(self.now, syn, flow, held);
@@ -371,6 +374,10 @@ impl Daemon {
     }
     /// The application is connected already; ask the far side, and reset the application should that refuse.
     pub(super) fn open_for(&mut self, stream: TcpStream, peer: usize, source: SocketAddr, target: SocketAddr) {
+        if self.is_down(peer) {
+            // Dropping it resets it.
+            return self.counters.one("connections_refused");
+        }
         match self.gateway.open(self.now, PeerId(peer), source, target) {
             Ok(flow) => {
                 let parties = self.parties(PeerId(peer), source, target);

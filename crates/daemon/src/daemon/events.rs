@@ -9,6 +9,7 @@ impl Daemon {
         match event {
             Event::PeerUp(peer) => self.peer_up(peer),
             Event::PeerSilent(peer) => self.peer_silent(peer),
+            Event::PeerDown(peer) => self.peer_down(peer),
             Event::Unanswered { peer, .. } => self.doubt(peer.0),
             Event::OwnKeyUnknown(peer) => self.tell(peer.0, Cause::KeyThere),
             Event::Unreadable(peer) => self.tell(peer.0, Cause::Preshared),
@@ -19,6 +20,7 @@ impl Daemon {
                 ));
             }
             Event::Incoming { flow, peer, source, target } => self.incoming(flow, peer, source, target),
+            Event::Denied { peer, address, by_source } => self.denied(peer, address, by_source),
             Event::Accepted(flow) => self.accepted(flow),
             Event::Refused(flow, why) | Event::Reset(flow, why) => self.flow_gone(flow, why),
             Event::Ending(flow) => self.flow_ending(flow),

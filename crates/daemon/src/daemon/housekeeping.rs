@@ -32,6 +32,12 @@ impl Daemon {
                 self.accept_forward(i);
             }
         }
+        if self.packet_door.is_some() {
+            self.know_own_addresses();
+        }
+        if self.give_back_again.is_some_and(|at| at <= self.now) {
+            self.give_back();
+        }
         self.doubt_silent_peers();
         self.names.tick(self.now);
     }

@@ -12,6 +12,8 @@ const PACKETS_PER_ROUND: usize = 512;
 /// The longest packet a peer may send us.
 const PACKET_ROOM: usize = 65_535;
 const PROTOCOL_ICMP: u8 = 1;
+/// Unreachable and time exceeded.
+const ROUTER_ERRORS: [u8; 2] = [3, 11];
 
 /// The device and what is known of it.
 pub(super) struct PacketDoor {
@@ -66,10 +68,9 @@ impl Daemon {
     }
     fn give(&mut self, tun: &mut OffloadTun, packet: &[u8]) {
         let router = self.gateway.config().packets.and_then(|p| p.address4);
-        match icmp4(packet) {
+        match icmp_error4(packet) {
             // The kernel takes nothing from outside that claims to come from itself (RFC 1812, section 5.3.7), so what
-            // the gateway answers as a router leaves as our own. Should a peer pretend to be us, its packet is no
-            // more than the ICMP message that it could send anyway.
+            // the gateway answers as a router leaves as our own. A peer's packets from that address end in the gateway.
             Some((source, target)) if Some(source) == router => {
                 if let Some(t) = &self.transparent
                     && t.raw.send(packet, target.into()).is_err()
@@ -82,9 +83,10 @@ impl Daemon {
     }
 }
 
-/// Source and target of an ICMP message in IPv4.
-fn icmp4(packet: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr)> {
+/// Source and target of an ICMP error in IPv4 of the kinds that a router sends, without IP options as the gateway makes
+/// them.
+fn icmp_error4(packet: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr)> {
     let address = |at: usize| Some(Ipv4Addr::from(<[u8; 4]>::try_from(packet.get(at..at + 4)?).ok()?));
-    let is_icmp = packet.first()? >> 4 == 4 && *packet.get(9)? == PROTOCOL_ICMP;
-    if is_icmp { Some((address(12)?, address(16)?)) } else { None }
+    let is_icmp = *packet.first()? == 0x45 && *packet.get(9)? == PROTOCOL_ICMP;
+    if is_icmp && ROUTER_ERRORS.contains(packet.get(20)?) { Some((address(12)?, address(16)?)) } else { None }
 }

@@ -48,7 +48,7 @@ impl Daemon {
     pub(super) fn reload(&mut self) {
         // Several signals are one wish.
         while matches!(self.reloads.signal.read(&mut [0; 64]), Ok(n) if n > 0) {}
-        if self.reloads.pending.is_some() {
+        if self.kernel.as_ref().is_some_and(Kernel::is_busy) {
             self.reloads.again = true;
         } else if let Err(why) = self.begin_reload() {
             self.refuse_reload(&why);
@@ -61,9 +61,9 @@ impl Daemon {
             return Err(Refusal::Fixed(key));
         }
         self.gateway.check_reload(&self.for_gateway(&config, &[]))?;
-        match &self.kernel {
+        match &mut self.kernel {
             Some(kernel) => {
-                kernel.lead(&config, &self.config);
+                kernel.lead(&config);
                 self.reloads.pending = Some(Box::new(config));
                 Ok(())
             }
@@ -71,12 +71,14 @@ impl Daemon {
         }
     }
     /// The kernel has answered.
-    pub(super) fn led(&mut self) {
-        let Some(result) = self.kernel.as_mut().and_then(Kernel::take) else { return };
+    pub(super) fn led(&mut self, result: Result<(), ToolError>) {
         let Some(config) = self.reloads.pending.take() else { return };
         if let Err(why) = result.map_err(Refusal::from).and_then(|()| self.put_in_force(*config)) {
             self.refuse_reload(&why);
         }
+    }
+    /// A reload that had to wait for the kernel.
+    pub(super) fn go_on_reloading(&mut self) {
         if std::mem::take(&mut self.reloads.again) {
             self.reload();
         }

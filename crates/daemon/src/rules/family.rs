@@ -35,7 +35,7 @@ impl Family {
     pub(crate) fn ip_flag(self) -> &'static str {
         ["-4", "-6"][self as usize]
     }
-    pub(super) fn everything(self) -> &'static str {
+    pub(crate) fn everything(self) -> &'static str {
         ["0.0.0.0/0", "::/0"][self as usize]
     }
     /// The same as two networks: a set cannot hold an interval of zero bits on every nft version.

@@ -1,14 +1,15 @@
 //! The texts of the iptables rules that hold SYNs, and of what removes them.
 
 use super::family::Family;
-use super::{MARK_DIVERT, NUMBER, XT_CHAIN, routes};
+use super::ranges::split_routes;
+use super::{MARK_DIVERT, NUMBER, XT_CHAIN};
 use crate::config::{Config, prefix_text};
 
 /// The rules that hold SYNs, for iptables-restore, which makes our chain anew if it is there; and what leads to it, if
 /// wanted. They stand in the raw table: before TPROXY at mangle.
 pub(super) fn queue_rules(config: &Config, family: Family, lead: bool) -> String {
     let mut text = format!("*raw\n:{XT_CHAIN} - [0:0]\n-A {XT_CHAIN} -m addrtype --dst-type LOCAL -j RETURN\n");
-    for r in routes(config, family) {
+    for r in split_routes(config, family) {
         let to = prefix_text(&r);
         text += &format!("-A {XT_CHAIN} -d {to} -j NFQUEUE --queue-num {NUMBER} --queue-bypass\n");
     }

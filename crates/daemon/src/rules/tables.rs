@@ -1,24 +1,23 @@
 //! The texts of the nft tables: the one that lives and dies with us, and the one that outlives a crash.
 
 use super::family::Family;
-use super::{CLOSED_TABLE, MARK_DIVERT, MARK_OWN, TABLE, routes};
-use crate::config::{Config, Tun, prefix_text, width};
+use super::plain::{plain_born, plain_chains};
+use super::ranges::taken;
+use super::{CLOSED_TABLE, MARK_DIVERT, MARK_OWN, MARK_PLAIN, TABLE};
+use crate::config::{Config, Source, Tun, width};
+use crate::kernel::Down;
 use std::net::IpAddr;
 use wavelane_protocol::gateway::IpPrefix;
 
 /// A first SYN.
 const SYN: &str = "tcp flags & (fin|syn|rst|ack) == syn";
 
-/// An nft set of the networks, empty or not.
-fn set(config: &Config, family: Family) -> String {
-    let name = |r: IpPrefix| match r.bits {
-        0 => family.halves().map(str::to_owned).to_vec(),
-        _ => vec![prefix_text(&r)],
-    };
-    let elements = routes(config, family).into_iter().flat_map(name).collect::<Vec<_>>().join(", ");
+/// An nft set of targets, empty or not.
+pub(super) fn set(name: &str, family: Family, elements: &[String]) -> String {
+    let elements = elements.join(", ");
     let elements = if elements.is_empty() { elements } else { format!(" elements = {{ {elements} }};") };
     let kind = ["ipv4_addr", "ipv6_addr"][family as usize];
-    format!(" set {} {{ type {kind}; flags interval; auto-merge;{elements} }};", family.nft_set())
+    format!(" set {name} {{ type {kind}; flags interval; auto-merge;{elements} }};")
 }
 
 /// A match of first packets to the networks of one family.
@@ -38,7 +37,7 @@ pub(super) fn marker(generation: u32) -> String {
 }
 
 /// The table that lives and dies with us.
-pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32) -> String {
+pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32, down: &Down) -> String {
     let families = || Family::ALL.into_iter().zip(ports);
     let take = |matching: &str| -> String {
         let rule = |(family, port): (Family, &u16)| {
@@ -52,31 +51,45 @@ pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32) -> St
     // ICMP too: errors about connections that we make from the applications' addresses are ours to hear.
     let mut prerouting =
         format!("meta l4proto {{ tcp, icmp, ipv6-icmp }} socket transparent 1 meta mark set {MARK_DIVERT:#x} accept;");
+    prerouting += &format!(" meta mark {MARK_PLAIN:#x} accept;");
     if let Some(names) = interface_list(config) {
         prerouting += &take(&format!("iifname {{ {names} }}"));
     }
     let local = config.intercept.as_ref().is_some_and(|i| i.local);
     let mut table = format!(" chain generation{generation} {{ }};");
     if config.intercept.is_some() {
-        table.extend(families().map(|(family, _)| set(config, family)));
+        table.extend(families().map(|(family, _)| set(family.nft_set(), family, &taken(config, family, down))));
     }
+    let mut born = if config.source == Source::Keep { own_errors() } else { String::new() };
     if local {
+        born += &format!(" meta mark {MARK_OWN:#x} return;{}", plain_born(config));
         prerouting += &take(&format!("iifname \"lo\" meta mark {MARK_DIVERT:#x}"));
         // The SYN decides; the connection's later packets follow it. Connections older than us are left alone.
-        let born =
+        let first =
             |(family, _)| format!(" {} fib daddr type != local ct mark set {MARK_DIVERT:#x};", to_routes(family));
-        table += &format!(
-            " chain born {{ type route hook output priority mangle; policy accept; \
-             meta mark {MARK_OWN:#x} return;{} \
-             ct direction original ct mark {MARK_DIVERT:#x} meta mark set {MARK_DIVERT:#x}; }};",
-            families().map(born).collect::<String>()
+        born += &format!(
+            "{} ct direction original ct mark {MARK_DIVERT:#x} meta mark set {MARK_DIVERT:#x};",
+            families().map(first).collect::<String>()
         );
+    }
+    if !born.is_empty() {
+        table += &format!(" chain born {{ type route hook output priority mangle; policy accept;{born} }};");
     }
     table += &format!(" chain arrive {{ type filter hook prerouting priority mangle; policy accept; {prerouting} }};");
     if let Some(tun) = &config.tun {
         table += &packet_chains(config, tun);
+        table += &plain_chains(config, tun);
     }
     format!("table {TABLE} {{ flags owner;{table} }}")
+}
+
+/// What the kernel says of packets of our own sockets, when a server's host is not there, comes to these although they
+/// speak from applications' addresses. Otherwise each would wait until it is given up.
+fn own_errors() -> String {
+    format!(
+        " meta mark {MARK_OWN:#x} ct state new ct mark set {MARK_OWN:#x}; \
+         meta l4proto {{ icmp, ipv6-icmp }} ct state related ct mark {MARK_OWN:#x} meta mark set {MARK_DIVERT:#x} return;"
+    )
 }
 
 /// Addresses that every peer's `allow_targets` lists exactly. Those of them that are this host's take what comes through
@@ -84,8 +97,8 @@ pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32) -> St
 pub(crate) fn open_addresses(config: &Config) -> Vec<IpAddr> {
     let Some((first, rest)) = config.peers.split_first() else { return Vec::new() };
     let exact = |p: &&IpPrefix| p.bits == width(p.address);
-    let by_all = |p: &&IpPrefix| rest.iter().all(|peer| peer.allow_targets.contains(p));
-    first.allow_targets.iter().filter(exact).filter(by_all).map(|p| p.address).collect()
+    let by_all = |p: &&IpPrefix| rest.iter().all(|peer| config.targets(peer).contains(p));
+    config.targets(first).iter().filter(exact).filter(by_all).map(|p| p.address).collect()
 }
 
 /// What concerns the packet door: segments are made to fit, and this host's own addresses are guarded.
@@ -124,7 +137,10 @@ fn packet_chains(config: &Config, tun: &Tun) -> String {
 /// The table that stays when we are gone without a goodbye. While we live no packet meets its rules: SYNs from the
 /// interfaces turn off before the forward hook, and our own host's carry a mark.
 pub(super) fn closed_table(config: &Config) -> String {
-    let sets: String = Family::ALL.into_iter().map(|family| set(config, family)).collect();
+    let sets: String = Family::ALL
+        .into_iter()
+        .map(|family| set(family.nft_set(), family, &taken(config, family, &Down::new())))
+        .collect();
     let refuse = |matching: &str| -> String {
         let rule = |family| format!("  {matching} {} reject with tcp reset\n", to_routes(family));
         Family::ALL.into_iter().map(rule).collect()

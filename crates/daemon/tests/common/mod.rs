@@ -144,6 +144,13 @@ pub fn write_config(dir: &Path, name: &str, key: &KeyPair, gateway: &str, rest: 
     path
 }
 
+/// Replaces a part of a configuration file, which must be there.
+pub fn edit(config: &Path, from: &str, to: &str) {
+    let text = std::fs::read_to_string(config).unwrap();
+    assert!(text.contains(from), "no '{from}' in:\n{text}");
+    std::fs::write(config, text.replacen(from, to, 1)).unwrap();
+}
+
 pub fn daemon_command(config: &Path) -> (Command, PathBuf, PathBuf) {
     let log = config.with_extension("log");
     let mut command = Command::new(DAEMON);
@@ -232,9 +239,9 @@ impl World {
     }
     /// Writes the configuration that [`World::start`] uses, with the other gateway at its address of `outside`.
     pub fn write(&self, name: &str, outside: Outside, extra: &str, rest: &str) -> PathBuf {
-        let (own, other, far, peer, number) = match name {
-            "a" => (&self.keys[0], &self.keys[1], 3, "b", 2),
-            _ => (&self.keys[1], &self.keys[0], 1, "a", 1),
+        let (own, other, [near, far], peer, number) = match name {
+            "a" => (&self.keys[0], &self.keys[1], [1, 3], "b", 2),
+            _ => (&self.keys[1], &self.keys[0], [3, 1], "a", 1),
         };
         let (address, listen) = match outside {
             Outside::V4 => (format!("10.2.0.{number}:4780"), ""),
@@ -245,7 +252,8 @@ impl World {
              routes = [\"10.{far}.0.0/24\", \"fd00:{far}::/64\"]\n{rest}",
             other.public
         );
-        write_config(&self.dir, name, own, &format!("{listen}\n{extra}"), &rest)
+        let serves = format!("serves = [\"10.{near}.0.0/24\", \"fd00:{near}::/64\"]");
+        write_config(&self.dir, name, own, &format!("{listen}\n{serves}\n{extra}"), &rest)
     }
     /// Starts the gateway `name` with `config`.
     pub fn spawn(&self, name: &str, config: &Path) -> Daemon {
@@ -258,7 +266,9 @@ impl World {
     }
     /// Both gateways in their usual roles, up.
     pub fn start_both(&self, extra: &str, intercept: &str) -> (Daemon, Daemon) {
-        let b = self.start("b", "source = \"keep\"", "");
+        // What is born on a gateway comes from its own address, which no network behind it holds.
+        let born = "allow_sources = [\"10.1.0.0/24\", \"fd00:1::/64\", \"10.2.0.1/32\", \"fd00:2::1/128\"]";
+        let b = self.start("b", "source = \"keep\"", if intercept.contains("local = true") { born } else { "" });
         let a = self.start("a", extra, &format!("[intercept]\n{intercept}"));
         a.wait_log("peer 'b' is up");
         b.wait_log("peer 'a' is up");

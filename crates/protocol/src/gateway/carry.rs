@@ -1,9 +1,9 @@
 //! Carrying the owner's flows: how they begin and end, and what the links say of them.
 
-use super::edge::{DETACHED_MAX, Edge, KEPT_FLOOR, KEPT_MAX, LAST_WORD_MAX, RESUMES_MAX, Role};
+use super::edge::{DETACHED_MAX, Edge, KEPT_FLOOR, LAST_WORD_MAX, RESUMES_MAX, Role};
 use super::relay::Side;
 use super::{Event, Gateway, OpenError, PeerId};
-use crate::hop::HopEvent;
+use crate::hop::{HopEvent, HopOpenError};
 use std::net::SocketAddr;
 use wavelane_base::{FlowId, Instant, ReadOutcome};
 use wavelane_wire::frame::{Passage, Reason};
@@ -23,15 +23,13 @@ impl Gateway {
         if peer.0 >= self.links.len() {
             return Err(OpenError::UnknownPeer);
         }
-        let full = OpenError::TableFull(self.config.flows_max);
-        if self.flows.len() >= self.config.flows_max {
-            return Err(full);
-        }
+        self.lend(peer);
         let mut token = [0; 16];
         self.dice.fill(&mut token);
         let edge = Edge::new(token, Role::Opener { peer, source, target, resumes: 0 });
         let passage = Some(edge.passage());
-        let name = self.links[peer.0].hop.open(now, source, target, passage).map_err(|_| full)?;
+        let name = self.links[peer.0].hop.open(now, source, target, passage);
+        let name = name.map_err(|HopOpenError::TableFull(most)| OpenError::TableFull(most))?;
         let id = self.flows.insert(peer, name, Some(Box::new(edge)));
         self.settle(now, peer);
         Ok(id)
@@ -59,14 +57,26 @@ impl Gateway {
         }
     }
 
+    /// Refuses what was asked of a peer and not answered: nobody needs to wait for one that is down.
+    pub fn refuse_unanswered(&mut self, now: Instant, peer: PeerId) {
+        for (id, name) in self.flows.of_peer(peer) {
+            let asked = self.flows.edge(id).is_some_and(|edge| !edge.accepted && edge.opener_peer().is_some());
+            if let Some(name) = name.filter(|_| asked) {
+                self.links[peer.0].hop.reset(name, Reason::Unreachable);
+                self.end(id, Reason::Unreachable, false);
+            }
+        }
+        self.settle(now, peer);
+    }
+
     /// Whether the neighbour that carries the flow owes us an answer, so that nothing can be said of the flow now.
     pub fn is_silent(&self, flow: FlowId) -> bool {
         self.flows.find(flow).is_none_or(|(peer, _)| !self.peers[peer.0].up)
     }
 
-    /// What one flow may keep for the other edge now.
+    /// What one flow may keep for the other edge now: bounds its rate to this per round trip between the edges.
     pub(super) fn share_kept(&self) -> u64 {
-        ((self.config.pool.get() / 2).saturating_sub(self.kept) / 4).clamp(KEPT_FLOOR, KEPT_MAX)
+        ((self.config.pool.get() / 2).saturating_sub(self.kept) / 4).max(KEPT_FLOOR)
     }
 
     /// Does something to an edge and keeps account of what all of them keep.
@@ -99,16 +109,20 @@ impl Gateway {
             | HopEvent::Ending(flow)
             | HopEvent::Readable(flow)
             | HopEvent::Writable(flow)
+            | HopEvent::Idle(flow)
             | HopEvent::Refused(flow, _)
             | HopEvent::Reset(flow, _)
             | HopEvent::Closed(flow) => flow,
         };
+        if let HopEvent::Idle(_) = event {
+            return self.idle(now, (peer, name));
+        }
         if self.relays.contains((peer, name)) {
             return self.relay_event(now, (peer, name), event);
         }
         let Some(id) = self.flows.id(peer, name) else { return };
         match event {
-            HopEvent::Incoming { .. } => {}
+            HopEvent::Incoming { .. } | HopEvent::Idle(_) => {}
             HopEvent::Accepted(_, received) => self.accepted(now, id, (peer, name), received),
             HopEvent::Progress(_, reach) => {
                 if self.with_edge(id, |edge| edge.acknowledge(reach.received)) == Some(false) {
@@ -142,6 +156,15 @@ impl Gateway {
         }
     }
 
+    /// Nothing of a flow moved for as long as is waited for. An outage is no idleness: it is waited out.
+    fn idle(&mut self, now: Instant, side: Side) {
+        if self.peers[side.0.0].up {
+            self.counters.flows_idle += 1;
+            self.links[side.0.0].hop.reset(side.1, Reason::TimedOut);
+            self.translate(now, side.0, HopEvent::Reset(side.1, Reason::TimedOut));
+        }
+    }
+
     fn remember_ended(&mut self, token: Option<[u8; 16]>) {
         self.ended.extend(token);
         if self.ended.len() > ENDED_MAX {
@@ -158,7 +181,17 @@ impl Gateway {
         passage: Option<Passage>,
     ) -> Result<(), Reason> {
         self.check_incoming(side.0, source, target)?;
+        // One that is taken up again has had its turn; whoever only claims that is refused below.
+        let resumed = passage.is_some_and(|passage| passage.received.is_some());
+        if !resumed && !self.arrivals.admit(now, side.0.0) {
+            return Err(Reason::NoRoom);
+        }
         if let Some(next) = self.next_hop(side.0, target.ip()) {
+            // What began before the next one went down waits for it; what begins now is told.
+            let begins = passage.as_ref().is_none_or(|passage| passage.received.is_none());
+            if begins && self.peers[next.0].down {
+                return Err(Reason::Unreachable);
+            }
             return self.relay(now, side, next, (source, target), passage);
         }
         let across = passage.filter(|passage| passage.hops > 0);
@@ -170,12 +203,9 @@ impl Gateway {
             if self.ended.contains(&passage.token) {
                 return Err(Reason::Complete);
             }
-            if passage.received.is_some() {
-                return Err(Reason::Aborted);
-            }
         }
-        if self.flows.len() >= self.config.flows_max {
-            return Err(Reason::NoRoom);
+        if resumed {
+            return Err(Reason::Aborted);
         }
         let edge = across.map(|passage| Box::new(Edge::new(passage.token, Role::Answerer)));
         let flow = self.flows.insert(side.0, side.1, edge);
@@ -183,22 +213,10 @@ impl Gateway {
         Ok(())
     }
 
-    fn check_incoming(&mut self, peer: PeerId, source: SocketAddr, target: SocketAddr) -> Result<(), Reason> {
-        let config = &self.config.peers[peer.0];
-        if !config.allow_sources.iter().any(|prefix| prefix.contains(source.ip())) {
-            self.counters.dropped_source_not_allowed += 1;
-            return Err(Reason::Prohibited);
-        }
-        if !config.allow_targets.iter().any(|prefix| prefix.contains(target.ip())) {
-            self.counters.dropped_target_not_allowed += 1;
-            return Err(Reason::Prohibited);
-        }
-        Ok(())
-    }
-
     /// The opening edge asks for a flow that we have: the way to it was lost, perhaps before we noticed.
     fn take_up(&mut self, now: Instant, id: FlowId, side: Side, passage: Passage) {
         self.counters.flows_resumed += 1;
+        self.dirty.extend(self.flows.loser(id));
         if let Some((peer, name)) = self.flows.attach(id, side.0, side.1) {
             self.links[peer.0].hop.reset(name, Reason::Aborted);
             self.dirty.insert(peer);
@@ -314,6 +332,11 @@ impl Gateway {
         let wait = if edge.is_done() { LAST_WORD_MAX } else { DETACHED_MAX };
         match &mut edge.role {
             Role::Answerer => {
+                // A peer may lose as many as it may have.
+                let carrier = self.flows.find(id).map(|(peer, _)| peer);
+                if carrier.is_none_or(|peer| self.flows.lost_by(peer) >= self.places.limit(peer.0)) {
+                    return self.end(id, Reason::NoRoom, accepted);
+                }
                 self.flows.detach(id, Some(now + wait));
             }
             Role::Opener { resumes, .. } if *resumes >= RESUMES_MAX => self.end(id, reason, accepted),
@@ -357,7 +380,9 @@ impl Gateway {
                 break;
             }
             let done = self.flows.edge(id).is_some_and(|edge| edge.is_done());
+            let loser = self.flows.loser(id);
             self.forget(id);
+            loser.into_iter().for_each(|peer| self.note_held(peer));
             self.counters.flows_given_up += u64::from(!done);
             self.events.push_back(if done { Event::Closed(id) } else { Event::Reset(id, Reason::TimedOut) });
         }

@@ -70,9 +70,10 @@ pub struct PeerConfig {
     /// After so long without a datagram to it one is sent, so that what lies between (NAT, firewalls) goes on to let the
     /// peer through, and its silence is noticed. A session is kept all the time.
     pub keepalive: Option<Span>,
-    /// Sources it may speak for.
-    pub allow_sources: Vec<IpPrefix>,
-    /// Targets it may ask us to connect to.
+    /// Sources it may speak for: of flows these alone, of packets also what its routes cover. Without a list its
+    /// routes decide, for flows only where [`Config::keep_sources`] says that a source counts.
+    pub allow_sources: Option<Vec<IpPrefix>>,
+    /// Targets it may ask us to connect to, whether they are here or behind another peer.
     pub allow_targets: Vec<IpPrefix>,
     /// Where flows of other peers and the packet service go through this peer: the longest matching prefix of all
     /// peers decides.
@@ -97,6 +98,8 @@ pub struct PacketConfig {
     pub discipline: Discipline,
     /// How each class of packets is repaired.
     pub repairs: Repairs,
+    /// Whether the owner sends packets for a peer that is down another way: then nobody is told that they cannot go.
+    pub other_way: bool,
 }
 
 impl Default for PacketConfig {
@@ -108,9 +111,18 @@ impl Default for PacketConfig {
             pool: 32 << 20,
             discipline: Discipline::default(),
             repairs: Repairs::default(),
+            other_way: false,
         }
     }
 }
+
+/// The pool of a gateway that is told nothing of its machine: one flow fills 400 Mbit/s x 600 ms with it. Memory is taken
+/// as bytes wait, not before.
+pub const POOL_DEFAULT: Octets = Octets::new(256 << 20);
+/// What the applications' own keepalives hold up ends here, so a flow is given as long as Linux's connection tracking gives
+/// an established connection (RFC 5382, REQ-5 asks for 2 h 4 min at least). An application that is gone is found out long
+/// before: doors ask their applications' kernels every two hours.
+const IDLE: Span = Span::from_secs(5 * 24 * 3600);
 
 /// Everything a gateway is told.
 #[derive(Clone, Debug)]
@@ -119,12 +131,17 @@ pub struct Config {
     pub private_key: [u8; 32],
     /// The neighbours.
     pub peers: Vec<PeerConfig>,
-    /// Targets that are here although a peer's route covers them: never passed on.
-    pub local: Vec<IpPrefix>,
+    /// The networks on this side. What they cover more closely than a peer's route is here: flows to it are not passed
+    /// on, and no peer speaks for it.
+    pub serves: Vec<IpPrefix>,
+    /// Whether the owner connects from the applications' own addresses.
+    pub keep_sources: bool,
     /// Most flows at once, both directions together.
     pub flows_max: usize,
     /// Bytes all flows' buffers share.
     pub pool: Octets,
+    /// A flow of which nothing moved for so long is reset; `None` waits for ever.
+    pub idle: Option<Span>,
     /// Largest IP packet ever tried on a UDP lane; path-MTU search stays at or below it.
     pub mtu_max: usize,
     /// Whether this machine has AES instructions; AES-GCM is used if both sides have, ChaCha20-Poly1305 otherwise.
@@ -158,9 +175,11 @@ impl Default for Config {
         Self {
             private_key: [0; 32],
             peers: Vec::new(),
-            local: Vec::new(),
+            serves: Vec::new(),
+            keep_sources: false,
             flows_max: 4096,
-            pool: Octets::new(64 << 20),
+            pool: POOL_DEFAULT,
+            idle: Some(IDLE),
             mtu_max: 1500,
             aes_hardware: false,
             packets: None,

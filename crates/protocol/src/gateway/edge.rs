@@ -12,8 +12,6 @@ use wavelane_wire::frame::{Passage, Reach};
 
 use super::PeerId;
 
-/// Most bytes one flow keeps for the other edge: bounds its rate to this per round trip between the edges.
-pub(super) const KEPT_MAX: u64 = 4 << 20;
 /// Least bytes a flow may keep however many others there are.
 pub(super) const KEPT_FLOOR: u64 = 16 << 10;
 /// Word to the other edge is due at once after so many bytes.

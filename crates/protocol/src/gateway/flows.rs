@@ -13,10 +13,12 @@ pub(super) struct Entry {
     pub(super) at: Option<(PeerId, FlowName)>,
     /// What it takes to outlive a relay; none where the neighbour is the other edge.
     pub(super) edge: Option<Box<Edge>>,
+    /// The peer whose link carried it, while no way to the other edge is known.
+    lost_by: Option<PeerId>,
 }
 
-/// Both directions of the naming. Bounded by the links' own flow limits and, for flows without a link, by
-/// `flows_max`.
+/// Both directions of the naming. Bounded by the links' own flow limits and, for flows without a link, by the share of
+/// the peer that carried them ([`Gateway::lost`](super::Gateway)).
 #[derive(Debug, Default)]
 pub(super) struct FlowTable {
     by_id: BTreeMap<FlowId, Entry>,
@@ -24,6 +26,8 @@ pub(super) struct FlowTable {
     by_token: BTreeMap<[u8; 16], FlowId>,
     /// When flows without a link are given up.
     deadlines: BTreeSet<(Instant, FlowId)>,
+    /// How many each peer carried of them.
+    lost: BTreeMap<PeerId, u64>,
     next: u64,
 }
 
@@ -38,7 +42,7 @@ impl FlowTable {
         if let Some(edge) = &edge {
             self.by_token.insert(edge.token, id);
         }
-        self.by_id.insert(id, Entry { at: Some((peer, name)), edge });
+        self.by_id.insert(id, Entry { at: Some((peer, name)), edge, lost_by: None });
         self.by_name.insert((peer, name), id);
         id
     }
@@ -60,7 +64,12 @@ impl FlowTable {
     /// Peers have other numbers now; every flow's has one.
     pub(super) fn rename_peers(&mut self, new_id: impl Fn(PeerId) -> Option<PeerId>) {
         self.by_name.clear();
+        self.lost.clear();
         for (id, entry) in &mut self.by_id {
+            entry.lost_by = entry.lost_by.and_then(&new_id);
+            if let Some(peer) = entry.lost_by {
+                *self.lost.entry(peer).or_default() += 1;
+            }
             entry.at = entry.at.and_then(|(peer, name)| Some((new_id(peer)?, name)));
             self.by_name.extend(entry.at.map(|at| (at, *id)));
             if let Some(edge) = &mut entry.edge {
@@ -95,6 +104,13 @@ impl FlowTable {
         if let Some(at) = before {
             self.by_name.remove(&at);
         }
+        if let Some(lost) = entry.lost_by.take().and_then(|peer| self.lost.get_mut(&peer)) {
+            *lost -= 1;
+        }
+        if let (Some((peer, _)), Some(_)) = (before, until) {
+            entry.lost_by = Some(peer);
+            *self.lost.entry(peer).or_default() += 1;
+        }
         if let Some(edge) = &mut entry.edge {
             if let Some(old) = core::mem::replace(&mut edge.give_up_at, until) {
                 self.deadlines.remove(&(old, id));
@@ -119,5 +135,13 @@ impl FlowTable {
     /// Flows that no link carries now.
     pub(super) fn detached(&self) -> usize {
         self.deadlines.len()
+    }
+    /// Who carried a flow that no link carries now.
+    pub(super) fn loser(&self, id: FlowId) -> Option<PeerId> {
+        self.by_id.get(&id)?.lost_by
+    }
+    /// Those of them that `peer` carried.
+    pub(super) fn lost_by(&self, peer: PeerId) -> u64 {
+        self.lost.get(&peer).copied().unwrap_or(0)
     }
 }

@@ -27,7 +27,7 @@ fn config(me: u8, peer: u8, address: SocketAddr) -> Config {
             address: Some(address),
             port: PortId(0),
             keepalive: None,
-            allow_sources: everything.clone(),
+            allow_sources: Some(everything.clone()),
             allow_targets: everything,
             routes: Vec::new(),
             controller: Controller::Delay,
@@ -258,6 +258,8 @@ fn the_laws_hold_while_nobody_answers_and_while_strangers_call() {
 #[path = "batch_tests.rs"]
 mod batches;
 
+#[path = "idle_tests.rs"]
+mod idle;
 #[path = "path_mtu_tests.rs"]
 mod path_mtu;
 #[path = "refusal_tests.rs"]
@@ -268,3 +270,6 @@ mod reload;
 
 #[path = "reach_tests.rs"]
 mod reach;
+
+#[path = "down_tests.rs"]
+mod down;

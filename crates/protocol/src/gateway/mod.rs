@@ -12,14 +12,17 @@ mod edge;
 mod flows;
 mod moves;
 mod packets;
+mod policy;
 mod relay;
 mod reload;
+mod shares;
 mod status;
 mod streams;
 mod transmit;
 mod types;
 
-pub use config::{Config, ConfigError, Controller, IpPrefix, PacketConfig, PeerConfig};
+pub use config::{Config, ConfigError, Controller, IpPrefix, POOL_DEFAULT, PacketConfig, PeerConfig};
+pub use policy::may_reach;
 pub use relay::HOPS_MAX;
 pub use reload::{RETIRED_MAX, ReloadError};
 pub use types::{Event, OpenError, PeerId, PeerStatus, Status};
@@ -34,11 +37,15 @@ use crate::session::{Established, Incoming, LANES_MAX, Origin, PeerKeys, Session
 use addresses::Addresses;
 use flows::FlowTable;
 use relay::Relays;
+use shares::{Arrivals, Lending};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
-use wavelane_base::{Entropy, FrameMeta, Instant, Machine, PortId, Transmit, Wakeup};
+use wavelane_base::{Entropy, FrameMeta, Instant, Machine, Octets, PortId, Transmit, Wakeup};
 use wavelane_wire::datagram::{UDP4_OVERHEAD, UDP6_OVERHEAD};
 pub use wavelane_wire::frame::Reason;
+
+/// New flows that peers may open in a second, for each place in the flow table.
+const NEW_FLOWS: u64 = 2;
 
 /// The gateway machine. Ports are lanes: port `PortId(n)` is the `n`-th UDP socket (or radio port) of the node.
 #[derive(Debug)]
@@ -50,6 +57,10 @@ pub struct Gateway {
     flows: FlowTable,
     /// Bytes that edges keep for each other.
     kept: u64,
+    /// How peers share the pool, the flow table and new flows.
+    pool: Lending,
+    places: Lending,
+    arrivals: Arrivals,
     relays: Relays,
     /// Links that something was done to and that were not settled since.
     dirty: BTreeSet<PeerId>,
@@ -75,9 +86,9 @@ struct PeerState {
     heard: Option<Instant>,
     /// Whether a session stood when the link was last settled.
     can_seal: bool,
-    /// Since when an answer is owed to us, of data or of a handshake.
-    asked: Option<Instant>,
-    /// Nothing was heard for [`DOWN_AFTER`] since then: packets are refused, and a session is asked for, until it is.
+    /// While an answer is owed to us, of data or of a handshake: when the peer counts as down without it.
+    down_at: Option<Instant>,
+    /// Nothing was heard until then: packets are refused, and a session is asked for, until it is.
     down: bool,
     /// The path was last seen to carry less than nearly every path does.
     below_base: bool,
@@ -95,6 +106,7 @@ struct Counters {
     flows_resumed: u64,
     flows_given_up: u64,
     addresses_unproven: u64,
+    flows_idle: u64,
 }
 
 impl Gateway {
@@ -126,6 +138,9 @@ impl Gateway {
             peers,
             flows: FlowTable::default(),
             kept: 0,
+            pool: Lending::default(),
+            places: Lending::default(),
+            arrivals: Arrivals::default(),
             relays: Relays::default(),
             dirty: BTreeSet::new(),
             ended: VecDeque::new(),
@@ -136,6 +151,7 @@ impl Gateway {
             retired: BTreeMap::new(),
             config,
         };
+        gateway.share_out(now);
         for peer in 0..gateway.peers.len() {
             gateway.settle(now, PeerId(peer));
         }
@@ -174,8 +190,33 @@ impl Gateway {
             while let Some(event) = self.links[peer.0].hop.poll_event() {
                 self.translate(now, peer, event);
             }
+            self.note_held(peer);
             self.settle_session(now, peer);
         }
+    }
+
+    /// Sets out anew how peers share what there is.
+    fn share_out(&mut self, now: Instant) {
+        let (peers, flows_max) = (self.links.len(), self.config.flows_max as u64);
+        self.pool = Lending::new(self.config.pool.get(), peers);
+        self.places = Lending::new(flows_max, peers);
+        self.arrivals = Arrivals::new(now, flows_max * NEW_FLOWS, peers);
+        (0..peers).for_each(|peer| self.note_held(PeerId(peer)));
+    }
+
+    /// What a link holds may have changed.
+    fn note_held(&mut self, peer: PeerId) {
+        let held = self.links[peer.0].hop.status();
+        // It divides its pool into two halves.
+        self.pool.hold(peer.0, 2 * held.to_send.max(held.unread));
+        // One whose way was lost has its socket still.
+        self.places.hold(peer.0, held.flows as u64 + self.flows.lost_by(peer));
+    }
+
+    /// A link is about to take bytes or a flow: tells it how much it may.
+    fn lend(&mut self, peer: PeerId) {
+        let flows = usize::try_from(self.places.limit(peer.0)).unwrap_or(usize::MAX);
+        self.links[peer.0].hop.lend(flows, Octets::new(self.pool.limit(peer.0)));
     }
 
     fn settle_session(&mut self, now: Instant, peer: PeerId) {
@@ -186,7 +227,9 @@ impl Gateway {
         self.sessions.want(now, peer.0, wants);
         state.can_seal = self.sessions.can_seal(now, peer.0);
         let asks = link.is_owed_answer() || wants && !state.can_seal;
-        state.asked = if asks { state.asked.or(Some(now)) } else { None };
+        // Where a round trip takes long, the answer may still come.
+        let patience = packets::DOWN_AFTER.max(link.round_trip().times(2));
+        state.down_at = if asks { state.down_at.or(Some(now + patience)) } else { None };
         if link.take_silence() {
             self.sessions.suspect(now, peer.0);
             if core::mem::take(&mut self.peers[peer.0].up) {
@@ -212,11 +255,11 @@ impl Gateway {
     fn heard(&mut self, now: Instant, peer: PeerId) {
         let state = &mut self.peers[peer.0];
         state.heard = Some(now);
-        (state.asked, state.down) = (None, false);
+        (state.down_at, state.down) = (None, false);
         if !core::mem::replace(&mut state.up, true) {
             self.events.push_back(Event::PeerUp(peer));
         }
-        self.links[peer.0].heard();
+        self.links[peer.0].heard(now);
     }
 
     fn handle_datagram(&mut self, now: Instant, port: PortId, datagram: &mut [u8], meta: &FrameMeta) {
@@ -229,6 +272,7 @@ impl Gateway {
                     self.heard_from(now, PeerId(peer), (from, port), datagram.len(), newest);
                 }
                 self.heard(now, PeerId(peer));
+                self.lend(PeerId(peer));
                 let arrival = Arrival { now, rx_time: meta.rx_time, lane, number, ecn: meta.ecn };
                 self.links[peer].handle_payload(arrival, &datagram[payload]);
                 self.take_path_responses(now, PeerId(peer));
@@ -249,6 +293,10 @@ fn overhead(address: Option<SocketAddr>) -> usize {
     if matches!(address, Some(SocketAddr::V6(_))) { UDP6_OVERHEAD } else { UDP4_OVERHEAD }
 }
 
+fn hop_config(config: &Config) -> HopConfig {
+    HopConfig { flows_max: config.flows_max, pool: config.pool, idle: config.idle }
+}
+
 fn link_config(config: &Config, peer: &PeerConfig, packets: Option<PacketsConfig>) -> LinkConfig {
     LinkConfig {
         lane: (peer.port.0 % LANES_MAX as u16) as u8,
@@ -256,7 +304,7 @@ fn link_config(config: &Config, peer: &PeerConfig, packets: Option<PacketsConfig
         mtu_max: config.mtu_max,
         overhead: overhead(peer.address),
         keepalive: peer.keepalive,
-        hop: HopConfig { flows_max: config.flows_max, pool: config.pool },
+        hop: hop_config(config),
         packets,
     }
 }
@@ -277,6 +325,7 @@ impl Machine for Gateway {
         for peer in 0..self.links.len() {
             self.links[peer].handle_timeout(now);
             self.give_up_address(now, PeerId(peer));
+            self.note_down(now, PeerId(peer));
             self.refuse_waiting(now, PeerId(peer));
             self.settle(now, PeerId(peer));
             self.note_path_mtu(now, peer);
@@ -290,7 +339,7 @@ impl Machine for Gateway {
 
     fn poll_timeout(&self) -> Option<Wakeup> {
         let links = self.links.iter().zip(&self.peers).map(|(link, peer)| link.poll_timeout(peer.can_seal));
-        let links = links.chain((0..self.links.len()).map(|peer| self.refusal_time(PeerId(peer))));
+        let links = links.chain((0..self.links.len()).map(|peer| self.down_time(PeerId(peer))));
         let links = links.chain(self.peers.iter().map(|peer| peer.addresses.poll_timeout()));
         let lost = self.flows.first_deadline().map(|(at, _)| Wakeup { at, cause: "gateway: lost flow given up" });
         Wakeup::earliest(links.fold(self.sessions.poll_timeout(), Wakeup::earliest), lost)
@@ -303,6 +352,8 @@ impl Machine for Gateway {
 
 #[cfg(test)]
 mod relay_tests;
+#[cfg(test)]
+mod shares_tests;
 #[cfg(test)]
 #[path = "gateway_tests.rs"]
 mod tests;

@@ -1,6 +1,7 @@
 //! The packet service as the owner sees it: IP packets in and out, and what a router answers.
 
-use super::{Config, Gateway, IpPrefix, PacketConfig, PeerId};
+use super::policy::{Stop, may_reach};
+use super::{Config, Event, Gateway, IpPrefix, PacketConfig, PeerId};
 use crate::packet::{Packets as PacketService, PacketsConfig};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -34,6 +35,8 @@ pub(super) struct Packets {
     /// Which peer's packets come first next time.
     cursor: usize,
     icmp: Allowance,
+    /// This machine's own addresses.
+    own: Vec<IpAddr>,
     pub(super) counters: Counters,
 }
 
@@ -53,12 +56,14 @@ pub(super) struct Counters {
     dropped_no_hops: u64,
     dropped_too_big: u64,
     dropped_source_not_allowed: u64,
+    dropped_source_not_ours: u64,
+    dropped_icmp_kind: u64,
     dropped_target_not_allowed: u64,
     dropped_buffer_too_small: u64,
 }
 
 impl Counters {
-    pub(super) fn named(&self) -> [(&'static str, u64); 15] {
+    pub(super) fn named(&self) -> [(&'static str, u64); 17] {
         [
             ("packets_from_inside", self.from_inside),
             ("packets_to_inside", self.to_inside),
@@ -73,6 +78,8 @@ impl Counters {
             ("dropped_packets_no_hops", self.dropped_no_hops),
             ("dropped_packets_too_big", self.dropped_too_big),
             ("dropped_packets_source_not_allowed", self.dropped_source_not_allowed),
+            ("dropped_packets_source_not_ours", self.dropped_source_not_ours),
+            ("dropped_packets_icmp_kind", self.dropped_icmp_kind),
             ("dropped_packets_target_not_allowed", self.dropped_target_not_allowed),
             ("dropped_packets_buffer_too_small", self.dropped_buffer_too_small),
         ]
@@ -116,6 +123,7 @@ impl Packets {
             inside: VecDeque::new(),
             cursor: 0,
             icmp: Allowance { left: ICMP_BURST, at: now },
+            own: Vec::new(),
             counters: Counters::default(),
         };
         packets.set_routes(config);
@@ -129,6 +137,15 @@ impl Packets {
         // Stable: of equal prefixes the first peer's counts.
         self.routes.sort_by_key(|(prefix, _)| core::cmp::Reverse(prefix.bits));
         self.cursor = 0;
+    }
+
+    /// Whether `ip` is this machine's own, or what our ICMP errors come from.
+    pub(super) fn is_own(&self, ip: IpAddr) -> bool {
+        let router = self.config.is_some_and(|config| match ip {
+            IpAddr::V4(ip) => config.address4 == Some(ip),
+            IpAddr::V6(ip) => config.address6 == Some(ip),
+        });
+        router || self.own.contains(&ip)
     }
 
     fn route(&self, target: IpAddr) -> Option<PeerId> {
@@ -171,6 +188,13 @@ impl Gateway {
             self.send_error(now, Towards::Inside, IcmpError::NoRoute, &view);
             return;
         };
+        if let Some(stop) = self.stop_from_inside(peer, &view) {
+            match stop {
+                Stop::Source => self.packets.counters.dropped_source_not_ours += 1,
+                Stop::Icmp => self.packets.counters.dropped_icmp_kind += 1,
+            }
+            return;
+        }
         let mut bytes = view.bytes.to_vec();
         if !decrement_hops(&mut bytes) {
             self.packets.counters.dropped_no_hops += 1;
@@ -179,7 +203,9 @@ impl Gateway {
         }
         if self.is_down(now, peer) {
             self.packets.counters.dropped_peer_down += 1;
-            self.send_error(now, Towards::Inside, IcmpError::HostUnreachable, &view);
+            if !config.other_way {
+                self.send_error(now, Towards::Inside, IcmpError::HostUnreachable, &view);
+            }
             return;
         }
         if bytes.len() <= config.inner_mtu {
@@ -195,11 +221,25 @@ impl Gateway {
         self.settle(now, peer);
     }
 
+    /// The addresses of this machine now: nobody else speaks for them, and packets for them are its firewall's to judge.
+    pub fn set_own_addresses(&mut self, own: Vec<IpAddr>) {
+        self.packets.own = own;
+    }
+
     /// Whether the peer does not answer, or cannot even be asked.
     fn is_down(&self, now: Instant, peer: PeerId) -> bool {
         let state = &self.peers[peer.0];
-        let unanswered = state.asked.is_some_and(|at| now.since(at) >= DOWN_AFTER);
+        let unanswered = state.down_at.is_some_and(|at| at <= now);
         state.down || unanswered || !state.can_seal && self.sessions.address(peer.0).is_none()
+    }
+
+    /// Tells the owner of a peer that counts as down from now on.
+    pub(super) fn note_down(&mut self, now: Instant, peer: PeerId) {
+        let state = &mut self.peers[peer.0];
+        if !state.down && state.down_at.is_some_and(|at| at <= now) {
+            (state.down, state.up) = (true, false);
+            self.events.push_back(Event::PeerDown(peer));
+        }
     }
 
     /// Tells the senders of what waits for a peer that is down, or is on its way to it, as far as [`ICMP_BURST`] goes.
@@ -208,24 +248,21 @@ impl Gateway {
     /// cannot be sent now either, so it is a packet that cannot be forwarded (RFC 1812, section 5.2.7.1; for what waits
     /// RFC 4861, section 7.2.2).
     pub(super) fn refuse_waiting(&mut self, now: Instant, peer: PeerId) {
-        if self.packets.config.is_none() || !self.is_down(now, peer) {
-            return;
-        }
-        self.peers[peer.0].down = true;
+        let Some(config) = self.packets.config.filter(|_| self.is_down(now, peer)) else { return };
         let given_up = self.links[peer.0].packets.as_mut().map(PacketService::withdraw).unwrap_or_default();
         self.packets.counters.dropped_peer_down += given_up.len() as u64;
-        for bytes in given_up {
+        for bytes in given_up.into_iter().filter(|_| !config.other_way) {
             if let Ok(view) = Packet::parse(&bytes) {
                 self.send_error(now, Towards::Inside, IcmpError::HostUnreachable, &view);
             }
         }
     }
 
-    /// When that is due.
-    pub(super) fn refusal_time(&self, peer: PeerId) -> Option<Wakeup> {
+    /// When either is due.
+    pub(super) fn down_time(&self, peer: PeerId) -> Option<Wakeup> {
         let owes = self.links[peer.0].packets.as_ref().is_some_and(PacketService::owes_any);
-        let asked = self.peers[peer.0].asked.filter(|_| owes)?;
-        Some(Wakeup { at: asked + DOWN_AFTER, cause: "gateway: packets for a peer that is down" })
+        let at = self.peers[peer.0].down_at.filter(|_| owes || !self.peers[peer.0].down)?;
+        Some(Wakeup { at, cause: "gateway: a peer counts as down" })
     }
 
     /// An IPv4 packet that is too long, in fragments; `None` if it must not be fragmented.
@@ -276,7 +313,7 @@ impl Gateway {
     }
 
     /// A packet came from a peer: to the inside if the peer may send it.
-    fn admit(&mut self, now: Instant, peer: PeerId, bytes: Vec<u8>) {
+    pub(super) fn admit(&mut self, now: Instant, peer: PeerId, bytes: Vec<u8>) {
         let Some(config) = self.packets.config else { return };
         let Ok(view) = Packet::parse(&bytes) else {
             self.packets.counters.dropped_malformed += 1;
@@ -286,14 +323,16 @@ impl Gateway {
             self.packets.counters.dropped_local_scope += 1;
             return;
         }
-        let rules = &self.config.peers[peer.0];
-        let within = |prefixes: &[IpPrefix], ip| prefixes.iter().any(|prefix| prefix.contains(ip));
-        // What we send there may answer from there.
-        if !within(&rules.allow_sources, view.source) && !within(&rules.routes, view.source) {
-            self.packets.counters.dropped_source_not_allowed += 1;
+        if let Some(stop) = self.stop_from_peer(peer, &view) {
+            match stop {
+                Stop::Source => self.packets.counters.dropped_source_not_allowed += 1,
+                Stop::Icmp => self.packets.counters.dropped_icmp_kind += 1,
+            }
             return;
         }
-        if !within(&rules.allow_targets, view.target) {
+        // What is for this machine itself is its firewall's to judge.
+        let reachable = || may_reach(&self.config.peers[peer.0].allow_targets, view.target, Some(&[]));
+        if !self.packets.is_own(view.target) && !reachable() {
             self.packets.counters.dropped_target_not_allowed += 1;
             self.send_error(now, Towards::Peer(peer), IcmpError::Prohibited, &view);
             return;

@@ -19,7 +19,7 @@ fn peer(me: u8, routes: &[&str]) -> PeerConfig {
         address: Some("192.0.2.2:4780".parse().unwrap()),
         port: PortId(0),
         keepalive: None,
-        allow_sources: Vec::new(),
+        allow_sources: None,
         allow_targets: Vec::new(),
         routes: routes.iter().map(|route| route.parse().unwrap()).collect(),
         controller: Controller::Delay,
@@ -187,7 +187,9 @@ fn who_asks_for_a_peer_that_is_down_is_told() {
     let sum = checksum(&[&fragment[..20]]);
     fragment[10..12].copy_from_slice(&sum.to_be_bytes());
     gateway.handle_packet(begin + patience, &fragment);
-    gateway.handle_packet(begin + patience, &v4(ROUTED, 64, 0, 1, &[3, 3, 0, 0, 0, 0, 0, 0]));
+    let mut about = v4([10, 0, 0, 5], 64, 0, 17, &[0; 8]);
+    about[12..16].copy_from_slice(&ROUTED);
+    gateway.handle_packet(begin + patience, &v4(ROUTED, 64, 0, 1, &[&[3, 3, 0, 0, 0, 0, 0, 0], &about[..]].concat()));
     assert_eq!(taken(&mut gateway, begin + patience), vec![]);
     let counters = gateway.status(begin + patience).counters;
     assert!(counters.contains(&("dropped_packets_peer_down", 6)), "{counters:?}");

@@ -4,6 +4,7 @@
 //! receipts towards the source mean custody: what it has receipted it repairs itself on the next hop. It takes no more
 //! than the next hop's room, so the slowest hop's pace reaches the source through the credits.
 
+use super::policy::longest;
 use super::{Gateway, PeerId};
 use crate::hop::HopEvent;
 use std::collections::BTreeMap;
@@ -60,12 +61,9 @@ impl Relays {
 }
 
 impl Gateway {
-    /// The peer that a flow from `upstream` to `target` is passed on to: the longest matching route, unless the
-    /// target is here.
+    /// The peer that a flow from `upstream` to `target` is passed on to: the longest matching route, unless what we
+    /// serve matches longer.
     pub(super) fn next_hop(&self, upstream: PeerId, target: IpAddr) -> Option<PeerId> {
-        if self.config.local.iter().any(|prefix| prefix.contains(target)) {
-            return None;
-        }
         let peers = self.config.peers.iter().enumerate().filter(|(i, _)| *i != upstream.0);
         let routes = peers.flat_map(|(i, peer)| peer.routes.iter().map(move |route| (i, route)));
         let mut best: Option<(usize, u8)> = None;
@@ -74,7 +72,8 @@ impl Gateway {
                 best = Some((peer, route.bits));
             }
         }
-        best.map(|(peer, _)| PeerId(peer))
+        let here = longest(&self.config.serves, target);
+        best.filter(|(_, bits)| here <= Some(*bits)).map(|(peer, _)| PeerId(peer))
     }
 
     /// Passes a flow on to `next`. The answer upstream waits for the answer from there.
@@ -92,6 +91,7 @@ impl Gateway {
             return Err(Reason::Unreachable);
         }
         let onward = passage.map(|passage| Passage { hops: hops + 1, ..passage });
+        self.lend(next);
         let name = self.links[next.0].hop.open(now, ends.0, ends.1, onward).map_err(|_| Reason::NoRoom)?;
         let down = (next, name);
         self.relays.others.insert(up, Other { side: down, opened_here: hops == 0 });
@@ -105,7 +105,7 @@ impl Gateway {
     pub(super) fn relay_event(&mut self, now: Instant, side: Side, event: HopEvent) {
         let Some(Other { side: other, opened_here }) = self.relays.others.get(&side).copied() else { return };
         match event {
-            HopEvent::Incoming { .. } | HopEvent::Ending(_) => {}
+            HopEvent::Incoming { .. } | HopEvent::Ending(_) | HopEvent::Idle(_) => {}
             HopEvent::Accepted(_, received) => {
                 self.links[other.0.0].hop.accept(now, other.1, received);
                 self.pass(now, side, other);
@@ -145,6 +145,7 @@ impl Gateway {
     fn pass(&mut self, now: Instant, from: Side, to: Side) {
         let mut buf = [0; CHUNK];
         loop {
+            self.lend(to.0);
             // Without room the end is still to be found.
             let room = self.links[to.0.0].hop.room(to.1).min(CHUNK);
             match self.links[from.0.0].hop.read(now, from.1, &mut buf[..room]) {
@@ -152,6 +153,7 @@ impl Gateway {
                     let taken = self.links[to.0.0].hop.write(now, to.1, &buf[..octets]);
                     assert_eq!(taken, octets, "there was room, and what was read is nowhere else any more");
                     self.relays.bytes += taken as u64;
+                    self.note_held(to.0);
                 }
                 ReadOutcome::End => {
                     self.links[to.0.0].hop.shutdown(now, to.1);

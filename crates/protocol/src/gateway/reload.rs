@@ -1,7 +1,7 @@
 //! A new configuration for a running gateway: what can change does so without loss, what cannot is refused as a whole.
 
-use super::{Config, ConfigError, Event, Gateway, PeerId, PeerState, link_config};
-use crate::hop::{HopConfig, HopEvent};
+use super::{Config, ConfigError, Event, Gateway, PeerId, PeerState, hop_config, link_config};
+use crate::hop::HopEvent;
 use crate::link::Link;
 use crate::session::PeerKeys;
 use std::collections::VecDeque;
@@ -83,7 +83,7 @@ impl Gateway {
         self.sessions.arrange(now, keys.collect());
         let mut links: Vec<Option<Link>> = core::mem::take(&mut self.links).into_iter().map(Some).collect();
         let mut states: Vec<_> = core::mem::take(&mut self.peers).into_iter().map(Some).collect();
-        let hop = HopConfig { flows_max: config.flows_max, pool: config.pool };
+        let hop = hop_config(&config);
         for (peer, place) in config.peers.iter().zip(&places) {
             let kept = place.and_then(|i| links[i].take());
             let mut link = kept
@@ -100,6 +100,7 @@ impl Gateway {
         self.cursor = 0;
         self.packets.set_routes(&config);
         self.config = config;
+        self.share_out(now);
         for peer in 0..self.links.len() {
             self.settle(now, PeerId(peer));
         }
@@ -134,11 +135,13 @@ fn renamed(event: Event, new_id: impl Fn(PeerId) -> Option<PeerId>) -> Option<Ev
     Some(match event {
         Event::PeerUp(peer) => Event::PeerUp(new_id(peer)?),
         Event::PeerSilent(peer) => Event::PeerSilent(new_id(peer)?),
+        Event::PeerDown(peer) => Event::PeerDown(new_id(peer)?),
         Event::PeerRestarted(peer) => Event::PeerRestarted(new_id(peer)?),
         Event::Unanswered { peer, address } => Event::Unanswered { peer: new_id(peer)?, address },
         Event::OwnKeyUnknown(peer) => Event::OwnKeyUnknown(new_id(peer)?),
         Event::Unreadable(peer) => Event::Unreadable(new_id(peer)?),
         Event::Incoming { flow, peer, source, target } => Event::Incoming { flow, peer: new_id(peer)?, source, target },
+        Event::Denied { peer, address, by_source } => Event::Denied { peer: new_id(peer)?, address, by_source },
         other => other,
     })
 }

@@ -13,6 +13,7 @@ impl Streams for Gateway {
             return 0;
         }
         let Some((peer, name)) = self.flows.find(flow) else { return 0 };
+        self.lend(peer);
         let taken = self.links[peer.0].hop.write(now, name, &data[..room]);
         self.with_edge(flow, |edge| {
             edge.wrote(&data[..taken]);
@@ -33,6 +34,7 @@ impl Streams for Gateway {
         if self.flows.edge(flow).is_some_and(|edge| edge.reach.finished) {
             return ReadOutcome::End;
         }
+        self.lend(peer);
         let outcome = self.links[peer.0].hop.read(now, name, buf);
         self.tell_reach(now, flow, (peer, name), outcome);
         self.settle(now, peer);
@@ -81,6 +83,7 @@ impl Gateway {
             self.with_edge(flow, |edge| edge.writer_waits = true);
             return 0;
         };
+        self.lend(peer);
         let room = self.links[peer.0].hop.room(name).min(edge);
         if room == 0 {
             self.with_edge(flow, |edge| edge.writer_waits = true);
@@ -103,6 +106,7 @@ impl Gateway {
     /// Takes the first `octets` of [`Gateway::unread`] as read.
     pub fn consume(&mut self, now: Instant, flow: FlowId, octets: usize) {
         let Some((peer, name)) = self.flows.find(flow).filter(|_| octets > 0) else { return };
+        self.lend(peer);
         let outcome = self.links[peer.0].hop.consume(now, name, octets);
         self.tell_reach(now, flow, (peer, name), outcome);
         self.settle(now, peer);

@@ -12,7 +12,7 @@ pub struct PeerId(pub usize);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OpenError {
     /// The flow table is at its limit.
-    #[error("the flow table is full ({0} flows): raise `flows_max` or wait")]
+    #[error("the flow table is full ({0} flows may go over this peer now): raise `flows_max` or wait")]
     TableFull(usize),
     /// No such peer.
     #[error("no such peer")]
@@ -26,6 +26,9 @@ pub enum Event {
     PeerUp(PeerId),
     /// Nothing authenticated was heard from the peer for a while although we asked. Flows are kept.
     PeerSilent(PeerId),
+    /// It stayed silent for so long that it counts as gone, until [`Event::PeerUp`]: what can go without it should, and
+    /// who waits for it can be told ([`Gateway::refuse_unanswered`]). Flows that stand are kept.
+    PeerDown(PeerId),
     /// The peer came back without its memory (new boot epoch); its flows were reset.
     PeerRestarted(PeerId),
     /// The peer wants us to connect to `target` for an application at `source`. Already checked against the
@@ -39,6 +42,15 @@ pub enum Event {
         source: SocketAddr,
         /// Where it wants to go.
         target: SocketAddr,
+    },
+    /// The peer asked for a flow and was refused, because it may not speak for the flow's source or not reach its target.
+    Denied {
+        /// Who asked.
+        peer: PeerId,
+        /// The source or the target.
+        address: SocketAddr,
+        /// Whether it is the source.
+        by_source: bool,
     },
     /// The far server answered; bytes may be written.
     Accepted(FlowId),

@@ -22,7 +22,7 @@ const MEDIA_SHARE_PER_LOSS: f64 = 8.0;
 /// Octets per second that may always be spent where packets are lost: both copies of a lone echo ...
 const FLOOR: Rate = Rate::from_bps(8 * 4096);
 /// ... but no more than this part of what the lane carries.
-const FLOOR_PART: u64 = 8;
+const FLOOR_PART: u64 = 32;
 /// Of the floor, what copies find even while repeats of bulk are owed: the fade after a fade takes its toll of small
 /// exchanges too.
 const KEPT_MAX: i64 = 4 << 10;

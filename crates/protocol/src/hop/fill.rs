@@ -2,10 +2,10 @@
 
 use super::Hop;
 use super::flow::{Flow, LastWord, State};
-use super::incoming::CREDIT_FLOOR;
 use super::outgoing::{Kind, RANGES_WHOLE, Stretch};
 use super::ranges::RangeSet;
 use super::schedule::{MICRO_RUN_MAX, QUANTUM};
+use super::shares::FLOOR;
 use super::sure::sends_max;
 use super::types::{Carried, Item};
 use wavelane_base::{Class, Instant};
@@ -120,15 +120,15 @@ impl Hop {
         w: &mut Writer<'_>,
         carried: &mut Vec<Carried>,
     ) -> bool {
-        let (share, cap) = (self.receive_share(), self.unread_room());
+        let room = self.unread_room();
         let Some(flow) = self.flows.get_mut(&name) else { return true };
         if !is_due(flow, small) {
             return true;
         }
         let before = w.len();
         let fits = if small == Small::Receipt {
-            flow.promise(now, &self.path, share);
-            let cap = flow.inc.cap(cap);
+            flow.promise(now, &self.path, room);
+            let cap = flow.inc.cap(room);
             flow.inc.relieve(cap);
             let credit = flow.inc.tell_credit(cap);
             write_receipt(flow, name, credit, w)
@@ -365,4 +365,4 @@ fn ranges_fitting(held: &RangeSet, room: usize) -> usize {
     held.descending().take_while(fits).count()
 }
 
-const _: () = assert!(QUANTUM >= 9_000 && CREDIT_FLOOR >= 4_096);
+const _: () = assert!(QUANTUM >= 9_000 && FLOOR >= 4_096);

@@ -2,6 +2,7 @@
 
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
+use super::shares::{Held, UnreadRoom};
 use super::sure::{Sure, earliest};
 use super::types::Path;
 use std::net::SocketAddr;
@@ -171,12 +172,15 @@ pub(super) struct Flow {
     pub(super) inc: Incoming,
     /// The owner waits for a readable event.
     pub(super) reader_waits: bool,
+    /// When bytes of it last moved, and when that is to be looked at.
+    pub(super) moved_at: Instant,
+    idle_at: Option<Instant>,
     /// Deficit round robin's account.
     pub(super) deficit: i64,
     /// The timer that stands in the hop's table.
     pub(super) timer: Option<Instant>,
     /// What the hop's totals count for this flow.
-    pub(super) counted: (u64, u64),
+    pub(super) counted: Held,
 }
 
 impl Flow {
@@ -199,9 +203,11 @@ impl Flow {
             out: Outgoing::default(),
             inc: Incoming::default(),
             reader_waits: true,
+            moved_at: Instant::ZERO,
+            idle_at: None,
             deficit: 0,
             timer: None,
-            counted: (0, 0),
+            counted: Held::default(),
         }
     }
 
@@ -284,7 +290,7 @@ impl Flow {
             State::Opening => earliest([self.open.deadline(), self.open_again_at, self.inc.receipt_at]),
             State::Open => {
                 let word = self.across.as_ref().and_then(|across| across.deadline());
-                earliest([self.answer.deadline(), self.inc.receipt_at, self.out.deadline(), word])
+                earliest([self.answer.deadline(), self.inc.receipt_at, self.out.deadline(), word, self.idle_at])
             }
             State::Ending => earliest([self.answer.deadline(), self.reset.deadline(), self.out.deadline()]),
             State::Done => earliest([self.answer.deadline(), self.reset.deadline(), self.inc.receipt_at]),
@@ -306,20 +312,58 @@ impl Flow {
         }
         self.is_sending() && self.out.tick(now)
     }
+    /// Bytes of it move.
+    pub(super) fn moves(&mut self, now: Instant, moves: bool) {
+        if moves {
+            self.moved_at = now;
+        }
+    }
+    /// Has it looked at whether it moved for `idle`.
+    pub(super) fn watch_idle(&mut self, idle: Option<Span>) {
+        if self.state != State::Open || idle.is_none() {
+            self.idle_at = None;
+        } else if self.idle_at.is_none() {
+            self.idle_at = idle.map(|idle| self.moved_at + idle);
+        }
+    }
+    /// Time has passed. Returns whether it did not move for `idle`.
+    pub(super) fn tick_idle(&mut self, now: Instant, idle: Option<Span>) -> bool {
+        if self.idle_at.is_none_or(|at| at > now) {
+            return false;
+        }
+        // Set anew when it settles.
+        self.idle_at = None;
+        let over = idle.is_some_and(|idle| self.moved_at + idle <= now);
+        if over {
+            self.moved_at = now;
+        }
+        over
+    }
     /// Says to the other edge how far its bytes were taken. Nothing happens without relays.
     pub(super) fn say(&mut self, now: Instant, reach: Reach, at_once: bool) {
         if let Some(across) = &mut self.across {
             across.say(now, reach, at_once);
         }
     }
+    /// What it holds now.
+    pub(super) fn holds(&self) -> Held {
+        let unsent = self.out.unsent();
+        Held {
+            to_send: self.out.buffered(),
+            unsent,
+            waiting: u64::from(unsent > 0),
+            unread: self.inc.buffered(),
+            unproven: u64::from(self.state != State::Done && self.inc.is_unproven()),
+        }
+    }
     /// The credit to promise now.
-    pub(super) fn promise(&mut self, now: Instant, path: &Path, share: u64) {
-        let target = self.inc.credit_target(now, path, share);
+    pub(super) fn promise(&mut self, now: Instant, path: &Path, room: UnreadRoom) {
+        let target = self.inc.credit_target(now, path, room);
         self.inc.promise(target);
     }
     /// A receipt goes now if the credit moved enough.
-    pub(super) fn consider_credit(&mut self, now: Instant, path: &Path, share: u64) {
-        let target = self.inc.credit_target(now, path, share);
+    pub(super) fn consider_credit(&mut self, now: Instant, path: &Path, room: UnreadRoom) {
+        let target = self.inc.credit_target(now, path, room);
         if self.state == State::Open && self.inc.credit_moved(target) {
             self.inc.receipt_now = true;
         }

@@ -1,9 +1,9 @@
 //! Taking frames and fates in. The peer is authenticated but may be wrong or hostile: everything is checked against
 //! what we promised and sent, and what does not fit is counted.
 
-use super::flow::{Cause, Flow, LastWord, OPEN_AGAIN, State};
+use super::flow::{Cause, Flow, LastWord, State};
 use super::incoming::Dropped;
-use super::types::{Carried, HopEvent, Item};
+use super::types::HopEvent;
 use super::{Hop, STRAYS_MAX};
 use wavelane_base::Instant;
 use wavelane_wire::frame::{FlowName, Frame, Open, Ranges, Reach, Reason, ReceiptState};
@@ -86,9 +86,10 @@ impl Hop {
             self.stray(name);
             return;
         }
-        let full = self.live >= self.config.flows_max;
+        let full = self.live >= self.lent.flows;
         let mut flow = Flow::new(State::Asked, open.source, open.target, open.passage);
         flow.out.grant(open.credit);
+        flow.moved_at = _now;
         self.flows.insert(name, flow);
         self.live += 1;
         self.counters.incoming += 1;
@@ -157,20 +158,20 @@ impl Hop {
 
     fn on_data(&mut self, now: Instant, name: FlowName, offset: u64, bytes: &[u8]) {
         let room = self.unread_room();
-        let share = self.receive_share();
         let path = self.path;
         let Some(flow) = self.receiving(name) else { return };
-        let room = flow.inc.cap(room).saturating_sub(flow.inc.buffered());
+        flow.inc.observe(now, &path, room);
         let result = flow.inc.take(now, offset, bytes, room);
         if result == Err(Dropped::PoolFull) {
             flow.inc.press();
         }
         let mut wake = false;
         if let Ok(taken) = result {
+            flow.moves(now, taken.fresh > 0);
             if taken.fresh == 0 {
                 flow.inc.receipt_for_duplicate(now);
             }
-            flow.consider_credit(now, &path, share);
+            flow.consider_credit(now, &path, room);
             wake = flow.wakes_reader();
         }
         match result {
@@ -180,7 +181,6 @@ impl Hop {
             }
             Err(Dropped::BeyondCredit) => self.counters.dropped_beyond_credit += bytes.len() as u64,
             Err(Dropped::AfterFinish) => self.counters.protocol_errors += 1,
-            Err(Dropped::RangesFull) => self.counters.dropped_ranges_full += bytes.len() as u64,
             Err(Dropped::PoolFull) => self.counters.dropped_pool_full += bytes.len() as u64,
         }
         if wake {
@@ -212,7 +212,9 @@ impl Hop {
         flow.out.grant(receipt.credit);
         let held_up = receipt.state == ReceiptState::Wait;
         flow.out.hold_up(held_up.then_some(receipt.credit.max(receipt.cumulative)));
+        let before = flow.out.buffered();
         self.counters.contradicted_octets += flow.out.receipt(now, receipt.cumulative, &receipt.ranges.0, &path);
+        flow.moves(now, flow.out.buffered() < before);
         if receipt.state == ReceiptState::Complete && !flow.out.complete && !flow.out.completed(receipt.cumulative) {
             // An old receipt, or one for an end we never announced.
             self.counters.protocol_errors += u64::from(flow.out.fin != Some(receipt.cumulative));
@@ -343,57 +345,5 @@ impl Hop {
         if self.strays.len() < STRAYS_MAX && !self.strays.contains(&name) {
             self.strays.push_back(name);
         }
-    }
-
-    /// A lane ack showed that this arrived.
-    pub fn delivered(&mut self, now: Instant, carried: Carried) {
-        self.fate(now, carried, true);
-    }
-
-    /// This was lost, or its lane or session died before it was known to arrive. May be wrong.
-    pub fn lost(&mut self, now: Instant, carried: Carried) {
-        self.fate(now, carried, false);
-    }
-
-    fn fate(&mut self, now: Instant, carried: Carried, arrived: bool) {
-        let Carried { flow: name, item, serial } = carried;
-        if serial < self.serial_floor {
-            return;
-        }
-        if item == Item::Forget {
-            return self.forget.fate(serial, arrived);
-        }
-        let path = self.path;
-        let Some(flow) = self.flows.get_mut(&name) else { return };
-        match (item, arrived) {
-            (Item::Data { offset, len }, true) => flow.out.delivered(now, offset, offset + u64::from(len), &path),
-            (Item::Data { offset, len }, false) => flow.out.lost(offset, offset + u64::from(len), serial),
-            (Item::Receipt, true) => flow.inc.receipt_delivered(serial),
-            (Item::Receipt, false) => flow.inc.receipt_lost(serial),
-            (Item::Open, _) => {
-                flow.open.fate(serial, arrived);
-                if arrived && flow.state == State::Opening {
-                    flow.open_again_at = Some(now + OPEN_AGAIN);
-                }
-            }
-            (Item::Answer, _) => flow.answer.fate(serial, arrived),
-            (Item::Finish, _) => {
-                flow.out.finish.fate(serial, arrived);
-                flow.out.watch(now, &path);
-            }
-            (Item::Reset, _) => flow.reset.fate(serial, arrived),
-            (Item::Progress, _) => {
-                if let Some(across) = &mut flow.across {
-                    across.word.fate(serial, arrived);
-                }
-                self.conclude(name);
-            }
-            (Item::Offer, _) => {
-                flow.out.query.fate(serial, arrived);
-                flow.out.watch(now, &path);
-            }
-            (Item::Forget, _) => {}
-        }
-        self.settle(name);
     }
 }

@@ -1,48 +1,37 @@
 //! The receiving half of a flow: reassembly, credit and what a receipt says.
 
+use super::memory::{give_back, make_room};
 use super::ranges::RangeSet;
+use super::shares::{FLOOR, UnreadRoom};
 use super::types::Path;
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
-/// Most byte ranges held above the cumulative offset of one flow ...
-pub(super) const HELD_RANGES_MAX: usize = 1024;
-/// ... and so many, and one more for so many bytes held: telling bytes apart takes no more memory than they do.
-const HELD_RANGES_MIN: usize = 64;
-/// See [`HELD_RANGES_MIN`].
-const HELD_RANGE_OCTETS: usize = 64;
-/// Least credit a flow is given while its reader reads: one parcel.
-pub(super) const CREDIT_FLOOR: u64 = wavelane_wire::frame::PARCEL_MAX as u64;
+/// Byte ranges that one flow may hold above its cumulative offset for nothing ...
+pub(super) const HELD_RANGES_FREE: usize = 64;
+/// ... each further one counts as so many bytes in the pool, which is more than it takes.
+pub(super) const HELD_RANGE_OCTETS: u64 = 64;
 /// What a flow is assumed to need before it was observed.
 pub(super) const NEED_INITIAL: u64 = 256 << 10;
 /// ... on a round trip of up to this; on a longer one it is more in proportion ...
 const NEED_RTT: Span = Span::from_millis(100);
 /// ... up to this.
 const NEED_INITIAL_MAX: u64 = 2 << 20;
-/// The most one flow can need.
-pub(super) const NEED_MAX: u64 = 64 << 20;
+/// What arrives is looked at once per round trip, and on a way this long so often in one ...
+const LONG: Span = Span::from_millis(200);
+const EPOCHS_LONG: u64 = 4;
+/// ... but over no less than this, and over this in a long way's first round trip.
+const EPOCH_MIN: Span = Span::from_millis(10);
 /// Longest delay of a receipt for new data.
 pub(super) const RECEIPT_DELAY: Span = Span::from_millis(25);
-/// Buffers whose capacity stays above this while empty are given back.
-pub(super) const IDLE_CAPACITY: usize = 64 << 10;
 /// Payload a full datagram carries, for counting packets per BDP.
 pub(super) const PACKET_PAYLOAD: u64 = 1_172;
-
-/// Room for unread bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct UnreadRoom {
-    /// What any one flow may hold.
-    pub(super) flow: u64,
-    /// What all flows together may add.
-    pub(super) pool: u64,
-}
 
 /// Why received bytes were not kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dropped {
     BeyondCredit,
     AfterFinish,
-    RangesFull,
     PoolFull,
 }
 
@@ -82,8 +71,12 @@ pub(super) struct Incoming {
     /// The owner has read the end.
     pub(super) end_read: bool,
     need: u64,
+    /// When bytes first came, and since when and how many were counted.
+    first_at: Option<Instant>,
     epoch_start: Instant,
-    epoch_octets: u64,
+    /// What arrived and what was read since then.
+    epoch_arrived: u64,
+    epoch_read: u64,
     /// A receipt is to be written now.
     pub(super) receipt_now: bool,
     /// Or at the latest then.
@@ -97,9 +90,15 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// Bytes of memory that unread data takes.
+    /// Bytes of memory that unread data takes, with what tells its ranges apart.
     pub(super) fn buffered(&self) -> u64 {
+        self.octets() + self.ranges_octets()
+    }
+    fn octets(&self) -> u64 {
         self.buf.len() as u64
+    }
+    fn ranges_octets(&self) -> u64 {
+        self.held.count().saturating_sub(HELD_RANGES_FREE) as u64 * HELD_RANGE_OCTETS
     }
     pub(super) fn cumulative(&self) -> u64 {
         self.cumulative
@@ -107,8 +106,17 @@ impl Incoming {
     pub(super) fn credit(&self) -> u64 {
         self.credit
     }
+    /// Bytes that the flow is granted beyond those read.
+    #[cfg(test)]
+    pub(super) fn window(&self) -> u64 {
+        self.credit - self.read
+    }
     pub(super) fn held(&self) -> &RangeSet {
         &self.held
+    }
+    /// Whether its reader has yet to show that it reads, at first or again.
+    pub(super) fn is_unproven(&self) -> bool {
+        self.read == 0 || !self.buf.is_empty()
     }
     /// Every byte up to the end is held.
     pub(super) fn is_complete(&self) -> bool {
@@ -126,13 +134,19 @@ impl Incoming {
     pub(super) fn is_stalled(&self) -> bool {
         (self.pressed || self.credit <= self.cumulative) && !self.is_complete()
     }
+    /// Memory the flow may take.
+    fn limit(&self, room: UnreadRoom) -> u64 {
+        self.need.min(room.share).max(room.part).min(self.buffered() + room.pool)
+    }
     /// Bytes the flow may hold unread.
     pub(super) fn cap(&self, room: UnreadRoom) -> u64 {
-        room.flow.min(self.buffered() + room.pool).max(CREDIT_FLOOR)
+        self.limit(room).saturating_sub(self.ranges_octets()).max(FLOOR)
     }
     /// The credit to tell now.
     pub(super) fn tell_credit(&mut self, cap: u64) -> u64 {
-        self.told = if self.pressed { self.pressed_credit(cap) } else { self.credit };
+        let now = if self.pressed { self.pressed_credit(cap) } else { self.credit };
+        let crumbs = self.pressed && (self.told.max(self.cumulative)..self.told + worth_telling(cap)).contains(&now);
+        self.told = if crumbs { self.told } else { now };
         self.told
     }
     /// The promise was more than can be held now: says so at once, or the sender would repeat for ever what is
@@ -155,8 +169,8 @@ impl Incoming {
         self.cumulative.max(self.read + cap).min(self.credit)
     }
 
-    /// Takes `bytes` at `offset`. Bytes that are held already win over new ones. `room` is what the pool still has.
-    pub(super) fn take(&mut self, now: Instant, offset: u64, bytes: &[u8], room: u64) -> Result<Taken, Dropped> {
+    /// Takes `bytes` at `offset`. Bytes that are held already win over new ones.
+    pub(super) fn take(&mut self, now: Instant, offset: u64, bytes: &[u8], room: UnreadRoom) -> Result<Taken, Dropped> {
         let end = offset.saturating_add(bytes.len() as u64);
         if end > self.credit {
             return Err(Dropped::BeyondCredit);
@@ -171,14 +185,15 @@ impl Incoming {
         if fresh == 0 {
             return Ok(taken);
         }
-        let ranges_max = (HELD_RANGES_MIN + self.buf.len() / HELD_RANGE_OCTETS).min(HELD_RANGES_MAX);
-        if from > self.cumulative && self.held.count() >= ranges_max && !self.held.touches(from, end) {
-            return Err(Dropped::RangesFull);
-        }
-        let growth = (end - self.read).saturating_sub(self.buffered());
-        if growth > room && end > self.read + CREDIT_FLOOR {
+        let growth = (end - self.read).saturating_sub(self.octets());
+        let apart = from > self.cumulative && !self.held.touches(from, end);
+        let range = if apart && self.held.count() >= HELD_RANGES_FREE { HELD_RANGE_OCTETS } else { 0 };
+        // The floor is for bytes, not for telling them apart.
+        let within_floor = range == 0 && end <= self.read + FLOOR;
+        if self.buffered() + growth + range > self.limit(room) && growth + range > 0 && !within_floor {
             return Err(Dropped::PoolFull);
         }
+        make_room(&mut self.buf, growth as usize);
         self.buf.resize(self.buf.len() + growth as usize, 0);
         for (s, e) in gaps {
             self.copy_in(s, &bytes[(s - offset) as usize..(e - offset) as usize]);
@@ -190,7 +205,8 @@ impl Incoming {
             self.cumulative = e;
             self.held.pop_first();
         }
-        self.epoch_octets += fresh;
+        self.first_at.get_or_insert(now);
+        self.epoch_arrived += fresh;
         if self.is_complete() || self.prompt_at.is_some_and(|at| self.cumulative >= at) {
             self.prompt_at = None;
             self.receipt_now = true;
@@ -254,9 +270,8 @@ impl Incoming {
         let n = octets.min((self.cumulative - self.read) as usize);
         self.buf.drain(..n);
         self.read += n as u64;
-        if self.buf.is_empty() && self.buf.capacity() > IDLE_CAPACITY {
-            self.buf = VecDeque::new();
-        }
+        self.epoch_read += n as u64;
+        give_back(&mut self.buf);
         n
     }
 
@@ -266,14 +281,19 @@ impl Incoming {
         self.held = RangeSet::default();
     }
 
-    /// The credit we would promise now: what the path needs to stay full, within `share` of the pool.
-    pub(super) fn credit_target(&mut self, now: Instant, path: &Path, share: u64) -> u64 {
-        self.observe(now, path);
-        self.read + self.need.min(share.max(CREDIT_FLOOR))
+    /// The credit we would promise now: what the path needs to stay full, as far as the reader keeps up.
+    pub(super) fn credit_target(&mut self, now: Instant, path: &Path, room: UnreadRoom) -> u64 {
+        // Between two reads of what lies there is no telling whether the reader leaves it lying.
+        if self.read == self.cumulative || self.need == 0 {
+            self.observe(now, path, room);
+        }
+        self.read + self.need.min(room.share)
     }
-    /// Raises the promise; a promise is never taken back.
+    /// Raises the promise, not by crumbs (RFC 9293, section 3.8.6.2.2); a promise is never taken back.
     pub(super) fn promise(&mut self, target: u64) {
-        self.credit = self.credit.max(target);
+        if target >= self.credit + worth_telling(target.saturating_sub(self.read)) {
+            self.credit = target;
+        }
     }
     /// Whether the promise could grow by a quarter of the window.
     pub(super) fn credit_moved(&self, target: u64) -> bool {
@@ -282,25 +302,41 @@ impl Incoming {
         !self.is_complete() && gain > 0 && gain * 4 >= window
     }
 
-    /// Once per round trip: what arrived in it, times what repair needs, is what the flow needs.
-    fn observe(&mut self, now: Instant, path: &Path) {
+    /// What arrived, and was read, in a round trip at the rate seen lately, times what repair needs, is what the flow needs.
+    pub(super) fn observe(&mut self, now: Instant, path: &Path, room: UnreadRoom) {
+        let wanted = need_least(path.rtt);
+        let least = wanted.min(room.part);
         if self.need == 0 {
-            self.epoch_start = now;
+            (self.epoch_start, self.need) = (now, wanted.min(room.part.max(room.first)));
         }
-        let least = need_least(path.rtt);
-        self.need = self.need.max(least);
-        let epoch = path.rtt.max(Span::from_millis(10));
+        // Where the reader leaves nothing lying, holes are all that keeps it from reading what arrives.
+        let behind = self.read < self.cumulative;
+        let rtt = path.rtt.max(EPOCH_MIN);
+        // A start doubles per round trip, and what is told of one reaches the sender half of one later. Of the first bytes on a
+        // long way even their train's rate tells.
+        let long = rtt >= LONG && !behind;
+        let epochs = if long { EPOCHS_LONG } else { 1 };
+        let starting = long && self.first_at.is_none_or(|first| now.since(first) < rtt);
+        let epoch = if starting { EPOCH_MIN } else { rtt.scale(1, epochs) };
         let age = now.since(self.epoch_start);
         if age < epoch {
             return;
         }
-        let rate = Rate::of(Octets::new(self.epoch_octets), age);
-        let need = need_for(rate.octets_in(epoch).get(), path.loss);
-        // It grows at once and shrinks by an eighth per round trip in which something arrived.
-        let kept = if self.epoch_octets > 0 { self.need - self.need / 8 } else { self.need };
-        self.need = need.max(kept).clamp(least, NEED_MAX);
+        let octets = if behind { self.epoch_arrived.min(self.epoch_read) } else { self.epoch_arrived };
+        let need = need_for(Rate::of(Octets::new(octets), age).octets_in(rtt).get(), path.loss);
+        // It grows at once, halves per round trip while the reader leaves bytes lying, and else shrinks by an eighth per round
+        // trip in which something arrived. Where room is short a reader that takes all that lies there, but seldom, is a slow
+        // one before whom a kernel's buffer empties now and then.
+        let rounds = (age.as_nanos() / rtt.as_nanos()).min(64);
+        let kept = match (behind, octets > 0 && !starting) {
+            (true, _) => self.need >> rounds.min(16),
+            (false, true) if least < wanted => (self.need - self.need / (8 * epochs)) >> (rounds / 4),
+            (false, true) => self.need - self.need / (8 * epochs),
+            (false, false) => self.need,
+        };
+        self.need = need.max(kept).max(least);
         self.epoch_start = now;
-        self.epoch_octets = 0;
+        (self.epoch_arrived, self.epoch_read) = (0, 0);
     }
 
     fn receipt_within(&mut self, now: Instant, delay: Span) {
@@ -349,6 +385,11 @@ impl Incoming {
             self.receipt_now = true;
         }
     }
+}
+
+/// Least growth of a window of so many bytes that is worth telling: a packet's payload, or a quarter.
+fn worth_telling(window: u64) -> u64 {
+    (window / 4).clamp(1, PACKET_PAYLOAD)
 }
 
 /// What a flow is given while nothing, or little, was seen of it.

@@ -5,16 +5,20 @@
 //! [`Hop::delivered`] and [`Hop::lost`]. A session that dies reports everything it carried as lost.
 
 mod budget;
+mod bytes;
+mod fates;
 mod fill;
 mod flow;
 mod greet;
 mod handle;
 mod incoming;
+mod memory;
 mod numbers;
 mod outgoing;
 pub(crate) mod ranges;
 mod room;
 mod schedule;
+mod shares;
 mod sure;
 mod table;
 mod types;
@@ -26,11 +30,12 @@ use flow::{Cause, Flow, LastWord, State};
 use greet::Greetings;
 use numbers::Over;
 use schedule::Ring;
+use shares::Held;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use sure::Sure;
-use types::earlier;
-use wavelane_base::{Class, Instant, ReadOutcome, Wakeup};
+use types::{Lent, earlier};
+use wavelane_base::{Class, Instant, Octets, Wakeup};
 use wavelane_wire::frame::{FlowName, Passage, Reach, Reason};
 
 /// Most answers waiting to tell the peer that a flow is not known here.
@@ -65,8 +70,10 @@ pub struct Hop {
     serial: u64,
     /// Fates of older sendings mean nothing: the peer they went to is gone.
     serial_floor: u64,
-    /// Bytes in all flows' send buffers, and unread in all receive buffers.
-    held: (u64, u64),
+    /// What of the limits is this service's, which shares them with those of other peers.
+    lent: Lent,
+    /// What all flows hold.
+    held: Held,
     counters: Counters,
 }
 
@@ -74,6 +81,7 @@ impl Hop {
     /// An empty block service.
     pub fn new(config: HopConfig) -> Self {
         Self {
+            lent: Lent { flows: config.flows_max, pool: config.pool },
             config,
             path: Path::default(),
             flows: BTreeMap::new(),
@@ -95,7 +103,7 @@ impl Hop {
             events: VecDeque::new(),
             serial: 0,
             serial_floor: 0,
-            held: (0, 0),
+            held: Held::default(),
             counters: Counters::default(),
         }
     }
@@ -103,6 +111,12 @@ impl Hop {
     /// Other limits from now on; what is above them already is not taken back.
     pub fn set_limits(&mut self, config: HopConfig) {
         self.config = config;
+        self.lend(config.flows_max, config.pool);
+    }
+
+    /// Of the limits so much is for this service now; what is above it already is not taken back.
+    pub fn lend(&mut self, flows: usize, pool: Octets) {
+        self.lent = Lent { flows, pool };
     }
 
     /// Asks the peer to connect to `target` for the application at `source`. Bytes may be written at once; they
@@ -114,15 +128,16 @@ impl Hop {
         target: SocketAddr,
         passage: Option<Passage>,
     ) -> Result<FlowName, HopOpenError> {
-        if self.live >= self.config.flows_max {
-            return Err(HopOpenError::TableFull(self.config.flows_max));
+        if self.live >= self.lent.flows {
+            return Err(HopOpenError::TableFull(self.lent.flows));
         }
         let name = FlowName { mine: true, number: self.next_mine };
         self.next_mine += 1;
         self.counters.opened += 1;
         let mut flow = Flow::new(State::Opening, source, target, passage);
         flow.open.ask();
-        flow.promise(now, &self.path, self.receive_share());
+        flow.promise(now, &self.path, self.unread_room());
+        flow.moved_at = now;
         self.flows.insert(name, flow);
         self.live += 1;
         self.settle(name);
@@ -147,7 +162,7 @@ impl Hop {
     }
 
     fn answer(&mut self, now: Instant, flow: FlowName, refusal: Option<Reason>) {
-        let share = self.receive_share();
+        let room = self.unread_room();
         let Some(f) = self.flows.get_mut(&flow) else { return };
         let cause = if refusal.is_none() { Cause::OwnerAccepts } else { Cause::OwnerRefuses };
         if f.state.next(cause).is_none() {
@@ -157,84 +172,10 @@ impl Hop {
         f.answer.ask();
         f.last_word = LastWord::Answer;
         if refusal.is_none() {
-            f.promise(now, &self.path, share);
+            f.promise(now, &self.path, room);
         }
         self.step(flow, cause);
         self.settle(flow);
-    }
-
-    /// Accepts as many bytes of `data` as there is room for; fewer than offered means a `Writable` event will follow.
-    pub fn write(&mut self, now: Instant, flow: FlowName, data: &[u8]) -> usize {
-        let (ahead, share) = (self.ahead(), self.send_share());
-        let Some(f) = self.flows.get_mut(&flow) else { return 0 };
-        if !f.takes_bytes() {
-            return 0;
-        }
-        let room = f.out.room(ahead, share);
-        let n = data.len().min(usize::try_from(room).unwrap_or(usize::MAX));
-        f.out.write(&data[..n]);
-        f.out.blocked = n < data.len();
-        if f.state == State::Open {
-            f.out.watch(now, &self.path);
-        }
-        self.settle(flow);
-        n
-    }
-
-    /// Reads into `buf`. An empty `buf` reads nothing and says so with `Blocked`.
-    pub fn read(&mut self, now: Instant, flow: FlowName, buf: &mut [u8]) -> ReadOutcome {
-        let Some(f) = self.flows.get(&flow) else { return ReadOutcome::Reset };
-        let (front, back) = f.inc.unread();
-        let in_front = front.len().min(buf.len());
-        let n = (front.len() + back.len()).min(buf.len());
-        buf[..in_front].copy_from_slice(&front[..in_front]);
-        buf[in_front..n].copy_from_slice(&back[..n - in_front]);
-        self.consume(now, flow, n)
-    }
-
-    /// What [`Hop::read`] would give, where it lies. A flow that ended or was reset shows nothing.
-    pub fn unread(&self, flow: FlowName) -> (&[u8], &[u8]) {
-        self.flows.get(&flow).map_or((&[], &[]), |f| f.inc.unread())
-    }
-
-    /// Takes the first `octets` of [`Hop::unread`] as read; with none, says what a read would.
-    pub fn consume(&mut self, now: Instant, flow: FlowName, octets: usize) -> ReadOutcome {
-        let (share, cap) = (self.receive_share(), self.unread_room());
-        let Some(f) = self.flows.get_mut(&flow) else { return ReadOutcome::Reset };
-        if matches!(f.state, State::Ending | State::Done) {
-            return if f.inc.end_read { ReadOutcome::End } else { ReadOutcome::Reset };
-        }
-        let n = f.inc.consume(octets);
-        let outcome = if n > 0 {
-            let cap = f.inc.cap(cap);
-            f.inc.receipt_now |= f.inc.relieve(cap);
-            f.consider_credit(now, &self.path, share);
-            ReadOutcome::Data(n)
-        } else if f.inc.readable() && f.inc.is_all_read() {
-            f.inc.end_read = true;
-            // What the peer's owner did not end in order before it reset the flow has no end.
-            if matches!(f.ended_by_peer, Some((_, false))) { ReadOutcome::Reset } else { ReadOutcome::End }
-        } else if f.inc.end_read {
-            ReadOutcome::End
-        } else {
-            f.reader_waits = true;
-            ReadOutcome::Blocked
-        };
-        self.conclude(flow);
-        self.settle(flow);
-        outcome
-    }
-
-    /// Ends our direction in an orderly way, after everything written.
-    pub fn shutdown(&mut self, now: Instant, flow: FlowName) {
-        let Some(f) = self.flows.get_mut(&flow) else { return };
-        if matches!(f.state, State::Opening | State::Open) && f.ended_by_peer.is_none() {
-            f.out.shut();
-            if f.state == State::Open {
-                f.out.watch(now, &self.path);
-            }
-            self.settle(flow);
-        }
     }
 
     /// Across relays: tells the other edge how far its bytes were taken, soon or at once. Ignored where no relay is.
@@ -354,7 +295,7 @@ impl Hop {
         }
         self.flows.clear();
         self.live = 0;
-        self.held = (0, 0);
+        self.held = Held::default();
         self.done.clear();
         self.strays.clear();
         self.timers.clear();
@@ -381,6 +322,9 @@ impl Hop {
                 if flow.tick(now) {
                     self.counters.probes += 1;
                 }
+                if flow.tick_idle(now, self.config.idle) {
+                    self.events.push_back(HopEvent::Idle(name));
+                }
             }
             self.settle(name);
         }
@@ -403,7 +347,12 @@ impl Hop {
 
     /// What is held now.
     pub fn status(&self) -> HopStatus {
-        HopStatus { flows: self.live, closing: self.flows.len() - self.live, to_send: self.held.0, unread: self.held.1 }
+        HopStatus {
+            flows: self.live,
+            closing: self.flows.len() - self.live,
+            to_send: self.held.to_send,
+            unread: self.held.unread,
+        }
     }
 
     /// The counters.

@@ -2,6 +2,7 @@
 
 use super::Hop;
 use super::flow::{Cause, Flow, LastWord, State};
+use super::shares::Held;
 use super::types::HopEvent;
 use wavelane_wire::frame::FlowName;
 
@@ -43,8 +44,7 @@ impl Hop {
     /// Takes a flow out of every table and remembers that it is over.
     fn remove(&mut self, name: FlowName) {
         let Some(flow) = self.flows.remove(&name) else { return };
-        self.held.0 -= flow.counted.0;
-        self.held.1 -= flow.counted.1;
+        self.held.change(flow.counted, Held::default());
         if let Some(at) = flow.timer {
             self.timers.remove(&(at, name));
         }
@@ -95,6 +95,7 @@ impl Hop {
         if !data || micro {
             flow.deficit = flow.deficit.min(0);
         }
+        flow.watch_idle(self.config.idle);
         let deadline = flow.deadline();
         if deadline != flow.timer {
             if let Some(old) = flow.timer {
@@ -105,9 +106,8 @@ impl Hop {
             }
             flow.timer = deadline;
         }
-        let holds = (flow.out.buffered(), flow.inc.buffered());
-        self.held.0 = self.held.0 - flow.counted.0 + holds.0;
-        self.held.1 = self.held.1 - flow.counted.1 + holds.1;
+        let holds = flow.holds();
+        self.held.change(flow.counted, holds);
         flow.counted = holds;
     }
 }

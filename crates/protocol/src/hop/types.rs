@@ -11,12 +11,21 @@ pub struct HopConfig {
     pub flows_max: usize,
     /// Bytes that all flows' buffers share; half for bytes to send, half for received bytes not yet read.
     pub pool: Octets,
+    /// A flow of which nothing moved for so long is reported as idle.
+    pub idle: Option<Span>,
 }
 
 impl Default for HopConfig {
     fn default() -> Self {
-        Self { flows_max: 4096, pool: Octets::new(64 << 20) }
+        Self { flows_max: 4096, pool: Octets::new(64 << 20), idle: None }
     }
+}
+
+/// What a block service may use of the limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Lent {
+    pub(super) flows: usize,
+    pub(super) pool: Octets,
 }
 
 /// What the lanes know of the way to the neighbour. Sizes copies, blocks, credit and send buffers; pacing and
@@ -107,6 +116,8 @@ pub enum HopEvent {
     Writable(FlowName),
     /// The flow was abandoned by the far side or by its restart; it is forgotten.
     Reset(FlowName, Reason),
+    /// Nothing of the flow was written, read, received or receipted for [`HopConfig::idle`]. Said again after that time.
+    Idle(FlowName),
     /// Both directions ended in an orderly way and everything is acknowledged and read; it is forgotten.
     Closed(FlowName),
 }
@@ -152,9 +163,7 @@ pub struct Counters {
     pub resets: u64,
     /// Incoming flows refused because a table was full.
     pub refused_table_full: u64,
-    /// Received bytes dropped because the flow's range list was full; the sender repairs them.
-    pub dropped_ranges_full: u64,
-    /// Received bytes dropped because the pool was full; the sender repairs them.
+    /// Received bytes dropped because the pool had no room for them or for telling them apart; the sender repairs them.
     pub dropped_pool_full: u64,
     /// Received bytes past the credit we gave.
     pub dropped_beyond_credit: u64,
@@ -185,7 +194,6 @@ impl Counters {
             ("hop_flows_closed", self.closed),
             ("hop_flows_reset", self.resets),
             ("hop_refused_table_full", self.refused_table_full),
-            ("dropped_hop_ranges_full", self.dropped_ranges_full),
             ("dropped_hop_pool_full", self.dropped_pool_full),
             ("dropped_hop_beyond_credit", self.dropped_beyond_credit),
             ("dropped_hop_unknown_flow", self.dropped_unknown_flow),

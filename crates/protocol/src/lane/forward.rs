@@ -20,24 +20,35 @@ const QUIET_MIN: usize = 2;
 const QUIET: Span = Span::from_millis(1);
 /// The short window over which jitter is measured and the queue is the lowest delay.
 const JITTER_WINDOW: Span = Span::from_millis(50);
+/// Where acks are rare, as many samples as jitter takes may come from this long, if each stands for so many packets.
+const JITTER_RARE: Span = Span::from_secs(1);
+const RARE_PACKETS: u64 = 3;
 /// The queue is the lowest delay of at least this long.
 const QUEUE_WINDOW_MIN: Span = Span::from_millis(4);
+
+/// One delay, and when its packet was acknowledged.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Instant,
+    delay: i64,
+    number: u64,
+}
 
 /// Estimates queueing delay and jitter.
 #[derive(Debug, Default)]
 pub(super) struct Forward {
     /// (start, lowest delay), oldest first.
     base: VecDeque<(Instant, i64)>,
-    /// (when acknowledged, delay), oldest first.
-    recent: VecDeque<(Instant, i64)>,
+    /// Oldest first.
+    recent: VecDeque<Sample>,
     jitter: Span,
     jitter_at: Instant,
     base_seen: Instant,
 }
 
 impl Forward {
-    /// A packet sent at `sent_at` arrived at `arrival_ns` of the receiver's clock.
-    pub(super) fn sample(&mut self, now: Instant, sent_at: Instant, arrival_ns: u64) {
+    /// Packet `number`, sent at `sent_at`, arrived at `arrival_ns` of the receiver's clock.
+    pub(super) fn sample(&mut self, now: Instant, number: u64, sent_at: Instant, arrival_ns: u64) {
         let delay = (arrival_ns as i64).wrapping_sub(sent_at.as_nanos() as i64);
         let width = BASE_WINDOW.scale(1, BASE_BUCKETS);
         match self.base.back_mut() {
@@ -51,10 +62,10 @@ impl Forward {
         if self.base().is_some_and(|b| delay <= b + BASE_NEAR_NS) {
             self.base_seen = now;
         }
-        self.recent.push_back((now, delay));
+        self.recent.push_back(Sample { at: now, delay, number });
         while self.recent.len() > RECENT_MAX
             || self.recent.len() > 2 * RECENT_MIN
-                && self.recent.front().is_some_and(|r| now.since(r.0) > JITTER_WINDOW.times(2))
+                && self.recent.front().is_some_and(|r| now.since(r.at) > JITTER_WINDOW.times(2))
         {
             self.recent.pop_front();
         }
@@ -66,11 +77,16 @@ impl Forward {
     /// Jitter is the range of delays in one short window that no trend explains, smoothed.
     fn measure_jitter(&mut self, now: Instant) {
         self.jitter_at = now;
-        let window = || self.recent.iter().filter(|r| now.since(r.0) <= JITTER_WINDOW).map(|r| r.1);
-        let n = window().count() as i64;
-        if n < 2 * RECENT_MIN as i64 {
+        let least = 2 * RECENT_MIN;
+        let mut n = self.recent.iter().rev().take_while(|r| now.since(r.at) <= JITTER_WINDOW).count();
+        if n < least && self.rare_acks(now, least) {
+            n = least;
+        }
+        if n < least {
             return;
         }
+        let window = || self.recent.iter().skip(self.recent.len() - n).map(|r| r.delay);
+        let n = n as i64;
         let half = n / 2;
         let early = window().take(half as usize).sum::<i64>() / half;
         let late = window().skip(half as usize).sum::<i64>() / (n - half);
@@ -79,6 +95,15 @@ impl Forward {
         let unexplained = (high - low) - 2 * (late - early).abs();
         let sample = Span::from_nanos(unexplained.max(0) as u64);
         self.jitter = self.jitter.scale(7, 8) + sample.scale(1, 8);
+    }
+
+    /// Whether the newest `n` samples stand for several packets each. Where the packets themselves are rare, the queue
+    /// changes between any two, and that is no jitter.
+    fn rare_acks(&self, now: Instant, n: usize) -> bool {
+        let (Some(newest), Some(i)) = (self.recent.back(), self.recent.len().checked_sub(n)) else { return false };
+        let oldest = self.recent[i];
+        let packets = newest.number.saturating_sub(oldest.number);
+        now.since(oldest.at) <= JITTER_RARE && packets >= RARE_PACKETS * (n as u64 - 1)
     }
 
     /// The lowest delay of the base window, of unknown origin.
@@ -97,8 +122,8 @@ impl Forward {
             .iter()
             .rev()
             .enumerate()
-            .take_while(|(i, r)| *i < samples || now.since(r.0) <= window)
-            .map(|(_, r)| r.1)
+            .take_while(|(i, r)| *i < samples || now.since(r.at) <= window)
+            .map(|(_, r)| r.delay)
             .min()
     }
     /// Forward jitter.
@@ -111,11 +136,11 @@ impl Forward {
     }
     /// The newest delay, of unknown origin.
     pub(super) fn newest(&self) -> Option<i64> {
-        self.recent.back().map(|r| r.1)
+        self.recent.back().map(|r| r.delay)
     }
     /// Takes the lowest delay acknowledged since `since` as the base, whatever was lower before.
     pub(super) fn rebase(&mut self, now: Instant, since: Instant) {
-        let lowest = self.recent.iter().filter(|r| r.0 >= since).map(|r| r.1).min();
+        let lowest = self.recent.iter().filter(|r| r.at >= since).map(|r| r.delay).min();
         if let Some(lowest) = lowest {
             self.base.clear();
             self.base.push_back((now, lowest));
@@ -141,7 +166,7 @@ mod tests {
             let sent = Instant::from_millis(ms);
             let true_arrival = sent.as_nanos() as i64 + 50_000_000;
             let arrival = true_arrival + true_arrival / 1_000_000 * ppm + 77_000_000_000;
-            forward.sample(sent + Span::from_millis(100), sent, arrival as u64);
+            forward.sample(sent + Span::from_millis(100), ms, sent, arrival as u64);
             worst = worst.max(forward.queue(sent + Span::from_millis(100)).expect("samples exist"));
         }
         worst
@@ -162,8 +187,8 @@ mod tests {
         let mut noise = Forward::default();
         for i in 0..2_000u64 {
             let sent = Instant::from_millis(i);
-            trend.sample(sent, sent, sent.as_nanos() + i * 100_000);
-            noise.sample(sent, sent, sent.as_nanos() + (i * 7_919 % 20) * 1_000_000);
+            trend.sample(sent, i, sent, sent.as_nanos() + i * 100_000);
+            noise.sample(sent, i, sent, sent.as_nanos() + (i * 7_919 % 20) * 1_000_000);
         }
         assert!(trend.jitter() < Span::from_millis(1), "{}", trend.jitter());
         assert!(noise.jitter() > Span::from_millis(12), "{}", noise.jitter());

@@ -11,7 +11,7 @@ use wavelane_base::{Class, Ecn, FrameMeta, Instant, Machine, PortId, Transmit, W
 use wavelane_wire::frame::{LaneAck, Ranges};
 
 fn config(controller: Controller) -> LaneConfig {
-    LaneConfig { lane: 0, controller, mtu_max: 1500, overhead: 28 }
+    LaneConfig { lane: 0, controller, mtu_max: 1500, overhead: 28, sent_max: SENT_MIN }
 }
 
 fn ack(ranges: &[(u64, u64)], arrival_us: u64) -> LaneAck {
@@ -64,6 +64,20 @@ fn an_ack_of_data_measures_the_round_trip_whatever_is_newest_in_it() {
     sender.sent(ms(2), 60, false, false, 0);
     sender.handle_ack(ms(50), &ack(&[(0, 0)], 1));
     assert_eq!(sender.path(ms(50)).rtt, None);
+}
+
+#[test]
+fn a_wish_that_was_lost_is_told_again() {
+    let mut sender = sender_with(8);
+    sender.handle_ack(ms(50), &ack(&[(0, 7)], 1));
+    assert!(sender.ack_wish().is_some(), "a gigabit calls for rarer acks");
+    sender.wish_sent(ms(50));
+    for n in 8..12 {
+        sender.sent(ms(50), 1000, true, false, n);
+    }
+    assert_eq!(sender.ack_wish(), None);
+    sender.handle_ack(ms(100), &ack(&[(9, 11)], 2));
+    assert!(sender.ack_wish().is_some(), "packet 8 was lost, and the wish with it");
 }
 
 #[test]
@@ -221,7 +235,7 @@ proptest! {
     #[test]
     fn every_packet_gets_exactly_one_outcome(ops in prop::collection::vec(op(), 1..200)) {
         let rtt = Span::from_millis(50);
-        let mut map: SentMap<u64> = SentMap::new();
+        let mut map: SentMap<u64> = SentMap::new(SENT_MIN);
         let mut now = ms(1);
         // The model: number -> (eliciting, outcome).
         let mut model: BTreeMap<u64, (bool, Option<bool>)> = BTreeMap::new();

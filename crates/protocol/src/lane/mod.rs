@@ -27,9 +27,14 @@ mod lane_tests;
 mod rival;
 #[cfg(test)]
 mod rival_tests;
+#[cfg(test)]
+mod slow_tests;
+#[cfg(test)]
+mod start_tests;
 
 pub use receiver::LaneReceiver;
 pub use sender::LaneSender;
+pub(crate) use sent::SENT_MIN;
 
 use crate::gateway::Controller;
 use wavelane_base::{Rate, Span};
@@ -45,6 +50,8 @@ pub struct LaneConfig {
     pub mtu_max: usize,
     /// Bytes around a datagram on the medium: IP and UDP headers, 28 or 48 on UDP lanes.
     pub overhead: usize,
+    /// Most packets remembered until their fate is known, and a little longer.
+    pub sent_max: usize,
 }
 
 /// Whether a datagram may leave now.

@@ -16,6 +16,13 @@ const DELAY_MAX: Span = Span::from_secs(1);
 const PACKETS_MAX: u64 = 1024;
 /// An ack that holes or marks call for still keeps this share of the wished delay from the one before.
 const URGENT_SHARE: u64 = 4;
+/// An ack repeats what arrived within this time, for the acks before it may be lost (a fade takes all of them at once) ...
+const REPEATED: Span = Span::from_millis(200);
+/// ... known to this precision ...
+const PATIENT_PART: u64 = 8;
+const MARK_EVERY: Span = Span::from_millis(25);
+/// ... and so many ranges at least.
+const REPEATED_RANGES: usize = 4;
 
 /// A stream of at least this many packets, each within [`PAUSE`] of the one before, that pauses is acknowledged once
 /// more: the last ack may be lost, or we may have moved without knowing, and the sender would go on to the old place.
@@ -36,8 +43,10 @@ pub struct LaneReceiver {
     deadline: Option<Instant>,
     /// The deadline has passed and nobody took the ack yet.
     due: bool,
-    /// The ack is due for a better reason than that time has passed: a hole, a mark, or enough packets.
+    /// The ack is due for a hole or a mark, or the sender asked for it.
     urgent: bool,
+    /// Enough packets for an ack have come.
+    counted: bool,
     last_ack: Option<Instant>,
     packets: u64,
     delay: Span,
@@ -46,6 +55,10 @@ pub struct LaneReceiver {
     run_at: Instant,
     /// When a pause ends a stream.
     pause_at: Option<Instant>,
+    /// The largest number at times [`MARK_EVERY`] apart, of the last [`REPEATED`].
+    marks: VecDeque<(Instant, u64)>,
+    /// The lowest number that arrived since the last ack, and since the one before.
+    lowest: [u64; 2],
 }
 
 impl LaneReceiver {
@@ -60,12 +73,15 @@ impl LaneReceiver {
             deadline: None,
             due: false,
             urgent: false,
+            counted: false,
             last_ack: None,
             packets: DEFAULT_PACKETS,
             delay: DEFAULT_DELAY,
             run: 0,
             run_at: Instant::ZERO,
             pause_at: None,
+            marks: VecDeque::new(),
+            lowest: [u64::MAX; 2],
         }
     }
 
@@ -85,7 +101,9 @@ impl LaneReceiver {
         let newest = before.is_none_or(|largest| number > largest);
         if newest {
             self.largest_at = rx_time.min(now);
+            self.mark(now, number);
         }
+        self.lowest[0] = self.lowest[0].min(number);
         if !eliciting {
             return;
         }
@@ -95,15 +113,28 @@ impl LaneReceiver {
         self.run_at = now;
         self.pause_at = (self.run >= STREAM_PACKETS).then_some(now + pause);
         let gap = before.is_some_and(|largest| number != largest + 1);
-        if ack_now || self.pending >= self.packets {
+        if ack_now {
             self.due = true;
             self.urgent = true;
+        } else if self.pending >= self.packets {
+            self.due = true;
+            self.counted = true;
         } else if gap || ecn == Ecn::Ce || before.is_none() {
             let earliest = self.last_ack.map_or(now, |at| at + self.delay.scale(1, URGENT_SHARE));
             self.urgent = true;
             self.ask_by(now, earliest);
         } else {
             self.ask_by(now, now + self.delay);
+        }
+    }
+
+    fn mark(&mut self, now: Instant, largest: u64) {
+        if self.marks.back().is_none_or(|mark| now.since(mark.0) >= MARK_EVERY) {
+            self.marks.push_back((now, largest));
+            // One that is older stays: it says what was before.
+            while self.marks.get(1).is_some_and(|mark| now.since(mark.0) > REPEATED) {
+                self.marks.pop_front();
+            }
         }
     }
 
@@ -171,10 +202,14 @@ impl LaneReceiver {
         self.due || self.deadline.is_some_and(|at| at <= now)
     }
 
-    /// Whether the ack is due for no other reason than that time has passed. Then it may wait for a packet that leaves
-    /// soon anyway.
-    pub fn ack_can_wait(&self) -> bool {
-        !self.urgent
+    /// How long the ack may wait for a packet that leaves soon anyway: `longest` if only time has passed, and an eighth of the
+    /// round trip if many packets came.
+    pub fn ack_patience(&self, longest: Span, rtt: Span) -> Span {
+        match (self.urgent, self.counted) {
+            (true, _) => Span::ZERO,
+            (false, true) => longest.min(rtt.scale(1, PATIENT_PART)),
+            (false, false) => longest,
+        }
     }
 
     /// The ack to send now, newest ranges first and at most `ranges_max` of them, or `None` if nothing eliciting
@@ -186,11 +221,15 @@ impl LaneReceiver {
         self.pending = 0;
         self.due = false;
         self.urgent = false;
+        self.counted = false;
         self.deadline = None;
         self.last_ack = Some(now);
+        let lowest = self.lowest[0].min(self.lowest[1]).min(self.marks.front().map_or(0, |mark| mark.1));
+        self.lowest = [u64::MAX, self.lowest[0]];
+        let lately = self.ranges.iter().enumerate().take_while(|(i, r)| *i < REPEATED_RANGES || r.1 >= lowest);
         Some(LaneAck {
             lane: self.lane,
-            ranges: Ranges(self.ranges.iter().take(ranges_max.min(RANGES_MAX)).copied().collect()),
+            ranges: Ranges(lately.take(ranges_max.min(RANGES_MAX)).map(|(_, r)| *r).collect()),
             ack_delay_us: now.since(self.largest_at).as_micros(),
             arrival_us: self.largest_at.as_micros(),
             ecn: self.ecn,

@@ -45,6 +45,8 @@ pub struct LaneSender<R> {
     losses: Losses,
     mtu: MtuSearch,
     wish: Wish,
+    /// The packet in which the newest wish left.
+    wish_in: Option<u64>,
     app_limited_until: Option<u64>,
     /// Tail probes without an answer so far.
     probes: u32,
@@ -71,7 +73,7 @@ impl<R> LaneSender<R> {
         let control = Control::new(now, config.controller);
         Self {
             now,
-            sent: SentMap::new(),
+            sent: SentMap::new(config.sent_max),
             outcomes: VecDeque::new(),
             rtt: Rtt::default(),
             pacer: Pacer::new(now, control.pacing()),
@@ -81,6 +83,7 @@ impl<R> LaneSender<R> {
             losses: Losses::default(),
             mtu: new_search(now, &config),
             wish: Wish::new(now),
+            wish_in: None,
             app_limited_until: None,
             probes: 0,
             probe_due: false,
@@ -220,7 +223,7 @@ impl<R> LaneSender<R> {
             if settled.iter().any(|s| s.0.eliciting) {
                 self.rtt.sample(now, latest, ack_delay);
             }
-            self.forward.sample(now, newest.sent_at, arrival);
+            self.forward.sample(now, newest.number, newest.sent_at, arrival);
             if let (Some(rtt), Some(forward)) = (latest_rtt, self.forward.newest()) {
                 self.wish.sample(now, rtt, (rtt.as_nanos() as i64).saturating_sub(forward));
             }
@@ -246,9 +249,11 @@ impl<R> LaneSender<R> {
             latest_rtt,
             rtt: self.rtt.smoothed_or_initial(),
             rtt_min: self.rtt.lowest().unwrap_or(self.rtt.smoothed_or_initial()),
+            acks_apart: self.wish.apart(self.control.rate()),
         };
         self.control.on_ack(&sample, &mut self.forward, &mut self.losses);
         self.pacer.set_rate(now, self.control.pacing());
+        self.wish.pace(self.control.pacing(), sample.rtt_min);
         // A shorter round trip may have moved a deadline into the past.
         self.handle_timeout(now);
     }
@@ -279,6 +284,9 @@ impl<R> LaneSender<R> {
             self.pacer.set_rate(self.now, self.control.pacing());
         }
         if resolved.lost {
+            if self.wish_in == Some(resolved.number) {
+                self.wish.lost();
+            }
             if !resolved.mtu_probe && !elsewhere {
                 self.lost_sent = self.lost_sent.max(Some(resolved.sent_at));
             }
@@ -368,7 +376,7 @@ impl<R> LaneSender<R> {
         self.control.path_changed(now);
         self.pacer.set_rate(now, self.control.pacing());
         self.mtu = new_search(now, &self.config);
-        self.wish = Wish::new(now);
+        self.wish.path_changed(now);
     }
 
     /// Leaves the next number out. Nobody can have received it, so an ack of it shows a neighbour that does not wait
@@ -425,7 +433,7 @@ impl<R> LaneSender<R> {
     }
 
     /// How the peer should acknowledge this lane, if that differs from what it was last told: packets per ack and
-    /// longest delay. Send it as an `AckWish` frame; repeated until [`Self::wish_sent`].
+    /// longest delay. Send it as an `AckWish` frame; repeated until [`Self::wish_sent`], and when that packet is lost.
     pub fn ack_wish(&self) -> Option<(u64, Span)> {
         self.wish.pending()
     }
@@ -435,9 +443,10 @@ impl<R> LaneSender<R> {
         self.wish.delay()
     }
 
-    /// The wish left in a packet.
+    /// The wish leaves in packet [`Self::next_number`].
     pub fn wish_sent(&mut self, now: Instant) {
         self.now = now;
+        self.wish_in = Some(self.next_number());
         self.wish.sent();
     }
 

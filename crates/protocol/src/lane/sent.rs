@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 use wavelane_base::{Instant, Span};
 use wavelane_wire::frame::LaneAck;
 
-/// Most packets remembered; the oldest is taken for lost when one more is sent.
-pub(super) const SENT_MAX: usize = 65_536;
+/// Packets remembered at the least. At most it is as many full ones as half the pool holds: no more bytes are on their way.
+/// The oldest is taken for lost when one more is sent.
+pub(crate) const SENT_MIN: usize = 65_536;
 /// A packet is lost once one sent this many numbers later has arrived (RFC 9002, section 6.1.1), as long as the
 /// path has not been seen to reorder.
 const PACKET_THRESHOLD: u64 = 3;
@@ -71,6 +72,7 @@ pub(super) struct SentMap<R> {
     packets: VecDeque<Packet<R>>,
     /// Every packet below has its outcome.
     settled: u64,
+    packets_max: usize,
     /// Numbers from `first` on that were acknowledged: what an ack says once more costs nothing to pass over.
     acked: RangeSet,
     /// Numbers from `first` on that were never sent, ascending.
@@ -87,8 +89,10 @@ pub(super) struct SentMap<R> {
 }
 
 impl<R> SentMap<R> {
-    pub(super) fn new() -> Self {
+    /// Remembers at most `packets_max` packets.
+    pub(super) fn new(packets_max: usize) -> Self {
         Self {
+            packets_max,
             first: 0,
             packets: VecDeque::new(),
             settled: 0,
@@ -153,7 +157,7 @@ impl<R> SentMap<R> {
 
     /// If the map is full the oldest packet is settled as lost and returned.
     fn make_room(&mut self) -> Option<(Resolved, Option<R>)> {
-        if self.packets.len() < SENT_MAX {
+        if self.packets.len() < self.packets_max {
             return None;
         }
         let evicted = self.settle(self.first, State::Lost);

@@ -1,8 +1,9 @@
-//! How often the peer should acknowledge: thinned while acks queue on their way back.
+//! How often the peer should acknowledge: so often that an ack tells something new, and rarer while acks queue on their way
+//! back.
 
 use super::receiver::DEFAULT_DELAY;
 use std::collections::VecDeque;
-use wavelane_base::{Instant, Span};
+use wavelane_base::{Instant, Octets, Rate, Span};
 
 /// Acks are thought to queue when all of this many in a row were late.
 const LATE_RUN: usize = 8;
@@ -11,7 +12,13 @@ const LATE: Span = Span::from_millis(30);
 /// Late by this much at the start, the acks are thinned to a third at once.
 const VERY_LATE: Span = Span::from_millis(120);
 const PACKETS: u64 = 2;
+const PACKET: u64 = 1500;
 const PACKETS_MAX: u64 = 128;
+/// As many packets share an ack as the lane carries in this time: an ack per two packets of 250 Mbit/s would be 6 Mbit/s, more
+/// than many an asymmetric link has for the way back. Rarer acks show the queue under jitter too late.
+const APART: Span = Span::from_millis(1);
+/// And in this part of a round trip, for the window holds no more than one.
+const APART_RTT_PART: u64 = 16;
 const DELAY_MAX: Span = Span::from_millis(80);
 /// Acks that are late by the same, within this share or [`SAME`], though so many wishes thinned them, do not queue: a
 /// queue would have grown or shrunk. The way back has become longer.
@@ -25,6 +32,8 @@ const LOWEST_WINDOW: Span = Span::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Wish {
     packets: u64,
+    /// What the lane's pace alone asks for, a power of two.
+    by_pace: u64,
     delay: Span,
     unsent: bool,
     changed: Instant,
@@ -41,6 +50,7 @@ impl Wish {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             packets: PACKETS,
+            by_pace: PACKETS,
             delay: DEFAULT_DELAY,
             unsent: false,
             changed: now,
@@ -86,13 +96,41 @@ impl Wish {
         }
     }
 
+    /// The lane sends at this pace.
+    pub(super) fn pace(&mut self, pacing: Rate, rtt_min: Span) {
+        let apart = APART.min(rtt_min.scale(1, APART_RTT_PART));
+        let packets = (pacing.octets_in(apart).get() / PACKET).clamp(PACKETS, PACKETS_MAX);
+        // Told anew only when it is twice or less than half of what was told.
+        if packets >= 2 * self.by_pace || packets < self.by_pace {
+            let by_pace = 1 << packets.ilog2();
+            self.unsent |= by_pace.max(self.packets) != self.by_pace.max(self.packets);
+            self.by_pace = by_pace;
+        }
+    }
+    /// The neighbour moved: the way back is another one. Who was told to acknowledge rarely still does, so it is told anew.
+    pub(super) fn path_changed(&mut self, now: Instant) {
+        let fresh = Self::new(now);
+        *self = Self { unsent: self.unsent || self.told() != fresh.told(), ..fresh };
+    }
+    fn told(&self) -> (u64, Span) {
+        (self.packets.max(self.by_pace), self.delay)
+    }
+    /// How far apart acks of a lane of this rate are because they queued on their way back; those that its pace made rare are
+    /// [`APART`], which is next to nothing.
+    pub(super) fn apart(&self, rate: Rate) -> Span {
+        rate.time_for(Octets::new(self.packets * PACKET)).min(self.delay)
+    }
     /// What to tell the peer, if it does not know.
     pub(super) fn pending(&self) -> Option<(u64, Span)> {
-        self.unsent.then_some((self.packets, self.delay))
+        self.unsent.then(|| self.told())
     }
-    /// The frame left. It may be lost, so it is repeated whenever acks are found late again.
+    /// The frame left.
     pub(super) fn sent(&mut self) {
         self.unsent = false;
+    }
+    /// The frame was lost.
+    pub(super) fn lost(&mut self) {
+        self.unsent = true;
     }
     /// The longest an ack may be withheld.
     pub(super) fn delay(&self) -> Span {

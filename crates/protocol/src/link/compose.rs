@@ -2,7 +2,7 @@
 
 use super::guard::{RESERVE, Why, is_bursty};
 use super::share::Service;
-use super::{Draft, Link, Load, Part, Record, SILENCE};
+use super::{Draft, Link, Load, Part, Record};
 use crate::arq::{Carries, Datagram};
 use crate::lane::{LaneReceiver, Probe, Room};
 use wavelane_base::{Class, Instant, Span};
@@ -101,11 +101,13 @@ impl Link {
     /// Whether the acks that are due may wait for a datagram with data, which leaves soon: alone they would cost a slow
     /// lane several parts in a hundred.
     fn ack_can_wait(&self, now: Instant, wanted: Option<Class>) -> bool {
-        let patient = self.receivers.iter().all(|lane| !lane.ack_due(now) || lane.ack_can_wait());
-        let soon = || self.sender.bulk_opens().is_some_and(|at| at > now && at.since(now) <= ACK_WAIT_MAX);
+        let due = self.receivers.iter().filter(|lane| lane.ack_due(now));
+        let rtt = self.hop.path().rtt;
+        let patience = due.map(|lane| lane.ack_patience(ACK_WAIT_MAX, rtt)).min().unwrap_or(ACK_WAIT_MAX);
+        let soon = || self.sender.bulk_opens().is_some_and(|at| at > now && at.since(now) <= patience);
         // Packets' repeats are timed by these acks: they do not wait.
         let blocks_alone = self.packets.as_ref().is_none_or(|packets| packets.wants().is_none());
-        wanted.is_some() && blocks_alone && patient && soon()
+        wanted.is_some() && blocks_alone && patience > Span::ZERO && soon()
     }
 
     /// Tells the lane of a datagram that is written.
@@ -205,6 +207,7 @@ impl Link {
         w: &mut Writer<'_>,
         load: &mut Load,
     ) -> bool {
+        self.liveness.used(now);
         let before = w.len();
         if self.packets.as_ref().is_none_or(|packets| packets.wants().is_none()) {
             self.hop.fill(now, class, w, &mut load.blocks);
@@ -306,11 +309,8 @@ impl Link {
 
     fn note_sent(&mut self, now: Instant, eliciting: bool) {
         self.confirm = false;
-        self.sent_at = now;
         self.counters.datagrams_sent += 1;
-        if eliciting && self.silence_at.is_none() {
-            self.silence_at = Some(now + SILENCE);
-        }
+        self.liveness.sent(now, eliciting);
     }
 
     /// Tells the neighbour, in a datagram that leaves anyway, how often we wish to be acknowledged.

@@ -6,6 +6,7 @@
 mod compose;
 mod guard;
 mod inbound;
+mod liveness;
 mod path;
 mod receive;
 mod share;
@@ -14,11 +15,12 @@ use crate::arq::{self, Piece};
 use crate::fec::Decoder;
 use crate::gateway::Controller;
 use crate::hop::{Carried, Hop, HopConfig, Path};
-use crate::lane::{LaneConfig, LaneReceiver, LaneSender, Outcome, PathView};
+use crate::lane::{LaneConfig, LaneReceiver, LaneSender, Outcome, PathView, SENT_MIN};
 use crate::packet::{Packets, PacketsConfig};
 pub use crate::session::LANES_MAX;
 use guard::{Guard, PATIENCE_MEDIA, Why, is_bursty};
 use inbound::InboundLoss;
+use liveness::Liveness;
 use path::{PathFrames, Skips};
 use share::Share;
 use std::collections::VecDeque;
@@ -26,13 +28,12 @@ use wavelane_base::{Class, Ecn, Entropy, Instant, Octets, Span, Wakeup};
 
 /// Most datagrams made from symbols of which the neighbour is told; of more it repeats the contents.
 const TO_TELL_MAX: usize = 64;
+/// A full packet, where a number of packets is meant.
+const PACKET_FULL: u64 = 1_500;
 /// Before this many of our packets have a known fate, the link counts as lossy: the first exchanges get copies.
 const FATES_KNOWN_MIN: u64 = 50;
 /// The loss assumed until then.
 const LOSS_UNKNOWN: f64 = 0.01;
-/// After this much silence while an answer is owed, the link counts as silent: it asks for a new session too.
-pub const SILENCE: Span = Span::from_secs(1);
-
 /// Most path responses of one datagram that are looked at.
 const HEARD_RESPONSES_MAX: usize = 8;
 
@@ -158,15 +159,10 @@ pub struct Link {
     pub packets: Option<Packets>,
     share: Share,
     counters: LinkCounters,
-    /// When silence is worth reporting; set while an answer is owed.
-    silence_at: Option<Instant>,
-    /// Silence that nobody took yet.
-    silent: bool,
+    liveness: Liveness,
     /// The neighbour must see a datagram of ours soon: it may not use a new session's keys before, or what lies between
     /// forgets us.
     confirm: bool,
-    /// When the last datagram left.
-    sent_at: Instant,
     path_frames: PathFrames,
     /// Responses of the neighbour's to challenges of ours, at most [`HEARD_RESPONSES_MAX`].
     heard_responses: VecDeque<[u8; 8]>,
@@ -191,27 +187,20 @@ impl Link {
             packets: config.packets.map(Packets::new),
             share: Share::default(),
             counters: LinkCounters::default(),
-            silence_at: None,
-            silent: false,
+            liveness: Liveness::new(now, config.keepalive),
             confirm: false,
-            sent_at: now,
         }
     }
 
     /// How long it may be quiet from now on.
     pub fn set_keepalive(&mut self, keepalive: Option<Span>) {
-        self.config.keepalive = keepalive;
+        (self.config.keepalive, self.liveness.keepalive) = (keepalive, keepalive);
     }
 
     /// The neighbour is called at an address of another kind now.
     pub fn set_overhead(&mut self, overhead: usize) {
         self.config.overhead = overhead;
         self.sender.set_overhead(overhead);
-    }
-
-    /// When it has been quiet for too long.
-    fn keepalive_at(&self) -> Option<Instant> {
-        self.config.keepalive.filter(|_| !self.confirm).map(|keepalive| self.sent_at + keepalive)
     }
 
     /// The neighbour came back without its memory: lanes start over, flows are reset.
@@ -223,7 +212,7 @@ impl Link {
         self.guard = Guard::default();
         self.to_tell.clear();
         self.path_frames = PathFrames::default();
-        self.heard();
+        self.heard(now);
         self.hop.peer_restarted(now);
         if let Some(packets) = &mut self.packets {
             packets.restart();
@@ -243,7 +232,7 @@ impl Link {
     /// Whether a session is needed: something is to be sent, or an answer is owed.
     pub fn wants_session(&self, now: Instant) -> bool {
         let asked = self.ack_due(now) || self.path_frames.are_due();
-        self.config.keepalive.is_some() || self.silence_at.is_some() || self.wants(now).is_some() || asked
+        self.config.keepalive.is_some() || self.liveness.is_owed_answer() || self.wants(now).is_some() || asked
     }
 
     /// The class of the most urgent thing that waits.
@@ -257,12 +246,17 @@ impl Link {
 
     /// Whether something that left asks for an answer, and nothing was heard since.
     pub fn is_owed_answer(&self) -> bool {
-        self.silence_at.is_some()
+        self.liveness.is_owed_answer()
     }
 
-    /// Whether an answer has been owed for another [`SILENCE`] since this was last asked.
+    /// Whether an answer has been owed for another second since this was last asked.
     pub fn take_silence(&mut self) -> bool {
-        core::mem::take(&mut self.silent)
+        self.liveness.take_silence()
+    }
+
+    /// Smoothed round trip, or what is assumed before there was one.
+    pub fn round_trip(&self) -> Span {
+        self.hop.path().rtt
     }
 
     /// What the lane knows of its path.
@@ -289,9 +283,8 @@ impl Link {
     }
 
     /// An authenticated datagram came from the neighbour, whatever it holds.
-    pub fn heard(&mut self) {
-        self.silence_at = None;
-        self.silent = false;
+    pub fn heard(&mut self, now: Instant) {
+        self.liveness.heard(now);
         if let Some(packets) = &mut self.packets {
             packets.heard();
         }
@@ -299,12 +292,7 @@ impl Link {
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if let Some(at) = self.silence_at.filter(|at| *at <= now) {
-            self.silent = true;
-            // Missed repeats (a suspended process) are not made up for.
-            self.silence_at = Some((at + SILENCE).max(now + Span::from_nanos(1)));
-        }
-        self.confirm |= self.keepalive_at().is_some_and(|at| at <= now);
+        self.confirm |= self.liveness.handle_timeout(now);
         self.sender.handle_timeout(now);
         for receiver in &mut self.receivers {
             receiver.handle_timeout(now);
@@ -385,20 +373,22 @@ impl Link {
 
     /// The next deadline. While nothing can be sealed, nothing of the lane can be sent, and its wishes wait.
     pub fn poll_timeout(&self, can_seal: bool) -> Option<Wakeup> {
-        let silence = self.silence_at.map(|at| Wakeup { at, cause: "silence" });
         let lanes = self.receivers.iter().map(LaneReceiver::poll_timeout);
         let base = lanes.fold(self.hop.poll_timeout(), Wakeup::earliest);
         let packets = self.packets.as_ref().and_then(|packets| packets.poll_timeout(can_seal));
-        let base = Wakeup::earliest(Wakeup::earliest(base, silence), packets);
+        let base = Wakeup::earliest(Wakeup::earliest(base, self.liveness.silence_at()), packets);
         let base = Wakeup::earliest(base, self.guard.poll_timeout());
         if !can_seal {
             return base;
         }
-        let keepalive = self.keepalive_at().map(|at| Wakeup { at, cause: "keepalive" });
-        Wakeup::earliest(Wakeup::earliest(base, keepalive), self.sender.poll_timeout())
+        // What asks already waits for room.
+        let ask = self.liveness.ask_at().filter(|_| !self.confirm);
+        Wakeup::earliest(Wakeup::earliest(base, ask), self.sender.poll_timeout())
     }
 }
 
 fn lane_config(config: &LinkConfig) -> LaneConfig {
-    LaneConfig { lane: config.lane, controller: config.controller, mtu_max: config.mtu_max, overhead: config.overhead }
+    let sent_max = usize::try_from(config.hop.pool.get() / 2 / PACKET_FULL).unwrap_or(usize::MAX).max(SENT_MIN);
+    let LinkConfig { lane, controller, mtu_max, overhead, .. } = *config;
+    LaneConfig { lane, controller, mtu_max, overhead, sent_max }
 }

@@ -83,10 +83,16 @@ impl Link {
                 }
                 Frame::PathResponse(_) => {}
                 Frame::Packet(packet) => match &mut self.packets {
-                    Some(packets) => packets.handle_frame(now, &packet),
+                    Some(packets) => {
+                        self.liveness.used(now);
+                        packets.handle_frame(now, &packet);
+                    }
                     None => self.counters.unwanted_packets += 1,
                 },
-                flow_frame => self.hop.handle_frame(now, &flow_frame),
+                flow_frame => {
+                    self.liveness.used(now);
+                    self.hop.handle_frame(now, &flow_frame);
+                }
             }
         }
         asked

@@ -43,6 +43,8 @@ impl Engine {
         self.wires.push(Vec::new());
         let actor = self.join(Due::Node(id));
         self.node_actors.push(actor);
+        // Should nothing happen to it before, it is woken then.
+        self.agenda.set(actor, self.nodes[id].resident().and_then(|resident| resident.deadline()));
         NodeId(id)
     }
 

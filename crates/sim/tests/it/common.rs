@@ -95,7 +95,7 @@ pub(crate) fn gateway_config(me: u8, peer: u8, peer_address: SocketAddrV4) -> Co
             address: Some(SocketAddr::V4(peer_address)),
             port: PortId(0),
             keepalive: None,
-            allow_sources: vec!["10.0.0.0/8".parse().unwrap()],
+            allow_sources: None,
             allow_targets: vec!["10.0.0.0/8".parse().unwrap()],
             routes: Vec::new(),
             controller: Controller::Delay,

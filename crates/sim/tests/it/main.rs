@@ -6,6 +6,7 @@ mod backend;
 mod basics;
 mod bbr3;
 mod beside;
+mod capacity;
 mod captures;
 mod cells;
 mod common;

@@ -261,7 +261,7 @@ fn what_a_peer_may_not_send_is_dropped_and_a_wrong_target_is_told() {
     let mut strict = far;
     strict.peers[0].allow_targets = vec!["10.1.9.0/24".parse().unwrap()];
     let mut near = packet_config(1, 2, "192.0.2.2:51820", "10.1.0.0/16");
-    near.peers[0].allow_sources = vec!["10.1.0.0/16".parse().unwrap()];
+    near.peers[0].allow_sources = Some(vec!["10.1.0.0/16".parse().unwrap()]);
     strict.packets = strict.packets.map(|p| PacketConfig { address4: Some(Ipv4Addr::new(10, 1, 0, 1)), ..p });
     let clock = NodeClock::new(Span::ZERO, 0).unwrap();
     let (a, b) = (engine.add_gateway("a", clock, near).unwrap(), engine.add_gateway("b", clock, strict).unwrap());

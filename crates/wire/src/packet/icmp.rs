@@ -1,6 +1,8 @@
 //! The ICMP errors of a router: RFC 792, RFC 1122 (section 3.2.2), RFC 1812 (section 4.3) and RFC 4443.
 
-use super::{IPV6_HEADER_LEN, PROTOCOL_ICMP, PROTOCOL_ICMP6, Packet, is_routable};
+use super::{
+    DESTINATION, FRAGMENT, HOP_BY_HOP, IPV6_HEADER_LEN, PROTOCOL_ICMP, PROTOCOL_ICMP6, Packet, ROUTING, is_routable,
+};
 use crate::ip::{DEFAULT_TTL, IPV4_HEADER_LEN, checksum};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -69,6 +71,54 @@ pub fn may_answer(packet: &Packet<'_>) -> bool {
     };
     let later = packet.fragment.offset > 0;
     !about_error && !later && is_routable(packet.source) && !packet.target.is_multicast()
+}
+
+/// What a packet is to the router that is asked to pass it on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Crossing {
+    /// Something to be judged by its addresses.
+    Plain,
+    /// An error that hosts and routers send to whom a packet came from, and the quoted packet's source and target, if
+    /// they are there.
+    Error(Option<(IpAddr, IpAddr)>),
+    /// What means something on one link only, or nothing any more.
+    Never,
+}
+
+/// Sorts a packet by its kind of ICMP. Of what nodes on a link say to each other nothing passes (RFC 1256, RFC 4861, RFC
+/// 4890 section 4.3.3), nor do redirects and what is withdrawn (RFC 6633, RFC 6918).
+pub fn crossing(packet: &Packet<'_>) -> Crossing {
+    if packet.fragment.offset > 0 {
+        return Crossing::Plain;
+    }
+    let upper = packet.upper();
+    match (packet.protocol, upper.first()) {
+        // Unreachable, time exceeded, parameter problem.
+        (PROTOCOL_ICMP, Some(3 | 11 | 12)) => Crossing::Error(quoted_v4(upper)),
+        // Source quench, redirect, router discovery, information, address mask, and others withdrawn.
+        (PROTOCOL_ICMP, Some(4..=6 | 9 | 10 | 15..=18 | 30..=39)) => Crossing::Never,
+        // Unreachable, too big, time exceeded, parameter problem.
+        (PROTOCOL_ICMP6, Some(1..=4)) => Crossing::Error(quoted_v6(upper)),
+        // Unknown errors; multicast listeners, neighbour and router discovery, redirect, renumbering, node
+        // information, and their kin.
+        (PROTOCOL_ICMP6, Some(0 | 5..=127 | 130..=143 | 148 | 149 | 151..=153)) => Crossing::Never,
+        (PROTOCOL_ICMP | PROTOCOL_ICMP6, None) => Crossing::Never,
+        // More extension headers than were walked through: any kind may lie behind them.
+        (HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION, _) if packet.source.is_ipv6() => Crossing::Never,
+        _ => Crossing::Plain,
+    }
+}
+
+fn quoted_v4(icmp: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    let quoted: &[u8; IPV4_HEADER_LEN] = icmp.get(ICMP_HEADER_LEN..)?.first_chunk()?;
+    let address = |at: usize| IpAddr::from([quoted[at], quoted[at + 1], quoted[at + 2], quoted[at + 3]]);
+    (quoted[0] >> 4 == 4).then(|| (address(12), address(16)))
+}
+
+fn quoted_v6(icmp: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    let quoted: &[u8; IPV6_HEADER_LEN] = icmp.get(ICMP_HEADER_LEN..)?.first_chunk()?;
+    let address = |at: usize| IpAddr::from(core::array::from_fn::<u8, 16, _>(|i| quoted[at + i]));
+    (quoted[0] >> 4 == 6).then(|| (address(8), address(24)))
 }
 
 /// The error about `packet` that `from` sends, as a whole IP packet; `None` if the versions differ.

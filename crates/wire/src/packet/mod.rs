@@ -7,7 +7,7 @@ mod icmp;
 
 pub use edit::{clamp_mss, decrement_hops, mark_congestion};
 pub use fragment::fragments_v4;
-pub use icmp::{ICMP_V4_LEN_MAX, ICMP_V6_LEN_MAX, IcmpError, answer, may_answer};
+pub use icmp::{Crossing, ICMP_V4_LEN_MAX, ICMP_V6_LEN_MAX, IcmpError, answer, crossing, may_answer};
 
 use crate::codec::DecodeError;
 use crate::ip::{IPV4_HEADER_LEN, PROTOCOL_UDP, checksum};

@@ -39,7 +39,7 @@ fn config(me: usize, count: usize, pool: u64) -> Config {
         address: Some(lane(other, 1 - port)),
         port: PortId(port),
         keepalive: None,
-        allow_sources: vec!["10.0.0.0/8".parse().unwrap()],
+        allow_sources: None,
         allow_targets: vec!["10.0.0.0/8".parse().unwrap()],
         routes,
         controller: Controller::Delay,

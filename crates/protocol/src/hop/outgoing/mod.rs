@@ -7,8 +7,10 @@ mod receipts;
 pub(super) use blocks::Block;
 pub(super) use receipts::RANGES_WHOLE;
 
+use super::memory::make_room;
 use super::ranges::RangeSet;
-use super::room::START;
+use super::room::{START, WRITABLE_MIN};
+use super::shares::{FLOOR, WriteRoom};
 use super::sure::Sure;
 use flight::Seg;
 use std::collections::{BTreeMap, VecDeque};
@@ -21,8 +23,16 @@ const MICRO_MAX: u64 = 1_100;
 const WRITER_PAUSE: Span = Span::from_millis(2);
 /// First wait before asking for a receipt that does not come, and the longest between questions.
 const QUERY_MIN: Span = Span::from_millis(100);
-/// See [`QUERY_MIN`].
+/// See [`QUERY_MIN`]. Where only credit is wanting, this is the first wait and the other the longest: the receiver says
+/// unasked that it takes more, and repeats that until it arrives.
 const QUERY_MAX: Span = Span::from_secs(1);
+/// See [`QUERY_MAX`].
+const QUERY_STARVED_MAX: Span = Span::from_secs(16);
+/// Bytes that the far side has taken of a direction whose reader reads: kernels on the way take about so much before any
+/// application does.
+const PROVEN: u64 = 128 << 10;
+/// Bytes that may wait beyond the credit.
+const BEYOND_CREDIT: u64 = FLOOR;
 
 /// What to send next of a direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,7 +108,7 @@ impl Outgoing {
     fn in_flight(&self) -> u64 {
         self.flying + self.missing.total()
     }
-    fn unsent(&self) -> u64 {
+    pub(super) fn unsent(&self) -> u64 {
         self.written() - self.next
     }
     /// Everything written was receipted.
@@ -122,18 +132,34 @@ impl Outgoing {
     pub(super) fn grant(&mut self, credit: u64) {
         self.credit = self.credit.max(credit);
     }
-    /// Bytes a writer may add now, given how many may wait and this flow's share of the pool.
+    /// Bytes a writer may add now.
     ///
     /// Bytes in flight are not counted: a writer is asked for the path's next moments, whatever is being repaired.
-    pub(super) fn room(&self, ahead: u64, share: u64) -> u64 {
+    pub(super) fn room(&self, room: WriteRoom) -> u64 {
+        self.ahead(room).saturating_sub(self.unsent()).min(self.share(room).saturating_sub(self.buffered()))
+    }
+    fn share(&self, room: WriteRoom) -> u64 {
+        if self.base < PROVEN { room.share.min(room.first) } else { room.share }
+    }
+    /// Least room that makes a waiting writer worth waking: one that answers within the other half of what may wait keeps
+    /// the lane busy.
+    pub(super) fn room_wanted(&self, room: WriteRoom) -> u64 {
+        WRITABLE_MIN.min(self.share(room) / 2).min(self.ahead(room) / 2)
+    }
+    /// Bytes that may wait beyond those in flight: of what the peer does not take, because its reader does not, only the
+    /// next few.
+    fn ahead(&self, room: WriteRoom) -> u64 {
         let began = if self.is_drained() { self.next } else { self.began };
-        let ahead = ahead.max((began + START).saturating_sub(self.next));
-        ahead.saturating_sub(self.unsent()).min(share.saturating_sub(self.buffered()))
+        let wanted = room.ahead.max((began + START).saturating_sub(self.next)).min(room.part);
+        let taken = self.credit.min(self.ceiling()).saturating_sub(self.next) + BEYOND_CREDIT;
+        // Before the answer it is not known what the peer takes.
+        if self.credit == 0 { wanted } else { wanted.min(taken) }
     }
     pub(super) fn write(&mut self, data: &[u8]) {
         if self.is_drained() {
             self.began = self.next;
         }
+        make_room(&mut self.buf, data.len());
         self.buf.extend(data);
     }
     pub(super) fn shut(&mut self) {
@@ -215,12 +241,20 @@ impl Outgoing {
             return false;
         }
         self.query_at = None;
-        self.query_wait = self.query_wait.times(2).min(QUERY_MAX);
+        self.query_wait = self.query_wait.times(2).min(self.longest_wait());
         if self.fin.is_some() && !self.complete && self.finish.arrived && self.is_drained() {
             self.finish.ask();
         }
         self.query.ask();
         true
+    }
+
+    /// Whether a receipt is owed: for bytes that landed, or for the end.
+    fn is_owed_receipt(&self) -> bool {
+        self.landed > 0 || (self.fin.is_some() && !self.complete && self.finish.arrived)
+    }
+    fn longest_wait(&self) -> Span {
+        if self.is_owed_receipt() { QUERY_MAX } else { QUERY_STARVED_MAX }
     }
 
     /// Gives the buffer back; the flow is over.

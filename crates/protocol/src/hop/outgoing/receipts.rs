@@ -1,9 +1,8 @@
 //! What receipts say: bytes to forget, bytes dropped behind the lane. And when to ask for one that does not come.
 
 use super::{Outgoing, QUERY_MAX, QUERY_MIN};
-use crate::hop::incoming::IDLE_CAPACITY;
+use crate::hop::memory::give_back;
 use crate::hop::types::Path;
-use std::collections::VecDeque;
 use wavelane_base::{Instant, Span};
 
 /// Stretches in which a direction's bytes on the way are told apart: so many, and ...
@@ -31,9 +30,7 @@ impl Outgoing {
             self.missing.remove(self.base, cumulative);
             self.buf.drain(..(cumulative - self.base) as usize);
             self.base = cumulative;
-            if self.buf.is_empty() && self.buf.capacity() > IDLE_CAPACITY {
-                self.buf = VecDeque::new();
-            }
+            give_back(&mut self.buf);
         }
         for &(first, last) in ranges {
             if self.is_in_pieces() {
@@ -67,19 +64,18 @@ impl Outgoing {
         self.stretches() > STRETCHES_MIN + usize::try_from(octets_max).unwrap_or(usize::MAX)
     }
 
-    /// Landed bytes that a current receipt does not hold were dropped behind the lane. Known for certain only of the
-    /// first hole, and of all if the list is whole.
+    /// Landed bytes that a current receipt does not hold were dropped behind the lane. Known for certain of the first
+    /// hole and of what lies above the lowest range listed, and of all if the list is whole.
     fn contradict(&mut self, now: Instant, ranges: &[(u64, u64)], path: &Path) -> u64 {
         if self.landed == 0 || self.contradicted_at.is_some_and(|at| now.since(at) < CONTRADICT_EVERY) {
             return 0;
         }
         self.contradicted_at = Some(now);
         let grace = path.rtt.scale(1, 2).max(Span::from_millis(50));
-        let whole = ranges.len() < RANGES_WHOLE;
-        let denied: Vec<(u64, u64)> = self
-            .segs
-            .iter()
-            .take_while(|(start, _)| whole || **start == self.base)
+        let told = if ranges.len() < RANGES_WHOLE { self.base } else { ranges[ranges.len() - 1].0.max(self.base) };
+        let first = self.segs.range(self.base..=self.base).filter(|_| told > self.base);
+        let denied: Vec<(u64, u64)> = first
+            .chain(self.segs.range(told..))
             .filter(|(_, seg)| seg.landed.is_some_and(|at| at + grace <= now))
             .map(|(&start, seg)| (start, seg.end))
             .collect();
@@ -108,16 +104,18 @@ impl Outgoing {
             // Nothing is left that a copy could help.
             self.copy_at = None;
         }
-        let finish_silent = self.fin.is_some() && !self.complete && self.finish.arrived;
-        let wanted = !self.complete && (self.landed > 0 || finish_silent || self.is_starved());
-        if !wanted {
+        let owed = self.is_owed_receipt();
+        if !owed && (self.complete || !self.is_starved()) {
             self.query_at = None;
             self.query_wait = Span::ZERO;
         } else if self.query_at.is_none() && !self.query.due && !self.query.flying() {
             if self.query_wait == Span::ZERO {
-                self.query_wait = path.rtt.times(2).max(QUERY_MIN).min(QUERY_MAX);
+                self.query_wait = if owed { path.rtt.times(2).max(QUERY_MIN).min(QUERY_MAX) } else { QUERY_MAX };
             }
             self.query_at = Some(now + self.query_wait);
+        }
+        if owed {
+            self.query_at = self.query_at.map(|at| at.min(now + QUERY_MAX));
         }
     }
 }

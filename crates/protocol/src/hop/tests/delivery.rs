@@ -189,7 +189,8 @@ fn five_thousand_short_flows_leave_constant_memory() {
         duplicate: ratio(1, 20),
         ..Pipe::default()
     };
-    let mut world = World::new(9, pipe, HopConfig { flows_max: 64, pool: Octets::new(4 << 20) });
+    let mut world =
+        World::new(9, pipe, HopConfig { flows_max: 64, pool: Octets::new(4 << 20), ..HopConfig::default() });
     let mut accepted = BTreeSet::new();
     let (mut open, mut opened, mut ended): (Vec<[Stream; 2]>, u64, u64) = (Vec::new(), 0, 0);
     while ended < 5_000 {

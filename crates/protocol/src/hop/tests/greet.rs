@@ -7,7 +7,8 @@ use super::*;
 fn beside(opens_per_s: u64) -> Span {
     let rate = Rate::from_bps(33_600);
     let pipe = Pipe { rate, delay: Span::from_millis(100), ..Pipe::default() };
-    let mut world = World::new(3, pipe, HopConfig { flows_max: 4_096, pool: Octets::new(4 << 20) });
+    let mut world =
+        World::new(3, pipe, HopConfig { flows_max: 4_096, pool: Octets::new(4 << 20), ..HopConfig::default() });
     let flow = world.open_accepted();
     let mut stream = Stream::new(flow, 0, 60_000);
     let (began, mut given_up) = (world.now, VecDeque::new());

@@ -1,5 +1,5 @@
 //! A peer that is authenticated and wrong: nothing panics, nothing grows past its bound, everything is counted.
-use super::super::incoming::CREDIT_FLOOR;
+use super::super::shares::FLOOR;
 use super::*;
 use proptest::prelude::*;
 use wavelane_wire::frame::{Open, Passage, Ranges, Reach, ReceiptState};
@@ -31,7 +31,7 @@ fn accepted() -> Hop {
 
 #[test]
 fn a_thousand_half_open_flows_stay_within_the_table() {
-    let mut hop = Hop::new(HopConfig { flows_max: 100, pool: Octets::new(1 << 20) });
+    let mut hop = Hop::new(HopConfig { flows_max: 100, pool: Octets::new(1 << 20), ..HopConfig::default() });
     let mut carried = Vec::new();
     for n in 0..1_000 {
         hop.handle_frame(ms(n), &open(n));
@@ -135,20 +135,49 @@ fn the_peer_cannot_open_in_our_name_or_answer_its_own_flow() {
     assert_eq!(hop.status().flows, 1);
 }
 
+/// Telling bytes apart counts in the pool: single bytes fill it long before they are many, in one flow or in all.
 #[test]
-fn scattered_bytes_fill_the_range_list_and_no_more() {
-    let max = incoming::HELD_RANGES_MAX as u64;
-    for (apart, kept) in [(3, 64..=70), (100, max..=max)] {
-        let mut hop = accepted();
-        for n in 0..2_000_u64 {
-            hop.handle_frame(ms(2), &Frame::Data { flow: theirs(0), offset: 10 + n * apart, bytes: &[1] });
+fn scattered_bytes_count_in_the_pool_with_what_tells_them_apart() {
+    const POOL: u64 = 1 << 20;
+    for flows in [1, 4, 100] {
+        let mut hop = Hop::new(HopConfig { flows_max: 100, pool: Octets::new(POOL), ..HopConfig::default() });
+        for flow in 0..flows {
+            hop.handle_frame(ms(1), &open(flow));
+            hop.accept(ms(1), ours(flow), None);
         }
-        let taken = 2_000 - hop.counters().dropped_ranges_full;
-        assert!(kept.contains(&taken), "{taken} single bytes {apart} apart");
+        drain(&mut hop, ms(1));
+        // As far as the credit goes, every third byte.
+        for n in 0..80_000_u64 {
+            for flow in 0..flows {
+                hop.handle_frame(ms(2), &Frame::Data { flow: theirs(flow), offset: 10 + n * 3, bytes: &[1] });
+            }
+        }
+        let (unread, counters) = (hop.status().unread, hop.counters());
+        assert!(unread <= POOL / 2 + flows * FLOOR, "{flows} flows: {unread} bytes counted");
+        assert!(counters.dropped_pool_full > 0, "{flows} flows did not fill the pool");
+        let ranges: usize = hop.flows.values().map(|flow| flow.inc.held().count()).sum();
+        let free = flows as usize * incoming::HELD_RANGES_FREE;
+        let paid = (POOL / 2 / incoming::HELD_RANGE_OCTETS) as usize;
+        assert!(ranges <= free + paid, "{flows} flows: {ranges} ranges");
         // The first hole's filling is always taken.
         hop.handle_frame(ms(2), &Frame::Data { flow: theirs(0), offset: 0, bytes: &[1; 10] });
         assert_eq!(hop.read(ms(2), ours(0), &mut [0; 64]), ReadOutcome::Data(11));
     }
+}
+
+/// Every other packet of a long way lost at once: all that arrived is kept, however many holes it leaves.
+#[test]
+fn thousands_of_holes_are_kept_while_the_pool_has_room() {
+    let mut hop = Hop::new(HopConfig { flows_max: 4, pool: Octets::new(64 << 20), ..HopConfig::default() });
+    hop.set_path(Path { rtt: Span::from_millis(600), ..Path::default() });
+    hop.handle_frame(ms(1), &open(0));
+    hop.accept(ms(1), ours(0), None);
+    drain(&mut hop, ms(1));
+    for n in 0..1_300 {
+        hop.handle_frame(ms(2), &Frame::Data { flow: theirs(0), offset: 600 + n * 1_200, bytes: &[1; 600] });
+    }
+    assert_eq!(hop.flows[&ours(0)].inc.held().count(), 1_300);
+    assert_eq!(hop.counters().received_octets, 1_300 * 600);
 }
 
 /// A receipt of every other byte tells bytes apart that nobody sent apart.
@@ -240,7 +269,7 @@ proptest! {
     fn any_frames_and_fates_leave_it_sound(
         frames in proptest::collection::vec((frame(), 0..40_u64, 0..8_u8), 1..150)
     ) {
-        let mut hop = Hop::new(HopConfig { flows_max: 4, pool: Octets::new(1 << 20) });
+        let mut hop = Hop::new(HopConfig { flows_max: 4, pool: Octets::new(1 << 20), ..HopConfig::default() });
         hop.set_path(Path { loss: 0.1, ..Path::default() });
         let (mut now, mut flying) = (ms(1), Vec::new());
         for (frame, wait, dice) in frames {
@@ -275,10 +304,10 @@ proptest! {
             flying.extend(drain(&mut hop, now));
             prop_assert!(hop.poll_timeout().is_none_or(|w| w.at > now));
             prop_assert!(hop.live <= 4 && hop.flows.len() <= 9 && hop.timers.len() <= hop.flows.len());
-            prop_assert!(hop.status().unread <= (512 << 10) + 4 * CREDIT_FLOOR);
+            prop_assert!(hop.status().unread <= (512 << 10) + 4 * FLOOR);
             prop_assert_eq!(hop.live, hop.flows.values().filter(|f| f.state != State::Done).count());
-            prop_assert_eq!(hop.held.0, hop.flows.values().map(|f| f.out.buffered()).sum::<u64>());
-            prop_assert_eq!(hop.held.1, hop.flows.values().map(|f| f.inc.buffered()).sum::<u64>());
+            prop_assert_eq!(hop.held.to_send, hop.flows.values().map(|f| f.out.buffered()).sum::<u64>());
+            prop_assert_eq!(hop.held.unread, hop.flows.values().map(|f| f.inc.buffered()).sum::<u64>());
         }
     }
 }

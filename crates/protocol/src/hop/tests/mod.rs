@@ -5,12 +5,14 @@ mod delivery;
 mod ending;
 mod greet;
 mod hostile;
+mod idle;
 mod laws;
 mod model;
 mod schedule;
+mod slow;
 
 use super::*;
-use wavelane_base::{Chance, Octets, Rate, Ratio, Seed, Span};
+use wavelane_base::{Chance, Rate, Ratio, ReadOutcome, Seed, Span};
 use wavelane_wire::Writer;
 use wavelane_wire::frame::{Frame, Frames};
 

@@ -67,7 +67,7 @@ proptest! {
             spurious: Ratio::new(spurious, 100).unwrap(),
             outages: vec![(ms(2_000), ms(4_000))],
         };
-        let mut world = World::new(seed, pipe, HopConfig { flows_max: 8, pool: Octets::new(1 << 20) });
+        let mut world = World::new(seed, pipe, HopConfig { flows_max: 8, pool: Octets::new(1 << 20), ..HopConfig::default() });
         let flow = world.open_accepted();
         let names = [flow, flow.from_other_side()];
         // queues[side] holds what `side` wrote.

@@ -2,7 +2,7 @@
 
 use super::{What, World};
 use crate::gateway::Controller;
-use crate::lane::{LaneConfig, LaneReceiver, LaneSender, Outcome, Probe, Room};
+use crate::lane::{LaneConfig, LaneReceiver, LaneSender, Outcome, Probe, Room, SENT_MIN};
 use std::collections::BTreeMap;
 use wavelane_base::{Class, Ecn, Instant, Octets, Span, Wakeup};
 
@@ -50,7 +50,13 @@ impl Lane {
 
 impl World {
     pub(crate) fn add_lane(&mut self, controller: Controller, app: App) -> usize {
-        let config = LaneConfig { lane: self.lanes.len() as u8, controller, mtu_max: 1500, overhead: OVERHEAD };
+        let config = LaneConfig {
+            lane: self.lanes.len() as u8,
+            controller,
+            mtu_max: 1500,
+            overhead: OVERHEAD,
+            sent_max: SENT_MIN,
+        };
         self.lanes.push(Lane {
             sender: LaneSender::new(self.now, config),
             receiver: LaneReceiver::new(config.lane),

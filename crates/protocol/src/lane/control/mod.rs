@@ -45,6 +45,8 @@ pub(super) struct AckSample {
     /// Smoothed.
     pub(super) rtt: Span,
     pub(super) rtt_min: Span,
+    /// Acks come so far apart by our wish.
+    pub(super) acks_apart: Span,
 }
 
 /// The controllers, a closed set.

@@ -58,7 +58,10 @@ const TRIAL_WAIT_DOUBLINGS: u32 = 3;
 const TEST_AGREE: u32 = 1;
 const LOSS_AGREE: u32 = 4;
 const LOSS_AGREE_BELOW: u32 = 6;
-/// And it is remembered for this long.
+/// Below this part of the rate that came through cleanly, no loss is ours: a stall of the link cut the rate, and a trial would
+/// hold it there.
+const CLEAN_PART: (u64, u64) = (1, 3);
+/// The rate that came through cleanly is remembered for this long.
 const CLEAN_FOR: Span = Span::from_secs(30);
 
 /// See the module's description.
@@ -66,6 +69,8 @@ const CLEAN_FOR: Span = Span::from_secs(30);
 pub(crate) struct Cause {
     /// Share of losses that is the medium's, once known.
     medium: Option<f64>,
+    /// Whether it was seen at a lower rate, or beside a queue. Until then it may be a policer's that was there from the start.
+    proven: bool,
     trial: Option<(Subject, Trial)>,
     ceiling: Option<Rate>,
     /// No trial begins before.
@@ -92,6 +97,7 @@ impl Cause {
     pub(crate) fn new() -> Self {
         Self {
             medium: None,
+            proven: false,
             trial: None,
             ceiling: None,
             next_trial: Instant::ZERO,
@@ -193,7 +199,7 @@ impl Cause {
         }
         let judged = judged.max(1);
         let share = lost as f64 / judged as f64;
-        let medium = self.medium();
+        let medium = if self.proven { self.medium() } else { 0.0 };
         // Half of each: the medium's share is itself an estimate.
         let likely = f64::midpoint(medium, share).max(0.5 / judged as f64);
         let mut excess = share - medium;
@@ -203,11 +209,11 @@ impl Cause {
         if heavy > HEAVY_EXCESS && span >= HEAVY_SPAN {
             (ours, excess) = (true, heavy);
         }
-        if ours && now >= self.next_trial && !ack.limited {
+        let clean = self.clean.filter(|clean| now.since(clean.0) < CLEAN_FOR).map(|clean| clean.1);
+        let cut = clean.is_some_and(|clean| clean.scale(CLEAN_PART.0, CLEAN_PART.1) > ack.rate);
+        if ours && now >= self.next_trial && !ack.limited && !cut {
             let keep = ((1.0 - excess / (1.0 - medium)).max(LOW_MIN) * LOW_MARGIN * 1000.0) as u64;
-            let below = self
-                .clean
-                .is_some_and(|(at, rate)| now.since(at) < CLEAN_FOR && rate.scale(9, 10) > ack.rate.scale(keep, 1000));
+            let below = clean.is_some_and(|clean| clean.scale(9, 10) > ack.rate.scale(keep, 1000));
             let agree = if below { LOSS_AGREE_BELOW } else { LOSS_AGREE };
             let trial = Trial::new(now, ack.rtt, ack.rate, [(keep, 1000), (1, 1)], excess, agree);
             self.trial = Some((Subject::Loss, trial));
@@ -218,9 +224,11 @@ impl Cause {
             self.note_clean(now, ack.rate);
         }
         // Only where something else limits us is loss the medium's without a trial.
+        let medium = self.medium();
         if (full && self.ceiling.is_none()) || share < medium {
             let weight = if share < medium { 0.5 } else { 0.125 };
             self.medium = Some(medium + (share - medium) * weight);
+            self.proven |= full;
         }
         if judged >= JUDGED_MAX || full {
             losses.reset_tally(now);
@@ -242,12 +250,14 @@ impl Cause {
         let now = ack.now;
         match (subject, verdict) {
             (Subject::Loss, Verdict::Ours { arrived, low }) => {
+                self.proven = true;
                 self.medium = Some(self.medium().min(low));
                 self.ceiling = Some(self.carried(arrived).scale(CEILING_SHARE.0, CEILING_SHARE.1));
                 (self.acquitted, self.confirmed, self.passed) = (0, 0, 0);
                 self.next_test = now + self.wait(ack.rtt, 0);
             }
             (Subject::Loss, Verdict::Medium(share)) => {
+                self.proven = true;
                 self.next_test = now;
                 // What is lost at the lower rate is not caused by the higher one.
                 self.medium = Some(f64::midpoint(self.medium(), share));

@@ -1,11 +1,28 @@
 //! Trials over made-up fates: what convicts, what acquits, and what says nothing.
 
 use super::trial::{Trial, Verdict};
+use super::{Cause, Judged};
+use crate::lane::losses::Losses;
 use crate::lane::sent::Resolved;
 use wavelane_base::{Instant, Rate, Span};
 
 const RTT: Span = Span::from_millis(100);
 const RATE: Rate = Rate::from_bps(12_000_000);
+
+fn fate(number: u64, sent_at: Instant, lost: bool) -> Resolved {
+    Resolved {
+        number,
+        sent_at,
+        bytes: 1500,
+        end: 1500 * (number + 1),
+        eliciting: true,
+        app_limited: false,
+        mtu_probe: false,
+        lost,
+        gap_before: None,
+        gap_after: None,
+    }
+}
 
 /// Feeds a trial at [`RATE`] with full packets until it speaks: `lost(time, gain)` is the share lost then, spread evenly;
 /// `used` is the part of the allowed rate that is used. Returns the verdict and after how long it came.
@@ -21,18 +38,7 @@ fn judge(expected: f64, mut lost: impl FnMut(f64, f64) -> f64, used: f64) -> (Op
         debt += lost(now.since(start).as_secs_f64(), gain);
         let is_lost = debt >= 1.0;
         debt -= f64::from(u8::from(is_lost));
-        trial.resolved(&Resolved {
-            number,
-            sent_at: now,
-            bytes: 1500,
-            end: 1500 * (number + 1),
-            eliciting: true,
-            app_limited: false,
-            mtu_probe: false,
-            lost: is_lost,
-            gap_before: None,
-            gap_after: None,
-        });
+        trial.resolved(&fate(number, now, is_lost));
         if let Some(verdict) = trial.judge(now - Span::from_millis(1), now, Span::ZERO) {
             return (Some(verdict), now.since(start).as_secs_f64());
         }
@@ -94,4 +100,36 @@ fn an_application_that_uses_less_voids_the_trial() {
     // The higher rate is allowed, and not used.
     let (verdict, _) = judge(0.25, |_, _| 0.1, 0.5);
     assert!(matches!(verdict, Some(Verdict::Medium(_) | Verdict::Void)), "{verdict:?}");
+}
+
+/// A stall of the link cuts the rate to what was served meanwhile. A trial would keep it there until enough packets were sent, at a
+/// tenth of the rate for a quarter of a minute.
+#[test]
+fn a_rate_that_a_stall_cut_is_not_tried() {
+    for (rate, tried) in [(RATE, true), (RATE.scale(1, 2), true), (RATE.scale(1, 10), false)] {
+        let (mut cause, mut losses) = (Cause::new(), Losses::default());
+        let mut number = 0;
+        for (rate, every) in [(RATE, u64::MAX), (rate, 8)] {
+            for _ in 0..600 {
+                let sent = Instant::from_millis(number);
+                let now = sent + RTT;
+                losses.resolved(now, &fate(number, sent, number % every == every - 1));
+                let judged =
+                    Judged { now, rtt: RTT, rate, settled: sent, sent, queue: Span::ZERO, full: false, limited: false };
+                cause.judge(&judged, &mut losses);
+                number += 1;
+            }
+        }
+        assert_eq!(cause.trying(), tried, "{rate:?}");
+    }
+}
+
+/// A round trip of 40 s is a queue of acks. The lower rate of a trial does not stay for half of it.
+#[test]
+fn no_slot_lasts_as_long_as_a_queue_of_acks() {
+    let start = Instant::from_secs(1);
+    let mut trial = Trial::new(start, Span::from_secs(40), RATE, [(96, 1000), (1, 1)], 0.9, 4);
+    assert_eq!(trial.gain(), (96, 1000));
+    trial.advance(start + Span::from_millis(1_001));
+    assert_eq!(trial.gain(), (1, 1));
 }

@@ -11,7 +11,9 @@ use wavelane_base::{Instant, Octets, Rate, Span};
 
 /// A slot lasts this long at least: a policer's bucket must run dry in it.
 const SLOT_MIN: Span = Span::from_millis(200);
-/// And half a round trip, and as long as this many full packets take at the lower rate.
+/// And half a round trip, up to this: the round trip may hold a queue of acks that is gone in a moment.
+const SLOT_MAX: Span = Span::from_secs(1);
+/// And as long as this many full packets take at the lower rate.
 const SLOT_PACKETS: u64 = 12;
 /// Most slots that await their packets' fates; a trial that needs more is undecided.
 pub(super) const SLOTS_MAX: usize = 48;
@@ -114,7 +116,7 @@ impl Trial {
             gains,
             expected,
             agree,
-            length: SLOT_MIN.max(rtt.scale(1, 2)).max(packets),
+            length: rtt.scale(1, 2).clamp(SLOT_MIN, SLOT_MAX).max(packets),
             begun: 0,
             slots: VecDeque::new(),
             sums: [Sent::default(); 2],

@@ -76,6 +76,7 @@ fn who_gets_too_little_counts_as_more_flows_and_who_gets_enough_as_fewer() {
                 latest_rtt: None,
                 rtt: Span::from_millis(100),
                 rtt_min: Span::from_millis(50),
+                acks_apart: Span::ZERO,
             };
             flows = weight.on_ack(&sample, best, testing);
         }

@@ -1,5 +1,6 @@
 //! Emptying the queue to see the delay without it: when that begins, how it ends, and whose queue is left then.
 
+use super::outputs::DRAIN_GAIN;
 use super::target::TARGET_MIN;
 use super::{Delay, Phase, RATE_MAX, RATE_MIN, SKIP_ROUNDS};
 use crate::lane::control::AckSample;
@@ -14,12 +15,17 @@ const DRAIN_TARGETS: u64 = 8;
 /// A drain begins when the base was not seen for this long, or for [`DRAIN_RTTS`] if that is longer.
 const DRAIN_EVERY: Span = Span::from_secs(5);
 const DRAIN_RTTS: u64 = 20;
+/// But no later than this: what the drain finds must come before the base window ends.
+const DRAIN_LATEST: Span = Span::from_secs(6);
 /// A queue this much above target is more than the loop's swing.
 const STANDING: (u64, u64) = (3, 2);
 /// The same while a competitor may still be there.
 const WARY: (u64, u64) = (6, 5);
 /// If it does not shrink for this many round trips, it is not ours: the base is learnt anew, or it is a competitor's.
 const STUCK_RTTS: u64 = 3;
+
+/// For so long after an outage a rate from before a standing queue needs a reason to be taken up again.
+const DOUBT_FOR: Span = Span::from_secs(5);
 
 /// A queue above target that does not shrink.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -58,15 +64,24 @@ impl Delay {
                 None => self.stuck = Some(Stuck { since: now, queue, rate: self.rate }),
             }
         }
-        let every = DRAIN_EVERY.max(sample.rtt.times(DRAIN_RTTS));
+        let every = sample.rtt.times(DRAIN_RTTS).clamp(DRAIN_EVERY, DRAIN_LATEST);
         if self.phase == Phase::Cruise
             && now.since(forward.base_seen()) > every
             && now.since(self.last_drain) > every
             && !self.cause.trying()
         {
-            let until = now + DRAIN_SPAN.max(target.times(DRAIN_TARGETS).min(DRAIN_SPAN.times(2)));
+            let least = DRAIN_SPAN.max(target.times(DRAIN_TARGETS).min(DRAIN_SPAN.times(2)));
+            // On a slow lane a few packets are a long queue, and the floor makes the drain gentler.
+            let until = now + least.max(self.time_to_empty(queue));
             self.phase = Phase::Drain { since: now, until, rebase: None };
         }
+    }
+
+    /// How long a drain takes to empty `queue`.
+    fn time_to_empty(&self, queue: Span) -> Span {
+        let paced = self.rate.scale((DRAIN_GAIN * 1000.0) as u64, 1000).max(self.drain_floor());
+        let rate = self.rate.as_bps().max(1);
+        queue.scale(rate, (rate - paced.as_bps().min(rate)).max(rate / 10))
     }
 
     pub(super) fn draining(
@@ -91,7 +106,11 @@ impl Delay {
             let old = forward.queue(now).unwrap_or(Span::ZERO);
             forward.rebase(now, since + sample.rtt);
             let new = forward.queue(now).unwrap_or(Span::ZERO);
-            if new < old.scale(1, 2) {
+            // After an outage the rate of before is in doubt: where the base did not move, the queue was ours, and the rate
+            // has followed the link.
+            let moved = old.saturating_sub(new) > stuck.queue.scale(1, 2);
+            let doubted = self.doubted.is_some_and(|at| now.since(at) < DOUBT_FOR);
+            if new < old.scale(1, 2) && (moved || !doubted) {
                 self.rate = self.rate.max(stuck.rate);
             }
         }

@@ -19,6 +19,7 @@ use crate::lane::losses::Losses;
 use crate::lane::sent::Resolved;
 use drain::Stuck;
 use probe::Probe;
+use startup::Believed;
 
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Octets, Rate, Span};
@@ -85,9 +86,12 @@ pub(crate) struct Delay {
     round_best: Rate,
     best: Rate,
     flat_rounds: u32,
+    believed: Believed,
     raise: usize,
     stuck: Option<Stuck>,
     last_drain: Instant,
+    /// When the rate was doubted last.
+    doubted: Option<Instant>,
     reverse: VecDeque<i64>,
 }
 
@@ -112,9 +116,11 @@ impl Delay {
             round_best: Rate::from_bps(0),
             best: Rate::from_bps(0),
             flat_rounds: 0,
+            believed: Believed::Nothing,
             raise: 0,
             stuck: None,
             last_drain: now,
+            doubted: None,
             reverse: VecDeque::new(),
         }
     }
@@ -200,6 +206,7 @@ impl Delay {
     fn note_silence(&mut self, now: Instant, waited: Span, rtt: Span) {
         if waited > DOUBT_AFTER + rtt && self.phase != Phase::Startup {
             self.rate = self.rate.scale(1, 2).max(self.rate.min(DOUBT_FLOOR));
+            self.doubted = Some(now);
             self.raise = 1;
             self.phase = Phase::Cruise;
             self.compete.end();

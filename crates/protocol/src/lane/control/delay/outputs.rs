@@ -1,21 +1,23 @@
 //! Pacing rate and window: what follows from the rate, the phase and the queue.
 
+use super::startup::Believed;
 use super::{DOUBT_FLOOR, Delay, INITIAL_WINDOW, Phase, RATE_MAX, RATE_MIN, SERVICE_MIN};
 use crate::lane::control::{AckSample, PACKET};
 use crate::lane::forward::Forward;
 use crate::lane::losses::Losses;
-use wavelane_base::Span;
+use wavelane_base::{Rate, Span};
 
 /// Loop gain per loop delay. A pure integrator with dead time is stable below pi / 2 and well damped below 0.5.
 const GAIN: f64 = 0.4;
 const CRUISE_GAIN_MIN: f64 = 0.6;
 const CRUISE_GAIN_MAX: f64 = 1.15;
-/// Pacing gain in startup.
+/// Pacing gain in startup, and while only the first train speaks for the rate.
 const STARTUP_GAIN: f64 = 2.0;
+const TRAIN_GAIN: f64 = 1.5;
 /// While the queue stays empty although we raise: pacing gain by consecutive empty rounds.
 pub(super) const RAISE_GAINS: [f64; 5] = [1.0, 1.1, 1.25, 1.5, 2.0];
 /// Pacing gain of a drain, and of one that looks into a queue that does not shrink.
-const DRAIN_GAIN: f64 = 0.5;
+pub(super) const DRAIN_GAIN: f64 = 0.5;
 const REBASE_GAIN: f64 = 0.3;
 /// Where losses come in bursts the window also bridges their silence: twice the longest seen lately, because the next
 /// may be longer (of exponential bursts one in seven is twice the mean), and within these bounds.
@@ -42,9 +44,7 @@ impl Delay {
         {
             return;
         }
-        // Nor does a drain go below the floor: what was sent ahead of the pacer would be paid off for seconds.
-        let least = RATE_MIN.max(self.rate.min(DOUBT_FLOOR).scale((CRUISE_GAIN_MIN * 1000.0) as u64, 1000));
-        self.pacing = self.rate.scale((gain * 1000.0) as u64, 1000).clamp(least, RATE_MAX);
+        self.pacing = self.rate.scale((gain * 1000.0) as u64, 1000).clamp(self.drain_floor(), RATE_MAX);
         let bridge = match losses.longest_burst(sample.now) {
             Span::ZERO => Span::ZERO,
             // On a short round trip the tail probe finds the end of the burst just as soon.
@@ -52,15 +52,24 @@ impl Delay {
         };
         let held = self.base_rtt(sample, forward) + target + forward.jitter() + bridge;
         let by_rate = self.rate.scale((gain.max(1.0) * 1000.0) as u64, 1000).octets_in(held).get();
-        self.window = (by_rate + 2 * PACKET).max(4 * PACKET);
+        // What arrives between two acks is in flight until the second.
+        let unacked = self.rate.octets_in(sample.acks_apart).get().max(2 * PACKET);
+        self.window = (by_rate + unacked).max(4 * PACKET);
         if self.phase == Phase::Startup {
             self.window = self.window.max(INITIAL_WINDOW);
         }
     }
 
+    /// The least pacing rate: what was sent ahead of the pacer would be paid off for seconds.
+    pub(super) fn drain_floor(&self) -> Rate {
+        RATE_MIN.max(self.rate.min(DOUBT_FLOOR).scale((CRUISE_GAIN_MIN * 1000.0) as u64, 1000))
+    }
+
     /// How much faster than the rate we pace.
     fn gain(&self, loop_delay: Span, target: Span, queue: Span) -> f64 {
         match self.phase {
+            // What a train of 10 ms showed may be a token bucket's depth: doubled is what the link carried for longer.
+            Phase::Startup if matches!(self.believed, Believed::Train(_)) => TRAIN_GAIN,
             Phase::Startup => STARTUP_GAIN,
             Phase::Compete => 1.0,
             Phase::Drain { rebase: None, .. } => DRAIN_GAIN,

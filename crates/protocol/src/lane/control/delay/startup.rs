@@ -1,11 +1,11 @@
 //! Finding the rate: by how the first train was drawn out, else by doubling until the queue grows or nothing is gained.
 
-use super::{Delay, PACKET, SERVICE_JITTERS};
+use super::{Delay, INITIAL_RATE, PACKET, SERVICE_JITTERS, TRAIN_RATE};
 use crate::lane::control::AckSample;
 use crate::lane::control::service::Served;
 use crate::lane::forward::Forward;
 use crate::lane::losses::Losses;
-use wavelane_base::{Octets, Rate, Span};
+use wavelane_base::{Instant, Octets, Rate, Span};
 
 /// The train is judged over this long and this many packets at least.
 const TRAIN_SPAN: Span = Span::from_millis(8);
@@ -13,9 +13,17 @@ const TRAIN_PACKETS: u64 = 12;
 const TRAIN_BYTES: u64 = TRAIN_PACKETS * PACKET / 2;
 const TRAIN_SLOW: Span = Span::from_millis(100);
 const TRAIN_SPREAD: u64 = 3;
-/// And speaks only if it arrived at less than this share of the rate it was sent at: then a queue drew it out. A token
+/// So many packets of it that arrive as fast as they left show that the link carries the train's rate.
+const TRAIN_MOST: u64 = 20;
+/// It speaks of a slower link only if it arrived at less than this share of the rate it was sent at: then a queue drew it out. A token
 /// bucket, or a link faster than the train, lets it through unchanged, and startup doubles as if there were none.
 const TRAIN_DRAWN_OUT: (u64, u64) = (3, 4);
+/// On a shorter way doubling is soon over, and a token bucket taken for a fast link costs as much as on a long one.
+const TRAIN_RTT_MIN: Span = Span::from_millis(250);
+/// The link carries the train's rate for longer than a train if at least this share arrives of what follows it.
+const TRAIN_KEPT: (u64, u64) = (9, 10);
+/// What follows is judged over this part of a round trip.
+const TRAIN_JUDGED_RTT_PART: u64 = 5;
 /// While it doubles, a queue of so many jitters, up to this part of a round trip, does not end it.
 const STARTUP_JITTERS: u64 = 8;
 const STARTUP_RTT_PART: u64 = 8;
@@ -23,6 +31,25 @@ const STARTUP_RTT_PART: u64 = 8;
 const PLATEAU_ROUNDS: u32 = 2;
 const PLATEAU_SURE: f64 = 0.15;
 const PLATEAU_GROWTH: f64 = 1.2;
+
+/// What startup goes by.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Believed {
+    /// Nothing but the rate that everybody starts at, or what was measured since.
+    Nothing,
+    /// The rate of the first train, at which we send since then.
+    Train(Instant),
+    /// What was measured of what followed the train.
+    Measured,
+}
+
+/// How the first train came out.
+enum Train {
+    /// Longer than it went in: at what the link carries.
+    DrawnOut(Rate),
+    /// As it went in, and this much of it.
+    Unchanged(Rate),
+}
 
 impl Delay {
     pub(super) fn startup(
@@ -35,12 +62,22 @@ impl Delay {
     ) {
         let now = sample.now;
         if self.best.as_bps() == 0
-            && let Some(rate) = self.train_rate(forward)
+            && let Some(train) = self.train(forward)
         {
-            self.rate = rate;
-            self.enter_cruise(now, losses);
-            return;
+            match train {
+                Train::DrawnOut(rate) => {
+                    self.rate = rate;
+                    self.enter_cruise(now, losses);
+                    return;
+                }
+                Train::Unchanged(rate) if self.believed == Believed::Nothing && sample.rtt_min >= TRAIN_RTT_MIN => {
+                    self.rate = self.rate.max(rate);
+                    self.believed = Believed::Train(now);
+                }
+                Train::Unchanged(_) => {}
+            }
         }
+        self.judge_train(sample);
         if let Some(served) = self.service.rate(self.service_window(sample, forward)) {
             // Only what arrives may be doubled: behind a policer everything else would grow without bound.
             if !served.app_limited || served.delivered > self.rate {
@@ -79,17 +116,39 @@ impl Delay {
         }
     }
 
-    /// What the link carries, if the first train came out visibly longer than it went in.
-    fn train_rate(&self, forward: &Forward) -> Option<Rate> {
-        let span = TRAIN_SPAN.max(forward.jitter().times(SERVICE_JITTERS));
-        let served = self.service.busy_rate(span, TRAIN_PACKETS)?;
-        // A few small packets are drawn out by jitter as much as by a link, unless that is slower than any jitter.
-        let took = served.rate.time_for(Octets::new(served.bytes));
-        let tells = served.bytes >= TRAIN_BYTES || took >= TRAIN_SLOW;
-        if !tells || !self.service.even(TRAIN_PACKETS, TRAIN_SPREAD) {
+    /// Looks whether the link carries the train's rate for longer than a train, or a token bucket let it through.
+    fn judge_train(&mut self, sample: &AckSample) {
+        let Believed::Train(at) = self.believed else { return };
+        let window = sample.rtt_min.scale(1, TRAIN_JUDGED_RTT_PART);
+        let Some(served) = self.service.rate(window) else { return };
+        if served.app_limited || sample.newest.is_none_or(|newest| newest.sent_at < at + window) {
+            return;
+        }
+        self.believed = Believed::Measured;
+        if served.delivered < served.sent.scale(TRAIN_KEPT.0, TRAIN_KEPT.1) {
+            self.rate = served.delivered.max(INITIAL_RATE);
+        }
+    }
+
+    /// What became of the first train.
+    fn train(&self, forward: &Forward) -> Option<Train> {
+        if !self.service.even(TRAIN_PACKETS, TRAIN_SPREAD) {
             return None;
         }
-        (served.rate < served.sent.scale(TRAIN_DRAWN_OUT.0, TRAIN_DRAWN_OUT.1)).then_some(plausible(&served))
+        let measure = |span: Span, packets| {
+            let served = self.service.busy_rate(span.max(forward.jitter().times(SERVICE_JITTERS)), packets)?;
+            let drawn_out = served.rate < served.sent.scale(TRAIN_DRAWN_OUT.0, TRAIN_DRAWN_OUT.1);
+            Some((served, drawn_out))
+        };
+        if let Some((served, true)) = measure(TRAIN_SPAN, TRAIN_PACKETS) {
+            // A few small packets are drawn out by jitter as much as by a link, unless that is slower than any jitter.
+            let took = served.rate.time_for(Octets::new(served.bytes));
+            let tells = served.bytes >= TRAIN_BYTES || took >= TRAIN_SLOW;
+            return tells.then(|| Train::DrawnOut(plausible(&served)));
+        }
+        let (served, drawn_out) = measure(TRAIN_SPAN.scale(1, 2), TRAIN_MOST)?;
+        let tells = served.bytes >= TRAIN_MOST * PACKET / 2 && !drawn_out;
+        tells.then(|| Train::Unchanged(served.delivered.min(TRAIN_RATE)))
     }
 }
 

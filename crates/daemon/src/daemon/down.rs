@@ -1,0 +1,121 @@
+//! Peers that are down: nobody is left waiting for them. Where `on_failure` is `open` their networks are given back to the
+//! kernel, which forwards plainly; where it is `closed`, and where there is no plain way, whoever asks is refused at once.
+
+use super::{Contact, Daemon};
+use crate::kernel::{Change, Down, Kernel};
+use crate::rules;
+use crate::syn::Syn;
+use wavelane_base::Span;
+use wavelane_host::nfqueue::Held;
+use wavelane_protocol::gateway::{PeerId, Reason};
+
+/// Most SYNs that wait for the kernel to be told: as many as attempts.
+pub(super) const WAITING_MAX: usize = 2_048;
+/// When the kernel could not be told it is told again after this long: a peer that is back would be passed by for ever.
+const AGAIN: Span = Span::from_secs(5);
+
+impl Daemon {
+    /// It was not heard for too long.
+    pub(super) fn peer_down(&mut self, peer: PeerId) {
+        let now = self.now;
+        let Some(contact) = self.peers.get_mut(peer.0) else { return };
+        if contact.up {
+            *contact = Contact::new(now);
+        }
+        contact.down = true;
+        let name = self.peer_name(peer).to_owned();
+        self.say(&match (self.gives_back(peer.0), self.config.intercept.is_some()) {
+            (true, _) => {
+                format!("peer '{name}' is down: what goes to its networks is forwarded plainly until it is back")
+            }
+            (false, true) if self.has_networks(peer.0) => {
+                format!("peer '{name}' is down: what goes to its networks is refused until it is back")
+            }
+            _ => format!("peer '{name}' is down"),
+        });
+        self.doubt(peer.0);
+        self.gateway.refuse_unanswered(now, peer);
+        self.give_back();
+    }
+    pub(super) fn is_down(&self, peer: usize) -> bool {
+        self.peers.get(peer).is_some_and(|c| c.down)
+    }
+    /// Whether the peer is down and the kernel is to forward plainly what goes there.
+    pub(super) fn gives_back(&self, peer: usize) -> bool {
+        self.has_networks(peer) && self.is_down(peer) && rules::is_open(&self.config)
+    }
+    fn has_networks(&self, peer: usize) -> bool {
+        self.config.peers.get(peer).is_some_and(|p| !p.routes.is_empty())
+    }
+    /// Whether the kernel forwards plainly what goes there.
+    pub(super) fn is_given_back(&self, peer: usize) -> bool {
+        let key = self.config.peers.get(peer).map(|p| p.public_key);
+        self.kernel.as_ref().zip(key).is_some_and(|(kernel, key)| kernel.given_back().contains(&key))
+    }
+    /// Tells the kernel whose networks it has, if that is not what it knows.
+    pub(super) fn give_back(&mut self) {
+        let wanted: Down = (0..self.peers.len())
+            .filter(|peer| self.gives_back(*peer))
+            .filter_map(|peer| self.config.peers.get(peer).map(|p| p.public_key))
+            .collect();
+        let Some(kernel) = self.kernel.as_mut().filter(|k| !k.is_busy()) else { return };
+        self.give_back_again = None;
+        if *kernel.given_back() != wanted {
+            return kernel.give_back(&wanted);
+        }
+        // Nothing is left to wait for; a peer that is back already takes them.
+        for held in std::mem::take(&mut self.to_pass) {
+            self.let_go(held);
+        }
+    }
+    /// The kernel has answered.
+    pub(super) fn kernel_answers(&mut self) {
+        let Some((change, result)) = self.kernel.as_mut().and_then(Kernel::answered) else { return };
+        match (change, result) {
+            (Change::Config, result) => self.led(result),
+            (Change::Down, Ok(())) => {}
+            (Change::Down, Err(e)) => {
+                self.counters.one("dropped_give_back");
+                self.say(&format!(
+                    "the kernel could not be told which peers are down, so new connections may be refused, or go on plainly, until it is: {e}"
+                ));
+                for held in std::mem::take(&mut self.to_pass) {
+                    self.discard(Some(held));
+                }
+                // The same at once would fail again.
+                self.give_back_again = Some(self.now + AGAIN);
+                return self.go_on_reloading();
+            }
+        }
+        // What was asked for meanwhile.
+        self.go_on_reloading();
+        self.give_back();
+    }
+    /// A SYN to a peer that is down, and that no flow waits for. Gives it to the kernel as soon as that forwards it
+    /// plainly, or answers it.
+    pub(super) fn pass_or_refuse(&mut self, peer: usize, syn: &Syn, held: Option<Held>) {
+        if !self.gives_back(peer) {
+            self.counters.one("connections_refused");
+            self.discard(held);
+            return self.answer_refusal(syn, Reason::Unreachable);
+        }
+        let is_told = self.kernel.as_ref().is_some_and(Kernel::is_busy);
+        match held {
+            None => {}
+            Some(held) if self.is_given_back(peer) => {
+                self.counters.one("connections_passed");
+                self.let_go(held);
+            }
+            Some(held) if is_told && self.to_pass.len() < WAITING_MAX => {
+                self.counters.one("connections_passed");
+                self.to_pass.push(held);
+            }
+            Some(held) if is_told => self.discard(Some(held)),
+            Some(held) => {
+                self.counters.one("connections_refused");
+                self.discard(Some(held));
+                self.answer_refusal(syn, Reason::Unreachable);
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Which addresses are this machine's own, and what peers may reach and speak for.
+
+use super::{ADDRESSES_FRESH, Daemon};
+use std::net::SocketAddr;
+use wavelane_host::own_addresses;
+use wavelane_protocol::gateway::{PeerId, Reason};
+
+impl Daemon {
+    /// Reads the list of our own addresses again once it is old. A list that cannot be read is asked for again at the
+    /// next occasion; until then none is known, and any address may be ours.
+    pub(super) fn know_own_addresses(&mut self) {
+        if self.own.is_some() && self.own_read.is_some_and(|at| self.now.since(at) < ADDRESSES_FRESH) {
+            return;
+        }
+        match own_addresses() {
+            Ok(own) => {
+                self.gateway.set_own_addresses(own.clone());
+                self.own = Some(own);
+            }
+            Err(e) => {
+                self.own = None;
+                self.say(&format!(
+                    "cannot read this machine's own addresses ({e}), so peers reach only targets listed as a /32 or /128: check limits (ulimit -n)"
+                ));
+            }
+        }
+        self.own_read = Some(self.now);
+    }
+
+    /// Whether the peer may have us connect to `target`; if not, what it is told.
+    pub(super) fn judge_target(&mut self, peer: PeerId, target: SocketAddr) -> Result<(), Reason> {
+        self.know_own_addresses();
+        if self.config.may_connect(peer.0, target.ip(), self.own.as_deref()) {
+            return Ok(());
+        }
+        if self.own.is_none() && self.config.may_connect(peer.0, target.ip(), Some(&[])) {
+            self.counters.one("dropped_own_addresses_unknown");
+            return Err(Reason::NoRoom);
+        }
+        self.counters.one("dropped_target_denied");
+        self.denied(peer, target, false);
+        Err(Reason::Prohibited)
+    }
+
+    /// Says whom a peer asked for that it may not.
+    pub(super) fn denied(&mut self, peer: PeerId, address: SocketAddr, by_source: bool) {
+        let name = self.peer_name(peer).to_owned();
+        self.say(&if by_source {
+            format!("peer '{name}' may not speak for {address}: list it in its routes or allow_sources if it may")
+        } else {
+            let ip = address.ip();
+            let bits = if ip.is_ipv4() { 32 } else { 128 };
+            format!(
+                "peer '{name}' may not have us connect to {address}: if it may, list its network in gateway.serves or its allow_targets; this machine's own, link-local and cloud metadata addresses only as themselves ({ip}/{bits})"
+            )
+        });
+    }
+}

@@ -1,0 +1,101 @@
+//! The pool of a gateway whose owner names none: a share of the memory that is there for it.
+
+use std::path::{Path, PathBuf};
+use wavelane_base::Octets;
+use wavelane_protocol::gateway::POOL_DEFAULT;
+
+/// Of the machine's memory: others live there, and a buffer that grew takes up to twice its bytes.
+const MACHINE_PART: u64 = 8;
+/// Of what the control groups allow, which is for us.
+const GROUP_PART: u64 = 4;
+/// Bounds of the default: less carries no flow over a long way, and nobody without a thought lends more.
+const POOL_MIN: u64 = 16 << 20;
+/// See [`POOL_MIN`].
+const POOL_MAX: u64 = 1 << 30;
+
+/// The default pool on this machine.
+pub(crate) fn pool_default() -> Octets {
+    let read = |path: &Path| std::fs::read_to_string(path).ok();
+    let machine = read(Path::new("/proc/meminfo")).and_then(|text| machine(&text));
+    let group = read(Path::new("/proc/self/cgroup")).and_then(|text| group(&text, read));
+    pool_for(machine, group)
+}
+
+fn pool_for(machine: Option<u64>, group: Option<u64>) -> Octets {
+    let parts = [machine.map(|bytes| bytes / MACHINE_PART), group.map(|bytes| bytes / GROUP_PART)];
+    parts.into_iter().flatten().min().map_or(POOL_DEFAULT, |bytes| Octets::new(bytes.clamp(POOL_MIN, POOL_MAX)))
+}
+
+/// The machine's memory, from `/proc/meminfo`.
+fn machine(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib << 10)
+}
+
+/// The least limit of our control group and of all above it, from `/proc/self/cgroup` and the groups' files (version 2 and
+/// version 1).
+fn group(cgroup: &str, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
+    let limits = cgroup.lines().flat_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (root, file) = match fields.next() {
+            Some("") => ("/sys/fs/cgroup", "memory.max"),
+            Some(controllers) if controllers.split(',').any(|name| name == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => return Vec::new(),
+        };
+        let ours = Path::new(fields.next().unwrap_or("/"));
+        let files: Vec<PathBuf> = ours
+            .ancestors()
+            .map(|group| Path::new(root).join(group.strip_prefix("/").unwrap_or(group)).join(file))
+            .collect();
+        files
+    });
+    // "max" is no number, and no limit.
+    limits.filter_map(|file| read(&file)?.trim().parse().ok()).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files<'a>(list: &'a [(&'a str, &'a str)]) -> impl Fn(&Path) -> Option<String> + 'a {
+        |path| list.iter().find(|(name, _)| Path::new(name) == path).map(|(_, text)| (*text).to_owned())
+    }
+
+    #[test]
+    fn the_pool_is_a_share_of_what_machine_and_control_group_have() {
+        let mib = |n: u64| Some(n << 20);
+        for (machine, group, pool) in [
+            (mib(4_096), None, 512 << 20),
+            // The unit's limit on a large machine, and a machine that is smaller than its groups allow.
+            (mib(65_536), mib(1_024), 256 << 20),
+            (mib(1_024), mib(4_096), 128 << 20),
+            (mib(64), None, POOL_MIN),
+            (mib(1 << 20), None, POOL_MAX),
+            (None, None, POOL_DEFAULT.get()),
+        ] {
+            assert_eq!(pool_for(machine, group).get(), pool, "{machine:?} {group:?}");
+        }
+    }
+
+    #[test]
+    fn memory_is_read_from_the_kernels_files() {
+        assert_eq!(machine("MemTotal:       24689764 kB\nMemFree: 1 kB\n"), Some(24_689_764 << 10));
+        assert_eq!(machine("nonsense"), None);
+    }
+
+    #[test]
+    fn the_least_limit_of_all_groups_above_counts() {
+        let v2 = [
+            ("/sys/fs/cgroup/system.slice/wavelaned.service/memory.max", "max\n"),
+            ("/sys/fs/cgroup/system.slice/memory.max", "1073741824\n"),
+            ("/sys/fs/cgroup/memory.max", "2147483648\n"),
+        ];
+        assert_eq!(group("0::/system.slice/wavelaned.service\n", files(&v2)), Some(1 << 30));
+        let v1 = [("/sys/fs/cgroup/memory/box/memory.limit_in_bytes", "536870912\n")];
+        assert_eq!(group("5:cpu,cpuacct:/box\n4:memory:/box\n0::/\n", files(&v1)), Some(1 << 29));
+        assert_eq!(group("0::/\n", files(&[])), None);
+    }
+}

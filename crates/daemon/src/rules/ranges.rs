@@ -1,0 +1,143 @@
+//! The addresses whose TCP is taken. The kernel's sets know no longest match, so it is worked out here.
+
+use super::family::Family;
+use crate::config::{Config, prefix_text, width};
+use crate::kernel::Down;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use wavelane_protocol::gateway::IpPrefix;
+
+/// The networks that peers with split TCP have, each once.
+pub(crate) fn split_routes(config: &Config, family: Family) -> Vec<IpPrefix> {
+    routes(config, family, true)
+}
+
+/// The networks of all peers, each once.
+pub(crate) fn all_routes(config: &Config, family: Family) -> Vec<IpPrefix> {
+    routes(config, family, false)
+}
+
+fn routes(config: &Config, family: Family, only_split: bool) -> Vec<IpPrefix> {
+    let peers = config.peers.iter().filter(|p| p.split || !only_split);
+    let mut all: Vec<IpPrefix> =
+        peers.flat_map(|p| p.routes.iter().copied()).filter(|r| Family::of(r) == family).collect();
+    all.sort_by_key(|r| (r.address, r.bits));
+    all.dedup();
+    all
+}
+
+/// The elements of the set of targets whose TCP is taken: the split networks less what belongs to peers that are `down`.
+pub(super) fn taken(config: &Config, family: Family, down: &Down) -> Vec<String> {
+    let networks = split_routes(config, family);
+    if down.is_empty() {
+        return networks.into_iter().flat_map(|r| element(family, r)).collect();
+    }
+    // Between two ends of networks the longest match is the same for every address.
+    let spans: Vec<(u128, u128)> = networks.iter().map(span).collect();
+    let mut starts: Vec<u128> =
+        spans.iter().flat_map(|(first, last)| [Some(*first), last.checked_add(1)]).flatten().collect();
+    starts.sort_unstable();
+    starts.dedup();
+    let is_taken = |at: u128| {
+        let inside = spans.iter().any(|(first, last)| (*first..=*last).contains(&at));
+        inside && config.route(address(family, at)).is_some_and(|peer| !down.contains(&config.peers[peer].public_key))
+    };
+    let mut ranges: Vec<(u128, u128)> = Vec::new();
+    for (i, first) in starts.iter().enumerate().filter(|(_, at)| is_taken(**at)) {
+        let last = starts.get(i + 1).map_or(last_of(family), |next| next - 1);
+        match ranges.last_mut() {
+            Some(before) if before.1 + 1 == *first => before.1 = last,
+            _ => ranges.push((*first, last)),
+        }
+    }
+    let text = |(first, last)| format!("{}-{}", address(family, first), address(family, last));
+    ranges.into_iter().map(text).collect()
+}
+
+/// A network as elements of a set: everything as two halves, since a set cannot hold an interval of zero bits on every
+/// nft version.
+pub(super) fn element(family: Family, network: IpPrefix) -> Vec<String> {
+    match network.bits {
+        0 => family.halves().map(str::to_owned).to_vec(),
+        _ => vec![prefix_text(&network)],
+    }
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(a) => u32::from(a).into(),
+        IpAddr::V6(a) => a.into(),
+    }
+}
+
+fn address(family: Family, number: u128) -> IpAddr {
+    match family {
+        Family::V4 => Ipv4Addr::from(number as u32).into(),
+        Family::V6 => Ipv6Addr::from(number).into(),
+    }
+}
+
+fn last_of(family: Family) -> u128 {
+    [u32::MAX.into(), u128::MAX][family as usize]
+}
+
+/// First and last address.
+fn span(network: &IpPrefix) -> (u128, u128) {
+    let first = number(network.address);
+    let host_bits = u32::from(width(network.address) - network.bits);
+    (first, first | 1u128.checked_shl(host_bits).map_or(u128::MAX, |size| size - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::keys;
+
+    /// A configuration with these networks, one list per peer.
+    fn with_routes(peers: &[&[&str]]) -> Config {
+        let folder = std::env::temp_dir().join(format!(
+            "wavelane-ranges-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
+        std::fs::create_dir_all(&folder).unwrap();
+        keys::write_key(&folder.join("a.key"), &[1; 32]).unwrap();
+        let mut text = "[gateway]\nname = \"a\"\nkey = \"a.key\"\nlisten = \"[::]:4780\"\n".to_owned();
+        for (i, routes) in peers.iter().enumerate() {
+            let key = keys::to_base64(&[i as u8 + 9; 32]);
+            text += &format!("[[peer]]\nname = \"p{i}\"\npublic_key = \"{key}\"\nroutes = {routes:?}\n");
+        }
+        let config = Config::parse(&text, "x", &folder).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        config
+    }
+
+    fn taken_of(peers: &[&[&str]], down: &[usize], family: Family) -> Vec<String> {
+        let config = with_routes(peers);
+        let down: Down = down.iter().map(|i| config.peers[*i].public_key).collect();
+        taken(&config, family, &down)
+    }
+
+    #[test]
+    fn what_belongs_to_a_peer_that_is_down_is_left_out_by_longest_match() {
+        let peers: [&[&str]; 2] = [&["10.0.0.0/8", "fd00::/16"], &["10.3.0.0/24", "10.4.0.0/24"]];
+        assert_eq!(taken_of(&peers, &[], Family::V4), ["10.0.0.0/8", "10.3.0.0/24", "10.4.0.0/24"]);
+        let around = ["10.0.0.0-10.2.255.255", "10.3.1.0-10.3.255.255", "10.4.1.0-10.255.255.255"];
+        assert_eq!(taken_of(&peers, &[1], Family::V4), around);
+        let within = ["10.3.0.0-10.3.0.255", "10.4.0.0-10.4.0.255"];
+        assert_eq!(taken_of(&peers, &[0], Family::V4), within);
+        assert_eq!(taken_of(&peers, &[0], Family::V6), [""; 0]);
+        assert_eq!(taken_of(&peers, &[0, 1], Family::V4), [""; 0]);
+    }
+
+    #[test]
+    fn everything_has_two_ends() {
+        let peers: [&[&str]; 2] = [&["0.0.0.0/0", "::/0"], &["255.0.0.0/8", "ff00::/8"]];
+        assert_eq!(taken_of(&peers, &[1], Family::V4), ["0.0.0.0-254.255.255.255"]);
+        assert_eq!(taken_of(&peers, &[0], Family::V4), ["255.0.0.0-255.255.255.255"]);
+        let last = "ff00::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
+        assert_eq!(taken_of(&peers, &[0], Family::V6), [last]);
+        let adjoining: [&[&str]; 2] = [&["10.0.0.0/9", "10.128.0.0/9"], &["192.168.0.0/16"]];
+        assert_eq!(taken_of(&adjoining, &[1], Family::V4), ["10.0.0.0-10.255.255.255"]);
+    }
+}

@@ -1,0 +1,78 @@
+//! Where a lane starts: on a path that nobody knows, and on one that was known before an idle time or an outage.
+
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use super::bottleneck::{App, Link, Policer, World};
+use wavelane_base::Rate;
+
+const MBIT: f64 = 1e6;
+
+/// The first train lets a fast link start at the train's rate, where doubling from 4 Mbit/s takes four round trips more.
+/// Bound: the train, a round trip at one and a half of its rate, then doubling.
+#[test]
+fn a_fast_and_long_link_is_full_within_seven_round_trips() {
+    let link = Link { queue_bytes: 19_000_000, reverse_rate: Rate::from_bps(3_000_000), ..Link::new(250, 600) };
+    let mut w = World::new(link, 1, 1);
+    w.run_until(6.0);
+    let full = w.goodput(0, 7.0 * 0.6, 6.0);
+    assert!((0.9 * 250.0 * MBIT..=1.002 * 250.0 * MBIT).contains(&full), "{}", w.trace(0));
+}
+
+/// A token bucket lets a train through that its rate does not: that is found out before the rate is doubled, and costs what one
+/// and a half of the train's rate bring in two round trips at most.
+#[test]
+fn a_token_bucket_is_not_taken_for_a_fast_link() {
+    for depth in [60_000, 100_000, 200_000] {
+        for mbit in [2, 5, 20] {
+            let policer = Some(Policer { rate: Rate::from_bps(mbit * 1_000_000), depth });
+            let mut w = World::new(Link { policer, ..Link::new(1000, 600) }, 1, 1);
+            w.run_until(10.0);
+            let sent = w.lanes[0].offered_packets as f64 * 1_500.0;
+            let passed = mbit as f64 * MBIT / 8.0 * 10.0 + depth as f64;
+            let cost = 1.5 * 40.0 * MBIT / 8.0 * 1.2;
+            assert!(sent <= passed + 1.1 * cost, "{mbit} Mbit/s, {depth}: {sent} bytes for {passed}: {}", w.trace(0));
+            let got = w.goodput(0, 5.0, 10.0);
+            assert!(got >= 0.9 * mbit as f64 * MBIT, "{mbit} Mbit/s, {depth}: {got}: {}", w.trace(0));
+        }
+    }
+}
+
+/// Silence says nothing of the path: after it the lane sends at what it knew, paced, after an outage at no less than half of
+/// that. A path that became slower meanwhile shows that at once.
+#[test]
+fn a_known_path_starts_at_what_it_was() {
+    for (outage, seconds, rates) in [(false, 20.0, &[20, 10, 5][..]), (true, 5.0, &[20, 10, 5])] {
+        for &mbit in rates {
+            let mut w = World::new(Link::new(20, 100), 1, 1);
+            w.run_until(10.0);
+            if outage {
+                w.link.outage = true;
+            } else {
+                w.lanes[0].app = App::Silent;
+            }
+            w.run_until(10.0 + seconds);
+            w.link.outage = false;
+            w.lanes[0].app = App::Greedy;
+            w.set_rate(Rate::from_bps(mbit * 1_000_000));
+            // The first probe after the outage leaves within 250 ms; a round trip later its ack is here.
+            let again = w.time() + if outage { 0.4 } else { 0.0 };
+            w.run_until(again + 0.15);
+            let name = format!("outage {outage}, then {mbit} Mbit/s");
+            let sent = w.lanes[0].offered_packets;
+            w.run_until(again + 0.3);
+            let pace = (w.lanes[0].offered_packets - sent) as f64 * 1_500.0 * 8.0 / 0.15;
+            w.run_until(again + 8.0);
+            let (_, most) = w.queue_ms(again + 1.0, again + 8.0);
+            assert!(most <= 100.0, "{name}: {most:.0} ms of queue: {}", w.trace(0));
+            let got = w.goodput(0, again + 0.1, again + 1.1);
+            assert!(
+                got >= 0.45 * (mbit as f64).min(10.0) * MBIT,
+                "{name}: {got:.0} in the first second: {}",
+                w.trace(0)
+            );
+            if mbit == 20 {
+                assert!((0.45 * 20.0 * MBIT..1.2 * 20.0 * MBIT).contains(&pace), "{name}: {pace:.0}: {}", w.trace(0));
+            }
+        }
+    }
+}

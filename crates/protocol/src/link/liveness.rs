@@ -1,0 +1,94 @@
+//! Whether the neighbour is there: since when it owes an answer, and when a link that says nothing has to ask for one.
+
+use wavelane_base::{Instant, Span, Wakeup};
+
+/// After this much silence while an answer is owed, the link counts as silent: it asks for a new session too.
+const SILENCE: Span = Span::from_secs(1);
+/// A link that was used within [`USED_LATELY`] asks for a sign of life when nothing was heard for so long. With the time
+/// after which a peer counts as down this bounds how long its end stays unnoticed.
+const HEARTBEAT: Span = Span::from_millis(1_500);
+/// See [`HEARTBEAT`]. One that was used longer ago is only kept open ([`super::LinkConfig::keepalive`]).
+const USED_LATELY: Span = Span::from_secs(30);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Liveness {
+    /// After so long without a datagram one is sent.
+    pub(super) keepalive: Option<Span>,
+    /// When silence is worth reporting; set while an answer is owed.
+    silence_at: Option<Instant>,
+    /// Silence that nobody took yet.
+    silent: bool,
+    /// When the last datagram left.
+    sent_at: Instant,
+    /// When the neighbour was last heard.
+    heard_at: Instant,
+    /// When something of a flow or a packet last crossed, either way.
+    used_at: Option<Instant>,
+}
+
+impl Liveness {
+    pub(super) fn new(now: Instant, keepalive: Option<Span>) -> Self {
+        Self { keepalive, silence_at: None, silent: false, sent_at: now, heard_at: now, used_at: None }
+    }
+
+    /// A datagram left that asks for an answer, or not.
+    pub(super) fn sent(&mut self, now: Instant, eliciting: bool) {
+        self.sent_at = now;
+        if eliciting && self.silence_at.is_none() {
+            self.silence_at = Some(now + SILENCE);
+        }
+    }
+
+    /// The neighbour said something.
+    pub(super) fn heard(&mut self, now: Instant) {
+        (self.heard_at, self.silence_at, self.silent) = (now, None, false);
+    }
+
+    /// Something of a flow or a packet crosses.
+    pub(super) fn used(&mut self, now: Instant) {
+        self.used_at = Some(now);
+    }
+
+    /// Whether something that left asks for an answer, and nothing was heard since.
+    pub(super) fn is_owed_answer(&self) -> bool {
+        self.silence_at.is_some()
+    }
+
+    /// Whether an answer has been owed for another [`SILENCE`] since this was last asked.
+    pub(super) fn take_silence(&mut self) -> bool {
+        core::mem::take(&mut self.silent)
+    }
+
+    /// When the link has been quiet for too long.
+    fn keepalive_at(&self) -> Option<Wakeup> {
+        self.keepalive.map(|keepalive| Wakeup { at: self.sent_at + keepalive, cause: "keepalive" })
+    }
+
+    /// When the neighbour has been quiet for too long on a link in use. While it owes an answer, that is waited for.
+    fn heartbeat_at(&self) -> Option<Wakeup> {
+        let at = self.heard_at + HEARTBEAT;
+        let used = self.used_at.filter(|used| !self.is_owed_answer() && at <= *used + USED_LATELY)?;
+        Some(Wakeup { at: at.max(used), cause: "heartbeat" })
+    }
+
+    /// When the next datagram is due for no reason but these.
+    pub(super) fn ask_at(&self) -> Option<Wakeup> {
+        Wakeup::earliest(self.keepalive_at(), self.heartbeat_at())
+    }
+
+    /// Time has passed. Returns whether a datagram is due.
+    pub(super) fn handle_timeout(&mut self, now: Instant) -> bool {
+        if let Some(at) = self.silence_at.filter(|at| *at <= now) {
+            self.silent = true;
+            // Missed repeats (a suspended process) are not made up for.
+            self.silence_at = Some((at + SILENCE).max(now + Span::from_nanos(1)));
+        }
+        self.ask_at().is_some_and(|wakeup| wakeup.at <= now)
+    }
+
+    /// When silence is next worth reporting.
+    pub(super) fn silence_at(&self) -> Option<Wakeup> {
+        self.silence_at.map(|at| Wakeup { at, cause: "silence" })
+    }
+}
