@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{World, alone, echo, now, pause, resident, root_or_skip, wait_for};
+use common::{World, alone, echo, now, pause, pour, resident, root_or_skip, wait_for};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -39,10 +39,7 @@ fn a_thousand_slow_readers_leave_a_download_nine_tenths_of_what_they_do_not_read
     let b = world.start("b", "source = \"keep\"\npool = \"64 MiB\"", "");
     let a = world.start("a", "pool = \"64 MiB\"", &format!("[intercept]\n{LAN}"));
     a.wait_log("peer 'b' is up");
-    world.serve(7, |mut stream, _| {
-        let block = [7; 16_384];
-        while stream.write_all(&block).is_ok() {}
-    });
+    world.serve(7, |stream, _| pour(stream));
     world.sh(&world.b, SHAPE);
     let by_itself = download(&world);
     world.sh(&world.b, "tc qdisc del dev wan0 root");

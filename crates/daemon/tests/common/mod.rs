@@ -334,6 +334,17 @@ pub fn echo(mut stream: TcpStream, _: SocketAddr) {
     }
 }
 
+/// Bytes that a server of [`pour`] may have unsent. A thousand that take what the kernel gives them reach its limit for all TCP
+/// (`tcp_mem`), from which on it closes and opens windows as memory comes and goes: stopped readers then read.
+const POUR_UNSENT: usize = 64 << 10;
+
+/// Sends until it fails or ends.
+pub fn pour(mut stream: TcpStream) {
+    socket2::SockRef::from(&stream).set_send_buffer_size(POUR_UNSENT).unwrap();
+    let block = [7; 16_384];
+    while stream.write_all(&block).is_ok() {}
+}
+
 /// Resident memory of a process, bytes.
 pub fn resident(daemon: &Daemon) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.child.id())).unwrap();
