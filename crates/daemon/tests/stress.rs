@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::{Daemon, PATIENCE, World, alone, echo, now, pause, pour, resident, root_or_skip, transfer_during, wait_for};
+use common::{
+    Daemon, PATIENCE, World, alone, echo, now, pause, pour, resident, root_or_skip, transfer_during, wait_for,
+};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;

@@ -19,10 +19,11 @@ const URGENT_SHARE: u64 = 4;
 /// An ack repeats what arrived within this time, for the acks before it may be lost (a fade takes all of them at once) ...
 const REPEATED: Span = Span::from_millis(200);
 /// ... known to this precision ...
-const PATIENT_PART: u64 = 8;
 const MARK_EVERY: Span = Span::from_millis(25);
 /// ... and so many ranges at least.
 const REPEATED_RANGES: usize = 4;
+/// An ack that only the count of packets calls for waits this part of the round trip at most for data to ride with.
+const PATIENT_PART: u64 = 8;
 
 /// A stream of at least this many packets, each within [`PAUSE`] of the one before, that pauses is acknowledged once
 /// more: the last ack may be lost, or we may have moved without knowing, and the sender would go on to the old place.
