@@ -23,6 +23,8 @@ pub mod kind {
     pub const DATA: u8 = 4;
     /// "You know my key, and I do not know yours."
     pub const UNKNOWN_KEY: u8 = 5;
+    /// "I do not know the session that you use."
+    pub const UNKNOWN_SESSION: u8 = 6;
 }
 
 /// Bytes before the sealed part of a data datagram.
@@ -86,8 +88,8 @@ impl DataHeader {
 pub const MAC_LEN: usize = 16;
 /// Bytes of a cookie reply.
 pub const COOKIE_REPLY_LEN: usize = 5 + COOKIE_NONCE_LEN + SEALED_COOKIE_LEN;
-/// Bytes of word that a key is unknown.
-pub const UNKNOWN_KEY_LEN: usize = 5 + MAC_LEN;
+/// Bytes of word that something is unknown.
+pub const UNKNOWN_LEN: usize = 5 + MAC_LEN;
 /// Bytes of a cookie reply's nonce.
 pub const COOKIE_NONCE_LEN: usize = 24;
 /// Bytes of a cookie with its tag.
@@ -189,29 +191,46 @@ impl CookieReply {
     }
 }
 
-/// Word to a caller that its key is not configured here. Only for its operator to read: it changes nothing.
+/// What is unknown to whoever says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UnknownKey {
-    /// The caller's index for its handshake.
+pub enum UnknownWhat {
+    /// The key of whoever calls: `receiver` is the caller's index for its handshake, the mac is over that handshake. Only
+    /// for its operator to read: it changes nothing.
+    Key,
+    /// The session of a data datagram: `receiver` is that datagram's. Whoever uses the session makes a new one.
+    Session,
+}
+
+/// Word that something is unknown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unknown {
+    /// What.
+    pub what: UnknownWhat,
+    /// The index that it is about.
     pub receiver: u32,
-    /// Made by whoever the handshake was for, over that handshake.
+    /// Made by whoever was spoken to.
     pub mac: [u8; MAC_LEN],
 }
 
-impl UnknownKey {
+impl Unknown {
     /// Reads one; it has exactly one length.
     pub fn parse(datagram: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(datagram);
-        if r.u8()? != kind::UNKNOWN_KEY {
-            return Err(DecodeError::Invalid("datagram kind"));
-        }
-        let word = Self { receiver: r.u32()?, mac: r.array()? };
-        if r.is_empty() { Ok(word) } else { Err(DecodeError::TooLong("word of an unknown key")) }
+        let what = match r.u8()? {
+            kind::UNKNOWN_KEY => UnknownWhat::Key,
+            kind::UNKNOWN_SESSION => UnknownWhat::Session,
+            _ => return Err(DecodeError::Invalid("datagram kind")),
+        };
+        let word = Self { what, receiver: r.u32()?, mac: r.array()? };
+        if r.is_empty() { Ok(word) } else { Err(DecodeError::TooLong("word of something unknown")) }
     }
     /// The datagram.
-    pub fn to_bytes(self) -> [u8; UNKNOWN_KEY_LEN] {
-        let mut out = [0; UNKNOWN_KEY_LEN];
-        out[0] = kind::UNKNOWN_KEY;
+    pub fn to_bytes(self) -> [u8; UNKNOWN_LEN] {
+        let mut out = [0; UNKNOWN_LEN];
+        out[0] = match self.what {
+            UnknownWhat::Key => kind::UNKNOWN_KEY,
+            UnknownWhat::Session => kind::UNKNOWN_SESSION,
+        };
         out[1..5].copy_from_slice(&self.receiver.to_be_bytes());
         out[5..].copy_from_slice(&self.mac);
         out
@@ -364,8 +383,14 @@ mod tests {
         let reply = CookieReply { receiver: 5, nonce: [6; 24], sealed: [7; 32] };
         assert_eq!(CookieReply::parse(&reply.to_bytes()), Ok(reply));
         assert!(CookieReply::parse(&[3; COOKIE_REPLY_LEN + 1]).is_err());
-        let word = UnknownKey { receiver: 5, mac: [6; MAC_LEN] };
-        assert_eq!(UnknownKey::parse(&word.to_bytes()), Ok(word));
-        assert!(UnknownKey::parse(&[5; UNKNOWN_KEY_LEN + 1]).is_err());
+        for (what, kind) in [(UnknownWhat::Key, 5), (UnknownWhat::Session, 6)] {
+            let word = Unknown { what, receiver: 0x0102_0304, mac: [7; MAC_LEN] };
+            let golden = [&[kind, 1, 2, 3, 4][..], &[7; MAC_LEN]].concat();
+            assert_eq!(word.to_bytes()[..], golden);
+            assert_eq!(Unknown::parse(&golden), Ok(word));
+            assert!(Unknown::parse(&golden[..20]).is_err());
+            assert!(Unknown::parse(&[&golden[..], &[0]].concat()).is_err());
+        }
+        assert!(Unknown::parse(&[4; UNKNOWN_LEN]).is_err());
     }
 }

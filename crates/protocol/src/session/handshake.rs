@@ -3,16 +3,17 @@
 use super::keys::{Outcome, Session};
 use super::mac::{Admission, mac2};
 use super::noise;
-use super::peer::{Answered, Initiation};
+use super::peer::{Answered, Initiation, Peer};
 use super::{
     DropReason, Established, HandshakeOut, INIT_LIFETIME, Incoming, NO_ANSWER_REPEAT, NO_ANSWER_TRIES, Origin,
-    REJECT_AFTER, REPLIES_MAX, RETRY_FIRST, RETRY_MAX, SessionEvent, Sessions,
+    REJECT_AFTER, REPLIES_MAX, RETRY_FIRST, RETRY_MAX, SESSION_KEPT_MIN, SessionEvent, Sessions, UNKNOWN_SESSIONS_FOR,
+    UNKNOWN_SESSIONS_PER_SECOND_MAX,
 };
 use std::net::SocketAddr;
 use wavelane_base::{Instant, PortId, Span};
 use wavelane_wire::datagram::{
-    CookieReply, HANDSHAKE_MAX, Handshake, InitPayload, MAC_LEN, ResponsePayload, Suite, UnknownKey, WIRE_VERSION,
-    capability, kind,
+    CookieReply, HANDSHAKE_MAX, Handshake, InitPayload, MAC_LEN, ResponsePayload, Suite, Unknown, UnknownWhat,
+    WIRE_VERSION, capability, kind,
 };
 
 /// A reply to a stranger that waits for room on its port.
@@ -23,7 +24,7 @@ pub(super) struct ReplyOut {
 }
 
 /// Where a datagram came from.
-type Place = (PortId, Origin);
+pub(super) type Place = (PortId, Origin);
 
 /// What a peer that uses no pre-shared key mixes in.
 const NO_PRESHARED_KEY: [u8; 32] = [0; 32];
@@ -304,21 +305,60 @@ impl Sessions {
         }
     }
 
-    /// The peer says that it does not know our key.
-    pub(super) fn handle_unknown_key(&mut self, now: Instant, datagram: &[u8]) -> Incoming {
-        let Ok(word) = UnknownKey::parse(datagram) else { return Incoming::Dropped(DropReason::Malformed) };
-        let asked = self.peer_of(word.receiver).and_then(|peer| {
-            let p = &self.peers[peer];
-            let initiation = p.initiation.as_ref().filter(|i| i.index == word.receiver)?;
-            Some((peer, p.mac.unknown_key_is_right(&word, &initiation.mac1)))
-        });
-        match asked {
-            None => Incoming::Dropped(DropReason::UnknownSession),
-            Some((_, false)) => Incoming::Dropped(DropReason::Forged),
-            Some((peer, true)) => {
+    /// The peer says that it does not know our key, or the session that we use.
+    pub(super) fn handle_unknown(&mut self, now: Instant, datagram: &[u8]) -> Incoming {
+        let Ok(word) = Unknown::parse(datagram) else { return Incoming::Dropped(DropReason::Malformed) };
+        let told = match word.what {
+            UnknownWhat::Key => self.own_key_unknown(&word),
+            UnknownWhat::Session => self.own_session_unknown(&word),
+        };
+        match told {
+            None => return Incoming::Dropped(DropReason::UnknownSession),
+            Some((_, false)) => return Incoming::Dropped(DropReason::Forged),
+            Some((peer, true)) if word.what == UnknownWhat::Key => {
                 self.notice(now, SessionEvent::OwnKeyUnknown { peer });
-                Incoming::Handled
             }
+            Some((peer, true)) => {
+                let p = &mut self.peers[peer];
+                if p.current.as_ref().is_some_and(|s| s.age(now) >= SESSION_KEPT_MIN) {
+                    p.suspected.get_or_insert(now);
+                    self.advance(now, peer);
+                }
+            }
+        }
+        Incoming::Handled
+    }
+
+    /// The peer whom our handshake of that index calls, and whether the word is its own.
+    fn own_key_unknown(&self, word: &Unknown) -> Option<(usize, bool)> {
+        let peer = self.peer_of(word.receiver)?;
+        let p = &self.peers[peer];
+        let initiation = p.initiation.as_ref().filter(|i| i.index == word.receiver)?;
+        Some((peer, p.mac.unknown_key_is_right(word, &initiation.mac1)))
+    }
+
+    /// The peer with whom we seal under its index, and whether the word is its own. Other peers may have chosen the same
+    /// index; a session that was replaced meanwhile may be forgotten.
+    fn own_session_unknown(&self, word: &Unknown) -> Option<(usize, bool)> {
+        let uses = |p: &Peer| p.current.as_ref().is_some_and(|s| s.peer_index == word.receiver);
+        let mut users = (0..self.peers.len()).filter(|peer| uses(&self.peers[*peer]));
+        let first = users.clone().next()?;
+        let right = users.find(|peer| self.peers[*peer].mac.unknown_session_is_right(word));
+        Some((right.unwrap_or(first), right.is_some()))
+    }
+
+    /// Data came for a session that is not known here: soon after a start its sender most often does not know of that.
+    pub(super) fn say_session_unknown(&mut self, now: Instant, place: Place, receiver: u32) {
+        if now.since(self.started) >= UNKNOWN_SESSIONS_FOR {
+            return;
+        }
+        if now.since(self.words_second) >= Span::from_secs(1) {
+            (self.words_second, self.words) = (now, 0);
+        }
+        if self.words < UNKNOWN_SESSIONS_PER_SECOND_MAX && self.replies.len() < REPLIES_MAX {
+            self.words += 1;
+            let word = self.mac.unknown_session(receiver);
+            self.replies.push_back(ReplyOut { port: place.0, to: place.1, bytes: word.to_bytes().into() });
         }
     }
 

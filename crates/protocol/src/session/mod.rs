@@ -74,6 +74,13 @@ pub const PROVEN_HANDSHAKES_PER_SECOND_MAX: u32 = 500;
 pub const COOKIE_LIFETIME: Span = Span::from_secs(120);
 /// Replies to strangers waiting for room on their port; more are dropped.
 pub const REPLIES_MAX: usize = 16;
+/// For so long after its start a node answers data for sessions that it does not know: they are those of its last life.
+/// Later it is silent, as it is to all strangers.
+pub const UNKNOWN_SESSIONS_FOR: Span = Span::from_secs(60);
+/// So much data is answered per second; the rest meets silence.
+pub const UNKNOWN_SESSIONS_PER_SECOND_MAX: u32 = 10;
+/// A session stands for so long whatever is said of it: who sees the way may repeat such words.
+pub const SESSION_KEPT_MIN: Span = Span::from_secs(1);
 /// Events waiting for [`Sessions::poll_event`]; more are dropped.
 pub const EVENTS_MAX: usize = 64;
 /// Events per [`NOTICE_WINDOW`] that strangers or broken peers can cause; more are dropped.

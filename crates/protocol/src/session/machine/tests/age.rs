@@ -149,3 +149,77 @@ fn a_number_is_never_sealed_twice() {
     w.nodes[0].next_number -= 1;
     w.send(0, b"again");
 }
+
+/// Node 1 knows no address of node 0 and has nothing to say: it cannot call, and nobody would miss it soon.
+#[test]
+fn who_was_restarted_says_so_to_whoever_uses_the_old_session() {
+    let mut w = World::new(MS50);
+    w.want(0);
+    w.run(Span::from_secs(2));
+    assert!(w.send(0, b"x"));
+    w.run(MS50);
+    w.restart(1, 201);
+    let restarted = w.now;
+    assert!(w.send(0, b"y"));
+    // There, back, and one round trip of the handshake.
+    w.run(MS50.times(4));
+    let again = *w.nodes[0].established.last().unwrap();
+    assert_eq!((again.epoch, again.restarted, again.fresh), (201, true, true));
+    assert_eq!(w.count(1, kind::UNKNOWN_SESSION), 1);
+    assert!(w.send(0, b"z"));
+    w.run(MS50);
+    assert_eq!(w.nodes[1].got.last().unwrap().2, b"z");
+    // What still comes for the old session is answered so often, and not for ever.
+    let mut old =
+        w.sent.iter().rfind(|(at, from, b)| *at <= restarted && *from == 0 && b[0] == kind::DATA).unwrap().2.clone();
+    let mut words = |w: &mut World, times: usize| {
+        let before = w.count(1, kind::UNKNOWN_SESSION);
+        for _ in 0..times {
+            let dropped = w.nodes[1].sessions.handle_datagram(w.now, PORT, &mut old, Some(address(0)));
+            assert_eq!(dropped, Incoming::Dropped(DropReason::UnknownSession));
+            w.run(Span::from_micros(1));
+        }
+        w.count(1, kind::UNKNOWN_SESSION) - before
+    };
+    w.run(Span::from_secs(1));
+    assert_eq!(words(&mut w, 100), UNKNOWN_SESSIONS_PER_SECOND_MAX as usize);
+    w.run(MS50);
+    assert_eq!(w.nodes[0].established.len(), 2, "words about a session of the past change nothing");
+    w.run(UNKNOWN_SESSIONS_FOR);
+    assert_eq!(words(&mut w, 1), 0);
+}
+
+#[test]
+fn word_of_an_unknown_session_is_believed_of_its_owner_once_a_second() {
+    let mut w = World::new(MS50);
+    w.want(0);
+    w.run(Span::from_millis(200));
+    assert!(w.send(0, b"x"));
+    w.run(MS50);
+    let index = w.nodes[1].sessions.peers[0].current.as_ref().unwrap().index;
+    let word = super::super::super::mac::MacKeys::new(&public_key(&private_key(1))).unknown_session(index).to_bytes();
+    let say = |w: &mut World, bytes: &[u8]| {
+        w.nodes[0].sessions.handle_datagram(w.now, PORT, &mut bytes.to_vec(), Some(address(1)))
+    };
+    assert_eq!(say(&mut w, &word), Incoming::Handled);
+    w.run(Span::from_millis(500));
+    assert_eq!(w.count(0, kind::HANDSHAKE_INIT), 1, "the session is too young to be given up for a word");
+    w.run(Span::from_secs(1));
+    for at in 1..word.len() {
+        let mut forged = word;
+        forged[at] ^= 1;
+        let met = say(&mut w, &forged);
+        assert!(matches!(met, Incoming::Dropped(DropReason::Forged | DropReason::UnknownSession)), "{at}: {met:?}");
+    }
+    assert_eq!(say(&mut w, &word[..20]), Incoming::Dropped(DropReason::Malformed));
+    assert_eq!(w.count(0, kind::HANDSHAKE_INIT), 1);
+    assert_eq!(say(&mut w, &word), Incoming::Handled);
+    w.run(Span::from_millis(200));
+    assert_eq!(w.count(0, kind::HANDSHAKE_INIT), 2);
+    assert_eq!(
+        say(&mut w, &word),
+        Incoming::Dropped(DropReason::UnknownSession),
+        "it is about a session replaced meanwhile"
+    );
+    assert!(w.send(0, b"y"));
+}
