@@ -112,6 +112,8 @@ pub struct Daemon {
     attempts: Attempts<Held>,
     /// SYNs to peers that are down, until the kernel forwards them plainly. At most [`down::WAITING_MAX`].
     to_pass: Vec<Held>,
+    /// When each peer's refused wishes were last told.
+    denials_told: BTreeMap<usize, Option<Instant>>,
     /// When the kernel is told again of peers that are down.
     give_back_again: Option<Instant>,
     connections: BTreeMap<u64, Connection>,
@@ -192,6 +194,7 @@ impl Daemon {
             mark: opened.mark,
             attempts: Attempts::new(Limits::default()),
             to_pass: Vec::new(),
+            denials_told: BTreeMap::new(),
             give_back_again: None,
             connections: BTreeMap::new(),
             of_flow: BTreeMap::new(),

@@ -26,6 +26,8 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use tables::{closed_table, marker, owned_table};
 use wavelane_host::nft::{NftOwner, ToolError, run};
 
+/// So many seconds iptables waits for whoever holds its lock; then it says so, and fails.
+const XT_WAIT: &str = "--wait=10";
 /// Firewall mark of the daemon's own sockets ("WL" 1): never taken.
 pub(crate) const MARK_OWN: u32 = 0x574c_0001;
 /// Firewall mark of packets delivered to our transparent sockets ("WL" 2).
@@ -148,7 +150,7 @@ impl Rules {
         for family in Family::ALL {
             let known = self.held.contains(&family);
             if known || !split_routes(config, family).is_empty() {
-                run(family.iptables_restore(), &["-n", "-w"], &queue_rules(config, family, !known))?;
+                run(family.iptables_restore(), &["-n", XT_WAIT], &queue_rules(config, family, !known))?;
                 self.held.extend((!known).then_some(family));
             }
         }
@@ -209,10 +211,10 @@ fn clear_leftovers() {
     for family in Family::ALL {
         family.remove_rules(NUMBER);
         let _ = run("ip", &[family.ip_flag(), "route", "flush", "table", &number], "");
-        if let Ok(listing) = run(family.iptables(), &["-w", "-t", "raw", "-S"], "")
+        if let Ok(listing) = run(family.iptables(), &[XT_WAIT, "-t", "raw", "-S"], "")
             && listing.contains(XT_CHAIN)
         {
-            let _ = run(family.iptables_restore(), &["-n", "-w"], &queue_removal(&listing));
+            let _ = run(family.iptables_restore(), &["-n", XT_WAIT], &queue_removal(&listing));
         }
         // iptables-nft leaves the table behind that our rule brought into being.
         let table = ["table", family.nft(), "raw"];

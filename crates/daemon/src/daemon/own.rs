@@ -2,8 +2,12 @@
 
 use super::{ADDRESSES_FRESH, Daemon};
 use std::net::SocketAddr;
+use wavelane_base::Span;
 use wavelane_host::own_addresses;
 use wavelane_protocol::gateway::{PeerId, Reason};
+
+/// Of each peer's refused wishes one is told in this time, so that it leaves the others' words their room in the log.
+const DENIAL_EVERY: Span = Span::from_secs(1);
 
 impl Daemon {
     /// Reads the list of our own addresses again once it is old. A list that cannot be read is asked for again at the
@@ -42,8 +46,13 @@ impl Daemon {
         Err(Reason::Prohibited)
     }
 
-    /// Says whom a peer asked for that it may not.
+    /// Says whom a peer asked for that it may not; the counters count all.
     pub(super) fn denied(&mut self, peer: PeerId, address: SocketAddr, by_source: bool) {
+        let told = self.denials_told.entry(peer.0).or_default();
+        if told.is_some_and(|at| self.now.since(at) < DENIAL_EVERY) {
+            return;
+        }
+        *told = Some(self.now);
         let name = self.peer_name(peer).to_owned();
         self.say(&if by_source {
             format!("peer '{name}' may not speak for {address}: list it in its routes or allow_sources if it may")

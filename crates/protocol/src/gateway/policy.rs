@@ -119,7 +119,9 @@ impl Gateway {
         source: SocketAddr,
         target: SocketAddr,
     ) -> Result<(), Reason> {
-        let by_source = !self.config.may_ask_for(peer, source, target);
+        // Nobody but us speaks as we do.
+        let as_us = self.config.keep_sources && self.packets.is_own(source.ip());
+        let by_source = as_us || !self.config.may_ask_for(peer, source, target);
         if by_source {
             self.counters.dropped_source_not_allowed += 1;
         } else if longest(&self.config.peers[peer.0].allow_targets, target.ip()).is_none() {

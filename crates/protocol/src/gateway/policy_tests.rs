@@ -271,7 +271,9 @@ fn a_flow_is_asked_for_by_who_is_there_if_its_source_counts() {
     };
     const NO: Result<(), Reason> = Err(Reason::Prohibited);
     let (server, own) = ("10.3.0.2:80", config());
-    assert_eq!(ask(&own, SHIP, "192.0.2.77:9", server), Ok(()), "nobody connects from there");
+    for source in ["192.0.2.77:9", "10.2.0.2:9"] {
+        assert_eq!(ask(&own, SHIP, source, server), Ok(()), "nobody connects from there");
+    }
     let mut kept = Config { keep_sources: true, ..config() };
     for (peer, source, want) in [
         (SHIP, "10.1.0.5:9", Ok(())),
@@ -280,6 +282,8 @@ fn a_flow_is_asked_for_by_who_is_there_if_its_source_counts() {
         (TOWN, "192.0.2.77:9", Ok(())),
         (TOWN, "10.1.0.5:9", NO),
         (TOWN, "10.3.0.5:9", NO),
+        // Our own.
+        (TOWN, "10.2.0.2:9", NO),
         // These are never connected from.
         (SHIP, "127.0.0.1:9", Ok(())),
         (SHIP, "[fd09::1]:9", Ok(())),
