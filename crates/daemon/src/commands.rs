@@ -208,14 +208,25 @@ pub fn init(args: &InitArgs) -> Result<Initialised, CommandError> {
         }
         keys::write_key(&key, &private)?;
     }
-    let text = config_text(args);
-    let parsed = Config::parse(&text, "the new configuration", &args.dir)?;
     let config = args.dir.join("wavelaned.toml");
-    let mut options = std::fs::OpenOptions::new();
-    let file = options.write(true).create_new(true).open(&config).map_err(unwritable(&config));
-    std::io::Write::write_all(&mut file?, text.as_bytes()).map_err(unwritable(&config))?;
+    let written = write_config(args, &config);
+    if written.is_err() && made_key {
+        // What is refused leaves no key behind that a later attempt would take for its owner's.
+        let _ = std::fs::remove_file(&key);
+    }
+    let parsed = written?;
     let public_key = keys::to_base64(&keys::public_key(&private));
     Ok(Initialised { config, public_key, key, made_key, notes: notes(&parsed) })
+}
+
+/// Writes the configuration, unless there is one or it would be refused.
+fn write_config(args: &InitArgs, path: &Path) -> Result<Config, CommandError> {
+    let unwritable = |source| CommandError::Unwritable { path: path.to_path_buf(), source };
+    let text = config_text(args);
+    let parsed = Config::parse(&text, "the new configuration", &args.dir)?;
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(unwritable)?;
+    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(unwritable)?;
+    Ok(parsed)
 }
 
 fn config_text(args: &InitArgs) -> String {

@@ -39,6 +39,9 @@ fn init_writes_what_check_accepts_and_the_link_is_not_mentioned() {
         on_failure: "closed".into(),
         ..InitArgs::default()
     };
+    let wrong = InitArgs { routes: vec!["10.0.3.0/99".into()], ..args.clone() };
+    assert!(init(&wrong).is_err());
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "what is refused leaves nothing behind");
     let made = init(&args).unwrap();
     let summary = check_config(&made.config).unwrap();
     assert!(summary.contains(&made.public_key) && summary.contains("192.0.2.7:4780"), "{summary}");

@@ -271,7 +271,8 @@ fn who_claims_at_a_relay_to_take_flows_up_again_waits_its_turn_and_may_try_again
     let ends = ("10.1.0.2:40000".parse().unwrap(), BEYOND.parse().unwrap());
     let passage = Passage { token: [1; 16], hops: 0, received: Some(0) };
     let now = hub.now;
-    let ask = |n: u64| hub.nodes[0].incoming(now, (PeerId(0), FlowName { mine: false, number: n }), ends, Some(passage));
+    let ask =
+        |n: u64| hub.nodes[0].incoming(now, (PeerId(0), FlowName { mine: false, number: n }), ends, Some(passage));
     let met: Vec<_> = (1..=7_000).map(ask).collect();
     // Its own rate is a quarter of 8,192 a second and the common one half; of each a second's worth comes at once.
     assert!(met[..6_144].iter().all(Result::is_ok));
