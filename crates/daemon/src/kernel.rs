@@ -6,8 +6,9 @@ use crate::rules::Rules;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use wavelane_host::nft::ToolError;
 
 /// The public keys of the peers whose networks are given back: what goes there is forwarded plainly.
@@ -35,6 +36,7 @@ impl Installed {
         match change {
             Change::Config => self.rules.replace(config, down)?,
             Change::Down => self.rules.take(config, down)?,
+            Change::Gone => return self.rules.take(config, down),
         }
         self.ways.as_mut().map_or(Ok(()), |ways| ways.lead(config, down))
     }
@@ -54,7 +56,12 @@ pub(crate) enum Change {
     Config,
     /// Whose networks are given back.
     Down,
+    /// Nothing: what had gone is made anew.
+    Gone,
 }
+
+/// The rules' owner is looked after so often.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// One order: what changes, to what, and from what.
 type Order = (Change, Wanted, Wanted);
@@ -68,7 +75,7 @@ pub(crate) struct Kernel {
     /// What was ordered and not answered.
     ordered: Option<(Change, Wanted)>,
     orders: Option<Sender<Order>>,
-    done: Receiver<Result<(), ToolError>>,
+    done: Receiver<(Change, Result<(), ToolError>)>,
     thread: Option<JoinHandle<Installed>>,
     /// Readable when a change was made or refused.
     pub(crate) bell: UnixStream,
@@ -83,9 +90,31 @@ impl Kernel {
         let holds_syns = installed.rules.holds_syns();
         let (orders, to_do) = channel::<Order>();
         let (tell, done) = channel();
+        let in_force = Wanted { config: Box::new(config.clone()), down: Down::new() };
+        let mut stands = in_force.clone();
         let work = move || {
-            for (change, new, old) in to_do {
-                if tell.send(installed.lead(change, &new, &old)).is_err() {
+            // Of a row of failures to make the rules anew the first is told.
+            let mut failing = false;
+            loop {
+                let answer = match to_do.recv_timeout(LOOK_EVERY) {
+                    Ok((change, new, old)) => {
+                        let done = installed.lead(change, &new, &old);
+                        stands = if done.is_ok() { new } else { old };
+                        (change, done)
+                    }
+                    Err(RecvTimeoutError::Timeout) if installed.rules.are_gone() => {
+                        let done = installed.try_lead(Change::Gone, &stands);
+                        let told = failing && done.is_err();
+                        failing = done.is_err();
+                        if told {
+                            continue;
+                        }
+                        (Change::Gone, done)
+                    }
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    Err(RecvTimeoutError::Disconnected) => break,
+                };
+                if tell.send(answer).is_err() {
                     break;
                 }
                 // A bell that is full rings already.
@@ -94,7 +123,6 @@ impl Kernel {
             installed
         };
         let thread = std::thread::Builder::new().name("kernel".into()).spawn(work)?;
-        let in_force = Wanted { config: Box::new(config.clone()), down: Down::new() };
         Ok(Self { holds_syns, in_force, ordered: None, orders: Some(orders), done, thread: Some(thread), bell })
     }
     /// Whether a change is being made; the next has to wait for its end.
@@ -122,11 +150,12 @@ impl Kernel {
     pub(crate) fn given_back(&self) -> &Down {
         &self.in_force.down
     }
-    /// What became of the change, once that is known.
+    /// What became of the change, once that is known, or that something had gone. Until it says nothing.
     pub(crate) fn answered(&mut self) -> Option<(Change, Result<(), ToolError>)> {
         while matches!(io::Read::read(&mut self.bell, &mut [0; 64]), Ok(n) if n > 0) {}
         let result = match self.done.try_recv() {
-            Ok(result) => result,
+            Ok((Change::Gone, result)) => return Some((Change::Gone, result)),
+            Ok((_, result)) => result,
             Err(TryRecvError::Empty) => return None,
             Err(TryRecvError::Disconnected) => {
                 panic!("the thread of the rules is gone: this is a bug, its panic message is above")

@@ -143,7 +143,15 @@ impl Rules {
         let Some(owner) = &mut self.owner else { return Ok(()) };
         self.generation += 1;
         let table = owned_table(config, &self.ports, self.generation, down);
+        if owner.is_gone() {
+            *owner = NftOwner::load(&table, &marker(self.generation))?;
+            return Ok(());
+        }
         owner.execute(&format!("delete table {TABLE}; {table}"), &marker(self.generation))
+    }
+    /// Whether the owner of the table was killed, so that nothing is taken any more.
+    pub(crate) fn are_gone(&mut self) -> bool {
+        self.owner.as_mut().is_some_and(NftOwner::is_gone)
     }
     /// Holds SYNs to the networks. A family that never had networks gets no rules, and so needs no tool.
     fn hold_syns(&mut self, config: &Config) -> Result<(), ToolError> {

@@ -532,3 +532,24 @@ fn a_gateway_that_has_no_address_of_its_peer_is_found_again_at_once_when_it_retu
     }
     assert_eq!(b.stop(), Some(0));
 }
+
+#[test]
+fn rules_whose_owner_is_killed_are_made_anew() {
+    let _alone = alone();
+    if !root_or_skip("rules_anew") || !has("pkill", "rules_anew") {
+        return;
+    }
+    let world = World::new("anew");
+    world.serve(7, echo);
+    let (mut a, _b) = both(&world, "open", (false, false));
+    says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
+    for round in 1..3 {
+        world.sh(&world.a, &format!("pkill -KILL -P {} nft", a.child.id()));
+        wait_for("the rules", || a.counter("rules_made_anew") == round);
+        let taken = a.counter("connections_taken");
+        says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
+        assert_eq!(a.counter("connections_taken"), taken + 1);
+    }
+    assert!(a.log().contains("they are made anew"), "{}", a.log());
+    assert_eq!(a.stop(), Some(0));
+}

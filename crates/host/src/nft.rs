@@ -116,6 +116,10 @@ impl NftOwner {
             (Ok(()), Ok(())) => Ok(()),
         }
     }
+    /// Whether the child has ended, and the table with it.
+    pub fn is_gone(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
     /// Reads until the listing shows `wanted`, or until nft complains, ends or takes too long.
     fn answer(&mut self, wanted: &str) -> Result<(), String> {
         let (mut said, mut complaint) = (String::new(), String::new());

@@ -7,6 +7,7 @@ use crate::rules;
 use crate::syn::Syn;
 use wavelane_base::Span;
 use wavelane_host::nfqueue::Held;
+use wavelane_host::nft::ToolError;
 use wavelane_protocol::gateway::{PeerId, Reason};
 
 /// Most SYNs that wait for the kernel to be told: as many as attempts.
@@ -70,8 +71,21 @@ impl Daemon {
     }
     /// The kernel has answered.
     pub(super) fn kernel_answers(&mut self) {
-        let Some((change, result)) = self.kernel.as_mut().and_then(Kernel::answered) else { return };
+        while let Some((change, result)) = self.kernel.as_mut().and_then(Kernel::answered) {
+            self.kernel_answered(change, result);
+        }
+    }
+    fn kernel_answered(&mut self, change: Change, result: Result<(), ToolError>) {
         match (change, result) {
+            (Change::Gone, Ok(())) => {
+                self.counters.one("rules_made_anew");
+                return self.say("the nft process that holds our rules was killed: nothing was taken for up to a second or two; they are made anew");
+            }
+            (Change::Gone, Err(e)) => {
+                return self.say(&format!(
+                    "the nft process that holds our rules was killed, and they cannot be made anew, so that nothing is taken; this is tried every second: {e}"
+                ));
+            }
             (Change::Config, result) => self.led(result),
             (Change::Down, Ok(())) => {}
             (Change::Down, Err(e)) => {

@@ -10,6 +10,7 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("connections_closed", "connections ended in an orderly way, end to end"),
     ("bytes_from_applications", "bytes read from sockets here"),
     ("bytes_to_applications", "bytes written to sockets here"),
+    ("rules_made_anew", "times the nft process that holds our rules was killed and the rules were made anew"),
     ("dropped_give_back", "times the kernel could not be told to forward plainly what goes to peers that are down"),
     ("dropped_syn_held_too_long", "SYNs dropped after four seconds of waiting; their repeat joins the same attempt"),
     ("dropped_syn_pair_full", "SYNs dropped because one source has too many attempts at one target waiting"),
