@@ -173,7 +173,7 @@ impl Gateway {
     }
 
     /// A neighbour asks for a flow: for us, for one that we have already, or to be passed on.
-    pub(super) fn incoming(
+    fn incoming(
         &mut self,
         now: Instant,
         side: Side,
@@ -181,14 +181,12 @@ impl Gateway {
         passage: Option<Passage>,
     ) -> Result<(), Reason> {
         self.check_incoming(side.0, source, target)?;
-        // One that is taken up again has had its turn here; whoever only claims that is refused below. A relay cannot know,
-        // and lets it try again.
+        // One that is taken up again has had its turn; whoever only claims that is refused below.
         let resumed = passage.is_some_and(|passage| passage.received.is_some());
-        let next = self.next_hop(side.0, target.ip());
-        if (next.is_some() || !resumed) && !self.arrivals.admit(now, side.0.0) {
-            return Err(if resumed { Reason::Restarted } else { Reason::NoRoom });
+        if !resumed && !self.arrivals.admit(now, side.0.0) {
+            return Err(Reason::NoRoom);
         }
-        if let Some(next) = next {
+        if let Some(next) = self.next_hop(side.0, target.ip()) {
             // What began before the next one went down waits for it; what begins now is told.
             let begins = passage.as_ref().is_none_or(|passage| passage.received.is_none());
             if begins && self.peers[next.0].down {

@@ -209,20 +209,13 @@ impl Gateway {
         let held = self.links[peer.0].hop.status();
         // It divides its pool into two halves.
         self.pool.hold(peer.0, 2 * held.to_send.max(held.unread));
-        // One whose way was lost has its socket still; one that we opened for another peer has its place there.
-        let own = (held.flows as u64).saturating_sub(self.relays.onward(peer));
-        self.places.hold(peer.0, own + self.flows.lost_by(peer));
+        // One whose way was lost has its socket still.
+        self.places.hold(peer.0, held.flows as u64 + self.flows.lost_by(peer));
     }
 
     /// A link is about to take bytes or a flow: tells it how much it may.
     fn lend(&mut self, peer: PeerId) {
-        self.lend_and(peer, 0);
-    }
-
-    /// The same with so many places more.
-    fn lend_and(&mut self, peer: PeerId, more: u64) {
-        let flows = self.places.limit(peer.0) + self.relays.onward(peer) + more;
-        let flows = usize::try_from(flows).unwrap_or(usize::MAX);
+        let flows = usize::try_from(self.places.limit(peer.0)).unwrap_or(usize::MAX);
         self.links[peer.0].hop.lend(flows, Octets::new(self.pool.limit(peer.0)));
     }
 

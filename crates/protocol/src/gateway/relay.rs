@@ -26,16 +26,12 @@ struct Other {
     side: Side,
     /// The neighbour on *this* side opened the flow itself: if it restarts nobody can take the flow up again.
     opened_here: bool,
-    /// We opened the flow on this side.
-    onward: bool,
 }
 
 /// All flows passed on. Both sides are listed; a side leaves when its link has forgotten it.
 #[derive(Debug, Default)]
 pub(super) struct Relays {
     others: BTreeMap<Side, Other>,
-    /// Flows that we opened on each link for others.
-    onward: BTreeMap<PeerId, u64>,
     pub(super) relayed: u64,
     pub(super) bytes: u64,
     pub(super) refused_loop: u64,
@@ -45,19 +41,6 @@ impl Relays {
     pub(super) fn contains(&self, side: Side) -> bool {
         self.others.contains_key(&side)
     }
-    /// Flows that we opened over one link for others, who have places for them.
-    pub(super) fn onward(&self, peer: PeerId) -> u64 {
-        self.onward.get(&peer).copied().unwrap_or(0)
-    }
-    fn insert(&mut self, side: Side, other: Other) {
-        *self.onward.entry(side.0).or_default() += u64::from(other.onward);
-        self.others.insert(side, other);
-    }
-    fn remove(&mut self, side: Side) -> Option<Other> {
-        let other = self.others.remove(&side)?;
-        *self.onward.entry(side.0).or_default() -= u64::from(other.onward);
-        Some(other)
-    }
     /// The flows passed on over one link.
     pub(super) fn of_peer(&self, peer: PeerId) -> Vec<FlowName> {
         self.others.keys().filter(|(at, _)| *at == peer).map(|(_, name)| *name).collect()
@@ -65,12 +48,11 @@ impl Relays {
     /// Peers have other numbers now; what went over a peer that has none was ended before.
     pub(super) fn rename_peers(&mut self, new_id: impl Fn(PeerId) -> Option<PeerId>) {
         let renamed = |(peer, name): Side| Some((new_id(peer)?, name));
-        self.onward.clear();
-        for (side, other) in core::mem::take(&mut self.others) {
-            if let (Some(side), Some(other_side)) = (renamed(side), renamed(other.side)) {
-                self.insert(side, Other { side: other_side, ..other });
-            }
-        }
+        let before = core::mem::take(&mut self.others);
+        self.others = before
+            .into_iter()
+            .filter_map(|(side, other)| Some((renamed(side)?, Other { side: renamed(other.side)?, ..other })))
+            .collect();
     }
     /// Sides now, two per flow.
     pub(super) fn len(&self) -> usize {
@@ -109,12 +91,11 @@ impl Gateway {
             return Err(Reason::Unreachable);
         }
         let onward = passage.map(|passage| Passage { hops: hops + 1, ..passage });
-        // Whoever asks has a place for it; those of the next one are for its own flows and ours.
-        self.lend_and(next, 1);
+        self.lend(next);
         let name = self.links[next.0].hop.open(now, ends.0, ends.1, onward).map_err(|_| Reason::NoRoom)?;
         let down = (next, name);
-        self.relays.insert(up, Other { side: down, opened_here: hops == 0, onward: false });
-        self.relays.insert(down, Other { side: up, opened_here: false, onward: true });
+        self.relays.others.insert(up, Other { side: down, opened_here: hops == 0 });
+        self.relays.others.insert(down, Other { side: up, opened_here: false });
         self.relays.relayed += 1;
         self.dirty.insert(next);
         Ok(())
@@ -122,7 +103,7 @@ impl Gateway {
 
     /// What a link says of a flow that is passed on.
     pub(super) fn relay_event(&mut self, now: Instant, side: Side, event: HopEvent) {
-        let Some(Other { side: other, opened_here, .. }) = self.relays.others.get(&side).copied() else { return };
+        let Some(Other { side: other, opened_here }) = self.relays.others.get(&side).copied() else { return };
         match event {
             HopEvent::Incoming { .. } | HopEvent::Ending(_) | HopEvent::Idle(_) => {}
             HopEvent::Accepted(_, received) => {
@@ -133,14 +114,14 @@ impl Gateway {
             HopEvent::Writable(_) => self.pass(now, other, side),
             HopEvent::Progress(_, reach) => self.links[other.0.0].hop.say_progress(now, other.1, reach, true),
             HopEvent::Refused(_, reason) => {
-                self.relays.remove(side);
-                if self.relays.remove(other).is_some() {
+                self.relays.others.remove(&side);
+                if self.relays.others.remove(&other).is_some() {
                     self.links[other.0.0].hop.refuse(now, other.1, reason);
                 }
             }
             HopEvent::Reset(_, reason) => {
-                self.relays.remove(side);
-                if self.relays.remove(other).is_some() {
+                self.relays.others.remove(&side);
+                if self.relays.others.remove(&other).is_some() {
                     // Only the opening edge takes a lost flow up again; if it is what was lost, the flow is over.
                     let final_loss = reason == Reason::Restarted && opened_here;
                     let reason = if final_loss { Reason::Aborted } else { reason };
@@ -154,7 +135,7 @@ impl Gateway {
                 }
             }
             HopEvent::Closed(_) => {
-                self.relays.remove(side);
+                self.relays.others.remove(&side);
             }
         }
         self.dirty.insert(other.0);
