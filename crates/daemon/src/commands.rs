@@ -225,7 +225,10 @@ fn write_config(args: &InitArgs, path: &Path) -> Result<Config, CommandError> {
     let text = config_text(args);
     let parsed = Config::parse(&text, "the new configuration", &args.dir)?;
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(unwritable)?;
-    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(unwritable)?;
+    if let Err(why) = std::io::Write::write_all(&mut file, text.as_bytes()) {
+        let _ = std::fs::remove_file(path);
+        return Err(unwritable(why));
+    }
     Ok(parsed)
 }
 

@@ -98,7 +98,12 @@ impl Kernel {
             loop {
                 let answer = match to_do.recv_timeout(LOOK_EVERY) {
                     Ok((change, new, old)) => {
+                        let were_gone = installed.rules.are_gone();
                         let done = installed.lead(change, &new, &old);
+                        if were_gone && done.is_ok() {
+                            failing = false;
+                            let _ = tell.send((Change::Gone, Ok(())));
+                        }
                         stands = if done.is_ok() { new } else { old };
                         (change, done)
                     }

@@ -88,8 +88,12 @@ impl DataHeader {
 pub const MAC_LEN: usize = 16;
 /// Bytes of a cookie reply.
 pub const COOKIE_REPLY_LEN: usize = 5 + COOKIE_NONCE_LEN + SEALED_COOKIE_LEN;
-/// Bytes of word that something is unknown.
-pub const UNKNOWN_LEN: usize = 5 + MAC_LEN;
+/// Bytes of word that a key is unknown.
+pub const UNKNOWN_KEY_LEN: usize = 5 + MAC_LEN;
+/// Bytes of word that a session is unknown: as many as the shortest data datagram, so that nobody gets more than he sent.
+pub const UNKNOWN_SESSION_LEN: usize = 5 + WORD_NONCE_LEN + MAC_LEN;
+/// Bytes of its nonce.
+pub const WORD_NONCE_LEN: usize = 7;
 /// Bytes of a cookie reply's nonce.
 pub const COOKIE_NONCE_LEN: usize = 24;
 /// Bytes of a cookie with its tag.
@@ -191,48 +195,63 @@ impl CookieReply {
     }
 }
 
-/// What is unknown to whoever says so.
+/// Word to a caller that its key is not configured here. Only for its operator to read: it changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum UnknownWhat {
-    /// The key of whoever calls: `receiver` is the caller's index for its handshake, the mac is over that handshake. Only
-    /// for its operator to read: it changes nothing.
-    Key,
-    /// The session of a data datagram: `receiver` is that datagram's. Whoever uses the session makes a new one.
-    Session,
-}
-
-/// Word that something is unknown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Unknown {
-    /// What.
-    pub what: UnknownWhat,
-    /// The index that it is about.
+pub struct UnknownKey {
+    /// The caller's index for its handshake.
     pub receiver: u32,
-    /// Made by whoever was spoken to.
+    /// Made by whoever the handshake was for, over that handshake.
     pub mac: [u8; MAC_LEN],
 }
 
-impl Unknown {
+impl UnknownKey {
     /// Reads one; it has exactly one length.
     pub fn parse(datagram: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(datagram);
-        let what = match r.u8()? {
-            kind::UNKNOWN_KEY => UnknownWhat::Key,
-            kind::UNKNOWN_SESSION => UnknownWhat::Session,
-            _ => return Err(DecodeError::Invalid("datagram kind")),
-        };
-        let word = Self { what, receiver: r.u32()?, mac: r.array()? };
-        if r.is_empty() { Ok(word) } else { Err(DecodeError::TooLong("word of something unknown")) }
+        if r.u8()? != kind::UNKNOWN_KEY {
+            return Err(DecodeError::Invalid("datagram kind"));
+        }
+        let word = Self { receiver: r.u32()?, mac: r.array()? };
+        if r.is_empty() { Ok(word) } else { Err(DecodeError::TooLong("word of an unknown key")) }
     }
     /// The datagram.
-    pub fn to_bytes(self) -> [u8; UNKNOWN_LEN] {
-        let mut out = [0; UNKNOWN_LEN];
-        out[0] = match self.what {
-            UnknownWhat::Key => kind::UNKNOWN_KEY,
-            UnknownWhat::Session => kind::UNKNOWN_SESSION,
-        };
+    pub fn to_bytes(self) -> [u8; UNKNOWN_KEY_LEN] {
+        let mut out = [0; UNKNOWN_KEY_LEN];
+        out[0] = kind::UNKNOWN_KEY;
         out[1..5].copy_from_slice(&self.receiver.to_be_bytes());
         out[5..].copy_from_slice(&self.mac);
+        out
+    }
+}
+
+/// Word that the session of a data datagram is not known here. Whoever uses it makes a new one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnknownSession {
+    /// The index in that datagram.
+    pub receiver: u32,
+    /// Random, so that strangers do not know who speaks again.
+    pub nonce: [u8; WORD_NONCE_LEN],
+    /// Made by whoever was spoken to, over both.
+    pub mac: [u8; MAC_LEN],
+}
+
+impl UnknownSession {
+    /// Reads one; it has exactly one length.
+    pub fn parse(datagram: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(datagram);
+        if r.u8()? != kind::UNKNOWN_SESSION {
+            return Err(DecodeError::Invalid("datagram kind"));
+        }
+        let word = Self { receiver: r.u32()?, nonce: r.array()?, mac: r.array()? };
+        if r.is_empty() { Ok(word) } else { Err(DecodeError::TooLong("word of an unknown session")) }
+    }
+    /// The datagram.
+    pub fn to_bytes(self) -> [u8; UNKNOWN_SESSION_LEN] {
+        let mut out = [0; UNKNOWN_SESSION_LEN];
+        out[0] = kind::UNKNOWN_SESSION;
+        out[1..5].copy_from_slice(&self.receiver.to_be_bytes());
+        out[5..12].copy_from_slice(&self.nonce);
+        out[12..].copy_from_slice(&self.mac);
         out
     }
 }
@@ -383,14 +402,16 @@ mod tests {
         let reply = CookieReply { receiver: 5, nonce: [6; 24], sealed: [7; 32] };
         assert_eq!(CookieReply::parse(&reply.to_bytes()), Ok(reply));
         assert!(CookieReply::parse(&[3; COOKIE_REPLY_LEN + 1]).is_err());
-        for (what, kind) in [(UnknownWhat::Key, 5), (UnknownWhat::Session, 6)] {
-            let word = Unknown { what, receiver: 0x0102_0304, mac: [7; MAC_LEN] };
-            let golden = [&[kind, 1, 2, 3, 4][..], &[7; MAC_LEN]].concat();
-            assert_eq!(word.to_bytes()[..], golden);
-            assert_eq!(Unknown::parse(&golden), Ok(word));
-            assert!(Unknown::parse(&golden[..20]).is_err());
-            assert!(Unknown::parse(&[&golden[..], &[0]].concat()).is_err());
-        }
-        assert!(Unknown::parse(&[4; UNKNOWN_LEN]).is_err());
+        let word = UnknownKey { receiver: 5, mac: [6; MAC_LEN] };
+        assert_eq!(UnknownKey::parse(&word.to_bytes()), Ok(word));
+        assert!(UnknownKey::parse(&[5; UNKNOWN_KEY_LEN + 1]).is_err());
+        let word = UnknownSession { receiver: 0x0102_0304, nonce: [5; WORD_NONCE_LEN], mac: [7; MAC_LEN] };
+        let golden = [&[6, 1, 2, 3, 4][..], &[5; 7], &[7; 16]].concat();
+        assert_eq!(word.to_bytes()[..], golden);
+        assert_eq!(golden.len(), DATA_HEADER_LEN + TAG_LEN);
+        assert_eq!(UnknownSession::parse(&golden), Ok(word));
+        assert!(UnknownSession::parse(&golden[..27]).is_err());
+        assert!(UnknownSession::parse(&[6; UNKNOWN_SESSION_LEN + 1]).is_err());
+        assert!(UnknownSession::parse(&[5; UNKNOWN_SESSION_LEN]).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! What is done by the clock: SYNs held too long, connects given up, listeners that had no descriptor, silent peers.
 
 use super::{Daemon, TOKEN_TPROXY, TOKEN_TPROXY_LAST};
+use crate::config::Source;
 use crate::relay::{Connection, Stage};
 use std::io::ErrorKind;
 
@@ -32,7 +33,8 @@ impl Daemon {
                 self.accept_forward(i);
             }
         }
-        if self.packet_door.is_some() {
+        // Where sources count, nobody may speak as us.
+        if self.packet_door.is_some() || self.config.source == Source::Keep {
             self.know_own_addresses();
         }
         if self.give_back_again.is_some_and(|at| at <= self.now) {

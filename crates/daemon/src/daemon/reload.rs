@@ -94,6 +94,8 @@ impl Daemon {
             self.handle_event(event);
         }
         self.names.arrange(self.now, &config);
+        // They have other places now.
+        self.denials_told.clear();
         let gateway = self.for_gateway(&config, &self.names.addresses());
         self.gateway.reload(self.now, gateway)?;
         let known = |key: &[u8; 32]| self.config.peers.iter().position(|p| p.public_key == *key);

@@ -119,8 +119,10 @@ impl Gateway {
         source: SocketAddr,
         target: SocketAddr,
     ) -> Result<(), Reason> {
-        // Nobody but us speaks as we do.
-        let as_us = self.config.keep_sources && self.packets.is_own(source.ip());
+        // Nobody but us speaks as we do; the kernel would put our address in place of none.
+        let ip = source.ip();
+        let nobodys = ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+        let as_us = self.config.keep_sources && (nobodys || self.packets.is_own(ip));
         let by_source = as_us || !self.config.may_ask_for(peer, source, target);
         if by_source {
             self.counters.dropped_source_not_allowed += 1;

@@ -282,8 +282,11 @@ fn a_flow_is_asked_for_by_who_is_there_if_its_source_counts() {
         (TOWN, "192.0.2.77:9", Ok(())),
         (TOWN, "10.1.0.5:9", NO),
         (TOWN, "10.3.0.5:9", NO),
-        // Our own.
+        // Our own, and what the kernel makes our own of.
         (TOWN, "10.2.0.2:9", NO),
+        (TOWN, "0.0.0.0:9", NO),
+        (TOWN, "255.255.255.255:9", NO),
+        (TOWN, "224.0.0.1:9", NO),
         // These are never connected from.
         (SHIP, "127.0.0.1:9", Ok(())),
         (SHIP, "[fd09::1]:9", Ok(())),

@@ -12,8 +12,8 @@ use super::{
 use std::net::SocketAddr;
 use wavelane_base::{Instant, PortId, Span};
 use wavelane_wire::datagram::{
-    CookieReply, HANDSHAKE_MAX, Handshake, InitPayload, MAC_LEN, ResponsePayload, Suite, Unknown, UnknownWhat,
-    WIRE_VERSION, capability, kind,
+    CookieReply, HANDSHAKE_MAX, Handshake, InitPayload, MAC_LEN, ResponsePayload, Suite, UnknownKey, UnknownSession,
+    WIRE_VERSION, WORD_NONCE_LEN, capability, kind,
 };
 
 /// A reply to a stranger that waits for room on its port.
@@ -305,46 +305,42 @@ impl Sessions {
         }
     }
 
-    /// The peer says that it does not know our key, or the session that we use.
-    pub(super) fn handle_unknown(&mut self, now: Instant, datagram: &[u8]) -> Incoming {
-        let Ok(word) = Unknown::parse(datagram) else { return Incoming::Dropped(DropReason::Malformed) };
-        let told = match word.what {
-            UnknownWhat::Key => self.own_key_unknown(&word),
-            UnknownWhat::Session => self.own_session_unknown(&word),
-        };
-        match told {
-            None => return Incoming::Dropped(DropReason::UnknownSession),
-            Some((_, false)) => return Incoming::Dropped(DropReason::Forged),
-            Some((peer, true)) if word.what == UnknownWhat::Key => {
-                self.notice(now, SessionEvent::OwnKeyUnknown { peer });
-            }
+    /// The peer says that it does not know our key.
+    pub(super) fn handle_unknown_key(&mut self, now: Instant, datagram: &[u8]) -> Incoming {
+        let Ok(word) = UnknownKey::parse(datagram) else { return Incoming::Dropped(DropReason::Malformed) };
+        let asked = self.peer_of(word.receiver).and_then(|peer| {
+            let p = &self.peers[peer];
+            let initiation = p.initiation.as_ref().filter(|i| i.index == word.receiver)?;
+            Some((peer, p.mac.unknown_key_is_right(&word, &initiation.mac1)))
+        });
+        match asked {
+            None => Incoming::Dropped(DropReason::UnknownSession),
+            Some((_, false)) => Incoming::Dropped(DropReason::Forged),
             Some((peer, true)) => {
-                let p = &mut self.peers[peer];
-                if p.current.as_ref().is_some_and(|s| s.age(now) >= SESSION_KEPT_MIN) {
-                    p.suspected.get_or_insert(now);
-                    self.advance(now, peer);
-                }
+                self.notice(now, SessionEvent::OwnKeyUnknown { peer });
+                Incoming::Handled
             }
         }
-        Incoming::Handled
     }
 
-    /// The peer whom our handshake of that index calls, and whether the word is its own.
-    fn own_key_unknown(&self, word: &Unknown) -> Option<(usize, bool)> {
-        let peer = self.peer_of(word.receiver)?;
-        let p = &self.peers[peer];
-        let initiation = p.initiation.as_ref().filter(|i| i.index == word.receiver)?;
-        Some((peer, p.mac.unknown_key_is_right(word, &initiation.mac1)))
-    }
-
-    /// The peer with whom we seal under its index, and whether the word is its own. Other peers may have chosen the same
-    /// index; a session that was replaced meanwhile may be forgotten.
-    fn own_session_unknown(&self, word: &Unknown) -> Option<(usize, bool)> {
+    /// The peer says that it does not know the session that we use. Other peers may have chosen the same index for theirs; one that
+    /// was replaced meanwhile may be forgotten.
+    pub(super) fn handle_unknown_session(&mut self, now: Instant, datagram: &[u8]) -> Incoming {
+        let Ok(word) = UnknownSession::parse(datagram) else { return Incoming::Dropped(DropReason::Malformed) };
         let uses = |p: &Peer| p.current.as_ref().is_some_and(|s| s.peer_index == word.receiver);
-        let mut users = (0..self.peers.len()).filter(|peer| uses(&self.peers[*peer]));
-        let first = users.clone().next()?;
-        let right = users.find(|peer| self.peers[*peer].mac.unknown_session_is_right(word));
-        Some((right.unwrap_or(first), right.is_some()))
+        let mut users = (0..self.peers.len()).filter(|peer| uses(&self.peers[*peer])).peekable();
+        if users.peek().is_none() {
+            return Incoming::Dropped(DropReason::UnknownSession);
+        }
+        let Some(peer) = users.find(|peer| self.peers[*peer].mac.unknown_session_is_right(&word)) else {
+            return Incoming::Dropped(DropReason::Forged);
+        };
+        let p = &mut self.peers[peer];
+        if p.current.as_ref().is_some_and(|s| s.age(now) >= SESSION_KEPT_MIN) {
+            p.suspected.get_or_insert(now);
+            self.advance(now, peer);
+        }
+        Incoming::Handled
     }
 
     /// Data came for a session that is not known here: soon after a start its sender most often does not know of that.
@@ -353,11 +349,15 @@ impl Sessions {
             return;
         }
         if now.since(self.words_second) >= Span::from_secs(1) {
-            (self.words_second, self.words) = (now, 0);
+            self.words_second = now;
+            self.words.clear();
         }
-        if self.words < UNKNOWN_SESSIONS_PER_SECOND_MAX && self.replies.len() < REPLIES_MAX {
-            self.words += 1;
-            let word = self.mac.unknown_session(receiver);
+        // The other half is for cookies.
+        let room = self.replies.len() < REPLIES_MAX / 2 && self.words.len() < UNKNOWN_SESSIONS_PER_SECOND_MAX;
+        if room && self.words.insert(receiver) {
+            let mut nonce = [0; WORD_NONCE_LEN];
+            self.entropy.fill(&mut nonce);
+            let word = self.mac.unknown_session(receiver, nonce);
             self.replies.push_back(ReplyOut { port: place.0, to: place.1, bytes: word.to_bytes().into() });
         }
     }

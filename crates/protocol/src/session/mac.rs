@@ -5,7 +5,9 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::{digest, hmac};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Entropy, Instant, PortId, Span};
-use wavelane_wire::datagram::{COOKIE_NONCE_LEN, CookieReply, MAC_LEN, SEALED_COOKIE_LEN, Unknown, UnknownWhat};
+use wavelane_wire::datagram::{
+    COOKIE_NONCE_LEN, CookieReply, MAC_LEN, SEALED_COOKIE_LEN, UnknownKey, UnknownSession, WORD_NONCE_LEN,
+};
 
 const MAC1_LABEL: &[u8] = b"wavelane mac1 v1";
 const COOKIE_LABEL: &[u8] = b"wavelane cookie v1";
@@ -64,21 +66,21 @@ impl MacKeys {
         same(&self.mac1(before_mac1), shown)
     }
     /// Word of the key's owner to whoever sent the message with this first mac that its key is unknown.
-    pub(super) fn unknown_key(&self, receiver: u32, mac1: &[u8; MAC_LEN]) -> Unknown {
-        let mac = mac(&self.unknown_key, &[&receiver.to_be_bytes()[..], mac1].concat());
-        Unknown { what: UnknownWhat::Key, receiver, mac }
+    pub(super) fn unknown_key(&self, receiver: u32, mac1: &[u8; MAC_LEN]) -> UnknownKey {
+        UnknownKey { receiver, mac: mac(&self.unknown_key, &[&receiver.to_be_bytes()[..], mac1].concat()) }
     }
     /// Whether the key's owner said so of our message with this first mac.
-    pub(super) fn unknown_key_is_right(&self, word: &Unknown, mac1: &[u8; MAC_LEN]) -> bool {
+    pub(super) fn unknown_key_is_right(&self, word: &UnknownKey, mac1: &[u8; MAC_LEN]) -> bool {
         same(&self.unknown_key(word.receiver, mac1).mac, &word.mac)
     }
     /// Word of the key's owner to whoever sent data for this index that it knows no such session.
-    pub(super) fn unknown_session(&self, receiver: u32) -> Unknown {
-        Unknown { what: UnknownWhat::Session, receiver, mac: mac(&self.unknown_session, &receiver.to_be_bytes()) }
+    pub(super) fn unknown_session(&self, receiver: u32, nonce: [u8; WORD_NONCE_LEN]) -> UnknownSession {
+        let mac = mac(&self.unknown_session, &[&receiver.to_be_bytes()[..], &nonce].concat());
+        UnknownSession { receiver, nonce, mac }
     }
     /// Whether the key's owner said so.
-    pub(super) fn unknown_session_is_right(&self, word: &Unknown) -> bool {
-        same(&self.unknown_session(word.receiver).mac, &word.mac)
+    pub(super) fn unknown_session_is_right(&self, word: &UnknownSession) -> bool {
+        same(&self.unknown_session(word.receiver, word.nonce).mac, &word.mac)
     }
     /// A key for one cookie reply: the nonce is too long for the cipher, so it goes into the key.
     fn reply_key(&self, nonce: &[u8; COOKIE_NONCE_LEN]) -> LessSafeKey {

@@ -35,9 +35,9 @@ pub struct Sessions {
     notice_window: Instant,
     notices: u32,
     pub(super) started: Instant,
-    /// Words of unknown sessions since that instant.
+    /// The unknown sessions of which word was given since that instant.
+    pub(super) words: BTreeSet<u32>,
     pub(super) words_second: Instant,
-    pub(super) words: u32,
     dropped: [u64; DropReason::ALL.len()],
 }
 
@@ -63,7 +63,7 @@ impl Sessions {
             notices: 0,
             started: now,
             words_second: now,
-            words: 0,
+            words: BTreeSet::new(),
             dropped: [0; DropReason::ALL.len()],
         }
     }
@@ -118,7 +118,8 @@ impl Sessions {
                 self.handle_handshake(now, (port, from), datagram)
             }
             Some(&kind::COOKIE_REPLY) => self.handle_cookie_reply(now, datagram),
-            Some(&(kind::UNKNOWN_KEY | kind::UNKNOWN_SESSION)) => self.handle_unknown(now, datagram),
+            Some(&kind::UNKNOWN_KEY) => self.handle_unknown_key(now, datagram),
+            Some(&kind::UNKNOWN_SESSION) => self.handle_unknown_session(now, datagram),
             _ => Incoming::Dropped(DropReason::Malformed),
         };
         if let Incoming::Dropped(reason) = incoming {

@@ -77,8 +77,8 @@ pub const REPLIES_MAX: usize = 16;
 /// For so long after its start a node answers data for sessions that it does not know: they are those of its last life.
 /// Later it is silent, as it is to all strangers.
 pub const UNKNOWN_SESSIONS_FOR: Span = Span::from_secs(60);
-/// So much data is answered per second; the rest meets silence.
-pub const UNKNOWN_SESSIONS_PER_SECOND_MAX: u32 = 10;
+/// So many such sessions are answered per second, each once.
+pub const UNKNOWN_SESSIONS_PER_SECOND_MAX: usize = 64;
 /// A session stands for so long whatever is said of it: who sees the way may repeat such words.
 pub const SESSION_KEPT_MIN: Span = Span::from_secs(1);
 /// Events waiting for [`Sessions::poll_event`]; more are dropped.
