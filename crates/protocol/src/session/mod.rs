@@ -23,6 +23,7 @@ mod mac;
 mod machine;
 mod noise;
 mod peer;
+mod unknown;
 mod window;
 #[cfg(test)]
 mod world;
