@@ -99,6 +99,8 @@ fn bulk_and_echo_by_loss() {
 #[test]
 fn short_transfers_by_loss() {
     const COUNT: u64 = 60;
+    /// Of two the 95th percentile was that of six transfers: one datagram more at the start made 435 ms of 240.
+    const RUNS: u64 = 12;
     const SIZES: [u64; 3] = [1_000, 10_000, 100_000];
     /// Time from connect to the last byte at the 95th percentile, in ms, that is to be kept. Two round trips take 200.
     const KEEP: [[f64; 3]; 6] = [
@@ -106,14 +108,14 @@ fn short_transfers_by_loss() {
         [230.0, 235.0, 340.0],
         [240.0, 260.0, 360.0],
         [280.0, 270.0, 380.0],
-        [340.0, 330.0, 1_100.0],
-        [380.0, 480.0, 560.0],
+        [320.0, 305.0, 660.0],
+        [310.0, 415.0, 490.0],
     ];
     let mut wrong = Vec::new();
     for ((name, loss, _), keep) in losses().into_iter().zip(KEEP) {
         for (size, keep) in SIZES.into_iter().zip(keep) {
             let (mut times, mut sums, mut wires) = (Vec::new(), [0; 2], 0);
-            for seed in 71..73 {
+            for seed in 71..71 + RUNS {
                 let mut pair = Pair::new(seed, with_loss(clean_demo(), &loss));
                 let start = |n| Instant::ZERO + Span::from_secs(3).times(n);
                 let flows: Vec<FlowIndex> =
@@ -136,7 +138,7 @@ fn short_transfers_by_loss() {
                 at(&times, 50),
                 at(&times, 95),
                 sums[1] as f64 / sums[0] as f64,
-                wires as f64 / (2 * COUNT * size) as f64,
+                wires as f64 / (RUNS * COUNT * size) as f64,
             );
             println!("{line}");
             if at(&times, 95) > keep {
