@@ -505,35 +505,6 @@ fn says_over_udp(world: &World) {
 }
 
 #[test]
-fn a_gateway_that_has_no_address_of_its_peer_is_found_again_at_once_when_it_returns() {
-    let _alone = alone();
-    if !root_or_skip("down_no_address") {
-        return;
-    }
-    let world = World::new("noaddress");
-    world.serve(7, echo);
-    let config = world.write("b", Outside::V4, "source = \"keep\"", "");
-    let text = std::fs::read_to_string(&config).unwrap();
-    std::fs::write(&config, text.replace("address = \"10.2.0.1:4780\"\n", "")).unwrap();
-    let mut b = world.spawn("b", &config);
-    let a = gateway(&world, "a", "closed", false);
-    a.wait_log("peer 'b' is up");
-    says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
-    // Sessions younger than a second stand whatever is said of them.
-    pause(DONE);
-    for _ in 0..3 {
-        b.kill();
-        b = world.spawn("b", &config);
-        let start = now();
-        says(&mut world.connect(&world.client, "10.3.0.2:7").unwrap()).unwrap();
-        println!("{:?} from the start on", start.elapsed());
-        assert!(start.elapsed() < Duration::from_millis(500), "{:?}\n{}", start.elapsed(), a.log());
-        pause(DONE + DONE);
-    }
-    assert_eq!(b.stop(), Some(0));
-}
-
-#[test]
 fn rules_whose_owner_is_killed_are_made_anew() {
     let _alone = alone();
     if !root_or_skip("rules_anew") || !has("pkill", "rules_anew") {

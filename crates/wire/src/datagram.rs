@@ -23,8 +23,6 @@ pub mod kind {
     pub const DATA: u8 = 4;
     /// "You know my key, and I do not know yours."
     pub const UNKNOWN_KEY: u8 = 5;
-    /// "I do not know the session that you use."
-    pub const UNKNOWN_SESSION: u8 = 6;
 }
 
 /// Bytes before the sealed part of a data datagram.
@@ -90,10 +88,6 @@ pub const MAC_LEN: usize = 16;
 pub const COOKIE_REPLY_LEN: usize = 5 + COOKIE_NONCE_LEN + SEALED_COOKIE_LEN;
 /// Bytes of word that a key is unknown.
 pub const UNKNOWN_KEY_LEN: usize = 5 + MAC_LEN;
-/// Bytes of word that a session is unknown: as many as the shortest data datagram, so that nobody gets more than he sent.
-pub const UNKNOWN_SESSION_LEN: usize = 5 + WORD_NONCE_LEN + MAC_LEN;
-/// Bytes of its nonce.
-pub const WORD_NONCE_LEN: usize = 7;
 /// Bytes of a cookie reply's nonce.
 pub const COOKIE_NONCE_LEN: usize = 24;
 /// Bytes of a cookie with its tag.
@@ -220,38 +214,6 @@ impl UnknownKey {
         out[0] = kind::UNKNOWN_KEY;
         out[1..5].copy_from_slice(&self.receiver.to_be_bytes());
         out[5..].copy_from_slice(&self.mac);
-        out
-    }
-}
-
-/// Word that the session of a data datagram is not known here. Whoever uses it makes a new one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct UnknownSession {
-    /// The index in that datagram.
-    pub receiver: u32,
-    /// Random, so that strangers do not know who speaks again.
-    pub nonce: [u8; WORD_NONCE_LEN],
-    /// Made by whoever was spoken to, over both.
-    pub mac: [u8; MAC_LEN],
-}
-
-impl UnknownSession {
-    /// Reads one; it has exactly one length.
-    pub fn parse(datagram: &[u8]) -> Result<Self, DecodeError> {
-        let mut r = Reader::new(datagram);
-        if r.u8()? != kind::UNKNOWN_SESSION {
-            return Err(DecodeError::Invalid("datagram kind"));
-        }
-        let word = Self { receiver: r.u32()?, nonce: r.array()?, mac: r.array()? };
-        if r.is_empty() { Ok(word) } else { Err(DecodeError::TooLong("word of an unknown session")) }
-    }
-    /// The datagram.
-    pub fn to_bytes(self) -> [u8; UNKNOWN_SESSION_LEN] {
-        let mut out = [0; UNKNOWN_SESSION_LEN];
-        out[0] = kind::UNKNOWN_SESSION;
-        out[1..5].copy_from_slice(&self.receiver.to_be_bytes());
-        out[5..12].copy_from_slice(&self.nonce);
-        out[12..].copy_from_slice(&self.mac);
         out
     }
 }
@@ -405,13 +367,5 @@ mod tests {
         let word = UnknownKey { receiver: 5, mac: [6; MAC_LEN] };
         assert_eq!(UnknownKey::parse(&word.to_bytes()), Ok(word));
         assert!(UnknownKey::parse(&[5; UNKNOWN_KEY_LEN + 1]).is_err());
-        let word = UnknownSession { receiver: 0x0102_0304, nonce: [5; WORD_NONCE_LEN], mac: [7; MAC_LEN] };
-        let golden = [&[6, 1, 2, 3, 4][..], &[5; 7], &[7; 16]].concat();
-        assert_eq!(word.to_bytes()[..], golden);
-        assert_eq!(golden.len(), DATA_HEADER_LEN + TAG_LEN);
-        assert_eq!(UnknownSession::parse(&golden), Ok(word));
-        assert!(UnknownSession::parse(&golden[..27]).is_err());
-        assert!(UnknownSession::parse(&[6; UNKNOWN_SESSION_LEN + 1]).is_err());
-        assert!(UnknownSession::parse(&[5; UNKNOWN_SESSION_LEN]).is_err());
     }
 }

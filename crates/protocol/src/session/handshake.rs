@@ -11,18 +11,19 @@ use super::{
 use std::net::SocketAddr;
 use wavelane_base::{Instant, PortId, Span};
 use wavelane_wire::datagram::{
-    CookieReply, HANDSHAKE_MAX, Handshake, InitPayload, MAC_LEN, ResponsePayload, Suite, WIRE_VERSION, capability, kind,
+    CookieReply, HANDSHAKE_MAX, Handshake, InitPayload, MAC_LEN, ResponsePayload, Suite, UnknownKey, WIRE_VERSION,
+    capability, kind,
 };
 
 /// A reply to a stranger that waits for room on its port.
 pub(super) struct ReplyOut {
-    pub(super) port: PortId,
+    port: PortId,
     pub(super) to: Origin,
-    pub(super) bytes: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 /// Where a datagram came from.
-pub(super) type Place = (PortId, Origin);
+type Place = (PortId, Origin);
 
 /// What a peer that uses no pre-shared key mixes in.
 const NO_PRESHARED_KEY: [u8; 32] = [0; 32];
@@ -300,6 +301,24 @@ impl Sessions {
                 Incoming::Handled
             }
             None => Incoming::Dropped(DropReason::Forged),
+        }
+    }
+
+    /// The peer says that it does not know our key.
+    pub(super) fn handle_unknown_key(&mut self, now: Instant, datagram: &[u8]) -> Incoming {
+        let Ok(word) = UnknownKey::parse(datagram) else { return Incoming::Dropped(DropReason::Malformed) };
+        let asked = self.peer_of(word.receiver).and_then(|peer| {
+            let p = &self.peers[peer];
+            let initiation = p.initiation.as_ref().filter(|i| i.index == word.receiver)?;
+            Some((peer, p.mac.unknown_key_is_right(&word, &initiation.mac1)))
+        });
+        match asked {
+            None => Incoming::Dropped(DropReason::UnknownSession),
+            Some((_, false)) => Incoming::Dropped(DropReason::Forged),
+            Some((peer, true)) => {
+                self.notice(now, SessionEvent::OwnKeyUnknown { peer });
+                Incoming::Handled
+            }
         }
     }
 

@@ -5,14 +5,11 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::{digest, hmac};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Entropy, Instant, PortId, Span};
-use wavelane_wire::datagram::{
-    COOKIE_NONCE_LEN, CookieReply, MAC_LEN, SEALED_COOKIE_LEN, UnknownKey, UnknownSession, WORD_NONCE_LEN,
-};
+use wavelane_wire::datagram::{COOKIE_NONCE_LEN, CookieReply, MAC_LEN, SEALED_COOKIE_LEN, UnknownKey};
 
 const MAC1_LABEL: &[u8] = b"wavelane mac1 v1";
 const COOKIE_LABEL: &[u8] = b"wavelane cookie v1";
-const UNKNOWN_KEY_LABEL: &[u8] = b"wavelane unknown key v1";
-const UNKNOWN_SESSION_LABEL: &[u8] = b"wavelane unknown session v1";
+const UNKNOWN_LABEL: &[u8] = b"wavelane unknown key v1";
 
 /// A cookie: proof that datagrams sent to an address arrive at whoever shows it.
 pub(super) type Cookie = [u8; MAC_LEN];
@@ -21,8 +18,7 @@ pub(super) type Cookie = [u8; MAC_LEN];
 pub(super) struct MacKeys {
     mac1: hmac::Key,
     cookie: hmac::Key,
-    unknown_key: hmac::Key,
-    unknown_session: hmac::Key,
+    unknown: hmac::Key,
 }
 
 fn labelled(label: &[u8], public_key: &[u8; 32]) -> hmac::Key {
@@ -53,8 +49,7 @@ impl MacKeys {
         Self {
             mac1: labelled(MAC1_LABEL, public_key),
             cookie: labelled(COOKIE_LABEL, public_key),
-            unknown_key: labelled(UNKNOWN_KEY_LABEL, public_key),
-            unknown_session: labelled(UNKNOWN_SESSION_LABEL, public_key),
+            unknown: labelled(UNKNOWN_LABEL, public_key),
         }
     }
     /// The first mac of a message to the owner of the public key.
@@ -67,20 +62,11 @@ impl MacKeys {
     }
     /// Word of the key's owner to whoever sent the message with this first mac that its key is unknown.
     pub(super) fn unknown_key(&self, receiver: u32, mac1: &[u8; MAC_LEN]) -> UnknownKey {
-        UnknownKey { receiver, mac: mac(&self.unknown_key, &[&receiver.to_be_bytes()[..], mac1].concat()) }
+        UnknownKey { receiver, mac: mac(&self.unknown, &[&receiver.to_be_bytes()[..], mac1].concat()) }
     }
     /// Whether the key's owner said so of our message with this first mac.
     pub(super) fn unknown_key_is_right(&self, word: &UnknownKey, mac1: &[u8; MAC_LEN]) -> bool {
         same(&self.unknown_key(word.receiver, mac1).mac, &word.mac)
-    }
-    /// Word of the key's owner to whoever sent data for this index that it knows no such session.
-    pub(super) fn unknown_session(&self, receiver: u32, nonce: [u8; WORD_NONCE_LEN]) -> UnknownSession {
-        let mac = mac(&self.unknown_session, &[&receiver.to_be_bytes()[..], &nonce].concat());
-        UnknownSession { receiver, nonce, mac }
-    }
-    /// Whether the key's owner said so.
-    pub(super) fn unknown_session_is_right(&self, word: &UnknownSession) -> bool {
-        same(&self.unknown_session(word.receiver, word.nonce).mac, &word.mac)
     }
     /// A key for one cookie reply: the nonce is too long for the cipher, so it goes into the key.
     fn reply_key(&self, nonce: &[u8; COOKIE_NONCE_LEN]) -> LessSafeKey {

@@ -1,6 +1,6 @@
 //! The machine itself: data in and out, timers, reports.
 
-use super::handshake::{Place, ReplyOut};
+use super::handshake::ReplyOut;
 use super::mac::{Guard, MacKeys};
 use super::noise::public_key;
 use super::peer::Peer;
@@ -34,10 +34,6 @@ pub struct Sessions {
     events: VecDeque<SessionEvent>,
     notice_window: Instant,
     notices: u32,
-    pub(super) started: Instant,
-    /// The unknown sessions of which word was given since that instant.
-    pub(super) words: BTreeSet<u32>,
-    pub(super) words_second: Instant,
     dropped: [u64; DropReason::ALL.len()],
 }
 
@@ -61,9 +57,6 @@ impl Sessions {
             events: VecDeque::new(),
             notice_window: now,
             notices: 0,
-            started: now,
-            words_second: now,
-            words: BTreeSet::new(),
             dropped: [0; DropReason::ALL.len()],
         }
     }
@@ -113,13 +106,12 @@ impl Sessions {
     ) -> Incoming {
         let from = from.into();
         let incoming = match datagram.first() {
-            Some(&kind::DATA) => self.handle_data(now, (port, from), datagram).unwrap_or_else(Incoming::Dropped),
+            Some(&kind::DATA) => self.handle_data(now, datagram, from).unwrap_or_else(Incoming::Dropped),
             Some(&(kind::HANDSHAKE_INIT | kind::HANDSHAKE_RESPONSE)) => {
                 self.handle_handshake(now, (port, from), datagram)
             }
             Some(&kind::COOKIE_REPLY) => self.handle_cookie_reply(now, datagram),
             Some(&kind::UNKNOWN_KEY) => self.handle_unknown_key(now, datagram),
-            Some(&kind::UNKNOWN_SESSION) => self.handle_unknown_session(now, datagram),
             _ => Incoming::Dropped(DropReason::Malformed),
         };
         if let Incoming::Dropped(reason) = incoming {
@@ -128,16 +120,12 @@ impl Sessions {
         incoming
     }
 
-    fn handle_data(&mut self, now: Instant, place: Place, datagram: &mut [u8]) -> Result<Incoming, DropReason> {
-        let origin = place.1;
+    fn handle_data(&mut self, now: Instant, datagram: &mut [u8], origin: Origin) -> Result<Incoming, DropReason> {
         let header = DataHeader::parse(datagram).map_err(|_| DropReason::Malformed)?;
         if usize::from(header.lane) >= LANES_MAX {
             return Err(DropReason::Lane);
         }
-        let Some(peer) = self.peer_of(header.receiver) else {
-            self.say_session_unknown(now, place, header.receiver);
-            return Err(DropReason::UnknownSession);
-        };
+        let peer = self.peer_of(header.receiver).ok_or(DropReason::UnknownSession)?;
         let p = &self.peers[peer];
         let session = p.sessions().find(|s| s.index == header.receiver).ok_or(DropReason::UnknownSession)?;
         if session.age(now) >= REJECT_AFTER {

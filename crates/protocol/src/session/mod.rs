@@ -23,7 +23,6 @@ mod mac;
 mod machine;
 mod noise;
 mod peer;
-mod unknown;
 mod window;
 #[cfg(test)]
 mod world;
@@ -75,13 +74,6 @@ pub const PROVEN_HANDSHAKES_PER_SECOND_MAX: u32 = 500;
 pub const COOKIE_LIFETIME: Span = Span::from_secs(120);
 /// Replies to strangers waiting for room on their port; more are dropped.
 pub const REPLIES_MAX: usize = 16;
-/// For so long after its start a node answers data for sessions that it does not know: they are those of its last life.
-/// Later it is silent, as it is to all strangers.
-pub const UNKNOWN_SESSIONS_FOR: Span = Span::from_secs(60);
-/// So many such sessions are answered per second, each once.
-pub const UNKNOWN_SESSIONS_PER_SECOND_MAX: usize = 64;
-/// A session stands for so long whatever is said of it: who sees the way may repeat such words.
-pub const SESSION_KEPT_MIN: Span = Span::from_secs(1);
 /// Events waiting for [`Sessions::poll_event`]; more are dropped.
 pub const EVENTS_MAX: usize = 64;
 /// Events per [`NOTICE_WINDOW`] that strangers or broken peers can cause; more are dropped.
