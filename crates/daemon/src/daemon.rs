@@ -113,7 +113,7 @@ pub struct Daemon {
     /// SYNs to peers that are down, until the kernel forwards them plainly. At most [`down::WAITING_MAX`].
     to_pass: Vec<Held>,
     /// When each peer's refused wishes were last told.
-    denials_told: BTreeMap<usize, Option<Instant>>,
+    denials_told: BTreeMap<usize, Instant>,
     /// When the kernel is told again of peers that are down.
     give_back_again: Option<Instant>,
     connections: BTreeMap<u64, Connection>,

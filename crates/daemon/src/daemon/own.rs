@@ -48,11 +48,10 @@ impl Daemon {
 
     /// Says whom a peer asked for that it may not; the counters count all.
     pub(super) fn denied(&mut self, peer: PeerId, address: SocketAddr, by_source: bool) {
-        let told = self.denials_told.entry(peer.0).or_default();
-        if told.is_some_and(|at| self.now.since(at) < DENIAL_EVERY) {
+        if self.denials_told.get(&peer.0).is_some_and(|at| self.now.since(*at) < DENIAL_EVERY) {
             return;
         }
-        *told = Some(self.now);
+        self.denials_told.insert(peer.0, self.now);
         let name = self.peer_name(peer).to_owned();
         self.say(&if by_source {
             format!("peer '{name}' may not speak for {address}: list it in its routes or allow_sources if it may")

@@ -189,18 +189,7 @@ mod tests {
     use super::*;
 
     fn packet(number: u64, lost: bool) -> Resolved {
-        Resolved {
-            number,
-            sent_at: Instant::from_micros(number * 600),
-            bytes: 1500,
-            end: 1500 * (number + 1),
-            eliciting: true,
-            app_limited: false,
-            mtu_probe: false,
-            lost,
-            gap_before: None,
-            gap_after: None,
-        }
+        Resolved::full(number, Instant::from_micros(number * 600), lost)
     }
 
     #[test]

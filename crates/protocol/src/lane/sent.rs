@@ -65,6 +65,25 @@ pub(super) struct Resolved {
     pub(super) gap_after: Option<Span>,
 }
 
+#[cfg(test)]
+impl Resolved {
+    /// A full packet of a lane that has always more to send.
+    pub(super) fn full(number: u64, sent_at: Instant, lost: bool) -> Self {
+        Self {
+            number,
+            sent_at,
+            bytes: 1500,
+            end: 1500 * (number + 1),
+            eliciting: true,
+            app_limited: false,
+            mtu_probe: false,
+            lost,
+            gap_before: None,
+            gap_after: None,
+        }
+    }
+}
+
 /// All packets that have no outcome yet, and some that have.
 #[derive(Debug)]
 pub(super) struct SentMap<R> {

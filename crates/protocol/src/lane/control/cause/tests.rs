@@ -9,21 +9,6 @@ use wavelane_base::{Instant, Rate, Span};
 const RTT: Span = Span::from_millis(100);
 const RATE: Rate = Rate::from_bps(12_000_000);
 
-fn fate(number: u64, sent_at: Instant, lost: bool) -> Resolved {
-    Resolved {
-        number,
-        sent_at,
-        bytes: 1500,
-        end: 1500 * (number + 1),
-        eliciting: true,
-        app_limited: false,
-        mtu_probe: false,
-        lost,
-        gap_before: None,
-        gap_after: None,
-    }
-}
-
 /// Feeds a trial at [`RATE`] with full packets until it speaks: `lost(time, gain)` is the share lost then, spread evenly;
 /// `used` is the part of the allowed rate that is used. Returns the verdict and after how long it came.
 fn judge(expected: f64, mut lost: impl FnMut(f64, f64) -> f64, used: f64) -> (Option<Verdict>, f64) {
@@ -38,7 +23,7 @@ fn judge(expected: f64, mut lost: impl FnMut(f64, f64) -> f64, used: f64) -> (Op
         debt += lost(now.since(start).as_secs_f64(), gain);
         let is_lost = debt >= 1.0;
         debt -= f64::from(u8::from(is_lost));
-        trial.resolved(&fate(number, now, is_lost));
+        trial.resolved(&Resolved::full(number, now, is_lost));
         if let Some(verdict) = trial.judge(now - Span::from_millis(1), now, Span::ZERO) {
             return (Some(verdict), now.since(start).as_secs_f64());
         }
@@ -113,7 +98,7 @@ fn a_rate_that_a_stall_cut_is_not_tried() {
             for _ in 0..600 {
                 let sent = Instant::from_millis(number);
                 let now = sent + RTT;
-                losses.resolved(now, &fate(number, sent, number % every == every - 1));
+                losses.resolved(now, &Resolved::full(number, sent, number % every == every - 1));
                 let judged =
                     Judged { now, rtt: RTT, rate, settled: sent, sent, queue: Span::ZERO, full: false, limited: false };
                 cause.judge(&judged, &mut losses);

@@ -26,22 +26,7 @@ fn cuts(each: u64) -> u32 {
     for number in 0..20_000 {
         let sent_at = Instant::from_micros(number * 600);
         let lost = number % each == 0;
-        let end = 1500 * (number + 1);
-        losses.resolved(
-            sent_at,
-            &Resolved {
-                number,
-                sent_at,
-                bytes: 1500,
-                end,
-                eliciting: true,
-                app_limited: false,
-                mtu_probe: false,
-                lost,
-                gap_before: None,
-                gap_after: None,
-            },
-        );
+        losses.resolved(sent_at, &Resolved::full(number, sent_at, lost));
         let cut = lost && flow.convicts(&losses);
         cuts += u32::from(cut);
         if cut || losses.tally().0 > TALLY_MAX {
