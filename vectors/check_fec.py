@@ -81,7 +81,7 @@ def example_datagrams() -> dict[int, bytes]:
 
 
 def write() -> None:
-    print("# Golden vectors of docs/protocol/fec.md; vectors/check_fec.py and `cargo test -p wavelane-protocol fec::` check")
+    print("# Golden vectors of docs/protocol/fec.md; vectors/check_fec.py and `cargo test -p wavelane-transport fec::` check")
     print("# them. product a b; coefficient number key; datagram number bytes; repair key first mask symbol.")
     for a, b in PRODUCTS:
         print(f"product {a} {b} {multiply(a, b)}")

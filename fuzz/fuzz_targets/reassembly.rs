@@ -2,7 +2,7 @@
 #![no_main]
 use libfuzzer_sys::fuzz_target;
 use wavelane_base::{Instant, Span};
-use wavelane_protocol::arq::{Receiver, ReceiverLimits};
+use wavelane_services::arq::{Receiver, ReceiverLimits};
 use wavelane_wire::frame::{Frame, Frames};
 
 const LIMITS: ReceiverLimits = ReceiverLimits { octets: 1 << 20, packet: 9_000 };

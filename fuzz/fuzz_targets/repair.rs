@@ -1,7 +1,7 @@
 //! Arbitrary frames at the repair decoder: no panic, and whatever comes out was the length it says.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
-use wavelane_protocol::fec::{Decoder, SOURCES_MAX};
+use wavelane_transport::fec::{Decoder, SOURCES_MAX};
 use wavelane_wire::frame::{Frame, Frames};
 
 fuzz_target!(|input: &[u8]| {

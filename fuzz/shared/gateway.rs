@@ -3,8 +3,8 @@
 //! from the inside.
 
 use wavelane_base::{FrameMeta, Instant, Machine, Octets, PortId, ReadOutcome, Seed, Span, Streams};
-use wavelane_protocol::gateway::{Config, Controller, Event, Gateway, PacketConfig, PeerConfig, PeerId};
-use wavelane_protocol::session::{PeerKeys, Sessions, SessionsConfig, public_key};
+use wavelane_gateway::{Config, Controller, Event, Gateway, PacketConfig, PeerConfig, PeerId};
+use wavelane_transport::session::{PeerKeys, Sessions, SessionsConfig, public_key};
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 
 const PORT: PortId = PortId(0);

@@ -2,7 +2,8 @@
 //! what else is offered. Each piece of 64 octets is a wait in milliseconds, what the owner does, and frames.
 
 use wavelane_base::{Class, Instant, Octets, ReadOutcome, Span};
-use wavelane_protocol::hop::{Hop, HopConfig, HopEvent};
+use wavelane_services::hop::{Datagram, Hop, HopConfig, HopEvent};
+use wavelane_transport::RepairBudget;
 use wavelane_wire::Writer;
 use wavelane_wire::frame::Frames;
 
@@ -24,7 +25,7 @@ pub(crate) fn feed(input: &[u8]) -> (u64, u64) {
         hop.write(now, name, &[7; 5000]);
         names.push(name);
     }
-    let mut flying = Vec::new();
+    let (mut flying, mut budget) = (Vec::new(), RepairBudget::default());
     for piece in input.chunks(64) {
         let (wait, act) = (piece[0], piece.get(1).copied().unwrap_or(0));
         now += Span::from_millis(u64::from(wait));
@@ -53,7 +54,8 @@ pub(crate) fn feed(input: &[u8]) -> (u64, u64) {
             _ => {}
         }
         let mut buf = [0; 1200];
-        hop.fill(now, Class::Bulk, &mut Writer::new(&mut buf), &mut flying);
+        let mut w = Writer::new(&mut buf);
+        hop.fill(now, Class::Bulk, &mut Datagram { w: &mut w, carried: &mut flying, budget: &mut budget });
         if let Some(carried) = (!flying.is_empty()).then(|| flying.swap_remove(usize::from(wait) % flying.len())) {
             if wait & 1 == 0 { hop.delivered(now, carried) } else { hop.lost(now, carried) }
         }

@@ -10,8 +10,8 @@ pub(crate) use speech::{Learnt, Source};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use wavelane_base::{FlowId, FrameMeta, Instant, Machine, Octets, PortId, Rate, ReadOutcome, Seed, Span, Streams};
-use wavelane_protocol::gateway::{Config, Controller, Event, Gateway, PacketConfig, PeerConfig, PeerId, Reason};
-use wavelane_protocol::session::{Incoming, LANES_MAX, PeerKeys, Sessions, SessionsConfig, public_key};
+use wavelane_gateway::{Config, Controller, Event, Gateway, PacketConfig, PeerConfig, PeerId, Reason};
+use wavelane_transport::session::{Incoming, LANES_MAX, PeerKeys, Sessions, SessionsConfig, public_key};
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 
 const PORT: PortId = PortId(0);

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use wavelane_base::{Ecn, Instant, ReadOutcome, Span};
-use wavelane_protocol::tcp::{Config, CongestionControl, Connection, Numbers, PACKET_ROOM, SlowStartExit, State};
+use wavelane_tcp::{Config, CongestionControl, Connection, Numbers, PACKET_ROOM, SlowStartExit, State};
 use wavelane_wire::icmp::TooBig;
 use wavelane_wire::tcp::{Flags, Options, SackBlocks, TcpHeader, TcpPacket, Timestamps};
 

@@ -1,6 +1,6 @@
 //! The two dice. Models draw from [`Chance`]; keys and identifiers come from [`Entropy`].
 
-use crate::{Ratio, Span};
+use crate::{Ratio, Span, maths};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -75,7 +75,7 @@ impl Chance {
     }
     /// An exponentially distributed span with the given mean, at least 1 ns.
     pub fn exponential(&mut self, mean: Span) -> Span {
-        let draw = -(1.0 - self.unit()).ln() * mean.as_nanos() as f64;
+        let draw = -maths::log_e(1.0 - self.unit()) * mean.as_nanos() as f64;
         Span::from_nanos((draw as u64).max(1))
     }
 }

@@ -1,9 +1,10 @@
 //! One harness that checks the laws of [`crate::Machine`] on any machine.
 //!
 //! Give [`check`] a way to build the machine and a script of stimuli. It runs the machine under several driving
-//! policies and compares everything it sent.
+//! policies and compares everything it sent and everything it reported.
 
 use crate::{FrameMeta, Instant, Machine, PortId, Span};
+use core::fmt::Debug;
 
 /// One thing that happens to the machine under test.
 pub enum Stimulus<M> {
@@ -29,6 +30,8 @@ const DRAIN_LIMIT: usize = 100_000;
 const WAKEUP_LIMIT: usize = 10_000_000;
 /// The largest frame a machine may write in one call.
 const FRAME_ROOM: usize = 65_535;
+/// Segments asked for at once where batches are tried.
+const SEGMENTS: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Policy {
@@ -36,32 +39,52 @@ enum Policy {
     Deadlines,
     /// Wake it every millisecond as well, with empty polls in between.
     EveryMillisecond,
+    /// Wake it at its deadlines, and ask for several segments at once.
+    Batches,
 }
 
-/// What one run sent: (time, port, bytes).
+/// What one run sent, segment by segment: (time, port, bytes).
 type Sent = Vec<(Instant, PortId, Vec<u8>)>;
 
+/// What one run showed its owner.
+#[derive(PartialEq, Eq, Default)]
+struct Seen {
+    sent: Sent,
+    /// (time, event as text).
+    events: Vec<(Instant, String)>,
+}
+
 /// Runs `script` on machines from `make` and panics, naming the law, if one is broken.
-pub fn check<M: Machine>(make: impl Fn() -> M, script: &Script<M>) {
+pub fn check<M: Machine<Event: Debug>>(make: impl Fn() -> M, script: &Script<M>) {
     let reference = run(make(), script, Policy::Deadlines);
     let repeated = run(make(), script, Policy::Deadlines);
-    assert!(reference == repeated, "law 6: the same inputs and dice must give the same bytes");
-    let eager = run(make(), script, Policy::EveryMillisecond);
-    if let Some(i) = (0..reference.len().max(eager.len())).find(|&i| reference.get(i) != eager.get(i)) {
-        let show = |run: &Sent| run.get(i).map(|(t, p, b)| (*t, *p, b.len()));
-        panic!(
-            "laws 4 and 5: frame {i} differs between waking at deadlines {:?} and every millisecond {:?}",
-            show(&reference),
-            show(&eager)
-        );
+    assert!(reference == repeated, "law 6: the same inputs and dice must give the same bytes and events");
+    let other = [
+        (Policy::EveryMillisecond, "laws 4 and 5: it differs between waking at deadlines and every millisecond"),
+        (Policy::Batches, "a batch is its segments: it differs between asking for one and for several"),
+    ];
+    for (policy, law) in other {
+        let run = run(make(), script, policy);
+        let frame = |seen: &Seen, i: usize| seen.sent.get(i).map(|(t, p, b)| (*t, *p, b.len()));
+        if let Some(i) = first_difference(&reference.sent, &run.sent) {
+            panic!("{law}: frame {i} {:?} and {:?}", frame(&reference, i), frame(&run, i));
+        }
+        if let Some(i) = first_difference(&reference.events, &run.events) {
+            panic!("{law}: event {i} {:?} and {:?}", reference.events.get(i), run.events.get(i));
+        }
     }
 }
 
-fn run<M: Machine>(mut machine: M, script: &Script<M>, policy: Policy) -> Sent {
-    let mut sent = Sent::new();
+fn first_difference<T: PartialEq>(a: &[T], b: &[T]) -> Option<usize> {
+    (0..a.len().max(b.len())).find(|&i| a.get(i) != b.get(i))
+}
+
+fn run<M: Machine<Event: Debug>>(mut machine: M, script: &Script<M>, policy: Policy) -> Seen {
+    let mut seen = Seen::default();
+    let segments = if policy == Policy::Batches { SEGMENTS } else { 1 };
     let mut now = Instant::ZERO;
     let mut steps = script.steps.iter().peekable();
-    drain(&mut machine, now, script, &mut sent);
+    drain(&mut machine, now, script, segments, &mut seen);
     for _ in 0..WAKEUP_LIMIT {
         let mut next = script.end;
         if let Some((at, _)) = steps.peek() {
@@ -75,11 +98,11 @@ fn run<M: Machine>(mut machine: M, script: &Script<M>, policy: Policy) -> Sent {
             next = next.min(now + Span::from_millis(1));
         }
         if next >= script.end {
-            return sent;
+            return seen;
         }
         now = next;
         machine.handle_timeout(now);
-        drain(&mut machine, now, script, &mut sent);
+        drain(&mut machine, now, script, segments, &mut seen);
         while let Some((_, stimulus)) = steps.next_if(|(at, _)| *at <= now) {
             match stimulus {
                 Stimulus::Frame(port, bytes, meta) => {
@@ -88,29 +111,43 @@ fn run<M: Machine>(mut machine: M, script: &Script<M>, policy: Policy) -> Sent {
                 }
                 Stimulus::Command(command) => command(&mut machine, now),
             }
-            drain(&mut machine, now, script, &mut sent);
+            drain(&mut machine, now, script, segments, &mut seen);
         }
         if policy == Policy::EveryMillisecond {
             machine.handle_timeout(now);
-            drain(&mut machine, now, script, &mut sent);
+            drain(&mut machine, now, script, segments, &mut seen);
         }
     }
     panic!("law 2: more than {WAKEUP_LIMIT} wake-ups; the machine is spinning")
 }
 
-fn drain<M: Machine>(machine: &mut M, now: Instant, script: &Script<M>, sent: &mut Sent) {
+fn drain<M: Machine<Event: Debug>>(
+    machine: &mut M,
+    now: Instant,
+    script: &Script<M>,
+    segments_max: usize,
+    seen: &mut Seen,
+) {
     let mut buf = vec![0; FRAME_ROOM];
     for &port in &script.ports {
         let mut frames = 0;
-        while let Some(transmit) = machine.poll_transmit(now, port, &mut buf, 1) {
-            sent.push((now, port, buf[..transmit.len].to_vec()));
+        while let Some(transmit) = machine.poll_transmit(now, port, &mut buf, segments_max) {
+            let size = transmit.segment_size.map_or(transmit.len, usize::from).max(1);
+            let segments = buf[..transmit.len].chunks(size);
+            assert!(segments.len() <= segments_max, "{} segments at once, of at most {segments_max}", segments.len());
+            seen.sent.extend(segments.map(|segment| (now, port, segment.to_vec())));
             frames += 1;
             assert!(frames < DRAIN_LIMIT, "law 2: the drain of {port:?} does not end");
         }
     }
     let mut events = 0;
-    while machine.poll_event().is_some() {
+    while let Some(event) = machine.poll_event() {
+        seen.events.push((now, format!("{event:?}")));
         events += 1;
         assert!(events < DRAIN_LIMIT, "law 2: the event drain does not end");
     }
 }
+
+#[cfg(test)]
+#[path = "laws_tests.rs"]
+mod tests;

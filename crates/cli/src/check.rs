@@ -5,7 +5,8 @@ use crate::{Failure, Outcome, print};
 use clap::Args;
 use core::fmt::Write;
 use std::path::PathBuf;
-use wavelane_scenario::{Scenario, Treatment, is_scenario, line_of_clause};
+use wavelane_run::Treatment;
+use wavelane_scenario::{Scenario, is_scenario, line_of_clause};
 
 /// Arguments of `wavelane check`.
 #[derive(Args)]

@@ -13,7 +13,7 @@ use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
 use wavelane_daemon::commands;
-use wavelane_scenario::Verdict;
+use wavelane_run::Verdict;
 
 /// A check failed.
 const EXIT_FAIL: u8 = 1;

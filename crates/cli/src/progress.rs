@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use wavelane_scenario::{Count, Progress};
+use wavelane_run::{Count, Progress};
 
 /// Nothing is shown for runs shorter than this.
 const QUIET: Duration = Duration::from_secs(2);

@@ -4,7 +4,8 @@ use crate::{Failure, Outcome, print};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use wavelane_scenario::{RunDocument, Scenario};
+use wavelane_run::RunDocument;
+use wavelane_scenario::Scenario;
 
 /// Arguments of `wavelane report`.
 #[derive(Args)]

@@ -4,11 +4,9 @@ use crate::progress::Meter;
 use crate::{Failure, Outcome, environment, exit_of, interrupt, print};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
+use wavelane_run::{Backend, JOBS_MAX, Progress, REPEAT_MAX, RunDocument, RunError, RunHooks, RunOptions, Verdict};
 use wavelane_scenario::Seed;
-use wavelane_scenario::{
-    Backend, JOBS_MAX, Progress, REPEAT_MAX, RunDocument, RunError, RunHooks, RunOptions, Scenario, Verdict,
-    line_of_clause,
-};
+use wavelane_scenario::{Scenario, line_of_clause};
 
 /// Where scenarios run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -152,7 +150,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         environment: &environment::facts,
         render: &render,
     };
-    let result = wavelane_scenario::run(&|| args.on.make(), &scenario, &options, &hooks);
+    let result = wavelane_run::run(&|| args.on.make(), &scenario, &options, &hooks);
     meter.finish();
     let document = result.map_err(|e| {
         let failure = failure(&e);

@@ -8,8 +8,8 @@ use core::fmt::Write;
 use std::io::{IsTerminal, Write as _};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use wavelane_run::{Count, Progress, RunHooks, Verdict};
 use wavelane_scenario::Seed;
-use wavelane_scenario::{Count, Progress, RunHooks, Verdict};
 use wavelane_study::{Edition, Row, STUDIES, StudiesDocument, Study, StudyDocument, StudyError, StudyOptions};
 
 /// Arguments of `wavelane study`.
@@ -56,7 +56,7 @@ struct RunStudies {
     /// Runs at once [default: the study's choice].
     #[arg(long, value_name = "N", value_parser = jobs)]
     jobs: Option<usize>,
-    /// Where the records and ID.json go [default: records/study-ID-EDITION-SEED].
+    /// Where the records and ID.json go [default: records/study-ID-EDITION-SEED, and the draws if named].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print one JSON document on standard output, and nothing else.
@@ -111,7 +111,9 @@ fn run(args: &RunStudies) -> Outcome {
     let mut documents = Vec::new();
     for study in studies {
         let of: String = args.parts.iter().map(|part| format!("-{part}")).collect();
-        let default = || PathBuf::from(format!("records/study-{}{of}-{word}-{}", study.id, args.seed));
+        // A replay of some members does not take the place of the whole study.
+        let some = args.draws.as_ref().map_or(String::new(), |d| format!("-draws-{}-{}", d.start(), d.end()));
+        let default = || PathBuf::from(format!("records/study-{}{of}-{word}-{}{some}", study.id, args.seed));
         let out = args.out.clone().unwrap_or_else(default);
         let (draws, stacks, reuse) = (args.draws.clone(), args.stacks.clone(), args.reuse.clone());
         let (seed, jobs, parts) = (Seed(args.seed), args.jobs, args.parts.clone());

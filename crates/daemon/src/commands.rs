@@ -7,9 +7,10 @@ mod notes;
 use crate::config::{self, Config, ConfigError};
 use crate::keys::{self, KeyError};
 use crate::status;
-use notes::{notes, place, unreachable};
+use notes::{notes, place, unforwarded, unreachable};
 use std::fmt::Write as _;
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -56,6 +57,16 @@ pub enum CommandError {
         "say what the other gateway may reach here: --serves PREFIX for each network on this side (such as 10.3.0.0/24), --allow-target PREFIX for less, or --serves none"
     )]
     NothingServed,
+    /// Nothing leads traffic to the TUN device.
+    #[error(
+        "--tun carries nothing by itself: add --interface NAME for what arrives there, or --local for what is born here"
+    )]
+    NothingLed,
+    /// Traffic is to be taken, and nothing says for which networks.
+    #[error(
+        "{0} takes what goes to the networks behind the other gateway: name each with --route PREFIX (such as 10.3.0.0/24)"
+    )]
+    NothingRouted(&'static str),
     /// A control socket must be named.
     #[error("{0} with --control PATH")]
     WhichGateway(String),
@@ -185,57 +196,96 @@ impl std::fmt::Display for Initialised {
     }
 }
 
+fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> CommandError {
+    let path = path.to_path_buf();
+    move |source| CommandError::Unwritable { path, source }
+}
+
 /// Writes a ready configuration, and a key unless `DIR/NAME.key` exists. Nothing about the link goes into it.
 pub fn init(args: &InitArgs) -> Result<Initialised, CommandError> {
     if args.serves.is_empty() && args.allow_targets.is_empty() {
         return Err(CommandError::NothingServed);
     }
-    let unwritable = |path: &Path| {
-        let path = path.to_path_buf();
-        move |source| CommandError::Unwritable { path, source }
-    };
+    // The file's own checks would name its tables, which whoever types flags has not seen.
+    if has_tun(args) && !intercepts(args) {
+        return Err(CommandError::NothingLed);
+    }
+    if intercepts(args) && args.routes.is_empty() {
+        return Err(CommandError::NothingRouted(if args.interfaces.is_empty() { "--local" } else { "--interface" }));
+    }
+    let missing = missing_folders(&args.dir);
+    let made = init_in_folder(args);
+    if made.is_err() {
+        remove_empty(&missing);
+    }
+    made
+}
+
+/// The folders that `create_dir_all` makes for `path`, the innermost first.
+fn missing_folders(path: &Path) -> Vec<PathBuf> {
+    path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists()).map(Path::to_path_buf).collect()
+}
+
+/// Of what is refused no folder stays behind. One that holds something meanwhile is somebody else's.
+fn remove_empty(folders: &[PathBuf]) {
+    for folder in folders {
+        let _ = std::fs::remove_dir(folder);
+    }
+}
+
+fn intercepts(args: &InitArgs) -> bool {
+    args.local || !args.interfaces.is_empty()
+}
+
+fn has_tun(args: &InitArgs) -> bool {
+    args.tun || !args.tun_addresses.is_empty()
+}
+
+fn init_in_folder(args: &InitArgs) -> Result<Initialised, CommandError> {
     std::fs::create_dir_all(&args.dir).map_err(unwritable(&args.dir))?;
     let key = match &args.key {
         // The file says where the key lies, and counts from its own folder.
         Some(path) => std::path::absolute(path).map_err(unwritable(path))?,
         None => args.dir.join(format!("{}.key", args.name)),
     };
-    let made_key = !key.exists();
-    let private = if made_key { keys::generate()? } else { keys::read_key(&key)? };
-    if made_key {
-        if let Some(folder) = key.parent() {
-            std::fs::create_dir_all(folder).map_err(unwritable(&key))?;
-        }
-        keys::write_key(&key, &private)?;
-    }
     let config = args.dir.join("wavelaned.toml");
-    let written = write_config(args, &config);
-    if written.is_err() && made_key {
-        // What is refused leaves no key behind that a later attempt would take for its owner's.
-        let _ = std::fs::remove_file(&key);
+    // Whoever makes this file has the folder to itself: nobody else makes, takes or removes a key meanwhile.
+    let mut file = File::create_new(&config).map_err(unwritable(&config))?;
+    let made = fill(args, &mut file, &config, &key);
+    if made.is_err() {
+        let _ = std::fs::remove_file(&config);
     }
-    let parsed = written?;
-    let public_key = keys::to_base64(&keys::public_key(&private));
-    Ok(Initialised { config, public_key, key, made_key, notes: notes(&parsed) })
+    made
 }
 
-/// Writes the configuration, unless there is one or it would be refused.
-fn write_config(args: &InitArgs, path: &Path) -> Result<Config, CommandError> {
-    let unwritable = |source| CommandError::Unwritable { path: path.to_path_buf(), source };
-    let text = config_text(args);
-    let parsed = Config::parse(&text, "the new configuration", &args.dir)?;
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path).map_err(unwritable)?;
-    if let Err(why) = std::io::Write::write_all(&mut file, text.as_bytes()) {
-        let _ = std::fs::remove_file(path);
-        return Err(unwritable(why));
+/// Writes the configuration into its new file, and the key unless there is one. Of what is refused no key stays behind that
+/// a later attempt would take for its owner's.
+fn fill(args: &InitArgs, file: &mut File, config: &Path, key: &Path) -> Result<Initialised, CommandError> {
+    let made_key = !key.exists();
+    let missing = key.parent().map(missing_folders).unwrap_or_default();
+    let private = if made_key { keys::generate()? } else { keys::read_key(key)? };
+    if made_key {
+        if let Some(folder) = key.parent() {
+            std::fs::create_dir_all(folder).map_err(unwritable(key))?;
+        }
+        keys::write_key(key, &private).inspect_err(|_| remove_empty(&missing))?;
     }
-    Ok(parsed)
+    let text = config_text(args);
+    let parsed = Config::parse(&text, "the new configuration", &args.dir).map_err(CommandError::from);
+    let parsed = parsed.and_then(|parsed| file.write_all(text.as_bytes()).map(|()| parsed).map_err(unwritable(config)));
+    if parsed.is_err() && made_key {
+        let _ = std::fs::remove_file(key);
+        remove_empty(&missing);
+    }
+    let notes = notes(&parsed?);
+    let public_key = keys::to_base64(&keys::public_key(&private));
+    Ok(Initialised { config: config.into(), public_key, key: key.into(), made_key, notes })
 }
 
 fn config_text(args: &InitArgs) -> String {
     let quote = |text: &str| toml::Value::String(text.into()).to_string();
     let list = |items: &[String]| format!("[{}]", items.iter().map(|i| quote(i)).collect::<Vec<_>>().join(", "));
-    let intercepts = args.local || !args.interfaces.is_empty();
+    let intercepts = intercepts(args);
     let source = args.source.clone().unwrap_or_else(|| if intercepts { "keep" } else { "own" }.into());
     let key = match &args.key {
         Some(path) => std::path::absolute(path).unwrap_or_else(|_| path.clone()).to_string_lossy().into_owned(),
@@ -277,7 +327,7 @@ fn config_text(args: &InitArgs) -> String {
             format!("local = {}", args.local),
         ]);
     }
-    if args.tun || !args.tun_addresses.is_empty() {
+    if has_tun(args) {
         lines.extend([String::new(), "[tun]".into(), format!("addresses = {}", list(&args.tun_addresses))]);
     } else if intercepts {
         lines.extend([
@@ -328,22 +378,8 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
 /// What works, but perhaps not as the operator thinks.
 pub fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = unreachable(config);
+    warnings.extend(unforwarded(config));
     if let Some(intercept) = &config.intercept {
-        let forwarding = std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap_or_default();
-        let routes = || config.peers.iter().flat_map(|p| &p.routes);
-        if !intercept.interfaces.is_empty() && forwarding.trim() == "0" && routes().any(|r| r.address.is_ipv4()) {
-            warnings.push(
-                "net.ipv4.ip_forward is 0, so what is not TCP is not forwarded: run `sysctl -w net.ipv4.ip_forward=1`"
-                    .into(),
-            );
-        }
-        let forwarding = std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/forwarding").unwrap_or_default();
-        if !intercept.interfaces.is_empty() && forwarding.trim() == "0" && routes().any(|r| r.address.is_ipv6()) {
-            warnings.push(
-                "net.ipv6.conf.all.forwarding is 0, so what is not TCP is not forwarded: run `sysctl -w net.ipv6.conf.all.forwarding=1`"
-                    .into(),
-            );
-        }
         for name in &intercept.interfaces {
             if !wavelane_host::interface_exists(name) {
                 warnings.push(format!("interface {name} does not exist here yet: its traffic is taken once it does"));

@@ -57,6 +57,39 @@ fn init_writes_what_check_accepts_and_the_link_is_not_mentioned() {
 }
 
 #[test]
+fn of_several_inits_in_one_folder_one_makes_a_gateway_and_no_other_takes_anything_of_it() {
+    const AT_ONCE: usize = 4;
+    for round in 0..200 {
+        let dir = folder(&format!("race{round}"));
+        let args = InitArgs {
+            name: "a".into(),
+            dir: dir.clone(),
+            listen: "0.0.0.0:4780".into(),
+            peer_name: "b".into(),
+            serves: vec!["none".into()],
+            peer_key: keys::to_base64(&[9; 32]),
+            on_failure: "open".into(),
+            ..InitArgs::default()
+        };
+        let barrier = std::sync::Barrier::new(AT_ONCE);
+        let one = || {
+            barrier.wait();
+            init(&args)
+        };
+        let made: Vec<_> = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(one)).collect();
+            all.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let done: Vec<&Initialised> = made.iter().flatten().collect();
+        assert_eq!(done.len(), 1, "round {round}: {made:?}");
+        let key = keys::read_key(&done[0].key).unwrap_or_else(|e| panic!("round {round}: {e}"));
+        assert_eq!(keys::to_base64(&keys::public_key(&key)), done[0].public_key);
+        assert!(Config::load(&done[0].config).is_ok());
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}
+
+#[test]
 fn init_offers_the_packet_door_and_writes_it_if_asked() {
     let dir = folder("tun");
     let args = InitArgs {
@@ -110,6 +143,40 @@ fn init_refuses_nonsense_before_it_writes_the_file() {
         let serves = wrong.map(String::from).to_vec();
         assert!(init(&InitArgs { serves, ..args.clone() }).is_err(), "{wrong:?}");
     }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn init_refuses_in_its_own_flags_words_and_leaves_no_folder_behind() {
+    let dir = folder("flags");
+    let args = InitArgs {
+        name: "a".into(),
+        dir: dir.join("new/etc"),
+        key: Some(dir.join("keys/own")),
+        listen: "0.0.0.0:4780".into(),
+        peer_name: "b".into(),
+        serves: vec!["none".into()],
+        peer_key: keys::to_base64(&[9; 32]),
+        on_failure: "open".into(),
+        ..InitArgs::default()
+    };
+    let why = |args: InitArgs| {
+        let why = init(&args).unwrap_err().to_string();
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "{why}");
+        assert!(!why.contains('\n') && !why.contains("[intercept]") && !why.contains("`routes`"), "{why}");
+        why
+    };
+    assert!(why(InitArgs { tun: true, ..args.clone() }).contains("--interface NAME"));
+    let address = vec!["10.9.0.1/24".into()];
+    assert!(why(InitArgs { tun_addresses: address, ..args.clone() }).contains("--local"));
+    assert!(why(InitArgs { tun: true, local: true, ..args.clone() }).contains("--route PREFIX"));
+    assert!(why(InitArgs { interfaces: vec!["lan0".into()], ..args.clone() }).starts_with("--interface "));
+    why(InitArgs { on_failure: "perhaps".into(), ..args.clone() });
+    // A folder that was there stays.
+    std::fs::create_dir(dir.join("new")).unwrap();
+    assert!(init(&InitArgs { peer_address: Some("nowhere".into()), ..args.clone() }).is_err());
+    assert!(dir.join("new").exists() && !dir.join("new/etc").exists() && !dir.join("keys").exists());
+    init(&args).unwrap();
     std::fs::remove_dir_all(dir).unwrap();
 }
 

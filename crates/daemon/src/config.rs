@@ -11,8 +11,9 @@ use crate::rules;
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use wavelane_base::{Octets, PortId, Span};
-use wavelane_protocol::gateway::{self, Controller, IpPrefix, PacketConfig, PeerConfig};
+use wavelane_base::{IpPrefix, Octets, PortId, Span};
+use wavelane_gateway as gateway;
+use wavelane_gateway::{Controller, PacketConfig, PeerConfig};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -284,16 +285,18 @@ impl Config {
         })
     }
 
-    /// The peer that `target` is taken through: the longest matching route; the first of equals.
-    pub fn route(&self, target: IpAddr) -> Option<usize> {
-        let routes = self.peers.iter().enumerate().flat_map(|(i, p)| p.routes.iter().map(move |r| (i, r)));
-        let mut best: Option<(usize, u8)> = None;
-        for (peer, prefix) in routes.filter(|(_, r)| r.contains(target)) {
-            if best.is_none_or(|(_, bits)| prefix.bits > bits) {
-                best = Some((peer, prefix.bits));
-            }
-        }
-        best.map(|(peer, _)| peer)
+    /// The peer that `target` is taken through: the longest matching route; of equals the first of a peer that is not
+    /// `down`, else the first.
+    pub fn route(&self, target: IpAddr, down: impl Fn(usize) -> bool) -> Option<usize> {
+        let routes = self.peers.iter().enumerate().flat_map(|(i, p)| p.routes.iter().map(move |r| (*r, i)));
+        wavelane_base::route(routes, target, down).map(|(_, peer)| peer)
+    }
+
+    /// Whether every network of `peer` is one of another peer that is not `down`, too.
+    pub(crate) fn is_stood_in(&self, peer: usize, down: impl Fn(usize) -> bool) -> bool {
+        let others = || self.peers.iter().enumerate().filter(|(i, _)| *i != peer && !down(*i));
+        let routes = self.peers.get(peer).map_or(&[][..], |p| &p.routes);
+        !routes.is_empty() && routes.iter().all(|r| others().any(|(_, other)| other.routes.contains(r)))
     }
 
     /// What `peer` may reach through us: its `allow_targets`, without a list what we serve, without that nothing.

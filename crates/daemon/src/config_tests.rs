@@ -32,8 +32,8 @@ fn a_plain_file_is_read_with_its_defaults() {
     let c = Config::parse(&text("", "", ""), "x", &folder.0).unwrap();
     assert_eq!(c.listen, "0.0.0.0:4780".parse().unwrap());
     assert_eq!((c.on_failure, c.source), (OnFailure::Open, Source::Own));
-    assert_eq!(c.route("10.0.3.7".parse().unwrap()), Some(0));
-    assert_eq!(c.route("10.0.4.7".parse().unwrap()), None);
+    assert_eq!(c.route("10.0.3.7".parse().unwrap(), |_| false), Some(0));
+    assert_eq!(c.route("10.0.4.7".parse().unwrap(), |_| false), None);
     assert_eq!(c.to_gateway(&[None]).peers[0].name, "b");
 }
 
@@ -178,7 +178,7 @@ fn the_longest_route_wins() {
     let other = keys::to_base64(&[8; 32]);
     let rest = format!("[[peer]]\nname = \"c\"\npublic_key = \"{other}\"\nroutes = [\"10.0.0.0/8\", \"10.0.3.4/32\"]");
     let c = Config::parse(&text("", "", &rest), "x", &folder.0).unwrap();
-    let route = |ip: &str| c.route(ip.parse().unwrap());
+    let route = |ip: &str| c.route(ip.parse().unwrap(), |_| false);
     assert_eq!(
         (route("10.0.3.200"), route("10.0.3.4"), route("10.9.9.9"), route("11.0.0.1")),
         (Some(0), Some(1), Some(1), None)

@@ -18,21 +18,20 @@ mod stop;
 use self::contact::Contact;
 use self::packets::PacketDoor;
 use self::reload::Reloads;
-use crate::attempts::{Attempts, Limits};
 use crate::config::{Config, OnFailure};
+use crate::connection::Connection;
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::diagnosis::Examiner;
 use crate::epoch;
 use crate::kernel::Kernel;
 use crate::keys;
-use crate::last_bytes::LastBytes;
 use crate::log::Log;
 use crate::names::Names;
-use crate::relay::{CHUNK, Connection, Moved};
 use crate::rules;
 use crate::start::{self, StartError, Transparent};
 use crate::supervisor::Supervisor;
+use crate::whereabouts::Whereabouts;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -41,12 +40,13 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 use wavelane_base::{Entropy, FlowId, Instant, Machine, PortId, Span, Transmit};
+use wavelane_door::{Attempts, CHUNK, LastBytes, Limits, Moved};
+use wavelane_gateway::Gateway;
 use wavelane_host::caps;
 use wavelane_host::clock::{NodeClock, wall_nanos};
 use wavelane_host::nfqueue::Held;
 use wavelane_host::poller::{Poller, Ready, Watch};
 use wavelane_host::udp::UdpLane;
-use wavelane_protocol::gateway::Gateway;
 
 /// The only port: the UDP lanes' socket.
 const LANE: PortId = PortId(0);
@@ -104,12 +104,15 @@ pub struct Daemon {
     supervisor: Supervisor,
     reloads: Reloads,
     names: Names,
+    whereabouts: Whereabouts,
+    epoch_keeper: epoch::Keeper,
     forwards: Vec<TcpListener>,
     transparent: Option<Transparent>,
     kernel: Option<Kernel>,
     packet_door: Option<PacketDoor>,
     mark: Option<u32>,
-    attempts: Attempts<Held>,
+    /// Each with the public key of the peer that was asked: its place in the configuration may change.
+    attempts: Attempts<Held, [u8; 32]>,
     /// SYNs to peers that are down, until the kernel forwards them plainly. At most [`down::WAITING_MAX`].
     to_pass: Vec<Held>,
     /// When each peer's refused wishes were last told.
@@ -167,7 +170,10 @@ impl Daemon {
             .map_err(system("a thread"))?;
         let mut remarks = opened.remarks;
         let epoch = epoch::next(&config.state, wall_nanos());
+        let epoch_keeper = epoch::Keeper::new(now, &config.state, &epoch);
         remarks.extend(epoch.remark);
+        let (whereabouts, remark) = Whereabouts::open(now, &config);
+        remarks.extend(remark);
         let gateway = Gateway::new(now, config.to_gateway(&names.addresses()), epoch.value, entropy)?;
         let mut daemon = Self {
             clock,
@@ -187,6 +193,8 @@ impl Daemon {
             supervisor: Supervisor::of_this_process(),
             reloads: Reloads::new(file, reload_signal).map_err(system("a pipe"))?,
             names,
+            whereabouts,
+            epoch_keeper,
             forwards: opened.forwards,
             transparent: opened.transparent,
             kernel,
@@ -216,6 +224,7 @@ impl Daemon {
         daemon.watch().map_err(system("epoll"))?;
         daemon.announce(&remarks);
         daemon.know_own_addresses();
+        daemon.recall_peers();
         daemon.supervisor.ready(now, &format!("listens on UDP {}", daemon.config.listen));
         Ok(daemon)
     }
@@ -297,12 +306,15 @@ impl Daemon {
     }
     /// How long nothing needs us.
     fn patience(&self) -> Option<Duration> {
-        let waiting = self.attempts.len() > 0 || self.connecting > 0 || self.retry_listeners;
+        let waiting = self.attempts.count() > 0 || self.connecting > 0 || self.retry_listeners;
         let ticking = waiting.then(|| self.ticked + TICK);
         let tick = |at: Instant| at.max(self.ticked + TICK);
         let doubts = self.peers.iter().filter_map(Contact::doubt_at).min().map(tick);
         let machine = self.gateway.poll_timeout().map(|w| w.at);
         let others = [self.supervisor.deadline(), self.last_bytes.deadline(), self.names.deadline().map(tick)];
+        let others = others
+            .into_iter()
+            .chain([self.whereabouts.deadline(), self.epoch_keeper.deadline()].map(|at| at.map(tick)));
         let next =
             [ticking, doubts, machine, self.give_back_again.map(tick)].into_iter().chain(others).flatten().min()?;
         Some(self.clock.until(next))

@@ -6,14 +6,14 @@
 //! crash, do nothing over an empty table, and are cleared by the next start. Where `on_failure` is `closed` the table is
 //! never empty: behind each route to the device stands one that refuses, until an orderly stop.
 
-use crate::config::{Config, Intercept, Tun, prefix_text, width};
+use crate::config::{Config, Intercept, OnFailure, Tun, prefix_text, width};
 use crate::kernel::Down;
 use crate::rules::{self, Family, MARK_OWN, MARK_PLAIN, open_addresses};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use wavelane_base::IpPrefix;
 use wavelane_host::nft::{ToolError, run};
 use wavelane_host::tun::{OffloadTun, TunError};
-use wavelane_protocol::gateway::IpPrefix;
 
 /// Number of our routing table, and priority of the rule that keeps our own datagrams out of it.
 pub(crate) const TABLE: u16 = 4781;
@@ -50,7 +50,10 @@ pub(crate) fn close(config: &Config) -> Result<(), ToolError> {
     if !rules::is_closed(config) {
         return Ok(());
     }
-    change_routes("replace", &routes(config, None, &Down::new())?)?;
+    let wanted = routes(config, None, &Down::new())?;
+    change_routes("replace", &wanted)?;
+    // What an earlier process gave back to the kernel, for one, would be looked at before what refuses.
+    remove_others(&left_behind(), &wanted);
     // There is no moment without them, should an earlier process have left some.
     set_rules(tun, intercept, LOOK_MEANWHILE)?;
     set_rules(tun, intercept, LOOK)?;
@@ -77,8 +80,8 @@ pub(crate) struct Ways {
 impl Ways {
     /// Makes the device and leads traffic to it.
     pub(crate) fn open(config: &Config, tun: &Tun, intercept: &Intercept) -> Result<(OffloadTun, Self), DeviceError> {
-        for family in families(config) {
-            check_forwarding(family, intercept)?;
+        if let Some(why) = not_forwarding(config, intercept).next() {
+            return Err(why);
         }
         let device = OffloadTun::open(&tun.name, tun.offload)?;
         let closed = rules::is_closed(config);
@@ -110,10 +113,7 @@ impl Ways {
         let wanted = routes(config, Some(&self.device), down)?;
         let is_new = |r: &&String| !self.routes.contains(r);
         change_routes("replace", &wanted.iter().filter(is_new).cloned().collect::<Vec<_>>())?;
-        // What changed its kind was replaced, and IPv6 would remove what stands in its place now.
-        let stands = |r: &String| wanted.iter().any(|w| place(w) == place(r));
-        let gone: Vec<String> = self.routes.iter().filter(|r| !stands(r)).cloned().collect();
-        let _ = change_routes("del", &gone);
+        remove_others(&self.routes, &wanted);
         self.routes = wanted;
         self.lead_answers(open_addresses(config))
     }
@@ -167,7 +167,14 @@ fn change_routes(verb: &str, routes: &[String]) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// What our table holds of an earlier process that was to be `closed`.
+/// Removes those of `routes` that are not `wanted`.
+fn remove_others(routes: &[String], wanted: &[String]) {
+    // What changed its kind was replaced, and IPv6 would remove what stands in its place now.
+    let stands = |r: &String| wanted.iter().any(|w| place(w) == place(r));
+    let _ = change_routes("del", &routes.iter().filter(|r| !stands(r)).cloned().collect::<Vec<_>>());
+}
+
+/// What our table holds of an earlier process.
 fn left_behind() -> Vec<String> {
     let table = TABLE.to_string();
     let list = |family: Family| {
@@ -199,7 +206,7 @@ fn families(config: &Config) -> Vec<Family> {
 }
 
 /// Removes the rules and routes of an earlier process, or ours.
-fn clear() {
+pub(crate) fn clear() {
     for family in Family::ALL {
         for priority in [TABLE, LOOK, LOOK_MEANWHILE] {
             family.remove_rules(priority);
@@ -251,10 +258,12 @@ fn add_rules(family: Family, tun: &Tun, intercept: &Intercept, look: u16) -> Res
 /// that lie within them. Networks of peers that are `down` are exceptions, too, for wider ones of others may stand.
 fn routes(config: &Config, device: Option<&str>, down: &Down) -> Result<Vec<String>, ToolError> {
     let mut networks: Vec<(IpPrefix, bool)> = Vec::new();
-    for p in &config.peers {
-        // Of equal routes the first peer's counts.
-        let new: Vec<IpPrefix> = p.routes.iter().filter(|r| networks.iter().all(|(n, _)| n != *r)).copied().collect();
-        networks.extend(new.into_iter().map(|r| (r, down.contains(&p.public_key))));
+    for network in config.peers.iter().flat_map(|p| &p.routes) {
+        // A peer that is there stands in for one that has the same network and is down.
+        let mut owners = config.peers.iter().filter(|p| p.routes.contains(network));
+        if networks.iter().all(|(n, _)| n != network) {
+            networks.push((*network, owners.all(|p| down.contains(&p.public_key))));
+        }
     }
     networks.sort_by_key(|(r, _)| (r.address, r.bits));
     let mut routes: Vec<String> = Vec::new();
@@ -285,15 +294,43 @@ fn setting(key: &str) -> Option<u8> {
     std::fs::read_to_string(format!("/proc/sys/{}", key.replace('.', "/"))).ok()?.trim().parse().ok()
 }
 
-fn check_forwarding(family: Family, intercept: &Intercept) -> Result<(), DeviceError> {
-    let setting_name = match family {
+/// Settings that keep this host from forwarding packets of the IP versions that are carried.
+pub(crate) fn unforwarded(config: &Config, intercept: &Intercept) -> impl Iterator<Item = &'static str> {
+    let forwards = !intercept.interfaces.is_empty();
+    off(families(config)).filter(move |_| forwards)
+}
+
+/// Those settings of `families` that are off here.
+fn off(families: impl IntoIterator<Item = Family>) -> impl Iterator<Item = &'static str> {
+    let settings = families.into_iter().map(|family| match family {
         Family::V4 => "net.ipv4.ip_forward",
         Family::V6 => "net.ipv6.conf.all.forwarding",
-    };
-    if intercept.interfaces.is_empty() || setting(setting_name) != Some(0) {
-        return Ok(());
-    }
-    Err(DeviceError::NoForwarding { interfaces: intercept.interfaces.join(", "), setting: setting_name })
+    });
+    settings.filter(|name| setting(name) == Some(0))
+}
+
+/// The same of what peers reach behind this host: their packets arrive here, plainly or through the device, and are to
+/// go on.
+pub(crate) fn unforwarded_for_peers(config: &Config) -> impl Iterator<Item = &'static str> {
+    off(served(config, &wavelane_host::own_addresses().unwrap_or_default()))
+}
+
+/// The IP versions of the networks that peers reach behind this host, whose addresses are `own`; none where nobody's
+/// packets come here.
+fn served(config: &Config, own: &[IpAddr]) -> BTreeSet<Family> {
+    let plain = config.on_failure == OnFailure::Open && (config.intercept.is_some() || config.forwards.is_empty());
+    let targets = config.peers.iter().flat_map(|p| config.targets(p));
+    // What is this host's own ends here.
+    let ends_here = |t: &IpPrefix| t.address.is_loopback() || (t.bits == width(t.address) && own.contains(&t.address));
+    let beyond = targets.filter(|t| (config.tun.is_some() || plain) && !ends_here(t));
+    beyond.map(Family::of).collect()
+}
+
+/// Why the door is not opened beside such settings.
+pub(crate) fn not_forwarding(config: &Config, intercept: &Intercept) -> impl Iterator<Item = DeviceError> {
+    let interfaces = intercept.interfaces.join(", ");
+    unforwarded(config, intercept)
+        .map(move |setting| DeviceError::NoForwarding { interfaces: interfaces.clone(), setting })
 }
 
 /// Lets packets arrive on the device whose source the main table would look for elsewhere: its routes lie in ours,
@@ -321,4 +358,39 @@ pub(crate) fn router_address(tun: &Tun, intercept: &Intercept, six: bool) -> Opt
     };
     let others = || intercept.interfaces.iter().flat_map(|name| wavelane_host::addresses_of(name));
     tun.addresses.iter().map(|a| a.address).find(usable).or_else(|| others().find(usable))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn who_serves_networks_forwards_and_who_has_forwards_alone_does_not() {
+        let dir = std::env::temp_dir().join(format!("wavelane-device-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        crate::keys::write_key(&dir.join("a.key"), &[1; 32]).unwrap();
+        let own = ["10.3.0.1".parse().unwrap()];
+        let served = |gateway: &str, tables: &str| {
+            let text = format!(
+                "[gateway]\nname = \"a\"\nkey = \"a.key\"\ncontrol = \"a.sock\"\n{gateway}\n[[peer]]\nname = \"b\"\npublic_key = \"{}\"\nroutes = [\"10.1.0.0/24\"]\n{tables}",
+                crate::keys::to_base64(&[9; 32])
+            );
+            let found = served(&Config::parse(&text, "x", &dir).unwrap(), &own);
+            found.into_iter().map(|family| family as usize).collect::<Vec<_>>()
+        };
+        let (lan, closed) = ("serves = [\"10.3.0.0/24\"]", "serves = [\"10.3.0.0/24\"]\non_failure = \"closed\"");
+        let forward = "[[forward]]\nlisten = \"127.0.0.1:8080\"\nto = \"10.1.0.2:80\"\nvia = \"b\"";
+        let tun = "[intercept]\nlocal = true\n[tun]";
+        assert_eq!(served(lan, ""), [0]);
+        assert_eq!(served("serves = [\"10.3.0.0/24\", \"fd00:3::/64\"]", ""), [0, 1]);
+        assert_eq!(served(closed, tun), [0]);
+        for (gateway, tables) in
+            [(lan, forward), (closed, ""), ("serves = []", tun), ("serves = [\"10.3.0.1/32\", \"127.0.0.0/8\"]", tun)]
+        {
+            assert_eq!(served(gateway, tables), [0; 0], "{gateway} {tables}");
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 }

@@ -4,19 +4,26 @@
 //! is not enough: set back, it would lock the gateway out until it has caught up. So the last epoch is kept in a file,
 //! and the next is the wall clock or one more than the last, whichever is greater.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use wavelane_base::{Instant, Span};
+use wavelane_host::files;
 
 /// The file holds one number; a longer one is something else.
 const FILE_MAX: u64 = 64;
+/// A state file that could not be written is tried again after this long.
+pub(crate) const RETRY_EVERY: Span = Span::from_secs(10);
+/// How often a write that is going on is looked after.
+pub(crate) const LOOK_EVERY: Span = Span::from_secs(1);
 
 /// The epoch of this start, and a line for the log if it could not be kept.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Epoch {
     pub(crate) value: u64,
     pub(crate) remark: Option<String>,
+    /// The file holds it.
+    kept: bool,
 }
 
 /// Takes the next epoch after the one that `path` holds, and writes it there. A file that cannot be used costs only
@@ -27,37 +34,86 @@ pub(crate) fn next(path: &Path, wall: u64) -> Epoch {
         Err(e) => (0, Some(e)),
     };
     let value = wall.max(last.saturating_add(1));
-    let unkept = write(path, value).err().or(unread);
-    let remark = unkept.map(|e| {
-        format!(
-            "warning: cannot keep the boot epoch in {} ({e}), so a clock set back before the next start would lock this gateway out: make its folder writable, or name another with `state`",
-            path.display()
-        )
-    });
-    Epoch { value, remark }
+    let unkept = write(path, value).err();
+    let kept = unkept.is_none();
+    let place = path.display();
+    let remark = match (unkept, unread) {
+        (Some(e), _) => Some(format!(
+            "warning: cannot keep the boot epoch in {place} ({e}), so a clock set back before the next start would lock this gateway out: {}",
+            remedy(&e)
+        )),
+        (None, Some(e)) => Some(format!(
+            "warning: cannot read the boot epoch in {place} ({e}), so if the clock was set back since the last start peers take this gateway for its past self until the clock has caught up: set the clock"
+        )),
+        (None, None) => None,
+    };
+    Epoch { value, remark, kept }
+}
+
+fn write(path: &Path, value: u64) -> io::Result<()> {
+    files::replace(path, format!("{value}\n").as_bytes())
+}
+
+/// What helps where a state file cannot be written.
+pub(crate) fn remedy(why: &io::Error) -> String {
+    let cure = match why.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there",
+        ErrorKind::ReadOnlyFilesystem => "mount its file system writable",
+        _ => "make its folder writable",
+    };
+    format!("{cure}, or name another with `state` (it is tried again every {} s)", RETRY_EVERY.as_secs_f64())
+}
+
+/// Writes again, until that works, an epoch that could not be kept. Disks may be slow, so a thread writes.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    path: PathBuf,
+    value: u64,
+    /// When there is something to do: never once the file holds the epoch.
+    next: Option<Instant>,
+    writing: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Keeper {
+    pub(crate) fn new(now: Instant, path: &Path, epoch: &Epoch) -> Self {
+        let next = (!epoch.kept).then(|| now + RETRY_EVERY);
+        Self { path: path.into(), value: epoch.value, next, writing: None }
+    }
+    /// Time has passed. Gives back a line for the log.
+    pub(crate) fn tick(&mut self, now: Instant) -> Option<String> {
+        if let Some(thread) = self.writing.take_if(|t| t.is_finished()) {
+            if matches!(thread.join(), Ok(Ok(()))) {
+                self.next = None;
+                return Some(format!("the boot epoch is kept in {} now", self.path.display()));
+            }
+            self.next = Some(now + RETRY_EVERY);
+        }
+        if self.next.is_some_and(|at| at <= now) {
+            if self.writing.is_none() {
+                let (path, value) = (self.path.clone(), self.value);
+                let work = move || write(&path, value);
+                self.writing = std::thread::Builder::new().name("epoch".into()).spawn(work).ok();
+            }
+            self.next = Some(now + if self.writing.is_some() { LOOK_EVERY } else { RETRY_EVERY });
+        }
+        None
+    }
+    /// When [`Keeper::tick`] has something to do.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.next
+    }
 }
 
 /// The last epoch; zero if there was none.
 fn read(path: &Path) -> io::Result<u64> {
-    let mut text = String::new();
-    match File::open(path) {
-        Ok(file) => drop(file.take(FILE_MAX).read_to_string(&mut text)?),
+    let none = || io::Error::new(ErrorKind::InvalidData, "it held no number; it was written anew");
+    let bytes = match files::read_small(path, FILE_MAX) {
+        Ok(bytes) => bytes,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(0),
+        Err(e) if e.kind() == ErrorKind::InvalidData => return Err(none()),
         Err(e) => return Err(e),
-    }
-    text.trim().parse().map_err(|_| io::Error::new(ErrorKind::InvalidData, "it held no number; it was written anew"))
-}
-
-/// Replaces the file as a whole, so that a power cut leaves the old number or the new one.
-fn write(path: &Path, value: u64) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let fresh = path.with_extension("epoch-new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-    writeln!(file, "{value}")?;
-    file.sync_all()?;
-    std::fs::rename(&fresh, path)
+    };
+    str::from_utf8(&bytes).ok().and_then(|text| text.trim().parse().ok()).ok_or_else(none)
 }
 
 #[cfg(test)]
@@ -80,7 +136,7 @@ mod tests {
             assert_eq!(epoch.value, 7_000);
             let remark = epoch.remark.unwrap();
             assert!(remark.contains("held no number") && !remark.contains('\n'), "{remark}");
-            assert_eq!(next(&path, 1), Epoch { value: 7_001, remark: None });
+            assert_eq!(next(&path, 1), Epoch { value: 7_001, remark: None, kept: true });
         }
         std::fs::remove_dir_all(&dir).unwrap();
     }
@@ -90,5 +146,40 @@ mod tests {
         let epoch = next(Path::new("/proc/none/a.epoch"), 5);
         assert_eq!(epoch.value, 5);
         assert!(epoch.remark.unwrap().contains("`state`"));
+    }
+
+    #[test]
+    fn a_full_disk_is_called_that_and_tried_again_until_there_is_room() {
+        let of = |code| remedy(&io::Error::from_raw_os_error(code));
+        for (code, cure) in [(28, "make room"), (122, "make room"), (30, "mount"), (13, "folder writable")] {
+            assert!(of(code).contains(cure) && of(code).contains("every 10 s"), "{}", of(code));
+        }
+        let dir = std::env::temp_dir().join(format!("wavelane-keeper-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        // A file where its folder is to be.
+        let path = dir.join("in/a.epoch");
+        std::fs::write(dir.join("in"), "").unwrap();
+        let epoch = next(&path, 5);
+        assert!(!epoch.kept);
+        let mut keeper = Keeper::new(Instant::ZERO, &path, &epoch);
+        let mut settle = |s| {
+            let now = Instant::from_secs(s);
+            let mut said = keeper.tick(now);
+            while keeper.writing.is_some() {
+                std::thread::yield_now();
+                said = said.or(keeper.tick(now));
+            }
+            (said, keeper.deadline())
+        };
+        assert_eq!(settle(9), (None, Some(Instant::from_secs(10))));
+        assert_eq!(settle(10), (None, Some(Instant::from_secs(20))));
+        std::fs::remove_file(dir.join("in")).unwrap();
+        let (said, deadline) = settle(20);
+        assert!(said.unwrap().contains("is kept in") && deadline.is_none());
+        assert_eq!(read(&path).unwrap(), 5);
+        let kept = next(&path, 1);
+        assert_eq!((kept.value, Keeper::new(Instant::ZERO, &path, &kept).deadline()), (6, None));
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

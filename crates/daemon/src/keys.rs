@@ -99,8 +99,18 @@ pub fn write_key(path: &Path, key: &[u8; KEY_LEN]) -> Result<(), KeyError> {
         std::io::ErrorKind::AlreadyExists => KeyError::Exists(path.into()),
         _ => KeyError::Io { path: path.into(), source },
     };
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(io)?;
-    writeln!(file, "{}", to_base64(key)).map_err(io)
+    write_new(path, |file| writeln!(file, "{}", to_base64(key))).map_err(io)
+}
+
+/// Makes a file as a whole or not at all: what a full disk left of a key would be in the way of the next try.
+fn write_new(path: &Path, fill: impl FnOnce(&mut File) -> std::io::Result<()>) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    // Some file systems find out only here that there is no room.
+    let done = fill(&mut file).and_then(|()| file.sync_all());
+    if done.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    done
 }
 
 /// A fresh private key from the operating system's entropy.
@@ -127,6 +137,7 @@ pub fn public_key(private: &[u8; KEY_LEN]) -> [u8; KEY_LEN] {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use std::io::ErrorKind;
 
     #[test]
     fn base64_matches_rfc_4648_and_round_trips_keys() {
@@ -157,6 +168,10 @@ mod tests {
         write_key(&path, &[7; 32]).unwrap();
         assert_eq!(read_key(&path).unwrap(), [7; 32]);
         assert!(matches!(write_key(&path, &[8; 32]), Err(KeyError::Exists(_))));
+        assert_eq!(read_key(&path).unwrap(), [7; 32], "it is not touched");
+        let full = dir.join("full");
+        assert!(write_new(&full, |file| file.write_all(b"half").and(Err(ErrorKind::StorageFull.into()))).is_err());
+        assert!(!full.exists(), "nothing is left of it");
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         let exposed = read_key(&path).unwrap_err().to_string();

@@ -1,13 +1,13 @@
 //! `wavelaned`: the gateway protocol on a Linux host.
 //!
 //! The library half holds what the `wavelane` command shares with the daemon: the configuration file and the
-//! operator's commands. One thread moves packets around one [`wavelane_protocol::gateway::Gateway`]. What may take its
+//! operator's commands. One thread moves packets around one [`wavelane_gateway::Gateway`]. What may take its
 //! time (the log, name lookups, the kernel's rules, why a peer is silent) has threads of its own, whose bells it polls.
 #![forbid(unsafe_code)]
 
-mod attempts;
 pub mod commands;
 pub mod config;
+mod connection;
 mod control;
 mod counters;
 pub mod daemon;
@@ -16,15 +16,12 @@ mod diagnosis;
 mod epoch;
 mod kernel;
 pub mod keys;
-mod last_bytes;
 pub mod log;
 mod memory;
 mod names;
-mod relay;
 mod rules;
 pub mod start;
 pub mod status;
 mod supervisor;
-mod syn;
 mod units;
-mod window;
+mod whereabouts;

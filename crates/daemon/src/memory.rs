@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use wavelane_base::Octets;
-use wavelane_protocol::gateway::POOL_DEFAULT;
+use wavelane_gateway::POOL_DEFAULT;
 
 /// Of the machine's memory: others live there, and a buffer that grew takes up to twice its bytes.
 const MACHINE_PART: u64 = 8;

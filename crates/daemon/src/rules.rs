@@ -23,11 +23,15 @@ use queue::{queue_removal, queue_rules};
 use ranges::split_routes;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
 use tables::{closed_table, marker, owned_table};
 use wavelane_host::nft::{NftOwner, ToolError, run};
 
 /// So many seconds iptables waits for whoever holds its lock; then it says so, and fails.
 const XT_WAIT: &str = "--wait=10";
+/// How often it is looked whether a dead daemon's nft has ended; then the table is asked for all the same.
+const OWNER_LOOKS_MAX: u32 = 50;
+const OWNER_LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Firewall mark of the daemon's own sockets ("WL" 1): never taken.
 pub(crate) const MARK_OWN: u32 = 0x574c_0001;
 /// Firewall mark of packets delivered to our transparent sockets ("WL" 2).
@@ -112,6 +116,7 @@ impl Rules {
             ip(&["route", "replace", "local", family.everything(), "dev", "lo", "table", &number])?;
             ip(&["rule", "add", "fwmark", &mark, "lookup", &number, "priority", &number])?;
         }
+        await_last_owner();
         // First what can be refused; a connection that slips in before SYNs are held is asked about at the listener.
         let table = owned_table(config, ports, rules.generation, &Down::new());
         rules.owner = Some(NftOwner::load(&table, &marker(rules.generation)).map_err(|e| match e {
@@ -210,6 +215,20 @@ pub(crate) fn lift_closed(config: &Config) -> String {
 /// Whether the daemon needs rules at all.
 pub(crate) fn needed(config: &Config) -> bool {
     config.intercept.is_some() || config.source == Source::Keep
+}
+
+/// Whoever starts right after a `kill -9` finds the table still owned: the dead process's nft child ends a moment after it. No
+/// living daemon has it, because the namespace is claimed.
+#[expect(clippy::disallowed_methods, reason = "a start has nothing else to do, and nobody tells when a stranger ends")]
+fn await_last_owner() {
+    let stands =
+        || run("nft", &["-f", "-"], &format!("list table {TABLE}")).is_ok_and(|listing| listing.contains(TABLE));
+    for _ in 0..OWNER_LOOKS_MAX {
+        if !stands() {
+            return;
+        }
+        std::thread::sleep(OWNER_LOOK_EVERY);
+    }
 }
 
 /// Removes what an earlier process left, or what we made, as far as it is there. Failures mean it was not. What refuses

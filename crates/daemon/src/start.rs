@@ -8,11 +8,11 @@ use crate::rules::{self, MARK_DIVERT, MARK_OWN, NUMBER, Rules, RulesError};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixDatagram;
+use wavelane_gateway as gateway;
 use wavelane_host::nfqueue::NfQueue;
 use wavelane_host::raw::RawSender;
 use wavelane_host::tun::OffloadTun;
 use wavelane_host::{caps, has_ipv6, nft, tcp, udp::UdpLane};
-use wavelane_protocol::gateway;
 
 /// Why the daemon does not start.
 #[derive(Debug, thiserror::Error)]
@@ -155,7 +155,11 @@ fn open_all(config: &Config, lock: Option<UnixDatagram>) -> Result<Opened, Start
     // Behind the rules: they tell whether another daemon is here, whose device this would tear down.
     let (tun, ways) = match (&config.tun, &config.intercept) {
         (Some(tun), Some(intercept)) => Some(Ways::open(config, tun, intercept)?),
-        _ => None,
+        _ => {
+            // An earlier process may have had a device, and refused beyond its end what went there.
+            rules.iter().for_each(|_| device::clear());
+            None
+        }
     }
     .unzip();
     let installed = rules.map(|rules| Installed { rules, ways });

@@ -25,6 +25,9 @@ pub struct Peer {
     /// Whether what goes to its networks is forwarded plainly, because it is down and `on_failure` is `open`.
     #[serde(default)]
     pub given_back: bool,
+    /// Whether it is refused instead, because `on_failure` is `closed`: TCP, and with a packet door packets, too.
+    #[serde(default)]
+    pub refused: bool,
     /// Why it does not answer, as far as that was found out.
     #[serde(default)]
     pub cause: Option<String>,
@@ -38,8 +41,11 @@ pub struct Peer {
     pub rtt_min_ms: Option<f64>,
     /// Queueing delay the controller sees.
     pub queue_delay_ms: Option<f64>,
-    /// The controller's rate.
+    /// The controller's rate, at which we send.
     pub rate_bps: Option<u64>,
+    /// Whether that is only where the controller begins: nothing was measured yet.
+    #[serde(default)]
+    pub rate_is_initial: bool,
     /// Share of our packets lost lately, 0 to 1.
     pub loss: f64,
     /// Largest IP packet known to pass.
@@ -143,16 +149,22 @@ impl fmt::Display for Report {
         for p in &self.peers {
             let address = p.address.as_deref().unwrap_or("address unknown");
             let state = if p.up { "up" } else { "down" };
-            let plain = if p.given_back { "; what goes to its networks is forwarded plainly" } else { "" };
+            let plain = match (p.given_back, p.refused) {
+                (true, _) => "; what goes to its networks is forwarded plainly",
+                (_, true) if self.packet_door.is_some() => "; what goes to its networks is refused",
+                (_, true) => "; TCP to its networks is refused",
+                _ => "",
+            };
             writeln!(f, "peer {} ({address}): {state} for {}{plain}", p.name, age(p.state_s))?;
             if let Some(cause) = &p.cause {
                 writeln!(f, "  does not answer: {cause}")?;
             }
             let ms = |v: Option<f64>| v.map_or("-".to_string(), |v| format!("{v:.1} ms"));
-            let rate = p.rate_bps.map_or("-".to_string(), |r| format!("{:.2} Mbit/s", r as f64 / 1e6));
+            let rate = p.rate_bps.filter(|_| !p.rate_is_initial);
+            let rate = rate.map_or("-".to_string(), |r| format!("{:.2} Mbit/s", r as f64 / 1e6));
             writeln!(
                 f,
-                "  rate {rate}, round trip {} (least {}), queue {}, loss {:.2} %, path MTU {}, in flight {} B, heard {} ago",
+                "  send rate {rate}, round trip {} (least {}), queue {}, loss {:.2} %, path MTU {}, in flight {} B, heard {} ago",
                 ms(p.rtt_ms),
                 ms(p.rtt_min_ms),
                 ms(p.queue_delay_ms),
@@ -217,7 +229,7 @@ mod tests {
     /// The door's own counters are held to it by [`crate::counters::Counters::add`].
     #[test]
     fn every_counter_of_the_gateway_has_a_reason_in_words() {
-        use wavelane_protocol::gateway::{Config, Controller, Gateway, PeerConfig};
+        use wavelane_gateway::{Config, Controller, Gateway, PeerConfig};
         let peer = PeerConfig {
             name: "b".into(),
             public_key: crate::keys::public_key(&[2; 32]),
@@ -247,5 +259,25 @@ mod tests {
         assert!(text.contains("           3  dropped_mac: handshakes from strangers"), "{text}");
         assert!(text.ends_with("\n2 counters are 0 (--json shows them all)\n"), "{text}");
         assert!(!text.contains("dropped_expired"), "{text}");
+    }
+
+    #[test]
+    fn a_rate_is_the_sending_one_and_shown_once_it_was_measured() {
+        let line = |rate_is_initial| {
+            let peer = Peer { rate_bps: Some(4_000_000), rate_is_initial, ..Peer::default() };
+            Report { peers: vec![peer], ..Report::default() }.to_string()
+        };
+        assert!(line(true).contains("  send rate -,"), "{}", line(true));
+        assert!(line(false).contains("  send rate 4.00 Mbit/s,"), "{}", line(false));
+    }
+
+    #[test]
+    fn what_is_refused_while_a_peer_is_down_is_said() {
+        let line = |packet_door: Option<PacketDoor>| {
+            let peer = Peer { refused: true, ..Peer::default() };
+            Report { peers: vec![peer], packet_door, ..Report::default() }.to_string()
+        };
+        assert!(line(None).contains("down for 0 s; TCP to its networks is refused\n"), "{}", line(None));
+        assert!(line(Some(PacketDoor::default())).contains("; what goes to its networks is refused\n"));
     }
 }

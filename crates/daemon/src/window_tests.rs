@@ -1,29 +1,13 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
+//! The door's window on real sockets.
 use super::*;
 use socket2::{Domain, Socket, Type};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant as StdInstant};
+use wavelane_base::Instant;
+use wavelane_door::{Socket as _, Window};
 use wavelane_host::tcp;
-
-fn at(ms: u64) -> Instant {
-    Instant::ZERO + Span::from_millis(ms)
-}
-
-#[test]
-fn a_socket_that_runs_dry_in_mid_flow_gets_more_up_to_the_most() {
-    let mut window = Window::new(at(0));
-    let mut sizes = Vec::new();
-    for _ in 0..4 {
-        window.took(RECEIVE_MAX);
-        sizes.extend(window.ran_dry(at(1)));
-    }
-    assert_eq!(sizes, [RECEIVE_FIRST * 2, RECEIVE_MAX]);
-    // A little now and then asks for nothing.
-    let mut window = Window::new(at(0));
-    window.took(10_000);
-    assert_eq!(window.ran_dry(at(1)), None);
-}
 
 /// A sender that always has more, and a flow that takes `per_ms` bytes each millisecond. Returns the most memory that
 /// bytes in the socket took in the last half of the time, and the share of what the flow could take that was there,
@@ -35,22 +19,23 @@ fn slow_flow(per_ms: usize, time: Duration) -> (usize, f64) {
     // Loopback's own segments would be longer than the buffers looked for.
     sender.set_tcp_mss(1_400).unwrap();
     sender.connect(&listener.local_addr().unwrap().into()).unwrap();
-    let (mut socket, _) = listener.accept().unwrap();
+    let (socket, _) = listener.accept().unwrap();
     tcp::prepare(&socket).unwrap();
+    let mut socket = KernelSocket(socket);
     let writer = std::thread::spawn(move || while (&sender).write_all(&[7; 50_000]).is_ok() {});
-    let (mut window, mut buffer) = (Window::new(at(0)), vec![0; 1 << 20]);
+    let (mut window, mut buffer) = (Window::new(Instant::ZERO, socket.receive_rooms()), vec![0; 1 << 20]);
     let (mut read, mut could, mut taken, mut most) = (0, 0, 0, 0);
     let start = StdInstant::now();
     while start.elapsed() < time {
         std::thread::sleep(Duration::from_millis(1));
         let now = Instant::ZERO + Span::from_nanos(start.elapsed().as_nanos() as u64);
         window.held_up(now);
-        if let Some(size) = window.before_read(|| tcp::receiving(&socket)) {
-            tcp::set_receive_room(&socket, size).unwrap();
+        if let Some(size) = window.before_read(|| socket.receiving()) {
+            socket.set_receive_room(size);
         }
         let due = start.elapsed().as_millis() as usize * per_ms - taken;
         taken += due;
-        let n = socket.read(&mut buffer[..due]).unwrap_or(0);
+        let n = if let Got::Bytes(octets) = socket.read(&mut buffer[..due]) { octets } else { 0 };
         window.took(n);
         // A thread that the machine wakes late finds too little whatever the window does.
         if due <= per_ms * 6 {
@@ -58,7 +43,7 @@ fn slow_flow(per_ms: usize, time: Duration) -> (usize, f64) {
             read += n;
         }
         if start.elapsed() > time / 2 {
-            most = most.max(tcp::receiving(&socket).unwrap().held);
+            most = most.max(socket.receiving().unwrap().held);
         }
     }
     drop(socket);

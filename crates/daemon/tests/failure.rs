@@ -135,6 +135,84 @@ fn closed_stays_closed_whatever_ends_the_gateway_and_an_orderly_stop_opens() {
     assert!(world.connect(&world.client, "10.3.0.2:80").is_ok(), "an orderly stop opens");
 }
 
+/// What the daemon says when `a` is refused its start with `config`.
+fn refused_start(world: &World, config: &std::path::Path) -> String {
+    let (command, log, _) = daemon_command(config);
+    let mut refusing = world.a.spawn(command, ChildEnd::Kill).unwrap().unwrap();
+    assert_eq!(refusing.wait().unwrap().code(), Some(2));
+    std::fs::read_to_string(log).unwrap()
+}
+
+#[test]
+fn check_says_beforehand_that_a_host_which_does_not_forward_opens_no_packet_door() {
+    let _alone = alone();
+    if !root_or_skip("check_forwarding") {
+        return;
+    }
+    let world = World::new("checkfwd");
+    // Only the device speaks IPv6.
+    let table = format!("{INTERCEPT}\n[tun]\naddresses = [\"fd00:9::1/64\"]");
+    let config = world.write("a", Outside::V4, "source = \"keep\"", &table);
+    edit(&config, "\"fd00:3::/64\"", "");
+    let check = || {
+        let config = config.clone();
+        world.a.run(move || wavelane_daemon::commands::check_config(&config).unwrap()).unwrap()
+    };
+    let remedy = "sysctl -w net.ipv6.conf.all.forwarding=1";
+    assert!(!check().contains("forward"), "{}", check());
+    world.sh(&world.a, "sysctl -qw net.ipv6.conf.all.forwarding=0");
+    let said = refused_start(&world, &config);
+    assert!(said.contains(remedy), "{said}");
+    let warned = check();
+    let warning = warned.lines().find(|l| l.starts_with("warning: ") && l.contains(remedy));
+    assert!(warning.is_some_and(|l| l.contains("does not start")), "{warned}");
+    // The far side takes nothing itself, and what goes plainly or through its device has to be forwarded.
+    let remedy = "run `sysctl -w net.ipv4.ip_forward=1`";
+    let check = |gateway: &str, table: &str| {
+        let config = world.write("b", Outside::V4, gateway, table);
+        world.b.run(move || wavelane_daemon::commands::check_config(&config).unwrap()).unwrap()
+    };
+    let forward = "[[forward]]\nlisten = \"127.0.0.1:8080\"\nto = \"10.1.0.2:80\"\nvia = \"a\"";
+    assert!(!check("", "").contains("warning"), "{}", check("", ""));
+    world.sh(&world.b, "sysctl -qw net.ipv4.ip_forward=0");
+    for (gateway, table) in [("", ""), ("on_failure = \"closed\"", "[intercept]\nlocal = true\n[tun]")] {
+        let warned = check(gateway, table);
+        assert_eq!(warned.lines().filter(|l| l.starts_with("warning: ") && l.contains(remedy)).count(), 1, "{warned}");
+    }
+    assert!(!check("", forward).contains("ip_forward"), "{}", check("", forward));
+}
+
+#[test]
+fn a_closed_start_clears_what_an_open_one_left_and_one_without_a_packet_door_what_a_closed_one_left() {
+    let _alone = alone();
+    if !root_or_skip("leftovers") || !tunnel::has("ping", "leftovers") {
+        return;
+    }
+    let world = World::new("leftovers");
+    let before = world.traces(&world.a);
+    let table = |end: &str| format!("{INTERCEPT}\n[tun]\n{end}");
+    let ours = || world.sh(&world.a, "ip -4 route show table 4781; ip -6 route show table 4781");
+    // The peer is down, so its networks are given back; then the gateway dies.
+    let mut a = world.start("a", "source = \"keep\"", &table(""));
+    wait_for("the networks to be given back", || ours().contains("throw 10.3.0.0/24"));
+    a.kill();
+    wait_for("only what survives the device", || ours().lines().all(|l| l.starts_with("throw")));
+    assert!(ours().contains("throw 10.3.0.0/24") && ours().contains("throw fd00:3::/64"), "{}", ours());
+    // A closed start that is refused lets nothing pass all the same.
+    let taken = world.a.run(|| std::net::UdpSocket::bind("0.0.0.0:4780").unwrap()).unwrap();
+    refused_start(&world, &world.write("a", Outside::V4, CLOSED, &table("")));
+    assert!(!ours().contains("throw 10.3.0.0/24") && !ours().contains("throw fd00:3::/64"), "{}", ours());
+    assert!(ours().contains("unreachable 10.3.0.0/24") && ours().contains("unreachable fd00:3::/64"), "{}", ours());
+    let said = tunnel::ping(&world, &world.client, "-c 1 -W 2 10.3.0.2");
+    assert!(said.contains("Destination Host Unreachable"), "{said}");
+    drop(taken);
+    // The operator takes the door away: what is not TCP is no concern of ours any more.
+    let mut a = world.start("a", CLOSED, INTERCEPT);
+    assert_eq!(ours(), "");
+    assert_eq!(a.stop(), Some(0));
+    assert_eq!(world.traces(&world.a), before);
+}
+
 /// A daemon on loopback that needs no privilege, with what it says going to `stderr`.
 fn alone_with(tag: &str, stderr: Stdio) -> Daemon {
     let dir = folder(tag);

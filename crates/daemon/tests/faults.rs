@@ -276,6 +276,20 @@ fn a_wrong_key_is_said_at_both_ends() {
 }
 
 #[test]
+fn a_gateway_called_where_it_was_that_does_not_know_us_is_said_with_its_address() {
+    let _alone = alone();
+    let (dir, there) = (folder("recalled"), folder("stranger"));
+    let (a_key, b_key, port) = (key_pair(), key_pair(), free_port());
+    let listen = |port| format!("listen = \"127.0.0.1:{port}\"");
+    let stranger = peer_table(&key_pair(), "stranger", "");
+    let _b = start_as_nobody(&write_config(&there, "b", &b_key, &listen(port), &stranger));
+    let config = write_config(&dir, "a", &a_key, &listen(free_port()), &peer_table(&b_key, "b", ""));
+    std::fs::write(dir.join("a.epoch.peers"), format!("{} 127.0.0.1:{port}\n", b_key.public)).unwrap();
+    let a = start_as_nobody(&config);
+    a.wait_log(&format!("the gateway at 127.0.0.1:{port} does not know our public key"));
+}
+
+#[test]
 fn an_unreachable_peer_is_said_once() {
     let _alone = alone();
     let dir = folder("unreachable");

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wavelane_base::{Entropy, Instant, Machine, PortId};
 use wavelane_daemon::keys;
-use wavelane_protocol::gateway::{Config, Controller, Gateway, PeerConfig};
+use wavelane_gateway::{Config, Controller, Gateway, PeerConfig};
 
 /// Handshakes begun by strangers and never gone on with.
 const OFFERS: usize = 1000;

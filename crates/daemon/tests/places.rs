@@ -64,6 +64,7 @@ fn a_name_that_nobody_knows_yet_and_one_that_moves_are_followed() {
     assert_eq!(a.status().peers[0].cause, None);
     // It moves, and has forgotten where we are.
     b.kill();
+    std::fs::remove_file(world.dir.join("b.epoch.peers")).unwrap();
     world.sh(
         &world.b,
         "ip addr del 10.2.0.2/24 dev wan0; ip addr add 10.2.0.9/24 dev wan0; ip route replace 10.1.0.0/24 via 10.2.0.1",

@@ -3,6 +3,7 @@
 pub mod caps;
 pub mod clock;
 pub mod entropy;
+pub mod files;
 pub mod netns;
 pub mod nfqueue;
 pub mod nft;

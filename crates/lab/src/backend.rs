@@ -3,7 +3,8 @@
 use crate::review;
 use crate::run::Run;
 use wavelane_base::{Seed, Span};
-use wavelane_scenario::{Backend, BackendError, Review, RunContext, Scenario, Stack, StackRaw, Treatment};
+use wavelane_run::{Backend, BackendError, Review, RunContext, StackRaw, Treatment};
+use wavelane_scenario::{Scenario, Stack};
 
 /// A run proves nothing if more than 1 % of the packets were delivered later than this after their time.
 pub const LATENESS_BOUND: Span = Span::from_millis(5);

@@ -8,7 +8,8 @@ use crate::review::stack as review_stack;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use wavelane_host::realtime;
-use wavelane_scenario::{Progress, TcpKind};
+use wavelane_run::Progress;
+use wavelane_scenario::TcpKind;
 
 /// A cable of 20 Mbit/s and 10 ms each way between two gateways, and whatever `more` says.
 fn scenario(more: &str) -> Scenario {

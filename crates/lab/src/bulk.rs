@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use wavelane_base::Span;
 use wavelane_host::netns::ChildEnd;
 use wavelane_host::realtime;
-use wavelane_scenario::FlowRaw;
+use wavelane_run::FlowRaw;
 
 /// Length of the body of a flow that runs for a time and not for a size: more than any run can carry.
 pub(crate) const ENDLESS: u64 = 1 << 42;

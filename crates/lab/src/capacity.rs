@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use wavelane_base::{Rate, Seed, Span};
 use wavelane_host::realtime;
-use wavelane_scenario::{BackendError, Scenario, Stack};
+use wavelane_run::BackendError;
+use wavelane_scenario::{Scenario, Stack};
 
 /// The topology; the flow is there for peers that are told which ports to forward.
 const SCENARIO: &str = r#"
@@ -104,7 +105,7 @@ pub struct Bench {
 /// Whether `stack` can be measured here, and if not, what to do.
 pub fn can_measure(stack: Stack) -> Result<(), String> {
     let scenario = scenario();
-    let mut found = wavelane_scenario::Review::default();
+    let mut found = wavelane_run::Review::default();
     review::machine(&scenario, &mut found);
     if let Some((_, why)) = found.refusal() {
         return Err(why.to_owned());

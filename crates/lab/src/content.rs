@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 use wavelane_base::{Chance, Instant, Seed};
 use wavelane_host::realtime;
-use wavelane_scenario::{AGE_OCTETS, AGES_MAX, ARRIVAL_BIN};
+use wavelane_run::{AGE_OCTETS, AGES_MAX, ARRIVAL_BIN};
 
 /// Bytes of a time stamp: nanoseconds of the machine's monotonic clock, big-endian.
 const STAMP: usize = 8;

@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use wavelane_base::{Instant, Span};
 use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
-use wavelane_scenario::{FlowRaw, Probe};
+use wavelane_run::{FlowRaw, Probe};
 
 /// An answer that takes longer than this after the last question is lost (the figure's definition).
 const PATIENCE: Span = Span::from_secs(5);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use wavelane_base::Instant;
 use wavelane_host::netns::Netns;
-use wavelane_scenario::FlowRaw;
+use wavelane_run::FlowRaw;
 
 /// One flow's order.
 pub(crate) struct Errand {

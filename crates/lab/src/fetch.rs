@@ -16,7 +16,7 @@ use std::time::Duration;
 use wavelane_base::{Instant, Span};
 use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
-use wavelane_scenario::{Fetch, FlowRaw};
+use wavelane_run::{Fetch, FlowRaw};
 
 /// How long after the flow's end an exchange may still end (the figure's definition).
 const PATIENCE: Span = Span::from_secs(5);

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use wavelane_base::Span;
 use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
-use wavelane_scenario::{App, NodeKind, PacketsRaw, Scenario, Stack};
+use wavelane_run::PacketsRaw;
+use wavelane_scenario::{App, NodeKind, Scenario, Stack};
 
 /// UDP port of the gateways' lanes: `wavelane init`'s default.
 const LANE_PORT: u16 = 4780;

@@ -37,7 +37,7 @@ pub use capacity::{Bench, Capacity, CapacityCase, Way, can_measure};
 pub use driver::MTU;
 pub use pcapng::{FILE_MAX, SNAPLEN};
 
-use wavelane_scenario::BackendError;
+use wavelane_run::BackendError;
 
 /// Whether this process may build a laboratory.
 pub fn may_run() -> bool {

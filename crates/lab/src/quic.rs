@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
-use wavelane_scenario::FlowRaw;
+use wavelane_run::FlowRaw;
 
 /// The name on the certificate.
 const NAME: &str = "wavelane.invalid";

@@ -8,7 +8,8 @@ use crate::topology::Plan;
 use crate::world::is_veth;
 use wavelane_host::netns::may_administer_network;
 use wavelane_host::tun;
-use wavelane_scenario::{App, Review, Scenario, Stack, TcpKind, Treatment};
+use wavelane_run::{Review, Treatment};
+use wavelane_scenario::{App, Scenario, Stack, TcpKind};
 
 /// What the machine must offer.
 pub(crate) fn machine(scenario: &Scenario, review: &mut Review) {

@@ -20,7 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use wavelane_base::{Seed, Span};
 use wavelane_host::realtime;
-use wavelane_scenario::{FlowRaw, Progress, RunContext, Scenario, Stack, StackRaw};
+use wavelane_run::{FlowRaw, Progress, RunContext, StackRaw};
+use wavelane_scenario::{Scenario, Stack};
 
 /// Between setting the run's start and the start itself, so that every channel's thread is ready.
 const LEAD: Span = Span::from_millis(50);

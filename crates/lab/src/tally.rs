@@ -6,7 +6,8 @@ use crate::peers::Peers;
 use crate::tools;
 use crate::world::World;
 use wavelane_host::netns::Netns;
-use wavelane_scenario::{KernelTcp, NodeKind, Scenario, Spent};
+use wavelane_run::{KernelTcp, Spent};
+use wavelane_scenario::{NodeKind, Scenario};
 
 /// Counters at one moment.
 pub(crate) struct Tally {

@@ -6,7 +6,8 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use wavelane_lab::LabBackend;
-use wavelane_scenario::{Backend, Progress, RunContext, Scenario, Stack, StackRaw, Treatment};
+use wavelane_run::{Backend, Progress, RunContext, StackRaw, Treatment};
+use wavelane_scenario::{Scenario, Stack};
 
 /// Runs take processor time; together they would make each other late.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

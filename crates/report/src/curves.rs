@@ -3,7 +3,8 @@
 use crate::axis::Axis;
 use crate::plot::{Curve, Plot, style_of};
 use std::path::Path;
-use wavelane_scenario::{RecordError, RunDocument, Scenario, Series, figures::FlowFigures};
+use wavelane_run::{RecordError, RunDocument, Series, figures::FlowFigures};
+use wavelane_scenario::Scenario;
 
 /// Bins along the time axis, about.
 const BINS: f64 = 90.0;

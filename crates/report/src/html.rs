@@ -6,7 +6,8 @@ use crate::radio::radio_tables;
 use crate::summary::{costs, flows};
 use crate::table::Table;
 use core::fmt::Write;
-use wavelane_scenario::{RunDocument, Scenario};
+use wavelane_run::RunDocument;
+use wavelane_scenario::Scenario;
 
 pub(crate) const STYLE: &str = "\
 body{font:15px/1.5 system-ui,'DejaVu Sans',sans-serif;color:#111;background:#fff;max-width:1000px;margin:2em auto;padding:0 1em}

@@ -15,7 +15,8 @@ pub use study::{Chart, StudyPage, render_study};
 pub use summary::summary_text;
 
 use std::path::{Path, PathBuf};
-use wavelane_scenario::{RecordError, RunDocument, Scenario, ScenarioError};
+use wavelane_run::{RecordError, RunDocument};
+use wavelane_scenario::{Scenario, ScenarioError};
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]

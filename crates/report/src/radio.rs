@@ -1,8 +1,8 @@
 //! What radio cells did: the frames, the access categories, and what bit errors took.
 
 use crate::table::Table;
-use wavelane_scenario::figures::mean_ci95;
-use wavelane_scenario::{CategoryFigures, RadioFigures, RunDocument, StackResult};
+use wavelane_run::figures::mean_ci95;
+use wavelane_run::{CategoryFigures, RadioFigures, RunDocument, StackResult};
 
 /// Mean with half-width over the seeds; `-` if a seed has none.
 fn over<T>(seeds: &[&T], decimals: usize, figure: impl Fn(&T) -> Option<f64>) -> String {

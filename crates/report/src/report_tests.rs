@@ -2,9 +2,10 @@
 use super::*;
 use std::sync::atomic::AtomicBool;
 use wavelane_base::Seed;
-use wavelane_scenario::{
-    Backend, BackendError, FlowRaw, Probe, Review, RunContext, RunHooks, RunOptions, Spent, Stack, StackRaw, Treatment,
+use wavelane_run::{
+    Backend, BackendError, FlowRaw, Probe, Review, RunContext, RunHooks, RunOptions, Spent, StackRaw, Treatment,
 };
+use wavelane_scenario::Stack;
 
 /// Curves of a plausible shape: `wavelane` fast and calm, `tcp-cubic` slow and unfinished with losses.
 struct Shapes;
@@ -132,7 +133,7 @@ fn record_of(make: fn() -> Box<dyn Backend>, name: &str, repeat: u32) -> PathBuf
         environment: &|| serde_json::Value::Null,
         render: &|dir| render(dir).map(drop).map_err(|e| e.to_string()),
     };
-    wavelane_scenario::run(&make, &scenario, &options, &hooks).unwrap();
+    wavelane_run::run(&make, &scenario, &options, &hooks).unwrap();
     out
 }
 
@@ -199,7 +200,7 @@ fn radio_cells_stand_in_the_page_as_on_the_terminal() {
     let scenario = Scenario::load(&out.join("scenario.toml")).unwrap();
     let page = html::page(&document, &scenario, &[]);
     assert!(!page.contains("Radio cells, frames"), "a table without rows");
-    let radio = wavelane_scenario::RadioFigures {
+    let radio = wavelane_run::RadioFigures {
         channel: "hall".into(),
         seed: 1,
         frames_per_s: 1000.0,

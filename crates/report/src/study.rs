@@ -6,7 +6,7 @@ use crate::plot::{Curve, Plot, escape, style_of};
 use crate::{ReportError, raster};
 use core::fmt::Write;
 use std::path::{Path, PathBuf};
-use wavelane_scenario::Verdict;
+use wavelane_run::Verdict;
 
 /// A chart over the study's cells.
 #[derive(Clone, PartialEq, Debug)]

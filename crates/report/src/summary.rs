@@ -3,8 +3,9 @@
 use crate::radio::radio_tables;
 use crate::table::Table;
 use core::fmt::Write;
-use wavelane_scenario::figures::{FlowFigures, mean_ci95};
-use wavelane_scenario::{App, Flow, RunDocument, Scenario, StackResult};
+use wavelane_run::figures::{FlowFigures, mean_ci95};
+use wavelane_run::{RunDocument, StackResult};
+use wavelane_scenario::{App, Flow, Scenario};
 
 /// Heads of the table of flows.
 const HEADS: [&str; 11] = [

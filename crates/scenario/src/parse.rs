@@ -123,7 +123,7 @@ impl Scenario {
 }
 
 /// Reads a text file of at most `most` bytes.
-pub(crate) fn read_bounded(path: &Path, most: u64) -> Result<String, String> {
+pub fn read_bounded(path: &Path, most: u64) -> Result<String, String> {
     use std::io::Read;
     let file = std::fs::File::open(path).map_err(|e| e.to_string())?;
     let mut text = String::new();

@@ -9,12 +9,13 @@ use crate::wiring::{Shape, World};
 use wavelane_base::{Instant, Seed, Span};
 use wavelane_channel::cable;
 use wavelane_channel::wifi::{Category, CategoryTally, Handling, Tally, Wifi};
-use wavelane_protocol::gateway::PeerId;
-use wavelane_protocol::tcp::Config;
-use wavelane_scenario::{
-    App, Backend, BackendError, CategoryRaw, Change, Channel, Direction, ErrorsRaw, Flow, FlowRaw, Probe, Progress,
-    RadioRaw, Review, RunContext, Scenario, Spent, Stack, StackRaw, TcpKind, Treatment, category_word,
+use wavelane_gateway::PeerId;
+use wavelane_run::{
+    Backend, BackendError, CategoryRaw, ErrorsRaw, FlowRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent,
+    StackRaw, Treatment,
 };
+use wavelane_scenario::{App, Change, Channel, Direction, Flow, Scenario, Stack, TcpKind, category_word};
+use wavelane_tcp::Config;
 
 /// How often, in virtual time, a run looks whether it is over, was cancelled, or should say how far it is.
 const LOOK: Span = Span::from_millis(100);
@@ -40,7 +41,7 @@ impl Backend for SimBackend {
             let clause = || format!("flows.{}", flow.name);
             if let Some(why) = beyond(flow) {
                 review.clause(clause(), Treatment::Refused(why.to_owned()));
-            } else if wavelane && flow.control.is_some() && !shape.is_plain(flow) {
+            } else if wavelane && flow.control.is_some() && shape.at_seam(flow) {
                 let why = "under wavelane it enters at the gateway's stream seam, without a TCP: control has no effect";
                 review.clause(clause(), Treatment::Approximated(why.to_owned()));
             }
@@ -137,7 +138,7 @@ fn add_flows(
     for (number, flow) in scenario.flows.iter().enumerate() {
         let refused = |why| BackendError::Unable(format!("flow '{}': {why}", flow.name));
         // Without gateways programs sit on the endpoints themselves.
-        let wavelane = stack == Stack::Wavelane && !shape.is_plain(flow);
+        let wavelane = stack == Stack::Wavelane && shape.at_seam(flow);
         // At the stream seam there is no TCP.
         let control = flow.control.filter(|_| !wavelane);
         let route = if wavelane { shape.route(&flow.from, &flow.to) } else { shape.plain_route(&flow.from, &flow.to) };
@@ -265,11 +266,13 @@ fn note(scenario: &Scenario, engine: &Engine, flows: &[FlowIndex]) -> String {
 fn collect(shape: &Shape<'_>, scenario: &Scenario, stack: Stack, world: &World, flows: &[FlowIndex]) -> StackRaw {
     let end = world.engine.now();
     let offered =
-        scenario.channels.iter().enumerate().filter(|(c, _)| !shape.is_local(*c)).filter_map(|(number, channel)| {
-            let cable = world.engine.cable(*world.channels.get(&channel.name)?);
-            let sides = [0, 1].into_iter().filter(|side| shape.leaves_gateway(number, *side));
-            Some(sides.map(|side| cable.counters(cable::Direction::BOTH[side]).offered.octets).sum::<u64>())
-        });
+        scenario.channels.iter().enumerate().filter(|(c, _)| !shape.is_local(*c) && !shape.is_access(*c)).filter_map(
+            |(number, channel)| {
+                let cable = world.engine.cable(*world.channels.get(&channel.name)?);
+                let sides = [0, 1].into_iter().filter(|side| shape.leaves_gateway(number, *side));
+                Some(sides.map(|side| cable.counters(cable::Direction::BOTH[side]).offered.octets).sum::<u64>())
+            },
+        );
     let (first, repair) = transmissions(world);
     StackRaw {
         stack,

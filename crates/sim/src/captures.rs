@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use wavelane_channel::wifi::{CapturePoint, LINKTYPE_RADIOTAP};
 use wavelane_measure::pcapng::{LINKTYPE_RAW, Way, put_head, put_packet};
-use wavelane_scenario::{BackendError, ChannelKind, RunContext, Scenario};
+use wavelane_run::{BackendError, RunContext};
+use wavelane_scenario::{ChannelKind, Scenario};
 
 /// Most bytes of one capture file; frames after that are counted and not written.
 const FILE_MAX: u64 = 1 << 30;

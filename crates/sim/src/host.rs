@@ -9,7 +9,7 @@ use crate::traffic::{FlowEnd, FlowIndex};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams};
-use wavelane_protocol::tcp::{self, Host, HostEvent};
+use wavelane_tcp::{Host, HostEvent};
 use wavelane_wire::ip::{Ipv4, PROTOCOL_UDP, Udp4};
 
 /// Frames, events or rounds at one moment before the machine is called broken.
@@ -31,7 +31,13 @@ pub(crate) struct HostNode {
 }
 
 impl HostNode {
-    pub(crate) fn new(name: &str, address: Ipv4Addr, clock: NodeClock, config: tcp::Config, seed: Seed) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        address: Ipv4Addr,
+        clock: NodeClock,
+        config: wavelane_tcp::Config,
+        seed: Seed,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             address,
@@ -41,14 +47,14 @@ impl HostNode {
             clock,
             host: Host::new(config, seed.entropy(&format!("host {name}"))),
             connections: BTreeMap::new(),
-            buffer: vec![0; tcp::PACKET_ROOM],
+            buffer: vec![0; wavelane_tcp::PACKET_ROOM],
         }
     }
 
     pub(crate) fn listen(&mut self, address: SocketAddrV4) {
         self.host.listen(address.into());
     }
-    pub(crate) fn listen_with(&mut self, address: SocketAddrV4, config: tcp::Config) {
+    pub(crate) fn listen_with(&mut self, address: SocketAddrV4, config: wavelane_tcp::Config) {
         self.host.listen_with(address.into(), config);
     }
 
@@ -59,7 +65,7 @@ impl HostNode {
     }
 
     /// What the open connections say of themselves.
-    pub(crate) fn statuses(&self) -> Vec<tcp::Status> {
+    pub(crate) fn statuses(&self) -> Vec<wavelane_tcp::Status> {
         self.connections.keys().filter_map(|id| self.host.status(*id)).collect()
     }
 
@@ -89,19 +95,21 @@ impl HostNode {
                 self.pump(moment, flow)
             }
             HostEvent::Connection(flow, event) => match event {
-                tcp::Event::Connected => {
+                wavelane_tcp::Event::Connected => {
                     if let Some(connection) = self.connections.get_mut(&flow) {
                         connection.note_accepted(moment.flows, moment.now);
                     }
                     self.pump(moment, flow)
                 }
-                tcp::Event::Readable | tcp::Event::Writable => self.pump(moment, flow),
-                tcp::Event::Closed => {
+                wavelane_tcp::Event::Readable | wavelane_tcp::Event::Writable => self.pump(moment, flow),
+                wavelane_tcp::Event::Closed => {
                     self.connections.remove(&flow);
                     false
                 }
-                tcp::Event::Refused => self.forget(moment, flow, FlowEnd::Refused(None)),
-                tcp::Event::Reset | tcp::Event::TimedOut => self.forget(moment, flow, FlowEnd::Reset(None)),
+                wavelane_tcp::Event::Refused => self.forget(moment, flow, FlowEnd::Refused(None)),
+                wavelane_tcp::Event::Reset | wavelane_tcp::Event::TimedOut => {
+                    self.forget(moment, flow, FlowEnd::Reset(None))
+                }
             },
         }
     }

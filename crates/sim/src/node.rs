@@ -4,10 +4,11 @@ use crate::clock::NodeClock;
 use crate::connection::{Connection, Seam, request};
 use crate::traffic::{Flow, FlowEnd, FlowIndex};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{SocketAddr, SocketAddrV4};
-use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams};
-use wavelane_protocol::gateway::{Config, ConfigError, Event, Gateway, Reason};
-use wavelane_wire::ip::Udp4;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams, Wakeup};
+use wavelane_door::OwnDoor;
+use wavelane_gateway::{Config, ConfigError, Event, Gateway, Reason};
+use wavelane_wire::ip::{Ipv4, Udp4};
 
 /// Frames or events one drain may give before the machine is called broken.
 const DRAIN_LIMIT: usize = 100_000;
@@ -19,6 +20,8 @@ const SEGMENTS: usize = 8;
 const BATCH_ROOM: usize = 65_535;
 /// The port of a gateway that is no lane: where the packet service takes and gives IP packets.
 pub(crate) const INSIDE: usize = u16::MAX as usize;
+/// The first port of a gateway's door; where channels to endpoints are plugged in.
+pub(crate) const DOOR: usize = INSIDE + 1;
 /// Peer events kept per node; older ones stay, later ones are only counted.
 const PEER_EVENTS_KEPT: usize = 10_000;
 
@@ -39,10 +42,22 @@ pub(crate) struct GatewayNode {
     pub(crate) peer_events: Vec<(Instant, Event)>,
     /// Packets the node threw away, by reason.
     pub(crate) dropped: BTreeMap<&'static str, u64>,
+    pub(crate) door: Option<Box<NodeDoor>>,
     connections: BTreeMap<FlowId, Connection>,
     seed: Seed,
     boots: u64,
     buffer: Vec<u8>,
+}
+
+/// A gateway's door on a TCP of its own, and where its packets go.
+pub(crate) struct NodeDoor {
+    address: Ipv4Addr,
+    config: wavelane_tcp::Config,
+    door: OwnDoor,
+    /// Channels plugged in.
+    pub(crate) ports: usize,
+    /// Endpoint to the port that leads to it.
+    pub(crate) routes: BTreeMap<Ipv4Addr, usize>,
 }
 
 /// What the engine lends a node while it acts.
@@ -106,11 +121,23 @@ impl GatewayNode {
             listening: BTreeSet::new(),
             peer_events: Vec::new(),
             dropped: BTreeMap::new(),
+            door: None,
             connections: BTreeMap::new(),
             seed,
             boots: 0,
             buffer: vec![0; BATCH_ROOM],
         })
+    }
+
+    /// Ends TCP at the gateway's own `address` from now on.
+    pub(crate) fn open_door(&mut self, now: Instant, address: Ipv4Addr, config: wavelane_tcp::Config) {
+        let door = self.new_door(now, address, &config);
+        self.door = Some(Box::new(NodeDoor { address, config, door, ports: 0, routes: BTreeMap::new() }));
+    }
+
+    fn new_door(&self, now: Instant, address: Ipv4Addr, config: &wavelane_tcp::Config) -> OwnDoor {
+        let entropy = self.seed.entropy(&format!("node {} / door {}", self.name, self.boots));
+        OwnDoor::new(self.clock.local(now), address.into(), config.clone(), entropy)
     }
 
     /// The process dies and starts again: memory gone, new boot epoch, programs see their connections reset.
@@ -123,6 +150,11 @@ impl GatewayNode {
         match boot(&self.name, self.clock.local(moment.now), config, self.seed, self.boots) {
             Ok(gateway) => self.gateway = gateway,
             Err(why) => panic!("node {}: a configuration that was good is refused now: {why}", self.name),
+        }
+        if let Some(mut node) = self.door.take() {
+            // What the kernel does for sockets whose process died is done by nobody here: strangers' segments are reset.
+            node.door = self.new_door(moment.now, node.address, &node.config);
+            self.door = Some(node);
         }
         self.service(moment);
     }
@@ -176,6 +208,13 @@ impl GatewayNode {
 
     fn take_event(&mut self, moment: &mut Moment<'_>, event: Event) -> bool {
         let local = self.clock.local(moment.now);
+        if let Some(flow) = flow_of(&event)
+            && let Some(node) = self.door.as_mut().filter(|_| !self.connections.contains_key(&flow))
+            && !matches!(event, Event::Incoming { target, .. } if self.listening.contains(&target))
+        {
+            node.door.handle_event(local, &mut self.gateway, &event);
+            return true;
+        }
         match event {
             Event::Incoming { flow, target, .. } => {
                 if self.listening.contains(&target) {
@@ -214,6 +253,36 @@ impl GatewayNode {
         }
     }
 
+    /// Lets the door move bytes and hands out its packets. Returns whether it did anything to the gateway.
+    fn serve_door(&mut self, local: Instant, moment: &mut Moment<'_>) -> bool {
+        let Some(node) = &mut self.door else { return false };
+        let acted = node.door.service(local, &mut self.gateway);
+        for _ in 0..DRAIN_LIMIT {
+            let Some(len) = node.door.poll_packet(local, &mut self.buffer) else { return acted };
+            let target = Ipv4::parse(&self.buffer[..len]).ok().map(|ip| ip.target);
+            match target.and_then(|target| node.routes.get(&target)) {
+                Some(&port) => {
+                    let mut packet = moment.spare.pop().unwrap_or_default();
+                    packet.clear();
+                    packet.extend_from_slice(&self.buffer[..len]);
+                    moment.out.push(Outgoing { port, packet });
+                }
+                None => *self.dropped.entry("no_route").or_default() += 1,
+            }
+        }
+        panic!("node {} breaks law 2: the drain of its door does not end", self.name)
+    }
+
+    /// As [`wake`], for the door.
+    fn wake_door(&mut self, now: Instant, local: Instant, woken: &mut bool) -> bool {
+        let Some(node) = &mut self.door else { return false };
+        let Some(wakeup) = node.door.poll_timeout().filter(|wakeup| wakeup.at <= local) else { return false };
+        assert!(!*woken, "node {} breaks law 3 at {now:?}: stale deadline for '{}'", self.name, wakeup.cause);
+        node.door.handle_timeout(local, &mut self.gateway);
+        *woken = true;
+        true
+    }
+
     fn forget(&mut self, moment: &mut Moment<'_>, id: FlowId, how: Option<FlowEnd>) -> bool {
         if let (Some(connection), Some(how)) = (self.connections.remove(&id), how) {
             connection.note_reset(moment.flows, moment.now, how);
@@ -232,6 +301,12 @@ impl Resident for GatewayNode {
             self.gateway.handle_packet(self.clock.local(moment.now), packet);
             return self.service(moment);
         }
+        if port >= DOOR {
+            if let Some(node) = &mut self.door {
+                node.door.handle_packet(self.clock.local(moment.now), &mut self.gateway, packet);
+            }
+            return self.service(moment);
+        }
         let Ok(udp) = Udp4::parse(packet) else { return self.drop_packet("damaged") };
         if udp.target != self.ports[port] {
             return self.drop_packet("not_ours");
@@ -245,7 +320,11 @@ impl Resident for GatewayNode {
     }
 
     fn timeout(&mut self, moment: &mut Moment<'_>) {
-        self.gateway.handle_timeout(self.clock.local(moment.now));
+        let local = self.clock.local(moment.now);
+        self.gateway.handle_timeout(local);
+        if let Some(node) = &mut self.door {
+            node.door.handle_timeout(local, &mut self.gateway);
+        }
         self.service(moment);
     }
 
@@ -280,14 +359,15 @@ impl Resident for GatewayNode {
 
     fn service(&mut self, moment: &mut Moment<'_>) {
         let local = self.clock.local(moment.now);
-        let mut woken = false;
+        let (mut woken, mut door_woken) = (false, false);
         for _ in 0..ROUNDS_LIMIT {
             self.drain_packets(local, moment.out);
             self.drain_frames(local, moment);
-            if self.drain_events(moment) {
+            if self.drain_events(moment) || self.serve_door(local, moment) {
                 continue;
             }
-            if !wake(&mut self.gateway, (moment.now, local), &mut woken, &self.name) {
+            let woke = wake(&mut self.gateway, (moment.now, local), &mut woken, &self.name);
+            if !woke && !self.wake_door(moment.now, local, &mut door_woken) {
                 return;
             }
         }
@@ -295,11 +375,27 @@ impl Resident for GatewayNode {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.gateway.poll_timeout().map(|wakeup| self.clock.global(wakeup.at))
+        let door = self.door.as_ref().and_then(|node| node.door.poll_timeout());
+        Wakeup::earliest(self.gateway.poll_timeout(), door).map(|wakeup| self.clock.global(wakeup.at))
     }
 
     fn server_of(&self, index: FlowIndex) -> Option<FlowId> {
         self.connections.values().find(|c| c.serves(index)).map(|c| c.id)
+    }
+}
+
+/// Which flow an event is about.
+fn flow_of(event: &Event) -> Option<FlowId> {
+    match *event {
+        Event::Incoming { flow, .. }
+        | Event::Accepted(flow)
+        | Event::Refused(flow, _)
+        | Event::Ending(flow)
+        | Event::Readable(flow)
+        | Event::Writable(flow)
+        | Event::Reset(flow, _)
+        | Event::Closed(flow) => Some(flow),
+        _ => None,
     }
 }
 

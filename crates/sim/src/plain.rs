@@ -6,8 +6,8 @@ use crate::wiring::{Shape, WiringError, World, draw_clock};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wavelane_base::Seed;
 use wavelane_channel::wifi::WifiConfig;
-use wavelane_protocol::tcp::Config as TcpConfig;
 use wavelane_scenario::{ChannelKind, NodeKind};
+use wavelane_tcp::Config as TcpConfig;
 
 /// A way from a node: by which channel and to which node.
 type Way = (usize, usize);

@@ -1,8 +1,8 @@
 //! Which stacks the simulator runs, and the TCP of those that are plain TCP.
 
-use crate::seam;
-use wavelane_protocol::tcp::{Config, CongestionControl, RtoFloor};
-use wavelane_scenario::{ChannelKind, Scenario, Stack, TcpKind, TcpKnobs, TcpProfile, Treatment};
+use wavelane_run::Treatment;
+use wavelane_scenario::{ChannelKind, Scenario, Stack, TcpKind, TcpKnobs, TcpProfile};
+use wavelane_tcp::{Config, CongestionControl, RtoFloor};
 
 /// What becomes of a stack.
 pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
@@ -13,7 +13,7 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
     let why = match stack {
         Stack::Wavelane if has_radio => "gateways cannot be stations of a wifi channel in the simulator yet",
         Stack::Wavelane if has_datagrams => "the simulated gateways carry streams only: use a tcp-* stack or udp",
-        Stack::Wavelane => return seam::flatters(scenario).map_or(Treatment::Imposed, Treatment::Omitted),
+        Stack::Wavelane => return Treatment::Imposed,
         Stack::WavelaneUnsplit => "the simulated gateways split every TCP: use wavelane, or run it with --on lab",
         Stack::Tcp { rts: true, .. } if !has_rts => {
             "RTS/CTS needs a channel of kind wifi other than WaveLAN: add one or drop '+rts'"

@@ -6,8 +6,7 @@ use crate::engine::NodeId;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use wavelane_base::{FlowId, Instant, Rate, Span};
-use wavelane_protocol::gateway::{PeerId, Reason};
-use wavelane_protocol::tcp;
+use wavelane_gateway::{PeerId, Reason};
 
 /// Bin width of [`FlowLog::arrivals`].
 pub const ARRIVAL_BIN: Span = Span::from_millis(1);
@@ -259,7 +258,7 @@ pub(crate) struct Flow {
     /// The client's connection.
     pub(crate) client: Option<(NodeId, FlowId)>,
     /// The TCP of its client on a host, if it is not the host's.
-    pub(crate) tcp: Option<Box<tcp::Config>>,
+    pub(crate) tcp: Option<Box<wavelane_tcp::Config>>,
     /// What the two ends of an exchange of datagrams remember.
     pub(crate) datagrams: datagrams::State,
 }

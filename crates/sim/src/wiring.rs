@@ -2,13 +2,13 @@
 
 use crate::clock::{DriftTooLarge, NodeClock};
 use crate::engine::{ChannelId, Engine, NodeId, Plug};
+use crate::seam;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{PortId, Seed, Span};
-use wavelane_protocol::gateway::{Config, Controller, IpPrefix, PeerConfig, PeerId};
-use wavelane_protocol::session::public_key;
-use wavelane_protocol::tcp;
+use wavelane_base::{IpPrefix, PortId, Seed, Span};
+use wavelane_gateway::{Config, Controller, PeerConfig, PeerId};
 use wavelane_scenario::{CONTROLS, ChannelKind, Flow, NodeKind, Scenario, TcpKind};
+use wavelane_transport::session::public_key;
 
 /// The UDP port of every lane.
 const LANE_PORT: u16 = 51_820;
@@ -27,6 +27,8 @@ pub(crate) struct Shape<'a> {
     index: BTreeMap<&'a str, usize>,
     /// Nodes whose programs have a TCP of their own under `wavelane` too: the ends of flows that cross no gateway.
     hosts: BTreeSet<usize>,
+    /// Endpoints behind gateways have a TCP of their own as well, and gateways a door that ends it.
+    doors: bool,
 }
 
 /// A flow's two gateways and the neighbour by which the first reaches the second, by node number, and the node numbers
@@ -55,7 +57,7 @@ pub(crate) struct World {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum WiringError {
     #[error("gateway '{0}': {1}")]
-    Gateway(String, wavelane_protocol::gateway::ConfigError),
+    Gateway(String, wavelane_gateway::ConfigError),
     #[error("channel '{0}': {1}")]
     Channel(String, wavelane_channel::ConfigError),
     #[error("channel '{0}': {1}")]
@@ -67,9 +69,12 @@ pub(crate) enum WiringError {
 impl<'a> Shape<'a> {
     pub(crate) fn new(scenario: &'a Scenario) -> Self {
         let index = scenario.nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
-        let mut shape = Self { scenario, index, hosts: BTreeSet::new() };
-        let plain = scenario.flows.iter().filter(|flow| shape.is_plain(flow));
-        shape.hosts = plain.flat_map(|flow| [shape.node(&flow.from), shape.node(&flow.to)]).flatten().collect();
+        let doors = seam::needs_doors(scenario);
+        let mut shape = Self { scenario, index, hosts: BTreeSet::new(), doors };
+        let own = |flow: &&Flow| doors || shape.is_plain(flow);
+        let ends = scenario.flows.iter().filter(own).flat_map(|flow| [shape.node(&flow.from), shape.node(&flow.to)]);
+        let endpoint = |node: &usize| shape.kind(*node) != NodeKind::Gateway;
+        shape.hosts = ends.flatten().filter(endpoint).collect();
         shape
     }
 
@@ -78,6 +83,11 @@ impl<'a> Shape<'a> {
         let gateway = |name: &String| self.node(name).is_some_and(|node| self.kind(node) == NodeKind::Gateway);
         let path = self.scenario.path(&flow.from, &flow.to).unwrap_or_default();
         !path.iter().any(|(channel, _)| channel.between.iter().any(gateway))
+    }
+
+    /// Whether a flow enters at the gateways' stream seam under `wavelane`, without a TCP.
+    pub(crate) fn at_seam(&self, flow: &Flow) -> bool {
+        !self.doors && !self.is_plain(flow)
     }
 
     pub(crate) fn node(&self, name: &str) -> Option<usize> {
@@ -104,6 +114,12 @@ impl<'a> Shape<'a> {
     pub(crate) fn is_local(&self, channel: usize) -> bool {
         let seam = |end: &usize| self.kind(*end) == NodeKind::Endpoint && !self.hosts.contains(end);
         self.ends(channel).is_none_or(|ends| ends.iter().any(seam))
+    }
+
+    /// Whether a channel joins an endpoint and a gateway: it carries no lane.
+    pub(crate) fn is_access(&self, channel: usize) -> bool {
+        let kinds = self.ends(channel).map(|ends| ends.map(|end| self.kind(end)));
+        kinds.is_some_and(|kinds| kinds.contains(&NodeKind::Endpoint) && kinds.contains(&NodeKind::Gateway))
     }
 
     /// The node itself if it is a gateway, or the one gateway that an endpoint is plugged into.
@@ -238,7 +254,9 @@ impl<'a> Shape<'a> {
 
     /// The channels by which `gateway` sends and receives.
     fn lanes_of(&self, gateway: usize) -> Vec<usize> {
-        let joins = |c: &usize| !self.is_local(*c) && self.ends(*c).is_some_and(|ends| ends.contains(&gateway));
+        let joins = |c: &usize| {
+            !self.is_local(*c) && !self.is_access(*c) && self.ends(*c).is_some_and(|ends| ends.contains(&gateway))
+        };
         (0..self.scenario.channels.len()).filter(joins).collect()
     }
 
@@ -265,7 +283,7 @@ impl<'a> Shape<'a> {
     }
 
     /// Builds everything but the flows. Hosts have `config`, unless a flow has its own.
-    pub(crate) fn build(&self, seed: Seed, config: &tcp::Config) -> Result<World, WiringError> {
+    pub(crate) fn build(&self, seed: Seed, config: &wavelane_tcp::Config) -> Result<World, WiringError> {
         let mut engine = Engine::new(seed);
         let mut nodes = BTreeMap::new();
         let mut peers = BTreeMap::new();
@@ -286,6 +304,9 @@ impl<'a> Shape<'a> {
                     engine.add_gateway(name, draw_clock(seed, name)?, config).map_err(refused)?
                 }
             };
+            if self.doors && self.kind(node) == NodeKind::Gateway {
+                engine.open_door(id, self.host(node), config.clone());
+            }
             nodes.insert(node, id);
         }
         let channels = self.connect(&mut engine, &nodes, |channel| !self.is_local(channel))?;
@@ -294,7 +315,30 @@ impl<'a> Shape<'a> {
         for &host in &self.hosts {
             self.route_to(host, &mut engine, &nodes, &channels, &ways);
         }
+        self.route_through_doors(&mut engine, &nodes, &channels);
         Ok(World { engine, nodes, channels, peers })
+    }
+
+    /// Endpoints send everything to their gateway, and it knows the way to them.
+    fn route_through_doors(
+        &self,
+        engine: &mut Engine,
+        nodes: &BTreeMap<usize, NodeId>,
+        channels: &BTreeMap<String, ChannelId>,
+    ) {
+        for channel in (0..self.scenario.channels.len()).filter(|c| self.doors && self.is_access(*c)) {
+            let Some([a, b]) = self.ends(channel) else { continue };
+            let (endpoint, gateway) = if self.kind(a) == NodeKind::Endpoint { (a, b) } else { (b, a) };
+            let (Some(&id), channel) = (nodes.get(&endpoint), channels.get(&self.scenario.channels[channel].name))
+            else {
+                continue;
+            };
+            let Some(&channel) = channel else { continue };
+            engine.route(nodes[&gateway], self.host(endpoint), channel);
+            for other in (0..self.scenario.nodes.len()).filter(|other| *other != endpoint) {
+                engine.route(id, self.host(other), channel);
+            }
+        }
     }
 
     pub(crate) fn connect(
@@ -306,7 +350,9 @@ impl<'a> Shape<'a> {
         let mut channels = BTreeMap::new();
         for (number, channel) in self.scenario.channels.iter().enumerate().filter(|(c, _)| crossed(*c)) {
             let Some(ends) = self.ends(number) else { continue };
-            let plug = |node: usize| Plug { node: nodes[&node], address: Some(self.port_address(number, node)) };
+            let lane = !self.is_access(number);
+            let plug =
+                |node: usize| Plug { node: nodes[&node], address: lane.then(|| self.port_address(number, node)) };
             let ChannelKind::Cable(config) = &channel.kind else { continue };
             let id = engine
                 .connect(&channel.name, (**config).clone(), plug(ends[0]), plug(ends[1]))

@@ -11,8 +11,9 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use wavelane_base::{Rate, Span};
 use wavelane_lab::{Bench, Capacity, CapacityCase, Way, can_measure};
-use wavelane_scenario::figures::mean_ci95;
-use wavelane_scenario::{BackendError, Progress, RunError, RunHooks, Stack, Verdict};
+use wavelane_run::figures::mean_ci95;
+use wavelane_run::{BackendError, Progress, RunError, RunHooks, Verdict};
+use wavelane_scenario::Stack;
 
 /// The study's id.
 pub(crate) const ID: &str = "gateway-capacity";

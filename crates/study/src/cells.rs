@@ -6,8 +6,9 @@ use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use wavelane_base::Seed;
-use wavelane_scenario::figures::{FlowFigures, mean_ci95};
-use wavelane_scenario::{RunDocument, RunHooks, RunOptions, Scenario, StackResult, Verdict};
+use wavelane_run::figures::{FlowFigures, mean_ci95};
+use wavelane_run::{RunDocument, RunHooks, RunOptions, StackResult, Verdict};
+use wavelane_scenario::Scenario;
 
 /// One cell: a scenario run over its stacks and seeds.
 pub(crate) struct Cell<'a> {
@@ -73,7 +74,7 @@ impl Cell<'_> {
         };
         // A mark left by an earlier run must not outlive the Record it speaks of.
         let _ = std::fs::remove_file(&done);
-        let document = wavelane_scenario::run(make, &scenario, &run, hooks)?;
+        let document = wavelane_run::run(make, &scenario, &run, hooks)?;
         // Without the mark the cell is run again: that costs time and nothing else.
         let _ = std::fs::write(&done, mark);
         Ok((scenario, document))

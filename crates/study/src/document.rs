@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use wavelane_scenario::Verdict;
+use wavelane_run::Verdict;
 
 /// Format of one study's document.
 pub const STUDY_FORMAT: &str = "wavelane-study/1";

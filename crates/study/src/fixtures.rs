@@ -1,6 +1,6 @@
 //! What the studies' tests judge: documents of runs that never were.
 
-use wavelane_scenario::{Omitted, RunDocument, StackResult, Verdict};
+use wavelane_run::{Omitted, RunDocument, StackResult, Verdict};
 
 /// One lab run of `stacks`, of which some were `omitted`.
 pub(crate) fn document(stacks: Vec<StackResult>, omitted: Vec<Omitted>) -> RunDocument {

@@ -23,7 +23,8 @@ pub use page::report;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use wavelane_base::Seed;
-use wavelane_scenario::{Backend, RunError, RunHooks, ScenarioError};
+use wavelane_run::{Backend, RunError, RunHooks};
+use wavelane_scenario::ScenarioError;
 
 /// How to run a study.
 #[derive(Clone, Debug)]

@@ -8,10 +8,9 @@ use crate::document::{Edition, Row, StudyDocument};
 use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, Value, json};
 use std::path::Path;
-use wavelane_scenario::figures::{FlowFigures, mean_ci95};
-use wavelane_scenario::{
-    Direction, Metric, RunDocument, RunHooks, RunOptions, Scenario, Stack, StackResult, Verdict, figure,
-};
+use wavelane_run::figures::{FlowFigures, mean_ci95};
+use wavelane_run::{RunDocument, RunHooks, RunOptions, StackResult, Verdict, figure};
+use wavelane_scenario::{Direction, Metric, Scenario, Stack};
 
 /// The study's id.
 pub(crate) const ID: &str = "main-job";
@@ -56,7 +55,7 @@ pub(crate) fn run(
         out: options.out.join(ID),
         rerun: format!("wavelane run scenarios/demo.toml --on lab --seed {} --repeat {repeat}", options.seed.0),
     };
-    let document = wavelane_scenario::run(make, &scenario, &run, hooks)?;
+    let document = wavelane_run::run(make, &scenario, &run, hooks)?;
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, judge(&scenario, &document)))
 }
 

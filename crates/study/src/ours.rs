@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Seed, Streams, Transmit, Wakeup};
 use wavelane_lab::duel::{Guest, GuestNews};
-use wavelane_protocol::tcp::{Config, Event, Host, HostEvent};
+use wavelane_tcp::{Config, Event, Host, HostEvent};
 
 /// One host of ours.
 pub(crate) struct Ours(pub(crate) Host);

@@ -4,7 +4,7 @@
 use crate::StudyError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use wavelane_scenario::{Count, RunError, RunHooks};
+use wavelane_run::{Count, RunError, RunHooks};
 
 /// How tasks are run.
 pub(crate) struct Runner<'a> {

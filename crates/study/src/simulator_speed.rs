@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
-use wavelane_scenario::figures::mean_ci95;
-use wavelane_scenario::{RunError, RunHooks, Verdict};
+use wavelane_run::figures::mean_ci95;
+use wavelane_run::{RunError, RunHooks, Verdict};
 
 /// The study's id.
 pub(crate) const ID: &str = "simulator-speed";

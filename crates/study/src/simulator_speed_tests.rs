@@ -6,9 +6,9 @@ use wavelane_scenario::Scenario;
 fn every_cell_is_a_scenario_the_simulator_takes() {
     for contest in contests() {
         let scenario = Scenario::parse(&contest.case.text(contest.seconds), Path::new(".")).unwrap();
-        let review = wavelane_scenario::Backend::review(&wavelane_sim::SimBackend, &scenario);
+        let review = wavelane_run::Backend::review(&wavelane_sim::SimBackend, &scenario);
         assert_eq!(review.refusal(), None, "{}", contest.name);
-        assert_eq!(review.treatment_of(scenario.stacks[0]), wavelane_scenario::Treatment::Imposed);
+        assert_eq!(review.treatment_of(scenario.stacks[0]), wavelane_run::Treatment::Imposed);
     }
 }
 

@@ -104,7 +104,7 @@ fn character_end(bytes: &[u8], i: usize) -> Option<usize> {
     }
 }
 
-/// Lines (from 1) on which `words`, such as `HashMap` or `std::fs`, stand as whole words in stripped code.
+/// Lines (from 1) on which `word`, such as `HashMap`, `std::fs` or the method `.ln`, stands as a whole word in stripped code.
 pub(crate) fn lines_with<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     code.lines().enumerate().filter(move |(_, line)| contains_word(line, word)).map(|(i, _)| i + 1)
 }
@@ -113,7 +113,7 @@ fn contains_word(line: &str, word: &str) -> bool {
     let bytes = line.as_bytes();
     line.match_indices(word).any(|(at, _)| {
         let after = bytes.get(at + word.len());
-        !follows_word(bytes, at) && !after.is_some_and(|&b| is_word(b))
+        (word.starts_with('.') || !follows_word(bytes, at)) && !after.is_some_and(|&b| is_word(b))
     })
 }
 

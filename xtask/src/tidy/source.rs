@@ -25,6 +25,7 @@ const CLOCK: &str = "take `now` as an argument: only wavelane-host reads a clock
 const DICE: &str = "take a `Chance` or an `Entropy` as an argument";
 const ORDER: &str = "use BTreeMap, BTreeSet or Vec: the order of a hash map differs from run to run";
 const THREAD: &str = "let the driver call: machines have no threads and never wait";
+const MATHS: &str = "use wavelane_base::maths: the platform's differs in the last place from machine to machine";
 const WORLD: &str = "let the driver read it and hand it in";
 
 const fn ban(word: &'static str, remedy: &'static str) -> Banned {
@@ -47,6 +48,14 @@ const BANNED: &[Banned] = &[
     ban("UdpSocket", WORLD),
     ban("TcpStream", WORLD),
     ban("TcpListener", WORLD),
+    ban_outside_tests(".ln", MATHS),
+    ban_outside_tests(".log2", MATHS),
+    ban_outside_tests(".log10", MATHS),
+    ban_outside_tests(".exp", MATHS),
+    ban_outside_tests(".exp2", MATHS),
+    ban_outside_tests(".powf", MATHS),
+    ban_outside_tests(".powi", MATHS),
+    ban_outside_tests(".cbrt", MATHS),
     ban_outside_tests("std::env", WORLD),
     ban_outside_tests("std::fs", WORLD),
     ban_outside_tests("std::process", WORLD),

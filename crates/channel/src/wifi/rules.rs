@@ -2,6 +2,7 @@
 
 use super::{Phy, PhyRate};
 use wavelane_base::Span;
+use wavelane_base::maths::power;
 
 /// The switches. Each field says what it decides; [`Rules::standard`], [`Rules::ns3_3_44`], [`Rules::ns2_2001`],
 /// [`Rules::bianchi_2000`] and [`Rules::wavelan_1995`] are the named sets.
@@ -64,7 +65,7 @@ impl Overlap {
             return 0.0;
         }
         let (length, error) = if octets < LIMIT { SHORT } else { LONG };
-        (1.0 - error).powf(octets / length)
+        power(1.0 - error, octets / length)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What `init` and `check` remark besides errors: where names lead, and what may have been overlooked.
 
 use crate::config::{self, Config};
+use crate::device;
 use crate::names;
 use std::net::SocketAddr;
 
@@ -40,6 +41,26 @@ pub(super) fn unreachable(config: &Config) -> Vec<String> {
         "peer {} may reach nothing through this gateway: write gateway.serves = [\"10.3.0.0/24\"] with the networks on this side ([] if that is meant), or the peer's own allow_targets",
         names.join(", ")
     )]
+}
+
+/// Kernel settings for want of which packets are not forwarded: beside them a packet door for interfaces is not opened.
+pub(super) fn unforwarded(config: &Config) -> Vec<String> {
+    let intercepts = config.intercept.iter();
+    let taken: Vec<&str> = intercepts.clone().flat_map(|i| device::unforwarded(config, i)).collect();
+    let mut warnings: Vec<String> = if config.tun.is_some() {
+        let refusals = intercepts.flat_map(|i| device::not_forwarding(config, i));
+        refusals.map(|why| format!("wavelaned does not start as this host is now: {why}")).collect()
+    } else {
+        let lost =
+            |setting| format!("{setting} is 0, so what is not TCP is not forwarded: run `sysctl -w {setting}=1`");
+        taken.iter().map(lost).collect()
+    };
+    let for_peers = device::unforwarded_for_peers(config).filter(|setting| !taken.contains(setting));
+    let what = if config.tun.is_some() { "" } else { " (what is not TCP, and TCP while a gateway is down)" };
+    warnings.extend(for_peers.map(|setting| {
+        format!("{setting} is 0, so what peers send to the networks behind this host as packets{what} is lost: run `sysctl -w {setting}=1`, unless they use [[forward]]s alone")
+    }));
+    warnings
 }
 
 /// What is in order, and perhaps not all that the operator wants.

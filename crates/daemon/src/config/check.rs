@@ -3,7 +3,7 @@
 use super::{Config, ConfigError, Intercept, PEERS_MAX, SOCKET_PATH_MAX, TUN_MTU, prefix_text, value};
 use crate::keys;
 use std::net::IpAddr;
-use wavelane_protocol::gateway::IpPrefix;
+use wavelane_base::IpPrefix;
 
 impl Config {
     pub(super) fn check(&self) -> Result<(), ConfigError> {

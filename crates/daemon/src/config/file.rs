@@ -8,8 +8,9 @@ use crate::{keys, memory, units};
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use wavelane_base::{Rate, Span};
-use wavelane_protocol::gateway::{self, Controller, IpPrefix};
+use wavelane_base::{IpPrefix, Rate, Span};
+use wavelane_gateway as gateway;
+use wavelane_gateway::Controller;
 
 /// A packet of this size fits one datagram of a lane on a path of 1500 bytes.
 const TUN_MTU_DEFAULT: u16 = 1_400;

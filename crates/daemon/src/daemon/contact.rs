@@ -4,12 +4,16 @@ use super::{Daemon, GREETING_PATIENCE};
 use crate::diagnosis::Cause;
 use crate::keys;
 use crate::names::News;
+use crate::whereabouts::Place;
 use std::net::SocketAddr;
 use wavelane_base::{Instant, Span};
-use wavelane_protocol::gateway::PeerId;
+use wavelane_gateway::PeerId;
 
 /// What a peer or a caller said of a wrong key explains its silence for so long.
 const EVIDENCE_FRESH: Span = Span::from_secs(300);
+/// That its host said that nothing listens there explains its silence for so long: the kernel sends few such messages, and
+/// our handshakes use them up, so that a later look may meet none.
+const REFUSAL_FRESH: Span = Span::from_secs(60);
 /// Unknown callers' keys that were said and are not said again.
 pub(super) const CALLERS_KEPT: usize = 16;
 
@@ -27,19 +31,51 @@ pub(super) struct Contact {
     pub(super) cause: Option<Cause>,
     /// What the peer itself, or somebody in its place, told of the cause, and when.
     evidence: Option<(Instant, Cause)>,
+    /// When its host last said that nothing listens, and where.
+    refused: Option<(Instant, SocketAddr)>,
 }
 
 impl Contact {
     pub(super) fn new(now: Instant) -> Self {
-        Self { up: false, down: false, since: now, doubted: false, cause: None, evidence: None }
+        Self { up: false, down: false, since: now, doubted: false, cause: None, evidence: None, refused: None }
     }
     /// When its silence is worth looking into for the first time.
     pub(super) fn doubt_at(&self) -> Option<Instant> {
         (!self.up && !self.doubted).then(|| self.since + GREETING_PATIENCE)
     }
+    /// What a look at `address` that found `cause` comes to, beside what was heard before.
+    fn weigh(&mut self, now: Instant, address: SocketAddr, cause: Cause) -> Cause {
+        let heard = self.refused.filter(|(at, place)| *place == address && now.since(*at) < REFUSAL_FRESH);
+        self.refused = match cause {
+            Cause::NothingListens => Some((now, address)),
+            // No answer says nothing to the contrary.
+            Cause::Silent => heard,
+            _ => None,
+        };
+        if self.refused.is_some() { Cause::NothingListens } else { cause }
+    }
 }
 
 impl Daemon {
+    /// Peers that call us do not know yet that we have lost their sessions: they are called where they were.
+    pub(super) fn recall_peers(&mut self) {
+        for (i, peer) in self.config.peers.iter().enumerate() {
+            if let Some(place) = self.whereabouts.place(peer, self.config.listen) {
+                self.gateway.recall(self.now, PeerId(i), place.address, place.local);
+            }
+        }
+    }
+    /// Remembers for the next start where peers are.
+    pub(super) fn note_whereabouts(&mut self) {
+        for (i, peer) in self.config.peers.iter().enumerate() {
+            if let Some((address, local)) = self.gateway.proven_place(self.now, PeerId(i)) {
+                self.whereabouts.note(peer, Place { address, local });
+            }
+        }
+        if let Some(remark) = self.whereabouts.tick(self.now) {
+            self.say(&remark);
+        }
+    }
     pub(super) fn peer_up(&mut self, peer: PeerId) {
         let now = self.now;
         self.names.up(peer.0);
@@ -48,6 +84,7 @@ impl Daemon {
         }
         self.say(&format!("peer '{}' is up", self.peer_name(peer).to_owned()));
         self.give_back();
+        self.note_whereabouts();
     }
     pub(super) fn peer_silent(&mut self, peer: PeerId) {
         let now = self.now;
@@ -77,7 +114,7 @@ impl Daemon {
         if let Some(address) = self.address_of(peer)
             && !self.examiner.examine(address, self.mark)
         {
-            self.blame(peer, Cause::Silent);
+            self.found(peer, address, Cause::Silent);
         }
     }
     pub(super) fn hear_of_examinations(&mut self) {
@@ -85,9 +122,16 @@ impl Daemon {
             for peer in 0..self.peers.len() {
                 let told = self.peers[peer].evidence.is_some();
                 if self.address_of(peer) == Some(address) && !told && self.peers[peer].doubted {
-                    self.blame(peer, cause.clone());
+                    self.found(peer, address, cause.clone());
                 }
             }
+        }
+    }
+    fn found(&mut self, peer: usize, address: SocketAddr, cause: Cause) {
+        let now = self.now;
+        if let Some(contact) = self.peers.get_mut(peer) {
+            let cause = contact.weigh(now, address, cause);
+            self.blame(peer, cause);
         }
     }
     /// The peer, or somebody in its place, told why it does not answer.
@@ -109,7 +153,9 @@ impl Daemon {
     /// The cause in words, for the log and for `status`.
     pub(super) fn cause_text(&self, peer: usize, cause: &Cause) -> String {
         let written = self.config.peers.get(peer).and_then(|p| p.address.clone());
-        let found = self.address_of(peer).map(|a| a.to_string());
+        // One that calls us was perhaps called itself, where it was before the start.
+        let recalled = || Some(self.whereabouts.place(self.config.peers.get(peer)?, self.config.listen)?.address);
+        let found = self.address_of(peer).or_else(recalled).map(|a| a.to_string());
         let place = match (written, found) {
             (Some(name), Some(found)) if name != found => format!("{name} ({found})"),
             (Some(name), _) => name,
@@ -151,5 +197,29 @@ impl Daemon {
                 News::Nowhere(why) => self.blame(peer, Cause::Nameless(why)),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_nothing_listens_is_believed_for_a_minute_of_silence_and_no_longer_than_until_something_else_is_heard() {
+        let (here, there) = (SocketAddr::from(([192, 0, 2, 7], 4780)), SocketAddr::from(([192, 0, 2, 8], 4780)));
+        let mut contact = Contact::new(Instant::ZERO);
+        let mut weigh = |s, address, cause: &Cause| contact.weigh(Instant::from_secs(s), address, cause.clone());
+        let (refused, silent) = (Cause::NothingListens, Cause::Silent);
+        let unreachable = Cause::Unreachable("no route to host".into());
+        assert_eq!(weigh(5, here, &silent), silent);
+        assert_eq!(weigh(6, here, &refused), refused);
+        assert_eq!(weigh(15, here, &silent), refused);
+        assert_eq!(weigh(65, here, &silent), refused);
+        assert_eq!(weigh(66, here, &silent), silent);
+        assert_eq!(weigh(70, here, &refused), refused);
+        assert_eq!(weigh(71, here, &unreachable), unreachable);
+        assert_eq!(weigh(72, here, &silent), silent);
+        assert_eq!(weigh(80, here, &refused), refused);
+        assert_eq!(weigh(81, there, &silent), silent, "another host");
     }
 }

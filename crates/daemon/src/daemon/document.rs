@@ -1,10 +1,14 @@
 //! The status document.
 
 use super::Daemon;
-use crate::relay::Connection;
+use crate::connection::Connection;
 use crate::{keys, status};
 use std::net::SocketAddr;
-use wavelane_base::Span;
+use wavelane_base::{Rate, Span};
+use wavelane_gateway::Controller;
+
+/// Where the controller `delay` begins (the transport's `INITIAL_RATE`); no measurement comes to exactly this.
+const INITIAL_RATE: Rate = Rate::from_bps(4_000_000);
 
 impl Daemon {
     /// Everything `status` shows, as JSON.
@@ -17,6 +21,7 @@ impl Daemon {
             up: p.up,
             state_s: self.peers.get(i).map_or(0.0, |c| self.now.since(c.since).as_secs_f64()),
             given_back: self.is_given_back(i),
+            refused: self.is_refused(i),
             cause: contact(i).map(|cause| self.cause_text(i, cause)),
             address: p.address.map(|a| a.to_string()),
             silence_ms: ms(p.silence),
@@ -24,6 +29,8 @@ impl Daemon {
             rtt_min_ms: ms(p.rtt_min),
             queue_delay_ms: ms(p.queue_delay),
             rate_bps: p.rate.map(|r| r.as_bps()),
+            rate_is_initial: p.rate == Some(INITIAL_RATE)
+                && self.config.peers.get(i).is_some_and(|c| c.controller == Controller::Delay),
             loss: if p.loss.is_finite() { p.loss } else { 0.0 },
             path_mtu: p.path_mtu,
             path_mtu_cause: p.path_mtu_cause.clone(),
@@ -51,7 +58,7 @@ impl Daemon {
             door: status::Door {
                 intercepting: self.config.intercept.is_some(),
                 honest: self.kernel.as_ref().is_some_and(|k| k.holds_syns),
-                pending: self.attempts.len(),
+                pending: self.attempts.count(),
                 connections: self.connections.len(),
             },
             packet_door: self.packet_door(),
@@ -62,7 +69,7 @@ impl Daemon {
     }
     fn flow_list(&self) -> Vec<status::Flow> {
         let mut all: Vec<&Connection> = self.connections.values().collect();
-        let octets = |c: &Connection| c.moved.from_socket + c.moved.to_socket;
+        let octets = |c: &Connection| c.splice.moved.from_socket + c.splice.moved.to_socket;
         all.sort_by_key(|c| std::cmp::Reverse(octets(c)));
         all.truncate(status::FLOWS_SHOWN);
         let name = |key: [u8; 32]| self.config.peers.iter().find(|p| p.public_key == key).map(|p| p.name.clone());
@@ -71,11 +78,11 @@ impl Daemon {
             peer: name(c.parties.peer).unwrap_or_default(),
             source: end(c.parties.ends.map(|e| e.0)),
             target: end(c.parties.ends.map(|e| e.1)),
-            state: c.state().into(),
-            age_s: self.now.since(c.born).as_secs_f64(),
-            state_s: self.now.since(c.stage_from).as_secs_f64(),
-            in_bytes: c.moved.from_socket,
-            out_bytes: c.moved.to_socket,
+            state: c.splice.state().into(),
+            age_s: self.now.since(c.splice.born).as_secs_f64(),
+            state_s: self.now.since(c.splice.stage_from).as_secs_f64(),
+            in_bytes: c.splice.moved.from_socket,
+            out_bytes: c.splice.moved.to_socket,
         };
         all.into_iter().map(flow).collect()
     }

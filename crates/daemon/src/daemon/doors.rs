@@ -1,17 +1,16 @@
 //! The two doors: connections from applications, and connections to servers for a peer's applications.
 
 use super::{ARRIVALS_PER_ROUND, CONNECT_PATIENCE, Daemon};
-use crate::attempts::{Arrival, Cause, Ended};
 use crate::config::Source;
-use crate::relay::{Connection, Moved, Parties, Stage, Turn};
-use crate::syn::{Refusal, Syn, Unreachable};
+use crate::connection::{Connection, KernelSocket, Parties};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use wavelane_base::{FlowId, Streams};
+use wavelane_door::{Arrival, Cause, Ended, Moved, Refusal, Socket, Splice, Stage, Syn, Turn, Unreachable};
+use wavelane_gateway::{PeerId, Reason};
 use wavelane_host::nfqueue::Held;
 use wavelane_host::poller::{Ready, Watch};
 use wavelane_host::tcp;
-use wavelane_protocol::gateway::{PeerId, Reason};
 
 impl Daemon {
     // ---- connections ----
@@ -40,35 +39,37 @@ impl Daemon {
             return;
         }
         self.connecting += usize::from(matches!(stage, Stage::Connecting(_)));
-        let mut connection = Connection::new(self.now, stream, flow, stage);
-        connection.parties = parties;
-        self.connections.insert(token, connection);
+        let socket = KernelSocket(stream);
+        let splice = Splice::new(self.now, socket.receive_rooms(), flow, stage);
+        self.connections.insert(token, Connection { socket, splice, parties, queued: false });
         self.of_flow.insert(flow, token);
     }
     /// Forgets a connection; unless its end was orderly, the close resets the application.
     pub(super) fn remove(&mut self, token: u64) -> Option<Connection> {
         let connection = self.connections.remove(&token)?;
-        self.of_flow.remove(&connection.flow);
+        self.of_flow.remove(&connection.splice.flow);
         self.last_bytes.forget(token);
-        self.connecting -= usize::from(matches!(connection.stage, Stage::Connecting(_)));
+        self.connecting -= usize::from(matches!(connection.splice.stage, Stage::Connecting(_)));
         Some(connection)
     }
     fn parties(&self, peer: PeerId, source: SocketAddr, target: SocketAddr) -> Parties {
-        let peer = self.config.peers.get(peer.0).map_or([0; 32], |p| p.public_key);
-        Parties { peer, ends: Some((source, target)) }
+        Parties { peer: self.key_of(peer.0), ends: Some((source, target)) }
+    }
+    fn key_of(&self, peer: usize) -> [u8; 32] {
+        self.config.peers.get(peer).map_or([0; 32], |p| p.public_key)
     }
     pub(super) fn socket_ready(&mut self, token: u64, ready: Ready) {
         let Some(c) = self.connections.get_mut(&token) else { return };
-        c.readable |= ready.readable;
-        c.writable |= ready.writable;
-        let error = if ready.failed { c.stream.take_error().ok().flatten() } else { None };
-        match (c.stage, error) {
+        c.splice.readable |= ready.readable;
+        c.splice.writable |= ready.writable;
+        let error = if ready.failed { c.socket.take_error() } else { None };
+        match (c.splice.stage, error) {
             (Stage::Connecting(_), error) => self.connected(token, error),
             (Stage::Leaving, Some(_)) => drop(self.remove(token)),
             // What it wrote goes to the server first, should that answer.
-            (Stage::Waiting, Some(_)) if !c.has_bytes() => self.socket_reset(token),
+            (Stage::Waiting, Some(_)) if !c.socket.has_bytes() => self.socket_reset(token),
             (_, Some(_)) => {
-                c.fail();
+                c.splice.fail();
                 self.enqueue(token);
             }
             (_, None) => self.enqueue(token),
@@ -77,34 +78,34 @@ impl Daemon {
     pub(super) fn connected(&mut self, token: u64, error: Option<io::Error>) {
         let Some(c) = self.connections.get_mut(&token) else { return };
         if let Some(error) = error {
-            let flow = c.flow;
+            let flow = c.splice.flow;
             self.remove(token);
             return self.refuse(flow, &error);
         }
-        if c.writable {
-            c.opened(self.now);
+        if c.splice.writable {
+            c.splice.opened(self.now);
             self.connecting -= 1;
             self.counters.one("connections_made");
-            self.gateway.accept(self.now, c.flow);
+            self.gateway.accept(self.now, c.splice.flow);
             self.enqueue(token);
         }
     }
     pub(super) fn socket_reset(&mut self, token: u64) {
         if let Some(c) = self.remove(token) {
             self.counters.one("connections_reset");
-            if !c.flow_closed {
-                self.gateway.reset(self.now, c.flow);
+            if !c.splice.flow_closed {
+                self.gateway.reset(self.now, c.splice.flow);
             }
         }
     }
     /// The flow was reset: so is the application, but not before its kernel has what it was given.
     fn leave(&mut self, token: u64) {
         let Some(c) = self.connections.get_mut(&token) else { return };
-        if !c.leave(self.now) {
+        if !c.splice.leave(self.now, &mut c.socket) {
             self.remove(token);
             return;
         }
-        let flow = c.flow;
+        let flow = c.splice.flow;
         self.of_flow.remove(&flow);
         self.last_bytes.begin(self.now, token);
     }
@@ -113,11 +114,11 @@ impl Daemon {
     pub(super) fn look_after_last_bytes(&mut self) {
         for token in self.last_bytes.due(self.now) {
             let Some(c) = self.connections.get(&token) else { continue };
-            let left = match c.failed() {
-                None => tcp::undelivered(&c.stream),
-                Some(taken) => (!self.gateway.is_silent(c.flow)).then_some(taken),
+            let left = match c.splice.failed() {
+                None => c.socket.undelivered(),
+                Some(taken) => (!self.gateway.is_silent(c.splice.flow)).then_some(taken),
             };
-            match (c.stage, left) {
+            match (c.splice.stage, left) {
                 (Stage::Leaving, None) => drop(self.remove(token)),
                 // More may come over the link, however long that takes.
                 (_, None) => self.last_bytes.idle(token),
@@ -130,16 +131,16 @@ impl Daemon {
     pub(super) fn serve(&mut self, token: u64) {
         let Some(c) = self.connections.get_mut(&token) else { return };
         c.queued = false;
-        if c.stage != Stage::Open {
+        if c.splice.stage != Stage::Open {
             return;
         }
         let mut moved = Moved::default();
-        let turn = c.turn(self.now, &mut self.gateway, &mut self.scratch, &mut moved);
-        c.moved.add(moved);
+        let turn = c.splice.turn(self.now, &mut c.socket, &mut self.gateway, &mut self.scratch, &mut moved);
+        c.splice.moved.add(moved);
         self.moved.add(moved);
         match turn {
             // What a dead socket still holds waits for room in the flow.
-            Turn::Idle if c.failed().is_some() => self.last_bytes.begin(self.now, token),
+            Turn::Idle if c.splice.failed().is_some() => self.last_bytes.begin(self.now, token),
             Turn::Idle => {}
             Turn::More => self.enqueue(token),
             Turn::SocketReset => self.socket_reset(token),
@@ -196,14 +197,19 @@ impl Daemon {
         } else if let Some(&token) = self.of_flow.get(&flow)
             && let Some(c) = self.connections.get_mut(&token)
         {
-            c.opened(self.now);
+            c.splice.opened(self.now);
             self.counters.one("connections_taken");
             self.enqueue(token);
         }
     }
     pub(super) fn flow_gone(&mut self, flow: FlowId, why: Reason) {
-        if let Some((syn, held)) = self.attempts.refused(flow) {
-            match self.config.route(syn.target.ip()).filter(|peer| self.gives_back(*peer)) {
+        if let Some((syn, asked, held)) = self.attempts.refused(flow) {
+            let now = self.route(syn.target.ip());
+            if why == Reason::Unreachable && now.is_some_and(|peer| self.key_of(peer) != asked) {
+                // The one that was asked went down, and another stands in: the application's next SYN asks that.
+                return self.discard(held);
+            }
+            match now.filter(|peer| self.gives_back(*peer)) {
                 Some(peer) => self.pass_or_refuse(peer, &syn, held),
                 None => {
                     self.counters.one("connections_refused");
@@ -212,7 +218,7 @@ impl Daemon {
                 }
             }
         } else if let Some(&token) = self.of_flow.get(&flow) {
-            let counter = match self.connections.get(&token).map(|c| c.stage) {
+            let counter = match self.connections.get(&token).map(|c| c.splice.stage) {
                 Some(Stage::Waiting) => "connections_refused",
                 _ => "connections_reset",
             };
@@ -295,18 +301,18 @@ impl Daemon {
                 self.discard(Some(held));
             }
             Arrival::New(held) => {
-                let Some(peer) = self.config.route(syn.target.ip()) else { return self.let_go(held) };
+                let Some(peer) = self.route(syn.target.ip()) else { return self.let_go(held) };
                 if self.is_down(peer) {
                     return self.pass_or_refuse(peer, &syn, Some(held));
                 }
                 // Behind us it would go on plainly: the far gateway must not speak for the same connection.
-                if self.is_given_back(peer) {
+                if self.is_passed(syn.target.ip()) {
                     self.counters.one("connections_passed");
                     return self.let_go(held);
                 }
                 match self.gateway.open(self.now, PeerId(peer), syn.source, syn.target) {
                     Ok(flow) => {
-                        let ended = self.attempts.begin(self.now, syn, flow, held);
+                        let ended = self.attempts.begin(self.now, syn, flow, self.key_of(peer), held);
                         self.end_attempts(ended);
                     }
                     Err(_) => {
@@ -340,12 +346,11 @@ impl Daemon {
             let Some((stream, source)) = self.accept_one(accepted) else { return };
             let Ok(target) = stream.local_addr() else { continue };
             let (source, target) = (plain(source), plain(target));
-            if let Some(flow) = self.attempts.take(source, target) {
+            if let Some((flow, peer)) = self.attempts.take(source, target) {
                 self.counters.one("connections_taken");
-                let peer = PeerId(self.config.route(target.ip()).unwrap_or(usize::MAX));
-                let parties = self.parties(peer, source, target);
+                let parties = Parties { peer, ends: Some((source, target)) };
                 self.insert(stream, flow, Stage::Open, parties);
-            } else if let Some(peer) = self.config.route(target.ip()) {
+            } else if let Some(peer) = self.route(target.ip()) {
                 // No NFQUEUE here, or it came in the moment before SYNs were held.
                 self.open_for(stream, peer, source, target);
             } else {

@@ -4,11 +4,12 @@
 use super::{Contact, Daemon};
 use crate::kernel::{Change, Down, Kernel};
 use crate::rules;
-use crate::syn::Syn;
+use std::net::IpAddr;
 use wavelane_base::Span;
+use wavelane_door::Syn;
+use wavelane_gateway::{PeerId, Reason};
 use wavelane_host::nfqueue::Held;
 use wavelane_host::nft::ToolError;
-use wavelane_protocol::gateway::{PeerId, Reason};
 
 /// Most SYNs that wait for the kernel to be told: as many as attempts.
 pub(super) const WAITING_MAX: usize = 2_048;
@@ -25,12 +26,18 @@ impl Daemon {
         }
         contact.down = true;
         let name = self.peer_name(peer).to_owned();
+        let stood_in = self.config.is_stood_in(peer.0, |other| self.is_down(other));
         self.say(&match (self.gives_back(peer.0), self.config.intercept.is_some()) {
+            (_, true) if stood_in => {
+                format!("peer '{name}' is down: what goes to its networks goes to other peers that have them, until it is back")
+            }
             (true, _) => {
                 format!("peer '{name}' is down: what goes to its networks is forwarded plainly until it is back")
             }
             (false, true) if self.has_networks(peer.0) => {
-                format!("peer '{name}' is down: what goes to its networks is refused until it is back")
+                // Without a device the kernel forwards what is not TCP.
+                let what = if self.config.tun.is_some() { "what goes" } else { "TCP" };
+                format!("peer '{name}' is down: {what} to its networks is refused until it is back")
             }
             _ => format!("peer '{name}' is down"),
         });
@@ -45,13 +52,30 @@ impl Daemon {
     pub(super) fn gives_back(&self, peer: usize) -> bool {
         self.has_networks(peer) && self.is_down(peer) && rules::is_open(&self.config)
     }
+    /// Whether the peer is down and what goes to networks that only it has is refused.
+    pub(super) fn is_refused(&self, peer: usize) -> bool {
+        let refuses = rules::is_closed(&self.config) && self.has_networks(peer) && self.is_down(peer);
+        refuses && !self.config.is_stood_in(peer, |other| self.is_down(other))
+    }
     fn has_networks(&self, peer: usize) -> bool {
         self.config.peers.get(peer).is_some_and(|p| !p.routes.is_empty())
     }
-    /// Whether the kernel forwards plainly what goes there.
+    /// Whether the kernel forwards plainly what goes to networks that only this peer has.
     pub(super) fn is_given_back(&self, peer: usize) -> bool {
+        self.kernel_passes_by(peer) && !self.config.is_stood_in(peer, |other| self.kernel_passes_by(other))
+    }
+    /// Whether the kernel was told that the peer is down.
+    fn kernel_passes_by(&self, peer: usize) -> bool {
         let key = self.config.peers.get(peer).map(|p| p.public_key);
         self.kernel.as_ref().zip(key).is_some_and(|(kernel, key)| kernel.given_back().contains(&key))
+    }
+    /// Whether the kernel forwards plainly what goes to `target`.
+    pub(super) fn is_passed(&self, target: IpAddr) -> bool {
+        self.config.route(target, |peer| self.kernel_passes_by(peer)).is_some_and(|peer| self.kernel_passes_by(peer))
+    }
+    /// The peer that `target` is taken through now.
+    pub(super) fn route(&self, target: IpAddr) -> Option<usize> {
+        self.config.route(target, |peer| self.is_down(peer))
     }
     /// Tells the kernel whose networks it has, if that is not what it knows.
     pub(super) fn give_back(&mut self) {
@@ -116,7 +140,7 @@ impl Daemon {
         let is_told = self.kernel.as_ref().is_some_and(Kernel::is_busy);
         match held {
             None => {}
-            Some(held) if self.is_given_back(peer) => {
+            Some(held) if self.is_passed(syn.target.ip()) => {
                 self.counters.one("connections_passed");
                 self.let_go(held);
             }

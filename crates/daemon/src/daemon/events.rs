@@ -2,7 +2,7 @@
 
 use super::Daemon;
 use crate::diagnosis::Cause;
-use wavelane_protocol::gateway::{Event, PeerId};
+use wavelane_gateway::{Event, PeerId};
 
 impl Daemon {
     pub(super) fn handle_event(&mut self, event: Event) {
@@ -27,7 +27,7 @@ impl Daemon {
             Event::Readable(flow) | Event::Writable(flow) => self.enqueue_flow(flow),
             Event::Closed(flow) => {
                 if let Some(c) = self.of_flow.get(&flow).and_then(|t| self.connections.get_mut(t)) {
-                    c.flow_closed = true;
+                    c.splice.flow_closed = true;
                 }
                 self.enqueue_flow(flow);
             }

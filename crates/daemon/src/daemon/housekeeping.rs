@@ -2,13 +2,14 @@
 
 use super::{Daemon, TOKEN_TPROXY, TOKEN_TPROXY_LAST};
 use crate::config::Source;
-use crate::relay::{Connection, Stage};
+use crate::connection::Connection;
 use std::io::ErrorKind;
+use wavelane_door::Stage;
 
 impl Daemon {
     pub(super) fn tick(&mut self) {
         self.ticked = self.now;
-        if self.attempts.len() > 0 {
+        if self.attempts.count() > 0 {
             let (overdue, ended) = self.attempts.expire(self.now);
             self.counters.add("dropped_syn_held_too_long", overdue.len() as u64);
             for held in overdue {
@@ -17,11 +18,11 @@ impl Daemon {
             self.end_attempts(ended);
         }
         if self.connecting > 0 {
-            let late = |c: &Connection| matches!(c.stage, Stage::Connecting(until) if until <= self.now);
+            let late = |c: &Connection| matches!(c.splice.stage, Stage::Connecting(until) if until <= self.now);
             let late: Vec<u64> = self.connections.iter().filter(|(_, c)| late(c)).map(|(t, _)| *t).collect();
             for token in late {
                 if let Some(c) = self.remove(token) {
-                    self.refuse(c.flow, &ErrorKind::TimedOut.into());
+                    self.refuse(c.splice.flow, &ErrorKind::TimedOut.into());
                 }
             }
         }
@@ -42,5 +43,9 @@ impl Daemon {
         }
         self.doubt_silent_peers();
         self.names.tick(self.now);
+        self.note_whereabouts();
+        if let Some(remark) = self.epoch_keeper.tick(self.now) {
+            self.say(&remark);
+        }
     }
 }

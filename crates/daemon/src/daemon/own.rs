@@ -3,8 +3,8 @@
 use super::{ADDRESSES_FRESH, Daemon};
 use std::net::SocketAddr;
 use wavelane_base::Span;
+use wavelane_gateway::{PeerId, Reason};
 use wavelane_host::own_addresses;
-use wavelane_protocol::gateway::{PeerId, Reason};
 
 /// Of each peer's refused wishes one is told in this time, so that it leaves the others' words their room in the log.
 const DENIAL_EVERY: Span = Span::from_secs(1);

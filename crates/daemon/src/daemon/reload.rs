@@ -7,8 +7,9 @@ use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use wavelane_gateway as gateway;
+use wavelane_gateway::ReloadError;
 use wavelane_host::nft::ToolError;
-use wavelane_protocol::gateway::{self, ReloadError};
 
 /// What asks for a reload, and what became of the last.
 pub(super) struct Reloads {
@@ -94,10 +95,15 @@ impl Daemon {
             self.handle_event(event);
         }
         self.names.arrange(self.now, &config);
+        let gateway = self.for_gateway(&config, &self.names.addresses());
+        if let Err(why) = self.gateway.reload(self.now, gateway) {
+            // Names are by the peers' places, too.
+            self.names.arrange(self.now, &self.config);
+            return Err(why.into());
+        }
+        self.whereabouts.arrange(&config);
         // They have other places now.
         self.denials_told.clear();
-        let gateway = self.for_gateway(&config, &self.names.addresses());
-        self.gateway.reload(self.now, gateway)?;
         let known = |key: &[u8; 32]| self.config.peers.iter().position(|p| p.public_key == *key);
         let contact = |p: &Peer| known(&p.public_key).map_or(Contact::new(self.now), |i| self.peers[i].clone());
         self.peers = config.peers.iter().map(contact).collect();

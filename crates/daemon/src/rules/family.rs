@@ -1,8 +1,8 @@
 //! IPv4 and IPv6: what `ip`, nft and iptables call either.
 
 use std::net::IpAddr;
+use wavelane_base::IpPrefix;
 use wavelane_host::nft::run;
-use wavelane_protocol::gateway::IpPrefix;
 
 /// Most leftover policy rules removed at start.
 const LEFTOVERS_MAX: usize = 64;

@@ -26,7 +26,7 @@ pub(super) fn plain_chains(config: &Config, tun: &Tun) -> String {
     if !is_open(config) {
         return String::new();
     }
-    let networks = |family: Family, routes: &dyn Fn(&Config, Family) -> Vec<wavelane_protocol::gateway::IpPrefix>| {
+    let networks = |family: Family, routes: &dyn Fn(&Config, Family) -> Vec<wavelane_base::IpPrefix>| {
         routes(config, family).into_iter().flat_map(|r| element(family, r)).collect::<Vec<String>>()
     };
     let (mut sets, mut older, mut passes) = (String::new(), String::new(), String::new());

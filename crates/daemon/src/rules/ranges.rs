@@ -4,7 +4,7 @@ use super::family::Family;
 use crate::config::{Config, prefix_text, width};
 use crate::kernel::Down;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use wavelane_protocol::gateway::IpPrefix;
+use wavelane_base::IpPrefix;
 
 /// The networks that peers with split TCP have, each once.
 pub(crate) fn split_routes(config: &Config, family: Family) -> Vec<IpPrefix> {
@@ -37,9 +37,10 @@ pub(super) fn taken(config: &Config, family: Family, down: &Down) -> Vec<String>
         spans.iter().flat_map(|(first, last)| [Some(*first), last.checked_add(1)]).flatten().collect();
     starts.sort_unstable();
     starts.dedup();
+    let is_down = |peer: usize| down.contains(&config.peers[peer].public_key);
     let is_taken = |at: u128| {
         let inside = spans.iter().any(|(first, last)| (*first..=*last).contains(&at));
-        inside && config.route(address(family, at)).is_some_and(|peer| !down.contains(&config.peers[peer].public_key))
+        inside && config.route(address(family, at), is_down).is_some_and(|peer| !is_down(peer))
     };
     let mut ranges: Vec<(u128, u128)> = Vec::new();
     for (i, first) in starts.iter().enumerate().filter(|(_, at)| is_taken(**at)) {
@@ -128,6 +129,15 @@ mod tests {
         assert_eq!(taken_of(&peers, &[0], Family::V4), within);
         assert_eq!(taken_of(&peers, &[0], Family::V6), [""; 0]);
         assert_eq!(taken_of(&peers, &[0, 1], Family::V4), [""; 0]);
+    }
+
+    #[test]
+    fn of_equal_networks_one_is_taken_as_long_as_one_of_the_peers_is_there() {
+        let peers: [&[&str]; 3] = [&["10.3.0.0/24", "10.4.0.0/24"], &["10.3.0.0/24"], &["10.0.0.0/8"]];
+        let but_one = ["10.0.0.0-10.3.255.255", "10.4.1.0-10.255.255.255"];
+        assert_eq!(taken_of(&peers, &[0], Family::V4), but_one);
+        let but_both = ["10.0.0.0-10.2.255.255", "10.3.1.0-10.3.255.255", "10.4.1.0-10.255.255.255"];
+        assert_eq!(taken_of(&peers, &[0, 1], Family::V4), but_both);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::{CLOSED_TABLE, MARK_DIVERT, MARK_OWN, MARK_PLAIN, TABLE};
 use crate::config::{Config, Source, Tun, width};
 use crate::kernel::Down;
 use std::net::IpAddr;
-use wavelane_protocol::gateway::IpPrefix;
+use wavelane_base::IpPrefix;
 
 /// A first SYN.
 const SYN: &str = "tcp flags & (fin|syn|rst|ack) == syn";

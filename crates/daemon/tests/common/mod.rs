@@ -334,6 +334,12 @@ pub fn echo(mut stream: TcpStream, _: SocketAddr) {
     }
 }
 
+/// One exchange of a byte, each way.
+pub fn says(stream: &mut TcpStream) -> std::io::Result<()> {
+    stream.write_all(b"x")?;
+    stream.read_exact(&mut [0])
+}
+
 /// Bytes that a server of [`pour`] may have unsent. A thousand that take what the kernel gives them reach its limit for all TCP
 /// (`tcp_mem`), from which on it closes and opens windows as memory comes and goes: stopped readers then read.
 const POUR_UNSENT: usize = 64 << 10;

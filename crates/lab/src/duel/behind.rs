@@ -6,7 +6,7 @@ use crate::LabError;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use wavelane_base::Instant;
-use wavelane_scenario::ARRIVAL_BIN;
+use wavelane_run::ARRIVAL_BIN;
 
 /// Pieces that wait for the thread at the most; then the link waits.
 const PIECES_BEHIND: usize = 256;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use wavelane_base::{Instant, Octets};
-use wavelane_scenario::{App, FlowRaw};
+use wavelane_run::FlowRaw;
+use wavelane_scenario::App;
 
 /// A flow on its way.
 pub(super) struct Task {

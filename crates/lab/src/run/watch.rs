@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use wavelane_base::{Instant, Span};
 use wavelane_host::realtime;
-use wavelane_scenario::{App, Flow, Progress, RunContext};
+use wavelane_run::{Progress, RunContext};
+use wavelane_scenario::{App, Flow};
 
 /// Between two looks at the running flows.
 const GLANCE: Span = Span::from_millis(100);

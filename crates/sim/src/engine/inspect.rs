@@ -7,8 +7,8 @@ use crate::traffic::{FlowIndex, FlowLog};
 use std::collections::BTreeMap;
 use wavelane_base::Instant;
 use wavelane_channel::cable::Cable;
-use wavelane_protocol::gateway::{Event, Gateway, Status};
-use wavelane_protocol::tcp::Status as TcpStatus;
+use wavelane_gateway::{Event, Gateway, Status};
+use wavelane_tcp::Status as TcpStatus;
 
 impl Engine {
     /// The engine's time.

@@ -6,20 +6,30 @@ use super::{ChannelId, Due, Engine, Node, NodeId, Plug};
 use crate::clock::NodeClock;
 use crate::content::Content;
 use crate::host::HostNode;
-use crate::node::{GatewayNode, INSIDE};
+use crate::node::{DOOR, GatewayNode, INSIDE};
 use crate::traffic::{Flow, FlowIndex, FlowSpec};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::PortId;
 use wavelane_channel::CableConfig;
 use wavelane_channel::cable::Cable;
-use wavelane_protocol::gateway::{Config, ConfigError};
-use wavelane_protocol::tcp::Config as TcpConfig;
+use wavelane_gateway::{Config, ConfigError};
+use wavelane_tcp::Config as TcpConfig;
 
 impl Engine {
     /// Adds a gateway. Its entropy is the run's substream of its name, so two nodes need two names.
     pub fn add_gateway(&mut self, name: &str, clock: NodeClock, config: Config) -> Result<NodeId, ConfigError> {
         let node = GatewayNode::new(name, self.now, clock, config, self.seed)?;
         Ok(self.add_node(Node::Gateway(Box::new(node))))
+    }
+
+    /// Ends TCP at a gateway, whose own address is `address`: channels plugged into it without an address lead to endpoints
+    /// from now on, to which [`Engine::route`] must be told the way.
+    ///
+    /// # Panics
+    /// If `node` is no gateway.
+    pub fn open_door(&mut self, node: NodeId, address: Ipv4Addr, config: TcpConfig) {
+        let now = self.now;
+        self.gateway_mut(node).open_door(now, address, config);
     }
 
     /// Adds a router, which forwards by the routes it is given and by nothing else.
@@ -64,13 +74,18 @@ impl Engine {
             let mut port = self.wires[plug.node.0].len();
             match (&mut self.nodes[plug.node.0], plug.address) {
                 (Node::Gateway(gateway), Some(address)) => gateway.ports.push(address),
-                (Node::Gateway(_), None) => port = INSIDE,
+                (Node::Gateway(gateway), None) => {
+                    port = gateway.door.as_mut().map_or(INSIDE, |door| {
+                        door.ports += 1;
+                        DOOR + door.ports - 1
+                    });
+                }
                 (Node::Host(host), _) => host.ports = port + 1,
                 (Node::Router(router), _) => router.ports = port + 1,
             }
             ends.push((plug.node, vec![port; 2]));
-            if port == INSIDE {
-                self.inside_wires.insert(plug.node.0, wire);
+            if port >= INSIDE {
+                self.inside_wires.insert((plug.node.0, port), wire);
             } else {
                 self.wires[plug.node.0].push(wire);
             }

@@ -39,8 +39,8 @@ pub struct ChannelId(pub usize);
 pub struct Plug {
     /// The node.
     pub node: NodeId,
-    /// The port's UDP address on a gateway; without one it is the gateway's inside, where the packet service takes
-    /// and gives IP packets. A router's port needs none.
+    /// The port's UDP address on a gateway; without one it is a port of the gateway's door, or if that has none its inside,
+    /// where the packet service takes and gives IP packets. A router's port needs none.
     pub address: Option<SocketAddrV4>,
 }
 
@@ -130,8 +130,8 @@ pub struct Engine {
     channels: Vec<ChannelSlot>,
     /// By node, then port: the channel and its port there.
     wires: Vec<Vec<(usize, PortId)>>,
-    /// By gateway: the same for its inside.
-    inside_wires: BTreeMap<usize, (usize, PortId)>,
+    /// By gateway and port: the same for its inside and its door.
+    inside_wires: BTreeMap<(usize, usize), (usize, PortId)>,
     flows: Vec<Flow>,
     /// By flow.
     flow_actors: Vec<usize>,

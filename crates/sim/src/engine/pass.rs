@@ -15,7 +15,7 @@ const INSIDE_KEPT: usize = 1_000_000;
 impl Engine {
     /// Hands a packet to the channel at a node's port.
     pub(super) fn offer(&mut self, node: usize, port: usize, packet: &mut [u8]) {
-        let wire = if port == INSIDE { self.inside_wires.get(&node) } else { self.wires[node].get(port) };
+        let wire = if port >= INSIDE { self.inside_wires.get(&(node, port)) } else { self.wires[node].get(port) };
         let Some(&(channel, port)) = wire else {
             if port == INSIDE && self.inside.len() < INSIDE_KEPT {
                 self.inside.push((self.now, NodeId(node), packet.to_vec()));

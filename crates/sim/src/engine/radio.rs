@@ -53,7 +53,7 @@ impl Engine {
     /// Tells a router, or a host, to send packets for `to` over `channel` to the node `next`.
     ///
     /// # Panics
-    /// If `node` is a gateway, or the channel does not lead from it to `next`.
+    /// If `node` is a gateway without a door, or the channel does not lead from it to `next`.
     pub fn route_via(&mut self, node: NodeId, to: Ipv4Addr, channel: ChannelId, next: NodeId) {
         let ends = &self.channels[channel.0].ends;
         let far = ends.iter().position(|(at, _)| *at == next).expect("the channel reaches the next node");
@@ -63,7 +63,10 @@ impl Engine {
         match &mut self.nodes[node.0] {
             Node::Router(node) => node.routes.insert(to, port),
             Node::Host(node) => node.routes.insert(to, port),
-            Node::Gateway(node) => panic!("node {} is a gateway, not a router", node.name),
+            Node::Gateway(node) => match &mut node.door {
+                Some(door) => door.routes.insert(to, port),
+                None => panic!("node {} is a gateway without a door, not a router", node.name),
+            },
         };
     }
 

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use wavelane_base::{Seed, Span};
-use wavelane_scenario::{Backend, BackendError, RunContext, Scenario, Stack, StackRaw, TcpKind, Treatment};
+use wavelane_run::{Backend, BackendError, RunContext, StackRaw, Treatment};
+use wavelane_scenario::{Scenario, Stack, TcpKind};
 use wavelane_sim::SimBackend;
 
 fn scenario(path: &str) -> Scenario {

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use wavelane_base::{Instant, Ratio, Span};
 use wavelane_channel::{CableConfig, DirectionConfig, Parameter, Reorder};
-use wavelane_protocol::gateway::Reason;
+use wavelane_gateway::Reason;
 use wavelane_sim::{Edge, FlowEnd, FlowIndex, FlowSpec, Work};
 
 #[test]

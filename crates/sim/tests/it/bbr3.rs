@@ -4,11 +4,11 @@ use crate::common::{direction, secs};
 use std::net::{Ipv4Addr, SocketAddr};
 use wavelane_base::{Seed, Span};
 use wavelane_channel::CableConfig;
+use wavelane_gateway::PeerId;
 use wavelane_measure::jain;
-use wavelane_protocol::gateway::PeerId;
-use wavelane_protocol::tcp::CongestionControl::{Bbr, Bbr3, Cubic, NewReno};
-use wavelane_protocol::tcp::{Config, CongestionControl};
 use wavelane_sim::{Engine, FlowSpec, NodeClock, Plug, Work};
+use wavelane_tcp::CongestionControl::{Bbr, Bbr3, Cubic, NewReno};
+use wavelane_tcp::{Config, CongestionControl};
 
 /// Goodputs in Mbit/s between 20 and 80 s over 20 Mbit/s and 40 ms with `queue` bytes; the second starts 5 s later.
 fn shares(controls: [CongestionControl; 2], queue: u64, seed: u64) -> [f64; 2] {

@@ -3,7 +3,8 @@
 
 use crate::common::run_scenario as run;
 use std::path::Path;
-use wavelane_scenario::{Backend, Scenario, Stack, TcpKind, Treatment};
+use wavelane_run::{Backend, Treatment};
+use wavelane_scenario::{Scenario, Stack, TcpKind};
 use wavelane_sim::SimBackend;
 
 /// One bottleneck of 10 Mbit/s and 40 ms between two routers: a pair of gateways and two endpoints share it.

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use wavelane_base::{Instant, Octets, PortId, Rate, Seed, Span};
 use wavelane_channel::CableConfig;
 use wavelane_channel::cable::Policer;
-use wavelane_protocol::gateway::{Config, Controller, PeerConfig, PeerId};
-use wavelane_protocol::session::public_key;
+use wavelane_gateway::{Config, Controller, PeerConfig, PeerId};
 use wavelane_sim::{Engine, FlowIndex, FlowSpec, NodeClock, NodeId, Plug, Work};
+use wavelane_transport::session::public_key;
 
 /// A row of gateways; the client sits at the first, the server at the last.
 struct Row {

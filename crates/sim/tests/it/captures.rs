@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use wavelane_base::Seed;
-use wavelane_scenario::{Backend, RunContext, Scenario, Stack, StackRaw, TcpKind};
+use wavelane_run::{Backend, RunContext, StackRaw};
+use wavelane_scenario::{Scenario, Stack, TcpKind};
 use wavelane_sim::SimBackend;
 
 const DEMO: &str = include_str!("../../../../scenarios/demo.toml");

@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use wavelane_scenario::{
-    Backend, CategoryFigures, RunDocument, RunHooks, RunOptions, Scenario, StackRaw, Treatment, Verdict, run,
-};
+use wavelane_run::{Backend, CategoryFigures, RunDocument, RunHooks, RunOptions, StackRaw, Treatment, Verdict, run};
+use wavelane_scenario::Scenario;
 use wavelane_sim::SimBackend;
 
 fn text(name: &str) -> String {
@@ -72,7 +71,7 @@ fn every_cell_keeps_its_checks_and_is_the_same_with_one_worker_and_with_two() {
 }
 
 fn one_run(scenario: &Scenario) -> StackRaw {
-    let mut context = wavelane_scenario::RunContext {
+    let mut context = wavelane_run::RunContext {
         out: Path::new("."),
         label: String::new(),
         captures: false,

@@ -6,10 +6,11 @@ use std::sync::atomic::AtomicBool;
 use wavelane_base::{Instant, Octets, PortId, Rate, Ratio, Seed, Span};
 pub(crate) use wavelane_channel::cable::{Cause, Direction};
 use wavelane_channel::{CableConfig, DirectionConfig, LossConfig, Parameter, PerUnit, QueueLimit};
-use wavelane_protocol::gateway::{Config, Controller, PeerConfig, PeerId};
-use wavelane_protocol::session::public_key;
-use wavelane_scenario::{Backend, RunContext, Scenario, Stack, StackRaw};
+use wavelane_gateway::{Config, Controller, PeerConfig, PeerId};
+use wavelane_run::{Backend, RunContext, StackRaw};
+use wavelane_scenario::{Scenario, Stack};
 use wavelane_sim::{ChannelId, Engine, FlowIndex, FlowSpec, NodeClock, NodeId, Plug, SimBackend, Work};
+use wavelane_transport::session::public_key;
 
 /// Two gateways joined by one cable. The client sits at `a`, the server at `b`, so downloads use `reverse`.
 pub(crate) struct Pair {

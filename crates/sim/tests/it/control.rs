@@ -4,7 +4,7 @@ use crate::common::{Cause, Direction, Pair, address, clean_demo, direction, gate
 use std::net::{Ipv4Addr, SocketAddr};
 use wavelane_base::{Instant, Octets, Rate, Seed, Span};
 use wavelane_channel::{CableConfig, DirectionConfig, Parameter, Policer};
-use wavelane_protocol::gateway::PeerId;
+use wavelane_gateway::PeerId;
 use wavelane_sim::{ChannelId, Engine, FlowIndex, FlowSpec, NodeClock, Plug, Work};
 
 /// Downloads use the cable's reverse direction.

@@ -11,6 +11,7 @@ mod captures;
 mod cells;
 mod common;
 mod control;
+mod door;
 mod fill;
 mod media;
 mod packet_swarm;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use wavelane_base::{Instant, PortId, Seed, Span};
 use wavelane_channel::CableConfig;
-use wavelane_protocol::gateway::{Config, PacketConfig, PeerId};
-use wavelane_protocol::tcp::Config as TcpConfig;
+use wavelane_gateway::{Config, PacketConfig, PeerId};
 use wavelane_sim::{ChannelId, Engine, FlowSpec, NodeClock, NodeId, Plug, Work};
+use wavelane_tcp::Config as TcpConfig;
 use wavelane_wire::ip::checksum;
 
 const INNER_MTU: usize = 1_400;

@@ -4,7 +4,7 @@ use crate::common::{Direction, Pair, address, clean_demo, random_loss, secs, wit
 use std::cell::RefCell;
 use std::rc::Rc;
 use wavelane_base::{Instant, Span};
-use wavelane_protocol::gateway::Event;
+use wavelane_gateway::Event;
 use wavelane_sim::{Edge, FlowEnd, FlowIndex, FlowSpec, Work};
 use wavelane_wire::datagram::kind::HANDSHAKE_RESPONSE;
 use wavelane_wire::ip::Udp4;

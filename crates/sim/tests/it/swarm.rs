@@ -5,7 +5,7 @@
 use crate::common::{Direction, Pair, address, clean_demo, random_loss, server};
 use wavelane_base::{Chance, Instant, Octets, Rate, Ratio, Seed, Span};
 use wavelane_channel::{CableConfig, DirectionConfig, LossConfig, Parameter, PerUnit, QueueLimit, Reorder};
-use wavelane_protocol::gateway::Reason;
+use wavelane_gateway::Reason;
 use wavelane_sim::{ChannelId, Engine, FlowEnd, FlowIndex, FlowSpec, NodeClock, Work};
 
 /// Seeds tried when nothing is asked for; bounded so that a run takes seconds.

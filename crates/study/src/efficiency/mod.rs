@@ -12,7 +12,7 @@ mod quic;
 use crate::cells::{self, Cell, Take};
 use crate::document::{Edition, Row, StudyDocument};
 use crate::{MakeBackend, StudyError, StudyOptions};
-use wavelane_scenario::RunHooks;
+use wavelane_run::RunHooks;
 
 /// The study's id.
 pub(crate) const ID: &str = "link-efficiency";

@@ -5,7 +5,7 @@ use super::{BULK, ECHO, ID, LOSSES, Loss, bulk_text, link_text};
 use crate::cells::{Aim, Head, judge, unproven, values};
 use crate::document::{Edition, Row};
 use serde_json::json;
-use wavelane_scenario::{PacketFigures, RunDocument, StackResult, Verdict};
+use wavelane_run::{PacketFigures, RunDocument, StackResult, Verdict};
 
 /// The stack.
 const STACK: &str = "wavelane+unsplit";

@@ -5,7 +5,7 @@ use super::{ID, Loss, Plan, bulk_text, link_text};
 use crate::cells::{Head, unproven};
 use crate::document::Row;
 use serde_json::json;
-use wavelane_scenario::{RunDocument, StackResult, Verdict};
+use wavelane_run::{RunDocument, StackResult, Verdict};
 
 /// The stacks that say which congestion control QUIC uses, and what such a peer is called.
 const PEERS: [(&str, &str); 2] = [("tcp-cubic", "quic-cubic"), ("tcp-bbr", "quic-bbr")];

@@ -3,8 +3,9 @@ use super::*;
 use crate::document::Edition;
 use crate::fixtures::document;
 use serde_json::json;
-use wavelane_scenario::figures::{FetchFigures, FlowFigures};
-use wavelane_scenario::{KernelFigures, Omitted, PacketFigures, RunDocument, Scenario, StackResult, Verdict};
+use wavelane_run::figures::{FetchFigures, FlowFigures};
+use wavelane_run::{KernelFigures, Omitted, PacketFigures, RunDocument, StackResult, Verdict};
+use wavelane_scenario::Scenario;
 
 fn figures(flow: &str) -> FlowFigures {
     FlowFigures { flow: flow.into(), seed: 1, completed: true, sent: Some(10), lost: Some(0), ..FlowFigures::default() }

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use wavelane_base::{Seed, Span};
-use wavelane_scenario::figures::mean_ci95;
-use wavelane_scenario::{Backend, BackendError, RadioRaw, RunContext, Scenario, Stack, StackRaw};
+use wavelane_run::figures::mean_ci95;
+use wavelane_run::{Backend, BackendError, RadioRaw, RunContext, StackRaw};
+use wavelane_scenario::{Scenario, Stack};
 use wavelane_sim::SimBackend;
 
 /// The upper 95 % bound on the mean of a Poisson count of which none was seen (Hanley and Lippman-Hand, JAMA 249, 1983).

@@ -1,6 +1,7 @@
 //! One member of a family of links: a pure function of the family's seed and the draw's number. Every trait has a named
 //! substream of its own, so that a new trait moves nobody's draws.
 
+use wavelane_base::maths::{exponential, log_e, power};
 use wavelane_base::{Chance, Seed};
 
 /// Bits of a full-sized IP packet.
@@ -158,7 +159,7 @@ fn uniform(chance: &mut Chance, [least, most]: [f64; 2]) -> f64 {
 }
 
 fn log(chance: &mut Chance, [least, most]: [f64; 2]) -> f64 {
-    least * (most / least).powf(chance.unit())
+    least * power(most / least, chance.unit())
 }
 
 /// To three digits: what a logarithm's last bit is must not reach the file.
@@ -292,10 +293,10 @@ fn move_rate(dice: &Dice, name: &str, way: &mut Way, moving: Moving, lasts_ms: u
         Moving::Walk => {
             let every = (20.0 * PACKET_BITS / full * 1e3).max(100.0) as u64;
             // A standard deviation of a tenth per tenth of a second, between the least and the whole rate.
-            let (depth, step) = (-MOVING_LEAST.ln(), 0.1 * (every as f64 / 100.0).sqrt());
+            let (depth, step) = (-log_e(MOVING_LEAST), 0.1 * (every as f64 / 100.0).sqrt());
             let mut at = depth * chance.unit();
             for ms in (0..lasts_ms).step_by(every as usize) {
-                way.rates.push((ms, three_digits(full * (-at).exp())));
+                way.rates.push((ms, three_digits(full * exponential(-at))));
                 at = (at + step * normal(&mut chance)).abs();
                 if at > depth {
                     at = (2.0 * depth - at).max(0.0);
@@ -334,11 +335,11 @@ fn spike(dice: &Dice, name: &str, way: &mut Way, lasts_ms: u64) {
     let apart = way.spike_lasts_ms() + 1;
     let mut at = 0.0;
     loop {
-        at += apart as f64 - every * (1.0 - chance.unit()).ln();
+        at += apart as f64 - every * log_e(1.0 - chance.unit());
         if at >= lasts_ms as f64 {
             return;
         }
-        let size = (-mean * (1.0 - chance.unit()).ln()).clamp(1_000.0, 3.0 * mean);
+        let size = (-mean * log_e(1.0 - chance.unit())).clamp(1_000.0, 3.0 * mean);
         way.spikes.push((at as u64, size.round() as u64));
     }
 }

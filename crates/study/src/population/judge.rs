@@ -6,8 +6,8 @@ use super::{AGAIN_BELOW, BBR, ID, Member, OURS};
 use crate::cells::{Aim, judge};
 use crate::document::Row;
 use serde_json::{Map, Value, json};
-use wavelane_scenario::Verdict;
-use wavelane_scenario::figures::percentile;
+use wavelane_run::Verdict;
+use wavelane_run::figures::percentile;
 
 /// The aims. The mix loses nothing in a third of its directions, where the gateways' headers bound us below a full TCP.
 const MEDIAN_AIM: f64 = 1.0;
@@ -16,6 +16,8 @@ const TENTH_HARD_AIM: f64 = 0.93;
 const WORST_SHARE_AIM: f64 = 0.995;
 const ECHO_SHARE_AIM: f64 = 0.95;
 const WIRE_SHARE_AIM: f64 = 0.95;
+/// From so many members on the claims about a family are judged: a tenth of fewer is nobody.
+pub(super) const JUDGED_MIN: usize = 20;
 /// A TCP is a rival in delay from this share of our goodput on: what hardly sends has no queue.
 const RIVAL_SHARE: f64 = 0.5;
 /// Our echo may take so much longer than a rival's: times, and in ms beside one packet's serialisation.
@@ -127,6 +129,10 @@ pub(super) fn rows(members: &[Member]) -> Vec<Row> {
 fn claim(metric: &str, unit: &str, value: Option<f64>, n: usize, bound: Option<f64>, aim: Aim) -> Row {
     let mut row = Row { value, bound, n: n as u64, ..Row::new(ID, "sim", OURS, metric, unit) };
     judge(&mut row, aim);
+    if n < JUDGED_MIN && row.verdict != Verdict::Inconclusive {
+        row.verdict = Verdict::Info;
+        row.why = format!("{}; {n} members, judged from {JUDGED_MIN} on", row.why);
+    }
     row
 }
 

@@ -10,7 +10,7 @@ use crate::document::{Row, StudyDocument};
 use crate::{StudyError, StudyOptions};
 use std::ops::RangeInclusive;
 use wavelane_base::Seed;
-use wavelane_scenario::{Backend, RunDocument, RunHooks, Verdict};
+use wavelane_run::{Backend, RunDocument, RunHooks, Verdict};
 
 /// What is run unless stacks are named. BBR fills what CUBIC does not, so that it tells of more.
 const BOTH: [&str; 2] = [OURS, BBR];

@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::fixtures::document;
-use wavelane_scenario::figures::FlowFigures;
-use wavelane_scenario::{Omitted, StackResult};
+use wavelane_run::figures::FlowFigures;
+use wavelane_run::{Omitted, StackResult};
 
 const FAMILY: Seed = Seed(1);
 

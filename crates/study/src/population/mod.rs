@@ -14,7 +14,7 @@ use crate::{MakeBackend, StudyError, StudyOptions};
 use draw::Draw;
 use std::ops::RangeInclusive;
 use store::{Seen, Store};
-use wavelane_scenario::{RunError, RunHooks};
+use wavelane_run::{RunError, RunHooks};
 
 /// The study's id.
 pub(crate) const ID: &str = "link-population";

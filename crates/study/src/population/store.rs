@@ -8,8 +8,9 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use wavelane_base::{Seed, Span};
-use wavelane_scenario::figures::{WARM_UP_NS, of_run, wire_bytes_per_delivered_byte};
-use wavelane_scenario::{Backend, BackendError, RunContext, RunError, Scenario, Stack, StackRaw};
+use wavelane_run::figures::{WARM_UP_NS, of_run, wire_bytes_per_delivered_byte};
+use wavelane_run::{Backend, BackendError, RunContext, RunError, StackRaw};
+use wavelane_scenario::{Scenario, Stack};
 
 /// Format of the file.
 const FORMAT: &str = "wavelane-draw/1";

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wavelane_base::Seed;
-use wavelane_scenario::{Count, Scenario, Verdict};
+use wavelane_run::{Count, Verdict};
+use wavelane_scenario::Scenario;
 
 const FAMILY: Seed = Seed(1);
 

@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::fixtures::document;
+use wavelane_run::figures::FlowFigures;
 use wavelane_scenario::Scenario;
-use wavelane_scenario::figures::FlowFigures;
 
 fn stack(word: &str, ours: f64, other: f64) -> StackResult {
     let flow = |name: &str, mbps: f64| FlowFigures {

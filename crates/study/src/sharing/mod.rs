@@ -11,7 +11,7 @@ mod text;
 use crate::cells::Head;
 use crate::document::{Row, StudyDocument};
 use crate::{MakeBackend, StudyError, StudyOptions};
-use wavelane_scenario::{Backend, RunDocument, RunHooks, Verdict};
+use wavelane_run::{Backend, RunDocument, RunHooks, Verdict};
 
 /// The study's id.
 pub(crate) const ID: &str = "link-sharing";

@@ -8,7 +8,7 @@ use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, json};
 use std::path::Path;
 use wavelane_measure::{jain, mean};
-use wavelane_scenario::{RunDocument, RunHooks, Series, StackResult};
+use wavelane_run::{RunDocument, RunHooks, Series, StackResult};
 
 const RATES_MBIT: [u32; 3] = [5, 20, 100];
 const RTTS_MS: [u32; 3] = [20, 50, 100];

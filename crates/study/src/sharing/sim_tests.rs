@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use wavelane_scenario::{Backend, Scenario, Treatment, Verdict};
+use wavelane_run::{Backend, Treatment, Verdict};
+use wavelane_scenario::Scenario;
 
 #[test]
 fn half_of_the_links_are_judged_and_every_rate_round_trip_and_queue_is_among_them() {

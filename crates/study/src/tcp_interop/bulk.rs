@@ -12,7 +12,7 @@ use std::process::Command;
 use wavelane_base::{Ratio, Seed, Span};
 use wavelane_channel::{CableConfig, Cause, Reorder};
 use wavelane_lab::duel::{Duel, DuelEnd, Load};
-use wavelane_scenario::{Progress, Verdict};
+use wavelane_run::{Progress, Verdict};
 
 /// Bytes per transfer by edition.
 const OCTETS: [u64; 2] = [20_000_000, 200_000_000];

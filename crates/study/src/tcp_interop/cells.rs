@@ -11,8 +11,9 @@ use std::path::Path;
 use wavelane_base::{Seed, Span};
 use wavelane_lab::duel::{Duel, Load};
 use wavelane_measure::jain;
-use wavelane_scenario::figures::{WARM_UP_NS, mean_ci95};
-use wavelane_scenario::{Backend, BackendError, RunContext, Scenario, Verdict};
+use wavelane_run::figures::{WARM_UP_NS, mean_ci95};
+use wavelane_run::{Backend, BackendError, RunContext, Verdict};
+use wavelane_scenario::Scenario;
 
 /// The links' rate: more than Reno and CUBIC reach under any of the losses.
 const MBIT: u64 = 50;

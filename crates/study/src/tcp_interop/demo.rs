@@ -8,7 +8,8 @@ use crate::{StudyError, StudyOptions};
 use serde_json::json;
 use std::path::Path;
 use wavelane_base::Seed;
-use wavelane_scenario::{Backend, RunContext, Scenario, figures};
+use wavelane_run::{Backend, RunContext, figures};
+use wavelane_scenario::Scenario;
 
 const SCENARIO: &str = include_str!("../../../../scenarios/demo.toml");
 /// The scenario's bulk flow.

@@ -20,9 +20,10 @@ use wavelane_base::{Octets, Rate, Ratio, Seed, Span};
 use wavelane_channel::{CableConfig, DirectionConfig, LossConfig, QueueLimit};
 use wavelane_lab::duel::{self, Duel, DuelEnd, Side};
 use wavelane_measure::{sample_deviation, student_t_975};
-use wavelane_protocol::tcp::{Config, CongestionControl};
-use wavelane_scenario::figures::mean_ci95;
-use wavelane_scenario::{BackendError, RunError, RunHooks, Stack, TcpKind, Verdict};
+use wavelane_run::figures::mean_ci95;
+use wavelane_run::{BackendError, RunError, RunHooks, Verdict};
+use wavelane_scenario::{Stack, TcpKind};
+use wavelane_tcp::{Config, CongestionControl};
 
 /// The study's id.
 pub(crate) const ID: &str = "tcp-interop";

@@ -1,0 +1,87 @@
+//! Machines that break a law each, to see that it is found.
+use super::*;
+use crate::{Transmit, Wakeup};
+
+/// Sends a byte each 10 ms; what it does wrong besides is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    Nothing,
+    /// Reports how often it was woken, needed or not.
+    CountsWakeups,
+    /// Two segments of a batch are not what two frames would have been.
+    MixesBatches,
+    /// Its deadline stays behind.
+    KeepsDeadline,
+}
+
+struct Clockwork {
+    wrong: Wrong,
+    next: Instant,
+    ticks: u8,
+    due: u8,
+    wakeups: u64,
+    events: Vec<u64>,
+}
+
+const TICK: Span = Span::from_millis(10);
+
+impl Machine for Clockwork {
+    type Event = u64;
+    fn handle_frame(&mut self, _: Instant, _: PortId, _: &mut [u8], _: FrameMeta) {}
+    fn handle_timeout(&mut self, now: Instant) {
+        self.wakeups += 1;
+        if now < self.next {
+            return;
+        }
+        self.due += 2;
+        self.next = if self.wrong == Wrong::KeepsDeadline { self.next } else { now + TICK };
+        self.events.push(if self.wrong == Wrong::CountsWakeups { self.wakeups } else { 1 });
+    }
+    fn poll_transmit(&mut self, _: Instant, _: PortId, buf: &mut [u8], segments: usize) -> Option<Transmit> {
+        let count = segments.min(usize::from(self.due));
+        if count == 0 {
+            return None;
+        }
+        self.due -= count as u8;
+        for byte in &mut buf[..count] {
+            self.ticks = self.ticks.wrapping_add(1);
+            *byte = if self.wrong == Wrong::MixesBatches { count as u8 } else { self.ticks };
+        }
+        Some(Transmit { len: count, segment_size: (count > 1).then_some(1), ..Transmit::default() })
+    }
+    fn poll_timeout(&self) -> Option<Wakeup> {
+        Some(Wakeup { at: self.next, cause: "tick" })
+    }
+    fn poll_event(&mut self) -> Option<u64> {
+        self.events.pop()
+    }
+}
+
+fn try_out(wrong: Wrong) {
+    let first = Instant::ZERO + TICK;
+    let make = || Clockwork { wrong, next: first, ticks: 0, due: 0, wakeups: 0, events: Vec::new() };
+    check(make, &Script { steps: Vec::new(), ports: vec![PortId(0)], end: Instant::from_millis(200) });
+}
+
+#[test]
+fn a_machine_that_keeps_them_passes() {
+    try_out(Wrong::Nothing);
+}
+
+#[test]
+#[should_panic(expected = "laws 4 and 5: it differs between waking at deadlines and every millisecond: event")]
+fn a_report_that_depends_on_needless_wakeups_is_found() {
+    try_out(Wrong::CountsWakeups);
+}
+
+#[test]
+#[should_panic(expected = "a batch is its segments")]
+fn a_batch_that_is_not_its_segments_is_found() {
+    try_out(Wrong::MixesBatches);
+}
+
+#[test]
+#[should_panic(expected = "law 3: stale deadline")]
+fn a_stale_deadline_is_found() {
+    try_out(Wrong::KeepsDeadline);
+}

@@ -1,0 +1,90 @@
+//! A connection of the kernel's, and what the door makes of it.
+
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use wavelane_base::Span;
+use wavelane_door::{Got, Put, Receiving, Rooms, Socket, Splice};
+use wavelane_host::tcp;
+
+/// A socket that [`tcp::prepare`] has put in order.
+#[derive(Debug)]
+pub(crate) struct KernelSocket(pub(crate) TcpStream);
+
+/// Who speaks with whom over which peer.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Parties {
+    /// The peer's public key: its place in the configuration may change.
+    pub(crate) peer: [u8; 32],
+    pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
+}
+
+/// A connection of the door's.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) socket: KernelSocket,
+    pub(crate) splice: Splice,
+    /// Whose it is, for `status`.
+    pub(crate) parties: Parties,
+    /// It stands in the queue of connections to serve.
+    pub(crate) queued: bool,
+}
+
+impl Socket for KernelSocket {
+    fn read(&mut self, into: &mut [u8]) -> Got {
+        match self.0.read(into) {
+            Ok(0) => Got::End,
+            Ok(octets) => Got::Bytes(octets),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Got::Blocked,
+            Err(e) if e.kind() == ErrorKind::Interrupted => Got::Again,
+            Err(_) => Got::Failed,
+        }
+    }
+    fn write(&mut self, front: &[u8], back: &[u8]) -> Put {
+        match self.0.write_vectored(&[IoSlice::new(front), IoSlice::new(back)]) {
+            Ok(octets) => Put::Bytes(octets),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Put::Blocked,
+            Err(e) if e.kind() == ErrorKind::Interrupted => Put::Again,
+            Err(_) => Put::Failed,
+        }
+    }
+    fn shutdown(&mut self) -> bool {
+        self.0.shutdown(Shutdown::Write).is_ok()
+    }
+    fn end_orderly(&mut self) {
+        // Should this fail, the application sees a reset after all its bytes, which is wrong only in manners.
+        let _ = tcp::end_orderly(&self.0);
+    }
+    fn undelivered(&self) -> Option<u32> {
+        tcp::undelivered(&self.0)
+    }
+    fn has_bytes(&self) -> bool {
+        self.0.peek(&mut [0]).is_ok_and(|octets| octets > 0)
+    }
+    fn receiving(&self) -> Option<Receiving> {
+        let tcp::Receiving { round_trip, segment, held } = tcp::receiving(&self.0)?;
+        let round_trip = Span::from_nanos(round_trip.as_nanos().try_into().unwrap_or(u64::MAX));
+        Some(Receiving { round_trip, segment, held })
+    }
+    fn set_receive_room(&mut self, octets: usize) {
+        // Should the kernel refuse, bytes wait longer or come slower; none is lost.
+        let _ = tcp::set_receive_room(&self.0, octets);
+    }
+    fn receive_rooms(&self) -> Rooms {
+        Rooms { first: tcp::RECEIVE_FIRST, most: tcp::RECEIVE_MAX }
+    }
+}
+
+impl KernelSocket {
+    /// What went wrong with it since this was last asked.
+    pub(crate) fn take_error(&self) -> Option<io::Error> {
+        self.0.take_error().ok().flatten()
+    }
+}
+
+#[cfg(test)]
+#[path = "connection_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "window_tests.rs"]
+mod window_tests;

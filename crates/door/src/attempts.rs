@@ -1,0 +1,233 @@
+//! Connections whose SYN we hold, or let go, until the far server has answered.
+//!
+//! Bounded three ways, so that a flood towards a black hole costs others nothing: per (source, target) pair new
+//! SYNs are dropped, before they cost the link anything; per source its own oldest attempt gives way; and when the
+//! whole table is full, the target with the most attempts pays: its new SYNs are dropped, and its oldest attempt
+//! gives way to others'.
+
+use crate::syn::Syn;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use wavelane_base::{FlowId, Instant, Span};
+
+/// Longest a SYN is held; its repeat takes its place, which comes after one second, and after two more (RFC 6298, section
+/// 2). So one is there to be forwarded plainly when the peer turns out to be down.
+pub const HOLD: Span = Span::from_secs(4);
+/// An attempt is given up this long after its last SYN.
+const PATIENCE: Span = Span::from_secs(20);
+/// An answered attempt waits this long for the application's SYN or its handshake's end.
+const COMPLETION: Span = Span::from_secs(10);
+
+/// The bounds of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Attempts altogether.
+    pub total: usize,
+    /// Attempts of one source address.
+    pub per_source: usize,
+    /// Attempts of one source address at one target address.
+    pub per_pair: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { total: 2_048, per_source: 512, per_pair: 256 }
+    }
+}
+
+/// Who connects where.
+pub type Key = (SocketAddr, SocketAddr);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The far side has been asked.
+    Asked,
+    /// It said yes and no SYN waits: the next goes on at once.
+    Answered,
+    /// It said yes and a SYN went on: the listener will see the connection.
+    Admitted,
+}
+
+#[derive(Debug)]
+struct Attempt<H, A> {
+    flow: FlowId,
+    asked: A,
+    syn: Syn,
+    held: Option<(H, Instant)>,
+    stage: Stage,
+    /// When the stage or the last SYN came.
+    since: Instant,
+    order: u64,
+}
+
+/// What to do with a SYN that arrived.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Arrival<H> {
+    /// Nothing is known of it: open a flow and call [`Attempts::begin`] with it, or refuse.
+    New(H),
+    /// It waits with an attempt that stands; this older packet is discarded.
+    Joined(Option<H>),
+    /// The far side has answered already: let it go on.
+    GoOn(H),
+    /// The pair has too many attempts: discard it.
+    PairFull(H),
+    /// The table is full and no target has more of it than this one: discard it.
+    TableFull(H),
+}
+
+/// An attempt that ended; its flow is reset by the caller, its SYN discarded.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Ended<H> {
+    /// The flow that was asked for.
+    pub flow: FlowId,
+    /// Its SYN, if it waits still.
+    pub held: Option<H>,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// Why an attempt ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// Its source has too many.
+    SourceFull,
+    /// The table is full and its target has the most.
+    TableFull,
+    /// Nobody came back for it in time.
+    Abandoned,
+}
+
+/// The table. `H` is the handle of a held packet; `A` is kept with each attempt and says who was asked, because what the
+/// routes say may have changed when the answer comes.
+#[derive(Debug)]
+pub struct Attempts<H, A = ()> {
+    limits: Limits,
+    by_key: BTreeMap<Key, Attempt<H, A>>,
+    by_flow: BTreeMap<FlowId, Key>,
+    /// Oldest first, per source and per target.
+    sources: BTreeMap<IpAddr, BTreeSet<(u64, Key)>>,
+    targets: BTreeMap<IpAddr, BTreeSet<(u64, Key)>>,
+    next_order: u64,
+}
+
+impl<H, A> Attempts<H, A> {
+    /// An empty table.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            by_key: BTreeMap::new(),
+            by_flow: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            targets: BTreeMap::new(),
+            next_order: 0,
+        }
+    }
+    /// How many attempts stand.
+    pub fn count(&self) -> usize {
+        self.by_key.len()
+    }
+    /// A SYN arrived and waits as `held`.
+    pub fn arrive(&mut self, now: Instant, syn: Syn, held: H) -> Arrival<H> {
+        if let Some(attempt) = self.by_key.get_mut(&(syn.source, syn.target)) {
+            attempt.syn = syn;
+            attempt.since = now;
+            if attempt.stage == Stage::Asked {
+                return Arrival::Joined(attempt.held.replace((held, now)).map(|(h, _)| h));
+            }
+            attempt.stage = Stage::Admitted;
+            return Arrival::GoOn(held);
+        }
+        let same_target = |set: &BTreeSet<(u64, Key)>| set.iter().filter(|(_, k)| k.1.ip() == syn.target.ip()).count();
+        let of_pair = self.sources.get(&syn.source.ip()).map_or(0, same_target);
+        let of_target = self.targets.get(&syn.target.ip()).map_or(0, BTreeSet::len);
+        if of_pair >= self.limits.per_pair {
+            Arrival::PairFull(held)
+        } else if self.by_key.len() >= self.limits.total && of_target >= self.busiest().map_or(0, BTreeSet::len) {
+            Arrival::TableFull(held)
+        } else {
+            Arrival::New(held)
+        }
+    }
+    /// The attempts at the target that has the most.
+    fn busiest(&self) -> Option<&BTreeSet<(u64, Key)>> {
+        self.targets.values().max_by_key(|set| set.len())
+    }
+    /// The far side, `asked`, was asked about a new SYN. Returns the attempts that gave way to it.
+    pub fn begin(&mut self, now: Instant, syn: Syn, flow: FlowId, asked: A, held: H) -> Vec<Ended<H>> {
+        let mut ended = Vec::new();
+        if let Some(set) = self.sources.get(&syn.source.ip()).filter(|s| s.len() >= self.limits.per_source) {
+            let oldest = set.first().map(|(_, key)| *key);
+            ended.extend(oldest.and_then(|key| self.end(key, Cause::SourceFull)));
+        }
+        if self.by_key.len() >= self.limits.total {
+            let oldest = self.busiest().and_then(|set| set.first()).map(|(_, key)| *key);
+            ended.extend(oldest.and_then(|key| self.end(key, Cause::TableFull)));
+        }
+        let (key, order) = ((syn.source, syn.target), self.next_order);
+        self.next_order += 1;
+        let attempt = Attempt { flow, asked, syn, held: Some((held, now)), stage: Stage::Asked, since: now, order };
+        self.by_key.insert(key, attempt);
+        self.by_flow.insert(flow, key);
+        self.sources.entry(syn.source.ip()).or_default().insert((order, key));
+        self.targets.entry(syn.target.ip()).or_default().insert((order, key));
+        ended
+    }
+    /// The far server answered. `None`: not ours. `Some(Some(held))`: let that SYN go on.
+    pub fn answered(&mut self, now: Instant, flow: FlowId) -> Option<Option<H>> {
+        let attempt = self.by_flow.get(&flow).and_then(|key| self.by_key.get_mut(key))?;
+        let held = attempt.held.take().map(|(h, _)| h);
+        attempt.stage = if held.is_some() { Stage::Admitted } else { Stage::Answered };
+        attempt.since = now;
+        Some(held)
+    }
+    /// The far side said no, or the flow died. The SYN that can be answered, who was asked, and the packet to discard.
+    pub fn refused(&mut self, flow: FlowId) -> Option<(Syn, A, Option<H>)> {
+        let key = *self.by_flow.get(&flow)?;
+        self.remove(key).map(|a| (a.syn, a.asked, a.held.map(|(h, _)| h)))
+    }
+    /// The listener saw the connection: the flow it belongs to, and who was asked for it.
+    pub fn take(&mut self, source: SocketAddr, target: SocketAddr) -> Option<(FlowId, A)> {
+        self.by_key.get(&(source, target)).filter(|a| a.stage == Stage::Admitted)?;
+        self.remove((source, target)).map(|a| (a.flow, a.asked))
+    }
+    /// Time has passed: SYNs held too long, and attempts given up.
+    pub fn expire(&mut self, now: Instant) -> (Vec<H>, Vec<Ended<H>>) {
+        let (mut overdue, mut dead) = (Vec::new(), Vec::new());
+        for (key, attempt) in &mut self.by_key {
+            if attempt.held.as_ref().is_some_and(|(_, since)| now.since(*since) >= HOLD) {
+                overdue.extend(attempt.held.take().map(|(h, _)| h));
+            }
+            let limit = if attempt.stage == Stage::Asked { PATIENCE } else { COMPLETION };
+            if now.since(attempt.since) >= limit {
+                dead.push(*key);
+            }
+        }
+        let ended = dead.into_iter().filter_map(|key| self.end(key, Cause::Abandoned)).collect();
+        (overdue, ended)
+    }
+    /// Ends everything, for an orderly stop.
+    pub fn drain(&mut self) -> Vec<Ended<H>> {
+        let keys: Vec<Key> = self.by_key.keys().copied().collect();
+        keys.into_iter().filter_map(|key| self.end(key, Cause::Abandoned)).collect()
+    }
+    fn end(&mut self, key: Key, cause: Cause) -> Option<Ended<H>> {
+        self.remove(key).map(|a| Ended { flow: a.flow, held: a.held.map(|(h, _)| h), cause })
+    }
+    fn remove(&mut self, key: Key) -> Option<Attempt<H, A>> {
+        let attempt = self.by_key.remove(&key)?;
+        self.by_flow.remove(&attempt.flow);
+        for (index, ip) in [(&mut self.sources, key.0.ip()), (&mut self.targets, key.1.ip())] {
+            if let Some(set) = index.get_mut(&ip) {
+                set.remove(&(attempt.order, key));
+                if set.is_empty() {
+                    index.remove(&ip);
+                }
+            }
+        }
+        Some(attempt)
+    }
+}
+
+#[cfg(test)]
+#[path = "attempts_tests.rs"]
+mod tests;

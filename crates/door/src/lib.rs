@@ -1,0 +1,22 @@
+//! Ending TCP at a gateway, sans-IO: bytes between an application's connection and a flow, what becomes of the last of them,
+//! connections whose SYN is held until the far server has answered, and refusals in TCP/IP's own words.
+//!
+//! Whose TCP it is stands behind [`Socket`]: the kernel's in the daemon, our own in the simulator. Reading order: [`Splice`]
+//! (one connection), [`LastBytes`], [`Attempts`], [`Syn`].
+#![forbid(unsafe_code)]
+
+mod attempts;
+mod last_bytes;
+mod own;
+mod socket;
+mod splice;
+mod syn;
+mod window;
+
+pub use attempts::{Arrival, Attempts, Cause, Ended, HOLD, Key, Limits};
+pub use last_bytes::{LastBytes, PATIENCE};
+pub use own::OwnDoor;
+pub use socket::{Got, Put, Receiving, Rooms, Socket};
+pub use splice::{CHUNK, Flows, Moved, Splice, Stage, Turn};
+pub use syn::{Refusal, Syn, Unreachable};
+pub use window::Window;

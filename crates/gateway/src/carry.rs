@@ -1,0 +1,340 @@
+//! Carrying the owner's flows: how they begin and end, and what the links say of them.
+
+use super::edge::{Edge, KEPT_FLOOR, Role};
+use super::relay::Side;
+use super::{Event, Gateway, OpenError, PeerId};
+use std::net::SocketAddr;
+use wavelane_base::{FlowId, Instant, ReadOutcome};
+use wavelane_services::hop::{HopEvent, HopOpenError};
+use wavelane_wire::frame::{Passage, Reason};
+
+/// Most ended flows that are remembered for the other edge, which may have missed the last word.
+const ENDED_MAX: usize = 4096;
+
+impl Gateway {
+    /// Asks `peer` to connect to `target` on behalf of the application at `source`.
+    pub fn open(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        source: SocketAddr,
+        target: SocketAddr,
+    ) -> Result<FlowId, OpenError> {
+        if peer.0 >= self.links.len() {
+            return Err(OpenError::UnknownPeer);
+        }
+        self.lend(peer);
+        let mut token = [0; 16];
+        self.dice.fill(&mut token);
+        let edge = Edge::new(token, Role::Opener { peer, source, target, resumes: 0 });
+        let passage = Some(edge.passage());
+        let name = self.blocks(peer).open(now, source, target, passage);
+        let name = name.map_err(|HopOpenError::TableFull(most)| OpenError::TableFull(most))?;
+        let id = self.flows.insert(peer, name, Some(Box::new(edge)));
+        self.settle(now, peer);
+        Ok(id)
+    }
+
+    /// The target of an incoming flow answered.
+    pub fn accept(&mut self, now: Instant, flow: FlowId) {
+        let edge = self.flows.edge(flow).map(|edge| {
+            edge.accepted = true;
+            edge.reach.received
+        });
+        // A flow that lost its way is accepted once it is taken up again.
+        let Some((peer, name)) = self.flows.find(flow) else { return };
+        self.blocks(peer).accept(now, name, edge);
+        self.settle(now, peer);
+    }
+
+    /// The target of an incoming flow did not take it; the flow is forgotten.
+    pub fn refuse(&mut self, now: Instant, flow: FlowId, why: Reason) {
+        let at = self.flows.find(flow);
+        self.forget(flow);
+        if let Some((peer, name)) = at {
+            self.blocks(peer).refuse(now, name, why);
+            self.settle(now, peer);
+        }
+    }
+
+    /// Refuses what was asked of a peer and not answered: nobody needs to wait for one that is down.
+    pub fn refuse_unanswered(&mut self, now: Instant, peer: PeerId) {
+        for (id, name) in self.flows.of_peer(peer) {
+            let asked = self.flows.edge(id).is_some_and(|edge| !edge.accepted && edge.opener_peer().is_some());
+            if asked {
+                name.into_iter().for_each(|name| self.blocks(peer).reset(name, Reason::Unreachable));
+                self.end(id, Reason::Unreachable, false);
+            }
+        }
+        self.settle(now, peer);
+    }
+
+    /// Whether the neighbour that carries the flow owes us an answer, so that nothing can be said of the flow now.
+    pub fn is_silent(&self, flow: FlowId) -> bool {
+        self.flows.find(flow).is_none_or(|(peer, _)| !self.peers[peer.0].up)
+    }
+
+    /// What one flow may keep for the other edge now: bounds its rate to this per round trip between the edges.
+    pub(super) fn share_kept(&self) -> u64 {
+        ((self.config.pool.get() / 2).saturating_sub(self.kept) / 4).max(KEPT_FLOOR)
+    }
+
+    /// Does something to an edge and keeps account of what all of them keep.
+    pub(super) fn with_edge<R>(&mut self, flow: FlowId, act: impl FnOnce(&mut Edge) -> R) -> Option<R> {
+        let edge = self.flows.edge(flow)?;
+        let before = edge.kept();
+        let result = act(edge);
+        self.kept = self.kept - before + edge.kept();
+        Some(result)
+    }
+
+    /// Takes a flow out of the table.
+    pub(super) fn forget(&mut self, flow: FlowId) {
+        let loser = self.flows.loser(flow);
+        if let Some(edge) = self.flows.remove(flow).and_then(|entry| entry.edge) {
+            self.kept -= edge.kept();
+        }
+        loser.into_iter().for_each(|peer| self.note_held(peer));
+    }
+
+    /// What a link says.
+    pub(super) fn translate(&mut self, now: Instant, peer: PeerId, event: HopEvent) {
+        let name = match event {
+            HopEvent::Incoming { flow, source, target, passage } => {
+                if let Err(why) = self.incoming(now, (peer, flow), (source, target), passage) {
+                    self.blocks(peer).refuse(now, flow, why);
+                }
+                return;
+            }
+            HopEvent::Accepted(flow, _)
+            | HopEvent::Progress(flow, _)
+            | HopEvent::Ending(flow)
+            | HopEvent::Readable(flow)
+            | HopEvent::Writable(flow)
+            | HopEvent::Idle(flow)
+            | HopEvent::Refused(flow, _)
+            | HopEvent::Reset(flow, _)
+            | HopEvent::Closed(flow) => flow,
+        };
+        if let HopEvent::Idle(_) = event {
+            return self.idle(now, (peer, name));
+        }
+        if self.relays.contains((peer, name)) {
+            return self.relay_event(now, (peer, name), event);
+        }
+        let Some(id) = self.flows.id(peer, name) else { return };
+        match event {
+            HopEvent::Incoming { .. } | HopEvent::Idle(_) => {}
+            HopEvent::Accepted(_, received) => self.accepted(now, id, (peer, name), received),
+            HopEvent::Progress(_, reach) => {
+                if self.with_edge(id, |edge| edge.acknowledge(reach.received)) == Some(false) {
+                    return self.abandon(id, Reason::Aborted);
+                }
+                self.wake_writer(id);
+            }
+            HopEvent::Ending(_) => self.events.push_back(Event::Ending(id)),
+            HopEvent::Readable(_) => {
+                if self.flows.edge(id).is_some_and(|edge| edge.reach.finished) {
+                    // The owner has read to the end already; the new way's end is for us.
+                    self.finish_reading(now, (peer, name));
+                } else {
+                    self.events.push_back(Event::Readable(id));
+                }
+            }
+            HopEvent::Writable(_) => {
+                if self.flows.edge(id).is_none() {
+                    self.events.push_back(Event::Writable(id));
+                } else {
+                    self.replay(now, id);
+                }
+            }
+            HopEvent::Refused(_, reason) | HopEvent::Reset(_, reason) => self.lost(now, id, reason),
+            HopEvent::Closed(_) => {
+                let across = self.flows.edge(id).map(|edge| edge.token);
+                self.remember_ended(across);
+                self.forget(id);
+                self.events.push_back(Event::Closed(id));
+            }
+        }
+    }
+
+    /// Nothing of a flow moved for as long as is waited for. An outage is no idleness: it is waited out.
+    fn idle(&mut self, now: Instant, side: Side) {
+        if self.peers[side.0.0].up {
+            self.counters.flows_idle += 1;
+            self.blocks(side.0).reset(side.1, Reason::TimedOut);
+            self.translate(now, side.0, HopEvent::Reset(side.1, Reason::TimedOut));
+        }
+    }
+
+    fn remember_ended(&mut self, token: Option<[u8; 16]>) {
+        self.ended.extend(token);
+        if self.ended.len() > ENDED_MAX {
+            self.ended.pop_front();
+        }
+    }
+
+    /// A neighbour asks for a flow: for us, for one that we have already, or to be passed on.
+    fn incoming(
+        &mut self,
+        now: Instant,
+        side: Side,
+        (source, target): (SocketAddr, SocketAddr),
+        passage: Option<Passage>,
+    ) -> Result<(), Reason> {
+        self.check_incoming(side.0, source, target)?;
+        let resumed = passage.is_some_and(|passage| passage.received.is_some());
+        let next = self.next_hop(side.0, target.ip(), !resumed);
+        // One that is taken up again has had its turn. Its other edge knows whether that is so; a relay does not, and puts
+        // off what is too much.
+        if (!resumed || next.is_some()) && !self.arrivals.admit(now, side.0.0) {
+            return Err(if resumed { Reason::Restarted } else { Reason::NoRoom });
+        }
+        if let Some(next) = next {
+            // What began before the next one went down waits for it; what begins now is told.
+            if !resumed && self.peers[next.0].down {
+                return Err(Reason::Unreachable);
+            }
+            return self.relay(now, side, next, (source, target), passage);
+        }
+        let across = passage.filter(|passage| passage.hops > 0);
+        if let Some(passage) = across {
+            if let Some(id) = self.flows.id_of_token(&passage.token) {
+                self.take_up(now, id, side, passage);
+                return Ok(());
+            }
+            if self.ended.contains(&passage.token) {
+                return Err(Reason::Complete);
+            }
+        }
+        if resumed {
+            return Err(Reason::Aborted);
+        }
+        let edge = across.map(|passage| Box::new(Edge::new(passage.token, Role::Answerer)));
+        let flow = self.flows.insert(side.0, side.1, edge);
+        self.events.push_back(Event::Incoming { flow, peer: side.0, source, target });
+        Ok(())
+    }
+
+    /// The opening edge asks for a flow that we have: the way to it was lost, perhaps before we noticed.
+    fn take_up(&mut self, now: Instant, id: FlowId, side: Side, passage: Passage) {
+        self.counters.flows_resumed += 1;
+        self.dirty.extend(self.flows.loser(id));
+        if let Some((peer, name)) = self.flows.attach(id, side.0, side.1) {
+            self.blocks(peer).reset(name, Reason::Aborted);
+            self.dirty.insert(peer);
+        }
+        let from = passage.received.unwrap_or(0);
+        match self.with_edge(id, |edge| (edge.accepted, edge.start_from(from), edge.reach.received)) {
+            Some((true, true, received)) => {
+                self.blocks(side.0).accept(now, side.1, Some(received));
+                self.resumed(now, id, side);
+            }
+            // Our own application has not answered yet.
+            Some((false, true, _)) => {}
+            Some((_, false, _)) => {
+                self.blocks(side.0).refuse(now, side.1, Reason::Aborted);
+                self.forget(id);
+                self.events.push_back(Event::Reset(id, Reason::Aborted));
+            }
+            None => {}
+        }
+    }
+
+    /// The far application answered, or the other edge took the flow up again.
+    fn accepted(&mut self, now: Instant, id: FlowId, side: Side, received: Option<u64>) {
+        let Some(edge) = self.flows.edge(id) else { return self.events.push_back(Event::Accepted(id)) };
+        let first = !core::mem::replace(&mut edge.accepted, true);
+        let Some(received) = received else {
+            if !first {
+                return self.abandon(id, Reason::Aborted);
+            }
+            edge.direct = true;
+            if edge.awaiting {
+                // It was opened anew before it was answered: what was written before goes first.
+                edge.start_from(0);
+            }
+            self.events.push_back(Event::Accepted(id));
+            return self.replay(now, id);
+        };
+        if first {
+            self.events.push_back(Event::Accepted(id));
+        }
+        let anew = edge.awaiting;
+        let fits = if anew { self.with_edge(id, |edge| edge.start_from(received)) } else { Some(received == 0) };
+        if fits != Some(true) {
+            return self.abandon(id, Reason::Aborted);
+        }
+        if anew {
+            self.resumed(now, id, side);
+        }
+    }
+
+    /// A new way stands: sends what the other edge lacks and says what we have.
+    fn resumed(&mut self, now: Instant, id: FlowId, side: Side) {
+        if let Some(reach) = self.flows.edge(id).map(|edge| edge.reach) {
+            self.blocks(side.0).say_progress(now, side.1, reach, true);
+        }
+        self.replay(now, id);
+        // What the owner was told of the lost way's bytes is void.
+        self.events.push_back(Event::Readable(id));
+    }
+
+    /// Hands kept bytes to the present way as far as there is room, then the end, then wakes the writer.
+    fn replay(&mut self, now: Instant, id: FlowId) {
+        let Some((peer, name)) = self.flows.find(id) else { return };
+        let Some(edge) = self.flows.edge(id) else { return };
+        if edge.awaiting {
+            return;
+        }
+        // Not by `blocks`: the edge is borrowed beside it.
+        let hop = &mut self.links[peer.0].service.blocks;
+        let Some(edge) = self.flows.edge(id) else { return };
+        while edge.is_replaying() {
+            let chunk = edge.next_replay(usize::MAX);
+            let taken = hop.write(now, name, chunk);
+            edge.replayed(taken);
+            if taken == 0 {
+                self.dirty.insert(peer);
+                return;
+            }
+        }
+        if edge.ended {
+            hop.shutdown(now, name);
+        }
+        self.dirty.insert(peer);
+        self.wake_writer(id);
+        if self.flows.edge(id).is_some_and(|edge| edge.direct) {
+            self.kept -= self.flows.drop_edge(id).map_or(0, |edge| edge.kept());
+        }
+    }
+
+    fn wake_writer(&mut self, id: FlowId) {
+        let share = self.share_kept();
+        if self.flows.edge(id).is_some_and(|edge| edge.wakes_writer(share)) {
+            self.events.push_back(Event::Writable(id));
+        }
+    }
+
+    fn finish_reading(&mut self, now: Instant, (peer, name): Side) {
+        let hop = self.blocks(peer);
+        while let ReadOutcome::Data(_) = hop.read(now, name, &mut [0; 64]) {}
+        self.dirty.insert(peer);
+    }
+
+    /// The flow is over without order.
+    pub(super) fn end(&mut self, id: FlowId, reason: Reason, accepted: bool) {
+        let opening = self.flows.edge(id).is_some_and(|edge| matches!(edge.role, Role::Opener { .. })) && !accepted;
+        self.forget(id);
+        self.events.push_back(if opening { Event::Refused(id, reason) } else { Event::Reset(id, reason) });
+    }
+
+    /// The other edge said what cannot be: the flow is over on both sides.
+    fn abandon(&mut self, id: FlowId, reason: Reason) {
+        if let Some((peer, name)) = self.flows.find(id) {
+            self.blocks(peer).reset(name, reason);
+            self.dirty.insert(peer);
+        }
+        self.end(id, reason, true);
+    }
+}

@@ -1,0 +1,167 @@
+//! What a gateway is told. Nothing here describes the link: rate, loss and delay are found out.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use wavelane_base::{IpPrefix, Octets, PortId, Span};
+use wavelane_queue::Discipline;
+use wavelane_services::packet::Repairs;
+use wavelane_transport::Controller;
+
+/// One neighbour.
+#[derive(Clone, Debug)]
+pub struct PeerConfig {
+    /// Name for people.
+    pub name: String,
+    /// Its static public key (X25519).
+    pub public_key: [u8; 32],
+    /// Optional pre-shared key mixed into the handshake.
+    pub preshared_key: Option<[u8; 32]>,
+    /// Where to reach it; `None` if it calls us.
+    pub address: Option<SocketAddr>,
+    /// The port its lane uses.
+    pub port: PortId,
+    /// After so long without a datagram to it one is sent, so that what lies between (NAT, firewalls) goes on to let the
+    /// peer through, and its silence is noticed. A session is kept all the time.
+    pub keepalive: Option<Span>,
+    /// Sources it may speak for: of flows these alone, of packets also what its routes cover. Without a list its
+    /// routes decide, for flows only where [`Config::keep_sources`] says that a source counts.
+    pub allow_sources: Option<Vec<IpPrefix>>,
+    /// Targets it may ask us to connect to, whether they are here or behind another peer.
+    pub allow_targets: Vec<IpPrefix>,
+    /// Where flows of other peers and the packet service go through this peer: the longest matching prefix of all
+    /// peers decides.
+    pub routes: Vec<IpPrefix>,
+    /// The lane's controller.
+    pub controller: Controller,
+}
+
+/// How packets that are not part of a split TCP flow are carried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PacketConfig {
+    /// MTU of the inside (the TUN device), in bytes. It is fixed: what the path carries less of is fragmented inside
+    /// the lane.
+    pub inner_mtu: usize,
+    /// Our own IPv4 address on the inside: the source of our ICMP errors.
+    pub address4: Option<Ipv4Addr>,
+    /// Our own IPv6 address on the inside: the source of our ICMPv6 errors.
+    pub address6: Option<Ipv6Addr>,
+    /// Bytes that queues, copies kept for repeating, reassembly and packets held for order share, all peers together.
+    pub pool: usize,
+    /// How packets wait for the lane.
+    pub discipline: Discipline,
+    /// How each class of packets is repaired.
+    pub repairs: Repairs,
+    /// Whether the owner sends packets for a peer that is down another way: then nobody is told that they cannot go.
+    pub other_way: bool,
+}
+
+impl Default for PacketConfig {
+    fn default() -> Self {
+        Self {
+            inner_mtu: 1400,
+            address4: None,
+            address6: None,
+            pool: 32 << 20,
+            discipline: Discipline::default(),
+            repairs: Repairs::default(),
+            other_way: false,
+        }
+    }
+}
+
+/// The pool of a gateway that is told nothing of its machine: one flow fills 400 Mbit/s x 600 ms with it. Memory is taken
+/// as bytes wait, not before.
+pub const POOL_DEFAULT: Octets = Octets::new(256 << 20);
+/// What the applications' own keepalives hold up ends here, so a flow is given as long as Linux's connection tracking gives
+/// an established connection (RFC 5382, REQ-5 asks for 2 h 4 min at least). An application that is gone is found out long
+/// before: doors ask their applications' kernels every two hours.
+const IDLE: Span = Span::from_secs(5 * 24 * 3600);
+
+/// Everything a gateway is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Our static private key (X25519).
+    pub private_key: [u8; 32],
+    /// The neighbours.
+    pub peers: Vec<PeerConfig>,
+    /// The networks on this side. What they cover more closely than a peer's route is here: flows to it are not passed
+    /// on, and no peer speaks for it.
+    pub serves: Vec<IpPrefix>,
+    /// Whether the owner connects from the applications' own addresses.
+    pub keep_sources: bool,
+    /// Most flows at once, both directions together.
+    pub flows_max: usize,
+    /// Bytes all flows' buffers share.
+    pub pool: Octets,
+    /// A flow of which nothing moved for so long is reset; `None` waits for ever.
+    pub idle: Option<Span>,
+    /// Largest IP packet ever tried on a UDP lane; path-MTU search stays at or below it.
+    pub mtu_max: usize,
+    /// Whether this machine has AES instructions; AES-GCM is used if both sides have, ChaCha20-Poly1305 otherwise.
+    pub aes_hardware: bool,
+    /// The packet service; `None` turns it off.
+    pub packets: Option<PacketConfig>,
+}
+
+/// Why a configuration cannot work.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Two peers share a key.
+    #[error("peers '{0}' and '{1}' have the same public key: every gateway needs its own (wavelane keygen)")]
+    SameKey(String, String),
+    /// A limit is out of range.
+    #[error("{what} must lie between {low} and {high}, not {got}")]
+    OutOfRange {
+        /// Which.
+        what: &'static str,
+        /// Smallest.
+        low: u64,
+        /// Largest.
+        high: u64,
+        /// Given.
+        got: u64,
+    },
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            private_key: [0; 32],
+            peers: Vec::new(),
+            serves: Vec::new(),
+            keep_sources: false,
+            flows_max: 4096,
+            pool: POOL_DEFAULT,
+            idle: Some(IDLE),
+            mtu_max: 1500,
+            aes_hardware: false,
+            packets: None,
+        }
+    }
+}
+
+impl Config {
+    /// Refuses what cannot work.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        for (i, a) in self.peers.iter().enumerate() {
+            if let Some(b) = self.peers[..i].iter().find(|b| b.public_key == a.public_key) {
+                return Err(ConfigError::SameKey(b.name.clone(), a.name.clone()));
+            }
+        }
+        let limits = [
+            ("flows_max", 1, 1 << 20, self.flows_max as u64),
+            ("pool (bytes)", 1 << 20, 1 << 36, self.pool.get()),
+            ("mtu_max (bytes)", 1280, 9000, self.mtu_max as u64),
+        ];
+        let packets = self.packets.map(|packets| {
+            [
+                ("inner_mtu (bytes)", 1280, 9000, packets.inner_mtu as u64),
+                ("packet pool (bytes)", 1 << 20, 1 << 36, packets.pool as u64),
+            ]
+        });
+        let mut limits = limits.into_iter().chain(packets.into_iter().flatten());
+        match limits.find(|&(_, low, high, got)| !(low..=high).contains(&got)) {
+            Some((what, low, high, got)) => Err(ConfigError::OutOfRange { what, low, high, got }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! One end of a flow that may pass relays.
+//!
+//! A neighbour's receipt says that the neighbour has the bytes, not that they arrived: it may be a relay, and it may
+//! lose its memory. An edge keeps what it sent until the *other edge* says that its application has it, and it knows
+//! what its own application has. That is enough to go on over any other way: both say how far they got, and each
+//! sends from there. Nothing is lost, and nothing arrives twice.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use wavelane_base::{Instant, Span};
+use wavelane_wire::frame::{Passage, Reach};
+
+use super::PeerId;
+
+/// Least bytes a flow may keep however many others there are.
+pub(super) const KEPT_FLOOR: u64 = 16 << 10;
+/// Word to the other edge is due at once after so many bytes.
+const WORD_EVERY: u64 = 64 << 10;
+/// Least room that makes a waiting writer worth waking.
+const WRITABLE_MIN: u64 = 8 << 10;
+/// Times the opening edge opens anew without any byte getting through in between.
+pub(super) const RESUMES_MAX: u32 = 16;
+/// It does so at once, then after about this long, then after twice as long each time: a relay may have to put it off.
+const RESUME_WAIT: Span = Span::from_millis(250);
+/// Longest of these waits. All tries take about 90 s.
+const RESUME_WAIT_MAX: Span = Span::from_secs(8);
+/// How long the answering edge waits for a flow to be taken up again. A relay may have to be rebooted.
+pub(super) const DETACHED_MAX: Span = Span::from_secs(600);
+/// The same once both applications have every byte and only the other edge's last word is missing.
+pub(super) const LAST_WORD_MAX: Span = Span::from_secs(30);
+
+/// What an edge needs to know of its part in the flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Role {
+    /// Opened it, and opens it anew if the way is lost.
+    Opener {
+        peer: PeerId,
+        source: SocketAddr,
+        target: SocketAddr,
+        /// Since bytes last got through.
+        resumes: u32,
+    },
+    /// Was asked, and waits to be asked again.
+    Answerer,
+}
+
+/// How long the opening edge waits after `tries` in vain. `dice` spreads what was lost together: by half of it either way.
+pub(super) fn resume_wait(tries: u32, dice: u64) -> Span {
+    let doublings = tries.saturating_sub(1).min(RESUMES_MAX);
+    let wait = RESUME_WAIT.times(1 << doublings).min(RESUME_WAIT_MAX);
+    Span::from_nanos(wait.as_nanos() / 2 + dice % wait.as_nanos())
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Edge {
+    pub(super) token: [u8; 16],
+    pub(super) role: Role,
+    /// The answering edge's application accepted.
+    pub(super) accepted: bool,
+    /// The neighbour turned out to be the other edge: nothing is kept once what was written early has left.
+    pub(super) direct: bool,
+    /// The answer on the present way has not come: where to send from is not known.
+    pub(super) awaiting: bool,
+    /// Bytes of our application that the other one does not provably have.
+    kept: VecDeque<u8>,
+    /// Offset of the first.
+    kept_from: u64,
+    /// Everything below was handed to the present way.
+    handed: u64,
+    /// Our application ended its direction.
+    pub(super) ended: bool,
+    /// Our application waits for room.
+    pub(super) writer_waits: bool,
+    /// What our application has of the other direction.
+    pub(super) reach: Reach,
+    /// What the other edge was last told.
+    said: u64,
+    /// The table's deadline for a flow without a way: it is given up then, or at the opening edge tried again.
+    pub(super) give_up_at: Option<Instant>,
+}
+
+impl Edge {
+    pub(super) fn new(token: [u8; 16], role: Role) -> Self {
+        Self {
+            token,
+            role,
+            accepted: false,
+            direct: false,
+            awaiting: false,
+            kept: VecDeque::new(),
+            kept_from: 0,
+            handed: 0,
+            ended: false,
+            writer_waits: false,
+            reach: Reach::default(),
+            said: 0,
+            give_up_at: None,
+        }
+    }
+    /// The peer over which it was opened here, and would be again.
+    pub(super) fn opener_peer(&self) -> Option<PeerId> {
+        match self.role {
+            Role::Opener { peer, .. } => Some(peer),
+            Role::Answerer => None,
+        }
+    }
+    /// Peers have other numbers now.
+    pub(super) fn rename_peer(&mut self, new_id: impl Fn(PeerId) -> Option<PeerId>) {
+        if let Role::Opener { peer, .. } = &mut self.role {
+            *peer = new_id(*peer).unwrap_or(*peer);
+        }
+    }
+    /// What to say when opening, anew if `accepted`.
+    pub(super) fn passage(&self) -> Passage {
+        Passage { token: self.token, hops: 0, received: self.accepted.then_some(self.reach.received) }
+    }
+    pub(super) fn kept(&self) -> u64 {
+        self.kept.len() as u64
+    }
+    fn written(&self) -> u64 {
+        self.kept_from + self.kept()
+    }
+    /// Whether bytes from before have to go first.
+    pub(super) fn is_replaying(&self) -> bool {
+        self.awaiting || self.handed < self.written()
+    }
+    /// Bytes the application may add if `share` is what one flow may keep.
+    pub(super) fn room(&self, share: u64) -> usize {
+        usize::try_from(share.saturating_sub(self.kept())).unwrap_or(usize::MAX)
+    }
+    /// Whether a waiting writer is to be woken now.
+    pub(super) fn wakes_writer(&mut self, share: u64) -> bool {
+        let wakes = self.writer_waits && !self.is_replaying() && self.room(share) as u64 >= WRITABLE_MIN.min(share / 2);
+        self.writer_waits &= !wakes;
+        wakes
+    }
+    /// The application's bytes, which the present way took.
+    pub(super) fn wrote(&mut self, data: &[u8]) {
+        self.kept.extend(data);
+        self.handed = self.written();
+    }
+    /// What is to be handed to the present way next, at most `max` bytes.
+    pub(super) fn next_replay(&self, max: usize) -> &[u8] {
+        let from = (self.handed - self.kept_from) as usize;
+        let (front, back) = self.kept.as_slices();
+        let rest = if from < front.len() { &front[from..] } else { &back[from - front.len()..] };
+        &rest[..max.min(rest.len())]
+    }
+    pub(super) fn replayed(&mut self, octets: usize) {
+        self.handed += octets as u64;
+    }
+    /// The other edge's application has everything below `received`. `false` if that cannot be.
+    pub(super) fn acknowledge(&mut self, received: u64) -> bool {
+        if !(self.kept_from..=self.written()).contains(&received) {
+            // An older word is no news; one about bytes never written is a lie.
+            return received < self.kept_from;
+        }
+        self.kept.drain(..(received - self.kept_from) as usize);
+        if self.kept.is_empty() {
+            self.kept = VecDeque::new();
+        }
+        if let (Role::Opener { resumes, .. }, true) = (&mut self.role, received > self.kept_from) {
+            *resumes = 0;
+        }
+        self.kept_from = received;
+        true
+    }
+    /// A new way begins where the other edge's application is. `false` if the bytes from there are no longer kept.
+    pub(super) fn start_from(&mut self, received: u64) -> bool {
+        if received < self.kept_from || !self.acknowledge(received) {
+            return false;
+        }
+        (self.handed, self.awaiting, self.said) = (received, false, self.reach.received);
+        true
+    }
+    /// The application read bytes. Returns whether the other edge is to hear of it at once.
+    pub(super) fn read(&mut self, octets: usize) -> bool {
+        self.reach.received += octets as u64;
+        if let Role::Opener { resumes, .. } = &mut self.role {
+            *resumes = 0;
+        }
+        let due = self.reach.received - self.said >= WORD_EVERY;
+        if due {
+            self.said = self.reach.received;
+        }
+        due
+    }
+    /// Whether both applications have everything, as far as we can know without the other's last word.
+    pub(super) fn is_done(&self) -> bool {
+        self.ended && self.kept.is_empty() && self.reach.finished
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edge(written: usize) -> Edge {
+        let mut edge = Edge::new([1; 16], Role::Answerer);
+        let bytes: Vec<u8> = (0..written).map(|i| i as u8).collect();
+        edge.wrote(&bytes);
+        edge
+    }
+
+    #[test]
+    fn a_new_way_begins_where_the_other_application_is() {
+        let mut edge = edge(1000);
+        assert!(!edge.is_replaying());
+        assert!(edge.start_from(300));
+        assert!(edge.is_replaying());
+        assert_eq!(edge.next_replay(5), [44, 45, 46, 47, 48]);
+        edge.replayed(700);
+        assert!(!edge.is_replaying());
+        assert_eq!(edge.kept(), 700);
+    }
+
+    #[test]
+    fn tries_are_spaced_further_and_further_and_apart_from_each_other() {
+        let bounds = |tries| (resume_wait(tries, 0), resume_wait(tries, RESUME_WAIT_MAX.as_nanos() - 1));
+        assert_eq!(bounds(1).0, Span::from_millis(125));
+        assert!((1..RESUMES_MAX).all(|n| bounds(n).0 <= bounds(n + 1).0 && bounds(n).1 < Span::from_secs(12)));
+        assert_eq!(bounds(RESUMES_MAX).0, Span::from_secs(4));
+        let all: u64 = (1..RESUMES_MAX).map(|n| resume_wait(n, 0).as_millis()).sum();
+        assert!((40_000..60_000).contains(&all), "at least {all} ms");
+    }
+
+    #[test]
+    fn words_that_cannot_be_are_refused_and_old_ones_change_nothing() {
+        let mut edge = edge(1000);
+        assert!(edge.acknowledge(600) && edge.acknowledge(200));
+        assert_eq!(edge.kept(), 400);
+        assert!(!edge.acknowledge(1001));
+        assert!(!edge.start_from(599), "those bytes are gone");
+        assert!(!edge.start_from(1001));
+        assert!(edge.start_from(1000));
+        assert!(!edge.is_replaying());
+    }
+}

@@ -1,0 +1,148 @@
+//! The flow table: the owner's names for flows, and which link carries which.
+
+use super::PeerId;
+use super::edge::Edge;
+use std::collections::{BTreeMap, BTreeSet};
+use wavelane_base::{FlowId, Instant};
+use wavelane_wire::frame::FlowName;
+
+/// A flow of the owner's.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The link that carries it and its name there; none while no way to the other edge is known.
+    pub(super) at: Option<(PeerId, FlowName)>,
+    /// What it takes to outlive a relay; none where the neighbour is the other edge.
+    pub(super) edge: Option<Box<Edge>>,
+    /// The peer whose link carried it, while no way to the other edge is known.
+    lost_by: Option<PeerId>,
+}
+
+/// Both directions of the naming. Bounded by the links' own flow limits and, for flows without a link, by the share of
+/// the peer that carried them ([`Gateway::lost`](super::Gateway)).
+#[derive(Debug, Default)]
+pub(super) struct FlowTable {
+    by_id: BTreeMap<FlowId, Entry>,
+    by_name: BTreeMap<(PeerId, FlowName), FlowId>,
+    by_token: BTreeMap<[u8; 16], FlowId>,
+    /// When flows without a link are given up, or tried again.
+    deadlines: BTreeSet<(Instant, FlowId)>,
+    /// How many each peer carried of them.
+    lost: BTreeMap<PeerId, u64>,
+    next: u64,
+}
+
+impl FlowTable {
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+    /// Names a new flow. Ids are never reused.
+    pub(super) fn insert(&mut self, peer: PeerId, name: FlowName, edge: Option<Box<Edge>>) -> FlowId {
+        let id = FlowId(self.next);
+        self.next += 1;
+        if let Some(edge) = &edge {
+            self.by_token.insert(edge.token, id);
+        }
+        self.by_id.insert(id, Entry { at: Some((peer, name)), edge, lost_by: None });
+        self.by_name.insert((peer, name), id);
+        id
+    }
+    /// The link that carries a flow now.
+    pub(super) fn find(&self, id: FlowId) -> Option<(PeerId, FlowName)> {
+        self.by_id.get(&id)?.at
+    }
+    pub(super) fn id(&self, peer: PeerId, name: FlowName) -> Option<FlowId> {
+        self.by_name.get(&(peer, name)).copied()
+    }
+    /// The flows that one peer carries, or that only it could take up again.
+    pub(super) fn of_peer(&self, peer: PeerId) -> Vec<(FlowId, Option<FlowName>)> {
+        let own = |entry: &Entry| match entry.at {
+            Some((carrier, name)) => (carrier == peer).then_some(Some(name)),
+            None => entry.edge.as_ref().is_some_and(|e| e.opener_peer() == Some(peer)).then_some(None),
+        };
+        self.by_id.iter().filter_map(|(id, entry)| Some((*id, own(entry)?))).collect()
+    }
+    /// Peers have other numbers now; every flow's has one.
+    pub(super) fn rename_peers(&mut self, new_id: impl Fn(PeerId) -> Option<PeerId>) {
+        self.by_name.clear();
+        self.lost.clear();
+        for (id, entry) in &mut self.by_id {
+            entry.lost_by = entry.lost_by.and_then(&new_id);
+            if let Some(peer) = entry.lost_by {
+                *self.lost.entry(peer).or_default() += 1;
+            }
+            entry.at = entry.at.and_then(|(peer, name)| Some((new_id(peer)?, name)));
+            self.by_name.extend(entry.at.map(|at| (at, *id)));
+            if let Some(edge) = &mut entry.edge {
+                edge.rename_peer(&new_id);
+            }
+        }
+    }
+    pub(super) fn id_of_token(&self, token: &[u8; 16]) -> Option<FlowId> {
+        self.by_token.get(token).copied()
+    }
+    pub(super) fn edge(&mut self, id: FlowId) -> Option<&mut Edge> {
+        self.by_id.get_mut(&id)?.edge.as_deref_mut()
+    }
+    /// The neighbour turned out to be the other edge: what guards against relays goes.
+    pub(super) fn drop_edge(&mut self, id: FlowId) -> Option<Box<Edge>> {
+        let edge = self.by_id.get_mut(&id)?.edge.take()?;
+        self.by_token.remove(&edge.token);
+        Some(edge)
+    }
+    /// The flow goes over that link from now on; returns the one before.
+    pub(super) fn attach(&mut self, id: FlowId, peer: PeerId, name: FlowName) -> Option<(PeerId, FlowName)> {
+        let before = self.detach(id, None);
+        let entry = self.by_id.get_mut(&id)?;
+        entry.at = Some((peer, name));
+        self.by_name.insert((peer, name), id);
+        before
+    }
+    /// No link carries the flow now; at `until` it is given up, or tried again.
+    pub(super) fn detach(&mut self, id: FlowId, until: Option<Instant>) -> Option<(PeerId, FlowName)> {
+        let entry = self.by_id.get_mut(&id)?;
+        let before = entry.at.take();
+        if let Some(at) = before {
+            self.by_name.remove(&at);
+        }
+        let loser = entry.lost_by.take();
+        if let Some(lost) = loser.and_then(|peer| self.lost.get_mut(&peer)) {
+            *lost -= 1;
+        }
+        if let (Some(peer), Some(_)) = (before.map(|(peer, _)| peer).or(loser), until) {
+            entry.lost_by = Some(peer);
+            *self.lost.entry(peer).or_default() += 1;
+        }
+        if let Some(edge) = &mut entry.edge {
+            if let Some(old) = core::mem::replace(&mut edge.give_up_at, until) {
+                self.deadlines.remove(&(old, id));
+            }
+            self.deadlines.extend(until.map(|at| (at, id)));
+        }
+        before
+    }
+    /// Forgets a flow.
+    pub(super) fn remove(&mut self, id: FlowId) -> Option<Entry> {
+        self.detach(id, None);
+        let entry = self.by_id.remove(&id)?;
+        if let Some(edge) = &entry.edge {
+            self.by_token.remove(&edge.token);
+        }
+        Some(entry)
+    }
+    /// The first flow to be given up or tried again, and when.
+    pub(super) fn first_deadline(&self) -> Option<(Instant, FlowId)> {
+        self.deadlines.first().copied()
+    }
+    /// Flows that no link carries now.
+    pub(super) fn detached(&self) -> usize {
+        self.deadlines.len()
+    }
+    /// Who carried a flow that no link carries now.
+    pub(super) fn loser(&self, id: FlowId) -> Option<PeerId> {
+        self.by_id.get(&id)?.lost_by
+    }
+    /// Those of them that `peer` carried.
+    pub(super) fn lost_by(&self, peer: PeerId) -> u64 {
+        self.lost.get(&peer).copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,275 @@
+//! Two gateways joined by a small pipe: what an owner sees. The swarm in `wavelane-sim` goes further.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
+
+use super::*;
+use std::collections::VecDeque;
+use wavelane_base::Span;
+use wavelane_base::laws::{Script, Stimulus, check};
+use wavelane_base::{FlowId, ReadOutcome, Streams};
+use wavelane_base::{Ratio, Seed};
+
+const DELAY: Span = Span::from_millis(10);
+pub(super) const A: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 4780);
+pub(super) const B: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2)), 4780);
+/// An allowed target behind B.
+pub(super) const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 3, 2)), 80);
+pub(super) const CLIENT: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 1, 2)), 40_000);
+
+fn config(me: u8, peer: u8, address: SocketAddr) -> Config {
+    let everything = vec!["10.0.0.0/8".parse().unwrap()];
+    Config {
+        private_key: [me; 32],
+        peers: vec![PeerConfig {
+            name: format!("peer-{peer}"),
+            public_key: wavelane_transport::session::public_key(&[peer; 32]),
+            preshared_key: None,
+            address: Some(address),
+            port: PortId(0),
+            keepalive: None,
+            allow_sources: Some(everything.clone()),
+            allow_targets: everything,
+            routes: Vec::new(),
+            controller: Controller::Delay,
+        }],
+        ..Config::default()
+    }
+}
+
+pub(super) fn gateway(now: Instant, me: u8, peer: u8, address: SocketAddr, epoch: u64) -> Gateway {
+    let entropy = Seed(u64::from(me)).entropy(&format!("gateway {me} boot {epoch}"));
+    Gateway::new(now, config(me, peer, address), epoch, entropy).unwrap()
+}
+
+/// Both gateways, the datagrams between them, and what they reported.
+struct Pair {
+    now: Instant,
+    nodes: [Gateway; 2],
+    pipe: VecDeque<(Instant, usize, Vec<u8>)>,
+    events: [Vec<Event>; 2],
+    loss: Ratio,
+    chance: wavelane_base::Chance,
+    largest: usize,
+    /// IP packets above this are swallowed.
+    path_mtu: usize,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let now = Instant::from_secs(1);
+        Self {
+            now,
+            nodes: [gateway(now, 1, 2, B, 1), gateway(now, 2, 1, A, 1)],
+            pipe: VecDeque::new(),
+            events: [Vec::new(), Vec::new()],
+            loss: Ratio::ZERO,
+            chance: Seed(1).chance("pair / loss"),
+            largest: 0,
+            path_mtu: usize::MAX,
+        }
+    }
+
+    fn drain(&mut self) {
+        let mut buf = [0; 2048];
+        for side in 0..2 {
+            while let Some(out) = self.nodes[side].poll_transmit(self.now, PortId(0), &mut buf, 1) {
+                self.largest = self.largest.max(out.len);
+                if !self.chance.happens(self.loss) && out.len + UDP4_OVERHEAD <= self.path_mtu {
+                    self.pipe.push_back((self.now + DELAY, 1 - side, buf[..out.len].to_vec()));
+                }
+            }
+            while let Some(event) = self.nodes[side].poll_event() {
+                self.events[side].push(event);
+            }
+        }
+    }
+
+    /// Runs until `done` or for `limit`; says whether it was done.
+    fn run(&mut self, limit: Span, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        let end = self.now + limit;
+        loop {
+            self.drain();
+            if done(self) {
+                self.drain();
+                return true;
+            }
+            let deadlines = self.nodes.iter().filter_map(|node| node.poll_timeout().map(|w| w.at));
+            let next = deadlines.chain(self.pipe.front().map(|f| f.0)).min().unwrap_or(end);
+            if next >= end {
+                self.now = end;
+                return false;
+            }
+            self.now = next.max(self.now);
+            while self.pipe.front().is_some_and(|f| f.0 <= self.now) {
+                let (_, to, mut bytes) = self.pipe.pop_front().unwrap();
+                let from = Some(if to == 0 { B } else { A });
+                let meta = FrameMeta { rx_time: self.now, from, ..FrameMeta::default() };
+                self.nodes[to].handle_frame(self.now, PortId(0), &mut bytes, meta);
+            }
+            self.nodes.iter_mut().for_each(|node| node.handle_timeout(self.now));
+        }
+    }
+
+    fn saw(&self, side: usize, want: impl Fn(&Event) -> bool) -> bool {
+        self.events[side].iter().any(want)
+    }
+
+    /// Opens a flow from A to `target` and returns A's name for it.
+    fn open(&mut self, target: SocketAddr) -> FlowId {
+        self.nodes[0].open(self.now, PeerId(0), CLIENT, target).unwrap()
+    }
+
+    /// Opens a flow to the server and accepts it there: (A's name, B's name).
+    fn connect(&mut self) -> (FlowId, FlowId) {
+        let ours = self.open(SERVER);
+        let mut theirs = None;
+        let accepted = self.run(Span::from_secs(10), |pair| {
+            if theirs.is_none()
+                && let Some(Event::Incoming { flow, .. }) =
+                    pair.events[1].iter().find(|e| matches!(e, Event::Incoming { .. })).cloned()
+            {
+                theirs = Some(flow);
+                pair.nodes[1].accept(pair.now, flow);
+            }
+            pair.saw(0, |e| *e == Event::Accepted(ours))
+        });
+        assert!(accepted, "not accepted: {:?}", self.events);
+        (ours, theirs.unwrap())
+    }
+
+    fn read_all(&mut self, side: usize, flow: FlowId, into: &mut Vec<u8>) -> ReadOutcome {
+        let mut buf = [0; 4096];
+        loop {
+            match self.nodes[side].read(self.now, flow, &mut buf) {
+                ReadOutcome::Data(n) => into.extend(&buf[..n]),
+                other => return other,
+            }
+        }
+    }
+}
+
+#[test]
+fn peers_meet_before_any_flow_even_if_the_first_handshakes_are_lost() {
+    let mut pair = Pair::new();
+    pair.loss = Ratio::ONE;
+    assert!(!pair.run(Span::from_secs(3), |pair| pair.saw(0, |e| matches!(e, Event::PeerUp(_)))));
+    pair.loss = Ratio::ZERO;
+    let both = |pair: &mut Pair| (0..2).all(|side| pair.saw(side, |e| *e == Event::PeerUp(PeerId(0))));
+    assert!(pair.run(Span::from_secs(30), both), "{:?}", pair.events);
+}
+
+#[test]
+fn a_flow_is_opened_carries_bytes_both_ways_and_closes() {
+    let mut pair = Pair::new();
+    let (ours, theirs) = pair.connect();
+    assert_eq!(pair.nodes[0].write(pair.now, ours, b"question"), 8);
+    pair.nodes[0].shutdown(pair.now, ours);
+    let mut heard = Vec::new();
+    assert!(pair.run(Span::from_secs(1), |p| p.read_all(1, theirs, &mut heard) == ReadOutcome::End));
+    assert_eq!(heard, b"question");
+    assert_eq!(pair.nodes[1].write(pair.now, theirs, b"answer"), 6);
+    pair.nodes[1].shutdown(pair.now, theirs);
+    let mut back = Vec::new();
+    assert!(pair.run(Span::from_secs(1), |p| p.read_all(0, ours, &mut back) == ReadOutcome::End));
+    assert_eq!(back, b"answer");
+    let closed = |p: &mut Pair| p.saw(0, |e| *e == Event::Closed(ours)) && p.saw(1, |e| *e == Event::Closed(theirs));
+    assert!(pair.run(Span::from_secs(2), closed), "{:?}", pair.events);
+    assert_eq!(pair.nodes[0].status(pair.now).flows, 0);
+}
+
+#[test]
+fn bulk_arrives_intact_under_loss_and_no_datagram_exceeds_the_path() {
+    let mut pair = Pair::new();
+    pair.loss = Ratio::new(1, 10).unwrap();
+    let (ours, theirs) = pair.connect();
+    let data: Vec<u8> = (0..2_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let (mut written, mut heard, mut ended) = (0, Vec::new(), false);
+    let done = pair.run(Span::from_secs(60), |p| {
+        written += p.nodes[0].write(p.now, ours, &data[written..]);
+        if written == data.len() && !ended {
+            p.nodes[0].shutdown(p.now, ours);
+            ended = true;
+        }
+        p.read_all(1, theirs, &mut heard) == ReadOutcome::End
+    });
+    assert!(done, "{} of {} octets after 60 s", heard.len(), data.len());
+    assert!(heard == data);
+    assert!(pair.largest + UDP4_OVERHEAD <= pair.nodes[0].config().mtu_max);
+}
+
+#[test]
+fn refusals_and_forbidden_targets_say_why() {
+    let mut pair = Pair::new();
+    let refused = pair.open(SERVER);
+    let forbidden = pair.open("203.0.113.1:80".parse().unwrap());
+    let done = pair.run(Span::from_secs(5), |p| {
+        let incoming = p.events[1].iter().find_map(|e| match e {
+            Event::Incoming { flow, target, .. } => Some((*flow, *target)),
+            _ => None,
+        });
+        if let Some((flow, target)) = incoming {
+            assert_eq!(target, SERVER, "a forbidden target must not reach the owner");
+            p.nodes[1].refuse(p.now, flow, Reason::Unreachable);
+            p.events[1].retain(|e| !matches!(e, Event::Incoming { .. }));
+        }
+        p.saw(0, |e| *e == Event::Refused(refused, Reason::Unreachable))
+            && p.saw(0, |e| *e == Event::Refused(forbidden, Reason::Prohibited))
+    });
+    assert!(done, "{:?}", pair.events);
+    let status = pair.nodes[1].status(pair.now);
+    let count = status.counters.iter().find(|c| c.0 == "dropped_target_not_allowed").unwrap().1;
+    assert_eq!(count, 1);
+}
+
+#[test]
+fn a_peer_that_lost_its_memory_resets_flows_and_never_ends_them() {
+    let mut pair = Pair::new();
+    let (ours, _) = pair.connect();
+    pair.nodes[0].write(pair.now, ours, b"half a ques");
+    pair.run(Span::from_secs(1), |_| false);
+    pair.nodes[1] = gateway(pair.now, 2, 1, A, 2);
+    pair.nodes[0].write(pair.now, ours, b"tion");
+    let reset = |p: &mut Pair| p.saw(0, |e| *e == Event::Reset(ours, Reason::Restarted));
+    assert!(pair.run(Span::from_secs(10), reset), "{:?}", pair.events);
+    assert_eq!(pair.nodes[0].read(pair.now, ours, &mut [0; 10]), ReadOutcome::Reset);
+    // And the link works again.
+    pair.events = [Vec::new(), Vec::new()];
+    pair.connect();
+}
+
+#[test]
+fn the_laws_hold_while_nobody_answers_and_while_strangers_call() {
+    let open = |g: &mut Gateway, now| {
+        g.open(now, PeerId(0), CLIENT, SERVER).unwrap();
+    };
+    let junk = |n: u64| {
+        let mut bytes = vec![0; 120];
+        let mut chance = Seed(n).chance("junk");
+        bytes.iter_mut().for_each(|b| *b = chance.next_u64() as u8);
+        bytes[0] = 1 + (n % 4) as u8;
+        Stimulus::Frame(PortId(0), bytes, FrameMeta { from: Some(B), ..FrameMeta::default() })
+    };
+    let mut steps = vec![(Instant::from_millis(5), Stimulus::Command(open as fn(&mut Gateway, Instant)))];
+    steps.extend((0..50).map(|n| (Instant::from_millis(100 + 37 * n), junk(n))));
+    let script = Script { steps, ports: vec![PortId(0)], end: Instant::from_secs(20) };
+    check(|| gateway(Instant::ZERO, 1, 2, B, 1), &script);
+}
+
+#[path = "batch_tests.rs"]
+mod batches;
+
+#[path = "idle_tests.rs"]
+mod idle;
+#[path = "path_mtu_tests.rs"]
+mod path_mtu;
+#[path = "refusal_tests.rs"]
+mod refusals;
+
+#[path = "reload_tests.rs"]
+mod reload;
+
+#[path = "reach_tests.rs"]
+mod reach;
+
+#[path = "down_tests.rs"]
+mod down;

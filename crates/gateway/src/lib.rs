@@ -1,0 +1,382 @@
+//! A gateway: links to its peers, and the flows it carries over them.
+//!
+//! The owner (daemon or simulator) drives [`Gateway`] through [`wavelane_base::Machine`] for frames and time, and
+//! through [`Gateway::open`], [`Gateway::accept`], [`Gateway::refuse`] and [`wavelane_base::Streams`] for flows.
+//! One flow's life at the opener: `open` -> `Accepted | Refused`, then bytes, then `Closed`; at the far side:
+//! `Incoming` -> `accept | refuse`, then bytes, then `Closed`.
+#![forbid(unsafe_code)]
+
+mod addresses;
+mod carry;
+mod config;
+mod edge;
+mod flows;
+mod lost;
+mod moves;
+mod packets;
+mod policy;
+mod relay;
+mod reload;
+mod shares;
+mod status;
+mod streams;
+mod transmit;
+mod types;
+
+pub use config::{Config, ConfigError, POOL_DEFAULT, PacketConfig, PeerConfig};
+pub use policy::may_reach;
+pub use relay::HOPS_MAX;
+pub use reload::{RETIRED_MAX, ReloadError};
+pub use types::{Event, OpenError, PeerId, PeerStatus, Status};
+
+use addresses::Addresses;
+use flows::FlowTable;
+use relay::Relays;
+use shares::{Arrivals, Lending};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use wavelane_base::{Entropy, FrameMeta, Instant, Machine, Octets, PortId, Transmit, Wakeup};
+pub use wavelane_queue::Discipline;
+use wavelane_services::Services;
+pub use wavelane_services::arq::Repair;
+use wavelane_services::hop::{Hop, HopConfig};
+use wavelane_services::packet::PacketsConfig;
+pub use wavelane_services::packet::Repairs;
+pub use wavelane_transport::Controller;
+use wavelane_transport::link::{self, Arrival, LinkConfig};
+use wavelane_transport::session::{Established, Incoming, LANES_MAX, Origin, PeerKeys, Sessions, SessionsConfig};
+use wavelane_wire::datagram::{UDP4_OVERHEAD, UDP6_OVERHEAD};
+pub use wavelane_wire::frame::Reason;
+
+/// A neighbour, and what is carried to and from it.
+type Link = link::Link<Services>;
+
+/// New flows that peers may open in a second, for each place in the flow table.
+const NEW_FLOWS: u64 = 2;
+
+/// The gateway machine. Ports are lanes: port `PortId(n)` is the `n`-th UDP socket (or radio port) of the node.
+#[derive(Debug)]
+pub struct Gateway {
+    config: Config,
+    sessions: Sessions,
+    links: Vec<Link>,
+    peers: Vec<PeerState>,
+    flows: FlowTable,
+    /// Bytes that edges keep for each other.
+    kept: u64,
+    /// How peers share the pool, the flow table and new flows.
+    pool: Lending,
+    places: Lending,
+    arrivals: Arrivals,
+    relays: Relays,
+    /// Links that something was done to and that were not settled since.
+    dirty: BTreeSet<PeerId>,
+    /// For the tokens of passages.
+    dice: Entropy,
+    /// Tokens of flows across relays that ended well, oldest first: the other edge may ask again.
+    ended: VecDeque<[u8; 16]>,
+    events: VecDeque<Event>,
+    /// Which peer is served first next time, so that none starves.
+    cursor: usize,
+    counters: Counters,
+    packets: packets::Packets,
+    /// Links of neighbours that went, by public key. Bounded by [`RETIRED_MAX`].
+    retired: BTreeMap<[u8; 32], Link>,
+}
+
+/// What the gateway itself remembers of a peer.
+#[derive(Debug, Default)]
+struct PeerState {
+    up: bool,
+    /// Whether a session ever stood.
+    met: bool,
+    heard: Option<Instant>,
+    /// Whether a session stood when the link was last settled.
+    can_seal: bool,
+    /// While an answer is owed to us, of data or of a handshake: when the peer counts as down without it.
+    down_at: Option<Instant>,
+    /// Nothing was heard until then: packets are refused, and a session is asked for, until it is.
+    down: bool,
+    /// The path was last seen to carry less than nearly every path does.
+    below_base: bool,
+    addresses: Addresses,
+    /// When its address changed last.
+    moved: Option<Instant>,
+}
+
+/// Counters of things that happen above any link.
+#[derive(Debug, Default)]
+struct Counters {
+    dropped_source_not_allowed: u64,
+    dropped_target_not_allowed: u64,
+    dropped_no_session: u64,
+    flows_resumed: u64,
+    flows_given_up: u64,
+    addresses_unproven: u64,
+    flows_idle: u64,
+}
+
+impl Gateway {
+    /// Builds a gateway. `boot_epoch` must be greater than that of every earlier start with the same key (the daemon
+    /// uses wall-clock nanoseconds); `entropy` feeds keys and identifiers.
+    pub fn new(now: Instant, config: Config, boot_epoch: u64, mut entropy: Entropy) -> Result<Self, ConfigError> {
+        config.check()?;
+        let keys = config.peers.iter().map(|peer| PeerKeys {
+            public_key: peer.public_key,
+            preshared_key: peer.preshared_key,
+            address: peer.address,
+            port: peer.port,
+        });
+        let sessions = SessionsConfig {
+            private_key: config.private_key,
+            boot_epoch,
+            aes: config.aes_hardware,
+            peers: keys.collect(),
+        };
+        let packets = packets::link_packets(&config, &mut entropy);
+        let mut dice = entropy.split();
+        let links = config.peers.iter();
+        let links = links.map(|peer| new_link(now, &config, peer, packets, dice.split())).collect();
+        let peers = config.peers.iter().map(|_| PeerState::default()).collect();
+        let mut gateway = Self {
+            dice,
+            sessions: Sessions::new(now, sessions, entropy),
+            links,
+            peers,
+            flows: FlowTable::default(),
+            kept: 0,
+            pool: Lending::default(),
+            places: Lending::default(),
+            arrivals: Arrivals::default(),
+            relays: Relays::default(),
+            dirty: BTreeSet::new(),
+            ended: VecDeque::new(),
+            events: VecDeque::new(),
+            cursor: 0,
+            counters: Counters::default(),
+            packets: packets::Packets::new(now, &config, packets),
+            retired: BTreeMap::new(),
+            config,
+        };
+        gateway.share_out(now);
+        for peer in 0..gateway.peers.len() {
+            gateway.settle(now, PeerId(peer));
+        }
+        Ok(gateway)
+    }
+
+    /// The configuration it was built with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Where a peer's datagrams go, if known.
+    pub fn peer_address(&self, peer: PeerId) -> Option<SocketAddr> {
+        self.sessions.address(peer.0)
+    }
+
+    /// The peer's configured address is another now, or known for the first time: it is called there.
+    pub fn relocate(&mut self, now: Instant, peer: PeerId, address: SocketAddr) {
+        let Some(config) = self.config.peers.get_mut(peer.0) else { return };
+        config.address = Some(address);
+        self.links[peer.0].set_overhead(overhead(Some(address)));
+        self.sessions.rehome(now, peer.0, address);
+        self.settle(now, peer);
+    }
+
+    /// What carries flows to and from a peer.
+    fn blocks(&mut self, peer: PeerId) -> &mut Hop {
+        &mut self.links[peer.0].service.blocks
+    }
+
+    /// A snapshot for the operator.
+    pub fn status(&self, now: Instant) -> Status {
+        status::snapshot(self, now)
+    }
+
+    /// After any change to a link: turns its events into ours, here and where they lead, and says whether a session is
+    /// needed.
+    fn settle(&mut self, now: Instant, peer: PeerId) {
+        self.dirty.insert(peer);
+        while let Some(peer) = self.dirty.pop_first() {
+            while let Some(event) = self.blocks(peer).poll_event() {
+                self.translate(now, peer, event);
+            }
+            self.note_held(peer);
+            self.settle_session(now, peer);
+        }
+    }
+
+    /// Sets out anew how peers share what there is.
+    fn share_out(&mut self, now: Instant) {
+        let (peers, flows_max) = (self.links.len(), self.config.flows_max as u64);
+        self.pool = Lending::new(self.config.pool.get(), peers);
+        self.places = Lending::new(flows_max, peers);
+        self.arrivals = Arrivals::new(now, flows_max * NEW_FLOWS, peers);
+        (0..peers).for_each(|peer| self.note_held(PeerId(peer)));
+    }
+
+    /// What a link holds may have changed.
+    fn note_held(&mut self, peer: PeerId) {
+        let held = self.blocks(peer).status();
+        // It divides its pool into two halves.
+        self.pool.hold(peer.0, 2 * held.to_send.max(held.unread));
+        // One whose way was lost has its socket still.
+        self.places.hold(peer.0, held.flows as u64 + self.flows.lost_by(peer));
+    }
+
+    /// A link is about to take bytes or a flow: tells it how much it may.
+    fn lend(&mut self, peer: PeerId) {
+        let flows = usize::try_from(self.places.limit(peer.0)).unwrap_or(usize::MAX);
+        let pool = Octets::new(self.pool.limit(peer.0));
+        self.blocks(peer).lend(flows, pool);
+    }
+
+    fn settle_session(&mut self, now: Instant, peer: PeerId) {
+        let link = &mut self.links[peer.0];
+        // The first session is made unasked, so that a wrong key or address shows at start and not at the first flow.
+        let state = &mut self.peers[peer.0];
+        let wants = !state.met || state.down || link.wants_session(now);
+        self.sessions.want(now, peer.0, wants);
+        state.can_seal = self.sessions.can_seal(now, peer.0);
+        let asks = link.is_owed_answer() || wants && !state.can_seal;
+        // Where a round trip takes long, the answer may still come.
+        let patience = packets::DOWN_AFTER.max(link.round_trip().times(2));
+        state.down_at = if asks { state.down_at.or(Some(now + patience)) } else { None };
+        if link.take_silence() {
+            self.sessions.suspect(now, peer.0);
+            if core::mem::take(&mut self.peers[peer.0].up) {
+                self.events.push_back(Event::PeerSilent(peer));
+            }
+        }
+    }
+
+    fn established(&mut self, now: Instant, session: &Established) {
+        let peer = PeerId(session.peer);
+        self.peers[peer.0].met = true;
+        if session.restarted {
+            self.links[peer.0].restart(now);
+            self.events.push_back(Event::PeerRestarted(peer));
+        }
+        if session.confirm {
+            self.links[peer.0].confirm_session();
+        }
+        self.established_from(now, session);
+        self.heard(now, peer);
+    }
+
+    fn heard(&mut self, now: Instant, peer: PeerId) {
+        let state = &mut self.peers[peer.0];
+        state.heard = Some(now);
+        (state.down_at, state.down) = (None, false);
+        if !core::mem::replace(&mut state.up, true) {
+            self.events.push_back(Event::PeerUp(peer));
+        }
+        self.links[peer.0].heard(now);
+    }
+
+    fn handle_datagram(&mut self, now: Instant, port: PortId, datagram: &mut [u8], meta: &FrameMeta) {
+        match self.sessions.handle_datagram(now, port, datagram, Origin { from: meta.from, at: meta.at }) {
+            Incoming::Data { peer, lane, number, payload, newest, established } => {
+                if let Some(session) = established {
+                    self.established(now, &session);
+                }
+                if let Some(from) = meta.from {
+                    self.heard_from(now, PeerId(peer), (from, port), datagram.len(), newest);
+                }
+                self.heard(now, PeerId(peer));
+                self.lend(PeerId(peer));
+                let arrival = Arrival { now, rx_time: meta.rx_time, lane, number, ecn: meta.ecn };
+                self.links[peer].handle_payload(arrival, &datagram[payload]);
+                self.take_path_responses(now, PeerId(peer));
+                self.settle(now, PeerId(peer));
+            }
+            Incoming::Established(session) => {
+                self.established(now, &session);
+                self.settle(now, PeerId(session.peer));
+            }
+            Incoming::Handled | Incoming::Dropped(_) => {}
+        }
+        self.drain_session_events(now);
+    }
+}
+
+/// Octets around a datagram on the way to `address`.
+fn overhead(address: Option<SocketAddr>) -> usize {
+    if matches!(address, Some(SocketAddr::V6(_))) { UDP6_OVERHEAD } else { UDP4_OVERHEAD }
+}
+
+fn hop_config(config: &Config) -> HopConfig {
+    HopConfig { flows_max: config.flows_max, pool: config.pool, idle: config.idle }
+}
+
+fn new_link(now: Instant, config: &Config, peer: &PeerConfig, packets: Option<PacketsConfig>, dice: Entropy) -> Link {
+    Link::new(now, link_config(config, peer), Services::new(hop_config(config), packets), dice)
+}
+
+fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {
+    LinkConfig {
+        lane: (peer.port.0 % LANES_MAX as u16) as u8,
+        controller: peer.controller,
+        mtu_max: config.mtu_max,
+        overhead: overhead(peer.address),
+        keepalive: peer.keepalive,
+        // Half of the pool holds what is sent.
+        in_flight_max: Octets::new(config.pool.get() / 2),
+    }
+}
+
+impl Machine for Gateway {
+    type Event = Event;
+
+    fn handle_frame(&mut self, now: Instant, port: PortId, frame: &mut [u8], meta: FrameMeta) {
+        let size = meta.segment.map_or(frame.len(), usize::from).max(1);
+        for datagram in frame.chunks_mut(size) {
+            self.handle_datagram(now, port, datagram, &meta);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.sessions.handle_timeout(now);
+        self.drain_session_events(now);
+        for peer in 0..self.links.len() {
+            self.links[peer].handle_timeout(now);
+            self.give_up_address(now, PeerId(peer));
+            self.note_down(now, PeerId(peer));
+            self.refuse_waiting(now, PeerId(peer));
+            self.settle(now, PeerId(peer));
+            self.note_path_mtu(now, peer);
+        }
+        self.look_after_lost_flows(now);
+    }
+
+    fn poll_transmit(&mut self, now: Instant, port: PortId, buf: &mut [u8], segments_max: usize) -> Option<Transmit> {
+        let batch = self.next_batch(now, port, buf, segments_max);
+        // A call that leaves may be one of those of which the owner is told.
+        self.drain_session_events(now);
+        batch
+    }
+
+    fn poll_timeout(&self) -> Option<Wakeup> {
+        let links = self.links.iter().zip(&self.peers).map(|(link, peer)| link.poll_timeout(peer.can_seal));
+        let links = links.chain((0..self.links.len()).map(|peer| self.down_time(PeerId(peer))));
+        let links = links.chain(self.peers.iter().map(|peer| peer.addresses.poll_timeout()));
+        let lost = self
+            .flows
+            .first_deadline()
+            .map(|(at, _)| Wakeup { at, cause: "gateway: lost flow given up or tried again" });
+        Wakeup::earliest(links.fold(self.sessions.poll_timeout(), Wakeup::earliest), lost)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod relay_tests;
+#[cfg(test)]
+mod shares_tests;
+#[cfg(test)]
+#[path = "gateway_tests.rs"]
+mod tests;

@@ -1,0 +1,195 @@
+//! Two gateways over a link of 20 Mbit/s whose one end changes its address.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
+
+use crate::tests::{A, B, CLIENT, SERVER, gateway};
+use crate::{Event, Gateway, PeerId};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use wavelane_base::{FrameMeta, Instant, Machine, PortId, Rate, ReadOutcome, Span, Streams};
+
+const RATE: Rate = Rate::from_bps(20_000_000);
+const DELAY: Span = Span::from_millis(25);
+/// What the bottleneck's queue holds.
+const QUEUE: Span = Span::from_millis(100);
+
+/// A sends to B, whose datagrams come from where `place` says; what is sent elsewhere than `place` then is lost, if
+/// `strict`.
+struct Moving {
+    now: Instant,
+    nodes: [Gateway; 2],
+    pipe: VecDeque<(Instant, usize, Vec<u8>, Option<SocketAddr>)>,
+    free: [Instant; 2],
+    place: fn(Instant) -> SocketAddr,
+    strict: bool,
+    /// Octets that A sent, by whether they went to B's first host.
+    sent: [u64; 2],
+    read: u64,
+    flow: Option<wavelane_base::FlowId>,
+}
+
+impl Moving {
+    fn new(place: fn(Instant) -> SocketAddr, strict: bool) -> Self {
+        let now = Instant::from_secs(1);
+        Self {
+            now,
+            nodes: [gateway(now, 1, 2, B, 1), gateway(now, 2, 1, A, 1)],
+            pipe: VecDeque::new(),
+            free: [now; 2],
+            place,
+            strict,
+            sent: [0; 2],
+            read: 0,
+            flow: None,
+        }
+    }
+
+    fn drain(&mut self) {
+        let mut buf = [0; 2048];
+        for side in 0..2 {
+            while let Some(out) = self.nodes[side].poll_transmit(self.now, PortId(0), &mut buf, 1) {
+                let start = self.free[side].max(self.now);
+                if side == 0 {
+                    self.sent[usize::from(out.to.unwrap().ip() != B.ip())] += out.len as u64;
+                }
+                if start.since(self.now) < QUEUE {
+                    self.free[side] = start + RATE.time_for(wavelane_base::Octets::new(out.len as u64 + 28));
+                    self.pipe.push_back((self.free[side] + DELAY, 1 - side, buf[..out.len].to_vec(), out.to));
+                }
+            }
+        }
+        while let Some(event) = self.nodes[1].poll_event() {
+            match event {
+                Event::Incoming { flow, .. } => self.nodes[1].accept(self.now, flow),
+                Event::Readable(flow) => {
+                    while let ReadOutcome::Data(n) = self.nodes[1].read(self.now, flow, &mut [0; 4096]) {
+                        self.read += n as u64;
+                    }
+                }
+                _ => {}
+            }
+        }
+        while self.nodes[0].poll_event().is_some() {}
+        if let Some(flow) = self.flow {
+            while self.nodes[0].write(self.now, flow, &[7; 8192]) > 0 {}
+        }
+    }
+
+    fn run(&mut self, span: Span) {
+        let end = self.now + span;
+        loop {
+            self.drain();
+            // Each side's line is in order, both together are not.
+            let next = self.pipe.iter().map(|f| f.0).min();
+            let deadlines = self.nodes.iter().filter_map(|node| node.poll_timeout().map(|w| w.at));
+            let next = deadlines.chain(next).min().unwrap_or(end);
+            assert!(next > self.now || self.pipe.iter().any(|f| f.0 <= self.now), "a stale deadline");
+            if next >= end {
+                self.now = end;
+                return;
+            }
+            self.now = next;
+            while let Some(place) = self.pipe.iter().position(|f| f.0 <= self.now) {
+                let (_, side, mut bytes, to) = self.pipe.remove(place).unwrap();
+                let here = (self.place)(self.now);
+                if side == 1 && self.strict && to != Some(here) {
+                    continue;
+                }
+                let from = Some(if side == 0 { here } else { A });
+                let meta = FrameMeta { rx_time: self.now, from, ..FrameMeta::default() };
+                self.nodes[side].handle_frame(self.now, PortId(0), &mut bytes, meta);
+            }
+            self.nodes.iter_mut().for_each(|node| node.handle_timeout(self.now));
+        }
+    }
+
+    fn open(&mut self) {
+        self.run(Span::from_millis(500));
+        self.flow = Some(self.nodes[0].open(self.now, PeerId(0), CLIENT, SERVER).unwrap());
+    }
+
+    fn counter(&self, node: usize, name: &str) -> u64 {
+        self.nodes[node].status(self.now).counters.iter().find(|c| c.0 == name).unwrap().1
+    }
+}
+
+fn at_home(_: Instant) -> SocketAddr {
+    B
+}
+
+fn two_ports(now: Instant) -> SocketAddr {
+    SocketAddr::new(B.ip(), 4780 + (now.as_nanos() / 20_000_000 % 2) as u16)
+}
+
+fn two_hosts(now: Instant) -> SocketAddr {
+    if two_ports(now) == B { B } else { "198.51.100.7:4780".parse().unwrap() }
+}
+
+/// Octets brought in ten seconds, and octets sent again.
+fn ten_seconds(place: fn(Instant) -> SocketAddr) -> (u64, u64) {
+    let mut moving = Moving::new(place, false);
+    moving.open();
+    moving.run(Span::from_secs(10));
+    (moving.read, moving.counter(0, "repair_octets"))
+}
+
+#[test]
+fn two_known_addresses_in_turn_cost_next_to_nothing() {
+    let (alone, repeats) = ten_seconds(at_home);
+    assert!(alone > 20_000_000, "{alone}");
+    for place in [two_ports, two_hosts] {
+        let (read, again) = ten_seconds(place);
+        assert!(read * 20 > alone * 19, "{read} octets of {alone}");
+        assert!(again < repeats + 100_000, "{again} octets were sent again, {repeats} without a move");
+    }
+}
+
+#[test]
+fn a_peer_that_moves_for_good_is_followed_and_proves_that_it_is_there() {
+    fn moves(now: Instant) -> SocketAddr {
+        if now < Instant::from_secs(5) { B } else { "198.51.100.7:9".parse().unwrap() }
+    }
+    let mut moving = Moving::new(moves, true);
+    moving.open();
+    moving.run(Span::from_millis(3_500));
+    let before = moving.read;
+    moving.run(Span::from_secs(1));
+    assert!(moving.read > before + 1_500_000, "{} octets in the second of the move", moving.read - before);
+    let before = moving.read;
+    moving.run(Span::from_secs(2));
+    assert!(moving.read > before + 4_000_000, "{} octets in two seconds behind it", moving.read - before);
+    assert_eq!(moving.counter(0, "addresses_unproven"), 0);
+}
+
+#[test]
+fn an_address_that_does_not_answer_gets_three_times_what_came_from_it() {
+    // From the fifth second on B's datagrams seem to come from a host that knows nothing of this.
+    fn lies(now: Instant) -> SocketAddr {
+        if now < Instant::from_secs(5) { B } else { "198.51.100.7:9".parse().unwrap() }
+    }
+    let mut moving = Moving::new(lies, false);
+    moving.open();
+    moving.run(Span::from_millis(3_500));
+    // What A sends there goes nowhere, and B, who lies, acknowledges nothing that it did not get.
+    let received = moving.counter(0, "datagrams_received");
+    let mut octets = 0;
+    let spoofed: SocketAddr = lies(Instant::from_secs(9));
+    for _ in 0..4_000 {
+        // Only B's datagrams are delivered, from the spoofed address; A's to that address are swallowed.
+        moving.drain();
+        moving.now += Span::from_millis(1);
+        while let Some(place) = moving.pipe.iter().position(|f| f.0 <= moving.now) {
+            let (_, side, mut bytes, to) = moving.pipe.remove(place).unwrap();
+            let (from, swallowed) = if side == 0 { (spoofed, false) } else { (A, to == Some(spoofed)) };
+            if swallowed {
+                continue;
+            }
+            octets += if side == 0 { bytes.len() as u64 } else { 0 };
+            let meta = FrameMeta { rx_time: moving.now, from: Some(from), ..FrameMeta::default() };
+            moving.nodes[side].handle_frame(moving.now, PortId(0), &mut bytes, meta);
+        }
+        moving.nodes.iter_mut().for_each(|node| node.handle_timeout(moving.now));
+    }
+    assert!(moving.counter(0, "datagrams_received") > received, "it went on calling");
+    assert!(moving.sent[1] > 0 && moving.sent[1] <= 3 * octets, "{} octets for {octets}", moving.sent[1]);
+    assert!(moving.counter(0, "addresses_unproven") > 0, "the proven address counts again");
+}

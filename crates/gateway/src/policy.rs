@@ -1,0 +1,181 @@
+//! Who may speak for which address, and what may be reached. An address belongs to whom the longest prefix gives it:
+//! to a neighbour by its routes, to us by what we serve (WireGuard's cryptokey routing).
+
+use super::{Config, Gateway, PeerConfig, PeerId};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use wavelane_base::IpPrefix;
+use wavelane_wire::frame::Reason;
+use wavelane_wire::packet::{Crossing, Packet, crossing};
+
+/// Where clouds tell a machine about itself, its keys among it, beside the link-local addresses.
+const METADATA: [IpPrefix; 5] = [
+    // Amazon: fd00:ec2::254 and others.
+    IpPrefix { address: IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0)), bits: 32 },
+    // Google.
+    IpPrefix { address: IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)), bits: 128 },
+    // Azure.
+    IpPrefix { address: IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)), bits: 32 },
+    // Alibaba.
+    IpPrefix { address: IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)), bits: 32 },
+    // Oracle.
+    IpPrefix { address: IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)), bits: 32 },
+];
+
+const EVERYTHING_V4: IpPrefix = IpPrefix { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), bits: 0 };
+
+/// Whether `listed` names `target`. `own` are the addresses of this machine, `None` if they are not known.
+///
+/// Loopback, link-local and cloud metadata addresses and this machine's own are named only on purpose: by exactly the
+/// address, for IPv4's loopback also by a block inside 127.0.0.0/8. Without knowledge of our own addresses any may be
+/// one. Unspecified, multicast and broadcast addresses are never targets; nor are IPv6's link-local ones, which mean
+/// nothing without an interface, and IPv4 addresses in IPv6 clothes, which would get past the rules for IPv4.
+pub fn may_reach(listed: &[IpPrefix], target: IpAddr, own: Option<&[IpAddr]>) -> bool {
+    let least_bits = match target {
+        _ if target.is_unspecified() || target.is_multicast() => return false,
+        IpAddr::V4(v4) if v4.is_broadcast() => return false,
+        IpAddr::V6(v6) if v6.is_unicast_link_local() || v6.to_ipv4().is_some_and(|_| !v6.is_loopback()) => {
+            return false;
+        }
+        IpAddr::V4(v4) if v4.is_loopback() => 8,
+        IpAddr::V4(v4) if v4.is_link_local() => 32,
+        IpAddr::V6(v6) if v6.is_loopback() => 128,
+        // What a translator on the way makes of it (RFC 6052) or a tunnel (RFC 3056) is judged as itself.
+        IpAddr::V6(v6) if translated(v6).is_some_and(|v4| !may_reach(&[EVERYTHING_V4], v4.into(), own)) => 128,
+        _ if METADATA.iter().any(|p| p.contains(target)) => width(target),
+        _ if own.is_none_or(|own| own.contains(&target)) => width(target),
+        _ => 0,
+    };
+    listed.iter().any(|p| p.bits >= least_bits && p.contains(target))
+}
+
+/// The IPv4 address that NAT64's own prefix or 6to4 leads to.
+fn translated(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let high = match address.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => 12,
+        [0x2002, ..] => 2,
+        _ => return None,
+    };
+    let octets = address.octets();
+    Some(Ipv4Addr::new(octets[high], octets[high + 1], octets[high + 2], octets[high + 3]))
+}
+
+/// Bits of an address of the same family.
+fn width(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+/// The length of the longest of `prefixes` that holds `ip`.
+pub(super) fn longest<'a>(prefixes: impl IntoIterator<Item = &'a IpPrefix>, ip: IpAddr) -> Option<u8> {
+    prefixes.into_iter().filter(|prefix| prefix.contains(ip)).map(|prefix| prefix.bits).max()
+}
+
+impl PeerConfig {
+    /// What is behind it: what we send there may answer from there.
+    fn networks(&self) -> impl Iterator<Item = &IpPrefix> {
+        self.routes.iter().chain(self.allow_sources.iter().flatten())
+    }
+}
+
+impl Config {
+    /// The longest prefix by which `ip` is somewhere else than behind `peer`.
+    fn elsewhere(&self, peer: PeerId, ip: IpAddr) -> Option<u8> {
+        let others = self.peers.iter().enumerate().filter(|(i, _)| *i != peer.0);
+        longest(others.flat_map(|(_, other)| other.networks()).chain(&self.serves), ip)
+    }
+
+    /// Whether `ip` is behind `peer`.
+    fn is_behind(&self, peer: PeerId, ip: IpAddr) -> bool {
+        let theirs = longest(self.peers[peer.0].networks(), ip);
+        theirs.is_some() && theirs >= self.elsewhere(peer, ip)
+    }
+
+    /// Whether `peer` may ask for a flow of `source`. An address that we would not connect from is not looked at
+    /// unless a list says which may be asked for.
+    fn may_ask_for(&self, peer: PeerId, source: SocketAddr, target: SocketAddr) -> bool {
+        let source_kept = self.keep_sources && !source.ip().is_loopback() && source.is_ipv4() == target.is_ipv4();
+        match &self.peers[peer.0].allow_sources {
+            Some(listed) => {
+                let listed = longest(listed, source.ip());
+                listed.is_some() && listed >= self.elsewhere(peer, source.ip())
+            }
+            None => !source_kept || self.is_behind(peer, source.ip()),
+        }
+    }
+}
+
+/// Why a packet is dropped before anybody looks where it goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stop {
+    /// Its source is not behind the side that it came from.
+    Source,
+    /// ICMP that no router passes on.
+    Icmp,
+}
+
+impl Gateway {
+    /// Judges what a neighbour asks for.
+    pub(super) fn check_incoming(
+        &mut self,
+        peer: PeerId,
+        source: SocketAddr,
+        target: SocketAddr,
+    ) -> Result<(), Reason> {
+        // Nobody but us speaks as we do; the kernel would put our address in place of none.
+        let ip = source.ip();
+        let nobodys = ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+        let as_us = self.config.keep_sources && (nobodys || self.packets.is_own(ip));
+        let by_source = as_us || !self.config.may_ask_for(peer, source, target);
+        if by_source {
+            self.counters.dropped_source_not_allowed += 1;
+        } else if longest(&self.config.peers[peer.0].allow_targets, target.ip()).is_none() {
+            self.counters.dropped_target_not_allowed += 1;
+        } else {
+            return Ok(());
+        }
+        self.events.push_back(super::Event::Denied {
+            peer,
+            address: if by_source { source } else { target },
+            by_source,
+        });
+        Err(Reason::Prohibited)
+    }
+
+    /// Judges a packet that came from a neighbour.
+    pub(super) fn stop_from_peer(&self, peer: PeerId, packet: &Packet<'_>) -> Option<Stop> {
+        match crossing(packet) {
+            Crossing::Never => Some(Stop::Icmp),
+            // Nobody but us speaks as we do.
+            _ if self.packets.is_own(packet.source) => Some(Stop::Source),
+            Crossing::Plain => (!self.config.is_behind(peer, packet.source)).then_some(Stop::Source),
+            // Any router on the way may tell of it, whatever its address.
+            Crossing::Error(quoted) => {
+                let about_theirs =
+                    |(from, to): (IpAddr, IpAddr)| from == packet.target && self.config.is_behind(peer, to);
+                (!quoted.is_some_and(about_theirs)).then_some(Stop::Icmp)
+            }
+        }
+    }
+
+    /// Judges a packet from the inside that goes to `peer`. Without knowledge of what is here only the kind of packet
+    /// is looked at; the neighbour judges its source.
+    pub(super) fn stop_from_inside(&self, peer: PeerId, packet: &Packet<'_>) -> Option<Stop> {
+        let config = &self.config;
+        let is_here = |ip| {
+            let theirs = || longest(config.peers[peer.0].networks(), ip);
+            let here = || config.elsewhere(peer, ip).is_some_and(|bits| Some(bits) >= theirs());
+            config.serves.is_empty() || self.packets.is_own(ip) || here()
+        };
+        match crossing(packet) {
+            Crossing::Never => Some(Stop::Icmp),
+            Crossing::Plain => (!is_here(packet.source)).then_some(Stop::Source),
+            Crossing::Error(quoted) => {
+                let about_ours = |(from, to): (IpAddr, IpAddr)| from == packet.target && is_here(to);
+                (!quoted.is_some_and(about_ours)).then_some(Stop::Icmp)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "policy_tests.rs"]
+mod tests;

@@ -1,0 +1,374 @@
+//! Whose address it is, what may be reached, and which ICMP passes: at one gateway between its network and two peers.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
+
+use super::may_reach;
+use crate::{Config, Controller, Event, Gateway, PacketConfig, PeerConfig, PeerId};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use wavelane_base::{Instant, IpPrefix, Machine, PortId, Seed};
+use wavelane_wire::frame::Reason;
+use wavelane_wire::ip::checksum;
+
+const SHIP: PeerId = PeerId(0);
+const TOWN: PeerId = PeerId(1);
+const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+
+fn prefixes(texts: &[&str]) -> Vec<IpPrefix> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+fn peer(key: u8, routes: &[&str]) -> PeerConfig {
+    PeerConfig {
+        name: format!("peer {key}"),
+        public_key: wavelane_transport::session::public_key(&[key; 32]),
+        preshared_key: None,
+        address: Some("192.0.2.2:4780".parse().unwrap()),
+        port: PortId(0),
+        keepalive: None,
+        allow_sources: None,
+        allow_targets: prefixes(&["0.0.0.0/0", "::/0"]),
+        routes: prefixes(routes),
+        controller: Controller::Delay,
+    }
+}
+
+/// Serves 10.3.0.0/16, has the ship's 10.1.0.0/16 behind one peer and everything else behind the other.
+fn config() -> Config {
+    Config {
+        private_key: [1; 32],
+        peers: vec![peer(2, &["10.1.0.0/16", "fd01::/16"]), peer(3, &["0.0.0.0/0", "::/0"])],
+        serves: prefixes(&["10.3.0.0/16", "fd03::/16"]),
+        packets: Some(PacketConfig { address4: Some(ROUTER), ..PacketConfig::default() }),
+        ..Config::default()
+    }
+}
+
+fn gateway(config: Config) -> Gateway {
+    let mut gateway = Gateway::new(now(), config, 1, Seed(1).entropy("gateway")).unwrap();
+    gateway.set_own_addresses(vec!["10.2.0.2".parse().unwrap()]);
+    gateway
+}
+
+fn now() -> Instant {
+    Instant::from_secs(1)
+}
+
+/// A packet of `protocol` with `payload`.
+fn packet(source: &str, target: &str, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    match (source.parse().unwrap(), target.parse().unwrap()) {
+        (IpAddr::V4(source), IpAddr::V4(target)) => {
+            let [high, low] = ((20 + payload.len()) as u16).to_be_bytes();
+            out.extend([0x45, 0, high, low, 0, 7, 0x40, 0, 64, protocol, 0, 0]);
+            out.extend([source.octets(), target.octets()].concat());
+            let sum = checksum(&[&out]);
+            out[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        (IpAddr::V6(source), IpAddr::V6(target)) => {
+            let [high, low] = (payload.len() as u16).to_be_bytes();
+            out.extend([0x60, 0, 0, 0, high, low, protocol, 64]);
+            out.extend([source.octets(), target.octets()].concat());
+        }
+        _ => panic!("two versions"),
+    }
+    out.extend_from_slice(payload);
+    out
+}
+
+fn udp(source: &str, target: &str) -> Vec<u8> {
+    packet(source, target, 17, &[0x10, 0, 0, 53, 0, 12, 0, 0, 1, 2, 3, 4])
+}
+
+/// An ICMP message of a kind, about a packet.
+fn icmp(source: &str, target: &str, kind: u8, about: &[u8]) -> Vec<u8> {
+    let protocol = if target.contains(':') { 58 } else { 1 };
+    packet(source, target, protocol, &[&[kind, 0, 0, 0, 0, 0, 0, 0], about].concat())
+}
+
+fn count(gateway: &Gateway, name: &str) -> u64 {
+    let counters = gateway.status(now()).counters;
+    counters.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("no counter {name}")).1
+}
+
+/// Whether a packet of `from` reaches the inside; if not, why.
+fn arrives(gateway: &mut Gateway, from: PeerId, packet: &[u8]) -> Result<(), &'static str> {
+    const WHYS: [&str; 4] = [
+        "dropped_packets_source_not_allowed",
+        "dropped_packets_icmp_kind",
+        "dropped_packets_target_not_allowed",
+        "dropped_packets_local_scope",
+    ];
+    let before = WHYS.map(|why| count(gateway, why));
+    gateway.admit(now(), from, packet.to_vec());
+    let mut buf = [0; 2048];
+    if let Some(len) = gateway.poll_packet(now(), &mut buf) {
+        assert_eq!(&buf[..len], packet);
+        return Ok(());
+    }
+    let why = WHYS.iter().zip(before).find(|(why, before)| count(gateway, why) > *before);
+    Err(why.expect("what is dropped is counted").0)
+}
+
+/// Whether a packet of the inside is taken for a peer; if not, why.
+fn leaves(gateway: &mut Gateway, packet: &[u8]) -> Result<(), &'static str> {
+    const WHYS: [&str; 2] = ["dropped_packets_source_not_ours", "dropped_packets_icmp_kind"];
+    let before = WHYS.map(|why| count(gateway, why));
+    let waiting = gateway.status(now()).packets_buffered;
+    gateway.handle_packet(now(), packet);
+    assert_eq!(gateway.poll_packet(now(), &mut [0; 2048]), None, "nobody is told");
+    if gateway.status(now()).packets_buffered > waiting {
+        return Ok(());
+    }
+    let why = WHYS.iter().zip(before).find(|(why, before)| count(gateway, why) > *before);
+    Err(why.expect("what is dropped is counted").0)
+}
+
+const SOURCE: Result<(), &str> = Err("dropped_packets_source_not_allowed");
+const NOT_OURS: Result<(), &str> = Err("dropped_packets_source_not_ours");
+const KIND: Result<(), &str> = Err("dropped_packets_icmp_kind");
+const TARGET: Result<(), &str> = Err("dropped_packets_target_not_allowed");
+
+#[test]
+fn a_peer_speaks_for_what_is_behind_it_and_for_nobody_else() {
+    let mut gateway = gateway(config());
+    let cases = [
+        (SHIP, "10.1.0.5", Ok(())),
+        (SHIP, "10.4.0.5", SOURCE),
+        // The longest prefix decides: the ship's and ours are not the town's although it has the route to everywhere.
+        (TOWN, "10.4.0.5", Ok(())),
+        (TOWN, "203.0.113.9", Ok(())),
+        (TOWN, "10.1.0.5", SOURCE),
+        (TOWN, "10.3.0.5", SOURCE),
+        // This machine's own.
+        (TOWN, "10.2.0.2", SOURCE),
+        (TOWN, "10.9.0.1", SOURCE),
+    ];
+    for (peer, source, want) in cases {
+        assert_eq!(arrives(&mut gateway, peer, &udp(source, "10.3.0.2")), want, "{source} of {peer:?}");
+    }
+    for (peer, source, want) in
+        [(SHIP, "fd01::5", Ok(())), (SHIP, "fd02::5", SOURCE), (TOWN, "fd02::5", Ok(())), (TOWN, "fd03::5", SOURCE)]
+    {
+        assert_eq!(arrives(&mut gateway, peer, &udp(source, "fd03::2")), want, "{source} of {peer:?}");
+    }
+    // A list adds to the routes.
+    let mut listed = config();
+    listed.peers[0].allow_sources = Some(prefixes(&["10.4.0.0/24"]));
+    let mut gateway = self::gateway(listed);
+    assert_eq!(arrives(&mut gateway, SHIP, &udp("10.4.0.5", "10.3.0.2")), Ok(()));
+    assert_eq!(arrives(&mut gateway, SHIP, &udp("10.1.0.5", "10.3.0.2")), Ok(()));
+    assert_eq!(arrives(&mut gateway, TOWN, &udp("10.4.0.5", "10.3.0.2")), SOURCE);
+}
+
+#[test]
+fn the_inside_speaks_for_what_is_here_and_for_other_peers_that_it_passes_on() {
+    let mut gateway = gateway(config());
+    let cases = [
+        ("10.3.0.5", "10.1.0.9", Ok(())),
+        // This machine itself, and what came from the town through the device and goes on to the ship.
+        ("10.2.0.2", "10.1.0.9", Ok(())),
+        ("10.4.0.5", "10.1.0.9", Ok(())),
+        ("10.1.0.5", "203.0.113.9", Ok(())),
+        // The receiver's own addresses come from nowhere else.
+        ("10.1.0.5", "10.1.0.9", NOT_OURS),
+        ("10.4.0.5", "203.0.113.9", NOT_OURS),
+        ("fd01::5", "fd01::9", NOT_OURS),
+    ];
+    for (source, target, want) in cases {
+        assert_eq!(leaves(&mut gateway, &udp(source, target)), want, "{source} to {target}");
+    }
+    // Who does not say what is here leaves it to the other end.
+    let mut unsaid = self::gateway(Config { serves: Vec::new(), ..config() });
+    assert_eq!(leaves(&mut unsaid, &udp("10.4.0.5", "203.0.113.9")), Ok(()));
+}
+
+#[test]
+fn an_error_about_what_was_sent_there_passes_from_any_router_and_nothing_else_does() {
+    let mut gateway = gateway(config());
+    // A router of the ship's whose address nobody has a route for here, and the source of a gateway without one.
+    let (sent, sent6) = (udp("10.3.0.2", "10.1.0.9"), udp("fd03::2", "fd01::9"));
+    for from in ["192.0.0.8", "172.16.0.1", "10.1.0.9"] {
+        for kind in [3, 11, 12] {
+            assert_eq!(arrives(&mut gateway, SHIP, &icmp(from, "10.3.0.2", kind, &sent)), Ok(()), "{kind} of {from}");
+        }
+    }
+    for kind in 1..=4 {
+        assert_eq!(arrives(&mut gateway, SHIP, &icmp("fd77::1", "fd03::2", kind, &sent6)), Ok(()), "{kind}");
+    }
+    let about = |from, target, packet: &[u8]| icmp(from, target, 3, packet);
+    let (of_town, of_other) = (udp("10.3.0.2", "10.4.0.9"), udp("10.3.0.7", "10.1.0.9"));
+    for (what, packet) in [
+        ("about a packet to another peer", about("10.1.0.9", "10.3.0.2", &of_town)),
+        ("about another host's packet", about("10.1.0.9", "10.3.0.2", &of_other)),
+        ("about nothing", about("10.1.0.9", "10.3.0.2", &[])),
+        ("cut short", about("10.1.0.9", "10.3.0.2", &sent[..19])),
+        ("of another version", about("10.1.0.9", "10.3.0.2", &sent6)),
+    ] {
+        assert_eq!(arrives(&mut gateway, SHIP, &packet), KIND, "{what}");
+    }
+    // As if we had said it ourselves.
+    assert_eq!(arrives(&mut gateway, SHIP, &about("10.9.0.1", "10.3.0.2", &sent)), SOURCE);
+    // From the inside, the same.
+    let back = udp("10.1.0.9", "10.3.0.2");
+    assert_eq!(leaves(&mut gateway, &about("172.16.0.1", "10.1.0.9", &back)), Ok(()));
+    assert_eq!(leaves(&mut gateway, &about("172.16.0.1", "10.1.0.9", &udp("10.1.0.9", "10.1.0.2"))), KIND);
+    assert_eq!(leaves(&mut gateway, &about("172.16.0.1", "10.1.0.9", &udp("10.1.0.7", "10.3.0.2"))), KIND);
+}
+
+#[test]
+fn what_means_something_on_one_link_only_does_not_pass() {
+    let mut gateway = gateway(config());
+    // Source quench, redirect, router advertisement and solicitation, information, address mask; echo and timestamp.
+    let sent = udp("10.3.0.2", "10.1.0.9");
+    for (kind, want) in
+        [4, 5, 9, 10, 15, 16, 17, 18].map(|k| (k, KIND)).into_iter().chain([0, 8, 13, 14].map(|k| (k, Ok(()))))
+    {
+        assert_eq!(arrives(&mut gateway, SHIP, &icmp("10.1.0.9", "10.3.0.2", kind, &sent)), want, "{kind}");
+        assert_eq!(leaves(&mut gateway, &icmp("10.3.0.2", "10.1.0.9", kind, &sent)), want, "{kind}");
+    }
+    // Unknown errors, multicast listeners, router and neighbour discovery, redirect, renumbering; echo.
+    for (kind, want) in [100, 127, 130, 133, 134, 135, 136, 137, 138]
+        .map(|k| (k, KIND))
+        .into_iter()
+        .chain([128, 129].map(|k| (k, Ok(()))))
+    {
+        assert_eq!(arrives(&mut gateway, SHIP, &icmp("fd01::9", "fd03::2", kind, &[0; 48])), want, "{kind}");
+    }
+    // Behind more extension headers than anybody looks through.
+    let redirect = [&[[60, 0, 0, 0, 0, 0, 0, 0]; 8].concat()[..], &[58, 0, 0, 0, 0, 0, 0, 0], &[137; 48]].concat();
+    assert_eq!(arrives(&mut gateway, SHIP, &packet("fd01::9", "fd03::2", 60, &redirect)), KIND);
+    // Without even a type.
+    assert_eq!(arrives(&mut gateway, SHIP, &packet("10.1.0.9", "10.3.0.2", 1, &[])), KIND);
+}
+
+#[test]
+fn metadata_and_what_is_unlisted_is_not_reached_and_this_machine_judges_what_is_for_itself() {
+    let mut open = config();
+    let mut gateway = gateway(open.clone());
+    for target in ["100.100.100.200", "168.63.129.16", "192.0.0.192"] {
+        assert_eq!(arrives(&mut gateway, SHIP, &udp("10.1.0.9", target)), TARGET, "{target}");
+    }
+    for target in ["fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"] {
+        assert_eq!(arrives(&mut gateway, SHIP, &udp("fd01::9", target)), TARGET, "{target}");
+    }
+    assert_eq!(arrives(&mut gateway, SHIP, &udp("10.1.0.9", "169.254.169.254")), Err("dropped_packets_local_scope"));
+    open.peers[0].allow_targets = prefixes(&["10.3.0.0/24", "fd00:ec2::254/128"]);
+    let mut gateway = self::gateway(open);
+    assert_eq!(arrives(&mut gateway, SHIP, &udp("fd01::9", "fd00:ec2::254")), Ok(()));
+    assert_eq!(arrives(&mut gateway, SHIP, &udp("10.1.0.9", "10.3.1.1")), TARGET);
+    assert_eq!(arrives(&mut gateway, SHIP, &udp("10.1.0.9", "10.2.0.2")), Ok(()));
+}
+
+#[test]
+fn a_flow_is_asked_for_by_who_is_there_if_its_source_counts() {
+    let ask = |config: &Config, peer: PeerId, source: &str, target: &str| {
+        let (mut gateway, [source, target]) = (gateway(config.clone()), [source, target].map(|a| a.parse().unwrap()));
+        let answer = gateway.check_incoming(peer, source, target);
+        let denied: Vec<Event> = std::iter::from_fn(|| gateway.poll_event()).collect();
+        assert_eq!(denied.len(), usize::from(answer.is_err()), "the owner hears of every refusal");
+        let counted = count(&gateway, "dropped_source_not_allowed") + count(&gateway, "dropped_target_not_allowed");
+        assert_eq!(counted, u64::from(answer.is_err()));
+        answer
+    };
+    const NO: Result<(), Reason> = Err(Reason::Prohibited);
+    let (server, own) = ("10.3.0.2:80", config());
+    for source in ["192.0.2.77:9", "10.2.0.2:9"] {
+        assert_eq!(ask(&own, SHIP, source, server), Ok(()), "nobody connects from there");
+    }
+    let mut kept = Config { keep_sources: true, ..config() };
+    for (peer, source, want) in [
+        (SHIP, "10.1.0.5:9", Ok(())),
+        (SHIP, "192.0.2.77:9", NO),
+        (SHIP, "10.3.0.5:9", NO),
+        (TOWN, "192.0.2.77:9", Ok(())),
+        (TOWN, "10.1.0.5:9", NO),
+        (TOWN, "10.3.0.5:9", NO),
+        // Our own, and what the kernel makes our own of.
+        (TOWN, "10.2.0.2:9", NO),
+        (TOWN, "0.0.0.0:9", NO),
+        (TOWN, "255.255.255.255:9", NO),
+        (TOWN, "224.0.0.1:9", NO),
+        // These are never connected from.
+        (SHIP, "127.0.0.1:9", Ok(())),
+        (SHIP, "[fd09::1]:9", Ok(())),
+    ] {
+        assert_eq!(ask(&kept, peer, source, server), want, "{source} of {peer:?}");
+    }
+    // A list is all there is.
+    kept.peers[0].allow_sources = Some(prefixes(&["10.1.7.0/24"]));
+    kept.peers[0].allow_targets = prefixes(&["10.3.0.0/24"]);
+    for keep_sources in [false, true] {
+        let listed = Config { keep_sources, ..kept.clone() };
+        assert_eq!(ask(&listed, SHIP, "10.1.7.5:9", server), Ok(()));
+        assert_eq!(ask(&listed, SHIP, "10.1.0.5:9", server), NO);
+        assert_eq!(ask(&listed, SHIP, "10.1.7.5:9", "10.3.1.2:80"), NO);
+    }
+}
+
+#[test]
+fn what_is_served_is_here_unless_a_route_is_closer() {
+    let gateway = gateway(config());
+    let next = |ip: &str| gateway.next_hop(SHIP, ip.parse().unwrap(), true);
+    assert_eq!([next("10.3.0.2"), next("203.0.113.9"), next("10.4.0.2")], [None, Some(TOWN), Some(TOWN)]);
+    let mut wide = config();
+    wide.serves = prefixes(&["0.0.0.0/0"]);
+    wide.peers[1].routes = prefixes(&["10.4.0.0/16"]);
+    let gateway = self::gateway(wide);
+    let next = |ip: &str| gateway.next_hop(SHIP, ip.parse().unwrap(), true);
+    assert_eq!([next("203.0.113.9"), next("10.4.0.2")], [None, Some(TOWN)]);
+}
+
+#[test]
+fn of_equal_routes_what_begins_takes_the_first_of_a_peer_that_is_not_down() {
+    let mut three = config();
+    three.peers.push(peer(4, &["0.0.0.0/0"]));
+    let (port, mut gateway) = (PeerId(2), gateway(three));
+    let next = |gateway: &Gateway, begins| gateway.next_hop(SHIP, "203.0.113.9".parse().unwrap(), begins);
+    assert_eq!(next(&gateway, true), Some(TOWN));
+    gateway.peers[TOWN.0].down = true;
+    assert_eq!(next(&gateway, true), Some(port));
+    assert_eq!(next(&gateway, false), Some(TOWN), "what began waits");
+    gateway.peers[port.0].down = true;
+    assert_eq!(next(&gateway, true), Some(TOWN));
+    // A closer route of a peer that is down stays its own.
+    gateway.peers[SHIP.0].down = true;
+    assert_eq!(gateway.next_hop(port, "10.1.0.9".parse().unwrap(), true), Some(SHIP));
+}
+
+#[test]
+fn dangerous_targets_are_named_exactly() {
+    let may = |listed: &[&str], target: &str, own: Option<&[IpAddr]>| {
+        may_reach(&prefixes(listed), target.parse().unwrap(), own)
+    };
+    let none = Some(&[][..]);
+    for target in ["169.254.169.254", "169.254.1.1"] {
+        assert!(!may(&["0.0.0.0/0", "169.254.0.0/16", "169.254.169.0/24"], target, none), "{target}");
+        assert!(may(&[&format!("{target}/32")], target, none), "{target}");
+    }
+    assert!(!may(&["fd00::/8", "fd00:ec2::/32"], "fd00:ec2::254", none));
+    assert!(may(&["fd00:ec2::254/128"], "fd00:ec2::254", none));
+    for (target, plain) in [("64:ff9b::a9fe:a9fe", "64:ff9b::5db8:d70e"), ("2002:7f00:1::1", "2002:5db8:d70e::1")] {
+        assert!(!may(&["::/0", "64:ff9b::/96", "2002::/16"], target, none), "{target} leads to IPv4");
+        assert!(may(&[&format!("{target}/128")], target, none) && may(&["::/0"], plain, none), "{target}");
+    }
+    assert!(!may(&["fe80::1/128", "::/0"], "fe80::1", none), "it means nothing without an interface");
+    assert!(may(&["127.0.0.0/8"], "127.0.0.1", none) && !may(&["0.0.0.0/0"], "127.0.0.1", none));
+    // Nobody knows which addresses are ours: any may be.
+    let server = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), 1).ip();
+    assert!(may(&["10.3.0.0/24"], "10.3.0.2", Some(&[server])));
+    assert!(!may(&["10.3.0.0/24", "0.0.0.0/0"], "10.3.0.2", None));
+    assert!(may(&["10.3.0.2/32"], "10.3.0.2", None));
+}
+
+#[test]
+fn the_two_ends_of_a_lane_agree_on_what_crosses_it() {
+    // What leaves here by the rules arrives there by the same rules, with the two sides' networks exchanged.
+    let mut there = config();
+    there.serves = prefixes(&["10.1.0.0/16"]);
+    there.peers = vec![peer(2, &["10.3.0.0/16"])];
+    let (mut here, mut there) = (gateway(config()), gateway(there));
+    there.set_own_addresses(Vec::new());
+    for source in ["10.3.0.5", "10.1.0.5"] {
+        let packet = udp(source, "10.1.0.9");
+        assert_eq!(leaves(&mut here, &packet).is_ok(), arrives(&mut there, SHIP, &packet).is_ok(), "{source}");
+    }
+}

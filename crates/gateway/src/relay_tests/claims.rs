@@ -1,0 +1,135 @@
+//! Flows that are asked for again at a relay, truly or not, and what a neighbour that goes leaves of its flows there.
+
+use super::*;
+use crate::shares::{Arrivals, Lending};
+use wavelane_wire::frame::Passage;
+
+impl Chain {
+    /// The first node asks for a flow to the last in its own words.
+    fn ask(&mut self, passage: Option<Passage>) -> wavelane_wire::frame::FlowName {
+        let (now, target) = (self.now, server(self.nodes.len() - 1));
+        let node = self.node(0);
+        let name = node.links[0].service.blocks.open(now, CLIENT.parse().unwrap(), target, passage).unwrap();
+        node.settle(now, PeerId(0));
+        name
+    }
+    /// From now on a node takes `rate` new flows a second.
+    fn admit(&mut self, node: usize, rate: u64) {
+        let now = self.now;
+        self.node(node).arrivals = Arrivals::new(now, rate, 2);
+    }
+}
+
+#[test]
+fn who_claims_to_take_flows_up_again_meets_the_limit_of_new_flows_at_a_relay() {
+    let mut chain = Chain::new(3, 1);
+    chain.run(Span::from_secs(1), |_| false);
+    chain.admit(1, 20);
+    for n in 0..200_u64 {
+        let mut token = [9; 16];
+        token[..8].copy_from_slice(&n.to_be_bytes());
+        chain.ask(Some(Passage { token, hops: 0, received: Some(0) }));
+    }
+    chain.run(Span::from_secs(1), |_| false);
+    // A second's worth at once, of its own and of what is common, and what came meanwhile.
+    let relayed = chain.count(1, "flows_relayed");
+    assert!((10..=35).contains(&relayed), "{relayed} of 200 passed on");
+    assert_eq!(chain.count(1, "refused_flow_rate"), 200 - relayed);
+}
+
+#[test]
+fn flows_that_a_relay_puts_off_for_long_are_taken_up_in_the_end() {
+    let mut chain = Chain::new(3, 1);
+    for n in 0..40 {
+        chain.talk(noise(n, 40_000), noise(n + 100, 40_000));
+    }
+    chain.run(Span::from_millis(300), |_| false);
+    chain.boot(1);
+    // Another peer's flood leaves less than one flow a second.
+    chain.admit(1, 1);
+    assert!(chain.run(Span::from_secs(120), Chain::all_closed));
+    chain.check_complete();
+    assert!(chain.count(1, "refused_flow_rate") > 0, "the test must put flows off");
+    assert_eq!(chain.incoming, 40);
+}
+
+#[test]
+fn flows_that_a_relay_has_no_room_for_after_its_restart_are_taken_up_once_it_has() {
+    let mut chain = Chain::new(3, 1);
+    chain.talk(noise(1, 3_000_000), noise(2, 300_000));
+    chain.run(Span::from_millis(300), |_| false);
+    chain.boot(1);
+    chain.node(1).places = Lending::new(0, 2);
+    chain.run(Span::from_secs(5), |_| false);
+    assert!(chain.clients[0].fate.is_none(), "{:?}", chain.clients[0].fate);
+    let refused = |chain: &mut Chain| chain.node(1).links[0].service.blocks.counters().refused_table_full;
+    assert!(refused(&mut chain) > 1, "the test must leave no room");
+    // What never stood is refused as ever.
+    let new = chain.talk(Vec::new(), Vec::new());
+    assert!(chain.run(Span::from_secs(1), |c| c.clients[new].fate.is_some()));
+    assert!(
+        matches!(chain.clients[new].fate, Some(Event::Refused(_, Reason::NoRoom))),
+        "{:?}",
+        chain.clients[new].fate
+    );
+    chain.clients.pop();
+    chain.answers.pop();
+    chain.node(1).places = Lending::new(4_096, 2);
+    assert!(chain.run(Span::from_secs(60), Chain::all_closed));
+    chain.check_complete();
+}
+
+#[test]
+fn an_application_that_leaves_while_its_flow_is_put_off_leaves_nothing_here() {
+    let mut chain = Chain::new(3, 1);
+    let client = chain.talk(noise(1, 3_000_000), noise(2, 10));
+    chain.run(Span::from_millis(300), |_| false);
+    chain.boot(1);
+    chain.admit(1, 1);
+    // What is there at first is used up.
+    let now = chain.now;
+    for peer in [0, 0, 1] {
+        chain.node(1).arrivals.admit(now, peer);
+    }
+    assert!(chain.run(Span::from_secs(10), |c| c.node(0).status(Instant::ZERO).flows_lost_way == 1));
+    let (now, flow) = (chain.now, chain.clients[client].flow.unwrap());
+    chain.node(0).reset(now, flow);
+    chain.run(Span::from_secs(30), |_| false);
+    let now = chain.now;
+    let status = chain.node(0).status(now);
+    assert_eq!((status.flows, status.flows_lost_way, status.buffered), (0, 0, 0));
+}
+
+#[test]
+fn a_neighbour_that_goes_leaves_no_flow_at_the_one_beyond() {
+    let mut chain = Chain::new(3, 1);
+    chain.answers.push(Vec::new());
+    let name = chain.ask(None);
+    assert!(chain.run(Span::from_secs(5), |c| c.incoming == 1));
+    chain.servers[0].reads_from = chain.now + Span::from_secs(3_600);
+    // Just more than the server's gateway takes of an application that reads nothing.
+    let mut left = noise(1, (256 << 10) + 2_000);
+    while !left.is_empty() {
+        let now = chain.now;
+        let taken = chain.node(0).links[0].service.blocks.write(now, name, &left);
+        left.drain(..taken);
+        chain.node(0).settle(now, PeerId(0));
+        chain.run(Span::from_millis(50), |_| false);
+    }
+    let now = chain.now;
+    chain.node(0).links[0].service.blocks.shutdown(now, name);
+    assert_eq!(chain.node(0).links[0].service.blocks.read(now, name, &mut [0; 9]), ReadOutcome::End);
+    chain.node(0).settle(now, PeerId(0));
+    chain.run(Span::from_secs(10), |_| false);
+    assert_eq!(chain.node(1).relays.len(), 1, "the test must leave the far side alone");
+    let mut lonely = config(1, 3, chain.pool);
+    lonely.peers.remove(0);
+    let now = chain.now;
+    chain.node(1).reload(now, lonely).unwrap();
+    chain.run(Span::from_secs(5), |_| false);
+    let held = chain.node(1).links[0].service.blocks.status();
+    assert_eq!((held.flows, held.to_send, held.unread), (0, 0, 0));
+    assert_eq!(chain.node(1).relays.len(), 0);
+    let status = chain.node(2).status(now);
+    assert!(matches!(chain.servers[0].fate, Some(Event::Reset(_, Reason::Aborted))), "{status:?}");
+}

@@ -1,0 +1,151 @@
+//! A new configuration for a running gateway: what can change does so without loss, what cannot is refused as a whole.
+
+use super::Link;
+use super::{Config, ConfigError, Event, Gateway, PeerId, PeerState, hop_config, new_link};
+use std::collections::VecDeque;
+use wavelane_base::Instant;
+use wavelane_services::hop::HopEvent;
+use wavelane_transport::session::PeerKeys;
+use wavelane_wire::frame::Reason;
+
+/// Neighbours that went and whose numbers are kept, should they come back.
+pub const RETIRED_MAX: usize = 256;
+
+/// Why a configuration cannot be put in force without a restart.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// It would not work after a restart either.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// It changes something that a running gateway keeps.
+    #[error("{0} cannot change while the gateway runs: restart it, or put the old value back")]
+    Fixed(String),
+    /// Too many neighbours have gone since the start.
+    #[error("{RETIRED_MAX} peers were removed since the start, and each is remembered: restart the gateway")]
+    Retired,
+}
+
+impl Gateway {
+    /// Whether [`Gateway::reload`] would take `config`.
+    pub fn check_reload(&self, config: &Config) -> Result<(), ReloadError> {
+        config.check()?;
+        let fixed = |what: &str| Err(ReloadError::Fixed(what.into()));
+        let old = &self.config;
+        if (config.private_key, config.aes_hardware) != (old.private_key, old.aes_hardware) {
+            return fixed("the private key");
+        }
+        if config.mtu_max != old.mtu_max {
+            return fixed("mtu_max");
+        }
+        if config.packets != old.packets {
+            return fixed("the packet service");
+        }
+        for peer in &config.peers {
+            let Some(before) = self.peer_with(&peer.public_key).map(|i| &old.peers[i]) else { continue };
+            if (peer.port, peer.controller) != (before.port, before.controller) {
+                return fixed(&format!("the controller of peer '{}'", peer.name));
+            }
+            if peer.preshared_key != before.preshared_key {
+                return fixed(&format!("the preshared key of peer '{}'", peer.name));
+            }
+        }
+        let stays = |key: &[u8; 32]| config.peers.iter().any(|p| p.public_key == *key);
+        let going = old.peers.iter().filter(|p| !stays(&p.public_key)).count();
+        let returning = self.retired.iter().filter(|(key, _)| stays(key)).count();
+        if self.retired.len() + going - returning > RETIRED_MAX {
+            return Err(ReloadError::Retired);
+        }
+        Ok(())
+    }
+
+    /// Puts `config` in force: neighbours added, removed and in another order ([`PeerId`] counts by the new one from
+    /// now on), their routes, what they may reach, and limits. Flows of neighbours that stay go on; those of neighbours
+    /// that go are reset. Call it with no event pending.
+    pub fn reload(&mut self, now: Instant, config: Config) -> Result<(), ReloadError> {
+        self.check_reload(&config)?;
+        let places: Vec<Option<usize>> = config.peers.iter().map(|p| self.peer_with(&p.public_key)).collect();
+        for going in (0..self.links.len()).filter(|i| !places.contains(&Some(*i))) {
+            self.dismiss(now, PeerId(going));
+        }
+        let new_id = |old: PeerId| places.iter().position(|p| *p == Some(old.0)).map(PeerId);
+        self.flows.rename_peers(new_id);
+        self.relays.rename_peers(new_id);
+        // Every link is settled below.
+        self.dirty.clear();
+        let pending = core::mem::take(&mut self.events);
+        self.events = pending.into_iter().filter_map(|event| renamed(event, new_id)).collect::<VecDeque<_>>();
+        let keys = config.peers.iter().map(|peer| PeerKeys {
+            public_key: peer.public_key,
+            preshared_key: peer.preshared_key,
+            address: peer.address,
+            port: peer.port,
+        });
+        self.sessions.arrange(now, keys.collect());
+        let mut links: Vec<Option<Link>> = core::mem::take(&mut self.links).into_iter().map(Some).collect();
+        let mut states: Vec<_> = core::mem::take(&mut self.peers).into_iter().map(Some).collect();
+        let hop = hop_config(&config);
+        for (peer, place) in config.peers.iter().zip(&places) {
+            let kept = place.and_then(|i| links[i].take());
+            let mut link = kept
+                .or_else(|| self.retired.remove(&peer.public_key))
+                .unwrap_or_else(|| new_link(now, &config, peer, self.packets.link, self.dice.split()));
+            link.service.blocks.set_limits(hop);
+            link.set_keepalive(peer.keepalive);
+            self.links.push(link);
+            self.peers.push(place.and_then(|i| states[i].take()).unwrap_or_default());
+        }
+        for (i, link) in links.into_iter().enumerate() {
+            self.retired.extend(link.map(|link| (self.config.peers[i].public_key, link)));
+        }
+        self.cursor = 0;
+        self.packets.set_routes(&config);
+        self.config = config;
+        self.share_out(now);
+        for peer in 0..self.links.len() {
+            self.settle(now, PeerId(peer));
+        }
+        Ok(())
+    }
+
+    fn peer_with(&self, public_key: &[u8; 32]) -> Option<usize> {
+        self.config.peers.iter().position(|p| p.public_key == *public_key)
+    }
+
+    /// A neighbour goes: its flows end here, and so do those passed on to or from it.
+    fn dismiss(&mut self, now: Instant, peer: PeerId) {
+        for (id, name) in self.flows.of_peer(peer) {
+            if let Some(name) = name {
+                self.blocks(peer).reset(name, Reason::Aborted);
+            }
+            self.forget(id);
+            self.events.push_back(Event::Reset(id, Reason::Aborted));
+        }
+        for name in self.relays.of_peer(peer) {
+            self.blocks(peer).reset(name, Reason::Aborted);
+            self.relay_event(now, (peer, name), HopEvent::Reset(name, Reason::Aborted));
+        }
+        for (beyond, name) in self.relays.take_left_alone(peer) {
+            // Nobody would hear of its end, nor end it.
+            self.blocks(beyond).reset(name, Reason::Aborted);
+        }
+        // What it had to say was about those flows.
+        while self.blocks(peer).poll_event().is_some() {}
+        self.peers[peer.0] = PeerState::default();
+    }
+}
+
+/// The event with the neighbour's new number; `None` if it is about one that went.
+fn renamed(event: Event, new_id: impl Fn(PeerId) -> Option<PeerId>) -> Option<Event> {
+    Some(match event {
+        Event::PeerUp(peer) => Event::PeerUp(new_id(peer)?),
+        Event::PeerSilent(peer) => Event::PeerSilent(new_id(peer)?),
+        Event::PeerDown(peer) => Event::PeerDown(new_id(peer)?),
+        Event::PeerRestarted(peer) => Event::PeerRestarted(new_id(peer)?),
+        Event::Unanswered { peer, address } => Event::Unanswered { peer: new_id(peer)?, address },
+        Event::OwnKeyUnknown(peer) => Event::OwnKeyUnknown(new_id(peer)?),
+        Event::Unreadable(peer) => Event::Unreadable(new_id(peer)?),
+        Event::Incoming { flow, peer, source, target } => Event::Incoming { flow, peer: new_id(peer)?, source, target },
+        Event::Denied { peer, address, by_source } => Event::Denied { peer: new_id(peer)?, address, by_source },
+        other => other,
+    })
+}

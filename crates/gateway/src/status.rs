@@ -1,0 +1,143 @@
+//! The operator's view: one snapshot, and session events put into words.
+
+use super::Link;
+use super::{Event, Gateway, PeerId, PeerStatus, Status};
+use std::collections::BTreeMap;
+use wavelane_base::Instant;
+use wavelane_services::packet::PacketCounters;
+use wavelane_transport::link::LinkCounters;
+use wavelane_transport::session::SessionEvent;
+
+pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
+    let mut counters: BTreeMap<&'static str, u64> = gateway.sessions.counters().into_iter().collect();
+    let own = &gateway.counters;
+    counters.insert("dropped_source_not_allowed", own.dropped_source_not_allowed);
+    counters.insert("dropped_target_not_allowed", own.dropped_target_not_allowed);
+    counters.insert("dropped_no_session", own.dropped_no_session);
+    counters.insert("flows_resumed", own.flows_resumed);
+    counters.insert("flows_given_up", own.flows_given_up);
+    counters.insert("flows_idle", own.flows_idle);
+    counters.insert("refused_flow_rate", gateway.arrivals.refused);
+    counters.insert("addresses_unproven", own.addresses_unproven);
+    counters.insert("flows_relayed", gateway.relays.relayed);
+    counters.insert("relayed_octets", gateway.relays.bytes);
+    counters.insert("refused_relay_loop", gateway.relays.refused_loop);
+    counters.extend(gateway.packets.counters.named());
+    let (mut buffered, mut packets_buffered) = (gateway.kept, 0);
+    for link in &gateway.links {
+        let held = link.service.blocks.status();
+        buffered += held.to_send + held.unread;
+        packets_buffered += link.service.packets.as_ref().map_or(0, |packets| packets.octets() as u64);
+        let (lane, path) = (link.counters(), link.path(now));
+        let named = [
+            ("datagrams_sent", lane.datagrams_sent),
+            ("datagrams_received", lane.datagrams_received),
+            ("datagrams_lost", path.lost_packets),
+            ("datagrams_lost_spurious", path.spurious_losses),
+            ("dropped_malformed_frames", lane.malformed),
+            ("dropped_stray_lane_acks", lane.stray_acks),
+            ("dropped_optimistic_lane_acks", lane.optimistic_acks),
+            ("fec_protected", lane.protected),
+            ("fec_symbols", lane.symbols_sent),
+            ("fec_symbol_octets", lane.symbol_octets),
+            ("fec_repaired", lane.repaired),
+            ("fec_unrepaired", lane.unrepaired),
+            ("fec_recovered", lane.recovered),
+            ("dropped_packets_unwanted", link.service.unwanted_packets()),
+        ];
+        let packets = link.service.packets.as_ref().map(|packets| packets.counters());
+        let named = named.into_iter().chain(repair(link, &lane, packets.as_ref()));
+        let named = named.chain(packets.iter().flat_map(PacketCounters::named));
+        for (name, count) in named.chain(link.service.blocks.counters().named()) {
+            *counters.entry(name).or_default() += count;
+        }
+    }
+    Status {
+        peers: (0..gateway.links.len()).map(|peer| peer_status(gateway, now, peer)).collect(),
+        flows: gateway.flows.len(),
+        flows_lost_way: gateway.flows.detached(),
+        flows_relayed: gateway.relays.len() / 2,
+        buffered,
+        packets_buffered,
+        counters: counters.into_iter().collect(),
+    }
+}
+
+/// What repair cost on a link, and what it came to, whichever way it went.
+fn repair(link: &Link, lane: &LinkCounters, packets: Option<&PacketCounters>) -> [(&'static str, u64); 4] {
+    let (blocks, packets) = (link.service.blocks.counters(), packets.map(|p| p.sender).unwrap_or_default());
+    let cost = blocks.repair_octets + blocks.copy_octets + lane.symbol_octets + packets.repeat_octets;
+    [
+        ("first_octets", blocks.first_octets + packets.first_octets),
+        ("repair_octets", cost),
+        ("repaired", lane.repaired + packets.repaired),
+        ("unrepaired", packets.unrepaired),
+    ]
+}
+
+fn peer_status(gateway: &Gateway, now: Instant, peer: usize) -> PeerStatus {
+    let path = gateway.links[peer].path(now);
+    let state = &gateway.peers[peer];
+    PeerStatus {
+        name: gateway.config.peers[peer].name.clone(),
+        up: state.up && gateway.sessions.can_seal(now, peer),
+        address: gateway.sessions.address(peer),
+        silence: state.heard.map(|at| now.since(at)),
+        rtt: path.rtt,
+        rtt_min: path.rtt_min,
+        queue_delay: path.queue_delay,
+        rate: path.rtt.map(|_| path.rate),
+        loss: path.loss,
+        path_mtu: path.path_mtu,
+        path_mtu_cause: path.below_base.then(|| path_mtu_cause(path.path_mtu)),
+        in_flight: path.in_flight,
+    }
+}
+
+/// What the operator is told of a path whose MTU is below the base.
+fn path_mtu_cause(mtu: usize) -> String {
+    format!(
+        "packets of more than about {mtu} bytes are lost on the way, smaller ones arrive: look for a tunnel or a filter between the gateways with a smaller MTU; until it is mended we send no larger ones"
+    )
+}
+
+impl Gateway {
+    /// Says once that the path swallows large packets, and once that it no longer does.
+    pub(super) fn note_path_mtu(&mut self, now: Instant, peer: usize) {
+        let path = self.links[peer].path(now);
+        if core::mem::replace(&mut self.peers[peer].below_base, path.below_base) == path.below_base {
+            return;
+        }
+        let name = &self.config.peers[peer].name;
+        let text = match path.below_base {
+            true => path_mtu_cause(path.path_mtu),
+            false => format!("packets of {} bytes arrive again", path.path_mtu),
+        };
+        self.events.push_back(Event::Notice(format!("peer '{name}': {text}")));
+    }
+
+    /// Passes on what the sessions report, in the operator's words.
+    pub(super) fn drain_session_events(&mut self, now: Instant) {
+        while let Some(event) = self.sessions.poll_event() {
+            let name = |peer: usize| self.config.peers[peer].name.clone();
+            let ours = match event {
+                SessionEvent::NoAnswer { peer, address, .. } => Event::Unanswered { peer: PeerId(peer), address },
+                SessionEvent::OwnKeyUnknown { peer } => Event::OwnKeyUnknown(PeerId(peer)),
+                SessionEvent::AnswerUnreadable { peer, .. } => Event::Unreadable(PeerId(peer)),
+                SessionEvent::UnknownPeer { public_key, from } => Event::UnknownCaller { public_key, from },
+                SessionEvent::EpochWentBack { peer, epoch, known } => Event::Notice(format!(
+                    "peer '{}' calls under boot epoch {epoch}, older than {known}: set its clock, or this is a replay",
+                    name(peer)
+                )),
+                SessionEvent::OtherVersion { version, .. } => {
+                    Event::Notice(format!("a caller speaks wire version {version}, we speak 1: upgrade the older side"))
+                }
+                SessionEvent::Expired { peer } => {
+                    self.settle(now, PeerId(peer));
+                    continue;
+                }
+            };
+            self.events.push_back(ours);
+        }
+    }
+}

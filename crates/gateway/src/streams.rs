@@ -1,0 +1,129 @@
+//! The bytes of the owner's flows: written, read and ended.
+
+use super::{Gateway, PeerId};
+use wavelane_base::{FlowId, Instant, ReadOutcome, Streams};
+use wavelane_wire::frame::{FlowName, Reach, Reason};
+
+impl Streams for Gateway {
+    fn write(&mut self, now: Instant, flow: FlowId, data: &[u8]) -> usize {
+        let room = self.edge_room(flow).min(data.len());
+        if room == 0 {
+            // While an older stretch is being replayed nothing may overtake it, not even an empty one.
+            self.with_edge(flow, |edge| edge.writer_waits |= !data.is_empty());
+            return 0;
+        }
+        let Some((peer, name)) = self.flows.find(flow) else { return 0 };
+        self.lend(peer);
+        let taken = self.blocks(peer).write(now, name, &data[..room]);
+        self.with_edge(flow, |edge| {
+            edge.wrote(&data[..taken]);
+            edge.writer_waits |= taken < data.len();
+        });
+        self.settle(now, peer);
+        taken
+    }
+
+    fn read(&mut self, now: Instant, flow: FlowId, buf: &mut [u8]) -> ReadOutcome {
+        let Some((peer, name)) = self.flows.find(flow) else {
+            return match self.flows.edge(flow) {
+                Some(edge) if edge.reach.finished => ReadOutcome::End,
+                Some(_) => ReadOutcome::Blocked,
+                None => ReadOutcome::Reset,
+            };
+        };
+        if self.flows.edge(flow).is_some_and(|edge| edge.reach.finished) {
+            return ReadOutcome::End;
+        }
+        self.lend(peer);
+        let outcome = self.blocks(peer).read(now, name, buf);
+        self.tell_reach(now, flow, (peer, name), outcome);
+        self.settle(now, peer);
+        outcome
+    }
+
+    fn shutdown(&mut self, now: Instant, flow: FlowId) {
+        let replaying = self.flows.edge(flow).is_some_and(|edge| {
+            edge.ended = true;
+            edge.is_replaying()
+        });
+        let Some((peer, name)) = self.flows.find(flow) else { return };
+        if !replaying {
+            self.blocks(peer).shutdown(now, name);
+            self.settle(now, peer);
+        }
+    }
+
+    fn reset(&mut self, now: Instant, flow: FlowId) {
+        let at = self.flows.find(flow);
+        self.forget(flow);
+        if let Some((peer, name)) = at {
+            self.blocks(peer).end(now, name, Reason::Aborted);
+            self.settle(now, peer);
+        }
+    }
+}
+
+impl Gateway {
+    /// What the flow's edge lets it write now: without one, anything.
+    fn edge_room(&mut self, flow: FlowId) -> usize {
+        let share = self.share_kept();
+        let carried = self.flows.find(flow).is_some();
+        match self.flows.edge(flow) {
+            None => usize::MAX,
+            Some(edge) if edge.ended || edge.is_replaying() || !carried => 0,
+            Some(edge) => edge.room(share),
+        }
+    }
+
+    /// How many bytes `write` would take now. With none an [`Event::Writable`] follows once there is room worth
+    /// writing for, so that the bytes may wait where they are until then.
+    pub fn room(&mut self, now: Instant, flow: FlowId) -> usize {
+        let edge = self.edge_room(flow);
+        let Some((peer, name)) = self.flows.find(flow) else {
+            self.with_edge(flow, |edge| edge.writer_waits = true);
+            return 0;
+        };
+        self.lend(peer);
+        let room = self.blocks(peer).room(name).min(edge);
+        if room == 0 {
+            self.with_edge(flow, |edge| edge.writer_waits = true);
+            self.blocks(peer).want_room(now, name);
+            self.settle(now, peer);
+        }
+        room
+    }
+
+    /// What `read` would give, where it lies: two parts of one stretch. Empty as well if `read` would give no bytes.
+    pub fn unread(&mut self, flow: FlowId) -> (&[u8], &[u8]) {
+        match self.flows.find(flow) {
+            Some((peer, name)) if self.flows.edge(flow).is_none_or(|edge| !edge.reach.finished) => {
+                self.blocks(peer).unread(name)
+            }
+            _ => (&[], &[]),
+        }
+    }
+
+    /// Takes the first `octets` of [`Gateway::unread`] as read.
+    pub fn consume(&mut self, now: Instant, flow: FlowId, octets: usize) {
+        let Some((peer, name)) = self.flows.find(flow).filter(|_| octets > 0) else { return };
+        self.lend(peer);
+        let outcome = self.blocks(peer).consume(now, name, octets);
+        self.tell_reach(now, flow, (peer, name), outcome);
+        self.settle(now, peer);
+    }
+
+    /// Across relays: has the other edge learn what our application took.
+    fn tell_reach(&mut self, now: Instant, flow: FlowId, (peer, name): (PeerId, FlowName), outcome: ReadOutcome) {
+        let Some(edge) = self.flows.edge(flow) else { return };
+        let at_once = match outcome {
+            ReadOutcome::Data(octets) => edge.read(octets),
+            ReadOutcome::End => {
+                edge.reach.finished = true;
+                true
+            }
+            ReadOutcome::Blocked | ReadOutcome::Reset => return,
+        };
+        let reach: Reach = edge.reach;
+        self.blocks(peer).say_progress(now, name, reach, at_once);
+    }
+}

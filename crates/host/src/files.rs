@@ -1,0 +1,105 @@
+//! Small files that outlive the process. Nothing that lies at their path instead may hold it up.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Reads a file of at most `max` bytes; `InvalidData` if it is longer, or no plain file.
+pub fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    // To open a pipe would wait for its writer.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let wrong = |why| Err(io::Error::new(ErrorKind::InvalidData, why));
+    if !file.metadata()?.is_file() {
+        return wrong("it is no plain file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    file.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return wrong(format!("it is longer than {max} bytes"));
+    }
+    Ok(bytes)
+}
+
+/// Replaces a file as a whole, so that a power cut leaves the old or the new. Only its owner may read it; folders that are
+/// missing are made.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let fresh = with_suffix(path, "-new");
+    // Whatever lies there, a link or a pipe too, is not written to.
+    match std::fs::remove_file(&fresh) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    let done = fill(file, bytes).and_then(|()| std::fs::rename(&fresh, path));
+    if done.is_err() {
+        // A full disk needs no half of it.
+        let _ = std::fs::remove_file(&fresh);
+    } else {
+        // The new file stands in any case. Not every file system can do this, nor may everybody read the folder.
+        let _ = sync_folder_of(path);
+    }
+    done
+}
+
+/// Has the disk keep the names in the folder of `path`: a power cut would undo a rename.
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn fill(mut file: File, bytes: &[u8]) -> io::Result<()> {
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// The path with `suffix` behind its last part.
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn what_lies_in_the_way_neither_holds_up_nor_is_written_to() {
+        let dir = std::env::temp_dir().join(format!("wavelane-files-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let path = dir.join("new/a");
+        assert_eq!(read_small(&path, 9).unwrap_err().kind(), ErrorKind::NotFound);
+        replace(&path, b"one").unwrap();
+        assert_eq!(read_small(&path, 3).unwrap(), b"one");
+        assert_eq!(read_small(&path, 2).unwrap_err().kind(), ErrorKind::InvalidData);
+        sync_folder_of(&path).unwrap();
+        sync_folder_of(Path::new("bare")).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let (pipe, fresh, other) = (dir.join("pipe"), with_suffix(&path, "-new"), dir.join("other"));
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for odd in [&pipe, &dir, Path::new("/dev/zero")] {
+            assert_eq!(read_small(odd, 9).unwrap_err().kind(), ErrorKind::InvalidData, "{}", odd.display());
+        }
+        std::fs::write(&other, "untouched").unwrap();
+        symlink(&other, &fresh).unwrap();
+        replace(&path, b"two").unwrap();
+        assert_eq!(read_small(&path, 9).unwrap(), b"two");
+        assert_eq!(read_small(&other, 9).unwrap(), b"untouched");
+        std::fs::rename(&pipe, &fresh).unwrap();
+        replace(&path, b"three").unwrap();
+        assert!(!fresh.exists());
+        std::fs::create_dir(&fresh).unwrap();
+        assert!(replace(&path, b"four").is_err());
+        assert_eq!(read_small(&path, 9).unwrap(), b"three");
+        // No room: nothing is left of it.
+        assert!(replace(Path::new("/proc/none/a"), b"five").is_err());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,201 @@
+//! Queues with and without active management: FIFO, CoDel (RFC 8289) and FQ-CoDel (RFC 8290).
+//!
+//! A queue never asks for time: its decisions fall when an item is pushed or popped, so being looked at changes
+//! nothing. Every queue is bounded in items and in octets.
+#![forbid(unsafe_code)]
+
+mod codel;
+mod fifo;
+mod fq_codel;
+
+#[cfg(test)]
+mod tests;
+
+use codel::CoDel;
+use fifo::Fifo;
+use fq_codel::FqCoDel;
+use wavelane_base::{Instant, Span};
+
+/// Something that waits in a queue.
+pub trait Queued {
+    /// Its size.
+    fn octets(&self) -> usize;
+    /// The hash of its flow; equal hashes share a sub-queue.
+    fn flow(&self) -> u64;
+    /// Whether its sender slows down when one is dropped, as far as that is known beforehand.
+    fn heeds_drops(&self) -> bool;
+    /// Marks it as having met congestion instead of dropping it. False if it cannot be marked.
+    fn mark(&mut self) -> bool;
+}
+
+/// How much may wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Most items.
+    pub items: usize,
+    /// Most octets.
+    pub octets: usize,
+}
+
+/// CoDel's two times (RFC 8289, section 3), and what FQ-CoDel here has besides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// Sojourn time that may stand.
+    pub target: Span,
+    /// For how long it may be exceeded before the first drop: about a round trip.
+    pub interval: Span,
+    /// The longest that an item may wait while its queue is served, at least [`AGE_MAX`], unless its flow heeds drops. A
+    /// flow that turned out not to is given no more than [`AGE_MAX`].
+    pub age: Span,
+    /// Items that wait while nothing was taken out for so long do not grow older: that is no overload.
+    pub pause: Span,
+}
+
+/// The longest that an item of a flow waits which does not slow down when items are dropped.
+pub const AGE_MAX: Span = Span::from_millis(100);
+
+impl Default for Terms {
+    /// RFC 8289, section 4.4.
+    fn default() -> Self {
+        Self {
+            target: Span::from_millis(5),
+            interval: Span::from_millis(100),
+            age: AGE_MAX,
+            pause: Span::from_millis(50),
+        }
+    }
+}
+
+/// Which queue: a closed list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Discipline {
+    /// First in, first out; the newest is dropped when full.
+    Fifo,
+    /// One queue whose standing delay is held at the target.
+    CoDel,
+    /// A CoDel queue per flow, served in turn, sparse flows first.
+    #[default]
+    FqCoDel,
+}
+
+/// What a queue did; all only grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Items pushed.
+    pub pushed: u64,
+    /// Items popped.
+    pub popped: u64,
+    /// Items dropped because a bound was reached.
+    pub dropped_full: u64,
+    /// Items dropped by CoDel.
+    pub dropped_delay: u64,
+    /// Items dropped because they had waited too long in a queue that was served.
+    pub dropped_age: u64,
+    /// Items marked instead of dropped.
+    pub marked: u64,
+}
+
+/// An item that comes out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Popped<T> {
+    /// The item.
+    pub item: T,
+    /// How long it waited.
+    pub sojourn: Span,
+}
+
+/// A queue of one of the disciplines.
+#[derive(Debug)]
+pub enum Queue<T> {
+    /// See [`Discipline::Fifo`].
+    Fifo(Fifo<T>),
+    /// See [`Discipline::CoDel`].
+    CoDel(CoDel<T>),
+    /// See [`Discipline::FqCoDel`].
+    FqCoDel(FqCoDel<T>),
+}
+
+impl<T: Queued> Queue<T> {
+    /// An empty queue.
+    pub fn new(discipline: Discipline, limits: Limits) -> Self {
+        match discipline {
+            Discipline::Fifo => Self::Fifo(Fifo::new(limits)),
+            Discipline::CoDel => Self::CoDel(CoDel::new(limits)),
+            Discipline::FqCoDel => Self::FqCoDel(FqCoDel::new(limits)),
+        }
+    }
+
+    /// Changes CoDel's times; what waits already is judged by the new ones.
+    pub fn set_terms(&mut self, terms: Terms) {
+        match self {
+            Self::Fifo(_) => {}
+            Self::CoDel(queue) => queue.terms = terms,
+            Self::FqCoDel(queue) => queue.terms = terms,
+        }
+    }
+
+    /// Adds an item. If a bound is reached, this item or another one is dropped and counted.
+    pub fn push(&mut self, now: Instant, item: T) {
+        match self {
+            Self::Fifo(queue) => queue.push(now, item),
+            Self::CoDel(queue) => queue.push(now, item),
+            Self::FqCoDel(queue) => queue.push(now, item),
+        }
+    }
+
+    /// Takes the next item out. `None` only if the queue is empty.
+    pub fn pop(&mut self, now: Instant) -> Option<Popped<T>> {
+        match self {
+            Self::Fifo(queue) => queue.pop(now),
+            Self::CoDel(queue) => queue.pop(now),
+            Self::FqCoDel(queue) => queue.pop(now),
+        }
+    }
+
+    /// Takes everything out, whatever the discipline thinks of how long it waited: nobody will be served.
+    pub fn take_all(&mut self) -> Vec<T> {
+        match self {
+            Self::Fifo(queue) => queue.take_all(),
+            Self::CoDel(queue) => queue.take_all(),
+            Self::FqCoDel(queue) => queue.take_all(),
+        }
+    }
+
+    /// The next item if it belongs to a flow that has not yet used up its first turn. Other
+    /// disciplines know no such flows.
+    pub fn sparse_head(&self) -> Option<&T> {
+        match self {
+            Self::Fifo(_) | Self::CoDel(_) => None,
+            Self::FqCoDel(queue) => queue.sparse_head(),
+        }
+    }
+
+    /// Items that wait.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Fifo(queue) => queue.len(),
+            Self::CoDel(queue) => queue.len(),
+            Self::FqCoDel(queue) => queue.len(),
+        }
+    }
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Octets that wait.
+    pub fn octets(&self) -> usize {
+        match self {
+            Self::Fifo(queue) => queue.octets(),
+            Self::CoDel(queue) => queue.octets(),
+            Self::FqCoDel(queue) => queue.octets(),
+        }
+    }
+    /// What it did so far.
+    pub fn counters(&self) -> Counters {
+        match self {
+            Self::Fifo(queue) => queue.counters,
+            Self::CoDel(queue) => queue.counters(),
+            Self::FqCoDel(queue) => queue.counters,
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Runs a scenario on a backend, over stacks and seeds, and writes the Record.
+
+use crate::backend::{Backend, BackendError, Progress, RunContext, StackRaw, Treatment};
+use crate::figures;
+use crate::judge;
+use crate::record::{ClauseNote, Omitted, RUN_FORMAT, RunDocument, StackResult, Verdict, label, series_csv};
+use core::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use wavelane_base::Seed;
+use wavelane_scenario::{Scenario, Stack};
+
+/// Most seeds of one run.
+pub const REPEAT_MAX: u32 = 10_000;
+/// Most workers.
+pub const JOBS_MAX: usize = 256;
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The scenario file's stem, the document's `scenario`.
+    pub name: String,
+    /// How many seeds, counting up from the scenario's.
+    pub repeat: u32,
+    /// How many runs at once.
+    pub jobs: usize,
+    /// The Record's directory.
+    pub out: PathBuf,
+    /// The command that repeats this run.
+    pub rerun: String,
+}
+
+/// What the caller adds to a run: it owns the clock, the terminal and the report.
+pub struct RunHooks<'a> {
+    /// Told how far it is; called from worker threads.
+    pub progress: &'a (dyn Fn(Progress) + Sync),
+    /// Told how many runs of a larger whole are over; called from worker threads.
+    pub count: &'a (dyn Fn(Count) + Sync),
+    /// Set on Ctrl-C.
+    pub cancelled: &'a AtomicBool,
+    /// The content of `environment.json`: wall-clock and host facts. Called once, at the end.
+    pub environment: &'a (dyn Fn() -> serde_json::Value + Sync),
+    /// Writes `report.html` and plots into the finished directory.
+    pub render: &'a (dyn Fn(&Path) -> Result<(), String> + Sync),
+}
+
+/// How many runs of a larger whole, such as a study, are over.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Count {
+    /// What they are, such as `draws`.
+    pub what: &'static str,
+    /// Those that are over, with those taken over from before.
+    pub done: usize,
+    /// All of them.
+    pub of: usize,
+    /// Share of the work of all that were not taken over, 0 to 1, as far as their cost can be told beforehand.
+    pub share: f64,
+}
+
+/// Why there is no Record.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Ctrl-C; nothing is left behind.
+    #[error("cancelled; no record was written")]
+    Cancelled,
+    /// The backend cannot honour the scenario, or none of its stacks.
+    #[error("{0}")]
+    Refused(String),
+    /// The Record cannot be written.
+    #[error("cannot write {}: {why}; free space or choose another place with --out", path.display())]
+    Unwritable {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's words.
+        why: String,
+    },
+    /// A stack could not be run.
+    #[error("stack {stack}, seed {seed}: {error}")]
+    Stack {
+        /// Which.
+        stack: Stack,
+        /// Its seed.
+        seed: u64,
+        /// Why.
+        error: BackendError,
+    },
+}
+
+fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> RunError + '_ {
+    move |e| RunError::Unwritable { path: path.to_owned(), why: e.to_string() }
+}
+
+/// A directory that becomes the Record when everything in it is whole, and is removed otherwise.
+struct Draft {
+    temporary: PathBuf,
+    out: PathBuf,
+    kept: bool,
+}
+
+impl Draft {
+    fn begin(out: &Path) -> Result<Self, RunError> {
+        let name =
+            out.file_name().ok_or_else(|| RunError::Refused(format!("--out {}: name a directory", out.display())))?;
+        let entries = |dir: &Path| std::fs::read_dir(dir).map(|mut d| d.next().is_some());
+        if out.exists() && !out.join("record.json").exists() && entries(out).unwrap_or(true) {
+            let why = "exists and is not a record: choose another --out or remove it";
+            return Err(RunError::Refused(format!("{} {why}", out.display())));
+        }
+        let parent = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::create_dir_all(parent).map_err(unwritable(parent))?;
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".draft-{}", std::process::id()));
+        let temporary = parent.join(hidden);
+        std::fs::create_dir(&temporary).map_err(unwritable(&temporary))?;
+        let draft = Self { temporary, out: out.to_owned(), kept: false };
+        for folder in ["series", "pcap"] {
+            let path = draft.temporary.join(folder);
+            std::fs::create_dir(&path).map_err(unwritable(&path))?;
+        }
+        Ok(draft)
+    }
+    /// Writes and syncs one file; errors name the place it was to have in the Record.
+    fn write(&self, name: &str, content: &[u8]) -> Result<(), RunError> {
+        use std::io::Write;
+        let path = self.temporary.join(name);
+        let written = std::fs::File::create(&path).and_then(|mut f| {
+            f.write_all(content)?;
+            f.sync_all()
+        });
+        written.map_err(unwritable(&self.out.join(name)))
+    }
+    /// Puts it in place; an earlier Record there is replaced.
+    fn keep(mut self) -> Result<(), RunError> {
+        if self.out.exists() {
+            std::fs::remove_dir_all(&self.out).map_err(unwritable(&self.out))?;
+        }
+        std::fs::rename(&self.temporary, &self.out).map_err(unwritable(&self.out))?;
+        self.kept = true;
+        Ok(())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.kept {
+            // Nothing more can be done about a directory that cannot be removed; its name says draft.
+            let _ = std::fs::remove_dir_all(&self.temporary);
+        }
+    }
+}
+
+/// The stacks to run, those left out, and what else is not as written.
+type Reviewed = (Vec<Stack>, Vec<Omitted>, Vec<ClauseNote>);
+
+/// Sorts the scenario's stacks into those to run and those omitted; refuses what the backend refuses.
+fn review(backend: &dyn Backend, scenario: &Scenario) -> Result<Reviewed, RunError> {
+    let review = backend.review(scenario);
+    if let Some((clause, why)) = review.refusal() {
+        return Err(RunError::Refused(format!("{} cannot run this scenario: {clause}: {why}", backend.name())));
+    }
+    let (mut run, mut omitted) = (Vec::new(), Vec::new());
+    let mut notes: Vec<ClauseNote> = Vec::new();
+    for &stack in &scenario.stacks {
+        match review.treatment_of(stack) {
+            Treatment::Imposed => run.push(stack),
+            Treatment::Approximated(why) => {
+                run.push(stack);
+                let treatment = "approximated".into();
+                notes.push(ClauseNote { clause: format!("stack {stack}"), treatment, why });
+            }
+            Treatment::Omitted(why) | Treatment::Refused(why) => {
+                omitted.push(Omitted { stack: stack.word().to_owned(), why });
+            }
+        }
+    }
+    for clause in review.clauses {
+        let (treatment, why) = match clause.treatment {
+            Treatment::Approximated(why) => ("approximated", why),
+            Treatment::Omitted(why) => ("omitted", why),
+            Treatment::Imposed | Treatment::Refused(_) => continue,
+        };
+        notes.push(ClauseNote { clause: clause.clause, treatment: treatment.into(), why });
+    }
+    if run.is_empty() {
+        let whys: Vec<String> = omitted.iter().map(|o| format!("{}: {}", o.stack, o.why)).collect();
+        return Err(RunError::Refused(format!("{} can run none of the stacks: {}", backend.name(), whys.join("; "))));
+    }
+    Ok((run, omitted, notes))
+}
+
+/// Runs everything and writes the Record; the document's verdict is the run's.
+///
+/// `make` makes a backend per worker. The draft of the Record lies beside its final place and replaces an earlier
+/// Record there only when it is whole.
+pub fn run(
+    make: &(dyn Fn() -> Box<dyn Backend> + Sync),
+    scenario: &Scenario,
+    options: &RunOptions,
+    hooks: &RunHooks<'_>,
+) -> Result<RunDocument, RunError> {
+    let backend = make();
+    let (stacks, omitted, clauses) = review(backend.as_ref(), scenario)?;
+    let draft = Draft::begin(&options.out)?;
+    draft.write("scenario.toml", scenario.to_toml().as_bytes())?;
+    let repeat = options.repeat.clamp(1, REPEAT_MAX);
+    let seeds: Vec<Seed> = (0..u64::from(repeat)).map(|i| Seed(scenario.seed.0.wrapping_add(i))).collect();
+    let tasks: Vec<(Stack, Seed)> = stacks.iter().flat_map(|s| seeds.iter().map(move |seed| (*s, *seed))).collect();
+    let raws = run_all(make, scenario, &tasks, &draft.temporary, repeat, options.jobs, hooks)?;
+
+    let results = stack_results(scenario, &stacks, &tasks, &raws);
+    let checks = judge::checks(scenario, &results, &omitted);
+    let unproven = results.iter().filter(|r| r.inconclusive.is_some()).map(|_| Verdict::Inconclusive);
+    let document = RunDocument {
+        format: RUN_FORMAT.into(),
+        scenario: options.name.clone(),
+        title: scenario.title.clone(),
+        backend: backend.name().into(),
+        seed: scenario.seed.0,
+        repeat,
+        verdict: Verdict::total(checks.iter().map(|c| c.verdict).chain(unproven)),
+        omitted,
+        clauses,
+        stacks: results,
+        checks,
+        rerun: options.rerun.clone(),
+        record: options.out.display().to_string(),
+    };
+    for ((stack, seed), raw) in tasks.iter().zip(&raws) {
+        for flow in &raw.flows {
+            let bulk = scenario.flow(&flow.flow).is_some_and(|f| f.app.is_bulk());
+            let name = format!("series/{}-{}.csv", label(stack.word(), seed.0, repeat), flow.flow);
+            draft.write(&name, series_csv(flow, bulk).as_bytes())?;
+        }
+    }
+    draft.write("log.txt", log(&document, &tasks, &raws).as_bytes())?;
+    let environment = serde_json::to_string_pretty(&(hooks.environment)()).unwrap_or_default() + "\n";
+    draft.write("environment.json", environment.as_bytes())?;
+    draft.write("record.json", document.to_json().as_bytes())?;
+    (hooks.render)(&draft.temporary)
+        .map_err(|why| RunError::Unwritable { path: options.out.join("report.html"), why })?;
+    if hooks.cancelled.load(Ordering::Relaxed) {
+        return Err(RunError::Cancelled);
+    }
+    draft.keep()?;
+    Ok(document)
+}
+
+/// Runs the tasks on `jobs` workers; results stand in the tasks' order. The first error stops the rest.
+fn run_all(
+    make: &(dyn Fn() -> Box<dyn Backend> + Sync),
+    scenario: &Scenario,
+    tasks: &[(Stack, Seed)],
+    out: &Path,
+    repeat: u32,
+    jobs: usize,
+    hooks: &RunHooks<'_>,
+) -> Result<Vec<StackRaw>, RunError> {
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<Option<StackRaw>>> = Mutex::new(tasks.iter().map(|_| None).collect());
+    let failed: Mutex<Option<RunError>> = Mutex::new(None);
+    let lock_failed = || failed.lock().unwrap_or_else(PoisonError::into_inner);
+    let worker = || {
+        let mut backend = make();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&(stack, seed)) = tasks.get(index) else { return };
+            if lock_failed().is_some() {
+                return;
+            }
+            let mut progress = |p: Progress| (hooks.progress)(p);
+            let label = label(stack.word(), seed.0, repeat);
+            let mut context =
+                RunContext { out, label, captures: repeat == 1, progress: &mut progress, cancelled: hooks.cancelled };
+            match backend.run_stack(scenario, stack, seed, &mut context) {
+                Ok(raw) => results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(raw),
+                Err(error) => {
+                    let error = match error {
+                        BackendError::Cancelled => RunError::Cancelled,
+                        error => RunError::Stack { stack, seed: seed.0, error },
+                    };
+                    lock_failed().get_or_insert(error);
+                    return;
+                }
+            }
+        }
+    };
+    let workers = jobs.clamp(1, JOBS_MAX).min(tasks.len());
+    if workers == 1 {
+        worker();
+    } else {
+        std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker))));
+    }
+    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let results: Option<Vec<StackRaw>> =
+        results.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect();
+    results.ok_or(RunError::Cancelled)
+}
+
+fn stack_results(
+    scenario: &Scenario,
+    stacks: &[Stack],
+    tasks: &[(Stack, Seed)],
+    raws: &[StackRaw],
+) -> Vec<StackResult> {
+    let of_stack = |stack: &Stack| {
+        let runs: Vec<(Seed, &StackRaw)> =
+            tasks.iter().zip(raws).filter(|((s, _), _)| s == stack).map(|((_, seed), raw)| (*seed, raw)).collect();
+        let only: Vec<&StackRaw> = runs.iter().map(|(_, raw)| *raw).collect();
+        StackResult {
+            stack: stack.word().to_owned(),
+            wire_bytes_per_delivered_byte: figures::wire_bytes_per_delivered_byte(&only),
+            repair_share: figures::repair_share(&only),
+            cpu_s_per_gb: figures::seconds_per_gb(&only, |r| r.spent.programs_s),
+            machine_s_per_gb: figures::seconds_per_gb(&only, |r| r.spent.machine_s),
+            inconclusive: only.iter().find_map(|r| r.inconclusive.clone()),
+            flows: runs.iter().flat_map(|(seed, raw)| figures::of_run(scenario, raw, *seed)).collect(),
+            radios: runs
+                .iter()
+                .flat_map(|(seed, raw)| raw.radios.iter().map(|r| figures::of_radio(r, *seed)))
+                .collect(),
+            kernels: runs
+                .iter()
+                .flat_map(|(seed, raw)| raw.kernels.iter().map(|k| figures::of_kernel(k, *seed)))
+                .collect(),
+            packets: runs.iter().filter_map(|(seed, raw)| Some(figures::of_packets(&raw.packets?, *seed))).collect(),
+        }
+    };
+    stacks.iter().map(of_stack).collect()
+}
+
+/// The log: what was left out or changed, the backend's remarks, and the verdicts.
+fn log(document: &RunDocument, tasks: &[(Stack, Seed)], raws: &[StackRaw]) -> String {
+    let mut out = format!("{}\n", document.rerun);
+    for o in &document.omitted {
+        let _ = writeln!(out, "omitted stack {}: {}", o.stack, o.why);
+    }
+    for c in &document.clauses {
+        let _ = writeln!(out, "{} {}: {}", c.treatment, c.clause, c.why);
+    }
+    for ((stack, seed), raw) in tasks.iter().zip(raws) {
+        for note in &raw.notes {
+            let _ = writeln!(out, "{stack} seed {}: {note}", seed.0);
+        }
+        if let Some(why) = &raw.inconclusive {
+            let _ = writeln!(out, "{stack} seed {}: inconclusive: {why}", seed.0);
+        }
+    }
+    for c in &document.checks {
+        let _ = writeln!(out, "check {}: {}: {}", c.check, c.verdict.word(), c.why);
+    }
+    let _ = writeln!(out, "verdict: {}", document.verdict.word());
+    out
+}
+
+#[cfg(test)]
+#[path = "drive_tests.rs"]
+mod tests;

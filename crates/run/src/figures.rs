@@ -1,0 +1,302 @@
+//! From what a flow saw to the figures of the Record. The only place where figures are computed.
+
+use crate::backend::{FlowRaw, KernelTcp, PacketsRaw, Probe, RadioRaw, StackRaw};
+use crate::record::{CategoryFigures, KernelFigures, PacketFigures, RadioFigures};
+use serde::{Deserialize, Serialize};
+use wavelane_base::{Seed, Span};
+use wavelane_scenario::{App, Flow, Scenario};
+
+/// Fixed-time flows are measured from this long after their first byte on: the start is not the steady state.
+pub const WARM_UP_NS: u64 = 2_000_000_000;
+/// An echo probe that was not answered ranks as if it took at least this long.
+pub const LOST_RANK_MS: f64 = 5_000.0;
+
+/// The figures of one flow in one run.
+#[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FlowFigures {
+    /// The flow's name.
+    pub flow: String,
+    /// Its application's word.
+    pub app: String,
+    /// The run's seed.
+    pub seed: u64,
+    /// Whether all that was asked for arrived.
+    pub completed: bool,
+    /// Whether the receiver's hash matched.
+    pub intact: Option<bool>,
+    /// Receiver's bits per second; `null` if nothing arrived, or for an echo.
+    pub goodput_bps: Option<f64>,
+    /// Application bytes received.
+    pub bytes: u64,
+    /// connect() to last byte; `null` if unfinished.
+    pub duration_ms: Option<f64>,
+    /// Median echo delay.
+    pub rtt_p50_ms: Option<f64>,
+    /// 95th percentile of echo delay.
+    pub rtt_p95_ms: Option<f64>,
+    /// 99th percentile of echo delay.
+    pub rtt_p99_ms: Option<f64>,
+    /// Echo probes that count.
+    pub sent: Option<u64>,
+    /// Those without answer.
+    pub lost: Option<u64>,
+    /// 95th percentile of the age of a download's bytes, from the sender's write to the receiver's read; fixed-time flows
+    /// after the warm-up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_p95_ms: Option<f64>,
+    /// Of a fetch: how long its exchanges took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetch: Option<FetchFigures>,
+    /// connect(), since the run's start.
+    pub connect_ms: f64,
+    /// First and last byte at the receiver, since the run's start.
+    pub first_byte_ms: Option<f64>,
+    /// Last byte at the receiver, since the run's start.
+    pub last_byte_ms: Option<f64>,
+    /// Goodput over what the slowest channel of the way could carry in the same time, as timeline and outages leave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_share: Option<f64>,
+}
+
+/// How long the exchanges of a fetch took, each from its connect(). One that did not end counts as [`LOST_RANK_MS`] at
+/// least.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FetchFigures {
+    /// Mean time to the first byte of the body.
+    pub first_byte_mean_ms: f64,
+    /// Median time to the first byte of the body.
+    pub first_byte_p50_ms: f64,
+    /// Mean time to the last byte.
+    pub total_mean_ms: f64,
+    /// Median time to the last byte.
+    pub total_p50_ms: f64,
+}
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+/// Bits per second, or `None` over an empty time.
+fn bits_per_second(octets: u64, ns: u64) -> Option<f64> {
+    (ns > 0).then(|| octets as f64 * 8e9 / ns as f64)
+}
+
+/// The time over which a goodput counts: last minus first byte; fixed-time flows after the warm-up; unfinished the time
+/// given.
+fn counted_time(raw: &FlowRaw, app: &App) -> Option<(u64, u64)> {
+    let (first, last) = (raw.first_byte_ns?, raw.last_byte_ns?);
+    let given = raw.connect_ns + raw.given_ns;
+    if app.is_fixed_time() {
+        return Some((first + WARM_UP_NS, given));
+    }
+    Some(if raw.completed { (first, last) } else { (raw.connect_ns, given) })
+}
+
+/// The receiver's bytes over the time that counts.
+fn goodput(raw: &FlowRaw, app: &App) -> Option<f64> {
+    let (from, until) = counted_time(raw, app)?;
+    let octets = if app.is_fixed_time() {
+        raw.arrivals.iter().filter(|(at, _)| *at >= from && *at <= until).map(|(_, octets)| octets).sum()
+    } else {
+        raw.octets
+    };
+    bits_per_second(octets, until.saturating_sub(from))
+}
+
+/// The goodput of a bulk flow over what its link could carry meanwhile.
+fn link_share(scenario: &Scenario, flow: &Flow, raw: &FlowRaw, goodput: f64) -> Option<f64> {
+    let (from, until) = counted_time(raw, &flow.app)?;
+    let link = scenario.link_bps(flow, Span::from_nanos(from), Span::from_nanos(until))?;
+    // To a millionth: more would not be read back as it was written.
+    (link > 0.0).then(|| (goodput / link * 1e6).round() / 1e6)
+}
+
+/// The probes that count: those due while the bulk flow ran, or all if there is none.
+fn counted_probes<'a>(raw: &'a FlowRaw, bulk: Option<&FlowRaw>) -> Vec<&'a Probe> {
+    let (from, until) = match bulk {
+        None => (0, u64::MAX),
+        Some(bulk) => {
+            let end = bulk.last_byte_ns.filter(|_| bulk.completed).unwrap_or(bulk.connect_ns + bulk.given_ns);
+            (bulk.connect_ns, end)
+        }
+    };
+    raw.probes.iter().filter(|p| (from..=until).contains(&p.sent_ns)).collect()
+}
+
+/// The nearest-rank percentile of sorted values.
+pub fn percentile(sorted: &[f64], percent: u64) -> Option<f64> {
+    let rank = (sorted.len() as u64 * percent).div_ceil(100).max(1);
+    sorted.get(usize::try_from(rank).ok()? - 1).copied()
+}
+
+/// Delays in ms, sorted; a lost one ranks behind every answered one and as at least 5 s.
+fn ranked(delays: impl Iterator<Item = Option<u64>>) -> Vec<f64> {
+    let all: Vec<Option<u64>> = delays.collect();
+    let mut delays: Vec<f64> = all.iter().flatten().copied().map(ms).collect();
+    delays.sort_by(f64::total_cmp);
+    let slowest = delays.last().copied().unwrap_or(0.0).max(LOST_RANK_MS);
+    delays.resize(all.len(), slowest);
+    delays
+}
+
+/// The 95th percentile of the age of a bulk flow's bytes.
+fn age_p95(raw: &FlowRaw, app: &App) -> Option<f64> {
+    let warm_up = if app.is_fixed_time() { WARM_UP_NS } else { 0 };
+    let from = raw.first_byte_ns? + warm_up;
+    percentile(&ranked(raw.ages.iter().filter(|(at, _)| *at >= from).map(|(_, age)| Some(*age))), 95)
+}
+
+fn of_fetches(raw: &FlowRaw) -> Option<FetchFigures> {
+    let firsts = ranked(raw.fetches.iter().map(|f| f.first_byte_ns));
+    let totals = ranked(raw.fetches.iter().map(|f| f.total_ns));
+    Some(FetchFigures {
+        first_byte_mean_ms: mean_ci95(&firsts)?.0,
+        first_byte_p50_ms: percentile(&firsts, 50)?,
+        total_mean_ms: mean_ci95(&totals)?.0,
+        total_p50_ms: percentile(&totals, 50)?,
+    })
+}
+
+/// The figures of one flow. `bulk` is the raw material of the flow during which an echo counts.
+pub fn of_flow(flow: &Flow, raw: &FlowRaw, bulk: Option<&FlowRaw>, seed: Seed) -> FlowFigures {
+    let is_bulk = flow.app.is_bulk();
+    let probes = if is_bulk { Vec::new() } else { counted_probes(raw, bulk) };
+    let delays = ranked(probes.iter().map(|p| p.rtt_ns));
+    // A fetch's exchanges are counted like probes.
+    let fetched = |missing: bool| raw.fetches.iter().filter(|f| !missing || f.total_ns.is_none()).count() as u64;
+    let sent = probes.len() as u64 + fetched(false);
+    let lost = probes.iter().filter(|p| p.rtt_ns.is_none()).count() as u64 + fetched(true);
+    FlowFigures {
+        flow: flow.name.clone(),
+        app: flow.app.word().to_owned(),
+        seed: seed.0,
+        completed: raw.completed,
+        intact: raw.intact,
+        goodput_bps: if is_bulk { goodput(raw, &flow.app) } else { None },
+        bytes: raw.octets,
+        duration_ms: raw
+            .last_byte_ns
+            .filter(|_| is_bulk && raw.completed)
+            .map(|t| ms(t.saturating_sub(raw.connect_ns))),
+        rtt_p50_ms: percentile(&delays, 50),
+        rtt_p95_ms: percentile(&delays, 95),
+        rtt_p99_ms: percentile(&delays, 99),
+        sent: (!is_bulk).then_some(sent),
+        lost: (!is_bulk).then_some(lost),
+        age_p95_ms: age_p95(raw, &flow.app),
+        fetch: of_fetches(raw),
+        connect_ms: ms(raw.connect_ns),
+        first_byte_ms: raw.first_byte_ns.map(ms),
+        last_byte_ms: raw.last_byte_ns.map(ms),
+        link_share: None,
+    }
+}
+
+/// The figures of every flow of one run, in the scenario's order.
+pub fn of_run(scenario: &Scenario, raw: &StackRaw, seed: Seed) -> Vec<FlowFigures> {
+    let find = |name: &str| raw.flows.iter().find(|f| f.flow == name);
+    let figures = scenario.flows.iter().filter_map(|flow| {
+        let bulk = scenario.bulk_of(flow).and_then(|b| find(&b.name));
+        let raw = find(&flow.name)?;
+        let figures = of_flow(flow, raw, bulk, seed);
+        let link_share = figures.goodput_bps.and_then(|goodput| link_share(scenario, flow, raw, goodput));
+        Some(FlowFigures { link_share, ..figures })
+    });
+    figures.collect()
+}
+
+/// The figures of one radio cell.
+pub fn of_radio(raw: &RadioRaw, seed: Seed) -> RadioFigures {
+    let seconds = raw.span.as_secs_f64();
+    let per_s = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+    RadioFigures {
+        channel: raw.channel.clone(),
+        seed: seed.0,
+        frames_per_s: per_s(raw.frames),
+        data_per_s: per_s(raw.data),
+        rts_per_s: per_s(raw.rts),
+        ack_missing_per_s: per_s(raw.ack_missing),
+        cts_missing_per_s: per_s(raw.cts_missing),
+        given_up_per_s: per_s(raw.given_up),
+        queue_full_per_s: per_s(raw.queue_full),
+        categories: raw
+            .categories
+            .iter()
+            .map(|c| CategoryFigures {
+                category: c.category.to_owned(),
+                delivered_bps: per_s(c.delivered_octets) * 8.0,
+                data_per_s: per_s(c.data),
+                ack_missing_per_s: per_s(c.ack_missing),
+                gave_way_per_s: per_s(c.gave_way),
+                given_up_per_s: per_s(c.given_up),
+                queue_full_per_s: per_s(c.queue_full),
+            })
+            .collect(),
+        uncoded_loss: raw.errors.and_then(|e| share(e.uncoded.1, e.uncoded.0)),
+        coded_loss: raw.errors.and_then(|e| share(e.coded.1, e.coded.0)),
+        coded_share: raw.errors.and_then(|e| share(e.coded.0, e.coded.0 + e.uncoded.0)),
+    }
+}
+
+/// A part of a whole; `None` of nothing.
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// IP bytes offered to the bad channel over bytes delivered, of one or several runs; `None` where no such bytes were
+/// counted, as in radio cells.
+pub fn wire_bytes_per_delivered_byte(runs: &[&StackRaw]) -> Option<f64> {
+    let wire: u64 = runs.iter().map(|r| r.wire_octets).sum();
+    let delivered: u64 = runs.iter().flat_map(|r| &r.flows).map(|f| f.octets).sum();
+    (delivered > 0 && wire > 0).then(|| wire as f64 / delivered as f64)
+}
+
+/// Processor seconds per 10^9 delivered bytes, of one or several runs; `None` unless every run has them.
+pub fn seconds_per_gb(runs: &[&StackRaw], of: fn(&StackRaw) -> Option<f64>) -> Option<f64> {
+    let seconds = runs.iter().map(|r| of(r)).sum::<Option<f64>>()?;
+    let delivered: u64 = runs.iter().flat_map(|r| &r.flows).map(|f| f.octets).sum();
+    (delivered > 0).then(|| seconds * 1e9 / delivered as f64)
+}
+
+/// What a node's kernel counted.
+pub fn of_kernel(raw: &KernelTcp, seed: Seed) -> KernelFigures {
+    let (segments_sent, segments_repeated) = (raw.sent, raw.repeated);
+    KernelFigures { node: raw.node.clone(), seed: seed.0, segments_sent, segments_repeated }
+}
+
+/// What the packet service counted.
+pub fn of_packets(raw: &PacketsRaw, seed: Seed) -> PacketFigures {
+    let PacketsRaw { sent, repeated, spurious } = *raw;
+    PacketFigures { seed: seed.0, packets_sent: sent, packets_repeated: repeated, packets_spurious: spurious }
+}
+
+/// Repair bytes over first transmissions, of one or several runs; `None` unless every run counted both.
+pub fn repair_share(runs: &[&StackRaw]) -> Option<f64> {
+    let sum = |of: fn(&StackRaw) -> Option<u64>| runs.iter().map(|r| of(r)).sum::<Option<u64>>();
+    let (repair, first) = (sum(|r| r.repair_octets)?, sum(|r| r.first_octets)?);
+    (first > 0).then(|| repair as f64 / first as f64)
+}
+
+/// Mean and 95 % confidence half-width (Student's t) of `values`; the half-width needs two of them.
+pub fn mean_ci95(values: &[f64]) -> Option<(f64, Option<f64>)> {
+    /// Two-sided 97.5 % quantiles of Student's t for 1 to 30 degrees of freedom; 1.96 beyond (normal).
+    const T: [f64; 30] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+        2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+    ];
+    let n = values.len();
+    if n == 0 {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / n as f64;
+    if n == 1 {
+        return Some((mean, None));
+    }
+    let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n - 1) as f64;
+    let t = T.get(n - 2).copied().unwrap_or(1.96);
+    Some((mean, Some(t * (variance / n as f64).sqrt())))
+}
+
+#[cfg(test)]
+#[path = "figures_tests.rs"]
+mod tests;

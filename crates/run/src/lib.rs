@@ -1,0 +1,23 @@
+//! A scenario's run: the contract with the places that run it, its figures and checks, and the Record.
+//!
+//! A [`Backend`] turns a [`wavelane_scenario::Scenario`] into a [`StackRaw`] per stack and seed, and [`run`] makes the JSON
+//! document and the Record directory of it. Only this crate computes figures, so a number means the same wherever it was
+//! produced.
+#![forbid(unsafe_code)]
+
+mod backend;
+mod drive;
+pub mod figures;
+mod judge;
+mod record;
+
+pub use backend::{
+    AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, CategoryRaw, Clause, ErrorsRaw, Fetch, FlowRaw,
+    KernelTcp, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment,
+};
+pub use drive::{Count, JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};
+pub use judge::{figure, show};
+pub use record::{
+    CategoryFigures, CheckResult, ClauseNote, KernelFigures, Omitted, PacketFigures, RUN_FORMAT, RadioFigures,
+    RecordError, RunDocument, Series, StackResult, Verdict,
+};

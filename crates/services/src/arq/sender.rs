@@ -1,0 +1,377 @@
+//! The sending end: numbers, order marks, copies kept, repeats.
+
+use super::abandoned::Abandoned;
+use super::keep::Kept;
+use super::terms::Times;
+use super::{Ordering, Piece, Repair, Treatment};
+use std::collections::{BTreeMap, VecDeque};
+use wavelane_base::{Instant, Span};
+use wavelane_transport::{Carries, RepairBudget};
+use wavelane_wire::Writer;
+use wavelane_wire::frame::{Frame, Order, PacketFrame};
+
+/// Flows remembered for their order; more share places, which costs them nothing but needless order.
+const FLOWS: usize = 1_024;
+/// A flow with fewer packets than this per hold time is sparse: transports start with ten per round trip (RFC 6928;
+/// RFC 9002, section 7.2).
+const DENSE_MIN: u32 = 10;
+/// Smaller packets make no flow dense: voice stays free of order at any round trip.
+const DENSE_OCTETS_MIN: usize = 300;
+/// Fewest bytes worth a piece of their own.
+const PIECE_MIN: usize = 256;
+/// What a piece's offset and length add to a frame's head.
+const PIECE_FIELDS: usize = 4;
+/// What a further sending of a repeat costs beside its bytes: frame, seal and headers (wire.md).
+const COPY_OVERHEAD: u64 = 70;
+
+/// What the sender remembers of a flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FlowMemory {
+    /// Newest packet that later ones keep their order with, and when it was first sent.
+    last: Option<(u64, Instant)>,
+    pub(super) newest_ack: Option<u64>,
+    /// Packets in the hold time that runs, and in the one before.
+    counts: [u32; 2],
+    since: Instant,
+}
+
+/// The place of the flow with hash `flow` in the sender's memory; few flows share one.
+pub fn flow_place(flow: u64) -> usize {
+    (flow % FLOWS as u64) as usize
+}
+
+/// What the sender did; all only grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SenderCounters {
+    /// Packets sent.
+    pub sent: u64,
+    /// Their bytes.
+    pub first_octets: u64,
+    /// Sendings of repeats.
+    pub repeated: u64,
+    /// Their bytes.
+    pub repeat_octets: u64,
+    /// Further sendings of repeats that the repair budget had nothing left for.
+    pub refused: u64,
+    /// Packets that arrived although a sending was lost.
+    pub repaired: u64,
+    /// Packets given up.
+    pub unrepaired: u64,
+    /// Repeats that were sent although the sending before them had arrived.
+    pub spurious: u64,
+    /// Lost acknowledgements that a newer one had made worthless.
+    pub superseded: u64,
+    /// Packets that could not be kept for repeating because the pool was used up.
+    pub unkept: u64,
+}
+
+/// The datagram that is being filled, and what sending costs.
+#[derive(Debug)]
+pub struct Datagram<'a, 'w> {
+    /// Room of a whole datagram.
+    pub full: usize,
+    /// Nothing but acks stands before the end of `w`.
+    pub fresh: bool,
+    /// Where frames are appended.
+    pub w: &'a mut Writer<'w>,
+    /// Which bytes of which packets were written.
+    pub pieces: &'a mut Vec<Piece>,
+    /// What may go into it.
+    pub carries: Carries,
+    /// Something of [`Repair::Fec`] was written.
+    pub wrote_media: bool,
+    /// The link's account: first sendings pay in, repeats and their copies are taken out.
+    pub budget: &'a mut RepairBudget,
+}
+
+/// What an attempt to write came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wrote {
+    /// There is nothing to write.
+    Nothing,
+    /// Something was written.
+    Frame,
+    /// What is next needs more room.
+    NoRoom,
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct Sender {
+    next: u64,
+    pub(super) kept: BTreeMap<u64, Kept>,
+    pub(super) abandoned: Abandoned,
+    pub(super) octets: usize,
+    pub(super) octets_max: usize,
+    /// Repeats to be written, oldest first.
+    pub(super) due: VecDeque<Piece>,
+    /// Further copies of repeats, by time.
+    pub(super) later: VecDeque<(Instant, Piece)>,
+    /// By time: the packet, and the round it had when the timer was set.
+    pub(super) timers: VecDeque<(Instant, u64, u16)>,
+    /// What is left of a packet whose first pieces have left.
+    pub(super) current: Option<Piece>,
+    pub(super) flows: Vec<FlowMemory>,
+    pub(super) path: Times,
+    /// When the timer's allowance was last renewed, and what was used of it since.
+    pub(super) timed: (Instant, u32),
+    pub(super) counters: SenderCounters,
+}
+
+impl Sender {
+    /// A sender that keeps at most `octets_max` bytes for repeating.
+    pub fn new(octets_max: usize) -> Self {
+        Self {
+            next: 0,
+            kept: BTreeMap::new(),
+            abandoned: Abandoned::default(),
+            octets: 0,
+            octets_max,
+            due: VecDeque::new(),
+            later: VecDeque::new(),
+            timers: VecDeque::new(),
+            current: None,
+            flows: Vec::new(),
+            path: Times::default(),
+            timed: (Instant::ZERO, 0),
+            counters: SenderCounters::default(),
+        }
+    }
+
+    /// What is known of the path now.
+    pub fn set_path(&mut self, path: Times) {
+        self.path = path;
+    }
+    /// What it did so far.
+    pub fn counters(&self) -> SenderCounters {
+        self.counters
+    }
+    /// Bytes kept, and of packets given up.
+    pub fn octets(&self) -> usize {
+        self.octets + self.abandoned.octets()
+    }
+
+    /// Whether repeats, or the rest of a packet, wait to be written.
+    pub fn has_backlog(&self) -> bool {
+        self.current.is_some() || !self.due.is_empty()
+    }
+
+    /// Takes a packet of the flow with hash `flow`; it is next but for repeats. Only while there is no rest of another.
+    pub fn start(&mut self, now: Instant, bytes: Vec<u8>, flow: u64, treatment: Treatment) {
+        assert!(self.current.is_none(), "one packet at a time: the other would be forgotten");
+        self.current = Some(self.admit(now, bytes, flow, treatment));
+    }
+
+    /// Takes a packet and writes it at once, before any rest. The caller made sure that it fits.
+    pub fn send_small(
+        &mut self,
+        now: Instant,
+        (bytes, flow, treatment): (Vec<u8>, u64, Treatment),
+        out: &mut Datagram<'_, '_>,
+    ) -> Wrote {
+        let piece = self.admit(now, bytes, flow, treatment);
+        match self.write_piece(now, piece, true, out) {
+            Some(end) if end == piece.end => Wrote::Frame,
+            // It does not fit after all: then it waits like any other, behind the repeats.
+            _ => {
+                self.due.push_front(piece);
+                Wrote::NoRoom
+            }
+        }
+    }
+
+    fn admit(&mut self, now: Instant, bytes: Vec<u8>, flow: u64, mut treatment: Treatment) -> Piece {
+        let number = self.next;
+        self.next += 1;
+        self.counters.sent += 1;
+        self.counters.first_octets += bytes.len() as u64;
+        if treatment.repair != Repair::None && self.octets() + bytes.len() > self.octets_max {
+            treatment.repair = Repair::None;
+            self.counters.unkept += 1;
+        }
+        let (order, place) = self.order(now, number, flow, treatment, bytes.len());
+        let end = bytes.len() as u32;
+        self.octets += bytes.len();
+        let mut kept = Kept::new(now, bytes, order, treatment, place);
+        kept.plan(0, end, 0, 1);
+        self.kept.insert(number, kept);
+        Piece { number, start: 0, end, round: 0, copy: false }
+    }
+
+    /// What the packet must not overtake, and its flow's place in the memory.
+    fn order(
+        &mut self,
+        now: Instant,
+        number: u64,
+        flow: u64,
+        treatment: Treatment,
+        octets: usize,
+    ) -> (Option<Order>, usize) {
+        if self.flows.is_empty() {
+            self.flows = vec![FlowMemory::default(); FLOWS];
+        }
+        let (hold, place) = (self.path.hold(), flow_place(flow));
+        let memory = &mut self.flows[place];
+        if treatment.only_newest {
+            memory.newest_ack = Some(number);
+        }
+        if treatment.order == Ordering::Free {
+            return (None, place);
+        }
+        if now.since(memory.since) > hold {
+            let ran = now.since(memory.since) <= hold.times(2);
+            memory.counts = [0, if ran { memory.counts[0] } else { 0 }];
+            memory.since = now;
+        }
+        memory.counts[0] += u32::from(octets > DENSE_OCTETS_MIN);
+        let dense = memory.counts.iter().any(|count| *count >= DENSE_MIN);
+        let before = memory.last.replace((number, now));
+        // Whatever is older than the hold has long arrived or never will.
+        let near = before.filter(|(_, at)| now.since(*at) <= hold);
+        let wanted = treatment.order == Ordering::Strict || dense;
+        let hold = if treatment.order == Ordering::Strict { self.path.hold_strict() } else { hold };
+        let order = near.filter(|_| wanted).map(|(n, _)| Order { back: number - n, hold_ms: hold.as_millis().max(1) });
+        (order, place)
+    }
+
+    /// Writes the next frame: a repeat, or what is left of the current packet. What may not go into this datagram needs
+    /// another one.
+    pub fn write(&mut self, now: Instant, out: &mut Datagram<'_, '_>) -> Wrote {
+        let Some(piece) = self.next(now, out.budget) else { return Wrote::Nothing };
+        let fits = match out.carries {
+            Carries::All => true,
+            Carries::Media => self.is_media(piece),
+            Carries::Others => !self.is_media(piece),
+        };
+        let Some(end) = (if fits { self.write_piece(now, piece, false, out) } else { None }) else {
+            return Wrote::NoRoom;
+        };
+        let rest = (end < piece.end).then_some(Piece { start: end, ..piece });
+        match (self.due.front_mut(), rest) {
+            (Some(front), Some(rest)) => *front = rest,
+            (Some(_), None) => drop(self.due.pop_front()),
+            (None, rest) => self.current = rest,
+        }
+        Wrote::Frame
+    }
+
+    /// Whether what is written next cannot wait for a repeat; `None` if there is nothing.
+    pub fn next_is_media(&mut self, now: Instant, budget: &mut RepairBudget) -> Option<bool> {
+        self.next(now, budget).map(|piece| self.is_media(piece))
+    }
+
+    fn is_media(&self, piece: Piece) -> bool {
+        self.kept.get(&piece.number).is_some_and(|kept| kept.treatment.repair == Repair::Fec)
+    }
+
+    /// The front of the repeats, without those that are not wanted any more; else the current packet's rest.
+    fn next(&mut self, now: Instant, budget: &mut RepairBudget) -> Option<Piece> {
+        while let Some(&piece) = self.due.front() {
+            let kept = self.kept.get(&piece.number);
+            let wanted = kept.is_some_and(|kept| !kept.has(piece.start, piece.end));
+            if wanted && kept.is_some_and(|kept| now.since(kept.first_sent) > self.persistence(piece.number)) {
+                // It waited behind others on a link that became slow; what is new is worth more now.
+                self.give_up_one(piece.number);
+            } else if wanted && piece.copy && !budget.affords(now, piece.octets() + COPY_OVERHEAD) {
+                self.counters.refused += 1;
+                self.due.pop_front();
+                // As if it had left and were lost: if the sendings before it are, the next round comes now.
+                self.lost(now, piece);
+                continue;
+            } else if wanted {
+                return Some(piece);
+            }
+            self.due.pop_front();
+        }
+        // A packet may have been given up for its first pieces before its last one left.
+        self.current = self.current.filter(|piece| self.kept.contains_key(&piece.number));
+        self.current
+    }
+
+    /// Writes `piece`, or as much of it as makes sense here, and returns where that ends.
+    fn write_piece(&mut self, now: Instant, piece: Piece, small: bool, out: &mut Datagram<'_, '_>) -> Option<u32> {
+        let kept = self.kept.get_mut(&piece.number)?;
+        let total = kept.bytes.len();
+        let frame = |end: u32| {
+            let whole = piece.start == 0 && end as usize == total;
+            PacketFrame {
+                number: piece.number,
+                order: kept.order,
+                piece: (!whole).then_some((piece.start as u16, total as u16)),
+                bytes: &kept.bytes[piece.start as usize..end as usize],
+            }
+        };
+        let (wanted, head) = ((piece.end - piece.start) as usize, frame(piece.end).head_len());
+        let end = if head + wanted <= out.w.room() {
+            piece.end
+        } else {
+            let room = out.w.room().checked_sub(head + PIECE_FIELDS).filter(|room| *room >= PIECE_MIN)?;
+            // What fits the next datagram whole is not cut, unless this one cannot hold more either.
+            if small || !out.fresh && head + wanted <= out.full {
+                return None;
+            }
+            piece.start + room.min(wanted) as u32
+        };
+        Frame::Packet(frame(end)).emit(out.w).ok()?;
+        out.fresh = false;
+        let sent = Piece { end, ..piece };
+        let media = kept.treatment.repair == Repair::Fec;
+        out.wrote_media |= media;
+        kept.wrote(piece.start, end, piece.end, piece.round);
+        out.pieces.push(sent);
+        if piece.round == 0 && media {
+            out.budget.earn_media(sent.octets());
+        } else if piece.round == 0 {
+            out.budget.earn(sent.octets(), small);
+        } else {
+            self.counters.repeated += 1;
+            self.counters.repeat_octets += sent.octets();
+            if piece.copy {
+                out.budget.spend(now, sent.octets() + COPY_OVERHEAD);
+            } else {
+                out.budget.charge(sent.octets());
+            }
+        }
+        if end == piece.end {
+            if kept.is_kept() {
+                self.arm(now, piece.number, piece.round);
+            } else if end as usize == total {
+                self.forget(piece.number);
+            }
+        }
+        Some(end)
+    }
+
+    fn arm(&mut self, now: Instant, number: u64, round: u16) {
+        let media = self.kept.get(&number).is_some_and(|kept| kept.treatment.repair == Repair::Fec);
+        let at = now + self.path.timer() + if media { self.path.symbols } else { Span::ZERO };
+        // Not always at the end: the timer shrinks with the round trip, most of all when that is first known.
+        let place = self.timers.partition_point(|other| other.0 <= at);
+        self.timers.insert(place, (at, number, round));
+    }
+
+    pub(super) fn forget(&mut self, number: u64) -> Option<Kept> {
+        let kept = self.kept.remove(&number)?;
+        self.octets -= kept.bytes.len();
+        while self.timers.front().is_some_and(|timer| !self.is_live(*timer)) {
+            self.timers.pop_front();
+        }
+        Some(kept)
+    }
+
+    /// Whether a timer still means anything.
+    pub(super) fn is_live(&self, (_, number, round): (Instant, u64, u16)) -> bool {
+        self.kept.get(&number).is_some_and(|kept| kept.rounds == round)
+    }
+
+    /// A datagram that carried `piece` arrived.
+    pub fn delivered(&mut self, piece: Piece) {
+        let Some(kept) = self.kept.get_mut(&piece.number) else { return };
+        let arrived = kept.delivered(piece.start, piece.end, piece.round);
+        self.counters.spurious += arrived.needless;
+        if arrived.complete && kept.is_kept() {
+            self.counters.repaired += u64::from(kept.rounds > 0);
+            self.forget(piece.number);
+        }
+    }
+}

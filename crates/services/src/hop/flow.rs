@@ -1,0 +1,374 @@
+//! One flow: its state table, its two halves and its small frames.
+
+use super::incoming::Incoming;
+use super::outgoing::Outgoing;
+use super::shares::{Held, UnreadRoom};
+use super::sure::{Sure, earliest};
+use std::net::SocketAddr;
+use wavelane_base::{Instant, Span};
+use wavelane_transport::PathView;
+use wavelane_wire::frame::{Passage, Reach, Reason};
+
+/// How long an opener that knows its Open arrived waits for the answer before it asks again. The far connect may
+/// rightly take long; the question only guards against an answer that never comes.
+pub(super) const OPEN_AGAIN: Span = Span::from_secs(3);
+
+/// Where a flow stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// We asked for it; no answer yet.
+    Opening,
+    /// The peer asked for it; our owner has not decided.
+    Asked,
+    /// Bytes may move both ways, each until its Finish.
+    Open,
+    /// Our owner reset it; what it wrote before is still being brought over, and that it was reset.
+    Ending,
+    /// Over for its owner; our last word has not provably arrived.
+    Done,
+    /// In no table any more.
+    Gone,
+}
+
+/// What moves a flow from state to state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cause {
+    /// The peer's Answer accepted it.
+    PeerAccepts,
+    /// The peer's Answer refused it.
+    PeerRefuses,
+    /// Our owner accepted it.
+    OwnerAccepts,
+    /// Our owner, or a full table, refused it.
+    OwnerRefuses,
+    /// Our owner reset it: what it wrote does not matter, or no longer.
+    OwnerResets,
+    /// Our owner reset it: what it wrote arrives first.
+    OwnerEnds,
+    /// A Reset (one that comes after bytes: once our owner has them), or a receipt that says refuse.
+    PeerResets,
+    /// The peer restarted, forgot the flow or does not know it.
+    PeerLostIt,
+    /// Our direction is complete at the peer, and the owner has read the peer's to its end.
+    BothEnded,
+    /// The last Reset (and what goes before it), refusing Answer or Complete receipt arrived, or room was needed.
+    LastWordArrived,
+}
+
+/// Every transition. What is not listed does not happen: the cause is ignored (owner) or counted as a protocol
+/// error (peer).
+pub(super) const TRANSITIONS: [(State, Cause, State); 22] = {
+    use Cause::{
+        BothEnded, LastWordArrived, OwnerAccepts, OwnerEnds, OwnerRefuses, OwnerResets, PeerAccepts, PeerLostIt,
+        PeerRefuses, PeerResets,
+    };
+    use State::{Asked, Done, Ending, Gone, Open, Opening};
+    [
+        (Opening, PeerAccepts, Open),
+        (Opening, PeerRefuses, Gone),
+        (Opening, OwnerResets, Done),
+        (Opening, PeerResets, Gone),
+        (Opening, PeerLostIt, Gone),
+        (Asked, OwnerAccepts, Open),
+        (Asked, OwnerRefuses, Done),
+        (Asked, OwnerResets, Done),
+        (Asked, PeerResets, Gone),
+        (Asked, PeerLostIt, Gone),
+        (Open, BothEnded, Done),
+        (Open, OwnerResets, Done),
+        (Open, OwnerEnds, Ending),
+        (Open, PeerResets, Gone),
+        (Open, PeerLostIt, Gone),
+        (Ending, OwnerResets, Done),
+        (Ending, LastWordArrived, Gone),
+        (Ending, PeerResets, Gone),
+        (Ending, PeerLostIt, Gone),
+        (Done, LastWordArrived, Gone),
+        (Done, PeerResets, Gone),
+        (Done, PeerLostIt, Gone),
+    ]
+};
+
+impl State {
+    /// Where `cause` leads from here.
+    pub(super) fn next(self, cause: Cause) -> Option<State> {
+        TRANSITIONS.iter().find(|(from, why, _)| *from == self && *why == cause).map(|(_, _, to)| *to)
+    }
+}
+
+/// What a flow that is done still has to bring over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LastWord {
+    Receipt,
+    Answer,
+    Reset,
+}
+
+/// Longest wait of word to the other edge: it may ride with other frames until then.
+pub(super) const PROGRESS_DELAY: Span = Span::from_millis(100);
+
+/// What a flow across relays has besides: the two edges' words to each other.
+#[derive(Debug, Default)]
+pub(super) struct Across {
+    /// What we say next or said last.
+    pub(super) ours: Reach,
+    pub(super) word: Sure,
+    word_at: Option<Instant>,
+    /// The most the other edge said.
+    pub(super) theirs: Reach,
+}
+
+impl Across {
+    /// There is more to say: at once if `now` is the moment for it, else within [`PROGRESS_DELAY`].
+    fn say(&mut self, now: Instant, reach: Reach, at_once: bool) {
+        if reach <= self.ours {
+            return;
+        }
+        self.ours = reach;
+        if at_once || reach.finished {
+            self.word_at = None;
+            self.word.ask();
+        } else if self.word_at.is_none() {
+            self.word_at = Some(now + PROGRESS_DELAY);
+        }
+    }
+    fn tick(&mut self, now: Instant) {
+        self.word.tick(now);
+        if self.word_at.is_some_and(|at| at <= now) {
+            self.word_at = None;
+            self.word.ask();
+        }
+    }
+    fn deadline(&self) -> Option<Instant> {
+        earliest([self.word.deadline(), self.word_at])
+    }
+    /// Both edges know that both directions were taken to their ends.
+    fn is_settled(&self) -> bool {
+        self.theirs.finished && self.ours.finished && self.word.arrived
+    }
+}
+
+/// One flow.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) state: State,
+    pub(super) source: SocketAddr,
+    pub(super) target: SocketAddr,
+    pub(super) passage: Option<Passage>,
+    /// What the answerer says it has, if relays lie between.
+    pub(super) received: Option<u64>,
+    /// Set once it is known that relays lie between the edges.
+    pub(super) across: Option<Box<Across>>,
+    pub(super) open: Sure,
+    pub(super) open_again_at: Option<Instant>,
+    pub(super) answer: Sure,
+    pub(super) refusal: Option<Reason>,
+    pub(super) reset: Sure,
+    pub(super) reason: Reason,
+    /// The peer's owner reset it: why, and whether it had ended its direction before. Our owner reads what was written
+    /// until then.
+    pub(super) ended_by_peer: Option<(Reason, bool)>,
+    pub(super) last_word: LastWord,
+    pub(super) out: Outgoing,
+    pub(super) inc: Incoming,
+    /// The owner waits for a readable event.
+    pub(super) reader_waits: bool,
+    /// When bytes of it last moved, and when that is to be looked at.
+    pub(super) moved_at: Instant,
+    idle_at: Option<Instant>,
+    /// Deficit round robin's account.
+    pub(super) deficit: i64,
+    /// The timer that stands in the hop's table.
+    pub(super) timer: Option<Instant>,
+    /// What the hop's totals count for this flow.
+    pub(super) counted: Held,
+}
+
+impl Flow {
+    pub(super) fn new(state: State, source: SocketAddr, target: SocketAddr, passage: Option<Passage>) -> Self {
+        Self {
+            state,
+            source,
+            target,
+            passage,
+            received: None,
+            across: None,
+            open: Sure::default(),
+            open_again_at: None,
+            answer: Sure::default(),
+            refusal: None,
+            reset: Sure::default(),
+            reason: Reason::Aborted,
+            ended_by_peer: None,
+            last_word: LastWord::Receipt,
+            out: Outgoing::default(),
+            inc: Incoming::default(),
+            reader_waits: true,
+            moved_at: Instant::ZERO,
+            idle_at: None,
+            deficit: 0,
+            timer: None,
+            counted: Held::default(),
+        }
+    }
+
+    /// Whether an Open or Answer is to be written.
+    pub(super) fn wants_greeting(&self) -> bool {
+        match self.state {
+            State::Opening => self.open.due,
+            State::Open | State::Ending => self.answer.due,
+            State::Done => self.last_word == LastWord::Answer && self.answer.due,
+            State::Asked | State::Gone => false,
+        }
+    }
+    /// Whether another small frame is to be written now.
+    pub(super) fn wants_control(&self) -> bool {
+        match self.state {
+            State::Opening => self.inc.receipt_now,
+            State::Open => {
+                self.inc.receipt_now
+                    || self.out.finish_due()
+                    || self.out.query.due
+                    || self.across.as_ref().is_some_and(|across| across.word.due)
+            }
+            State::Ending => self.reset.due || self.out.query.due,
+            State::Done => match self.last_word {
+                LastWord::Receipt => self.inc.receipt_now,
+                LastWord::Answer => false,
+                LastWord::Reset => self.reset.due,
+            },
+            State::Asked | State::Gone => false,
+        }
+    }
+    /// Whether bytes are to be written now.
+    pub(super) fn wants_data(&self) -> bool {
+        self.is_sending() && self.out.has_data()
+    }
+    /// Whether what was written is being brought over.
+    pub(super) fn is_sending(&self) -> bool {
+        matches!(self.state, State::Open | State::Ending)
+    }
+    /// Whether bytes may still be written: not if nobody would read them.
+    pub(super) fn takes_bytes(&self) -> bool {
+        matches!(self.state, State::Opening | State::Open) && self.out.fin.is_none() && self.ended_by_peer.is_none()
+    }
+    /// Whether the last word arrived.
+    pub(super) fn is_gone(&self) -> bool {
+        match self.state {
+            // An opener that lacks the answer cannot take what came before it.
+            State::Ending => {
+                let answered = !self.answer.due && !self.answer.flying();
+                answered && self.reset.arrived && self.out.is_drained()
+            }
+            State::Done => match self.last_word {
+                LastWord::Receipt => self.inc.complete_arrived,
+                LastWord::Answer => self.answer.arrived,
+                LastWord::Reset => self.reset.arrived,
+            },
+            State::Opening | State::Asked | State::Open | State::Gone => false,
+        }
+    }
+    /// Whether the owner is to be told that there is something to read; said once until it has read all.
+    pub(super) fn wakes_reader(&mut self) -> bool {
+        let wakes = self.state == State::Open && self.reader_waits && self.inc.readable();
+        self.reader_waits &= !wakes;
+        wakes
+    }
+    /// Whether both directions ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.state == State::Open
+            && self.out.complete
+            && self.inc.end_read
+            && self.across.as_ref().is_none_or(|across| across.is_settled())
+    }
+    /// Why the peer's owner reset it, once our owner has all that came before.
+    pub(super) fn was_ended_by_peer(&self) -> Option<Reason> {
+        let all_read = self.state == State::Open && self.inc.end_read;
+        self.ended_by_peer.filter(|_| all_read).map(|(reason, _)| reason)
+    }
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Opening => earliest([self.open.deadline(), self.open_again_at, self.inc.receipt_at]),
+            State::Open => {
+                let word = self.across.as_ref().and_then(|across| across.deadline());
+                earliest([self.answer.deadline(), self.inc.receipt_at, self.out.deadline(), word, self.idle_at])
+            }
+            State::Ending => {
+                earliest([self.answer.deadline(), self.reset.deadline(), self.out.deadline(), self.idle_at])
+            }
+            State::Done => earliest([self.answer.deadline(), self.reset.deadline(), self.inc.receipt_at]),
+            State::Asked | State::Gone => None,
+        }
+    }
+    /// Time has passed. Returns whether a question became due.
+    pub(super) fn tick(&mut self, now: Instant) -> bool {
+        self.open.tick(now);
+        self.answer.tick(now);
+        self.reset.tick(now);
+        self.inc.tick(now);
+        if let Some(across) = &mut self.across {
+            across.tick(now);
+        }
+        if self.open_again_at.is_some_and(|at| at <= now) {
+            self.open_again_at = None;
+            self.open.ask();
+        }
+        self.is_sending() && self.out.tick(now)
+    }
+    /// Bytes of it move.
+    pub(super) fn moves(&mut self, now: Instant, moves: bool) {
+        if moves {
+            self.moved_at = now;
+        }
+    }
+    /// Has it looked at whether it moved for `idle`.
+    pub(super) fn watch_idle(&mut self, idle: Option<Span>) {
+        if !self.is_sending() || idle.is_none() {
+            self.idle_at = None;
+        } else if self.idle_at.is_none() {
+            self.idle_at = idle.map(|idle| self.moved_at + idle);
+        }
+    }
+    /// Time has passed. Returns whether it did not move for `idle`.
+    pub(super) fn tick_idle(&mut self, now: Instant, idle: Option<Span>) -> bool {
+        if self.idle_at.is_none_or(|at| at > now) {
+            return false;
+        }
+        // Set anew when it settles.
+        self.idle_at = None;
+        let over = idle.is_some_and(|idle| self.moved_at + idle <= now);
+        if over {
+            self.moved_at = now;
+        }
+        over
+    }
+    /// Says to the other edge how far its bytes were taken. Nothing happens without relays.
+    pub(super) fn say(&mut self, now: Instant, reach: Reach, at_once: bool) {
+        if let Some(across) = &mut self.across {
+            across.say(now, reach, at_once);
+        }
+    }
+    /// What it holds now.
+    pub(super) fn holds(&self) -> Held {
+        let unsent = self.out.unsent();
+        Held {
+            to_send: self.out.buffered(),
+            unsent,
+            waiting: u64::from(unsent > 0),
+            unread: self.inc.buffered(),
+            unproven: u64::from(self.state != State::Done && self.inc.is_unproven()),
+        }
+    }
+    /// The credit to promise now.
+    pub(super) fn promise(&mut self, now: Instant, path: &PathView, room: UnreadRoom) {
+        let target = self.inc.credit_target(now, path, room);
+        self.inc.promise(target);
+    }
+    /// A receipt goes now if the credit moved enough.
+    pub(super) fn consider_credit(&mut self, now: Instant, path: &PathView, room: UnreadRoom) {
+        let target = self.inc.credit_target(now, path, room);
+        if self.state == State::Open && self.inc.credit_moved(target) {
+            self.inc.receipt_now = true;
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! The receiving half of a flow: reassembly, credit and what a receipt says.
+
+use super::memory::{give_back, make_room};
+use super::shares::{FLOOR, UnreadRoom};
+use std::collections::VecDeque;
+use wavelane_base::RangeSet;
+use wavelane_base::{Instant, Octets, Rate, Span};
+use wavelane_transport::PathView;
+
+/// Byte ranges that one flow may hold above its cumulative offset for nothing ...
+pub(super) const HELD_RANGES_FREE: usize = 64;
+/// ... each further one counts as so many bytes in the pool, which is more than it takes.
+pub(super) const HELD_RANGE_OCTETS: u64 = 64;
+/// What a flow is assumed to need before it was observed.
+pub(super) const NEED_INITIAL: u64 = 256 << 10;
+/// ... on a round trip of up to this; on a longer one it is more in proportion ...
+const NEED_RTT: Span = Span::from_millis(100);
+/// ... up to this.
+const NEED_INITIAL_MAX: u64 = 2 << 20;
+/// What arrives is looked at once per round trip, and on a way this long so often in one ...
+const LONG: Span = Span::from_millis(200);
+const EPOCHS_LONG: u64 = 4;
+/// ... but over no less than this, and over this in a long way's first round trip.
+const EPOCH_MIN: Span = Span::from_millis(10);
+/// Longest delay of a receipt for new data.
+pub(super) const RECEIPT_DELAY: Span = Span::from_millis(25);
+/// Payload a full datagram carries, for counting packets per BDP.
+pub(super) const PACKET_PAYLOAD: u64 = 1_172;
+
+/// Why received bytes were not kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Dropped {
+    BeyondCredit,
+    AfterFinish,
+    PoolFull,
+}
+
+/// What taking a data frame did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Taken {
+    /// Bytes that were new.
+    pub(super) fresh: u64,
+    /// Bytes that were held or read already.
+    pub(super) duplicate: u64,
+}
+
+/// The receiving half.
+#[derive(Debug, Default)]
+pub(super) struct Incoming {
+    /// Bytes the owner has read: the offset of `buf`'s first byte.
+    read: u64,
+    /// Every byte below is held or was read.
+    cumulative: u64,
+    /// Bytes from `read` on; between `cumulative` and its end only those in `held` mean something.
+    buf: VecDeque<u8>,
+    /// Ranges held above `cumulative`.
+    held: RangeSet,
+    /// The direction's length, once known.
+    finish: Option<u64>,
+    /// Credit promised: never withdrawn.
+    credit: u64,
+    /// Highest block number offered so far, and whether that is a micro-block.
+    block: Option<u64>,
+    micro: bool,
+    /// A receipt shall go at once when `cumulative` reaches this.
+    prompt_at: Option<u64>,
+    /// Bytes within the credit were dropped because the flow may not hold so many unread bytes now.
+    pressed: bool,
+    /// The credit of the newest receipt.
+    told: u64,
+    /// The owner has read the end.
+    pub(super) end_read: bool,
+    need: u64,
+    /// When bytes first came, and since when and how many were counted.
+    first_at: Option<Instant>,
+    epoch_start: Instant,
+    /// What arrived and what was read since then.
+    epoch_arrived: u64,
+    epoch_read: u64,
+    /// A receipt is to be written now.
+    pub(super) receipt_now: bool,
+    /// Or at the latest then.
+    pub(super) receipt_at: Option<Instant>,
+    /// Serial of the newest receipt, and whether its fate is open.
+    receipt_serial: u64,
+    receipt_flying: bool,
+    /// Whether a receipt that said `Complete` is known to have arrived.
+    pub(super) complete_arrived: bool,
+    complete_serial: Option<u64>,
+}
+
+impl Incoming {
+    /// Bytes of memory that unread data takes, with what tells its ranges apart.
+    pub(super) fn buffered(&self) -> u64 {
+        self.octets() + self.ranges_octets()
+    }
+    fn octets(&self) -> u64 {
+        self.buf.len() as u64
+    }
+    fn ranges_octets(&self) -> u64 {
+        self.held.count().saturating_sub(HELD_RANGES_FREE) as u64 * HELD_RANGE_OCTETS
+    }
+    pub(super) fn cumulative(&self) -> u64 {
+        self.cumulative
+    }
+    pub(super) fn credit(&self) -> u64 {
+        self.credit
+    }
+    /// Bytes that the flow is granted beyond those read.
+    #[cfg(test)]
+    pub(super) fn window(&self) -> u64 {
+        self.credit - self.read
+    }
+    pub(super) fn held(&self) -> &RangeSet {
+        &self.held
+    }
+    /// Whether its reader has yet to show that it reads, at first or again.
+    pub(super) fn is_unproven(&self) -> bool {
+        self.read == 0 || !self.buf.is_empty()
+    }
+    /// Every byte up to the end is held.
+    pub(super) fn is_complete(&self) -> bool {
+        self.finish == Some(self.cumulative)
+    }
+    /// Whether a read would say something.
+    pub(super) fn readable(&self) -> bool {
+        self.read < self.cumulative || (self.is_complete() && !self.end_read)
+    }
+    /// The owner has every byte there will be.
+    pub(super) fn is_all_read(&self) -> bool {
+        self.finish == Some(self.read)
+    }
+    /// At zero credit, or unable to use what was promised.
+    pub(super) fn is_stalled(&self) -> bool {
+        (self.pressed || self.credit <= self.cumulative) && !self.is_complete()
+    }
+    /// Memory the flow may take.
+    fn limit(&self, room: UnreadRoom) -> u64 {
+        self.need.min(room.share).max(room.part).min(self.buffered() + room.pool)
+    }
+    /// Bytes the flow may hold unread.
+    pub(super) fn cap(&self, room: UnreadRoom) -> u64 {
+        self.limit(room).saturating_sub(self.ranges_octets()).max(FLOOR)
+    }
+    /// The credit to tell now.
+    pub(super) fn tell_credit(&mut self, cap: u64) -> u64 {
+        let now = if self.pressed { self.pressed_credit(cap) } else { self.credit };
+        let crumbs = self.pressed && (self.told.max(self.cumulative)..self.told + worth_telling(cap)).contains(&now);
+        self.told = if crumbs { self.told } else { now };
+        self.told
+    }
+    /// The promise was more than can be held now: says so at once, or the sender would repeat for ever what is
+    /// dropped again and again.
+    pub(super) fn press(&mut self) {
+        self.receipt_now |= !self.pressed;
+        self.pressed = true;
+    }
+    /// Looks again, given that the flow may hold `cap` bytes now: whether the sender is to hear of it.
+    pub(super) fn relieve(&mut self, cap: u64) -> bool {
+        if !self.pressed {
+            return false;
+        }
+        self.pressed = self.credit > self.read + cap;
+        let gain = self.pressed_credit(cap).saturating_sub(self.told);
+        !self.pressed || gain * 4 >= cap
+    }
+    /// While pressed: the bytes that would be kept.
+    fn pressed_credit(&self, cap: u64) -> u64 {
+        self.cumulative.max(self.read + cap).min(self.credit)
+    }
+
+    /// Takes `bytes` at `offset`. Bytes that are held already win over new ones.
+    pub(super) fn take(&mut self, now: Instant, offset: u64, bytes: &[u8], room: UnreadRoom) -> Result<Taken, Dropped> {
+        let end = offset.saturating_add(bytes.len() as u64);
+        if end > self.credit {
+            return Err(Dropped::BeyondCredit);
+        }
+        if self.finish.is_some_and(|finish| end > finish) {
+            return Err(Dropped::AfterFinish);
+        }
+        let from = offset.max(self.cumulative);
+        let gaps = if from < end { self.held.gaps(from, end) } else { Vec::new() };
+        let fresh: u64 = gaps.iter().map(|(s, e)| e - s).sum();
+        let taken = Taken { fresh, duplicate: bytes.len() as u64 - fresh };
+        if fresh == 0 {
+            return Ok(taken);
+        }
+        let growth = (end - self.read).saturating_sub(self.octets());
+        let apart = from > self.cumulative && !self.held.touches(from, end);
+        let range = if apart && self.held.count() >= HELD_RANGES_FREE { HELD_RANGE_OCTETS } else { 0 };
+        // The floor is for bytes, not for telling them apart.
+        let within_floor = range == 0 && end <= self.read + FLOOR;
+        if self.buffered() + growth + range > self.limit(room) && growth + range > 0 && !within_floor {
+            return Err(Dropped::PoolFull);
+        }
+        make_room(&mut self.buf, growth as usize);
+        self.buf.resize(self.buf.len() + growth as usize, 0);
+        for (s, e) in gaps {
+            self.copy_in(s, &bytes[(s - offset) as usize..(e - offset) as usize]);
+        }
+        self.held.insert(from, end);
+        if let Some((s, e)) = self.held.first()
+            && s <= self.cumulative
+        {
+            self.cumulative = e;
+            self.held.pop_first();
+        }
+        self.first_at.get_or_insert(now);
+        self.epoch_arrived += fresh;
+        if self.is_complete() || self.prompt_at.is_some_and(|at| self.cumulative >= at) {
+            self.prompt_at = None;
+            self.receipt_now = true;
+        } else {
+            self.receipt_within(now, RECEIPT_DELAY);
+        }
+        Ok(taken)
+    }
+
+    fn copy_in(&mut self, offset: u64, bytes: &[u8]) {
+        let at = (offset - self.read) as usize;
+        let (front, back) = self.buf.as_mut_slices();
+        let in_front = front.len().saturating_sub(at).min(bytes.len());
+        if in_front > 0 {
+            front[at..at + in_front].copy_from_slice(&bytes[..in_front]);
+        }
+        if in_front < bytes.len() {
+            let start = (at + in_front) - front.len();
+            back[start..start + bytes.len() - in_front].copy_from_slice(&bytes[in_front..]);
+        }
+    }
+
+    /// The peer says its direction is `length` bytes long. `false` if that contradicts what is known.
+    pub(super) fn finish(&mut self, length: u64) -> bool {
+        let top = self.held.descending().next().map_or(self.cumulative, |(_, e)| e);
+        if self.finish.is_some_and(|known| known != length) || length < top {
+            return false;
+        }
+        self.finish = Some(length);
+        // Also when it was said before: the peer repeats it because a receipt of ours was lost.
+        self.receipt_now = true;
+        true
+    }
+
+    /// The peer offers a block. A repeated offer is a question and is answered at once.
+    pub(super) fn offer(&mut self, now: Instant, block: u64, start: u64, length: Option<u64>, micro: bool) {
+        let repeated = self.block.is_some_and(|seen| block <= seen);
+        if !repeated {
+            self.micro = micro;
+        }
+        self.block = Some(self.block.map_or(block, |seen| seen.max(block)));
+        let end = length.map(|n| start.saturating_add(n));
+        if repeated || (micro && end.is_some_and(|end| end <= self.cumulative)) {
+            self.receipt_now = true;
+        } else if micro && let Some(end) = end {
+            self.prompt_at = Some(self.prompt_at.map_or(end, |at| at.max(end)));
+        } else {
+            self.receipt_within(now, RECEIPT_DELAY);
+        }
+    }
+
+    /// The bytes that can be read, as the two halves of the ring.
+    pub(super) fn unread(&self) -> (&[u8], &[u8]) {
+        let n = (self.cumulative - self.read) as usize;
+        let (front, back) = self.buf.as_slices();
+        let in_front = n.min(front.len());
+        (&front[..in_front], &back[..(n - in_front).min(back.len())])
+    }
+    /// Takes up to `octets` bytes as read.
+    pub(super) fn consume(&mut self, octets: usize) -> usize {
+        let n = octets.min((self.cumulative - self.read) as usize);
+        self.buf.drain(..n);
+        self.read += n as u64;
+        self.epoch_read += n as u64;
+        give_back(&mut self.buf);
+        n
+    }
+
+    /// Gives the buffer back; the flow is over.
+    pub(super) fn discard(&mut self) {
+        self.buf = VecDeque::new();
+        self.held = RangeSet::default();
+    }
+
+    /// The credit we would promise now: what the path needs to stay full, as far as the reader keeps up.
+    pub(super) fn credit_target(&mut self, now: Instant, path: &PathView, room: UnreadRoom) -> u64 {
+        // Between two reads of what lies there is no telling whether the reader leaves it lying.
+        if self.read == self.cumulative || self.need == 0 {
+            self.observe(now, path, room);
+        }
+        self.read + self.need.min(room.share)
+    }
+    /// Raises the promise, not by crumbs (RFC 9293, section 3.8.6.2.2); a promise is never taken back.
+    pub(super) fn promise(&mut self, target: u64) {
+        if target >= self.credit + worth_telling(target.saturating_sub(self.read)) {
+            self.credit = target;
+        }
+    }
+    /// Whether the promise could grow by a quarter of the window.
+    pub(super) fn credit_moved(&self, target: u64) -> bool {
+        let window = target.saturating_sub(self.read);
+        let gain = target.saturating_sub(self.credit);
+        !self.is_complete() && gain > 0 && gain * 4 >= window
+    }
+
+    /// What arrived, and was read, in a round trip at the rate seen lately, times what repair needs, is what the flow needs.
+    pub(super) fn observe(&mut self, now: Instant, path: &PathView, room: UnreadRoom) {
+        let wanted = need_least(path.rtt);
+        let least = wanted.min(room.part);
+        if self.need == 0 {
+            (self.epoch_start, self.need) = (now, wanted.min(room.part.max(room.first)));
+        }
+        // Where the reader leaves nothing lying, holes are all that keeps it from reading what arrives.
+        let behind = self.read < self.cumulative;
+        let rtt = path.rtt.max(EPOCH_MIN);
+        // A start doubles per round trip, and what is told of one reaches the sender half of one later. Of the first bytes on a
+        // long way even their train's rate tells.
+        let long = rtt >= LONG && !behind;
+        let epochs = if long { EPOCHS_LONG } else { 1 };
+        let starting = long && self.first_at.is_none_or(|first| now.since(first) < rtt);
+        let epoch = if starting { EPOCH_MIN } else { rtt.scale(1, epochs) };
+        let age = now.since(self.epoch_start);
+        if age < epoch {
+            return;
+        }
+        let octets = if behind { self.epoch_arrived.min(self.epoch_read) } else { self.epoch_arrived };
+        let need = need_for(Rate::of(Octets::new(octets), age).octets_in(rtt).get(), path.loss);
+        // It grows at once, halves per round trip while the reader leaves bytes lying, and else shrinks by an eighth per round
+        // trip in which something arrived. Where room is short a reader that takes all that lies there, but seldom, is a slow
+        // one before whom a kernel's buffer empties now and then.
+        let rounds = (age.as_nanos() / rtt.as_nanos()).min(64);
+        let kept = match (behind, octets > 0 && !starting) {
+            (true, _) => self.need >> rounds.min(16),
+            (false, true) if least < wanted => (self.need - self.need / (8 * epochs)) >> (rounds / 4),
+            (false, true) => self.need - self.need / (8 * epochs),
+            (false, false) => self.need,
+        };
+        self.need = need.max(kept).max(least);
+        self.epoch_start = now;
+        (self.epoch_arrived, self.epoch_read) = (0, 0);
+    }
+
+    fn receipt_within(&mut self, now: Instant, delay: Span) {
+        let at = now + delay;
+        self.receipt_at = Some(self.receipt_at.map_or(at, |old| old.min(at)));
+    }
+    /// Only duplicates came: the peer does not know what we hold.
+    pub(super) fn receipt_for_duplicate(&mut self, now: Instant) {
+        if self.receipt_flying && self.micro {
+            // A copy, most likely. If what we said of it is lost, that is found out and it is said again.
+            return;
+        }
+        if self.is_complete() {
+            self.receipt_now = true;
+        } else {
+            self.receipt_within(now, RECEIPT_DELAY);
+        }
+    }
+    pub(super) fn receipt_written(&mut self, serial: u64) {
+        self.receipt_now = false;
+        self.receipt_at = None;
+        self.receipt_serial = serial;
+        self.receipt_flying = true;
+        if self.is_complete() && self.complete_serial.is_none() {
+            self.complete_serial = Some(serial);
+        }
+    }
+    pub(super) fn receipt_delivered(&mut self, serial: u64) {
+        if serial == self.receipt_serial {
+            self.receipt_flying = false;
+        }
+        if self.complete_serial.is_some_and(|first| serial >= first) {
+            self.complete_arrived = true;
+        }
+    }
+    /// Only the newest receipt is worth repeating, with newer contents.
+    pub(super) fn receipt_lost(&mut self, serial: u64) {
+        if self.receipt_flying && serial == self.receipt_serial {
+            self.receipt_flying = false;
+            self.receipt_now = true;
+        }
+    }
+    pub(super) fn tick(&mut self, now: Instant) {
+        if self.receipt_at.is_some_and(|at| at <= now) {
+            self.receipt_at = None;
+            self.receipt_now = true;
+        }
+    }
+}
+
+/// Least growth of a window of so many bytes that is worth telling: a packet's payload, or a quarter.
+fn worth_telling(window: u64) -> u64 {
+    (window / 4).clamp(1, PACKET_PAYLOAD)
+}
+
+/// What a flow is given while nothing, or little, was seen of it.
+fn need_least(rtt: Span) -> u64 {
+    let scaled = u128::from(NEED_INITIAL) * u128::from(rtt.as_nanos()) / u128::from(NEED_RTT.as_nanos());
+    u64::try_from(scaled).unwrap_or(u64::MAX).clamp(NEED_INITIAL, NEED_INITIAL_MAX)
+}
+
+/// Window that keeps a path of `bdp` bytes per round trip full while repairs of repairs are under way:
+/// BDP x (2 + ln(packets per BDP) / ln(1/p)). Integer binary logarithms serve: their ratio is the same.
+pub(super) fn need_for(bdp: u64, loss: f64) -> u64 {
+    let packets = (bdp / PACKET_PAYLOAD).max(1);
+    // At least 1/1024 (loss is never known to be absent), at most 1/2.
+    let inverse = (1.0 / loss.clamp(1.0 / 1024.0, 0.5)) as u64;
+    let log_inverse = u64::from(inverse.max(2).ilog2());
+    let log_packets = u64::from(packets.ilog2()) + 1;
+    bdp.saturating_mul(2).saturating_add(bdp.saturating_mul(log_packets) / log_inverse)
+}

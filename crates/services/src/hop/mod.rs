@@ -1,0 +1,363 @@
+//! The block service on one hop: all flows with one peer, sans-IO. `docs/protocol/hop.md` is the prose twin.
+//!
+//! The link above owns session, lanes and lane acks. It asks [`Hop::fill`] for frames whenever a lane has room,
+//! feeds received flow frames to [`Hop::handle_frame`], and reports the fate of everything carried through
+//! [`Hop::delivered`] and [`Hop::lost`]. A session that dies reports everything it carried as lost.
+
+mod bytes;
+mod fates;
+mod fill;
+mod flow;
+mod greet;
+mod handle;
+mod incoming;
+mod memory;
+mod numbers;
+mod outgoing;
+mod room;
+mod schedule;
+mod shares;
+mod sure;
+mod table;
+mod types;
+
+pub use fill::Datagram;
+pub use types::{Carried, Counters, HopConfig, HopEvent, HopOpenError, HopStatus, Item};
+
+use flow::{Cause, Flow, LastWord, State};
+use greet::Greetings;
+use numbers::Over;
+use schedule::Ring;
+use shares::Held;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use sure::Sure;
+use types::{Lent, earlier};
+use wavelane_base::{Class, Instant, Octets, Wakeup};
+use wavelane_transport::PathView;
+use wavelane_wire::frame::{FlowName, Passage, Reach, Reason};
+
+/// Most answers waiting to tell the peer that a flow is not known here.
+const STRAYS_MAX: usize = 64;
+/// All flows with one peer.
+#[derive(Debug)]
+pub struct Hop {
+    config: HopConfig,
+    path: PathView,
+    flows: BTreeMap<FlowName, Flow>,
+    /// Flows that are not `Done`.
+    live: usize,
+    /// Flows that became `Done`, oldest first, at most `flows_max`; some may be gone already.
+    done: VecDeque<FlowName>,
+    next_mine: u64,
+    over_theirs: Over,
+    /// Everything of ours below is over, as the peer was last told.
+    forgotten: u64,
+    forget: Sure,
+    strays: VecDeque<FlowName>,
+    /// Flows with an Open or Answer to send, and what those may cost.
+    greeters: Ring,
+    greetings: Greetings,
+    control: Ring,
+    micro: Ring,
+    bulk: Ring,
+    micro_run: u64,
+    timers: BTreeSet<(Instant, FlowName)>,
+    events: VecDeque<HopEvent>,
+    serial: u64,
+    /// Fates of older sendings mean nothing: the peer they went to is gone.
+    serial_floor: u64,
+    /// What of the limits is this service's, which shares them with those of other peers.
+    lent: Lent,
+    /// What all flows hold.
+    held: Held,
+    counters: Counters,
+}
+
+impl Hop {
+    /// An empty block service.
+    pub fn new(config: HopConfig) -> Self {
+        Self {
+            lent: Lent { flows: config.flows_max, pool: config.pool },
+            config,
+            path: PathView::default(),
+            flows: BTreeMap::new(),
+            live: 0,
+            done: VecDeque::new(),
+            next_mine: 0,
+            over_theirs: Over::default(),
+            forgotten: 0,
+            forget: Sure::default(),
+            strays: VecDeque::new(),
+            greeters: Ring::default(),
+            greetings: Greetings::default(),
+            control: Ring::default(),
+            micro: Ring::default(),
+            bulk: Ring::default(),
+            micro_run: 0,
+            timers: BTreeSet::new(),
+            events: VecDeque::new(),
+            serial: 0,
+            serial_floor: 0,
+            held: Held::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Other limits from now on; what is above them already is not taken back.
+    pub fn set_limits(&mut self, config: HopConfig) {
+        self.config = config;
+        self.lend(config.flows_max, config.pool);
+    }
+
+    /// Of the limits so much is for this service now; what is above it already is not taken back.
+    pub fn lend(&mut self, flows: usize, pool: Octets) {
+        self.lent = Lent { flows, pool };
+    }
+
+    /// Asks the peer to connect to `target` for the application at `source`. Bytes may be written at once; they
+    /// leave when the peer has accepted.
+    pub fn open(
+        &mut self,
+        now: Instant,
+        source: SocketAddr,
+        target: SocketAddr,
+        passage: Option<Passage>,
+    ) -> Result<FlowName, HopOpenError> {
+        if self.live >= self.lent.flows {
+            return Err(HopOpenError::TableFull(self.lent.flows));
+        }
+        let name = FlowName { mine: true, number: self.next_mine };
+        self.next_mine += 1;
+        self.counters.opened += 1;
+        let mut flow = Flow::new(State::Opening, source, target, passage);
+        flow.open.ask();
+        flow.promise(now, &self.path, self.unread_room());
+        flow.moved_at = now;
+        self.flows.insert(name, flow);
+        self.live += 1;
+        self.settle(name);
+        Ok(name)
+    }
+
+    /// Accepts an incoming flow. `received` is set if relays lie between the edges: bytes of the opening edge that
+    /// the answering edge's application has. Ignored for any other flow.
+    pub fn accept(&mut self, now: Instant, flow: FlowName, received: Option<u64>) {
+        if let Some(f) = self.flows.get_mut(&flow)
+            && f.state == State::Asked
+        {
+            f.received = received;
+            f.across = received.map(|_| Box::default());
+        }
+        self.answer(now, flow, None);
+    }
+
+    /// Does not take an incoming flow. Ignored for any other flow.
+    pub fn refuse(&mut self, now: Instant, flow: FlowName, reason: Reason) {
+        self.answer(now, flow, Some(reason));
+    }
+
+    fn answer(&mut self, now: Instant, flow: FlowName, refusal: Option<Reason>) {
+        let room = self.unread_room();
+        let Some(f) = self.flows.get_mut(&flow) else { return };
+        let cause = if refusal.is_none() { Cause::OwnerAccepts } else { Cause::OwnerRefuses };
+        if f.state.next(cause).is_none() {
+            return;
+        }
+        f.refusal = refusal;
+        f.answer.ask();
+        f.last_word = LastWord::Answer;
+        if refusal.is_none() {
+            f.promise(now, &self.path, room);
+        }
+        self.step(flow, cause);
+        self.settle(flow);
+    }
+
+    /// Across relays: tells the other edge how far its bytes were taken, soon or at once. Ignored where no relay is.
+    pub fn say_progress(&mut self, now: Instant, flow: FlowName, reach: Reach, at_once: bool) {
+        if let Some(f) = self.flows.get_mut(&flow) {
+            f.say(now, reach, at_once);
+            self.settle(flow);
+        }
+    }
+
+    /// Abandons both directions for `reason`: the far application gets what was written, and its end if that was said,
+    /// then sees a reset. No event follows.
+    pub fn end(&mut self, now: Instant, flow: FlowName, reason: Reason) {
+        let Some(f) = self.flows.get_mut(&flow) else { return };
+        if f.state == State::Ending {
+            return;
+        }
+        if f.ended_by_peer.is_some() || f.state != State::Open {
+            // Nobody would read it, or nothing was sent.
+            return self.reset(flow, reason);
+        }
+        f.reason = reason;
+        f.reset.ask();
+        f.out.end();
+        f.out.watch(now, &self.path);
+        f.inc.discard();
+        self.counters.resets += 1;
+        self.step(flow, Cause::OwnerEnds);
+        self.settle(flow);
+    }
+
+    /// Abandons both directions for `reason` at once: what was not read at the far side is dropped there. No event
+    /// follows.
+    pub fn reset(&mut self, flow: FlowName, reason: Reason) {
+        let Some(f) = self.flows.get_mut(&flow) else { return };
+        if f.ended_by_peer.is_some() {
+            // Its owner knows. What it still asks is answered as for any flow that is over.
+            self.step(flow, Cause::PeerResets);
+            return;
+        }
+        if f.state.next(Cause::OwnerResets).is_none() {
+            return;
+        }
+        let never_sent = f.state == State::Opening && !f.open.sent;
+        f.reason = reason;
+        f.reset.ask();
+        f.last_word = LastWord::Reset;
+        self.counters.resets += 1;
+        self.step(flow, Cause::OwnerResets);
+        if never_sent {
+            // The peer never hears of this number unless we say that it is over.
+            self.step(flow, Cause::LastWordArrived);
+            self.forget.ask();
+        }
+        self.settle(flow);
+    }
+
+    /// Refreshes what the lanes know of the path.
+    pub fn set_path(&mut self, path: PathView) {
+        self.path = path;
+    }
+
+    /// No ack came although one is overdue: what has been on the way longest is repeated, as if it were lost.
+    pub(crate) fn doubt_oldest(&mut self) {
+        let oldest = |(name, flow): (&FlowName, &Flow)| Some((flow.out.oldest_serial()?, *name));
+        let Some((_, name)) = self.flows.iter().filter(|(_, f)| f.is_sending()).filter_map(oldest).min() else {
+            return;
+        };
+        if let Some(flow) = self.flows.get_mut(&name) {
+            flow.out.doubt_oldest();
+        }
+        self.settle(name);
+    }
+
+    /// Whether the bulk flow whose turn it is will soon have nothing more to send: its last bytes cannot wait for
+    /// later ones to show that they were lost.
+    pub(crate) fn ends_soon(&mut self, now: Instant) -> bool {
+        self.bulk.current().and_then(|name| self.flows.get(&name)).is_some_and(|flow| flow.out.ends_soon(now))
+    }
+
+    /// Whether the bulk flow whose turn it is has bytes to repeat.
+    pub(crate) fn repeats_next(&mut self) -> bool {
+        self.bulk.current().and_then(|name| self.flows.get(&name)).is_some_and(|flow| flow.out.repeats_next())
+    }
+
+    /// The most urgent class with something to send now. Less urgent ones may wait as well: call [`Hop::fill`] with
+    /// the least urgent class that the lane permits, or bulk never has its turn.
+    pub fn wants(&self, now: Instant) -> Option<Class> {
+        let greets = self.greeting_waits() && self.greetings.is_open(now);
+        if greets || !self.strays.is_empty() || !self.control.is_empty() {
+            return Some(Class::Control);
+        }
+        match (self.micro.is_empty(), self.bulk.is_empty()) {
+            (true, true) => None,
+            (false, _) => Some(Class::Micro),
+            (true, false) => Some(Class::Bulk),
+        }
+    }
+
+    /// Whether an Open, Answer or Forget is due.
+    fn greeting_waits(&self) -> bool {
+        self.forget.due || !self.greeters.is_empty()
+    }
+
+    /// The peer came back without its memory: every flow is reset.
+    pub fn peer_restarted(&mut self, _now: Instant) {
+        for (&name, flow) in &self.flows {
+            match flow.state {
+                State::Opening => self.events.push_back(HopEvent::Refused(name, Reason::Restarted)),
+                State::Asked | State::Open => self.events.push_back(HopEvent::Reset(name, Reason::Restarted)),
+                State::Ending | State::Done | State::Gone => continue,
+            }
+            self.counters.resets += 1;
+        }
+        self.flows.clear();
+        self.live = 0;
+        self.held = Held::default();
+        self.done.clear();
+        self.strays.clear();
+        self.timers.clear();
+        (self.greeters, self.control, self.micro, self.bulk) = Default::default();
+        self.over_theirs = Over::default();
+        self.serial_floor = self.serial + 1;
+        // Our numbers go on; the new peer learns that the old ones are over.
+        self.forgotten = 0;
+        self.forget = Sure::default();
+        if self.next_mine > 0 {
+            self.forget.ask();
+        }
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(&(at, name)) = self.timers.first() {
+            if at > now {
+                break;
+            }
+            self.timers.pop_first();
+            if let Some(flow) = self.flows.get_mut(&name) {
+                flow.timer = None;
+                if flow.tick(now) {
+                    self.counters.probes += 1;
+                }
+                if flow.tick_idle(now, self.config.idle) {
+                    self.events.push_back(HopEvent::Idle(name));
+                }
+            }
+            self.settle(name);
+        }
+        self.forget.tick(now);
+        self.greetings.tick(now);
+    }
+
+    /// The next deadline.
+    pub fn poll_timeout(&self) -> Option<Wakeup> {
+        let flow = self.timers.first().map(|(at, _)| *at);
+        let greeting = self.greetings.deadline().filter(|_| self.greeting_waits());
+        earlier(earlier(flow, greeting), self.forget.deadline())
+            .map(|at| Wakeup { at, cause: "hop: receipt, copy or question due" })
+    }
+
+    /// The next report, oldest first.
+    pub fn poll_event(&mut self) -> Option<HopEvent> {
+        self.events.pop_front()
+    }
+
+    /// What is held now.
+    pub fn status(&self) -> HopStatus {
+        HopStatus {
+            flows: self.live,
+            closing: self.flows.len() - self.live,
+            to_send: self.held.to_send,
+            unread: self.held.unread,
+        }
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,48 @@
+//! Cutting new bytes into blocks: when one ends, and which one a question is about.
+
+use super::{Outgoing, QUERY_MIN};
+use wavelane_base::{Instant, Span};
+use wavelane_transport::PathView;
+
+/// Smallest and largest block.
+const BLOCK_MIN: u64 = 64 << 10;
+/// See [`BLOCK_MIN`].
+const BLOCK_MAX: u64 = 4 << 20;
+/// Age at which a block closes.
+const BLOCK_AGE: Span = Span::from_secs(1);
+
+/// The block being filled.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::hop) struct Block {
+    pub(in crate::hop) number: u64,
+    pub(in crate::hop) start: u64,
+    pub(in crate::hop) length: Option<u64>,
+    pub(in crate::hop) micro: bool,
+    opened: Instant,
+}
+
+impl Outgoing {
+    /// The block that new bytes at `next` begin, if they begin one. `now_sent` bytes go out with the offer.
+    pub(in crate::hop) fn new_block(&self, now: Instant, path: &PathView, now_sent: u64) -> Option<Block> {
+        let micro = self.is_micro() && now_sent == self.unsent();
+        let size = (path.rate.octets_in(path.rtt).get() * 3 / 2).clamp(BLOCK_MIN, BLOCK_MAX);
+        let open = self.block.is_some_and(|b| {
+            b.length.is_none()
+                && !micro
+                && self.next - b.start < size
+                && now.since(b.opened) < BLOCK_AGE
+                && now.since(self.last_first_at) < QUERY_MIN
+        });
+        let length = micro.then_some(now_sent);
+        (!open).then_some(Block { number: self.blocks, start: self.next, length, micro, opened: now })
+    }
+    pub(in crate::hop) fn block_opened(&mut self, block: Block) {
+        self.blocks = block.number + 1;
+        self.block = Some(block);
+    }
+    /// What a question is about: the newest block, or the next one if nothing was ever offered.
+    pub(in crate::hop) fn asked_block(&self, now: Instant) -> Block {
+        let none = Block { number: 0, start: self.base, length: None, micro: false, opened: now };
+        self.block.unwrap_or(none)
+    }
+}

@@ -1,0 +1,264 @@
+//! The sending half of a flow: bytes until they are receipted, what is in flight, what must be repaired.
+
+mod blocks;
+mod flight;
+mod receipts;
+
+pub(super) use blocks::Block;
+pub(super) use receipts::RANGES_WHOLE;
+
+use super::memory::make_room;
+use super::room::{START, WRITABLE_MIN};
+use super::shares::{FLOOR, WriteRoom};
+use super::sure::Sure;
+use flight::Seg;
+use std::collections::{BTreeMap, VecDeque};
+use wavelane_base::RangeSet;
+use wavelane_base::{Instant, Span};
+use wavelane_wire::frame::Reach;
+
+/// Unreceipted bytes of a direction up to which it is latency-bound: class micro.
+const MICRO_MAX: u64 = 1_100;
+/// A writer that does not use the room it was told of for this long has nothing to say.
+const WRITER_PAUSE: Span = Span::from_millis(2);
+/// First wait before asking for a receipt that does not come, and the longest between questions.
+const QUERY_MIN: Span = Span::from_millis(100);
+/// See [`QUERY_MIN`]. Where only credit is wanting, this is the first wait and the other the longest: the receiver says
+/// unasked that it takes more, and repeats that until it arrives.
+const QUERY_MAX: Span = Span::from_secs(1);
+/// See [`QUERY_MAX`].
+const QUERY_STARVED_MAX: Span = Span::from_secs(16);
+/// Bytes that the far side has taken of a direction whose reader reads: kernels on the way take about so much before any
+/// application does.
+const PROVEN: u64 = 128 << 10;
+/// Bytes that may wait beyond the credit.
+const BEYOND_CREDIT: u64 = FLOOR;
+
+/// What to send next of a direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Repair,
+    Copy,
+    First,
+}
+
+/// A stretch chosen to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Stretch {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) kind: Kind,
+}
+
+/// The sending half.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    /// Every byte below is receipted; the offset of `buf`'s first byte.
+    base: u64,
+    /// The next byte never sent.
+    next: u64,
+    buf: VecDeque<u8>,
+    /// Where the writer last began after everything had been receipted.
+    began: u64,
+    /// Sent and neither receipted nor known lost, by start.
+    segs: BTreeMap<u64, Seg>,
+    /// Bytes in `segs`.
+    flying: u64,
+    /// Bytes of those that a lane ack reported.
+    landed: u64,
+    /// Known lost.
+    missing: RangeSet,
+    /// In flight, and a copy is due.
+    copies: RangeSet,
+    /// The peer takes bytes below this.
+    credit: u64,
+    /// Less than that for now, as its newest receipt said.
+    held_up_at: Option<u64>,
+    /// The direction's length, once the owner ended it.
+    pub(super) fin: Option<u64>,
+    pub(super) finish: Sure,
+    /// The owner ended the direction in order before it reset the flow.
+    ended: bool,
+    /// The peer holds every byte and knows the end.
+    pub(super) complete: bool,
+    block: Option<Block>,
+    blocks: u64,
+    last_first_at: Instant,
+    /// A question about the newest block, for a receipt.
+    pub(super) query: Sure,
+    query_at: Option<Instant>,
+    query_wait: Span,
+    /// Writing was refused for lack of room; tell when there is some.
+    pub(super) blocked: bool,
+    copy_at: Option<Instant>,
+    /// When it was last looked for bytes that were dropped behind the lane.
+    contradicted_at: Option<Instant>,
+    /// When a refused writer was last told that there is room.
+    unblocked_at: Option<Instant>,
+}
+
+impl Outgoing {
+    pub(super) fn buffered(&self) -> u64 {
+        self.buf.len() as u64
+    }
+    fn written(&self) -> u64 {
+        self.base + self.buffered()
+    }
+    /// Bytes on the way or lost: sent and not receipted.
+    fn in_flight(&self) -> u64 {
+        self.flying + self.missing.total()
+    }
+    pub(super) fn unsent(&self) -> u64 {
+        self.written() - self.next
+    }
+    /// Everything written was receipted.
+    pub(super) fn is_drained(&self) -> bool {
+        self.buf.is_empty()
+    }
+    /// Whether this direction is latency-bound now.
+    pub(super) fn is_micro(&self) -> bool {
+        self.in_flight() + self.unsent() <= MICRO_MAX
+    }
+    /// A writer that was refused is told that there is room.
+    pub(super) fn unblock(&mut self, now: Instant) {
+        self.blocked = false;
+        self.unblocked_at = Some(now);
+    }
+    /// Whether the writer seems to have no more: it was not refused, and has had time to write since it last was.
+    pub(super) fn ends_soon(&self, now: Instant) -> bool {
+        let idle = self.unblocked_at.is_none_or(|at| now.since(at) >= WRITER_PAUSE);
+        !self.blocked && (idle || self.fin.is_some())
+    }
+    pub(super) fn grant(&mut self, credit: u64) {
+        self.credit = self.credit.max(credit);
+    }
+    /// Bytes a writer may add now.
+    ///
+    /// Bytes in flight are not counted: a writer is asked for the path's next moments, whatever is being repaired.
+    pub(super) fn room(&self, room: WriteRoom) -> u64 {
+        self.ahead(room).saturating_sub(self.unsent()).min(self.share(room).saturating_sub(self.buffered()))
+    }
+    fn share(&self, room: WriteRoom) -> u64 {
+        if self.base < PROVEN { room.share.min(room.first) } else { room.share }
+    }
+    /// Least room that makes a waiting writer worth waking: one that answers within the other half of what may wait keeps
+    /// the lane busy.
+    pub(super) fn room_wanted(&self, room: WriteRoom) -> u64 {
+        WRITABLE_MIN.min(self.share(room) / 2).min(self.ahead(room) / 2)
+    }
+    /// Bytes that may wait beyond those in flight: of what the peer does not take, because its reader does not, only the
+    /// next few.
+    fn ahead(&self, room: WriteRoom) -> u64 {
+        let began = if self.is_drained() { self.next } else { self.began };
+        let wanted = room.ahead.max((began + START).saturating_sub(self.next)).min(room.part);
+        let taken = self.credit.min(self.ceiling()).saturating_sub(self.next) + BEYOND_CREDIT;
+        // Before the answer it is not known what the peer takes.
+        if self.credit == 0 { wanted } else { wanted.min(taken) }
+    }
+    pub(super) fn write(&mut self, data: &[u8]) {
+        if self.is_drained() {
+            self.began = self.next;
+        }
+        make_room(&mut self.buf, data.len());
+        self.buf.extend(data);
+    }
+    pub(super) fn shut(&mut self) {
+        if self.fin.is_none() {
+            self.fin = Some(self.written());
+            self.finish.ask();
+        }
+    }
+    /// The owner is gone: what was written is all there will be. The reset tells of it, not a Finish.
+    pub(super) fn end(&mut self) {
+        self.ended = self.fin.is_some();
+        self.fin = Some(self.written());
+        self.finish = Sure::default();
+        self.blocked = false;
+    }
+    /// How far the peer's application gets.
+    pub(super) fn reach(&self) -> Reach {
+        Reach { received: self.fin.unwrap_or(0), finished: self.ended }
+    }
+    /// The end is announced with the last bytes, not megabytes ahead of them.
+    pub(super) fn finish_due(&self) -> bool {
+        self.finish.due && self.unsent() <= MICRO_MAX
+    }
+    /// Whether credit holds up what there is to send.
+    fn is_starved(&self) -> bool {
+        (self.unsent() > 0 && self.next >= self.credit.min(self.ceiling()))
+            || self.missing.first().is_some_and(|(start, _)| start >= self.ceiling())
+    }
+    /// Bytes from here on would be dropped now.
+    fn ceiling(&self) -> u64 {
+        self.held_up_at.unwrap_or(u64::MAX)
+    }
+    /// The peer cannot keep what it promised: nothing is sent from `credit` on until it says otherwise.
+    pub(super) fn hold_up(&mut self, credit: Option<u64>) {
+        self.held_up_at = credit;
+    }
+    pub(super) fn has_data(&self) -> bool {
+        self.choose().is_some()
+    }
+
+    /// What goes next: repairs, then copies, then new bytes.
+    pub(super) fn choose(&self) -> Option<Stretch> {
+        let ceiling = self.ceiling();
+        for (known, kind) in [(self.missing.first(), Kind::Repair), (self.copies.first(), Kind::Copy)] {
+            if let Some((start, end)) = known.filter(|(start, _)| *start < ceiling) {
+                return Some(Stretch { start, end: end.min(ceiling), kind });
+            }
+        }
+        let end = self.written().min(self.credit).min(ceiling);
+        (self.next < end).then_some(Stretch { start: self.next, end, kind: Kind::First })
+    }
+    /// Whether what goes next was lost before.
+    pub(super) fn repeats_next(&self) -> bool {
+        self.choose().is_some_and(|stretch| stretch.kind == Kind::Repair)
+    }
+    /// Forgets copies that came due, for want of budget.
+    pub(super) fn drop_due_copies(&mut self) {
+        self.copies = RangeSet::default();
+    }
+
+    /// The bytes `start..end` as the two halves of the ring.
+    pub(super) fn bytes(&self, start: u64, end: u64) -> (&[u8], &[u8]) {
+        let (from, to) = ((start - self.base) as usize, (end - self.base) as usize);
+        let (front, back) = self.buf.as_slices();
+        let cut = front.len();
+        let first = &front[from.min(cut)..to.min(cut)];
+        (first, &back[from.saturating_sub(cut)..to.saturating_sub(cut)])
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        super::sure::earliest([self.query_at, self.copy_at, self.finish.deadline()])
+    }
+
+    /// Time has passed. Returns whether a question became due.
+    pub(super) fn tick(&mut self, now: Instant) -> bool {
+        self.finish.tick(now);
+        self.note_due_copies(now);
+        if self.query_at.is_none_or(|at| at > now) {
+            return false;
+        }
+        self.query_at = None;
+        self.query_wait = self.query_wait.times(2).min(self.longest_wait());
+        if self.fin.is_some() && !self.complete && self.finish.arrived && self.is_drained() {
+            self.finish.ask();
+        }
+        self.query.ask();
+        true
+    }
+
+    /// Whether a receipt is owed: for bytes that landed, or for the end.
+    fn is_owed_receipt(&self) -> bool {
+        self.landed > 0 || (self.fin.is_some() && !self.complete && self.finish.arrived)
+    }
+    fn longest_wait(&self) -> Span {
+        if self.is_owed_receipt() { QUERY_MAX } else { QUERY_STARVED_MAX }
+    }
+
+    /// Gives the buffer back; the flow is over.
+    pub(super) fn discard(&mut self) {
+        *self = Self { complete: self.complete, ..Self::default() };
+    }
+}

@@ -1,0 +1,127 @@
+//! What receipts say: bytes to forget, bytes dropped behind the lane. And when to ask for one that does not come.
+
+use super::{Outgoing, QUERY_MAX, QUERY_MIN};
+use crate::hop::memory::give_back;
+use wavelane_base::{Instant, Span};
+use wavelane_transport::PathView;
+
+/// Stretches in which a direction's bytes on the way are told apart: so many, and ...
+const STRETCHES_MIN: usize = 1024;
+/// ... one more for so many bytes. A receiver that keeps what datagrams brought never cuts finer for long; one that
+/// receipts every other byte would have us spend a hundred times the bytes' memory on telling them apart.
+const STRETCH_OCTETS: u64 = 64;
+/// Between two looks for bytes that were dropped behind the lane: each takes every stretch in its hand.
+const CONTRADICT_EVERY: Span = Span::from_millis(5);
+/// A range list shorter than this was not truncated (the receipt format's promise).
+pub(in crate::hop) const RANGES_WHOLE: usize = 32;
+
+impl Outgoing {
+    /// Whether a receipt speaks only of bytes that were sent.
+    pub(in crate::hop) fn is_plausible(&self, cumulative: u64, ranges: &[(u64, u64)]) -> bool {
+        cumulative <= self.next && ranges.first().is_none_or(|&(_, last)| last < self.next)
+    }
+
+    /// Takes a plausible receipt: frees what it covers; what it denies although a lane ack reported it long enough
+    /// ago is repaired. Returns how many bytes that were.
+    pub(in crate::hop) fn receipt(
+        &mut self,
+        now: Instant,
+        cumulative: u64,
+        ranges: &[(u64, u64)],
+        path: &PathView,
+    ) -> u64 {
+        let before = self.base + self.flying + self.missing.total();
+        if cumulative > self.base {
+            self.cut(self.base, cumulative);
+            self.missing.remove(self.base, cumulative);
+            self.buf.drain(..(cumulative - self.base) as usize);
+            self.base = cumulative;
+            give_back(&mut self.buf);
+        }
+        for &(first, last) in ranges {
+            if self.is_in_pieces() {
+                break;
+            }
+            // `cut` and `remove` take an empty span for what lies below the base.
+            let first = first.max(self.base);
+            self.cut(first, last + 1);
+            self.missing.remove(first, last + 1);
+        }
+        let mut contradicted = 0;
+        if cumulative == self.base {
+            contradicted = self.contradict(now, ranges, path);
+        }
+        if before != self.base + self.flying + self.missing.total() || contradicted > 0 {
+            self.query_wait = Span::ZERO;
+            self.query_at = None;
+        }
+        self.watch(now, path);
+        contradicted
+    }
+
+    /// Stretches told apart.
+    pub(in crate::hop) fn stretches(&self) -> usize {
+        self.segs.len() + self.missing.count()
+    }
+
+    /// Whether what is on the way is cut finer than is worth its memory.
+    fn is_in_pieces(&self) -> bool {
+        let octets_max = (self.flying + self.missing.total()) / STRETCH_OCTETS;
+        self.stretches() > STRETCHES_MIN + usize::try_from(octets_max).unwrap_or(usize::MAX)
+    }
+
+    /// Landed bytes that a current receipt does not hold were dropped behind the lane. Known for certain of the first
+    /// hole and of what lies above the lowest range listed, and of all if the list is whole.
+    fn contradict(&mut self, now: Instant, ranges: &[(u64, u64)], path: &PathView) -> u64 {
+        if self.landed == 0 || self.contradicted_at.is_some_and(|at| now.since(at) < CONTRADICT_EVERY) {
+            return 0;
+        }
+        self.contradicted_at = Some(now);
+        let grace = path.rtt.scale(1, 2).max(Span::from_millis(50));
+        let told = if ranges.len() < RANGES_WHOLE { self.base } else { ranges[ranges.len() - 1].0.max(self.base) };
+        let first = self.segs.range(self.base..=self.base).filter(|_| told > self.base);
+        let denied: Vec<(u64, u64)> = first
+            .chain(self.segs.range(told..))
+            .filter(|(_, seg)| seg.landed.is_some_and(|at| at + grace <= now))
+            .map(|(&start, seg)| (start, seg.end))
+            .collect();
+        for &(start, end) in &denied {
+            self.cut(start, end);
+            self.missing.insert(start, end);
+        }
+        denied.iter().map(|(s, e)| e - s).sum()
+    }
+
+    /// The peer said that it holds everything. `false` if it cannot know.
+    pub(in crate::hop) fn completed(&mut self, cumulative: u64) -> bool {
+        let fits = self.fin == Some(cumulative) && self.base == cumulative && self.finish.sent;
+        if fits {
+            self.complete = true;
+            self.finish.settle();
+            self.query.settle();
+            self.query_at = None;
+        }
+        fits
+    }
+
+    /// Starts or stops the wait for a receipt.
+    pub(in crate::hop) fn watch(&mut self, now: Instant, path: &PathView) {
+        if self.landed == self.flying {
+            // Nothing is left that a copy could help.
+            self.copy_at = None;
+        }
+        let owed = self.is_owed_receipt();
+        if !owed && (self.complete || !self.is_starved()) {
+            self.query_at = None;
+            self.query_wait = Span::ZERO;
+        } else if self.query_at.is_none() && !self.query.due && !self.query.flying() {
+            if self.query_wait == Span::ZERO {
+                self.query_wait = if owed { path.rtt.times(2).max(QUERY_MIN).min(QUERY_MAX) } else { QUERY_MAX };
+            }
+            self.query_at = Some(now + self.query_wait);
+        }
+        if owed {
+            self.query_at = self.query_at.map(|at| at.min(now + QUERY_MAX));
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The words the block service and its link exchange.
+
+use std::net::SocketAddr;
+use wavelane_base::{Instant, Octets, Span};
+use wavelane_wire::frame::{FlowName, Passage, Reach, Reason};
+
+/// What a block service is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HopConfig {
+    /// Most flows at once, both openers together.
+    pub flows_max: usize,
+    /// Bytes that all flows' buffers share; half for bytes to send, half for received bytes not yet read.
+    pub pool: Octets,
+    /// A flow of which nothing moved for so long is reported as idle.
+    pub idle: Option<Span>,
+}
+
+impl Default for HopConfig {
+    fn default() -> Self {
+        Self { flows_max: 4096, pool: Octets::new(64 << 20), idle: None }
+    }
+}
+
+/// What a block service may use of the limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Lent {
+    pub(super) flows: usize,
+    pub(super) pool: Octets,
+}
+
+/// What kind of frame a datagram carried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Item {
+    /// Bytes `offset .. offset + len` of the flow.
+    Data {
+        /// First byte.
+        offset: u64,
+        /// How many.
+        len: u32,
+    },
+    /// The wish to open the flow.
+    Open,
+    /// The answer to it.
+    Answer,
+    /// A question about a block.
+    Offer,
+    /// A receipt.
+    Receipt,
+    /// The end of our direction.
+    Finish,
+    /// The flow's abandonment.
+    Reset,
+    /// How far an edge has taken the other's bytes.
+    Progress,
+    /// The opener's word on flows that are over.
+    Forget,
+}
+
+/// One thing a datagram carried, handed back to [`super::Hop::delivered`] or [`super::Hop::lost`] once its fate is
+/// known. Opaque to the link, which keeps it beside the packet number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Carried {
+    /// The flow; meaningless for [`Item::Forget`].
+    pub flow: FlowName,
+    /// What it was.
+    pub item: Item,
+    /// Which sending of it: grows with every frame written.
+    pub serial: u64,
+}
+
+/// What the block service tells the link.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum HopEvent {
+    /// The peer wants us to connect to `target`. Reply with [`super::Hop::answer`].
+    Incoming {
+        /// The flow; `mine` is false.
+        flow: FlowName,
+        /// The application's address at the far side.
+        source: SocketAddr,
+        /// Where it wants to go.
+        target: SocketAddr,
+        /// What the opener said of the way behind it.
+        passage: Option<Passage>,
+    },
+    /// The far server answered; the bytes of ours it has if relays lie between (zero for a new flow).
+    Accepted(FlowName, Option<u64>),
+    /// Across relays: how far the other edge has taken our bytes. Only ever grows.
+    Progress(FlowName, Reach),
+    /// The flow was not opened; it is forgotten.
+    Refused(FlowName, Reason),
+    /// The far side reset the flow after bytes that are still to be read; [`HopEvent::Reset`] follows once they are.
+    Ending(FlowName),
+    /// `read` has something to say. Edge-triggered: read until `Blocked`.
+    Readable(FlowName),
+    /// `write` accepts bytes again after it accepted fewer than offered.
+    Writable(FlowName),
+    /// The flow was abandoned by the far side or by its restart; it is forgotten.
+    Reset(FlowName, Reason),
+    /// Nothing of the flow was written, read, received or receipted for [`HopConfig::idle`]; its owner may have ended it
+    /// already. Said again after that time.
+    Idle(FlowName),
+    /// Both directions ended in an orderly way and everything is acknowledged and read; it is forgotten.
+    Closed(FlowName),
+}
+
+/// Why a flow could not be asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum HopOpenError {
+    /// The flow table is at its limit.
+    #[error("the flow table is full ({0} flows): raise `flows_max` or wait until some close")]
+    TableFull(usize),
+}
+
+/// Counters of one block service; they only grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Payload bytes sent for the first time.
+    pub first_octets: u64,
+    /// Payload bytes sent again because a sending was lost or a receipt contradicted an acknowledgement.
+    pub repair_octets: u64,
+    /// Payload bytes sent again as copies of micro-blocks, before anything was known to be lost.
+    pub copy_octets: u64,
+    /// Small frames sent again as copies.
+    pub control_copies: u64,
+    /// Received payload bytes that were new.
+    pub received_octets: u64,
+    /// Received payload bytes that were already held or read.
+    pub duplicate_octets: u64,
+    /// Receipts written.
+    pub receipts: u64,
+    /// Offers written.
+    pub offers: u64,
+    /// Questions asked after a silence or at zero credit.
+    pub probes: u64,
+    /// Bytes repaired because a receipt contradicted a lane ack.
+    pub contradicted_octets: u64,
+    /// Flows opened by us.
+    pub opened: u64,
+    /// Flows opened by the peer.
+    pub incoming: u64,
+    /// Flows that ended in an orderly way.
+    pub closed: u64,
+    /// Flows reset, by either side.
+    pub resets: u64,
+    /// Incoming flows refused because a table was full.
+    pub refused_table_full: u64,
+    /// Received bytes dropped because the pool had no room for them or for telling them apart; the sender repairs them.
+    pub dropped_pool_full: u64,
+    /// Received bytes past the credit we gave.
+    pub dropped_beyond_credit: u64,
+    /// Frames for flows that are over or were never opened.
+    pub dropped_unknown_flow: u64,
+    /// Frames that contradict what the peer said before or what we sent.
+    pub protocol_errors: u64,
+    /// Progress frames received.
+    pub progress_frames: u64,
+}
+
+impl Counters {
+    /// The counters by name, in a fixed order.
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("hop_first_octets", self.first_octets),
+            ("hop_repair_octets", self.repair_octets),
+            ("hop_copy_octets", self.copy_octets),
+            ("hop_control_copies", self.control_copies),
+            ("hop_received_octets", self.received_octets),
+            ("hop_duplicate_octets", self.duplicate_octets),
+            ("hop_receipts", self.receipts),
+            ("hop_offers", self.offers),
+            ("hop_probes", self.probes),
+            ("hop_contradicted_octets", self.contradicted_octets),
+            ("hop_flows_opened", self.opened),
+            ("hop_flows_incoming", self.incoming),
+            ("hop_flows_closed", self.closed),
+            ("hop_flows_reset", self.resets),
+            ("hop_refused_table_full", self.refused_table_full),
+            ("dropped_hop_pool_full", self.dropped_pool_full),
+            ("dropped_hop_beyond_credit", self.dropped_beyond_credit),
+            ("dropped_hop_unknown_flow", self.dropped_unknown_flow),
+            ("hop_protocol_errors", self.protocol_errors),
+            ("hop_progress_frames", self.progress_frames),
+        ]
+    }
+}
+
+/// The block service now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HopStatus {
+    /// Flows their owners still know, or whose last bytes are being brought over.
+    pub flows: usize,
+    /// Flows that are over but whose last word has not provably arrived.
+    pub closing: usize,
+    /// Bytes written and not yet receipted.
+    pub to_send: u64,
+    /// Bytes received and not yet read.
+    pub unread: u64,
+}
+
+/// The earlier of two optional deadlines.
+pub(super) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(x), Some(y)) => Some(x.min(y)),
+        (x, y) => x.or(y),
+    }
+}

@@ -1,0 +1,369 @@
+//! One connection: what its owner asks of it, and what it puts on the wire.
+
+use super::config::{Config, Keepalive};
+use super::numbers::Numbers;
+use super::receive::Receiver;
+use super::send::{Counters, Phase, Sender};
+use super::state::State;
+use std::net::SocketAddr;
+use wavelane_base::{Instant, ReadOutcome, Span, Wakeup};
+
+/// Challenge acknowledgements in any [`CHALLENGE_TIME`] (RFC 5961, section 7).
+const CHALLENGES_MAX: u32 = 10;
+const CHALLENGE_TIME: Span = Span::from_secs(5);
+
+/// By how much IPv6's header is longer than IPv4's.
+const IPV6_LONGER: u16 = 20;
+
+/// What a connection reports.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Event {
+    /// Both directions are open.
+    Connected,
+    /// There is something to read, or the peer's end of its direction.
+    Readable,
+    /// There is room after a write that was not taken whole.
+    Writable,
+    /// Both directions ended in an orderly way and nothing is left to do.
+    Closed,
+    /// The peer refused the connection.
+    Refused,
+    /// The peer reset the connection.
+    Reset,
+    /// The peer answered nothing for too long.
+    TimedOut,
+}
+
+/// A connection's view of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// State.
+    pub state: State,
+    /// Congestion window, in bytes.
+    pub cwnd: u64,
+    /// Slow start threshold in bytes; `None` if the algorithm has none.
+    pub ssthresh: Option<u64>,
+    /// Bytes believed to be in the network.
+    pub pipe: u64,
+    /// Smoothed round trip.
+    pub rtt: Option<Span>,
+    /// Retransmission timeout as it stands.
+    pub rto: Span,
+    /// Whether losses are being repaired.
+    pub repairing: bool,
+    /// Payload bytes per segment as agreed.
+    pub mss: u64,
+    /// Counters.
+    pub counters: Counters,
+}
+
+/// A TCP connection as a sans-IO machine. Segments come in through [`Connection::handle_segment`].
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) config: Config,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    pub(super) state: State,
+    pub(super) passive: bool,
+    /// Initial sequence numbers, ours and theirs.
+    pub(super) iss: u32,
+    pub(super) irs: u32,
+    /// What our timestamp clock is ahead of the time.
+    pub(super) stamp_offset: u32,
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    /// The peer's window shift.
+    pub(super) peer_shift: u8,
+    /// The position and acknowledgement of the segment that last set the window (RFC 9293's SND.WL1, SND.WL2).
+    pub(super) window_from: (u64, u64),
+    /// Timestamps in use: the latest of the peer's, and when it came.
+    pub(super) stamps: bool,
+    pub(super) recent_stamp: (u32, Instant),
+    /// The acknowledgement last sent (RFC 7323's Last.ACK.sent).
+    pub(super) last_ack: u64,
+    /// Congestion marks in use.
+    pub(super) marks: bool,
+    /// Echo a congestion mark until the peer says that it reduced.
+    pub(super) echo_mark: bool,
+    pub(super) challenges: (Instant, u32),
+    /// A reset goes next.
+    pub(super) reset_due: bool,
+    pub(super) linger_at: Option<Instant>,
+    /// Keepalive: the next probe, and how many went unanswered.
+    pub(super) keepalive: Option<(Instant, u32)>,
+    pub(super) keepalive_due: bool,
+    pub(super) writer_waits: bool,
+    /// Over, and whatever was not read is of no interest.
+    pub(super) discarded: bool,
+    /// The owner has seen the end of the peer's direction.
+    pub(super) end_seen: bool,
+    /// Events not yet taken, by [`Event`]'s order.
+    pub(super) events: [bool; 7],
+}
+
+impl Connection {
+    /// A connection that begins with our SYN.
+    pub fn connect(now: Instant, config: &Config, local: SocketAddr, remote: SocketAddr, numbers: Numbers) -> Self {
+        let mut this = Self::new(now, config, local, remote, numbers, State::SynSent);
+        this.send_syn(now);
+        this
+    }
+
+    pub(super) fn new(
+        now: Instant,
+        config: &Config,
+        local: SocketAddr,
+        remote: SocketAddr,
+        numbers: Numbers,
+        state: State,
+    ) -> Self {
+        let mut config = config.clone();
+        if remote.is_ipv6() {
+            config.mss = config.mss.saturating_sub(IPV6_LONGER);
+        }
+        let config = &config;
+        Self {
+            config: config.clone(),
+            local,
+            remote,
+            state,
+            passive: false,
+            iss: numbers.iss,
+            irs: 0,
+            stamp_offset: numbers.stamps,
+            sender: Sender::new(config, now, numbers.dice),
+            receiver: Receiver::new(config, now),
+            peer_shift: 0,
+            window_from: (0, 0),
+            stamps: config.timestamps,
+            recent_stamp: (0, now),
+            last_ack: 0,
+            marks: config.ecn,
+            echo_mark: false,
+            challenges: (now, 0),
+            reset_due: false,
+            linger_at: None,
+            keepalive: None,
+            keepalive_due: false,
+            writer_waits: false,
+            discarded: false,
+            end_seen: false,
+            events: [false; 7],
+        }
+    }
+
+    /// Our SYN is due; it lies in the scoreboard as a lost segment until it is sent.
+    pub(super) fn send_syn(&mut self, now: Instant) {
+        let sender = &mut self.sender;
+        let stamp = sender.delivery.stamp(now, 0, 1);
+        sender.board.push(0, 1, stamp, false);
+        sender.board.mark_lost(0);
+        sender.next = 1;
+    }
+
+    /// The state.
+    pub fn state(&self) -> State {
+        self.state
+    }
+    /// (ours, theirs).
+    pub fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        (self.local, self.remote)
+    }
+    /// Its view of itself.
+    pub fn status(&self) -> Status {
+        let sender = &self.sender;
+        Status {
+            state: self.state,
+            cwnd: sender.controller.cwnd(),
+            ssthresh: sender.controller.ssthresh(),
+            pipe: sender.board.pipe(),
+            rtt: sender.rtt.smoothed(),
+            rto: sender.rtt.rto(),
+            repairing: sender.phase != Phase::Open,
+            mss: sender.mss,
+            counters: sender.counters,
+        }
+    }
+
+    /// Bytes, or our end, that the peer has not acknowledged; if there are any, how far it has.
+    pub fn undelivered(&self) -> Option<u64> {
+        let over = self.state == State::Closed;
+        let waits = !self.sender.board.is_empty() || self.sender.data_end() > self.sender.una;
+        (waits && !over).then_some(self.sender.una)
+    }
+    /// Bytes that wait to be read, holes included, and the round trip as who receives sees it.
+    pub fn receiving(&self) -> (usize, Option<Span>) {
+        (self.receiver.held(), self.receiver.round_trip().0.or(self.sender.rtt.smoothed()))
+    }
+    /// See [`super::Host::set_receive_buffer`].
+    pub fn set_receive_buffer(&mut self, octets: usize) {
+        self.receiver.resize(octets);
+    }
+
+    /// Accepts as many bytes as there is room for; fewer than all means wait for [`Event::Writable`].
+    pub fn write(&mut self, now: Instant, bytes: &[u8]) -> usize {
+        let open = matches!(self.state, State::SynSent | State::SynReceived | State::Established | State::CloseWait);
+        if !open {
+            return 0;
+        }
+        let n = self.sender.write(bytes);
+        self.writer_waits |= n < bytes.len();
+        self.sender.arm_persist(now);
+        n
+    }
+
+    /// Reads into `buf`.
+    pub fn read(&mut self, now: Instant, buf: &mut [u8]) -> ReadOutcome {
+        let rtt = self.sender.rtt.smoothed();
+        match self.receiver.read(now, rtt, buf) {
+            0 if self.receiver.is_at_end() => {
+                self.end_seen = true;
+                ReadOutcome::End
+            }
+            0 if self.state == State::Closed => ReadOutcome::Reset,
+            0 => ReadOutcome::Blocked,
+            n => ReadOutcome::Data(n),
+        }
+    }
+
+    /// Ends our direction after everything written. The other direction goes on.
+    pub fn shutdown(&mut self, now: Instant) {
+        if self.sender.closing {
+            return;
+        }
+        match self.state {
+            State::Established => self.enter(State::FinWait1),
+            State::CloseWait => self.enter(State::LastAck),
+            State::SynSent | State::SynReceived => {}
+            _ => return,
+        }
+        self.sender.closing = true;
+        self.sender.arm_persist(now);
+    }
+
+    /// Abandons both directions; the peer is told by a reset.
+    pub fn reset(&mut self) {
+        self.reset_due = !matches!(self.state, State::SynSent | State::TimeWait | State::Closed);
+        self.discarded = true;
+        self.finish(None);
+    }
+
+    /// Whether nothing more will be sent, reported or read: the owner may drop it. After an orderly close that takes
+    /// a read that gave [`ReadOutcome::End`].
+    pub fn is_done(&self) -> bool {
+        let read = self.discarded || self.end_seen;
+        self.state == State::Closed && !self.reset_due && read && self.events == [false; 7]
+    }
+
+    pub(super) fn enter(&mut self, to: State) {
+        assert!(self.state.may_become(to), "no way leads from {:?} to {to:?}", self.state);
+        self.state = to;
+    }
+
+    pub(super) fn finish(&mut self, event: Option<Event>) {
+        if self.state != State::Closed {
+            self.enter(State::Closed);
+            self.events[Event::Writable as usize] = false;
+            self.linger_at = None;
+            self.keepalive = None;
+            self.receiver.owed = 0;
+            self.receiver.ack_at = None;
+            self.receiver.compression.told();
+            self.discarded |= event != Some(Event::Closed);
+            event.into_iter().for_each(|event| self.report(event));
+        }
+    }
+
+    pub(super) fn report(&mut self, event: Event) {
+        self.events[event as usize] = true;
+    }
+
+    /// The next report.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        const ORDER: [Event; 7] = [
+            Event::Connected,
+            Event::Readable,
+            Event::Writable,
+            Event::Closed,
+            Event::Refused,
+            Event::Reset,
+            Event::TimedOut,
+        ];
+        ORDER.into_iter().find(|event| std::mem::take(&mut self.events[*event as usize]))
+    }
+
+    /// The next deadline.
+    pub fn poll_timeout(&self) -> Option<Wakeup> {
+        if self.state == State::Closed {
+            return None;
+        }
+        let at = |at: Option<Instant>, cause| at.map(|at| Wakeup { at, cause });
+        let mut next = at(self.receiver.ack_at, "delayed acknowledgement");
+        for other in [
+            at(self.receiver.compression.at, "compressed acknowledgement"),
+            at(self.linger_at, "end of TIME-WAIT"),
+            at(self.keepalive.map(|(at, _)| at), "keepalive"),
+            if self.state == State::TimeWait { None } else { self.sender.deadline() },
+        ] {
+            next = Wakeup::earliest(next, other);
+        }
+        next
+    }
+
+    /// Tells the connection that time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.state == State::Closed {
+            return;
+        }
+        self.receiver.on_timeout(now);
+        if self.linger_at.is_some_and(|at| at <= now) {
+            return self.finish(Some(Event::Closed));
+        }
+        if self.sender.on_timeout(now) {
+            self.reset_due = self.state.is_synchronised();
+            return self.finish(Some(Event::TimedOut));
+        }
+        if let (Some((at, unanswered)), Some(Keepalive { interval, probes, .. })) =
+            (self.keepalive, self.config.keepalive)
+            && at <= now
+        {
+            if !self.sender.is_idle() {
+                // The retransmission and the persist timer ask now, and give up (RFC 9293, MUST-26).
+                self.note_alive(now);
+            } else if unanswered >= probes {
+                self.reset_due = true;
+                return self.finish(Some(Event::TimedOut));
+            } else {
+                self.keepalive = Some((now + interval, unanswered + 1));
+                self.keepalive_due = true;
+            }
+        }
+        self.sender.arm_persist(now);
+    }
+
+    /// The peer gave a sign of life.
+    pub(super) fn note_alive(&mut self, now: Instant) {
+        let counts = matches!(self.state, State::Established | State::CloseWait | State::FinWait2);
+        self.keepalive = self.config.keepalive.filter(|_| counts).map(|keepalive| (now + keepalive.idle, 0));
+    }
+
+    /// Our timestamp clock: milliseconds, from a start of its own per pair of addresses (RFC 7323, section 5.4).
+    pub(super) fn clock(&self, now: Instant) -> u32 {
+        ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.stamp_offset)
+    }
+
+    /// RFC 5961: what may be forged is answered, seldom, by saying where we are.
+    pub(super) fn challenge(&mut self, now: Instant) {
+        if now.since(self.challenges.0) >= CHALLENGE_TIME {
+            self.challenges = (now, 0);
+        }
+        if self.challenges.1 < CHALLENGES_MAX {
+            self.challenges.1 += 1;
+            self.sender.counters.challenges += 1;
+            self.receiver.owe();
+        }
+    }
+}
+
+/// The peer does not scale its window.
+pub(super) const NO_SHIFT: u8 = u8::MAX;

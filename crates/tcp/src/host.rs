@@ -1,0 +1,392 @@
+//! An end host: many connections behind one address, as one [`Machine`] on one port.
+
+use super::config::Config;
+use super::connection::{Connection, Event, Status};
+use super::numbers::Numbering;
+use super::state::State;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use thiserror::Error;
+use wavelane_base::{
+    Class, Entropy, FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Streams, Transmit, Wakeup,
+};
+use wavelane_wire::icmp::TooBig;
+use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
+
+/// Most connections at once, TIME-WAIT included.
+const CONNECTIONS_MAX: usize = 65_536;
+/// Most connections that wait for the last step of the handshake; further SYNs are dropped.
+const HALF_OPEN_MAX: usize = 1_024;
+/// Most resets to strangers that wait to be sent; further ones are not.
+const RESETS_MAX: usize = 64;
+
+/// Why a connection cannot be opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum HostError {
+    /// The pair of addresses is in use.
+    #[error("the two addresses already have a connection: choose another local port")]
+    InUse,
+    /// Too many connections.
+    #[error("the host holds {CONNECTIONS_MAX} connections, the most it may: close some first")]
+    Full,
+}
+
+/// What a host reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostEvent {
+    /// A peer connected to a port that listens.
+    Accepted {
+        /// The connection.
+        flow: FlowId,
+        /// The address it connected to.
+        local: SocketAddr,
+        /// Its own address.
+        remote: SocketAddr,
+    },
+    /// Something happened on a connection. After [`Event::Closed`], [`Event::Refused`], [`Event::Reset`] and
+    /// [`Event::TimedOut`] its name means nothing any more.
+    Connection(FlowId, Event),
+}
+
+/// A host with addresses of either version of IP.
+pub struct Host {
+    config: Config,
+    numbering: Numbering,
+    /// With the configuration of what is accepted there, if it is not the host's.
+    listening: BTreeMap<SocketAddr, Option<Config>>,
+    /// Connections to every other address are accepted too.
+    transparent: bool,
+    connections: BTreeMap<FlowId, Connection>,
+    /// (ours, theirs) to the connection.
+    pairs: BTreeMap<(SocketAddr, SocketAddr), FlowId>,
+    deadlines: BTreeSet<(Instant, FlowId)>,
+    /// Each connection's entry among the deadlines.
+    armed: BTreeMap<FlowId, Instant>,
+    /// Connections that may have something to send or to report.
+    active: VecDeque<FlowId>,
+    is_active: BTreeSet<FlowId>,
+    resets: VecDeque<(SocketAddr, SocketAddr, TcpHeader)>,
+    /// Connections that have something to report.
+    reporting: VecDeque<FlowId>,
+    is_reporting: BTreeSet<FlowId>,
+    half_open: usize,
+    next: u64,
+}
+
+impl Host {
+    /// A host that opens and accepts connections with `config`. The secret behind initial sequence numbers comes from `entropy`.
+    pub fn new(config: Config, entropy: Entropy) -> Self {
+        Self {
+            config,
+            numbering: Numbering::new(entropy),
+            listening: BTreeMap::new(),
+            transparent: false,
+            connections: BTreeMap::new(),
+            pairs: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            armed: BTreeMap::new(),
+            active: VecDeque::new(),
+            is_active: BTreeSet::new(),
+            resets: VecDeque::new(),
+            reporting: VecDeque::new(),
+            is_reporting: BTreeSet::new(),
+            half_open: 0,
+            next: 0,
+        }
+    }
+
+    /// Accepts connections to `address` from now on.
+    pub fn listen(&mut self, address: SocketAddr) {
+        self.listening.insert(address, None);
+    }
+    /// The same, and what is accepted there has a configuration of its own.
+    pub fn listen_with(&mut self, address: SocketAddr, config: Config) {
+        self.listening.insert(address, Some(config));
+    }
+
+    /// Accepts connections to every address from now on: whoever hands in segments decides which.
+    pub fn listen_everywhere(&mut self) {
+        self.transparent = true;
+    }
+
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// [`HostError`] if the pair of addresses is in use or the host is full.
+    pub fn connect(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Result<FlowId, HostError> {
+        let config = self.config.clone();
+        self.connect_with(now, local, remote, &config)
+    }
+
+    /// Opens a connection with a configuration of its own.
+    ///
+    /// # Errors
+    /// [`HostError`] if the pair of addresses is in use or the host is full.
+    pub fn connect_with(
+        &mut self,
+        now: Instant,
+        local: SocketAddr,
+        remote: SocketAddr,
+        config: &Config,
+    ) -> Result<FlowId, HostError> {
+        if self.pairs.contains_key(&(local, remote)) {
+            return Err(HostError::InUse);
+        }
+        if self.connections.len() >= CONNECTIONS_MAX {
+            return Err(HostError::Full);
+        }
+        let numbers = self.numbering.of(now, local, remote);
+        let connection = Connection::connect(now, config, local, remote, numbers);
+        Ok(self.insert(connection))
+    }
+
+    /// A connection's view of itself.
+    pub fn status(&self, flow: FlowId) -> Option<Status> {
+        self.connections.get(&flow).map(Connection::status)
+    }
+    /// The state of the connection between two addresses, ours first.
+    pub fn state_of(&self, local: SocketAddr, remote: SocketAddr) -> Option<State> {
+        self.connections.get(self.pairs.get(&(local, remote))?).map(Connection::state)
+    }
+    /// A connection for its owner to look at or to adjust.
+    pub fn connection(&self, flow: FlowId) -> Option<&Connection> {
+        self.connections.get(&flow)
+    }
+    /// Lets bytes that wait to be read take `octets` from now on, what waits included. The window that was announced stays.
+    pub fn set_receive_buffer(&mut self, flow: FlowId, octets: usize) {
+        self.at(flow, |connection| connection.set_receive_buffer(octets));
+    }
+    /// Every connection's view of itself, oldest first.
+    pub fn statuses(&self) -> impl Iterator<Item = Status> + '_ {
+        self.connections.values().map(Connection::status)
+    }
+    /// How many connections there are, TIME-WAIT included.
+    pub fn connection_count(&self) -> usize {
+        self.connections.len()
+    }
+
+    fn insert(&mut self, connection: Connection) -> FlowId {
+        let flow = FlowId(self.next);
+        self.next += 1;
+        self.pairs.insert(connection.addresses(), flow);
+        self.connections.insert(flow, connection);
+        self.touch(flow);
+        flow
+    }
+
+    /// `flow` may have something to send or to report.
+    fn touch(&mut self, flow: FlowId) {
+        if self.is_active.insert(flow) {
+            self.active.push_back(flow);
+        }
+        self.rearm(flow);
+    }
+
+    fn rearm(&mut self, flow: FlowId) {
+        let at = self.connections.get(&flow).and_then(Connection::poll_timeout).map(|wakeup| wakeup.at);
+        if self.armed.get(&flow).copied() == at {
+            return;
+        }
+        if let Some(old) = self.armed.remove(&flow) {
+            self.deadlines.remove(&(old, flow));
+        }
+        if let Some(at) = at {
+            self.deadlines.insert((at, flow));
+            self.armed.insert(flow, at);
+        }
+    }
+
+    /// Does something to a connection and sees to what follows from it.
+    fn at<T>(&mut self, flow: FlowId, action: impl FnOnce(&mut Connection) -> T) -> Option<T> {
+        let connection = self.connections.get_mut(&flow)?;
+        let was = connection.state();
+        let result = action(connection);
+        let (is, passive) = (connection.state(), connection.passive);
+        if passive && was == State::SynReceived && is != was {
+            self.half_open -= 1;
+            if is == State::Closed {
+                // Nobody was told of it, so nobody is told of its end.
+                connection.events = Default::default();
+            }
+        }
+        if connection.events != <[bool; 7]>::default() && self.is_reporting.insert(flow) {
+            self.reporting.push_back(flow);
+        }
+        self.touch(flow);
+        Some(result)
+    }
+
+    /// Forgets a connection that is over and has nothing left to say.
+    fn forget(&mut self, flow: FlowId) {
+        if !self.connections.get(&flow).is_some_and(Connection::is_done) {
+            return;
+        }
+        if let Some(connection) = self.connections.remove(&flow)
+            && self.pairs.get(&connection.addresses()) == Some(&flow)
+        {
+            self.pairs.remove(&connection.addresses());
+        }
+        self.rearm(flow);
+    }
+
+    fn take_message(&mut self, now: Instant, packet: &[u8]) {
+        let Ok(message) = TooBig::parse(packet) else { return };
+        if let Some(&flow) = self.pairs.get(&(message.source, message.target)) {
+            self.at(flow, |connection| connection.handle_too_big(now, &message));
+        }
+    }
+
+    fn take(&mut self, now: Instant, segment: &TcpPacket<'_>) {
+        let header = &segment.header;
+        let pair = (segment.target, segment.source);
+        let plain_syn = header.flags.has(Flags::SYN) && !header.flags.has(Flags::ACK) && !header.flags.has(Flags::RST);
+        if let Some(&flow) = self.pairs.get(&pair) {
+            if plain_syn && self.may_follow(flow, header) {
+                // A new connection from the same address: the old one's last duty is over (RFC 6191).
+                self.at(flow, |connection| connection.finish(Some(Event::Closed)));
+                self.forget(flow);
+            } else {
+                if self.connections.get(&flow).is_some_and(|connection| connection.refuses(header)) {
+                    self.answer_with_reset(segment);
+                }
+                self.at(flow, |connection| connection.handle_segment(now, segment));
+                return;
+            }
+        }
+        let known = self.transparent || self.listening.contains_key(&segment.target);
+        let empty_handed = !header.flags.has(Flags::SYN) && !header.flags.has(Flags::ACK);
+        if known && empty_handed {
+            // RFC 9293, section 3.10.7.2, fourth step.
+            return;
+        }
+        if !plain_syn || !known {
+            return self.answer_with_reset(segment);
+        }
+        if self.half_open < HALF_OPEN_MAX && self.connections.len() < CONNECTIONS_MAX {
+            let numbers = self.numbering.of(now, segment.target, segment.source);
+            let config = self.listening.get(&segment.target).and_then(Option::as_ref).unwrap_or(&self.config);
+            let connection = Connection::accept(now, config, segment, numbers);
+            self.half_open += 1;
+            self.insert(connection);
+        }
+    }
+
+    /// Whether a SYN may replace `flow`: it is in TIME-WAIT, and the SYN is newer than everything it knew.
+    fn may_follow(&self, flow: FlowId, header: &TcpHeader) -> bool {
+        self.connections.get(&flow).is_some_and(|c| c.state() == State::TimeWait && c.is_newer(header))
+    }
+
+    /// RFC 9293, section 3.10.7.1.
+    fn answer_with_reset(&mut self, segment: &TcpPacket<'_>) {
+        let header = &segment.header;
+        if header.flags.has(Flags::RST) || self.resets.len() >= RESETS_MAX {
+            return;
+        }
+        let mut reset = TcpHeader { flags: Flags::RST, ..TcpHeader::default() };
+        if header.flags.has(Flags::ACK) {
+            reset.seq = header.ack;
+        } else {
+            let bits = u32::from(header.flags.has(Flags::SYN)) + u32::from(header.flags.has(Flags::FIN));
+            reset.ack = header.seq.wrapping_add(segment.payload.len() as u32 + bits);
+            reset.flags = Flags::RST.with(Flags::ACK);
+        }
+        self.resets.push_back((segment.target, segment.source, reset));
+    }
+}
+
+/// Whether packets to this address are meant for one host alone.
+fn is_unicast(address: IpAddr) -> bool {
+    let broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
+    !broadcast && !address.is_multicast() && !address.is_unspecified()
+}
+
+impl Machine for Host {
+    type Event = HostEvent;
+
+    fn handle_frame(&mut self, now: Instant, _port: PortId, frame: &mut [u8], meta: FrameMeta) {
+        let size = meta.segment.map_or(frame.len(), usize::from).max(1);
+        for packet in frame.chunks(size) {
+            // What is damaged, or is neither, is none of ours.
+            match TcpPacket::parse(packet) {
+                Ok(segment) if is_unicast(segment.source.ip()) && is_unicast(segment.target.ip()) => {
+                    self.take(now, &segment);
+                }
+                Ok(_) => {}
+                Err(_) => self.take_message(now, packet),
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        while let Some(&(at, flow)) = self.deadlines.first().filter(|(at, _)| *at <= now) {
+            // A pacing deadline stays in place until the drain that follows; it must not be met again here.
+            self.deadlines.remove(&(at, flow));
+            self.armed.remove(&flow);
+            self.at(flow, |connection| connection.handle_timeout(now));
+            if self.armed.get(&flow).is_some_and(|at| *at <= now) {
+                self.armed.remove(&flow);
+                self.deadlines.remove(&(at, flow));
+            }
+            self.forget(flow);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Instant, _port: PortId, buf: &mut [u8], _max_segments: usize) -> Option<Transmit> {
+        if let Some((source, target, header)) = self.resets.pop_front() {
+            let packet = TcpPacket { source, target, ecn: Default::default(), header, payload: &[] };
+            if let Ok(len) = packet.emit(buf) {
+                return Some(Transmit { len, class: Class::Control, ..Transmit::default() });
+            }
+        }
+        while let Some(flow) = self.active.pop_front() {
+            self.is_active.remove(&flow);
+            let Some(connection) = self.connections.get_mut(&flow) else { continue };
+            if let Some(sent) = connection.poll_transmit(now, buf) {
+                // The others' turn comes first.
+                self.touch(flow);
+                return Some(sent);
+            }
+            self.rearm(flow);
+            self.forget(flow);
+        }
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Wakeup> {
+        let (_, flow) = self.deadlines.first()?;
+        self.connections.get(flow)?.poll_timeout()
+    }
+
+    fn poll_event(&mut self) -> Option<HostEvent> {
+        while let Some(&flow) = self.reporting.front() {
+            if let Some(connection) = self.connections.get_mut(&flow)
+                && let Some(event) = connection.poll_event()
+            {
+                let (local, remote) = connection.addresses();
+                return Some(match event {
+                    Event::Connected if connection.passive => HostEvent::Accepted { flow, local, remote },
+                    event => HostEvent::Connection(flow, event),
+                });
+            }
+            self.reporting.pop_front();
+            self.is_reporting.remove(&flow);
+            self.forget(flow);
+        }
+        None
+    }
+}
+
+impl Streams for Host {
+    fn write(&mut self, now: Instant, flow: FlowId, data: &[u8]) -> usize {
+        self.at(flow, |connection| connection.write(now, data)).unwrap_or(0)
+    }
+    fn read(&mut self, now: Instant, flow: FlowId, buf: &mut [u8]) -> ReadOutcome {
+        self.at(flow, |connection| connection.read(now, buf)).unwrap_or(ReadOutcome::Reset)
+    }
+    fn shutdown(&mut self, now: Instant, flow: FlowId) {
+        self.at(flow, |connection| connection.shutdown(now));
+    }
+    fn reset(&mut self, _now: Instant, flow: FlowId) {
+        self.at(flow, Connection::reset);
+    }
+}

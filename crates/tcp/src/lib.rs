@@ -1,0 +1,46 @@
+//! TCP: our own, with every knob exposed, on the real wire format over IPv4 and IPv6.
+//!
+//! Reading order: [`Config`] (the knobs), [`State`], [`Connection`] (one connection as a plain struct), then its parts:
+//! `opening`, `arrive` (what a segment does) and `transmit` (what is sent); the sender in `send`, `burst`, `usage`, `acked`,
+//! `deadlines`, `recovery`, `undo` and `congestion`; `receive`, `compression` and `announce`; `persist`, `pmtu`, `numbers`;
+//! and [`Host`], which holds many connections and is a [`wavelane_base::Machine`]. `docs/models/tcp.md` says what is modelled.
+#![forbid(unsafe_code)]
+
+mod acked;
+mod announce;
+mod arrive;
+mod burst;
+mod compression;
+mod config;
+mod congestion;
+mod connection;
+mod deadlines;
+mod guess;
+mod host;
+mod numbers;
+mod opening;
+mod persist;
+mod pmtu;
+mod rate;
+mod receive;
+mod recovery;
+mod rtt;
+mod scoreboard;
+mod send;
+mod state;
+mod transmit;
+mod undo;
+mod usage;
+
+pub use config::{Config, CongestionControl, Keepalive, RtoFloor, SlowStartExit};
+pub use connection::{Connection, Event, Status};
+pub use host::{Host, HostError, HostEvent};
+pub use numbers::Numbers;
+pub use send::Counters;
+pub use state::State;
+
+/// Room that one packet may need: the longest IP packet without a jumbogram option.
+pub const PACKET_ROOM: usize = 65_535;
+
+#[cfg(test)]
+mod tests;

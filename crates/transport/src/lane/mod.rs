@@ -1,0 +1,138 @@
+//! Lanes: one unidirectional way to a neighbour, with its own packet numbers, acknowledgements and controller.
+//!
+//! [`LaneSender`] and [`LaneReceiver`] are plain structs with the verbs of [`wavelane_base::Machine`]. The link
+//! owns them: it builds and seals datagrams, tells the sender what it sent, and hands the frames it receives on.
+//! Nothing here knows what a packet carried; that is the opaque record `R`, which comes back exactly once, as
+//! [`Outcome::Delivered`] or [`Outcome::Lost`]. `docs/protocol/lane.md` is the prose twin.
+
+mod arrivals;
+mod control;
+mod forward;
+mod losses;
+mod mtu;
+mod pace;
+mod receiver;
+mod rtt;
+mod sender;
+mod sent;
+mod wish;
+
+#[cfg(test)]
+mod bottleneck;
+#[cfg(test)]
+mod control_tests;
+#[cfg(test)]
+mod lane_tests;
+#[cfg(test)]
+mod rival;
+#[cfg(test)]
+mod rival_tests;
+#[cfg(test)]
+mod slow_tests;
+#[cfg(test)]
+mod start_tests;
+
+pub use receiver::LaneReceiver;
+pub use sender::LaneSender;
+pub(crate) use sent::SENT_MIN;
+
+use wavelane_base::{Rate, Span};
+
+/// Which congestion controller a lane uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Controller {
+    /// Keeps the queue short and ignores loss that does not follow our rate.
+    #[default]
+    Delay,
+    /// CUBIC (RFC 9438), for comparison and for paths that demand it.
+    Cubic,
+    /// A dedicated link of known rate: no adaptation.
+    Fixed(Rate),
+}
+
+/// What a lane is told when it is built.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneConfig {
+    /// The lane's number, as it stands in datagram headers and lane acks.
+    pub lane: u8,
+    /// Which congestion controller to run.
+    pub controller: Controller,
+    /// Largest IP packet path-MTU search may try, in bytes.
+    pub mtu_max: usize,
+    /// Bytes around a datagram on the medium: IP and UDP headers, 28 or 48 on UDP lanes.
+    pub overhead: usize,
+    /// Most packets remembered until their fate is known, and a little longer.
+    pub sent_max: usize,
+}
+
+/// Whether a datagram may leave now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// Yes, with at most this many bytes of UDP payload.
+    Open {
+        /// Largest UDP payload.
+        datagram_max: usize,
+    },
+    /// Not now: the window is full (an ack will open it) or the pacer waits (`poll_timeout` says until when).
+    Closed,
+}
+
+/// What became of one sent packet. Every packet has exactly one outcome.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome<R> {
+    /// The receiver acknowledged it.
+    Delivered(R),
+    /// It is taken for lost. It may still arrive; the lane then learns, but says nothing more.
+    Lost(R),
+}
+
+/// A packet the lane wants sent although the link may have nothing to say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Probe {
+    /// No ack came although one is overdue: send one eliciting packet now (a `Ping`, or better, a repeat of the
+    /// oldest data), ignoring the window and the pacer.
+    Tail,
+    /// Send a `Ping` padded to exactly this many bytes of UDP payload and report it with
+    /// [`LaneSender::sent_mtu_probe`].
+    Mtu {
+        /// UDP payload in bytes.
+        datagram: usize,
+    },
+    /// Many packets that ask for no ack have left: put a `Ping` into the next one.
+    AckRequest,
+}
+
+/// What a lane knows of its path.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct LaneView {
+    /// Smoothed round-trip time (RFC 9002, section 5.3), once measured.
+    pub rtt: Option<Span>,
+    /// Lowest round-trip time of the base window.
+    pub rtt_min: Option<Span>,
+    /// Variation of the round-trip time (RFC 9002, section 5.3).
+    pub rtt_var: Span,
+    /// Queueing delay in the forward direction as the controller sees it now.
+    pub queue_delay: Option<Span>,
+    /// The controller's estimate of what the lane carries, in IP bytes.
+    pub rate: Rate,
+    /// Share of packets lost lately, 0 to 1.
+    pub loss: f64,
+    /// Mean length in time of the loss bursts seen lately; `None` until packets close enough to tell were lost.
+    pub burst: Option<Span>,
+    /// IP bytes in flight.
+    pub in_flight: u64,
+    /// What the controller lets be in flight, in IP bytes.
+    pub window: u64,
+    /// Largest IP packet the path is known to carry.
+    pub path_mtu: usize,
+    /// Whether that is less than nearly every path carries: something on it drops larger packets without a word.
+    pub below_base: bool,
+    /// Packets delivered since the start.
+    pub delivered_packets: u64,
+    /// IP bytes delivered since the start.
+    pub delivered_bytes: u64,
+    /// Packets lost since the start, path-MTU probes not counted.
+    pub lost_packets: u64,
+    /// Packets taken for lost that arrived after all.
+    pub spurious_losses: u64,
+}

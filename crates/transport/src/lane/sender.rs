@@ -1,0 +1,469 @@
+//! The sending end of a lane: wiring of the sent map, the estimators, the pacer and the controller.
+
+use super::arrivals::Arrivals;
+use super::control::{AckSample, Control, Newest};
+use super::forward::Forward;
+use super::losses::Losses;
+use super::mtu::{BASE_MTU, MIN_MTU, MtuSearch};
+use super::pace::Pacer;
+use super::rtt::Rtt;
+use super::sent::{Leaving, Resolved, SentMap};
+use super::wish::Wish;
+use super::{LaneConfig, LaneView, Outcome, Probe, Room};
+use std::collections::VecDeque;
+use wavelane_base::{Class, Instant, Rate, Span, Wakeup};
+use wavelane_wire::datagram::UDP4_OVERHEAD;
+use wavelane_wire::frame::LaneAck;
+
+/// Control and micro frames may be this much ahead of the pacer.
+const URGENT_AHEAD: Span = Span::from_millis(20);
+/// Control and micro frames may exceed the window by this much.
+const URGENT_BYTES: u64 = 16 * 1500;
+/// The first tail probes back off to at most this, so that data flows soon after an outage.
+const PROBE_INTERVAL_MAX: Span = Span::from_millis(250);
+/// Acks put off what is paced by this at most.
+const ACKS_AHEAD: Span = Span::from_millis(15);
+/// An ack said to have been kept back for longer was not.
+const ACK_DELAY_MAX: Span = Span::from_secs(1);
+/// After this many unanswered probes packets are small again.
+const SMALL_AFTER_PROBES: u32 = 3;
+/// After this many packets that ask for no ack, one is asked for.
+const SILENT_PACKETS_MAX: u32 = 32;
+
+/// See the module's description.
+#[derive(Debug)]
+pub struct LaneSender<R> {
+    config: LaneConfig,
+    now: Instant,
+    sent: SentMap<R>,
+    outcomes: VecDeque<Outcome<R>>,
+    rtt: Rtt,
+    pacer: Pacer,
+    control: Control,
+    arrivals: Arrivals,
+    forward: Forward,
+    losses: Losses,
+    mtu: MtuSearch,
+    wish: Wish,
+    /// The packet in which the newest wish left.
+    wish_in: Option<u64>,
+    app_limited_until: Option<u64>,
+    /// Tail probes without an answer so far.
+    probes: u32,
+    probe_due: bool,
+    last_probe: Instant,
+    silent_packets: u32,
+    delivered_packets: u64,
+    delivered_bytes: u64,
+    lost_packets: u64,
+    /// Since when an ack is owed to us: the oldest eliciting packet that left, or the ack after which it still was.
+    waiting_since: Option<Instant>,
+    last_eliciting: u64,
+    /// When the newest packet found lost since the last ack was sent.
+    lost_sent: Option<Instant>,
+    /// Packets before this number left for where the neighbour was before.
+    moved_at: u64,
+    /// The longest that the peer kept an ack back, of late.
+    ack_delay_seen: Span,
+}
+
+impl<R> LaneSender<R> {
+    /// A lane that has sent nothing yet.
+    pub fn new(now: Instant, config: LaneConfig) -> Self {
+        let control = Control::new(now, config.controller);
+        Self {
+            now,
+            sent: SentMap::new(config.sent_max),
+            outcomes: VecDeque::new(),
+            rtt: Rtt::default(),
+            pacer: Pacer::new(now, control.pacing()),
+            control,
+            arrivals: Arrivals::default(),
+            forward: Forward::default(),
+            losses: Losses::default(),
+            mtu: new_search(now, &config),
+            wish: Wish::new(now),
+            wish_in: None,
+            app_limited_until: None,
+            probes: 0,
+            probe_due: false,
+            last_probe: now,
+            silent_packets: 0,
+            delivered_packets: 0,
+            delivered_bytes: 0,
+            lost_packets: 0,
+            waiting_since: None,
+            last_eliciting: 0,
+            lost_sent: None,
+            moved_at: 0,
+            ack_delay_seen: Span::ZERO,
+            config,
+        }
+    }
+
+    /// Whether a datagram of `class` may leave now, and how large. Control and micro frames may exceed window and
+    /// pacer by a small bounded amount; bulk may not.
+    pub fn room(&self, now: Instant, class: Class) -> Room {
+        let (ahead, extra) = match class {
+            // Small frames ride with the acks that hold up the pacer; what waits for them does not.
+            Class::Control => (URGENT_AHEAD, URGENT_BYTES),
+            Class::Micro => (URGENT_AHEAD + ACKS_AHEAD, URGENT_BYTES),
+            Class::Bulk => (Span::ZERO, 0),
+        };
+        let fits = self.sent.in_flight() + self.packet_max() as u64 <= self.window() + extra;
+        if fits && self.pacer.open(now, ahead) {
+            Room::Open { datagram_max: self.datagram_max() }
+        } else {
+            Room::Closed
+        }
+    }
+
+    /// When the pacer lets the next bulk datagram leave, if the window has room for it.
+    pub fn bulk_opens(&self) -> Option<Instant> {
+        (self.sent.in_flight() + self.packet_max() as u64 <= self.window()).then(|| self.pacer.gate())
+    }
+
+    /// Largest UDP payload the path is known to carry.
+    pub fn datagram_max(&self) -> usize {
+        self.packet_max().saturating_sub(self.config.overhead)
+    }
+
+    /// The way is of another kind now.
+    pub fn set_overhead(&mut self, overhead: usize) {
+        self.config.overhead = overhead;
+    }
+
+    /// Largest IP packet to send. While probes go unanswered it may be their size that keeps them from arriving.
+    fn packet_max(&self) -> usize {
+        if self.probes >= SMALL_AFTER_PROBES { self.mtu.floor() } else { self.mtu.confirmed() }
+    }
+
+    /// The neighbour lost its memory: forgets all that is in flight and all that was learnt. Numbers go on, because
+    /// none is ever used twice in one boot.
+    pub fn restart(&mut self, now: Instant) {
+        let next = self.next_number();
+        *self = Self::new(now, self.config);
+        self.sent.start_at(next);
+    }
+
+    /// The number the next packet must carry.
+    pub fn next_number(&self) -> u64 {
+        self.sent.next_number()
+    }
+
+    /// The packet [`Self::next_number`] left with `datagram_len` bytes of UDP payload. `eliciting`: some frame in
+    /// it asks for an ack. `app_limited`: the link had no more to send although there was room.
+    pub fn sent(&mut self, now: Instant, datagram_len: usize, eliciting: bool, app_limited: bool, record: R) {
+        let number = self.next_number();
+        let app_limited = app_limited || self.app_limited_until.is_some_and(|until| number < until);
+        self.push(now, datagram_len, eliciting, app_limited, Some(record));
+        self.silent_packets = if eliciting { 0 } else { self.silent_packets.saturating_add(1) };
+    }
+
+    /// The padded `Ping` that [`Probe::Mtu`] asked for left, as packet [`Self::next_number`].
+    pub fn sent_mtu_probe(&mut self, now: Instant, datagram_len: usize) {
+        self.push(now, datagram_len, true, false, None);
+    }
+
+    fn push(&mut self, now: Instant, datagram_len: usize, eliciting: bool, app_limited: bool, record: Option<R>) {
+        self.now = now;
+        if eliciting {
+            self.waiting_since.get_or_insert(now);
+            self.last_eliciting = self.next_number();
+        }
+        let bytes = datagram_len + self.config.overhead;
+        // What asks for no ack is not paced (RFC 9002, section 7.7). It takes room from what is, but never so much that
+        // urgent frames could not leave.
+        if eliciting || self.pacer.owed(now) < ACKS_AHEAD {
+            self.pacer.sent(now, bytes as u64);
+        }
+        let mtu_probe = record.is_none();
+        let leaving = Leaving { bytes: bytes as u32, eliciting, app_limited, mtu_probe, record };
+        if let Some((resolved, record)) = self.sent.push(now, leaving) {
+            self.resolve(resolved, record);
+        }
+    }
+
+    /// The link had nothing more to send although there was room: what is in flight says nothing of the path's
+    /// limit.
+    pub fn set_app_limited(&mut self, now: Instant) {
+        self.now = now;
+        self.app_limited_until = Some(self.next_number());
+    }
+
+    /// Takes a lane ack for this lane. Acks that speak of numbers never sent are ignored, and so is what was
+    /// acknowledged before.
+    pub fn handle_ack(&mut self, now: Instant, ack: &LaneAck) {
+        if ack.lane != self.config.lane {
+            return;
+        }
+        self.now = now;
+        let before = self.sent.largest_acked();
+        let mut settled = Vec::new();
+        if !self.sent.acknowledge(now, ack, |resolved, record| settled.push((resolved, record))) {
+            return;
+        }
+        if settled.is_empty() {
+            return;
+        }
+        self.probes = 0;
+        self.probe_due = false;
+        let waited = self.waiting_since.map_or(Span::ZERO, |since| now.since(since));
+        self.waiting_since = (self.sent.largest_acked() < Some(self.last_eliciting)).then_some(now);
+        let newest = settled.iter().map(|s| s.0).max_by_key(|r| r.number);
+        let newest = newest.filter(|n| before.is_none_or(|b| n.number > b));
+        let arrival = newest.map_or(0, |newest| self.arrivals.place(newest.sent_at, ack.arrival_us));
+        let mut latest_rtt = None;
+        if let Some(newest) = newest {
+            let ack_delay = Span::from_micros(ack.ack_delay_us);
+            let latest = now.since(newest.sent_at);
+            self.ack_delay_seen = ack_delay.min(ACK_DELAY_MAX).max(self.ack_delay_seen.scale(7, 8));
+            latest_rtt = Some(latest.saturating_sub(ack_delay));
+            // RFC 9002, section 5.1: one of them must have asked for the ack, not just the newest.
+            if settled.iter().any(|s| s.0.eliciting) {
+                self.rtt.sample(now, latest, ack_delay);
+            }
+            self.forward.sample(now, newest.number, newest.sent_at, arrival);
+            if let (Some(rtt), Some(forward)) = (latest_rtt, self.forward.newest()) {
+                self.wish.sample(now, rtt, (rtt.as_nanos() as i64).saturating_sub(forward));
+            }
+        }
+        let mut delivered = 0;
+        for (resolved, record) in settled {
+            delivered += u64::from(resolved.bytes);
+            self.resolve(resolved, record);
+        }
+        self.detect_lost(now);
+        let sample = AckSample {
+            now,
+            newest: newest.map(|n| Newest {
+                number: n.number,
+                sent_at: n.sent_at,
+                arrival,
+                end: n.end,
+                app_limited: n.app_limited,
+            }),
+            delivered,
+            lost_sent: self.lost_sent.take(),
+            waited,
+            latest_rtt,
+            rtt: self.rtt.smoothed_or_initial(),
+            rtt_min: self.rtt.lowest().unwrap_or(self.rtt.smoothed_or_initial()),
+            acks_apart: self.wish.apart(self.control.rate()),
+        };
+        self.control.on_ack(&sample, &mut self.forward, &mut self.losses);
+        self.pacer.set_rate(now, self.control.pacing());
+        self.wish.pace(self.control.pacing(), sample.rtt_min);
+        // A shorter round trip may have moved a deadline into the past.
+        self.handle_timeout(now);
+    }
+
+    fn detect_lost(&mut self, now: Instant) {
+        let mut settled = Vec::new();
+        let rtt = self.rtt.smoothed_or_initial();
+        self.sent.detect_lost(now, rtt, self.rtt.loss_delay(), |resolved, record| settled.push((resolved, record)));
+        for (resolved, record) in settled {
+            self.resolve(resolved, record);
+        }
+    }
+
+    fn resolve(&mut self, resolved: Resolved, record: Option<R>) {
+        // What went to where the neighbour was before says nothing of this path's medium.
+        let elsewhere = resolved.lost && resolved.number < self.moved_at;
+        if !elsewhere {
+            self.losses.resolved(self.now, &resolved);
+            self.control.resolved(&resolved);
+        }
+        let size = resolved.bytes as usize;
+        if resolved.mtu_probe {
+            self.mtu.probed(self.now, size, resolved.lost);
+        } else if !elsewhere && self.mtu.resolved(self.now, self.rtt.smoothed_or_initial(), size, resolved.lost) {
+            // What was lost for its size says nothing of the medium.
+            self.losses = Losses::default();
+            self.control.path_changed(self.now);
+            self.pacer.set_rate(self.now, self.control.pacing());
+        }
+        if resolved.lost {
+            if self.wish_in == Some(resolved.number) {
+                self.wish.lost();
+            }
+            if !resolved.mtu_probe && !elsewhere {
+                self.lost_sent = self.lost_sent.max(Some(resolved.sent_at));
+            }
+            self.lost_packets += u64::from(!resolved.mtu_probe);
+        } else {
+            self.delivered_packets += 1;
+            self.delivered_bytes += u64::from(resolved.bytes);
+        }
+        if let Some(record) = record {
+            self.outcomes.push_back(if resolved.lost { Outcome::Lost(record) } else { Outcome::Delivered(record) });
+        }
+    }
+
+    /// Takes back what packet `number` carried if its fate is open: it need not be known any more. Whether it arrived
+    /// still matters to everything else.
+    pub fn take_record(&mut self, number: u64) -> Option<R> {
+        self.sent.take_record(number)
+    }
+
+    /// The next outcome. Drain after every `handle_*` and `sent`.
+    pub fn poll_outcome(&mut self) -> Option<Outcome<R>> {
+        self.outcomes.pop_front()
+    }
+
+    /// A packet the lane wants sent now. Each is given once; not sending it only delays what it was for.
+    pub fn poll_probe(&mut self, now: Instant) -> Option<Probe> {
+        self.now = now;
+        if self.probe_due {
+            self.probe_due = false;
+            self.last_probe = now;
+            self.probes = self.probes.saturating_add(1);
+            return Some(Probe::Tail);
+        }
+        if self.silent_packets >= SILENT_PACKETS_MAX {
+            self.silent_packets = 0;
+            return Some(Probe::AckRequest);
+        }
+        if self.rtt.smoothed().is_some()
+            && let Some(size) = self.mtu.poll(now)
+        {
+            return Some(Probe::Mtu { datagram: size - self.config.overhead });
+        }
+        None
+    }
+
+    /// Whether [`Self::poll_probe`] would give something.
+    pub fn probe_waits(&self, now: Instant) -> bool {
+        self.probe_due
+            || self.silent_packets >= SILENT_PACKETS_MAX
+            || self.rtt.smoothed().is_some() && self.mtu.waits(now)
+    }
+
+    fn window(&self) -> u64 {
+        self.control.window(self.rtt.smoothed_or_initial())
+    }
+
+    /// What is known of the path.
+    pub fn path(&self, _now: Instant) -> LaneView {
+        LaneView {
+            rtt: self.rtt.smoothed(),
+            rtt_min: self.rtt.lowest(),
+            rtt_var: self.rtt.variation(),
+            queue_delay: self.control.queue(),
+            rate: self.control.rate(),
+            loss: self.losses.share(),
+            burst: self.losses.burst(),
+            in_flight: self.sent.in_flight(),
+            window: self.window(),
+            path_mtu: self.mtu.confirmed(),
+            below_base: self.mtu.is_below_base(),
+            delivered_packets: self.delivered_packets,
+            delivered_bytes: self.delivered_bytes,
+            lost_packets: self.lost_packets,
+            spurious_losses: self.sent.spurious(),
+        }
+    }
+
+    /// The path changed (the peer roamed, or we did): what was learnt of it is doubted. What is in flight stays, for
+    /// it may still arrive; if it went where nobody is any more, the first acks of the new path show it.
+    pub fn address_changed(&mut self, now: Instant) {
+        self.now = now;
+        self.moved_at = self.next_number();
+        // Asked at once: the window may be full of what went to the old place.
+        self.probe_due |= self.sent.in_flight() > 0;
+        self.rtt.forget_base();
+        self.forward.forget();
+        self.control.path_changed(now);
+        self.pacer.set_rate(now, self.control.pacing());
+        self.mtu = new_search(now, &self.config);
+        self.wish.path_changed(now);
+    }
+
+    /// Leaves the next number out. Nobody can have received it, so an ack of it shows a neighbour that does not wait
+    /// for packets to arrive; such acks are ignored whole, and counted.
+    pub fn skip_number(&mut self, now: Instant) {
+        self.now = now;
+        if let Some((resolved, record)) = self.sent.skip(now) {
+            self.resolve(resolved, record);
+        }
+    }
+
+    /// Acks of numbers that were never sent, so far.
+    pub fn optimistic_acks(&self) -> u64 {
+        self.sent.optimistic()
+    }
+
+    /// Time has passed. Harmless before the deadline.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        if self.loss_time().is_some_and(|at| at <= now) {
+            self.detect_lost(now);
+        }
+        if self.probe_time().is_some_and(|at| at <= now) {
+            self.probe_due = true;
+        }
+    }
+
+    fn loss_time(&self) -> Option<Instant> {
+        self.sent.loss_time(self.rtt.smoothed_or_initial(), self.rtt.loss_delay())
+    }
+
+    /// When the next tail probe is due.
+    fn probe_time(&self) -> Option<Instant> {
+        if self.probe_due {
+            return None;
+        }
+        let newest = self.sent.newest_eliciting()?;
+        let first = self.rtt.probe_timeout(self.wish.delay().max(self.ack_delay_seen));
+        let wait = match self.probes {
+            0 => return Some(newest + first),
+            n => first.times(1 << n.min(10)).min(PROBE_INTERVAL_MAX.max(Span::ZERO)),
+        };
+        Some(self.last_probe + wait)
+    }
+
+    /// The next deadline.
+    pub fn poll_timeout(&self) -> Option<Wakeup> {
+        let loss = self.loss_time().map(|at| Wakeup { at, cause: "lane loss detection" });
+        let probe = self.probe_time().map(|at| Wakeup { at, cause: "lane tail probe" });
+        let gate = self.pacer.gate();
+        let pacer = (gate > self.now).then_some(Wakeup { at: gate, cause: "lane pacer" });
+        let mtu = if self.rtt.smoothed().is_some() { self.mtu.poll_timeout(self.now) } else { None };
+        Wakeup::earliest(Wakeup::earliest(loss, probe), Wakeup::earliest(pacer, mtu))
+    }
+
+    /// How the peer should acknowledge this lane, if that differs from what it was last told: packets per ack and
+    /// longest delay. Send it as an `AckWish` frame; repeated until [`Self::wish_sent`], and when that packet is lost.
+    pub fn ack_wish(&self) -> Option<(u64, Span)> {
+        self.wish.pending()
+    }
+
+    /// The longest that the peer keeps an ack back, as far as it heard our wish.
+    pub fn ack_delay(&self) -> Span {
+        self.wish.delay()
+    }
+
+    /// The wish leaves in packet [`Self::next_number`].
+    pub fn wish_sent(&mut self, now: Instant) {
+        self.now = now;
+        self.wish_in = Some(self.next_number());
+        self.wish.sent();
+    }
+
+    /// Whether the controller competes with somebody's queue.
+    #[cfg(test)]
+    pub(super) fn competing(&self) -> bool {
+        matches!(&self.control, Control::Delay(delay) if delay.competing())
+    }
+
+    /// The controller's estimate of the lane's rate.
+    pub fn rate(&self) -> Rate {
+        self.control.rate()
+    }
+}
+
+fn new_search(now: Instant, config: &LaneConfig) -> MtuSearch {
+    // Every IPv6 path carries 1,280 bytes (RFC 8200, section 5), which is more than the base.
+    let floor = if config.overhead > UDP4_OVERHEAD { BASE_MTU } else { MIN_MTU };
+    MtuSearch::new(now, floor, config.mtu_max)
+}

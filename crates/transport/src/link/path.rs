@@ -1,0 +1,143 @@
+//! What proves that datagrams arrive where they are sent: path challenges and their responses (RFC 9000, section 8.2),
+//! and packet numbers that are left out (RFC 9000, section 21.4).
+
+use super::{Draft, Link, Part, Record};
+use crate::Service;
+use std::collections::VecDeque;
+use wavelane_base::{Class, Entropy, Instant};
+use wavelane_wire::Writer;
+use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
+use wavelane_wire::frame::Frame;
+
+/// Responses that wait; of more challenges the oldest ones are answered by nobody.
+const RESPONSES_MAX: usize = 4;
+/// Between two numbers left out lie at least so many, so that a receiver that takes gaps for losses sees less than the
+/// share from which anything is repaired ...
+const SKIP_EVERY: u64 = 4096;
+/// ... and at most so many more, which nobody can guess.
+const SKIP_SPREAD: u64 = 8192;
+/// The first is left out sooner.
+const SKIP_FIRST: u64 = 512;
+
+/// Challenges and responses that wait for a datagram.
+#[derive(Debug, Default)]
+pub(super) struct PathFrames {
+    challenge: Option<[u8; 8]>,
+    responses: VecDeque<[u8; 8]>,
+}
+
+impl PathFrames {
+    pub(super) fn are_due(&self) -> bool {
+        self.challenge.is_some() || !self.responses.is_empty()
+    }
+
+    /// The neighbour asks.
+    pub(super) fn asked(&mut self, token: [u8; 8]) {
+        if self.responses.contains(&token) {
+            return;
+        }
+        if self.responses.len() >= RESPONSES_MAX {
+            self.responses.pop_front();
+        }
+        self.responses.push_back(token);
+    }
+
+    /// Appends what fits. Returns whether that was anything.
+    pub(super) fn put(&mut self, w: &mut Writer<'_>) -> bool {
+        let before = w.len();
+        if self.challenge.is_some_and(|token| Frame::PathChallenge(token).emit(w).is_ok()) {
+            self.challenge = None;
+        }
+        while self.responses.front().is_some_and(|token| Frame::PathResponse(*token).emit(w).is_ok()) {
+            self.responses.pop_front();
+        }
+        w.len() > before
+    }
+}
+
+/// Which numbers are left out.
+#[derive(Debug)]
+pub(super) struct Skips {
+    dice: Entropy,
+    next: u64,
+}
+
+impl Skips {
+    pub(super) fn new(mut dice: Entropy) -> Self {
+        let next = SKIP_FIRST + dice.next_u64() % SKIP_EVERY;
+        Self { dice, next }
+    }
+
+    /// Whether `number` is left out; asked once for each.
+    pub(super) fn skips(&mut self, number: u64) -> bool {
+        let skips = number >= self.next;
+        if skips {
+            self.next = number + SKIP_EVERY + self.dice.next_u64() % SKIP_SPREAD;
+        }
+        skips
+    }
+}
+
+impl<S: Service> Link<S> {
+    /// The next datagram asks the neighbour to prove that it is where that goes, or nothing of the kind.
+    pub fn challenge(&mut self, token: Option<[u8; 8]>) {
+        self.path_frames.challenge = token;
+    }
+
+    /// Whether that has not left yet.
+    pub fn challenge_waits(&self) -> bool {
+        self.path_frames.challenge.is_some()
+    }
+
+    /// A response of the neighbour's that nobody took.
+    pub fn poll_path_response(&mut self) -> Option<[u8; 8]> {
+        self.heard_responses.pop_front()
+    }
+
+    /// Largest UDP payload that the path is known to carry.
+    pub fn datagram_max(&self) -> usize {
+        self.sender.datagram_max()
+    }
+
+    /// Writes a datagram with nothing in it but challenges and responses, into a `buf` that may be short of a full
+    /// datagram; `None` if there is none or they do not fit.
+    pub fn compose_path_frames(&mut self, now: Instant, buf: &mut [u8]) -> Option<Draft> {
+        let end = buf.len().checked_sub(TAG_LEN)?;
+        let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
+        if !self.path_frames.put(&mut w) {
+            return None;
+        }
+        let plain_len = w.len();
+        let record = Record { load: S::Load::default(), repair: Part::None };
+        Some(self.send(now, plain_len, Class::Control, true, false, record))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wavelane_base::Seed;
+
+    #[test]
+    fn what_is_left_out_is_rare_and_differs_from_link_to_link() {
+        let left_out = |seed| {
+            let mut skips = Skips::new(Seed(seed).entropy("skips"));
+            (0..100_000).filter(|number| skips.skips(*number)).collect::<Vec<u64>>()
+        };
+        let all: Vec<_> = (0..8).map(left_out).collect();
+        assert!(all.iter().all(|numbers| (8..=25).contains(&numbers.len())), "{all:?}");
+        assert!(all.iter().flat_map(|numbers| numbers.windows(2)).all(|pair| pair[1] - pair[0] >= SKIP_EVERY));
+        assert!(all.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn challenges_are_answered_once_and_a_flood_of_them_is_bounded() {
+        let mut frames = PathFrames::default();
+        (0..100).for_each(|n| frames.asked([n; 8]));
+        (96..100).for_each(|n| frames.asked([n; 8]));
+        let mut buf = [0; 1200];
+        let mut w = Writer::new(&mut buf);
+        assert!(frames.put(&mut w) && w.len() == RESPONSES_MAX * 11);
+        assert!(!frames.are_due());
+    }
+}

@@ -1,0 +1,138 @@
+//! What arrives: the frames of a datagram, and of those that repair symbols brought back.
+
+use super::inbound::InboundLoss;
+use super::{Arrival, HEARD_RESPONSES_MAX, LANES_MAX, Link, TO_TELL_MAX};
+use crate::Service;
+use crate::fec::Decoder;
+use crate::lane::LaneReceiver;
+use wavelane_base::{Instant, Span};
+use wavelane_wire::frame::{Frame, Frames, Ranges};
+
+/// Most frames of one datagram but for padding. A full one of the shortest receipts has half as many.
+const FRAMES_MAX: usize = 512;
+/// Most of these costly ones: lane acks, of which there is one per lane, and lists of flows that are over.
+const LISTS_MAX: usize = 2 * LANES_MAX;
+
+impl<S: Service> Link<S> {
+    /// Takes the plaintext of an authenticated datagram.
+    pub fn handle_payload(&mut self, arrival: Arrival, payload: &[u8]) {
+        let Arrival { now, rx_time, lane, number, ecn } = arrival;
+        self.counters.datagrams_received += 1;
+        let known = receiver(&mut self.receivers, lane).is_some();
+        if known {
+            self.inbound.resize(self.receivers.len(), InboundLoss::default());
+            self.decoders.resize_with(self.receivers.len(), Decoder::default);
+        }
+        let protected = known && matches!(Frames::new(payload).next(), Some(Ok(Frame::Protected)));
+        let mut asked = Asked { eliciting: true, now: false };
+        // What was made from symbols before it arrived was taken in then.
+        if !protected || self.decoders[usize::from(lane)].source(number, payload) {
+            asked = self.take_frames(now, payload, false);
+        }
+        if known {
+            asked.now |= self.take_recovered(now, lane);
+        }
+        if let Some(receiver) = receiver(&mut self.receivers, lane) {
+            receiver.received(now, rx_time, number, ecn, asked.eliciting, asked.now);
+            self.inbound[usize::from(lane)].arrived(number);
+        }
+        self.settle(now);
+    }
+
+    /// Takes the frames of one datagram. Of one that was `recovered` the lane acks are left out: they are late.
+    fn take_frames(&mut self, now: Instant, payload: &[u8], recovered: bool) -> Asked {
+        let mut asked = Asked::default();
+        let (mut frames, mut lists, mut tells) = (0, 0, 0);
+        for frame in Frames::new(payload) {
+            let Ok(frame) = frame else {
+                self.counters.malformed += 1;
+                break;
+            };
+            frames += usize::from(frame != Frame::Padding);
+            match &frame {
+                Frame::LaneAck(_) | Frame::Forget { .. } => lists += 1,
+                Frame::Repaired { .. } => tells += 1,
+                _ => {}
+            }
+            if frames > FRAMES_MAX || lists > LISTS_MAX || tells > TO_TELL_MAX {
+                // Nobody who means well says so much at once; the work per datagram stays bounded.
+                self.counters.malformed += 1;
+                break;
+            }
+            asked.eliciting |= frame.is_eliciting();
+            match frame {
+                Frame::LaneAck(_) | Frame::Repair(_) | Frame::Repaired { .. } if recovered => {}
+                Frame::LaneAck(ack) if ack.lane == self.config.lane => self.sender.handle_ack(now, &ack),
+                Frame::LaneAck(_) => self.counters.stray_acks += 1,
+                Frame::AckWish { lane, packets, delay_us, now } => {
+                    asked.now |= now;
+                    if let Some(receiver) = receiver(&mut self.receivers, lane) {
+                        receiver.wish(packets, Span::from_micros(delay_us));
+                    }
+                }
+                Frame::Repair(repair) => {
+                    if let Some(decoder) = self.decoders.get_mut(usize::from(repair.lane)) {
+                        decoder.repair(repair.key, repair.first, repair.mask, repair.symbol);
+                    }
+                }
+                Frame::Repaired { lane, numbers } if lane == self.config.lane => self.repaired(now, &numbers),
+                Frame::Repaired { .. } => self.counters.stray_acks += 1,
+                Frame::Padding | Frame::Ping | Frame::Close | Frame::Protected | Frame::Unknown { .. } => {}
+                Frame::PathChallenge(token) => self.path_frames.asked(token),
+                Frame::PathResponse(token) if self.heard_responses.len() < HEARD_RESPONSES_MAX => {
+                    self.heard_responses.push_back(token);
+                }
+                Frame::PathResponse(_) => {}
+                carried => {
+                    if self.service.handle_frame(now, &carried) {
+                        self.liveness.used(now);
+                    }
+                }
+            }
+        }
+        asked
+    }
+
+    /// Takes in what repair symbols brought back. Returns whether that was anything.
+    fn take_recovered(&mut self, now: Instant, lane: u8) -> bool {
+        let mut any = false;
+        while let Some((number, payload)) = self.decoders[usize::from(lane)].poll_recovered() {
+            any = true;
+            self.counters.recovered += 1;
+            self.take_frames(now, &payload, true);
+            if self.to_tell.len() < TO_TELL_MAX {
+                self.to_tell.push((lane, number));
+            }
+        }
+        any
+    }
+
+    /// The neighbour made these datagrams of ours from symbols: nothing of them is to be repeated.
+    fn repaired(&mut self, now: Instant, numbers: &Ranges) {
+        let sent = self.sender.next_number();
+        let numbers = numbers.0.iter().flat_map(|&(first, last)| first..=last);
+        for number in numbers.take(TO_TELL_MAX).filter(|number| *number < sent) {
+            let parked = self.guard.repaired(number);
+            let record = self.sender.take_record(number).map(|record| record.load);
+            parked.into_iter().chain(record).for_each(|load| self.service.delivered(now, load));
+        }
+    }
+}
+
+/// What a datagram's frames ask for: a lane ack, and at once.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    eliciting: bool,
+    now: bool,
+}
+
+/// The receiver for the neighbour's lane, made on first use; `None` past [`LANES_MAX`].
+fn receiver(receivers: &mut Vec<LaneReceiver>, lane: u8) -> Option<&mut LaneReceiver> {
+    if usize::from(lane) >= LANES_MAX {
+        return None;
+    }
+    while receivers.len() <= usize::from(lane) {
+        receivers.push(LaneReceiver::new(receivers.len() as u8));
+    }
+    receivers.get_mut(usize::from(lane))
+}

@@ -1,0 +1,408 @@
+//! Handshakes: starting them, answering them, completing them.
+
+use super::keys::{Outcome, Session};
+use super::mac::{Admission, mac2};
+use super::noise;
+use super::peer::{Answered, Initiation};
+use super::{
+    DropReason, Established, HandshakeOut, INIT_LIFETIME, Incoming, NO_ANSWER_REPEAT, NO_ANSWER_TRIES, Origin,
+    REJECT_AFTER, REPLIES_MAX, RETRY_FIRST, RETRY_MAX, SessionEvent, Sessions,
+};
+use std::net::SocketAddr;
+use wavelane_base::{Instant, PortId, Span};
+use wavelane_wire::datagram::{
+    CookieReply, HANDSHAKE_MAX, Handshake, InitPayload, MAC_LEN, ResponsePayload, Suite, UnknownKey, WIRE_VERSION,
+    capability, kind,
+};
+
+/// A reply to a stranger that waits for room on its port.
+pub(super) struct ReplyOut {
+    port: PortId,
+    pub(super) to: Origin,
+    bytes: Vec<u8>,
+}
+
+/// Where a datagram came from.
+type Place = (PortId, Origin);
+
+/// What a peer that uses no pre-shared key mixes in.
+const NO_PRESHARED_KEY: [u8; 32] = [0; 32];
+
+impl Sessions {
+    /// Starts, repeats or forgets the peer's handshake as time demands.
+    pub(super) fn advance(&mut self, now: Instant, peer: usize) {
+        let p = &mut self.peers[peer];
+        if p.expire(now) {
+            self.report(SessionEvent::Expired { peer });
+        }
+        let p = &mut self.peers[peer];
+        let call = p.can_be_called();
+        if let Some(initiation) = &mut p.initiation {
+            initiation.due |= p.wanted && call && now >= p.next_try;
+        } else if p.initiation_at().is_some_and(|at| at <= now) {
+            self.start_initiation(now, peer);
+        }
+        if self.peers[peer].initiation.as_ref().is_some_and(|i| i.due) {
+            self.due.insert(peer);
+        }
+    }
+
+    fn start_initiation(&mut self, now: Instant, peer: usize) {
+        let index = self.new_index(peer);
+        self.init_counter += 1;
+        let payload = InitPayload {
+            version: WIRE_VERSION,
+            capabilities: self.capabilities(),
+            epoch: self.boot_epoch,
+            counter: self.init_counter,
+        };
+        let p = &mut self.peers[peer];
+        let preshared = p.keys.preshared_key.unwrap_or(NO_PRESHARED_KEY);
+        let mut noise = noise::initiator(&mut self.entropy, &self.private_key, &p.keys.public_key, &preshared, index);
+        let mut out = [0; HANDSHAKE_MAX];
+        let len = noise.write_message(&payload.to_bytes(), &mut out).expect("the first message fits its buffer");
+        let mut message = [&[kind::HANDSHAKE_INIT, WIRE_VERSION][..], &index.to_be_bytes(), &out[..len]].concat();
+        let mac1 = p.mac.mac1(&message);
+        message.extend(mac1);
+        p.initiation = Some(Box::new(Initiation { noise, index, message, mac1, born: now, due: true }));
+    }
+
+    fn capabilities(&self) -> u32 {
+        if self.aes { capability::AES } else { 0 }
+    }
+
+    /// An index of ours that nobody uses; it leads back to the peer (see `Sessions::peer_of`).
+    fn new_index(&mut self, peer: usize) -> u32 {
+        let peers = self.peers.len() as u64;
+        let choices = (u64::from(u32::MAX) + 1) / peers;
+        loop {
+            // At most four slots of each peer are taken, so this ends at once.
+            let index = ((self.entropy.next_u64() % choices) * peers + peer as u64) as u32;
+            if !self.peers.iter().any(|p| p.uses(index)) {
+                return index;
+            }
+        }
+    }
+
+    /// Takes a first message or an answer.
+    pub(super) fn handle_handshake(&mut self, now: Instant, place: Place, datagram: &[u8]) -> Incoming {
+        let Ok(message) = Handshake::parse(datagram) else { return Incoming::Dropped(DropReason::Malformed) };
+        if !self.mac.mac1_is_right(message.before_mac1, &message.mac1) {
+            return Incoming::Dropped(DropReason::Mac);
+        }
+        match self.guard.admit(now, &mut self.entropy, (place.0, place.1.from), message.before_mac2, &message.mac2) {
+            Admission::Admit => {}
+            Admission::Refuse => return Incoming::Dropped(DropReason::Overload),
+            Admission::AskForCookie if self.replies.len() >= REPLIES_MAX => {
+                return Incoming::Dropped(DropReason::Overload);
+            }
+            Admission::AskForCookie => {
+                let reply = self.guard.reply(
+                    &mut self.entropy,
+                    &self.mac,
+                    (place.0, place.1.from),
+                    message.sender,
+                    &message.mac1,
+                );
+                self.replies.push_back(ReplyOut { port: place.0, to: place.1, bytes: reply.to_bytes().into() });
+                return Incoming::Dropped(DropReason::CookieNeeded);
+            }
+        }
+        if message.version != WIRE_VERSION {
+            self.notice(now, SessionEvent::OtherVersion { version: message.version, from: place.1.from });
+            return Incoming::Dropped(DropReason::Version);
+        }
+        let done = match message.receiver {
+            None => self.handle_init(now, place, &message),
+            Some(receiver) => self.handle_response(now, place, &message, receiver),
+        };
+        // A handshake that came to nothing may call for a new one at once.
+        self.handle_timeout(now);
+        done.unwrap_or_else(Incoming::Dropped)
+    }
+
+    fn handle_init(&mut self, now: Instant, place: Place, message: &Handshake<'_>) -> Result<Incoming, DropReason> {
+        if let Some(peer) = self.peers.iter().position(|p| {
+            p.answered.as_ref().is_some_and(|a| a.init_mac1 == message.mac1 && a.session.age(now) < REJECT_AFTER)
+        }) {
+            // The same message again: our answer was lost, or the network made a copy. No key is computed for it.
+            if let Some(answered) = &mut self.peers[peer].answered {
+                // That it is asked for again says that our answers may not arrive: it is no reason to call later ourselves.
+                answered.due = Some(place);
+            }
+            self.due.insert(peer);
+            return Ok(Incoming::Handled);
+        }
+        let mut noise = noise::responder(&mut self.entropy, &self.private_key, message.sender);
+        let mut payload = [0; HANDSHAKE_MAX];
+        let len = noise.read_message(message.noise, &mut payload).map_err(|_| DropReason::Forged)?;
+        let public_key: [u8; 32] =
+            noise.get_remote_static().and_then(|k| k.try_into().ok()).ok_or(DropReason::Forged)?;
+        let Some(peer) = self.peers.iter().position(|p| p.keys.public_key == public_key) else {
+            // The caller has proven that the key is its own, and its operator looks for what is wrong. Strangers who do not
+            // know our key hear nothing, and these not often.
+            let told = self.notice(now, SessionEvent::UnknownPeer { public_key, from: place.1.from });
+            if told && self.replies.len() < REPLIES_MAX {
+                let word = self.mac.unknown_key(message.sender, &message.mac1);
+                self.replies.push_back(ReplyOut { port: place.0, to: place.1, bytes: word.to_bytes().into() });
+            }
+            return Err(DropReason::UnknownPeer);
+        };
+        let init = InitPayload::parse(&payload[..len]).map_err(|_| DropReason::Malformed)?;
+        if init.version != message.version {
+            return Err(DropReason::Version);
+        }
+        if let Some(known) = self.peers[peer].newest_init
+            && (init.epoch, init.counter) <= known
+        {
+            if init.epoch < known.0 {
+                self.notice(now, SessionEvent::EpochWentBack { peer, epoch: init.epoch, known: known.0 });
+            }
+            return Err(DropReason::NotNewer);
+        }
+        self.answer(now, peer, place, message, init, noise);
+        Ok(Incoming::Handled)
+    }
+
+    /// When both sides initiate, the one with the lower public key leads.
+    fn leads(&self, peer: usize) -> bool {
+        self.public_key < self.peers[peer].keys.public_key
+    }
+
+    fn answer(
+        &mut self,
+        now: Instant,
+        peer: usize,
+        place: Place,
+        message: &Handshake<'_>,
+        init: InitPayload,
+        mut noise: snow::HandshakeState,
+    ) {
+        let index = self.new_index(peer);
+        let both_aes = self.aes && init.capabilities & capability::AES != 0;
+        let suite = if both_aes { Suite::Aes256Gcm } else { Suite::ChaCha20Poly1305 };
+        let payload = ResponsePayload {
+            version: WIRE_VERSION,
+            capabilities: self.capabilities(),
+            epoch: self.boot_epoch,
+            sender: index,
+            suite,
+        };
+        let leads = self.leads(peer);
+        let p = &mut self.peers[peer];
+        noise
+            .set_psk(2, &p.keys.preshared_key.unwrap_or(NO_PRESHARED_KEY))
+            .expect("the pattern has a pre-shared key at 2");
+        let mut out = [0; HANDSHAKE_MAX];
+        let len = noise.write_message(&payload.to_bytes(), &mut out).expect("the answer fits its buffer");
+        let head = [kind::HANDSHAKE_RESPONSE, WIRE_VERSION];
+        let mut bytes = [&head[..], &index.to_be_bytes(), &message.sender.to_be_bytes(), &out[..len]].concat();
+        let mac1 = p.mac.mac1(&bytes);
+        bytes.extend(mac1);
+        let outcome = Outcome {
+            index,
+            peer_index: message.sender,
+            initiator: false,
+            epoch: init.epoch,
+            suite,
+            split: noise.dangerously_get_raw_split(),
+        };
+        p.newest_init = Some((init.epoch, init.counter));
+        p.answered = Some(Box::new(Answered {
+            session: Session::new(now, outcome),
+            message: bytes,
+            mac1,
+            init_mac1: message.mac1,
+            due: Some(place),
+            sent_to: None,
+        }));
+        if !leads {
+            // Both sides initiated: the peer's handshake goes on, ours does not.
+            p.initiation = None;
+        }
+        self.due.insert(peer);
+    }
+
+    fn handle_response(
+        &mut self,
+        now: Instant,
+        place: Place,
+        message: &Handshake<'_>,
+        receiver: u32,
+    ) -> Result<Incoming, DropReason> {
+        let peer = self.peer_of(receiver).ok_or(DropReason::UnknownSession)?;
+        let p = &mut self.peers[peer];
+        // A recalled address becomes the peer's by this answer, so only one that comes from there may do that.
+        if p.keys.address.is_none() && place.1.from != p.recalled.map(|r| r.address) {
+            return Err(DropReason::UnknownSession);
+        }
+        let initiation = p.initiation.as_mut();
+        let initiation = initiation
+            .filter(|i| i.index == receiver && now.since(i.born) < INIT_LIFETIME)
+            .ok_or(DropReason::UnknownSession)?;
+        let mut payload = [0; HANDSHAKE_MAX];
+        let Ok(len) = initiation.noise.read_message(message.noise, &mut payload) else {
+            self.notice(now, SessionEvent::AnswerUnreadable { peer, from: place.1.from });
+            return Err(DropReason::Forged);
+        };
+        let split = initiation.noise.dangerously_get_raw_split();
+        // From here on the handshake is spent, whatever the answer says.
+        self.peers[peer].initiation = None;
+        let answer = ResponsePayload::parse(&payload[..len]).map_err(|_| DropReason::Malformed)?;
+        let honest = answer.sender == message.sender && (self.aes || answer.suite != Suite::Aes256Gcm);
+        if answer.version != message.version || !honest {
+            return Err(DropReason::Malformed);
+        }
+        let outcome = Outcome {
+            index: receiver,
+            peer_index: message.sender,
+            initiator: true,
+            epoch: answer.epoch,
+            suite: answer.suite,
+            split,
+        };
+        let leads = self.leads(peer);
+        let p = &mut self.peers[peer];
+        let (restarted, fresh) = p.turn_over(answer.epoch);
+        // A handshake of the peer's that we answered: superseded if ours leads, void if the peer restarted since.
+        match p.answered.take() {
+            Some(a) if a.session.epoch == answer.epoch && leads => p.make_old(a.session),
+            Some(a) if a.session.epoch >= answer.epoch => p.answered = Some(a),
+            _ => {}
+        }
+        p.current = Some(Session::new(now, outcome));
+        let Origin { from, at } = place.1;
+        p.local = at;
+        p.keys.address = p.keys.address.or(from);
+        let proven = from.is_some() && (from == p.keys.address || from == p.home.0);
+        p.answered_from(from);
+        let epoch = answer.epoch;
+        Ok(Incoming::Established(Established { peer, epoch, restarted, fresh, confirm: true, from, proven }))
+    }
+
+    /// The first data under the keys that we answered with: they stand.
+    pub(super) fn confirm_answered(&mut self, peer: usize, from: Option<SocketAddr>) -> Option<Established> {
+        let p = &mut self.peers[peer];
+        let answered = p.answered.take()?;
+        let epoch = answered.session.epoch;
+        let proven = from.is_some() && from == answered.sent_to;
+        let (restarted, fresh) = p.turn_over(epoch);
+        p.current = Some(answered.session);
+        Some(Established { peer, epoch, restarted, fresh, confirm: false, from, proven })
+    }
+
+    pub(super) fn handle_cookie_reply(&mut self, now: Instant, datagram: &[u8]) -> Incoming {
+        let Ok(reply) = CookieReply::parse(datagram) else { return Incoming::Dropped(DropReason::Malformed) };
+        let Some(peer) = self.peer_of(reply.receiver) else { return Incoming::Dropped(DropReason::UnknownSession) };
+        let p = &mut self.peers[peer];
+        let asked = p.initiation.as_ref().filter(|i| i.index == reply.receiver).map(|i| i.mac1);
+        let answered = p.answered.as_ref().filter(|a| a.session.index == reply.receiver).map(|a| a.mac1);
+        let Some(mac1) = asked.or(answered) else { return Incoming::Dropped(DropReason::UnknownSession) };
+        match p.mac.open_cookie(&reply, &mac1) {
+            Some(cookie) => {
+                p.cookie = Some((now, cookie));
+                Incoming::Handled
+            }
+            None => Incoming::Dropped(DropReason::Forged),
+        }
+    }
+
+    /// The peer says that it does not know our key.
+    pub(super) fn handle_unknown_key(&mut self, now: Instant, datagram: &[u8]) -> Incoming {
+        let Ok(word) = UnknownKey::parse(datagram) else { return Incoming::Dropped(DropReason::Malformed) };
+        let asked = self.peer_of(word.receiver).and_then(|peer| {
+            let p = &self.peers[peer];
+            let initiation = p.initiation.as_ref().filter(|i| i.index == word.receiver)?;
+            Some((peer, p.mac.unknown_key_is_right(&word, &initiation.mac1)))
+        });
+        match asked {
+            None => Incoming::Dropped(DropReason::UnknownSession),
+            Some((_, false)) => Incoming::Dropped(DropReason::Forged),
+            Some((peer, true)) => {
+                self.notice(now, SessionEvent::OwnKeyUnknown { peer });
+                Incoming::Handled
+            }
+        }
+    }
+
+    /// Whether a handshake message may be waiting for [`Sessions::poll_handshake`].
+    pub fn handshake_waits(&self) -> bool {
+        !self.due.is_empty() || !self.replies.is_empty()
+    }
+
+    /// The next handshake datagram for `port`, if any. `buf` holds at least [`HANDSHAKE_MAX`] bytes; with less
+    /// nothing is written. Handshakes are few: send them before anything else of the port.
+    pub fn poll_handshake(&mut self, now: Instant, port: PortId, buf: &mut [u8]) -> Option<HandshakeOut> {
+        if buf.len() < HANDSHAKE_MAX {
+            return None;
+        }
+        if let Some(i) = self.replies.iter().position(|r| r.port == port) {
+            let reply = self.replies.remove(i)?;
+            let len = reply.bytes.len();
+            buf[..len].copy_from_slice(&reply.bytes);
+            return Some(HandshakeOut { len, to: reply.to.from, from: reply.to.at, peer: None });
+        }
+        let mut after = 0;
+        while let Some(&peer) = self.due.range(after..).next() {
+            after = peer + 1;
+            let out = self.poll_answer(now, peer, port, buf).or_else(|| self.poll_init(now, peer, port, buf));
+            let p = &self.peers[peer];
+            let more =
+                p.initiation.as_ref().is_some_and(|i| i.due) || p.answered.as_ref().is_some_and(|a| a.due.is_some());
+            if !more {
+                self.due.remove(&peer);
+            }
+            if out.is_some() {
+                return out;
+            }
+        }
+        None
+    }
+
+    fn poll_answer(&mut self, now: Instant, peer: usize, port: PortId, buf: &mut [u8]) -> Option<HandshakeOut> {
+        let p = &mut self.peers[peer];
+        let cookie = p.cookie(now);
+        let answered = p.answered.as_mut()?;
+        let (_, to) = answered.due.take_if(|(via, _)| *via == port)?;
+        answered.sent_to = to.from;
+        let len = finish(&answered.message, cookie, buf);
+        Some(HandshakeOut { len, to: to.from, from: to.at, peer: Some(peer) })
+    }
+
+    fn poll_init(&mut self, now: Instant, peer: usize, port: PortId, buf: &mut [u8]) -> Option<HandshakeOut> {
+        let p = &mut self.peers[peer];
+        let address = p.call_address()?;
+        // Where the configuration says, the system knows the way best, and finds another when one fails. Elsewhere the
+        // peer was heard from, and may hear us only from the address that it called.
+        let from = p.local.filter(|_| p.home.0 != Some(address));
+        let cookie = p.cookie(now);
+        let initiation = p.initiation.as_mut().filter(|i| i.due && p.keys.port == port)?;
+        initiation.due = false;
+        let len = finish(&initiation.message, cookie, buf);
+        if let Some(recalled) = p.recalled.as_mut().filter(|_| p.keys.address.is_none()) {
+            recalled.calls = recalled.calls.saturating_sub(1);
+        }
+        let tries = p.tries;
+        p.tries = tries.saturating_add(1);
+        p.next_try = now + back_off(tries, self.entropy.next_u64());
+        if tries >= NO_ANSWER_TRIES && (tries - NO_ANSWER_TRIES).is_multiple_of(NO_ANSWER_REPEAT) {
+            self.report(SessionEvent::NoAnswer { peer, address, tries });
+        }
+        Some(HandshakeOut { len, to: Some(address), from, peer: Some(peer) })
+    }
+}
+
+/// Writes a message and its second mac: under the cookie, or zeros.
+fn finish(message: &[u8], cookie: Option<[u8; MAC_LEN]>, buf: &mut [u8]) -> usize {
+    let (head, tail) = buf.split_at_mut(message.len());
+    head.copy_from_slice(message);
+    tail[..MAC_LEN].copy_from_slice(&cookie.map_or([0; MAC_LEN], |c| mac2(&c, message)));
+    message.len() + MAC_LEN
+}
+
+/// How long to wait after the sending that followed `tries` others: doubling, capped, and shortened by up to a
+/// quarter so that many nodes do not call in step after an outage.
+fn back_off(tries: u32, draw: u64) -> Span {
+    let full = RETRY_FIRST.times(1 << tries.min(8)).min(RETRY_MAX);
+    full.saturating_sub(full.scale(draw % 1024, 4 * 1024))
+}

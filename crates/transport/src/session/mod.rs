@@ -1,0 +1,304 @@
+//! Keys and identity: who a neighbour is, and the keys under which its datagrams travel.
+//!
+//! [`Sessions`] is the part of a node that owns every key. It is sans-IO and knows nothing of lanes' pacing, of flows
+//! or of frames: it turns datagrams into authenticated payloads and payloads into datagrams, and it runs handshakes
+//! whenever there is [something to send](Sessions::want). A peer is its static key plus its *boot epoch*; whatever
+//! must survive an outage hangs on that pair and never on a session, because sessions die and flows do not.
+//!
+//! How the owner uses it:
+//! 1. every received datagram goes to [`Sessions::handle_datagram`], one at a time (split batches first);
+//! 2. in each drain, [`Sessions::poll_handshake`] is asked before anything of the lane is sent;
+//! 3. data is sealed in place with [`Sessions::seal`] while [`Sessions::can_seal`];
+//! 4. after an [`Established`] with `confirm` set, the owner seals at least one datagram soon (a ping will do): the
+//!    other side may not use the new keys before it has seen one;
+//! 5. an address changes ([`Sessions::set_address`]) only on an [`Incoming::Data`] that is `newest`, and the owner has
+//!    it proven. Sessions themselves return to the configured address when the peer answers a call from there.
+//!
+//! The format and the rules are in `docs/protocol/session.md`.
+
+mod arrange;
+mod handshake;
+mod keys;
+mod mac;
+mod machine;
+mod noise;
+mod peer;
+mod window;
+#[cfg(test)]
+mod world;
+
+pub use machine::Sessions;
+pub use noise::{generate, public_key};
+
+use core::ops::Range;
+use std::net::{IpAddr, SocketAddr};
+use wavelane_base::{PortId, Span};
+
+/// A session is replaced this long after it was established (by the side that initiated it).
+pub const REKEY_AFTER: Span = Span::from_secs(120);
+/// The side that did not initiate a session waits this much longer before it initiates the next.
+pub const REKEY_RESPONDER_EXTRA: Span = Span::from_secs(15);
+/// A session's keys neither seal nor open this long after it was established.
+pub const REJECT_AFTER: Span = Span::from_secs(180);
+/// A session is also replaced after this many sealed datagrams.
+pub const REKEY_AFTER_PACKETS: u64 = 1 << 40;
+/// A session seals no more than this many datagrams.
+pub const REJECT_AFTER_PACKETS: u64 = 1 << 41;
+/// First wait between two sendings of a handshake's first message; doubles up to [`RETRY_MAX`].
+pub const RETRY_FIRST: Span = Span::from_millis(250);
+/// Longest wait between two sendings of a handshake's first message.
+pub const RETRY_MAX: Span = Span::from_secs(1);
+/// A first message is sent again unchanged for this long, then a fresh one replaces it. Also the longest
+/// round trip over which a handshake completes.
+pub const INIT_LIFETIME: Span = Span::from_secs(20);
+/// We sealed something and nothing authenticated came back for this long: a handshake finds out whether the peer has
+/// lost its keys. See also [`Sessions::suspect`].
+pub const SILENCE_BEFORE_HANDSHAKE: Span = Span::from_secs(5);
+/// After answering a peer's handshake we start none of our own for this long.
+pub const ANSWERED_WAIT: Span = Span::from_secs(3);
+/// Unanswered first messages after which the operator is told.
+pub const NO_ANSWER_TRIES: u32 = 5;
+/// First messages that are sent to an address remembered from before our start: they take 4 s, which is long enough for a
+/// peer that is there, and fewer than are worth telling the operator of.
+pub const RECALL_CALLS: u32 = 5;
+/// The operator is told again after each further this many.
+pub const NO_ANSWER_REPEAT: u32 = 60;
+/// Lanes per peer and direction. Higher lane numbers are refused.
+pub const LANES_MAX: usize = 8;
+/// Packets per lane behind the highest number within which reordering is accepted.
+pub const REPLAY_WINDOW: u64 = 16_384;
+/// Replaced sessions per peer whose keys still open late datagrams.
+pub const OLD_SESSIONS_MAX: usize = 2;
+/// Handshake messages per second past which addresses must be proven with a cookie.
+pub const HANDSHAKES_PER_SECOND_MAX: u32 = 50;
+/// Handshake messages per second with a valid cookie past which the rest is dropped.
+pub const PROVEN_HANDSHAKES_PER_SECOND_MAX: u32 = 500;
+/// How long a cookie is good for; the secret behind it changes as often.
+pub const COOKIE_LIFETIME: Span = Span::from_secs(120);
+/// Replies to strangers waiting for room on their port; more are dropped.
+pub const REPLIES_MAX: usize = 16;
+/// Events waiting for [`Sessions::poll_event`]; more are dropped.
+pub const EVENTS_MAX: usize = 64;
+/// Events per [`NOTICE_WINDOW`] that strangers or broken peers can cause; more are dropped.
+pub const NOTICES_PER_WINDOW_MAX: u32 = 4;
+/// See [`NOTICES_PER_WINDOW_MAX`].
+pub const NOTICE_WINDOW: Span = Span::from_secs(10);
+
+/// One neighbour, as far as keys are concerned.
+#[derive(Clone)]
+pub struct PeerKeys {
+    /// Its static public key (X25519).
+    pub public_key: [u8; 32],
+    /// Optional pre-shared key; both sides need the same.
+    pub preshared_key: Option<[u8; 32]>,
+    /// Where to reach it. Without one we never initiate, until [`Sessions::set_address`] or [`Sessions::recall`] gives one.
+    pub address: Option<SocketAddr>,
+    /// The port through which to reach it.
+    pub port: PortId,
+}
+
+/// What [`Sessions`] is told.
+#[derive(Clone)]
+pub struct SessionsConfig {
+    /// Our static private key (X25519).
+    pub private_key: [u8; 32],
+    /// Greater than at every earlier start with this key: peers refuse handshakes that are not newer.
+    pub boot_epoch: u64,
+    /// Whether this machine has AES instructions. AES-256-GCM is used if both sides have them.
+    pub aes: bool,
+    /// The neighbours; everywhere else a peer is its place in this list.
+    pub peers: Vec<PeerKeys>,
+}
+
+/// A session stands, or a newer one replaced it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Established {
+    /// Whose.
+    pub peer: usize,
+    /// The peer's boot epoch.
+    pub epoch: u64,
+    /// The peer was known under another epoch: it lost its memory. Its flow state is void.
+    pub restarted: bool,
+    /// No session stood just before (a rekey of a standing one has `false`).
+    pub fresh: bool,
+    /// We initiated: seal something soon, so that the peer may use the keys too.
+    pub confirm: bool,
+    /// Where the message that established it came from. Not proof enough to change an address.
+    pub from: Option<SocketAddr>,
+    /// Whether what we had sent there before must have arrived: nobody else could have made that message.
+    pub proven: bool,
+}
+
+/// What a datagram turned out to be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Incoming {
+    /// Authenticated data, opened in place.
+    Data {
+        /// Who sealed it.
+        peer: usize,
+        /// The sender's lane.
+        lane: u8,
+        /// The lane's packet number; never delivered before.
+        number: u64,
+        /// Where in the datagram the plaintext lies.
+        payload: Range<usize>,
+        /// The highest number of its lane so far: an address may change on it.
+        newest: bool,
+        /// This datagram made a new session stand. Act on it before the payload: after `restarted`, the payload
+        /// belongs to the new epoch.
+        established: Option<Established>,
+    },
+    /// Our handshake was answered; a new session stands.
+    Established(Established),
+    /// A handshake message that needs nothing of the owner but the next [`Sessions::poll_handshake`].
+    Handled,
+    /// Nothing was done. Counted under its reason.
+    Dropped(DropReason),
+}
+
+/// Why a datagram was dropped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum DropReason {
+    /// Too short or too long for what its first byte claims, or no known kind.
+    Malformed,
+    /// Its first mac is wrong: the sender does not know our public key.
+    Mac,
+    /// It names a wire version that we do not speak.
+    Version,
+    /// Many handshakes are arriving and this one's address is unproven; a cookie was sent.
+    CookieNeeded,
+    /// Too many handshakes at once, or no room for a cookie reply.
+    Overload,
+    /// It names a session or handshake that we do not have.
+    UnknownSession,
+    /// The session's keys are too old.
+    Expired,
+    /// The lane number is at or above [`LANES_MAX`].
+    Lane,
+    /// It does not decrypt under the keys it names.
+    Forged,
+    /// Its number was seen before or is too old to tell.
+    Replayed,
+    /// A handshake from a key that is not configured.
+    UnknownPeer,
+    /// A handshake that is not newer than one seen before.
+    NotNewer,
+}
+
+impl DropReason {
+    /// Every reason, in order.
+    pub const ALL: [Self; 12] = [
+        Self::Malformed,
+        Self::Mac,
+        Self::Version,
+        Self::CookieNeeded,
+        Self::Overload,
+        Self::UnknownSession,
+        Self::Expired,
+        Self::Lane,
+        Self::Forged,
+        Self::Replayed,
+        Self::UnknownPeer,
+        Self::NotNewer,
+    ];
+    /// The counter's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "dropped_malformed",
+            Self::Mac => "dropped_mac",
+            Self::Version => "dropped_version",
+            Self::CookieNeeded => "dropped_cookie_needed",
+            Self::Overload => "dropped_overload",
+            Self::UnknownSession => "dropped_unknown_session",
+            Self::Expired => "dropped_expired",
+            Self::Lane => "dropped_lane",
+            Self::Forged => "dropped_forged",
+            Self::Replayed => "dropped_replayed",
+            Self::UnknownPeer => "dropped_unknown_peer",
+            Self::NotNewer => "dropped_not_newer",
+        }
+    }
+}
+
+/// Something the operator should know. The owner words it; keys are given as bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SessionEvent {
+    /// Nobody answers our handshakes: the peer is unreachable, or it does not know our key, or we have its key wrong.
+    /// Told after [`NO_ANSWER_TRIES`], then every [`NO_ANSWER_REPEAT`].
+    NoAnswer {
+        /// Whom we called.
+        peer: usize,
+        /// Where.
+        address: SocketAddr,
+        /// How often, without an answer.
+        tries: u32,
+    },
+    /// The peer answers, but the answer does not decrypt: the two pre-shared keys differ.
+    AnswerUnreadable {
+        /// Who.
+        peer: usize,
+        /// From where.
+        from: Option<SocketAddr>,
+    },
+    /// Somebody who knows our public key calls us with a key that is not configured.
+    UnknownPeer {
+        /// The caller's public key; its possession is proven.
+        public_key: [u8; 32],
+        /// From where.
+        from: Option<SocketAddr>,
+    },
+    /// The peer does not know our key: it is not configured there, or wrongly. Nothing follows from it.
+    OwnKeyUnknown {
+        /// Who said so.
+        peer: usize,
+    },
+    /// A configured peer calls us under a boot epoch older than its last: its clock went back, or this is a replay.
+    EpochWentBack {
+        /// Who.
+        peer: usize,
+        /// The epoch in the message.
+        epoch: u64,
+        /// The newest epoch known.
+        known: u64,
+    },
+    /// Somebody who knows our public key speaks another wire version.
+    OtherVersion {
+        /// Which.
+        version: u8,
+        /// From where.
+        from: Option<SocketAddr>,
+    },
+    /// The last session with the peer ran out before a new one stood. Nothing can be sealed until [`Established`].
+    Expired {
+        /// Whose.
+        peer: usize,
+    },
+}
+
+/// Where a datagram came from, on media that say so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Origin {
+    /// Who sent it.
+    pub from: Option<SocketAddr>,
+    /// Which of our addresses it was sent to.
+    pub at: Option<IpAddr>,
+}
+
+impl From<Option<SocketAddr>> for Origin {
+    fn from(from: Option<SocketAddr>) -> Self {
+        Self { from, at: None }
+    }
+}
+
+/// A handshake datagram to send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HandshakeOut {
+    /// Bytes written.
+    pub len: usize,
+    /// Where to; `None` on media without addresses.
+    pub to: Option<SocketAddr>,
+    /// From which of our addresses: an answer leaves from the one that was asked. `None` leaves it to the system.
+    pub from: Option<IpAddr>,
+    /// For which peer; `None` for a reply to a stranger.
+    pub peer: Option<usize>,
+}

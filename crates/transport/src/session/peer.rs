@@ -1,0 +1,253 @@
+//! One neighbour's keys, numbers and timers.
+
+use super::keys::Session;
+use super::mac::{Cookie, MacKeys};
+use super::window::Window;
+use super::{
+    ANSWERED_WAIT, COOKIE_LIFETIME, INIT_LIFETIME, LANES_MAX, OLD_SESSIONS_MAX, Origin, PeerKeys, REJECT_AFTER,
+    REJECT_AFTER_PACKETS, REKEY_AFTER, REKEY_AFTER_PACKETS, REKEY_RESPONDER_EXTRA, SILENCE_BEFORE_HANDSHAKE,
+};
+use snow::HandshakeState;
+use std::net::{IpAddr, SocketAddr};
+use wavelane_base::{Instant, PortId, Wakeup};
+use wavelane_wire::datagram::MAC_LEN;
+
+/// Our first message, unanswered so far. It is sent again unchanged, so an answer to any of its copies completes it,
+/// however long the round trip is.
+pub(super) struct Initiation {
+    pub(super) noise: HandshakeState,
+    pub(super) index: u32,
+    /// The message up to and with its first mac.
+    pub(super) message: Vec<u8>,
+    pub(super) mac1: [u8; MAC_LEN],
+    pub(super) born: Instant,
+    /// It waits for room on the port.
+    pub(super) due: bool,
+}
+
+/// The peer's first message, answered. The peer has the keys once we see data under them.
+pub(super) struct Answered {
+    pub(super) session: Session,
+    /// The answer up to and with its first mac; copies of the first message get copies of it.
+    pub(super) message: Vec<u8>,
+    pub(super) mac1: [u8; MAC_LEN],
+    /// The first mac of the message that was answered.
+    pub(super) init_mac1: [u8; MAC_LEN],
+    /// It waits for room on the port.
+    pub(super) due: Option<(PortId, Origin)>,
+    /// Where it was last sent.
+    pub(super) sent_to: Option<SocketAddr>,
+}
+
+/// An address that only our owner's memory names. It may be somebody else's by now, so it gets a few calls and no data.
+#[derive(Clone, Copy)]
+pub(super) struct Recalled {
+    pub(super) address: SocketAddr,
+    /// Calls that may still be made there.
+    pub(super) calls: u32,
+}
+
+pub(super) struct Peer {
+    pub(super) keys: PeerKeys,
+    /// Where the configuration says it is. Every second unanswered call goes there, so that two neighbours who both
+    /// moved, and know only each other's old addresses, meet again once one of them is at home.
+    pub(super) home: (Option<SocketAddr>, PortId),
+    /// Which of our addresses it speaks to, as its newest datagram shows.
+    pub(super) local: Option<IpAddr>,
+    /// Where it was before we started, while nothing newer is known.
+    pub(super) recalled: Option<Recalled>,
+    pub(super) mac: MacKeys,
+    /// Its cookie for us, and when it came.
+    pub(super) cookie: Option<(Instant, Cookie)>,
+    pub(super) wanted: bool,
+    pub(super) suspected: Option<Instant>,
+    /// The boot epoch of the sessions that stand or stood last.
+    pub(super) epoch: Option<u64>,
+    /// The newest (epoch, counter) of its first messages.
+    pub(super) newest_init: Option<(u64, u64)>,
+    pub(super) initiation: Option<Box<Initiation>>,
+    /// First messages sent without an answer.
+    pub(super) tries: u32,
+    /// No first message is sent before this.
+    pub(super) next_try: Instant,
+    pub(super) answered: Option<Box<Answered>>,
+    /// Seals, and opens.
+    pub(super) current: Option<Session>,
+    /// Open late datagrams; newest first.
+    pub(super) old: Vec<Session>,
+    /// Since when we have sealed without hearing anything authenticated.
+    pub(super) unanswered_since: Option<Instant>,
+    windows: [Option<Box<Window>>; LANES_MAX],
+    /// Per lane, the lowest number that may be sealed next.
+    seal_next: [u64; LANES_MAX],
+}
+
+impl Peer {
+    pub(super) fn new(keys: PeerKeys) -> Self {
+        Self {
+            mac: MacKeys::new(&keys.public_key),
+            home: (keys.address, keys.port),
+            local: None,
+            recalled: None,
+            keys,
+            cookie: None,
+            wanted: false,
+            suspected: None,
+            epoch: None,
+            newest_init: None,
+            initiation: None,
+            tries: 0,
+            next_try: Instant::ZERO,
+            answered: None,
+            current: None,
+            old: Vec::new(),
+            unanswered_since: None,
+            windows: [const { None }; LANES_MAX],
+            seal_next: [0; LANES_MAX],
+        }
+    }
+
+    /// Where the next first message goes.
+    pub(super) fn call_address(&self) -> Option<SocketAddr> {
+        let (home, port) = self.home;
+        let roams = self.tries % 2 == 1 && port == self.keys.port;
+        let recalled = self.recalled.filter(|r| r.calls > 0).map(|r| r.address);
+        home.filter(|_| roams).or(self.keys.address).or(recalled)
+    }
+
+    /// Whether there is somewhere to call.
+    pub(super) fn can_be_called(&self) -> bool {
+        self.call_address().is_some()
+    }
+
+    /// An answer to our call came from where the configuration says the peer is: that is where it is.
+    pub(super) fn answered_from(&mut self, from: Option<SocketAddr>) {
+        if from.is_some() && (from, self.keys.port) == self.home {
+            self.keys.address = from;
+        }
+    }
+
+    /// When a handshake of our own is called for; `None` if nothing calls for one.
+    pub(super) fn initiation_at(&self) -> Option<Instant> {
+        if !self.wanted || !self.can_be_called() {
+            return None;
+        }
+        let mut at = match &self.current {
+            None => Instant::ZERO,
+            Some(s) if s.sealed >= REKEY_AFTER_PACKETS => Instant::ZERO,
+            Some(s) => {
+                let patience = if s.initiator { REKEY_AFTER } else { REKEY_AFTER + REKEY_RESPONDER_EXTRA };
+                let silent = self.unanswered_since.map(|t| t + SILENCE_BEFORE_HANDSHAKE);
+                [silent, self.suspected].into_iter().flatten().fold(s.established + patience, Instant::min)
+            }
+        };
+        if let Some(answered) = &self.answered {
+            at = at.max(answered.session.established + ANSWERED_WAIT);
+        }
+        Some(at.max(self.next_try))
+    }
+
+    /// The peer's next deadline.
+    pub(super) fn wakeup(&self) -> Option<Wakeup> {
+        let expiry = self.sessions().map(|s| s.established + REJECT_AFTER).min();
+        let mut next = expiry.map(|at| Wakeup { at, cause: "session keys run out" });
+        let handshake = match &self.initiation {
+            None => self.initiation_at().map(|at| Wakeup { at, cause: "handshake is called for" }),
+            Some(i) => {
+                let gone = Wakeup { at: i.born + INIT_LIFETIME, cause: "unanswered handshake is made anew" };
+                let calls = !i.due && self.wanted && self.can_be_called();
+                let again = calls.then_some(Wakeup { at: self.next_try, cause: "handshake is sent again" });
+                Wakeup::earliest(again, Some(gone))
+            }
+        };
+        next = Wakeup::earliest(next, handshake);
+        next
+    }
+
+    /// Every session whose keys open datagrams.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = &Session> {
+        self.current.iter().chain(self.answered.iter().map(|a| &a.session)).chain(&self.old)
+    }
+
+    /// Whether one of its slots uses this index of ours.
+    pub(super) fn uses(&self, index: u32) -> bool {
+        self.initiation.as_ref().is_some_and(|i| i.index == index) || self.sessions().any(|s| s.index == index)
+    }
+
+    /// Drops what is too old. True if the last session that could seal is gone.
+    pub(super) fn expire(&mut self, now: Instant) -> bool {
+        let dead = |s: &Session| s.age(now) >= REJECT_AFTER;
+        self.old.retain(|s| !dead(s));
+        if self.answered.as_ref().is_some_and(|a| dead(&a.session)) {
+            self.answered = None;
+        }
+        if self.initiation.as_ref().is_some_and(|i| now.since(i.born) >= INIT_LIFETIME) {
+            self.initiation = None;
+        }
+        let gone = self.current.as_ref().is_some_and(dead);
+        if gone {
+            self.current = None;
+            self.unanswered_since = None;
+            self.suspected = None;
+        }
+        gone
+    }
+
+    /// The cookie to show, while it is good.
+    pub(super) fn cookie(&self, now: Instant) -> Option<Cookie> {
+        self.cookie.filter(|(at, _)| now.since(*at) < COOKIE_LIFETIME).map(|(_, cookie)| cookie)
+    }
+
+    pub(super) fn can_seal(&self, now: Instant) -> bool {
+        self.current.as_ref().is_some_and(|s| s.age(now) < REJECT_AFTER && s.sealed < REJECT_AFTER_PACKETS)
+    }
+
+    /// Marks `number` of `lane` as sealed.
+    ///
+    /// # Panics
+    /// If it was sealed before: a nonce used twice under one key gives the plaintexts away.
+    pub(super) fn take_number(&mut self, lane: u8, number: u64) {
+        let next = &mut self.seal_next[usize::from(lane)];
+        assert!(number >= *next, "lane {lane} must seal growing numbers: {number} after {}", *next - 1);
+        *next = number + 1;
+    }
+
+    /// Whether `number` of `lane` was not seen under the epoch that stands.
+    pub(super) fn is_new(&self, lane: u8, number: u64) -> bool {
+        self.windows[usize::from(lane)].as_ref().is_none_or(|w| w.is_new(number))
+    }
+
+    /// Marks an authenticated `number` as seen; true if it is its lane's highest.
+    pub(super) fn commit(&mut self, lane: u8, number: u64) -> bool {
+        self.windows[usize::from(lane)].get_or_insert_with(|| Box::new(Window::new())).commit(number)
+    }
+
+    /// Makes the standing session an old one, or, if the peer's memory is gone, drops everything of the old epoch.
+    /// Returns (restarted, fresh).
+    pub(super) fn turn_over(&mut self, epoch: u64) -> (bool, bool) {
+        let restarted = self.epoch.is_some_and(|e| e != epoch);
+        let fresh = self.current.is_none() || restarted;
+        let before = self.current.take();
+        if restarted {
+            self.old.clear();
+            self.windows = [const { None }; LANES_MAX];
+        } else if let Some(before) = before {
+            self.make_old(before);
+        }
+        if self.newest_init.is_none_or(|(known, _)| known != epoch) {
+            self.newest_init = Some((epoch, 0));
+        }
+        self.epoch = Some(epoch);
+        self.initiation = None;
+        self.tries = 0;
+        self.recalled = None;
+        self.suspected = None;
+        self.unanswered_since = None;
+        (restarted, fresh)
+    }
+
+    pub(super) fn make_old(&mut self, session: Session) {
+        self.old.insert(0, session);
+        self.old.truncate(OLD_SESSIONS_MAX);
+    }
+}
