@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, PortId, Span};
 use wavelane_gateway as gateway;
-use wavelane_gateway::{Controller, PacketConfig, PeerConfig};
+use wavelane_gateway::{Controller, LaneConfig, PacketConfig, PeerConfig};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -226,13 +226,14 @@ impl Config {
             name: p.name.clone(),
             public_key: p.public_key,
             preshared_key: p.preshared_key,
-            address: addresses.get(i).copied().flatten(),
-            port: PortId(0),
+            lanes: vec![LaneConfig {
+                controller: p.controller,
+                ..LaneConfig::new(PortId(0), addresses.get(i).copied().flatten())
+            }],
             keepalive: p.keepalive,
             allow_sources: p.allow_sources.clone(),
             allow_targets: self.targets(p).to_vec(),
             routes: p.routes.clone(),
-            controller: p.controller,
         });
         gateway::Config {
             private_key: self.private_key,

@@ -229,18 +229,16 @@ mod tests {
     /// The door's own counters are held to it by [`crate::counters::Counters::add`].
     #[test]
     fn every_counter_of_the_gateway_has_a_reason_in_words() {
-        use wavelane_gateway::{Config, Controller, Gateway, PeerConfig};
+        use wavelane_gateway::{Config, Gateway, LaneConfig, PeerConfig};
         let peer = PeerConfig {
             name: "b".into(),
             public_key: crate::keys::public_key(&[2; 32]),
             preshared_key: None,
-            address: None,
-            port: wavelane_base::PortId(0),
+            lanes: vec![LaneConfig::new(wavelane_base::PortId(0), None)],
             keepalive: None,
             allow_sources: None,
             allow_targets: Vec::new(),
             routes: Vec::new(),
-            controller: Controller::Delay,
         };
         let config = Config { private_key: [1; 32], peers: vec![peer], ..Config::default() };
         let now = wavelane_base::Instant::ZERO;

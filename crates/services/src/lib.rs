@@ -5,13 +5,14 @@
 pub mod arq;
 pub mod hop;
 pub mod packet;
+mod paths;
 mod share;
 
 use arq::{Datagram, Piece, Times};
 use hop::{Carried, Hop, HopConfig};
 use packet::{Packets, PacketsConfig};
 use share::{Share, Turn};
-use wavelane_base::{Class, Instant, Wakeup};
+use wavelane_base::{Class, Instant, Octets, Wakeup};
 use wavelane_transport::{Carries, Fill, NextBulk, PathView, RepairBudget, Service};
 use wavelane_wire::frame::Frame;
 
@@ -94,6 +95,11 @@ impl Service for Services {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    fn unacknowledged(&self) -> Octets {
+        let packets = self.packets.as_ref().map_or(0, |packets| packets.queued() as u64);
+        Octets::new(self.blocks.status().to_send + packets)
     }
 
     /// Control and micro frames, then small packets of sparse flows, then blocks and packets as their turns come.
@@ -179,10 +185,10 @@ impl Service for Services {
     }
 
     fn set_paths(&mut self, paths: &[PathView]) {
-        let [path, ..] = paths else { return };
-        self.blocks.set_path(*path);
+        let Some(path) = paths::together(paths) else { return };
+        self.blocks.set_path(path);
         if let Some(packets) = &mut self.packets {
-            packets.set_path(Times::from(path));
+            packets.set_path(Times::from(&path));
         }
     }
 

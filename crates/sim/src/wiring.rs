@@ -6,7 +6,7 @@ use crate::seam;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{IpPrefix, PortId, Seed, Span};
-use wavelane_gateway::{Config, Controller, PeerConfig, PeerId};
+use wavelane_gateway::{Config, LaneConfig, PeerConfig, PeerId};
 use wavelane_scenario::{CONTROLS, ChannelKind, Flow, NodeKind, Scenario, TcpKind};
 use wavelane_transport::session::public_key;
 
@@ -270,13 +270,14 @@ impl<'a> Shape<'a> {
                 name: self.name(other).to_owned(),
                 public_key: public_key(&private_key(seed, self.name(other))),
                 preshared_key: None,
-                address: back.map(|(channel, _)| SocketAddr::V4(self.port_address(channel, other))),
-                port: PortId(lanes.iter().position(|lane| *lane == leaves_by).unwrap_or(0) as u16),
+                lanes: vec![LaneConfig::new(
+                    PortId(lanes.iter().position(|lane| *lane == leaves_by).unwrap_or(0) as u16),
+                    back.map(|(channel, _)| SocketAddr::V4(self.port_address(channel, other))),
+                )],
                 keepalive: None,
                 allow_sources: None,
                 allow_targets: everywhere(),
                 routes: self.routes_through(gateway, other),
-                controller: Controller::default(),
             }
         });
         Config { private_key: private_key(seed, self.name(gateway)), peers: peers.collect(), ..Config::default() }
