@@ -311,6 +311,11 @@ impl<R> LaneSender<R> {
         self.sent.in_flight()
     }
 
+    /// Octets on the medium delivered so far.
+    pub fn delivered_bytes(&self) -> u64 {
+        self.delivered_bytes
+    }
+
     /// Tail probes without an answer so far.
     pub fn unanswered_probes(&self) -> u32 {
         self.probes

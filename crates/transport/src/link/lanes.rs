@@ -10,6 +10,8 @@ use wavelane_base::{Class, Entropy, Instant, Octets, Rate, Span, Wakeup};
 /// A lane that carries less than this share of what the fastest one carries takes no bulk: what it would add is less than
 /// what its bytes, which arrive late, cost at the other end.
 const BULK_SHARE_MIN: u64 = 20;
+/// Octets that a lane may have in flight, beside as many as it has delivered.
+const UNTRIED_OCTETS: u64 = 2 * 1_500;
 /// Tail probes without an answer after which a lane counts as failed while others go on.
 const FAILED_AFTER_PROBES: u32 = 2;
 /// A lane that is not used says so often that it is there ...
@@ -110,6 +112,12 @@ impl<L> Lane<L> {
         let path = &self.path;
         let repeats = Span::from_nanos((path.rtt.as_nanos() as f64 * 2.0 * path.loss_outward) as u64);
         path.rtt.scale(1, 2) + path.packet_time + repeats
+    }
+
+    /// Whether it may take one more packet: the rate of a lane that has carried little is a guess, and what a slow one takes
+    /// holds up all that follows. What is in flight may double with each round trip.
+    fn is_trusted(&self) -> bool {
+        self.sender.in_flight() < UNTRIED_OCTETS + self.sender.delivered_bytes()
     }
 
     /// When it is to say that it is there.
@@ -219,27 +227,51 @@ impl<L> Lanes<L> {
             Room::Open { datagram_max } => Some(Offer { lane, class, datagram_max }),
             Room::Closed => None,
         };
+        if wanted == Class::Bulk && self.all.len() > 1 {
+            return self.offer_bulk(now, waiting);
+        }
+        // What is urgent waits for the lane by which it arrives soonest, which takes it before long; what fills that datagram up
+        // has to be worth that lane's while.
         let first = self.first();
+        let bulk = self.all.len() == 1 || self.serves_bulk(first, self.fastest());
         let classes = [Class::Bulk, Class::Micro, Class::Control];
-        let mut takes = classes.into_iter().take_while(|class| *class >= wanted);
-        if let Some(offer) = takes.find_map(|class| open(first, class)) {
-            return Some(offer);
+        let mut takes = classes.into_iter().filter(|class| bulk || *class != Class::Bulk);
+        takes.find_map(|class| open(first, class).filter(|_| class >= wanted))
+    }
+
+    /// The rate of the fastest lane that works.
+    fn fastest(&self) -> u64 {
+        self.all.iter().filter(|lane| !lane.failed).map(|lane| lane.path.rate.as_bps()).max().unwrap_or(0)
+    }
+
+    /// Whether a lane takes bulk beside one of the rate `fastest`.
+    fn serves_bulk(&self, lane: usize, fastest: u64) -> bool {
+        let out = &self.all[lane];
+        match out.measured && !out.failed {
+            true => out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest,
+            // Nothing better is known.
+            false => lane == self.first(),
         }
-        if self.all.len() == 1 || wanted != Class::Bulk && !self.all[first].failed {
-            // What is urgent waits for the best lane, which takes it before long.
-            return None;
+    }
+
+    /// The first lane with room of those on which bulk arrives before the lanes ahead of it could have taken all that waits.
+    fn offer_bulk(&self, now: Instant, waiting: impl FnOnce() -> Octets) -> Option<Offer> {
+        let fastest = self.fastest();
+        let mut waiting = Some(waiting);
+        let mut until = Span::MAX;
+        for lane in self.order.iter().copied().filter(|lane| self.serves_bulk(*lane, fastest)) {
+            let out = &self.all[lane];
+            if out.delay() >= until {
+                return None;
+            }
+            if let (true, Room::Open { datagram_max }) = (out.is_trusted(), out.sender.room(now, Class::Bulk)) {
+                return Some(Offer { lane, class: Class::Bulk, datagram_max });
+            }
+            if let Some(waiting) = waiting.take() {
+                until = out.delay() + out.path.rate.time_for(waiting());
+            }
         }
-        let best = &self.all[first];
-        // By then the first lane could have taken everything.
-        let until = best.delay() + best.path.rate.time_for(waiting());
-        let fastest =
-            self.all.iter().filter(|lane| !lane.failed).map(|lane| lane.path.rate.as_bps()).max().unwrap_or(0);
-        let pays = |lane: &&usize| {
-            let lane = &self.all[**lane];
-            let works = lane.measured && !lane.failed;
-            works && lane.path.rate.as_bps() * BULK_SHARE_MIN >= fastest && lane.delay() < until
-        };
-        self.order[1..].iter().filter(pays).find_map(|lane| open(*lane, Class::Bulk))
+        None
     }
 
     /// Sets `budget` and what services see of the paths, those that carry most first.
