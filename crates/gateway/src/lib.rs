@@ -398,6 +398,8 @@ impl Machine for Gateway {
 }
 
 #[cfg(test)]
+mod lanes_tests;
+#[cfg(test)]
 mod relay_tests;
 #[cfg(test)]
 mod shares_tests;

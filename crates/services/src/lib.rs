@@ -12,7 +12,7 @@ use arq::{Datagram, Piece, Times};
 use hop::{Carried, Hop, HopConfig};
 use packet::{Packets, PacketsConfig};
 use share::{Share, Turn};
-use wavelane_base::{Class, Instant, Octets, Wakeup};
+use wavelane_base::{Class, Instant, Wakeup};
 use wavelane_transport::{Carries, Fill, NextBulk, PathView, RepairBudget, Service};
 use wavelane_wire::frame::Frame;
 
@@ -95,11 +95,6 @@ impl Service for Services {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
-    }
-
-    fn unacknowledged(&self) -> Octets {
-        let packets = self.packets.as_ref().map_or(0, |packets| packets.queued() as u64);
-        Octets::new(self.blocks.status().to_send + packets)
     }
 
     /// Control and micro frames, then small packets of sparse flows, then blocks and packets as their turns come.

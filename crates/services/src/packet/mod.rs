@@ -316,10 +316,6 @@ impl Packets {
     pub fn octets(&self) -> usize {
         self.queue.octets() + self.sender.octets() + self.receiver.octets()
     }
-    /// Octets that wait for the lanes.
-    pub fn queued(&self) -> usize {
-        self.queue.octets()
-    }
     /// What it did so far.
     pub fn counters(&self) -> PacketCounters {
         PacketCounters {

@@ -4,7 +4,7 @@ use super::guard::{RESERVE, Why, is_bursty};
 use super::{Draft, Link, Part, Record};
 use crate::lane::{LaneReceiver, Probe, Room};
 use crate::{Carries, Fill, NextBulk, Service};
-use wavelane_base::{Class, Instant, Octets, Span};
+use wavelane_base::{Class, Instant, Span};
 use wavelane_wire::Writer;
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 use wavelane_wire::frame::{Frame, Ranges, RepairFrame};
@@ -33,6 +33,7 @@ impl<S: Service> Link<S> {
             self.service.doubt_oldest();
         }
         let wanted = self.service.wants(now);
+        self.busy_since = wanted.and(self.busy_since.or(Some(now)));
         if probe.is_none()
             && let Some(draft) = self.compose_symbol(now, at, wanted, buf)
         {
@@ -67,6 +68,7 @@ impl<S: Service> Link<S> {
         if due && acks {
             put_repaired(&mut self.to_tell, &mut w);
             put_acks(now, &mut self.receivers, ranges, &mut w);
+            self.lanes.note_acks(now, at);
         }
         let mut eliciting = self.put_path_frames(at, &mut w);
         eliciting |= self.put_wish(now, at, class.is_some(), &mut w);
@@ -207,9 +209,8 @@ impl<S: Service> Link<S> {
         if tail {
             return (Some(Class::Bulk), full);
         }
-        let held = || self.service.unacknowledged().get();
-        let waiting = || Octets::new(held().saturating_sub(self.lanes.in_flight()));
-        let offer = self.lanes.offer(now, wanted, waiting).filter(|offer| offer.lane == at);
+        let busy = self.busy_since.map_or(Span::ZERO, |since| now.since(since));
+        let offer = self.lanes.offer(now, wanted, busy).filter(|offer| offer.lane == at);
         offer.map_or((None, full), |offer| (Some(offer.class), offer.datagram_max))
     }
 
@@ -252,7 +253,7 @@ impl<S: Service> Link<S> {
     }
 
     fn note_sent(&mut self, now: Instant, at: usize, eliciting: bool) {
-        self.lanes[at].note_sent(now);
+        self.lanes[at].note_sent(now, eliciting);
         self.counters.datagrams_sent += 1;
         self.liveness.sent(now, eliciting);
     }

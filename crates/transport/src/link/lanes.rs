@@ -14,8 +14,17 @@ const BULK_SHARE_MIN: u64 = 20;
 const UNTRIED_OCTETS: u64 = 2 * 1_500;
 /// Tail probes without an answer after which a lane counts as failed while others go on.
 const FAILED_AFTER_PROBES: u32 = 2;
-/// A lane that is not used says so often that it is there ...
+/// A lane that is being tried takes no more bulk when that arrives this much later than on the first: whoever reads it
+/// stands still for so long each time ...
+const LATE_MAX: Span = Span::from_millis(500);
+/// ... and is tried again after so long ...
+const LATE_FOR: Span = Span::from_secs(60);
+/// ... until it has delivered so much that its rate is known.
+const TRIED_OCTETS: u64 = 64_000;
+/// A lane of which no answer is due asks for one so often, in a link that is in use ...
 const HELLO_EVERY: Span = Span::from_secs(1);
+/// ... or so often if it carries the acks, of whose loss nobody tells ...
+const HELLO_FIRST_EVERY: Span = Span::from_millis(250);
 /// ... but spends no more than this share of itself on that.
 const HELLO_SHARE: u64 = 50;
 /// Octets of such a datagram, with what is around it.
@@ -29,6 +38,8 @@ pub(super) struct Lane<L> {
     pub(super) guard: Guard<L>,
     /// What was last known of its path.
     pub(super) path: PathView,
+    /// The lowest round trip of late.
+    rtt_min: Span,
     pub(super) challenge: Option<[u8; 8]>,
     pub(super) skips: Skips,
     /// The neighbour must see a datagram of this lane's soon.
@@ -38,8 +49,12 @@ pub(super) struct Lane<L> {
     measured: bool,
     /// What it carried was given to the other lanes, because nothing comes back.
     failed: bool,
-    /// When the last datagram left by it.
-    sent_at: Instant,
+    /// When the last datagram left by it that asks for an answer.
+    asked_at: Instant,
+    /// When acks last left by it.
+    acks_at: Instant,
+    /// Bulk on it arrived late: it takes none until then.
+    late_until: Instant,
 }
 
 impl<L> Lane<L> {
@@ -49,13 +64,16 @@ impl<L> Lane<L> {
             sender: LaneSender::new(now, LaneConfig { lane: id, controller, mtu_max, overhead, sent_max }),
             guard: Guard::default(),
             path: PathView { lane: id, ..PathView::default() },
+            rtt_min: Span::MAX,
             challenge: None,
             skips: Skips::new(dice),
             ping: false,
             overhead,
             measured: false,
             failed: false,
-            sent_at: now,
+            asked_at: now,
+            acks_at: now,
+            late_until: now,
         }
     }
 
@@ -79,8 +97,11 @@ impl<L> Lane<L> {
         (self.measured, self.failed) = (false, false);
     }
 
-    pub(super) fn note_sent(&mut self, now: Instant) {
-        (self.sent_at, self.ping) = (now, false);
+    pub(super) fn note_sent(&mut self, now: Instant, eliciting: bool) {
+        self.ping = false;
+        if eliciting {
+            self.asked_at = now;
+        }
     }
 
     /// Looks at the path anew. `inbound` is the loss of the way to us.
@@ -91,6 +112,7 @@ impl<L> Lane<L> {
         let own = if known { view.loss } else { view.loss.max(LOSS_UNKNOWN) };
         let loss = inbound.max(own);
         self.measured = true;
+        self.rtt_min = view.rtt_min.unwrap_or(rtt);
         self.path = PathView {
             lane: self.path.lane,
             rtt,
@@ -111,7 +133,8 @@ impl<L> Lane<L> {
     fn delay(&self) -> Span {
         let path = &self.path;
         let repeats = Span::from_nanos((path.rtt.as_nanos() as f64 * 2.0 * path.loss_outward) as u64);
-        path.rtt.scale(1, 2) + path.packet_time + repeats
+        // The queue, as far as there is one, lies on the way out.
+        path.rtt.saturating_sub(self.rtt_min.min(path.rtt).scale(1, 2)) + path.packet_time + repeats
     }
 
     /// Whether it may take one more packet: the rate of a lane that has carried little is a guess, and what a slow one takes
@@ -120,10 +143,10 @@ impl<L> Lane<L> {
         self.sender.in_flight() < UNTRIED_OCTETS + self.sender.delivered_bytes()
     }
 
-    /// When it is to say that it is there.
-    fn hello_at(&self) -> Instant {
+    /// When it is to ask for an answer, of which no later one is due.
+    fn hello_at(&self, every: Span) -> Instant {
         let spent = self.path.rate.time_for(Octets::new(HELLO_OCTETS)).times(HELLO_SHARE);
-        self.sent_at + HELLO_EVERY.max(spent)
+        self.asked_at + every.max(spent)
     }
 }
 
@@ -188,28 +211,35 @@ impl<L> Lanes<L> {
         self.order[0]
     }
 
-    /// Octets in flight on all of them.
-    pub(super) fn in_flight(&self) -> u64 {
-        self.all.iter().map(|lane| lane.sender.in_flight()).sum()
-    }
-
     /// What was last known of that lane's path.
     pub(super) fn best(&self) -> &PathView {
         &self[self.first()].path
     }
 
     /// Time has passed, or acks came: which lanes work, and in which order they are taken.
-    pub(super) fn sort(&mut self) {
-        if self.all.len() == 1 {
-            return;
-        }
+    pub(super) fn sort(&mut self, now: Instant) {
         for lane in &mut self.all {
             lane.failed = lane.sender.unanswered_probes() >= FAILED_AFTER_PROBES;
         }
         self.order.clear();
         self.order.extend(0..self.all.len());
         let all = &self.all;
-        self.order.sort_by_key(|i| (all[*i].failed, !all[*i].measured, all[*i].delay(), *i));
+        // Where none works they take turns: it may be the acks that do not come back, and both sides wait for the other's.
+        let turn = |lane: &Lane<L>| lane.failed.then_some(lane.acks_at);
+        self.order.sort_by_key(|i| (all[*i].failed, turn(&all[*i]), !all[*i].measured, all[*i].delay(), *i));
+        let latest = self.all[self.first()].delay() + LATE_MAX;
+        let tried = |lane: &&mut Lane<L>| lane.measured && lane.sender.delivered_bytes() < TRIED_OCTETS;
+        for lane in self.all.iter_mut().filter(tried).filter(|lane| lane.delay() > latest) {
+            lane.late_until = now + LATE_FOR;
+        }
+    }
+
+    /// Acks left by a lane.
+    pub(super) fn note_acks(&mut self, now: Instant, lane: usize) {
+        self.all[lane].acks_at = now;
+        if self.all[lane].failed {
+            self.sort(now);
+        }
     }
 
     /// Gives what lanes carried that have failed to the others, once. Whether that was anything.
@@ -220,20 +250,20 @@ impl<L> Lanes<L> {
         self.all.iter_mut().filter(|lane| lane.failed).for_each(|lane| lane.sender.give_up_records());
     }
 
-    /// Which lane takes the next datagram if something of class `wanted` leads it and `waiting` octets stand behind that, how
-    /// urgent what it carries has to be, and how large it may be. `None` if nothing may leave now.
-    pub(super) fn offer(&self, now: Instant, wanted: Class, waiting: impl FnOnce() -> Octets) -> Option<Offer> {
+    /// Which lane takes the next datagram if something of class `wanted` leads it and something has waited without a pause
+    /// for `busy`, how urgent what it carries has to be, and how large it may be. `None` if nothing may leave now.
+    pub(super) fn offer(&self, now: Instant, wanted: Class, busy: Span) -> Option<Offer> {
         let open = |lane: usize, class: Class| match self.all[lane].sender.room(now, class) {
             Room::Open { datagram_max } => Some(Offer { lane, class, datagram_max }),
             Room::Closed => None,
         };
         if wanted == Class::Bulk && self.all.len() > 1 {
-            return self.offer_bulk(now, waiting);
+            return self.offer_bulk(now, busy);
         }
         // What is urgent waits for the lane by which it arrives soonest, which takes it before long; what fills that datagram up
         // has to be worth that lane's while.
         let first = self.first();
-        let bulk = self.all.len() == 1 || self.serves_bulk(first, self.fastest());
+        let bulk = self.all.len() == 1 || self.serves_bulk(now, first, self.fastest());
         let classes = [Class::Bulk, Class::Micro, Class::Control];
         let mut takes = classes.into_iter().filter(|class| bulk || *class != Class::Bulk);
         takes.find_map(|class| open(first, class).filter(|_| class >= wanted))
@@ -244,31 +274,29 @@ impl<L> Lanes<L> {
         self.all.iter().filter(|lane| !lane.failed).map(|lane| lane.path.rate.as_bps()).max().unwrap_or(0)
     }
 
-    /// Whether a lane takes bulk beside one of the rate `fastest`.
-    fn serves_bulk(&self, lane: usize, fastest: u64) -> bool {
+    /// Whether a lane takes bulk at `now` beside one of the rate `fastest`.
+    fn serves_bulk(&self, now: Instant, lane: usize, fastest: u64) -> bool {
         let out = &self.all[lane];
-        match out.measured && !out.failed {
-            true => out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest,
-            // Nothing better is known.
-            false => lane == self.first(),
-        }
+        let works = out.measured && !out.failed;
+        let serves = works && now >= out.late_until && out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest;
+        // Or there is nothing better.
+        let better =
+            |(i, other): (usize, &Lane<L>)| i != lane && other.measured && !other.failed && now >= other.late_until;
+        serves || lane == self.first() && !self.all.iter().enumerate().any(better)
     }
 
-    /// The first lane with room of those on which bulk arrives before the lanes ahead of it could have taken all that waits.
-    fn offer_bulk(&self, now: Instant, waiting: impl FnOnce() -> Octets) -> Option<Offer> {
+    /// The first lane with room on which bulk arrives before the first one could have taken all that is likely to come: who
+    /// has had something to send for so long has for as long again. A short transfer leaves by the first lane alone.
+    fn offer_bulk(&self, now: Instant, busy: Span) -> Option<Offer> {
         let fastest = self.fastest();
-        let mut waiting = Some(waiting);
-        let mut until = Span::MAX;
-        for lane in self.order.iter().copied().filter(|lane| self.serves_bulk(*lane, fastest)) {
+        let until = self.all[self.first()].delay() + busy;
+        for lane in self.order.iter().copied().filter(|lane| self.serves_bulk(now, *lane, fastest)) {
             let out = &self.all[lane];
-            if out.delay() >= until {
+            if out.delay() > until {
                 return None;
             }
             if let (true, Room::Open { datagram_max }) = (out.is_trusted(), out.sender.room(now, Class::Bulk)) {
                 return Some(Offer { lane, class: Class::Bulk, datagram_max });
-            }
-            if let Some(waiting) = waiting.take() {
-                until = out.delay() + out.path.rate.time_for(waiting());
             }
         }
         None
@@ -297,20 +325,26 @@ impl<L> Lanes<L> {
         }
     }
 
-    /// Lanes that say nothing else say that they are there.
+    /// Lanes of which no answer is due ask for one.
     pub(super) fn greet(&mut self, now: Instant) {
         if self.all.len() > 1 {
-            self.all.iter_mut().filter(|lane| lane.hello_at() <= now).for_each(|lane| lane.ping = true);
+            let first = self.first();
+            for (i, lane) in self.all.iter_mut().enumerate() {
+                lane.ping |= lane.hello_at(if i == first { HELLO_FIRST_EVERY } else { HELLO_EVERY }) <= now;
+            }
         }
     }
 
-    /// When the next lane is to say that it is there.
+    /// When the next one does.
     pub(super) fn greet_at(&self) -> Option<Wakeup> {
         if self.all.len() == 1 {
             return None;
         }
-        let quiet = self.all.iter().filter(|lane| !lane.ping);
-        quiet.map(Lane::hello_at).min().map(|at| Wakeup { at, cause: "link: a lane says that it is there" })
+        let first = self.first();
+        let quiet = self.all.iter().enumerate().filter(|(_, lane)| !lane.ping);
+        let at =
+            quiet.map(|(i, lane)| lane.hello_at(if i == first { HELLO_FIRST_EVERY } else { HELLO_EVERY })).min()?;
+        Some(Wakeup { at, cause: "link: a lane asks for an answer" })
     }
 }
 

@@ -153,6 +153,8 @@ pub struct Link<S: Service> {
     counters: LinkCounters,
     liveness: Liveness,
     responses: PathResponses,
+    /// Since when something has waited to be sent without a pause.
+    busy_since: Option<Instant>,
     /// Responses of the neighbour's to challenges of ours, at most [`HEARD_RESPONSES_MAX`].
     heard_responses: VecDeque<[u8; 8]>,
 }
@@ -166,6 +168,7 @@ impl<S: Service> Link<S> {
         let sent_max = usize::try_from(config.in_flight_max.get() / PACKET_FULL).unwrap_or(usize::MAX).max(SENT_MIN);
         Self {
             responses: PathResponses::default(),
+            busy_since: None,
             heard_responses: VecDeque::new(),
             lanes: Lanes::new(now, &config.lanes, sent_max, dice),
             sent_max,
@@ -318,7 +321,7 @@ impl<S: Service> Link<S> {
         let inbound = if self.lanes.len() == 1 { inbound } else { 0.0 };
         self.lanes.iter_mut().for_each(|lane| lane.look(now, inbound));
         if self.lanes.len() > 1 {
-            self.lanes.sort();
+            self.lanes.sort(now);
             self.lanes.give_up_failed();
             (0..self.lanes.len()).for_each(|lane| self.settle_lane(now, lane));
         }
