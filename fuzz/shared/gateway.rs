@@ -75,7 +75,7 @@ impl World {
         let keys = PeerKeys {
             public_key: public_key(&[1; 32]),
             preshared_key: None,
-            ways: vec![Way { port: PORT, address: Some(address(1)) }],
+            ways: vec![Way { port: PORT, address: Some(address(1)), one_way: false }],
         };
         let sessions = SessionsConfig { private_key: [2; 32], boot_epoch: 1, aes: false, peers: vec![keys] };
         let mut world = Self {

@@ -116,7 +116,7 @@ fn hostile(now: Instant, epoch: u64) -> Sessions {
     let keys = PeerKeys {
         public_key: public_key(&[HUB; 32]),
         preshared_key: None,
-        ways: vec![Way { port: PORT, address: Some(address(HUB)) }],
+        ways: vec![Way { port: PORT, address: Some(address(HUB)), one_way: false }],
     };
     let sessions = SessionsConfig { private_key: [2; 32], boot_epoch: epoch, aes: false, peers: vec![keys] };
     Sessions::new(now, sessions, Seed(epoch).entropy("hostile"))

@@ -268,17 +268,18 @@ impl Config {
 
     /// What the gateway machine is told of a peer's lanes. `address` is where the peer is as far as one is written or known.
     fn gateway_lanes(&self, peer: &Peer, sockets: &[LaneSocket], address: Option<SocketAddr>) -> Vec<LaneConfig> {
-        let lane = |port: usize, address| LaneConfig {
+        let lane = |port: usize, address, one_way| LaneConfig {
             controller: peer.controller,
+            one_way,
             ..LaneConfig::new(PortId(port as u16), address)
         };
         if peer.lanes.is_empty() {
-            return vec![lane(0, address)];
+            return vec![lane(0, address, false)];
         }
         let out = peer.lanes.iter().filter(|lane| lane.ways != Ways::In);
         let port =
             |of: &Lane| sockets.iter().position(|socket| Some(socket) == of.socket.as_ref()).map_or(0, |i| i + 1);
-        out.map(|of| lane(port(of), of.address)).collect()
+        out.map(|of| lane(port(of), of.address, of.ways == Ways::Out)).collect()
     }
 
     /// What the gateway machine is told. `addresses` are the peers' resolved addresses, in order.

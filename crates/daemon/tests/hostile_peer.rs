@@ -125,7 +125,7 @@ impl Met {
         let keys = PeerKeys {
             public_key: public_key(&[1; 32]),
             preshared_key: None,
-            ways: vec![Way { port, address: at(1) }],
+            ways: vec![Way { port, address: at(1), one_way: false }],
         };
         let sessions = SessionsConfig { private_key: [2; 32], boot_epoch: 1, aes: false, peers: vec![keys] };
         let mut met = Self {
@@ -383,7 +383,7 @@ fn a_real_hub_goes_on_while_a_configured_peer_says_what_it_likes() {
     let hub = PeerKeys {
         public_key: keys::public_key(&world.keys[1].private),
         preshared_key: None,
-        ways: vec![Way { port: PortId(0), address: Some(GATEWAY.parse().unwrap()) }],
+        ways: vec![Way { port: PortId(0), address: Some(GATEWAY.parse().unwrap()), one_way: false }],
     };
     let config = SessionsConfig { private_key, boot_epoch: 1, aes: false, peers: vec![hub] };
     let speaker = std::thread::spawn({

@@ -14,6 +14,8 @@ pub struct LaneConfig {
     pub port: PortId,
     /// Where they go; `None` if the neighbour calls us.
     pub address: Option<SocketAddr>,
+    /// Whether nothing comes back by it: the peer's lanes are others, and what arrives at the port says nothing of this one.
+    pub one_way: bool,
     /// Its controller.
     pub controller: Controller,
 }
@@ -21,7 +23,7 @@ pub struct LaneConfig {
 impl LaneConfig {
     /// A lane by `port` to `address`, with the default controller.
     pub fn new(port: PortId, address: Option<SocketAddr>) -> Self {
-        Self { port, address, controller: Controller::default() }
+        Self { port, address, one_way: false, controller: Controller::default() }
     }
 }
 

@@ -332,7 +332,7 @@ fn new_link(now: Instant, config: &Config, peer: &PeerConfig, packets: Option<Pa
 }
 
 fn peer_keys(peer: &PeerConfig) -> PeerKeys {
-    let ways = peer.lanes.iter().map(|lane| Way { port: lane.port, address: lane.address });
+    let ways = peer.lanes.iter().map(|lane| Way { port: lane.port, address: lane.address, one_way: lane.one_way });
     PeerKeys { public_key: peer.public_key, preshared_key: peer.preshared_key, ways: ways.collect() }
 }
 

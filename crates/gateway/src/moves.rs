@@ -19,7 +19,8 @@ impl Gateway {
         (port, from): (PortId, Option<SocketAddr>),
     ) -> Option<usize> {
         let pairs = self.peers[peer.0].pairs;
-        let by_port = |lane: &usize| self.sessions.port(peer.0, *lane) == port;
+        let by_port =
+            |lane: &usize| self.sessions.port(peer.0, *lane) == port && !self.sessions.is_one_way(peer.0, *lane);
         if let Some(ours) = pairs[usize::from(theirs)].filter(by_port) {
             return Some(ours);
         }
@@ -41,8 +42,9 @@ impl Gateway {
     fn add_lane(&mut self, now: Instant, peer: PeerId, like: usize) -> usize {
         let port = self.sessions.port(peer.0, like);
         let of_port = self.config.peers[peer.0].lanes.iter().find(|lane| lane.port == port);
-        let config = LaneConfig { address: None, ..of_port.copied().unwrap_or(LaneConfig::new(port, None)) };
-        self.sessions.add_way(peer.0, Way { port, address: None });
+        let config =
+            LaneConfig { address: None, one_way: false, ..of_port.copied().unwrap_or(LaneConfig::new(port, None)) };
+        self.sessions.add_way(peer.0, Way { port, address: None, one_way: false });
         self.links[peer.0].add_lane(now, &lane_options(&self.config, &config), self.dice.split());
         self.peers[peer.0].lanes.push(LaneState::default());
         self.peers[peer.0].lanes.len() - 1

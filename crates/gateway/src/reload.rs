@@ -43,7 +43,8 @@ impl Gateway {
         }
         for peer in &config.peers {
             let Some(before) = self.peer_with(&peer.public_key).map(|i| &old.peers[i]) else { continue };
-            let kinds = |peer: &PeerConfig| peer.lanes.iter().map(|l| (l.port, l.controller)).collect::<Vec<_>>();
+            let kinds =
+                |peer: &PeerConfig| peer.lanes.iter().map(|l| (l.port, l.one_way, l.controller)).collect::<Vec<_>>();
             if kinds(peer) != kinds(before) {
                 return fixed(&format!("the lanes of peer '{}'", peer.name));
             }

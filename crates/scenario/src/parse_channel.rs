@@ -71,6 +71,11 @@ pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Path) -> Result<Chan
         None => two_directions(&table, base)?,
     };
     let between = vec![end(first)?, end(second)?];
+    let mut cable = cable;
+    if one_way {
+        // Whoever sends the wrong way all the same is not heard.
+        cable.reverse.loss = LossConfig::Random { p: Ratio::ONE };
+    }
     Ok(Channel { name: name.to_owned(), between, kind: ChannelKind::Cable(Box::new(cable)), one_way })
 }
 

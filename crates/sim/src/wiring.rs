@@ -285,7 +285,10 @@ impl<'a> Shape<'a> {
         let peers = self.neighbours(gateway).into_iter().map(|(leaves_by, other)| {
             let lane = |(channel, address): (usize, Option<SocketAddr>)| {
                 let port = ports.iter().position(|port| *port == channel).unwrap_or(0);
-                LaneConfig::new(PortId(port as u16), address)
+                LaneConfig {
+                    one_way: self.scenario.channels[channel].one_way,
+                    ..LaneConfig::new(PortId(port as u16), address)
+                }
             };
             PeerConfig {
                 name: self.name(other).to_owned(),

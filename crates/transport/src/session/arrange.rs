@@ -76,7 +76,7 @@ impl Peer {
     /// The configuration's word on where its ways lead: what changed of that counts.
     fn rehome(&mut self, keys: &PeerKeys) {
         for (way, told) in self.ways.iter_mut().zip(&keys.ways) {
-            way.port = told.port;
+            (way.port, way.one_way) = (told.port, told.one_way);
             way.rehome(told.address);
         }
         self.ways.extend(keys.ways.iter().skip(self.ways.len()).copied().map(WayOut::new));

@@ -233,6 +233,11 @@ impl Sessions {
         self.peers[peer].ways[way].local
     }
 
+    /// Whether nothing comes back by a way to the peer.
+    pub fn is_one_way(&self, peer: usize, way: usize) -> bool {
+        self.peers[peer].ways[way].one_way
+    }
+
     /// The port of a way to the peer.
     pub fn port(&self, peer: usize, way: usize) -> PortId {
         self.peers[peer].ways[way].port

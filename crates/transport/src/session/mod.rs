@@ -102,6 +102,8 @@ pub struct Way {
     pub port: PortId,
     /// Where they go. Without one we never initiate, until [`Sessions::set_address`] or [`Sessions::recall`] gives one.
     pub address: Option<SocketAddr>,
+    /// Whether nothing comes back by it: what arrives at its port says nothing of where it leads.
+    pub one_way: bool,
 }
 
 /// What [`Sessions`] is told.

@@ -53,6 +53,7 @@ pub(super) struct Recalled {
 /// One way to reach the peer.
 pub(super) struct WayOut {
     pub(super) port: PortId,
+    pub(super) one_way: bool,
     /// Where the configuration says it leads. Every second unanswered call goes there, so that two neighbours who both
     /// moved, and know only each other's old addresses, meet again once one of them is at home.
     pub(super) home: Option<SocketAddr>,
@@ -64,7 +65,7 @@ pub(super) struct WayOut {
 
 impl WayOut {
     pub(super) fn new(way: Way) -> Self {
-        Self { port: way.port, home: way.address, address: way.address, local: None }
+        Self { port: way.port, one_way: way.one_way, home: way.address, address: way.address, local: None }
     }
 }
 
@@ -148,14 +149,15 @@ impl Peer {
 
     /// The way out that is the other direction of what came by `port` from `from`, if there is one.
     pub(super) fn way_back(&mut self, port: PortId, from: Option<SocketAddr>) -> Option<&mut WayOut> {
-        let there = |way: &WayOut| way.port == port && from.is_some() && (way.address == from || way.home == from);
-        let place = self.ways.iter().position(there).or_else(|| self.ways.iter().position(|way| way.port == port))?;
+        let by_port = |way: &WayOut| way.port == port && !way.one_way;
+        let there = |way: &WayOut| by_port(way) && from.is_some() && (way.address == from || way.home == from);
+        let place = self.ways.iter().position(there).or_else(|| self.ways.iter().position(by_port))?;
         self.ways.get_mut(place)
     }
 
     /// Where an answer to what came from `place` goes: back, or, where nothing goes back by that port, by every way.
     pub(super) fn places_back(&self, place: (PortId, Origin)) -> Vec<(PortId, Origin)> {
-        if self.ways.is_empty() || self.ways.iter().any(|way| way.port == place.0) {
+        if self.ways.is_empty() || self.ways.iter().any(|way| way.port == place.0 && !way.one_way) {
             return vec![place];
         }
         let known = self.ways.iter().filter(|way| way.address.is_some());

@@ -18,7 +18,7 @@ pub(super) fn private_key(node: usize) -> [u8; 32] {
 }
 
 pub(super) fn way(to: usize) -> Way {
-    Way { port: PORT, address: Some(address(to)) }
+    Way { port: PORT, address: Some(address(to)), one_way: false }
 }
 
 pub(super) fn config(node: usize, epoch: u64) -> SessionsConfig {
