@@ -3,8 +3,8 @@
 //! from the inside.
 
 use wavelane_base::{FrameMeta, Instant, Machine, Octets, PortId, ReadOutcome, Seed, Span, Streams};
-use wavelane_gateway::{Config, Controller, Event, Gateway, PacketConfig, PeerConfig, PeerId};
-use wavelane_transport::session::{PeerKeys, Sessions, SessionsConfig, public_key};
+use wavelane_gateway::{Config, Event, Gateway, LaneConfig, PacketConfig, PeerConfig, PeerId};
+use wavelane_transport::session::{PeerKeys, Sessions, SessionsConfig, Way, public_key};
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 
 const PORT: PortId = PortId(0);
@@ -49,14 +49,12 @@ fn gateway(now: Instant) -> Gateway {
         name: "peer".into(),
         public_key: public_key(&[2; 32]),
         preshared_key: None,
-        address: Some(address(2)),
-        port: PORT,
+        lanes: vec![LaneConfig::new(PORT, Some(address(2)))],
         keepalive: None,
         allow_sources: Some(everywhere()),
         allow_targets: everywhere(),
         // Where the owner's flows and packets go; what the peer asks for lies elsewhere.
         routes: vec!["10.3.0.0/16".parse().expect("a prefix")],
-        controller: Controller::Delay,
     };
     let packets = PacketConfig { pool: POOL as usize, ..PacketConfig::default() };
     let config = Config {
@@ -74,8 +72,11 @@ impl World {
     /// A session stands.
     fn new() -> Self {
         let now = Instant::from_secs(1);
-        let keys =
-            PeerKeys { public_key: public_key(&[1; 32]), preshared_key: None, address: Some(address(1)), port: PORT };
+        let keys = PeerKeys {
+            public_key: public_key(&[1; 32]),
+            preshared_key: None,
+            ways: vec![Way { port: PORT, address: Some(address(1)), one_way: false }],
+        };
         let sessions = SessionsConfig { private_key: [2; 32], boot_epoch: 1, aes: false, peers: vec![keys] };
         let mut world = Self {
             now,

@@ -10,8 +10,8 @@ pub(crate) use speech::{Learnt, Source};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use wavelane_base::{FlowId, FrameMeta, Instant, Machine, Octets, PortId, Rate, ReadOutcome, Seed, Span, Streams};
-use wavelane_gateway::{Config, Controller, Event, Gateway, PacketConfig, PeerConfig, PeerId, Reason};
-use wavelane_transport::session::{Incoming, LANES_MAX, PeerKeys, Sessions, SessionsConfig, public_key};
+use wavelane_gateway::{Config, Controller, Event, Gateway, LaneConfig, PacketConfig, PeerConfig, PeerId, Reason};
+use wavelane_transport::session::{Incoming, LANES_MAX, PeerKeys, Sessions, SessionsConfig, Way, public_key};
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 
 const PORT: PortId = PortId(0);
@@ -91,12 +91,10 @@ fn peer(key: u8, at: u8, routes: &str, controller: Controller) -> PeerConfig {
         name: format!("peer-{key}"),
         public_key: public_key(&[key; 32]),
         preshared_key: None,
-        address: Some(address(at)),
-        port: PORT,
+        lanes: vec![LaneConfig { controller, ..LaneConfig::new(PORT, Some(address(at))) }],
         allow_sources: Some(everywhere()),
         allow_targets: everywhere(),
         routes: vec![routes.parse().expect("a prefix")],
-        controller,
         keepalive: None,
     }
 }
@@ -115,8 +113,11 @@ fn gateway(now: Instant, key: u8, peers: Vec<PeerConfig>) -> Gateway {
 }
 
 fn hostile(now: Instant, epoch: u64) -> Sessions {
-    let keys =
-        PeerKeys { public_key: public_key(&[HUB; 32]), preshared_key: None, address: Some(address(HUB)), port: PORT };
+    let keys = PeerKeys {
+        public_key: public_key(&[HUB; 32]),
+        preshared_key: None,
+        ways: vec![Way { port: PORT, address: Some(address(HUB)), one_way: false }],
+    };
     let sessions = SessionsConfig { private_key: [2; 32], boot_epoch: epoch, aes: false, peers: vec![keys] };
     Sessions::new(now, sessions, Seed(epoch).entropy("hostile"))
 }

@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, PortId, Span};
 use wavelane_gateway as gateway;
-use wavelane_gateway::{Controller, PacketConfig, PeerConfig};
+use wavelane_gateway::{Controller, LaneConfig, PacketConfig, PeerConfig};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -99,6 +99,8 @@ pub struct Peer {
     pub preshared_key: Option<[u8; 32]>,
     /// `host:port`, looked up at the start and whenever the peer is silent; `None` if it calls us.
     pub address: Option<String>,
+    /// The lanes to it and from it; empty if there is one each way, by `listen` and to `address`.
+    pub lanes: Vec<Lane>,
     /// After so long without a datagram one is sent.
     pub keepalive: Option<Span>,
     /// Targets taken through this peer.
@@ -111,6 +113,39 @@ pub struct Peer {
     pub controller: Controller,
     /// Whether TCP is split; if not, it goes through the TUN device like everything else.
     pub split: bool,
+}
+
+/// Which ways a lane carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ways {
+    /// Both.
+    #[default]
+    Both,
+    /// From here to the peer.
+    Out,
+    /// From the peer to here.
+    In,
+}
+
+/// One way to a neighbour or from it, or both.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lane {
+    /// Where its datagrams go; `None` if the peer calls us, or if it only brings.
+    pub address: Option<SocketAddr>,
+    /// The socket that it has, if it does not use that of `gateway.listen`.
+    pub socket: Option<LaneSocket>,
+    /// Which ways it carries.
+    pub ways: Ways,
+}
+
+/// A lane's own socket.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LaneSocket {
+    /// What it is bound to; port 0 leaves the choice to the system.
+    pub local: SocketAddr,
+    /// The device by which alone it sends and receives.
+    pub device: Option<String>,
 }
 
 /// One plain forward: what connects to `listen` reaches `to` from the peer `via`.
@@ -220,19 +255,45 @@ impl Config {
         Self::parse(&text, &path.display().to_string(), folder)
     }
 
+    /// The lanes' own sockets: the ports 1, 2, ... of the gateway; port 0 is that of `listen`.
+    pub fn lane_sockets(&self) -> Vec<LaneSocket> {
+        let mut sockets = Vec::new();
+        for socket in self.peers.iter().flat_map(|peer| &peer.lanes).filter_map(|lane| lane.socket.as_ref()) {
+            if !sockets.contains(socket) {
+                sockets.push(socket.clone());
+            }
+        }
+        sockets
+    }
+
+    /// What the gateway machine is told of a peer's lanes. `address` is where the peer is as far as one is written or known.
+    fn gateway_lanes(&self, peer: &Peer, sockets: &[LaneSocket], address: Option<SocketAddr>) -> Vec<LaneConfig> {
+        let lane = |port: usize, address, one_way| LaneConfig {
+            controller: peer.controller,
+            one_way,
+            ..LaneConfig::new(PortId(port as u16), address)
+        };
+        if peer.lanes.is_empty() {
+            return vec![lane(0, address, false)];
+        }
+        let out = peer.lanes.iter().filter(|lane| lane.ways != Ways::In);
+        let port =
+            |of: &Lane| sockets.iter().position(|socket| Some(socket) == of.socket.as_ref()).map_or(0, |i| i + 1);
+        out.map(|of| lane(port(of), of.address, of.ways == Ways::Out)).collect()
+    }
+
     /// What the gateway machine is told. `addresses` are the peers' resolved addresses, in order.
     pub fn to_gateway(&self, addresses: &[Option<SocketAddr>]) -> gateway::Config {
+        let sockets = self.lane_sockets();
         let peers = self.peers.iter().enumerate().map(|(i, p)| PeerConfig {
             name: p.name.clone(),
             public_key: p.public_key,
             preshared_key: p.preshared_key,
-            address: addresses.get(i).copied().flatten(),
-            port: PortId(0),
+            lanes: self.gateway_lanes(p, &sockets, addresses.get(i).copied().flatten()),
             keepalive: p.keepalive,
             allow_sources: p.allow_sources.clone(),
             allow_targets: self.targets(p).to_vec(),
             routes: p.routes.clone(),
-            controller: p.controller,
         });
         gateway::Config {
             private_key: self.private_key,
@@ -267,6 +328,7 @@ impl Config {
             ("[tun]", self.tun == new.tun),
             ("[[forward]]", forwards(self) == forwards(new)),
             ("[clock]", self.clock == new.clock),
+            ("the devices and local addresses of [[peer.lane]]", self.lane_sockets() == new.lane_sockets()),
         ];
         same.into_iter().find(|(_, same)| !same).map(|(key, _)| key)
     }

@@ -218,3 +218,28 @@ fn an_address_that_the_socket_cannot_reach_is_refused() {
     parse("[::]:4780", "192.0.2.7:4780").unwrap();
     parse("0.0.0.0:4780", "shore.example:4780").unwrap();
 }
+
+#[test]
+fn lanes_that_cannot_be_are_refused_with_what_to_write_instead() {
+    let folder = Folder::new("lanes");
+    let with = |lanes: &str| Config::parse(&text("", "", lanes), "x", &folder.0);
+    for (lanes, why) in [
+        ("[[peer.lane]]\ndirection = \"in\"", "nothing leads to the peer"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\ndirection = \"in\"", "remove its address"),
+        ("[[peer.lane]]\naddress = \"far.example:4780\"", "takes numbers, no names"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nlocal = \"192.0.2.9:4780\"", "choose another port"),
+        ("[[peer.lane]]\naddress = \"[2001:db8::1]:1\"", "listen on [::]:4780 for both"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\ndevice = \"a/b\"", "is not an interface name"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nspeed = 1", "unknown field"),
+        (&"[[peer.lane]]\naddress = \"192.0.2.1:1\"\n".repeat(9), "give it 1 to 8"),
+    ] {
+        let error = with(lanes).unwrap_err().to_string();
+        assert!(error.contains(why), "{lanes}: {error}");
+    }
+    let config =
+        with("[[peer.lane]]\naddress = \"192.0.2.1:1\"\n[[peer.lane]]\naddress = \"192.0.2.2:1\"\ndevice = \"wan1\"");
+    let config = config.unwrap();
+    let lanes = &config.to_gateway(&[None]).peers[0].lanes;
+    assert_eq!(lanes.iter().map(|lane| lane.port.0).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(config.peers[0].keepalive, Some(KEEPALIVE));
+}

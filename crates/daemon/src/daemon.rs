@@ -16,6 +16,7 @@ mod reload;
 mod stop;
 
 use self::contact::Contact;
+use self::lane::LanePort;
 use self::packets::PacketDoor;
 use self::reload::Reloads;
 use crate::config::{Config, OnFailure};
@@ -39,18 +40,14 @@ use std::net::{IpAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
-use wavelane_base::{Entropy, FlowId, Instant, Machine, PortId, Span, Transmit};
+use wavelane_base::{Entropy, FlowId, Instant, Machine, Span};
 use wavelane_door::{Attempts, CHUNK, LastBytes, Limits, Moved};
 use wavelane_gateway::Gateway;
 use wavelane_host::caps;
 use wavelane_host::clock::{NodeClock, wall_nanos};
 use wavelane_host::nfqueue::Held;
 use wavelane_host::poller::{Poller, Ready, Watch};
-use wavelane_host::udp::UdpLane;
 
-/// The only port: the UDP lanes' socket.
-const LANE: PortId = PortId(0);
-const TOKEN_LANE: u64 = 0;
 const TOKEN_SIGNAL: u64 = 1;
 const TOKEN_CONTROL: u64 = 2;
 const TOKEN_QUEUE: u64 = 3;
@@ -63,6 +60,8 @@ const TOKEN_NAMES: u64 = 8;
 const TOKEN_KERNEL: u64 = 9;
 const TOKEN_EXAMINER: u64 = 10;
 const TOKEN_FORWARDS: u64 = 16;
+/// The lanes' sockets, by port.
+const TOKEN_LANES: u64 = 1 << 31;
 /// Connections are numbered from here and no number is used twice.
 const TOKEN_CONNECTIONS: u64 = 1 << 32;
 
@@ -93,12 +92,9 @@ pub struct Daemon {
     poller: Poller,
     log: Log,
     counters: Counters,
-    lane: UdpLane,
-    lane_readable: bool,
-    lane_writable: bool,
+    /// The gateway's ports.
+    lanes: Vec<LanePort>,
     frame: Vec<u8>,
-    /// What the socket had no room for: in `frame`, from there on.
-    stalled: Option<(Transmit, usize)>,
     control: Control,
     signals: UnixStream,
     supervisor: Supervisor,
@@ -183,10 +179,7 @@ impl Daemon {
             poller: Poller::new().map_err(system("epoll"))?,
             log,
             counters: Counters::default(),
-            lane: opened.lane,
-            lane_readable: true,
-            lane_writable: true,
-            stalled: None,
+            lanes: opened.lanes.into_iter().map(LanePort::new).collect(),
             frame: vec![0; FRAME_ROOM],
             control: opened.control,
             signals,
@@ -230,7 +223,9 @@ impl Daemon {
     }
     fn watch(&self) -> io::Result<()> {
         let poller = &self.poller;
-        poller.add(&self.lane, TOKEN_LANE, Watch::Edges)?;
+        for (lane, token) in self.lanes.iter().zip(TOKEN_LANES..) {
+            poller.add(&lane.socket, token, Watch::Edges)?;
+        }
         poller.add(&self.signals, TOKEN_SIGNAL, Watch::Readable)?;
         poller.add(&self.reloads.signal, TOKEN_RELOAD, Watch::Readable)?;
         poller.add(&self.examiner.bell, TOKEN_EXAMINER, Watch::Readable)?;
@@ -321,10 +316,6 @@ impl Daemon {
     }
     fn dispatch(&mut self, ready: Ready) {
         match ready.token {
-            TOKEN_LANE => {
-                self.lane_readable |= ready.readable;
-                self.lane_writable |= ready.writable;
-            }
             TOKEN_CONTROL => {
                 let document = self.document();
                 self.control.answer(|| document.clone());
@@ -337,6 +328,7 @@ impl Daemon {
             TOKEN_NAMES => self.hear_of_names(),
             token @ TOKEN_TPROXY..=TOKEN_TPROXY_LAST => self.accept_transparent((token - TOKEN_TPROXY) as usize),
             token if token >= TOKEN_CONNECTIONS => self.socket_ready(token, ready),
+            token if token >= TOKEN_LANES => self.lane_ready((token - TOKEN_LANES) as usize, ready),
             token => self.accept_forward((token - TOKEN_FORWARDS) as usize),
         }
     }

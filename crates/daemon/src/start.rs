@@ -1,6 +1,6 @@
 //! Starting: everything that can be refused is refused here, with one line and exit code 2.
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, LaneSocket};
 use crate::control::{Control, ControlError};
 use crate::device::{self, DeviceError, Ways};
 use crate::kernel::Installed;
@@ -38,6 +38,16 @@ pub enum StartError {
         what: &'static str,
         /// The address.
         address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A lane's device cannot be used.
+    #[error(
+        "cannot bind a lane to device '{device}': {source}; check its name (`ip link`) and the permission (CAP_NET_RAW)"
+    )]
+    Device {
+        /// Which.
+        device: String,
         /// What the system said.
         source: io::Error,
     },
@@ -97,7 +107,8 @@ pub(crate) struct Transparent {
 
 /// Everything opened.
 pub(crate) struct Opened {
-    pub(crate) lane: UdpLane,
+    /// The socket of `listen`, then the lanes' own.
+    pub(crate) lanes: Vec<UdpLane>,
     pub(crate) control: Control,
     pub(crate) forwards: Vec<TcpListener>,
     pub(crate) transparent: Option<Transparent>,
@@ -144,7 +155,14 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
 /// Opens it. `lock` is there if this daemon is the one that takes traffic in this network namespace.
 fn open_all(config: &Config, lock: Option<UnixDatagram>) -> Result<Opened, StartError> {
     let mark = lock.is_some().then_some(MARK_OWN);
-    let lane = UdpLane::bind(config.listen, mark).map_err(port_error("UDP port", config.listen))?;
+    let mut lanes = vec![UdpLane::bind(config.listen, mark, None).map_err(port_error("UDP port", config.listen))?];
+    for LaneSocket { local, device } in config.lane_sockets() {
+        let refused = |source| match &device {
+            Some(device) => StartError::Device { device: device.clone(), source },
+            None => port_error("UDP port", local)(source),
+        };
+        lanes.push(UdpLane::bind(local, mark, device.as_deref()).map_err(refused)?);
+    }
     let control = Control::bind(&config.control)?;
     let mut forwards = Vec::new();
     for forward in &config.forwards {
@@ -163,7 +181,7 @@ fn open_all(config: &Config, lock: Option<UnixDatagram>) -> Result<Opened, Start
     }
     .unzip();
     let installed = rules.map(|rules| Installed { rules, ways });
-    Ok(Opened { lane, control, forwards, transparent, installed, tun, mark, remarks })
+    Ok(Opened { lanes, control, forwards, transparent, installed, tun, mark, remarks })
 }
 
 fn transparent(

@@ -55,6 +55,28 @@ pub struct Peer {
     pub path_mtu_cause: Option<String>,
     /// Bytes in flight.
     pub in_flight_bytes: u64,
+    /// Its lanes; what stands above is of the one that is taken first.
+    #[serde(default)]
+    pub lanes: Vec<Lane>,
+}
+
+/// One lane to a peer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lane {
+    /// By which it leaves: its device, or its own address.
+    pub by: String,
+    /// Where its datagrams go.
+    pub address: Option<String>,
+    /// Whether it carries anything: answers come, or no other lane has any either.
+    pub works: bool,
+    /// Smoothed round-trip time.
+    pub rtt_ms: Option<f64>,
+    /// The controller's rate; `None` while nothing was measured.
+    pub rate_bps: Option<u64>,
+    /// Share of its packets lost lately, 0 to 1.
+    pub loss: f64,
+    /// Bytes delivered since the start.
+    pub delivered_bytes: u64,
 }
 
 /// One counter; counters only grow.
@@ -173,6 +195,18 @@ impl fmt::Display for Report {
                 p.in_flight_bytes,
                 ms(p.silence_ms)
             )?;
+            for lane in p.lanes.iter().filter(|_| p.lanes.len() > 1) {
+                let rate = lane.rate_bps.map_or("-".to_string(), |r| format!("{:.2} Mbit/s", r as f64 / 1e6));
+                let state = if lane.works { "" } else { ": no answer, not used" };
+                let (to, loss) = (lane.address.as_deref().unwrap_or("-"), lane.loss * 100.0);
+                let delivered = lane.delivered_bytes as f64 / 1e6;
+                writeln!(
+                    f,
+                    "  lane by {} to {to}{state}: send rate {rate}, round trip {}, loss {loss:.2} %, {delivered:.2} MB delivered",
+                    lane.by,
+                    ms(lane.rtt_ms),
+                )?;
+            }
             if let Some(cause) = &p.path_mtu_cause {
                 writeln!(f, "  {cause}")?;
             }
@@ -229,18 +263,16 @@ mod tests {
     /// The door's own counters are held to it by [`crate::counters::Counters::add`].
     #[test]
     fn every_counter_of_the_gateway_has_a_reason_in_words() {
-        use wavelane_gateway::{Config, Controller, Gateway, PeerConfig};
+        use wavelane_gateway::{Config, Gateway, LaneConfig, PeerConfig};
         let peer = PeerConfig {
             name: "b".into(),
             public_key: crate::keys::public_key(&[2; 32]),
             preshared_key: None,
-            address: None,
-            port: wavelane_base::PortId(0),
+            lanes: vec![LaneConfig::new(wavelane_base::PortId(0), None)],
             keepalive: None,
             allow_sources: None,
             allow_targets: Vec::new(),
             routes: Vec::new(),
-            controller: Controller::Delay,
         };
         let config = Config { private_key: [1; 32], peers: vec![peer], ..Config::default() };
         let now = wavelane_base::Instant::ZERO;

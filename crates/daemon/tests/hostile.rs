@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wavelane_base::{Entropy, Instant, Machine, PortId};
 use wavelane_daemon::keys;
-use wavelane_gateway::{Config, Controller, Gateway, PeerConfig};
+use wavelane_gateway::{Config, Gateway, LaneConfig, PeerConfig};
 
 /// Handshakes begun by strangers and never gone on with.
 const OFFERS: usize = 1000;
@@ -92,13 +92,11 @@ fn offer(public_key: [u8; 32]) -> Vec<u8> {
         name: "victim".into(),
         public_key,
         preshared_key: None,
-        address: Some("10.2.0.2:4780".parse().unwrap()),
-        port: PortId(0),
+        lanes: vec![LaneConfig::new(PortId(0), Some("10.2.0.2:4780".parse().unwrap()))],
         keepalive: None,
         allow_sources: None,
         allow_targets: Vec::new(),
         routes: Vec::new(),
-        controller: Controller::Delay,
     };
     let config = Config { private_key: keys::generate().unwrap(), peers: vec![peer], ..Config::default() };
     let entropy = Entropy::live(wavelane_host::entropy::fill);

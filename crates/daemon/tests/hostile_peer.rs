@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wavelane_base::{Entropy, FrameMeta, Instant, Machine, Octets, PortId, Rate, Seed, Span, Streams};
 use wavelane_daemon::keys;
-use wavelane_gateway::{Config, Controller, Event, Gateway, PacketConfig, PeerConfig, PeerId};
-use wavelane_transport::session::{Incoming, PeerKeys, Sessions, SessionsConfig, public_key};
+use wavelane_gateway::{Config, Controller, Event, Gateway, LaneConfig, PacketConfig, PeerConfig, PeerId};
+use wavelane_transport::session::{Incoming, PeerKeys, Sessions, SessionsConfig, Way, public_key};
 use wavelane_wire::Writer;
 use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 use wavelane_wire::frame::{FlowName, Frame, LaneAck, Open, PacketFrame, Ranges, ReceiptState, RepairFrame};
@@ -108,12 +108,13 @@ impl Met {
             name: "peer".into(),
             public_key: public_key(&[2; 32]),
             preshared_key: None,
-            address: at(2),
-            port,
+            lanes: vec![LaneConfig {
+                controller: Controller::Fixed(Rate::from_bps(20_000_000_000)),
+                ..LaneConfig::new(port, at(2))
+            }],
             allow_sources: Some(everywhere.clone()),
             allow_targets: everywhere.clone(),
             routes: everywhere,
-            controller: Controller::Fixed(Rate::from_bps(20_000_000_000)),
             keepalive: None,
         };
         // Of which a flow whose bytes nobody is known to read gets an eighth.
@@ -121,7 +122,11 @@ impl Met {
         let packets = Some(PacketConfig::default());
         let mut config = Config { private_key: [1; 32], peers: vec![peer], pool, packets, ..Config::default() };
         change(&mut config);
-        let keys = PeerKeys { public_key: public_key(&[1; 32]), preshared_key: None, address: at(1), port };
+        let keys = PeerKeys {
+            public_key: public_key(&[1; 32]),
+            preshared_key: None,
+            ways: vec![Way { port, address: at(1), one_way: false }],
+        };
         let sessions = SessionsConfig { private_key: [2; 32], boot_epoch: 1, aes: false, peers: vec![keys] };
         let mut met = Self {
             now,
@@ -378,8 +383,7 @@ fn a_real_hub_goes_on_while_a_configured_peer_says_what_it_likes() {
     let hub = PeerKeys {
         public_key: keys::public_key(&world.keys[1].private),
         preshared_key: None,
-        address: Some(GATEWAY.parse().unwrap()),
-        port: PortId(0),
+        ways: vec![Way { port: PortId(0), address: Some(GATEWAY.parse().unwrap()), one_way: false }],
     };
     let config = SessionsConfig { private_key, boot_epoch: 1, aes: false, peers: vec![hub] };
     let speaker = std::thread::spawn({

@@ -5,6 +5,27 @@ use wavelane_base::{IpPrefix, Octets, PortId, Span};
 use wavelane_queue::Discipline;
 use wavelane_services::packet::Repairs;
 use wavelane_transport::Controller;
+use wavelane_transport::session::LANES_MAX;
+
+/// One way to a neighbour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LaneConfig {
+    /// The port by which its datagrams leave.
+    pub port: PortId,
+    /// Where they go; `None` if the neighbour calls us.
+    pub address: Option<SocketAddr>,
+    /// Whether nothing comes back by it: the peer's lanes are others, and what arrives at the port says nothing of this one.
+    pub one_way: bool,
+    /// Its controller.
+    pub controller: Controller,
+}
+
+impl LaneConfig {
+    /// A lane by `port` to `address`, with the default controller.
+    pub fn new(port: PortId, address: Option<SocketAddr>) -> Self {
+        Self { port, address, one_way: false, controller: Controller::default() }
+    }
+}
 
 /// One neighbour.
 #[derive(Clone, Debug)]
@@ -15,10 +36,9 @@ pub struct PeerConfig {
     pub public_key: [u8; 32],
     /// Optional pre-shared key mixed into the handshake.
     pub preshared_key: Option<[u8; 32]>,
-    /// Where to reach it; `None` if it calls us.
-    pub address: Option<SocketAddr>,
-    /// The port its lane uses.
-    pub port: PortId,
+    /// The lanes to it, at least one. A lane that it has beside these, and whose datagrams come to a port of ours, is answered
+    /// by one more.
+    pub lanes: Vec<LaneConfig>,
     /// After so long without a datagram to it one is sent, so that what lies between (NAT, firewalls) goes on to let the
     /// peer through, and its silence is noticed. A session is kept all the time.
     pub keepalive: Option<Span>,
@@ -30,8 +50,6 @@ pub struct PeerConfig {
     /// Where flows of other peers and the packet service go through this peer: the longest matching prefix of all
     /// peers decides.
     pub routes: Vec<IpPrefix>,
-    /// The lane's controller.
-    pub controller: Controller,
 }
 
 /// How packets that are not part of a split TCP flow are carried.
@@ -108,6 +126,14 @@ pub enum ConfigError {
     /// Two peers share a key.
     #[error("peers '{0}' and '{1}' have the same public key: every gateway needs its own (wavelane keygen)")]
     SameKey(String, String),
+    /// A peer without a lane, or with too many.
+    #[error("peer '{peer}' has {got} lanes: give it 1 to {LANES_MAX}")]
+    Lanes {
+        /// Which.
+        peer: String,
+        /// Given.
+        got: usize,
+    },
     /// A limit is out of range.
     #[error("{what} must lie between {low} and {high}, not {got}")]
     OutOfRange {
@@ -145,6 +171,9 @@ impl Config {
         for (i, a) in self.peers.iter().enumerate() {
             if let Some(b) = self.peers[..i].iter().find(|b| b.public_key == a.public_key) {
                 return Err(ConfigError::SameKey(b.name.clone(), a.name.clone()));
+            }
+            if !(1..=LANES_MAX).contains(&a.lanes.len()) {
+                return Err(ConfigError::Lanes { peer: a.name.clone(), got: a.lanes.len() });
             }
         }
         let limits = [

@@ -24,13 +24,11 @@ fn config(me: u8, peer: u8, address: SocketAddr) -> Config {
             name: format!("peer-{peer}"),
             public_key: wavelane_transport::session::public_key(&[peer; 32]),
             preshared_key: None,
-            address: Some(address),
-            port: PortId(0),
+            lanes: vec![LaneConfig::new(PortId(0), Some(address))],
             keepalive: None,
             allow_sources: Some(everything.clone()),
             allow_targets: everything,
             routes: Vec::new(),
-            controller: Controller::Delay,
         }],
         ..Config::default()
     }

@@ -23,11 +23,11 @@ mod streams;
 mod transmit;
 mod types;
 
-pub use config::{Config, ConfigError, POOL_DEFAULT, PacketConfig, PeerConfig};
+pub use config::{Config, ConfigError, LaneConfig, POOL_DEFAULT, PacketConfig, PeerConfig};
 pub use policy::may_reach;
 pub use relay::HOPS_MAX;
 pub use reload::{RETIRED_MAX, ReloadError};
-pub use types::{Event, OpenError, PeerId, PeerStatus, Status};
+pub use types::{Event, LaneStatus, OpenError, PeerId, PeerStatus, Status};
 
 use addresses::Addresses;
 use flows::FlowTable;
@@ -43,8 +43,8 @@ use wavelane_services::hop::{Hop, HopConfig};
 use wavelane_services::packet::PacketsConfig;
 pub use wavelane_services::packet::Repairs;
 pub use wavelane_transport::Controller;
-use wavelane_transport::link::{self, Arrival, LinkConfig};
-use wavelane_transport::session::{Established, Incoming, LANES_MAX, Origin, PeerKeys, Sessions, SessionsConfig};
+use wavelane_transport::link::{self, Arrival, LaneOptions, LinkConfig};
+use wavelane_transport::session::{Established, Incoming, LANES_MAX, Origin, PeerKeys, Sessions, SessionsConfig, Way};
 use wavelane_wire::datagram::{UDP4_OVERHEAD, UDP6_OVERHEAD};
 pub use wavelane_wire::frame::Reason;
 
@@ -54,7 +54,8 @@ type Link = link::Link<Services>;
 /// New flows that peers may open in a second, for each place in the flow table.
 const NEW_FLOWS: u64 = 2;
 
-/// The gateway machine. Ports are lanes: port `PortId(n)` is the `n`-th UDP socket (or radio port) of the node.
+/// The gateway machine. Port `PortId(n)` is the `n`-th UDP socket (or radio port) of the node; lanes of several neighbours,
+/// and several of one, may leave by the same.
 #[derive(Debug)]
 pub struct Gateway {
     config: Config,
@@ -97,11 +98,26 @@ struct PeerState {
     down_at: Option<Instant>,
     /// Nothing was heard until then: packets are refused, and a session is asked for, until it is.
     down: bool,
+    /// Our lanes to it.
+    lanes: Vec<LaneState>,
+    /// By the number of a lane of the peer's: the lane of ours that is its other direction.
+    pairs: [Option<usize>; LANES_MAX],
+}
+
+/// What the gateway itself remembers of a lane.
+#[derive(Debug, Default)]
+struct LaneState {
     /// The path was last seen to carry less than nearly every path does.
     below_base: bool,
     addresses: Addresses,
     /// When its address changed last.
     moved: Option<Instant>,
+}
+
+impl PeerState {
+    fn new(lanes: usize) -> Self {
+        Self { lanes: (0..lanes).map(|_| LaneState::default()).collect(), ..Self::default() }
+    }
 }
 
 /// Counters of things that happen above any link.
@@ -121,23 +137,17 @@ impl Gateway {
     /// uses wall-clock nanoseconds); `entropy` feeds keys and identifiers.
     pub fn new(now: Instant, config: Config, boot_epoch: u64, mut entropy: Entropy) -> Result<Self, ConfigError> {
         config.check()?;
-        let keys = config.peers.iter().map(|peer| PeerKeys {
-            public_key: peer.public_key,
-            preshared_key: peer.preshared_key,
-            address: peer.address,
-            port: peer.port,
-        });
         let sessions = SessionsConfig {
             private_key: config.private_key,
             boot_epoch,
             aes: config.aes_hardware,
-            peers: keys.collect(),
+            peers: config.peers.iter().map(peer_keys).collect(),
         };
         let packets = packets::link_packets(&config, &mut entropy);
         let mut dice = entropy.split();
         let links = config.peers.iter();
         let links = links.map(|peer| new_link(now, &config, peer, packets, dice.split())).collect();
-        let peers = config.peers.iter().map(|_| PeerState::default()).collect();
+        let peers = config.peers.iter().map(|peer| PeerState::new(peer.lanes.len())).collect();
         let mut gateway = Self {
             dice,
             sessions: Sessions::new(now, sessions, entropy),
@@ -172,15 +182,16 @@ impl Gateway {
 
     /// Where a peer's datagrams go, if known.
     pub fn peer_address(&self, peer: PeerId) -> Option<SocketAddr> {
-        self.sessions.address(peer.0)
+        self.sessions.address(peer.0, self.links.get(peer.0)?.best_lane())
     }
 
-    /// The peer's configured address is another now, or known for the first time: it is called there.
-    pub fn relocate(&mut self, now: Instant, peer: PeerId, address: SocketAddr) {
-        let Some(config) = self.config.peers.get_mut(peer.0) else { return };
+    /// The configured address of a lane is another now, or known for the first time: the peer is called there.
+    pub fn relocate(&mut self, now: Instant, peer: PeerId, lane: usize, address: SocketAddr) {
+        let config = self.config.peers.get_mut(peer.0);
+        let Some(config) = config.and_then(|config| config.lanes.get_mut(lane)) else { return };
         config.address = Some(address);
-        self.links[peer.0].set_overhead(overhead(Some(address)));
-        self.sessions.rehome(now, peer.0, address);
+        self.links[peer.0].set_overhead(lane, overhead(Some(address)));
+        self.sessions.rehome(now, peer.0, lane, address);
         self.settle(now, peer);
     }
 
@@ -255,6 +266,7 @@ impl Gateway {
         let peer = PeerId(session.peer);
         self.peers[peer.0].met = true;
         if session.restarted {
+            self.peers[peer.0].pairs = Default::default();
             self.links[peer.0].restart(now);
             self.events.push_back(Event::PeerRestarted(peer));
         }
@@ -281,8 +293,13 @@ impl Gateway {
                 if let Some(session) = established {
                     self.established(now, &session);
                 }
-                if let Some(from) = meta.from {
-                    self.heard_from(now, PeerId(peer), (from, port), datagram.len(), newest);
+                if let Some(ours) = self.lane_back(now, PeerId(peer), lane, (port, meta.from)) {
+                    if newest {
+                        self.sessions.set_local(peer, ours, meta.at);
+                    }
+                    if let Some(from) = meta.from {
+                        self.heard_from(now, PeerId(peer), ours, from, datagram.len(), newest);
+                    }
                 }
                 self.heard(now, PeerId(peer));
                 self.lend(PeerId(peer));
@@ -314,12 +331,18 @@ fn new_link(now: Instant, config: &Config, peer: &PeerConfig, packets: Option<Pa
     Link::new(now, link_config(config, peer), Services::new(hop_config(config), packets), dice)
 }
 
+fn peer_keys(peer: &PeerConfig) -> PeerKeys {
+    let ways = peer.lanes.iter().map(|lane| Way { port: lane.port, address: lane.address, one_way: lane.one_way });
+    PeerKeys { public_key: peer.public_key, preshared_key: peer.preshared_key, ways: ways.collect() }
+}
+
+fn lane_options(config: &Config, lane: &LaneConfig) -> LaneOptions {
+    LaneOptions { controller: lane.controller, mtu_max: config.mtu_max, overhead: overhead(lane.address) }
+}
+
 fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {
     LinkConfig {
-        lane: (peer.port.0 % LANES_MAX as u16) as u8,
-        controller: peer.controller,
-        mtu_max: config.mtu_max,
-        overhead: overhead(peer.address),
+        lanes: peer.lanes.iter().map(|lane| lane_options(config, lane)).collect(),
         keepalive: peer.keepalive,
         // Half of the pool holds what is sent.
         in_flight_max: Octets::new(config.pool.get() / 2),
@@ -360,7 +383,8 @@ impl Machine for Gateway {
     fn poll_timeout(&self) -> Option<Wakeup> {
         let links = self.links.iter().zip(&self.peers).map(|(link, peer)| link.poll_timeout(peer.can_seal));
         let links = links.chain((0..self.links.len()).map(|peer| self.down_time(PeerId(peer))));
-        let links = links.chain(self.peers.iter().map(|peer| peer.addresses.poll_timeout()));
+        let lanes = self.peers.iter().flat_map(|peer| &peer.lanes);
+        let links = links.chain(lanes.map(|lane| lane.addresses.poll_timeout()));
         let lost = self
             .flows
             .first_deadline()
@@ -373,6 +397,8 @@ impl Machine for Gateway {
     }
 }
 
+#[cfg(test)]
+mod lanes_tests;
 #[cfg(test)]
 mod relay_tests;
 #[cfg(test)]

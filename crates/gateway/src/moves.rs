@@ -1,62 +1,107 @@
 //! A peer's datagrams come from somewhere else: following it there, and having it prove that it is there.
 
-use super::{Gateway, PeerId};
+use super::{Gateway, LaneConfig, LaneState, PeerId, lane_options};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, PortId, Span};
-use wavelane_transport::session::Established;
+use wavelane_transport::session::{Established, LANES_MAX, Way};
 
 /// A peer that changes between addresses faster than this has both.
 const SWINGS: Span = Span::from_secs(1);
 
 impl Gateway {
-    /// An authenticated datagram of `octets` came from `from`; `newest` if it has the highest number of its lane.
+    /// The lane of ours that is the other direction of `theirs`, a lane of the peer's whose datagram came to `port`. One that is
+    /// heard for the first time gets a lane that has none yet, or one of its own. `None` if nothing leaves by that port.
+    pub(super) fn lane_back(
+        &mut self,
+        now: Instant,
+        peer: PeerId,
+        theirs: u8,
+        (port, from): (PortId, Option<SocketAddr>),
+    ) -> Option<usize> {
+        let pairs = self.peers[peer.0].pairs;
+        let by_port =
+            |lane: &usize| self.sessions.port(peer.0, *lane) == port && !self.sessions.is_one_way(peer.0, *lane);
+        if let Some(ours) = pairs[usize::from(theirs)].filter(by_port) {
+            return Some(ours);
+        }
+        let lanes: Vec<usize> = (0..self.sessions.ways(peer.0)).filter(by_port).collect();
+        let of_port = *lanes.first()?;
+        let mut free = lanes.into_iter().filter(|lane| !pairs.contains(&Some(*lane)));
+        let first = free.next();
+        let there = |lane: &usize| self.sessions.address(peer.0, *lane) == from;
+        let ours = match first.filter(there).or_else(|| free.find(there)).or(first) {
+            Some(lane) => lane,
+            None if self.links[peer.0].lanes() < LANES_MAX => self.add_lane(now, peer, of_port),
+            None => return None,
+        };
+        self.peers[peer.0].pairs[usize::from(theirs)] = Some(ours);
+        Some(ours)
+    }
+
+    /// One more lane to the peer, by the port of lane `like`. It leads nowhere until the peer is heard on it.
+    fn add_lane(&mut self, now: Instant, peer: PeerId, like: usize) -> usize {
+        let port = self.sessions.port(peer.0, like);
+        let of_port = self.config.peers[peer.0].lanes.iter().find(|lane| lane.port == port);
+        let config =
+            LaneConfig { address: None, one_way: false, ..of_port.copied().unwrap_or(LaneConfig::new(port, None)) };
+        self.sessions.add_way(peer.0, Way { port, address: None, one_way: false });
+        self.links[peer.0].add_lane(now, &lane_options(&self.config, &config), self.dice.split());
+        self.peers[peer.0].lanes.push(LaneState::default());
+        self.peers[peer.0].lanes.len() - 1
+    }
+
+    /// An authenticated datagram of `octets` came from `from` on the other direction of `lane`; `newest` if it has the highest
+    /// number of its own lane.
     pub(super) fn heard_from(
         &mut self,
         now: Instant,
         peer: PeerId,
-        (from, port): (SocketAddr, PortId),
+        lane: usize,
+        from: SocketAddr,
         octets: usize,
         newest: bool,
     ) {
-        self.peers[peer.0].addresses.heard(now, from, octets);
-        let before = self.sessions.address(peer.0);
+        self.peers[peer.0].lanes[lane].addresses.heard(now, from, octets);
+        let before = self.sessions.address(peer.0, lane);
         if !newest || before == Some(from) {
             return;
         }
-        let addresses = &mut self.peers[peer.0].addresses;
+        let addresses = &mut self.peers[peer.0].lanes[lane].addresses;
         let known = addresses.is_proven(now, from);
         if !known {
             let mut token = [0; 8];
             self.dice.fill(&mut token);
-            addresses.doubt(now, from, octets, self.links[peer.0].path(now).rtt, token);
+            addresses.doubt(now, from, octets, self.links[peer.0].path(now, lane).rtt, token);
         }
-        self.sessions.set_address(now, peer.0, from, port);
+        self.sessions.set_address(now, peer.0, lane, from);
         // Another port alone is most likely a new mapping of the same path (RFC 9000, section 9.4), and who comes back
         // at once was never away: nothing that was learnt is doubted.
         let same_host = before.is_some_and(|before| before.ip() == from.ip());
-        let at_once = self.peers[peer.0].moved.replace(now);
+        let at_once = self.peers[peer.0].lanes[lane].moved.replace(now);
         let swings = known && at_once.is_some_and(|at| now.since(at) < SWINGS);
         if !same_host && !swings {
-            self.links[peer.0].address_changed(now);
+            self.links[peer.0].address_changed(now, lane);
         }
     }
 
     /// A session stands. What we sent there for it arrived, so the peer is there.
     pub(super) fn established_from(&mut self, now: Instant, session: &Established) {
         let Some(from) = session.from.filter(|_| session.proven) else { return };
-        let addresses = &mut self.peers[session.peer].addresses;
+        let there = |lane: &usize| self.sessions.address(session.peer, *lane) == Some(from);
+        let lane = (0..self.sessions.ways(session.peer)).find(there).unwrap_or(0);
+        let addresses = &mut self.peers[session.peer].lanes[lane].addresses;
         // Our call may have reached the peer at another of its addresses, so the answer to it ends no trial.
         if !session.confirm || addresses.allowance(from).is_none() {
             addresses.prove(now, from);
         }
     }
 
-    /// Where the peer is and from which of our addresses it is reached, if it was heard there lately and has proven that it
+    /// Where the peer is by its first lane and from which of our addresses it is reached, if it was heard there lately and has proven that it
     /// is there: worth remembering for [`Gateway::recall`].
     pub fn proven_place(&self, now: Instant, peer: PeerId) -> Option<(SocketAddr, Option<IpAddr>)> {
-        let address = self.sessions.address(peer.0)?;
-        let proven = self.peers.get(peer.0)?.addresses.is_proven(now, address);
-        proven.then(|| (address, self.sessions.local(peer.0)))
+        let address = self.sessions.address(peer.0, 0)?;
+        let proven = self.peers.get(peer.0)?.lanes.first()?.addresses.is_proven(now, address);
+        proven.then(|| (address, self.sessions.local(peer.0, 0)))
     }
 
     /// Right after the start: the peer, of whom the configuration tells no address, was here before. It is called there a few
@@ -68,40 +113,42 @@ impl Gateway {
     /// Takes the peer's answers to our challenges.
     pub(super) fn take_path_responses(&mut self, now: Instant, peer: PeerId) {
         while let Some(token) = self.links[peer.0].poll_path_response() {
-            self.peers[peer.0].addresses.answered(now, token);
+            let mut lanes = self.peers[peer.0].lanes.iter_mut();
+            lanes.any(|lane| lane.addresses.answered(now, token));
         }
     }
 
     /// An address that was not proven in time is left for the one before.
     pub(super) fn give_up_address(&mut self, now: Instant, peer: PeerId) {
-        let current = self.sessions.address(peer.0);
-        if let Some(back) = self.peers[peer.0].addresses.handle_timeout(now, current) {
-            let port = self.sessions.port(peer.0);
-            self.sessions.set_address(now, peer.0, back, port);
-            self.counters.addresses_unproven += 1;
+        for (lane, state) in self.peers[peer.0].lanes.iter_mut().enumerate() {
+            let current = self.sessions.address(peer.0, lane);
+            if let Some(back) = state.addresses.handle_timeout(now, current) {
+                self.sessions.set_address(now, peer.0, lane, back);
+                self.counters.addresses_unproven += 1;
+            }
         }
     }
 
-    /// How long a datagram to the peer may be now; an error if nothing but a challenge may leave, of that length. Hands
+    /// How long a datagram to the peer may be on a lane now; an error if nothing but a challenge may leave, of that length. Hands
     /// a challenge that is due to the link.
-    pub(super) fn room_for_peer(&mut self, peer: usize, room: usize) -> Result<usize, usize> {
-        let (link, addresses) = (&mut self.links[peer], &self.peers[peer].addresses);
-        let to = self.sessions.address(peer);
+    pub(super) fn room_for_peer(&mut self, peer: usize, lane: usize, room: usize) -> Result<usize, usize> {
+        let (link, addresses) = (&mut self.links[peer], &self.peers[peer].lanes[lane].addresses);
+        let to = self.sessions.address(peer, lane);
         // Never one that was meant for another address: its answer would prove that one.
-        link.challenge(to.and_then(|to| addresses.challenge(to)));
+        link.challenge(lane, to.and_then(|to| addresses.challenge(to)));
         let Some(allowance) = to.and_then(|to| addresses.allowance(to)) else { return Ok(room) };
         let allowance = usize::try_from(allowance).unwrap_or(usize::MAX);
-        if allowance >= link.datagram_max() { Ok(room.min(allowance)) } else { Err(room.min(allowance)) }
+        if allowance >= link.datagram_max(lane) { Ok(room.min(allowance)) } else { Err(room.min(allowance)) }
     }
 
     /// A datagram of `octets` leaves for the peer.
-    pub(super) fn note_sent_to_peer(&mut self, now: Instant, peer: usize, octets: usize) {
-        let Some(to) = self.sessions.address(peer) else { return };
-        let addresses = &mut self.peers[peer].addresses;
+    pub(super) fn note_sent_to_peer(&mut self, now: Instant, peer: usize, lane: usize, octets: usize) {
+        let Some(to) = self.sessions.address(peer, lane) else { return };
+        let addresses = &mut self.peers[peer].lanes[lane].addresses;
         if addresses.allowance(to).is_some() {
             addresses.sent(to, octets);
-            if addresses.challenge(to).is_some() && !self.links[peer].challenge_waits() {
-                addresses.asked(now, to, self.links[peer].path(now).rtt);
+            if addresses.challenge(to).is_some() && !self.links[peer].challenge_waits(lane) {
+                addresses.asked(now, to, self.links[peer].path(now, lane).rtt);
             }
         }
     }

@@ -234,7 +234,8 @@ impl Gateway {
     fn is_down(&self, now: Instant, peer: PeerId) -> bool {
         let state = &self.peers[peer.0];
         let unanswered = state.down_at.is_some_and(|at| at <= now);
-        state.down || unanswered || !state.can_seal && self.sessions.address(peer.0).is_none()
+        let nowhere = || (0..self.sessions.ways(peer.0)).all(|way| self.sessions.address(peer.0, way).is_none());
+        state.down || unanswered || !state.can_seal && nowhere()
     }
 
     /// Tells the owner of a peer that counts as down from now on.

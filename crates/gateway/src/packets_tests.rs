@@ -1,7 +1,7 @@
 //! What a router answers, at one gateway that has not met its peer yet.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
-use crate::{Config, Controller, Gateway, PacketConfig, PeerConfig};
+use crate::{Config, Gateway, LaneConfig, PacketConfig, PeerConfig};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wavelane_base::{Instant, Machine, PortId, Seed, Span};
 use wavelane_wire::ip::checksum;
@@ -16,13 +16,11 @@ fn peer(me: u8, routes: &[&str]) -> PeerConfig {
         name: format!("peer {me}"),
         public_key: wavelane_transport::session::public_key(&[me; 32]),
         preshared_key: None,
-        address: Some("192.0.2.2:4780".parse().unwrap()),
-        port: PortId(0),
+        lanes: vec![LaneConfig::new(PortId(0), Some("192.0.2.2:4780".parse().unwrap()))],
         keepalive: None,
         allow_sources: None,
         allow_targets: Vec::new(),
         routes: routes.iter().map(|route| route.parse().unwrap()).collect(),
-        controller: Controller::Delay,
     }
 }
 
@@ -198,7 +196,8 @@ fn who_asks_for_a_peer_that_is_down_is_told() {
 
 #[test]
 fn packets_go_to_a_peer_with_the_same_network_while_the_first_is_down() {
-    let nowhere = PeerConfig { address: None, ..peer(2, &["10.1.0.0/16", "10.5.0.0/16"]) };
+    let nowhere =
+        PeerConfig { lanes: vec![LaneConfig::new(PortId(0), None)], ..peer(2, &["10.1.0.0/16", "10.5.0.0/16"]) };
     let wider = peer(4, &["10.0.0.0/8"]);
     let packets = PacketConfig { inner_mtu: MTU, address4: Some(OWN4), ..PacketConfig::default() };
     let peers = vec![nowhere, peer(3, &["10.1.0.0/16"]), wider];
@@ -235,7 +234,7 @@ fn what_waited_for_a_peer_that_goes_down_is_not_unreachable_where_another_stands
 
 #[test]
 fn a_peer_without_address_and_session_is_down_at_once() {
-    let nowhere = PeerConfig { address: None, ..peer(2, &["10.1.0.0/16"]) };
+    let nowhere = PeerConfig { lanes: vec![LaneConfig::new(PortId(0), None)], ..peer(2, &["10.1.0.0/16"]) };
     let packets = PacketConfig { inner_mtu: MTU, address4: Some(OWN4), ..PacketConfig::default() };
     let config = Config { private_key: [1; 32], peers: vec![nowhere], packets: Some(packets), ..Config::default() };
     let mut gateway = Gateway::new(Instant::from_secs(1), config, 1, Seed(1).entropy("gateway")).unwrap();

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
 use super::may_reach;
-use crate::{Config, Controller, Event, Gateway, PacketConfig, PeerConfig, PeerId};
+use crate::{Config, Event, Gateway, LaneConfig, PacketConfig, PeerConfig, PeerId};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wavelane_base::{Instant, IpPrefix, Machine, PortId, Seed};
 use wavelane_wire::frame::Reason;
@@ -21,13 +21,11 @@ fn peer(key: u8, routes: &[&str]) -> PeerConfig {
         name: format!("peer {key}"),
         public_key: wavelane_transport::session::public_key(&[key; 32]),
         preshared_key: None,
-        address: Some("192.0.2.2:4780".parse().unwrap()),
-        port: PortId(0),
+        lanes: vec![LaneConfig::new(PortId(0), Some("192.0.2.2:4780".parse().unwrap()))],
         keepalive: None,
         allow_sources: None,
         allow_targets: prefixes(&["0.0.0.0/0", "::/0"]),
         routes: prefixes(routes),
-        controller: Controller::Delay,
     }
 }
 

@@ -11,7 +11,7 @@ fn calling() -> Pair {
     let build = |config: Config, me: u8| Gateway::new(now, config, 1, Seed(u64::from(me)).entropy("reach")).unwrap();
     let (mut a, mut b) = (config(1, 2, B), config(2, 1, A));
     a.peers[0].keepalive = Some(KEEPALIVE);
-    b.peers[0].address = None;
+    b.peers[0].lanes[0].address = None;
     pair.nodes = [build(a, 1), build(b, 2)];
     pair
 }
@@ -56,16 +56,16 @@ fn without_keepalive_a_quiet_link_is_silent() {
 fn a_peer_whose_address_becomes_known_is_called_there_and_one_that_moved_as_well() {
     let mut pair = calling();
     let mut a = config(1, 2, B);
-    a.peers[0].address = None;
+    a.peers[0].lanes[0].address = None;
     pair.nodes[0] = Gateway::new(pair.now, a, 1, Seed(3).entropy("nowhere")).unwrap();
     assert!(!pair.run(Span::from_secs(60), |pair| !pair.pipe.is_empty()), "nobody is called");
-    pair.nodes[0].relocate(pair.now, PeerId(0), B);
+    pair.nodes[0].relocate(pair.now, PeerId(0), 0, B);
     assert!(pair.run(Span::from_secs(5), |pair| pair.saw(0, |e| matches!(e, Event::PeerUp(_)))));
     // It is called at its new address although it was heard at the old.
     let new: SocketAddr = "198.51.100.9:4780".parse().unwrap();
-    pair.nodes[0].relocate(pair.now, PeerId(0), new);
+    pair.nodes[0].relocate(pair.now, PeerId(0), 0, new);
     assert_eq!(pair.nodes[0].peer_address(PeerId(0)), Some(new));
-    assert_eq!(pair.nodes[0].config().peers[0].address, Some(new), "a reload begins from there");
+    assert_eq!(pair.nodes[0].config().peers[0].lanes[0].address, Some(new), "a reload begins from there");
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn tunnel() -> Pair {
         let mut config = config(me, peer, address);
         config.packets = Some(PacketConfig { address4: Some("10.9.0.1".parse().unwrap()), ..PacketConfig::default() });
         config.peers[0].routes = vec!["10.0.0.0/8".parse().unwrap()];
-        config.peers[0].controller = Controller::Fixed(LANE);
+        config.peers[0].lanes[0].controller = Controller::Fixed(LANE);
         Gateway::new(pair.now, config, 1, Seed(u64::from(me)).entropy("tunnel")).unwrap()
     };
     pair.nodes = [node(1, 2, B), node(2, 1, A)];

@@ -1,11 +1,12 @@
 //! A new configuration for a running gateway: what can change does so without loss, what cannot is refused as a whole.
 
 use super::Link;
-use super::{Config, ConfigError, Event, Gateway, PeerId, PeerState, hop_config, new_link};
+use super::{
+    Config, ConfigError, Event, Gateway, PeerConfig, PeerId, PeerState, hop_config, lane_options, new_link, peer_keys,
+};
 use std::collections::VecDeque;
 use wavelane_base::Instant;
 use wavelane_services::hop::HopEvent;
-use wavelane_transport::session::PeerKeys;
 use wavelane_wire::frame::Reason;
 
 /// Neighbours that went and whose numbers are kept, should they come back.
@@ -42,8 +43,10 @@ impl Gateway {
         }
         for peer in &config.peers {
             let Some(before) = self.peer_with(&peer.public_key).map(|i| &old.peers[i]) else { continue };
-            if (peer.port, peer.controller) != (before.port, before.controller) {
-                return fixed(&format!("the controller of peer '{}'", peer.name));
+            let kinds =
+                |peer: &PeerConfig| peer.lanes.iter().map(|l| (l.port, l.one_way, l.controller)).collect::<Vec<_>>();
+            if kinds(peer) != kinds(before) {
+                return fixed(&format!("the lanes of peer '{}'", peer.name));
             }
             if peer.preshared_key != before.preshared_key {
                 return fixed(&format!("the preshared key of peer '{}'", peer.name));
@@ -74,13 +77,7 @@ impl Gateway {
         self.dirty.clear();
         let pending = core::mem::take(&mut self.events);
         self.events = pending.into_iter().filter_map(|event| renamed(event, new_id)).collect::<VecDeque<_>>();
-        let keys = config.peers.iter().map(|peer| PeerKeys {
-            public_key: peer.public_key,
-            preshared_key: peer.preshared_key,
-            address: peer.address,
-            port: peer.port,
-        });
-        self.sessions.arrange(now, keys.collect());
+        self.sessions.arrange(now, config.peers.iter().map(peer_keys).collect());
         let mut links: Vec<Option<Link>> = core::mem::take(&mut self.links).into_iter().map(Some).collect();
         let mut states: Vec<_> = core::mem::take(&mut self.peers).into_iter().map(Some).collect();
         let hop = hop_config(&config);
@@ -91,8 +88,12 @@ impl Gateway {
                 .unwrap_or_else(|| new_link(now, &config, peer, self.packets.link, self.dice.split()));
             link.service.blocks.set_limits(hop);
             link.set_keepalive(peer.keepalive);
+            for lane in peer.lanes.iter().skip(link.lanes()) {
+                link.add_lane(now, &lane_options(&config, lane), self.dice.split());
+            }
+            let lanes = link.lanes();
             self.links.push(link);
-            self.peers.push(place.and_then(|i| states[i].take()).unwrap_or_default());
+            self.peers.push(place.and_then(|i| states[i].take()).unwrap_or_else(|| PeerState::new(lanes)));
         }
         for (i, link) in links.into_iter().enumerate() {
             self.retired.extend(link.map(|link| (self.config.peers[i].public_key, link)));
@@ -130,7 +131,7 @@ impl Gateway {
         }
         // What it had to say was about those flows.
         while self.blocks(peer).poll_event().is_some() {}
-        self.peers[peer.0] = PeerState::default();
+        self.peers[peer.0] = PeerState::new(self.links[peer.0].lanes());
     }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 
 fn other(n: u8) -> PeerConfig {
     let mut peer = config(1, n, "192.0.2.77:4780".parse().unwrap()).peers.remove(0);
-    peer.address = None;
+    peer.lanes[0].address = None;
     peer
 }
 
@@ -99,7 +99,7 @@ fn what_cannot_change_is_refused_and_everything_stays() {
         (fixed(|c| c.private_key = [7; 32]), "private key"),
         (fixed(|c| c.mtu_max = 1_400), "mtu_max"),
         (fixed(|c| c.packets = Some(PacketConfig::default())), "packet service"),
-        (fixed(|c| c.peers[0].controller = Controller::Cubic), "controller of peer 'peer-2'"),
+        (fixed(|c| c.peers[0].lanes[0].controller = Controller::Cubic), "lanes of peer 'peer-2'"),
         (fixed(|c| c.peers[0].preshared_key = Some([1; 32])), "preshared key"),
         (fixed(|c| c.peers.push(c.peers[0].clone())), "same public key"),
         (fixed(|c| c.flows_max = 0), "flows_max"),

@@ -21,13 +21,11 @@ fn node(me: usize, flows_max: usize) -> Gateway {
         name: format!("node-{other}"),
         public_key: wavelane_transport::session::public_key(&[other as u8 + 1; 32]),
         preshared_key: None,
-        address: Some(address),
-        port: PortId(port),
+        lanes: vec![LaneConfig::new(PortId(port), Some(address))],
         keepalive: None,
         allow_sources: Some(everything.clone()),
         allow_targets: everything.clone(),
         routes: Vec::new(),
-        controller: Controller::Delay,
     };
     let peers = match me {
         0 => vec![peer(1, 0, lane(1, 0)), peer(2, 1, lane(2, 0))],

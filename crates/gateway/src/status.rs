@@ -1,7 +1,7 @@
 //! The operator's view: one snapshot, and session events put into words.
 
 use super::Link;
-use super::{Event, Gateway, PeerId, PeerStatus, Status};
+use super::{Event, Gateway, LaneStatus, PeerId, PeerStatus, Status};
 use std::collections::BTreeMap;
 use wavelane_base::Instant;
 use wavelane_services::packet::PacketCounters;
@@ -28,12 +28,13 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
         let held = link.service.blocks.status();
         buffered += held.to_send + held.unread;
         packets_buffered += link.service.packets.as_ref().map_or(0, |packets| packets.octets() as u64);
-        let (lane, path) = (link.counters(), link.path(now));
+        let lane = link.counters();
+        let paths = || (0..link.lanes()).map(|lane| link.path(now, lane));
         let named = [
             ("datagrams_sent", lane.datagrams_sent),
             ("datagrams_received", lane.datagrams_received),
-            ("datagrams_lost", path.lost_packets),
-            ("datagrams_lost_spurious", path.spurious_losses),
+            ("datagrams_lost", paths().map(|path| path.lost_packets).sum()),
+            ("datagrams_lost_spurious", paths().map(|path| path.spurious_losses).sum()),
             ("dropped_malformed_frames", lane.malformed),
             ("dropped_stray_lane_acks", lane.stray_acks),
             ("dropped_optimistic_lane_acks", lane.optimistic_acks),
@@ -76,12 +77,13 @@ fn repair(link: &Link, lane: &LinkCounters, packets: Option<&PacketCounters>) ->
 }
 
 fn peer_status(gateway: &Gateway, now: Instant, peer: usize) -> PeerStatus {
-    let path = gateway.links[peer].path(now);
-    let state = &gateway.peers[peer];
+    let (link, state) = (&gateway.links[peer], &gateway.peers[peer]);
+    let path = link.path(now, link.best_lane());
     PeerStatus {
         name: gateway.config.peers[peer].name.clone(),
         up: state.up && gateway.sessions.can_seal(now, peer),
-        address: gateway.sessions.address(peer),
+        address: gateway.sessions.address(peer, link.best_lane()),
+        lanes: (0..link.lanes()).map(|lane| lane_status(gateway, now, peer, lane)).collect(),
         silence: state.heard.map(|at| now.since(at)),
         rtt: path.rtt,
         rtt_min: path.rtt_min,
@@ -91,6 +93,19 @@ fn peer_status(gateway: &Gateway, now: Instant, peer: usize) -> PeerStatus {
         path_mtu: path.path_mtu,
         path_mtu_cause: path.below_base.then(|| path_mtu_cause(path.path_mtu)),
         in_flight: path.in_flight,
+    }
+}
+
+fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> LaneStatus {
+    let path = gateway.links[peer].path(now, lane);
+    LaneStatus {
+        port: gateway.sessions.port(peer, lane),
+        address: gateway.sessions.address(peer, lane),
+        works: !gateway.links[peer].lane_failed(lane),
+        rtt: path.rtt,
+        rate: path.rtt.map(|_| path.rate),
+        loss: path.loss,
+        delivered_bytes: path.delivered_bytes,
     }
 }
 
@@ -104,16 +119,19 @@ fn path_mtu_cause(mtu: usize) -> String {
 impl Gateway {
     /// Says once that the path swallows large packets, and once that it no longer does.
     pub(super) fn note_path_mtu(&mut self, now: Instant, peer: usize) {
-        let path = self.links[peer].path(now);
-        if core::mem::replace(&mut self.peers[peer].below_base, path.below_base) == path.below_base {
-            return;
+        for lane in 0..self.links[peer].lanes() {
+            let path = self.links[peer].path(now, lane);
+            let state = &mut self.peers[peer].lanes[lane];
+            if core::mem::replace(&mut state.below_base, path.below_base) == path.below_base {
+                continue;
+            }
+            let name = &self.config.peers[peer].name;
+            let text = match path.below_base {
+                true => path_mtu_cause(path.path_mtu),
+                false => format!("packets of {} bytes arrive again", path.path_mtu),
+            };
+            self.events.push_back(Event::Notice(format!("peer '{name}': {text}")));
         }
-        let name = &self.config.peers[peer].name;
-        let text = match path.below_base {
-            true => path_mtu_cause(path.path_mtu),
-            false => format!("packets of {} bytes arrive again", path.path_mtu),
-        };
-        self.events.push_back(Event::Notice(format!("peer '{name}': {text}")));
     }
 
     /// Passes on what the sessions report, in the operator's words.

@@ -30,42 +30,61 @@ impl Gateway {
         }
         for step in 0..self.links.len() {
             let peer = (self.cursor + step) % self.links.len();
-            if self.config.peers[peer].port != port || !self.sessions.can_seal(now, peer) {
+            if !self.sessions.can_seal(now, peer) {
                 continue;
             }
-            let Some((first, class)) = self.next_datagram(now, peer, buf) else { continue };
-            self.cursor = (peer + 1) % self.links.len();
-            // The lane counts an unsealed one as sent and will find it lost, which repeats it under the next session.
-            let Some(first) = first else { continue };
-            let len = self.extend(now, peer, buf, first, segments_max);
-            let segment_size = (len > first).then_some(first as u16);
-            let (to, from) = (self.sessions.address(peer), self.sessions.local(peer));
-            return Some(Transmit { len, segment_size, to, from, class, ecn: Ecn::NotEct, ..Transmit::default() });
+            for lane in 0..self.sessions.ways(peer) {
+                if self.sessions.port(peer, lane) != port {
+                    continue;
+                }
+                let Some((first, class)) = self.next_datagram(now, peer, lane, buf) else { continue };
+                self.cursor = (peer + 1) % self.links.len();
+                // The lane counts an unsealed one as sent and will find it lost, which repeats it under the next session.
+                let Some(first) = first else { continue };
+                let len = self.extend(now, peer, lane, buf, first, segments_max);
+                let segment_size = (len > first).then_some(first as u16);
+                let (to, from) = (self.sessions.address(peer, lane), self.sessions.local(peer, lane));
+                return Some(Transmit { len, segment_size, to, from, class, ecn: Ecn::NotEct, ..Transmit::default() });
+            }
         }
         None
     }
 
     /// Composes and seals one datagram at the start of `buf`: its length, or `None` within if it could not be sealed.
-    fn next_datagram(&mut self, now: Instant, peer: usize, buf: &mut [u8]) -> Option<(Option<usize>, Class)> {
+    fn next_datagram(
+        &mut self,
+        now: Instant,
+        peer: usize,
+        lane: usize,
+        buf: &mut [u8],
+    ) -> Option<(Option<usize>, Class)> {
         let room = buf.len();
-        let draft = match self.room_for_peer(peer, room) {
-            Ok(room) => self.links[peer].compose(now, &mut buf[..room])?,
-            Err(room) => self.links[peer].compose_path_frames(now, &mut buf[..room])?,
+        let draft = match self.room_for_peer(peer, lane, room) {
+            Ok(room) => self.links[peer].compose(now, lane, &mut buf[..room])?,
+            Err(room) => self.links[peer].compose_path_frames(now, lane, &mut buf[..room])?,
         };
         let sealed = self.sessions.seal(now, peer, draft.lane, draft.number, buf, draft.plain_len);
-        self.note_sent_to_peer(now, peer, sealed.unwrap_or(0));
+        self.note_sent_to_peer(now, peer, lane, sealed.unwrap_or(0));
         self.settle(now, PeerId(peer));
         self.counters.dropped_no_session += u64::from(sealed.is_none());
         Some((sealed, draft.class))
     }
 
     /// Appends datagrams while they are as long as the first, which stands in `buf`. Returns the octets of all.
-    fn extend(&mut self, now: Instant, peer: usize, buf: &mut [u8], first: usize, segments_max: usize) -> usize {
+    fn extend(
+        &mut self,
+        now: Instant,
+        peer: usize,
+        lane: usize,
+        buf: &mut [u8],
+        first: usize,
+        segments_max: usize,
+    ) -> usize {
         let room = buf.len().min(BATCH_MAX) / first;
-        let most = self.links[peer].batch_max(first).min(segments_max).min(room);
+        let most = self.links[peer].batch_max(lane, first).min(segments_max).min(room);
         let mut len = first;
-        while len < most * first && !self.links[peer].probe_waits(now) && !self.sessions.handshake_waits() {
-            let Some((Some(next), _)) = self.next_datagram(now, peer, &mut buf[len..len + first]) else { break };
+        while len < most * first && !self.links[peer].probe_waits(now, lane) && !self.sessions.handshake_waits() {
+            let Some((Some(next), _)) = self.next_datagram(now, peer, lane, &mut buf[len..len + first]) else { break };
             len += next;
             if next < first {
                 break;

@@ -2,7 +2,7 @@
 
 use super::Reason;
 use std::net::SocketAddr;
-use wavelane_base::{FlowId, Rate, Span};
+use wavelane_base::{FlowId, PortId, Rate, Span};
 
 /// One configured neighbour, by its place in [`Config::peers`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -115,6 +115,27 @@ pub struct PeerStatus {
     pub path_mtu_cause: Option<String>,
     /// Bytes in flight.
     pub in_flight: u64,
+    /// Its lanes; what stands above is of the one that is taken first.
+    pub lanes: Vec<LaneStatus>,
+}
+
+/// One lane to a neighbour, as the operator sees it.
+#[derive(Clone, Debug)]
+pub struct LaneStatus {
+    /// By which port its datagrams leave.
+    pub port: PortId,
+    /// Where they go.
+    pub address: Option<SocketAddr>,
+    /// Whether it is used: answers come, or no other lane has any either.
+    pub works: bool,
+    /// Smoothed round-trip time.
+    pub rtt: Option<Span>,
+    /// The controller's rate.
+    pub rate: Option<Rate>,
+    /// Share of our packets found lost lately.
+    pub loss: f64,
+    /// IP bytes delivered since the start.
+    pub delivered_bytes: u64,
 }
 
 /// Everything `status` shows. Counters only grow.

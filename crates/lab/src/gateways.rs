@@ -5,7 +5,7 @@ use crate::folder::Folder;
 use crate::program::{self, Ending, GLANCE, Program};
 use crate::sockets::rest_until;
 use crate::tools::{self, find_own, output};
-use crate::topology::{self, Link};
+use crate::topology::{self, Link, Wire};
 use crate::world::World;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -337,7 +337,33 @@ fn init(
         init.arg("--tun");
     }
     init.arg("--control").arg(dir.join("control.sock"));
-    output(&world.nodes[n], init, REMEDY).map(drop)
+    output(&world.nodes[n], init, REMEDY)?;
+    let wires = || nearest.into_iter().chain(&link.beside).map(|place| &plan.wires[*place]);
+    if link.beside.is_empty() && !wires().any(|wire| wire.one_way) {
+        return Ok(());
+    }
+    lanes(&dir.join("wavelaned.toml"), wires().filter_map(|wire| lane_of(wire, n, peer)))
+}
+
+/// The lane out of `n` by a channel, as its file has it; `None` if nothing leaves that way.
+fn lane_of(wire: &Wire, n: usize, peer: usize) -> Option<String> {
+    let (own, theirs) = (wire.end_of(n)?, wire.addresses[wire.end_of(peer)?]);
+    let direction = if wire.one_way { "out" } else { "both" };
+    let table = format!("[[peer.lane]]\naddress = \"{theirs}:{LANE_PORT}\"\ndirection = \"{direction}\"\n");
+    (!wire.one_way || own == 0).then_some(table)
+}
+
+/// Puts lanes in place of the peer's one address.
+fn lanes(config: &Path, lanes: impl Iterator<Item = String>) -> Result<(), LabError> {
+    let cannot = || LabError::io(format!("cannot change {}", config.display()));
+    let text = std::fs::read_to_string(config).map_err(cannot())?;
+    let mut kept: String =
+        text.lines().filter(|line| !line.starts_with("address = ")).map(|l| format!("{l}\n")).collect();
+    let end = kept
+        .find("[[peer]]")
+        .map_or(kept.len(), |at| kept[at + 1..].find("\n[").map_or(kept.len(), |next| at + 1 + next + 1));
+    kept.insert_str(end, &lanes.collect::<String>());
+    std::fs::write(config, kept).map_err(cannot())
 }
 
 fn launch(ns: &Netns, name: &str, config: &Path, log: PathBuf) -> Result<Program, LabError> {

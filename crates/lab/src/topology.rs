@@ -22,6 +22,8 @@ pub(crate) struct Wire {
     pub(crate) addresses: [Ipv4Addr; 2],
     /// The interface's name, the same at both ends.
     pub(crate) interface: String,
+    /// Whether it carries nothing from its second end to its first.
+    pub(crate) one_way: bool,
     /// Whether it lies between two neighbouring gateways: the emulated bad link, captured and counted.
     pub(crate) between_gateways: bool,
 }
@@ -93,7 +95,8 @@ impl Plan {
                 addresses: [address(1), address(2)],
                 // Names have at most 12 characters, so this has at most the 15 that the kernel takes.
                 interface: format!("wl_{}", channel.name),
-                between_gateways: links.iter().any(|link| link.channels.contains(&i)),
+                one_way: channel.one_way,
+                between_gateways: links.iter().any(|l| l.channels.contains(&i) || l.beside.contains(&i)),
             });
         }
         let routes = (0..scenario.nodes.len()).map(|node| routes_of(node, &wires, scenario.nodes.len())).collect();
@@ -142,6 +145,8 @@ pub(crate) struct Link {
     pub(crate) ends: [usize; 2],
     /// Places of the channels from the first to the second, in order; one if they are joined directly.
     pub(crate) channels: Vec<usize>,
+    /// Places of further channels that join the two directly.
+    pub(crate) beside: Vec<usize>,
 }
 
 /// Every link that joins two gateways directly or that a flow takes, each once.
@@ -149,9 +154,16 @@ pub(crate) fn links(scenario: &Scenario) -> Vec<Link> {
     let place = |name: &str| scenario.nodes.iter().position(|n| n.name == name);
     let is_gateway = |node: usize| scenario.nodes[node].kind == NodeKind::Gateway;
     let mut found: Vec<Link> = Vec::new();
-    let mut add = |ends: [usize; 2], channels: Vec<usize>| {
-        if found.iter().all(|l| l.ends != ends && l.ends != [ends[1], ends[0]]) {
-            found.push(Link { ends, channels });
+    let mut add = |ends: [usize; 2], channels: Vec<usize>| match found
+        .iter_mut()
+        .find(|l| l.ends == ends || l.ends == [ends[1], ends[0]])
+    {
+        None => found.push(Link { ends, channels, beside: Vec::new() }),
+        Some(link) => {
+            let known = |c: &usize| link.channels.contains(c) || link.beside.contains(c);
+            if let Some(channel) = channels.first().filter(|c| channels.len() == 1 && !known(c)) {
+                link.beside.push(*channel);
+            }
         }
     };
     for (i, channel) in scenario.channels.iter().enumerate() {
@@ -194,7 +206,7 @@ fn routes_of(node: usize, wires: &[Wire], nodes: usize) -> Vec<Route> {
     let mut queue = VecDeque::from([node]);
     while let Some(at) = queue.pop_front() {
         for (i, wire) in wires.iter().enumerate() {
-            let Some(end) = wire.end_of(at) else { continue };
+            let Some(end) = wire.end_of(at).filter(|end| !wire.one_way || *end == 0) else { continue };
             let next = wire.ends[1 - end];
             if distance[next] == usize::MAX {
                 distance[next] = distance[at] + 1;

@@ -54,6 +54,7 @@ pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Path) -> Result<Chan
         return Err(between.impossible(format!("{} must name exactly two nodes, such as [\"a\", \"b\"]", between.path)));
     };
     let end = |v: &Value<'_>| v.str("a node's name", "\"a\"").map(str::to_owned);
+    let one_way = table.get("reverse").is_some_and(|value| value.as_str() == Some("none"));
     let cable = match table.get("preset") {
         Some(preset) => {
             let mut cable = word(&preset, "preset", PRESETS, "\"ethernet\"")?();
@@ -62,13 +63,20 @@ pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Path) -> Result<Chan
                 table.get(key).map_or(Ok(()), |v| direction_into(&v, base, direction))
             };
             adjust("forward")?;
-            adjust("reverse")?;
+            if !one_way {
+                adjust("reverse")?;
+            }
             cable
         }
         None => two_directions(&table, base)?,
     };
     let between = vec![end(first)?, end(second)?];
-    Ok(Channel { name: name.to_owned(), between, kind: ChannelKind::Cable(Box::new(cable)) })
+    let mut cable = cable;
+    if one_way {
+        // Whoever sends the wrong way all the same is not heard.
+        cable.reverse.loss = LossConfig::Random { p: Ratio::ONE };
+    }
+    Ok(Channel { name: name.to_owned(), between, kind: ChannelKind::Cable(Box::new(cable)), one_way })
 }
 
 fn two_directions(table: &Table<'_>, base: &Path) -> Result<CableConfig, ScenarioError> {
@@ -76,9 +84,10 @@ fn two_directions(table: &Table<'_>, base: &Path) -> Result<CableConfig, Scenari
     direction_into(&table.need("forward", "{ rate = \"20 Mbit/s\", delay = \"50 ms\" }")?, base, &mut forward)?;
     let reverse_at = table.need("reverse", "\"same\"")?;
     let reverse = match reverse_at.as_str() {
-        Some("same") => forward.clone(),
+        Some("same" | "none") => forward.clone(),
         Some(other) => {
-            let why = format!("{} = \"{other}\" is neither \"same\" nor a table like forward", reverse_at.path);
+            let why =
+                format!("{} = \"{other}\" is neither \"same\" nor \"none\" nor a table like forward", reverse_at.path);
             return Err(reverse_at.impossible(why));
         }
         None => {

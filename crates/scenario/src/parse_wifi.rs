@@ -122,7 +122,7 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
         let at = suspect.unwrap_or(rate_at);
         return Err(at.impossible(format!("{}: {why}", at.path)));
     }
-    Ok(Channel { name: name.to_owned(), between: stations, kind: ChannelKind::Wifi(Box::new(cell)) })
+    Ok(Channel { name: name.to_owned(), between: stations, kind: ChannelKind::Wifi(Box::new(cell)), one_way: false })
 }
 
 fn stations(table: &Table<'_>) -> Result<Vec<String>, ScenarioError> {

@@ -28,6 +28,8 @@ const ECHO_EVERY_MIN: Span = Span::from_millis(1);
 
 /// Largest body of a fetch; larger ones are downloads.
 const FETCH_SIZE_MAX: Octets = Octets::new(10_000_000);
+/// Most channels between two gateways: a link's lanes.
+const LANES_MAX: usize = 8;
 /// Fastest sequence of fetches.
 const FETCH_EVERY_MIN: Span = Span::from_millis(10);
 
@@ -84,11 +86,22 @@ pub(crate) fn channel(scenario: &Scenario, channel: &Channel, value: &Value<'_>)
     }
     let is_cable = |c: &Channel| matches!(c.kind, ChannelKind::Cable(_));
     let same = |c: &&Channel| is_cable(c) && c.between.contains(a) && c.between.contains(b);
-    if let Some(other) = scenario.channels.iter().find(same) {
-        let why = format!("'{a}' and '{b}' are already joined by [channels.{}]", other.name);
-        return refuse(value, format!("{why}: one channel per pair of nodes for now, so remove one"));
+    let gateways = [a, b].iter().all(|name| scenario.node(name).is_some_and(|node| node.kind == NodeKind::Gateway));
+    let others = || scenario.channels.iter().filter(same);
+    match others().next() {
+        Some(other) if !gateways => {
+            let why = format!("'{a}' and '{b}' are already joined by [channels.{}]", other.name);
+            refuse(value, format!("{why}: only gateways use several channels side by side, so remove one"))
+        }
+        Some(_) if others().count() >= LANES_MAX => {
+            refuse(value, format!("'{a}' and '{b}' are joined by {LANES_MAX} channels already: remove some"))
+        }
+        None if channel.one_way && !gateways => {
+            let why = format!("[{}] carries nothing from '{b}' to '{a}'", value.path);
+            refuse(value, format!("{why}, and only gateways can answer by another channel: give it a reverse"))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 pub(crate) fn flow(scenario: &Scenario, flow: &Flow, value: &Value<'_>) -> Checked {

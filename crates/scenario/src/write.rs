@@ -56,7 +56,10 @@ impl Scenario {
             line(format!("\n[channels.{}]\nkind = \"cable\"", channel.name));
             line(format!("between = [{}, {}]", text(&channel.between[0]), text(&channel.between[1])));
             line(format!("forward = {}", direction(&cable.forward)));
-            line(format!("reverse = {}", direction(&cable.reverse)));
+            line(match channel.one_way {
+                true => "reverse = \"none\"".into(),
+                false => format!("reverse = {}", direction(&cable.reverse)),
+            });
         }
         for flow in &self.flows {
             line(format!("\n[flows.{}]\n{}", flow.name, flow_body(flow)));

@@ -5,6 +5,7 @@
 pub mod arq;
 pub mod hop;
 pub mod packet;
+mod paths;
 mod share;
 
 use arq::{Datagram, Piece, Times};
@@ -179,10 +180,10 @@ impl Service for Services {
     }
 
     fn set_paths(&mut self, paths: &[PathView]) {
-        let [path, ..] = paths else { return };
-        self.blocks.set_path(*path);
+        let Some(path) = paths::together(paths) else { return };
+        self.blocks.set_path(path);
         if let Some(packets) = &mut self.packets {
-            packets.set_path(Times::from(path));
+            packets.set_path(Times::from(&path));
         }
     }
 

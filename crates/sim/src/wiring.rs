@@ -6,7 +6,7 @@ use crate::seam;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{IpPrefix, PortId, Seed, Span};
-use wavelane_gateway::{Config, Controller, PeerConfig, PeerId};
+use wavelane_gateway::{Config, LaneConfig, PeerConfig, PeerId};
 use wavelane_scenario::{CONTROLS, ChannelKind, Flow, NodeKind, Scenario, TcpKind};
 use wavelane_transport::session::public_key;
 
@@ -194,6 +194,25 @@ impl<'a> Shape<'a> {
         found
     }
 
+    /// The channels by which `gateway` reaches its neighbour `other`, with the address of its port there: that by which it was
+    /// found, and those that join the two alone.
+    fn lanes_to(&self, gateway: usize, (found, other): (usize, usize)) -> Vec<(usize, Option<SocketAddr>)> {
+        // The neighbour's own way towards us tells which of its ports answers.
+        let back = self.neighbours(other).into_iter().find(|(_, node)| *node == gateway).map(|(channel, _)| channel);
+        let joins =
+            |channel: usize| self.ends(channel).is_some_and(|ends| ends.contains(&gateway) && ends.contains(&other));
+        let at = |channel: usize| Some(SocketAddr::V4(self.port_address(channel, other)));
+        let first = if joins(found) { at(found) } else { back.and_then(at) };
+        let direct =
+            (0..self.scenario.channels.len()).filter(|c| *c != found && joins(*c) && self.carries(*c, gateway));
+        core::iter::once((found, first)).chain(direct.map(|channel| (channel, at(channel)))).collect()
+    }
+
+    /// Whether a channel carries what `node` sends.
+    pub(crate) fn carries(&self, channel: usize, node: usize) -> bool {
+        self.ends(channel).is_some_and(|ends| !self.scenario.channels[channel].one_way || ends[0] == node)
+    }
+
     /// Every node reached by leaving `start` through `first` and passing only routers, with the channel by which it is
     /// entered, nearest first.
     fn flood(&self, start: usize, first: usize) -> Vec<(usize, usize)> {
@@ -203,7 +222,7 @@ impl<'a> Shape<'a> {
         while let Some((node, only)) = queue.pop_front() {
             for channel in (0..self.scenario.channels.len()).filter(|c| !self.is_local(*c)) {
                 let Some(ends) = self.ends(channel) else { continue };
-                if only.is_some_and(|only| only != channel) || !ends.contains(&node) {
+                if only.is_some_and(|only| only != channel) || !ends.contains(&node) || !self.carries(channel, node) {
                     continue;
                 }
                 let other = if ends[0] == node { ends[1] } else { ends[0] };
@@ -253,7 +272,7 @@ impl<'a> Shape<'a> {
     }
 
     /// The channels by which `gateway` sends and receives.
-    fn lanes_of(&self, gateway: usize) -> Vec<usize> {
+    fn ports_of(&self, gateway: usize) -> Vec<usize> {
         let joins = |c: &usize| {
             !self.is_local(*c) && !self.is_access(*c) && self.ends(*c).is_some_and(|ends| ends.contains(&gateway))
         };
@@ -261,22 +280,25 @@ impl<'a> Shape<'a> {
     }
 
     fn gateway_config(&self, seed: Seed, gateway: usize) -> Config {
-        let lanes = self.lanes_of(gateway);
+        let ports = self.ports_of(gateway);
         let everywhere = || vec![IpPrefix { address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), bits: 9 }];
         let peers = self.neighbours(gateway).into_iter().map(|(leaves_by, other)| {
-            // The neighbour's own way towards us tells which of its ports answers.
-            let back = self.neighbours(other).into_iter().find(|(_, node)| *node == gateway);
+            let lane = |(channel, address): (usize, Option<SocketAddr>)| {
+                let port = ports.iter().position(|port| *port == channel).unwrap_or(0);
+                LaneConfig {
+                    one_way: self.scenario.channels[channel].one_way,
+                    ..LaneConfig::new(PortId(port as u16), address)
+                }
+            };
             PeerConfig {
                 name: self.name(other).to_owned(),
                 public_key: public_key(&private_key(seed, self.name(other))),
                 preshared_key: None,
-                address: back.map(|(channel, _)| SocketAddr::V4(self.port_address(channel, other))),
-                port: PortId(lanes.iter().position(|lane| *lane == leaves_by).unwrap_or(0) as u16),
+                lanes: self.lanes_to(gateway, (leaves_by, other)).into_iter().map(lane).collect(),
                 keepalive: None,
                 allow_sources: None,
                 allow_targets: everywhere(),
                 routes: self.routes_through(gateway, other),
-                controller: Controller::default(),
             }
         });
         Config { private_key: private_key(seed, self.name(gateway)), peers: peers.collect(), ..Config::default() }
@@ -365,7 +387,7 @@ impl<'a> Shape<'a> {
     /// Every router learns the way to every gateway port it can reach.
     fn add_routes(&self, engine: &mut Engine, nodes: &BTreeMap<usize, NodeId>, channels: &BTreeMap<String, ChannelId>) {
         for gateway in (0..self.scenario.nodes.len()).filter(|n| self.kind(*n) == NodeKind::Gateway) {
-            for lane in self.lanes_of(gateway) {
+            for lane in self.ports_of(gateway) {
                 for (router, entered_by) in self.flood(gateway, lane) {
                     if self.kind(router) == NodeKind::Router {
                         let back = channels[&self.scenario.channels[entered_by].name];

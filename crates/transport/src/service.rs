@@ -2,7 +2,7 @@
 
 use crate::RepairBudget;
 use core::fmt::Debug;
-use wavelane_base::{Class, Instant, Rate, Span, Wakeup};
+use wavelane_base::{Class, Instant, Octets, Rate, Span, Wakeup};
 use wavelane_wire::Writer;
 use wavelane_wire::frame::Frame;
 
@@ -100,6 +100,8 @@ pub enum NextBulk {
 /// and congestion are the lanes' business.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PathView {
+    /// The lane's number.
+    pub lane: u8,
     /// Smoothed round-trip time.
     pub rtt: Span,
     /// Its variation.
@@ -110,6 +112,10 @@ pub struct PathView {
     pub ack_delay: Span,
     /// Serialisation of one full packet.
     pub packet_time: Span,
+    /// Largest packet of the medium that it is known to carry.
+    pub path_mtu: usize,
+    /// What the controller lets be in flight.
+    pub window: Octets,
     /// Share of packets lost lately in the worse direction, 0 to 1.
     pub loss: f64,
     /// The same of our direction alone, once enough of our packets have a known fate.
@@ -123,11 +129,14 @@ pub struct PathView {
 impl Default for PathView {
     fn default() -> Self {
         Self {
+            lane: 0,
             rtt: Span::from_millis(100),
             rtt_var: Span::ZERO,
             rate: Rate::from_bps(1_000_000),
             ack_delay: Span::ZERO,
             packet_time: Span::ZERO,
+            path_mtu: 0,
+            window: Octets::ZERO,
             loss: 0.0,
             loss_outward: 0.0,
             burst: None,

@@ -1,6 +1,6 @@
 //! What is wrong with a configuration beyond its grammar, in one line each.
 
-use super::{Config, ConfigError, Intercept, PEERS_MAX, SOCKET_PATH_MAX, TUN_MTU, prefix_text, value};
+use super::{Config, ConfigError, Intercept, PEERS_MAX, SOCKET_PATH_MAX, TUN_MTU, Ways, prefix_text, value};
 use crate::keys;
 use std::net::IpAddr;
 use wavelane_base::IpPrefix;
@@ -32,6 +32,32 @@ impl Config {
                 return Err(value(
                     format!("peer '{}': address", p.name),
                     "is of an IP version that `listen` does not speak: listen on [::]:4780 for both",
+                ));
+            }
+            if !p.lanes.is_empty() && p.lanes.iter().all(|lane| lane.ways == Ways::In) {
+                return Err(value(
+                    format!("peer '{}': lane", p.name),
+                    "nothing leads to the peer: give one of its lanes direction \"out\" or \"both\"",
+                ));
+            }
+            let taken = |local: &std::net::SocketAddr| {
+                let everywhere = self.listen.ip().is_unspecified() || local.ip().is_unspecified();
+                local.port() == self.listen.port() && (everywhere || local.ip() == self.listen.ip())
+            };
+            let mut locals = p.lanes.iter().filter_map(|lane| lane.socket.as_ref()).map(|socket| socket.local);
+            if let Some(local) = locals.find(taken) {
+                return Err(value(
+                    format!("peer '{}': lane.local", p.name),
+                    format!("{local} has the port of `listen`, {}: choose another port", self.listen),
+                ));
+            }
+            let by_listen = p.lanes.iter().filter(|lane| lane.socket.is_none()).filter_map(|lane| lane.address);
+            for address in by_listen.filter(|a| !both && a.is_ipv4() != self.listen.is_ipv4()) {
+                return Err(value(
+                    format!("peer '{}': lane.address", p.name),
+                    format!(
+                        "{address} is of an IP version that `listen` does not speak: listen on [::]:4780 for both, or give the lane a `local` address"
+                    ),
                 ));
             }
             if p.public_key == keys::public_key(&self.private_key) {
@@ -129,7 +155,7 @@ fn is_host(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || address.is_loopback())
 }
 
-fn is_interface_name(name: &str) -> bool {
+pub(super) fn is_interface_name(name: &str) -> bool {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-@".contains(&b);
     (1..=15).contains(&name.len()) && name.bytes().all(fits) && name != "." && name != ".."
 }

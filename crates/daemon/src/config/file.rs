@@ -1,8 +1,10 @@
 //! The file's tables as TOML has them, and how they become a [`Config`].
 
+use super::check::is_interface_name;
 use super::{
-    ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, Forward, IDLE_RANGE, Intercept, KEEPALIVE, KEEPALIVE_RANGE,
-    OnFailure, Peer, Source, Tun, TunAddress, default_control, default_state, prefix_text, value, width,
+    ClockSkew, Config, ConfigError, DRIFT_PPM_MAX, Forward, IDLE_RANGE, Intercept, KEEPALIVE, KEEPALIVE_RANGE, Lane,
+    LaneSocket, OnFailure, Peer, Source, Tun, TunAddress, Ways, default_control, default_state, prefix_text, value,
+    width,
 };
 use crate::{keys, memory, units};
 use serde::Deserialize;
@@ -62,6 +64,18 @@ struct PeerTable {
     controller: Option<String>,
     #[serde(default = "yes")]
     split: bool,
+    #[serde(default)]
+    lane: Vec<LaneTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LaneTable {
+    address: Option<String>,
+    device: Option<String>,
+    local: Option<String>,
+    #[serde(default)]
+    direction: Ways,
 }
 
 #[derive(Deserialize)]
@@ -125,9 +139,10 @@ impl Config {
             let place = line.map_or_else(|| place.to_string(), |l| format!("{place}, line {l}"));
             ConfigError::Malformed { place, what: e.message().replace('\n', ", ") }
         })?;
+        let listen = socket_address("gateway.listen", &file.gateway.listen)?;
         let mut peers = Vec::new();
         for table in file.peer {
-            peers.push(Peer::from_table(table, folder)?);
+            peers.push(Peer::from_table(table, folder, listen)?);
         }
         let forwards = file.forward.into_iter().map(|f| forward(f, &peers)).collect::<Result<_, _>>()?;
         let g = file.gateway;
@@ -149,7 +164,7 @@ impl Config {
         let config = Self {
             private_key: keys::read_key(&folder.join(&g.key))?,
             state: g.state.map_or_else(|| default_state(&g.name, &folder.join(&g.key)), |s| folder.join(s)),
-            listen: socket_address("gateway.listen", &g.listen)?,
+            listen,
             control: folder.join(g.control.unwrap_or_else(|| default_control(&g.name))),
             name: g.name,
             on_failure: g.on_failure,
@@ -170,7 +185,7 @@ impl Config {
 }
 
 impl Peer {
-    fn from_table(t: PeerTable, folder: &Path) -> Result<Self, ConfigError> {
+    fn from_table(t: PeerTable, folder: &Path, listen: SocketAddr) -> Result<Self, ConfigError> {
         let key = |field: &str| format!("peer '{}': {field}", t.name);
         let public_key = keys::key_from_base64(&t.public_key).ok_or_else(|| {
             value(key("public_key"), "is not a key (44 characters of base64); `wavelane keygen` at the peer prints it")
@@ -181,8 +196,17 @@ impl Peer {
         if let Some(address) = &t.address {
             check_host_and_port(address).map_err(|e| value(key("address"), e))?;
         }
+        if !t.lane.is_empty() && t.address.is_some() {
+            return Err(value(key("address"), "stands beside [[peer.lane]]: write it into the lane that leads there"));
+        }
+        let lanes =
+            t.lane.iter().map(|lane| Lane::from_table(lane, &key("lane"), listen)).collect::<Result<Vec<_>, _>>()?;
         let keepalive = match t.keepalive.as_deref() {
-            None => t.address.as_ref().map(|_| KEEPALIVE),
+            None => lanes
+                .iter()
+                .any(|lane| lane.address.is_some())
+                .then_some(KEEPALIVE)
+                .or(t.address.as_ref().map(|_| KEEPALIVE)),
             Some("off") => None,
             Some(text) => {
                 let span = units::span(text).ok().filter(|s| KEEPALIVE_RANGE.contains(s));
@@ -210,8 +234,47 @@ impl Peer {
             keepalive,
             split: t.split,
             address: t.address,
+            lanes,
             name: t.name,
         })
+    }
+}
+
+impl Lane {
+    fn from_table(t: &LaneTable, key: &str, listen: SocketAddr) -> Result<Self, ConfigError> {
+        let number = |text: &String| {
+            let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() != 0);
+            let wrong =
+                || format!("'{text}' is not address:port, such as 192.0.2.7:4780 (a lane takes numbers, no names)");
+            address.ok_or_else(|| value(format!("{key}.address"), wrong()))
+        };
+        let address = t.address.as_ref().map(number).transpose()?;
+        if address.is_some() && t.direction == Ways::In {
+            return Err(value(
+                format!("{key}.address"),
+                "nothing leaves by a lane of direction \"in\": remove its address",
+            ));
+        }
+        if let Some(wrong) = t.device.as_ref().filter(|name| !is_interface_name(name)) {
+            return Err(value(format!("{key}.device"), format!("'{wrong}' is not an interface name (see `ip link`)")));
+        }
+        let local = t.local.as_ref().map(|text| {
+            let wrong = || format!("'{text}' is not address:port, such as 192.0.2.1:4780 or 0.0.0.0:0");
+            text.parse::<SocketAddr>().map_err(|_| value(format!("{key}.local"), wrong()))
+        });
+        let local = local.transpose()?;
+        let six = address.map_or(listen.is_ipv6(), |address| address.is_ipv6());
+        if local.zip(address).is_some_and(|(local, address)| local.is_ipv4() && address.is_ipv6()) {
+            return Err(value(
+                format!("{key}.local"),
+                "is of IPv4 and the lane's address of IPv6: give both the same version",
+            ));
+        }
+        let any = if six { IpAddr::from([0_u16; 8]) } else { IpAddr::from([0_u8; 4]) };
+        let own = t.device.is_some() || local.is_some();
+        let socket =
+            own.then(|| LaneSocket { local: local.unwrap_or(SocketAddr::new(any, 0)), device: t.device.clone() });
+        Ok(Self { address, socket, ways: t.direction })
     }
 }
 

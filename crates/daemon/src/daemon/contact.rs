@@ -192,7 +192,7 @@ impl Daemon {
                 News::At(address) => {
                     let name = self.config.peers.get(peer).and_then(|p| p.address.clone()).unwrap_or_default();
                     self.say(&format!("peer '{}': {name} is {address}", self.peer_name(PeerId(peer)).to_owned()));
-                    self.gateway.relocate(self.now, PeerId(peer), address);
+                    self.gateway.relocate(self.now, PeerId(peer), 0, address);
                 }
                 News::Nowhere(why) => self.blame(peer, Cause::Nameless(why)),
             }

@@ -1,14 +1,33 @@
 //! The status document.
 
 use super::Daemon;
+use crate::config::Config;
 use crate::connection::Connection;
 use crate::{keys, status};
 use std::net::SocketAddr;
 use wavelane_base::{Rate, Span};
-use wavelane_gateway::Controller;
+use wavelane_gateway::{Controller, LaneStatus};
 
 /// Where the controller `delay` begins (the transport's `INITIAL_RATE`); no measurement comes to exactly this.
 const INITIAL_RATE: Rate = Rate::from_bps(4_000_000);
+
+/// What people call the gateway's ports.
+fn lane_names(config: &Config) -> Vec<String> {
+    let own = config.lane_sockets().into_iter().map(|socket| socket.device.unwrap_or(socket.local.to_string()));
+    core::iter::once(config.listen.to_string()).chain(own).collect()
+}
+
+fn lane_document(lane: &LaneStatus, names: &[String]) -> status::Lane {
+    status::Lane {
+        by: names.get(usize::from(lane.port.0)).cloned().unwrap_or_default(),
+        address: lane.address.map(|address| address.to_string()),
+        works: lane.works,
+        rtt_ms: lane.rtt.map(|rtt| rtt.as_nanos() as f64 / 1e6),
+        rate_bps: lane.rate.map(|rate| rate.as_bps()),
+        loss: if lane.loss.is_finite() { lane.loss } else { 0.0 },
+        delivered_bytes: lane.delivered_bytes,
+    }
+}
 
 impl Daemon {
     /// Everything `status` shows, as JSON.
@@ -16,6 +35,7 @@ impl Daemon {
         let gateway = self.gateway.status(self.now);
         let ms = |s: Option<Span>| s.map(|s| s.as_nanos() as f64 / 1e6);
         let contact = |i: usize| self.peers.get(i).filter(|c| !c.up).and_then(|c| c.cause.as_ref());
+        let names = lane_names(&self.config);
         let peers = gateway.peers.iter().enumerate().map(|(i, p)| status::Peer {
             name: p.name.clone(),
             up: p.up,
@@ -35,6 +55,7 @@ impl Daemon {
             path_mtu: p.path_mtu,
             path_mtu_cause: p.path_mtu_cause.clone(),
             in_flight_bytes: p.in_flight,
+            lanes: p.lanes.iter().map(|lane| lane_document(lane, &names)).collect(),
         });
         let moved =
             [("bytes_from_applications", self.moved.from_socket), ("bytes_to_applications", self.moved.to_socket)];

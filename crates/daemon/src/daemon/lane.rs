@@ -1,37 +1,76 @@
-//! Datagrams between the lanes' socket and the gateway.
+//! Datagrams between the lanes' sockets and the gateway.
 
-use super::{Daemon, LANE};
-use wavelane_base::{FrameMeta, Machine};
-use wavelane_host::udp::Destination;
+use super::Daemon;
+use wavelane_base::{FrameMeta, Machine, PortId, Transmit};
+use wavelane_host::poller::Ready;
+use wavelane_host::udp::{Destination, UdpLane};
 
-/// Reads of the lanes' socket per round, and bytes after which a round has read or sent enough: acknowledgements are due
+/// Reads of a lane's socket per round, and bytes after which a round has read or sent enough: acknowledgements are due
 /// then, and what was read is still in the processor's cache.
 const READS_PER_ROUND: usize = 8;
 const OCTETS_PER_ROUND: usize = 256 << 10;
 
+/// One socket: a port of the gateway, by which lanes leave and come.
+pub(super) struct LanePort {
+    pub(super) socket: UdpLane,
+    readable: bool,
+    writable: bool,
+    /// What the socket had no room for.
+    stalled: Option<(Transmit, Vec<u8>)>,
+}
+
+impl LanePort {
+    pub(super) fn new(socket: UdpLane) -> Self {
+        Self { socket, readable: true, writable: true, stalled: None }
+    }
+    /// The socket is asked again whatever it said.
+    pub(super) fn try_again(&mut self) {
+        (self.readable, self.writable) = (true, true);
+    }
+}
+
+/// What became of a port's round.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    Nothing,
+    Some,
+    /// There may be more at once.
+    More,
+}
+
 impl Daemon {
-    /// Reads a round's worth of datagrams. Returns whether there may be more.
+    pub(super) fn lane_ready(&mut self, port: usize, ready: Ready) {
+        if let Some(lane) = self.lanes.get_mut(port) {
+            lane.readable |= ready.readable;
+            lane.writable |= ready.writable;
+        }
+    }
+    /// Reads a round's worth of datagrams from every port. Returns whether there may be more.
     pub(super) fn receive(&mut self) -> bool {
-        if !self.lane_readable {
+        (0..self.lanes.len()).fold(false, |more, port| self.receive_at(port) || more)
+    }
+    fn receive_at(&mut self, port: usize) -> bool {
+        let lane = &mut self.lanes[port];
+        if !lane.readable {
             return false;
         }
         let mut octets = 0;
         for _ in 0..READS_PER_ROUND {
             let (clock, gateway) = (&self.clock, &mut self.gateway);
             let mut read_at = None;
-            let got = self.lane.receive(|d| {
+            let got = lane.socket.receive(|d| {
                 // Read once per call and after it: an arrival that seems to lie ahead of `now`, or before it was,
                 // would pass for delay on the link.
                 let now = *read_at.get_or_insert_with(|| clock.now());
                 let rx_time = now - d.waited;
                 let meta = FrameMeta { rx_time, ecn: d.ecn, segment: d.segment, from: Some(d.from), at: d.at };
                 octets += d.bytes.len();
-                gateway.handle_frame(now, LANE, d.bytes, meta);
+                gateway.handle_frame(now, PortId(port as u16), d.bytes, meta);
             });
             self.now = read_at.unwrap_or(self.now);
             // An error is an ICMP message about an earlier datagram; the next call goes on.
             if matches!(got, Ok(0)) {
-                self.lane_readable = false;
+                lane.readable = false;
                 break;
             }
             if octets >= OCTETS_PER_ROUND {
@@ -40,19 +79,26 @@ impl Daemon {
         }
         true
     }
-    /// Sends a round's worth of what may leave. Returns whether there may be more.
+    /// Sends a round's worth of what may leave by every port. Returns whether there may be more.
     pub(super) fn transmit(&mut self) -> bool {
+        let rounds: Vec<Round> = (0..self.lanes.len()).map(|port| self.transmit_by(port)).collect();
+        // What left by one port may leave room for another's.
+        rounds.contains(&Round::More) || rounds.len() > 1 && rounds.contains(&Round::Some)
+    }
+    fn transmit_by(&mut self, port: usize) -> Round {
         let mut octets = 0;
-        while self.lane_writable && octets < OCTETS_PER_ROUND {
-            let (transmit, at) = match self.stalled.take() {
-                Some(stalled) => stalled,
+        while self.lanes[port].writable && octets < OCTETS_PER_ROUND {
+            let lane = &mut self.lanes[port];
+            let stalled = lane.stalled.take();
+            let (transmit, rest): (Transmit, &[u8]) = match &stalled {
+                Some((transmit, rest)) => (*transmit, rest),
                 None => {
                     // A batch takes long to send; the next one's packets leave that much later.
                     self.now = self.clock.now();
-                    let segments = self.lane.segments_max();
-                    match self.gateway.poll_transmit(self.now, LANE, &mut self.frame, segments) {
-                        Some(transmit) => (transmit, 0),
-                        None => return false,
+                    let (segments, by) = (lane.socket.segments_max(), PortId(port as u16));
+                    match self.gateway.poll_transmit(self.now, by, &mut self.frame, segments) {
+                        Some(transmit) => (transmit, &self.frame[..transmit.len]),
+                        None => return if octets > 0 { Round::Some } else { Round::Nothing },
                     }
                 }
             };
@@ -60,17 +106,16 @@ impl Daemon {
                 self.counters.one("dropped_datagram_unsent");
                 continue;
             };
-            let rest = &self.frame[at..transmit.len];
             octets += rest.len();
             let to = Destination { to, from: transmit.from };
-            let sent = self.lane.send(rest, transmit.segment_size, to, transmit.ecn);
+            let sent = lane.socket.send(rest, transmit.segment_size, to, transmit.ecn);
             self.counters.add("dropped_datagram_too_big", sent.too_big);
             self.counters.add("dropped_datagram_unsent", sent.lost);
             if sent.done < rest.len() {
-                self.lane_writable = false;
-                self.stalled = Some((transmit, at + sent.done));
+                lane.writable = false;
+                lane.stalled = Some((transmit, rest[sent.done..].to_vec()));
             }
         }
-        self.lane_writable
+        if self.lanes[port].writable { Round::More } else { Round::Nothing }
     }
 }

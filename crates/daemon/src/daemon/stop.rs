@@ -1,6 +1,7 @@
 //! An orderly stop.
 
 use super::Daemon;
+use super::lane::LanePort;
 use wavelane_base::{Machine, Span};
 
 /// How long an orderly stop takes at the most to tell the peers what it reset.
@@ -39,8 +40,7 @@ impl Daemon {
                 return;
             }
             self.now = self.clock.now();
-            self.lane_readable = true;
-            self.lane_writable = true;
+            self.lanes.iter_mut().for_each(LanePort::try_again);
             self.receive();
             self.gateway.handle_timeout(self.now);
             while self.gateway.poll_event().is_some() {}

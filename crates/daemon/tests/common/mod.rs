@@ -217,7 +217,7 @@ impl World {
         world
     }
     /// Joins two namespaces; `1.0.2` stands for 10.1.0.2/24 and fd00:1::2/64.
-    fn cable(&self, x: &Netns, xi: &str, xa: &str, y: &Netns, yi: &str, ya: &str) {
+    pub fn cable(&self, x: &Netns, xi: &str, xa: &str, y: &Netns, yi: &str, ya: &str) {
         let addresses = |interface: &str, short: &str| {
             let (net, host) = (&short[..1], &short[4..]);
             format!(

@@ -37,13 +37,11 @@ fn config(me: usize, count: usize, pool: u64) -> Config {
         name: format!("node-{other}"),
         public_key: wavelane_transport::session::public_key(&[other as u8 + 1; 32]),
         preshared_key: None,
-        address: Some(lane(other, 1 - port)),
-        port: PortId(port),
+        lanes: vec![LaneConfig::new(PortId(port), Some(lane(other, 1 - port)))],
         keepalive: None,
         allow_sources: None,
         allow_targets: vec!["10.0.0.0/8".parse().unwrap()],
         routes,
-        controller: Controller::Delay,
     };
     let mut peers = Vec::new();
     if me > 0 {

@@ -94,8 +94,8 @@ pub struct UdpLane {
 
 impl UdpLane {
     /// Binds `local` and marks everything sent with `mark`, if one is given. Bound to `[::]` it speaks both IP
-    /// versions.
-    pub fn bind(local: SocketAddr, mark: Option<u32>) -> io::Result<Self> {
+    /// versions. With a `device` everything leaves and comes by that alone, whatever the routes say.
+    pub fn bind(local: SocketAddr, mark: Option<u32>, device: Option<&str>) -> io::Result<Self> {
         let six = local.is_ipv6();
         let socket = Socket::new(Domain::for_address(local), Type::DGRAM.cloexec().nonblocking(), Some(Protocol::UDP))?;
         socket.set_recv_buffer_size(SOCKET_BUFFER)?;
@@ -119,6 +119,9 @@ impl UdpLane {
         set_int(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         // A kernel without it delivers one datagram at a time.
         let _ = set_int(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
+        if let Some(device) = device {
+            socket.bind_device(Some(device.as_bytes()))?;
+        }
         socket.bind(&local.into())?;
         Ok(Self {
             socket,

@@ -5,7 +5,7 @@ use crate::clock::wall_nanos;
 const LOOPBACK: &str = "127.0.0.1:0";
 
 fn bind(address: &str) -> UdpLane {
-    UdpLane::bind(address.parse().unwrap(), None).unwrap()
+    UdpLane::bind(address.parse().unwrap(), None, None).unwrap()
 }
 
 fn whole(bytes: &[u8]) -> Sent {
@@ -43,7 +43,7 @@ const WAYS: [[&str; 3]; 5] = [
 
 /// Those that exist here, as sockets and the receiver's address.
 fn ways() -> Vec<(UdpLane, UdpLane, SocketAddr)> {
-    let six = UdpLane::bind("[::1]:0".parse().unwrap(), None).is_ok();
+    let six = UdpLane::bind("[::1]:0".parse().unwrap(), None, None).is_ok();
     if !six {
         eprintln!("SKIPPED (no IPv6 loopback here): lanes over IPv6");
     }
@@ -145,7 +145,7 @@ fn answers_leave_from_the_address_that_was_asked() {
     // The system's own choice towards 127.0.0.1 is 127.0.0.1.
     let second = "127.0.0.2";
     for wildcard in ["0.0.0.0:0", "[::]:0"] {
-        let Ok(mut server) = UdpLane::bind(wildcard.parse().unwrap(), None) else {
+        let Ok(mut server) = UdpLane::bind(wildcard.parse().unwrap(), None, None) else {
             eprintln!("SKIPPED (no IPv6 here): answers from a lane bound to {wildcard}");
             continue;
         };
@@ -173,6 +173,6 @@ fn answers_leave_from_the_address_that_was_asked() {
 #[test]
 fn a_busy_port_is_an_error() {
     let a = bind(LOOPBACK);
-    let again = UdpLane::bind(a.local().unwrap(), None).err().unwrap();
+    let again = UdpLane::bind(a.local().unwrap(), None, None).err().unwrap();
     assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
 }

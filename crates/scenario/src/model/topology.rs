@@ -33,6 +33,8 @@ pub struct Channel {
     pub between: Vec<String>,
     /// What it does to frames.
     pub kind: ChannelKind,
+    /// Whether it carries nothing in reverse: a cable only.
+    pub one_way: bool,
 }
 
 /// What a medium does to frames, per kind.
@@ -54,10 +56,11 @@ pub enum Direction {
 }
 
 impl Channel {
-    /// Whether the nodes at these two places of `between` can talk to each other.
+    /// Whether what the node at place `a` of `between` sends reaches the one at place `b`; in a radio cell, whether they can
+    /// talk to each other.
     pub fn joins(&self, a: usize, b: usize) -> bool {
         match &self.kind {
-            ChannelKind::Cable(_) => a != b,
+            ChannelKind::Cable(_) => a != b && (!self.one_way || a == 0),
             ChannelKind::Wifi(cell) => a != b && cell.reach.get(a, b).decode && cell.reach.get(b, a).decode,
         }
     }

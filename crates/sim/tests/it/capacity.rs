@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use wavelane_base::{Instant, Octets, PortId, Rate, Seed, Span};
 use wavelane_channel::CableConfig;
 use wavelane_channel::cable::Policer;
-use wavelane_gateway::{Config, Controller, PeerConfig, PeerId};
+use wavelane_gateway::{Config, LaneConfig, PeerConfig, PeerId};
 use wavelane_sim::{Engine, FlowIndex, FlowSpec, NodeClock, NodeId, Plug, Work};
 use wavelane_transport::session::public_key;
 
@@ -28,13 +28,14 @@ impl Row {
                     name: format!("peer {other}"),
                     public_key: public_key(&key(other)),
                     preshared_key: None,
-                    address: Some(SocketAddr::V4(at(other, usize::from(other > 0 && other < node)))),
-                    port: PortId(port as u16),
+                    lanes: vec![LaneConfig::new(
+                        PortId(port as u16),
+                        Some(SocketAddr::V4(at(other, usize::from(other > 0 && other < node)))),
+                    )],
                     keepalive: None,
                     allow_sources: None,
                     allow_targets: vec!["10.0.0.0/8".parse().unwrap()],
                     routes: if other > node { vec!["10.1.0.0/16".parse().unwrap()] } else { Vec::new() },
-                    controller: Controller::Delay,
                 });
                 let config = Config { private_key: key(node), peers: peers.collect(), ..Config::default() };
                 let clock = NodeClock::new(Span::from_millis(7 * node as u64), 20).unwrap();

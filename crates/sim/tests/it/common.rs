@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use wavelane_base::{Instant, Octets, PortId, Rate, Ratio, Seed, Span};
 pub(crate) use wavelane_channel::cable::{Cause, Direction};
 use wavelane_channel::{CableConfig, DirectionConfig, LossConfig, Parameter, PerUnit, QueueLimit};
-use wavelane_gateway::{Config, Controller, PeerConfig, PeerId};
+use wavelane_gateway::{Config, LaneConfig, PeerConfig, PeerId};
 use wavelane_run::{Backend, RunContext, StackRaw};
 use wavelane_scenario::{Scenario, Stack};
 use wavelane_sim::{ChannelId, Engine, FlowIndex, FlowSpec, NodeClock, NodeId, Plug, SimBackend, Work};
@@ -93,13 +93,11 @@ pub(crate) fn gateway_config(me: u8, peer: u8, peer_address: SocketAddrV4) -> Co
             name: format!("peer {peer}"),
             public_key: public_key(&[peer; 32]),
             preshared_key: None,
-            address: Some(SocketAddr::V4(peer_address)),
-            port: PortId(0),
+            lanes: vec![LaneConfig::new(PortId(0), Some(SocketAddr::V4(peer_address)))],
             keepalive: None,
             allow_sources: None,
             allow_targets: vec!["10.0.0.0/8".parse().unwrap()],
             routes: Vec::new(),
-            controller: Controller::Delay,
         }],
         ..Config::default()
     }

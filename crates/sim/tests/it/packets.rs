@@ -3,7 +3,7 @@
 use crate::common::{address, clean_demo, direction, gateway_config, millis, random_loss, secs, with_loss};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use wavelane_base::{Instant, PortId, Seed, Span};
+use wavelane_base::{Instant, Seed, Span};
 use wavelane_channel::CableConfig;
 use wavelane_gateway::{Config, PacketConfig, PeerId};
 use wavelane_sim::{ChannelId, Engine, FlowSpec, NodeClock, NodeId, Plug, Work};
@@ -25,7 +25,6 @@ pub(crate) struct Tunnel {
 fn packet_config(me: u8, peer: u8, peer_address: &str, route: &str) -> Config {
     let mut config = gateway_config(me, peer, address(peer_address));
     config.peers[0].routes = vec![route.parse().unwrap()];
-    config.peers[0].port = PortId(0);
     config.packets = Some(PacketConfig { inner_mtu: INNER_MTU, pool: 16 << 20, ..PacketConfig::default() });
     config
 }

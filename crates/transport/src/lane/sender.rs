@@ -306,6 +306,26 @@ impl<R> LaneSender<R> {
         self.sent.take_record(number)
     }
 
+    /// Octets on the medium in flight.
+    pub fn in_flight(&self) -> u64 {
+        self.sent.in_flight()
+    }
+
+    /// Octets on the medium delivered so far.
+    pub fn delivered_bytes(&self) -> u64 {
+        self.delivered_bytes
+    }
+
+    /// Tail probes without an answer so far.
+    pub fn unanswered_probes(&self) -> u32 {
+        self.probes
+    }
+
+    /// Gives what is in flight up for lost, for others to carry. Whether it arrives still matters to everything else.
+    pub fn give_up_records(&mut self) {
+        self.outcomes.extend(self.sent.take_records().map(Outcome::Lost));
+    }
+
     /// The next outcome. Drain after every `handle_*` and `sent`.
     pub fn poll_outcome(&mut self) -> Option<Outcome<R>> {
         self.outcomes.pop_front()

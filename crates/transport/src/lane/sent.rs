@@ -236,6 +236,12 @@ impl<R> SentMap<R> {
         self.packets.get_mut(place)?.record.take()
     }
 
+    /// What all packets carried whose fate is open, oldest first, once.
+    pub(super) fn take_records(&mut self) -> impl Iterator<Item = R> + '_ {
+        let settled = usize::try_from(self.settled.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        self.packets.iter_mut().skip(settled).filter_map(|packet| packet.record.take())
+    }
+
     /// Settles what `ack` newly acknowledges, smallest number last. Returns false, and does nothing else, if the ack
     /// speaks of numbers never sent.
     pub(super) fn acknowledge(

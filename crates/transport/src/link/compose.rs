@@ -23,36 +23,41 @@ const ACK_WAIT_MAX: Span = Span::from_millis(100);
 const BATCH_SPAN: Span = Span::from_millis(1);
 
 impl<S: Service> Link<S> {
-    /// Writes the plaintext of the next datagram at `buf[DATA_HEADER_LEN..]`, or says that nothing may leave now.
-    pub fn compose(&mut self, now: Instant, buf: &mut [u8]) -> Option<Draft> {
-        let probe = self.sender.poll_probe(now);
+    /// Writes the plaintext of a lane's next datagram at `buf[DATA_HEADER_LEN..]`, or says that nothing may leave by it now.
+    pub fn compose(&mut self, now: Instant, at: usize, buf: &mut [u8]) -> Option<Draft> {
+        let probe = self.lanes[at].sender.poll_probe(now);
         if let Some(Probe::Mtu { datagram }) = probe {
-            return self.compose_mtu_probe(now, buf, datagram);
+            return self.compose_mtu_probe(now, at, buf, datagram);
         }
         if probe == Some(Probe::Tail) {
             self.service.doubt_oldest();
         }
         let wanted = self.service.wants(now);
+        self.busy_since = wanted.and(self.busy_since.or(Some(now)));
         if probe.is_none()
-            && let Some(draft) = self.compose_symbol(now, wanted, buf)
+            && let Some(draft) = self.compose_symbol(now, at, wanted, buf)
         {
             return Some(draft);
         }
         // Who answers a challenge says at once what came: the other side waits to know what did not.
-        let due = self.ack_due(now) || self.path_frames.are_due();
+        let path_frames = self.path_frames_are_due(at);
+        // Acks take the way by which they arrive soonest: what they measure is to be the other lane's round trip alone.
+        let acks = at == self.lanes.first();
+        let due = acks && self.ack_due(now) || path_frames;
         let tail = probe == Some(Probe::Tail);
-        let must_ping = probe.is_some() || self.confirm || self.path_frames.are_due();
-        let (mut class, datagram_max) = self.allowed(now, wanted, tail);
-        if class.is_none() && !must_ping && (!due || self.ack_can_wait(now, wanted)) {
+        let must_ping = probe.is_some() || self.lanes[at].ping || path_frames;
+        let (mut class, datagram_max) = self.allowed(now, at, wanted, tail);
+        if class.is_none() && !must_ping && (!due || self.ack_can_wait(now, at, wanted)) {
+            self.note_idle(now, at, wanted);
             return None;
         }
         let ranges = if class.is_some() { RANGES_SHARED } else { RANGES_ALONE };
         if class.is_none() && (due || must_ping) {
             // What leaves anyway takes small frames along.
-            class = wanted.filter(|class| *class == Class::Control);
+            class = wanted.filter(|class| *class == Class::Control && acks);
         }
-        let carries = if tail { Carries::All } else { self.carries(now, class) };
-        let why = self.why_protect(now, class.filter(|_| !tail), carries);
+        let carries = if tail { Carries::All } else { self.carries(now, at, class) };
+        let why = self.why_protect(now, at, class.filter(|_| !tail), carries);
         let reserve = if why.is_some() { RESERVE } else { 0 };
         let end = datagram_max.min(buf.len()).checked_sub(TAG_LEN + reserve)?;
         let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
@@ -60,12 +65,13 @@ impl<S: Service> Link<S> {
         if why.is_some() {
             Frame::Protected.emit(&mut w).ok()?;
         }
-        if due {
+        if due && acks {
             put_repaired(&mut self.to_tell, &mut w);
             put_acks(now, &mut self.receivers, ranges, &mut w);
+            self.lanes.note_acks(now, at);
         }
-        let mut eliciting = self.path_frames.put(&mut w);
-        eliciting |= self.put_wish(now, class.is_some(), &mut w);
+        let mut eliciting = self.put_path_frames(at, &mut w);
+        eliciting |= self.put_wish(now, at, class.is_some(), &mut w);
         let mut wrote_media = false;
         if let Some(class) = class {
             let full = end.saturating_sub(DATA_HEADER_LEN);
@@ -88,84 +94,90 @@ impl<S: Service> Link<S> {
             Some(Why::Media) if !wrote_media => {
                 Frame::Padding.emit(&mut Writer::new(&mut buf[DATA_HEADER_LEN..=DATA_HEADER_LEN])).ok()?;
             }
-            Some(why) => record.repair = self.protect(now, &buf[DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len], why),
+            Some(why) => record.repair = self.protect(now, at, &buf[DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len], why),
             None => {}
         }
+        let lane = &mut self.lanes[at];
         if app_limited {
-            self.guard.stretch_ended(now, &self.path);
+            lane.guard.stretch_ended(now, &lane.path);
         } else {
-            self.guard.went_on(now, self.sender.next_number(), &self.path);
+            lane.guard.went_on(now, lane.sender.next_number(), &lane.path);
         }
-        Some(self.send(now, plain_len, wanted.unwrap_or(Class::Control), eliciting, app_limited, record))
+        Some(self.send(now, at, plain_len, wanted.unwrap_or(Class::Control), eliciting, app_limited, record))
     }
 
     /// Whether the acks that are due may wait for a datagram with data, which leaves soon: alone they would cost a slow
     /// lane several parts in a hundred.
-    fn ack_can_wait(&self, now: Instant, wanted: Option<Class>) -> bool {
+    fn ack_can_wait(&self, now: Instant, at: usize, wanted: Option<Class>) -> bool {
         let due = self.receivers.iter().filter(|lane| lane.ack_due(now));
-        let rtt = self.path.rtt;
+        let rtt = self.lanes[at].path.rtt;
         let patience = due.map(|lane| lane.ack_patience(ACK_WAIT_MAX, rtt)).min().unwrap_or(ACK_WAIT_MAX);
-        let soon = || self.sender.bulk_opens().is_some_and(|at| at > now && at.since(now) <= patience);
+        let soon = || self.lanes[at].sender.bulk_opens().is_some_and(|at| at > now && at.since(now) <= patience);
         wanted.is_some() && self.service.lets_acks_wait() && patience > Span::ZERO && soon()
     }
 
     /// Tells the lane of a datagram that is written.
+    #[expect(clippy::too_many_arguments, reason = "what a lane is told of a datagram, each once")]
     pub(super) fn send(
         &mut self,
         now: Instant,
+        at: usize,
         plain_len: usize,
         class: Class,
         eliciting: bool,
         app_limited: bool,
         record: Record<S::Load>,
     ) -> Draft {
-        let draft = Draft { lane: self.config.lane, number: self.sender.next_number(), plain_len, class };
-        self.sender.sent(now, DATA_HEADER_LEN + plain_len + TAG_LEN, eliciting, app_limited, record);
-        self.note_sent(now, eliciting);
-        if self.skips.skips(self.sender.next_number()) {
-            self.sender.skip_number(now);
+        let lane = &mut self.lanes[at];
+        let draft = Draft { lane: at as u8, number: lane.sender.next_number(), plain_len, class };
+        lane.sender.sent(now, DATA_HEADER_LEN + plain_len + TAG_LEN, eliciting, app_limited, record);
+        if lane.skips.skips(lane.sender.next_number()) {
+            lane.sender.skip_number(now);
         }
+        self.note_sent(now, at, eliciting);
         draft
     }
 
     /// Puts the next datagram among those that symbols will repair.
-    fn protect(&mut self, now: Instant, plain: &[u8], why: Why) -> Part {
-        let number = self.sender.next_number();
-        self.guard.protect(now, number, plain, why);
-        self.guard.end_gathered(now, &self.path);
+    fn protect(&mut self, now: Instant, at: usize, plain: &[u8], why: Why) -> Part {
+        let lane = &mut self.lanes[at];
+        let number = lane.sender.next_number();
+        lane.guard.protect(now, number, plain, why);
+        lane.guard.end_gathered(now, &lane.path);
         Part::Protected(number, why)
     }
 
     /// The next repair symbol, if one is due, the lane takes it, and nothing more urgent waits.
-    fn compose_symbol(&mut self, now: Instant, wanted: Option<Class>, buf: &mut [u8]) -> Option<Draft> {
-        if !self.guard.is_due(now) || wanted.is_some_and(|class| class < Class::Bulk) {
+    fn compose_symbol(&mut self, now: Instant, at: usize, wanted: Option<Class>, buf: &mut [u8]) -> Option<Draft> {
+        let lane = &mut self.lanes[at];
+        if !lane.guard.is_due(now) || wanted.is_some_and(|class| class < Class::Bulk) {
             return None;
         }
-        let Room::Open { datagram_max } = self.sender.room(now, Class::Bulk) else { return None };
+        let Room::Open { datagram_max } = lane.sender.room(now, Class::Bulk) else { return None };
         let end = datagram_max.min(buf.len()).checked_sub(TAG_LEN)?;
-        let fits = DATA_HEADER_LEN + self.guard.frame_len() <= end;
+        let fits = DATA_HEADER_LEN + lane.guard.frame_len() <= end;
         if !fits {
             // Packets became smaller: what is lost is repeated.
-            self.guard.drop_plan();
+            lane.guard.drop_plan();
             return None;
         }
-        if !self.budget.spend(now, (self.guard.frame_len() + SYMBOL_OVERHEAD) as u64) {
+        if !self.budget.spend(now, (lane.guard.frame_len() + SYMBOL_OVERHEAD) as u64) {
             // Repair has cost enough.
-            self.guard.postpone(now);
+            lane.guard.postpone(now);
             return None;
         }
-        let repair = self.guard.take_symbol()?;
+        let repair = lane.guard.take_symbol()?;
         let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
-        let (lane, key, first, mask) = (self.config.lane, repair.key, repair.first, repair.mask);
-        Frame::Repair(RepairFrame { lane, key, first, mask, symbol: &repair.symbol }).emit(&mut w).ok()?;
+        let (key, first, mask) = (repair.key, repair.first, repair.mask);
+        Frame::Repair(RepairFrame { lane: at as u8, key, first, mask, symbol: &repair.symbol }).emit(&mut w).ok()?;
         let plain_len = w.len();
         let record = Record { load: S::Load::default(), repair: Part::Symbol };
-        Some(self.send(now, plain_len, Class::Bulk, true, wanted.is_none(), record))
+        Some(self.send(now, at, plain_len, Class::Bulk, true, wanted.is_none(), record))
     }
 
     /// Which part of what waits the next datagram takes: where symbols help, media travel in datagrams of their own.
-    fn carries(&mut self, now: Instant, class: Option<Class>) -> Carries {
-        let helps = self.budget.is_lossy() && !is_bursty(self.path.burst);
+    fn carries(&mut self, now: Instant, at: usize, class: Option<Class>) -> Carries {
+        let helps = self.budget.is_lossy() && !is_bursty(self.lanes[at].path.burst);
         match class.filter(|class| helps && *class >= Class::Micro) {
             Some(class) => self.service.carries(now, class, &mut self.budget),
             None => Carries::All,
@@ -173,7 +185,7 @@ impl<S: Service> Link<S> {
     }
 
     /// Whether the next datagram is to be protected, and why.
-    fn why_protect(&mut self, now: Instant, class: Option<Class>, carries: Carries) -> Option<Why> {
+    fn why_protect(&mut self, now: Instant, at: usize, class: Option<Class>, carries: Carries) -> Option<Why> {
         if carries == Carries::Media {
             return Some(Why::Media);
         }
@@ -185,68 +197,75 @@ impl<S: Service> Link<S> {
             return Some(Why::Ends);
         }
         // Asked in any case: the guard has to see for how long.
-        let repeats = self.guard.protects_repeats(now, &self.path);
+        let lane = &mut self.lanes[at];
+        let repeats = lane.guard.protects_repeats(now, &lane.path);
         (repeats && next == NextBulk::Repeat).then_some(Why::Repeats)
     }
 
-    /// The least urgent class that may be sent now, and how large the datagram may be.
-    fn allowed(&self, now: Instant, wanted: Option<Class>, tail: bool) -> (Option<Class>, usize) {
-        let full = self.sender.datagram_max();
+    /// The least urgent class that may leave by this lane now, and how large the datagram may be.
+    fn allowed(&self, now: Instant, at: usize, wanted: Option<Class>, tail: bool) -> (Option<Class>, usize) {
+        let full = self.lanes[at].sender.datagram_max();
         let Some(wanted) = wanted else { return (None, full) };
         if tail {
             return (Some(Class::Bulk), full);
         }
-        for class in [Class::Bulk, Class::Micro, Class::Control] {
-            if class < wanted {
-                break;
-            }
-            if let Room::Open { datagram_max } = self.sender.room(now, class) {
-                return (Some(class), datagram_max);
-            }
-        }
-        (None, full)
+        let busy = self.busy_since.map_or(Span::ZERO, |since| now.since(since));
+        let offer = self.lanes.offer(now, wanted, busy).filter(|offer| offer.lane == at);
+        offer.map_or((None, full), |offer| (Some(offer.class), offer.datagram_max))
     }
 
-    fn compose_mtu_probe(&mut self, now: Instant, buf: &mut [u8], datagram: usize) -> Option<Draft> {
+    /// Nothing leaves by this lane although something waits, because others take it: what is in flight on it says nothing
+    /// of its limit.
+    fn note_idle(&mut self, now: Instant, at: usize, wanted: Option<Class>) {
+        let sender = &mut self.lanes[at].sender;
+        if wanted.is_some() && sender.room(now, Class::Bulk) != Room::Closed {
+            sender.set_app_limited(now);
+        }
+    }
+
+    fn compose_mtu_probe(&mut self, now: Instant, at: usize, buf: &mut [u8], datagram: usize) -> Option<Draft> {
         let plain_len = datagram.checked_sub(DATA_HEADER_LEN + TAG_LEN)?;
         let body = buf.get_mut(DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len)?;
         // The padding frame is a zero byte.
         body.fill(0);
         Frame::Ping.emit(&mut Writer::new(body)).ok()?;
-        let number = self.sender.next_number();
-        self.sender.sent_mtu_probe(now, datagram);
-        self.note_sent(now, true);
-        Some(Draft { lane: self.config.lane, number, plain_len, class: Class::Bulk })
+        let sender = &mut self.lanes[at].sender;
+        let number = sender.next_number();
+        sender.sent_mtu_probe(now, datagram);
+        self.note_sent(now, at, true);
+        Some(Draft { lane: at as u8, number, plain_len, class: Class::Bulk })
     }
 
     /// How many datagrams as long as `first` may leave as one batch: one alone unless it is as long as they come, and no
     /// more than [`BATCH_SPAN`] of the lane's time.
-    pub fn batch_max(&self, first: usize) -> usize {
-        if first != self.sender.datagram_max() {
+    pub fn batch_max(&self, at: usize, first: usize) -> usize {
+        let lane = &self.lanes[at];
+        if first != lane.sender.datagram_max() {
             return 1;
         }
-        let octets = self.sender.rate().octets_in(BATCH_SPAN).get();
-        usize::try_from(octets).unwrap_or(usize::MAX) / (first + self.config.overhead)
+        let octets = lane.sender.rate().octets_in(BATCH_SPAN).get();
+        usize::try_from(octets).unwrap_or(usize::MAX) / (first + lane.overhead())
     }
 
-    /// Whether the next datagram is a probe, or asks for something as probes do: it leaves alone.
-    pub fn probe_waits(&self, now: Instant) -> bool {
-        self.sender.probe_waits(now)
+    /// Whether a lane's next datagram is a probe, or asks for something as probes do: it leaves alone.
+    pub fn probe_waits(&self, now: Instant, at: usize) -> bool {
+        self.lanes[at].sender.probe_waits(now)
     }
 
-    fn note_sent(&mut self, now: Instant, eliciting: bool) {
-        self.confirm = false;
+    fn note_sent(&mut self, now: Instant, at: usize, eliciting: bool) {
+        self.lanes[at].note_sent(now, eliciting);
         self.counters.datagrams_sent += 1;
         self.liveness.sent(now, eliciting);
     }
 
-    /// Tells the neighbour, in a datagram that leaves anyway, how often we wish to be acknowledged.
-    fn put_wish(&mut self, now: Instant, leaving: bool, w: &mut Writer<'_>) -> bool {
-        let Some((packets, delay)) = self.sender.ack_wish().filter(|_| leaving) else { return false };
-        let frame = Frame::AckWish { lane: self.config.lane, packets, delay_us: delay.as_micros(), now: false };
+    /// Tells the neighbour, in a datagram that leaves anyway, how often we wish a lane to be acknowledged.
+    fn put_wish(&mut self, now: Instant, at: usize, leaving: bool, w: &mut Writer<'_>) -> bool {
+        let sender = &mut self.lanes[at].sender;
+        let Some((packets, delay)) = sender.ack_wish().filter(|_| leaving) else { return false };
+        let frame = Frame::AckWish { lane: at as u8, packets, delay_us: delay.as_micros(), now: false };
         let written = frame.emit(w).is_ok();
         if written {
-            self.sender.wish_sent(now);
+            sender.wish_sent(now);
         }
         written
     }

@@ -50,6 +50,11 @@ impl Liveness {
         self.used_at = Some(now);
     }
 
+    /// Whether something of a flow or a packet crossed lately.
+    pub(super) fn is_in_use(&self, now: Instant) -> bool {
+        self.used_at.is_some_and(|used| now <= used + USED_LATELY)
+    }
+
     /// Whether something that left asks for an answer, and nothing was heard since.
     pub(super) fn is_owed_answer(&self) -> bool {
         self.silence_at.is_some()

@@ -6,18 +6,20 @@
 mod compose;
 mod guard;
 mod inbound;
+mod lanes;
 mod liveness;
 mod path;
 mod receive;
 
 use crate::fec::Decoder;
-use crate::lane::{LaneConfig, LaneReceiver, LaneSender, LaneView, Outcome, SENT_MIN};
+use crate::lane::{LaneReceiver, LaneView, Outcome, SENT_MIN};
 pub use crate::session::LANES_MAX;
 use crate::{Controller, PathView, RepairBudget, Service};
-use guard::{Guard, PATIENCE_MEDIA, Why, is_bursty};
+use guard::Why;
 use inbound::InboundLoss;
+use lanes::Lanes;
 use liveness::Liveness;
-use path::{PathFrames, Skips};
+use path::PathResponses;
 use std::collections::VecDeque;
 use wavelane_base::{Class, Ecn, Entropy, Instant, Octets, Span, Wakeup};
 
@@ -32,17 +34,22 @@ const LOSS_UNKNOWN: f64 = 0.01;
 /// Most path responses of one datagram that are looked at.
 const HEARD_RESPONSES_MAX: usize = 8;
 
-/// How a link is set up.
+/// How a lane out is set up.
 #[derive(Clone, Copy, Debug)]
-pub struct LinkConfig {
-    /// Our lane's number.
-    pub lane: u8,
+pub struct LaneOptions {
     /// Its controller.
     pub controller: Controller,
-    /// Largest IP packet tried.
+    /// Largest packet of the medium tried, with what is around a datagram.
     pub mtu_max: usize,
     /// Octets around a datagram on this medium.
     pub overhead: usize,
+}
+
+/// How a link is set up.
+#[derive(Clone, Debug)]
+pub struct LinkConfig {
+    /// Our lanes out, one to [`LANES_MAX`]; their numbers are their places.
+    pub lanes: Vec<LaneOptions>,
     /// After so long without a datagram one is sent, and a session is kept for it.
     pub keepalive: Option<Span>,
     /// Octets that may be on the way at once, at the very most.
@@ -125,96 +132,111 @@ pub struct LinkCounters {
 /// One neighbour's lanes, and the service over them.
 #[derive(Debug)]
 pub struct Link<S: Service> {
-    config: LinkConfig,
-    sender: LaneSender<Record<S::Load>>,
+    /// Our lanes out.
+    lanes: Lanes<S::Load>,
+    /// Most datagrams of a lane whose fate is remembered.
+    sent_max: usize,
     /// One per lane of the neighbour, made when first heard.
     receivers: Vec<LaneReceiver>,
     /// Loss on the neighbour's lanes, in the same order.
     inbound: Vec<InboundLoss>,
     /// Repair symbols for what the neighbour sends, in the same order.
     decoders: Vec<Decoder>,
-    /// Repair symbols for what we send.
-    guard: Guard<S::Load>,
     /// Datagrams of the neighbour (lane, number) that we made from symbols and have not told it of.
     to_tell: Vec<(u8, u64)>,
     /// What it carries; the link's owner speaks with it directly.
     pub service: S,
     /// What repair may cost in our direction; service and symbols draw on it.
     budget: RepairBudget,
-    /// What was last known of the way to the neighbour.
-    path: PathView,
+    /// What services were last told of the paths.
+    views: Vec<PathView>,
     counters: LinkCounters,
     liveness: Liveness,
-    /// The neighbour must see a datagram of ours soon: it may not use a new session's keys before, or what lies between
-    /// forgets us.
-    confirm: bool,
-    path_frames: PathFrames,
+    responses: PathResponses,
+    /// Since when something has waited to be sent without a pause.
+    busy_since: Option<Instant>,
     /// Responses of the neighbour's to challenges of ours, at most [`HEARD_RESPONSES_MAX`].
     heard_responses: VecDeque<[u8; 8]>,
-    skips: Skips,
 }
 
 impl<S: Service> Link<S> {
     /// A link to a neighbour whose memory of us is empty. `dice` says which packet numbers are left out.
+    ///
+    /// # Panics
+    /// If `config` names no lane.
     pub fn new(now: Instant, config: LinkConfig, service: S, dice: Entropy) -> Self {
+        let sent_max = usize::try_from(config.in_flight_max.get() / PACKET_FULL).unwrap_or(usize::MAX).max(SENT_MIN);
         Self {
-            path_frames: PathFrames::default(),
+            responses: PathResponses::default(),
+            busy_since: None,
             heard_responses: VecDeque::new(),
-            skips: Skips::new(dice),
-            config,
-            sender: LaneSender::new(now, lane_config(&config)),
+            lanes: Lanes::new(now, &config.lanes, sent_max, dice),
+            sent_max,
             receivers: Vec::new(),
             inbound: Vec::new(),
             decoders: Vec::new(),
-            guard: Guard::default(),
             to_tell: Vec::new(),
             service,
             budget: RepairBudget::default(),
-            path: PathView::default(),
+            views: Vec::new(),
             counters: LinkCounters::default(),
             liveness: Liveness::new(now, config.keepalive),
-            confirm: false,
         }
     }
 
     /// How long it may be quiet from now on.
     pub fn set_keepalive(&mut self, keepalive: Option<Span>) {
-        (self.config.keepalive, self.liveness.keepalive) = (keepalive, keepalive);
+        self.liveness.keepalive = keepalive;
+    }
+
+    /// Our lanes out.
+    pub fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// One more lane out, whose number is the next.
+    ///
+    /// # Panics
+    /// If there are [`LANES_MAX`].
+    pub fn add_lane(&mut self, now: Instant, options: &LaneOptions, dice: Entropy) {
+        self.lanes.add(now, options, self.sent_max, dice);
     }
 
     /// The neighbour is called at an address of another kind now.
-    pub fn set_overhead(&mut self, overhead: usize) {
-        self.config.overhead = overhead;
-        self.sender.set_overhead(overhead);
+    pub fn set_overhead(&mut self, lane: usize, overhead: usize) {
+        self.lanes[lane].set_overhead(overhead);
     }
 
     /// The neighbour came back without its memory: lanes start over, flows are reset.
     pub fn restart(&mut self, now: Instant) {
-        self.sender.restart(now);
+        self.lanes.iter_mut().for_each(|lane| lane.restart(now));
         self.receivers.clear();
         self.inbound.clear();
         self.decoders.clear();
-        self.guard = Guard::default();
         self.to_tell.clear();
-        self.path_frames = PathFrames::default();
+        self.responses = PathResponses::default();
         self.heard(now);
         self.service.restart(now);
     }
 
-    /// The neighbour's datagrams come from somewhere else now.
-    pub fn address_changed(&mut self, now: Instant) {
-        self.sender.address_changed(now);
+    /// A lane leads somewhere else now.
+    pub fn address_changed(&mut self, now: Instant, lane: usize) {
+        self.lanes[lane].sender.address_changed(now);
     }
 
-    /// A session that we initiated stands: send something soon.
+    /// A session that we initiated stands: every lane sends something soon, for the neighbour may not use the keys before.
     pub fn confirm_session(&mut self) {
-        self.confirm = true;
+        self.lanes.iter_mut().for_each(|lane| lane.ping = true);
     }
 
     /// Whether a session is needed: something is to be sent, or an answer is owed.
     pub fn wants_session(&self, now: Instant) -> bool {
-        let asked = self.ack_due(now) || self.path_frames.are_due();
-        self.config.keepalive.is_some() || self.liveness.is_owed_answer() || self.service.wants(now).is_some() || asked
+        let challenges = self.lanes.iter().any(|lane| lane.challenge.is_some());
+        let asked = self.ack_due(now) || challenges || self.responses.are_due();
+        self.liveness.keepalive.is_some()
+            || self.liveness.is_owed_answer()
+            || self.service.wants(now).is_some()
+            || asked
     }
 
     /// Whether something that left asks for an answer, and nothing was heard since.
@@ -229,26 +251,37 @@ impl<S: Service> Link<S> {
 
     /// Smoothed round trip, or what is assumed before there was one.
     pub fn round_trip(&self) -> Span {
-        self.path.rtt
+        self.lanes.best().rtt
     }
 
-    /// What the lane knows of its path.
-    pub fn path(&self, now: Instant) -> LaneView {
-        self.sender.path(now)
+    /// What a lane knows of its path.
+    pub fn path(&self, now: Instant, lane: usize) -> LaneView {
+        self.lanes[lane].sender.path(now)
+    }
+
+    /// Whether a lane carries nothing because nothing comes back, while others do.
+    pub fn lane_failed(&self, lane: usize) -> bool {
+        self.lanes[lane].has_failed()
+    }
+
+    /// The lane by which what leaves arrives soonest.
+    pub fn best_lane(&self) -> usize {
+        self.lanes.first()
     }
 
     /// Counters for `status`.
     pub fn counters(&self) -> LinkCounters {
-        let guard = self.guard.counters();
-        LinkCounters {
-            protected: guard.protected,
-            symbols_sent: guard.symbols,
-            symbol_octets: guard.symbol_octets,
-            repaired: guard.repaired,
-            unrepaired: guard.unrepaired,
-            optimistic_acks: self.sender.optimistic_acks(),
-            ..self.counters
+        let mut all = self.counters;
+        for lane in self.lanes.iter() {
+            let guard = lane.guard.counters();
+            all.protected += guard.protected;
+            all.symbols_sent += guard.symbols;
+            all.symbol_octets += guard.symbol_octets;
+            all.repaired += guard.repaired;
+            all.unrepaired += guard.unrepaired;
+            all.optimistic_acks += lane.sender.optimistic_acks();
         }
+        all
     }
 
     fn ack_due(&self, now: Instant) -> bool {
@@ -263,8 +296,16 @@ impl<S: Service> Link<S> {
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.confirm |= self.liveness.handle_timeout(now);
-        self.sender.handle_timeout(now);
+        if self.liveness.handle_timeout(now) {
+            let first = self.lanes.first();
+            self.lanes[first].ping = true;
+        }
+        if self.liveness.is_in_use(now) {
+            self.lanes.greet(now);
+        }
+        for lane in self.lanes.iter_mut() {
+            lane.sender.handle_timeout(now);
+        }
         for receiver in &mut self.receivers {
             receiver.handle_timeout(now);
         }
@@ -272,25 +313,43 @@ impl<S: Service> Link<S> {
         self.service.handle_timeout(now);
     }
 
-    /// Hands the fate of what was sent, and what is known of the path, to the service.
+    /// Hands the fate of what was sent, and what is known of the paths, to the service.
     fn settle(&mut self, now: Instant) {
-        let rtt = self.path.rtt;
-        while let Some(outcome) = self.sender.poll_outcome() {
+        (0..self.lanes.len()).for_each(|lane| self.settle_lane(now, lane));
+        // A side that mostly listens learns of its own direction's loss too late: of one lane the other direction is taken.
+        let inbound = self.inbound.iter().map(InboundLoss::share).fold(0.0, f64::max);
+        let inbound = if self.lanes.len() == 1 { inbound } else { 0.0 };
+        self.lanes.iter_mut().for_each(|lane| lane.look(now, inbound));
+        if self.lanes.len() > 1 {
+            self.lanes.sort(now);
+            self.lanes.give_up_failed();
+            (0..self.lanes.len()).for_each(|lane| self.settle_lane(now, lane));
+        }
+        self.lanes.views(&mut self.budget, &mut self.views);
+        if !self.views.is_empty() {
+            self.service.set_paths(&self.views);
+        }
+    }
+
+    fn settle_lane(&mut self, now: Instant, at: usize) {
+        let lane = &mut self.lanes[at];
+        let rtt = lane.path.rtt;
+        while let Some(outcome) = lane.sender.poll_outcome() {
             match outcome {
                 Outcome::Delivered(record) => {
                     match record.repair {
                         Part::None => {}
-                        Part::Protected(number, _) => self.guard.arrived(number),
-                        Part::Symbol => self.guard.symbol_settled(),
+                        Part::Protected(number, _) => lane.guard.arrived(number),
+                        Part::Symbol => lane.guard.symbol_settled(),
                     }
                     self.service.delivered(now, record.load);
                 }
                 Outcome::Lost(Record { load, repair }) => {
                     let load = match repair {
                         Part::None => Some(load),
-                        Part::Protected(number, why) => self.guard.lost(now, (number, why), load, rtt),
+                        Part::Protected(number, why) => lane.guard.lost(now, (number, why), load, rtt),
                         Part::Symbol => {
-                            self.guard.symbol_settled();
+                            lane.guard.symbol_settled();
                             None
                         }
                     };
@@ -298,49 +357,25 @@ impl<S: Service> Link<S> {
                 }
             }
         }
-        self.guard.end_gathered(now, &self.path);
-        while let Some(load) = self.guard.poll_given_up(now) {
+        lane.guard.end_gathered(now, &lane.path);
+        while let Some(load) = lane.guard.poll_given_up(now) {
             self.service.lost(now, load);
-        }
-        let view = self.sender.path(now);
-        if let Some(rtt) = view.rtt {
-            let known = view.delivered_packets + view.lost_packets >= FATES_KNOWN_MIN;
-            let own = if known { view.loss } else { view.loss.max(LOSS_UNKNOWN) };
-            let loss = self.inbound.iter().map(InboundLoss::share).fold(own, f64::max);
-            self.budget.set_path(view.rate, rtt, loss);
-            let symbols = self.budget.is_lossy() && !is_bursty(view.burst);
-            self.path = PathView {
-                rtt,
-                rtt_var: view.rtt_var,
-                rate: view.rate,
-                ack_delay: self.sender.ack_delay(),
-                packet_time: view.rate.time_for(Octets::new(view.path_mtu as u64)),
-                loss,
-                loss_outward: if known { view.loss } else { loss },
-                burst: view.burst,
-                symbols: if symbols { PATIENCE_MEDIA } else { Span::ZERO },
-            };
-            self.service.set_paths(&[self.path]);
         }
     }
 
-    /// The next deadline. While nothing can be sealed, nothing of the lane can be sent, and its wishes wait.
+    /// The next deadline. While nothing can be sealed, nothing of the lanes can be sent, and their wishes wait.
     pub fn poll_timeout(&self, can_seal: bool) -> Option<Wakeup> {
-        let lanes = self.receivers.iter().map(LaneReceiver::poll_timeout);
-        let base = lanes.fold(self.service.poll_timeout(can_seal), Wakeup::earliest);
+        let receivers = self.receivers.iter().map(LaneReceiver::poll_timeout);
+        let base = receivers.fold(self.service.poll_timeout(can_seal), Wakeup::earliest);
         let base = Wakeup::earliest(base, self.liveness.silence_at());
-        let base = Wakeup::earliest(base, self.guard.poll_timeout());
+        let base = self.lanes.iter().map(|lane| lane.guard.poll_timeout()).fold(base, Wakeup::earliest);
         if !can_seal {
             return base;
         }
         // What asks already waits for room.
-        let ask = self.liveness.ask_at().filter(|_| !self.confirm);
-        Wakeup::earliest(Wakeup::earliest(base, ask), self.sender.poll_timeout())
+        let ask = self.liveness.ask_at().filter(|_| !self.lanes[self.lanes.first()].ping);
+        let greet = self.lanes.greet_at().filter(|wakeup| self.liveness.is_in_use(wakeup.at));
+        let lanes = self.lanes.iter().map(|lane| lane.sender.poll_timeout());
+        lanes.fold(Wakeup::earliest(Wakeup::earliest(base, ask), greet), Wakeup::earliest)
     }
-}
-
-fn lane_config(config: &LinkConfig) -> LaneConfig {
-    let sent_max = usize::try_from(config.in_flight_max.get() / PACKET_FULL).unwrap_or(usize::MAX).max(SENT_MIN);
-    let LinkConfig { lane, controller, mtu_max, overhead, .. } = *config;
-    LaneConfig { lane, controller, mtu_max, overhead, sent_max }
 }

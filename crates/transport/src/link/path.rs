@@ -19,39 +19,31 @@ const SKIP_SPREAD: u64 = 8192;
 /// The first is left out sooner.
 const SKIP_FIRST: u64 = 512;
 
-/// Challenges and responses that wait for a datagram.
+/// Responses that wait for a datagram.
 #[derive(Debug, Default)]
-pub(super) struct PathFrames {
-    challenge: Option<[u8; 8]>,
-    responses: VecDeque<[u8; 8]>,
-}
+pub(super) struct PathResponses(VecDeque<[u8; 8]>);
 
-impl PathFrames {
+impl PathResponses {
     pub(super) fn are_due(&self) -> bool {
-        self.challenge.is_some() || !self.responses.is_empty()
+        !self.0.is_empty()
     }
 
     /// The neighbour asks.
     pub(super) fn asked(&mut self, token: [u8; 8]) {
-        if self.responses.contains(&token) {
+        if self.0.contains(&token) {
             return;
         }
-        if self.responses.len() >= RESPONSES_MAX {
-            self.responses.pop_front();
+        if self.0.len() >= RESPONSES_MAX {
+            self.0.pop_front();
         }
-        self.responses.push_back(token);
+        self.0.push_back(token);
     }
 
-    /// Appends what fits. Returns whether that was anything.
-    pub(super) fn put(&mut self, w: &mut Writer<'_>) -> bool {
-        let before = w.len();
-        if self.challenge.is_some_and(|token| Frame::PathChallenge(token).emit(w).is_ok()) {
-            self.challenge = None;
+    /// Appends what fits.
+    fn put(&mut self, w: &mut Writer<'_>) {
+        while self.0.front().is_some_and(|token| Frame::PathResponse(*token).emit(w).is_ok()) {
+            self.0.pop_front();
         }
-        while self.responses.front().is_some_and(|token| Frame::PathResponse(*token).emit(w).is_ok()) {
-            self.responses.pop_front();
-        }
-        w.len() > before
     }
 }
 
@@ -79,14 +71,14 @@ impl Skips {
 }
 
 impl<S: Service> Link<S> {
-    /// The next datagram asks the neighbour to prove that it is where that goes, or nothing of the kind.
-    pub fn challenge(&mut self, token: Option<[u8; 8]>) {
-        self.path_frames.challenge = token;
+    /// The next datagram of a lane asks the neighbour to prove that it is where that goes, or nothing of the kind.
+    pub fn challenge(&mut self, lane: usize, token: Option<[u8; 8]>) {
+        self.lanes[lane].challenge = token;
     }
 
     /// Whether that has not left yet.
-    pub fn challenge_waits(&self) -> bool {
-        self.path_frames.challenge.is_some()
+    pub fn challenge_waits(&self, lane: usize) -> bool {
+        self.lanes[lane].challenge.is_some()
     }
 
     /// A response of the neighbour's that nobody took.
@@ -94,22 +86,38 @@ impl<S: Service> Link<S> {
         self.heard_responses.pop_front()
     }
 
-    /// Largest UDP payload that the path is known to carry.
-    pub fn datagram_max(&self) -> usize {
-        self.sender.datagram_max()
+    /// Largest datagram that a lane's path is known to carry.
+    pub fn datagram_max(&self, lane: usize) -> usize {
+        self.lanes[lane].sender.datagram_max()
+    }
+
+    /// Whether a challenge waits that leaves by this lane, or a response that does.
+    pub(super) fn path_frames_are_due(&self, at: usize) -> bool {
+        self.lanes[at].challenge.is_some() || self.responses.are_due() && at == self.lanes.first()
+    }
+
+    /// Appends the challenge and what fits of the responses. Returns whether that was anything.
+    pub(super) fn put_path_frames(&mut self, at: usize, w: &mut Writer<'_>) -> bool {
+        let before = w.len();
+        let lane = &mut self.lanes[at];
+        if lane.challenge.is_some_and(|token| Frame::PathChallenge(token).emit(w).is_ok()) {
+            lane.challenge = None;
+        }
+        self.responses.put(w);
+        w.len() > before
     }
 
     /// Writes a datagram with nothing in it but challenges and responses, into a `buf` that may be short of a full
     /// datagram; `None` if there is none or they do not fit.
-    pub fn compose_path_frames(&mut self, now: Instant, buf: &mut [u8]) -> Option<Draft> {
+    pub fn compose_path_frames(&mut self, now: Instant, lane: usize, buf: &mut [u8]) -> Option<Draft> {
         let end = buf.len().checked_sub(TAG_LEN)?;
         let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
-        if !self.path_frames.put(&mut w) {
+        if !self.put_path_frames(lane, &mut w) {
             return None;
         }
         let plain_len = w.len();
         let record = Record { load: S::Load::default(), repair: Part::None };
-        Some(self.send(now, plain_len, Class::Control, true, false, record))
+        Some(self.send(now, lane, plain_len, Class::Control, true, false, record))
     }
 }
 
@@ -132,12 +140,12 @@ mod tests {
 
     #[test]
     fn challenges_are_answered_once_and_a_flood_of_them_is_bounded() {
-        let mut frames = PathFrames::default();
+        let mut frames = PathResponses::default();
         (0..100).for_each(|n| frames.asked([n; 8]));
         (96..100).for_each(|n| frames.asked([n; 8]));
         let mut buf = [0; 1200];
         let mut w = Writer::new(&mut buf);
-        assert!(frames.put(&mut w) && w.len() == RESPONSES_MAX * 11);
-        assert!(!frames.are_due());
+        frames.put(&mut w);
+        assert!(w.len() == RESPONSES_MAX * 11 && !frames.are_due());
     }
 }

@@ -62,8 +62,10 @@ impl<S: Service> Link<S> {
             asked.eliciting |= frame.is_eliciting();
             match frame {
                 Frame::LaneAck(_) | Frame::Repair(_) | Frame::Repaired { .. } if recovered => {}
-                Frame::LaneAck(ack) if ack.lane == self.config.lane => self.sender.handle_ack(now, &ack),
-                Frame::LaneAck(_) => self.counters.stray_acks += 1,
+                Frame::LaneAck(ack) => match self.lanes.get_mut(ack.lane) {
+                    Some(lane) => lane.sender.handle_ack(now, &ack),
+                    None => self.counters.stray_acks += 1,
+                },
                 Frame::AckWish { lane, packets, delay_us, now } => {
                     asked.now |= now;
                     if let Some(receiver) = receiver(&mut self.receivers, lane) {
@@ -75,10 +77,9 @@ impl<S: Service> Link<S> {
                         decoder.repair(repair.key, repair.first, repair.mask, repair.symbol);
                     }
                 }
-                Frame::Repaired { lane, numbers } if lane == self.config.lane => self.repaired(now, &numbers),
-                Frame::Repaired { .. } => self.counters.stray_acks += 1,
+                Frame::Repaired { lane, numbers } => self.repaired(now, lane, &numbers),
                 Frame::Padding | Frame::Ping | Frame::Close | Frame::Protected | Frame::Unknown { .. } => {}
-                Frame::PathChallenge(token) => self.path_frames.asked(token),
+                Frame::PathChallenge(token) => self.responses.asked(token),
                 Frame::PathResponse(token) if self.heard_responses.len() < HEARD_RESPONSES_MAX => {
                     self.heard_responses.push_back(token);
                 }
@@ -108,12 +109,16 @@ impl<S: Service> Link<S> {
     }
 
     /// The neighbour made these datagrams of ours from symbols: nothing of them is to be repeated.
-    fn repaired(&mut self, now: Instant, numbers: &Ranges) {
-        let sent = self.sender.next_number();
+    fn repaired(&mut self, now: Instant, lane: u8, numbers: &Ranges) {
+        let Some(lane) = self.lanes.get_mut(lane) else {
+            self.counters.stray_acks += 1;
+            return;
+        };
+        let sent = lane.sender.next_number();
         let numbers = numbers.0.iter().flat_map(|&(first, last)| first..=last);
         for number in numbers.take(TO_TELL_MAX).filter(|number| *number < sent) {
-            let parked = self.guard.repaired(number);
-            let record = self.sender.take_record(number).map(|record| record.load);
+            let parked = lane.guard.repaired(number);
+            let record = lane.sender.take_record(number).map(|record| record.load);
             parked.into_iter().chain(record).for_each(|load| self.service.delivered(now, load));
         }
     }

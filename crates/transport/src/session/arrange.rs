@@ -1,6 +1,6 @@
 //! Neighbours come and go while others' sessions stand.
 
-use super::peer::{Peer, Recalled};
+use super::peer::{Peer, Recalled, WayOut};
 use super::{PeerKeys, RECALL_CALLS, Sessions};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::Instant;
@@ -21,6 +21,9 @@ impl Sessions {
             } else if let Some(i) = shelf.iter().position(is_it) {
                 let mut peer = shelf.swap_remove(i);
                 peer.rehome(&keys);
+                for way in peer.ways.iter_mut().skip(keys.ways.len()) {
+                    (way.home, way.address, way.local) = (None, None, None);
+                }
                 peer.keys = keys;
                 peer
             } else {
@@ -39,11 +42,9 @@ impl Sessions {
 }
 
 impl Sessions {
-    /// The peer's configured address is another now (a name that was looked up, say): it is called there.
-    pub fn rehome(&mut self, now: Instant, peer: usize, address: SocketAddr) {
-        let p = &mut self.peers[peer];
-        let keys = PeerKeys { address: Some(address), ..p.keys.clone() };
-        p.rehome(&keys);
+    /// The configured address of a way to the peer is another now (a name that was looked up, say): it is called there.
+    pub fn rehome(&mut self, now: Instant, peer: usize, way: usize, address: SocketAddr) {
+        self.peers[peer].ways[way].rehome(Some(address));
         self.advance(now, peer);
     }
 
@@ -51,27 +52,39 @@ impl Sessions {
     /// peer of which nothing newer is known is called there, at most [`RECALL_CALLS`] times.
     pub fn recall(&mut self, now: Instant, peer: usize, address: SocketAddr, local: Option<IpAddr>) {
         let p = &mut self.peers[peer];
-        if p.keys.address.is_none() && p.epoch.is_none() {
+        if !p.has_address()
+            && p.epoch.is_none()
+            && let Some(way) = p.ways.first_mut()
+        {
+            way.local = local;
             p.recalled = Some(Recalled { address, calls: RECALL_CALLS });
-            p.local = local;
             self.advance(now, peer);
         }
     }
 }
 
-impl Peer {
-    /// The configuration's word on where it is: if that changed, it counts.
-    fn rehome(&mut self, keys: &PeerKeys) {
-        if self.home != (keys.address, keys.port) {
-            self.home = (keys.address, keys.port);
-            if keys.address.is_some() {
-                (self.keys.address, self.keys.port) = self.home;
-            }
+impl WayOut {
+    fn rehome(&mut self, home: Option<SocketAddr>) {
+        if self.home != home {
+            self.home = home;
+            self.address = home.or(self.address);
         }
     }
-    /// Whether a handshake message waits for room on the port.
-    fn has_message(&self) -> bool {
-        self.initiation.as_ref().is_some_and(|i| i.due) || self.answered.as_ref().is_some_and(|a| a.due.is_some())
+}
+
+impl Peer {
+    /// The configuration's word on where its ways lead: what changed of that counts.
+    fn rehome(&mut self, keys: &PeerKeys) {
+        for (way, told) in self.ways.iter_mut().zip(&keys.ways) {
+            (way.port, way.one_way) = (told.port, told.one_way);
+            way.rehome(told.address);
+        }
+        self.ways.extend(keys.ways.iter().skip(self.ways.len()).copied().map(WayOut::new));
+    }
+    /// Whether a handshake message waits for room on a port.
+    pub(super) fn has_message(&self) -> bool {
+        let calls = self.initiation.as_ref().is_some_and(|i| !i.due.is_empty());
+        calls || self.answered.as_ref().is_some_and(|a| !a.due.is_empty())
     }
     /// Drops everything that opens, seals or calls.
     fn shelve(&mut self) {

@@ -36,13 +36,15 @@ impl Sessions {
             self.report(SessionEvent::Expired { peer });
         }
         let p = &mut self.peers[peer];
-        let call = p.can_be_called();
+        let call = p.wanted && now >= p.next_try;
+        let ways: Vec<usize> = p.callable().filter(|_| call).collect();
         if let Some(initiation) = &mut p.initiation {
-            initiation.due |= p.wanted && call && now >= p.next_try;
+            initiation.tried &= ways.is_empty();
+            initiation.due.extend(ways);
         } else if p.initiation_at().is_some_and(|at| at <= now) {
             self.start_initiation(now, peer);
         }
-        if self.peers[peer].initiation.as_ref().is_some_and(|i| i.due) {
+        if self.peers[peer].initiation.as_ref().is_some_and(|i| !i.due.is_empty()) {
             self.due.insert(peer);
         }
     }
@@ -64,7 +66,8 @@ impl Sessions {
         let mut message = [&[kind::HANDSHAKE_INIT, WIRE_VERSION][..], &index.to_be_bytes(), &out[..len]].concat();
         let mac1 = p.mac.mac1(&message);
         message.extend(mac1);
-        p.initiation = Some(Box::new(Initiation { noise, index, message, mac1, born: now, due: true }));
+        let due = p.callable().collect();
+        p.initiation = Some(Box::new(Initiation { noise, index, message, mac1, born: now, due, tried: false }));
     }
 
     fn capabilities(&self) -> u32 {
@@ -126,9 +129,10 @@ impl Sessions {
             p.answered.as_ref().is_some_and(|a| a.init_mac1 == message.mac1 && a.session.age(now) < REJECT_AFTER)
         }) {
             // The same message again: our answer was lost, or the network made a copy. No key is computed for it.
+            let places = self.peers[peer].places_back(place);
             if let Some(answered) = &mut self.peers[peer].answered {
                 // That it is asked for again says that our answers may not arrive: it is no reason to call later ourselves.
-                answered.due = Some(place);
+                answered.due = places;
             }
             self.due.insert(peer);
             return Ok(Incoming::Handled);
@@ -213,7 +217,7 @@ impl Sessions {
             message: bytes,
             mac1,
             init_mac1: message.mac1,
-            due: Some(place),
+            due: p.places_back(place),
             sent_to: None,
         }));
         if !leads {
@@ -233,7 +237,7 @@ impl Sessions {
         let peer = self.peer_of(receiver).ok_or(DropReason::UnknownSession)?;
         let p = &mut self.peers[peer];
         // A recalled address becomes the peer's by this answer, so only one that comes from there may do that.
-        if p.keys.address.is_none() && place.1.from != p.recalled.map(|r| r.address) {
+        if !p.has_address() && place.1.from != p.recalled.map(|r| r.address) {
             return Err(DropReason::UnknownSession);
         }
         let initiation = p.initiation.as_mut();
@@ -272,10 +276,16 @@ impl Sessions {
         }
         p.current = Some(Session::new(now, outcome));
         let Origin { from, at } = place.1;
-        p.local = at;
-        p.keys.address = p.keys.address.or(from);
-        let proven = from.is_some() && (from == p.keys.address || from == p.home.0);
-        p.answered_from(from);
+        let mut proven = false;
+        if let Some(way) = p.way_back(place.0, from) {
+            way.local = at;
+            way.address = way.address.or(from);
+            proven = from.is_some() && (from == way.address || from == way.home);
+            if from.is_some() && from == way.home {
+                // It answers from where the configuration says it is: that is where it is.
+                way.address = from;
+            }
+        }
         let epoch = answer.epoch;
         Ok(Incoming::Established(Established { peer, epoch, restarted, fresh, confirm: true, from, proven }))
     }
@@ -346,10 +356,7 @@ impl Sessions {
         while let Some(&peer) = self.due.range(after..).next() {
             after = peer + 1;
             let out = self.poll_answer(now, peer, port, buf).or_else(|| self.poll_init(now, peer, port, buf));
-            let p = &self.peers[peer];
-            let more =
-                p.initiation.as_ref().is_some_and(|i| i.due) || p.answered.as_ref().is_some_and(|a| a.due.is_some());
-            if !more {
+            if !self.peers[peer].has_message() {
                 self.due.remove(&peer);
             }
             if out.is_some() {
@@ -363,7 +370,8 @@ impl Sessions {
         let p = &mut self.peers[peer];
         let cookie = p.cookie(now);
         let answered = p.answered.as_mut()?;
-        let (_, to) = answered.due.take_if(|(via, _)| *via == port)?;
+        let place = answered.due.iter().position(|(via, _)| *via == port)?;
+        let (_, to) = answered.due.remove(place);
         answered.sent_to = to.from;
         let len = finish(&answered.message, cookie, buf);
         Some(HandshakeOut { len, to: to.from, from: to.at, peer: Some(peer) })
@@ -371,16 +379,22 @@ impl Sessions {
 
     fn poll_init(&mut self, now: Instant, peer: usize, port: PortId, buf: &mut [u8]) -> Option<HandshakeOut> {
         let p = &mut self.peers[peer];
-        let address = p.call_address()?;
+        let due = p.initiation.as_ref()?.due.iter();
+        let way = due.copied().find(|way| p.ways.get(*way).is_some_and(|way| way.port == port))?;
+        let address = p.call_address(way)?;
         // Where the configuration says, the system knows the way best, and finds another when one fails. Elsewhere the
         // peer was heard from, and may hear us only from the address that it called.
-        let from = p.local.filter(|_| p.home.0 != Some(address));
-        let cookie = p.cookie(now);
-        let initiation = p.initiation.as_mut().filter(|i| i.due && p.keys.port == port)?;
-        initiation.due = false;
+        let from = p.ways[way].local.filter(|_| p.ways[way].home != Some(address));
+        let (cookie, has_address) = (p.cookie(now), p.has_address());
+        let initiation = p.initiation.as_mut()?;
+        initiation.due.remove(&way);
         let len = finish(&initiation.message, cookie, buf);
-        if let Some(recalled) = p.recalled.as_mut().filter(|_| p.keys.address.is_none()) {
+        if let Some(recalled) = p.recalled.as_mut().filter(|_| !has_address) {
             recalled.calls = recalled.calls.saturating_sub(1);
+        }
+        if core::mem::replace(&mut initiation.tried, true) {
+            // Another copy of the same try.
+            return Some(HandshakeOut { len, to: Some(address), from, peer: Some(peer) });
         }
         let tries = p.tries;
         p.tries = tries.saturating_add(1);

@@ -3,10 +3,10 @@
 use super::handshake::ReplyOut;
 use super::mac::{Guard, MacKeys};
 use super::noise::public_key;
-use super::peer::Peer;
+use super::peer::{Peer, WayOut};
 use super::{
     DropReason, EVENTS_MAX, Incoming, LANES_MAX, NOTICE_WINDOW, NOTICES_PER_WINDOW_MAX, Origin, REJECT_AFTER,
-    REKEY_AFTER_PACKETS, SessionEvent, SessionsConfig,
+    REKEY_AFTER_PACKETS, SessionEvent, SessionsConfig, Way,
 };
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -81,7 +81,7 @@ impl Sessions {
             // The next call starts counting anew; the back-off already imposed stays.
             p.tries = 0;
             if let Some(initiation) = &mut p.initiation {
-                initiation.due = false;
+                initiation.due.clear();
             }
         }
     }
@@ -143,9 +143,6 @@ impl Sessions {
         p.unanswered_since = None;
         p.suspected = None;
         let newest = p.commit(header.lane, header.number);
-        if newest {
-            p.local = origin.at;
-        }
         let payload = DATA_HEADER_LEN..DATA_HEADER_LEN + len;
         Ok(Incoming::Data { peer, lane: header.lane, number: header.number, payload, newest, established })
     }
@@ -197,28 +194,53 @@ impl Sessions {
         Some(len)
     }
 
-    /// The peer is now reached at `address` through `port`.
-    pub fn set_address(&mut self, now: Instant, peer: usize, address: SocketAddr, port: PortId) {
-        let keys = &mut self.peers[peer].keys;
-        if (keys.address, keys.port) != (Some(address), port) {
-            (keys.address, keys.port) = (Some(address), port);
+    /// A way to the peer now leads to `address`.
+    pub fn set_address(&mut self, now: Instant, peer: usize, way: usize, address: SocketAddr) {
+        let way = &mut self.peers[peer].ways[way];
+        if way.address != Some(address) {
+            way.address = Some(address);
             self.advance(now, peer);
         }
     }
 
-    /// Where the peer is reached.
-    pub fn address(&self, peer: usize) -> Option<SocketAddr> {
-        self.peers[peer].keys.address
+    /// The peer's newest datagram on the other direction of a way came to `local`, one of our addresses.
+    pub fn set_local(&mut self, peer: usize, way: usize, local: Option<IpAddr>) {
+        self.peers[peer].ways[way].local = local;
     }
 
-    /// From which of our addresses the peer is reached; `None` leaves it to the system.
-    pub fn local(&self, peer: usize) -> Option<IpAddr> {
-        self.peers[peer].local
+    /// One more way to the peer.
+    ///
+    /// # Panics
+    /// If it has [`LANES_MAX`].
+    pub fn add_way(&mut self, peer: usize, way: Way) {
+        let ways = &mut self.peers[peer].ways;
+        assert!(ways.len() < LANES_MAX, "ways are lanes, which are numbered below {LANES_MAX}");
+        ways.push(WayOut::new(way));
     }
 
-    /// Through which port the peer is reached.
-    pub fn port(&self, peer: usize) -> PortId {
-        self.peers[peer].keys.port
+    /// How many ways lead to the peer.
+    pub fn ways(&self, peer: usize) -> usize {
+        self.peers[peer].ways.len()
+    }
+
+    /// Where a way to the peer leads.
+    pub fn address(&self, peer: usize, way: usize) -> Option<SocketAddr> {
+        self.peers[peer].ways[way].address
+    }
+
+    /// From which of our addresses the peer is reached by a way; `None` leaves it to the system.
+    pub fn local(&self, peer: usize, way: usize) -> Option<IpAddr> {
+        self.peers[peer].ways[way].local
+    }
+
+    /// Whether nothing comes back by a way to the peer.
+    pub fn is_one_way(&self, peer: usize, way: usize) -> bool {
+        self.peers[peer].ways[way].one_way
+    }
+
+    /// The port of a way to the peer.
+    pub fn port(&self, peer: usize, way: usize) -> PortId {
+        self.peers[peer].ways[way].port
     }
 
     /// The peer's boot epoch, once a session stood.

@@ -91,10 +91,19 @@ pub struct PeerKeys {
     pub public_key: [u8; 32],
     /// Optional pre-shared key; both sides need the same.
     pub preshared_key: Option<[u8; 32]>,
-    /// Where to reach it. Without one we never initiate, until [`Sessions::set_address`] or [`Sessions::recall`] gives one.
-    pub address: Option<SocketAddr>,
-    /// The port through which to reach it.
+    /// The ways out to it, at most [`LANES_MAX`]: each is a lane's, of the same number.
+    pub ways: Vec<Way>,
+}
+
+/// One way to reach a neighbour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Way {
+    /// The port by which datagrams leave.
     pub port: PortId,
+    /// Where they go. Without one we never initiate, until [`Sessions::set_address`] or [`Sessions::recall`] gives one.
+    pub address: Option<SocketAddr>,
+    /// Whether nothing comes back by it: what arrives at its port says nothing of where it leads.
+    pub one_way: bool,
 }
 
 /// What [`Sessions`] is told.

@@ -5,9 +5,10 @@ use super::mac::{Cookie, MacKeys};
 use super::window::Window;
 use super::{
     ANSWERED_WAIT, COOKIE_LIFETIME, INIT_LIFETIME, LANES_MAX, OLD_SESSIONS_MAX, Origin, PeerKeys, REJECT_AFTER,
-    REJECT_AFTER_PACKETS, REKEY_AFTER, REKEY_AFTER_PACKETS, REKEY_RESPONDER_EXTRA, SILENCE_BEFORE_HANDSHAKE,
+    REJECT_AFTER_PACKETS, REKEY_AFTER, REKEY_AFTER_PACKETS, REKEY_RESPONDER_EXTRA, SILENCE_BEFORE_HANDSHAKE, Way,
 };
 use snow::HandshakeState;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, PortId, Wakeup};
 use wavelane_wire::datagram::MAC_LEN;
@@ -21,8 +22,10 @@ pub(super) struct Initiation {
     pub(super) message: Vec<u8>,
     pub(super) mac1: [u8; MAC_LEN],
     pub(super) born: Instant,
-    /// It waits for room on the port.
-    pub(super) due: bool,
+    /// The ways by which a copy is to leave as soon as their ports have room.
+    pub(super) due: BTreeSet<usize>,
+    /// Whether a copy of this round has left.
+    pub(super) tried: bool,
 }
 
 /// The peer's first message, answered. The peer has the keys once we see data under them.
@@ -33,8 +36,8 @@ pub(super) struct Answered {
     pub(super) mac1: [u8; MAC_LEN],
     /// The first mac of the message that was answered.
     pub(super) init_mac1: [u8; MAC_LEN],
-    /// It waits for room on the port.
-    pub(super) due: Option<(PortId, Origin)>,
+    /// Where copies are to go as soon as the ports have room.
+    pub(super) due: Vec<(PortId, Origin)>,
     /// Where it was last sent.
     pub(super) sent_to: Option<SocketAddr>,
 }
@@ -47,14 +50,29 @@ pub(super) struct Recalled {
     pub(super) calls: u32,
 }
 
+/// One way to reach the peer.
+pub(super) struct WayOut {
+    pub(super) port: PortId,
+    pub(super) one_way: bool,
+    /// Where the configuration says it leads. Every second unanswered call goes there, so that two neighbours who both
+    /// moved, and know only each other's old addresses, meet again once one of them is at home.
+    pub(super) home: Option<SocketAddr>,
+    /// Where it leads.
+    pub(super) address: Option<SocketAddr>,
+    /// Which of our addresses the peer speaks to, as its newest datagram shows.
+    pub(super) local: Option<IpAddr>,
+}
+
+impl WayOut {
+    pub(super) fn new(way: Way) -> Self {
+        Self { port: way.port, one_way: way.one_way, home: way.address, address: way.address, local: None }
+    }
+}
+
 pub(super) struct Peer {
     pub(super) keys: PeerKeys,
-    /// Where the configuration says it is. Every second unanswered call goes there, so that two neighbours who both
-    /// moved, and know only each other's old addresses, meet again once one of them is at home.
-    pub(super) home: (Option<SocketAddr>, PortId),
-    /// Which of our addresses it speaks to, as its newest datagram shows.
-    pub(super) local: Option<IpAddr>,
-    /// Where it was before we started, while nothing newer is known.
+    pub(super) ways: Vec<WayOut>,
+    /// Where its first way led before we started, while nothing newer is known.
     pub(super) recalled: Option<Recalled>,
     pub(super) mac: MacKeys,
     /// Its cookie for us, and when it came.
@@ -86,8 +104,7 @@ impl Peer {
     pub(super) fn new(keys: PeerKeys) -> Self {
         Self {
             mac: MacKeys::new(&keys.public_key),
-            home: (keys.address, keys.port),
-            local: None,
+            ways: keys.ways.iter().copied().map(WayOut::new).collect(),
             recalled: None,
             keys,
             cookie: None,
@@ -107,24 +124,44 @@ impl Peer {
         }
     }
 
-    /// Where the next first message goes.
-    pub(super) fn call_address(&self) -> Option<SocketAddr> {
-        let (home, port) = self.home;
-        let roams = self.tries % 2 == 1 && port == self.keys.port;
-        let recalled = self.recalled.filter(|r| r.calls > 0).map(|r| r.address);
-        home.filter(|_| roams).or(self.keys.address).or(recalled)
+    /// Where the next first message goes that leaves by `way`.
+    pub(super) fn call_address(&self, way: usize) -> Option<SocketAddr> {
+        let roams = self.tries % 2 == 1;
+        let recalled = self.recalled.filter(|r| way == 0 && r.calls > 0).map(|r| r.address);
+        let way = self.ways.get(way)?;
+        way.home.filter(|_| roams).or(way.address).or(recalled)
+    }
+
+    /// The ways by which there is somewhere to call.
+    pub(super) fn callable(&self) -> impl Iterator<Item = usize> {
+        (0..self.ways.len()).filter(|way| self.call_address(*way).is_some())
     }
 
     /// Whether there is somewhere to call.
     pub(super) fn can_be_called(&self) -> bool {
-        self.call_address().is_some()
+        self.callable().next().is_some()
     }
 
-    /// An answer to our call came from where the configuration says the peer is: that is where it is.
-    pub(super) fn answered_from(&mut self, from: Option<SocketAddr>) {
-        if from.is_some() && (from, self.keys.port) == self.home {
-            self.keys.address = from;
+    /// Whether it is known where any of the ways leads.
+    pub(super) fn has_address(&self) -> bool {
+        self.ways.iter().any(|way| way.address.is_some())
+    }
+
+    /// The way out that is the other direction of what came by `port` from `from`, if there is one.
+    pub(super) fn way_back(&mut self, port: PortId, from: Option<SocketAddr>) -> Option<&mut WayOut> {
+        let by_port = |way: &WayOut| way.port == port && !way.one_way;
+        let there = |way: &WayOut| by_port(way) && from.is_some() && (way.address == from || way.home == from);
+        let place = self.ways.iter().position(there).or_else(|| self.ways.iter().position(by_port))?;
+        self.ways.get_mut(place)
+    }
+
+    /// Where an answer to what came from `place` goes: back, or, where nothing goes back by that port, by every way.
+    pub(super) fn places_back(&self, place: (PortId, Origin)) -> Vec<(PortId, Origin)> {
+        if self.ways.is_empty() || self.ways.iter().any(|way| way.port == place.0 && !way.one_way) {
+            return vec![place];
         }
+        let known = self.ways.iter().filter(|way| way.address.is_some());
+        known.map(|way| (way.port, Origin { from: way.address, at: way.local })).collect()
     }
 
     /// When a handshake of our own is called for; `None` if nothing calls for one.
@@ -155,7 +192,7 @@ impl Peer {
             None => self.initiation_at().map(|at| Wakeup { at, cause: "handshake is called for" }),
             Some(i) => {
                 let gone = Wakeup { at: i.born + INIT_LIFETIME, cause: "unanswered handshake is made anew" };
-                let calls = !i.due && self.wanted && self.can_be_called();
+                let calls = i.due.is_empty() && self.wanted && self.can_be_called();
                 let again = calls.then_some(Wakeup { at: self.next_try, cause: "handshake is sent again" });
                 Wakeup::earliest(again, Some(gone))
             }

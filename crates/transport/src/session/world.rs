@@ -17,6 +17,10 @@ pub(super) fn private_key(node: usize) -> [u8; 32] {
     key
 }
 
+pub(super) fn way(to: usize) -> Way {
+    Way { port: PORT, address: Some(address(to)), one_way: false }
+}
+
 pub(super) fn config(node: usize, epoch: u64) -> SessionsConfig {
     SessionsConfig {
         private_key: private_key(node),
@@ -25,8 +29,7 @@ pub(super) fn config(node: usize, epoch: u64) -> SessionsConfig {
         peers: vec![PeerKeys {
             public_key: public_key(&private_key(1 - node)),
             preshared_key: None,
-            address: Some(address(1 - node)),
-            port: PORT,
+            ways: vec![way(1 - node)],
         }],
     }
 }
@@ -138,7 +141,7 @@ impl World {
                 node.established.extend(established);
                 node.got.push((lane, number, bytes[payload].to_vec()));
                 if newest {
-                    node.sessions.set_address(self.now, 0, from, PORT);
+                    node.sessions.set_address(self.now, 0, 0, from);
                 }
             }
             Incoming::Established(e) => {

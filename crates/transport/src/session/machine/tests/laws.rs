@@ -14,7 +14,7 @@ fn law(node: usize, peers: usize) -> Law {
     let mut c = config(node, 1);
     for i in 1..peers {
         let public_key = public_key(&private_key(40 + i));
-        c.peers.push(PeerKeys { public_key, address: Some(address(40 + i)), ..c.peers[0].clone() });
+        c.peers.push(PeerKeys { public_key, ways: vec![way(40 + i)], ..c.peers[0].clone() });
     }
     Law { sessions: Sessions::new(Instant::ZERO, c, entropy(node, 5)), next_number: 0, queue: 0 }
 }

@@ -9,7 +9,7 @@ mod laws;
 mod recall;
 mod strangers;
 
-use super::super::world::{Node, PORT, World, address, config, entropy, private_key};
+use super::super::world::{Node, PORT, World, address, config, entropy, private_key, way};
 use super::super::*;
 use proptest::prelude::*;
 use wavelane_base::{Entropy, FrameMeta, Instant, Machine, Seed, Transmit, Wakeup};

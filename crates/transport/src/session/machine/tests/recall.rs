@@ -5,7 +5,7 @@ use super::*;
 /// A node without an address of its peer.
 fn without_address(node: usize, epoch: u64) -> SessionsConfig {
     let mut config = config(node, epoch);
-    config.peers[0].address = None;
+    config.peers[0].ways[0].address = None;
     config
 }
 
@@ -32,9 +32,9 @@ fn standing(seed: u64) -> World {
 fn it_calls_at_once_and_the_peer_switches_with_its_first_data() {
     let mut w = standing(1);
     restart(&mut w, 1, 201, Some(address(0)));
-    assert_eq!(w.nodes[1].sessions.address(0), None, "a few calls, no more, before it answers");
+    assert_eq!(w.nodes[1].sessions.address(0, 0), None, "a few calls, no more, before it answers");
     w.run(MS50.times(2));
-    assert_eq!(w.nodes[1].sessions.address(0), Some(address(0)));
+    assert_eq!(w.nodes[1].sessions.address(0, 0), Some(address(0)));
     let e = w.nodes[1].established[0];
     assert_eq!((e.epoch, e.restarted, e.confirm, e.proven), (100, false, true, true));
     w.run(MS50);
@@ -83,11 +83,11 @@ fn an_answer_counts_only_from_where_it_called() {
     for from in [Some(address(7)), None] {
         let took = sessions.handle_datagram(w.now, PORT, &mut answer.clone(), from);
         assert_eq!(took, Incoming::Dropped(DropReason::UnknownSession));
-        assert_eq!((sessions.address(0), sessions.can_seal(w.now, 0)), (None, false));
+        assert_eq!((sessions.address(0, 0), sessions.can_seal(w.now, 0)), (None, false));
     }
     let took = sessions.handle_datagram(w.now, PORT, &mut answer.clone(), Some(address(0)));
     assert!(matches!(took, Incoming::Established(e) if e.proven), "{took:?}");
-    assert_eq!(sessions.address(0), Some(address(0)));
+    assert_eq!(sessions.address(0, 0), Some(address(0)));
 }
 
 /// Whichever key is the higher one, and whenever the peer itself begins to doubt.

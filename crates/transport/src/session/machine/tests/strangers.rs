@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn an_unwanted_peer_is_left_alone_and_an_unknown_address_is_not_called() {
     let mut c = config(0, 1);
-    c.peers[0].address = None;
+    c.peers[0].ways[0].address = None;
     let mut w = World::with([c, config(1, 1)], MS50, 1);
     w.want(0);
     w.run(Span::from_secs(5));
@@ -13,7 +13,7 @@ fn an_unwanted_peer_is_left_alone_and_an_unknown_address_is_not_called() {
     assert_eq!(w.nodes[0].sessions.poll_timeout(), None);
     w.want(1);
     w.run(Span::from_secs(1));
-    assert_eq!(w.nodes[0].sessions.address(0), Some(address(1)), "learned from the first data");
+    assert_eq!(w.nodes[0].sessions.address(0, 0), Some(address(1)), "learned from the first data");
     w.nodes[0].sessions.want(w.now, 0, false);
     w.nodes[1].sessions.want(w.now, 0, false);
     let sent = w.sent.len();

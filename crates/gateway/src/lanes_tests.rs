@@ -1,0 +1,141 @@
+//! A neighbour with two uplinks to one port of ours: each of its lanes gets one of ours for the other direction.
+
+use crate::tests::{SERVER, gateway};
+use crate::{Event, Gateway, LaneConfig, PeerId};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Span, Streams};
+use wavelane_transport::session::LANES_MAX;
+
+const HUB: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 100)), 4780);
+const DELAY: Span = Span::from_millis(20);
+
+fn uplink(port: u16) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1 + port as u8], 4780))
+}
+
+/// A (two ports) and a hub that is told of no address (one port).
+struct World {
+    now: Instant,
+    nodes: [Gateway; 2],
+    /// (arrival, to, port, from, bytes).
+    pipe: VecDeque<(Instant, usize, PortId, SocketAddr, Vec<u8>)>,
+    /// Uplinks that carry nothing.
+    cut: Vec<u16>,
+}
+
+impl World {
+    fn new(uplinks: u16) -> Self {
+        let now = Instant::from_secs(1);
+        let mut a = gateway(now, 1, 2, HUB, 1).config().clone();
+        a.peers[0].lanes = (0..uplinks).map(|port| LaneConfig::new(PortId(port), Some(HUB))).collect();
+        let mut b = gateway(now, 2, 1, HUB, 1).config().clone();
+        b.peers[0].lanes[0].address = None;
+        let make =
+            |config, seed: u64| Gateway::new(now, config, 1, wavelane_base::Seed(seed).entropy("lanes")).unwrap();
+        Self { now, nodes: [make(a, 1), make(b, 2)], pipe: VecDeque::new(), cut: Vec::new() }
+    }
+
+    fn drain(&mut self) {
+        let mut buf = [0; 2048];
+        for side in 0..2 {
+            for port in 0..LANES_MAX as u16 {
+                while let Some(out) = self.nodes[side].poll_transmit(self.now, PortId(port), &mut buf, 1) {
+                    let to = out.to.unwrap();
+                    let by = if side == 0 { port } else { u16::from(to.to_string().as_bytes()[8] - b'1') };
+                    if self.cut.contains(&by) {
+                        continue;
+                    }
+                    let (to_port, from) = if side == 0 { (PortId(0), uplink(port)) } else { (PortId(by), HUB) };
+                    self.pipe.push_back((self.now + DELAY, 1 - side, to_port, from, buf[..out.len].to_vec()));
+                }
+            }
+        }
+    }
+
+    fn run(&mut self, limit: Span, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        let end = self.now + limit;
+        loop {
+            self.drain();
+            if done(self) {
+                return true;
+            }
+            self.drain();
+            let deadlines = self.nodes.iter().filter_map(|node| node.poll_timeout().map(|w| w.at));
+            let next = deadlines.chain(self.pipe.front().map(|f| f.0)).min().unwrap_or(end);
+            if next >= end {
+                self.now = end;
+                return false;
+            }
+            self.now = next.max(self.now);
+            while self.pipe.front().is_some_and(|f| f.0 <= self.now) {
+                let (_, to, port, from, mut bytes) = self.pipe.pop_front().unwrap();
+                let meta = FrameMeta { rx_time: self.now, from: Some(from), ..FrameMeta::default() };
+                self.nodes[to].handle_frame(self.now, port, &mut bytes, meta);
+            }
+            self.nodes.iter_mut().for_each(|node| node.handle_timeout(self.now));
+        }
+    }
+
+    /// A flow from A to the hub: its names at both.
+    fn connect(&mut self) -> (FlowId, FlowId) {
+        let ours = self.nodes[0].open(self.now, PeerId(0), "10.0.1.2:40000".parse().unwrap(), SERVER).unwrap();
+        let mut theirs = None;
+        let met = self.run(Span::from_secs(10), |world| {
+            while let Some(event) = world.nodes[1].poll_event() {
+                if let Event::Incoming { flow, .. } = event {
+                    theirs = Some(flow);
+                    world.nodes[1].accept(world.now, flow);
+                }
+            }
+            core::iter::from_fn(|| world.nodes[0].poll_event()).any(|e| e == Event::Accepted(ours))
+        });
+        assert!(met);
+        (ours, theirs.unwrap())
+    }
+
+    /// Writes `octets` at `side` and reads them at the other.
+    fn carry(&mut self, (from, to): (FlowId, FlowId), side: usize, octets: usize) -> bool {
+        let data: Vec<u8> = (0..octets as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let (mut written, mut read, mut buf) = (0, Vec::<u8>::new(), [0; 4096]);
+        let done = self.run(Span::from_secs(20), |world| {
+            written += world.nodes[side].write(world.now, from, &data[written..]);
+            while let ReadOutcome::Data(n) = world.nodes[1 - side].read(world.now, to, &mut buf) {
+                read.extend(&buf[..n]);
+            }
+            read.len() >= data.len()
+        });
+        done && read == data
+    }
+}
+
+#[test]
+fn the_hub_answers_every_uplink_and_goes_on_when_one_is_cut() {
+    let mut world = World::new(2);
+    let (ours, theirs) = world.connect();
+    assert!(world.carry((ours, theirs), 0, 2_000_000) && world.carry((theirs, ours), 1, 2_000_000));
+    for (side, addresses) in [[HUB, HUB], [uplink(0), uplink(1)]].iter().enumerate() {
+        let lanes = &world.nodes[side].status(world.now).peers[0].lanes;
+        let at: Vec<_> = lanes.iter().filter_map(|lane| lane.address).collect();
+        assert_eq!(at.len(), 2);
+        assert!(addresses.iter().all(|address| at.contains(address)), "{at:?}");
+        assert!(lanes.iter().all(|lane| lane.delivered_bytes > 100_000), "{lanes:?}");
+    }
+    for cut in [1, 0] {
+        world.cut = vec![cut];
+        let up = world.carry((ours, theirs), 0, 500_000);
+        assert!(up, "up without uplink {cut}: {:#?}", [0, 1].map(|side| world.nodes[side].status(world.now).peers));
+        assert!(world.carry((theirs, ours), 1, 500_000), "down without uplink {cut}");
+    }
+}
+
+#[test]
+fn a_peer_gets_no_more_lanes_than_there_are_numbers() {
+    let mut world = World::new(LANES_MAX as u16);
+    let flows = world.connect();
+    assert!(world.carry(flows, 0, 1_000_000));
+    assert_eq!(world.nodes[1].status(world.now).peers[0].lanes.len(), LANES_MAX);
+    // It moves: nothing is added, its lanes are followed.
+    assert!(world.carry(flows, 0, 100_000));
+    assert_eq!(world.nodes[1].status(world.now).peers[0].lanes.len(), LANES_MAX);
+}

@@ -1,0 +1,362 @@
+//! The lanes out of a link, and the one place that picks among them: [`Lanes::offer`].
+
+use super::guard::{Guard, PATIENCE_MEDIA, is_bursty};
+use super::path::Skips;
+use super::{FATES_KNOWN_MIN, LANES_MAX, LOSS_UNKNOWN, LaneOptions, Record};
+use crate::lane::{LaneConfig, LaneSender, Room};
+use crate::{PathView, RepairBudget};
+use wavelane_base::{Class, Entropy, Instant, Octets, Rate, Span, Wakeup};
+
+/// A lane that carries less than this share of what the fastest one carries takes no bulk: what it would add is less than
+/// what its bytes, which arrive late, cost at the other end.
+const BULK_SHARE_MIN: u64 = 20;
+/// Octets that a lane may have in flight, beside as many as it has delivered.
+const UNTRIED_OCTETS: u64 = 2 * 1_500;
+/// Tail probes without an answer after which a lane counts as failed while others go on.
+const FAILED_AFTER_PROBES: u32 = 2;
+/// A lane that is being tried takes no more bulk when that arrives this much later than on the first: whoever reads it
+/// stands still for so long each time ...
+const LATE_MAX: Span = Span::from_millis(500);
+/// ... and is tried again after so long ...
+const LATE_FOR: Span = Span::from_secs(60);
+/// ... until it has delivered so much that its rate is known.
+const TRIED_OCTETS: u64 = 64_000;
+/// A lane of which no answer is due asks for one so often, in a link that is in use ...
+const HELLO_EVERY: Span = Span::from_secs(1);
+/// ... or so often if it carries the acks, of whose loss nobody tells ...
+const HELLO_FIRST_EVERY: Span = Span::from_millis(250);
+/// ... but spends no more than this share of itself on that.
+const HELLO_SHARE: u64 = 50;
+/// Octets of such a datagram, with what is around it.
+const HELLO_OCTETS: u64 = 60;
+
+/// One way out.
+#[derive(Debug)]
+pub(super) struct Lane<L> {
+    pub(super) sender: LaneSender<Record<L>>,
+    /// Repair symbols for what leaves by it.
+    pub(super) guard: Guard<L>,
+    /// What was last known of its path.
+    pub(super) path: PathView,
+    /// The lowest round trip of late.
+    rtt_min: Span,
+    pub(super) challenge: Option<[u8; 8]>,
+    pub(super) skips: Skips,
+    /// The neighbour must see a datagram of this lane's soon.
+    pub(super) ping: bool,
+    overhead: usize,
+    /// Whether a round trip was measured.
+    measured: bool,
+    /// What it carried was given to the other lanes, because nothing comes back.
+    failed: bool,
+    /// When the last datagram left by it that asks for an answer.
+    asked_at: Instant,
+    /// When acks last left by it.
+    acks_at: Instant,
+    /// Bulk on it arrived late: it takes none until then.
+    late_until: Instant,
+}
+
+impl<L> Lane<L> {
+    fn new(now: Instant, id: u8, options: &LaneOptions, sent_max: usize, dice: Entropy) -> Self {
+        let LaneOptions { controller, mtu_max, overhead } = *options;
+        Self {
+            sender: LaneSender::new(now, LaneConfig { lane: id, controller, mtu_max, overhead, sent_max }),
+            guard: Guard::default(),
+            path: PathView { lane: id, ..PathView::default() },
+            rtt_min: Span::MAX,
+            challenge: None,
+            skips: Skips::new(dice),
+            ping: false,
+            overhead,
+            measured: false,
+            failed: false,
+            asked_at: now,
+            acks_at: now,
+            late_until: now,
+        }
+    }
+
+    pub(super) fn set_overhead(&mut self, overhead: usize) {
+        self.overhead = overhead;
+        self.sender.set_overhead(overhead);
+    }
+
+    pub(super) fn overhead(&self) -> usize {
+        self.overhead
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    pub(super) fn restart(&mut self, now: Instant) {
+        self.sender.restart(now);
+        self.guard = Guard::default();
+        self.challenge = None;
+        (self.measured, self.failed) = (false, false);
+    }
+
+    pub(super) fn note_sent(&mut self, now: Instant, eliciting: bool) {
+        self.ping = false;
+        if eliciting {
+            self.asked_at = now;
+        }
+    }
+
+    /// Looks at the path anew. `inbound` is the loss of the way to us.
+    pub(super) fn look(&mut self, now: Instant, inbound: f64) {
+        let view = self.sender.path(now);
+        let Some(rtt) = view.rtt else { return };
+        let known = view.delivered_packets + view.lost_packets >= FATES_KNOWN_MIN;
+        let own = if known { view.loss } else { view.loss.max(LOSS_UNKNOWN) };
+        let loss = inbound.max(own);
+        self.measured = true;
+        self.rtt_min = view.rtt_min.unwrap_or(rtt);
+        self.path = PathView {
+            lane: self.path.lane,
+            rtt,
+            rtt_var: view.rtt_var,
+            rate: view.rate,
+            ack_delay: self.sender.ack_delay(),
+            packet_time: view.rate.time_for(Octets::new(view.path_mtu as u64)),
+            path_mtu: view.path_mtu,
+            window: Octets::new(view.window),
+            loss,
+            loss_outward: if known { view.loss } else { loss },
+            burst: view.burst,
+            symbols: Span::ZERO,
+        };
+    }
+
+    /// How long a full packet takes to arrive if it leaves now, repeats included.
+    fn delay(&self) -> Span {
+        let path = &self.path;
+        let repeats = Span::from_nanos((path.rtt.as_nanos() as f64 * 2.0 * path.loss_outward) as u64);
+        // The queue, as far as there is one, lies on the way out.
+        path.rtt.saturating_sub(self.rtt_min.min(path.rtt).scale(1, 2)) + path.packet_time + repeats
+    }
+
+    /// Whether it may take one more packet: the rate of a lane that has carried little is a guess, and what a slow one takes
+    /// holds up all that follows. What is in flight may double with each round trip.
+    fn is_trusted(&self) -> bool {
+        self.sender.in_flight() < UNTRIED_OCTETS + self.sender.delivered_bytes()
+    }
+
+    /// When it is to ask for an answer, of which no later one is due.
+    fn hello_at(&self, every: Span) -> Instant {
+        let spent = self.path.rate.time_for(Octets::new(HELLO_OCTETS)).times(HELLO_SHARE);
+        self.asked_at + every.max(spent)
+    }
+}
+
+/// A datagram may leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Offer {
+    /// By which lane.
+    pub(super) lane: usize,
+    /// The least urgent class it may carry.
+    pub(super) class: Class,
+    /// How large it may be.
+    pub(super) datagram_max: usize,
+}
+
+/// All lanes out; a lane's number is its place.
+#[derive(Debug)]
+pub(super) struct Lanes<L> {
+    all: Vec<Lane<L>>,
+    /// Those that work, by how soon what leaves arrives.
+    order: Vec<usize>,
+}
+
+impl<L> Lanes<L> {
+    pub(super) fn new(now: Instant, options: &[LaneOptions], sent_max: usize, mut dice: Entropy) -> Self {
+        let others: Vec<Entropy> = (1..options.len()).map(|_| dice.split()).collect();
+        let dice = others.into_iter().chain([dice]);
+        let lanes = options.iter().zip(dice).enumerate().take(LANES_MAX);
+        let all: Vec<Lane<L>> =
+            lanes.map(|(id, (options, dice))| Lane::new(now, id as u8, options, sent_max, dice)).collect();
+        assert!(!all.is_empty(), "a link has a lane out");
+        let order = (0..all.len()).collect();
+        Self { all, order }
+    }
+
+    /// One more lane.
+    pub(super) fn add(&mut self, now: Instant, options: &LaneOptions, sent_max: usize, dice: Entropy) {
+        assert!(self.all.len() < LANES_MAX, "lanes are numbered below {LANES_MAX}");
+        self.order.push(self.all.len());
+        let mut lane = Lane::new(now, self.all.len() as u8, options, sent_max, dice);
+        lane.ping = true;
+        self.all.push(lane);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn get_mut(&mut self, lane: u8) -> Option<&mut Lane<L>> {
+        self.all.get_mut(usize::from(lane))
+    }
+
+    pub(super) fn iter(&self) -> core::slice::Iter<'_, Lane<L>> {
+        self.all.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> core::slice::IterMut<'_, Lane<L>> {
+        self.all.iter_mut()
+    }
+
+    /// The lane by which what leaves arrives soonest: acks and what is urgent take it.
+    pub(super) fn first(&self) -> usize {
+        self.order[0]
+    }
+
+    /// What was last known of that lane's path.
+    pub(super) fn best(&self) -> &PathView {
+        &self[self.first()].path
+    }
+
+    /// Time has passed, or acks came: which lanes work, and in which order they are taken.
+    pub(super) fn sort(&mut self, now: Instant) {
+        for lane in &mut self.all {
+            lane.failed = lane.sender.unanswered_probes() >= FAILED_AFTER_PROBES;
+        }
+        self.order.clear();
+        self.order.extend(0..self.all.len());
+        let all = &self.all;
+        // Where none works they take turns: it may be the acks that do not come back, and both sides wait for the other's.
+        let turn = |lane: &Lane<L>| lane.failed.then_some(lane.acks_at);
+        self.order.sort_by_key(|i| (all[*i].failed, turn(&all[*i]), !all[*i].measured, all[*i].delay(), *i));
+        let latest = self.all[self.first()].delay() + LATE_MAX;
+        let tried = |lane: &&mut Lane<L>| lane.measured && lane.sender.delivered_bytes() < TRIED_OCTETS;
+        for lane in self.all.iter_mut().filter(tried).filter(|lane| lane.delay() > latest) {
+            lane.late_until = now + LATE_FOR;
+        }
+    }
+
+    /// Acks left by a lane.
+    pub(super) fn note_acks(&mut self, now: Instant, lane: usize) {
+        self.all[lane].acks_at = now;
+        if self.all[lane].failed {
+            self.sort(now);
+        }
+    }
+
+    /// Gives what lanes carried that have failed to the others, once. Whether that was anything.
+    pub(super) fn give_up_failed(&mut self) {
+        if self.all.iter().all(|lane| lane.failed) {
+            return;
+        }
+        self.all.iter_mut().filter(|lane| lane.failed).for_each(|lane| lane.sender.give_up_records());
+    }
+
+    /// Which lane takes the next datagram if something of class `wanted` leads it and something has waited without a pause
+    /// for `busy`, how urgent what it carries has to be, and how large it may be. `None` if nothing may leave now.
+    pub(super) fn offer(&self, now: Instant, wanted: Class, busy: Span) -> Option<Offer> {
+        let open = |lane: usize, class: Class| match self.all[lane].sender.room(now, class) {
+            Room::Open { datagram_max } => Some(Offer { lane, class, datagram_max }),
+            Room::Closed => None,
+        };
+        if wanted == Class::Bulk && self.all.len() > 1 {
+            return self.offer_bulk(now, busy);
+        }
+        // What is urgent waits for the lane by which it arrives soonest, which takes it before long; what fills that datagram up
+        // has to be worth that lane's while.
+        let first = self.first();
+        let bulk = self.all.len() == 1 || self.serves_bulk(now, first, self.fastest());
+        let classes = [Class::Bulk, Class::Micro, Class::Control];
+        let mut takes = classes.into_iter().filter(|class| bulk || *class != Class::Bulk);
+        takes.find_map(|class| open(first, class).filter(|_| class >= wanted))
+    }
+
+    /// The rate of the fastest lane that works.
+    fn fastest(&self) -> u64 {
+        self.all.iter().filter(|lane| !lane.failed).map(|lane| lane.path.rate.as_bps()).max().unwrap_or(0)
+    }
+
+    /// Whether a lane takes bulk at `now` beside one of the rate `fastest`.
+    fn serves_bulk(&self, now: Instant, lane: usize, fastest: u64) -> bool {
+        let out = &self.all[lane];
+        let works = out.measured && !out.failed;
+        let serves = works && now >= out.late_until && out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest;
+        // Or there is nothing better.
+        let better =
+            |(i, other): (usize, &Lane<L>)| i != lane && other.measured && !other.failed && now >= other.late_until;
+        serves || lane == self.first() && !self.all.iter().enumerate().any(better)
+    }
+
+    /// The first lane with room on which bulk arrives before the first one could have taken all that is likely to come: who
+    /// has had something to send for so long has for as long again. A short transfer leaves by the first lane alone.
+    fn offer_bulk(&self, now: Instant, busy: Span) -> Option<Offer> {
+        let fastest = self.fastest();
+        let until = self.all[self.first()].delay() + busy;
+        for lane in self.order.iter().copied().filter(|lane| self.serves_bulk(now, *lane, fastest)) {
+            let out = &self.all[lane];
+            if out.delay() > until {
+                return None;
+            }
+            if let (true, Room::Open { datagram_max }) = (out.is_trusted(), out.sender.room(now, Class::Bulk)) {
+                return Some(Offer { lane, class: Class::Bulk, datagram_max });
+            }
+        }
+        None
+    }
+
+    /// Sets `budget` and what services see of the paths, those that carry most first.
+    pub(super) fn views(&mut self, budget: &mut RepairBudget, views: &mut Vec<PathView>) {
+        views.clear();
+        let works = |lane: &&mut Lane<L>| lane.measured;
+        if self.all.iter().all(|lane| !lane.measured) {
+            return;
+        }
+        let all_failed = self.all.iter().all(|lane| lane.failed || !lane.measured);
+        let used = self.all.iter_mut().filter(works).filter(|lane| all_failed || !lane.failed);
+        let mut used: Vec<&mut Lane<L>> = used.collect();
+        used.sort_by_key(|lane| core::cmp::Reverse(lane.path.rate.as_bps()));
+        let rate = Rate::from_bps(used.iter().map(|lane| lane.path.rate.as_bps()).sum());
+        let (rtt, loss) = used
+            .iter()
+            .fold((Span::ZERO, 0.0_f64), |(rtt, loss), lane| (rtt.max(lane.path.rtt), loss.max(lane.path.loss)));
+        budget.set_path(rate, rtt, loss);
+        for lane in used {
+            let symbols = budget.is_lossy() && !is_bursty(lane.path.burst);
+            lane.path.symbols = if symbols { PATIENCE_MEDIA } else { Span::ZERO };
+            views.push(lane.path);
+        }
+    }
+
+    /// Lanes of which no answer is due ask for one.
+    pub(super) fn greet(&mut self, now: Instant) {
+        if self.all.len() > 1 {
+            let first = self.first();
+            for (i, lane) in self.all.iter_mut().enumerate() {
+                lane.ping |= lane.hello_at(if i == first { HELLO_FIRST_EVERY } else { HELLO_EVERY }) <= now;
+            }
+        }
+    }
+
+    /// When the next one does.
+    pub(super) fn greet_at(&self) -> Option<Wakeup> {
+        if self.all.len() == 1 {
+            return None;
+        }
+        let first = self.first();
+        let quiet = self.all.iter().enumerate().filter(|(_, lane)| !lane.ping);
+        let at =
+            quiet.map(|(i, lane)| lane.hello_at(if i == first { HELLO_FIRST_EVERY } else { HELLO_EVERY })).min()?;
+        Some(Wakeup { at, cause: "link: a lane asks for an answer" })
+    }
+}
+
+impl<L> core::ops::Index<usize> for Lanes<L> {
+    type Output = Lane<L>;
+    fn index(&self, lane: usize) -> &Lane<L> {
+        &self.all[lane]
+    }
+}
+
+impl<L> core::ops::IndexMut<usize> for Lanes<L> {
+    fn index_mut(&mut self, lane: usize) -> &mut Lane<L> {
+        &mut self.all[lane]
+    }
+}
