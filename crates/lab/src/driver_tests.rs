@@ -85,7 +85,16 @@ fn joined(setup: Delay, run: Delay, changes: Vec<(Span, ChangeFn<Delay>)>) -> (R
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         socket
     });
-    let job = Job { name: "t".into(), tuns, setup, run, changes, captures: [None, None], unix_offset_ns: 0 };
+    let job = Job {
+        name: "t".into(),
+        tuns,
+        setup,
+        run,
+        changes,
+        room: Box::new(|_, _| true),
+        captures: [None, None],
+        unix_offset_ns: 0,
+    };
     (Running::start(job).unwrap(), sockets, nodes)
 }
 

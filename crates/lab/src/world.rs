@@ -8,7 +8,8 @@ use crate::topology::Plan;
 use std::path::PathBuf;
 use std::sync::Arc;
 use wavelane_base::{Instant, Seed, Span};
-use wavelane_channel::{Cable, CableConfig};
+use wavelane_channel::cable::RING_BOUND;
+use wavelane_channel::{Cable, CableConfig, Discipline, Parameter, QueueLimit, Queueing};
 use wavelane_host::netns::{Netns, NetnsError};
 use wavelane_host::packet::{Offload, set_offload};
 use wavelane_host::realtime;
@@ -36,6 +37,8 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     /// Per channel; `None` for a plain veth pair.
     channels: Vec<Option<Running>>,
+    /// Per channel and end: the length of the device's ring if that is the first stage of a queue.
+    stages: Vec<[Option<u32>; 2]>,
 }
 
 /// What the channels' threads saw, all together.
@@ -45,6 +48,27 @@ pub(crate) struct Findings {
     pub(crate) outcome: Outcome,
     /// Packets that a full ring dropped before the channel saw them.
     pub(crate) ring_drops: u64,
+    /// Packets that a full first stage dropped, as the scenario has it.
+    pub(crate) stage_drops: u64,
+}
+
+/// The length of the ring that is the first stage of the queue which packets from `end` of `channel` meet, if its two
+/// stages are real here. One that changes during the run, or counts bytes, is emulated as a whole.
+pub(crate) fn first_stage(scenario: &Scenario, channel: &Channel, end: usize) -> Option<u32> {
+    let way = [Direction::Forward, Direction::Reverse][end];
+    let config = channel.direction(way)?;
+    let changes = |change: &wavelane_scenario::Change| {
+        let of_queue = matches!(change.parameter, Parameter::Queue(_) | Parameter::Queueing(..));
+        change.channel == channel.name && change.direction == way && of_queue
+    };
+    let staged = config.queueing.discipline == Discipline::Fifo && config.queueing.ring > 0;
+    match config.queue {
+        QueueLimit::Packets(packets) if staged && !scenario.timeline.iter().any(changes) => {
+            // A TUN has no queue above its ring, and a ring of nothing passes nothing.
+            u32::try_from(packets.max(1)).ok().filter(|packets| u64::from(*packets) <= RING_BOUND)
+        }
+        _ => None,
+    }
 }
 
 /// Whether the lab realises `channel` as a veth pair: the preset `ethernet`, never changed during the run.
@@ -70,7 +94,8 @@ impl World {
             settle(&ns, node.kind)?;
             nodes.push(Arc::new(ns));
         }
-        let mut world = Self { nodes, plan, channels: Vec::new() };
+        let stages = scenario.channels.iter().map(|c| [0, 1].map(|end| first_stage(scenario, c, end))).collect();
+        let mut world = Self { nodes, plan, channels: Vec::new(), stages };
         for (i, channel) in scenario.channels.iter().enumerate() {
             let running = if is_veth(scenario, channel) {
                 world.veth(i, veth)?;
@@ -128,7 +153,16 @@ impl World {
         let ChannelKind::Cable(config) = &channel.kind else {
             return Err(LabError::Topology(format!("channel '{}' is no cable: the lab has no radios", channel.name)));
         };
-        let config = (**config).clone();
+        let mut config = (**config).clone();
+        let stages = self.stages[i];
+        let mut rings = [u64::MAX; 2];
+        for (end, side) in [&mut config.forward, &mut config.reverse].into_iter().enumerate() {
+            if stages[end].is_some() {
+                rings[end] = side.queueing.ring;
+                (side.queue, side.queueing) = (QueueLimit::Packets(side.queueing.ring), Queueing::default());
+            }
+        }
+        let ways = [wavelane_channel::Direction::Forward, wavelane_channel::Direction::Reverse];
         let refused = |error| LabError::Channel(channel.name.clone(), error);
         let mut calm = config.clone();
         calm.forward.outages.clear();
@@ -139,6 +173,7 @@ impl World {
             setup: Cable::new(seed, &format!("{} / set-up", channel.name), calm).map_err(refused)?,
             run: Cable::new(seed, &channel.name, config).map_err(refused)?,
             changes: changes_of(scenario, channel)?,
+            room: Box::new(move |cable, end| cable.holding(ways[end]).waiting.frames < rings[end]),
             captures,
             unix_offset_ns: unix_offset_ns(),
         };
@@ -148,10 +183,11 @@ impl World {
     /// Addresses, routes and their congestion control.
     fn address(&self, node: usize, control: &str) -> Result<(), LabError> {
         let mut lines = vec!["link set lo up".to_owned()];
-        for (wire, running) in self.plan.wires.iter().zip(&self.channels) {
+        for (i, (wire, running)) in self.plan.wires.iter().zip(&self.channels).enumerate() {
             let Some(end) = wire.end_of(node) else { continue };
             let (name, address) = (&wire.interface, wire.addresses[end]);
-            let ring = if running.is_some() { format!(" txqueuelen {TUN_RING}") } else { String::new() };
+            let length = self.stages[i][end].unwrap_or(TUN_RING);
+            let ring = if running.is_some() { format!(" txqueuelen {length}") } else { String::new() };
             lines.push(format!("addr add {address}/30 dev {name}"));
             lines.push(format!("link set {name} mtu {MTU}{ring} up"));
             // The route that comes with the address knows no congestion control; this one replaces it.
@@ -195,8 +231,12 @@ impl World {
         for i in 0..self.channels.len() {
             let Some(running) = self.channels[i].take() else { continue };
             let wire = &self.plan.wires[i];
-            for node in wire.ends {
-                all.ring_drops += tx_drops(&self.nodes[node], &wire.interface)?;
+            for (end, node) in wire.ends.into_iter().enumerate() {
+                let drops = tx_drops(&self.nodes[node], &wire.interface)?;
+                match self.stages[i][end] {
+                    Some(_) => all.stage_drops += drops,
+                    None => all.ring_drops += drops,
+                }
             }
             let one = running.finish();
             let sum = &mut all.outcome;
