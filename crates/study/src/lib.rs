@@ -9,6 +9,7 @@ mod efficiency;
 mod fixtures;
 mod gettys;
 mod home;
+mod latency;
 mod main_job;
 pub mod ns3;
 mod ours;
@@ -162,6 +163,15 @@ pub const STUDIES: &[Study] = &[
         parts: &gettys::PARTS,
         stacks: &[],
         run: gettys::run,
+    },
+    Study {
+        id: latency::ID,
+        about: "latency under load by queue: FQ-CoDel at 6 to 54 Mbit/s for Reno, CUBIC and BBR; simulator beside lab",
+        takes: ["4 min", "60 min"],
+        backend: "lab",
+        parts: &latency::PARTS,
+        stacks: &[],
+        run: latency::run,
     },
 ];
 

@@ -6,6 +6,7 @@
 
 mod cases;
 mod judge;
+pub(crate) mod page;
 
 use crate::cells::{self, Cell, Take};
 use crate::document::{Edition, Row, StudyDocument};
@@ -53,7 +54,7 @@ pub(crate) struct Found<'a> {
 /// Seeds by place and edition.
 fn repeat(place: Place, edition: Edition) -> u32 {
     match (place, edition) {
-        (Place::Sim, Edition::Quick) => 3,
+        (Place::Sim, Edition::Quick) => 5,
         (Place::Sim, Edition::Full) => 10,
         (Place::Lab, Edition::Quick) => 1,
         (Place::Lab, Edition::Full) => 3,

@@ -3,7 +3,7 @@
 
 mod seen;
 
-pub(crate) use seen::{Seen, Series, seen};
+pub(crate) use seen::{Seen, seen};
 
 use std::fmt::Write;
 
@@ -92,7 +92,10 @@ impl Home {
             }
             Air::Cell { mbit, packets } => {
                 let _ = writeln!(text, "[channels.air]\nkind = \"wifi\"\nnodes = [\"router\", \"laptop\", \"second\"]");
-                let _ = writeln!(text, "phy = \"802.11g\"\nrate = \"{mbit} Mbit/s\"\nqueue = \"{packets} packets\"");
+                let _ = writeln!(
+                    text,
+                    "phy = \"802.11g\"\nslot = \"short\"\nrate = \"{mbit} Mbit/s\"\nqueue = \"{packets} packets\""
+                );
             }
         }
         let lan = match &self.bridge {

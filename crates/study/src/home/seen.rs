@@ -92,6 +92,17 @@ impl Seen {
     pub(crate) fn idle(&self, flow: &str, per_mille: usize) -> Vec<f64> {
         self.each(flow, 0.0, COPY_AT_S as f64 - 1.0, |part| percentile(part, per_mille))
     }
+    /// Per seed: the mean of a flow's round trips before the copy, or from so many seconds after its start; what is lost
+    /// counts as [`LOST_MS`].
+    pub(crate) fn means(&self, flow: &str, idle: bool, settle_s: u64) -> Vec<f64> {
+        let (from, to) = match idle {
+            true => (0.0, COPY_AT_S as f64 - 1.0),
+            false => ((COPY_AT_S + settle_s) as f64, f64::MAX),
+        };
+        let all =
+            |part: &[(f64, Option<f64>)]| -> Vec<f64> { part.iter().map(|(_, ms)| ms.unwrap_or(LOST_MS)).collect() };
+        self.each(flow, from, to, |part| wavelane_measure::mean(&all(part)))
+    }
     /// Per seed: a percentile from so many seconds after the copy's start to the end.
     pub(crate) fn loaded(&self, flow: &str, settle_s: u64, per_mille: usize) -> Vec<f64> {
         self.each(flow, (COPY_AT_S + settle_s) as f64, f64::MAX, |part| percentile(part, per_mille))
