@@ -35,8 +35,8 @@ pub(crate) fn channels(scenario: &Scenario, review: &mut Review) {
         let clause = format!("channels.{}", channel.name);
         let treatment = if (0..2).any(|end| first_stage(scenario, channel, end).is_some()) {
             Treatment::Approximated(
-                "the first stage of its queue is the ring of a TUN device, which holds txqueuelen packets, at least 1: \
-                 a TUN has no queue above its ring"
+                "the first stage of its queue is the ring of a TUN device, which drops when it is full, where a card's driver \
+                 would stop the queue above it"
                     .into(),
             )
         } else if is_veth(scenario, channel) {

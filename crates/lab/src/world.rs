@@ -20,6 +20,10 @@ use wavelane_scenario::{Channel, ChannelKind, Direction, NodeKind, Scenario};
 /// in the channel; the room is for a burst within one scheduling delay. A drop here makes the run inconclusive.
 const TUN_RING: u32 = 1000;
 
+/// The shortest first stage of a queue that a TUN's ring can be. The kernel cuts up to 64 KiB of a TCP's bytes into packets at
+/// once (GSO), 45 of them, and a TUN's full ring drops what a card's driver would have stopped.
+const FIRST_STAGE_MIN: u32 = 64;
+
 /// What the veth pairs carry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Veth {
@@ -53,7 +57,7 @@ pub(crate) struct Findings {
 }
 
 /// The length of the ring that is the first stage of the queue which packets from `end` of `channel` meet, if its two
-/// stages are real here. One that changes during the run, or counts bytes, is emulated as a whole.
+/// stages are real here. One that changes during the run, counts bytes or is shorter than a burst is emulated as a whole.
 pub(crate) fn first_stage(scenario: &Scenario, channel: &Channel, end: usize) -> Option<u32> {
     let way = [Direction::Forward, Direction::Reverse][end];
     let config = channel.direction(way)?;
@@ -64,8 +68,8 @@ pub(crate) fn first_stage(scenario: &Scenario, channel: &Channel, end: usize) ->
     let staged = config.queueing.discipline == Discipline::Fifo && config.queueing.ring > 0;
     match config.queue {
         QueueLimit::Packets(packets) if staged && !scenario.timeline.iter().any(changes) => {
-            // A TUN has no queue above its ring, and a ring of nothing passes nothing.
-            u32::try_from(packets.max(1)).ok().filter(|packets| u64::from(*packets) <= RING_BOUND)
+            let length = u32::try_from(packets).ok()?;
+            (length >= FIRST_STAGE_MIN && packets <= RING_BOUND).then_some(length)
         }
         _ => None,
     }
