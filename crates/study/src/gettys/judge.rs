@@ -1,4 +1,7 @@
 //! Rows of the experiments, judged as their text and physics have it.
+//!
+//! Where a delay is held against the packets of a buffer it is the 95th percentile of the answered pings: the top of the
+//! sawtooth, where the buffer is full. A lone CUBIC flow spends the rest of the time between 70 and 100 % of it.
 
 use super::cases::{OTHERS, RATES, RING, SLOW_ROUTER, TXQUEUELEN, WRT54TM_KBIT};
 use super::{Found, Place};
@@ -17,8 +20,6 @@ fn head(place: Place, id: &'static str, home: &Home, case: &[(&str, Value)]) -> 
     Head { id, backend: place.word().into(), case, stack: format!("tcp-{}", home.control) }
 }
 
-// Where a delay is held against the packets of a buffer it is the 95th percentile: the top of the sawtooth, where the
-// buffer is full. A lone CUBIC flow spends the rest of the time between 70 and 100 % of it.
 /// Milliseconds that so many packets take at a rate.
 fn packets_ms(packets: u32, kbit: u32) -> f64 {
     f64::from(packets) * PACKET_BITS / f64::from(kbit)
@@ -98,7 +99,7 @@ pub(super) fn lengths(place: Place, lengths: &[u32], found: &[Found<'_>]) -> Vec
         .collect();
     rows_of(found, &heads[0], |seen| {
         let one = |i: usize| {
-            let mut row = heads[i].row("rtt_p95_ms", "ms", &seen[i].loaded(PING, SETTLE_S, 950));
+            let mut row = heads[i].row("rtt_p95_ms", "ms", &seen[i].top(PING, SETTLE_S));
             near(&mut row, packets_ms(lengths[i] + RING, kbit(found[i].home)), 0.2);
             row.published = (lengths[i] == 0).then_some(100.0);
             row
@@ -116,7 +117,7 @@ pub(super) fn rates(place: Place, medium: &str, found: &[Found<'_>]) -> Vec<Row>
             let head = head(place, "S3-E2c", found[i].home, &case(*mbit));
             // The queue is filled again after a loss within ten seconds; what is before half of the run is start.
             let half = found[i].home.seconds / 2;
-            let (rtt, goodput) = (seen[i].loaded(PING, half, 950), seen[i].goodput(half, found[i].home.seconds));
+            let (rtt, goodput) = (seen[i].top(PING, half), seen[i].goodput(half, found[i].home.seconds));
             let held = joined(&rtt, &goodput, |ms, bps| ms / 1e3 * bps / (1_448.0 * 8.0));
             products.extend(mean(&held));
             let mut row = head.row("rtt_p95_ms", "ms", &rtt);
@@ -163,7 +164,7 @@ pub(super) fn rings(place: Place, rings: &[u32], found: &[Found<'_>]) -> Vec<Row
         .collect();
     rows_of(found, &heads[0], |seen| {
         let one = |i: usize| {
-            let mut row = heads[i].row("rtt_p95_ms", "ms", &seen[i].loaded(PING, SETTLE_S, 950));
+            let mut row = heads[i].row("rtt_p95_ms", "ms", &seen[i].top(PING, SETTLE_S));
             near(&mut row, packets_ms(rings[i], kbit(found[i].home)), 0.2);
             // The source's "a bit over a hundred" cannot be with the ring of 256 that it supposes.
             row.published = Some(100.0);
@@ -197,7 +198,7 @@ pub(super) fn no_effect(
 ) -> Vec<Row> {
     let claim = head(place, id, found[0].home, &[]);
     rows_of(found, &claim, |seen| {
-        let rtt: Vec<Vec<f64>> = seen.iter().map(|seen| seen.loaded(PING, SETTLE_S, 950)).collect();
+        let rtt: Vec<Vec<f64>> = seen.iter().map(|seen| seen.top(PING, SETTLE_S)).collect();
         let mut rows = Vec::new();
         for (values, (f, q)) in rtt.iter().zip(found.iter().zip([TXQUEUELEN, 0])) {
             let mut row = head(place, id, f.home, &[("txqueuelen", json!(q))]).row("rtt_p95_ms", "ms", values);
@@ -220,7 +221,7 @@ pub(super) fn slow_router(place: Place, mbits: &[u32], found: &[Found<'_>]) -> V
         for (i, mbit) in mbits.iter().enumerate() {
             let case = [("rate", json!(format!("{mbit} Mbit/s"))), ("packets", json!(SLOW_ROUTER))];
             // At these delays the start takes tens of seconds.
-            let values = seen[i].loaded(PING, found[i].home.seconds / 2, 950);
+            let values = seen[i].top(PING, found[i].home.seconds / 2);
             let mut row = head(place, "S3-E3c", found[i].home, &case).row("rtt_p95_ms", "ms", &values);
             near(&mut row, packets_ms(SLOW_ROUTER, kbit(found[i].home)), 0.2);
             row.published = Some(if *mbit == 6 { 4_000.0 } else { 2_000.0 });
@@ -240,7 +241,7 @@ pub(super) fn slow_router(place: Place, mbits: &[u32], found: &[Found<'_>]) -> V
 pub(super) fn gargoyle(place: Place, ring: u32, lengths: [u32; 2], found: &[Found<'_>]) -> Vec<Row> {
     let claim = head(place, "S3-E3e", found[0].home, &[]);
     rows_of(found, &claim, |seen| {
-        let rtt: Vec<Vec<f64>> = seen.iter().map(|seen| seen.loaded(PING, SETTLE_S, 950)).collect();
+        let rtt: Vec<Vec<f64>> = seen.iter().map(|seen| seen.top(PING, SETTLE_S)).collect();
         let mut rows = Vec::new();
         for i in 0..2 {
             let case = [("txqueuelen", json!(lengths[i])), ("ring", json!(ring))];

@@ -38,11 +38,14 @@ pub(crate) struct Run {
     pub(crate) home: Home,
 }
 
+/// What makes rows of an experiment's runs, which stand in their order.
+pub(crate) type Judge = Box<dyn Fn(&[Found<'_>]) -> Vec<Row> + Sync + Send>;
+
 /// One experiment: its runs, and what makes rows of them.
 pub(crate) struct Task {
     pub(crate) place: Place,
     pub(crate) runs: Vec<Run>,
-    pub(crate) judge: Box<dyn Fn(&[Found<'_>]) -> Vec<Row> + Sync + Send>,
+    pub(crate) judge: Judge,
 }
 
 /// A run and what came out of it; nothing if it was not run.

@@ -114,7 +114,7 @@ impl Home {
         flow(PING, "ping", "laptop", "server", "every = \"100 ms\"");
         flow(SECOND, "ping", "second", "server", "every = \"100 ms\"\nstart = \"30 ms\"");
         if *copy == "download" {
-            flow(BACK, "ping", "server", "laptop", "every = \"50 ms\"\nstart = \"60 ms\"");
+            flow(BACK, "ping", "server", "laptop", "every = \"20 ms\"\nstart = \"60 ms\"");
         }
         for (i, start) in self.pages.iter().enumerate() {
             let more = format!("size = \"{PAGE}\"\nstart = \"{start} s\"");

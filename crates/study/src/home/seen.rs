@@ -107,6 +107,14 @@ impl Seen {
     pub(crate) fn loaded(&self, flow: &str, settle_s: u64, per_mille: usize) -> Vec<f64> {
         self.each(flow, (COPY_AT_S + settle_s) as f64, f64::MAX, |part| percentile(part, per_mille))
     }
+    /// Per seed: the 95th percentile of the round trips that were answered, from so many seconds after the copy's start:
+    /// where a drop-tail queue is full, at the top of TCP's sawtooth.
+    pub(crate) fn top(&self, flow: &str, settle_s: u64) -> Vec<f64> {
+        self.each(flow, (COPY_AT_S + settle_s) as f64, f64::MAX, |part| {
+            let answered: Vec<_> = part.iter().filter(|(_, rtt)| rtt.is_some()).copied().collect();
+            percentile(&answered, 950)
+        })
+    }
     /// Per seed: the share of pings lost while the copy ran.
     pub(crate) fn loss(&self, flow: &str) -> Vec<f64> {
         self.each(flow, COPY_AT_S as f64, f64::MAX, |part| {
