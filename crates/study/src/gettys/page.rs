@@ -55,81 +55,57 @@ fn over_case(document: &StudyDocument, id: &str, metric: &str, key: &str) -> Cur
     curves
 }
 
+/// Pictures over time: file, title, whether the axis is logarithmic, and runs with their words.
+type OverTime = (&'static str, &'static str, bool, &'static [(&'static str, &'static str)]);
+
+const OVER_TIME: [OverTime; 5] = [
+    (
+        "e2a",
+        "E2a: an upload at 54 Mbit/s, txqueuelen 1000 and a ring of 256",
+        false,
+        &[("sim-e2a", "simulator, cable"), ("sim-e2a-cell", "simulator, 802.11g cell"), ("lab-e2a", "laboratory")],
+    ),
+    ("e2e", "E2e: txqueuelen 0 at 6 Mbit/s", false, &[("sim-e2e-256", "ring of 256"), ("sim-e2e-50", "ring of 50")]),
+    (
+        "e3",
+        "E3: downloads through routers",
+        true,
+        &[
+            ("sim-e3a", "54 Mbit/s, 1042 packets"),
+            ("sim-e3b-0", "54 Mbit/s, 417 packets"),
+            ("sim-e3c-12", "12 Mbit/s, 1560 packets"),
+            ("sim-e3c-6", "6 Mbit/s, 1560 packets"),
+            ("lab-e3c-12", "12 Mbit/s, 1560 packets, laboratory"),
+        ],
+    ),
+    (
+        "e3e",
+        "E3e: a WRT54TM before and after txqueuelen 10",
+        true,
+        &[("sim-e3e-1644", "before"), ("sim-e3e-10", "after")],
+    ),
+    (
+        "e4",
+        "E4: 4.9 Mbit/s before and after FQ-CoDel",
+        true,
+        &[
+            ("sim-e4-4900-fifo", "FIFO, simulator"),
+            ("sim-e4-4900-fq-codel", "FQ-CoDel, simulator"),
+            ("lab-e4-4900-fifo", "FIFO, laboratory"),
+            ("lab-e4-4900-fq-codel", "FQ-CoDel, laboratory"),
+        ],
+    ),
+];
+
 /// Every picture for which there is something to show.
 pub(crate) fn charts(folder: &Path, document: &StudyDocument) -> Vec<Chart> {
-    let over = |name: &'static str, title: &str, x: &str, log: bool, curves: Curves| Chart {
+    let timed = OVER_TIME.iter().map(|(name, title, log, runs)| time_chart(name, title, *log, over_time(folder, runs)));
+    let over = |name: &'static str, title: &str, x: &str, id: &str, key: &str| Chart {
         x_label: x.into(),
-        ..time_chart(name, title, log, curves)
+        ..time_chart(name, title, key == "rate", over_case(document, id, "rtt_p95_ms", key))
     };
-    let all = vec![
-        time_chart(
-            "e2a",
-            "E2a: an upload at 54 Mbit/s, txqueuelen 1000 and a ring of 256",
-            false,
-            over_time(
-                folder,
-                &[
-                    ("sim-e2a", "simulator, cable"),
-                    ("sim-e2a-cell", "simulator, 802.11g cell"),
-                    ("lab-e2a", "laboratory"),
-                ],
-            ),
-        ),
-        over(
-            "e2b",
-            "E2b: shorter transmit queues",
-            "txqueuelen (packets)",
-            false,
-            over_case(document, "S3-E2b", "rtt_p95_ms", "txqueuelen"),
-        ),
-        over(
-            "e2c",
-            "E2c: the lower the bitrate, the higher the latency",
-            "signalling rate (Mbit/s)",
-            true,
-            over_case(document, "S3-E2c", "rtt_p95_ms", "rate"),
-        ),
-        time_chart(
-            "e2e",
-            "E2e: txqueuelen 0 at 6 Mbit/s",
-            false,
-            over_time(folder, &[("sim-e2e-256", "ring of 256"), ("sim-e2e-50", "ring of 50")]),
-        ),
-        time_chart(
-            "e3",
-            "E3: downloads through routers",
-            true,
-            over_time(
-                folder,
-                &[
-                    ("sim-e3a", "54 Mbit/s, 1042 packets"),
-                    ("sim-e3b-0", "54 Mbit/s, 417 packets"),
-                    ("sim-e3c-12", "12 Mbit/s, 1560 packets"),
-                    ("sim-e3c-6", "6 Mbit/s, 1560 packets"),
-                    ("lab-e3c-12", "12 Mbit/s, 1560 packets, laboratory"),
-                ],
-            ),
-        ),
-        time_chart(
-            "e3e",
-            "E3e: a WRT54TM before and after txqueuelen 10",
-            true,
-            over_time(folder, &[("sim-e3e-1644", "before"), ("sim-e3e-10", "after")]),
-        ),
-        time_chart(
-            "e4",
-            "E4: 4.9 Mbit/s before and after FQ-CoDel",
-            true,
-            over_time(
-                folder,
-                &[
-                    ("sim-e4-4900-fifo", "FIFO, simulator"),
-                    ("sim-e4-4900-fq-codel", "FQ-CoDel, simulator"),
-                    ("lab-e4-4900-fifo", "FIFO, laboratory"),
-                    ("lab-e4-4900-fq-codel", "FQ-CoDel, laboratory"),
-                ],
-            ),
-        ),
-    ];
-    all.into_iter().filter(|chart| !chart.curves.is_empty()).collect()
+    let lengths = over("e2b", "E2b: shorter transmit queues", "txqueuelen (packets)", "S3-E2b", "txqueuelen");
+    let title = "E2c: the lower the bitrate, the higher the latency";
+    let rates = over("e2c", title, "signalling rate (Mbit/s)", "S3-E2c", "rate");
+    timed.chain([lengths, rates]).filter(|chart| !chart.curves.is_empty()).collect()
 }
