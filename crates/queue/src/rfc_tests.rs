@@ -361,13 +361,14 @@ fn play(model: &mut dyn Model, arrivals: &[Arrival]) -> Vec<Fate> {
     let octets = |serial: u64| arrivals[serial as usize].2;
     let serve = |model: &mut dyn Model, until: Instant, free: &mut Instant, fates: &mut Vec<Fate>| {
         while *free <= until {
+            let before = fates.len();
             model.pop(*free, fates);
-            match fates.last() {
-                Some(Fate::Out { serial, .. }) => *free += Span::from_micros(octets(*serial) as u64),
-                _ => break,
-            }
-            let empty = Fate::Dropped(u64::MAX);
-            fates.push(empty);
+            let out = fates[before..].iter().find_map(|fate| match fate {
+                Fate::Out { serial, .. } => Some(*serial),
+                Fate::Dropped(_) => None,
+            });
+            let Some(serial) = out else { return };
+            *free += Span::from_micros(octets(serial) as u64);
         }
     };
     for (serial, (gap, flow, octets, ect, l4s)) in arrivals.iter().copied().enumerate() {
@@ -378,7 +379,6 @@ fn play(model: &mut dyn Model, arrivals: &[Arrival]) -> Vec<Fate> {
         model.push(at, item, &mut fates);
     }
     serve(model, at + Span::from_secs(60), &mut free, &mut fates);
-    fates.retain(|fate| *fate != Fate::Dropped(u64::MAX));
     fates
 }
 
