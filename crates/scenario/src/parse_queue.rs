@@ -64,7 +64,8 @@ pub(crate) fn queue(value: &Value<'_>) -> Result<Parameter, ScenarioError> {
         _ => table.get("ring").map_or(Ok(0), |value| packets(&value))?,
     };
     let discipline = match kind {
-        Kind::Fifo | Kind::TwoStage => Discipline::Fifo,
+        Kind::Fifo => return Ok(Parameter::Queue(limit)),
+        Kind::TwoStage => Discipline::Fifo,
         Kind::CoDel => Discipline::CoDel(times(&table)?),
         Kind::FqCoDel => Discipline::FqCoDel(times(&table)?),
         Kind::Pie => Discipline::Pie(table.quantity("target")?.unwrap_or(PI_TARGET)),
