@@ -46,6 +46,8 @@ pub struct FrameMeta {
     pub from: Option<SocketAddr>,
     /// Which of this node's addresses it was sent to, on media that say so (UDP lanes do).
     pub at: Option<IpAddr>,
+    /// Hash of the flow it belongs to, for queues that tell flows apart; whoever reads headers fills it, 0 is unknown.
+    pub flow: u64,
 }
 
 /// A frame, or a batch of equal-size frames, that a machine wrote into the caller's buffer.

@@ -10,7 +10,7 @@ pub mod loss;
 pub mod wifi;
 
 pub use cable::{
-    Cable, CableConfig, Cause, ConfigError, Counters, Direction, DirectionConfig, Event, Holding, Parameter, Policer,
-    QUEUE_BOUND, QueueLimit, Reorder, Tally,
+    Cable, CableConfig, Cause, CoDelTimes, ConfigError, Counters, Direction, DirectionConfig, Discipline, Event,
+    Holding, Parameter, Policer, QUEUE_BOUND, QueueLimit, Queueing, Reorder, Tally,
 };
 pub use loss::{LossConfig, LossError, LossTrace, PerUnit, Windows};

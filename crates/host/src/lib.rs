@@ -4,6 +4,7 @@ pub mod caps;
 pub mod clock;
 pub mod entropy;
 pub mod files;
+pub mod icmp;
 pub mod netns;
 pub mod nfqueue;
 pub mod nft;

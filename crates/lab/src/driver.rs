@@ -12,10 +12,11 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use wavelane_base::{FrameMeta, Instant, Machine, PortId, Span};
+use wavelane_base::{Ecn, FrameMeta, Instant, Machine, PortId, Span};
 use wavelane_host::realtime;
 use wavelane_host::tun::Tun;
 use wavelane_wire::ip::{IPV4_HEADER_LEN, PROTOCOL_UDP, checksum};
+use wavelane_wire::packet::{flow_and_mark, mark_congestion};
 
 /// The two ports of a channel: first and second end.
 const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
@@ -37,6 +38,9 @@ const CHECKED_ONE_IN: u64 = 64;
 /// A change of the machine at a moment of the run.
 pub(crate) type ChangeFn<M> = Box<dyn FnOnce(&mut M, Instant) + Send>;
 
+/// Whether a machine can take a packet that comes in at an end.
+pub(crate) type RoomFn<M> = Box<dyn Fn(&M, usize) -> bool + Send>;
+
 /// What a channel's thread is given.
 pub(crate) struct Job<M> {
     /// The channel's name, for messages and the thread's name.
@@ -49,6 +53,8 @@ pub(crate) struct Job<M> {
     pub(crate) run: M,
     /// Changes by time since the run's start, sorted.
     pub(crate) changes: Vec<(Span, ChangeFn<M>)>,
+    /// Packets stay in a device's own ring until the machine has room for them.
+    pub(crate) room: RoomFn<M>,
     /// Captures at the first and second end.
     pub(crate) captures: [Option<Capture>; 2],
     /// What CLOCK_REALTIME was ahead of CLOCK_MONOTONIC, for the captures' times.
@@ -179,6 +185,9 @@ impl<M: Machine> Placed<M> {
         let local = self.local(due);
         for (end, port) in PORTS.into_iter().enumerate() {
             while let Some(transmit) = self.machine.poll_transmit(local, port, &mut ports.out, 1) {
+                if transmit.ecn == Ecn::Ce {
+                    mark_congestion(&mut ports.out[..transmit.len]);
+                }
                 ports.deliver(end, transmit.len, due, self.counted);
             }
         }
@@ -209,6 +218,7 @@ struct Pump<M> {
     current: Placed<M>,
     next: Option<M>,
     changes: VecDeque<(Span, ChangeFn<M>)>,
+    room: RoomFn<M>,
     shared: Arc<Shared>,
     input: Vec<u8>,
 }
@@ -226,7 +236,7 @@ impl<M: Machine> Pump<M> {
         };
         let current = Placed { machine: job.setup, epoch: realtime::now(), latest: Instant::ZERO, counted: false };
         let (next, changes) = (Some(job.run), job.changes.into());
-        Self { ports, old: None, current, next, changes, shared, input: vec![0; BUFFER] }
+        Self { ports, old: None, current, next, changes, room: job.room, shared, input: vec![0; BUFFER] }
     }
 
     fn work(mut self) -> Outcome {
@@ -268,7 +278,8 @@ impl<M: Machine> Pump<M> {
         for placed in self.old.iter().chain([&self.current]) {
             until = placed.deadline().map_or(until, |d| until.min(d));
         }
-        let fds = [self.ports.tuns[0].as_fd(), self.ports.tuns[1].as_fd()];
+        let open = (0..2).filter(|end| self.has_room(*end));
+        let fds: Vec<_> = open.map(|end| self.ports.tuns[end].as_fd()).collect();
         match realtime::wait(&fds, until) {
             Ok(_) => Ok(()),
             Err(e) => Err(format!("channel '{}' cannot wait for packets: {e}", self.ports.name)),
@@ -304,9 +315,16 @@ impl<M: Machine> Pump<M> {
         self.current.serve(now, &mut self.ports);
     }
 
+    fn has_room(&self, end: usize) -> bool {
+        self.shared.bypass.load(Ordering::Relaxed) || (self.room)(&self.current.machine, end)
+    }
+
     /// Takes packets from `end` into the machine; true if there may be more.
     fn read(&mut self, end: usize) -> Result<bool, String> {
         for _ in 0..BATCH {
+            if !self.has_room(end) {
+                return Ok(false);
+            }
             match self.ports.tuns[end].read(&mut self.input) {
                 Ok(Some(len)) => self.accept(end, len)?,
                 Ok(None) => return Ok(false),
@@ -337,7 +355,9 @@ impl<M: Machine> Pump<M> {
         // What was due before this packet came leaves the machine first.
         self.current.serve(real, &mut self.ports);
         let local = self.current.local(real);
-        let meta = FrameMeta { rx_time: local, ..FrameMeta::default() };
+        // A channel reads no headers: what its queues look at is read here.
+        let (flow, ecn) = flow_and_mark(packet).unwrap_or_default();
+        let meta = FrameMeta { rx_time: local, flow, ecn, ..FrameMeta::default() };
         self.current.machine.handle_frame(local, PORTS[end], packet, meta);
         self.current.drain(real, &mut self.ports);
         Ok(())

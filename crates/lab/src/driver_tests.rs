@@ -35,11 +35,16 @@ struct Delay {
     delay: Span,
     queue: VecDeque<(Instant, PortId, Vec<u8>)>,
     seen: Arc<Mutex<Vec<Instant>>>,
+    /// What was read of the latest frame's headers.
+    latest: Arc<Mutex<(u64, Ecn)>>,
+    /// The mark that frames come out with.
+    mark: Ecn,
 }
 
 impl Machine for Delay {
     type Event = ();
-    fn handle_frame(&mut self, now: Instant, port: PortId, frame: &mut [u8], _meta: FrameMeta) {
+    fn handle_frame(&mut self, now: Instant, port: PortId, frame: &mut [u8], meta: FrameMeta) {
+        *self.latest.lock().unwrap() = (meta.flow, meta.ecn);
         self.seen.lock().unwrap().push(now);
         self.queue.push_back((now + self.delay, PORTS[usize::from(1 - port.0)], frame.to_vec()));
     }
@@ -52,7 +57,7 @@ impl Machine for Delay {
         let len = frame.len();
         buf[..len].copy_from_slice(frame);
         self.queue.pop_front();
-        Some(Transmit { len, ..Transmit::default() })
+        Some(Transmit { len, ecn: self.mark, ..Transmit::default() })
     }
     fn poll_timeout(&self) -> Option<Wakeup> {
         self.queue.front().map(|(at, ..)| Wakeup { at: *at, cause: "delay" })
@@ -66,7 +71,10 @@ type Seen = Arc<Mutex<Vec<Instant>>>;
 
 fn delay(ms: u64) -> (Delay, Seen) {
     let seen = Seen::default();
-    (Delay { delay: Span::from_millis(ms), queue: VecDeque::new(), seen: Arc::clone(&seen) }, seen)
+    let delay = Span::from_millis(ms);
+    let machine =
+        Delay { delay, queue: VecDeque::new(), seen: Arc::clone(&seen), latest: Arc::default(), mark: Ecn::NotEct };
+    (machine, seen)
 }
 
 /// Two namespaces joined by `job`'s machines, and a socket in each.
@@ -85,7 +93,16 @@ fn joined(setup: Delay, run: Delay, changes: Vec<(Span, ChangeFn<Delay>)>) -> (R
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         socket
     });
-    let job = Job { name: "t".into(), tuns, setup, run, changes, captures: [None, None], unix_offset_ns: 0 };
+    let job = Job {
+        name: "t".into(),
+        tuns,
+        setup,
+        run,
+        changes,
+        room: Box::new(|_, _| true),
+        captures: [None, None],
+        unix_offset_ns: 0,
+    };
     (Running::start(job).unwrap(), sockets, nodes)
 }
 
@@ -133,6 +150,42 @@ fn the_runs_machine_takes_over_at_its_time_and_changes_come_at_theirs() {
     let outcome = channel.finish();
     assert_eq!((outcome.lateness.count(), outcome.refused), (2, [0, 0]));
     assert!(outcome.lateness.max() > Span::ZERO, "a delivery takes time");
+}
+
+/// Packets that the namespace's kernel received with the mark, by its own count (proc(5), `IpExt`).
+fn marked_packets(node: &Netns) -> u64 {
+    let table = node.run(|| std::fs::read_to_string("/proc/thread-self/net/netstat").unwrap()).unwrap();
+    let mut lines = table.lines().filter_map(|line| line.strip_prefix("IpExt: "));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let place = names.split(' ').position(|name| name == "InCEPkts").unwrap();
+    values.split(' ').nth(place).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_queue_is_told_the_flow_and_its_mark_reaches_the_far_kernel() {
+    if !may_administer_network() {
+        eprintln!("SKIPPED (needs root): driver test");
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let (mut setup, _) = delay(1);
+    setup.mark = Ecn::Ce;
+    let latest = Arc::clone(&setup.latest);
+    let (channel, [near, far], nodes) = joined(setup, delay(1).0, vec![]);
+    let (plain, capable) = (0, 2);
+    let mut flows = Vec::new();
+    for (tos, ecn, marked) in [(plain, Ecn::NotEct, 0), (capable, Ecn::Ect0, 1)] {
+        socket2::SockRef::from(&near).set_tos_v4(tos).unwrap();
+        near.send_to(b"x", "10.9.0.2:5000").unwrap();
+        // A wrong header checksum would keep it from arriving.
+        far.recv_from(&mut [0; 8]).unwrap();
+        let (flow, read) = *latest.lock().unwrap();
+        assert_eq!((read, marked_packets(&nodes[1])), (ecn, marked));
+        flows.push(flow);
+    }
+    assert!(flows[0] != 0 && flows[0] == flows[1], "{flows:?}");
+    assert_eq!(channel.fault(), None);
+    channel.finish();
 }
 
 #[test]

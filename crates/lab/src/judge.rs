@@ -39,6 +39,12 @@ pub(crate) fn judge(
         let error = std::io::Error::other(error.clone());
         return Err(LabError::Io { what: "cannot write a capture; free space or choose another --out".into(), error });
     }
+    if findings.stage_drops > 0 {
+        notes.push(format!(
+            "first stages of queues, which are rings of devices, dropped {} packets",
+            findings.stage_drops
+        ));
+    }
     let refused: u64 = outcome.refused.iter().sum();
     if findings.ring_drops > 0 {
         let n = findings.ring_drops;

@@ -21,6 +21,7 @@ mod judge;
 mod lateness;
 mod pcapng;
 mod peers;
+mod ping;
 mod program;
 mod quic;
 mod review;

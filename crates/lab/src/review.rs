@@ -5,7 +5,7 @@ use crate::gateways::{self, Services};
 use crate::peers;
 use crate::tools::{self, INSTALL_CURL, INSTALL_IP, INSTALL_NFT};
 use crate::topology::Plan;
-use crate::world::is_veth;
+use crate::world::{first_stage, is_veth};
 use wavelane_host::netns::may_administer_network;
 use wavelane_host::tun;
 use wavelane_run::{Review, Treatment};
@@ -33,7 +33,13 @@ pub(crate) fn machine(scenario: &Scenario, review: &mut Review) {
 pub(crate) fn channels(scenario: &Scenario, review: &mut Review) {
     for channel in &scenario.channels {
         let clause = format!("channels.{}", channel.name);
-        let treatment = if is_veth(scenario, channel) {
+        let treatment = if (0..2).any(|end| first_stage(scenario, channel, end).is_some()) {
+            Treatment::Approximated(
+                "the first stage of its queue is the ring of a TUN device, which drops when it is full, where a card's driver \
+                 would stop the queue above it"
+                    .into(),
+            )
+        } else if is_veth(scenario, channel) {
             Treatment::Approximated(
                 "a veth pair without offloads, to spare the processor: no limit of 1 Gbit/s and no 0.05 ms delay"
                     .into(),
@@ -63,7 +69,7 @@ pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
             (App::Echo { size, .. }, _) if !(echo::PROBE_MIN..=echo::PROBE_MAX).contains(&size.get()) => {
                 Treatment::Refused(format!("an echo of {} B: choose 8 to 65536", size.get()))
             }
-            (app, _) if app.is_datagrams() => {
+            (app, _) if app.is_datagrams() && !matches!(app, App::Ping { .. }) => {
                 Treatment::Refused(format!("the lab has no program for app '{}': use --on sim", app.word()))
             }
             _ => Treatment::Imposed,

@@ -8,7 +8,8 @@ use crate::topology::Plan;
 use std::path::PathBuf;
 use std::sync::Arc;
 use wavelane_base::{Instant, Seed, Span};
-use wavelane_channel::{Cable, CableConfig};
+use wavelane_channel::cable::RING_BOUND;
+use wavelane_channel::{Cable, CableConfig, Discipline, Parameter, QueueLimit, Queueing};
 use wavelane_host::netns::{Netns, NetnsError};
 use wavelane_host::packet::{Offload, set_offload};
 use wavelane_host::realtime;
@@ -18,6 +19,10 @@ use wavelane_scenario::{Channel, ChannelKind, Direction, NodeKind, Scenario};
 /// Packets a TUN device holds until the channel's thread reads them. The thread drains it at once, so the queue forms
 /// in the channel; the room is for a burst within one scheduling delay. A drop here makes the run inconclusive.
 const TUN_RING: u32 = 1000;
+
+/// The shortest first stage of a queue that a TUN's ring can be. The kernel cuts up to 64 KiB of a TCP's bytes into packets at
+/// once (GSO), 45 of them, and a TUN's full ring drops what a card's driver would have stopped.
+const FIRST_STAGE_MIN: u32 = 64;
 
 /// What the veth pairs carry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +41,8 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     /// Per channel; `None` for a plain veth pair.
     channels: Vec<Option<Running>>,
+    /// Per channel and end: the length of the device's ring if that is the first stage of a queue.
+    stages: Vec<[Option<u32>; 2]>,
 }
 
 /// What the channels' threads saw, all together.
@@ -45,6 +52,27 @@ pub(crate) struct Findings {
     pub(crate) outcome: Outcome,
     /// Packets that a full ring dropped before the channel saw them.
     pub(crate) ring_drops: u64,
+    /// Packets that a full first stage dropped, as the scenario has it.
+    pub(crate) stage_drops: u64,
+}
+
+/// The length of the ring that is the first stage of the queue which packets from `end` of `channel` meet, if its two
+/// stages are real here. One that changes during the run, counts bytes or is shorter than a burst is emulated as a whole.
+pub(crate) fn first_stage(scenario: &Scenario, channel: &Channel, end: usize) -> Option<u32> {
+    let way = [Direction::Forward, Direction::Reverse][end];
+    let config = channel.direction(way)?;
+    let changes = |change: &wavelane_scenario::Change| {
+        let of_queue = matches!(change.parameter, Parameter::Queue(_) | Parameter::Queueing(..));
+        change.channel == channel.name && change.direction == way && of_queue
+    };
+    let staged = config.queueing.discipline == Discipline::Fifo && config.queueing.ring > 0;
+    match config.queue {
+        QueueLimit::Packets(packets) if staged && !scenario.timeline.iter().any(changes) => {
+            let length = u32::try_from(packets).ok()?;
+            (length >= FIRST_STAGE_MIN && packets <= RING_BOUND).then_some(length)
+        }
+        _ => None,
+    }
 }
 
 /// Whether the lab realises `channel` as a veth pair: the preset `ethernet`, never changed during the run.
@@ -70,7 +98,8 @@ impl World {
             settle(&ns, node.kind)?;
             nodes.push(Arc::new(ns));
         }
-        let mut world = Self { nodes, plan, channels: Vec::new() };
+        let stages = scenario.channels.iter().map(|c| [0, 1].map(|end| first_stage(scenario, c, end))).collect();
+        let mut world = Self { nodes, plan, channels: Vec::new(), stages };
         for (i, channel) in scenario.channels.iter().enumerate() {
             let running = if is_veth(scenario, channel) {
                 world.veth(i, veth)?;
@@ -128,7 +157,16 @@ impl World {
         let ChannelKind::Cable(config) = &channel.kind else {
             return Err(LabError::Topology(format!("channel '{}' is no cable: the lab has no radios", channel.name)));
         };
-        let config = (**config).clone();
+        let mut config = (**config).clone();
+        let stages = self.stages[i];
+        let mut rings = [u64::MAX; 2];
+        for (end, side) in [&mut config.forward, &mut config.reverse].into_iter().enumerate() {
+            if stages[end].is_some() {
+                rings[end] = side.queueing.ring;
+                (side.queue, side.queueing) = (QueueLimit::Packets(side.queueing.ring), Queueing::default());
+            }
+        }
+        let ways = [wavelane_channel::Direction::Forward, wavelane_channel::Direction::Reverse];
         let refused = |error| LabError::Channel(channel.name.clone(), error);
         let mut calm = config.clone();
         calm.forward.outages.clear();
@@ -139,6 +177,7 @@ impl World {
             setup: Cable::new(seed, &format!("{} / set-up", channel.name), calm).map_err(refused)?,
             run: Cable::new(seed, &channel.name, config).map_err(refused)?,
             changes: changes_of(scenario, channel)?,
+            room: Box::new(move |cable, end| cable.holding(ways[end]).waiting.frames < rings[end]),
             captures,
             unix_offset_ns: unix_offset_ns(),
         };
@@ -148,10 +187,11 @@ impl World {
     /// Addresses, routes and their congestion control.
     fn address(&self, node: usize, control: &str) -> Result<(), LabError> {
         let mut lines = vec!["link set lo up".to_owned()];
-        for (wire, running) in self.plan.wires.iter().zip(&self.channels) {
+        for (i, (wire, running)) in self.plan.wires.iter().zip(&self.channels).enumerate() {
             let Some(end) = wire.end_of(node) else { continue };
             let (name, address) = (&wire.interface, wire.addresses[end]);
-            let ring = if running.is_some() { format!(" txqueuelen {TUN_RING}") } else { String::new() };
+            let length = self.stages[i][end].unwrap_or(TUN_RING);
+            let ring = if running.is_some() { format!(" txqueuelen {length}") } else { String::new() };
             lines.push(format!("addr add {address}/30 dev {name}"));
             lines.push(format!("link set {name} mtu {MTU}{ring} up"));
             // The route that comes with the address knows no congestion control; this one replaces it.
@@ -195,8 +235,12 @@ impl World {
         for i in 0..self.channels.len() {
             let Some(running) = self.channels[i].take() else { continue };
             let wire = &self.plan.wires[i];
-            for node in wire.ends {
-                all.ring_drops += tx_drops(&self.nodes[node], &wire.interface)?;
+            for (end, node) in wire.ends.into_iter().enumerate() {
+                let drops = tx_drops(&self.nodes[node], &wire.interface)?;
+                match self.stages[i][end] {
+                    Some(_) => all.stage_drops += drops,
+                    None => all.ring_drops += drops,
+                }
             }
             let one = running.finish();
             let sum = &mut all.outcome;

@@ -1,7 +1,7 @@
 //! Controlled delay (RFC 8289), with marking in place of dropping where an item allows it.
 
 use super::fifo::Fifo;
-use super::{Counters, Limits, Popped, Queued, Terms};
+use super::{Counters, Limits, Loss, Lost, Popped, Queued, Terms};
 use wavelane_base::{Instant, Span};
 
 /// A queue that holds no more than this is never dropped from: one packet of the largest common MTU (RFC 8289,
@@ -35,6 +35,7 @@ impl Law {
         terms: Terms,
         fifo: &mut Fifo<T>,
         counters: &mut Counters,
+        lost: Lost<'_, T>,
     ) -> Option<Popped<T>> {
         let (mut popped, mut may_drop) = self.take(now, terms, fifo);
         if self.dropping {
@@ -47,7 +48,7 @@ impl Law {
                 if mark(&mut popped, counters) {
                     return popped;
                 }
-                counters.dropped_delay += 1;
+                drop_one(popped, counters, lost);
                 (popped, may_drop) = self.take(now, terms, fifo);
                 if !may_drop {
                     self.dropping = false;
@@ -61,7 +62,7 @@ impl Law {
             self.last_count = self.count;
             self.drop_next = control_law(now, terms.interval, self.count);
             if !mark(&mut popped, counters) {
-                counters.dropped_delay += 1;
+                drop_one(popped, counters, lost);
                 (popped, _) = self.take(now, terms, fifo);
             }
         }
@@ -99,6 +100,13 @@ fn mark<T: Queued>(popped: &mut Option<Popped<T>>, counters: &mut Counters) -> b
     marked
 }
 
+fn drop_one<T>(popped: Option<Popped<T>>, counters: &mut Counters, lost: Lost<'_, T>) {
+    counters.dropped_delay += 1;
+    if let Some(popped) = popped {
+        lost(popped.item, Loss::Delay);
+    }
+}
+
 /// When the next drop is due: drops come closer by the square root of their count (RFC 8289, section 3.3).
 fn control_law(at: Instant, interval: Span, count: u64) -> Instant {
     at + Span::from_nanos((interval.as_nanos() as f64 / (count as f64).sqrt()) as u64)
@@ -117,11 +125,11 @@ impl<T: Queued> CoDel<T> {
     pub(super) fn new(limits: Limits) -> Self {
         Self { fifo: Fifo::new(limits), law: Law::default(), terms: Terms::default(), counters: Counters::default() }
     }
-    pub(super) fn push(&mut self, now: Instant, item: T) {
-        self.fifo.push(now, item);
+    pub(super) fn push(&mut self, now: Instant, item: T, lost: Lost<'_, T>) {
+        self.fifo.push(now, item, lost);
     }
-    pub(super) fn pop(&mut self, now: Instant) -> Option<Popped<T>> {
-        let popped = self.law.pop(now, self.terms, &mut self.fifo, &mut self.counters);
+    pub(super) fn pop(&mut self, now: Instant, lost: Lost<'_, T>) -> Option<Popped<T>> {
+        let popped = self.law.pop(now, self.terms, &mut self.fifo, &mut self.counters, lost);
         self.counters.popped += u64::from(popped.is_some());
         popped
     }
@@ -130,6 +138,9 @@ impl<T: Queued> CoDel<T> {
         let all = self.fifo.take_all();
         self.counters.popped += all.len() as u64;
         all
+    }
+    pub(super) fn set_limits(&mut self, limits: Limits) {
+        self.fifo.limits = limits;
     }
     pub(super) fn counters(&self) -> Counters {
         let fifo = self.fifo.counters;

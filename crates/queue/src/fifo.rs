@@ -1,6 +1,6 @@
 //! First in, first out.
 
-use super::{Counters, Limits, Popped, Queued};
+use super::{Counters, Limits, Loss, Lost, Popped, Queued};
 use std::collections::VecDeque;
 use wavelane_base::Instant;
 
@@ -9,7 +9,7 @@ use wavelane_base::Instant;
 pub struct Fifo<T> {
     items: VecDeque<(Instant, T)>,
     octets: usize,
-    limits: Limits,
+    pub(super) limits: Limits,
     pub(super) counters: Counters,
 }
 
@@ -18,11 +18,11 @@ impl<T: Queued> Fifo<T> {
         Self { items: VecDeque::new(), octets: 0, limits, counters: Counters::default() }
     }
 
-    pub(super) fn push(&mut self, now: Instant, item: T) {
+    pub(super) fn push(&mut self, now: Instant, item: T, lost: Lost<'_, T>) {
         self.counters.pushed += 1;
         if self.items.len() >= self.limits.items || self.octets + item.octets() > self.limits.octets {
             self.counters.dropped_full += 1;
-            return;
+            return lost(item, Loss::Full);
         }
         self.octets += item.octets();
         self.items.push_back((now, item));

@@ -2,7 +2,7 @@
 
 use super::codel::Law;
 use super::fifo::Fifo;
-use super::{AGE_MAX, Counters, Limits, Popped, Queued, Terms};
+use super::{AGE_MAX, Counters, Limits, Loss, Lost, Popped, Queued, Terms, UNLIMITED};
 use std::collections::VecDeque;
 use wavelane_base::Instant;
 
@@ -41,7 +41,7 @@ pub struct FqCoDel<T> {
     old: VecDeque<usize>,
     items: usize,
     octets: usize,
-    limits: Limits,
+    pub(super) limits: Limits,
     /// When a flow with more waiting was last served, and since when that has gone on without a pause.
     served: Option<(Instant, Instant)>,
     pub(super) terms: Terms,
@@ -53,7 +53,10 @@ const UNBOUNDED: Limits = Limits { items: usize::MAX, octets: usize::MAX };
 
 impl<T: Queued> Bucket<T> {
     /// Drops from the head what has waited too long, counted from `since`: when service began that has not paused yet.
-    fn drop_old(&mut self, now: Instant, since: Instant, terms: Terms) -> u64 {
+    fn drop_old(&mut self, now: Instant, since: Instant, terms: Terms, lost: Lost<'_, T>) -> u64 {
+        if terms.age == UNLIMITED {
+            return 0;
+        }
         let heeds = self.fifo.first().is_some_and(Queued::heeds_drops);
         let age = match self.law.is_deaf(now, terms) {
             true => AGE_MAX,
@@ -62,7 +65,9 @@ impl<T: Queued> Bucket<T> {
         };
         let mut dropped = 0;
         while self.fifo.octets() > KEPT_MIN && self.fifo.oldest().is_some_and(|at| now.since(at.max(since)) > age) {
-            self.fifo.take(now);
+            if let Some(old) = self.fifo.take(now) {
+                lost(old.item, Loss::Age);
+            }
             dropped += 1;
         }
         dropped
@@ -84,11 +89,11 @@ impl<T: Queued> FqCoDel<T> {
         }
     }
 
-    pub(super) fn push(&mut self, now: Instant, item: T) {
+    pub(super) fn push(&mut self, now: Instant, item: T, lost: Lost<'_, T>) {
         self.counters.pushed += 1;
         if item.octets() > self.limits.octets || self.limits.items == 0 {
             self.counters.dropped_full += 1;
-            return;
+            return lost(item, Loss::Full);
         }
         if self.buckets.is_empty() {
             let empty =
@@ -99,19 +104,19 @@ impl<T: Queued> FqCoDel<T> {
         self.items += 1;
         self.octets += item.octets();
         let bucket = &mut self.buckets[index];
-        bucket.fifo.push(now, item);
+        bucket.fifo.push(now, item, &mut |_, _| {});
         if bucket.listed == Listed::Nowhere {
             bucket.listed = Listed::New;
             bucket.deficit = QUANTUM;
             self.new.push_back(index);
         }
         while self.items > self.limits.items || self.octets > self.limits.octets {
-            self.drop_from_fattest(now);
+            self.drop_from_fattest(now, lost);
         }
     }
 
     /// Drops from the head of the flow with most octets waiting, up to half of them (RFC 8290, section 4.1).
-    fn drop_from_fattest(&mut self, now: Instant) {
+    fn drop_from_fattest(&mut self, now: Instant, lost: Lost<'_, T>) {
         let listed = self.new.iter().chain(&self.old);
         let Some(fattest) = listed.copied().max_by_key(|index| self.buckets[*index].fifo.octets()) else { return };
         let fifo = &mut self.buckets[fattest].fifo;
@@ -121,13 +126,14 @@ impl<T: Queued> FqCoDel<T> {
             self.items -= 1;
             self.octets -= dropped.item.octets();
             self.counters.dropped_full += 1;
+            lost(dropped.item, Loss::Full);
             if fifo.octets() <= keep {
                 break;
             }
         }
     }
 
-    pub(super) fn pop(&mut self, now: Instant) -> Option<Popped<T>> {
+    pub(super) fn pop(&mut self, now: Instant, lost: Lost<'_, T>) -> Option<Popped<T>> {
         loop {
             let from_new = !self.new.is_empty();
             let list = if from_new { &mut self.new } else { &mut self.old };
@@ -145,8 +151,8 @@ impl<T: Queued> FqCoDel<T> {
                 _ => now,
             };
             let (items, octets) = (bucket.fifo.len(), bucket.fifo.octets());
-            self.counters.dropped_age += bucket.drop_old(now, since, self.terms);
-            let popped = bucket.law.pop(now, self.terms, &mut bucket.fifo, &mut self.counters);
+            self.counters.dropped_age += bucket.drop_old(now, since, self.terms, lost);
+            let popped = bucket.law.pop(now, self.terms, &mut bucket.fifo, &mut self.counters, lost);
             self.items -= items - bucket.fifo.len();
             self.octets -= octets - bucket.fifo.octets();
             let Some(popped) = popped else {

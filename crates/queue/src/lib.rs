@@ -1,20 +1,31 @@
-//! Queues with and without active management: FIFO, CoDel (RFC 8289) and FQ-CoDel (RFC 8290).
+//! Queues with and without active management: FIFO, CoDel (RFC 8289), FQ-CoDel (RFC 8290), PIE (RFC 8033) and DualPI2
+//! (RFC 9332); and the ring of a driver behind any of them.
 //!
 //! A queue never asks for time: its decisions fall when an item is pushed or popped, so being looked at changes
-//! nothing. Every queue is bounded in items and in octets.
+//! nothing. What an algorithm does every so many milliseconds is caught up with then: between two calls nothing in the
+//! queue changes but the time, so the outcome is the same. Every queue is bounded in items and in octets.
 #![forbid(unsafe_code)]
 
 mod codel;
+mod dual_pi2;
 mod fifo;
 mod fq_codel;
+mod pie;
+mod two_stage;
 
 #[cfg(test)]
+mod rfc_tests;
+#[cfg(test)]
 mod tests;
+
+pub use dual_pi2::{DualPi2, DualPi2Terms};
+pub use pie::{Pie, PieTerms};
+pub use two_stage::TwoStage;
 
 use codel::CoDel;
 use fifo::Fifo;
 use fq_codel::FqCoDel;
-use wavelane_base::{Instant, Span};
+use wavelane_base::{Chance, Instant, Span};
 
 /// Something that waits in a queue.
 pub trait Queued {
@@ -26,7 +37,25 @@ pub trait Queued {
     fn heeds_drops(&self) -> bool;
     /// Marks it as having met congestion instead of dropping it. False if it cannot be marked.
     fn mark(&mut self) -> bool;
+    /// Whether its sender answers marks by their share, as L4S senders do (ECT(1), RFC 9331).
+    fn is_scalable(&self) -> bool {
+        false
+    }
 }
+
+/// Why an item does not come out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// A bound was reached.
+    Full,
+    /// The law that holds the delay down.
+    Delay,
+    /// It had waited too long in a queue that was served.
+    Age,
+}
+
+/// What is told of each item that is dropped.
+pub type Lost<'a, T> = &'a mut dyn FnMut(T, Loss);
 
 /// How much may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,12 +74,14 @@ pub struct Terms {
     /// For how long it may be exceeded before the first drop: about a round trip.
     pub interval: Span,
     /// The longest that an item may wait while its queue is served, at least [`AGE_MAX`], unless its flow heeds drops. A
-    /// flow that turned out not to is given no more than [`AGE_MAX`].
+    /// flow that turned out not to is given no more than [`AGE_MAX`]. [`UNLIMITED`] never looks at the age, as RFC 8290.
     pub age: Span,
     /// Items that wait while nothing was taken out for so long do not grow older: that is no overload.
     pub pause: Span,
 }
 
+/// No limit to an item's age.
+pub const UNLIMITED: Span = Span::from_nanos(u64::MAX);
 /// The longest that an item of a flow waits which does not slow down when items are dropped.
 pub const AGE_MAX: Span = Span::from_millis(100);
 
@@ -87,7 +118,7 @@ pub struct Counters {
     pub popped: u64,
     /// Items dropped because a bound was reached.
     pub dropped_full: u64,
-    /// Items dropped by CoDel.
+    /// Items dropped by the law that holds the delay down.
     pub dropped_delay: u64,
     /// Items dropped because they had waited too long in a queue that was served.
     pub dropped_age: u64,
@@ -113,6 +144,10 @@ pub enum Queue<T> {
     CoDel(CoDel<T>),
     /// See [`Discipline::FqCoDel`].
     FqCoDel(FqCoDel<T>),
+    /// Drops on arrival with a probability that a controller of the delay sets.
+    Pie(Pie<T>),
+    /// Two queues for two kinds of senders, whose signals are coupled.
+    DualPi2(DualPi2<T>),
 }
 
 impl<T: Queued> Queue<T> {
@@ -125,10 +160,30 @@ impl<T: Queued> Queue<T> {
         }
     }
 
+    /// An empty queue under PIE.
+    pub fn pie(terms: PieTerms, limits: Limits, chance: Chance) -> Self {
+        Self::Pie(Pie::new(terms, limits, chance))
+    }
+    /// An empty queue under DualPI2.
+    pub fn dual_pi2(terms: DualPi2Terms, limits: Limits) -> Self {
+        Self::DualPi2(DualPi2::new(terms, limits))
+    }
+
+    /// Changes how much may wait; what waits already stays.
+    pub fn set_limits(&mut self, limits: Limits) {
+        match self {
+            Self::Fifo(queue) => queue.limits = limits,
+            Self::CoDel(queue) => queue.set_limits(limits),
+            Self::FqCoDel(queue) => queue.limits = limits,
+            Self::Pie(queue) => queue.set_limits(limits),
+            Self::DualPi2(queue) => queue.limits = limits,
+        }
+    }
+
     /// Changes CoDel's times; what waits already is judged by the new ones.
     pub fn set_terms(&mut self, terms: Terms) {
         match self {
-            Self::Fifo(_) => {}
+            Self::Fifo(_) | Self::Pie(_) | Self::DualPi2(_) => {}
             Self::CoDel(queue) => queue.terms = terms,
             Self::FqCoDel(queue) => queue.terms = terms,
         }
@@ -136,19 +191,31 @@ impl<T: Queued> Queue<T> {
 
     /// Adds an item. If a bound is reached, this item or another one is dropped and counted.
     pub fn push(&mut self, now: Instant, item: T) {
+        self.push_noting(now, item, &mut |_, _| {});
+    }
+    /// The same; `lost` is told what was dropped.
+    pub fn push_noting(&mut self, now: Instant, item: T, lost: Lost<'_, T>) {
         match self {
-            Self::Fifo(queue) => queue.push(now, item),
-            Self::CoDel(queue) => queue.push(now, item),
-            Self::FqCoDel(queue) => queue.push(now, item),
+            Self::Fifo(queue) => queue.push(now, item, lost),
+            Self::CoDel(queue) => queue.push(now, item, lost),
+            Self::FqCoDel(queue) => queue.push(now, item, lost),
+            Self::Pie(queue) => queue.push(now, item, lost),
+            Self::DualPi2(queue) => queue.push(now, item, lost),
         }
     }
 
-    /// Takes the next item out. `None` only if the queue is empty.
+    /// Takes the next item out. `None` only if nothing is left.
     pub fn pop(&mut self, now: Instant) -> Option<Popped<T>> {
+        self.pop_noting(now, &mut |_, _| {})
+    }
+    /// The same; `lost` is told what was dropped.
+    pub fn pop_noting(&mut self, now: Instant, lost: Lost<'_, T>) -> Option<Popped<T>> {
         match self {
             Self::Fifo(queue) => queue.pop(now),
-            Self::CoDel(queue) => queue.pop(now),
-            Self::FqCoDel(queue) => queue.pop(now),
+            Self::CoDel(queue) => queue.pop(now, lost),
+            Self::FqCoDel(queue) => queue.pop(now, lost),
+            Self::Pie(queue) => queue.pop(now),
+            Self::DualPi2(queue) => queue.pop(now, lost),
         }
     }
 
@@ -158,6 +225,8 @@ impl<T: Queued> Queue<T> {
             Self::Fifo(queue) => queue.take_all(),
             Self::CoDel(queue) => queue.take_all(),
             Self::FqCoDel(queue) => queue.take_all(),
+            Self::Pie(queue) => queue.take_all(),
+            Self::DualPi2(queue) => queue.take_all(),
         }
     }
 
@@ -165,7 +234,7 @@ impl<T: Queued> Queue<T> {
     /// disciplines know no such flows.
     pub fn sparse_head(&self) -> Option<&T> {
         match self {
-            Self::Fifo(_) | Self::CoDel(_) => None,
+            Self::Fifo(_) | Self::CoDel(_) | Self::Pie(_) | Self::DualPi2(_) => None,
             Self::FqCoDel(queue) => queue.sparse_head(),
         }
     }
@@ -176,6 +245,8 @@ impl<T: Queued> Queue<T> {
             Self::Fifo(queue) => queue.len(),
             Self::CoDel(queue) => queue.len(),
             Self::FqCoDel(queue) => queue.len(),
+            Self::Pie(queue) => queue.len(),
+            Self::DualPi2(queue) => queue.len(),
         }
     }
     /// Whether nothing waits.
@@ -188,6 +259,8 @@ impl<T: Queued> Queue<T> {
             Self::Fifo(queue) => queue.octets(),
             Self::CoDel(queue) => queue.octets(),
             Self::FqCoDel(queue) => queue.octets(),
+            Self::Pie(queue) => queue.octets(),
+            Self::DualPi2(queue) => queue.octets(),
         }
     }
     /// What it did so far.
@@ -196,6 +269,8 @@ impl<T: Queued> Queue<T> {
             Self::Fifo(queue) => queue.counters,
             Self::CoDel(queue) => queue.counters(),
             Self::FqCoDel(queue) => queue.counters,
+            Self::Pie(queue) => queue.counters(),
+            Self::DualPi2(queue) => queue.counters,
         }
     }
 }

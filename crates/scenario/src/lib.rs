@@ -8,6 +8,7 @@ mod model;
 mod parse;
 mod parse_channel;
 mod parse_edca;
+mod parse_queue;
 mod parse_tcp;
 mod parse_wifi;
 #[cfg(test)]

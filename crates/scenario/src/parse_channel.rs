@@ -8,7 +8,7 @@ use crate::units::Quantity;
 use std::path::Path;
 use wavelane_base::{Instant, Octets, Rate, Ratio, Span};
 use wavelane_channel::{
-    CableConfig, DirectionConfig, LossConfig, LossTrace, Parameter, PerUnit, Policer, QueueLimit, Reorder, Windows,
+    CableConfig, DirectionConfig, LossConfig, LossTrace, Parameter, PerUnit, Policer, Reorder, Windows,
 };
 
 /// Largest loss trace file: room for a million intervals.
@@ -118,7 +118,7 @@ fn parameter(key: &str, value: &Value<'_>, base: &Path) -> Result<Parameter, Sce
         "delay" => Parameter::Delay(value.quantity()?),
         "jitter" => Parameter::Jitter(value.quantity()?),
         "keep-order" => Parameter::KeepOrder(value.bool()?),
-        "queue" => Parameter::Queue(queue(value)?),
+        "queue" => crate::parse_queue::queue(value)?,
         "loss" => Parameter::Loss(loss(value, base)?),
         "duplicate" => Parameter::Duplicate(value.quantity()?),
         "reorder" => {
@@ -140,15 +140,6 @@ fn parameter(key: &str, value: &Value<'_>, base: &Path) -> Result<Parameter, Sce
             }))
         }
     })
-}
-
-/// `"250 kB"` or `"100 packets"`.
-fn queue(value: &Value<'_>) -> Result<QueueLimit, ScenarioError> {
-    let packets = value.as_str().and_then(|t| t.strip_suffix(" packets"));
-    match packets.and_then(|n| n.parse::<u64>().ok()) {
-        Some(packets) => Ok(QueueLimit::Packets(packets)),
-        None => value.quantity::<Octets>().map(QueueLimit::Octets),
-    }
 }
 
 /// `[{ at = "10 s", for = "30 s" }]`.

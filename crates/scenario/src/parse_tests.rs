@@ -141,6 +141,36 @@ const DAMAGE: &[(&str, &str, &str)] = &[
     ),
     (
         "queue = \"250 kB\"",
+        "queue = { kind = \"fq_codel\" }",
+        "17: unknown kind of queue 'fq_codel'; did you mean 'fq-codel'?",
+    ),
+    (
+        "queue = \"250 kB\"",
+        "queue = { kind = \"two-stage\", txqueuelen = \"1000 packets\" }",
+        "17: [channels.air.forward.queue] lacks 'ring': add ring = \"256 packets\"",
+    ),
+    (
+        "queue = \"250 kB\"",
+        "queue = { kind = \"two-stage\", ring = \"200000 packets\" }",
+        "17: channels.air.forward.queue: queue limit 200000 is beyond the bound of 65536 packets in its ring: choose a smaller one",
+    ),
+    (
+        "queue = \"250 kB\"",
+        "queue = { kind = \"fifo\", ring = \"2 packets\" }",
+        "17: unknown key 'ring' in [channels.air.forward.queue]; use one of kind, limit",
+    ),
+    (
+        "queue = \"250 kB\"",
+        "queue = { kind = \"codel\", ring = \"2 kB\" }",
+        "17: channels.air.forward.queue.ring: '2 kB' is no number of packets, such as \"256 packets\"",
+    ),
+    (
+        "queue = \"250 kB\"",
+        "queue = { kind = \"pie\", target = \"0 ms\" }",
+        "17: channels.air.forward.queue: queue with target 0 s: choose one above 0 and at most 3600 s",
+    ),
+    (
+        "queue = \"250 kB\"",
         "loss = { kind = \"gilbert-elliott\", good = \"0 s\", bad = \"30 ms\" }",
         "17: channels.air.forward.loss: mean good time of 0 s is outside 1 us to 31536000 s: for a state that never ends use random loss",
     ),
@@ -284,7 +314,19 @@ fn a_resolved_scenario_reads_back_as_itself() {
     let rich = rich.replacen("title = \"t\"", "title = \"a \\\"quoted\\\" \\\\ and \\n broken\"\nseed = 99", 1);
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let demo = std::fs::read_to_string(folder.join("demo.toml")).unwrap();
-    for text in [GOOD, &rich, &demo] {
+    let queues = [
+        "{ kind = \"fifo\", limit = \"9 packets\" }",
+        "{ kind = \"two-stage\", txqueuelen = \"1000 packets\", ring = \"256 packets\" }",
+        "{ kind = \"codel\" }",
+        "{ kind = \"fq-codel\", limit = \"3 MB\", target = \"20 ms\", interval = \"300 ms\", ring = \"2 packets\" }",
+        "{ kind = \"pie\", target = \"10 ms\" }",
+        "{ kind = \"dualpi2\", limit = \"500 packets\" }",
+    ];
+    let named = queues.map(|queue| {
+        let step = format!("[[timeline]]\nat = \"1 s\"\nset = \"air.reverse.queue\"\nto = {queue}\n");
+        GOOD.replacen("\"250 kB\"", queue, 1).replacen("[flows.", &format!("{step}[flows."), 1)
+    });
+    for text in [GOOD, &rich, &demo].into_iter().chain(named.iter().map(String::as_str)) {
         let scenario = parse(text).unwrap();
         let written = scenario.to_toml();
         assert_eq!(parse(&written).unwrap(), scenario, "{written}");

@@ -5,7 +5,7 @@ use crate::parse_edca::category_word;
 use crate::units::Quantity;
 use core::fmt::Write;
 use wavelane_base::{Instant, Octets, Ratio, Span};
-use wavelane_channel::{DirectionConfig, LossConfig, LossTrace, Parameter, PerUnit, Policer, QueueLimit, Reorder};
+use wavelane_channel::{DirectionConfig, LossConfig, LossTrace, Parameter, PerUnit, Policer, Queueing, Reorder};
 
 /// A TOML basic string.
 pub(crate) fn text(value: &str) -> String {
@@ -177,7 +177,8 @@ fn direction(config: &DirectionConfig) -> String {
     part(config.delay != plain.delay, Parameter::Delay(config.delay));
     part(config.jitter != plain.jitter, Parameter::Jitter(config.jitter));
     part(config.keep_order != plain.keep_order, Parameter::KeepOrder(config.keep_order));
-    part(config.queue != plain.queue, Parameter::Queue(config.queue));
+    let named = config.queue != plain.queue || config.queueing != plain.queueing;
+    part(named, Parameter::Queueing(config.queue, config.queueing));
     part(config.loss != plain.loss, Parameter::Loss(config.loss.clone()));
     part(config.duplicate != plain.duplicate, Parameter::Duplicate(config.duplicate));
     part(config.reorder != plain.reorder, Parameter::Reorder(config.reorder));
@@ -194,9 +195,8 @@ fn parameter(parameter: &Parameter) -> (&'static str, String) {
         Parameter::Delay(delay) => ("delay", unit(delay)),
         Parameter::Jitter(jitter) => ("jitter", unit(jitter)),
         Parameter::KeepOrder(keep) => ("keep-order", keep.to_string()),
-        Parameter::Queue(QueueLimit::Octets(octets)) => ("queue", unit(octets)),
-        Parameter::Queue(QueueLimit::Packets(packets)) => ("queue", text(&format!("{packets} packets"))),
-        Parameter::Queue(QueueLimit::Bounded) => ("queue", unit(&wavelane_channel::cable::QUEUE_DEFAULT)),
+        Parameter::Queue(limit) => ("queue", crate::parse_queue::write(*limit, Queueing::default())),
+        Parameter::Queueing(limit, queueing) => ("queue", crate::parse_queue::write(*limit, *queueing)),
         Parameter::Loss(model) => ("loss", loss(model)),
         Parameter::Duplicate(p) => ("duplicate", unit(p)),
         Parameter::Reorder(Reorder { p, extra }) => {

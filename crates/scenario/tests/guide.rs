@@ -71,7 +71,7 @@ fn every_inline_value_is_one_that_some_parameter_takes() {
         if value.get("kind").and_then(Value::as_str) == Some("trace") {
             continue;
         }
-        let tried = ["loss", "reorder", "outages", "policer"].map(|parameter| {
+        let tried = ["loss", "queue", "reorder", "outages", "policer"].map(|parameter| {
             let mut scenario = demo();
             let forward = scenario["channels"]["air"]["forward"].as_table_mut().unwrap();
             forward.insert(parameter.into(), value.clone());

@@ -56,7 +56,11 @@ impl Hop {
             fastest: if rates().any(|rate| rate.is_none()) { None } else { rates().flatten().max() },
             slowest: rates().flatten().min(),
             delay: configs.iter().map(|(_, config)| config.delay + config.jitter).max().unwrap_or_default(),
-            queue: configs.iter().map(|(_, config)| octets(config.queue)).max().unwrap_or(0),
+            queue: configs
+                .iter()
+                .map(|(_, config)| octets(config.queue) + config.queueing.ring * PACKET)
+                .max()
+                .unwrap_or(0),
         }
     }
 }

@@ -7,6 +7,9 @@ mod document;
 mod efficiency;
 #[cfg(test)]
 mod fixtures;
+mod gettys;
+mod home;
+mod latency;
 mod main_job;
 pub mod ns3;
 mod ours;
@@ -151,6 +154,24 @@ pub const STUDIES: &[Study] = &[
         parts: &population::PARTS,
         stacks: &population::STACKS,
         run: population::run,
+    },
+    Study {
+        id: gettys::ID,
+        about: "one copy at home makes every ping wait for seconds: why, and how FQ-CoDel ends it; simulator and lab",
+        takes: ["4 min", "40 min"],
+        backend: "lab",
+        parts: &gettys::PARTS,
+        stacks: &[],
+        run: gettys::run,
+    },
+    Study {
+        id: latency::ID,
+        about: "latency under load by queue: FQ-CoDel at 6 to 54 Mbit/s for Reno, CUBIC and BBR; simulator beside lab",
+        takes: ["4 min", "60 min"],
+        backend: "lab",
+        parts: &latency::PARTS,
+        stacks: &[],
+        run: latency::run,
     },
 ];
 

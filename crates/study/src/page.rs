@@ -18,7 +18,7 @@ pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, Report
     let page = StudyPage {
         title: format!("Study {} ({edition} edition, seed {})", document.study, document.seed),
         verdict: document.verdict,
-        charts: charts(document),
+        charts: charts(folder, document),
         rows: shown.into_iter().map(|row| (row.verdict, cells(row))).collect(),
         rerun: format!("wavelane study run {} --{edition} --seed {}{parts}{draws}", document.study, document.seed),
     };
@@ -40,7 +40,7 @@ fn cells(row: &Row) -> [String; 6] {
 }
 
 /// The charts a study of this name has.
-fn charts(document: &StudyDocument) -> Vec<Chart> {
+fn charts(folder: &Path, document: &StudyDocument) -> Vec<Chart> {
     match document.study.as_str() {
         crate::efficiency::ID => vec![
             over_loss(
@@ -70,6 +70,7 @@ fn charts(document: &StudyDocument) -> Vec<Chart> {
         ],
         crate::sharing::ID => vec![over_queue(document, "sim"), over_queue(document, "lab")],
         crate::population::ID => crate::population::page::charts(document),
+        crate::gettys::ID => crate::gettys::page::charts(folder, document),
         _ => Vec::new(),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::loss::{LossConfig, LossError, Windows, check_windows};
 use wavelane_base::{Octets, Rate, Ratio, Span};
+use wavelane_queue::Limits;
 
 /// Most bytes that wait in one direction when [`QueueLimit::Bounded`] asks for no limit of its own.
 pub const QUEUE_DEFAULT: Octets = Octets::new(64 << 20);
@@ -11,6 +12,8 @@ pub const QUEUE_BOUND: Octets = Octets::new(256 << 20);
 pub const FLIGHT_BOUND: Octets = Octets::new(256 << 20);
 /// Most frames that wait, and most that are in flight, in one direction, whatever their size.
 pub const FRAMES_BOUND: u64 = 1 << 20;
+/// Most frames in a driver's ring: sixteen times the largest that network cards have.
+pub const RING_BOUND: u64 = 1 << 16;
 /// The largest frame a cable carries; an IP packet cannot be larger (RFC 791, section 3.1).
 pub const FRAME_MAX: usize = 65_535;
 
@@ -34,8 +37,10 @@ pub struct DirectionConfig {
     pub jitter: Span,
     /// Whether frames keep their order under jitter and a falling delay (a frame then waits for the one before).
     pub keep_order: bool,
-    /// What may wait for the serialiser, without the frame in service; drop-tail.
+    /// What may wait for the serialiser, without the frame in service.
     pub queue: QueueLimit,
+    /// How what waits is managed.
+    pub queueing: Queueing,
     /// Which frames are lost after serialisation.
     pub loss: LossConfig,
     /// Probability that a frame arrives twice.
@@ -60,6 +65,48 @@ pub enum QueueLimit {
     Octets(Octets),
     /// This many frames (and still at most [`QUEUE_BOUND`] bytes).
     Packets(u64),
+}
+
+/// How what waits for the serialiser is managed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Queueing {
+    /// What decides which frame is next, and which is dropped or marked.
+    pub discipline: Discipline,
+    /// Frames in a driver's ring behind the discipline, which it can no longer reach: they wait besides
+    /// [`DirectionConfig::queue`].
+    pub ring: u64,
+}
+
+/// The disciplines of a cable's queue, a closed list; `docs/models/queues.md` describes them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Discipline {
+    /// First in, first out, drop-tail.
+    #[default]
+    Fifo,
+    /// Controlled delay (RFC 8289).
+    CoDel(CoDelTimes),
+    /// A CoDel queue per flow, sparse flows first (RFC 8290).
+    FqCoDel(CoDelTimes),
+    /// Drops on arrival by a controller of the delay (RFC 8033), which stands at this much.
+    Pie(Span),
+    /// One queue for L4S and one for the others (RFC 9332), whose delay stands at this much.
+    DualPi2(Span),
+}
+
+/// CoDel's two times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CoDelTimes {
+    /// Delay that may stand.
+    pub target: Span,
+    /// For how long it may be exceeded before the first drop.
+    pub interval: Span,
+}
+
+impl Default for CoDelTimes {
+    /// RFC 8289, section 4.4.
+    fn default() -> Self {
+        Self { target: Span::from_millis(5), interval: Span::from_millis(100) }
+    }
 }
 
 /// Frames held back on purpose.
@@ -91,8 +138,11 @@ pub enum Parameter {
     Jitter(Span),
     /// [`DirectionConfig::keep_order`], for frames that leave the serialiser from now on.
     KeepOrder(bool),
-    /// [`DirectionConfig::queue`]; what already waits beyond a smaller limit stays.
+    /// [`DirectionConfig::queue`] of a FIFO; what already waits beyond a smaller limit stays.
     Queue(QueueLimit),
+    /// [`DirectionConfig::queue`] and [`DirectionConfig::queueing`]; what waits under another discipline moves into the
+    /// new queue as if it came now, as far as that has room.
+    Queueing(QueueLimit, Queueing),
     /// [`DirectionConfig::loss`]; new dwell times start a new process, in the good state, now.
     Loss(LossConfig),
     /// [`DirectionConfig::duplicate`].
@@ -131,6 +181,14 @@ pub enum ConfigError {
         /// What both count.
         unit: &'static str,
     },
+    /// A discipline whose times mean nothing.
+    #[error("queue with {what} {value}: choose one above 0 and at most {SPAN_MAX}")]
+    QueueTime {
+        /// Which time.
+        what: &'static str,
+        /// What was asked for.
+        value: Span,
+    },
     /// A policer that drops everything.
     #[error("policer with rate {} bit/s and burst {} B passes nothing: raise both above 0", .0.rate.as_bps(), .0.burst.get())]
     PolicerEmpty(Policer),
@@ -153,6 +211,7 @@ impl Default for DirectionConfig {
             jitter: Span::ZERO,
             keep_order: true,
             queue: QueueLimit::Bounded,
+            queueing: Queueing::default(),
             loss: LossConfig::None,
             duplicate: Ratio::ZERO,
             reorder: Reorder::default(),
@@ -201,6 +260,7 @@ impl DirectionConfig {
             }
         }
         self.queue.check()?;
+        self.queueing.check()?;
         self.loss.check()?;
         check_windows(&self.outages).map_err(ConfigError::Outages)?;
         match self.policer {
@@ -217,7 +277,8 @@ impl DirectionConfig {
             Parameter::Delay(delay) => changed.delay = delay,
             Parameter::Jitter(jitter) => changed.jitter = jitter,
             Parameter::KeepOrder(keep) => changed.keep_order = keep,
-            Parameter::Queue(queue) => changed.queue = queue,
+            Parameter::Queue(queue) => (changed.queue, changed.queueing) = (queue, Queueing::default()),
+            Parameter::Queueing(queue, queueing) => (changed.queue, changed.queueing) = (queue, queueing),
             Parameter::Loss(loss) => changed.loss = loss,
             Parameter::Duplicate(p) => changed.duplicate = p,
             Parameter::Reorder(reorder) => changed.reorder = reorder,
@@ -241,13 +302,35 @@ impl QueueLimit {
         };
         if asked > bound { Err(ConfigError::QueueTooLarge { asked, bound, unit }) } else { Ok(()) }
     }
-    /// Whether a frame of `len` bytes may wait behind `frames` frames of `octets` bytes.
-    pub(crate) fn admits(self, frames: u64, octets: u64, len: u64) -> bool {
-        let (most_frames, most_octets) = match self {
+    /// Most frames and most bytes that wait.
+    pub(crate) fn limits(self) -> Limits {
+        let (items, octets) = match self {
             Self::Bounded => (FRAMES_BOUND, QUEUE_DEFAULT.get()),
             Self::Octets(limit) => (FRAMES_BOUND, limit.get()),
             Self::Packets(limit) => (limit, QUEUE_BOUND.get()),
         };
-        frames < most_frames && octets + len <= most_octets
+        Limits { items: items as usize, octets: octets as usize }
+    }
+}
+
+impl Queueing {
+    /// Refuses what means nothing.
+    fn check(self) -> Result<(), ConfigError> {
+        if self.ring > RING_BOUND {
+            return Err(ConfigError::QueueTooLarge {
+                asked: self.ring,
+                bound: RING_BOUND,
+                unit: "packets in its ring",
+            });
+        }
+        let times = match self.discipline {
+            Discipline::Fifo => return Ok(()),
+            Discipline::CoDel(times) | Discipline::FqCoDel(times) => [times.target, times.interval],
+            Discipline::Pie(target) | Discipline::DualPi2(target) => [target; 2],
+        };
+        match ["target", "interval"].into_iter().zip(times).find(|(_, t)| *t == Span::ZERO || *t > SPAN_MAX) {
+            Some((what, value)) => Err(ConfigError::QueueTime { what, value }),
+            None => Ok(()),
+        }
     }
 }

@@ -20,6 +20,8 @@ pub enum Cause {
     Policer,
     /// No room to wait.
     Queue,
+    /// The queue's discipline, to hold its delay down.
+    Delay,
     /// It entered service during an outage.
     Outage,
     /// The loss model took it.
@@ -46,6 +48,8 @@ pub struct Counters {
     pub corrupted: Tally,
     /// Frames held back on purpose.
     pub reordered: Tally,
+    /// Frames that the queue's discipline marked instead of dropping them.
+    pub marked: u64,
     /// The most that ever waited, frames and bytes each at their own worst moment, without the one in service.
     pub queue_peak: Tally,
     /// Sum over all frames that entered service of the time they waited.
@@ -68,7 +72,8 @@ pub struct Holding {
 
 impl Cause {
     /// Every cause, in the order a frame meets them.
-    pub const ALL: [Self; 6] = [Self::Oversize, Self::Policer, Self::Queue, Self::Outage, Self::Loss, Self::Flight];
+    pub const ALL: [Self; 7] =
+        [Self::Oversize, Self::Policer, Self::Queue, Self::Delay, Self::Outage, Self::Loss, Self::Flight];
 }
 
 impl Tally {

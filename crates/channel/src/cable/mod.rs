@@ -8,11 +8,12 @@ mod count;
 mod luck;
 mod policer;
 mod serialiser;
+mod waiting;
 mod way;
 
 pub use config::{
-    CableConfig, ConfigError, DirectionConfig, FLIGHT_BOUND, FRAME_MAX, FRAMES_BOUND, Parameter, Policer, QUEUE_BOUND,
-    QUEUE_DEFAULT, QueueLimit, Reorder, SPAN_MAX,
+    CableConfig, CoDelTimes, ConfigError, DirectionConfig, Discipline, FLIGHT_BOUND, FRAME_MAX, FRAMES_BOUND,
+    Parameter, Policer, QUEUE_BOUND, QUEUE_DEFAULT, QueueLimit, Queueing, RING_BOUND, Reorder, SPAN_MAX,
 };
 pub use count::{Cause, Counters, Holding, Tally};
 pub(crate) use luck::hits;
@@ -54,7 +55,8 @@ pub enum Event {
 /// A full-duplex medium between two ports; see the module.
 ///
 /// A batch ([`FrameMeta::segment`]) is taken apart on arrival and its frames are treated one by one. The ECN mark
-/// handed in comes out with the frame. Being woken late moves no frame's fate: schedules follow the deadlines,
+/// handed in comes out with the frame, as a queue that marks has left it: whoever fetches the frame writes it into the
+/// header. Queues that tell flows apart do so by [`FrameMeta::flow`]. Being woken late moves no frame's fate: schedules follow the deadlines,
 /// not the wake-ups.
 pub struct Cable {
     ways: [Way; 2],
@@ -122,7 +124,7 @@ impl Cable {
     pub fn set(&mut self, now: Instant, direction: Direction, parameter: Parameter) -> Result<(), ConfigError> {
         let way = &mut self.ways[direction as usize];
         way.advance(now, &mut self.events);
-        way.set(now, parameter)?;
+        way.set(now, parameter, &mut self.events)?;
         way.advance(now, &mut self.events);
         Ok(())
     }
@@ -142,6 +144,12 @@ impl Cable {
         self.ways[direction as usize].holding()
     }
 
+    /// Whether the queue of frames handed in at `port` looks at their flow and their ECN mark.
+    pub fn looks_at_flows(&self, port: PortId) -> bool {
+        let queueing = self.ways[Direction::from_port(port) as usize].config().queueing;
+        queueing.discipline != Discipline::Fifo
+    }
+
     /// Events that were not kept because nobody fetched the earlier [`EVENTS_BOUND`].
     pub fn events_missed(&self) -> u64 {
         self.events.missed
@@ -157,10 +165,10 @@ impl Machine for Cable {
         match meta.segment {
             Some(size) if size > 0 && usize::from(size) < frame.len() => {
                 for segment in frame.chunks(usize::from(size)) {
-                    way.accept(now, segment, meta.ecn, &mut self.events);
+                    way.accept(now, segment, &meta, &mut self.events);
                 }
             }
-            _ => way.accept(now, frame, meta.ecn, &mut self.events),
+            _ => way.accept(now, frame, &meta, &mut self.events),
         }
         way.advance(now, &mut self.events);
     }

@@ -1,22 +1,18 @@
 //! One direction of a cable.
 
 use super::count::{Cause, Counters, Holding, Tally};
-use super::luck::{Dice, Luck, Turn, hits, scaled, span_below};
+use super::luck::{Dice, Turn, hits, scaled, span_below};
 use super::policer::Bucket;
 use super::serialiser::Serialiser;
-use super::{ConfigError, Direction, DirectionConfig, Event, Events, FLIGHT_BOUND, FRAME_MAX, FRAMES_BOUND, Parameter};
+use super::waiting::{Frame, Waiting};
+use super::{
+    ConfigError, Direction, DirectionConfig, Discipline, Event, Events, FLIGHT_BOUND, FRAME_MAX, FRAMES_BOUND,
+    Parameter,
+};
 use crate::loss::{LossProcess, Sending, in_windows};
 use std::collections::{BTreeMap, VecDeque};
-use wavelane_base::{Ecn, Instant, Seed, Transmit, Wakeup};
-
-/// A frame that waits or is in service.
-struct Frame {
-    bytes: Vec<u8>,
-    ecn: Ecn,
-    number: u64,
-    arrived: Instant,
-    luck: Luck,
-}
+use wavelane_base::{Ecn, FrameMeta, Instant, Seed, Transmit, Wakeup};
+use wavelane_queue::Loss;
 
 /// The frame in the serialiser.
 struct Service {
@@ -43,7 +39,7 @@ pub(super) struct Way {
     dice: Dice,
     loss: LossProcess,
     bucket: Option<Bucket>,
-    queue: VecDeque<Frame>,
+    queue: Waiting,
     serialiser: Serialiser,
     service: Option<Service>,
     flight: BTreeMap<Due, Flying>,
@@ -65,8 +61,8 @@ impl Way {
             dice: Dice::new(seed, &prefix),
             loss: LossProcess::new(seed, &prefix, config.loss.clone(), Instant::ZERO),
             bucket: config.policer.map(|policer| Bucket::new(policer, Instant::ZERO)),
+            queue: Waiting::new(seed, &prefix, &config),
             config,
-            queue: VecDeque::new(),
             serialiser: Serialiser::default(),
             service: None,
             flight: BTreeMap::new(),
@@ -96,7 +92,7 @@ impl Way {
     }
 
     /// Takes a frame from the near port. The caller has advanced to `now`.
-    pub(super) fn accept(&mut self, now: Instant, bytes: &[u8], ecn: Ecn, events: &mut Events) {
+    pub(super) fn accept(&mut self, now: Instant, bytes: &[u8], meta: &FrameMeta, events: &mut Events) {
         let number = self.counters.offered.frames;
         self.counters.offered.add(bytes.len());
         let luck = self.dice.roll();
@@ -104,22 +100,24 @@ impl Way {
             Some(Cause::Oversize)
         } else if self.bucket.as_mut().is_some_and(|bucket| !bucket.passes(now, bytes.len())) {
             Some(Cause::Policer)
-        } else if self.service.is_some()
-            && !self.config.queue.admits(self.waiting.frames, self.waiting.octets, bytes.len() as u64)
-        {
-            Some(Cause::Queue)
         } else {
             None
         };
         if let Some(cause) = cause {
             return self.lose(now, cause, number, bytes.len(), events);
         }
-        let frame = Frame { bytes: bytes.to_vec(), ecn, number, arrived: now, luck };
-        if self.service.is_none() {
+        let frame = Frame { bytes: bytes.to_vec(), ecn: meta.ecn, flow: meta.flow, number, arrived: now, luck };
+        // A FIFO has nothing to decide about a frame that need not wait.
+        if self.service.is_none() && self.config.queueing.discipline == Discipline::Fifo {
             return self.serve(now, frame, events);
         }
         self.waiting.add(frame.bytes.len());
-        self.queue.push_back(frame);
+        let mut lost = Vec::new();
+        self.queue.push(now, frame, &mut |frame, why| lost.push((frame, why)));
+        self.lose_waiting(now, lost, events);
+        if self.service.is_none() {
+            return self.serve_next(now, events);
+        }
         let peak = &mut self.counters.queue_peak;
         peak.frames = peak.frames.max(self.waiting.frames);
         peak.octets = peak.octets.max(self.waiting.octets);
@@ -130,13 +128,7 @@ impl Way {
         while let Some(service) = self.service.take_if(|service| service.end <= now) {
             let end = service.end;
             self.finish(service, events);
-            // A frame that takes no time leaves the server free for the next one at once.
-            while self.service.is_none()
-                && let Some(next) = self.queue.pop_front()
-            {
-                self.waiting.take(next.bytes.len());
-                self.serve(end, next, events);
-            }
+            self.serve_next(end, events);
         }
         while let Some(first) = self.flight.first_entry().filter(|entry| entry.key().0 <= now) {
             self.ready.push_back(first.remove());
@@ -165,19 +157,48 @@ impl Way {
     }
 
     /// Changes a parameter. The caller has advanced to `now`.
-    pub(super) fn set(&mut self, now: Instant, parameter: Parameter) -> Result<(), ConfigError> {
-        let old = self.config.rate;
+    pub(super) fn set(&mut self, now: Instant, parameter: Parameter, events: &mut Events) -> Result<(), ConfigError> {
+        let before = self.config.clone();
         self.config.set(parameter.clone())?;
+        let old = before.rate;
         match parameter {
             Parameter::Rate(rate) if rate != old => match &mut self.service {
                 Some(service) => service.end = self.serialiser.change(now, old, rate),
                 None => self.serialiser.forget_spare(),
             },
+            Parameter::Queue(_) | Parameter::Queueing(..) => {
+                let mut lost = Vec::new();
+                self.queue.reconfigure(now, &before, &self.config, &mut |frame, why| lost.push((frame, why)));
+                self.lose_waiting(now, lost, events);
+            }
             Parameter::Loss(loss) => self.loss.replace(loss, now),
             Parameter::Policer(policer) => self.bucket = policer.map(|policer| Bucket::new(policer, now)),
             _ => {}
         }
         Ok(())
+    }
+
+    /// Takes the next frame from the queue into the serialiser at `start`, if one waits.
+    fn serve_next(&mut self, start: Instant, events: &mut Events) {
+        // A frame that takes no time leaves the server free for the next one at once.
+        while self.service.is_none() {
+            let mut lost = Vec::new();
+            let next = self.queue.pop(start, &mut |frame, why| lost.push((frame, why)));
+            self.lose_waiting(start, lost, events);
+            let Some(next) = next else { return };
+            self.waiting.take(next.bytes.len());
+            self.serve(start, next, events);
+        }
+    }
+
+    /// Counts frames that the queue has thrown out.
+    fn lose_waiting(&mut self, at: Instant, lost: Vec<(Frame, Loss)>, events: &mut Events) {
+        for (frame, why) in lost {
+            self.waiting.take(frame.bytes.len());
+            let cause = if why == Loss::Full { Cause::Queue } else { Cause::Delay };
+            self.lose(at, cause, frame.number, frame.bytes.len(), events);
+        }
+        self.counters.marked = self.queue.marked();
     }
 
     /// Puts a frame into the serialiser at `start`.

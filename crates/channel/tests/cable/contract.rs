@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use wavelane_base::laws::{Script, Stimulus, check};
 use wavelane_base::{Ecn, FrameMeta, Instant, Machine, Octets, PortId, Rate, Seed, Span};
 use wavelane_channel::{
-    Cable, CableConfig, Cause, Direction, DirectionConfig, LossConfig, LossTrace, Parameter, PerUnit, Policer,
-    QueueLimit, Reorder,
+    Cable, CableConfig, Cause, CoDelTimes, Direction, DirectionConfig, Discipline, LossConfig, LossTrace, Parameter,
+    PerUnit, Policer, QueueLimit, Queueing, Reorder,
 };
 
 /// Every impairment at once.
@@ -17,6 +17,7 @@ fn everything() -> DirectionConfig {
         jitter: Span::from_millis(9),
         keep_order: true,
         queue: QueueLimit::Octets(Octets::new(30_000)),
+        queueing: Queueing::default(),
         loss: LossConfig::GilbertElliott {
             good: Span::from_millis(60),
             bad: Span::from_millis(9),
@@ -56,6 +57,12 @@ fn a_cable_keeps_the_laws() {
     check(|| Cable::new(Seed(9), "law", CableConfig::symmetric(everything())).unwrap(), &script());
     check(|| Cable::new(Seed(9), "law", CableConfig::ethernet()).unwrap(), &script());
     check(|| Cable::new(Seed(9), "law", CableConfig::default()).unwrap(), &script());
+    let times = CoDelTimes::default();
+    let disciplines = [Discipline::CoDel(times), Discipline::FqCoDel(times), Discipline::Pie(times.target)];
+    for discipline in disciplines.into_iter().chain([Discipline::DualPi2(times.target)]) {
+        let named = DirectionConfig { queueing: Queueing { discipline, ring: 3 }, ..everything() };
+        check(|| Cable::new(Seed(9), "law", CableConfig::symmetric(named.clone())).unwrap(), &script());
+    }
 }
 
 #[test]
@@ -164,11 +171,23 @@ fn any_loss() -> impl Strategy<Value = LossConfig> {
     ]
 }
 
+fn any_queueing() -> impl Strategy<Value = Queueing> {
+    let times = CoDelTimes { target: Span::from_millis(1), interval: Span::from_millis(4) };
+    let discipline = prop_oneof![
+        Just(Discipline::Fifo),
+        Just(Discipline::CoDel(times)),
+        Just(Discipline::FqCoDel(times)),
+        Just(Discipline::Pie(Span::from_millis(1))),
+        Just(Discipline::DualPi2(Span::from_millis(1))),
+    ];
+    (discipline, 0u64..6).prop_map(|(discipline, ring)| Queueing { discipline, ring })
+}
+
 fn any_direction() -> impl Strategy<Value = DirectionConfig> {
     let line = (prop::option::of(1u64..5_000_000_000), 0u64..50_000, 0u64..20_000, any::<bool>(), 0u64..60);
     let harm = (any_loss(), 0u32..=10, 0u32..=10, 0u32..=10, prop::option::of((1u64..50_000_000, 1u64..20_000)));
-    (line, harm).prop_map(|((bps, delay, jitter, keep_order, queue), (loss, twice, swap, flip, policer))| {
-        DirectionConfig {
+    (line, harm, any_queueing()).prop_map(
+        |((bps, delay, jitter, keep_order, queue), (loss, twice, swap, flip, policer), queueing)| DirectionConfig {
             rate: bps.map(Rate::from_bps),
             delay: Span::from_micros(delay),
             jitter: Span::from_micros(jitter),
@@ -178,14 +197,15 @@ fn any_direction() -> impl Strategy<Value = DirectionConfig> {
             } else {
                 QueueLimit::Octets(Octets::new(queue * 500))
             },
+            queueing,
             loss,
             duplicate: ratio(twice, 10),
             reorder: Reorder { p: ratio(swap, 10), extra: Span::from_millis(2) },
             corrupt: ratio(flip, 10),
             outages: vec![(ms(20), ms(30))],
             policer: policer.map(|(bps, burst)| Policer { rate: Rate::from_bps(bps), burst: Octets::new(burst) }),
-        }
-    })
+        },
+    )
 }
 
 proptest! {
@@ -210,7 +230,7 @@ proptest! {
             (middle, Parameter::Rate(changed.rate)),
             (middle, Parameter::Loss(changed.loss)),
             (middle, Parameter::Delay(changed.delay)),
-            (middle, Parameter::Queue(changed.queue)),
+            (middle, Parameter::Queueing(changed.queue, changed.queueing)),
             (middle, Parameter::Policer(changed.policer)),
         ];
         let no_change = seed % 2 == 0;

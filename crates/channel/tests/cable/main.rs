@@ -7,4 +7,5 @@ mod changes;
 mod contract;
 mod drive;
 mod impairments;
+mod queues;
 mod timing;

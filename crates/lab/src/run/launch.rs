@@ -4,7 +4,7 @@ use super::Run;
 use crate::bulk::{self, ENDLESS};
 use crate::content::Content;
 use crate::errand::Errand;
-use crate::{LabError, echo, fetch, quic};
+use crate::{LabError, echo, fetch, ping, quic};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -46,7 +46,12 @@ impl Run<'_> {
                 let size = usize::try_from(size.get()).expect("reviewed: at most PROBE_MAX");
                 Box::new(move || echo::run(&errand, every, size, &over))
             }
-            App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } | App::Ping { .. } => {
+            App::Ping { every, size } => {
+                let size = usize::try_from(size.get()).expect("a datagram fits an IP packet");
+                let id = u16::try_from(i).expect("FLOWS_MAX is 256");
+                Box::new(move || ping::run(&errand, every, size, id))
+            }
+            App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } => {
                 let name = &flow.name;
                 return Err(LabError::Topology(format!("flow '{name}': the lab has no program for it: use --on sim")));
             }

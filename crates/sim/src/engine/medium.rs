@@ -1,9 +1,10 @@
 //! Channels as the engine sees them: something that takes packets at ports and hands them out at ports.
 
 use super::NodeId;
-use wavelane_base::{FrameMeta, Instant, Machine, PortId, Wakeup};
+use wavelane_base::{Ecn, FrameMeta, Instant, Machine, PortId, Wakeup};
 use wavelane_channel::cable::Cable;
 use wavelane_channel::wifi::{CATEGORIES, Category, Cause, Event, Handling, STATIONS_BOUND, Wifi, port};
+use wavelane_wire::packet::{flow_and_mark, mark_congestion};
 
 /// What a channel is.
 pub(super) enum Medium {
@@ -40,10 +41,15 @@ impl Medium {
             Self::Wifi(_) => (port / STATIONS_BOUND, port % STATIONS_BOUND),
         }
     }
-    /// Takes a packet; `handling` says how a radio frame of it is to be sent.
+    /// Takes a packet; `handling` says how a radio frame of it is to be sent. A cable reads no headers: what its queue
+    /// looks at is read here.
     pub(super) fn handle_frame(&mut self, now: Instant, port: PortId, packet: &mut [u8], handling: Handling) {
         let meta = FrameMeta { rx_time: now, ..FrameMeta::default() };
         match self {
+            Self::Cable(cable) if cable.looks_at_flows(port) => {
+                let (flow, ecn) = flow_and_mark(packet).unwrap_or_default();
+                cable.handle_frame(now, port, packet, FrameMeta { flow, ecn, ..meta });
+            }
             Self::Cable(cable) => cable.handle_frame(now, port, packet, meta),
             Self::Wifi(wifi) => wifi.hand_in(now, port, packet, meta, handling),
         }
@@ -61,7 +67,13 @@ impl Medium {
         };
         match self {
             Self::Cable(cable) => {
-                let mut poll = |port, buffer: &mut [u8]| cable.poll_transmit(now, port, buffer, 1).map(|sent| sent.len);
+                let mut poll = |port, buffer: &mut [u8]| {
+                    let sent = cable.poll_transmit(now, port, buffer, 1)?;
+                    if sent.ecn == Ecn::Ce {
+                        mark_congestion(&mut buffer[..sent.len]);
+                    }
+                    Some(sent.len)
+                };
                 ask(&mut poll, PortId(0)).or_else(|| ask(&mut poll, PortId(1)))
             }
             Self::Wifi(wifi) => {

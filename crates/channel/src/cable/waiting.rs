@@ -1,0 +1,103 @@
+//! What waits for the serialiser, in the queue that the configuration names.
+
+use super::config::{DirectionConfig, Discipline};
+use super::luck::Luck;
+use wavelane_base::{Chance, Ecn, Instant, Seed};
+use wavelane_queue::{DualPi2Terms, Lost, PieTerms, Queue, Queued, Terms, TwoStage, UNLIMITED};
+
+/// A frame that waits or is in service.
+pub(super) struct Frame {
+    pub(super) bytes: Vec<u8>,
+    pub(super) ecn: Ecn,
+    pub(super) flow: u64,
+    pub(super) number: u64,
+    pub(super) arrived: Instant,
+    pub(super) luck: Luck,
+}
+
+impl Queued for Frame {
+    fn octets(&self) -> usize {
+        self.bytes.len()
+    }
+    fn flow(&self) -> u64 {
+        self.flow
+    }
+    /// A cable does not know; no discipline of its list treats frames by it.
+    fn heeds_drops(&self) -> bool {
+        true
+    }
+    fn mark(&mut self) -> bool {
+        let can = self.ecn != Ecn::NotEct;
+        if can {
+            self.ecn = Ecn::Ce;
+        }
+        can
+    }
+    /// ECT(1), and what is marked already (RFC 9331, section 5.1).
+    fn is_scalable(&self) -> bool {
+        matches!(self.ecn, Ecn::Ect1 | Ecn::Ce)
+    }
+}
+
+/// The queue, and the substream of dice that a next one would use.
+pub(super) struct Waiting {
+    queue: TwoStage<Frame>,
+    chance: Chance,
+    /// Frames that earlier queues marked.
+    marked: u64,
+}
+
+impl Waiting {
+    /// An empty queue of the kind that `config` names.
+    pub(super) fn new(seed: Seed, prefix: &str, config: &DirectionConfig) -> Self {
+        let chance = seed.chance(&format!("{prefix} / queue"));
+        Self { queue: build(config, chance.clone()), chance, marked: 0 }
+    }
+
+    /// The configuration has changed: what waits moves if it waits under another discipline.
+    pub(super) fn reconfigure(
+        &mut self,
+        now: Instant,
+        old: &DirectionConfig,
+        config: &DirectionConfig,
+        lost: Lost<'_, Frame>,
+    ) {
+        if old.queueing == config.queueing {
+            return self.queue.set_limits(config.queue.limits());
+        }
+        self.marked = self.marked();
+        let moved = std::mem::replace(&mut self.queue, build(config, self.chance.clone())).take_all();
+        for frame in moved {
+            self.queue.push(now, frame, lost);
+        }
+    }
+
+    pub(super) fn push(&mut self, now: Instant, frame: Frame, lost: Lost<'_, Frame>) {
+        self.queue.push(now, frame, lost);
+    }
+    pub(super) fn pop(&mut self, now: Instant, lost: Lost<'_, Frame>) -> Option<Frame> {
+        self.queue.pop(now, lost).map(|popped| popped.item)
+    }
+    /// Frames marked so far.
+    pub(super) fn marked(&self) -> u64 {
+        self.marked + self.queue.counters().marked
+    }
+}
+
+fn build(config: &DirectionConfig, chance: Chance) -> TwoStage<Frame> {
+    use wavelane_queue::Discipline as Kind;
+    let limits = config.queue.limits();
+    let codel = |kind, times: super::CoDelTimes| {
+        let mut queue = Queue::new(kind, limits);
+        queue.set_terms(Terms { target: times.target, interval: times.interval, age: UNLIMITED, ..Terms::default() });
+        queue
+    };
+    let queue = match config.queueing.discipline {
+        Discipline::Fifo => Queue::new(Kind::Fifo, limits),
+        Discipline::CoDel(times) => codel(Kind::CoDel, times),
+        Discipline::FqCoDel(times) => codel(Kind::FqCoDel, times),
+        Discipline::Pie(target) => Queue::pie(PieTerms { target, ..PieTerms::default() }, limits, chance),
+        Discipline::DualPi2(target) => Queue::dual_pi2(DualPi2Terms { target, ..DualPi2Terms::default() }, limits),
+    };
+    TwoStage::new(queue, config.queueing.ring as usize)
+}

@@ -1,0 +1,68 @@
+//! Queues that a scenario names, met by real packets.
+
+use super::*;
+
+/// A laptop that uploads over 5 Mbit/s for four seconds, and pings.
+fn home(queue: &str) -> Scenario {
+    let text = format!(
+        r#"
+title = "home"
+duration = "5 s"
+stacks = ["tcp-cubic"]
+[nodes]
+laptop = "endpoint"
+server = "endpoint"
+[channels.air]
+kind = "cable"
+between = ["laptop", "server"]
+forward = {{ rate = "5 Mbit/s", delay = "1 ms", queue = {queue} }}
+reverse = {{ rate = "5 Mbit/s", delay = "1 ms", queue = "1000 packets" }}
+[flows.copy]
+app = "upload"
+from = "laptop"
+to = "server"
+start = "1 s"
+[flows.ping]
+app = "ping"
+from = "laptop"
+to = "server"
+every = "50 ms"
+"#
+    );
+    Scenario::parse(&text, Path::new(".")).unwrap()
+}
+
+/// Round trips in milliseconds asked for between these seconds of the run, sorted; a lost one is infinite.
+fn waits(raw: &StackRaw, from: u64, to: u64) -> Vec<f64> {
+    let ping = raw.flows.iter().find(|flow| flow.flow == "ping").unwrap();
+    let within = ping.probes.iter().filter(|p| (from * 1_000_000_000..to * 1_000_000_000).contains(&p.sent_ns));
+    let mut all: Vec<f64> = within.map(|p| p.rtt_ns.map_or(f64::INFINITY, |ns| ns as f64 / 1e6)).collect();
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+#[test]
+fn a_ping_waits_behind_two_stages_and_passes_a_copy_under_fq_codel() {
+    if skip() {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let two_stage = home("{ kind = \"two-stage\", txqueuelen = \"80 packets\", ring = \"40 packets\" }");
+    let review = LabBackend.review(&two_stage);
+    let staged = review.clauses.iter().find(|clause| clause.clause == "channels.air").map(|clause| &clause.treatment);
+    assert!(matches!(staged, Some(Treatment::Approximated(_))), "{staged:?}");
+    let (raw, ..) = run(&two_stage, tcp(TcpKind::Cubic), "two-stage");
+    let raw = raw.unwrap();
+    // No run says less than physics: 120 packets of 2.4 ms are 288 ms when both stages are full.
+    let (idle, busy) = (waits(&raw, 0, 1), waits(&raw, 2, 5));
+    assert!(idle.len() >= 15 && busy.len() >= 40, "{} {}", idle.len(), busy.len());
+    assert!(busy[busy.len() * 9 / 10] > 150.0, "{busy:?}");
+    // The device's ring is a stage of the scenario's: its drops do not speak against the run.
+    let drops = raw.notes.iter().any(|note| note.starts_with("first stages of queues"));
+    assert!(drops, "{:?}", raw.notes);
+    assert!(!raw.inconclusive.as_ref().is_some_and(|why| why.contains("before a channel saw them")), "{:?}", raw.notes);
+    let (raw, ..) = run(&home("{ kind = \"fq-codel\" }"), tcp(TcpKind::Cubic), "fq-codel");
+    let raw = raw.unwrap();
+    let sorted = waits(&raw, 2, 5);
+    assert!(raw.inconclusive.is_some() || sorted[sorted.len() / 2] < busy[busy.len() / 2] / 3.0, "{sorted:?} {busy:?}");
+}

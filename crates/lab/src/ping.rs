@@ -1,0 +1,127 @@
+//! Ping: ICMP echo requests on a fixed schedule, open loop, answered by the far node's kernel.
+
+use crate::LabError;
+use crate::content::note_arrival;
+use crate::errand::Errand;
+use crate::sockets;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use wavelane_base::{Instant, Span};
+use wavelane_host::icmp::IcmpSocket;
+use wavelane_host::realtime;
+use wavelane_run::{FlowRaw, Probe};
+use wavelane_wire::ip::{IPV4_HEADER_LEN, checksum};
+
+/// An answer that takes longer than this after the last request is lost (the figure's definition).
+const PATIENCE: Span = Span::from_secs(5);
+/// Longest wait, so that a stop is noticed in time.
+const GLANCE: Span = Span::from_millis(20);
+/// Types of ICMP messages (RFC 792).
+const ECHO_REQUEST: u8 = 8;
+const ECHO_REPLY: u8 = 0;
+/// Bytes before a message's data.
+const HEAD: usize = 8;
+
+/// The request of that number; tells apart 2^64 of them by its data, as the sequence number of 16 bits cannot.
+fn request(id: u16, number: u64, size: usize) -> Vec<u8> {
+    let mut message = vec![0; HEAD + size];
+    message[0] = ECHO_REQUEST;
+    message[4..6].copy_from_slice(&id.to_be_bytes());
+    message[6..8].copy_from_slice(&(number as u16).to_be_bytes());
+    message[HEAD..HEAD + 8].copy_from_slice(&number.to_be_bytes());
+    let sum = checksum(&[&message]);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    message
+}
+
+/// The number of a request of ours that this packet answers.
+fn answered(packet: &[u8], id: u16) -> Option<u64> {
+    let header = usize::from(packet.first()? & 15) * 4;
+    let message = packet.get(header.max(IPV4_HEADER_LEN)..)?;
+    let of_ours =
+        *message.first()? == ECHO_REPLY && message.get(4..6)? == id.to_be_bytes() && checksum(&[message]) == 0;
+    of_ours.then_some(())?;
+    Some(u64::from_be_bytes(message.get(HEAD..HEAD + 8)?.try_into().ok()?))
+}
+
+/// Asks until the time is over, then waits for what is still out. The calling thread must be inside the client's
+/// namespace. `size`: bytes of a request's data, at least 8.
+pub(crate) fn run(errand: &Errand, every: Span, size: usize, id: u16) -> Result<(FlowRaw, Option<String>), LabError> {
+    let cancelled = || errand.cancelled();
+    // It sleeps, asks and sleeps again: where it may, a busy machine's other work is not measured with the link.
+    let preferred = realtime::prefer_this_thread().is_ok();
+    sockets::rest_until(errand.start, cancelled);
+    let mut raw = errand.raw("ping", errand.since_epoch(realtime::now()));
+    let IpAddr::V4(to) = errand.server.ip() else {
+        return Err(LabError::Topology(format!("flow '{}': the lab pings IPv4 addresses", errand.name)));
+    };
+    let socket =
+        IcmpSocket::open(to).map_err(LabError::io("cannot open a raw ICMP socket; run as root or with sudo"))?;
+    let (mut sent, mut answers): (Vec<Instant>, BTreeMap<u64, Instant>) = Default::default();
+    let (mut due, mut unsent) = (realtime::now(), 0u64);
+    let mut buffer = vec![0; 1 << 16];
+    let broken = LabError::io("cannot wait for ICMP messages");
+    loop {
+        let asking = due < errand.stop;
+        let patient = realtime::now() < errand.stop + PATIENCE && answers.len() < sent.len();
+        if cancelled() || !asking && !patient {
+            break;
+        }
+        let until = if asking { due } else { errand.stop + PATIENCE };
+        if let Err(e) = realtime::wait(&[socket.as_fd()], until.min(realtime::now() + GLANCE)) {
+            return Err(broken(e));
+        }
+        // A message that the network answers with an error is lost, and the next may not be.
+        while let Ok(Some(len)) = socket.receive(&mut buffer) {
+            let now = realtime::now();
+            let Some(number) = answered(&buffer[..len], id).filter(|number| *number < sent.len() as u64) else {
+                continue;
+            };
+            answers.entry(number).or_insert(now);
+            note_arrival(&mut raw.arrivals, errand.since_epoch(now), size as u64);
+        }
+        while due < errand.stop && due <= realtime::now() {
+            unsent += u64::from(socket.send(&request(id, sent.len() as u64, size)).is_err());
+            sent.push(due);
+            due += every;
+        }
+    }
+    raw.completed = !sent.is_empty();
+    raw.octets = raw.arrivals.iter().map(|(_, n)| n).sum();
+    raw.first_byte_ns = raw.arrivals.first().map(|(t, _)| *t);
+    raw.last_byte_ns = raw.arrivals.last().map(|(t, _)| *t);
+    raw.probes = (0u64..)
+        .zip(&sent)
+        .map(|(number, due)| Probe {
+            sent_ns: errand.since_epoch(*due),
+            rtt_ns: answers.get(&number).map(|at| at.since(*due).as_nanos()),
+        })
+        .collect();
+    let priority = if preferred { "at" } else { "without" };
+    let note = format!("flow {}: {priority} real-time priority, {unsent} requests refused by the kernel", errand.name);
+    Ok((raw, Some(note)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_known_by_its_id_and_its_whole_number() {
+        let mut message = request(7, 70_000, 56);
+        assert_eq!((message.len(), checksum(&[&message])), (64, 0));
+        let packet = |message: &[u8]| [&[0x45; IPV4_HEADER_LEN], message].concat();
+        assert_eq!(answered(&packet(&message), 7), None, "a request is no answer");
+        // The kernel changes the type and, with it, the checksum.
+        message[0] = ECHO_REPLY;
+        message[2..4].fill(0);
+        let sum = checksum(&[&message]);
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+        assert_eq!(answered(&packet(&message), 7), Some(70_000));
+        assert_eq!(answered(&packet(&message), 8), None);
+        message[20] ^= 1;
+        assert_eq!(answered(&packet(&message), 7), None, "damaged");
+        assert_eq!((answered(&[], 7), answered(&[0x45], 7)), (None, None));
+    }
+}

@@ -1,0 +1,129 @@
+//! A cable's queue: `queue = "100 packets"`, or a table that names its discipline; read and written.
+
+use crate::error::ScenarioError;
+use crate::parse::word;
+use crate::table::{Table, Value};
+use crate::write::{text, unit};
+use wavelane_base::{Octets, Span};
+use wavelane_channel::{CoDelTimes, Discipline, Parameter, QueueLimit, Queueing};
+
+/// The kinds of queue, as files write them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Fifo,
+    TwoStage,
+    CoDel,
+    FqCoDel,
+    Pie,
+    DualPi2,
+}
+
+const KINDS: &[(&str, Kind)] = &[
+    ("fifo", Kind::Fifo),
+    ("two-stage", Kind::TwoStage),
+    ("codel", Kind::CoDel),
+    ("fq-codel", Kind::FqCoDel),
+    ("pie", Kind::Pie),
+    ("dualpi2", Kind::DualPi2),
+];
+const EXAMPLE: &str = "{ kind = \"fq-codel\" }";
+
+impl Kind {
+    /// What a table of it may hold.
+    fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Fifo => &["kind", "limit"],
+            Self::TwoStage => &["kind", "txqueuelen", "ring"],
+            Self::CoDel | Self::FqCoDel => &["kind", "limit", "ring", "target", "interval"],
+            Self::Pie | Self::DualPi2 => &["kind", "limit", "ring", "target"],
+        }
+    }
+    /// How much waits unless the file says otherwise, as Linux has it.
+    fn limit(self) -> QueueLimit {
+        match self {
+            Self::Fifo | Self::TwoStage | Self::CoDel | Self::Pie => QueueLimit::Packets(1_000),
+            // RFC 8290, section 5.2.2; and `sch_dualpi2`.
+            Self::FqCoDel => QueueLimit::Packets(10_240),
+            Self::DualPi2 => QueueLimit::Packets(10_000),
+        }
+    }
+}
+
+/// `"250 kB"`, `"100 packets"` or a table.
+pub(crate) fn queue(value: &Value<'_>) -> Result<Parameter, ScenarioError> {
+    if value.as_str().is_some() {
+        return Ok(Parameter::Queue(limit(value)?));
+    }
+    let table = value.table(EXAMPLE)?;
+    let kind = word(&table.need("kind", "\"fq-codel\"")?, "kind of queue", KINDS, "\"fq-codel\"")?;
+    table.only(kind.keys())?;
+    let limit_at = table.get(if kind == Kind::TwoStage { "txqueuelen" } else { "limit" });
+    let limit = limit_at.map_or(Ok(kind.limit()), |value| limit(&value))?;
+    let ring = match kind {
+        Kind::TwoStage => packets(&table.need("ring", "\"256 packets\"")?)?,
+        _ => table.get("ring").map_or(Ok(0), |value| packets(&value))?,
+    };
+    let discipline = match kind {
+        Kind::Fifo => return Ok(Parameter::Queue(limit)),
+        Kind::TwoStage => Discipline::Fifo,
+        Kind::CoDel => Discipline::CoDel(times(&table)?),
+        Kind::FqCoDel => Discipline::FqCoDel(times(&table)?),
+        Kind::Pie => Discipline::Pie(table.quantity("target")?.unwrap_or(PI_TARGET)),
+        Kind::DualPi2 => Discipline::DualPi2(table.quantity("target")?.unwrap_or(PI_TARGET)),
+    };
+    Ok(Parameter::Queueing(limit, Queueing { discipline, ring }))
+}
+
+/// The delay that PIE and DualPI2 let stand (RFC 8033, section 4.1; RFC 9332, appendix A.1).
+const PI_TARGET: Span = Span::from_millis(15);
+
+fn times(table: &Table<'_>) -> Result<CoDelTimes, ScenarioError> {
+    let usual = CoDelTimes::default();
+    let target = table.quantity("target")?.unwrap_or(usual.target);
+    Ok(CoDelTimes { target, interval: table.quantity("interval")?.unwrap_or(usual.interval) })
+}
+
+/// `"250 kB"` or `"100 packets"`.
+fn limit(value: &Value<'_>) -> Result<QueueLimit, ScenarioError> {
+    match counted(value) {
+        Some(packets) => Ok(QueueLimit::Packets(packets)),
+        None => value.quantity::<Octets>().map(QueueLimit::Octets),
+    }
+}
+
+fn counted(value: &Value<'_>) -> Option<u64> {
+    value.as_str().and_then(|text| text.strip_suffix(" packets")).and_then(|n| n.parse().ok())
+}
+
+fn packets(value: &Value<'_>) -> Result<u64, ScenarioError> {
+    let text = value.str("a number of packets", "\"256 packets\"")?;
+    let wrong =
+        || value.impossible(format!("{}: '{text}' is no number of packets, such as \"256 packets\"", value.path));
+    counted(value).ok_or_else(wrong)
+}
+
+/// The TOML value of a queue.
+pub(crate) fn write(limit: QueueLimit, queueing: Queueing) -> String {
+    let limit = match limit {
+        QueueLimit::Octets(octets) => unit(&octets),
+        QueueLimit::Packets(packets) => text(&format!("{packets} packets")),
+        QueueLimit::Bounded => unit(&wavelane_channel::cable::QUEUE_DEFAULT),
+    };
+    let ring = format!("ring = \"{} packets\"", queueing.ring);
+    let with_ring = |words: String| if queueing.ring > 0 { format!("{words}, {ring} }}") } else { words + " }" };
+    let codel = |kind: &str, times: CoDelTimes| {
+        let (target, interval) = (unit(&times.target), unit(&times.interval));
+        with_ring(format!("{{ kind = \"{kind}\", limit = {limit}, target = {target}, interval = {interval}"))
+    };
+    let pi = |kind: &str, target: Span| {
+        with_ring(format!("{{ kind = \"{kind}\", limit = {limit}, target = {}", unit(&target)))
+    };
+    match queueing.discipline {
+        Discipline::Fifo if queueing.ring == 0 => limit,
+        Discipline::Fifo => format!("{{ kind = \"two-stage\", txqueuelen = {limit}, {ring} }}"),
+        Discipline::CoDel(times) => codel("codel", times),
+        Discipline::FqCoDel(times) => codel("fq-codel", times),
+        Discipline::Pie(target) => pi("pie", target),
+        Discipline::DualPi2(target) => pi("dualpi2", target),
+    }
+}
