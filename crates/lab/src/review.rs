@@ -63,7 +63,7 @@ pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
             (App::Echo { size, .. }, _) if !(echo::PROBE_MIN..=echo::PROBE_MAX).contains(&size.get()) => {
                 Treatment::Refused(format!("an echo of {} B: choose 8 to 65536", size.get()))
             }
-            (app, _) if app.is_datagrams() => {
+            (app, _) if app.is_datagrams() || matches!(app, App::Web(_) | App::Telnet { .. }) => {
                 Treatment::Refused(format!("the lab has no program for app '{}': use --on sim", app.word()))
             }
             _ => Treatment::Imposed,

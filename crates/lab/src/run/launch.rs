@@ -46,7 +46,14 @@ impl Run<'_> {
                 let size = usize::try_from(size.get()).expect("reviewed: at most PROBE_MAX");
                 Box::new(move || echo::run(&errand, every, size, &over))
             }
-            App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } | App::Ping { .. } => {
+            App::Cbr { .. }
+            | App::Saturate { .. }
+            | App::Window { .. }
+            | App::Ping { .. }
+            | App::Web(_)
+            | App::Voice(_)
+            | App::OnOff(_)
+            | App::Telnet { .. } => {
                 let name = &flow.name;
                 return Err(LabError::Topology(format!("flow '{name}': the lab has no program for it: use --on sim")));
             }

@@ -16,6 +16,7 @@ mod fill;
 mod media;
 mod packet_swarm;
 mod packets;
+mod people;
 mod repair;
 mod resilience;
 mod swarm;
