@@ -11,6 +11,7 @@ mod main_job;
 pub mod ns3;
 mod ours;
 mod page;
+mod petrovic;
 mod population;
 mod runner;
 mod sharing;
@@ -151,6 +152,15 @@ pub const STUDIES: &[Study] = &[
         parts: &population::PARTS,
         stacks: &population::STACKS,
         run: population::run,
+    },
+    Study {
+        id: petrovic::ID,
+        about: "bulk, web and voice over 802.11 with bit errors: the tables of Petrovic and Aboelaze beside ours, two profiles",
+        takes: ["2 min", "15 min"],
+        backend: "sim",
+        parts: &petrovic::PARTS,
+        stacks: &[],
+        run: petrovic::run,
     },
 ];
 

@@ -13,6 +13,7 @@ pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, Report
     let parts: String = document.parts.iter().map(|part| format!(" --part {part}")).collect();
     let shown: Vec<&Row> = match document.study.as_str() {
         crate::population::ID => crate::population::page::shown(document),
+        crate::petrovic::ID => crate::petrovic::shown(document),
         _ => document.rows.iter().collect(),
     };
     let page = StudyPage {
@@ -70,6 +71,7 @@ fn charts(document: &StudyDocument) -> Vec<Chart> {
         ],
         crate::sharing::ID => vec![over_queue(document, "sim"), over_queue(document, "lab")],
         crate::population::ID => crate::population::page::charts(document),
+        crate::petrovic::ID => crate::petrovic::charts(document),
         _ => Vec::new(),
     }
 }
