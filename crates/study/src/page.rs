@@ -19,6 +19,7 @@ pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, Report
     let page = StudyPage {
         title: format!("Study {} ({edition} edition, seed {})", document.study, document.seed),
         verdict: document.verdict,
+        grids: if document.study == crate::petrovic::ID { crate::petrovic::grids(document) } else { Vec::new() },
         charts: charts(document),
         rows: shown.into_iter().map(|row| (row.verdict, cells(row))).collect(),
         rerun: format!("wavelane study run {} --{edition} --seed {}{parts}{draws}", document.study, document.seed),

@@ -299,7 +299,10 @@ impl Cell {
         let nodes: Vec<f64> =
             Self::delivered(raw, (WARM_UP_S, end)).iter().map(|octets| octets * 8e-3 / self.seconds as f64).collect();
         let mut figures = Figures::from([("total_kbps".to_owned(), nodes.iter().sum())]);
-        figures.extend(nodes.iter().enumerate().map(|(i, kbps)| (format!("node{}_kbps", i + 1), *kbps)));
+        // Which node is which is chance: they are compared by rank.
+        let mut ranked = nodes.clone();
+        ranked.sort_by(|a, b| b.total_cmp(a));
+        figures.extend(ranked.iter().enumerate().map(|(i, kbps)| (format!("rank{}_kbps", i + 1), *kbps)));
         figures.extend(jain(&nodes).map(|index| ("jain".to_owned(), index)));
         let parts = (WARM_UP_S..end).step_by(FAIR_S as usize);
         let parts: Vec<Vec<f64>> = parts.map(|from| Self::delivered(raw, (from, from + FAIR_S))).collect();

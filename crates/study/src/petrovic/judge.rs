@@ -234,9 +234,11 @@ fn fairness(cells: &Cells<'_>) -> Vec<Row> {
         let least = found.values("jain_worst_10s").into_iter().min_by(f64::total_cmp).unwrap_or(1.0);
         row.why += &format!(", which is a selected worst case; our least fair 10 s have {least:.2}");
         rows.push(row);
-        for node in 1..=nodes.len() {
-            let name = format!("node{node}_kbps");
-            rows.push(beside(found, "S1-E2", &name, (&name, "kbit/s"), Some(nodes[node - 1])));
+        let mut ranked = nodes;
+        ranked.sort_by(|a, b| b.total_cmp(a));
+        for (place, theirs) in ranked.into_iter().enumerate() {
+            let name = format!("rank{}_kbps", place + 1);
+            rows.push(beside(found, "S1-E2", &name, (&name, "kbit/s"), Some(theirs)));
         }
     }
     let per_run = |rts: bool| -> Vec<f64> {

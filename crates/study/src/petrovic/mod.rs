@@ -9,7 +9,7 @@ mod page;
 mod quoted;
 mod store;
 
-pub(crate) use page::{charts, shown};
+pub(crate) use page::{charts, grids, shown};
 
 use crate::document::{Edition, StudyDocument};
 use crate::runner::Runner;

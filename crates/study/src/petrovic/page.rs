@@ -3,7 +3,7 @@
 use super::cell::Profile;
 use super::quoted::COLUMNS;
 use crate::document::{Row, StudyDocument};
-use wavelane_report::Chart;
+use wavelane_report::{Beside, Chart, Grid};
 use wavelane_run::Verdict;
 
 /// What is judged, claimed or across cells; the cells themselves are in the tables.
@@ -90,4 +90,76 @@ pub(crate) fn charts(document: &StudyDocument) -> Vec<Chart> {
         ));
     }
     charts
+}
+
+/// A table: rows of one metric by two keys of their case, and the column that says which cell they are of.
+fn grid<'a>(
+    (title, see): (String, &str),
+    rows: impl Iterator<Item = &'a Row>,
+    label: impl Fn(&Row) -> String,
+    head: impl Fn(&Row) -> String,
+) -> Option<Grid> {
+    let rows: Vec<&Row> = rows.collect();
+    let names = |of: &dyn Fn(&Row) -> String| {
+        let mut names: Vec<String> = Vec::new();
+        for row in &rows {
+            let name = of(row);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    };
+    let (labels, heads) = (names(&label), names(&head));
+    let cell = |of: &str, at: &str| {
+        let found = rows.iter().find(|row| label(row) == of && head(row) == at);
+        let (theirs, ours) = (found.and_then(|row| row.published), found.and_then(|row| row.value));
+        Beside { theirs, ours, half: found.and_then(|row| row.ci95) }
+    };
+    let line = |of: &String| (of.clone(), heads.iter().map(|at| cell(of, at)).collect());
+    let lines: Vec<_> = labels.iter().map(line).collect();
+    let heads = std::iter::once(String::new()).chain(heads.iter().cloned()).collect();
+    (!lines.is_empty()).then(|| Grid { title, see: see.to_owned(), heads, rows: lines })
+}
+
+/// The document's tables, ours beside them, and what each reading does to Table 1.
+pub(crate) fn grids(document: &StudyDocument) -> Vec<Grid> {
+    let size = |row: &Row| format!("{} B", number(row, "size_bytes").unwrap_or_default());
+    let window = |row: &Row| format!("W {}", number(row, "window").unwrap_or_default());
+    let column = |row: &Row| word(row, "column").to_owned();
+    let cell = |row: &Row| format!("{}, {}", size(row), window(row));
+    let mut grids = Vec::new();
+    for profile in Profile::BOTH {
+        let all = (profile, "default");
+        let title = |text: &str| format!("{text}, profile {}", profile.word());
+        let bulk = of(document, ("S1-E1", "total_kbps"), all);
+        let see =
+            "Larger packets and windows carry more, RTS/CTS carries less; 100-byte packets do better here than there.";
+        grids.push(grid((title("Table 1: total of five flows, kbit/s"), see), bulk, cell, column));
+        let nodes = document.rows.iter().filter(|row| {
+            row.id == "S1-E2" && row.metric.starts_with("rank") && word(row, "profile") == profile.word()
+        });
+        let see = "The document shows its least fair cells; ours are means, and fairer.";
+        let of_cell = |row: &Row| format!("{}, {}", cell(row), column(row));
+        let node = |row: &Row| row.metric.replace("_kbps", "");
+        grids.push(grid((title("Table 2: nodes by rank, kbit/s"), see), nodes, of_cell, node));
+        for (id, table) in [
+            ("S1-E3", "Table 3: mean response with 100-byte packets, s"),
+            ("S1-E4", "Table 4: with 1000-byte packets, s"),
+        ] {
+            let see = "With RTS/CTS responses are longer: lost first packets cost the initial timeout.";
+            let rows = of(document, (id, "response_mean_s"), all);
+            grids.push(grid((title(table), see), rows, window, column));
+        }
+        let see =
+            "Few are lost in datagrams of 500 to 1000 bytes; at 200 bytes a wide window fills the queue of 50 packets.";
+        let rows = of(document, ("S1-E5", "loss_percent"), (profile, super::VOICE_READING));
+        grids.push(grid((title("Table 5: voice lost or late, %"), see), rows, window, size));
+    }
+    let moved = document.rows.iter().filter(|row| row.metric == "over_default_reading");
+    let see =
+        "Total throughput of each column over that of the default reading of profile 2001: what each assumption moves.";
+    let reading = |row: &Row| word(row, "reading").to_owned();
+    grids.push(grid(("Other readings of Table 1".into(), see), moved, reading, column));
+    grids.into_iter().flatten().collect()
 }
