@@ -61,7 +61,10 @@ fn almanac_2024() -> Web {
     }
 }
 
-const MODELS: &[(&str, fn() -> Web)] = &[("webtraf-2001", webtraf_2001), ("almanac-2024", almanac_2024)];
+/// Makes a page model's values.
+type PageModel = fn() -> Web;
+
+const MODELS: &[(&str, PageModel)] = &[("webtraf-2001", webtraf_2001), ("almanac-2024", almanac_2024)];
 
 /// The keys of an application that is read here; `None` if it is not.
 pub(crate) fn keys(kind: &str) -> Option<&'static [&'static str]> {

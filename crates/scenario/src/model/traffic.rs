@@ -227,11 +227,8 @@ impl App {
     }
     /// Whether it sends datagrams of its own instead of using the stack's transport.
     pub fn is_datagrams(&self) -> bool {
-        match self {
-            Self::Cbr { .. } | Self::Saturate { .. } | Self::Window { .. } | Self::Ping { .. } => true,
-            Self::Voice(_) | Self::OnOff(_) => true,
-            _ => false,
-        }
+        matches!(self, Self::Cbr { .. } | Self::Saturate { .. } | Self::Window { .. } | Self::Ping { .. })
+            || matches!(self, Self::Voice(_) | Self::OnOff(_))
     }
     /// Whether its figures are those of an echo.
     pub fn is_echo(&self) -> bool {

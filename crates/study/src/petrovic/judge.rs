@@ -1,7 +1,7 @@
 //! What the cells came to, beside the document's numbers and claims.
 
 use super::cell::{Cell, Figures, Profile, SWITCHES, Traffic};
-use super::quoted::{self, COLUMNS, Column, SIZES, TABLE_2, VOICE_SIZES, VOICE_WINDOWS, WINDOWS};
+use super::quoted::{self, COLUMNS, Column, SIZES, TABLE_2, VOICE_WINDOWS, WINDOWS};
 use crate::cells::{Aim, Head, judge};
 use crate::document::Row;
 use serde_json::{Map, Value, json};
@@ -75,7 +75,7 @@ fn geometric(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 /// The cells of one profile and reading.
 pub(super) struct Cells<'a> {
-    found: Vec<&'a Found>,
+    pub(super) found: Vec<&'a Found>,
     profile: Profile,
 }
 
@@ -92,11 +92,11 @@ impl<'a> Cells<'a> {
         let here = |f: &&&Found| (f.cell.size, f.cell.window, f.cell.column) == (size, window, column);
         self.found.iter().find(here).copied()
     }
-    fn mean(&self, size: u32, window: u32, column: Column, figure: &str) -> Option<f64> {
+    pub(super) fn mean(&self, size: u32, window: u32, column: Column, figure: &str) -> Option<f64> {
         self.get(size, window, column)?.mean(figure)
     }
     /// Neighbouring sizes of the same window and column: whether the larger has more.
-    fn size_pairs(&self) -> Vec<bool> {
+    pub(super) fn size_pairs(&self) -> Vec<bool> {
         let of = |pair: &[u32]| {
             WINDOWS
                 .iter()
@@ -109,7 +109,7 @@ impl<'a> Cells<'a> {
         };
         SIZES.windows(2).flat_map(of).collect()
     }
-    fn window_pairs(&self) -> Vec<bool> {
+    pub(super) fn window_pairs(&self) -> Vec<bool> {
         let of = |size: u32| {
             COLUMNS.iter().filter_map(move |c| {
                 let kbps = |window| self.mean(size, window, *c, "total_kbps");
@@ -119,7 +119,7 @@ impl<'a> Cells<'a> {
         SIZES.into_iter().flat_map(of).collect()
     }
     /// Per size and window, with and without coding, a figure with RTS/CTS and without.
-    fn rts_pairs(&self, sizes: &[u32], figure: &str) -> Vec<(f64, f64)> {
+    pub(super) fn rts_pairs(&self, sizes: &[u32], figure: &str) -> Vec<(f64, f64)> {
         let mut pairs = Vec::new();
         for &size in sizes {
             for window in WINDOWS {
@@ -132,7 +132,7 @@ impl<'a> Cells<'a> {
         pairs
     }
     /// Per window, with and without RTS/CTS, throughput with coding and without.
-    fn fec_pairs(&self, size: u32) -> Vec<(f64, f64)> {
+    pub(super) fn fec_pairs(&self, size: u32) -> Vec<(f64, f64)> {
         let mut pairs = Vec::new();
         for window in WINDOWS {
             for rts in [true, false] {
@@ -457,114 +457,6 @@ fn closed_form(cells: &Cells<'_>) -> Vec<Row> {
     rows
 }
 
-/// The document's claims, by its own tables and by ours. They are said, not judged: S1-E1 to S1-E5 judge.
-pub(super) fn claims(all: &[Found], profile: Profile) -> Vec<Row> {
-    let bulk = Cells::new(all, profile, "default", Traffic::Bulk);
-    let web = Cells::new(all, profile, "default", Traffic::Web);
-    let voice = Cells::new(all, profile, super::VOICE_READING, Traffic::Voice);
-    let share = |cases: Vec<bool>| {
-        (!cases.is_empty()).then(|| cases.iter().filter(|holds| **holds).count() as f64 / cases.len() as f64)
-    };
-    let fec =
-        |size, more: bool| bulk.fec_pairs(size).into_iter().map(|(with, without)| (with > without) == more).collect();
-    let best = |size: u32| {
-        let of = |window: u32, column: Column| web.mean(size, window, column, "response_mean_s");
-        let windows: Vec<Option<bool>> = WINDOWS
-            .iter()
-            .map(|w| {
-                let ours = of(*w, COLUMNS[1])?;
-                Some([COLUMNS[0], COLUMNS[2], COLUMNS[3]].iter().filter_map(|c| of(*w, *c)).all(|other| ours <= other))
-            })
-            .collect();
-        windows.into_iter().flatten().collect::<Vec<bool>>()
-    };
-    let starved = |rts: bool| -> f64 {
-        bulk.found.iter().filter(|f| f.cell.column.rts == rts).flat_map(|f| f.values("starved_10s")).sum()
-    };
-    let column = Column { rts: false, fec: true };
-    let loss = |size, window| voice.mean(size, window, column, "loss_percent");
-    let smallest: Vec<bool> = VOICE_WINDOWS
-        .iter()
-        .filter_map(|w| {
-            let ours = loss(200, *w)?;
-            Some(VOICE_SIZES[1..].iter().filter_map(|size| loss(*size, *w)).all(|other| ours <= other))
-        })
-        .collect();
-    let large: Vec<f64> = VOICE_WINDOWS.iter().filter_map(|w| loss(1000, *w)).collect();
-    let mos = |window| voice.mean(200, window, column, "mos");
-    let bulk_kbps = |window| voice.mean(800, window, column, "bulk_kbps");
-    let both: Vec<bool> = [best(100), best(1000)].concat();
-    let list: [(&str, &str, Option<f64>, Option<f64>, &str); 12] = [
-        ("S1-C1", "larger_size_more", share(bulk.size_pairs()), Some(59.0 / 64.0), "larger packets carry more"),
-        ("S1-C1", "window_10_more_than_1", share(bulk.window_pairs()), Some(0.9), "larger windows carry more"),
-        (
-            "S1-C2",
-            "fec_less_at_100_bytes",
-            share(fec(100, false)),
-            Some(5.0 / 8.0),
-            "coding costs small packets throughput",
-        ),
-        ("S1-C3", "fec_more_at_2000_bytes", share(fec(2000, true)), Some(5.0 / 8.0), "coding helps large packets"),
-        (
-            "S1-C4",
-            "rts_less",
-            share(bulk.rts_pairs(&SIZES, "total_kbps").into_iter().map(|(with, without)| with < without).collect()),
-            Some(39.0 / 40.0),
-            "RTS/CTS costs throughput",
-        ),
-        (
-            "S1-C5",
-            "coding_without_rts_best",
-            share(both),
-            Some(5.0 / 8.0),
-            "responses are best with coding and without RTS/CTS",
-        ),
-        (
-            "S1-C6",
-            "starved_with_rts",
-            Some(starved(true) / (starved(true) + starved(false))).filter(|v| v.is_finite()),
-            Some(1.0),
-            "starved nodes (below a tenth of the mean for 10 s) are those with RTS/CTS; all four rows of Table 2 have it",
-        ),
-        (
-            "S1-C7",
-            "voice_best_at_200_bytes",
-            share(smallest),
-            Some(1.0 / 6.0),
-            "voice is best in small packets: Table 5 says otherwise",
-        ),
-        (
-            "S1-C8",
-            "loss_percent_at_1000_bytes",
-            wavelane_measure::mean(&large),
-            Some(7.68),
-            "seven calls are almost impossible above 800 B: the step of Table 5 is in no model of bit errors",
-        ),
-        ("S1-C9", "mos_at_w32", mos(32), None, "1 to 2 % of loss is harmless: score at 200 B behind a window of 32"),
-        ("S1-C9", "mos_at_w1", mos(1), None, "the same behind a window of 1"),
-        (
-            "S1-C10",
-            "bulk_w1_over_w32",
-            bulk_kbps(1).zip(bulk_kbps(32)).map(|(small, large)| small / large),
-            None,
-            "a small window beside calls costs bulk throughput: 800 B voice",
-        ),
-    ];
-    let row = |(id, metric, ours, theirs, words): (&'static str, &str, Option<f64>, Option<f64>, &str)| {
-        let unit = match metric {
-            _ if metric.starts_with("mos") => "MOS",
-            _ if metric.starts_with("loss") => "%",
-            _ => "share",
-        };
-        let mut row = across(id, profile, metric, unit, &ours.into_iter().collect::<Vec<_>>());
-        row.published = theirs;
-        let number = |value: Option<f64>| value.map_or("no figure".to_owned(), |v| format!("{v:.3}"));
-        row.why = format!("claim: {words}; ours {}, the document's tables {}", number(ours), number(theirs));
-        row
-    };
-    list.into_iter().map(row).filter(|row| row.value.is_some()).collect()
-}
-
 /// All rows, in the order of the experiments.
 pub(super) fn rows(all: &[Found]) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -572,7 +464,7 @@ pub(super) fn rows(all: &[Found]) -> Vec<Row> {
         rows.extend(bulk(all, profile));
         rows.extend(web(all, profile));
         rows.extend(voice(all, profile, super::VOICE_READING, true));
-        rows.extend(claims(all, profile));
+        rows.extend(super::claims::rows(all, profile));
     }
     rows.extend(voice(all, Profile::Y2001, "default", false));
     rows.extend(nodes(all));

@@ -45,7 +45,7 @@ fn the_documents_own_numbers_pass() {
     assert_eq!(verdict(&rows, "jain_without_less_with_rts").0, Verdict::Pass);
     assert_eq!(verdict(&rows, "jain_worst_10s_with_rts").0, Verdict::Pass);
     assert!(rows.iter().filter(|r| r.metric == "column_ratio").all(|r| r.verdict == Verdict::Pass));
-    let claims = claims(&all, Profile::Y2001);
+    let claims = crate::petrovic::claims::rows(&all, Profile::Y2001);
     for (metric, share) in [("fec_less_at_100_bytes", 0.625), ("fec_more_at_2000_bytes", 0.625), ("rts_less", 0.975)] {
         let row = claims.iter().find(|row| row.metric == metric).unwrap();
         assert_eq!((row.value, row.published, row.verdict), (Some(share), Some(share), Verdict::Info), "{metric}");

@@ -4,6 +4,7 @@
 //! leaves open runs Table 1. `docs/decisions/0031-petrovic.md` says what came out.
 
 mod cell;
+mod claims;
 mod judge;
 mod page;
 mod quoted;
