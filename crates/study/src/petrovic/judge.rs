@@ -60,7 +60,7 @@ fn within(row: &mut Row, least: f64, most: f64) {
     let mut upper = row.clone();
     judge(row, Aim::AtLeast(least));
     judge(&mut upper, Aim::AtMost(most));
-    let verdict = Verdict::total([row.verdict, upper.verdict].into_iter());
+    let verdict = Verdict::total([row.verdict, upper.verdict]);
     row.why = row.value.map_or(row.why.clone(), |v| {
         let straddles = if verdict == Verdict::Inconclusive { ", and the 95 % interval straddles a limit" } else { "" };
         format!("{v:.3}, wanted {least} to {most}{straddles}")
