@@ -141,7 +141,8 @@ pub(crate) fn run(errand: Errand, every: Span, size: u64) -> Result<(FlowRaw, Op
         let number = {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
             let connect_ns = errand.since_epoch(due);
-            log.fetches.push(Fetch { connect_ns, first_byte_ns: None, total_ns: None });
+            let page = u32::try_from(log.fetches.len()).unwrap_or(u32::MAX);
+            log.fetches.push(Fetch { page, connect_ns, first_byte_ns: None, total_ns: None });
             log.fetches.len() - 1
         };
         threads.retain(|thread| !thread.is_finished());

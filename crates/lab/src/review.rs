@@ -69,7 +69,7 @@ pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
             (App::Echo { size, .. }, _) if !(echo::PROBE_MIN..=echo::PROBE_MAX).contains(&size.get()) => {
                 Treatment::Refused(format!("an echo of {} B: choose 8 to 65536", size.get()))
             }
-            (app, _) if app.is_datagrams() && !matches!(app, App::Ping { .. }) => {
+            (app, _) if lacks_program(app) => {
                 Treatment::Refused(format!("the lab has no program for app '{}': use --on sim", app.word()))
             }
             _ => Treatment::Imposed,
@@ -166,5 +166,14 @@ pub(crate) fn control_of_stack(stack: Stack) -> &'static str {
         Stack::Tcp { kind: TcpKind::Reno, .. } => "reno",
         Stack::Tcp { kind: TcpKind::Bbr, .. } | Stack::BoringtunBbr => "bbr",
         _ => "cubic",
+    }
+}
+
+/// Whether the lab has no program for an app.
+fn lacks_program(app: &App) -> bool {
+    match app {
+        App::Ping { .. } => false,
+        App::Web(_) | App::Telnet { .. } => true,
+        app => app.is_datagrams(),
     }
 }

@@ -11,7 +11,7 @@ mod study;
 mod summary;
 mod table;
 
-pub use study::{Chart, StudyPage, render_study};
+pub use study::{Beside, Chart, Grid, StudyPage, render_study};
 pub use summary::summary_text;
 
 use std::path::{Path, PathBuf};

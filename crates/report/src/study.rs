@@ -31,6 +31,59 @@ pub struct Chart {
     pub aim: Option<(f64, String)>,
 }
 
+/// A published table with ours beside it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Grid {
+    /// For people.
+    pub title: String,
+    /// What to see, in a sentence.
+    pub see: String,
+    /// Heads of the columns, that of the labels first.
+    pub heads: Vec<String>,
+    /// Label and cells of each row.
+    pub rows: Vec<(String, Vec<Beside>)>,
+}
+
+/// Theirs and ours.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Beside {
+    /// The source's value.
+    pub theirs: Option<f64>,
+    /// Ours.
+    pub ours: Option<f64>,
+    /// Its 95 % half-width.
+    pub half: Option<f64>,
+}
+
+/// Shades of agreement: up to which factor, and what it looks like.
+const SHADES: [(f64, &str); 3] = [(1.25, "#d9f0e1"), (2.0, "#fff3cd"), (f64::INFINITY, "#f8d7da")];
+
+impl Beside {
+    fn html(&self) -> String {
+        let number = |value: Option<f64>| value.map_or("-".into(), |v| format!("{v:.*}", decimals(v)));
+        let half = match (self.half, self.ours) {
+            (Some(half), Some(ours)) => format!(" \u{b1} {half:.*}", decimals(ours)),
+            _ => String::new(),
+        };
+        let shade = self.theirs.zip(self.ours).filter(|(theirs, ours)| *theirs > 0.0 && *ours > 0.0);
+        let shade = shade.and_then(|(theirs, ours)| {
+            let factor = (theirs / ours).max(ours / theirs);
+            SHADES.iter().find(|(most, _)| factor <= *most).map(|(_, colour)| format!(" style=\"background:{colour}\""))
+        });
+        let (theirs, ours) = (number(self.theirs), number(self.ours));
+        format!("<td class=\"n\"{}>{theirs} <b>{ours}</b>{half}</td>", shade.unwrap_or_default())
+    }
+}
+
+/// Three digits, at most two of them after the point.
+fn decimals(value: f64) -> usize {
+    match value.abs() {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    }
+}
+
 /// What a study's page shows.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StudyPage {
@@ -38,6 +91,8 @@ pub struct StudyPage {
     pub title: String,
     /// The total.
     pub verdict: Verdict,
+    /// Published tables.
+    pub grids: Vec<Grid>,
     /// Pictures.
     pub charts: Vec<Chart>,
     /// Verdict and cells of each row.
@@ -104,6 +159,7 @@ fn page(study: &StudyPage, drawn: &[String]) -> String {
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n<style>\n{STYLE}\n</style>\n\
          </head>\n<body>\n<h1>{title}</h1>\n<p>Verdict: <span class=\"v {verdict}\">{verdict}</span>.</p>\n"
     );
+    study.grids.iter().for_each(|grid| write_grid(&mut out, grid));
     for svg in drawn {
         let _ = writeln!(out, "<div>\n{svg}\n</div>");
     }
@@ -129,6 +185,32 @@ fn page(study: &StudyPage, drawn: &[String]) -> String {
     out
 }
 
+fn write_grid(out: &mut String, grid: &Grid) {
+    let _ = write!(out, "<h2>{}</h2>\n<table>\n<thead><tr>", escape(&grid.title));
+    for (place, head) in grid.heads.iter().enumerate() {
+        let class = if place == 0 { " class=\"l\"" } else { "" };
+        let _ = write!(out, "<th{class}>{}</th>", escape(head));
+    }
+    out.push_str("</tr></thead>\n<tbody>\n");
+    for (label, cells) in &grid.rows {
+        let cells: String = cells.iter().map(Beside::html).collect();
+        let _ = writeln!(out, "<tr><td class=\"l\">{}</td>{cells}</tr>", escape(label));
+    }
+    let shades: Vec<String> = SHADES
+        .iter()
+        .map(|(most, colour)| {
+            let words = if most.is_finite() { format!("within {most} times") } else { "further apart".to_owned() };
+            format!("<span style=\"background:{colour}\">{words}</span>")
+        })
+        .collect();
+    let _ = writeln!(
+        out,
+        "</tbody>\n</table>\n<p class=\"note\">{} Theirs, then <b>ours</b>: {}.</p>",
+        escape(&grid.see),
+        shades.join(", ")
+    );
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -151,6 +233,12 @@ mod tests {
         let study = StudyPage {
             title: "link-x <quick>".into(),
             verdict: Verdict::Fail,
+            grids: vec![Grid {
+                title: "Table <1>".into(),
+                see: "Ours is higher.".into(),
+                heads: vec!["size".into(), "NR".into()],
+                rows: vec![("100 B".into(), vec![Beside { theirs: Some(97.7), ours: Some(171.84), half: Some(3.0) }])],
+            }],
             charts: vec![chart("one", vec![(0.0, 0.95), (5.0, 0.8)]), chart("none", vec![])],
             rows: vec![(Verdict::Fail, cell("0.8 < 0.9")), (Verdict::Info, cell("told"))],
             rerun: "wavelane study run link-x".into(),
@@ -160,6 +248,7 @@ mod tests {
         let path = render_study(&folder, &study).unwrap();
         let html = std::fs::read_to_string(path).unwrap();
         assert!(html.contains("link-x &lt;quick&gt;") && html.contains("0.8 &lt; 0.9") && html.contains("told"));
+        assert!(html.contains("Table &lt;1&gt;") && html.contains("#fff3cd\">97.7 <b>172</b> \u{b1} 3</td>"));
         assert_eq!(html.matches("<svg").count(), 1);
         assert!(html.contains("aim 0.9") && html.contains("class=\"l v fail\""));
         assert!(std::fs::metadata(folder.join("plots/one.png")).unwrap().len() > 2_000);

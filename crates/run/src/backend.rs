@@ -280,7 +280,8 @@ pub struct FlowRaw {
     /// (time of reading, age then) of a download's bytes, one per [`AGE_OCTETS`] of the body, in order; at most
     /// [`AGES_MAX`]. An age runs from the sender's write to the receiver's read. Empty where nobody stamps bytes.
     pub ages: Vec<(u64, u64)>,
-    /// The exchanges of a fetch in order of connecting, all that were begun; empty for other applications.
+    /// The exchanges of a fetch, or of the pages of a web flow, in order of connecting, all that were begun; empty for other
+    /// applications.
     pub fetches: Vec<Fetch>,
     /// How long the flow was allowed to run: from `connect_ns` to its stop or the run's duration.
     pub given_ns: u64,
@@ -289,6 +290,8 @@ pub struct FlowRaw {
 /// One exchange of a fetch, on a connection of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fetch {
+    /// The page that it belongs to, from 0; each exchange of a fetch is its own.
+    pub page: u32,
     /// When connect() was called, since the run's start.
     pub connect_ns: u64,
     /// From then to the first byte of the body; `None` if none came.

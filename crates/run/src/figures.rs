@@ -1,6 +1,8 @@
 //! From what a flow saw to the figures of the Record. The only place where figures are computed.
 
 use crate::backend::{FlowRaw, KernelTcp, PacketsRaw, Probe, RadioRaw, StackRaw};
+use crate::people;
+pub use crate::people::{VoiceFigures, WebFigures};
 use crate::record::{CategoryFigures, KernelFigures, PacketFigures, RadioFigures};
 use serde::{Deserialize, Serialize};
 use wavelane_base::{Seed, Span};
@@ -47,6 +49,12 @@ pub struct FlowFigures {
     /// Of a fetch: how long its exchanges took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetch: Option<FetchFigures>,
+    /// Of a web flow: how long objects and pages took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web: Option<WebFigures>,
+    /// Of a voice flow: what its listener got.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub voice: Option<VoiceFigures>,
     /// connect(), since the run's start.
     pub connect_ms: f64,
     /// First and last byte at the receiver, since the run's start.
@@ -72,7 +80,7 @@ pub struct FetchFigures {
     pub total_p50_ms: f64,
 }
 
-fn ms(ns: u64) -> f64 {
+pub(crate) fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
@@ -160,12 +168,15 @@ fn of_fetches(raw: &FlowRaw) -> Option<FetchFigures> {
 /// The figures of one flow. `bulk` is the raw material of the flow during which an echo counts.
 pub fn of_flow(flow: &Flow, raw: &FlowRaw, bulk: Option<&FlowRaw>, seed: Seed) -> FlowFigures {
     let is_bulk = flow.app.is_bulk();
-    let probes = if is_bulk { Vec::new() } else { counted_probes(raw, bulk) };
+    let heard = people::of_voice(flow, raw);
+    // A call has no answers: its delays are one way, and its own figures.
+    let probes = if is_bulk || heard.is_some() { Vec::new() } else { counted_probes(raw, bulk) };
     let delays = ranked(probes.iter().map(|p| p.rtt_ns));
     // A fetch's exchanges are counted like probes.
     let fetched = |missing: bool| raw.fetches.iter().filter(|f| !missing || f.total_ns.is_none()).count() as u64;
-    let sent = probes.len() as u64 + fetched(false);
-    let lost = probes.iter().filter(|p| p.rtt_ns.is_none()).count() as u64 + fetched(true);
+    let (mut sent, mut lost) = (fetched(false), fetched(true));
+    sent += heard.as_ref().map_or(probes.len() as u64, |heard| heard.sent);
+    lost += heard.as_ref().map_or(probes.iter().filter(|p| p.rtt_ns.is_none()).count() as u64, |heard| heard.lost);
     FlowFigures {
         flow: flow.name.clone(),
         app: flow.app.word().to_owned(),
@@ -184,7 +195,9 @@ pub fn of_flow(flow: &Flow, raw: &FlowRaw, bulk: Option<&FlowRaw>, seed: Seed) -
         sent: (!is_bulk).then_some(sent),
         lost: (!is_bulk).then_some(lost),
         age_p95_ms: age_p95(raw, &flow.app),
-        fetch: of_fetches(raw),
+        fetch: if flow.app.word() == "fetch" { of_fetches(raw) } else { None },
+        web: people::of_web(flow, raw),
+        voice: heard,
         connect_ms: ms(raw.connect_ns),
         first_byte_ms: raw.first_byte_ns.map(ms),
         last_byte_ms: raw.last_byte_ns.map(ms),

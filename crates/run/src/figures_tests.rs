@@ -145,6 +145,7 @@ fn ages_count_after_the_warm_up_and_fetches_that_do_not_end_rank_last() {
     assert_eq!(of_flow(&download(None), &bulk(true), None, Seed(1)).age_p95_ms, None);
     let fetch = flow(App::Fetch { every: Span::from_millis(100), size: Octets::new(1000) });
     let one = |first: u64, total: Option<u64>| crate::Fetch {
+        page: 0,
         connect_ns: 0,
         first_byte_ns: Some(first * 1_000_000),
         total_ns: total.map(|t| t * 1_000_000),

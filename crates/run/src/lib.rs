@@ -9,6 +9,7 @@ mod backend;
 mod drive;
 pub mod figures;
 mod judge;
+mod people;
 mod record;
 
 pub use backend::{

@@ -287,7 +287,7 @@ const FETCHES_HEAD: &str = "connect_ns,total_ns";
 pub(crate) fn series_csv(raw: &crate::FlowRaw, is_bulk: bool) -> String {
     use core::fmt::Write;
     let head = match raw.app {
-        "fetch" => FETCHES_HEAD,
+        "fetch" | "web" => FETCHES_HEAD,
         _ if is_bulk => ARRIVALS_HEAD,
         _ => PROBES_HEAD,
     };

@@ -6,6 +6,7 @@
 mod error;
 mod model;
 mod parse;
+mod parse_apps;
 mod parse_channel;
 mod parse_edca;
 mod parse_queue;
@@ -22,8 +23,8 @@ mod write_wifi;
 
 pub use error::{Problem, ScenarioError};
 pub use model::{
-    App, Bound, Change, Channel, ChannelKind, Check, DURATION_MAX, Direction, FLOWS_MAX, Flow, Metric, NODES_MAX, Node,
-    NodeKind, Scenario, Side, Stack, TcpKind, TcpKnobs, TcpProfile,
+    App, Bound, Change, Channel, ChannelKind, Check, Codec, DURATION_MAX, Direction, FLOWS_MAX, Flow, Metric,
+    NODES_MAX, Node, NodeKind, Scenario, Side, Spurts, Stack, TcpKind, TcpKnobs, TcpProfile, Voice, Web,
 };
 pub use parse::{is_scenario, line_of_clause, read_bounded};
 pub use parse_channel::DIRECTION_KEYS;

@@ -2,6 +2,7 @@
 
 use crate::error::{Problem, ScenarioError};
 use crate::model::{App, Bound, Check, Flow, Metric, Node, Scenario, Side, Stack};
+use crate::parse_apps;
 use crate::parse_channel;
 use crate::parse_edca::CATEGORIES;
 use crate::table::{Table, Value, line_of};
@@ -187,7 +188,9 @@ fn flow(name: &str, value: &Value<'_>) -> Result<Flow, ScenarioError> {
     const COMMON: &[&str] = &["app", "from", "to", "start", "stop", "category", "no-ack"];
     let table = value.table("[flows.page]")?;
     let kind = word(&table.need("app", "\"download\"")?, "application", crate::words::APPS, "\"download\"")?;
+    let modelled = parse_apps::keys(kind);
     let own: &[&str] = match kind {
+        _ if modelled.is_some() => modelled.unwrap_or_default(),
         "echo" => &["every", "size", "while", "control"],
         "fetch" => &["every", "size", "control"],
         "cbr" | "ping" => &["every", "size"],
@@ -199,7 +202,7 @@ fn flow(name: &str, value: &Value<'_>) -> Result<Flow, ScenarioError> {
     let text = |key, example| table.need(key, example)?.str("a node's name", example).map(str::to_owned);
     let start = table.quantity("start")?.unwrap_or(Span::ZERO);
     let size: Option<Octets> = table.quantity("size")?;
-    if let Some(rate) = table.get("rate") {
+    if let Some(rate) = table.get("rate").filter(|_| modelled.is_none()) {
         let _: Rate = rate.quantity()?;
         return Err(rate.impossible(match size {
             Some(_) => format!("[{}] has both size and rate: keep size, it ends when all bytes arrived", value.path),
@@ -207,6 +210,7 @@ fn flow(name: &str, value: &Value<'_>) -> Result<Flow, ScenarioError> {
         }));
     }
     let app = match kind {
+        _ if modelled.is_some() => parse_apps::app(kind, &table)?,
         "download" => App::Download { size },
         "upload" => App::Upload { size },
         "quic" => App::Quic { size },

@@ -130,6 +130,7 @@ pub(crate) fn flow(scenario: &Scenario, flow: &Flow, value: &Value<'_>) -> Check
         return refuse(value, format!("{why}: start before duration = {}", scenario.duration));
     }
     handling(&way, flow, value)?;
+    crate::parse_apps::deadline(scenario, flow, value)?;
     match flow.app {
         App::Download { size: Some(size) } | App::Upload { size: Some(size) } | App::Quic { size: Some(size) }
             if size == Octets::ZERO || size > SIZE_MAX =>
@@ -268,7 +269,7 @@ pub(crate) fn metric(scenario: &Scenario, flow: &str, metric: Metric, value: &Va
     }
     let of_echo = of_echo || metric == Metric::Lost;
     let of_bulk = matches!(metric, Metric::GoodputBps | Metric::DurationMs | Metric::Intact | Metric::AgeP95Ms);
-    if of_echo && found.app.word() != "echo" || of_bulk && !found.app.is_bulk() {
+    if of_echo && !found.app.is_echo() || of_bulk && !found.app.is_bulk() {
         let wanted = if of_echo { "an echo" } else { "a download or upload" };
         let why = format!("{}: {} is a figure of {wanted}", value.path, metric.word());
         return refuse(value, format!("{why}, but '{flow}' is a flow of app {}: name another flow", found.app.word()));

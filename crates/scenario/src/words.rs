@@ -68,6 +68,10 @@ pub const APPS: &[(&str, &str)] = &[
     ("saturate", "saturate"),
     ("window", "window"),
     ("ping", "ping"),
+    ("web", "web"),
+    ("voice", "voice"),
+    ("on-off", "on-off"),
+    ("telnet", "telnet"),
 ];
 
 /// Every kind of node.

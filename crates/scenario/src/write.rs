@@ -146,7 +146,12 @@ fn flow_body(flow: &Flow) -> String {
             key("every", unit(every));
             key("size", unit(size));
         }
+        App::Web(_) | App::Voice(_) | App::OnOff(_) | App::Telnet { .. } => {}
     }
+    out += &crate::parse_apps::write(&flow.app);
+    let mut key = |key: &str, value: String| {
+        let _ = write!(out, "\n{key} = {value}");
+    };
     if let Some(kind) = flow.control {
         key("control", text(kind.word()));
     }

@@ -4,17 +4,17 @@ use crate::buffers;
 use crate::captures::Captures;
 use crate::engine::Engine;
 use crate::stacks::{self, treatment};
-use crate::traffic::{Datagrams, ECHO_GRACE, FlowEnd, FlowIndex, FlowLog, FlowSpec, Work};
+use crate::traffic::{Datagrams, ECHO_GRACE, Exchange, FlowEnd, FlowIndex, FlowLog, FlowSpec, Pages, Work};
 use crate::wiring::{Shape, World};
 use wavelane_base::{Instant, Seed, Span};
 use wavelane_channel::cable;
 use wavelane_channel::wifi::{Category, CategoryTally, Handling, Tally, Wifi};
 use wavelane_gateway::PeerId;
 use wavelane_run::{
-    Backend, BackendError, CategoryRaw, ErrorsRaw, FlowRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent,
-    StackRaw, Treatment,
+    Backend, BackendError, CategoryRaw, ErrorsRaw, Fetch, FlowRaw, Probe, Progress, RadioRaw, Review, RunContext,
+    Spent, StackRaw, Treatment,
 };
-use wavelane_scenario::{App, Change, Channel, Direction, Flow, Scenario, Stack, TcpKind, category_word};
+use wavelane_scenario::{App, Change, Channel, Direction, Flow, Scenario, Spurts, Stack, TcpKind, category_word};
 use wavelane_tcp::Config;
 
 /// How often, in virtual time, a run looks whether it is over, was cancelled, or should say how far it is.
@@ -184,15 +184,33 @@ fn work(scenario: &Scenario, flow: &Flow) -> Result<Work, &'static str> {
         App::Upload { size } => Work::Upload(size.map(|s| s.get())),
         App::Echo { every, size, during } => {
             let during = during.as_ref().and_then(|name| scenario.flows.iter().position(|f| f.name == *name));
-            Work::Echo { every: *every, size: size.get(), during: during.map(FlowIndex) }
+            Work::Echo { every: *every, random: false, size: size.get(), during: during.map(FlowIndex) }
         }
         App::Cbr { every, size } => Work::Datagrams(Datagrams::Cbr { every: *every, size: size.get() }),
         App::Saturate { size } => Work::Datagrams(Datagrams::Saturate { size: size.get() }),
         App::Window { size, packets } => Work::Datagrams(Datagrams::Window { size: size.get(), packets: *packets }),
         App::Ping { every, size } => Work::Datagrams(Datagrams::Ping { every: *every, size: size.get() }),
+        App::Web(web) => Work::Web(Pages {
+            document: web.document.map(|d| d.get()),
+            objects: web.objects,
+            size: web.size.get(),
+            shape: web.shape,
+            parallel: web.parallel,
+            gap: web.gap,
+            think: web.think,
+            count: web.pages,
+        }),
+        App::Voice(voice) => Work::Datagrams(spurts(&voice.spurts, true)),
+        App::OnOff(of) => Work::Datagrams(spurts(of, false)),
+        App::Telnet { every, size } => Work::Echo { every: *every, random: true, size: size.get(), during: None },
         App::Fetch { .. } => return Err(NO_FETCH),
         App::Quic { .. } => return Err(NO_QUIC),
     })
+}
+
+fn spurts(of: &Spurts, timed: bool) -> Datagrams {
+    let Spurts { size, on, off, .. } = *of;
+    Datagrams::Spurts { every: of.every(), size: size.get(), on, off, timed }
 }
 
 /// The run is over: nothing is asked and no body moves any more, but what was asked may still be answered.
@@ -205,6 +223,10 @@ fn await_answers(
 ) -> Result<(), BackendError> {
     let end = world.engine.now();
     let waits = |engine: &Engine, flow: &FlowIndex| {
+        // A call's datagrams that come after its end are not waited for.
+        if matches!(scenario.flows[flow.0].app, App::Voice(_)) {
+            return false;
+        }
         let log = engine.log(*flow);
         let over = match log.end {
             // A ping's answers come without a connection.
@@ -362,7 +384,7 @@ fn raw(scenario: &Scenario, flow: &Flow, log: &FlowLog, end: Instant) -> FlowRaw
     let fixed_time = flow.app.is_fixed_time();
     let completed = match how {
         Some(FlowEnd::Complete) => true,
-        Some(FlowEnd::Stopped) => fixed_time || flow.app.is_datagrams(),
+        Some(FlowEnd::Stopped) => fixed_time || flow.app.is_datagrams() || matches!(flow.app, App::Web(_)),
         None => log.accepted.is_some() && (fixed_time || !flow.app.is_bulk()),
         Some(_) => false,
     };
@@ -373,6 +395,12 @@ fn raw(scenario: &Scenario, flow: &Flow, log: &FlowLog, end: Instant) -> FlowRaw
     let probe = |q: &crate::traffic::Question| Probe {
         sent_ns: nanos(q.due),
         rtt_ns: q.answered.filter(|at| *at <= patience).map(|at| at.since(q.due).as_nanos()),
+    };
+    let fetch = |e: &Exchange| Fetch {
+        page: e.page,
+        connect_ns: nanos(e.connected),
+        first_byte_ns: e.first_byte.map(|at| at.since(e.connected).as_nanos()),
+        total_ns: e.last_byte.map(|at| at.since(e.connected).as_nanos()),
     };
     FlowRaw {
         flow: flow.name.clone(),
@@ -386,7 +414,7 @@ fn raw(scenario: &Scenario, flow: &Flow, log: &FlowLog, end: Instant) -> FlowRaw
         arrivals: log.arrivals.clone(),
         probes: log.questions.iter().map(probe).collect(),
         ages: Vec::new(),
-        fetches: Vec::new(),
+        fetches: log.exchanges.iter().map(fetch).collect(),
         given_ns: stop.since(connect).as_nanos(),
     }
 }

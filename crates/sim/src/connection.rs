@@ -6,7 +6,7 @@
 use crate::content::Content;
 use crate::traffic::{ECHO_GRACE, Flow, FlowEnd, FlowIndex, Question, Work};
 use std::collections::VecDeque;
-use wavelane_base::{FlowId, Instant, ReadOutcome, Streams};
+use wavelane_base::{FlowId, Instant, ReadOutcome, Seed, Span, Streams};
 
 /// Bytes of a request.
 pub const REQUEST_LEN: usize = 32;
@@ -178,7 +178,7 @@ impl Connection {
             }
             (Role::Server, Work::Echo { .. }) => self.pending.extend(bytes),
             (Role::Client, Work::Upload(_)) => self.gathered.extend_from_slice(&bytes[..bytes.len().min(RECEIPT_LEN)]),
-            (Role::Server, Work::Download(_)) | (_, Work::Datagrams(_)) => {
+            (Role::Server, Work::Download(_)) | (_, Work::Datagrams(_) | Work::Web(_)) => {
                 flow.log.damage = flow.log.damage.or(Some(0));
             }
         }
@@ -258,7 +258,7 @@ impl Connection {
             (Role::Client, Work::Download(_)) => self.ended,
             (Role::Server, Work::Download(size)) => Some(self.body_written) == size,
             (Role::Client, Work::Upload(size)) => Some(self.body_written) == size,
-            (Role::Server, Work::Upload(_) | Work::Echo { .. }) | (_, Work::Datagrams(_)) => self.ended,
+            (Role::Server, Work::Upload(_) | Work::Echo { .. }) | (_, Work::Datagrams(_) | Work::Web(_)) => self.ended,
             (Role::Client, Work::Echo { .. }) => {
                 let all_answered = flow.log.questions.last().is_none_or(|q| q.answered.is_some());
                 let all_asked = Some(self.body_written) == flow.body_size();
@@ -271,7 +271,7 @@ impl Connection {
 
 /// Asks the next questions that are due; returns when to look again.
 pub(crate) fn ask(flow: &mut Flow, now: Instant, during_over: bool) -> Option<Instant> {
-    let Work::Echo { every, .. } = flow.spec.work else { return None };
+    let Work::Echo { every, random, .. } = flow.spec.work else { return None };
     let accepted = flow.log.accepted?;
     if let Some(end) = flow.log.questions_end {
         return Some(end + ECHO_GRACE).filter(|at| *at > now);
@@ -280,12 +280,28 @@ pub(crate) fn ask(flow: &mut Flow, now: Instant, during_over: bool) -> Option<In
         flow.log.questions_end = Some(now);
         return Some(now + ECHO_GRACE);
     }
+    if random {
+        return ask_at_random(flow, now, every);
+    }
     let due = |n: usize| accepted + every.times(n as u64);
     while due(flow.log.questions.len()) <= now {
         let due = due(flow.log.questions.len());
         flow.log.questions.push(Question { due, answered: None });
     }
     Some(due(flow.log.questions.len()))
+}
+
+/// The same with exponential times between questions.
+fn ask_at_random(flow: &mut Flow, now: Instant, mean: Span) -> Option<Instant> {
+    let accepted = flow.log.accepted?;
+    let dice = || Seed(flow.content.0).chance("questions");
+    let (mut dice, mut due) = flow.random.take().unwrap_or_else(|| (dice(), accepted));
+    while due <= now {
+        flow.log.questions.push(Question { due, answered: None });
+        due += dice.exponential(mean);
+    }
+    flow.random = Some((dice, due));
+    Some(due)
 }
 
 /// The request for exchange number `index`.

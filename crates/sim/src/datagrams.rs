@@ -9,7 +9,7 @@ use crate::node::{Moment, Outgoing};
 use crate::traffic::{Datagrams, Flow, FlowEnd, FlowIndex, Question, Work};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, SocketAddrV4};
-use wavelane_base::{Ecn, Instant, Span};
+use wavelane_base::{Chance, Ecn, Instant, Seed, Span};
 use wavelane_wire::datagram::UDP4_OVERHEAD;
 use wavelane_wire::ip::Udp4;
 
@@ -30,6 +30,25 @@ pub(crate) struct State {
     /// When the datagrams of a fixed window were sent last.
     waiting: BTreeMap<u64, Instant>,
     seen: Seen,
+    spurt: Option<Spurt>,
+}
+
+/// Where a source that speaks in spurts is.
+#[derive(Debug)]
+struct Spurt {
+    dice: Chance,
+    /// The next datagram is due then, if the spurt lasts so long.
+    next: Instant,
+    until: Instant,
+}
+
+impl Spurt {
+    /// The spurt after a silence that begins at `from`.
+    fn after(from: Instant, mut dice: Chance, every: Span, (on, off): (Span, Span)) -> Self {
+        let start = from + dice.exponential(off);
+        let until = start + dice.exponential(on);
+        Self { dice, next: start + every, until }
+    }
 }
 
 /// Which numbers have come.
@@ -81,6 +100,7 @@ pub(crate) fn tick(host: &mut HostNode, moment: &mut Moment<'_>, index: usize) -
             Some(start + every.times(moment.flows[index].datagrams.next))
         }
         Datagrams::Saturate { .. } => None,
+        Datagrams::Spurts { every, on, off, timed, .. } => Some(speak(host, moment, index, (every, on, off, timed))),
         Datagrams::Window { packets, .. } => {
             while moment.flows[index].datagrams.waiting.len() < packets as usize {
                 send_next(host, moment, index);
@@ -94,6 +114,34 @@ pub(crate) fn tick(host: &mut HostNode, moment: &mut Moment<'_>, index: usize) -
         }
     };
     [next, stop].into_iter().flatten().min()
+}
+
+/// Sends what is due of a source that speaks in spurts. Returns when it wants to act again.
+fn speak(
+    host: &mut HostNode,
+    moment: &mut Moment<'_>,
+    index: usize,
+    (every, on, off, timed): (Span, Span, Span, bool),
+) -> Instant {
+    let (now, flow) = (moment.now, &mut moment.flows[index]);
+    let begin = || Spurt::after(now, Seed(flow.content.0).chance("spurts"), every, (on, off));
+    let mut spurt = flow.datagrams.spurt.take().unwrap_or_else(begin);
+    loop {
+        if spurt.next > spurt.until {
+            spurt = Spurt::after(spurt.until, spurt.dice, every, (on, off));
+        } else if spurt.next <= now {
+            if timed {
+                moment.flows[index].log.questions.push(Question { due: spurt.next, answered: None });
+            }
+            send_next(host, moment, index);
+            spurt.next += every;
+        } else {
+            break;
+        }
+    }
+    let next = spurt.next;
+    moment.flows[index].datagrams.spurt = Some(spurt);
+    next
 }
 
 /// Sends the exchange's next datagram.
@@ -151,6 +199,12 @@ pub(crate) fn receive(host: &mut HostNode, moment: &mut Moment<'_>, udp: &Udp4<'
         arrive(moment.now, flow, kind, number, udp.payload);
         match kind {
             Datagrams::Cbr { .. } | Datagrams::Saturate { .. } => {}
+            Datagrams::Spurts { timed, .. } => {
+                let question = flow.log.questions.get_mut(number as usize).filter(|_| timed);
+                if let Some(question) = question {
+                    question.answered.get_or_insert(moment.now);
+                }
+            }
             Datagrams::Window { .. } => {
                 let mut answer = [0; HEAD];
                 head(&mut answer, index, number);

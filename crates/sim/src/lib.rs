@@ -19,6 +19,7 @@ mod plain;
 mod seam;
 mod stacks;
 mod traffic;
+mod web;
 mod wiring;
 
 pub use backend::SimBackend;
@@ -27,5 +28,6 @@ pub use connection::REQUEST_LEN;
 pub use content::Content;
 pub use engine::{CaptureSink, ChannelId, Crossing, Edge, Engine, NodeId, Plug, Tap};
 pub use traffic::{
-    AGE_BIN, ARRIVAL_BIN, ARRIVALS_BOUND, Datagrams, ECHO_GRACE, FlowEnd, FlowIndex, FlowLog, FlowSpec, Question, Work,
+    AGE_BIN, ARRIVAL_BIN, ARRIVALS_BOUND, Datagrams, ECHO_GRACE, Exchange, FlowEnd, FlowIndex, FlowLog, FlowSpec,
+    Pages, Question, Work,
 };

@@ -3,9 +3,10 @@
 use crate::content::Content;
 use crate::datagrams;
 use crate::engine::NodeId;
+use crate::web::Reader;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use wavelane_base::{FlowId, Instant, Rate, Span};
+use wavelane_base::{Chance, FlowId, Instant, Rate, Span};
 use wavelane_gateway::{PeerId, Reason};
 
 /// Bin width of [`FlowLog::arrivals`].
@@ -47,7 +48,7 @@ pub struct FlowSpec {
 }
 
 /// What is exchanged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Work {
     /// The client asks and the server sends this many bytes; `None` sends until stopped.
     Download(Option<u64>),
@@ -57,6 +58,8 @@ pub enum Work {
     Echo {
         /// Between questions.
         every: Span,
+        /// `every` is the mean of exponential times.
+        random: bool,
         /// Bytes of a question.
         size: u64,
         /// Ask only until this flow has ended.
@@ -64,6 +67,29 @@ pub enum Work {
     },
     /// The client, a host, sends UDP datagrams and the server counts or answers them.
     Datagrams(Datagrams),
+    /// The client reads pages of the server.
+    Web(Pages),
+}
+
+/// Pages and how they are read; times are exponential, sizes of objects Pareto of the second kind.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Pages {
+    /// Bytes of the document that names the objects; `None` if they are known at once.
+    pub document: Option<u64>,
+    /// Objects of a page besides.
+    pub objects: u32,
+    /// Mean bytes of an object.
+    pub size: u64,
+    /// Shape of the sizes, above 1.
+    pub shape: f64,
+    /// Objects asked for at once.
+    pub parallel: u32,
+    /// Mean time between two requests of a page.
+    pub gap: Span,
+    /// Mean time from a page's end to the next.
+    pub think: Span,
+    /// Pages read; `None` reads until stopped.
+    pub count: Option<u32>,
 }
 
 /// Which datagrams; sizes are those of UDP payloads, at least 16 bytes.
@@ -88,6 +114,19 @@ pub enum Datagrams {
         /// How many.
         packets: u32,
     },
+    /// One every so often in spurts of exponential length, after silences of exponential length.
+    Spurts {
+        /// Between datagrams of a spurt; the first comes so long after the spurt's begin.
+        every: Span,
+        /// Bytes of one.
+        size: u64,
+        /// Mean length of a spurt.
+        on: Span,
+        /// Mean length of a silence.
+        off: Span,
+        /// Each is a question in the log, answered when it arrives.
+        timed: bool,
+    },
     /// One every so often, which comes back.
     Ping {
         /// Between datagrams.
@@ -100,9 +139,10 @@ pub enum Datagrams {
 impl Datagrams {
     /// Bytes of one.
     pub fn size(self) -> usize {
-        let (Self::Cbr { size, .. } | Self::Saturate { size } | Self::Window { size, .. } | Self::Ping { size, .. }) =
-            self;
-        size as usize
+        match self {
+            Self::Cbr { size, .. } | Self::Saturate { size } | Self::Window { size, .. } => size as usize,
+            Self::Spurts { size, .. } | Self::Ping { size, .. } => size as usize,
+        }
     }
 }
 
@@ -130,6 +170,19 @@ pub struct Question {
     pub answered: Option<Instant>,
 }
 
+/// One object of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Exchange {
+    /// The page, from 0.
+    pub page: u32,
+    /// When the client connected.
+    pub connected: Instant,
+    /// When the first byte was read.
+    pub first_byte: Option<Instant>,
+    /// When the last byte was read, if all were.
+    pub last_byte: Option<Instant>,
+}
+
 /// What was seen of one exchange.
 #[derive(Clone, Debug, Default)]
 pub struct FlowLog {
@@ -155,6 +208,8 @@ pub struct FlowLog {
     pub damage: Option<u64>,
     /// Questions asked, oldest first.
     pub questions: Vec<Question>,
+    /// Objects asked for, oldest first.
+    pub exchanges: Vec<Exchange>,
     /// When the last question had been asked, once that is known.
     pub questions_end: Option<Instant>,
     /// How and when it ended for the client.
@@ -261,6 +316,10 @@ pub(crate) struct Flow {
     pub(crate) tcp: Option<Box<wavelane_tcp::Config>>,
     /// What the two ends of an exchange of datagrams remember.
     pub(crate) datagrams: datagrams::State,
+    /// Who reads pages.
+    pub(crate) reader: Option<Box<Reader>>,
+    /// Of questions at random times: the dice, and when the next is due.
+    pub(crate) random: Option<(Chance, Instant)>,
 }
 
 impl Flow {
@@ -273,6 +332,8 @@ impl Flow {
             client: None,
             tcp: None,
             datagrams: datagrams::State::default(),
+            reader: None,
+            random: None,
         }
     }
 
@@ -310,7 +371,7 @@ impl Flow {
         let size = match self.spec.work {
             Work::Download(size) | Work::Upload(size) => size.unwrap_or(u64::MAX),
             Work::Echo { size, .. } => return self.log.questions.len() as u64 * size,
-            Work::Datagrams(_) => return 0,
+            Work::Datagrams(_) | Work::Web(_) => return 0,
         };
         match (self.spec.source_rate, self.log.accepted) {
             (Some(rate), Some(since)) => size.min(rate.octets_in(now.since(since)).get()),
@@ -323,7 +384,7 @@ impl Flow {
         match self.spec.work {
             Work::Download(size) | Work::Upload(size) => size,
             Work::Echo { size, .. } => self.log.questions_end.map(|_| self.log.questions.len() as u64 * size),
-            Work::Datagrams(_) => None,
+            Work::Datagrams(_) | Work::Web(_) => None,
         }
     }
 }

@@ -14,6 +14,7 @@ mod main_job;
 pub mod ns3;
 mod ours;
 mod page;
+mod petrovic;
 mod population;
 mod runner;
 mod sharing;
@@ -172,6 +173,15 @@ pub const STUDIES: &[Study] = &[
         parts: &latency::PARTS,
         stacks: &[],
         run: latency::run,
+    },
+    Study {
+        id: petrovic::ID,
+        about: "bulk, web and voice over 802.11 with bit errors: the tables of Petrovic and Aboelaze beside ours, two profiles",
+        takes: ["2 min", "15 min"],
+        backend: "sim",
+        parts: &petrovic::PARTS,
+        stacks: &[],
+        run: petrovic::run,
     },
 ];
 

@@ -13,11 +13,13 @@ pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, Report
     let parts: String = document.parts.iter().map(|part| format!(" --part {part}")).collect();
     let shown: Vec<&Row> = match document.study.as_str() {
         crate::population::ID => crate::population::page::shown(document),
+        crate::petrovic::ID => crate::petrovic::shown(document),
         _ => document.rows.iter().collect(),
     };
     let page = StudyPage {
         title: format!("Study {} ({edition} edition, seed {})", document.study, document.seed),
         verdict: document.verdict,
+        grids: if document.study == crate::petrovic::ID { crate::petrovic::grids(document) } else { Vec::new() },
         charts: charts(folder, document),
         rows: shown.into_iter().map(|row| (row.verdict, cells(row))).collect(),
         rerun: format!("wavelane study run {} --{edition} --seed {}{parts}{draws}", document.study, document.seed),
@@ -71,6 +73,7 @@ fn charts(folder: &Path, document: &StudyDocument) -> Vec<Chart> {
         crate::sharing::ID => vec![over_queue(document, "sim"), over_queue(document, "lab")],
         crate::population::ID => crate::population::page::charts(document),
         crate::gettys::ID => crate::gettys::page::charts(folder, document),
+        crate::petrovic::ID => crate::petrovic::charts(document),
         _ => Vec::new(),
     }
 }

@@ -51,7 +51,13 @@ impl Run<'_> {
                 let id = u16::try_from(i).expect("FLOWS_MAX is 256");
                 Box::new(move || ping::run(&errand, every, size, id))
             }
-            App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } => {
+            App::Cbr { .. }
+            | App::Saturate { .. }
+            | App::Window { .. }
+            | App::Web(_)
+            | App::Voice(_)
+            | App::OnOff(_)
+            | App::Telnet { .. } => {
                 let name = &flow.name;
                 return Err(LabError::Topology(format!("flow '{name}': the lab has no program for it: use --on sim")));
             }

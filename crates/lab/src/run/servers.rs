@@ -36,6 +36,7 @@ impl Run<'_> {
                     Page::Upload(upload)
                 }
                 App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } | App::Ping { .. } => continue,
+                App::Web(_) | App::Voice(_) | App::OnOff(_) | App::Telnet { .. } => continue,
                 App::Quic { size } => {
                     let content = Content::new(self.seed, &flow.name, size.map_or(ENDLESS, Octets::get)).stamped();
                     self.digests.insert(flow.name.clone(), content.digest());

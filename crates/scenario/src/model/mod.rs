@@ -9,7 +9,7 @@ mod traffic;
 pub use check::{Bound, Check, Metric, Side};
 pub use stack::{Stack, TcpKind, TcpKnobs, TcpProfile};
 pub use topology::{Channel, ChannelKind, Direction, Node, NodeKind};
-pub use traffic::{App, Flow};
+pub use traffic::{App, Codec, Flow, Spurts, Voice, Web};
 
 use wavelane_base::{Seed, Span};
 use wavelane_channel::Parameter;
@@ -85,7 +85,7 @@ impl Scenario {
     pub fn bulk_of(&self, flow: &Flow) -> Option<&Flow> {
         match &flow.app {
             App::Echo { during: Some(name), .. } => self.flow(name),
-            App::Fetch { .. } => None,
+            App::Fetch { .. } | App::Web(_) | App::Voice(_) => None,
             _ => self.flows.iter().find(|f| f.app.is_bulk()),
         }
     }

@@ -1,7 +1,7 @@
 //! The exchanges of applications.
 
 use super::TcpKind;
-use wavelane_base::{Octets, Span};
+use wavelane_base::{Octets, Rate, Span};
 use wavelane_channel::wifi::Category;
 
 /// One application exchange.
@@ -87,13 +87,102 @@ pub enum App {
         /// Body size; `None` runs until the flow's stop (a fixed-time flow).
         size: Option<Octets>,
     },
+    /// `from` reads pages of `to`, each object on a TCP connection of its own.
+    Web(Box<Web>),
+    /// `from` talks to `to`: UDP datagrams in spurts.
+    Voice(Voice),
+    /// `from` sends UDP datagrams to `to` in spurts.
+    OnOff(Spurts),
+    /// `from` types and `to` echoes: `size` bytes at random times over one TCP connection.
+    Telnet {
+        /// Mean time between keystrokes, exponential.
+        every: Span,
+        /// Bytes of a keystroke.
+        size: Octets,
+    },
+}
+
+/// How pages are made and read. Random times are exponential, sizes Pareto of the second kind (Lomax).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Web {
+    /// Bytes of what a page begins with, and names the objects; `None` if the objects come at once.
+    pub document: Option<Octets>,
+    /// Objects of a page, the document left out.
+    pub objects: u32,
+    /// Mean bytes of an object.
+    pub size: Octets,
+    /// Shape of the sizes, above 1: the smaller, the heavier the tail.
+    pub shape: f64,
+    /// Objects asked for at once.
+    pub parallel: u32,
+    /// Mean time from asking for one object to asking for the next.
+    pub gap: Span,
+    /// Mean time from the end of a page to the next one.
+    pub think: Span,
+    /// Pages of the session; `None` reads to the flow's stop.
+    pub pages: Option<u32>,
+}
+
+/// Datagrams in spurts of exponential length.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Spurts {
+    /// Bits per second of payload within a spurt.
+    pub rate: Rate,
+    /// Bytes of a datagram's payload.
+    pub size: Octets,
+    /// Mean length of a spurt.
+    pub on: Span,
+    /// Mean length of the silence after it.
+    pub off: Span,
+}
+
+impl Spurts {
+    /// From one datagram of a spurt to the next.
+    pub fn every(&self) -> Span {
+        self.rate.time_for(self.size)
+    }
+}
+
+/// One direction of a call.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Voice {
+    /// When it talks and what it sends.
+    pub spurts: Spurts,
+    /// What comes later than this after it was sent is of no use.
+    pub deadline: Span,
+    /// What the datagrams hold.
+    pub codec: Codec,
+}
+
+/// How speech is coded, and so how loss harms it: ITU-T G.113, Appendix I.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Codec {
+    /// G.726 at 32 kbit/s. G.113 has no robustness to loss for it; 10 is assumed.
+    #[default]
+    G726,
+    /// G.711 at 64 kbit/s with concealment of losses.
+    G711,
+}
+
+impl Codec {
+    /// Its bit rate.
+    pub fn rate(self) -> Rate {
+        Rate::from_bps(if self == Self::G726 { 32_000 } else { 64_000 })
+    }
+    /// Equipment impairment factor and robustness to packet loss.
+    pub fn impairment(self) -> (f64, f64) {
+        match self {
+            Self::G726 => (7.0, 10.0),
+            Self::G711 => (0.0, 25.1),
+        }
+    }
 }
 
 impl Flow {
     /// The nodes that the bytes of its body, or its questions, leave and reach.
     pub fn ends(&self) -> (&str, &str) {
         match self.app {
-            App::Download { .. } | App::Fetch { .. } | App::Quic { .. } => (&self.to, &self.from),
+            App::Download { .. } | App::Fetch { .. } | App::Quic { .. } | App::Web(_) => (&self.to, &self.from),
             _ => (&self.from, &self.to),
         }
     }
@@ -112,26 +201,37 @@ impl App {
             Self::Ping { .. } => "ping",
             Self::Fetch { .. } => "fetch",
             Self::Quic { .. } => "quic",
+            Self::Web(_) => "web",
+            Self::Voice(_) => "voice",
+            Self::OnOff(_) => "on-off",
+            Self::Telnet { .. } => "telnet",
         }
     }
     /// Whether it moves a body (and so has a goodput).
     pub fn is_bulk(&self) -> bool {
         match self {
             Self::Download { .. } | Self::Upload { .. } | Self::Quic { .. } => true,
-            Self::Cbr { .. } | Self::Saturate { .. } | Self::Window { .. } => true,
+            Self::Cbr { .. } | Self::Saturate { .. } | Self::Window { .. } | Self::OnOff(_) => true,
             Self::Echo { .. } | Self::Ping { .. } | Self::Fetch { .. } => false,
+            Self::Web(_) | Self::Voice(_) | Self::Telnet { .. } => false,
         }
     }
     /// Whether it moves as much as it can in a given time.
     pub fn is_fixed_time(&self) -> bool {
         match self {
             Self::Download { size } | Self::Upload { size } | Self::Quic { size } => size.is_none(),
-            Self::Cbr { .. } | Self::Saturate { .. } | Self::Window { .. } => true,
+            Self::Cbr { .. } | Self::Saturate { .. } | Self::Window { .. } | Self::OnOff(_) => true,
             Self::Echo { .. } | Self::Ping { .. } | Self::Fetch { .. } => false,
+            Self::Web(_) | Self::Voice(_) | Self::Telnet { .. } => false,
         }
     }
     /// Whether it sends datagrams of its own instead of using the stack's transport.
     pub fn is_datagrams(&self) -> bool {
         matches!(self, Self::Cbr { .. } | Self::Saturate { .. } | Self::Window { .. } | Self::Ping { .. })
+            || matches!(self, Self::Voice(_) | Self::OnOff(_))
+    }
+    /// Whether its figures are those of an echo.
+    pub fn is_echo(&self) -> bool {
+        matches!(self, Self::Echo { .. } | Self::Telnet { .. })
     }
 }

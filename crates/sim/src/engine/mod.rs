@@ -10,6 +10,7 @@ mod medium;
 mod pass;
 mod programs;
 mod radio;
+mod reading;
 mod router;
 
 use crate::agenda::Agenda;
@@ -153,6 +154,10 @@ pub struct Engine {
     capture_buffer: Vec<u8>,
     /// What came out of the insides of gateways that nothing is plugged into.
     inside: Vec<(Instant, NodeId, Vec<u8>)>,
+    /// Exchanges that fetch objects, and the readers that wait for them.
+    watched: Vec<(usize, usize)>,
+    /// The port of the next client that fetches an object.
+    object_port: u16,
 }
 
 impl Engine {
@@ -182,6 +187,8 @@ impl Engine {
             capture_sink: None,
             capture_buffer: Vec::new(),
             inside: Vec::new(),
+            watched: Vec::new(),
+            object_port: Self::first_object_port(),
         }
     }
 
@@ -258,6 +265,7 @@ impl Engine {
             Due::Flow(flow) => self.tick(flow),
         }
         self.settle();
+        self.wake_readers();
     }
 
     /// Lets a node's machine or programs act and takes what they send to the channels.

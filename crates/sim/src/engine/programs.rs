@@ -19,6 +19,9 @@ impl Engine {
     pub(super) fn tick(&mut self, index: usize) {
         let (now, flow) = (self.now, FlowIndex(index));
         let client_node = self.flows[index].spec.node.0;
+        if let Work::Web(_) = self.flows[index].spec.work {
+            return self.tick_reader(index);
+        }
         if datagrams::is_one(&self.flows, flow) {
             return self.tick_datagrams(index, client_node);
         }

@@ -148,7 +148,7 @@ impl Pair {
 
     pub(crate) fn echo(&mut self, during: FlowIndex) -> FlowIndex {
         let every = Span::from_millis(100);
-        self.add(Work::Echo { every, size: 64, during: Some(during) }, Instant::ZERO)
+        self.add(Work::Echo { every, random: false, size: 64, during: Some(during) }, Instant::ZERO)
     }
 
     /// Runs until every flow has ended; fails at `limit`.

@@ -131,7 +131,8 @@ fn an_echo_beside_a_download_to_a_slow_client_waits_for_the_clients_queue_alone(
     // 2 Mbit/s and 30 kB: 120 ms of queue, on a way of 104 ms; and what CUBIC puts there beyond, for a round trip each time.
     let mut world = World::new(1, CableConfig::symmetric(direction(2, 2, 30_000)), clean_demo());
     let bulk = world.add(Work::Download(None), 80, secs(1));
-    let echo = world.add(Work::Echo { every: Span::from_millis(100), size: 64, during: None }, 80, secs(2));
+    let echo =
+        world.add(Work::Echo { every: Span::from_millis(100), random: false, size: 64, during: None }, 80, secs(2));
     world.engine.run_until(secs(30));
     let rate = world.engine.log(bulk).goodput_between(secs(5), secs(30)).as_bps() as f64 / 1e6;
     assert!((1.75..=2.0).contains(&rate), "{rate}");

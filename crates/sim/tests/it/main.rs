@@ -17,6 +17,7 @@ mod lanes;
 mod media;
 mod packet_swarm;
 mod packets;
+mod people;
 mod queues;
 mod repair;
 mod resilience;

@@ -156,7 +156,8 @@ fn an_echo_alone_is_answered_soon_at_no_more_than_four_times_its_octets() {
     let mut clean = 0.0;
     for (name, loss, _) in losses() {
         let mut pair = Pair::new(91, with_loss(clean_demo(), &loss));
-        let spec = pair.spec(Work::Echo { every: Span::from_millis(100), size: 64, during: None }, Instant::ZERO);
+        let spec = pair
+            .spec(Work::Echo { every: Span::from_millis(100), random: false, size: 64, during: None }, Instant::ZERO);
         let echo = pair.engine.add_flow(FlowSpec { stop: Some(secs(120)), ..spec });
         pair.finish(secs(200));
         let times = echo_times(&pair, echo);

@@ -49,7 +49,7 @@ fn a_download_survives_an_outage_of_5_minutes() {
 fn rekeying_under_20_percent_loss_loses_nothing() {
     let mut pair = Pair::new(12, with_loss(clean_demo(), &random_loss(1, 5)));
     let every = Span::from_millis(100);
-    let spec = pair.spec(Work::Echo { every, size: 64, during: None }, Instant::ZERO);
+    let spec = pair.spec(Work::Echo { every, random: false, size: 64, during: None }, Instant::ZERO);
     let echo = pair.engine.add_flow(FlowSpec { stop: Some(secs(300)), ..spec });
     let answers = Rc::new(RefCell::new(Vec::new()));
     let seen = answers.clone();
@@ -165,7 +165,7 @@ fn neighbours_that_both_moved_meet_again_once_one_is_where_the_configuration_say
 fn a_trickle_does_not_wear_the_rate_down() {
     let mut pair = Pair::new(17, clean_demo());
     let (every, size) = (Span::from_millis(1_200), 1_000);
-    let spec = pair.spec(Work::Echo { every, size, during: None }, Instant::ZERO);
+    let spec = pair.spec(Work::Echo { every, random: false, size, during: None }, Instant::ZERO);
     pair.engine.add_flow(FlowSpec { stop: Some(secs(60)), ..spec });
     let early = pair.download(5_000_000);
     let late = pair.add(Work::Download(Some(5_000_000)), secs(50));

@@ -87,7 +87,12 @@ fn some_work(dice: &mut Chance) -> Work {
     match dice.below(4) {
         0 | 1 => Work::Download(Some(spread(dice, 1, 2_000_000))),
         2 => Work::Upload(Some(spread(dice, 1, 2_000_000))),
-        _ => Work::Echo { every: Span::from_millis(spread(dice, 5, 500)), size: spread(dice, 1, 4_096), during: None },
+        _ => Work::Echo {
+            every: Span::from_millis(spread(dice, 5, 500)),
+            random: false,
+            size: spread(dice, 1, 4_096),
+            during: None,
+        },
     }
 }
 
@@ -152,7 +157,7 @@ fn run(seed: u64) {
         let stop = matches!(work, Work::Echo { .. }).then(|| start + Span::from_millis(dice.below(10_000)));
         let size = match work {
             Work::Download(size) | Work::Upload(size) => size,
-            Work::Echo { .. } | Work::Datagrams(_) => None,
+            Work::Echo { .. } | Work::Datagrams(_) | Work::Web(_) => None,
         };
         flows.push((pair.engine.add_flow(FlowSpec { stop, ..spec }), size));
     }

@@ -13,6 +13,7 @@ use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
 use draw::Draw;
 use std::ops::RangeInclusive;
+pub(crate) use store::simulate;
 use store::{Seen, Store};
 use wavelane_run::{RunError, RunHooks};
 

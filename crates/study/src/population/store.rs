@@ -112,7 +112,7 @@ fn short(value: f64) -> f64 {
 }
 
 /// One stack on one scenario: its figures and the digest of all packets.
-fn simulate(scenario: &Scenario, stack: Stack, cancelled: &AtomicBool) -> Result<StackRaw, StudyError> {
+pub(crate) fn simulate(scenario: &Scenario, stack: Stack, cancelled: &AtomicBool) -> Result<StackRaw, StudyError> {
     let mut quiet = |_| {};
     let label = stack.word().to_owned();
     let mut context = RunContext { out: Path::new("."), label, captures: false, progress: &mut quiet, cancelled };

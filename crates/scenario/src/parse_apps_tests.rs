@@ -1,0 +1,86 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use crate::refusal_tests::parse;
+
+/// A cell with a host behind a wire; `flow` is the body of its flow.
+fn text(flow: &str) -> String {
+    format!(
+        r#"
+duration = "10 s"
+stacks = ["tcp-reno"]
+[nodes]
+host = "endpoint"
+ap = "router"
+s1 = "endpoint"
+[channels.wire]
+kind = "cable"
+between = ["host", "ap"]
+forward = {{ rate = "5 Mbit/s", delay = "2 ms" }}
+reverse = "same"
+[channels.air]
+kind = "wifi"
+nodes = ["ap", "s1"]
+phy = "dsss"
+rate = "2 Mbit/s"
+[flows.f]
+from = "s1"
+to = "host"
+{flow}
+"#
+    )
+}
+
+fn app(flow: &str) -> App {
+    parse(&text(flow)).unwrap().flows[0].app.clone()
+}
+
+#[test]
+fn what_is_left_out_is_the_models() {
+    let App::Web(web) = app("app = \"web\"") else { panic!("a web flow") };
+    assert_eq!(*web, webtraf_2001());
+    let App::Web(web) = app("app = \"web\"\nmodel = \"almanac-2024\"\nobjects = 3") else { panic!("a web flow") };
+    assert_eq!(*web, Web { objects: 3, ..almanac_2024() });
+    let App::Voice(voice) = app("app = \"voice\"") else { panic!("a call") };
+    assert_eq!((voice.spurts.every(), voice.deadline), (Span::from_millis(50), Span::from_millis(500)));
+    let App::Telnet { every, size } = app("app = \"telnet\"") else { panic!("telnet") };
+    assert_eq!((every, size), (Span::from_secs(1), Octets::new(1)));
+    let App::OnOff(spurts) = app("app = \"on-off\"\nrate = \"160 kbit/s\"") else { panic!("on-off") };
+    assert_eq!((spurts.every(), spurts.on), (Span::from_millis(10), Span::from_secs(1)));
+}
+
+#[test]
+fn every_application_is_written_as_it_is_read() {
+    for flow in [
+        "app = \"web\"\nshape = \"1.35\"\npages = 7\ndocument = \"2 kB\"\ngap = \"20 ms\"\ncontrol = \"cubic\"",
+        "app = \"web\"\nmodel = \"almanac-2024\"",
+        "app = \"voice\"\nsize = \"800 B\"\ncodec = \"g711\"\ndeadline = \"150 ms\"\ntalk = \"2 s\"",
+        "app = \"on-off\"\nrate = \"1 Mbit/s\"\noff = \"3 s\"",
+        "app = \"telnet\"\nevery = \"250 ms\"\nsize = \"3 B\"",
+    ] {
+        let scenario = parse(&text(flow)).unwrap();
+        assert_eq!(parse(&scenario.to_toml()).unwrap(), scenario, "{flow}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_line_and_remedy() {
+    for (flow, line, why) in [
+        ("app = \"web\"\nsize = \"0 B\"", 22, "size = 0 B: choose 1 to"),
+        ("app = \"web\"\ndocument = \"0 B\"", 22, "choose 1 to"),
+        ("app = \"web\"\nobjects = 0", 22, "choose 1 to 1000"),
+        ("app = \"web\"\nshape = \"1\"", 22, "write a number from 1.01"),
+        ("app = \"web\"\nmodel = \"webtraf-201\"", 22, "did you mean 'webtraf-2001'?"),
+        ("app = \"web\"\nthink = \"0 s\"", 22, "choose 1 ms to"),
+        ("app = \"voice\"\nsize = \"8 B\"", 22, "choose 16 to 2200 B"),
+        ("app = \"voice\"\nsize = \"1000 B\"\ndeadline = \"5 ms\"", 23, "lengthen it or send smaller ones"),
+        ("app = \"voice\"\nrate = \"0 bit/s\"", 22, "change rate or size"),
+        ("app = \"voice\"\nevery = \"10 ms\"", 22, "unknown key 'every'"),
+        ("app = \"on-off\"", 19, "lacks 'rate'"),
+        ("app = \"on-off\"\nrate = \"100 Gbit/s\"", 22, "change rate or size"),
+        ("app = \"telnet\"\nsize = \"2 kB\"", 22, "choose 1 to 1400 B"),
+    ] {
+        let error = parse(&text(flow)).unwrap_err();
+        assert!(error.contains(why), "{flow}: {error}");
+        assert!(error.contains(&format!("{line}: ")), "{flow} is on line {line}: {error}");
+    }
+}

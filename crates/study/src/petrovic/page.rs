@@ -1,0 +1,164 @@
+//! The pictures of the study: ours beside the document's.
+
+use super::cell::Profile;
+use super::quoted::COLUMNS;
+use crate::document::{Row, StudyDocument};
+use wavelane_report::{Beside, Chart, Grid};
+use wavelane_run::Verdict;
+
+/// What is judged, claimed or across cells; the cells themselves are in the tables.
+pub(crate) fn shown(document: &StudyDocument) -> Vec<&Row> {
+    document.rows.iter().filter(|row| row.verdict != Verdict::Info || !row.case.contains_key("window")).collect()
+}
+
+fn word<'a>(row: &'a Row, key: &str) -> &'a str {
+    row.case.get(key).and_then(|v| v.as_str()).unwrap_or_default()
+}
+
+fn number(row: &Row, key: &str) -> Option<f64> {
+    row.case.get(key)?.as_f64()
+}
+
+/// Rows of a metric in the cells of a profile and reading.
+fn of<'a>(
+    document: &'a StudyDocument,
+    (id, metric): (&'a str, &'a str),
+    (profile, reading): (Profile, &'a str),
+) -> impl Iterator<Item = &'a Row> {
+    document.rows.iter().filter(move |row| {
+        row.id == id
+            && row.metric == metric
+            && word(row, "profile") == profile.word()
+            && word(row, "reading") == reading
+    })
+}
+
+/// Ours and the document's over one key of the case, for rows that `keep` names.
+fn pair<'a>(rows: impl Iterator<Item = &'a Row>, key: &str, name: &str) -> [(String, Vec<(f64, f64)>); 2] {
+    let rows: Vec<&Row> = rows.collect();
+    let points = |value: fn(&Row) -> Option<f64>| {
+        rows.iter().filter_map(|row| Some((number(row, key)?, value(row)?))).collect::<Vec<_>>()
+    };
+    [(format!("{name}, ours"), points(|row| row.value)), (format!("{name}, document"), points(|row| row.published))]
+}
+
+fn chart(name: &'static str, title: String, [x, y]: [&str; 2], curves: Vec<(String, Vec<(f64, f64)>)>) -> Chart {
+    let curves = curves.into_iter().filter(|(_, points)| !points.is_empty()).collect();
+    let (x_label, y_label) = (x.to_owned(), y.to_owned());
+    Chart { name, title, x_label, y_label, log: false, x_log: false, dots: false, curves, aim: None }
+}
+
+/// Throughput by packet size, response by window, voice loss by size, and fairness by window.
+pub(crate) fn charts(document: &StudyDocument) -> Vec<Chart> {
+    let mut charts = Vec::new();
+    let names =
+        [["throughput-2001", "response-2001", "loss-2001"], ["throughput-modern", "response-modern", "loss-modern"]];
+    for (profile, [throughput, response, loss]) in Profile::BOTH.into_iter().zip(names) {
+        let all = (profile, "default");
+        let column = |id: &'static str, metric: &'static str, key: &'static str, at: f64, over: &'static str| {
+            COLUMNS
+                .iter()
+                .flat_map(move |c| {
+                    let rows = of(document, (id, metric), all);
+                    let here = rows.filter(move |row| word(row, "column") == c.word() && number(row, key) == Some(at));
+                    pair(here, over, c.word())
+                })
+                .collect::<Vec<_>>()
+        };
+        let title = |text: &str| format!("{text} (profile {})", profile.word());
+        charts.push(chart(
+            throughput,
+            title("Larger packets carry more, RTS/CTS less: window of 10"),
+            ["packet (bytes)", "total (kbit/s)"],
+            column("S1-E1", "total_kbps", "window", 10.0, "size_bytes"),
+        ));
+        charts.push(chart(
+            response,
+            title("Responses depend on RTS/CTS, hardly on the window: 1000 B"),
+            ["window (segments)", "mean response (s)"],
+            column("S1-E4", "response_mean_s", "size_bytes", 1000.0, "window"),
+        ));
+        let voice = [1.0, 8.0, 32.0].into_iter().flat_map(|window| {
+            let rows = of(document, ("S1-E5", "loss_percent"), (profile, super::VOICE_READING));
+            pair(rows.filter(move |row| number(row, "window") == Some(window)), "size_bytes", &format!("W {window}"))
+        });
+        charts.push(chart(
+            loss,
+            title("Voice is late behind a window of 32; no step at 1000 B"),
+            ["datagram (bytes)", "lost or late (%)"],
+            voice.collect(),
+        ));
+    }
+    charts
+}
+
+/// A table: rows of one metric by two keys of their case, and the column that says which cell they are of.
+fn grid<'a>(
+    (title, see): (String, &str),
+    rows: impl Iterator<Item = &'a Row>,
+    label: impl Fn(&Row) -> String,
+    head: impl Fn(&Row) -> String,
+) -> Option<Grid> {
+    let rows: Vec<&Row> = rows.collect();
+    let names = |of: &dyn Fn(&Row) -> String| {
+        let mut names: Vec<String> = Vec::new();
+        for row in &rows {
+            let name = of(row);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    };
+    let (labels, heads) = (names(&label), names(&head));
+    let cell = |of: &str, at: &str| {
+        let found = rows.iter().find(|row| label(row) == of && head(row) == at);
+        let (theirs, ours) = (found.and_then(|row| row.published), found.and_then(|row| row.value));
+        Beside { theirs, ours, half: found.and_then(|row| row.ci95) }
+    };
+    let line = |of: &String| (of.clone(), heads.iter().map(|at| cell(of, at)).collect());
+    let lines: Vec<_> = labels.iter().map(line).collect();
+    let heads = std::iter::once(String::new()).chain(heads.iter().cloned()).collect();
+    (!lines.is_empty()).then(|| Grid { title, see: see.to_owned(), heads, rows: lines })
+}
+
+/// The document's tables, ours beside them, and what each reading does to Table 1.
+pub(crate) fn grids(document: &StudyDocument) -> Vec<Grid> {
+    let size = |row: &Row| format!("{} B", number(row, "size_bytes").unwrap_or_default());
+    let window = |row: &Row| format!("W {}", number(row, "window").unwrap_or_default());
+    let column = |row: &Row| word(row, "column").to_owned();
+    let cell = |row: &Row| format!("{}, {}", size(row), window(row));
+    let mut grids = Vec::new();
+    for profile in Profile::BOTH {
+        let all = (profile, "default");
+        let title = |text: &str| format!("{text}, profile {}", profile.word());
+        let bulk = of(document, ("S1-E1", "total_kbps"), all);
+        let see =
+            "Larger packets and windows carry more, RTS/CTS carries less; 100-byte packets do better here than there.";
+        grids.push(grid((title("Table 1: total of five flows, kbit/s"), see), bulk, cell, column));
+        let nodes = document.rows.iter().filter(|row| {
+            row.id == "S1-E2" && row.metric.starts_with("rank") && word(row, "profile") == profile.word()
+        });
+        let see = "The document shows its least fair cells; ours are means, and fairer.";
+        let of_cell = |row: &Row| format!("{}, {}", cell(row), column(row));
+        let node = |row: &Row| row.metric.replace("_kbps", "");
+        grids.push(grid((title("Table 2: nodes by rank, kbit/s"), see), nodes, of_cell, node));
+        for (id, table) in [
+            ("S1-E3", "Table 3: mean response with 100-byte packets, s"),
+            ("S1-E4", "Table 4: with 1000-byte packets, s"),
+        ] {
+            let see = "With RTS/CTS responses are longer: lost first packets cost the initial timeout.";
+            let rows = of(document, (id, "response_mean_s"), all);
+            grids.push(grid((title(table), see), rows, window, column));
+        }
+        let see = "Up to W 16 ours loses little, behind W 32 it is late; the step at 1000 B is theirs alone.";
+        let rows = of(document, ("S1-E5", "loss_percent"), (profile, super::VOICE_READING));
+        grids.push(grid((title("Table 5: voice lost or late, %"), see), rows, window, size));
+    }
+    let moved = document.rows.iter().filter(|row| row.metric == "over_default_reading");
+    let see =
+        "Total throughput of each column over that of the default reading of profile 2001: what each assumption moves.";
+    let reading = |row: &Row| word(row, "reading").to_owned();
+    grids.push(grid(("Other readings of Table 1".into(), see), moved, reading, column));
+    grids.into_iter().flatten().collect()
+}
