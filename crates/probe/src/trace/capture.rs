@@ -26,6 +26,9 @@ pub enum CaptureError {
     /// The file ends before its first header does.
     #[error("the file ends within its first header: the capture was cut off; capture again")]
     Empty,
+    /// The fields of a packet's header stand in another order there.
+    #[error("pcap files before version 2.3 are not read; write it anew with `tcpdump -r FILE -w NEW`")]
+    Old,
     /// No interface with a readable link type.
     #[error("link type {0} is not read; capture on an interface with one of {read}", read = Link::READ)]
     LinkType(i32),
@@ -137,7 +140,7 @@ pub(crate) fn packets(
         let empty = reader.data().is_empty();
         match reader.next() {
             Ok((length, block)) => {
-                let go_on = state.block(block, &mut each);
+                let go_on = state.block(block, &mut each) && !state.old;
                 reader.consume(length);
                 ending.octets += length as u64;
                 if !go_on {
@@ -161,6 +164,7 @@ pub(crate) fn packets(
         }
     }
     match (state.read_any, state.refused) {
+        _ if state.old => Err(CaptureError::Old),
         (false, Some(number)) => Err(CaptureError::LinkType(number)),
         _ => Ok(ending),
     }
@@ -182,6 +186,8 @@ struct State {
     read_any: bool,
     /// A link type that is not read.
     refused: Option<i32>,
+    /// A pcap file before version 2.3.
+    old: bool,
 }
 
 impl State {
@@ -199,6 +205,7 @@ impl State {
     fn block(&mut self, block: PcapBlockOwned<'_>, each: &mut impl FnMut(Packet<'_>) -> bool) -> bool {
         match block {
             PcapBlockOwned::LegacyHeader(header) => {
+                self.old = (header.version_major, header.version_minor) < (2, 3);
                 let ticks = if header.is_nanosecond_precision() { 1_000_000_000 } else { 1_000_000 };
                 // The upper bits of the field hold the length of a frame check sequence, not the type.
                 self.interface(header.network.0 & 0x03FF_FFFF, header.snaplen, ticks, 0);

@@ -98,8 +98,8 @@ impl Connection {
     /// Where the capture was made, seen from direction `way`, by the two halves of the round trip; `None` unless both
     /// were measured.
     pub fn vantage(&self, way: usize) -> Option<Vantage> {
-        let ahead = self.halves[way].timer.least_ns()? as f64;
-        let behind = self.halves[1 - way].timer.least_ns()? as f64;
+        let ahead = self.halves[way].timer.smoothed_ns()? as f64;
+        let behind = self.halves[1 - way].timer.smoothed_ns()? as f64;
         let whole = ahead + behind;
         Some(if whole <= 0.0 || behind <= whole / 10.0 {
             Vantage::Sender
@@ -123,8 +123,11 @@ impl Connection {
         if !s.has(Flags::SYN) {
             return late && self.closed();
         }
-        let fresh = self.halves[self.way(s)].syn.is_some_and(|syn| syn as u32 != s.seq);
-        late || (fresh && (self.closed() || !s.has(Flags::ACK)))
+        let half = &self.halves[self.way(s)];
+        match half.syn {
+            Some(syn) => late || (syn as u32 != s.seq && (self.closed() || !s.has(Flags::ACK))),
+            None => half.counts.packets > 0 && (late || self.closed()),
+        }
     }
 }
 

@@ -17,6 +17,8 @@ const DUPLICATE_ACKS: u32 = 3;
 const RECENT_MAX: usize = 256;
 /// The round trip until one was measured (RFC 6298, section 2, gives 1 s as the timeout).
 const UNKNOWN_RTT_NS: u64 = 800_000_000;
+/// No round trip is longer than an hour.
+const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// Retransmissions by cause, counted in segments of the sender's size, as Linux counts them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -66,6 +68,8 @@ pub(crate) struct Rtt {
 
 impl Rtt {
     pub(crate) fn add(&mut self, ns: u64) {
+        // A damaged file has any times.
+        let ns = ns.min(LONGEST_NS);
         match self.least_ns {
             None => (self.srtt_ns, self.variation_ns) = (ns, ns / 2),
             Some(_) => {
@@ -77,6 +81,9 @@ impl Rtt {
     }
     pub(crate) fn least_ns(&self) -> Option<u64> {
         self.least_ns
+    }
+    pub(crate) fn smoothed_ns(&self) -> Option<u64> {
+        self.least_ns.map(|_| self.srtt_ns)
     }
     /// This half of the path and the other together.
     fn with(&self, other: &Self) -> Self {
