@@ -55,6 +55,9 @@ pub struct Ending {
     pub damage: Option<String>,
 }
 
+/// Asked of a decompressor at once: what it fails at is lost with all of the same piece.
+const PIECE: usize = 1 << 16;
+
 /// Fills the caller's buffer as far as the file reaches, which the parser's first look needs of a decompressor.
 struct Full<R>(R);
 
@@ -62,7 +65,8 @@ impl<R: Read> Read for Full<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
-            match self.0.read(&mut buffer[filled..]) {
+            let piece = buffer.len().min(filled + PIECE);
+            match self.0.read(&mut buffer[filled..piece]) {
                 Ok(0) => break,
                 Ok(n) => filled += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
