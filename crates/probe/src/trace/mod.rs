@@ -22,7 +22,7 @@ pub use fields::{Field, RoundTrips, fields, goodput_bps, passive_rtt};
 pub use hosts::{HOSTS_MAX, Host, Hosts};
 pub use output::{TRACE_FORMAT, csv, hosts_table, json, long_table, table};
 pub use packet::{Address, Endpoint};
-pub use points::{Direction, POINTS_MAX, Segments, points};
+pub use points::{BIN_S, Direction, POINTS_MAX, Segments, points};
 pub use repair::Retransmits;
 
 use connection::Table;

@@ -72,7 +72,7 @@ pub struct Direction {
 }
 
 /// Width of a bin of [`Direction::octets`], seconds.
-pub(crate) const BIN_S: f64 = 0.1;
+pub const BIN_S: f64 = 0.1;
 /// Bins kept; what comes later than an hour and 49 minutes is in the last one.
 const BINS_MAX: u64 = 1 << 16;
 
