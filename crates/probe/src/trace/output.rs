@@ -68,6 +68,7 @@ fn further(c: &Connection, way: usize) -> Vec<(&'static str, Value)> {
                 "timeouts": n.timeouts, "filled_gaps": repairs.filled, "confidence": confidence,
             }),
         ),
+        ("initial_seq", json!(c.halves[way].syn.map(|s| s as u32))),
         ("vantage", json!(c.vantage(way).map(Vantage::word))),
         ("goodput_bps", json!(goodput_bps(c, way))),
         ("rtt_p50_ms", json!(rtt.map(|r| r.p50_ms))),
