@@ -8,6 +8,7 @@ use super::moments::Moments;
 use super::packet::Segment;
 use super::repair::{Repairs, Rtt};
 use super::tsval::Tsvals;
+use super::upstream::Upstream;
 use wavelane_measure::Quantiles;
 use wavelane_wire::tcp::Flags;
 
@@ -86,6 +87,7 @@ pub(crate) struct Half {
     pub(crate) outstanding: Outstanding,
     pub(crate) ledger: Ledger,
     pub(crate) repairs: Repairs,
+    upstream: Upstream,
     pub(crate) tsvals: Tsvals,
     pub(crate) rtt: Moments,
     pub(crate) rtt_full: Moments,
@@ -161,6 +163,9 @@ impl Half {
         self.control(other, s, &seen);
         self.data(s, now);
         self.duplicate_below_ip(s);
+        if let Some(id) = s.ip_id {
+            self.upstream.identified(id);
+        }
         if s.length() > 0 {
             self.sequence(other, s, now, room, &mut seen);
         }
@@ -278,9 +283,10 @@ impl Half {
         self.unique(s, added.again_octets);
         // A keep-alive repeats one octet of what was acknowledged, and nothing is in flight (RFC 9293, section 3.8.4).
         let keep_alive = s.data <= 1 && end - first == 1 && self.ledger.in_flight() == 0 && end == highest && !syn;
-        if (added.repeats.is_some() || added.above.is_some()) && !(keep_alive && s.flags == Flags::ACK) {
+        let size = self.sender_size(other);
+        let unseen = self.upstream.arrived(first, end, highest, size);
+        if (unseen || added.repeats.is_some() || added.above.is_some()) && !(keep_alive && s.flags == Flags::ACK) {
             let sack_permitted = self.sack_permitted && other.sack_permitted;
-            let size = self.sender_size(other);
             self.repairs.sent(&super::repair::Sending {
                 now,
                 quiet_ns,

@@ -15,6 +15,7 @@ mod packet;
 mod points;
 mod repair;
 mod tsval;
+mod upstream;
 
 pub use capture::{CaptureError, Ending};
 pub use connection::{CONNECTIONS_MAX, Completeness, Connection, Vantage};

@@ -146,7 +146,7 @@ pub(crate) struct Repairs {
     /// When the newest segment that is known delivered was sent.
     delivered_ns: u64,
     /// TSval of the segment that a timeout sent again, until the next acknowledgement.
-    timed_out: Option<u32>,
+    timeout_tsval: Option<u32>,
     recent: VecDeque<(u64, u64, u64)>,
 }
 
@@ -167,7 +167,11 @@ impl Repairs {
                     return;
                 }
             },
-            (None, None) => return,
+            // Behind the end of what was seen, of a burst lost to its end.
+            (None, None) => {
+                self.filled += 1;
+                (if self.timed_out(s) { Cause::Rto } else { Cause::Fast }, false)
+            }
         };
         self.count(s, judged);
     }
@@ -192,7 +196,7 @@ impl Repairs {
                 if !follows || s.quiet_ns >= s.here.with(s.there).silence_ns() {
                     self.counts.timeouts += 1;
                     self.state = State::Loss(s.highest);
-                    self.timed_out = (s.tsval != 0).then_some(s.tsval);
+                    self.timeout_tsval = (s.tsval != 0).then_some(s.tsval);
                 }
             }
         }
@@ -236,9 +240,12 @@ impl Repairs {
                 return Err(true);
             }
         }
-        let timeout = matches!(self.state, State::Loss(until) if s.first < until)
-            || s.quiet_ns >= s.here.with(s.there).silence_ns();
-        Ok((if timeout { Cause::Rto } else { Cause::Fast }, certain))
+        Ok((if self.timed_out(s) { Cause::Rto } else { Cause::Fast }, certain))
+    }
+
+    /// Whether a repair belongs to a timeout.
+    fn timed_out(&self, s: &Sending<'_>) -> bool {
+        matches!(self.state, State::Loss(until) if s.first < until) || s.quiet_ns >= s.here.with(s.there).silence_ns()
     }
 
     /// An acknowledgement moved to `edge`, or reported segments of which the newest was sent at `newest_ns`.
@@ -249,7 +256,7 @@ impl Repairs {
         }
         self.probed = false;
         // The echo is older than the retransmission: the original had arrived (RFC 3522).
-        let needless = self.timed_out.take().zip(tsecr).is_some_and(|(sent, echo)| later(sent, echo));
+        let needless = self.timeout_tsval.take().zip(tsecr).is_some_and(|(sent, echo)| later(sent, echo));
         match self.state {
             State::Loss(_) if needless => self.state = State::Open,
             State::Fast(until) | State::Loss(until) if edge >= until => self.state = State::Open,

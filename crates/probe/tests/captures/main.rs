@@ -36,6 +36,8 @@ const REFUSED: Case = Case { name: "refused", end: End::Refuses, ..Case::PLAIN }
 const AT_ONCE: usize = 5;
 /// tshark takes a second per file, so it sees some.
 const TSHARK: [&str; 5] = ["cubic", "reno-loss", "bbr-loss", "six-loss", "many"];
+/// Judged at the receiver too, which takes two runs of tshark.
+const AT_RECEIVER: [&str; 6] = ["cubic", "bbr", "shallow", "cubic-loss", "reno-loss", "bbr-loss"];
 
 fn missing() -> Option<String> {
     if !wavelane_host::netns::may_administer_network() {
@@ -196,6 +198,30 @@ fn compare_with_kernel(name: &str, kernel: &Kernel, ours: &Value) -> Vec<String>
     if fine { Vec::new() } else { vec![format!("{name}: {kernel:?}, here {all}")] }
 }
 
+/// Segments with data that left the sender for the second time, and how many of them reached the receiver: told by
+/// their IP identification, from both captures.
+fn reached(captured: &Captured) -> (u64, u64) {
+    let segments = |file: &Path| -> Vec<(String, String)> {
+        let words = ["-T", "fields", "-e", "ip.id", "-e", "tcp.seq", "-Y", "tcp.len>0 and tcp.dstport==5001", "-r"];
+        let text = said("tshark", &words, file);
+        text.lines().filter_map(|l| l.split_once('\t')).map(|(id, seq)| (id.to_owned(), seq.to_owned())).collect()
+    };
+    let there: std::collections::BTreeSet<_> = segments(&captured.receiver).into_iter().collect();
+    let mut seen = std::collections::BTreeSet::new();
+    let again: Vec<_> = segments(&captured.sender).into_iter().filter(|(_, seq)| !seen.insert(seq.clone())).collect();
+    (again.len() as u64, again.iter().filter(|s| there.contains(s)).count() as u64)
+}
+
+/// At the receiver within a twentieth, or one, of what reached it.
+fn compare_at_receiver(name: &str, captured: &Captured, ours: &Value) -> Vec<String> {
+    let (again, reached) = reached(captured);
+    let classes = &ours["connections"][0]["a2b"]["retransmits"];
+    let here: u64 = ["fast", "rto", "tlp"].iter().map(|class| classes[class].as_u64().unwrap()).sum();
+    println!("{name} at the receiver: {again} sent again, {reached} reached it, here {classes}");
+    let fine = here.abs_diff(reached) <= 1.max(reached / 20);
+    if fine { Vec::new() } else { vec![format!("{name} at the receiver: {reached} reached it, here {classes}")] }
+}
+
 fn judge(case: &Case, captured: &Captured) -> Vec<String> {
     let mut wrong = Vec::new();
     for file in [&captured.sender, &captured.receiver] {
@@ -207,6 +233,9 @@ fn judge(case: &Case, captured: &Captured) -> Vec<String> {
         let connection = &ours["connections"][0]["a2b"];
         if file == &captured.sender && case.end != End::Resets {
             wrong.extend(compare_with_kernel(case.name, &captured.kernel, &ours));
+        }
+        if AT_RECEIVER.contains(&case.name) && file == &captured.receiver {
+            wrong.extend(compare_at_receiver(case.name, captured, &ours));
         }
         if case.end == End::Reads && case.name != "many" {
             let expected = if file == &captured.sender { "sender" } else { "receiver" };
