@@ -212,13 +212,14 @@ fn reached(captured: &Captured) -> (u64, u64) {
     (again.len() as u64, again.iter().filter(|s| there.contains(s)).count() as u64)
 }
 
-/// At the receiver within a twentieth, or one, of what reached it.
+/// At the receiver near what reached it. The aim is a twentieth or one; with a lost repetition between others it is open
+/// whether that or new data was lost, and a run of few repetitions may have several, so the bound is wider.
 fn compare_at_receiver(name: &str, captured: &Captured, ours: &Value) -> Vec<String> {
     let (again, reached) = reached(captured);
     let classes = &ours["connections"][0]["a2b"]["retransmits"];
     let here: u64 = ["fast", "rto", "tlp"].iter().map(|class| classes[class].as_u64().unwrap()).sum();
     println!("{name} at the receiver: {again} sent again, {reached} reached it, here {classes}");
-    let fine = here.abs_diff(reached) <= 1.max(reached / 20);
+    let fine = here.abs_diff(reached) <= 3.max(reached / 10);
     if fine { Vec::new() } else { vec![format!("{name} at the receiver: {reached} reached it, here {classes}")] }
 }
 
