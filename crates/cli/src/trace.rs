@@ -1,5 +1,6 @@
 //! `wavelane trace`.
 
+use crate::progress::Meter;
 use crate::{Failure, Outcome, interrupt, print};
 use clap::Args;
 use std::fs::File;
@@ -40,8 +41,14 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
     let refused = |why: &dyn std::fmt::Display| Failure::refused(format!("{}: {why}", args.file.display()));
     let open = || File::open(&args.file).map_err(|e| refused(&e));
     let stop = interrupt::flag()?;
-    let go_on = |_| !stop.load(Ordering::Relaxed);
-    let analysed = trace::analyse(open()?, go_on).map_err(|e| refused(&e))?;
+    let meter = Meter::new();
+    let go_on = |packets: u64| {
+        meter.say(&format!("{packets} packets"));
+        !stop.load(Ordering::Relaxed)
+    };
+    let analysed = trace::analyse(open()?, go_on);
+    meter.finish();
+    let analysed = analysed.map_err(|e| refused(&e))?;
     if stop.load(Ordering::Relaxed) {
         return Err(Failure::interrupted("interrupted"));
     }
@@ -54,7 +61,9 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
     }
     if let Some(directory) = &args.plots {
         let chosen = largest(&analysed, usize::from(args.plot_top));
-        let points = trace::points(open()?, &chosen, go_on).map_err(|e| refused(&e))?;
+        let points = trace::points(open()?, &chosen, go_on);
+        meter.finish();
+        let points = points.map_err(|e| refused(&e))?;
         if stop.load(Ordering::Relaxed) {
             return Err(Failure::interrupted("interrupted"));
         }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const CASES: [Case; 18] = [
+const CASES: [Case; 19] = [
     Case { name: "cubic", ..Case::PLAIN },
     Case { name: "reno", congestion: "reno", ..Case::PLAIN },
     Case { name: "bbr", congestion: "bbr", ..Case::PLAIN },
@@ -28,6 +28,7 @@ const CASES: [Case; 18] = [
     Case { name: "no-sack", loss: 20, settings: &[("net/ipv4/tcp_sack", "0")], ..Case::PLAIN },
     Case { name: "zero-window", end: End::Pauses, octets: 6_000_000, rate: "100mbit", snaplen: 96, ..Case::PLAIN },
     Case { name: "reset", end: End::Resets, snaplen: 68, ..Case::PLAIN },
+    Case { name: "outage", end: End::Outage, ..Case::PLAIN },
     Case { name: "both-ways", end: End::Echoes, octets: 800_000, ..Case::PLAIN },
     Case { name: "many", connections: 12, octets: 20_000, ..Case::PLAIN },
 ];
@@ -241,6 +242,9 @@ fn judge(case: &Case, captured: &Captured) -> Vec<String> {
         if case.end == End::Reads && case.name != "many" {
             let expected = if file == &captured.sender { "sender" } else { "receiver" };
             println!("{}: vantage {} for {expected}", case.name, connection["vantage"]);
+        }
+        if case.end == End::Outage && file == &captured.sender && connection["retransmits"]["timeouts"] == 0 {
+            wrong.push(format!("{}: no timeout, so the case shows nothing", case.name));
         }
         if case.end == End::Pauses && file == &captured.receiver && ours["connections"][0]["b2a"]["zero_win_adv"] == 0 {
             wrong.push(format!("{}: the window never closed, so the case shows nothing", case.name));

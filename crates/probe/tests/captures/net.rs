@@ -44,6 +44,8 @@ pub(crate) enum End {
     Echoes,
     /// Nobody listens.
     Refuses,
+    /// Reads to the end, but nothing passes for a while.
+    Outage,
 }
 
 impl Case {
@@ -291,7 +293,23 @@ pub(crate) fn capture(case: Case, directory: &Path) -> Captured {
     // Packets that take the detour come in by another device.
     let device = if case.detour > 0 { "any" } else { "b0" };
     let at_receiver = Dump::start(&b, device, &case, file("receiver"));
-    exchange(&a, &b, case);
+    std::thread::scope(|s| {
+        if case.end == End::Outage {
+            s.spawn(|| {
+                std::thread::sleep(Duration::from_millis(300));
+                let drop = "iifname r0 meta l4proto tcp drop";
+                rules(
+                    &r,
+                    &format!(
+                        "table inet outage {{\n chain f {{\n type filter hook forward priority 0;\n {drop}\n }}\n}}\n"
+                    ),
+                );
+                std::thread::sleep(Duration::from_millis(700));
+                run(&r, "nft delete table inet outage");
+            });
+        }
+        exchange(&a, &b, case);
+    });
     // A lost acknowledgement of the FIN is repaired within a timeout.
     std::thread::sleep(Duration::from_millis(300));
     let kernel = counters(&a);
