@@ -29,7 +29,7 @@ fn yes(it: bool) -> &'static str {
 }
 
 fn share(sum: u64, count: u64) -> u64 {
-    if count == 0 { 0 } else { sum / count }
+    sum.checked_div(count).unwrap_or(0)
 }
 
 /// All of tcptrace's fields of direction `way` (0: a to b), in its order.

@@ -5,6 +5,7 @@
 
 mod capture;
 mod connection;
+mod counts;
 mod fields;
 mod half;
 mod hosts;
@@ -75,7 +76,7 @@ pub fn analyse(file: impl Read + Send, mut go_on: impl FnMut(u64) -> bool) -> Re
             }
             Frame::Unreadable => unreadable += 1,
         }
-        packets % PACKETS_PER_STEP != 0 || go_on(packets)
+        !packets.is_multiple_of(PACKETS_PER_STEP) || go_on(packets)
     })?;
     table.end(last_ns);
     for connection in &table.connections {

@@ -172,7 +172,7 @@ pub fn points(
             both[way].sent(&s, &seen, t);
             both[1 - way].acknowledged(&s, &seen, t);
         }
-        packets % super::PACKETS_PER_STEP != 0 || go_on(packets)
+        !packets.is_multiple_of(super::PACKETS_PER_STEP) || go_on(packets)
     })?;
     let mut done = |at: &usize| collected.remove(at).unwrap_or_default().map(Collector::done);
     Ok(chosen.iter().map(&mut done).collect())
