@@ -328,7 +328,9 @@ impl Half {
             Some(Sample::Rtt { ns, octets }) => {
                 self.newest_sample_ms = ns as f64 / 1e6;
                 self.rtt.add(ns);
-                self.by_ack.add(ns);
+                if !self.timestamps {
+                    self.by_ack.add(ns);
+                }
                 if octets > self.full_octets {
                     self.full_octets = octets;
                     self.rtt_full = Moments::default();

@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 
 /// Segments of one direction that wait for their acknowledgement; the oldest beyond it count as acknowledged unseen.
 pub(crate) const FLIGHT_MAX: usize = 1 << 16;
+/// Room for segments in flight that a direction keeps though it is empty.
+const ROOM_KEPT: usize = 64;
 /// Ranges below the acknowledged edge; the lowest gap beyond it is forgotten.
 const ACKED_RANGES_MAX: usize = 256;
 
@@ -238,6 +240,10 @@ impl Ledger {
                 done.cumulatively += 1;
             }
             self.settle(sent);
+        }
+        // Many connections that once had much in flight must not keep the room for it.
+        if self.flight.capacity() > ROOM_KEPT && self.flight.len() < self.flight.capacity() / 8 {
+            self.flight.shrink_to(self.flight.capacity() / 4);
         }
         done
     }

@@ -66,6 +66,14 @@ fn without_acknowledgements_memory_stays_bounded() {
         l.add(sent(i * 10, i * 10 + 10, i), 64);
     }
     assert_eq!(l.in_flight(), 64);
+    let mut large = Ledger::default();
+    for i in 0..10_000 {
+        large.add(sent(i * 10, i * 10 + 10, i), FLIGHT_MAX);
+    }
+    for i in 0..10_001 {
+        large.ack(i * 10, i);
+    }
+    assert!(large.flight.is_empty() && large.flight.capacity() <= 4 * ROOM_KEPT, "{}", large.flight.capacity());
     // Every other segment missing: gaps below the edge are forgotten from the lowest.
     let mut gaps = Ledger::default();
     for i in 0..10_000 {
