@@ -224,6 +224,11 @@ impl Half {
         let keep_alive = s.data <= 1 && end - first == 1 && self.ledger.in_flight() == 0 && end == highest && !syn;
         let size = self.sender_size(other);
         let unseen = self.upstream.arrived(first, end, highest, size);
+        if let Some(above) = added.above
+            && self.timer.is_late(&other.timer, now.saturating_sub(above.segment.sent_ns))
+        {
+            self.upstream.lost_again(highest, size);
+        }
         if (unseen || added.repeats.is_some() || added.above.is_some()) && !(keep_alive && s.flags == Flags::ACK) {
             let sack_permitted = self.sack_permitted && other.sack_permitted;
             self.repairs.sent(&super::repair::Sending {

@@ -97,6 +97,11 @@ impl Rtt {
             least_ns,
         }
     }
+    /// Whether a repair that takes this long was not the first: one takes a round trip, and a second one another.
+    pub(crate) fn is_late(&self, other: &Self, ns: u64) -> bool {
+        let whole = self.with(other);
+        whole.least_ns.is_some() && ns > whole.srtt_ns / 4 * 7
+    }
     fn mean_ns(&self) -> u64 {
         if self.least_ns.is_some() { self.srtt_ns } else { UNKNOWN_RTT_NS }
     }

@@ -18,6 +18,8 @@ pub(crate) struct Upstream {
     lost: u64,
     /// The estimated end of what was sent.
     sent_to: u64,
+    /// How much of that estimate may be lost repetitions instead: octets lost while gaps were being filled.
+    doubtful: u64,
     /// A gap was seen, so there is loss at all.
     lossy: bool,
 }
@@ -57,12 +59,21 @@ impl Upstream {
         if repeats {
             // What was lost between two repetitions was new: repetitions go first, and most of them arrive.
             self.sent_to += lost * size;
+            self.doubtful += if first < highest { lost * size } else { 0 };
         }
         self.sent_to = self.sent_to.max(end);
         if end >= self.sent_to {
             self.lossy = first > highest;
+            self.doubtful = 0;
         }
         repeats && first >= highest
+    }
+
+    /// A gap was filled so late that a repetition before it must have been lost, which was not new data then.
+    pub(crate) fn lost_again(&mut self, highest: u64, size: u64) {
+        let octets = size.min(self.doubtful);
+        self.doubtful -= octets;
+        self.sent_to = self.sent_to.saturating_sub(octets).max(highest);
     }
 }
 
