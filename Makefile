@@ -9,7 +9,7 @@ export DEBIAN_FRONTEND := noninteractive
 # command:package, for what cargo cannot fetch.
 BUILD_TOOLS := cc:build-essential curl:curl
 LAB_TOOLS := ip:iproute2 nft:nftables iptables:iptables ethtool:ethtool
-TEST_TOOLS := tcpdump:tcpdump tshark:tshark kill:procps sysctl:procps ping:iputils-ping dig:bind9-dnsutils \
+TEST_TOOLS := tcpdump:tcpdump tshark:tshark tcptrace:tcptrace kill:procps sysctl:procps ping:iputils-ping dig:bind9-dnsutils \
   openssl:openssl nghttpd:nghttp2-server python3:python3 ssh:openssh-client dropbear:dropbear-bin rsync:rsync iperf3:iperf3 strace:strace prlimit:util-linux
 # Other people's programs that the laboratory puts in the gateways' place.
 PEER_TOOLS := kcptun-client:kcptun wg:wireguard-tools
@@ -112,7 +112,7 @@ test:
 	step "building"
 	cargo build --workspace --bins
 	step "tests"
-	cargo test --workspace --exclude wavelane-host --exclude wavelane-lab --exclude wavelane-daemon \
+	cargo test --workspace --exclude wavelane-host --exclude wavelane-lab --exclude wavelane-daemon --exclude wavelane-probe \
 	  -- --show-output 2>&1 | tee "$$scratch/log"
 	if ! type -P boringtun-cli >/dev/null; then
 	  step "installing the peer boringtun in ~/.cargo/bin"
@@ -137,7 +137,7 @@ test:
 	  fi
 	fi
 	step "tests that make namespaces, one at a time, and hostile peers for a minute"
-	WAVELANE_HOSTILE_SECONDS=60 cargo test --package wavelane-host --package wavelane-lab --package wavelane-daemon \
+	WAVELANE_HOSTILE_SECONDS=60 cargo test --package wavelane-host --package wavelane-lab --package wavelane-daemon --package wavelane-probe \
 	  -- --test-threads 1 --show-output 2>&1 | tee -a "$$scratch/log"
 	step "second implementations of what is on the wire"
 	if ! type -P python3 >/dev/null; then

@@ -8,6 +8,7 @@ mod progress;
 mod report;
 mod run;
 mod study;
+mod trace;
 
 use clap::{Parser, Subcommand};
 use std::io::Write;
@@ -33,6 +34,7 @@ Examples:
   wavelane report records/demo-lab-1 --open       draw the report again and show it
   wavelane compare records/demo-lab-1 records/demo-lab-2
   wavelane study list                             published experiments that can be repeated
+  wavelane trace upload.pcap                      connections of a capture, and why they sent again
   wavelane keygen --out a.key                     a gateway's key pair
   wavelane status                                 how the gateway on this machine fares
 
@@ -59,6 +61,8 @@ enum Command {
     Report(report::ReportArgs),
     /// Show several records side by side.
     Compare(report::CompareArgs),
+    /// Analyse a capture file: connections, retransmissions and their causes, round trips, hosts.
+    Trace(trace::TraceArgs),
     /// Make a gateway's key pair.
     Keygen(commands::KeygenArgs),
     /// Write a gateway's configuration.
@@ -124,6 +128,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::check(&args),
         Command::Report(args) => report::report(&args),
         Command::Compare(args) => report::compare(&args),
+        Command::Trace(args) => trace::trace(&args),
         Command::Keygen(args) => daemon(commands::keygen(&args)),
         Command::Init(args) => init(&args),
         Command::Status(args) => daemon(commands::status(&args)),

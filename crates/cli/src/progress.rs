@@ -62,6 +62,11 @@ impl Meter {
         self.draw(Some(&line(&run, p.at.as_secs_f64(), p.of.as_secs_f64(), &p.note)));
     }
 
+    /// Shows a line, if it is time.
+    pub(crate) fn say(&self, text: &str) {
+        self.draw(Some(text));
+    }
+
     /// Shows how many are over, if it is time, and from now on beside each run's progress.
     pub(crate) fn count(&self, c: &Count) {
         {

@@ -369,3 +369,30 @@ fn every_link_of_the_corpus_meets_its_checks_in_the_simulator() {
         assert_eq!(run.status.code(), Some(0), "{}: {}{}", file.display(), out(&run), err(&run));
     }
 }
+
+#[test]
+fn a_capture_is_analysed_in_every_form() {
+    let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/capture/reno-sack.pcap");
+    let capture = capture.display().to_string();
+    let place = Place::new("trace");
+    let document: Value =
+        serde_json::from_str(&out(&wavelane(&["trace", &capture, "--json", "--plots", &place.path("plots")]))).unwrap();
+    assert_eq!(document["format"], "wavelane-trace/1");
+    let connections = document["connections"].as_array().unwrap();
+    assert_eq!(connections.len(), 2);
+    assert!(connections[1]["a2b"]["retransmits"]["fast"].is_u64());
+    assert_eq!(document["hosts"].as_array().unwrap().len(), 2);
+    for picture in ["2_a2b_tsg.svg", "2_a2b_tsg.png", "2_a2b_owin.svg", "2_a2b_tput.svg", "2_a2b_ssize.svg"] {
+        assert!(Path::new(&place.path("plots")).join(picture).exists(), "{picture}");
+    }
+    for (form, word) in [("--csv", "rexmt_data_pkts_a2b"), ("--long", "RTT from 3WHS"), ("--hosts", "received/sent")] {
+        let told = wavelane(&["trace", &capture, form]);
+        assert!(told.status.success() && out(&told).contains(word), "{form}: {}", out(&told));
+    }
+    let table = out(&wavelane(&["trace", &capture]));
+    assert!(table.contains("2 TCP connections") && table.contains(" sender "), "{table}");
+    let no_capture = place.file("text", "hello, this is no capture");
+    let refused = wavelane(&["trace", &no_capture]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(err(&refused).contains("tcpdump -w"), "{}", err(&refused));
+}

@@ -7,8 +7,10 @@
 mod goodput;
 pub mod pcapng;
 mod probes;
+mod quantiles;
 mod stats;
 
 pub use goodput::{Arrival, Bin, Timing, WARM_UP, goodput, throughput_series};
 pub use probes::{CdfPoint, LOST_RANKS_ABOVE, Probes};
+pub use quantiles::Quantiles;
 pub use stats::{Interval, jain, mean, mean_with_ci95, sample_deviation, student_t_975};

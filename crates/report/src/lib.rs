@@ -3,6 +3,7 @@
 
 mod axis;
 mod curves;
+mod graph;
 mod html;
 mod plot;
 mod radio;
@@ -11,6 +12,7 @@ mod study;
 mod summary;
 mod table;
 
+pub use graph::{Graph, GraphSeries, Mark, draw_graphs};
 pub use study::{Beside, Chart, Grid, StudyPage, render_study};
 pub use summary::summary_text;
 

@@ -90,8 +90,10 @@ impl Shape<'_> {
         let mut queue = VecDeque::from([host]);
         while let Some(at) = queue.pop_front() {
             for &(number, other) in &ways[at] {
-                let carries = self.ends(number).is_none() || self.carries(number, other);
-                let node = nodes.get(&other).filter(|node| carries && !engine.is_gateway(**node));
+                if self.ends(number).is_some() && !self.carries(number, other) {
+                    continue;
+                }
+                let node = nodes.get(&other).filter(|node| !engine.is_gateway(**node));
                 let (Some(&node), false) = (node, std::mem::replace(&mut seen[other], true)) else { continue };
                 let back = channels[&self.scenario.channels[number].name];
                 engine.route_via(node, self.host(host), back, nodes[&at]);

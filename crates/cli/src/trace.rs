@@ -1,0 +1,206 @@
+//! `wavelane trace`.
+
+use crate::progress::Meter;
+use crate::{Failure, Outcome, interrupt, print};
+use clap::Args;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use wavelane_probe::trace::{self, Direction, Trace};
+use wavelane_report::{Graph, GraphSeries, Mark, draw_graphs};
+
+/// Arguments of `wavelane trace`.
+#[derive(Args)]
+pub(crate) struct TraceArgs {
+    /// A pcap or pcapng file, also compressed with gzip or zstd.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// One JSON document.
+    #[arg(long, conflicts_with_all = ["csv", "hosts", "long"])]
+    json: bool,
+    /// One line per connection, with the columns of `tcptrace --csv` first.
+    #[arg(long, conflicts_with_all = ["hosts", "long"])]
+    csv: bool,
+    /// What each host sent and received.
+    #[arg(long, conflicts_with = "long")]
+    hosts: bool,
+    /// Every figure of every connection, as `tcptrace -lr` lists them.
+    #[arg(long)]
+    long: bool,
+    /// Draw time-sequence, round trip, throughput, outstanding data and segment size of the connections with most
+    /// packets into this directory, as SVG and PNG.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    /// Of how many connections.
+    #[arg(long, value_name = "N", default_value_t = 4, requires = "plots", value_parser = clap::value_parser!(u8).range(1..=64))]
+    plot_top: u8,
+}
+
+/// Analyses a capture file.
+pub(crate) fn trace(args: &TraceArgs) -> Outcome {
+    let refused = |why: &dyn std::fmt::Display| Failure::refused(format!("{}: {why}", args.file.display()));
+    let open = || File::open(&args.file).map_err(|e| refused(&e));
+    let stop = interrupt::flag()?;
+    let meter = Meter::new();
+    let go_on = |packets: u64| {
+        meter.say(&format!("{packets} packets"));
+        !stop.load(Ordering::Relaxed)
+    };
+    let analysed = trace::analyse(open()?, go_on);
+    meter.finish();
+    let analysed = analysed.map_err(|e| refused(&e))?;
+    if stop.load(Ordering::Relaxed) {
+        return Err(Failure::interrupted("interrupted"));
+    }
+    if let Some(damage) = &analysed.ending.damage {
+        eprintln!(
+            "wavelane: {}: {damage} after {} packets; what came before is analysed",
+            args.file.display(),
+            analysed.packets
+        );
+    }
+    if let Some(directory) = &args.plots {
+        let chosen = largest(&analysed, usize::from(args.plot_top));
+        let points = trace::points(open()?, &chosen, go_on);
+        meter.finish();
+        let points = points.map_err(|e| refused(&e))?;
+        if stop.load(Ordering::Relaxed) {
+            return Err(Failure::interrupted("interrupted"));
+        }
+        let drawn: Vec<_> = chosen
+            .iter()
+            .zip(&points)
+            .flat_map(|(&at, both)| [0, 1].map(|way| graphs(&analysed, at, way, &both[way])))
+            .flatten()
+            .collect();
+        draw_graphs(directory, &drawn).map_err(Failure::refused)?;
+        eprintln!("wavelane: {} graphs in {}", drawn.len(), directory.display());
+    }
+    let name = args.file.display().to_string();
+    print(&if args.json {
+        format!("{}\n", trace::json(&analysed, &name))
+    } else if args.csv {
+        trace::csv(&analysed)
+    } else if args.hosts {
+        trace::hosts_table(&analysed)
+    } else if args.long {
+        trace::long_table(&analysed)
+    } else {
+        trace::table(&analysed)
+    });
+    Ok(0)
+}
+
+/// The connections with most packets, in the order of the capture.
+fn largest(analysed: &Trace, most: usize) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..analysed.connections.len()).collect();
+    all.sort_by_key(|&at| std::cmp::Reverse(analysed.connections[at].packets()));
+    all.truncate(most);
+    all.sort_unstable();
+    all
+}
+
+/// Octets as the unit of an axis shows them best: its name and its size.
+fn unit(most: u64) -> (&'static str, f64) {
+    match most {
+        0..20_000 => ("octets", 1.0),
+        20_000..20_000_000 => ("kB", 1e3),
+        20_000_000..20_000_000_000 => ("MB", 1e6),
+        _ => ("GB", 1e9),
+    }
+}
+
+fn scaled(points: &[(f64, u64)], by: f64) -> Vec<(f64, f64)> {
+    points.iter().map(|&(t, n)| (t, n as f64 / by)).collect()
+}
+
+/// tcptrace's graphs of one direction, with the names of their files.
+fn graphs(analysed: &Trace, at: usize, way: usize, points: &Direction) -> Vec<(String, Graph)> {
+    let c = &analysed.connections[at];
+    let (from, to, ways) = if way == 0 { (c.a, c.b, "a2b") } else { (c.b, c.a, "b2a") };
+    let graph = |title: &str, y_label: String, series: Vec<GraphSeries>| Graph {
+        title: format!("{title}, {from} to {to}"),
+        x_label: "time since the first packet (s)".to_owned(),
+        y_label,
+        series,
+    };
+    let series = |name: &str, style, mark| GraphSeries { name: name.to_owned(), style, mark };
+    let rate = |p: &(f64, u64)| (p.0, p.1 as f64 * 8.0 / trace::BIN_S / 1e6);
+    [
+        ("tsg", time_sequence(points, &graph)),
+        (
+            "rtt",
+            graph(
+                "Round trip between capture and receiver",
+                "round trip (ms)".to_owned(),
+                vec![series("round trips", 0, Mark::Dots(points.rtt_ms.clone()))],
+            ),
+        ),
+        (
+            "tput",
+            graph(
+                "Throughput",
+                format!("Mbit/s of new data, mean over {} ms", trace::BIN_S * 1e3),
+                vec![series("new data", 0, Mark::Line(points.octets.iter().map(rate).collect()))],
+            ),
+        ),
+        ("owin", outstanding(points, &graph)),
+        (
+            "ssize",
+            graph(
+                "Segment size",
+                "octets of data".to_owned(),
+                vec![series("segments", 0, Mark::Dots(scaled(&points.sizes, 1.0)))],
+            ),
+        ),
+    ]
+    .into_iter()
+    .filter(|(_, graph)| !graph.is_empty())
+    .map(|(kind, graph)| (format!("{}_{ways}_{kind}", at + 1), graph))
+    .collect()
+}
+
+fn time_sequence(points: &Direction, graph: &impl Fn(&str, String, Vec<GraphSeries>) -> Graph) -> Graph {
+    let ends = [&points.data, &points.again, &points.late].into_iter().flatten().map(|s| s.2);
+    let (name, by) = unit(ends.max().unwrap_or(0));
+    let strokes = |s: &trace::Segments| {
+        Mark::Strokes(s.iter().map(|&(t, low, high)| (t, low as f64 / by, high as f64 / by)).collect())
+    };
+    let tops = |s: &trace::Segments| Mark::Dots(s.iter().map(|&(t, _, high)| (t, high as f64 / by)).collect());
+    let series = |name: &str, style, mark| GraphSeries { name: name.to_owned(), style, mark };
+    graph(
+        "Time-sequence",
+        format!("sequence number since the first ({name})"),
+        vec![
+            series("segments", 0, strokes(&points.data)),
+            series("acknowledged", 2, Mark::Steps(scaled(&points.acks, by))),
+            series("window", 5, Mark::Steps(scaled(&points.windows, by))),
+            series("SACK", 3, strokes(&points.sacks)),
+            series("sent again", 1, tops(&points.again)),
+            series("out of order", 6, tops(&points.late)),
+        ],
+    )
+}
+
+fn outstanding(points: &Direction, graph: &impl Fn(&str, String, Vec<GraphSeries>) -> Graph) -> Graph {
+    let (name, by) = unit(points.outstanding.iter().map(|p| p.1).max().unwrap_or(0));
+    let mean = |(i, sum): (usize, f64)| sum / (i + 1) as f64;
+    let mut sum = 0.0;
+    let averages: Vec<(f64, f64)> = points
+        .outstanding
+        .iter()
+        .enumerate()
+        .map(|(i, &(t, n))| {
+            sum += n as f64 / by;
+            (t, mean((i, sum)))
+        })
+        .collect();
+    graph(
+        "Outstanding data",
+        format!("sent and not acknowledged ({name})"),
+        vec![
+            GraphSeries { name: "outstanding".to_owned(), style: 0, mark: Mark::Line(scaled(&points.outstanding, by)) },
+            GraphSeries { name: "mean so far".to_owned(), style: 1, mark: Mark::Line(averages) },
+        ],
+    )
+}

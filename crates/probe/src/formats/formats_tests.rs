@@ -1,0 +1,132 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use super::*;
+use proptest::prelude::*;
+use std::process::{Command, Stdio};
+
+const IPERF3: &[u8] = include_bytes!("samples/iperf3.json");
+const IRTT: &[u8] = include_bytes!("samples/irtt.json");
+
+fn written() -> Vec<u8> {
+    let sine = |i: u32, by: f64| (f64::from(i) * 0.2, (i % 10 != 7).then(|| by + f64::from(i % 13)));
+    let series = |name: &str, units: &str, by: f64| SeriesData {
+        name: name.to_owned(),
+        units: units.to_owned(),
+        points: (0..60).map(|i| sine(i, by)).collect(),
+    };
+    let meta = FlentMeta {
+        test: "tcp_upload".to_owned(),
+        title: "a test".to_owned(),
+        host: "10.0.0.2".to_owned(),
+        local_host: "10.0.0.1".to_owned(),
+        length_s: 8,
+        delay_s: 2,
+        step_s: 0.2,
+        start_unix_s: 1_795_453_988.25,
+    };
+    let mut out = Vec::new();
+    write_flent(&mut out, &meta, &[series("TCP upload", "Mbits/s", 9.0), series("Ping (ms) ICMP", "ms", 20.0)])
+        .unwrap();
+    out
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let read = read_results(&written()[..]).unwrap();
+    assert_eq!((read.tool, read.title.as_str(), read.start_unix_s), (Tool::Flent, "a test", Some(1_795_453_988.25)));
+    let ping = read.series("Ping (ms) ICMP").unwrap();
+    assert_eq!((ping.units.as_str(), ping.points.len()), ("ms", 61));
+    assert_eq!(ping.points[5], (1.0, Some(25.0)));
+    assert_eq!(ping.points[7].1, None);
+    assert_eq!(read.totals["total_length_s"], 12.0);
+}
+
+/// flent itself opens the file, finds every value, and draws it.
+#[test]
+fn flent_opens_what_is_written() {
+    let found = Command::new("flent").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !found.is_ok_and(|s| s.success()) {
+        eprintln!(
+            "SKIPPED (flent is not installed: pip install flent matplotlib): flent reads and draws our data files"
+        );
+        return;
+    }
+    let file = std::env::temp_dir().join(format!("wavelane-{}.flent.gz", std::process::id()));
+    let picture = file.with_extension("png");
+    std::fs::write(&file, written()).unwrap();
+    let flent = |words: &[&str]| {
+        let out = Command::new("flent").args(words).arg("-i").arg(&file).output().unwrap();
+        (
+            out.status.success(),
+            format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr)),
+        )
+    };
+    let (fine, text) = flent(&["-f", "stats"]);
+    assert!(fine && text.contains("TCP upload") && text.contains("Ping (ms) ICMP"), "{text}");
+    let (drawn, text) = flent(&["-p", "ping_cdf", "-o", &picture.display().to_string()]);
+    if text.contains("atplotlib") && !drawn {
+        eprintln!("SKIPPED (matplotlib is not installed: pip install matplotlib): flent draws our data files");
+    } else {
+        assert!(drawn && std::fs::read(&picture).is_ok_and(|p| p.starts_with(b"\x89PNG")), "{text}");
+    }
+    let _ = std::fs::remove_file(&picture);
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
+fn iperf3_gives_its_intervals() {
+    let read = read_results(IPERF3).unwrap();
+    assert_eq!((read.tool, read.title.as_str()), (Tool::Iperf3, "127.0.0.1"));
+    let sum = read.series("sum::throughput").unwrap();
+    assert_eq!((sum.units.as_str(), sum.points.len()), ("Mbits/s", 2));
+    assert!((sum.points[0].1.unwrap() - 10.484_911).abs() < 1e-5);
+    assert!((read.series("stream 5::tcp_rtt").unwrap().points[0].1.unwrap() - 0.06).abs() < 1e-9);
+    assert_eq!(read.totals["sum_sent_bytes"], 2_621_440.0);
+}
+
+#[test]
+fn irtt_gives_each_way_and_what_was_lost() {
+    let read = read_results(IRTT).unwrap();
+    assert_eq!(read.tool, Tool::Irtt);
+    let (rtt, up) = (read.series("Ping (ms) UDP").unwrap(), read.series("OWD up").unwrap());
+    assert_eq!(rtt.points.len(), 10);
+    assert!((rtt.points[0].1.unwrap() - 3.950_074).abs() < 1e-9 && (up.points[0].1.unwrap() - 0.140_994).abs() < 1e-9);
+    assert_eq!(rtt.points[3].1, None);
+    assert!(up.points[3].1.is_some());
+    let lost = |key: &str| read.totals[key];
+    assert_eq!((lost("lost_packets"), lost("lost_up_packets"), lost("lost_down_packets")), (0.0, 0.0, 1.0));
+    assert!((read.totals["rtt_median_ms"] - 0.140_936).abs() < 1e-9);
+}
+
+#[test]
+fn other_files_are_refused_with_a_remedy() {
+    for (file, word) in [
+        (&b""[..], "complete"),
+        (b"{", "complete"),
+        (b"{}", "iperf3 -J"),
+        (b"{\"version\":2,\"metadata\":{},\"results\":{},\"x_values\":[]}", "version 2"),
+        (b"{\"start\":{},\"intervals\":[],\"error\":\"no server\"}", "no server"),
+        (b"{\"round_trips\":[{}],\"config\":{\"params\":{\"interval\":1}}}", "lost"),
+    ] {
+        let why = read_results(file).unwrap_err().to_string();
+        assert!(why.contains(word), "{why}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn damaged_files_never_panic(
+        which in 0..3_usize,
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        cut in any::<prop::sample::Index>()
+    ) {
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(&written()[..]).read_to_end(&mut unpacked).unwrap();
+        let mut file = [IPERF3.to_vec(), IRTT.to_vec(), unpacked][which].clone();
+        for (at, to) in flips {
+            let at = at.index(file.len());
+            file[at] = to;
+        }
+        let _ = read_results(&file[..]);
+        let _ = read_results(&file[..cut.index(file.len())]);
+    }
+}

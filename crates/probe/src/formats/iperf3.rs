@@ -1,0 +1,68 @@
+//! iperf3's JSON: what is in its intervals, per stream and for all.
+
+use super::{FormatError, Results, SeriesData, Tool, number, text};
+use serde_json::Value;
+
+/// A key of an interval, the series it becomes, its unit and what it is multiplied by.
+type Kind = (&'static str, &'static str, &'static str, f64);
+
+/// Names as flent has them for the same figures of `ss`.
+const KINDS: [Kind; 5] = [
+    ("bits_per_second", "throughput", "Mbits/s", 1e-6),
+    ("rtt", "tcp_rtt", "ms", 1e-3),
+    ("snd_cwnd", "tcp_cwnd", "bytes", 1.0),
+    ("retransmits", "retransmits", "segments", 1.0),
+    ("jitter_ms", "jitter", "ms", 1.0),
+];
+
+pub(super) fn read(json: &Value) -> Result<Results, FormatError> {
+    if let Some(error) = json.get("error").and_then(Value::as_str) {
+        return Err(FormatError::Failed(error.to_owned()));
+    }
+    let missing = |what| FormatError::Missing { tool: "iperf3", what };
+    let intervals = json["intervals"].as_array().ok_or(missing("intervals"))?;
+    let mut series: Vec<SeriesData> = Vec::new();
+    for interval in intervals {
+        let streams = interval.get("streams").and_then(Value::as_array);
+        for stream in streams.into_iter().flatten() {
+            let socket = stream.get("socket").and_then(Value::as_u64).ok_or(missing("socket"))?;
+            take(&mut series, stream, &format!("stream {socket}"));
+        }
+        for (key, name) in [("sum", "sum"), ("sum_bidir_reverse", "sum reverse")] {
+            if let Some(sum) = interval.get(key) {
+                take(&mut series, sum, name);
+            }
+        }
+    }
+    let mut totals = std::collections::BTreeMap::new();
+    for key in ["sum_sent", "sum_received"] {
+        let Some(sum) = json.get("end").and_then(|e| e.get(key)) else { continue };
+        for figure in ["bytes", "bits_per_second", "retransmits", "lost_packets", "packets"] {
+            if let Some(n) = number(sum, figure) {
+                totals.insert(format!("{key}_{figure}"), n);
+            }
+        }
+    }
+    let start = &json["start"];
+    Ok(Results {
+        tool: Tool::Iperf3,
+        title: text(&start["connecting_to"], "host"),
+        start_unix_s: number(&start["timestamp"], "timesecs"),
+        series,
+        totals,
+    })
+}
+
+/// Adds an interval's figures at its end, where the measured time lies behind it.
+fn take(series: &mut Vec<SeriesData>, from: &Value, who: &str) {
+    let Some(at) = number(from, "end") else { return };
+    for (key, what, units, by) in KINDS {
+        let Some(n) = number(from, key) else { continue };
+        let name = format!("{who}::{what}");
+        let point = (at, Some(n * by));
+        match series.iter_mut().find(|s| s.name == name) {
+            Some(known) => known.points.push(point),
+            None => series.push(SeriesData { name, units: units.to_owned(), points: vec![point] }),
+        }
+    }
+}

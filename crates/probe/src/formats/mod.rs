@@ -1,0 +1,127 @@
+//! Result files of other tools, read into series over time; and flent's, written.
+//!
+//! Read: flent (`.flent` and `.flent.gz`, versions 3 and 4), iperf3 (`-J`) and irtt (`-o FILE`), told apart by what is
+//! in them. All times are seconds since the test began. A file is read whole, up to [`FILE_MAX`] octets of JSON.
+
+mod flent;
+mod iperf3;
+mod irtt;
+
+pub use flent::{FLENT_VERSION, FlentMeta, write_flent};
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{self, BufReader, Read};
+
+/// The most JSON that is read, unpacked: an hour of irtt at 10 ms is half of it.
+pub const FILE_MAX: u64 = 256 << 20;
+
+/// Why a file is no result that can be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FormatError {
+    /// Reading or unpacking failed.
+    #[error("cannot read {0}")]
+    Io(#[from] io::Error),
+    /// Too large.
+    #[error("more than {FILE_MAX} octets of JSON: shorten the test or its sampling")]
+    TooLarge,
+    /// Not JSON.
+    #[error("no JSON ({0}): is the file complete?")]
+    Json(#[from] serde_json::Error),
+    /// JSON of something else.
+    #[error("neither flent's, iperf3's nor irtt's: write it with `flent`, `iperf3 -J` or `irtt client -o FILE`")]
+    Unknown,
+    /// A version that is not read.
+    #[error("flent's file version {0} is not read; open and save it with a current flent")]
+    Version(u64),
+    /// The tool itself failed.
+    #[error("the test failed: {0}")]
+    Failed(String),
+    /// Something that the tool always writes is missing.
+    #[error("{tool}'s file has no `{what}`: is it complete?")]
+    Missing {
+        /// Whose file.
+        tool: &'static str,
+        /// The key.
+        what: &'static str,
+    },
+}
+
+/// Whose file it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tool {
+    /// The FLExible Network Tester.
+    Flent,
+    /// iperf3.
+    Iperf3,
+    /// Isochronous round-trip tester.
+    Irtt,
+}
+
+/// Values over time.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct SeriesData {
+    /// As the tool names it; flent's names where several tools measure the same.
+    pub name: String,
+    /// Such as `ms` or `Mbits/s`.
+    pub units: String,
+    /// Seconds since the test began, and the value; `None` where one is missing: lost, or not measured then.
+    pub points: Vec<(f64, Option<f64>)>,
+}
+
+/// What a result file holds.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Results {
+    /// Whose.
+    pub tool: Tool,
+    /// What it calls itself: a title, or the command's target.
+    pub title: String,
+    /// When the test began, seconds since 1970.
+    pub start_unix_s: Option<f64>,
+    /// The series, in a fixed order.
+    pub series: Vec<SeriesData>,
+    /// Figures for the whole test, with the unit in the name.
+    pub totals: BTreeMap<String, f64>,
+}
+
+impl Results {
+    /// The series of that name.
+    pub fn series(&self, name: &str) -> Option<&SeriesData> {
+        self.series.iter().find(|s| s.name == name)
+    }
+}
+
+/// Reads a result file, also one packed with gzip.
+pub fn read_results(file: impl Read) -> Result<Results, FormatError> {
+    let mut file = BufReader::new(file);
+    let packed = io::BufRead::fill_buf(&mut file)?.starts_with(&[0x1F, 0x8B]);
+    let mut text = Vec::new();
+    if packed {
+        flate2::bufread::MultiGzDecoder::new(file).take(FILE_MAX + 1).read_to_end(&mut text)?;
+    } else {
+        file.take(FILE_MAX + 1).read_to_end(&mut text)?;
+    }
+    if text.len() as u64 > FILE_MAX {
+        return Err(FormatError::TooLarge);
+    }
+    let json: Value = serde_json::from_slice(&text)?;
+    drop(text);
+    match &json {
+        v if v.get("metadata").is_some() && v.get("results").is_some() => flent::read(v),
+        v if v.get("round_trips").is_some() => irtt::read(v),
+        v if v.get("start").is_some() && v.get("intervals").is_some() => iperf3::read(v),
+        _ => Err(FormatError::Unknown),
+    }
+}
+
+fn number(value: &Value, key: &str) -> Option<f64> {
+    value.get(key).and_then(Value::as_f64)
+}
+
+fn text(value: &Value, key: &str) -> String {
+    value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+#[path = "formats_tests.rs"]
+mod tests;

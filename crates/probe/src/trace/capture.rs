@@ -1,0 +1,256 @@
+//! Capture files: pcap and pcapng, plain or compressed with gzip or zstd, read as a stream.
+//!
+//! Memory is one buffer, whatever the file's size. Damage ends the reading, with what was read until there.
+
+use super::packet::Link;
+use pcap_parser::pcapng::Block;
+use pcap_parser::traits::PcapNGPacketBlock;
+use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
+use std::io::{self, BufReader, Read};
+
+/// A block larger than this ends the reading: the largest frame that tcpdump keeps is 262,144 octets.
+const BLOCK_MAX: usize = 1 << 20;
+/// Interfaces of one pcapng section that are remembered; packets of others are counted as unreadable.
+const INTERFACES_MAX: usize = 4_096;
+const NS_PER_S: u128 = 1_000_000_000;
+
+/// Why a file cannot be read as a capture at all.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The file cannot be opened or read.
+    #[error("cannot read {0}")]
+    Io(#[from] io::Error),
+    /// Neither format.
+    #[error("this is neither a pcap nor a pcapng file; write one with `tcpdump -w FILE`")]
+    Unknown,
+    /// The file ends before its first header does.
+    #[error("the file ends within its first header: the capture was cut off; capture again")]
+    Empty,
+    /// The fields of a packet's header stand in another order there.
+    #[error("pcap files before version 2.3 are not read; write it anew with `tcpdump -r FILE -w NEW`")]
+    Old,
+    /// No interface with a readable link type.
+    #[error("link type {0} is not read; capture on an interface with one of {read}", read = Link::READ)]
+    LinkType(i32),
+}
+
+/// One packet of a capture.
+pub(crate) struct Packet<'a> {
+    /// Nanoseconds since 1970.
+    pub(crate) unix_ns: u64,
+    /// `None` if the interface's link type is not read.
+    pub(crate) link: Option<Link>,
+    /// What was captured.
+    pub(crate) bytes: &'a [u8],
+    /// How long it was.
+    pub(crate) octets: u32,
+}
+
+/// How the reading ended.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ending {
+    /// Octets of (uncompressed) capture that were used.
+    pub octets: u64,
+    /// Why the rest was not: `None` at an orderly end.
+    pub damage: Option<String>,
+}
+
+/// Asked of a decompressor at once: what it fails at is lost with all of the same piece.
+const PIECE: usize = 1 << 16;
+
+/// Fills the caller's buffer as far as the file reaches, which the parser's first look needs of a decompressor.
+struct Full<R>(R);
+
+impl<R: Read> Read for Full<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let piece = buffer.len().min(filled + PIECE);
+            match self.0.read(&mut buffer[filled..piece]) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // What was decompressed before the damage is still good; the next call meets the damage again.
+                Err(_) if filled > 0 => break,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// Undoes gzip (RFC 1952) and Zstandard (RFC 8878), told by their first bytes.
+fn decompressed<'a>(mut file: impl Read + Send + 'a) -> Result<Box<dyn Read + Send + 'a>, CaptureError> {
+    let mut magic = [0; 4];
+    let known = Full(&mut file).read(&mut magic)?;
+    let whole = io::Cursor::new(magic).take(known as u64).chain(file);
+    Ok(match magic {
+        [0x1F, 0x8B, ..] => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(whole))),
+        [0x28, 0xB5, 0x2F, 0xFD] => {
+            let frames = ruzstd::decoding::StreamingDecoder::new(BufReader::new(whole)).map_err(io::Error::other)?;
+            Box::new(frames)
+        }
+        _ => Box::new(whole),
+    })
+}
+
+/// An interface of a section, or the one of a pcap file.
+#[derive(Clone, Copy)]
+struct Interface {
+    link: Option<Link>,
+    snaplen: u32,
+    /// Ticks per second and their offset in seconds.
+    ticks_per_s: u128,
+    offset_s: i64,
+}
+
+impl Interface {
+    fn time(&self, ticks: u64) -> u64 {
+        // Nearly all files; the general form divides 128 bits.
+        match (self.ticks_per_s, self.offset_s) {
+            (NS_PER_S, 0) => return ticks,
+            (1_000_000, 0) => return ticks.saturating_mul(1_000),
+            _ => {}
+        }
+        let ns = u128::from(ticks) * NS_PER_S / self.ticks_per_s;
+        let moved =
+            i128::try_from(ns).unwrap_or(i128::MAX).saturating_add(i128::from(self.offset_s) * NS_PER_S as i128);
+        u64::try_from(moved.max(0)).unwrap_or(u64::MAX)
+    }
+}
+
+/// Ticks per second of an `if_tsresol` option: a power of ten, or of two if the top bit is set.
+///
+/// draft-ietf-opsawg-pcapng, section 4.2. What would be finer than 2^63 or 10^19 ticks is no clock.
+fn ticks_per_s(resolution: u8) -> u128 {
+    let exponent = u32::from(resolution & 0x7F);
+    if resolution & 0x80 == 0 { 10_u128.pow(exponent.min(19)) } else { 1 << exponent.min(63) }
+}
+
+/// Hands each packet of `file` to `each` until the end, the first damage, or until `each` returns false.
+pub(crate) fn packets(
+    file: impl Read + Send,
+    mut each: impl FnMut(Packet<'_>) -> bool,
+) -> Result<Ending, CaptureError> {
+    let mut reader = create_reader(BLOCK_MAX, Full(decompressed(file)?)).map_err(|e| match e {
+        PcapError::HeaderNotRecognized => CaptureError::Unknown,
+        PcapError::ReadError => CaptureError::Io(io::Error::other("it: the file or its compression is damaged")),
+        _ => CaptureError::Empty,
+    })?;
+    let mut state = State::default();
+    let mut ending = Ending::default();
+    let mut refilled_at = None;
+    loop {
+        let empty = reader.data().is_empty();
+        match reader.next() {
+            Ok((length, block)) => {
+                let go_on = state.block(block, &mut each) && !state.old;
+                reader.consume(length);
+                ending.octets += length as u64;
+                if !go_on {
+                    break;
+                }
+            }
+            Err(PcapError::Eof) => break,
+            // Near the end of its buffer the parser may also ask for a larger one: look again with a full one.
+            Err(PcapError::Incomplete(_) | PcapError::BufferTooSmall) if refilled_at != Some(ending.octets) => {
+                refilled_at = Some(ending.octets);
+                if reader.refill().is_err() {
+                    ending.damage = Some("the compressed data is damaged".to_owned());
+                    break;
+                }
+            }
+            Err(PcapError::UnexpectedEof | PcapError::Incomplete(_)) if empty => break,
+            Err(e) => {
+                ending.damage = Some(damage(&e));
+                break;
+            }
+        }
+    }
+    match (state.read_any, state.refused) {
+        _ if state.old => Err(CaptureError::Old),
+        (false, Some(number)) => Err(CaptureError::LinkType(number)),
+        _ => Ok(ending),
+    }
+}
+
+/// What an error of the parser means for the file.
+fn damage(error: &PcapError<&[u8]>) -> String {
+    match error {
+        PcapError::UnexpectedEof | PcapError::Incomplete(_) => "the last packet is cut off".to_owned(),
+        PcapError::BufferTooSmall => format!("a block claims to be longer than {BLOCK_MAX} octets"),
+        _ => "a block is damaged".to_owned(),
+    }
+}
+
+#[derive(Default)]
+struct State {
+    interfaces: Vec<Interface>,
+    /// A packet of a readable link type was seen.
+    read_any: bool,
+    /// A link type that is not read.
+    refused: Option<i32>,
+    /// A pcap file before version 2.3.
+    old: bool,
+}
+
+impl State {
+    fn interface(&mut self, number: i32, snaplen: u32, ticks_per_s: u128, offset_s: i64) {
+        let link = Link::of(number);
+        match link {
+            Some(_) => self.read_any = true,
+            None => self.refused = Some(number),
+        }
+        if self.interfaces.len() < INTERFACES_MAX {
+            self.interfaces.push(Interface { link, snaplen, ticks_per_s, offset_s });
+        }
+    }
+    /// Takes a block; false ends the reading.
+    fn block(&mut self, block: PcapBlockOwned<'_>, each: &mut impl FnMut(Packet<'_>) -> bool) -> bool {
+        match block {
+            PcapBlockOwned::LegacyHeader(header) => {
+                self.old = (header.version_major, header.version_minor) < (2, 3);
+                let ticks = if header.is_nanosecond_precision() { 1_000_000_000 } else { 1_000_000 };
+                // The upper bits of the field hold the length of a frame check sequence, not the type.
+                self.interface(header.network.0 & 0x03FF_FFFF, header.snaplen, ticks, 0);
+            }
+            PcapBlockOwned::Legacy(packet) => {
+                let Some(interface) = self.interfaces.first() else { return true };
+                let ticks = u128::from(packet.ts_sec) * interface.ticks_per_s + u128::from(packet.ts_usec);
+                let unix_ns = interface.time(u64::try_from(ticks).unwrap_or(u64::MAX));
+                let (link, bytes) = (interface.link, packet.data);
+                return each(Packet { unix_ns, link, bytes, octets: packet.origlen.max(bytes.len() as u32) });
+            }
+            PcapBlockOwned::NG(block) => return self.next_generation(&block, each),
+        }
+        true
+    }
+    fn next_generation(&mut self, block: &Block<'_>, each: &mut impl FnMut(Packet<'_>) -> bool) -> bool {
+        match block {
+            Block::SectionHeader(_) => self.interfaces.clear(),
+            Block::InterfaceDescription(b) => {
+                self.interface(b.linktype.0, b.snaplen, ticks_per_s(b.if_tsresol), b.if_tsoffset);
+            }
+            Block::EnhancedPacket(b) => {
+                let Some(interface) = self.interfaces.get(b.if_id as usize) else { return true };
+                let unix_ns = interface.time(u64::from(b.ts_high) << 32 | u64::from(b.ts_low));
+                let bytes = b.packet_data();
+                return each(Packet {
+                    unix_ns,
+                    link: interface.link,
+                    bytes,
+                    octets: b.origlen.max(bytes.len() as u32),
+                });
+            }
+            Block::SimplePacket(b) => {
+                let Some(interface) = self.interfaces.first() else { return true };
+                // Without times nothing can be said of RTT or rates: the packet counts as unreadable.
+                let data = b.packet_data();
+                let kept = if interface.snaplen == 0 { data.len() } else { data.len().min(interface.snaplen as usize) };
+                return each(Packet { unix_ns: 0, link: None, bytes: &data[..kept], octets: b.origlen });
+            }
+            _ => {}
+        }
+        true
+    }
+}

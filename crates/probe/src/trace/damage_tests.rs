@@ -1,0 +1,170 @@
+//! Damaged captures: whatever the bytes, no panic, no endless loop, and what came before the damage is kept.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::*;
+use proptest::prelude::*;
+use std::io::Write;
+use wavelane_measure::pcapng::{LINKTYPE_RAW, put_head, put_packet};
+
+fn segment(way: bool, seq: u32, ack: u32, flags: u8, data: usize) -> Vec<u8> {
+    let (from, to) = if way { (1, 2) } else { (2, 1) };
+    let mut p = vec![0x45, 0];
+    p.extend((40 + data as u16).to_be_bytes());
+    p.extend([0, 42, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, from, 10, 0, 0, to]);
+    p.extend([0, 80, 0, 80]);
+    p.extend(seq.to_be_bytes());
+    p.extend(ack.to_be_bytes());
+    p.extend([0x50, flags, 0x40, 0, 0, 0, 0, 0]);
+    p.extend((0..data as u32).map(|i| ((seq + i).wrapping_mul(2_654_435_761) >> 24) as u8));
+    p
+}
+
+/// A handshake, a few segments of which one is sent twice, and the end.
+fn packets() -> Vec<Vec<u8>> {
+    const FIN: u8 = 1;
+    const SYN: u8 = 2;
+    const ACK: u8 = 16;
+    let mut all =
+        vec![segment(true, 99, 0, SYN, 0), segment(false, 499, 100, SYN | ACK, 0), segment(true, 100, 500, ACK, 0)];
+    for i in 0..20 {
+        all.push(segment(true, 100 + i * 50, 500, ACK, 50));
+        if i == 7 {
+            all.push(segment(true, 100 + i * 50, 500, ACK, 50));
+        }
+        all.push(segment(false, 500, 150 + i * 50, ACK, 0));
+    }
+    all.push(segment(true, 1_100, 500, FIN | ACK, 0));
+    all.push(segment(false, 500, 1_101, FIN | ACK, 0));
+    all
+}
+
+pub(super) fn pcapng() -> Vec<u8> {
+    let mut file = Vec::new();
+    put_head(&mut file, LINKTYPE_RAW, "test", 0);
+    for (i, packet) in packets().iter().enumerate() {
+        put_packet(&mut file, 1_000_000_000 + i as u64 * 1_000_000, None, packet, packet.len());
+    }
+    file
+}
+
+fn pcap(nanoseconds: bool, big: bool) -> Vec<u8> {
+    let word = |n: u32| if big { n.to_be_bytes() } else { n.to_le_bytes() };
+    let magic = if nanoseconds { 0xA1B2_3C4D_u32 } else { 0xA1B2_C3D4 };
+    let version = if big { [0, 2, 0, 4] } else { [2, 0, 4, 0] };
+    let mut file = [word(magic), version, word(0), word(0), word(65_535), word(101)].concat();
+    let scale = if nanoseconds { 1_000_000 } else { 1_000 };
+    for (i, packet) in packets().iter().enumerate() {
+        let length = word(packet.len() as u32);
+        file.extend([word(1), word(i as u32 * scale), length, length].concat());
+        file.extend(packet);
+    }
+    file
+}
+
+fn read(file: &[u8]) -> Result<Trace, CaptureError> {
+    analyse(file, |_| true)
+}
+
+fn gzip(file: &[u8]) -> Vec<u8> {
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    out.write_all(file).unwrap();
+    out.finish().unwrap()
+}
+
+fn zstd(file: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(file, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
+#[test]
+fn every_format_and_compression_gives_the_same_figures() {
+    let truth = json(&read(&pcapng()).unwrap(), "x");
+    let c = &truth["connections"][0];
+    assert_eq!(c["a2b"]["unique_bytes_sent"], 1_000);
+    assert_eq!(c["a2b"]["rexmt_data_pkts"], 1);
+    assert_eq!(c["complete"], "yes");
+    for file in [pcap(false, false), pcap(true, false), pcap(false, true), pcap(true, true), pcapng()] {
+        for file in [gzip(&file), zstd(&file), file] {
+            assert_eq!(json(&read(&file).unwrap(), "x"), truth);
+        }
+    }
+}
+
+#[test]
+fn a_cut_off_file_gives_what_was_whole() {
+    for whole in [pcapng(), pcap(false, false)] {
+        let all = read(&whole).unwrap();
+        assert_eq!(all.ending.damage, None);
+        let mut last = 0;
+        for length in 0..whole.len() {
+            let Ok(trace) = read(&whole[..length]) else { continue };
+            assert!(trace.packets >= last && trace.packets <= all.packets, "{length}");
+            last = trace.packets;
+        }
+        assert_eq!(last + 1, all.packets);
+    }
+}
+
+#[test]
+fn a_cut_off_compressed_file_gives_what_could_be_unpacked() {
+    let mut file = Vec::new();
+    put_head(&mut file, LINKTYPE_RAW, "test", 0);
+    for i in 0..3_000 {
+        put_packet(&mut file, i * 1_000_000, None, &segment(true, i as u32 * 500, 1, 16, 500), 540);
+    }
+    let whole = gzip(&file);
+    let trace = read(&whole[..whole.len() * 2 / 3]).unwrap();
+    assert!(trace.packets > 500 && trace.packets < 3_000, "{}", trace.packets);
+    assert!(trace.ending.damage.is_some());
+    // The Zstandard decoder hands nothing out of a window that it cannot complete.
+    let whole = zstd(&file);
+    if let Ok(trace) = read(&whole[..whole.len() * 2 / 3]) {
+        assert!(trace.packets < 3_000 && trace.ending.damage.is_some());
+    }
+}
+
+#[test]
+fn what_is_no_capture_is_refused_with_a_remedy() {
+    for (file, word) in [(&b""[..], "cut off"), (b"hello, this is text", "tcpdump"), (b"\xD4\xC3", "cut off")] {
+        let why = read(file).err().unwrap().to_string();
+        assert!(why.contains(word), "{why}");
+    }
+    let mut other = pcap(false, false);
+    other[20] = 105; // IEEE 802.11
+    assert!(matches!(read(&other), Err(CaptureError::LinkType(105))));
+    let mut old = pcap(false, false);
+    old[6] = 2;
+    assert!(matches!(read(&old), Err(CaptureError::Old)));
+}
+
+#[test]
+fn a_block_larger_than_any_packet_ends_the_reading() {
+    let mut file = pcap(false, false);
+    file.extend([0; 8]);
+    file.extend((1_u32 << 30).to_le_bytes());
+    file.extend((1_u32 << 30).to_le_bytes());
+    file.extend(vec![0; 2 << 20]);
+    let trace = read(&file).unwrap();
+    assert_eq!(trace.packets, packets().len() as u64);
+    assert!(trace.ending.damage.is_some());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn flipped_bytes_never_panic(
+        next_generation in any::<bool>(),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), 1_u8..), 1..20)
+    ) {
+        let mut file = if next_generation { pcapng() } else { pcap(true, false) };
+        for (at, by) in flips {
+            let at = at.index(file.len());
+            file[at] ^= by;
+        }
+        if let Ok(trace) = read(&file) {
+            prop_assert!(json(&trace, "x").is_object());
+            prop_assert!(!table(&trace).is_empty() && !long_table(&trace).contains("inf"));
+            let _ = (csv(&trace), hosts_table(&trace));
+            let _ = points(&file[..], &[0, 1], |_| true);
+        }
+    }
+}

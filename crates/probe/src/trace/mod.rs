@@ -1,0 +1,91 @@
+//! Capture files: connections with tcptrace's figures, what was sent again and why, passive round trips, hosts.
+//!
+//! The analysis is a machine without a clock: packets with their times go in. Memory is bounded per connection and in
+//! all; see [`CONNECTIONS_MAX`], [`HOSTS_MAX`] and `docs/decisions/0032-trace.md`.
+
+mod capture;
+mod connection;
+mod counts;
+mod fields;
+mod half;
+mod hosts;
+mod ledger;
+mod moments;
+mod output;
+mod packet;
+mod points;
+mod repair;
+mod tsval;
+mod upstream;
+
+pub use capture::{CaptureError, Ending};
+pub use connection::{CONNECTIONS_MAX, Completeness, Connection, Vantage};
+pub use fields::{Field, RoundTrips, fields, goodput_bps, passive_rtt};
+pub use hosts::{HOSTS_MAX, Host, Hosts};
+pub use output::{TRACE_FORMAT, csv, hosts_table, json, long_table, table};
+pub use packet::{Address, Endpoint};
+pub use points::{BIN_S, Direction, POINTS_MAX, Segments, points};
+pub use repair::Retransmits;
+
+use connection::Table;
+use packet::Frame;
+use std::io::Read;
+
+/// A host that sent nothing for longer says with its next echo how long it was silent, not how long the path is.
+const IDLE_NS: u64 = 200_000_000;
+/// Between questions to the caller whether to go on.
+const PACKETS_PER_STEP: u64 = 1 << 14;
+
+/// What a capture holds.
+pub struct Trace {
+    /// Packets read.
+    pub packets: u64,
+    /// Packets of which nothing could be said: not IP, damaged, or of a link type that is not read.
+    pub unreadable: u64,
+    /// TCP segments that the capture cut off within their fixed header.
+    pub short: u64,
+    /// Segments of connections beyond [`CONNECTIONS_MAX`].
+    pub left_out: u64,
+    /// In order of their first packet.
+    pub connections: Vec<Connection>,
+    /// What each host sent and received.
+    pub hosts: Hosts,
+    /// How the file ended.
+    pub ending: Ending,
+}
+
+/// Analyses a capture. `go_on` is asked now and then with the number of packets so far; false ends the reading early.
+pub fn analyse(file: impl Read + Send, mut go_on: impl FnMut(u64) -> bool) -> Result<Trace, CaptureError> {
+    let mut table = Table::default();
+    let mut hosts = Hosts::default();
+    let (mut packets, mut unreadable, mut short, mut last_ns) = (0_u64, 0, 0, 0);
+    let ending = capture::packets(file, |packet| {
+        packets += 1;
+        let frame = packet.link.map_or(Frame::Unreadable, |link| packet::read(link, packet.bytes, packet.octets));
+        match frame {
+            Frame::Tcp(segment) => {
+                last_ns = last_ns.max(packet.unix_ns);
+                if table.segment(&segment, packet.unix_ns).is_none() {
+                    hosts.add(segment.from.address, segment.to.address, u64::from(segment.ip_octets));
+                }
+            }
+            Frame::Other { from, to, ip_octets } => hosts.add(from, to, u64::from(ip_octets)),
+            Frame::ShortTcp { from, to, ip_octets } => {
+                short += 1;
+                hosts.add(from, to, u64::from(ip_octets));
+            }
+            Frame::Unreadable => unreadable += 1,
+        }
+        !packets.is_multiple_of(PACKETS_PER_STEP) || go_on(packets)
+    })?;
+    table.end(last_ns);
+    for connection in &table.connections {
+        let [a, b] = [connection.a.address, connection.b.address];
+        hosts.add(a, b, connection.halves[0].counts.ip_octets);
+        hosts.add(b, a, connection.halves[1].counts.ip_octets);
+    }
+    Ok(Trace { packets, unreadable, short, left_out: table.left_out, connections: table.connections, hosts, ending })
+}
+
+#[cfg(test)]
+mod damage_tests;

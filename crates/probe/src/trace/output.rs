@@ -1,0 +1,250 @@
+//! A trace as JSON, CSV and tables.
+
+use super::connection::Connection;
+use super::fields::{fields, goodput_bps, passive_rtt};
+use super::{Trace, Vantage};
+use core::fmt::Write;
+use serde_json::{Map, Value, json};
+
+/// The `format` of the JSON document.
+pub const TRACE_FORMAT: &str = "wavelane-trace/1";
+
+/// The whole document; `file` is named in it.
+pub fn json(trace: &Trace, file: &str) -> Value {
+    let hosts = trace.hosts.list();
+    json!({
+        "format": TRACE_FORMAT,
+        "file": file,
+        "packets": trace.packets,
+        "unreadable_packets": trace.unreadable,
+        "short_segments": trace.short,
+        "left_out_segments": trace.left_out,
+        "damage": trace.ending.damage,
+        "connections": trace.connections.iter().map(connection).collect::<Vec<_>>(),
+        "hosts": hosts.iter().map(|h| json!({
+            "host": h.address.to_string(), "sent_bytes": h.sent_bytes, "received_bytes": h.received_bytes,
+        })).collect::<Vec<_>>(),
+        "hosts_others_bytes": trace.hosts.others_bytes,
+        "hosts_asymmetric_share": trace.hosts.asymmetric_share(),
+    })
+}
+
+fn seconds(unix_ns: u64) -> f64 {
+    unix_ns as f64 / 1e9
+}
+
+fn connection(c: &Connection) -> Value {
+    json!({
+        "a": c.a.to_string(),
+        "b": c.b.to_string(),
+        "complete": c.completeness().word(),
+        "first_packet_unix_s": seconds(c.first_ns),
+        "last_packet_unix_s": seconds(c.last_ns),
+        "elapsed_s": c.elapsed_s(),
+        "a2b": direction(c, 0),
+        "b2a": direction(c, 1),
+    })
+}
+
+fn direction(c: &Connection, way: usize) -> Map<String, Value> {
+    let mut all: Map<String, Value> = fields(c, way).into_iter().map(|f| (f.name.to_owned(), f.value)).collect();
+    for (name, value) in further(c, way) {
+        all.insert(name.to_owned(), value);
+    }
+    all
+}
+
+/// What tcptrace has not.
+fn further(c: &Connection, way: usize) -> Vec<(&'static str, Value)> {
+    let repairs = &c.halves[way].repairs;
+    let rtt = passive_rtt(c, way);
+    let n = &repairs.counts;
+    let confidence = (repairs.judged > 0).then(|| repairs.certain as f64 / repairs.judged as f64);
+    vec![
+        (
+            "retransmits",
+            json!({
+                "fast": n.fast, "rto": n.rto, "tlp": n.tlp, "spurious": n.spurious, "reordered": n.reordered,
+                "timeouts": n.timeouts, "filled_gaps": repairs.filled, "confidence": confidence,
+            }),
+        ),
+        ("initial_seq", json!(c.halves[way].syn.map(|s| s as u32))),
+        ("vantage", json!(c.vantage(way).map(Vantage::word))),
+        ("goodput_bps", json!(goodput_bps(c, way))),
+        ("rtt_p50_ms", json!(rtt.map(|r| r.p50_ms))),
+        ("rtt_p95_ms", json!(rtt.map(|r| r.p95_ms))),
+        ("rtt_samples", json!(rtt.map_or(0, |r| r.samples))),
+        ("rtt_source", json!(rtt.map(|r| r.source))),
+    ]
+}
+
+/// A text as a CSV field (RFC 4180).
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => quoted(text),
+        other => other.to_string(),
+    }
+}
+
+/// One line per connection, with the columns of `tcptrace --csv -lrW` and further ones behind them.
+pub fn csv(trace: &Trace) -> String {
+    let mut out = String::new();
+    for (i, c) in trace.connections.iter().enumerate() {
+        let ways = [flat(c, 0), flat(c, 1)];
+        if i == 0 {
+            out.push_str("conn_#,host_a,host_b,port_a,port_b,first_packet,last_packet");
+            for (name, _) in &ways[0] {
+                let _ = write!(out, ",{name}_a2b,{name}_b2a");
+            }
+            out.push('\n');
+        }
+        let (first, last) = (seconds(c.first_ns), seconds(c.last_ns));
+        let (a, b) = (c.a, c.b);
+        let _ = write!(out, "{},{},{},{},{}", i + 1, a.address.ip(), b.address.ip(), a.port, b.port);
+        let _ = write!(out, ",{first:.6},{last:.6}");
+        for ((_, there), (_, back)) in ways[0].iter().zip(&ways[1]) {
+            let _ = write!(out, ",{there},{back}");
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// All figures of a direction, nested ones under a joined name.
+fn flat(c: &Connection, way: usize) -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> =
+        fields(c, way).into_iter().map(|f| (f.name.to_owned(), plain(&f.value))).collect();
+    for (name, value) in further(c, way) {
+        match value {
+            Value::Object(inner) => all.extend(inner.iter().map(|(n, v)| (format!("{name}_{n}"), plain(v)))),
+            other => all.push((name.to_owned(), plain(&other))),
+        }
+    }
+    all
+}
+
+fn shown(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |v| format!("{v:.decimals$}"))
+}
+
+/// One line per connection and direction.
+pub fn table(trace: &Trace) -> String {
+    let mut out = format!("{} packets, {} TCP connections", trace.packets, trace.connections.len());
+    for (n, what) in [
+        (trace.unreadable, "unreadable packets"),
+        (trace.short, "segments cut off in their header"),
+        (trace.left_out, "segments of further connections left out"),
+    ] {
+        if n > 0 {
+            let _ = write!(out, ", {n} {what}");
+        }
+    }
+    out.push('\n');
+    let ends = |c: &Connection| [c.a.to_string(), c.b.to_string()];
+    let width = trace.connections.iter().flat_map(ends).map(|e| e.len()).max().unwrap_or(0).max(4);
+    let _ = writeln!(
+        out,
+        "{:>4} {:width$} {:width$} {:>8} {:>11} {:>9} {:>7} {:>6} {:>5} {:>5} {:>5} {:>7} {:>8} {:>8}  {:8} end",
+        "",
+        "from",
+        "to",
+        "packets",
+        "bytes",
+        "Mbit/s",
+        "rexmt",
+        "fast",
+        "rto",
+        "tlp",
+        "spur.",
+        "reord.",
+        "rtt p50",
+        "p95 ms",
+        "seen at"
+    );
+    for (i, c) in trace.connections.iter().enumerate() {
+        for way in 0..2 {
+            let (from, to) = if way == 0 { (c.a, c.b) } else { (c.b, c.a) };
+            let half = &c.halves[way];
+            let (n, r) = (&half.counts, &half.repairs.counts);
+            let rtt = passive_rtt(c, way);
+            let number = if way == 0 { (i + 1).to_string() } else { String::new() };
+            let (from, to) = (from.to_string(), to.to_string());
+            let _ = writeln!(
+                out,
+                "{number:>4} {from:width$} {to:width$} {:>8} {:>11} {:>9} {:>7} {:>6} {:>5} {:>5} {:>5} {:>7} {:>8} {:>8}  {:8} {}",
+                n.packets,
+                n.unique_octets,
+                shown(goodput_bps(c, way).map(|b| b / 1e6), 3),
+                n.again_packets,
+                r.fast,
+                r.rto,
+                r.tlp,
+                r.spurious,
+                r.reordered,
+                shown(rtt.map(|r| r.p50_ms), 2),
+                shown(rtt.map(|r| r.p95_ms), 2),
+                c.vantage(way).map_or("-", Vantage::word),
+                if way == 0 { c.completeness().word() } else { "" },
+            );
+        }
+    }
+    out
+}
+
+/// Every figure of every connection, both directions side by side, as `tcptrace -lrW` lists them.
+pub fn long_table(trace: &Trace) -> String {
+    let mut out = String::new();
+    for (i, c) in trace.connections.iter().enumerate() {
+        let _ = writeln!(out, "TCP connection {}: {} - {}", i + 1, c.a, c.b);
+        let _ = writeln!(out, "  complete conn: {}, elapsed {:.6} s", c.completeness().word(), c.elapsed_s());
+        let _ = writeln!(out, "  {:28} {:>18} {:>18}", "", "a to b", "b to a");
+        for (there, back) in fields(c, 0).iter().zip(fields(c, 1)) {
+            let _ = writeln!(out, "  {:28} {:>18} {:>18}", there.label, dash(&there.value), dash(&back.value));
+        }
+        for ((name, there), (_, back)) in flat(c, 0).iter().zip(flat(c, 1)).skip(fields(c, 0).len()) {
+            let dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+            let _ = writeln!(out, "  {name:28} {:>18} {:>18}", dash(there), dash(&back));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn dash(value: &Value) -> String {
+    match value {
+        Value::Null => "NA".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// What each host sent and received, and how many hosts fall into each power of two of their ratio.
+pub fn hosts_table(trace: &Trace) -> String {
+    let hosts = trace.hosts.list();
+    let width = hosts.iter().map(|h| h.address.to_string().len()).max().unwrap_or(0).max(4);
+    let mut out = format!("{:width$} {:>14} {:>14} {:>14}\n", "host", "sent bytes", "received bytes", "received/sent");
+    for h in &hosts {
+        let ratio = shown(h.ratio(), 3);
+        let address = h.address.to_string();
+        let _ = writeln!(out, "{address:width$} {:>14} {:>14} {ratio:>14}", h.sent_bytes, h.received_bytes);
+    }
+    if trace.hosts.others_bytes > 0 {
+        let _ = writeln!(out, "further hosts: {} bytes", trace.hosts.others_bytes);
+    }
+    if let Some(share) = trace.hosts.asymmetric_share() {
+        let _ = writeln!(out, "{:.0} % of {} hosts have a ratio above 3 or below 1/3", share * 100.0, hosts.len());
+    }
+    let mut bins = std::collections::BTreeMap::<i32, usize>::new();
+    for ratio in hosts.iter().filter_map(super::Host::ratio).filter(|r| *r > 0.0) {
+        *bins.entry(ratio.log2().round() as i32).or_default() += 1;
+    }
+    for (power, n) in bins {
+        let _ = writeln!(out, "log2(received/sent) {power:>4}: {n}");
+    }
+    out
+}

@@ -1,0 +1,347 @@
+//! One captured frame to the TCP segment in it, as far as the capture kept it.
+//!
+//! `wavelane_wire` parses whole packets and refuses damaged ones; a capture keeps the first bytes of a packet only, and
+//! its checksums are often those that a network card has still to fill in. So lengths are taken from the IP header and
+//! the bytes that are there are used. Nothing here allocates, and every loop is bounded by the frame.
+
+use std::net::{IpAddr, Ipv6Addr};
+use wavelane_wire::tcp::{Flags, PROTOCOL_TCP, SACK_BLOCKS_MAX, TCP_HEADER_LEN, WINDOW_SCALE_MAX};
+
+/// An address of either family; IPv4 as an IPv4-mapped IPv6 address (RFC 4291, section 2.5.5.2).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Address(u128);
+
+const MAPPED: u128 = 0xFFFF << 32;
+
+impl Address {
+    fn v4(octets: [u8; 4]) -> Self {
+        Self(MAPPED | u128::from(u32::from_be_bytes(octets)))
+    }
+    fn v6(octets: [u8; 16]) -> Self {
+        Self(u128::from_be_bytes(octets))
+    }
+    /// The address in the family that it was seen in.
+    pub fn ip(self) -> IpAddr {
+        Ipv6Addr::from(self.0).to_canonical()
+    }
+}
+
+/// An address and a port.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Endpoint {
+    /// The host.
+    pub address: Address,
+    /// The port.
+    pub port: u16,
+}
+
+impl core::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        std::net::SocketAddr::new(self.address.ip(), self.port).fmt(f)
+    }
+}
+
+/// What a frame holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Frame {
+    /// A TCP segment whose fixed header was captured.
+    Tcp(Segment),
+    /// An IP packet of something else, or a later fragment.
+    Other { from: Address, to: Address, ip_octets: u32 },
+    /// A TCP segment cut off before the end of its fixed header.
+    ShortTcp { from: Address, to: Address, ip_octets: u32 },
+    /// Not IP, or too damaged to say.
+    Unreadable,
+}
+
+/// The options of a segment that matter here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) mss: Option<u16>,
+    pub(crate) window_scale: Option<u8>,
+    pub(crate) sack_permitted: bool,
+    /// TSval and TSecr (RFC 7323, section 3.2).
+    pub(crate) timestamps: Option<(u32, u32)>,
+    sacks: [(u32, u32); SACK_BLOCKS_MAX],
+    sack_count: u8,
+}
+
+impl Options {
+    /// The SACK blocks, as left and right edge.
+    pub(crate) fn sacks(&self) -> &[(u32, u32)] {
+        &self.sacks[..usize::from(self.sack_count)]
+    }
+}
+
+/// A TCP segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Segment {
+    pub(crate) from: Endpoint,
+    pub(crate) to: Endpoint,
+    /// The whole IP packet.
+    pub(crate) ip_octets: u32,
+    /// Identification field of IPv4.
+    pub(crate) ip_id: Option<u16>,
+    pub(crate) seq: u32,
+    pub(crate) ack: u32,
+    pub(crate) flags: Flags,
+    pub(crate) window: u16,
+    pub(crate) urgent: u16,
+    /// Octets of data, as the headers say.
+    pub(crate) data: u32,
+    /// How many of them were captured.
+    pub(crate) captured: u32,
+    pub(crate) options: Options,
+}
+
+impl Segment {
+    pub(crate) fn has(&self, flag: Flags) -> bool {
+        self.flags.has(flag)
+    }
+    /// Octets of sequence space: the data, and one each for SYN and FIN (RFC 9293, section 3.4).
+    pub(crate) fn length(&self) -> u32 {
+        self.data + u32::from(self.has(Flags::SYN)) + u32::from(self.has(Flags::FIN))
+    }
+}
+
+/// Link types by their number in tcpdump.org/linktypes.html.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Link {
+    /// 0: BSD loopback, a protocol family in the byte order of the capturing host.
+    Null,
+    /// 1
+    Ethernet,
+    /// 101 and 228, 229; also 12 and 14, which some systems write for it.
+    Raw,
+    /// 108: OpenBSD loopback, a protocol family in network byte order.
+    Loop,
+    /// 113
+    Sll,
+    /// 276
+    Sll2,
+}
+
+impl Link {
+    pub(crate) fn of(number: i32) -> Option<Self> {
+        Some(match number {
+            0 => Self::Null,
+            1 => Self::Ethernet,
+            12 | 14 | 101 | 228 | 229 => Self::Raw,
+            108 => Self::Loop,
+            113 => Self::Sll,
+            276 => Self::Sll2,
+            _ => return None,
+        })
+    }
+    /// What the link types are, for an error's remedy.
+    pub(crate) const READ: &str = "Ethernet, raw IP, Linux cooked (SLL, SLL2) and loopback";
+}
+
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86DD;
+/// 802.1Q, 802.1ad and the older stacked tag.
+const ETHERTYPES_VLAN: [u16; 3] = [0x8100, 0x88A8, 0x9100];
+/// More stacked tags than any network uses.
+const VLAN_TAGS_MAX: usize = 4;
+/// Extension headers that may stand before TCP (RFC 8200, section 4.1, has six kinds).
+const EXTENSIONS_MAX: usize = 8;
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// The IP packet in a frame: what follows the link's header, if its type says IP.
+fn ip_of(link: Link, frame: &[u8]) -> Option<&[u8]> {
+    match link {
+        Link::Raw => Some(frame),
+        Link::Ethernet => behind_ethertype(frame, 12),
+        // Families differ between systems (tcpdump.org/linktypes/LINKTYPE_NULL.html); the IP version decides.
+        Link::Null | Link::Loop => frame.get(4..),
+        Link::Sll => behind_ethertype(frame, 14),
+        Link::Sll2 => {
+            let kind = u16_at(frame, 0)?;
+            (kind == ETHERTYPE_IPV4 || kind == ETHERTYPE_IPV6).then(|| frame.get(20..)).flatten()
+        }
+    }
+}
+
+/// What follows the type field at `at` and any VLAN tags, if it is IP.
+fn behind_ethertype(frame: &[u8], mut at: usize) -> Option<&[u8]> {
+    for _ in 0..=VLAN_TAGS_MAX {
+        let kind = u16_at(frame, at)?;
+        if kind == ETHERTYPE_IPV4 || kind == ETHERTYPE_IPV6 {
+            return frame.get(at + 2..);
+        }
+        if !ETHERTYPES_VLAN.contains(&kind) {
+            return None;
+        }
+        at += 4;
+    }
+    None
+}
+
+/// Reads a frame of which `frame` was captured and which was `octets` long.
+pub(crate) fn read(link: Link, frame: &[u8], octets: u32) -> Frame {
+    let Some(packet) = ip_of(link, frame) else { return Frame::Unreadable };
+    let behind = (octets as usize).saturating_sub(frame.len() - packet.len());
+    match packet.first().map(|b| b >> 4) {
+        Some(4) => ipv4(packet, behind),
+        Some(6) => ipv6(packet, behind),
+        _ => None,
+    }
+    .unwrap_or(Frame::Unreadable)
+}
+
+struct Ip {
+    from: Address,
+    to: Address,
+    octets: u32,
+    id: Option<u16>,
+    protocol: u8,
+    first_fragment: bool,
+    header: usize,
+}
+
+fn ipv4(packet: &[u8], behind: usize) -> Option<Frame> {
+    let header = usize::from(packet.first()? & 0x0F) * 4;
+    let fixed: &[u8; 20] = packet.first_chunk()?;
+    if header < 20 {
+        return None;
+    }
+    let stated = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
+    // Zero in packets that a network card has still to cut up (TSO); then the frame knows.
+    let octets = if stated == 0 { behind } else { stated };
+    let fragment = u16::from_be_bytes([fixed[6], fixed[7]]);
+    let ip = Ip {
+        from: Address::v4([fixed[12], fixed[13], fixed[14], fixed[15]]),
+        to: Address::v4([fixed[16], fixed[17], fixed[18], fixed[19]]),
+        octets: u32::try_from(octets).ok()?,
+        id: Some(u16::from_be_bytes([fixed[4], fixed[5]])),
+        protocol: fixed[9],
+        first_fragment: fragment & 0x1FFF == 0,
+        header,
+    };
+    Some(transport(&ip, packet))
+}
+
+fn ipv6(packet: &[u8], behind: usize) -> Option<Frame> {
+    let fixed: &[u8; 40] = packet.first_chunk()?;
+    let stated = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
+    let octets = if stated == 0 { behind } else { 40 + stated };
+    let mut ip = Ip {
+        from: Address::v6(fixed[8..24].try_into().ok()?),
+        to: Address::v6(fixed[24..40].try_into().ok()?),
+        octets: u32::try_from(octets).ok()?,
+        id: None,
+        protocol: fixed[6],
+        first_fragment: true,
+        header: 40,
+    };
+    for _ in 0..EXTENSIONS_MAX {
+        let Some(length) = extension(packet, &mut ip) else { break };
+        ip.protocol = packet[ip.header];
+        ip.header += length;
+    }
+    Some(transport(&ip, packet))
+}
+
+/// The length of the extension header at `ip.header`, if there is one and its start was captured (RFC 8200, section 4).
+fn extension(packet: &[u8], ip: &mut Ip) -> Option<usize> {
+    let start = packet.get(ip.header..ip.header + 4)?;
+    match ip.protocol {
+        // Hop-by-hop options, routing, destination options: in units of 8 octets, without the first.
+        0 | 43 | 60 => Some((usize::from(start[1]) + 1) * 8),
+        44 => {
+            ip.first_fragment = u16::from_be_bytes([start[2], start[3]]) & 0xFFF8 == 0;
+            Some(8)
+        }
+        // Authentication header: in units of 4 octets, minus 2 (RFC 4302, section 2.2).
+        51 => Some((usize::from(start[1]) + 2) * 4),
+        _ => None,
+    }
+}
+
+fn transport(ip: &Ip, packet: &[u8]) -> Frame {
+    let (from, to, ip_octets) = (ip.from, ip.to, ip.octets);
+    if ip.protocol != PROTOCOL_TCP || !ip.first_fragment || ip_octets < (ip.header + TCP_HEADER_LEN) as u32 {
+        return Frame::Other { from, to, ip_octets };
+    }
+    let tcp = packet.get(ip.header..).unwrap_or(&[]);
+    segment(ip, tcp).map_or(Frame::ShortTcp { from, to, ip_octets }, Frame::Tcp)
+}
+
+fn segment(ip: &Ip, tcp: &[u8]) -> Option<Segment> {
+    let fixed: &[u8; TCP_HEADER_LEN] = tcp.first_chunk()?;
+    let header = usize::from(fixed[12] >> 4) * 4;
+    let data = (ip.octets as usize).checked_sub(ip.header + header)?;
+    if header < TCP_HEADER_LEN {
+        return None;
+    }
+    let options = options(&tcp[TCP_HEADER_LEN..header.min(tcp.len())]);
+    Some(Segment {
+        from: Endpoint { address: ip.from, port: u16::from_be_bytes([fixed[0], fixed[1]]) },
+        to: Endpoint { address: ip.to, port: u16::from_be_bytes([fixed[2], fixed[3]]) },
+        ip_octets: ip.octets,
+        ip_id: ip.id,
+        seq: u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
+        ack: u32::from_be_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]),
+        flags: Flags(fixed[13]),
+        window: u16::from_be_bytes([fixed[14], fixed[15]]),
+        urgent: u16::from_be_bytes([fixed[18], fixed[19]]),
+        data: data as u32,
+        captured: tcp.len().saturating_sub(header).min(data) as u32,
+        options,
+    })
+}
+
+const KIND_END: u8 = 0;
+const KIND_NOP: u8 = 1;
+const KIND_MSS: u8 = 2;
+const KIND_WINDOW_SCALE: u8 = 3;
+const KIND_SACK_PERMITTED: u8 = 4;
+const KIND_SACK: u8 = 5;
+const KIND_TIMESTAMPS: u8 = 8;
+
+/// Reads options until their end, the captured end, or the first impossible length.
+fn options(mut bytes: &[u8]) -> Options {
+    let mut options = Options::default();
+    while let Some((&kind, rest)) = bytes.split_first() {
+        match kind {
+            KIND_END => break,
+            KIND_NOP => bytes = rest,
+            _ => {
+                let Some(&length) = rest.first() else { break };
+                let Some(body) = bytes.get(2..usize::from(length)) else { break };
+                option(&mut options, kind, body);
+                bytes = &bytes[usize::from(length)..];
+            }
+        }
+    }
+    options
+}
+
+fn option(options: &mut Options, kind: u8, body: &[u8]) {
+    match (kind, body.len()) {
+        (KIND_MSS, 2) => options.mss = u16_at(body, 0),
+        (KIND_WINDOW_SCALE, 1) => options.window_scale = Some(body[0].min(WINDOW_SCALE_MAX)),
+        (KIND_SACK_PERMITTED, 0) => options.sack_permitted = true,
+        (KIND_TIMESTAMPS, 8) => options.timestamps = u32_at(body, 0).zip(u32_at(body, 4)),
+        (KIND_SACK, length) if length % 8 == 0 => {
+            for (slot, block) in options.sacks.iter_mut().zip(body.chunks_exact(8)) {
+                if let Some(edges) = u32_at(block, 0).zip(u32_at(block, 4)) {
+                    *slot = edges;
+                    options.sack_count += 1;
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+#[path = "packet_tests.rs"]
+mod tests;
