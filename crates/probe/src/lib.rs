@@ -1,0 +1,5 @@
+//! Latency under load: the probe's protocol, client and server.
+#![forbid(unsafe_code)]
+
+pub mod limits;
+pub mod packet;
