@@ -3,3 +3,4 @@
 
 pub mod limits;
 pub mod packet;
+pub mod server;

@@ -1,6 +1,7 @@
 //! The probe's datagrams: formats only. `docs/protocol/probe.md` says when each is sent.
 
-use wavelane_wire::{DecodeError, NoRoom, Reader, Writer};
+use wavelane_wire::codec::NoRoom;
+use wavelane_wire::{DecodeError, Reader, Writer};
 
 /// What every datagram begins with.
 pub const MAGIC: [u8; 4] = *b"WLPR";
@@ -43,7 +44,9 @@ impl Refusal {
         match self {
             Self::Full => "the server has no place for another measurement: try again in a minute",
             Self::TooMany => "the server measures with this address already: wait until that is over",
-            Self::UsedUp => "the server gave this address all the time or bytes it gives in an hour: try later, or ask its operator for --hour-bytes and --hour-seconds",
+            Self::UsedUp => {
+                "the server gave this address all the time or bytes it gives in an hour: try later, or ask its operator for --hour-bytes and --hour-seconds"
+            }
         }
     }
 }
@@ -304,10 +307,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again_and_no_answer_outgrows_its_question() {
         for message in one_of_each() {
-            let question = matches!(
-                message,
-                Message::Hello(_) | Message::Open(..) | Message::Count(..) | Message::Close(_)
-            );
+            let question =
+                matches!(message, Message::Hello(_) | Message::Open(..) | Message::Count(..) | Message::Close(_));
             let pad = match message {
                 Message::Probe(_) => PROBE_MIN,
                 _ if question => QUESTION_LEN,
