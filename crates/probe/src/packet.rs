@@ -10,7 +10,7 @@ pub const VERSION: u8 = 1;
 /// Length of whatever a client asks with before and besides probes. No answer is longer than its question.
 pub const QUESTION_LEN: usize = 72;
 /// The shortest probe: as long as its echo.
-pub const PROBE_MIN: usize = 76;
+pub const PROBE_MIN: usize = 80;
 /// The longest probe: it fits every path of IPv6's least MTU (RFC 8200, section 5).
 pub const PROBE_MAX: usize = 1_200;
 
@@ -90,7 +90,9 @@ pub struct Echo {
     pub answered: u64,
     /// How many different probes of the train had arrived, this one included: the answer's place in the row of answers.
     pub order: u32,
-    /// Which had: bit i stands for the highest number so far less i.
+    /// The highest number that had arrived.
+    pub highest: u32,
+    /// Which had: bit i stands for the highest number less i.
     pub window: u64,
     /// Bytes of TCP load the server had received in this session.
     pub loaded: u64,
@@ -187,6 +189,7 @@ impl Message {
                 received: r.u64()?,
                 answered: r.u64()?,
                 order: r.u32()?,
+                highest: r.u32()?,
                 window: r.u64()?,
                 loaded: r.u64()?,
             }),
@@ -236,6 +239,7 @@ impl Message {
                 w.u64(echo.received)?;
                 w.u64(echo.answered)?;
                 w.u32(echo.order)?;
+                w.u32(echo.highest)?;
                 w.u64(echo.window)?;
                 w.u64(echo.loaded)?;
             }
@@ -295,7 +299,7 @@ mod tests {
             Message::Open([1; 8], [2; 16], 30),
             Message::Welcome([1; 8], [3; 16], grant),
             Message::Probe(probe),
-            Message::Echo(Echo { probe, received: 1, answered: 2, order: 3, window: u64::MAX, loaded: 4 }),
+            Message::Echo(Echo { probe, received: 1, answered: 2, order: 3, highest: 9, window: u64::MAX, loaded: 4 }),
             Message::Count([3; 16], 4),
             Message::Counted([3; 16], 4, tally),
             Message::Close([3; 16]),

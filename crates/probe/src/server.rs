@@ -274,6 +274,7 @@ impl Server {
                 received: arrived.as_nanos(),
                 answered: now.as_nanos(),
                 order: train.tally.received,
+                highest: train.highest,
                 window: train.window[0],
                 loaded,
             };
