@@ -4,6 +4,8 @@ pub mod caps;
 pub mod clock;
 pub mod entropy;
 pub mod files;
+pub mod hops;
+pub mod load;
 pub mod netns;
 pub mod nfqueue;
 pub mod nft;

@@ -1,0 +1,82 @@
+//! TCP sockets of a measurement: congestion control chosen, little unsent, and what the kernel knows of them.
+
+use crate::udp::{get_words, set_int};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// Unsent bytes that the kernel holds: what waits behind them waits in this host and not on the way.
+const NOT_SENT: libc::c_int = 16 << 10;
+const BACKLOG: libc::c_int = 256;
+
+/// Connects to `target` with the congestion control `congestion` (empty: the system's).
+pub fn connect(target: SocketAddr, congestion: &str, patience: Duration) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(target), Type::STREAM.cloexec(), Some(Protocol::TCP))?;
+    if !congestion.is_empty() {
+        socket.set_tcp_congestion(congestion.as_bytes())?;
+    }
+    socket.connect_timeout(&target.into(), patience)?;
+    let stream = TcpStream::from(socket);
+    prepare(&stream)?;
+    Ok(stream)
+}
+
+/// Puts a connected socket in order: no delay and little unsent.
+pub fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    set_int(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT)
+}
+
+/// Listens for connections; `[::]` hears both IP versions.
+pub fn listen(local: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(local), Type::STREAM.cloexec().nonblocking(), Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if local.is_ipv6() {
+        socket.set_only_v6(!local.ip().is_unspecified())?;
+    }
+    socket.bind(&local.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Chooses the congestion control. `PermissionDenied` for one that only root may use, `NotFound` for one the kernel lacks.
+pub fn set_congestion(stream: &TcpStream, name: &str) -> io::Result<()> {
+    SockRef::from(stream).set_tcp_congestion(name.as_bytes())
+}
+
+/// The congestion control in force.
+pub fn congestion(stream: &TcpStream) -> io::Result<String> {
+    let name = SockRef::from(stream).tcp_congestion()?;
+    let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+    Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+}
+
+/// Bytes sent and not acknowledged, by the kernel's count of segments; zero if it does not tell.
+pub fn in_flight(stream: &TcpStream) -> u32 {
+    // Offsets in `struct tcp_info` of linux/tcp.h: tcpi_snd_mss, tcpi_unacked.
+    const SEGMENT: usize = 16;
+    const UNACKNOWLEDGED: usize = 24;
+    let mut info = [0; UNACKNOWLEDGED / 4 + 1];
+    match get_words(stream, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info) {
+        Some(()) => info[SEGMENT / 4].saturating_mul(info[UNACKNOWLEDGED / 4]),
+        None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn the_congestion_control_is_what_was_chosen_or_refused() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let target = listener.local_addr().unwrap();
+        let patience = Duration::from_secs(5);
+        let ours = connect(target, "reno", patience).unwrap();
+        assert_eq!(congestion(&ours).unwrap(), "reno");
+        assert!(connect(target, "no_such_thing", patience).is_err());
+        assert_eq!(in_flight(&ours), 0);
+    }
+}
