@@ -4,6 +4,9 @@
 mod check;
 mod environment;
 mod interrupt;
+mod probe;
+mod probe_record;
+mod probe_screen;
 mod progress;
 mod report;
 mod run;
@@ -33,6 +36,7 @@ Examples:
   wavelane report records/demo-lab-1 --open       draw the report again and show it
   wavelane compare records/demo-lab-1 records/demo-lab-2
   wavelane study list                             published experiments that can be repeated
+  wavelane probe 192.0.2.7                        does a transfer make the network feel slow? (there: probe serve)
   wavelane keygen --out a.key                     a gateway's key pair
   wavelane status                                 how the gateway on this machine fares
 
@@ -59,6 +63,8 @@ enum Command {
     Report(report::ReportArgs),
     /// Show several records side by side.
     Compare(report::CompareArgs),
+    /// Measure latency under load to a machine where `wavelane probe serve` runs.
+    Probe(Box<probe::ProbeArgs>),
     /// Make a gateway's key pair.
     Keygen(commands::KeygenArgs),
     /// Write a gateway's configuration.
@@ -124,6 +130,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::check(&args),
         Command::Report(args) => report::report(&args),
         Command::Compare(args) => report::compare(&args),
+        Command::Probe(args) => probe::probe(&args),
         Command::Keygen(args) => daemon(commands::keygen(&args)),
         Command::Init(args) => init(&args),
         Command::Status(args) => daemon(commands::status(&args)),

@@ -45,6 +45,12 @@ pub fn set_congestion(stream: &TcpStream, name: &str) -> io::Result<()> {
     SockRef::from(stream).set_tcp_congestion(name.as_bytes())
 }
 
+/// Whether this process may use that congestion control; see [`set_congestion`].
+pub fn try_congestion(name: &str) -> io::Result<()> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP))?;
+    socket.set_tcp_congestion(name.as_bytes())
+}
+
 /// The congestion control in force.
 pub fn congestion(stream: &TcpStream) -> io::Result<String> {
     let name = SockRef::from(stream).tcp_congestion()?;

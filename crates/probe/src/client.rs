@@ -309,9 +309,12 @@ impl Train {
             self.count = Some(Count { next: now + COUNT_AFTER, asked: 0, answers: 0 });
         }
     }
-    /// Whether probes are still sent.
-    pub fn runs(&self) -> bool {
-        self.next.is_some()
+    /// A train that is over, of samples that are known.
+    #[cfg(test)]
+    pub(crate) fn of_samples(label: u32, dscp: u8, samples: Vec<Sample>) -> Self {
+        let (tally, next, count) = (None, None, None);
+        let (duplicates, reordered, number, highest_order) = (0, 0, 0, 0);
+        Self { label, dscp, samples, tally, duplicates, reordered, number, next, highest_order, count }
     }
 }
 

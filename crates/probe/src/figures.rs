@@ -323,4 +323,4 @@ pub fn document(target: &str, m: &Measurement) -> ProbeDocument {
 
 #[cfg(test)]
 #[path = "figures_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -51,3 +51,8 @@ pub enum ProbeError {
     #[error("ended before the first measurement")]
     Interrupted,
 }
+
+/// Whether this process may send with the congestion control `name`.
+pub fn load_allowed(name: &str) -> std::io::Result<()> {
+    wavelane_host::load::try_congestion(name)
+}

@@ -6,6 +6,19 @@ use crate::load::{SelfSample, SmallSample};
 use std::net::SocketAddr;
 use wavelane_base::{Instant, Span};
 
+/// A length of time, for those who may not know the base.
+pub type Length = Span;
+
+/// So many seconds.
+pub fn seconds(n: u64) -> Length {
+    Span::from_secs(n)
+}
+
+/// So many milliseconds.
+pub fn milliseconds(n: u64) -> Length {
+    Span::from_millis(n)
+}
+
 /// The kinds of stages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {

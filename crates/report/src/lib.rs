@@ -4,6 +4,7 @@
 mod axis;
 mod curves;
 mod html;
+mod page;
 mod plot;
 mod radio;
 mod raster;
@@ -11,6 +12,7 @@ mod study;
 mod summary;
 mod table;
 
+pub use page::{Page, PageChart, PageCurve, PageTable, render_page};
 pub use study::{Chart, StudyPage, render_study};
 pub use summary::summary_text;
 
