@@ -71,7 +71,9 @@ impl World {
                 run(ns, &format!("ethtool -K {dev} tso off gso off gro off"));
             }
             run(host, &format!("ip route add default via 10.91.{net}.1"));
-            run(&router, &format!("tc qdisc replace dev {peer} root tbf rate 10mbit burst 6000 limit 375000"));
+            run(&router, &format!("tc qdisc replace dev {peer} root handle 1: tbf rate 10mbit burst 6000 limit 375000"));
+            // Counted in packets, so that small ones are dropped, too: 250 of 1514 octets are 300 ms.
+            run(&router, &format!("tc qdisc replace dev {peer} parent 1: handle 10: pfifo limit 250"));
         }
         router.sysctl("net/ipv4/ip_forward", "1").unwrap();
         Self { client, router, server }
@@ -83,17 +85,17 @@ impl World {
             &self.router,
             "nft",
             "table ip c { chain f { type filter hook forward priority 0;\n\
-             udp dport 4783 udp length 108 counter\nudp sport 4783 udp length 108 counter\n} }\n",
+             udp dport 4783 udp length 108 counter\nudp sport 4783 udp length 108 counter\n}\n}\n",
         );
         feed(
             &self.server,
             "nft",
-            "table ip c { chain f { type filter hook input priority 0;\nudp dport 4783 udp length 108 counter\n} }\n",
+            "table ip c { chain f { type filter hook input priority 0;\nudp dport 4783 udp length 108 counter\n}\n}\n",
         );
         feed(
             &self.client,
             "nft",
-            "table ip c { chain f { type filter hook input priority 0;\nudp sport 4783 udp length 108 counter\n} }\n",
+            "table ip c { chain f { type filter hook input priority 0;\nudp sport 4783 udp length 108 counter\n}\n}\n",
         );
     }
 
