@@ -6,8 +6,8 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Unsent bytes that the kernel holds: what waits behind them waits in this host and not on the way.
-const NOT_SENT: libc::c_int = 16 << 10;
+/// Unsent bytes that the kernel holds at first: what waits behind them waits in this host and not on the way.
+const NOT_SENT: u32 = 16 << 10;
 const BACKLOG: libc::c_int = 256;
 
 /// Connects to `target` with the congestion control `congestion` (empty: the system's).
@@ -25,7 +25,13 @@ pub fn connect(target: SocketAddr, congestion: &str, patience: Duration) -> io::
 /// Puts a connected socket in order: no delay and little unsent.
 pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    set_int(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT)
+    hold_unsent(stream, NOT_SENT)
+}
+
+/// Lets the kernel hold so many unsent bytes from now on.
+pub fn hold_unsent(stream: &TcpStream, octets: u32) -> io::Result<()> {
+    let octets = libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX);
+    set_int(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, octets)
 }
 
 /// Listens for connections; `[::]` hears both IP versions.

@@ -338,6 +338,14 @@ impl<'a> Driver<'a> {
             stage.smalls = std::mem::take(&mut tables.smalls);
             stage.congestions = std::mem::take(&mut tables.congestions);
             stage.failures = (tables.failures, tables.last_failure.take());
+            let wanted = &self.plan.congestion;
+            let other = stage.congestions.iter().find(|name| !wanted.is_empty() && *name != wanted);
+            self.seen.notes.extend(other.map(|name| {
+                format!("load {} was sent with {name}: {wanted} may not be chosen at that end", stage.kind.word())
+            }));
+            if let (0, Some(why)) = (stage.selfs.len(), &stage.failures.1) {
+                self.seen.notes.push(format!("there was no load {}: {why}", stage.kind.word()));
+            }
         }
         self.seen.trains = self.client.trains().to_vec();
         self.seen.hops = self.hops.map(|hops| hops.samples).unwrap_or_default();

@@ -36,18 +36,18 @@ fn phase(p: &PhaseFigures) -> String {
     match (p.foreign_p50_ms, p.foreign_p99_ms) {
         (Some(half), Some(most)) => {
             text += &format!(
-                " every other packet of others was there and back within {}, and 99 of 100 within {}",
+                " half of all small packets were there and back within {}, and 99 of 100 within {}",
                 delay(half),
                 delay(most)
             );
         }
         (Some(half), None) => {
             text += &format!(
-                " every other packet of others was there and back within {}, and more than one of 100 was lost",
+                " half of all small packets were there and back within {}, and more than one of 100 was lost",
                 delay(half)
             );
         }
-        _ => text += " more than half of the packets of others were lost",
+        _ => text += " more than half of all small packets were lost",
     }
     let lost = p.loss_down.unwrap_or(0.0).max(p.loss_up.unwrap_or(0.0));
     if lost > 0.0 {
@@ -89,7 +89,7 @@ pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
         say(
             "bloat_ratio",
             format!(
-                "Bloat {ratio:.1}: under load {ratio:.1} times as much was under way as the path holds, so {waits:.0} % of it waited in a queue."
+                "Bloat {ratio:.1}: under load {ratio:.1} times as much was under way as the path holds, so about {waits:.0} % of it waited somewhere."
             ),
         );
     }

@@ -60,9 +60,16 @@ pub(crate) fn measured(known: &[Known]) -> Measurement {
             to,
             selfs: every(100)
                 .filter(|_| loads)
-                .map(|at| SelfSample { asked: at, back: at + rtt, in_flight: (0, (k.bps / 8 * rtt.as_millis() / 1_000) as u32) })
+                .map(|at| SelfSample {
+                    asked: at,
+                    back: at + rtt,
+                    in_flight: (0, (k.bps / 8 * rtt.as_millis() / 1_000) as u32),
+                })
                 .collect(),
-            smalls: every(200).filter(|_| loads).map(|at| SmallSample { begun: at, connect: rtt, request: rtt }).collect(),
+            smalls: every(200)
+                .filter(|_| loads)
+                .map(|at| SmallSample { begun: at, connect: rtt, request: rtt })
+                .collect(),
             congestions: Vec::new(),
             failures: (0, None),
             received: every(50).filter(|_| down).map(|at| (at, octets(at))).collect(),

@@ -4,6 +4,8 @@ use crate::stream::End;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
+use wavelane_base::{Instant, Span};
+use wavelane_host::clock::since_boot;
 use wavelane_host::load;
 use wavelane_host::poller::{Poller, Watch};
 
@@ -12,6 +14,13 @@ const TURN: Duration = Duration::from_millis(10);
 /// Reads and writes between two calls of the owner.
 const ROUNDS: usize = 16;
 const READ_ROOM: usize = 64 << 10;
+/// Between measurements of a connection's own rate ...
+const RATE_EVERY: Span = Span::from_millis(100);
+/// ... of which so much time's worth may wait unsent (draft-ietf-ippm-responsiveness-09: about 5 ms), ...
+const UNSENT: Span = Span::from_millis(5);
+/// ... but not less octets than this, nor more.
+const UNSENT_MIN: u64 = 4 << 10;
+const UNSENT_MAX: u64 = 1 << 20;
 
 /// What a turn moved.
 #[derive(Clone, Copy, Default, Debug)]
@@ -31,6 +40,7 @@ pub(crate) fn pump(
     poller.add(stream, 0, Watch::Edges)?;
     let (mut readable, mut writable) = (true, true);
     let mut room = vec![0; READ_ROOM];
+    let (mut since, mut sent): (Instant, u64) = (since_boot(), 0);
     loop {
         let mut moved = Moved::default();
         let mut idle = false;
@@ -71,6 +81,15 @@ pub(crate) fn pump(
         }
         if !turn(end, moved) {
             return Ok(());
+        }
+        sent += moved.sent;
+        let passed = since_boot().since(since);
+        if passed >= RATE_EVERY {
+            let unsent = u128::from(sent) * u128::from(UNSENT.as_nanos()) / u128::from(passed.as_nanos());
+            let unsent = u64::try_from(unsent).unwrap_or(UNSENT_MAX).clamp(UNSENT_MIN, UNSENT_MAX);
+            load::hold_unsent(stream, unsent as u32)?;
+            end.cut(unsent / 2);
+            (since, sent) = (since_boot(), 0);
         }
         let patience = if idle { TURN } else { Duration::ZERO };
         for ready in poller.wait(Some(patience))? {

@@ -18,8 +18,10 @@ pub const ANSWER_LEN: usize = 6 + NAME_LEN;
 const HEAD_LEN: usize = 4;
 /// The longest record that is more than load.
 const SMALL_MAX: usize = 16;
-/// Load is written in pieces of so many octets.
-const PIECE: usize = 8 << 10;
+/// Load is written in pieces of so many octets at the most, ...
+const PIECE_MAX: usize = 8 << 10;
+/// ... and at the least.
+const PIECE_MIN: usize = 1 << 10;
 /// Incompressible octets that the pieces are cut from.
 const FILLER_LEN: usize = 256 << 10;
 /// Pings and pongs that wait; further ones are dropped.
@@ -136,6 +138,7 @@ pub struct End {
     loads: bool,
     filler: Vec<u8>,
     filler_at: usize,
+    piece: usize,
     head: Vec<u8>,
     /// Octets of the record that are still to come.
     left: usize,
@@ -156,6 +159,7 @@ impl End {
             loads,
             filler: if loads { filler() } else { Vec::new() },
             filler_at: 0,
+            piece: PIECE_MAX,
             head: Vec::new(),
             left: 0,
             small: Vec::new(),
@@ -267,11 +271,16 @@ impl End {
                         self.out.extend_from_slice(&flying.to_be_bytes());
                     }
                 }
-                None if self.loads => self.piece(PIECE - HEAD_LEN),
+                None if self.loads => self.piece(self.piece - HEAD_LEN),
                 None => {}
             }
         }
         &self.out[self.out_at..]
+    }
+
+    /// Writes load in pieces of about so many octets from now on: an answer waits for the piece before it.
+    pub fn cut(&mut self, octets: u64) {
+        self.piece = usize::try_from(octets).unwrap_or(PIECE_MAX).clamp(PIECE_MIN, PIECE_MAX);
     }
 
     fn piece(&mut self, len: usize) {

@@ -71,7 +71,10 @@ impl World {
                 run(ns, &format!("ethtool -K {dev} tso off gso off gro off"));
             }
             run(host, &format!("ip route add default via 10.91.{net}.1"));
-            run(&router, &format!("tc qdisc replace dev {peer} root handle 1: tbf rate 10mbit burst 6000 limit 375000"));
+            run(
+                &router,
+                &format!("tc qdisc replace dev {peer} root handle 1: tbf rate 10mbit burst 6000 limit 375000"),
+            );
             // Counted in packets, so that small ones are dropped, too: 250 of 1514 octets are 300 ms.
             run(&router, &format!("tc qdisc replace dev {peer} parent 1: handle 10: pfifo limit 250"));
         }
@@ -115,9 +118,8 @@ impl World {
     }
 
     fn measure(&self, plan: Plan) -> Measurement {
-        let measure = move || {
-            std::thread::spawn(move || drive::measure(&plan, &AtomicBool::new(false), &mut |_| ()).unwrap())
-        };
+        let measure =
+            move || std::thread::spawn(move || drive::measure(&plan, &AtomicBool::new(false), &mut |_| ()).unwrap());
         self.client.run(measure).unwrap().join().unwrap()
     }
 }
@@ -172,8 +174,14 @@ fn the_bloat_of_a_router_is_found_measured_and_placed() {
         move || std::io::read_to_string(out).unwrap()
     });
     let wall_less_boot = i128::from(wall_nanos()) - i128::from(since_boot().as_nanos());
-    let stages =
-        [(Kind::Idle, 2_000), (Kind::Down, 6_000), (Kind::Rest, 1_500), (Kind::Up, 6_000), (Kind::Rest, 1_500), (Kind::After, 1_000)];
+    let stages = [
+        (Kind::Idle, 2_000),
+        (Kind::Down, 6_000),
+        (Kind::Rest, 1_500),
+        (Kind::Up, 6_000),
+        (Kind::Rest, 1_500),
+        (Kind::After, 1_000),
+    ];
     let m = world.measure(plan(&stages));
     stop.store(true, Ordering::Relaxed);
     server.join().unwrap();
