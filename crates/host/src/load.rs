@@ -64,6 +64,15 @@ pub fn congestion(stream: &TcpStream) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }
 
+/// Bytes written and not sent; zero if the kernel does not tell. It can be a super-packet of 64 KiB more than
+/// [`hold_unsent`] allows, since a kernel looks at that bound only where a packet begins.
+pub fn unsent(stream: &TcpStream) -> u32 {
+    // Offset in `struct tcp_info` of linux/tcp.h: tcpi_notsent_bytes.
+    const NOT_SENT_BYTES: usize = 144;
+    let mut info = [0; NOT_SENT_BYTES / 4 + 1];
+    get_words(stream, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).map_or(0, |()| info[NOT_SENT_BYTES / 4])
+}
+
 /// Bytes sent and not acknowledged, by the kernel's count of segments; zero if it does not tell.
 pub fn in_flight(stream: &TcpStream) -> u32 {
     // Offsets in `struct tcp_info` of linux/tcp.h: tcpi_snd_mss, tcpi_unacked.

@@ -21,6 +21,10 @@ const UNSENT: Span = Span::from_millis(5);
 /// ... but not less octets than this, nor more.
 const UNSENT_MIN: u64 = 4 << 10;
 const UNSENT_MAX: u64 = 1 << 20;
+/// Below this the kernel keeps to the bound only roughly (its packets before segmentation are as long), so we look ourselves ...
+const LOOK_BELOW: u64 = 64 << 10;
+/// ... so often.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// What a turn moved.
 #[derive(Clone, Copy, Default, Debug)]
@@ -41,9 +45,10 @@ pub(crate) fn pump(
     let (mut readable, mut writable) = (true, true);
     let mut room = vec![0; READ_ROOM];
     let (mut since, mut sent): (Instant, u64) = (since_boot(), 0);
+    let mut most = UNSENT_MIN;
     loop {
         let mut moved = Moved::default();
-        let mut idle = false;
+        let (mut idle, mut held) = (false, false);
         for _ in 0..ROUNDS {
             if readable {
                 match stream.read(&mut room) {
@@ -61,7 +66,8 @@ pub(crate) fn pump(
                 }
             }
             let mut wrote = false;
-            if writable {
+            held = writable && most < LOOK_BELOW && u64::from(load::unsent(stream)) >= most;
+            if writable && !held {
                 let out = end.fill(|| load::in_flight(stream));
                 match if out.is_empty() { Ok(0) } else { stream.write(out) } {
                     Ok(n) => {
@@ -86,12 +92,16 @@ pub(crate) fn pump(
         let passed = since_boot().since(since);
         if passed >= RATE_EVERY {
             let unsent = u128::from(sent) * u128::from(UNSENT.as_nanos()) / u128::from(passed.as_nanos());
-            let unsent = u64::try_from(unsent).unwrap_or(UNSENT_MAX).clamp(UNSENT_MIN, UNSENT_MAX);
-            load::hold_unsent(stream, unsent as u32)?;
-            end.cut(unsent / 2);
+            most = u64::try_from(unsent).unwrap_or(UNSENT_MAX).clamp(UNSENT_MIN, UNSENT_MAX);
+            load::hold_unsent(stream, most as u32)?;
+            end.cut(most / 2);
             (since, sent) = (since_boot(), 0);
         }
-        let patience = if idle { TURN } else { Duration::ZERO };
+        let patience = match (idle, held) {
+            (false, _) => Duration::ZERO,
+            (true, true) => LOOK_EVERY,
+            (true, false) => TURN,
+        };
         for ready in poller.wait(Some(patience))? {
             readable |= ready.readable;
             writable |= ready.writable;
