@@ -71,6 +71,8 @@ pub struct Train {
     pub samples: Vec<Sample>,
     /// What the server counted, once it said so.
     pub tally: Option<Tally>,
+    /// Probes that were due while this machine did not run us, and were left out.
+    pub skipped: u64,
     /// Echoes that came again.
     pub duplicates: u64,
     /// Echoes that came behind one that was answered later.
@@ -169,6 +171,7 @@ impl Client {
                 dscp: dscp & 0x3f,
                 samples: Vec::new(),
                 tally: None,
+                skipped: 0,
                 duplicates: 0,
                 reordered: 0,
                 number: self.trains.len() as u16,
@@ -292,7 +295,11 @@ impl Client {
         let due = |train: &&mut Train| train.dscp == dscp && train.next.is_some_and(|next| next <= now);
         let train = self.trains.iter_mut().find(due)?;
         let next = train.next? + interval;
-        train.next = Some(if now.since(next) > LATE_MAX { now + interval } else { next });
+        train.next = Some(next);
+        if now.since(next) > LATE_MAX {
+            train.skipped += now.since(next).as_nanos() / interval.as_nanos().max(1);
+            train.next = Some(now + interval);
+        }
         let number = u32::try_from(train.samples.len()).ok()?;
         train.samples.push(Sample { sent: now, echo: None, reached: false });
         let probe = Probe { token, train: train.number, dscp, number, sent: now.as_nanos() };
@@ -313,8 +320,8 @@ impl Train {
     #[cfg(test)]
     pub(crate) fn of_samples(label: u32, dscp: u8, samples: Vec<Sample>) -> Self {
         let (tally, next, count) = (None, None, None);
-        let (duplicates, reordered, number, highest_order) = (0, 0, 0, 0);
-        Self { label, dscp, samples, tally, duplicates, reordered, number, next, highest_order, count }
+        let (skipped, duplicates, reordered, number, highest_order) = (0, 0, 0, 0, 0);
+        Self { label, dscp, samples, tally, skipped, duplicates, reordered, number, next, highest_order, count }
     }
 }
 

@@ -217,6 +217,20 @@ fn a_server_that_restarts_is_found_again_and_probing_goes_on() {
 }
 
 #[test]
+fn probes_that_were_due_while_the_machine_slept_are_left_out_and_counted() {
+    let mut world = World::new(|_, _, _| vec![5]);
+    world.run(100);
+    let now = world.now;
+    world.client.begin(now, 1, 0);
+    world.run(1_000);
+    world.now += Span::from_secs(1);
+    world.run(1_000);
+    let train = &world.client.trains()[0];
+    let (sent, skipped) = (train.samples.len() as u64, train.skipped);
+    assert!((198..=203).contains(&sent) && (297..=303).contains(&(sent + skipped)), "{sent} sent, {skipped} left out");
+}
+
+#[test]
 fn an_outage_leaves_the_session_as_it_was() {
     let mut world = World::new(|_, _, ms| if (3_000..9_000).contains(&ms) { vec![] } else { vec![5] });
     let train = world.measure(10_000);

@@ -84,6 +84,8 @@ pub struct PhaseFigures {
     pub reordered_down: u64,
     /// Probes sent.
     pub probes: u64,
+    /// Left out because the measuring machine was busy with something else for more than 100 ms.
+    pub probes_skipped: u64,
     /// Of these within the part that delays are of.
     pub probes_counted: u64,
     /// Answers inside the load within that part.

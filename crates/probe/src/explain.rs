@@ -103,6 +103,14 @@ pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
     if d.interrupted {
         say("interrupted", "It was ended early; what was measured until then is shown.".into());
     }
+    let skipped: u64 = d.phases.iter().map(|p| p.probes_skipped).sum();
+    let due = skipped + d.phases.iter().map(|p| p.probes).sum::<u64>();
+    if skipped * 100 > due {
+        say(
+            "probes_skipped",
+            format!("This machine was too busy for {skipped} of {due} probes: repeat it with less going on."),
+        );
+    }
     for note in &d.notes {
         say("note", format!("Note: {note}."));
     }

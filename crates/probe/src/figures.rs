@@ -237,6 +237,7 @@ fn phase(m: &Measurement, index: usize, line: Option<&ClockLine>, idle: Idle) ->
         reordered_up: counts.reordered.0,
         reordered_down: counts.reordered.1,
         probes: counts.sent,
+        probes_skipped: trains(m, index, 0).map(|t| t.skipped).sum(),
         probes_counted: foreign.sent(),
         self_probes: selfs.len() as u64,
         connections: stage.smalls.len() as u64,

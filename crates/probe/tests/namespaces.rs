@@ -79,6 +79,10 @@ impl World {
             run(&router, &format!("tc qdisc replace dev {peer} parent 1: handle 10: pfifo limit 250"));
         }
         router.sysctl("net/ipv4/ip_forward", "1").unwrap();
+        // One answer a second and host is few in phases as short as these.
+        for ns in [&router, &server] {
+            ns.sysctl("net/ipv4/icmp_ratelimit", "100").unwrap();
+        }
         Self { client, router, server }
     }
 
