@@ -8,7 +8,8 @@ use wavelane_probe::packet::{Message, QUESTION_LEN, Token};
 use wavelane_probe::server::Server;
 use wavelane_probe::stream::{End, OPENING_LEN, Opening};
 
-const PIECE: usize = 96;
+/// Octets of a piece.
+pub(crate) const PIECE: usize = 96;
 const CLIENT: &str = "192.0.2.1:5000";
 const STRANGER: &str = "203.0.113.9:53";
 
