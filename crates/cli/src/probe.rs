@@ -1,9 +1,10 @@
 //! `wavelane probe` and `wavelane probe serve`.
 
-use crate::probe_record::keep;
+use crate::probe_record::{keep, place};
 use crate::probe_screen::Screen;
 use crate::{EXIT_INTERRUPTED, Failure, Outcome, interrupt, print};
 use clap::{Args, Subcommand};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -178,7 +179,7 @@ fn plan(args: &MeasureArgs, target: SocketAddr) -> Result<Plan, Failure> {
         stages,
         interval: milliseconds(args.interval.into()),
         size: args.size.into(),
-        dscps: args.dscp.clone(),
+        dscps: args.dscp.iter().copied().collect::<BTreeSet<u8>>().into_iter().collect(),
         congestion,
         streams: args.streams.into(),
         ramp: milliseconds(RAMP_MS),
@@ -197,18 +198,21 @@ fn measure(args: &MeasureArgs) -> Outcome {
     let target = args.target.clone().unwrap_or_default();
     let address = resolve(&target)?;
     let plan = plan(args, address)?;
+    let place = place(&target, args.out.as_deref())?;
     let stop = interrupt::flag()?;
     let mut screen = Screen::open(&target, &plan);
     let measured = drive::measure(&plan, &stop, &mut |view| screen.show(view));
     screen.close();
     let measured = measured.map_err(|why| failure(&why))?;
     let mut document = figures::document(&target, &measured);
-    keep(&mut document, &measured, &plan, args.out.as_deref())?;
+    let kept = keep(&mut document, &measured, &plan, &place);
+    // What was measured is told even where it cannot be kept.
     if args.json {
         print(&document.to_json());
     } else {
         print(&summary(&document));
     }
+    kept?;
     Ok(if measured.interrupted { EXIT_INTERRUPTED } else { 0 })
 }
 

@@ -11,32 +11,35 @@ use wavelane_report::{Page, PageChart, PageCurve, PageTable, render_page};
 /// Records of one target that are told apart by their number.
 const RECORDS_MAX: u32 = 100_000;
 
-/// Writes the record and names it in the document.
-pub(crate) fn keep(
-    document: &mut ProbeDocument,
-    measured: &Measurement,
-    plan: &Plan,
-    out: Option<&Path>,
-) -> Result<(), Failure> {
-    let place = match out {
-        Some(dir) => dir.to_path_buf(),
-        None => free(&document.target)?,
-    };
-    if place.exists() && !place.join("probe.json").exists() && place.read_dir().is_ok_and(|mut d| d.next().is_some()) {
+/// Where the record will be; refused before anything is measured if something else is there.
+pub(crate) fn place(target: &str, out: Option<&Path>) -> Result<PathBuf, Failure> {
+    let Some(place) = out else { return free(target) };
+    let empty = place.read_dir().is_ok_and(|mut entries| entries.next().is_none());
+    if place.exists() && !empty && !place.join("probe.json").exists() {
         return Err(Failure::refused(format!(
             "{} exists and is no probe's record: choose another place with --out",
             place.display()
         )));
     }
+    Ok(place.to_path_buf())
+}
+
+/// Writes the record and names it in the document.
+pub(crate) fn keep(
+    document: &mut ProbeDocument,
+    measured: &Measurement,
+    plan: &Plan,
+    place: &Path,
+) -> Result<(), Failure> {
     document.record = place.display().to_string();
-    let mut draft = place.clone().into_os_string();
+    let mut draft = place.to_path_buf().into_os_string();
     draft.push(".part");
     let draft = PathBuf::from(draft);
     let result = write(&draft, document, measured, plan).and_then(|()| {
         if place.exists() {
-            std::fs::remove_dir_all(&place).map_err(|e| e.to_string())?;
+            std::fs::remove_dir_all(place).map_err(|e| e.to_string())?;
         }
-        std::fs::rename(&draft, &place).map_err(|e| e.to_string())
+        std::fs::rename(&draft, place).map_err(|e| e.to_string())
     });
     result.map_err(|why| {
         let _ = std::fs::remove_dir_all(&draft);

@@ -170,6 +170,7 @@ fn what_cannot_be_done_says_what_to_do() {
         (vec!["probe", "no.such.host.invalid"], "cannot find"),
         (vec!["probe", "127.0.0.1", "--congestion", "no_such"], "tcp_allowed_congestion_control"),
         (vec!["probe", "127.0.0.1", "--phases", "up,up"], "twice"),
+        (vec!["probe", "127.0.0.1", "--out", env!("CARGO_MANIFEST_DIR")], "no probe's record"),
         (vec!["probe"], "TARGET"),
     ] {
         let o = Command::new(WAVELANE).args(&args).stdin(Stdio::null()).output().unwrap();

@@ -7,7 +7,7 @@ use crate::pump::{Moved, close, pump};
 use crate::server::Server;
 use crate::stream::{self, End, OPENING_LEN, Opening, Purpose};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -53,7 +53,11 @@ pub fn serve(
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ProbeError> {
     let failed = |what: &'static str| move |why| ProbeError::Socket { what, why };
-    let mut lane = UdpLane::bind(listen, None).map_err(failed("listen for datagrams"))?;
+    // A host without IPv6 hears IPv4 on what stands for all addresses.
+    let plain = SocketAddr::from((Ipv4Addr::UNSPECIFIED, listen.port()));
+    let all = listen.ip() == Ipv6Addr::UNSPECIFIED;
+    let lane = UdpLane::bind(listen, None).or_else(|why| if all { UdpLane::bind(plain, None) } else { Err(why) });
+    let mut lane = lane.map_err(failed("listen for datagrams"))?;
     let local = lane.local().map_err(failed("listen for datagrams"))?;
     let listener = load::listen(local).map_err(failed("listen for connections"))?;
     let server = Mutex::new(Server::new(limits, Entropy::live(entropy::fill)));
