@@ -20,6 +20,9 @@ const LINE_S: f64 = 5.0;
 /// Points that are shown.
 const POINTS_MAX: usize = 4_000;
 
+/// A curve's name, colour and points.
+type Drawn<'a> = (&'a str, Color, &'a [(f64, f64)]);
+
 /// What is drawn.
 #[derive(Default)]
 struct Picture {
@@ -143,7 +146,7 @@ impl Picture {
         frame.render_widget(Paragraph::new(text), foot);
     }
 
-    fn chart(&self, frame: &mut Frame<'_>, area: Rect, title: &str, curves: &[(&str, Color, &[(f64, f64)])]) {
+    fn chart(&self, frame: &mut Frame<'_>, area: Rect, title: &str, curves: &[Drawn<'_>]) {
         let top = curves.iter().flat_map(|c| c.2).map(|p| p.1).fold(1.0, f64::max) * 1.05;
         let sets = curves.iter().map(|(name, colour, points)| {
             let style = Style::new().fg(*colour);
