@@ -1,10 +1,9 @@
 //! The client as a machine: it opens a session, sends trains of probes at even distances, has them counted at the other
 //! end, and opens a session anew when the server has gone silent. Port `n` sends with the code point `n`.
 
-use crate::packet::{
-    Cookie, Echo, Grant, Message, Nonce, PROBE_MAX, PROBE_MIN, Probe, QUESTION_LEN, Refusal, Tally, Token,
-};
+use crate::packet::{Cookie, Echo, Grant, Message, Nonce, PROBE_MAX, PROBE_MIN, Probe, QUESTION_LEN, Refusal, Token};
 use crate::server::TRAINS_MAX;
+use crate::train::{COUNT_AFTER, Echoed, Sample, Train};
 use std::collections::VecDeque;
 use wavelane_base::{Entropy, FrameMeta, Instant, Machine, PortId, Span, Transmit, Wakeup};
 
@@ -18,9 +17,7 @@ const ASK_LAST: Span = Span::from_secs(2);
 const SILENCE: Span = Span::from_secs(3);
 /// A probe that is later than this is left out instead of sent: the machine slept.
 const LATE_MAX: Span = Span::from_millis(100);
-/// After the last probe of a train, the question what arrived ...
-const COUNT_AFTER: Span = Span::from_millis(100);
-/// ... which is asked so often at the most, ...
+/// The question what arrived is asked so often at the most, ...
 const COUNTS_MAX: u32 = 12;
 /// ... until so many answers agree that nothing overtook it.
 const COUNT_ANSWERS: u32 = 2;
@@ -36,59 +33,6 @@ pub struct Pace {
     pub size: usize,
     /// Seconds of session to ask for.
     pub seconds: u16,
-}
-
-/// What came of one probe.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sample {
-    /// When it was sent, on our clock.
-    pub sent: Instant,
-    /// Its echo, if that came back, and when it did.
-    pub echo: Option<(Echoed, Instant)>,
-    /// It is known to have reached the server.
-    pub reached: bool,
-}
-
-/// What an echo told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Echoed {
-    /// When the probe arrived, on the server's clock.
-    pub received: u64,
-    /// When the echo left, on the server's clock.
-    pub answered: u64,
-    /// Bytes of load the server had received.
-    pub loaded: u64,
-}
-
-/// A row of probes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Train {
-    /// What its owner calls it.
-    pub label: u32,
-    /// Its code point.
-    pub dscp: u8,
-    /// Its probes by number.
-    pub samples: Vec<Sample>,
-    /// What the server counted, once it said so.
-    pub tally: Option<Tally>,
-    /// Probes that were due while this machine did not run us, and were left out.
-    pub skipped: u64,
-    /// Echoes that came again.
-    pub duplicates: u64,
-    /// Echoes that came behind one that was answered later.
-    pub reordered: u64,
-    number: u16,
-    /// When the next probe is due; `None` once it has ended.
-    next: Option<Instant>,
-    highest_order: u32,
-    count: Option<Count>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Count {
-    next: Instant,
-    asked: u32,
-    answers: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -307,21 +251,6 @@ impl Client {
             train.end(now);
         }
         Some(Message::Probe(probe))
-    }
-}
-
-impl Train {
-    fn end(&mut self, now: Instant) {
-        if self.next.take().is_some() {
-            self.count = Some(Count { next: now + COUNT_AFTER, asked: 0, answers: 0 });
-        }
-    }
-    /// A train that is over, of samples that are known.
-    #[cfg(test)]
-    pub(crate) fn of_samples(label: u32, dscp: u8, samples: Vec<Sample>) -> Self {
-        let (tally, next, count) = (None, None, None);
-        let (skipped, duplicates, reordered, number, highest_order) = (0, 0, 0, 0, 0);
-        Self { label, dscp, samples, tally, skipped, duplicates, reordered, number, next, highest_order, count }
     }
 }
 

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 use super::*;
 use crate::limits::Limits;
+use crate::packet::Tally;
 use crate::server::Server;
 use std::collections::BTreeMap;
 use wavelane_base::laws::{Script, Stimulus};

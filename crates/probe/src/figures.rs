@@ -1,8 +1,8 @@
 //! From what was seen to figures. Pure: the same measurement gives the same document.
 
-use crate::client::{Sample, Train};
 use crate::document::{ClassFigures, PhaseFigures, ProbeDocument};
 use crate::plan::{Kind, Measurement, Stage};
+use crate::train::{Sample, Train};
 use crate::{explain, queue};
 use std::collections::BTreeMap;
 use wavelane_base::{Instant, Ratio, Span};

@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 use super::*;
-use crate::client::Echoed;
 use crate::load::{SelfSample, SmallSample};
 use crate::packet::Tally;
+use crate::train::Echoed;
 
 const EVERY_MS: u64 = 10;
 const AHEAD: u64 = 1 << 50;

@@ -16,6 +16,7 @@ mod queue;
 pub mod serve;
 pub mod server;
 pub mod stream;
+pub mod train;
 
 use std::net::SocketAddr;
 use wavelane_base::Span;

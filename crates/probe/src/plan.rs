@@ -1,8 +1,8 @@
 //! What a measurement does, and what came of it before anybody computed anything.
 
-use crate::client::Train;
 use crate::hops::HopSample;
 use crate::load::{SelfSample, SmallSample};
+use crate::train::Train;
 use std::net::SocketAddr;
 use wavelane_base::{Instant, Span};
 
