@@ -33,6 +33,34 @@ pub(crate) struct Moved {
     pub(crate) sent: u64,
 }
 
+/// How much may wait unsent, by the connection's own rate.
+struct Unsent {
+    since: Instant,
+    sent: u64,
+    most: u64,
+}
+
+impl Unsent {
+    /// Whether so much waits.
+    fn enough(&self, stream: &TcpStream) -> bool {
+        self.most < LOOK_BELOW && u64::from(load::unsent(stream)) >= self.most
+    }
+
+    /// Counts what was written, and sets the bound anew now and then.
+    fn follow(&mut self, stream: &TcpStream, end: &mut End, sent: u64) -> io::Result<()> {
+        self.sent += sent;
+        let passed = since_boot().since(self.since);
+        if passed < RATE_EVERY {
+            return Ok(());
+        }
+        let unsent = u128::from(self.sent) * u128::from(UNSENT.as_nanos()) / u128::from(passed.as_nanos());
+        self.most = u64::try_from(unsent).unwrap_or(UNSENT_MAX).clamp(UNSENT_MIN, UNSENT_MAX);
+        (self.since, self.sent) = (since_boot(), 0);
+        end.cut(self.most / 2);
+        load::hold_unsent(stream, self.most as u32)
+    }
+}
+
 /// Moves octets until the other end closes or `turn` says stop. `turn` is called at least every [`TURN`].
 pub(crate) fn pump(
     mut stream: &TcpStream,
@@ -44,8 +72,7 @@ pub(crate) fn pump(
     poller.add(stream, 0, Watch::Edges)?;
     let (mut readable, mut writable) = (true, true);
     let mut room = vec![0; READ_ROOM];
-    let (mut since, mut sent): (Instant, u64) = (since_boot(), 0);
-    let mut most = UNSENT_MIN;
+    let mut unsent = Unsent { since: since_boot(), sent: 0, most: UNSENT_MIN };
     loop {
         let mut moved = Moved::default();
         let (mut idle, mut held) = (false, false);
@@ -66,7 +93,7 @@ pub(crate) fn pump(
                 }
             }
             let mut wrote = false;
-            held = writable && most < LOOK_BELOW && u64::from(load::unsent(stream)) >= most;
+            held = writable && unsent.enough(stream);
             if writable && !held {
                 let out = end.fill(|| load::in_flight(stream));
                 match if out.is_empty() { Ok(0) } else { stream.write(out) } {
@@ -88,15 +115,7 @@ pub(crate) fn pump(
         if !turn(end, moved) {
             return Ok(());
         }
-        sent += moved.sent;
-        let passed = since_boot().since(since);
-        if passed >= RATE_EVERY {
-            let unsent = u128::from(sent) * u128::from(UNSENT.as_nanos()) / u128::from(passed.as_nanos());
-            most = u64::try_from(unsent).unwrap_or(UNSENT_MAX).clamp(UNSENT_MIN, UNSENT_MAX);
-            load::hold_unsent(stream, most as u32)?;
-            end.cut(most / 2);
-            (since, sent) = (since_boot(), 0);
-        }
+        unsent.follow(stream, end, moved.sent)?;
         let patience = match (idle, held) {
             (false, _) => Duration::ZERO,
             (true, true) => LOOK_EVERY,
