@@ -204,6 +204,8 @@ soak:
 	echo "== hostile peers for ten minutes" >&2
 	WAVELANE_HOSTILE_SECONDS=600 WAVELANE_HOSTILE_SEED=$$(date +%s) \
 	  cargo test --package wavelane-daemon --test hostile_peer -- --nocapture no_words
+	echo "== a million inputs for the probe's machines" >&2
+	WAVELANE_PROBE_INPUTS=1000000 WAVELANE_PROBE_SEED=$$(date +%s) cargo test --package wavelane-probe --test corpus
 
 clean:
 	@cargo clean

@@ -4,6 +4,9 @@
 mod check;
 mod environment;
 mod interrupt;
+mod probe;
+mod probe_record;
+mod probe_screen;
 mod progress;
 mod report;
 mod run;
@@ -35,6 +38,7 @@ Examples:
   wavelane compare records/demo-lab-1 records/demo-lab-2
   wavelane study list                             published experiments that can be repeated
   wavelane trace upload.pcap                      connections of a capture, and why they sent again
+  wavelane probe 192.0.2.7                        does a transfer make the network feel slow? (there: probe serve)
   wavelane keygen --out a.key                     a gateway's key pair
   wavelane status                                 how the gateway on this machine fares
 
@@ -63,6 +67,8 @@ enum Command {
     Compare(report::CompareArgs),
     /// Analyse a capture file: connections, retransmissions and their causes, round trips, hosts.
     Trace(trace::TraceArgs),
+    /// Measure latency under load to a machine where `wavelane probe serve` runs.
+    Probe(Box<probe::ProbeArgs>),
     /// Make a gateway's key pair.
     Keygen(commands::KeygenArgs),
     /// Write a gateway's configuration.
@@ -129,6 +135,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::report(&args),
         Command::Compare(args) => report::compare(&args),
         Command::Trace(args) => trace::trace(&args),
+        Command::Probe(args) => probe::probe(&args),
         Command::Keygen(args) => daemon(commands::keygen(&args)),
         Command::Init(args) => init(&args),
         Command::Status(args) => daemon(commands::status(&args)),

@@ -4,13 +4,21 @@
 //! computed is `None`, which a record writes as `null`; never zero, never infinite.
 #![forbid(unsafe_code)]
 
+mod clocks;
 mod goodput;
+mod grade;
 pub mod pcapng;
 mod probes;
 mod quantiles;
+mod responsiveness;
 mod stats;
 
+pub use clocks::{ClockLine, Exchange};
 pub use goodput::{Arrival, Bin, Timing, WARM_UP, goodput, throughput_series};
+pub use grade::{GRADE_SCALE, bloat_ratio, grade, letter};
 pub use probes::{CdfPoint, LOST_RANKS_ABOVE, Probes};
 pub use quantiles::Quantiles;
+pub use responsiveness::{
+    Confidence, RPM_DRAFT, RPM_INTERVAL_S, RPM_INTERVALS, Rpm, RpmInterval, rpm, rpm_class, trimmed_mean,
+};
 pub use stats::{Interval, jain, mean, mean_with_ci95, sample_deviation, student_t_975};

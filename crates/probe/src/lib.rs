@@ -1,5 +1,62 @@
-//! Instruments: connections from capture files, and the result files of other tools.
+//! Instruments: latency under load (the probe's protocol, client and server), connections from capture files ([`trace`]), and
+//! the result files of other tools ([`formats`]).
 #![forbid(unsafe_code)]
 
+pub mod client;
+pub mod document;
+pub mod drive;
+mod explain;
+pub mod figures;
 pub mod formats;
+pub mod hops;
+pub mod limits;
+pub mod load;
+pub mod packet;
+pub mod plan;
+mod pump;
+mod queue;
+pub mod serve;
+pub mod server;
+pub mod stream;
 pub mod trace;
+pub mod train;
+
+use std::net::SocketAddr;
+use wavelane_base::Span;
+
+/// Why there is no measurement.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// A socket could not be had.
+    #[error("cannot {what}: {why}")]
+    Socket {
+        /// What for.
+        what: &'static str,
+        /// The system's words.
+        why: std::io::Error,
+    },
+    /// Nobody answered.
+    #[error("no probe server answers at {0} (UDP): run 'wavelane probe serve' there, and open UDP and TCP port {port} in its firewall", port = .0.port())]
+    NoServer(SocketAddr),
+    /// The server opens no session.
+    #[error("{}", .0.text())]
+    Refused(packet::Refusal),
+    /// The plan is longer than what the server grants.
+    #[error(
+        "the server grants {granted_s} s and the measurement takes {needed}: choose fewer --seconds, or ask its operator for a longer --session-seconds"
+    )]
+    TooLong {
+        /// What it grants.
+        granted_s: u16,
+        /// What is needed.
+        needed: Span,
+    },
+    /// The user ended it before there was anything.
+    #[error("ended before the first measurement")]
+    Interrupted,
+}
+
+/// Whether this process may send with the congestion control `name`.
+pub fn load_allowed(name: &str) -> std::io::Result<()> {
+    wavelane_host::load::try_congestion(name)
+}

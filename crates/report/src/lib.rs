@@ -5,6 +5,7 @@ mod axis;
 mod curves;
 mod graph;
 mod html;
+mod page;
 mod plot;
 mod radio;
 mod raster;
@@ -13,6 +14,7 @@ mod summary;
 mod table;
 
 pub use graph::{Graph, GraphSeries, Mark, draw_graphs};
+pub use page::{Page, PageChart, PageCurve, PageTable, render_page};
 pub use study::{Beside, Chart, Grid, StudyPage, render_study};
 pub use summary::summary_text;
 

@@ -131,6 +131,14 @@ impl UdpLane {
             stamps: Stamps::new(Reading::take()),
         })
     }
+    /// Sends with this differentiated-services code point (RFC 2474) from now on.
+    pub fn set_dscp(&self, code: u8) -> io::Result<()> {
+        let tos = libc::c_int::from(code & 0x3f) << 2;
+        if self.six {
+            set_int(&self.socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos)?;
+        }
+        set_int(&self.socket, libc::IPPROTO_IP, libc::IP_TOS, tos)
+    }
     /// The bound address.
     pub fn local(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())

@@ -1,0 +1,227 @@
+//! `wavelane probe` and `wavelane probe serve`.
+
+use crate::probe_record::{keep, place};
+use crate::probe_screen::Screen;
+use crate::{EXIT_INTERRUPTED, Failure, Outcome, interrupt, print};
+use clap::{Args, Subcommand};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use wavelane_probe::document::ProbeDocument;
+use wavelane_probe::limits::Limits;
+use wavelane_probe::plan::{Kind, Plan, milliseconds, seconds};
+use wavelane_probe::{ProbeError, drive, figures, load_allowed, packet, serve};
+
+const EXAMPLES: &str = "\
+Examples:
+  wavelane probe serve                            on a machine beyond the slow link: a server
+  wavelane probe 192.0.2.7                        idle, download, upload, both: about 50 seconds
+  wavelane probe 192.0.2.7 --seconds 25           longer phases, for a surer responsiveness
+  wavelane probe 192.0.2.7 --phases up --congestion bbr
+  wavelane probe 192.0.2.7 --dscp 46 --json | jq .grade
+
+The record (default records/probe-TARGET-N) holds probe.json, report.html with curves, plots/, series/ and environment.json.";
+
+/// Arguments of `wavelane probe`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct ProbeArgs {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    measure: MeasureArgs,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Answer probes of others: UDP and TCP on one port.
+    Serve(ServeArgs),
+}
+
+#[derive(Args)]
+struct ServeArgs {
+    /// Where to listen.
+    #[arg(long, value_name = "ADDR:PORT", default_value_t = SocketAddr::from(([0u16; 8], serve::PORT)))]
+    listen: SocketAddr,
+    /// Measurements at once.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().sessions)]
+    sessions: usize,
+    /// Seconds of one measurement at the most.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().session_seconds)]
+    session_seconds: u16,
+    /// Seconds of measurements that one address gets in an hour.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().hour_seconds)]
+    hour_seconds: u64,
+    /// Bytes of load that one address gets in an hour.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().hour_bytes)]
+    hour_bytes: u64,
+}
+
+#[derive(Args)]
+struct MeasureArgs {
+    /// The machine where 'wavelane probe serve' runs: HOST or HOST:PORT.
+    #[arg(value_name = "TARGET", required = true)]
+    target: Option<String>,
+    /// Which loads to try, in order.
+    #[arg(long, value_delimiter = ',', value_parser = ["down", "up", "both"], default_values = ["down", "up", "both"])]
+    phases: Vec<String>,
+    /// Seconds of each load.
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u16).range(1..=600))]
+    seconds: u16,
+    /// Seconds without load before the first and after the last.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=600))]
+    idle_seconds: u16,
+    /// TCP connections each way; they begin half a second after each other.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=8))]
+    streams: u8,
+    /// Congestion control at both ends [default: cubic, where the system lets us choose].
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// Milliseconds from one UDP probe to the next.
+    #[arg(long, value_name = "MS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(2..=1000))]
+    interval: u16,
+    /// Octets of a probe's UDP payload.
+    #[arg(long, value_name = "N", default_value_t = packet::PROBE_MIN as u16,
+          value_parser = clap::value_parser!(u16).range(packet::PROBE_MIN as i64..=packet::PROBE_MAX as i64))]
+    size: u16,
+    /// Also probe with these differentiated-services code points, such as 46 (EF) or 8 (CS1).
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=63), num_args = 1)]
+    dscp: Vec<u8>,
+    /// Do not look for the hop that holds the queue.
+    #[arg(long)]
+    no_hops: bool,
+    /// The record's directory; an earlier record there is replaced.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print one JSON document on standard output, and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Code points beside the default.
+const DSCPS_MAX: usize = 4;
+
+/// Measures or serves.
+pub(crate) fn probe(args: &ProbeArgs) -> Outcome {
+    match &args.verb {
+        Some(Verb::Serve(args)) => serve_probes(args),
+        None => measure(&args.measure),
+    }
+}
+
+fn failure(why: &ProbeError) -> Failure {
+    match why {
+        ProbeError::Interrupted => Failure::interrupted(why),
+        _ => Failure::refused(why),
+    }
+}
+
+fn serve_probes(args: &ServeArgs) -> Outcome {
+    let stop = interrupt::flag()?;
+    let limits = Limits {
+        sessions: args.sessions,
+        session_seconds: args.session_seconds,
+        hour_seconds: args.hour_seconds,
+        hour_bytes: args.hour_bytes,
+        ..Limits::default()
+    };
+    let ready = |at: SocketAddr| eprintln!("probe server on {at}, UDP and TCP; end it with Ctrl-C");
+    serve::serve(args.listen, limits, Arc::clone(&stop), ready).map_err(|why| failure(&why))?;
+    Ok(EXIT_INTERRUPTED)
+}
+
+/// HOST, HOST:PORT, or an address of either IP version.
+fn resolve(target: &str) -> Result<SocketAddr, Failure> {
+    if let Ok(ip) = target.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Ok((ip, serve::PORT).into());
+    }
+    let port = target.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    let named = if port.is_some() { target.to_owned() } else { format!("{target}:{}", serve::PORT) };
+    let wrong =
+        |why: String| Failure::refused(format!("cannot find '{target}': {why}; name a host, an address, or HOST:PORT"));
+    let mut found = named.to_socket_addrs().map_err(|e| wrong(e.to_string()))?;
+    found.next().ok_or_else(|| wrong("it has no address".into()))
+}
+
+fn plan(args: &MeasureArgs, target: SocketAddr) -> Result<Plan, Failure> {
+    if args.dscp.len() > DSCPS_MAX {
+        return Err(Failure::refused(format!("--dscp takes at most {DSCPS_MAX} code points")));
+    }
+    let idle = seconds(args.idle_seconds.into());
+    let mut stages = vec![(Kind::Idle, idle)];
+    for (i, word) in args.phases.iter().enumerate() {
+        if i > 0 {
+            stages.push((Kind::Rest, seconds(REST_S)));
+        }
+        let kind = [Kind::Down, Kind::Up, Kind::Both].into_iter().find(|kind| kind.word() == word);
+        let kind = kind.ok_or_else(|| Failure::refused(format!("no phase '{word}'")))?;
+        if stages.iter().any(|(known, _)| *known == kind) {
+            return Err(Failure::refused(format!("--phases names '{word}' twice: name each once")));
+        }
+        stages.push((kind, seconds(args.seconds.into())));
+    }
+    stages.extend([(Kind::Rest, seconds(REST_S)), (Kind::After, idle)]);
+    let congestion = match &args.congestion {
+        Some(name) => {
+            load_allowed(name).map_err(|why| {
+                Failure::refused(format!(
+                    "cannot use congestion control '{name}': {why}; see net.ipv4.tcp_allowed_congestion_control, or run as root"
+                ))
+            })?;
+            name.clone()
+        }
+        None if load_allowed(CONGESTION).is_ok() => CONGESTION.to_owned(),
+        None => String::new(),
+    };
+    Ok(Plan {
+        target,
+        stages,
+        interval: milliseconds(args.interval.into()),
+        size: args.size.into(),
+        dscps: args.dscp.iter().copied().collect::<BTreeSet<u8>>().into_iter().collect(),
+        congestion,
+        streams: args.streams.into(),
+        ramp: milliseconds(RAMP_MS),
+        hops: !args.no_hops,
+    })
+}
+
+/// What most of the Internet sends with.
+const CONGESTION: &str = "cubic";
+/// Until queues of a second are empty.
+const REST_S: u64 = 2;
+/// Between the begin of one connection and the next.
+const RAMP_MS: u64 = 500;
+
+fn measure(args: &MeasureArgs) -> Outcome {
+    let target = args.target.clone().unwrap_or_default();
+    let address = resolve(&target)?;
+    let plan = plan(args, address)?;
+    let place = place(&target, args.out.as_deref())?;
+    let stop = interrupt::flag()?;
+    let mut screen = Screen::open(&target, &plan);
+    let measured = drive::measure(&plan, &stop, &mut |view| screen.show(view));
+    screen.close();
+    let measured = measured.map_err(|why| failure(&why))?;
+    let mut document = figures::document(&target, &measured);
+    let kept = keep(&mut document, &measured, &plan, &place);
+    // What was measured is told even where it cannot be kept.
+    if args.json {
+        print(&document.to_json());
+    } else {
+        print(&summary(&document));
+    }
+    kept?;
+    Ok(if measured.interrupted { EXIT_INTERRUPTED } else { 0 })
+}
+
+fn summary(document: &ProbeDocument) -> String {
+    let mut text = crate::probe_record::phase_table(document);
+    text.push('\n');
+    for explained in &document.explained {
+        text.push_str(&explained.sentence);
+        text.push('\n');
+    }
+    text + &format!("\nreport {}/report.html\n", document.record)
+}

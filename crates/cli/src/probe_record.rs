@@ -1,0 +1,304 @@
+//! A measurement's record: `probe.json`, curves, a page that explains itself.
+
+use crate::run::shell;
+use crate::{Failure, environment};
+use core::fmt::Write;
+use std::path::{Path, PathBuf};
+use wavelane_probe::document::{PhaseFigures, ProbeDocument, goodput_curve, points};
+use wavelane_probe::plan::{Kind, Measurement, Plan};
+use wavelane_report::{Page, PageChart, PageCurve, PageTable, render_page};
+
+/// Records of one target that are told apart by their number.
+const RECORDS_MAX: u32 = 100_000;
+
+/// Where the record will be; refused before anything is measured if something else is there.
+pub(crate) fn place(target: &str, out: Option<&Path>) -> Result<PathBuf, Failure> {
+    let Some(place) = out else { return free(target) };
+    let empty = place.read_dir().is_ok_and(|mut entries| entries.next().is_none());
+    if place.exists() && !empty && !place.join("probe.json").exists() {
+        return Err(Failure::refused(format!(
+            "{} exists and is no probe's record: choose another place with --out",
+            place.display()
+        )));
+    }
+    Ok(place.to_path_buf())
+}
+
+/// Writes the record and names it in the document.
+pub(crate) fn keep(
+    document: &mut ProbeDocument,
+    measured: &Measurement,
+    plan: &Plan,
+    place: &Path,
+) -> Result<(), Failure> {
+    document.record = place.display().to_string();
+    let mut draft = place.to_path_buf().into_os_string();
+    draft.push(".part");
+    let draft = PathBuf::from(draft);
+    let result = write(&draft, document, measured, plan).and_then(|()| {
+        if place.exists() {
+            std::fs::remove_dir_all(place).map_err(|e| e.to_string())?;
+        }
+        std::fs::rename(&draft, place).map_err(|e| e.to_string())
+    });
+    result.map_err(|why| {
+        let _ = std::fs::remove_dir_all(&draft);
+        Failure::refused(format!(
+            "cannot write {}: {why}; free space or choose another place with --out",
+            place.display()
+        ))
+    })
+}
+
+/// The first number that is free.
+fn free(target: &str) -> Result<PathBuf, Failure> {
+    let name: String = target.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    let place = |n: u32| PathBuf::from(format!("records/probe-{name}-{n}"));
+    let free = (1..RECORDS_MAX).map(place).find(|place| !place.exists());
+    free.ok_or_else(|| Failure::refused("there are too many records of this target: choose a place with --out"))
+}
+
+fn write(dir: &Path, document: &ProbeDocument, measured: &Measurement, plan: &Plan) -> Result<(), String> {
+    let _ = std::fs::remove_dir_all(dir);
+    std::fs::create_dir_all(dir.join("series")).map_err(|e| e.to_string())?;
+    let put = |name: &str, text: String| std::fs::write(dir.join(name), text).map_err(|e| format!("{name}: {e}"));
+    put("probe.json", document.to_json())?;
+    let facts = serde_json::to_string_pretty(&environment::facts()).map_err(|e| e.to_string())?;
+    put("environment.json", facts + "\n")?;
+    put("series/probes.csv", probes_csv(measured))?;
+    put("series/goodput.csv", goodput_csv(measured))?;
+    render_page(dir, &page(document, measured, plan)).map(drop).map_err(|e| e.to_string())
+}
+
+fn probes_csv(measured: &Measurement) -> String {
+    let mut text = String::from("at_s,phase,dscp,rtt_ms,owd_up_ms,owd_down_ms,reached\n");
+    let cell = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.6}"));
+    for p in points(measured) {
+        let _ = writeln!(
+            text,
+            "{:.6},{},{},{},{},{},{}",
+            p.at_s,
+            p.kind.word(),
+            p.dscp,
+            cell(p.rtt_ms),
+            cell(p.up_ms),
+            cell(p.down_ms),
+            p.reached
+        );
+    }
+    text
+}
+
+fn goodput_csv(measured: &Measurement) -> String {
+    let mut text = String::from("until_s,down_bps,up_bps\n");
+    for (at, down, up) in goodput_curve(measured) {
+        let _ = writeln!(text, "{at:.2},{down:.0},{up:.0}");
+    }
+    text
+}
+
+fn said(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Idle => "before",
+        Kind::Down => "download",
+        Kind::Up => "upload",
+        Kind::Both => "both",
+        Kind::Rest => "in between",
+        Kind::After => "after",
+    }
+}
+
+fn page(document: &ProbeDocument, measured: &Measurement, plan: &Plan) -> Page {
+    let all = points(measured);
+    let kinds = [Kind::Idle, Kind::Down, Kind::Up, Kind::Both, Kind::Rest, Kind::After];
+    let curve = |kind: Kind| {
+        let of = || all.iter().filter(move |p| p.kind == kind && p.dscp == 0);
+        PageCurve {
+            name: said(kind).into(),
+            points: of().filter_map(|p| Some((p.at_s, p.rtt_ms?))).collect(),
+            marks: of().filter(|p| p.rtt_ms.is_none()).map(|p| p.at_s).collect(),
+        }
+    };
+    let default = || all.iter().filter(|p| p.dscp == 0);
+    let lost = |there: bool| default().filter(|p| p.rtt_ms.is_none() && p.reached != there).map(|p| p.at_s).collect();
+    let ways = vec![
+        PageCurve {
+            name: "way there (up)".into(),
+            points: default().filter_map(|p| Some((p.at_s, p.up_ms?))).collect(),
+            marks: lost(true),
+        },
+        PageCurve {
+            name: "way back (down)".into(),
+            points: default().filter_map(|p| Some((p.at_s, p.down_ms?))).collect(),
+            marks: lost(false),
+        },
+    ];
+    let rates = goodput_curve(measured);
+    let rate = |name: &str, pick: fn(&(f64, f64, f64)) -> f64| PageCurve {
+        name: name.into(),
+        points: rates.iter().map(|r| (r.0, pick(r) / 1e6)).collect(),
+        marks: Vec::new(),
+    };
+    let over = "time of sending (s)";
+    let chart = |name, title: &str, y: &str, curves| PageChart {
+        name,
+        title: title.into(),
+        x_label: over.into(),
+        y_label: y.into(),
+        x_log: false,
+        curves,
+        marks_mean: "lost",
+    };
+    let shares: Vec<PageCurve> = kinds[..4].iter().filter_map(|kind| share(&all, *kind)).collect();
+    let charts = vec![
+        chart("latency", "Round trip before, during and after load", "round trip (ms)", kinds.map(curve).to_vec()),
+        chart("oneway", "Each way by itself, clocks' difference removed", "delay (ms)", ways),
+        chart("goodput", "What receivers got", "Mbit/s", vec![rate("download", |r| r.1), rate("upload", |r| r.2)]),
+        PageChart {
+            name: "shares",
+            title: "Share of probes answered within a time".into(),
+            x_label: "round trip (ms)".into(),
+            y_label: "share (%)".into(),
+            x_log: true,
+            curves: shares,
+            marks_mean: "",
+        },
+    ];
+    let headline = match (document.grade, document.rpm) {
+        (Some(letter), Some(rpm)) => format!("{letter} on the {} scale, {rpm:.0} RPM", document.grade_scale),
+        (Some(letter), None) => format!("{letter} on the {} scale", document.grade_scale),
+        _ => "Not measured under load".into(),
+    };
+    Page {
+        title: format!("Latency under load to {}", document.target),
+        headline,
+        sentences: document.explained.iter().map(|e| e.sentence.clone()).collect(),
+        charts,
+        tables: tables(document),
+        rerun: rerun(document, plan),
+    }
+}
+
+/// The distribution of a phase's round trips, lost ones counted in the whole.
+fn share(all: &[wavelane_probe::document::Point], kind: Kind) -> Option<PageCurve> {
+    let of: Vec<Option<f64>> = all.iter().filter(|p| p.kind == kind && p.dscp == 0).map(|p| p.rtt_ms).collect();
+    let mut answered: Vec<f64> = of.iter().filter_map(|rtt| *rtt).filter(|rtt| *rtt > 0.0).collect();
+    answered.sort_by(f64::total_cmp);
+    let n = of.len() as f64;
+    let points: Vec<(f64, f64)> =
+        answered.iter().enumerate().map(|(i, rtt)| (*rtt, (i + 1) as f64 / n * 100.0)).collect();
+    (!points.is_empty()).then(|| PageCurve { name: said(kind).into(), points, marks: Vec::new() })
+}
+
+const HEADS: [&str; 12] = [
+    "phase",
+    "Mbit/s",
+    "p50 (ms)",
+    "p95 (ms)",
+    "p99 (ms)",
+    "self p50 (ms)",
+    "way there p50",
+    "way back p50",
+    "lost there",
+    "lost back",
+    "overtaken",
+    "RPM",
+];
+
+fn cells(p: &PhaseFigures) -> Vec<String> {
+    let ms = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.1}"));
+    let share = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{:.2} %", v * 100.0));
+    vec![
+        p.phase.to_owned(),
+        p.goodput_bps.map_or("-".into(), |bps| format!("{:.2}", bps / 1e6)),
+        ms(p.foreign_p50_ms),
+        ms(p.foreign_p95_ms),
+        ms(p.foreign_p99_ms),
+        ms(p.self_p50_ms),
+        ms(p.owd_up_p50_ms),
+        ms(p.owd_down_p50_ms),
+        share(p.loss_up),
+        share(p.loss_down),
+        p.reordered.to_string(),
+        p.rpm.map_or("-".into(), |rpm| format!("{rpm:.0}")),
+    ]
+}
+
+fn tables(document: &ProbeDocument) -> Vec<PageTable> {
+    let rows = document.phases.iter().chain(&document.after).map(cells).collect();
+    let mut tables = vec![PageTable { title: "Phases".into(), heads: HEADS.to_vec(), rows }];
+    let classes: Vec<Vec<String>> = document
+        .phases
+        .iter()
+        .flat_map(|p| p.classes.iter().map(move |c| (p, c)))
+        .map(|(p, c)| {
+            let ms = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.1}"));
+            let lost = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{:.2} %", v * 100.0));
+            vec![
+                p.phase.to_owned(),
+                c.dscp.to_string(),
+                ms(c.foreign_p50_ms),
+                ms(c.foreign_p95_ms),
+                ms(c.foreign_p99_ms),
+                lost(c.loss_up),
+                lost(c.loss_down),
+            ]
+        })
+        .collect();
+    if !classes.is_empty() {
+        let heads = vec!["phase", "code point", "p50 (ms)", "p95 (ms)", "p99 (ms)", "lost there", "lost back"];
+        tables.push(PageTable { title: "Further code points".into(), heads, rows: classes });
+    }
+    if let Some(at) = &document.queue_at {
+        let rows = at.rises.iter().map(|r| {
+            let ms = |v: f64| format!("{v:.1}");
+            vec![r.hop.to_string(), r.address.clone(), ms(r.idle_ms), ms(r.loaded_ms), ms(r.loaded_ms - r.idle_ms)]
+        });
+        let heads = vec!["hop", "address", "idle (ms)", "under load (ms)", "rise (ms)"];
+        tables.push(PageTable { title: format!("Hops, load {}", at.direction), heads, rows: rows.collect() });
+    }
+    tables
+}
+
+fn rerun(document: &ProbeDocument, plan: &Plan) -> String {
+    let mut line = format!("wavelane probe {}", shell(&document.target));
+    let loads: Vec<&(Kind, _)> = plan.stages.iter().filter(|(kind, _)| kind.ways() != (false, false)).collect();
+    let words: Vec<&str> = loads.iter().map(|(kind, _)| kind.word()).collect();
+    let whole = |span: &wavelane_probe::plan::Length| span.as_millis() / 1_000;
+    let _ = write!(line, " --phases {}", words.join(","));
+    if let Some((_, length)) = loads.first() {
+        let _ = write!(line, " --seconds {}", whole(length));
+    }
+    if let Some((_, length)) = plan.stages.first() {
+        let _ = write!(line, " --idle-seconds {}", whole(length));
+    }
+    let _ = write!(line, " --streams {} --interval {} --size {}", plan.streams, plan.interval.as_millis(), plan.size);
+    if !plan.congestion.is_empty() {
+        let _ = write!(line, " --congestion {}", plan.congestion);
+    }
+    for dscp in &plan.dscps {
+        let _ = write!(line, " --dscp {dscp}");
+    }
+    if !plan.hops {
+        line.push_str(" --no-hops");
+    }
+    line
+}
+
+/// The phases as lines for a terminal.
+pub(crate) fn phase_table(document: &ProbeDocument) -> String {
+    let heads = HEADS.map(str::to_owned).to_vec();
+    let rows: Vec<Vec<String>> =
+        [heads].into_iter().chain(document.phases.iter().chain(&document.after).map(cells)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ = if i == 0 { write!(line, "{cell:<width$}") } else { write!(line, "  {cell:>width$}") };
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}

@@ -1,0 +1,181 @@
+//! `wavelane probe` as a user meets it, over loopback: no privileges.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const WAVELANE: &str = env!("CARGO_BIN_EXE_wavelane");
+
+/// A server that ends with the test.
+struct Server {
+    child: Child,
+    at: String,
+}
+
+impl Server {
+    fn start(listen: &str) -> Self {
+        let mut command = Command::new(WAVELANE);
+        command.args(["probe", "serve", "--listen", listen]).stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let at = line.strip_prefix("probe server on ").unwrap().split(',').next().unwrap().to_owned();
+        Self { child, at }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn place(name: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("wavelane-probe-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    dir
+}
+
+fn probe(at: &str, out: &str, more: &[&str]) -> Command {
+    let mut command = Command::new(WAVELANE);
+    command.args(["probe", at, "--out", out, "--json", "--idle-seconds", "1", "--streams", "2"]).args(more);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn document(o: &Output) -> Value {
+    let err = String::from_utf8_lossy(&o.stderr);
+    serde_json::from_slice(&o.stdout).unwrap_or_else(|e| panic!("one JSON document on standard output: {e}\n{err}"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "tests measure real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a real process is given time")]
+fn pause(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
+fn interrupt(child: &Child) {
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn a_measurement_prints_one_document_and_keeps_a_record_that_explains_itself() {
+    let server = Server::start("127.0.0.1:0");
+    let out = place("whole");
+    let o = probe(&server.at, &out.display().to_string(), &["--phases", "down,up", "--seconds", "2", "--dscp", "46"]);
+    let o = { o }.output().unwrap();
+    assert_eq!(o.status.code(), Some(0), "{}", String::from_utf8_lossy(&o.stderr));
+    let d = document(&o);
+    assert_eq!(
+        (&d["format"], &d["rpm_draft"]),
+        (&"wavelane-probe/1".into(), &"draft-ietf-ippm-responsiveness-09".into())
+    );
+    let words: Vec<&Value> = d["phases"].as_array().unwrap().iter().map(|p| &p["phase"]).collect();
+    assert_eq!(words, ["idle", "down", "up"]);
+    for p in &d["phases"].as_array().unwrap()[1..] {
+        assert!(p["goodput_bps"].as_f64().unwrap() > 1e6 && p["foreign_p50_ms"].as_f64().unwrap() < 1_000.0, "{p}");
+        assert!(p["self_p50_ms"].is_number() && p["classes"][0]["dscp"] == 46, "{p}");
+    }
+    for key in ["rpm", "grade", "grade_scale", "bloat_ratio", "record"] {
+        assert!(!d[key].is_null(), "{key}");
+    }
+    let kept: Value = serde_json::from_str(&std::fs::read_to_string(out.join("probe.json")).unwrap()).unwrap();
+    assert_eq!(kept, d);
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.matches("<svg").count() >= 4 && page.contains("Grade ") && page.contains("round trips per minute"));
+    for file in ["environment.json", "series/probes.csv", "series/goodput.csv", "plots/latency.png"] {
+        assert!(std::fs::metadata(out.join(file)).unwrap().len() > 0, "{file}");
+    }
+    let err = String::from_utf8_lossy(&o.stderr).into_owned();
+    assert!(err.contains("download") && !err.contains('\u{1b}'), "plain lines where there is no terminal: {err}");
+    std::fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
+fn control_c_ends_it_with_what_was_measured() {
+    let server = Server::start("127.0.0.1:0");
+    let out = place("cut");
+    let child =
+        probe(&server.at, &out.display().to_string(), &["--phases", "down", "--seconds", "60"]).spawn().unwrap();
+    pause(3_500);
+    interrupt(&child);
+    let cut = now();
+    let o = child.wait_with_output().unwrap();
+    // A second on a machine that has nothing else to do.
+    assert!(cut.elapsed() < Duration::from_secs(5), "{:?}", cut.elapsed());
+    println!("ended after {:?}", cut.elapsed());
+    assert_eq!(o.status.code(), Some(130));
+    let d = document(&o);
+    assert_eq!(d["interrupted"], true);
+    assert!(d["phases"][1]["goodput_bps"].is_number() && d["phases"][1]["lost_up"] == 0, "{d}");
+    std::fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
+fn a_server_that_is_started_again_is_found_again() {
+    let server = Server::start("127.0.0.1:0");
+    let (at, out) = (server.at.clone(), place("again"));
+    let child = probe(&at, &out.display().to_string(), &["--phases", "down", "--seconds", "9"]).spawn().unwrap();
+    pause(3_500);
+    drop(server);
+    let _server = Server::start(&at);
+    let o = child.wait_with_output().unwrap();
+    assert_eq!(o.status.code(), Some(0), "{}", String::from_utf8_lossy(&o.stderr));
+    let d = document(&o);
+    assert!(d["sessions_reopened"].as_u64().unwrap() >= 1 && d["phases"][1]["goodput_bps"].is_number(), "{d}");
+    std::fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
+fn a_terminal_shows_the_screen_and_is_given_back() {
+    let found = Command::new("sh").args(["-c", "command -v script"]).output();
+    if !found.is_ok_and(|o| o.status.success()) {
+        return eprintln!(
+            "SKIPPED (1 test): a_terminal_shows_the_screen_and_is_given_back needs script: apt-get install bsdutils"
+        );
+    }
+    let server = Server::start("127.0.0.1:0");
+    let out = place("screen");
+    let line = format!(
+        "stty rows 30 cols 100; {WAVELANE} probe {} --out {} --phases up --seconds 2 --idle-seconds 1",
+        server.at,
+        out.display()
+    );
+    let o = Command::new("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&o.stdout);
+    assert!(o.status.success(), "{text}");
+    let (enter, leave) = (text.find("\u{1b}[?1049h").unwrap(), text.rfind("\u{1b}[?1049l").unwrap());
+    let screen = &text[enter..leave];
+    // Only cells that change are written, and no blanks: words of the first picture stand whole.
+    for part in ["127.0.0.1", "before", "Mbit/s", "Ctrl-C"] {
+        assert!(screen.contains(part), "{part} in {screen:?}");
+    }
+    assert!(text[leave..].contains("Grade ") && text[leave..].contains("report.html"), "{}", &text[leave..]);
+    std::fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
+fn what_cannot_be_done_says_what_to_do() {
+    let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    for (args, part) in [
+        (vec!["probe", closed.as_str()], "wavelane probe serve"),
+        (vec!["probe", "no.such.host.invalid"], "cannot find"),
+        (vec!["probe", "127.0.0.1", "--congestion", "no_such"], "tcp_allowed_congestion_control"),
+        (vec!["probe", "127.0.0.1", "--phases", "up,up"], "twice"),
+        (vec!["probe", "127.0.0.1", "--out", env!("CARGO_MANIFEST_DIR")], "no probe's record"),
+        (vec!["probe"], "TARGET"),
+    ] {
+        let o = Command::new(WAVELANE).args(&args).stdin(Stdio::null()).output().unwrap();
+        let err = String::from_utf8_lossy(&o.stderr);
+        assert_eq!(o.status.code(), Some(2), "{args:?}: {err}");
+        assert!(err.contains(part), "{args:?}: {err}");
+    }
+}

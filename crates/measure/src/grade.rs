@@ -1,0 +1,62 @@
+//! What a queue costs, in a letter and in a ratio.
+
+use crate::stats::mean;
+
+/// The scale of [`letter`]; others use other edges, so a letter never stands without it.
+pub const GRADE_SCALE: &str = "DSLReports bufferbloat";
+
+/// Where each letter ends, in milliseconds of mean rise; from the last on it is F. There is no E.
+const EDGES: [(f64, &str); 5] = [(5.0, "A+"), (30.0, "A"), (60.0, "B"), (200.0, "C"), (400.0, "D")];
+
+/// The letter of a rise of the round trip in milliseconds.
+pub fn letter(rise_ms: f64) -> &'static str {
+    EDGES.iter().find(|(edge, _)| rise_ms < *edge).map_or("F", |(_, letter)| letter)
+}
+
+/// The letter of a connection: that of the mean of the mean rises while it downloads and while it uploads. What was not
+/// measured is left out; `None` if nothing was.
+pub fn grade(rise_down_ms: Option<f64>, rise_up_ms: Option<f64>) -> Option<&'static str> {
+    let rises: Vec<f64> = rise_down_ms.into_iter().chain(rise_up_ms).collect();
+    mean(&rises).map(letter)
+}
+
+/// Bytes in flight over what the path holds without a queue, `rate x unloaded round trip` (as `bbperf` has it): 1 without a
+/// queue, 10 where nine tenths of what is under way wait.
+pub fn bloat_ratio(in_flight_bytes: f64, goodput_bps: f64, idle_rtt_ms: f64) -> Option<f64> {
+    let holds = goodput_bps / 8.0 * idle_rtt_ms / 1_000.0;
+    let ratio = in_flight_bytes / holds;
+    (holds > 0.0 && ratio.is_finite() && ratio >= 0.0).then_some(ratio)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_change_exactly_at_their_edges() {
+        let edges = [(5.0, "A+", "A"), (30.0, "A", "B"), (60.0, "B", "C"), (200.0, "C", "D"), (400.0, "D", "F")];
+        for (edge, below, from) in edges {
+            assert_eq!((letter(f64::next_down(edge)), letter(edge)), (below, from), "{edge} ms");
+        }
+        // Noise may find the loaded path quicker than the idle one.
+        assert_eq!((letter(-3.0), letter(0.0), letter(1e9)), ("A+", "A+", "F"));
+    }
+
+    #[test]
+    fn a_connection_is_graded_by_both_directions() {
+        assert_eq!(grade(Some(2.0), Some(58.0)), Some("B"));
+        assert_eq!(grade(None, Some(58.0)), Some("B"));
+        assert_eq!(grade(Some(2.0), None), Some("A+"));
+        assert_eq!(grade(None, None), None);
+    }
+
+    #[test]
+    fn the_ratio_of_a_full_buffer() {
+        // 10 Mbit/s and 20 ms hold 25 kB; with 375 kB queued, 300 ms, sixteen times as much is under way.
+        assert_eq!(bloat_ratio(400_000.0, 10e6, 20.0), Some(16.0));
+        assert_eq!(bloat_ratio(25_000.0, 10e6, 20.0), Some(1.0));
+        assert_eq!(bloat_ratio(1.0, 0.0, 20.0), None);
+        assert_eq!(bloat_ratio(1.0, 1e6, 0.0), None);
+        assert_eq!(bloat_ratio(f64::NAN, 1e6, 1.0), None);
+    }
+}

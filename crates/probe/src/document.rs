@@ -1,0 +1,265 @@
+//! `probe.json`, and the curves beside it. Keys end in their units; every number is finite or null.
+
+use crate::figures::{clock_line, exchange, ms, round_trip};
+use crate::plan::{Kind, Measurement};
+use serde::Serialize;
+use wavelane_base::Instant;
+
+/// The document's format.
+pub const FORMAT: &str = "wavelane-probe/1";
+
+/// One code point in one phase.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ClassFigures {
+    /// The code point (RFC 2474) that probes and echoes were sent with.
+    pub dscp: u8,
+    /// See [`PhaseFigures`].
+    pub foreign_p50_ms: Option<f64>,
+    /// See [`PhaseFigures`].
+    pub foreign_p95_ms: Option<f64>,
+    /// See [`PhaseFigures`].
+    pub foreign_p99_ms: Option<f64>,
+    /// See [`PhaseFigures`].
+    pub loss_down: Option<f64>,
+    /// See [`PhaseFigures`].
+    pub loss_up: Option<f64>,
+    /// Probes sent.
+    pub probes: u64,
+}
+
+/// One phase. Delays and goodput are of its part after the warm-up, loss and reordering of all of it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PhaseFigures {
+    /// idle, down, up or both.
+    pub phase: &'static str,
+    /// Its length.
+    pub seconds: f64,
+    /// What receivers got, both directions together; null without load.
+    pub goodput_bps: Option<f64>,
+    /// The same, downwards.
+    pub goodput_down_bps: Option<f64>,
+    /// The same, upwards.
+    pub goodput_up_bps: Option<f64>,
+    /// Round trip of UDP probes beside the load; a lost one ranks last, and null means lost.
+    pub foreign_p50_ms: Option<f64>,
+    /// See `foreign_p50_ms`.
+    pub foreign_p95_ms: Option<f64>,
+    /// See `foreign_p50_ms`.
+    pub foreign_p99_ms: Option<f64>,
+    /// Of those answered.
+    pub foreign_mean_ms: Option<f64>,
+    /// Of those answered.
+    pub foreign_max_ms: Option<f64>,
+    /// The mean less the idle phase's median.
+    pub rise_ms: Option<f64>,
+    /// Round trip of questions inside the connections of load; it includes what their sender holds back.
+    pub self_p50_ms: Option<f64>,
+    /// See `self_p50_ms`.
+    pub self_p95_ms: Option<f64>,
+    /// TCP handshakes of short connections.
+    pub connect_p50_ms: Option<f64>,
+    /// Requests on them.
+    pub request_p50_ms: Option<f64>,
+    /// One way, clocks' offset and drift removed; the idle path is taken to be as long there as back.
+    pub owd_down_p50_ms: Option<f64>,
+    /// See `owd_down_p50_ms`.
+    pub owd_down_p95_ms: Option<f64>,
+    /// See `owd_down_p50_ms`.
+    pub owd_up_p50_ms: Option<f64>,
+    /// See `owd_down_p50_ms`.
+    pub owd_up_p95_ms: Option<f64>,
+    /// Share of echoes lost.
+    pub loss_down: Option<f64>,
+    /// Share of probes lost.
+    pub loss_up: Option<f64>,
+    /// Echoes lost.
+    pub lost_down: u64,
+    /// Probes lost.
+    pub lost_up: u64,
+    /// Probes and echoes that were overtaken.
+    pub reordered: u64,
+    /// Probes that were.
+    pub reordered_up: u64,
+    /// Echoes that were.
+    pub reordered_down: u64,
+    /// Probes sent.
+    pub probes: u64,
+    /// Left out because the measuring machine was busy with something else for more than 100 ms.
+    pub probes_skipped: u64,
+    /// Of these within the part that delays are of.
+    pub probes_counted: u64,
+    /// Answers inside the load within that part.
+    pub self_probes: u64,
+    /// Short connections made.
+    pub connections: u64,
+    /// In force where load was sent.
+    pub congestion_control: Vec<String>,
+    /// Connections that failed.
+    pub load_failures: u64,
+    /// Round trips per minute of this phase.
+    pub rpm: Option<f64>,
+    /// See [`ProbeDocument::rpm_confidence`].
+    pub rpm_confidence: Option<&'static str>,
+    /// Bytes in flight over what the idle path holds at this rate.
+    pub bloat_ratio: Option<f64>,
+    /// Further code points.
+    pub classes: Vec<ClassFigures>,
+}
+
+/// Where the queue is.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct QueueAt {
+    /// Hops from here; 0 is this host.
+    pub hop: u8,
+    /// Which direction it was found in: down or up.
+    pub direction: &'static str,
+    /// Whose it is.
+    pub what: String,
+    /// What to change.
+    pub remedy: String,
+    /// How far the round trip to each hop rose under that load.
+    pub rises: Vec<HopRise>,
+}
+
+/// A hop's rise.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct HopRise {
+    /// Hops from here.
+    pub hop: u8,
+    /// Its address.
+    pub address: String,
+    /// Median round trip without load.
+    pub idle_ms: f64,
+    /// Median round trip under it.
+    pub loaded_ms: f64,
+    /// Answers that the second is of.
+    pub answers: u64,
+}
+
+/// One figure in plain words.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Explained {
+    /// Which.
+    pub figure: &'static str,
+    /// One sentence.
+    pub sentence: String,
+}
+
+/// What `--json` prints.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ProbeDocument {
+    /// [`FORMAT`].
+    pub format: &'static str,
+    /// As the user named it.
+    pub target: String,
+    /// In order: idle, down, up, both, as far as they were measured.
+    pub phases: Vec<PhaseFigures>,
+    /// The idle path again, after the load.
+    pub after: Option<PhaseFigures>,
+    /// Round trips per minute, of the worst phase.
+    pub rpm: Option<f64>,
+    /// By which draft.
+    pub rpm_draft: &'static str,
+    /// low, medium or high.
+    pub rpm_confidence: Option<&'static str>,
+    /// The worst phase.
+    pub rpm_phase: Option<&'static str>,
+    /// The draft's word for it.
+    pub rpm_class: Option<&'static str>,
+    /// The letter.
+    pub grade: Option<&'static str>,
+    /// Its scale.
+    pub grade_scale: &'static str,
+    /// The worst phase's.
+    pub bloat_ratio: Option<f64>,
+    /// Which hop's delay rises; null if none does by much.
+    pub queue_at: Option<QueueAt>,
+    /// What the probes themselves take of the path, each way, with their headers.
+    pub probe_cost_bps: f64,
+    /// How much faster the server's clock runs.
+    pub clock_drift_ppm: Option<f64>,
+    /// The user ended it early.
+    pub interrupted: bool,
+    /// How often the session was lost and opened again.
+    pub sessions_reopened: u32,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+    /// The figures in plain words.
+    pub explained: Vec<Explained>,
+    /// Where this is kept.
+    pub record: String,
+}
+
+impl ProbeDocument {
+    /// The JSON text, with a line's end.
+    pub fn to_json(&self) -> String {
+        let text = serde_json::to_string_pretty(self).expect("a document of strings and numbers has a JSON form");
+        text + "\n"
+    }
+}
+
+/// A probe's point on the curves.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Point {
+    /// The stage's kind.
+    pub kind: Kind,
+    /// Code point.
+    pub dscp: u8,
+    /// Seconds since the first stage began.
+    pub at_s: f64,
+    /// `None` if it was lost.
+    pub rtt_ms: Option<f64>,
+    /// One way there.
+    pub up_ms: Option<f64>,
+    /// One way back.
+    pub down_ms: Option<f64>,
+    /// It is known to have reached the server.
+    pub reached: bool,
+}
+
+/// All probes in order of time.
+pub fn points(m: &Measurement) -> Vec<Point> {
+    let line = clock_line(m);
+    let start = m.stages.first().map_or(Instant::ZERO, |stage| stage.from);
+    let mut all: Vec<Point> = Vec::new();
+    for train in &m.trains {
+        let Some(stage) = m.stages.get(train.label as usize) else { continue };
+        all.extend(train.samples.iter().map(|s| Point {
+            kind: stage.kind,
+            dscp: train.dscp,
+            at_s: s.sent.since(start).as_secs_f64(),
+            rtt_ms: round_trip(s).map(ms),
+            up_ms: exchange(s).and_then(|e| Some(line?.up_ms(&e))),
+            down_ms: exchange(s).and_then(|e| Some(line?.down_ms(&e))),
+            reached: s.reached,
+        }));
+    }
+    all.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+    all
+}
+
+/// Goodput over time: seconds, and bits per second downwards and upwards in the bin that ends there.
+pub fn goodput_curve(m: &Measurement) -> Vec<(f64, f64, f64)> {
+    const BIN_S: f64 = 0.25;
+    let start = m.stages.first().map_or(Instant::ZERO, |stage| stage.from);
+    let end = m.stages.last().map_or(start, |stage| stage.to);
+    let bins = (end.since(start).as_secs_f64() / BIN_S).ceil() as usize;
+    let mut curve: Vec<(f64, f64, f64)> = (1..=bins).map(|i| (i as f64 * BIN_S, 0.0, 0.0)).collect();
+    let bin = |at: Instant| (at.since(start).as_secs_f64() / BIN_S) as usize;
+    for stage in &m.stages {
+        for w in stage.received.windows(2) {
+            if let Some(slot) = curve.get_mut(bin(w[1].0)) {
+                slot.1 += w[1].1.saturating_sub(w[0].1) as f64 * 8.0 / BIN_S;
+            }
+        }
+    }
+    let mut told: Vec<(Instant, u64)> =
+        m.trains.iter().flat_map(|t| &t.samples).filter_map(|s| s.echo.map(|(e, back)| (back, e.loaded))).collect();
+    told.sort_unstable();
+    for w in told.windows(2) {
+        if let Some(slot) = curve.get_mut(bin(w[1].0)) {
+            slot.2 += w[1].1.saturating_sub(w[0].1) as f64 * 8.0 / BIN_S;
+        }
+    }
+    curve
+}

@@ -1,0 +1,118 @@
+//! Each figure in one plain sentence.
+
+use crate::document::{Explained, PhaseFigures, ProbeDocument};
+
+fn rate(bps: f64) -> String {
+    match bps {
+        b if b >= 1e9 => format!("{:.2} Gbit/s", b / 1e9),
+        b if b >= 1e6 => format!("{:.1} Mbit/s", b / 1e6),
+        b => format!("{:.0} kbit/s", b / 1e3),
+    }
+}
+
+fn delay(ms: f64) -> String {
+    match ms {
+        m if m >= 1_000.0 => format!("{:.1} s", m / 1e3),
+        m if m >= 10.0 => format!("{m:.0} ms"),
+        m => format!("{m:.1} ms"),
+    }
+}
+
+fn doing(phase: &str) -> &'static str {
+    match phase {
+        "idle" => "While nothing else was going on",
+        "down" => "During a download",
+        "up" => "During an upload",
+        "both" => "During a download and an upload at once",
+        _ => "Afterwards",
+    }
+}
+
+fn phase(p: &PhaseFigures) -> String {
+    let mut text = doing(p.phase).to_owned();
+    if let Some(bps) = p.goodput_bps {
+        text += &format!(" of {}", rate(bps));
+    }
+    match (p.foreign_p50_ms, p.foreign_p99_ms) {
+        (Some(half), Some(most)) => {
+            text += &format!(
+                " half of all small packets were there and back within {}, and 99 of 100 within {}",
+                delay(half),
+                delay(most)
+            );
+        }
+        (Some(half), None) => {
+            text += &format!(
+                " half of all small packets were there and back within {}, and more than one of 100 was lost",
+                delay(half)
+            );
+        }
+        _ => text += " more than half of all small packets were lost",
+    }
+    let lost = p.loss_down.unwrap_or(0.0).max(p.loss_up.unwrap_or(0.0));
+    if lost > 0.0 {
+        let share = |loss: Option<f64>| format!("{:.2} %", loss.unwrap_or(0.0) * 100.0);
+        text +=
+            &format!("; {} were lost on the way there and {} on the way back", share(p.loss_up), share(p.loss_down));
+    }
+    text + "."
+}
+
+/// The sentences, in the order to read them.
+pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
+    let mut all = Vec::new();
+    let mut say = |figure, sentence: String| all.push(Explained { figure, sentence });
+    if let Some(letter) = d.grade {
+        let meaning = match letter {
+            "A+" => "a transfer is not felt by others",
+            "A" => "calls and games go on beside a transfer",
+            "B" => "games feel a transfer, calls hardly",
+            "C" => "calls and games suffer from a transfer",
+            "D" => "one transfer makes calls stutter",
+            _ => "one transfer makes the network feel broken",
+        };
+        say("grade", format!("Grade {letter} ({} scale): {meaning}.", d.grade_scale));
+    }
+    if let (Some(rpm), Some(class), Some(confidence)) = (d.rpm, d.rpm_class, d.rpm_confidence) {
+        let more = if confidence == "low" { "; phases of 25 s and more (--seconds 25) give a surer one" } else { "" };
+        say(
+            "rpm",
+            format!(
+                "Responsiveness {rpm:.0} round trips per minute, {class} ({}, {confidence} confidence{more}): \
+                 under load, so often in a minute something can be asked and answered.",
+                d.rpm_draft
+            ),
+        );
+    }
+    if let Some(ratio) = d.bloat_ratio {
+        let waits = (1.0 - 1.0 / ratio.max(1.0)) * 100.0;
+        say(
+            "bloat_ratio",
+            format!(
+                "Bloat {ratio:.1}: under load {ratio:.1} times as much was under way as the path holds, so about {waits:.0} % of it waited somewhere."
+            ),
+        );
+    }
+    if let Some(at) = &d.queue_at {
+        say("queue_at", format!("The queue is at {}: {}.", at.what, at.remedy));
+    }
+    for p in d.phases.iter().chain(&d.after) {
+        say(p.phase, phase(p));
+    }
+    say("probe_cost_bps", format!("The probes themselves took {} each way.", rate(d.probe_cost_bps)));
+    if d.interrupted {
+        say("interrupted", "It was ended early; what was measured until then is shown.".into());
+    }
+    let skipped: u64 = d.phases.iter().map(|p| p.probes_skipped).sum();
+    let due = skipped + d.phases.iter().map(|p| p.probes).sum::<u64>();
+    if skipped * 100 > due {
+        say(
+            "probes_skipped",
+            format!("This machine was too busy for {skipped} of {due} probes: repeat it with less going on."),
+        );
+    }
+    for note in &d.notes {
+        say("note", format!("Note: {note}."));
+    }
+    all
+}

@@ -1,0 +1,151 @@
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+use super::*;
+use crate::load::{SelfSample, SmallSample};
+use crate::packet::Tally;
+use crate::train::Echoed;
+
+const EVERY_MS: u64 = 10;
+const AHEAD: u64 = 1 << 50;
+
+/// One stage of a path on which everything is known.
+#[derive(Clone, Copy)]
+pub(crate) struct Known {
+    pub(crate) kind: Kind,
+    pub(crate) seconds: u64,
+    pub(crate) up_ms: u64,
+    pub(crate) down_ms: u64,
+    /// Every so many probes are lost on the way there, and back; 0 for none.
+    pub(crate) lost_up: u64,
+    pub(crate) lost_down: u64,
+    /// Bits per second each loaded way.
+    pub(crate) bps: u64,
+}
+
+pub(crate) const QUIET: Known =
+    Known { kind: Kind::Idle, seconds: 5, up_ms: 6, down_ms: 4, lost_up: 0, lost_down: 0, bps: 0 };
+
+pub(crate) fn measured(known: &[Known]) -> Measurement {
+    let mut m = Measurement { probe_size: 80, interval: Span::from_millis(EVERY_MS), ..Measurement::default() };
+    let (mut from, mut loaded) = (Instant::from_secs(50), 0u64);
+    let span = Span::from_millis;
+    for (label, k) in known.iter().enumerate() {
+        let to = from + Span::from_secs(k.seconds);
+        let (down, up) = k.kind.ways();
+        let mut samples = Vec::new();
+        let (mut received, mut back) = (0u32, 0);
+        for i in 0..k.seconds * 1_000 / EVERY_MS {
+            let sent = from + span(i * EVERY_MS);
+            let there = sent + span(k.up_ms);
+            let reached = k.lost_up == 0 || i % k.lost_up != 0;
+            let home = reached && (k.lost_down == 0 || i % k.lost_down != 1);
+            received += u32::from(reached);
+            back += u32::from(home);
+            if up {
+                loaded += k.bps / 8 * EVERY_MS / 1_000;
+            }
+            let told = Echoed { received: there.as_nanos() + AHEAD, answered: there.as_nanos() + AHEAD, loaded };
+            samples.push(Sample { sent, echo: home.then(|| (told, there + span(k.down_ms))), reached });
+        }
+        assert!(back > 0);
+        let mut train = Train::of_samples(label as u32, 0, samples);
+        train.tally = Some(Tally { received, ..Tally::default() });
+        m.trains.push(train);
+        let every = |n: u64| (0..k.seconds * 1_000 / n).map(move |i| from + span(i * n));
+        let rtt = span(k.up_ms + k.down_ms);
+        let loads = down || up;
+        let octets = |at: Instant| k.bps / 8 * (at.since(from).as_millis()) / 1_000;
+        m.stages.push(Stage {
+            kind: k.kind,
+            from,
+            to,
+            selfs: every(100)
+                .filter(|_| loads)
+                .map(|at| SelfSample {
+                    asked: at,
+                    back: at + rtt,
+                    in_flight: (0, (k.bps / 8 * rtt.as_millis() / 1_000) as u32),
+                })
+                .collect(),
+            smalls: every(200)
+                .filter(|_| loads)
+                .map(|at| SmallSample { begun: at, connect: rtt, request: rtt })
+                .collect(),
+            congestions: Vec::new(),
+            failures: (0, None),
+            received: every(50).filter(|_| down).map(|at| (at, octets(at))).collect(),
+        });
+        from = to;
+    }
+    m
+}
+
+fn close(value: Option<f64>, truth: f64) -> bool {
+    value.is_some_and(|v| (v - truth).abs() <= 0.01 * truth.abs() + 1e-9)
+}
+
+#[test]
+fn a_known_path_gives_its_own_figures() {
+    let m = measured(&[
+        QUIET,
+        Known { kind: Kind::Down, seconds: 30, down_ms: 104, bps: 10_000_000, ..QUIET },
+        Known { kind: Kind::Up, seconds: 30, up_ms: 66, bps: 4_000_000, lost_up: 50, lost_down: 20, ..QUIET },
+        Known { kind: Kind::After, ..QUIET },
+    ]);
+    let d = document("path", &m);
+    let [idle, down, up] = &d.phases[..] else { panic!("{:?}", d.phases) };
+    assert!(close(idle.foreign_p50_ms, 10.0) && close(idle.owd_up_p50_ms, 5.0), "an idle path is split in half");
+    assert!(close(down.foreign_p99_ms, 110.0) && close(down.self_p50_ms, 110.0) && close(down.goodput_bps, 10e6));
+    assert!(close(down.owd_down_p50_ms, 105.0) && close(down.owd_up_p50_ms, 5.0), "{down:?}");
+    assert!(close(up.owd_up_p50_ms, 65.0) && close(up.owd_down_p50_ms, 5.0) && close(up.goodput_bps, 4e6), "{up:?}");
+    assert!(close(up.loss_up, 0.02) && (up.lost_up, up.lost_down) == (60, 150), "{up:?}");
+    assert!(close(up.loss_down, 150.0 / 2_940.0));
+    // One percent more than the twentieth that the 99th percentile leaves is lost.
+    assert_eq!(up.foreign_p99_ms, None);
+    assert!(close(up.foreign_p50_ms, 70.0));
+    // Mean rises of 100 and 60 ms.
+    assert_eq!((d.grade, d.grade_scale), (Some("C"), "DSLReports bufferbloat"));
+    // Every delay of the download is 110 ms.
+    assert!(close(d.rpm, 60_000.0 / 110.0) && d.rpm_phase == Some("down"), "{:?}", d.rpm);
+    assert_eq!((d.rpm_confidence, d.rpm_class), (Some("high"), Some("fair")));
+    assert!(close(d.bloat_ratio, 11.0), "{:?}", d.bloat_ratio);
+    assert!(close(Some(d.probe_cost_bps), 86_400.0));
+    assert!(d.after.is_some_and(|p| close(p.foreign_p50_ms, 10.0)));
+    assert!(d.clock_drift_ppm.unwrap().abs() < 1.0);
+}
+
+#[test]
+fn what_was_not_measured_is_null_and_said_so() {
+    let d = document("path", &Measurement::default());
+    assert!(d.phases.is_empty() && d.rpm.is_none() && d.grade.is_none() && d.queue_at.is_none());
+    let json: serde_json::Value = serde_json::from_str(&d.to_json()).unwrap();
+    assert_eq!((&json["format"], &json["rpm"]), (&"wavelane-probe/1".into(), &serde_json::Value::Null));
+    let one = document("path", &measured(&[QUIET]));
+    assert!(one.phases[0].goodput_bps.is_none() && one.phases[0].rpm.is_none());
+}
+
+#[test]
+fn probes_still_under_way_when_the_user_ends_it_are_not_lost() {
+    let mut m = measured(&[QUIET, Known { kind: Kind::Down, seconds: 9, down_ms: 304, bps: 10_000_000, ..QUIET }]);
+    m.interrupted = true;
+    let end = m.stages[1].to;
+    m.trains[1].tally = None;
+    for sample in &mut m.trains[1].samples {
+        if sample.echo.is_some_and(|(_, back)| back > end) {
+            (sample.echo, sample.reached) = (None, false);
+        }
+    }
+    let d = document("path", &m);
+    assert_eq!((d.phases[1].lost_up, d.phases[1].lost_down), (0, 0));
+    assert!(close(d.phases[1].foreign_p99_ms, 310.0) && d.interrupted);
+}
+
+#[test]
+fn curves_cover_every_probe_and_every_byte() {
+    let m = measured(&[QUIET, Known { kind: Kind::Both, seconds: 6, bps: 8_000_000, lost_down: 10, ..QUIET }]);
+    let points = crate::document::points(&m);
+    assert_eq!((points.len(), points.iter().filter(|p| p.rtt_ms.is_none()).count()), (1_100, 60));
+    let curve = crate::document::goodput_curve(&m);
+    let megabits = |pick: fn(&(f64, f64, f64)) -> f64| curve.iter().map(pick).sum::<f64>() * 0.25 / 1e6;
+    let (down, up) = (megabits(|c| c.1), megabits(|c| c.2));
+    assert!((down - 48.0).abs() < 1.0 && (up - 48.0).abs() < 1.0, "{down} {up}");
+}

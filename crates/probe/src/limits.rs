@@ -1,0 +1,179 @@
+//! What a server gives whom: bounds for all, and a budget per source.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+use wavelane_base::{Instant, Span};
+
+use crate::packet::Refusal;
+
+/// Budgets start anew after so long.
+const HOUR: Span = Span::from_secs(3_600);
+/// Sources remembered at once; a further one is refused until the oldest hour is over.
+pub const SOURCES_MAX: usize = 4_096;
+
+/// A server's bounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Sessions at once.
+    pub sessions: usize,
+    /// Of these from one source.
+    pub sessions_per_source: usize,
+    /// Length of one session in seconds.
+    pub session_seconds: u16,
+    /// Seconds of sessions per source and hour.
+    pub hour_seconds: u64,
+    /// Bytes of TCP load per source and hour, both directions together.
+    pub hour_bytes: u64,
+    /// Probes answered per session and second. A queue that drains hands over a second's probes at once, so a session may
+    /// save up two seconds' worth.
+    pub probes_per_second: u16,
+    /// TCP connections per session.
+    pub connections: u8,
+    /// Answers per second to those whose address is not known to be theirs.
+    pub strangers_per_second: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sessions: 32,
+            sessions_per_source: 4,
+            session_seconds: 300,
+            hour_seconds: 3_600,
+            hour_bytes: 50_000_000_000,
+            probes_per_second: 1_000,
+            connections: 32,
+            strangers_per_second: 1_000,
+        }
+    }
+}
+
+/// Whom a budget belongs to: an IPv4 address, or an IPv6 network of 64 bits, of which one host has all addresses.
+pub fn source_of(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) >> 64 << 64).into(),
+        v4 => v4,
+    }
+}
+
+/// What a source used in its hour.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    since: Instant,
+    seconds: u64,
+    bytes: u64,
+}
+
+/// The budgets of all sources.
+#[derive(Debug, Default)]
+pub struct Budgets {
+    used: BTreeMap<IpAddr, Used>,
+}
+
+impl Budgets {
+    /// Takes `seconds` of the source's time and says how many bytes it has left. `Err` if there is nothing left.
+    pub fn take_time(&mut self, now: Instant, source: IpAddr, seconds: u64, limits: &Limits) -> Result<u64, Refusal> {
+        self.used.retain(|_, used| now.since(used.since) < HOUR);
+        if self.used.len() >= SOURCES_MAX && !self.used.contains_key(&source) {
+            return Err(Refusal::Full);
+        }
+        let used = self.used.entry(source).or_insert(Used { since: now, ..Used::default() });
+        let bytes_left = limits.hour_bytes.saturating_sub(used.bytes);
+        if used.seconds.saturating_add(seconds) > limits.hour_seconds || bytes_left == 0 {
+            return Err(Refusal::UsedUp);
+        }
+        used.seconds += seconds;
+        Ok(bytes_left)
+    }
+
+    /// Gives back time that was taken and not used.
+    pub fn give_back(&mut self, source: IpAddr, seconds: u64) {
+        if let Some(used) = self.used.get_mut(&source) {
+            used.seconds = used.seconds.saturating_sub(seconds);
+        }
+    }
+
+    /// Counts bytes of load; false once the hour's are used up.
+    pub fn take_bytes(&mut self, source: IpAddr, bytes: u64, limits: &Limits) -> bool {
+        let Some(used) = self.used.get_mut(&source) else { return false };
+        used.bytes = used.bytes.saturating_add(bytes);
+        used.bytes < limits.hour_bytes
+    }
+}
+
+/// So many per second, with so many saved up.
+#[derive(Clone, Copy, Debug)]
+pub struct Bucket {
+    per_second: u64,
+    most: u64,
+    /// In billionths.
+    held: u64,
+    at: Instant,
+}
+
+const WHOLE: u64 = 1_000_000_000;
+
+impl Bucket {
+    /// A full one.
+    pub fn full(now: Instant, per_second: u64, seconds_saved: u64) -> Self {
+        let most = per_second.saturating_mul(seconds_saved).min(u64::MAX / WHOLE) * WHOLE;
+        Self { per_second, most, held: most, at: now }
+    }
+
+    /// Takes one if there is one.
+    pub fn take(&mut self, now: Instant) -> bool {
+        let earned = now.since(self.at).as_nanos().saturating_mul(self.per_second);
+        self.held = self.held.saturating_add(earned).min(self.most);
+        self.at = self.at.max(now);
+        let enough = self.held >= WHOLE;
+        if enough {
+            self.held -= WHOLE;
+        }
+        enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+    use super::*;
+
+    #[test]
+    fn an_hour_holds_its_time_and_its_bytes_and_then_begins_anew() {
+        let limits = Limits { hour_seconds: 100, hour_bytes: 1_000, ..Limits::default() };
+        let (mut budgets, a) = (Budgets::default(), source_of("192.0.2.1".parse().unwrap()));
+        let at = Instant::from_secs;
+        assert_eq!(budgets.take_time(at(1), a, 60, &limits), Ok(1_000));
+        assert_eq!(budgets.take_time(at(2), a, 60, &limits), Err(Refusal::UsedUp));
+        budgets.give_back(a, 20);
+        assert_eq!(budgets.take_time(at(2), a, 60, &limits), Ok(1_000));
+        assert!(budgets.take_bytes(a, 999, &limits) && !budgets.take_bytes(a, 1, &limits));
+        assert_eq!(budgets.take_time(at(3_600), a, 0, &limits), Err(Refusal::UsedUp));
+        assert_eq!(budgets.take_time(at(3_601), a, 60, &limits), Ok(1_000));
+        assert!(!budgets.take_bytes("192.0.2.2".parse().unwrap(), 1, &limits), "nobody opened a session");
+    }
+
+    #[test]
+    fn sources_are_bounded_and_addresses_of_one_host_are_one() {
+        let mut budgets = Budgets::default();
+        let limits = Limits::default();
+        for i in 0..SOURCES_MAX as u32 {
+            budgets.take_time(Instant::ZERO, IpAddr::from(i.to_be_bytes()), 1, &limits).unwrap();
+        }
+        let further = budgets.take_time(Instant::ZERO, "203.0.113.1".parse().unwrap(), 1, &limits);
+        assert_eq!(further, Err(Refusal::Full));
+        assert_eq!(source_of("2001:db8::1".parse().unwrap()), source_of("2001:db8::ffff:2".parse().unwrap()));
+        assert_eq!(source_of("::ffff:192.0.2.1".parse().unwrap()), source_of("192.0.2.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_bucket_gives_its_rate_and_what_was_saved() {
+        let mut bucket = Bucket::full(Instant::ZERO, 100, 2);
+        let taken = |bucket: &mut Bucket, at| (0..1_000).filter(|_| bucket.take(at)).count();
+        assert_eq!(taken(&mut bucket, Instant::ZERO), 200);
+        assert_eq!(taken(&mut bucket, Instant::from_millis(500)), 50);
+        assert_eq!(taken(&mut bucket, Instant::from_secs(3_600)), 200);
+        assert_eq!(taken(&mut bucket, Instant::from_secs(10)), 0, "time that goes back earns nothing");
+        assert_eq!(taken(&mut bucket, Instant::FAR_FUTURE), 200);
+    }
+}

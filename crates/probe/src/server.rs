@@ -1,0 +1,375 @@
+//! The server as a machine: every datagram in, at most one answer out, never longer than the question.
+//!
+//! Until a sender has repeated a cookie that was sent to its address nothing is remembered of it.
+
+use crate::limits::{Bucket, Budgets, Limits, source_of};
+use crate::packet::{Cookie, Echo, Grant, Message, Nonce, Probe, Refusal, Tally, Token};
+use ring::hmac;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use wavelane_base::{Entropy, Instant, Span};
+
+/// Trains of one session; probes of further ones are dropped.
+pub const TRAINS_MAX: usize = 256;
+/// A cookie counts in the slot of time in which it was made and in the next.
+const COOKIE_SLOT: Span = Span::from_secs(10);
+/// So many numbers below the highest are told apart from copies, in words of 64.
+const WINDOW_WORDS: usize = 16;
+/// A session without a datagram or connection for so long is over.
+const IDLE_MAX: Span = Span::from_secs(60);
+/// Seconds a bucket saves up.
+const SECONDS_SAVED: u64 = 2;
+
+/// An answer, or none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Answer {
+    /// Octets written.
+    pub len: usize,
+    /// The differentiated-services code point to send it with.
+    pub dscp: u8,
+}
+
+/// What happened to datagrams that drew no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Drops {
+    /// Not of this protocol, or broken.
+    pub malformed: u64,
+    /// Cookies that were not ours, too old or another address's.
+    pub bad_cookie: u64,
+    /// Of no session, or from another address than its client's.
+    pub no_session: u64,
+    /// Strangers beyond the rate.
+    pub strangers: u64,
+    /// Probes beyond a session's rate or trains.
+    pub too_many: u64,
+}
+
+#[derive(Debug, Default)]
+struct Train {
+    tally: Tally,
+    highest: u32,
+    window: [u64; WINDOW_WORDS],
+}
+
+#[derive(Debug)]
+struct Session {
+    client: SocketAddr,
+    nonce: Nonce,
+    grant: Grant,
+    opened: Instant,
+    seen: Instant,
+    trains: BTreeMap<u16, Train>,
+    bucket: Bucket,
+    connections: u8,
+    received: u64,
+    moved: u64,
+}
+
+/// What a connection of load may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Admission {
+    /// It must end by then.
+    pub until: Instant,
+}
+
+/// The server.
+pub struct Server {
+    limits: Limits,
+    key: hmac::Key,
+    entropy: Entropy,
+    sessions: BTreeMap<Token, Session>,
+    budgets: Budgets,
+    strangers: Bucket,
+    drops: Drops,
+}
+
+impl Server {
+    /// A server without sessions.
+    pub fn new(limits: Limits, mut entropy: Entropy) -> Self {
+        let mut secret = [0; 32];
+        entropy.fill(&mut secret);
+        Self {
+            strangers: Bucket::full(Instant::ZERO, limits.strangers_per_second.into(), 1),
+            limits,
+            key: hmac::Key::new(hmac::HMAC_SHA256, &secret),
+            entropy,
+            sessions: BTreeMap::new(),
+            budgets: Budgets::default(),
+            drops: Drops::default(),
+        }
+    }
+
+    /// Sessions now.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+    /// What drew no answer.
+    pub fn drops(&self) -> Drops {
+        self.drops
+    }
+
+    /// Takes a datagram that arrived at `arrived`, not after `now`, and writes its answer into `out`.
+    pub fn handle(
+        &mut self,
+        now: Instant,
+        arrived: Instant,
+        from: SocketAddr,
+        datagram: &[u8],
+        out: &mut [u8],
+    ) -> Option<Answer> {
+        let Ok(message) = Message::parse(datagram) else {
+            self.drops.malformed += 1;
+            return None;
+        };
+        let (answer, dscp, len) = match message {
+            Message::Hello(nonce) => (self.hello(now, from, nonce)?, 0, 0),
+            Message::Open(nonce, cookie, seconds) => (self.open(now, from, nonce, cookie, seconds)?, 0, 0),
+            Message::Probe(probe) => (self.probe(now, arrived, from, probe)?, probe.dscp, datagram.len()),
+            Message::Count(token, train) => {
+                let session = self.session(now, from, &token)?;
+                let mut tally = session.trains.get(&train).map_or(Tally::default(), |train| train.tally);
+                tally.loaded = session.received;
+                (Message::Counted(token, train, tally), 0, 0)
+            }
+            Message::Close(token) => {
+                self.session(now, from, &token)?;
+                self.end(now, &token);
+                return None;
+            }
+            Message::Cookie(..)
+            | Message::Welcome(..)
+            | Message::Refused(..)
+            | Message::Echo(_)
+            | Message::Counted(..) => {
+                // Two servers must not talk to each other.
+                self.drops.malformed += 1;
+                return None;
+            }
+        };
+        let room = out.len().min(datagram.len());
+        let len = answer.emit(&mut out[..room], len).expect("questions are as long as their answers");
+        Some(Answer { len, dscp })
+    }
+
+    /// Forgets what is over.
+    pub fn expire(&mut self, now: Instant) {
+        let over = |s: &Session| now >= s.until() || (s.connections == 0 && now.since(s.seen) >= IDLE_MAX);
+        let ended: Vec<Token> = self.sessions.iter().filter(|(_, s)| over(s)).map(|(token, _)| *token).collect();
+        ended.iter().for_each(|token| self.end(now, token));
+    }
+
+    fn end(&mut self, now: Instant, token: &Token) {
+        if let Some(session) = self.sessions.remove(token) {
+            let unused = session.until().since(now).as_nanos() / 1_000_000_000;
+            self.budgets.give_back(source_of(session.client.ip()), unused);
+        }
+    }
+
+    fn hello(&mut self, now: Instant, from: SocketAddr, nonce: Nonce) -> Option<Message> {
+        if !self.strangers.take(now) {
+            self.drops.strangers += 1;
+            return None;
+        }
+        Some(Message::Cookie(nonce, self.cookie(slot_of(now), from, nonce)))
+    }
+
+    fn cookie(&self, slot: u64, from: SocketAddr, nonce: Nonce) -> Cookie {
+        let mut context = hmac::Context::with_key(&self.key);
+        match from.ip().to_canonical() {
+            IpAddr::V4(v4) => context.update(&v4.octets()),
+            IpAddr::V6(v6) => context.update(&v6.octets()),
+        }
+        context.update(&from.port().to_be_bytes());
+        context.update(&nonce);
+        context.update(&slot.to_be_bytes());
+        let tag = context.sign();
+        let mut cookie = [0; 16];
+        cookie.copy_from_slice(&tag.as_ref()[..16]);
+        cookie
+    }
+
+    fn open(&mut self, now: Instant, from: SocketAddr, nonce: Nonce, cookie: Cookie, seconds: u16) -> Option<Message> {
+        let slot = slot_of(now);
+        let ours = [Some(slot), slot.checked_sub(1)].into_iter().flatten();
+        // Compared in one go: who could guess a cookie octet by octet could speak for another's address.
+        let mut matches = false;
+        for slot in ours {
+            let expected = self.cookie(slot, from, nonce);
+            matches |= expected.iter().zip(cookie).fold(0, |odd, (a, b)| odd | (a ^ b)) == 0;
+        }
+        if !matches {
+            self.drops.bad_cookie += 1;
+            return None;
+        }
+        self.expire(now);
+        // The answer was lost: the same again.
+        if let Some((token, session)) = self.sessions.iter().find(|(_, s)| s.client == from && s.nonce == nonce) {
+            return Some(Message::Welcome(nonce, *token, session.grant));
+        }
+        Some(match self.admit(now, from, nonce, seconds) {
+            Ok((token, grant)) => Message::Welcome(nonce, token, grant),
+            Err(refusal) => Message::Refused(nonce, refusal),
+        })
+    }
+
+    fn admit(&mut self, now: Instant, from: SocketAddr, nonce: Nonce, seconds: u16) -> Result<(Token, Grant), Refusal> {
+        let source = source_of(from.ip());
+        let of_source = self.sessions.values().filter(|s| source_of(s.client.ip()) == source).count();
+        if of_source >= self.limits.sessions_per_source {
+            return Err(Refusal::TooMany);
+        }
+        if self.sessions.len() >= self.limits.sessions {
+            return Err(Refusal::Full);
+        }
+        let seconds = seconds.clamp(1, self.limits.session_seconds);
+        let bytes = self.budgets.take_time(now, source, seconds.into(), &self.limits)?;
+        let grant = Grant {
+            seconds,
+            probes_per_second: self.limits.probes_per_second,
+            connections: self.limits.connections,
+            bytes,
+        };
+        let mut token = [0; 16];
+        self.entropy.fill(&mut token);
+        let session = Session {
+            client: from,
+            nonce,
+            grant,
+            opened: now,
+            seen: now,
+            trains: BTreeMap::new(),
+            bucket: Bucket::full(now, self.limits.probes_per_second.into(), SECONDS_SAVED),
+            connections: 0,
+            received: 0,
+            moved: 0,
+        };
+        self.sessions.insert(token, session);
+        Ok((token, grant))
+    }
+
+    /// The session of that name if the datagram comes from its client and its time is not over.
+    fn session(&mut self, now: Instant, from: SocketAddr, token: &Token) -> Option<&mut Session> {
+        let found = self.sessions.get_mut(token).filter(|s| s.client == from && now < s.until());
+        match found {
+            Some(session) => {
+                session.seen = now;
+                Some(session)
+            }
+            None => {
+                self.drops.no_session += 1;
+                None
+            }
+        }
+    }
+
+    fn probe(&mut self, now: Instant, arrived: Instant, from: SocketAddr, probe: Probe) -> Option<Message> {
+        let session = self.session(now, from, &probe.token)?;
+        let known = session.trains.contains_key(&probe.train) || session.trains.len() < TRAINS_MAX;
+        let allowed = session.bucket.take(now);
+        let loaded = session.received;
+        let answered = known.then(|| session.trains.entry(probe.train).or_default()).and_then(|train| {
+            let counts = allowed && train.count(probe.number);
+            let echo = Echo {
+                probe,
+                received: arrived.as_nanos(),
+                answered: now.as_nanos(),
+                order: train.tally.received,
+                highest: train.highest,
+                window: train.window[0],
+                loaded,
+            };
+            if !allowed {
+                train.tally.refused = train.tally.refused.saturating_add(1);
+            }
+            counts.then_some(Message::Echo(echo))
+        });
+        if !allowed || !known {
+            self.drops.too_many += 1;
+        }
+        answered
+    }
+
+    /// Lets a connection from `from` carry load for the session, if it is that client's and has a place left.
+    pub fn admit_load(&mut self, now: Instant, from: IpAddr, token: &Token) -> Option<Admission> {
+        let session = self.sessions.get_mut(token)?;
+        let theirs = source_of(session.client.ip()) == source_of(from) && now < session.until();
+        if !theirs || session.connections >= session.grant.connections || session.moved >= session.grant.bytes {
+            return None;
+        }
+        session.connections += 1;
+        session.seen = now;
+        Some(Admission { until: session.until() })
+    }
+
+    /// Counts load; false if the connection must end.
+    pub fn count_load(&mut self, now: Instant, token: &Token, received: u64, sent: u64) -> bool {
+        let Some(session) = self.sessions.get_mut(token) else { return false };
+        session.received = session.received.saturating_add(received);
+        let moved = received.saturating_add(sent);
+        session.moved = session.moved.saturating_add(moved);
+        session.seen = now;
+        let within = session.moved < session.grant.bytes && now < session.until();
+        self.budgets.take_bytes(source_of(session.client.ip()), moved, &self.limits) && within
+    }
+
+    /// A connection that was admitted has ended.
+    pub fn end_load(&mut self, now: Instant, token: &Token) {
+        if let Some(session) = self.sessions.get_mut(token) {
+            session.connections = session.connections.saturating_sub(1);
+            session.seen = now;
+        }
+    }
+}
+
+fn slot_of(now: Instant) -> u64 {
+    now.as_nanos() / COOKIE_SLOT.as_nanos()
+}
+
+impl Session {
+    fn until(&self) -> Instant {
+        self.opened + Span::from_secs(self.grant.seconds.into())
+    }
+}
+
+impl Train {
+    /// Counts a probe's arrival; false if it is a copy, or too old to tell.
+    fn count(&mut self, number: u32) -> bool {
+        let first = self.tally.received == 0;
+        if first || number > self.highest {
+            let ahead = if first { u64::MAX } else { u64::from(number - self.highest) };
+            self.shift(ahead);
+            self.highest = number;
+            self.window[0] |= 1;
+        } else {
+            let back = (self.highest - number) as usize;
+            let Some(word) = self.window.get_mut(back / 64) else {
+                self.tally.refused = self.tally.refused.saturating_add(1);
+                return false;
+            };
+            let bit = 1 << (back % 64);
+            if *word & bit != 0 {
+                self.tally.duplicates = self.tally.duplicates.saturating_add(1);
+                return false;
+            }
+            *word |= bit;
+            self.tally.reordered = self.tally.reordered.saturating_add(1);
+        }
+        self.tally.received = self.tally.received.saturating_add(1);
+        true
+    }
+
+    /// Makes room for `ahead` higher numbers.
+    fn shift(&mut self, ahead: u64) {
+        let words = usize::try_from(ahead / 64).unwrap_or(WINDOW_WORDS).min(WINDOW_WORDS);
+        let bits = ahead % 64;
+        for i in (0..WINDOW_WORDS).rev() {
+            let low = i.checked_sub(words).map_or(0, |from| self.window[from]);
+            let lower = i.checked_sub(words + 1).map_or(0, |from| self.window[from]);
+            self.window[i] = if bits == 0 { low } else { low << bits | lower >> (64 - bits) };
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

@@ -1,0 +1,75 @@
+//! A row of probes, and what came of each.
+
+use crate::packet::Tally;
+use wavelane_base::{Instant, Span};
+
+/// After the last probe of a train the server is asked what arrived.
+pub(crate) const COUNT_AFTER: Span = Span::from_millis(100);
+
+/// What came of one probe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// When it was sent, on our clock.
+    pub sent: Instant,
+    /// Its echo, if that came back, and when it did.
+    pub echo: Option<(Echoed, Instant)>,
+    /// It is known to have reached the server.
+    pub reached: bool,
+}
+
+/// What an echo told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Echoed {
+    /// When the probe arrived, on the server's clock.
+    pub received: u64,
+    /// When the echo left, on the server's clock.
+    pub answered: u64,
+    /// Bytes of load the server had received.
+    pub loaded: u64,
+}
+
+/// A row of probes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Train {
+    /// What its owner calls it.
+    pub label: u32,
+    /// Its code point.
+    pub dscp: u8,
+    /// Its probes by number.
+    pub samples: Vec<Sample>,
+    /// What the server counted, once it said so.
+    pub tally: Option<Tally>,
+    /// Probes that were due while this machine did not run us, and were left out.
+    pub skipped: u64,
+    /// Echoes that came again.
+    pub duplicates: u64,
+    /// Echoes that came behind one that was answered later.
+    pub reordered: u64,
+    pub(crate) number: u16,
+    /// When the next probe is due; `None` once it has ended.
+    pub(crate) next: Option<Instant>,
+    pub(crate) highest_order: u32,
+    pub(crate) count: Option<Count>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Count {
+    pub(crate) next: Instant,
+    pub(crate) asked: u32,
+    pub(crate) answers: u32,
+}
+
+impl Train {
+    pub(crate) fn end(&mut self, now: Instant) {
+        if self.next.take().is_some() {
+            self.count = Some(Count { next: now + COUNT_AFTER, asked: 0, answers: 0 });
+        }
+    }
+    /// A train that is over, of samples that are known.
+    #[cfg(test)]
+    pub(crate) fn of_samples(label: u32, dscp: u8, samples: Vec<Sample>) -> Self {
+        let (tally, next, count) = (None, None, None);
+        let (skipped, duplicates, reordered, number, highest_order) = (0, 0, 0, 0, 0);
+        Self { label, dscp, samples, tally, skipped, duplicates, reordered, number, next, highest_order, count }
+    }
+}

@@ -1,0 +1,230 @@
+//! A page of a measurement: sentences, curves over time, tables.
+
+use crate::axis::Axis;
+use crate::html::STYLE;
+use crate::plot::{Curve, Plot, escape};
+use crate::{ReportError, raster};
+use core::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Points of one curve that are drawn; of longer ones every stretch shows its least and its most.
+const POINTS_MAX: usize = 2_000;
+/// Points further apart than this share of the axis are not joined.
+const GAP_SHARE: f64 = 0.03;
+
+/// A curve.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PageCurve {
+    /// Its legend.
+    pub name: String,
+    /// Its points, in order of x.
+    pub points: Vec<(f64, f64)>,
+    /// Where something was lost.
+    pub marks: Vec<f64>,
+}
+
+/// Curves on common axes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PageChart {
+    /// Its files' name.
+    pub name: &'static str,
+    /// For people.
+    pub title: String,
+    /// Of the horizontal axis, with its unit.
+    pub x_label: String,
+    /// Of the vertical axis, with its unit.
+    pub y_label: String,
+    /// Whether the horizontal axis is logarithmic.
+    pub x_log: bool,
+    /// Curves.
+    pub curves: Vec<PageCurve>,
+    /// What marks mean.
+    pub marks_mean: &'static str,
+}
+
+/// A table.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PageTable {
+    /// Its title.
+    pub title: String,
+    /// Heads; the first column is words.
+    pub heads: Vec<&'static str>,
+    /// Rows of as many cells.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// A page.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Page {
+    /// Its title.
+    pub title: String,
+    /// What a reader should see first, large.
+    pub headline: String,
+    /// Sentences below it.
+    pub sentences: Vec<String>,
+    /// Pictures.
+    pub charts: Vec<PageChart>,
+    /// Tables.
+    pub tables: Vec<PageTable>,
+    /// The command that repeats it.
+    pub rerun: String,
+}
+
+/// Keeps the least and the most of each stretch.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if points.len() <= POINTS_MAX {
+        return points.to_vec();
+    }
+    let mut kept = Vec::new();
+    for stretch in points.chunks(points.len().div_ceil(POINTS_MAX / 2)) {
+        let by = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
+        if let (Some(least), Some(most)) = (stretch.iter().min_by(by), stretch.iter().max_by(by)) {
+            let (first, second) = if least.0 <= most.0 { (least, most) } else { (most, least) };
+            kept.extend([*first, *second]);
+        }
+    }
+    kept
+}
+
+/// Cuts a curve where nothing was measured.
+fn pieces(points: &[(f64, f64)], gap: f64) -> Vec<Vec<(f64, f64)>> {
+    let mut pieces: Vec<Vec<(f64, f64)>> = Vec::new();
+    for point in points {
+        match pieces.last_mut() {
+            Some(piece) if piece.last().is_none_or(|last| point.0 - last.0 <= gap) => piece.push(*point),
+            _ => pieces.push(vec![*point]),
+        }
+    }
+    pieces
+}
+
+impl PageChart {
+    fn plot(&self) -> Plot {
+        let points = || self.curves.iter().flat_map(|curve| curve.points.iter().copied());
+        let right = points().map(|p| p.0).chain(self.curves.iter().flat_map(|c| c.marks.iter().copied()));
+        let right = right.fold(0.0, f64::max);
+        let gap = if self.x_log { f64::INFINITY } else { right * GAP_SHARE };
+        let curve = |(style, curve): (usize, &PageCurve)| Curve {
+            name: curve.name.clone(),
+            style,
+            pieces: pieces(&thinned(&curve.points), gap),
+            marks: curve.marks.clone(),
+        };
+        Plot {
+            title: self.title.clone(),
+            x_label: self.x_label.clone(),
+            y_label: self.y_label.clone(),
+            x: if self.x_log { Axis::logarithmic(points().map(|p| p.0)) } else { Axis::exact(right) },
+            y: Axis::linear(points().map(|p| p.1).fold(0.0, f64::max) * 1.04),
+            curves: self.curves.iter().enumerate().map(curve).collect(),
+            level: None,
+            points: false,
+            marks_mean: self.marks_mean,
+        }
+    }
+}
+
+/// Writes `report.html` and `plots/*.svg`, `plots/*.png` into `folder`; returns the page's path.
+pub fn render_page(folder: &Path, page: &Page) -> Result<PathBuf, ReportError> {
+    let write = |path: PathBuf, content: &[u8]| {
+        std::fs::write(&path, content)
+            .map(|()| path.clone())
+            .map_err(|e| ReportError::Unwritable { path, why: e.to_string() })
+    };
+    let plots = folder.join("plots");
+    std::fs::create_dir_all(&plots).map_err(|e| ReportError::Unwritable { path: plots.clone(), why: e.to_string() })?;
+    let rasteriser = raster::Rasteriser::new();
+    let mut drawn = Vec::new();
+    for chart in page.charts.iter().filter(|chart| chart.curves.iter().any(|curve| !curve.points.is_empty())) {
+        let svg = chart.plot().svg();
+        let png = rasteriser.png(&svg).map_err(|why| ReportError::Picture { picture: chart.name, why })?;
+        write(plots.join(format!("{}.svg", chart.name)), svg.as_bytes())?;
+        write(plots.join(format!("{}.png", chart.name)), &png)?;
+        drawn.push(svg);
+    }
+    write(folder.join("report.html"), text(page, &drawn).as_bytes())
+}
+
+fn text(page: &Page, drawn: &[String]) -> String {
+    let title = escape(&page.title);
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n<style>\n{STYLE}\n</style>\n\
+         </head>\n<body>\n<h1>{title}</h1>\n<p class=\"v\">{}</p>\n<ul>\n",
+        escape(&page.headline)
+    );
+    for sentence in &page.sentences {
+        let _ = writeln!(out, "<li>{}</li>", escape(sentence));
+    }
+    out.push_str("</ul>\n");
+    for svg in drawn {
+        let _ = writeln!(out, "<div>\n{svg}\n</div>");
+    }
+    for table in &page.tables {
+        let _ = writeln!(out, "<h2>{}</h2>\n<table>\n<thead><tr>", escape(&table.title));
+        for (i, head) in table.heads.iter().enumerate() {
+            let class = if i == 0 { " class=\"l\"" } else { "" };
+            let _ = write!(out, "<th{class}>{}</th>", escape(head));
+        }
+        out.push_str("</tr></thead>\n<tbody>\n");
+        for row in &table.rows {
+            out.push_str("<tr>");
+            for (i, cell) in row.iter().enumerate() {
+                let class = if i == 0 { "l n" } else { "n" };
+                let _ = write!(out, "<td class=\"{class}\">{}</td>", escape(cell));
+            }
+            out.push_str("</tr>\n");
+        }
+        out.push_str("</tbody>\n</table>\n");
+    }
+    let _ = writeln!(out, "<h2>Repeat it</h2>\n<pre>{}</pre>\n</body>\n</html>", escape(&page.rerun));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn long_curves_keep_their_extremes_and_gaps_stay_gaps() {
+        let mut points: Vec<(f64, f64)> = (0..90_000).map(|i| (f64::from(i), 1.0)).collect();
+        points[44_444].1 = 900.0;
+        let thin = thinned(&points);
+        assert!(thin.len() <= POINTS_MAX && thin.contains(&(44_444.0, 900.0)), "{}", thin.len());
+        assert_eq!(pieces(&[(0.0, 1.0), (1.0, 1.0), (9.0, 1.0)], 2.0).len(), 2);
+    }
+
+    #[test]
+    fn a_page_says_its_sentences_and_draws_what_has_points() {
+        let curve = |points| PageCurve { name: "down".into(), points, marks: vec![0.5] };
+        let chart = |name, points| PageChart {
+            name,
+            title: "Delay".into(),
+            x_label: "s".into(),
+            y_label: "ms".into(),
+            x_log: false,
+            curves: vec![curve(points)],
+            marks_mean: "lost",
+        };
+        let page = Page {
+            title: "probe of <home>".into(),
+            headline: "Grade D".into(),
+            sentences: vec!["One & two.".into()],
+            charts: vec![chart("one", vec![(0.0, 1.0), (1.0, 3.0)]), chart("none", vec![])],
+            tables: vec![PageTable {
+                title: "t".into(),
+                heads: vec!["a", "b"],
+                rows: vec![vec!["x".into(), "7".into()]],
+            }],
+            rerun: "wavelane probe home".into(),
+        };
+        let folder = std::env::temp_dir().join(format!("wavelane-page-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let html = std::fs::read_to_string(render_page(&folder, &page).unwrap()).unwrap();
+        assert!(html.contains("probe of &lt;home&gt;") && html.contains("One &amp; two.") && html.contains(">7<"));
+        assert_eq!(html.matches("<svg").count(), 1);
+        assert!(std::fs::metadata(folder.join("plots/one.png")).unwrap().len() > 2_000);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
