@@ -56,7 +56,8 @@ pub fn serve(
     // A host without IPv6 hears IPv4 on what stands for all addresses.
     let plain = SocketAddr::from((Ipv4Addr::UNSPECIFIED, listen.port()));
     let all = listen.ip() == Ipv6Addr::UNSPECIFIED;
-    let lane = UdpLane::bind(listen, None, None).or_else(|why| if all { UdpLane::bind(plain, None, None) } else { Err(why) });
+    let lane =
+        UdpLane::bind(listen, None, None).or_else(|why| if all { UdpLane::bind(plain, None, None) } else { Err(why) });
     let mut lane = lane.map_err(failed("listen for datagrams"))?;
     let local = lane.local().map_err(failed("listen for datagrams"))?;
     let listener = load::listen(local).map_err(failed("listen for connections"))?;
