@@ -143,7 +143,8 @@ impl Delay {
                     self.probe.see(queue);
                 }
                 if newest.sent_at >= until + sample.rtt.scale(1, 8) {
-                    self.end_probe(sample, losses, until.since(since), gain, before);
+                    let faster = self.left_faster(until.since(since), gain);
+                    self.end_probe(sample, losses, (until.since(since), gain, before), faster, jitter);
                 }
             }
             Stage::Down { until, .. } => {
@@ -156,12 +157,26 @@ impl Delay {
         }
         if idle && round_over {
             self.probe.end_round();
-            // Where jitter makes the target it hides an empty queue.
-            let hidden = jitter.times(TARGET_JITTERS) >= self.target_at(Span::ZERO);
-            if hidden && self.probe.swing > Span::ZERO && self.round_skip == 0 && sample.now >= self.probe.next {
+            if self.hidden(jitter)
+                && self.probe.swing > Span::ZERO
+                && self.round_skip == 0
+                && sample.now >= self.probe.next
+            {
                 self.begin_probe(sample, losses);
             }
         }
+    }
+
+    /// Whether jitter makes the target: then it hides an empty queue.
+    fn hidden(&self, jitter: Span) -> bool {
+        jitter.times(TARGET_JITTERS) >= self.target_at(Span::ZERO)
+    }
+
+    /// Whether what was sent in the second half of a probe left faster by half of what was asked for. Where the window
+    /// is in a queue already, nothing does, and a delay that stays says nothing of room.
+    fn left_faster(&self, length: Span, gain: u64) -> bool {
+        let asked = self.rate.scale(1000 + (gain - 1000) / 2, 1000);
+        self.service.rate(length.scale(1, 2)).is_some_and(|served| served.sent >= asked)
     }
 
     fn begin_probe(&mut self, sample: &AckSample, losses: &Losses) {
@@ -174,7 +189,14 @@ impl Delay {
         self.probe.stage = Stage::Up { since: sample.now, until: sample.now + length, gain, before: self.probe.mean };
     }
 
-    fn end_probe(&mut self, sample: &AckSample, losses: &Losses, length: Span, gain: u64, before: Span) {
+    fn end_probe(
+        &mut self,
+        sample: &AckSample,
+        losses: &Losses,
+        (length, gain, before): (Span, u64, Span),
+        faster: bool,
+        jitter: Span,
+    ) {
         let now = sample.now;
         let mean = if self.probe.count > 0 { self.probe.sum.scale(1, self.probe.count) } else { Span::MAX };
         // A full link answers with delay or, where its queue is short, with loss; each as a part of what that alone would be.
@@ -183,7 +205,7 @@ impl Delay {
         let lost = self.probe.lost as f64 / self.probe.known.max(1) as f64;
         let loss = (lost - self.probe.share).max(0.0) / (excess / (1.0 + excess));
         self.probe.forget_round();
-        if self.probe.known > 0 && delay + loss < ANSWERS {
+        if faster && self.probe.known > 0 && delay + loss < ANSWERS {
             // Never far beyond what arrives: fates may be late.
             let arrives = self.service.rate(sample.rtt).map_or(self.rate, |s| self.cause.carried(s.delivered));
             self.rate =
@@ -191,7 +213,11 @@ impl Delay {
             self.probe.full = 0;
             self.probe.found = (self.probe.found + 1).min(FOUND_GAINS.len() - 1);
             self.probe.mean = mean;
-            self.begin_probe(sample, losses);
+            if self.hidden(jitter) {
+                self.begin_probe(sample, losses);
+            } else {
+                self.probe.stop();
+            }
         } else {
             let added = mean.saturating_sub(before).as_nanos() * 1000 / length.as_nanos().max(1);
             self.probe.stage = Stage::Down { until: now + length, gain: 1000 - added.min(gain - 1000) };
