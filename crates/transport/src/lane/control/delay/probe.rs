@@ -9,7 +9,7 @@ use super::{Delay, RATE_MAX};
 use crate::lane::control::AckSample;
 use crate::lane::losses::Losses;
 use crate::lane::sent::Resolved;
-use wavelane_base::{Instant, Span};
+use wavelane_base::{Instant, Rate, Span};
 
 /// The swing is this many times the mean distance from the mean: of a uniform distribution, its width.
 const DISTANCES: u64 = 4;
@@ -34,8 +34,8 @@ const WAIT_DOUBLINGS: u32 = 4;
 enum Stage {
     /// Waiting.
     Idle,
-    /// Sending faster until `until`, from a mean queue of `before`.
-    Up { since: Instant, until: Instant, gain: u64, before: Span },
+    /// Sending faster than `from` until `until`, from a mean queue of `before`.
+    Up { since: Instant, until: Instant, gain: u64, from: Rate, before: Span },
     /// Sending slower until then: what the probe added leaves again.
     Down { until: Instant, gain: u64 },
 }
@@ -138,12 +138,12 @@ impl Delay {
         }
         match self.probe.stage {
             Stage::Idle => self.probe.see(queue),
-            Stage::Up { since, until, gain, before } => {
+            Stage::Up { since, until, gain, from, before } => {
                 if newest.sent_at >= since + until.since(since).scale(1, 2) {
                     self.probe.see(queue);
                 }
                 if newest.sent_at >= until + sample.rtt.scale(1, 8) {
-                    let faster = self.left_faster(until.since(since), gain);
+                    let faster = self.left_faster(until.since(since), gain, from);
                     self.end_probe(sample, losses, (until.since(since), gain, before), faster, jitter);
                 }
             }
@@ -174,8 +174,8 @@ impl Delay {
 
     /// Whether what was sent in the second half of a probe left faster by half of what was asked for. Where the window
     /// is in a queue already, nothing does, and a delay that stays says nothing of room.
-    fn left_faster(&self, length: Span, gain: u64) -> bool {
-        let asked = self.rate.scale(1000 + (gain - 1000) / 2, 1000);
+    fn left_faster(&self, length: Span, gain: u64, from: Rate) -> bool {
+        let asked = from.scale(1000 + (gain - 1000) / 2, 1000);
         self.service.rate(length.scale(1, 2)).is_some_and(|served| served.sent >= asked)
     }
 
@@ -186,7 +186,8 @@ impl Delay {
         // Of the second half of the probe the mean answer is three quarters of the whole.
         let gain = 1000 + swing.as_nanos() * 4000 / (3 * length.as_nanos()).max(1);
         let gain = gain.clamp(GAIN_MIN, GAIN_MAX).max(FOUND_GAINS[self.probe.found]);
-        self.probe.stage = Stage::Up { since: sample.now, until: sample.now + length, gain, before: self.probe.mean };
+        self.probe.stage =
+            Stage::Up { since: sample.now, until: sample.now + length, gain, from: self.rate, before: self.probe.mean };
     }
 
     fn end_probe(
