@@ -24,6 +24,8 @@ const FOUND_GAINS: [u64; 3] = [GAIN_MIN, 1250, GAIN_MAX];
 const PROBE_SWINGS: u64 = 4;
 /// The link is full if it answers with more than this part.
 const ANSWERS: f64 = 0.5;
+/// With a queue of so many targets behind the window nothing leaves faster, and a delay that stays shows no room.
+const HELD_UP_TARGETS: u64 = 2;
 /// A probe raises the rate to this part of what arrives at most.
 const ARRIVES: (u64, u64) = (5, 4);
 /// After a probe that found the link full the next comes after so many times its length, doubled with every such probe.
@@ -172,8 +174,7 @@ impl Delay {
         jitter.times(TARGET_JITTERS) >= self.target_at(Span::ZERO)
     }
 
-    /// Whether what was sent in the second half of a probe left faster by half of what was asked for. Where the window
-    /// is in a queue already, nothing does, and a delay that stays says nothing of room.
+    /// Whether what was sent in the second half of a probe left faster by half of what was asked for.
     fn left_faster(&self, length: Span, gain: u64, from: Rate) -> bool {
         let asked = from.scale(1000 + (gain - 1000) / 2, 1000);
         self.service.rate(length.scale(1, 2)).is_some_and(|served| served.sent >= asked)
@@ -206,7 +207,8 @@ impl Delay {
         let lost = self.probe.lost as f64 / self.probe.known.max(1) as f64;
         let loss = (lost - self.probe.share).max(0.0) / (excess / (1.0 + excess));
         self.probe.forget_round();
-        if faster && self.probe.known > 0 && delay + loss < ANSWERS {
+        let held_up = !faster && mean > self.target_at(jitter).times(HELD_UP_TARGETS);
+        if !held_up && self.probe.known > 0 && delay + loss < ANSWERS {
             // Never far beyond what arrives: fates may be late.
             let arrives = self.service.rate(sample.rtt).map_or(self.rate, |s| self.cause.carried(s.delivered));
             self.rate =
