@@ -34,6 +34,16 @@ struct Sample {
     number: u64,
 }
 
+/// Why there are few samples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rare {
+    /// Each stands for several packets.
+    Acks,
+    /// The queue changes between any two, and that is no jitter. But jitter is not more than that either, and what was
+    /// taken for it before, as a queue emptied, would else stay.
+    Packets,
+}
+
 /// Estimates queueing delay and jitter.
 #[derive(Debug, Default)]
 pub(super) struct Forward {
@@ -79,31 +89,34 @@ impl Forward {
         self.jitter_at = now;
         let least = 2 * RECENT_MIN;
         let mut n = self.recent.iter().rev().take_while(|r| now.since(r.at) <= JITTER_WINDOW).count();
-        if n < least && self.rare_acks(now, least) {
-            n = least;
-        }
+        let mut apart = false;
         if n < least {
-            return;
+            let Some(rare) = self.rare(now, least) else { return };
+            (n, apart) = (least, rare == Rare::Packets);
         }
         let window = || self.recent.iter().skip(self.recent.len() - n).map(|r| r.delay);
-        let n = n as i64;
-        let half = n / 2;
-        let early = window().take(half as usize).sum::<i64>() / half;
-        let late = window().skip(half as usize).sum::<i64>() / (n - half);
         let (low, high) = window().fold((i64::MAX, i64::MIN), |(l, h), d| (l.min(d), h.max(d)));
-        // Half means differ by half of what a straight trend adds over the window.
-        let unexplained = (high - low) - 2 * (late - early).abs();
-        let sample = Span::from_nanos(unexplained.max(0) as u64);
+        let sample = if apart {
+            Span::from_nanos((high - low).max(0) as u64).min(self.jitter)
+        } else {
+            let n = n as i64;
+            let half = n / 2;
+            let early = window().take(half as usize).sum::<i64>() / half;
+            let late = window().skip(half as usize).sum::<i64>() / (n - half);
+            // Half means differ by half of what a straight trend adds over the window.
+            let unexplained = (high - low) - 2 * (late - early).abs();
+            Span::from_nanos(unexplained.max(0) as u64)
+        };
         self.jitter = self.jitter.scale(7, 8) + sample.scale(1, 8);
     }
 
-    /// Whether the newest `n` samples stand for several packets each. Where the packets themselves are rare, the queue
-    /// changes between any two, and that is no jitter.
-    fn rare_acks(&self, now: Instant, n: usize) -> bool {
-        let (Some(newest), Some(i)) = (self.recent.back(), self.recent.len().checked_sub(n)) else { return false };
-        let oldest = self.recent[i];
+    /// What the newest `n` samples stand for, if they are not older than what says anything of jitter.
+    fn rare(&self, now: Instant, n: usize) -> Option<Rare> {
+        let newest = self.recent.back()?;
+        let oldest = self.recent[self.recent.len().checked_sub(n)?];
         let packets = newest.number.saturating_sub(oldest.number);
-        now.since(oldest.at) <= JITTER_RARE && packets >= RARE_PACKETS * (n as u64 - 1)
+        let rare = if packets >= RARE_PACKETS * (n as u64 - 1) { Rare::Acks } else { Rare::Packets };
+        (now.since(oldest.at) <= JITTER_RARE).then_some(rare)
     }
 
     /// The lowest delay of the base window, of unknown origin.

@@ -101,6 +101,30 @@ fn jitter_is_seen_where_acks_are_rare_and_a_slow_lanes_queue_is_none() {
     assert_eq!(feed(1), Span::ZERO);
 }
 
+/// A queue that empties fast looks like jitter, and on a lane that became slow no sample would take that back: a probe for room
+/// under it sends faster, the window holds it up, and a queue that stays is no sign of room. Nor does real jitter of before stay.
+/// Bound: two packets or the target of 18 ms, and the loop's swing.
+#[test]
+fn a_link_that_became_slow_has_no_jitter_of_before() {
+    for kbit in [1_000, 2_000] {
+        for rtt in [50, 200] {
+            for jitter in [0, 60] {
+                let link = Link { queue_bytes: 150_000, jitter: Span::from_millis(jitter), ..Link::new(10, rtt) };
+                let mut w = World::new(link, 1, 1);
+                w.run_until(10.0);
+                w.link.jitter = Span::ZERO;
+                w.set_rate(Rate::from_bps(kbit * 1_000));
+                w.run_until(50.0);
+                let name = format!("{kbit} kbit/s, {rtt} ms, jitter {jitter} ms");
+                let (mean, _) = w.queue_ms(30.0, 50.0);
+                assert!(mean <= (3.2 * 12_000.0 / kbit as f64).max(24.0), "{name}: {mean:.0} ms stand");
+                let got = w.goodput(0, 30.0, 50.0) / (kbit as f64 * 1e3);
+                assert!((0.97..=1.01).contains(&got), "{name}: {got:.3}");
+            }
+        }
+    }
+}
+
 /// The way back was thin for a while, and acks stay as rare as it made them. What arrives between two of them is in flight.
 #[test]
 fn rare_acks_leave_no_hole_in_the_window() {

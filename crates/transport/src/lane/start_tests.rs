@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use super::bottleneck::{App, Link, Policer, World};
-use wavelane_base::Rate;
+use wavelane_base::{Rate, Span};
 
 const MBIT: f64 = 1e6;
 
@@ -72,6 +72,32 @@ fn a_known_path_starts_at_what_it_was() {
             );
             if mbit == 20 {
                 assert!((0.45 * 20.0 * MBIT..1.2 * 20.0 * MBIT).contains(&pace), "{name}: {pace:.0}: {}", w.trace(0));
+            }
+        }
+    }
+}
+
+/// A bulk start after a sparse exchange (ssh, ping) is a start like any other: its first window leaves as a train and tells the
+/// rate. Bounds: that window's queue; then the target of 18 ms, or two packets, and what the loop swings.
+#[test]
+fn a_bulk_start_after_a_sparse_exchange_leaves_no_standing_queue() {
+    for kbit in [500, 1_000, 2_000, 5_000] {
+        let packet = 12_000.0 / kbit as f64;
+        for (rtt, bytes) in [(20, 100), (100, 120), (200, 200)] {
+            for packets in [30, 100, 200] {
+                let mut w = World::new(Link { queue_bytes: packets * 1_500, ..Link::new(1, rtt) }, 1, 1);
+                w.set_rate(Rate::from_bps(kbit * 1_000));
+                w.lanes[0].app = App::Chunks { bytes, every: Span::from_millis(100) };
+                w.run_until(5.0);
+                w.lanes[0].app = App::Greedy;
+                w.run_until(35.0);
+                let name = format!("{kbit} kbit/s, {rtt} ms, {packets} packets");
+                let (_, most) = w.queue_ms(5.0, 7.0);
+                assert!(most <= 34.0 * packet, "{name}: {most:.0} ms at the start, a packet takes {packet:.0}");
+                let (mean, _) = w.queue_ms(10.0, 35.0);
+                assert!(mean <= (3.2 * packet).max(24.0), "{name}: {mean:.0} ms stand, a packet takes {packet:.0}");
+                let got = w.goodput(0, 10.0, 35.0) / (kbit as f64 * 1e3);
+                assert!((0.95..=1.01).contains(&got), "{name}: {got:.3}");
             }
         }
     }

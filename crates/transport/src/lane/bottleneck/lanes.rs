@@ -170,8 +170,10 @@ impl World {
     }
 
     fn transmit(&mut self, i: usize, datagram: usize) {
-        let number = self.lanes[i].sender.next_number();
-        self.lanes[i].sender.sent(self.now, datagram, true, false, number);
+        let lane = &mut self.lanes[i];
+        let number = lane.sender.next_number();
+        let app_limited = lane.app != App::Greedy && lane.backlog == 0;
+        lane.sender.sent(self.now, datagram, true, app_limited, number);
         self.carry(i, number, (datagram + OVERHEAD) as u64, true);
     }
 

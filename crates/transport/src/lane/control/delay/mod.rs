@@ -78,6 +78,8 @@ pub(crate) struct Delay {
     shallow: Shallow,
     probe: Probe,
     delivered: u64,
+    /// Delivered since the application last had no more to send.
+    busy: u64,
     queue: Option<Span>,
     round_start: Instant,
     round_queue: Span,
@@ -108,6 +110,7 @@ impl Delay {
             shallow: Shallow::default(),
             probe: Probe::new(),
             delivered: 0,
+            busy: 0,
             queue: None,
             round_start: now,
             round_queue: Span::ZERO,
@@ -160,6 +163,7 @@ impl Delay {
         let now = sample.now;
         self.note_silence(now, sample.waited, sample.rtt);
         let Some(newest) = sample.newest else { return };
+        self.busy = if newest.app_limited { 0 } else { self.busy + sample.delivered };
         self.note_reverse(sample, forward);
         // The lowest round trip of half a minute is that of a way that may be no more, and a loop that takes itself for
         // quicker than it is does not settle.

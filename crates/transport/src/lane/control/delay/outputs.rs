@@ -2,6 +2,7 @@
 
 use super::startup::Believed;
 use super::{DOUBT_FLOOR, Delay, INITIAL_WINDOW, Phase, RATE_MAX, RATE_MIN, SERVICE_MIN};
+use crate::lane::control::service::Served;
 use crate::lane::control::{AckSample, PACKET};
 use crate::lane::forward::Forward;
 use crate::lane::losses::Losses;
@@ -36,12 +37,7 @@ impl Delay {
         let target = self.target(forward);
         let loop_delay = sample.rtt_min + self.service_window(sample, forward);
         let gain = self.gain(loop_delay, target, queue);
-        // Until half of the first window arrived there may be more to learn from it.
-        if self.phase == Phase::Startup
-            && self.best.as_bps() == 0
-            && self.delivered < INITIAL_WINDOW / 2
-            && self.service.rate(SERVICE_MIN.scale(1, 2)).is_none()
-        {
+        if self.phase == Phase::Startup && self.best.as_bps() == 0 && self.train_is_out() {
             return;
         }
         self.pacing = self.rate.scale((gain * 1000.0) as u64, 1000).clamp(self.drain_floor(), RATE_MAX);
@@ -58,6 +54,13 @@ impl Delay {
         if self.phase == Phase::Startup {
             self.window = self.window.max(INITIAL_WINDOW);
         }
+    }
+
+    /// Until half of the first window arrived there may be more to learn from it. An application that sends little by
+    /// little has not sent it yet: what is doubled meanwhile is no rate, and a window of it all queue.
+    fn train_is_out(&self) -> bool {
+        let sparse = |served: Served| served.app_limited && served.delivered <= self.rate;
+        self.busy < INITIAL_WINDOW / 2 && self.service.rate(SERVICE_MIN.scale(1, 2)).is_none_or(sparse)
     }
 
     /// The least pacing rate: what was sent ahead of the pacer would be paid off for seconds.

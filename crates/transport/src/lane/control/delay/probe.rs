@@ -9,7 +9,7 @@ use super::{Delay, RATE_MAX};
 use crate::lane::control::AckSample;
 use crate::lane::losses::Losses;
 use crate::lane::sent::Resolved;
-use wavelane_base::{Instant, Span};
+use wavelane_base::{Instant, Rate, Span};
 
 /// The swing is this many times the mean distance from the mean: of a uniform distribution, its width.
 const DISTANCES: u64 = 4;
@@ -24,6 +24,8 @@ const FOUND_GAINS: [u64; 3] = [GAIN_MIN, 1250, GAIN_MAX];
 const PROBE_SWINGS: u64 = 4;
 /// The link is full if it answers with more than this part.
 const ANSWERS: f64 = 0.5;
+/// With a queue of so many targets behind the window nothing leaves faster, and a delay that stays shows no room.
+const HELD_UP_TARGETS: u64 = 2;
 /// A probe raises the rate to this part of what arrives at most.
 const ARRIVES: (u64, u64) = (5, 4);
 /// After a probe that found the link full the next comes after so many times its length, doubled with every such probe.
@@ -34,8 +36,8 @@ const WAIT_DOUBLINGS: u32 = 4;
 enum Stage {
     /// Waiting.
     Idle,
-    /// Sending faster until `until`, from a mean queue of `before`.
-    Up { since: Instant, until: Instant, gain: u64, before: Span },
+    /// Sending faster than `from` until `until`, from a mean queue of `before`.
+    Up { since: Instant, until: Instant, gain: u64, from: Rate, before: Span },
     /// Sending slower until then: what the probe added leaves again.
     Down { until: Instant, gain: u64 },
 }
@@ -138,12 +140,13 @@ impl Delay {
         }
         match self.probe.stage {
             Stage::Idle => self.probe.see(queue),
-            Stage::Up { since, until, gain, before } => {
+            Stage::Up { since, until, gain, from, before } => {
                 if newest.sent_at >= since + until.since(since).scale(1, 2) {
                     self.probe.see(queue);
                 }
                 if newest.sent_at >= until + sample.rtt.scale(1, 8) {
-                    self.end_probe(sample, losses, until.since(since), gain, before);
+                    let faster = self.left_faster(until.since(since), gain, from);
+                    self.end_probe(sample, losses, (until.since(since), gain, before), faster, jitter);
                 }
             }
             Stage::Down { until, .. } => {
@@ -156,12 +159,25 @@ impl Delay {
         }
         if idle && round_over {
             self.probe.end_round();
-            // Where jitter makes the target it hides an empty queue.
-            let hidden = jitter.times(TARGET_JITTERS) >= self.target_at(Span::ZERO);
-            if hidden && self.probe.swing > Span::ZERO && self.round_skip == 0 && sample.now >= self.probe.next {
+            if self.hidden(jitter)
+                && self.probe.swing > Span::ZERO
+                && self.round_skip == 0
+                && sample.now >= self.probe.next
+            {
                 self.begin_probe(sample, losses);
             }
         }
+    }
+
+    /// Whether jitter makes the target: then it hides an empty queue.
+    fn hidden(&self, jitter: Span) -> bool {
+        jitter.times(TARGET_JITTERS) >= self.target_at(Span::ZERO)
+    }
+
+    /// Whether what was sent in the second half of a probe left faster by half of what was asked for.
+    fn left_faster(&self, length: Span, gain: u64, from: Rate) -> bool {
+        let asked = from.scale(1000 + (gain - 1000) / 2, 1000);
+        self.service.rate(length.scale(1, 2)).is_some_and(|served| served.sent >= asked)
     }
 
     fn begin_probe(&mut self, sample: &AckSample, losses: &Losses) {
@@ -171,10 +187,18 @@ impl Delay {
         // Of the second half of the probe the mean answer is three quarters of the whole.
         let gain = 1000 + swing.as_nanos() * 4000 / (3 * length.as_nanos()).max(1);
         let gain = gain.clamp(GAIN_MIN, GAIN_MAX).max(FOUND_GAINS[self.probe.found]);
-        self.probe.stage = Stage::Up { since: sample.now, until: sample.now + length, gain, before: self.probe.mean };
+        self.probe.stage =
+            Stage::Up { since: sample.now, until: sample.now + length, gain, from: self.rate, before: self.probe.mean };
     }
 
-    fn end_probe(&mut self, sample: &AckSample, losses: &Losses, length: Span, gain: u64, before: Span) {
+    fn end_probe(
+        &mut self,
+        sample: &AckSample,
+        losses: &Losses,
+        (length, gain, before): (Span, u64, Span),
+        faster: bool,
+        jitter: Span,
+    ) {
         let now = sample.now;
         let mean = if self.probe.count > 0 { self.probe.sum.scale(1, self.probe.count) } else { Span::MAX };
         // A full link answers with delay or, where its queue is short, with loss; each as a part of what that alone would be.
@@ -183,7 +207,8 @@ impl Delay {
         let lost = self.probe.lost as f64 / self.probe.known.max(1) as f64;
         let loss = (lost - self.probe.share).max(0.0) / (excess / (1.0 + excess));
         self.probe.forget_round();
-        if self.probe.known > 0 && delay + loss < ANSWERS {
+        let held_up = !faster && mean > self.target_at(jitter).times(HELD_UP_TARGETS);
+        if !held_up && self.probe.known > 0 && delay + loss < ANSWERS {
             // Never far beyond what arrives: fates may be late.
             let arrives = self.service.rate(sample.rtt).map_or(self.rate, |s| self.cause.carried(s.delivered));
             self.rate =
@@ -191,7 +216,11 @@ impl Delay {
             self.probe.full = 0;
             self.probe.found = (self.probe.found + 1).min(FOUND_GAINS.len() - 1);
             self.probe.mean = mean;
-            self.begin_probe(sample, losses);
+            if self.hidden(jitter) {
+                self.begin_probe(sample, losses);
+            } else {
+                self.probe.stop();
+            }
         } else {
             let added = mean.saturating_sub(before).as_nanos() * 1000 / length.as_nanos().max(1);
             self.probe.stage = Stage::Down { until: now + length, gain: 1000 - added.min(gain - 1000) };

@@ -87,7 +87,12 @@ impl Delay {
             }
             // Jitter is learnt only now, and looks like a queue.
             let doubt = forward.jitter().times(STARTUP_JITTERS).min(sample.rtt_min.scale(1, STARTUP_RTT_PART));
-            if queue > self.target(forward).max(doubt) {
+            // An application's pause is no service: then only what came since tells.
+            let window = self.service_window(sample, forward);
+            let busy = if served.app_limited { self.service.busy_rate(window, TRAIN_PACKETS) } else { Some(served) };
+            if queue > self.target(forward).max(doubt)
+                && let Some(served) = busy
+            {
                 self.rate = plausible(&served).scale(1000 - self.cause.overflow(losses), 1000);
                 self.enter_cruise(now, losses);
                 return;
