@@ -1,5 +1,7 @@
 //! A neighbour with two uplinks to one port of ours: each of its lanes gets one of ours for the other direction.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up its world should stop")]
+
 use crate::tests::{SERVER, gateway};
 use crate::{Event, Gateway, LaneConfig, PeerId};
 use std::collections::VecDeque;

@@ -35,7 +35,7 @@ mod tests {
         let fast = PathView { rtt: Span::from_millis(20), rate: Rate::from_bps(20_000_000), ..PathView::default() };
         let slow = PathView { rtt: Span::from_millis(300), rate: Rate::from_bps(5_000_000), lane: 1, ..fast };
         assert_eq!((together(&[]), together(&[slow])), (None, Some(slow)));
-        let both = together(&[fast, slow]).unwrap();
+        let both = together(&[fast, slow]).expect("two paths");
         assert_eq!((both.rtt, both.rate, both.lane), (slow.rtt, Rate::from_bps(25_000_000), 0));
     }
 }

@@ -51,8 +51,8 @@ impl Config {
                     format!("{local} has the port of `listen`, {}: choose another port", self.listen),
                 ));
             }
-            let by_listen = p.lanes.iter().filter(|lane| lane.socket.is_none()).filter_map(|lane| lane.address);
-            for address in by_listen.filter(|a| !both && a.is_ipv4() != self.listen.is_ipv4()) {
+            let mut by_listen = p.lanes.iter().filter(|lane| lane.socket.is_none()).filter_map(|lane| lane.address);
+            if let Some(address) = by_listen.find(|a| !both && a.is_ipv4() != self.listen.is_ipv4()) {
                 return Err(value(
                     format!("peer '{}': lane.address", p.name),
                     format!(

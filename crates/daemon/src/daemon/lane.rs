@@ -47,7 +47,8 @@ impl Daemon {
     }
     /// Reads a round's worth of datagrams from every port. Returns whether there may be more.
     pub(super) fn receive(&mut self) -> bool {
-        (0..self.lanes.len()).fold(false, |more, port| self.receive_at(port) || more)
+        let ports: Vec<bool> = (0..self.lanes.len()).map(|port| self.receive_at(port)).collect();
+        ports.contains(&true)
     }
     fn receive_at(&mut self, port: usize) -> bool {
         let lane = &mut self.lanes[port];
