@@ -15,14 +15,30 @@ impl Scenario {
         self.path(source, sink)?.iter().filter_map(rate).min()
     }
     /// The mean rate, between two times of the run, of the slowest channel that the bytes of a bulk flow cross, as the
-    /// timeline, outages and policers leave it; `None` without a finite one. It is what a flow's share of the link is of.
+    /// timeline, outages and policers leave it; `None` without a finite one. Channels side by side count together. It is what a
+    /// flow's share of the link is of.
     pub fn link_bps(&self, flow: &Flow, from: Span, until: Span) -> Option<f64> {
         let (source, sink) = flow.ends();
         let rate = |(channel, way): &(&Channel, Direction)| match channel.cell() {
             Some(cell) => Some(cell.rate.as_bps() as f64),
-            None => mean_bps(&self.over_time(channel, *way), from, until),
+            None => {
+                let beside = self.beside(channel, *way);
+                beside.map(|(channel, way)| mean_bps(&self.over_time(channel, way), from, until)).sum()
+            }
         };
         self.path(source, sink)?.iter().filter_map(rate).min_by(f64::total_cmp)
+    }
+    /// Every cable that carries from the node to the node that this direction of `channel` joins, itself among them.
+    fn beside(&self, channel: &Channel, way: Direction) -> impl Iterator<Item = (&Channel, Direction)> {
+        let order = |way, channel: &Channel| match (way, channel.between.as_slice()) {
+            (Direction::Forward, [a, b]) | (Direction::Reverse, [b, a]) => Some((a.clone(), b.clone())),
+            _ => None,
+        };
+        let ends = order(way, channel);
+        let both = self.channels.iter().filter(|c| c.cell().is_none());
+        let both = both.flat_map(|c| [(c, Direction::Forward), (c, Direction::Reverse)]);
+        let carries = |c: &Channel, way| way == Direction::Forward || !c.one_way;
+        both.filter(move |(c, way)| carries(c, *way) && order(*way, c) == ends)
     }
     /// What one direction of a cable is from when on, by the timeline; empty for a radio cell.
     pub fn over_time(&self, channel: &Channel, way: Direction) -> Vec<(Span, DirectionConfig)> {

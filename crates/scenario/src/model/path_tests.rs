@@ -64,3 +64,31 @@ fn a_policer_counts_and_what_is_infinite_does_not() {
     assert_eq!(mbit("delay = \"1 ms\"", "", 0, 60), Some(1_000.0));
     assert_eq!(mbit("rate = \"20 Mbit/s\"", "", 5, 5), None);
 }
+
+fn of_corpus(text: &str) -> Scenario {
+    let scenario = Scenario::parse(text, Path::new(".")).unwrap();
+    assert_eq!(Scenario::parse(&scenario.to_toml(), Path::new(".")).unwrap(), scenario, "written and read again");
+    scenario
+}
+
+#[test]
+fn channels_side_by_side_are_one_link_and_a_one_way_channel_carries_one_way() {
+    let both = of_corpus(include_str!("../../../../scenarios/links/two-uplinks.toml"));
+    // 20 Mbit/s for 30 of 40 s, and 10.
+    assert_eq!(both.link_bps(&both.flows[0], Span::ZERO, Span::from_secs(40)), Some(25e6));
+    let apart = of_corpus(include_str!("../../../../scenarios/links/one-way.toml"));
+    let way = |from, to| apart.path(from, to).unwrap().into_iter().map(|(channel, _)| channel.name.as_str()).nth(1);
+    assert_eq!((way("client", "server"), way("server", "client")), (Some("radio"), Some("modem")));
+    assert_eq!(apart.link_bps(&apart.flows[0], Span::ZERO, Span::from_secs(40)), Some(2e6));
+}
+
+#[test]
+fn channels_side_by_side_are_for_gateways() {
+    let text = include_str!("../../../../scenarios/links/one-way.toml");
+    let endpoints = text.replace("near = \"gateway\"", "near = \"router\"");
+    let refused = Scenario::parse(&endpoints, Path::new(".")).unwrap_err().to_string();
+    assert!(refused.contains("only gateways"), "{refused}");
+    let alone = text.replace("[\"far\", \"near\"]", "[\"far\", \"client\"]");
+    let refused = Scenario::parse(&alone, Path::new(".")).unwrap_err().to_string();
+    assert!(refused.contains("give it a reverse"), "{refused}");
+}
