@@ -119,7 +119,7 @@ const DAMAGE: &[(&str, &str, &str)] = &[
     (
         "[\"c\", \"a\"]",
         "[\"s\", \"a\"]",
-        "14: 'a' and 's' are already joined by [channels.lan]: one channel per pair of nodes for now, so remove one",
+        "14: 'a' and 's' are already joined by [channels.lan]: only gateways use several channels side by side, so remove one",
     ),
     ("preset = \"ethernet\"", "preset = \"etherent\"", "12: unknown preset 'etherent'; did you mean 'ethernet'?"),
     ("kind = \"cable\"", "kind = \"serial\"", "15: channels of kind 'serial' cannot be run yet: use kind = \"cable\""),
@@ -207,7 +207,7 @@ const DAMAGE: &[(&str, &str, &str)] = &[
     (
         "reverse = \"same\"",
         "reverse = \"sane\"",
-        "18: channels.air.reverse = \"sane\" is neither \"same\" nor a table like forward",
+        "18: channels.air.reverse = \"sane\" is neither \"same\" nor \"none\" nor a table like forward",
     ),
     ("reverse = \"same\"", "", "15: [channels.air] lacks 'reverse': add reverse = \"same\""),
     ("app = \"download\"", "app = \"donwload\"", "20: unknown application 'donwload'; did you mean 'download'?"),

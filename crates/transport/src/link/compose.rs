@@ -256,6 +256,8 @@ impl<S: Service> Link<S> {
         self.lanes[at].note_sent(now, eliciting);
         self.counters.datagrams_sent += 1;
         self.liveness.sent(now, eliciting);
+        // It may be the first use for a while.
+        self.greet(now);
     }
 
     /// Tells the neighbour, in a datagram that leaves anyway, how often we wish a lane to be acknowledged.

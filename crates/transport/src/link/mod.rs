@@ -300,9 +300,6 @@ impl<S: Service> Link<S> {
             let first = self.lanes.first();
             self.lanes[first].ping = true;
         }
-        if self.liveness.is_in_use(now) {
-            self.lanes.greet(now);
-        }
         for lane in self.lanes.iter_mut() {
             lane.sender.handle_timeout(now);
         }
@@ -324,10 +321,18 @@ impl<S: Service> Link<S> {
             self.lanes.sort(now);
             self.lanes.give_up_failed();
             (0..self.lanes.len()).for_each(|lane| self.settle_lane(now, lane));
+            self.greet(now);
         }
         self.lanes.views(&mut self.budget, &mut self.views);
         if !self.views.is_empty() {
             self.service.set_paths(&self.views);
+        }
+    }
+
+    /// In a link that is in use, lanes of which no answer is due ask for one.
+    fn greet(&mut self, now: Instant) {
+        if self.liveness.is_in_use(now) {
+            self.lanes.greet(now);
         }
     }
 
