@@ -51,6 +51,18 @@ fn cut(world: &World, interface: &str) {
     );
 }
 
+/// At most 3 MB/s leave by each cable.
+fn limit(world: &World) {
+    let meter = |interface| format!("oifname {interface} limit rate over 3000 kbytes/second burst 200 kbytes drop");
+    for gateway in [&world.a, &world.b] {
+        let rules = [meter("wan0"), meter("wan1")].join("; ");
+        world.sh(
+            gateway,
+            &format!("nft 'table ip slow {{ chain o {{ type filter hook output priority 0; {rules}; }}; }}'"),
+        );
+    }
+}
+
 fn delivered(daemon: &Daemon) -> Vec<u64> {
     daemon.status().peers[0].lanes.iter().map(|lane| lane.delivered_bytes).collect()
 }
@@ -69,6 +81,8 @@ fn two_uplinks_carry_together_and_either_goes_without_a_byte_lost() {
     let a = world.spawn("a", &with_lanes(&world, "a", &lanes, "", LAN));
     a.wait_log("peer 'b' is up");
     b.wait_log("peer 'a' is up");
+    limit(&world);
+    // Twice 5 MB/s: more than one cable carries.
     transfer_during(&world, 20_000_000, || {});
     for daemon in [&a, &b] {
         let bytes = delivered(daemon);

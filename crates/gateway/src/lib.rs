@@ -195,6 +195,15 @@ impl Gateway {
         self.settle(now, peer);
     }
 
+    /// Whether a port takes datagrams now. The owner of several says so, for what one does not take another carries.
+    pub fn set_port_room(&mut self, now: Instant, port: PortId, room: bool) {
+        for (peer, link) in self.links.iter_mut().enumerate() {
+            for lane in (0..link.lanes()).filter(|lane| self.sessions.port(peer, *lane) == port) {
+                link.set_room(now, lane, room);
+            }
+        }
+    }
+
     /// What carries flows to and from a peer.
     fn blocks(&mut self, peer: PeerId) -> &mut Hop {
         &mut self.links[peer.0].service.blocks
@@ -267,6 +276,9 @@ impl Gateway {
         self.peers[peer.0].met = true;
         if session.restarted {
             self.peers[peer.0].pairs = Default::default();
+            // Lanes made for the other directions of its lanes lead nowhere until those are heard again.
+            let configured = self.config.peers[peer.0].lanes.len();
+            (configured..self.sessions.ways(peer.0)).for_each(|way| self.sessions.forget_address(peer.0, way));
             self.links[peer.0].restart(now);
             self.events.push_back(Event::PeerRestarted(peer));
         }

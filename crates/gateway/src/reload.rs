@@ -43,10 +43,13 @@ impl Gateway {
         }
         for peer in &config.peers {
             let Some(before) = self.peer_with(&peer.public_key).map(|i| &old.peers[i]) else { continue };
-            let kinds =
-                |peer: &PeerConfig| peer.lanes.iter().map(|l| (l.port, l.one_way, l.controller)).collect::<Vec<_>>();
-            if kinds(peer) != kinds(before) {
+            let ways = |peer: &PeerConfig| peer.lanes.iter().map(|l| (l.port, l.one_way)).collect::<Vec<_>>();
+            if ways(peer) != ways(before) {
                 return fixed(&format!("the lanes of peer '{}'", peer.name));
+            }
+            let controllers = |peer: &PeerConfig| peer.lanes.iter().map(|l| l.controller).collect::<Vec<_>>();
+            if controllers(peer) != controllers(before) {
+                return fixed(&format!("the controller of peer '{}'", peer.name));
             }
             if peer.preshared_key != before.preshared_key {
                 return fixed(&format!("the preshared key of peer '{}'", peer.name));

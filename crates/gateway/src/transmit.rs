@@ -34,7 +34,10 @@ impl Gateway {
                 continue;
             }
             for lane in 0..self.sessions.ways(peer) {
-                if self.sessions.port(peer, lane) != port {
+                // A lane that was made for the peer's leads nowhere until that is heard.
+                let nowhere =
+                    lane >= self.config.peers[peer].lanes.len() && self.sessions.address(peer, lane).is_none();
+                if self.sessions.port(peer, lane) != port || nowhere {
                     continue;
                 }
                 let Some((first, class)) = self.next_datagram(now, peer, lane, buf) else { continue };
@@ -83,7 +86,10 @@ impl Gateway {
         let room = buf.len().min(BATCH_MAX) / first;
         let most = self.links[peer].batch_max(lane, first).min(segments_max).min(room);
         let mut len = first;
-        while len < most * first && !self.links[peer].probe_waits(now, lane) && !self.sessions.handshake_waits() {
+        while len < most * first
+            && !self.links[peer].probe_waits(now, lane)
+            && !self.sessions.handshake_waits(self.sessions.port(peer, lane))
+        {
             let Some((Some(next), _)) = self.next_datagram(now, peer, lane, &mut buf[len..len + first]) else { break };
             len += next;
             if next < first {

@@ -272,6 +272,8 @@ impl Machine for Client {
             }
             Ok(Message::Refused(nonce, why)) if self.ask.is_some_and(|ask| ask.nonce == nonce) => {
                 self.ask = None;
+                // It is asked again as if it had fallen silent now.
+                self.heard = now;
                 self.report(ClientEvent::Refused(why));
                 true
             }

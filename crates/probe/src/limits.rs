@@ -90,12 +90,16 @@ impl Budgets {
     pub fn give_back(&mut self, source: IpAddr, seconds: u64) {
         if let Some(used) = self.used.get_mut(&source) {
             used.seconds = used.seconds.saturating_sub(seconds);
+            if (used.seconds, used.bytes) == (0, 0) {
+                self.used.remove(&source);
+            }
         }
     }
 
     /// Counts bytes of load; false once the hour's are used up.
     pub fn take_bytes(&mut self, source: IpAddr, bytes: u64, limits: &Limits) -> bool {
-        let Some(used) = self.used.get_mut(&source) else { return false };
+        // A session may outlast the hour in which it was opened.
+        let Some(used) = self.used.get_mut(&source) else { return true };
         used.bytes = used.bytes.saturating_add(bytes);
         used.bytes < limits.hour_bytes
     }
@@ -150,7 +154,7 @@ mod tests {
         assert!(budgets.take_bytes(a, 999, &limits) && !budgets.take_bytes(a, 1, &limits));
         assert_eq!(budgets.take_time(at(3_600), a, 0, &limits), Err(Refusal::UsedUp));
         assert_eq!(budgets.take_time(at(3_601), a, 60, &limits), Ok(1_000));
-        assert!(!budgets.take_bytes("192.0.2.2".parse().unwrap(), 1, &limits), "nobody opened a session");
+        assert!(budgets.take_bytes("192.0.2.2".parse().unwrap(), 1, &limits), "its hour ended during its session");
     }
 
     #[test]

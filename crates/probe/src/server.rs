@@ -147,8 +147,14 @@ impl Server {
             }
         };
         let room = out.len().min(datagram.len());
-        let len = answer.emit(&mut out[..room], len).expect("questions are as long as their answers");
-        Some(Answer { len, dscp })
+        // A question longer than any of ours gets no answer.
+        match answer.emit(&mut out[..room], len) {
+            Ok(len) => Some(Answer { len, dscp }),
+            Err(_) => {
+                self.drops.malformed += 1;
+                None
+            }
+        }
     }
 
     /// Forgets what is over.

@@ -60,14 +60,16 @@ impl Shape<'_> {
         Ok(())
     }
 
-    /// From each node the ways to its neighbours, in the file's order of channels and of their nodes.
+    /// From each node the channels to its neighbours, of whichever direction, in the file's order of channels and of
+    /// their nodes.
     pub(crate) fn ways(&self) -> Vec<Vec<Way>> {
         let mut ways = vec![Vec::new(); self.scenario.nodes.len()];
         for (number, channel) in self.scenario.channels.iter().enumerate() {
             let places: Vec<Option<usize>> = channel.between.iter().map(|name| self.node(name)).collect();
             for (at, from) in places.iter().enumerate() {
                 for (far, to) in places.iter().enumerate() {
-                    if let (Some(from), Some(to), true) = (from, to, channel.joins(at, far)) {
+                    let joined = channel.joins(at, far) || channel.joins(far, at);
+                    if let (Some(from), Some(to), true) = (from, to, joined) {
                         ways[*from].push((number, *to));
                     }
                 }

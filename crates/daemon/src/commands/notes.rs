@@ -7,6 +7,10 @@ use std::net::SocketAddr;
 
 /// Where a peer is, its name looked up, and what is wrong with that.
 pub(super) fn place(peer: &config::Peer, listen: SocketAddr) -> (String, Option<String>) {
+    if !peer.lanes.is_empty() {
+        let at = |lane: &config::Lane| lane.address.map_or("(calls us)".into(), |address| address.to_string());
+        return (peer.lanes.iter().map(at).collect::<Vec<_>>().join(" and "), None);
+    }
     let Some(written) = &peer.address else { return ("(calls us)".into(), None) };
     if written.parse::<SocketAddr>().is_ok() {
         return (written.clone(), None);

@@ -42,7 +42,10 @@ impl Daemon {
     pub(super) fn lane_ready(&mut self, port: usize, ready: Ready) {
         if let Some(lane) = self.lanes.get_mut(port) {
             lane.readable |= ready.readable;
-            lane.writable |= ready.writable;
+            if ready.writable && !lane.writable {
+                lane.writable = true;
+                self.gateway.set_port_room(self.now, PortId(port as u16), true);
+            }
         }
     }
     /// Reads a round's worth of datagrams from every port. Returns whether there may be more.
@@ -115,6 +118,7 @@ impl Daemon {
             if sent.done < rest.len() {
                 lane.writable = false;
                 lane.stalled = Some((transmit, rest[sent.done..].to_vec()));
+                self.gateway.set_port_room(self.now, PortId(port as u16), false);
             }
         }
         if self.lanes[port].writable { Round::More } else { Round::Nothing }

@@ -3,10 +3,14 @@
 
 use crate::common::{address, direction, gateway_config, random_loss, secs, server};
 use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use wavelane_base::{Instant, Octets, PortId, Rate, Span};
 use wavelane_channel::{CableConfig, DirectionConfig, QueueLimit};
 use wavelane_gateway::{Config, LaneConfig, PeerId};
-use wavelane_sim::{Engine, FlowIndex, FlowSpec, NodeClock, NodeId, Plug, Work};
+use wavelane_run::{Backend, RunContext};
+use wavelane_scenario::Scenario;
+use wavelane_sim::{Engine, FlowIndex, FlowSpec, NodeClock, NodeId, Plug, SimBackend, Work};
 
 /// Which ways a cable carries.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -174,4 +178,28 @@ fn an_outage_of_all_lanes_ends_no_flow() {
     // 5 MB less what crossed before, at 20 Mbit/s, and a probe interval.
     assert!(at < secs(36), "{at:?}");
     assert!(world.engine.status(world.b).peers[0].up);
+}
+
+/// The channels have one direction each, and no stack needs more.
+#[test]
+fn every_stack_goes_out_by_one_channel_and_back_by_another() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/links/one-way.toml");
+    let text = std::fs::read_to_string(&path).unwrap().replace("60 s", "20 s");
+    let scenario = Scenario::parse(&text, path.parent().unwrap()).unwrap();
+    assert_eq!(scenario.stacks.len(), 3);
+    for stack in &scenario.stacks {
+        let cancelled = AtomicBool::new(false);
+        let mut quiet = |_| {};
+        let mut context = RunContext {
+            out: Path::new("."),
+            label: "x".to_owned(),
+            captures: false,
+            progress: &mut quiet,
+            cancelled: &cancelled,
+        };
+        let raw = SimBackend.run_stack(&scenario, *stack, scenario.seed, &mut context).unwrap();
+        let octets = wavelane_run::figures::of_run(&scenario, &raw, scenario.seed)[0].bytes;
+        // 2 Mbit/s less headers, and a second of it to begin.
+        assert!((4_300_000..4_900_000).contains(&octets), "{stack:?}: {octets}");
+    }
 }

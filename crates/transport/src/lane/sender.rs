@@ -21,6 +21,8 @@ const URGENT_AHEAD: Span = Span::from_millis(20);
 const URGENT_BYTES: u64 = 16 * 1500;
 /// The first tail probes back off to at most this, so that data flows soon after an outage.
 const PROBE_INTERVAL_MAX: Span = Span::from_millis(250);
+/// Those of a lane of which nobody needs anything.
+const PROBE_INTERVAL_RARE: Span = Span::from_secs(5);
 /// Acks put off what is paced by this at most.
 const ACKS_AHEAD: Span = Span::from_millis(15);
 /// An ack said to have been kept back for longer was not.
@@ -51,6 +53,8 @@ pub struct LaneSender<R> {
     /// Tail probes without an answer so far.
     probes: u32,
     probe_due: bool,
+    /// They are no further apart than this.
+    probe_interval: Span,
     last_probe: Instant,
     silent_packets: u32,
     delivered_packets: u64,
@@ -87,6 +91,7 @@ impl<R> LaneSender<R> {
             app_limited_until: None,
             probes: 0,
             probe_due: false,
+            probe_interval: PROBE_INTERVAL_MAX,
             last_probe: now,
             silent_packets: 0,
             delivered_packets: 0,
@@ -316,6 +321,11 @@ impl<R> LaneSender<R> {
         self.delivered_bytes
     }
 
+    /// Whether tail probes may be [`PROBE_INTERVAL_RARE`] apart: others carry what this lane would, and nobody waits.
+    pub fn probe_rarely(&mut self, rarely: bool) {
+        self.probe_interval = if rarely { PROBE_INTERVAL_RARE } else { PROBE_INTERVAL_MAX };
+    }
+
     /// Tail probes without an answer so far.
     pub fn unanswered_probes(&self) -> u32 {
         self.probes
@@ -437,7 +447,7 @@ impl<R> LaneSender<R> {
         let first = self.rtt.probe_timeout(self.wish.delay().max(self.ack_delay_seen));
         let wait = match self.probes {
             0 => return Some(newest + first),
-            n => first.times(1 << n.min(10)).min(PROBE_INTERVAL_MAX.max(Span::ZERO)),
+            n => first.times(1 << n.min(10)).min(self.probe_interval),
         };
         Some(self.last_probe + wait)
     }

@@ -68,7 +68,8 @@ impl<S: Service> Link<S> {
         if due && acks {
             put_repaired(&mut self.to_tell, &mut w);
             put_acks(now, &mut self.receivers, ranges, &mut w);
-            self.lanes.note_acks(now, at);
+            let in_use = self.liveness.is_in_use(now);
+            self.lanes.note_acks(now, at, in_use);
         }
         let mut eliciting = self.put_path_frames(at, &mut w);
         eliciting |= self.put_wish(now, at, class.is_some(), &mut w);
@@ -255,7 +256,9 @@ impl<S: Service> Link<S> {
     fn note_sent(&mut self, now: Instant, at: usize, eliciting: bool) {
         self.lanes[at].note_sent(now, eliciting);
         self.counters.datagrams_sent += 1;
-        self.liveness.sent(now, eliciting);
+        if self.lanes.counts(at) {
+            self.liveness.sent(now, eliciting);
+        }
         // It may be the first use for a while.
         self.greet(now);
     }

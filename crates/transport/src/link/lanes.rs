@@ -49,6 +49,8 @@ pub(super) struct Lane<L> {
     measured: bool,
     /// What it carried was given to the other lanes, because nothing comes back.
     failed: bool,
+    /// Its port takes nothing now.
+    pub(super) blocked: bool,
     /// When the last datagram left by it that asks for an answer.
     asked_at: Instant,
     /// When acks last left by it.
@@ -71,6 +73,7 @@ impl<L> Lane<L> {
             overhead,
             measured: false,
             failed: false,
+            blocked: false,
             asked_at: now,
             acks_at: now,
             late_until: now,
@@ -95,6 +98,8 @@ impl<L> Lane<L> {
         self.guard = Guard::default();
         self.challenge = None;
         (self.measured, self.failed) = (false, false);
+        self.path = PathView { lane: self.path.lane, ..PathView::default() };
+        self.rtt_min = Span::MAX;
     }
 
     pub(super) fn note_sent(&mut self, now: Instant, eliciting: bool) {
@@ -217,16 +222,27 @@ impl<L> Lanes<L> {
     }
 
     /// Time has passed, or acks came: which lanes work, and in which order they are taken.
-    pub(super) fn sort(&mut self, now: Instant) {
+    pub(super) fn sort(&mut self, now: Instant, in_use: bool) {
+        if self.all.len() == 1 {
+            return;
+        }
+        let failed_before = self.all.iter().filter(|lane| lane.failed).count();
         for lane in &mut self.all {
             lane.failed = lane.sender.unanswered_probes() >= FAILED_AFTER_PROBES;
+            lane.sender.probe_rarely(lane.failed && !in_use);
         }
         self.order.clear();
         self.order.extend(0..self.all.len());
         let all = &self.all;
         // Where none works they take turns: it may be the acks that do not come back, and both sides wait for the other's.
         let turn = |lane: &Lane<L>| lane.failed.then_some(lane.acks_at);
-        self.order.sort_by_key(|i| (all[*i].failed, turn(&all[*i]), !all[*i].measured, all[*i].delay(), *i));
+        let rank = |lane: &Lane<L>| (lane.blocked, lane.failed, turn(lane), !lane.measured, lane.delay());
+        self.order.sort_by_key(|i| (rank(&all[*i]), *i));
+        if self.all.iter().filter(|lane| lane.failed).count() > failed_before {
+            // Of a neighbour that is there by another lane an answer shows it.
+            let first = self.first();
+            self.all[first].ping = true;
+        }
         let latest = self.all[self.first()].delay() + LATE_MAX;
         let tried = |lane: &&mut Lane<L>| lane.measured && lane.sender.delivered_bytes() < TRIED_OCTETS;
         for lane in self.all.iter_mut().filter(tried).filter(|lane| lane.delay() > latest) {
@@ -235,11 +251,17 @@ impl<L> Lanes<L> {
     }
 
     /// Acks left by a lane.
-    pub(super) fn note_acks(&mut self, now: Instant, lane: usize) {
+    pub(super) fn note_acks(&mut self, now: Instant, lane: usize, in_use: bool) {
         self.all[lane].acks_at = now;
         if self.all[lane].failed {
-            self.sort(now);
+            self.sort(now, in_use);
         }
+    }
+
+    /// Whether silence after what leaves by a lane says anything of the neighbour: one that has failed is known to bring no
+    /// answer.
+    pub(super) fn counts(&self, lane: usize) -> bool {
+        !self.all[lane].failed || self.all.iter().all(|lane| lane.failed)
     }
 
     /// Gives what lanes carried that have failed to the others, once. Whether that was anything.
@@ -277,11 +299,12 @@ impl<L> Lanes<L> {
     /// Whether a lane takes bulk at `now` beside one of the rate `fastest`.
     fn serves_bulk(&self, now: Instant, lane: usize, fastest: u64) -> bool {
         let out = &self.all[lane];
-        let works = out.measured && !out.failed;
+        let works = out.measured && !out.failed && !out.blocked;
         let serves = works && now >= out.late_until && out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest;
         // Or there is nothing better.
-        let better =
-            |(i, other): (usize, &Lane<L>)| i != lane && other.measured && !other.failed && now >= other.late_until;
+        let better = |(i, other): (usize, &Lane<L>)| {
+            i != lane && other.measured && !other.failed && !other.blocked && now >= other.late_until
+        };
         serves || lane == self.first() && !self.all.iter().enumerate().any(better)
     }
 

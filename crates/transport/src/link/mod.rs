@@ -210,6 +210,7 @@ impl<S: Service> Link<S> {
     /// The neighbour came back without its memory: lanes start over, flows are reset.
     pub fn restart(&mut self, now: Instant) {
         self.lanes.iter_mut().for_each(|lane| lane.restart(now));
+        self.lanes.sort(now, false);
         self.receivers.clear();
         self.inbound.clear();
         self.decoders.clear();
@@ -262,6 +263,12 @@ impl<S: Service> Link<S> {
     /// Whether a lane carries nothing because nothing comes back, while others do.
     pub fn lane_failed(&self, lane: usize) -> bool {
         self.lanes[lane].has_failed()
+    }
+
+    /// Whether the port of a lane takes datagrams now: what it does not take others carry.
+    pub fn set_room(&mut self, now: Instant, lane: usize, room: bool) {
+        self.lanes[lane].blocked = !room;
+        self.lanes.sort(now, self.liveness.is_in_use(now));
     }
 
     /// The lane by which what leaves arrives soonest.
@@ -318,7 +325,7 @@ impl<S: Service> Link<S> {
         let inbound = if self.lanes.len() == 1 { inbound } else { 0.0 };
         self.lanes.iter_mut().for_each(|lane| lane.look(now, inbound));
         if self.lanes.len() > 1 {
-            self.lanes.sort(now);
+            self.lanes.sort(now, self.liveness.is_in_use(now));
             self.lanes.give_up_failed();
             (0..self.lanes.len()).for_each(|lane| self.settle_lane(now, lane));
             self.greet(now);
@@ -331,7 +338,9 @@ impl<S: Service> Link<S> {
 
     /// In a link that is in use, lanes of which no answer is due ask for one.
     fn greet(&mut self, now: Instant) {
-        if self.liveness.is_in_use(now) {
+        // A deadline that came due while it was in use is kept however late this is.
+        let due = self.lanes.greet_at().is_some_and(|wakeup| wakeup.at <= now && self.liveness.is_in_use(wakeup.at));
+        if due || self.liveness.is_in_use(now) {
             self.lanes.greet(now);
         }
     }

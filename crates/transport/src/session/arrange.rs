@@ -3,7 +3,7 @@
 use super::peer::{Peer, Recalled, WayOut};
 use super::{PeerKeys, RECALL_CALLS, Sessions};
 use std::net::{IpAddr, SocketAddr};
-use wavelane_base::Instant;
+use wavelane_base::{Instant, PortId};
 
 impl Sessions {
     /// Makes the neighbours those of `wanted`, in that order. Sessions of those that stay go on. A neighbour that goes
@@ -85,6 +85,12 @@ impl Peer {
     pub(super) fn has_message(&self) -> bool {
         let calls = self.initiation.as_ref().is_some_and(|i| !i.due.is_empty());
         calls || self.answered.as_ref().is_some_and(|a| !a.due.is_empty())
+    }
+    /// Whether one waits for room on this port.
+    pub(super) fn has_message_for(&self, port: PortId) -> bool {
+        let by_port = |way: &usize| self.ways.get(*way).is_some_and(|way| way.port == port);
+        let calls = self.initiation.as_ref().is_some_and(|i| i.due.iter().any(by_port));
+        calls || self.answered.as_ref().is_some_and(|a| a.due.iter().any(|(via, _)| *via == port))
     }
     /// Drops everything that opens, seals or calls.
     fn shelve(&mut self) {

@@ -219,6 +219,7 @@ impl Sessions {
             init_mac1: message.mac1,
             due: p.places_back(place),
             sent_to: None,
+            sent_wide: false,
         }));
         if !leads {
             // Both sides initiated: the peer's handshake goes on, ours does not.
@@ -295,7 +296,7 @@ impl Sessions {
         let p = &mut self.peers[peer];
         let answered = p.answered.take()?;
         let epoch = answered.session.epoch;
-        let proven = from.is_some() && from == answered.sent_to;
+        let proven = from.is_some() && from == answered.sent_to && !answered.sent_wide;
         let (restarted, fresh) = p.turn_over(epoch);
         p.current = Some(answered.session);
         Some(Established { peer, epoch, restarted, fresh, confirm: false, from, proven })
@@ -335,9 +336,10 @@ impl Sessions {
         }
     }
 
-    /// Whether a handshake message may be waiting for [`Sessions::poll_handshake`].
-    pub fn handshake_waits(&self) -> bool {
-        !self.due.is_empty() || !self.replies.is_empty()
+    /// Whether a handshake message may be waiting for [`Sessions::poll_handshake`] of this port.
+    pub fn handshake_waits(&self, port: PortId) -> bool {
+        self.replies.iter().any(|r| r.port == port)
+            || self.due.iter().any(|peer| self.peers[*peer].has_message_for(port))
     }
 
     /// The next handshake datagram for `port`, if any. `buf` holds at least [`HANDSHAKE_MAX`] bytes; with less
@@ -372,6 +374,7 @@ impl Sessions {
         let answered = p.answered.as_mut()?;
         let place = answered.due.iter().position(|(via, _)| *via == port)?;
         let (_, to) = answered.due.remove(place);
+        answered.sent_wide |= answered.sent_to.is_some() && answered.sent_to != to.from;
         answered.sent_to = to.from;
         let len = finish(&answered.message, cookie, buf);
         Some(HandshakeOut { len, to: to.from, from: to.at, peer: Some(peer) })

@@ -208,6 +208,12 @@ impl Sessions {
         self.peers[peer].ways[way].local = local;
     }
 
+    /// It is not known any more where a way to the peer leads.
+    pub fn forget_address(&mut self, peer: usize, way: usize) {
+        let way = &mut self.peers[peer].ways[way];
+        (way.address, way.local) = (None, None);
+    }
+
     /// One more way to the peer.
     ///
     /// # Panics

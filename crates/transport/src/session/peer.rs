@@ -40,6 +40,8 @@ pub(super) struct Answered {
     pub(super) due: Vec<(PortId, Origin)>,
     /// Where it was last sent.
     pub(super) sent_to: Option<SocketAddr>,
+    /// It was sent to several places: by which of them it came to the peer nobody knows.
+    pub(super) sent_wide: bool,
 }
 
 /// An address that only our owner's memory names. It may be somebody else's by now, so it gets a few calls and no data.
@@ -192,7 +194,7 @@ impl Peer {
             None => self.initiation_at().map(|at| Wakeup { at, cause: "handshake is called for" }),
             Some(i) => {
                 let gone = Wakeup { at: i.born + INIT_LIFETIME, cause: "unanswered handshake is made anew" };
-                let calls = i.due.is_empty() && self.wanted && self.can_be_called();
+                let calls = (i.due.is_empty() || i.tried) && self.wanted && self.can_be_called();
                 let again = calls.then_some(Wakeup { at: self.next_try, cause: "handshake is sent again" });
                 Wakeup::earliest(again, Some(gone))
             }
