@@ -143,6 +143,23 @@ fn allowed() -> BTreeSet<String> {
     set
 }
 
+/// The process that a trace begins with. It outlives a strace that is killed.
+struct Traced(PathBuf);
+
+impl Traced {
+    fn pid(&self) -> Option<String> {
+        Some(std::fs::read_to_string(&self.0).ok()?.split_whitespace().next()?.to_owned())
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid().filter(|_| std::thread::panicking()) {
+            let _ = Command::new("kill").args(["-KILL", &pid]).status();
+        }
+    }
+}
+
 #[test]
 fn the_unit_allows_every_system_call_of_the_daemon_and_its_tools() {
     let _alone = alone();
@@ -164,16 +181,16 @@ fn the_unit_allows_every_system_call_of_the_daemon_and_its_tools() {
     command.arg(daemon.get_program()).args(daemon.get_args()).stdin(Stdio::null());
     command.stderr(std::fs::File::create(&log).unwrap());
     let child = world.a.spawn(command, ChildEnd::Kill).unwrap().unwrap();
+    let traced = Traced(trace.clone());
     let mut a = Daemon { child, log, control, own_folder: None };
-    a.wait_log("peer 'b' is up");
+    // Under strace the start and its tools take many times longer.
+    a.wait_log_for("peer 'b' is up", Duration::from_secs(60));
     b.wait_log("peer 'a' is up");
     world.serve(7, echo);
     transfer_during(&world, 200_000, || {});
     let refused = world.connect(&world.client, "10.3.0.2:81").map(drop).map_err(|e| e.kind());
     assert_eq!(refused, Err(std::io::ErrorKind::ConnectionRefused));
-    // The first process in the trace is the daemon.
-    let text = std::fs::read_to_string(&trace).unwrap();
-    let pid = text.split_whitespace().next().unwrap().to_owned();
+    let pid = traced.pid().unwrap();
     let signal = |name: &str| assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     signal("-HUP");
     wait_for("the reload", || a.counter("reloads") == 1);

@@ -49,7 +49,7 @@ impl Backend for SimBackend {
         if !wavelane {
             return review;
         }
-        for (number, channel) in scenario.channels.iter().enumerate().filter(|(c, _)| shape.is_local(*c)) {
+        for (number, channel) in scenario.channels.iter().enumerate().filter(|(c, _)| !shape.is_crossed(*c)) {
             let why = "under wavelane, flows enter at the gateway's stream seam; this channel takes no time and loses nothing";
             review.clause(format!("channels.{}", channel.name), Treatment::Approximated(why.to_owned()));
             for (place, change) in scenario.timeline.iter().enumerate() {
@@ -287,14 +287,11 @@ fn note(scenario: &Scenario, engine: &Engine, flows: &[FlowIndex]) -> String {
 
 fn collect(shape: &Shape<'_>, scenario: &Scenario, stack: Stack, world: &World, flows: &[FlowIndex]) -> StackRaw {
     let end = world.engine.now();
-    let offered =
-        scenario.channels.iter().enumerate().filter(|(c, _)| !shape.is_local(*c) && !shape.is_access(*c)).filter_map(
-            |(number, channel)| {
-                let cable = world.engine.cable(*world.channels.get(&channel.name)?);
-                let sides = [0, 1].into_iter().filter(|side| shape.leaves_gateway(number, *side));
-                Some(sides.map(|side| cable.counters(cable::Direction::BOTH[side]).offered.octets).sum::<u64>())
-            },
-        );
+    let offered = scenario.channels.iter().enumerate().filter_map(|(number, channel)| {
+        let sides = shape.sends_for_gateways(number);
+        let cable = world.engine.cable(*world.channels.get(&channel.name).filter(|_| !sides.is_empty())?);
+        Some(sides.iter().map(|side| cable.counters(cable::Direction::BOTH[*side]).offered.octets).sum::<u64>())
+    });
     let (first, repair) = transmissions(world);
     StackRaw {
         stack,

@@ -14,6 +14,7 @@ mod content;
 mod datagrams;
 mod engine;
 mod host;
+mod joins;
 mod node;
 mod plain;
 mod seam;

@@ -5,8 +5,7 @@ use crate::engine::{ChannelId, Engine, NodeId};
 use crate::wiring::{Shape, WiringError, World, draw_clock};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wavelane_base::Seed;
-use wavelane_channel::wifi::WifiConfig;
-use wavelane_scenario::{ChannelKind, NodeKind};
+use wavelane_scenario::NodeKind;
 use wavelane_tcp::Config as TcpConfig;
 
 /// A way from a node: by which channel and to which node.
@@ -28,36 +27,12 @@ impl Shape<'_> {
             };
             nodes.insert(node, id);
         }
-        let mut channels = self.connect(&mut engine, &nodes, |_| true)?;
-        self.connect_cells(&mut engine, &nodes, &mut channels, rts)?;
+        let channels = self.connect(&mut engine, &nodes, |_| true, rts)?;
         let ways = self.ways();
         for &host in &hosts {
             self.route_to(host, &mut engine, &nodes, &channels, &ways);
         }
         Ok(World { engine, nodes, channels, peers: BTreeMap::new() })
-    }
-
-    fn connect_cells(
-        &self,
-        engine: &mut Engine,
-        nodes: &BTreeMap<usize, NodeId>,
-        channels: &mut BTreeMap<String, ChannelId>,
-        rts: bool,
-    ) -> Result<(), WiringError> {
-        for channel in &self.scenario.channels {
-            let ChannelKind::Wifi(config) = &channel.kind else { continue };
-            let stations: Vec<NodeId> =
-                channel.between.iter().filter_map(|name| Some(nodes[&self.node(name)?])).collect();
-            let config = (**config).clone();
-            // WaveLAN has no RTS.
-            let threshold = if rts && config.rules.acknowledges { 0 } else { config.rts_threshold };
-            let config = WifiConfig { rts_threshold: threshold, ..config };
-            let id = engine
-                .connect_cell(&channel.name, &config, &stations)
-                .map_err(|why| WiringError::Cell(channel.name.clone(), why))?;
-            channels.insert(channel.name.clone(), id);
-        }
-        Ok(())
     }
 
     /// From each node the channels to its neighbours, of whichever direction, in the file's order of channels and of
@@ -92,7 +67,8 @@ impl Shape<'_> {
         let mut queue = VecDeque::from([host]);
         while let Some(at) = queue.pop_front() {
             for &(number, other) in &ways[at] {
-                if self.ends(number).is_some() && !self.carries(number, other) {
+                let channel = &self.scenario.channels[number];
+                if channel.one_way && self.node(&channel.between[0]) != Some(other) {
                     continue;
                 }
                 let node = nodes.get(&other).filter(|node| !engine.is_gateway(**node));

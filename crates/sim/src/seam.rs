@@ -17,7 +17,10 @@ pub(crate) fn needs_doors(scenario: &Scenario) -> bool {
     let mut crossed = ways.flatten().map(|(channel, _)| channel).filter(|channel| {
         channel.between.iter().any(is(NodeKind::Endpoint)) && channel.between.iter().any(is(NodeKind::Gateway))
     });
-    crossed.any(|channel| [Direction::Forward, Direction::Reverse].iter().any(|way| worse(scenario, channel, *way)))
+    crossed.any(|channel| {
+        channel.cell().is_some()
+            || [Direction::Forward, Direction::Reverse].iter().any(|way| worse(scenario, channel, *way))
+    })
 }
 
 /// Whether one direction of a channel is worse than the preset at any time.

@@ -1,17 +1,15 @@
 //! Which stacks the simulator runs, and the TCP of those that are plain TCP.
 
 use wavelane_run::Treatment;
-use wavelane_scenario::{ChannelKind, Scenario, Stack, TcpKind, TcpKnobs, TcpProfile};
+use wavelane_scenario::{Scenario, Stack, TcpKind, TcpKnobs, TcpProfile};
 use wavelane_tcp::{Config, CongestionControl, RtoFloor};
 
 /// What becomes of a stack.
 pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
-    let has_radio = scenario.channels.iter().any(|c| matches!(c.kind, ChannelKind::Wifi(_)));
     let has_rts = scenario.channels.iter().any(|c| c.cell().is_some_and(|cell| cell.rules.acknowledges));
     let has_datagrams = scenario.flows.iter().any(|f| f.app.is_datagrams());
     let only_datagrams = scenario.flows.iter().all(|f| f.app.is_datagrams());
     let why = match stack {
-        Stack::Wavelane if has_radio => "gateways cannot be stations of a wifi channel in the simulator yet",
         Stack::Wavelane if has_datagrams => "the simulated gateways carry streams only: use a tcp-* stack or udp",
         Stack::Wavelane => return Treatment::Imposed,
         Stack::WavelaneUnsplit => "the simulated gateways split every TCP: use wavelane, or run it with --on lab",

@@ -2,16 +2,16 @@
 
 use crate::clock::{DriftTooLarge, NodeClock};
 use crate::engine::{ChannelId, Engine, NodeId, Plug};
+use crate::joins::Join;
 use crate::seam;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{IpPrefix, PortId, Seed, Span};
+use wavelane_channel::wifi::WifiConfig;
 use wavelane_gateway::{Config, LaneConfig, PeerConfig, PeerId};
 use wavelane_scenario::{CONTROLS, ChannelKind, Flow, NodeKind, Scenario, TcpKind};
 use wavelane_transport::session::public_key;
 
-/// The UDP port of every lane.
-const LANE_PORT: u16 = 51_820;
 /// The port of every server program; those of flows with a congestion control of their own follow it, one per control.
 const SERVER_PORT: u16 = 80;
 /// The first port of client programs; each exchange has its own.
@@ -25,6 +25,7 @@ const CLOCK_DRIFT_MAX_PPM: u64 = 50;
 pub(crate) struct Shape<'a> {
     pub(crate) scenario: &'a Scenario,
     index: BTreeMap<&'a str, usize>,
+    pub(crate) joins: Vec<Join>,
     /// Nodes whose programs have a TCP of their own under `wavelane` too: the ends of flows that cross no gateway.
     hosts: BTreeSet<usize>,
     /// Endpoints behind gateways have a TCP of their own as well, and gateways a door that ends it.
@@ -68,9 +69,11 @@ pub(crate) enum WiringError {
 
 impl<'a> Shape<'a> {
     pub(crate) fn new(scenario: &'a Scenario) -> Self {
-        let index = scenario.nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
+        let index: BTreeMap<&str, usize> =
+            scenario.nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
         let doors = seam::needs_doors(scenario);
-        let mut shape = Self { scenario, index, hosts: BTreeSet::new(), doors };
+        let joins = Join::of(scenario, |name| index.get(name).copied());
+        let mut shape = Self { scenario, index, joins, hosts: BTreeSet::new(), doors };
         let own = |flow: &&Flow| doors || shape.is_plain(flow);
         let ends = scenario.flows.iter().filter(own).flat_map(|flow| [shape.node(&flow.from), shape.node(&flow.to)]);
         let endpoint = |node: &usize| shape.kind(*node) != NodeKind::Gateway;
@@ -80,9 +83,8 @@ impl<'a> Shape<'a> {
 
     /// Whether a flow crosses no gateway, so that it is plain TCP under `wavelane` too.
     pub(crate) fn is_plain(&self, flow: &Flow) -> bool {
-        let gateway = |name: &String| self.node(name).is_some_and(|node| self.kind(node) == NodeKind::Gateway);
-        let path = self.scenario.path(&flow.from, &flow.to).unwrap_or_default();
-        !path.iter().any(|(channel, _)| channel.between.iter().any(gateway))
+        let path = self.scenario.nodes_of_path(&flow.from, &flow.to).unwrap_or_default();
+        !path.iter().any(|node| self.kind(*node) == NodeKind::Gateway)
     }
 
     /// Whether a flow enters at the gateways' stream seam under `wavelane`, without a TCP.
@@ -102,24 +104,9 @@ impl<'a> Shape<'a> {
         &self.scenario.nodes[node].name
     }
 
-    /// The two nodes of a cable; a radio cell has more, and none that it is only between.
-    pub(crate) fn ends(&self, channel: usize) -> Option<[usize; 2]> {
-        let channel = &self.scenario.channels[channel];
-        let (ChannelKind::Cable(_), [a, b]) = (&channel.kind, channel.between.as_slice()) else { return None };
-        Some([self.node(a)?, self.node(b)?])
-    }
-
-    /// Whether a channel ends at an endpoint whose flows go through gateways: such channels are not crossed under
-    /// `wavelane`.
-    pub(crate) fn is_local(&self, channel: usize) -> bool {
-        let seam = |end: &usize| self.kind(*end) == NodeKind::Endpoint && !self.hosts.contains(end);
-        self.ends(channel).is_none_or(|ends| ends.iter().any(seam))
-    }
-
-    /// Whether a channel joins an endpoint and a gateway: it carries no lane.
-    pub(crate) fn is_access(&self, channel: usize) -> bool {
-        let kinds = self.ends(channel).map(|ends| ends.map(|end| self.kind(end)));
-        kinds.is_some_and(|kinds| kinds.contains(&NodeKind::Endpoint) && kinds.contains(&NodeKind::Gateway))
+    /// Whether the node has a TCP of its own under `wavelane`.
+    pub(crate) fn is_host(&self, node: usize) -> bool {
+        self.hosts.contains(&node)
     }
 
     /// The node itself if it is a gateway, or the one gateway that an endpoint is plugged into.
@@ -129,11 +116,10 @@ impl<'a> Shape<'a> {
             NodeKind::Router => return Err(format!("'{}' is a router; programs run on endpoints", self.name(node))),
             NodeKind::Endpoint => {}
         }
-        let mut next = (0..self.scenario.channels.len()).filter_map(|c| self.ends(c)).filter_map(|[a, b]| match node {
-            n if n == a => Some(b),
-            n if n == b => Some(a),
-            _ => None,
-        });
+        // In a cell endpoints hear each other, which is no way out.
+        let cell = |join: &Join| self.scenario.channels[join.channel].cell().is_some();
+        let leads = |join: &Join, other: &usize| !cell(join) || self.kind(*other) != NodeKind::Endpoint;
+        let mut next = self.joins.iter().filter_map(|join| join.other(node).filter(|other| leads(join, other)));
         match (next.next(), next.next()) {
             (Some(gateway), None) if self.kind(gateway) == NodeKind::Gateway => Ok(gateway),
             _ => Err(format!("endpoint '{}' must be joined to exactly one node, a gateway", self.name(node))),
@@ -179,11 +165,11 @@ impl<'a> Shape<'a> {
         far.map(|node| IpPrefix { address: IpAddr::V4(self.host(node)), bits: 32 }).collect()
     }
 
-    /// The gateways reached from `gateway` through one channel or through routers: (channel by which it leaves,
-    /// gateway), nearest first.
+    /// The gateways reached from `gateway` through one channel or through routers: (join by which it leaves, gateway),
+    /// nearest first.
     fn neighbours(&self, gateway: usize) -> Vec<(usize, usize)> {
         let mut found: Vec<(usize, usize)> = Vec::new();
-        for first in 0..self.scenario.channels.len() {
+        for first in 0..self.joins.len() {
             for (node, _) in self.flood(gateway, first) {
                 let known = found.iter().any(|(_, other)| *other == node);
                 if self.kind(node) == NodeKind::Gateway && node != gateway && !known {
@@ -194,40 +180,32 @@ impl<'a> Shape<'a> {
         found
     }
 
-    /// The channels by which `gateway` reaches its neighbour `other`, with the address of its port there: that by which it was
+    /// The joins by which `gateway` reaches its neighbour `other`, with the address of its port there: that by which it was
     /// found, and those that join the two alone.
     fn lanes_to(&self, gateway: usize, (found, other): (usize, usize)) -> Vec<(usize, Option<SocketAddr>)> {
         // The neighbour's own way towards us tells which of its ports answers.
-        let back = self.neighbours(other).into_iter().find(|(_, node)| *node == gateway).map(|(channel, _)| channel);
-        let joins =
-            |channel: usize| self.ends(channel).is_some_and(|ends| ends.contains(&gateway) && ends.contains(&other));
-        let at = |channel: usize| Some(SocketAddr::V4(self.port_address(channel, other)));
+        let back = self.neighbours(other).into_iter().find(|(_, node)| *node == gateway).map(|(join, _)| join);
+        let joins = |join: usize| self.joins[join].other(gateway) == Some(other);
+        let at = |join: usize| Some(SocketAddr::V4(self.port_address(join, other)));
         let first = if joins(found) { at(found) } else { back.and_then(at) };
-        let direct =
-            (0..self.scenario.channels.len()).filter(|c| *c != found && joins(*c) && self.carries(*c, gateway));
-        core::iter::once((found, first)).chain(direct.map(|channel| (channel, at(channel)))).collect()
+        let direct = (0..self.joins.len()).filter(|j| *j != found && joins(*j) && self.joins[*j].carries(gateway));
+        core::iter::once((found, first)).chain(direct.map(|join| (join, at(join)))).collect()
     }
 
-    /// Whether a channel carries what `node` sends.
-    pub(crate) fn carries(&self, channel: usize, node: usize) -> bool {
-        self.ends(channel).is_some_and(|ends| !self.scenario.channels[channel].one_way || ends[0] == node)
-    }
-
-    /// Every node reached by leaving `start` through `first` and passing only routers, with the channel by which it is
-    /// entered, nearest first.
+    /// Every node reached by leaving `start` through the join `first` and passing only routers, with the join by which it
+    /// is entered, nearest first.
     fn flood(&self, start: usize, first: usize) -> Vec<(usize, usize)> {
         let mut reached = Vec::new();
         let mut seen = BTreeSet::from([start]);
         let mut queue = VecDeque::from([(start, Some(first))]);
         while let Some((node, only)) = queue.pop_front() {
-            for channel in (0..self.scenario.channels.len()).filter(|c| !self.is_local(*c)) {
-                let Some(ends) = self.ends(channel) else { continue };
-                if only.is_some_and(|only| only != channel) || !ends.contains(&node) || !self.carries(channel, node) {
+            for (number, join) in self.joins.iter().enumerate().filter(|(_, join)| !self.is_local(join)) {
+                if only.is_some_and(|only| only != number) || !join.carries(node) {
                     continue;
                 }
-                let other = if ends[0] == node { ends[1] } else { ends[0] };
+                let Some(other) = join.other(node) else { continue };
                 if seen.insert(other) {
-                    reached.push((other, channel));
+                    reached.push((other, number));
                     if self.kind(other) == NodeKind::Router {
                         queue.push_back((other, None));
                     }
@@ -235,13 +213,6 @@ impl<'a> Shape<'a> {
             }
         }
         reached
-    }
-
-    /// The UDP address of the gateway port at `node`'s end of `channel`.
-    fn port_address(&self, channel: usize, node: usize) -> SocketAddrV4 {
-        let side = u8::from(self.ends(channel).is_some_and(|ends| ends[1] == node));
-        let [high, low] = (channel as u16).to_be_bytes();
-        SocketAddrV4::new(Ipv4Addr::new(10, 128 + high, low, 1 + side), LANE_PORT)
     }
 
     /// The address of a program's host.
@@ -271,22 +242,14 @@ impl<'a> Shape<'a> {
         SocketAddr::from((self.host(route.client), CLIENT_PORT + flow as u16))
     }
 
-    /// The channels by which `gateway` sends and receives.
-    fn ports_of(&self, gateway: usize) -> Vec<usize> {
-        let joins = |c: &usize| {
-            !self.is_local(*c) && !self.is_access(*c) && self.ends(*c).is_some_and(|ends| ends.contains(&gateway))
-        };
-        (0..self.scenario.channels.len()).filter(joins).collect()
-    }
-
     fn gateway_config(&self, seed: Seed, gateway: usize) -> Config {
         let ports = self.ports_of(gateway);
         let everywhere = || vec![IpPrefix { address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), bits: 9 }];
         let peers = self.neighbours(gateway).into_iter().map(|(leaves_by, other)| {
-            let lane = |(channel, address): (usize, Option<SocketAddr>)| {
-                let port = ports.iter().position(|port| *port == channel).unwrap_or(0);
+            let lane = |(join, address): (usize, Option<SocketAddr>)| {
+                let port = ports.iter().position(|port| *port == join).unwrap_or(0);
                 LaneConfig {
-                    one_way: self.scenario.channels[channel].one_way,
+                    one_way: self.scenario.channels[self.joins[join].channel].one_way,
                     ..LaneConfig::new(PortId(port as u16), address)
                 }
             };
@@ -315,6 +278,8 @@ impl<'a> Shape<'a> {
                 NodeKind::Endpoint if self.hosts.contains(&node) => {
                     engine.add_host(name, self.host(node), draw_clock(seed, name)?, config.clone())
                 }
+                // A station without programs is there and sends nothing.
+                NodeKind::Endpoint if self.is_station(node) => engine.add_router(name),
                 NodeKind::Endpoint => continue,
                 NodeKind::Router => engine.add_router(name),
                 NodeKind::Gateway => {
@@ -331,13 +296,14 @@ impl<'a> Shape<'a> {
             }
             nodes.insert(node, id);
         }
-        let channels = self.connect(&mut engine, &nodes, |channel| !self.is_local(channel))?;
+        let channels = self.connect(&mut engine, &nodes, |channel| self.is_crossed(channel), false)?;
         self.add_routes(&mut engine, &nodes, &channels);
+        self.route_through_doors(&mut engine, &nodes, &channels);
+        // Ways without a gateway come before those through one.
         let ways = self.ways();
         for &host in &self.hosts {
             self.route_to(host, &mut engine, &nodes, &channels, &ways);
         }
-        self.route_through_doors(&mut engine, &nodes, &channels);
         Ok(World { engine, nodes, channels, peers })
     }
 
@@ -348,37 +314,57 @@ impl<'a> Shape<'a> {
         nodes: &BTreeMap<usize, NodeId>,
         channels: &BTreeMap<String, ChannelId>,
     ) {
-        for channel in (0..self.scenario.channels.len()).filter(|c| self.doors && self.is_access(*c)) {
-            let Some([a, b]) = self.ends(channel) else { continue };
+        for join in self.joins.iter().filter(|join| self.doors && self.is_access(join)) {
+            let [a, b] = join.ends;
             let (endpoint, gateway) = if self.kind(a) == NodeKind::Endpoint { (a, b) } else { (b, a) };
-            let (Some(&id), channel) = (nodes.get(&endpoint), channels.get(&self.scenario.channels[channel].name))
-            else {
+            let channel = channels.get(&self.scenario.channels[join.channel].name);
+            let (Some(&id), Some(&channel), true) = (nodes.get(&endpoint), channel, self.is_host(endpoint)) else {
                 continue;
             };
-            let Some(&channel) = channel else { continue };
-            engine.route(nodes[&gateway], self.host(endpoint), channel);
+            engine.route_via(nodes[&gateway], self.host(endpoint), channel, id);
             for other in (0..self.scenario.nodes.len()).filter(|other| *other != endpoint) {
-                engine.route(id, self.host(other), channel);
+                engine.route_via(id, self.host(other), channel, nodes[&gateway]);
             }
         }
     }
 
+    /// Whether a node is a station of a radio cell that is crossed.
+    fn is_station(&self, node: usize) -> bool {
+        let in_cell = |join: &&Join| self.scenario.channels[join.channel].cell().is_some();
+        self.joins.iter().filter(in_cell).any(|join| join.ends.contains(&node) && self.is_crossed(join.channel))
+    }
+
+    /// Makes the channels that are `crossed`. With `rts` every data frame of a radio cell is preceded by an RTS.
     pub(crate) fn connect(
         &self,
         engine: &mut Engine,
         nodes: &BTreeMap<usize, NodeId>,
         crossed: impl Fn(usize) -> bool,
+        rts: bool,
     ) -> Result<BTreeMap<String, ChannelId>, WiringError> {
         let mut channels = BTreeMap::new();
         for (number, channel) in self.scenario.channels.iter().enumerate().filter(|(c, _)| crossed(*c)) {
-            let Some(ends) = self.ends(number) else { continue };
-            let lane = !self.is_access(number);
-            let plug =
-                |node: usize| Plug { node: nodes[&node], address: lane.then(|| self.port_address(number, node)) };
-            let ChannelKind::Cable(config) = &channel.kind else { continue };
-            let id = engine
-                .connect(&channel.name, (**config).clone(), plug(ends[0]), plug(ends[1]))
-                .map_err(|why| WiringError::Channel(channel.name.clone(), why))?;
+            let stations: Vec<usize> = channel.between.iter().filter_map(|name| self.node(name)).collect();
+            let id = match &channel.kind {
+                ChannelKind::Cable(config) => {
+                    let plug = |place: usize| Plug {
+                        node: nodes[&stations[place]],
+                        address: self.lane_address(number, place, 1 - place),
+                    };
+                    let made = engine.connect(&channel.name, (**config).clone(), plug(0), plug(1));
+                    made.map_err(|why| WiringError::Channel(channel.name.clone(), why))?
+                }
+                ChannelKind::Wifi(config) => {
+                    let config = (**config).clone();
+                    // WaveLAN has no RTS.
+                    let threshold = if rts && config.rules.acknowledges { 0 } else { config.rts_threshold };
+                    let config = WifiConfig { rts_threshold: threshold, ..config };
+                    let stations: Vec<NodeId> = stations.iter().map(|node| nodes[node]).collect();
+                    let address = |at, far| self.lane_address(number, at, far);
+                    let made = engine.connect_cell(&channel.name, &config, &stations, address);
+                    made.map_err(|why| WiringError::Cell(channel.name.clone(), why))?
+                }
+            };
             channels.insert(channel.name.clone(), id);
         }
         Ok(channels)
@@ -389,18 +375,15 @@ impl<'a> Shape<'a> {
         for gateway in (0..self.scenario.nodes.len()).filter(|n| self.kind(*n) == NodeKind::Gateway) {
             for lane in self.ports_of(gateway) {
                 for (router, entered_by) in self.flood(gateway, lane) {
-                    if self.kind(router) == NodeKind::Router {
-                        let back = channels[&self.scenario.channels[entered_by].name];
-                        engine.route(nodes[&router], *self.port_address(lane, gateway).ip(), back);
+                    let join = &self.joins[entered_by];
+                    if let (NodeKind::Router, Some(next)) = (self.kind(router), join.other(router)) {
+                        let back = channels[&self.scenario.channels[join.channel].name];
+                        let port = *self.port_address(lane, gateway).ip();
+                        engine.route_via(nodes[&router], port, back, nodes[&next]);
                     }
                 }
             }
         }
-    }
-
-    /// The directed channels by which gateways send: their offered bytes are what gateways put on the wire.
-    pub(crate) fn leaves_gateway(&self, channel: usize, side: usize) -> bool {
-        self.ends(channel).is_some_and(|ends| self.kind(ends[side]) == NodeKind::Gateway)
     }
 }
 

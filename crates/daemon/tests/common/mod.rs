@@ -76,9 +76,12 @@ impl Daemon {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
     pub fn wait_log(&self, text: &str) {
+        self.wait_log_for(text, PATIENCE);
+    }
+    pub fn wait_log_for(&self, text: &str, patience: Duration) {
         let start = now();
         while !self.log().contains(text) {
-            assert!(start.elapsed() < PATIENCE, "no '{text}' in the log:\n{}", self.log());
+            assert!(start.elapsed() < patience, "no '{text}' in the log:\n{}", self.log());
             pause(Duration::from_millis(20));
         }
     }

@@ -59,6 +59,16 @@ impl Scenario {
     /// The channels of a shortest way from `source` to `sink` with their directions. Endpoints pass nothing on. A
     /// radio hop is `forward` from the lower-numbered station to the higher.
     pub fn path(&self, source: &str, sink: &str) -> Option<Vec<(&Channel, Direction)>> {
+        let way = self.way(source, sink)?;
+        Some(way.into_iter().map(|(_, number, direction)| (&self.channels[number], direction)).collect())
+    }
+    /// The numbers of the nodes of that way, from `source` to `sink`.
+    pub fn nodes_of_path(&self, source: &str, sink: &str) -> Option<Vec<usize>> {
+        let end = self.nodes.iter().position(|node| node.name == sink)?;
+        Some(self.way(source, sink)?.into_iter().map(|(node, _, _)| node).chain([end]).collect())
+    }
+    /// By step: the node it leaves, by which channel and in which direction.
+    fn way(&self, source: &str, sink: &str) -> Option<Vec<(usize, usize, Direction)>> {
         let place = |name: &str| self.nodes.iter().position(|node| node.name == name);
         let (source, sink) = (place(source)?, place(sink)?);
         let places: Vec<Vec<Option<usize>>> =
@@ -90,7 +100,7 @@ impl Scenario {
         let (mut way, mut here) = (Vec::new(), sink);
         while here != source {
             let (earlier, number, direction) = before[here]?;
-            way.push((&self.channels[number], direction));
+            way.push((earlier, number, direction));
             here = earlier;
         }
         way.reverse();

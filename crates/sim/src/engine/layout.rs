@@ -70,29 +70,35 @@ impl Engine {
         let channel = self.channels.len();
         let mut ends = Vec::new();
         for (side, plug) in [a, b].into_iter().enumerate() {
-            let wire = (channel, PortId(side as u16));
-            let mut port = self.wires[plug.node.0].len();
-            match (&mut self.nodes[plug.node.0], plug.address) {
-                (Node::Gateway(gateway), Some(address)) => gateway.ports.push(address),
-                (Node::Gateway(gateway), None) => {
-                    port = gateway.door.as_mut().map_or(INSIDE, |door| {
-                        door.ports += 1;
-                        DOOR + door.ports - 1
-                    });
-                }
-                (Node::Host(host), _) => host.ports = port + 1,
-                (Node::Router(router), _) => router.ports = port + 1,
-            }
+            let port = self.plug(plug.node, plug.address, (channel, PortId(side as u16)));
             ends.push((plug.node, vec![port; 2]));
-            if port >= INSIDE {
-                self.inside_wires.insert((plug.node.0, port), wire);
-            } else {
-                self.wires[plug.node.0].push(wire);
-            }
         }
         let actor = self.join(Due::Channel(channel));
         self.channels.push(ChannelSlot { medium, actor, ends, sources: Vec::new() });
         Ok(ChannelId(channel))
+    }
+
+    /// Gives a node a port at the end of `wire`, a channel's port; a gateway's has an address unless it leads to an
+    /// endpoint. Returns its number.
+    pub(super) fn plug(&mut self, node: NodeId, address: Option<SocketAddrV4>, wire: (usize, PortId)) -> usize {
+        let mut port = self.wires[node.0].len();
+        match (&mut self.nodes[node.0], address) {
+            (Node::Gateway(gateway), Some(address)) => gateway.ports.push(address),
+            (Node::Gateway(gateway), None) => {
+                port = gateway.door.as_mut().map_or(INSIDE, |door| {
+                    door.ports += 1;
+                    DOOR + door.ports - 1
+                });
+            }
+            (Node::Host(host), _) => host.ports = port + 1,
+            (Node::Router(router), _) => router.ports = port + 1,
+        }
+        if port >= INSIDE {
+            self.inside_wires.insert((node.0, port), wire);
+        } else {
+            self.wires[node.0].push(wire);
+        }
+        port
     }
 
     /// Tells a router, or a host, to send packets for `to` out of the port that `channel` is plugged into.

@@ -4,7 +4,7 @@ use super::medium::{ChannelSlot, Medium};
 use super::{CaptureSink, ChannelId, Due, Engine, Node, NodeId};
 use crate::datagrams;
 use crate::traffic::FlowIndex;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use wavelane_channel::wifi::{CATEGORIES, Category, ConfigError, Handling, Wifi, WifiConfig};
 use wavelane_wire::ip::{Ipv4, PROTOCOL_UDP};
 use wavelane_wire::tcp::PROTOCOL_TCP;
@@ -16,15 +16,16 @@ const NOWHERE: usize = usize::MAX;
 
 impl Engine {
     /// Joins nodes by a radio cell, in the order of its stations. A node gets a port for each station that it can talk
-    /// to.
+    /// to; a gateway's has the `address` that is said for the two stations, and leads to an endpoint without one.
     ///
     /// # Panics
-    /// If one of them is a gateway, or there are fewer nodes than stations.
+    /// If there are fewer nodes than stations.
     pub fn connect_cell(
         &mut self,
         name: &str,
         config: &WifiConfig,
         stations: &[NodeId],
+        address: impl Fn(usize, usize) -> Option<SocketAddrV4>,
     ) -> Result<ChannelId, ConfigError> {
         let medium = Medium::Wifi(Box::new(Wifi::new(self.seed, name, config)?));
         let channel = self.channels.len();
@@ -35,14 +36,8 @@ impl Engine {
             for (far, port) in ports.iter_mut().enumerate() {
                 let talks = at != far && config.reach.get(at, far).decode && config.reach.get(far, at).decode;
                 if talks {
-                    *port = self.wires[node.0].len();
-                    self.wires[node.0].push((channel, medium.port(at, far)));
+                    *port = self.plug(*node, address(at, far), (channel, medium.port(at, far)));
                 }
-            }
-            match &mut self.nodes[node.0] {
-                Node::Host(host) => host.ports = self.wires[node.0].len(),
-                Node::Router(router) => router.ports = self.wires[node.0].len(),
-                Node::Gateway(gateway) => panic!("node {}: gateways have no radios yet", gateway.name),
             }
         }
         let actor = self.join(Due::Channel(channel));

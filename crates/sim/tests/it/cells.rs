@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use wavelane_run::{Backend, CategoryFigures, RunDocument, RunHooks, RunOptions, StackRaw, Treatment, Verdict, run};
-use wavelane_scenario::Scenario;
+use wavelane_scenario::{Scenario, Stack};
 use wavelane_sim::SimBackend;
 
 fn text(name: &str) -> String {
@@ -71,6 +71,10 @@ fn every_cell_keeps_its_checks_and_is_the_same_with_one_worker_and_with_two() {
 }
 
 fn one_run(scenario: &Scenario) -> StackRaw {
+    run_of(scenario, scenario.stacks[0])
+}
+
+fn run_of(scenario: &Scenario, stack: Stack) -> StackRaw {
     let mut context = wavelane_run::RunContext {
         out: Path::new("."),
         label: String::new(),
@@ -78,7 +82,7 @@ fn one_run(scenario: &Scenario) -> StackRaw {
         progress: &mut |_| {},
         cancelled: &AtomicBool::new(false),
     };
-    SimBackend.run_stack(scenario, scenario.stacks[0], scenario.seed, &mut context).unwrap()
+    SimBackend.run_stack(scenario, stack, scenario.seed, &mut context).unwrap()
 }
 
 /// What the categories delivered is what the programs received and the answers, IP and UDP headers counted.
@@ -174,4 +178,37 @@ fn rts_stacks_need_a_cell_that_has_rts() {
     let text = &text[..text.find("# 50 datagrams").unwrap()];
     let review = SimBackend.review(&parse(text));
     assert!(matches!(&review.stacks[1].1, Treatment::Omitted(why) if why.contains("WaveLAN")), "{:?}", review.stacks);
+}
+
+/// Gateways as stations: relays along a line, and an access point that ends the TCP of a station.
+#[test]
+fn gateways_stand_in_cells() {
+    let line = parse(&text("gateways.toml").replace("30 s", "8 s"));
+    let stacks: Vec<_> = line.stacks.iter().map(|stack| run_of(&line, *stack)).collect();
+    let goodput = |raw: &StackRaw| wavelane_run::figures::of_run(&line, raw, line.seed)[0].goodput_bps.unwrap();
+    let [cubic, _, ours] = [0, 1, 2].map(|i| goodput(&stacks[i]));
+    // Of 54 Mbit/s a saturated cell carries some 31 of 1,500 byte packets, which cross it four times.
+    assert!(ours > cubic && ours < 31e6 / 4.0 * 1.05, "{ours} beside {cubic}");
+
+    let station = text("bulk-cell.toml")
+        .replace("duration = \"105 s\"", "duration = \"10 s\"")
+        .replace("stacks = [\"tcp-reno\", \"tcp-reno+rts\"]", "stacks = [\"tcp-reno\", \"wavelane\"]")
+        .replace("ap = \"router\"", "ap = \"gateway\"\nnear = \"gateway\"")
+        .replace("between = [\"host\", \"ap\"]", "between = [\"near\", \"ap\"]")
+        .replace(
+            "[channels.air]",
+            "[channels.lan]\npreset = \"ethernet\"\nbetween = [\"host\", \"near\"]\n[channels.air]",
+        );
+    let cell = parse(&station);
+    let review = SimBackend.review(&cell);
+    assert!(review.stacks.iter().all(|(_, treatment)| *treatment == Treatment::Imposed), "{:?}", review.stacks);
+    for stack in &cell.stacks {
+        let raw = run_of(&cell, *stack);
+        let figures = wavelane_run::figures::of_run(&cell, &raw, cell.seed);
+        let total: f64 = figures.iter().filter_map(|flow| flow.goodput_bps).sum();
+        // 2 Mbit/s less preambles, acknowledgements and back-off leaves some 1.6, of which the noise takes up to half.
+        assert!((0.6e6..1.7e6).contains(&total), "{stack:?}: {total}");
+        let given: u64 = raw.radios.iter().map(|radio| radio.data).sum();
+        assert!(given > 500, "it went by radio: {given} frames");
+    }
 }
