@@ -3,6 +3,7 @@
 use crate::clock::{DriftTooLarge, NodeClock};
 use crate::engine::{ChannelId, Engine, NodeId, Plug};
 use crate::seam;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{IpPrefix, PortId, Seed, Span};
@@ -16,6 +17,8 @@ const LANE_PORT: u16 = 51_820;
 const SERVER_PORT: u16 = 80;
 /// The first port of client programs; each exchange has its own.
 const CLIENT_PORT: u16 = 40_000;
+/// Between gateways of which one knows several ways: the loss of one is to be noticed while nothing crosses it.
+const KEEPALIVE: Span = Span::from_secs(1);
 /// Clocks start up to this far apart.
 const CLOCK_OFFSET_MAX: Span = Span::from_secs(3600);
 /// Clocks drift up to this much either way: what two ordinary crystals do.
@@ -29,6 +32,10 @@ pub(crate) struct Shape<'a> {
     hosts: BTreeSet<usize>,
     /// Endpoints behind gateways have a TCP of their own as well, and gateways a door that ends it.
     doors: bool,
+    /// Of each node that is a gateway: [`Shape::neighbours`].
+    joined: OnceCell<Vec<Vec<(usize, usize)>>>,
+    /// What every gateway is told besides whom it knows; `None` for what it is told by default.
+    pub(crate) limits: Option<Config>,
 }
 
 /// A flow's two gateways and the neighbour by which the first reaches the second, by node number, and the node numbers
@@ -70,7 +77,7 @@ impl<'a> Shape<'a> {
     pub(crate) fn new(scenario: &'a Scenario) -> Self {
         let index = scenario.nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
         let doors = seam::needs_doors(scenario);
-        let mut shape = Self { scenario, index, hosts: BTreeSet::new(), doors };
+        let mut shape = Self { scenario, index, hosts: BTreeSet::new(), doors, joined: OnceCell::new(), limits: None };
         let own = |flow: &&Flow| doors || shape.is_plain(flow);
         let ends = scenario.flows.iter().filter(own).flat_map(|flow| [shape.node(&flow.from), shape.node(&flow.to)]);
         let endpoint = |node: &usize| shape.kind(*node) != NodeKind::Gateway;
@@ -123,7 +130,7 @@ impl<'a> Shape<'a> {
     }
 
     /// The node itself if it is a gateway, or the one gateway that an endpoint is plugged into.
-    fn gateway_of(&self, node: usize) -> Result<usize, String> {
+    pub(crate) fn gateway_of(&self, node: usize) -> Result<usize, String> {
         match self.kind(node) {
             NodeKind::Gateway => return Ok(node),
             NodeKind::Router => return Err(format!("'{}' is a router; programs run on endpoints", self.name(node))),
@@ -153,22 +160,6 @@ impl<'a> Shape<'a> {
         Err(format!("no channels, routers or gateways lead from gateway '{ingress}' to gateway '{egress}'"))
     }
 
-    /// The neighbour through which `from` reaches `to` over the fewest gateways; the first of equals.
-    fn next_gateway(&self, from: usize, to: usize) -> Option<usize> {
-        let mut seen = BTreeSet::from([from]);
-        let first = self.neighbours(from).into_iter().map(|(_, next)| (next, next));
-        let mut queue: VecDeque<(usize, usize)> = first.collect();
-        while let Some((at, next)) = queue.pop_front() {
-            if at == to {
-                return Some(next);
-            }
-            if seen.insert(at) {
-                queue.extend(self.neighbours(at).into_iter().map(|(_, other)| (other, next)));
-            }
-        }
-        None
-    }
-
     /// The hosts that `gateway` reaches through its neighbour `next`.
     fn routes_through(&self, gateway: usize, next: usize) -> Vec<IpPrefix> {
         let nodes = 0..self.scenario.nodes.len();
@@ -176,12 +167,26 @@ impl<'a> Shape<'a> {
             Ok(edge) => edge != gateway && self.next_gateway(gateway, edge) == Some(next),
             Err(_) => false,
         });
-        far.map(|node| IpPrefix { address: IpAddr::V4(self.host(node)), bits: 32 }).collect()
+        far.map(|node| self.prefix(node)).collect()
+    }
+
+    /// A host's address as a route.
+    pub(crate) fn prefix(&self, node: usize) -> IpPrefix {
+        IpPrefix { address: IpAddr::V4(self.host(node)), bits: 32 }
     }
 
     /// The gateways reached from `gateway` through one channel or through routers: (channel by which it leaves,
     /// gateway), nearest first.
-    fn neighbours(&self, gateway: usize) -> Vec<(usize, usize)> {
+    pub(crate) fn neighbours(&self, gateway: usize) -> &[(usize, usize)] {
+        let of = |node: usize| match self.kind(node) {
+            NodeKind::Gateway => self.find_neighbours(node),
+            NodeKind::Endpoint | NodeKind::Router => Vec::new(),
+        };
+        let all = || (0..self.scenario.nodes.len()).map(of).collect();
+        &self.joined.get_or_init(all)[gateway]
+    }
+
+    fn find_neighbours(&self, gateway: usize) -> Vec<(usize, usize)> {
         let mut found: Vec<(usize, usize)> = Vec::new();
         for first in 0..self.scenario.channels.len() {
             for (node, _) in self.flood(gateway, first) {
@@ -198,7 +203,7 @@ impl<'a> Shape<'a> {
     /// found, and those that join the two alone.
     fn lanes_to(&self, gateway: usize, (found, other): (usize, usize)) -> Vec<(usize, Option<SocketAddr>)> {
         // The neighbour's own way towards us tells which of its ports answers.
-        let back = self.neighbours(other).into_iter().find(|(_, node)| *node == gateway).map(|(channel, _)| channel);
+        let back = self.neighbours(other).iter().find(|(_, node)| *node == gateway).map(|(channel, _)| *channel);
         let joins =
             |channel: usize| self.ends(channel).is_some_and(|ends| ends.contains(&gateway) && ends.contains(&other));
         let at = |channel: usize| Some(SocketAddr::V4(self.port_address(channel, other)));
@@ -282,7 +287,8 @@ impl<'a> Shape<'a> {
     fn gateway_config(&self, seed: Seed, gateway: usize) -> Config {
         let ports = self.ports_of(gateway);
         let everywhere = || vec![IpPrefix { address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), bits: 9 }];
-        let peers = self.neighbours(gateway).into_iter().map(|(leaves_by, other)| {
+        let keepalive = self.has_detours().then_some(KEEPALIVE);
+        let peers = self.neighbours(gateway).iter().map(|&(leaves_by, other)| {
             let lane = |(channel, address): (usize, Option<SocketAddr>)| {
                 let port = ports.iter().position(|port| *port == channel).unwrap_or(0);
                 LaneConfig {
@@ -295,13 +301,18 @@ impl<'a> Shape<'a> {
                 public_key: public_key(&private_key(seed, self.name(other))),
                 preshared_key: None,
                 lanes: self.lanes_to(gateway, (leaves_by, other)).into_iter().map(lane).collect(),
-                keepalive: None,
+                keepalive,
                 allow_sources: None,
                 allow_targets: everywhere(),
                 routes: self.routes_through(gateway, other),
             }
         });
-        Config { private_key: private_key(seed, self.name(gateway)), peers: peers.collect(), ..Config::default() }
+        Config {
+            private_key: private_key(seed, self.name(gateway)),
+            peers: peers.collect(),
+            detours: self.detours(gateway),
+            ..self.limits.clone().unwrap_or_default()
+        }
     }
 
     /// Builds everything but the flows. Hosts have `config`, unless a flow has its own.
@@ -318,7 +329,7 @@ impl<'a> Shape<'a> {
                 NodeKind::Endpoint => continue,
                 NodeKind::Router => engine.add_router(name),
                 NodeKind::Gateway => {
-                    for (place, (_, other)) in self.neighbours(node).into_iter().enumerate() {
+                    for (place, (_, other)) in self.neighbours(node).iter().copied().enumerate() {
                         peers.insert((node, other), PeerId(place));
                     }
                     let config = self.gateway_config(seed, node);
