@@ -26,8 +26,10 @@ impl Gateway {
         self.lend(peer);
         let mut token = [0; 16];
         self.dice.fill(&mut token);
-        let choice = self.has_choice(peer, target.ip());
-        let edge = Edge::new(token, Role::Opener { peer, source, target, resumes: 0, choice });
+        let ways = self.ways_to(None, target.ip());
+        let routed = ways.contains(&peer);
+        let choice = routed && ways.len() > 1;
+        let edge = Edge::new(token, Role::Opener { peer, source, target, resumes: 0, routed, choice });
         let passage = Some(edge.passage());
         let name = self.blocks(peer).open(now, source, target, passage);
         let name = name.map_err(|HopOpenError::TableFull(most)| OpenError::TableFull(most))?;

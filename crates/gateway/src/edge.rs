@@ -41,6 +41,8 @@ pub(super) enum Role {
         target: SocketAddr,
         /// Since bytes last got through.
         resumes: u32,
+        /// Routes led there over the peer: others may, now or later.
+        routed: bool,
         /// Other peers lead to the target as well.
         choice: bool,
     },

@@ -77,12 +77,12 @@ impl Gateway {
     /// Asks for a lost flow again: over the peer that it was opened through, or the best of several.
     fn open_anew(&mut self, now: Instant, id: FlowId) {
         let Some(edge) = self.flows.edge(id) else { return };
-        let Role::Opener { peer, target, choice, .. } = edge.role else { return };
-        let best = if choice { self.any_way(now, None, target.ip()).unwrap_or(peer) } else { peer };
-        let choice = choice || self.has_choice(best, target.ip());
+        let Role::Opener { peer, target, routed, .. } = edge.role else { return };
+        let best = if routed { self.any_way(now, None, target.ip()).unwrap_or(peer) } else { peer };
+        let several = routed && self.ways_to(None, target.ip()).len() > 1;
         let Some(edge) = self.flows.edge(id) else { return };
-        let Role::Opener { peer, source, target, resumes, choice: known } = &mut edge.role else { return };
-        (*peer, *known) = (best, choice);
+        let Role::Opener { peer, source, target, resumes, choice, .. } = &mut edge.role else { return };
+        (*peer, *choice) = (best, *choice || several);
         *resumes += 1;
         let (peer, source, target) = (*peer, *source, *target);
         edge.attempt += 1;

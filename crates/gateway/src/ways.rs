@@ -62,12 +62,6 @@ impl Gateway {
         ways
     }
 
-    /// Whether others than `peer` lead to `target` besides it.
-    pub(super) fn has_choice(&self, peer: PeerId, target: IpAddr) -> bool {
-        let ways = self.ways_to(None, target);
-        ways.len() > 1 && ways.contains(&peer)
-    }
-
     /// The best neighbour towards `target` that is not down and did not lead nowhere lately.
     pub(super) fn good_way(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> Option<PeerId> {
         let good = |peer: &PeerId| !self.peers[peer.0].down && self.ways.shunned_at(now, *peer, target).is_none();
@@ -96,11 +90,11 @@ impl Gateway {
     }
 
     fn leave_as_edge(&mut self, now: Instant, id: FlowId, side: Side) {
-        let Some(Role::Opener { target, choice, .. }) = self.flows.edge(id).map(|edge| edge.role) else { return };
+        let Some(Role::Opener { target, routed, .. }) = self.flows.edge(id).map(|edge| edge.role) else { return };
         let target = target.ip();
         let ways = self.ways_to(None, target);
-        let named = ways.contains(&side.0) || !choice;
-        let other = ways.iter().any(|way| *way != side.0 && !self.peers[way.0].down);
+        let named = ways.contains(&side.0) || !routed;
+        let other = routed && ways.iter().any(|way| *way != side.0 && !self.peers[way.0].down);
         if !other || named && !self.peers[side.0.0].down {
             return;
         }

@@ -96,15 +96,18 @@ impl Mesh {
             Err(why) => panic!("the mesh cannot be wired: {why}"),
         };
         let pairs = (0..spec.nodes).flat_map(|a| (0..spec.nodes).map(move |b| (a, b)));
+        let (mut engine, nodes): (_, Vec<NodeId>) = (world.engine, world.nodes.into_values().collect());
+        // As daemons do, they meet before anybody needs them.
+        nodes.iter().for_each(|node| engine.rouse(*node));
         let route = |(a, b)| {
             let route = shape.route(shape.name(a), shape.name(b)).ok()?;
             Some(((a, b), (route, *world.peers.get(&(a, route.next))?)))
         };
         let routes = pairs.filter(|(a, b)| a != b).filter_map(route).collect();
         Self {
-            nodes: world.nodes.into_values().collect(),
+            nodes,
             links: (0..spec.links.len()).map(|link| world.channels[&format!("l{link}")]).collect(),
-            engine: world.engine,
+            engine,
             hosts: (0..spec.nodes).map(|node| shape.host(node)).collect(),
             routes,
             servers: BTreeSet::new(),

@@ -1,12 +1,12 @@
 //! Running a plan, and what must hold of it.
 
-use super::{HEALING, Plan};
+use super::{AFTERMATH, HEALING, Plan};
 use crate::mesh::Mesh;
 use crate::traffic::{FlowEnd, FlowIndex, FlowSpec, Work};
 use wavelane_base::{Instant, Octets, Rate, Ratio, Seed, Span};
 use wavelane_channel::cable::Direction;
 use wavelane_channel::{LossConfig, Parameter, QueueLimit, Reorder};
-use wavelane_gateway::Reason;
+use wavelane_gateway::{Event, Reason};
 
 /// How often bounds are looked at.
 const LOOK: Span = Span::from_millis(500);
@@ -164,7 +164,7 @@ fn check_ends(plan: &Plan, mesh: &Mesh, flows: &[Running], freed: Instant) -> Re
             FlowEnd::Reset(_) if forgotten => outcome.reset += 1,
             FlowEnd::Refused(_) if forgotten => outcome.refused += 1,
             FlowEnd::Refused(Some(Reason::NoRoom)) if full => outcome.refused += 1,
-            FlowEnd::Refused(Some(_)) if log.accepted.is_none() && plan.is_disturbed(flow.start, at) => {
+            FlowEnd::Refused(Some(_)) if log.accepted.is_none() && is_disturbed(plan, mesh, flow.start, at) => {
                 outcome.refused += 1;
             }
             _ => {
@@ -180,6 +180,15 @@ fn check_ends(plan: &Plan, mesh: &Mesh, flows: &[Running], freed: Instant) -> Re
         outcome.moved += mesh.count(node, "flows_moved");
     }
     Ok(outcome)
+}
+
+/// Whether there may have been no way for what began at `start` and was told at `at`: something was cut or forgotten, or
+/// neighbours heard nothing of each other for so long over a bad link that it counted as down.
+fn is_disturbed(plan: &Plan, mesh: &Mesh, start: Instant, at: Instant) -> bool {
+    let recent = |when: &Instant| *when <= at && *when + AFTERMATH >= start;
+    let events = mesh.nodes.iter().flat_map(|node| mesh.engine.peer_events(*node));
+    let down = |(when, event): &(Instant, Event)| matches!(event, Event::PeerDown(_)) && recent(when);
+    plan.is_disturbed(start, at) || events.into_iter().any(down)
 }
 
 /// Every cable becomes an ordinary one.

@@ -4,6 +4,7 @@ use crate::common::{direction, random_loss, secs, with_loss};
 use wavelane_base::{Instant, Seed, Span};
 use wavelane_channel::cable::Direction;
 use wavelane_channel::{CableConfig, Parameter};
+use wavelane_gateway::Event;
 use wavelane_sim::{FlowEnd, FlowIndex, FlowSpec, Mesh, MeshSpec, Work};
 
 /// 0 and 5 over 1 and 2, or over 3 and 4.
@@ -145,19 +146,26 @@ fn ways_that_swing_bring_nothing_twice() {
     }
 }
 
+/// Whether the gateway knew of another way before or not.
 #[test]
 fn a_route_change_in_mid_flow_moves_it() {
-    let mut mesh = two_ways(9);
-    let down = add(&mut mesh, 0, 5, Work::Download(Some(10_000_000)), Instant::ZERO);
-    mesh.engine.run_until(secs(2));
-    let mut config = mesh.engine.gateway(mesh.nodes[0]).config().clone();
-    config.detours.clear();
-    let (first, second) = config.peers.split_at_mut(1);
-    core::mem::swap(&mut first[0].routes, &mut second[0].routes);
-    mesh.engine.reload(mesh.nodes[0], config);
-    assert!(mesh.engine.log(down).octets < 9_000_000);
-    finish(&mut mesh, secs(20));
-    assert_eq!((mesh.count(0, "flows_moved"), mesh.count(3, "flows_relayed")), (1, 1));
+    for knows in [true, false] {
+        let mut mesh = two_ways(9);
+        let mut config = mesh.engine.gateway(mesh.nodes[0]).config().clone();
+        if !knows {
+            config.detours.clear();
+            mesh.engine.reload(mesh.nodes[0], config.clone());
+        }
+        let down = add(&mut mesh, 0, 5, Work::Download(Some(10_000_000)), Instant::ZERO);
+        mesh.engine.run_until(secs(2));
+        config.detours.clear();
+        let (first, second) = config.peers.split_at_mut(1);
+        core::mem::swap(&mut first[0].routes, &mut second[0].routes);
+        mesh.engine.reload(mesh.nodes[0], config);
+        assert!(mesh.engine.log(down).octets < 9_000_000);
+        finish(&mut mesh, secs(20));
+        assert_eq!((mesh.count(0, "flows_moved"), mesh.count(3, "flows_relayed")), (1, 1));
+    }
 }
 
 /// What has no way is told so at once, and what the edge forgot is reset at the other side.
@@ -177,4 +185,15 @@ fn where_no_honest_way_exists_the_failure_is_clear() {
     let how = mesh.engine.log(down).end;
     assert!(matches!(how, Some((_, FlowEnd::Reset(Some(_))))), "{how:?}");
     assert_eq!(mesh.engine.log(down).damage, None);
+}
+
+#[test]
+fn neighbours_meet_before_anybody_needs_them_and_stay_together() {
+    let mut mesh = two_ways(12);
+    mesh.engine.run_until(secs(60));
+    for node in &mesh.nodes {
+        let events = mesh.engine.peer_events(*node);
+        let met = |(at, event): &(Instant, Event)| matches!(event, Event::PeerUp(_)) && *at < secs(1);
+        assert!(events.len() == 2 && events.iter().all(met), "{events:?}");
+    }
 }
