@@ -320,7 +320,9 @@ impl Learnt {
         let token = source.pick(&self.tokens).unwrap_or([source.byte(); 16]);
         let hops = if source.byte() < 200 { source.byte() % 10 } else { source.byte() };
         let received = (source.byte() < 100).then(|| self.number(source));
-        Passage { token, hops, received }
+        let choice = source.byte() < 80;
+        let attempt = if source.byte() < 80 { self.number(source) } else { 0 };
+        Passage { token, hops, received, choice, attempt }
     }
 
     fn flow_frame(&mut self, source: &mut Source<'_>, kind: u8, w: &mut Writer<'_>) -> Option<()> {

@@ -1,7 +1,7 @@
 //! Carrying the owner's flows: how they begin and end, and what the links say of them.
 
 use super::edge::{Edge, KEPT_FLOOR, Role};
-use super::relay::Side;
+use super::relay::{Asked, Side};
 use super::{Event, Gateway, OpenError, PeerId};
 use std::net::SocketAddr;
 use wavelane_base::{FlowId, Instant, ReadOutcome};
@@ -26,7 +26,10 @@ impl Gateway {
         self.lend(peer);
         let mut token = [0; 16];
         self.dice.fill(&mut token);
-        let edge = Edge::new(token, Role::Opener { peer, source, target, resumes: 0 });
+        let ways = self.ways_to(None, target.ip());
+        let routed = ways.contains(&peer);
+        let choice = routed && ways.len() > 1;
+        let edge = Edge::new(token, Role::Opener { peer, source, target, resumes: 0, routed, choice });
         let passage = Some(edge.passage());
         let name = self.blocks(peer).open(now, source, target, passage);
         let name = name.map_err(|HopOpenError::TableFull(most)| OpenError::TableFull(most))?;
@@ -114,6 +117,7 @@ impl Gateway {
             | HopEvent::Idle(flow)
             | HopEvent::Refused(flow, _)
             | HopEvent::Reset(flow, _)
+            | HopEvent::Withdrawn(flow)
             | HopEvent::Closed(flow) => flow,
         };
         if let HopEvent::Idle(_) = event {
@@ -149,9 +153,9 @@ impl Gateway {
                 }
             }
             HopEvent::Refused(_, reason) | HopEvent::Reset(_, reason) => self.lost(now, id, reason),
+            HopEvent::Withdrawn(_) => self.lost(now, id, Reason::Restarted),
             HopEvent::Closed(_) => {
-                let across = self.flows.edge(id).map(|edge| edge.token);
-                self.remember_ended(across);
+                self.remember_ended(id, true);
                 self.forget(id);
                 self.events.push_back(Event::Closed(id));
             }
@@ -167,8 +171,9 @@ impl Gateway {
         }
     }
 
-    fn remember_ended(&mut self, token: Option<[u8; 16]>) {
-        self.ended.extend(token);
+    /// Of a flow across relays: what is asked for again, or was asked for before and comes late, is told.
+    pub(super) fn remember_ended(&mut self, id: FlowId, well: bool) {
+        self.ended.extend(self.flows.edge(id).map(|edge| (edge.token, well)));
         if self.ended.len() > ENDED_MAX {
             self.ended.pop_front();
         }
@@ -184,33 +189,38 @@ impl Gateway {
     ) -> Result<(), Reason> {
         self.check_incoming(side.0, source, target)?;
         let resumed = passage.is_some_and(|passage| passage.received.is_some());
-        let next = self.next_hop(side.0, target.ip(), !resumed);
+        let next = self.next_hop(side.0, target.ip());
         // One that is taken up again has had its turn. Its other edge knows whether that is so; a relay does not, and puts
         // off what is too much.
         if (!resumed || next.is_some()) && !self.arrivals.admit(now, side.0.0) {
             return Err(if resumed { Reason::Restarted } else { Reason::NoRoom });
         }
-        if let Some(next) = next {
-            // What began before the next one went down waits for it; what begins now is told.
-            if !resumed && self.peers[next.0].down {
-                return Err(Reason::Unreachable);
-            }
-            return self.relay(now, side, next, (source, target), passage);
+        if next.is_some() {
+            let asked = Asked { source, target, passage };
+            return self.relay(now, side, asked);
         }
-        let across = passage.filter(|passage| passage.hops > 0);
+        let across = passage.filter(|passage| passage.hops > 0 || passage.choice || passage.attempt > 0);
         if let Some(passage) = across {
             if let Some(id) = self.flows.id_of_token(&passage.token) {
+                if !self.flows.edge(id).is_some_and(|edge| edge.takes(&passage)) {
+                    self.counters.dropped_stale_opens += 1;
+                    return Err(Reason::Restarted);
+                }
                 self.take_up(now, id, side, passage);
                 return Ok(());
             }
-            if self.ended.contains(&passage.token) {
-                return Err(Reason::Complete);
+            if let Some((_, well)) = self.ended.iter().find(|(token, _)| *token == passage.token) {
+                return Err(if *well { Reason::Complete } else { Reason::Aborted });
             }
         }
         if resumed {
             return Err(Reason::Aborted);
         }
-        let edge = across.map(|passage| Box::new(Edge::new(passage.token, Role::Answerer)));
+        let edge = across.map(|passage| {
+            let mut edge = Edge::new(passage.token, Role::Answerer);
+            edge.attempt = passage.attempt;
+            Box::new(edge)
+        });
         let flow = self.flows.insert(side.0, side.1, edge);
         self.events.push_back(Event::Incoming { flow, peer: side.0, source, target });
         Ok(())
@@ -221,11 +231,15 @@ impl Gateway {
         self.counters.flows_resumed += 1;
         self.dirty.extend(self.flows.loser(id));
         if let Some((peer, name)) = self.flows.attach(id, side.0, side.1) {
-            self.blocks(peer).reset(name, Reason::Aborted);
+            // Should the opening edge wait there, it asks again.
+            self.blocks(peer).reset(name, Reason::Restarted);
             self.dirty.insert(peer);
         }
         let from = passage.received.unwrap_or(0);
-        match self.with_edge(id, |edge| (edge.accepted, edge.start_from(from), edge.reach.received)) {
+        match self.with_edge(id, |edge| {
+            edge.attempt = passage.attempt;
+            (edge.accepted, edge.start_from(from), edge.reach.received)
+        }) {
             Some((true, true, received)) => {
                 self.blocks(side.0).accept(now, side.1, Some(received));
                 self.resumed(now, id, side);
@@ -234,8 +248,7 @@ impl Gateway {
             Some((false, true, _)) => {}
             Some((_, false, _)) => {
                 self.blocks(side.0).refuse(now, side.1, Reason::Aborted);
-                self.forget(id);
-                self.events.push_back(Event::Reset(id, Reason::Aborted));
+                self.end(id, Reason::Aborted, true);
             }
             None => {}
         }
@@ -324,7 +337,10 @@ impl Gateway {
 
     /// The flow is over without order.
     pub(super) fn end(&mut self, id: FlowId, reason: Reason, accepted: bool) {
-        let opening = self.flows.edge(id).is_some_and(|edge| matches!(edge.role, Role::Opener { .. })) && !accepted;
+        let opening = self.flows.edge(id).is_some_and(|edge| edge.opener_peer().is_some()) && !accepted;
+        if self.flows.edge(id).is_some_and(|edge| edge.opener_peer().is_none()) {
+            self.remember_ended(id, false);
+        }
         self.forget(id);
         self.events.push_back(if opening { Event::Refused(id, reason) } else { Event::Reset(id, reason) });
     }

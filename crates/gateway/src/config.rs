@@ -1,5 +1,6 @@
 //! What a gateway is told. Nothing here describes the link: rate, loss and delay are found out.
 
+use super::PeerId;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use wavelane_base::{IpPrefix, Octets, PortId, Span};
 use wavelane_queue::Discipline;
@@ -52,6 +53,17 @@ pub struct PeerConfig {
     pub routes: Vec<IpPrefix>,
 }
 
+/// A further way to addresses that a peer's route covers already: taken by flows where that peer is down or leads nowhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Detour {
+    /// What lies beyond it.
+    pub prefix: IpPrefix,
+    /// By which of [`Config::peers`].
+    pub peer: PeerId,
+    /// Of several the least goes first.
+    pub metric: u32,
+}
+
 /// How packets that are not part of a split TCP flow are carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketConfig {
@@ -94,6 +106,9 @@ pub const POOL_DEFAULT: Octets = Octets::new(256 << 20);
 /// before: doors ask their applications' kernels every two hours.
 const IDLE: Span = Span::from_secs(5 * 24 * 3600);
 
+/// Most detours: a gateway of a mesh of a hundred nodes with ten neighbours has as many.
+pub const DETOURS_MAX: usize = 1 << 10;
+
 /// Everything a gateway is told.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -101,6 +116,8 @@ pub struct Config {
     pub private_key: [u8; 32],
     /// The neighbours.
     pub peers: Vec<PeerConfig>,
+    /// Ways beside those that the peers' routes name, at most [`DETOURS_MAX`].
+    pub detours: Vec<Detour>,
     /// The networks on this side. What they cover more closely than a peer's route is here: flows to it are not passed
     /// on, and no peer speaks for it.
     pub serves: Vec<IpPrefix>,
@@ -134,6 +151,9 @@ pub enum ConfigError {
         /// Given.
         got: usize,
     },
+    /// A detour by a peer that is not there.
+    #[error("a detour leads through peer number {0}, which does not exist: there are as many as [[peers]] tables")]
+    NoSuchPeer(usize),
     /// A limit is out of range.
     #[error("{what} must lie between {low} and {high}, not {got}")]
     OutOfRange {
@@ -153,6 +173,7 @@ impl Default for Config {
         Self {
             private_key: [0; 32],
             peers: Vec::new(),
+            detours: Vec::new(),
             serves: Vec::new(),
             keep_sources: false,
             flows_max: 4096,
@@ -168,6 +189,9 @@ impl Default for Config {
 impl Config {
     /// Refuses what cannot work.
     pub fn check(&self) -> Result<(), ConfigError> {
+        if let Some(detour) = self.detours.iter().find(|detour| detour.peer.0 >= self.peers.len()) {
+            return Err(ConfigError::NoSuchPeer(detour.peer.0));
+        }
         for (i, a) in self.peers.iter().enumerate() {
             if let Some(b) = self.peers[..i].iter().find(|b| b.public_key == a.public_key) {
                 return Err(ConfigError::SameKey(b.name.clone(), a.name.clone()));
@@ -180,6 +204,7 @@ impl Config {
             ("flows_max", 1, 1 << 20, self.flows_max as u64),
             ("pool (bytes)", 1 << 20, 1 << 36, self.pool.get()),
             ("mtu_max (bytes)", 1280, 9000, self.mtu_max as u64),
+            ("the number of detours", 0, DETOURS_MAX as u64, self.detours.len() as u64),
         ];
         let packets = self.packets.map(|packets| {
             [

@@ -18,11 +18,13 @@ pub(super) const KEPT_FLOOR: u64 = 16 << 10;
 const WORD_EVERY: u64 = 64 << 10;
 /// Least room that makes a waiting writer worth waking.
 const WRITABLE_MIN: u64 = 8 << 10;
-/// Times the opening edge opens anew without any byte getting through in between.
-pub(super) const RESUMES_MAX: u32 = 16;
+/// Times the opening edge opens anew without any byte getting through in between: as long as the answering one waits.
+pub(super) const RESUMES_MAX: u32 = 80;
+/// The same before the flow was accepted: what asks is gone long before.
+pub(super) const OPENS_MAX: u32 = 16;
 /// It does so at once, then after about this long, then after twice as long each time: a relay may have to put it off.
 const RESUME_WAIT: Span = Span::from_millis(250);
-/// Longest of these waits. All tries take about 90 s.
+/// Longest of these waits. All tries take about 600 s, those of a flow that was not accepted 90 s.
 const RESUME_WAIT_MAX: Span = Span::from_secs(8);
 /// How long the answering edge waits for a flow to be taken up again. A relay may have to be rebooted.
 pub(super) const DETACHED_MAX: Span = Span::from_secs(600);
@@ -39,6 +41,10 @@ pub(super) enum Role {
         target: SocketAddr,
         /// Since bytes last got through.
         resumes: u32,
+        /// Routes led there over the peer: others may, now or later.
+        routed: bool,
+        /// Other peers lead to the target as well.
+        choice: bool,
     },
     /// Was asked, and waits to be asked again.
     Answerer,
@@ -46,7 +52,7 @@ pub(super) enum Role {
 
 /// How long the opening edge waits after `tries` in vain. `dice` spreads what was lost together: by half of it either way.
 pub(super) fn resume_wait(tries: u32, dice: u64) -> Span {
-    let doublings = tries.saturating_sub(1).min(RESUMES_MAX);
+    let doublings = tries.saturating_sub(1).min(OPENS_MAX);
     let wait = RESUME_WAIT.times(1 << doublings).min(RESUME_WAIT_MAX);
     Span::from_nanos(wait.as_nanos() / 2 + dice % wait.as_nanos())
 }
@@ -56,6 +62,8 @@ pub(super) fn resume_wait(tries: u32, dice: u64) -> Span {
 pub(super) struct Edge {
     pub(super) token: [u8; 16],
     pub(super) role: Role,
+    /// Times it was asked for before, as far as we know: what was asked for earlier is out of date.
+    pub(super) attempt: u64,
     /// The answering edge's application accepted.
     pub(super) accepted: bool,
     /// The neighbour turned out to be the other edge: nothing is kept once what was written early has left.
@@ -85,6 +93,7 @@ impl Edge {
         Self {
             token,
             role,
+            attempt: 0,
             accepted: false,
             direct: false,
             awaiting: false,
@@ -111,9 +120,19 @@ impl Edge {
             *peer = new_id(*peer).unwrap_or(*peer);
         }
     }
+    /// Whether a flow may be taken up that is asked for like this: it was not asked for again since.
+    pub(super) fn takes(&self, passage: &Passage) -> bool {
+        passage.attempt >= self.attempt
+    }
+    /// Times to open anew before giving up.
+    pub(super) fn resumes_max(&self) -> u32 {
+        if self.accepted { RESUMES_MAX } else { OPENS_MAX }
+    }
     /// What to say when opening, anew if `accepted`.
     pub(super) fn passage(&self) -> Passage {
-        Passage { token: self.token, hops: 0, received: self.accepted.then_some(self.reach.received) }
+        let choice = matches!(self.role, Role::Opener { choice: true, .. });
+        let received = self.accepted.then_some(self.reach.received);
+        Passage { token: self.token, hops: 0, received, choice, attempt: self.attempt }
     }
     pub(super) fn kept(&self) -> u64 {
         self.kept.len() as u64
@@ -221,8 +240,9 @@ mod tests {
         assert_eq!(bounds(1).0, Span::from_millis(125));
         assert!((1..RESUMES_MAX).all(|n| bounds(n).0 <= bounds(n + 1).0 && bounds(n).1 < Span::from_secs(12)));
         assert_eq!(bounds(RESUMES_MAX).0, Span::from_secs(4));
-        let all: u64 = (1..RESUMES_MAX).map(|n| resume_wait(n, 0).as_millis()).sum();
-        assert!((40_000..60_000).contains(&all), "at least {all} ms");
+        let all = |times: u32| (1..times).map(|n| resume_wait(n, 0).as_millis()).sum::<u64>();
+        assert!((40_000..60_000).contains(&all(OPENS_MAX)), "at least {} ms", all(OPENS_MAX));
+        assert!((290_000..310_000).contains(&all(RESUMES_MAX)), "at least {} ms", all(RESUMES_MAX));
     }
 
     #[test]

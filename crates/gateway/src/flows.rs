@@ -61,6 +61,11 @@ impl FlowTable {
         };
         self.by_id.iter().filter_map(|(id, entry)| Some((*id, own(entry)?))).collect()
     }
+    /// The flows that were opened here and can be opened anew, with what carries them.
+    pub(super) fn opened_here(&self) -> Vec<(FlowId, (PeerId, FlowName))> {
+        let opener = |entry: &Entry| entry.edge.as_ref().is_some_and(|edge| edge.opener_peer().is_some());
+        self.by_id.iter().filter(|(_, entry)| opener(entry)).filter_map(|(id, entry)| Some((*id, entry.at?))).collect()
+    }
     /// Peers have other numbers now; every flow's has one.
     pub(super) fn rename_peers(&mut self, new_id: impl Fn(PeerId) -> Option<PeerId>) {
         self.by_name.clear();

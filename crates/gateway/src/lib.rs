@@ -22,8 +22,9 @@ mod status;
 mod streams;
 mod transmit;
 mod types;
+mod ways;
 
-pub use config::{Config, ConfigError, LaneConfig, POOL_DEFAULT, PacketConfig, PeerConfig};
+pub use config::{Config, ConfigError, DETOURS_MAX, Detour, LaneConfig, POOL_DEFAULT, PacketConfig, PeerConfig};
 pub use policy::may_reach;
 pub use relay::HOPS_MAX;
 pub use reload::{RETIRED_MAX, ReloadError};
@@ -70,12 +71,13 @@ pub struct Gateway {
     places: Lending,
     arrivals: Arrivals,
     relays: Relays,
+    ways: ways::Ways,
     /// Links that something was done to and that were not settled since.
     dirty: BTreeSet<PeerId>,
     /// For the tokens of passages.
     dice: Entropy,
-    /// Tokens of flows across relays that ended well, oldest first: the other edge may ask again.
-    ended: VecDeque<[u8; 16]>,
+    /// Tokens of flows across relays that ended, and whether well, oldest first: the other edge may ask again.
+    ended: VecDeque<([u8; 16], bool)>,
     events: VecDeque<Event>,
     /// Which peer is served first next time, so that none starves.
     cursor: usize,
@@ -127,6 +129,8 @@ struct Counters {
     dropped_target_not_allowed: u64,
     dropped_no_session: u64,
     flows_resumed: u64,
+    flows_moved: u64,
+    dropped_stale_opens: u64,
     flows_given_up: u64,
     addresses_unproven: u64,
     flows_idle: u64,
@@ -159,6 +163,7 @@ impl Gateway {
             places: Lending::default(),
             arrivals: Arrivals::default(),
             relays: Relays::default(),
+            ways: ways::Ways::default(),
             dirty: BTreeSet::new(),
             ended: VecDeque::new(),
             events: VecDeque::new(),
@@ -292,11 +297,15 @@ impl Gateway {
     fn heard(&mut self, now: Instant, peer: PeerId) {
         let state = &mut self.peers[peer.0];
         state.heard = Some(now);
+        let returned = state.down;
         (state.down_at, state.down) = (None, false);
         if !core::mem::replace(&mut state.up, true) {
             self.events.push_back(Event::PeerUp(peer));
         }
         self.links[peer.0].heard(now);
+        if returned {
+            self.leave_lost_ways(now);
+        }
     }
 
     fn handle_datagram(&mut self, now: Instant, port: PortId, datagram: &mut [u8], meta: &FrameMeta) {

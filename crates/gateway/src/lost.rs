@@ -1,30 +1,53 @@
 //! Flows whose way over a relay was lost: the opening edge asks for them again, the answering one waits for that.
 
-use super::edge::{DETACHED_MAX, LAST_WORD_MAX, RESUMES_MAX, Role, resume_wait};
+use super::edge::{DETACHED_MAX, LAST_WORD_MAX, Role, resume_wait};
 use super::{Event, Gateway};
 use wavelane_base::{FlowId, Instant};
 use wavelane_wire::frame::Reason;
 
 impl Gateway {
-    /// A flow's way is gone. Opens it anew, waits for that, or tells the owner.
+    /// A flow's way is gone, or was none. Opens it anew, waits for that, or tells the owner.
     pub(super) fn lost(&mut self, now: Instant, id: FlowId, reason: Reason) {
         let Some(edge) = self.flows.edge(id) else { return self.end(id, reason, true) };
         let accepted = edge.accepted;
         if reason == Reason::Complete && accepted && edge.reach.finished {
+            self.remember_ended(id, true);
             self.forget(id);
             return self.events.push_back(Event::Closed(id));
         }
         // A relay or the other edge is full now: it was asked for what stood before, so another try may find room.
         let full = reason == Reason::NoRoom && accepted && edge.awaiting && edge.opener_peer().is_some();
-        if reason != Reason::Restarted && !full {
+        let wait = if edge.is_done() { LAST_WORD_MAX } else { DETACHED_MAX };
+        let Role::Opener { peer, target, choice, .. } = edge.role else {
+            let restarted = reason == Reason::Restarted;
+            return if restarted {
+                self.wait_for_way(id, now + wait, accepted)
+            } else {
+                self.end(id, reason, accepted)
+            };
+        };
+        // One way that leads nowhere is none of several; before the first answer each is asked once.
+        let nowhere = choice && reason == Reason::Unreachable;
+        if choice {
+            self.shun(now, peer, target.ip());
+        }
+        let exhausted = nowhere && !accepted && self.good_way(now, None, target.ip()).is_none();
+        if exhausted || reason != Reason::Restarted && !full && !nowhere {
             return self.end(id, reason, accepted);
         }
-        let wait = if edge.is_done() { LAST_WORD_MAX } else { DETACHED_MAX };
-        match edge.role {
-            Role::Answerer => self.wait_for_way(id, now + wait, accepted),
-            // At the first time the way may well be there already.
-            Role::Opener { resumes: 0, .. } => self.open_anew(now, id),
-            Role::Opener { .. } => self.put_off(now, id),
+        self.try_again(now, id);
+    }
+
+    /// The opening edge asks at once if there is a way that may lead somewhere, else later.
+    pub(super) fn try_again(&mut self, now: Instant, id: FlowId) {
+        let Some(edge) = self.flows.edge(id) else { return };
+        let Role::Opener { target, resumes, choice, .. } = edge.role else { return };
+        // Of one way the first time: it may well be there already. Of several each that did not lead nowhere lately.
+        let at_once = if choice { None } else { Some(resumes == 0) };
+        let target = target.ip();
+        match at_once.unwrap_or_else(|| self.good_way(now, None, target).is_some()) {
+            true => self.open_anew(now, id),
+            false => self.put_off(now, id),
         }
     }
 
@@ -41,9 +64,9 @@ impl Gateway {
     /// Opens a lost flow anew later, unless that was tried often enough.
     fn put_off(&mut self, now: Instant, id: FlowId) {
         let Some(edge) = self.flows.edge(id) else { return };
-        let (accepted, role) = (edge.accepted, edge.role);
+        let (accepted, role, most) = (edge.accepted, edge.role, edge.resumes_max());
         match role {
-            Role::Opener { resumes, .. } if resumes < RESUMES_MAX => {
+            Role::Opener { resumes, .. } if resumes < most => {
                 let wait = resume_wait(resumes, self.dice.next_u64());
                 self.wait_for_way(id, now + wait, accepted);
             }
@@ -51,14 +74,21 @@ impl Gateway {
         }
     }
 
-    /// Asks for a lost flow again over the peer that it was opened through.
+    /// Asks for a lost flow again: over the peer that it was opened through, or the best of several.
     fn open_anew(&mut self, now: Instant, id: FlowId) {
         let Some(edge) = self.flows.edge(id) else { return };
-        let Role::Opener { peer, source, target, resumes } = &mut edge.role else { return };
+        let Role::Opener { peer, target, routed, .. } = edge.role else { return };
+        let best = if routed { self.any_way(now, None, target.ip()).unwrap_or(peer) } else { peer };
+        let several = routed && self.ways_to(None, target.ip()).len() > 1;
+        let Some(edge) = self.flows.edge(id) else { return };
+        let Role::Opener { peer, source, target, resumes, choice, .. } = &mut edge.role else { return };
+        (*peer, *choice) = (best, *choice || several);
         *resumes += 1;
         let (peer, source, target) = (*peer, *source, *target);
+        edge.attempt += 1;
         edge.awaiting = true;
         let passage = Some(edge.passage());
+        self.lend(peer);
         match self.blocks(peer).open(now, source, target, passage) {
             Ok(name) => {
                 self.counters.flows_resumed += 1;
@@ -77,7 +107,6 @@ impl Gateway {
                 break;
             }
             if let Some(peer) = self.flows.edge(id).and_then(|edge| edge.opener_peer()) {
-                self.lend(peer);
                 self.open_anew(now, id);
                 self.settle(now, peer);
                 continue;

@@ -243,6 +243,7 @@ impl Gateway {
         let state = &mut self.peers[peer.0];
         if !state.down && state.down_at.is_some_and(|at| at <= now) {
             (state.down, state.up) = (true, false);
+            self.leave_lost_ways(now);
             self.events.push_back(Event::PeerDown(peer));
         }
     }

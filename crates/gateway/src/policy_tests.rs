@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
 use super::may_reach;
-use crate::{Config, Event, Gateway, LaneConfig, PacketConfig, PeerConfig, PeerId};
+use crate::{Config, Detour, Event, Gateway, LaneConfig, PacketConfig, PeerConfig, PeerId};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wavelane_base::{Instant, IpPrefix, Machine, PortId, Seed};
 use wavelane_wire::frame::Reason;
@@ -305,31 +305,44 @@ fn a_flow_is_asked_for_by_who_is_there_if_its_source_counts() {
 #[test]
 fn what_is_served_is_here_unless_a_route_is_closer() {
     let gateway = gateway(config());
-    let next = |ip: &str| gateway.next_hop(SHIP, ip.parse().unwrap(), true);
+    let next = |ip: &str| gateway.next_hop(SHIP, ip.parse().unwrap());
     assert_eq!([next("10.3.0.2"), next("203.0.113.9"), next("10.4.0.2")], [None, Some(TOWN), Some(TOWN)]);
     let mut wide = config();
     wide.serves = prefixes(&["0.0.0.0/0"]);
     wide.peers[1].routes = prefixes(&["10.4.0.0/16"]);
     let gateway = self::gateway(wide);
-    let next = |ip: &str| gateway.next_hop(SHIP, ip.parse().unwrap(), true);
+    let next = |ip: &str| gateway.next_hop(SHIP, ip.parse().unwrap());
     assert_eq!([next("203.0.113.9"), next("10.4.0.2")], [None, Some(TOWN)]);
 }
 
 #[test]
-fn of_equal_routes_what_begins_takes_the_first_of_a_peer_that_is_not_down() {
-    let mut three = config();
-    three.peers.push(peer(4, &["0.0.0.0/0"]));
-    let (port, mut gateway) = (PeerId(2), gateway(three));
-    let next = |gateway: &Gateway, begins| gateway.next_hop(SHIP, "203.0.113.9".parse().unwrap(), begins);
-    assert_eq!(next(&gateway, true), Some(TOWN));
+fn of_equal_routes_and_detours_the_first_of_a_peer_that_is_not_down_and_led_somewhere_is_taken() {
+    let mut four = config();
+    four.peers.push(peer(4, &["0.0.0.0/0"]));
+    four.peers.push(peer(5, &[]));
+    let (port, yard) = (PeerId(2), PeerId(3));
+    four.detours.push(Detour { prefix: "0.0.0.0/0".parse().unwrap(), peer: yard, metric: 1 });
+    let mut gateway = gateway(four);
+    let (now, target) = (Instant::from_secs(1), "203.0.113.9".parse().unwrap());
+    let next = |gateway: &Gateway| gateway.good_way(now, Some(SHIP), target);
+    assert_eq!(gateway.ways_to(Some(SHIP), target), [TOWN, port, yard]);
+    assert_eq!(next(&gateway), Some(TOWN));
     gateway.peers[TOWN.0].down = true;
-    assert_eq!(next(&gateway, true), Some(port));
-    assert_eq!(next(&gateway, false), Some(TOWN), "what began waits");
-    gateway.peers[port.0].down = true;
-    assert_eq!(next(&gateway, true), Some(TOWN));
+    assert_eq!(next(&gateway), Some(port));
+    gateway.shun(now, port, target);
+    assert_eq!(next(&gateway), Some(yard));
+    gateway.peers[yard.0].down = true;
+    assert_eq!(next(&gateway), None);
+    assert_eq!(gateway.any_way(now, Some(SHIP), target), Some(port), "it may lead somewhere by now");
+    assert_eq!(gateway.ways_to(Some(TOWN), target), [port, yard]);
+    gateway.config.peers.truncate(2);
+    gateway.config.detours[0].peer = SHIP;
+    assert_eq!(gateway.next_hop(TOWN, target), Some(SHIP), "a detour leads on where every route leads back");
     // A closer route of a peer that is down stays its own.
     gateway.peers[SHIP.0].down = true;
-    assert_eq!(gateway.next_hop(port, "10.1.0.9".parse().unwrap(), true), Some(SHIP));
+    let closer = "10.1.0.9".parse().unwrap();
+    assert_eq!(gateway.ways_to(Some(TOWN), closer)[0], SHIP);
+    assert_eq!(gateway.next_hop(TOWN, closer), Some(SHIP));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::policy::longest;
 use super::{Gateway, PeerId};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{Instant, ReadOutcome, route};
+use wavelane_base::{Instant, ReadOutcome};
 use wavelane_services::hop::HopEvent;
 use wavelane_wire::frame::{FlowName, Passage, Reason};
 
@@ -20,12 +20,40 @@ const CHUNK: usize = 16 << 10;
 /// One flow on one link.
 pub(super) type Side = (PeerId, FlowName);
 
+/// What a neighbour asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) source: SocketAddr,
+    pub(super) target: SocketAddr,
+    pub(super) passage: Option<Passage>,
+}
+
+impl Asked {
+    /// Whether somebody before us knows another way.
+    pub(super) fn has_choice(&self) -> bool {
+        self.passage.is_some_and(|passage| passage.choice)
+    }
+    fn is_resumed(&self) -> bool {
+        self.passage.is_some_and(|passage| passage.received.is_some())
+    }
+    fn hops(&self) -> u8 {
+        self.passage.map_or(0, |passage| passage.hops)
+    }
+    /// Whether it is the same request, come round.
+    fn is_same(&self, other: &Self) -> bool {
+        let title = |asked: &Self| asked.passage.map(|passage| (passage.token, passage.attempt));
+        title(self).is_some() && title(self) == title(other)
+    }
+}
+
 /// The other side of a relayed flow.
 #[derive(Clone, Copy, Debug)]
 struct Other {
     side: Side,
-    /// The neighbour on *this* side opened the flow itself: if it restarts nobody can take the flow up again.
-    opened_here: bool,
+    /// On the side towards the opener: what it asked for.
+    asked: Option<Asked>,
+    /// The answer passed.
+    answered: bool,
 }
 
 /// All flows passed on. Both sides are listed; a side leaves when its link has forgotten it.
@@ -64,6 +92,23 @@ impl Relays {
             .filter_map(|(side, other)| Some((renamed(side)?, Other { side: renamed(other.side)?, ..other })))
             .collect();
     }
+    /// Flows passed on: the side towards the opener, the other one, and what was asked for.
+    pub(super) fn downstream(&self) -> Vec<(Side, Side, Asked)> {
+        self.others.iter().filter_map(|(up, other)| Some((*up, other.side, other.asked?))).collect()
+    }
+    fn asked(&self, up: Side) -> Option<(Asked, bool)> {
+        let other = self.others.get(&up)?;
+        Some((other.asked?, other.answered))
+    }
+    /// Whether the same request waits here for its answer.
+    fn is_pending(&self, asked: &Asked) -> bool {
+        let same = |other: &Other| !other.answered && other.asked.is_some_and(|before| before.is_same(asked));
+        self.others.values().any(same)
+    }
+    fn join(&mut self, up: Side, down: Side, asked: Asked) {
+        self.others.insert(up, Other { side: down, asked: Some(asked), answered: false });
+        self.others.insert(down, Other { side: up, asked: None, answered: false });
+    }
     /// Sides now, two per flow.
     pub(super) fn len(&self) -> usize {
         self.others.len()
@@ -71,64 +116,105 @@ impl Relays {
 }
 
 impl Gateway {
-    /// The peer that a flow from `upstream` to `target` is passed on to: the longest matching route, unless what we
-    /// serve matches longer. Of equal routes the first counts, of what begins now (`begins`) the first that is not down.
-    pub(super) fn next_hop(&self, upstream: PeerId, target: IpAddr, begins: bool) -> Option<PeerId> {
-        let peers = self.config.peers.iter().enumerate().filter(|(i, _)| *i != upstream.0);
-        let routes = peers.flat_map(|(i, peer)| peer.routes.iter().map(move |prefix| (*prefix, PeerId(i))));
-        let best = route(routes, target, |peer: PeerId| begins && self.peers[peer.0].down);
-        let here = longest(&self.config.serves, target);
-        best.filter(|(prefix, _)| here <= Some(prefix.bits)).map(|(_, peer)| peer)
+    /// The peer by which a flow from `upstream` to `target` would be passed on first: the longest matching route, unless
+    /// what we serve matches longer.
+    pub(super) fn next_hop(&self, upstream: PeerId, target: IpAddr) -> Option<PeerId> {
+        let first = self.ways_to(Some(upstream), target).first().copied()?;
+        let detours = self.config.detours.iter().filter(|detour| detour.peer == first).map(|detour| &detour.prefix);
+        let there = longest(self.config.peers[first.0].routes.iter().chain(detours), target);
+        (longest(&self.config.serves, target) <= there).then_some(first)
     }
 
-    /// Passes a flow on to `next`. The answer upstream waits for the answer from there.
-    pub(super) fn relay(
-        &mut self,
-        now: Instant,
-        up: Side,
-        next: PeerId,
-        ends: (SocketAddr, SocketAddr),
-        passage: Option<Passage>,
-    ) -> Result<(), Reason> {
-        let hops = passage.map_or(0, |passage| passage.hops);
-        if hops >= HOPS_MAX {
+    /// Passes a flow on. The answer upstream waits for the answer from there. By which neighbour is found out: of those
+    /// that lead to the target the first that is not down and did not lead nowhere lately.
+    pub(super) fn relay(&mut self, now: Instant, up: Side, asked: Asked) -> Result<(), Reason> {
+        let target = asked.target.ip();
+        // It may have come back to us over another neighbour; what was asked for before by another way is no loop.
+        if asked.hops() >= HOPS_MAX || asked.hops() > 0 && self.relays.is_pending(&asked) {
             self.relays.refused_loop += 1;
             return Err(Reason::Unreachable);
         }
-        let onward = passage.map(|passage| Passage { hops: hops + 1, ..passage });
-        self.lend(next);
-        let name = self.blocks(next).open(now, ends.0, ends.1, onward).map_err(|_| Reason::NoRoom)?;
-        let down = (next, name);
-        self.relays.others.insert(up, Other { side: down, opened_here: hops == 0 });
-        self.relays.others.insert(down, Other { side: up, opened_here: false });
+        let next = match self.any_way(now, Some(up.0), target) {
+            Some(next) => next,
+            // What begins is told. What began before waits for the way to come back, unless somebody knows another.
+            None if !asked.is_resumed() => return Err(Reason::Unreachable),
+            None if asked.has_choice() => return Err(Reason::Restarted),
+            None => self.next_hop(up.0, target).ok_or(Reason::Restarted)?,
+        };
+        self.pass_on(now, up, next, asked)?;
         self.relays.relayed += 1;
+        Ok(())
+    }
+
+    fn pass_on(&mut self, now: Instant, up: Side, next: PeerId, asked: Asked) -> Result<(), Reason> {
+        let choice = self.ways_to(Some(up.0), asked.target.ip()).len() > 1;
+        let onward = |passage: Passage| Passage { hops: passage.hops + 1, choice: passage.choice || choice, ..passage };
+        self.lend(next);
+        let onward = asked.passage.map(onward);
+        let name = self.blocks(next).open(now, asked.source, asked.target, onward).map_err(|_| Reason::NoRoom)?;
+        self.relays.join(up, (next, name), asked);
         self.dirty.insert(next);
         Ok(())
     }
 
+    /// The way that a flow was passed on by is lost, or was none; what it was there is over. Before an answer came
+    /// another way may lead on. After it only the opening edge knows how far the flow got.
+    pub(super) fn led_nowhere(&mut self, now: Instant, up: Side, down: Side, reason: Reason) {
+        let asked = self.relays.asked(up);
+        self.relays.others.remove(&down);
+        let Some((asked, answered)) = asked else { return };
+        self.relays.others.remove(&up);
+        self.dirty.insert(up.0);
+        self.shun(now, down.0, asked.target.ip());
+        if answered {
+            return self.blocks(up.0).reset(up.1, Reason::Restarted);
+        }
+        let reason = if asked.is_resumed() { Reason::Restarted } else { reason };
+        let next = self.good_way(now, Some(up.0), asked.target.ip());
+        let refused = next.map_or(Err(reason), |next| self.pass_on(now, up, next, asked));
+        if let Err(reason) = refused {
+            self.blocks(up.0).refuse(now, up.1, reason);
+        }
+    }
+
     /// What a link says of a flow that is passed on.
     pub(super) fn relay_event(&mut self, now: Instant, side: Side, event: HopEvent) {
-        let Some(Other { side: other, opened_here }) = self.relays.others.get(&side).copied() else { return };
+        let Some(Other { side: other, asked, answered: _ }) = self.relays.others.get(&side).copied() else { return };
         match event {
             HopEvent::Incoming { .. } | HopEvent::Ending(_) | HopEvent::Idle(_) => {}
             HopEvent::Accepted(_, received) => {
+                for side in [side, other] {
+                    self.relays.others.entry(side).and_modify(|other| other.answered = true);
+                }
                 self.blocks(other.0).accept(now, other.1, received);
                 self.pass(now, side, other);
             }
             HopEvent::Readable(_) => self.pass(now, side, other),
             HopEvent::Writable(_) => self.pass(now, other, side),
             HopEvent::Progress(_, reach) => self.blocks(other.0).say_progress(now, other.1, reach, true),
+            HopEvent::Refused(_, reason @ (Reason::Restarted | Reason::Unreachable)) => {
+                self.led_nowhere(now, other, side, reason);
+            }
+            HopEvent::Withdrawn(_) | HopEvent::Reset(_, Reason::Restarted) if asked.is_none() => {
+                self.led_nowhere(now, other, side, Reason::Restarted);
+            }
             HopEvent::Refused(_, reason) => {
                 self.relays.others.remove(&side);
                 if self.relays.others.remove(&other).is_some() {
                     self.blocks(other.0).refuse(now, other.1, reason);
                 }
             }
+            HopEvent::Withdrawn(_) => {
+                self.relays.others.remove(&side);
+                if self.relays.others.remove(&other).is_some() {
+                    self.blocks(other.0).reset(other.1, Reason::Restarted);
+                }
+            }
             HopEvent::Reset(_, reason) => {
                 self.relays.others.remove(&side);
                 if self.relays.others.remove(&other).is_some() {
                     // Only the opening edge takes a lost flow up again; if it is what was lost, the flow is over.
-                    let final_loss = reason == Reason::Restarted && opened_here;
+                    let final_loss = reason == Reason::Restarted && asked.is_some_and(|asked| asked.hops() == 0);
                     let reason = if final_loss { Reason::Aborted } else { reason };
                     let hop = self.blocks(other.0);
                     if reason == Reason::Restarted {

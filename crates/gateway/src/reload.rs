@@ -104,7 +104,9 @@ impl Gateway {
         self.cursor = 0;
         self.packets.set_routes(&config);
         self.config = config;
+        self.ways.forget_all();
         self.share_out(now);
+        self.leave_lost_ways(now);
         for peer in 0..self.links.len() {
             self.settle(now, PeerId(peer));
         }

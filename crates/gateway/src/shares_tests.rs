@@ -78,7 +78,7 @@ impl Hub {
     /// Node 1 asks for a flow in its own words.
     fn claim(&mut self, token: u64, hops: u8, received: Option<u64>) -> FlowName {
         let (source, target) = ("10.1.0.2:40000".parse().unwrap(), "10.3.0.2:80".parse().unwrap());
-        let mut passage = Passage { token: [0; 16], hops, received };
+        let mut passage = Passage { hops, received, ..Passage::default() };
         passage.token[..8].copy_from_slice(&token.to_be_bytes());
         let name = self.nodes[1].links[0].service.blocks.open(self.now, source, target, Some(passage)).unwrap();
         self.nodes[1].settle(self.now, PeerId(0));

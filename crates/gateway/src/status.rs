@@ -15,6 +15,8 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
     counters.insert("dropped_target_not_allowed", own.dropped_target_not_allowed);
     counters.insert("dropped_no_session", own.dropped_no_session);
     counters.insert("flows_resumed", own.flows_resumed);
+    counters.insert("flows_moved", own.flows_moved);
+    counters.insert("dropped_stale_opens", own.dropped_stale_opens);
     counters.insert("flows_given_up", own.flows_given_up);
     counters.insert("flows_idle", own.flows_idle);
     counters.insert("refused_flow_rate", gateway.arrivals.refused);

@@ -24,7 +24,7 @@ mod write_wifi;
 pub use error::{Problem, ScenarioError};
 pub use model::{
     App, Bound, Change, Channel, ChannelKind, Check, Codec, DURATION_MAX, Direction, FLOWS_MAX, Flow, Metric,
-    NODES_MAX, Node, NodeKind, Scenario, Side, Spurts, Stack, TcpKind, TcpKnobs, TcpProfile, Voice, Web,
+    NODES_MAX, Node, NodeKind, Routing, Scenario, Side, Spurts, Stack, TcpKind, TcpKnobs, TcpProfile, Voice, Web,
 };
 pub use parse::{is_scenario, line_of_clause, read_bounded};
 pub use parse_channel::DIRECTION_KEYS;
@@ -34,4 +34,4 @@ pub use parse_wifi::WIFI_KEYS;
 pub use units::{Quantity, UnitError};
 pub use wavelane_base::Seed;
 pub use wavelane_channel::LossConfig;
-pub use words::{APPS, CONTROLS, METRICS, NODE_KINDS, STACKS};
+pub use words::{APPS, CONTROLS, METRICS, NODE_KINDS, ROUTINGS, STACKS};

@@ -1,14 +1,14 @@
 //! From the file's text to a [`Scenario`].
 
 use crate::error::{Problem, ScenarioError};
-use crate::model::{App, Bound, Check, Flow, Metric, Node, Scenario, Side, Stack};
+use crate::model::{App, Bound, Check, Flow, Metric, Node, Routing, Scenario, Side, Stack};
 use crate::parse_apps;
 use crate::parse_channel;
 use crate::parse_edca::CATEGORIES;
 use crate::table::{Table, Value, line_of};
 use crate::units::{Quantity, UnitError, parse_factor};
 use crate::validate;
-use crate::words::{CONTROLS, METRICS, NODE_KINDS, STACKS, look_up};
+use crate::words::{CONTROLS, METRICS, NODE_KINDS, ROUTINGS, STACKS, look_up};
 use std::path::Path;
 use toml::de::DeTable;
 use wavelane_base::{Octets, Rate, Seed, Span};
@@ -29,7 +29,7 @@ const DATAGRAM_SIZE: Octets = Octets::new(1472);
 const WINDOW_MAX: u32 = 4096;
 
 const TOP: &[&str] =
-    &["title", "seed", "duration", "stacks", "nodes", "channels", "flows", "timeline", "checks", "tcp"];
+    &["title", "seed", "duration", "stacks", "nodes", "channels", "flows", "timeline", "checks", "tcp", "routing"];
 
 /// Keys by which a file is known to be a scenario rather than a gateway's configuration.
 const SCENARIO_ONLY: &[&str] = &["nodes", "channels", "flows", "stacks", "checks", "timeline", "duration"];
@@ -89,6 +89,10 @@ impl Scenario {
             flows: Vec::new(),
             timeline: Vec::new(),
             checks: Vec::new(),
+            routing: match root.get("routing") {
+                Some(value) => word(&value, "routing", ROUTINGS, "\"etx\"")?,
+                None => Routing::default(),
+            },
             tcp: root.get("tcp").map(|v| crate::parse_tcp::knobs(&v)).transpose()?.unwrap_or_default(),
         };
         validate::duration(scenario.duration, &duration_at)?;

@@ -1,7 +1,7 @@
 //! The closed lists of words in files.
 
 use crate::error::hint;
-use crate::model::{Metric, NodeKind, Stack, TcpKind};
+use crate::model::{Metric, NodeKind, Routing, Stack, TcpKind};
 
 const fn tcp(kind: TcpKind, rts: bool) -> Stack {
     Stack::Tcp { kind, rts }
@@ -74,6 +74,9 @@ pub const APPS: &[(&str, &str)] = &[
     ("telnet", "telnet"),
 ];
 
+/// Every way to choose ways.
+pub const ROUTINGS: &[(&str, Routing)] = &[("shortest", Routing::Shortest), ("etx", Routing::Etx)];
+
 /// Every kind of node.
 pub const NODE_KINDS: &[(&str, NodeKind)] =
     &[("endpoint", NodeKind::Endpoint), ("gateway", NodeKind::Gateway), ("router", NodeKind::Router)];
@@ -131,6 +134,13 @@ impl TcpKind {
     /// The kernel's name of it; BBR version 3 is known to no kernel, and that of 2001 has none.
     pub fn word(self) -> &'static str {
         word_of(CONTROLS, &self)
+    }
+}
+
+impl Routing {
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        word_of(ROUTINGS, &self)
     }
 }
 

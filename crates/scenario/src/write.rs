@@ -1,6 +1,6 @@
 //! A resolved scenario as TOML, for the Record: everything explicit, nothing outside the file.
 
-use crate::model::{App, Bound, ChannelKind, Check, Direction, Flow, Metric, Scenario, Side};
+use crate::model::{App, Bound, ChannelKind, Check, Direction, Flow, Metric, Routing, Scenario, Side};
 use crate::parse_edca::category_word;
 use crate::units::Quantity;
 use core::fmt::Write;
@@ -40,6 +40,9 @@ impl Scenario {
         line(format!("duration = {}", unit(&self.duration)));
         let stacks: Vec<String> = self.stacks.iter().map(|s| text(s.word())).collect();
         line(format!("stacks = [{}]", stacks.join(", ")));
+        if self.routing != Routing::default() {
+            line(format!("routing = {}", text(self.routing.word())));
+        }
         crate::parse_tcp::write(&self.tcp).lines().for_each(|l| line(l.to_owned()));
         line("\n[nodes]".into());
         for node in &self.nodes {

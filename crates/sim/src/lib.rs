@@ -15,10 +15,13 @@ mod datagrams;
 mod engine;
 mod host;
 mod joins;
+mod mesh;
 mod node;
 mod plain;
+mod routing;
 mod seam;
 mod stacks;
+pub mod swarm;
 mod traffic;
 mod web;
 mod wiring;
@@ -28,6 +31,7 @@ pub use clock::{DRIFT_MAX_PPM, DriftTooLarge, NodeClock};
 pub use connection::REQUEST_LEN;
 pub use content::Content;
 pub use engine::{CaptureSink, ChannelId, Crossing, Edge, Engine, NodeId, Plug, Tap};
+pub use mesh::{Mesh, MeshLink, MeshSpec};
 pub use traffic::{
     AGE_BIN, ARRIVAL_BIN, ARRIVALS_BOUND, Datagrams, ECHO_GRACE, Exchange, FlowEnd, FlowIndex, FlowLog, FlowSpec,
     Pages, Question, Work,

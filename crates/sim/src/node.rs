@@ -159,6 +159,14 @@ impl GatewayNode {
         self.service(moment);
     }
 
+    /// The process is told to read its configuration again.
+    pub(crate) fn reload(&mut self, moment: &mut Moment<'_>, config: Config) {
+        if let Err(why) = self.gateway.reload(self.clock.local(moment.now), config) {
+            panic!("node {}: the new configuration needs a restart: {why}", self.name);
+        }
+        self.service(moment);
+    }
+
     fn drain_packets(&mut self, local: Instant, out: &mut Vec<Outgoing>) {
         for _ in 0..DRAIN_LIMIT {
             let Some(len) = self.gateway.poll_packet(local, &mut self.buffer) else { return };

@@ -4,6 +4,7 @@ use crate::clock::{DriftTooLarge, NodeClock};
 use crate::engine::{ChannelId, Engine, NodeId, Plug};
 use crate::joins::Join;
 use crate::seam;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{IpPrefix, PortId, Seed, Span};
@@ -16,6 +17,8 @@ use wavelane_transport::session::public_key;
 const SERVER_PORT: u16 = 80;
 /// The first port of client programs; each exchange has its own.
 const CLIENT_PORT: u16 = 40_000;
+/// Between gateways of which one knows several ways: the loss of one is to be noticed while nothing crosses it.
+const KEEPALIVE: Span = Span::from_secs(1);
 /// Clocks start up to this far apart.
 const CLOCK_OFFSET_MAX: Span = Span::from_secs(3600);
 /// Clocks drift up to this much either way: what two ordinary crystals do.
@@ -30,6 +33,10 @@ pub(crate) struct Shape<'a> {
     hosts: BTreeSet<usize>,
     /// Endpoints behind gateways have a TCP of their own as well, and gateways a door that ends it.
     doors: bool,
+    /// Of each node that is a gateway: [`Shape::neighbours`].
+    joined: OnceCell<Vec<Vec<(usize, usize)>>>,
+    /// What every gateway is told besides whom it knows; `None` for what it is told by default.
+    pub(crate) limits: Option<Config>,
 }
 
 /// A flow's two gateways and the neighbour by which the first reaches the second, by node number, and the node numbers
@@ -73,7 +80,8 @@ impl<'a> Shape<'a> {
             scenario.nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
         let doors = seam::needs_doors(scenario);
         let joins = Join::of(scenario, |name| index.get(name).copied());
-        let mut shape = Self { scenario, index, joins, hosts: BTreeSet::new(), doors };
+        let hosts = BTreeSet::new();
+        let mut shape = Self { scenario, index, joins, hosts, doors, joined: OnceCell::new(), limits: None };
         let own = |flow: &&Flow| doors || shape.is_plain(flow);
         let ends = scenario.flows.iter().filter(own).flat_map(|flow| [shape.node(&flow.from), shape.node(&flow.to)]);
         let endpoint = |node: &usize| shape.kind(*node) != NodeKind::Gateway;
@@ -110,7 +118,7 @@ impl<'a> Shape<'a> {
     }
 
     /// The node itself if it is a gateway, or the one gateway that an endpoint is plugged into.
-    fn gateway_of(&self, node: usize) -> Result<usize, String> {
+    pub(crate) fn gateway_of(&self, node: usize) -> Result<usize, String> {
         match self.kind(node) {
             NodeKind::Gateway => return Ok(node),
             NodeKind::Router => return Err(format!("'{}' is a router; programs run on endpoints", self.name(node))),
@@ -139,22 +147,6 @@ impl<'a> Shape<'a> {
         Err(format!("no channels, routers or gateways lead from gateway '{ingress}' to gateway '{egress}'"))
     }
 
-    /// The neighbour through which `from` reaches `to` over the fewest gateways; the first of equals.
-    fn next_gateway(&self, from: usize, to: usize) -> Option<usize> {
-        let mut seen = BTreeSet::from([from]);
-        let first = self.neighbours(from).into_iter().map(|(_, next)| (next, next));
-        let mut queue: VecDeque<(usize, usize)> = first.collect();
-        while let Some((at, next)) = queue.pop_front() {
-            if at == to {
-                return Some(next);
-            }
-            if seen.insert(at) {
-                queue.extend(self.neighbours(at).into_iter().map(|(_, other)| (other, next)));
-            }
-        }
-        None
-    }
-
     /// The hosts that `gateway` reaches through its neighbour `next`.
     fn routes_through(&self, gateway: usize, next: usize) -> Vec<IpPrefix> {
         let nodes = 0..self.scenario.nodes.len();
@@ -162,12 +154,26 @@ impl<'a> Shape<'a> {
             Ok(edge) => edge != gateway && self.next_gateway(gateway, edge) == Some(next),
             Err(_) => false,
         });
-        far.map(|node| IpPrefix { address: IpAddr::V4(self.host(node)), bits: 32 }).collect()
+        far.map(|node| self.prefix(node)).collect()
+    }
+
+    /// A host's address as a route.
+    pub(crate) fn prefix(&self, node: usize) -> IpPrefix {
+        IpPrefix { address: IpAddr::V4(self.host(node)), bits: 32 }
     }
 
     /// The gateways reached from `gateway` through one channel or through routers: (join by which it leaves, gateway),
     /// nearest first.
-    fn neighbours(&self, gateway: usize) -> Vec<(usize, usize)> {
+    pub(crate) fn neighbours(&self, gateway: usize) -> &[(usize, usize)] {
+        let of = |node: usize| match self.kind(node) {
+            NodeKind::Gateway => self.find_neighbours(node),
+            NodeKind::Endpoint | NodeKind::Router => Vec::new(),
+        };
+        let all = || (0..self.scenario.nodes.len()).map(of).collect();
+        &self.joined.get_or_init(all)[gateway]
+    }
+
+    fn find_neighbours(&self, gateway: usize) -> Vec<(usize, usize)> {
         let mut found: Vec<(usize, usize)> = Vec::new();
         for first in 0..self.joins.len() {
             for (node, _) in self.flood(gateway, first) {
@@ -184,7 +190,7 @@ impl<'a> Shape<'a> {
     /// found, and those that join the two alone.
     fn lanes_to(&self, gateway: usize, (found, other): (usize, usize)) -> Vec<(usize, Option<SocketAddr>)> {
         // The neighbour's own way towards us tells which of its ports answers.
-        let back = self.neighbours(other).into_iter().find(|(_, node)| *node == gateway).map(|(join, _)| join);
+        let back = self.neighbours(other).iter().find(|(_, node)| *node == gateway).map(|(join, _)| *join);
         let joins = |join: usize| self.joins[join].other(gateway) == Some(other);
         let at = |join: usize| Some(SocketAddr::V4(self.port_address(join, other)));
         let first = if joins(found) { at(found) } else { back.and_then(at) };
@@ -245,7 +251,8 @@ impl<'a> Shape<'a> {
     fn gateway_config(&self, seed: Seed, gateway: usize) -> Config {
         let ports = self.ports_of(gateway);
         let everywhere = || vec![IpPrefix { address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), bits: 9 }];
-        let peers = self.neighbours(gateway).into_iter().map(|(leaves_by, other)| {
+        let keepalive = self.has_detours().then_some(KEEPALIVE);
+        let peers = self.neighbours(gateway).iter().map(|&(leaves_by, other)| {
             let lane = |(join, address): (usize, Option<SocketAddr>)| {
                 let port = ports.iter().position(|port| *port == join).unwrap_or(0);
                 LaneConfig {
@@ -258,13 +265,18 @@ impl<'a> Shape<'a> {
                 public_key: public_key(&private_key(seed, self.name(other))),
                 preshared_key: None,
                 lanes: self.lanes_to(gateway, (leaves_by, other)).into_iter().map(lane).collect(),
-                keepalive: None,
+                keepalive,
                 allow_sources: None,
                 allow_targets: everywhere(),
                 routes: self.routes_through(gateway, other),
             }
         });
-        Config { private_key: private_key(seed, self.name(gateway)), peers: peers.collect(), ..Config::default() }
+        Config {
+            private_key: private_key(seed, self.name(gateway)),
+            peers: peers.collect(),
+            detours: self.detours(gateway),
+            ..self.limits.clone().unwrap_or_default()
+        }
     }
 
     /// Builds everything but the flows. Hosts have `config`, unless a flow has its own.
@@ -283,7 +295,7 @@ impl<'a> Shape<'a> {
                 NodeKind::Endpoint => continue,
                 NodeKind::Router => engine.add_router(name),
                 NodeKind::Gateway => {
-                    for (place, (_, other)) in self.neighbours(node).into_iter().enumerate() {
+                    for (place, (_, other)) in self.neighbours(node).iter().copied().enumerate() {
                         peers.insert((node, other), PeerId(place));
                     }
                     let config = self.gateway_config(seed, node);

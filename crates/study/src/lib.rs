@@ -9,6 +9,7 @@ mod efficiency;
 mod fixtures;
 mod gettys;
 mod home;
+mod hop_swarm;
 mod latency;
 mod main_job;
 pub mod ns3;
@@ -155,6 +156,15 @@ pub const STUDIES: &[Study] = &[
         parts: &population::PARTS,
         stacks: &population::STACKS,
         run: population::run,
+    },
+    Study {
+        id: hop_swarm::ID,
+        about: "meshes of 2 to 12 gateways with loss, damage, partitions, crashes and slow readers: every byte once or told",
+        takes: ["3 min", "60 min"],
+        backend: "sim",
+        parts: &[],
+        stacks: &[],
+        run: hop_swarm::run,
     },
     Study {
         id: gettys::ID,

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::shares::{Arrivals, Lending};
-use wavelane_wire::frame::Passage;
 
 impl Chain {
     /// The first node asks for a flow to the last in its own words.
@@ -28,7 +27,7 @@ fn who_claims_to_take_flows_up_again_meets_the_limit_of_new_flows_at_a_relay() {
     for n in 0..200_u64 {
         let mut token = [9; 16];
         token[..8].copy_from_slice(&n.to_be_bytes());
-        chain.ask(Some(Passage { token, hops: 0, received: Some(0) }));
+        chain.ask(Some(Passage { token, received: Some(0), ..Passage::default() }));
     }
     chain.run(Span::from_secs(1), |_| false);
     // A second's worth at once, of its own and of what is common, and what came meanwhile.

@@ -8,6 +8,7 @@ use super::relay::HOPS_MAX;
 use super::*;
 use std::collections::BTreeMap;
 use wavelane_base::{Chance, FlowId, IpPrefix, Octets, Rate, Ratio, ReadOutcome, Seed, Span, Streams};
+use wavelane_wire::frame::Passage;
 
 /// One way, each hop.
 const DELAY: Span = Span::from_millis(10);
@@ -321,7 +322,7 @@ fn who_does_not_know_the_token_cannot_take_a_flow_over() {
     chain.talk(noise(1, 3_000_000), noise(2, 10));
     chain.run(Span::from_millis(300), |_| false);
     let (now, target) = (chain.now, server(2));
-    let stolen = wavelane_wire::frame::Passage { token: [0; 16], hops: 1, received: Some(0) };
+    let stolen = Passage { hops: 1, received: Some(0), ..Passage::default() };
     let relay = chain.nodes[1].as_mut().unwrap();
     let name = relay.links[1].service.blocks.open(now, CLIENT.parse().unwrap(), target, Some(stolen)).unwrap();
     chain.run(Span::from_secs(2), |_| false);
@@ -335,7 +336,7 @@ fn who_does_not_know_the_token_cannot_take_a_flow_over() {
 fn a_way_longer_than_the_hop_limit_is_refused_as_a_loop() {
     let mut chain = Chain::new(3, 1);
     let (now, target) = (chain.now, server(2));
-    let worn = wavelane_wire::frame::Passage { token: [1; 16], hops: HOPS_MAX, received: None };
+    let worn = Passage { token: [1; 16], hops: HOPS_MAX, ..Passage::default() };
     let name = chain.node(0).links[0].service.blocks.open(now, CLIENT.parse().unwrap(), target, Some(worn)).unwrap();
     chain.run(Span::from_secs(2), |_| false);
     let now = chain.now;

@@ -8,7 +8,7 @@ mod traffic;
 
 pub use check::{Bound, Check, Metric, Side};
 pub use stack::{Stack, TcpKind, TcpKnobs, TcpProfile};
-pub use topology::{Channel, ChannelKind, Direction, Node, NodeKind};
+pub use topology::{Channel, ChannelKind, Direction, Node, NodeKind, Routing};
 pub use traffic::{App, Codec, Flow, Spurts, Voice, Web};
 
 use wavelane_base::{Seed, Span};
@@ -42,6 +42,8 @@ pub struct Scenario {
     pub timeline: Vec<Change>,
     /// What must hold, in file order.
     pub checks: Vec<Check>,
+    /// What makes a way between gateways the best.
+    pub routing: Routing,
     /// What the endpoints' TCP does differently from its stack's defaults.
     pub tcp: TcpKnobs,
 }

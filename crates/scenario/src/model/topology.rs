@@ -37,6 +37,16 @@ pub struct Channel {
     pub one_way: bool,
 }
 
+/// What makes a way between gateways the best.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Routing {
+    /// It passes the fewest gateways.
+    #[default]
+    Shortest,
+    /// It takes the fewest transmissions: each hop counts one over its delivery ratios there and back (De Couto et al., MobiCom 2003).
+    Etx,
+}
+
 /// What a medium does to frames, per kind.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ChannelKind {

@@ -322,6 +322,10 @@ impl Hop {
     pub(super) fn lose(&mut self, name: FlowName, cause: Cause, reason: Reason) {
         match self.flows.get(&name).map(|f| f.state) {
             Some(State::Opening) => self.events.push_back(HopEvent::Refused(name, reason)),
+            // Said by the peer itself it is no loss of memory, for it knows the flow.
+            Some(State::Asked | State::Open) if (cause, reason) == (Cause::PeerResets, Reason::Restarted) => {
+                self.events.push_back(HopEvent::Withdrawn(name));
+            }
             Some(State::Asked | State::Open) => self.events.push_back(HopEvent::Reset(name, reason)),
             _ => {}
         }

@@ -96,6 +96,8 @@ pub enum HopEvent {
     Writable(FlowName),
     /// The flow was abandoned by the far side or by its restart; it is forgotten.
     Reset(FlowName, Reason),
+    /// The far side gave up this way to the flow and says so: another may follow. It is forgotten.
+    Withdrawn(FlowName),
     /// Nothing of the flow was written, read, received or receipted for [`HopConfig::idle`]; its owner may have ended it
     /// already. Said again after that time.
     Idle(FlowName),

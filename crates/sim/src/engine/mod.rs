@@ -250,6 +250,26 @@ impl Engine {
         self.settle();
     }
 
+    /// Lets a gateway say now what it has to say; else it does so when something happens to it first.
+    pub fn rouse(&mut self, node: NodeId) {
+        self.at_resident(node.0, |gateway, moment| gateway.service(moment));
+        self.settle();
+    }
+
+    /// Tells a running gateway of other routes, peers or limits.
+    ///
+    /// # Panics
+    /// If it cannot take them without a restart.
+    pub fn reload(&mut self, node: NodeId, config: wavelane_gateway::Config) {
+        self.gateway_mut(node);
+        self.at_node(node.0, |this, moment| {
+            if let Node::Gateway(gateway) = this {
+                gateway.reload(moment, config);
+            }
+        });
+        self.settle();
+    }
+
     /// Gives a gateway's port another address, as a modem that was assigned a new one. Nobody is told.
     pub fn readdress(&mut self, node: NodeId, port: usize, address: SocketAddrV4) {
         self.gateway_mut(node).ports[port] = address;

@@ -22,14 +22,24 @@ impl FlowName {
 impl Passage {
     pub(super) fn parse(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (token, hops) = (r.array()?, r.u8()?);
-        let received = if flag(r.u8()?, "passage")? { Some(r.varint()?) } else { None };
-        Ok(Self { token, hops, received })
+        let flags = r.u8()?;
+        if flags & !0x07 != 0 {
+            return Err(DecodeError::Invalid("passage"));
+        }
+        let received = if flags & 1 != 0 { Some(r.varint()?) } else { None };
+        let attempt = if flags & 4 != 0 { r.varint()? } else { 0 };
+        if (flags & 4 != 0) != (attempt > 0) {
+            return Err(DecodeError::Invalid("passage"));
+        }
+        Ok(Self { token, hops, received, choice: flags & 2 != 0, attempt })
     }
     pub(super) fn emit(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         w.put(&self.token)?;
         w.u8(self.hops)?;
-        w.u8(u8::from(self.received.is_some()))?;
-        self.received.map_or(Ok(()), |n| w.varint(n))
+        let again = self.attempt > 0;
+        w.u8(u8::from(self.received.is_some()) | u8::from(self.choice) << 1 | u8::from(again) << 2)?;
+        self.received.map_or(Ok(()), |n| w.varint(n))?;
+        if again { w.varint(self.attempt) } else { Ok(()) }
     }
 }
 

@@ -117,7 +117,7 @@ pub enum Reason {
 }
 
 /// What lets a flow outlive a relay on its way: the name its two edges know it by, and what was received so far.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Passage {
     /// Drawn at random by the edge that opened the flow. Who knows it may take the flow over.
     pub token: [u8; 16],
@@ -125,6 +125,10 @@ pub struct Passage {
     pub hops: u8,
     /// On resuming: bytes of the answering edge that the opening edge's application has.
     pub received: Option<u64>,
+    /// Whoever passed it on knows another way: it wants to be told of one that leads nowhere instead of waiting.
+    pub choice: bool,
+    /// Times that the opening edge asked for the flow before.
+    pub attempt: u64,
 }
 
 /// How far an edge has taken its peer edge's bytes.

@@ -72,8 +72,10 @@ fn every_other_frame_round_trips() {
     }));
     round_trip(&Frame::AckWish { lane: 1, packets: 8, delay_us: 5_000, now: true });
     for passage in [None, Some(None), Some(Some(1 << 40))] {
-        let passage = passage.map(|received| Passage { token: [7; 16], hops: 2, received });
-        round_trip(&Frame::Open(Open { flow, source: v6, target: v4, credit: 1 << 20, passage }));
+        for (choice, attempt) in [(false, 0), (true, 0), (false, 1), (true, 1 << 40)] {
+            let passage = passage.map(|received| Passage { token: [7; 16], hops: 2, received, choice, attempt });
+            round_trip(&Frame::Open(Open { flow, source: v6, target: v4, credit: 1 << 20, passage }));
+        }
     }
     for refusal in Reason::ALL.into_iter().map(Some).chain([None]) {
         round_trip(&Frame::Answer { flow, refusal, credit: 9, received: None });

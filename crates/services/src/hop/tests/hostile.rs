@@ -233,7 +233,7 @@ fn frame() -> impl Strategy<Value = Frame<'static>> {
     ];
     let refusal = prop_oneof![Just(None), Just(Some(Reason::TimedOut))];
     let passage = proptest::option::of((proptest::option::of(number()), 0..3_u8))
-        .prop_map(|some| some.map(|(received, hops)| Passage { token: [3; 16], hops, received }));
+        .prop_map(|some| some.map(|(received, hops)| Passage { token: [3; 16], hops, received, ..Passage::default() }));
     prop_oneof![
         (flow(), number(), passage).prop_map(|(flow, credit, passage)| {
             Frame::Open(Open { flow, source: source(), target: target(), credit, passage })

@@ -1,0 +1,117 @@
+//! The ways to a target, and leaving one that leads nowhere for another.
+//!
+//! A neighbour is a way to a target if its routes cover it as closely as anybody's, or a detour says so. The edge that
+//! opened a flow moves it: it opens it anew by another way, and the edges go on where the applications are. A relay
+//! cannot, for it does not know how far they got. It ends the way it is on, which makes the opening edge ask again; a
+//! relay that is asked takes the next of its own ways, and says so if it has none.
+
+use super::edge::Role;
+use super::relay::{Asked, Side};
+use super::{Gateway, PeerId};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use wavelane_base::{FlowId, Instant, Span};
+use wavelane_wire::frame::Reason;
+
+/// A neighbour that led nowhere comes after the others for so long.
+const SHUNNED_FOR: Span = Span::from_secs(30);
+/// Most neighbours and targets remembered for that; past it the one that did so first is forgotten.
+const SHUNNED_MAX: usize = 1024;
+
+/// What was learnt of ways by taking them.
+#[derive(Debug, Default)]
+pub(super) struct Ways {
+    /// When a neighbour last led nowhere.
+    shunned: BTreeMap<(PeerId, IpAddr), Instant>,
+}
+
+impl Ways {
+    /// The routes or the neighbours' numbers are others.
+    pub(super) fn forget_all(&mut self) {
+        self.shunned.clear();
+    }
+    fn shun(&mut self, now: Instant, peer: PeerId, target: IpAddr) {
+        self.shunned.insert((peer, target), now);
+        if self.shunned.len() > SHUNNED_MAX
+            && let Some(oldest) = self.shunned.iter().min_by_key(|(_, at)| **at).map(|(key, _)| *key)
+        {
+            self.shunned.remove(&oldest);
+        }
+    }
+    fn shunned_at(&self, now: Instant, peer: PeerId, target: IpAddr) -> Option<Instant> {
+        self.shunned.get(&(peer, target)).copied().filter(|at| now.since(*at) < SHUNNED_FOR)
+    }
+}
+
+impl Gateway {
+    /// The neighbours that lead to `target`, best first: those of the longest matching prefix in their order, then detours.
+    pub(super) fn ways_to(&self, upstream: Option<PeerId>, target: IpAddr) -> Vec<PeerId> {
+        let peers = || self.config.peers.iter().enumerate().filter(|(i, _)| Some(PeerId(*i)) != upstream);
+        let bits = |i: usize| self.config.peers[i].routes.iter().filter(|p| p.contains(target)).map(|p| p.bits).max();
+        let longest = peers().filter_map(|(i, _)| bits(i)).max();
+        let best = peers().filter(|(i, _)| longest.is_some() && bits(*i) == longest);
+        let mut ways: Vec<PeerId> = best.map(|(i, _)| PeerId(i)).collect();
+        let detours = self.config.detours.iter().filter(|d| d.prefix.contains(target) && Some(d.peer) != upstream);
+        let mut detours: Vec<(u32, PeerId)> = detours.map(|d| (d.metric, d.peer)).collect();
+        detours.sort_unstable();
+        for (_, peer) in detours {
+            if !ways.contains(&peer) {
+                ways.push(peer);
+            }
+        }
+        ways
+    }
+
+    /// The best neighbour towards `target` that is not down and did not lead nowhere lately.
+    pub(super) fn good_way(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> Option<PeerId> {
+        let good = |peer: &PeerId| !self.peers[peer.0].down && self.ways.shunned_at(now, *peer, target).is_none();
+        self.ways_to(upstream, target).into_iter().find(good)
+    }
+
+    /// The same, or else of those that are not down the one that led nowhere the longest ago.
+    pub(super) fn any_way(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> Option<PeerId> {
+        let up = self.ways_to(upstream, target).into_iter().filter(|peer| !self.peers[peer.0].down);
+        self.good_way(now, upstream, target).or_else(|| up.min_by_key(|p| self.ways.shunned_at(now, *p, target)))
+    }
+
+    /// `peer` led nowhere.
+    pub(super) fn shun(&mut self, now: Instant, peer: PeerId, target: IpAddr) {
+        self.ways.shun(now, peer, target);
+    }
+
+    /// A neighbour went down or came back, or routes changed: flows leave ways that are lost for others.
+    pub(super) fn leave_lost_ways(&mut self, now: Instant) {
+        for (id, side) in self.flows.opened_here() {
+            self.leave_as_edge(now, id, side);
+        }
+        for (up, down, asked) in self.relays.downstream() {
+            self.leave_as_relay(now, up, down, &asked);
+        }
+    }
+
+    fn leave_as_edge(&mut self, now: Instant, id: FlowId, side: Side) {
+        let Some(Role::Opener { target, routed, .. }) = self.flows.edge(id).map(|edge| edge.role) else { return };
+        let target = target.ip();
+        let ways = self.ways_to(None, target);
+        let named = ways.contains(&side.0) || !routed;
+        let other = routed && ways.iter().any(|way| *way != side.0 && !self.peers[way.0].down);
+        if !other || named && !self.peers[side.0.0].down {
+            return;
+        }
+        self.counters.flows_moved += 1;
+        self.blocks(side.0).reset(side.1, Reason::Restarted);
+        self.dirty.insert(side.0);
+        self.try_again(now, id);
+    }
+
+    fn leave_as_relay(&mut self, now: Instant, up: Side, down: Side, asked: &Asked) {
+        let target = asked.target.ip();
+        let lost = self.peers[down.0.0].down || !self.ways_to(Some(up.0), target).contains(&down.0);
+        if !lost || self.good_way(now, Some(up.0), target).is_none() && !asked.has_choice() {
+            return;
+        }
+        self.blocks(down.0).reset(down.1, Reason::Restarted);
+        self.dirty.insert(down.0);
+        self.led_nowhere(now, up, down, Reason::Unreachable);
+    }
+}

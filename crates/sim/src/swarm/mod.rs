@@ -1,0 +1,104 @@
+//! Meshes in which the seed draws everything: shape, cables, limits, traffic and faults. While faults last nothing may be
+//! damaged, doubled or held beyond its bound; once they are over every flow ends, whole or with a clear failure.
+//!
+//! A seed's [`Plan`] is data, so a failing one can be made smaller until what is left is what matters.
+
+mod draw;
+mod judge;
+mod show;
+mod shrink;
+
+pub use judge::Outcome;
+
+use crate::mesh::MeshSpec;
+use crate::traffic::Work;
+use wavelane_base::{Instant, Span};
+
+/// How long after the last fault and the last reader's pause every flow must have ended.
+pub const HEALING: Span = Span::from_secs(60);
+
+/// One world.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Plan {
+    /// Draws what happens inside: lost packets, keys, clocks.
+    pub seed: u64,
+    /// The gateways and the cables between them, with their outages.
+    pub mesh: MeshSpec,
+    /// Who talks to whom.
+    pub flows: Vec<PlannedFlow>,
+    /// Gateways that lose their memory, in the order of time.
+    pub crashes: Vec<Crash>,
+    /// When all cables become good ones.
+    pub healed: Instant,
+}
+
+/// One exchange of a plan.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PlannedFlow {
+    /// The client's gateway.
+    pub from: usize,
+    /// The server's.
+    pub to: usize,
+    /// What is exchanged.
+    pub work: Work,
+    /// When the client connects.
+    pub start: Instant,
+    /// Between these times the reader does not read.
+    pub pause: Option<(Instant, Instant)>,
+}
+
+/// A gateway's process dies and starts again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Crash {
+    /// When.
+    pub at: Instant,
+    /// Which gateway.
+    pub node: usize,
+}
+
+/// What was found in a seed's world, and the smallest world that shows it if it is wrong.
+#[derive(Debug)]
+pub struct Failure {
+    /// What is wrong.
+    pub why: String,
+    /// The plan made smaller, which is wrong too.
+    pub smallest: Plan,
+    /// What is wrong there.
+    pub smallest_why: String,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn draw(seed: u64) -> Self {
+        draw::plan(seed)
+    }
+
+    /// Runs and judges it.
+    pub fn run(&self) -> Result<Outcome, String> {
+        judge::judge(self)
+    }
+
+    /// The same; a plan that fails is made smaller.
+    pub fn prove(&self) -> Result<Outcome, Box<Failure>> {
+        self.run().map_err(|why| {
+            let (smallest, smallest_why) = shrink::shrink(self, &why, Self::run);
+            Box::new(Failure { why, smallest, smallest_why })
+        })
+    }
+
+    /// The last moment at which any reader pauses.
+    fn last_pause(&self) -> Option<Instant> {
+        self.flows.iter().filter_map(|flow| flow.pause).map(|(_, end)| end).max()
+    }
+
+    /// Whether anything was cut or forgotten shortly before or during `[from, to]`.
+    fn is_disturbed(&self, from: Instant, to: Instant) -> bool {
+        let windows =
+            self.mesh.links.iter().flat_map(|l| l.config.forward.outages.iter().chain(&l.config.reverse.outages));
+        let windows = windows.copied().chain(self.crashes.iter().map(|crash| (crash.at, crash.at)));
+        windows.into_iter().any(|(begin, end)| begin <= to && end + AFTERMATH >= from)
+    }
+}
+
+/// For so long after a fault what begins may be told that there is no way: ways that led nowhere are avoided for 30 s.
+const AFTERMATH: Span = Span::from_secs(35);

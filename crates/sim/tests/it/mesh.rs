@@ -1,0 +1,199 @@
+//! Chains and meshes of gateways: flows outlive relays, ways and partitions, and every byte arrives once, in order.
+
+use crate::common::{direction, random_loss, secs, with_loss};
+use wavelane_base::{Instant, Seed, Span};
+use wavelane_channel::cable::Direction;
+use wavelane_channel::{CableConfig, Parameter};
+use wavelane_gateway::Event;
+use wavelane_sim::{FlowEnd, FlowIndex, FlowSpec, Mesh, MeshSpec, Work};
+
+/// 0 and 5 over 1 and 2, or over 3 and 4.
+const TWO_WAYS: [[usize; 2]; 6] = [[0, 1], [1, 2], [2, 5], [0, 3], [3, 4], [4, 5]];
+const NEVER: Instant = Instant::FAR_FUTURE;
+
+fn cable() -> CableConfig {
+    CableConfig::symmetric(direction(20, 10, 100_000))
+}
+
+fn two_ways(seed: u64) -> Mesh {
+    Mesh::new(Seed(seed), &MeshSpec::new(6, &TWO_WAYS, &cable()))
+}
+
+fn add(mesh: &mut Mesh, from: usize, to: usize, work: Work, start: Instant) -> FlowIndex {
+    let spec = mesh.flow(from, to, work, start).unwrap();
+    mesh.engine.add_flow(spec)
+}
+
+/// The cables at `places` carry nothing in `[from, to)`.
+fn cut(mesh: &mut Mesh, places: &[usize], from: Instant, to: Instant) {
+    for &place in places {
+        for way in Direction::BOTH {
+            mesh.engine.set(mesh.links[place], way, Parameter::Outages(vec![(from, to)])).unwrap();
+        }
+    }
+}
+
+fn finish(mesh: &mut Mesh, limit: Instant) {
+    let unfinished = |e: &wavelane_sim::Engine| (0..e.flow_count()).any(|f| e.log(FlowIndex(f)).end.is_none());
+    let done = mesh.engine.run_while(limit, Span::from_millis(100), unfinished);
+    let logs = (0..mesh.engine.flow_count()).map(|f| mesh.engine.log(FlowIndex(f)));
+    let states: Vec<_> = logs.map(|log| (log.octets, log.end, log.last_byte)).collect();
+    assert!(done, "at {limit:?} flows still run: {states:?}");
+    for flow in (0..mesh.engine.flow_count()).map(FlowIndex) {
+        let log = mesh.engine.log(flow);
+        assert!(log.is_complete(), "flow {flow:?}: {:?}, damage {:?}, {} bytes", log.end, log.damage, log.octets);
+        assert_eq!(log.server_resets, 0, "flow {flow:?}: its server saw a reset");
+    }
+}
+
+/// Traffic of both directions between the far ends.
+fn traffic(mesh: &mut Mesh) -> [FlowIndex; 3] {
+    let down = add(mesh, 0, 5, Work::Download(Some(10_000_000)), Instant::ZERO);
+    let up = add(mesh, 0, 5, Work::Upload(Some(10_000_000)), Instant::ZERO);
+    let every = Span::from_millis(200);
+    let echo = mesh.flow(0, 5, Work::Echo { every, random: false, size: 100, during: None }, Instant::ZERO).unwrap();
+    [down, up, mesh.engine.add_flow(FlowSpec { stop: Some(secs(40)), ..echo })]
+}
+
+#[test]
+fn a_chain_of_five_carries_what_one_hop_carries() {
+    let chain = MeshSpec::new(5, &[[0, 1], [1, 2], [2, 3], [3, 4]], &with_loss(cable(), &random_loss(1, 50)));
+    let mut mesh = Mesh::new(Seed(1), &chain);
+    let down = add(&mut mesh, 0, 4, Work::Download(Some(10_000_000)), Instant::ZERO);
+    finish(&mut mesh, secs(30));
+    assert_eq!(mesh.next(0, 4), Some(1));
+    assert!(mesh.count(2, "flows_relayed") == 1 && mesh.count(0, "flows_resumed") == 0);
+    let mbit = mesh.engine.log(down).goodput().as_bps() as f64 / 1e6;
+    assert!(mbit > 14.0, "{mbit} Mbit/s of 20");
+}
+
+/// Relays die at any moment, one whose neighbour is the edge and one behind it, for good, with or without memory.
+#[test]
+fn flows_leave_a_way_whose_relay_dies_for_good_for_the_other() {
+    for (seed, dead) in [(1, 1), (2, 2), (3, 1), (4, 2)] {
+        let mut mesh = two_ways(seed);
+        traffic(&mut mesh);
+        assert_eq!(mesh.next(0, 5), Some(1));
+        let when = Instant::from_millis(700 + 450 * seed);
+        mesh.engine.run_until(when);
+        assert!(mesh.count(4, "flows_relayed") == 0, "nothing takes the other way before");
+        cut(&mut mesh, if dead == 1 { &[0, 1] } else { &[1, 2] }, when, NEVER);
+        if seed > 2 {
+            mesh.engine.restart(mesh.nodes[dead]);
+        }
+        finish(&mut mesh, secs(60));
+        assert_eq!(mesh.count(4, "flows_relayed"), 3, "seed {seed}: all three take the other way, once");
+    }
+}
+
+#[test]
+fn a_relay_that_crashes_and_comes_back_costs_no_byte_with_or_without_memory() {
+    for (seed, forgets, away) in
+        [(1, true, 1), (2, true, 2_000), (3, false, 2_000), (4, true, 20_000), (5, false, 20_000)]
+    {
+        let mut mesh = two_ways(seed);
+        traffic(&mut mesh);
+        mesh.engine.run_until(secs(2));
+        cut(&mut mesh, &[0, 1], secs(2), secs(2) + Span::from_millis(away));
+        if forgets {
+            mesh.engine.restart(mesh.nodes[1]);
+        }
+        finish(&mut mesh, secs(70));
+    }
+}
+
+/// Where both ways are cut nothing is given up, and data flows again soon after either is back.
+#[test]
+fn a_partition_of_minutes_is_waited_out() {
+    for back in [&[1_usize][..], &[4], &[1, 4]] {
+        let mut mesh = two_ways(7);
+        let down = add(&mut mesh, 0, 5, Work::Download(Some(10_000_000)), Instant::ZERO);
+        mesh.engine.run_until(secs(2));
+        cut(&mut mesh, &[1, 4], secs(2), NEVER);
+        mesh.engine.run_until(secs(242));
+        assert!(mesh.engine.log(down).end.is_none());
+        cut(&mut mesh, back, secs(2), secs(242));
+        finish(&mut mesh, secs(242 + 60));
+    }
+}
+
+#[test]
+fn a_direct_link_that_dies_is_replaced_by_the_way_over_a_third() {
+    let mut mesh = Mesh::new(Seed(8), &MeshSpec::new(3, &[[0, 1], [0, 2], [2, 1]], &cable()));
+    let down = add(&mut mesh, 0, 1, Work::Download(Some(5_000_000)), Instant::ZERO);
+    mesh.engine.run_until(secs(1));
+    assert_eq!((mesh.next(0, 1), mesh.count(2, "flows_relayed")), (Some(1), 0));
+    assert!(mesh.engine.log(down).octets > 500_000);
+    cut(&mut mesh, &[0], secs(1), NEVER);
+    finish(&mut mesh, secs(20));
+    assert_eq!(mesh.count(2, "flows_relayed"), 1);
+}
+
+/// Ways come and go faster than flows settle, so remains of each way arrive while another is in use.
+#[test]
+fn ways_that_swing_bring_nothing_twice() {
+    for seed in 1..=4 {
+        let mut mesh = two_ways(seed);
+        traffic(&mut mesh);
+        for round in 0..8 {
+            let at = secs(1 + 5 * round);
+            mesh.engine.run_until(at);
+            let dark: &[usize] = if round % 2 == 0 { &[1] } else { &[4] };
+            cut(&mut mesh, dark, at, at + Span::from_millis(4_000 + 300 * seed));
+        }
+        finish(&mut mesh, secs(110));
+        assert!(mesh.count(0, "flows_resumed") > 0);
+    }
+}
+
+/// Whether the gateway knew of another way before or not.
+#[test]
+fn a_route_change_in_mid_flow_moves_it() {
+    for knows in [true, false] {
+        let mut mesh = two_ways(9);
+        let mut config = mesh.engine.gateway(mesh.nodes[0]).config().clone();
+        if !knows {
+            config.detours.clear();
+            mesh.engine.reload(mesh.nodes[0], config.clone());
+        }
+        let down = add(&mut mesh, 0, 5, Work::Download(Some(10_000_000)), Instant::ZERO);
+        mesh.engine.run_until(secs(2));
+        config.detours.clear();
+        let (first, second) = config.peers.split_at_mut(1);
+        core::mem::swap(&mut first[0].routes, &mut second[0].routes);
+        mesh.engine.reload(mesh.nodes[0], config);
+        assert!(mesh.engine.log(down).octets < 9_000_000);
+        finish(&mut mesh, secs(20));
+        assert_eq!((mesh.count(0, "flows_moved"), mesh.count(3, "flows_relayed")), (1, 1));
+    }
+}
+
+/// What has no way is told so at once, and what the edge forgot is reset at the other side.
+#[test]
+fn where_no_honest_way_exists_the_failure_is_clear() {
+    let mut mesh = two_ways(10);
+    cut(&mut mesh, &[1, 4], secs(1), NEVER);
+    let late = add(&mut mesh, 0, 5, Work::Download(Some(1_000)), secs(20));
+    mesh.engine.run_until(secs(40));
+    let how = mesh.engine.log(late).end;
+    assert!(matches!(how, Some((at, FlowEnd::Refused(Some(_)))) if at < secs(30)), "{how:?}");
+    let mut mesh = two_ways(11);
+    let down = add(&mut mesh, 0, 5, Work::Download(Some(10_000_000)), Instant::ZERO);
+    mesh.engine.run_until(secs(2));
+    mesh.engine.restart(mesh.nodes[5]);
+    mesh.engine.run_until(secs(30));
+    let how = mesh.engine.log(down).end;
+    assert!(matches!(how, Some((_, FlowEnd::Reset(Some(_))))), "{how:?}");
+    assert_eq!(mesh.engine.log(down).damage, None);
+}
+
+#[test]
+fn neighbours_meet_before_anybody_needs_them_and_stay_together() {
+    let mut mesh = two_ways(12);
+    mesh.engine.run_until(secs(60));
+    for node in &mesh.nodes {
+        let events = mesh.engine.peer_events(*node);
+        let met = |(at, event): &(Instant, Event)| matches!(event, Event::PeerUp(_)) && *at < secs(1);
+        assert!(events.len() == 2 && events.iter().all(met), "{events:?}");
+    }
+}

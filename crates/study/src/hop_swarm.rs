@@ -1,0 +1,112 @@
+//! Meshes that nobody chose, with faults that nobody planned: whatever is lost, doubled, cut or forgotten on the way, every
+//! byte arrives once and in order, or the application is told.
+
+use crate::document::{Edition, Row, StudyDocument};
+use crate::runner::Runner;
+use crate::{MakeBackend, StudyError, StudyOptions};
+use std::ops::RangeInclusive;
+use wavelane_run::{RunError, RunHooks, Verdict};
+use wavelane_sim::swarm::{Failure, HEALING, Outcome, Plan};
+
+/// The study's id.
+pub(crate) const ID: &str = "hop-swarm";
+/// Worlds by edition.
+const QUICK: RangeInclusive<u64> = 1..=500;
+const FULL: RangeInclusive<u64> = 1..=10_000;
+/// Most worlds at once, and the distance of two families.
+const DRAWS_MAX: u64 = 1_000_000;
+
+/// What became of one world.
+type World = (u64, Result<Outcome, Box<Failure>>);
+
+/// Runs the edition's worlds and judges them.
+pub(crate) fn run(
+    _make: &MakeBackend<'_>,
+    options: &StudyOptions,
+    hooks: &RunHooks<'_>,
+) -> Result<StudyDocument, StudyError> {
+    let numbers = options.draws.clone().unwrap_or(if options.edition == Edition::Full { FULL } else { QUICK });
+    if numbers.is_empty() || *numbers.end() > DRAWS_MAX {
+        let why = format!("--draws {}..{}: name draws from 1 to {DRAWS_MAX}", numbers.start(), numbers.end());
+        return Err(RunError::Refused(why).into());
+    }
+    let family = options.seed.0.saturating_sub(1).wrapping_mul(DRAWS_MAX);
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let runner = Runner { what: "draws", workers: options.jobs.unwrap_or_else(processors), hooks };
+    let work = |number: &u64| {
+        let world = (*number, Plan::draw(family.wrapping_add(*number)).prove());
+        failed_row(options.seed.0, &world).iter().for_each(options.row);
+        Ok(world)
+    };
+    let worlds = runner.run(&numbers.collect::<Vec<_>>(), |_| 1.0, |_| None, work)?;
+    let rows = rows(options.seed.0, &worlds);
+    rows.iter().filter(|row| row.case.is_empty()).for_each(options.row);
+    Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
+}
+
+fn row(metric: &str, unit: &str, value: f64, n: usize) -> Row {
+    Row { value: Some(value), n: n as u64, ..Row::new(ID, "sim", "wavelane", metric, unit) }
+}
+
+/// A world in which something is wrong, and the command that shows it again.
+fn failed_row(seed: u64, (number, world): &World) -> Option<Row> {
+    let failure = world.as_ref().err()?;
+    let mut row = row("world", "worlds", 1.0, 1);
+    row.case.insert("draw".into(), (*number).into());
+    row.verdict = Verdict::Fail;
+    row.why = format!(
+        "{}; wavelane study run {ID} --seed {seed} --draws {number}..{number}; smallest world: {}; {}",
+        failure.why, failure.smallest_why, failure.smallest,
+    );
+    Some(row)
+}
+
+/// All rows: the claims over all worlds first.
+fn rows(seed: u64, worlds: &[World]) -> Vec<Row> {
+    let good: Vec<&Outcome> = worlds.iter().filter_map(|(_, world)| world.as_ref().ok()).collect();
+    let sum = |what: fn(&Outcome) -> u64| good.iter().map(|outcome| what(outcome)).sum::<u64>() as f64;
+    let failed = worlds.len() - good.len();
+    let mut claim = row("worlds_failed", "worlds", failed as f64, worlds.len());
+    claim.bound = Some(0.0);
+    claim.verdict = if failed == 0 { Verdict::Pass } else { Verdict::Fail };
+    claim.why = format!("{failed} of {} worlds; none may", worlds.len());
+    let longest = good.iter().map(|outcome| outcome.longest).max().unwrap_or_default();
+    let mut ended = row("healed_to_ended_ms_max", "ms", longest.as_millis() as f64, good.len());
+    ended.bound = Some(HEALING.as_millis() as f64);
+    ended.verdict = if longest <= HEALING { Verdict::Pass } else { Verdict::Fail };
+    ended.why = "from the healing and the last reader's pause to the end of a world's last flow".into();
+    let told = [
+        ("flows_complete", sum(|o| o.complete), "ended with everything they asked for"),
+        ("flows_refused", sum(|o| o.refused), "told that there is no way, or no room, before they began"),
+        ("flows_reset", sum(|o| o.reset), "a gateway at one end had lost its memory"),
+        ("flows_resumed", sum(|o| o.resumed), "times that an edge took a flow up again"),
+        ("flows_moved", sum(|o| o.moved), "times that a flow left the way it was on for another"),
+    ];
+    let told =
+        told.into_iter().map(|(metric, value, why)| Row { why: why.into(), ..row(metric, "flows", value, good.len()) });
+    let failures = worlds.iter().filter_map(|world| failed_row(seed, world));
+    [claim, ended].into_iter().chain(told).chain(failures).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wavelane_base::Span;
+
+    #[test]
+    fn a_world_that_fails_fails_the_study_and_names_its_replay() {
+        let good = |longest| Ok(Outcome { complete: 3, longest: Span::from_secs(longest), ..Outcome::default() });
+        let all = rows(1, &[(1, good(2)), (2, good(5))]);
+        assert!(all[..2].iter().all(|row| row.verdict == Verdict::Pass) && all[1].value == Some(5_000.0));
+        assert_eq!((all[2].value, all.len()), (Some(6.0), 7));
+        let failure = Failure { why: "a wrong byte".into(), smallest: Plan::draw(7), smallest_why: "the same".into() };
+        let all = rows(4, &[(1, good(2)), (7, Err(Box::new(failure)))]);
+        assert_eq!((all[0].verdict, all[0].value), (Verdict::Fail, Some(1.0)));
+        let last = &all[all.len() - 1];
+        assert!(
+            last.why.starts_with("a wrong byte; wavelane study run hop-swarm --seed 4 --draws 7..7;"),
+            "{}",
+            last.why
+        );
+    }
+}
