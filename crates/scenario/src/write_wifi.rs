@@ -15,7 +15,10 @@ pub(crate) fn channel(channel: &Channel, cell: &WifiConfig) -> String {
         let _ = write!(out, "\n{key} = {value}");
     };
     phy(cell.phy, &mut key);
-    key("rate", rate_text(cell.rate));
+    match cell.phy.mcs_of(cell.rate) {
+        Some(mcs) => key("mcs", mcs.to_string()),
+        None => key("rate", rate_text(cell.rate)),
+    }
     if let Some(rate) = cell.answer_rate {
         key("answer-rate", rate_text(rate));
     }
@@ -61,6 +64,9 @@ pub(crate) fn channel(channel: &Channel, cell: &WifiConfig) -> String {
     if let Some(edca) = &cell.edca {
         key("edca", write_edca(edca));
     }
+    if let Some(aggregate) = &cell.aggregate {
+        key("aggregate", format!("{{ frames = {}, size = \"{} B\" }}", aggregate.frames, aggregate.octets));
+    }
     if let Some(fec) = &cell.fec {
         key("fec", write_fec(fec));
     }
@@ -79,6 +85,7 @@ fn phy(phy: Phy, key: &mut impl FnMut(&str, String)) {
     let long = |phy| match phy {
         Phy::HrDsss { .. } => Phy::HrDsss { short_preamble: false },
         Phy::ErpOfdm { .. } => Phy::ErpOfdm { short_slot: false },
+        Phy::Ht { .. } => Phy::Ht { short_guard: false },
         other => other,
     };
     if let Some(overhead) = phy.wavelan_overhead() {
@@ -90,6 +97,7 @@ fn phy(phy: Phy, key: &mut impl FnMut(&str, String)) {
     match phy {
         Phy::HrDsss { short_preamble: true } => key("preamble", "\"short\"".into()),
         Phy::ErpOfdm { short_slot: true } => key("slot", "\"short\"".into()),
+        Phy::Ht { short_guard: true } => key("guard", "\"short\"".into()),
         _ => {}
     }
 }

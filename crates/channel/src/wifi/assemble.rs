@@ -25,9 +25,10 @@ struct Rates {
 
 impl Rates {
     fn of(config: &WifiConfig) -> Result<Self, ConfigError> {
-        let (phy, basic) = (config.phy, config.rules.basic);
+        // Control frames and frames to everybody are sent at rates that every station knows.
+        let (phy, basic) = (config.phy.legacy(), config.rules.basic);
         let rate = |what, rate| phy.rate(rate).map_err(|why| ConfigError::Rate { what, why });
-        let data = rate("data", config.rate)?;
+        let data = config.phy.rate(config.rate).map_err(|why| ConfigError::Rate { what: "data", why })?;
         let rts = config.rts_rate.map(|r| rate("RTS", r)).transpose()?;
         let rts = rts.unwrap_or_else(|| data.answered_at(basic));
         let answer = config.answer_rate.map(|r| rate("answer", r)).transpose()?;
@@ -66,6 +67,7 @@ impl Wifi {
             rules,
             queue: config.queue,
             rts_threshold: config.rts_threshold,
+            aggregate: config.aggregate,
             overhead: config.overhead(),
             kinds,
             aifs_extra: levels.iter().map(|aifsn| phy.slot().times(u64::from(aifsn - AIFSN.start()))).collect(),
