@@ -132,6 +132,7 @@ impl Chart {
             curves: self.curves.iter().map(curve).collect(),
             level: self.aim.clone(),
             points: self.dots,
+            bars: self.bars,
             marks_mean: "",
         }
     }

@@ -22,6 +22,7 @@ pub const WIFI_KEYS: &[&str] = &[
     "guard",
     "rate",
     "mcs",
+    "noise",
     "answer-rate",
     "rts-rate",
     "rts-threshold",
@@ -79,7 +80,7 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
     table.only(WIFI_KEYS)?;
     let stations = stations(table)?;
     let phy = phy(table)?;
-    let (rate_at, data_rate) = data_rate(table, phy)?;
+    let (rate_at, data_rate, adapts) = data_rate(table, phy)?;
     let mut rules = rules(table, phy)?;
     if let Some(value) = table.get("retry") {
         rules.retry = retry(&value)?;
@@ -89,6 +90,8 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
         }
     }
     let mut cell = WifiConfig::new(phy, data_rate, rules, stations.len());
+    cell.adapts = adapts;
+    cell.noise_db = table.get("noise").map(|v| decibels(&v)).transpose()?;
     cell.answer_rate = table.get("answer-rate").map(|v| rate(&v, phy.legacy())).transpose()?;
     cell.rts_rate = table.get("rts-rate").map(|v| rate(&v, phy.legacy())).transpose()?;
     if let Some(value) = table.get("rts-threshold") {
@@ -108,7 +111,7 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
     cell.capture = table.get("capture").map(|v| capture(&v)).transpose()?;
     cell.errors = table.get("errors").map(|v| errors(&v, &stations)).transpose()?;
     // What remains is about one key each: the one that comes first in the file of those that can be at fault.
-    let keys = ["queue", "cw", "retry", "capture", "edca", "aggregate", "fec", "pcap", "errors"];
+    let keys = ["queue", "cw", "retry", "capture", "edca", "aggregate", "noise", "fec", "pcap", "errors"];
     let suspect = keys.into_iter().find_map(|key| {
         let mut plain = cell.clone();
         match key {
@@ -118,6 +121,7 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
             "capture" => plain.capture = None,
             "edca" => plain.edca = None,
             "aggregate" => plain.aggregate = None,
+            "noise" => plain.noise_db = None,
             "fec" => plain.fec = None,
             "pcap" => (plain.captures, plain.snaplen) = (Vec::new(), SNAPLEN_MAX),
             _ => plain.errors = None,
@@ -239,8 +243,11 @@ fn pcap(value: &Value<'_>, stations: &[String]) -> Result<(Vec<CapturePoint>, us
     Ok((points, bytes.map_or(SNAPLEN_MAX, |bytes| usize::try_from(bytes.get()).unwrap_or(usize::MAX))))
 }
 
-/// The rate of data frames, and where it is written: `rate`, or of 802.11n `mcs`.
-fn data_rate<'a>(table: &Table<'a>, phy: Phy) -> Result<(Value<'a>, Rate), ScenarioError> {
+/// The word for rates that senders choose by themselves.
+pub(crate) const ADAPTIVE: &str = "adaptive";
+
+/// The rate of data frames, where it is written (`rate`, or of 802.11n `mcs`), and whether senders choose it themselves.
+fn data_rate<'a>(table: &Table<'a>, phy: Phy) -> Result<(Value<'a>, Rate, bool), ScenarioError> {
     let (wanted, example, other) = match phy {
         Phy::Ht { .. } => ("mcs", "7", "rate"),
         _ => ("rate", "\"54 Mbit/s\"", "mcs"),
@@ -252,13 +259,15 @@ fn data_rate<'a>(table: &Table<'a>, phy: Phy) -> Result<(Value<'a>, Rate), Scena
     let value = table.need(wanted, example)?;
     if other == "mcs" {
         let rate = rate(&value, phy)?;
-        return Ok((value, rate));
+        return Ok((value, rate, false));
     }
-    let mcs = value.whole()?;
+    let adapts = value.as_str() == Some(ADAPTIVE);
+    let mcs = if adapts { MCS_MAX.into() } else { value.whole()? };
     let known = u8::try_from(mcs).ok().and_then(|mcs| phy.mcs_rate(mcs));
-    let why = || format!("{} = {mcs} is not one of one spatial stream: choose 0 to {MCS_MAX}", value.path);
+    let why =
+        || format!("{} = {mcs} is not one of one spatial stream: choose 0 to {MCS_MAX}, or \"{ADAPTIVE}\"", value.path);
     let rate = known.ok_or_else(|| value.impossible(why()))?;
-    Ok((value, rate))
+    Ok((value, rate, adapts))
 }
 
 /// `{ frames = 64, size = "65535 B" }`, each left out at its largest.

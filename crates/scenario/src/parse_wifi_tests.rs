@@ -120,18 +120,31 @@ fn high_throughput_cells_mean_what_they_say() {
     assert_eq!((cell.phy, cell.rate.as_bps()), (Phy::Ht { short_guard: true }, 72_222_222));
     assert_eq!(cell.aggregate, Some(Aggregate { frames: 16, octets: 65_535 }));
     assert_eq!(parse(&s.to_toml()).unwrap(), s, "{}", s.to_toml());
+    let adaptive = parse(&HT.replace("mcs = 7", "mcs = \"adaptive\"\nnoise = \"-25 dB\"")).unwrap();
+    let cell = adaptive.channel("air").unwrap().cell().unwrap();
+    assert_eq!((cell.adapts, cell.noise_db), (true, Some(-25)));
+    assert_eq!(parse(&adaptive.to_toml()).unwrap(), adaptive, "{}", adaptive.to_toml());
     let plain = parse(&HT.replace("aggregate = { frames = 16 }\nguard = \"short\"\n", "")).unwrap();
     assert_eq!(parse(&plain.to_toml()).unwrap(), plain);
     refused(
         HT,
         &[
-            ("mcs = 7", "mcs = 8", "11: channels.air.mcs = 8 is not one of one spatial stream: choose 0 to 7"),
+            (
+                "mcs = 7",
+                "mcs = 8",
+                "11: channels.air.mcs = 8 is not one of one spatial stream: choose 0 to 7, or \"adaptive\"",
+            ),
             (
                 "mcs = 7",
                 "rate = \"65 Mbit/s\"",
                 "11: channels.air.rate: 802.11n (short guard) has its rates by mcs: ...",
             ),
             ("\"802.11n\"", "\"802.11a\"", "10: channels.air.guard: 802.11a has only one guard: remove it ..."),
+            (
+                "mcs = 7\naggregate = { frames = 16 }",
+                "mcs = \"adaptive\"",
+                "11: channels.air.mcs: rate control is modelled for aggregates: ...",
+            ),
             (
                 "frames = 16",
                 "frames = 65",
@@ -328,6 +341,11 @@ const WRONG_RICH: &[(&str, &str, &str)] = &[
         "14: channels.air.fec: RS(255,22) is no Reed-Solomon code used here: ...",
     ),
     ("kind = \"residual\"", "kind = \"turbo\"", "14: unknown kind of error correction 'turbo'; ..."),
+    (
+        "errors =",
+        "noise = \"0 dB\"\nerrors =",
+        "13: channels.air.noise: frames meet either noise or the errors that a code corrects: ...",
+    ),
     ("errors =", "# errors =", "14: channels.air.fec: error correction is asked for without bit errors: ..."),
     ("\"128 B\"", "\"8 B\"", "15: channels.air.pcap: 8 bytes kept of each captured frame are outside 49 to ..."),
     (

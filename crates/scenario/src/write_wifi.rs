@@ -2,7 +2,7 @@
 
 use crate::model::Channel;
 use crate::parse_edca::{write_edca, write_fec};
-use crate::parse_wifi::{MEDIUM, PHYS, hear_word, rate_text};
+use crate::parse_wifi::{ADAPTIVE, MEDIUM, PHYS, hear_word, rate_text};
 use crate::write::{text, unit};
 use core::fmt::Write;
 use wavelane_channel::wifi::{CapturePoint, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, WifiConfig};
@@ -16,6 +16,7 @@ pub(crate) fn channel(channel: &Channel, cell: &WifiConfig) -> String {
     };
     phy(cell.phy, &mut key);
     match cell.phy.mcs_of(cell.rate) {
+        _ if cell.adapts => key("mcs", text(ADAPTIVE)),
         Some(mcs) => key("mcs", mcs.to_string()),
         None => key("rate", rate_text(cell.rate)),
     }
@@ -24,6 +25,9 @@ pub(crate) fn channel(channel: &Channel, cell: &WifiConfig) -> String {
     }
     if let Some(rate) = cell.rts_rate {
         key("rts-rate", rate_text(rate));
+    }
+    if let Some(noise) = cell.noise_db {
+        key("noise", format!("\"{noise} dB\""));
     }
     key("rules", text(cell.rules.name));
     // WaveLAN has none of this.

@@ -49,9 +49,11 @@ const fn grown(length: usize, frame: usize) -> usize {
 impl Wifi {
     /// Chooses what the category's next transmission carries: the first frame of its queue, and of those behind it for the
     /// same station as many as fit. Frames that nobody acknowledges go alone, unmarked.
-    pub(super) fn compose(&mut self, station: usize, index: usize, rate: PhyRate) {
+    pub(super) fn compose(&mut self, station: usize, index: usize) {
         let Some(limit) = self.aggregate else { return };
+        let sample = self.choose_rate(station, index);
         let Some(head) = self.contenders[index].queue.front() else { return };
+        let rate = self.stations[station].chosen.unwrap_or(self.data_rate);
         if head.no_ack {
             return;
         }
@@ -61,7 +63,9 @@ impl Wifi {
         let this = &mut self.contenders[index];
         let held = this.held.iter().filter(|frame| frame.to == to).count();
         // The window of the block acknowledgement begins with the oldest frame that is missing.
-        let most = usize::from(limit.frames).min(usize::from(AGGREGATE_FRAMES).saturating_sub(held)).max(1);
+        let most = usize::from(if sample { 1 } else { limit.frames })
+            .min(usize::from(AGGREGATE_FRAMES).saturating_sub(held))
+            .max(1);
         let (mut length, mut frames) = (0, 0);
         // What nobody acknowledges stays in its place between the others.
         let until_alone =
@@ -75,6 +79,24 @@ impl Wifi {
             (frame.riding, frame.intact) = (true, true);
         }
         self.stations[station].riding = frames as u8;
+    }
+    /// Has rate control, if there is any, choose the rate of what follows; whether that is a sample.
+    fn choose_rate(&mut self, station: usize, index: usize) -> bool {
+        let Some(controls) = &mut self.controls else { return false };
+        let Some(head) = self.contenders[index].queue.front().filter(|head| head.to != station) else { return false };
+        let control = &mut controls.of[station * self.stations.len() + head.to];
+        control.update(self.now, controls.fixed, &controls.rates);
+        let (rate, sample) = control.choose(head.tries, &mut controls.dice);
+        self.stations[station].chosen = Some(controls.rates[rate]);
+        sample && !head.no_ack
+    }
+    /// Tells rate control what has become of the exchange.
+    fn note_rate(&mut self, station: usize, to: usize, frames: u64, successes: u64) {
+        let stations = self.stations.len();
+        let rate = self.stations[station].chosen.and_then(PhyRate::mcs);
+        if let (Some(controls), Some(rate)) = (&mut self.controls, rate) {
+            controls.of[station * stations + to].note(rate, frames, successes);
+        }
     }
     /// Bytes of what the station's turn sends next: the aggregate, or the one frame.
     pub(super) fn psdu(&self, station: usize) -> usize {
@@ -175,7 +197,7 @@ impl Wifi {
             Retry::ShortLong { short, .. } => short,
         };
         let (mut first, mut gave_up) = (true, false);
-        let mut place = 0;
+        let (mut place, mut receiver, mut frames, mut successes) = (0, station, 0, 0);
         while place < self.contenders[index].queue.len() {
             let frame = &mut self.contenders[index].queue[place];
             if !core::mem::replace(&mut frame.riding, false) {
@@ -183,6 +205,7 @@ impl Wifi {
                 continue;
             }
             let done = answered && frame.arrived;
+            (receiver, frames, successes) = (frame.to, frames + 1, successes + u64::from(done));
             frame.tries += u32::from(!done);
             let spent = !done && frame.tries >= limit;
             gave_up |= spent && first;
@@ -194,6 +217,7 @@ impl Wifi {
             }
         }
         self.stations[station].riding = 0;
+        self.note_rate(station, receiver, frames, successes);
         gave_up
     }
     /// The transmission chosen does not take place.

@@ -51,6 +51,11 @@ pub struct WifiConfig {
     pub cw: Option<(u32, u32)>,
     /// Whether frames contend in four categories; `None` is DCF.
     pub edca: Option<Edca>,
+    /// How strong thermal noise is, in dB on the scale of the reach map's signals: frames are lost by their signal-to-noise
+    /// ratio, modulation and code. OFDM only.
+    pub noise_db: Option<i16>,
+    /// Whether each sender chooses its rates by itself, after Minstrel-HT; needs `aggregate`. `rate` is then not used.
+    pub adapts: bool,
     /// Several data frames in one transmission; `None` sends each alone.
     pub aggregate: Option<Aggregate>,
     /// Where frames are captured from the start; fetched with [`super::Wifi::poll_capture`].
@@ -204,6 +209,8 @@ impl WifiConfig {
             queue: 50,
             cw: None,
             edca: None,
+            noise_db: None,
+            adapts: false,
             aggregate: None,
             captures: Vec::new(),
             snaplen: SNAPLEN_MAX,
@@ -312,6 +319,16 @@ impl WifiConfig {
     }
     /// Aggregates, and what 802.11n is not modelled with.
     fn check_high_throughput(&self) -> Result<(), ConfigError> {
+        let ofdm = matches!(self.phy, Phy::Ofdm | Phy::ErpOfdm { .. } | Phy::Ht { .. });
+        if self.noise_db.is_some() && !ofdm {
+            return Err(ConfigError::NoiseAlone(self.phy));
+        }
+        if self.noise_db.is_some() && self.fec.is_some() {
+            return Err(ConfigError::NoiseTwice);
+        }
+        if self.adapts && self.aggregate.is_none() {
+            return Err(ConfigError::AdaptsAlone);
+        }
         let Phy::Ht { .. } = self.phy else {
             return if self.aggregate.is_some() { Err(ConfigError::AggregateAlone(self.phy)) } else { Ok(()) };
         };

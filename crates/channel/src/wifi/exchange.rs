@@ -17,7 +17,7 @@ impl Wifi {
         self.stations[station].turn = turn;
         self.stations[station].txop_end = self.now + self.contenders[index].txop;
         self.look(station);
-        self.compose(station, index, self.data_rate);
+        self.compose(station, index);
         let Some(head) = self.contenders[index].queue.front() else { return };
         let (to, octets) = (head.to, self.psdu(station));
         if octets <= self.rts_threshold || to == station {
@@ -88,9 +88,13 @@ impl Wifi {
             && this.queue.get(place).is_some_and(|frame| frame.txop)
             && end + self.sifs + self.exchange_of(station, place) <= self.stations[station].txop_end
     }
+    /// The rate of the data frame that a station has sent last.
+    fn sent_at(&self, station: usize) -> PhyRate {
+        self.stations[station].chosen.unwrap_or(self.data_rate)
+    }
     /// The rate of data frames of `station` to `to`.
     fn rate_to(&self, station: usize, to: usize) -> PhyRate {
-        if to == station { self.broadcast_rate } else { self.data_rate }
+        if to == station { self.broadcast_rate } else { self.stations[station].chosen.unwrap_or(self.data_rate) }
     }
     /// The rate of the answer to a frame sent at `rate`.
     pub(super) fn answer_to(&self, rate: PhyRate) -> PhyRate {
@@ -102,7 +106,7 @@ impl Wifi {
         let (waiting, rate) = match frame.kind {
             Kind::Rts => (Waiting::Cts, self.answer_to(self.rts_rate)),
             Kind::Data if frame.no_ack => return self.succeed(station, Ending::Unanswered),
-            Kind::Data => (Waiting::Ack, self.answer_to(self.data_rate)),
+            Kind::Data => (Waiting::Ack, self.answer_to(self.sent_at(station))),
             Kind::Cts | Kind::Ack => return,
         };
         let patience = match self.rules.timeout {
@@ -125,7 +129,7 @@ impl Wifi {
         match core::mem::replace(&mut self.stations[station].plan, Plan::Nothing) {
             Plan::Nothing => {}
             Plan::End => self.finish(station),
-            Plan::Ack { to, octets, after } => self.answer(station, (Kind::Ack, octets), to, after, self.data_rate),
+            Plan::Ack { to, octets, after } => self.answer(station, (Kind::Ack, octets), to, after, self.sent_at(to)),
             Plan::Cts { to, after } => self.answer(station, (Kind::Cts, ACK_OCTETS), to, after, self.rts_rate),
             Plan::Data => self.send_data(station),
             Plan::Timeout => {
@@ -183,7 +187,7 @@ impl Wifi {
             }
             if !frame.no_ack {
                 let octets = answer_octets(frame.frames);
-                let after = frame.after.saturating_sub(self.sifs + self.answer_time(self.data_rate, octets));
+                let after = frame.after.saturating_sub(self.sifs + self.answer_time(self.sent_at(sender), octets));
                 self.plan(station, Plan::Ack { to: sender, octets, after }, self.sifs);
             }
         } else if self.ears[station].nav <= self.now {

@@ -105,7 +105,7 @@ impl Wifi {
                 _ => self.ears[ear].fail(self.now, self.eifs_extra),
             }
         }
-        if heard == Heard::Whole && self.errors.is_some() {
+        if heard == Heard::Whole && (self.errors.is_some() || self.noise.is_some()) {
             let spared = if frame.frames > 1 {
                 self.hears_part(ear, sender, frame)
             } else {
@@ -155,7 +155,7 @@ impl Wifi {
         self.touched.push(ear);
     }
 
-    /// Whether bit errors spare `octets` that `sender` spreads over a span of time at an ear.
+    /// Whether noise and bit errors spare `octets` that `sender` spreads over a span of time at an ear.
     pub(super) fn survives(
         &mut self,
         sender: usize,
@@ -163,7 +163,10 @@ impl Wifi {
         what: (usize, bool),
         span: (Instant, Instant),
     ) -> bool {
-        self.errors.as_mut().is_none_or(|errors| errors.spares(sender, ear, what, span))
+        let rate = self.stations[sender].air_rate.unwrap_or(self.data_rate);
+        // With either no ear is shared, so the ear is the station.
+        self.noise.as_mut().is_none_or(|noise| noise.spares(sender, ear, rate, what.0))
+            && self.errors.as_mut().is_none_or(|errors| errors.spares(sender, ear, what, span))
     }
 
     /// Whether a frame survives another of the same strength over a part of its time.

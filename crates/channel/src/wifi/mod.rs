@@ -7,6 +7,7 @@
 //! Clause numbers in this module are those of IEEE Std 802.11-2016.
 
 mod access;
+mod adapt;
 mod aggregate;
 mod assemble;
 mod capture;
@@ -19,6 +20,7 @@ mod exchange;
 mod fec;
 mod hold;
 mod medium;
+mod noise;
 mod phy;
 mod refusal;
 mod ring;
@@ -171,6 +173,8 @@ pub struct Wifi {
     inner_dice: Vec<Chance>,
     errors: Option<Errors>,
     fec: Option<Fec>,
+    noise: Option<noise::Noise>,
+    controls: Option<Box<adapt::Controls>>,
 
     ready: VecDeque<Ready>,
     events: VecDeque<Event>,

@@ -187,6 +187,10 @@ pub const ACK_OCTETS: usize = 14;
 pub const RTS_OCTETS: usize = 20;
 
 impl PhyRate {
+    /// The rate at a place of its layer's.
+    pub(super) fn of(phy: Phy, place: usize) -> Self {
+        Self { phy, half_mbps: phy.rates()[place] }
+    }
     /// Whether it is 6 Mbit/s OFDM.
     pub(super) const fn is_slowest_ofdm(self) -> bool {
         matches!(self.phy, Phy::Ofdm | Phy::ErpOfdm { .. }) && self.half_mbps == 12
@@ -196,6 +200,11 @@ impl PhyRate {
         // Ten symbols with the short guard interval last as long as nine with the long one (19.5).
         let symbols = if let Phy::Ht { short_guard: true } = self.phy { 10 } else { 9 };
         Rate::from_bps(self.half_mbps as u64 * 500_000 * symbols / 9)
+    }
+    /// Its MCS, if it is one of 802.11n.
+    pub(super) fn mcs(self) -> Option<usize> {
+        let Phy::Ht { .. } = self.phy else { return None };
+        self.phy.rates().iter().position(|half| *half == self.half_mbps)
     }
     /// In units of 500 kbit/s.
     pub(super) const fn half_mbps(self) -> u8 {

@@ -69,6 +69,15 @@ pub enum ConfigError {
         /// What was asked for.
         txop: Span,
     },
+    /// Noise without curves for it.
+    #[error("what noise does to frames of {0} is not modelled: leave it out, or choose 802.11a, 802.11g or 802.11n")]
+    NoiseAlone(Phy),
+    /// Noise and coded frames.
+    #[error("frames meet either noise or the errors that a code corrects: leave one of them out")]
+    NoiseTwice,
+    /// Rate control without aggregation.
+    #[error("rate control is modelled for aggregates: state the aggregation, if only of 1 frame, or a fixed rate")]
+    AdaptsAlone,
     /// Aggregates of another physical layer.
     #[error("{0} sends every frame alone: leave aggregation out, or choose 802.11n")]
     AggregateAlone(Phy),

@@ -19,6 +19,8 @@ pub(super) struct Station {
     pub(super) air_rate: Option<PhyRate>,
     /// The category whose exchange is under way, or was last; 0 without EDCA.
     pub(super) turn: usize,
+    /// The rate that rate control has chosen for the exchange under way.
+    pub(super) chosen: Option<PhyRate>,
     /// How many frames of the queue the exchange under way carries; 0 without aggregation.
     pub(super) riding: u8,
     /// Whether the data frame of the exchange under way is coded.
@@ -220,6 +222,7 @@ impl Station {
             air: OnAir::NOTHING,
             air_rate: None,
             turn: 0,
+            chosen: None,
             riding: 0,
             coded: false,
             txop_end: Instant::ZERO,

@@ -44,11 +44,22 @@ fn any_cell(dice: &mut Chance) -> WifiConfig {
         let frames = [1, 3, 64][dice.below(3) as usize];
         let aggregate = (dice.below(4) > 0).then_some(Aggregate { frames, ..Aggregate::LARGEST });
         config = WifiConfig { phy, rate: phy.mcs_rate(dice.below(8) as u8).unwrap(), aggregate, ..config };
+        config.noise_db = (dice.below(2) == 0).then(|| dice.below(40) as i16 - 20);
+        config.adapts = config.aggregate.is_some() && dice.below(2) == 0;
     }
     if dice.below(6) == 0 {
         let (phy, rules) = (Phy::wavelan(Span::from_micros(700)), Rules::wavelan_1995());
-        config =
-            WifiConfig { phy, rules, rate: mbit(20), rts_threshold: 65_536, edca: None, aggregate: None, ..config };
+        config = WifiConfig {
+            phy,
+            rules,
+            rate: mbit(20),
+            rts_threshold: 65_536,
+            edca: None,
+            aggregate: None,
+            noise_db: None,
+            adapts: false,
+            ..config
+        };
     }
     config
 }

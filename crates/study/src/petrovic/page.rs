@@ -65,7 +65,9 @@ fn nodes_chart(document: &StudyDocument) -> Chart {
             curves[1].1.extend(row.value.map(|y| (x + 0.25, y)));
         }
     }
-    let title = "The document's nodes starve with RTS/CTS; ours share, but for some 10 s".to_owned();
+    let title =
+        "With RTS/CTS the document's worst node gets next to nothing; ours, by rank over 60 s, always something"
+            .to_owned();
     let x = format!("five nodes by rank: {}", names.join(", "));
     Chart { bars: true, ..chart("nodes-2001", title, [&x, "kbit/s"], curves) }
 }
