@@ -91,6 +91,7 @@ fn throughput(bulks: &[Seen<'_>], scenario: &Scenario, end: f64) -> Plot {
         curves,
         level: rate.map(|r| (r, format!("link rate {r} Mbit/s"))),
         points: false,
+        bars: false,
         marks_mean: "",
     }
 }
@@ -165,6 +166,7 @@ fn delay(echoes: &[Seen<'_>], end: f64) -> Plot {
         curves: echoes.iter().map(draw).collect(),
         level: None,
         points: true,
+        bars: false,
         marks_mean: "never answered",
     }
 }
@@ -196,6 +198,7 @@ fn distribution(echoes: &[Seen<'_>], document: &RunDocument, scenario: &Scenario
         curves: echoes.iter().map(draw).filter(|c| !c.pieces.concat().is_empty()).collect(),
         level: None,
         points: false,
+        bars: false,
         marks_mean: "",
     }
 }

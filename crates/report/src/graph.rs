@@ -153,6 +153,7 @@ impl Graph {
             curves: shown.iter().map(curve).collect(),
             level: None,
             points: false,
+            bars: false,
             marks_mean: "",
         }
     }

@@ -119,6 +119,7 @@ impl PageChart {
             curves: self.curves.iter().enumerate().map(curve).collect(),
             level: None,
             points: false,
+            bars: false,
             marks_mean: self.marks_mean,
         }
     }

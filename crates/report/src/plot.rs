@@ -46,6 +46,8 @@ pub(crate) struct Plot {
     pub(crate) level: Option<(f64, String)>,
     /// Points with a faint line between them, instead of a line.
     pub(crate) points: bool,
+    /// Broad strokes without dashes.
+    pub(crate) bars: bool,
     /// What the marks mean, if there are any.
     pub(crate) marks_mean: &'static str,
 }
@@ -144,7 +146,7 @@ impl Plot {
         for ((x, y), index, name) in items {
             match index {
                 Some(i) => {
-                    canvas.line((x, y - 4.0), (x + 32.0, y - 4.0), &stroke(i, self.points));
+                    canvas.line((x, y - 4.0), (x + 32.0, y - 4.0), &self.stroke(i));
                     if self.points {
                         canvas.out.push_str(&mark(i, (x + 16.0, y - 4.0), 3.2));
                     }
@@ -184,6 +186,9 @@ impl Plot {
         );
     }
 
+    fn stroke(&self, style: usize) -> String {
+        stroke(style, self.points, self.bars)
+    }
     fn curve(&self, canvas: &mut Canvas, i: usize, curve: &Curve) {
         let style = curve.style;
         for piece in &curve.pieces {
@@ -195,7 +200,7 @@ impl Plot {
                 })
                 .collect();
             let points = places.join(" ");
-            let line = stroke(style, self.points);
+            let line = self.stroke(style);
             let _ =
                 writeln!(canvas.out, "<polyline points=\"{points}\" fill=\"none\" stroke-linejoin=\"round\" {line}/>");
             if self.points || piece.len() == 1 {
@@ -215,7 +220,10 @@ impl Plot {
     }
 }
 
-fn stroke(style: usize, faint: bool) -> String {
+fn stroke(style: usize, faint: bool, broad: bool) -> String {
+    if broad {
+        return format!("stroke=\"{}\" stroke-width=\"9\"", colour(style));
+    }
     if faint {
         return format!("stroke=\"{}\" stroke-width=\"0.9\" stroke-opacity=\"0.4\"", colour(style));
     }

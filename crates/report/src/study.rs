@@ -25,6 +25,8 @@ pub struct Chart {
     pub x_log: bool,
     /// Points without lines between them.
     pub dots: bool,
+    /// A bar from zero to each point; curves beside each other differ a little in x.
+    pub bars: bool,
     /// Name and points of each curve; `wavelane`'s is the solid one.
     pub curves: Vec<(String, Vec<(f64, f64)>)>,
     /// An aim, drawn as a level.
@@ -110,7 +112,11 @@ impl Chart {
         let curve = |(name, points): &(String, Vec<(f64, f64)>)| Curve {
             name: name.clone(),
             style: style_of(names(), name),
-            pieces: if self.dots { points.iter().map(|p| vec![*p]).collect() } else { vec![points.clone()] },
+            pieces: match (self.dots, self.bars) {
+                (true, _) => points.iter().map(|p| vec![*p]).collect(),
+                (_, true) => points.iter().map(|(x, y)| vec![(*x, 0.0), (*x, *y)]).collect(),
+                _ => vec![points.clone()],
+            },
             marks: Vec::new(),
         };
         let points = || self.curves.iter().flat_map(|(_, points)| points.iter().copied());
@@ -126,6 +132,7 @@ impl Chart {
             curves: self.curves.iter().map(curve).collect(),
             level: self.aim.clone(),
             points: self.dots,
+            bars: self.bars,
             marks_mean: "",
         }
     }
@@ -226,6 +233,7 @@ mod tests {
             log: false,
             x_log: false,
             dots: false,
+            bars: false,
             curves: vec![("wavelane".into(), points)],
             aim: Some((0.9, "aim 0.9".into())),
         };

@@ -8,8 +8,8 @@ use crate::table::{Table, Value};
 use crate::units::{Quantity, UnitError};
 use wavelane_base::{Octets, Rate, Span};
 use wavelane_channel::wifi::{
-    AfterDrop, BitErrors, Capture, CapturePoint, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, Rules, SNAPLEN_MAX,
-    STATIONS_BOUND, WAVELAN_WAITS, WifiConfig,
+    AfterDrop, Aggregate, BitErrors, Capture, CapturePoint, ErrorsPer, MCS_MAX, Phy, RTS_NEVER, Reach, ReachMap, Retry,
+    Rules, SNAPLEN_MAX, STATIONS_BOUND, WAVELAN_WAITS, WifiConfig,
 };
 
 /// Keys of a wifi channel, as files write them.
@@ -19,7 +19,10 @@ pub const WIFI_KEYS: &[&str] = &[
     "phy",
     "preamble",
     "slot",
+    "guard",
     "rate",
+    "mcs",
+    "noise",
     "answer-rate",
     "rts-rate",
     "rts-threshold",
@@ -33,6 +36,7 @@ pub const WIFI_KEYS: &[&str] = &[
     "errors",
     "overhead",
     "edca",
+    "aggregate",
     "fec",
     "pcap",
 ];
@@ -42,6 +46,7 @@ pub(crate) const PHYS: &[(&str, Phy)] = &[
     ("802.11b", Phy::HrDsss { short_preamble: false }),
     ("802.11a", Phy::Ofdm),
     ("802.11g", Phy::ErpOfdm { short_slot: false }),
+    ("802.11n", Phy::Ht { short_guard: false }),
     ("wavelan", Phy::wavelan(WAVELAN_OVERHEAD)),
 ];
 /// What a frame of WaveLAN costs beside its bytes unless the file says otherwise, and at most.
@@ -75,7 +80,7 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
     table.only(WIFI_KEYS)?;
     let stations = stations(table)?;
     let phy = phy(table)?;
-    let rate_at = table.need("rate", "\"54 Mbit/s\"")?;
+    let (rate_at, data_rate, adapts) = data_rate(table, phy)?;
     let mut rules = rules(table, phy)?;
     if let Some(value) = table.get("retry") {
         rules.retry = retry(&value)?;
@@ -84,9 +89,11 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
             rules.after_drop = AfterDrop::CountsOn(tries);
         }
     }
-    let mut cell = WifiConfig::new(phy, rate(&rate_at, phy)?, rules, stations.len());
-    cell.answer_rate = table.get("answer-rate").map(|v| rate(&v, phy)).transpose()?;
-    cell.rts_rate = table.get("rts-rate").map(|v| rate(&v, phy)).transpose()?;
+    let mut cell = WifiConfig::new(phy, data_rate, rules, stations.len());
+    cell.adapts = adapts;
+    cell.noise_db = table.get("noise").map(|v| decibels(&v)).transpose()?;
+    cell.answer_rate = table.get("answer-rate").map(|v| rate(&v, phy.legacy())).transpose()?;
+    cell.rts_rate = table.get("rts-rate").map(|v| rate(&v, phy.legacy())).transpose()?;
     if let Some(value) = table.get("rts-threshold") {
         cell.rts_threshold = threshold(&value)?;
     }
@@ -96,6 +103,7 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
     cell.cw = table.get("cw").map(|v| contention_windows(&v)).transpose()?;
     cell.reach = reach(table, &stations)?;
     cell.edca = table.get("edca").map(|v| parse_edca::edca(&v, phy)).transpose()?;
+    cell.aggregate = table.get("aggregate").map(|v| aggregate(&v)).transpose()?;
     cell.fec = table.get("fec").map(|v| parse_edca::fec(&v)).transpose()?;
     if let Some(value) = table.get("pcap") {
         (cell.captures, cell.snaplen) = pcap(&value, &stations)?;
@@ -103,7 +111,7 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
     cell.capture = table.get("capture").map(|v| capture(&v)).transpose()?;
     cell.errors = table.get("errors").map(|v| errors(&v, &stations)).transpose()?;
     // What remains is about one key each: the one that comes first in the file of those that can be at fault.
-    let keys = ["queue", "cw", "retry", "capture", "edca", "fec", "pcap", "errors"];
+    let keys = ["queue", "cw", "retry", "capture", "edca", "aggregate", "noise", "fec", "pcap", "errors"];
     let suspect = keys.into_iter().find_map(|key| {
         let mut plain = cell.clone();
         match key {
@@ -112,6 +120,8 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
             "retry" => plain.rules.retry = Retry::PerFrame(7),
             "capture" => plain.capture = None,
             "edca" => plain.edca = None,
+            "aggregate" => plain.aggregate = None,
+            "noise" => plain.noise_db = None,
             "fec" => plain.fec = None,
             "pcap" => (plain.captures, plain.snaplen) = (Vec::new(), SNAPLEN_MAX),
             _ => plain.errors = None,
@@ -153,15 +163,18 @@ fn phy(table: &Table<'_>) -> Result<Phy, ScenarioError> {
     if let Some(value) = table.get("overhead") {
         phy = overhead(&value, phy)?;
     }
-    for key in ["preamble", "slot"] {
+    for key in ["preamble", "slot", "guard"] {
         let Some(at) = table.get(key) else { continue };
         let short = word(&at, "length", LENGTHS, "\"short\"")?;
         phy = match (key, phy) {
             ("preamble", Phy::HrDsss { .. }) => Phy::HrDsss { short_preamble: short },
             ("slot", Phy::ErpOfdm { .. }) => Phy::ErpOfdm { short_slot: short },
+            ("guard", Phy::Ht { .. }) => Phy::Ht { short_guard: short },
             _ => {
                 let why = format!("{}: {phy} has only one {key}: remove it", at.path);
-                return Err(at.impossible(format!("{why} (802.11b has two preambles, 802.11g two slots)")));
+                return Err(at.impossible(format!(
+                    "{why} (802.11b has two preambles, 802.11g two slots, 802.11n two guard intervals)"
+                )));
             }
         };
     }
@@ -228,6 +241,47 @@ fn pcap(value: &Value<'_>, stations: &[String]) -> Result<(Vec<CapturePoint>, us
     }
     let bytes: Option<Octets> = table.quantity("bytes")?;
     Ok((points, bytes.map_or(SNAPLEN_MAX, |bytes| usize::try_from(bytes.get()).unwrap_or(usize::MAX))))
+}
+
+/// The word for rates that senders choose by themselves.
+pub(crate) const ADAPTIVE: &str = "adaptive";
+
+/// The rate of data frames, where it is written (`rate`, or of 802.11n `mcs`), and whether senders choose it themselves.
+fn data_rate<'a>(table: &Table<'a>, phy: Phy) -> Result<(Value<'a>, Rate, bool), ScenarioError> {
+    let (wanted, example, other) = match phy {
+        Phy::Ht { .. } => ("mcs", "7", "rate"),
+        _ => ("rate", "\"54 Mbit/s\"", "mcs"),
+    };
+    if let Some(value) = table.get(other) {
+        let why = format!("{}: {phy} has its rates by {wanted}", value.path);
+        return Err(value.impossible(format!("{why}: write {wanted} = {example} instead")));
+    }
+    let value = table.need(wanted, example)?;
+    if other == "mcs" {
+        let rate = rate(&value, phy)?;
+        return Ok((value, rate, false));
+    }
+    let adapts = value.as_str() == Some(ADAPTIVE);
+    let mcs = if adapts { MCS_MAX.into() } else { value.whole()? };
+    let known = u8::try_from(mcs).ok().and_then(|mcs| phy.mcs_rate(mcs));
+    let why =
+        || format!("{} = {mcs} is not one of one spatial stream: choose 0 to {MCS_MAX}, or \"{ADAPTIVE}\"", value.path);
+    let rate = known.ok_or_else(|| value.impossible(why()))?;
+    Ok((value, rate, adapts))
+}
+
+/// `{ frames = 64, size = "65535 B" }`, each left out at its largest.
+fn aggregate(value: &Value<'_>) -> Result<Aggregate, ScenarioError> {
+    let table = value.table("{ frames = 64, size = \"65535 B\" }")?;
+    table.only(&["frames", "size"])?;
+    let mut aggregate = Aggregate::LARGEST;
+    if let Some(frames) = table.get("frames") {
+        aggregate.frames = u8::try_from(frames.whole()?).unwrap_or(u8::MAX);
+    }
+    if let Some(octets) = table.quantity::<Octets>("size")? {
+        aggregate.octets = usize::try_from(octets.get()).unwrap_or(usize::MAX);
+    }
+    Ok(aggregate)
 }
 
 /// A rate that the PHY has.

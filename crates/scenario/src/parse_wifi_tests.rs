@@ -3,8 +3,8 @@ use crate::model::{App, ChannelKind, Direction, TcpProfile};
 use crate::refusal_tests::{parse, refused};
 use wavelane_base::{Octets, Ratio, Span};
 use wavelane_channel::wifi::{
-    Access, AfterDrop, CapturePoint, Category, Edca, ErrorsPer, Fec, FecCode, FecFrames, Phy, Reach, Retry, Rules,
-    SNAPLEN_MAX,
+    Access, AfterDrop, Aggregate, CapturePoint, Category, Edca, ErrorsPer, Fec, FecCode, FecFrames, Phy, Reach, Retry,
+    Rules, SNAPLEN_MAX,
 };
 
 /// A valid file that the table below damages one line at a time.
@@ -92,6 +92,76 @@ fn other_layers_and_defaults_survive_the_resolved_file() {
         let scenario = parse(&text).unwrap();
         assert_eq!(parse(&scenario.to_toml()).unwrap(), scenario, "{}", scenario.to_toml());
     }
+}
+
+/// 802.11n; entries of the test below damage a line.
+const HT: &str = r#"duration = "1 s"
+stacks = ["udp"]
+[nodes]
+a = "endpoint"
+b = "endpoint"
+[channels.air]
+kind = "wifi"
+nodes = ["a", "b"]
+phy = "802.11n"
+guard = "short"
+mcs = 7
+aggregate = { frames = 16 }
+[flows.f]
+app = "saturate"
+from = "a"
+to = "b"
+"#;
+
+#[test]
+fn high_throughput_cells_mean_what_they_say() {
+    let s = parse(HT).unwrap();
+    let cell = s.channel("air").unwrap().cell().unwrap();
+    assert_eq!((cell.phy, cell.rate.as_bps()), (Phy::Ht { short_guard: true }, 72_222_222));
+    assert_eq!(cell.aggregate, Some(Aggregate { frames: 16, octets: 65_535 }));
+    assert_eq!(parse(&s.to_toml()).unwrap(), s, "{}", s.to_toml());
+    let adaptive = parse(&HT.replace("mcs = 7", "mcs = \"adaptive\"\nnoise = \"-25 dB\"")).unwrap();
+    let cell = adaptive.channel("air").unwrap().cell().unwrap();
+    assert_eq!((cell.adapts, cell.noise_db), (true, Some(-25)));
+    assert_eq!(parse(&adaptive.to_toml()).unwrap(), adaptive, "{}", adaptive.to_toml());
+    let plain = parse(&HT.replace("aggregate = { frames = 16 }\nguard = \"short\"\n", "")).unwrap();
+    assert_eq!(parse(&plain.to_toml()).unwrap(), plain);
+    refused(
+        HT,
+        &[
+            (
+                "mcs = 7",
+                "mcs = 8",
+                "11: channels.air.mcs = 8 is not one of one spatial stream: choose 0 to 7, or \"adaptive\"",
+            ),
+            (
+                "mcs = 7",
+                "rate = \"65 Mbit/s\"",
+                "11: channels.air.rate: 802.11n (short guard) has its rates by mcs: ...",
+            ),
+            ("\"802.11n\"", "\"802.11a\"", "10: channels.air.guard: 802.11a has only one guard: remove it ..."),
+            (
+                "mcs = 7\naggregate = { frames = 16 }",
+                "mcs = \"adaptive\"",
+                "11: channels.air.mcs: rate control is modelled for aggregates: ...",
+            ),
+            (
+                "frames = 16",
+                "frames = 65",
+                "12: channels.air.aggregate: aggregates of 65 frames and 65535 B are outside 1 to 64 frames and 8191 to 65535 B: ...",
+            ),
+            (
+                "frames = 16",
+                "size = \"1 kB\"",
+                "12: channels.air.aggregate: aggregates of 64 frames and 1000 B are outside ...",
+            ),
+            (
+                "aggregate = { frames = 16 }",
+                "pcap = { at = [\"medium\"] }",
+                "12: channels.air.pcap: a capture is not modelled with 802.11n: ...",
+            ),
+        ],
+    );
 }
 
 /// Categories, coding, captures; each entry below damages a line.
@@ -271,6 +341,11 @@ const WRONG_RICH: &[(&str, &str, &str)] = &[
         "14: channels.air.fec: RS(255,22) is no Reed-Solomon code used here: ...",
     ),
     ("kind = \"residual\"", "kind = \"turbo\"", "14: unknown kind of error correction 'turbo'; ..."),
+    (
+        "errors =",
+        "noise = \"0 dB\"\nerrors =",
+        "13: channels.air.noise: frames meet either noise or the errors that a code corrects: ...",
+    ),
     ("errors =", "# errors =", "14: channels.air.fec: error correction is asked for without bit errors: ..."),
     ("\"128 B\"", "\"8 B\"", "15: channels.air.pcap: 8 bytes kept of each captured frame are outside 49 to ..."),
     (

@@ -2,7 +2,7 @@
 
 use crate::model::Channel;
 use crate::parse_edca::{write_edca, write_fec};
-use crate::parse_wifi::{MEDIUM, PHYS, hear_word, rate_text};
+use crate::parse_wifi::{ADAPTIVE, MEDIUM, PHYS, hear_word, rate_text};
 use crate::write::{text, unit};
 use core::fmt::Write;
 use wavelane_channel::wifi::{CapturePoint, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, WifiConfig};
@@ -15,12 +15,19 @@ pub(crate) fn channel(channel: &Channel, cell: &WifiConfig) -> String {
         let _ = write!(out, "\n{key} = {value}");
     };
     phy(cell.phy, &mut key);
-    key("rate", rate_text(cell.rate));
+    match cell.phy.mcs_of(cell.rate) {
+        _ if cell.adapts => key("mcs", text(ADAPTIVE)),
+        Some(mcs) => key("mcs", mcs.to_string()),
+        None => key("rate", rate_text(cell.rate)),
+    }
     if let Some(rate) = cell.answer_rate {
         key("answer-rate", rate_text(rate));
     }
     if let Some(rate) = cell.rts_rate {
         key("rts-rate", rate_text(rate));
+    }
+    if let Some(noise) = cell.noise_db {
+        key("noise", format!("\"{noise} dB\""));
     }
     key("rules", text(cell.rules.name));
     // WaveLAN has none of this.
@@ -61,6 +68,9 @@ pub(crate) fn channel(channel: &Channel, cell: &WifiConfig) -> String {
     if let Some(edca) = &cell.edca {
         key("edca", write_edca(edca));
     }
+    if let Some(aggregate) = &cell.aggregate {
+        key("aggregate", format!("{{ frames = {}, size = \"{} B\" }}", aggregate.frames, aggregate.octets));
+    }
     if let Some(fec) = &cell.fec {
         key("fec", write_fec(fec));
     }
@@ -79,6 +89,7 @@ fn phy(phy: Phy, key: &mut impl FnMut(&str, String)) {
     let long = |phy| match phy {
         Phy::HrDsss { .. } => Phy::HrDsss { short_preamble: false },
         Phy::ErpOfdm { .. } => Phy::ErpOfdm { short_slot: false },
+        Phy::Ht { .. } => Phy::Ht { short_guard: false },
         other => other,
     };
     if let Some(overhead) = phy.wavelan_overhead() {
@@ -90,6 +101,7 @@ fn phy(phy: Phy, key: &mut impl FnMut(&str, String)) {
     match phy {
         Phy::HrDsss { short_preamble: true } => key("preamble", "\"short\"".into()),
         Phy::ErpOfdm { short_slot: true } => key("slot", "\"short\"".into()),
+        Phy::Ht { short_guard: true } => key("guard", "\"short\"".into()),
         _ => {}
     }
 }

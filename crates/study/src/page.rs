@@ -94,6 +94,7 @@ fn over_loss(document: &StudyDocument, metric: &'static str, title: &str, unit: 
         log,
         x_log: false,
         dots: false,
+        bars: false,
         curves: curves(document.rows.iter().filter(plain).filter_map(point)),
         aim: (aim > 0.0).then(|| (aim, format!("aim {aim}"))),
     }
@@ -124,6 +125,7 @@ fn over_queue(document: &StudyDocument, backend: &str) -> Chart {
         log: false,
         x_log: false,
         dots: false,
+        bars: false,
         curves: curves(rows().filter_map(point)),
         aim: None,
     }

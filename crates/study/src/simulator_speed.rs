@@ -24,10 +24,27 @@ const FLAT: f64 = 1.1;
 /// Runs of each, by edition.
 const RUNS: [u64; 2] = [1, 5];
 
+/// What a cell is.
+enum Load {
+    /// One that programs of ours run in ns-3 too.
+    Reference(Case),
+    /// Ten readers of pages (`true`), or seven calls and a bulk flow, as in the study `petrovic`.
+    People(bool),
+}
+
+impl Load {
+    fn text(&self, seconds: u64) -> String {
+        match self {
+            Self::Reference(case) => case.text(seconds),
+            Self::People(web) => crate::petrovic::speed_cell(*web, seconds),
+        }
+    }
+}
+
 /// One cell, with ns-3's program and arguments for it.
 struct Contest {
     name: &'static str,
-    case: Case,
+    load: Load,
     /// Seconds that ours simulates: enough for a processor second or so.
     seconds: u64,
     program: &'static str,
@@ -39,11 +56,12 @@ struct Contest {
 const BOTH: &[Build] = &[Build::Debian, Build::Wheel];
 
 fn contests() -> Vec<Contest> {
-    let saturation = |senders| Case::Saturation { phy: Saturated::A, senders, rts: false };
+    let reference = Load::Reference;
+    let saturation = |senders| reference(Case::Saturation { phy: Saturated::A, senders, rts: false });
     vec![
         Contest {
             name: "802.11a saturated, 20 stations",
-            case: saturation(20),
+            load: saturation(20),
             seconds: 40,
             program: "dcf_sat",
             arguments: &["--std=a", "--rate=OfdmRate54Mbps", "--ctl=OfdmRate6Mbps", "--n=20", "--T=2", "--warm=.5"],
@@ -51,7 +69,7 @@ fn contests() -> Vec<Contest> {
         },
         Contest {
             name: "802.11a saturated, 50 stations",
-            case: saturation(50),
+            load: saturation(50),
             seconds: 40,
             program: "dcf_sat",
             arguments: &["--std=a", "--rate=OfdmRate54Mbps", "--ctl=OfdmRate6Mbps", "--n=50", "--T=1", "--warm=.2"],
@@ -59,7 +77,7 @@ fn contests() -> Vec<Contest> {
         },
         Contest {
             name: "802.11a saturated, 200 stations",
-            case: saturation(200),
+            load: saturation(200),
             seconds: 40,
             program: "dcf_sat",
             arguments: &[],
@@ -67,7 +85,7 @@ fn contests() -> Vec<Contest> {
         },
         Contest {
             name: "bulk cell, 5 stations, 1000 B, W=5, noise",
-            case: Case::Bulk {
+            load: reference(Case::Bulk {
                 stations: 5,
                 segment: 1000,
                 window: 5,
@@ -75,7 +93,7 @@ fn contests() -> Vec<Contest> {
                 noise: Noise::Link,
                 rto_min_ms: 1000,
                 retry: 7,
-            },
+            }),
             seconds: 1000,
             program: "seed_bulk",
             arguments: &[
@@ -91,7 +109,15 @@ fn contests() -> Vec<Contest> {
         },
         Contest {
             name: "chain of 20, TCP over 5 hops",
-            case: Case::Chain { nodes: 20, hops: 5, sense: 2, mbit: 54, window: 32, segment: 1460, rts: false },
+            load: reference(Case::Chain {
+                nodes: 20,
+                hops: 5,
+                sense: 2,
+                mbit: 54,
+                window: 32,
+                segment: 1460,
+                rts: false,
+            }),
             seconds: 60,
             program: "chain_tcp",
             arguments: &["--nodes=20", "--hops=5", "--cs=2", "--T=8", "--warm=2"],
@@ -100,13 +126,20 @@ fn contests() -> Vec<Contest> {
         },
         Contest {
             name: "grid of 5 by 4, 5 TCP flows",
-            case: Case::Grid { columns: 5, rows: 4, flows: 5, sense: 2 },
+            load: reference(Case::Grid { columns: 5, rows: 4, flows: 5, sense: 2 }),
             seconds: 60,
             program: "chain_tcp",
             arguments: &["--gx=5", "--gy=4", "--flows=5", "--cs=2", "--T=4", "--warm=1"],
             builds: &[Build::Wheel],
         },
+        people("web cell, 10 readers, 1000 B, W=5, noise", true),
+        people("voice cell, 7 calls of 200 B and bulk, W=8, noise", false),
     ]
+}
+
+/// A cell with applications that the packages of ns-3 do not have: reported without a peer.
+fn people(name: &'static str, web: bool) -> Contest {
+    Contest { name, load: Load::People(web), seconds: 600, program: "", arguments: &[], builds: &[] }
 }
 
 /// What a run of ours cost.
@@ -131,7 +164,11 @@ pub(crate) fn run(
             ours.push(contest.seconds as f64 / cost.cpu_s);
             check_cancelled(hooks)?;
         }
-        rows.push(speed_row(&contest, "wavelane", &ours, "from start to Record, one process"));
+        let alone = match contest.load {
+            Load::People(_) => "; no peer: the packages of ns-3 hold no such application",
+            Load::Reference(_) => "",
+        };
+        rows.push(speed_row(&contest, "wavelane", &ours, &format!("from start to Record, one process{alone}")));
         let mut fastest: Option<f64> = None;
         for &build in contest.builds {
             let theirs = run_theirs(&programs, &contest, build, runs);
@@ -165,7 +202,7 @@ fn run_ours(contest: &Contest, seconds: u64, options: &StudyOptions, run: u64) -
     let failed = |why: String| RunError::Refused(format!("{}: {why}", contest.name));
     std::fs::create_dir_all(&folder).map_err(|e| failed(format!("cannot make {}: {e}", folder.display())))?;
     let file = folder.join(format!("{name}.toml"));
-    std::fs::write(&file, contest.case.text(seconds)).map_err(|e| failed(e.to_string()))?;
+    std::fs::write(&file, contest.load.text(seconds)).map_err(|e| failed(e.to_string()))?;
     let record = folder.join(format!("{name}-{seconds}"));
     let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
     let output = Command::new(&program)

@@ -5,7 +5,7 @@ use wavelane_scenario::Scenario;
 #[test]
 fn every_cell_is_a_scenario_the_simulator_takes() {
     for contest in contests() {
-        let scenario = Scenario::parse(&contest.case.text(contest.seconds), Path::new(".")).unwrap();
+        let scenario = Scenario::parse(&contest.load.text(contest.seconds), Path::new(".")).unwrap();
         let review = wavelane_run::Backend::review(&wavelane_sim::SimBackend, &scenario);
         assert_eq!(review.refusal(), None, "{}", contest.name);
         assert_eq!(review.treatment_of(scenario.stacks[0]), wavelane_run::Treatment::Imposed);

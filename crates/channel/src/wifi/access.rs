@@ -28,7 +28,7 @@ impl Wifi {
         self.stations[station].next_number += 1;
         let no_ack = handling.no_ack || to == station || !self.rules.acknowledges;
         let this = &mut self.contenders[index];
-        this.queue.push_back(Queued { to, number, ecn, no_ack, txop: handling.txop, tried: false, bytes: copy });
+        this.queue.push_back(Queued::new((to, number, ecn), (no_ack, handling.txop), copy));
         let contends = this.queue.len() > 1 || this.counter.is_some();
         let level = this.level;
         let Station { class, joined, .. } = &self.stations[station];
@@ -119,14 +119,14 @@ impl Wifi {
         let spent = self.contenders[index].failures.short >= limit;
         self.widen(index, spent);
         if spent {
-            self.close(station, index, Ending::GivenUp);
+            self.close(station, index, 0, Ending::GivenUp);
         }
         // Dice of its own, so that the order in which stations get here does not matter.
         let range = u64::from(self.contenders[index].window) + u64::from(self.rules.draw == Draw::ZeroToCw);
         self.contenders[index].counter = Some(self.inner_dice[station].below(range) as u32);
     }
 
-    /// The first frame of the queue whose turn it is has been sent and need not be again.
+    /// What the turn has sent need not be sent again, or not all of it.
     pub(super) fn succeed(&mut self, station: usize, ending: Ending) {
         let index = self.turn_of(station);
         let this = &mut self.contenders[index];
@@ -134,7 +134,11 @@ impl Wifi {
         this.in_a_row = 0;
         self.stations[station].waiting = Waiting::Nothing;
         self.stations[station].plan = Plan::Nothing;
-        self.close(station, index, ending);
+        if self.stations[station].riding > 0 {
+            self.settle(station, true);
+        } else {
+            self.close(station, index, 0, ending);
+        }
         self.timers.clear(station);
         self.look(station);
         if self.next_fits(station, 0, self.now) {
@@ -163,21 +167,29 @@ impl Wifi {
         } else {
             tally.cts_missing += 1;
         }
+        let long = self.psdu(station) > self.rts_threshold;
         let this = &mut self.contenders[index];
-        let long = this.queue.front().is_some_and(|head| head.bytes.len() + self.overhead > self.rts_threshold);
         let (count, limit) = match self.rules.retry {
             Retry::PerFrame(limit) => (&mut this.failures.short, limit),
             Retry::ShortLong { long: limit, .. } if of_data && long => (&mut this.failures.long, limit),
             Retry::ShortLong { short: limit, .. } => (&mut this.failures.short, limit),
         };
-        *count += 1;
-        let spent = *count >= limit;
+        let spent = if of_data && self.stations[station].riding > 0 {
+            self.settle(station, false)
+        } else {
+            *count += 1;
+            let spent = *count >= limit;
+            if self.stations[station].riding > 0 {
+                self.dissolve(station);
+            }
+            if spent {
+                self.close(station, index, 0, Ending::GivenUp);
+            }
+            spent
+        };
         self.widen(index, spent);
         self.stations[station].waiting = Waiting::Nothing;
         self.stations[station].plan = Plan::Nothing;
-        if spent {
-            self.close(station, index, Ending::GivenUp);
-        }
         self.timers.clear(station);
         self.contenders[index].counter = Some(self.draw(index));
     }
@@ -195,12 +207,12 @@ impl Wifi {
             _ => 0,
         };
     }
-    /// Done with the first frame of a queue, for better or worse.
-    fn close(&mut self, station: usize, index: usize, ending: Ending) {
+    /// Done with a frame of a queue, for better or worse.
+    pub(super) fn close(&mut self, station: usize, index: usize, place: usize, ending: Ending) {
         let this = &mut self.contenders[index];
         this.failures = Failures::default();
         this.tally.given_up += u64::from(ending == Ending::GivenUp);
-        let Some(head) = this.queue.pop_front() else { return };
+        let Some(head) = this.queue.remove(place) else { return };
         let (at, from, to, octets) = (self.now, station, head.to, head.bytes.len());
         let tally = &mut self.stations[station].tally;
         let (count, event) = match ending {
@@ -210,7 +222,14 @@ impl Wifi {
         };
         *count += 1;
         self.report(event);
-        self.spare.push(head.bytes);
+        if ending == Ending::Acknowledged && self.aggregate.is_some() && !head.handed {
+            self.hold_back(index, head);
+        } else {
+            self.spare.push(head.bytes);
+        }
+        if ending == Ending::GivenUp && self.aggregate.is_some() {
+            self.hand_out(to, station, index);
+        }
     }
     /// The contender whose exchange is under way at a station.
     pub(super) fn turn_of(&self, station: usize) -> usize {

@@ -1,13 +1,17 @@
 //! A cell from its configuration.
 
+use super::adapt::{Control, Controls};
 use super::capture::Tap;
 use super::classes::Division;
 use super::ear::{Ear, Hearing};
 use super::edca::{AIFSN, Access};
 use super::errors::Errors;
+use super::noise::Noise;
 use super::station::{Contender, Station};
 use super::timers::Timers;
-use super::{ConfigError, Eifs, FRAME_MAX, Overlap, PhyRate, READY_BOUND, ReachMap, Wifi, WifiConfig, medium};
+use super::{
+    BLOCK_ACK_OCTETS, ConfigError, Eifs, FRAME_MAX, Overlap, PhyRate, READY_BOUND, ReachMap, Wifi, WifiConfig, medium,
+};
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Seed, Span};
 
@@ -25,9 +29,10 @@ struct Rates {
 
 impl Rates {
     fn of(config: &WifiConfig) -> Result<Self, ConfigError> {
-        let (phy, basic) = (config.phy, config.rules.basic);
+        // Control frames and frames to everybody are sent at rates that every station knows.
+        let (phy, basic) = (config.phy.legacy(), config.rules.basic);
         let rate = |what, rate| phy.rate(rate).map_err(|why| ConfigError::Rate { what, why });
-        let data = rate("data", config.rate)?;
+        let data = config.phy.rate(config.rate).map_err(|why| ConfigError::Rate { what: "data", why })?;
         let rts = config.rts_rate.map(|r| rate("RTS", r)).transpose()?;
         let rts = rts.unwrap_or_else(|| data.answered_at(basic));
         let answer = config.answer_rate.map(|r| rate("answer", r)).transpose()?;
@@ -49,6 +54,7 @@ impl Wifi {
         // Luck is each listener's own, so with errors no two perceive the same. Where all hear all, frames overlap only
         // if they begin together, which leaves nothing to luck.
         let lucky = config.errors.is_some()
+            || config.noise_db.is_some()
             || rules.overlap != Overlap::Lost && config.reach != ReachMap::full(config.reach.stations());
         let holds = Self::holds(rules.sensed, config.reach.pairs());
         let (access, levels) = config.contention();
@@ -66,6 +72,7 @@ impl Wifi {
             rules,
             queue: config.queue,
             rts_threshold: config.rts_threshold,
+            aggregate: config.aggregate,
             overhead: config.overhead(),
             kinds,
             aifs_extra: levels.iter().map(|aifsn| phy.slot().times(u64::from(aifsn - AIFSN.start()))).collect(),
@@ -101,6 +108,8 @@ impl Wifi {
             inner_dice: inner_dice.collect(),
             errors: config.errors.map(|errors| Errors::new(seed, name, errors, config.fec, stations)),
             fec: config.fec,
+            noise: config.noise_db.map(|level| Noise::new(seed, name, &config.reach, level)),
+            controls: config.adapts.then(|| Box::new(controls(seed, name, config, rates.cts))),
             ready: VecDeque::with_capacity(READY_BOUND),
             events: VecDeque::with_capacity(stations * kinds),
             frames_missed: 0,
@@ -111,4 +120,15 @@ impl Wifi {
             starting: Vec::with_capacity(stations * kinds),
         })
     }
+}
+
+/// Rate control for every ordered pair of stations, knowing nothing.
+fn controls(seed: Seed, name: &str, config: &WifiConfig, answer: PhyRate) -> Controls {
+    let phy = config.phy;
+    let pairs = config.reach.stations() * config.reach.stations();
+    let rates = core::array::from_fn(|place| PhyRate::of(phy, place));
+    let slots = phy.slot().times(u64::from(config.windows().0) / 2);
+    let (preamble, answer) = (PhyRate::of(phy, 0).preamble(), answer.airtime(BLOCK_ACK_OCTETS));
+    let fixed = phy.difs() + slots + preamble + phy.sifs() + answer;
+    Controls { of: vec![Control::new(); pairs], rates, dice: seed.chance(&format!("{name} / samples")), fixed }
 }

@@ -1,5 +1,6 @@
 //! What a cell is made of, as plain values. Reading files is the scenario's business.
 
+use super::aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS, AGGREGATE_OCTETS_MIN, Aggregate};
 use super::capture::{CapturePoint, SNAPLEN_MAX, SNAPLEN_MIN};
 use super::edca::{AIFSN, Access, Category, Edca, TXOP_MAX};
 use super::fec::{FEEDBACK_MAX, Fec};
@@ -50,6 +51,13 @@ pub struct WifiConfig {
     pub cw: Option<(u32, u32)>,
     /// Whether frames contend in four categories; `None` is DCF.
     pub edca: Option<Edca>,
+    /// How strong thermal noise is, in dB on the scale of the reach map's signals: frames are lost by their signal-to-noise
+    /// ratio, modulation and code. OFDM only.
+    pub noise_db: Option<i16>,
+    /// Whether each sender chooses its rates by itself, after Minstrel-HT; needs `aggregate`. `rate` is then not used.
+    pub adapts: bool,
+    /// Several data frames in one transmission; `None` sends each alone.
+    pub aggregate: Option<Aggregate>,
     /// Where frames are captured from the start; fetched with [`super::Wifi::poll_capture`].
     pub captures: Vec<CapturePoint>,
     /// Most bytes kept of a captured frame, radiotap header counted.
@@ -201,6 +209,9 @@ impl WifiConfig {
             queue: 50,
             cw: None,
             edca: None,
+            noise_db: None,
+            adapts: false,
+            aggregate: None,
             captures: Vec::new(),
             snaplen: SNAPLEN_MAX,
         }
@@ -222,7 +233,7 @@ impl WifiConfig {
     }
     /// Bytes of MAC header, FCS and LLC/SNAP around each frame handed in.
     pub fn overhead(&self) -> usize {
-        self.rules.overhead + if self.edca.is_some() { QOS_OCTETS } else { 0 }
+        self.rules.overhead + if self.edca.is_some() || self.aggregate.is_some() { QOS_OCTETS } else { 0 }
     }
     /// Whether such a cell can exist.
     pub fn check(&self) -> Result<(), ConfigError> {
@@ -237,7 +248,8 @@ impl WifiConfig {
             ("broadcast", self.broadcast_rate),
         ];
         for (what, rate) in rates.into_iter().filter_map(|(what, rate)| Some((what, rate?))) {
-            self.phy.rate(rate).map_err(|why| ConfigError::Rate { what, why })?;
+            let phy = if what == "data" { self.phy } else { self.phy.legacy() };
+            phy.rate(rate).map_err(|why| ConfigError::Rate { what, why })?;
         }
         if !(1..=QUEUE_BOUND).contains(&self.queue) {
             return Err(ConfigError::Queue(self.queue));
@@ -258,6 +270,7 @@ impl WifiConfig {
             }
         }
         self.check_rules()?;
+        self.check_high_throughput()?;
         self.check_captures()?;
         match self.rules.retry {
             super::Retry::PerFrame(0)
@@ -303,6 +316,30 @@ impl WifiConfig {
             return Err(ConfigError::NotWaveLan(self.rules.name));
         }
         Ok(())
+    }
+    /// Aggregates, and what 802.11n is not modelled with.
+    fn check_high_throughput(&self) -> Result<(), ConfigError> {
+        let ofdm = matches!(self.phy, Phy::Ofdm | Phy::ErpOfdm { .. } | Phy::Ht { .. });
+        if self.noise_db.is_some() && !ofdm {
+            return Err(ConfigError::NoiseAlone(self.phy));
+        }
+        if self.noise_db.is_some() && self.fec.is_some() {
+            return Err(ConfigError::NoiseTwice);
+        }
+        if self.adapts && self.aggregate.is_none() {
+            return Err(ConfigError::AdaptsAlone);
+        }
+        let Phy::Ht { .. } = self.phy else {
+            return if self.aggregate.is_some() { Err(ConfigError::AggregateAlone(self.phy)) } else { Ok(()) };
+        };
+        let asked = [("error correction", self.fec.is_some()), ("a capture", !self.captures.is_empty())];
+        if let Some((what, _)) = asked.iter().find(|(_, asked)| *asked) {
+            return Err(ConfigError::NotWithHt(what));
+        }
+        let Some(aggregate) = self.aggregate else { return Ok(()) };
+        let fits = (1..=AGGREGATE_FRAMES).contains(&aggregate.frames)
+            && (AGGREGATE_OCTETS_MIN..=AGGREGATE_OCTETS).contains(&aggregate.octets);
+        if fits { Ok(()) } else { Err(ConfigError::Aggregate(aggregate)) }
     }
     fn check_errors(&self) -> Result<(), ConfigError> {
         let stations = self.reach.stations();

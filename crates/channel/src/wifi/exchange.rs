@@ -1,6 +1,7 @@
 //! The exchange of frames once a station has the medium: RTS, CTS, data, ACK, and what follows within a TXOP.
 
 use super::access::Ending;
+use super::aggregate::answer_octets;
 use super::station::{Kind, OnAir, Plan, Waiting};
 use super::timers::Rank;
 use super::{ACK_OCTETS, FecFrames, PhyRate, RTS_OCTETS, Retry, Timeout, Wifi};
@@ -16,12 +17,13 @@ impl Wifi {
         self.stations[station].turn = turn;
         self.stations[station].txop_end = self.now + self.contenders[index].txop;
         self.look(station);
+        self.compose(station, index);
         let Some(head) = self.contenders[index].queue.front() else { return };
-        let (to, octets) = (head.to, head.bytes.len() + self.overhead);
+        let (to, octets) = (head.to, self.psdu(station));
         if octets <= self.rts_threshold || to == station {
             return self.send_data(station);
         }
-        let after = self.sifs.times(2) + self.answer_time(self.rts_rate) + self.exchange_of(station, 0);
+        let after = self.sifs.times(2) + self.answer_time(self.rts_rate, ACK_OCTETS) + self.exchange_of(station, 0);
         let after = whole_microseconds(after);
         self.stations[station].tally.rts_sent += 1;
         let coded = self.codes_answers() && self.stations[station].coded;
@@ -32,23 +34,27 @@ impl Wifi {
         let index = self.turn_of(station);
         let Some(head) = self.contenders[index].queue.front_mut() else { return };
         let retry = core::mem::replace(&mut head.tried, true);
-        let (to, octets, no_ack) = (head.to, head.bytes.len() + self.overhead, head.no_ack);
+        let (to, no_ack) = (head.to, head.no_ack);
+        let (octets, frames) = (self.psdu(station), self.stations[station].riding.max(1));
         let (rate, coded) = (self.rate_to(station, to), self.stations[station].coded && to != station);
-        let ack = if no_ack { Span::ZERO } else { self.sifs + self.answer_time(rate) };
+        let ack = if no_ack { Span::ZERO } else { self.sifs + self.answer_time(rate, answer_octets(frames)) };
         let end = self.now + rate.airtime(self.on_air(octets, coded)) + ack;
         // The Duration field covers the next exchange of the TXOP as well (9.2.5.2, single protection).
         let after = if self.next_fits(station, 1, end) { ack + self.sifs + self.exchange_of(station, 1) } else { ack };
-        self.stations[station].tally.data_sent += 1;
-        self.contenders[index].tally.data_sent += 1;
-        self.send(station, OnAir { kind: Kind::Data, to, octets, no_ack, coded, retry, after, ..OnAir::NOTHING }, rate);
+        self.stations[station].tally.data_sent += u64::from(frames);
+        self.contenders[index].tally.data_sent += u64::from(frames);
+        let frame = OnAir { kind: Kind::Data, to, octets, frames, no_ack, coded, retry, after, ..OnAir::NOTHING };
+        self.send(station, frame, rate);
     }
     /// How long the data frame at `place` in the queue of the station's turn takes, with its ACK.
     fn exchange_of(&self, station: usize, place: usize) -> Span {
         let Some(frame) = self.contenders[self.turn_of(station)].queue.get(place) else { return Span::ZERO };
         let rate = self.rate_to(station, frame.to);
         let coded = self.stations[station].coded && frame.to != station;
-        let data = rate.airtime(self.on_air(frame.bytes.len() + self.overhead, coded));
-        if frame.no_ack { data } else { data + self.sifs + self.answer_time(rate) }
+        let frames = self.stations[station].riding;
+        let octets = if frames > 1 { self.psdu(station) } else { frame.bytes.len() + self.overhead };
+        let data = rate.airtime(self.on_air(octets, coded));
+        if frame.no_ack { data } else { data + self.sifs + self.answer_time(rate, answer_octets(frames)) }
     }
     /// Decides whether the data frame that is first in the queue of the station's turn will be coded.
     pub(super) fn look(&mut self, station: usize) {
@@ -71,22 +77,27 @@ impl Wifi {
         self.fec.is_some_and(|fec| fec.frames == FecFrames::All)
     }
     /// How long the answer to a frame sent at `rate` lasts at most.
-    fn answer_time(&self, rate: PhyRate) -> Span {
-        self.answer_to(rate).airtime(self.on_air(ACK_OCTETS, self.codes_answers()))
+    fn answer_time(&self, rate: PhyRate, octets: usize) -> Span {
+        self.answer_to(rate).airtime(self.on_air(octets, self.codes_answers()))
     }
     /// Whether the frame at `place` may follow at SIFS after `end` in the same TXOP.
     pub(super) fn next_fits(&self, station: usize, place: usize, end: Instant) -> bool {
         let this = &self.contenders[self.turn_of(station)];
         this.txop > Span::ZERO
+            && self.aggregate.is_none()
             && this.queue.get(place).is_some_and(|frame| frame.txop)
             && end + self.sifs + self.exchange_of(station, place) <= self.stations[station].txop_end
     }
+    /// The rate of the data frame that a station has sent last.
+    fn sent_at(&self, station: usize) -> PhyRate {
+        self.stations[station].chosen.unwrap_or(self.data_rate)
+    }
     /// The rate of data frames of `station` to `to`.
     fn rate_to(&self, station: usize, to: usize) -> PhyRate {
-        if to == station { self.broadcast_rate } else { self.data_rate }
+        if to == station { self.broadcast_rate } else { self.stations[station].chosen.unwrap_or(self.data_rate) }
     }
     /// The rate of the answer to a frame sent at `rate`.
-    fn answer_to(&self, rate: PhyRate) -> PhyRate {
+    pub(super) fn answer_to(&self, rate: PhyRate) -> PhyRate {
         self.answer_rate.unwrap_or_else(|| rate.answered_at(self.rules.basic))
     }
 
@@ -95,7 +106,7 @@ impl Wifi {
         let (waiting, rate) = match frame.kind {
             Kind::Rts => (Waiting::Cts, self.answer_to(self.rts_rate)),
             Kind::Data if frame.no_ack => return self.succeed(station, Ending::Unanswered),
-            Kind::Data => (Waiting::Ack, self.answer_to(self.data_rate)),
+            Kind::Data => (Waiting::Ack, self.answer_to(self.sent_at(station))),
             Kind::Cts | Kind::Ack => return,
         };
         let patience = match self.rules.timeout {
@@ -118,13 +129,13 @@ impl Wifi {
         match core::mem::replace(&mut self.stations[station].plan, Plan::Nothing) {
             Plan::Nothing => {}
             Plan::End => self.finish(station),
-            Plan::Ack { to, after } => self.answer(station, Kind::Ack, to, after, self.data_rate),
-            Plan::Cts { to, after } => self.answer(station, Kind::Cts, to, after, self.rts_rate),
+            Plan::Ack { to, octets, after } => self.answer(station, (Kind::Ack, octets), to, after, self.sent_at(to)),
+            Plan::Cts { to, after } => self.answer(station, (Kind::Cts, ACK_OCTETS), to, after, self.rts_rate),
             Plan::Data => self.send_data(station),
             Plan::Timeout => {
                 // Once a reception has begun the wait ends with it.
                 let begun = match self.rules.timeout {
-                    Timeout::Preamble => self.ears[station].is_receiving(self.now, self.data_rate.preamble()),
+                    Timeout::Preamble => self.ears[station].is_receiving(self.now, self.data_rate.start_delay()),
                     Timeout::Foreknown => self.ears[station].is_locked(),
                     Timeout::WholeAnswer => false,
                 };
@@ -136,9 +147,9 @@ impl Wifi {
             }
         }
     }
-    fn answer(&mut self, station: usize, kind: Kind, to: usize, after: Span, to_rate: PhyRate) {
+    fn answer(&mut self, station: usize, (kind, octets): (Kind, usize), to: usize, after: Span, to_rate: PhyRate) {
         let coded = self.codes_answers() && self.coding(station, to);
-        let frame = OnAir { kind, to, octets: ACK_OCTETS, after, coded, ..OnAir::NOTHING };
+        let frame = OnAir { kind, to, octets, after, coded, ..OnAir::NOTHING };
         self.stations[station].tally.answers_sent += 1;
         self.send(station, frame, self.answer_to(to_rate));
     }
@@ -169,13 +180,18 @@ impl Wifi {
             self.fail(station);
         }
         if frame.kind == Kind::Data {
-            self.deliver(station, sender);
+            if self.stations[sender].riding > 0 {
+                self.take_block(station, sender);
+            } else {
+                self.deliver(station, sender);
+            }
             if !frame.no_ack {
-                let after = frame.after.saturating_sub(self.sifs + self.answer_time(self.data_rate));
-                self.plan(station, Plan::Ack { to: sender, after }, self.sifs);
+                let octets = answer_octets(frame.frames);
+                let after = frame.after.saturating_sub(self.sifs + self.answer_time(self.sent_at(sender), octets));
+                self.plan(station, Plan::Ack { to: sender, octets, after }, self.sifs);
             }
         } else if self.ears[station].nav <= self.now {
-            let after = frame.after.saturating_sub(self.sifs + self.answer_time(self.rts_rate));
+            let after = frame.after.saturating_sub(self.sifs + self.answer_time(self.rts_rate, ACK_OCTETS));
             self.plan(station, Plan::Cts { to: sender, after }, self.sifs);
         }
         false

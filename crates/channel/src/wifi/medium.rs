@@ -105,17 +105,20 @@ impl Wifi {
                 _ => self.ears[ear].fail(self.now, self.eifs_extra),
             }
         }
-        if heard == Heard::Whole
-            && let Some(errors) = &mut self.errors
-        {
-            let spared = errors.spares(sender, ear, (frame.octets, frame.coded), (frame.body, self.now));
+        if heard == Heard::Whole && (self.errors.is_some() || self.noise.is_some()) {
+            let spared = if frame.frames > 1 {
+                self.hears_part(ear, sender, frame)
+            } else {
+                let spared = self.survives(sender, ear, (frame.octets, frame.coded), (frame.body, self.now));
+                // With bit errors no ear is shared, so the ear is the station.
+                if frame.kind == Kind::Data && frame.to == ear {
+                    self.stations[ear].tally.note_errors(frame.coded, spared);
+                }
+                spared
+            };
             if !spared {
                 self.ears[ear].fail(self.now, self.eifs_extra);
                 heard = Heard::Broken;
-            }
-            // With bit errors no ear is shared, so the ear is the station.
-            if frame.kind == Kind::Data && frame.to == ear {
-                self.stations[ear].tally.note_errors(frame.coded, spared);
             }
         }
         self.tap_heard(ear, sender, reach.signal_db, heard, frame);
@@ -150,6 +153,20 @@ impl Wifi {
             }
         }
         self.touched.push(ear);
+    }
+
+    /// Whether noise and bit errors spare `octets` that `sender` spreads over a span of time at an ear.
+    pub(super) fn survives(
+        &mut self,
+        sender: usize,
+        ear: usize,
+        what: (usize, bool),
+        span: (Instant, Instant),
+    ) -> bool {
+        let rate = self.stations[sender].air_rate.unwrap_or(self.data_rate);
+        // With either no ear is shared, so the ear is the station.
+        self.noise.as_mut().is_none_or(|noise| noise.spares(sender, ear, rate, what.0))
+            && self.errors.as_mut().is_none_or(|errors| errors.spares(sender, ear, what, span))
     }
 
     /// Whether a frame survives another of the same strength over a part of its time.

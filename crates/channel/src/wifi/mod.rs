@@ -7,6 +7,8 @@
 //! Clause numbers in this module are those of IEEE Std 802.11-2016.
 
 mod access;
+mod adapt;
+mod aggregate;
 mod assemble;
 mod capture;
 mod classes;
@@ -18,6 +20,7 @@ mod exchange;
 mod fec;
 mod hold;
 mod medium;
+mod noise;
 mod phy;
 mod refusal;
 mod ring;
@@ -25,13 +28,14 @@ mod rules;
 mod station;
 mod timers;
 
+pub use aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS, AGGREGATE_OCTETS_MIN, Aggregate, BLOCK_ACK_OCTETS};
 pub use capture::{CAPTURES_BOUND, CapturePoint, Captured, LINKTYPE_RADIOTAP, SNAPLEN_MAX, SNAPLEN_MIN, address};
 pub use config::{
     BitErrors, Capture, ErrorsPer, FRAME_MAX, QUEUE_BOUND, RTS_NEVER, Reach, ReachMap, STATIONS_BOUND, WifiConfig,
 };
 pub use edca::{AIFSN, Access, CATEGORIES, Category, Edca, Handling, TXOP_MAX};
 pub use fec::{FEEDBACK_MAX, Fec, FecCode, FecFrames, RS_LENGTHS};
-pub use phy::{ACK_OCTETS, CW_MAX, Phy, PhyRate, RTS_OCTETS, RateError, WAVELAN_WAITS};
+pub use phy::{ACK_OCTETS, CW_MAX, MCS_MAX, Phy, PhyRate, RTS_OCTETS, RateError, WAVELAN_WAITS};
 pub use refusal::ConfigError;
 pub use rules::{AfterDrop, AfterTimeout, BusySlot, Draw, Eifs, FirstAccess, Overlap, Retry, Rules, Sensed, Timeout};
 pub use station::{CategoryTally, Tally};
@@ -129,6 +133,7 @@ pub struct Wifi {
     rules: Rules,
     queue: usize,
     rts_threshold: usize,
+    aggregate: Option<Aggregate>,
     /// Bytes of MAC header, FCS and LLC/SNAP around each frame.
     overhead: usize,
     /// How many contenders a station is: its categories with EDCA, else one.
@@ -168,6 +173,8 @@ pub struct Wifi {
     inner_dice: Vec<Chance>,
     errors: Option<Errors>,
     fec: Option<Fec>,
+    noise: Option<noise::Noise>,
+    controls: Option<Box<adapt::Controls>>,
 
     ready: VecDeque<Ready>,
     events: VecDeque<Event>,
@@ -228,6 +235,10 @@ impl Wifi {
     pub fn waiting_in(&self, station: usize, category: Category) -> usize {
         self.contenders[self.contender(station, category)].queue.len()
     }
+    /// Frames that one transmission may hold, of those that may wait: with so many waiting, more would change nothing.
+    pub fn largest_burst(&self) -> usize {
+        self.aggregate.map_or(1, |aggregate| usize::from(aggregate.frames).min(self.queue))
+    }
     /// The port of the oldest received frame, for drivers that would rather not ask each port in turn.
     pub fn next_ready(&self) -> Option<PortId> {
         self.ready.front().map(|ready| ready.port)
@@ -269,15 +280,22 @@ impl Wifi {
         self.stations[station].tally.received_octets += octets as u64;
         self.contenders[turn].tally.delivered += 1;
         self.contenders[turn].tally.delivered_octets += octets as u64;
+        let Some(head) = self.contenders[turn].queue.front_mut() else { return };
+        let bytes = core::mem::take(&mut head.bytes);
+        self.put_ready(station, sender, ecn, &bytes);
+        if let Some(head) = self.contenders[turn].queue.front_mut() {
+            head.bytes = bytes;
+        }
+    }
+    /// Keeps a received frame until it is fetched.
+    fn put_ready(&mut self, station: usize, sender: usize, ecn: Ecn, frame: &[u8]) {
         if self.ready.len() >= READY_BOUND {
             self.frames_missed += 1;
             return;
         }
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
-        if let Some(head) = self.contenders[turn].queue.front() {
-            bytes.extend_from_slice(&head.bytes);
-        }
+        bytes.extend_from_slice(frame);
         self.ready.push_back(Ready { port: port(station, sender), ecn, bytes });
     }
     /// The same to all who share an ear.

@@ -1,6 +1,6 @@
-//! The four physical layers: which rates they have, how long frames take, how long the gaps are.
+//! The physical layers: which rates they have, how long frames take, how long the gaps are.
 //!
-//! Numbers are those of IEEE Std 802.11-2016: clause 15 (DSSS), 16 (HR/DSSS), 17 (OFDM), 18 (ERP).
+//! Numbers are those of IEEE Std 802.11-2016: clause 15 (DSSS), 16 (HR/DSSS), 17 (OFDM), 18 (ERP), 19 (HT).
 
 use core::fmt;
 use wavelane_base::{Rate, Span};
@@ -22,6 +22,11 @@ pub enum Phy {
         /// Slots of 9 us instead of 20 us.
         short_slot: bool,
     },
+    /// 802.11n at 5 GHz, 20 MHz wide, one spatial stream, mixed format: MCS 0 to 7.
+    Ht {
+        /// Guard intervals of 400 ns instead of 800 ns.
+        short_guard: bool,
+    },
     /// The 2 Mbit/s cards before 802.11 (915 MHz and 2.4 GHz); see [`Phy::wavelan`].
     WaveLan {
         /// What the modem sends before a frame's own bytes, and the time it needs around them.
@@ -33,7 +38,7 @@ pub enum Phy {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PhyRate {
     phy: Phy,
-    /// In units of 500 kbit/s, as in the Supported Rates element (9.4.2.3).
+    /// In units of 500 kbit/s, as in the Supported Rates element (9.4.2.3); of 802.11n with the long guard interval.
     half_mbps: u8,
 }
 
@@ -57,6 +62,12 @@ const OFDM_PREAMBLE_US: u64 = 20;
 const OFDM_SYMBOL_US: u64 = 4;
 /// SERVICE and tail bits of an OFDM frame (17.4.3).
 const OFDM_EXTRA_BITS: u64 = 16 + 6;
+/// Legacy training and SIGNAL 20 us, HT-SIG 8 us, HT-STF 4 us and one HT-LTF 4 us (19.3.2, Table 19-6).
+const HT_PREAMBLE_US: u64 = 36;
+/// The highest MCS of one spatial stream (19.5).
+pub const MCS_MAX: u8 = 7;
+/// Non-HT reference rates of MCS 0 to 7, in units of 500 kbit/s (Table 10-8): same modulation, next code rate below.
+const HT_REFERENCE: [u8; 8] = [12, 24, 36, 48, 72, 96, 108, 108];
 /// aSignalExtension of ERP-OFDM (18.5.4).
 const SIGNAL_EXTENSION_US: u64 = 6;
 
@@ -87,12 +98,30 @@ impl Phy {
             Self::Dsss => &[2, 4],
             Self::HrDsss { .. } => &[2, 4, 11, 22],
             Self::Ofdm | Self::ErpOfdm { .. } => &[12, 18, 24, 36, 48, 72, 96, 108],
+            Self::Ht { .. } => &[13, 26, 39, 52, 78, 104, 117, 130],
         }
     }
     /// `rate` as one of its rates.
     pub fn rate(self, rate: Rate) -> Result<PhyRate, RateError> {
-        let found = self.rates().iter().find(|half| Rate::from_bps(u64::from(**half) * 500_000) == rate);
-        found.map(|half_mbps| PhyRate { phy: self, half_mbps: *half_mbps }).ok_or(RateError { rate, phy: self })
+        let mut rates = self.rates().iter().map(|half_mbps| PhyRate { phy: self, half_mbps: *half_mbps });
+        rates.find(|known| known.rate() == rate).ok_or(RateError { rate, phy: self })
+    }
+    /// The rate of an MCS of 802.11n; `None` of other layers and above [`MCS_MAX`].
+    pub fn mcs_rate(self, mcs: u8) -> Option<Rate> {
+        let Self::Ht { .. } = self else { return None };
+        let half_mbps = *self.rates().get(usize::from(mcs))?;
+        Some(PhyRate { phy: self, half_mbps }.rate())
+    }
+    /// The MCS of a rate of 802.11n.
+    pub fn mcs_of(self, rate: Rate) -> Option<u8> {
+        (0..=MCS_MAX).find(|mcs| self.mcs_rate(*mcs) == Some(rate))
+    }
+    /// The layer of control frames: that of the stations before 802.11n.
+    pub const fn legacy(self) -> Self {
+        match self {
+            Self::Ht { .. } => Self::Ofdm,
+            other => other,
+        }
     }
     /// The rate that stands for `half_mbps` in the rules, or the slowest.
     pub(super) fn basic(self, half_mbps: Option<&u8>) -> PhyRate {
@@ -100,12 +129,12 @@ impl Phy {
     }
     /// Its slowest rate, at which the ACK of an EIFS is reckoned (10.3.2.3.7).
     pub const fn slowest(self) -> PhyRate {
-        PhyRate { phy: self, half_mbps: self.rates()[0] }
+        PhyRate { phy: self.legacy(), half_mbps: self.legacy().rates()[0] }
     }
     /// aSlotTime (15.3.3, 16.3.3, 17.4.4, 18.5.4).
     pub const fn slot(self) -> Span {
         Span::from_micros(match self {
-            Self::Ofdm | Self::ErpOfdm { short_slot: true } => 9,
+            Self::Ofdm | Self::Ht { .. } | Self::ErpOfdm { short_slot: true } => 9,
             Self::Dsss | Self::HrDsss { .. } | Self::ErpOfdm { short_slot: false } => 20,
             Self::WaveLan { .. } => WAVELAN_SLOT_US,
         })
@@ -113,7 +142,7 @@ impl Phy {
     /// aSIFSTime (15.3.3, 16.3.3, 17.4.4, 18.5.4).
     pub const fn sifs(self) -> Span {
         Span::from_micros(match self {
-            Self::Ofdm => 16,
+            Self::Ofdm | Self::Ht { .. } => 16,
             Self::Dsss | Self::HrDsss { .. } | Self::ErpOfdm { .. } => 10,
             // Nothing is answered.
             Self::WaveLan { .. } => 0,
@@ -138,14 +167,14 @@ impl Phy {
     pub const fn cw_min(self) -> u32 {
         match self {
             Self::Dsss | Self::HrDsss { .. } | Self::WaveLan { .. } => 31,
-            Self::Ofdm | Self::ErpOfdm { .. } => 15,
+            Self::Ofdm | Self::ErpOfdm { .. } | Self::Ht { .. } => 15,
         }
     }
     /// aCCATime: how long a frame is on the air before others must have noticed it.
     pub const fn cca(self) -> Span {
         Span::from_micros(match self {
             Self::Dsss | Self::HrDsss { .. } | Self::WaveLan { .. } => 15,
-            Self::Ofdm | Self::ErpOfdm { .. } => 4,
+            Self::Ofdm | Self::ErpOfdm { .. } | Self::Ht { .. } => 4,
         })
     }
 }
@@ -158,13 +187,24 @@ pub const ACK_OCTETS: usize = 14;
 pub const RTS_OCTETS: usize = 20;
 
 impl PhyRate {
+    /// The rate at a place of its layer's.
+    pub(super) fn of(phy: Phy, place: usize) -> Self {
+        Self { phy, half_mbps: phy.rates()[place] }
+    }
     /// Whether it is 6 Mbit/s OFDM.
     pub(super) const fn is_slowest_ofdm(self) -> bool {
         matches!(self.phy, Phy::Ofdm | Phy::ErpOfdm { .. }) && self.half_mbps == 12
     }
     /// Bits per second.
     pub const fn rate(self) -> Rate {
-        Rate::from_bps(self.half_mbps as u64 * 500_000)
+        // Ten symbols with the short guard interval last as long as nine with the long one (19.5).
+        let symbols = if let Phy::Ht { short_guard: true } = self.phy { 10 } else { 9 };
+        Rate::from_bps(self.half_mbps as u64 * 500_000 * symbols / 9)
+    }
+    /// Its MCS, if it is one of 802.11n.
+    pub(super) fn mcs(self) -> Option<usize> {
+        let Phy::Ht { .. } = self.phy else { return None };
+        self.phy.rates().iter().position(|half| *half == self.half_mbps)
     }
     /// In units of 500 kbit/s.
     pub(super) const fn half_mbps(self) -> u8 {
@@ -180,7 +220,16 @@ impl PhyRate {
             Phy::HrDsss { short_preamble } if short_preamble && self.half_mbps > 2 => DSSS_SHORT_US,
             Phy::HrDsss { .. } => DSSS_LONG_US,
             Phy::Ofdm | Phy::ErpOfdm { .. } => OFDM_PREAMBLE_US,
+            Phy::Ht { .. } => HT_PREAMBLE_US,
         })
+    }
+    /// How long an answer to a frame at this rate is on the air before its receiver reports it (aRxPHYStartDelay).
+    pub const fn start_delay(self) -> Span {
+        match self.phy {
+            // Answers are in the format of 802.11a.
+            Phy::Ht { .. } => Span::from_micros(OFDM_PREAMBLE_US),
+            _ => self.preamble(),
+        }
     }
     /// TXTIME of a frame of `octets`, header and FCS counted (15.3.4, 16.3.4, 17.4.3, 18.5.3).
     pub const fn airtime(self, octets: usize) -> Span {
@@ -189,6 +238,11 @@ impl PhyRate {
             // The header states the length in whole microseconds, rounded up (16.2.3.5).
             Phy::Dsss | Phy::HrDsss { .. } | Phy::WaveLan { .. } => (bits * 2).div_ceil(half),
             Phy::Ofdm => OFDM_SYMBOL_US * (OFDM_EXTRA_BITS + bits).div_ceil(half * 2),
+            Phy::Ht { short_guard: false } => OFDM_SYMBOL_US * (OFDM_EXTRA_BITS + bits).div_ceil(half * 2),
+            // Symbols of 3.6 us, and the whole in steps of 4 us (19.4.3).
+            Phy::Ht { short_guard: true } => {
+                OFDM_SYMBOL_US * ((OFDM_EXTRA_BITS + bits).div_ceil(half * 2) * 9).div_ceil(10)
+            }
             Phy::ErpOfdm { .. } => OFDM_SYMBOL_US * (OFDM_EXTRA_BITS + bits).div_ceil(half * 2) + SIGNAL_EXTENSION_US,
         };
         Span::from_nanos(self.preamble().as_nanos() + after_preamble * 1_000)
@@ -196,8 +250,15 @@ impl PhyRate {
     /// The fastest of `basic` (in units of 500 kbit/s) not faster than this rate, for the answer to a frame sent at
     /// it (10.7.6.5.2); the slowest rate if there is none.
     pub fn answered_at(self, basic: &[u8]) -> Self {
-        let fit = basic.iter().filter(|half| **half <= self.half_mbps && self.phy.rates().contains(half)).max();
-        fit.map_or(self.phy.slowest(), |half_mbps| Self { half_mbps: *half_mbps, ..self })
+        let known = self.reference();
+        let fit = basic.iter().filter(|half| **half <= known.half_mbps && known.phy.rates().contains(half)).max();
+        fit.map_or(known.phy.slowest(), |half_mbps| Self { half_mbps: *half_mbps, ..known })
+    }
+    /// The rate that stands for it where older stations must follow (10.7.6.5.4).
+    fn reference(self) -> Self {
+        let Phy::Ht { .. } = self.phy else { return self };
+        let place = self.phy.rates().iter().position(|half| *half == self.half_mbps).unwrap_or(0);
+        Self { phy: Phy::Ofdm, half_mbps: HT_REFERENCE[place] }
     }
 }
 
@@ -211,6 +272,8 @@ impl fmt::Display for Phy {
             Self::Ofdm => "802.11a",
             Self::ErpOfdm { short_slot: false } => "802.11g",
             Self::ErpOfdm { short_slot: true } => "802.11g (short slot)",
+            Self::Ht { short_guard: false } => "802.11n",
+            Self::Ht { short_guard: true } => "802.11n (short guard)",
         })
     }
 }

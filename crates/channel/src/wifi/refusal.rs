@@ -1,10 +1,11 @@
 //! Why a cell is refused, and what to do about it.
 
+use super::aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS, AGGREGATE_OCTETS_MIN, Aggregate};
 use super::capture::{SNAPLEN_MAX, SNAPLEN_MIN};
 use super::config::{QUEUE_BOUND, STATIONS_BOUND};
 use super::edca::{Category, TXOP_MAX};
 use super::fec::FEEDBACK_MAX;
-use super::{CW_MAX, RateError};
+use super::{CW_MAX, Phy, RateError};
 use crate::loss::{DWELL_MAX, DWELL_MIN};
 use wavelane_base::{Ratio, Span};
 
@@ -68,6 +69,27 @@ pub enum ConfigError {
         /// What was asked for.
         txop: Span,
     },
+    /// Noise without curves for it.
+    #[error("what noise does to frames of {0} is not modelled: leave it out, or choose 802.11a, 802.11g or 802.11n")]
+    NoiseAlone(Phy),
+    /// Noise and coded frames.
+    #[error("frames meet either noise or the errors that a code corrects: leave one of them out")]
+    NoiseTwice,
+    /// Rate control without aggregation.
+    #[error("rate control is modelled for aggregates: state the aggregation, if only of 1 frame, or a fixed rate")]
+    AdaptsAlone,
+    /// Aggregates of another physical layer.
+    #[error("{0} sends every frame alone: leave aggregation out, or choose 802.11n")]
+    AggregateAlone(Phy),
+    /// Something that is not modelled with 802.11n.
+    #[error("{0} is not modelled with 802.11n: leave it out, or choose another physical layer")]
+    NotWithHt(&'static str),
+    /// An aggregate that cannot be announced.
+    #[error(
+        "aggregates of {} frames and {} B are outside 1 to {AGGREGATE_FRAMES} frames and {AGGREGATE_OCTETS_MIN} to \
+         {AGGREGATE_OCTETS} B: choose numbers inside", .0.frames, .0.octets
+    )]
+    Aggregate(Aggregate),
     /// A retry limit of zero.
     #[error("a retry limit of 0 never sends a frame: use 1 for no repetition")]
     RetryZero,

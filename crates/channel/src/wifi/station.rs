@@ -19,6 +19,10 @@ pub(super) struct Station {
     pub(super) air_rate: Option<PhyRate>,
     /// The category whose exchange is under way, or was last; 0 without EDCA.
     pub(super) turn: usize,
+    /// The rate that rate control has chosen for the exchange under way.
+    pub(super) chosen: Option<PhyRate>,
+    /// How many frames of the queue the exchange under way carries; 0 without aggregation.
+    pub(super) riding: u8,
     /// Whether the data frame of the exchange under way is coded.
     pub(super) coded: bool,
     /// When the TXOP ends that `turn` has gained.
@@ -34,6 +38,8 @@ pub(super) struct Station {
 #[derive(Debug)]
 pub(super) struct Contender {
     pub(super) queue: VecDeque<Queued>,
+    /// Acknowledged frames that their receivers hold back because one before them is missing.
+    pub(super) held: VecDeque<Queued>,
     /// CWmin and CWmax.
     pub(super) windows: (u32, u32),
     pub(super) window: u32,
@@ -63,6 +69,16 @@ pub(super) struct Queued {
     pub(super) txop: bool,
     /// It has been sent before.
     pub(super) tried: bool,
+    /// It is part of the transmission under way.
+    pub(super) riding: bool,
+    /// Nothing has spoilt it in the transmission under way.
+    pub(super) intact: bool,
+    /// Its receiver has it.
+    pub(super) arrived: bool,
+    /// Its receiver has handed it out.
+    pub(super) handed: bool,
+    /// Transmissions of it that failed; only with aggregation.
+    pub(super) tries: u32,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -80,9 +96,10 @@ pub(super) enum Plan {
     Nothing,
     /// The frame on the air ends.
     End,
-    /// An ACK is due, which announces what is left of the TXOP.
+    /// An ACK or block acknowledgement is due, which announces what is left of the TXOP.
     Ack {
         to: usize,
+        octets: usize,
         after: Span,
     },
     /// A CTS is due, which announces what is left of the exchange.
@@ -103,6 +120,8 @@ pub(super) struct OnAir {
     /// The receiver; the sender itself stands for everybody.
     pub(super) to: usize,
     pub(super) octets: usize,
+    /// How many frames it carries; more than one are an aggregate.
+    pub(super) frames: u8,
     /// Nobody is to answer it.
     pub(super) no_ack: bool,
     /// It is lengthened by forward error correction.
@@ -203,6 +222,8 @@ impl Station {
             air: OnAir::NOTHING,
             air_rate: None,
             turn: 0,
+            chosen: None,
+            riding: 0,
             coded: false,
             txop_end: Instant::ZERO,
             class,
@@ -229,10 +250,23 @@ impl Tally {
     }
 }
 
+impl Queued {
+    /// A frame for `to` that has not been sent.
+    pub(super) fn new((to, number, ecn): (usize, u64, Ecn), (no_ack, txop): (bool, bool), bytes: Vec<u8>) -> Self {
+        let (riding, intact, arrived, handed) = (false, false, false, false);
+        Self { to, number, ecn, no_ack, txop, tried: false, riding, intact, arrived, handed, tries: 0, bytes }
+    }
+}
+
 impl Contender {
+    /// The frames of the transmission under way.
+    pub(super) fn riders(&self) -> impl Iterator<Item = &Queued> {
+        self.queue.iter().filter(|frame| frame.riding)
+    }
     pub(super) fn new(queue: usize, windows: (u32, u32), level: usize, txop: Span) -> Self {
         Self {
             queue: VecDeque::with_capacity(queue),
+            held: VecDeque::new(),
             windows,
             window: windows.0,
             failures: Failures::default(),
@@ -251,6 +285,7 @@ impl OnAir {
         kind: Kind::Ack,
         to: 0,
         octets: 0,
+        frames: 1,
         no_ack: true,
         coded: false,
         retry: false,

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use wavelane_base::laws::{Script, Stimulus, check};
 use wavelane_base::{Chance, Ecn, FrameMeta, Instant, Machine, PortId, Ratio, Seed, Span};
 use wavelane_channel::wifi::{
-    BitErrors, Capture, Category, Cause, Edca, ErrorsPer, Event, Fec, FecCode, FecFrames, Handling, Phy, Reach,
-    ReachMap, Rules, Wifi, WifiConfig, port,
+    Aggregate, BitErrors, Capture, Category, Cause, Edca, ErrorsPer, Event, Fec, FecCode, FecFrames, Handling, Phy,
+    Reach, ReachMap, Rules, Wifi, WifiConfig, port,
 };
 
 /// A cell drawn from the dice: any PHY, any rules, any reach.
@@ -39,9 +39,27 @@ fn any_cell(dice: &mut Chance) -> WifiConfig {
         let frames = [FecFrames::Data, FecFrames::All][dice.below(2) as usize];
         config.fec = Some(Fec { code, frames, feedback: Span::from_millis(dice.below(3)) });
     }
+    if config.fec.is_none() && dice.below(3) == 0 {
+        let phy = Phy::Ht { short_guard: dice.below(2) == 0 };
+        let frames = [1, 3, 64][dice.below(3) as usize];
+        let aggregate = (dice.below(4) > 0).then_some(Aggregate { frames, ..Aggregate::LARGEST });
+        config = WifiConfig { phy, rate: phy.mcs_rate(dice.below(8) as u8).unwrap(), aggregate, ..config };
+        config.noise_db = (dice.below(2) == 0).then(|| dice.below(40) as i16 - 20);
+        config.adapts = config.aggregate.is_some() && dice.below(2) == 0;
+    }
     if dice.below(6) == 0 {
         let (phy, rules) = (Phy::wavelan(Span::from_micros(700)), Rules::wavelan_1995());
-        config = WifiConfig { phy, rules, rate: mbit(20), rts_threshold: 65_536, edca: None, ..config };
+        config = WifiConfig {
+            phy,
+            rules,
+            rate: mbit(20),
+            rts_threshold: 65_536,
+            edca: None,
+            aggregate: None,
+            noise_db: None,
+            adapts: false,
+            ..config
+        };
     }
     config
 }

@@ -63,7 +63,9 @@ pub(crate) fn saturate(
     let mut packet = [0; PACKET];
     let mut buf = vec![0; 65_535];
     for &(from, to) in flows {
-        for _ in 0..3 {
+        // An aggregate takes what waits: there must be more than it holds.
+        let depth = if config.aggregate.is_some() { config.queue } else { 3 };
+        for _ in 0..depth {
             wifi.handle_frame(Instant::ZERO, port(from, to), &mut packet, FrameMeta::default());
         }
     }

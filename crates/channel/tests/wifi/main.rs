@@ -2,6 +2,8 @@
 //! stations, and the laws of machines.
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 
+mod adapt;
+mod aggregate;
 mod bianchi;
 mod contract;
 mod drive;

@@ -127,11 +127,13 @@ impl Engine {
     pub(super) fn refill(&mut self, channel: usize, station: usize) {
         let Some(sources) = self.channels[channel].sources.get(station).copied() else { return };
         for flow in sources.into_iter().flatten() {
-            let waiting = match &self.channels[channel].medium {
-                Medium::Wifi(wifi) => wifi.waiting_in(station, self.category_of(flow)),
-                Medium::Cable(_) => BACKLOG,
+            let missing = match &self.channels[channel].medium {
+                Medium::Wifi(wifi) => {
+                    wifi.largest_burst().max(BACKLOG).saturating_sub(wifi.waiting_in(station, self.category_of(flow)))
+                }
+                Medium::Cable(_) => 0,
             };
-            for _ in waiting..BACKLOG {
+            for _ in 0..missing {
                 let node = self.flows[flow].spec.node.0;
                 self.at_node(node, |node, moment| {
                     if let Node::Host(host) = node {

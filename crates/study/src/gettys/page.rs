@@ -29,6 +29,7 @@ fn time_chart(name: &'static str, title: &str, log: bool, curves: Curves) -> Cha
         log,
         x_log: false,
         dots: false,
+        bars: false,
         curves,
         aim: None,
     }

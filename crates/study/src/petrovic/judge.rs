@@ -1,6 +1,7 @@
 //! What the cells came to, beside the document's numbers and claims.
 
 use super::cell::{Cell, Figures, Profile, SWITCHES, Traffic};
+use super::physics::exchange_us;
 use super::quoted::{self, COLUMNS, Column, SIZES, TABLE_2, VOICE_WINDOWS, WINDOWS};
 use crate::cells::{Aim, Head, judge};
 use crate::document::Row;
@@ -68,7 +69,7 @@ fn within(row: &mut Row, least: f64, most: f64) {
     row.verdict = verdict;
 }
 
-fn geometric(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub(super) fn geometric(values: impl Iterator<Item = f64>) -> Option<f64> {
     let logs: Vec<f64> = values.map(f64::ln).collect();
     wavelane_measure::mean(&logs).map(f64::exp)
 }
@@ -442,10 +443,7 @@ fn closed_form(cells: &Cells<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for found in cells.found.iter().filter(|f| f.cell.window == 10 && !f.cell.column.fec && !f.cell.column.rts) {
         let mut row = found.row("S1-E1", "error_free_kbps", ("total_kbps", "kbit/s"));
-        // PLCP, 34 + 40 bytes of headers, SIFS, ACK, DIFS and half a window of 31 slots, for data and its acknowledgement.
-        let exchange =
-            |octets: u32| 192.0 + 4.0 * f64::from(34 + 40 + octets) + 10.0 + 192.0 + 56.0 + 50.0 + 15.0 * 20.0;
-        let bound = f64::from(8 * found.cell.size) * 1e3 / (exchange(found.cell.size) + exchange(0));
+        let bound = f64::from(8 * found.cell.size) * 1e3 / (exchange_us(found.cell.size) + exchange_us(0));
         row.bound = Some(bound);
         let ratio = row.value.unwrap_or(0.0) / bound;
         row.verdict = if (ratio - 1.0).abs() <= 0.1 { Verdict::Pass } else { Verdict::Fail };
@@ -469,6 +467,7 @@ pub(super) fn rows(all: &[Found]) -> Vec<Row> {
     rows.extend(voice(all, Profile::Y2001, "default", false));
     rows.extend(nodes(all));
     rows.extend(sensitivity(all));
+    rows.extend(super::physics::rows(all));
     rows
 }
 

@@ -7,6 +7,7 @@ mod cell;
 mod claims;
 mod judge;
 mod page;
+mod physics;
 mod quoted;
 mod store;
 
@@ -122,6 +123,14 @@ fn cells(options: &StudyOptions) -> Vec<Cell> {
         }
     }
     cells
+}
+
+/// The cell of readers, or of calls, that `simulator-speed` times: in the document's default reading, without RTS/CTS.
+pub(crate) fn speed_cell(web: bool, seconds: u64) -> String {
+    let (traffic, sizes, windows) = if web { (Traffic::Web, 1000, 5) } else { (Traffic::Voice, 200, 8) };
+    let profile = Profile::Y2001;
+    let cells = grid(traffic, profile, profile.reading(), (&[sizes], &[windows]), 1);
+    cells.last().map(|cell| Cell { seconds, ..*cell }.text()).unwrap_or_default()
 }
 
 /// Runs the edition's cells and judges them.

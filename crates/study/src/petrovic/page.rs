@@ -45,10 +45,34 @@ fn pair<'a>(rows: impl Iterator<Item = &'a Row>, key: &str, name: &str) -> [(Str
 fn chart(name: &'static str, title: String, [x, y]: [&str; 2], curves: Vec<(String, Vec<(f64, f64)>)>) -> Chart {
     let curves = curves.into_iter().filter(|(_, points)| !points.is_empty()).collect();
     let (x_label, y_label) = (x.to_owned(), y.to_owned());
-    Chart { name, title, x_label, y_label, log: false, x_log: false, dots: false, curves, aim: None }
+    Chart { name, title, x_label, y_label, log: false, x_log: false, dots: false, bars: false, curves, aim: None }
 }
 
-/// Throughput by packet size, response by window, voice loss by size, and fairness by window.
+/// What each node carries in the cells of Table 2, by rank: five bars for each cell, side by side.
+fn nodes_chart(document: &StudyDocument) -> Chart {
+    let cells: Vec<&Row> = of(document, ("S1-E2", "jain"), (Profile::Y2001, "default")).collect();
+    let mut curves = vec![("document".to_owned(), Vec::new()), ("ours, mean by rank".to_owned(), Vec::new())];
+    let mut names = Vec::new();
+    for (place, cell) in cells.iter().enumerate() {
+        let (size, window) = (number(cell, "size_bytes"), number(cell, "window"));
+        names.push(format!("{} B W {}", size.unwrap_or_default(), window.unwrap_or_default()));
+        for rank in 1..=5 {
+            let metric = format!("rank{rank}_kbps");
+            let same = |row: &&Row| row.id == "S1-E2" && row.metric == metric && row.case == cell.case;
+            let Some(row) = document.rows.iter().find(same) else { continue };
+            let x = (place * 6 + rank) as f64;
+            curves[0].1.extend(row.published.map(|y| (x, y)));
+            curves[1].1.extend(row.value.map(|y| (x + 0.25, y)));
+        }
+    }
+    let title =
+        "With RTS/CTS the document's worst node gets next to nothing; ours, by rank over 60 s, always something"
+            .to_owned();
+    let x = format!("five nodes by rank: {}", names.join(", "));
+    Chart { bars: true, ..chart("nodes-2001", title, [&x, "kbit/s"], curves) }
+}
+
+/// Throughput by packet size, response by window, voice loss by size, and nodes by rank.
 pub(crate) fn charts(document: &StudyDocument) -> Vec<Chart> {
     let mut charts = Vec::new();
     let names =
@@ -89,6 +113,7 @@ pub(crate) fn charts(document: &StudyDocument) -> Vec<Chart> {
             voice.collect(),
         ));
     }
+    charts.push(nodes_chart(document));
     charts
 }
 

@@ -81,13 +81,16 @@ const TABLE_5: [[f64; 5]; 6] = [
     [1.2, 0.5, 0.38, 0.5, 8.2],
 ];
 
-/// Table 2: kbit/s of each of five nodes, by size, window, column. The last one's nodes sum to 253.69, its total says 359.7.
+/// Table 2: kbit/s of each of five nodes, by size, window, column.
 pub(super) const TABLE_2: [(u32, u32, Column, [f64; 5]); 4] = [
     (100, 1, COLUMNS[0], [7.05, 20.54, 15.09, 0.0, 13.6]),
     (500, 1, COLUMNS[2], [53.29, 71.1, 56.16, 89.42, 1.18]),
     (2000, 5, COLUMNS[2], [1.25, 157.11, 0.63, 117.29, 214.5]),
     (2000, 10, COLUMNS[2], [153.35, 0.31, 44.84, 44.84, 10.35]),
 ];
+
+/// The totals that stand beside them; the last one's nodes sum to 253.69.
+pub(super) const TABLE_2_TOTALS: [f64; 4] = [56.3, 271.1, 490.8, 359.7];
 
 fn place(list: &[u32], value: u32) -> Option<usize> {
     list.iter().position(|v| *v == value)
@@ -125,7 +128,7 @@ mod tests {
         assert_eq!((voice_loss_percent(1000, 1), voice_loss_percent(200, 32)), (Some(8.5), Some(1.2)));
         for (_, _, _, nodes) in &TABLE_2[..3] {
             let sum: f64 = nodes.iter().sum();
-            assert!([56.3, 271.1, 490.8].iter().any(|total| (total - sum).abs() < 0.1), "{sum}");
+            assert!(TABLE_2_TOTALS[..3].iter().any(|total| (total - sum).abs() < 0.1), "{sum}");
         }
     }
 }

@@ -77,6 +77,7 @@ fn distribution(
         log: false,
         x_log: true,
         dots: false,
+        bars: false,
         curves: curves.into_iter().filter(|(_, points)| !points.is_empty()).collect(),
         aim: None,
     }
@@ -109,6 +110,7 @@ fn scatter(
         log: true,
         x_log: true,
         dots: true,
+        bars: false,
         curves,
         aim: Some((1.0, "1".into())),
     }

@@ -1,0 +1,148 @@
+//! Rate control after Minstrel-HT of Linux (net/mac80211/rc80211_minstrel_ht.c): statistics of each rate to each
+//! receiver, the best by expected throughput, and now and then a single frame at another rate to learn about it.
+
+use super::{MCS_MAX, PhyRate};
+use wavelane_base::{Chance, Instant, Span};
+
+const RATES: usize = MCS_MAX as usize + 1;
+/// How often statistics become estimates (`update_interval`).
+const UPDATE: Span = Span::from_millis(50);
+/// Weight of the estimate so far (`EWMA_LEVEL` 96 of 128).
+const OLD: f64 = 0.75;
+/// Above this a rate counts as no better, for the throughput's sake: collisions (`MINSTREL_FRAC(90, 100)`).
+const GOOD: f64 = 0.9;
+/// Below this a rate carries nothing.
+const USELESS: f64 = 0.1;
+/// A rate above this is known well enough.
+const KNOWN: f64 = 0.95;
+/// Frames between two samples, and how many more per frame of an aggregate.
+const SAMPLE_EVERY: u64 = 16;
+const SAMPLE_PER_FRAME: f64 = 2.0;
+/// A rate slower than the two best is tried after so many chances to.
+const SKIPS: u32 = 20;
+/// Bytes of the frame by whose time on the air rates are compared (`AVG_PKT_SIZE`).
+const FRAME: usize = 1_200;
+/// After so many tries the second best is used, then the surest.
+const TRIES_BEST: u32 = 2;
+const TRIES_SECOND: u32 = 4;
+
+/// What is known of a rate.
+#[derive(Clone, Copy, Default, Debug)]
+struct Known {
+    attempts: u64,
+    successes: u64,
+    /// Chance of success; `None` before it was tried.
+    chance: Option<f64>,
+}
+
+/// The controller of one sender towards one receiver.
+#[derive(Clone, Debug)]
+pub(super) struct Control {
+    known: [Known; RATES],
+    best: usize,
+    second: usize,
+    surest: usize,
+    update_at: Instant,
+    /// Frames and transmissions since the estimates were made.
+    frames: u64,
+    transmissions: u64,
+    /// Mean frames of an aggregate.
+    burst: f64,
+    /// Frames before the next sample.
+    wait: u64,
+    skips: u32,
+}
+
+impl Control {
+    pub(super) fn new() -> Self {
+        Self {
+            known: [Known::default(); RATES],
+            best: 0,
+            second: 0,
+            surest: 0,
+            update_at: Instant::ZERO + UPDATE,
+            frames: 0,
+            transmissions: 0,
+            burst: 1.0,
+            wait: 0,
+            skips: 0,
+        }
+    }
+    /// The rate of a transmission whose first frame has failed `tries` times, and whether it is a sample: one frame.
+    pub(super) fn choose(&mut self, tries: u32, dice: &mut Chance) -> (usize, bool) {
+        match tries {
+            0 if self.wait == 0 => self.sample(dice).map_or((self.best, false), |rate| (rate, true)),
+            0..TRIES_BEST => (self.best, false),
+            TRIES_BEST..TRIES_SECOND => (self.second, false),
+            _ => (self.surest, false),
+        }
+    }
+    fn sample(&mut self, dice: &mut Chance) -> Option<usize> {
+        let rate = dice.below(RATES as u64) as usize;
+        let (known, slow) = (self.known[rate].chance, rate < self.best.min(self.second));
+        // Unlike there the second best is sampled too: here only frames that have failed twice are sent at it, so an
+        // estimate from one unlucky frame would stand.
+        let in_use = [self.best, self.surest].contains(&rate) && known.is_some();
+        if in_use || known.is_some_and(|chance| chance > KNOWN) {
+            return None;
+        }
+        if slow && self.skips < SKIPS {
+            self.skips += 1;
+            return None;
+        }
+        self.skips = 0;
+        self.wait = SAMPLE_EVERY + (SAMPLE_PER_FRAME * self.burst) as u64;
+        Some(rate)
+    }
+    /// A transmission at `rate` of `frames`, of which `successes` were acknowledged.
+    pub(super) fn note(&mut self, rate: usize, frames: u64, successes: u64) {
+        self.known[rate].attempts += frames;
+        self.known[rate].successes += successes;
+        self.frames += frames;
+        self.transmissions += 1;
+        self.wait = self.wait.saturating_sub(frames);
+    }
+    /// Makes estimates of what was counted, if it is time. `fixed` is what a transmission costs beside its frames.
+    pub(super) fn update(&mut self, now: Instant, fixed: Span, rates: &[PhyRate; RATES]) {
+        if now < self.update_at {
+            return;
+        }
+        self.update_at = now + UPDATE;
+        if self.transmissions > 0 {
+            let burst = self.frames as f64 / self.transmissions as f64;
+            self.burst = OLD * self.burst + (1.0 - OLD) * burst;
+            (self.frames, self.transmissions) = (0, 0);
+        }
+        for known in self.known.iter_mut().filter(|known| known.attempts > 0) {
+            let share = known.successes as f64 / known.attempts as f64;
+            known.chance = Some(known.chance.map_or(share, |old| OLD * old + (1.0 - OLD) * share));
+            (known.attempts, known.successes) = (0, 0);
+        }
+        let chance = |rate: usize| self.known[rate].chance.unwrap_or(0.0);
+        let throughput = |rate: usize| {
+            let time = fixed.as_secs_f64() / self.burst
+                + rates[rate].airtime(FRAME).saturating_sub(rates[rate].preamble()).as_secs_f64();
+            if chance(rate) < USELESS { 0.0 } else { chance(rate).min(GOOD) / time }
+        };
+        let most = |value: &dyn Fn(usize) -> f64, but: Option<usize>| {
+            let others = (0..RATES).filter(|rate| Some(*rate) != but);
+            others.fold(0, |best, rate| if value(rate) > value(best) || Some(best) == but { rate } else { best })
+        };
+        let best = most(&throughput, None);
+        let second = Some(most(&throughput, Some(best))).filter(|rate| throughput(*rate) > 0.0).unwrap_or(best);
+        // Of those that nearly always succeed the fastest, else the one that most often does.
+        let sure = |rate: usize| if chance(rate) > KNOWN { 1.0 + throughput(rate) } else { chance(rate) };
+        let surest = most(&sure, None);
+        (self.best, self.second, self.surest) = (best, second, surest);
+    }
+}
+
+/// The controllers of a cell.
+#[derive(Debug)]
+pub(super) struct Controls {
+    pub(super) of: Vec<Control>,
+    pub(super) rates: [PhyRate; RATES],
+    pub(super) dice: Chance,
+    /// DIFS, the mean back-off, preamble, SIFS and a block acknowledgement.
+    pub(super) fixed: Span,
+}

@@ -1,0 +1,229 @@
+//! Several data frames in one transmission (A-MPDU, 9.7) and the block acknowledgement that answers them (10.24).
+//!
+//! Every frame of the aggregate is judged by itself, acknowledged by itself and repeated by itself. The receiver hands
+//! frames of one sender and category out in their order: what comes behind a missing one is held until that has come
+//! or has been given up.
+
+use super::access::Ending;
+use super::station::{OnAir, Queued};
+use super::{ACK_OCTETS, PhyRate, Retry, Wifi};
+use wavelane_base::{Instant, Span};
+
+/// How much goes into one aggregate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Aggregate {
+    /// Most frames.
+    pub frames: u8,
+    /// Most bytes, delimiters and padding counted.
+    pub octets: usize,
+}
+
+/// Most frames of an aggregate, and of the window of a compressed block acknowledgement (9.3.1.9.3).
+pub const AGGREGATE_FRAMES: u8 = 64;
+/// The largest aggregate that an HT station can announce to receive (9.4.2.56.3).
+pub const AGGREGATE_OCTETS: usize = 65_535;
+/// The smallest that it can.
+pub const AGGREGATE_OCTETS_MIN: usize = 8_191;
+/// aPPDUMaxTime of HT-mixed format (Table 19-25).
+const TIME_MAX: Span = Span::from_micros(5_484);
+/// The delimiter before each frame of an aggregate, and what frames but the last are padded to a multiple of (9.7.1).
+const DELIMITER: usize = 4;
+/// A compressed block acknowledgement: control, duration, two addresses, BA control, starting sequence, bitmap, FCS.
+pub const BLOCK_ACK_OCTETS: usize = 32;
+
+impl Aggregate {
+    /// As much as a compressed block acknowledgement can answer.
+    pub const LARGEST: Self = Self { frames: AGGREGATE_FRAMES, octets: AGGREGATE_OCTETS };
+}
+
+/// Bytes of the answer to a transmission of so many frames.
+pub(super) const fn answer_octets(frames: u8) -> usize {
+    if frames > 1 { BLOCK_ACK_OCTETS } else { ACK_OCTETS }
+}
+
+/// The length of an aggregate that gets one frame more, from that of the frames before it.
+const fn grown(length: usize, frame: usize) -> usize {
+    length.next_multiple_of(DELIMITER) + DELIMITER + frame
+}
+
+impl Wifi {
+    /// Chooses what the category's next transmission carries: the first frame of its queue, and of those behind it for the
+    /// same station as many as fit. Frames that nobody acknowledges go alone, unmarked.
+    pub(super) fn compose(&mut self, station: usize, index: usize) {
+        let Some(limit) = self.aggregate else { return };
+        let sample = self.choose_rate(station, index);
+        let Some(head) = self.contenders[index].queue.front() else { return };
+        let rate = self.stations[station].chosen.unwrap_or(self.data_rate);
+        if head.no_ack {
+            return;
+        }
+        let (to, overhead, txop) = (head.to, self.overhead, self.contenders[index].txop);
+        let answer = self.sifs + self.answer_to(rate).airtime(BLOCK_ACK_OCTETS);
+        let longest = if txop > Span::ZERO { TIME_MAX.min(txop.saturating_sub(answer)) } else { TIME_MAX };
+        let this = &mut self.contenders[index];
+        let held = this.held.iter().filter(|frame| frame.to == to).count();
+        // The window of the block acknowledgement begins with the oldest frame that is missing.
+        let most = usize::from(if sample { 1 } else { limit.frames })
+            .min(usize::from(AGGREGATE_FRAMES).saturating_sub(held))
+            .max(1);
+        let (mut length, mut frames) = (0, 0);
+        // What nobody acknowledges stays in its place between the others.
+        let until_alone =
+            this.queue.iter_mut().take_while(|frame| !frame.no_ack || frame.to != to && frame.to != station);
+        for frame in until_alone.filter(|frame| frame.to == to && !frame.no_ack) {
+            let next = grown(length, frame.bytes.len() + overhead);
+            if frames > 0 && (frames >= most || next > limit.octets || rate.airtime(next) > longest) {
+                break;
+            }
+            (length, frames) = (next, frames + 1);
+            (frame.riding, frame.intact) = (true, true);
+        }
+        self.stations[station].riding = frames as u8;
+    }
+    /// Has rate control, if there is any, choose the rate of what follows; whether that is a sample.
+    fn choose_rate(&mut self, station: usize, index: usize) -> bool {
+        let Some(controls) = &mut self.controls else { return false };
+        let Some(head) = self.contenders[index].queue.front().filter(|head| head.to != station) else { return false };
+        let control = &mut controls.of[station * self.stations.len() + head.to];
+        control.update(self.now, controls.fixed, &controls.rates);
+        let (rate, sample) = control.choose(head.tries, &mut controls.dice);
+        self.stations[station].chosen = Some(controls.rates[rate]);
+        sample && !head.no_ack
+    }
+    /// Tells rate control what has become of the exchange.
+    fn note_rate(&mut self, station: usize, to: usize, frames: u64, successes: u64) {
+        let stations = self.stations.len();
+        let rate = self.stations[station].chosen.and_then(PhyRate::mcs);
+        if let (Some(controls), Some(rate)) = (&mut self.controls, rate) {
+            controls.of[station * stations + to].note(rate, frames, successes);
+        }
+    }
+    /// Bytes of what the station's turn sends next: the aggregate, or the one frame.
+    pub(super) fn psdu(&self, station: usize) -> usize {
+        let this = &self.contenders[self.turn_of(station)];
+        match self.stations[station].riding {
+            0 | 1 => this.queue.front().map_or(0, |head| head.bytes.len() + self.overhead),
+            _ => this.riders().fold(0, |length, frame| grown(length, frame.bytes.len() + self.overhead)),
+        }
+    }
+    /// Whether an ear hears anything of an aggregate that no other frame spoilt. For its receiver each frame is judged and
+    /// marked; for others one that can be read is enough.
+    pub(super) fn hears_part(&mut self, ear: usize, sender: usize, frame: &OnAir) -> bool {
+        let index = self.turn_of(sender);
+        let (whole, overhead) = (self.now.since(frame.body), self.overhead);
+        let (mut offset, mut any) = (0, false);
+        for place in 0..self.contenders[index].queue.len() {
+            let rider = &self.contenders[index].queue[place];
+            if !rider.riding {
+                continue;
+            }
+            let (begin, octets) = (offset, rider.bytes.len() + overhead);
+            offset = grown(offset, octets);
+            let at = |octets: usize| frame.body + whole.scale(octets as u64, frame.octets as u64);
+            let span: (Instant, Instant) = (at(begin), at(offset.min(frame.octets)));
+            let spared = self.survives(sender, ear, (octets, false), span);
+            any |= spared;
+            if ear == frame.to {
+                self.contenders[index].queue[place].intact = spared;
+                self.stations[ear].tally.note_errors(false, spared);
+            } else if any {
+                return true;
+            }
+        }
+        any
+    }
+    /// The receiver has heard a transmission of `sender`: notes what of it is intact, and hands out what is in order.
+    pub(super) fn take_block(&mut self, station: usize, sender: usize) {
+        let index = self.turn_of(sender);
+        let Self { contenders, stations, .. } = self;
+        let contender = &mut contenders[index];
+        for frame in contender.queue.iter_mut().filter(|frame| frame.riding && frame.intact) {
+            let tally = &mut stations[station].tally;
+            if frame.arrived {
+                tally.duplicates += 1;
+                continue;
+            }
+            frame.arrived = true;
+            tally.received += 1;
+            tally.received_octets += frame.bytes.len() as u64;
+            contender.tally.delivered += 1;
+            contender.tally.delivered_octets += frame.bytes.len() as u64;
+        }
+        self.hand_out(station, sender, index);
+    }
+    /// Hands out, in their order, what the receiver holds of a contender's frames before the first that is missing.
+    pub(super) fn hand_out(&mut self, station: usize, sender: usize, index: usize) {
+        let missing = self.contenders[index].queue.iter().find(|frame| frame.to == station && !frame.arrived);
+        let end = missing.map_or(u64::MAX, |frame| frame.number);
+        let mut place = 0;
+        loop {
+            let this = &self.contenders[index];
+            let waits = |frame: &Queued| frame.to == station && frame.arrived && !frame.handed;
+            while this.queue.get(place).is_some_and(|frame| !waits(frame)) {
+                place += 1;
+            }
+            let held = this.held.iter().position(|frame| frame.to == station && frame.number < end);
+            let queued = this.queue.get(place).filter(|frame| frame.number < end);
+            match (held, queued) {
+                (Some(at), queued) if queued.is_none_or(|frame| this.held[at].number < frame.number) => {
+                    let Some(frame) = self.contenders[index].held.remove(at) else { return };
+                    self.put_ready(station, sender, frame.ecn, &frame.bytes);
+                    self.spare.push(frame.bytes);
+                }
+                (_, Some(_)) => {
+                    let frame = &mut self.contenders[index].queue[place];
+                    frame.handed = true;
+                    let (ecn, bytes) = (frame.ecn, core::mem::take(&mut frame.bytes));
+                    self.put_ready(station, sender, ecn, &bytes);
+                    self.contenders[index].queue[place].bytes = bytes;
+                }
+                _ => return,
+            }
+        }
+    }
+    /// Keeps an acknowledged frame for its receiver, among others of its contender by number.
+    pub(super) fn hold_back(&mut self, index: usize, frame: Queued) {
+        let held = &mut self.contenders[index].held;
+        let place = held.iter().rposition(|other| other.number < frame.number).map_or(0, |before| before + 1);
+        held.insert(place, frame);
+    }
+    /// The answer to a transmission of acknowledged frames has come (`answered`), or has not: each frame of it is done
+    /// with, or stays for another try. Whether the first of them was given up.
+    pub(super) fn settle(&mut self, station: usize, answered: bool) -> bool {
+        let index = self.turn_of(station);
+        let limit = match self.rules.retry {
+            Retry::PerFrame(limit) => limit,
+            Retry::ShortLong { long, .. } if self.psdu(station) > self.rts_threshold => long,
+            Retry::ShortLong { short, .. } => short,
+        };
+        let (mut first, mut gave_up) = (true, false);
+        let (mut place, mut receiver, mut frames, mut successes) = (0, station, 0, 0);
+        while place < self.contenders[index].queue.len() {
+            let frame = &mut self.contenders[index].queue[place];
+            if !core::mem::replace(&mut frame.riding, false) {
+                place += 1;
+                continue;
+            }
+            let done = answered && frame.arrived;
+            (receiver, frames, successes) = (frame.to, frames + 1, successes + u64::from(done));
+            frame.tries += u32::from(!done);
+            let spent = !done && frame.tries >= limit;
+            gave_up |= spent && first;
+            first = false;
+            if done || spent {
+                self.close(station, index, place, if done { Ending::Acknowledged } else { Ending::GivenUp });
+            } else {
+                place += 1;
+            }
+        }
+        self.stations[station].riding = 0;
+        self.note_rate(station, receiver, frames, successes);
+        gave_up
+    }
+    /// The transmission chosen does not take place.
+    pub(super) fn dissolve(&mut self, station: usize) {
+        let index = self.turn_of(station);
+        self.contenders[index].queue.iter_mut().for_each(|frame| frame.riding = false);
+        self.stations[station].riding = 0;
+    }
+}
