@@ -98,7 +98,9 @@ impl Path {
         self.shaper.due()
     }
     pub(super) fn set_rate(&mut self, rate: Rate) {
-        self.shaper.set_rate(rate);
+        if rate != self.shaper.rate() {
+            self.shaper.set_rate(rate);
+        }
     }
     pub(super) fn carried(&self) -> u64 {
         self.carried

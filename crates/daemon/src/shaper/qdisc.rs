@@ -172,6 +172,48 @@ mod tests {
         assert_eq!((sent(listing, "wan0"), sent(listing, "lo"), sent(listing, "an0")), (Some(19), Some(9), None));
     }
 
+    /// What this kernel has is set, changed and removed; what it lacks fails in the kernel, not in `tc`'s grammar.
+    #[test]
+    fn the_kernel_and_tc_understand_us() {
+        if !wavelane_host::netns::may_administer_network() {
+            return eprintln!("SKIPPED (1 test): qdiscs need root");
+        }
+        let ns = wavelane_host::netns::Netns::new("t-qdisc").expect("a namespace");
+        ns.run(|| {
+            let of = |cells| Interface {
+                name: "lo".into(),
+                pace: super::super::config::Pace::Fixed(Rate::from_bps(6_500_000)),
+                framing: Framing { overhead: 40, least: 64, cells },
+                how: How::Auto,
+            };
+            for (cells, how) in [Cells::None, Cells::Atm, Cells::Ptm]
+                .into_iter()
+                .flat_map(|cells| [How::Cake, How::FqCodel, How::Tbf].map(|how| (cells, how)))
+            {
+                match Qdisc::set(&of(cells), how) {
+                    Ok(mut qdisc) => {
+                        qdisc.set_rate(Rate::from_bps(3_000_000)).expect("a change");
+                        assert!(qdisc.carried().is_some() && root("lo").expect("tc").expect("one").1 == HANDLE);
+                        assert!(taken("lo").expect("tc").is_none());
+                    }
+                    Err(why) => {
+                        assert!(why.to_string().contains("kind is unknown") && how != How::Tbf, "{how:?}: {why}")
+                    }
+                }
+                assert!(root("lo").expect("tc").is_none_or(|(_, handle)| handle == UNSET), "{how:?} left something");
+            }
+            let whole = Qdisc::set(&of(Cells::None), How::Tbf).expect("tbf");
+            std::mem::forget(whole);
+            clear();
+            assert!(root("lo").expect("tc").is_none_or(|(_, handle)| handle == UNSET));
+            tc("qdisc add dev lo root handle 1: pfifo").expect("pfifo");
+            assert!(taken("lo").expect("tc").is_some_and(|why| why.contains("tc qdisc del dev lo root")));
+            clear();
+            assert!(root("lo").expect("tc").is_some_and(|(kind, _)| kind == "pfifo"), "another's stays");
+        })
+        .expect("the test's thread");
+    }
+
     #[test]
     fn each_is_told_of_the_link_in_its_own_words() {
         let rate = Rate::from_bps(6_500_000);
