@@ -194,7 +194,7 @@ impl Bench {
 
     /// The sender writes what it may, the receiver reads what there is.
     fn applications(&mut self) -> bool {
-        const DATA: [u8; 65_536] = [7; 65_536];
+        static DATA: [u8; 65_536] = [7; 65_536];
         let mut moved = false;
         while let Some(event) = self.sender.poll_event() {
             if let HostEvent::Connection(flow, _) = event {

@@ -57,7 +57,7 @@ fn starlink() -> Trace {
     let mut chance = SEED.chance("starlink");
     let (mut level, mut delay) = (0.0, Span::ZERO);
     let step = |n: usize| {
-        if n % ASSIGNED_STEPS == 0 {
+        if n.is_multiple_of(ASSIGNED_STEPS) {
             level = STARLINK_RANGE.0 + (STARLINK_RANGE.1 - STARLINK_RANGE.0) * chance.unit();
             delay = Span::from_micros(15_000 + chance.below(10_001));
             return (rate(STARLINK_LEAST), delay);
