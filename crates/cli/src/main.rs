@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod cure;
 mod environment;
 mod interrupt;
 mod probe;
@@ -39,6 +40,7 @@ Examples:
   wavelane study list                             published experiments that can be repeated
   wavelane trace upload.pcap                      connections of a capture, and why they sent again
   wavelane probe 192.0.2.7                        does a transfer make the network feel slow? (there: probe serve)
+  wavelane cure 192.0.2.7 --yes                   ... and end it: shape this machine's side, --undo takes it back
   wavelane keygen --out a.key                     a gateway's key pair
   wavelane status                                 how the gateway on this machine fares
 
@@ -69,6 +71,8 @@ enum Command {
     Trace(trace::TraceArgs),
     /// Measure latency under load to a machine where `wavelane probe serve` runs.
     Probe(Box<probe::ProbeArgs>),
+    /// Keep the queue of a slow link short: measure, propose a shaper, set it up, take it back.
+    Cure(cure::CureArgs),
     /// Make a gateway's key pair.
     Keygen(commands::KeygenArgs),
     /// Write a gateway's configuration.
@@ -136,6 +140,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => report::compare(&args),
         Command::Trace(args) => trace::trace(&args),
         Command::Probe(args) => probe::probe(&args),
+        Command::Cure(args) => cure::cure(&args),
         Command::Keygen(args) => daemon(commands::keygen(&args)),
         Command::Init(args) => init(&args),
         Command::Status(args) => daemon(commands::status(&args)),

@@ -132,7 +132,7 @@ fn serve_probes(args: &ServeArgs) -> Outcome {
 }
 
 /// HOST, HOST:PORT, or an address of either IP version.
-fn resolve(target: &str) -> Result<SocketAddr, Failure> {
+pub(crate) fn resolve(target: &str) -> Result<SocketAddr, Failure> {
     if let Ok(ip) = target.trim_matches(['[', ']']).parse::<IpAddr>() {
         return Ok((ip, serve::PORT).into());
     }
@@ -215,6 +215,37 @@ fn measure(args: &MeasureArgs) -> Outcome {
     kept?;
     Ok(if measured.interrupted { EXIT_INTERRUPTED } else { 0 })
 }
+
+/// Measures idle and `phases`, and keeps no record.
+pub(crate) fn measured(target: &str, phases: &[&str], seconds: u16) -> Result<ProbeDocument, Failure> {
+    let args = MeasureArgs {
+        target: Some(target.to_owned()),
+        phases: phases.iter().map(|phase| (*phase).to_owned()).collect(),
+        seconds,
+        idle_seconds: CURE_IDLE_S,
+        streams: 4,
+        congestion: None,
+        interval: 10,
+        size: packet::PROBE_MIN as u16,
+        dscp: Vec::new(),
+        no_hops: true,
+        out: None,
+        json: false,
+    };
+    let plan = plan(&args, resolve(target)?)?;
+    let stop = interrupt::flag()?;
+    let mut screen = Screen::open(target, &plan);
+    let measured = drive::measure(&plan, &stop, &mut |view| screen.show(view));
+    screen.close();
+    let measured = measured.map_err(|why| failure(&why))?;
+    if measured.interrupted {
+        return Err(Failure::interrupted(ProbeError::Interrupted));
+    }
+    Ok(figures::document(target, &measured))
+}
+
+/// Without load, before and after, where only the rise is wanted.
+const CURE_IDLE_S: u16 = 3;
 
 fn summary(document: &ProbeDocument) -> String {
     let mut text = crate::probe_record::phase_table(document);

@@ -6,7 +6,7 @@ mod notes;
 
 use crate::config::{self, Config, ConfigError};
 use crate::keys::{self, KeyError};
-use crate::status;
+use crate::{shaper, status};
 use notes::{notes, place, unforwarded, unreachable};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -67,6 +67,9 @@ pub enum CommandError {
         "{0} takes what goes to the networks behind the other gateway: name each with --route PREFIX (such as 10.3.0.0/24)"
     )]
     NothingRouted(&'static str),
+    /// The cure for a long queue.
+    #[error("{0}")]
+    Cure(String),
     /// A control socket must be named.
     #[error("{0} with --control PATH")]
     WhichGateway(String),
@@ -351,6 +354,9 @@ fn config_text(args: &InitArgs) -> String {
 
 /// Validates a gateway's configuration without starting it; the text holds a summary and any warnings.
 pub fn check_config(path: &Path) -> Result<String, CommandError> {
+    if shaper::is_shaper_file(path) {
+        return Ok(shaper::check(path)?);
+    }
     let config = Config::load(path)?;
     let mut text = format!("{}: gateway '{}' is in order\n", path.display(), config.name);
     let _ = writeln!(text, "public key {}", keys::to_base64(&keys::public_key(&config.private_key)));

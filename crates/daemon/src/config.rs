@@ -5,6 +5,8 @@
 mod check;
 mod file;
 
+pub(crate) use check::is_interface_name;
+
 use crate::device;
 use crate::keys::KeyError;
 use crate::rules;
@@ -236,7 +238,7 @@ pub struct Config {
     pub clock: ClockSkew,
 }
 
-fn value(key: impl Into<String>, what: impl Into<String>) -> ConfigError {
+pub(crate) fn value(key: impl Into<String>, what: impl Into<String>) -> ConfigError {
     ConfigError::Value { key: key.into(), what: what.into() }
 }
 

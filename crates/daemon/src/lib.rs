@@ -20,6 +20,7 @@ pub mod log;
 mod memory;
 mod names;
 mod rules;
+pub mod shaper;
 pub mod start;
 pub mod status;
 mod supervisor;

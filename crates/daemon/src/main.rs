@@ -1,4 +1,4 @@
-//! `wavelaned --config FILE`: the gateway daemon.
+//! `wavelaned --config FILE`: the gateway daemon, or a shaper of interfaces.
 #![forbid(unsafe_code)]
 
 use clap::Parser;
@@ -8,6 +8,7 @@ use wavelane_daemon::commands::EXIT_REFUSED;
 use wavelane_daemon::config::Config;
 use wavelane_daemon::daemon::Daemon;
 use wavelane_daemon::log::Pen;
+use wavelane_daemon::shaper;
 use wavelane_daemon::start::StartError;
 
 /// Carries TCP, UDP and ICMP over bad links between gateways.
@@ -24,6 +25,13 @@ const EXIT_FAILED: u8 = 1;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if shaper::is_shaper_file(&arguments.config) {
+        return match shaper::run(&arguments.config) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why @ shaper::ShaperError::System { .. }) => say(&why, EXIT_FAILED),
+            Err(why) => say(&why, EXIT_REFUSED),
+        };
+    }
     let started = Config::load(&arguments.config)
         .map_err(StartError::from)
         .and_then(|config| Daemon::start(config, &arguments.config));
@@ -33,7 +41,11 @@ fn main() -> ExitCode {
         }
         Err(e) => Err((e, EXIT_REFUSED)),
     };
-    let Err((why, code)) = ended else { return ExitCode::SUCCESS };
+    ended.map_or_else(|(why, code)| say(&why, code), |()| ExitCode::SUCCESS)
+}
+
+/// Last words.
+fn say(why: &dyn std::fmt::Display, code: u8) -> ExitCode {
     if let Ok(pen) = Pen::open() {
         pen.put(&why.to_string());
         pen.flush();

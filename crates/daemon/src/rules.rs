@@ -14,12 +14,13 @@ mod ranges;
 mod tables;
 
 pub(crate) use family::Family;
+pub(crate) use queue::removal;
 pub(crate) use tables::open_addresses;
 
 use crate::config::{Config, OnFailure, Source};
 use crate::device;
 use crate::kernel::Down;
-use queue::{queue_removal, queue_rules};
+use queue::queue_rules;
 use ranges::split_routes;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -28,7 +29,7 @@ use tables::{closed_table, marker, owned_table};
 use wavelane_host::nft::{NftOwner, ToolError, run};
 
 /// So many seconds iptables waits for whoever holds its lock; then it says so, and fails.
-const XT_WAIT: &str = "--wait=10";
+pub(crate) const XT_WAIT: &str = "--wait=10";
 /// How often it is looked whether a dead daemon's nft has ended; then the table is asked for all the same.
 const OWNER_LOOKS_MAX: u32 = 50;
 const OWNER_LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -49,11 +50,14 @@ const XT_CHAIN: &str = "WAVELANE";
 /// Abstract socket that marks this network namespace as having its one intercepting daemon.
 const LOCK_NAME: &[u8] = b"wavelaned-intercept";
 
+/// How the two capabilities are had.
+pub(crate) const CAPABILITIES_HINT: &str = "run as root, or with AmbientCapabilities=CAP_NET_ADMIN CAP_NET_RAW in the systemd unit, or `setcap cap_net_admin,cap_net_raw+ep` on wavelaned";
+
 /// Why the door cannot be set up. One line, with the remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RulesError {
     #[error(
-        "taking traffic or `source = \"keep\"` needs CAP_NET_ADMIN and CAP_NET_RAW: run as root, or with AmbientCapabilities=CAP_NET_ADMIN CAP_NET_RAW in the systemd unit, or `setcap cap_net_admin,cap_net_raw+ep` on wavelaned; or use only [[forward]] with source = \"own\""
+        "taking traffic or `source = \"keep\"` needs CAP_NET_ADMIN and CAP_NET_RAW: {CAPABILITIES_HINT}; or use only [[forward]] with source = \"own\""
     )]
     Capability,
     #[error("another wavelaned already takes traffic in this network namespace: stop that one first")]
@@ -241,7 +245,7 @@ fn clear_leftovers() {
         if let Ok(listing) = run(family.iptables(), &[XT_WAIT, "-t", "raw", "-S"], "")
             && listing.contains(XT_CHAIN)
         {
-            let _ = run(family.iptables_restore(), &["-n", XT_WAIT], &queue_removal(&listing));
+            let _ = run(family.iptables_restore(), &["-n", XT_WAIT], &removal("raw", XT_CHAIN, &listing));
         }
         // iptables-nft leaves the table behind that our rule brought into being.
         let table = ["table", family.nft(), "raw"];
@@ -252,7 +256,7 @@ fn clear_leftovers() {
 }
 
 /// Whether an nft listing of one table holds chains at most, and no rule, set or comment.
-fn is_empty_table(listing: &str) -> bool {
+pub(crate) fn is_empty_table(listing: &str) -> bool {
     listing.lines().map(str::trim).all(|l| {
         l.is_empty()
             || l == "}"

@@ -158,9 +158,13 @@ fn the_guides_table_of_keys_is_complete_and_true() {
         ("tun", "[tun]"),
         ("forward", "[[forward]]"),
         ("clock", "[clock]"),
+        ("shaper", "[[shaper]]"),
     ] {
         let text = format!("{header}\nnonsense = 1\n");
-        let why = wavelane_daemon::config::Config::parse(&text, "guide", Path::new(".")).unwrap_err().to_string();
+        let why = match table {
+            "shaper" => wavelane_daemon::shaper::parse_text(&text).unwrap_err().to_string(),
+            _ => wavelane_daemon::config::Config::parse(&text, "guide", Path::new(".")).unwrap_err().to_string(),
+        };
         let (_, expected) = why.split_once("expected ").unwrap_or_else(|| panic!("{why}"));
         taken.extend(
             expected.split('`').skip(1).step_by(2).take_while(|k| !k.contains(' ')).map(|k| format!("{table}.{k}")),

@@ -158,6 +158,12 @@ pub fn terminate(child: &Child) -> io::Result<()> {
     signal(child, Signal::SIGTERM)
 }
 
+/// Asks any process to end in an orderly way (SIGTERM).
+pub fn terminate_process(pid: u32) -> io::Result<()> {
+    let pid = i32::try_from(pid).map_err(io::Error::other)?;
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGTERM).map_err(io::Error::from)
+}
+
 fn signal(child: &Child, signal: Signal) -> io::Result<()> {
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).map_err(io::Error::from)

@@ -124,6 +124,12 @@ impl NfQueue {
             }
         }
     }
+    /// Room for `octets`, as the kernel counts them, of packets that were not received yet: its usual room, however large the
+    /// packets are, is that of some hundred.
+    pub fn set_room(&self, octets: usize) -> io::Result<()> {
+        let octets = libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX);
+        set_int(&self.fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, octets)
+    }
     /// The next waiting packet, or `None`.
     pub fn receive(&self) -> io::Result<Option<Queued>> {
         let mut buf = [0; MESSAGE_ROOM];

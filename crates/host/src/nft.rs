@@ -47,7 +47,7 @@ pub enum ToolError {
 fn package(tool: &str) -> &'static str {
     match tool {
         "nft" => "nftables",
-        "ip" => "iproute2",
+        "ip" | "tc" => "iproute2",
         _ => "iptables",
     }
 }

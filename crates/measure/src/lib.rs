@@ -4,6 +4,7 @@
 //! computed is `None`, which a record writes as `null`; never zero, never infinite.
 #![forbid(unsafe_code)]
 
+mod autorate;
 mod clocks;
 mod goodput;
 mod grade;
@@ -13,6 +14,7 @@ mod quantiles;
 mod responsiveness;
 mod stats;
 
+pub use autorate::{Autorate, AutorateTerms, RISE_DEFAULT};
 pub use clocks::{ClockLine, Exchange};
 pub use goodput::{Arrival, Bin, Timing, WARM_UP, goodput, throughput_series};
 pub use grade::{GRADE_SCALE, bloat_ratio, grade, letter};

@@ -1,5 +1,5 @@
 //! Queues with and without active management: FIFO, CoDel (RFC 8289), FQ-CoDel (RFC 8290), PIE (RFC 8033) and DualPI2
-//! (RFC 9332); and the ring of a driver behind any of them.
+//! (RFC 9332); the ring of a driver behind any of them; and a shaper over FQ-CoDel.
 //!
 //! A queue never asks for time: its decisions fall when an item is pushed or popped, so being looked at changes
 //! nothing. What an algorithm does every so many milliseconds is caught up with then: between two calls nothing in the
@@ -11,15 +11,19 @@ mod dual_pi2;
 mod fifo;
 mod fq_codel;
 mod pie;
+mod shaper;
 mod two_stage;
 
 #[cfg(test)]
 mod rfc_tests;
 #[cfg(test)]
+mod shaper_tests;
+#[cfg(test)]
 mod tests;
 
 pub use dual_pi2::{DualPi2, DualPi2Terms};
 pub use pie::{Pie, PieTerms};
+pub use shaper::{Cells, Framing, RATE_MIN, Shaper};
 pub use two_stage::TwoStage;
 
 use codel::CoDel;

@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 use wavelane_base::Seed;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Item {
-    flow: u64,
-    serial: u64,
-    octets: usize,
-    ect: bool,
-    l4s: bool,
-    marked: bool,
+pub(super) struct Item {
+    pub(super) flow: u64,
+    pub(super) serial: u64,
+    pub(super) octets: usize,
+    pub(super) ect: bool,
+    pub(super) l4s: bool,
+    pub(super) marked: bool,
 }
 
 impl Queued for Item {
@@ -37,13 +37,13 @@ impl Queued for Item {
 
 /// What became of an item, in order.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Fate {
+pub(super) enum Fate {
     Out { serial: u64, marked: bool },
     Dropped(u64),
 }
 
 /// A queue as a test sees it.
-trait Model {
+pub(super) trait Model {
     fn push(&mut self, now: Instant, item: Item, fates: &mut Vec<Fate>);
     fn pop(&mut self, now: Instant, fates: &mut Vec<Fate>);
 }
@@ -143,10 +143,17 @@ impl Model for RefCoDel {
 }
 
 /// RFC 8290, section 4.2; flows by their number, which are fewer than its buckets.
-struct RefFq {
+pub(super) struct RefFq {
     flows: Vec<(RefCoDel, i64)>,
     new: VecDeque<usize>,
     old: VecDeque<usize>,
+}
+
+impl RefFq {
+    /// Whether anything waits.
+    pub(super) fn waits(&self) -> bool {
+        self.flows.iter().any(|(flow, _)| !flow.queue.is_empty())
+    }
 }
 
 impl Model for RefFq {
@@ -335,12 +342,12 @@ impl Model for RefDual {
     }
 }
 
-const ROOMY: Limits = Limits { items: 1 << 20, octets: 1 << 40 };
+pub(super) const ROOMY: Limits = Limits { items: 1 << 20, octets: 1 << 40 };
 
 /// One arrival: how long after the one before (us), flow, octets, whether it can be marked, whether it is L4S.
-type Arrival = (u64, u64, usize, bool, bool);
+pub(super) type Arrival = (u64, u64, usize, bool, bool);
 
-fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
+pub(super) fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     // Stretches of one load each, so that queues build up, stand and drain.
     let stretch = (20u64..2_500, 1usize..400, 0u64..5, any::<bool>(), any::<bool>());
     proptest::collection::vec(stretch, 1..14).prop_map(|stretches| {
@@ -382,7 +389,7 @@ fn play(model: &mut dyn Model, arrivals: &[Arrival]) -> Vec<Fate> {
     fates
 }
 
-fn overload(ect: bool, l4s: bool) -> Vec<Arrival> {
+pub(super) fn overload(ect: bool, l4s: bool) -> Vec<Arrival> {
     (0..4_000).map(|n| (800, n % 3, 1_000, ect, l4s)).collect()
 }
 
@@ -406,7 +413,7 @@ fn pie(seed: u64) -> (Queue<Item>, RefPie) {
     };
     (Queue::pie(PieTerms::default(), ROOMY, Seed(seed).chance("pie")), reference)
 }
-fn reference_fq() -> RefFq {
+pub(super) fn reference_fq() -> RefFq {
     let flows = (0..5).map(|_| (RefCoDel::default(), 0)).collect();
     RefFq { flows, new: VecDeque::new(), old: VecDeque::new() }
 }

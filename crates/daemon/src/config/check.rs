@@ -155,7 +155,7 @@ fn is_host(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_multicast() || address.is_loopback())
 }
 
-pub(super) fn is_interface_name(name: &str) -> bool {
+pub(crate) fn is_interface_name(name: &str) -> bool {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-@".contains(&b);
     (1..=15).contains(&name.len()) && name.bytes().all(fits) && name != "." && name != ".."
 }

@@ -17,6 +17,10 @@ pub(crate) enum Family {
 impl Family {
     pub(crate) const ALL: [Self; 2] = [Self::V4, Self::V6];
 
+    /// Those that this kernel has.
+    pub(crate) fn here() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().take(1 + usize::from(wavelane_host::has_ipv6()))
+    }
     pub(crate) fn of(prefix: &IpPrefix) -> Self {
         Self::of_address(prefix.address)
     }
@@ -43,7 +47,7 @@ impl Family {
         [["0.0.0.0/1", "128.0.0.0/1"], ["::/1", "8000::/1"]][self as usize]
     }
     /// nft's word for it, in matches and as a table's family.
-    pub(super) fn nft(self) -> &'static str {
+    pub(crate) fn nft(self) -> &'static str {
         ["ip", "ip6"][self as usize]
     }
     pub(super) fn nft_set(self) -> &'static str {
@@ -52,10 +56,10 @@ impl Family {
     pub(super) fn localhost(self) -> &'static str {
         ["127.0.0.1", "[::1]"][self as usize]
     }
-    pub(super) fn iptables(self) -> &'static str {
+    pub(crate) fn iptables(self) -> &'static str {
         ["iptables", "ip6tables"][self as usize]
     }
-    pub(super) fn iptables_restore(self) -> &'static str {
+    pub(crate) fn iptables_restore(self) -> &'static str {
         ["iptables-restore", "ip6tables-restore"][self as usize]
     }
 }

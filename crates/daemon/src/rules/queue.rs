@@ -24,14 +24,14 @@ pub(super) fn queue_rules(config: &Config, family: Family, lead: bool) -> String
     text + "COMMIT\n"
 }
 
-/// What removes our chain and every jump to it, given `iptables -t raw -S`.
-pub(super) fn queue_removal(listing: &str) -> String {
-    let jump = format!(" -j {XT_CHAIN}");
-    let mut text = format!("*raw\n:{XT_CHAIN} - [0:0]\n");
+/// What removes `chain` of ours and every jump to it, given `iptables -t TABLE -S`.
+pub(crate) fn removal(table: &str, chain: &str, listing: &str) -> String {
+    let jump = format!(" -j {chain}");
+    let mut text = format!("*{table}\n:{chain} - [0:0]\n");
     for line in listing.lines().filter(|l| l.ends_with(&jump)) {
         text += &format!("{}\n", line.replacen("-A ", "-D ", 1));
     }
-    text + &format!("-X {XT_CHAIN}\nCOMMIT\n")
+    text + &format!("-X {chain}\nCOMMIT\n")
 }
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ mod tests {
     fn only_our_jumps_are_removed() {
         let listing =
             "-P PREROUTING ACCEPT\n-N WAVELANE\n-A PREROUTING -i lan0 -p tcp -j WAVELANE\n-A PREROUTING -j OTHER\n";
-        let text = queue_removal(listing);
+        let text = removal("raw", XT_CHAIN, listing);
         assert_eq!(text, "*raw\n:WAVELANE - [0:0]\n-D PREROUTING -i lan0 -p tcp -j WAVELANE\n-X WAVELANE\nCOMMIT\n");
     }
 }

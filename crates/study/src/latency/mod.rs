@@ -1,5 +1,8 @@
 //! Latency under load: what a queue's discipline leaves of it, for three congestion controls at four rates; and whether
-//! the simulator's FIFO delays as the laboratory's does.
+//! the simulator's FIFO delays as the laboratory's does; and a shaper before a link whose rate moves.
+
+mod moving;
+mod traces;
 
 use crate::cells::{Aim, Head, judge, unproven};
 use crate::document::{Edition, Row, StudyDocument};
@@ -11,8 +14,10 @@ use wavelane_run::{RunHooks, Verdict};
 
 /// The study's id.
 pub(crate) const ID: &str = "latency";
-/// Its parts: where the rows come from.
-pub(crate) const PARTS: [&str; 2] = ["sim", "lab"];
+/// Its parts: where the rows come from, or what they are of.
+pub(crate) const PARTS: [&str; 3] = ["sim", "lab", MOVING];
+/// The shaper before a link whose rate moves, in virtual time.
+const MOVING: &str = "moving";
 
 /// Rates in kbit/s, counting IP bytes.
 const RATES: [u32; 4] = [6_000, 10_000, 25_000, 54_000];
@@ -166,6 +171,9 @@ pub(crate) fn run(
     let claims = agreement(&rows);
     claims.iter().for_each(options.row);
     rows.extend(claims);
+    if options.wants(MOVING) {
+        rows.extend(moving::run(options, hooks)?);
+    }
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
 }
 

@@ -1,0 +1,185 @@
+//! `wavelane cure`: measure, propose a shaper, apply it, take it back.
+
+use crate::probe::{measured, resolve};
+use crate::{Failure, Outcome, print};
+use clap::Args;
+use core::fmt::Write;
+use serde_json::{Value, json};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use wavelane_daemon::shaper::cure::{
+    Found, GOOD_MS, Proposed, Wish, apply, file_text, interface_towards, means_here, propose, undo,
+};
+use wavelane_probe::document::ProbeDocument;
+
+const EXAMPLES: &str = "\
+Examples:
+  wavelane cure 192.0.2.7                         measure, and show what would help (there: wavelane probe serve)
+  wavelane cure 192.0.2.7 --yes                   the same, set it up, and measure again (root)
+  wavelane cure 192.0.2.7 --inside lan0 --yes     on a router: downloads too, where they leave into the house
+  wavelane cure 192.0.2.7 --moving --yes          LTE, satellite: the rate follows the link
+  wavelane cure --undo                            as it was before (root)";
+
+/// The format of the document.
+const FORMAT: &str = "wavelane-cure/1";
+
+/// Arguments of `wavelane cure`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CureArgs {
+    /// A machine beyond the slow link where 'wavelane probe serve' runs: HOST or HOST:PORT.
+    #[arg(value_name = "TARGET", required_unless_present = "undo", conflicts_with = "undo")]
+    target: Option<String>,
+    /// The interface by which uploads leave this machine [default: that of the route to TARGET].
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// On a router, the interface by which downloads leave into the house.
+    #[arg(long, value_name = "NAME")]
+    inside: Option<String>,
+    /// The link's own rate moves (LTE, satellite): follow it, by the delay to TARGET.
+    #[arg(long)]
+    moving: bool,
+    /// Seconds of each load.
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u16).range(4..=600))]
+    seconds: u16,
+    /// Set up what is proposed, and measure again (root).
+    #[arg(long)]
+    yes: bool,
+    /// Take back what an earlier '--yes' set up (root).
+    #[arg(long, conflicts_with = "yes")]
+    undo: bool,
+    /// Where the shaper's configuration is kept.
+    #[arg(long, value_name = "FILE", default_value = "/etc/wavelane/shaper.toml")]
+    file: PathBuf,
+    /// Print one JSON document on standard output, and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures and proposes, or takes back.
+pub(crate) fn cure(args: &CureArgs) -> Outcome {
+    if args.undo {
+        undo(&args.file).map_err(Failure::refused)?;
+        let file = args.file.display().to_string();
+        let text = format!("taken back: nothing is shaped any more, and {file} is gone\n");
+        print(&if args.json { document(&json!({ "undone": file })) } else { text });
+        return Ok(0);
+    }
+    let target = args.target.clone().unwrap_or_default();
+    let address = resolve(&target)?;
+    let reflector = args.moving.then(|| reflector(address.ip())).transpose()?;
+    let outside = match &args.interface {
+        Some(name) => name.clone(),
+        None => interface_towards(address.ip()).map_err(Failure::refused)?,
+    };
+    let phases: &[&str] = if args.inside.is_some() { &["up", "down"] } else { &["up"] };
+    let before = measured(&target, phases, args.seconds)?;
+    let interfaces = [("up", Some(outside)), ("down", args.inside.clone())];
+    let wishes: Vec<Wish> = interfaces.into_iter().filter_map(|(phase, name)| wish(&before, phase, name?)).collect();
+    let proposed = propose(&wishes);
+    let file = file_text(&proposed, reflector);
+    let mut told = Told { target: &target, args, before: &before, after: None, proposed: &proposed, file: &file };
+    if !args.yes || proposed.is_empty() {
+        told.tell();
+        return Ok(0);
+    }
+    let said = apply(&args.file, &file).map_err(Failure::refused)?;
+    eprint!("{said}");
+    // What was set up stays, whatever becomes of the second measurement.
+    let after = measured(&target, phases, args.seconds)?;
+    told.after = Some(&after);
+    told.tell();
+    Ok(0)
+}
+
+fn reflector(target: IpAddr) -> Result<Ipv4Addr, Failure> {
+    match target.to_canonical() {
+        IpAddr::V4(address) => Ok(address),
+        IpAddr::V6(address) => Err(Failure::refused(format!(
+            "--moving asks TARGET for ICMP timestamps, which IPv6 has not: name {address} by an IPv4 address"
+        ))),
+    }
+}
+
+/// What a direction's phase says, if it was measured.
+fn wish(document: &ProbeDocument, phase: &str, interface: String) -> Option<Wish> {
+    let figures = document.phases.iter().find(|p| p.phase == phase)?;
+    let found = Found { rise_ms: figures.rise_ms?, goodput_bps: figures.goodput_bps? };
+    Some(Wish { interface, inwards: phase == "down", found })
+}
+
+/// Everything there is to say.
+struct Told<'a> {
+    target: &'a str,
+    args: &'a CureArgs,
+    before: &'a ProbeDocument,
+    after: Option<&'a ProbeDocument>,
+    proposed: &'a [Proposed],
+    file: &'a str,
+}
+
+impl Told<'_> {
+    fn tell(&self) {
+        print(&if self.args.json { document(&self.json()) } else { self.text() });
+    }
+
+    fn json(&self) -> Value {
+        let figures = |of: &ProbeDocument| -> Value {
+            of.phases
+                .iter()
+                .map(|p| {
+                    json!({ "phase": p.phase, "foreign_p50_ms": p.foreign_p50_ms, "rise_ms": p.rise_ms,
+                            "goodput_bps": p.goodput_bps })
+                })
+                .collect()
+        };
+        let one = |p: &Proposed| {
+            json!({ "interface": p.interface, "direction": p.direction, "rate_bps": p.rate.as_bps(),
+                    "moving": self.args.moving })
+        };
+        json!({
+            "format": FORMAT, "target": self.target, "measured": figures(self.before), "grade": self.before.grade,
+            "proposed": self.proposed.iter().map(one).collect::<Vec<_>>(), "by": means_here(),
+            "config": (!self.proposed.is_empty()).then_some(self.file), "applied": self.after.is_some(),
+            "file": self.args.file.display().to_string(), "after": self.after.map(figures),
+            "grade_after": self.after.and_then(|after| after.grade),
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut text = table(if self.after.is_some() { "before" } else { "" }, self.before);
+        if let Some(after) = self.after {
+            text.push_str(&table("after", after));
+            let file = self.args.file.display();
+            let _ = writeln!(text, "\nset up by {file}; 'wavelane cure --undo' takes it back");
+            return text;
+        }
+        if self.proposed.is_empty() {
+            let _ = writeln!(text, "\nno delay rises by {GOOD_MS} ms or more: there is nothing to cure");
+            return text;
+        }
+        let by = means_here().map_or_else(String::new, |by| format!(" (here: {by})"));
+        let _ = writeln!(text, "\nthis would keep the queue short{by}:\n\n{}", self.file.trim_end());
+        text + "\n\nset it up with --yes; take it back with 'wavelane cure --undo'\n"
+    }
+}
+
+fn table(title: &str, document: &ProbeDocument) -> String {
+    let figure = |value: Option<f64>, unit: &str| value.map_or_else(|| "-".into(), |v| format!("{v:.1} {unit}"));
+    let mut text = format!("{title:<8}{:>14}{:>14}{:>16}\n", "round trip", "rise", "goodput");
+    for phase in &document.phases {
+        let goodput = figure(phase.goodput_bps.map(|bps| bps / 1e6), "Mbit/s");
+        let (trip, rise) = (figure(phase.foreign_p50_ms, "ms"), figure(phase.rise_ms, "ms"));
+        let _ = writeln!(text, "{:<8}{trip:>14}{rise:>14}{goodput:>16}", phase.phase);
+    }
+    text
+}
+
+fn document(value: &Value) -> String {
+    let mut value = value.clone();
+    if let Some(object) = value.as_object_mut() {
+        object.entry("format").or_insert_with(|| json!(FORMAT));
+    }
+    let text = serde_json::to_string_pretty(&value).expect("strings and numbers have a JSON form");
+    text + "\n"
+}

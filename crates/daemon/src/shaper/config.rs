@@ -1,0 +1,268 @@
+//! The file of a daemon that shapes: tables `[[shaper]]` and nothing else. It needs no key, for it speaks to no gateway.
+
+use crate::config::{ConfigError, is_interface_name, value};
+use crate::units;
+use serde::Deserialize;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use wavelane_base::{Rate, Span};
+use wavelane_measure::{AutorateTerms, RISE_DEFAULT};
+use wavelane_queue::{Cells, Framing, RATE_MIN};
+
+/// Most interfaces that are shaped at once.
+pub(crate) const SHAPERS_MAX: usize = 4;
+/// What a rise that counts as a queue may be.
+const RISE_RANGE: std::ops::RangeInclusive<Span> = Span::from_millis(2)..=Span::from_millis(1_000);
+/// Most octets that a link may add to a packet.
+const OVERHEAD_MAX: u16 = 256;
+
+/// By what an interface is shaped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum How {
+    /// The first of the others that there is here, in their order.
+    #[default]
+    Auto,
+    /// The kernel's `cake`.
+    Cake,
+    /// The kernel's `fq_codel` behind its `htb`.
+    #[serde(rename = "fq_codel")]
+    FqCodel,
+    /// Our own queue, to which the kernel hands each packet.
+    Path,
+    /// The kernel's `tbf`, a FIFO that is kept short: without a queue per conversation.
+    Tbf,
+}
+
+impl How {
+    /// The word for it in the file.
+    pub(crate) fn word(self) -> &'static str {
+        ["auto", "cake", "fq_codel", "path", "tbf"][self as usize]
+    }
+}
+
+/// Which one-way delay tells of the queue that an automatic rate avoids.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Way {
+    /// That towards the reflector: the interface leads to the provider.
+    #[default]
+    Up,
+    /// That from the reflector: the interface leads into the house.
+    Down,
+}
+
+/// The rate of a shaper.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Pace {
+    /// As written.
+    Fixed(Rate),
+    /// As the delay to a reflector allows.
+    Auto {
+        /// Its bounds.
+        terms: AutorateTerms,
+        /// Who answers.
+        reflector: Ipv4Addr,
+        /// Which delay counts.
+        way: Way,
+    },
+}
+
+impl Pace {
+    /// The rate to begin with.
+    pub(crate) fn first(self) -> Rate {
+        match self {
+            Self::Fixed(rate) => rate,
+            Self::Auto { terms, .. } => terms.middle,
+        }
+    }
+}
+
+/// One shaped interface.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) pace: Pace,
+    pub(crate) framing: Framing,
+    pub(crate) how: How,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    shaper: Vec<Table>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    interface: String,
+    rate: String,
+    rate_min: Option<String>,
+    rate_idle: Option<String>,
+    rate_max: Option<String>,
+    reflector: Option<String>,
+    direction: Option<Way>,
+    rise: Option<String>,
+    #[serde(default)]
+    overhead: u16,
+    #[serde(default)]
+    packet_min: u16,
+    #[serde(default)]
+    cells: Framed,
+    #[serde(default)]
+    how: How,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Framed {
+    #[default]
+    None,
+    Atm,
+    Ptm,
+}
+
+/// Whether a TOML text is that of a daemon that shapes.
+pub(crate) fn is_shaper(text: &str) -> bool {
+    toml::from_str::<toml::Table>(text)
+        .map_or_else(|_| text.lines().any(|l| l.trim() == "[[shaper]]"), |t| t.contains_key("shaper"))
+}
+
+/// Reads the file.
+pub(crate) fn load(path: &Path) -> Result<Vec<Interface>, ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.into(), source })?;
+    parse(&text, &path.display().to_string())
+}
+
+/// Reads a text; `place` names it in messages.
+pub(crate) fn parse(text: &str, place: &str) -> Result<Vec<Interface>, ConfigError> {
+    if toml::from_str::<toml::Table>(text).is_ok_and(|table| table.contains_key("gateway")) {
+        return Err(value("shaper", "stands beside [gateway]: give the shaper a file and a wavelaned of its own"));
+    }
+    let file: File = toml::from_str(text).map_err(|e| {
+        let line = e.span().map(|s| text[..s.start.min(text.len())].matches('\n').count() + 1);
+        let place = line.map_or_else(|| place.to_string(), |l| format!("{place}, line {l}"));
+        ConfigError::Malformed { place, what: e.message().replace('\n', ", ") }
+    })?;
+    if file.shaper.is_empty() || file.shaper.len() > SHAPERS_MAX {
+        return Err(value("shaper", format!("takes 1 to {SHAPERS_MAX} tables, not {}", file.shaper.len())));
+    }
+    let all = file.shaper.into_iter().map(interface).collect::<Result<Vec<_>, _>>()?;
+    for (i, one) in all.iter().enumerate() {
+        if all[..i].iter().any(|other| other.name == one.name) {
+            return Err(value("shaper.interface", format!("{} is named twice: remove one table", one.name)));
+        }
+    }
+    Ok(all)
+}
+
+fn interface(t: Table) -> Result<Interface, ConfigError> {
+    if !is_interface_name(&t.interface) {
+        return Err(value("shaper.interface", format!("'{}' is not an interface name (see `ip link`)", t.interface)));
+    }
+    if t.overhead > OVERHEAD_MAX || t.packet_min > OVERHEAD_MAX {
+        return Err(value("shaper.overhead", format!("and shaper.packet_min are at most {OVERHEAD_MAX} octets")));
+    }
+    let cells = [Cells::None, Cells::Atm, Cells::Ptm][t.cells as usize];
+    let framing = Framing { overhead: t.overhead, least: t.packet_min, cells };
+    let pace = pace(&t)?;
+    Ok(Interface { pace, framing, how: t.how, name: t.interface })
+}
+
+fn pace(t: &Table) -> Result<Pace, ConfigError> {
+    let rate = |key: &str, text: &str| {
+        let rate = units::rate(text).map_err(|e| value(key, e))?;
+        if rate < RATE_MIN {
+            return Err(value(key, format!("'{text}' is below 8 kbit/s, the least that is shaped")));
+        }
+        Ok(rate)
+    };
+    if t.rate != "auto" {
+        let others = [&t.rate_min, &t.rate_idle, &t.rate_max, &t.reflector, &t.rise];
+        if others.into_iter().any(Option::is_some) || t.direction.is_some() {
+            return Err(value(
+                "shaper.rate",
+                "is fixed, so rate_min, rate_idle, rate_max, reflector, direction and rise mean nothing: remove them, or write rate = \"auto\"",
+            ));
+        }
+        return rate("shaper.rate", &t.rate).map(Pace::Fixed);
+    }
+    let needed = |key: &str, text: &Option<String>, example: &str| {
+        let missing = || value(key, format!("is needed where rate = \"auto\", such as \"{example}\""));
+        text.clone().ok_or_else(missing)
+    };
+    let least = rate("shaper.rate_min", &needed("shaper.rate_min", &t.rate_min, "2 Mbit/s")?)?;
+    let most = rate("shaper.rate_max", &needed("shaper.rate_max", &t.rate_max, "40 Mbit/s")?)?;
+    let middle = match &t.rate_idle {
+        Some(text) => rate("shaper.rate_idle", text)?,
+        None => Rate::from_bps(least.as_bps() + (most.as_bps().saturating_sub(least.as_bps())) / 4),
+    };
+    if !(least <= middle && middle <= most) {
+        return Err(value("shaper.rate_idle", "must lie between rate_min and rate_max"));
+    }
+    let text = needed("shaper.reflector", &t.reflector, "192.0.2.1")?;
+    let reflector = text.parse().map_err(|_| {
+        value("shaper.reflector", format!("'{text}' is not an IPv4 address of a machine beyond the slow link"))
+    })?;
+    let rise = t.rise.as_deref().map_or(Ok(RISE_DEFAULT), units::span).map_err(|e| value("shaper.rise", e))?;
+    if !RISE_RANGE.contains(&rise) {
+        return Err(value("shaper.rise", "must lie between 2 ms and 1000 ms"));
+    }
+    let terms = AutorateTerms { least, middle, most, rise };
+    Ok(Pace::Auto { terms, reflector, way: t.direction.unwrap_or_default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Result<Interface, String> {
+        parse(&format!("[[shaper]]\n{text}"), "x").map(|mut all| all.remove(0)).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_fixed_rate_needs_two_keys() {
+        let plain = one("interface = \"wan0\"\nrate = \"18 Mbit/s\"").expect("in order");
+        assert_eq!((plain.name.as_str(), plain.pace.first()), ("wan0", Rate::from_bps(18_000_000)));
+        assert_eq!((plain.how, plain.framing), (How::Auto, Framing::default()));
+        let full = "interface = \"wan0\"\nrate = \"1 Mbit/s\"\noverhead = 40\ncells = \"atm\"\nhow = \"fq_codel\"";
+        let full = one(full).expect("in order");
+        assert_eq!(full.framing, Framing { overhead: 40, least: 0, cells: Cells::Atm });
+        assert_eq!(full.how.word(), "fq_codel");
+    }
+
+    #[test]
+    fn an_automatic_rate_needs_bounds_and_a_reflector() {
+        let auto = "interface = \"lte0\"\nrate = \"auto\"\nrate_min = \"2 Mbit/s\"\nrate_max = \"42 Mbit/s\"\n";
+        let whole = one(&format!("{auto}reflector = \"192.0.2.1\"\ndirection = \"down\"")).expect("in order");
+        let Pace::Auto { terms, reflector, way } = whole.pace else { panic!("{whole:?}") };
+        assert_eq!((terms.middle, way), (Rate::from_bps(12_000_000), Way::Down));
+        assert_eq!(reflector, Ipv4Addr::new(192, 0, 2, 1));
+        for (text, why) in [
+            (auto.to_owned(), "reflector"),
+            (format!("{auto}reflector = \"example.org\""), "IPv4"),
+            (format!("{auto}reflector = \"192.0.2.1\"\nrate_idle = \"1 Mbit/s\""), "rate_idle"),
+            (format!("{auto}reflector = \"192.0.2.1\"\nrise = \"1 ms\""), "rise"),
+            ("interface = \"a\"\nrate = \"auto\"".into(), "rate_min"),
+            ("interface = \"a\"\nrate = \"1 Mbit/s\"\nreflector = \"192.0.2.1\"".into(), "fixed"),
+            ("interface = \"a\"\nrate = \"1 kbit/s\"".into(), "8 kbit/s"),
+            ("interface = \"a b\"\nrate = \"1 Mbit/s\"".into(), "interface"),
+            ("interface = \"a\"\nrate = \"1 Mbit/s\"\noverhead = 300".into(), "overhead"),
+        ] {
+            let said = one(&text).expect_err(&text);
+            assert!(said.contains(why), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn tables_are_few_and_of_different_interfaces() {
+        let table = |n: usize| format!("[[shaper]]\ninterface = \"eth{n}\"\nrate = \"1 Mbit/s\"\n");
+        let parse = |text: &str| parse(text, "x").map_err(|e| e.to_string());
+        assert_eq!(parse(&(0..4).map(table).collect::<String>()).map(|all| all.len()), Ok(4));
+        assert!(parse(&(0..5).map(table).collect::<String>()).is_err());
+        assert!(parse(&(table(0) + &table(0))).expect_err("twice").contains("twice"));
+        assert!(parse(&(table(0) + "[gateway]\nname = \"x\"\n")).expect_err("both").contains("[gateway]"));
+        assert!(is_shaper(&table(0)) && !is_shaper("[gateway]\nname = \"x\"\n"));
+    }
+}

@@ -1,0 +1,283 @@
+//! `wavelane cure`: from what a measurement found to a shaper that runs, and back.
+
+use super::config::Interface;
+use super::{clear, config, means};
+use crate::commands::CommandError;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use wavelane_base::{Rate, Span};
+use wavelane_host::netns::Netns;
+use wavelane_host::nft::{ToolError, run};
+use wavelane_host::realtime;
+
+/// A rise below this is no trouble: an A on the scale of DSLReports.
+pub const GOOD_MS: f64 = 30.0;
+/// The shaper stays so far below what was measured, so that the queue is its own.
+const SHARE: (u64, u64) = (9, 10);
+/// IP bytes of a full segment over its application bytes, with timestamps.
+const IP_PER_BYTE: (u64, u64) = (1_500, 1_448);
+/// Bounds of a rate that moves, and where it begins, over what was measured.
+const MOVING: [(u64, u64); 3] = [(1, 5), (3, 5), (2, 1)];
+/// How long the daemon may take to begin, and to end.
+const PATIENCE: Span = Span::from_secs(10);
+const LOOK_EVERY: Span = Span::from_millis(20);
+/// In the variable the program `wavelaned` may be named.
+const PROGRAM: &str = "WAVELANED";
+
+/// What was measured of one direction.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Found {
+    /// How far the mean round trip rises above the idle median.
+    pub rise_ms: f64,
+    /// What the load carried, application bytes.
+    pub goodput_bps: f64,
+}
+
+/// A direction and the interface by which this machine can shape it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Wish {
+    /// The interface.
+    pub interface: String,
+    /// Whether it leads into the house, so that downloads leave by it.
+    pub inwards: bool,
+    /// What was measured.
+    pub found: Found,
+}
+
+/// One interface to shape.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Proposed {
+    /// The interface.
+    pub interface: String,
+    /// The direction: `up` or `down`.
+    pub direction: &'static str,
+    /// The rate, of IP bytes.
+    pub rate: Rate,
+}
+
+/// What to shape: the directions whose delay rises.
+pub fn propose(wishes: &[Wish]) -> Vec<Proposed> {
+    let one = |wish: &Wish| {
+        let ip = Rate::from_bps(wish.found.goodput_bps as u64).scale(IP_PER_BYTE.0, IP_PER_BYTE.1);
+        // To a hundredth of a Mbit/s, or a file would seem to know better than it does.
+        let rate = Rate::from_bps(ip.scale(SHARE.0, SHARE.1).as_bps().max(100_000) / 10_000 * 10_000);
+        Proposed { interface: wish.interface.clone(), direction: ["up", "down"][usize::from(wish.inwards)], rate }
+    };
+    wishes.iter().filter(|wish| wish.found.rise_ms >= GOOD_MS).map(one).collect()
+}
+
+/// The file that says so. With a reflector the rates follow the link.
+pub fn file_text(all: &[Proposed], reflector: Option<Ipv4Addr>) -> String {
+    let mut text = String::from("# Made by `wavelane cure`; `wavelane cure --undo` takes it back.\n");
+    let words = |rate: Rate| format!("{} kbit/s", rate.as_bps() / 1_000);
+    for one in all {
+        let _ = writeln!(text, "\n[[shaper]]\ninterface = \"{}\"", one.interface);
+        let Some(reflector) = reflector else {
+            let _ = writeln!(text, "rate = \"{}\"", words(one.rate));
+            continue;
+        };
+        let [least, middle, most] = MOVING.map(|(n, d)| words(one.rate.scale(n, d)));
+        let _ = writeln!(
+            text,
+            "rate = \"auto\"\nrate_min = \"{least}\"\nrate_idle = \"{middle}\"\nrate_max = \"{most}\"\n\
+             reflector = \"{reflector}\"\ndirection = \"{}\"",
+            one.direction
+        );
+    }
+    text
+}
+
+/// The interface by which this machine reaches `target`.
+pub fn interface_towards(target: IpAddr) -> Result<String, CommandError> {
+    let said = run("ip", &["route", "get", &target.to_string()], "").map_err(failed)?;
+    let device = said.split_whitespace().skip_while(|word| *word != "dev").nth(1).map(str::to_owned);
+    device.ok_or_else(|| CommandError::Cure(format!("no interface leads to {target}: name one with --interface")))
+}
+
+/// By what an interface would be shaped here, found out in a network namespace of its own; `None` without the privilege.
+pub fn means_here() -> Option<String> {
+    let of = config::parse("[[shaper]]\ninterface = \"lo\"\nrate = \"1 Mbit/s\"\n", "cure").ok()?.pop()?;
+    let found = move || means(&of, super::path::NUMBER, 0).ok().map(|(_, how)| how.word().to_owned());
+    Netns::new("wavelane-cure").ok()?.run(found).ok()?
+}
+
+fn failed(why: ToolError) -> CommandError {
+    CommandError::Cure(why.to_string())
+}
+
+fn beside(file: &Path, extension: &str) -> PathBuf {
+    file.with_extension(extension)
+}
+
+/// The program `wavelaned`: named by the environment, or beside this one or one folder up, or in PATH.
+fn program() -> PathBuf {
+    let this = std::env::current_exe().unwrap_or_default();
+    let near = this.ancestors().skip(1).take(2).map(|folder| folder.join("wavelaned"));
+    let mut found = std::env::var_os(PROGRAM).map(PathBuf::from).into_iter().chain(near.filter(|path| path.exists()));
+    found.next().unwrap_or_else(|| "wavelaned".into())
+}
+
+/// Writes `text` to `file` and starts a daemon with it, which outlives this process. Nothing is left if it does not start.
+/// Gives what the daemon said.
+pub fn apply(file: &Path, text: &str) -> Result<String, CommandError> {
+    if file.exists() {
+        let file = file.display();
+        return Err(CommandError::Cure(format!(
+            "{file} is there already: take it back with `wavelane cure --undo`, or name another with --file"
+        )));
+    }
+    let unwritable = |path: &Path| {
+        let path = path.to_owned();
+        move |source| CommandError::Unwritable { path, source }
+    };
+    let file = std::path::absolute(file).map_err(unwritable(file))?;
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder).map_err(unwritable(folder))?;
+    }
+    fs::write(&file, text).map_err(unwritable(&file))?;
+    let started = start(&file);
+    if started.is_err() {
+        remove_files(&file);
+    }
+    started
+}
+
+fn start(file: &Path) -> Result<String, CommandError> {
+    let (program, log) = (program(), beside(file, "log"));
+    let cannot = |what: &Path, source: io::Error| {
+        CommandError::Cure(format!("cannot start {}: {source}; install it beside wavelane", what.display()))
+    };
+    let written = File::create(&log).map_err(|source| CommandError::Unwritable { path: log.clone(), source })?;
+    let mut command = Command::new(&program);
+    // A process group of its own: Ctrl-C in this terminal does not reach it.
+    command.arg("--config").arg(file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(written).process_group(0);
+    let mut child = command.spawn().map_err(|source| cannot(&program, source))?;
+    let said = await_start(&mut child, &log);
+    let pid = beside(file, "pid");
+    let noted = said.and_then(|said| match fs::write(&pid, format!("{}\n", child.id())) {
+        Ok(()) => Ok(said),
+        Err(source) => Err(CommandError::Unwritable { path: pid, source }),
+    });
+    if noted.is_err() {
+        let _ = wavelane_host::netns::terminate(&child);
+        let _ = child.wait();
+    }
+    noted
+}
+
+fn await_start(child: &mut Child, log: &Path) -> Result<String, CommandError> {
+    let deadline = realtime::now() + PATIENCE;
+    loop {
+        let said = fs::read_to_string(log).unwrap_or_default();
+        let ended = child.try_wait().ok().flatten().is_some();
+        if ended || realtime::now() >= deadline {
+            let why = said.lines().last().unwrap_or("it said nothing").trim_start_matches("wavelaned: ").to_owned();
+            return Err(CommandError::Cure(why));
+        }
+        // It says so once everything is in place; the line may be half written.
+        if said.contains("shaped by") && said.ends_with('\n') {
+            return Ok(said.replace("wavelaned: ", ""));
+        }
+        rest();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a command has nothing else to do, and a stranger's end is not told")]
+fn rest() {
+    std::thread::sleep(Duration::from_nanos(LOOK_EVERY.as_nanos()));
+}
+
+fn remove_files(file: &Path) {
+    for path in [file.to_owned(), beside(file, "pid"), beside(file, "log")] {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Whether process `pid` is the daemon of `file`. A process that has ended has no command line.
+fn is_ours(pid: u32, file: &Path) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut words = line.split(|octet| *octet == 0);
+    let is_daemon = words.next().is_some_and(|program| program.ends_with(b"wavelaned"));
+    is_daemon && words.any(|word| word == file.as_os_str().as_encoded_bytes())
+}
+
+/// Stops the daemon of `file`, removes what it set, should it have died before, and the files.
+pub fn undo(file: &Path) -> Result<(), CommandError> {
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    if !config::load(&file).is_ok_and(|all: Vec<Interface>| !all.is_empty()) {
+        let file = file.display();
+        return Err(CommandError::Cure(format!("there is nothing to take back: {file} is no file of a shaper")));
+    }
+    let pid = fs::read_to_string(beside(&file, "pid")).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    if let Some(pid) = pid.filter(|pid| is_ours(*pid, &file)) {
+        let refused = |e| CommandError::Cure(format!("cannot stop process {pid}: {e}; run this as root"));
+        wavelane_host::netns::terminate_process(pid).map_err(refused)?;
+        let deadline = realtime::now() + PATIENCE;
+        while is_ours(pid, &file) {
+            if realtime::now() >= deadline {
+                return Err(CommandError::Cure(format!(
+                    "process {pid} does not end: stop it (`kill -9 {pid}`), then again"
+                )));
+            }
+            rest();
+        }
+    } else if super::is_running() {
+        return Err(CommandError::Cure(
+            "another wavelaned shapes here, which this file did not start: stop that one first".into(),
+        ));
+    } else {
+        clear();
+    }
+    remove_files(&file);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(rise_ms: f64, goodput_bps: f64, inwards: bool) -> Wish {
+        Wish { interface: if inwards { "lan0" } else { "wan0" }.into(), inwards, found: Found { rise_ms, goodput_bps } }
+    }
+
+    #[test]
+    fn only_what_rises_is_shaped_and_a_tenth_below_what_was_carried() {
+        // 9.65 Mbit/s of application bytes are 10 Mbit/s of IP's.
+        let all = propose(&[wish(250.0, 9.6534e6, false), wish(29.9, 50e6, true)]);
+        let expected = Proposed { interface: "wan0".into(), direction: "up", rate: Rate::from_bps(9_000_000) };
+        assert_eq!(all, [expected]);
+        assert!(propose(&[wish(5.0, 1e6, false), wish(0.0, 1e6, true)]).is_empty());
+        assert_eq!(propose(&[wish(900.0, 0.0, false)])[0].rate, Rate::from_bps(100_000));
+    }
+
+    #[test]
+    fn what_is_proposed_is_a_file_in_order() {
+        let all = propose(&[wish(250.0, 5e6, false), wish(60.0, 20e6, true)]);
+        for reflector in [None, Some(Ipv4Addr::new(192, 0, 2, 7))] {
+            let text = file_text(&all, reflector);
+            let read = config::parse(&text, "cure").expect("in order");
+            assert_eq!(read.len(), 2);
+            assert_eq!(text.matches("auto").count(), if reflector.is_some() { 2 } else { 0 });
+            assert_eq!(read[1].name, "lan0");
+        }
+        assert!(file_text(&all, Some(Ipv4Addr::LOCALHOST)).contains("direction = \"down\""));
+    }
+
+    #[test]
+    fn nothing_is_taken_back_that_was_not_made() {
+        let folder = std::env::temp_dir().join(format!("wavelane-cure-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("other.toml");
+        assert!(undo(&file).is_err());
+        fs::write(&file, "[gateway]\nname = \"x\"\n").expect("a file");
+        assert!(undo(&file).is_err() && file.exists());
+        assert!(apply(&file, "").is_err_and(|e| e.to_string().contains("--undo")));
+        fs::remove_dir_all(&folder).expect("the folder");
+    }
+}

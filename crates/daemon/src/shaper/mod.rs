@@ -1,0 +1,376 @@
+//! `wavelaned` without a neighbour: the queue of an interface is made short where this machine can reach it.
+//!
+//! A rate below that of the link behind puts the queue here, in the kernel's `cake` or `fq_codel` or in a queue of ours. A
+//! rate that moves is followed by [`Autorate`], from the delay to a machine beyond the link.
+
+mod config;
+pub mod cure;
+mod flow;
+mod path;
+mod qdisc;
+mod reflector;
+
+use crate::config::ConfigError;
+use crate::log::Log;
+use crate::rules::CAPABILITIES_HINT;
+use crate::supervisor::Supervisor;
+use config::{How, Interface, Pace};
+use path::{Lead, Path};
+use qdisc::Qdisc;
+use reflector::{ASK_EVERY, Reflector};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::path::Path as FilePath;
+use wavelane_base::{Instant, Octets, Rate, Span};
+use wavelane_host::clock::NodeClock;
+use wavelane_host::nft::ToolError;
+use wavelane_host::poller::{Poller, Watch};
+use wavelane_host::{caps, interface_exists};
+use wavelane_measure::Autorate;
+
+const TOKEN_SIGNAL: u64 = 1;
+const TOKEN_QUEUES: u64 = 16;
+const TOKEN_REFLECTORS: u64 = 32;
+/// Abstract socket that marks this network namespace as having its one shaper.
+const LOCK_NAME: &[u8] = b"wavelaned-shaper";
+/// What was carried is counted over so many questions to the reflector: a fifth of a second.
+const CARRIED_OVER: usize = 4;
+/// The kernel is told of a rate that differs by a fiftieth, and no more often than this.
+const TOLD_EVERY: Span = Span::from_millis(200);
+const TOLD_FROM: u64 = 50;
+/// A rate that moves is said so often.
+const SAID_EVERY: Span = Span::from_secs(60);
+
+/// Why nothing is shaped. One line, with the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum ShaperError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The privilege.
+    #[error("shaping an interface needs CAP_NET_ADMIN and CAP_NET_RAW: {CAPABILITIES_HINT}")]
+    Capability,
+    /// A second one would take the first one's rules away.
+    #[error("another wavelaned already shapes in this network namespace: stop that one, or add a table to its file")]
+    Taken,
+    /// The interface.
+    #[error("there is no interface {0} here: `ip link` lists them")]
+    NoInterface(String),
+    /// Something else stands there.
+    #[error("{0}")]
+    Occupied(String),
+    /// What was asked for cannot be had.
+    #[error("{interface} cannot be shaped by {how}: {why}")]
+    Impossible {
+        /// The interface.
+        interface: String,
+        /// The word in the file.
+        how: &'static str,
+        /// What each attempt met.
+        why: String,
+    },
+    /// A tool.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// The system refused something that should always work.
+    #[error("the system refused {what}: {source}; check limits (ulimit -n) and permissions")]
+    System {
+        /// What.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+fn system(what: &'static str) -> impl Fn(io::Error) -> ShaperError {
+    move |source| ShaperError::System { what, source }
+}
+
+/// Whether a file is that of a daemon that shapes. What cannot be read is not.
+pub fn is_shaper_file(file: &FilePath) -> bool {
+    std::fs::read_to_string(file).is_ok_and(|text| config::is_shaper(&text))
+}
+
+/// What a file's text asks for, in words.
+pub fn check(file: &FilePath) -> Result<String, ConfigError> {
+    let mut text = format!("{}: shaper in order\n", file.display());
+    for one in config::load(file)? {
+        let rate = match one.pace {
+            Pace::Fixed(rate) => words(rate),
+            Pace::Auto { terms, reflector, .. } => {
+                format!("{} to {}, by the delay to {reflector}", words(terms.least), words(terms.most))
+            }
+        };
+        let _ = writeln!(text, "{} at {rate}, by {}", one.name, one.how.word());
+        if !interface_exists(&one.name) {
+            let _ = writeln!(text, "warning: there is no interface {} here", one.name);
+        }
+    }
+    Ok(text)
+}
+
+/// What is wrong with a file's text, if anything.
+pub fn parse_text(text: &str) -> Result<(), ConfigError> {
+    config::parse(text, "text").map(drop)
+}
+
+/// Removes whatever a daemon that shapes left in this network namespace.
+pub fn clear() {
+    path::clear();
+    qdisc::clear();
+}
+
+/// Claims this network namespace.
+fn claim() -> io::Result<UnixDatagram> {
+    UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(LOCK_NAME)?)
+}
+
+/// Whether a shaper runs in this network namespace.
+fn is_running() -> bool {
+    claim().is_err()
+}
+
+fn words(rate: Rate) -> String {
+    format!("{} Mbit/s", rate.as_bps() as f64 / 1e6)
+}
+
+/// By what an interface is shaped.
+#[derive(Debug)]
+enum Means {
+    Path(Box<Path>),
+    Kernel(Qdisc),
+}
+
+/// A rate that follows the link.
+#[derive(Debug)]
+struct Follower {
+    estimator: Autorate,
+    reflector: Reflector,
+    ask_at: Instant,
+    /// Octets carried at the latest questions.
+    carried: VecDeque<(Instant, u64)>,
+    told: Instant,
+    said: Instant,
+    failing: bool,
+}
+
+#[derive(Debug)]
+struct Shaped {
+    name: String,
+    means: Means,
+    follower: Option<Follower>,
+}
+
+impl Shaped {
+    fn carried(&self) -> Option<u64> {
+        match &self.means {
+            Means::Path(path) => Some(path.carried()),
+            Means::Kernel(qdisc) => qdisc.carried(),
+        }
+    }
+    /// Lets the estimator hear of `delays`, and asks again if it is time. Gives what is worth a line.
+    fn follow(&mut self, now: Instant) -> Option<String> {
+        let carried_now = self.carried();
+        let follower = self.follower.as_mut()?;
+        let mut remark = None;
+        let first = follower.carried.front().copied().zip(carried_now);
+        let carried = first.map_or(Rate::from_bps(0), |((since, octets), now_octets)| {
+            Rate::of(Octets::new(now_octets.saturating_sub(octets)), now.since(since))
+        });
+        for delay in follower.reflector.answers(now).unwrap_or_default() {
+            follower.estimator.sample(now, delay, carried);
+        }
+        if now >= follower.ask_at {
+            follower.ask_at = (follower.ask_at + ASK_EVERY).max(now);
+            if follower.carried.len() == CARRIED_OVER {
+                follower.carried.pop_front();
+            }
+            follower.carried.extend(carried_now.map(|octets| (now, octets)));
+            follower.estimator.silent(now);
+            if follower.reflector.ask(now) {
+                remark = Some("the reflector gives no timestamps: round trips are looked at".to_owned());
+            }
+        }
+        let wanted = follower.estimator.rate();
+        let told = match &mut self.means {
+            Means::Path(path) => {
+                path.set_rate(wanted);
+                Ok(())
+            }
+            Means::Kernel(qdisc) => {
+                let differs = wanted.as_bps().abs_diff(qdisc.rate().as_bps()) >= qdisc.rate().as_bps() / TOLD_FROM;
+                if differs && now.since(follower.told) >= TOLD_EVERY {
+                    follower.told = now;
+                    qdisc.set_rate(wanted)
+                } else {
+                    Ok(())
+                }
+            }
+        };
+        if let Err(why) = &told
+            && !follower.failing
+        {
+            remark = Some(format!("its rate cannot be changed: {why}"));
+        }
+        follower.failing = told.is_err();
+        if remark.is_none() && now.since(follower.said) >= SAID_EVERY {
+            follower.said = now;
+            remark = Some(format!("at {}", words(wanted)));
+        }
+        remark.map(|remark| format!("{}: {remark}", self.name))
+    }
+    fn deadline(&self) -> Option<Instant> {
+        let due = match &self.means {
+            Means::Path(path) => path.due(),
+            Means::Kernel(_) => None,
+        };
+        due.into_iter().chain(self.follower.as_ref().map(|f| f.ask_at)).min()
+    }
+}
+
+/// Shapes what `file` names until SIGTERM or SIGINT, and removes everything then.
+pub fn run(file: &FilePath) -> Result<(), ShaperError> {
+    let interfaces = config::load(file)?;
+    if ![caps::NET_ADMIN, caps::NET_RAW].into_iter().all(caps::has) {
+        return Err(ShaperError::Capability);
+    }
+    let _lock = claim().map_err(|_| ShaperError::Taken)?;
+    let (signals, signal_end) = UnixStream::pair().map_err(system("a pipe"))?;
+    for signal in [SIGTERM, SIGINT] {
+        let end = signal_end.try_clone().map_err(system("a descriptor"))?;
+        signal_hook::low_level::pipe::register(signal, end).map_err(system("a signal handler"))?;
+    }
+    // A terminal that goes away is no reason to end; there is nothing to read again.
+    let ignored = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    signal_hook::flag::register(SIGHUP, ignored).map_err(system("a signal handler"))?;
+    if !wavelane_host::is_root() {
+        caps::pass_on(&[caps::NET_ADMIN, caps::NET_RAW]).map_err(system("passing on capabilities"))?;
+    }
+    clear();
+    let clock = NodeClock::start(Span::ZERO, 0);
+    let mut remarks = Vec::new();
+    let (mut shaped, lead) = install(&interfaces, clock.now(), &mut remarks)?;
+    caps::keep_only(&[caps::NET_ADMIN, caps::NET_RAW]).map_err(system("giving up privileges"))?;
+    let mut log = Log::open(clock.now()).map_err(system("a thread"))?;
+    log.pen().take_panics();
+    let mut supervisor = Supervisor::of_this_process();
+    let mut poller = Poller::new().map_err(system("epoll"))?;
+    poller.add(&signals, TOKEN_SIGNAL, Watch::Readable).map_err(system("epoll"))?;
+    for (i, one) in (0..).zip(&shaped) {
+        if let Means::Path(path) = &one.means {
+            poller.add(path.as_ref(), TOKEN_QUEUES + i, Watch::Readable).map_err(system("epoll"))?;
+        }
+        if let Some(follower) = &one.follower {
+            poller.add(&follower.reflector, TOKEN_REFLECTORS + i, Watch::Readable).map_err(system("epoll"))?;
+        }
+    }
+    remarks.iter().for_each(|remark| log.line(clock.now(), remark));
+    supervisor.ready(clock.now(), "shapes");
+    let ended = turn(&mut shaped, &clock, &mut poller, &mut supervisor, &mut log);
+    supervisor.stopping();
+    // First the rules, so that no packet comes to a queue that is about to close.
+    drop(lead);
+    drop(shaped);
+    log.line(clock.now(), "stopped");
+    log.pen().flush();
+    ended.map_err(system("waiting for events"))
+}
+
+/// The loop; ends with a signal.
+fn turn(
+    shaped: &mut [Shaped],
+    clock: &NodeClock,
+    poller: &mut Poller,
+    supervisor: &mut Supervisor,
+    log: &mut Log,
+) -> io::Result<()> {
+    loop {
+        let mut now = clock.now();
+        let mut more = false;
+        for one in shaped.iter_mut() {
+            if let Means::Path(path) = &mut one.means {
+                more |= path.serve(now)?;
+            }
+            if let Some(remark) = one.follow(now) {
+                log.line(now, &remark);
+            }
+        }
+        supervisor.tick(now);
+        now = clock.now();
+        let next = shaped.iter().filter_map(Shaped::deadline).chain(supervisor.deadline()).min();
+        let patience = if more { Some(std::time::Duration::ZERO) } else { next.map(|at| clock.until(at.max(now))) };
+        if poller.wait(patience)?.iter().any(|ready| ready.token == TOKEN_SIGNAL) {
+            return Ok(());
+        }
+    }
+}
+
+/// Sets everything up; whatever was set before an error is taken back.
+fn install(
+    interfaces: &[Interface],
+    now: Instant,
+    remarks: &mut Vec<String>,
+) -> Result<(Vec<Shaped>, Option<Lead>), ShaperError> {
+    let mut entropy = [0; 8];
+    wavelane_host::entropy::fill(&mut entropy);
+    let key = u64::from_ne_bytes(entropy);
+    let mut shaped: Vec<Shaped> = Vec::new();
+    let mut led = Vec::new();
+    for (of, number) in interfaces.iter().zip(path::NUMBER..) {
+        if !interface_exists(&of.name) {
+            return Err(ShaperError::NoInterface(of.name.clone()));
+        }
+        let (means, how) = means(of, number, key)?;
+        if matches!(means, Means::Path(_)) {
+            led.push((of.name.as_str(), number));
+        }
+        let follower = follower(of, now, key as u16 ^ number)?;
+        let pace = if follower.is_some() { "at first " } else { "" };
+        remarks.push(format!("{}: shaped by {} at {pace}{}", of.name, how.word(), words(of.pace.first())));
+        shaped.push(Shaped { name: of.name.clone(), means, follower });
+    }
+    let lead = (!led.is_empty()).then(|| path::lead(&led)).transpose()?;
+    Ok((shaped, lead))
+}
+
+fn follower(of: &Interface, now: Instant, id: u16) -> Result<Option<Follower>, ShaperError> {
+    let Pace::Auto { terms, reflector, way } = of.pace else { return Ok(None) };
+    let reflector = Reflector::open(reflector, way, id).map_err(system("a raw ICMP socket"))?;
+    let estimator = Autorate::new(now, terms);
+    let carried = VecDeque::new();
+    Ok(Some(Follower { estimator, reflector, ask_at: now, carried, told: now, said: now, failing: false }))
+}
+
+/// The first of the means that works, or the one that is asked for.
+fn means(of: &Interface, number: u16, key: u64) -> Result<(Means, How), ShaperError> {
+    let all = [How::Cake, How::FqCodel, How::Path, How::Tbf];
+    let tried: &[How] = if of.how == How::Auto { &all } else { &[of.how] };
+    let mut why = Vec::new();
+    // What somebody else set on the interface stays; our own queue does not mind it.
+    let taken = qdisc::taken(&of.name)?;
+    for how in tried.iter().copied() {
+        let tried = match (how, &taken) {
+            (How::Path, _) => attempt_path(of, number, key).map(|path| Means::Path(Box::new(path))),
+            (_, Some(taken)) if of.how == How::Auto => Err(taken.clone()),
+            (_, Some(taken)) => return Err(ShaperError::Occupied(taken.clone())),
+            (how, None) => Qdisc::set(of, how).map(Means::Kernel).map_err(|e| e.to_string()),
+        };
+        match tried {
+            Ok(means) => return Ok((means, how)),
+            Err(e) => why.push(format!("{}: {e}", how.word())),
+        }
+    }
+    Err(ShaperError::Impossible { interface: of.name.clone(), how: of.how.word(), why: why.join("; ") })
+}
+
+/// Our queue, if the kernel takes the rule for it.
+fn attempt_path(of: &Interface, number: u16, key: u64) -> Result<Path, String> {
+    let path = Path::open(of, number, key).map_err(|e| format!("no NFQUEUE {number} here ({e})"))?;
+    // Once the rules of all interfaces are known they are set together; this says whether they can be.
+    path::lead(&[(&of.name, number)]).map(drop).map_err(|e| e.to_string())?;
+    Ok(path)
+}

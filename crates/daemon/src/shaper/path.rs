@@ -1,0 +1,164 @@
+//! Our own queue in the packets' path: a firewall rule hands each packet that leaves by an interface to us (NFQUEUE), and
+//! the kernel keeps it until the shaper lets it go.
+//!
+//! The rule bypasses a queue that nobody listens to, so packets pass unshaped as soon as we are gone, however that happened;
+//! a rule that is left behind does nothing until the next start removes it.
+
+use super::config::Interface;
+use super::flow;
+use crate::rules::{Family, XT_WAIT, is_empty_table, removal};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use wavelane_base::{Instant, Rate, Span};
+use wavelane_host::nfqueue::{Held, NfQueue};
+use wavelane_host::nft::{ToolError, run};
+use wavelane_queue::{Limits, Queued, Shaper};
+
+/// Our chain, in the table `mangle`: before addresses are translated, so that flows are the house's own.
+const CHAIN: &str = "WAVELANE_SHAPER";
+/// The number of the first interface's NFQUEUE.
+pub(super) const NUMBER: u16 = 4_790;
+/// What may wait: fewer than NFQUEUE's own 8,192, so that ours decides which is dropped; the kernel holds the octets.
+const LIMITS: Limits = Limits { items: 4_096, octets: 16 << 20 };
+/// CoDel's interval.
+const ROUND_TRIP: Span = Span::from_millis(100);
+/// Memory for packets that the kernel has told us of and we have not read, as it counts them.
+const UNREAD: usize = 8 << 20;
+/// Packets taken per round.
+const BATCH: usize = 256;
+
+/// A packet that the kernel holds.
+#[derive(Debug)]
+struct Packet {
+    held: Held,
+    octets: usize,
+    flow: u64,
+}
+
+impl Queued for Packet {
+    fn octets(&self) -> usize {
+        self.octets
+    }
+    fn flow(&self) -> u64 {
+        self.flow
+    }
+    fn heeds_drops(&self) -> bool {
+        true
+    }
+    fn mark(&mut self) -> bool {
+        // The kernel holds the packet; only its head was copied to us.
+        false
+    }
+}
+
+/// One interface's queue.
+#[derive(Debug)]
+pub(super) struct Path {
+    queue: NfQueue,
+    shaper: Shaper<Packet>,
+    key: u64,
+    /// Octets let out.
+    carried: u64,
+}
+
+impl Path {
+    /// Binds queue `number`. Packets come once [`lead`] has set the rules.
+    pub(super) fn open(of: &Interface, number: u16, key: u64) -> io::Result<Self> {
+        let queue = NfQueue::bind(number)?;
+        queue.set_room(UNREAD)?;
+        let shaper = Shaper::new(of.pace.first(), of.framing, ROUND_TRIP, LIMITS);
+        Ok(Self { queue, shaper, key, carried: 0 })
+    }
+    /// Takes packets that came, and lets out what is due. True if more may wait to be taken.
+    pub(super) fn serve(&mut self, now: Instant) -> io::Result<bool> {
+        let Self { queue, shaper, key, carried } = self;
+        let mut more = true;
+        for _ in 0..BATCH {
+            let Some(queued) = queue.receive()? else {
+                more = false;
+                break;
+            };
+            match flow::look(&queued.head, *key) {
+                Some((octets, flow)) => {
+                    let packet = Packet { held: queued.held, octets, flow };
+                    shaper.push(now, packet, &mut |packet, _| drop(queue.discard(packet.held)));
+                }
+                None => drop(queue.accept(queued.held)),
+            }
+        }
+        while let Some(popped) = shaper.pop(now, &mut |packet, _| drop(queue.discard(packet.held))) {
+            *carried += popped.item.octets as u64;
+            // The kernel may have thrown it away with its interface; then there is nothing to let go.
+            let _ = queue.accept(popped.item.held);
+        }
+        Ok(more)
+    }
+    /// When [`Self::serve`] has something to let out.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.shaper.due()
+    }
+    pub(super) fn set_rate(&mut self, rate: Rate) {
+        if rate != self.shaper.rate() {
+            self.shaper.set_rate(rate);
+        }
+    }
+    pub(super) fn carried(&self) -> u64 {
+        self.carried
+    }
+}
+
+impl Drop for Path {
+    /// Packets that wait go on their way.
+    fn drop(&mut self) {
+        for packet in self.shaper.take_all() {
+            let _ = self.queue.accept(packet.held);
+        }
+        while let Ok(Some(queued)) = self.queue.receive() {
+            let _ = self.queue.accept(queued.held);
+        }
+    }
+}
+
+impl AsFd for Path {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.queue.as_fd()
+    }
+}
+
+/// The rules that hand packets to us. Dropping it removes them.
+#[derive(Debug)]
+pub(super) struct Lead(());
+
+/// Hands packets that leave by these interfaces to the queues of these numbers.
+pub(super) fn lead(interfaces: &[(&str, u16)]) -> Result<Lead, ToolError> {
+    let lead = Lead(());
+    let queue =
+        |(name, number): &(&str, u16)| format!("-A {CHAIN} -o {name} -j NFQUEUE --queue-num {number} --queue-bypass\n");
+    let rules: String = interfaces.iter().map(queue).collect();
+    let text = format!("*mangle\n:{CHAIN} - [0:0]\n{rules}-A POSTROUTING -j {CHAIN}\nCOMMIT\n");
+    for family in Family::here() {
+        run(family.iptables_restore(), &["-n", XT_WAIT], &text)?;
+    }
+    Ok(lead)
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        clear();
+    }
+}
+
+/// Removes our rules, whoever set them, and the table if nothing else is in it.
+pub(super) fn clear() {
+    for family in Family::here() {
+        if let Ok(listing) = run(family.iptables(), &[XT_WAIT, "-t", "mangle", "-S"], "")
+            && listing.contains(CHAIN)
+        {
+            let _ = run(family.iptables_restore(), &["-n", XT_WAIT], &removal("mangle", CHAIN, &listing));
+        }
+        let table = ["table", family.nft(), "mangle"];
+        if run("nft", &[&["list"], &table[..]].concat(), "").is_ok_and(|listing| is_empty_table(&listing)) {
+            let _ = run("nft", &[&["delete"], &table[..]].concat(), "");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A shaper over FQ-CoDel: so many bits leave per second, counted as the link behind it counts them.
+//!
+//! As in Linux's CAKE a virtual clock, and no bucket of tokens, says when the next item may leave: it advances by each
+//! item's time at the rate, so nothing leaves in a burst, and a shaper that is served late catches up without losing rate.
+
+use super::fq_codel::FqCoDel;
+use super::{Counters, Limits, Lost, Popped, Queued, Terms, UNLIMITED};
+use wavelane_base::{Instant, Octets, Rate, Span};
+
+/// Rates below this are taken for it: a packet of 1,500 octets then takes a second and a half.
+pub const RATE_MIN: Rate = Rate::from_bps(8_000);
+/// The largest packet of Ethernet as a qdisc sees it.
+const FRAME: u64 = 1_514;
+/// CoDel's usual target (RFC 8289, section 4.4).
+const TARGET: Span = Span::from_millis(5);
+/// A cell of ATM and what it carries; a packet's last cell is filled up (ITU-T I.361, I.363.5).
+const ATM: (u64, u64) = (53, 48);
+/// PTM sends 65 octets for 64 (ITU-T G.992.3, annex N).
+const PTM: (u64, u64) = (65, 64);
+
+/// Into what the link cuts packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Cells {
+    /// Nothing: they go whole.
+    #[default]
+    None,
+    /// ATM, under ADSL.
+    Atm,
+    /// PTM, under VDSL2.
+    Ptm,
+}
+
+/// How many octets a packet takes on the link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Framing {
+    /// Octets before and behind each packet.
+    pub overhead: u16,
+    /// A packet with its overhead takes no less.
+    pub least: u16,
+    /// Into what that is cut.
+    pub cells: Cells,
+}
+
+impl Framing {
+    /// What a packet of `octets` takes.
+    pub fn octets(self, octets: usize) -> Octets {
+        let framed = (octets as u64).saturating_add(self.overhead.into()).max(self.least.into());
+        Octets::new(match self.cells {
+            Cells::None => framed,
+            Cells::Atm => framed.div_ceil(ATM.1) * ATM.0,
+            Cells::Ptm => framed + framed.div_ceil(PTM.1) * (PTM.0 - PTM.1),
+        })
+    }
+}
+
+/// FQ-CoDel behind a clock of a set rate.
+#[derive(Debug)]
+pub struct Shaper<T> {
+    queue: FqCoDel<T>,
+    rate: Rate,
+    framing: Framing,
+    /// CoDel's interval at high rates: about a round trip.
+    round_trip: Span,
+    /// When the next item may leave, and what is behind the nanosecond: so many parts of `rate` in one.
+    free: Instant,
+    carry: u64,
+}
+
+impl<T: Queued> Shaper<T> {
+    /// An empty one. `round_trip` is CoDel's interval, usually 100 ms.
+    pub fn new(rate: Rate, framing: Framing, round_trip: Span, limits: Limits) -> Self {
+        let queue = FqCoDel::new(limits);
+        let mut shaper = Self { queue, rate: RATE_MIN, framing, round_trip, free: Instant::ZERO, carry: 0 };
+        shaper.set_rate(rate);
+        shaper
+    }
+
+    /// Changes the rate from the next item on.
+    ///
+    /// CoDel's target is at least one and a half times a full frame, and its interval grows with it, as CAKE sets them: a
+    /// packet's own time on a slow link is no queue (RFC 8289, section 4.3).
+    pub fn set_rate(&mut self, rate: Rate) {
+        self.rate = rate.max(RATE_MIN);
+        self.carry = 0;
+        let target = self.rate.time_for(self.framing.octets(FRAME as usize)).scale(3, 2).max(TARGET);
+        let grown = self.round_trip + target.saturating_sub(TARGET);
+        self.queue.terms = Terms { target, interval: grown.max(target.times(2)), age: UNLIMITED, ..Terms::default() };
+    }
+    /// The rate in force.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Adds an item; `lost` is told what is dropped for it.
+    pub fn push(&mut self, now: Instant, item: T, lost: Lost<'_, T>) {
+        // Time that nobody used is gone.
+        if self.queue.len() == 0 && self.free < now {
+            (self.free, self.carry) = (now, 0);
+        }
+        self.queue.push(now, item, lost);
+    }
+
+    /// When [`Self::pop`] may give something; `None` while nothing waits.
+    pub fn due(&self) -> Option<Instant> {
+        (self.queue.len() > 0).then_some(self.free)
+    }
+
+    /// Takes the next item out if it is due; `lost` is told what is dropped on the way.
+    pub fn pop(&mut self, now: Instant, lost: Lost<'_, T>) -> Option<Popped<T>> {
+        if self.due().is_none_or(|due| due > now) {
+            return None;
+        }
+        let popped = self.queue.pop(now, lost)?;
+        let parts =
+            u128::from(self.framing.octets(popped.item.octets()).get()) * 8_000_000_000 + u128::from(self.carry);
+        let rate = u128::from(self.rate.as_bps());
+        self.free += Span::from_nanos(u64::try_from(parts / rate).unwrap_or(u64::MAX));
+        self.carry = (parts % rate) as u64;
+        Some(popped)
+    }
+
+    /// Takes everything out: nobody will be served.
+    pub fn take_all(&mut self) -> Vec<T> {
+        self.queue.take_all()
+    }
+    /// Items that wait.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Octets that wait.
+    pub fn octets(&self) -> usize {
+        self.queue.octets()
+    }
+    /// What the queue did so far.
+    pub fn counters(&self) -> Counters {
+        self.queue.counters
+    }
+}
