@@ -32,7 +32,7 @@ impl Drop for Place {
 
 fn go(place: &Place, scenario: &Scenario, jobs: usize) -> RunDocument {
     let out = place.0.join("record");
-    let options = RunOptions { name: "cell".into(), repeat: 2, jobs, out, rerun: String::new() };
+    let options = RunOptions { captures: true, name: "cell".into(), repeat: 2, jobs, out, rerun: String::new() };
     let hooks = RunHooks {
         progress: &|_| (),
         count: &|_| (),
