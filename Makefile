@@ -48,7 +48,7 @@ endef
 .PHONY: help demo install test soak clean
 help:
 	@echo "make demo     a download over a bad link: CUBIC, BBR and Wavelane side by side (about 3 minutes; root)"
-	echo "make install  wavelane, wavelaned and a systemd unit, under PREFIX=/usr/local"
+	echo "make install  wavelane, wavelaned, manual pages, completions and a systemd unit, under PREFIX=/usr/local"
 	echo "make test     formatting, lints, house rules, all tests, determinism, lab smoke"
 	echo "make soak     hostile peers for ten minutes, from a new seed each time"
 
@@ -81,9 +81,16 @@ install:
 	  as_root=(sudo)
 	fi
 	unit=$$(mktemp)
-	trap 'rm -f "$$unit"' EXIT
+	texts=$$(mktemp -d)
+	trap 'rm -rf "$$unit" "$$texts"' EXIT
+	target/release/wavelane manuals "$$texts/man"
+	for shell in bash zsh fish; do target/release/wavelane completions "$$shell" >"$$texts/$$shell"; done
 	sed 's|/usr/bin/|$(PREFIX)/bin/|' packaging/systemd/wavelaned.service >"$$unit"
 	"$${as_root[@]}" install -D --strip -m 755 -t "$$into/bin" target/release/wavelane target/release/wavelaned
+	"$${as_root[@]}" install -D -m 644 -t "$$into/share/man/man1" "$$texts"/man/*.1
+	"$${as_root[@]}" install -D -m 644 "$$texts/bash" "$$into/share/bash-completion/completions/wavelane"
+	"$${as_root[@]}" install -D -m 644 "$$texts/zsh" "$$into/share/zsh/site-functions/_wavelane"
+	"$${as_root[@]}" install -D -m 644 "$$texts/fish" "$$into/share/fish/vendor_completions.d/wavelane.fish"
 	"$${as_root[@]}" install -D -m 644 "$$unit" "$$into/lib/systemd/system/wavelaned.service"
 	"$${as_root[@]}" install -D -m 644 packaging/systemd/wavelane.sysusers "$$into/lib/sysusers.d/wavelane.conf"
 	# The unit's user. A packager's own scripts make it.
@@ -96,7 +103,16 @@ install:
 test:
 	@$(call install,$(BUILD_TOOLS) $(LAB_TOOLS) $(TEST_TOOLS) $(PEER_TOOLS))
 	scratch=$$(mktemp -d)
-	trap 'rm -rf "$$scratch"' EXIT
+	touch "$$scratch/log"
+	# However it ends, the last line says how many tests passed, failed and were skipped.
+	finish() {
+	  local code=$$?
+	  trap - EXIT
+	  cargo xtask tally "$$scratch/log" "$$code" || true
+	  rm -rf "$$scratch"
+	  exit "$$code"
+	}
+	trap finish EXIT
 	step() { echo "== $$*" >&2; }
 	if ! { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1; then
 	  step "installing rustfmt and clippy"
@@ -180,6 +196,14 @@ test:
 	for cell in saturated-cell chain; do
 	  target/debug/wavelane run "scenarios/wifi/$$cell.toml" --out "$$scratch/$$cell"
 	done
+	step "records against their JSON schema"
+	code=0
+	python3 vectors/check_record.py docs/schema/wavelane-run-1.schema.json "$$scratch"/*/record.json || code=$$?
+	if ((code == 77)); then
+	  echo "SKIPPED (the Python module jsonschema is missing: apt-get install python3-jsonschema): records against their schema" | tee -a "$$scratch/log"
+	elif ((code)); then
+	  exit 1
+	fi
 	step "one hop in the simulator and in the lab"
 	target/debug/wavelane run scenarios/smoke/one_hop.toml --on sim --out "$$scratch/smoke-sim"
 	if (($$(id -u) == 0)); then
@@ -193,9 +217,7 @@ test:
 	else
 	  echo "SKIPPED (needs root): lab smoke" | tee -a "$$scratch/log"
 	fi
-	skipped=$$(grep -o 'SKIPPED (.*' "$$scratch/log" | sort | uniq -c || true)
-	count=$$(grep -c 'SKIPPED (' "$$scratch/log" || true)
-	if ((count)); then echo "== skipped: $$count"; echo "$$skipped"; else echo "== skipped: 0"; fi
+	grep -o 'SKIPPED (.*' "$$scratch/log" | sort | uniq -c || true
 	echo "== all green"
 
 # What is worth running for longer than a change should wait. A failure prints the command that repeats it.

@@ -1,12 +1,14 @@
-//! Tasks of the workspace: `cargo xtask tidy`.
+//! Tasks of the workspace: `cargo xtask tidy`, `cargo xtask tally LOG CODE`.
 #![forbid(unsafe_code)]
 
+mod tally;
 mod tidy;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy    checks the house rules; exit 1 if one is broken";
+const USAGE: &str = "usage: cargo xtask tidy            checks the house rules; exit 1 if one is broken
+       cargo xtask tally LOG CODE  counts the tests of a suite that printed LOG and ended with CODE";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -16,6 +18,20 @@ fn main() -> ExitCode {
             Ok(false) => ExitCode::FAILURE,
             Err(error) => {
                 eprintln!("tidy: {error}");
+                ExitCode::from(2)
+            }
+        },
+        ["tally", log, code] => match (std::fs::read(log), code.parse::<u8>()) {
+            (Ok(log), Ok(code)) => {
+                println!("{}", tally::Tally::of(&String::from_utf8_lossy(&log), code));
+                ExitCode::SUCCESS
+            }
+            (Err(error), _) => {
+                eprintln!("tally: {log}: {error}");
+                ExitCode::from(2)
+            }
+            (_, Err(error)) => {
+                eprintln!("tally: '{code}' is no exit code: {error}");
                 ExitCode::from(2)
             }
         },

@@ -22,11 +22,11 @@ pub(crate) fn check(args: &CheckArgs) -> Outcome {
     let text = std::fs::read_to_string(&args.file).unwrap_or_default();
     if is_scenario(&text) == Some(false) && !text.trim().is_empty() {
         let summary = wavelane_daemon::commands::check_config(&args.file).map_err(Failure::refused)?;
-        print(&summary);
+        print(&summary)?;
         return Ok(0);
     }
     let scenario = Scenario::load(&args.file).map_err(Failure::refused)?;
-    print(&describe(&args.file.display().to_string(), &text, &scenario));
+    print(&describe(&args.file.display().to_string(), &text, &scenario))?;
     Ok(0)
 }
 

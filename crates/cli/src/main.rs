@@ -5,6 +5,7 @@ mod check;
 mod cure;
 mod environment;
 mod interrupt;
+mod manuals;
 mod probe;
 mod probe_record;
 mod probe_screen;
@@ -12,6 +13,7 @@ mod progress;
 mod report;
 mod run;
 mod study;
+mod sweep;
 mod trace;
 
 use clap::{Parser, Subcommand};
@@ -36,7 +38,9 @@ Examples:
   wavelane run scenarios/demo.toml --on lab       between real Linux TCP stacks, in real time (root)
   wavelane run scenarios/demo.toml --seed 7 --repeat 5 --json > results.json
   wavelane report records/demo-lab-1 --open       draw the report again and show it
-  wavelane compare records/demo-lab-1 records/demo-lab-2
+  wavelane run scenarios/demo.toml --set 'air.forward.rate=5 Mbit/s'
+  wavelane compare records/demo-lab-1 records/demo-lab-2   differences and ratios with intervals
+  wavelane sweep scenarios/demo.toml --sweep 'page.size=1 MB,20 MB' --out records/sizes
   wavelane study list                             published experiments that can be repeated
   wavelane trace upload.pcap                      connections of a capture, and why they sent again
   wavelane probe 192.0.2.7                        does a transfer make the network feel slow? (there: probe serve)
@@ -63,9 +67,11 @@ enum Command {
     Study(study::StudyArgs),
     /// Check a scenario or a gateway's configuration (told apart by their tables) without running it.
     Check(check::CheckArgs),
-    /// Draw a record's report again: report.html and plots/.
+    /// Draw the report of a record or a study again: report.html and plots/.
     Report(report::ReportArgs),
-    /// Show several records side by side.
+    /// Run a scenario at many values of some of its keys: one table, a picture per metric.
+    Sweep(sweep::SweepArgs),
+    /// Compare records: differences and ratios with intervals, and overlaid pictures.
     Compare(report::CompareArgs),
     /// Analyse a capture file: connections, retransmissions and their causes, round trips, hosts.
     Trace(trace::TraceArgs),
@@ -79,6 +85,10 @@ enum Command {
     Init(Box<commands::InitArgs>),
     /// Ask the running gateway how it fares: links, flows, and a counter and reason for every drop.
     Status(commands::StatusArgs),
+    /// Print a shell's completions.
+    Completions(manuals::CompletionsArgs),
+    /// Write manual pages, one per command.
+    Manuals(manuals::ManualsArgs),
 }
 
 /// Why a command ended early: one line and an exit code.
@@ -110,24 +120,29 @@ pub(crate) fn exit_of(verdict: Verdict) -> u8 {
     }
 }
 
-/// Writes to standard output. A reader that went away (`| head`) is no error.
-pub(crate) fn print(text: &str) {
+/// Writes to standard output. A reader that went away (`| head`) is no error; a full disk is.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::refused(format!("cannot write to standard output: {e}; free space or send it elsewhere")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn daemon(text: Result<String, commands::CommandError>) -> Outcome {
     let text = text.map_err(Failure::refused)?;
-    print(&text);
+    print(&text)?;
     if !text.ends_with('\n') {
-        print("\n");
+        print("\n")?;
     }
     Ok(0)
 }
 
 fn init(args: &commands::InitArgs) -> Outcome {
     let made = commands::init(args).map_err(Failure::refused)?;
-    print(&made.to_string());
+    print(&made.to_string())?;
     Ok(0)
 }
 
@@ -137,6 +152,7 @@ fn main() -> ExitCode {
         Command::Study(args) => study::study(&args),
         Command::Check(args) => check::check(&args),
         Command::Report(args) => report::report(&args),
+        Command::Sweep(args) => sweep::sweep(&args),
         Command::Compare(args) => report::compare(&args),
         Command::Trace(args) => trace::trace(&args),
         Command::Probe(args) => probe::probe(&args),
@@ -144,6 +160,8 @@ fn main() -> ExitCode {
         Command::Keygen(args) => daemon(commands::keygen(&args)),
         Command::Init(args) => init(&args),
         Command::Status(args) => daemon(commands::status(&args)),
+        Command::Completions(args) => manuals::completions(&args),
+        Command::Manuals(args) => manuals::manuals(&args),
     };
     match outcome {
         Ok(code) => ExitCode::from(code),

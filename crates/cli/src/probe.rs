@@ -207,12 +207,9 @@ fn measure(args: &MeasureArgs) -> Outcome {
     let mut document = figures::document(&target, &measured);
     let kept = keep(&mut document, &measured, &plan, &place);
     // What was measured is told even where it cannot be kept.
-    if args.json {
-        print(&document.to_json());
-    } else {
-        print(&summary(&document));
-    }
+    let told = print(&if args.json { document.to_json() } else { summary(&document) });
     kept?;
+    told?;
     Ok(if measured.interrupted { EXIT_INTERRUPTED } else { 0 })
 }
 

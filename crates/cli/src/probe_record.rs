@@ -224,9 +224,13 @@ fn cells(p: &PhaseFigures) -> Vec<String> {
     ]
 }
 
+fn words(heads: &[&str]) -> Vec<String> {
+    heads.iter().map(|head| (*head).to_owned()).collect()
+}
+
 fn tables(document: &ProbeDocument) -> Vec<PageTable> {
     let rows = document.phases.iter().chain(&document.after).map(cells).collect();
-    let mut tables = vec![PageTable { title: "Phases".into(), heads: HEADS.to_vec(), rows }];
+    let mut tables = vec![PageTable { title: "Phases".into(), heads: words(&HEADS), rows }];
     let classes: Vec<Vec<String>> = document
         .phases
         .iter()
@@ -246,7 +250,7 @@ fn tables(document: &ProbeDocument) -> Vec<PageTable> {
         })
         .collect();
     if !classes.is_empty() {
-        let heads = vec!["phase", "code point", "p50 (ms)", "p95 (ms)", "p99 (ms)", "lost there", "lost back"];
+        let heads = words(&["phase", "code point", "p50 (ms)", "p95 (ms)", "p99 (ms)", "lost there", "lost back"]);
         tables.push(PageTable { title: "Further code points".into(), heads, rows: classes });
     }
     if let Some(at) = &document.queue_at {
@@ -254,7 +258,7 @@ fn tables(document: &ProbeDocument) -> Vec<PageTable> {
             let ms = |v: f64| format!("{v:.1}");
             vec![r.hop.to_string(), r.address.clone(), ms(r.idle_ms), ms(r.loaded_ms), ms(r.loaded_ms - r.idle_ms)]
         });
-        let heads = vec!["hop", "address", "idle (ms)", "under load (ms)", "rise (ms)"];
+        let heads = words(&["hop", "address", "idle (ms)", "under load (ms)", "rise (ms)"]);
         tables.push(PageTable { title: format!("Hops, load {}", at.direction), heads, rows: rows.collect() });
     }
     tables
@@ -287,7 +291,7 @@ fn rerun(document: &ProbeDocument, plan: &Plan) -> String {
 
 /// The phases as lines for a terminal.
 pub(crate) fn phase_table(document: &ProbeDocument) -> String {
-    let heads = HEADS.map(str::to_owned).to_vec();
+    let heads = words(&HEADS);
     let rows: Vec<Vec<String>> =
         [heads].into_iter().chain(document.phases.iter().chain(&document.after).map(cells)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);

@@ -4,13 +4,15 @@ use crate::{Failure, Outcome, print};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use wavelane_report::{Compared, Comparison};
 use wavelane_run::RunDocument;
 use wavelane_scenario::Scenario;
+use wavelane_study::StudyDocument;
 
 /// Arguments of `wavelane report`.
 #[derive(Args)]
 pub(crate) struct ReportArgs {
-    /// A record's directory.
+    /// The directory of a record, or of a study (the one with ID.json).
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Show it in the desktop's browser (xdg-open).
@@ -18,12 +20,24 @@ pub(crate) struct ReportArgs {
     open: bool,
 }
 
+/// Most records that are compared at once.
+const COMPARED_MAX: usize = 26;
+
 /// Arguments of `wavelane compare`.
 #[derive(Args)]
 pub(crate) struct CompareArgs {
-    /// Records' directories.
+    /// Records' directories; the others are compared with the first.
     #[arg(value_name = "DIR", num_args = 2.., required = true)]
     dirs: Vec<PathBuf>,
+    /// Write report.html with overlaid pictures there.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Show that page in the desktop's browser (xdg-open).
+    #[arg(long, requires = "out")]
+    open: bool,
+    /// Print the comparison as one JSON document on standard output, and nothing else.
+    #[arg(long)]
+    json: bool,
 }
 
 fn load(dir: &Path) -> Result<(RunDocument, Scenario), Failure> {
@@ -32,50 +46,83 @@ fn load(dir: &Path) -> Result<(RunDocument, Scenario), Failure> {
     Ok((document, scenario))
 }
 
-/// Draws a record's report.
+/// Shows a page in the desktop's browser.
+pub(crate) fn show_page(page: &Path) -> Result<(), Failure> {
+    let shown = Command::new("xdg-open").arg(page).stdin(Stdio::null()).stdout(Stdio::null()).status();
+    let failed =
+        |why: String| Failure::refused(format!("cannot open a browser: {why}; open {} yourself", page.display()));
+    let status = shown.map_err(|e| failed(format!("xdg-open: {e}")))?;
+    if status.success() { Ok(()) } else { Err(failed(format!("xdg-open ended with {status}"))) }
+}
+
+/// Draws the report of a record or a study.
 pub(crate) fn report(args: &ReportArgs) -> Outcome {
-    let page = wavelane_report::render(&args.dir).map_err(Failure::refused)?;
-    let (document, scenario) = load(&args.dir)?;
-    let table = wavelane_report::summary_text(&document, &scenario);
-    print(&format!("{table}\nverdict {}\nreport {}\n", document.verdict.word(), page.display()));
-    if args.open {
-        let shown = Command::new("xdg-open").arg(&page).stdin(Stdio::null()).stdout(Stdio::null()).status();
-        let failed =
-            |why: String| Failure::refused(format!("cannot open a browser: {why}; open {} yourself", page.display()));
-        let status = shown.map_err(|e| failed(format!("xdg-open: {e}")))?;
-        if !status.success() {
-            return Err(failed(format!("xdg-open ended with {status}")));
+    let studies = if args.dir.join("record.json").exists() { Vec::new() } else { StudyDocument::find(&args.dir) };
+    let page = match studies.as_slice() {
+        [] => {
+            let page = wavelane_report::render(&args.dir).map_err(Failure::refused)?;
+            let (document, scenario) = load(&args.dir)?;
+            let table = wavelane_report::summary_text(&document, &scenario);
+            print(&format!("{table}\nverdict {}\nreport {}\n", document.verdict.word(), page.display()))?;
+            page
         }
+        [study] => {
+            let page = wavelane_study::report(&args.dir, study).map_err(Failure::refused)?;
+            print(&format!("study {} verdict {}\nreport {}\n", study.study, study.verdict.word(), page.display()))?;
+            page
+        }
+        several => {
+            let names: Vec<&str> = several.iter().map(|s| s.study.as_str()).collect();
+            return Err(Failure::refused(format!(
+                "{} holds several studies ({}), and one page is of one: run each with an --out of its own",
+                args.dir.display(),
+                names.join(", ")
+            )));
+        }
+    };
+    if args.open {
+        show_page(&page)?;
     }
     Ok(0)
 }
 
-/// Shows records under each other, and says when they are not of the same scenario.
+/// Compares records with the first, and says when they are not of the same scenario.
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
-    let mut first: Option<Scenario> = None;
+    if args.dirs.len() > COMPARED_MAX {
+        return Err(Failure::refused(format!("{} records: compare at most {COMPARED_MAX} at once", args.dirs.len())));
+    }
+    let mut records = Vec::new();
     for dir in &args.dirs {
         let (document, scenario) = load(dir)?;
-        let (backend, seed) = (&document.backend, document.seed);
-        print(&format!(
-            "{}: {} on {backend}, seed {seed}, verdict {}\n",
-            dir.display(),
-            document.scenario,
-            document.verdict.word()
-        ));
-        print(&wavelane_report::summary_text(&document, &scenario));
-        print("\n");
-        let mut plain = scenario;
-        plain.seed = wavelane_scenario::Seed(0);
-        match &first {
-            None => first = Some(plain),
-            Some(other) if *other != plain => {
-                eprintln!(
-                    "warning: {} is of another scenario than {}: compare with care",
-                    dir.display(),
-                    args.dirs[0].display()
-                );
-            }
-            Some(_) => {}
+        records.push(Compared { record: dir.clone(), document, scenario });
+    }
+    let plain = |scenario: &Scenario| Scenario { seed: wavelane_scenario::Seed(0), ..scenario.clone() };
+    for other in &records[1..] {
+        if plain(&other.scenario) != plain(&records[0].scenario) {
+            let (this, first) = (other.record.display(), records[0].record.display());
+            eprintln!("warning: {this} is of another scenario than {first}: compare with care");
+        }
+    }
+    let comparison = Comparison::of(&records);
+    if args.json {
+        print(&comparison.to_json())?;
+    } else {
+        for (letter, r) in ('A'..='Z').zip(&records) {
+            let (backend, seed, verdict) = (&r.document.backend, r.document.seed, r.document.verdict.word());
+            let scenario = &r.document.scenario;
+            let table = wavelane_report::summary_text(&r.document, &r.scenario);
+            let name = r.record.display();
+            print(&format!("{letter} {name}: {scenario} on {backend}, seed {seed}, verdict {verdict}\n{table}\n"))?;
+        }
+        print(&comparison.text())?;
+    }
+    if let Some(out) = &args.out {
+        let page = comparison.render(out, &records).map_err(Failure::refused)?;
+        if !args.json {
+            print(&format!("report {}\n", page.display()))?;
+        }
+        if args.open {
+            show_page(&page)?;
         }
     }
     Ok(0)

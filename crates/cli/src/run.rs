@@ -1,12 +1,15 @@
 //! `wavelane run`.
 
 use crate::progress::Meter;
+use crate::report::show_page;
 use crate::{Failure, Outcome, environment, exit_of, interrupt, print};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
-use wavelane_run::{Backend, JOBS_MAX, Progress, REPEAT_MAX, RunDocument, RunError, RunHooks, RunOptions, Verdict};
+use wavelane_run::{
+    Backend, Count, JOBS_MAX, Progress, REPEAT_MAX, RunDocument, RunError, RunHooks, RunOptions, Verdict,
+};
 use wavelane_scenario::Seed;
-use wavelane_scenario::{Scenario, line_of_clause};
+use wavelane_scenario::{SETTINGS_MAX, Scenario, Setting, line_of_clause};
 
 /// Where scenarios run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -31,7 +34,7 @@ impl Place {
         }
     }
     /// Runs at once unless told: the lab measures real time, which runs beside each other would disturb.
-    fn jobs(self) -> usize {
+    pub(crate) fn jobs(self) -> usize {
         match self {
             Self::Sim => std::thread::available_parallelism().map_or(1, usize::from),
             Self::Lab => 1,
@@ -44,6 +47,7 @@ Examples:
   wavelane run scenarios/demo.toml --on lab             the main job between real kernels
   wavelane run scenarios/demo.toml --seed 7             another run of the dice
   wavelane run scenarios/demo.toml --repeat 20 --jobs 4 twenty seeds, means with confidence
+  wavelane run scenarios/demo.toml --set 'air.forward.rate=5 Mbit/s' --set 'page.size=5 MB'
   wavelane run scenarios/demo.toml --json | jq .verdict
   wavelane run scenarios/wifi/categories.toml           a radio cell with access categories, captured for Wireshark
 
@@ -66,6 +70,10 @@ pub(crate) struct RunArgs {
     /// The run's number, instead of the file's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Put VALUE in the place of the file's, such as air.forward.rate="5 Mbit/s"; may be repeated. `channels.`, `flows.` and
+    /// `checks.` may be left out.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = Setting::read)]
+    settings: Vec<Setting>,
     /// Run N seeds, counting up.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(REPEAT_MAX)))]
     repeat: u32,
@@ -78,6 +86,9 @@ pub(crate) struct RunArgs {
     /// Print the run as one JSON document on standard output, and nothing else.
     #[arg(long)]
     json: bool,
+    /// Show the report in the desktop's browser (xdg-open).
+    #[arg(long)]
+    open: bool,
 }
 
 /// A number of workers.
@@ -121,7 +132,10 @@ fn refuse_early(args: &RunArgs, scenario: &Scenario) -> Result<(), Failure> {
 
 /// Runs a scenario.
 pub(crate) fn run(args: &RunArgs) -> Outcome {
-    let mut scenario = Scenario::load(&args.file).map_err(Failure::refused)?;
+    if args.settings.len() > SETTINGS_MAX {
+        return Err(Failure::refused(format!("--set stands {} times, at most {SETTINGS_MAX}", args.settings.len())));
+    }
+    let mut scenario = Scenario::load_with(&args.file, &args.settings).map_err(Failure::refused)?;
     if let Some(seed) = args.seed {
         scenario.seed = Seed(seed);
     }
@@ -131,11 +145,15 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let out = args.out.clone().unwrap_or_else(|| format!("records/{name}-{place}-{}", scenario.seed.0).into());
     let mut rerun =
         format!("wavelane run {} --on {place} --seed {}", shell(&args.file.to_string_lossy()), scenario.seed.0);
+    for setting in &args.settings {
+        rerun.push_str(&format!(" --set {}", shell(&format!("{}={}", setting.key, setting.value))));
+    }
     if args.repeat > 1 {
         rerun.push_str(&format!(" --repeat {}", args.repeat));
     }
     let jobs = args.jobs.unwrap_or_else(|| args.on.jobs());
-    let options = RunOptions { name, repeat: args.repeat, jobs, out: out.clone(), rerun: rerun.clone() };
+    let options =
+        RunOptions { captures: true, name, repeat: args.repeat, jobs, out: out.clone(), rerun: rerun.clone() };
     if !args.json {
         eprintln!("seed {}; to repeat: {rerun}", scenario.seed.0);
     }
@@ -145,7 +163,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let show = |p: Progress| meter.show(&p);
     let hooks = RunHooks {
         progress: &show,
-        count: &|_| (),
+        count: &|c: Count| meter.count(&c),
         cancelled: &cancelled,
         environment: &environment::facts,
         render: &render,
@@ -159,7 +177,11 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         }
         failure
     })?;
-    finish(&document, &scenario, &out, args.json)
+    let code = finish(&document, &scenario, &out, args.json)?;
+    if args.open {
+        show_page(&out.join("report.html"))?;
+    }
+    Ok(code)
 }
 
 /// Prints the document or the table, and the replay command if the run did not pass.
@@ -172,10 +194,14 @@ fn finish(document: &RunDocument, scenario: &Scenario, out: &Path, json: bool) -
         }
     }
     if json {
-        print(&document.to_json());
+        print(&document.to_json())?;
     } else {
         let table = wavelane_report::summary_text(document, scenario);
-        print(&format!("{table}\nverdict {}\nreport {}\n", document.verdict.word(), out.join("report.html").display()));
+        print(&format!(
+            "{table}\nverdict {}\nreport {}\n",
+            document.verdict.word(),
+            out.join("report.html").display()
+        ))?;
     }
     Ok(exit_of(document.verdict))
 }

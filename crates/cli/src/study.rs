@@ -8,7 +8,7 @@ use core::fmt::Write;
 use std::io::{IsTerminal, Write as _};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use wavelane_run::{Count, Progress, RunHooks, Verdict};
+use wavelane_run::{Count, Progress, RunError, RunHooks, Verdict};
 use wavelane_scenario::Seed;
 use wavelane_study::{Edition, Row, STUDIES, StudiesDocument, Study, StudyDocument, StudyError, StudyOptions};
 
@@ -72,7 +72,7 @@ pub(crate) fn study(args: &StudyArgs) -> Outcome {
                 print(&format!(
                     "{:<15} {} (on {}; quick {}, full {})\n",
                     s.id, s.about, s.backend, s.takes[0], s.takes[1]
-                ));
+                ))?;
             }
             Ok(0)
         }
@@ -122,13 +122,14 @@ fn run(args: &RunStudies) -> Outcome {
         let result = study.run(&options, &hooks);
         meter.finish();
         let document = result.map_err(|e| match &e {
+            StudyError::Run(RunError::Cancelled) => cancelled_in(&out),
             StudyError::Run(error) => failure(error),
             StudyError::Scenario(_) => Failure::refused(&e),
         })?;
         keep(&out, &document)?;
         wavelane_study::report(&out, &document).map_err(Failure::refused)?;
         if !args.json {
-            print(&table(&document, &out));
+            print(&table(&document, &out))?;
         }
         documents.push(document);
     }
@@ -137,9 +138,18 @@ fn run(args: &RunStudies) -> Outcome {
         print(&match documents.as_slice() {
             [one] => one.to_json(),
             _ => StudiesDocument::new(documents).to_json(),
-        });
+        })?;
     }
     Ok(exit_of(verdict))
+}
+
+/// What Ctrl-C left: runs that were over keep their records, and a study that keeps results goes on from them.
+fn cancelled_in(out: &Path) -> Failure {
+    let kept = std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
+    Failure::interrupted(match kept {
+        true => format!("cancelled; what was over by then is in {}, and there is no verdict", out.display()),
+        false => "cancelled; nothing was written".to_owned(),
+    })
 }
 
 /// Refuses what only a population of links has.

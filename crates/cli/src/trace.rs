@@ -87,7 +87,7 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
         trace::long_table(&analysed)
     } else {
         trace::table(&analysed)
-    });
+    })?;
     Ok(0)
 }
 

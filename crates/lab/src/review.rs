@@ -84,6 +84,9 @@ pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
 
 /// Whether the lab can run `stack` here, and if not, why.
 pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
+    if stack.runs_nowhere() {
+        return Err("it runs nowhere yet: take it out of `stacks`".into());
+    }
     if let Some(what) = beyond_kernels(stack) {
         return Err(format!("the kernel has no {what}: run it with --on sim"));
     }
@@ -112,7 +115,7 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
             }
         }
         peer if peers::is_peer(peer) => peers::review(scenario, peer),
-        _ => Err("the lab does not run this stack yet".into()),
+        _ => Err("the lab does not run this stack: run it with --on sim".into()),
     }
 }
 

@@ -2,6 +2,11 @@
 
 use crate::document::{Explained, PhaseFigures, ProbeDocument};
 
+/// The edges of the letters.
+const GRADE_RULE: &str = "A+ below 5 ms, A 30, B 60, C 200, D 400, then F";
+/// A path with a shorter round trip than this holds next to nothing, so any queue is many times that.
+const SHORT_PATH_MS: f64 = 1.0;
+
 fn rate(bps: f64) -> String {
     match bps {
         b if b >= 1e9 => format!("{:.2} Gbit/s", b / 1e9),
@@ -71,7 +76,21 @@ pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
             "D" => "one transfer makes calls stutter",
             _ => "one transfer makes the network feel broken",
         };
-        say("grade", format!("Grade {letter} ({} scale): {meaning}.", d.grade_scale));
+        let rises: Vec<String> = d
+            .phases
+            .iter()
+            .filter(|p| matches!(p.phase, "down" | "up"))
+            .filter_map(|p| Some(format!("{} in the {}load", delay(p.rise_ms?.max(0.0)), p.phase)))
+            .collect();
+        say(
+            "grade",
+            format!(
+                "Grade {letter} ({} scale): {meaning}. It is of how much longer a small packet takes on average while a transfer \
+                 runs than without one: {} ({GRADE_RULE}, of the mean of both).",
+                d.grade_scale,
+                rises.join(" and ")
+            ),
+        );
     }
     if let (Some(rpm), Some(class), Some(confidence)) = (d.rpm, d.rpm_class, d.rpm_confidence) {
         let more = if confidence == "low" { "; phases of 25 s and more (--seconds 25) give a surer one" } else { "" };
@@ -86,15 +105,25 @@ pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
     }
     if let Some(ratio) = d.bloat_ratio {
         let waits = (1.0 - 1.0 / ratio.max(1.0)) * 100.0;
-        say(
-            "bloat_ratio",
-            format!(
-                "Bloat {ratio:.1}: under load {ratio:.1} times as much was under way as the path holds, so about {waits:.0} % of it waited somewhere."
+        let idle = d.phases.iter().find(|p| p.phase == "idle").and_then(|p| p.foreign_p50_ms);
+        let words = match idle {
+            Some(ms) if ms < SHORT_PATH_MS => format!(
+                "the path is so short ({ms:.2} ms there and back) that any queue is many times what it holds; judge by the delays"
             ),
-        );
+            _ if ratio < 1.05 => "under load no more was under way than the path holds, so nothing waited".to_owned(),
+            _ => format!(
+                "under load {ratio:.1} times as much was under way as the path holds, so about {waits:.0} % of it waited somewhere"
+            ),
+        };
+        say("bloat_ratio", format!("Bloat {ratio:.1}: {words}."));
     }
     if let Some(at) = &d.queue_at {
-        say("queue_at", format!("The queue is at {}: {}.", at.what, at.remedy));
+        let place = match at.what.strip_prefix("unknown: ") {
+            Some(why) => format!("Where the queue is cannot be told, for {why}"),
+            None if at.what.starts_with("beyond ") => format!("The queue is {}", at.what),
+            None => format!("The queue is at {}", at.what),
+        };
+        say("queue_at", format!("{place}: {}.", at.remedy));
     }
     for p in d.phases.iter().chain(&d.after) {
         say(p.phase, phase(p));

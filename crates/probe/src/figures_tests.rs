@@ -114,6 +114,35 @@ fn a_known_path_gives_its_own_figures() {
 }
 
 #[test]
+fn sentences_say_the_letters_rule_and_guess_no_place_and_no_queue() {
+    let said = |d: &ProbeDocument, figure| {
+        let all = crate::explain::sentences(d);
+        all.into_iter().find(|e| e.figure == figure).map(|e| e.sentence).unwrap()
+    };
+    let loaded = Known { kind: Kind::Down, seconds: 30, down_ms: 104, bps: 10_000_000, ..QUIET };
+    let mut d = document("path", &measured(&[QUIET, loaded]));
+    let letter = said(&d, "grade");
+    assert!(letter.contains("100 ms in the download") && letter.contains("A+ below 5 ms"), "{letter}");
+    assert!(said(&d, "bloat_ratio").contains("about 91 % of it waited"));
+    d.bloat_ratio = Some(0.7);
+    assert!(said(&d, "bloat_ratio").contains("nothing waited"));
+    d.phases[0].foreign_p50_ms = Some(0.2);
+    assert!(said(&d, "bloat_ratio").contains("any queue is many times what it holds"));
+    let mut at = |what: &str| {
+        let (what, remedy) = (what.into(), "shape it".into());
+        d.queue_at = Some(crate::document::QueueAt { hop: 1, direction: "down", what, remedy, rises: Vec::new() });
+        said(&d, "queue_at")
+    };
+    assert_eq!(at("router r (hop 1)"), "The queue is at router r (hop 1): shape it.");
+    assert_eq!(
+        at("beyond hop 3, the last that answers"),
+        "The queue is beyond hop 3, the last that answers: shape it."
+    );
+    let unknown = at("unknown: no router on the way answers probes that expire");
+    assert!(unknown.starts_with("Where the queue is cannot be told, for no router"), "{unknown}");
+}
+
+#[test]
 fn what_was_not_measured_is_null_and_said_so() {
     let d = document("path", &Measurement::default());
     assert!(d.phases.is_empty() && d.rpm.is_none() && d.grade.is_none() && d.queue_at.is_none());

@@ -37,6 +37,10 @@ impl Axis {
         let above = one_two_five().find(|t| *t >= high * 1.001).unwrap_or(high);
         Self { low: below.min(low * LEAST_FROM_EDGE), high: above, log: true }
     }
+    /// An axis that holds both; they are of one kind.
+    pub(crate) fn cover(self, other: Self) -> Self {
+        Self { low: self.low.min(other.low), high: self.high.max(other.high), log: self.log }
+    }
     /// Position of `value` as a share of the axis, kept within it.
     pub(crate) fn share(&self, value: f64) -> f64 {
         let share = if self.log {

@@ -1,15 +1,22 @@
-//! The pictures of a run: throughput over time, echo delay over time, distribution of echo delay.
+//! The pictures of a run: throughput over time, delays over time, distribution of echo delay. Of several seeds the lines are
+//! of all, and areas show how far apart they lie.
 
+use crate::ReportError;
 use crate::axis::Axis;
-use crate::plot::{Curve, Plot, style_of};
+use crate::drawn::Drawn;
+use crate::plot::{Curve, Look, Plot, style_of};
+use crate::raster::Rasteriser;
 use std::path::Path;
-use wavelane_run::{RecordError, RunDocument, Series, figures::FlowFigures};
-use wavelane_scenario::Scenario;
+use wavelane_run::figures::{FlowFigures, percentile};
+use wavelane_run::{RecordError, RunDocument, Series};
+use wavelane_scenario::{Quantity, Scenario};
 
 /// Bins along the time axis, about.
 const BINS: f64 = 90.0;
 /// Round bin widths in seconds.
 const WIDTHS: [f64; 9] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 60.0];
+/// Steps of a distribution over several seeds.
+const SHARES: usize = 200;
 
 /// A picture with the name of its files.
 pub(crate) struct Picture {
@@ -17,17 +24,38 @@ pub(crate) struct Picture {
     pub(crate) plot: Plot,
 }
 
-/// One flow of one stack with its series (first seed).
+impl Picture {
+    /// Draws it and writes its files.
+    pub(crate) fn write(&self, plots: &Path, rasteriser: &Rasteriser) -> Result<Drawn, ReportError> {
+        Drawn::new(|layout| self.plot.svg(layout)).write(plots, self.name, rasteriser)
+    }
+}
+
+/// One flow of one stack with its series, by seed.
 struct Seen<'a> {
+    name: String,
+    look: Look,
     stack: &'a str,
-    style: usize,
-    figures: &'a FlowFigures,
-    series: Series,
+    runs: Vec<(&'a FlowFigures, Series)>,
 }
 
 impl Seen<'_> {
-    fn name(&self, several: bool) -> String {
-        if several { format!("{} {}", self.stack, self.figures.flow) } else { self.stack.to_owned() }
+    fn flow(&self) -> &str {
+        &self.runs[0].0.flow
+    }
+    fn curve(&self, pieces: Vec<Vec<(f64, f64)>>) -> Curve {
+        Curve { name: self.name.clone(), look: self.look, pieces, band: Vec::new(), marks: Vec::new() }
+    }
+    /// Sent and delay, in seconds and in ms or nothing if lost, of one seed.
+    fn delays(&self, run: usize) -> impl Iterator<Item = (f64, Option<f64>)> {
+        let list = match &self.runs[run].1 {
+            Series::Probes(list) | Series::Fetches(list) => list.as_slice(),
+            Series::Arrivals(_) => &[],
+        };
+        list.iter().map(|(at, delay)| (seconds(*at), delay.map(|ns| ns as f64 / 1e6)))
+    }
+    fn all_delays(&self) -> Vec<(f64, Option<f64>)> {
+        (0..self.runs.len()).flat_map(|run| self.delays(run)).collect()
     }
 }
 
@@ -37,29 +65,60 @@ pub(crate) fn pictures(
     document: &RunDocument,
     scenario: &Scenario,
 ) -> Result<Vec<Picture>, RecordError> {
-    let (mut bulks, mut echoes) = (Vec::new(), Vec::new());
-    for stack in &document.stacks {
-        for figures in stack.flows.iter().filter(|f| f.seed == document.seed) {
-            let series = document.series(record, &stack.stack, figures)?;
-            let style = style_of(document.stacks.iter().map(|s| s.stack.as_str()), &stack.stack);
-            let seen = Seen { stack: &stack.stack, style, figures, series };
-            match seen.series {
-                Series::Arrivals(_) => bulks.push(seen),
-                Series::Probes(_) => echoes.push(seen),
-                Series::Fetches(_) => {}
-            }
-        }
-    }
-    let end = end_of_time(&bulks, &echoes);
+    let bulk = |app: &str| !matches!(app, "echo" | "telnet" | "ping" | "voice" | "fetch" | "web");
+    let bulks = gather(record, document, scenario, bulk)?;
+    let echoes = gather(record, document, scenario, |app| matches!(app, "echo" | "telnet" | "ping"))?;
+    let calls = gather(record, document, scenario, |app| app == "voice")?;
+    let pages = gather(record, document, scenario, |app| matches!(app, "fetch" | "web"))?;
+    let end = end_of_time(&[&bulks, &echoes, &calls, &pages]);
     let mut pictures = Vec::new();
     if !bulks.is_empty() {
         pictures.push(Picture { name: "throughput", plot: throughput(&bulks, scenario, end) });
     }
     if !echoes.is_empty() {
-        pictures.push(Picture { name: "echo_delay", plot: delay(&echoes, end) });
+        pictures.push(Picture { name: "echo_delay", plot: delay(&echoes, end, &ECHO) });
         pictures.push(Picture { name: "echo_cdf", plot: distribution(&echoes, document, scenario) });
     }
+    if !calls.is_empty() {
+        pictures.push(Picture { name: "call_delay", plot: delay(&calls, end, &CALL) });
+    }
+    if !pages.is_empty() {
+        pictures.push(Picture { name: "response_time", plot: delay(&pages, end, &RESPONSE) });
+    }
     Ok(pictures)
+}
+
+/// The flows whose application is `wanted`, of every stack, each with a look of its own.
+fn gather<'a>(
+    record: &Path,
+    document: &'a RunDocument,
+    scenario: &Scenario,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Seen<'a>>, RecordError> {
+    let flows: Vec<&str> = scenario.flows.iter().filter(|f| wanted(f.app.word())).map(|f| f.name.as_str()).collect();
+    let mut all = Vec::new();
+    for stack in &document.stacks {
+        let style = style_of(document.stacks.iter().map(|s| s.stack.as_str()), &stack.stack);
+        for (number, flow) in flows.iter().enumerate() {
+            let look = match (document.stacks.len(), flows.len()) {
+                (1, _) => Look::of(number),
+                (_, 0..=4) => Look::of_flow(style, number),
+                (stacks, _) => Look::of(style + number * stacks),
+            };
+            let figures = stack.flows.iter().filter(|f| f.flow == *flow);
+            let runs =
+                figures.map(|f| Ok((f, document.series(record, &stack.stack, f)?))).collect::<Result<Vec<_>, _>>()?;
+            let name = match (document.stacks.len(), flows.len()) {
+                (_, 1) => stack.stack.clone(),
+                (1, _) => (*flow).to_owned(),
+                _ => format!("{} {flow}", stack.stack),
+            };
+            if !runs.is_empty() {
+                all.push(Seen { name, look, stack: &stack.stack, runs });
+            }
+        }
+    }
+    Ok(all)
 }
 
 fn seconds(ns: u64) -> f64 {
@@ -67,44 +126,92 @@ fn seconds(ns: u64) -> f64 {
 }
 
 /// The last thing seen, in seconds.
-fn end_of_time(bulks: &[Seen<'_>], echoes: &[Seen<'_>]) -> f64 {
-    let last = |s: &Seen<'_>| match &s.series {
+fn end_of_time(kinds: &[&[Seen<'_>]]) -> f64 {
+    let last = |series: &Series| match series {
         Series::Arrivals(list) => list.last().map_or(0.0, |a| seconds(a.0)),
         Series::Probes(list) | Series::Fetches(list) => list.last().map_or(0.0, |p| seconds(p.0)),
     };
-    bulks.iter().chain(echoes).map(last).fold(1.0, f64::max)
+    kinds.iter().flat_map(|k| k.iter()).flat_map(|s| &s.runs).map(|(_, series)| last(series)).fold(1.0, f64::max)
+}
+
+fn width_of_bins(end: f64) -> f64 {
+    WIDTHS.into_iter().find(|w| end / w <= BINS).unwrap_or(60.0)
 }
 
 fn throughput(bulks: &[Seen<'_>], scenario: &Scenario, end: f64) -> Plot {
-    let width = WIDTHS.into_iter().find(|w| end / w <= BINS).unwrap_or(60.0);
-    let several = bulks.iter().any(|b| b.figures.flow != bulks[0].figures.flow);
-    let curves: Vec<Curve> = bulks.iter().map(|b| rate_curve(b, width, several)).collect();
-    let rate =
-        scenario.flow(&bulks[0].figures.flow).and_then(|f| scenario.bottleneck(f)).map(|r| r.as_bps() as f64 / 1e6);
-    let most = curves.iter().flat_map(|c| c.pieces.iter().flatten()).map(|p| p.1).chain(rate).fold(0.0, f64::max);
+    let width = width_of_bins(end);
+    let curves: Vec<Curve> = bulks.iter().map(|b| rate_curve(b, width)).collect();
+    let link = scenario.flow(bulks[0].flow()).and_then(|f| scenario.bottleneck(f));
+    let level = link.map(|r| r.as_bps() as f64);
+    let points = curves.iter().flat_map(|c| c.pieces.iter().flatten().chain(&c.band));
+    let most = points.map(|p| p.1).chain(level).fold(0.0, f64::max);
+    // The unit of the axis is the one that the largest value is best said in.
+    let (unit, scale) = match most {
+        b if b >= 2e9 => ("Gbit/s", 1e9),
+        b if b >= 1e6 => ("Mbit/s", 1e6),
+        _ => ("kbit/s", 1e3),
+    };
+    let scaled = |points: &mut Vec<(f64, f64)>| points.iter_mut().for_each(|p| p.1 /= scale);
+    let curves = curves.into_iter().map(|mut curve| {
+        curve.pieces.iter_mut().for_each(scaled);
+        scaled(&mut curve.band);
+        curve
+    });
     Plot {
         title: "Throughput at the receiving application".into(),
         x_label: "time since the start (s)".into(),
-        y_label: format!("Mbit/s, mean over {} ms", (width * 1e3) as u64),
+        y_label: format!("{unit}, mean over {} ms", (width * 1e3).round() as u64),
         x: Axis::exact(end),
-        y: Axis::linear(most * 1.04),
-        curves,
-        level: rate.map(|r| (r, format!("link rate {r} Mbit/s"))),
+        y: Axis::linear(most / scale * 1.04),
+        curves: curves.collect(),
+        level: link.map(|r| (r.as_bps() as f64 / scale, format!("link rate {}", r.write()))),
         points: false,
         bars: false,
         marks_mean: "",
     }
 }
 
-/// Rate over time, from connect() to the last byte; an unfinished flow goes on at zero to its last arrival.
-fn rate_curve(seen: &Seen<'_>, width: f64, several: bool) -> Curve {
-    let Series::Arrivals(arrivals) = &seen.series else { return curve(seen, several, Vec::new()) };
-    let points = binned(arrivals, seconds((seen.figures.connect_ms * 1e6) as u64), width, seen.figures.completed);
-    curve(seen, several, vec![points])
+/// Bits per second over time, from connect() to the last byte; an unfinished flow goes on at zero to its last arrival. Of
+/// several seeds the mean of those that run, and the area from the slowest to the fastest.
+fn rate_curve(seen: &Seen<'_>, width: f64) -> Curve {
+    let one = |(figures, series): &(&FlowFigures, Series)| match series {
+        Series::Arrivals(arrivals) => {
+            binned(arrivals, seconds((figures.connect_ms * 1e6) as u64), width, figures.completed)
+        }
+        _ => Vec::new(),
+    };
+    let runs: Vec<Vec<(f64, f64)>> = seen.runs.iter().map(one).collect();
+    match runs.as_slice() {
+        [only] => seen.curve(vec![only.clone()]),
+        several => {
+            let spread = by_bin(several.iter().flatten().copied(), width);
+            let mean = spread.iter().map(|(at, v)| (*at, v.iter().sum::<f64>() / v.len() as f64)).collect();
+            let ends = spread.iter().map(|(at, v)| (*at, v[0], v[v.len() - 1]));
+            Curve { band: outline(ends), ..seen.curve(vec![mean]) }
+        }
+    }
 }
 
-/// Mbit/s in bins of `width` seconds, each at its middle. The last bin of a completed transfer ends with its last byte:
-/// a mean over all of it would look like a slow end. If that leaves less than half a bin, it belongs to the one before.
+/// Sorted values by bin, each at its bin's middle.
+fn by_bin(points: impl Iterator<Item = (f64, f64)>, width: f64) -> Vec<(f64, Vec<f64>)> {
+    let mut bins: std::collections::BTreeMap<u64, Vec<f64>> = std::collections::BTreeMap::new();
+    for (at, value) in points {
+        bins.entry((at / width) as u64).or_default().push(value);
+    }
+    let middle = |(bin, mut values): (u64, Vec<f64>)| {
+        values.sort_by(f64::total_cmp);
+        ((bin as f64 + 0.5) * width, values)
+    };
+    bins.into_iter().map(middle).collect()
+}
+
+/// The outline of an area: along its upper end and back along its lower.
+fn outline(ends: impl DoubleEndedIterator<Item = (f64, f64, f64)> + Clone) -> Vec<(f64, f64)> {
+    ends.clone().map(|(x, _, high)| (x, high)).chain(ends.rev().map(|(x, low, _)| (x, low))).collect()
+}
+
+/// Bits per second in bins of `width` seconds, each at its middle. The last bin of a completed transfer ends with its last
+/// byte: a mean over all of it would look like a slow end. If that leaves less than half a bin, it belongs to the one before.
 fn binned(arrivals: &[(u64, u64)], start: f64, width: f64, completed: bool) -> Vec<(f64, f64)> {
     let bin = |s: f64| (s / width) as usize;
     let end = arrivals.last().map_or(0.0, |a| seconds(a.0));
@@ -123,79 +230,100 @@ fn binned(arrivals: &[(u64, u64)], start: f64, width: f64, completed: bool) -> V
         }
     }
     let point = |(i, (octets, lasting)): (usize, &(u64, f64))| {
-        (i as f64 * width + lasting / 2.0, *octets as f64 * 8.0 / lasting / 1e6)
+        (i as f64 * width + lasting / 2.0, *octets as f64 * 8.0 / lasting)
     };
     bins.iter().enumerate().skip(start).map(point).collect()
 }
 
-fn curve(seen: &Seen<'_>, several: bool, pieces: Vec<Vec<(f64, f64)>>) -> Curve {
-    Curve { name: seen.name(several), style: seen.style, pieces, marks: Vec::new() }
+/// What a picture of delays says.
+struct Words {
+    title: &'static str,
+    x: &'static str,
+    y: &'static str,
+    marks: &'static str,
 }
 
-fn answered<'a>(echoes: &'a [Seen<'_>]) -> impl Iterator<Item = f64> + 'a {
-    echoes
-        .iter()
-        .flat_map(|e| match &e.series {
-            Series::Probes(list) => list.as_slice(),
-            Series::Arrivals(_) | Series::Fetches(_) => &[],
-        })
-        .filter_map(|p| p.1)
-        .map(|ns| ns as f64 / 1e6)
-}
+const ECHO: Words = Words {
+    title: "Echo delay over time: question to answer",
+    x: "time the question was due, since the start (s)",
+    y: "round trip (ms), log scale",
+    marks: "never answered",
+};
+const CALL: Words = Words {
+    title: "Delay of a call's datagrams, one way",
+    x: "time it was sent, since the start (s)",
+    y: "one way (ms), log scale",
+    marks: "never arrived",
+};
+const RESPONSE: Words = Words {
+    title: "Time of an object: connect() to its last byte",
+    x: "time of connect(), since the start (s)",
+    y: "ms, log scale",
+    marks: "did not end",
+};
 
-fn several_echoes(echoes: &[Seen<'_>]) -> bool {
-    echoes.iter().any(|e| e.figures.flow != echoes[0].figures.flow)
-}
-
-fn delay(echoes: &[Seen<'_>], end: f64) -> Plot {
-    let several = several_echoes(echoes);
+fn delay(kind: &[Seen<'_>], end: f64, words: &Words) -> Plot {
+    let several = kind.iter().any(|seen| seen.runs.len() > 1);
+    let width = width_of_bins(end);
     let draw = |seen: &Seen<'_>| {
-        let Series::Probes(probes) = &seen.series else { return curve(seen, several, Vec::new()) };
-        let point = |p: &(u64, Option<u64>)| p.1.map(|rtt| (seconds(p.0), rtt as f64 / 1e6));
+        let probes = seen.all_delays();
+        let answered = probes.iter().filter_map(|(at, delay)| Some((*at, (*delay)?)));
+        if several {
+            let spread = by_bin(answered, width);
+            let at = |of: &[f64], p| percentile(of, p).unwrap_or(0.0);
+            let median = spread.iter().map(|(x, v)| (*x, at(v, 50))).collect();
+            let ends = spread.iter().map(|(x, v)| (*x, at(v, 5), at(v, 95)));
+            return Curve { band: outline(ends), ..seen.curve(vec![median]) };
+        }
+        let point = |p: &(f64, Option<f64>)| Some((p.0, p.1?));
         let pieces = probes.split(|p| p.1.is_none()).map(|run| run.iter().filter_map(point).collect::<Vec<_>>());
-        let marks = probes.iter().filter(|p| p.1.is_none()).map(|p| seconds(p.0)).collect();
+        let marks = probes.iter().filter(|p| p.1.is_none()).map(|p| p.0).collect();
         let pieces = pieces.filter(|p| !p.is_empty()).collect();
-        Curve { marks, ..curve(seen, several, pieces) }
+        Curve { marks, ..seen.curve(pieces) }
     };
+    let curves: Vec<Curve> = kind.iter().map(draw).collect();
+    let values = curves.iter().flat_map(|c| c.pieces.iter().flatten().chain(&c.band)).map(|p| p.1);
     Plot {
-        title: "Echo delay over time: question to answer".into(),
-        x_label: "time the question was due, since the start (s)".into(),
-        y_label: "round trip (ms), log scale".into(),
+        title: words.title.into(),
+        x_label: words.x.into(),
+        y_label: words.y.into(),
         x: Axis::exact(end),
-        y: Axis::logarithmic(answered(echoes)),
-        curves: echoes.iter().map(draw).collect(),
+        y: Axis::logarithmic(values),
         level: None,
-        points: true,
+        points: !several,
         bars: false,
-        marks_mean: "never answered",
+        marks_mean: words.marks,
+        curves,
     }
 }
 
-/// Share of counted probes answered within a delay; lost ones keep a curve below 1.
+/// Share of counted probes answered within a delay; lost ones keep a curve below 1. Of several seeds the curve is over all
+/// their probes, and the area holds every seed's own curve.
 fn distribution(echoes: &[Seen<'_>], document: &RunDocument, scenario: &Scenario) -> Plot {
-    let several = several_echoes(echoes);
+    let counted = |seen: &Seen<'_>, run: usize| -> Vec<Option<f64>> {
+        let window = window_of(seen, run, document, scenario);
+        seen.delays(run).filter(|p| (window.0..=window.1).contains(&(p.0 * 1e3))).map(|p| p.1).collect()
+    };
     let draw = |seen: &Seen<'_>| {
-        let Series::Probes(probes) = &seen.series else { return curve(seen, several, Vec::new()) };
-        let window = window_of(seen, document, scenario);
-        let counted: Vec<Option<u64>> =
-            probes.iter().filter(|p| (window.0..=window.1).contains(&(p.0 as f64 / 1e6))).map(|p| p.1).collect();
-        let mut delays: Vec<f64> = counted.iter().flatten().map(|ns| *ns as f64 / 1e6).collect();
-        delays.sort_by(f64::total_cmp);
-        let n = counted.len().max(1) as f64;
+        let runs: Vec<Vec<Option<f64>>> = (0..seen.runs.len()).map(|run| counted(seen, run)).collect();
+        let all = runs.concat();
+        let delays = sorted(&all);
+        let n = all.len().max(1) as f64;
         let mut steps = Vec::with_capacity(2 * delays.len());
         for (i, d) in delays.iter().enumerate() {
             steps.push((*d, i as f64 / n));
             steps.push((*d, (i + 1) as f64 / n));
         }
-        curve(seen, several, vec![steps])
+        Curve { band: if runs.len() > 1 { spread(&runs) } else { Vec::new() }, ..seen.curve(vec![steps]) }
     };
+    let curves: Vec<Curve> = echoes.iter().map(draw).filter(|c| !c.pieces.concat().is_empty()).collect();
     Plot {
         title: "Echo delay: share of questions answered within a time".into(),
         x_label: "round trip (ms), log scale".into(),
         y_label: "share answered".into(),
-        x: Axis::logarithmic(answered(echoes)),
+        x: Axis::logarithmic(curves.iter().flat_map(|c| c.pieces.iter().flatten().chain(&c.band)).map(|p| p.0)),
         y: Axis::linear(1.0),
-        curves: echoes.iter().map(draw).filter(|c| !c.pieces.concat().is_empty()).collect(),
+        curves,
         level: None,
         points: false,
         bars: false,
@@ -203,12 +331,35 @@ fn distribution(echoes: &[Seen<'_>], document: &RunDocument, scenario: &Scenario
     }
 }
 
+fn sorted(delays: &[Option<f64>]) -> Vec<f64> {
+    let mut answered: Vec<f64> = delays.iter().flatten().copied().collect();
+    answered.sort_by(f64::total_cmp);
+    answered
+}
+
+/// The outline of the area in which every seed's distribution lies, as far up as all of them reach.
+fn spread(runs: &[Vec<Option<f64>>]) -> Vec<(f64, f64)> {
+    let by_seed: Vec<(Vec<f64>, usize)> = runs.iter().map(|run| (sorted(run), run.len())).collect();
+    let mut ends = Vec::new();
+    for step in 1..=SHARES {
+        let share = step as f64 / SHARES as f64;
+        let rank = |n: usize| ((share * n as f64).ceil() as usize).max(1) - 1;
+        let within: Option<Vec<f64>> = by_seed.iter().map(|(delays, n)| delays.get(rank(*n)).copied()).collect();
+        let Some(within) = within else { break };
+        let (low, high) = within.iter().fold((f64::INFINITY, 0.0_f64), |(l, h), d| (l.min(*d), h.max(*d)));
+        ends.push((share, low, high));
+    }
+    let later = ends.iter().map(|(share, _, high)| (*high, *share));
+    later.chain(ends.iter().rev().map(|(share, low, _)| (*low, *share))).collect()
+}
+
 /// When the probes of an echo count, in ms since the start: while its bulk flow ran.
-fn window_of(seen: &Seen<'_>, document: &RunDocument, scenario: &Scenario) -> (f64, f64) {
+fn window_of(seen: &Seen<'_>, run: usize, document: &RunDocument, scenario: &Scenario) -> (f64, f64) {
     let always = (0.0, f64::INFINITY);
-    let Some(bulk) = scenario.flow(&seen.figures.flow).and_then(|f| scenario.bulk_of(f)) else { return always };
+    let Some(bulk) = scenario.flow(seen.flow()).and_then(|f| scenario.bulk_of(f)) else { return always };
     let stack = document.stacks.iter().find(|s| s.stack == seen.stack);
-    let figures = stack.and_then(|s| s.flows.iter().find(|f| f.flow == bulk.name && f.seed == seen.figures.seed));
+    let seed = seen.runs[run].0.seed;
+    let figures = stack.and_then(|s| s.flows.iter().find(|f| f.flow == bulk.name && f.seed == seed));
     let Some(figures) = figures else { return always };
     let end = figures.last_byte_ms.filter(|_| figures.completed).unwrap_or(f64::INFINITY);
     (figures.connect_ms, end)
@@ -224,15 +375,38 @@ mod tests {
         for tenths in [41u64, 49] {
             let arrivals: Vec<(u64, u64)> = (1..=tenths).map(|i| (i * 50_000_000 - 1, 6_250)).collect();
             let points = binned(&arrivals, 0.0, 0.5, true);
-            assert!(points.iter().all(|p| (p.1 - 1.0).abs() < 1e-6), "{points:?}");
+            assert!(points.iter().all(|p| (p.1 - 1e6).abs() < 1.0), "{points:?}");
             let unfinished = binned(&arrivals, 0.0, 0.5, false);
             assert_eq!(unfinished.len(), 5);
-            assert!(unfinished[4].1 < 0.95, "{unfinished:?}");
+            assert!(unfinished[4].1 < 0.95e6, "{unfinished:?}");
         }
     }
 
     #[test]
     fn one_instant_is_one_finite_point() {
-        assert_eq!(binned(&[(3_000_000, 1_000)], 0.002, 0.5, true), [(0.25, 0.016)]);
+        assert_eq!(binned(&[(3_000_000, 1_000)], 0.002, 0.5, true), [(0.25, 16_000.0)]);
+    }
+
+    #[test]
+    fn the_area_of_a_distribution_holds_every_seed_as_far_as_all_were_answered() {
+        let run = |delays: &[f64]| delays.iter().map(|d| Some(*d)).chain([None]).collect::<Vec<_>>();
+        let band = spread(&[run(&[10.0, 20.0, 30.0]), run(&[15.0, 18.0, 60.0])]);
+        // A quarter of either was never answered.
+        assert!(band.iter().all(|p| p.1 <= 0.75) && band.contains(&(60.0, 0.75)) && band.contains(&(30.0, 0.75)));
+        assert!(
+            band.contains(&(10.0, 0.25)) && band.contains(&(15.0, 0.25)) && band.contains(&(20.0, 0.5)),
+            "{band:?}"
+        );
+        assert_eq!(band.len() % 2, 0);
+    }
+
+    #[test]
+    fn values_gather_in_their_bins() {
+        let found = by_bin([(0.1, 3.0), (0.6, 5.0), (0.4, 1.0)].into_iter(), 0.5);
+        assert_eq!(found, [(0.25, vec![1.0, 3.0]), (0.75, vec![5.0])]);
+        assert_eq!(
+            outline([(0.0, 1.0, 2.0), (1.0, 3.0, 4.0)].into_iter()),
+            [(0.0, 2.0), (1.0, 4.0), (1.0, 3.0), (0.0, 1.0)]
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::ReportError;
 use crate::axis::Axis;
-use crate::plot::{Curve, Plot};
+use crate::plot::{Curve, Look, Plot, WIDE};
 use crate::raster::Rasteriser;
 use std::path::Path;
 
@@ -140,7 +140,8 @@ impl Graph {
             shown.iter().map(|s| s.mark.most()).fold((0.0, 0.0), |a: (f64, f64), b| (a.0.max(b.0), a.1.max(b.1)));
         let curve = |s: &&GraphSeries| Curve {
             name: s.name.clone(),
-            style: s.style,
+            look: Look::of(s.style),
+            band: Vec::new(),
             pieces: s.mark.pieces(most.0),
             marks: Vec::new(),
         };
@@ -169,8 +170,8 @@ pub fn draw_graphs(directory: &Path, graphs: &[(String, Graph)]) -> Result<(), R
     std::fs::create_dir_all(directory).map_err(|e| unwritable(directory, e))?;
     let rasteriser = Rasteriser::new();
     for (name, graph) in graphs {
-        let svg = graph.plot().svg();
-        let png = rasteriser.png(&svg).map_err(|why| ReportError::Picture { picture: "trace", why })?;
+        let svg = graph.plot().svg(WIDE);
+        let png = rasteriser.png(&svg).map_err(|why| ReportError::Picture { picture: name.clone(), why })?;
         for (ending, content) in [("svg", svg.as_bytes()), ("png", &png[..])] {
             let path = directory.join(format!("{name}.{ending}"));
             std::fs::write(&path, content).map_err(|e| unwritable(&path, e))?;
@@ -217,7 +218,7 @@ mod tests {
                 series("nothing", 3, Mark::Line(vec![])),
             ],
         };
-        let svg = graph.plot().svg();
+        let svg = graph.plot().svg(WIDE);
         assert!(svg.contains(">strokes<") && svg.contains(">dots<") && !svg.contains(">nothing<"));
         assert_eq!(svg.matches("<polyline").count(), 3);
         assert!(Rasteriser::new().png(&svg).is_ok_and(|png| png.starts_with(b"\x89PNG")));

@@ -1,7 +1,8 @@
 //! One self-contained HTML file: no script, no network, readable when printed.
 
-use crate::curves::Picture;
-use crate::plot::{colour, escape, style_of};
+use crate::drawn::Drawn;
+use crate::people::people_tables;
+use crate::plot::{Look, colour, escape, style_of};
 use crate::radio::radio_tables;
 use crate::summary::{costs, flows};
 use crate::table::Table;
@@ -9,27 +10,50 @@ use core::fmt::Write;
 use wavelane_run::RunDocument;
 use wavelane_scenario::Scenario;
 
-pub(crate) const STYLE: &str = "\
-body{font:15px/1.5 system-ui,'DejaVu Sans',sans-serif;color:#111;background:#fff;max-width:1000px;margin:2em auto;padding:0 1em}
+const STYLE: &str = "\
+:root{color-scheme:light dark;--ink:#111;--paper:#fff;--rule:#ddd;--edge:#333;--soft:#f4f4f4;--dim:#555;--good:#006b3c;--bad:#b00020;--open:#8a5a00}
+body{font:15px/1.5 system-ui,'DejaVu Sans',sans-serif;color:var(--ink);background:var(--paper);max-width:1000px;margin:2em auto;padding:0 1em}
 h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.15em;margin-top:2em}
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-th,td{padding:.35em .6em;border-bottom:1px solid #ddd;text-align:right;vertical-align:top}
-th{border-bottom:2px solid #333;font-weight:600;font-size:.85em}
+.t{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th,td{padding:.35em .6em;border-bottom:1px solid var(--rule);text-align:right;vertical-align:top}
+th{border-bottom:2px solid var(--edge);font-weight:600;font-size:.85em}
 td.l,th.l{text-align:left}.swatch{display:inline-block;width:.8em;height:.8em;margin-right:.5em}
-code,pre{font-family:ui-monospace,'DejaVu Sans Mono',monospace;background:#f4f4f4}code{padding:.1em .3em}
+code,pre{font-family:ui-monospace,'DejaVu Sans Mono',monospace;background:var(--soft)}code{padding:.1em .3em}
 pre{padding:.8em;overflow-x:auto;font-size:.85em}
-.n{white-space:nowrap}svg{width:100%;height:auto;border:1px solid #eee;margin-top:1.5em}.v{font-weight:700}.pass{color:#006b3c}.fail{color:#b00020}
-.inconclusive{color:#8a5a00}.note{color:#555;font-size:.9em}
-@media print{body{max-width:none;margin:0}svg{break-inside:avoid}}";
+.n{white-space:nowrap}svg{width:100%;height:auto;border:1px solid var(--rule);margin-top:1.5em}.narrow{display:none}
+.v{font-weight:700}.pass{color:var(--good)}.fail{color:var(--bad)}.inconclusive{color:var(--open)}.note{color:var(--dim);font-size:.9em}
+.shade{color:#111}
+@media(max-width:640px){body{margin:.5em auto;padding:0 .6em}.wide{display:none}.narrow{display:block}th,td{padding:.3em .4em}}
+@media print{body{max-width:none;margin:0}svg{break-inside:avoid}}
+@media screen and (prefers-color-scheme:dark){
+:root{--ink:#e4e6e8;--paper:#15181b;--rule:#363b40;--edge:#8a9299;--soft:#22272b;--dim:#a4abb1;--good:#5fce97;--bad:#ff8a94;--open:#e6b450}
+.plot{fill:#e4e6e8}.plot .bg{fill:#15181b}.plot .grid{stroke:#30353a}.plot .axis{stroke:#9aa2a9}.plot .grey{stroke:#a4abb1}
+";
 
-/// The page.
-pub(crate) fn page(document: &RunDocument, scenario: &Scenario, pictures: &[(Picture, String)]) -> String {
-    let title = if document.title.is_empty() { &document.scenario } else { &document.title };
+/// Colours of the curves on dark paper, in the order of those on white.
+const DARK: [&str; 7] = ["#4AA8E8", "#F08A3C", "#2FC796", "#E59CC4", "#8CCBF2", "#F2BC3D", "#F2F2F2"];
+
+/// The page's beginning, up to and with its head line.
+pub(crate) fn head(title: &str) -> String {
     let title = escape(title);
-    let mut out = format!(
+    let mut style = STYLE.to_owned();
+    for (i, colour) in DARK.iter().enumerate() {
+        let _ = writeln!(
+            style,
+            ".plot .s{i}{{stroke:{colour}}}.plot .f{i}{{fill:{colour}}}.b{i}{{background:{colour}!important}}"
+        );
+    }
+    style.push('}');
+    format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n<style>\n{STYLE}\n</style>\n</head>\n<body>\n"
-    );
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
+         <style>\n{style}\n</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
+    )
+}
+
+/// The page of a run.
+pub(crate) fn page(document: &RunDocument, scenario: &Scenario, pictures: &[(&'static str, Drawn)]) -> String {
+    let mut out = head(if document.title.is_empty() { &document.scenario } else { &document.title });
     let verdict = document.verdict.word();
     let seeds = match document.repeat {
         1 => format!("seed {}", document.seed),
@@ -37,14 +61,14 @@ pub(crate) fn page(document: &RunDocument, scenario: &Scenario, pictures: &[(Pic
     };
     let _ = writeln!(
         out,
-        "<h1>{title}</h1>\n<p>Scenario <b>{}</b> on <b>{}</b>, {seeds}. Verdict: <span class=\"v {verdict}\">{verdict}</span>.</p>",
+        "<p>Scenario <b>{}</b> on <b>{}</b>, {seeds}. Verdict: <span class=\"v {verdict}\">{verdict}</span>.</p>",
         escape(&document.scenario),
         escape(&document.backend)
     );
     flow_table(&mut out, document, scenario);
-    for (title, radio) in radio_tables(document) {
+    for (title, more) in people_tables(document).into_iter().chain(radio_tables(document)) {
         let _ = writeln!(out, "<h2>{}</h2>", escape(title));
-        table(&mut out, document, &radio);
+        table(&mut out, document, &more);
     }
     for o in &document.omitted {
         let _ = writeln!(out, "<p class=\"note\">Omitted <b>{}</b>: {}</p>", escape(&o.stack), escape(&o.why));
@@ -55,14 +79,15 @@ pub(crate) fn page(document: &RunDocument, scenario: &Scenario, pictures: &[(Pic
         }
     }
     checks(&mut out, document);
-    for (picture, svg) in pictures {
-        let _ = writeln!(out, "<div id=\"{}\">\n{svg}\n</div>", picture.name);
+    for (name, drawn) in pictures {
+        let _ = writeln!(out, "<div id=\"{name}\">\n{}</div>", drawn.html());
     }
     if document.repeat > 1 && !pictures.is_empty() {
         let _ = writeln!(
             out,
-            "<p class=\"note\">The pictures show seed {}; the table is over all seeds.</p>",
-            document.seed
+            "<p class=\"note\">The pictures show all {} seeds: lines are means (delays: medians) over them, areas reach \
+             from the least to the most of any seed (delays: from the 5th to the 95th percentile of all).</p>",
+            document.repeat
         );
     }
     if !document.clauses.is_empty() {
@@ -89,7 +114,7 @@ pub(crate) fn page(document: &RunDocument, scenario: &Scenario, pictures: &[(Pic
 }
 
 fn table(out: &mut String, document: &RunDocument, table: &Table) {
-    out.push_str("<table>\n<thead><tr>");
+    out.push_str("<div class=\"t\"><table>\n<thead><tr>");
     for (i, head) in table.heads.iter().enumerate() {
         let class = if i < table.words { " class=\"l\"" } else { "" };
         let _ = write!(out, "<th{class}>{}</th>", escape(head));
@@ -100,17 +125,18 @@ fn table(out: &mut String, document: &RunDocument, table: &Table) {
         for (i, cell) in row.iter().enumerate() {
             let class = if i < table.words { " class=\"l n\"" } else { " class=\"n\"" };
             let swatch = match i {
-                0 => format!(
-                    "<span class=\"swatch\" style=\"background:{}\"></span>",
-                    colour(style_of(document.stacks.iter().map(|s| s.stack.as_str()), cell))
-                ),
+                0 => {
+                    let style = style_of(document.stacks.iter().map(|s| s.stack.as_str()), cell);
+                    let (number, colour) = (Look::of(style).colour, colour(style));
+                    format!("<span class=\"swatch b{number}\" style=\"background:{colour}\"></span>")
+                }
                 _ => String::new(),
             };
             let _ = write!(out, "<td{class}>{swatch}{}</td>", escape(cell));
         }
         out.push_str("</tr>\n");
     }
-    out.push_str("</tbody>\n</table>\n");
+    out.push_str("</tbody>\n</table></div>\n");
 }
 
 fn flow_table(out: &mut String, document: &RunDocument, scenario: &Scenario) {
@@ -123,9 +149,10 @@ fn flow_table(out: &mut String, document: &RunDocument, scenario: &Scenario) {
     }
     out.push_str(
         "<p class=\"note\">Goodput: bytes at the receiving application from first to last byte; unfinished flows over \
-         the time given. Share of link: goodput over the slowest channel's rate. Echo: questions due while the bulk \
-         flow ran; an unanswered one ranks last and as at least 5 s. Wire bytes: IP bytes offered to the bad channel, \
-         both directions, before loss.</p>\n",
+         the time given. Share of link: goodput over the rate of the slowest channel on the way, of which those side by side \
+         between two nodes count together as one link. Echo: questions due while the bulk flow ran; an unanswered one \
+         ranks last and as at least 5 s. Bytes on the link: IP bytes offered to the bad channel, both directions, \
+         before loss, per byte delivered.</p>\n",
     );
 }
 
@@ -133,7 +160,7 @@ fn checks(out: &mut String, document: &RunDocument) {
     if document.checks.is_empty() {
         return;
     }
-    out.push_str("<h2>Checks</h2>\n<table>\n<tbody>\n");
+    out.push_str("<h2>Checks</h2>\n<div class=\"t\"><table>\n<tbody>\n");
     for c in &document.checks {
         let (word, name, why) = (c.verdict.word(), escape(&c.check), escape(&c.why));
         let _ = writeln!(
@@ -141,5 +168,5 @@ fn checks(out: &mut String, document: &RunDocument) {
             "<tr><td class=\"l\"><span class=\"v {word}\">{word}</span></td><td class=\"l n\">{name}</td><td class=\"l\">{why}</td></tr>"
         );
     }
-    out.push_str("</tbody>\n</table>\n");
+    out.push_str("</tbody>\n</table></div>\n");
 }

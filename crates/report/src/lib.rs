@@ -2,21 +2,31 @@
 #![forbid(unsafe_code)]
 
 mod axis;
+mod compare;
 mod curves;
+mod dots;
+mod drawn;
 mod graph;
 mod html;
 mod page;
+mod people;
 mod plot;
 mod radio;
 mod raster;
 mod study;
 mod summary;
+mod sweep;
 mod table;
+mod units;
 
+pub use compare::{Compared, Comparison, Difference, Estimate};
+pub use dots::{Spread, SpreadRow};
 pub use graph::{Graph, GraphSeries, Mark, draw_graphs};
 pub use page::{Page, PageChart, PageCurve, PageTable, render_page};
 pub use study::{Beside, Chart, Grid, StudyPage, render_study};
 pub use summary::summary_text;
+pub use sweep::render_sweep;
+pub use units::human;
 
 use std::path::{Path, PathBuf};
 use wavelane_run::{RecordError, RunDocument};
@@ -43,7 +53,7 @@ pub enum ReportError {
     #[error("cannot draw {picture}: {why}; please report this with the record")]
     Picture {
         /// Which.
-        picture: &'static str,
+        picture: String,
         /// Why.
         why: String,
     },
@@ -53,24 +63,12 @@ pub enum ReportError {
 pub fn render(record: &Path) -> Result<PathBuf, ReportError> {
     let document = RunDocument::load(record)?;
     let scenario = Scenario::load(&record.join("scenario.toml"))?;
-    let write = |path: PathBuf, content: &[u8]| {
-        std::fs::write(&path, content)
-            .map(|()| path.clone())
-            .map_err(|e| ReportError::Unwritable { path, why: e.to_string() })
-    };
-    let plots = record.join("plots");
-    std::fs::create_dir_all(&plots).map_err(|e| ReportError::Unwritable { path: plots.clone(), why: e.to_string() })?;
     let rasteriser = raster::Rasteriser::new();
     let mut drawn = Vec::new();
     for picture in curves::pictures(record, &document, &scenario)? {
-        let svg = picture.plot.svg();
-        let failed = |why| ReportError::Picture { picture: picture.name, why };
-        let png = rasteriser.png(&svg).map_err(failed)?;
-        write(plots.join(format!("{}.svg", picture.name)), svg.as_bytes())?;
-        write(plots.join(format!("{}.png", picture.name)), &png)?;
-        drawn.push((picture, svg));
+        drawn.push((picture.name, picture.write(&record.join("plots"), &rasteriser)?));
     }
-    write(record.join("report.html"), html::page(&document, &scenario, &drawn).as_bytes())
+    drawn::write_report(record, &html::page(&document, &scenario, &drawn))
 }
 
 #[cfg(test)]

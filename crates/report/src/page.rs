@@ -1,8 +1,9 @@
 //! A page of a measurement: sentences, curves over time, tables.
 
 use crate::axis::Axis;
-use crate::html::STYLE;
-use crate::plot::{Curve, Plot, escape};
+use crate::drawn::{Drawn, write_report};
+use crate::html::head;
+use crate::plot::{Curve, Look, Plot, escape};
 use crate::{ReportError, raster};
 use core::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -48,7 +49,7 @@ pub struct PageTable {
     /// Its title.
     pub title: String,
     /// Heads; the first column is words.
-    pub heads: Vec<&'static str>,
+    pub heads: Vec<String>,
     /// Rows of as many cells.
     pub rows: Vec<Vec<String>>,
 }
@@ -106,7 +107,8 @@ impl PageChart {
         let gap = if self.x_log { f64::INFINITY } else { right * GAP_SHARE };
         let curve = |(style, curve): (usize, &PageCurve)| Curve {
             name: curve.name.clone(),
-            style,
+            look: Look::of(style),
+            band: Vec::new(),
             pieces: pieces(&thinned(&curve.points), gap),
             marks: curve.marks.clone(),
         };
@@ -127,42 +129,30 @@ impl PageChart {
 
 /// Writes `report.html` and `plots/*.svg`, `plots/*.png` into `folder`; returns the page's path.
 pub fn render_page(folder: &Path, page: &Page) -> Result<PathBuf, ReportError> {
-    let write = |path: PathBuf, content: &[u8]| {
-        std::fs::write(&path, content)
-            .map(|()| path.clone())
-            .map_err(|e| ReportError::Unwritable { path, why: e.to_string() })
-    };
-    let plots = folder.join("plots");
-    std::fs::create_dir_all(&plots).map_err(|e| ReportError::Unwritable { path: plots.clone(), why: e.to_string() })?;
     let rasteriser = raster::Rasteriser::new();
     let mut drawn = Vec::new();
     for chart in page.charts.iter().filter(|chart| chart.curves.iter().any(|curve| !curve.points.is_empty())) {
-        let svg = chart.plot().svg();
-        let png = rasteriser.png(&svg).map_err(|why| ReportError::Picture { picture: chart.name, why })?;
-        write(plots.join(format!("{}.svg", chart.name)), svg.as_bytes())?;
-        write(plots.join(format!("{}.png", chart.name)), &png)?;
-        drawn.push(svg);
+        let plot = chart.plot();
+        drawn.push(Drawn::new(|layout| plot.svg(layout)).write(&folder.join("plots"), chart.name, &rasteriser)?);
     }
-    write(folder.join("report.html"), text(page, &drawn).as_bytes())
+    write_page(folder, page, &drawn)
 }
 
-fn text(page: &Page, drawn: &[String]) -> String {
-    let title = escape(&page.title);
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n<style>\n{STYLE}\n</style>\n\
-         </head>\n<body>\n<h1>{title}</h1>\n<p class=\"v\">{}</p>\n<ul>\n",
-        escape(&page.headline)
-    );
+/// Writes `report.html` with pictures that were drawn already.
+pub(crate) fn write_page(folder: &Path, page: &Page, drawn: &[Drawn]) -> Result<PathBuf, ReportError> {
+    write_report(folder, &text(page, drawn))
+}
+
+fn text(page: &Page, drawn: &[Drawn]) -> String {
+    let mut out = head(&page.title);
+    let _ = writeln!(out, "<p class=\"v\">{}</p>\n<ul>", escape(&page.headline));
     for sentence in &page.sentences {
         let _ = writeln!(out, "<li>{}</li>", escape(sentence));
     }
     out.push_str("</ul>\n");
-    for svg in drawn {
-        let _ = writeln!(out, "<div>\n{svg}\n</div>");
-    }
+    drawn.iter().for_each(|picture| out.push_str(&picture.html()));
     for table in &page.tables {
-        let _ = writeln!(out, "<h2>{}</h2>\n<table>\n<thead><tr>", escape(&table.title));
+        let _ = writeln!(out, "<h2>{}</h2>\n<div class=\"t\"><table>\n<thead><tr>", escape(&table.title));
         for (i, head) in table.heads.iter().enumerate() {
             let class = if i == 0 { " class=\"l\"" } else { "" };
             let _ = write!(out, "<th{class}>{}</th>", escape(head));
@@ -176,7 +166,7 @@ fn text(page: &Page, drawn: &[String]) -> String {
             }
             out.push_str("</tr>\n");
         }
-        out.push_str("</tbody>\n</table>\n");
+        out.push_str("</tbody>\n</table></div>\n");
     }
     let _ = writeln!(out, "<h2>Repeat it</h2>\n<pre>{}</pre>\n</body>\n</html>", escape(&page.rerun));
     out
@@ -215,7 +205,7 @@ mod tests {
             charts: vec![chart("one", vec![(0.0, 1.0), (1.0, 3.0)]), chart("none", vec![])],
             tables: vec![PageTable {
                 title: "t".into(),
-                heads: vec!["a", "b"],
+                heads: vec!["a".into(), "b".into()],
                 rows: vec![vec!["x".into(), "7".into()]],
             }],
             rerun: "wavelane probe home".into(),
@@ -224,7 +214,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let html = std::fs::read_to_string(render_page(&folder, &page).unwrap()).unwrap();
         assert!(html.contains("probe of &lt;home&gt;") && html.contains("One &amp; two.") && html.contains(">7<"));
-        assert_eq!(html.matches("<svg").count(), 1);
+        assert_eq!(html.matches("<svg").count(), 2, "for a wide page and a narrow one");
         assert!(std::fs::metadata(folder.join("plots/one.png")).unwrap().len() > 2_000);
         std::fs::remove_dir_all(&folder).unwrap();
     }

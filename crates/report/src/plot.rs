@@ -1,34 +1,75 @@
-//! A small SVG writer for line plots: axes with units, grid, legend, colours and dashes told apart in print too.
+//! A small SVG writer for line plots: axes with units, grid, legend, colours and dashes told apart in print too. Every
+//! picture exists for a wide page and for a telephone; a page's style sheet may recolour it by its classes.
 
 use crate::axis::Axis;
 use core::fmt::Write;
 
-const WIDTH: f64 = 960.0;
-const HEIGHT: f64 = 420.0;
-const LEFT: f64 = 78.0;
-const RIGHT: f64 = 24.0;
-const BOTTOM: f64 = 58.0;
 const TITLE_Y: f64 = 28.0;
-const LEGEND_Y: f64 = 54.0;
 const LEGEND_ROW: f64 = 20.0;
-/// Width of a character of the 13 px legend, generously: DejaVu Sans averages 0.6 em.
-const CHAR: f64 = 8.2;
+/// Width of a character in parts of the font's size, generously: DejaVu Sans averages 0.6 em.
+const CHAR: f64 = 0.63;
 const FONT: &str = "DejaVu Sans, Verdana, sans-serif";
+/// Font size of the legend and of the axes' names.
+const WORDS: u32 = 13;
+/// Font size of the ticks.
+const TICKS: u32 = 12;
 
 /// Okabe and Ito's palette (2008), distinguishable with every common colour blindness; yellow left out: too pale.
-const COLOURS: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"];
+pub(crate) const COLOURS: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"];
 /// Dashes, so that lines differ in black and white too.
-const DASHES: [&str; 4] = ["", "7 3", "2 3", "9 3 2 3"];
+const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "14 4"];
+
+/// How large a picture is, and where its axes lie.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Layout {
+    pub(crate) width: f64,
+    /// From the upper end of the axes to the lower.
+    pub(crate) height: f64,
+    pub(crate) left: f64,
+    pub(crate) right: f64,
+    pub(crate) bottom: f64,
+    pub(crate) title: u32,
+}
+
+/// For a page on a desk, for files and for print.
+pub(crate) const WIDE: Layout =
+    Layout { width: 960.0, height: 292.0, left: 78.0, right: 24.0, bottom: 58.0, title: 17 };
+/// For a page of 400 pixels.
+pub(crate) const NARROW: Layout =
+    Layout { width: 400.0, height: 260.0, left: 62.0, right: 10.0, bottom: 54.0, title: 15 };
+
+/// What a curve looks like: a colour, a dash and the shape of its points.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Look {
+    pub(crate) colour: usize,
+    dash: usize,
+}
+
+impl Look {
+    /// The look of the `i`-th curve; 35 differ. The first is solid.
+    pub(crate) fn of(i: usize) -> Self {
+        Self { colour: i % COLOURS.len(), dash: (i + i / (COLOURS.len() * DASHES.len())) % DASHES.len() }
+    }
+    /// The look of the `flow`-th flow of the `stack`-th stack: colours tell stacks apart, dashes flows.
+    pub(crate) fn of_flow(stack: usize, flow: usize) -> Self {
+        if flow == 0 {
+            Self::of(stack)
+        } else {
+            Self { colour: stack % COLOURS.len(), dash: (stack + flow) % DASHES.len() }
+        }
+    }
+}
 
 /// One curve.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Curve {
     /// Its legend.
     pub(crate) name: String,
-    /// Which colour, dash and mark it has; see [`style_of`].
-    pub(crate) style: usize,
+    pub(crate) look: Look,
     /// Pieces drawn without a gap, in data units.
     pub(crate) pieces: Vec<Vec<(f64, f64)>>,
+    /// The outline of the area in which all repeats lie, in data units; empty for one run.
+    pub(crate) band: Vec<(f64, f64)>,
     /// Marks on the upper edge (lost probes), in x units.
     pub(crate) marks: Vec<f64>,
 }
@@ -57,7 +98,7 @@ pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The style of the `i`-th of `stacks`: style 0, the solid one, is always `wavelane`'s.
+/// The number of the `i`-th of `stacks` among looks: 0, the solid one, is always `wavelane`'s.
 pub(crate) fn style_of<'a>(stacks: impl Iterator<Item = &'a str>, stack: &str) -> usize {
     let others: Vec<&str> = stacks.filter(|s| *s != "wavelane").collect();
     others.iter().position(|s| *s == stack).map_or(0, |i| i + 1)
@@ -68,93 +109,180 @@ pub(crate) fn colour(i: usize) -> &'static str {
     COLOURS[i % COLOURS.len()]
 }
 
-struct Canvas {
-    out: String,
-    top: f64,
+/// How wide a text is, about.
+pub(crate) fn width_of(text: &str, size: u32) -> f64 {
+    CHAR * f64::from(size) * text.chars().count() as f64
+}
+
+/// Lines of a text that fit, cut at spaces.
+fn lines(text: &str, size: u32, most: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if width_of(line, size) + width_of(word, size) + f64::from(size) <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// What has been drawn so far.
+pub(crate) struct Canvas {
+    pub(crate) out: String,
+    pub(crate) layout: Layout,
+    pub(crate) top: f64,
 }
 
 impl Canvas {
-    fn text(&mut self, x: f64, y: f64, size: u32, anchor: &str, text: &str) {
+    pub(crate) fn new(layout: Layout) -> Self {
+        Self { out: String::new(), layout, top: 0.0 }
+    }
+    pub(crate) fn text(&mut self, x: f64, y: f64, size: u32, anchor: &str, text: &str) {
         let text = escape(text);
         let _ = writeln!(
             self.out,
             "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\">{text}</text>"
         );
     }
-    fn line(&mut self, from: (f64, f64), to: (f64, f64), style: &str) {
+    pub(crate) fn line(&mut self, from: (f64, f64), to: (f64, f64), style: &str) {
         let ((x1, y1), (x2, y2)) = (from, to);
         let _ = writeln!(self.out, "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" {style}/>");
     }
-    fn bottom(&self) -> f64 {
-        self.top + HEIGHT - 70.0 - BOTTOM
+    pub(crate) fn bottom(&self) -> f64 {
+        self.top + self.layout.height
     }
+    pub(crate) fn right(&self) -> f64 {
+        self.layout.width - self.layout.right
+    }
+    /// Writes the title and returns where it ends.
+    pub(crate) fn title(&mut self, title: &str) -> f64 {
+        let Layout { left, title: size, .. } = self.layout;
+        // A title that does not fit beside the ticks begins at the edge.
+        let left = if width_of(title, size) > self.right() - left { 8.0 } else { left };
+        let mut y = TITLE_Y;
+        for (i, line) in lines(title, size, self.right() - left).iter().enumerate() {
+            y = TITLE_Y + i as f64 * f64::from(size + 3);
+            self.text(left, y, size, "start", line);
+        }
+        y
+    }
+    /// The whole SVG document.
+    pub(crate) fn svg(self) -> String {
+        let (width, height) = (self.layout.width, self.bottom() + self.layout.bottom);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+             width=\"{width:.0}\" height=\"{height:.0}\" font-family=\"{FONT}\" fill=\"#111\">\n\
+             <rect class=\"bg\" width=\"{width:.0}\" height=\"{height:.0}\" fill=\"#fff\"/>\n{}</svg>\n",
+            self.out
+        )
+    }
+}
+
+/// Thin grey lines behind curves.
+pub(crate) const GRID: &str = "class=\"grid\" stroke=\"#ddd\" stroke-width=\"1\"";
+/// Axes.
+pub(crate) const FRAME: &str = "class=\"axis\" stroke=\"#333\" stroke-width=\"1.2\"";
+/// Levels and what stands for nobody's curve.
+pub(crate) const GREY: &str = "class=\"grey\" stroke=\"#555\"";
+
+/// A horizontal axis at the lower end: grid, ticks whose labels do not touch, and its name.
+pub(crate) fn horizontal(canvas: &mut Canvas, axis: &Axis, label: &str) {
+    let (left, right, top, bottom) = (canvas.layout.left, canvas.right(), canvas.top, canvas.bottom());
+    let mut free = f64::NEG_INFINITY;
+    for (value, words) in axis.ticks() {
+        let x = left + axis.share(value) * (right - left);
+        let half = width_of(&words, TICKS) / 2.0;
+        canvas.line((x, top), (x, bottom), GRID);
+        if x - half > free {
+            canvas.text(x.min(canvas.layout.width - half - 2.0), bottom + 18.0, TICKS, "middle", &words);
+            free = x + half + 4.0;
+        }
+    }
+    canvas.line((left, bottom), (right, bottom), FRAME);
+    let size = if width_of(label, WORDS) > canvas.layout.width - 16.0 { WORDS - 2 } else { WORDS };
+    let half = width_of(label, size) / 2.0;
+    let middle = ((left + right) / 2.0).min(canvas.layout.width - 4.0 - half).max(4.0 + half);
+    canvas.text(middle, bottom + 42.0, size, "middle", label);
 }
 
 impl Plot {
     /// Position of a value on the canvas.
     fn place(&self, canvas: &Canvas, (x, y): (f64, f64)) -> (f64, f64) {
-        let width = WIDTH - LEFT - RIGHT;
+        let width = canvas.right() - canvas.layout.left;
         let height = canvas.bottom() - canvas.top;
-        (LEFT + self.x.share(x) * width, canvas.bottom() - self.y.share(y) * height)
+        (canvas.layout.left + self.x.share(x) * width, canvas.bottom() - self.y.share(y) * height)
+    }
+
+    /// Puts another plot's curves on these axes, which grow to hold them.
+    pub(crate) fn lay_over(&mut self, other: Self) {
+        self.x = self.x.cover(other.x);
+        self.y = self.y.cover(other.y);
+        self.curves.extend(other.curves);
+        if self.level != other.level {
+            self.level = None;
+        }
     }
 
     /// The whole SVG document.
-    pub(crate) fn svg(&self) -> String {
-        let mut canvas = Canvas { out: String::new(), top: 0.0 };
-        canvas.text(LEFT, TITLE_Y, 17, "start", &self.title);
-        let rows = self.legend(&mut canvas);
-        canvas.top = LEGEND_Y + rows * LEGEND_ROW - 4.0;
+    pub(crate) fn svg(&self, layout: Layout) -> String {
+        let mut canvas = Canvas::new(layout);
+        let title = canvas.title(&self.title);
+        let rows = self.legend(&mut canvas, title + 26.0);
+        canvas.top = title + 22.0 + rows * LEGEND_ROW;
         self.axes(&mut canvas);
+        for curve in self.curves.iter().filter(|c| !c.band.is_empty()) {
+            self.band(&mut canvas, curve);
+        }
         if let Some((value, words)) = &self.level {
             let (_, y) = self.place(&canvas, (0.0, *value));
-            canvas.line((LEFT, y), (WIDTH - RIGHT, y), "stroke=\"#555\" stroke-width=\"1\" stroke-dasharray=\"3 3\"");
-            canvas.text(WIDTH - RIGHT - 4.0, y - 5.0, 12, "end", words);
+            canvas.line(
+                (layout.left, y),
+                (canvas.right(), y),
+                &format!("{GREY} stroke-width=\"1\" stroke-dasharray=\"3 3\""),
+            );
+            canvas.text(canvas.right() - 4.0, y - 5.0, TICKS, "end", words);
         }
         for (i, curve) in self.curves.iter().enumerate() {
             self.curve(&mut canvas, i, curve);
         }
-        let height = canvas.bottom() + BOTTOM;
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH:.0} {height:.0}\" width=\"{WIDTH:.0}\" \
-             height=\"{height:.0}\" font-family=\"{FONT}\" fill=\"#111\">\n\
-             <rect width=\"{WIDTH:.0}\" height=\"{height:.0}\" fill=\"#fff\"/>\n{}</svg>\n",
-            canvas.out
-        )
+        canvas.svg()
     }
 
     /// Draws the legend in rows that fit and returns how many rows it took.
-    fn legend(&self, canvas: &mut Canvas) -> f64 {
-        let (mut x, mut row) = (LEFT, 0.0);
+    fn legend(&self, canvas: &mut Canvas, top: f64) -> f64 {
+        let (left, right) = (if canvas.layout.width < 500.0 { 12.0 } else { canvas.layout.left }, canvas.right());
+        let (mut x, mut row) = (left, 0.0);
         let mut advance = |width: f64| {
-            if x > LEFT && x + width > WIDTH - RIGHT {
-                x = LEFT;
+            if x > left && x + width > right {
+                x = left;
                 row += 1.0;
             }
-            let at = (x, LEGEND_Y + row * LEGEND_ROW);
+            let at = (x, top + row * LEGEND_ROW);
             x += width;
             at
         };
         let mut items = Vec::new();
         for curve in &self.curves {
-            let i = curve.style;
-            let width = 58.0 + CHAR * curve.name.chars().count() as f64;
-            items.push((advance(width), Some(i), curve.name.as_str()));
+            items.push((advance(58.0 + width_of(&curve.name, WORDS)), Some(curve.look), curve.name.as_str()));
         }
         if self.curves.iter().any(|c| !c.marks.is_empty()) {
-            items.push((advance(40.0 + CHAR * self.marks_mean.chars().count() as f64), None, self.marks_mean));
+            items.push((advance(40.0 + width_of(self.marks_mean, WORDS)), None, self.marks_mean));
         }
-        for ((x, y), index, name) in items {
-            match index {
-                Some(i) => {
-                    canvas.line((x, y - 4.0), (x + 32.0, y - 4.0), &self.stroke(i));
+        for ((x, y), look, name) in items {
+            match look {
+                Some(look) => {
+                    canvas.line((x, y - 4.0), (x + 32.0, y - 4.0), &self.stroke(look));
                     if self.points {
-                        canvas.out.push_str(&mark(i, (x + 16.0, y - 4.0), 3.2));
+                        canvas.out.push_str(&mark(look, (x + 16.0, y - 4.0), 3.2));
                     }
-                    canvas.text(x + 39.0, y, 13, "start", name);
+                    canvas.text(x + 39.0, y, WORDS, "start", name);
                 }
                 None => {
-                    canvas.line((x + 6.0, y - 10.0), (x + 6.0, y + 2.0), "stroke=\"#555\" stroke-width=\"1.6\"");
-                    canvas.text(x + 14.0, y, 13, "start", name);
+                    canvas.line((x + 6.0, y - 10.0), (x + 6.0, y + 2.0), &format!("{GREY} stroke-width=\"1.6\""));
+                    canvas.text(x + 14.0, y, WORDS, "start", name);
                 }
             }
         }
@@ -162,51 +290,58 @@ impl Plot {
     }
 
     fn axes(&self, canvas: &mut Canvas) {
-        let (top, bottom) = (canvas.top, canvas.bottom());
-        let grid = "stroke=\"#ddd\" stroke-width=\"1\"";
+        let (left, right) = (canvas.layout.left, canvas.right());
+        let mut free = f64::INFINITY;
         for (value, label) in self.y.ticks() {
             let (_, y) = self.place(canvas, (0.0, value));
-            canvas.line((LEFT, y), (WIDTH - RIGHT, y), grid);
-            canvas.text(LEFT - 8.0, y + 4.0, 12, "end", &label);
+            canvas.line((left, y), (right, y), GRID);
+            if y + 6.0 < free {
+                canvas.text(left - 8.0, y + 4.0, TICKS, "end", &label);
+                free = y - 7.0;
+            }
         }
-        for (value, label) in self.x.ticks() {
-            let (x, _) = self.place(canvas, (value, 0.0));
-            canvas.line((x, top), (x, bottom), grid);
-            canvas.text(x, bottom + 18.0, 12, "middle", &label);
-        }
-        let frame = "stroke=\"#333\" stroke-width=\"1.2\"";
-        canvas.line((LEFT, top), (LEFT, bottom), frame);
-        canvas.line((LEFT, bottom), (WIDTH - RIGHT, bottom), frame);
-        canvas.text((LEFT + WIDTH - RIGHT) / 2.0, bottom + 42.0, 13, "middle", &self.x_label);
-        let (x, y) = (22.0, (top + bottom) / 2.0);
+        horizontal(canvas, &self.x, &self.x_label);
+        let (top, bottom) = (canvas.top, canvas.bottom());
+        canvas.line((left, top), (left, bottom), FRAME);
+        let (x, y) = (if canvas.layout.width < 500.0 { 14.0 } else { 22.0 }, (top + bottom) / 2.0);
         let label = escape(&self.y_label);
         let _ = writeln!(
             canvas.out,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"13\" text-anchor=\"middle\" transform=\"rotate(-90 {x:.1} {y:.1})\">{label}</text>"
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{WORDS}\" text-anchor=\"middle\" transform=\"rotate(-90 {x:.1} {y:.1})\">{label}</text>"
         );
     }
 
-    fn stroke(&self, style: usize) -> String {
-        stroke(style, self.points, self.bars)
+    fn stroke(&self, look: Look) -> String {
+        stroke(look, self.points, self.bars)
     }
+
+    fn places(&self, canvas: &Canvas, points: &[(f64, f64)]) -> String {
+        let places = points.iter().map(|p| {
+            let (x, y) = self.place(canvas, *p);
+            format!("{x:.1},{y:.1}")
+        });
+        places.collect::<Vec<_>>().join(" ")
+    }
+
+    fn band(&self, canvas: &mut Canvas, curve: &Curve) {
+        let points = self.places(canvas, &curve.band);
+        let Look { colour: n, .. } = curve.look;
+        let fill = colour(n);
+        let _ =
+            writeln!(canvas.out, "<polygon class=\"f{n}\" points=\"{points}\" fill=\"{fill}\" fill-opacity=\"0.16\"/>");
+    }
+
     fn curve(&self, canvas: &mut Canvas, i: usize, curve: &Curve) {
-        let style = curve.style;
+        let look = curve.look;
         for piece in &curve.pieces {
-            let places: Vec<String> = piece
-                .iter()
-                .map(|p| {
-                    let (x, y) = self.place(canvas, *p);
-                    format!("{x:.1},{y:.1}")
-                })
-                .collect();
-            let points = places.join(" ");
-            let line = self.stroke(style);
+            let points = self.places(canvas, piece);
+            let line = self.stroke(look);
             let _ =
                 writeln!(canvas.out, "<polyline points=\"{points}\" fill=\"none\" stroke-linejoin=\"round\" {line}/>");
             if self.points || piece.len() == 1 {
                 for point in piece {
                     let place = self.place(canvas, *point);
-                    canvas.out.push_str(&mark(style, place, 2.2));
+                    canvas.out.push_str(&mark(look, place, 2.2));
                 }
             }
         }
@@ -214,42 +349,44 @@ impl Plot {
         let y = canvas.top + 2.0 + 9.0 * i as f64;
         for mark in &curve.marks {
             let (x, _) = self.place(canvas, (*mark, 0.0));
-            let line = format!("stroke=\"{}\" stroke-width=\"1.6\"", colour(style));
+            let n = look.colour;
+            let line = format!("class=\"s{n}\" stroke=\"{}\" stroke-width=\"1.6\"", colour(n));
             canvas.line((x, y), (x, y + 7.0), &line);
         }
     }
 }
 
-fn stroke(style: usize, faint: bool, broad: bool) -> String {
+fn stroke(look: Look, faint: bool, broad: bool) -> String {
+    let n = look.colour;
+    let line = format!("class=\"s{n}\" stroke=\"{}\"", colour(n));
     if broad {
-        return format!("stroke=\"{}\" stroke-width=\"9\"", colour(style));
+        return format!("{line} stroke-width=\"9\"");
     }
     if faint {
-        return format!("stroke=\"{}\" stroke-width=\"0.9\" stroke-opacity=\"0.4\"", colour(style));
+        return format!("{line} stroke-width=\"0.9\" stroke-opacity=\"0.4\"");
     }
-    let dash = DASHES[style % DASHES.len()];
+    let dash = DASHES[look.dash];
     let dashes = if dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dash}\"") };
-    format!("stroke=\"{}\" stroke-width=\"2\"{dashes}", colour(style))
+    format!("{line} stroke-width=\"2\"{dashes}")
 }
 
 /// A dot, square, triangle or diamond of radius `r`.
-fn mark(style: usize, (x, y): (f64, f64), r: f64) -> String {
-    let fill = colour(style);
-    match style % 4 {
-        0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r:.1}\" fill=\"{fill}\"/>\n"),
+pub(crate) fn mark(look: Look, (x, y): (f64, f64), r: f64) -> String {
+    let n = look.colour;
+    let fill = format!("class=\"f{n}\" fill=\"{}\"", colour(n));
+    match look.dash % 4 {
+        0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r:.1}\" {fill}/>\n"),
         1 => {
             let d = 2.0 * r;
             let (x, y) = (x - r, y - r);
-            format!("<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{d:.1}\" height=\"{d:.1}\" fill=\"{fill}\"/>\n")
+            format!("<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{d:.1}\" height=\"{d:.1}\" {fill}/>\n")
         }
         shape => {
             // Triangle, or diamond with a fourth corner.
             let (top, low, tip) = (y - 1.2 * r, if shape == 2 { y + r } else { y }, y + 1.2 * r);
             let corner = if shape == 2 { String::new() } else { format!(" {x:.1},{tip:.1}") };
             let (left, right) = (x - 1.2 * r, x + 1.2 * r);
-            format!(
-                "<polygon points=\"{x:.1},{top:.1} {right:.1},{low:.1}{corner} {left:.1},{low:.1}\" fill=\"{fill}\"/>\n"
-            )
+            format!("<polygon points=\"{x:.1},{top:.1} {right:.1},{low:.1}{corner} {left:.1},{low:.1}\" {fill}/>\n")
         }
     }
 }

@@ -5,7 +5,7 @@ use wavelane_run::figures::mean_ci95;
 use wavelane_run::{CategoryFigures, RadioFigures, RunDocument, StackResult};
 
 /// Mean with half-width over the seeds; `-` if a seed has none.
-fn over<T>(seeds: &[&T], decimals: usize, figure: impl Fn(&T) -> Option<f64>) -> String {
+pub(crate) fn over<T>(seeds: &[&T], decimals: usize, figure: impl Fn(&T) -> Option<f64>) -> String {
     let values: Option<Vec<f64>> = seeds.iter().map(|seed| figure(seed)).collect();
     match values.and_then(|values| mean_ci95(&values)) {
         None => "-".into(),

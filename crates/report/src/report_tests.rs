@@ -116,10 +116,14 @@ fn record(name: &str, repeat: u32) -> PathBuf {
 
 fn record_of(make: fn() -> Box<dyn Backend>, name: &str, repeat: u32) -> PathBuf {
     let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/demo.toml");
-    let scenario = Scenario::load(&demo).unwrap();
+    record_in(&Scenario::load(&demo).unwrap(), make, name, repeat)
+}
+
+fn record_in(scenario: &Scenario, make: fn() -> Box<dyn Backend>, name: &str, repeat: u32) -> PathBuf {
     let place = std::env::var_os("WAVELANE_KEEP_REPORT").map_or_else(std::env::temp_dir, PathBuf::from);
     let out = place.join(format!("wavelane-report-{}-{name}", std::process::id()));
     let options = RunOptions {
+        captures: true,
         name: "demo".into(),
         repeat,
         jobs: 1,
@@ -133,7 +137,7 @@ fn record_of(make: fn() -> Box<dyn Backend>, name: &str, repeat: u32) -> PathBuf
         environment: &|| serde_json::Value::Null,
         render: &|dir| render(dir).map(drop).map_err(|e| e.to_string()),
     };
-    wavelane_run::run(&make, &scenario, &options, &hooks).unwrap();
+    wavelane_run::run(&make, scenario, &options, &hooks).unwrap();
     out
 }
 
@@ -151,7 +155,7 @@ fn the_page_stands_alone_and_holds_tables_pictures_checks_and_the_command() {
     {
         assert!(page.contains(part), "{part}");
     }
-    assert_eq!(page.matches("<svg ").count(), 3);
+    assert_eq!(page.matches("<svg ").count(), 6, "three, each for a wide page and a narrow one");
     // Nothing is fetched and nothing runs; the only address is the SVG namespace's name.
     let addresses = page.replace("http://www.w3.org/2000/svg", "");
     for foreign in ["http:", "https:", "<script", "src=", "@import", "url("] {
@@ -184,8 +188,9 @@ fn several_seeds_show_means_and_rendering_twice_gives_the_same_bytes() {
     let scenario = Scenario::load(&out.join("scenario.toml")).unwrap();
     let text = summary_text(&document, &scenario);
     assert!(text.contains('±') && text.contains("3 of 3") && text.contains("0 of 3"), "{text}");
-    let costs =
-        text.lines().filter(|l| l.starts_with("cost of ") && l.ends_with(" s of processor time per GB delivered"));
+    let costs = text.lines().filter(|l| {
+        l.starts_with("cost of ") && l.ends_with(" s of the whole machine's processor time per GB delivered")
+    });
     assert_eq!(costs.count(), document.stacks.len(), "{text}");
     let first = std::fs::read(out.join("report.html")).unwrap();
     render(&out).unwrap();
@@ -256,5 +261,102 @@ fn a_dead_link_still_makes_a_report() {
     let echo = &document.stacks[0].flows[1];
     assert_eq!((echo.lost, echo.rtt_p50_ms), (echo.sent, Some(5_000.0)));
     assert_eq!(document.stacks[0].wire_bytes_per_delivered_byte, None);
+    done(&out);
+}
+
+/// Pages, a call and keystrokes beside two downloads, under one stack.
+fn home() -> Scenario {
+    let flow = |name: &str, app: &str| format!("[flows.{name}]\napp = \"{app}\"\nfrom = \"a\"\nto = \"b\"\n");
+    let flows = [("one", "download"), ("two", "download"), ("surf", "web"), ("call", "voice"), ("keys", "telnet")];
+    let flows: String = flows.iter().map(|(name, app)| flow(name, app)).collect();
+    let text = format!(
+        "duration = \"45 s\"\nstacks = [\"tcp-cubic\"]\n[nodes]\na = \"endpoint\"\nb = \"endpoint\"\n[channels.air]\n\
+         between = [\"a\", \"b\"]\nforward = {{ rate = \"5 Mbit/s\", delay = \"20 ms\" }}\nreverse = \"same\"\n{flows}"
+    );
+    Scenario::parse(&text, Path::new(".")).unwrap()
+}
+
+#[test]
+fn pages_calls_and_keystrokes_have_rows_and_pictures_of_their_own() {
+    let out = record_in(&home(), || Box::new(Shapes), "people", 1);
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    let document = RunDocument::load(&out).unwrap();
+    let text = summary_text(&document, &home());
+    for name in ["one", "two", "keys", "surf", "call"] {
+        let rows = text.lines().filter(|l| l.split_whitespace().nth(1) == Some(name)).count();
+        assert_eq!(rows, 1, "{name}\n{text}");
+    }
+    for head in ["page p50 ms", "object mean ms", "MOS", "late %"] {
+        assert!(text.contains(head) && page.contains(head), "{head}");
+    }
+    let delays = std::fs::read_to_string(out.join("plots/echo_delay.svg")).unwrap();
+    assert!(!delays.contains("call"), "a call has no answers");
+    assert!(std::fs::read_to_string(out.join("plots/call_delay.svg")).unwrap().contains("one way (ms)"));
+    done(&out);
+}
+
+#[test]
+fn every_flow_has_a_look_of_its_own() {
+    let looks = |svg: &str| -> Vec<String> {
+        let line = |l: &&str| l.starts_with("<polyline");
+        svg.lines().filter(line).map(|l| l.split("stroke-linejoin").nth(1).unwrap().to_owned()).collect()
+    };
+    let mut scenario = home();
+    for i in 0..10 {
+        let flow = wavelane_scenario::Flow { name: format!("s{i}"), ..scenario.flows[0].clone() };
+        scenario.flows.push(flow);
+    }
+    let out = record_in(&scenario, || Box::new(Shapes), "looks", 1);
+    let mut found = looks(&std::fs::read_to_string(out.join("plots/throughput.svg")).unwrap());
+    assert_eq!(found.len(), 12);
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), 12);
+    done(&out);
+    // Several stacks with several flows each.
+    scenario.flows.truncate(2);
+    scenario.stacks = ["tcp-cubic", "tcp-bbr", "wavelane"].map(|word| Stack::from_word(word).unwrap()).to_vec();
+    let out = record_in(&scenario, || Box::new(Shapes), "stacks", 1);
+    let mut found = looks(&std::fs::read_to_string(out.join("plots/throughput.svg")).unwrap());
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), 6);
+    done(&out);
+}
+
+#[test]
+fn several_seeds_are_all_drawn_with_their_area() {
+    let (one, three) = (record("area-1", 1), record("area-3", 3));
+    for name in ["throughput", "echo_delay", "echo_cdf"] {
+        let svg = |out: &Path| std::fs::read_to_string(out.join(format!("plots/{name}.svg"))).unwrap();
+        assert_eq!(svg(&one).matches("fill-opacity=\"0.16\"").count(), 0, "{name}");
+        assert_eq!(svg(&three).matches("fill-opacity=\"0.16\"").count(), 3, "{name}");
+    }
+    done(&one);
+    done(&three);
+}
+
+#[test]
+fn a_page_serves_telephones_and_dark_rooms() {
+    let out = record("narrow", 1);
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("@media(max-width:640px)") && page.contains("prefers-color-scheme:dark"));
+    let narrow = page.split("class=\"narrow\">").nth(1).unwrap().split("</svg>").next().unwrap().to_owned();
+    assert!(narrow.contains("viewBox=\"0 0 400 "), "{}", &narrow[..200]);
+    // No text leaves the picture to the right, by the widths that the font has.
+    let attribute = |line: &str, name: &str| -> String {
+        line.split(&format!("{name}=\"")).nth(1).unwrap().split('"').next().unwrap().to_owned()
+    };
+    for line in narrow.lines().filter(|l| l.starts_with("<text") && !l.contains("rotate")) {
+        let (x, size) = (attribute(line, " x").parse::<f64>().unwrap(), attribute(line, "font-size"));
+        let words = line.split('>').nth(1).unwrap().split('<').next().unwrap();
+        let width = plot::width_of(words, size.parse().unwrap());
+        let (left, right) = match attribute(line, "text-anchor").as_str() {
+            "start" => (x, x + width),
+            "end" => (x - width, x),
+            _ => (x - width / 2.0, x + width / 2.0),
+        };
+        assert!(left >= -1.0 && right <= 406.0, "{left} {right}: {line}");
+    }
     done(&out);
 }

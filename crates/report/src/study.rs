@@ -1,8 +1,10 @@
 //! The page of a study: its verdict, its pictures, its rows.
 
 use crate::axis::Axis;
-use crate::html::STYLE;
-use crate::plot::{Curve, Plot, escape, style_of};
+use crate::dots::Spread;
+use crate::drawn::{Drawn, write_report};
+use crate::html::head;
+use crate::plot::{Curve, Look, Plot, escape, style_of};
 use crate::{ReportError, raster};
 use core::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -73,7 +75,11 @@ impl Beside {
             SHADES.iter().find(|(most, _)| factor <= *most).map(|(_, colour)| format!(" style=\"background:{colour}\""))
         });
         let (theirs, ours) = (number(self.theirs), number(self.ours));
-        format!("<td class=\"n\"{}>{theirs} <b>{ours}</b>{half}</td>", shade.unwrap_or_default())
+        format!(
+            "<td class=\"n{}\"{}>{theirs} <b>{ours}</b>{half}</td>",
+            if shade.is_some() { " shade" } else { "" },
+            shade.unwrap_or_default()
+        )
     }
 }
 
@@ -93,10 +99,14 @@ pub struct StudyPage {
     pub title: String,
     /// The total.
     pub verdict: Verdict,
+    /// What came out, in sentences.
+    pub sentences: Vec<String>,
     /// Published tables.
     pub grids: Vec<Grid>,
     /// Pictures.
     pub charts: Vec<Chart>,
+    /// Pictures of metrics over cases.
+    pub spreads: Vec<Spread>,
     /// Verdict and cells of each row.
     pub rows: Vec<(Verdict, [String; 6])>,
     /// The command that repeats it.
@@ -111,7 +121,8 @@ impl Chart {
         let names = || self.curves.iter().map(|(name, _)| name.as_str());
         let curve = |(name, points): &(String, Vec<(f64, f64)>)| Curve {
             name: name.clone(),
-            style: style_of(names(), name),
+            look: Look::of(style_of(names(), name)),
+            band: Vec::new(),
             pieces: match (self.dots, self.bars) {
                 (true, _) => points.iter().map(|p| vec![*p]).collect(),
                 (_, true) => points.iter().map(|(x, y)| vec![(*x, 0.0), (*x, *y)]).collect(),
@@ -140,40 +151,32 @@ impl Chart {
 
 /// Writes `report.html` and `plots/*.svg`, `plots/*.png` into `folder`; returns the page's path.
 pub fn render_study(folder: &Path, study: &StudyPage) -> Result<PathBuf, ReportError> {
-    let write = |path: PathBuf, content: &[u8]| {
-        std::fs::write(&path, content)
-            .map(|()| path.clone())
-            .map_err(|e| ReportError::Unwritable { path, why: e.to_string() })
-    };
-    let plots = folder.join("plots");
-    std::fs::create_dir_all(&plots).map_err(|e| ReportError::Unwritable { path: plots.clone(), why: e.to_string() })?;
-    let rasteriser = raster::Rasteriser::new();
+    let (plots, rasteriser) = (folder.join("plots"), raster::Rasteriser::new());
     let mut drawn = Vec::new();
     for chart in study.charts.iter().filter(|chart| chart.curves.iter().any(|(_, points)| !points.is_empty())) {
-        let svg = chart.plot().svg();
-        let png = rasteriser.png(&svg).map_err(|why| ReportError::Picture { picture: chart.name, why })?;
-        write(plots.join(format!("{}.svg", chart.name)), svg.as_bytes())?;
-        write(plots.join(format!("{}.png", chart.name)), &png)?;
-        drawn.push(svg);
+        let plot = chart.plot();
+        drawn.push(Drawn::new(|layout| plot.svg(layout)).write(&plots, chart.name, &rasteriser)?);
     }
-    write(folder.join("report.html"), page(study, &drawn).as_bytes())
+    for spread in study.spreads.iter().filter(|spread| !spread.rows.is_empty()) {
+        drawn.push(Drawn::new(|layout| spread.svg(layout)).write(&plots, &spread.name, &rasteriser)?);
+    }
+    write_report(folder, &page(study, &drawn))
 }
 
-fn page(study: &StudyPage, drawn: &[String]) -> String {
-    let (title, verdict) = (escape(&study.title), study.verdict.word());
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n<style>\n{STYLE}\n</style>\n\
-         </head>\n<body>\n<h1>{title}</h1>\n<p>Verdict: <span class=\"v {verdict}\">{verdict}</span>.</p>\n"
-    );
-    study.grids.iter().for_each(|grid| write_grid(&mut out, grid));
-    for svg in drawn {
-        let _ = writeln!(out, "<div>\n{svg}\n</div>");
+fn page(study: &StudyPage, drawn: &[Drawn]) -> String {
+    let verdict = study.verdict.word();
+    let mut out = head(&study.title);
+    let _ = writeln!(out, "<p>Verdict: <span class=\"v {verdict}\">{verdict}</span>.</p>\n<ul>");
+    for sentence in &study.sentences {
+        let _ = writeln!(out, "<li>{}</li>", escape(sentence));
     }
+    out.push_str("</ul>\n");
+    study.grids.iter().for_each(|grid| write_grid(&mut out, grid));
+    drawn.iter().for_each(|picture| out.push_str(&picture.html()));
     let judged: Vec<_> = study.rows.iter().filter(|(v, _)| *v != Verdict::Info).collect();
     let told: Vec<_> = study.rows.iter().filter(|(v, _)| *v == Verdict::Info).collect();
-    for (head, rows) in [("Judged", judged), ("Reported", told)] {
-        let _ = write!(out, "<h2>{head}</h2>\n<table>\n<thead><tr><th class=\"l\">verdict</th>");
+    for (title, rows) in [("Judged", judged), ("Reported", told)] {
+        let _ = write!(out, "<h2>{title}</h2>\n<div class=\"t\"><table>\n<thead><tr><th class=\"l\">verdict</th>");
         for head in HEADS {
             let _ = write!(out, "<th class=\"l\">{head}</th>");
         }
@@ -186,14 +189,14 @@ fn page(study: &StudyPage, drawn: &[String]) -> String {
             }
             out.push_str("</tr>\n");
         }
-        out.push_str("</tbody>\n</table>\n");
+        out.push_str("</tbody>\n</table></div>\n");
     }
     let _ = writeln!(out, "<h2>Repeat it</h2>\n<pre>{}</pre>\n</body>\n</html>", escape(&study.rerun));
     out
 }
 
 fn write_grid(out: &mut String, grid: &Grid) {
-    let _ = write!(out, "<h2>{}</h2>\n<table>\n<thead><tr>", escape(&grid.title));
+    let _ = write!(out, "<h2>{}</h2>\n<div class=\"t\"><table>\n<thead><tr>", escape(&grid.title));
     for (place, head) in grid.heads.iter().enumerate() {
         let class = if place == 0 { " class=\"l\"" } else { "" };
         let _ = write!(out, "<th{class}>{}</th>", escape(head));
@@ -207,12 +210,12 @@ fn write_grid(out: &mut String, grid: &Grid) {
         .iter()
         .map(|(most, colour)| {
             let words = if most.is_finite() { format!("within {most} times") } else { "further apart".to_owned() };
-            format!("<span style=\"background:{colour}\">{words}</span>")
+            format!("<span class=\"shade\" style=\"background:{colour}\">{words}</span>")
         })
         .collect();
     let _ = writeln!(
         out,
-        "</tbody>\n</table>\n<p class=\"note\">{} Theirs, then <b>ours</b>: {}.</p>",
+        "</tbody>\n</table></div>\n<p class=\"note\">{} Theirs, then <b>ours</b>: {}.</p>",
         escape(&grid.see),
         shades.join(", ")
     );
@@ -241,6 +244,8 @@ mod tests {
         let study = StudyPage {
             title: "link-x <quick>".into(),
             verdict: Verdict::Fail,
+            sentences: vec!["1 of 2 rows < all.".into()],
+            spreads: Vec::new(),
             grids: vec![Grid {
                 title: "Table <1>".into(),
                 see: "Ours is higher.".into(),
@@ -257,7 +262,8 @@ mod tests {
         let html = std::fs::read_to_string(path).unwrap();
         assert!(html.contains("link-x &lt;quick&gt;") && html.contains("0.8 &lt; 0.9") && html.contains("told"));
         assert!(html.contains("Table &lt;1&gt;") && html.contains("#fff3cd\">97.7 <b>172</b> \u{b1} 3</td>"));
-        assert_eq!(html.matches("<svg").count(), 1);
+        assert!(html.contains("<li>1 of 2 rows &lt; all.</li>"));
+        assert_eq!(html.matches("<svg").count(), 2, "for a wide page and a narrow one");
         assert!(html.contains("aim 0.9") && html.contains("class=\"l v fail\""));
         assert!(std::fs::metadata(folder.join("plots/one.png")).unwrap().len() > 2_000);
         assert!(!folder.join("plots/none.png").exists());

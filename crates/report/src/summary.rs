@@ -1,5 +1,6 @@
 //! The table that answers "which was faster, which was calmer", as text and as HTML.
 
+use crate::people::people_tables;
 use crate::radio::radio_tables;
 use crate::table::Table;
 use core::fmt::Write;
@@ -19,7 +20,7 @@ const HEADS: [&str; 11] = [
     "echo p95 ms",
     "echo p99 ms",
     "echo lost",
-    "wire bytes per byte",
+    "link bytes per byte",
 ];
 
 /// Mean with half-width over the seeds, or `-`.
@@ -33,10 +34,12 @@ fn over_seeds(flows: &[&FlowFigures], decimals: usize, figure: impl Fn(&FlowFigu
 }
 
 /// A row per stack and bulk flow, with the delays of the one echo that belongs to it; other echoes and pings have rows of
-/// their own.
+/// their own, as keystrokes have.
 pub(crate) fn flows(document: &RunDocument, scenario: &Scenario) -> Table {
     let mut table = Table::new(3, &HEADS);
     let asks = |flow: &&Flow| matches!(flow.app, App::Echo { .. } | App::Ping { .. });
+    // Keystrokes come at random times: they never share a row.
+    let types = |flow: &&Flow| matches!(flow.app, App::Telnet { .. });
     // The echo that shares a bulk flow's row.
     let echo_of = |bulk: &Flow| {
         let mut of =
@@ -50,7 +53,7 @@ pub(crate) fn flows(document: &RunDocument, scenario: &Scenario) -> Table {
             table.push(cells(stack, &flow.name, &of(&flow.name), &echo));
         }
         let alone = |e: &&Flow| scenario.bulk_of(e).and_then(echo_of).is_none_or(|shown| shown.name != e.name);
-        for echo in scenario.flows.iter().filter(asks).filter(alone) {
+        for echo in scenario.flows.iter().filter(|f| (asks(f) && alone(f)) || types(f)) {
             table.push(cells(stack, &echo.name, &[], &of(&echo.name)));
         }
     }
@@ -75,7 +78,7 @@ fn cells(stack: &StackResult, flow: &str, bulk: &[&FlowFigures], echo: &[&FlowFi
         stack.stack.clone(),
         flow.to_owned(),
         completed,
-        over_seeds(bulk, 2, |f| f.goodput_bps.map(|b| b / 1e6)),
+        over_seeds(bulk, decimals_of_rates(bulk), |f| f.goodput_bps.map(|b| b / 1e6)),
         if percent == "-" { percent } else { format!("{percent} %") },
         over_seeds(bulk, 1, |f| f.duration_ms.map(|d| d / 1e3)),
         over_seeds(echo, decimals, |f| f.rtt_p50_ms),
@@ -86,12 +89,26 @@ fn cells(stack: &StackResult, flow: &str, bulk: &[&FlowFigures], echo: &[&FlowFi
     ]
 }
 
+/// Two decimals of a Mbit/s, and three digits of what is less.
+fn decimals_of_rates(bulk: &[&FlowFigures]) -> usize {
+    let least = bulk.iter().filter_map(|f| f.goodput_bps).filter(|bps| *bps > 0.0).fold(f64::INFINITY, f64::min);
+    match least / 1e6 {
+        m if m >= 1.0 => 2,
+        m if m >= 0.1 => 3,
+        m if m >= 0.01 => 4,
+        _ => 5,
+    }
+}
+
 /// What a delivered gigabyte cost the machine, a line per stack of which it is known.
 pub(crate) fn costs(document: &RunDocument) -> Vec<String> {
     let cost = |stack: &StackResult| {
         let machine = stack.machine_s_per_gb?;
         let programs = stack.cpu_s_per_gb.map(|cpu| format!(", {cpu:.1} s of it in its programs")).unwrap_or_default();
-        Some(format!("cost of {}: {machine:.1} s of processor time per GB delivered{programs}", stack.stack))
+        Some(format!(
+            "cost of {}: {machine:.1} s of the whole machine's processor time per GB delivered{programs}",
+            stack.stack
+        ))
     };
     document.stacks.iter().filter_map(cost).collect()
 }
@@ -102,7 +119,7 @@ pub fn summary_text(document: &RunDocument, scenario: &Scenario) -> String {
     for cost in costs(document) {
         let _ = writeln!(out, "{cost}");
     }
-    for (_, table) in radio_tables(document) {
+    for (_, table) in people_tables(document).into_iter().chain(radio_tables(document)) {
         let _ = write!(out, "\n{}", table.text());
     }
     for o in &document.omitted {

@@ -12,7 +12,7 @@ use wavelane_base::Seed;
 use wavelane_scenario::{Scenario, Stack};
 
 /// Most seeds of one run.
-pub const REPEAT_MAX: u32 = 10_000;
+pub const REPEAT_MAX: u32 = wavelane_scenario::REPEATS_MAX;
 /// Most workers.
 pub const JOBS_MAX: usize = 256;
 
@@ -29,6 +29,8 @@ pub struct RunOptions {
     pub out: PathBuf,
     /// The command that repeats this run.
     pub rerun: String,
+    /// Whether what passed is captured, if one seed is run.
+    pub captures: bool,
 }
 
 /// What the caller adds to a run: it owns the clock, the terminal and the report.
@@ -43,6 +45,20 @@ pub struct RunHooks<'a> {
     pub environment: &'a (dyn Fn() -> serde_json::Value + Sync),
     /// Writes `report.html` and plots into the finished directory.
     pub render: &'a (dyn Fn(&Path) -> Result<(), String> + Sync),
+}
+
+impl<'a> RunHooks<'a> {
+    /// The same without the count, for runs that are parts of something which counts by itself.
+    #[must_use]
+    pub fn without_count(&self) -> RunHooks<'a> {
+        RunHooks {
+            progress: self.progress,
+            count: &|_| (),
+            cancelled: self.cancelled,
+            environment: self.environment,
+            render: self.render,
+        }
+    }
 }
 
 /// How many runs of a larger whole, such as a study, are over.
@@ -207,7 +223,7 @@ pub fn run(
     let repeat = options.repeat.clamp(1, REPEAT_MAX);
     let seeds: Vec<Seed> = (0..u64::from(repeat)).map(|i| Seed(scenario.seed.0.wrapping_add(i))).collect();
     let tasks: Vec<(Stack, Seed)> = stacks.iter().flat_map(|s| seeds.iter().map(move |seed| (*s, *seed))).collect();
-    let raws = run_all(make, scenario, &tasks, &draft.temporary, repeat, options.jobs, hooks)?;
+    let raws = run_all(make, scenario, &tasks, &draft.temporary, &RunOptions { repeat, ..options.clone() }, hooks)?;
 
     let results = stack_results(scenario, &stacks, &tasks, &raws);
     let checks = judge::checks(scenario, &results, &omitted);
@@ -253,11 +269,14 @@ fn run_all(
     scenario: &Scenario,
     tasks: &[(Stack, Seed)],
     out: &Path,
-    repeat: u32,
-    jobs: usize,
+    options: &RunOptions,
     hooks: &RunHooks<'_>,
 ) -> Result<Vec<StackRaw>, RunError> {
-    let next = AtomicUsize::new(0);
+    let (repeat, captures) = (options.repeat, options.captures && options.repeat == 1);
+    let (next, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    if tasks.len() > 1 {
+        (hooks.count)(Count { what: "runs", done: 0, of: tasks.len(), share: 0.0 });
+    }
     let results: Mutex<Vec<Option<StackRaw>>> = Mutex::new(tasks.iter().map(|_| None).collect());
     let failed: Mutex<Option<RunError>> = Mutex::new(None);
     let lock_failed = || failed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -271,10 +290,16 @@ fn run_all(
             }
             let mut progress = |p: Progress| (hooks.progress)(p);
             let label = label(stack.word(), seed.0, repeat);
-            let mut context =
-                RunContext { out, label, captures: repeat == 1, progress: &mut progress, cancelled: hooks.cancelled };
+            let mut context = RunContext { out, label, captures, progress: &mut progress, cancelled: hooks.cancelled };
             match backend.run_stack(scenario, stack, seed, &mut context) {
-                Ok(raw) => results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(raw),
+                Ok(raw) => {
+                    results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(raw);
+                    let done = over.fetch_add(1, Ordering::Relaxed) + 1;
+                    if tasks.len() > 1 {
+                        let share = done as f64 / tasks.len() as f64;
+                        (hooks.count)(Count { what: "runs", done, of: tasks.len(), share });
+                    }
+                }
                 Err(error) => {
                     let error = match error {
                         BackendError::Cancelled => RunError::Cancelled,
@@ -286,7 +311,7 @@ fn run_all(
             }
         }
     };
-    let workers = jobs.clamp(1, JOBS_MAX).min(tasks.len());
+    let workers = options.jobs.clamp(1, JOBS_MAX).min(tasks.len());
     if workers == 1 {
         worker();
     } else {

@@ -128,7 +128,14 @@ impl Drop for Place {
 
 fn go(fake: fn() -> Fake, scenario: &Scenario, out: &Path, repeat: u32, jobs: usize) -> Result<RunDocument, RunError> {
     let make = move || -> Box<dyn Backend> { Box::new(fake()) };
-    let options = RunOptions { name: "demo".into(), repeat, jobs, out: out.into(), rerun: "wavelane run demo".into() };
+    let options = RunOptions {
+        captures: true,
+        name: "demo".into(),
+        repeat,
+        jobs,
+        out: out.into(),
+        rerun: "wavelane run demo".into(),
+    };
     let hooks = RunHooks {
         progress: &|_| (),
         count: &|_| (),
@@ -242,4 +249,26 @@ fn a_shaky_run_proves_nothing() {
     let document = go(|| Fake { fails: false, shaky: true }, &scenario(), &place.0.join("r"), 1, 1).unwrap();
     assert_eq!(document.verdict, Verdict::Inconclusive);
     assert!(document.checks.iter().all(|c| c.verdict == Verdict::Inconclusive), "{:?}", document.checks);
+}
+
+#[test]
+fn runs_are_counted_to_the_last() {
+    let place = Place::new("count");
+    let told: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+    let hooks = RunHooks {
+        progress: &|_| (),
+        count: &|c| told.lock().unwrap().push((c.done, c.of)),
+        cancelled: &AtomicBool::new(false),
+        environment: &|| serde_json::Value::Null,
+        render: &|_| Ok(()),
+    };
+    let out = place.0.join("r");
+    let options =
+        RunOptions { captures: true, name: "demo".into(), repeat: 3, jobs: 2, out, rerun: "wavelane run demo".into() };
+    let make = || -> Box<dyn Backend> { Box::new(Fake::default()) };
+    run(&make, &scenario(), &options, &hooks).unwrap();
+    // Two stacks, three seeds: the third stack is omitted.
+    let mut told = told.into_inner().unwrap();
+    told.sort_unstable();
+    assert_eq!(told, (0..=6).map(|done| (done, 6)).collect::<Vec<_>>());
 }

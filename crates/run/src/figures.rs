@@ -4,6 +4,7 @@ use crate::backend::{FlowRaw, KernelTcp, PacketsRaw, Probe, RadioRaw, StackRaw};
 use crate::people;
 pub use crate::people::{VoiceFigures, WebFigures};
 use crate::record::{CategoryFigures, KernelFigures, PacketFigures, RadioFigures};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wavelane_base::{Seed, Span};
 use wavelane_scenario::{App, Flow, Scenario};
@@ -14,7 +15,7 @@ pub const WARM_UP_NS: u64 = 2_000_000_000;
 pub const LOST_RANK_MS: f64 = 5_000.0;
 
 /// The figures of one flow in one run.
-#[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FlowFigures {
     /// The flow's name.
     pub flow: String,
@@ -68,7 +69,7 @@ pub struct FlowFigures {
 
 /// How long the exchanges of a fetch took, each from its connect(). One that did not end counts as [`LOST_RANK_MS`] at
 /// least.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FetchFigures {
     /// Mean time to the first byte of the body.
     pub first_byte_mean_ms: f64,

@@ -38,7 +38,7 @@ pub fn figure(metric: Metric, stack: &StackResult, flow: &FlowFigures) -> Option
 /// A figure with its unit, for people.
 pub fn show(metric: Metric, value: f64) -> String {
     match metric {
-        Metric::GoodputBps => format!("{:.3} Mbit/s", value / 1e6),
+        Metric::GoodputBps => rate(value),
         Metric::DurationMs | Metric::RttP50Ms | Metric::RttP95Ms | Metric::RttP99Ms | Metric::AgeP95Ms => {
             if value < 10_000.0 { format!("{value:.1} ms") } else { format!("{:.2} s", value / 1e3) }
         }
@@ -48,6 +48,21 @@ pub fn show(metric: Metric, value: f64) -> String {
         Metric::Completed | Metric::Intact => format!("in {:.0} % of the runs", value * 100.0),
         Metric::Lost => format!("{value}"),
         Metric::WireBytesPerDeliveredByte | Metric::RepairShare => format!("{value:.3}"),
+    }
+}
+
+/// A rate for people: three digits at least.
+pub fn rate(bps: f64) -> String {
+    let digits = |value: f64| match value {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    match bps {
+        b if b >= 1e9 => format!("{:.2} Gbit/s", b / 1e9),
+        b if b >= 1e6 => format!("{:.3} Mbit/s", b / 1e6),
+        b if b >= 1e3 => format!("{:.*} kbit/s", digits(b / 1e3), b / 1e3),
+        b => format!("{:.*} bit/s", digits(b), b),
     }
 }
 
@@ -143,7 +158,12 @@ impl Judge<'_> {
         }
         if let Some(share) = share {
             let needed = self.goodput(ours).unwrap_or(0.0) * share;
-            let theirs = self.goodput(result).unwrap_or(0.0);
+            let Some(theirs) = self.goodput(result) else {
+                return (
+                    Verdict::Inconclusive,
+                    format!("{rival} delivered nothing, so there is nothing to compare with"),
+                );
+            };
             if theirs < needed {
                 let got = show(Metric::GoodputBps, theirs);
                 let why = format!("{rival} does not count ({got}, needs {})", show(Metric::GoodputBps, needed));
@@ -151,7 +171,8 @@ impl Judge<'_> {
             }
         }
         let Some(theirs) = self.mean(result, &check.flow, check.metric) else {
-            return (Verdict::Pass, format!("{rival} has none"));
+            let why = format!("{rival} has none, since it did not finish or nothing arrived: nothing to compare with");
+            return (Verdict::Inconclusive, why);
         };
         let sign = if check.side == Side::AtLeast { ">=" } else { "<=" };
         let ok = self.holds(value, theirs * times);

@@ -70,8 +70,33 @@ fn a_rival_that_hardly_sends_does_not_count_for_delay() {
         why,
         "wavelane rtt_p95_ms 150.0 ms: tcp-cubic does not count (2.000 Mbit/s, needs 7.500 Mbit/s); not <= tcp-bbr 140.0 ms"
     );
-    let nobody = [ours, slow_and_calm, stack("tcp-bbr", None, 1.0)];
+    let nobody = [ours, slow_and_calm, stack("tcp-bbr", Some(1.0), 1.0)];
     assert_eq!(judge(CALMER, &nobody).0, Verdict::Pass);
+}
+
+#[test]
+fn a_rival_that_delivered_nothing_proves_nothing() {
+    let all = [stack("wavelane", Some(15.0), 150.0), stack("tcp-cubic", Some(2.0), 300.0), stack("tcp-bbr", None, 1.0)];
+    let faster = "flow = \"page\"\nmetric = \"duration_ms\"\nat-most = true\nthan = \"tcp-bbr\"";
+    for check in [FASTER, CALMER, faster] {
+        let (verdict, why) = judge(check, &all);
+        assert_eq!(verdict, Verdict::Inconclusive, "{why}");
+        assert!(why.contains("tcp-bbr") && why.contains("nothing to compare with"), "{why}");
+    }
+}
+
+#[test]
+fn rates_keep_three_digits_in_their_own_unit() {
+    let written = [
+        (3.534e9, "3.53 Gbit/s"),
+        (18.19e6, "18.190 Mbit/s"),
+        (30_240.0, "30.2 kbit/s"),
+        (1_234.0, "1.23 kbit/s"),
+        (96.0, "96.0 bit/s"),
+    ];
+    for (bps, text) in written {
+        assert_eq!(show(Metric::GoodputBps, bps), text);
+    }
 }
 
 #[test]

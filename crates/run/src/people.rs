@@ -2,11 +2,12 @@
 
 use crate::backend::FlowRaw;
 use crate::figures::{mean_ci95, ms, percentile};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wavelane_scenario::{App, Flow, Voice};
 
 /// What a reader of pages waited for. Objects that did not end within the run have no time; they are counted.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WebFigures {
     /// Objects that arrived, each from connect() to its last byte.
     pub objects: u64,
@@ -29,7 +30,7 @@ pub struct WebFigures {
 }
 
 /// What the listener of one direction of a call got. Datagrams sent less than the deadline before the end do not count.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct VoiceFigures {
     /// Datagrams that count.
     pub sent: u64,

@@ -1,6 +1,7 @@
 //! The JSON document of a run, and reading a Record directory back.
 
 use crate::figures::FlowFigures;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ const RECORD_MAX: u64 = 256 << 20;
 const SERIES_MAX: u64 = 1 << 30;
 
 /// How something was judged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It holds.
@@ -48,7 +49,7 @@ impl Verdict {
 }
 
 /// The JSON document of a run (`record.json`, and what `--json` prints). Keys stand in this order.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunDocument {
     /// [`RUN_FORMAT`].
     pub format: String,
@@ -79,7 +80,7 @@ pub struct RunDocument {
 }
 
 /// A stack that was not run.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Omitted {
     /// Its word.
     pub stack: String,
@@ -88,7 +89,7 @@ pub struct Omitted {
 }
 
 /// A clause that was not imposed as written.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ClauseNote {
     /// Where it stands in the file.
     pub clause: String,
@@ -99,7 +100,7 @@ pub struct ClauseNote {
 }
 
 /// What one stack gave, over all seeds.
-#[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StackResult {
     /// Its word.
     pub stack: String,
@@ -129,7 +130,7 @@ pub struct StackResult {
 }
 
 /// What the kernel of one endpoint counted of TCP in one run.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct KernelFigures {
     /// The node.
     pub node: String,
@@ -142,7 +143,7 @@ pub struct KernelFigures {
 }
 
 /// What the packet service of all gateways together counted in one run.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PacketFigures {
     /// The run's seed.
     pub seed: u64,
@@ -155,7 +156,7 @@ pub struct PacketFigures {
 }
 
 /// What the stations of one radio cell did in one run, all together, per second of the whole run.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RadioFigures {
     /// The channel.
     pub channel: String,
@@ -191,7 +192,7 @@ pub struct RadioFigures {
 }
 
 /// What became of the frames of one access category in a radio cell, per second of the whole run.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CategoryFigures {
     /// Its word in files.
     pub category: String,
@@ -210,7 +211,7 @@ pub struct CategoryFigures {
 }
 
 /// A judged check.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CheckResult {
     /// Its name.
     pub check: String,

@@ -61,7 +61,7 @@ pub enum Problem {
         /// What it should be.
         expected: &'static str,
         /// An example in TOML.
-        example: &'static str,
+        example: String,
         /// What it is.
         got: &'static str,
     },

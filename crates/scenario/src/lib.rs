@@ -14,6 +14,8 @@ mod parse_tcp;
 mod parse_wifi;
 #[cfg(test)]
 mod refusal_tests;
+mod settings;
+mod sweep;
 mod table;
 mod units;
 mod validate;
@@ -31,7 +33,12 @@ pub use parse_channel::DIRECTION_KEYS;
 pub use parse_edca::{CATEGORIES, category_word};
 pub use parse_tcp::TCP_KEYS;
 pub use parse_wifi::WIFI_KEYS;
+pub use settings::{SETTINGS_MAX, Setting};
+pub use sweep::{AXES_MAX, Axis, CELLS_MAX, Cell, Sweep, VALUES_MAX, in_base_units};
 pub use units::{Quantity, UnitError};
 pub use wavelane_base::Seed;
 pub use wavelane_channel::LossConfig;
 pub use words::{APPS, CONTROLS, METRICS, NODE_KINDS, ROUTINGS, STACKS};
+
+/// Most seeds of one run.
+pub const REPEATS_MAX: u32 = 10_000;

@@ -5,6 +5,8 @@ use crate::model::{App, Bound, Check, Flow, Metric, Node, Routing, Scenario, Sid
 use crate::parse_apps;
 use crate::parse_channel;
 use crate::parse_edca::CATEGORIES;
+use crate::settings::{self, Setting};
+use crate::sweep::Sweep;
 use crate::table::{Table, Value, line_of};
 use crate::units::{Quantity, UnitError, parse_factor};
 use crate::validate;
@@ -28,8 +30,10 @@ const DATAGRAM_SIZE: Octets = Octets::new(1472);
 /// Most datagrams of a fixed window.
 const WINDOW_MAX: u32 = 4096;
 
-const TOP: &[&str] =
-    &["title", "seed", "duration", "stacks", "nodes", "channels", "flows", "timeline", "checks", "tcp", "routing"];
+const TOP: &[&str] = &[
+    "title", "seed", "duration", "stacks", "nodes", "channels", "flows", "timeline", "checks", "tcp", "routing",
+    "sweep",
+];
 
 /// Keys by which a file is known to be a scenario rather than a gateway's configuration.
 const SCENARIO_ONLY: &[&str] = &["nodes", "channels", "flows", "stacks", "checks", "timeline", "duration"];
@@ -59,24 +63,47 @@ pub fn line_of_clause(text: &str, clause: &str) -> Option<usize> {
 impl Scenario {
     /// Reads and checks a file. Files it names (loss traces) are looked up beside it.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        Self::load_with(path, &[])
+    }
+
+    /// Reads and checks a file, then puts `settings` in the place of some of its values.
+    pub fn load_with(path: &Path, settings: &[Setting]) -> Result<Self, ScenarioError> {
         let named = |mut error: ScenarioError| {
             error.file = Some(path.display().to_string());
             error
         };
-        let text = read_bounded(path, FILE_MAX).map_err(|why| {
-            named(ScenarioError { file: None, line: None, problem: Box::new(Problem::Unreadable(why)) })
-        })?;
-        Self::parse(&text, path.parent().unwrap_or(Path::new("."))).map_err(named)
+        let text = read_scenario(path)?;
+        let base = path.parent().unwrap_or(Path::new("."));
+        let plain = Self::parse(&text, base).map_err(named)?;
+        if settings.is_empty() {
+            return Ok(plain);
+        }
+        // Its lines are the file's, where the values do not stand.
+        Self::parse_with(&text, base, settings).map_err(|error| ScenarioError {
+            file: Some(format!("{} with --set", path.display())),
+            line: None,
+            ..error
+        })
     }
 
     /// Reads and checks a text. `base` is the folder in which files it names are looked up.
     pub fn parse(text: &str, base: &Path) -> Result<Self, ScenarioError> {
-        let document = DeTable::parse(text).map_err(|e| {
+        Self::parse_with(text, base, &[])
+    }
+
+    /// Reads and checks a text with `settings` in the place of some of its values.
+    pub fn parse_with(text: &str, base: &Path, settings: &[Setting]) -> Result<Self, ScenarioError> {
+        let mut document = DeTable::parse(text).map_err(|e| {
             let line = e.span().map_or(1, |s| line_of(text, s.start));
             Problem::Syntax(e.message().lines().next().unwrap_or_default().to_owned()).at(line)
         })?;
+        for setting in settings {
+            settings::apply(document.get_mut(), TOP, setting).map_err(|problem| problem.at(1))?;
+        }
         let root = Table::root(text, document.get_ref());
         root.only(TOP)?;
+        // Its keys are those of other tables; `Sweep` reads them.
+        Sweep::parse_in(&root)?;
         let stacks = stacks(&root)?;
         let duration_at = root.need("duration", "\"45 s\"")?;
         let mut scenario = Self {
@@ -125,6 +152,15 @@ impl Scenario {
         }
         Ok(scenario)
     }
+}
+
+/// The text of a scenario's file.
+pub(crate) fn read_scenario(path: &Path) -> Result<String, ScenarioError> {
+    read_bounded(path, FILE_MAX).map_err(|why| ScenarioError {
+        file: Some(path.display().to_string()),
+        line: None,
+        problem: Box::new(Problem::Unreadable(why)),
+    })
 }
 
 /// Reads a text file of at most `most` bytes.

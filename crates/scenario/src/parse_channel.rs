@@ -58,13 +58,13 @@ pub(crate) fn channel(name: &str, value: &Value<'_>, base: &Path) -> Result<Chan
     let cable = match table.get("preset") {
         Some(preset) => {
             let mut cable = word(&preset, "preset", PRESETS, "\"ethernet\"")?();
-            let mut adjust = |key: &'static str| -> Result<(), ScenarioError> {
-                let direction = if key == "forward" { &mut cable.forward } else { &mut cable.reverse };
-                table.get(key).map_or(Ok(()), |v| direction_into(&v, base, direction))
-            };
-            adjust("forward")?;
-            if !one_way {
-                adjust("reverse")?;
+            if let Some(forward) = table.get("forward") {
+                direction_into(&forward, base, &mut cable.forward)?;
+            }
+            match table.get("reverse") {
+                Some(same) if same.as_str() == Some("same") => cable.reverse = cable.forward.clone(),
+                Some(own) if !one_way => direction_into(&own, base, &mut cable.reverse)?,
+                _ => {}
             }
             cable
         }

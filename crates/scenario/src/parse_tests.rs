@@ -91,7 +91,7 @@ fn a_fetch_and_a_flows_own_congestion_control_read_back_as_written() {
 const DAMAGE: &[(&str, &str, &str)] = &[
     ("duration =", "duraton =", "3: unknown key 'duraton' in the top level; did you mean 'duration'?"),
     ("duration = \"10 s\"\n", "", "1: the top level lacks 'duration': add duration = \"45 s\""),
-    ("\"10 s\"", "10", "3: duration must be a time, such as 50 ms, not a bare number"),
+    ("\"10 s\"", "10", "3: duration must be a time, such as \"50 ms\", not a bare number"),
     (
         "\"10 s\"",
         "\"10 Mbit/s\"",
@@ -187,7 +187,7 @@ const DAMAGE: &[(&str, &str, &str)] = &[
     (
         "queue = \"250 kB\"",
         "loss = { kind = \"random\", p = 0.05 }",
-        "17: channels.air.forward.loss.p must be a share between 0 and 1, such as 1/20, not a bare number",
+        "17: channels.air.forward.loss.p must be a share between 0 and 1, such as \"1/20\", not a bare number",
     ),
     (
         "queue = \"250 kB\"",

@@ -84,7 +84,7 @@ impl<'a> Table<'a> {
 }
 
 impl<'a> Value<'a> {
-    fn wrong_type(&self, expected: &'static str, example: &'static str) -> ScenarioError {
+    fn wrong_type(&self, expected: &'static str, example: &str) -> ScenarioError {
         let got = match self.inner {
             DeValue::String(_) => "a text",
             DeValue::Integer(_) | DeValue::Float(_) => "a bare number",
@@ -93,11 +93,15 @@ impl<'a> Value<'a> {
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a table",
         };
-        Problem::WrongType { key: self.path.clone(), expected, example, got }.at(self.line)
+        Problem::WrongType { key: self.path.clone(), expected, example: example.to_owned(), got }.at(self.line)
     }
     /// An error about this value.
     pub(crate) fn impossible(&self, why: impl Into<String>) -> ScenarioError {
         Problem::Impossible(why.into()).at(self.line)
+    }
+    /// As TOML has it.
+    pub(crate) fn raw(&self) -> &'a DeValue<'a> {
+        self.inner
     }
     /// As text.
     pub(crate) fn str(&self, expected: &'static str, example: &'static str) -> Result<&'a str, ScenarioError> {
@@ -109,7 +113,7 @@ impl<'a> Value<'a> {
     }
     /// As a quantity with unit.
     pub(crate) fn quantity<Q: Quantity>(&self) -> Result<Q, ScenarioError> {
-        let text = self.inner.as_str().ok_or_else(|| self.wrong_type(Q::EXPECTED, Q::EXAMPLE))?;
+        let text = self.inner.as_str().ok_or_else(|| self.wrong_type(Q::EXPECTED, &format!("\"{}\"", Q::EXAMPLE)))?;
         Q::parse(text).map_err(|error| Problem::Unit { key: self.path.clone(), error }.at(self.line))
     }
     /// As a whole number from 0.

@@ -99,6 +99,13 @@ impl Stack {
     pub fn word(self) -> &'static str {
         word_of(STACKS, &self)
     }
+    /// Whether no backend runs it: its word is kept for what is to come.
+    pub fn runs_nowhere(self) -> bool {
+        matches!(
+            self,
+            Self::TcpHopByHop | Self::Hop2009 | Self::Mptcp | Self::Pepsal | Self::Ns3Debian | Self::Ns3Wheel
+        )
+    }
     /// The stack of that word.
     pub fn from_word(word: &str) -> Option<Self> {
         look_up(STACKS, word).ok()

@@ -10,6 +10,7 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
     let has_datagrams = scenario.flows.iter().any(|f| f.app.is_datagrams());
     let only_datagrams = scenario.flows.iter().all(|f| f.app.is_datagrams());
     let why = match stack {
+        nowhere if nowhere.runs_nowhere() => "it runs nowhere yet: take it out of `stacks`",
         Stack::Wavelane if has_datagrams => "the simulated gateways carry streams only: use a tcp-* stack or udp",
         Stack::Wavelane => return Treatment::Imposed,
         Stack::WavelaneUnsplit => "the simulated gateways split every TCP: use wavelane, or run it with --on lab",
@@ -22,18 +23,7 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
         Stack::Tcp { .. } => return Treatment::Imposed,
         Stack::Udp if only_datagrams => return Treatment::Imposed,
         Stack::Udp => "without a transport only the apps cbr, saturate, window and ping run: use a tcp-* stack",
-        Stack::Hop2009 | Stack::TcpHopByHop => "the simulator does not have this stack yet: take it out of `stacks`",
-        Stack::Mptcp => "it lives in the Linux kernel: run it with --on lab",
-        Stack::Kcptun
-        | Stack::KcptunFast3
-        | Stack::BoringtunCubic
-        | Stack::BoringtunBbr
-        | Stack::Hysteria2Brutal
-        | Stack::Hysteria2Bbr
-        | Stack::TuicBbr
-        | Stack::Pepsal
-        | Stack::Ns3Debian
-        | Stack::Ns3Wheel => "it is an external program, which cannot run in virtual time",
+        _ => "it is an external program, which cannot run in virtual time: run it with --on lab",
     };
     Treatment::Omitted(why.to_owned())
 }

@@ -66,6 +66,7 @@ impl Cell<'_> {
         let edition = if options.edition == Edition::Full { "--full" } else { "--quick" };
         let usual = || format!("wavelane study run {} {edition} --seed {}", self.study, options.seed.0);
         let run = RunOptions {
+            captures: true,
             name: format!("{}-{}", self.study, self.name),
             repeat: self.repeat,
             jobs: options.jobs.unwrap_or(1),
@@ -74,7 +75,7 @@ impl Cell<'_> {
         };
         // A mark left by an earlier run must not outlive the Record it speaks of.
         let _ = std::fs::remove_file(&done);
-        let document = wavelane_run::run(make, &scenario, &run, hooks)?;
+        let document = wavelane_run::run(make, &scenario, &run, &hooks.without_count())?;
         // Without the mark the cell is run again: that costs time and nothing else.
         let _ = std::fs::write(&done, mark);
         Ok((scenario, document))

@@ -2,12 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::path::Path;
 use wavelane_run::Verdict;
 
 /// Format of one study's document.
 pub const STUDY_FORMAT: &str = "wavelane-study/1";
 /// Format of several studies' document.
 pub const STUDIES_FORMAT: &str = "wavelane-studies/1";
+
+/// Largest document that is read back.
+const DOCUMENT_MAX: u64 = 256 << 20;
 
 /// How thoroughly a study is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -121,6 +125,15 @@ impl StudyDocument {
     /// The document as text, with a newline at the end.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("text keys and finite numbers only") + "\n"
+    }
+    /// The documents in a study's directory, by name: `ID.json` of every study that there is.
+    pub fn find(folder: &Path) -> Vec<Self> {
+        let read = |study: &crate::Study| {
+            let path = folder.join(format!("{}.json", study.id));
+            let text = wavelane_scenario::read_bounded(&path, DOCUMENT_MAX).ok()?;
+            serde_json::from_str(&text).ok().filter(|found: &Self| found.format == STUDY_FORMAT)
+        };
+        crate::STUDIES.iter().filter_map(read).collect()
     }
 }
 

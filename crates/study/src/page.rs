@@ -4,7 +4,8 @@ use crate::document::{Edition, Row, StudyDocument};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use wavelane_measure::mean;
-use wavelane_report::{Chart, ReportError, StudyPage, render_study};
+use wavelane_report::{Chart, ReportError, Spread, SpreadRow, StudyPage, human, render_study};
+use wavelane_run::Verdict;
 
 /// Writes `report.html` and its pictures into `folder`.
 pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, ReportError> {
@@ -16,11 +17,14 @@ pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, Report
         crate::petrovic::ID => crate::petrovic::shown(document),
         _ => document.rows.iter().collect(),
     };
+    let charts = charts(folder, document);
     let page = StudyPage {
         title: format!("Study {} ({edition} edition, seed {})", document.study, document.seed),
         verdict: document.verdict,
+        sentences: sentences(document),
+        spreads: if charts.is_empty() { spreads(document) } else { Vec::new() },
         grids: if document.study == crate::petrovic::ID { crate::petrovic::grids(document) } else { Vec::new() },
-        charts: charts(folder, document),
+        charts,
         rows: shown.into_iter().map(|row| (row.verdict, cells(row))).collect(),
         rerun: format!("wavelane study run {} --{edition} --seed {}{parts}{draws}", document.study, document.seed),
     };
@@ -28,17 +32,93 @@ pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, Report
 }
 
 fn cells(row: &Row) -> [String; 6] {
-    let case = |(k, v): (&String, &Value)| format!("{k} {}", v.as_str().map_or_else(|| v.to_string(), str::to_owned));
-    let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v:.3}"));
-    let half = row.ci95.map_or(String::new(), |c| format!(" \u{b1} {c:.3}"));
+    let number = |v: Option<f64>, half| v.map(|v| human(v, half, &row.unit));
     [
         row.stack.clone(),
-        row.case.iter().map(case).collect::<Vec<_>>().join(", "),
+        case_words(row),
         row.metric.clone(),
-        row.value.map_or("-".into(), |v| format!("{v:.3}{half} {}", row.unit)),
-        number(row.bound),
+        number(row.value, row.ci95).unwrap_or("-".into()),
+        number(row.bound, None).unwrap_or_default(),
         row.why.clone(),
     ]
+}
+
+fn case_words(row: &Row) -> String {
+    let case = |(k, v): (&String, &Value)| format!("{k} {}", v.as_str().map_or_else(|| v.to_string(), str::to_owned));
+    row.case.iter().map(case).collect::<Vec<_>>().join(", ")
+}
+
+/// Most claims that are said at the top; the table has them all.
+const SAID_MAX: usize = 8;
+
+/// What came out: how many rows hold, what is claimed across the cases, and what fails.
+fn sentences(document: &StudyDocument) -> Vec<String> {
+    let judged: Vec<&Row> = document.rows.iter().filter(|row| row.verdict != Verdict::Info).collect();
+    let count = |verdict| judged.iter().filter(|row| row.verdict == verdict).count();
+    let mut said = vec![match judged.len() {
+        0 => format!("Nothing was judged; {} values are reported.", document.rows.len()),
+        all => {
+            let (failed, open) = (count(Verdict::Fail), count(Verdict::Inconclusive));
+            let rest: Vec<String> = [(failed, "fail"), (open, "prove nothing")]
+                .into_iter()
+                .filter(|(n, _)| *n > 0)
+                .map(|(n, what)| format!("{n} {what}"))
+                .collect();
+            let rest = if rest.is_empty() { String::new() } else { format!(", {}", rest.join(", ")) };
+            format!("Of {all} judged rows {} pass{rest}.", count(Verdict::Pass))
+        }
+    }];
+    let claims = judged.iter().filter(|row| row.case.is_empty() || row.verdict == Verdict::Fail);
+    let mut claims: Vec<&&Row> = claims.collect();
+    // Failures first, then what is said of all cases.
+    claims.sort_by_key(|row| (row.verdict != Verdict::Fail, !row.case.is_empty()));
+    let say = |row: &&&Row| {
+        let case = if row.case.is_empty() { String::new() } else { format!(" ({})", case_words(row)) };
+        let value = row.value.map_or("none".into(), |v| human(v, row.ci95, &row.unit));
+        format!("{}{case}, {}: {} = {value}: {}", row.stack, row.verdict.word(), row.metric, row.why)
+    };
+    said.extend(claims.iter().take(SAID_MAX).map(say));
+    if claims.len() > SAID_MAX {
+        said.push(format!("{} more stand in the tables below.", claims.len() - SAID_MAX));
+    }
+    said
+}
+
+/// Most pictures of metrics, and most cases of one; what has more is for tables.
+const SPREADS_MAX: usize = 6;
+const CASES_MAX: usize = 40;
+
+/// A picture per metric with values in several cases or of several stacks.
+fn spreads(document: &StudyDocument) -> Vec<Spread> {
+    let several = document.rows.iter().any(|row| row.backend != document.rows[0].backend);
+    let mut all: Vec<Spread> = Vec::new();
+    for row in document.rows.iter() {
+        let Some(value) = row.value.filter(|v| v.is_finite()) else { continue };
+        let at = all.iter().position(|s| s.title == row.metric && s.unit == row.unit).unwrap_or_else(|| {
+            let (title, unit) = (row.metric.clone(), row.unit.clone());
+            let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+            let name = format!("{}-{}", row.metric.chars().map(plain).collect::<String>(), all.len());
+            all.push(Spread { name, title, unit, series: Vec::new(), rows: Vec::new() });
+            all.len() - 1
+        });
+        let spread = &mut all[at];
+        let series = spread.series.iter().position(|s| *s == row.stack).unwrap_or_else(|| {
+            spread.series.push(row.stack.clone());
+            spread.series.len() - 1
+        });
+        let words = if row.case.is_empty() { "all cases".to_owned() } else { case_words(row) };
+        let label = if several { format!("{words}, {}", row.backend) } else { words };
+        let place = spread.rows.iter().position(|r| r.label == label).unwrap_or_else(|| {
+            spread.rows.push(SpreadRow { label, points: Vec::new(), bound: None });
+            spread.rows.len() - 1
+        });
+        spread.rows[place].points.push((series, value, row.ci95));
+        spread.rows[place].bound = spread.rows[place].bound.or(row.bound);
+    }
+    let marks = |s: &Spread| s.rows.iter().map(|r| r.points.len()).sum::<usize>();
+    all.retain(|s| (2..=CASES_MAX).contains(&marks(s)));
+    all.truncate(SPREADS_MAX);
+    all
 }
 
 /// The charts a study of this name has.
@@ -149,6 +229,36 @@ fn curves(points: impl Iterator<Item = (String, f64, f64)>) -> Vec<(String, Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn row(case: &str, stack: &str, value: f64, verdict: Verdict) -> Row {
+        let mut row = Row::new("x", "lab", stack, "goodput_bps", "bit/s");
+        if !case.is_empty() {
+            row.case.insert("loss".into(), case.into());
+        }
+        Row { value: Some(value), verdict, why: "the reason".into(), ..row }
+    }
+
+    #[test]
+    fn a_study_says_what_came_out_and_draws_its_metrics() {
+        let rows = vec![
+            row("none", "wavelane", 18.4e6, Verdict::Pass),
+            row("none", "tcp-bbr", 18.1e6, Verdict::Info),
+            row("5 %", "wavelane", 9.0e6, Verdict::Fail),
+            row("", "wavelane", 3_534e6, Verdict::Pass),
+        ];
+        let document = StudyDocument::new("x", Edition::Quick, 1, rows);
+        let said = sentences(&document);
+        assert_eq!(said[0], "Of 3 judged rows 2 pass, 1 fail.");
+        assert_eq!(said[1], "wavelane (loss 5 %), fail: goodput_bps = 9 Mbit/s: the reason");
+        assert_eq!(said[2], "wavelane, pass: goodput_bps = 3.53 Gbit/s: the reason");
+        assert_eq!(said.len(), 3);
+        let drawn = spreads(&document);
+        assert_eq!(drawn.len(), 1);
+        assert_eq!(drawn[0].series, ["wavelane", "tcp-bbr"]);
+        let labels: Vec<&str> = drawn[0].rows.iter().map(|r| r.label.as_str()).collect();
+        assert_eq!(labels, ["loss none", "loss 5 %", "all cases"]);
+        assert_eq!(drawn[0].rows[0].points, [(0, 18.4e6, None), (1, 18.1e6, None)]);
+    }
 
     #[test]
     fn points_gather_by_curve_once_each() {

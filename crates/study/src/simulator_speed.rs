@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use wavelane_run::figures::mean_ci95;
-use wavelane_run::{RunError, RunHooks, Verdict};
+use wavelane_run::{Count, RunError, RunHooks, Verdict};
 
 /// The study's id.
 pub(crate) const ID: &str = "simulator-speed";
@@ -155,6 +155,13 @@ pub(crate) fn run(
     hooks: &RunHooks<'_>,
 ) -> Result<StudyDocument, StudyError> {
     let runs = RUNS[usize::from(options.edition == Edition::Full)];
+    let of = contests().iter().map(|c| 1 + c.builds.len()).sum::<usize>() + 1;
+    let mut done = 0;
+    let mut tell = |over: usize| {
+        done += over;
+        (hooks.count)(Count { what: "measurements", done, of, share: done as f64 / of as f64 });
+    };
+    tell(0);
     let programs = Programs::prepare();
     let mut rows = Vec::new();
     for contest in contests() {
@@ -164,6 +171,7 @@ pub(crate) fn run(
             ours.push(contest.seconds as f64 / cost.cpu_s);
             check_cancelled(hooks)?;
         }
+        tell(1);
         let alone = match contest.load {
             Load::People(_) => "; no peer: the packages of ns-3 hold no such application",
             Load::Reference(_) => "",
@@ -173,6 +181,7 @@ pub(crate) fn run(
         for &build in contest.builds {
             let theirs = run_theirs(&programs, &contest, build, runs);
             check_cancelled(hooks)?;
+            tell(1);
             match theirs {
                 Ok(speeds) => {
                     let mean = speeds.iter().sum::<f64>() / speeds.len() as f64;

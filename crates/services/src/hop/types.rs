@@ -71,7 +71,7 @@ pub struct Carried {
 /// What the block service tells the link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HopEvent {
-    /// The peer wants us to connect to `target`. Reply with [`super::Hop::answer`].
+    /// The peer wants us to connect to `target`. Reply with [`super::Hop::accept`] or [`super::Hop::refuse`].
     Incoming {
         /// The flow; `mine` is false.
         flow: FlowName,

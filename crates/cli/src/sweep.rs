@@ -1,0 +1,156 @@
+//! `wavelane sweep`.
+
+use crate::progress::Meter;
+use crate::report::show_page;
+use crate::run::{Place, failure, jobs, shell};
+use crate::{Failure, Outcome, environment, interrupt, print};
+use clap::Args;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use wavelane_run::{Count, REPEAT_MAX, RunError, RunHooks, SweepCell, SweepOptions, sweep_csv};
+use wavelane_scenario::{Axis, Setting, Sweep};
+
+const EXAMPLES: &str = "\
+Examples:
+  wavelane sweep scenarios/demo.toml --sweep air.forward.rate=\"1 Mbit/s,10 Mbit/s,100 Mbit/s\" --repeat 5 --out records/rates
+  wavelane sweep FILE --out DIR            what the file's [sweep] says; the same command goes on where it was stopped
+
+DIR gets sweep.csv (a row per value), sweep.json, report.html with a picture per metric, and a record per combination under cells/.";
+
+/// Arguments of `wavelane sweep`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SweepArgs {
+    /// The scenario file.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Vary KEY over these values, beside or instead of the file's [sweep]; may be repeated.
+    #[arg(long = "sweep", value_name = "KEY=A,B,C", value_parser = Axis::read)]
+    axes: Vec<Axis>,
+    /// Put VALUE in the place of the file's in every run; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = Setting::read)]
+    settings: Vec<Setting>,
+    /// Where to run it.
+    #[arg(long, value_enum, value_name = "PLACE", default_value = "sim")]
+    on: Place,
+    /// The first seed of every combination, instead of the file's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Run N seeds of each combination, counting up [default: the file's sweep.repeats, or 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(REPEAT_MAX)))]
+    repeat: Option<u32>,
+    /// Runs at once [default: one per processor in sim, 1 in lab].
+    #[arg(long, value_name = "N", value_parser = jobs)]
+    jobs: Option<usize>,
+    /// Where everything goes. Combinations that are there already are not run again.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Print one JSON document on standard output, and nothing else.
+    #[arg(long)]
+    json: bool,
+    /// Show the report in the desktop's browser (xdg-open).
+    #[arg(long)]
+    open: bool,
+}
+
+/// Writes a file whole or not at all.
+fn write(out: &Path, name: &str, content: &str) -> Result<(), Failure> {
+    let (path, draft) = (out.join(name), out.join(format!(".{name}.draft")));
+    std::fs::write(&draft, content).and_then(|()| std::fs::rename(&draft, &path)).map_err(|e| {
+        let _ = std::fs::remove_file(&draft);
+        Failure::refused(format!("cannot write {}: {e}; free space or choose another --out", path.display()))
+    })
+}
+
+fn document(args: &SweepArgs, axes: &[Axis], cells: &[SweepCell]) -> String {
+    let axis = |a: &Axis| json!({ "key": a.key, "values": a.values });
+    let cell = |c: &SweepCell| -> Value {
+        json!({ "values": c.values, "record": c.record.display().to_string(), "verdict": c.document.verdict.word() })
+    };
+    let document = json!({
+        "format": "wavelane-sweep/1",
+        "scenario": args.file.display().to_string(),
+        "backend": args.on.word(),
+        "repeat": cells.first().map(|c| c.document.repeat),
+        "axes": axes.iter().map(axis).collect::<Vec<_>>(),
+        "cells": cells.iter().map(cell).collect::<Vec<_>>(),
+        "csv": args.out.join("sweep.csv").display().to_string(),
+    });
+    serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+}
+
+/// Runs every combination, and writes the table and the page.
+pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
+    let mut plan = Sweep::load(&args.file).map_err(Failure::refused)?;
+    args.axes.iter().for_each(|axis| plan.set(axis.clone()));
+    if plan.axes.is_empty() {
+        let why = "nothing varies: add [sweep] to the file, or --sweep KEY=A,B,C";
+        return Err(Failure::refused(format!("{}: {why}", args.file.display())));
+    }
+    let mut settings = args.settings.clone();
+    settings.extend(args.seed.map(|seed| Setting { key: "seed".into(), value: seed.to_string() }));
+    let cells = plan.cells(&args.file, &settings).map_err(Failure::refused)?;
+    for cell in &cells {
+        if let Some((clause, why)) = args.on.make().review(&cell.scenario).refusal() {
+            let (at, place) = (cell.values.join(", "), args.on.word());
+            return Err(Failure::refused(format!("at {at}: {place} cannot run this scenario: {clause}: {why}")));
+        }
+    }
+    let repeat = args.repeat.or(plan.repeats).unwrap_or(1);
+    let name = args.file.file_stem().map_or_else(|| "scenario".into(), |s| s.to_string_lossy().into_owned());
+    let (file, place) = (shell(&args.file.to_string_lossy()), args.on.word());
+    let seed = cells.first().map_or(1, |c| c.scenario.seed.0);
+    let mut rerun = format!("{file} --on {place} --seed {seed} --repeat {repeat}");
+    for Setting { key, value } in &args.settings {
+        rerun += &format!(" --set {}", shell(&format!("{key}={value}")));
+    }
+    let axes: String =
+        plan.axes.iter().map(|a| format!(" --sweep {}", shell(&format!("{}={}", a.key, a.values.join(","))))).collect();
+    let again = format!("wavelane sweep {rerun}{axes} --out {}", shell(&args.out.to_string_lossy()));
+
+    let cancelled = interrupt::flag()?;
+    let meter = Meter::new();
+    let count = |c: Count| meter.count(&c);
+    let hooks = RunHooks {
+        progress: &|_| (),
+        count: &count,
+        cancelled: &cancelled,
+        environment: &environment::facts,
+        // Hundreds of pages that nobody opens; `wavelane report` draws one.
+        render: &|_| Ok(()),
+    };
+    let options = SweepOptions {
+        name,
+        repeat,
+        jobs: args.jobs.unwrap_or_else(|| args.on.jobs()),
+        out: args.out.clone(),
+        rerun: format!("wavelane run {rerun}"),
+    };
+    let result = wavelane_run::sweep(&|| args.on.make(), &plan.axes, &cells, &options, &hooks);
+    meter.finish();
+    let done = result.map_err(|e| match e {
+        RunError::Cancelled => {
+            Failure::interrupted(format!("cancelled; the same command goes on with what is in {}", args.out.display()))
+        }
+        e => failure(&e),
+    })?;
+    write(&args.out, "sweep.csv", &sweep_csv(&plan.axes, &done))?;
+    write(&args.out, "sweep.json", &document(args, &plan.axes, &done))?;
+    let title = &cells[0].scenario.title;
+    let title = if title.is_empty() { &options.name } else { title };
+    let page = wavelane_report::render_sweep(&args.out, title, &plan.axes, &done, &again).map_err(Failure::refused)?;
+    if args.json {
+        print(&document(args, &plan.axes, &done))?;
+    } else {
+        let (csv, cells) = (args.out.join("sweep.csv"), done.len());
+        print(&format!(
+            "{cells} combinations of {repeat} seeds\ntable {}\nreport {}\n",
+            csv.display(),
+            page.display()
+        ))?;
+    }
+    if args.open {
+        show_page(&page)?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,348 @@
+//! Records beside the first one: differences and ratios with intervals, and their pictures laid over each other.
+
+use crate::curves::{self, Picture};
+use crate::page::{Page, PageTable, write_page};
+use crate::plot::Look;
+use crate::table::Table;
+use crate::{ReportError, raster};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use wavelane_measure::{mean, mean_with_ci95, sample_deviation, student_t_975};
+use wavelane_run::figures::FlowFigures;
+use wavelane_run::{RunDocument, StackResult};
+use wavelane_scenario::Scenario;
+
+/// The format's name and version.
+const FORMAT: &str = "wavelane-compare/1";
+
+/// A record that was read.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Compared {
+    /// Its directory.
+    pub record: PathBuf,
+    /// Its document.
+    pub document: RunDocument,
+    /// Its scenario.
+    pub scenario: Scenario,
+}
+
+/// What is compared: its key, its head in tables, what it is divided by there, and where it is found.
+struct Figure {
+    key: &'static str,
+    head: &'static str,
+    scale: f64,
+    of: fn(&FlowFigures) -> Option<f64>,
+}
+
+const FIGURES: [Figure; 13] = [
+    Figure { key: "goodput_bps", head: "goodput Mbit/s", scale: 1e6, of: |f| f.goodput_bps },
+    Figure { key: "duration_ms", head: "duration s", scale: 1e3, of: |f| f.duration_ms },
+    Figure { key: "rtt_p50_ms", head: "echo p50 ms", scale: 1.0, of: |f| f.rtt_p50_ms },
+    Figure { key: "rtt_p95_ms", head: "echo p95 ms", scale: 1.0, of: |f| f.rtt_p95_ms },
+    Figure { key: "rtt_p99_ms", head: "echo p99 ms", scale: 1.0, of: |f| f.rtt_p99_ms },
+    Figure { key: "age_p95_ms", head: "age p95 ms", scale: 1.0, of: |f| f.age_p95_ms },
+    Figure {
+        key: "fetch_total_mean_ms",
+        head: "fetch mean ms",
+        scale: 1.0,
+        of: |f| Some(f.fetch.as_ref()?.total_mean_ms),
+    },
+    Figure { key: "response_mean_ms", head: "object mean ms", scale: 1.0, of: |f| f.web.as_ref()?.response_mean_ms },
+    Figure { key: "page_mean_ms", head: "page mean ms", scale: 1.0, of: |f| f.web.as_ref()?.page_mean_ms },
+    Figure { key: "voice_loss", head: "call loss %", scale: 0.01, of: |f| f.voice.as_ref()?.loss },
+    Figure { key: "voice_delay_p95_ms", head: "call delay p95 ms", scale: 1.0, of: |f| f.voice.as_ref()?.delay_p95_ms },
+    Figure { key: "voice_mos", head: "call MOS", scale: 1.0, of: |f| f.voice.as_ref()?.mos },
+    Figure { key: "lost_share", head: "unanswered %", scale: 0.01, of: lost_share },
+];
+
+fn lost_share(f: &FlowFigures) -> Option<f64> {
+    let (sent, lost) = (f.sent.filter(|sent| *sent > 0 && f.voice.is_none())?, f.lost?);
+    Some(lost as f64 / sent as f64)
+}
+
+/// An estimate with the ends of its 95 % interval, which needs two runs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Estimate {
+    /// The value.
+    pub value: f64,
+    /// Low and high.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// One figure of one flow, in another record and in the first.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Difference {
+    /// Which record it is of; 0 is the first.
+    pub record: usize,
+    /// The stack, or `FIRST -> OTHER` where each record has one and they differ.
+    pub stack: String,
+    /// The flow.
+    pub flow: String,
+    figure: usize,
+    /// Mean over the first record's seeds, and over the other's.
+    pub means: [f64; 2],
+    /// Other less first.
+    pub difference: Estimate,
+    /// Other over first; `None` where one is not positive.
+    pub ratio: Option<Estimate>,
+    /// Whether runs of equal seeds were compared with each other.
+    pub by_seed: bool,
+}
+
+/// Values of two records by seed, as far as they have any.
+struct Two {
+    first: Vec<(u64, f64)>,
+    other: Vec<(u64, f64)>,
+}
+
+impl Two {
+    fn values(of: &[(u64, f64)]) -> Vec<f64> {
+        of.iter().map(|(_, value)| *value).collect()
+    }
+    /// The same seeds, at least two: dice that fell alike need not be told apart from the difference.
+    fn by_seed(&self) -> bool {
+        self.first.len() >= 2 && self.first.iter().map(|v| v.0).eq(self.other.iter().map(|v| v.0))
+    }
+    /// Mean and 95 % interval of a function of the pairs.
+    fn pairs(&self, of: impl Fn(f64, f64) -> f64) -> Option<Estimate> {
+        let all: Vec<f64> = self.first.iter().zip(&self.other).map(|(a, b)| of(a.1, b.1)).collect();
+        let found = mean_with_ci95(&all)?;
+        Some(Estimate { value: found.mean, interval: found.ci95.map(|half| (found.mean - half, found.mean + half)) })
+    }
+    fn difference(&self, means: [f64; 2]) -> Option<Estimate> {
+        if self.by_seed() {
+            return self.pairs(|a, b| b - a);
+        }
+        let value = means[1] - means[0];
+        let half = self.welch([1.0, 1.0]);
+        Some(Estimate { value, interval: half.map(|half| (value - half, value + half)) })
+    }
+    /// On a logarithmic scale, on which a ratio and its inverse are equally far from one.
+    fn ratio(&self, means: [f64; 2]) -> Option<Estimate> {
+        let positive = self.first.iter().chain(&self.other).all(|v| v.1 > 0.0);
+        if !positive || means[0] <= 0.0 {
+            return None;
+        }
+        if self.by_seed() {
+            let log = self.pairs(|a, b| (b / a).ln())?;
+            let interval = log.interval.map(|(low, high)| (low.exp(), high.exp()));
+            return Some(Estimate { value: log.value.exp(), interval });
+        }
+        let value = means[1] / means[0];
+        let half = self.welch(means);
+        Some(Estimate { value, interval: half.map(|half| (value * (-half).exp(), value * half.exp())) })
+    }
+    /// Half the 95 % interval of the difference of both means, each over its `scale` (Welch's t, degrees of freedom by
+    /// Satterthwaite, rounded down).
+    fn welch(&self, scale: [f64; 2]) -> Option<f64> {
+        let part = |of: &[(u64, f64)], scale: f64| {
+            let values = Self::values(of);
+            let deviation = sample_deviation(&values)? / scale;
+            Some((deviation * deviation / values.len() as f64, values.len() as f64 - 1.0))
+        };
+        let ((va, fa), (vb, fb)) = (part(&self.first, scale[0])?, part(&self.other, scale[1])?);
+        let all = va + vb;
+        if all <= 0.0 {
+            return Some(0.0);
+        }
+        let freedom = (all * all / (va * va / fa + vb * vb / fb)).floor().max(1.0);
+        Some(student_t_975(freedom as u32)? * all.sqrt())
+    }
+}
+
+fn of_flow(stack: &StackResult, flow: &str, figure: &Figure) -> Vec<(u64, f64)> {
+    stack.flows.iter().filter(|f| f.flow == flow).filter_map(|f| Some((f.seed, (figure.of)(f)?))).collect()
+}
+
+/// The stacks of two records that are compared, with what to call them.
+fn stacks<'a>(first: &'a RunDocument, other: &'a RunDocument) -> Vec<(String, &'a StackResult, &'a StackResult)> {
+    let same = |a: &'a StackResult| Some((a.stack.clone(), a, other.stacks.iter().find(|b| b.stack == a.stack)?));
+    let found: Vec<_> = first.stacks.iter().filter_map(same).collect();
+    match (found.is_empty(), first.stacks.as_slice(), other.stacks.as_slice()) {
+        (true, [a], [b]) => vec![(format!("{} -> {}", a.stack, b.stack), a, b)],
+        _ => found,
+    }
+}
+
+/// Everything that can be compared.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Comparison {
+    names: Vec<String>,
+    differences: Vec<Difference>,
+}
+
+/// `A` is the first.
+fn letter(record: usize) -> char {
+    ('A'..='Z').nth(record).unwrap_or('?')
+}
+
+fn number(value: f64) -> String {
+    let decimals = match value.abs() {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        v if v >= 1.0 || v == 0.0 => 2,
+        v if v >= 0.1 => 3,
+        _ => 4,
+    };
+    format!("{value:.decimals$}")
+}
+
+fn estimate(e: Estimate, scale: f64, sign: bool) -> String {
+    let one = |value: f64| {
+        let text = number(value / scale);
+        if sign && value > 0.0 { format!("+{text}") } else { text }
+    };
+    match e.interval {
+        None => one(e.value),
+        Some((low, high)) => format!("{} ({} to {})", one(e.value), one(low), one(high)),
+    }
+}
+
+impl Comparison {
+    /// Compares every record with the first.
+    pub fn of(records: &[Compared]) -> Self {
+        let mut differences = Vec::new();
+        let Some(first) = records.first() else { return Self { names: Vec::new(), differences } };
+        for (record, other) in records.iter().enumerate().skip(1) {
+            for (stack, a, b) in stacks(&first.document, &other.document) {
+                for flow in first.scenario.flows.iter().map(|f| &f.name) {
+                    for (figure, what) in FIGURES.iter().enumerate() {
+                        let two = Two { first: of_flow(a, flow, what), other: of_flow(b, flow, what) };
+                        let both = mean(&Two::values(&two.first)).zip(mean(&Two::values(&two.other)));
+                        let Some(means) = both.map(|(a, b)| [a, b]) else { continue };
+                        let Some(difference) = two.difference(means) else { continue };
+                        differences.push(Difference {
+                            record,
+                            stack: stack.clone(),
+                            flow: flow.clone(),
+                            figure,
+                            means,
+                            difference,
+                            ratio: two.ratio(means),
+                            by_seed: two.by_seed(),
+                        });
+                    }
+                }
+            }
+        }
+        Self { names: records.iter().map(|r| r.record.display().to_string()).collect(), differences }
+    }
+
+    fn table(&self, record: usize) -> Table {
+        let mut table = Table::new(3, &["stack", "flow", "figure", "first", "other", "difference", "ratio"]);
+        for d in self.differences.iter().filter(|d| d.record == record) {
+            let Figure { head, scale, .. } = FIGURES[d.figure];
+            table.push(vec![
+                d.stack.clone(),
+                d.flow.clone(),
+                head.to_owned(),
+                number(d.means[0] / scale),
+                number(d.means[1] / scale),
+                estimate(d.difference, scale, true),
+                d.ratio.map_or("-".into(), |ratio| estimate(ratio, 1.0, false)),
+            ]);
+        }
+        table
+    }
+
+    /// What stands over the table of a record.
+    fn title(&self, record: usize) -> String {
+        format!("{} against A: {} against {}", letter(record), self.names[record], self.names[0])
+    }
+
+    /// How to read the intervals.
+    fn how(&self) -> &'static str {
+        match (
+            self.differences.iter().any(|d| d.by_seed),
+            self.differences.iter().all(|d| d.difference.interval.is_none()),
+        ) {
+            (_, true) => "An interval takes two runs of each: run them with --repeat.",
+            (true, _) => {
+                "In brackets 95 % intervals; runs of the same seed are compared with each other, ratios are geometric means."
+            }
+            (false, _) => "In brackets 95 % intervals of the means (Welch's t; ratios on a logarithmic scale).",
+        }
+    }
+
+    /// Tables for a terminal.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for record in 1..self.names.len() {
+            let table = self.table(record);
+            out += &self.title(record);
+            out.push('\n');
+            out += &if table.rows.is_empty() { NOTHING.to_owned() + "\n" } else { table.text() };
+            out.push('\n');
+        }
+        out + self.how() + "\n"
+    }
+
+    /// One JSON document, with a newline at the end.
+    pub fn to_json(&self) -> String {
+        let ends = |e: Option<Estimate>| e.and_then(|e| e.interval).map(|(low, high)| [low, high]);
+        let row = |d: &Difference| -> Value {
+            json!({
+                "record": self.names[d.record], "stack": d.stack, "flow": d.flow, "metric": FIGURES[d.figure].key,
+                "first": d.means[0], "other": d.means[1],
+                "difference": d.difference.value, "difference_ci95": ends(Some(d.difference)),
+                "ratio": d.ratio.map(|r| r.value), "ratio_ci95": ends(d.ratio), "by_seed": d.by_seed,
+            })
+        };
+        let rows: Vec<Value> = self.differences.iter().map(row).collect();
+        let document = json!({ "format": FORMAT, "first": self.names.first(), "differences": rows });
+        serde_json::to_string_pretty(&document).expect("text keys and finite numbers only") + "\n"
+    }
+
+    /// Writes `report.html` and `plots/` into `folder`; returns the page's path.
+    pub fn render(&self, folder: &Path, records: &[Compared]) -> Result<PathBuf, ReportError> {
+        let rasteriser = raster::Rasteriser::new();
+        let mut drawn = Vec::new();
+        for picture in overlaid(records)? {
+            drawn.push(picture.write(&folder.join("plots"), &rasteriser)?);
+        }
+        let tables = (1..self.names.len()).map(|record| {
+            let table = self.table(record);
+            let heads = table.heads.iter().map(|head| (*head).to_owned()).collect();
+            PageTable { title: self.title(record), heads, rows: table.rows }
+        });
+        let sentences = self.names.iter().enumerate().map(|(i, name)| format!("{}: {name}", letter(i)));
+        let page = Page {
+            title: "Records compared".into(),
+            headline: self.how().into(),
+            sentences: sentences.collect(),
+            charts: Vec::new(),
+            tables: tables.filter(|table| !table.rows.is_empty()).collect(),
+            rerun: format!("wavelane compare {}", self.names.join(" ")),
+        };
+        write_page(folder, &page, &drawn)
+    }
+}
+
+/// Said of two records without a flow of the same name under the same stack.
+const NOTHING: &str = "nothing to compare: no stack has a flow of the same name in both";
+
+/// The records' pictures, those of a kind on common axes.
+fn overlaid(records: &[Compared]) -> Result<Vec<Picture>, ReportError> {
+    let mut all: Vec<Picture> = Vec::new();
+    for (number, r) in records.iter().enumerate() {
+        for mut picture in curves::pictures(&r.record, &r.document, &r.scenario)? {
+            for curve in &mut picture.plot.curves {
+                curve.name = format!("{} {}", letter(number), curve.name);
+            }
+            match all.iter_mut().find(|p| p.name == picture.name) {
+                Some(under) => under.plot.lay_over(picture.plot),
+                None => all.push(picture),
+            }
+        }
+    }
+    for picture in &mut all {
+        for (i, curve) in picture.plot.curves.iter_mut().enumerate() {
+            curve.look = Look::of(i);
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+#[path = "compare_tests.rs"]
+mod tests;

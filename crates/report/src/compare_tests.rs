@@ -1,0 +1,95 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use wavelane_run::Verdict;
+
+/// A record of one stack and one flow with these goodputs in Mbit/s, seeds counting up from `seed`.
+fn record(name: &str, stack: &str, seed: u64, mbit: &[f64]) -> Compared {
+    let flow = |(i, m): (usize, &f64)| FlowFigures {
+        flow: "page".into(),
+        app: "download".into(),
+        seed: seed + i as u64,
+        goodput_bps: Some(m * 1e6),
+        duration_ms: Some(160_000.0 / m),
+        ..FlowFigures::default()
+    };
+    let result = StackResult {
+        stack: stack.into(),
+        flows: mbit.iter().enumerate().map(flow).collect(),
+        ..StackResult::default()
+    };
+    let document = RunDocument {
+        format: wavelane_run::RUN_FORMAT.into(),
+        scenario: "demo".into(),
+        title: String::new(),
+        backend: "sim".into(),
+        seed,
+        repeat: mbit.len() as u32,
+        verdict: Verdict::Info,
+        omitted: vec![],
+        clauses: vec![],
+        stacks: vec![result],
+        checks: vec![],
+        rerun: String::new(),
+        record: name.into(),
+    };
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/demo.toml");
+    Compared { record: name.into(), document, scenario: Scenario::load(&demo).unwrap() }
+}
+
+fn goodput(records: &[Compared]) -> Difference {
+    Comparison::of(records).differences.into_iter().find(|d| FIGURES[d.figure].key == "goodput_bps").unwrap()
+}
+
+fn near(found: f64, truth: f64) -> bool {
+    (found - truth).abs() <= 1e-3 * truth.abs().max(1e-3)
+}
+
+#[test]
+fn runs_of_equal_seeds_are_compared_with_each_other() {
+    // Every seed is 2 Mbit/s faster, give or take 0.1: the spread between seeds drops out.
+    let a = record("a", "wavelane", 1, &[5.0, 10.0, 15.0]);
+    let b = record("b", "wavelane", 1, &[7.1, 12.0, 16.9]);
+    let d = goodput(&[a.clone(), b]);
+    assert!(d.by_seed && near(d.difference.value, 2e6), "{d:?}");
+    // t(0.975, 2) = 4.303 x 0.1 / sqrt(3) = 0.2484.
+    let (low, high) = d.difference.interval.unwrap();
+    assert!(near(low, 2e6 - 0.248_4e6) && near(high, 2e6 + 0.248_4e6), "{low} {high}");
+    let ratio = d.ratio.unwrap().value;
+    assert!(near(ratio, (7.1_f64 / 5.0 * 1.2 * 16.9 / 15.0).cbrt()), "{ratio}");
+    // The same record: no difference at all, and certainly so.
+    let same = goodput(&[a.clone(), a]);
+    assert_eq!((same.difference.value, same.difference.interval), (0.0, Some((0.0, 0.0))));
+    assert_eq!(same.ratio.unwrap().interval, Some((1.0, 1.0)));
+}
+
+#[test]
+fn other_seeds_are_compared_by_their_means() {
+    // Welch's example by hand: means 10 and 14, variances 4 and 1, three runs each.
+    let a = record("a", "wavelane", 1, &[8.0, 10.0, 12.0]);
+    let b = record("b", "wavelane", 100, &[13.0, 14.0, 15.0]);
+    let d = goodput(&[a, b]);
+    assert!(!d.by_seed && near(d.difference.value, 4e6), "{d:?}");
+    // se = sqrt(4/3 + 1/3) = 1.29099; freedom (5/3)^2 / ((16/9 + 1/9) / 2) = 2.94, so 2: t = 4.302653.
+    let (low, high) = d.difference.interval.unwrap();
+    assert!(near(low, 4e6 - 5.554_7e6) && near(high, 4e6 + 5.554_7e6), "{low} {high}");
+    let (low, high) = d.ratio.unwrap().interval.unwrap();
+    assert!(near(low * high, 1.4 * 1.4), "a ratio and its inverse are equally sure: {low} {high}");
+}
+
+#[test]
+fn single_runs_have_no_interval_and_single_stacks_of_other_names_are_compared() {
+    let records = [record("x/a", "tcp-bbr", 1, &[5.0]), record("x/b", "wavelane", 1, &[15.0])];
+    let comparison = Comparison::of(&records);
+    let text = comparison.text();
+    for part in ["B against A: x/b against x/a", "tcp-bbr -> wavelane", "+10.0", "3.00", "run them with --repeat"] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&comparison.to_json()).unwrap();
+    assert_eq!(json["format"], "wavelane-compare/1");
+    assert_eq!((&json["differences"][0]["ratio"], &json["differences"][0]["ratio_ci95"]), (&3.0.into(), &Value::Null));
+    let two = record("c", "wavelane", 1, &[1.0]);
+    let mut three = record("d", "tcp-cubic", 1, &[1.0]);
+    three.document.stacks.push(StackResult { stack: "tcp-reno".into(), ..StackResult::default() });
+    assert!(Comparison::of(&[two, three]).text().contains("nothing to compare"));
+}

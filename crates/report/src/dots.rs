@@ -1,0 +1,183 @@
+//! Values with their intervals, a line per case: what a study found where there is no common axis for its cases.
+
+use crate::axis::Axis;
+use crate::plot::{Canvas, FRAME, GREY, GRID, Layout, Look, colour, horizontal, mark, style_of, width_of};
+use crate::units::{human, unit_for};
+
+/// Font size of labels.
+const SIZE: u32 = 12;
+/// A logarithmic axis from this ratio of the largest to the least value on.
+const LOG_FROM: f64 = 30.0;
+
+/// One metric over cases.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Spread {
+    /// Its files' name.
+    pub name: String,
+    /// For people.
+    pub title: String,
+    /// The values' unit.
+    pub unit: String,
+    /// Names of what is compared in each case; `wavelane` has the first look.
+    pub series: Vec<String>,
+    /// Cases.
+    pub rows: Vec<SpreadRow>,
+}
+
+/// One case.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SpreadRow {
+    /// For people.
+    pub label: String,
+    /// Which series, its value and its 95 % half-width.
+    pub points: Vec<(usize, f64, Option<f64>)>,
+    /// What was asked for.
+    pub bound: Option<f64>,
+}
+
+impl Spread {
+    fn axis(&self, by: f64) -> Axis {
+        let ends = |p: &(usize, f64, Option<f64>)| [p.1, p.1 - p.2.unwrap_or(0.0), p.1 + p.2.unwrap_or(0.0)];
+        let bounds = self.rows.iter().filter_map(|row| row.bound);
+        let all: Vec<f64> =
+            self.rows.iter().flat_map(|row| row.points.iter().flat_map(ends)).chain(bounds).map(|v| v / by).collect();
+        let values = || self.rows.iter().flat_map(|row| row.points.iter().map(|p| p.1 / by));
+        let (least, most) = values().fold((f64::INFINITY, 0.0_f64), |(l, m), v| (l.min(v), m.max(v)));
+        if least > 0.0 && most / least >= LOG_FROM {
+            return Axis::logarithmic(all.into_iter().filter(|v| *v >= least / 2.0));
+        }
+        Axis::linear(all.into_iter().fold(0.0, f64::max) * 1.04)
+    }
+
+    /// The whole SVG document.
+    pub(crate) fn svg(&self, page: Layout) -> String {
+        let narrow = page.width < 500.0;
+        let longest = self.rows.iter().map(|row| width_of(&row.label, SIZE)).fold(0.0, f64::max);
+        let left = if narrow { 14.0 } else { (longest + 20.0).clamp(page.left, page.width * 0.5) };
+        let slot = (8.0 + 13.0 * self.series.len() as f64).clamp(22.0, 74.0) + if narrow { 16.0 } else { 0.0 };
+        let height = slot * self.rows.len() as f64;
+        let mut canvas = Canvas::new(Layout { left, height, right: page.right + 40.0, ..page });
+        let most = self.rows.iter().flat_map(|row| &row.points).map(|p| p.1.abs()).fold(0.0, f64::max);
+        let (by, unit) = unit_for(most, &self.unit);
+        let axis = self.axis(by);
+        canvas.layout.left = 14.0;
+        let title = canvas.title(&self.title);
+        canvas.layout.left = left;
+        canvas.top = self.legend(&mut canvas, title + 26.0) + 14.0;
+        horizontal(&mut canvas, &axis, &unit);
+        let (right, top) = (canvas.right(), canvas.top);
+        let place = |value: f64| left + axis.share(value / by) * (right - left);
+        for (number, row) in self.rows.iter().enumerate() {
+            let above = top + slot * number as f64;
+            canvas.line((left, above), (right, above), GRID);
+            let first = if narrow { above + 22.0 } else { above + 6.0 };
+            let lane = (above + slot - 4.0 - first) / row.points.len().max(1) as f64;
+            match narrow {
+                true => canvas.text(left + 2.0, above + 13.0, SIZE, "start", &cut(&row.label, page.width - 24.0)),
+                false => canvas.text(left - 8.0, above + slot / 2.0 + 4.0, SIZE, "end", &cut(&row.label, left - 12.0)),
+            }
+            if let Some(bound) = row.bound {
+                let x = place(bound);
+                canvas.line(
+                    (x, first - 3.0),
+                    (x, above + slot - 2.0),
+                    &format!("{GREY} stroke-width=\"1.4\" stroke-dasharray=\"3 2\""),
+                );
+            }
+            for (lane_number, (series, value, half)) in row.points.iter().enumerate() {
+                let y = first + lane * (lane_number as f64 + 0.5);
+                let look = self.look(*series);
+                let n = look.colour;
+                if let Some(half) = half {
+                    let line = format!("class=\"s{n}\" stroke=\"{}\" stroke-width=\"1.6\"", colour(n));
+                    canvas.line((place(value - half), y), (place(value + half), y), &line);
+                }
+                canvas.out.push_str(&mark(look, (place(*value), y), 3.4));
+                let words = human(*value, None, &self.unit);
+                let beside = place(value + half.unwrap_or(0.0)) + 7.0;
+                if beside + width_of(&words, SIZE - 2) < page.width {
+                    canvas.text(beside, y + 3.5, SIZE - 2, "start", &words);
+                }
+            }
+        }
+        canvas.line((left, top), (left, canvas.bottom()), FRAME);
+        canvas.svg()
+    }
+
+    fn look(&self, series: usize) -> Look {
+        Look::of(style_of(self.series.iter().map(String::as_str), &self.series[series]))
+    }
+
+    /// Draws the legend and returns its last line's height.
+    fn legend(&self, canvas: &mut Canvas, top: f64) -> f64 {
+        let (mut x, mut y) = (14.0, top);
+        let bounded = self.rows.iter().any(|row| row.bound.is_some());
+        let names = self.series.iter().enumerate().map(|(i, name)| (Some(i), name.as_str()));
+        for (series, name) in names.chain(bounded.then_some((None, "asked for or bound"))) {
+            let width = 34.0 + width_of(name, SIZE);
+            if x > 14.0 && x + width > canvas.layout.width - 8.0 {
+                (x, y) = (14.0, y + 20.0);
+            }
+            match series {
+                Some(series) => canvas.out.push_str(&mark(self.look(series), (x + 6.0, y - 4.0), 3.6)),
+                None => canvas.line(
+                    (x + 6.0, y - 11.0),
+                    (x + 6.0, y + 3.0),
+                    &format!("{GREY} stroke-width=\"1.4\" stroke-dasharray=\"3 2\""),
+                ),
+            }
+            canvas.text(x + 16.0, y, SIZE, "start", name);
+            x += width;
+        }
+        y
+    }
+}
+
+/// A label that fits; what does not ends in dots.
+fn cut(label: &str, most: f64) -> String {
+    if width_of(label, SIZE) <= most {
+        return label.to_owned();
+    }
+    let kept = (most / width_of("m", SIZE)) as usize;
+    let start: String = label.chars().take(kept.saturating_sub(1)).collect();
+    format!("{start}\u{2026}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::{NARROW, WIDE};
+
+    #[test]
+    fn every_value_has_its_mark_its_interval_and_its_words() {
+        let spread = Spread {
+            name: "goodput".into(),
+            title: "goodput_bps".into(),
+            unit: "bit/s".into(),
+            series: vec!["tcp-bbr".into(), "wavelane".into()],
+            rows: vec![
+                SpreadRow {
+                    label: "loss none".into(),
+                    points: vec![(0, 18.1e6, Some(0.2e6)), (1, 18.4e6, None)],
+                    bound: Some(20e6),
+                },
+                SpreadRow { label: "a case whose name is <long>".into(), points: vec![(1, 9.0e6, None)], bound: None },
+            ],
+        };
+        for layout in [WIDE, NARROW] {
+            let svg = spread.svg(layout);
+            // The legend's marks and the values'.
+            assert_eq!(
+                svg.matches("<circle").count()
+                    + svg.matches("<rect class=\"f").count()
+                    + svg.matches("<rect x").count(),
+                5,
+                "{svg}"
+            );
+            for words in ["18.1 Mbit/s", "18.4 Mbit/s", "9 Mbit/s", "&lt;long&gt;", "asked for"] {
+                assert!(svg.contains(words), "{words}");
+            }
+            assert!(!svg.contains("NaN") && !svg.contains("inf"));
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! A picture as a page holds it: wide and narrow, of which the style sheet shows one.
+
+use crate::ReportError;
+use crate::plot::{Layout, NARROW, WIDE};
+use crate::raster::Rasteriser;
+use std::path::Path;
+
+/// A picture's two SVG documents.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Drawn {
+    wide: String,
+    narrow: String,
+}
+
+impl Drawn {
+    /// Draws it both ways.
+    pub(crate) fn new(svg: impl Fn(Layout) -> String) -> Self {
+        Self { wide: svg(WIDE), narrow: svg(NARROW) }
+    }
+    /// Writes `NAME.svg` and `NAME.png` into a directory, which is made if need be.
+    pub(crate) fn write(self, plots: &Path, name: &str, rasteriser: &Rasteriser) -> Result<Self, ReportError> {
+        let unwritable =
+            |path: &Path, e: std::io::Error| ReportError::Unwritable { path: path.into(), why: e.to_string() };
+        std::fs::create_dir_all(plots).map_err(|e| unwritable(plots, e))?;
+        let png = rasteriser.png(&self.wide).map_err(|why| ReportError::Picture { picture: name.to_owned(), why })?;
+        for (ending, content) in [("svg", self.wide.as_bytes()), ("png", &png[..])] {
+            let path = plots.join(format!("{name}.{ending}"));
+            std::fs::write(&path, content).map_err(|e| unwritable(&path, e))?;
+        }
+        Ok(self)
+    }
+    /// Both, for a page.
+    pub(crate) fn html(&self) -> String {
+        format!("<div class=\"wide\">\n{}</div>\n<div class=\"narrow\">\n{}</div>\n", self.wide, self.narrow)
+    }
+}
+
+/// Writes `report.html` into a folder, which is made if need be; returns its path.
+pub(crate) fn write_report(folder: &Path, text: &str) -> Result<std::path::PathBuf, ReportError> {
+    let path = folder.join("report.html");
+    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text));
+    written.map(|()| path.clone()).map_err(|e| ReportError::Unwritable { path, why: e.to_string() })
+}

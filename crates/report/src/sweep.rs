@@ -1,0 +1,236 @@
+//! The page of a sweep: a picture per metric over the axis that varies, with intervals.
+
+use crate::axis::Axis as Scale;
+use crate::drawn::Drawn;
+use crate::page::{Page, PageTable, write_page};
+use crate::plot::{Curve, Look, Plot};
+use crate::units::{human, unit_for};
+use crate::{ReportError, raster};
+use std::path::{Path, PathBuf};
+use wavelane_run::{SweepCell, figures::mean_ci95, flow_metrics};
+use wavelane_scenario::{Axis, in_base_units};
+
+/// Most curves of one picture; the table has what is left out.
+const CURVES_MAX: usize = 20;
+/// Most rows of the page's table.
+const ROWS_MAX: usize = 2_000;
+/// A logarithmic axis from this ratio of the largest to the least value on.
+const LOG_FROM: f64 = 20.0;
+
+/// Metrics that have a picture: key, title, unit.
+const METRICS: [(&str, &str, &str); 12] = [
+    ("goodput_bps", "Goodput", "bit/s"),
+    ("link_share", "Share of the link", ""),
+    ("duration_ms", "Time of the transfer", "ms"),
+    ("rtt_p50_ms", "Echo delay, median", "ms"),
+    ("rtt_p95_ms", "Echo delay, 95th percentile", "ms"),
+    ("rtt_p99_ms", "Echo delay, 99th percentile", "ms"),
+    ("age_p95_ms", "Age of the bytes, 95th percentile", "ms"),
+    ("fetch.total_mean_ms", "Time of a fetch, mean", "ms"),
+    ("web.response_mean_ms", "Time of an object, mean", "ms"),
+    ("web.page_p50_ms", "Time of a page, median", "ms"),
+    ("voice.loss", "Share of a call lost or late", ""),
+    ("voice.mos", "Score of a call (MOS)", ""),
+];
+
+/// A mean over the seeds of one cell, with its half-width.
+struct Point {
+    curve: String,
+    x: f64,
+    mean: f64,
+    half: Option<f64>,
+}
+
+/// The axis along which pictures are drawn: the first of numbers of one unit with two values or more.
+fn along(axes: &[Axis]) -> Option<(usize, &'static str)> {
+    let unit_of = |axis: &Axis| -> Option<&'static str> {
+        let units: Option<Vec<&str>> = axis.values.iter().map(|v| Some(in_base_units(v)?.1)).collect();
+        let units = units.filter(|units| units.len() >= 2)?;
+        units.iter().all(|u| *u == units[0]).then(|| in_base_units(&axis.values[0]).map_or("", |(_, unit)| unit))
+    };
+    axes.iter().enumerate().find_map(|(number, axis)| Some((number, unit_of(axis)?)))
+}
+
+/// A metric of every flow, of every cell, along one axis.
+fn points(axes: &[Axis], cells: &[SweepCell], along: usize, metric: &str) -> Vec<Point> {
+    let several_flows = {
+        let mut flows: Vec<&str> = cells
+            .iter()
+            .flat_map(|c| &c.document.stacks)
+            .flat_map(|s| &s.flows)
+            .filter(|f| flow_metrics(f).iter().any(|(key, _)| key == metric))
+            .map(|f| f.flow.as_str())
+            .collect();
+        flows.sort_unstable();
+        flows.dedup();
+        flows.len() > 1
+    };
+    let mut all = Vec::new();
+    for cell in cells {
+        let Some((x, _)) = in_base_units(&cell.values[along]) else { continue };
+        let others = axes
+            .iter()
+            .zip(&cell.values)
+            .enumerate()
+            .filter(|(number, (axis, _))| *number != along && axis.values.len() > 1);
+        let others: String = others.map(|(_, (_, value))| format!(", {value}")).collect();
+        for stack in &cell.document.stacks {
+            let mut flows: Vec<&str> = stack.flows.iter().map(|f| f.flow.as_str()).collect();
+            let mut seen = std::collections::BTreeSet::new();
+            flows.retain(|flow| seen.insert(*flow));
+            for flow in flows {
+                let of_flow = stack.flows.iter().filter(|f| f.flow == flow);
+                let values: Vec<f64> = of_flow
+                    .filter_map(|f| flow_metrics(f).into_iter().find(|(key, _)| key == metric).map(|(_, value)| value))
+                    .collect();
+                let Some((mean, half)) = mean_ci95(&values) else { continue };
+                let flow = if several_flows { format!(" {flow}") } else { String::new() };
+                all.push(Point { curve: format!("{}{flow}{others}", stack.stack), x, mean, half });
+            }
+        }
+    }
+    all
+}
+
+/// The words of a unit in a key, and what it is on an axis.
+fn unit_words(ending: &str) -> &'static str {
+    match ending {
+        "bps" => "bit/s",
+        "ms" => "ms",
+        "bytes" => "B",
+        _ => "",
+    }
+}
+
+fn labelled(name: &str, unit: &str) -> String {
+    if unit.is_empty() { name.to_owned() } else { format!("{name} ({unit})") }
+}
+
+/// The picture of a metric; `None` if nobody has it. With how many curves were left out.
+fn plot(
+    axes: &[Axis],
+    cells: &[SweepCell],
+    (number, ending): (usize, &str),
+    metric: (&str, &str, &str),
+) -> Option<(Plot, usize)> {
+    let (key, title, unit) = metric;
+    let points = points(axes, cells, number, key);
+    let most = |of: fn(&Point) -> f64| points.iter().map(of).fold(0.0, f64::max);
+    let least_x = points.iter().map(|p| p.x).fold(f64::INFINITY, f64::min);
+    let ((x_by, x_unit), (y_by, y_unit)) =
+        (unit_for(most(|p| p.x), unit_words(ending)), unit_for(most(|p| p.mean), unit));
+    let mut names: Vec<&str> = Vec::new();
+    points.iter().for_each(|p| {
+        if !names.contains(&p.curve.as_str()) {
+            names.push(&p.curve)
+        }
+    });
+    let left_out = names.len().saturating_sub(CURVES_MAX);
+    names.truncate(CURVES_MAX);
+    let curve = |(look, name): (usize, &&str)| {
+        let mut own: Vec<&Point> = points.iter().filter(|p| p.curve == **name).collect();
+        own.sort_by(|a, b| a.x.total_cmp(&b.x));
+        let line = own.iter().map(|p| (p.x / x_by, p.mean / y_by)).collect();
+        let end = |p: &&Point, sign: f64| (p.x / x_by, ((p.mean + sign * p.half.unwrap_or(0.0)) / y_by).max(0.0));
+        let spread = own.iter().any(|p| p.half.is_some()) && own.len() > 1;
+        let band = own.iter().map(|p| end(p, 1.0)).chain(own.iter().rev().map(|p| end(p, -1.0)));
+        Curve {
+            name: (*name).to_owned(),
+            look: Look::of(look),
+            pieces: vec![line],
+            band: if spread { band.collect() } else { Vec::new() },
+            marks: Vec::new(),
+        }
+    };
+    let curves: Vec<Curve> = names.iter().enumerate().map(curve).collect();
+    let top = curves.iter().flat_map(|c| c.pieces.iter().flatten().chain(&c.band)).map(|p| p.1).fold(0.0, f64::max);
+    let xs = || points.iter().map(|p| p.x / x_by);
+    let log = least_x > 0.0 && most(|p| p.x) / least_x >= LOG_FROM;
+    let plot = Plot {
+        title: format!("{title} over {}", axes[number].key),
+        x_label: labelled(&axes[number].key, &x_unit),
+        y_label: if y_unit.is_empty() { title.to_owned() } else { y_unit },
+        x: if log { Scale::logarithmic(xs()) } else { Scale::exact(xs().fold(0.0, f64::max)) },
+        y: Scale::linear(top * 1.04),
+        curves,
+        level: None,
+        points: false,
+        marks_mean: "",
+    };
+    (!points.is_empty()).then_some((plot, left_out))
+}
+
+/// Means of every cell, a row per stack and flow.
+fn table(axes: &[Axis], cells: &[SweepCell]) -> (Vec<String>, Vec<Vec<String>>) {
+    let shown = METRICS.iter().filter(|(key, ..)| {
+        let mut flows = cells.iter().flat_map(|c| &c.document.stacks).flat_map(|s| &s.flows);
+        flows.any(|f| flow_metrics(f).iter().any(|(k, _)| k == key))
+    });
+    let shown: Vec<_> = shown.collect();
+    let heads = axes.iter().map(|a| a.key.clone()).chain(["stack".into(), "flow".into()]);
+    let heads = heads.chain(shown.iter().map(|(_, title, _)| (*title).to_owned())).collect();
+    let mut rows = Vec::new();
+    for cell in cells {
+        for stack in &cell.document.stacks {
+            let mut flows = std::collections::BTreeSet::new();
+            for flow in stack.flows.iter().filter(|f| flows.insert(f.flow.clone())) {
+                let of_flow = || stack.flows.iter().filter(|f| f.flow == flow.flow);
+                let figure = |(key, _, unit): &&(&str, &str, &str)| {
+                    let values: Vec<f64> = of_flow()
+                        .filter_map(|f| flow_metrics(f).into_iter().find(|(k, _)| k == key).map(|(_, value)| value))
+                        .collect();
+                    mean_ci95(&values).map_or("-".into(), |(mean, half)| human(mean, half, unit))
+                };
+                let head = cell.values.iter().cloned().chain([stack.stack.clone(), flow.flow.clone()]);
+                rows.push(head.chain(shown.iter().map(figure)).collect());
+            }
+        }
+    }
+    (heads, rows)
+}
+
+/// Writes `report.html` and a picture per metric into the sweep's directory; returns the page's path.
+pub fn render_sweep(
+    folder: &Path,
+    title: &str,
+    axes: &[Axis],
+    cells: &[SweepCell],
+    rerun: &str,
+) -> Result<PathBuf, ReportError> {
+    let rasteriser = raster::Rasteriser::new();
+    let (mut drawn, mut left_out) = (Vec::new(), 0);
+    if let Some(found) = along(axes) {
+        for metric in METRICS {
+            let Some((plot, more)) = plot(axes, cells, found, metric) else { continue };
+            left_out = left_out.max(more);
+            let name = metric.0.replace('.', "_");
+            drawn.push(Drawn::new(|layout| plot.svg(layout)).write(&folder.join("plots"), &name, &rasteriser)?);
+        }
+    }
+    let seeds = cells.first().map_or(0, |c| c.document.repeat);
+    let mut sentences: Vec<String> = axes.iter().map(|a| format!("{}: {}", a.key, a.values.join("; "))).collect();
+    sentences.push(match seeds {
+        1 => "One seed of each: no intervals.".to_owned(),
+        n => format!("Lines are means over {n} seeds, areas their 95 % intervals."),
+    });
+    if drawn.is_empty() {
+        sentences.push("No axis is of numbers, so there are no pictures.".into());
+    }
+    if left_out > 0 {
+        sentences.push(format!("{left_out} more curves stand in sweep.csv alone."));
+    }
+    let (heads, mut rows) = table(axes, cells);
+    if rows.len() > ROWS_MAX {
+        sentences.push(format!("{} more rows stand in sweep.csv alone.", rows.len() - ROWS_MAX));
+        rows.truncate(ROWS_MAX);
+    }
+    let page = Page {
+        title: format!("Sweep: {title}"),
+        headline: format!("{} combinations", cells.len()),
+        sentences,
+        charts: Vec::new(),
+        tables: vec![PageTable { title: "Means".into(), heads, rows }],
+        rerun: rerun.to_owned(),
+    };
+    write_page(folder, &page, &drawn)
+}

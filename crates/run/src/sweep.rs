@@ -1,0 +1,230 @@
+//! A scenario at many values: every combination becomes a Record, what is there already is taken over, and all figures
+//! come into one table.
+
+use crate::backend::Backend;
+use crate::drive::{Count, JOBS_MAX, RunError, RunHooks, RunOptions, run};
+use crate::figures::FlowFigures;
+use crate::record::RunDocument;
+use core::fmt::Write;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use wavelane_scenario::{Axis, Cell, in_base_units};
+
+/// Longest readable part of a cell's folder name; a number after it tells cells apart.
+const NAME_MAX: usize = 80;
+
+/// How to sweep.
+#[derive(Clone, Debug)]
+pub struct SweepOptions {
+    /// The scenario file's stem.
+    pub name: String,
+    /// Seeds of each combination.
+    pub repeat: u32,
+    /// How many runs at once.
+    pub jobs: usize,
+    /// Where everything goes.
+    pub out: PathBuf,
+    /// The command that repeats one cell, without its values.
+    pub rerun: String,
+}
+
+/// One combination and what it gave.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SweepCell {
+    /// The values, one per axis.
+    pub values: Vec<String>,
+    /// Its Record, seen from the sweep's directory.
+    pub record: PathBuf,
+    /// Its document.
+    pub document: RunDocument,
+}
+
+/// The folder of a cell: its values, and a number of them (FNV-1a, 64 bit) that does not depend on the other cells, so that a
+/// sweep can grow.
+fn folder(axes: &[Axis], cell: &Cell) -> PathBuf {
+    let pair = |(axis, value): (&Axis, &String)| format!("{}={value}", axis.key);
+    let words: Vec<String> = axes.iter().zip(&cell.values).map(pair).collect();
+    let hash = words
+        .join("\n")
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "=.".contains(c) { c } else { '-' };
+    let short = |word: &String| {
+        word.rsplit_once('=')
+            .map_or(word.clone(), |(key, value)| format!("{}={value}", key.rsplit('.').next().unwrap_or(key)))
+    };
+    let name: String =
+        words.iter().map(short).collect::<Vec<_>>().join(",").chars().map(plain).take(NAME_MAX).collect();
+    Path::new("cells").join(format!("{name}-{hash:016x}"))
+}
+
+/// The Record of an earlier run of the same cell.
+fn kept(out: &Path, cell: &Cell, backend: &str, repeat: u32) -> Option<RunDocument> {
+    let text = std::fs::read_to_string(out.join("scenario.toml")).ok()?;
+    let document = RunDocument::load(out).ok()?;
+    let same = text == cell.scenario.to_toml() && document.repeat == repeat && document.backend == backend;
+    same.then_some(document)
+}
+
+/// Refuses a directory that holds something else.
+fn check_place(out: &Path) -> Result<(), RunError> {
+    let filled = std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
+    if filled && !out.join("cells").is_dir() {
+        let why = "exists and is not a sweep: choose another --out or remove it";
+        return Err(RunError::Refused(format!("{} {why}", out.display())));
+    }
+    Ok(())
+}
+
+/// Runs every cell that has no Record yet; results stand in the cells' order. The first error stops the rest, and what is over
+/// by then is kept.
+pub fn sweep(
+    make: &(dyn Fn() -> Box<dyn Backend> + Sync),
+    axes: &[Axis],
+    cells: &[Cell],
+    options: &SweepOptions,
+    hooks: &RunHooks<'_>,
+) -> Result<Vec<SweepCell>, RunError> {
+    check_place(&options.out)?;
+    let backend = make().name();
+    let place = |cell: &Cell| options.out.join(folder(axes, cell));
+    let found: Vec<Option<RunDocument>> =
+        cells.iter().map(|cell| kept(&place(cell), cell, backend, options.repeat)).collect();
+    let left: Vec<usize> = (0..cells.len()).filter(|i| found[*i].is_none()).collect();
+    let (next, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let tell = |over: usize| {
+        let share = if left.is_empty() { 1.0 } else { over as f64 / left.len() as f64 };
+        (hooks.count)(Count { what: "cells", done: cells.len() - left.len() + over, of: cells.len(), share });
+    };
+    tell(0);
+    // What is counted are cells.
+    let quiet = hooks.without_count();
+    let workers = options.jobs.clamp(1, JOBS_MAX).min(left.len().max(1));
+    let results = Mutex::new(found);
+    let failed: Mutex<Option<RunError>> = Mutex::new(None);
+    let worker = || {
+        while let Some(&index) = left.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if failed.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+                return;
+            }
+            let cell = &cells[index];
+            let sets =
+                axes.iter().zip(&cell.values).map(|(a, v)| format!(" --set '{}={}'", a.key, v.replace('\'', "'\\''")));
+            let run_options = RunOptions {
+                name: options.name.clone(),
+                repeat: options.repeat,
+                // Few cells on many processors: their seeds share what is left.
+                jobs: (options.jobs / workers).max(1),
+                out: place(cell),
+                rerun: options.rerun.clone() + &sets.collect::<String>(),
+                captures: false,
+            };
+            // Read back, as a later sweep will: the last digit of a figure must not depend on who ran it.
+            let document = run(make, &cell.scenario, &run_options, &quiet)
+                .and_then(|_| RunDocument::load(&run_options.out).map_err(|e| RunError::Refused(e.to_string())));
+            match document {
+                Ok(document) => {
+                    results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(document);
+                    tell(over.fetch_add(1, Ordering::Relaxed) + 1);
+                }
+                Err(error) => {
+                    failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                    return;
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker))));
+    if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let all = results.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().zip(cells);
+    let cell = |(document, cell): (Option<RunDocument>, &Cell)| {
+        Some(SweepCell { values: cell.values.clone(), record: folder(axes, cell), document: document? })
+    };
+    all.map(cell).collect::<Option<Vec<_>>>().ok_or(RunError::Cancelled)
+}
+
+/// Every figure of a flow that is a number or a yes or no, with its key; those of pages, calls and fetches after a dot.
+pub fn flow_metrics(flow: &FlowFigures) -> Vec<(String, f64)> {
+    fn leaves(value: &Value, key: &str, found: &mut Vec<(String, f64)>) {
+        match value {
+            Value::Bool(yes) => found.push((key.to_owned(), f64::from(u8::from(*yes)))),
+            Value::Number(n) => found.extend(n.as_f64().map(|n| (key.to_owned(), n))),
+            Value::Object(inner) => {
+                inner.iter().for_each(|(more, value)| leaves(value, &format!("{key}.{more}"), found));
+            }
+            Value::Null | Value::String(_) | Value::Array(_) => {}
+        }
+    }
+    let mut found = Vec::new();
+    if let Ok(Value::Object(all)) = serde_json::to_value(flow) {
+        all.iter().filter(|(key, _)| *key != "seed").for_each(|(key, value)| leaves(value, key, &mut found));
+    }
+    found
+}
+
+/// An axis's column: its values as numbers in the base unit if all are, with the unit in the head, else as they are written.
+fn column(axis: &Axis) -> (String, Vec<String>) {
+    let numbers: Option<Vec<(f64, &str)>> = axis.values.iter().map(|v| in_base_units(v)).collect();
+    match numbers {
+        Some(all) if all.iter().all(|(_, unit)| *unit == all[0].1) => {
+            let unit = all[0].1;
+            let head = if unit.is_empty() { axis.key.clone() } else { format!("{}_{unit}", axis.key) };
+            (head, all.iter().map(|(n, _)| n.to_string()).collect())
+        }
+        _ => (axis.key.clone(), axis.values.iter().map(|v| quoted(v)).collect()),
+    }
+}
+
+/// A field of a CSV file (RFC 4180, section 2).
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+}
+
+/// One tidy table: a row per value, a column per variable. Figures of a whole stack, over all its seeds, have no flow and no
+/// seed.
+pub fn sweep_csv(axes: &[Axis], cells: &[SweepCell]) -> String {
+    let columns: Vec<(String, Vec<String>)> = axes.iter().map(column).collect();
+    let heads: Vec<String> = columns.iter().map(|(head, _)| quoted(head)).collect();
+    let mut out = String::new();
+    for head in &heads {
+        let _ = write!(out, "{head},");
+    }
+    out.push_str("backend,stack,seed,flow,app,metric,value\n");
+    for cell in cells {
+        let place = |(number, axis): (usize, &Axis)| {
+            let at = axis.values.iter().position(|v| *v == cell.values[number]).unwrap_or(0);
+            columns[number].1[at].clone() + ","
+        };
+        let axes: String = axes.iter().enumerate().map(place).collect();
+        let backend = &cell.document.backend;
+        for stack in &cell.document.stacks {
+            let name = &stack.stack;
+            for flow in &stack.flows {
+                for (metric, value) in flow_metrics(flow) {
+                    let (seed, app, flow) = (flow.seed, &flow.app, &flow.flow);
+                    let _ = writeln!(out, "{axes}{backend},{name},{seed},{flow},{app},{metric},{value}");
+                }
+            }
+            let whole = [
+                ("wire_bytes_per_delivered_byte", stack.wire_bytes_per_delivered_byte),
+                ("repair_share", stack.repair_share),
+                ("cpu_s_per_gb", stack.cpu_s_per_gb),
+                ("machine_s_per_gb", stack.machine_s_per_gb),
+            ];
+            for (metric, value) in whole {
+                if let Some(value) = value {
+                    let _ = writeln!(out, "{axes}{backend},{name},,,,{metric},{value}");
+                }
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+#[path = "sweep_tests.rs"]
+mod tests;

@@ -1,0 +1,126 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use crate::{BackendError, FlowRaw, Review, RunContext, Spent, StackRaw};
+use std::sync::atomic::AtomicBool;
+use wavelane_scenario::{Scenario, Seed, Stack, Sweep};
+
+/// How often the backend ran.
+static RUNS: AtomicUsize = AtomicUsize::new(0);
+
+/// A transfer at the channel's rate; the rate of 3 Mbit/s is where Ctrl-C comes if the title says so.
+struct AtRate;
+
+impl Backend for AtRate {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+    fn review(&self, _: &Scenario) -> Review {
+        Review::default()
+    }
+    fn run_stack(
+        &mut self,
+        scenario: &Scenario,
+        stack: Stack,
+        seed: Seed,
+        context: &mut RunContext<'_>,
+    ) -> Result<StackRaw, BackendError> {
+        let flow = &scenario.flows[0];
+        let rate = scenario.bottleneck(flow).unwrap().as_bps();
+        if scenario.title == "stop" && rate == 3_000_000 {
+            return Err(BackendError::Cancelled);
+        }
+        assert!(!context.captures, "cells keep no captures");
+        RUNS.fetch_add(1, Ordering::Relaxed);
+        let octets = 1_000_000 + seed.0;
+        let end = 1_000_000_000 + octets * 8_000_000_000 / rate;
+        let seen = |f: &wavelane_scenario::Flow| FlowRaw {
+            flow: f.name.clone(),
+            app: f.app.word(),
+            connect_ns: 500_000_000,
+            first_byte_ns: Some(1_000_000_000),
+            last_byte_ns: Some(end),
+            completed: true,
+            intact: Some(true),
+            octets,
+            arrivals: vec![(end, octets)],
+            probes: vec![],
+            ages: vec![],
+            fetches: vec![],
+            given_ns: 9_500_000_000,
+        };
+        Ok(StackRaw {
+            stack,
+            flows: scenario.flows.iter().map(seen).collect(),
+            wire_octets: octets * 2,
+            repair_octets: None,
+            first_octets: None,
+            inconclusive: None,
+            notes: vec![],
+            radios: vec![],
+            spent: Spent { programs_s: None, machine_s: None },
+            kernels: vec![],
+            packets: None,
+        })
+    }
+}
+
+fn go(out: &Path, title: &str, axis: &str) -> Result<(String, Vec<SweepCell>), RunError> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/smoke/one_hop.toml");
+    let sweep_of = Sweep {
+        axes: vec![Axis::read(axis).unwrap(), Axis::read("air.forward.delay=10 ms,20 ms").unwrap()],
+        repeats: None,
+    };
+    let title = wavelane_scenario::Setting::read(&format!("title={title}")).unwrap();
+    let cells = sweep_of.cells(&file, &[title]).unwrap();
+    let options =
+        SweepOptions { name: "hop".into(), repeat: 2, jobs: 3, out: out.into(), rerun: "wavelane run hop.toml".into() };
+    let hooks = RunHooks {
+        progress: &|_| (),
+        count: &|count| assert!(count.done <= count.of && (0.0..=1.0).contains(&count.share)),
+        cancelled: &AtomicBool::new(false),
+        environment: &|| Value::Null,
+        render: &|_| Ok(()),
+    };
+    let make = || -> Box<dyn Backend> { Box::new(AtRate) };
+    let done = sweep(&make, &sweep_of.axes, &cells, &options, &hooks)?;
+    Ok((sweep_csv(&sweep_of.axes, &done), done))
+}
+
+/// One test, for it counts the runs of all.
+#[test]
+fn a_sweep_fills_a_table_goes_on_where_it_stopped_and_grows() {
+    let out = std::env::temp_dir().join(format!("wavelane-sweep-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&out);
+    let ran = || RUNS.swap(0, Ordering::Relaxed);
+    let stopped = go(&out, "stop", "air.forward.rate=1 Mbit/s,2 Mbit/s,3 Mbit/s");
+    assert!(matches!(stopped, Err(RunError::Cancelled)));
+    let before = ran();
+    assert!(before <= 8);
+    // The title is part of the scenario: nothing of the stopped one is taken for this one.
+    let (csv, cells) = go(&out, "go", "air.forward.rate=1 Mbit/s,2 Mbit/s,3 Mbit/s").unwrap();
+    assert_eq!((ran(), cells.len()), (12, 6));
+    let mut lines = csv.lines();
+    assert_eq!(
+        lines.next(),
+        Some("air.forward.rate_bps,air.forward.delay_ms,backend,stack,seed,flow,app,metric,value")
+    );
+    let goodput: Vec<&str> = lines.clone().filter(|l| l.contains(",page,download,goodput_bps,")).collect();
+    assert_eq!(goodput.len(), 12, "a row per cell and seed");
+    assert!(goodput[0].starts_with("1000000,10,fake,wavelane,1,page,download,goodput_bps,"), "{}", goodput[0]);
+    let value: f64 = goodput[0].rsplit(',').next().unwrap().parse().unwrap();
+    assert!((value - 1e6).abs() < 10.0, "{value}");
+    assert_eq!(lines.clone().filter(|l| l.contains("wavelane,,,,wire_bytes_per_delivered_byte,")).count(), 6);
+    assert!(csv.contains(",page,download,completed,1\n"));
+    // Again: nothing runs. One value more: its cells alone run. Another seed count: all.
+    assert_eq!(go(&out, "go", "air.forward.rate=1 Mbit/s,2 Mbit/s,3 Mbit/s").unwrap().0, csv);
+    assert_eq!(ran(), 0);
+    assert_eq!(go(&out, "go", "air.forward.rate=1 Mbit/s,4 Mbit/s,2 Mbit/s,3 Mbit/s").unwrap().1.len(), 8);
+    assert_eq!(ran(), 4);
+    assert!(cells.iter().all(|cell| out.join(&cell.record).join("record.json").exists()));
+    assert!(cells[1].document.rerun.ends_with("--set 'air.forward.rate=1 Mbit/s' --set 'air.forward.delay=20 ms'"));
+    std::fs::remove_dir_all(&out).unwrap();
+    std::fs::create_dir_all(out.join("thesis")).unwrap();
+    let refused = go(&out, "go", "air.forward.rate=1 Mbit/s").unwrap_err().to_string();
+    assert!(refused.contains("exists and is not a sweep"), "{refused}");
+    std::fs::remove_dir_all(&out).unwrap();
+}

@@ -1,0 +1,121 @@
+//! `--set KEY=VALUE`: values that take the place of a scenario file's own.
+
+use crate::error::{Problem, hint};
+use std::borrow::Cow;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Most settings of one run.
+pub const SETTINGS_MAX: usize = 64;
+
+/// Tables whose entries are named by the file, in which a key may begin without saying so.
+const NAMED: [&str; 3] = ["channels", "flows", "checks"];
+
+/// One value to put in the place of the file's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setting {
+    /// A key's full path; `channels.`, `flows.` or `checks.` may be left out, as in `air.forward.rate`.
+    pub key: String,
+    /// A TOML value; what is none is a text, so that `5 Mbit/s` needs no quotes.
+    pub value: String,
+}
+
+impl Setting {
+    /// Reads `KEY=VALUE`.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let (key, value) = text
+            .split_once('=')
+            .ok_or_else(|| format!("'{text}' has no '=': write KEY=VALUE, such as air.forward.rate=\"5 Mbit/s\""))?;
+        let (key, value) = (key.trim(), value.trim());
+        if key.split('.').any(|word| word.is_empty()) {
+            return Err(format!("'{key}' is no key: write one such as air.forward.rate"));
+        }
+        if value.is_empty() {
+            return Err(format!("{key} has no value: write one such as {key}=\"5 Mbit/s\""));
+        }
+        Ok(Self { key: key.to_owned(), value: value.to_owned() })
+    }
+}
+
+fn spanned<T>(value: T) -> Spanned<T> {
+    Spanned::new(0..0, value)
+}
+
+fn child<'a, 't>(table: &'a DeTable<'t>, key: &str) -> Option<&'a DeTable<'t>> {
+    table.get(key)?.get_ref().as_table()
+}
+
+/// The named table that `word` begins in; `None` if it is a key of the top level.
+fn section(root: &DeTable<'_>, top: &[&str], key: &str, word: &str) -> Result<Option<&'static str>, Problem> {
+    if top.contains(&word) {
+        return Ok(None);
+    }
+    let holding: Vec<&'static str> =
+        NAMED.into_iter().filter(|table| child(root, table).is_some_and(|t| t.contains_key(word))).collect();
+    match holding.as_slice() {
+        [one] => Ok(Some(one)),
+        [] => {
+            let named = NAMED.iter().filter_map(|table| child(root, table)).flat_map(|t| t.keys());
+            let known: Vec<String> =
+                named.map(|k| k.get_ref().to_string()).chain(top.iter().map(|t| (*t).to_owned())).collect();
+            let hint = hint(word, known.iter().map(String::as_str));
+            Err(Problem::UnknownWord { what: "beginning of a key", word: word.to_owned(), hint })
+        }
+        several => {
+            let choices: Vec<String> = several.iter().map(|table| format!("{table}.{key}")).collect();
+            Err(Problem::Impossible(format!("{key} could mean any of several: write {}", choices.join(" or "))))
+        }
+    }
+}
+
+/// The value as TOML, or as a text where it is no TOML or takes a text's place.
+fn value<'t>(text: &'t str, old: Option<&DeValue<'t>>) -> DeValue<'t> {
+    let plain = || DeValue::String(Cow::Borrowed(text));
+    match DeValue::parse(text) {
+        Ok(new) => {
+            let new = new.into_inner();
+            let number = new.is_integer() || new.is_float();
+            if number && old.is_some_and(DeValue::is_str) { plain() } else { new }
+        }
+        Err(_) => plain(),
+    }
+}
+
+/// Puts `setting` into the document, whose keys at the top level are `top`.
+pub(crate) fn apply<'t>(root: &mut DeTable<'t>, top: &[&str], setting: &'t Setting) -> Result<(), Problem> {
+    let key = setting.key.as_str();
+    let first = key.split('.').next().unwrap_or_default();
+    let within = section(root, top, key, first)?;
+    let words: Vec<&str> = within.into_iter().chain(key.split('.')).collect();
+    let Some((last, tables)) = words.split_last() else { return Ok(()) };
+    let mut table = root;
+    for (depth, word) in tables.iter().enumerate() {
+        // The other direction becomes one of its own.
+        if *word == "reverse" && table.get("reverse").is_some_and(|v| v.get_ref().as_str() == Some("same")) {
+            let own = table.get("forward").cloned().unwrap_or_else(|| spanned(DeValue::Table(DeTable::new())));
+            table.insert(spanned(Cow::Owned((*word).to_owned())), own);
+        }
+        if !table.contains_key(*word) {
+            if depth < 2 {
+                let known: Vec<String> = table.keys().map(|k| k.get_ref().to_string()).collect();
+                let hint = hint(word, known.iter().map(String::as_str));
+                return Err(Problem::UnknownWord { what: "name", word: (*word).to_owned(), hint });
+            }
+            table.insert(spanned(Cow::Owned((*word).to_owned())), spanned(DeValue::Table(DeTable::new())));
+        }
+        table = match table.get_mut(*word).map(Spanned::get_mut) {
+            Some(DeValue::Table(inner)) => inner,
+            _ => {
+                let place = words[..=depth].join(".");
+                return Err(Problem::Impossible(format!("{place} is no table, so {key} cannot be set")));
+            }
+        };
+    }
+    let new = value(&setting.value, table.get(*last).map(Spanned::get_ref));
+    table.insert(spanned(Cow::Owned((*last).to_owned())), spanned(new));
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "settings_tests.rs"]
+mod tests;

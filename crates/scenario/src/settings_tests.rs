@@ -1,0 +1,75 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use super::Setting;
+use crate::{App, Quantity, Scenario};
+use std::path::Path;
+
+const FILE: &str = "../../scenarios/smoke/one_hop.toml";
+
+fn set(settings: &[&str]) -> Result<Scenario, String> {
+    let settings: Vec<Setting> = settings.iter().map(|s| Setting::read(s).unwrap()).collect();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
+    Scenario::load_with(&path, &settings).map_err(|e| e.to_string())
+}
+
+#[test]
+fn values_take_the_place_of_the_files() {
+    let plain = set(&[]).unwrap();
+    let changed = set(&[
+        "air.forward.rate=5 Mbit/s",
+        "channels.air.forward.delay = \"20 ms\"",
+        "air.forward.loss={ kind = \"random\", p = \"1/20\" }",
+        "page.size=500 kB",
+        "duration=7 s",
+        "seed=9",
+        "stacks=[\"tcp-bbr\", \"wavelane\"]",
+    ])
+    .unwrap();
+    let air = |s: &Scenario, forward| {
+        let way = if forward { crate::Direction::Forward } else { crate::Direction::Reverse };
+        s.channels[1].direction(way).unwrap().clone()
+    };
+    assert_eq!(air(&changed, true).rate.unwrap().write(), "5 Mbit/s");
+    assert_eq!(air(&changed, true).delay.write(), "20 ms");
+    assert_eq!(air(&changed, false), air(&changed, true), "reverse = \"same\" follows");
+    assert_eq!((changed.seed.0, changed.duration.write(), changed.stacks.len()), (9, "7 s".into(), 2));
+    assert!(matches!(changed.flows[0].app, App::Download { size: Some(size) } if size.get() == 500_000));
+    assert_eq!(changed.checks, plain.checks);
+    // One direction alone.
+    let back = set(&["air.reverse.rate=100 kbit/s"]).unwrap();
+    assert_eq!(air(&back, true), air(&plain, true));
+    assert_eq!(air(&back, false).rate.unwrap().write(), "100 kbit/s");
+    assert_eq!(air(&back, false).delay, air(&plain, false).delay);
+    // A preset has no table of its own.
+    let preset = set(&["lan_client.forward.delay=3 ms"]).unwrap();
+    assert_eq!(preset.channels[0].direction(crate::Direction::Forward).unwrap().delay.write(), "3 ms");
+}
+
+#[test]
+fn what_cannot_be_set_is_said_with_the_key() {
+    for (setting, part) in [
+        ("airr.forward.rate=5 Mbit/s", "unknown beginning of a key 'airr'; did you mean 'air'?"),
+        ("channels.arr.forward.rate=5 Mbit/s", "unknown name 'arr'; did you mean 'air'?"),
+        ("air.forward.rate=5 MB/s", "channels.air.forward.rate: '5 MB/s' is not a rate"),
+        ("air.forward.rate=5", "channels.air.forward.rate: '5' is not a rate"),
+        ("air.forward.rats=5 Mbit/s", "unknown key 'rats' in [channels.air.forward]; did you mean 'rate'?"),
+        ("air.kind.rate=5 Mbit/s", "channels.air.kind is no table"),
+        ("duration=10", "duration: '10' is not a time"),
+        ("seed=x", "seed must be a whole number"),
+    ] {
+        let error = set(&[setting]).unwrap_err();
+        assert!(error.contains("one_hop.toml with --set: ") && error.contains(part), "{setting}: {error}");
+    }
+    for wrong in ["air.forward.rate", "=5 Mbit/s", "air..rate=1", "air.forward.rate="] {
+        assert!(Setting::read(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_name_of_two_kinds_wants_its_table() {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE)).unwrap();
+    let text = text.replace("channels.lan_client", "channels.page");
+    let both = [Setting::read("page.size=1 MB").unwrap()];
+    let error = Scenario::parse_with(&text, Path::new("."), &both).unwrap_err().to_string();
+    assert!(error.contains("write channels.page.size or flows.page.size"), "{error}");
+}

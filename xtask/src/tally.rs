@@ -1,0 +1,69 @@
+//! The last line of `make test`: how many tests passed, failed and were skipped, from what they printed.
+
+/// Counts of a whole suite.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+}
+
+impl Tally {
+    /// Of a log that holds the harness's result lines and tests' own `SKIPPED (why)`. `ended` is how the suite ended: one that
+    /// failed outside a test counts as one failure.
+    pub(crate) fn of(log: &str, ended: u8) -> Self {
+        let mut tally = Self::default();
+        for line in log.lines() {
+            if let Some(result) = line.strip_prefix("test result:") {
+                let count = |word: &str| -> u64 {
+                    let words: Vec<&str> = result.split_whitespace().collect();
+                    let pair = words.windows(2).find(|pair| pair[1].trim_end_matches(';') == word);
+                    pair.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
+                };
+                tally.passed += count("passed");
+                tally.failed += count("failed");
+                tally.skipped += count("ignored");
+            } else if line.contains("SKIPPED (") {
+                tally.skipped += 1;
+            }
+        }
+        if ended != 0 {
+            tally.failed = tally.failed.max(1);
+        }
+        tally
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "\
+running 3 tests
+test a ... ok
+SKIPPED (needs root): namespaces
+test result: ok. 28 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 11.32s
+test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.27s
+SKIPPED (python3 is missing): vectors
+";
+
+    #[test]
+    fn results_and_skips_are_summed() {
+        assert_eq!(Tally::of(LOG, 1).to_string(), "31 passed, 2 failed, 3 skipped");
+        assert_eq!(Tally::of("", 0).to_string(), "0 passed, 0 failed, 0 skipped");
+    }
+
+    #[test]
+    fn a_suite_that_failed_outside_a_test_has_a_failure() {
+        assert_eq!(
+            Tally::of("test result: ok. 5 passed; 0 failed; 0 ignored", 101).to_string(),
+            "5 passed, 1 failed, 0 skipped"
+        );
+    }
+}
