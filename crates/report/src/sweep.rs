@@ -155,6 +155,7 @@ fn plot(
         curves,
         level: None,
         points: false,
+        bars: false,
         marks_mean: "",
     };
     (!points.is_empty()).then_some((plot, left_out))
