@@ -41,7 +41,7 @@ struct RunStudies {
     /// Only this part of the study; may be repeated.
     #[arg(long = "part", value_name = "NAME")]
     parts: Vec<String>,
-    /// Of a population of links only these members, such as 1001..1100 or 1017.
+    /// Of a population of links, or of drawn worlds, only these members, such as 1001..1100 or 1017.
     #[arg(long, value_name = "A..B", value_parser = draws)]
     draws: Option<RangeInclusive<u64>>,
     /// Of a population run only this stack, and take the others from results that are kept; may be repeated.
@@ -154,12 +154,19 @@ fn cancelled_in(out: &Path) -> Failure {
 
 /// Refuses what only a population of links has.
 fn population_only(args: &RunStudies, study: &Study) -> Result<(), Failure> {
-    let has_draws = !study.stacks.is_empty();
-    let given =
-        [("--draws", args.draws.is_some()), ("--stack", !args.stacks.is_empty()), ("--reuse", !args.reuse.is_empty())];
-    if let Some((flag, _)) = given.iter().find(|(_, given)| *given && !has_draws) {
-        let with: Vec<&str> = STUDIES.iter().filter(|s| !s.stacks.is_empty()).map(|s| s.id).collect();
-        let why = format!("study {} has no members drawn by chance, so no {flag}", study.id);
+    let drawn = |study: &Study| study.has_draws();
+    let kept = |study: &Study| !study.stacks.is_empty();
+    let given: [(&str, bool, fn(&Study) -> bool); 3] = [
+        ("--draws", args.draws.is_some(), drawn),
+        ("--stack", !args.stacks.is_empty(), kept),
+        ("--reuse", !args.reuse.is_empty(), kept),
+    ];
+    if let Some((flag, _, has)) = given.iter().find(|(_, given, has)| *given && !has(study)) {
+        let with: Vec<&str> = STUDIES.iter().filter(|s| has(s)).map(|s| s.id).collect();
+        let why = match kept(study) || drawn(study) {
+            true => format!("study {} keeps no results of single stacks, so no {flag}", study.id),
+            false => format!("study {} has no members drawn by chance, so no {flag}", study.id),
+        };
         return Err(Failure::refused(format!("{why}: leave it out, or run {}", with.join(", "))));
     }
     match args.stacks.iter().find(|stack| !study.stacks.contains(&stack.as_str())) {

@@ -200,6 +200,10 @@ impl Study {
     pub fn find(id: &str) -> Option<&'static Self> {
         STUDIES.iter().find(|s| s.id == id)
     }
+    /// Whether its members are drawn by chance and have numbers.
+    pub fn has_draws(&self) -> bool {
+        [population::ID, hop_swarm::ID].contains(&self.id)
+    }
     /// Runs it where it belongs.
     pub fn run(&self, options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<StudyDocument, StudyError> {
         let lab = self.backend == "lab";
