@@ -57,7 +57,9 @@ fn whole(name: &str, jobs: usize) -> (RunDocument, Vec<(String, Vec<u8>)>) {
 
 #[test]
 fn every_cell_keeps_its_checks_and_is_the_same_with_one_worker_and_with_two() {
-    for name in ["categories.toml", "coded-cell.toml", "wavelan.toml", "capture.toml", "aggregates.toml", "adaptive.toml"] {
+    for name in
+        ["categories.toml", "coded-cell.toml", "wavelan.toml", "capture.toml", "aggregates.toml", "adaptive.toml"]
+    {
         let (document, files) = whole(name, 1);
         assert_eq!(document.verdict, Verdict::Pass, "{name}: {:?}", document.checks);
         assert!(!document.checks.is_empty());
