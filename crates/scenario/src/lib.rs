@@ -9,6 +9,7 @@ mod parse;
 mod parse_apps;
 mod parse_channel;
 mod parse_edca;
+mod parse_ht;
 mod parse_queue;
 mod parse_tcp;
 mod parse_wifi;

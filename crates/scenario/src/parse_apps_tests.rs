@@ -78,6 +78,8 @@ fn what_cannot_be_is_refused_with_line_and_remedy() {
         ("app = \"on-off\"", 19, "lacks 'rate'"),
         ("app = \"on-off\"\nrate = \"100 Gbit/s\"", 22, "change rate or size"),
         ("app = \"telnet\"\nsize = \"2 kB\"", 22, "choose 1 to 1400 B"),
+        ("app = \"telnet\"\nsize = \"0 B\"", 22, "choose 1 to 1400 B"),
+        ("app = \"on-off\"\nrate = \"1 Mbit/s\"\nsize = \"0 B\"", 23, "to 2200 B"),
     ] {
         let error = parse(&text(flow)).unwrap_err();
         assert!(error.contains(why), "{flow}: {error}");

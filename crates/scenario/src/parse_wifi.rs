@@ -4,12 +4,13 @@ use crate::error::ScenarioError;
 use crate::model::{Channel, ChannelKind};
 use crate::parse::word;
 use crate::parse_edca;
+use crate::parse_ht;
 use crate::table::{Table, Value};
 use crate::units::{Quantity, UnitError};
 use wavelane_base::{Octets, Rate, Span};
 use wavelane_channel::wifi::{
-    AfterDrop, Aggregate, BitErrors, Capture, CapturePoint, ErrorsPer, MCS_MAX, Phy, RTS_NEVER, Reach, ReachMap, Retry,
-    Rules, SNAPLEN_MAX, STATIONS_BOUND, WAVELAN_WAITS, WifiConfig,
+    AfterDrop, BitErrors, Capture, CapturePoint, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, Rules, SNAPLEN_MAX,
+    STATIONS_BOUND, WAVELAN_WAITS, WifiConfig,
 };
 
 /// Keys of a wifi channel, as files write them.
@@ -80,7 +81,7 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
     table.only(WIFI_KEYS)?;
     let stations = stations(table)?;
     let phy = phy(table)?;
-    let (rate_at, data_rate, adapts) = data_rate(table, phy)?;
+    let (rate_at, data_rate, adapts) = parse_ht::data_rate(table, phy)?;
     let mut rules = rules(table, phy)?;
     if let Some(value) = table.get("retry") {
         rules.retry = retry(&value)?;
@@ -103,7 +104,7 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
     cell.cw = table.get("cw").map(|v| contention_windows(&v)).transpose()?;
     cell.reach = reach(table, &stations)?;
     cell.edca = table.get("edca").map(|v| parse_edca::edca(&v, phy)).transpose()?;
-    cell.aggregate = table.get("aggregate").map(|v| aggregate(&v)).transpose()?;
+    cell.aggregate = table.get("aggregate").map(|v| parse_ht::aggregate(&v)).transpose()?;
     cell.fec = table.get("fec").map(|v| parse_edca::fec(&v)).transpose()?;
     if let Some(value) = table.get("pcap") {
         (cell.captures, cell.snaplen) = pcap(&value, &stations)?;
@@ -243,49 +244,8 @@ fn pcap(value: &Value<'_>, stations: &[String]) -> Result<(Vec<CapturePoint>, us
     Ok((points, bytes.map_or(SNAPLEN_MAX, |bytes| usize::try_from(bytes.get()).unwrap_or(usize::MAX))))
 }
 
-/// The word for rates that senders choose by themselves.
-pub(crate) const ADAPTIVE: &str = "adaptive";
-
-/// The rate of data frames, where it is written (`rate`, or of 802.11n `mcs`), and whether senders choose it themselves.
-fn data_rate<'a>(table: &Table<'a>, phy: Phy) -> Result<(Value<'a>, Rate, bool), ScenarioError> {
-    let (wanted, example, other) = match phy {
-        Phy::Ht { .. } => ("mcs", "7", "rate"),
-        _ => ("rate", "\"54 Mbit/s\"", "mcs"),
-    };
-    if let Some(value) = table.get(other) {
-        let why = format!("{}: {phy} has its rates by {wanted}", value.path);
-        return Err(value.impossible(format!("{why}: write {wanted} = {example} instead")));
-    }
-    let value = table.need(wanted, example)?;
-    if other == "mcs" {
-        let rate = rate(&value, phy)?;
-        return Ok((value, rate, false));
-    }
-    let adapts = value.as_str() == Some(ADAPTIVE);
-    let mcs = if adapts { MCS_MAX.into() } else { value.whole()? };
-    let known = u8::try_from(mcs).ok().and_then(|mcs| phy.mcs_rate(mcs));
-    let why =
-        || format!("{} = {mcs} is not one of one spatial stream: choose 0 to {MCS_MAX}, or \"{ADAPTIVE}\"", value.path);
-    let rate = known.ok_or_else(|| value.impossible(why()))?;
-    Ok((value, rate, adapts))
-}
-
-/// `{ frames = 64, size = "65535 B" }`, each left out at its largest.
-fn aggregate(value: &Value<'_>) -> Result<Aggregate, ScenarioError> {
-    let table = value.table("{ frames = 64, size = \"65535 B\" }")?;
-    table.only(&["frames", "size"])?;
-    let mut aggregate = Aggregate::LARGEST;
-    if let Some(frames) = table.get("frames") {
-        aggregate.frames = u8::try_from(frames.whole()?).unwrap_or(u8::MAX);
-    }
-    if let Some(octets) = table.quantity::<Octets>("size")? {
-        aggregate.octets = usize::try_from(octets.get()).unwrap_or(usize::MAX);
-    }
-    Ok(aggregate)
-}
-
 /// A rate that the PHY has.
-fn rate(value: &Value<'_>, phy: Phy) -> Result<Rate, ScenarioError> {
+pub(crate) fn rate(value: &Value<'_>, phy: Phy) -> Result<Rate, ScenarioError> {
     let rate = value.quantity()?;
     phy.rate(rate).map(|_| rate).map_err(|why| value.impossible(format!("{}: {why}", value.path)))
 }

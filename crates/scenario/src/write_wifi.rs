@@ -2,7 +2,8 @@
 
 use crate::model::Channel;
 use crate::parse_edca::{write_edca, write_fec};
-use crate::parse_wifi::{ADAPTIVE, MEDIUM, PHYS, hear_word, rate_text};
+use crate::parse_ht::ADAPTIVE;
+use crate::parse_wifi::{MEDIUM, PHYS, hear_word, rate_text};
 use crate::write::{text, unit};
 use core::fmt::Write;
 use wavelane_channel::wifi::{CapturePoint, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, WifiConfig};

@@ -324,13 +324,18 @@ fn radios(scenario: &Scenario, world: &World) -> Vec<RadioRaw> {
             given_up: sum(|t| t.given_up),
             queue_full: sum(|t| t.refused),
             categories: categories(channel, cell),
-            errors: channel.cell().is_some_and(|config| config.errors.is_some()).then(|| ErrorsRaw {
+            errors: lossy(channel).then(|| ErrorsRaw {
                 uncoded: (sum(|t| t.uncoded_heard), sum(|t| t.uncoded_lost)),
                 coded: (sum(|t| t.coded_heard), sum(|t| t.coded_lost)),
             }),
         })
     });
     cells.collect()
+}
+
+/// Whether noise or bit errors spoil frames of a cell.
+fn lossy(channel: &Channel) -> bool {
+    channel.cell().is_some_and(|cell| cell.errors.is_some() || cell.noise_db.is_some())
 }
 
 /// What became of the frames of each category, if there are any.

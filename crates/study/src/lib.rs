@@ -187,7 +187,7 @@ pub const STUDIES: &[Study] = &[
     Study {
         id: petrovic::ID,
         about: "bulk, web and voice over 802.11 with bit errors: the tables of Petrovic and Aboelaze beside ours, two profiles",
-        takes: ["2 min", "15 min"],
+        takes: ["1 min", "7 min"],
         backend: "sim",
         parts: &petrovic::PARTS,
         stacks: &[],

@@ -110,7 +110,7 @@ impl Wifi {
                 self.hears_part(ear, sender, frame)
             } else {
                 let spared = self.survives(sender, ear, (frame.octets, frame.coded), (frame.body, self.now));
-                // With bit errors no ear is shared, so the ear is the station.
+                // With noise or bit errors no ear is shared, so the ear is the station.
                 if frame.kind == Kind::Data && frame.to == ear {
                     self.stations[ear].tally.note_errors(frame.coded, spared);
                 }

@@ -66,7 +66,7 @@ const OFDM_EXTRA_BITS: u64 = 16 + 6;
 const HT_PREAMBLE_US: u64 = 36;
 /// The highest MCS of one spatial stream (19.5).
 pub const MCS_MAX: u8 = 7;
-/// Non-HT reference rates of MCS 0 to 7, in units of 500 kbit/s (Table 10-8): same modulation, next code rate below.
+/// Non-HT reference rates of MCS 0 to 7, in units of 500 kbit/s (10.7.10): same modulation, next code rate below.
 const HT_REFERENCE: [u8; 8] = [12, 24, 36, 48, 72, 96, 108, 108];
 /// aSignalExtension of ERP-OFDM (18.5.4).
 const SIGNAL_EXTENSION_US: u64 = 6;
@@ -254,7 +254,7 @@ impl PhyRate {
         let fit = basic.iter().filter(|half| **half <= known.half_mbps && known.phy.rates().contains(half)).max();
         fit.map_or(known.phy.slowest(), |half_mbps| Self { half_mbps: *half_mbps, ..known })
     }
-    /// The rate that stands for it where older stations must follow (10.7.6.5.4).
+    /// The rate that stands for it where older stations must follow (10.7.10).
     fn reference(self) -> Self {
         let Phy::Ht { .. } = self.phy else { return self };
         let place = self.phy.rates().iter().position(|half| *half == self.half_mbps).unwrap_or(0);

@@ -163,7 +163,7 @@ pub struct Tally {
     pub rts_sent: u64,
     /// ACK and CTS frames sent.
     pub answers_sent: u64,
-    /// Data frames whose ACK did not come.
+    /// Transmissions of data whose ACK, or of an aggregate block acknowledgement, did not come.
     pub ack_missing: u64,
     /// RTS frames whose CTS did not come.
     pub cts_missing: u64,
@@ -183,9 +183,9 @@ pub struct Tally {
     pub received_octets: u64,
     /// Repetitions received of frames already handed out.
     pub duplicates: u64,
-    /// Data frames for it without coding that bit errors alone could spoil: heard, and met by no other frame.
+    /// Data frames for it without coding that bit errors or noise alone could spoil: heard, and met by no other frame.
     pub uncoded_heard: u64,
-    /// Those that bit errors spoilt.
+    /// Those that they spoilt.
     pub uncoded_lost: u64,
     /// The same of frames with forward error correction.
     pub coded_heard: u64,
