@@ -7,7 +7,7 @@ use crate::{Failure, Outcome, environment, interrupt, print};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use wavelane_run::{Count, REPEAT_MAX, RunError, RunHooks, SweepCell, SweepOptions, sweep_csv};
+use wavelane_run::{Count, Progress, REPEAT_MAX, RunError, RunHooks, SweepCell, SweepOptions, sweep_csv};
 use wavelane_scenario::{Axis, Setting, Sweep};
 
 const EXAMPLES: &str = "\
@@ -111,8 +111,9 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
     let cancelled = interrupt::flag()?;
     let meter = Meter::new();
     let count = |c: Count| meter.count(&c);
+    let show = |p: Progress| meter.show(&p);
     let hooks = RunHooks {
-        progress: &|_| (),
+        progress: &show,
         count: &count,
         cancelled: &cancelled,
         environment: &environment::facts,

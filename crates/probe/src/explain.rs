@@ -63,6 +63,33 @@ fn phase(p: &PhaseFigures) -> String {
     text + "."
 }
 
+/// What the letter is of.
+fn letters_rule(d: &ProbeDocument) -> String {
+    let loaded = d.phases.iter().filter(|p| matches!(p.phase, "down" | "up"));
+    let rises: Vec<String> =
+        loaded.filter_map(|p| Some(format!("{} in the {}load", delay(p.rise_ms?.max(0.0)), p.phase))).collect();
+    format!(
+        "It is of how much longer a small packet takes on average while a transfer runs than without one: {} \
+         ({GRADE_RULE}, of the mean of both).",
+        rises.join(" and ")
+    )
+}
+
+fn bloat(d: &ProbeDocument, ratio: f64) -> String {
+    let waits = (1.0 - 1.0 / ratio.max(1.0)) * 100.0;
+    let idle = d.phases.iter().find(|p| p.phase == "idle").and_then(|p| p.foreign_p50_ms);
+    let words = match idle {
+        Some(ms) if ms < SHORT_PATH_MS => format!(
+            "the path is so short ({ms:.2} ms there and back) that any queue is many times what it holds; judge by the delays"
+        ),
+        _ if ratio < 1.05 => "under load no more was under way than the path holds, so nothing waited".to_owned(),
+        _ => format!(
+            "under load {ratio:.1} times as much was under way as the path holds, so about {waits:.0} % of it waited somewhere"
+        ),
+    };
+    format!("Bloat {ratio:.1}: {words}.")
+}
+
 /// The sentences, in the order to read them.
 pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
     let mut all = Vec::new();
@@ -76,21 +103,7 @@ pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
             "D" => "one transfer makes calls stutter",
             _ => "one transfer makes the network feel broken",
         };
-        let rises: Vec<String> = d
-            .phases
-            .iter()
-            .filter(|p| matches!(p.phase, "down" | "up"))
-            .filter_map(|p| Some(format!("{} in the {}load", delay(p.rise_ms?.max(0.0)), p.phase)))
-            .collect();
-        say(
-            "grade",
-            format!(
-                "Grade {letter} ({} scale): {meaning}. It is of how much longer a small packet takes on average while a transfer \
-                 runs than without one: {} ({GRADE_RULE}, of the mean of both).",
-                d.grade_scale,
-                rises.join(" and ")
-            ),
-        );
+        say("grade", format!("Grade {letter} ({} scale): {meaning}. {}", d.grade_scale, letters_rule(d)));
     }
     if let (Some(rpm), Some(class), Some(confidence)) = (d.rpm, d.rpm_class, d.rpm_confidence) {
         let more = if confidence == "low" { "; phases of 25 s and more (--seconds 25) give a surer one" } else { "" };
@@ -104,18 +117,7 @@ pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
         );
     }
     if let Some(ratio) = d.bloat_ratio {
-        let waits = (1.0 - 1.0 / ratio.max(1.0)) * 100.0;
-        let idle = d.phases.iter().find(|p| p.phase == "idle").and_then(|p| p.foreign_p50_ms);
-        let words = match idle {
-            Some(ms) if ms < SHORT_PATH_MS => format!(
-                "the path is so short ({ms:.2} ms there and back) that any queue is many times what it holds; judge by the delays"
-            ),
-            _ if ratio < 1.05 => "under load no more was under way than the path holds, so nothing waited".to_owned(),
-            _ => format!(
-                "under load {ratio:.1} times as much was under way as the path holds, so about {waits:.0} % of it waited somewhere"
-            ),
-        };
-        say("bloat_ratio", format!("Bloat {ratio:.1}: {words}."));
+        say("bloat_ratio", bloat(d, ratio));
     }
     if let Some(at) = &d.queue_at {
         let place = match at.what.strip_prefix("unknown: ") {
