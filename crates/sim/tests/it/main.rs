@@ -22,3 +22,4 @@ mod queues;
 mod repair;
 mod resilience;
 mod swarm;
+mod thin;
