@@ -287,6 +287,7 @@ impl Gateway {
             self.links[peer.0].restart(now);
             self.events.push_back(Event::PeerRestarted(peer));
         }
+        self.links[peer.0].suppose(now, session.round_trip);
         if session.confirm {
             self.links[peer.0].confirm_session();
         }

@@ -179,6 +179,10 @@ impl Service for Services {
         self.blocks.doubt_oldest();
     }
 
+    fn hasten(&mut self) -> bool {
+        self.blocks.hasten_receipts()
+    }
+
     fn set_paths(&mut self, paths: &[PathView]) {
         let Some(path) = paths::together(paths) else { return };
         self.blocks.set_path(path);

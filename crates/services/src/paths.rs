@@ -14,6 +14,7 @@ pub(crate) fn together(paths: &[PathView]) -> Option<PathView> {
             rtt: slower.rtt,
             rtt_var: slower.rtt_var,
             rate: Rate::from_bps(sum.rate.as_bps().saturating_add(path.rate.as_bps())),
+            told_apart: sum.told_apart.max(path.told_apart),
             ack_delay: sum.ack_delay.max(path.ack_delay),
             packet_time: sum.packet_time.min(path.packet_time),
             path_mtu: sum.path_mtu.min(path.path_mtu),

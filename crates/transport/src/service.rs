@@ -37,6 +37,9 @@ pub trait Service: Debug {
     /// No ack came although one is overdue: what has been on the way longest is repeated, as if it were lost.
     fn doubt_oldest(&mut self);
 
+    /// A datagram leaves anyway on a thin way: what else is to be told before long goes along. Whether that is anything.
+    fn hasten(&mut self) -> bool;
+
     /// What the lanes know of their paths, the one that carries most first. Never empty.
     fn set_paths(&mut self, paths: &[PathView]);
 
@@ -110,6 +113,8 @@ pub struct PathView {
     pub rate: Rate,
     /// Longest time the neighbour keeps an ack back.
     pub ack_delay: Span,
+    /// How far apart the neighbour wishes to hear from us, by the lanes that carry what we say of what it sends.
+    pub told_apart: Span,
     /// Serialisation of one full packet.
     pub packet_time: Span,
     /// Largest packet of the medium that it is known to carry.
@@ -134,6 +139,7 @@ impl Default for PathView {
             rtt_var: Span::ZERO,
             rate: Rate::from_bps(1_000_000),
             ack_delay: Span::ZERO,
+            told_apart: Span::ZERO,
             packet_time: Span::ZERO,
             path_mtu: 0,
             window: Octets::ZERO,

@@ -1,6 +1,6 @@
 //! One flow: its state table, its two halves and its small frames.
 
-use super::incoming::Incoming;
+use super::incoming::{Incoming, RECEIPT_DELAY};
 use super::outgoing::Outgoing;
 use super::shares::{Held, UnreadRoom};
 use super::sure::{Sure, earliest};
@@ -361,14 +361,22 @@ impl Flow {
     }
     /// The credit to promise now.
     pub(super) fn promise(&mut self, now: Instant, path: &PathView, room: UnreadRoom) {
-        let target = self.inc.credit_target(now, path, room);
+        let target = self.inc.credit_target(now, &round(path), room);
         self.inc.promise(target);
     }
     /// A receipt goes now if the credit moved enough.
     pub(super) fn consider_credit(&mut self, now: Instant, path: &PathView, room: UnreadRoom) {
-        let target = self.inc.credit_target(now, path, room);
-        if self.state == State::Open && self.inc.credit_moved(target) {
+        let target = self.inc.credit_target(now, &round(path), room);
+        // Where receipts are to be rare, one that is to leave before long tells of it.
+        let told = path.told_apart > RECEIPT_DELAY && self.inc.receipt_at.is_some();
+        if self.state == State::Open && !told && self.inc.credit_moved(target) {
             self.inc.receipt_now = true;
         }
     }
+}
+
+/// The path as credit sees it: what arrives between two receipts that are rare is on the way for so much longer.
+pub(super) fn round(path: &PathView) -> PathView {
+    let rare = if path.told_apart > RECEIPT_DELAY { path.told_apart } else { Span::ZERO };
+    PathView { rtt: path.rtt + rare, ..*path }
 }

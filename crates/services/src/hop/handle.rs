@@ -1,7 +1,7 @@
 //! Taking frames and fates in. The peer is authenticated but may be wrong or hostile: everything is checked against
 //! what we promised and sent, and what does not fit is counted.
 
-use super::flow::{Cause, Flow, LastWord, State};
+use super::flow::{Cause, Flow, LastWord, State, round};
 use super::incoming::Dropped;
 use super::types::HopEvent;
 use super::{Hop, STRAYS_MAX};
@@ -35,7 +35,9 @@ impl Hop {
             }
             Frame::Offer { flow, block, start, length, micro, .. } => {
                 let name = flow.from_other_side();
+                let apart = self.path.told_apart;
                 if let Some(f) = self.receiving(name) {
+                    f.inc.set_apart(apart);
                     f.inc.offer(now, *block, *start, *length, *micro);
                     self.settle(name);
                 }
@@ -160,7 +162,8 @@ impl Hop {
         let room = self.unread_room();
         let path = self.path;
         let Some(flow) = self.receiving(name) else { return };
-        flow.inc.observe(now, &path, room);
+        flow.inc.set_apart(path.told_apart);
+        flow.inc.observe(now, &round(&path), room);
         let result = flow.inc.take(now, offset, bytes, room);
         if result == Err(Dropped::PoolFull) {
             flow.inc.press();

@@ -81,6 +81,8 @@ pub(super) struct Incoming {
     pub(super) receipt_now: bool,
     /// Or at the latest then.
     pub(super) receipt_at: Option<Instant>,
+    /// Receipts are to be so far apart, if that is more than [`RECEIPT_DELAY`].
+    apart: Span,
     /// Serial of the newest receipt, and whether its fate is open.
     receipt_serial: u64,
     receipt_flying: bool,
@@ -169,6 +171,15 @@ impl Incoming {
         self.cumulative.max(self.read + cap).min(self.credit)
     }
 
+    /// The way back lets receipts be so far apart.
+    pub(super) fn set_apart(&mut self, apart: Span) {
+        self.apart = apart;
+    }
+    /// What is to be told of before long is told now.
+    pub(super) fn hasten(&mut self) {
+        self.receipt_now |= self.receipt_at.take().is_some();
+    }
+
     /// Takes `bytes` at `offset`. Bytes that are held already win over new ones.
     pub(super) fn take(&mut self, now: Instant, offset: u64, bytes: &[u8], room: UnreadRoom) -> Result<Taken, Dropped> {
         let end = offset.saturating_add(bytes.len() as u64);
@@ -209,7 +220,7 @@ impl Incoming {
         self.epoch_arrived += fresh;
         if self.is_complete() || self.prompt_at.is_some_and(|at| self.cumulative >= at) {
             self.prompt_at = None;
-            self.receipt_now = true;
+            self.receipt_at_once(now);
         } else {
             self.receipt_within(now, RECEIPT_DELAY);
         }
@@ -249,8 +260,10 @@ impl Incoming {
         }
         self.block = Some(self.block.map_or(block, |seen| seen.max(block)));
         let end = length.map(|n| start.saturating_add(n));
-        if repeated || (micro && end.is_some_and(|end| end <= self.cumulative)) {
+        if repeated {
             self.receipt_now = true;
+        } else if micro && end.is_some_and(|end| end <= self.cumulative) {
+            self.receipt_at_once(now);
         } else if micro && let Some(end) = end {
             self.prompt_at = Some(self.prompt_at.map_or(end, |at| at.max(end)));
         } else {
@@ -339,8 +352,16 @@ impl Incoming {
         (self.epoch_arrived, self.epoch_read) = (0, 0);
     }
 
+    /// Of a micro-block, or of the whole. Where receipts are to be rare it waits for what leaves anyway, most likely the answer.
+    fn receipt_at_once(&mut self, now: Instant) {
+        if self.is_complete() || self.apart <= RECEIPT_DELAY {
+            self.receipt_now = true;
+        } else {
+            self.receipt_within(now, RECEIPT_DELAY);
+        }
+    }
     fn receipt_within(&mut self, now: Instant, delay: Span) {
-        let at = now + delay;
+        let at = now + delay.max(self.apart);
         self.receipt_at = Some(self.receipt_at.map_or(at, |old| old.min(at)));
     }
     /// Only duplicates came: the peer does not know what we hold.

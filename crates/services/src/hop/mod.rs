@@ -246,6 +246,19 @@ impl Hop {
         self.settle(name);
     }
 
+    /// Receipts that are to leave before long leave now. Whether there are any.
+    pub(crate) fn hasten_receipts(&mut self) -> bool {
+        let waits = |flow: &Flow| flow.inc.receipt_at.is_some();
+        let names: Vec<FlowName> = self.flows.iter().filter(|(_, flow)| waits(flow)).map(|(name, _)| *name).collect();
+        for name in &names {
+            if let Some(flow) = self.flows.get_mut(name) {
+                flow.inc.hasten();
+            }
+            self.settle(*name);
+        }
+        !names.is_empty()
+    }
+
     /// Whether the bulk flow whose turn it is will soon have nothing more to send: its last bytes cannot wait for
     /// later ones to show that they were lost.
     pub(crate) fn ends_soon(&mut self, now: Instant) -> bool {

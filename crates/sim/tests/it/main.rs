@@ -24,3 +24,4 @@ mod queues;
 mod repair;
 mod resilience;
 mod swarm;
+mod thin;

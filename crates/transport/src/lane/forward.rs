@@ -23,6 +23,12 @@ const JITTER_WINDOW: Span = Span::from_millis(50);
 /// Where acks are rare, as many samples as jitter takes may come from this long, if each stands for so many packets.
 const JITTER_RARE: Span = Span::from_secs(1);
 const RARE_PACKETS: u64 = 3;
+/// On a way back so thin that even these take longer, the newest samples are looked at as far back as this.
+const JITTER_THIN: Span = Span::from_secs(10);
+/// There a queue is gone, or grown, before the next sample: those further apart than this, with so many packets between them,
+/// stand each for itself.
+const THIN_APART: Span = Span::from_millis(80);
+const THIN_PACKETS: u64 = 8;
 /// The queue is the lowest delay of at least this long.
 const QUEUE_WINDOW_MIN: Span = Span::from_millis(4);
 
@@ -115,8 +121,13 @@ impl Forward {
         let newest = self.recent.back()?;
         let oldest = self.recent[self.recent.len().checked_sub(n)?];
         let packets = newest.number.saturating_sub(oldest.number);
-        let rare = if packets >= RARE_PACKETS * (n as u64 - 1) { Rare::Acks } else { Rare::Packets };
-        (now.since(oldest.at) <= JITTER_RARE).then_some(rare)
+        let many = packets >= RARE_PACKETS * (n as u64 - 1);
+        match (now.since(oldest.at), many) {
+            (age, true) if age <= JITTER_RARE => Some(Rare::Acks),
+            (age, false) if age <= JITTER_RARE => Some(Rare::Packets),
+            (age, true) if age <= JITTER_THIN => Some(Rare::Packets),
+            _ => None,
+        }
     }
 
     /// The lowest delay of the base window, of unknown origin.
@@ -131,13 +142,14 @@ impl Forward {
     pub(super) fn lowest(&self, now: Instant) -> Option<i64> {
         let window = self.jitter.times(2).clamp(QUEUE_WINDOW_MIN, JITTER_WINDOW);
         let samples = if self.jitter < QUIET { QUIET_MIN } else { RECENT_MIN };
-        self.recent
-            .iter()
-            .rev()
-            .enumerate()
-            .take_while(|(i, r)| *i < samples || now.since(r.at) <= window)
-            .map(|(_, r)| r.delay)
-            .min()
+        let mut newer = *self.recent.back()?;
+        let near = |r: &&Sample| {
+            let apart = newer.at.since(r.at) > THIN_APART && newer.number >= r.number + THIN_PACKETS;
+            newer = **r;
+            !apart
+        };
+        let recent = self.recent.iter().rev().take_while(near).enumerate();
+        recent.take_while(|(i, r)| *i < samples || now.since(r.at) <= window).map(|(_, r)| r.delay).min()
     }
     /// Forward jitter.
     pub(super) fn jitter(&self) -> Span {

@@ -33,8 +33,10 @@ mod slow_tests;
 mod start_tests;
 
 pub use receiver::LaneReceiver;
+pub(crate) use receiver::RIDING_DELAY;
 pub use sender::LaneSender;
 pub(crate) use sent::SENT_MIN;
+pub(crate) use wish::Came;
 
 use wavelane_base::{Rate, Span};
 

@@ -16,6 +16,12 @@ const DELAY_MAX: Span = Span::from_secs(1);
 const PACKETS_MAX: u64 = 1024;
 /// An ack that holes or marks call for still keeps this share of the wished delay from the one before.
 const URGENT_SHARE: u64 = 4;
+/// Acks wished further apart than this are those of a thin way back: there holes wait like all else.
+const THIN_DELAY: Span = Span::from_millis(80);
+/// On a way back so thin that acks are wished further apart than this, they ride with whatever leaves ...
+pub(crate) const RIDING_DELAY: Span = Span::from_millis(25);
+/// ... once this part of that time has passed since the last one.
+const RIDING_PART: u64 = 4;
 /// An ack repeats what arrived within this time, for the acks before it may be lost (a fade takes all of them at once) ...
 const REPEATED: Span = Span::from_millis(200);
 /// ... known to this precision ...
@@ -121,7 +127,8 @@ impl LaneReceiver {
             self.due = true;
             self.counted = true;
         } else if gap || ecn == Ecn::Ce || before.is_none() {
-            let earliest = self.last_ack.map_or(now, |at| at + self.delay.scale(1, URGENT_SHARE));
+            let apart = if self.delay > THIN_DELAY { self.delay } else { self.delay.scale(1, URGENT_SHARE) };
+            let earliest = self.last_ack.map_or(now, |at| at + apart);
             self.urgent = true;
             self.ask_by(now, earliest);
         } else {
@@ -201,6 +208,18 @@ impl LaneReceiver {
     /// Whether an ack should leave even if nothing else does.
     pub fn ack_due(&self, now: Instant) -> bool {
         self.due || self.deadline.is_some_and(|at| at <= now)
+    }
+
+    /// The longest that the sender wishes an ack to be withheld.
+    pub fn delay(&self) -> Span {
+        self.delay
+    }
+
+    /// Whether an ack goes along with what leaves anyway, although it is not due: of its own it would cost a thin way several
+    /// times as much.
+    pub fn rides(&self, now: Instant) -> bool {
+        let since = |at| now.since(at) >= self.delay.scale(1, RIDING_PART);
+        self.delay > RIDING_DELAY && self.pending > 0 && self.last_ack.is_none_or(since)
     }
 
     /// How long the ack may wait for a packet that leaves soon anyway: `longest` if only time has passed, and an eighth of the

@@ -5,6 +5,10 @@ use wavelane_base::{Instant, Span};
 
 /// Assumed before the first sample (RFC 9002, section 6.2.2).
 const INITIAL_RTT: Span = Span::from_millis(333);
+/// A handshake that took this long says more ...
+const SUPPOSED_MIN: Span = Span::from_secs(1);
+/// ... but no more than this: it may have been repeated.
+const SUPPOSED_MAX: Span = Span::from_secs(2);
 /// Timer granularity (RFC 9002, section 6.1.2).
 pub(super) const GRANULARITY: Span = Span::from_millis(1);
 /// How far back the lowest round-trip time is looked for.
@@ -16,6 +20,8 @@ const BASE_BUCKETS: usize = 15;
 #[derive(Debug, Default)]
 pub(super) struct Rtt {
     smoothed: Option<Span>,
+    /// What a handshake took, if that was long.
+    supposed: Option<Span>,
     variation: Span,
     latest: Span,
     /// (start of bucket, lowest sample in it), oldest first.
@@ -23,6 +29,12 @@ pub(super) struct Rtt {
 }
 
 impl Rtt {
+    /// A handshake was answered after `round_trip`. Gives what is assumed from that.
+    pub(super) fn suppose(&mut self, round_trip: Span) -> Option<Span> {
+        self.supposed = (round_trip >= SUPPOSED_MIN).then_some(round_trip.min(SUPPOSED_MAX));
+        self.supposed
+    }
+
     /// Takes one sample; `ack_delay` is what the peer says it waited.
     pub(super) fn sample(&mut self, now: Instant, latest: Span, ack_delay: Span) {
         self.note_base(now, latest);
@@ -66,7 +78,7 @@ impl Rtt {
     }
     /// Smoothed, or the initial assumption.
     pub(super) fn smoothed_or_initial(&self) -> Span {
-        self.smoothed.unwrap_or(INITIAL_RTT)
+        self.smoothed.or(self.supposed).unwrap_or(INITIAL_RTT)
     }
     /// Variation.
     pub(super) fn variation(&self) -> Span {
@@ -78,7 +90,11 @@ impl Rtt {
     }
     /// After this long without an ack something is taken to be wrong (RFC 9002, section 6.2.1).
     pub(super) fn probe_timeout(&self, ack_delay_max: Span) -> Span {
-        let variation = if self.smoothed.is_some() { self.variation } else { INITIAL_RTT.scale(1, 2) };
+        let variation = match (self.smoothed, self.supposed) {
+            (Some(_), _) => self.variation,
+            (None, Some(supposed)) => supposed.scale(1, 4),
+            (None, None) => INITIAL_RTT.scale(1, 2),
+        };
         self.smoothed_or_initial() + variation.times(4).max(GRANULARITY) + ack_delay_max
     }
     /// Age past which a packet older than an acknowledged one is lost (RFC 9002, section 6.1.2).

@@ -8,10 +8,10 @@ use super::mtu::{BASE_MTU, MIN_MTU, MtuSearch};
 use super::pace::Pacer;
 use super::rtt::Rtt;
 use super::sent::{Leaving, Resolved, SentMap};
-use super::wish::Wish;
+use super::wish::{Came, Wish};
 use super::{LaneConfig, LaneView, Outcome, Probe, Room};
 use std::collections::VecDeque;
-use wavelane_base::{Class, Instant, Rate, Span, Wakeup};
+use wavelane_base::{Class, Instant, Octets, Rate, Span, Wakeup};
 use wavelane_wire::datagram::UDP4_OVERHEAD;
 use wavelane_wire::frame::LaneAck;
 
@@ -21,6 +21,12 @@ const URGENT_AHEAD: Span = Span::from_millis(20);
 const URGENT_BYTES: u64 = 16 * 1500;
 /// The first tail probes back off to at most this, so that data flows soon after an outage.
 const PROBE_INTERVAL_MAX: Span = Span::from_millis(250);
+/// On a slow lane they take no more than this share of it ...
+const PROBE_SHARE: u64 = 8;
+/// ... if they are of about so many octets, as is everything but bulk ...
+const PROBE_OCTETS: u64 = 100;
+/// ... but are no further apart than this.
+const PROBE_INTERVAL_SLOW: Span = Span::from_secs(1);
 /// Those of a lane of which nobody needs anything.
 const PROBE_INTERVAL_RARE: Span = Span::from_secs(5);
 /// Acks put off what is paced by this at most.
@@ -29,6 +35,8 @@ const ACKS_AHEAD: Span = Span::from_millis(15);
 const ACK_DELAY_MAX: Span = Span::from_secs(1);
 /// After this many unanswered probes packets are small again.
 const SMALL_AFTER_PROBES: u32 = 3;
+/// A lane that carries nothing large is searched for a larger MTU if small packets are answered sooner than this.
+const MTU_RTT_MAX: Span = Span::from_millis(400);
 /// After this many packets that ask for no ack, one is asked for.
 const SILENT_PACKETS_MAX: u32 = 32;
 
@@ -49,6 +57,8 @@ pub struct LaneSender<R> {
     wish: Wish,
     /// The packet in which the newest wish left.
     wish_in: Option<u64>,
+    /// What came by the way by which acks come back.
+    came: Came,
     app_limited_until: Option<u64>,
     /// Tail probes without an answer so far.
     probes: u32,
@@ -57,6 +67,8 @@ pub struct LaneSender<R> {
     probe_interval: Span,
     last_probe: Instant,
     silent_packets: u32,
+    /// Packets nearly as large as the path is known to carry have left: it pays to know whether it carries larger ones.
+    sends_large: bool,
     delivered_packets: u64,
     delivered_bytes: u64,
     lost_packets: u64,
@@ -88,12 +100,14 @@ impl<R> LaneSender<R> {
             mtu: new_search(now, &config),
             wish: Wish::new(now),
             wish_in: None,
+            came: Came::default(),
             app_limited_until: None,
             probes: 0,
             probe_due: false,
             probe_interval: PROBE_INTERVAL_MAX,
             last_probe: now,
             silent_packets: 0,
+            sends_large: false,
             delivered_packets: 0,
             delivered_bytes: 0,
             lost_packets: 0,
@@ -143,6 +157,16 @@ impl<R> LaneSender<R> {
         if self.probes >= SMALL_AFTER_PROBES { self.mtu.floor() } else { self.mtu.confirmed() }
     }
 
+    /// A handshake was answered after `round_trip`: so long it may take until anything is, where nothing is known yet. What that
+    /// says, if it is much; of less the usual assumptions hold.
+    pub fn suppose(&mut self, now: Instant, round_trip: Span) -> Option<Span> {
+        if self.rtt.smoothed().is_some() {
+            return None;
+        }
+        self.wish.suspect(now, round_trip);
+        self.rtt.suppose(round_trip)
+    }
+
     /// The neighbour lost its memory: forgets all that is in flight and all that was learnt. Numbers go on, because
     /// none is ever used twice in one boot.
     pub fn restart(&mut self, now: Instant) {
@@ -177,6 +201,7 @@ impl<R> LaneSender<R> {
             self.last_eliciting = self.next_number();
         }
         let bytes = datagram_len + self.config.overhead;
+        self.sends_large |= record.is_some() && bytes > self.mtu.confirmed() - self.mtu.confirmed() / 8;
         // What asks for no ack is not paced (RFC 9002, section 7.7). It takes room from what is, but never so much that
         // urgent frames could not leave.
         if eliciting || self.pacer.owed(now) < ACKS_AHEAD {
@@ -194,6 +219,11 @@ impl<R> LaneSender<R> {
     pub fn set_app_limited(&mut self, now: Instant) {
         self.now = now;
         self.app_limited_until = Some(self.next_number());
+    }
+
+    /// The next ack comes by a way that has brought so much.
+    pub fn set_came(&mut self, came: Came) {
+        self.came = came;
     }
 
     /// Takes a lane ack for this lane. Acks that speak of numbers never sent are ignored, and so is what was
@@ -226,11 +256,15 @@ impl<R> LaneSender<R> {
             latest_rtt = Some(latest.saturating_sub(ack_delay));
             // RFC 9002, section 5.1: one of them must have asked for the ack, not just the newest.
             if settled.iter().any(|s| s.0.eliciting) {
+                if self.rtt.smoothed().is_none() {
+                    self.wish.suspect(now, latest.saturating_sub(ack_delay));
+                }
                 self.rtt.sample(now, latest, ack_delay);
             }
             self.forward.sample(now, newest.number, newest.sent_at, arrival);
             if let (Some(rtt), Some(forward)) = (latest_rtt, self.forward.newest()) {
-                self.wish.sample(now, rtt, (rtt.as_nanos() as i64).saturating_sub(forward));
+                let back = (rtt.as_nanos() as i64).saturating_sub(forward);
+                self.wish.sample(now, rtt, back, self.came, self.control.pacing());
             }
         }
         let mut delivered = 0;
@@ -255,6 +289,7 @@ impl<R> LaneSender<R> {
             rtt: self.rtt.smoothed_or_initial(),
             rtt_min: self.rtt.lowest().unwrap_or(self.rtt.smoothed_or_initial()),
             acks_apart: self.wish.apart(self.control.rate()),
+            acks_thin: self.wish.thin(),
         };
         self.control.on_ack(&sample, &mut self.forward, &mut self.losses);
         self.pacer.set_rate(now, self.control.pacing());
@@ -354,7 +389,7 @@ impl<R> LaneSender<R> {
             self.silent_packets = 0;
             return Some(Probe::AckRequest);
         }
-        if self.rtt.smoothed().is_some()
+        if self.searches_mtu()
             && let Some(size) = self.mtu.poll(now)
         {
             return Some(Probe::Mtu { datagram: size - self.config.overhead });
@@ -364,9 +399,13 @@ impl<R> LaneSender<R> {
 
     /// Whether [`Self::poll_probe`] would give something.
     pub fn probe_waits(&self, now: Instant) -> bool {
-        self.probe_due
-            || self.silent_packets >= SILENT_PACKETS_MAX
-            || self.rtt.smoothed().is_some() && self.mtu.waits(now)
+        self.probe_due || self.silent_packets >= SILENT_PACKETS_MAX || self.searches_mtu() && self.mtu.waits(now)
+    }
+
+    /// Whether the search for the path's MTU goes on: not on a lane that carries acks and small exchanges alone if its round trip
+    /// lets it be one that a probe would fill for seconds.
+    fn searches_mtu(&self) -> bool {
+        self.rtt.smoothed().is_some_and(|rtt| self.sends_large || rtt < MTU_RTT_MAX)
     }
 
     fn window(&self) -> u64 {
@@ -405,7 +444,7 @@ impl<R> LaneSender<R> {
         self.forward.forget();
         self.control.path_changed(now);
         self.pacer.set_rate(now, self.control.pacing());
-        self.mtu = new_search(now, &self.config);
+        (self.mtu, self.sends_large) = (new_search(now, &self.config), false);
         self.wish.path_changed(now);
     }
 
@@ -447,9 +486,14 @@ impl<R> LaneSender<R> {
         let first = self.rtt.probe_timeout(self.wish.delay().max(self.ack_delay_seen));
         let wait = match self.probes {
             0 => return Some(newest + first),
-            n => first.times(1 << n.min(10)).min(self.probe_interval),
+            n => first.times(1 << n.min(10)).min(self.probe_interval.max(self.slow_interval())),
         };
         Some(self.last_probe + wait)
+    }
+
+    /// How far apart tail probes are on a slow lane.
+    fn slow_interval(&self) -> Span {
+        self.control.rate().time_for(Octets::new(PROBE_OCTETS * PROBE_SHARE)).min(PROBE_INTERVAL_SLOW)
     }
 
     /// The next deadline.
@@ -458,7 +502,7 @@ impl<R> LaneSender<R> {
         let probe = self.probe_time().map(|at| Wakeup { at, cause: "lane tail probe" });
         let gate = self.pacer.gate();
         let pacer = (gate > self.now).then_some(Wakeup { at: gate, cause: "lane pacer" });
-        let mtu = if self.rtt.smoothed().is_some() { self.mtu.poll_timeout(self.now) } else { None };
+        let mtu = if self.searches_mtu() { self.mtu.poll_timeout(self.now) } else { None };
         Wakeup::earliest(Wakeup::earliest(loss, probe), Wakeup::earliest(pacer, mtu))
     }
 

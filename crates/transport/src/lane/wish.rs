@@ -25,8 +25,44 @@ const DELAY_MAX: Span = Span::from_millis(80);
 const SAME_SHARE: (u64, u64) = (1, 16);
 const SAME: Span = Span::from_millis(2);
 const SAME_WISHES: u32 = 2;
+/// Acks that keep growing late by at least this share of the time they take show what the way back carries ...
+const GROWTH_PART: u64 = 8;
+/// ... and by so much more than [`VERY_LATE`] at the start, where each further ack makes it worse, so few of them do.
+const GROWTH_FAST_PART: u64 = 2;
+const FAST_RUN: usize = 3;
+/// On a way back that acks fill they take this share of what it carries: the rest is for what cannot be thinned.
+const RETURN_SHARE: u64 = 5;
+/// Octets of an ack, with a receipt beside it and all that is around them.
+const ACK_OCTETS: u64 = 100;
+/// If a few hundred octets took this long to go and to be answered, acks are thinned before any is late, to so many in a round
+/// trip: a train of full packets would fill a way back of 1,200 bit/s for ten seconds before any is known to be.
+const SLOW_RTT: Span = Span::from_secs(1);
+const SLOW_RTT_PART: u64 = 4;
+/// However thin the way back, acks are no further apart, for losses have to be heard of ...
+const THIN_MAX: Span = Span::from_secs(1);
+/// ... and no more packets share one: what a receiver grants at the most.
+const THIN_PACKETS_MAX: u64 = 1024;
 /// The lowest delay of the way back is looked for this far back, so that drift does not add up.
 const LOWEST_WINDOW: Span = Span::from_secs(30);
+
+/// One ack's way back.
+#[derive(Clone, Copy, Debug)]
+struct Back {
+    at: Instant,
+    /// How long it took, from an unknown origin.
+    took_ns: i64,
+    /// What had come by that way until then.
+    came: Came,
+}
+
+/// What came from the neighbour by one of its lanes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Came {
+    /// The neighbour's lane.
+    pub lane: u8,
+    /// Octets on the medium so far.
+    pub octets: u64,
+}
 
 /// The current wish.
 #[derive(Debug)]
@@ -35,9 +71,18 @@ pub(super) struct Wish {
     /// What the lane's pace alone asks for, a power of two.
     by_pace: u64,
     delay: Span,
+    /// How far apart acks of the full lane have to be for what the way back carries; zero unless they filled it.
+    thin: Span,
+    /// By which of the neighbour's lanes those came.
+    thin_way: u8,
+    /// That is a guess from a long round trip.
+    suspected: bool,
+    /// As many packets as leave meanwhile and then some, so that it is time that counts: a power of two.
+    thin_packets: u64,
     unsent: bool,
     changed: Instant,
-    recent: VecDeque<i64>,
+    /// Acks of late.
+    recent: VecDeque<Back>,
     /// Lowest of this window and of the one before.
     lowest: [Option<i64>; 2],
     window_start: Instant,
@@ -52,6 +97,10 @@ impl Wish {
             packets: PACKETS,
             by_pace: PACKETS,
             delay: DEFAULT_DELAY,
+            thin: Span::ZERO,
+            thin_way: 0,
+            suspected: false,
+            thin_packets: 0,
             unsent: false,
             changed: now,
             recent: VecDeque::new(),
@@ -62,37 +111,110 @@ impl Wish {
         }
     }
 
-    /// One ack took `back_ns`, of unknown origin, to come back.
-    pub(super) fn sample(&mut self, now: Instant, rtt: Span, back_ns: i64) {
+    /// One ack took `took_ns`, of unknown origin, to come back by the way that brought `came` so far. The lane sends at `pacing`.
+    pub(super) fn sample(&mut self, now: Instant, rtt: Span, took_ns: i64, came: Came, pacing: Rate) {
         if now.since(self.window_start) > LOWEST_WINDOW {
             self.lowest = [None, self.lowest[0]];
             self.window_start = now;
         }
-        self.lowest[0] = Some(self.lowest[0].map_or(back_ns, |l| l.min(back_ns)));
-        self.recent.push_back(back_ns);
+        self.lowest[0] = Some(self.lowest[0].map_or(took_ns, |l| l.min(took_ns)));
+        self.recent.push_back(Back { at: now, took_ns, came });
         if self.recent.len() > LATE_RUN {
             self.recent.pop_front();
         }
-        let lowest = self.lowest.iter().flatten().min().copied().unwrap_or(back_ns);
-        let least = self.recent.iter().min().copied().unwrap_or(back_ns);
-        let late = Span::from_nanos((least - lowest).max(0) as u64);
-        let may = self.packets < PACKETS_MAX && now.since(self.changed) > rtt;
-        if self.recent.len() == LATE_RUN && may && late > LATE.max(rtt.scale(1, 4)) {
-            let moved = late.max(self.late).saturating_sub(late.min(self.late));
-            self.useless = if moved <= SAME.max(late.scale(SAME_SHARE.0, SAME_SHARE.1)) { self.useless + 1 } else { 0 };
-            self.late = late;
-            if self.useless >= SAME_WISHES {
-                *self = Self { unsent: true, lowest: [Some(least), None], ..Self::new(now) };
-                return;
-            }
-            // The start feeds a thin way back far past the mark, and every further step would take a round trip as long as
-            // the queue. Later such jumps overshoot: acks too rare cost rate.
-            let steps = if late > VERY_LATE && self.packets == PACKETS { 3 } else { 2 };
-            self.packets = (self.packets * steps).min(PACKETS_MAX);
-            self.delay = self.delay.times(steps).min(DELAY_MAX);
-            self.changed = now;
-            self.unsent = true;
+        if self.thin > Span::ZERO && !self.suspected && self.comes_elsewhere() {
+            (self.thin, self.thin_packets, self.unsent) = (Span::ZERO, 0, true);
+            self.lowest = [Some(took_ns), None];
             self.recent.clear();
+            return;
+        }
+        let lowest = self.lowest.iter().flatten().min().copied().unwrap_or(took_ns);
+        let least = self.recent.iter().map(|back| back.took_ns).min().unwrap_or(took_ns);
+        let late = Span::from_nanos((least - lowest).max(0) as u64);
+        let newest = Span::from_nanos((took_ns - lowest).max(0) as u64);
+        let fresh = self.thin == Span::ZERO || self.suspected;
+        let fast = newest > VERY_LATE.max(rtt.scale(1, 4)) && self.recent.len() >= FAST_RUN && fresh;
+        let part = if self.suspected { GROWTH_PART } else { GROWTH_FAST_PART };
+        let first = self.recent.len().saturating_sub(FAST_RUN);
+        let carries = if fast && self.grows_steadily(first, part) { self.carries(first, part) } else { None };
+        if carries.is_some_and(|carries| self.thin_to(now, carries, pacing, late)) {
+            return;
+        }
+        let full = self.recent.len() == LATE_RUN && now.since(self.changed) > rtt && late > LATE.max(rtt.scale(1, 4));
+        let carries = if full { self.carries(0, GROWTH_PART) } else { None };
+        let thinned = carries.is_some_and(|carries| self.thin_to(now, carries, pacing, late));
+        if full && !thinned && self.thin == Span::ZERO {
+            self.double(now, late, least);
+        }
+    }
+
+    /// Whether acks come back by another way than the thin one.
+    fn comes_elsewhere(&self) -> bool {
+        self.recent.len() == LATE_RUN && self.recent.iter().all(|back| back.came.lane != self.thin_way)
+    }
+
+    /// Whether each ack from number `first` on is later than the one before, by one part in `part` of the time between: a way that
+    /// became longer is so at once.
+    fn grows_steadily(&self, first: usize, part: u64) -> bool {
+        let later = |(from, to): (&Back, &Back)| {
+            let grown = Span::from_nanos((to.took_ns - from.took_ns).max(0) as u64);
+            grown.times(part) >= to.at.since(from.at)
+        };
+        self.recent.iter().skip(first).zip(self.recent.iter().skip(first + 1)).all(later)
+    }
+
+    /// What the way back carries, if acks from number `first` of the recent ones on grew late by one part in `part` of the time
+    /// that they took: then it was busy all along with what came.
+    fn carries(&self, first: usize, part: u64) -> Option<Rate> {
+        let (from, to) = (self.recent.get(first)?, self.recent.back()?);
+        let took = to.at.since(from.at);
+        let grown = Span::from_nanos((to.took_ns - from.took_ns).max(0) as u64);
+        let same = from.came.lane == to.came.lane && to.came.octets > from.came.octets;
+        let grows = grown > SAME && grown.times(part) >= took;
+        (same && grows).then(|| Rate::of(Octets::new(to.came.octets - from.came.octets), took))
+    }
+
+    /// The way back carries no more than that. Returns whether acks were not as far apart already.
+    fn thin_to(&mut self, now: Instant, carries: Rate, pacing: Rate, late: Span) -> bool {
+        let thin = carries.time_for(Octets::new(ACK_OCTETS * RETURN_SHARE)).min(THIN_MAX);
+        if thin <= self.delay() {
+            return false;
+        }
+        (self.thin, self.changed, self.late, self.unsent, self.suspected) = (thin, now, late, true, false);
+        self.thin_way = self.recent.back().map_or(0, |back| back.came.lane);
+        self.recent.clear();
+        self.fit_thin(pacing);
+        true
+    }
+
+    /// Acks are late, and by how much does not tell what the way back carries.
+    fn double(&mut self, now: Instant, late: Span, least: i64) {
+        if self.packets >= PACKETS_MAX {
+            return;
+        }
+        let moved = late.max(self.late).saturating_sub(late.min(self.late));
+        self.useless = if moved <= SAME.max(late.scale(SAME_SHARE.0, SAME_SHARE.1)) { self.useless + 1 } else { 0 };
+        self.late = late;
+        if self.useless >= SAME_WISHES {
+            *self = Self { unsent: true, lowest: [Some(least), None], ..Self::new(now) };
+            return;
+        }
+        // The start feeds a thin way back far past the mark, and every further step would take a round trip as long as
+        // the queue. Later such jumps overshoot: acks too rare cost rate.
+        let steps = if late > VERY_LATE && self.packets == PACKETS { 3 } else { 2 };
+        self.packets = (self.packets * steps).min(PACKETS_MAX);
+        self.delay = self.delay.times(steps).min(DELAY_MAX);
+        self.changed = now;
+        self.unsent = true;
+        self.recent.clear();
+    }
+
+    fn fit_thin(&mut self, pacing: Rate) {
+        let packets = (2 * pacing.octets_in(self.thin).get() / PACKET).clamp(PACKETS, THIN_PACKETS_MAX);
+        if self.thin > Span::ZERO && (packets >= 2 * self.thin_packets || packets < self.thin_packets) {
+            let fitting = 1 << packets.ilog2();
+            self.unsent |= fitting != self.thin_packets;
+            self.thin_packets = fitting;
         }
     }
 
@@ -106,6 +228,7 @@ impl Wish {
             self.unsent |= by_pace.max(self.packets) != self.by_pace.max(self.packets);
             self.by_pace = by_pace;
         }
+        self.fit_thin(pacing);
     }
     /// The neighbour moved: the way back is another one. Who was told to acknowledge rarely still does, so it is told anew.
     pub(super) fn path_changed(&mut self, now: Instant) {
@@ -113,12 +236,26 @@ impl Wish {
         *self = Self { unsent: self.unsent || self.told() != fresh.told(), ..fresh };
     }
     fn told(&self) -> (u64, Span) {
-        (self.packets.max(self.by_pace), self.delay)
+        (self.packets.max(self.by_pace).max(self.thin_packets), self.delay())
     }
     /// How far apart acks of a lane of this rate are because they queued on their way back; those that its pace made rare are
     /// [`APART`], which is next to nothing.
     pub(super) fn apart(&self, rate: Rate) -> Span {
-        rate.time_for(Octets::new(self.packets * PACKET)).min(self.delay)
+        rate.time_for(Octets::new(self.packets.max(self.thin_packets) * PACKET)).min(self.delay())
+    }
+    /// How far apart acks are because the way back carries no more.
+    pub(super) fn thin(&self) -> Span {
+        self.thin
+    }
+    /// A handshake, or the first packet after it, was answered after `rtt`: the way back may be one that a few acks fill. A packet
+    /// that comes back sooner takes that back: the handshake was repeated.
+    pub(super) fn suspect(&mut self, now: Instant, rtt: Span) {
+        if rtt < SLOW_RTT && self.suspected {
+            (self.thin, self.thin_packets, self.suspected, self.unsent) = (Span::ZERO, 0, false, true);
+        } else if rtt >= SLOW_RTT && self.thin == Span::ZERO {
+            (self.thin, self.changed, self.unsent) = (rtt.scale(1, SLOW_RTT_PART).min(THIN_MAX), now, true);
+            (self.thin_packets, self.suspected) = (THIN_PACKETS_MAX, true);
+        }
     }
     /// What to tell the peer, if it does not know.
     pub(super) fn pending(&self) -> Option<(u64, Span)> {
@@ -134,6 +271,64 @@ impl Wish {
     }
     /// The longest an ack may be withheld.
     pub(super) fn delay(&self) -> Span {
-        self.delay
+        self.delay.max(self.thin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACING: Rate = Rate::from_bps(2_000_000);
+
+    /// Acks of 90 octets that leave 10 ms apart and take 75 ms each on a way back of 9,600 bit/s, by lane 0.
+    fn queued(wish: &mut Wish, acks: u64) -> Instant {
+        let mut now = Instant::from_secs(1);
+        for n in 0..acks {
+            now = Instant::from_secs(1) + Span::from_millis(75).times(n);
+            let took = Span::from_millis(125 + 65 * n);
+            wish.sample(now, took, took.as_nanos() as i64, Came { lane: 0, octets: 90 * n }, PACING);
+        }
+        now
+    }
+
+    #[test]
+    fn a_queue_of_acks_tells_what_the_way_back_carries() {
+        let mut wish = Wish::new(Instant::ZERO);
+        queued(&mut wish, 8);
+        let (packets, delay) = wish.pending().expect("a wish to tell");
+        // Five acks of 100 octets at 9,600 bit/s.
+        assert!((416..=417).contains(&delay.as_millis()), "{delay}");
+        // 69 packets leave meanwhile, and time comes first.
+        assert_eq!(packets, 128);
+        wish.sent();
+        // Acks that come soon by another lane say that this way is not taken any more.
+        for n in 0..8 {
+            let now = Instant::from_secs(9) + Span::from_millis(10).times(n);
+            wish.sample(now, Span::from_millis(100), 50_000_000, Came { lane: 1, octets: 90 * n }, PACING);
+        }
+        assert_eq!(wish.pending(), Some((PACKETS, DEFAULT_DELAY)));
+    }
+
+    #[test]
+    fn acks_that_are_late_by_the_same_do_not_tell_it() {
+        let mut wish = Wish::new(Instant::ZERO);
+        for n in 0..40 {
+            let (now, late) = (Instant::from_secs(1) + Span::from_millis(50).times(n), if n < 8 { 0 } else { 200 });
+            let took = Span::from_millis(50 + late);
+            wish.sample(now, took, took.as_nanos() as i64, Came { lane: 0, octets: 90 * n }, PACING);
+        }
+        assert_eq!(wish.thin(), Span::ZERO);
+    }
+
+    #[test]
+    fn a_slow_handshake_is_doubted_by_a_quick_packet_and_believed_with_a_slow_one() {
+        let mut wish = Wish::new(Instant::ZERO);
+        wish.suspect(Instant::ZERO, Span::from_millis(1_200));
+        assert_eq!(wish.pending(), Some((THIN_PACKETS_MAX, Span::from_millis(300))));
+        wish.suspect(Instant::ZERO, Span::from_millis(1_100));
+        assert_eq!(wish.delay(), Span::from_millis(300));
+        wish.suspect(Instant::ZERO, Span::from_millis(100));
+        assert_eq!(wish.pending(), Some((PACKETS, DEFAULT_DELAY)));
     }
 }

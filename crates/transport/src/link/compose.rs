@@ -56,6 +56,10 @@ impl<S: Service> Link<S> {
             // What leaves anyway takes small frames along.
             class = wanted.filter(|class| *class == Class::Control && acks);
         }
+        let thin = acks && self.is_thin();
+        if thin && self.service.hasten() && class.is_none() {
+            class = Some(Class::Control);
+        }
         let carries = if tail { Carries::All } else { self.carries(now, at, class) };
         let why = self.why_protect(now, at, class.filter(|_| !tail), carries);
         let reserve = if why.is_some() { RESERVE } else { 0 };
@@ -65,7 +69,7 @@ impl<S: Service> Link<S> {
         if why.is_some() {
             Frame::Protected.emit(&mut w).ok()?;
         }
-        if due && acks {
+        if acks && (due || thin && self.receivers.iter().any(|lane| lane.rides(now))) {
             put_repaired(&mut self.to_tell, &mut w);
             put_acks(now, &mut self.receivers, ranges, &mut w);
             let in_use = self.liveness.is_in_use(now);
@@ -288,9 +292,9 @@ fn put_repaired(to_tell: &mut Vec<(u8, u64)>, w: &mut Writer<'_>) {
     }
 }
 
-/// Appends the acks that are due, each with as many of `ranges` as fit. One that does not fit waits for the next datagram.
+/// Appends the acks that are due or go along, each with as many of `ranges` as fit. One that does not fit waits for the next datagram.
 fn put_acks(now: Instant, receivers: &mut [LaneReceiver], ranges: usize, w: &mut Writer<'_>) {
-    for receiver in receivers.iter_mut().filter(|lane| lane.ack_due(now)) {
+    for receiver in receivers.iter_mut().filter(|lane| lane.ack_due(now) || lane.rides(now)) {
         let fitting =
             w.room().saturating_sub(LANE_ACK_HEAD_MAX + Ranges::len_max(0)) / (Ranges::len_max(1) - Ranges::len_max(0));
         if fitting < ranges.min(RANGES_SHARED) {

@@ -124,6 +124,7 @@ impl<L> Lane<L> {
             rtt_var: view.rtt_var,
             rate: view.rate,
             ack_delay: self.sender.ack_delay(),
+            told_apart: self.path.told_apart,
             packet_time: view.rate.time_for(Octets::new(view.path_mtu as u64)),
             path_mtu: view.path_mtu,
             window: Octets::new(view.window),
@@ -214,6 +215,11 @@ impl<L> Lanes<L> {
     /// The lane by which what leaves arrives soonest: acks and what is urgent take it.
     pub(super) fn first(&self) -> usize {
         self.order[0]
+    }
+
+    /// Whether anything is known of a path.
+    pub(super) fn is_measured(&self) -> bool {
+        self.all.iter().any(|lane| lane.measured)
     }
 
     /// What was last known of that lane's path.

@@ -2,7 +2,7 @@
 
 use wavelane_base::{Instant, Span, Wakeup};
 
-/// After this much silence while an answer is owed, the link counts as silent: it asks for a new session too.
+/// After this much silence while an answer is owed, or half as much again as an answer takes if that is longer, the link counts as silent: it asks for a new session too.
 const SILENCE: Span = Span::from_secs(1);
 /// A link that was used within [`USED_LATELY`] asks for a sign of life when nothing was heard for so long. With the time
 /// after which a peer counts as down this bounds how long its end stays unnoticed.
@@ -15,6 +15,8 @@ const USED_LATELY: Span = Span::from_secs(30);
 pub(super) struct Liveness {
     /// After so long without a datagram one is sent.
     pub(super) keepalive: Option<Span>,
+    /// An answer that takes so long is no silence.
+    pub(super) round: Span,
     /// When silence is worth reporting; set while an answer is owed.
     silence_at: Option<Instant>,
     /// Silence that nobody took yet.
@@ -29,15 +31,33 @@ pub(super) struct Liveness {
 
 impl Liveness {
     pub(super) fn new(now: Instant, keepalive: Option<Span>) -> Self {
-        Self { keepalive, silence_at: None, silent: false, sent_at: now, heard_at: now, used_at: None }
+        Self {
+            keepalive,
+            round: Span::ZERO,
+            silence_at: None,
+            silent: false,
+            sent_at: now,
+            heard_at: now,
+            used_at: None,
+        }
     }
 
     /// A datagram left that asks for an answer, or not.
     pub(super) fn sent(&mut self, now: Instant, eliciting: bool) {
         self.sent_at = now;
         if eliciting && self.silence_at.is_none() {
-            self.silence_at = Some(now + SILENCE);
+            self.silence_at = Some(now + self.patience());
         }
+    }
+
+    /// How long an answer may take: on a way back of a kilobit a second it takes more than [`SILENCE`].
+    fn patience(&self) -> Span {
+        SILENCE.max(self.round.scale(3, 2))
+    }
+
+    /// A handshake took so long, repeats of it before among what the way carries; nothing else is known.
+    pub(super) fn suppose(&mut self, round_trip: Span) {
+        self.round = round_trip.times(2);
     }
 
     /// The neighbour said something.
@@ -87,7 +107,7 @@ impl Liveness {
         if let Some(at) = self.silence_at.filter(|at| *at <= now) {
             self.silent = true;
             // Missed repeats (a suspended process) are not made up for.
-            self.silence_at = Some((at + SILENCE).max(now + Span::from_nanos(1)));
+            self.silence_at = Some((at + self.patience()).max(now + Span::from_nanos(1)));
         }
         self.ask_at().is_some_and(|wakeup| wakeup.at <= now)
     }

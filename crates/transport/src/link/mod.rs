@@ -12,7 +12,7 @@ mod path;
 mod receive;
 
 use crate::fec::Decoder;
-use crate::lane::{LaneReceiver, LaneView, Outcome, SENT_MIN};
+use crate::lane::{LaneReceiver, LaneView, Outcome, RIDING_DELAY, SENT_MIN};
 pub use crate::session::LANES_MAX;
 use crate::{Controller, PathView, RepairBudget, Service};
 use guard::Why;
@@ -140,6 +140,8 @@ pub struct Link<S: Service> {
     receivers: Vec<LaneReceiver>,
     /// Loss on the neighbour's lanes, in the same order.
     inbound: Vec<InboundLoss>,
+    /// Octets on the medium that came by them, in the same order.
+    came: [u64; LANES_MAX],
     /// Repair symbols for what the neighbour sends, in the same order.
     decoders: Vec<Decoder>,
     /// Datagrams of the neighbour (lane, number) that we made from symbols and have not told it of.
@@ -174,6 +176,7 @@ impl<S: Service> Link<S> {
             sent_max,
             receivers: Vec::new(),
             inbound: Vec::new(),
+            came: [0; LANES_MAX],
             decoders: Vec::new(),
             to_tell: Vec::new(),
             service,
@@ -223,6 +226,12 @@ impl<S: Service> Link<S> {
     /// A lane leads somewhere else now.
     pub fn address_changed(&mut self, now: Instant, lane: usize) {
         self.lanes[lane].sender.address_changed(now);
+    }
+
+    /// A handshake was answered after `round_trip`: until something else is, that long is no silence.
+    pub fn suppose(&mut self, now: Instant, round_trip: Span) {
+        let supposed = self.lanes.iter_mut().filter_map(|lane| lane.sender.suppose(now, round_trip)).max();
+        supposed.into_iter().for_each(|supposed| self.liveness.suppose(supposed));
     }
 
     /// A session that we initiated stands: every lane sends something soon, for the neighbour may not use the keys before.
@@ -295,6 +304,16 @@ impl<S: Service> Link<S> {
         self.receivers.iter().any(|lane| lane.ack_due(now))
     }
 
+    /// How far apart the neighbour wishes to hear of what it sends.
+    fn told_apart(&self) -> Span {
+        self.receivers.iter().map(LaneReceiver::delay).max().unwrap_or(Span::ZERO)
+    }
+
+    /// Whether it wishes that because the way there is thin.
+    fn is_thin(&self) -> bool {
+        self.told_apart() > RIDING_DELAY
+    }
+
     /// An authenticated datagram came from the neighbour, whatever it holds.
     pub fn heard(&mut self, now: Instant) {
         self.liveness.heard(now);
@@ -323,12 +342,20 @@ impl<S: Service> Link<S> {
         // A side that mostly listens learns of its own direction's loss too late: of one lane the other direction is taken.
         let inbound = self.inbound.iter().map(InboundLoss::share).fold(0.0, f64::max);
         let inbound = if self.lanes.len() == 1 { inbound } else { 0.0 };
-        self.lanes.iter_mut().for_each(|lane| lane.look(now, inbound));
+        let told_apart = self.told_apart();
+        for lane in self.lanes.iter_mut() {
+            lane.look(now, inbound);
+            lane.path.told_apart = told_apart;
+        }
         if self.lanes.len() > 1 {
             self.lanes.sort(now, self.liveness.is_in_use(now));
             self.lanes.give_up_failed();
             (0..self.lanes.len()).for_each(|lane| self.settle_lane(now, lane));
             self.greet(now);
+        }
+        let thin = self.lanes.iter().map(|lane| lane.path.ack_delay).max().filter(|delay| *delay > RIDING_DELAY);
+        if self.lanes.is_measured() {
+            self.liveness.round = self.lanes.best().rtt + thin.unwrap_or(Span::ZERO);
         }
         self.lanes.views(&mut self.budget, &mut self.views);
         if !self.views.is_empty() {

@@ -4,8 +4,9 @@ use super::inbound::InboundLoss;
 use super::{Arrival, HEARD_RESPONSES_MAX, LANES_MAX, Link, TO_TELL_MAX};
 use crate::Service;
 use crate::fec::Decoder;
-use crate::lane::LaneReceiver;
+use crate::lane::{Came, LaneReceiver};
 use wavelane_base::{Instant, Span};
+use wavelane_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 use wavelane_wire::frame::{Frame, Frames, Ranges};
 
 /// Most frames of one datagram but for padding. A full one of the shortest receipts has half as many.
@@ -19,7 +20,12 @@ impl<S: Service> Link<S> {
         let Arrival { now, rx_time, lane, number, ecn } = arrival;
         self.counters.datagrams_received += 1;
         let known = receiver(&mut self.receivers, lane).is_some();
+        let mut came = Came::default();
         if known {
+            let around = DATA_HEADER_LEN + TAG_LEN + self.lanes[self.lanes.first()].overhead();
+            let octets = &mut self.came[usize::from(lane)];
+            *octets += (payload.len() + around) as u64;
+            came = Came { lane, octets: *octets };
             self.inbound.resize(self.receivers.len(), InboundLoss::default());
             self.decoders.resize_with(self.receivers.len(), Decoder::default);
         }
@@ -27,7 +33,7 @@ impl<S: Service> Link<S> {
         let mut asked = Asked { eliciting: true, now: false };
         // What was made from symbols before it arrived was taken in then.
         if !protected || self.decoders[usize::from(lane)].source(number, payload) {
-            asked = self.take_frames(now, payload, false);
+            asked = self.take_frames(now, payload, Some(came));
         }
         if known {
             asked.now |= self.take_recovered(now, lane);
@@ -39,8 +45,9 @@ impl<S: Service> Link<S> {
         self.settle(now);
     }
 
-    /// Takes the frames of one datagram. Of one that was `recovered` the lane acks are left out: they are late.
-    fn take_frames(&mut self, now: Instant, payload: &[u8], recovered: bool) -> Asked {
+    /// Takes the frames of one datagram, after which so much came by its lane. Of one that was recovered, which did not come, the
+    /// lane acks are left out: they are late.
+    fn take_frames(&mut self, now: Instant, payload: &[u8], came: Option<Came>) -> Asked {
         let mut asked = Asked::default();
         let (mut frames, mut lists, mut tells) = (0, 0, 0);
         for frame in Frames::new(payload) {
@@ -61,9 +68,12 @@ impl<S: Service> Link<S> {
             }
             asked.eliciting |= frame.is_eliciting();
             match frame {
-                Frame::LaneAck(_) | Frame::Repair(_) | Frame::Repaired { .. } if recovered => {}
+                Frame::LaneAck(_) | Frame::Repair(_) | Frame::Repaired { .. } if came.is_none() => {}
                 Frame::LaneAck(ack) => match self.lanes.get_mut(ack.lane) {
-                    Some(lane) => lane.sender.handle_ack(now, &ack),
+                    Some(lane) => {
+                        lane.sender.set_came(came.unwrap_or_default());
+                        lane.sender.handle_ack(now, &ack);
+                    }
                     None => self.counters.stray_acks += 1,
                 },
                 Frame::AckWish { lane, packets, delay_us, now } => {
@@ -100,7 +110,7 @@ impl<S: Service> Link<S> {
         while let Some((number, payload)) = self.decoders[usize::from(lane)].poll_recovered() {
             any = true;
             self.counters.recovered += 1;
-            self.take_frames(now, &payload, true);
+            self.take_frames(now, &payload, None);
             if self.to_tell.len() < TO_TELL_MAX {
                 self.to_tell.push((lane, number));
             }

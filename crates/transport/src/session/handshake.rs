@@ -6,7 +6,7 @@ use super::noise;
 use super::peer::{Answered, Initiation};
 use super::{
     DropReason, Established, HandshakeOut, INIT_LIFETIME, Incoming, NO_ANSWER_REPEAT, NO_ANSWER_TRIES, Origin,
-    REJECT_AFTER, REPLIES_MAX, RETRY_FIRST, RETRY_MAX, SessionEvent, Sessions,
+    REJECT_AFTER, REPLIES_MAX, RETRY_FIRST, RETRY_MAX, RETRY_SLOW, SessionEvent, Sessions,
 };
 use std::net::SocketAddr;
 use wavelane_base::{Instant, PortId, Span};
@@ -251,6 +251,7 @@ impl Sessions {
             return Err(DropReason::Forged);
         };
         let split = initiation.noise.dangerously_get_raw_split();
+        let round_trip = now.since(initiation.born);
         // From here on the handshake is spent, whatever the answer says.
         self.peers[peer].initiation = None;
         let answer = ResponsePayload::parse(&payload[..len]).map_err(|_| DropReason::Malformed)?;
@@ -276,6 +277,7 @@ impl Sessions {
             _ => {}
         }
         p.current = Some(Session::new(now, outcome));
+        p.round_trip = Some(round_trip);
         let Origin { from, at } = place.1;
         let mut proven = false;
         if let Some(way) = p.way_back(place.0, from) {
@@ -288,18 +290,25 @@ impl Sessions {
             }
         }
         let epoch = answer.epoch;
-        Ok(Incoming::Established(Established { peer, epoch, restarted, fresh, confirm: true, from, proven }))
+        let session = Established { peer, epoch, restarted, fresh, confirm: true, from, round_trip, proven };
+        Ok(Incoming::Established(session))
     }
 
     /// The first data under the keys that we answered with: they stand.
-    pub(super) fn confirm_answered(&mut self, peer: usize, from: Option<SocketAddr>) -> Option<Established> {
+    pub(super) fn confirm_answered(
+        &mut self,
+        now: Instant,
+        peer: usize,
+        from: Option<SocketAddr>,
+    ) -> Option<Established> {
         let p = &mut self.peers[peer];
         let answered = p.answered.take()?;
         let epoch = answered.session.epoch;
+        let round_trip = answered.session.age(now);
         let proven = from.is_some() && from == answered.sent_to && !answered.sent_wide;
         let (restarted, fresh) = p.turn_over(epoch);
         p.current = Some(answered.session);
-        Some(Established { peer, epoch, restarted, fresh, confirm: false, from, proven })
+        Some(Established { peer, epoch, restarted, fresh, confirm: false, from, round_trip, proven })
     }
 
     pub(super) fn handle_cookie_reply(&mut self, now: Instant, datagram: &[u8]) -> Incoming {
@@ -401,7 +410,10 @@ impl Sessions {
         }
         let tries = p.tries;
         p.tries = tries.saturating_add(1);
-        p.next_try = now + back_off(tries, self.entropy.next_u64());
+        // Copies that leave before the answer can come fill a slow way with further answers.
+        let least =
+            p.round_trip.filter(|round_trip| *round_trip >= RETRY_MAX).map_or(Span::ZERO, |at| at.min(RETRY_SLOW));
+        p.next_try = now + back_off(tries, self.entropy.next_u64()).max(least);
         if tries >= NO_ANSWER_TRIES && (tries - NO_ANSWER_TRIES).is_multiple_of(NO_ANSWER_REPEAT) {
             self.report(SessionEvent::NoAnswer { peer, address, tries });
         }

@@ -138,7 +138,7 @@ impl Sessions {
         }
         let len = session.open(header, datagram).ok_or(DropReason::Forged)?;
         let confirms = p.answered.as_ref().is_some_and(|a| a.session.index == header.receiver);
-        let established = if confirms { self.confirm_answered(peer, origin.from) } else { None };
+        let established = if confirms { self.confirm_answered(now, peer, origin.from) } else { None };
         let p = &mut self.peers[peer];
         p.unanswered_since = None;
         p.suspected = None;

@@ -48,6 +48,8 @@ pub const REJECT_AFTER_PACKETS: u64 = 1 << 41;
 pub const RETRY_FIRST: Span = Span::from_millis(250);
 /// Longest wait between two sendings of a handshake's first message.
 pub const RETRY_MAX: Span = Span::from_secs(1);
+/// The least wait between two sendings where the last handshake took that long or longer.
+pub const RETRY_SLOW: Span = Span::from_secs(2);
 /// A first message is sent again unchanged for this long, then a fresh one replaces it. Also the longest
 /// round trip over which a handshake completes.
 pub const INIT_LIFETIME: Span = Span::from_secs(20);
@@ -134,6 +136,8 @@ pub struct Established {
     pub confirm: bool,
     /// Where the message that established it came from. Not proof enough to change an address.
     pub from: Option<SocketAddr>,
+    /// How long its message took to be answered, repeats included.
+    pub round_trip: Span,
     /// Whether what we had sent there before must have arrived: nobody else could have made that message.
     pub proven: bool,
 }

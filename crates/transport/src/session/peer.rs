@@ -10,7 +10,7 @@ use super::{
 use snow::HandshakeState;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
-use wavelane_base::{Instant, PortId, Wakeup};
+use wavelane_base::{Instant, PortId, Span, Wakeup};
 use wavelane_wire::datagram::MAC_LEN;
 
 /// Our first message, unanswered so far. It is sent again unchanged, so an answer to any of its copies completes it,
@@ -88,6 +88,8 @@ pub(super) struct Peer {
     pub(super) initiation: Option<Box<Initiation>>,
     /// First messages sent without an answer.
     pub(super) tries: u32,
+    /// How long the last handshake of ours took.
+    pub(super) round_trip: Option<Span>,
     /// No first message is sent before this.
     pub(super) next_try: Instant,
     pub(super) answered: Option<Box<Answered>>,
@@ -111,6 +113,7 @@ impl Peer {
             keys,
             cookie: None,
             wanted: false,
+            round_trip: None,
             suspected: None,
             epoch: None,
             newest_init: None,

@@ -116,12 +116,15 @@ impl Outgoing {
             self.query_wait = Span::ZERO;
         } else if self.query_at.is_none() && !self.query.due && !self.query.flying() {
             if self.query_wait == Span::ZERO {
-                self.query_wait = if owed { path.rtt.times(2).max(QUERY_MIN).min(QUERY_MAX) } else { QUERY_MAX };
+                // Where acks are wished to be rare, receipts are rare as well.
+                let rare = path.ack_delay.times(2);
+                let receipt = path.rtt.times(2).max(QUERY_MIN).min(QUERY_MAX).max(rare);
+                self.query_wait = if owed { receipt } else { QUERY_MAX };
             }
             self.query_at = Some(now + self.query_wait);
         }
         if owed {
-            self.query_at = self.query_at.map(|at| at.min(now + QUERY_MAX));
+            self.query_at = self.query_at.map(|at| at.min(now + QUERY_MAX.max(path.ack_delay.times(2))));
         }
     }
 }

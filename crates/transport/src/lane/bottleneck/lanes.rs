@@ -2,13 +2,13 @@
 
 use super::{What, World};
 use crate::Controller;
-use crate::lane::{LaneConfig, LaneReceiver, LaneSender, Outcome, Probe, Room, SENT_MIN};
+use crate::lane::{Came, LaneConfig, LaneReceiver, LaneSender, Outcome, Probe, Room, SENT_MIN};
 use std::collections::BTreeMap;
 use wavelane_base::{Class, Ecn, Instant, Octets, Span, Wakeup};
 
 const OVERHEAD: usize = 28;
 /// A lane ack alone in a datagram, as an IP packet.
-const ACK_BYTES: u64 = 84;
+pub(super) const ACK_BYTES: u64 = 84;
 
 /// What the application of a lane offers.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -30,6 +30,8 @@ pub(crate) struct Lane {
     backlog: u64,
     wake: Option<Wakeup>,
     reverse_free: Instant,
+    /// What came back.
+    pub(super) came: Came,
     /// IP bytes that arrived, per 100 ms.
     pub(crate) arrived: Vec<u64>,
     pub(crate) offered_packets: u64,
@@ -65,6 +67,7 @@ impl World {
             backlog: 0,
             wake: None,
             reverse_free: self.now,
+            came: Came::default(),
             arrived: Vec::new(),
             offered_packets: 0,
             dropped_packets: 0,

@@ -13,7 +13,7 @@ pub(super) use link::{Link, Loss, Policer};
 
 use super::rival::{Kind, RIVAL_BYTES, Rival};
 use crate::Controller;
-use lanes::Lane;
+use lanes::{ACK_BYTES, Lane};
 use link::Queued;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -156,6 +156,9 @@ impl World {
                 What::Served => self.served(),
                 What::Arrive { lane, number, bytes, eliciting } => self.arrive(lane, number, bytes, eliciting),
                 What::Ack { lane, ack } => {
+                    self.lanes[lane].came.octets += ACK_BYTES;
+                    let came = self.lanes[lane].came;
+                    self.lanes[lane].sender.set_came(came);
                     self.lanes[lane].sender.handle_ack(self.now, &ack);
                     self.pump(lane);
                 }

@@ -47,6 +47,8 @@ pub(super) struct AckSample {
     pub(super) rtt_min: Span,
     /// Acks come so far apart by our wish.
     pub(super) acks_apart: Span,
+    /// The same, where the way back carries no more; else zero.
+    pub(super) acks_thin: Span,
 }
 
 /// The controllers, a closed set.

@@ -62,6 +62,7 @@ fn who_gets_too_little_counts_as_more_flows_and_who_gets_enough_as_fewer() {
                 rtt: Span::from_millis(100),
                 rtt_min: Span::from_millis(50),
                 acks_apart: Span::ZERO,
+                acks_thin: Span::ZERO,
             };
             flows = weight.on_ack(&sample, best, testing);
         }

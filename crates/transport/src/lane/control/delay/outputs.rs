@@ -35,7 +35,7 @@ impl Delay {
             return;
         }
         let target = self.target(forward);
-        let loop_delay = sample.rtt_min + self.service_window(sample, forward);
+        let loop_delay = sample.rtt_min + self.service_window(sample, forward) + sample.acks_thin;
         let gain = self.gain(loop_delay, target, queue);
         if self.phase == Phase::Startup && self.best.as_bps() == 0 && self.train_is_out() {
             return;
