@@ -62,7 +62,7 @@ pub(crate) fn cure(args: &CureArgs) -> Outcome {
         undo(&args.file).map_err(Failure::refused)?;
         let file = args.file.display().to_string();
         let text = format!("taken back: nothing is shaped any more, and {file} is gone\n");
-        print(&if args.json { document(&json!({ "undone": file })) } else { text });
+        print(&if args.json { document(&json!({ "undone": file })) } else { text })?;
         return Ok(0);
     }
     let target = args.target.clone().unwrap_or_default();
@@ -80,7 +80,7 @@ pub(crate) fn cure(args: &CureArgs) -> Outcome {
     let file = file_text(&proposed, reflector);
     let mut told = Told { target: &target, args, before: &before, after: None, proposed: &proposed, file: &file };
     if !args.yes || proposed.is_empty() {
-        told.tell();
+        told.tell()?;
         return Ok(0);
     }
     let said = apply(&args.file, &file).map_err(Failure::refused)?;
@@ -88,7 +88,7 @@ pub(crate) fn cure(args: &CureArgs) -> Outcome {
     // What was set up stays, whatever becomes of the second measurement.
     let after = measured(&target, phases, args.seconds)?;
     told.after = Some(&after);
-    told.tell();
+    told.tell()?;
     Ok(0)
 }
 
@@ -119,8 +119,8 @@ struct Told<'a> {
 }
 
 impl Told<'_> {
-    fn tell(&self) {
-        print(&if self.args.json { document(&self.json()) } else { self.text() });
+    fn tell(&self) -> Result<(), Failure> {
+        print(&if self.args.json { document(&self.json()) } else { self.text() })
     }
 
     fn json(&self) -> Value {
