@@ -152,11 +152,14 @@ fn cancelled_in(out: &Path) -> Failure {
     })
 }
 
+/// Whether a study takes a flag.
+type Takes = fn(&Study) -> bool;
+
 /// Refuses what only a population of links has.
 fn population_only(args: &RunStudies, study: &Study) -> Result<(), Failure> {
     let drawn = |study: &Study| study.has_draws();
     let kept = |study: &Study| !study.stacks.is_empty();
-    let given: [(&str, bool, fn(&Study) -> bool); 3] = [
+    let given: [(&str, bool, Takes); 3] = [
         ("--draws", args.draws.is_some(), drawn),
         ("--stack", !args.stacks.is_empty(), kept),
         ("--reuse", !args.reuse.is_empty(), kept),
