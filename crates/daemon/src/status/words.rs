@@ -62,6 +62,8 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("flows_relayed", "flows passed on from one peer to another"),
     ("relayed_octets", "bytes passed on from one peer to another"),
     ("flows_resumed", "times a flow whose way over a relay was lost was taken up again"),
+    ("flows_moved", "times a flow left a peer that was down, or that no route named any more, for another way"),
+    ("dropped_stale_opens", "requests to take up a flow that came after a later one for the same flow"),
     ("addresses_unproven", "times a peer's new address did not answer a challenge and the one before was taken again"),
     ("flows_idle", "connections reset because nothing of them moved for longer than `gateway.idle`"),
     ("refused_flow_rate", "connections of peers refused because they opened more per second than their share"),
