@@ -26,6 +26,8 @@ const IP_PER_BYTE: (u64, u64) = (1_500, 1_448);
 const MOVING: [(u64, u64); 3] = [(1, 5), (3, 5), (2, 1)];
 /// How long the daemon may take to begin, and to end.
 const PATIENCE: Span = Span::from_secs(10);
+/// What the kernel takes at most to close what a killed process held.
+const CLOSING: Span = Span::from_secs(1);
 const LOOK_EVERY: Span = Span::from_millis(20);
 /// In the variable the program `wavelaned` may be named.
 const PROGRAM: &str = "WAVELANED";
@@ -207,6 +209,18 @@ fn is_ours(pid: u32, file: &Path) -> bool {
     is_daemon && words.any(|word| word == file.as_os_str().as_encoded_bytes())
 }
 
+/// Whether a shaper goes on to run here. One that was killed has no command line any more while its sockets are being closed.
+fn stays_running() -> bool {
+    let deadline = realtime::now() + CLOSING;
+    while super::is_running() {
+        if realtime::now() >= deadline {
+            return true;
+        }
+        rest();
+    }
+    false
+}
+
 /// Stops the daemon of `file`, removes what it set, should it have died before, and the files.
 pub fn undo(file: &Path) -> Result<(), CommandError> {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
@@ -227,7 +241,7 @@ pub fn undo(file: &Path) -> Result<(), CommandError> {
             }
             rest();
         }
-    } else if super::is_running() {
+    } else if stays_running() {
         return Err(CommandError::Cure(
             "another wavelaned shapes here, which this file did not start: stop that one first".into(),
         ));
