@@ -29,7 +29,7 @@ const DATAGRAM_SIZE: Octets = Octets::new(1472);
 const WINDOW_MAX: u32 = 4096;
 
 const TOP: &[&str] =
-    &["title", "seed", "duration", "stacks", "nodes", "channels", "flows", "timeline", "checks", "tcp"];
+    &["title", "seed", "duration", "stacks", "nodes", "channels", "flows", "timeline", "checks", "tcp", "gateways"];
 
 /// Keys by which a file is known to be a scenario rather than a gateway's configuration.
 const SCENARIO_ONLY: &[&str] = &["nodes", "channels", "flows", "stacks", "checks", "timeline", "duration"];
@@ -89,9 +89,14 @@ impl Scenario {
             flows: Vec::new(),
             timeline: Vec::new(),
             checks: Vec::new(),
+            gateways: Vec::new(),
             tcp: root.get("tcp").map(|v| crate::parse_tcp::knobs(&v)).transpose()?.unwrap_or_default(),
         };
         validate::duration(scenario.duration, &duration_at)?;
+        for (name, value) in sections(&root, "gateways")? {
+            let knobs = crate::parse_gateway::knobs(&scenario.nodes, &name, &value)?;
+            scenario.gateways.push(knobs);
+        }
         for (name, value) in sections(&root, "channels")? {
             let channel = parse_channel::channel(&name, &value, base)?;
             validate::channel(&scenario, &channel, &value)?;

@@ -5,9 +5,9 @@ use crate::engine::{ChannelId, Engine, NodeId, Plug};
 use crate::seam;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{IpPrefix, PortId, Seed, Span};
-use wavelane_gateway::{Config, LaneConfig, PeerConfig, PeerId};
-use wavelane_scenario::{CONTROLS, ChannelKind, Flow, NodeKind, Scenario, TcpKind};
+use wavelane_base::{IpPrefix, PortId, Ratio, Seed, Span};
+use wavelane_gateway::{Backpressure, Config, LaneConfig, PeerConfig, PeerId};
+use wavelane_scenario::{CONTROLS, ChannelKind, Flow, GatewayKnobs, NodeKind, Scenario, TcpKind};
 use wavelane_transport::session::public_key;
 
 /// The UDP port of every lane.
@@ -301,7 +301,13 @@ impl<'a> Shape<'a> {
                 routes: self.routes_through(gateway, other),
             }
         });
-        Config { private_key: private_key(seed, self.name(gateway)), peers: peers.collect(), ..Config::default() }
+        let config =
+            Config { private_key: private_key(seed, self.name(gateway)), peers: peers.collect(), ..Config::default() };
+        let knobs = self.scenario.gateways.iter().find(|knobs| knobs.node == self.name(gateway));
+        match knobs {
+            Some(knobs) => turned(config, knobs, seed),
+            None => config,
+        }
     }
 
     /// Builds everything but the flows. Hosts have `config`, unless a flow has its own.
@@ -402,6 +408,20 @@ impl<'a> Shape<'a> {
     pub(crate) fn leaves_gateway(&self, channel: usize, side: usize) -> bool {
         self.ends(channel).is_some_and(|ends| self.kind(ends[side]) == NodeKind::Gateway)
     }
+}
+
+/// A gateway's configuration with what the scenario says of it.
+fn turned(config: Config, knobs: &GatewayKnobs, seed: Seed) -> Config {
+    let backpressure = match knobs.backpressure {
+        wavelane_scenario::Backpressure::Adaptive => Backpressure::Adaptive,
+        wavelane_scenario::Backpressure::One => Backpressure::Blocks(1),
+        wavelane_scenario::Backpressure::Two => Backpressure::Blocks(2),
+        wavelane_scenario::Backpressure::Off => Backpressure::Off,
+    };
+    let dice = Seed(seed.chance(&format!("node {} / block loss", knobs.node)).next_u64());
+    let block_loss = (knobs.block_loss != Ratio::ZERO).then_some((knobs.block_loss, dice));
+    let cache = knobs.cache.unwrap_or(config.cache);
+    Config { backpressure, micro_blocks: knobs.micro_blocks, cache, block_loss, ..config }
 }
 
 /// A key of this run only.

@@ -13,6 +13,7 @@ mod common;
 mod control;
 mod door;
 mod fill;
+mod hop;
 mod lanes;
 mod media;
 mod packet_swarm;
