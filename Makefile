@@ -160,6 +160,7 @@ test:
 	  echo "SKIPPED (python3 is missing: apt-get install python3): vectors/check_*.py" | tee -a "$$scratch/log"
 	else
 	  python3 vectors/check_fec.py
+	  python3 vectors/check_vtx.py
 	  if python3 -c 'import cryptography' 2>/dev/null; then
 	    python3 vectors/check_session.py
 	  else

@@ -114,6 +114,11 @@ impl Gateway {
             | HopEvent::Ending(flow)
             | HopEvent::Readable(flow)
             | HopEvent::Writable(flow)
+            | HopEvent::Receipted(flow)
+            | HopEvent::Vtx(flow, ..)
+            | HopEvent::Lacks(flow, _)
+            | HopEvent::Again(flow, ..)
+            | HopEvent::ProgressAgain(flow)
             | HopEvent::Idle(flow)
             | HopEvent::Refused(flow, _)
             | HopEvent::Reset(flow, _)
@@ -128,11 +133,17 @@ impl Gateway {
         }
         let Some(id) = self.flows.id(peer, name) else { return };
         match event {
-            HopEvent::Incoming { .. } | HopEvent::Idle(_) => {}
+            HopEvent::Incoming { .. } | HopEvent::Idle(_) | HopEvent::Receipted(_) | HopEvent::Again(..) => {}
+            HopEvent::Vtx(_, start, end) => self.edge_has((peer, name), (start, end)),
+            HopEvent::Lacks(_, parts) => self.edge_sends_again(id, (peer, name), &parts),
+            HopEvent::ProgressAgain(_) => self.edge_pauses(now, id),
             HopEvent::Accepted(_, received) => self.accepted(now, id, (peer, name), received),
             HopEvent::Progress(_, reach) => {
                 if self.with_edge(id, |edge| edge.acknowledge(reach.received)) == Some(false) {
                     return self.abandon(id, Reason::Aborted);
+                }
+                if let Some(edge) = self.flows.edge(id) {
+                    edge.watch.progress(now);
                 }
                 self.wake_writer(id);
             }
@@ -271,8 +282,10 @@ impl Gateway {
             return self.replay(now, id);
         };
         if first {
+            self.watch_vtx(now, id);
             self.events.push_back(Event::Accepted(id));
         }
+        let Some(edge) = self.flows.edge(id) else { return };
         let anew = edge.awaiting;
         let fits = if anew { self.with_edge(id, |edge| edge.start_from(received)) } else { Some(received == 0) };
         if fits != Some(true) {
@@ -316,6 +329,7 @@ impl Gateway {
             hop.shutdown(now, name);
         }
         self.dirty.insert(peer);
+        self.watch_vtx(now, id);
         self.wake_writer(id);
         if self.flows.edge(id).is_some_and(|edge| edge.direct) {
             self.kept -= self.flows.drop_edge(id).map_or(0, |edge| edge.kept());

@@ -2,7 +2,7 @@
 
 use super::PeerId;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use wavelane_base::{IpPrefix, Octets, PortId, Span};
+use wavelane_base::{IpPrefix, Octets, PortId, Ratio, Seed, Span};
 use wavelane_queue::Discipline;
 use wavelane_services::packet::Repairs;
 use wavelane_transport::Controller;
@@ -98,9 +98,25 @@ impl Default for PacketConfig {
     }
 }
 
+/// How much of a flow a relay takes that its next hop has not receipted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Backpressure {
+    /// As much as keeps both hops full, of flows that move.
+    #[default]
+    Adaptive,
+    /// So many blocks, as large as its next hop would cut them: Hop's limit on outstanding blocks.
+    Blocks(u8),
+    /// Whatever comes, as long as the pool has room.
+    Off,
+}
+
 /// The pool of a gateway that is told nothing of its machine: one flow fills 400 Mbit/s x 600 ms with it. Memory is taken
 /// as bytes wait, not before.
 pub const POOL_DEFAULT: Octets = Octets::new(256 << 20);
+/// What a relay keeps of what it passed on: a second of 100 Mbit/s. Memory is taken as bytes pass, not before.
+const CACHE_DEFAULT: Octets = Octets::new(16 << 20);
+/// Less than two of the smallest blocks serves nobody.
+const CACHE_MIN: u64 = 128 << 10;
 /// What the applications' own keepalives hold up ends here, so a flow is given as long as Linux's connection tracking gives
 /// an established connection (RFC 5382, REQ-5 asks for 2 h 4 min at least). An application that is gone is found out long
 /// before: doors ask their applications' kernels every two hours.
@@ -135,6 +151,16 @@ pub struct Config {
     pub aes_hardware: bool,
     /// The packet service; `None` turns it off.
     pub packets: Option<PacketConfig>,
+    /// What a relay takes of a flow before its next hop has it.
+    pub backpressure: Backpressure,
+    /// Whether few bytes go ahead of many: off only to show what that is worth.
+    pub micro_blocks: bool,
+    /// Bytes a relay keeps of what it passed on, for blocks that a later node loses. Without any, nothing is asked for again
+    /// either.
+    pub cache: Octets,
+    /// A fault, for simulations: how likely this node loses a whole block of a flow across relays after it receipted it, and
+    /// the dice.
+    pub block_loss: Option<(Ratio, Seed)>,
 }
 
 /// Why a configuration cannot work.
@@ -182,6 +208,10 @@ impl Default for Config {
             mtu_max: 1500,
             aes_hardware: false,
             packets: None,
+            backpressure: Backpressure::default(),
+            micro_blocks: true,
+            cache: CACHE_DEFAULT,
+            block_loss: None,
         }
     }
 }
@@ -205,6 +235,7 @@ impl Config {
             ("pool (bytes)", 1 << 20, 1 << 36, self.pool.get()),
             ("mtu_max (bytes)", 1280, 9000, self.mtu_max as u64),
             ("the number of detours", 0, DETOURS_MAX as u64, self.detours.len() as u64),
+            ("cache (bytes)", if self.cache.get() == 0 { 0 } else { CACHE_MIN }, 1 << 36, self.cache.get()),
         ];
         let packets = self.packets.map(|packets| {
             [

@@ -11,6 +11,7 @@ use wavelane_base::{Instant, Span};
 use wavelane_wire::frame::{Passage, Reach};
 
 use super::PeerId;
+use super::vtx::Watch;
 
 /// Least bytes a flow may keep however many others there are.
 pub(super) const KEPT_FLOOR: u64 = 16 << 10;
@@ -76,6 +77,10 @@ pub(super) struct Edge {
     kept_from: u64,
     /// Everything below was handed to the present way.
     handed: u64,
+    /// Where the present way's first byte stands.
+    way_from: u64,
+    /// Whether the other edge gets further.
+    pub(super) watch: Watch,
     /// Our application ended its direction.
     pub(super) ended: bool,
     /// Our application waits for room.
@@ -100,6 +105,8 @@ impl Edge {
             kept: VecDeque::new(),
             kept_from: 0,
             handed: 0,
+            way_from: 0,
+            watch: Watch::default(),
             ended: false,
             writer_waits: false,
             reach: Reach::default(),
@@ -185,12 +192,25 @@ impl Edge {
         self.kept_from = received;
         true
     }
+    /// The first byte that the other application has not, as the present way counts.
+    pub(super) fn kept_on_way(&self) -> u64 {
+        self.kept_from - self.way_from
+    }
+    /// What is kept of these bytes, as the present way counts, and where it begins.
+    pub(super) fn kept_between(&self, start: u64, end: u64) -> Option<(u64, Vec<u8>)> {
+        let from = (start + self.way_from).max(self.kept_from);
+        let to = (end + self.way_from).min(self.handed);
+        let skipped = usize::try_from(from.checked_sub(self.kept_from)?).ok()?;
+        let len = usize::try_from(to.checked_sub(from)?).ok()?;
+        Some((from - self.way_from, self.kept.iter().skip(skipped).take(len).copied().collect()))
+    }
     /// A new way begins where the other edge's application is. `false` if the bytes from there are no longer kept.
     pub(super) fn start_from(&mut self, received: u64) -> bool {
         if received < self.kept_from || !self.acknowledge(received) {
             return false;
         }
         (self.handed, self.awaiting, self.said) = (received, false, self.reach.received);
+        self.way_from = received;
         true
     }
     /// The application read bytes. Returns whether the other edge is to hear of it at once.

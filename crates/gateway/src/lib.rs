@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod cache;
 mod carry;
 mod config;
 mod edge;
@@ -22,25 +23,30 @@ mod status;
 mod streams;
 mod transmit;
 mod types;
+mod vtx;
 mod ways;
 
-pub use config::{Config, ConfigError, DETOURS_MAX, Detour, LaneConfig, POOL_DEFAULT, PacketConfig, PeerConfig};
+pub use config::{
+    Backpressure, Config, ConfigError, DETOURS_MAX, Detour, LaneConfig, POOL_DEFAULT, PacketConfig, PeerConfig,
+};
 pub use policy::may_reach;
 pub use relay::HOPS_MAX;
 pub use reload::{RETIRED_MAX, ReloadError};
 pub use types::{Event, LaneStatus, OpenError, PeerId, PeerStatus, Status};
 
 use addresses::Addresses;
+use cache::Cache;
 use flows::FlowTable;
 use relay::Relays;
 use shares::{Arrivals, Lending};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use vtx::Vtx;
 use wavelane_base::{Entropy, FrameMeta, Instant, Machine, Octets, PortId, Transmit, Wakeup};
 pub use wavelane_queue::Discipline;
 use wavelane_services::Services;
 pub use wavelane_services::arq::Repair;
-use wavelane_services::hop::{Hop, HopConfig};
+use wavelane_services::hop::{Hop, HopConfig, Losing};
 use wavelane_services::packet::PacketsConfig;
 pub use wavelane_services::packet::Repairs;
 pub use wavelane_transport::Controller;
@@ -72,6 +78,9 @@ pub struct Gateway {
     arrivals: Arrivals,
     relays: Relays,
     ways: ways::Ways,
+    /// What relays keep of what they passed on, and who asks for it.
+    cache: Cache,
+    vtx: Vtx,
     /// Links that something was done to and that were not settled since.
     dirty: BTreeSet<PeerId>,
     /// For the tokens of passages.
@@ -164,6 +173,8 @@ impl Gateway {
             arrivals: Arrivals::default(),
             relays: Relays::default(),
             ways: ways::Ways::default(),
+            cache: Cache::new(config.cache.get()),
+            vtx: Vtx::default(),
             dirty: BTreeSet::new(),
             ended: VecDeque::new(),
             events: VecDeque::new(),
@@ -346,11 +357,17 @@ fn overhead(address: Option<SocketAddr>) -> usize {
 }
 
 fn hop_config(config: &Config) -> HopConfig {
-    HopConfig { flows_max: config.flows_max, pool: config.pool, idle: config.idle }
+    let Config { flows_max, pool, idle, micro_blocks, .. } = *config;
+    HopConfig { flows_max, pool, idle, micro_blocks }
 }
 
 fn new_link(now: Instant, config: &Config, peer: &PeerConfig, packets: Option<PacketsConfig>, dice: Entropy) -> Link {
-    Link::new(now, link_config(config, peer), Services::new(hop_config(config), packets), dice)
+    let mut link = Link::new(now, link_config(config, peer), Services::new(hop_config(config), packets), dice);
+    if let Some((p, seed)) = config.block_loss {
+        let chance = seed.chance(&format!("accepted blocks / from {}", peer.name));
+        link.service.blocks.lose_blocks(Losing { p, chance });
+    }
+    link
 }
 
 fn peer_keys(peer: &PeerConfig) -> PeerKeys {
@@ -393,6 +410,10 @@ impl Machine for Gateway {
             self.note_path_mtu(now, peer);
         }
         self.look_after_lost_flows(now);
+        self.look_for_lost_blocks(now);
+        if let Some(peer) = self.dirty.first().copied() {
+            self.settle(now, peer);
+        }
     }
 
     fn poll_transmit(&mut self, now: Instant, port: PortId, buf: &mut [u8], segments_max: usize) -> Option<Transmit> {
@@ -411,7 +432,8 @@ impl Machine for Gateway {
             .flows
             .first_deadline()
             .map(|(at, _)| Wakeup { at, cause: "gateway: lost flow given up or tried again" });
-        Wakeup::earliest(links.fold(self.sessions.poll_timeout(), Wakeup::earliest), lost)
+        let flows = Wakeup::earliest(lost, self.vtx_wakeup());
+        Wakeup::earliest(links.fold(self.sessions.poll_timeout(), Wakeup::earliest), flows)
     }
 
     fn poll_event(&mut self) -> Option<Event> {

@@ -5,11 +5,11 @@
 //! than the next hop's room, so the slowest hop's pace reaches the source through the credits.
 
 use super::policy::longest;
-use super::{Gateway, PeerId};
+use super::{Backpressure, Gateway, PeerId};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, ReadOutcome};
-use wavelane_services::hop::HopEvent;
+use wavelane_services::hop::{HopEvent, Window};
 use wavelane_wire::frame::{FlowName, Passage, Reason};
 
 /// Most relays a flow may pass: a way longer than this is a loop.
@@ -152,7 +152,10 @@ impl Gateway {
         self.lend(next);
         let onward = asked.passage.map(onward);
         let name = self.blocks(next).open(now, asked.source, asked.target, onward).map_err(|_| Reason::NoRoom)?;
-        self.relays.join(up, (next, name), asked);
+        let down = (next, name);
+        self.relays.join(up, down, asked);
+        self.press_back(now, up, down);
+        self.press_back(now, down, up);
         self.dirty.insert(next);
         Ok(())
     }
@@ -161,9 +164,9 @@ impl Gateway {
     /// another way may lead on. After it only the opening edge knows how far the flow got.
     pub(super) fn led_nowhere(&mut self, now: Instant, up: Side, down: Side, reason: Reason) {
         let asked = self.relays.asked(up);
-        self.relays.others.remove(&down);
+        self.leave(down);
         let Some((asked, answered)) = asked else { return };
-        self.relays.others.remove(&up);
+        self.leave(up);
         self.dirty.insert(up.0);
         self.shun(now, down.0, asked.target.ip());
         if answered {
@@ -191,6 +194,11 @@ impl Gateway {
             }
             HopEvent::Readable(_) => self.pass(now, side, other),
             HopEvent::Writable(_) => self.pass(now, other, side),
+            HopEvent::Receipted(_) => self.press_back(now, other, side),
+            HopEvent::Vtx(_, start, end) => self.relay_has(side, other, (start, end)),
+            HopEvent::Lacks(_, parts) => self.relay_sends_again(side, other, &parts),
+            HopEvent::Again(_, offset, bytes) => self.relay_keeps(side, other, offset, &bytes),
+            HopEvent::ProgressAgain(_) => self.blocks(other.0).repeat_progress(other.1),
             HopEvent::Progress(_, reach) => self.blocks(other.0).say_progress(now, other.1, reach, true),
             HopEvent::Refused(_, reason @ (Reason::Restarted | Reason::Unreachable)) => {
                 self.led_nowhere(now, other, side, reason);
@@ -199,20 +207,20 @@ impl Gateway {
                 self.led_nowhere(now, other, side, Reason::Restarted);
             }
             HopEvent::Refused(_, reason) => {
-                self.relays.others.remove(&side);
-                if self.relays.others.remove(&other).is_some() {
+                self.leave(side);
+                if self.leave(other) {
                     self.blocks(other.0).refuse(now, other.1, reason);
                 }
             }
             HopEvent::Withdrawn(_) => {
-                self.relays.others.remove(&side);
-                if self.relays.others.remove(&other).is_some() {
+                self.leave(side);
+                if self.leave(other) {
                     self.blocks(other.0).reset(other.1, Reason::Restarted);
                 }
             }
             HopEvent::Reset(_, reason) => {
-                self.relays.others.remove(&side);
-                if self.relays.others.remove(&other).is_some() {
+                self.leave(side);
+                if self.leave(other) {
                     // Only the opening edge takes a lost flow up again; if it is what was lost, the flow is over.
                     let final_loss = reason == Reason::Restarted && asked.is_some_and(|asked| asked.hops() == 0);
                     let reason = if final_loss { Reason::Aborted } else { reason };
@@ -226,10 +234,16 @@ impl Gateway {
                 }
             }
             HopEvent::Closed(_) => {
-                self.relays.others.remove(&side);
+                self.leave(side);
             }
         }
         self.dirty.insert(other.0);
+    }
+
+    /// A side's link has forgotten it. Returns whether it was there.
+    fn leave(&mut self, side: Side) -> bool {
+        self.forget_passed_on(side);
+        self.relays.others.remove(&side).is_some()
     }
 
     /// Moves what is there to read from `from` to `to`, as far as there is room.
@@ -239,8 +253,12 @@ impl Gateway {
             self.lend(to.0);
             // Without room the end is still to be found.
             let room = self.blocks(to.0).room(to.1).min(CHUNK);
+            let offset = self.blocks(from.0).taken(from.1);
             match self.blocks(from.0).read(now, from.1, &mut buf[..room]) {
                 ReadOutcome::Data(octets) => {
+                    if !self.cache.is_off() {
+                        self.cache.keep(from, offset, &buf[..octets]);
+                    }
                     let taken = self.blocks(to.0).write(now, to.1, &buf[..octets]);
                     assert_eq!(taken, octets, "there was room, and what was read is nowhere else any more");
                     self.relays.bytes += taken as u64;
@@ -258,6 +276,23 @@ impl Gateway {
                 }
             }
         }
+        self.press_back(now, from, to);
         self.dirty.extend([from.0, to.0]);
+    }
+
+    /// Has `from` be told how much more is taken of it, given what `to` has not receipted.
+    fn press_back(&mut self, now: Instant, from: Side, to: Side) {
+        let window = match self.config.backpressure {
+            Backpressure::Adaptive => return,
+            Backpressure::Blocks(most) => {
+                let onward = self.blocks(to.0);
+                let limit = u64::from(most.max(1)) * onward.block_octets();
+                Window::Octets(limit.saturating_sub(onward.unreceipted(to.1)))
+            }
+            Backpressure::Off => Window::Pool,
+        };
+        self.lend(from.0);
+        self.blocks(from.0).set_window(now, from.1, window);
+        self.dirty.insert(from.0);
     }
 }

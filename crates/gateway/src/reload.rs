@@ -76,6 +76,7 @@ impl Gateway {
         let new_id = |old: PeerId| places.iter().position(|p| *p == Some(old.0)).map(PeerId);
         self.flows.rename_peers(new_id);
         self.relays.rename_peers(new_id);
+        self.forget_all_passed_on();
         // Every link is settled below.
         self.dirty.clear();
         let pending = core::mem::take(&mut self.events);
@@ -103,6 +104,7 @@ impl Gateway {
         }
         self.cursor = 0;
         self.packets.set_routes(&config);
+        self.cache.set_budget(config.cache.get());
         self.config = config;
         self.ways.forget_all();
         self.share_out(now);

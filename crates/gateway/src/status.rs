@@ -24,6 +24,8 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
     counters.insert("flows_relayed", gateway.relays.relayed);
     counters.insert("relayed_octets", gateway.relays.bytes);
     counters.insert("refused_relay_loop", gateway.relays.refused_loop);
+    counters.insert("vtx_asked", gateway.vtx.asked);
+    counters.insert("cache_evicted_octets", gateway.cache.evicted_octets);
     counters.extend(gateway.packets.counters.named());
     let (mut buffered, mut packets_buffered) = (gateway.kept, 0);
     for link in &gateway.links {

@@ -19,6 +19,7 @@ impl Streams for Gateway {
             edge.wrote(&data[..taken]);
             edge.writer_waits |= taken < data.len();
         });
+        self.watch_vtx(now, flow);
         self.settle(now, peer);
         taken
     }

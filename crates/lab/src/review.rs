@@ -76,6 +76,10 @@ pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
         };
         review.clause(clause, treatment);
     }
+    for knobs in &scenario.gateways {
+        let why = "the lab's gateways are the shipped daemons, which have no such knobs: run it with --on sim";
+        review.clause(format!("gateways.{}", knobs.node), Treatment::Refused(why.into()));
+    }
     if scenario.tcp != wavelane_scenario::TcpKnobs::default() {
         let why = "the kernel's TCP keeps its own settings; only the congestion control is imposed";
         review.clause("tcp", Treatment::Omitted(why.into()));

@@ -32,7 +32,7 @@ const WINDOW_MAX: u32 = 4096;
 
 const TOP: &[&str] = &[
     "title", "seed", "duration", "stacks", "nodes", "channels", "flows", "timeline", "checks", "tcp", "routing",
-    "sweep",
+    "sweep", "gateways",
 ];
 
 /// Keys by which a file is known to be a scenario rather than a gateway's configuration.
@@ -116,6 +116,7 @@ impl Scenario {
             flows: Vec::new(),
             timeline: Vec::new(),
             checks: Vec::new(),
+            gateways: Vec::new(),
             routing: match root.get("routing") {
                 Some(value) => word(&value, "routing", ROUTINGS, "\"etx\"")?,
                 None => Routing::default(),
@@ -123,6 +124,10 @@ impl Scenario {
             tcp: root.get("tcp").map(|v| crate::parse_tcp::knobs(&v)).transpose()?.unwrap_or_default(),
         };
         validate::duration(scenario.duration, &duration_at)?;
+        for (name, value) in sections(&root, "gateways")? {
+            let knobs = crate::parse_gateway::knobs(&scenario.nodes, &name, &value)?;
+            scenario.gateways.push(knobs);
+        }
         for (name, value) in sections(&root, "channels")? {
             let channel = parse_channel::channel(&name, &value, base)?;
             validate::channel(&scenario, &channel, &value)?;

@@ -48,6 +48,9 @@ impl Scenario {
         for node in &self.nodes {
             line(format!("{} = {}", node.name, text(node.kind.word())));
         }
+        for knobs in &self.gateways {
+            crate::parse_gateway::write(knobs).lines().for_each(|l| line(l.to_owned()));
+        }
         for channel in &self.channels {
             let cable = match &channel.kind {
                 ChannelKind::Cable(cable) => cable,

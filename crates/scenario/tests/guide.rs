@@ -95,7 +95,10 @@ fn every_word_that_a_file_may_use_is_in_the_guide() {
     for parameter in wavelane_scenario::DIRECTION_KEYS {
         assert!(has(parameter), "parameter {parameter}");
     }
-    for key in WIFI_KEYS.iter().chain(TCP_KEYS) {
+    for (kind, _) in wavelane_scenario::BACKPRESSURES {
+        assert!(has(kind), "backpressure {kind}");
+    }
+    for key in WIFI_KEYS.iter().chain(TCP_KEYS).chain(wavelane_scenario::GATEWAY_KEYS) {
         assert!(has(key), "key {key}");
     }
     for (app, _) in APPS {

@@ -62,6 +62,7 @@ impl MeshSpec {
             timeline: Vec::new(),
             checks: Vec::new(),
             routing: self.routing,
+            gateways: Vec::new(),
             tcp: TcpKnobs::default(),
         }
     }

@@ -7,10 +7,10 @@ use crate::seam;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{IpPrefix, PortId, Seed, Span};
+use wavelane_base::{IpPrefix, PortId, Ratio, Seed, Span};
 use wavelane_channel::wifi::WifiConfig;
-use wavelane_gateway::{Config, LaneConfig, PeerConfig, PeerId};
-use wavelane_scenario::{CONTROLS, ChannelKind, Flow, NodeKind, Scenario, TcpKind};
+use wavelane_gateway::{Backpressure, Config, LaneConfig, PeerConfig, PeerId};
+use wavelane_scenario::{CONTROLS, ChannelKind, Flow, GatewayKnobs, NodeKind, Scenario, TcpKind};
 use wavelane_transport::session::public_key;
 
 /// The port of every server program; those of flows with a congestion control of their own follow it, one per control.
@@ -271,11 +271,16 @@ impl<'a> Shape<'a> {
                 routes: self.routes_through(gateway, other),
             }
         });
-        Config {
+        let config = Config {
             private_key: private_key(seed, self.name(gateway)),
             peers: peers.collect(),
             detours: self.detours(gateway),
             ..self.limits.clone().unwrap_or_default()
+        };
+        let knobs = self.scenario.gateways.iter().find(|knobs| knobs.node == self.name(gateway));
+        match knobs {
+            Some(knobs) => turned(config, knobs, seed),
+            None => config,
         }
     }
 
@@ -397,6 +402,20 @@ impl<'a> Shape<'a> {
             }
         }
     }
+}
+
+/// A gateway's configuration with what the scenario says of it.
+fn turned(config: Config, knobs: &GatewayKnobs, seed: Seed) -> Config {
+    let backpressure = match knobs.backpressure {
+        wavelane_scenario::Backpressure::Adaptive => Backpressure::Adaptive,
+        wavelane_scenario::Backpressure::One => Backpressure::Blocks(1),
+        wavelane_scenario::Backpressure::Two => Backpressure::Blocks(2),
+        wavelane_scenario::Backpressure::Off => Backpressure::Off,
+    };
+    let dice = Seed(seed.chance(&format!("node {} / block loss", knobs.node)).next_u64());
+    let block_loss = (knobs.block_loss != Ratio::ZERO).then_some((knobs.block_loss, dice));
+    let cache = knobs.cache.unwrap_or(config.cache);
+    Config { backpressure, micro_blocks: knobs.micro_blocks, cache, block_loss, ..config }
 }
 
 /// A key of this run only.

@@ -9,6 +9,7 @@ mod efficiency;
 mod fixtures;
 mod gettys;
 mod home;
+mod hop_mechanisms;
 mod hop_swarm;
 mod latency;
 mod main_job;
@@ -183,6 +184,15 @@ pub const STUDIES: &[Study] = &[
         parts: &latency::PARTS,
         stacks: &[],
         run: latency::run,
+    },
+    Study {
+        id: hop_mechanisms::ID,
+        about: "backpressure, virtual retransmission, micro-blocks and relays, each in its own scenario, with it and without",
+        takes: ["2 min", "15 min"],
+        backend: "sim",
+        parts: &hop_mechanisms::PARTS,
+        stacks: &[],
+        run: hop_mechanisms::run,
     },
     Study {
         id: petrovic::ID,

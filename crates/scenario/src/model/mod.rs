@@ -1,12 +1,14 @@
 //! A scenario as plain data. Nothing here knows the file's syntax or consults the machine.
 
 mod check;
+mod gateway;
 mod path;
 mod stack;
 mod topology;
 mod traffic;
 
 pub use check::{Bound, Check, Metric, Side};
+pub use gateway::{Backpressure, GatewayKnobs};
 pub use stack::{Stack, TcpKind, TcpKnobs, TcpProfile};
 pub use topology::{Channel, ChannelKind, Direction, Node, NodeKind, Routing};
 pub use traffic::{App, Codec, Flow, Spurts, Voice, Web};
@@ -46,6 +48,8 @@ pub struct Scenario {
     pub routing: Routing,
     /// What the endpoints' TCP does differently from its stack's defaults.
     pub tcp: TcpKnobs,
+    /// What single gateways do differently from their defaults, in file order.
+    pub gateways: Vec<GatewayKnobs>,
 }
 
 /// A change of one channel parameter while the run goes on.

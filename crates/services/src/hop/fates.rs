@@ -29,6 +29,13 @@ impl Hop {
         match (item, arrived) {
             (Item::Data { offset, len }, true) => flow.out.delivered(now, offset, offset + u64::from(len), &path),
             (Item::Data { offset, len }, false) => flow.out.lost(offset, offset + u64::from(len), serial),
+            (Item::Again { offset }, _) => flow.out.again.fate(offset, serial, arrived),
+            (Item::Vtx | Item::AlreadyHave, _) => {
+                if let Some(across) = &mut flow.across {
+                    let word = if item == Item::Vtx { &mut across.vtx } else { &mut across.answer };
+                    word.fate(serial, arrived);
+                }
+            }
             (Item::Receipt, true) => flow.inc.receipt_delivered(serial),
             (Item::Receipt, false) => flow.inc.receipt_lost(serial),
             (Item::Open, _) => {

@@ -33,10 +33,13 @@ enum Small {
     Finish,
     Offer,
     Progress,
+    Vtx,
+    AlreadyHave,
 }
 
 /// The order in which a flow's small frames are written, but for [`GREETINGS`], which have an account of their own.
-const SMALL_ORDER: [Small; 5] = [Small::Receipt, Small::Reset, Small::Finish, Small::Offer, Small::Progress];
+const SMALL_ORDER: [Small; 7] =
+    [Small::Receipt, Small::Reset, Small::Finish, Small::Offer, Small::Progress, Small::Vtx, Small::AlreadyHave];
 /// What begins a flow, or refuses to.
 const GREETINGS: [Small; 2] = [Small::Open, Small::Answer];
 
@@ -156,6 +159,13 @@ impl Hop {
                 let Some(across) = &mut flow.across else { return true };
                 (&mut across.word, Item::Progress)
             }
+            Small::Vtx | Small::AlreadyHave => {
+                let Some(across) = &mut flow.across else { return true };
+                match small {
+                    Small::Vtx => (&mut across.vtx, Item::Vtx),
+                    _ => (&mut across.answer, Item::AlreadyHave),
+                }
+            }
             Small::Receipt => {
                 flow.inc.receipt_written(serial);
                 self.counters.receipts += 1;
@@ -262,9 +272,16 @@ impl Hop {
                 self.counters.repair_octets += octets;
                 out.budget.charge(octets);
             }
+            Kind::Again => {
+                self.counters.repair_octets += octets;
+                self.counters.vtx_octets += octets;
+            }
             Kind::Copy => self.counters.copy_octets += octets,
         }
-        let item = Item::Data { offset: sent.start, len: octets as u32 };
+        let item = match sent.kind {
+            Kind::Again => Item::Again { offset: sent.start },
+            _ => Item::Data { offset: sent.start, len: octets as u32 },
+        };
         out.carried.push(Carried { flow: name, item, serial: self.serial });
         Some(octets)
     }
@@ -272,7 +289,7 @@ impl Hop {
 
 /// Appends the data frame: to the datagram's end if it fills it (give or take the length field), else with a length.
 fn write_chunk(flow: &Flow, name: FlowName, sent: Stretch, w: &mut Writer<'_>) -> Option<()> {
-    let (front, back) = flow.out.bytes(sent.start, sent.end);
+    let (front, back) = flow.out.bytes(sent);
     let len = (sent.end - sent.start) as usize;
     let head = 1 + number_len(name.number << 1) + number_len(sent.start);
     if head + number_len(len as u64) + len > w.room() {
@@ -303,6 +320,8 @@ fn is_due(flow: &Flow, small: Small) -> bool {
         Small::Finish => open && flow.out.finish_due(),
         Small::Offer => (open || ending) && flow.out.query.due,
         Small::Progress => open && flow.across.as_ref().is_some_and(|across| across.word.due),
+        Small::Vtx => open && flow.across.as_ref().is_some_and(|across| across.vtx.due),
+        Small::AlreadyHave => open && flow.across.as_ref().is_some_and(|across| across.answer.due),
     }
 }
 
@@ -324,6 +343,17 @@ fn frame_for(flow: &Flow, name: FlowName, small: Small, now: Instant) -> Frame<'
         Small::Progress => {
             let reach = flow.across.as_ref().map_or(Reach::default(), |across| across.ours);
             Frame::Progress { flow: name, reach }
+        }
+        Small::Vtx => {
+            let (start, end) = flow.across.as_ref().and_then(|across| across.asked).unwrap_or_default();
+            let (block, length) = (flow.out.asked_block(now).number, Some(end - start));
+            Frame::Offer { flow: name, block, start, length, micro: false, vtx: true, parcels: false }
+        }
+        Small::AlreadyHave => {
+            let (start, here) = flow.across.as_ref().map(|across| across.here.clone()).unwrap_or_default();
+            let ranges = Ranges(here.into_iter().take(RANGES_WHOLE).collect());
+            let state = ReceiptState::AlreadyHave;
+            Frame::Receipt { flow: name, state, cumulative: start, credit: flow.inc.credit(), ranges }
         }
         Small::Offer | Small::Receipt => {
             let block = flow.out.asked_block(now);

@@ -116,6 +116,16 @@ pub(super) struct Across {
     word_at: Option<Instant>,
     /// The most the other edge said.
     pub(super) theirs: Reach,
+    /// Our VTX offer, and which bytes it asks for until that is answered.
+    pub(super) vtx: Sure,
+    pub(super) asked: Option<(u64, u64)>,
+    /// We made one since the other edge was heard last.
+    pub(super) awaits_word: bool,
+    /// When the peer's newest was taken.
+    pub(super) vtx_at: Option<Instant>,
+    /// Our answer to it: the first byte it asked for, and ranges that are here.
+    pub(super) answer: Sure,
+    pub(super) here: (u64, Vec<(u64, u64)>),
 }
 
 impl Across {
@@ -134,13 +144,19 @@ impl Across {
     }
     fn tick(&mut self, now: Instant) {
         self.word.tick(now);
+        self.vtx.tick(now);
+        self.answer.tick(now);
         if self.word_at.is_some_and(|at| at <= now) {
             self.word_at = None;
             self.word.ask();
         }
     }
     fn deadline(&self) -> Option<Instant> {
-        earliest([self.word.deadline(), self.word_at])
+        earliest([self.word.deadline(), self.word_at, self.vtx.deadline(), self.answer.deadline()])
+    }
+    /// Whether one of its frames is to be written.
+    fn is_due(&self) -> bool {
+        self.word.due || self.vtx.due || self.answer.due
     }
     /// Both edges know that both directions were taken to their ends.
     fn is_settled(&self) -> bool {
@@ -229,7 +245,7 @@ impl Flow {
                 self.inc.receipt_now
                     || self.out.finish_due()
                     || self.out.query.due
-                    || self.across.as_ref().is_some_and(|across| across.word.due)
+                    || self.across.as_ref().is_some_and(|across| across.is_due())
             }
             State::Ending => self.reset.due || self.out.query.due,
             State::Done => match self.last_word {
@@ -352,7 +368,7 @@ impl Flow {
     pub(super) fn holds(&self) -> Held {
         let unsent = self.out.unsent();
         Held {
-            to_send: self.out.buffered(),
+            to_send: self.out.buffered() + self.out.again.octets(),
             unsent,
             waiting: u64::from(unsent > 0),
             unread: self.inc.buffered(),

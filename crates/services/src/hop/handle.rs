@@ -3,7 +3,7 @@
 
 use super::flow::{Cause, Flow, LastWord, State, round};
 use super::incoming::Dropped;
-use super::types::HopEvent;
+use super::types::{HopEvent, Window};
 use super::{Hop, STRAYS_MAX};
 use wavelane_base::Instant;
 use wavelane_wire::frame::{FlowName, Frame, Open, Ranges, Reach, Reason, ReceiptState};
@@ -33,6 +33,9 @@ impl Hop {
                 let answer = Answer { refusal: *refusal, credit: *credit, received: *received };
                 self.on_answer(now, flow.from_other_side(), answer);
             }
+            Frame::Offer { flow, start, length, vtx: true, .. } => {
+                self.on_vtx(now, flow.from_other_side(), *start, *length);
+            }
             Frame::Offer { flow, block, start, length, micro, .. } => {
                 let name = flow.from_other_side();
                 let apart = self.path.told_apart;
@@ -43,6 +46,9 @@ impl Hop {
                 }
             }
             Frame::Data { flow, offset, bytes } => self.on_data(now, flow.from_other_side(), *offset, bytes),
+            Frame::Receipt { flow, state: ReceiptState::AlreadyHave, cumulative, ranges, .. } => {
+                self.on_already_have(flow.from_other_side(), *cumulative, ranges);
+            }
             Frame::Receipt { flow, state, cumulative, credit, ranges } => {
                 let receipt = Receipt { state: *state, cumulative: *cumulative, credit: *credit, ranges };
                 self.on_receipt(now, flow.from_other_side(), &receipt);
@@ -90,6 +96,7 @@ impl Hop {
         }
         let full = self.live >= self.lent.flows;
         let mut flow = Flow::new(State::Asked, open.source, open.target, open.passage);
+        flow.out.all_bulk = !self.config.micro_blocks;
         flow.out.grant(open.credit);
         flow.moved_at = _now;
         self.flows.insert(name, flow);
@@ -161,10 +168,19 @@ impl Hop {
     fn on_data(&mut self, now: Instant, name: FlowName, offset: u64, bytes: &[u8]) {
         let room = self.unread_room();
         let path = self.path;
-        let Some(flow) = self.receiving(name) else { return };
+        let mut losing = self.losing.take();
+        let Some(flow) = self.receiving(name) else {
+            self.losing = losing;
+            return;
+        };
+        let faulty = losing.as_mut().filter(|_| flow.across.is_some());
+        let again = flow.inc.take_again(offset, bytes, faulty);
         flow.inc.set_apart(path.told_apart);
         flow.inc.observe(now, &round(&path), room);
         let result = flow.inc.take(now, offset, bytes, room);
+        if let Some(losing) = losing.as_mut().filter(|_| flow.across.is_some()) {
+            flow.inc.lose_blocks(losing);
+        }
         if result == Err(Dropped::PoolFull) {
             flow.inc.press();
         }
@@ -186,6 +202,8 @@ impl Hop {
             Err(Dropped::AfterFinish) => self.counters.protocol_errors += 1,
             Err(Dropped::PoolFull) => self.counters.dropped_pool_full += bytes.len() as u64,
         }
+        self.losing = losing;
+        self.events.extend(again.into_iter().map(|(offset, bytes)| HopEvent::Again(name, offset, bytes)));
         if wake {
             self.events.push_back(HopEvent::Readable(name));
         }
@@ -202,7 +220,9 @@ impl Hop {
             ReceiptState::Unknown if flow.out.complete => return,
             ReceiptState::Unknown => return self.lose(name, Cause::PeerLostIt, Reason::Restarted),
             ReceiptState::Refuse => return self.lose(name, Cause::PeerResets, Reason::Refused),
-            ReceiptState::Accept | ReceiptState::Wait | ReceiptState::Complete | ReceiptState::AlreadyHave => {}
+            ReceiptState::Accept | ReceiptState::Wait | ReceiptState::Complete => {}
+            // Not of the flow, but of what was asked for.
+            ReceiptState::AlreadyHave => return,
         }
         if !flow.is_sending() || flow.ended_by_peer.is_some() {
             // Before our Open was answered, or after the end: nothing was sent, or nothing matters.
@@ -218,6 +238,9 @@ impl Hop {
         let before = flow.out.buffered();
         self.counters.contradicted_octets += flow.out.receipt(now, receipt.cumulative, &receipt.ranges.0, &path);
         flow.moves(now, flow.out.buffered() < before);
+        if flow.out.buffered() < before && matches!(flow.inc.window, Window::Octets(_)) {
+            self.events.push_back(HopEvent::Receipted(name));
+        }
         if receipt.state == ReceiptState::Complete && !flow.out.complete && !flow.out.completed(receipt.cumulative) {
             // An old receipt, or one for an end we never announced.
             self.counters.protocol_errors += u64::from(flow.out.fin != Some(receipt.cumulative));
@@ -246,16 +269,26 @@ impl Hop {
             self.events.push_back(HopEvent::Progress(name, reach));
             self.conclude(name);
             self.settle(name);
+        } else {
+            self.on_same_progress(name, reach);
         }
     }
 
     fn on_finish(&mut self, name: FlowName, length: u64) {
-        let Some(flow) = self.receiving(name) else { return };
+        let mut losing = self.losing.take();
+        let Some(flow) = self.receiving(name) else {
+            self.losing = losing;
+            return;
+        };
         let fits = flow.inc.finish(length);
+        if let Some(losing) = losing.as_mut().filter(|_| flow.across.is_some()) {
+            flow.inc.lose_blocks(losing);
+        }
         let wake = fits && flow.wakes_reader();
         if wake {
             self.events.push_back(HopEvent::Readable(name));
         }
+        self.losing = losing;
         self.counters.protocol_errors += u64::from(!fits);
         self.settle(name);
     }
@@ -340,7 +373,7 @@ impl Hop {
 
     /// A frame for a flow that is in no table. Of a flow that is over the peer is told; what was never seen is
     /// dropped quietly, since its Open may be on the way.
-    fn stranger(&mut self, name: FlowName) {
+    pub(super) fn stranger(&mut self, name: FlowName) {
         self.counters.dropped_unknown_flow += 1;
         let over = if name.mine { name.number < self.next_mine } else { self.over_theirs.contains(name.number) };
         if over {

@@ -1,7 +1,11 @@
 //! The receiving half of a flow: reassembly, credit and what a receipt says.
 
+mod holes;
+
 use super::memory::{give_back, make_room};
 use super::shares::{FLOOR, UnreadRoom};
+use super::types::Window;
+use holes::Holes;
 use std::collections::VecDeque;
 use wavelane_base::RangeSet;
 use wavelane_base::{Instant, Octets, Rate, Span};
@@ -55,6 +59,8 @@ pub(super) struct Incoming {
     buf: VecDeque<u8>,
     /// Ranges held above `cumulative`.
     held: RangeSet,
+    /// Receipted bytes that are gone, or are asked for again.
+    holes: Holes,
     /// The direction's length, once known.
     finish: Option<u64>,
     /// Credit promised: never withdrawn.
@@ -71,6 +77,8 @@ pub(super) struct Incoming {
     /// The owner has read the end.
     pub(super) end_read: bool,
     need: u64,
+    /// What bounds the credit besides the pool.
+    pub(super) window: Window,
     /// When bytes first came, and since when and how many were counted.
     first_at: Option<Instant>,
     epoch_start: Instant,
@@ -126,7 +134,7 @@ impl Incoming {
     }
     /// Whether a read would say something.
     pub(super) fn readable(&self) -> bool {
-        self.read < self.cumulative || (self.is_complete() && !self.end_read)
+        self.read < self.whole_end() || (self.is_all_read() && !self.end_read)
     }
     /// The owner has every byte there will be.
     pub(super) fn is_all_read(&self) -> bool {
@@ -138,7 +146,12 @@ impl Incoming {
     }
     /// Memory the flow may take.
     fn limit(&self, room: UnreadRoom) -> u64 {
-        self.need.min(room.share).max(room.part).min(self.buffered() + room.pool)
+        let may_hold = match self.window {
+            Window::Path => self.need.min(room.share),
+            Window::Octets(_) => self.credit - self.read,
+            Window::Pool => room.share,
+        };
+        may_hold.max(room.part).min(self.buffered() + room.pool)
     }
     /// Bytes the flow may hold unread.
     pub(super) fn cap(&self, room: UnreadRoom) -> u64 {
@@ -273,14 +286,14 @@ impl Incoming {
 
     /// The bytes that can be read, as the two halves of the ring.
     pub(super) fn unread(&self) -> (&[u8], &[u8]) {
-        let n = (self.cumulative - self.read) as usize;
+        let n = (self.whole_end() - self.read) as usize;
         let (front, back) = self.buf.as_slices();
         let in_front = n.min(front.len());
         (&front[..in_front], &back[..(n - in_front).min(back.len())])
     }
     /// Takes up to `octets` bytes as read.
     pub(super) fn consume(&mut self, octets: usize) -> usize {
-        let n = octets.min((self.cumulative - self.read) as usize);
+        let n = octets.min((self.whole_end() - self.read) as usize);
         self.buf.drain(..n);
         self.read += n as u64;
         self.epoch_read += n as u64;
@@ -292,6 +305,7 @@ impl Incoming {
     pub(super) fn discard(&mut self) {
         self.buf = VecDeque::new();
         self.held = RangeSet::default();
+        self.holes = Holes::default();
     }
 
     /// The credit we would promise now: what the path needs to stay full, as far as the reader keeps up.
@@ -300,7 +314,16 @@ impl Incoming {
         if self.read == self.cumulative || self.need == 0 {
             self.observe(now, path, room);
         }
-        self.read + self.need.min(room.share)
+        let ahead = match self.window {
+            Window::Path => self.need,
+            Window::Octets(octets) => octets,
+            Window::Pool => u64::MAX,
+        };
+        self.read + ahead.min(room.share)
+    }
+    /// Nothing that was promised was told.
+    pub(super) fn promise_anew(&mut self) {
+        self.credit = self.read;
     }
     /// Raises the promise, not by crumbs (RFC 9293, section 3.8.6.2.2); a promise is never taken back.
     pub(super) fn promise(&mut self, target: u64) {

@@ -20,9 +20,11 @@ mod shares;
 mod sure;
 mod table;
 mod types;
+mod vtx;
 
 pub use fill::Datagram;
-pub use types::{Carried, Counters, HopConfig, HopEvent, HopOpenError, HopStatus, Item};
+pub use types::{Carried, Counters, HopConfig, HopEvent, HopOpenError, HopStatus, Item, Losing, Window};
+pub use vtx::VTX_OCTETS_MAX;
 
 use flow::{Cause, Flow, LastWord, State};
 use greet::Greetings;
@@ -71,6 +73,8 @@ pub struct Hop {
     lent: Lent,
     /// What all flows hold.
     held: Held,
+    /// A fault of simulations.
+    losing: Option<Losing>,
     counters: Counters,
 }
 
@@ -100,6 +104,7 @@ impl Hop {
             serial: 0,
             serial_floor: 0,
             held: Held::default(),
+            losing: None,
             counters: Counters::default(),
         }
     }
@@ -108,6 +113,11 @@ impl Hop {
     pub fn set_limits(&mut self, config: HopConfig) {
         self.config = config;
         self.lend(config.flows_max, config.pool);
+    }
+
+    /// Has accepted blocks be lost from now on, for simulations.
+    pub fn lose_blocks(&mut self, losing: Losing) {
+        self.losing = Some(losing);
     }
 
     /// Of the limits so much is for this service now; what is above it already is not taken back.
@@ -131,6 +141,7 @@ impl Hop {
         self.next_mine += 1;
         self.counters.opened += 1;
         let mut flow = Flow::new(State::Opening, source, target, passage);
+        flow.out.all_bulk = !self.config.micro_blocks;
         flow.open.ask();
         flow.promise(now, &self.path, self.unread_room());
         flow.moved_at = now;

@@ -1,8 +1,9 @@
 //! How many bytes may wait here: before the lane, where they grow old, and before readers, within the pool.
 
 use super::Hop;
+use super::State;
 use super::shares::{UnreadRoom, WriteRoom};
-use super::types::HopEvent;
+use super::types::{HopEvent, Window};
 use wavelane_base::Instant;
 use wavelane_wire::frame::FlowName;
 
@@ -28,6 +29,32 @@ impl Hop {
             f.out.blocked = true;
         }
         self.wake_writer(now, flow);
+    }
+
+    /// How far the flow's sender may be ahead of the bytes read here, from now on; what was promised stays promised.
+    pub fn set_window(&mut self, now: Instant, flow: FlowName, window: Window) {
+        let (room, path) = (self.unread_room(), self.path);
+        let Some(f) = self.flows.get_mut(&flow) else { return };
+        if core::mem::replace(&mut f.inc.window, window) == window {
+            return;
+        }
+        if f.state == State::Opening && !f.open.sent {
+            // Nobody was told of the first promise.
+            f.inc.promise_anew();
+            f.promise(now, &path, room);
+        }
+        f.consider_credit(now, &path, room);
+        self.settle(flow);
+    }
+
+    /// Bytes of the flow that the peer has not receipted.
+    pub fn unreceipted(&self, flow: FlowName) -> u64 {
+        self.flows.get(&flow).map_or(0, |f| f.out.buffered())
+    }
+
+    /// Bytes of a block on this path as it is seen now.
+    pub fn block_octets(&self) -> u64 {
+        super::outgoing::block_octets(&self.path)
     }
 
     /// What bounds one flow's bytes to send.

@@ -1,7 +1,7 @@
 //! The words the block service and its link exchange.
 
 use std::net::SocketAddr;
-use wavelane_base::{Instant, Octets, Span};
+use wavelane_base::{Chance, Instant, Octets, Ratio, Span};
 use wavelane_wire::frame::{FlowName, Passage, Reach, Reason};
 
 /// What a block service is told.
@@ -13,11 +13,41 @@ pub struct HopConfig {
     pub pool: Octets,
     /// A flow of which nothing moved for so long is reported as idle.
     pub idle: Option<Span>,
+    /// Whether few bytes go ahead of many: without, every direction is bulk.
+    pub micro_blocks: bool,
+}
+
+/// How far ahead of its reader a flow's sender may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Window {
+    /// As far as the path needs to stay full.
+    #[default]
+    Path,
+    /// So many bytes.
+    Octets(u64),
+    /// As far as the pool has room.
+    Pool,
 }
 
 impl Default for HopConfig {
     fn default() -> Self {
-        Self { flows_max: 4096, pool: Octets::new(64 << 20), idle: None }
+        Self { flows_max: 4096, pool: Octets::new(64 << 20), idle: None, micro_blocks: true }
+    }
+}
+
+/// A fault, for simulations: of flows across relays a whole block that was receipted is lost with some chance, before any of
+/// it is passed on.
+#[derive(Clone, Debug)]
+pub struct Losing {
+    /// How likely.
+    pub p: Ratio,
+    /// The dice.
+    pub chance: Chance,
+}
+
+impl Losing {
+    pub(super) fn happens(&mut self) -> bool {
+        self.chance.happens(self.p)
     }
 }
 
@@ -38,12 +68,21 @@ pub enum Item {
         /// How many.
         len: u32,
     },
+    /// Bytes from `offset` on that were receipted before.
+    Again {
+        /// First byte.
+        offset: u64,
+    },
     /// The wish to open the flow.
     Open,
     /// The answer to it.
     Answer,
     /// A question about a block.
     Offer,
+    /// A VTX offer.
+    Vtx,
+    /// The answer to one.
+    AlreadyHave,
     /// A receipt.
     Receipt,
     /// The end of our direction.
@@ -94,6 +133,16 @@ pub enum HopEvent {
     Readable(FlowName),
     /// `write` accepts bytes again after it accepted fewer than offered.
     Writable(FlowName),
+    /// The peer asks which of these receipted bytes are here still; reply with [`super::Hop::answer_vtx`].
+    Vtx(FlowName, u64, u64),
+    /// Of the bytes asked for by [`super::Hop::offer_vtx`] the peer has not these; reply with [`super::Hop::send_again`].
+    Lacks(FlowName, Vec<(u64, u64)>),
+    /// Bytes came again that were read here and that our answer said are not here any more: offset and bytes.
+    Again(FlowName, u64, Vec<u8>),
+    /// The other edge said again how far it is, after we asked for bytes.
+    ProgressAgain(FlowName),
+    /// The peer receipted bytes of a flow whose window is [`Window::Octets`].
+    Receipted(FlowName),
     /// The flow was abandoned by the far side or by its restart; it is forgotten.
     Reset(FlowName, Reason),
     /// The far side gave up this way to the flow and says so: another may follow. It is forgotten.
@@ -156,6 +205,12 @@ pub struct Counters {
     pub protocol_errors: u64,
     /// Progress frames received.
     pub progress_frames: u64,
+    /// VTX offers received and answered.
+    pub vtx_offers: u64,
+    /// Those that came too soon after another of the same flow.
+    pub dropped_vtx_often: u64,
+    /// Payload bytes sent again because the peer lost them after it had receipted them; part of `repair_octets`.
+    pub vtx_octets: u64,
 }
 
 impl Counters {
@@ -182,6 +237,9 @@ impl Counters {
             ("dropped_hop_unknown_flow", self.dropped_unknown_flow),
             ("hop_protocol_errors", self.protocol_errors),
             ("hop_progress_frames", self.progress_frames),
+            ("hop_vtx_offers", self.vtx_offers),
+            ("hop_vtx_octets", self.vtx_octets),
+            ("dropped_hop_vtx_often", self.dropped_vtx_often),
         ]
     }
 }

@@ -10,13 +10,13 @@ use wavelane_sim::{Engine, FlowIndex, FlowSpec, NodeClock, NodeId, Plug, Work};
 use wavelane_transport::session::public_key;
 
 /// A row of gateways; the client sits at the first, the server at the last.
-struct Row {
-    engine: Engine,
-    nodes: Vec<NodeId>,
+pub(crate) struct Row {
+    pub(crate) engine: Engine,
+    pub(crate) nodes: Vec<NodeId>,
 }
 
 impl Row {
-    fn new(seed: u64, cables: Vec<CableConfig>) -> Self {
+    pub(crate) fn new(seed: u64, cables: Vec<CableConfig>) -> Self {
         let count = cables.len() + 1;
         let mut engine = Engine::new(Seed(seed));
         let at = |node: usize, port: usize| address(&format!("192.0.{}.{}:51820", 10 + node, 1 + port));
@@ -50,7 +50,17 @@ impl Row {
         engine.listen(nodes[count - 1], server());
         Self { engine, nodes }
     }
-    fn add(&mut self, work: Work, start: Instant, stop: Option<Instant>) -> FlowIndex {
+    pub(crate) fn add(&mut self, work: Work, start: Instant, stop: Option<Instant>) -> FlowIndex {
+        self.add_reader(work, start, stop, None)
+    }
+    /// As `add`, with a reader that stands still for a while.
+    pub(crate) fn add_reader(
+        &mut self,
+        work: Work,
+        start: Instant,
+        stop: Option<Instant>,
+        reader_pause: Option<(Instant, Instant)>,
+    ) -> FlowIndex {
         let n = self.engine.flow_count() as u16;
         self.engine.add_flow(FlowSpec {
             node: self.nodes[0],
@@ -61,13 +71,13 @@ impl Row {
             start,
             stop,
             source_rate: None,
-            reader_pause: None,
+            reader_pause,
         })
     }
 }
 
 /// A cable whose queue holds a round trip.
-fn cable(mbit: u64, rtt_ms: u64) -> CableConfig {
+pub(crate) fn cable(mbit: u64, rtt_ms: u64) -> CableConfig {
     CableConfig::symmetric(direction(mbit, rtt_ms / 2, mbit * 125 * rtt_ms))
 }
 

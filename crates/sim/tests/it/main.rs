@@ -13,6 +13,7 @@ mod common;
 mod control;
 mod door;
 mod fill;
+mod hop;
 mod hop_swarm;
 mod lanes;
 mod media;

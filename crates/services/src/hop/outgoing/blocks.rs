@@ -21,11 +21,16 @@ pub(in crate::hop) struct Block {
     opened: Instant,
 }
 
+/// Where a block closes on a path.
+pub(in crate::hop) fn block_octets(path: &PathView) -> u64 {
+    (path.rate.octets_in(path.rtt).get() * 3 / 2).clamp(BLOCK_MIN, BLOCK_MAX)
+}
+
 impl Outgoing {
     /// The block that new bytes at `next` begin, if they begin one. `now_sent` bytes go out with the offer.
     pub(in crate::hop) fn new_block(&self, now: Instant, path: &PathView, now_sent: u64) -> Option<Block> {
         let micro = self.is_micro() && now_sent == self.unsent();
-        let size = (path.rate.octets_in(path.rtt).get() * 3 / 2).clamp(BLOCK_MIN, BLOCK_MAX);
+        let size = block_octets(path);
         let open = self.block.is_some_and(|b| {
             b.length.is_none()
                 && !micro

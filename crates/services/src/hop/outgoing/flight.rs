@@ -29,6 +29,7 @@ impl Outgoing {
                 self.last_first_at = now;
             }
             Kind::Repair => self.missing.remove(sent.start, sent.end),
+            Kind::Again => return self.again.wrote(sent.start, sent.end, serial),
             Kind::Copy => {
                 for (_, seg) in self.segs.range(sent.start..sent.end) {
                     (sends, first_at) = (sends.max(seg.sends), first_at.min(seg.first_at));

@@ -1,16 +1,18 @@
 //! The sending half of a flow: bytes until they are receipted, what is in flight, what must be repaired.
 
+mod again;
 mod blocks;
 mod flight;
 mod receipts;
 
-pub(super) use blocks::Block;
+pub(super) use blocks::{Block, block_octets};
 pub(super) use receipts::RANGES_WHOLE;
 
 use super::memory::make_room;
 use super::room::{START, WRITABLE_MIN};
 use super::shares::{FLOOR, WriteRoom};
 use super::sure::Sure;
+use again::Again;
 use flight::Seg;
 use std::collections::{BTreeMap, VecDeque};
 use wavelane_base::RangeSet;
@@ -39,6 +41,8 @@ const BEYOND_CREDIT: u64 = FLOOR;
 pub(super) enum Kind {
     Repair,
     Copy,
+    /// The peer receipted it and lost it.
+    Again,
     First,
 }
 
@@ -88,6 +92,10 @@ pub(super) struct Outgoing {
     pub(super) query: Sure,
     query_at: Option<Instant>,
     query_wait: Span,
+    /// Receipted bytes that are sent again.
+    pub(super) again: Again,
+    /// No direction counts as latency-bound.
+    pub(super) all_bulk: bool,
     /// Writing was refused for lack of room; tell when there is some.
     pub(super) blocked: bool,
     copy_at: Option<Instant>,
@@ -117,7 +125,7 @@ impl Outgoing {
     }
     /// Whether this direction is latency-bound now.
     pub(super) fn is_micro(&self) -> bool {
-        self.in_flight() + self.unsent() <= MICRO_MAX
+        !self.all_bulk && self.again.is_empty() && self.in_flight() + self.unsent() <= MICRO_MAX
     }
     /// A writer that was refused is told that there is room.
     pub(super) fn unblock(&mut self, now: Instant) {
@@ -208,20 +216,30 @@ impl Outgoing {
                 return Some(Stretch { start, end: end.min(ceiling), kind });
             }
         }
+        if let Some((start, end)) = self.again.first() {
+            return Some(Stretch { start, end, kind: Kind::Again });
+        }
         let end = self.written().min(self.credit).min(ceiling);
         (self.next < end).then_some(Stretch { start: self.next, end, kind: Kind::First })
     }
     /// Whether what goes next was lost before.
     pub(super) fn repeats_next(&self) -> bool {
-        self.choose().is_some_and(|stretch| stretch.kind == Kind::Repair)
+        self.choose().is_some_and(|stretch| matches!(stretch.kind, Kind::Repair | Kind::Again))
     }
     /// Forgets copies that came due, for want of budget.
     pub(super) fn drop_due_copies(&mut self) {
         self.copies = RangeSet::default();
     }
 
-    /// The bytes `start..end` as the two halves of the ring.
-    pub(super) fn bytes(&self, start: u64, end: u64) -> (&[u8], &[u8]) {
+    /// Every byte below is receipted.
+    pub(super) fn receipted(&self) -> u64 {
+        self.base
+    }
+    /// The bytes of a stretch as the two halves of the ring.
+    pub(super) fn bytes(&self, Stretch { start, end, kind }: Stretch) -> (&[u8], &[u8]) {
+        if kind == Kind::Again {
+            return (self.again.bytes(start, end), &[]);
+        }
         let (from, to) = ((start - self.base) as usize, (end - self.base) as usize);
         let (front, back) = self.buf.as_slices();
         let cut = front.len();

@@ -10,6 +10,7 @@ mod laws;
 mod model;
 mod schedule;
 mod slow;
+mod vtx;
 
 use super::*;
 use wavelane_base::{Chance, Rate, Ratio, ReadOutcome, Seed, Span};

@@ -1,0 +1,215 @@
+//! Virtual retransmission: a block that a node lost after it had receipted it comes from the nearest node before it that still
+//! has it.
+//!
+//! The edge that sent the bytes asks, once the other edge's application got no further for a while; every node that has the
+//! bytes asks the next one. The edge itself has all that it asks for (it keeps what the other application has not), a relay
+//! what is in its cache.
+
+use super::relay::Side;
+use super::{Gateway, PeerId};
+use std::collections::{BTreeMap, BTreeSet};
+use wavelane_base::{FlowId, Instant, RangeSet, Span, Wakeup};
+use wavelane_services::hop::VTX_OCTETS_MAX;
+
+/// Without news of the other edge for so long its edge asks where the bytes are ...
+pub(super) const VTX_AFTER: Span = Span::from_secs(1);
+/// ... and after twice as long each time, up to this.
+const VTX_AFTER_MAX: Span = Span::from_secs(16);
+
+/// Least that is asked for at once: the smallest block.
+const VTX_OCTETS_MIN: u64 = 64 << 10;
+
+/// What the gateway itself remembers.
+#[derive(Debug, Default)]
+pub(super) struct Vtx {
+    /// When edges look whether the other one got further.
+    watched: BTreeSet<(Instant, FlowId)>,
+    /// Offers that relays pass on when they have the bytes again: first and last byte by the side they came from.
+    waiting: BTreeMap<Side, (u64, u64)>,
+    /// Offers that edges made.
+    pub(super) asked: u64,
+}
+
+/// How an edge waits for the other one's word.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watch {
+    at: Option<Instant>,
+    heard: Instant,
+    wait: Span,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self { at: None, heard: Instant::ZERO, wait: VTX_AFTER }
+    }
+}
+
+impl Watch {
+    /// The other edge's application got further.
+    pub(super) fn progress(&mut self, now: Instant) {
+        (self.heard, self.wait) = (now, VTX_AFTER);
+    }
+    /// How much to ask for: less while nothing comes of it, so that it fits into caches that others use as well.
+    fn octets(self) -> u64 {
+        (VTX_OCTETS_MAX / (self.wait.as_nanos() / VTX_AFTER.as_nanos()).max(1)).max(VTX_OCTETS_MIN)
+    }
+    /// It did not, and the other edge says so.
+    fn pause(&mut self, now: Instant) {
+        self.heard = now;
+    }
+}
+
+impl Gateway {
+    /// Has a flow looked after, if its edge keeps anything.
+    pub(super) fn watch_vtx(&mut self, now: Instant, id: FlowId) {
+        if self.cache.is_off() {
+            return;
+        }
+        let Some(edge) = self.flows.edge(id).filter(|edge| edge.accepted && !edge.direct && edge.kept() > 0) else {
+            return;
+        };
+        if edge.watch.at.is_none() {
+            edge.watch.progress(now);
+            let at = now + VTX_AFTER;
+            edge.watch.at = Some(at);
+            self.vtx.watched.insert((at, id));
+        }
+    }
+
+    pub(super) fn vtx_wakeup(&self) -> Option<Wakeup> {
+        let first = self.vtx.watched.first();
+        first.map(|(at, _)| Wakeup { at: *at, cause: "gateway: look whether the other edge has a flow's bytes" })
+    }
+
+    /// Edges that heard nothing of their bytes for too long ask for them.
+    pub(super) fn look_for_lost_blocks(&mut self, now: Instant) {
+        while let Some(&(at, id)) = self.vtx.watched.first().filter(|(at, _)| *at <= now) {
+            self.vtx.watched.remove(&(at, id));
+            let Some(edge) = self.flows.edge(id).filter(|edge| edge.watch.at == Some(at)) else { continue };
+            edge.watch.at = None;
+            if edge.kept() == 0 {
+                continue;
+            }
+            let mut next = edge.watch.heard + edge.watch.wait;
+            if next <= now {
+                let asks = self.ask_for_kept(id);
+                let Some(edge) = self.flows.edge(id) else { continue };
+                if asks {
+                    edge.watch.wait = edge.watch.wait.times(2).min(VTX_AFTER_MAX);
+                }
+                next = now + edge.watch.wait;
+            }
+            if let Some(edge) = self.flows.edge(id) {
+                edge.watch.at = Some(next);
+                self.vtx.watched.insert((next, id));
+            }
+        }
+    }
+
+    /// Asks the next node for the first bytes that the other application has not; not while they are still on the first hop,
+    /// or the neighbour is silent.
+    fn ask_for_kept(&mut self, id: FlowId) -> bool {
+        let Some((peer, name)) = self.flows.find(id).filter(|(peer, _)| self.peers[peer.0].up) else { return false };
+        let receipted = self.blocks(peer).receipted(name);
+        let Some(edge) = self.flows.edge(id).filter(|edge| !edge.awaiting) else { return false };
+        let (start, most) = (edge.kept_on_way(), edge.watch.octets());
+        if receipted <= start {
+            return false;
+        }
+        self.blocks(peer).offer_vtx(name, start, receipted.min(start + most));
+        self.vtx.asked += 1;
+        self.settle_later(peer);
+        true
+    }
+
+    /// The other edge asks: what our application read it has, what it did not is here or was lost here.
+    pub(super) fn edge_has(&mut self, side: Side, bytes: (u64, u64)) {
+        let hop = self.blocks(side.0);
+        let mut all = RangeSet::default();
+        all.insert(0, hop.taken(side.1).max(1));
+        hop.answer_vtx(side.1, bytes, &all);
+        hop.repeat_progress(side.1);
+        self.settle_later(side.0);
+    }
+
+    /// The next node lacks what we keep.
+    pub(super) fn edge_sends_again(&mut self, id: FlowId, side: Side, parts: &[(u64, u64)]) {
+        for &(start, end) in parts {
+            let Some(edge) = self.flows.edge(id) else { return };
+            if let Some((offset, bytes)) = edge.kept_between(start, end) {
+                self.blocks(side.0).send_again(side.1, offset, bytes);
+            }
+        }
+        self.settle_later(side.0);
+    }
+
+    /// The other edge is alive, and its application takes nothing.
+    pub(super) fn edge_pauses(&mut self, now: Instant, id: FlowId) {
+        if let Some(edge) = self.flows.edge(id) {
+            edge.watch.pause(now);
+        }
+    }
+
+    /// A relay is asked: says what it has, and asks the next node for what it has passed on.
+    pub(super) fn relay_has(&mut self, side: Side, other: Side, (start, end): (u64, u64)) {
+        let passed_on = self.blocks(side.0).taken(side.1);
+        let receipted = self.blocks(other.0).receipted(other.1);
+        let mut here = self.cache.held(side, start, end.min(passed_on));
+        if receipted < passed_on {
+            // In custody.
+            here.insert(receipted, passed_on);
+        }
+        self.blocks(side.0).answer_vtx(side.1, (start, end), &here);
+        let onward = (start, end.min(passed_on));
+        if onward.0 < onward.1 {
+            self.vtx.waiting.insert(side, onward);
+            self.ask_onward(side, other);
+        }
+        self.settle_later(side.0);
+    }
+
+    /// Passes an offer on once the bytes are here: the next node may lack them.
+    fn ask_onward(&mut self, side: Side, other: Side) {
+        let Some(&(start, end)) = self.vtx.waiting.get(&side) else { return };
+        let end = end.min(self.blocks(other.0).receipted(other.1));
+        if start < end && self.cache.held(side, start, end).gaps(start, end).is_empty() {
+            self.blocks(other.0).offer_vtx(other.1, start, end);
+            self.settle_later(other.0);
+        }
+        if start >= end || self.cache.held(side, start, end).gaps(start, end).is_empty() {
+            self.vtx.waiting.remove(&side);
+        }
+    }
+
+    /// What a relay lacked has come again.
+    pub(super) fn relay_keeps(&mut self, side: Side, other: Side, offset: u64, bytes: &[u8]) {
+        self.cache.keep(side, offset, bytes);
+        self.ask_onward(side, other);
+    }
+
+    /// The node after a relay, on `side`, lacks what came from `other`.
+    pub(super) fn relay_sends_again(&mut self, side: Side, other: Side, parts: &[(u64, u64)]) {
+        for &(start, end) in parts {
+            for (offset, bytes) in self.cache.read(other, start, end) {
+                self.blocks(side.0).send_again(side.1, offset, bytes);
+            }
+        }
+        self.settle_later(side.0);
+    }
+
+    /// A relay's side is gone.
+    pub(super) fn forget_passed_on(&mut self, side: Side) {
+        self.cache.forget(side);
+        self.vtx.waiting.remove(&side);
+    }
+
+    /// Peers have other numbers now.
+    pub(super) fn forget_all_passed_on(&mut self) {
+        self.cache.clear();
+        self.vtx.waiting.clear();
+    }
+
+    fn settle_later(&mut self, peer: PeerId) {
+        self.dirty.insert(peer);
+    }
+}

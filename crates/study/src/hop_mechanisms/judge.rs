@@ -1,0 +1,139 @@
+//! Rows of the experiments, judged as their text and their closed forms have it.
+
+use super::Seen;
+use super::cases::{CLEAN_HOPS, SECONDS, SHARED_MBIT, SLOW_MBIT};
+use crate::cells::{Aim, Head, judge};
+use crate::document::Row;
+use serde_json::{Map, Value, json};
+use wavelane_run::Verdict;
+use wavelane_run::figures::FlowFigures;
+
+/// Seconds from which on flows have settled.
+const SETTLED_S: f64 = 10.0;
+
+fn head(id: &'static str, case: &[(&str, Value)]) -> Head {
+    let case: Map<String, Value> = case.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
+    Head { id, backend: "sim".into(), case, stack: "wavelane".into() }
+}
+
+/// Values per seed joined, as far as both have them.
+fn joined(a: &[f64], b: &[f64], by: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| by(*a, *b)).filter(|v| v.is_finite()).collect()
+}
+
+/// Judges both limits; the first that is not surely kept speaks.
+fn between(row: &mut Row, low: f64, high: f64) {
+    judge(row, Aim::AtLeast(low));
+    if row.verdict == Verdict::Pass {
+        judge(row, Aim::AtMost(high));
+    }
+    row.why = format!("{}; the aim is {low:.3} to {high:.3}", row.why);
+}
+
+/// Rows of runs that all happened; else one row that says so.
+fn rows_of(found: &[Option<Seen>], head: &Head, metric: &str, make: impl Fn(&[&Seen]) -> Vec<Row>) -> Vec<Row> {
+    let seen: Vec<&Seen> = found.iter().flatten().collect();
+    if !seen.is_empty() && seen.len() == found.len() {
+        let stacks: Vec<_> = seen.iter().map(|seen| &seen.stack).collect();
+        let mut rows = make(&seen);
+        rows.iter_mut().for_each(|row| crate::cells::unproven(row, &stacks));
+        return rows;
+    }
+    let mut row = head.row(metric, "ratio", &[]);
+    row.verdict = Verdict::Inconclusive;
+    row.why = "a run of this experiment could not be made here".into();
+    vec![row]
+}
+
+/// S2-E8: the shared link's goodput over that of one flow alone there.
+pub(super) fn backpressure(limits: &[&str], found: &[Option<Seen>]) -> Vec<Row> {
+    let of = |kind: &str| head("S2-E8", &[("backpressure", json!(kind))]);
+    rows_of(found, &of("off"), "of_one_clean_flow", |seen| {
+        let goodput = |seen: &Seen| seen.goodput(SETTLED_S, SECONDS as f64);
+        let alone = goodput(seen[0]);
+        let shares: Vec<Vec<f64>> =
+            seen[1..].iter().map(|seen| joined(&goodput(seen), &alone, |both, one| both / one)).collect();
+        let mut rows = Vec::new();
+        for (kind, share) in limits.iter().zip(&shares) {
+            let mut row = of(kind).row("of_one_clean_flow", "ratio", share);
+            if *kind == "off" {
+                // Half of the shared link, and what the slow one carries of the other half.
+                let bound = 0.5 + f64::from(SLOW_MBIT) / f64::from(SHARED_MBIT);
+                row.bound = Some(bound);
+                between(&mut row, bound * 0.95, bound * 1.05);
+                row.published = Some(0.6);
+            } else {
+                judge(&mut row, Aim::AtLeast(0.95));
+                (row.published, row.bound) = (Some(1.0), Some(1.0));
+            }
+            rows.push(row);
+        }
+        // What the mechanism is worth.
+        let worth = joined(&shares[1], &shares[0], |on, off| on / off);
+        let mut row = head("S2-E12", &[("mechanism", json!("backpressure"))]).row("with_over_without", "ratio", &worth);
+        judge(&mut row, Aim::Above(1.0));
+        rows.push(row);
+        rows
+    })
+}
+
+/// S2-E9: crossings of hops per byte that arrives.
+pub(super) fn transmissions(hops: u32, tenths: u32, found: &[Option<Seen>]) -> Vec<Row> {
+    let (h, q) = (f64::from(hops), f64::from(tenths) / 10.0);
+    let head = head("S2-E9", &[("hops", json!(hops)), ("q", json!(q))]);
+    rows_of(found, &head, "transmissions", |seen| {
+        let whole = |f: &FlowFigures| (f.completed && f.intact == Some(true)).then_some(1.0);
+        let complete = seen[0].figure("file", whole).len() == seen[0].stack.flows.len();
+        let mut row = head.row("transmissions", "per byte", &[]);
+        row.value = seen[0].stack.repair_share.filter(|_| complete).map(|again| h * (1.0 + again));
+        row.n = seen[0].stack.flows.len() as u64;
+        let form = h / (1.0 - q);
+        row.bound = Some(form);
+        between(&mut row, form * 0.95, form * 1.05);
+        let end_to_end = (1.0 - (1.0 - q).powi(hops as i32)) / (q * (1.0 - q).powi(hops as i32));
+        row.why = format!("{}; from end to end it would be {end_to_end:.2}", row.why);
+        vec![row]
+    })
+}
+
+/// Without it a lost block never comes.
+pub(super) fn without_vtx(found: &[Option<Seen>]) -> Vec<Row> {
+    let head = head("S2-E12", &[("mechanism", json!("vtx")), ("hops", json!(4)), ("q", json!(0.2))]);
+    rows_of(found, &head, "completed", |seen| {
+        let done = seen[0].figure("file", |f| Some(f64::from(u8::from(f.completed))));
+        let mut row = head.row("completed", "share", &done);
+        judge(&mut row, Aim::AtMost(0.0));
+        row.why = format!("{}; without virtual retransmission, where with it all do", row.why);
+        vec![row]
+    })
+}
+
+/// S2-E11: the delay of keys beside bulk.
+pub(super) fn keys(crowd: u32, found: &[Option<Seen>]) -> Vec<Row> {
+    let case = |on: &str| head("S2-E11", &[("bulk flows", json!(crowd)), ("micro-blocks", json!(on))]);
+    rows_of(found, &case("on"), "rtt_p50_ms", |seen| {
+        let rtt = |seen: &Seen| seen.figure("keys", |f| f.rtt_p50_ms);
+        let (on, off) = (rtt(seen[0]), rtt(seen[1]));
+        let ratio = joined(&on, &off, |on, off| on / off);
+        let mut of_without = case("on").row("of_without", "ratio", &ratio);
+        judge(&mut of_without, Aim::AtMost(1.0 / 3.0));
+        let worth = joined(&off, &on, |off, on| off / on);
+        let claim = head("S2-E12", &[("mechanism", json!("micro-blocks")), ("bulk flows", json!(crowd))]);
+        let mut gain = claim.row("delay_without_over_with", "ratio", &worth);
+        judge(&mut gain, Aim::Above(1.0));
+        vec![case("on").row("rtt_p50_ms", "ms", &on), case("off").row("rtt_p50_ms", "ms", &off), of_without, gain]
+    })
+}
+
+/// Relays cost nothing on a clean way.
+pub(super) fn clean(found: &[Option<Seen>]) -> Vec<Row> {
+    let head = head("chain", &[("hops", json!(CLEAN_HOPS))]);
+    rows_of(found, &head, "of_one_hop", |seen| {
+        let goodput = |seen: &Seen| seen.goodput(SETTLED_S, SECONDS as f64);
+        let share = joined(&goodput(seen[1]), &goodput(seen[0]), |chain, one| chain / one);
+        let mut row = head.row("of_one_hop", "ratio", &share);
+        between(&mut row, 0.97, 1.03);
+        row.bound = Some(1.0);
+        vec![row]
+    })
+}

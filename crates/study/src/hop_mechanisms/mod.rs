@@ -1,0 +1,98 @@
+//! Hop's mechanisms over several hops, each in the scenario that it was made for, with it and without it.
+//!
+//! The scenarios are those of the block-switching work of 2009 (`S2-...`), in the simulator, on cables.
+
+mod cases;
+mod judge;
+
+use crate::cells::{self, Cell, Take};
+use crate::document::{Edition, Row, StudyDocument};
+use crate::{MakeBackend, StudyError, StudyOptions};
+use std::path::Path;
+use wavelane_run::{RunDocument, RunHooks, Series, StackResult};
+
+/// The study's id.
+pub(crate) const ID: &str = "hop-mechanisms";
+/// Its parts: one mechanism each.
+pub(crate) const PARTS: [&str; 4] = ["backpressure", "vtx", "micro-blocks", "chain"];
+
+/// What makes rows of an experiment's runs, which stand in their order.
+type Judge = Box<dyn Fn(&[Option<Seen>]) -> Vec<Row> + Sync + Send>;
+
+/// One experiment: its runs by name and scenario, and what makes rows of them.
+struct Task {
+    part: &'static str,
+    runs: Vec<(String, String)>,
+    judge: Judge,
+}
+
+/// A run of several seeds.
+struct Seen {
+    stack: StackResult,
+    /// Per bulk flow: its seed, and bytes by time in seconds.
+    arrivals: Vec<(u64, Vec<(f64, u64)>)>,
+}
+
+/// Reads what a Record holds; nothing if its stack was not run or its series are gone.
+fn seen(document: &RunDocument) -> Option<Seen> {
+    let stack = document.stacks.first()?.clone();
+    let record = Path::new(&document.record);
+    let mut arrivals = Vec::new();
+    for figures in stack.flows.iter().filter(|flow| flow.app != "echo") {
+        if let Series::Arrivals(list) = document.series(record, &stack.stack, figures).ok()? {
+            let points = list.into_iter().map(|(at, octets)| (at as f64 / 1e9, octets)).collect();
+            arrivals.push((figures.seed, points));
+        }
+    }
+    Some(Seen { stack, arrivals })
+}
+
+impl Seen {
+    /// Bits per second of all bulk flows together from second `from` to second `until`, per seed.
+    fn goodput(&self, from: f64, until: f64) -> Vec<f64> {
+        let mut seeds: Vec<u64> = self.arrivals.iter().map(|(seed, _)| *seed).collect();
+        seeds.dedup();
+        let of = |seed: u64| {
+            let flows = self.arrivals.iter().filter(|(of, _)| *of == seed);
+            let points = flows.flat_map(|(_, points)| points).filter(|(at, _)| (from..until).contains(at));
+            points.map(|(_, octets)| *octets as f64 * 8.0).sum::<f64>() / (until - from)
+        };
+        seeds.into_iter().map(of).collect()
+    }
+    /// A figure of a flow per seed.
+    fn figure(&self, flow: &str, figure: impl Fn(&wavelane_run::figures::FlowFigures) -> Option<f64>) -> Vec<f64> {
+        cells::values(&self.stack, flow, figure)
+    }
+}
+
+/// Runs the edition's experiments on all processors and judges them.
+pub(crate) fn run(
+    make: &MakeBackend<'_>,
+    options: &StudyOptions,
+    hooks: &RunHooks<'_>,
+) -> Result<StudyDocument, StudyError> {
+    let tasks: Vec<Task> = cases::all(options.edition).into_iter().filter(|task| options.wants(task.part)).collect();
+    let repeat = seeds(options.edition);
+    let rows_of = |task: &Task, take: Take<'_>| {
+        let mut found = Vec::new();
+        for (name, text) in &task.runs {
+            let Some(document) = take(&Cell { study: ID, name, text, repeat, own: None })? else { return Ok(None) };
+            found.push(seen(&document));
+        }
+        Ok(Some((task.judge)(&found)))
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = options.jobs.unwrap_or(processors);
+    let rows = cells::rows_of_all(&tasks, workers, (make, options, hooks), rows_of)?;
+    Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
+}
+
+fn seeds(edition: Edition) -> u32 {
+    match edition {
+        Edition::Quick => 3,
+        Edition::Full => 10,
+    }
+}
+
+#[cfg(test)]
+mod tests;
