@@ -45,7 +45,7 @@ fn golden_vtx_frames() {
 /// A flow across relays with `octets` written on side 0, and read on side 1.
 fn passed_on(loss: Ratio, octets: u64) -> (World, FlowName, FlowName) {
     let mut world = World::new(5, Pipe { loss, ..Pipe::default() }, HopConfig::default());
-    let passage = Some(Passage { token: [7; 16], hops: 1, received: None });
+    let passage = Some(Passage { token: [7; 16], hops: 1, received: None, ..Passage::default() });
     let near = world.hops[0].open(world.now, source(), target(), passage).unwrap();
     let far = near.from_other_side();
     while world.hops[1].flows.is_empty() {
