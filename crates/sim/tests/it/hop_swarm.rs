@@ -7,10 +7,12 @@ use wavelane_sim::swarm::{Outcome, Plan};
 
 /// Seeds tried when nothing is asked for; bounded so that a run takes seconds.
 const SEEDS: u64 = 40;
+/// The first of them: a flow moves in about one plan of fifty, and in some of these.
+const FIRST: u64 = 81;
 
 #[test]
 fn meshes_with_faults_lose_double_and_damage_nothing_and_end_once_healed() {
-    let (first, count) = (number("WAVELANE_SWARM_FIRST", 1), number("WAVELANE_SWARM_SEEDS", SEEDS));
+    let (first, count) = (number("WAVELANE_SWARM_FIRST", FIRST), number("WAVELANE_SWARM_SEEDS", SEEDS));
     let mut sum = Outcome::default();
     for seed in first..first + count {
         let outcome = Plan::draw(seed).prove().unwrap_or_else(|failure| {
