@@ -86,6 +86,10 @@ pub(crate) struct RunArgs {
     /// Print the run as one JSON document on standard output, and nothing else.
     #[arg(long)]
     json: bool,
+    /// Capture whole packets between gateways, and write the keys that open them for `wavelane trace --keys` to
+    /// pcap/STACK-keys.txt.
+    #[arg(long, conflicts_with = "repeat")]
+    keys: bool,
     /// Show the report in the desktop's browser (xdg-open).
     #[arg(long)]
     open: bool,
@@ -151,9 +155,12 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     if args.repeat > 1 {
         rerun.push_str(&format!(" --repeat {}", args.repeat));
     }
+    if args.keys {
+        rerun.push_str(" --keys");
+    }
     let jobs = args.jobs.unwrap_or_else(|| args.on.jobs());
-    let options =
-        RunOptions { captures: true, name, repeat: args.repeat, jobs, out: out.clone(), rerun: rerun.clone() };
+    let captures = if args.keys { wavelane_run::Capture::Whole } else { wavelane_run::Capture::Headers };
+    let options = RunOptions { captures, name, repeat: args.repeat, jobs, out: out.clone(), rerun: rerun.clone() };
     if !args.json {
         eprintln!("seed {}; to repeat: {rerun}", scenario.seed.0);
     }

@@ -4,7 +4,8 @@ use crate::progress::Meter;
 use crate::{Failure, Outcome, interrupt, print};
 use clap::Args;
 use std::fs::File;
-use std::path::PathBuf;
+use std::io::{BufReader, BufWriter};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use wavelane_probe::trace::{self, Direction, Trace};
 use wavelane_report::{Graph, GraphSeries, Mark, draw_graphs};
@@ -34,10 +35,66 @@ pub(crate) struct TraceArgs {
     /// Of how many connections.
     #[arg(long, value_name = "N", default_value_t = 4, requires = "plots", value_parser = clap::value_parser!(u8).range(1..=64))]
     plot_top: u8,
+    /// A key log of gateways (`wavelaned --key-log`, `wavelane run --keys`), to open what they sealed.
+    #[arg(long, value_name = "FILE", requires = "decrypt")]
+    keys: Option<PathBuf>,
+    /// Write the capture with gateways' datagrams opened to OUT, and analyse nothing.
+    #[arg(long, value_name = "OUT", requires = "keys", conflicts_with_all = ["json", "csv", "hosts", "long", "plots"])]
+    decrypt: Option<PathBuf>,
+}
+
+/// Writes a capture whose sealed datagrams are opened.
+fn decrypt(args: &TraceArgs, keys: &Path, out: &Path) -> Outcome {
+    let at = |path: &Path, why: &dyn std::fmt::Display| Failure::refused(format!("{}: {why}", path.display()));
+    let log = File::open(keys).map_err(|e| at(keys, &e))?;
+    let known = trace::Keys::read(BufReader::new(log)).map_err(|e| at(keys, &e))?;
+    let file = File::open(&args.file).map_err(|e| at(&args.file, &e))?;
+    // A capture that exists is not worth the chance that it is the one being read.
+    let made = File::create_new(out).map_err(|e| at(out, &e))?;
+    let stop = interrupt::flag()?;
+    let meter = Meter::new();
+    let go_on = |packets: u64| {
+        meter.say(&format!("{packets} packets"));
+        !stop.load(Ordering::Relaxed)
+    };
+    let opened = trace::decrypt(file, &known, &mut BufWriter::new(made), go_on);
+    meter.finish();
+    let failed = match &opened {
+        Err(why @ trace::DecryptError::Write(_)) => Some(at(out, why)),
+        Err(why) => Some(at(&args.file, why)),
+        Ok(_) if stop.load(Ordering::Relaxed) => Some(Failure::interrupted("interrupted")),
+        Ok(_) => None,
+    };
+    let sum = opened.unwrap_or_default();
+    if let Some(failed) = failed {
+        let _ = std::fs::remove_file(out);
+        return Err(failed);
+    }
+    if let Some(damage) = &sum.ending.damage {
+        eprintln!(
+            "wavelane: {}: {damage} after {} packets; what came before is written",
+            args.file.display(),
+            sum.packets
+        );
+    }
+    if sum.cut_off > 0 {
+        eprintln!(
+            "wavelane: {} datagrams stay sealed, for the capture kept their beginning only: capture whole packets (`tcpdump -s 0`)",
+            sum.cut_off
+        );
+    }
+    if sum.without_key > 0 {
+        eprintln!("wavelane: {} datagrams stay sealed, for no key in {} opens them", sum.without_key, keys.display());
+    }
+    print(&format!("{} of {} packets opened, written to {}\n", sum.opened, sum.packets, out.display()))?;
+    Ok(0)
 }
 
 /// Analyses a capture file.
 pub(crate) fn trace(args: &TraceArgs) -> Outcome {
+    if let (Some(keys), Some(out)) = (&args.keys, &args.decrypt) {
+        return decrypt(args, keys, out);
+    }
     let refused = |why: &dyn std::fmt::Display| Failure::refused(format!("{}: {why}", args.file.display()));
     let open = || File::open(&args.file).map_err(|e| refused(&e));
     let stop = interrupt::flag()?;

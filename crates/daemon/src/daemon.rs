@@ -26,6 +26,7 @@ use crate::counters::Counters;
 use crate::diagnosis::Examiner;
 use crate::epoch;
 use crate::kernel::Kernel;
+use crate::key_log::KeyLog;
 use crate::keys;
 use crate::log::Log;
 use crate::names::Names;
@@ -105,6 +106,8 @@ pub struct Daemon {
     forwards: Vec<TcpListener>,
     transparent: Option<Transparent>,
     kernel: Option<Kernel>,
+    /// Where data keys go, if they are logged.
+    key_log: Option<KeyLog>,
     packet_door: Option<PacketDoor>,
     mark: Option<u32>,
     /// Each with the public key of the peer that was asked: its place in the configuration may change.
@@ -139,8 +142,8 @@ pub struct Daemon {
 impl Daemon {
     /// Opens everything and builds the gateway.
     ///
-    /// `file` is what SIGHUP reads again.
-    pub fn start(config: Config, file: &Path) -> Result<Self, StartError> {
+    /// `file` is what SIGHUP reads again; data keys are appended to `key_log`.
+    pub fn start(config: Config, file: &Path, key_log: Option<&Path>) -> Result<Self, StartError> {
         let system = |what| move |source| StartError::System { what, source };
         let clock = NodeClock::start(config.clock.offset, config.clock.drift_ppm);
         let now = clock.now();
@@ -152,6 +155,7 @@ impl Daemon {
         let (reload_signal, signal_end) = UnixStream::pair().map_err(system("a pipe"))?;
         signal_hook::low_level::pipe::register(SIGHUP, signal_end).map_err(system("a signal handler"))?;
         let opened = start::open(&config)?;
+        let key_log = key_log.map(KeyLog::open).transpose()?;
         // Before there are other threads, and once everything is open.
         let kept: &[u8] = if opened.transparent.is_some() { &start::CAPABILITIES } else { &[] };
         caps::keep_only(kept).map_err(system("giving up privileges"))?;
@@ -170,7 +174,10 @@ impl Daemon {
         remarks.extend(epoch.remark);
         let (whereabouts, remark) = Whereabouts::open(now, &config);
         remarks.extend(remark);
-        let gateway = Gateway::new(now, config.to_gateway(&names.addresses()), epoch.value, entropy)?;
+        let mut gateway_config = config.to_gateway(&names.addresses());
+        gateway_config.log_keys = key_log.is_some();
+        remarks.extend(key_log.as_ref().map(KeyLog::remark));
+        let gateway = Gateway::new(now, gateway_config, epoch.value, entropy)?;
         let mut daemon = Self {
             clock,
             now,
@@ -191,6 +198,7 @@ impl Daemon {
             forwards: opened.forwards,
             transparent: opened.transparent,
             kernel,
+            key_log,
             packet_door: opened.tun.map(PacketDoor::new),
             mark: opened.mark,
             attempts: Attempts::new(Limits::default()),
@@ -333,6 +341,14 @@ impl Daemon {
         }
     }
 
+    fn log_keys(&mut self) {
+        let Some(log) = &mut self.key_log else { return };
+        let failed = core::iter::from_fn(|| self.gateway.poll_key()).filter_map(|key| log.append(&key)).last();
+        if let Some(why) = failed {
+            self.say(&why);
+        }
+    }
+
     /// Moves everything that can be moved. Returns whether more could be done at once.
     fn settle(&mut self) -> bool {
         for round in 0..ROUNDS_MAX {
@@ -343,6 +359,7 @@ impl Daemon {
             busy |= self.take_packets();
             busy |= self.give_packets();
             busy |= self.transmit();
+            self.log_keys();
             while let Some(event) = self.gateway.poll_event() {
                 busy = true;
                 self.handle_event(event);

@@ -15,6 +15,7 @@ mod device;
 mod diagnosis;
 mod epoch;
 mod kernel;
+mod key_log;
 pub mod keys;
 pub mod log;
 mod memory;

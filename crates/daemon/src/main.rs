@@ -18,6 +18,9 @@ struct Arguments {
     /// The configuration file (`wavelane init` writes one, `wavelane check` tests one).
     #[arg(long, value_name = "FILE", default_value = "/etc/wavelane/wavelaned.toml")]
     config: PathBuf,
+    /// Append the data keys of every session to FILE, for `wavelane trace --keys` (whoever has them reads the traffic).
+    #[arg(long, value_name = "FILE")]
+    key_log: Option<PathBuf>,
 }
 
 /// Exit code of a gateway that ran and could not go on. Unlike a refused start it may work when tried again.
@@ -34,7 +37,7 @@ fn main() -> ExitCode {
     }
     let started = Config::load(&arguments.config)
         .map_err(StartError::from)
-        .and_then(|config| Daemon::start(config, &arguments.config));
+        .and_then(|config| Daemon::start(config, &arguments.config, arguments.key_log.as_deref()));
     let ended = match started {
         Ok(daemon) => {
             daemon.run().map_err(|source| (StartError::System { what: "waiting for events", source }, EXIT_FAILED))

@@ -51,6 +51,14 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The key log cannot be opened.
+    #[error("cannot append to the key log {path}: {source}; name a file that the daemon may write", path = path.display())]
+    KeyLog {
+        /// Which file.
+        path: std::path::PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The transparent door or the control socket.
     #[error("{0}")]
     Door(String),

@@ -149,6 +149,8 @@ pub struct Config {
     pub mtu_max: usize,
     /// Whether this machine has AES instructions; AES-GCM is used if both sides have, ChaCha20-Poly1305 otherwise.
     pub aes_hardware: bool,
+    /// Whether [`crate::Gateway::poll_key`] gives the data keys, for opening captures.
+    pub log_keys: bool,
     /// The packet service; `None` turns it off.
     pub packets: Option<PacketConfig>,
     /// What a relay takes of a flow before its next hop has it.
@@ -207,6 +209,7 @@ impl Default for Config {
             idle: Some(IDLE),
             mtu_max: 1500,
             aes_hardware: false,
+            log_keys: false,
             packets: None,
             backpressure: Backpressure::default(),
             micro_blocks: true,

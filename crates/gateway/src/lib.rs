@@ -54,6 +54,7 @@ use wavelane_transport::link::{self, Arrival, LaneOptions, LinkConfig};
 use wavelane_transport::session::{Established, Incoming, LANES_MAX, Origin, PeerKeys, Sessions, SessionsConfig, Way};
 use wavelane_wire::datagram::{UDP4_OVERHEAD, UDP6_OVERHEAD};
 pub use wavelane_wire::frame::Reason;
+pub use wavelane_wire::keylog::LoggedKey;
 
 /// A neighbour, and what is carried to and from it.
 type Link = link::Link<Services>;
@@ -155,6 +156,7 @@ impl Gateway {
             boot_epoch,
             aes: config.aes_hardware,
             peers: config.peers.iter().map(peer_keys).collect(),
+            log_keys: config.log_keys,
         };
         let packets = packets::link_packets(&config, &mut entropy);
         let mut dice = entropy.split();
@@ -189,6 +191,11 @@ impl Gateway {
             gateway.settle(now, PeerId(peer));
         }
         Ok(gateway)
+    }
+
+    /// The next data key that was agreed on with a neighbour, if [`Config::log_keys`].
+    pub fn poll_key(&mut self) -> Option<LoggedKey> {
+        self.sessions.poll_key()
     }
 
     /// The configuration it was built with.

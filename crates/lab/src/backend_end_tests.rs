@@ -61,8 +61,13 @@ every = "100 ms"
             cancelled.store(true, Ordering::Relaxed);
         }
     };
-    let mut context =
-        RunContext { out: &out.0, label: "test".into(), captures: true, progress: &mut note, cancelled: &cancelled };
+    let mut context = RunContext {
+        out: &out.0,
+        label: "test".into(),
+        captures: wavelane_run::Capture::Headers,
+        progress: &mut note,
+        cancelled: &cancelled,
+    };
     let raw = LabBackend.run_stack(&scenario, tcp(TcpKind::Cubic), scenario.seed, &mut context);
     assert_eq!(raw.unwrap_err(), BackendError::Cancelled);
     let took = realtime::now().since(cancelled_at.unwrap());
@@ -95,8 +100,13 @@ size = "1 GB"
             println!("\nvictim {}", children()[0].split(' ').next().unwrap());
         }
     };
-    let mut context =
-        RunContext { out: &out.0, label: "test".into(), captures: true, progress: &mut note, cancelled: &cancelled };
+    let mut context = RunContext {
+        out: &out.0,
+        label: "test".into(),
+        captures: wavelane_run::Capture::Headers,
+        progress: &mut note,
+        cancelled: &cancelled,
+    };
     drop(LabBackend.run_stack(&scenario, tcp(TcpKind::Cubic), scenario.seed, &mut context));
 }
 

@@ -66,8 +66,13 @@ fn run(scenario: &Scenario, stack: Stack, name: &str) -> (Result<StackRaw, Backe
     let mut seen = Vec::new();
     let cancelled = AtomicBool::new(false);
     let mut note = |p: Progress| seen.push(p);
-    let mut context =
-        RunContext { out: &out.0, label: "test".into(), captures: true, progress: &mut note, cancelled: &cancelled };
+    let mut context = RunContext {
+        out: &out.0,
+        label: "test".into(),
+        captures: wavelane_run::Capture::Headers,
+        progress: &mut note,
+        cancelled: &cancelled,
+    };
     let raw = LabBackend.run_stack(scenario, stack, scenario.seed, &mut context);
     (raw, seen, out)
 }

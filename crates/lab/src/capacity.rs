@@ -1,11 +1,11 @@
 //! How much the gateways carry when nothing but this machine limits them: bulk TCP over plain veth pairs with every
 //! offload, no channel emulated, both gateways and both ends on the same processors.
 
-use crate::gateways::{Gateways, Services};
+use crate::gateways::{Companions, Gateways, Services};
 use crate::peers::{self, Peers};
 use crate::program;
 use crate::review;
-use crate::world::{Veth, World};
+use crate::world::{Recording, Veth, World};
 use crate::{LabError, sockets, tools};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -127,7 +127,7 @@ impl Bench {
         let scenario = scenario();
         let controls = review::controls(&scenario, stack).map_err(LabError::Topology)?;
         let control = controls[CLIENT];
-        let no_capture = |_: &str, _: &str| PathBuf::new();
+        let no_capture = Recording { file: &|_, _| PathBuf::new(), whole: false };
         let world = World::build(&scenario, Seed(0), &controls, Veth::Offloaded, &no_capture)?;
         let address = world.plan.address_of(SERVER).expect("the server has a channel");
         let server = sockets::at(address, PORT);
@@ -139,8 +139,7 @@ impl Bench {
             Between::Gateways(Gateways::start(
                 &scenario,
                 &world,
-                out,
-                label,
+                &Companions { out, label, key_log: None },
                 Services::of(&scenario, stack),
                 &mut stop,
             )?)

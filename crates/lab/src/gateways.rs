@@ -88,6 +88,16 @@ impl Services {
     }
 }
 
+/// Where a run's other files go.
+pub(crate) struct Companions<'a> {
+    /// The Record's directory; logs go to `logs/LABEL-NODE.log` in it.
+    pub(crate) out: &'a Path,
+    /// The run's name in the names of its files.
+    pub(crate) label: &'a str,
+    /// Where the gateways log their keys, if they do.
+    pub(crate) key_log: Option<&'a Path>,
+}
+
 struct Gateway {
     name: String,
     ns: Arc<Netns>,
@@ -131,21 +141,20 @@ impl Counted {
 }
 
 impl Gateways {
-    /// Starts the gateways of every link and waits until their sessions stand. Logs go to `logs/LABEL-NODE.log` under `out`.
-    /// `stop` is asked about every 100 ms whether to give up.
+    /// Starts the gateways of every link and waits until their sessions stand. `stop` is asked about
+    /// every 100 ms whether to give up.
     pub(crate) fn start(
         scenario: &Scenario,
         world: &World,
-        out: &Path,
-        label: &str,
+        companions: &Companions<'_>,
         services: Services,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Self, LabError> {
         let links = links(scenario).map_err(LabError::Topology)?;
         let mut started = Self { gateways: Vec::new(), services, _folder: Folder::new()? };
-        let logs = program::logs(out)?;
+        let logs = program::logs(companions.out)?;
         for link in &links {
-            started.start_link(scenario, world, link, &logs, label)?;
+            started.start_link(scenario, world, link, &logs, companions)?;
         }
         started.wait_until_up(stop)?;
         Ok(started)
@@ -158,7 +167,7 @@ impl Gateways {
         world: &World,
         link: &Link,
         logs: &Path,
-        label: &str,
+        companions: &Companions<'_>,
     ) -> Result<(), LabError> {
         let (mut dirs, mut keys) = (Vec::new(), Vec::new());
         for n in link.ends {
@@ -182,8 +191,8 @@ impl Gateways {
             let config = dir.join("wavelaned.toml");
             adjust(&config, self.services.split, mine == 1)?;
             let name = scenario.nodes[n].name.clone();
-            let log = logs.join(format!("{label}-{name}.log"));
-            let program = launch(&world.nodes[n], &name, &config, log)?;
+            let log = logs.join(format!("{}-{name}.log", companions.label));
+            let program = launch(&world.nodes[n], &name, &config, companions.key_log, log)?;
             self.gateways.push(Gateway { name, ns: Arc::clone(&world.nodes[n]), dir: dir.clone(), program });
         }
         Ok(())
@@ -366,9 +375,12 @@ fn lanes(config: &Path, lanes: impl Iterator<Item = String>) -> Result<(), LabEr
     std::fs::write(config, kept).map_err(cannot())
 }
 
-fn launch(ns: &Netns, name: &str, config: &Path, log: PathBuf) -> Result<Program, LabError> {
+fn launch(ns: &Netns, name: &str, config: &Path, key_log: Option<&Path>, log: PathBuf) -> Result<Program, LabError> {
     let mut command = tools::command(daemon().ok_or_else(|| missing("wavelaned"))?);
     command.arg("--config").arg(config);
+    if let Some(path) = key_log {
+        command.arg("--key-log").arg(path);
+    }
     Program::start(ns, format!("gateway {name}"), command, log, Ending::Exits, REMEDY)
 }
 

@@ -5,7 +5,7 @@ mod servers;
 mod watch;
 
 use crate::content::Digested;
-use crate::gateways::{Gateways, Services};
+use crate::gateways::{Companions, Gateways, Services};
 use crate::http::{Epoch, Http, Upload};
 use crate::judge::judge;
 use crate::peers::{self, Peers};
@@ -13,14 +13,14 @@ use crate::review::controls;
 use crate::tally::{Counts, Tally};
 use crate::tools;
 use crate::worker::Worker;
-use crate::world::{Veth, World};
+use crate::world::{Recording, Veth, World};
 use crate::{LabError, quic, sockets};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use wavelane_base::{Seed, Span};
 use wavelane_host::realtime;
-use wavelane_run::{FlowRaw, Progress, RunContext, StackRaw};
+use wavelane_run::{Capture, FlowRaw, Progress, RunContext, StackRaw};
 use wavelane_scenario::{Scenario, Stack};
 
 /// Between setting the run's start and the start itself, so that every channel's thread is ready.
@@ -65,16 +65,20 @@ impl<'a> Run<'a> {
         let pcap = context.out.join("pcap");
         std::fs::create_dir_all(&pcap)
             .map_err(LabError::io(format!("cannot make {}; choose another --out", pcap.display())))?;
-        let world = World::build(scenario, seed, &controls, Veth::Packets, &|node, port| context.pcap(node, port))?;
+        let whole = context.captures == Capture::Whole;
+        let recording = Recording { file: &|node, port| context.pcap(node, port), whole };
+        let world = World::build(scenario, seed, &controls, Veth::Packets, &recording)?;
         let gateways = match stack.has_gateways() {
             true => {
-                let (out, label) = (context.out, context.label.clone());
+                let (out, label, key_log) = (context.out, context.label.clone(), context.key_log());
                 let mut stop = || {
                     let (at, of) = (Span::ZERO, scenario.duration);
                     (context.progress)(Progress { stack, seed, at, of, note: "waiting for the gateways".into() });
                     context.cancelled.load(Ordering::Relaxed)
                 };
-                Some(Gateways::start(scenario, &world, out, &label, Services::of(scenario, stack), &mut stop)?)
+                let key_log = whole.then(|| key_log.as_path());
+                let companions = Companions { out, label: &label, key_log };
+                Some(Gateways::start(scenario, &world, &companions, Services::of(scenario, stack), &mut stop)?)
             }
             false => None,
         };

@@ -81,15 +81,23 @@ pub(crate) fn is_veth(scenario: &Scenario, channel: &Channel) -> bool {
     **config == CableConfig::ethernet() && scenario.timeline.iter().all(|change| change.channel != channel.name)
 }
 
+/// What is kept of packets on channels between gateways.
+pub(crate) struct Recording<'a> {
+    /// Names the file for a node's port on a channel.
+    pub(crate) file: &'a dyn Fn(&str, &str) -> PathBuf,
+    /// Whole packets, not only their headers.
+    pub(crate) whole: bool,
+}
+
 impl World {
-    /// Builds everything. `controls` holds per node the congestion control that its routes pin; `capture` names the file for
-    /// a node's port on a channel between gateways.
+    /// Builds everything. `controls` holds per node the congestion control that its routes pin; `recording` says
+    /// what is kept of what passes between gateways.
     pub(crate) fn build(
         scenario: &Scenario,
         seed: Seed,
         controls: &[&str],
         veth: Veth,
-        capture: &dyn Fn(&str, &str) -> PathBuf,
+        recording: &Recording<'_>,
     ) -> Result<Self, LabError> {
         let plan = Plan::of(scenario)?;
         let mut nodes = Vec::new();
@@ -105,7 +113,7 @@ impl World {
                 world.veth(i, veth)?;
                 None
             } else {
-                Some(world.emulate(scenario, i, seed, capture)?)
+                Some(world.emulate(scenario, i, seed, recording)?)
             };
             world.channels.push(running);
         }
@@ -137,7 +145,7 @@ impl World {
         scenario: &Scenario,
         i: usize,
         seed: Seed,
-        capture: &dyn Fn(&str, &str) -> PathBuf,
+        recording: &Recording<'_>,
     ) -> Result<Running, LabError> {
         let (wire, channel) = (&self.plan.wires[i], &scenario.channels[i]);
         let open = |end: usize| -> Result<Tun, LabError> {
@@ -149,9 +157,10 @@ impl World {
             if !wire.between_gateways {
                 return Ok(None);
             }
-            let path = capture(&scenario.nodes[wire.ends[end]].name, &channel.name);
+            let path = (recording.file)(&scenario.nodes[wire.ends[end]].name, &channel.name);
             let what = format!("cannot write {}; free space or choose another --out", path.display());
-            Capture::create(&path, &wire.interface).map(Some).map_err(LabError::io(what))
+            let create = if recording.whole { Capture::create_whole } else { Capture::create };
+            create(&path, &wire.interface).map(Some).map_err(LabError::io(what))
         };
         let captures = [record(0)?, record(1)?];
         let ChannelKind::Cable(config) = &channel.kind else {

@@ -84,15 +84,25 @@ pub struct Progress {
     pub note: String,
 }
 
+/// What is kept of packets that pass the channels between gateways.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Capture {
+    /// Nothing in the simulator, whose runs can be had again from the seed; headers in the laboratory, whose cannot.
+    Off,
+    /// The headers.
+    Headers,
+    /// Whole packets, and beside them the keys that open what gateways sealed.
+    Whole,
+}
+
 /// What a backend is given besides the scenario.
 pub struct RunContext<'a> {
     /// The Record's directory, for `pcap/` and `log.txt` companions.
     pub out: &'a Path,
     /// Prefix of this run's files, `STACK` or `STACK-SEED` when the Record holds several seeds.
     pub label: String,
-    /// Whether the simulator captures what passes the channels between gateways. The laboratory always does: its runs
-    /// cannot be had again, whereas any seed of the simulator's can.
-    pub captures: bool,
+    /// What is captured of that which passes the channels between gateways.
+    pub captures: Capture,
     /// Called about every 100 ms of wall-clock time.
     pub progress: &'a mut dyn FnMut(Progress),
     /// Set on Ctrl-C. The backend polls it at least every 100 ms, cleans up and returns [`BackendError::Cancelled`].
@@ -103,6 +113,10 @@ impl RunContext<'_> {
     /// Where this run's capture of `node`'s `port` belongs: `pcap/LABEL-NODE-PORT.pcapng`. The folder exists.
     pub fn pcap(&self, node: &str, port: &str) -> PathBuf {
         self.out.join("pcap").join(format!("{}-{node}-{port}.pcapng", self.label))
+    }
+    /// Where the keys belong that open this run's captures: `pcap/LABEL-keys.txt`.
+    pub fn key_log(&self) -> PathBuf {
+        self.out.join("pcap").join(format!("{}-keys.txt", self.label))
     }
     /// Whether the user asked to stop.
     pub fn is_cancelled(&self) -> bool {

@@ -129,7 +129,7 @@ impl Drop for Place {
 fn go(fake: fn() -> Fake, scenario: &Scenario, out: &Path, repeat: u32, jobs: usize) -> Result<RunDocument, RunError> {
     let make = move || -> Box<dyn Backend> { Box::new(fake()) };
     let options = RunOptions {
-        captures: true,
+        captures: crate::Capture::Headers,
         name: "demo".into(),
         repeat,
         jobs,
@@ -263,8 +263,14 @@ fn runs_are_counted_to_the_last() {
         render: &|_| Ok(()),
     };
     let out = place.0.join("r");
-    let options =
-        RunOptions { captures: true, name: "demo".into(), repeat: 3, jobs: 2, out, rerun: "wavelane run demo".into() };
+    let options = RunOptions {
+        captures: crate::Capture::Headers,
+        name: "demo".into(),
+        repeat: 3,
+        jobs: 2,
+        out,
+        rerun: "wavelane run demo".into(),
+    };
     let make = || -> Box<dyn Backend> { Box::new(Fake::default()) };
     run(&make, &scenario(), &options, &hooks).unwrap();
     // Two stacks, three seeds: the third stack is omitted.

@@ -14,7 +14,7 @@ mod record;
 mod sweep;
 
 pub use backend::{
-    AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, CategoryRaw, Clause, ErrorsRaw, Fetch, FlowRaw,
+    AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, Capture, CategoryRaw, Clause, ErrorsRaw, Fetch, FlowRaw,
     KernelTcp, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment,
 };
 pub use drive::{Count, JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};

@@ -111,6 +111,7 @@ impl Backend for SimBackend {
         let mut raw = collect(&shape, scenario, stack, &world, &flows);
         await_answers(scenario, &mut world, &flows, &mut raw, context)?;
         raw.notes.extend(captures.close()?);
+        Captures::log_keys(&mut world, context)?;
         Ok(raw)
     }
 }

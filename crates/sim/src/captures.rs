@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use wavelane_channel::wifi::{CapturePoint, LINKTYPE_RADIOTAP};
 use wavelane_measure::pcapng::{LINKTYPE_RAW, Way, put_head, put_packet};
-use wavelane_run::{BackendError, RunContext};
+use wavelane_run::{BackendError, Capture, RunContext};
 use wavelane_scenario::{ChannelKind, Scenario};
 
 /// Most bytes of one capture file; frames after that are counted and not written.
@@ -44,7 +44,11 @@ impl Captures {
     /// Opens a file for each place and has the engine write to it. Without captures nothing happens.
     pub(crate) fn open(scenario: &Scenario, world: &mut World, context: &RunContext<'_>) -> Result<Self, BackendError> {
         let cells = Self::of_cells(scenario, world, context)?;
-        let cables = if context.captures { Self::of_cables(scenario, world, context)? } else { Sinks::default() };
+        let cables = match context.captures {
+            Capture::Off => Sinks::default(),
+            Capture::Headers => Self::of_cables(scenario, world, context, SNAPLEN)?,
+            Capture::Whole => Self::of_cables(scenario, world, context, usize::from(u16::MAX))?,
+        };
         Ok(Self { cells, cables })
     }
 
@@ -75,7 +79,12 @@ impl Captures {
         Ok(sinks)
     }
 
-    fn of_cables(scenario: &Scenario, world: &mut World, context: &RunContext<'_>) -> Result<Sinks, BackendError> {
+    fn of_cables(
+        scenario: &Scenario,
+        world: &mut World,
+        context: &RunContext<'_>,
+        snaplen: usize,
+    ) -> Result<Sinks, BackendError> {
         let mut sinks = BTreeMap::new();
         for channel in scenario.channels_between_gateways() {
             let (ChannelKind::Cable(_), Some(id)) = (&channel.kind, world.channels.get(&channel.name)) else {
@@ -83,7 +92,7 @@ impl Captures {
             };
             for (end, node) in channel.between.iter().enumerate() {
                 let path = context.pcap(node, &channel.name);
-                sinks.insert((id.0, end), Sink::create(path, LINKTYPE_RAW, &channel.name, SNAPLEN)?);
+                sinks.insert((id.0, end), Sink::create(path, LINKTYPE_RAW, &channel.name, snaplen)?);
             }
         }
         if sinks.is_empty() {
@@ -94,11 +103,22 @@ impl Captures {
         world.engine.set_tap(Box::new(move |crossing| {
             if let Some(sink) = shared.borrow_mut().get_mut(&(crossing.channel.0, usize::from(crossing.port.0))) {
                 let way = if crossing.edge == Edge::Offered { Way::Out } else { Way::In };
-                let kept = &crossing.packet[..crossing.packet.len().min(SNAPLEN)];
+                let kept = &crossing.packet[..crossing.packet.len().min(snaplen)];
                 sink.packet(crossing.at.as_nanos(), way, kept, crossing.packet.len());
             }
         }));
         Ok(sinks)
+    }
+
+    /// Writes the keys that open whole captures, if these are kept.
+    pub(crate) fn log_keys(world: &mut World, context: &RunContext<'_>) -> Result<(), BackendError> {
+        let keys = world.engine.take_keys();
+        if context.captures != Capture::Whole || keys.is_empty() {
+            return Ok(());
+        }
+        let path = context.key_log();
+        let lines: String = keys.iter().map(|key| format!("{key}\n")).collect();
+        std::fs::write(&path, lines).map_err(|why| unwritable(&path, &why))
     }
 
     /// Finishes the files. Says which of them are not whole.

@@ -79,7 +79,7 @@ fn goodput(scenario: &Scenario, seconds: u64) -> f64 {
     let mut context = RunContext {
         out: Path::new("."),
         label: "wavelane".to_owned(),
-        captures: false,
+        captures: wavelane_run::Capture::Off,
         progress: &mut progress,
         cancelled: &cancelled,
     };

@@ -275,6 +275,7 @@ impl<'a> Shape<'a> {
             private_key: private_key(seed, self.name(gateway)),
             peers: peers.collect(),
             detours: self.detours(gateway),
+            log_keys: true,
             ..self.limits.clone().unwrap_or_default()
         };
         let knobs = self.scenario.gateways.iter().find(|knobs| knobs.node == self.name(gateway));

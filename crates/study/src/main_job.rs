@@ -49,7 +49,7 @@ pub(crate) fn run(
     scenario.seed = options.seed;
     let repeat = SEEDS[usize::from(options.edition == Edition::Full)];
     let run = RunOptions {
-        captures: true,
+        captures: wavelane_run::Capture::Headers,
         name: "demo".into(),
         repeat,
         jobs: options.jobs.unwrap_or(1),

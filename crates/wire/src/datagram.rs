@@ -23,6 +23,9 @@ pub mod kind {
     pub const DATA: u8 = 4;
     /// "You know my key, and I do not know yours."
     pub const UNKNOWN_KEY: u8 = 5;
+    /// Data that was opened for reading: the header of sealed data, then the frames, without the tag. In capture files only;
+    /// a node drops it.
+    pub const OPENED: u8 = 0x84;
 }
 
 /// Bytes before the sealed part of a data datagram.

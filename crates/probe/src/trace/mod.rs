@@ -6,6 +6,7 @@
 mod capture;
 mod connection;
 mod counts;
+mod decrypt;
 mod fields;
 mod half;
 mod hosts;
@@ -20,6 +21,7 @@ mod upstream;
 
 pub use capture::{CaptureError, Ending};
 pub use connection::{CONNECTIONS_MAX, Completeness, Connection, Vantage};
+pub use decrypt::{DecryptError, Keys, KeysError, Opened, decrypt};
 pub use fields::{Field, RoundTrips, fields, goodput_bps, passive_rtt};
 pub use hosts::{HOSTS_MAX, Host, Hosts};
 pub use output::{TRACE_FORMAT, csv, hosts_table, json, long_table, table};
@@ -89,3 +91,5 @@ pub fn analyse(file: impl Read + Send, mut go_on: impl FnMut(u64) -> bool) -> Re
 
 #[cfg(test)]
 mod damage_tests;
+#[cfg(test)]
+mod decrypt_tests;

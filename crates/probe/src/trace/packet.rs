@@ -155,7 +155,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// The IP packet in a frame: what follows the link's header, if its type says IP.
-fn ip_of(link: Link, frame: &[u8]) -> Option<&[u8]> {
+pub(super) fn ip_of(link: Link, frame: &[u8]) -> Option<&[u8]> {
     match link {
         Link::Raw => Some(frame),
         Link::Ethernet => behind_ethertype(frame, 12),

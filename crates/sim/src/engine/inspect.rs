@@ -7,7 +7,7 @@ use crate::traffic::{FlowIndex, FlowLog};
 use std::collections::BTreeMap;
 use wavelane_base::Instant;
 use wavelane_channel::cable::Cable;
-use wavelane_gateway::{Event, Gateway, Status};
+use wavelane_gateway::{Event, Gateway, LoggedKey, Status};
 use wavelane_tcp::Status as TcpStatus;
 
 impl Engine {
@@ -38,6 +38,14 @@ impl Engine {
     pub fn status(&self, node: NodeId) -> Status {
         let node = self.gateway_node(node);
         node.gateway.status(node.clock.local(self.now))
+    }
+    /// The data keys that gateways have agreed on and that were not taken before, each once per end.
+    pub fn take_keys(&mut self) -> Vec<LoggedKey> {
+        let gateways = self.nodes.iter_mut().filter_map(|node| match node {
+            Node::Gateway(gateway) => Some(gateway),
+            _ => None,
+        });
+        gateways.flat_map(|node| core::iter::from_fn(|| node.gateway.poll_key())).collect()
     }
     /// What the open TCP connections of a host say of themselves.
     pub fn connections(&self, node: NodeId) -> Vec<TcpStatus> {

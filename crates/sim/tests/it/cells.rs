@@ -32,7 +32,14 @@ impl Drop for Place {
 
 fn go(place: &Place, scenario: &Scenario, jobs: usize) -> RunDocument {
     let out = place.0.join("record");
-    let options = RunOptions { captures: true, name: "cell".into(), repeat: 2, jobs, out, rerun: String::new() };
+    let options = RunOptions {
+        captures: wavelane_run::Capture::Headers,
+        name: "cell".into(),
+        repeat: 2,
+        jobs,
+        out,
+        rerun: String::new(),
+    };
     let hooks = RunHooks {
         progress: &|_| (),
         count: &|_| (),
@@ -80,7 +87,7 @@ fn run_of(scenario: &Scenario, stack: Stack) -> StackRaw {
     let mut context = wavelane_run::RunContext {
         out: Path::new("."),
         label: String::new(),
-        captures: false,
+        captures: wavelane_run::Capture::Off,
         progress: &mut |_| {},
         cancelled: &AtomicBool::new(false),
     };

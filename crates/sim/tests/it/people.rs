@@ -39,8 +39,13 @@ fn run(text: &str, seed: u64) -> (StackRaw, Vec<FlowFigures>) {
     let scenario = Scenario::parse(text, Path::new(".")).unwrap();
     let cancelled = AtomicBool::new(false);
     let (label, mut quiet) = ("x".to_owned(), |_| {});
-    let mut context =
-        RunContext { out: Path::new("."), label, captures: false, progress: &mut quiet, cancelled: &cancelled };
+    let mut context = RunContext {
+        out: Path::new("."),
+        label,
+        captures: wavelane_run::Capture::Off,
+        progress: &mut quiet,
+        cancelled: &cancelled,
+    };
     let raw = SimBackend.run_stack(&scenario, scenario.stacks[0], Seed(seed), &mut context).unwrap();
     let figures = of_run(&scenario, &raw, Seed(seed));
     (raw, figures)

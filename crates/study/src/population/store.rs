@@ -115,7 +115,13 @@ fn short(value: f64) -> f64 {
 pub(crate) fn simulate(scenario: &Scenario, stack: Stack, cancelled: &AtomicBool) -> Result<StackRaw, StudyError> {
     let mut quiet = |_| {};
     let label = stack.word().to_owned();
-    let mut context = RunContext { out: Path::new("."), label, captures: false, progress: &mut quiet, cancelled };
+    let mut context = RunContext {
+        out: Path::new("."),
+        label,
+        captures: wavelane_run::Capture::Off,
+        progress: &mut quiet,
+        cancelled,
+    };
     let raw = wavelane_sim::SimBackend.run_stack(scenario, stack, scenario.seed, &mut context);
     raw.map_err(|error| {
         StudyError::Run(match error {

@@ -175,7 +175,7 @@ fn simulate(task: &Task, queue: u64, options: &StudyOptions, watch: Watch<'_>) -
     let mut context = RunContext {
         out: &options.out,
         label: stack.word().into(),
-        captures: false,
+        captures: wavelane_run::Capture::Off,
         progress: &mut quiet,
         cancelled: watch.cancelled,
     };

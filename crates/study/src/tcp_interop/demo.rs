@@ -48,8 +48,13 @@ pub(super) fn rows(options: &StudyOptions, full: bool, watch: Watch<'_>) -> Resu
             let out = options.out.join(format!("demo-{}-{}", stack.word(), seed.0));
             let mut quiet = |_| {};
             let label = format!("{}-{}", stack.word(), seed.0);
-            let mut context =
-                RunContext { out: &out, label, captures: false, progress: &mut quiet, cancelled: watch.cancelled };
+            let mut context = RunContext {
+                out: &out,
+                label,
+                captures: wavelane_run::Capture::Off,
+                progress: &mut quiet,
+                cancelled: watch.cancelled,
+            };
             let raw = if *lab {
                 wavelane_lab::LabBackend.run_stack(&scenario, stack, *seed, &mut context)
             } else {

@@ -211,6 +211,7 @@ impl Sessions {
             suite,
             split: noise.dangerously_get_raw_split(),
         };
+        self.keys.note(&outcome);
         p.newest_init = Some((init.epoch, init.counter));
         p.answered = Some(Box::new(Answered {
             session: Session::new(now, outcome),
@@ -267,6 +268,7 @@ impl Sessions {
             suite: answer.suite,
             split,
         };
+        self.keys.note(&outcome);
         let leads = self.leads(peer);
         let p = &mut self.peers[peer];
         let (restarted, fresh) = p.turn_over(answer.epoch);

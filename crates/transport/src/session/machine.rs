@@ -1,6 +1,7 @@
 //! The machine itself: data in and out, timers, reports.
 
 use super::handshake::ReplyOut;
+use super::keylog::KeyLog;
 use super::mac::{Guard, MacKeys};
 use super::noise::public_key;
 use super::peer::{Peer, WayOut};
@@ -12,6 +13,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Entropy, Instant, PortId, Wakeup};
 use wavelane_wire::datagram::{DATA_HEADER_LEN, DataHeader, NUMBER_MAX, TAG_LEN, kind};
+use wavelane_wire::keylog::LoggedKey;
 
 /// Every key and handshake of one node.
 pub struct Sessions {
@@ -32,6 +34,7 @@ pub struct Sessions {
     pub(super) due: BTreeSet<usize>,
     pub(super) replies: VecDeque<ReplyOut>,
     events: VecDeque<SessionEvent>,
+    pub(super) keys: KeyLog,
     notice_window: Instant,
     notices: u32,
     dropped: [u64; DropReason::ALL.len()],
@@ -55,6 +58,7 @@ impl Sessions {
             due: BTreeSet::new(),
             replies: VecDeque::new(),
             events: VecDeque::new(),
+            keys: KeyLog::new(config.log_keys),
             notice_window: now,
             notices: 0,
             dropped: [0; DropReason::ALL.len()],
@@ -64,6 +68,11 @@ impl Sessions {
     /// Our static public key.
     pub fn own_key(&self) -> [u8; 32] {
         self.public_key
+    }
+
+    /// The next data key that was agreed on, if they are logged; oldest first.
+    pub fn poll_key(&mut self) -> Option<LoggedKey> {
+        self.keys.take()
     }
 
     /// There is something to send to `peer` (or no longer): starts and keeps a session. Repeating it is free.

@@ -18,6 +18,7 @@
 
 mod arrange;
 mod handshake;
+mod keylog;
 mod keys;
 mod mac;
 mod machine;
@@ -27,6 +28,7 @@ mod window;
 #[cfg(test)]
 mod world;
 
+pub use keylog::KEYS_MAX;
 pub use machine::Sessions;
 pub use noise::{generate, public_key};
 
@@ -119,6 +121,8 @@ pub struct SessionsConfig {
     pub aes: bool,
     /// The neighbours; everywhere else a peer is its place in this list.
     pub peers: Vec<PeerKeys>,
+    /// Whether [`Sessions::poll_key`] gives the data keys, so that captures can be opened.
+    pub log_keys: bool,
 }
 
 /// A session stands, or a newer one replaced it.

@@ -1,0 +1,127 @@
+//! `wavelane run --keys`, `wavelane trace --keys --decrypt`, and the Wireshark dissector on what they write.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const WAVELANE: &str = env!("CARGO_BIN_EXE_wavelane");
+const DISSECTOR: &str = concat!("lua_script:", env!("CARGO_MANIFEST_DIR"), "/../../packaging/wireshark/wavelane.lua");
+/// A relay and losses: most frames of the block service are there.
+const SCENARIO: &str = r#"
+title = "keys"
+seed = 1
+duration = "4 s"
+stacks = ["wavelane"]
+[nodes]
+client = "endpoint"
+a = "gateway"
+r = "gateway"
+b = "gateway"
+server = "endpoint"
+[channels.near]
+preset = "ethernet"
+between = ["client", "a"]
+[channels.air]
+kind = "cable"
+between = ["a", "r"]
+forward = { rate = "8 Mbit/s", delay = "10 ms", queue = "50 kB", loss = { kind = "random", p = "1/20" } }
+reverse = "same"
+[channels.hop]
+kind = "cable"
+between = ["r", "b"]
+forward = { rate = "8 Mbit/s", delay = "10 ms", queue = "50 kB" }
+reverse = "same"
+[channels.far]
+preset = "ethernet"
+between = ["b", "server"]
+[flows.page]
+app = "download"
+from = "client"
+to = "server"
+size = "1 MB"
+"#;
+
+fn wavelane(arguments: &[&str]) -> Output {
+    Command::new(WAVELANE).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("wavelane-decrypt-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What tshark prints with the dissector; `None` without tshark.
+fn tshark(file: &str, arguments: &[&str]) -> Option<String> {
+    let Ok(out) = Command::new("tshark").args(["-X", DISSECTOR, "-r", file]).args(arguments).output() else {
+        eprintln!("SKIPPED (not installed): tshark with the dissector");
+        return None;
+    };
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert!(!text(&out.stderr).contains("Lua"), "{}", text(&out.stderr));
+    Some(text(&out.stdout))
+}
+
+#[test]
+fn keys_open_a_simulated_capture_and_the_dissector_reads_every_frame() {
+    let folder = Folder::new("sim");
+    let (scenario, record) = (folder.file("keys.toml"), folder.file("record"));
+    std::fs::write(&scenario, SCENARIO).unwrap();
+    let ran = wavelane(&["run", &scenario, "--keys", "--out", &record]);
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let pcap = Path::new(&record).join("pcap");
+    let (log, sealed) = (pcap.join("wavelane-keys.txt"), pcap.join("wavelane-r-air.pcapng"));
+    let (log, sealed, out) = (log.to_str().unwrap(), sealed.to_str().unwrap(), folder.file("opened.pcapng"));
+
+    let opened = wavelane(&["trace", sealed, "--keys", log, "--decrypt", &out]);
+    assert!(opened.status.success(), "{}", text(&opened.stderr));
+    assert_eq!(text(&opened.stderr), "", "nothing stays sealed");
+    let again = wavelane(&["trace", sealed, "--keys", log, "--decrypt", &out]);
+    assert_eq!(again.status.code(), Some(2), "a file that exists is kept");
+
+    let Some(malformed) = tshark(&out, &["-Y", "_ws.malformed || _ws.expert.severity == error"]) else { return };
+    assert_eq!(malformed, "");
+    let names = tshark(&out, &["-Y", "wavelane.kind == 0x84", "-T", "fields", "-e", "wavelane.frame"]).unwrap();
+    for frame in ["0x0002", "0x0008", "0x0009", "0x0018", "0x0019", "0x000a", "0x000d"] {
+        assert!(names.contains(frame), "no frame {frame}");
+    }
+    // Before it was opened nothing but the outside shows.
+    let outside = tshark(sealed, &["-T", "fields", "-e", "wavelane.kind", "-e", "wavelane.frame"]).unwrap();
+    let kinds: std::collections::BTreeSet<&str> = outside.lines().map(str::trim).collect();
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), ["0x01", "0x02", "0x04"]);
+}
+
+#[test]
+fn wrong_files_are_refused_with_their_remedy() {
+    let folder = Folder::new("wrong");
+    let (log, capture, out) = (folder.file("keys"), folder.file("none.pcap"), folder.file("out"));
+    std::fs::write(&log, "0000 aes-256-gcm 00\n").unwrap();
+    std::fs::write(&capture, "no capture").unwrap();
+    let said = wavelane(&["trace", &capture, "--keys", &log, "--decrypt", &out]);
+    assert_eq!(said.status.code(), Some(2));
+    assert!(text(&said.stderr).contains("line 1"), "{}", text(&said.stderr));
+    std::fs::write(&log, format!("00000001 aes-256-gcm {}\n", "00".repeat(32))).unwrap();
+    let said = wavelane(&["trace", &capture, "--keys", &log, "--decrypt", &out]);
+    assert_eq!(said.status.code(), Some(2));
+    assert!(text(&said.stderr).contains("neither a pcap nor a pcapng"), "{}", text(&said.stderr));
+    assert!(!Path::new(&out).exists(), "nothing half made is left");
+    assert_eq!(wavelane(&["trace", &capture, "--keys", &log]).status.code(), Some(2), "--keys goes with --decrypt");
+}

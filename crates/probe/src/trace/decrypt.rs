@@ -1,0 +1,229 @@
+//! Opens captured data datagrams with logged keys and writes what is inside as another capture.
+
+use super::capture::{self, CaptureError, Ending};
+use super::packet::ip_of;
+use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Read, Write};
+use wavelane_measure::pcapng::{LINKTYPE_RAW, put_head, put_packet};
+use wavelane_wire::datagram::{DATA_HEADER_LEN, DataHeader, Suite, TAG_LEN, kind};
+use wavelane_wire::ip::{PROTOCOL_UDP, UDP_HEADER_LEN, checksum};
+use wavelane_wire::keylog::{LoggedKey, NotAKey};
+
+/// Keys taken from a key log: a busy node's of a month.
+const LOG_KEYS_MAX: usize = 1 << 16;
+/// Octets of a key log's line.
+const LINE_MAX: u64 = 256;
+/// Keys tried for one datagram: those that share a receiver's index.
+const TRIES_MAX: usize = 8;
+/// Where a super-packet's second datagram may begin, tried at most so often.
+const CUTS_MAX: usize = 4;
+/// Between questions to the caller whether to go on.
+const PACKETS_PER_STEP: u64 = 1 << 12;
+
+/// Why a key log cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeysError {
+    /// It cannot be read.
+    #[error("cannot read {0}")]
+    Io(#[from] io::Error),
+    /// A line is not one of a key log.
+    #[error("line {0}: {1}; `wavelaned --key-log FILE` and `wavelane run --keys` write such files")]
+    Line(usize, NotAKey),
+    /// Too many lines.
+    #[error("more than {LOG_KEYS_MAX} keys: cut the log to the time of the capture")]
+    TooMany,
+    /// No key at all.
+    #[error("there is no key in it: the capture's sessions were agreed on before or after it was written")]
+    Empty,
+}
+
+/// The keys of a key log, by the receiver's index.
+pub struct Keys(BTreeMap<u32, Vec<LessSafeKey>>);
+
+impl Keys {
+    /// Reads a key log. The same key in it twice, from both ends of a session, counts once.
+    pub fn read(log: impl BufRead) -> Result<Self, KeysError> {
+        let mut log = log;
+        let (mut seen, mut keys) = (std::collections::BTreeSet::new(), BTreeMap::<u32, Vec<LessSafeKey>>::new());
+        for number in 1.. {
+            let mut line = String::new();
+            if (&mut log).take(LINE_MAX).read_line(&mut line)? == 0 {
+                break;
+            }
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let logged: LoggedKey = line.parse().map_err(|e| KeysError::Line(number, e))?;
+            if !seen.insert((logged.receiver, logged.key)) {
+                continue;
+            }
+            if seen.len() > LOG_KEYS_MAX {
+                return Err(KeysError::TooMany);
+            }
+            let algorithm = match logged.suite {
+                Suite::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+                Suite::Aes256Gcm => &AES_256_GCM,
+            };
+            let key = UnboundKey::new(algorithm, &logged.key).expect("both ciphers take 32-byte keys");
+            keys.entry(logged.receiver).or_default().push(LessSafeKey::new(key));
+        }
+        if keys.is_empty() { Err(KeysError::Empty) } else { Ok(Self(keys)) }
+    }
+
+    /// Opens a data datagram. `None` if none of the keys opens it.
+    fn open(&self, datagram: &[u8]) -> Option<Vec<u8>> {
+        let header = DataHeader::parse(datagram).ok()?;
+        let (clear, sealed) = datagram.split_at(DATA_HEADER_LEN);
+        self.0.get(&header.receiver)?.iter().take(TRIES_MAX).find_map(|key| {
+            let mut bytes = sealed.to_vec();
+            let nonce = Nonce::assume_unique_for_key(header.nonce());
+            let plain = key.open_in_place(nonce, Aad::from(clear), &mut bytes).ok()?;
+            Some([&[kind::OPENED], &clear[1..], plain].concat())
+        })
+    }
+
+    /// Opens the datagrams of a payload: one, or several of equal size where the capture holds what a network card was still
+    /// to cut (UDP segmentation offload).
+    fn open_all(&self, payload: &[u8]) -> Option<Vec<Vec<u8>>> {
+        if let Some(opened) = self.open(payload) {
+            return Some(vec![opened]);
+        }
+        let (head, least) = (payload.get(..6)?, DATA_HEADER_LEN + TAG_LEN);
+        let starts = (least..payload.len().saturating_sub(least)).filter(|at| payload[*at..].starts_with(head));
+        starts.take(CUTS_MAX).find_map(|size| payload.chunks(size).map(|datagram| self.open(datagram)).collect())
+    }
+}
+
+/// What came of a capture.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Opened {
+    /// Packets read.
+    pub packets: u64,
+    /// Data datagrams opened.
+    pub opened: u64,
+    /// Data datagrams that no key of the log opens: of other sessions, or not ours at all.
+    pub without_key: u64,
+    /// Data datagrams of which the capture kept the beginning only.
+    pub cut_off: u64,
+    /// Packets left out: not IP.
+    pub not_ip: u64,
+    /// How the file ended.
+    pub ending: Ending,
+}
+
+/// Why nothing was written, or not all.
+#[derive(Debug, thiserror::Error)]
+pub enum DecryptError {
+    /// The capture.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// The new file.
+    #[error("cannot write {0}")]
+    Write(#[source] io::Error),
+}
+
+/// Copies the IP packets of a capture to `out`, with data datagrams opened where a key fits. `go_on` is asked now and then with
+/// the number of packets so far; false ends it early.
+pub fn decrypt(
+    file: impl Read + Send,
+    keys: &Keys,
+    out: &mut impl Write,
+    mut go_on: impl FnMut(u64) -> bool,
+) -> Result<Opened, DecryptError> {
+    let mut sum = Opened::default();
+    let mut block = Vec::new();
+    put_head(&mut block, LINKTYPE_RAW, "opened", 0);
+    let mut wrote = out.write_all(&block);
+    let ending = capture::packets(file, |packet| {
+        sum.packets += 1;
+        let Some(ip) = packet.link.and_then(|link| ip_of(link, packet.bytes)) else {
+            sum.not_ip += 1;
+            return true;
+        };
+        let behind = (packet.octets as usize).saturating_sub(packet.bytes.len() - ip.len());
+        let whole = match Udp::find(ip) {
+            Some(udp) if udp.payload(ip).first() == Some(&kind::DATA) => sum.open(&udp, ip, keys),
+            _ => None,
+        };
+        block.clear();
+        match whole {
+            Some(packets) => packets.iter().for_each(|p| put_packet(&mut block, packet.unix_ns, None, p, p.len())),
+            None => put_packet(&mut block, packet.unix_ns, None, ip, behind.max(ip.len())),
+        }
+        wrote = out.write_all(&block);
+        wrote.is_ok() && (!sum.packets.is_multiple_of(PACKETS_PER_STEP) || go_on(sum.packets))
+    })?;
+    wrote.and_then(|()| out.flush()).map_err(DecryptError::Write)?;
+    sum.ending = ending;
+    Ok(sum)
+}
+
+impl Opened {
+    /// The packets that stand for one captured: `None` if it stays as it is.
+    fn open(&mut self, udp: &Udp, ip: &[u8], keys: &Keys) -> Option<Vec<Vec<u8>>> {
+        if udp.end > ip.len() {
+            self.cut_off += 1;
+            return None;
+        }
+        let Some(opened) = keys.open_all(udp.payload(ip)) else {
+            self.without_key += 1;
+            return None;
+        };
+        self.opened += opened.len() as u64;
+        Some(opened.iter().map(|datagram| udp.with(ip, datagram)).collect())
+    }
+}
+
+/// Where a UDP datagram lies in an IP packet.
+struct Udp {
+    v6: bool,
+    at: usize,
+    end: usize,
+}
+
+impl Udp {
+    fn find(ip: &[u8]) -> Option<Self> {
+        let v6 = ip.first()? >> 4 == 6;
+        let (at, protocol, whole) = if v6 {
+            (40, *ip.get(6)?, true)
+        } else {
+            let fragment = u16::from_be_bytes([*ip.get(6)?, *ip.get(7)?]) & 0x3FFF;
+            (usize::from(ip.first()? & 0x0F) * 4, *ip.get(9)?, fragment == 0)
+        };
+        let head = ip.get(at..at + UDP_HEADER_LEN)?;
+        let length = usize::from(u16::from_be_bytes([head[4], head[5]]));
+        let udp = protocol == PROTOCOL_UDP && whole && at >= 20 && length >= UDP_HEADER_LEN;
+        udp.then_some(Self { v6, at, end: at + length })
+    }
+    /// What of the payload is there.
+    fn payload<'a>(&self, ip: &'a [u8]) -> &'a [u8] {
+        &ip[self.at + UDP_HEADER_LEN..self.end.min(ip.len())]
+    }
+    /// The packet with another payload, which is no longer than its own: lengths and checksums follow.
+    fn with(&self, ip: &[u8], payload: &[u8]) -> Vec<u8> {
+        let mut packet = [&ip[..self.at + UDP_HEADER_LEN], payload].concat();
+        let length = ((packet.len() - self.at) as u16).to_be_bytes();
+        if self.v6 {
+            packet[4..6].copy_from_slice(&length);
+        } else {
+            let total = (packet.len() as u16).to_be_bytes();
+            packet[2..4].copy_from_slice(&total);
+            packet[10..12].fill(0);
+            let sum = checksum(&[&packet[..self.at]]);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        packet[self.at + 4..self.at + 6].copy_from_slice(&length);
+        packet[self.at + 6..self.at + 8].fill(0);
+        let (head, datagram) = packet.split_at(self.at);
+        let addresses = if self.v6 { &head[8..40] } else { &head[12..20] };
+        // Zero would mean that there is none (RFC 768).
+        let sum = match checksum(&[addresses, &[0, PROTOCOL_UDP], &length, datagram]) {
+            0 => u16::MAX,
+            sum => sum,
+        };
+        packet[self.at + 6..self.at + 8].copy_from_slice(&sum.to_be_bytes());
+        packet
+    }
+}
