@@ -223,7 +223,8 @@ fn counters(ns: &Netns) -> Kernel {
         slow_start: more("TCPSlowStartRetrans"),
         timeouts: more("TCPTimeouts"),
         held_back: more("TCPSpuriousRtxHostQueues"),
-        dsacks: more("TCPDSACKRecv"),
+        // Of octets below the cumulative acknowledgement, and of octets above it.
+        dsacks: more("TCPDSACKRecv") + more("TCPDSACKOfoRecv"),
     }
 }
 
