@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_block_wins_and_of_equals_the_first_that_is_not_avoided() {
+    fn the_longest_prefix_wins_then_the_first_not_avoided() {
         let block = |text: &str| text.parse::<IpPrefix>().expect("a prefix");
         let routes = [
             (block("0.0.0.0/0"), 0),

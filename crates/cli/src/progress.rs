@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_told_from_the_share_of_the_work() {
+    fn the_time_left_follows_from_the_share_of_the_work() {
         let told = |share, s| counted(&Count { what: "draws", done: 33, of: 100, share }, Duration::from_secs(s));
         assert_eq!(told(0.5, 120), "33 of 100 draws, 2 min left");
         assert_eq!(told(0.5, 40), "33 of 100 draws, 40 s left");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_a_duration_is_told_by_its_note() {
+    fn a_run_without_a_duration_shows_its_note() {
         let told = |of, note| line("tcp-reno seed 2", 1.04, of, note);
         assert_eq!(told(60.0, ""), "tcp-reno seed 2: 1.0 s of at most 60 s");
         assert_eq!(told(60.0, "page"), "tcp-reno seed 2: 1.0 s of at most 60 s, page");

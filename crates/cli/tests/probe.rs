@@ -67,7 +67,7 @@ fn interrupt(child: &Child) {
 }
 
 #[test]
-fn a_measurement_prints_one_document_and_keeps_a_record_that_explains_itself() {
+fn a_measurement_prints_one_document_and_keeps_a_record() {
     let server = Server::start("127.0.0.1:0");
     let out = place("whole");
     let o = probe(&server.at, &out.display().to_string(), &["--phases", "down,up", "--seconds", "2", "--dscp", "46"]);

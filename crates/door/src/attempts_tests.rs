@@ -63,7 +63,7 @@ fn a_refusal_gives_back_the_syn_and_the_packet() {
 }
 
 #[test]
-fn attempts_nobody_completes_are_given_up() {
+fn attempts_that_never_complete_time_out() {
     let mut table = Attempts::new(Limits::default());
     begin(&mut table, at(0), syn(1, 1, 1), 1);
     begin(&mut table, at(0), syn(1, 2, 1), 2);

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_is_counted_from_the_last_byte_taken_and_not_while_nothing_waits() {
+    fn patience_counts_from_the_last_byte_taken() {
         let at = |ms: u64| Instant::from_millis(ms);
         let mut last = LastBytes::default();
         last.begin(at(0), 7);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unproven_address_gets_three_times_what_came_from_it_and_an_answer_ends_that() {
+    fn an_unproven_address_gets_three_times_received() {
         let (mut addresses, now) = (Addresses::default(), Instant::from_secs(1));
         assert_eq!(addresses.allowance(address(1)), None);
         addresses.doubt(now, address(1), 100, None, [7; 8]);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_answer_the_address_before_counts_again_and_every_table_is_bounded() {
+    fn without_an_answer_the_previous_address_counts_again() {
         let (mut addresses, now) = (Addresses::default(), Instant::from_secs(1));
         addresses.prove(now, address(1));
         addresses.doubt(now, address(2), 100, Some(Span::from_secs(1)), [7; 8]);

@@ -27,7 +27,7 @@ fn talked() -> (Pair, FlowId) {
 }
 
 #[test]
-fn the_end_of_a_neighbour_in_use_is_noticed_although_nobody_has_anything_to_say() {
+fn a_dead_neighbour_in_use_is_detected_on_a_quiet_link() {
     for quiet in [0, 500, 1_000, 5_000, 20_000] {
         let (mut pair, flow) = talked();
         pair.run(Span::from_millis(quiet), |_| false);
@@ -73,7 +73,7 @@ fn an_outage_shorter_than_the_patience_is_nobodys_end() {
 }
 
 #[test]
-fn a_neighbour_that_never_answers_is_down_and_what_was_asked_of_it_can_be_refused() {
+fn a_neighbour_that_never_answers_is_down() {
     let mut pair = Pair::new();
     pair.loss = Ratio::ONE;
     let flow = pair.nodes[0].open(pair.now, PeerId(0), CLIENT, SERVER).unwrap();

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn tries_are_spaced_further_and_further_and_apart_from_each_other() {
+    fn retries_back_off_with_jitter() {
         let bounds = |tries| (resume_wait(tries, 0), resume_wait(tries, RESUME_WAIT_MAX.as_nanos() - 1));
         assert_eq!(bounds(1).0, Span::from_millis(125));
         assert!((1..RESUMES_MAX).all(|n| bounds(n).0 <= bounds(n + 1).0 && bounds(n).1 < Span::from_secs(12)));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_cannot_be_are_refused_and_old_ones_change_nothing() {
+    fn impossible_progress_is_refused_and_old_progress_ignored() {
         let mut edge = edge(1000);
         assert!(edge.acknowledge(600) && edge.acknowledge(200));
         assert_eq!(edge.kept(), 400);

@@ -147,7 +147,7 @@ impl Pair {
 }
 
 #[test]
-fn peers_meet_before_any_flow_even_if_the_first_handshakes_are_lost() {
+fn peers_connect_before_any_flow_despite_lost_handshakes() {
     let mut pair = Pair::new();
     pair.loss = Ratio::ONE;
     assert!(!pair.run(Span::from_secs(3), |pair| pair.saw(0, |e| matches!(e, Event::PeerUp(_)))));
@@ -236,7 +236,7 @@ fn a_peer_that_lost_its_memory_resets_flows_and_never_ends_them() {
 }
 
 #[test]
-fn the_laws_hold_while_nobody_answers_and_while_strangers_call() {
+fn the_laws_hold_without_answers_and_with_unknown_callers() {
     let open = |g: &mut Gateway, now| {
         g.open(now, PeerId(0), CLIENT, SERVER).unwrap();
     };

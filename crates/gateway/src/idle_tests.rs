@@ -36,7 +36,7 @@ fn a_flow_that_does_not_move_is_reset_at_both_sides_and_counted() {
 }
 
 #[test]
-fn an_outage_longer_than_the_patience_for_idle_flows_is_waited_out() {
+fn an_outage_longer_than_the_idle_limit_keeps_flows() {
     let mut pair = impatient();
     let (ours, theirs) = pair.connect();
     pair.path_mtu = 0;

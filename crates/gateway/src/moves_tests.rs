@@ -144,7 +144,7 @@ fn two_known_addresses_in_turn_cost_next_to_nothing() {
 }
 
 #[test]
-fn a_peer_that_moves_for_good_is_followed_and_proves_that_it_is_there() {
+fn a_moved_peer_is_followed_and_proves_its_address() {
     fn moves(now: Instant) -> SocketAddr {
         if now < Instant::from_secs(5) { B } else { "198.51.100.7:9".parse().unwrap() }
     }
@@ -161,7 +161,7 @@ fn a_peer_that_moves_for_good_is_followed_and_proves_that_it_is_there() {
 }
 
 #[test]
-fn an_address_that_does_not_answer_gets_three_times_what_came_from_it() {
+fn an_unanswered_challenge_limits_to_three_times_received() {
     // From the fifth second on B's datagrams seem to come from a host that knows nothing of this.
     fn lies(now: Instant) -> SocketAddr {
         if now < Instant::from_secs(5) { B } else { "198.51.100.7:9".parse().unwrap() }

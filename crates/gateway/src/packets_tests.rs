@@ -155,7 +155,7 @@ fn a_gateway_without_the_service_counts_and_forgets() {
 }
 
 #[test]
-fn who_asks_for_a_peer_that_is_down_is_told() {
+fn packets_to_a_peer_that_is_down_are_answered() {
     let mut gateway = gateway();
     let (begin, patience) = (Instant::from_secs(1), super::DOWN_AFTER);
     let datagram = v4(ROUTED, 64, 0, 17, &[0; 20]);
@@ -195,7 +195,7 @@ fn who_asks_for_a_peer_that_is_down_is_told() {
 }
 
 #[test]
-fn packets_go_to_a_peer_with_the_same_network_while_the_first_is_down() {
+fn packets_go_to_the_stand_in_while_the_first_is_down() {
     let nowhere =
         PeerConfig { lanes: vec![LaneConfig::new(PortId(0), None)], ..peer(2, &["10.1.0.0/16", "10.5.0.0/16"]) };
     let wider = peer(4, &["10.0.0.0/8"]);
@@ -210,7 +210,7 @@ fn packets_go_to_a_peer_with_the_same_network_while_the_first_is_down() {
 }
 
 #[test]
-fn what_waited_for_a_peer_that_goes_down_is_not_unreachable_where_another_stands_in() {
+fn queued_packets_are_not_unreachable_with_a_stand_in() {
     let packets = PacketConfig { inner_mtu: MTU, address4: Some(OWN4), ..PacketConfig::default() };
     let peers = vec![peer(2, &["10.1.0.0/16", "10.5.0.0/16"]), peer(3, &["10.1.0.0/16"])];
     let config = Config { private_key: [1; 32], peers, packets: Some(packets), ..Config::default() };

@@ -126,7 +126,7 @@ const KIND: Result<(), &str> = Err("dropped_packets_icmp_kind");
 const TARGET: Result<(), &str> = Err("dropped_packets_target_not_allowed");
 
 #[test]
-fn a_peer_speaks_for_what_is_behind_it_and_for_nobody_else() {
+fn a_peer_may_use_only_sources_behind_it() {
     let mut gateway = gateway(config());
     let cases = [
         (SHIP, "10.1.0.5", Ok(())),
@@ -158,7 +158,7 @@ fn a_peer_speaks_for_what_is_behind_it_and_for_nobody_else() {
 }
 
 #[test]
-fn the_inside_speaks_for_what_is_here_and_for_other_peers_that_it_passes_on() {
+fn inside_sources_are_local_or_of_other_peers() {
     let mut gateway = gateway(config());
     let cases = [
         ("10.3.0.5", "10.1.0.9", Ok(())),
@@ -180,7 +180,7 @@ fn the_inside_speaks_for_what_is_here_and_for_other_peers_that_it_passes_on() {
 }
 
 #[test]
-fn an_error_about_what_was_sent_there_passes_from_any_router_and_nothing_else_does() {
+fn icmp_errors_pass_only_about_packets_sent_there() {
     let mut gateway = gateway(config());
     // A router of the ship's whose address nobody has a route for here, and the source of a gateway without one.
     let (sent, sent6) = (udp("10.3.0.2", "10.1.0.9"), udp("fd03::2", "fd01::9"));
@@ -239,7 +239,7 @@ fn what_means_something_on_one_link_only_does_not_pass() {
 }
 
 #[test]
-fn metadata_and_what_is_unlisted_is_not_reached_and_this_machine_judges_what_is_for_itself() {
+fn metadata_and_unlisted_targets_are_refused() {
     let mut open = config();
     let mut gateway = gateway(open.clone());
     for target in ["100.100.100.200", "168.63.129.16", "192.0.0.192"] {
@@ -257,7 +257,7 @@ fn metadata_and_what_is_unlisted_is_not_reached_and_this_machine_judges_what_is_
 }
 
 #[test]
-fn a_flow_is_asked_for_by_who_is_there_if_its_source_counts() {
+fn a_kept_source_must_be_behind_the_peer() {
     let ask = |config: &Config, peer: PeerId, source: &str, target: &str| {
         let (mut gateway, [source, target]) = (gateway(config.clone()), [source, target].map(|a| a.parse().unwrap()));
         let answer = gateway.check_incoming(peer, source, target);
@@ -316,7 +316,7 @@ fn what_is_served_is_here_unless_a_route_is_closer() {
 }
 
 #[test]
-fn of_equal_routes_and_detours_the_first_of_a_peer_that_is_not_down_and_led_somewhere_is_taken() {
+fn the_first_usable_route_or_detour_is_taken() {
     let mut four = config();
     four.peers.push(peer(4, &["0.0.0.0/0"]));
     four.peers.push(peer(5, &[]));

@@ -53,7 +53,7 @@ fn without_keepalive_a_quiet_link_is_silent() {
 }
 
 #[test]
-fn a_peer_whose_address_becomes_known_is_called_there_and_one_that_moved_as_well() {
+fn a_peer_is_called_at_a_new_or_changed_address() {
     let mut pair = calling();
     let mut a = config(1, 2, B);
     a.peers[0].lanes[0].address = None;

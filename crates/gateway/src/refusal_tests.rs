@@ -67,7 +67,7 @@ fn count(pair: &Pair, name: &str) -> u64 {
 }
 
 #[test]
-fn what_is_on_the_lane_when_the_neighbour_dies_is_answered() {
+fn packets_in_flight_when_a_peer_goes_down_are_answered() {
     let mut pair = tunnel();
     (0..2).for_each(|n| pair.nodes[0].handle_packet(pair.now, &udp(1, n, 100)));
     pair.run(Span::from_millis(200), |_| false);
@@ -96,7 +96,7 @@ fn what_is_on_the_lane_when_the_neighbour_dies_is_answered() {
 }
 
 #[test]
-fn a_full_queue_is_given_up_whole_and_every_flow_is_told_within_the_limit() {
+fn a_dropped_queue_answers_every_flow_within_the_icmp_limit() {
     let mut pair = tunnel();
     // One flow at twice the lane's rate, until CoDel drops from it.
     let (mut serial, mut arrived) = (0, 0);

@@ -66,7 +66,7 @@ fn neighbours_come_and_change_places_while_a_flow_goes_on() {
 }
 
 #[test]
-fn a_neighbour_that_goes_loses_its_flows_and_may_come_back_under_the_same_epoch() {
+fn a_removed_peer_may_return_under_the_same_epoch() {
     let mut pair = Pair::new();
     let (ours, theirs) = pair.connect();
     let sent = noise(50_000);

@@ -86,7 +86,7 @@ mod tests {
     proptest! {
         /// Peers take and give back as they like within their limits.
         #[test]
-        fn what_is_lent_is_never_more_than_there_is_and_nobody_is_kept_from_its_own(
+        fn lending_never_exceeds_the_total_or_a_guarantee(
             total in 0..1_000_u64,
             peers in 1..6_usize,
             steps in proptest::collection::vec((0..6_usize, 0..1_200_u64), 1..60)

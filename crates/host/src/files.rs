@@ -71,7 +71,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn what_lies_in_the_way_neither_holds_up_nor_is_written_to() {
+    fn other_file_types_are_neither_read_nor_written() {
         let dir = std::env::temp_dir().join(format!("wavelane-files-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         let path = dir.join("new/a");

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_lives_inside_and_dies_with_the_namespace() {
+    fn a_child_ends_with_the_namespace() {
         if !allowed() {
             return;
         }

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_what_waits() {
+    fn the_kernel_reports_unsent_bytes() {
         let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let ours = connect(listener.local_addr().unwrap(), None, None).unwrap();
         let (mut theirs, _) = listener.accept().unwrap();

@@ -107,7 +107,7 @@ fn joined(setup: Delay, run: Delay, changes: Vec<(Span, ChangeFn<Delay>)>) -> (R
 }
 
 #[test]
-fn the_runs_machine_takes_over_at_its_time_and_changes_come_at_theirs() {
+fn the_run_starts_and_changes_on_time() {
     if !may_administer_network() {
         eprintln!("SKIPPED (needs root): driver test");
         return;
@@ -162,7 +162,7 @@ fn marked_packets(node: &Netns) -> u64 {
 }
 
 #[test]
-fn a_queue_is_told_the_flow_and_its_mark_reaches_the_far_kernel() {
+fn a_queue_gets_the_flow_hash_and_marks_reach_the_far_kernel() {
     if !may_administer_network() {
         eprintln!("SKIPPED (needs root): driver test");
         return;

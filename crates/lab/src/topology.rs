@@ -273,7 +273,7 @@ flows = {{ page = {{ app = "download", from = "c", to = "s", size = "1 MB" }} }}
 
     /// Two pairs of gateways around one channel between routers, and a flow of nobody's beside them.
     #[test]
-    fn gateways_are_neighbours_across_routers_and_know_what_lies_behind_each_other() {
+    fn gateways_are_neighbours_across_routers() {
         let text = r#"
 title = "t"
 duration = "1 s"

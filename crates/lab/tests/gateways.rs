@@ -82,7 +82,7 @@ fn a_clean_hop_carries_a_download_and_an_echo_through_both_gateways() {
 }
 
 #[test]
-fn an_outage_of_30_s_in_mid_download_costs_the_application_nothing_but_time() {
+fn a_download_survives_an_outage_of_30_s() {
     let scenario = corpus("outage.toml");
     if !able(&scenario) {
         return;

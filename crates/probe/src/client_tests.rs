@@ -122,7 +122,7 @@ fn probes_leave_every_ten_milliseconds_and_tell_both_ways() {
 }
 
 #[test]
-fn loss_copies_and_reordering_are_told_per_direction() {
+fn loss_copies_and_reordering_are_counted_per_direction() {
     let mut world = World::new(|upward, n, _| match (upward, n.checked_sub(BEFORE)) {
         (_, None) => vec![1],
         // Upwards every tenth is lost, every tenth comes twice, every tenth is overtaken by one.
@@ -218,7 +218,7 @@ fn a_server_that_restarts_is_found_again_and_probing_goes_on() {
 }
 
 #[test]
-fn probes_that_were_due_while_the_machine_slept_are_left_out_and_counted() {
+fn probes_missed_during_suspend_are_counted() {
     let mut world = World::new(|_, _, _| vec![5]);
     world.run(100);
     let now = world.now;

@@ -114,7 +114,7 @@ fn a_known_path_gives_its_own_figures() {
 }
 
 #[test]
-fn sentences_say_the_letters_rule_and_guess_no_place_and_no_queue() {
+fn sentences_explain_the_grade_and_invent_nothing() {
     let said = |d: &ProbeDocument, figure| {
         let all = crate::explain::sentences(d);
         all.into_iter().find(|e| e.figure == figure).map(|e| e.sentence).unwrap()

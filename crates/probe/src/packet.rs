@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_and_no_answer_outgrows_its_question() {
+    fn datagrams_round_trip_and_answers_fit_their_questions() {
         for message in one_of_each() {
             let question =
                 matches!(message, Message::Hello(_) | Message::Open(..) | Message::Count(..) | Message::Close(_));

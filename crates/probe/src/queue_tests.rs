@@ -38,7 +38,7 @@ fn downwards_it_stands_at_the_first_hop_that_rises() {
 }
 
 #[test]
-fn no_rise_names_nobody_and_silent_routers_are_said_to_be_silent() {
+fn no_rise_names_no_hop_and_silent_routers_are_reported() {
     assert_eq!(locate(&path(Kind::Up, [0, 0, 0], 20, 4)), None);
     let mut silent = path(Kind::Up, [0, 0, 0], 206, 4);
     let at = locate(&silent).unwrap();

@@ -65,7 +65,7 @@ fn a_session_takes_a_cookie_that_was_sent_to_that_very_address() {
 }
 
 #[test]
-fn probes_are_answered_in_order_counted_and_told_apart_from_copies() {
+fn probes_are_answered_in_order_and_copies_counted() {
     let mut s = server(Limits::default());
     let now = Instant::from_secs(1);
     let (token, _) = open(&mut s, now, CLIENT, NONCE).unwrap();

@@ -205,7 +205,7 @@ fn a_flow_that_never_slows_down_waits_no_longer_than_the_age() {
 }
 
 #[test]
-fn waiting_for_a_lane_that_stands_still_is_not_held_against_a_flow() {
+fn waiting_for_a_paused_lane_is_not_age() {
     let mut queue = Queue::new(Discipline::FqCoDel, ROOMY);
     (0..50).for_each(|n| queue.push(Instant::ZERO, item(0, n, 1_000)));
     // Nothing is served for half a second; then the burst leaves within the age.

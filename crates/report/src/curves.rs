@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_area_of_a_distribution_holds_every_seed_as_far_as_all_were_answered() {
+    fn the_area_of_a_distribution_holds_every_seed() {
         let run = |delays: &[f64]| delays.iter().map(|d| Some(*d)).chain([None]).collect::<Vec<_>>();
         let band = spread(&[run(&[10.0, 20.0, 30.0]), run(&[15.0, 18.0, 60.0])]);
         // A quarter of either was never answered.

@@ -148,7 +148,7 @@ fn done(out: &Path) {
 }
 
 #[test]
-fn the_page_stands_alone_and_holds_tables_pictures_checks_and_the_command() {
+fn the_page_is_self_contained_and_complete() {
     let out = record("page", 1);
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     for part in ["wavelane run demo.toml --seed 1", "tcp-cubic", "page-faster-than-tcp", "echo p95 ms", "share of link"]
@@ -230,7 +230,7 @@ fn radio_cells_stand_in_the_page_as_on_the_terminal() {
 }
 
 #[test]
-fn an_echo_shares_the_row_of_its_bulk_flow_only_if_it_is_the_only_one() {
+fn a_single_echo_shares_the_row_of_its_bulk_flow() {
     let out = record("rows", 1);
     let mut document = RunDocument::load(&out).unwrap();
     let mut scenario = Scenario::load(&out.join("scenario.toml")).unwrap();

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_path_stays_as_it_is_and_two_carry_their_sum_in_the_time_of_the_slower() {
+    fn two_paths_carry_their_sum_in_the_slower_time() {
         let fast = PathView { rtt: Span::from_millis(20), rate: Rate::from_bps(20_000_000), ..PathView::default() };
         let slow = PathView { rtt: Span::from_millis(300), rate: Rate::from_bps(5_000_000), lane: 1, ..fast };
         assert_eq!((together(&[]), together(&[slow])), (None, Some(slow)));

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_alone_starts_even() {
+    fn a_sole_sender_starts_even() {
         let mut share = Share::default();
         for _ in 0..1_000 {
             assert_eq!(share.turn(false, true), Turn::Packets);

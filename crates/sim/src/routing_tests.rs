@@ -38,7 +38,7 @@ fn first_hop(top: &str) -> &'static str {
 }
 
 #[test]
-fn the_shortest_way_passes_the_fewest_gateways_and_etx_takes_the_fewest_transmissions() {
+fn shortest_counts_gateways_and_etx_transmissions() {
     assert_eq!([first_hop(""), first_hop("routing = \"shortest\"")], ["e", "e"]);
     // Two hops of four transmissions each, or three of one.
     assert_eq!(first_hop("routing = \"etx\""), "b");

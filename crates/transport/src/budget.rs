@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_find_something_while_bulk_owes_but_never_more_than_the_floor_pays() {
+    fn copies_have_a_reserve_while_bulk_is_in_debt() {
         let mut budget = budget(0.05);
         budget.charge(200_000);
         let mut spent = 0;

@@ -91,7 +91,7 @@ fn the_share_of_lost_time_is_bad_over_good_plus_bad() {
 }
 
 #[test]
-fn what_lies_before_the_process_or_the_last_question_is_left_out() {
+fn times_before_the_process_are_left_out() {
     let mut late =
         GilbertElliott::new(Span::from_secs(1), Span::from_secs(1), Seed(1).chance("late"), Instant::from_secs(10));
     assert_eq!(late.share(Instant::from_secs(8), Instant::from_secs(12)).whole, Span::from_secs(2));

@@ -24,7 +24,7 @@ fn the_rest_of_the_frame_in_service_goes_at_the_new_rate() {
 }
 
 #[test]
-fn an_infinite_rate_empties_the_queue_at_once_and_a_finite_one_starts_filling_it() {
+fn a_change_to_an_infinite_rate_empties_the_queue() {
     let config = DirectionConfig { rate: mbit(1), ..Default::default() };
     let burst = steady(50, 1_500, ms(0), Span::ZERO);
     let out = drive(1, config, &burst, &[(ms(30), Parameter::Rate(None))]);

@@ -116,7 +116,7 @@ fn a_duplicate_comes_right_behind_its_original() {
 }
 
 #[test]
-fn jitter_is_uniform_and_keeps_order_unless_told_otherwise() {
+fn jitter_is_uniform_and_keeps_order_by_default() {
     let jitter = Span::from_millis(20);
     let free = run(DirectionConfig { jitter, keep_order: false, ..Default::default() });
     let mut extra: Vec<u64> = free.arrivals.iter().map(|a| a.at.since(ms(a.number())).as_nanos()).collect();
@@ -142,7 +142,7 @@ fn jitter_is_uniform_and_keeps_order_unless_told_otherwise() {
 }
 
 #[test]
-fn a_reordered_frame_is_passed_by_the_ones_behind_it_and_delays_nobody() {
+fn a_reordered_frame_is_overtaken_and_delays_no_other() {
     let reorder = Reorder { p: ratio(1, 50), extra: Span::from_micros(3_500) };
     let out = run(DirectionConfig { reorder, delay: Span::from_millis(10), ..Default::default() });
     let mut late = 0;

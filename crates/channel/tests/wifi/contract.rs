@@ -176,7 +176,7 @@ fn a_batch_is_taken_apart() {
 
 #[test]
 #[should_panic(expected = "the wiring names a port of station 2 towards 0 in a cell of 2")]
-fn a_port_of_nobody_is_a_mistake_of_the_wiring() {
+fn an_unconnected_port_is_a_wiring_error() {
     let mut wifi = Wifi::new(Seed(1), "air", &cell(OFDM_54, Rules::standard(), 2)).unwrap();
     wifi.handle_frame(Instant::ZERO, port(2, 0), &mut [0; 10], FrameMeta::default());
 }

@@ -168,7 +168,7 @@ fn equal_parameters_give_what_dcf_gives() {
 
 /// Sharing one ear must be a matter of speed alone under EDCA as well.
 #[test]
-fn categories_that_share_an_ear_behave_like_categories_that_do_not() {
+fn categories_that_share_an_ear_behave_the_same() {
     for rules in [Rules::standard(), Rules::ns3_3_44(), Rules::bianchi_2000()] {
         let shared = with_edca(OFDM_54, rules, 9, Edca::standard(OFDM));
         let mut apart = shared.clone();
@@ -275,7 +275,7 @@ fn acknowledgements_announce_the_rest_of_a_burst() {
 }
 
 #[test]
-fn broadcasts_go_once_at_a_basic_rate_to_all_who_hear() {
+fn broadcasts_go_once_at_a_basic_rate() {
     for (phy, micros) in [(OFDM_54, 2_072), (HR_11, 12_480), ((Phy::Dsss, 20), 12_480)] {
         let mut wifi = Wifi::new(Seed(1), "air", &cell(phy, Rules::standard(), 5)).unwrap();
         wifi.handle_frame(us(1_000), port(2, 2), &mut [9; 1_500], FrameMeta::default());

@@ -77,7 +77,7 @@ fn a_station_that_does_not_hear_the_other_talks_over_it() {
 }
 
 #[test]
-fn energy_that_is_sensed_keeps_a_station_quiet_without_being_understood() {
+fn sensed_energy_blocks_a_station() {
     let loud = triangle(OFDM_6, Rules::standard(), [Reach::LOUD; 2]);
     let run = saturate(1, &loud, &uplink(2), WARM, MEASURED);
     assert!(run.p_coll() < 0.2, "{}", run.p_coll());

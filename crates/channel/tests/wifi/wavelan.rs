@@ -26,7 +26,7 @@ fn a_lone_sender_loses_the_stated_overhead_to_each_frame() {
 }
 
 #[test]
-fn nobody_repeats_what_a_collision_spoils() {
+fn collisions_are_not_retransmitted() {
     let run = saturate(1, &wavelan(700, 6), &uplink(5), Span::ZERO, Span::from_secs(20));
     let (sent, arrived) = (run.sum(|t| t.data_sent), run.tallies[0].received as f64);
     assert!(arrived < 0.95 * sent && arrived > 0.5 * sent, "{arrived} of {sent}");

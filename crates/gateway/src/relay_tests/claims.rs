@@ -20,7 +20,7 @@ impl Chain {
 }
 
 #[test]
-fn who_claims_to_take_flows_up_again_meets_the_limit_of_new_flows_at_a_relay() {
+fn resumed_flows_are_rate_limited_at_a_relay() {
     let mut chain = Chain::new(3, 1);
     chain.run(Span::from_secs(1), |_| false);
     chain.admit(1, 20);
@@ -53,7 +53,7 @@ fn flows_that_a_relay_puts_off_for_long_are_taken_up_in_the_end() {
 }
 
 #[test]
-fn flows_that_a_relay_has_no_room_for_after_its_restart_are_taken_up_once_it_has() {
+fn flows_wait_for_room_at_a_restarted_relay() {
     let mut chain = Chain::new(3, 1);
     chain.talk(noise(1, 3_000_000), noise(2, 300_000));
     chain.run(Span::from_millis(300), |_| false);
@@ -79,7 +79,7 @@ fn flows_that_a_relay_has_no_room_for_after_its_restart_are_taken_up_once_it_has
 }
 
 #[test]
-fn an_application_that_leaves_while_its_flow_is_put_off_leaves_nothing_here() {
+fn closing_while_a_resumption_waits_leaves_no_state() {
     let mut chain = Chain::new(3, 1);
     let client = chain.talk(noise(1, 3_000_000), noise(2, 10));
     chain.run(Span::from_millis(300), |_| false);

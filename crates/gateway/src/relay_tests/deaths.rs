@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_relay_that_loses_its_memory_costs_no_byte_wherever_it_happens() {
+fn a_relay_crash_at_any_moment_loses_no_byte() {
     for seed in 0..24 {
         let mut chain = Chain::new(4, seed);
         chain.loss = Ratio::new(seed as u32 % 3, 20).unwrap();

@@ -298,7 +298,7 @@ fn the_first_bytes_cross_a_relay_long_before_the_last_have_left() {
 }
 
 #[test]
-fn a_side_that_does_not_read_does_not_hold_up_the_other_direction() {
+fn a_stopped_reader_does_not_block_the_other_direction() {
     let mut chain = Chain::new(3, 1);
     chain.pool = 2 << 20;
     (0..3).for_each(|node| chain.boot(node));
@@ -317,7 +317,7 @@ fn a_side_that_does_not_read_does_not_hold_up_the_other_direction() {
 }
 
 #[test]
-fn who_does_not_know_the_token_cannot_take_a_flow_over() {
+fn resuming_a_flow_requires_its_token() {
     let mut chain = Chain::new(3, 1);
     chain.talk(noise(1, 3_000_000), noise(2, 10));
     chain.run(Span::from_millis(300), |_| false);

@@ -117,7 +117,7 @@ fn a_batch_beyond_the_interface_is_counted_and_does_not_end_batching() {
 }
 
 #[test]
-fn time_spent_in_the_socket_is_told() {
+fn time_spent_in_the_socket_is_reported() {
     let (mut a, mut b) = (bind(LOOPBACK), bind(LOOPBACK));
     // The kernel begins to stamp arrivals a while after the first socket has asked for it; until then it stamps what is read.
     let mut seen = Vec::new();

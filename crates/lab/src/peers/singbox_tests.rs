@@ -35,7 +35,7 @@ fn reviewed(scenario: &Scenario) -> Result<(), String> {
 }
 
 #[test]
-fn brutal_is_told_nine_tenths_of_each_direction_in_whole_mbit() {
+fn brutal_gets_nine_tenths_of_each_rate_in_whole_mbit() {
     let asymmetric = scenario("rate = \"1500 kbit/s\",", "c", "s");
     let air = &asymmetric.channels[1];
     assert_eq!(directions(air, "a").map(|d| told(air, d)), [Some(18), Some(1)]);
@@ -43,7 +43,7 @@ fn brutal_is_told_nine_tenths_of_each_direction_in_whole_mbit() {
 }
 
 #[test]
-fn brutal_is_refused_where_it_cannot_be_told_the_rate_towards_the_client() {
+fn brutal_is_refused_where_its_rate_cannot_be_configured() {
     assert_eq!(reviewed(&scenario("rate = \"1500 kbit/s\",", "c", "s")), Ok(()));
     for back in ["rate = \"33.6 kbit/s\",", ""] {
         let why = reviewed(&scenario(back, "c", "s")).unwrap_err();
@@ -54,7 +54,7 @@ fn brutal_is_refused_where_it_cannot_be_told_the_rate_towards_the_client() {
 }
 
 #[test]
-fn each_protocol_is_asked_for_by_both_ends_in_the_same_words() {
+fn both_ends_configure_each_protocol_alike() {
     let outside = SocketAddr::from(([10, 77, 1, 2], 31_000));
     for tunnel in [Tunnel::Hysteria2Brutal, Tunnel::Hysteria2Bbr, Tunnel::TuicBbr] {
         let server = server_file(tunnel, outside, json!({}))["inbounds"][0].clone();

@@ -21,7 +21,7 @@ fn an_acknowledgement_samples_the_segment_it_ends_at() {
 }
 
 #[test]
-fn what_was_sent_twice_gives_no_sample_and_neither_does_what_waited_for_it() {
+fn retransmitted_segments_give_no_rtt_sample() {
     let mut l = Ledger::default();
     l.add(sent(0, 10, 100), 100);
     l.add(sent(10, 20, 200), 100);

@@ -81,7 +81,7 @@ fn silence_makes_it_a_timeout_and_what_follows_belongs_to_it() {
 }
 
 #[test]
-fn the_last_segment_after_two_round_trips_is_a_probe_and_the_second_time_a_timeout() {
+fn a_second_tail_retransmission_is_a_timeout() {
     let mut r = Repairs::default();
     let case = Case::repeats(9_000, 10 * MS);
     r.sent(&case.sending(9_000, 112 * MS, 102 * MS));

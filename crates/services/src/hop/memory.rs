@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_takes_a_quarter_more_than_it_holds_as_it_grows_and_four_times_as_it_shrinks() {
+    fn a_buffer_holds_at_most_four_times_its_content() {
         let mut buf = VecDeque::new();
         for _ in 0..1_000 {
             make_room(&mut buf, 1_172);

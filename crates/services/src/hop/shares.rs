@@ -140,7 +140,7 @@ mod tests {
         /// Flows take all that they may, move it on and give it back in any order: nobody gets less than the floor, all
         /// together stay within the limit, and those that do not move within half of it.
         #[test]
-        fn flows_that_stand_still_take_half_of_the_room_and_all_take_no_more_than_there_is(
+        fn stalled_flows_take_at_most_half_of_the_room(
             steps in proptest::collection::vec((0..40_usize, 0..6_u8, any::<bool>()), 1..300)
         ) {
             let mut flows = vec![Flow::default(); 40];

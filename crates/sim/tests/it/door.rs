@@ -90,7 +90,7 @@ fn bodies_cross_whole_in_both_directions_and_end_in_order() {
 
 /// The handshake waits for the far server: one round trip of the lane.
 #[test]
-fn a_connection_is_told_to_stand_when_the_far_server_has_answered_and_not_before() {
+fn a_connection_is_accepted_only_after_the_far_server() {
     let mut world = World::new(1, gigabit(), clean_demo());
     world.add(Work::Download(Some(1_000)), 80, secs(1));
     let flow = world.add(Work::Download(Some(1_000)), 80, secs(2));
@@ -127,7 +127,7 @@ fn a_gateway_that_restarts_resets_what_it_forgot_and_takes_new_connections() {
 
 /// What the door holds of a download to a slow client is bounded, so that an exchange beside it does not wait for seconds.
 #[test]
-fn an_echo_beside_a_download_to_a_slow_client_waits_for_the_clients_queue_alone() {
+fn an_echo_to_a_slow_client_waits_in_its_queue_only() {
     // 2 Mbit/s and 30 kB: 120 ms of queue, on a way of 104 ms; and what CUBIC puts there beyond, for a round trip each time.
     let mut world = World::new(1, CableConfig::symmetric(direction(2, 2, 30_000)), clean_demo());
     let bulk = world.add(Work::Download(None), 80, secs(1));

@@ -128,7 +128,7 @@ fn downloads(count: usize, stalls: bool) -> Vec<f64> {
 
 /// One reader that stands still among a hundred costs the others nothing: they share the link as if it were not there.
 #[test]
-fn a_reader_that_stands_still_costs_the_others_nothing() {
+fn a_stopped_reader_costs_others_nothing() {
     let (alone, beside) = (downloads(99, false), downloads(100, true));
     assert_eq!(beside[99], 0.0);
     let sum = |rates: &[f64]| rates.iter().sum::<f64>();
@@ -140,7 +140,7 @@ fn a_reader_that_stands_still_costs_the_others_nothing() {
 
 /// Caches too small for one offer, so that what lies between the edge and the loss is gone: the edge asks for less.
 #[test]
-fn lost_blocks_come_from_the_edge_where_caches_hold_less_than_an_offer() {
+fn small_caches_fall_back_to_the_edge() {
     let raw = run(&chain(3, "block-loss = \"1/20\"\ncache = \"150 kB\"", "3 MB"), 3);
     let file = flow(&raw, "file");
     assert!(file.completed && file.intact == Some(true), "{file:?}");
@@ -149,7 +149,7 @@ fn lost_blocks_come_from_the_edge_where_caches_hold_less_than_an_offer() {
 /// The reader of a download across a relay stands still for a minute: its edge asks where the bytes are, is told that they are
 /// there, and sends nothing again.
 #[test]
-fn a_reader_that_stands_still_is_asked_for_seldom_and_sent_nothing() {
+fn a_stopped_reader_gets_rare_offers_and_no_data() {
     let mut row = Row::new(1, vec![cable(20, 20), cable(20, 20)]);
     let down =
         row.add_reader(Work::Download(Some(8_000_000)), Instant::ZERO, Some(secs(90)), Some((secs(1), secs(61))));

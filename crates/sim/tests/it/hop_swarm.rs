@@ -11,7 +11,7 @@ const SEEDS: u64 = 40;
 const FIRST: u64 = 81;
 
 #[test]
-fn meshes_with_faults_lose_double_and_damage_nothing_and_end_once_healed() {
+fn meshes_with_faults_keep_every_byte_and_finish() {
     let (first, count) = (number("WAVELANE_SWARM_FIRST", FIRST), number("WAVELANE_SWARM_SEEDS", SEEDS));
     let mut sum = Outcome::default();
     for seed in first..first + count {

@@ -101,7 +101,7 @@ fn slow(bps: u64, delay_ms: u64) -> DirectionConfig {
 }
 
 #[test]
-fn lanes_together_are_never_slower_than_the_best_and_clean_ones_add_up() {
+fn two_lanes_are_never_slower_than_the_best() {
     let twenty = || both_ways(direction(20, 10, 100_000));
     // IP bytes less headers, tag and frame: 1,437 of 1,500 (docs/protocol/wire.md).
     let best = 20e6 * 1_437.0 / 1_500.0;
@@ -122,7 +122,7 @@ fn lanes_together_are_never_slower_than_the_best_and_clean_ones_add_up() {
 }
 
 #[test]
-fn a_lane_for_each_direction_carries_flows_both_ways_from_the_first_packet() {
+fn one_way_lanes_carry_flows_from_the_first_packet() {
     let radio = CableConfig::symmetric(direction(2, 50, 150_000));
     let modem = CableConfig::symmetric(slow(33_600, 50));
     let mut world = World::new(1, &[(radio.clone(), Ways::Forward), (modem.clone(), Ways::Reverse)]);
@@ -142,7 +142,7 @@ fn a_lane_for_each_direction_carries_flows_both_ways_from_the_first_packet() {
 }
 
 #[test]
-fn a_lane_that_goes_takes_nothing_with_it_and_comes_back_into_use() {
+fn a_failed_lane_loses_nothing_and_returns() {
     let mut gone = direction(10, 20, 100_000);
     gone.outages = vec![(secs(4), secs(9))];
     for order in [0, 1] {

@@ -69,7 +69,7 @@ fn a_chain_of_five_carries_what_one_hop_carries() {
 
 /// Relays die at any moment, one whose neighbour is the edge and one behind it, for good, with or without memory.
 #[test]
-fn flows_leave_a_way_whose_relay_dies_for_good_for_the_other() {
+fn flows_leave_a_path_whose_relay_fails_for_good() {
     for (seed, dead) in [(1, 1), (2, 2), (3, 1), (4, 2)] {
         let mut mesh = two_ways(seed);
         traffic(&mut mesh);
@@ -87,7 +87,7 @@ fn flows_leave_a_way_whose_relay_dies_for_good_for_the_other() {
 }
 
 #[test]
-fn a_relay_that_crashes_and_comes_back_costs_no_byte_with_or_without_memory() {
+fn a_restarted_relay_loses_no_byte() {
     for (seed, forgets, away) in
         [(1, true, 1), (2, true, 2_000), (3, false, 2_000), (4, true, 20_000), (5, false, 20_000)]
     {
@@ -118,7 +118,7 @@ fn a_partition_of_minutes_is_waited_out() {
 }
 
 #[test]
-fn a_direct_link_that_dies_is_replaced_by_the_way_over_a_third() {
+fn a_failed_direct_link_is_replaced_over_a_third_gateway() {
     let mut mesh = Mesh::new(Seed(8), &MeshSpec::new(3, &[[0, 1], [0, 2], [2, 1]], &cable()));
     let down = add(&mut mesh, 0, 1, Work::Download(Some(5_000_000)), Instant::ZERO);
     mesh.engine.run_until(secs(1));

@@ -165,7 +165,7 @@ fn losses_are_repaired_within_a_round_trip_and_a_half() {
 }
 
 #[test]
-fn a_flow_of_one_and_a_half_times_the_link_waits_a_tenth_of_a_second_at_most() {
+fn an_overload_of_udp_waits_at_most_a_tenth_of_a_second() {
     for (loss, least) in [(None, 0.9), (Some(random_loss(3, 100)), 0.8)] {
         let cable = CableConfig::symmetric(direction(20, 25, 1_000_000));
         let cable = loss.as_ref().map_or(cable.clone(), |loss| with_loss(cable, loss));
@@ -253,7 +253,7 @@ fn unsplit_cubic_over_one_twentieth_of_loss_gets_most_of_the_limit() {
 }
 
 #[test]
-fn what_a_peer_may_not_send_is_dropped_and_a_wrong_target_is_told() {
+fn forbidden_packets_are_dropped_and_wrong_targets_answered() {
     let mut tunnel = Tunnel::new(4, clean_demo());
     let far = packet_config(2, 1, "192.0.2.1:51820", "10.0.0.0/16");
     let mut engine = Engine::new(Seed(4));

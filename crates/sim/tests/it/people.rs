@@ -56,7 +56,7 @@ fn flow(app: &str, rest: &str) -> String {
 }
 
 #[test]
-fn a_reader_waits_for_handshake_and_object_and_thinks_between_pages() {
+fn a_page_takes_handshake_and_object_and_think_time() {
     let pages = flow("web", "pages = 200\nsize = \"2 kB\"\nshape = \"3\"\nthink = \"500 ms\"");
     let (raw, figures) = run(&text("tcp-reno", 600, "", &pages), 1);
     let seen = figures[0].web.as_ref().unwrap();

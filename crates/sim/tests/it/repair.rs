@@ -152,7 +152,7 @@ fn short_transfers_by_loss() {
 /// Two minutes of a question every 100 ms and nothing else: repair costs at most four times the octets of a loss-free
 /// run, and buys an answer within two copies' distance.
 #[test]
-fn an_echo_alone_is_answered_soon_at_no_more_than_four_times_its_octets() {
+fn an_echo_alone_costs_at_most_four_times_its_octets() {
     let mut clean = 0.0;
     for (name, loss, _) in losses() {
         let mut pair = Pair::new(91, with_loss(clean_demo(), &loss));

@@ -147,7 +147,7 @@ fn a_one_way_outage_is_survived_too() {
 
 /// Both move while they cannot hear each other, so each knows only where the other was; then one comes home.
 #[test]
-fn neighbours_that_both_moved_meet_again_once_one_is_where_the_configuration_says() {
+fn two_moved_peers_reconnect_at_a_configured_address() {
     let mut pair = Pair::new(16, clean_demo());
     pair.outage(secs(2), secs(4));
     let down = pair.download(10_000_000);

@@ -291,7 +291,7 @@ mod tests {
 
     /// Linux gives the windows back and begins a new stage at the plateau; RFC 9438, section 4.9, goes on where it was.
     #[test]
-    fn a_needless_reduction_gives_the_window_back_and_in_linux_not_the_stage() {
+    fn an_undone_reduction_restores_the_window_not_the_epoch() {
         for (whole_segments, resumes) in [(true, false), (false, true)] {
             let congestion = CongestionControl::Cubic;
             let config = Config { whole_segments, initial_window: 100, congestion, ..Config::default() };

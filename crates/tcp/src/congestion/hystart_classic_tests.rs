@@ -99,7 +99,7 @@ fn it_ends_once_and_begins_anew_after_a_timeout() {
 }
 
 #[test]
-fn for_a_second_after_congestion_avoidance_began_nothing_is_judged() {
+fn hystart_pauses_for_a_second_after_congestion_avoidance() {
     for (began, ends) in [(0, None), (1_000_001, None), (2_000_000, Some(3_010_600))] {
         let mut classic = Classic::default();
         let stage = Some(Instant::from_nanos(began * 1_000));

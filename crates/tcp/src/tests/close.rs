@@ -141,7 +141,7 @@ fn forged_syns_and_acknowledgements_are_challenged_seldom() {
 }
 
 #[test]
-fn our_own_reset_is_told_once() {
+fn our_own_reset_is_reported_once() {
     let mut tcp = Script::established(plain());
     tcp.write(100);
     tcp.tcp.reset();

@@ -69,7 +69,7 @@ fn without_a_measurable_round_trip_nothing_waits() {
 
 /// An acknowledgement may get lost, so what changed must be within the first two blocks.
 #[test]
-fn what_is_far_down_in_the_reports_is_told_at_once() {
+fn changes_deep_in_the_sack_list_are_acknowledged_at_once() {
     let mut tcp = receiver(plain());
     for n in [1, 11, 21] {
         assert_eq!(give(&mut tcp, n).len(), 1);
@@ -84,7 +84,7 @@ fn what_is_far_down_in_the_reports_is_told_at_once() {
 }
 
 #[test]
-fn what_fills_a_hole_or_comes_twice_is_told_at_once() {
+fn filled_holes_and_duplicates_are_acknowledged_at_once() {
     let mut tcp = receiver(plain());
     (1..=3).for_each(|n| assert_eq!(give(&mut tcp, n).len(), 1));
     assert!(give(&mut tcp, 4).is_empty());

@@ -208,7 +208,7 @@ fn time_wait(station: &mut Station, options: Options) -> u32 {
 /// RFC 6191, section 2, and RFC 9293, section 3.6.1 (MAY-2): a newer SYN opens a new connection from TIME-WAIT, an older one
 /// is answered like any straggler. Timestamps decide where both have them; numbers do where those are equal or missing.
 #[test]
-fn who_may_follow_in_time_wait() {
+fn connections_that_may_follow_in_time_wait() {
     let stamped = |value| Options { timestamps: stamps(value, 0).timestamps, ..syn_options() };
     let cases = [
         (None, None, 100, true),

@@ -69,7 +69,7 @@ fn only_new_data_is_capable() {
 
 /// Section 6.1.2: whatever reduced the window, the next new data says so, once: else the peer would go on echoing an old mark.
 #[test]
-fn every_reduction_is_told() {
+fn every_reduction_sets_cwr() {
     let mut tcp = ten_marked(marking());
     tcp.sack(1, &[(1_001, 4_001)]);
     let mut sent = tcp.drain();
@@ -91,7 +91,7 @@ fn every_reduction_is_told() {
 
 /// A reduction that proved needless before new data went is not told.
 #[test]
-fn what_was_taken_back_is_not_told() {
+fn an_undone_reduction_sets_no_cwr() {
     let mut tcp = ten_marked(marking());
     tcp.sack(1, &[(1_001, 4_001)]);
     assert_eq!(tcp.data(), [(1, 1_000)]);

@@ -12,7 +12,7 @@ fn pushed(tcp: &mut Script) -> Vec<bool> {
 
 /// A millisecond's worth of the pace is less than two segments, the shortest train.
 #[test]
-fn the_end_of_a_train_asks_to_be_delivered() {
+fn the_end_of_a_train_carries_psh() {
     for (offload, ends) in [(true, [false, true]), (false, [false, false])] {
         let mut tcp = Script::established(Config { offload, ..plain() });
         tcp.write(40_000);
@@ -148,7 +148,7 @@ fn what_was_pushed_is_acknowledged_when_it_is_read() {
 
 /// Who answers within the delay lets acknowledgements ride on the answers, until nothing came to ride on.
 #[test]
-fn who_answers_does_not_acknowledge_what_is_read() {
+fn an_answer_replaces_the_ack_of_what_is_read() {
     let mut tcp = Script::established(plain());
     tcp.give(A.with(P), 1, 1, b"question");
     tcp.wait(39);

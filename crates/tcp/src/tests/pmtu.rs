@@ -19,7 +19,7 @@ fn message(mtu: u32, seq: u32) -> TooBig {
 }
 
 #[test]
-fn what_is_too_long_is_cut_and_goes_again_with_the_window_as_it_was() {
+fn segments_too_long_are_cut_without_reducing_the_window() {
     let mut tcp = flying();
     tcp.tcp.handle_too_big(tcp.now, &message(640, 1));
     // 640 less 40 bytes of headers.

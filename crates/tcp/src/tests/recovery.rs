@@ -209,7 +209,7 @@ fn needless_repeats_are_noticed() {
 
 /// RFC 3168, section 6.1.2: one reduction per round trip, told by CWR, and nothing is repeated.
 #[test]
-fn a_mark_reduces_once_and_is_told() {
+fn a_mark_reduces_once_and_sets_cwr() {
     let options = wavelane_wire::tcp::Options { ..syn_options() };
     let mut tcp = Script::connect(Config { ecn: true, prr: false, ..plain() });
     tcp.drain();

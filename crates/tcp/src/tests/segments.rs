@@ -188,7 +188,7 @@ fn what_comes_after_the_end_is_answered_and_not_taken() {
 }
 
 #[test]
-fn an_end_beyond_the_window_is_not_believed() {
+fn a_fin_beyond_the_window_is_ignored() {
     let mut tcp = Script::established(plain());
     tcp.give(A.with(F), 9_901, 1, &[7; 200]);
     tcp.drain();

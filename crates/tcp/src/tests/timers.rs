@@ -316,7 +316,7 @@ fn the_second_timeout_of_a_segment_leaves_the_threshold() {
 }
 
 #[test]
-fn what_is_given_up_is_told_by_a_reset() {
+fn an_abandoned_connection_is_reset() {
     let mut tcp = Script::established(Config { data_retries: 0, rack_tlp: false, ..plain() });
     tcp.write(10);
     tcp.drain();

@@ -67,7 +67,7 @@ fn an_ack_of_data_measures_the_round_trip_whatever_is_newest_in_it() {
 }
 
 #[test]
-fn a_wish_that_was_lost_is_told_again() {
+fn a_lost_ack_wish_is_resent() {
     let mut sender = sender_with(8);
     sender.handle_ack(ms(50), &ack(&[(0, 7)], 1));
     assert!(sender.ack_wish().is_some(), "a gigabit calls for rarer acks");

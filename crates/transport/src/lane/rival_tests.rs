@@ -55,7 +55,7 @@ const CELLS: [(Kind, u64, u64, (u64, u64)); 12] = [
 ];
 
 #[test]
-fn a_tcp_and_a_lane_share_the_link_and_the_queue_is_short_again_after_it() {
+fn a_tcp_and_a_lane_share_the_link() {
     for (kind, rtt, quarters, (least, most)) in CELLS {
         let link = link(rtt, quarters);
         let mut w = world(link, 1);
@@ -94,7 +94,7 @@ fn a_lane_that_comes_late_gets_a_share_too() {
 }
 
 #[test]
-fn among_several_nobody_starves() {
+fn among_several_no_flow_starves() {
     for (lanes, rivals) in [(1, 2), (1, 4), (2, 1), (2, 2)] {
         let mut w = world(link(100, 4), lanes);
         w.run_until(10.0);
@@ -167,7 +167,7 @@ fn what_changes_while_competing_does_not_keep_it_there() {
 
 /// Nothing but a competitor makes a lane compete.
 #[test]
-fn beside_nobody_a_lane_never_competes() {
+fn a_lane_alone_never_competes() {
     type Event = fn(&mut World);
     let bursts = Loss::Bursts { good: Span::from_millis(570), bad: Span::from_millis(30) };
     let jitter = |ms| Link { jitter: Span::from_millis(ms), ..Link::new(20, 100) };

@@ -54,7 +54,7 @@ fn an_ack_repeats_what_arrived_in_the_last_200_ms() {
 }
 
 #[test]
-fn an_ack_tells_of_what_came_late_however_old() {
+fn an_ack_reports_late_arrivals_of_any_age() {
     let mut rx = lossy();
     rx.received(ms(3_000), ms(3_000), 2_005, Ecn::NotEct, true, false);
     for again in 0..2 {
@@ -67,7 +67,7 @@ fn an_ack_tells_of_what_came_late_however_old() {
 }
 
 #[test]
-fn holes_are_told_at_once_and_counts_wait_an_eighth_of_a_round_trip() {
+fn holes_are_acked_at_once_and_counts_after_an_eighth_rtt() {
     let (longest, rtt) = (Span::from_millis(100), Span::from_millis(80));
     let mut rx = LaneReceiver::new(0);
     let arrive = |rx: &mut LaneReceiver, n: u64| rx.received(ms(n), ms(n), n, Ecn::NotEct, true, false);
@@ -87,7 +87,7 @@ fn holes_are_told_at_once_and_counts_wait_an_eighth_of_a_round_trip() {
 
 /// Delays between 0 and 40 ms, of which an ack each 50 ms tells one.
 #[test]
-fn jitter_is_seen_where_acks_are_rare_and_a_slow_lanes_queue_is_none() {
+fn rare_acks_show_jitter_but_no_queue_on_a_slow_lane() {
     let feed = |packets: u64| {
         let mut forward = Forward::default();
         for i in 0..200u64 {

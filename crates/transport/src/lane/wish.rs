@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_acks_tells_what_the_way_back_carries() {
+    fn a_queue_of_acks_gives_the_return_rate() {
         let mut wish = Wish::new(Instant::ZERO);
         queued(&mut wish, 8);
         let (packets, delay) = wish.pending().expect("a wish to tell");
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_handshake_is_doubted_by_a_quick_packet_and_believed_with_a_slow_one() {
+    fn a_quick_packet_overrules_a_slow_handshake() {
         let mut wish = Wish::new(Instant::ZERO);
         wish.suspect(Instant::ZERO, Span::from_millis(1_200));
         assert_eq!(wish.pending(), Some((THIN_PACKETS_MAX, Span::from_millis(300))));

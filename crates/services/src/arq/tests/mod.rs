@@ -208,7 +208,7 @@ fn a_free_flow_is_never_held_and_a_thin_one_neither() {
 }
 
 #[test]
-fn a_long_packet_travels_in_pieces_and_only_lost_pieces_go_again() {
+fn only_lost_pieces_of_a_long_packet_are_retransmitted() {
     let mut world = World::new(4, 10, 0);
     for serial in 0..200 {
         world.send(1, serial, 9_000, STRICT);

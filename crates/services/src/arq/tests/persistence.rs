@@ -17,7 +17,7 @@ fn persistence_ends() {
 }
 
 #[test]
-fn what_is_given_up_before_it_was_all_sent_stops_nothing_behind_it() {
+fn an_abandoned_packet_blocks_no_later_one() {
     let mut world = World::new(10, 0, 0);
     world.sender.start(world.now, packet(1, 0, 2_000), 1, STRICT);
     let (mut buf, mut pieces) = ([0; ROOM], Vec::new());

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lost_is_sent_again_until_it_arrives_and_then_forgotten() {
+    fn lost_bytes_are_resent_until_delivered() {
         let mut again = Again::default();
         again.put(100, (0..50).collect());
         again.put(140, vec![9; 20]);

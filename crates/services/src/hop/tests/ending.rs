@@ -74,7 +74,7 @@ fn a_direction_that_had_ended_ends_before_the_reset() {
 }
 
 #[test]
-fn who_is_told_of_the_end_sends_nothing_more_and_hears_of_it_ahead_of_the_bytes() {
+fn a_reset_after_stops_the_sender_before_the_bytes_arrive() {
     let (mut world, names) = opened(5, Ratio::ZERO);
     written(&mut world, 1, names[1], 100_000);
     written(&mut world, 0, names[0], 100_000);
@@ -117,7 +117,7 @@ fn bytes_that_overtook_the_answer_are_read_before_the_reset_too() {
 }
 
 #[test]
-fn a_reader_that_stands_still_may_give_up_and_both_sides_forget() {
+fn a_stopped_reader_may_reset_and_both_sides_forget() {
     let (mut world, names) = opened(7, Ratio::ZERO);
     written(&mut world, 1, names[1], 100_000);
     world.hops[1].end(world.now, names[1], Reason::Aborted);

@@ -41,7 +41,7 @@ fn beside(opens_per_s: u64) -> Span {
 }
 
 #[test]
-fn a_flood_of_opens_leaves_the_lane_to_those_who_send() {
+fn a_flood_of_opens_leaves_the_lane_to_data() {
     let (alone, beside) = (beside(0), beside(200));
     assert!(beside < alone.scale(3, 2), "{beside}, {alone} alone");
 }

@@ -101,7 +101,7 @@ fn receipts_for_bytes_never_sent_are_ignored() {
 }
 
 #[test]
-fn forgetting_a_live_flow_resets_it_and_its_number_is_never_used_again() {
+fn forgetting_a_live_flow_resets_it_for_good() {
     let mut hop = accepted();
     while hop.poll_event().is_some() {}
     hop.handle_frame(ms(2), &Frame::Forget { below: 5, ranges: Ranges(vec![(9, 12)]) });
@@ -182,7 +182,7 @@ fn thousands_of_holes_are_kept_while_the_pool_has_room() {
 
 /// A receipt of every other byte tells bytes apart that nobody sent apart.
 #[test]
-fn receipts_of_single_bytes_do_not_cut_what_is_on_the_way_without_end() {
+fn single_byte_receipts_do_not_split_ranges_without_bound() {
     let (mut hop, flow) = (accepted(), theirs(0));
     hop.handle_frame(
         ms(2),

@@ -9,7 +9,7 @@ fn idle(world: &World) -> [usize; 2] {
 }
 
 #[test]
-fn a_flow_is_reported_idle_once_nothing_moved_either_way_and_not_before() {
+fn a_flow_is_idle_only_without_progress_either_way() {
     let mut world = World::new(41, Pipe::default(), HopConfig { idle: Some(IDLE), ..HopConfig::default() });
     let flow = world.open_accepted();
     // A byte an hour, now this way, now that.
@@ -34,7 +34,7 @@ fn a_flow_is_reported_idle_once_nothing_moved_either_way_and_not_before() {
 
 /// Or a peer could keep what it was sent last, and its place, for as long as it likes.
 #[test]
-fn the_last_bytes_of_an_ended_flow_are_waited_for_no_longer_than_an_open_one() {
+fn the_last_bytes_of_an_ended_flow_time_out_as_idle() {
     let mut world = World::new(43, Pipe::default(), HopConfig { idle: Some(IDLE), ..HopConfig::default() });
     let flow = world.open_accepted();
     // More than the other side takes of a reader that stands still.

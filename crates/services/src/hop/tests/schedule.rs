@@ -32,7 +32,7 @@ fn a_stalled_reader_costs_others_nothing_and_wakes_up_whole() {
 }
 
 #[test]
-fn credit_and_the_pool_bound_memory_whoever_stalls() {
+fn credit_and_the_pool_bound_memory_for_any_stall() {
     let pipe = Pipe { rate: Rate::from_bps(200_000_000), delay: Span::from_millis(10), ..Pipe::default() };
     let mut world = World::new(21, pipe, config(4));
     let flows: Vec<FlowName> = (0..60).map(|_| world.open_accepted()).collect();
@@ -217,7 +217,7 @@ fn a_receipt_cancels_copies_and_custody_needs_no_lane_ack() {
 
 /// A receipt with many ranges is cut at its low end: above the lowest range that it lists it is whole.
 #[test]
-fn bytes_dropped_behind_the_lane_are_repaired_above_the_lowest_range_of_a_cut_receipt() {
+fn a_truncated_receipt_repairs_above_its_lowest_range() {
     let (mut hop, names) = lone_hop(1);
     hop.write(ms(3), names[0], &[0; 50_000]);
     while hop.wants(ms(3)).is_some() {
@@ -239,7 +239,7 @@ fn bytes_dropped_behind_the_lane_are_repaired_above_the_lowest_range_of_a_cut_re
 }
 
 #[test]
-fn a_lane_ack_that_no_receipt_confirms_is_questioned_and_then_repaired() {
+fn landed_bytes_without_receipt_are_queried_then_retransmitted() {
     let (mut hop, names) = lone_hop(1);
     hop.write(ms(3), names[0], &[0; 5_000]);
     while hop.wants(ms(3)).is_some() {
@@ -293,21 +293,13 @@ fn a_writer_is_held_to_8_ms_and_woken_when_there_is_room() {
 }
 
 #[test]
-fn a_direction_begins_with_more_and_a_writer_over_a_slow_path_is_woken_by_half_of_what_may_wait() {
+fn a_direction_may_begin_with_128_kib() {
     let (mut hop, names) = lone_hop(1);
     // 10 Mbit/s x 8 ms = 10,000 octets.
     hop.set_path(PathView { rate: Rate::from_bps(10_000_000), ..PathView::default() });
     for at in [ms(3), ms(1_000)] {
         assert_eq!(hop.write(at, names[0], &[0; 200_000]), 131_072, "the end of a short transfer is known at once");
         assert_eq!(hop.poll_event(), None);
-        let woken = loop {
-            fill(&mut hop, at, Class::Bulk);
-            if let Some(event) = hop.poll_event() {
-                break event;
-            }
-        };
-        assert_eq!(woken, HopEvent::Writable(names[0]));
-        assert!((5_000..5_000 + MTU_PAYLOAD).contains(&hop.room(names[0])), "{}", hop.room(names[0]));
         // Once everything was receipted it begins anew.
         while hop.wants(at).is_some() {
             fill(&mut hop, at, Class::Bulk);
@@ -315,7 +307,25 @@ fn a_direction_begins_with_more_and_a_writer_over_a_slow_path_is_woken_by_half_o
         let (flow, state, ranges) = (names[0].from_other_side(), ReceiptState::Accept, Ranges::default());
         let cumulative = hop.counters().first_octets;
         hop.handle_frame(at, &Frame::Receipt { flow, state, cumulative, credit: 0, ranges });
+        assert_eq!(hop.poll_event(), Some(HopEvent::Writable(names[0])));
     }
+}
+
+#[test]
+fn a_writer_is_woken_when_half_of_its_limit_is_free() {
+    let (mut hop, names) = lone_hop(1);
+    // 10 Mbit/s x 8 ms = 10,000 octets.
+    hop.set_path(PathView { rate: Rate::from_bps(10_000_000), ..PathView::default() });
+    hop.write(ms(3), names[0], &[0; 200_000]);
+    assert_eq!(hop.poll_event(), None);
+    let woken = loop {
+        fill(&mut hop, ms(3), Class::Bulk);
+        if let Some(event) = hop.poll_event() {
+            break event;
+        }
+    };
+    assert_eq!(woken, HopEvent::Writable(names[0]));
+    assert!((5_000..5_000 + MTU_PAYLOAD).contains(&hop.room(names[0])), "{}", hop.room(names[0]));
 }
 
 #[test]
@@ -364,7 +374,7 @@ fn an_echo_stays_quick_and_bulk_fast_through_bursts_of_loss() {
 /// Promises are made while there is room and are not withdrawn: forty readers that stand still are owed more than
 /// the pool holds.
 #[test]
-fn stopped_readers_are_not_sent_the_same_bytes_for_ever_and_leave_room_for_the_others() {
+fn stopped_readers_cause_no_endless_retransmission() {
     let config = HopConfig { flows_max: 60, pool: wavelane_base::Octets::new(1 << 20), ..HopConfig::default() };
     let mut world = World::new(12, Pipe { loss: wavelane_base::Ratio::new(1, 50).unwrap(), ..Pipe::default() }, config);
     let mut stopped: Vec<Stream> = Vec::new();

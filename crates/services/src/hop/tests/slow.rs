@@ -93,7 +93,7 @@ fn download(world: &mut World, others: &mut Vec<Download>, time: Span) -> (u64, 
 }
 
 #[test]
-fn slow_readers_by_the_hundred_leave_a_download_what_they_do_not_read() {
+fn hundreds_of_slow_readers_leave_a_download_the_rest() {
     let time = Span::from_secs(15);
     let (alone, _) = download(&mut World::new(31, Pipe::default(), HopConfig::default()), &mut Vec::new(), time);
     for (count, apart_ms, settle) in [(200, 0, 30), (1_000, 0, 80), (200, 500, 10)] {
@@ -115,7 +115,7 @@ fn slow_readers_by_the_hundred_leave_a_download_what_they_do_not_read() {
 
 /// What a flow is granted follows what is read of it.
 #[test]
-fn a_reader_that_stops_is_granted_little_and_one_that_goes_on_again_all_it_needs() {
+fn credit_shrinks_for_a_stopped_reader_and_recovers() {
     let mut world = World::new(32, Pipe::default(), HopConfig::default());
     // Sixty others stand still, so that there is not plenty.
     let mut others = slow_readers(&mut world, 60, Span::ZERO, Span::from_secs(10));

@@ -95,7 +95,7 @@ fn ask(world: &mut World, (near, far): (FlowName, FlowName), span: (u64, u64), o
 }
 
 #[test]
-fn only_what_the_next_node_lacks_moves_whatever_is_lost_on_the_way() {
+fn vtx_moves_only_what_the_next_node_lacks() {
     for loss in [Ratio::ZERO, ratio(1, 5)] {
         let (mut world, near, far) = passed_on(loss, 300_000);
         let first = world.hops[0].counters().first_octets;
@@ -115,7 +115,7 @@ fn only_what_the_next_node_lacks_moves_whatever_is_lost_on_the_way() {
 }
 
 #[test]
-fn offers_that_come_too_often_or_ask_for_too_much_are_not_answered() {
+fn excessive_vtx_offers_are_not_answered() {
     let (mut world, _, far) = passed_on(Ratio::ZERO, 300_000);
     let offer = |start, length| Frame::Offer {
         flow: far.from_other_side(),

@@ -57,7 +57,7 @@ fn loss_that_stays_is_the_mediums_after_one_pair() {
 
 /// The case that one look would decide wrongly: the loss ends while the rate is low, and never comes back.
 #[test]
-fn a_fade_that_ends_once_convicts_nobody() {
+fn one_fade_is_not_taken_for_congestion() {
     for end in [0.05, 0.2, 0.3, 0.5, 0.7, 1.1] {
         let (verdict, _) = judge(0.25, |at, _| if at < end { 0.5 } else { 0.0 }, 1.0);
         assert!(matches!(verdict, Some(Verdict::Medium(_))), "end {end}: {verdict:?}");

@@ -43,7 +43,7 @@ fn the_mediums_loss_is_no_signal_and_more_is() {
 }
 
 #[test]
-fn who_gets_too_little_counts_as_more_flows_and_who_gets_enough_as_fewer() {
+fn the_number_of_emulated_flows_follows_the_share() {
     let best = Rate::from_bps(20_000_000);
     let mut weight = Weight::new(Instant::ZERO);
     let mut now = 0;

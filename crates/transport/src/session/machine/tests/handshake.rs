@@ -48,7 +48,7 @@ fn the_cipher_is_aes_only_if_both_have_it() {
 }
 
 #[test]
-fn a_wrong_key_is_told_at_both_ends() {
+fn a_wrong_key_is_reported_at_both_ends() {
     let mut stranger = config(0, 1);
     stranger.private_key = private_key(9);
     let mut w = World::with([stranger, config(1, 1)], MS50, 1);
@@ -71,7 +71,7 @@ fn a_wrong_key_is_told_at_both_ends() {
 }
 
 #[test]
-fn word_of_an_unknown_key_counts_only_from_who_was_called() {
+fn an_unknown_key_reply_counts_only_from_the_called_peer() {
     let mut w = World::new(MS50);
     w.want(0);
     w.run(Span::from_millis(10));
@@ -101,7 +101,7 @@ fn say_again(w: &mut World, word: &[u8]) -> Incoming {
 }
 
 #[test]
-fn calling_somebody_whose_key_we_have_wrong_is_met_with_silence() {
+fn a_call_with_a_wrong_peer_key_gets_no_answer() {
     let mut wrong = config(0, 1);
     wrong.peers[0].public_key = public_key(&private_key(9));
     let mut w = World::with([wrong, config(1, 1)], MS50, 1);
@@ -113,7 +113,7 @@ fn calling_somebody_whose_key_we_have_wrong_is_met_with_silence() {
 }
 
 #[test]
-fn different_preshared_keys_are_told_to_the_initiator() {
+fn the_initiator_detects_different_preshared_keys() {
     for (a, b) in [(Some([1; 32]), Some([2; 32])), (Some([1; 32]), None), (None, Some([2; 32]))] {
         let mut configs = [config(0, 1), config(1, 1)];
         configs[0].peers[0].preshared_key = a;

@@ -50,7 +50,7 @@ fn it_calls_at_once_and_the_peer_switches_with_its_first_data() {
 }
 
 #[test]
-fn where_nobody_is_it_calls_a_few_times_and_is_still_there_for_the_peers_call() {
+fn a_remembered_address_gets_a_bounded_number_of_calls() {
     let mut w = standing(2);
     w.fate = Box::new(|_, _, _| Vec::new());
     let before = w.count(1, kind::HANDSHAKE_INIT);
@@ -118,7 +118,7 @@ fn calls_from_both_sides_at_once_end_in_one_session() {
 
 /// The calls arrive; what answers them does not come back from the called address.
 #[test]
-fn calls_whose_answers_are_lost_do_not_hold_the_peers_own_call_up_again_and_again() {
+fn copies_of_an_init_do_not_delay_the_peers_own_call() {
     let mut w = standing(4);
     restart(&mut w, 1, 201, Some(address(0)));
     let start = w.now;
