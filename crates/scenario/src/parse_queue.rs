@@ -5,6 +5,7 @@ use crate::parse::word;
 use crate::table::{Table, Value};
 use crate::write::{text, unit};
 use wavelane_base::{Octets, Span};
+use wavelane_channel::wifi::StationQueue;
 use wavelane_channel::{CoDelTimes, Discipline, Parameter, QueueLimit, Queueing};
 
 /// The kinds of queue, as files write them.
@@ -63,15 +64,46 @@ pub(crate) fn queue(value: &Value<'_>) -> Result<Parameter, ScenarioError> {
         Kind::TwoStage => packets(&table.need("ring", "\"256 packets\"")?)?,
         _ => table.get("ring").map_or(Ok(0), |value| packets(&value))?,
     };
-    let discipline = match kind {
-        Kind::Fifo => return Ok(Parameter::Queue(limit)),
-        Kind::TwoStage => Discipline::Fifo,
-        Kind::CoDel => Discipline::CoDel(times(&table)?),
-        Kind::FqCoDel => Discipline::FqCoDel(times(&table)?),
+    if kind == Kind::Fifo {
+        return Ok(Parameter::Queue(limit));
+    }
+    Ok(Parameter::Queueing(limit, Queueing { discipline: discipline(&table, kind)?, ring }))
+}
+
+fn discipline(table: &Table<'_>, kind: Kind) -> Result<Discipline, ScenarioError> {
+    Ok(match kind {
+        Kind::Fifo | Kind::TwoStage => Discipline::Fifo,
+        Kind::CoDel => Discipline::CoDel(times(table)?),
+        Kind::FqCoDel => Discipline::FqCoDel(times(table)?),
         Kind::Pie => Discipline::Pie(table.quantity("target")?.unwrap_or(PI_TARGET)),
         Kind::DualPi2 => Discipline::DualPi2(table.quantity("target")?.unwrap_or(PI_TARGET)),
-    };
-    Ok(Parameter::Queueing(limit, Queueing { discipline, ring }))
+    })
+}
+
+/// The queue of a radio station: `"50 packets"`, or a table.
+pub(crate) fn station(value: &Value<'_>) -> Result<StationQueue, ScenarioError> {
+    if value.as_str().is_some() {
+        let limit = QueueLimit::Packets(packets(value)?);
+        return Ok(StationQueue { limit, discipline: Discipline::Fifo, airtime: false });
+    }
+    let table = value.table(EXAMPLE)?;
+    let kind_at = table.need("kind", "\"fq-codel\"")?;
+    let kind = word(&kind_at, "kind of queue", KINDS, "\"fq-codel\"")?;
+    if let Some(at) = table.get("ring").or((kind == Kind::TwoStage).then_some(kind_at)) {
+        let why = format!("{}: behind a station's queue is one transmission, and no ring", at.path);
+        return Err(at.impossible(format!("{why}: leave ring out, and name another kind than two-stage")));
+    }
+    let keys: Vec<&str> = kind.keys().iter().copied().chain(["airtime"]).collect();
+    table.only(&keys)?;
+    let limit = table.get("limit").map_or(Ok(kind.limit()), |value| limit(&value))?;
+    let airtime = table.get("airtime").map(|value| value.bool()).transpose()?.unwrap_or(false);
+    Ok(StationQueue { limit, discipline: discipline(&table, kind)?, airtime })
+}
+
+/// The TOML value of a radio station's queue.
+pub(crate) fn write_station(queue: &StationQueue) -> String {
+    let words = write(queue.limit, Queueing { discipline: queue.discipline, ring: 0 });
+    if queue.airtime { words.replace(" }", ", airtime = true }") } else { words }
 }
 
 /// The delay that PIE and DualPI2 let stand (RFC 8033, section 4.1; RFC 9332, appendix A.1).

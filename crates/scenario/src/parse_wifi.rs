@@ -5,8 +5,10 @@ use crate::model::{Channel, ChannelKind};
 use crate::parse::word;
 use crate::parse_edca;
 use crate::parse_ht;
+use crate::parse_queue;
 use crate::table::{Table, Value};
 use crate::units::{Quantity, UnitError};
+use std::collections::BTreeMap;
 use wavelane_base::{Octets, Rate, Span};
 use wavelane_channel::wifi::{
     AfterDrop, BitErrors, Capture, CapturePoint, ErrorsPer, Phy, RTS_NEVER, Reach, ReachMap, Retry, Rules, SNAPLEN_MAX,
@@ -30,6 +32,7 @@ pub const WIFI_KEYS: &[&str] = &[
     "rules",
     "retry",
     "queue",
+    "queues",
     "cw",
     "reach",
     "pairs",
@@ -99,7 +102,17 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
         cell.rts_threshold = threshold(&value)?;
     }
     if let Some(value) = table.get("queue") {
-        cell.queue = packets(&value)?;
+        if value.as_str().is_some() {
+            cell.queue = packets(&value)?;
+        } else {
+            let queue = parse_queue::station(&value)?;
+            cell.queues = (0..stations.len()).map(|station| (station, queue)).collect();
+        }
+    }
+    if let Some(value) = table.get("queues") {
+        for (name, value) in value.table("{ ap = { kind = \"fq-codel\" } }")?.entries() {
+            cell.queues.insert(station_called(&stations, &name, &value)?, parse_queue::station(&value)?);
+        }
     }
     cell.cw = table.get("cw").map(|v| contention_windows(&v)).transpose()?;
     cell.reach = reach(table, &stations)?;
@@ -112,11 +125,12 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
     cell.capture = table.get("capture").map(|v| capture(&v)).transpose()?;
     cell.errors = table.get("errors").map(|v| errors(&v, &stations)).transpose()?;
     // What remains is about one key each: the one that comes first in the file of those that can be at fault.
-    let keys = ["queue", "cw", "retry", "capture", "edca", "aggregate", "noise", "fec", "pcap", "errors"];
+    let keys = ["queue", "queues", "cw", "retry", "capture", "edca", "aggregate", "noise", "fec", "pcap", "errors"];
     let suspect = keys.into_iter().find_map(|key| {
         let mut plain = cell.clone();
         match key {
-            "queue" => plain.queue = 50,
+            "queue" => (plain.queue, plain.queues) = (50, BTreeMap::new()),
+            "queues" => plain.queues = BTreeMap::new(),
             "cw" => plain.cw = None,
             "retry" => plain.rules.retry = Retry::PerFrame(7),
             "capture" => plain.capture = None,
@@ -296,6 +310,10 @@ pub(crate) fn contention_windows(value: &Value<'_>) -> Result<(u32, u32), Scenar
 
 fn station(stations: &[String], value: &Value<'_>) -> Result<usize, ScenarioError> {
     let name = value.str("a station's name", "\"ap\"")?;
+    station_called(stations, name, value)
+}
+
+fn station_called(stations: &[String], name: &str, value: &Value<'_>) -> Result<usize, ScenarioError> {
     stations.iter().position(|s| s == name).ok_or_else(|| {
         let hint = crate::error::hint(name, stations.iter().map(String::as_str));
         value.impossible(format!("{}: '{name}' is no station of this channel; {hint}", value.path))

@@ -1,11 +1,13 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
+use crate::model::Scenario;
 use crate::model::{App, ChannelKind, Direction, TcpProfile};
 use crate::refusal_tests::{parse, refused};
 use wavelane_base::{Octets, Ratio, Span};
 use wavelane_channel::wifi::{
     Access, AfterDrop, Aggregate, CapturePoint, Category, Edca, ErrorsPer, Fec, FecCode, FecFrames, Phy, Reach, Retry,
-    Rules, SNAPLEN_MAX,
+    Rules, SNAPLEN_MAX, StationQueue,
 };
+use wavelane_channel::{CoDelTimes, Discipline, QueueLimit};
 
 /// A valid file that the table below damages one line at a time.
 const GOOD: &str = r#"duration = "10 s"
@@ -443,6 +445,77 @@ const WRONG: &[(&str, &str, &str)] = &[
         "44: [flows.flood]: 'host' reaches 's1' by a cable, and only a radio station can be saturated...",
     ),
 ];
+
+#[test]
+fn stations_name_their_queues_and_the_resolved_file_keeps_them() {
+    let with = |queues: &str| parse(&GOOD.replace("queue = \"20 packets\"", queues));
+    let cell = |s: &Scenario| s.channel("air").unwrap().cell().unwrap().clone();
+    let fq = StationQueue {
+        limit: QueueLimit::Packets(10_240),
+        discipline: Discipline::FqCoDel(CoDelTimes::default()),
+        airtime: false,
+    };
+    let all = with("queue = { kind = \"fq-codel\" }").unwrap();
+    assert_eq!(cell(&all).queues, (0..3).map(|station| (station, fq)).collect());
+    let text = "queue = \"20 packets\"\nqueues = { s2 = { kind = \"fq-codel\", limit = \"99 packets\", airtime = true }, \
+                ap = { kind = \"codel\", target = \"20 ms\", interval = \"200 ms\" }, s1 = \"7 packets\" }";
+    let some = with(text).unwrap();
+    let queues = cell(&some).queues;
+    assert_eq!(cell(&some).queue, 20);
+    assert_eq!(queues[&2], StationQueue { limit: QueueLimit::Packets(99), airtime: true, ..fq });
+    let slow = CoDelTimes { target: Span::from_millis(20), interval: Span::from_millis(200) };
+    assert_eq!(queues[&0].discipline, Discipline::CoDel(slow));
+    assert_eq!((queues[&1].limit, queues[&1].discipline), (QueueLimit::Packets(7), Discipline::Fifo));
+    for scenario in [all, some] {
+        assert_eq!(parse(&scenario.to_toml()).unwrap(), scenario, "{}", scenario.to_toml());
+    }
+    for kind in [
+        "{ kind = \"pie\", target = \"9 ms\" }",
+        "{ kind = \"dualpi2\" }",
+        "{ kind = \"fifo\", limit = \"9 packets\" }",
+    ] {
+        let scenario = with(&format!("queues = {{ ap = {kind} }}")).unwrap();
+        assert_eq!(parse(&scenario.to_toml()).unwrap(), scenario, "{kind}");
+    }
+}
+
+const QUEUE: &str = "queue = \"20 packets\"";
+const WRONG_QUEUES: &[(&str, &str, &str)] = &[
+    (QUEUE, "queue = \"20 kB\"", "26: channels.air.queue = \"20 kB\" is not a number of packets..."),
+    (QUEUE, "queue = { kind = \"red\" }", "26: unknown kind of queue 'red'; ..."),
+    (QUEUE, "queues = { s9 = \"5 packets\" }", "26: channels.air.queues.s9: 's9' is no station of this channel; ..."),
+    (QUEUE, "queues = { ap = \"5 kB\" }", "26: channels.air.queues.ap: '5 kB' is no number of packets..."),
+    (
+        QUEUE,
+        "queues = { ap = { kind = \"two-stage\", txqueuelen = \"9 packets\", ring = \"9 packets\" } }",
+        "26: channels.air.queues.ap.ring: behind a station's queue is one transmission, and no ring: leave ring out...",
+    ),
+    (
+        QUEUE,
+        "queues = { ap = { kind = \"fifo\", limit = \"5 kB\" } }",
+        "26: channels.air.queues: queue of station 0: drop-tail of a station counts frames: give packets...",
+    ),
+    (
+        QUEUE,
+        "queue = { kind = \"codel\", target = \"0 s\" }",
+        "26: channels.air.queue: queue of station 0: queue with target 0 s: choose one above 0...",
+    ),
+    (
+        QUEUE,
+        "queues = { ap = { kind = \"pie\", airtime = true } }",
+        "26: channels.air.queues: queue of station 0 with airtime fairness: that is a queue for each receiver...",
+    ),
+    (
+        QUEUE,
+        "queues = { ap = { kind = \"codel\", limit = \"0 packets\" } }",
+        "26: channels.air.queues: a queue of 0 frames...",
+    ),
+];
+
+#[test]
+fn queues_that_cannot_be_are_refused_with_their_line_and_a_remedy() {
+    refused(GOOD, WRONG_QUEUES);
+}
 
 #[test]
 fn what_cannot_be_is_refused_with_its_line_and_a_remedy() {

@@ -3,6 +3,7 @@
 use crate::model::Channel;
 use crate::parse_edca::{write_edca, write_fec};
 use crate::parse_ht::ADAPTIVE;
+use crate::parse_queue;
 use crate::parse_wifi::{MEDIUM, PHYS, hear_word, rate_text};
 use crate::write::{text, unit};
 use core::fmt::Write;
@@ -44,6 +45,12 @@ pub(crate) fn channel(channel: &Channel, cell: &WifiConfig) -> String {
         );
     }
     key("queue", format!("\"{} packets\"", cell.queue));
+    if !cell.queues.is_empty() {
+        let queue =
+            |(at, queue): (&usize, &_)| format!("{} = {}", channel.between[*at], parse_queue::write_station(queue));
+        let queues: Vec<String> = cell.queues.iter().map(queue).collect();
+        key("queues", format!("{{ {} }}", queues.join(", ")));
+    }
     if let Some((min, max)) = cell.cw {
         key("cw", format!("[{min}, {max}]"));
     }

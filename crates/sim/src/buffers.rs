@@ -2,6 +2,7 @@
 //! decide, so it follows from the paths of the scenario's flows.
 
 use wavelane_base::{Rate, Span};
+use wavelane_channel::wifi::WifiConfig;
 use wavelane_channel::{QUEUE_BOUND, QueueLimit};
 use wavelane_scenario::{Channel, Direction, Flow, Scenario};
 
@@ -49,7 +50,7 @@ impl Hop {
         let configs = scenario.over_time(channel, way);
         if let Some(cell) = channel.cell() {
             let rate = Some(cell.rate);
-            return Self { fastest: rate, slowest: rate, delay: Span::ZERO, queue: cell.queue as u64 * PACKET };
+            return Self { fastest: rate, slowest: rate, delay: Span::ZERO, queue: deepest(cell) };
         }
         let rates = || configs.iter().map(|(_, config)| config.rate);
         Self {
@@ -63,6 +64,13 @@ impl Hop {
                 .unwrap_or(0),
         }
     }
+}
+
+/// The deepest queue of a cell's stations.
+fn deepest(cell: &WifiConfig) -> u64 {
+    let named = cell.queues.values().map(|queue| octets(queue.limit));
+    let rest = (cell.queues.len() < cell.reach.stations()).then_some(cell.queue as u64 * PACKET);
+    named.chain(rest).max().unwrap_or(0)
 }
 
 fn octets(queue: QueueLimit) -> u64 {

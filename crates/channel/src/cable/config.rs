@@ -315,7 +315,7 @@ impl QueueLimit {
 
 impl Queueing {
     /// Refuses what means nothing.
-    fn check(self) -> Result<(), ConfigError> {
+    pub(crate) fn check(self) -> Result<(), ConfigError> {
         if self.ring > RING_BOUND {
             return Err(ConfigError::QueueTooLarge {
                 asked: self.ring,

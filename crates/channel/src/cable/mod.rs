@@ -17,6 +17,7 @@ pub use config::{
 };
 pub use count::{Cause, Counters, Holding, Tally};
 pub(crate) use luck::hits;
+pub(crate) use waiting::managed;
 
 use std::collections::VecDeque;
 use wavelane_base::{FrameMeta, Instant, Machine, PortId, Seed, Transmit, Wakeup};

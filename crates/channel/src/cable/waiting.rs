@@ -1,6 +1,6 @@
 //! What waits for the serialiser, in the queue that the configuration names.
 
-use super::config::{DirectionConfig, Discipline};
+use super::config::{DirectionConfig, Discipline, QueueLimit};
 use super::luck::Luck;
 use wavelane_base::{Chance, Ecn, Instant, Seed};
 use wavelane_queue::{DualPi2Terms, Lost, PieTerms, Queue, Queued, Terms, TwoStage, UNLIMITED};
@@ -85,19 +85,24 @@ impl Waiting {
 }
 
 fn build(config: &DirectionConfig, chance: Chance) -> TwoStage<Frame> {
+    let queue = managed(config.queueing.discipline, config.queue, chance);
+    TwoStage::new(queue, config.queueing.ring as usize)
+}
+
+/// An empty queue under a discipline.
+pub(crate) fn managed<T: Queued>(discipline: Discipline, limit: QueueLimit, chance: Chance) -> Queue<T> {
     use wavelane_queue::Discipline as Kind;
-    let limits = config.queue.limits();
+    let limits = limit.limits();
     let codel = |kind, times: super::CoDelTimes| {
         let mut queue = Queue::new(kind, limits);
         queue.set_terms(Terms { target: times.target, interval: times.interval, age: UNLIMITED, ..Terms::default() });
         queue
     };
-    let queue = match config.queueing.discipline {
+    match discipline {
         Discipline::Fifo => Queue::new(Kind::Fifo, limits),
         Discipline::CoDel(times) => codel(Kind::CoDel, times),
         Discipline::FqCoDel(times) => codel(Kind::FqCoDel, times),
         Discipline::Pie(target) => Queue::pie(PieTerms { target, ..PieTerms::default() }, limits, chance),
         Discipline::DualPi2(target) => Queue::dual_pi2(DualPi2Terms { target, ..DualPi2Terms::default() }, limits),
-    };
-    TwoStage::new(queue, config.queueing.ring as usize)
+    }
 }

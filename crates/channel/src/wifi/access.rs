@@ -2,15 +2,17 @@
 
 use super::station::{Failures, Plan, Queued, Station, Waiting};
 use super::{AfterDrop, AfterTimeout, Cause, Draw, Event, FRAME_MAX, FirstAccess, Handling, Retry, Wifi};
-use wavelane_base::Ecn;
+use wavelane_base::FrameMeta;
 
 impl Wifi {
     /// A frame joins a queue of a station, which begins to contend if it was idle.
-    pub(super) fn enqueue(&mut self, station: usize, to: usize, bytes: &[u8], ecn: Ecn, handling: Handling) {
+    pub(super) fn enqueue(&mut self, (station, to): (usize, usize), bytes: &[u8], meta: FrameMeta, handling: Handling) {
         let index = self.contender(station, handling.category);
         let cause = if bytes.len() > FRAME_MAX {
             Some(Cause::TooLong)
-        } else if self.contenders[index].queue.len() >= self.queue {
+        } else if self.contenders[index].stage.is_none()
+            && self.contenders[index].queue.len() >= self.contenders[index].limit
+        {
             Some(Cause::QueueFull)
         } else {
             None
@@ -24,11 +26,20 @@ impl Wifi {
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.clear();
         copy.extend_from_slice(bytes);
-        let number = self.stations[station].next_number;
-        self.stations[station].next_number += 1;
         let no_ack = handling.no_ack || to == station || !self.rules.acknowledges;
-        let this = &mut self.contenders[index];
-        this.queue.push_back(Queued::new((to, number, ecn), (no_ack, handling.txop), copy));
+        let mut frame = Queued::new((to, meta.flow, meta.ecn), (no_ack, handling.txop), copy);
+        if self.contenders[index].stage.is_some() {
+            let serves = !self.contenders[index].queue.is_empty();
+            self.stage(station, index, frame);
+            self.draw_next(station, index);
+            if serves || self.contenders[index].queue.is_empty() {
+                return;
+            }
+        } else {
+            frame.number = self.stations[station].take_number();
+            self.contenders[index].queue.push_back(frame);
+        }
+        let this = &self.contenders[index];
         let contends = this.queue.len() > 1 || this.counter.is_some();
         let level = this.level;
         let Station { class, joined, .. } = &self.stations[station];
@@ -128,6 +139,7 @@ impl Wifi {
 
     /// What the turn has sent need not be sent again, or not all of it.
     pub(super) fn succeed(&mut self, station: usize, ending: Ending) {
+        self.charge(station);
         let index = self.turn_of(station);
         let this = &mut self.contenders[index];
         this.window = this.windows.0;
@@ -151,6 +163,7 @@ impl Wifi {
     }
     /// The answer waited for has not come.
     pub(super) fn fail(&mut self, station: usize) {
+        self.charge(station);
         let hold = match self.rules.after_timeout {
             AfterTimeout::AtOnce => self.now,
             AfterTimeout::Difs => self.now + self.difs,
@@ -230,6 +243,7 @@ impl Wifi {
         if ending == Ending::GivenUp && self.aggregate.is_some() {
             self.hand_out(to, station, index);
         }
+        self.draw_next(station, index);
     }
     /// The contender whose exchange is under way at a station.
     pub(super) fn turn_of(&self, station: usize) -> usize {

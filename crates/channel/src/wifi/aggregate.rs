@@ -26,6 +26,9 @@ pub const AGGREGATE_OCTETS: usize = 65_535;
 pub const AGGREGATE_OCTETS_MIN: usize = 8_191;
 /// aPPDUMaxTime of HT-mixed format (Table 19-25).
 const TIME_MAX: Span = Span::from_micros(5_484);
+/// Most frames that are taken out of a managed queue for all receivers, to be sorted by receiver: two full aggregates, as
+/// drivers hold.
+const SORTED: usize = 2 * AGGREGATE_FRAMES as usize;
 /// The delimiter before each frame of an aggregate, and what frames but the last are padded to a multiple of (9.7.1).
 const DELIMITER: usize = 4;
 /// A compressed block acknowledgement: control, duration, two addresses, BA control, starting sequence, bitmap, FCS.
@@ -60,25 +63,50 @@ impl Wifi {
         let (to, overhead, txop) = (head.to, self.overhead, self.contenders[index].txop);
         let answer = self.sifs + self.answer_to(rate).airtime(BLOCK_ACK_OCTETS);
         let longest = if txop > Span::ZERO { TIME_MAX.min(txop.saturating_sub(answer)) } else { TIME_MAX };
-        let this = &mut self.contenders[index];
-        let held = this.held.iter().filter(|frame| frame.to == to).count();
+        let held = self.contenders[index].held.iter().filter(|frame| frame.to == to).count();
         // The window of the block acknowledgement begins with the oldest frame that is missing.
         let most = usize::from(if sample { 1 } else { limit.frames })
             .min(usize::from(AGGREGATE_FRAMES).saturating_sub(held))
             .max(1);
+        let fits =
+            |frames: usize, length: usize| frames <= most && length <= limit.octets && rate.airtime(length) <= longest;
+        self.gather(station, index, to, fits);
+        let this = &mut self.contenders[index];
         let (mut length, mut frames) = (0, 0);
         // What nobody acknowledges stays in its place between the others.
         let until_alone =
             this.queue.iter_mut().take_while(|frame| !frame.no_ack || frame.to != to && frame.to != station);
         for frame in until_alone.filter(|frame| frame.to == to && !frame.no_ack) {
             let next = grown(length, frame.bytes.len() + overhead);
-            if frames > 0 && (frames >= most || next > limit.octets || rate.airtime(next) > longest) {
+            if frames > 0 && !fits(frames + 1, next) {
                 break;
             }
             (length, frames) = (next, frames + 1);
             (frame.riding, frame.intact) = (true, true);
         }
         self.stations[station].riding = frames as u8;
+    }
+    /// Takes out of a managed queue what fits the aggregate for `to`, judging the next frame by the last, as long as there
+    /// is room to sort.
+    fn gather(&mut self, station: usize, index: usize, to: usize, fits: impl Fn(usize, usize) -> bool) {
+        if self.contenders[index].stage.is_none() {
+            return;
+        }
+        let overhead = self.overhead;
+        let add = |(frames, length, _): (usize, usize, usize), frame: &Queued| {
+            let octets = frame.bytes.len() + overhead;
+            (frames + 1, grown(length, octets), octets)
+        };
+        let mine = self.contenders[index].queue.iter().filter(|frame| frame.to == to);
+        let mut so_far = mine.fold((0, 0, 0), add);
+        while fits(so_far.0 + 1, grown(so_far.1, so_far.2)) && self.contenders[index].queue.len() < SORTED {
+            if !self.pull(station, index, Some(to)) {
+                return;
+            }
+            if let Some(frame) = self.contenders[index].queue.back().filter(|frame| frame.to == to) {
+                so_far = add(so_far, frame);
+            }
+        }
     }
     /// Has rate control, if there is any, choose the rate of what follows; whether that is a sample.
     fn choose_rate(&mut self, station: usize, index: usize) -> bool {

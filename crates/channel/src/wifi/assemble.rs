@@ -7,6 +7,7 @@ use super::ear::{Ear, Hearing};
 use super::edca::{AIFSN, Access};
 use super::errors::Errors;
 use super::noise::Noise;
+use super::stage::Stage;
 use super::station::{Contender, Station};
 use super::timers::Timers;
 use super::{
@@ -60,9 +61,16 @@ impl Wifi {
         let (access, levels) = config.contention();
         let kinds = access.len();
         let division = Division::new(&config.reach, !lucky && !holds, kinds, levels.len());
-        let contender = |access: &Access| {
+        let contender = |station: usize, access: &Access| {
             let level = levels.iter().position(|aifsn| *aifsn == access.aifsn).unwrap_or(0);
-            Contender::new(config.queue, (access.cw_min, access.cw_max), level, access.txop)
+            let mut contender =
+                Contender::new(config.limit_of(station), (access.cw_min, access.cw_max), level, access.txop);
+            let managed = config.queues.get(&station).filter(|queue| queue.is_managed());
+            contender.stage = managed.map(|queue| {
+                let chance = seed.chance(&format!("{name} / queue of {station}"));
+                Box::new(Stage::new(queue, stations, &chance))
+            });
+            contender
         };
         let inside = if kinds > 1 { stations } else { 0 };
         let inner_dice = (0..inside).map(|station| seed.chance(&format!("{name} / back-off within {station}")));
@@ -97,7 +105,10 @@ impl Wifi {
             },
             now: Instant::ZERO,
             stations: division.class_of.iter().map(|class| Station::new(stations * kinds, *class)).collect(),
-            contenders: (0..stations).flat_map(|_| access.iter().map(contender)).collect(),
+            contenders: (0..stations)
+                .flat_map(|s| access.iter().map(move |access| (s, access)))
+                .map(|(s, a)| contender(s, a))
+                .collect(),
             ears: vec![Ear::new(holds); ears],
             classes: division.classes,
             audience: division.audience,

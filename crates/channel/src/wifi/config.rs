@@ -5,7 +5,9 @@ use super::capture::{CapturePoint, SNAPLEN_MAX, SNAPLEN_MIN};
 use super::edca::{AIFSN, Access, Category, Edca, TXOP_MAX};
 use super::fec::{FEEDBACK_MAX, Fec};
 use super::{CW_MAX, ConfigError, Phy, Rules};
+use crate::cable::{Discipline, QueueLimit, Queueing};
 use crate::loss::{DWELL_MAX, DWELL_MIN};
+use std::collections::BTreeMap;
 use wavelane_base::{Rate, Ratio, Span};
 
 /// Most stations in one cell: a port names two stations in 16 bits.
@@ -14,6 +16,8 @@ pub const STATIONS_BOUND: usize = 256;
 pub const FRAME_MAX: usize = 2304 - 8;
 /// Most frames that may wait in one station.
 pub const QUEUE_BOUND: usize = 1 << 16;
+/// Most stations of a cell in which airtime is shared: each receiver has a queue of its own in every such station.
+pub const AIRTIME_STATIONS: usize = 64;
 /// The QoS Control field, which a data frame of EDCA has more (9.2.4.5).
 const QOS_OCTETS: usize = 2;
 /// An RTS threshold above every frame: RTS is never used (dot11RTSThreshold, C.3, is 65536 by default).
@@ -47,6 +51,9 @@ pub struct WifiConfig {
     /// Frames that may wait in each station, or with EDCA in each of its categories, the one in service counted;
     /// drop-tail.
     pub queue: usize,
+    /// Stations whose queue is another one. A managed queue stands before what is being transmitted, and so before an
+    /// aggregate.
+    pub queues: BTreeMap<usize, StationQueue>,
     /// CWmin and CWmax other than the PHY's; each is a power of two less one. With EDCA each category has its own.
     pub cw: Option<(u32, u32)>,
     /// Whether frames contend in four categories; `None` is DCF.
@@ -62,6 +69,17 @@ pub struct WifiConfig {
     pub captures: Vec<CapturePoint>,
     /// Most bytes kept of a captured frame, radiotap header counted.
     pub snaplen: usize,
+}
+
+/// The queue of a station, or with EDCA of each of its categories.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StationQueue {
+    /// How much may wait; with airtime fairness for each receiver. Drop-tail counts frames, the one in service too.
+    pub limit: QueueLimit,
+    /// What decides which frame is next, and which is dropped or marked.
+    pub discipline: Discipline,
+    /// One queue for each receiver, whose turns are equal in airtime.
+    pub airtime: bool,
 }
 
 /// What one station's frames do at another station. The default does nothing.
@@ -143,6 +161,13 @@ impl Reach {
     }
 }
 
+impl StationQueue {
+    /// Whether it is more than drop-tail.
+    pub fn is_managed(&self) -> bool {
+        self.airtime || self.discipline != Discipline::Fifo
+    }
+}
+
 impl ReachMap {
     /// `stations` that do not hear each other at all.
     pub fn none(stations: usize) -> Self {
@@ -207,6 +232,7 @@ impl WifiConfig {
             errors: None,
             fec: None,
             queue: 50,
+            queues: BTreeMap::new(),
             cw: None,
             edca: None,
             noise_db: None,
@@ -231,6 +257,41 @@ impl WifiConfig {
         levels.dedup();
         (access, levels)
     }
+    /// Most frames that wait in a station without a managed queue.
+    pub(super) fn limit_of(&self, station: usize) -> usize {
+        match self.queues.get(&station) {
+            None => self.queue,
+            Some(StationQueue { limit: QueueLimit::Packets(n), discipline: Discipline::Fifo, .. }) => *n as usize,
+            // What one transmission holds is taken out of it.
+            Some(_) => 2 * usize::from(AGGREGATE_FRAMES),
+        }
+    }
+    fn check_queues(&self) -> Result<(), ConfigError> {
+        let stations = self.reach.stations();
+        for (&station, queue) in &self.queues {
+            if station >= stations {
+                return Err(ConfigError::Unknown { station, stations });
+            }
+            let refuse = |why| ConfigError::ManagedQueue { station, why };
+            queue.limit.check().map_err(refuse)?;
+            Queueing { discipline: queue.discipline, ring: 0 }.check().map_err(refuse)?;
+            let per_flow = matches!(queue.discipline, Discipline::CoDel(_) | Discipline::FqCoDel(_));
+            if queue.airtime && (!per_flow || stations > AIRTIME_STATIONS) {
+                return Err(ConfigError::Airtime(station));
+            }
+            match (queue.discipline, queue.limit) {
+                (_, QueueLimit::Packets(0)) => return Err(ConfigError::Queue(0)),
+                (Discipline::Fifo, QueueLimit::Packets(n)) if n > QUEUE_BOUND as u64 => {
+                    return Err(ConfigError::Queue(n as usize));
+                }
+                (Discipline::Fifo, QueueLimit::Octets(_) | QueueLimit::Bounded) => {
+                    return Err(ConfigError::FramesOnly(station));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
     /// Bytes of MAC header, FCS and LLC/SNAP around each frame handed in.
     pub fn overhead(&self) -> usize {
         self.rules.overhead + if self.edca.is_some() || self.aggregate.is_some() { QOS_OCTETS } else { 0 }
@@ -254,6 +315,7 @@ impl WifiConfig {
         if !(1..=QUEUE_BOUND).contains(&self.queue) {
             return Err(ConfigError::Queue(self.queue));
         }
+        self.check_queues()?;
         self.check_access()?;
         if let Some(capture) = self.capture
             && capture.margin_db < 1

@@ -15,6 +15,7 @@ impl Wifi {
     pub(super) fn start(&mut self, station: usize, turn: usize) {
         let index = station * self.kinds + turn;
         self.stations[station].turn = turn;
+        self.stations[station].began = self.now;
         self.stations[station].txop_end = self.now + self.contenders[index].txop;
         self.look(station);
         self.compose(station, index);

@@ -25,13 +25,15 @@ mod phy;
 mod refusal;
 mod ring;
 mod rules;
+mod stage;
 mod station;
 mod timers;
 
 pub use aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS, AGGREGATE_OCTETS_MIN, Aggregate, BLOCK_ACK_OCTETS};
 pub use capture::{CAPTURES_BOUND, CapturePoint, Captured, LINKTYPE_RADIOTAP, SNAPLEN_MAX, SNAPLEN_MIN, address};
 pub use config::{
-    BitErrors, Capture, ErrorsPer, FRAME_MAX, QUEUE_BOUND, RTS_NEVER, Reach, ReachMap, STATIONS_BOUND, WifiConfig,
+    AIRTIME_STATIONS, BitErrors, Capture, ErrorsPer, FRAME_MAX, QUEUE_BOUND, RTS_NEVER, Reach, ReachMap,
+    STATIONS_BOUND, StationQueue, WifiConfig,
 };
 pub use edca::{AIFSN, Access, CATEGORIES, Category, Edca, Handling, TXOP_MAX};
 pub use fec::{FEEDBACK_MAX, Fec, FecCode, FecFrames, RS_LENGTHS};
@@ -110,6 +112,8 @@ pub enum Event {
 pub enum Cause {
     /// The queue was full.
     QueueFull,
+    /// The law of a managed queue that holds the delay down.
+    Delay,
     /// It is longer than [`FRAME_MAX`].
     TooLong,
     /// Its last try failed.
@@ -204,10 +208,10 @@ impl Wifi {
         match meta.segment {
             Some(size) if size > 0 && usize::from(size) < frame.len() => {
                 for segment in frame.chunks(usize::from(size)) {
-                    self.enqueue(station, peer, segment, meta.ecn, handling);
+                    self.enqueue((station, peer), segment, meta, handling);
                 }
             }
-            _ => self.enqueue(station, peer, frame, meta.ecn, handling),
+            _ => self.enqueue((station, peer), frame, meta, handling),
         }
         self.advance(now);
     }
@@ -229,11 +233,19 @@ impl Wifi {
     }
     /// Frames that a station holds, the one in service counted.
     pub fn waiting(&self, station: usize) -> usize {
-        self.contenders[self.kinds_of(station)].iter().map(|contender| contender.queue.len()).sum()
+        self.contenders[self.kinds_of(station)].iter().map(Contender::waiting).sum()
     }
     /// The same of one category; without EDCA each stands for all.
     pub fn waiting_in(&self, station: usize, category: Category) -> usize {
-        self.contenders[self.contender(station, category)].queue.len()
+        self.contenders[self.contender(station, category)].waiting()
+    }
+    /// Whether what waits in a station is managed by flow, delay and ECN mark of its frames.
+    pub fn looks_at_flows(&self, station: usize) -> bool {
+        self.contenders[station * self.kinds].stage.is_some()
+    }
+    /// Frames of a station that its managed queue has marked instead of dropping them.
+    pub fn marked(&self, station: usize) -> u64 {
+        self.contenders[self.kinds_of(station)].iter().filter_map(|c| Some(c.stage.as_ref()?.marked())).sum()
     }
     /// Frames that one transmission may hold, of those that may wait: with so many waiting, more would change nothing.
     pub fn largest_burst(&self) -> usize {

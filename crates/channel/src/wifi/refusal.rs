@@ -2,7 +2,7 @@
 
 use super::aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS, AGGREGATE_OCTETS_MIN, Aggregate};
 use super::capture::{SNAPLEN_MAX, SNAPLEN_MIN};
-use super::config::{QUEUE_BOUND, STATIONS_BOUND};
+use super::config::{AIRTIME_STATIONS, QUEUE_BOUND, STATIONS_BOUND};
 use super::edca::{Category, TXOP_MAX};
 use super::fec::FEEDBACK_MAX;
 use super::{CW_MAX, Phy, RateError};
@@ -45,6 +45,23 @@ pub enum ConfigError {
     /// A queue that holds nothing, or too much.
     #[error("a queue of {0} frames is outside 1 to {QUEUE_BOUND}: choose one inside")]
     Queue(usize),
+    /// A managed queue whose numbers mean nothing.
+    #[error("queue of station {station}: {why}")]
+    ManagedQueue {
+        /// Whose.
+        station: usize,
+        /// Why not.
+        why: crate::cable::ConfigError,
+    },
+    /// Drop-tail by bytes.
+    #[error("queue of station {0}: drop-tail of a station counts frames: give packets, or name another kind of queue")]
+    FramesOnly(usize),
+    /// Airtime fairness that cannot be.
+    #[error(
+        "queue of station {0} with airtime fairness: that is a queue for each receiver, of fq-codel or codel, in cells of \
+         at most {AIRTIME_STATIONS} stations: choose such a queue, or split the cell"
+    )]
+    Airtime(usize),
     /// Contention windows that cannot double into each other.
     #[error(
         "contention windows {0} to {1} are impossible: both must be a power of two less one, rising, at most {CW_MAX}"

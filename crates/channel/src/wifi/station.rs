@@ -1,6 +1,7 @@
 //! What one station holds: its queue, its place in the exchange of frames, its counters.
 
 use super::PhyRate;
+use super::stage::Stage;
 use std::collections::VecDeque;
 use wavelane_base::{Ecn, Instant, Span};
 
@@ -25,6 +26,8 @@ pub(super) struct Station {
     pub(super) riding: u8,
     /// Whether the data frame of the exchange under way is coded.
     pub(super) coded: bool,
+    /// When the exchange under way began.
+    pub(super) began: Instant,
     /// When the TXOP ends that `turn` has gained.
     pub(super) txop_end: Instant,
     /// Its class, if others perceive the same.
@@ -37,7 +40,12 @@ pub(super) struct Station {
 /// What contends for the medium: a station, or with EDCA one of its four categories.
 #[derive(Debug)]
 pub(super) struct Contender {
+    /// What waits; behind a managed queue, what the transmission under way or the next one carries.
     pub(super) queue: VecDeque<Queued>,
+    /// Most frames in `queue` without a managed one.
+    pub(super) limit: usize,
+    /// A managed queue before it.
+    pub(super) stage: Option<Box<Stage>>,
     /// Acknowledged frames that their receivers hold back because one before them is missing.
     pub(super) held: VecDeque<Queued>,
     /// CWmin and CWmax.
@@ -64,6 +72,8 @@ pub(super) struct Queued {
     pub(super) to: usize,
     pub(super) number: u64,
     pub(super) ecn: Ecn,
+    /// The hash of its flow, for managed queues.
+    pub(super) flow: u64,
     pub(super) no_ack: bool,
     /// It may follow the frame before it within one TXOP.
     pub(super) txop: bool,
@@ -177,6 +187,8 @@ pub struct Tally {
     pub given_up: u64,
     /// Frames that found the queue full, or were too long.
     pub refused: u64,
+    /// Frames that a managed queue dropped to hold the delay down.
+    pub dropped_delay: u64,
     /// Frames received and handed out, repetitions not counted.
     pub received: u64,
     /// Bytes of these, without MAC header.
@@ -225,11 +237,17 @@ impl Station {
             chosen: None,
             riding: 0,
             coded: false,
+            began: Instant::ZERO,
             txop_end: Instant::ZERO,
             class,
             joined: class.is_some(),
             tally: Tally::default(),
         }
+    }
+    /// The number of the frame that joins a queue.
+    pub(super) fn take_number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number - 1
     }
     /// Whether nothing sets it apart from a bystander.
     pub(super) fn is_bystander(&self) -> bool {
@@ -252,20 +270,27 @@ impl Tally {
 
 impl Queued {
     /// A frame for `to` that has not been sent.
-    pub(super) fn new((to, number, ecn): (usize, u64, Ecn), (no_ack, txop): (bool, bool), bytes: Vec<u8>) -> Self {
+    pub(super) fn new((to, flow, ecn): (usize, u64, Ecn), (no_ack, txop): (bool, bool), bytes: Vec<u8>) -> Self {
+        let number = 0;
         let (riding, intact, arrived, handed) = (false, false, false, false);
-        Self { to, number, ecn, no_ack, txop, tried: false, riding, intact, arrived, handed, tries: 0, bytes }
+        Self { to, number, ecn, flow, no_ack, txop, tried: false, riding, intact, arrived, handed, tries: 0, bytes }
     }
 }
 
 impl Contender {
+    /// Frames that wait or are in service.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len() + self.stage.as_ref().map_or(0, |stage| stage.len())
+    }
     /// The frames of the transmission under way.
     pub(super) fn riders(&self) -> impl Iterator<Item = &Queued> {
         self.queue.iter().filter(|frame| frame.riding)
     }
-    pub(super) fn new(queue: usize, windows: (u32, u32), level: usize, txop: Span) -> Self {
+    pub(super) fn new(limit: usize, windows: (u32, u32), level: usize, txop: Span) -> Self {
         Self {
-            queue: VecDeque::with_capacity(queue),
+            queue: VecDeque::with_capacity(limit),
+            limit,
+            stage: None,
             held: VecDeque::new(),
             windows,
             window: windows.0,

@@ -6,8 +6,9 @@ use wavelane_base::laws::{Script, Stimulus, check};
 use wavelane_base::{Chance, Ecn, FrameMeta, Instant, Machine, PortId, Ratio, Seed, Span};
 use wavelane_channel::wifi::{
     Aggregate, BitErrors, Capture, Category, Cause, Edca, ErrorsPer, Event, Fec, FecCode, FecFrames, Handling, Phy,
-    Reach, ReachMap, Rules, Wifi, WifiConfig, port,
+    Reach, ReachMap, Rules, StationQueue, Wifi, WifiConfig, port,
 };
+use wavelane_channel::{CoDelTimes, Discipline, QueueLimit};
 
 /// A cell drawn from the dice: any PHY, any rules, any reach.
 fn any_cell(dice: &mut Chance) -> WifiConfig {
@@ -61,7 +62,27 @@ fn any_cell(dice: &mut Chance) -> WifiConfig {
             ..config
         };
     }
+    for station in 0..stations {
+        if dice.below(3) == 0 {
+            config.queues.insert(station, any_queue(dice));
+        }
+    }
     config
+}
+
+/// A queue that is full or overdue now and then.
+fn any_queue(dice: &mut Chance) -> StationQueue {
+    let times = CoDelTimes { target: Span::from_millis(1), interval: Span::from_millis(5) };
+    let target = Span::from_millis(1);
+    let discipline = match dice.below(5) {
+        0 => Discipline::Fifo,
+        1 => Discipline::CoDel(times),
+        2 => Discipline::FqCoDel(times),
+        3 => Discipline::Pie(target),
+        _ => Discipline::DualPi2(target),
+    };
+    let airtime = matches!(discipline, Discipline::CoDel(_) | Discipline::FqCoDel(_)) && dice.below(2) == 0;
+    StationQueue { limit: QueueLimit::Packets(1 + dice.below(20)), discipline, airtime }
 }
 
 /// A handling that the bytes of a frame decide.
@@ -110,28 +131,33 @@ proptest! {
         let traffic = any_traffic(&mut dice, stations, 300);
         let mut wifi = Wifi::new(Seed(seed), "air", &config).unwrap();
         let (mut buf, mut offers) = (vec![0; 4_096], traffic.iter().peekable());
-        let mut last = vec![None; stations * stations * 4];
+        let mut last = vec![None; stations * stations * 16];
         let (mut acknowledged, mut sent, mut dropped, mut arrived) = (0, 0, 0, 0);
         loop {
             let next = [wifi.poll_timeout().map(|w| w.at), offers.peek().map(|o| o.0)].into_iter().flatten().min();
             let Some(now) = next else { break };
             wifi.handle_timeout(now);
             while let Some((_, port, bytes)) = offers.next_if(|(at, ..)| *at <= now) {
-                let meta = FrameMeta { ecn: Ecn::Ect0, ..FrameMeta::default() };
+                let meta = FrameMeta { ecn: Ecn::Ect0, flow: u64::from(bytes[7] % 2), ..FrameMeta::default() };
                 wifi.hand_in(now, *port, bytes, meta, any_handling(bytes));
             }
             while let Some(ready) = wifi.next_ready() {
                 let transmit = wifi.poll_transmit(now, ready, &mut buf, 1).unwrap();
-                prop_assert_eq!(transmit.ecn, Ecn::Ect0);
+                let from = usize::from(ready.0) % 256;
+                let managed = config.queues.get(&from).is_some_and(StationQueue::is_managed);
+                prop_assert!(transmit.ecn == Ecn::Ect0 || managed && transmit.ecn == Ecn::Ce);
                 let number = u64::from_be_bytes(buf[..8].try_into().unwrap()) as usize;
-                let (to, from) = (usize::from(ready.0) / 256, usize::from(ready.0) % 256);
+                let to = usize::from(ready.0) / 256;
                 let sent_at = traffic[number].1;
                 let to_all = sent_at == port(from, from);
                 prop_assert!(to_all || sent_at == port(from, to));
                 prop_assert_eq!(&traffic[number].2[..], &buf[..transmit.len]);
                 prop_assert!(config.reach.get(from, to).decode);
-                // In order within a category.
-                let lane = (from * stations + to) * 4 + any_handling(&traffic[number].2).category as usize;
+                // In order within a category, or where the queue looks at flows within a flow of it; what is for everybody may
+                // have a queue of its own there.
+                let category = any_handling(&traffic[number].2).category as usize;
+                let flow = if managed { number % 2 + 2 * usize::from(to_all) } else { 0 };
+                let lane = ((from * stations + to) * 4 + category) * 4 + flow;
                 prop_assert!(last[lane].replace(number).is_none_or(|before| before < number));
                 arrived += 1;
             }

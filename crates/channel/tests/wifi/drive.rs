@@ -112,6 +112,7 @@ fn difference(a: &Tally, b: &Tally) -> Tally {
         internal_collisions: a.internal_collisions - b.internal_collisions,
         given_up: a.given_up - b.given_up,
         refused: a.refused - b.refused,
+        dropped_delay: a.dropped_delay - b.dropped_delay,
         received: a.received - b.received,
         received_octets: a.received_octets - b.received_octets,
         duplicates: a.duplicates - b.duplicates,

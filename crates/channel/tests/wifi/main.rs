@@ -9,6 +9,7 @@ mod contract;
 mod drive;
 mod edca;
 mod fec;
+mod queues;
 mod reach;
 mod saturation;
 mod timing;

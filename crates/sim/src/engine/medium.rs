@@ -51,7 +51,12 @@ impl Medium {
                 cable.handle_frame(now, port, packet, FrameMeta { flow, ecn, ..meta });
             }
             Self::Cable(cable) => cable.handle_frame(now, port, packet, meta),
-            Self::Wifi(wifi) => wifi.hand_in(now, port, packet, meta, handling),
+            Self::Wifi(wifi) => {
+                let station = usize::from(port.0) / STATIONS_BOUND;
+                let read = if wifi.looks_at_flows(station) { flow_and_mark(packet) } else { None };
+                let (flow, ecn) = read.unwrap_or_default();
+                wifi.hand_in(now, port, packet, FrameMeta { flow, ecn, ..meta }, handling);
+            }
         }
     }
     pub(super) fn handle_timeout(&mut self, now: Instant) {
@@ -78,7 +83,14 @@ impl Medium {
             }
             Self::Wifi(wifi) => {
                 let port = wifi.next_ready()?;
-                ask(&mut |port, buffer| wifi.poll_transmit(now, port, buffer, 1).map(|sent| sent.len), port)
+                let mut poll = |port, buffer: &mut [u8]| {
+                    let sent = wifi.poll_transmit(now, port, buffer, 1)?;
+                    if sent.ecn == Ecn::Ce {
+                        mark_congestion(&mut buffer[..sent.len]);
+                    }
+                    Some(sent.len)
+                };
+                ask(&mut poll, port)
             }
         }
     }
@@ -92,7 +104,7 @@ impl Medium {
             Self::Wifi(wifi) => loop {
                 match wifi.poll_event()? {
                     Event::Acknowledged { from, .. } | Event::Sent { from, .. } => return Some(from),
-                    Event::Dropped { from, cause: Cause::RetryLimit, .. } => return Some(from),
+                    Event::Dropped { from, cause: Cause::RetryLimit | Cause::Delay, .. } => return Some(from),
                     _ => {}
                 }
             },

@@ -64,9 +64,15 @@ fn whole(name: &str, jobs: usize) -> (RunDocument, Vec<(String, Vec<u8>)>) {
 
 #[test]
 fn every_cell_keeps_its_checks_and_is_the_same_with_one_worker_and_with_two() {
-    for name in
-        ["categories.toml", "coded-cell.toml", "wavelan.toml", "capture.toml", "aggregates.toml", "adaptive.toml"]
-    {
+    for name in [
+        "categories.toml",
+        "coded-cell.toml",
+        "wavelan.toml",
+        "capture.toml",
+        "aggregates.toml",
+        "adaptive.toml",
+        "queues.toml",
+    ] {
         let (document, files) = whole(name, 1);
         assert_eq!(document.verdict, Verdict::Pass, "{name}: {:?}", document.checks);
         assert!(!document.checks.is_empty());
@@ -77,6 +83,27 @@ fn every_cell_keeps_its_checks_and_is_the_same_with_one_worker_and_with_two() {
         assert!(files.iter().all(|(_, bytes)| bytes.len() > 100_000));
         assert!(whole(name, 2) == (document, files), "{name} depends on the number of workers");
     }
+}
+
+/// An echo beside downloads: behind drop-tail it waits for the whole queue of the access point, whatever its aggregates
+/// hold; behind managed queues for a few of these.
+#[test]
+fn what_the_access_point_names_decides_how_long_an_echo_waits() {
+    let p95 = |queue: &str| {
+        let scenario = parse(&text("queues.toml").replace("{ kind = \"fq-codel\", airtime = true }", queue));
+        let raw = one_run(&scenario);
+        let flows = wavelane_run::figures::of_run(&scenario, &raw, scenario.seed);
+        let echo = flows.iter().find(|flow| flow.flow == "echo").unwrap();
+        echo.rtt_p95_ms.unwrap()
+    };
+    let fifo = p95("\"1000 packets\"");
+    let codel = p95("{ kind = \"codel\" }");
+    let flows = p95("{ kind = \"fq-codel\" }");
+    let airtime = p95("{ kind = \"fq-codel\", airtime = true }");
+    assert!(
+        fifo > 200.0 && codel < 0.6 * fifo && flows < 0.3 * fifo && airtime < 0.3 * fifo,
+        "{fifo} {codel} {flows} {airtime}"
+    );
 }
 
 fn one_run(scenario: &Scenario) -> StackRaw {

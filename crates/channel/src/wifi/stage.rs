@@ -1,0 +1,192 @@
+//! What waits in a station before its transmissions: a managed queue, or one for each receiver served by airtime.
+//!
+//! A frame leaves it for the transmission under way or the next one, never earlier: an aggregate is made of what comes
+//! out when it is sent.
+
+use super::config::StationQueue;
+use super::station::Queued;
+use super::{Cause, Event, Wifi};
+use crate::cable::managed;
+use std::collections::VecDeque;
+use wavelane_base::{Chance, Ecn, Instant, Span};
+use wavelane_queue::{Loss, Queue};
+
+/// What a receiver may use of the air before it is the next one's turn (`IEEE80211_DEFAULT_AIRTIME_WEIGHT` of Linux).
+const QUANTUM: Span = Span::from_micros(256);
+
+impl wavelane_queue::Queued for Queued {
+    fn octets(&self) -> usize {
+        self.bytes.len()
+    }
+    fn flow(&self) -> u64 {
+        self.flow
+    }
+    /// As on a cable, nobody tells.
+    fn heeds_drops(&self) -> bool {
+        true
+    }
+    fn mark(&mut self) -> bool {
+        let can = self.ecn != Ecn::NotEct;
+        if can {
+            self.ecn = Ecn::Ce;
+        }
+        can
+    }
+    fn is_scalable(&self) -> bool {
+        matches!(self.ecn, Ecn::Ect1 | Ecn::Ce)
+    }
+}
+
+/// The managed queue of a contender.
+#[derive(Debug)]
+pub(super) struct Stage {
+    /// One for all, or with airtime fairness one for each receiver.
+    queues: Vec<Queue<Queued>>,
+    turns: Option<Turns>,
+}
+
+/// Whose turn it is: deficit round robin in airtime, receivers that were idle first (Hoiland-Jorgensen and others,
+/// "Ending the Anomaly", USENIX ATC 2017, algorithm 3).
+#[derive(Debug)]
+struct Turns {
+    /// What is left of each receiver's share, in nanoseconds.
+    credit: Vec<i64>,
+    listed: Vec<bool>,
+    fresh: VecDeque<usize>,
+    old: VecDeque<usize>,
+}
+
+impl Stage {
+    /// An empty one in a cell of so many stations.
+    pub(super) fn new(config: &StationQueue, stations: usize, chance: &Chance) -> Self {
+        let queue = || managed(config.discipline, config.limit, chance.clone());
+        let count = if config.airtime { stations } else { 1 };
+        let turns = config.airtime.then(|| Turns {
+            credit: vec![0; stations],
+            listed: vec![false; stations],
+            fresh: VecDeque::with_capacity(stations),
+            old: VecDeque::with_capacity(stations),
+        });
+        Self { queues: (0..count).map(|_| queue()).collect(), turns }
+    }
+    pub(super) fn len(&self) -> usize {
+        self.queues.iter().map(Queue::len).sum()
+    }
+    fn queue_of(&self, to: usize) -> usize {
+        if self.turns.is_some() { to } else { 0 }
+    }
+    fn push(&mut self, now: Instant, frame: Queued, lost: wavelane_queue::Lost<'_, Queued>) {
+        let to = frame.to;
+        let queue = self.queue_of(to);
+        self.queues[queue].push_noting(now, frame, lost);
+        if let Some(turns) = &mut self.turns
+            && !core::mem::replace(&mut turns.listed[to], true)
+        {
+            turns.credit[to] = QUANTUM.as_nanos() as i64;
+            turns.fresh.push_back(to);
+        }
+    }
+    /// The next frame for anybody.
+    fn pop(&mut self, now: Instant, lost: wavelane_queue::Lost<'_, Queued>) -> Option<Queued> {
+        let Some(turns) = &mut self.turns else { return Some(self.queues[0].pop_noting(now, lost)?.item) };
+        loop {
+            let is_fresh = !turns.fresh.is_empty();
+            let list = if is_fresh { &mut turns.fresh } else { &mut turns.old };
+            let to = *list.front()?;
+            if turns.credit[to] <= 0 {
+                turns.credit[to] += QUANTUM.as_nanos() as i64;
+                list.pop_front();
+                turns.old.push_back(to);
+                continue;
+            }
+            if let Some(popped) = self.queues[to].pop_noting(now, lost) {
+                return Some(popped.item);
+            }
+            list.pop_front();
+            // One that runs empty while it is fresh waits for a turn among the old ones, or a frame at a time could
+            // starve them.
+            if is_fresh && !turns.old.is_empty() {
+                turns.old.push_back(to);
+            } else {
+                turns.listed[to] = false;
+            }
+        }
+    }
+    /// The next frame that may join an aggregate for `to`; of a queue for all that is the next one for anybody.
+    fn pop_for(&mut self, to: usize, now: Instant, lost: wavelane_queue::Lost<'_, Queued>) -> Option<Queued> {
+        let queue = self.queue_of(to);
+        Some(self.queues[queue].pop_noting(now, lost)?.item)
+    }
+    /// A transmission to `to` has taken so long.
+    pub(super) fn charge(&mut self, to: usize, airtime: Span) {
+        if let Some(turns) = &mut self.turns {
+            turns.credit[to] -= airtime.as_nanos() as i64;
+        }
+    }
+    pub(super) fn marked(&self) -> u64 {
+        self.queues.iter().map(|queue| queue.counters().marked).sum()
+    }
+}
+
+/// Frames that a managed queue dropped.
+type Shed = Vec<(Queued, Loss)>;
+
+impl Wifi {
+    /// A frame joins the managed queue of a contender.
+    pub(super) fn stage(&mut self, station: usize, index: usize, frame: Queued) {
+        let mut shed = Shed::new();
+        if let Some(stage) = &mut self.contenders[index].stage {
+            stage.push(self.now, frame, &mut |frame, loss| shed.push((frame, loss)));
+        }
+        self.shed(station, index, shed);
+    }
+    /// Has the next frame of a managed queue contend if none does.
+    pub(super) fn draw_next(&mut self, station: usize, index: usize) {
+        if self.contenders[index].stage.is_some() && self.contenders[index].queue.is_empty() {
+            self.pull(station, index, None);
+        }
+    }
+    /// Takes a frame out of a managed queue, for a receiver or for anybody; whether there was one.
+    pub(super) fn pull(&mut self, station: usize, index: usize, to: Option<usize>) -> bool {
+        let (now, mut shed) = (self.now, Shed::new());
+        let Some(stage) = &mut self.contenders[index].stage else { return false };
+        let mut lost = |frame, loss| shed.push((frame, loss));
+        let popped = match to {
+            Some(to) => stage.pop_for(to, now, &mut lost),
+            None => stage.pop(now, &mut lost),
+        };
+        let found = popped.is_some();
+        if let Some(mut frame) = popped {
+            // Numbers count in the order on the air.
+            frame.number = self.stations[station].take_number();
+            self.contenders[index].queue.push_back(frame);
+        }
+        self.shed(station, index, shed);
+        found
+    }
+    fn shed(&mut self, station: usize, index: usize, shed: Shed) {
+        for (frame, loss) in shed {
+            let full = loss == Loss::Full;
+            let tally = &mut self.stations[station].tally;
+            tally.refused += u64::from(full);
+            tally.dropped_delay += u64::from(!full);
+            self.contenders[index].tally.refused += u64::from(full);
+            let cause = if full { Cause::QueueFull } else { Cause::Delay };
+            let (at, octets) = (self.now, frame.bytes.len());
+            self.report(Event::Dropped { at, from: station, to: frame.to, cause, octets });
+            self.spare.push(frame.bytes);
+        }
+    }
+    /// The exchange under way at a station is over: its receiver has used the air since it began, and what access to it
+    /// costs, DIFS and the mean back-off. Without these receivers at high rates would gain by their number of exchanges.
+    pub(super) fn charge(&mut self, station: usize) {
+        let (index, since) = (self.turn_of(station), self.stations[station].began);
+        self.stations[station].began = self.now;
+        let (difs, slot) = (self.difs, self.slot);
+        let this = &mut self.contenders[index];
+        let access = difs + slot.times(u64::from(this.windows.0)).scale(1, 2);
+        if let (Some(stage), Some(head)) = (&mut this.stage, this.queue.front()) {
+            stage.charge(head.to, self.now.since(since) + access);
+        }
+    }
+}
