@@ -50,6 +50,7 @@ fn gateway(now: Instant) -> Gateway {
         public_key: public_key(&[2; 32]),
         preshared_key: None,
         lanes: vec![LaneConfig::new(PORT, Some(address(2)))],
+        choice: wavelane_gateway::Choice::Bond,
         keepalive: None,
         allow_sources: Some(everywhere()),
         allow_targets: everywhere(),

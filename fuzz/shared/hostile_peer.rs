@@ -95,6 +95,7 @@ fn peer(key: u8, at: u8, routes: &str, controller: Controller) -> PeerConfig {
         allow_sources: Some(everywhere()),
         allow_targets: everywhere(),
         routes: vec![routes.parse().expect("a prefix")],
+        choice: wavelane_gateway::Choice::Bond,
         keepalive: None,
     }
 }

@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, PortId, Span};
 use wavelane_gateway as gateway;
-use wavelane_gateway::{Controller, LaneConfig, PacketConfig, PeerConfig};
+use wavelane_gateway::{Choice, Controller, LaneConfig, PacketConfig, PeerConfig};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -103,6 +103,8 @@ pub struct Peer {
     pub address: Option<String>,
     /// The lanes to it and from it; empty if there is one each way, by `listen` and to `address`.
     pub lanes: Vec<Lane>,
+    /// How the lanes to it are used.
+    pub choice: Choice,
     /// After so long without a datagram one is sent.
     pub keepalive: Option<Span>,
     /// Targets taken through this peer.
@@ -139,6 +141,10 @@ pub struct Lane {
     pub socket: Option<LaneSocket>,
     /// Which ways it carries.
     pub ways: Ways,
+    /// What it carries costs: it carries while no other lane can.
+    pub metered: bool,
+    /// Whether it may carry bulk.
+    pub bulk: bool,
 }
 
 /// A lane's own socket.
@@ -270,18 +276,21 @@ impl Config {
 
     /// What the gateway machine is told of a peer's lanes. `address` is where the peer is as far as one is written or known.
     fn gateway_lanes(&self, peer: &Peer, sockets: &[LaneSocket], address: Option<SocketAddr>) -> Vec<LaneConfig> {
-        let lane = |port: usize, address, one_way| LaneConfig {
-            controller: peer.controller,
+        let lane = |port: usize, address, one_way, metered, bulk| LaneConfig {
+            port: PortId(port as u16),
+            address,
             one_way,
-            ..LaneConfig::new(PortId(port as u16), address)
+            metered,
+            bulk,
+            controller: peer.controller,
         };
         if peer.lanes.is_empty() {
-            return vec![lane(0, address, false)];
+            return vec![lane(0, address, false, false, true)];
         }
         let out = peer.lanes.iter().filter(|lane| lane.ways != Ways::In);
         let port =
             |of: &Lane| sockets.iter().position(|socket| Some(socket) == of.socket.as_ref()).map_or(0, |i| i + 1);
-        out.map(|of| lane(port(of), of.address, of.ways == Ways::Out)).collect()
+        out.map(|of| lane(port(of), of.address, of.ways == Ways::Out, of.metered, of.bulk)).collect()
     }
 
     /// What the gateway machine is told. `addresses` are the peers' resolved addresses, in order.
@@ -292,6 +301,7 @@ impl Config {
             public_key: p.public_key,
             preshared_key: p.preshared_key,
             lanes: self.gateway_lanes(p, &sockets, addresses.get(i).copied().flatten()),
+            choice: p.choice,
             keepalive: p.keepalive,
             allow_sources: p.allow_sources.clone(),
             allow_targets: self.targets(p).to_vec(),

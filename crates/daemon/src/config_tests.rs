@@ -232,6 +232,13 @@ fn lanes_that_cannot_be_are_refused_with_what_to_write_instead() {
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\ndevice = \"a/b\"", "is not an interface name"),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nspeed = 1", "unknown field"),
         (&"[[peer.lane]]\naddress = \"192.0.2.1:1\"\n".repeat(9), "give it 1 to 8"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nbulk = false", "no lane for bulk"),
+        ("choice = \"delivery-1998\"\n[[peer.lane]]\naddress = \"192.0.2.1:1\"", "add a lane, or choose bond"),
+        ("choice = \"cheapest\"", "`pinned+fallback`"),
+        (
+            "[[peer.lane]]\naddress = \"192.0.2.1:1\"\n[[peer.lane]]\ndirection = \"in\"\nmetered = true",
+            "about what leaves",
+        ),
     ] {
         let error = with(lanes).unwrap_err().to_string();
         assert!(error.contains(why), "{lanes}: {error}");
@@ -242,4 +249,15 @@ fn lanes_that_cannot_be_are_refused_with_what_to_write_instead() {
     let lanes = &config.to_gateway(&[None]).peers[0].lanes;
     assert_eq!(lanes.iter().map(|lane| lane.port.0).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(config.peers[0].keepalive, Some(KEEPALIVE));
+    let lanes = "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nbulk = false\n[[peer.lane]]\naddress = \"192.0.2.2:1\"\nmetered = true";
+    for (word, choice) in [
+        ("bond", Choice::Bond),
+        ("pinned", Choice::Pinned),
+        ("pinned+fallback", Choice::PinnedFallback),
+        ("delivery-1998", Choice::Delivery1998),
+    ] {
+        let peer = with(&format!("choice = \"{word}\"\n{lanes}")).unwrap().to_gateway(&[None]).peers.remove(0);
+        let told: Vec<_> = peer.lanes.iter().map(|lane| (lane.bulk, lane.metered)).collect();
+        assert_eq!((peer.choice, told), (choice, vec![(false, false), (true, true)]));
+    }
 }

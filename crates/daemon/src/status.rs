@@ -69,6 +69,9 @@ pub struct Lane {
     pub address: Option<String>,
     /// Whether it carries anything: answers come, or no other lane has any either.
     pub works: bool,
+    /// Whether it is kept in reserve, for its cost or by the choice of lane.
+    #[serde(default)]
+    pub spare: bool,
     /// Smoothed round-trip time.
     pub rtt_ms: Option<f64>,
     /// The controller's rate; `None` while nothing was measured.
@@ -197,7 +200,11 @@ impl fmt::Display for Report {
             )?;
             for lane in p.lanes.iter().filter(|_| p.lanes.len() > 1) {
                 let rate = lane.rate_bps.map_or("-".to_string(), |r| format!("{:.2} Mbit/s", r as f64 / 1e6));
-                let state = if lane.works { "" } else { ": no answer, not used" };
+                let state = match (lane.works, lane.spare) {
+                    (false, _) => ": no answer, not used",
+                    (true, true) => ": in reserve",
+                    (true, false) => "",
+                };
                 let (to, loss) = (lane.address.as_deref().unwrap_or("-"), lane.loss * 100.0);
                 let delivered = lane.delivered_bytes as f64 / 1e6;
                 writeln!(
@@ -269,6 +276,7 @@ mod tests {
             public_key: crate::keys::public_key(&[2; 32]),
             preshared_key: None,
             lanes: vec![LaneConfig::new(wavelane_base::PortId(0), None)],
+            choice: wavelane_gateway::Choice::Bond,
             keepalive: None,
             allow_sources: None,
             allow_targets: Vec::new(),

@@ -93,6 +93,7 @@ fn offer(public_key: [u8; 32]) -> Vec<u8> {
         public_key,
         preshared_key: None,
         lanes: vec![LaneConfig::new(PortId(0), Some("10.2.0.2:4780".parse().unwrap()))],
+        choice: wavelane_gateway::Choice::Bond,
         keepalive: None,
         allow_sources: None,
         allow_targets: Vec::new(),

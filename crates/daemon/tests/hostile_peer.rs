@@ -115,6 +115,7 @@ impl Met {
             allow_sources: Some(everywhere.clone()),
             allow_targets: everywhere.clone(),
             routes: everywhere,
+            choice: wavelane_gateway::Choice::Bond,
             keepalive: None,
         };
         // Of which a flow whose bytes nobody is known to read gets an eighth.

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use wavelane_base::{IpPrefix, Octets, PortId, Ratio, Seed, Span};
 use wavelane_queue::Discipline;
 use wavelane_services::packet::Repairs;
-use wavelane_transport::Controller;
 use wavelane_transport::session::LANES_MAX;
+use wavelane_transport::{Choice, Controller};
 
 /// One way to a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +17,10 @@ pub struct LaneConfig {
     pub address: Option<SocketAddr>,
     /// Whether nothing comes back by it: the peer's lanes are others, and what arrives at the port says nothing of this one.
     pub one_way: bool,
+    /// What it carries costs: it carries while no other can.
+    pub metered: bool,
+    /// Whether it may carry bulk.
+    pub bulk: bool,
     /// Its controller.
     pub controller: Controller,
 }
@@ -24,7 +28,7 @@ pub struct LaneConfig {
 impl LaneConfig {
     /// A lane by `port` to `address`, with the default controller.
     pub fn new(port: PortId, address: Option<SocketAddr>) -> Self {
-        Self { port, address, one_way: false, controller: Controller::default() }
+        Self { port, address, one_way: false, metered: false, bulk: true, controller: Controller::default() }
     }
 }
 
@@ -40,6 +44,8 @@ pub struct PeerConfig {
     /// The lanes to it, at least one. A lane that it has beside these, and whose datagrams come to a port of ours, is answered
     /// by one more.
     pub lanes: Vec<LaneConfig>,
+    /// How they are used.
+    pub choice: Choice,
     /// After so long without a datagram to it one is sent, so that what lies between (NAT, firewalls) goes on to let the
     /// peer through, and its silence is noticed. A session is kept all the time.
     pub keepalive: Option<Span>,
@@ -179,6 +185,12 @@ pub enum ConfigError {
         /// Given.
         got: usize,
     },
+    /// No lane may carry bulk.
+    #[error("peer '{0}' has no lane for bulk: let one of its lanes carry it (bulk = true)")]
+    NoBulk(String),
+    /// A policy that chooses between lanes, and one lane.
+    #[error("peer '{0}' chooses by delivery-1998 between two lanes out, and has one: add a lane, or choose bond")]
+    NoChoice(String),
     /// A detour by a peer that is not there.
     #[error("a detour leads through peer number {0}, which does not exist: there are as many as [[peers]] tables")]
     NoSuchPeer(usize),
@@ -231,6 +243,12 @@ impl Config {
             }
             if !(1..=LANES_MAX).contains(&a.lanes.len()) {
                 return Err(ConfigError::Lanes { peer: a.name.clone(), got: a.lanes.len() });
+            }
+            if !a.lanes.iter().any(|lane| lane.bulk) {
+                return Err(ConfigError::NoBulk(a.name.clone()));
+            }
+            if a.choice == Choice::Delivery1998 && a.lanes.len() < 2 {
+                return Err(ConfigError::NoChoice(a.name.clone()));
             }
         }
         let limits = [

@@ -25,6 +25,7 @@ fn config(me: u8, peer: u8, address: SocketAddr) -> Config {
             public_key: wavelane_transport::session::public_key(&[peer; 32]),
             preshared_key: None,
             lanes: vec![LaneConfig::new(PortId(0), Some(address))],
+            choice: crate::Choice::Bond,
             keepalive: None,
             allow_sources: Some(everything.clone()),
             allow_targets: everything,

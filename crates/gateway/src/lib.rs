@@ -49,9 +49,9 @@ pub use wavelane_services::arq::Repair;
 use wavelane_services::hop::{Hop, HopConfig, Losing};
 use wavelane_services::packet::PacketsConfig;
 pub use wavelane_services::packet::Repairs;
-pub use wavelane_transport::Controller;
 use wavelane_transport::link::{self, Arrival, LaneOptions, LinkConfig};
 use wavelane_transport::session::{Established, Incoming, LANES_MAX, Origin, PeerKeys, Sessions, SessionsConfig, Way};
+pub use wavelane_transport::{Choice, Controller};
 use wavelane_wire::datagram::{UDP4_OVERHEAD, UDP6_OVERHEAD};
 pub use wavelane_wire::frame::Reason;
 pub use wavelane_wire::keylog::LoggedKey;
@@ -383,12 +383,14 @@ fn peer_keys(peer: &PeerConfig) -> PeerKeys {
 }
 
 fn lane_options(config: &Config, lane: &LaneConfig) -> LaneOptions {
-    LaneOptions { controller: lane.controller, mtu_max: config.mtu_max, overhead: overhead(lane.address) }
+    let LaneConfig { controller, metered, bulk, address, .. } = *lane;
+    LaneOptions { controller, mtu_max: config.mtu_max, overhead: overhead(address), metered, bulk }
 }
 
 fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {
     LinkConfig {
         lanes: peer.lanes.iter().map(|lane| lane_options(config, lane)).collect(),
+        choice: peer.choice,
         keepalive: peer.keepalive,
         // Half of the pool holds what is sent.
         in_flight_max: Octets::new(config.pool.get() / 2),

@@ -22,6 +22,7 @@ fn peer(key: u8, routes: &[&str]) -> PeerConfig {
         public_key: wavelane_transport::session::public_key(&[key; 32]),
         preshared_key: None,
         lanes: vec![LaneConfig::new(PortId(0), Some("192.0.2.2:4780".parse().unwrap()))],
+        choice: crate::Choice::Bond,
         keepalive: None,
         allow_sources: None,
         allow_targets: prefixes(&["0.0.0.0/0", "::/0"]),

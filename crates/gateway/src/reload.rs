@@ -92,6 +92,8 @@ impl Gateway {
                 .unwrap_or_else(|| new_link(now, &config, peer, self.packets.link, self.dice.split()));
             link.service.blocks.set_limits(hop);
             link.set_keepalive(peer.keepalive);
+            let options: Vec<_> = peer.lanes.iter().map(|lane| lane_options(&config, lane)).collect();
+            link.set_choice(now, peer.choice, &options);
             for lane in peer.lanes.iter().skip(link.lanes()) {
                 link.add_lane(now, &lane_options(&config, lane), self.dice.split());
             }

@@ -22,6 +22,7 @@ fn node(me: usize, flows_max: usize) -> Gateway {
         public_key: wavelane_transport::session::public_key(&[other as u8 + 1; 32]),
         preshared_key: None,
         lanes: vec![LaneConfig::new(PortId(port), Some(address))],
+        choice: crate::Choice::Bond,
         keepalive: None,
         allow_sources: Some(everything.clone()),
         allow_targets: everything.clone(),

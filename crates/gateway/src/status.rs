@@ -106,6 +106,7 @@ fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> Lan
         port: gateway.sessions.port(peer, lane),
         address: gateway.sessions.address(peer, lane),
         works: !gateway.links[peer].lane_failed(lane),
+        spare: gateway.links[peer].lane_is_spare(lane),
         rtt: path.rtt,
         rate: path.rtt.map(|_| path.rate),
         loss: path.loss,

@@ -128,6 +128,8 @@ pub struct LaneStatus {
     pub address: Option<SocketAddr>,
     /// Whether it is used: answers come, or no other lane has any either.
     pub works: bool,
+    /// Whether it is kept in reserve: others stand before it, by cost or by the choice of lane.
+    pub spare: bool,
     /// Smoothed round-trip time.
     pub rtt: Option<Span>,
     /// The controller's rate.

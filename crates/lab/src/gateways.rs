@@ -347,19 +347,32 @@ fn init(
     }
     init.arg("--control").arg(dir.join("control.sock"));
     output(&world.nodes[n], init, REMEDY)?;
-    let wires = || nearest.into_iter().chain(&link.beside).map(|place| &plan.wires[*place]);
-    if link.beside.is_empty() && !wires().any(|wire| wire.one_way) {
+    let mut places: Vec<usize> = nearest.into_iter().chain(&link.beside).copied().collect();
+    if places.len() == 1 && !plan.wires[places[0]].one_way {
         return Ok(());
     }
-    lanes(&dir.join("wavelaned.toml"), wires().filter_map(|wire| lane_of(wire, n, peer)))
+    let name = |place: &usize| &scenario.channels[*place].name;
+    let knobs = scenario.links.iter().find(|knobs| places.iter().any(|place| knobs.lanes.contains(name(place))));
+    places.sort_by_key(|place| knobs.map_or(0, |knobs| knobs.place(name(place))));
+    places.retain(|place| !plan.wires[*place].one_way || plan.wires[*place].end_of(n) == Some(0));
+    // Where one lane leaves, nothing is chosen.
+    let knobs = knobs.filter(|_| places.len() > 1);
+    let all_bulk = knobs.is_none_or(|knobs| places.iter().all(|place| knobs.no_bulk.contains(name(place))));
+    let lane = |place: &usize| {
+        let metered = knobs.is_some_and(|knobs| knobs.metered.contains(name(place)));
+        let bulk = all_bulk || knobs.is_none_or(|knobs| !knobs.no_bulk.contains(name(place)));
+        let words = format!("metered = {metered}\nbulk = {bulk}\n");
+        lane_of(&plan.wires[*place], peer).map(|table| table + &words)
+    };
+    let choice = knobs.map(|knobs| format!("choice = \"{}\"\n", knobs.choice.word()));
+    lanes(&dir.join("wavelaned.toml"), choice.into_iter().chain(places.iter().filter_map(lane)))
 }
 
-/// The lane out of `n` by a channel, as its file has it; `None` if nothing leaves that way.
-fn lane_of(wire: &Wire, n: usize, peer: usize) -> Option<String> {
-    let (own, theirs) = (wire.end_of(n)?, wire.addresses[wire.end_of(peer)?]);
+/// The lane to `peer` by a channel, as our file has it.
+fn lane_of(wire: &Wire, peer: usize) -> Option<String> {
+    let theirs = wire.addresses[wire.end_of(peer)?];
     let direction = if wire.one_way { "out" } else { "both" };
-    let table = format!("[[peer.lane]]\naddress = \"{theirs}:{LANE_PORT}\"\ndirection = \"{direction}\"\n");
-    (!wire.one_way || own == 0).then_some(table)
+    Some(format!("[[peer.lane]]\naddress = \"{theirs}:{LANE_PORT}\"\ndirection = \"{direction}\"\n"))
 }
 
 /// Puts lanes in place of the peer's one address.

@@ -11,6 +11,7 @@ mod parse_channel;
 mod parse_edca;
 mod parse_gateway;
 mod parse_ht;
+mod parse_link;
 mod parse_queue;
 mod parse_tcp;
 mod parse_wifi;
@@ -28,13 +29,14 @@ mod write_wifi;
 pub use error::{Problem, ScenarioError};
 pub use model::{
     App, Backpressure, Bound, Change, Channel, ChannelKind, Check, Codec, DURATION_MAX, Direction, FLOWS_MAX, Flow,
-    GatewayKnobs, Metric, NODES_MAX, Node, NodeKind, Routing, Scenario, Side, Spurts, Stack, TcpKind, TcpKnobs,
-    TcpProfile, Voice, Web,
+    GatewayKnobs, LaneChoice, LinkKnobs, Metric, NODES_MAX, Node, NodeKind, Routing, Scenario, Side, Spurts, Stack,
+    TcpKind, TcpKnobs, TcpProfile, Voice, Web,
 };
 pub use parse::{is_scenario, line_of_clause, read_bounded};
 pub use parse_channel::DIRECTION_KEYS;
 pub use parse_edca::{CATEGORIES, category_word};
 pub use parse_gateway::{BACKPRESSURES, GATEWAY_KEYS};
+pub use parse_link::{LANE_CHOICES, LINK_KEYS};
 pub use parse_tcp::TCP_KEYS;
 pub use parse_wifi::WIFI_KEYS;
 pub use settings::{SETTINGS_MAX, Setting};

@@ -32,7 +32,7 @@ const WINDOW_MAX: u32 = 4096;
 
 const TOP: &[&str] = &[
     "title", "seed", "duration", "stacks", "nodes", "channels", "flows", "timeline", "checks", "tcp", "routing",
-    "sweep", "gateways",
+    "sweep", "gateways", "links",
 ];
 
 /// Keys by which a file is known to be a scenario rather than a gateway's configuration.
@@ -117,6 +117,7 @@ impl Scenario {
             timeline: Vec::new(),
             checks: Vec::new(),
             gateways: Vec::new(),
+            links: Vec::new(),
             routing: match root.get("routing") {
                 Some(value) => word(&value, "routing", ROUTINGS, "\"etx\"")?,
                 None => Routing::default(),
@@ -132,6 +133,10 @@ impl Scenario {
             let channel = parse_channel::channel(&name, &value, base)?;
             validate::channel(&scenario, &channel, &value)?;
             scenario.channels.push(channel);
+        }
+        for (name, value) in sections(&root, "links")? {
+            let link = crate::parse_link::knobs(&scenario, &name, &value)?;
+            scenario.links.push(link);
         }
         for (name, value) in sections(&root, "flows")? {
             let flow = flow(&name, &value)?;

@@ -1,7 +1,7 @@
 //! The closed lists of words in files.
 
 use crate::error::hint;
-use crate::model::{Metric, NodeKind, Routing, Stack, TcpKind};
+use crate::model::{LaneChoice, Metric, NodeKind, Routing, Stack, TcpKind};
 
 const fn tcp(kind: TcpKind, rts: bool) -> Stack {
     Stack::Tcp { kind, rts }
@@ -141,6 +141,13 @@ impl TcpKind {
     /// The kernel's name of it; BBR version 3 is known to no kernel, and that of 2001 has none.
     pub fn word(self) -> &'static str {
         word_of(CONTROLS, &self)
+    }
+}
+
+impl LaneChoice {
+    /// Its word, here and in a gateway's file.
+    pub fn word(self) -> &'static str {
+        word_of(crate::LANE_CHOICES, &self)
     }
 }
 

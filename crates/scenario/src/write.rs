@@ -67,6 +67,9 @@ impl Scenario {
                 false => format!("reverse = {}", direction(&cable.reverse)),
             });
         }
+        for link in &self.links {
+            crate::parse_link::write(link).lines().for_each(|l| line(l.to_owned()));
+        }
         for flow in &self.flows {
             line(format!("\n[flows.{}]\n{}", flow.name, flow_body(flow)));
         }

@@ -98,7 +98,12 @@ fn every_word_that_a_file_may_use_is_in_the_guide() {
     for (kind, _) in wavelane_scenario::BACKPRESSURES {
         assert!(has(kind), "backpressure {kind}");
     }
-    for key in WIFI_KEYS.iter().chain(TCP_KEYS).chain(wavelane_scenario::GATEWAY_KEYS) {
+    for (choice, _) in wavelane_scenario::LANE_CHOICES {
+        assert!(has(choice), "choice {choice}");
+    }
+    for key in
+        WIFI_KEYS.iter().chain(TCP_KEYS).chain(wavelane_scenario::GATEWAY_KEYS).chain(wavelane_scenario::LINK_KEYS)
+    {
         assert!(has(key), "key {key}");
     }
     for (app, _) in APPS {

@@ -63,6 +63,7 @@ impl MeshSpec {
             checks: Vec::new(),
             routing: self.routing,
             gateways: Vec::new(),
+            links: Vec::new(),
             tcp: TcpKnobs::default(),
         }
     }

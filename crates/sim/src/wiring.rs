@@ -9,8 +9,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{IpPrefix, PortId, Ratio, Seed, Span};
 use wavelane_channel::wifi::WifiConfig;
-use wavelane_gateway::{Backpressure, Config, LaneConfig, PeerConfig, PeerId};
-use wavelane_scenario::{CONTROLS, ChannelKind, Flow, GatewayKnobs, NodeKind, Scenario, TcpKind};
+use wavelane_gateway::{Backpressure, Choice, Config, LaneConfig, PeerConfig, PeerId};
+use wavelane_scenario::{
+    CONTROLS, ChannelKind, Flow, GatewayKnobs, LaneChoice, LinkKnobs, NodeKind, Scenario, TcpKind,
+};
 use wavelane_transport::session::public_key;
 
 /// The port of every server program; those of flows with a congestion control of their own follow it, one per control.
@@ -253,10 +255,23 @@ impl<'a> Shape<'a> {
         let everywhere = || vec![IpPrefix { address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), bits: 9 }];
         let keepalive = self.has_detours().then_some(KEEPALIVE);
         let peers = self.neighbours(gateway).iter().map(|&(leaves_by, other)| {
+            let channel = |join: usize| &self.scenario.channels[self.joins[join].channel];
+            let mut joins = self.lanes_to(gateway, (leaves_by, other));
+            let of_link = |link: &&LinkKnobs| joins.iter().any(|(join, _)| link.lanes.contains(&channel(*join).name));
+            let link = self.scenario.links.iter().find(of_link);
+            let says = |names: fn(&LinkKnobs) -> &Vec<String>, join: usize| {
+                link.is_some_and(|link| names(link).contains(&channel(join).name))
+            };
+            joins.sort_by_key(|(join, _)| link.map_or(0, |link| link.place(&channel(*join).name)));
+            // Where one lane leaves, nothing is chosen.
+            let all_bulk = joins.iter().all(|(join, _)| says(|link| &link.no_bulk, *join));
+            let choice = link.filter(|_| joins.len() > 1).map_or(Choice::Bond, |link| choice_of(link.choice));
             let lane = |(join, address): (usize, Option<SocketAddr>)| {
                 let port = ports.iter().position(|port| *port == join).unwrap_or(0);
                 LaneConfig {
-                    one_way: self.scenario.channels[self.joins[join].channel].one_way,
+                    one_way: channel(join).one_way,
+                    metered: says(|link| &link.metered, join),
+                    bulk: all_bulk || !says(|link| &link.no_bulk, join),
                     ..LaneConfig::new(PortId(port as u16), address)
                 }
             };
@@ -264,7 +279,8 @@ impl<'a> Shape<'a> {
                 name: self.name(other).to_owned(),
                 public_key: public_key(&private_key(seed, self.name(other))),
                 preshared_key: None,
-                lanes: self.lanes_to(gateway, (leaves_by, other)).into_iter().map(lane).collect(),
+                lanes: joins.into_iter().map(lane).collect(),
+                choice,
                 keepalive,
                 allow_sources: None,
                 allow_targets: everywhere(),
@@ -402,6 +418,16 @@ impl<'a> Shape<'a> {
                 }
             }
         }
+    }
+}
+
+/// The gateway's word for a choice of lanes.
+fn choice_of(choice: LaneChoice) -> Choice {
+    match choice {
+        LaneChoice::Bond => Choice::Bond,
+        LaneChoice::Pinned => Choice::Pinned,
+        LaneChoice::PinnedFallback => Choice::PinnedFallback,
+        LaneChoice::Delivery1998 => Choice::Delivery1998,
     }
 }
 

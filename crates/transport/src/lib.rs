@@ -14,4 +14,5 @@ pub mod session;
 
 pub use budget::{LOSSY, RepairBudget};
 pub use lane::Controller;
+pub use link::Choice;
 pub use service::{Carries, Fill, NextBulk, PathView, Service};

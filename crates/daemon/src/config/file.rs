@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Rate, Span};
 use wavelane_gateway as gateway;
-use wavelane_gateway::Controller;
+use wavelane_gateway::{Choice, Controller};
 
 /// A packet of this size fits one datagram of a lane on a path of 1500 bytes.
 const TUN_MTU_DEFAULT: u16 = 1_400;
@@ -65,6 +65,8 @@ struct PeerTable {
     #[serde(default = "yes")]
     split: bool,
     #[serde(default)]
+    choice: ChoiceWord,
+    #[serde(default)]
     lane: Vec<LaneTable>,
 }
 
@@ -76,6 +78,35 @@ struct LaneTable {
     local: Option<String>,
     #[serde(default)]
     direction: Ways,
+    #[serde(default)]
+    metered: bool,
+    #[serde(default = "yes")]
+    bulk: bool,
+}
+
+/// How lanes are used, in the file's words.
+#[derive(Clone, Copy, Default, Deserialize)]
+enum ChoiceWord {
+    #[default]
+    #[serde(rename = "bond")]
+    Bond,
+    #[serde(rename = "pinned")]
+    Pinned,
+    #[serde(rename = "pinned+fallback")]
+    PinnedFallback,
+    #[serde(rename = "delivery-1998")]
+    Delivery1998,
+}
+
+impl From<ChoiceWord> for Choice {
+    fn from(word: ChoiceWord) -> Self {
+        match word {
+            ChoiceWord::Bond => Self::Bond,
+            ChoiceWord::Pinned => Self::Pinned,
+            ChoiceWord::PinnedFallback => Self::PinnedFallback,
+            ChoiceWord::Delivery1998 => Self::Delivery1998,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -235,6 +266,7 @@ impl Peer {
             split: t.split,
             address: t.address,
             lanes,
+            choice: t.choice.into(),
             name: t.name,
         })
     }
@@ -274,7 +306,13 @@ impl Lane {
         let own = t.device.is_some() || local.is_some();
         let socket =
             own.then(|| LaneSocket { local: local.unwrap_or(SocketAddr::new(any, 0)), device: t.device.clone() });
-        Ok(Self { address, socket, ways: t.direction })
+        if t.direction == Ways::In && (t.metered || !t.bulk) {
+            return Err(value(
+                format!("{key}.metered"),
+                "and `bulk` are about what leaves, and nothing leaves by a lane of direction \"in\": remove them",
+            ));
+        }
+        Ok(Self { address, socket, ways: t.direction, metered: t.metered, bulk: t.bulk })
     }
 }
 

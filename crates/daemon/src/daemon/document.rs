@@ -22,6 +22,7 @@ fn lane_document(lane: &LaneStatus, names: &[String]) -> status::Lane {
         by: names.get(usize::from(lane.port.0)).cloned().unwrap_or_default(),
         address: lane.address.map(|address| address.to_string()),
         works: lane.works,
+        spare: lane.spare,
         rtt_ms: lane.rtt.map(|rtt| rtt.as_nanos() as f64 / 1e6),
         rate_bps: lane.rate.map(|rate| rate.as_bps()),
         loss: if lane.loss.is_finite() { lane.loss } else { 0.0 },

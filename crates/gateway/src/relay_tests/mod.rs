@@ -39,6 +39,7 @@ fn config(me: usize, count: usize, pool: u64) -> Config {
         public_key: wavelane_transport::session::public_key(&[other as u8 + 1; 32]),
         preshared_key: None,
         lanes: vec![LaneConfig::new(PortId(port), Some(lane(other, 1 - port)))],
+        choice: crate::Choice::Bond,
         keepalive: None,
         allow_sources: None,
         allow_targets: vec!["10.0.0.0/8".parse().unwrap()],

@@ -2,6 +2,7 @@
 
 mod check;
 mod gateway;
+mod link;
 mod path;
 mod stack;
 mod topology;
@@ -9,6 +10,7 @@ mod traffic;
 
 pub use check::{Bound, Check, Metric, Side};
 pub use gateway::{Backpressure, GatewayKnobs};
+pub use link::{LaneChoice, LinkKnobs};
 pub use stack::{Stack, TcpKind, TcpKnobs, TcpProfile};
 pub use topology::{Channel, ChannelKind, Direction, Node, NodeKind, Routing};
 pub use traffic::{App, Codec, Flow, Spurts, Voice, Web};
@@ -50,6 +52,8 @@ pub struct Scenario {
     pub tcp: TcpKnobs,
     /// What single gateways do differently from their defaults, in file order.
     pub gateways: Vec<GatewayKnobs>,
+    /// What links between gateways do differently from their defaults, in file order.
+    pub links: Vec<LinkKnobs>,
 }
 
 /// A change of one channel parameter while the run goes on.

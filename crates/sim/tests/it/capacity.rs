@@ -32,6 +32,7 @@ impl Row {
                         PortId(port as u16),
                         Some(SocketAddr::V4(at(other, usize::from(other > 0 && other < node)))),
                     )],
+                    choice: wavelane_gateway::Choice::Bond,
                     keepalive: None,
                     allow_sources: None,
                     allow_targets: vec!["10.0.0.0/8".parse().unwrap()],

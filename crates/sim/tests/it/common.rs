@@ -94,6 +94,7 @@ pub(crate) fn gateway_config(me: u8, peer: u8, peer_address: SocketAddrV4) -> Co
             public_key: public_key(&[peer; 32]),
             preshared_key: None,
             lanes: vec![LaneConfig::new(PortId(0), Some(SocketAddr::V4(peer_address)))],
+            choice: wavelane_gateway::Choice::Bond,
             keepalive: None,
             allow_sources: None,
             allow_targets: vec!["10.0.0.0/8".parse().unwrap()],

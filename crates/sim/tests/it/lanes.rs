@@ -1,16 +1,16 @@
 //! Links of several lanes: bulk over all of them is never slower than over the best alone, and a lane that goes takes
 //! nothing with it.
 
-use crate::common::{address, direction, gateway_config, random_loss, secs, server};
+use crate::common::{Direction, address, direction, gateway_config, random_loss, secs, server};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use wavelane_base::{Instant, Octets, PortId, Rate, Span};
-use wavelane_channel::{CableConfig, DirectionConfig, QueueLimit};
-use wavelane_gateway::{Config, LaneConfig, PeerId};
+use wavelane_channel::{CableConfig, DirectionConfig, LossConfig, Parameter, QueueLimit};
+use wavelane_gateway::{Choice, Config, LaneConfig, PeerConfig, PeerId};
 use wavelane_run::{Backend, RunContext};
 use wavelane_scenario::Scenario;
-use wavelane_sim::{Engine, FlowIndex, FlowSpec, NodeClock, NodeId, Plug, SimBackend, Work};
+use wavelane_sim::{ChannelId, Engine, FlowIndex, FlowSpec, NodeClock, NodeId, Plug, SimBackend, Work};
 
 /// Which ways a cable carries.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,11 +25,17 @@ struct World {
     engine: Engine,
     a: NodeId,
     b: NodeId,
+    cables: Vec<ChannelId>,
     flows: u16,
 }
 
 impl World {
     fn new(seed: u64, cables: &[(CableConfig, Ways)]) -> Self {
+        Self::with(seed, cables, |_| {})
+    }
+
+    /// Both ends know each other as `tuned` says.
+    fn with(seed: u64, cables: &[(CableConfig, Ways)], tuned: impl Fn(&mut PeerConfig)) -> Self {
         let mut engine = Engine::new(wavelane_base::Seed(seed));
         let at = |side: u8, cable: usize| address(&format!("192.0.{cable}.{side}:51820"));
         let config = |side: u8, without: Ways| {
@@ -40,17 +46,19 @@ impl World {
             });
             let mut config: Config = gateway_config(side, 3 - side, at(3 - side, 0));
             config.peers[0].lanes = lanes.collect();
+            tuned(&mut config.peers[0]);
             config
         };
         let clock = |ms| NodeClock::new(Span::from_millis(ms), 20).unwrap();
         let a = engine.add_gateway("a", clock(3), config(1, Ways::Reverse)).unwrap();
         let b = engine.add_gateway("b", clock(4000), config(2, Ways::Forward)).unwrap();
-        for (i, (cable, _)) in cables.iter().enumerate() {
+        let plugged = cables.iter().enumerate().map(|(i, (cable, _))| {
             let plug = |node, side| Plug { node, address: Some(at(side, i)) };
-            engine.connect(&format!("cable {i}"), cable.clone(), plug(a, 1), plug(b, 2)).unwrap();
-        }
+            engine.connect(&format!("cable {i}"), cable.clone(), plug(a, 1), plug(b, 2)).unwrap()
+        });
+        let plugged = plugged.collect();
         engine.listen(b, server());
-        Self { engine, a, b, flows: 0 }
+        Self { engine, a, b, cables: plugged, flows: 0 }
     }
 
     fn add(&mut self, work: Work) -> FlowIndex {
@@ -75,6 +83,11 @@ impl World {
         let before = self.engine.log(flow).octets;
         self.engine.run_until(secs(until));
         (self.engine.log(flow).octets - before) as f64 * 8.0 / (until - from) as f64
+    }
+
+    /// IP bytes that the near gateway's lanes delivered.
+    fn delivered(&self) -> Vec<u64> {
+        self.engine.status(self.a).peers[0].lanes.iter().map(|lane| lane.delivered_bytes).collect()
     }
 
     /// Runs until a body has crossed; when it had.
@@ -178,6 +191,122 @@ fn an_outage_of_all_lanes_ends_no_flow() {
     // 5 MB less what crossed before, at 20 Mbit/s, and a probe interval.
     assert!(at < secs(36), "{at:?}");
     assert!(world.engine.status(world.b).peers[0].up);
+}
+
+#[test]
+fn a_metered_lane_carries_while_no_other_can_and_is_quiet_else() {
+    let mut plain = direction(10, 20, 100_000);
+    plain.outages = vec![(secs(60), secs(70))];
+    for order in [0, 1] {
+        let mut cables = [both_ways(plain.clone()), both_ways(direction(2, 20, 50_000))];
+        cables.rotate_left(order);
+        let (plain, metered) = (order, 1 - order);
+        let mut world = World::with(1, &cables, |peer| peer.lanes[metered].metered = true);
+        let up = world.add(Work::Upload(None));
+        let every = Span::from_millis(100);
+        world.add(Work::Echo { every, random: false, size: 64, during: None });
+        let mut at = |s: u64| {
+            world.engine.run_until(secs(s));
+            (world.delivered(), world.engine.log(up).octets, world.engine.status(world.a).peers[0].lanes[metered].spare)
+        };
+        let ((start, _, _), (before, octets_before, spare)) = (at(2), at(60));
+        // Two questions in a minute whether it is there, and what its handshakes need.
+        assert!(spare && before[metered] - start[metered] < 1_000, "{start:?} {before:?}");
+        assert!(before[plain] - start[plain] > 58 * 1_100_000, "{before:?}");
+        let (during, octets_during, spare) = at(70);
+        assert!(!spare && octets_during - octets_before > 9 * 200_000, "{during:?}");
+        at(72);
+        let ((back, _, spare), (after, _, _)) = (at(73), at(90));
+        assert!(spare && after[metered] - back[metered] < 1_000, "{back:?} {after:?}");
+        assert!(after[plain] - back[plain] > 17 * 1_100_000, "{after:?}");
+    }
+}
+
+#[test]
+fn what_is_pinned_keeps_to_its_lane_and_with_a_fallback_comes_back_to_it() {
+    let mut gone = direction(2, 50, 50_000);
+    gone.outages = vec![(secs(10), secs(20))];
+    for (choice, falls_back) in [(Choice::Pinned, false), (Choice::PinnedFallback, true)] {
+        let cables = [both_ways(gone.clone()), both_ways(direction(10, 20, 100_000))];
+        let mut world = World::with(1, &cables, |peer| peer.choice = choice);
+        let up = world.add(Work::Upload(None));
+        let mut at = |s: u64| {
+            world.engine.run_until(secs(s));
+            (world.delivered(), world.engine.log(up).octets)
+        };
+        let (before, _) = at(10);
+        assert!(before[0] > 1_800_000 && before[1] < 30_000, "{choice:?} {before:?}");
+        let ((_, early), (during, late)) = (at(12), at(20));
+        assert_eq!(late - early > 7 * 1_000_000, falls_back, "{choice:?} {during:?}");
+        assert_eq!(late == early, !falls_back, "{choice:?} {during:?}");
+        let ((early, _), (late, _)) = (at(22), at(30));
+        assert!(late[0] - early[0] > 7 * 230_000 && late[1] - early[1] < 3_000, "{choice:?} {early:?} {late:?}");
+    }
+}
+
+#[test]
+fn small_exchanges_keep_the_short_way_and_bulk_goes_the_long_one() {
+    let cables = [both_ways(slow(200_000, 20)), both_ways(direction(20, 250, 1_500_000))];
+    let mut world = World::with(1, &cables, |peer| {
+        peer.choice = Choice::Pinned;
+        peer.lanes[0].bulk = false;
+    });
+    let up = world.add(Work::Upload(None));
+    let every = Span::from_millis(100);
+    let echo = world.add(Work::Echo { every, random: false, size: 64, during: None });
+    world.engine.run_until(secs(20));
+    let before = world.engine.log(up).octets;
+    world.engine.run_until(secs(40));
+    let goodput = (world.engine.log(up).octets - before) as f64 * 8.0 / 20.0;
+    let mut trips: Vec<Span> =
+        world.engine.log(echo).questions.iter().filter_map(|q| Some(q.answered?.since(q.due))).collect();
+    trips.sort_unstable();
+    let typical = trips[trips.len() / 2];
+    println!("{goodput:.0} bit/s, echo {typical}");
+    assert!(goodput > 17e6 && typical < Span::from_millis(80), "{goodput:.0} bit/s, echo {typical}");
+}
+
+/// S0-E14: a radio that delivers 100, 30 and again 100 % towards the campus beside a modem; 300 B five times a second.
+#[test]
+fn the_radio_is_used_while_it_delivers_and_the_modem_while_it_does_not() {
+    let phases = [(0, 60, 0, true), (60, 180, 70, false), (180, 240, 0, true)];
+    // What it takes to come back, at a probe a second.
+    const HYSTERESIS: u64 = 20;
+    for seed in 1..=5 {
+        let cables = [both_ways(direction(2, 5, 50_000)), both_ways(slow(33_600, 50))];
+        let mut world = World::with(seed, &cables, |peer| peer.choice = Choice::Delivery1998);
+        let every = Span::from_millis(200);
+        world.add(Work::Echo { every, random: false, size: 300, during: None });
+        let mut switches: Vec<Instant> = Vec::new();
+        let mut was = true;
+        for (from, until, lost, radio) in phases {
+            let loss = if lost == 0 { LossConfig::None } else { random_loss(lost, 100) };
+            world.engine.set(world.cables[0], Direction::Forward, Parameter::Loss(loss)).unwrap();
+            let mut carried = [0, 0];
+            for step in from * 10..until * 10 {
+                let now = Instant::from_millis((step + 1) * 100);
+                let before = world.delivered();
+                world.engine.run_until(now);
+                let lanes = &world.engine.status(world.a).peers[0].lanes;
+                assert!(lanes[0].spare != lanes[1].spare, "one of the two");
+                if was == lanes[0].spare {
+                    was = !was;
+                    switches.push(now);
+                }
+                // Half of a window of fates, or as many probes as it takes.
+                if now.since(secs(from)) > Span::from_secs(if from == 0 { 0 } else { HYSTERESIS + 5 }) {
+                    assert_eq!(was, radio, "seed {seed} at {now:?}");
+                    let after = world.delivered();
+                    (0..2).for_each(|lane| carried[lane] += after[lane] - before[lane]);
+                }
+            }
+            let (used, other) = if radio { (carried[0], carried[1]) } else { (carried[1], carried[0]) };
+            // Five of 300 B a second; on the other a probe a second.
+            assert!(used > 10 * other, "seed {seed} from {from} s: {carried:?}");
+        }
+        assert!(switches.windows(2).all(|pair| pair[1].since(pair[0]) > Span::from_secs(HYSTERESIS)), "{switches:?}");
+        assert_eq!(switches.len(), 2, "{switches:?}");
+    }
 }
 
 /// The channels have one direction each, and no stack needs more.

@@ -65,6 +65,8 @@ pub struct LaneSender<R> {
     probe_due: bool,
     /// They are no further apart than this.
     probe_interval: Span,
+    /// It rests: they are no closer than this, and no larger packets are tried.
+    rests: Option<Span>,
     last_probe: Instant,
     silent_packets: u32,
     /// Packets nearly as large as the path is known to carry have left: it pays to know whether it carries larger ones.
@@ -105,6 +107,7 @@ impl<R> LaneSender<R> {
             probes: 0,
             probe_due: false,
             probe_interval: PROBE_INTERVAL_MAX,
+            rests: None,
             last_probe: now,
             silent_packets: 0,
             sends_large: false,
@@ -361,6 +364,11 @@ impl<R> LaneSender<R> {
         self.probe_interval = if rarely { PROBE_INTERVAL_RARE } else { PROBE_INTERVAL_MAX };
     }
 
+    /// It carries nothing for now: what asks for the fate of a packet is so far apart at least.
+    pub fn rest(&mut self, apart: Option<Span>) {
+        self.rests = apart;
+    }
+
     /// Tail probes without an answer so far.
     pub fn unanswered_probes(&self) -> u32 {
         self.probes
@@ -405,7 +413,7 @@ impl<R> LaneSender<R> {
     /// Whether the search for the path's MTU goes on: not on a lane that carries acks and small exchanges alone if its round trip
     /// lets it be one that a probe would fill for seconds.
     fn searches_mtu(&self) -> bool {
-        self.rtt.smoothed().is_some_and(|rtt| self.sends_large || rtt < MTU_RTT_MAX)
+        self.rests.is_none() && self.rtt.smoothed().is_some_and(|rtt| self.sends_large || rtt < MTU_RTT_MAX)
     }
 
     fn window(&self) -> u64 {
@@ -484,6 +492,10 @@ impl<R> LaneSender<R> {
         }
         let newest = self.sent.newest_eliciting()?;
         let first = self.rtt.probe_timeout(self.wish.delay().max(self.ack_delay_seen));
+        if let Some(apart) = self.rests {
+            let last = if self.probes == 0 { newest } else { self.last_probe.max(newest) };
+            return Some(last + first.max(apart));
+        }
         let wait = match self.probes {
             0 => return Some(newest + first),
             n => first.times(1 << n.min(10)).min(self.probe_interval.max(self.slow_interval())),

@@ -29,7 +29,8 @@ impl<S: Service> Link<S> {
         if let Some(Probe::Mtu { datagram }) = probe {
             return self.compose_mtu_probe(now, at, buf, datagram);
         }
-        if probe == Some(Probe::Tail) {
+        let tail = probe == Some(Probe::Tail) && !self.lanes[at].is_spare();
+        if tail {
             self.service.doubt_oldest();
         }
         let wanted = self.service.wants(now);
@@ -44,7 +45,6 @@ impl<S: Service> Link<S> {
         // Acks take the way by which they arrive soonest: what they measure is to be the other lane's round trip alone.
         let acks = at == self.lanes.first();
         let due = acks && self.ack_due(now) || path_frames;
-        let tail = probe == Some(Probe::Tail);
         let must_ping = probe.is_some() || self.lanes[at].ping || path_frames;
         let (mut class, datagram_max) = self.allowed(now, at, wanted, tail);
         if class.is_none() && !must_ping && (!due || self.ack_can_wait(now, at, wanted)) {
@@ -212,7 +212,7 @@ impl<S: Service> Link<S> {
         let full = self.lanes[at].sender.datagram_max();
         let Some(wanted) = wanted else { return (None, full) };
         if tail {
-            return (Some(Class::Bulk), full);
+            return (Some(if self.lanes[at].carries_bulk() { Class::Bulk } else { Class::Micro }), full);
         }
         let busy = self.busy_since.map_or(Span::ZERO, |since| now.since(since));
         let offer = self.lanes.offer(now, wanted, busy).filter(|offer| offer.lane == at);

@@ -1,5 +1,6 @@
 //! The lanes out of a link, and the one place that picks among them: [`Lanes::offer`].
 
+use super::choice::{Choice, Delivery, PROBE_EVERY};
 use super::guard::{Guard, PATIENCE_MEDIA, is_bursty};
 use super::path::Skips;
 use super::{FATES_KNOWN_MIN, LANES_MAX, LOSS_UNKNOWN, LaneOptions, Record};
@@ -29,6 +30,10 @@ const HELLO_FIRST_EVERY: Span = Span::from_millis(250);
 const HELLO_SHARE: u64 = 50;
 /// Octets of such a datagram, with what is around it.
 const HELLO_OCTETS: u64 = 60;
+/// A metered lane that others stand before asks no more often than keeps what lies between open ...
+const HELLO_METERED_EVERY: Span = Span::from_secs(25);
+/// ... and for what it owes no more often than this.
+const PROBE_METERED_EVERY: Span = Span::from_secs(5);
 
 /// One way out.
 #[derive(Debug)]
@@ -45,6 +50,12 @@ pub(super) struct Lane<L> {
     /// The neighbour must see a datagram of this lane's soon.
     pub(super) ping: bool,
     overhead: usize,
+    /// What it carries costs.
+    metered: bool,
+    /// Whether it may carry bulk.
+    bulk: bool,
+    /// The policy has it carry nothing now.
+    spare: bool,
     /// Whether a round trip was measured.
     measured: bool,
     /// What it carried was given to the other lanes, because nothing comes back.
@@ -53,6 +64,8 @@ pub(super) struct Lane<L> {
     pub(super) blocked: bool,
     /// When the last datagram left by it that asks for an answer.
     asked_at: Instant,
+    /// When the last datagram left by it.
+    sent_at: Instant,
     /// When acks last left by it.
     acks_at: Instant,
     /// Bulk on it arrived late: it takes none until then.
@@ -61,7 +74,7 @@ pub(super) struct Lane<L> {
 
 impl<L> Lane<L> {
     fn new(now: Instant, id: u8, options: &LaneOptions, sent_max: usize, dice: Entropy) -> Self {
-        let LaneOptions { controller, mtu_max, overhead } = *options;
+        let LaneOptions { controller, mtu_max, overhead, metered, bulk } = *options;
         Self {
             sender: LaneSender::new(now, LaneConfig { lane: id, controller, mtu_max, overhead, sent_max }),
             guard: Guard::default(),
@@ -71,10 +84,14 @@ impl<L> Lane<L> {
             skips: Skips::new(dice),
             ping: false,
             overhead,
+            metered,
+            bulk,
+            spare: false,
             measured: false,
             failed: false,
             blocked: false,
             asked_at: now,
+            sent_at: now,
             acks_at: now,
             late_until: now,
         }
@@ -104,6 +121,7 @@ impl<L> Lane<L> {
 
     pub(super) fn note_sent(&mut self, now: Instant, eliciting: bool) {
         self.ping = false;
+        self.sent_at = now;
         if eliciting {
             self.asked_at = now;
         }
@@ -149,8 +167,35 @@ impl<L> Lane<L> {
         self.sender.in_flight() < UNTRIED_OCTETS + self.sender.delivered_bytes()
     }
 
+    /// Whether the policy has it carry nothing now.
+    pub(super) fn is_spare(&self) -> bool {
+        self.spare
+    }
+
+    /// Whether it may carry bulk.
+    pub(super) fn carries_bulk(&self) -> bool {
+        self.bulk
+    }
+
+    /// Whether what it is given can be expected to arrive.
+    fn works(&self) -> bool {
+        self.measured && !self.failed && !self.blocked
+    }
+
     /// When it is to ask for an answer, of which no later one is due.
-    fn hello_at(&self, every: Span) -> Instant {
+    fn hello_at(&self, first: bool) -> Instant {
+        let every = match (first, self.spare && self.metered) {
+            (true, _) => HELLO_FIRST_EVERY,
+            (false, false) => HELLO_EVERY,
+            // Until a round trip was measured nobody knows whether it could take over.
+            (false, true) => {
+                if self.measured {
+                    HELLO_METERED_EVERY
+                } else {
+                    HELLO_EVERY
+                }
+            }
+        };
         let spent = self.path.rate.time_for(Octets::new(HELLO_OCTETS)).times(HELLO_SHARE);
         self.asked_at + every.max(spent)
     }
@@ -171,12 +216,20 @@ pub(super) struct Offer {
 #[derive(Debug)]
 pub(super) struct Lanes<L> {
     all: Vec<Lane<L>>,
-    /// Those that work, by how soon what leaves arrives.
+    /// Those that work, by how soon what leaves arrives, or as the policy has it.
     order: Vec<usize>,
+    choice: Choice,
+    delivery: Delivery,
 }
 
 impl<L> Lanes<L> {
-    pub(super) fn new(now: Instant, options: &[LaneOptions], sent_max: usize, mut dice: Entropy) -> Self {
+    pub(super) fn new(
+        now: Instant,
+        options: &[LaneOptions],
+        choice: Choice,
+        sent_max: usize,
+        mut dice: Entropy,
+    ) -> Self {
         let others: Vec<Entropy> = (1..options.len()).map(|_| dice.split()).collect();
         let dice = others.into_iter().chain([dice]);
         let lanes = options.iter().zip(dice).enumerate().take(LANES_MAX);
@@ -184,7 +237,20 @@ impl<L> Lanes<L> {
             lanes.map(|(id, (options, dice))| Lane::new(now, id as u8, options, sent_max, dice)).collect();
         assert!(!all.is_empty(), "a link has a lane out");
         let order = (0..all.len()).collect();
-        Self { all, order }
+        let mut lanes = Self { all, order, choice, delivery: Delivery::new(now) };
+        lanes.sort(now, false);
+        lanes
+    }
+
+    /// Other words on how they are used.
+    pub(super) fn set_options(&mut self, now: Instant, choice: Choice, options: &[LaneOptions]) {
+        if choice != self.choice {
+            (self.choice, self.delivery) = (choice, Delivery::new(now));
+        }
+        for (lane, options) in self.all.iter_mut().zip(options) {
+            (lane.metered, lane.bulk) = (options.metered, options.bulk);
+        }
+        self.sort(now, true);
     }
 
     /// One more lane.
@@ -194,6 +260,7 @@ impl<L> Lanes<L> {
         let mut lane = Lane::new(now, self.all.len() as u8, options, sent_max, dice);
         lane.ping = true;
         self.all.push(lane);
+        self.sort(now, true);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -235,15 +302,34 @@ impl<L> Lanes<L> {
         let failed_before = self.all.iter().filter(|lane| lane.failed).count();
         for lane in &mut self.all {
             lane.failed = lane.sender.unanswered_probes() >= FAILED_AFTER_PROBES;
-            lane.sender.probe_rarely(lane.failed && !in_use);
         }
+        let others_failed = self.all.iter().skip(1).all(|lane| lane.failed);
+        let round = self.all.iter().map(|lane| lane.path.rtt).max().unwrap_or(Span::ZERO);
+        if self.choice == Choice::Delivery1998 {
+            self.delivery.decide(now, [self.all[0].failed, others_failed], round);
+        }
+        let bond = self.choice == Choice::Bond;
+        // One whose socket is full for a moment works.
+        let unmetered = bond && self.all.iter().any(|lane| lane.measured && !lane.failed && !lane.metered);
         self.order.clear();
         self.order.extend(0..self.all.len());
         let all = &self.all;
         // Where none works they take turns: it may be the acks that do not come back, and both sides wait for the other's.
         let turn = |lane: &Lane<L>| lane.failed.then_some(lane.acks_at);
-        let rank = |lane: &Lane<L>| (lane.blocked, lane.failed, turn(lane), !lane.measured, lane.delay());
-        self.order.sort_by_key(|i| (rank(&all[*i]), *i));
+        let rank = |i: usize| {
+            let lane = &all[i];
+            let (place, delay) = match self.choice {
+                Choice::Bond => (0, lane.delay()),
+                Choice::Pinned => (i, Span::ZERO),
+                Choice::PinnedFallback => (0, Span::ZERO),
+                Choice::Delivery1998 => (usize::from((i == 0) != self.delivery.first), lane.delay()),
+            };
+            let costs = unmetered && lane.metered;
+            let unknown = bond && !lane.measured;
+            (place, costs, (lane.blocked, lane.failed, turn(lane), unknown, bond && lane.metered, delay), i)
+        };
+        self.order.sort_by_key(|i| rank(*i));
+        self.set_apart(unmetered, in_use);
         if self.all.iter().filter(|lane| lane.failed).count() > failed_before {
             // Of a neighbour that is there by another lane an answer shows it.
             let first = self.first();
@@ -253,6 +339,30 @@ impl<L> Lanes<L> {
         let tried = |lane: &&mut Lane<L>| lane.measured && lane.sender.delivered_bytes() < TRIED_OCTETS;
         for lane in self.all.iter_mut().filter(tried).filter(|lane| lane.delay() > latest) {
             lane.late_until = now + LATE_FOR;
+        }
+    }
+
+    /// Which lanes carry nothing now, and how rarely those are tried.
+    fn set_apart(&mut self, unmetered: bool, in_use: bool) {
+        let first = self.first();
+        let bulk = self.order.iter().copied().find(|lane| self.all[*lane].bulk);
+        for (i, lane) in self.all.iter_mut().enumerate() {
+            lane.spare = match self.choice {
+                Choice::Bond => unmetered && lane.metered && i != first,
+                Choice::Pinned | Choice::PinnedFallback | Choice::Delivery1998 => i != first && Some(i) != bulk,
+            };
+            let apart = if lane.metered { PROBE_METERED_EVERY } else { PROBE_EVERY };
+            lane.sender.rest(lane.spare.then_some(apart));
+            if !lane.spare {
+                lane.sender.probe_rarely(lane.failed && !in_use);
+            }
+        }
+    }
+
+    /// The fate of what left by a lane.
+    pub(super) fn note_fate(&mut self, now: Instant, lane: usize, delivered: bool) {
+        if lane == 0 && self.choice == Choice::Delivery1998 {
+            self.delivery.note(now, delivered);
         }
     }
 
@@ -272,7 +382,7 @@ impl<L> Lanes<L> {
 
     /// Gives what lanes carried that have failed to the others, once. Whether that was anything.
     pub(super) fn give_up_failed(&mut self) {
-        if self.all.iter().all(|lane| lane.failed) {
+        if self.all.iter().filter(|lane| !lane.spare).all(|lane| lane.failed) {
             return;
         }
         self.all.iter_mut().filter(|lane| lane.failed).for_each(|lane| lane.sender.give_up_records());
@@ -299,17 +409,21 @@ impl<L> Lanes<L> {
 
     /// The rate of the fastest lane that works.
     fn fastest(&self) -> u64 {
-        self.all.iter().filter(|lane| !lane.failed).map(|lane| lane.path.rate.as_bps()).max().unwrap_or(0)
+        let used = self.all.iter().filter(|lane| !lane.failed && !lane.spare && lane.bulk);
+        used.map(|lane| lane.path.rate.as_bps()).max().unwrap_or(0)
     }
 
     /// Whether a lane takes bulk at `now` beside one of the rate `fastest`.
     fn serves_bulk(&self, now: Instant, lane: usize, fastest: u64) -> bool {
         let out = &self.all[lane];
-        let works = out.measured && !out.failed && !out.blocked;
-        let serves = works && now >= out.late_until && out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest;
+        if out.spare || !out.bulk || self.choice != Choice::Bond {
+            return !out.spare && out.bulk;
+        }
+        let serves =
+            out.works() && now >= out.late_until && out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest;
         // Or there is nothing better.
         let better = |(i, other): (usize, &Lane<L>)| {
-            i != lane && other.measured && !other.failed && !other.blocked && now >= other.late_until
+            i != lane && other.works() && other.bulk && !other.spare && now >= other.late_until
         };
         serves || lane == self.first() && !self.all.iter().enumerate().any(better)
     }
@@ -318,7 +432,11 @@ impl<L> Lanes<L> {
     /// has had something to send for so long has for as long again. A short transfer leaves by the first lane alone.
     fn offer_bulk(&self, now: Instant, busy: Span) -> Option<Offer> {
         let fastest = self.fastest();
-        let until = self.all[self.first()].delay() + busy;
+        let first = self.first();
+        // One that may not carry bulk says nothing of what bulk would gain.
+        let of =
+            if self.all[first].bulk { first } else { self.order.iter().copied().find(|lane| self.all[*lane].bulk)? };
+        let until = self.all[of].delay() + busy;
         for lane in self.order.iter().copied().filter(|lane| self.serves_bulk(now, *lane, fastest)) {
             let out = &self.all[lane];
             if out.delay() > until {
@@ -334,11 +452,12 @@ impl<L> Lanes<L> {
     /// Sets `budget` and what services see of the paths, those that carry most first.
     pub(super) fn views(&mut self, budget: &mut RepairBudget, views: &mut Vec<PathView>) {
         views.clear();
-        let works = |lane: &&mut Lane<L>| lane.measured;
         if self.all.iter().all(|lane| !lane.measured) {
             return;
         }
-        let all_failed = self.all.iter().all(|lane| lane.failed || !lane.measured);
+        let any_used = self.all.iter().any(|lane| lane.measured && !lane.spare);
+        let works = |lane: &&mut Lane<L>| lane.measured && !(any_used && lane.spare);
+        let all_failed = self.all.iter().all(|lane| lane.failed || !lane.measured || any_used && lane.spare);
         let used = self.all.iter_mut().filter(works).filter(|lane| all_failed || !lane.failed);
         let mut used: Vec<&mut Lane<L>> = used.collect();
         used.sort_by_key(|lane| core::cmp::Reverse(lane.path.rate.as_bps()));
@@ -354,26 +473,33 @@ impl<L> Lanes<L> {
         }
     }
 
-    /// Lanes of which no answer is due ask for one.
-    pub(super) fn greet(&mut self, now: Instant) {
+    /// Lanes of which no answer is due ask for one, or in a link that is not in use, those that were silent for `keepalive`.
+    pub(super) fn greet(&mut self, now: Instant, in_use: bool, keepalive: Option<Span>) {
         if self.all.len() > 1 {
             let first = self.first();
             for (i, lane) in self.all.iter_mut().enumerate() {
-                lane.ping |= lane.hello_at(if i == first { HELLO_FIRST_EVERY } else { HELLO_EVERY }) <= now;
+                let asks = in_use && lane.hello_at(i == first) <= now;
+                lane.ping |= asks || keepalive.is_some_and(|keepalive| lane.sent_at + keepalive <= now);
             }
         }
     }
 
     /// When the next one does.
     pub(super) fn greet_at(&self) -> Option<Wakeup> {
-        if self.all.len() == 1 {
-            return None;
-        }
         let first = self.first();
-        let quiet = self.all.iter().enumerate().filter(|(_, lane)| !lane.ping);
-        let at =
-            quiet.map(|(i, lane)| lane.hello_at(if i == first { HELLO_FIRST_EVERY } else { HELLO_EVERY })).min()?;
+        let at = self.quiet().map(|(i, lane)| lane.hello_at(i == first)).min()?;
         Some(Wakeup { at, cause: "link: a lane asks for an answer" })
+    }
+
+    /// When a lane has been silent for `keepalive`: what lies between forgets each on its own.
+    pub(super) fn keepalive_at(&self, keepalive: Option<Span>) -> Option<Wakeup> {
+        let at = self.quiet().map(|(_, lane)| lane.sent_at).min()? + keepalive?;
+        Some(Wakeup { at, cause: "link: a lane is kept open" })
+    }
+
+    /// Of several lanes those that have nothing to ask yet.
+    fn quiet(&self) -> impl Iterator<Item = (usize, &Lane<L>)> {
+        self.all.iter().enumerate().filter(|(_, lane)| self.all.len() > 1 && !lane.ping)
     }
 }
 

@@ -3,6 +3,7 @@
 //! [`Link`] decides what one datagram carries. [`crate::lane`] says whether and how large, its [`Service`] fills it,
 //! [`crate::session`] seals it. Nothing here knows a key or an address.
 
+mod choice;
 mod compose;
 mod guard;
 mod inbound;
@@ -15,6 +16,7 @@ use crate::fec::Decoder;
 use crate::lane::{LaneReceiver, LaneView, Outcome, RIDING_DELAY, SENT_MIN};
 pub use crate::session::LANES_MAX;
 use crate::{Controller, PathView, RepairBudget, Service};
+pub use choice::Choice;
 use guard::Why;
 use inbound::InboundLoss;
 use lanes::Lanes;
@@ -43,6 +45,10 @@ pub struct LaneOptions {
     pub mtu_max: usize,
     /// Octets around a datagram on this medium.
     pub overhead: usize,
+    /// What it carries costs: it carries while no other can, and asks rarely for answers.
+    pub metered: bool,
+    /// Whether it may carry bulk.
+    pub bulk: bool,
 }
 
 /// How a link is set up.
@@ -50,6 +56,8 @@ pub struct LaneOptions {
 pub struct LinkConfig {
     /// Our lanes out, one to [`LANES_MAX`]; their numbers are their places.
     pub lanes: Vec<LaneOptions>,
+    /// How they are used.
+    pub choice: Choice,
     /// After so long without a datagram one is sent, and a session is kept for it.
     pub keepalive: Option<Span>,
     /// Octets that may be on the way at once, at the very most.
@@ -172,7 +180,7 @@ impl<S: Service> Link<S> {
             responses: PathResponses::default(),
             busy_since: None,
             heard_responses: VecDeque::new(),
-            lanes: Lanes::new(now, &config.lanes, sent_max, dice),
+            lanes: Lanes::new(now, &config.lanes, config.choice, sent_max, dice),
             sent_max,
             receivers: Vec::new(),
             inbound: Vec::new(),
@@ -190,6 +198,11 @@ impl<S: Service> Link<S> {
     /// How long it may be quiet from now on.
     pub fn set_keepalive(&mut self, keepalive: Option<Span>) {
         self.liveness.keepalive = keepalive;
+    }
+
+    /// How the lanes are used from now on, and each of them by its place.
+    pub fn set_choice(&mut self, now: Instant, choice: Choice, lanes: &[LaneOptions]) {
+        self.lanes.set_options(now, choice, lanes);
     }
 
     /// Our lanes out.
@@ -272,6 +285,11 @@ impl<S: Service> Link<S> {
     /// Whether a lane carries nothing because nothing comes back, while others do.
     pub fn lane_failed(&self, lane: usize) -> bool {
         self.lanes[lane].has_failed()
+    }
+
+    /// Whether a lane carries nothing because others stand before it.
+    pub fn lane_is_spare(&self, lane: usize) -> bool {
+        self.lanes[lane].is_spare()
     }
 
     /// Whether the port of a lane takes datagrams now: what it does not take others carry.
@@ -367,15 +385,15 @@ impl<S: Service> Link<S> {
     fn greet(&mut self, now: Instant) {
         // A deadline that came due while it was in use is kept however late this is.
         let due = self.lanes.greet_at().is_some_and(|wakeup| wakeup.at <= now && self.liveness.is_in_use(wakeup.at));
-        if due || self.liveness.is_in_use(now) {
-            self.lanes.greet(now);
-        }
+        let in_use = due || self.liveness.is_in_use(now);
+        self.lanes.greet(now, in_use, self.liveness.keepalive);
     }
 
     fn settle_lane(&mut self, now: Instant, at: usize) {
-        let lane = &mut self.lanes[at];
-        let rtt = lane.path.rtt;
-        while let Some(outcome) = lane.sender.poll_outcome() {
+        let rtt = self.lanes[at].path.rtt;
+        while let Some(outcome) = self.lanes[at].sender.poll_outcome() {
+            self.lanes.note_fate(now, at, matches!(outcome, Outcome::Delivered(_)));
+            let lane = &mut self.lanes[at];
             match outcome {
                 Outcome::Delivered(record) => {
                     match record.repair {
@@ -398,6 +416,7 @@ impl<S: Service> Link<S> {
                 }
             }
         }
+        let lane = &mut self.lanes[at];
         lane.guard.end_gathered(now, &lane.path);
         while let Some(load) = lane.guard.poll_given_up(now) {
             self.service.lost(now, load);
@@ -416,6 +435,7 @@ impl<S: Service> Link<S> {
         // What asks already waits for room.
         let ask = self.liveness.ask_at().filter(|_| !self.lanes[self.lanes.first()].ping);
         let greet = self.lanes.greet_at().filter(|wakeup| self.liveness.is_in_use(wakeup.at));
+        let greet = Wakeup::earliest(greet, self.lanes.keepalive_at(self.liveness.keepalive));
         let lanes = self.lanes.iter().map(|lane| lane.sender.poll_timeout());
         lanes.fold(Wakeup::earliest(Wakeup::earliest(base, ask), greet), Wakeup::earliest)
     }

@@ -1,0 +1,136 @@
+//! How the channels between two gateways are used: `[links.NAME]`.
+
+use crate::error::ScenarioError;
+use crate::model::{LaneChoice, LinkKnobs, Scenario};
+use crate::parse::word;
+use crate::table::{Table, Value};
+use crate::write::text;
+use core::fmt::Write;
+use std::collections::BTreeSet;
+
+/// Keys of `[links.NAME]`, as files write them.
+pub const LINK_KEYS: &[&str] = &["lanes", "choice", "metered", "no-bulk"];
+
+/// The words for the choice of lane.
+pub const LANE_CHOICES: &[(&str, LaneChoice)] = &[
+    ("bond", LaneChoice::Bond),
+    ("pinned", LaneChoice::Pinned),
+    ("pinned+fallback", LaneChoice::PinnedFallback),
+    ("delivery-1998", LaneChoice::Delivery1998),
+];
+
+/// Reads `[links.NAME]`, once the channels are known.
+pub(crate) fn knobs(scenario: &Scenario, name: &str, value: &Value<'_>) -> Result<LinkKnobs, ScenarioError> {
+    let table = value.table("{ lanes = [\"radio\", \"modem\"], choice = \"delivery-1998\" }")?;
+    table.only(LINK_KEYS)?;
+    let lanes = names(&table, "lanes")?;
+    let mut link = LinkKnobs {
+        name: name.to_owned(),
+        choice: match table.get("choice") {
+            Some(value) => word(&value, "choice", LANE_CHOICES, "\"bond\"")?,
+            None => LaneChoice::default(),
+        },
+        metered: names(&table, "metered")?,
+        no_bulk: names(&table, "no-bulk")?,
+        lanes,
+    };
+    let refuse = |why: String| Err(value.impossible(format!("[{}]: {why}", value.path)));
+    let mut ends: Option<BTreeSet<&String>> = None;
+    for lane in link.lanes.iter().chain(&link.metered).chain(&link.no_bulk) {
+        let Some(channel) = scenario.channels_between_gateways().find(|c| c.name == *lane) else {
+            return refuse(format!("there is no channel '{lane}' between two gateways: name one of [channels]"));
+        };
+        let these: BTreeSet<&String> = channel.between.iter().collect();
+        if ends.get_or_insert_with(|| these.clone()) != &these {
+            return refuse(format!(
+                "'{lane}' joins other gateways than '{}': write a link for each pair",
+                link.lanes[0]
+            ));
+        }
+    }
+    let Some(ends) = ends.filter(|_| !link.lanes.is_empty()) else {
+        return refuse("names no lane: list channels between two gateways, lanes = [\"radio\", \"modem\"]".into());
+    };
+    let beside = scenario.channels_between_gateways().filter(|c| c.between.iter().collect::<BTreeSet<_>>() == ends);
+    let beside: Vec<&String> = beside.map(|c| &c.name).collect();
+    if let Some(other) = scenario.links.iter().find(|other| beside.contains(&&other.lanes[0])) {
+        return refuse(format!("[links.{}] is about the same gateways: put them together", other.name));
+    }
+    if beside.iter().all(|lane| link.no_bulk.contains(lane)) {
+        return refuse("no lane is left for bulk: take one out of no-bulk".into());
+    }
+    // Those not named follow: what is written back says so.
+    let rest: Vec<String> = beside.into_iter().filter(|lane| !link.lanes.contains(lane)).cloned().collect();
+    link.lanes.extend(rest);
+    Ok(link)
+}
+
+/// A list of channels, each once.
+fn names(table: &Table<'_>, key: &str) -> Result<Vec<String>, ScenarioError> {
+    let Some(value) = table.get(key) else { return Ok(Vec::new()) };
+    let mut names: Vec<String> = Vec::new();
+    for item in value.list("a list of channels", "[\"modem\"]")? {
+        let name = item.str("a channel's name", "\"modem\"")?.to_owned();
+        if names.contains(&name) {
+            return Err(item.impossible(format!("{} names '{name}' twice: remove one", value.path)));
+        }
+        names.push(name);
+    }
+    Ok(names)
+}
+
+/// Writes it.
+pub(crate) fn write(link: &LinkKnobs) -> String {
+    let list = |names: &[String]| names.iter().map(|name| text(name)).collect::<Vec<_>>().join(", ");
+    let mut out = format!("\n[links.{}]\nlanes = [{}]\n", link.name, list(&link.lanes));
+    let _ = writeln!(out, "choice = {}", text(link.choice.word()));
+    let _ = writeln!(out, "metered = [{}]\nno-bulk = [{}]", list(&link.metered), list(&link.no_bulk));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn parse(section: &str) -> Result<Scenario, String> {
+        let text = format!(
+            "duration = \"1 s\"\nstacks = [\"wavelane\"]\nnodes = {{ a = \"gateway\", b = \"gateway\", c = \"gateway\" }}\n\
+             channels = {{ radio = {{ preset = \"ethernet\", between = [\"a\", \"b\"] }}, modem = {{ preset = \"ethernet\", between = [\"b\", \"a\"] }}, \
+             far = {{ preset = \"ethernet\", between = [\"b\", \"c\"] }} }}\n\
+             flows = {{ page = {{ app = \"download\", from = \"a\", to = \"b\" }} }}\n{section}\n"
+        );
+        Scenario::parse(&text, Path::new(".")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn links_are_read_and_written_and_name_the_lanes_that_were_left_out() {
+        let text = "[links.up]\nlanes = [\"modem\"]\nchoice = \"pinned+fallback\"\nmetered = [\"radio\"]\nno-bulk = [\"modem\"]";
+        let scenario = parse(text).expect("sound");
+        let link = &scenario.links[0];
+        assert_eq!((link.lanes.join(" "), link.choice), ("modem radio".into(), LaneChoice::PinnedFallback));
+        assert_eq!((link.metered.join(" "), link.no_bulk.join(" ")), ("radio".into(), "modem".into()));
+        assert_eq!((link.place("modem"), link.place("radio"), link.place("far")), (0, 1, 2));
+        assert_eq!(Scenario::parse(&scenario.to_toml(), Path::new(".")).as_ref(), Ok(&scenario));
+        for (word, choice) in LANE_CHOICES {
+            let text = format!("[links.up]\nlanes = [\"radio\"]\nchoice = \"{word}\"");
+            assert_eq!(parse(&text).expect("sound").links[0].choice, *choice);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        for (section, why) in [
+            ("[links.up]\nchoice = \"bond\"", "names no lane"),
+            ("[links.up]\nlanes = [\"wire\"]", "no channel 'wire'"),
+            ("[links.up]\nlanes = [\"radio\", \"far\"]", "joins other gateways than 'radio'"),
+            ("[links.up]\nlanes = [\"radio\", \"radio\"]", "twice"),
+            ("[links.up]\nlanes = [\"radio\"]\nchoice = \"fastest\"", "delivery-1998"),
+            ("[links.up]\nlanes = [\"radio\"]\nno-bulk = [\"radio\", \"modem\"]", "no lane is left for bulk"),
+            ("[links.up]\nlanes = [\"radio\"]\n[links.too]\nlanes = [\"modem\"]", "the same gateways"),
+        ] {
+            let error = parse(section).expect_err(section);
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

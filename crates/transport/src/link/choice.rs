@@ -1,0 +1,157 @@
+//! Which of a link's lanes carry: a closed list of policies. What every policy leaves alone still asks for answers, so that
+//! it is known when it is needed.
+
+use std::collections::VecDeque;
+use wavelane_base::{Instant, Span};
+
+/// Packets of whose fates the share delivered is taken, ...
+const WINDOW: usize = 50;
+/// ... as far as they are no older.
+const WINDOW_SPAN: Span = Span::from_secs(25);
+/// Fewer fates are no reason to leave it ...
+const FATES_MIN: usize = 10;
+/// ... nor fewer than these to come back, which a probe each second gives in 20 s: of a lane that delivers 30 %, seven of ten
+/// probes arrive by luck once in a hundred times, and 14 of 20 once in 25,000.
+const FATES_BACK: usize = 20;
+/// The first lane is used from this share delivered ...
+const SHARE_HIGH: f64 = 0.7;
+/// ... until it is below this one.
+const SHARE_LOW: f64 = 0.5;
+/// How far apart the lane that is not used is probed.
+pub(super) const PROBE_EVERY: Span = Span::from_secs(1);
+
+/// How a link with several lanes out uses them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Choice {
+    /// All together: by delay, rate, loss and cost.
+    #[default]
+    Bond,
+    /// The first alone, whatever becomes of it; bulk takes the first that may carry it.
+    Pinned,
+    /// The same among those that work.
+    PinnedFallback,
+    /// The first (in 1998 the radio) while enough of its packets are delivered, else the others (the modem).
+    Delivery1998,
+}
+
+/// What decides of the policy [`Choice::Delivery1998`].
+#[derive(Debug)]
+pub(super) struct Delivery {
+    /// Whether packets of the first lane arrived, and when that was known, oldest first; at most [`WINDOW`].
+    fates: VecDeque<(Instant, bool)>,
+    /// Whether the first lane is used.
+    pub(super) first: bool,
+    switched: Instant,
+}
+
+impl Delivery {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { fates: VecDeque::new(), first: true, switched: now }
+    }
+
+    /// The fate of a packet of the first lane.
+    pub(super) fn note(&mut self, now: Instant, delivered: bool) {
+        if self.fates.len() >= WINDOW {
+            self.fates.pop_front();
+        }
+        self.fates.push_back((now, delivered));
+    }
+
+    /// The share delivered; `None` while fewer than `least` fates are known.
+    fn share(&self, least: usize) -> Option<f64> {
+        let delivered = self.fates.iter().filter(|(_, delivered)| *delivered).count();
+        (self.fates.len() >= least).then(|| delivered as f64 / self.fates.len() as f64)
+    }
+
+    /// Decides. `failed` says of the first lane and of the others whether nothing comes back; `round` is the longest of their round
+    /// trips, for which a choice stands.
+    pub(super) fn decide(&mut self, now: Instant, failed: [bool; 2], round: Span) {
+        while self.fates.front().is_some_and(|(at, _)| *at + WINDOW_SPAN < now) {
+            self.fates.pop_front();
+        }
+        if now < self.switched + round {
+            return;
+        }
+        let first = match (self.first, failed) {
+            (_, [true, true]) => self.first,
+            (_, [true, false]) => false,
+            (false, [false, true]) => true,
+            (true, _) => !self.share(FATES_MIN).is_some_and(|share| share < SHARE_LOW),
+            (false, _) => self.share(FATES_BACK).is_some_and(|share| share >= SHARE_HIGH),
+        };
+        if first != self.first {
+            // What was seen before says nothing of what comes.
+            self.fates.clear();
+            (self.first, self.switched) = (first, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUND: Span = Span::from_millis(50);
+
+    /// One fate each 200 ms for `seconds`, `delivered` of ten of them good, evenly spread; the switches that come of it.
+    fn feed(delivery: &mut Delivery, now: &mut Instant, seconds: u64, delivered: u64) -> u32 {
+        let mut switches = 0;
+        for n in 0..seconds * 5 {
+            *now += Span::from_millis(200);
+            delivery.note(*now, (n * delivered) % 10 < delivered);
+            let before = delivery.first;
+            delivery.decide(*now, [false, false], ROUND);
+            switches += u32::from(before != delivery.first);
+        }
+        switches
+    }
+
+    #[test]
+    fn the_first_lane_is_left_below_a_half_and_taken_again_from_seven_tenths() {
+        let mut now = Instant::from_secs(1);
+        let mut delivery = Delivery::new(now);
+        assert_eq!((feed(&mut delivery, &mut now, 60, 10), delivery.first), (0, true));
+        assert_eq!((feed(&mut delivery, &mut now, 60, 6), delivery.first), (0, true), "between the two it stays");
+        assert_eq!((feed(&mut delivery, &mut now, 60, 3), delivery.first), (1, false));
+        assert_eq!((feed(&mut delivery, &mut now, 60, 6), delivery.first), (0, false), "and so does the other");
+        assert_eq!((feed(&mut delivery, &mut now, 60, 10), delivery.first), (1, true));
+    }
+
+    #[test]
+    fn a_lane_of_which_nothing_comes_back_is_left_at_once_and_has_to_prove_itself() {
+        let mut now = Instant::from_secs(1);
+        let mut delivery = Delivery::new(now);
+        feed(&mut delivery, &mut now, 10, 10);
+        delivery.decide(now, [true, false], ROUND);
+        assert!(!delivery.first);
+        now += ROUND;
+        delivery.decide(now, [false, false], ROUND);
+        assert!(!delivery.first, "an answer alone is no proof");
+        feed(&mut delivery, &mut now, 4, 10);
+        assert!(delivery.first);
+        delivery.decide(now + ROUND, [true, true], ROUND);
+        assert!(delivery.first, "nowhere to go");
+    }
+
+    #[test]
+    fn a_choice_stands_for_a_round_trip() {
+        let now = Instant::from_secs(1);
+        let mut delivery = Delivery::new(now);
+        delivery.decide(now, [true, false], ROUND);
+        assert!(delivery.first);
+        delivery.decide(now + ROUND, [true, false], ROUND);
+        assert!(!delivery.first);
+        delivery.decide(now + ROUND, [false, true], ROUND);
+        assert!(!delivery.first);
+    }
+
+    #[test]
+    fn what_was_long_ago_does_not_count_and_the_memory_is_bounded() {
+        let mut now = Instant::from_secs(1);
+        let mut delivery = Delivery::new(now);
+        feed(&mut delivery, &mut now, 100, 10);
+        assert_eq!(delivery.fates.len(), WINDOW);
+        delivery.decide(now + WINDOW_SPAN + Span::from_secs(1), [false, false], ROUND);
+        assert_eq!(delivery.share(1), None);
+    }
+}
