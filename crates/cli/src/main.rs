@@ -3,7 +3,6 @@
 
 mod check;
 mod cure;
-mod environment;
 mod interrupt;
 mod manuals;
 mod probe;

@@ -2,12 +2,12 @@
 
 use crate::progress::Meter;
 use crate::report::show_page;
-use crate::run::{Place, failure, jobs, shell};
-use crate::{Failure, Outcome, environment, interrupt, print};
+use crate::run::{Place, failure, jobs};
+use crate::{Failure, Outcome, interrupt, print};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use wavelane_run::{Count, Progress, REPEAT_MAX, RunError, RunHooks, SweepCell, SweepOptions, sweep_csv};
+use wavelane_run::{Count, Progress, REPEAT_MAX, RunError, RunHooks, SweepCell, SweepOptions, shell, sweep_csv};
 use wavelane_scenario::{Axis, Setting, Sweep};
 
 const EXAMPLES: &str = "\
@@ -116,7 +116,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
         progress: &show,
         count: &count,
         cancelled: &cancelled,
-        environment: &environment::facts,
+        environment: &wavelane_run::host_facts,
         // Hundreds of pages that nobody opens; `wavelane report` draws one.
         render: &|_| Ok(()),
     };
