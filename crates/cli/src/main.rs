@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod cluster;
 mod cure;
 mod interrupt;
 mod manuals;

@@ -27,4 +27,4 @@ pub use record::{
     CategoryFigures, CheckResult, ClauseNote, KernelFigures, Omitted, PacketFigures, RUN_FORMAT, RadioFigures,
     RecordError, RunDocument, Series, StackResult, Verdict,
 };
-pub use sweep::{SweepCell, SweepOptions, flow_metrics, sweep, sweep_csv};
+pub use sweep::{Shard, SweepCell, SweepOptions, flow_metrics, shards, sweep, sweep_csv};
