@@ -205,6 +205,8 @@ test:
 	elif ((code)); then
 	  exit 1
 	fi
+	step "the Python package, its types, its tests and its notebook"
+	python/check.sh 2>&1 | tee -a "$$scratch/log"
 	step "one hop in the simulator and in the lab"
 	target/debug/wavelane run scenarios/smoke/one_hop.toml --on sim --out "$$scratch/smoke-sim"
 	if (($$(id -u) == 0)); then

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod cluster;
 mod cure;
-mod environment;
 mod interrupt;
 mod manuals;
 mod probe;

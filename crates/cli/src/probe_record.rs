@@ -1,12 +1,12 @@
 //! A measurement's record: `probe.json`, curves, a page that explains itself.
 
-use crate::run::shell;
-use crate::{Failure, environment};
+use crate::Failure;
 use core::fmt::Write;
 use std::path::{Path, PathBuf};
 use wavelane_probe::document::{PhaseFigures, ProbeDocument, goodput_curve, points};
 use wavelane_probe::plan::{Kind, Measurement, Plan};
 use wavelane_report::{Page, PageChart, PageCurve, PageTable, render_page};
+use wavelane_run::shell;
 
 /// Records of one target that are told apart by their number.
 const RECORDS_MAX: u32 = 100_000;
@@ -63,7 +63,7 @@ fn write(dir: &Path, document: &ProbeDocument, measured: &Measurement, plan: &Pl
     std::fs::create_dir_all(dir.join("series")).map_err(|e| e.to_string())?;
     let put = |name: &str, text: String| std::fs::write(dir.join(name), text).map_err(|e| format!("{name}: {e}"));
     put("probe.json", document.to_json())?;
-    let facts = serde_json::to_string_pretty(&environment::facts()).map_err(|e| e.to_string())?;
+    let facts = serde_json::to_string_pretty(&wavelane_run::host_facts()).map_err(|e| e.to_string())?;
     put("environment.json", facts + "\n")?;
     put("series/probes.csv", probes_csv(measured))?;
     put("series/goodput.csv", goodput_csv(measured))?;

@@ -2,14 +2,15 @@
 
 use crate::progress::Meter;
 use crate::report::show_page;
-use crate::{Failure, Outcome, environment, exit_of, interrupt, print};
+use crate::{Failure, Outcome, exit_of, interrupt, print};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use wavelane_run::{
-    Backend, Count, JOBS_MAX, Progress, REPEAT_MAX, RunDocument, RunError, RunHooks, RunOptions, Verdict,
+    Backend, Count, JOBS_MAX, Progress, REPEAT_MAX, RunDocument, RunError, RunHooks, RunOptions, Verdict, host_facts,
+    rerun, scenario_name,
 };
 use wavelane_scenario::Seed;
-use wavelane_scenario::{SETTINGS_MAX, Scenario, Setting, line_of_clause};
+use wavelane_scenario::{SETTINGS_MAX, Scenario, Setting};
 
 /// Where scenarios run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -101,16 +102,6 @@ pub(crate) fn jobs(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|n| (1..=JOBS_MAX).contains(n)).ok_or_else(wrong)
 }
 
-/// A word for a shell, quoted if it must be.
-pub(crate) fn shell(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./+=:,@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
-}
-
 /// Draws the report into a record.
 pub(crate) fn render(record: &Path) -> Result<(), String> {
     wavelane_report::render(record).map(drop).map_err(|e| e.to_string())
@@ -124,16 +115,6 @@ pub(crate) fn failure(error: &RunError) -> Failure {
     }
 }
 
-/// Refuses what the place cannot honour, with the line where the file asks for it.
-fn refuse_early(args: &RunArgs, scenario: &Scenario) -> Result<(), Failure> {
-    let review = args.on.make().review(scenario);
-    let Some((clause, why)) = review.refusal() else { return Ok(()) };
-    let text = std::fs::read_to_string(&args.file).unwrap_or_default();
-    let line = line_of_clause(&text, clause).map(|line| format!("{line}:")).unwrap_or_default();
-    let (file, place) = (args.file.display(), args.on.word());
-    Err(Failure::refused(format!("{file}:{line} {place} cannot run this scenario: {clause}: {why}")))
-}
-
 /// Runs a scenario.
 pub(crate) fn run(args: &RunArgs) -> Outcome {
     if args.settings.len() > SETTINGS_MAX {
@@ -143,18 +124,14 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     if let Some(seed) = args.seed {
         scenario.seed = Seed(seed);
     }
-    refuse_early(args, &scenario)?;
-    let name = args.file.file_stem().map_or_else(|| "scenario".into(), |s| s.to_string_lossy().into_owned());
+    let text = std::fs::read_to_string(&args.file).unwrap_or_default();
+    if let Some(why) = wavelane_run::refusal(args.on.make().as_ref(), &scenario, &args.file, &text) {
+        return Err(Failure::refused(why));
+    }
+    let name = scenario_name(&args.file);
     let place = args.on.word();
     let out = args.out.clone().unwrap_or_else(|| format!("records/{name}-{place}-{}", scenario.seed.0).into());
-    let mut rerun =
-        format!("wavelane run {} --on {place} --seed {}", shell(&args.file.to_string_lossy()), scenario.seed.0);
-    for setting in &args.settings {
-        rerun.push_str(&format!(" --set {}", shell(&format!("{}={}", setting.key, setting.value))));
-    }
-    if args.repeat > 1 {
-        rerun.push_str(&format!(" --repeat {}", args.repeat));
-    }
+    let mut rerun = rerun(&args.file, place, scenario.seed.0, &args.settings, args.repeat);
     if args.keys {
         rerun.push_str(" --keys");
     }
@@ -172,7 +149,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         progress: &show,
         count: &|c: Count| meter.count(&c),
         cancelled: &cancelled,
-        environment: &environment::facts,
+        environment: &host_facts,
         render: &render,
     };
     let result = wavelane_run::run(&|| args.on.make(), &scenario, &options, &hooks);

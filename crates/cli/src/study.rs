@@ -2,7 +2,7 @@
 
 use crate::progress::Meter;
 use crate::run::{failure, jobs, render};
-use crate::{Failure, Outcome, environment, exit_of, interrupt, print};
+use crate::{Failure, Outcome, exit_of, interrupt, print};
 use clap::{Args, Subcommand};
 use core::fmt::Write;
 use std::io::{IsTerminal, Write as _};
@@ -105,7 +105,7 @@ fn run(args: &RunStudies) -> Outcome {
         progress: &show,
         count: &count,
         cancelled: &cancelled,
-        environment: &environment::facts,
+        environment: &wavelane_run::host_facts,
         render: &render,
     };
     let mut documents = Vec::new();

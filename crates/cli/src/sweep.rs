@@ -2,18 +2,19 @@
 
 use crate::progress::Meter;
 use crate::report::show_page;
-use crate::run::{Place, failure, jobs, shell};
-use crate::{Failure, Outcome, environment, interrupt, print};
+use crate::run::{Place, failure, jobs};
+use crate::{Failure, Outcome, cluster, interrupt, print};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use wavelane_run::{Count, Progress, REPEAT_MAX, RunError, RunHooks, SweepCell, SweepOptions, sweep_csv};
+use wavelane_run::{Count, Progress, REPEAT_MAX, RunError, RunHooks, SweepCell, SweepOptions, shell, sweep_csv};
 use wavelane_scenario::{Axis, Setting, Sweep};
 
 const EXAMPLES: &str = "\
 Examples:
   wavelane sweep scenarios/demo.toml --sweep air.forward.rate=\"1 Mbit/s,10 Mbit/s,100 Mbit/s\" --repeat 5 --out records/rates
   wavelane sweep FILE --out DIR            what the file's [sweep] says; the same command goes on where it was stopped
+  wavelane sweep FILE --out DIR --on-cluster tcp://192.0.2.1:8786     on the workers of a Dask scheduler
 
 DIR gets sweep.csv (a row per value), sweep.json, report.html with a picture per metric, and a record per combination under cells/.";
 
@@ -42,6 +43,13 @@ pub(crate) struct SweepArgs {
     /// Runs at once [default: one per processor in sim, 1 in lab].
     #[arg(long, value_name = "N", value_parser = jobs)]
     jobs: Option<usize>,
+    /// Have a cluster run the combinations, for the simulator only: the address of a Dask scheduler. Needs the Python package
+    /// `wavelane[cluster]` here, and `wavelane` of the same version and Dask's on the workers.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "jobs")]
+    on_cluster: Option<String>,
+    /// The Python that speaks with the cluster.
+    #[arg(long, value_name = "PROGRAM", default_value = "python3", requires = "on_cluster")]
+    python: PathBuf,
     /// Where everything goes. Combinations that are there already are not run again.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -96,6 +104,9 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
             return Err(Failure::refused(format!("at {at}: {place} cannot run this scenario: {clause}: {why}")));
         }
     }
+    if args.on_cluster.is_some() && args.on != Place::Sim {
+        return Err(Failure::refused("a cluster runs the simulator only: leave out --on lab, or --on-cluster"));
+    }
     let repeat = args.repeat.or(plan.repeats).unwrap_or(1);
     let name = args.file.file_stem().map_or_else(|| "scenario".into(), |s| s.to_string_lossy().into_owned());
     let (file, place) = (shell(&args.file.to_string_lossy()), args.on.word());
@@ -116,7 +127,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
         progress: &show,
         count: &count,
         cancelled: &cancelled,
-        environment: &environment::facts,
+        environment: &wavelane_run::host_facts,
         // Hundreds of pages that nobody opens; `wavelane report` draws one.
         render: &|_| Ok(()),
     };
@@ -127,6 +138,13 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
         out: args.out.clone(),
         rerun: format!("wavelane run {rerun}"),
     };
+    if let Some(address) = &args.on_cluster {
+        let shards = wavelane_run::shards(place, &plan.axes, &cells, &options).map_err(|e| failure(&e))?;
+        let done = cluster::run(&args.python, address, &shards, cells.len(), &meter, &cancelled);
+        meter.finish();
+        done?;
+    }
+    // What a cluster ran is there by now, and taken over.
     let result = wavelane_run::sweep(&|| args.on.make(), &plan.axes, &cells, &options, &hooks);
     meter.finish();
     let done = result.map_err(|e| match e {

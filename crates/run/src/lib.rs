@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod command;
 mod drive;
+mod environment;
 pub mod figures;
 mod judge;
 mod people;
@@ -17,10 +19,12 @@ pub use backend::{
     AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, Capture, CategoryRaw, Clause, ErrorsRaw, Fetch, FlowRaw,
     KernelTcp, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment,
 };
+pub use command::{refusal, rerun, scenario_name, shell};
 pub use drive::{Count, JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};
+pub use environment::host_facts;
 pub use judge::{figure, rate, show};
 pub use record::{
     CategoryFigures, CheckResult, ClauseNote, KernelFigures, Omitted, PacketFigures, RUN_FORMAT, RadioFigures,
     RecordError, RunDocument, Series, StackResult, Verdict,
 };
-pub use sweep::{SweepCell, SweepOptions, flow_metrics, sweep, sweep_csv};
+pub use sweep::{Shard, SweepCell, SweepOptions, flow_metrics, shards, sweep, sweep_csv};

@@ -6,6 +6,7 @@ use crate::drive::{Count, JOBS_MAX, RunError, RunHooks, RunOptions, run};
 use crate::figures::FlowFigures;
 use crate::record::RunDocument;
 use core::fmt::Write;
+use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -78,6 +79,49 @@ fn check_place(out: &Path) -> Result<(), RunError> {
     Ok(())
 }
 
+/// A cell that has no Record yet, as whoever runs it elsewhere needs it. The Record that comes back is the one that [`sweep`]
+/// would have written, but for `environment.json`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Shard {
+    /// Which of the cells.
+    pub shard: usize,
+    /// This program's version.
+    pub version: &'static str,
+    /// The resolved scenario.
+    pub scenario: String,
+    /// The scenario file's stem.
+    pub name: String,
+    /// Seeds.
+    pub repeat: u32,
+    /// The command that repeats it.
+    pub rerun: String,
+    /// Where the Record belongs.
+    pub record: String,
+}
+
+/// The cells that have no Record yet.
+pub fn shards(backend: &str, axes: &[Axis], cells: &[Cell], options: &SweepOptions) -> Result<Vec<Shard>, RunError> {
+    check_place(&options.out)?;
+    let place = |cell: &Cell| options.out.join(folder(axes, cell));
+    let left = cells.iter().enumerate().filter(|(_, cell)| kept(&place(cell), cell, backend, options.repeat).is_none());
+    let shard = |(number, cell): (usize, &Cell)| Shard {
+        shard: number,
+        version: env!("CARGO_PKG_VERSION"),
+        scenario: cell.scenario.to_toml(),
+        name: options.name.clone(),
+        repeat: options.repeat,
+        rerun: rerun(axes, cell, options),
+        record: place(cell).display().to_string(),
+    };
+    Ok(left.map(shard).collect())
+}
+
+/// The command that repeats a cell.
+fn rerun(axes: &[Axis], cell: &Cell, options: &SweepOptions) -> String {
+    let sets = axes.iter().zip(&cell.values).map(|(a, v)| format!(" --set '{}={}'", a.key, v.replace('\'', "'\\''")));
+    options.rerun.clone() + &sets.collect::<String>()
+}
+
 /// Runs every cell that has no Record yet; results stand in the cells' order. The first error stops the rest, and what is over
 /// by then is kept.
 pub fn sweep(
@@ -110,15 +154,13 @@ pub fn sweep(
                 return;
             }
             let cell = &cells[index];
-            let sets =
-                axes.iter().zip(&cell.values).map(|(a, v)| format!(" --set '{}={}'", a.key, v.replace('\'', "'\\''")));
             let run_options = RunOptions {
                 name: options.name.clone(),
                 repeat: options.repeat,
                 // Few cells on many processors: their seeds share what is left.
                 jobs: (options.jobs / workers).max(1),
                 out: place(cell),
-                rerun: options.rerun.clone() + &sets.collect::<String>(),
+                rerun: rerun(axes, cell, options),
                 captures: crate::Capture::Off,
             };
             // Read back, as a later sweep will: the last digit of a figure must not depend on who ran it.

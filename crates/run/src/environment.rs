@@ -30,9 +30,9 @@ fn usage() -> (Option<f64>, Option<u64>) {
 /// USER_HZ, in which Linux states processor times, whatever its own clock (proc(5), `sysconf(_SC_CLK_TCK)`).
 const CLOCK_TICKS: f64 = 100.0;
 
-/// The content of `environment.json`.
+/// The content of `environment.json`, for [`crate::RunHooks::environment`].
 #[expect(clippy::disallowed_methods, reason = "wall-clock facts belong in this file and nowhere else")]
-pub(crate) fn facts() -> Value {
+pub fn host_facts() -> Value {
     let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let (cpu_s, rss_peak_kb) = usage();
     json!({

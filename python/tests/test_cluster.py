@@ -1,0 +1,111 @@
+"""Sweeps on a Dask cluster on this machine: the same bytes as here, goes on, says what is wrong, and stops."""
+
+import filecmp
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import wavelane
+from wavelane import cluster
+
+distributed = pytest.importorskip("distributed", reason="the Python package distributed is missing")
+
+RATES = "air.forward.rate=5 Mbit/s,10 Mbit/s,15 Mbit/s"
+# Minutes of simulation, which the end of the test ends.
+LONG = ["--set", "page.size=20 GB", "--set", "duration=3600 s"]
+
+
+@pytest.fixture(scope="module")
+def dask() -> Iterator[Any]:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs=50
+    ) as cluster:
+        yield cluster
+
+
+def sweep(command: str, hop: Path, out: Path, *more: str, **how: Any) -> subprocess.CompletedProcess[str]:
+    arguments = [command, "sweep", str(hop), "--sweep", RATES, "--repeat", "2", "--out", str(out), *more]
+    return subprocess.run(arguments, capture_output=True, text=True, **how)
+
+
+def on(dask: Any) -> list[str]:
+    return ["--on-cluster", dask.scheduler_address, "--python", sys.executable]
+
+
+def test_a_cluster_gives_the_bytes_of_a_local_sweep(dask: Any, hop: Path, command: str, tmp_path: Path) -> None:
+    here, there = tmp_path / "here/sweep", tmp_path / "there/sweep"
+    for out, more in ((here, []), (there, on(dask))):
+        out.parent.mkdir()
+        done = subprocess.run(
+            [command, "sweep", str(hop), "--sweep", RATES, "--repeat", "2", "--out", "sweep", *more],
+            cwd=out.parent,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+    files = sorted(str(path.relative_to(here)) for path in here.rglob("*") if path.is_file())
+    assert files == sorted(str(path.relative_to(there)) for path in there.rglob("*") if path.is_file())
+    assert sum(name.endswith("record.json") for name in files) == 3
+    _, different, missing = filecmp.cmpfiles(here, there, files, shallow=False)
+    assert missing == [] and {Path(name).name for name in different} == {"environment.json"}
+    # Who ran it is the one thing that differs.
+    arguments = json.loads((there / different[0]).read_text())["arguments"]
+    assert "sweep" not in arguments
+
+
+def test_what_is_there_is_not_sent_again(
+    dask: Any, hop: Path, command: str, tmp_path: Path
+) -> None:
+    assert sweep(command, hop, tmp_path / "out", *on(dask)).returncode == 0
+    # Nothing is left, so nobody is asked.
+    again = sweep(command, hop, tmp_path / "out", "--on-cluster", "tcp://127.0.0.1:1", "--python", "/nonexistent")
+    assert again.returncode == 0 and "3 combinations" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("address", "python", "words"),
+    [
+        ("slurm://here", sys.executable, "'slurm://here' names no engine: use tcp://, tls://"),
+        ("tcp://127.0.0.1:1", sys.executable, "no Dask scheduler answers at tcp://127.0.0.1:1"),
+        ("tcp://127.0.0.1:1", "/nonexistent/python", "cannot start /nonexistent/python"),
+        ("tcp://127.0.0.1:1", "/bin/false", "is the package installed there?"),
+    ],
+)
+def test_what_does_not_work_is_said(
+    address: str, python: str, words: str, hop: Path, command: str, tmp_path: Path
+) -> None:
+    said = sweep(command, hop, tmp_path / "out", "--on-cluster", address, "--python", python)
+    assert said.returncode == 2 and words in said.stderr.splitlines()[-1], said.stderr
+
+
+def test_workers_of_another_version_refuse() -> None:
+    shard = cluster.Shard(shard=0, version="0.0.1", scenario="", name="x", repeat=1, rerun="", record="x")
+    with pytest.raises(wavelane.Error, match="the sweep is of 0.0.1: install the same version"):
+        cluster.work(shard)
+
+
+def test_ctrl_c_stops_command_and_workers(dask: Any, hop: Path, command: str, tmp_path: Path) -> None:
+    arguments = [command, "sweep", str(hop), "--sweep", RATES, "--out", str(tmp_path / "out"), *LONG, *on(dask)]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def busy() -> int:
+        states = distributed.Client(dask, set_as_default=False).run(lambda dask_worker: dask_worker.state.executing_count)
+        return sum(states.values())
+
+    until = time.monotonic() + 60
+    while busy() == 0:
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and "cancelled; the same command goes on" in said
+    while busy() > 0:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert not list(tmp_path.rglob("record.json"))

@@ -1,0 +1,33 @@
+from collections.abc import Callable
+from os import PathLike
+
+__version__: str
+
+class Error(Exception): ...
+
+def run(
+    path: str | PathLike[str],
+    text: str | None,
+    settings: list[str],
+    seed: int | None,
+    repeat: int,
+    jobs: int | None,
+    out: str | PathLike[str],
+    full: bool,
+) -> None: ...
+def shard(
+    text: str,
+    name: str,
+    repeat: int,
+    jobs: int,
+    rerun: str,
+    out: str | PathLike[str],
+    record: str,
+    stop: Callable[[], bool] | None,
+) -> None: ...
+def document(record: str | PathLike[str]) -> str: ...
+def series(
+    record: str | PathLike[str], stack: str, flow: str, seed: int
+) -> tuple[list[str], list[int], list[int | None]]: ...
+def summary(record: str | PathLike[str]) -> str: ...
+def report(record: str | PathLike[str]) -> str: ...
