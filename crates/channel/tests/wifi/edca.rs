@@ -295,7 +295,7 @@ fn broadcasts_go_once_at_a_basic_rate() {
         assert_eq!(heard, [0, 1, 3, 4].map(|listener| port(listener, 2)));
         assert_eq!((wifi.tally(2).data_sent, wifi.tally(2).unacknowledged), (1, 1));
     }
-    // Nobody answers, so nobody repeats, and the window stays the smallest, collisions or not.
+    // Without ACKs there is no retransmission, and the window stays the smallest, collisions or not.
     let flows: Vec<_> = (0..6).map(|s| (s, s, Handling::default())).collect();
     let config =
         WifiConfig { broadcast_rate: Some(mbit(240)), rts_threshold: 0, ..cell(OFDM_54, Rules::standard(), 6) };

@@ -1,4 +1,4 @@
-//! Who hears whom: hidden stations, carrier sense, capture, bit errors, retry limits.
+//! Reach: hidden stations, carrier sense, capture, bit errors, retry limits.
 
 use super::drive::*;
 use wavelane_base::{FrameMeta, Machine, Ratio, Seed, Span};
@@ -207,7 +207,7 @@ fn bursts_silence_a_station_for_their_share_of_the_time() {
     assert!((0.68..0.79).contains(&share), "{share}");
 }
 
-/// Nobody answers station 0: what is far away hears nothing.
+/// Station 0 gets no answer: the far stations are out of reach.
 #[test]
 fn a_frame_is_given_up_after_the_number_of_tries_that_the_rules_say() {
     let silent = |rules, rts_threshold| {

@@ -130,7 +130,7 @@ fn without_offload_every_packet_is_one_call() {
     assert!(a.packets_in >= 2_800, "{a:?}");
 }
 
-/// What somebody else's dissector thinks of our packets: no checksum may be wrong, no length odd.
+/// An independent dissector's reading of our packets: no checksum may be wrong, no length odd.
 fn judged_by_tshark(packets: &[Vec<u8>]) {
     if Command::new("tshark").arg("--version").output().is_err() {
         eprintln!("SKIPPED (tshark is not installed): checksums of split packets");

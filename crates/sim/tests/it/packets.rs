@@ -1,4 +1,4 @@
-//! The packet service over bad links: datagrams of our own, and end hosts' TCP that nobody splits.
+//! The packet service over bad links: datagrams of our own, and end hosts' unsplit TCP.
 
 use crate::common::{address, clean_demo, direction, gateway_config, millis, random_loss, secs, with_loss};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Path-MTU discovery by ICMP (RFC 1191, RFC 8201), IPv6, and messages that must not be believed (RFC 5927).
+//! Path-MTU discovery by ICMP (RFC 1191, RFC 8201), IPv6, and forged messages (RFC 5927).
 
 use super::script::*;
 use super::world::{Way, World, address, address_v6};
@@ -48,7 +48,7 @@ fn forged_messages_change_nothing_or_little() {
     assert_eq!(tcp.tcp.status().mss, 552 - 40, "the least we believe");
 }
 
-/// RFC 8201, section 4: whoever claims that an IPv6 path carries less than 1,280 bytes is not believed; nor are plateaus
+/// RFC 8201, section 4: a claim that an IPv6 path carries less than 1,280 bytes is ignored; so are plateaus
 /// guessed there.
 #[test]
 fn claims_below_the_least_mtu_of_ipv6_are_ignored() {

@@ -313,7 +313,7 @@ fn absurd_echoes_are_not_measured() {
     assert_eq!((tcp.tcp.status().rtt, tcp.tcp.status().pipe), (before, 0));
 }
 
-/// RFC 2018 and RFC 2883: reports of what was never sent are not believed; a first block inside the second is a duplicate.
+/// RFC 2018 and RFC 2883: reports of what was never sent are ignored; a first block inside the second is a duplicate.
 #[test]
 fn reports_that_lie_and_duplicates_beyond_the_acknowledgement() {
     let mut tcp = ten(plain());

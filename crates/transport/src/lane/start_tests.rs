@@ -1,4 +1,4 @@
-//! Where a lane starts: on a path that nobody knows, and on one that was known before an idle time or an outage.
+//! Startup of a lane: on an unknown path, and on one that was known before an idle time or an outage.
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 

@@ -225,7 +225,7 @@ fn only_lost_pieces_of_a_long_packet_are_retransmitted() {
 fn the_last_packet_is_repeated_without_any_later_ack() {
     let mut world = World::new(5, 100, 0);
     world.send(1, 0, 100, STRICT);
-    // Nobody tells of its loss: only the timer can.
+    // No ack reports its loss: only the timer can.
     world.fates.clear();
     world.loss = 0;
     let begin = world.now;
