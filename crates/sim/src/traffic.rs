@@ -316,7 +316,7 @@ pub(crate) struct Flow {
     pub(crate) tcp: Option<Box<wavelane_tcp::Config>>,
     /// What the two ends of an exchange of datagrams remember.
     pub(crate) datagrams: datagrams::State,
-    /// The reader of pages.
+    /// Who reads pages.
     pub(crate) reader: Option<Box<Reader>>,
     /// Of questions at random times: the dice, and when the next is due.
     pub(crate) random: Option<(Chance, Instant)>,

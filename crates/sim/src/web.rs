@@ -1,4 +1,4 @@
-//! The reader of pages: when a page begins, and which object is requested next. The connections are the engine's.
+//! Who reads pages: when a page begins, and which object is asked for next. The connections are the engine's.
 
 use crate::traffic::Pages;
 use wavelane_base::{Chance, Instant, Span, maths};
@@ -40,7 +40,7 @@ pub(crate) enum Step {
 }
 
 impl Reader {
-    /// A reader that begins with a think time.
+    /// A reader who begins with thinking.
     pub(crate) fn new(now: Instant, pages: Pages, mut dice: Chance) -> Self {
         let first = now + dice.exponential(pages.think);
         Self { pages, dice, state: State::Thinking(first), begun: 0, open: Vec::new() }

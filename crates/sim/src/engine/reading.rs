@@ -6,7 +6,7 @@ use crate::web::{Reader, Step};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
-/// Exchanges of a run; one more is refused.
+/// Exchanges of a run; a reader who wants one more is refused.
 const FLOWS_BOUND: usize = 1 << 18;
 /// Ports of the clients that fetch objects, taken in turn.
 const OBJECT_PORTS: RangeInclusive<u16> = 41_000..=65_535;
@@ -71,7 +71,7 @@ impl Engine {
         let whole = self.flows[child].body_size() == Some(self.flows[child].log.octets);
         let log = &mut self.flows[child].log;
         let (first, last, octets, damage) = (log.first_byte, log.last_byte, log.octets, log.damage);
-        // These are complete, and there may be many objects.
+        // Nobody asks for these any more, and there may be many objects.
         (log.arrivals, log.ages) = Default::default();
         let log = &mut self.flows[parent].log;
         let exchange = &mut log.exchanges[place];
