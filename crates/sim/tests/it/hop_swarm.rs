@@ -9,7 +9,7 @@ use wavelane_sim::swarm::{Outcome, Plan};
 const SEEDS: u64 = 40;
 
 #[test]
-fn meshes_with_faults_lose_double_and_damage_nothing_and_end_once_healed() {
+fn meshes_with_faults_keep_every_byte_and_finish() {
     let (first, count) = (number("WAVELANE_SWARM_FIRST", 1), number("WAVELANE_SWARM_SEEDS", SEEDS));
     let mut sum = Outcome::default();
     for seed in first..first + count {
