@@ -204,7 +204,7 @@ fn edca_dcf() -> Access {
 
 /// Priorities by window and by AIFS against the saturation model with two classes.
 #[test]
-fn two_categories_share_the_medium_as_the_model_of_two_classes_says() {
+fn two_categories_share_as_the_two_class_model() {
     let model = Cell { slot: 9.0, sifs: 16.0, data: 248.0, ack: 28.0, cw_min: 15 };
     let mut rows = Vec::new();
     // Windows of the classes, AIFSN of the lower, stations of each.

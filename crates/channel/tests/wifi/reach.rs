@@ -149,7 +149,7 @@ fn of_two_sensed_frames_ns3_forgets_the_tail_of_the_longer() {
 }
 
 #[test]
-fn with_capture_the_stronger_of_two_hidden_stations_gets_through() {
+fn capture_saves_the_stronger_of_two_hidden_stations() {
     let mut config = triangle(OFDM_6, Rules::standard(), [Reach::default(); 2]);
     config.reach.set(1, 0, Reach { signal_db: 12, ..Reach::FULL }).unwrap();
     let flows = uplink(2);
@@ -209,7 +209,7 @@ fn bursts_silence_a_station_for_their_share_of_the_time() {
 
 /// Station 0 gets no answer: the far stations are out of reach.
 #[test]
-fn a_frame_is_given_up_after_the_number_of_tries_that_the_rules_say() {
+fn a_frame_is_dropped_after_the_retry_limit() {
     let silent = |rules, rts_threshold| {
         let config = WifiConfig { reach: ReachMap::none(2), rts_threshold, ..cell(OFDM_54, rules, 2) };
         saturate(1, &config, &[(0, 1)], Span::ZERO, Span::from_secs(5)).tallies[0]

@@ -106,7 +106,7 @@ fn transfer(tag: &str, offload: bool, six: bool) -> ([Counts; 2], Vec<Vec<u8>>) 
 }
 
 #[test]
-fn with_offload_the_kernel_exchanges_super_packets_and_every_byte_is_right() {
+fn offload_exchanges_intact_super_packets() {
     if !allowed("TUN offload") {
         return;
     }

@@ -77,7 +77,7 @@ fn reports_of_what_lies_beyond_a_hole() {
 }
 
 #[test]
-fn every_segment_beyond_a_hole_is_answered_by_one_acknowledgement() {
+fn every_segment_beyond_a_hole_is_acknowledged() {
     let mut tcp = Script::established(Config { sack: false, ..plain() });
     for seq in [1_001, 2_001, 3_001] {
         tcp.give(A, seq, 1, &[1; 1_000]);

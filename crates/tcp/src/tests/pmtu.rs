@@ -79,7 +79,7 @@ fn an_old_router_does_not_say_what_fits() {
 }
 
 #[test]
-fn a_transfer_through_a_narrow_hop_succeeds_over_both_versions_of_ip() {
+fn a_transfer_through_a_small_mtu_succeeds() {
     for (mtu, from, to) in
         [(1_400, address(0), address(1)), (600, address(0), address(1)), (1_300, address_v6(0), address_v6(1))]
     {
