@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn serialisation_time_rounds_up_so_no_link_is_faster_than_its_rate() {
+    fn serialisation_time_rounds_up() {
         assert_eq!(Rate::from_bps(20_000_000).time_for(Octets::new(1500)), Span::from_micros(600));
         assert_eq!(Rate::from_bps(3).time_for(Octets::new(1)), Span::from_nanos(2_666_666_667));
         assert_eq!(Rate::from_bps(0).time_for(Octets::new(1)), Span::MAX);

@@ -100,7 +100,7 @@ fn a_setting_takes_the_files_place_and_is_repeated() {
 }
 
 #[test]
-fn compare_states_differences_and_ratios_with_intervals_and_overlays_pictures() {
+fn compare_states_differences_and_ratios_with_intervals() {
     let place = Place::new("compare");
     let (a, b) = (place.path("a"), place.path("b"));
     run(&["--repeat", "3", "--out", &a]);

@@ -93,7 +93,7 @@ pub enum Cause {
     SourceFull,
     /// The table is full and its target has the most.
     TableFull,
-    /// Nobody came back for it in time.
+    /// It was not completed in time.
     Abandoned,
 }
 

@@ -61,7 +61,7 @@ impl LastBytes {
         }
         due
     }
-    /// Nothing waits, or nobody can take it for now.
+    /// Nothing waits, or it cannot be taken for now.
     pub fn idle(&mut self, token: u64) {
         if let Some(w) = self.watched.get_mut(&token) {
             w.seen = None;

@@ -1,6 +1,6 @@
 //! Where a peer is: the addresses that it proved, and those that it is being asked to prove.
 //!
-//! Whoever holds a peer's keys may name any address as its own by sending from it, and whoever can copy its datagrams
+//! A holder of a peer's keys may claim any address as its own by sending from it, and an attacker that can copy its datagrams
 //! may send them on from elsewhere. So a new address is used at once, but is sent no more than three times what came
 //! from it until an answer shows that what is sent there arrives at the peer (RFC 9000, sections 8 and 9).
 
@@ -13,7 +13,7 @@ const UNPROVEN_FACTOR: u64 = 3;
 const PROVEN_MAX: usize = 4;
 /// Addresses of a peer that are being asked to prove themselves at the same time.
 const TRIALS_MAX: usize = 4;
-/// A proof is good for this long after the last datagram from there: the address may be somebody else's later.
+/// A proof is good for this long after the last datagram from there: the address may belong to another host later.
 const PROVEN_FOR: Span = Span::from_secs(600);
 /// Validation is given up after this long (RFC 9000, section 8.2.4: three probe timeouts, of a second on a new path) ...
 const TRIAL_MIN: Span = Span::from_secs(3);
@@ -22,7 +22,7 @@ const TRIAL_RTTS: u64 = 6;
 /// A challenge without an answer is repeated after a round trip, but not sooner than this.
 const ASK_EVERY: Span = Span::from_millis(100);
 
-/// An octet string that only somebody at the address can know.
+/// An octet string that is known only at the address.
 pub(super) type Token = [u8; 8];
 
 /// When the next challenge is to be sent.

@@ -127,7 +127,7 @@ impl Cache {
         found
     }
 
-    /// The flow is over, or nobody can ask for it by this name.
+    /// The flow is over, or its name is no longer valid.
     pub(super) fn forget(&mut self, side: Side) {
         let keys: Vec<(Side, u64)> = self.pieces.range((side, 0)..=(side, u64::MAX)).map(|(key, _)| *key).collect();
         for key in keys {

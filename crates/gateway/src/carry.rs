@@ -60,7 +60,7 @@ impl Gateway {
         }
     }
 
-    /// Refuses what was asked of a peer and not answered: nobody needs to wait for one that is down.
+    /// Refuses requests to a peer that it has not answered, because it is down.
     pub fn refuse_unanswered(&mut self, now: Instant, peer: PeerId) {
         for (id, name) in self.flows.of_peer(peer) {
             let asked = self.flows.edge(id).is_some_and(|edge| !edge.accepted && edge.opener_peer().is_some());
@@ -72,7 +72,7 @@ impl Gateway {
         self.settle(now, peer);
     }
 
-    /// Whether the neighbour that carries the flow owes us an answer, so that nothing can be said of the flow now.
+    /// Whether an answer of the neighbour that carries the flow is due, so that the flow's state is unknown.
     pub fn is_silent(&self, flow: FlowId) -> bool {
         self.flows.find(flow).is_none_or(|(peer, _)| !self.peers[peer.0].up)
     }

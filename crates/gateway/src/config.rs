@@ -86,7 +86,7 @@ pub struct PacketConfig {
     pub discipline: Discipline,
     /// How each class of packets is repaired.
     pub repairs: Repairs,
-    /// Whether the owner sends packets for a peer that is down another way: then nobody is told that they cannot go.
+    /// Whether the owner sends packets for a peer that is down another way: then no ICMP error is sent.
     pub other_way: bool,
 }
 
@@ -121,7 +121,7 @@ pub enum Backpressure {
 pub const POOL_DEFAULT: Octets = Octets::new(256 << 20);
 /// What a relay keeps of what it passed on: a second of 100 Mbit/s. Memory is taken as bytes pass, not before.
 const CACHE_DEFAULT: Octets = Octets::new(16 << 20);
-/// Less than two of the smallest blocks serves nobody.
+/// Less than two of the smallest blocks is of no use.
 const CACHE_MIN: u64 = 128 << 10;
 /// What the applications' own keepalives hold up ends here, so a flow is given as long as Linux's connection tracking gives
 /// an established connection (RFC 5382, REQ-5 asks for 2 h 4 min at least). An application that is gone is found out long

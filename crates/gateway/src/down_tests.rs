@@ -1,4 +1,4 @@
-//! How soon a neighbour that is gone is noticed, who is told, and what asking for signs of life costs.
+//! Detection time of a dead neighbour, the events it causes, and the cost of the pings.
 use super::*;
 
 /// A neighbour of a link in use that ends is noticed within this.

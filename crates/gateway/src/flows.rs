@@ -142,7 +142,7 @@ impl FlowTable {
     pub(super) fn detached(&self) -> usize {
         self.deadlines.len()
     }
-    /// Who carried a flow that no link carries now.
+    /// The peer that carried a flow that no link carries now.
     pub(super) fn loser(&self, id: FlowId) -> Option<PeerId> {
         self.by_id.get(&id)?.lost_by
     }

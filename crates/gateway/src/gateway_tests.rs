@@ -177,7 +177,7 @@ fn a_flow_is_opened_carries_bytes_both_ways_and_closes() {
 }
 
 #[test]
-fn bulk_arrives_intact_under_loss_and_no_datagram_exceeds_the_path() {
+fn bulk_arrives_intact_within_the_path_mtu() {
     let mut pair = Pair::new();
     pair.loss = Ratio::new(1, 10).unwrap();
     let (ours, theirs) = pair.connect();

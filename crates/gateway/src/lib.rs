@@ -79,7 +79,7 @@ pub struct Gateway {
     arrivals: Arrivals,
     relays: Relays,
     ways: ways::Ways,
-    /// What relays keep of what they passed on, and who asks for it.
+    /// What relays keep of what they forwarded, and the offers for it.
     cache: Cache,
     vtx: Vtx,
     /// Links that something was done to and that were not settled since.
@@ -106,7 +106,7 @@ struct PeerState {
     heard: Option<Instant>,
     /// Whether a session stood when the link was last settled.
     can_seal: bool,
-    /// While an answer is owed to us, of data or of a handshake: when the peer counts as down without it.
+    /// While an answer is due, of data or of a handshake: when the peer counts as down without it.
     down_at: Option<Instant>,
     /// Nothing was heard until then: packets are refused, and a session is asked for, until it is.
     down: bool,

@@ -42,7 +42,7 @@ impl Gateway {
     pub(super) fn try_again(&mut self, now: Instant, id: FlowId) {
         let Some(edge) = self.flows.edge(id) else { return };
         let Role::Opener { target, resumes, choice, .. } = edge.role else { return };
-        // Of one way the first time: it may well be there already. Of several each that did not lead nowhere lately.
+        // Of one way the first time: it may well be there already. Of several each that has not failed recently.
         let at_once = if choice { None } else { Some(resumes == 0) };
         let target = target.ip();
         match at_once.unwrap_or_else(|| self.good_way(now, None, target).is_some()) {
@@ -100,7 +100,7 @@ impl Gateway {
         }
     }
 
-    /// Flows that nobody took up again in time, and those whose next try is due.
+    /// Flows that were not resumed in time, and those whose next try is due.
     pub(super) fn look_after_lost_flows(&mut self, now: Instant) {
         while let Some((at, id)) = self.flows.first_deadline() {
             if at > now {

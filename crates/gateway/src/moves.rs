@@ -74,8 +74,8 @@ impl Gateway {
             addresses.doubt(now, from, octets, self.links[peer.0].path(now, lane).rtt, token);
         }
         self.sessions.set_address(now, peer.0, lane, from);
-        // Another port alone is most likely a new mapping of the same path (RFC 9000, section 9.4), and who comes back
-        // at once was never away: nothing that was learnt is doubted.
+        // Another port alone is most likely a new mapping of the same path (RFC 9000, section 9.4), and a peer that
+        // returns at once has not moved: estimates are kept.
         let same_host = before.is_some_and(|before| before.ip() == from.ip());
         let at_once = self.peers[peer.0].lanes[lane].moved.replace(now);
         let swings = known && at_once.is_some_and(|at| now.since(at) < SWINGS);
@@ -96,7 +96,7 @@ impl Gateway {
         }
     }
 
-    /// Where the peer is by its first lane and from which of our addresses it is reached, if it was heard there lately and has proven that it
+    /// Where the peer is by its first lane and from which of our addresses it is reached, if it was heard there recently and has proven that it
     /// is there: worth remembering for [`Gateway::recall`].
     pub fn proven_place(&self, now: Instant, peer: PeerId) -> Option<(SocketAddr, Option<IpAddr>)> {
         let address = self.sessions.address(peer.0, 0)?;

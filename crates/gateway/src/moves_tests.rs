@@ -169,7 +169,7 @@ fn an_unanswered_challenge_limits_to_three_times_received() {
     let mut moving = Moving::new(lies, false);
     moving.open();
     moving.run(Span::from_millis(3_500));
-    // What A sends there goes nowhere, and B, who lies, acknowledges nothing that it did not get.
+    // What A sends there is lost, and B, which claims a false address, acknowledges nothing that it did not get.
     let received = moving.counter(0, "datagrams_received");
     let mut octets = 0;
     let spoofed: SocketAddr = lies(Instant::from_secs(9));

@@ -225,7 +225,7 @@ impl Gateway {
         self.settle(now, peer);
     }
 
-    /// The addresses of this machine now: nobody else speaks for them, and packets for them are its firewall's to judge.
+    /// The addresses of this machine now: no peer may use them as a source, and its firewall decides about packets to them.
     pub fn set_own_addresses(&mut self, own: Vec<IpAddr>) {
         self.packets.own = own;
     }

@@ -206,7 +206,7 @@ fn packets_go_to_the_stand_in_while_the_first_is_down() {
     let mut gateway = Gateway::new(Instant::from_secs(1), config, 1, Seed(1).entropy("gateway")).unwrap();
     assert_eq!(answer(&mut gateway, &v4(ROUTED, 64, 0, 17, &[0; 20])), None);
     assert_eq!(gateway.links[1].service.packets.as_ref().unwrap().octets(), 40);
-    // A wider one is no stand-in: what answers from there would be nobody's.
+    // A wider one is no stand-in: it may not use the sources of the narrower network.
     assert_eq!(answer(&mut gateway, &v4([10, 5, 0, 1], 64, 0, 17, &[0; 20])), Some((3, 1, 0)));
 }
 

@@ -1,4 +1,4 @@
-//! Who may speak for which address, and what may be reached. An address belongs to whom the longest prefix gives it:
+//! Which sources a peer may use and which targets it may reach. The longest prefix decides to whom an address belongs:
 //! to a neighbour by its routes, to us by what we serve (WireGuard's cryptokey routing).
 
 use super::{Config, Gateway, PeerConfig, PeerId};
@@ -120,7 +120,7 @@ impl Gateway {
         source: SocketAddr,
         target: SocketAddr,
     ) -> Result<(), Reason> {
-        // Nobody but us speaks as we do; the kernel would put our address in place of none.
+        // No peer may use our own address; the kernel would put it in place of none.
         let ip = source.ip();
         let nobodys = ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
         let as_us = self.config.keep_sources && (nobodys || self.packets.is_own(ip));
@@ -144,7 +144,7 @@ impl Gateway {
     pub(super) fn stop_from_peer(&self, peer: PeerId, packet: &Packet<'_>) -> Option<Stop> {
         match crossing(packet) {
             Crossing::Never => Some(Stop::Icmp),
-            // Nobody but us speaks as we do.
+            // No peer may use our own address.
             _ if self.packets.is_own(packet.source) => Some(Stop::Source),
             Crossing::Plain => (!self.config.is_behind(peer, packet.source)).then_some(Stop::Source),
             // Any router on the way may tell of it, whatever its address.

@@ -175,7 +175,7 @@ fn inside_sources_are_local_or_of_other_peers() {
     for (source, target, want) in cases {
         assert_eq!(leaves(&mut gateway, &udp(source, target)), want, "{source} to {target}");
     }
-    // Who does not say what is here leaves it to the other end.
+    // Without `serves` the check is left to the other end.
     let mut unsaid = self::gateway(Config { serves: Vec::new(), ..config() });
     assert_eq!(leaves(&mut unsaid, &udp("10.4.0.5", "203.0.113.9")), Ok(()));
 }
@@ -183,7 +183,7 @@ fn inside_sources_are_local_or_of_other_peers() {
 #[test]
 fn icmp_errors_pass_only_about_packets_sent_there() {
     let mut gateway = gateway(config());
-    // A router of the ship's whose address nobody has a route for here, and the source of a gateway without one.
+    // A router of the ship's whose address is in no route here, and the source of a gateway without one.
     let (sent, sent6) = (udp("10.3.0.2", "10.1.0.9"), udp("fd03::2", "fd01::9"));
     for from in ["192.0.0.8", "172.16.0.1", "10.1.0.9"] {
         for kind in [3, 11, 12] {
@@ -364,7 +364,7 @@ fn dangerous_targets_are_named_exactly() {
     }
     assert!(!may(&["fe80::1/128", "::/0"], "fe80::1", none), "it means nothing without an interface");
     assert!(may(&["127.0.0.0/8"], "127.0.0.1", none) && !may(&["0.0.0.0/0"], "127.0.0.1", none));
-    // Nobody knows which addresses are ours: any may be.
+    // Our own addresses are unknown: any may be ours.
     let server = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), 1).ip();
     assert!(may(&["10.3.0.0/24"], "10.3.0.2", Some(&[server])));
     assert!(!may(&["10.3.0.0/24", "0.0.0.0/0"], "10.3.0.2", None));

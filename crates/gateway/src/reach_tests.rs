@@ -1,4 +1,4 @@
-//! How peers are reached: from which address, where they moved to, and through what forgets those who say nothing.
+//! How peers are reached: from which address, after a move, and through NAT that forgets silent ones.
 use super::*;
 use std::net::IpAddr;
 
@@ -38,7 +38,7 @@ fn a_quiet_link_is_kept_open_and_its_session_too() {
     assert!(quietest <= KEEPALIVE + Span::from_secs(1), "{quietest:?}");
     // One ping each time, and little besides: an acknowledgement of the answer, and a new session every two minutes.
     assert!((before - start) <= 600 / 25 * 3, "{}", before - start);
-    // Its peer's end is noticed although nobody has anything to say.
+    // Its peer's end is detected on a quiet link.
     pair.loss = Ratio::new(1, 1).unwrap();
     assert!(pair.run(KEEPALIVE + Span::from_secs(5), |pair| pair.saw(0, |e| matches!(e, Event::PeerSilent(_)))));
 }

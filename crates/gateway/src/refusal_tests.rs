@@ -72,7 +72,7 @@ fn packets_in_flight_when_a_peer_goes_down_are_answered() {
     (0..2).for_each(|n| pair.nodes[0].handle_packet(pair.now, &udp(1, n, 100)));
     pair.run(Span::from_millis(200), |_| false);
     assert_eq!(given(&mut pair, 1), [((0, 0), (1, 0)), ((0, 0), (1, 1))], "these arrive");
-    // These leave, and nobody is there.
+    // These leave, and the peer is gone.
     pair.loss = Ratio::ONE;
     for (flow, serial) in [(1, 2), (1, 3), (2, 0)] {
         pair.nodes[0].handle_packet(pair.now, &udp(flow, serial, 100));

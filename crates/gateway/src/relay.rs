@@ -29,7 +29,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Whether somebody before us knows another way.
+    /// Whether a node before us knows another way.
     pub(super) fn has_choice(&self) -> bool {
         self.passage.is_some_and(|passage| passage.choice)
     }
@@ -126,7 +126,7 @@ impl Gateway {
     }
 
     /// Passes a flow on. The answer upstream waits for the answer from there. By which neighbour is found out: of those
-    /// that lead to the target the first that is not down and did not lead nowhere lately.
+    /// that lead to the target the first that is not down and has not failed recently.
     pub(super) fn relay(&mut self, now: Instant, up: Side, asked: Asked) -> Result<(), Reason> {
         let target = asked.target.ip();
         // It may have come back to us over another neighbour; what was asked for before by another way is no loop.
@@ -136,7 +136,7 @@ impl Gateway {
         }
         let next = match self.any_way(now, Some(up.0), target) {
             Some(next) => next,
-            // What begins is told. What began before waits for the way to come back, unless somebody knows another.
+            // What begins is told. What began before waits for the way to come back, unless another is known.
             None if !asked.is_resumed() => return Err(Reason::Unreachable),
             None if asked.has_choice() => return Err(Reason::Restarted),
             None => self.next_hop(up.0, target).ok_or(Reason::Restarted)?,

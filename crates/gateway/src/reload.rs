@@ -135,7 +135,7 @@ impl Gateway {
             self.relay_event(now, (peer, name), HopEvent::Reset(name, Reason::Aborted));
         }
         for (beyond, name) in self.relays.take_left_alone(peer) {
-            // Nobody would hear of its end, nor end it.
+            // Its end would never be reported.
             self.blocks(beyond).reset(name, Reason::Aborted);
         }
         // What it had to say was about those flows.

@@ -1,7 +1,7 @@
 //! How peers share what the gateway has: memory, places in the flow table, and new flows per second.
 //!
 //! Half of each is guaranteed, every peer an equal part, and never lent: what a peer holds cannot be taken back when
-//! another asks for it. The other half is whoever's comes first, and is free again as it is given back.
+//! another asks for it. The other half goes to the first that needs it, until it is given back.
 
 use wavelane_base::{Instant, Span};
 
@@ -17,7 +17,7 @@ pub(super) struct Lending {
 }
 
 impl Lending {
-    /// Nobody of `peers` holds anything of `total` yet.
+    /// None of `peers` holds anything of `total` yet.
     pub(super) fn new(total: u64, peers: usize) -> Self {
         let guaranteed = total / (2 * peers.max(1) as u64);
         Self { total, guaranteed, held: vec![0; peers], taken: guaranteed * peers as u64 }

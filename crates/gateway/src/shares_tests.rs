@@ -161,7 +161,7 @@ impl Hub {
 }
 
 #[test]
-fn ten_thousand_stalled_flows_of_one_peer_leave_the_other_its_share() {
+fn ten_thousand_stalled_flows_leave_the_other_peer_its_share() {
     let time = Span::from_secs(8);
     let mut hub = Hub::new();
     hub.run(Span::from_secs(20));

@@ -66,7 +66,7 @@ pub enum Event {
     Reset(FlowId, Reason),
     /// Both directions ended in an orderly way and everything we sent is acknowledged; it is forgotten.
     Closed(FlowId),
-    /// Nobody answers our handshakes: the peer is unreachable, or we have its key wrong. Again after each minute.
+    /// Our handshakes get no answer: the peer is unreachable, or we have its key wrong. Again after each minute.
     Unanswered {
         /// Whom we called.
         peer: PeerId,
@@ -79,7 +79,7 @@ pub enum Event {
     Unreadable(PeerId),
     /// A line for the operator's log about something a peer or stranger did. Rate-limited.
     Notice(String),
-    /// Somebody who knows our public key called with a key that is not configured. Rate-limited.
+    /// A caller that knows our public key uses a key that is not configured. Rate-limited.
     UnknownCaller {
         /// The caller's public key; its possession is proven.
         public_key: [u8; 32],
@@ -93,7 +93,7 @@ pub enum Event {
 pub struct PeerStatus {
     /// The configured name.
     pub name: String,
-    /// Whether a session stands and the peer was heard lately.
+    /// Whether a session stands and the peer was heard recently.
     pub up: bool,
     /// Where its datagrams come from.
     pub address: Option<SocketAddr>,
@@ -107,7 +107,7 @@ pub struct PeerStatus {
     pub queue_delay: Option<Span>,
     /// The controller's rate.
     pub rate: Option<Rate>,
-    /// Share of our packets found lost lately.
+    /// Share of our packets found lost recently.
     pub loss: f64,
     /// Largest IP packet the path is known to carry.
     pub path_mtu: usize,
@@ -134,7 +134,7 @@ pub struct LaneStatus {
     pub rtt: Option<Span>,
     /// The controller's rate.
     pub rate: Option<Rate>,
-    /// Share of our packets found lost lately.
+    /// Share of our packets found lost recently.
     pub loss: f64,
     /// IP bytes delivered since the start.
     pub delivered_bytes: u64,

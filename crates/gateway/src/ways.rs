@@ -62,7 +62,7 @@ impl Gateway {
         ways
     }
 
-    /// The best neighbour towards `target` that is not down and did not lead nowhere lately.
+    /// The best neighbour towards `target` that is not down and has not failed recently.
     pub(super) fn good_way(&self, now: Instant, upstream: Option<PeerId>, target: IpAddr) -> Option<PeerId> {
         let good = |peer: &PeerId| !self.peers[peer.0].down && self.ways.shunned_at(now, *peer, target).is_none();
         self.ways_to(upstream, target).into_iter().find(good)

@@ -57,7 +57,7 @@ fn a_hub_survives_the_corpus_of_hostile_peers() {
 
 /// A few episodes of the suite that `wavelane-daemon`'s test `hostile_peer` runs for longer.
 #[test]
-fn a_hub_survives_a_peer_with_valid_keys_and_the_others_do_not_notice() {
+fn a_hostile_peer_with_valid_keys_does_not_affect_others() {
     let reached: Vec<_> = (0..8).map(|seed| hostile_peer::episode(seed, 300)).collect();
     let sum = |part: fn(&hostile_peer::Reached) -> u64| reached.iter().map(part).sum::<u64>();
     // It gets behind the door.

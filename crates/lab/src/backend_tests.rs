@@ -192,7 +192,7 @@ while = "page"
 }
 
 #[test]
-fn fetches_and_the_age_of_bytes_are_what_a_clean_cable_makes_them() {
+fn fetch_times_and_ages_match_a_clean_cable() {
     if skip() {
         return;
     }
@@ -242,7 +242,7 @@ stop = "1 s"
 }
 
 #[test]
-fn flows_of_different_congestion_control_need_endpoints_of_their_own() {
+fn different_congestion_controls_need_separate_endpoints() {
     let flow = |control: &str| {
         format!("[flows.{control}]\napp = \"download\"\nfrom = \"client\"\nto = \"server\"\ncontrol = \"{control}\"\n")
     };

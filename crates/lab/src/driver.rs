@@ -348,7 +348,7 @@ impl<M: Machine> Pump<M> {
             capture.note(real.as_nanos() + self.ports.unix_offset_ns, Way::Out, packet);
         }
         if self.shared.bypass.load(Ordering::Relaxed) {
-            // The far kernel may have taken its interface down already; then nobody waits for the packet.
+            // The far kernel may have taken its interface down already; then the packet is not needed.
             let _ = self.ports.tuns[1 - end].write(packet);
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Who sits where: addresses, interface names and static routes of a scenario. Pure.
+//! Addresses, interface names and static routes of a scenario. Pure.
 
 use crate::LabError;
 use std::collections::VecDeque;
@@ -271,7 +271,7 @@ flows = {{ page = {{ app = "download", from = "c", to = "s", size = "1 MB" }} }}
         assert!(plan.reaches(0, 4) && plan.reaches(4, 0));
     }
 
-    /// Two pairs of gateways around one channel between routers, and a flow of nobody's beside them.
+    /// Two pairs of gateways around one channel between routers, and a plain flow beside them.
     #[test]
     fn gateways_are_neighbours_across_routers() {
         let text = r#"

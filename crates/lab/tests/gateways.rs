@@ -58,7 +58,7 @@ fn run(scenario: &Scenario, stack: Stack, name: &str) -> (StackRaw, String) {
 }
 
 #[test]
-fn a_clean_hop_carries_a_download_and_an_echo_through_both_gateways() {
+fn a_clean_hop_carries_a_download_and_an_echo() {
     let scenario = corpus("smoke/one_hop.toml");
     if !able(&scenario) {
         return;
@@ -130,7 +130,7 @@ size = "1 MB"
 "#;
 
 #[test]
-fn quic_and_unsplit_tcp_cross_a_lossy_link_bare_and_through_both_gateways() {
+fn quic_and_unsplit_tcp_cross_a_lossy_link() {
     let scenario = Scenario::parse(LOSSY, Path::new(".")).unwrap();
     if !able(&scenario) {
         return;

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_time_flow_leaves_out_its_warm_up_and_what_comes_after_the_end() {
+    fn a_fixed_time_flow_excludes_warm_up_and_late_bytes() {
         let read = arrivals(&[(1_000, 77), (2_999, 77), (3_000, 1_000), (4_999, 250), (5_000, 77)]);
         let fixed = Timing::Fixed { start: Instant::from_secs(1), stop: Instant::from_secs(5) };
         assert_eq!(bps(goodput(&read, fixed)), Some(1_250 * 8 / 2));

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn pings_are_answered_between_pieces_of_load_however_they_are_cut() {
+    fn pings_are_answered_between_pieces_of_load() {
         for step in [1, 7, 1_448, 100_000] {
             let (mut client, mut server) = (End::new(false), End::new(true));
             carry(&mut server, &mut client, 20_000, step);

@@ -223,7 +223,7 @@ impl<T: Queued> Queue<T> {
         }
     }
 
-    /// Takes everything out, whatever the discipline thinks of how long it waited: nobody will be served.
+    /// Takes everything out, unserved, however long it waited.
     pub fn take_all(&mut self) -> Vec<T> {
         match self {
             Self::Fifo(queue) => queue.take_all(),

@@ -93,7 +93,7 @@ impl<T: Queued> Shaper<T> {
 
     /// Adds an item; `lost` is told what is dropped for it.
     pub fn push(&mut self, now: Instant, item: T, lost: Lost<'_, T>) {
-        // Time that nobody used is gone.
+        // Unused time is not saved up.
         if self.queue.len() == 0 && self.free < now {
             (self.free, self.carry) = (now, 0);
         }
@@ -119,7 +119,7 @@ impl<T: Queued> Shaper<T> {
         Some(popped)
     }
 
-    /// Takes everything out: nobody will be served.
+    /// Takes everything out, unserved.
     pub fn take_all(&mut self) -> Vec<T> {
         self.queue.take_all()
     }

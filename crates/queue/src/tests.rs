@@ -87,7 +87,7 @@ fn what_can_be_marked_is_marked_and_not_dropped() {
 }
 
 #[test]
-fn the_first_drop_comes_one_interval_after_the_target_was_first_exceeded() {
+fn the_first_drop_comes_one_interval_above_target() {
     let mut queue = Queue::new(Discipline::CoDel, ROOMY);
     (0..1_000).for_each(|n| queue.push(Instant::ZERO, item(0, n, 1_000)));
     let mut drops = Vec::new();

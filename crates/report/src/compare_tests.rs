@@ -78,7 +78,7 @@ fn other_seeds_are_compared_by_their_means() {
 }
 
 #[test]
-fn single_runs_have_no_interval_and_single_stacks_of_other_names_are_compared() {
+fn single_runs_have_no_interval() {
     let records = [record("x/a", "tcp-bbr", 1, &[5.0]), record("x/b", "wavelane", 1, &[15.0])];
     let comparison = Comparison::of(&records);
     let text = comparison.text();

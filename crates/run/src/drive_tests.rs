@@ -186,7 +186,7 @@ fn a_record_holds_what_the_design_lists_and_reads_back() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_bytes_whatever_the_number_of_workers() {
+fn output_is_independent_of_the_number_of_workers() {
     let place = Place::new("same");
     let out = place.0.join("r");
     let one = go(Fake::default, &scenario(), &out, 4, 1).unwrap().to_json();

@@ -67,7 +67,7 @@ fn the_good_file_means_what_it_says() {
 }
 
 #[test]
-fn a_fetch_and_a_flows_own_congestion_control_read_back_as_written() {
+fn a_fetch_and_a_flows_control_read_back() {
     let more = "[flows.few]\napp = \"fetch\"\nfrom = \"c\"\nto = \"s\"\nsize = \"10 kB\"\nevery = \"200 ms\"\ncontrol = \"bbr\"\n";
     let text = GOOD.replacen("[[timeline]]", &format!("{more}[[timeline]]"), 1);
     let s = parse(&text).unwrap();

@@ -202,7 +202,7 @@ category = "video"
 "#;
 
 #[test]
-fn categories_coding_and_captures_mean_what_they_say_and_survive_the_resolved_file() {
+fn categories_coding_and_captures_survive_the_resolved_file() {
     let s = parse(RICH).unwrap();
     let cell = s.channel("air").unwrap().cell().unwrap();
     let edca = cell.edca.unwrap();

@@ -25,10 +25,10 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Who goes first, given which of the two have something to send in bulk.
+    /// Which goes first, given which of the two have something to send in bulk.
     pub(super) fn turn(&mut self, blocks_wait: bool, packets_wait: bool) -> Turn {
         if !blocks_wait || !packets_wait {
-            // Who stands alone owes and saves nothing.
+            // A sole sender has neither debt nor savings.
             *self = Self { turn: if packets_wait { Turn::Packets } else { Turn::Blocks }, ..Self::default() };
             return self.turn;
         }

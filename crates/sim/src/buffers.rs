@@ -75,7 +75,7 @@ fn deepest(cell: &WifiConfig) -> u64 {
 
 fn octets(queue: QueueLimit) -> u64 {
     match queue {
-        // Who states no limit means no queue of a certain size.
+        // Without a stated limit the queue has no certain size.
         QueueLimit::Bounded => 0,
         QueueLimit::Octets(octets) => octets.get(),
         QueueLimit::Packets(packets) => packets.saturating_mul(PACKET).min(QUEUE_BOUND.get()),

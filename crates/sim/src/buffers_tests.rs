@@ -39,7 +39,7 @@ to = "server"
 fn twice_what_the_path_holds_where_the_bytes_go() {
     assert_eq!(over("queue = \"250 kB\"", ""), 2 * (BDP + 250_000));
     assert_eq!(over("queue = \"100 packets\"", ""), 2 * (BDP + 150_000));
-    // Nobody said how long it is.
+    // Its length is not stated.
     assert_eq!(over("jitter = \"100 ms\"", ""), 4 * BDP);
 }
 

@@ -124,7 +124,7 @@ impl Connection {
         self.role == Role::Server && self.flow == Some(flow)
     }
 
-    /// The flow was abandoned by somebody else.
+    /// The flow was abandoned by another part.
     pub(crate) fn note_reset(&self, flows: &mut [Flow], now: Instant, how: FlowEnd) {
         let Some(flow) = self.flow.map(|f| &mut flows[f.0]) else { return };
         match self.role {

@@ -152,7 +152,7 @@ impl GatewayNode {
             Err(why) => panic!("node {}: a configuration that was good is refused now: {why}", self.name),
         }
         if let Some(mut node) = self.door.take() {
-            // What the kernel does for sockets whose process died is done by nobody here: strangers' segments are reset.
+            // A kernel resets sockets whose process died; here segments without a connection are reset.
             node.door = self.new_door(moment.now, node.address, &node.config);
             self.door = Some(node);
         }

@@ -50,7 +50,7 @@ to = "server"
 }
 
 #[test]
-fn endpoints_on_channels_worse_than_ethernet_have_a_tcp_and_gateways_a_door() {
+fn channels_worse_than_ethernet_get_tcp_and_doors() {
     assert!(!needs_doors(&scenario("", "")), "an idle endpoint's channel does not matter");
     let worse = [
         "forward = { rate = \"2 Mbit/s\" }",

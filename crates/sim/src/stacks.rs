@@ -53,7 +53,7 @@ pub(crate) fn tcp(kind: TcpKind, knobs: &TcpKnobs, needed: usize) -> Config {
         unsent_low_water: (knobs.send_buffer.is_none() && needed > config.send_buffer).then_some(config.send_buffer),
         initial_window: knobs.initial_window.unwrap_or(config.initial_window),
         delayed_ack_count: knobs.ack_every.unwrap_or(config.delayed_ack_count),
-        // Who asks for an acknowledgement of each segment means those beyond a hole too.
+        // An acknowledgement per segment includes those beyond a hole.
         compressed_acks: if knobs.ack_every == Some(1) { 0 } else { config.compressed_acks },
         delayed_ack_timer: knobs.ack_delay.unwrap_or(config.delayed_ack_timer),
         rto_floor: knobs.rto_min.map_or(config.rto_floor, RtoFloor::Total),

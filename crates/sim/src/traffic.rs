@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_fall_into_few_bins_that_are_never_off_by_more_than_stated() {
+    fn age_bins_are_few_and_within_the_stated_error() {
         let mut bins = std::collections::BTreeSet::new();
         for n in (0..2_000).chain((0..60_000).map(|n| n * 17)) {
             let bin = age_bin(AGE_BIN.times(n));

@@ -26,7 +26,7 @@ const CLOCK_OFFSET_MAX: Span = Span::from_secs(3600);
 /// Clocks drift up to this much either way: what two ordinary crystals do.
 const CLOCK_DRIFT_MAX_PPM: u64 = 50;
 
-/// The shape of a scenario: who is what and who is next to whom, by number.
+/// The shape of a scenario: kinds of nodes and their neighbours, by number.
 pub(crate) struct Shape<'a> {
     pub(crate) scenario: &'a Scenario,
     index: BTreeMap<&'a str, usize>,

@@ -90,7 +90,7 @@ fn truth(field: &str) -> bool {
 }
 
 #[test]
-fn tshark_reads_exchanges_with_rts_their_durations_sequence_and_retries() {
+fn tshark_reads_exchanges_with_rts() {
     let config = WifiConfig { rts_threshold: 500, ..hidden(Rules::standard()) };
     let (wifi, file) = capture(&config, CapturePoint::Medium, Handling::default(), Span::from_millis(500));
     let Some(frames) = read_back("rts", &file) else { return };

@@ -224,7 +224,7 @@ impl Sender {
         self.board.forget_left(u64::MAX);
     }
 
-    /// Whether something is believed lost that calls for a recovery.
+    /// Whether something is marked lost that calls for a recovery.
     fn detect_losses(&mut self, now: Instant, ack: &AckIn<'_>, advanced: u64) -> bool {
         self.rack_at = None;
         let repairing = self.phase != Phase::Open;
@@ -246,14 +246,14 @@ impl Sender {
         self.board.lost() > 0
     }
 
-    /// Where what is believed lost begins, if the congestion control asks about every loss.
+    /// Where what is marked lost begins, if the congestion control asks about every loss.
     pub(super) fn known_losses(&self) -> Vec<u64> {
         let Some(first) = self.board.first_lost().filter(|_| self.controller.asks_about_losses()) else {
             return Vec::new();
         };
         self.board.iter().skip(first).filter(|sent| sent.lost).map(|sent| sent.start).collect()
     }
-    /// Tells it what is believed lost beyond what was `known`, in order.
+    /// Tells it what is marked lost beyond what was `known`, in order.
     pub(super) fn tell_losses(&mut self, now: Instant, known: &[u64]) {
         let Some(first) = self.board.first_lost().filter(|_| self.controller.asks_about_losses()) else { return };
         let mut known = known.iter().peekable();

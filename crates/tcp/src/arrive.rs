@@ -136,7 +136,7 @@ impl Connection {
         }
     }
 
-    /// The position acknowledged, if it is one we can believe (RFC 5961, section 5.2).
+    /// The position acknowledged, if acceptable (RFC 5961, section 5.2).
     fn check_ack(&mut self, now: Instant, ack: u32) -> Option<u64> {
         let (una, next) = (self.sender.una, self.sender.next);
         let position = unwrap(self.iss, una, ack);
@@ -192,7 +192,7 @@ impl Connection {
         }
     }
 
-    /// The round trip by an echo of our timestamp, if it can be believed.
+    /// The round trip by an echo of our timestamp, if it is plausible.
     fn echoed(&self, now: Instant, echo: u32) -> Option<Span> {
         let rtt = Span::from_millis(u64::from(self.clock(now).wrapping_sub(echo)));
         (rtt < ECHO_LIMIT).then_some(rtt)

@@ -23,7 +23,7 @@ pub enum CongestionControl {
 pub enum RtoFloor {
     /// The whole timeout is at least this (RFC 6298, section 2.4, with 1 s).
     Total(Span),
-    /// What is added to the smoothed round trip is at least this, and the largest deviation of late (Linux, with 200 ms).
+    /// What is added to the smoothed round trip is at least this, and the largest recent deviation (Linux, with 200 ms).
     Variance(Span),
 }
 

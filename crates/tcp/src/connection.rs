@@ -191,7 +191,7 @@ impl Connection {
         let waits = !self.sender.board.is_empty() || self.sender.data_end() > self.sender.una;
         (waits && !over).then_some(self.sender.una)
     }
-    /// Bytes that wait to be read, holes included, and the round trip as who receives sees it.
+    /// Bytes that wait to be read, holes included, and the round trip measured by the receiver.
     pub fn receiving(&self) -> (usize, Option<Span>) {
         (self.receiver.held(), self.receiver.round_trip().0.or(self.sender.rtt.smoothed()))
     }

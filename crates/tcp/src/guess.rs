@@ -24,7 +24,7 @@ impl Sender {
         }
     }
     /// Whether a recovery begins: at the third duplicate, or at any while a guess is out and the first hole has been
-    /// believed lost already. A partial acknowledgement shows the next hole.
+    /// marked lost already. A partial acknowledgement shows the next hole.
     pub(super) fn guess_losses(&mut self, ack: &AckIn<'_>, advanced: u64) -> bool {
         match self.phase {
             Phase::Open if ack.duplicate && (self.duplicates == DUP_THRESH || self.board.doubts_first()) => {

@@ -104,7 +104,7 @@ impl Host {
         self.listening.insert(address, Some(config));
     }
 
-    /// Accepts connections to every address from now on: whoever hands in segments decides which.
+    /// Accepts connections to every address from now on: the caller selects segments.
     pub fn listen_everywhere(&mut self) {
         self.transparent = true;
     }
@@ -205,7 +205,7 @@ impl Host {
         if passive && was == State::SynReceived && is != was {
             self.half_open -= 1;
             if is == State::Closed {
-                // Nobody was told of it, so nobody is told of its end.
+                // It was never reported, so its end is not either.
                 connection.events = Default::default();
             }
         }

@@ -32,7 +32,7 @@ impl Numbering {
     }
 
     /// A connection between the same two addresses begins above what an earlier one used, in sequence numbers and in
-    /// timestamps, so that a peer in TIME-WAIT can tell the two apart (RFC 6191); nobody else can guess either.
+    /// timestamps, so that a peer in TIME-WAIT can tell the two apart (RFC 6191); others cannot guess either.
     pub(super) fn of(&mut self, now: Instant, local: SocketAddr, remote: SocketAddr) -> Numbers {
         let mut hash = hmac::Context::with_key(&self.key);
         for address in [local, remote] {

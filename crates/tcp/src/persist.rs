@@ -11,7 +11,7 @@ pub(super) struct Persist {
     /// How often we asked since the window shut. The retransmission timeout backs off apart from it: what is sent when the
     /// window opens has lost nothing yet.
     asked: u32,
-    /// How often nobody answered, in a row.
+    /// Unanswered probes in a row.
     unanswered: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Path-MTU discovery by what routers say (RFC 1191, RFC 8201), believed as RFC 5927 advises.
+//! Path-MTU discovery by ICMP (RFC 1191, RFC 8201), validated as RFC 5927 advises.
 
 use super::connection::Connection;
 use super::send::{Phase, Sender};
@@ -10,7 +10,7 @@ use wavelane_wire::tcp::TCP_HEADER_LEN;
 
 /// Smaller claims count as this over IPv4 (Linux's `min_pmtu`): a forged message must not cost us tiny segments.
 const MTU_MIN_V4: u32 = 552;
-/// Every IPv6 path carries this (RFC 8200, section 5): who claims less is not believed at all (RFC 8201, section 4).
+/// Every IPv6 path carries this (RFC 8200, section 5): a smaller claim is ignored (RFC 8201, section 4).
 const MTU_MIN_V6: u32 = 1_280;
 /// Where a router does not say what fits: the next lower of these (RFC 1191, section 7, table 7-1).
 const PLATEAUS: [u32; 7] = [8_166, 4_352, 2_002, 1_492, 1_006, 508, 296];

@@ -15,7 +15,7 @@ pub(super) struct Stamp {
     app_limited: bool,
     /// Bytes in flight with it.
     in_flight: u64,
-    /// Bytes believed lost in the connection's life.
+    /// Bytes marked lost in the connection's life.
     lost: u64,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct RateSample {
     pub(super) prior_delivered: u64,
     /// Bytes in flight when it was sent, itself included.
     pub(super) in_flight: u64,
-    /// Bytes believed lost since it was sent.
+    /// Bytes marked lost since it was sent.
     pub(super) lost: u64,
     pub(super) app_limited: bool,
 }
@@ -40,7 +40,7 @@ pub(super) struct RateSample {
 pub(super) struct Delivery {
     /// Bytes delivered in the connection's life.
     pub(super) delivered: u64,
-    /// Bytes believed lost in the connection's life, if its congestion control asks about losses.
+    /// Bytes marked lost in the connection's life, if its congestion control asks about losses.
     lost: u64,
     delivered_at: Instant,
     first_sent_at: Instant,
@@ -78,7 +78,7 @@ impl Delivery {
     pub(super) fn note_restart(&mut self) {
         self.app_limited_until = self.delivered + 1;
     }
-    /// `sent` is believed lost.
+    /// `sent` is marked lost.
     pub(super) fn on_lost(&mut self, now: Instant, sent: &Sent) -> Lost {
         self.lost += sent.len();
         Lost {

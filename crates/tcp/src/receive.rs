@@ -8,7 +8,7 @@ use wavelane_wire::tcp::WINDOW_SCALE_MAX;
 
 /// Most separate stretches of data kept beyond the first hole; what would make more is dropped.
 pub(super) const STRETCHES_MAX: usize = 4_096;
-/// Most acknowledgements owed at once; a peer that sends faster than we are drained gets no more.
+/// Most acknowledgements due at once; a peer that sends faster than we are drained gets no more.
 const ACKS_OWED_MAX: u32 = 64;
 /// Segments that a sender begins with (RFC 6928), taken for a round trip's before one was measured.
 const INITIAL_SEGMENTS: usize = 10;
@@ -267,7 +267,7 @@ impl Receiver {
         self.pushed |= pushed || octets < self.largest;
         self.largest = self.largest.max(octets);
     }
-    /// The sender believes something lost that is here, or begins anew: it waits for acknowledgements.
+    /// The sender retransmits what is here, or starts anew: it waits for acknowledgements.
     fn hasten(&mut self) {
         let fit = (self.limit / (2 * self.mss.max(1))).max(2);
         self.quick = self.quick.max(self.quick_most.min(u32::try_from(fit).unwrap_or(u32::MAX)));
@@ -339,7 +339,7 @@ impl Receiver {
         }
     }
 
-    /// Reads into `buf`; returns how much. An acknowledgement is owed if the window opened much.
+    /// Reads into `buf`; returns how much. An acknowledgement is due if the window opened much.
     pub(super) fn read(&mut self, now: Instant, rtt: Option<Span>, buf: &mut [u8]) -> usize {
         let n = self.readable().min(buf.len());
         let (head, tail) = self.ring.as_slices();

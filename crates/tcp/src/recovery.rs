@@ -1,4 +1,4 @@
-//! What is believed lost, and how fast to repair it: RACK (RFC 8985), duplicate acknowledgements (RFC 5681, 6582,
+//! What is marked lost, and how fast to repair it: RACK (RFC 8985), duplicate acknowledgements (RFC 5681, 6582,
 //! 6675) and proportional rate reduction (RFC 9937).
 
 use super::rtt::clock_ms;

@@ -155,7 +155,7 @@ impl Scoreboard {
         self.lost_from = if self.lost == 0 { sent.start } else { self.lost_from.min(sent.start) };
         self.lost += sent.len();
     }
-    /// Cuts what is longer than `mss` and believes it lost. Returns whether there was any.
+    /// Cuts what is longer than `mss` and marks it lost. Returns whether there was any.
     pub(super) fn cut_and_lose(&mut self, mss: u64) -> bool {
         let mut any = false;
         let mut place = 0;
@@ -185,12 +185,12 @@ impl Scoreboard {
             self.mark_lost(place);
         }
     }
-    /// Nothing is believed lost any more.
+    /// Nothing is marked lost any more.
     pub(super) fn clear_lost(&mut self) {
         self.queue.iter_mut().for_each(|sent| sent.lost = false);
         self.lost = 0;
     }
-    /// The lowest entry that is believed lost.
+    /// The lowest entry that is marked lost.
     pub(super) fn first_lost(&self) -> Option<usize> {
         if self.lost == 0 {
             return None;

@@ -2,7 +2,7 @@
 
 use super::send::Sender;
 
-/// The window's use of late (Linux's `tcp_cwnd_validate`).
+/// The window's recent use (Linux's `tcp_cwnd_validate`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usage {
     /// The window was what stopped us, at least once since `until` was the next byte never sent.

@@ -23,10 +23,10 @@ const MEDIA_SHARE_PER_LOSS: f64 = 8.0;
 const FLOOR: Rate = Rate::from_bps(8 * 4096);
 /// ... but no more than this part of what the lane carries.
 const FLOOR_PART: u64 = 32;
-/// Of the floor, what copies find even while repeats of bulk are owed: the fade after a fade takes its toll of small
+/// Of the floor, what is reserved for copies even while retransmissions of bulk are due: the burst after a burst also hits small
 /// exchanges too.
 const KEPT_MAX: i64 = 4 << 10;
-/// Most octets owed, and saved up at first and on paths whose windows are short.
+/// Most octets of debt, and of savings at first and on paths with short windows.
 const SAVED_MAX: i64 = 48 << 10;
 /// Else what so many round trips of bulk pay in may be saved up. When bulk ends, the repeats of its last round trip are
 /// charged and nothing is paid in any more: with less, no symbols would be left for these very repeats.

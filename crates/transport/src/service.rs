@@ -43,7 +43,7 @@ pub trait Service: Debug {
     /// What the lanes know of their paths, the one that carries most first. Never empty.
     fn set_paths(&mut self, paths: &[PathView]);
 
-    /// A frame came from the neighbour that is not the link's own. Returns whether that was traffic of somebody's.
+    /// A frame came from the neighbour that is not the link's own. Returns whether it was traffic of a flow or a packet.
     fn handle_frame(&mut self, now: Instant, frame: &Frame<'_>) -> bool;
 
     /// An authenticated datagram came from the neighbour.
@@ -121,7 +121,7 @@ pub struct PathView {
     pub path_mtu: usize,
     /// What the controller lets be in flight.
     pub window: Octets,
-    /// Share of packets lost lately in the worse direction, 0 to 1.
+    /// Share of packets lost recently in the worse direction, 0 to 1.
     pub loss: f64,
     /// The same of our direction alone, once enough of our packets have a known fate.
     pub loss_outward: f64,

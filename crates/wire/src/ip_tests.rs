@@ -35,7 +35,7 @@ fn golden_packet() {
 }
 
 #[test]
-fn padding_behind_the_packet_is_ignored_and_a_short_packet_refused() {
+fn padding_is_ignored_and_a_short_packet_refused() {
     let mut buf = [0xee; 64];
     let len = udp(b"hello").emit(&mut buf).unwrap();
     assert_eq!(Udp4::parse(&buf).unwrap().payload, b"hello");

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_that_is_not_in_the_table_is_refused_in_every_kind_of_dependency() {
+    fn unlisted_arrows_are_refused_in_every_kind_of_dependency() {
         let manifest =
             "[package]\n[dependencies]\nwavelane-base.workspace = true\n\n[dev-dependencies]\nwavelane-wire = {}\n";
         let allowed = r#"{"name": "wavelane-base", "kind": null}"#;

@@ -99,7 +99,7 @@ fn times_before_the_process_are_left_out() {
 }
 
 #[test]
-fn a_frame_every_millisecond_sees_geometric_bursts_of_the_right_length() {
+fn periodic_frames_see_geometric_bursts() {
     // Sampled each d, the process is a Markov chain with P(bad | bad) = b' + g' exp(-(1/g + 1/b) d), where g' and
     // b' are the shares of time; so bursts are geometric with mean 1 / (1 - P(bad | bad)).
     let offers = steady(2_000_000, 8, us(500), Span::from_millis(1));

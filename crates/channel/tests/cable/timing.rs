@@ -10,7 +10,7 @@ fn exact_end(octets: u128, bps: u128) -> Instant {
 }
 
 #[test]
-fn the_nth_frame_of_a_busy_period_ends_exactly_when_its_last_bit_does() {
+fn the_nth_frame_ends_exactly_with_its_last_bit() {
     for bps in [7u64, 33_333, 7_000_003, 1_000_000_007, 99_999_999_977] {
         let lengths: Vec<usize> = (0..500).map(|n| 8 + n * 37 % 1_493).collect();
         let offers: Vec<_> =
@@ -28,7 +28,7 @@ fn the_nth_frame_of_a_busy_period_ends_exactly_when_its_last_bit_does() {
 }
 
 #[test]
-fn a_sender_that_feeds_frame_by_frame_gets_the_same_rate_as_one_that_queues() {
+fn feeding_frame_by_frame_gives_the_same_rate_as_queueing() {
     // 1500 B at 7 Mbit/s take 1714285 and 5/7 ns: without the carried remainder 700 frames gain 200 ns.
     let config = DirectionConfig { rate: mbit(7), queue: QueueLimit::Packets(0), ..Default::default() };
     let mut cable = cable(1, config);
@@ -71,7 +71,7 @@ fn a_queue_counts_what_waits_and_drops_the_tail() {
 }
 
 #[test]
-fn an_overloaded_link_drops_exactly_the_excess_and_its_queue_stands() {
+fn an_overloaded_link_drops_exactly_the_excess() {
     // 1000 B each 0.5 ms into 8 Mbit/s (1 ms each), 10 may wait: the server never idles.
     let (count, limit) = (10_000, 10);
     let config = DirectionConfig { rate: mbit(8), queue: QueueLimit::Packets(limit), ..Default::default() };

@@ -46,7 +46,7 @@ fn collisions_do_not_drive_the_rate_down() {
 
 /// Noise meets each frame by itself: the share lost is that of its length, alone or in an aggregate.
 #[test]
-fn a_longer_frame_is_lost_more_often_and_company_does_not_matter() {
+fn longer_frames_are_lost_more_often() {
     let lost = |frames: u8| {
         let aggregate = Some(Aggregate { frames, ..Aggregate::LARGEST });
         let config = WifiConfig { aggregate, ..cell_at(21, 7) };

@@ -204,7 +204,7 @@ fn edca_dcf() -> Access {
 
 /// Priorities by window and by AIFS against the saturation model with two classes.
 #[test]
-fn two_categories_share_the_medium_as_the_model_of_two_classes_says() {
+fn two_categories_share_as_the_two_class_model() {
     let model = Cell { slot: 9.0, sifs: 16.0, data: 248.0, ack: 28.0, cw_min: 15 };
     let mut rows = Vec::new();
     // Windows of the classes, AIFSN of the lower, stations of each.
@@ -295,7 +295,7 @@ fn broadcasts_go_once_at_a_basic_rate() {
         assert_eq!(heard, [0, 1, 3, 4].map(|listener| port(listener, 2)));
         assert_eq!((wifi.tally(2).data_sent, wifi.tally(2).unacknowledged), (1, 1));
     }
-    // Nobody answers, so nobody repeats, and the window stays the smallest, collisions or not.
+    // Without ACKs there is no retransmission, and the window stays the smallest, collisions or not.
     let flows: Vec<_> = (0..6).map(|s| (s, s, Handling::default())).collect();
     let config =
         WifiConfig { broadcast_rate: Some(mbit(240)), rts_threshold: 0, ..cell(OFDM_54, Rules::standard(), 6) };

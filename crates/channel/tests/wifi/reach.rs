@@ -1,4 +1,4 @@
-//! Who hears whom: hidden stations, carrier sense, capture, bit errors, retry limits.
+//! Reach: hidden stations, carrier sense, capture, bit errors, retry limits.
 
 use super::drive::*;
 use wavelane_base::{FrameMeta, Machine, Ratio, Seed, Span};
@@ -149,7 +149,7 @@ fn of_two_sensed_frames_ns3_forgets_the_tail_of_the_longer() {
 }
 
 #[test]
-fn with_capture_the_stronger_of_two_hidden_stations_gets_through() {
+fn capture_saves_the_stronger_of_two_hidden_stations() {
     let mut config = triangle(OFDM_6, Rules::standard(), [Reach::default(); 2]);
     config.reach.set(1, 0, Reach { signal_db: 12, ..Reach::FULL }).unwrap();
     let flows = uplink(2);
@@ -207,9 +207,9 @@ fn bursts_silence_a_station_for_their_share_of_the_time() {
     assert!((0.68..0.79).contains(&share), "{share}");
 }
 
-/// Nobody answers station 0: what is far away hears nothing.
+/// Station 0 gets no answer: the far stations are out of reach.
 #[test]
-fn a_frame_is_given_up_after_the_number_of_tries_that_the_rules_say() {
+fn a_frame_is_dropped_after_the_retry_limit() {
     let silent = |rules, rts_threshold| {
         let config = WifiConfig { reach: ReachMap::none(2), rts_threshold, ..cell(OFDM_54, rules, 2) };
         saturate(1, &config, &[(0, 1)], Span::ZERO, Span::from_secs(5)).tallies[0]

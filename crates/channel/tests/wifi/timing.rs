@@ -174,7 +174,7 @@ fn frames_in_a_row_are_difs_and_a_whole_back_off_apart() {
     }
 }
 
-/// Nobody answers; the try after a missing answer begins a whole back-off of the doubled window after the time-out,
+/// No answer comes; the try after a missing answer begins a whole back-off of the doubled window after the time-out,
 /// none of which may have passed while the answer was awaited (222 us of long-preamble DSSS hold eight slots).
 #[test]
 fn a_back_off_after_a_failure_is_counted_whole() {

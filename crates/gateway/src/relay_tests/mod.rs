@@ -251,7 +251,7 @@ impl Chain {
         self.servers.len() == self.clients.len() && self.clients.iter().all(closed) && self.servers.iter().all(closed)
     }
 
-    /// Every byte arrived, in order and once, and nobody holds anything any more.
+    /// Every byte arrived, in order and once, and no state remains.
     fn check_complete(&mut self) {
         let fates: Vec<_> = self.clients.iter().chain(&self.servers).map(|t| (&t.fate, t.heard.len())).collect();
         assert!(fates.iter().all(|f| matches!(f.0, Some(Event::Closed(_)))), "{fates:?}");

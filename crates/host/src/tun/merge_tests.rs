@@ -48,7 +48,7 @@ fn flow_of(packet: &[u8]) -> (u8, u8, Vec<u8>) {
 }
 
 #[test]
-fn consecutive_segments_become_one_and_a_short_or_pushed_one_ends_it() {
+fn consecutive_segments_merge_up_to_a_short_or_pushed_one() {
     for six in [false, true] {
         let flow = shape(1, six);
         let segment = |i: usize, flags, len: usize| {

@@ -106,7 +106,7 @@ fn transfer(tag: &str, offload: bool, six: bool) -> ([Counts; 2], Vec<Vec<u8>>) 
 }
 
 #[test]
-fn with_offload_the_kernel_exchanges_super_packets_and_every_byte_is_right() {
+fn offload_exchanges_intact_super_packets() {
     if !allowed("TUN offload") {
         return;
     }
@@ -130,7 +130,7 @@ fn without_offload_every_packet_is_one_call() {
     assert!(a.packets_in >= 2_800, "{a:?}");
 }
 
-/// What somebody else's dissector thinks of our packets: no checksum may be wrong, no length odd.
+/// An independent dissector's reading of our packets: no checksum may be wrong, no length odd.
 fn judged_by_tshark(packets: &[Vec<u8>]) {
     if Command::new("tshark").arg("--version").output().is_err() {
         eprintln!("SKIPPED (tshark is not installed): checksums of split packets");

@@ -104,7 +104,7 @@ mod tests {
     use wavelane_base::Span;
 
     #[test]
-    fn packets_pass_both_ways_and_the_interface_lives_in_its_namespace() {
+    fn packets_pass_both_ways_inside_the_namespace() {
         if !may_administer_network() {
             eprintln!("SKIPPED (needs root): TUN test");
             return;

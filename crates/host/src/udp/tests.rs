@@ -106,7 +106,7 @@ fn a_kernel_that_cannot_cut_gets_the_same_datagrams_one_by_one() {
 }
 
 #[test]
-fn a_batch_beyond_the_interface_is_counted_and_does_not_end_batching() {
+fn a_batch_larger_than_the_interface_does_not_end_batching() {
     let (mut a, mut b) = (bind(LOOPBACK), bind(LOOPBACK));
     // Loopback carries 65,536 bytes: no segment is too big for it, so the whole is.
     let bytes = batch(2, 65_520, 65_520);

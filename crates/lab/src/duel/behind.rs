@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_read_is_in_the_inbox_when_the_stream_ends_or_is_given_up() {
+    fn read_bytes_are_in_the_inbox_at_the_end() {
         for ends in [true, false] {
             let inbox = Shared::default();
             let mut behind = Behind::new(&inbox).unwrap();

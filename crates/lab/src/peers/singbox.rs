@@ -130,7 +130,7 @@ pub(super) fn review_rates(scenario: &Scenario, pair: [usize; 2], channel: &Chan
     Ok(())
 }
 
-/// The way from the gateway `near` over `channel`, and the way back.
+/// The way from the gateway `near` over `channel`, and the return path.
 fn directions(channel: &Channel, near: &str) -> [Direction; 2] {
     match channel.between[0] == near {
         true => [Direction::Forward, Direction::Reverse],

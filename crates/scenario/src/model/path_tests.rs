@@ -72,7 +72,7 @@ fn of_corpus(text: &str) -> Scenario {
 }
 
 #[test]
-fn channels_side_by_side_are_one_link_and_a_one_way_channel_carries_one_way() {
+fn parallel_channels_are_one_link_and_one_way_ones_one_way() {
     let both = of_corpus(include_str!("../../../../scenarios/links/two-uplinks.toml"));
     // 20 Mbit/s for 30 of 40 s, and 10.
     assert_eq!(both.link_bps(&both.flows[0], Span::ZERO, Span::from_secs(40)), Some(25e6));

@@ -37,7 +37,7 @@ impl Abandoned {
 }
 
 impl Sender {
-    /// The neighbour lost its memory: what was on its way is gone, and nobody waits for its order.
+    /// The neighbour lost its memory: what was in flight is gone, and no packet waits for its order.
     pub fn restart(&mut self) {
         self.give_up();
         self.flows.clear();

@@ -46,7 +46,7 @@ impl Seen {
         self.words[word] |= bit;
     }
 
-    /// Forgets `from..to`, less than a window apart, a word at a time: who skips numbers costs no more than who counts.
+    /// Forgets `from..to`, less than a window apart, a word at a time: skipped numbers cost no more than consecutive ones.
     fn clear(&mut self, from: u64, to: u64) {
         let mut at = from;
         while at < to {

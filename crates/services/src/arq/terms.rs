@@ -47,7 +47,7 @@ pub struct Times {
     pub ack_delay: Span,
     /// Serialisation of one full packet at the lane's rate.
     pub packet_time: Span,
-    /// Share of datagrams lost lately, 0 to 1.
+    /// Share of datagrams lost recently, 0 to 1.
     pub loss: f64,
     /// How long the channel stays bad when it is bad.
     pub burst: Span,

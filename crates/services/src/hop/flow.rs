@@ -264,7 +264,7 @@ impl Flow {
     pub(super) fn is_sending(&self) -> bool {
         matches!(self.state, State::Open | State::Ending)
     }
-    /// Whether bytes may still be written: not if nobody would read them.
+    /// Whether bytes may still be written: not if they would not be read.
     pub(super) fn takes_bytes(&self) -> bool {
         matches!(self.state, State::Opening | State::Open) && self.out.fin.is_none() && self.ended_by_peer.is_none()
     }

@@ -1,5 +1,5 @@
-//! What asks for new flows, answers that, or says which are over shares one account: who opens flows without end (spoofed
-//! SYNs at the door, a peer that floods) does not keep the lane from those that have bytes to send.
+//! Opens, Answers and Forgets share one account, so that a flood of new flows (spoofed SYNs at the door, a hostile peer)
+//! does not take the lane from flows with data.
 
 use wavelane_base::{Instant, Octets, Rate};
 use wavelane_transport::PathView;

@@ -184,7 +184,7 @@ impl Incoming {
         self.cumulative.max(self.read + cap).min(self.credit)
     }
 
-    /// The way back lets receipts be so far apart.
+    /// The return path lets receipts be so far apart.
     pub(super) fn set_apart(&mut self, apart: Span) {
         self.apart = apart;
     }
@@ -338,7 +338,7 @@ impl Incoming {
         !self.is_complete() && gain > 0 && gain * 4 >= window
     }
 
-    /// What arrived, and was read, in a round trip at the rate seen lately, times what repair needs, is what the flow needs.
+    /// What arrived, and was read, in a round trip at the rate seen recently, times what repair needs, is what the flow needs.
     pub(super) fn observe(&mut self, now: Instant, path: &PathView, room: UnreadRoom) {
         let wanted = need_least(path.rtt);
         let least = wanted.min(room.part);

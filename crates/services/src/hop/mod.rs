@@ -201,7 +201,7 @@ impl Hop {
             return;
         }
         if f.ended_by_peer.is_some() || f.state != State::Open {
-            // Nobody would read it, or nothing was sent.
+            // It would not be read, or nothing was sent.
             return self.reset(flow, reason);
         }
         f.reason = reason;

@@ -39,7 +39,7 @@ impl Hop {
             return;
         }
         if f.state == State::Opening && !f.open.sent {
-            // Nobody was told of the first promise.
+            // The first credit was not announced.
             f.inc.promise_anew();
             f.promise(now, &path, room);
         }

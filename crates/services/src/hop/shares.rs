@@ -137,7 +137,7 @@ mod tests {
     }
 
     proptest! {
-        /// Flows take all that they may, move it on and give it back in any order: nobody gets less than the floor, all
+        /// Flows take all that they may, move it on and give it back in any order: no flow gets less than the floor, all
         /// together stay within the limit, and those that do not move within half of it.
         #[test]
         fn stalled_flows_take_at_most_half_of_the_room(

@@ -26,7 +26,7 @@ const QUEUE_PACKETS_MAX: usize = 10_240;
 const SMALL_MAX: usize = 300;
 /// The most a frame takes besides a small packet.
 const SMALL_HEAD_MAX: usize = 2 + 4 + 1 + 8 + 16 + 4;
-/// Packets that waited longer are worthless to whoever sent them: an outage must not end with a flood of them.
+/// Packets that waited longer are worthless to their senders: an outage must not end with a flood of them.
 const WAIT_MAX: Span = Span::from_secs(3);
 /// CoDel's interval is a quarter more than the round trip of transports inside, so that one drop is answered before the
 /// next one falls, and at least the usual one (RFC 8289, sections 4.3 and 4.4); its target is a twentieth.

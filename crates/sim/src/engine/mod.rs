@@ -1,6 +1,6 @@
 //! The virtual-time driver: nodes and channels, and one agenda of what happens next.
 //!
-//! The engine's time is nobody's clock. It drives machines only through [`wavelane_base::Machine`], in the documented
+//! The engine's time is no node's clock. It drives machines only through [`wavelane_base::Machine`], in the documented
 //! order, and panics with the cause if one breaks a law, because a run with a broken machine proves nothing.
 
 mod digest;
@@ -270,7 +270,7 @@ impl Engine {
         self.settle();
     }
 
-    /// Gives a gateway's port another address, as a modem that was assigned a new one. Nobody is told.
+    /// Gives a gateway's port another address, as a modem that was assigned a new one. Peers are not informed.
     pub fn readdress(&mut self, node: NodeId, port: usize, address: SocketAddrV4) {
         self.gateway_mut(node).ports[port] = address;
     }

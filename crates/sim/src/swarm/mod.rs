@@ -24,7 +24,7 @@ pub struct Plan {
     pub seed: u64,
     /// The gateways and the cables between them, with their outages.
     pub mesh: MeshSpec,
-    /// Who talks to whom.
+    /// The pairs of endpoints.
     pub flows: Vec<PlannedFlow>,
     /// Gateways that lose their memory, in the order of time.
     pub crashes: Vec<Crash>,

@@ -54,7 +54,7 @@ impl Row {
     pub(crate) fn add(&mut self, work: Work, start: Instant, stop: Option<Instant>) -> FlowIndex {
         self.add_reader(work, start, stop, None)
     }
-    /// As `add`, with a reader that stands still for a while.
+    /// As `add`, with a reader that stops for a while.
     pub(crate) fn add_reader(
         &mut self,
         work: Work,
@@ -107,7 +107,7 @@ fn one_flow_fills_a_fast_and_long_way() {
 }
 
 /// 100 MB over 250 Mbit/s and back over 3, 600 ms: seconds from connecting to the last byte, with the session up and without.
-/// Bound: two round trips until the first byte and 3.3 s of the link's time. The way back carries the acks.
+/// Bound: two round trips until the first byte and 3.3 s of the link's time. The return path carries the acks.
 #[test]
 fn a_fast_and_long_way_starts_in_time() {
     for (numerator, up, most) in [(0, true, 6.3), (0, false, 6.9), (1, true, 8.0)] {

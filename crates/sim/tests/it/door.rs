@@ -113,7 +113,7 @@ fn a_closed_port_is_refused_as_it_would_be_without_gateways() {
 
 /// A gateway that dies forgets its doors: its own side's segments meet a reset, the other side is told by the link.
 #[test]
-fn a_gateway_that_restarts_resets_what_it_forgot_and_takes_new_connections() {
+fn a_restarted_gateway_resets_old_flows_and_takes_new_ones() {
     let mut world = World::new(1, gigabit(), clean_demo());
     let before = world.add(Work::Download(None), 80, secs(1));
     world.engine.run_until(secs(5));

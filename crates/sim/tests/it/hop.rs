@@ -126,7 +126,7 @@ fn downloads(count: usize, stalls: bool) -> Vec<f64> {
     flows.iter().map(|flow| row.engine.log(*flow).goodput_between(secs(5), secs(20)).as_bps() as f64).collect()
 }
 
-/// One reader that stands still among a hundred costs the others nothing: they share the link as if it were not there.
+/// One stopped reader among a hundred costs the others nothing: they share the link as if it were not there.
 #[test]
 fn a_stopped_reader_costs_others_nothing() {
     let (alone, beside) = (downloads(99, false), downloads(100, true));

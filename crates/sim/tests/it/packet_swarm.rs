@@ -117,7 +117,7 @@ fn run(seed: u64) {
     heal_cable(&mut tunnel.engine, tunnel.air);
     let reunion = tunnel.engine.now() + REUNION;
     streams.iter_mut().for_each(|stream| stream.next = Instant::FAR_FUTURE);
-    // Somebody must ask for a gateway that lost its memory to be found out.
+    // A gateway that lost its memory is detected only by a request.
     for back in [false, true] {
         let (next, every) = (tunnel.engine.now(), Span::from_millis(200));
         streams.push(Stream { back, port: 9, len: 100, every, dscp: 0, next, sent: 0 });

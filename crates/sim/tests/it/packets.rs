@@ -1,4 +1,4 @@
-//! The packet service over bad links: datagrams of our own, and end hosts' TCP that nobody splits.
+//! The packet service over bad links: datagrams of our own, and end hosts' unsplit TCP.
 
 use crate::common::{address, clean_demo, direction, gateway_config, millis, random_loss, secs, with_loss};
 use std::collections::BTreeMap;
@@ -241,7 +241,7 @@ fn unsplit_cubic_without_loss_gets_what_headers_and_codel_leave() {
 }
 
 #[test]
-fn unsplit_cubic_over_one_twentieth_of_loss_gets_most_of_the_limit() {
+fn unsplit_cubic_at_five_percent_loss_gets_most_of_the_limit() {
     // What the medium leaves: 20 Mbit/s x (1 - 1/20).
     const LIMIT: f64 = 19.0;
     let runs: Vec<_> = (3..8).map(|seed| unsplit(seed, with_loss(clean_demo(), &random_loss(1, 20)))).collect();

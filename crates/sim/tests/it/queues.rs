@@ -38,7 +38,7 @@ every = "50 ms"
 }
 
 #[test]
-fn a_ping_waits_as_long_as_its_queue_is_and_two_packets_under_fq_codel() {
+fn a_ping_waits_for_its_queue_or_two_packets_under_fq_codel() {
     // A packet takes a millisecond, both ways of the air two.
     let (two_stage, whole) =
         beside_an_upload("{ kind = \"two-stage\", txqueuelen = \"200 packets\", ring = \"56 packets\" }");

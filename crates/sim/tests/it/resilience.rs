@@ -88,7 +88,7 @@ fn duration_with(at: Instant, change: impl FnOnce(&mut Pair)) -> Span {
 /// What a receiver's move costs: it is noticed when its stream pauses, and its new address proves itself in a round trip.
 const RECEIVER_MOVES: Span = Span::from_millis(250);
 
-/// At several moments, because much depends on whether an acknowledgement was owed just then.
+/// At several moments, because much depends on whether an acknowledgement was due just then.
 #[test]
 fn an_address_change_of_either_side_costs_about_two_round_trips() {
     let undisturbed = duration_with(secs(3), |_| {});

@@ -23,9 +23,9 @@ struct Got {
     /// The 95th percentile of its echoes' round trips from 5 s on.
     p95: Option<Span>,
     echoes: usize,
-    /// Share of the way back that was taken.
+    /// Share of the return path that was taken.
     back: f64,
-    /// IP bytes on the way back per megabyte delivered.
+    /// IP bytes on the return path per megabyte delivered.
     per_megabyte: f64,
 }
 

@@ -35,9 +35,9 @@ struct Whole {
     computed: Option<(u64, u64)>,
 }
 
-/// A clock of 250 ticks a second, Linux's where nobody chose another.
+/// A clock of 250 ticks a second, Linux's default.
 const TICK: Span = Span::from_millis(4);
-/// Linux computes only after more ticks while the window stands still (HZ / 32).
+/// Linux computes only after more ticks while the window does not change (HZ / 32).
 const COMPUTE_AFTER_TICKS: u64 = 7;
 /// Acknowledged windows per segment of Reno's growth, in eighths: 8 (1 + BETA) / 3 / (1 - BETA), as Linux rounds it.
 const RENO_EIGHTHS: u64 = 15;
@@ -284,7 +284,7 @@ mod tests {
             grown.extend((cubic.cwnd() > last).then_some(millis));
             last = cubic.cwnd();
         }
-        // The window stands still, so it is first looked at after eight ticks. Reno's would have grown by 19 by their end.
+        // The window does not change, so it is first updated after eight ticks. Reno's would have grown by 19 by their end.
         assert!(grown.iter().all(|millis| (32..36).contains(millis)), "{grown:?}");
         assert!(grown.len() > 2 * 19, "{}", grown.len());
     }

@@ -70,7 +70,7 @@ fn a_fast_sender_is_given_less_for_its_bursts() {
 
 /// Rounds of one spread-out acknowledgement per 3 ms, so that no train is seen.
 #[test]
-fn a_round_trip_that_grows_by_more_than_the_least_growth_ends_slow_start() {
+fn a_growing_round_trip_ends_slow_start() {
     let grown = |by: Span, base: Span| {
         let mut classic = Classic::default();
         let first = ack(0, 1, 20, base);

@@ -27,7 +27,7 @@ pub(super) struct Acked {
     pub(super) octets: u64,
     /// Bytes delivered so far, these included.
     pub(super) delivered: u64,
-    /// Bytes newly believed lost.
+    /// Bytes newly marked lost.
     pub(super) lost: u64,
     pub(super) rtt: Option<Span>,
     pub(super) smoothed: Span,
@@ -46,7 +46,7 @@ pub(super) struct Acked {
     pub(super) repairing: bool,
 }
 
-/// A segment that is newly believed lost.
+/// A segment that is newly marked lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lost {
     pub(super) now: Instant,
@@ -56,7 +56,7 @@ pub(super) struct Lost {
     pub(super) delivered: u64,
     /// Bytes in flight when it was sent, itself included.
     pub(super) in_flight: u64,
-    /// Bytes believed lost since it was sent, itself included.
+    /// Bytes marked lost since it was sent, itself included.
     pub(super) lost: u64,
     /// It was sent when the application was the limit.
     pub(super) app_limited: bool,
@@ -200,11 +200,11 @@ impl Controller {
             Self::Bbr3(bbr) => bbr.on_congestion(),
         }
     }
-    /// Whether [`Controller::on_lost`] is to be told of every segment that is believed lost.
+    /// Whether [`Controller::on_lost`] is to be told of every segment that is marked lost.
     pub(super) fn asks_about_losses(&self) -> bool {
         matches!(self, Self::Bbr3(_))
     }
-    /// A segment is believed lost. Comes before what the losses begin: a recovery, a timeout.
+    /// A segment is marked lost. Comes before what the losses begin: a recovery, a timeout.
     pub(super) fn on_lost(&mut self, lost: &Lost) {
         if let Self::Bbr3(bbr) = self {
             bbr.on_lost(lost);
@@ -261,7 +261,7 @@ impl Controller {
                 }
                 cubic.after_timeout();
             }
-            // Everything is believed lost.
+            // Everything is marked lost.
             Self::Bbr(bbr) => return bbr.on_timeout(0),
             Self::Bbr3(bbr) => return bbr.on_timeout(0),
             _ => {}

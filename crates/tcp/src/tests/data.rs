@@ -77,7 +77,7 @@ fn reports_of_what_lies_beyond_a_hole() {
 }
 
 #[test]
-fn every_segment_beyond_a_hole_is_answered_by_one_acknowledgement() {
+fn every_segment_beyond_a_hole_is_acknowledged() {
     let mut tcp = Script::established(Config { sack: false, ..plain() });
     for seq in [1_001, 2_001, 3_001] {
         tcp.give(A, seq, 1, &[1; 1_000]);
@@ -140,7 +140,7 @@ fn what_waits_behind_a_hole_leaves_the_window_open() {
     assert_eq!(u64::from(last.ack) + u64::from(last.window), 60_001);
 }
 
-/// Who only receives learns from the echoes of its timestamps that the round trip has grown since the handshake.
+/// A pure receiver learns from its timestamps' echoes that the round trip has grown since the handshake.
 #[test]
 fn the_window_grows_by_the_round_trip_that_echoes_show() {
     let windows = |echo_age: u64| -> Vec<u16> {
@@ -290,7 +290,7 @@ fn reports_go_before_data() {
     assert_eq!((out.len(), out[1].payload.len()), (3, 1_000));
 }
 
-/// RFC 9293, section 3.9.1: after our end nothing can be written, and nobody is told of room.
+/// RFC 9293, section 3.9.1: after our end nothing can be written, and room is not reported.
 #[test]
 fn nothing_is_written_after_the_end() {
     let mut tcp = Script::established(Config { send_buffer: 1_000, ..plain() });

@@ -29,7 +29,7 @@ fn twelve_duplicates(config: Config) -> Script {
 #[test]
 fn guesses_outlive_the_recovery() {
     let mut guessing = twelve_duplicates(ns3());
-    // Half of what is believed in flight at the third: ten less the hole and the guess, and the hole.
+    // Half of the estimated flight at the third: ten less the hole and the guess, and the hole.
     assert_eq!(guessing.tcp.status().ssthresh, Some(4_500));
     guessing.ack(10_001);
     assert!(!guessing.tcp.status().repairing);

@@ -5,7 +5,7 @@ use super::*;
 use wavelane_wire::tcp::{Flags, Options, TcpHeader};
 
 #[test]
-fn an_active_open_offers_everything_and_agrees_on_what_the_peer_has() {
+fn an_active_open_negotiates_options() {
     let config = Config { ecn: true, ..Config::default() };
     let mut tcp = Script::connect(config);
     let syn = tcp.one();
@@ -83,7 +83,7 @@ fn a_lost_syn_is_repeated_with_back_off_and_given_up() {
 
 /// RFC 5681, section 3.1, and RFC 6298, section 5.7.
 #[test]
-fn after_a_lost_syn_the_window_is_one_segment_and_nothing_is_measured() {
+fn after_a_lost_syn_the_window_is_one_segment() {
     let mut tcp = Script::connect(plain());
     tcp.drain();
     tcp.deadline();

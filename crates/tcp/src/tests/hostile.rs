@@ -145,7 +145,7 @@ fn a_flood_of_syns_is_bounded() {
     assert_eq!(sent, 1_024 + 64);
 }
 
-/// RFC 9293, section 3.10.7.1: a segment to nobody is answered by a reset that the sender must believe.
+/// RFC 9293, section 3.10.7.1: a segment without a connection is answered by a reset that the sender must accept.
 #[test]
 fn a_closed_port_refuses() {
     let mut server = Host::new(plain(), Seed(1).entropy("server"));

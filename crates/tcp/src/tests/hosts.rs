@@ -1,4 +1,4 @@
-//! What a host does with segments for nobody, for old connections and for many: RFC 9293, sections 3.10.7.1 and 3.10.7.2;
+//! What a host does with segments without a connection, of old connections and of many: RFC 9293, sections 3.10.7.1 and 3.10.7.2;
 //! RFC 6191; RFC 6528.
 
 use super::script::*;
@@ -127,7 +127,7 @@ fn only_unicast_addresses_count() {
     assert_eq!(host.connection_count(), 0);
 }
 
-/// RFC 9293, section 3.10.7.4, fifth step: a half-open connection resets who acknowledges what was never sent; but what
+/// RFC 9293, section 3.10.7.4, fifth step: a half-open connection answers an acknowledgement of what was never sent with a reset; but what
 /// lies outside the window is answered by an acknowledgement first of all.
 #[test]
 fn half_open_connections_reset_wrong_acknowledgements() {

@@ -175,7 +175,7 @@ fn measuring_across_a_timeout_is_a_switch() {
         tcp.deadline();
         assert_eq!(tcp.data(), [(1, 1_000)]);
         let before = tcp.tcp.status().rtt;
-        // The first went twice and is no measure (Karn); the next two went once, and are believed lost.
+        // The first went twice and is no measure (Karn); the next two went once, and are marked lost.
         tcp.ack(1_001);
         assert_eq!(tcp.tcp.status().rtt, before);
         tcp.ack(3_001);

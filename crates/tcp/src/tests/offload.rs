@@ -146,7 +146,7 @@ fn what_was_pushed_is_acknowledged_when_it_is_read() {
     assert_eq!(tcp.one().ack, 2_008);
 }
 
-/// Who answers within the delay lets acknowledgements ride on the answers, until nothing came to ride on.
+/// Answers within the delay carry acknowledgements, until one delay passes without an answer.
 #[test]
 fn an_answer_replaces_the_ack_of_what_is_read() {
     let mut tcp = Script::established(plain());

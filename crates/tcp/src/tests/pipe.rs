@@ -65,7 +65,7 @@ fn any_config() -> impl Strategy<Value = Config> {
                 data_retries: 60,
                 syn_retries: 60,
                 rto_max: Span::from_secs(8),
-                // Who ends first answers for as long as the other may repeat (RFC 9293, section 3.4.2).
+                // The side that ends first answers for as long as the other may retransmit (RFC 9293, section 3.4.2).
                 time_wait: Span::from_secs(240),
                 ..Config::linux(congestion)
             }

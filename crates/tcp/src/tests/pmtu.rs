@@ -1,4 +1,4 @@
-//! Path-MTU discovery by ICMP (RFC 1191, RFC 8201), IPv6, and messages that must not be believed (RFC 5927).
+//! Path-MTU discovery by ICMP (RFC 1191, RFC 8201), IPv6, and forged messages (RFC 5927).
 
 use super::script::*;
 use super::world::{Way, World, address, address_v6};
@@ -48,7 +48,7 @@ fn forged_messages_change_nothing_or_little() {
     assert_eq!(tcp.tcp.status().mss, 552 - 40, "the least we believe");
 }
 
-/// RFC 8201, section 4: whoever claims that an IPv6 path carries less than 1,280 bytes is not believed; nor are plateaus
+/// RFC 8201, section 4: a claim that an IPv6 path carries less than 1,280 bytes is ignored; so are plateaus
 /// guessed there.
 #[test]
 fn claims_below_the_least_mtu_of_ipv6_are_ignored() {
@@ -79,7 +79,7 @@ fn an_old_router_does_not_say_what_fits() {
 }
 
 #[test]
-fn a_transfer_through_a_narrow_hop_succeeds_over_both_versions_of_ip() {
+fn a_transfer_through_a_small_mtu_succeeds() {
     for (mtu, from, to) in
         [(1_400, address(0), address(1)), (600, address(0), address(1)), (1_300, address_v6(0), address_v6(1))]
     {

@@ -179,7 +179,7 @@ fn tail_loss_probe() {
     assert_eq!((tcp.counters().timeouts, tcp.counters().tail_probes), (0, 1));
 }
 
-/// RFC 8985, section 7.4.2: a probe that mended a loss nobody else noticed is congestion all the same.
+/// RFC 8985, section 7.4.2: a probe that repaired a loss not detected otherwise still is congestion.
 #[test]
 fn a_loss_that_the_probe_mended_counts() {
     let mut tcp = Script::established(plain());

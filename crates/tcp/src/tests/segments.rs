@@ -234,7 +234,7 @@ fn half_open_connections() {
 /// Acknowledgements that lie outside the window are answered by acknowledgements: two peers who have lost each other would
 /// answer each other for ever. They are answered as seldom as challenges (RFC 5961, section 7).
 #[test]
-fn empty_segments_out_of_the_window_do_not_draw_answers_without_end() {
+fn answers_to_empty_segments_out_of_window_are_bounded() {
     let mut tcp = Script::established(plain());
     let mut answers = 0;
     for _ in 0..100 {
@@ -313,7 +313,7 @@ fn absurd_echoes_are_not_measured() {
     assert_eq!((tcp.tcp.status().rtt, tcp.tcp.status().pipe), (before, 0));
 }
 
-/// RFC 2018 and RFC 2883: reports of what was never sent are not believed; a first block inside the second is a duplicate.
+/// RFC 2018 and RFC 2883: reports of what was never sent are ignored; a first block inside the second is a duplicate.
 #[test]
 fn reports_that_lie_and_duplicates_beyond_the_acknowledgement() {
     let mut tcp = ten(plain());

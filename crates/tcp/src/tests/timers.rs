@@ -196,7 +196,7 @@ fn keepalive_leaves_data_to_its_own_timers() {
     assert_eq!(tcp.deadline().0, "end of TIME-WAIT");
 }
 
-/// A shut window whose probes nobody answers is given up like unanswered data.
+/// A zero window whose probes stay unanswered ends the connection as unanswered data does.
 #[test]
 fn unanswered_probes_are_given_up() {
     let mut tcp = Script::established(Config { data_retries: 3, ..plain() });

@@ -196,7 +196,7 @@ fn lanes_share_a_bottleneck_fairly() {
 }
 
 #[test]
-fn an_application_that_pauses_neither_inflates_nor_collapses_the_rate() {
+fn application_pauses_do_not_change_the_rate() {
     let mut w = World::new(Link::new(20, 100), 1, 1);
     w.run_until(5.0);
     // 20 kB every 100 ms: 1.6 Mbit/s.
@@ -239,7 +239,7 @@ fn a_thin_way_back_is_fed_sparingly() {
 }
 
 #[test]
-fn after_an_outage_data_flows_within_a_second_and_the_rate_returns() {
+fn after_an_outage_data_flows_within_a_second() {
     for seconds in [2.0, 30.0] {
         let mut w = World::new(Link::new(20, 100), 1, 1);
         w.run_until(10.0);

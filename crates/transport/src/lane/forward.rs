@@ -23,7 +23,7 @@ const JITTER_WINDOW: Span = Span::from_millis(50);
 /// Where acks are rare, as many samples as jitter takes may come from this long, if each stands for so many packets.
 const JITTER_RARE: Span = Span::from_secs(1);
 const RARE_PACKETS: u64 = 3;
-/// On a way back so thin that even these take longer, the newest samples are looked at as far back as this.
+/// On a return path so thin that even these take longer, the newest samples are looked at as far back as this.
 const JITTER_THIN: Span = Span::from_secs(10);
 /// There a queue is gone, or grown, before the next sample: those further apart than this, with so many packets between them,
 /// stand each for itself.
@@ -134,11 +134,11 @@ impl Forward {
     pub(super) fn base(&self) -> Option<i64> {
         self.base.iter().map(|b| b.1).min()
     }
-    /// The queueing delay now: the lowest delay lately, above the base.
+    /// The queueing delay now: the lowest delay recently, above the base.
     pub(super) fn queue(&self, now: Instant) -> Option<Span> {
         Some(Span::from_nanos((self.lowest(now)? - self.base()?).max(0) as u64))
     }
-    /// The lowest delay lately, of unknown origin.
+    /// The lowest delay recently, of unknown origin.
     pub(super) fn lowest(&self, now: Instant) -> Option<i64> {
         let window = self.jitter.times(2).clamp(QUEUE_WINDOW_MIN, JITTER_WINDOW);
         let samples = if self.jitter < QUIET { QUIET_MIN } else { RECENT_MIN };

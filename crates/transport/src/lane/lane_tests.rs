@@ -54,7 +54,7 @@ fn three_later_arrivals_make_a_loss_and_two_do_not() {
 }
 
 #[test]
-fn an_ack_of_data_measures_the_round_trip_whatever_is_newest_in_it() {
+fn an_ack_of_data_measures_the_round_trip() {
     let mut sender = sender_with(1);
     sender.sent(ms(2), 60, false, false, 1);
     sender.handle_ack(ms(50), &ack(&[(0, 1)], 1));
@@ -152,7 +152,7 @@ fn tail_probes_back_off_to_a_quarter_second_and_end_with_an_ack() {
 }
 
 #[test]
-fn acks_leave_every_second_packet_at_once_on_a_hole_and_after_the_delay() {
+fn acks_leave_by_count_hole_and_delay() {
     let mut rx = LaneReceiver::new(3);
     let get = |rx: &mut LaneReceiver, t: u64, n: u64| rx.received(ms(t), ms(t), n, Ecn::NotEct, true, false);
     get(&mut rx, 10, 0);

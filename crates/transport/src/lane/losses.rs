@@ -1,4 +1,4 @@
-//! What losses look like: their share lately, and whether they come singly or in bursts.
+//! What losses look like: their share recently, and whether they come singly or in bursts.
 
 use super::sent::Resolved;
 use std::collections::VecDeque;
@@ -138,7 +138,7 @@ impl Losses {
         }
     }
 
-    /// Share of packets lost lately.
+    /// Share of packets lost recently.
     pub(super) fn share(&self) -> f64 {
         self.share
     }
@@ -150,7 +150,7 @@ impl Losses {
     pub(super) fn lost_single(&self) -> u64 {
         self.lost_single
     }
-    /// Mean burst length lately, in time of sending, once it can be told; zero where losses are single.
+    /// Mean burst length recently, in time of sending, once it can be told; zero where losses are single.
     pub(super) fn burst(&self) -> Option<Span> {
         let in_bursts = 2 * self.both >= self.followed;
         let mean = self.burst.unwrap_or(Span::ZERO);

@@ -117,9 +117,9 @@ pub struct LaneView {
     pub queue_delay: Option<Span>,
     /// The controller's estimate of what the lane carries, in IP bytes.
     pub rate: Rate,
-    /// Share of packets lost lately, 0 to 1.
+    /// Share of packets lost recently, 0 to 1.
     pub loss: f64,
-    /// Mean length in time of the loss bursts seen lately; `None` until packets close enough to tell were lost.
+    /// Mean length in time of the loss bursts seen recently; `None` until packets close enough to tell were lost.
     pub burst: Option<Span>,
     /// IP bytes in flight.
     pub in_flight: u64,

@@ -17,7 +17,7 @@ pub(super) struct Pacer {
     rate: Rate,
     /// When everything sent so far has been paid for.
     paid_at: Instant,
-    /// Part of a nanosecond still owed, in units of 1 / rate.
+    /// Remainder of a nanosecond, in units of 1 / rate.
     remainder: u64,
     /// Opens here. Later than `paid_at` by at most [`QUANTUM`].
     gate: Instant,
@@ -28,7 +28,7 @@ impl Pacer {
     pub(super) fn new(now: Instant, rate: Rate) -> Self {
         Self { rate, paid_at: now, remainder: 0, gate: now, burst: Span::ZERO }
     }
-    /// Changes the rate; what is still owed is paid at the new rate.
+    /// Changes the rate; the remaining debt is paid at the new rate.
     pub(super) fn set_rate(&mut self, now: Instant, rate: Rate) {
         let rate = Rate::from_bps(rate.as_bps().max(1));
         if rate == self.rate {
@@ -64,7 +64,7 @@ impl Pacer {
             self.gate = self.paid_at + slack;
         }
     }
-    /// How much time is still owed.
+    /// The debt in time.
     pub(super) fn owed(&self, now: Instant) -> Span {
         self.paid_at.since(now)
     }

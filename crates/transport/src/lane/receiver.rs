@@ -16,9 +16,9 @@ const DELAY_MAX: Span = Span::from_secs(1);
 const PACKETS_MAX: u64 = 1024;
 /// An ack that holes or marks call for still keeps this share of the wished delay from the one before.
 const URGENT_SHARE: u64 = 4;
-/// Acks wished further apart than this are those of a thin way back: there holes wait like all else.
+/// Acks wished further apart than this are those of a slow return path: there holes wait like all else.
 const THIN_DELAY: Span = Span::from_millis(80);
-/// On a way back so thin that acks are wished further apart than this, they ride with whatever leaves ...
+/// On a return path so thin that acks are wished further apart than this, they ride with whatever leaves ...
 pub(crate) const RIDING_DELAY: Span = Span::from_millis(25);
 /// ... once this part of that time has passed since the last one.
 const RIDING_PART: u64 = 4;
@@ -48,7 +48,7 @@ pub struct LaneReceiver {
     pending: u64,
     /// When the ack must leave at the latest.
     deadline: Option<Instant>,
-    /// The deadline has passed and nobody took the ack yet.
+    /// The deadline has passed and the ack was not yet taken.
     due: bool,
     /// The ack is due for a hole or a mark, or the sender asked for it.
     urgent: bool,

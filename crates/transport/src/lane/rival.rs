@@ -1,4 +1,4 @@
-//! A model of somebody else's TCP sender at the bottleneck of the tests: greedy, ack clocked, told of loss by selective
+//! A model of a competing TCP sender at the bottleneck of the tests: greedy, ack clocked, told of loss by selective
 //! acknowledgements.
 //!
 //! It has what decides shares at a queue: the window, its growth, its cut, and that a longer queue slows the growth.

@@ -1,4 +1,4 @@
-//! The delay controller beside TCP senders that keep a queue full, and beside nobody.
+//! The delay controller beside TCP senders that keep a queue full, and alone.
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 

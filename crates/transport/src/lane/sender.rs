@@ -27,7 +27,7 @@ const PROBE_SHARE: u64 = 8;
 const PROBE_OCTETS: u64 = 100;
 /// ... but are no further apart than this.
 const PROBE_INTERVAL_SLOW: Span = Span::from_secs(1);
-/// Those of a lane of which nobody needs anything.
+/// Those of an idle lane.
 const PROBE_INTERVAL_RARE: Span = Span::from_secs(5);
 /// Acks put off what is paced by this at most.
 const ACKS_AHEAD: Span = Span::from_millis(15);
@@ -74,14 +74,14 @@ pub struct LaneSender<R> {
     delivered_packets: u64,
     delivered_bytes: u64,
     lost_packets: u64,
-    /// Since when an ack is owed to us: the oldest eliciting packet that left, or the ack after which it still was.
+    /// Since when an ack is due: the oldest eliciting packet that left, or the ack after which it still was.
     waiting_since: Option<Instant>,
     last_eliciting: u64,
     /// When the newest packet found lost since the last ack was sent.
     lost_sent: Option<Instant>,
     /// Packets before this number left for where the neighbour was before.
     moved_at: u64,
-    /// The longest that the peer kept an ack back, of late.
+    /// The longest recent delay of an ack by the peer.
     ack_delay_seen: Span,
 }
 
@@ -359,7 +359,7 @@ impl<R> LaneSender<R> {
         self.delivered_bytes
     }
 
-    /// Whether tail probes may be [`PROBE_INTERVAL_RARE`] apart: others carry what this lane would, and nobody waits.
+    /// Whether tail probes may be [`PROBE_INTERVAL_RARE`] apart: others carry what this lane would.
     pub fn probe_rarely(&mut self, rarely: bool) {
         self.probe_interval = if rarely { PROBE_INTERVAL_RARE } else { PROBE_INTERVAL_MAX };
     }
@@ -442,7 +442,7 @@ impl<R> LaneSender<R> {
     }
 
     /// The path changed (the peer roamed, or we did): what was learnt of it is doubted. What is in flight stays, for
-    /// it may still arrive; if it went where nobody is any more, the first acks of the new path show it.
+    /// it may still arrive; if not, the first acks of the new path show it.
     pub fn address_changed(&mut self, now: Instant) {
         self.now = now;
         self.moved_at = self.next_number();
@@ -456,7 +456,7 @@ impl<R> LaneSender<R> {
         self.wish.path_changed(now);
     }
 
-    /// Leaves the next number out. Nobody can have received it, so an ack of it shows a neighbour that does not wait
+    /// Leaves the next number out. It was never sent, so an ack of it shows a neighbour that does not wait
     /// for packets to arrive; such acks are ignored whole, and counted.
     pub fn skip_number(&mut self, now: Instant) {
         self.now = now;
@@ -536,7 +536,7 @@ impl<R> LaneSender<R> {
         self.wish.sent();
     }
 
-    /// Whether the controller competes with somebody's queue.
+    /// Whether the controller competes with another flow.
     #[cfg(test)]
     pub(super) fn competing(&self) -> bool {
         matches!(&self.control, Control::Delay(delay) if delay.competing())

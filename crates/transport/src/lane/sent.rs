@@ -185,7 +185,7 @@ impl<R> SentMap<R> {
         evicted
     }
 
-    /// Leaves one number out: whoever acknowledges it does not wait for packets to arrive (RFC 9000, section 21.4).
+    /// Leaves one number out: an ack of it is optimistic (RFC 9000, section 21.4).
     pub(super) fn skip(&mut self, now: Instant) -> Option<(Resolved, Option<R>)> {
         let evicted = self.make_room();
         self.skipped.push_back(self.next_number());

@@ -1,4 +1,4 @@
-//! Where packets or acks are rare: slow lanes, fast lanes with a thin way back, acks that wait for data.
+//! Where packets or acks are rare: slow lanes, fast lanes with a slow return path, acks that wait for data.
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
@@ -125,7 +125,7 @@ fn a_link_that_became_slow_has_no_jitter_of_before() {
     }
 }
 
-/// The way back was thin for a while, and acks stay as rare as it made them. What arrives between two of them is in flight.
+/// The return path was thin for a while, and acks stay as rare as it made them. What arrives between two of them is in flight.
 #[test]
 fn rare_acks_leave_no_hole_in_the_window() {
     let mut w = World::new(Link::new(5, 50), 1, 1);
@@ -141,7 +141,7 @@ fn rare_acks_leave_no_hole_in_the_window() {
     assert!(got >= 0.97 * 5e6, "{got}: {}", w.trace(0));
     let (mean, _) = w.queue_ms(30.0, 60.0);
     assert!(mean <= 20.0, "{mean}");
-    // Elsewhere the way back is another one.
+    // Elsewhere the return path is another one.
     let now = w.now;
     w.lanes[0].sender.address_changed(now);
     assert_eq!(w.lanes[0].sender.ack_wish(), Some((2, Span::from_millis(5))));

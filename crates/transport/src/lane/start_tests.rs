@@ -1,4 +1,4 @@
-//! Where a lane starts: on a path that nobody knows, and on one that was known before an idle time or an outage.
+//! Startup of a lane: on an unknown path, and on one that was known before an idle time or an outage.
 
 #![allow(clippy::unwrap_used, reason = "test code")]
 
@@ -80,7 +80,7 @@ fn a_known_path_starts_at_what_it_was() {
 /// A bulk start after a sparse exchange (ssh, ping) is a start like any other: its first window leaves as a train and tells the
 /// rate. Bounds: that window's queue; then the target of 18 ms, or two packets, and what the loop swings.
 #[test]
-fn a_bulk_start_after_a_sparse_exchange_leaves_no_standing_queue() {
+fn a_start_after_sparse_traffic_leaves_no_standing_queue() {
     for kbit in [500, 1_000, 2_000, 5_000] {
         let packet = 12_000.0 / kbit as f64;
         for (rtt, bytes) in [(20, 100), (100, 120), (200, 200)] {

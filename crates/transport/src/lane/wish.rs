@@ -15,37 +15,37 @@ const PACKETS: u64 = 2;
 const PACKET: u64 = 1500;
 const PACKETS_MAX: u64 = 128;
 /// As many packets share an ack as the lane carries in this time: an ack per two packets of 250 Mbit/s would be 6 Mbit/s, more
-/// than many an asymmetric link has for the way back. Rarer acks show the queue under jitter too late.
+/// than many an asymmetric link has for the return path. Rarer acks show the queue under jitter too late.
 const APART: Span = Span::from_millis(1);
 /// And in this part of a round trip, for the window holds no more than one.
 const APART_RTT_PART: u64 = 16;
 const DELAY_MAX: Span = Span::from_millis(80);
 /// Acks that are late by the same, within this share or [`SAME`], though so many wishes thinned them, do not queue: a
-/// queue would have grown or shrunk. The way back has become longer.
+/// queue would have grown or shrunk. The return path has become longer.
 const SAME_SHARE: (u64, u64) = (1, 16);
 const SAME: Span = Span::from_millis(2);
 const SAME_WISHES: u32 = 2;
-/// Acks that keep growing late by at least this share of the time they take show what the way back carries ...
+/// Acks that keep growing late by at least this share of the time they take show what the return path carries ...
 const GROWTH_PART: u64 = 8;
 /// ... and by so much more than [`VERY_LATE`] at the start, where each further ack makes it worse, so few of them do.
 const GROWTH_FAST_PART: u64 = 2;
 const FAST_RUN: usize = 3;
-/// On a way back that acks fill they take this share of what it carries: the rest is for what cannot be thinned.
+/// On a return path that acks fill they take this share of what it carries: the rest is for what cannot be thinned.
 const RETURN_SHARE: u64 = 5;
 /// Octets of an ack, with a receipt beside it and all that is around them.
 const ACK_OCTETS: u64 = 100;
 /// If a few hundred octets took this long to go and to be answered, acks are thinned before any is late, to so many in a round
-/// trip: a train of full packets would fill a way back of 1,200 bit/s for ten seconds before any is known to be.
+/// trip: a train of full packets would fill a return path of 1,200 bit/s for ten seconds before any is known to be.
 const SLOW_RTT: Span = Span::from_secs(1);
 const SLOW_RTT_PART: u64 = 4;
-/// However thin the way back, acks are no further apart, for losses have to be heard of ...
+/// However thin the return path, acks are no further apart, for losses have to be heard of ...
 const THIN_MAX: Span = Span::from_secs(1);
 /// ... and no more packets share one: what a receiver grants at the most.
 const THIN_PACKETS_MAX: u64 = 1024;
-/// The lowest delay of the way back is looked for this far back, so that drift does not add up.
+/// The lowest delay of the return path is looked for this far back, so that drift does not add up.
 const LOWEST_WINDOW: Span = Span::from_secs(30);
 
-/// One ack's way back.
+/// One ack's return path.
 #[derive(Clone, Copy, Debug)]
 struct Back {
     at: Instant,
@@ -71,7 +71,7 @@ pub(super) struct Wish {
     /// What the lane's pace alone asks for, a power of two.
     by_pace: u64,
     delay: Span,
-    /// How far apart acks of the full lane have to be for what the way back carries; zero unless they filled it.
+    /// How far apart acks of the full lane have to be for what the return path carries; zero unless they filled it.
     thin: Span,
     /// By which of the neighbour's lanes those came.
     thin_way: u8,
@@ -81,7 +81,7 @@ pub(super) struct Wish {
     thin_packets: u64,
     unsent: bool,
     changed: Instant,
-    /// Acks of late.
+    /// Recent acks.
     recent: VecDeque<Back>,
     /// Lowest of this window and of the one before.
     lowest: [Option<i64>; 2],
@@ -163,7 +163,7 @@ impl Wish {
         self.recent.iter().skip(first).zip(self.recent.iter().skip(first + 1)).all(later)
     }
 
-    /// What the way back carries, if acks from number `first` of the recent ones on grew late by one part in `part` of the time
+    /// What the return path carries, if acks from number `first` of the recent ones on grew late by one part in `part` of the time
     /// that they took: then it was busy all along with what came.
     fn carries(&self, first: usize, part: u64) -> Option<Rate> {
         let (from, to) = (self.recent.get(first)?, self.recent.back()?);
@@ -174,7 +174,7 @@ impl Wish {
         (same && grows).then(|| Rate::of(Octets::new(to.came.octets - from.came.octets), took))
     }
 
-    /// The way back carries no more than that. Returns whether acks were not as far apart already.
+    /// The return path carries no more than that. Returns whether acks were not as far apart already.
     fn thin_to(&mut self, now: Instant, carries: Rate, pacing: Rate, late: Span) -> bool {
         let thin = carries.time_for(Octets::new(ACK_OCTETS * RETURN_SHARE)).min(THIN_MAX);
         if thin <= self.delay() {
@@ -187,7 +187,7 @@ impl Wish {
         true
     }
 
-    /// Acks are late, and by how much does not tell what the way back carries.
+    /// Acks are late, and by how much does not tell what the return path carries.
     fn double(&mut self, now: Instant, late: Span, least: i64) {
         if self.packets >= PACKETS_MAX {
             return;
@@ -199,7 +199,7 @@ impl Wish {
             *self = Self { unsent: true, lowest: [Some(least), None], ..Self::new(now) };
             return;
         }
-        // The start feeds a thin way back far past the mark, and every further step would take a round trip as long as
+        // The start feeds a slow return path far past the mark, and every further step would take a round trip as long as
         // the queue. Later such jumps overshoot: acks too rare cost rate.
         let steps = if late > VERY_LATE && self.packets == PACKETS { 3 } else { 2 };
         self.packets = (self.packets * steps).min(PACKETS_MAX);
@@ -230,7 +230,7 @@ impl Wish {
         }
         self.fit_thin(pacing);
     }
-    /// The neighbour moved: the way back is another one. Who was told to acknowledge rarely still does, so it is told anew.
+    /// The neighbour moved: the return path is another one. A receiver asked for rare acks still sends them so, and is asked anew.
     pub(super) fn path_changed(&mut self, now: Instant) {
         let fresh = Self::new(now);
         *self = Self { unsent: self.unsent || self.told() != fresh.told(), ..fresh };
@@ -238,16 +238,16 @@ impl Wish {
     fn told(&self) -> (u64, Span) {
         (self.packets.max(self.by_pace).max(self.thin_packets), self.delay())
     }
-    /// How far apart acks of a lane of this rate are because they queued on their way back; those that its pace made rare are
+    /// How far apart acks of a lane of this rate are because they queued on their return path; those that its pace made rare are
     /// [`APART`], which is next to nothing.
     pub(super) fn apart(&self, rate: Rate) -> Span {
         rate.time_for(Octets::new(self.packets.max(self.thin_packets) * PACKET)).min(self.delay())
     }
-    /// How far apart acks are because the way back carries no more.
+    /// How far apart acks are because the return path carries no more.
     pub(super) fn thin(&self) -> Span {
         self.thin
     }
-    /// A handshake, or the first packet after it, was answered after `rtt`: the way back may be one that a few acks fill. A packet
+    /// A handshake, or the first packet after it, was answered after `rtt`: the return path may be one that a few acks fill. A packet
     /// that comes back sooner takes that back: the handshake was repeated.
     pub(super) fn suspect(&mut self, now: Instant, rtt: Span) {
         if rtt < SLOW_RTT && self.suspected {
@@ -281,7 +281,7 @@ mod tests {
 
     const PACING: Rate = Rate::from_bps(2_000_000);
 
-    /// Acks of 90 octets that leave 10 ms apart and take 75 ms each on a way back of 9,600 bit/s, by lane 0.
+    /// Acks of 90 octets that leave 10 ms apart and take 75 ms each on a return path of 9,600 bit/s, by lane 0.
     fn queued(wish: &mut Wish, acks: u64) -> Instant {
         let mut now = Instant::from_secs(1);
         for n in 0..acks {

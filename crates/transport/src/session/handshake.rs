@@ -74,7 +74,7 @@ impl Sessions {
         if self.aes { capability::AES } else { 0 }
     }
 
-    /// An index of ours that nobody uses; it leads back to the peer (see `Sessions::peer_of`).
+    /// An unused index of ours; it leads back to the peer (see `Sessions::peer_of`).
     fn new_index(&mut self, peer: usize) -> u32 {
         let peers = self.peers.len() as u64;
         let choices = (u64::from(u32::MAX) + 1) / peers;

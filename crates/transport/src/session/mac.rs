@@ -1,4 +1,4 @@
-//! Who may cost us anything: the two macs, cookies, and the load past which cookies are asked for.
+//! Denial-of-service limits: the two macs, cookies, and the load past which cookies are required.
 
 use super::{COOKIE_LIFETIME, HANDSHAKES_PER_SECOND_MAX, PROVEN_HANDSHAKES_PER_SECOND_MAX};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
@@ -11,10 +11,10 @@ const MAC1_LABEL: &[u8] = b"wavelane mac1 v1";
 const COOKIE_LABEL: &[u8] = b"wavelane cookie v1";
 const UNKNOWN_LABEL: &[u8] = b"wavelane unknown key v1";
 
-/// A cookie: proof that datagrams sent to an address arrive at whoever shows it.
+/// A cookie: proof that its sender receives datagrams at its address.
 pub(super) type Cookie = [u8; MAC_LEN];
 
-/// The keys that follow from one public key: anyone who knows it can make them, nobody else.
+/// The keys that follow from one public key: they can be computed from it alone.
 pub(super) struct MacKeys {
     mac1: hmac::Key,
     cookie: hmac::Key,
@@ -60,7 +60,7 @@ impl MacKeys {
     pub(super) fn mac1_is_right(&self, before_mac1: &[u8], shown: &[u8; MAC_LEN]) -> bool {
         same(&self.mac1(before_mac1), shown)
     }
-    /// Word of the key's owner to whoever sent the message with this first mac that its key is unknown.
+    /// The key owner's reply to the message with this first mac that its sender's key is unknown.
     pub(super) fn unknown_key(&self, receiver: u32, mac1: &[u8; MAC_LEN]) -> UnknownKey {
         UnknownKey { receiver, mac: mac(&self.unknown, &[&receiver.to_be_bytes()[..], mac1].concat()) }
     }
@@ -73,7 +73,7 @@ impl MacKeys {
         let key = hmac::sign(&self.cookie, nonce);
         LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key.as_ref()).expect("HMAC-SHA-256 gives 32 bytes"))
     }
-    /// Seals a cookie to whoever sent the message with this first mac.
+    /// Seals a cookie for the sender of the message with this first mac.
     fn seal_cookie(
         &self,
         receiver: u32,

@@ -1,4 +1,4 @@
-//! Keys and identity: who a neighbour is, and the keys under which its datagrams travel.
+//! Keys and identity of neighbours, and the keys under which their datagrams travel.
 //!
 //! [`Sessions`] is the part of a node that owns every key. It is sans-IO and knows nothing of lanes' pacing, of flows
 //! or of frames: it turns datagrams into authenticated payloads and payloads into datagrams, and it runs handshakes
@@ -142,7 +142,7 @@ pub struct Established {
     pub from: Option<SocketAddr>,
     /// How long its message took to be answered, repeats included.
     pub round_trip: Span,
-    /// Whether what we had sent there before must have arrived: nobody else could have made that message.
+    /// Whether our previous message there must have arrived: only its receiver could have made this one.
     pub proven: bool,
 }
 
@@ -240,7 +240,7 @@ impl DropReason {
 /// Something the operator should know. The owner words it; keys are given as bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SessionEvent {
-    /// Nobody answers our handshakes: the peer is unreachable, or it does not know our key, or we have its key wrong.
+    /// Our handshakes get no answer: the peer is unreachable, or it does not know our key, or we have its key wrong.
     /// Told after [`NO_ANSWER_TRIES`], then every [`NO_ANSWER_REPEAT`].
     NoAnswer {
         /// Whom we called.
@@ -257,7 +257,7 @@ pub enum SessionEvent {
         /// From where.
         from: Option<SocketAddr>,
     },
-    /// Somebody who knows our public key calls us with a key that is not configured.
+    /// A caller that knows our public key uses a key that is not configured.
     UnknownPeer {
         /// The caller's public key; its possession is proven.
         public_key: [u8; 32],
@@ -278,7 +278,7 @@ pub enum SessionEvent {
         /// The newest epoch known.
         known: u64,
     },
-    /// Somebody who knows our public key speaks another wire version.
+    /// A caller that knows our public key speaks another wire version.
     OtherVersion {
         /// Which.
         version: u8,

@@ -40,11 +40,11 @@ pub(super) struct Answered {
     pub(super) due: Vec<(PortId, Origin)>,
     /// Where it was last sent.
     pub(super) sent_to: Option<SocketAddr>,
-    /// It was sent to several places: by which of them it came to the peer nobody knows.
+    /// It was sent to several places: by which of them it reached the peer is unknown.
     pub(super) sent_wide: bool,
 }
 
-/// An address that only our owner's memory names. It may be somebody else's by now, so it gets a few calls and no data.
+/// An address that only our owner's memory names. It may be another host's by now, so it gets a few calls and no data.
 #[derive(Clone, Copy)]
 pub(super) struct Recalled {
     pub(super) address: SocketAddr,

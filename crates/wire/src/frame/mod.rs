@@ -119,13 +119,13 @@ pub enum Reason {
 /// What lets a flow outlive a relay on its way: the name its two edges know it by, and what was received so far.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Passage {
-    /// Drawn at random by the edge that opened the flow. Who knows it may take the flow over.
+    /// Drawn at random by the edge that opened the flow. Knowledge of it is the right to resume the flow.
     pub token: [u8; 16],
     /// Relays passed so far.
     pub hops: u8,
     /// On resuming: bytes of the answering edge that the opening edge's application has.
     pub received: Option<u64>,
-    /// Whoever passed it on knows another way: it wants to be told of one that leads nowhere instead of waiting.
+    /// A node that forwarded it knows another way: a failed one is to be reported instead of waited for.
     pub choice: bool,
     /// Times that the opening edge asked for the flow before.
     pub attempt: u64,

@@ -63,7 +63,7 @@ impl IcmpError {
 pub fn may_answer(packet: &Packet<'_>) -> bool {
     let upper = packet.upper().first().copied();
     let about_error = match packet.protocol {
-        // Unreachable, source quench, redirect, time exceeded, parameter problem; without a type byte, who knows.
+        // Unreachable, source quench, redirect, time exceeded, parameter problem; unknown without a type byte.
         PROTOCOL_ICMP => upper.is_none_or(|kind| matches!(kind, 3 | 4 | 5 | 11 | 12)),
         // Types below 128 are errors; 137 is a redirect.
         PROTOCOL_ICMP6 => upper.is_none_or(|kind| kind < 128 || kind == 137),

@@ -164,7 +164,7 @@ impl World {
 }
 
 #[test]
-fn without_loss_everything_arrives_once_in_order_and_nothing_is_kept() {
+fn without_loss_everything_arrives_once_in_order() {
     let mut world = World::new(1, 0, 0);
     for serial in 0..1_000 {
         world.send(serial % 3, serial, 40 + serial as usize % 1_400, STRICT);
@@ -225,7 +225,7 @@ fn only_lost_pieces_of_a_long_packet_are_retransmitted() {
 fn the_last_packet_is_repeated_without_any_later_ack() {
     let mut world = World::new(5, 100, 0);
     world.send(1, 0, 100, STRICT);
-    // Nobody tells of its loss: only the timer can.
+    // No ack reports its loss: only the timer can.
     world.fates.clear();
     world.loss = 0;
     let begin = world.now;

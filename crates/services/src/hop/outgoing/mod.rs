@@ -267,7 +267,7 @@ impl Outgoing {
         true
     }
 
-    /// Whether a receipt is owed: for bytes that landed, or for the end.
+    /// Whether a receipt is due: for bytes that landed, or for the end.
     fn is_owed_receipt(&self) -> bool {
         self.landed > 0 || (self.fin.is_some() && !self.complete && self.finish.arrived)
     }

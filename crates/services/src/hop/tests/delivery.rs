@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn both_directions_arrive_intact_and_the_flow_leaves_nothing_behind() {
+fn both_directions_arrive_intact_and_state_is_freed() {
     let mut world = World::new(1, Pipe::default(), HopConfig::default());
     let flow = world.open_accepted();
     let mut streams = [Stream::new(flow, 0, 300_000), Stream::new(flow, 1, 2_000_000)];

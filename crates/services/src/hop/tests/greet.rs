@@ -1,4 +1,4 @@
-//! Who opens flows without end takes a part of the lane and no more.
+//! A flood of Opens takes a bounded part of the lane.
 
 use super::*;
 

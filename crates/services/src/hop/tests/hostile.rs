@@ -180,7 +180,7 @@ fn thousands_of_holes_are_kept_while_the_pool_has_room() {
     assert_eq!(hop.counters().received_octets, 1_300 * 600);
 }
 
-/// A receipt of every other byte tells bytes apart that nobody sent apart.
+/// A receipt of every other byte splits ranges that were sent as one.
 #[test]
 fn single_byte_receipts_do_not_split_ranges_without_bound() {
     let (mut hop, flow) = (accepted(), theirs(0));

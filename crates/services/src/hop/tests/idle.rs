@@ -27,7 +27,7 @@ fn a_flow_is_idle_only_without_progress_either_way() {
     assert_eq!(idle(&world), [0, 0]);
     world.run_until(moved + IDLE + Span::from_secs(1));
     assert_eq!(idle(&world), [1, 1]);
-    // Whoever keeps it hears of it again.
+    // It is reported again as long as it is kept.
     world.run_until(moved + IDLE.times(2) + Span::from_secs(2));
     assert_eq!(idle(&world), [2, 2]);
 }
@@ -37,7 +37,7 @@ fn a_flow_is_idle_only_without_progress_either_way() {
 fn the_last_bytes_of_an_ended_flow_time_out_as_idle() {
     let mut world = World::new(43, Pipe::default(), HopConfig { idle: Some(IDLE), ..HopConfig::default() });
     let flow = world.open_accepted();
-    // More than the other side takes of a reader that stands still.
+    // More than the other side takes of a stopped reader.
     let mut left = 600_000;
     while left > 0 {
         left -= world.hops[0].write(world.now, flow, &vec![1; left]).min(left);

@@ -1,4 +1,4 @@
-//! Who is served when, what copies cost, and what credit bounds.
+//! The order of service, the cost of copies, and the bounds of credit.
 use super::super::shares::FLOOR;
 use super::*;
 use wavelane_wire::frame::{Ranges, ReceiptState};
@@ -371,7 +371,7 @@ fn an_echo_stays_quick_and_bulk_fast_through_bursts_of_loss() {
     assert!(c.copy_octets * 50 < c.first_octets, "copies tax bulk by at most 2 %: {c:?}");
 }
 
-/// Promises are made while there is room and are not withdrawn: forty readers that stand still are owed more than
+/// Promises are made while there is room and are not withdrawn: forty stopped readers have more credit than
 /// the pool holds.
 #[test]
 fn stopped_readers_cause_no_endless_retransmission() {

@@ -68,7 +68,7 @@ fn run(world: &mut World, downloads: &mut [Download], span: Span, step: Span) {
     }
 }
 
-/// Downloads that nobody but slow readers asks for: all at once, or each so much later than the one before.
+/// Downloads by slow readers: all at once, or each so much later than the one before.
 fn slow_readers(world: &mut World, count: usize, apart: Span, settle: Span) -> Vec<Download> {
     let mut downloads = Vec::new();
     for _ in 0..count {

@@ -104,7 +104,7 @@ fn vtx_moves_only_what_the_next_node_lacks() {
         let sent = world.hops[0].counters();
         assert_eq!(sent.first_octets, first);
         assert!(sent.vtx_octets >= 50_000 && (loss != Ratio::ZERO || sent.vtx_octets == 50_000), "{sent:?}");
-        // What it has not asked for is a duplicate, and one who has all gets nothing.
+        // What it has not asked for is a duplicate, and a node that has everything gets nothing.
         let none = ask(&mut world, (near, far), (100_000, 200_000), &[(0, 300_000)]);
         assert!(none.is_empty());
         assert_eq!(world.hops[0].counters().vtx_octets, sent.vtx_octets);

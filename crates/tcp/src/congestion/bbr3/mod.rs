@@ -170,7 +170,7 @@ impl Bbr3 {
         }
     }
 
-    /// Section 5.6.4.4, OnEnterRTO, with `pipe` bytes not believed lost.
+    /// Section 5.6.4.4, OnEnterRTO, with `pipe` bytes not marked lost.
     pub(super) fn on_timeout(&mut self, pipe: u64) {
         self.on_congestion();
         if !self.is_probing_bandwidth() && self.bounds.in_flight_short == UNBOUNDED {

@@ -37,14 +37,14 @@ pub(crate) struct Link {
     pub(crate) delay: Span,
     pub(crate) jitter: Span,
     pub(crate) loss: Loss,
-    /// On the way back.
+    /// On the return path.
     pub(crate) ack_loss: Loss,
     /// Arrivals are seen at the next multiple of this, as by a host that is scheduled so often.
     pub(crate) tick: Span,
     /// Nothing passes, in either direction.
     pub(crate) outage: bool,
     pub(crate) mtu: usize,
-    /// Rate of the way back; acks queue there without limit.
+    /// Rate of the return path; acks queue there without limit.
     pub(crate) reverse_rate: Rate,
 }
 

@@ -1,4 +1,4 @@
-//! A tiny deterministic bottleneck for tests: one shared forward link, one private way back per lane.
+//! A tiny deterministic bottleneck for tests: one shared forward link, one private return path per lane.
 //!
 //! Order as on a cable: queue, serialise, lose, delay. Jitter keeps the order.
 

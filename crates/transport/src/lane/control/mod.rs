@@ -47,7 +47,7 @@ pub(super) struct AckSample {
     pub(super) rtt_min: Span,
     /// Acks come so far apart by our wish.
     pub(super) acks_apart: Span,
-    /// The same, where the way back carries no more; else zero.
+    /// The same, where the return path carries no more; else zero.
     pub(super) acks_thin: Span,
 }
 
@@ -83,7 +83,7 @@ impl Control {
             delay.resolved(packet);
         }
     }
-    /// What the lane is believed to carry, in IP bytes.
+    /// The estimate of the lane's rate, in IP bytes.
     pub(super) fn rate(&self) -> Rate {
         match self {
             Self::Delay(delay) => delay.rate(),

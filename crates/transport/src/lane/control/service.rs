@@ -1,8 +1,8 @@
 //! The service rate: how fast packets leave the bottleneck, from the receiver's own arrival times.
 //!
 //! The bytes between two acknowledged packets, lost ones included, over the difference of the two arrival times.
-//! What happens to acks on their way back does not matter. A packet lost behind the bottleneck used its airtime, so
-//! it counts; where losses fall before the bottleneck, the referee corrects.
+//! What happens to acks on their return path does not matter. A packet lost behind the bottleneck used its airtime, so
+//! it counts; where losses fall before the bottleneck, the trials of `cause` correct it.
 
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Octets, Rate, Span};

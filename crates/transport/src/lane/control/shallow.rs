@@ -1,7 +1,7 @@
-//! Notices a queue so short that its end comes before a delay that would worry anybody.
+//! Detects a queue so short that it overflows before the delay becomes noticeable.
 //!
-//! In such a queue a target of a few milliseconds is half of the room: whoever sends in bursts beside us overflows the
-//! rest, and backs off for it although the queue is ours. The sign is that losses come when the queue is near the
+//! In such a queue a target of a few milliseconds is half of its size: a bursty flow beside ours overflows the
+//! rest and backs off, although the queue is ours. The sign is that losses come when the queue is near the
 //! longest seen, which a medium's losses do not.
 
 use crate::lane::losses::Losses;

@@ -77,7 +77,7 @@ fn what_was_delivered_without_losses_raises_the_lasting_bound() {
 
 /// Section 5.5.10.3: once per round trip with losses, to what was delivered, and by no more than to 0.7.
 #[test]
-fn losses_outside_a_probe_lower_the_short_term_bounds_once_a_round() {
+fn losses_lower_the_short_term_bounds_once_a_round() {
     let mut rig = Rig::cruise();
     rig.round();
     let cwnd = rig.bbr.cwnd();

@@ -75,7 +75,7 @@ fn a_product_below_a_segment_leaves_four_segments() {
 /// Section 5.6.4.4: one segment after a timeout, four with the next acknowledgement, and what was before once all is
 /// repaired; the short-term bound starts from the window before the timeout.
 #[test]
-fn a_timeout_leaves_one_segment_and_recovery_brings_the_window_back() {
+fn a_timeout_leaves_one_segment_until_recovery() {
     let mut rig = Rig::cruise();
     rig.acks(50);
     let before = rig.bbr.cwnd();

@@ -39,7 +39,7 @@ fn a_probe_comes_after_two_to_three_seconds() {
 
 /// Section 5.3.3.8.3: as many rounds as there are segments in flight, 62 or 63 at the most.
 #[test]
-fn a_probe_comes_when_reno_would_have_grown_by_what_is_in_flight() {
+fn a_probe_comes_after_reno_would_have_grown_by_the_flight() {
     let rounds_until = |rate: Rate, rtt: Span| {
         let mut rig = Rig::new();
         (rig.rate, rig.rtt, rig.pipe) = (rate, rtt, 5 * MSS);

@@ -110,7 +110,7 @@ impl Rig {
     fn rounds(&mut self, n: usize) {
         (0..n).for_each(|_| self.round());
     }
-    /// A segment is believed lost that was sent with `in_flight` bytes on their way; `gap` separates it from the one before.
+    /// A segment is marked lost that was sent with `in_flight` bytes on their way; `gap` separates it from the one before.
     fn lose(&mut self, in_flight: u64, lost: u64, gap: bool) {
         self.position += if gap { 2 * MSS } else { MSS };
         let (start, end) = (self.position, self.position + MSS);

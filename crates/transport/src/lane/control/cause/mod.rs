@@ -53,7 +53,7 @@ const TEST_WAIT_RTTS: u64 = 6;
 const TEST_WAIT_DOUBLINGS: u32 = 3;
 /// After a trial that found the medium, the next comes after [`TEST_WAIT`], doubled with every such trial, so often at most.
 const TRIAL_WAIT_DOUBLINGS: u32 = 3;
-/// So many pairs must agree that a ceiling still holds, and that loss is ours; the latter more if we lately sent faster
+/// So many pairs must agree that a ceiling still holds, and that loss is ours; the latter more if we recently sent faster
 /// without excess loss.
 const TEST_AGREE: u32 = 1;
 const LOSS_AGREE: u32 = 4;
@@ -80,7 +80,7 @@ pub(crate) struct Cause {
     acquitted: u32,
     confirmed: u32,
     passed: u32,
-    /// The highest rate that came through without excess loss lately.
+    /// The highest rate that came through without excess loss recently.
     clean: Option<(Instant, Rate)>,
 }
 
@@ -117,7 +117,7 @@ impl Cause {
     pub(crate) fn medium(&self) -> f64 {
         self.medium.unwrap_or(0.0)
     }
-    /// Ends a trial without a verdict, and lifts the ceiling: the loss was somebody else's doing.
+    /// Ends a trial without a verdict, and lifts the ceiling: the loss was another flow's doing.
     pub(crate) fn adjourn(&mut self) {
         self.trial = None;
         self.ceiling = None;
@@ -154,7 +154,7 @@ impl Cause {
         }
     }
 
-    /// What was lost lately is the medium's: more arrived than ever.
+    /// What was lost recently is the medium's: more arrived than ever.
     pub(crate) fn learn(&mut self, losses: &mut Losses, now: Instant) {
         let (judged, lost) = losses.tally();
         if judged >= LEARNT_MIN {

@@ -188,7 +188,7 @@ impl Trial {
     }
 
     fn add_pair(&mut self, pair: [Slot; 2]) {
-        // Who had less to send than he might says nothing.
+        // A slot in which the application sent less than the rate allows proves nothing.
         let [low, high] = pair.map(|slot| slot.sent);
         let wanted = (self.gains[1].0 * self.gains[0].1) as f64 / (self.gains[1].1 * self.gains[0].0) as f64;
         if (high.bytes as f64 / low.bytes.max(1) as f64) - 1.0 < VOLUME_SHARE * (wanted - 1.0) {

@@ -1,10 +1,9 @@
 //! Competing with a flow that keeps the queue full: when to begin, how, and when to stop.
 //!
-//! A queue that stands although we drained, while we are served much less than before, is either a longer way or
-//! somebody else's. If it grows even while we drain, or stands a second time within [`SUSPECT_FOR`], it is an elastic
-//! flow's (a TCP's), beside which a short queue cannot be had and steering by delay only means giving way. The lane then
-//! behaves as one CUBIC flow, and every few seconds sends less for a moment: alone, that empties the queue, and steering
-//! by delay resumes. `docs/decisions/0010-delay-controller.md` has the reasons.
+//! A queue that remains after a drain, at a much lower service rate than before, means a longer path or another flow. If
+//! it grows even during the drain, or remains a second time within [`SUSPECT_FOR`], it is an elastic flow's (a TCP's),
+//! beside which delay-based control would starve. The lane then behaves as one CUBIC flow, and every few seconds sends
+//! less for a moment: if it is alone, that empties the queue, and delay-based control resumes. `docs/decisions/0010-delay-controller.md` has the reasons.
 
 mod alone;
 #[cfg(test)]
@@ -26,11 +25,11 @@ const PROBATION: Span = Span::from_secs(15);
 const TEST_GAIN: (u64, u64) = (3, 10);
 /// After so many failed tests in a row the base itself is doubted.
 const FAILS_MAX: u32 = 8;
-/// One who is served this share of the most he ever was has the link to himself, after a while.
+/// A service rate of this share of the best, for a while, means that the lane is alone on the link.
 const ALONE_SHARE: (u64, u64) = (95, 100);
 /// The highest service rate is remembered for this long, and longer while there is a competitor.
 const BEST_FOR: Span = Span::from_secs(60);
-/// Who still has more than this share of it was not pushed aside.
+/// With more than this share of it the lane was not pushed aside.
 const PUSHED: (u64, u64) = (3, 4);
 /// On a lossy medium, losses beyond its share and so many standard deviations are the queue's.
 const SIGMAS: f64 = 3.0;
@@ -105,25 +104,25 @@ impl Compete {
         (before.is_some() || grew).then_some(floor)
     }
 
-    /// Whether a competitor was there lately.
+    /// Whether a competitor was there recently.
     pub(crate) fn wary(&self, now: Instant) -> bool {
         self.suspect.is_some_and(|s| now < s.0)
     }
 
-    /// While there is somebody else the best is not seen, but holds.
+    /// While a competitor is there the best rate is not measured, but kept.
     fn refresh_best(&mut self, now: Instant) {
         if let Some(best) = &mut self.best {
             best.0 = now;
         }
     }
 
-    /// The highest rate served lately.
+    /// The highest rate served recently.
     pub(crate) fn best(&self) -> Rate {
         self.best.map_or(Rate::from_bps(0), |b| b.1)
     }
 
     pub(crate) fn begin(&mut self, sample: &AckSample, losses: &mut Losses, situation: &Situation) {
-        // Half of the link is the share of one of two flows; up to there growth costs nobody his.
+        // Half of the link is the fair share of one of two flows; growth up to there takes none of the other's.
         let half = self.best.map_or(situation.rate, |b| b.1.max(situation.rate)).scale(1, 2);
         self.flow = Some(Flow {
             cubic: Cubic::returning(situation.rate, half, sample.rtt),

@@ -1,13 +1,13 @@
-//! As how many flows we compete.
+//! How many CUBIC flows a competing lane emulates.
 
 use super::stepped;
 use crate::lane::control::AckSample;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
-/// One flow's aggressiveness may be too little: beside a sender that hardly minds loss (BBR) a CUBIC flow gets a tenth of
-/// the link. Who is served less than [`TOO_LITTLE`] of his best for [`WEIGH_EVERY`] (or [`WEIGH_RTTS`]) counts as twice
-/// as many flows, who is served more than [`ENOUGH`] as one less. The most is what a browser opens to one server: every one
-/// of them still gives way to loss, so many such lanes share the link as many flows do.
+/// One flow may be too few: beside a sender that ignores moderate loss (BBR) a CUBIC flow gets a tenth of the link. A
+/// service rate below [`TOO_LITTLE`] of the best for [`WEIGH_EVERY`] (or [`WEIGH_RTTS`]) doubles the number of flows, one
+/// above [`ENOUGH`] reduces it by one. The most is what a browser opens to one server: each still reacts to loss, so
+/// several such lanes share the link as many flows do.
 pub(super) const WEIGHT_MAX: u32 = 6;
 const TOO_LITTLE: (u64, u64) = (1, 4);
 const ENOUGH: (u64, u64) = (2, 5);

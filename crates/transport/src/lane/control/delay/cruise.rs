@@ -16,7 +16,7 @@ const ALIKE: f64 = 0.02;
 const YIELD_STEPS: u64 = 1024;
 /// The fate of a packet sent this much before one that arrived is known, or an eighth of a round trip.
 const SETTLE_MIN: Span = Span::from_millis(5);
-/// A slump of the link is believed after this many packets, if jitter is below the bound.
+/// A fall of the link's rate is accepted after this many packets, if jitter is below the bound.
 /// A queue this long, and a quarter of a round trip, ends a trial: the link became slower.
 const TRIAL_QUEUE_TARGETS: u64 = 2;
 const SLUMP_PACKETS: u64 = 2;

@@ -121,7 +121,7 @@ impl Delay {
         self.raise = 0;
     }
 
-    /// After a drain: whether the queue that is left is somebody else's. If so, competing has begun.
+    /// After a drain: whether the queue that is left is another flow's. If so, competing has begun.
     fn competitor_found(&mut self, sample: &AckSample, forward: &Forward, losses: &mut Losses, stuck: &Stuck) -> bool {
         let (Some(left), Some(base)) = (forward.queue(sample.now), forward.base()) else { return false };
         let uneven = self.unevenness(forward);

@@ -24,7 +24,7 @@ use startup::Believed;
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Octets, Rate, Span};
 
-/// What the link is believed to carry before anything is known.
+/// The assumed rate of the link before anything is known.
 const INITIAL_RATE: Rate = Rate::from_bps(4_000_000);
 const INITIAL_WINDOW: u64 = 32 * PACKET;
 /// The initial window leaves as one train at this rate: how it is drawn out on arrival shows what a link slower than
@@ -60,7 +60,7 @@ enum Phase {
         until: Instant,
         rebase: Option<Stuck>,
     },
-    /// Somebody else keeps the queue full.
+    /// A competitor keeps the queue full.
     Compete,
 }
 
@@ -68,7 +68,7 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) struct Delay {
     phase: Phase,
-    /// What we believe the link carries for us.
+    /// The estimate of the link's rate for this lane.
     rate: Rate,
     pacing: Rate,
     window: u64,
@@ -220,7 +220,7 @@ impl Delay {
         }
     }
 
-    /// What the way back adds to round trips, of unknown origin: its spread widens the window.
+    /// What the return path adds to round trips, of unknown origin: its spread widens the window.
     fn note_reverse(&mut self, sample: &AckSample, forward: &Forward) {
         if let (Some(rtt), Some(delay)) = (sample.latest_rtt, forward.newest()) {
             self.reverse.push_back(rtt.as_nanos() as i64 - delay);
@@ -230,7 +230,7 @@ impl Delay {
         }
     }
 
-    /// The round trip with an empty queue: lowest forward delay plus the longest way back lately. Their unknown
+    /// The round trip with an empty queue: lowest forward delay plus the longest return path recently. Their unknown
     /// clock offsets cancel.
     fn base_rtt(&self, sample: &AckSample, forward: &Forward) -> Span {
         match (forward.base(), self.reverse.iter().max()) {

@@ -20,7 +20,7 @@ pub(super) const RAISE_GAINS: [f64; 5] = [1.0, 1.1, 1.25, 1.5, 2.0];
 /// Pacing gain of a drain, and of one that looks into a queue that does not shrink.
 pub(super) const DRAIN_GAIN: f64 = 0.5;
 const REBASE_GAIN: f64 = 0.3;
-/// Where losses come in bursts the window also bridges their silence: twice the longest seen lately, because the next
+/// Where losses come in bursts the window also bridges their silence: twice the longest seen recently, because the next
 /// may be longer (of exponential bursts one in seven is twice the mean), and within these bounds.
 const BRIDGE_MIN: Span = Span::from_millis(120);
 const BRIDGE_MAX: Span = Span::from_millis(250);

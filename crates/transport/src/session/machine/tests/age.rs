@@ -67,7 +67,7 @@ fn reordering_inside_the_window_is_accepted_and_replay_refused() {
 }
 
 #[test]
-fn keys_die_with_age_and_a_link_that_returns_carries_data_at_once() {
+fn keys_expire_and_a_returning_link_carries_data_at_once() {
     let mut w = World::new(MS50);
     w.want(0);
     w.run(Span::from_secs(1));

@@ -1,4 +1,4 @@
-//! Who may talk to whom, under which cipher, and that the first messages survive what the way does to them.
+//! Which peers may connect, under which cipher, and that handshakes survive loss, duplication and reordering.
 
 use super::*;
 

@@ -78,7 +78,7 @@ fn the_laws_hold() {
     steps.sort_by_key(|(at, _)| *at);
     laws::check(|| law(1, 1), &Script { steps, ports: vec![PORT], end: Instant::from_secs(320) });
 
-    // An initiator whom nobody answers, with two peers.
+    // An initiator without answers, with two peers.
     let steps = vec![
         (Instant::from_secs(1), Stimulus::Command((|m, now| m.sessions.want(now, 0, true)) as fn(&mut Law, Instant))),
         (Instant::from_secs(2), Stimulus::Command(|m, now| m.sessions.want(now, 1, true))),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_unwanted_peer_is_left_alone_and_an_unknown_address_is_not_called() {
+fn peers_without_need_or_address_are_not_called() {
     let mut c = config(0, 1);
     c.peers[0].ways[0].address = None;
     let mut w = World::with([c, config(1, 1)], MS50, 1);
