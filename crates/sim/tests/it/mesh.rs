@@ -1,7 +1,7 @@
 //! Chains and meshes of gateways: flows outlive relays, ways and partitions, and every byte arrives once, in order.
 
 use crate::common::{direction, random_loss, secs, with_loss};
-use wavelane_base::{Instant, Seed, Span};
+use wavelane_base::{Instant, Octets, Seed, Span};
 use wavelane_channel::cable::Direction;
 use wavelane_channel::{CableConfig, Parameter};
 use wavelane_gateway::Event;
@@ -185,6 +185,28 @@ fn where_no_honest_way_exists_the_failure_is_clear() {
     let how = mesh.engine.log(down).end;
     assert!(matches!(how, Some((_, FlowEnd::Reset(Some(_))))), "{how:?}");
     assert_eq!(mesh.engine.log(down).damage, None);
+}
+
+/// Paths that form a cycle, all turning the same way and each over a relay, with the smallest pools there are and far more flows than
+/// these hold windows for: no full buffer may wait for another one.
+#[test]
+fn a_cycle_of_full_pools_does_not_deadlock() {
+    const NODES: usize = 6;
+    let ring: Vec<[usize; 2]> = (0..NODES).map(|node| [node, (node + 1) % NODES]).collect();
+    for (lossy, seed) in [(false, 20), (true, 21)] {
+        let cable = CableConfig::symmetric(direction(20, 40, 200_000));
+        let cable = if lossy { with_loss(cable, &random_loss(1, 20)) } else { cable };
+        let spec = MeshSpec { pool: Octets::new(1 << 20), ..MeshSpec::new(NODES, &ring, &cable) };
+        let mut mesh = Mesh::new(Seed(seed), &spec);
+        for (from, _) in (0..NODES).flat_map(|node| (0..6).map(move |flow| (node, flow))) {
+            for work in [Work::Upload(Some(500_000)), Work::Download(Some(500_000))] {
+                add(&mut mesh, from, (from + 2) % NODES, work, Instant::ZERO);
+            }
+        }
+        finish(&mut mesh, secs(60));
+        let relayed: u64 = (0..NODES).map(|node| mesh.count(node, "flows_relayed")).sum();
+        assert_eq!(relayed, 72, "every flow crosses one relay");
+    }
 }
 
 #[test]
