@@ -15,12 +15,12 @@ mod sweep;
 
 pub use backend::{
     AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, CategoryRaw, Clause, ErrorsRaw, Fetch, FlowRaw,
-    KernelTcp, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment,
+    KernelTcp, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment, WayRaw,
 };
 pub use drive::{Count, JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};
 pub use judge::{figure, rate, show};
 pub use record::{
     CategoryFigures, CheckResult, ClauseNote, KernelFigures, Omitted, PacketFigures, RUN_FORMAT, RadioFigures,
-    RecordError, RunDocument, Series, StackResult, Verdict,
+    RecordError, RunDocument, Series, StackResult, Verdict, WayFigures,
 };
 pub use sweep::{SweepCell, SweepOptions, flow_metrics, sweep, sweep_csv};
