@@ -29,7 +29,9 @@ impl<S: Service> Link<S> {
         if let Some(Probe::Mtu { datagram }) = probe {
             return self.compose_mtu_probe(now, at, buf, datagram);
         }
-        if probe == Some(Probe::Tail) {
+        // By a lane that has failed while others go on nothing is sent that anybody waits for.
+        let tail = probe == Some(Probe::Tail) && self.lanes.counts(at);
+        if tail {
             self.service.doubt_oldest();
         }
         let wanted = self.service.wants(now);
@@ -44,7 +46,6 @@ impl<S: Service> Link<S> {
         // Acks take the way by which they arrive soonest: what they measure is to be the other lane's round trip alone.
         let acks = at == self.lanes.first();
         let due = acks && self.ack_due(now) || path_frames;
-        let tail = probe == Some(Probe::Tail);
         let must_ping = probe.is_some() || self.lanes[at].ping || path_frames;
         let (mut class, datagram_max) = self.allowed(now, at, wanted, tail);
         if class.is_none() && !must_ping && (!due || self.ack_can_wait(now, at, wanted)) {

@@ -10,13 +10,21 @@ use wavelane_base::{Class, Entropy, Instant, Octets, Rate, Span, Wakeup};
 /// A lane that carries less than this share of what the fastest one carries takes no bulk: what it would add is less than
 /// what its bytes, which arrive late, cost at the other end.
 const BULK_SHARE_MIN: u64 = 20;
+/// ... unless a packet takes it no longer than this: so late bytes cost nobody anything, and a lane that nothing is given never shows
+/// that it carries more than was thought.
+const QUICK_PACKET: Span = Span::from_millis(20);
 /// Octets that a lane may have in flight, beside as many as it has delivered.
 const UNTRIED_OCTETS: u64 = 2 * 1_500;
 /// Tail probes without an answer after which a lane counts as failed while others go on.
 const FAILED_AFTER_PROBES: u32 = 2;
+/// ... or after more of a lane that loses so much that they and what they ask for may be lost by more than this chance ...
+const FAILED_SURE: f64 = 0.05;
+/// ... but never after more than this.
+const FAILED_AFTER_PROBES_MAX: u32 = 6;
 /// A lane that is being tried takes no more bulk when that arrives this much later than on the first: whoever reads it
-/// stands still for so long each time ...
+/// stands still for so long each time, or for more packets of a slow one than it expects anyway ...
 const LATE_MAX: Span = Span::from_millis(500);
+const LATE_PACKETS: u64 = 8;
 /// ... and is tried again after so long ...
 const LATE_FOR: Span = Span::from_secs(60);
 /// ... until it has delivered so much that its rate is known.
@@ -156,6 +164,17 @@ impl<L> Lane<L> {
     }
 }
 
+/// Tail probes without an answer that show a lane of this loss to have failed.
+fn failed_after(loss: f64) -> u32 {
+    let mut lost = loss * loss * loss;
+    let mut probes = FAILED_AFTER_PROBES;
+    while lost > FAILED_SURE && probes < FAILED_AFTER_PROBES_MAX {
+        lost *= loss;
+        probes += 1;
+    }
+    probes
+}
+
 /// A datagram may leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Offer {
@@ -234,8 +253,9 @@ impl<L> Lanes<L> {
         }
         let failed_before = self.all.iter().filter(|lane| lane.failed).count();
         for lane in &mut self.all {
-            lane.failed = lane.sender.unanswered_probes() >= FAILED_AFTER_PROBES;
+            lane.failed = lane.sender.unanswered_probes() >= failed_after(lane.path.loss_outward);
             lane.sender.probe_rarely(lane.failed && !in_use);
+            lane.sender.probe_eagerly(true);
         }
         self.order.clear();
         self.order.extend(0..self.all.len());
@@ -249,7 +269,8 @@ impl<L> Lanes<L> {
             let first = self.first();
             self.all[first].ping = true;
         }
-        let latest = self.all[self.first()].delay() + LATE_MAX;
+        let first = &self.all[self.first()];
+        let latest = first.delay() + LATE_MAX.max(first.path.packet_time.times(LATE_PACKETS));
         let tried = |lane: &&mut Lane<L>| lane.measured && lane.sender.delivered_bytes() < TRIED_OCTETS;
         for lane in self.all.iter_mut().filter(tried).filter(|lane| lane.delay() > latest) {
             lane.late_until = now + LATE_FOR;
@@ -306,7 +327,8 @@ impl<L> Lanes<L> {
     fn serves_bulk(&self, now: Instant, lane: usize, fastest: u64) -> bool {
         let out = &self.all[lane];
         let works = out.measured && !out.failed && !out.blocked;
-        let serves = works && now >= out.late_until && out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest;
+        let fast = out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest;
+        let serves = works && now >= out.late_until && (fast || out.path.packet_time <= QUICK_PACKET);
         // Or there is nothing better.
         let better = |(i, other): (usize, &Lane<L>)| {
             i != lane && other.measured && !other.failed && !other.blocked && now >= other.late_until
@@ -358,7 +380,8 @@ impl<L> Lanes<L> {
     pub(super) fn greet(&mut self, now: Instant) {
         if self.all.len() > 1 {
             let first = self.first();
-            for (i, lane) in self.all.iter_mut().enumerate() {
+            // Where one is due tail probes see to it, and each datagram that asks for another puts them off.
+            for (i, lane) in self.all.iter_mut().enumerate().filter(|(_, lane)| !lane.sender.awaits_answer()) {
                 lane.ping |= lane.hello_at(if i == first { HELLO_FIRST_EVERY } else { HELLO_EVERY }) <= now;
             }
         }
@@ -370,7 +393,7 @@ impl<L> Lanes<L> {
             return None;
         }
         let first = self.first();
-        let quiet = self.all.iter().enumerate().filter(|(_, lane)| !lane.ping);
+        let quiet = self.all.iter().enumerate().filter(|(_, lane)| !lane.ping && !lane.sender.awaits_answer());
         let at =
             quiet.map(|(i, lane)| lane.hello_at(if i == first { HELLO_FIRST_EVERY } else { HELLO_EVERY })).min()?;
         Some(Wakeup { at, cause: "link: a lane asks for an answer" })
@@ -387,5 +410,26 @@ impl<L> core::ops::Index<usize> for Lanes<L> {
 impl<L> core::ops::IndexMut<usize> for Lanes<L> {
     fn index_mut(&mut self, lane: usize) -> &mut Lane<L> {
         &mut self.all[lane]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FAILED_AFTER_PROBES_MAX, failed_after};
+
+    /// What is in flight and each probe are lost by chance with the loss to the power of their number.
+    #[test]
+    fn a_lane_that_loses_much_is_asked_more_often_before_it_counts_as_failed() {
+        for (loss, probes) in [
+            (0.0, 2),
+            (0.2, 2),
+            (0.36, 2),
+            (0.4, 3),
+            (0.5, 4),
+            (0.7, FAILED_AFTER_PROBES_MAX),
+            (1.0, FAILED_AFTER_PROBES_MAX),
+        ] {
+            assert_eq!(failed_after(loss), probes, "{loss}");
+        }
     }
 }
