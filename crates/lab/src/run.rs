@@ -182,6 +182,7 @@ impl<'a> Run<'a> {
             stack: self.stack,
             flows,
             wire_octets,
+            ways: Vec::new(),
             repair_octets: counted.repair_octets,
             first_octets: counted.first_octets,
             inconclusive,

@@ -98,6 +98,7 @@ impl Backend for Shapes {
             stack,
             flows,
             wire_octets: octets + octets / 9,
+            ways: vec![],
             repair_octets: None,
             first_octets: None,
             inconclusive: None,

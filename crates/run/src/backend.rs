@@ -163,6 +163,8 @@ pub struct StackRaw {
     pub flows: Vec<FlowRaw>,
     /// IP bytes offered to the channels between gateways, both directions, before loss.
     pub wire_octets: u64,
+    /// The same by channel and direction; empty where nobody counts them apart.
+    pub ways: Vec<WayRaw>,
     /// FEC, repeats and ARQ bytes of the gateways; `None` where the stack has none to count.
     pub repair_octets: Option<u64>,
     /// Bytes of first transmissions, the base of the repair share.
@@ -180,6 +182,17 @@ pub struct StackRaw {
     pub kernels: Vec<KernelTcp>,
     /// What the gateways' packet service sent, all gateways together; `None` where it is not in use.
     pub packets: Option<PacketsRaw>,
+}
+
+/// What was offered to one direction of a cable between gateways.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WayRaw {
+    /// The channel.
+    pub channel: String,
+    /// `forward` or `reverse`.
+    pub way: &'static str,
+    /// IP bytes, before loss.
+    pub octets: u64,
 }
 
 /// Processor time in seconds, from the run's start to the last flow's end. `None` where nobody looked.

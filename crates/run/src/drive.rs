@@ -344,6 +344,7 @@ fn stack_results(
             machine_s_per_gb: figures::seconds_per_gb(&only, |r| r.spent.machine_s),
             inconclusive: only.iter().find_map(|r| r.inconclusive.clone()),
             flows: runs.iter().flat_map(|(seed, raw)| figures::of_run(scenario, raw, *seed)).collect(),
+            ways: runs.iter().flat_map(|(seed, raw)| raw.ways.iter().map(|w| figures::of_way(w, *seed))).collect(),
             radios: runs
                 .iter()
                 .flat_map(|(seed, raw)| raw.radios.iter().map(|r| figures::of_radio(r, *seed)))

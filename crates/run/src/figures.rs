@@ -1,9 +1,9 @@
 //! From what a flow saw to the figures of the Record. The only place where figures are computed.
 
-use crate::backend::{FlowRaw, KernelTcp, PacketsRaw, Probe, RadioRaw, StackRaw};
+use crate::backend::{FlowRaw, KernelTcp, PacketsRaw, Probe, RadioRaw, StackRaw, WayRaw};
 use crate::people;
 pub use crate::people::{VoiceFigures, WebFigures};
-use crate::record::{CategoryFigures, KernelFigures, PacketFigures, RadioFigures};
+use crate::record::{CategoryFigures, KernelFigures, PacketFigures, RadioFigures, WayFigures};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wavelane_base::{Seed, Span};
@@ -270,6 +270,12 @@ pub fn seconds_per_gb(runs: &[&StackRaw], of: fn(&StackRaw) -> Option<f64>) -> O
     let seconds = runs.iter().map(|r| of(r)).sum::<Option<f64>>()?;
     let delivered: u64 = runs.iter().flat_map(|r| &r.flows).map(|f| f.octets).sum();
     (delivered > 0).then(|| seconds * 1e9 / delivered as f64)
+}
+
+/// What was offered to one direction of a cable.
+pub fn of_way(raw: &WayRaw, seed: Seed) -> WayFigures {
+    let (channel, way, offered_bytes) = (raw.channel.clone(), raw.way.to_owned(), raw.octets);
+    WayFigures { channel, way, seed: seed.0, offered_bytes }
 }
 
 /// What a node's kernel counted.

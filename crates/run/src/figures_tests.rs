@@ -106,6 +106,7 @@ fn shares_are_over_all_runs_and_null_when_not_counted() {
         stack: Stack::Wavelane,
         flows: vec![bulk(true)],
         wire_octets: wire,
+        ways: vec![],
         repair_octets: repair,
         first_octets: Some(10_000_000),
         inconclusive: None,

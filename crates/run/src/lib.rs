@@ -17,7 +17,7 @@ mod sweep;
 
 pub use backend::{
     AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, Capture, CategoryRaw, Clause, ErrorsRaw, Fetch, FlowRaw,
-    KernelTcp, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment,
+    KernelTcp, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment, WayRaw,
 };
 pub use command::{refusal, rerun, scenario_name, shell};
 pub use drive::{Count, JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};
@@ -25,6 +25,6 @@ pub use environment::host_facts;
 pub use judge::{figure, rate, show};
 pub use record::{
     CategoryFigures, CheckResult, ClauseNote, KernelFigures, Omitted, PacketFigures, RUN_FORMAT, RadioFigures,
-    RecordError, RunDocument, Series, StackResult, Verdict,
+    RecordError, RunDocument, Series, StackResult, Verdict, WayFigures,
 };
 pub use sweep::{Shard, SweepCell, SweepOptions, flow_metrics, shards, sweep, sweep_csv};

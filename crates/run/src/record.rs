@@ -118,6 +118,9 @@ pub struct StackResult {
     pub inconclusive: Option<String>,
     /// Per flow and seed: by seed, then in the scenario's order.
     pub flows: Vec<FlowFigures>,
+    /// Per cable between gateways, direction and seed, in the same order; absent where nobody counts them apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ways: Vec<WayFigures>,
     /// Per radio cell and seed, in the same order; absent where there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub radios: Vec<RadioFigures>,
@@ -127,6 +130,19 @@ pub struct StackResult {
     /// Per seed; absent where the gateways carry no packets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub packets: Vec<PacketFigures>,
+}
+
+/// What was offered to one direction of a cable between gateways in one run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct WayFigures {
+    /// The channel.
+    pub channel: String,
+    /// `forward` or `reverse`.
+    pub way: String,
+    /// The run's seed.
+    pub seed: u64,
+    /// IP bytes, before loss.
+    pub offered_bytes: u64,
 }
 
 /// What the kernel of one endpoint counted of TCP in one run.

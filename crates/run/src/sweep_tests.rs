@@ -52,6 +52,7 @@ impl Backend for AtRate {
             stack,
             flows: scenario.flows.iter().map(seen).collect(),
             wire_octets: octets * 2,
+            ways: vec![],
             repair_octets: None,
             first_octets: None,
             inconclusive: None,

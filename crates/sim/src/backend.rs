@@ -12,7 +12,7 @@ use wavelane_channel::wifi::{Category, CategoryTally, Handling, Tally, Wifi};
 use wavelane_gateway::PeerId;
 use wavelane_run::{
     Backend, BackendError, CategoryRaw, ErrorsRaw, Fetch, FlowRaw, Probe, Progress, RadioRaw, Review, RunContext,
-    Spent, StackRaw, Treatment,
+    Spent, StackRaw, Treatment, WayRaw,
 };
 use wavelane_scenario::{App, Change, Channel, Direction, Flow, Scenario, Spurts, Stack, TcpKind, category_word};
 use wavelane_tcp::Config;
@@ -291,13 +291,19 @@ fn collect(shape: &Shape<'_>, scenario: &Scenario, stack: Stack, world: &World, 
     let offered = scenario.channels.iter().enumerate().filter_map(|(number, channel)| {
         let sides = shape.sends_for_gateways(number);
         let cable = world.engine.cable(*world.channels.get(&channel.name).filter(|_| !sides.is_empty())?);
-        Some(sides.iter().map(|side| cable.counters(cable::Direction::BOTH[*side]).offered.octets).sum::<u64>())
+        Some(sides.into_iter().map(move |side| WayRaw {
+            channel: channel.name.clone(),
+            way: ["forward", "reverse"][side],
+            octets: cable.counters(cable::Direction::BOTH[side]).offered.octets,
+        }))
     });
+    let ways: Vec<WayRaw> = offered.flatten().collect();
     let (first, repair) = transmissions(world);
     StackRaw {
         stack,
         flows: scenario.flows.iter().zip(flows).map(|(f, i)| raw(scenario, f, world.engine.log(*i), end)).collect(),
-        wire_octets: offered.sum(),
+        wire_octets: ways.iter().map(|way| way.octets).sum(),
+        ways,
         repair_octets: repair,
         first_octets: first,
         inconclusive: None,

@@ -1,6 +1,7 @@
 //! Studies: experiments with their scenarios and judges, each repeatable by one command.
 #![forbid(unsafe_code)]
 
+mod asymmetry;
 mod capacity;
 mod cells;
 mod document;
@@ -193,6 +194,15 @@ pub const STUDIES: &[Study] = &[
         parts: &hop_mechanisms::PARTS,
         stacks: &[],
         run: hop_mechanisms::run,
+    },
+    Study {
+        id: asymmetry::ID,
+        about: "thin ways back, steps of rate and delay, two lanes at once, a radio beside a modem, outages: gateways and TCP",
+        takes: ["5 min", "30 min"],
+        backend: "sim",
+        parts: &asymmetry::PARTS,
+        stacks: &[],
+        run: asymmetry::run,
     },
     Study {
         id: petrovic::ID,

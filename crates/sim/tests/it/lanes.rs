@@ -332,3 +332,39 @@ fn every_stack_goes_out_by_one_channel_and_back_by_another() {
         assert!((4_300_000..4_900_000).contains(&octets), "{stack:?}: {octets}");
     }
 }
+
+/// The other goes on with what was on its way, however slow both are.
+#[test]
+fn a_thin_lane_that_goes_takes_nothing_with_it() {
+    for seed in 1..=3 {
+        let mut gone = slow(33_600, 50);
+        gone.outages = vec![(secs(10), secs(60))];
+        let mut world = World::new(seed, &[both_ways(slow(33_600, 50)), both_ways(gone)]);
+        let up = world.add(Work::Upload(None));
+        world.engine.run_until(secs(10));
+        let mut before = world.engine.log(up).octets;
+        for until in (15..=60).step_by(5) {
+            world.engine.run_until(secs(until));
+            let octets = world.engine.log(up).octets;
+            let told = format!("seed {seed}, {} octets in the 5 s until {until} s", octets - before);
+            println!("{told}: {:?}", world.engine.status(world.a).peers[0].lanes);
+            // A third of what one lane carries; of the first seconds less.
+            assert!(octets - before >= if until > 15 { 7_000 } else { 1 }, "{told}");
+            before = octets;
+        }
+        // Both again: nothing that was late for the outage is held against a slow lane.
+        world.engine.run_until(secs(70));
+        let before = world.engine.log(up).octets;
+        world.engine.run_until(secs(90));
+        let bps = (world.engine.log(up).octets - before) as f64 * 8.0 / 20.0;
+        assert!(bps >= 1.5 * 33_600.0, "seed {seed}: {bps:.0} bit/s");
+    }
+}
+
+/// What is guessed of a lane that has carried nothing is far below what the other carries, and is found to be wrong.
+#[test]
+fn a_lane_that_is_not_known_yet_is_tried_beside_a_much_faster_one() {
+    let mut world = World::new(1, &[both_ways(direction(120, 10, 300_000)), both_ways(direction(20, 10, 100_000))]);
+    let got = world.goodput(2, 4);
+    assert!(got >= 1.1 * 120e6 * 1_437.0 / 1_500.0, "{got:.0} bit/s");
+}

@@ -126,7 +126,7 @@ pub(super) fn rows(members: &[Member]) -> Vec<Row> {
     rows
 }
 
-fn claim(metric: &str, unit: &str, value: Option<f64>, n: usize, bound: Option<f64>, aim: Aim) -> Row {
+pub(super) fn claim(metric: &str, unit: &str, value: Option<f64>, n: usize, bound: Option<f64>, aim: Aim) -> Row {
     let mut row = Row { value, bound, n: n as u64, ..Row::new(ID, "sim", OURS, metric, unit) };
     judge(&mut row, aim);
     if n < JUDGED_MIN && row.verdict != Verdict::Inconclusive {
@@ -142,7 +142,7 @@ fn ratio_of(member: &Member) -> Option<f64> {
     if all.is_empty() { ratio(&member.seen) } else { Some(all.iter().sum::<f64>() / all.len() as f64) }
 }
 
-fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+pub(super) fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values

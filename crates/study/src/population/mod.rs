@@ -4,6 +4,7 @@
 mod draw;
 mod judge;
 mod lab;
+mod lanes;
 pub(crate) mod page;
 mod store;
 mod text;
@@ -25,7 +26,9 @@ const BBR: &str = "tcp-bbr";
 pub(crate) const STACKS: [&str; 4] = [OURS, "tcp-cubic", BBR, "tcp-bbr3"];
 /// The part that runs members in the laboratory too. It is run only if it is named.
 const LAB: &str = "lab";
-pub(crate) const PARTS: [&str; 1] = [LAB];
+/// The part whose members have several lanes. It is run only if it is named.
+const LANES: &str = "lanes";
+pub(crate) const PARTS: [&str; 2] = [LAB, LANES];
 /// Members by edition. Those before are for tuning.
 const QUICK: RangeInclusive<u64> = 1_001..=1_100;
 const FULL: RangeInclusive<u64> = 1_001..=3_000;
@@ -54,13 +57,19 @@ pub(crate) fn run(
         let why = format!("--draws {}..{}: name 1 to {DRAWS_MAX} draws", numbers.start(), numbers.end());
         return Err(RunError::Refused(why).into());
     }
+    let named = |part: &str| options.parts.iter().any(|name| name == part);
+    let mut rows = if named(LANES) { lanes::run(options, hooks)? } else { Vec::new() };
+    if named(LANES) && !named(LAB) {
+        return Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows));
+    }
     let stacks: Vec<&'static str> =
         STACKS.into_iter().filter(|s| options.stacks.is_empty() || options.stacks.iter().any(|o| o == s)).collect();
     let folder = |out: &std::path::Path| out.join(ID);
     let others = options.reuse.iter().map(|out| folder(out)).collect();
     let store = Store::open(folder(&options.out), others, &STACKS, hooks.cancelled)?;
-    if options.parts.iter().any(|part| part == LAB) {
-        return lab::run(options, hooks, &store, numbers);
+    if named(LAB) {
+        rows.extend(lab::run(options, hooks, &store, numbers)?.rows);
+        return Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows));
     }
     let draws: Vec<Draw> = numbers.map(|number| draw::draw(options.seed, number)).collect();
     let runner = Runner { what: "draws", workers: options.jobs.unwrap_or_else(processors), hooks };

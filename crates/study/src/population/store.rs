@@ -97,7 +97,7 @@ fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> RunError + '_ {
     move |e| RunError::Unwritable { path: path.to_owned(), why: e.to_string() }
 }
 
-fn digest(parts: &[&str]) -> String {
+pub(super) fn digest(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());
@@ -107,7 +107,7 @@ fn digest(parts: &[&str]) -> String {
 }
 
 /// To six decimals: so short a number reads back as the same, and a member that was kept gives the rows that it gave.
-fn short(value: f64) -> f64 {
+pub(super) fn short(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 

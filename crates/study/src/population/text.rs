@@ -120,7 +120,7 @@ impl Way {
         words
     }
 
-    fn keys(&self) -> String {
+    pub(super) fn keys(&self) -> String {
         let ratio = |ppm: u32| format!("\"{ppm}/1000000\"");
         let mut text =
             format!("rate = \"{} bit/s\"\ndelay = \"{} us\"\nqueue = \"{} B\"\n", self.rate, self.delay_us, self.queue);
@@ -160,7 +160,7 @@ impl Way {
     }
 
     /// The timeline: when, which key, and what to.
-    fn changes(&self, lasts_ms: u64) -> Vec<(u64, &'static str, String)> {
+    pub(super) fn changes(&self, lasts_ms: u64) -> Vec<(u64, &'static str, String)> {
         let mut changes: Vec<(u64, &'static str, String)> =
             self.rates.iter().map(|(ms, rate)| (*ms, "rate", format!("{rate} bit/s"))).collect();
         let base = |ms: u64| self.delays.iter().rev().find(|(at, _)| *at <= ms).map_or(self.delay_us, |(_, us)| *us);

@@ -67,6 +67,8 @@ pub struct LaneSender<R> {
     probe_interval: Span,
     /// It rests: they are no closer than this, and no larger packets are tried.
     rests: Option<Span>,
+    /// The second is no later after the first than that after what it asks for.
+    probes_eagerly: bool,
     last_probe: Instant,
     silent_packets: u32,
     /// Packets nearly as large as the path is known to carry have left: it pays to know whether it carries larger ones.
@@ -108,6 +110,7 @@ impl<R> LaneSender<R> {
             probe_due: false,
             probe_interval: PROBE_INTERVAL_MAX,
             rests: None,
+            probes_eagerly: false,
             last_probe: now,
             silent_packets: 0,
             sends_large: false,
@@ -369,6 +372,17 @@ impl<R> LaneSender<R> {
         self.rests = apart;
     }
 
+    /// Whether something whose fate is open asked for an answer.
+    pub fn awaits_answer(&self) -> bool {
+        self.sent.newest_eliciting().is_some()
+    }
+
+    /// Whether the second tail probe follows the first without a longer wait: others carry what this lane would as soon as it is
+    /// known to have failed.
+    pub fn probe_eagerly(&mut self, eagerly: bool) {
+        self.probes_eagerly = eagerly;
+    }
+
     /// Tail probes without an answer so far.
     pub fn unanswered_probes(&self) -> u32 {
         self.probes
@@ -498,7 +512,10 @@ impl<R> LaneSender<R> {
         }
         let wait = match self.probes {
             0 => return Some(newest + first),
-            n => first.times(1 << n.min(10)).min(self.probe_interval.max(self.slow_interval())),
+            n => {
+                let doublings = if n == 1 && self.probes_eagerly { 0 } else { n.min(10) };
+                first.times(1 << doublings).min(self.probe_interval.max(self.slow_interval()))
+            }
         };
         Some(self.last_probe + wait)
     }

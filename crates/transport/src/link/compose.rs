@@ -29,7 +29,8 @@ impl<S: Service> Link<S> {
         if let Some(Probe::Mtu { datagram }) = probe {
             return self.compose_mtu_probe(now, at, buf, datagram);
         }
-        let tail = probe == Some(Probe::Tail) && !self.lanes[at].is_spare();
+        // By a lane that rests, or has failed while others go on, nothing is sent that anybody waits for.
+        let tail = probe == Some(Probe::Tail) && !self.lanes[at].is_spare() && self.lanes.counts(at);
         if tail {
             self.service.doubt_oldest();
         }

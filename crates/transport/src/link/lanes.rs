@@ -11,13 +11,21 @@ use wavelane_base::{Class, Entropy, Instant, Octets, Rate, Span, Wakeup};
 /// A lane that carries less than this share of what the fastest one carries takes no bulk: what it would add is less than
 /// what its bytes, which arrive late, cost at the other end.
 const BULK_SHARE_MIN: u64 = 20;
+/// ... unless a packet takes it no longer than this: so late bytes cost nobody anything, and a lane that nothing is given never shows
+/// that it carries more than was thought.
+const QUICK_PACKET: Span = Span::from_millis(20);
 /// Octets that a lane may have in flight, beside as many as it has delivered.
 const UNTRIED_OCTETS: u64 = 2 * 1_500;
 /// Tail probes without an answer after which a lane counts as failed while others go on.
 const FAILED_AFTER_PROBES: u32 = 2;
+/// ... or after more of a lane that loses so much that they and what they ask for may be lost by more than this chance ...
+const FAILED_SURE: f64 = 0.05;
+/// ... but never after more than this.
+const FAILED_AFTER_PROBES_MAX: u32 = 6;
 /// A lane that is being tried takes no more bulk when that arrives this much later than on the first: whoever reads it
-/// stands still for so long each time ...
+/// stands still for so long each time, or for more packets of a slow one than it expects anyway ...
 const LATE_MAX: Span = Span::from_millis(500);
+const LATE_PACKETS: u64 = 8;
 /// ... and is tried again after so long ...
 const LATE_FOR: Span = Span::from_secs(60);
 /// ... until it has delivered so much that its rate is known.
@@ -201,6 +209,17 @@ impl<L> Lane<L> {
     }
 }
 
+/// Tail probes without an answer that show a lane of this loss to have failed.
+fn failed_after(loss: f64) -> u32 {
+    let mut lost = loss * loss * loss;
+    let mut probes = FAILED_AFTER_PROBES;
+    while lost > FAILED_SURE && probes < FAILED_AFTER_PROBES_MAX {
+        lost *= loss;
+        probes += 1;
+    }
+    probes
+}
+
 /// A datagram may leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Offer {
@@ -301,7 +320,8 @@ impl<L> Lanes<L> {
         }
         let failed_before = self.all.iter().filter(|lane| lane.failed).count();
         for lane in &mut self.all {
-            lane.failed = lane.sender.unanswered_probes() >= FAILED_AFTER_PROBES;
+            lane.failed = lane.sender.unanswered_probes() >= failed_after(lane.path.loss_outward);
+            lane.sender.probe_eagerly(true);
         }
         let others_failed = self.all.iter().skip(1).all(|lane| lane.failed);
         let round = self.all.iter().map(|lane| lane.path.rtt).max().unwrap_or(Span::ZERO);
@@ -335,7 +355,8 @@ impl<L> Lanes<L> {
             let first = self.first();
             self.all[first].ping = true;
         }
-        let latest = self.all[self.first()].delay() + LATE_MAX;
+        let first = &self.all[self.first()];
+        let latest = first.delay() + LATE_MAX.max(first.path.packet_time.times(LATE_PACKETS));
         let tried = |lane: &&mut Lane<L>| lane.measured && lane.sender.delivered_bytes() < TRIED_OCTETS;
         for lane in self.all.iter_mut().filter(tried).filter(|lane| lane.delay() > latest) {
             lane.late_until = now + LATE_FOR;
@@ -419,8 +440,8 @@ impl<L> Lanes<L> {
         if out.spare || !out.bulk || self.choice != Choice::Bond {
             return !out.spare && out.bulk;
         }
-        let serves =
-            out.works() && now >= out.late_until && out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest;
+        let fast = out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest;
+        let serves = out.works() && now >= out.late_until && (fast || out.path.packet_time <= QUICK_PACKET);
         // Or there is nothing better.
         let better = |(i, other): (usize, &Lane<L>)| {
             i != lane && other.works() && other.bulk && !other.spare && now >= other.late_until
@@ -477,9 +498,11 @@ impl<L> Lanes<L> {
     pub(super) fn greet(&mut self, now: Instant, in_use: bool, keepalive: Option<Span>) {
         if self.all.len() > 1 {
             let first = self.first();
-            for (i, lane) in self.all.iter_mut().enumerate() {
-                let asks = in_use && lane.hello_at(i == first) <= now;
-                lane.ping |= asks || keepalive.is_some_and(|keepalive| lane.sent_at + keepalive <= now);
+        if out.spare || !out.bulk || self.choice != Choice::Bond {
+            return !out.spare && out.bulk;
+        }
+        let fast = out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest;
+        let serves = out.works() && now >= out.late_until && (fast || out.path.packet_time <= QUICK_PACKET);
             }
         }
     }
@@ -487,7 +510,11 @@ impl<L> Lanes<L> {
     /// When the next one does.
     pub(super) fn greet_at(&self) -> Option<Wakeup> {
         let first = self.first();
-        let at = self.quiet().map(|(i, lane)| lane.hello_at(i == first)).min()?;
+        if out.spare || !out.bulk || self.choice != Choice::Bond {
+            return !out.spare && out.bulk;
+        }
+        let fast = out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest;
+        let serves = out.works() && now >= out.late_until && (fast || out.path.packet_time <= QUICK_PACKET);
         Some(Wakeup { at, cause: "link: a lane asks for an answer" })
     }
 
@@ -513,5 +540,26 @@ impl<L> core::ops::Index<usize> for Lanes<L> {
 impl<L> core::ops::IndexMut<usize> for Lanes<L> {
     fn index_mut(&mut self, lane: usize) -> &mut Lane<L> {
         &mut self.all[lane]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FAILED_AFTER_PROBES_MAX, failed_after};
+
+    /// What is in flight and each probe are lost by chance with the loss to the power of their number.
+    #[test]
+    fn a_lane_that_loses_much_is_asked_more_often_before_it_counts_as_failed() {
+        for (loss, probes) in [
+            (0.0, 2),
+            (0.2, 2),
+            (0.36, 2),
+            (0.4, 3),
+            (0.5, 4),
+            (0.7, FAILED_AFTER_PROBES_MAX),
+            (1.0, FAILED_AFTER_PROBES_MAX),
+        ] {
+            assert_eq!(failed_after(loss), probes, "{loss}");
+        }
     }
 }

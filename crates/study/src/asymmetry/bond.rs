@@ -1,0 +1,120 @@
+//! Two lanes at once: never slower than the better one alone, and as much as both where they lose nothing.
+
+use super::net::{Lane, Way, bulk, echo, scenario};
+use super::seen::{Seen, joined, larger, smaller};
+use super::{ID, OURS, Task};
+use crate::cells::{Aim, judge};
+use crate::document::{Edition, Row};
+use serde_json::{Value, json};
+
+/// Figures count from this second on.
+pub(super) const FROM_S: f64 = 5.0;
+/// What both lanes carry at least of what the better carries alone, and of their rates together.
+const OF_BEST: f64 = 0.98;
+const OF_SUM: f64 = 0.85;
+/// An echo beside it takes at most so many times and so many ms more than on the calmer lane alone.
+const ECHO_TIMES: f64 = 1.1;
+const ECHO_MORE_MS: f64 = 5.0;
+
+struct Pair {
+    name: &'static str,
+    words: &'static str,
+    lanes: [Way; 2],
+    /// Nothing but queues loses packets.
+    clean: bool,
+}
+
+fn pairs(seconds: u64) -> Vec<Pair> {
+    let twenty = || Way::new(20_000_000, 10, "100 kB");
+    let flaps: Vec<(u64, u64)> = (0..seconds / 10).map(|n| (n * 10 + 5, 5)).collect();
+    let pair = |name, words, second: Way, clean| Pair { name, words, lanes: [twenty(), second], clean };
+    vec![
+        pair("equal", "20 + 20 Mbit/s", twenty(), true),
+        pair("lossy", "20 Mbit/s + 5 Mbit/s with 5 % loss", Way::new(5_000_000, 10, "50 kB").losing(50), false),
+        pair("slow", "20 Mbit/s + 30 kbit/s", Way::new(30_000, 50, "10 kB"), false),
+        pair("far", "20 Mbit/s over 20 ms + 20 Mbit/s over 300 ms", Way::new(20_000_000, 150, "500 kB"), true),
+        pair("flapping", "20 Mbit/s + 20 Mbit/s up for 5 s and down for 5 s", twenty().without(&flaps), false),
+    ]
+}
+
+/// The three runs of a pair of lanes: both, and each alone.
+pub(super) fn runs(name: &str, words: &str, seconds: u64, lanes: &[Way; 2]) -> Vec<(String, String)> {
+    let [one, two] = lanes.clone().map(Lane::Both);
+    let cases = [
+        ("both", vec![("one", one.clone()), ("two", two.clone())]),
+        ("one", vec![("one", one)]),
+        ("two", vec![("two", two)]),
+    ];
+    let text = |which: &str, lanes: &[(&str, Lane)]| {
+        scenario(&format!("{words}: {which}"), seconds, &[OURS], lanes) + &bulk(None) + &echo(64, 100)
+    };
+    cases.into_iter().map(|(which, lanes)| (format!("{name}-{which}"), text(which, &lanes))).collect()
+}
+
+/// Goodput of both and of the better one, and the echo of both and of the calmer one, per seed.
+pub(super) struct Compared {
+    pub(super) goodput: [Vec<f64>; 3],
+    pub(super) echo: [Vec<f64>; 3],
+}
+
+impl Compared {
+    pub(super) fn new(seen: &[Seen], seconds: u64) -> Self {
+        let until = seconds as f64;
+        let of = |run: usize| seen[run].stack(OURS);
+        Self {
+            goodput: [0, 1, 2].map(|run| of(run).map(|s| s.goodput(FROM_S, until)).unwrap_or_default()),
+            echo: [0, 1, 2].map(|run| of(run).map(|s| s.echo(95, FROM_S, until)).unwrap_or_default()),
+        }
+    }
+    pub(super) fn of_best(&self) -> Vec<f64> {
+        joined(&self.goodput[0], &larger(&self.goodput[1], &self.goodput[2]), |both, best| both / best)
+    }
+    /// Over what is allowed.
+    fn echo_of_allowed(&self) -> Vec<f64> {
+        let calmer = smaller(&self.echo[1], &self.echo[2]);
+        joined(&self.echo[0], &calmer, |both, calm| both / (calm * ECHO_TIMES + ECHO_MORE_MS))
+    }
+    /// Each run's own figures, not judged.
+    pub(super) fn plain(&self, seen: &Seen, case: &[(&str, Value)]) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (run, which) in ["both", "first alone", "second alone"].into_iter().enumerate() {
+            let head = seen.head(ID, case, OURS).and("lanes", which);
+            rows.push(head.row("goodput_bps", "bit/s", &self.goodput[run]));
+            rows.push(head.row("echo_p95_ms", "ms", &self.echo[run]));
+        }
+        rows
+    }
+    /// The guarantee.
+    pub(super) fn judged(&self, seen: &Seen, case: &[(&str, Value)]) -> [Row; 2] {
+        let head = seen.head(ID, case, OURS).and("lanes", "both");
+        let mut best = head.row("goodput_of_best_lane", "ratio", &self.of_best());
+        judge(&mut best, Aim::AtLeast(OF_BEST));
+        let mut echo = head.row("echo_p95_of_allowed", "ratio", &self.echo_of_allowed());
+        judge(&mut echo, Aim::AtMost(1.0));
+        [best, echo]
+    }
+}
+
+pub(super) fn tasks(edition: Edition) -> Vec<Task> {
+    let seconds = if edition == Edition::Full { 60 } else { 30 };
+    let task = |pair: Pair| {
+        let runs = runs(&format!("bond-{}", pair.name), pair.words, seconds, &pair.lanes);
+        let sum = pair.lanes.iter().map(|way| way.bps as f64).sum::<f64>();
+        let judge_all = move |seen: &[Seen]| {
+            let case = [("pair", json!(pair.words))];
+            let compared = Compared::new(seen, seconds);
+            let mut rows = compared.plain(&seen[0], &case);
+            rows.extend(compared.judged(&seen[0], &case));
+            if pair.clean {
+                let share: Vec<f64> = compared.goodput[0].iter().map(|bps| bps / sum).collect();
+                let mut row = seen[0].head(ID, &case, OURS).and("lanes", "both").row("goodput_of_sum", "ratio", &share);
+                row.bound = Some(1_437.0 / 1_500.0);
+                judge(&mut row, Aim::AtLeast(OF_SUM));
+                rows.push(row);
+            }
+            rows
+        };
+        Task { part: "bond", seeds: 3, runs, judge: Box::new(judge_all) }
+    };
+    pairs(seconds).into_iter().map(task).collect()
+}

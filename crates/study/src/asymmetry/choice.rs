@@ -1,0 +1,76 @@
+//! Out by a radio that delivers less for a while, or by a modem beside it; back by radio (S0-E14).
+
+use super::net::{Lane, Way, change, echo, scenario};
+use super::seen::{Seen, joined, smaller};
+use super::{OURS, Task};
+use crate::cells::{Aim, judge};
+use crate::document::Row;
+use serde_json::json;
+
+const ID: &str = "S0-E14";
+const PHASE_S: u64 = 120;
+/// Share that the radio delivers in each phase, in percent.
+const DELIVERS: [u32; 3] = [100, 30, 100];
+/// The handshake is no part of the choice.
+const FROM_S: f64 = 1.0;
+const RADIO_BPS: u64 = 2_000_000;
+const RADIO_DELAY_MS: u64 = 5;
+const OCTETS: u32 = 300;
+/// How long an answer takes back over the radio, which is the same in every run: its delay, and its octets with about 86 of
+/// headers and tag.
+const BACK_MS: f64 = RADIO_DELAY_MS as f64 + (OCTETS + 86) as f64 * 8e3 / RADIO_BPS as f64;
+const TIMES: f64 = 1.1;
+
+fn text(title: &str, ways: &[&'static str]) -> String {
+    let way = |name: &'static str| {
+        let radio = Way::new(RADIO_BPS, RADIO_DELAY_MS, "50 kB");
+        match name {
+            "radio" => (name, Lane::Out(radio)),
+            "modem" => (name, Lane::Out(Way::new(33_600, 50, "16 kB"))),
+            _ => (name, Lane::Back(radio)),
+        }
+    };
+    let lanes: Vec<(&str, Lane)> = ways.iter().copied().chain(["down"]).map(way).collect();
+    let mut text = scenario(title, PHASE_S * DELIVERS.len() as u64, &[OURS], &lanes) + &echo(OCTETS, 200);
+    for (phase, delivers) in DELIVERS.iter().enumerate().filter(|_| ways.contains(&"radio")) {
+        let loss = match 100 - delivers {
+            0 => "{ kind = \"none\" }".to_owned(),
+            percent => format!("{{ kind = \"random\", p = \"{percent}/100\" }}"),
+        };
+        text += &change(PHASE_S * phase as u64, "radio.forward.loss", &loss);
+    }
+    text
+}
+
+fn rows(seen: &[Seen]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (phase, delivers) in DELIVERS.iter().enumerate() {
+        let case = |way: &str| {
+            let words =
+                [("phase", json!(phase + 1)), ("radio_delivers_percent", json!(delivers)), ("out_by", json!(way))];
+            seen[0].head(ID, &words, OURS)
+        };
+        let (from, until) = ((phase as u64 * PHASE_S) as f64 + FROM_S, ((phase as u64 + 1) * PHASE_S) as f64);
+        let mean = |seen: &Seen| -> Vec<f64> {
+            let all = seen.stack(OURS).map(|s| s.echo_mean(from, until)).unwrap_or_default();
+            all.into_iter().map(|ms| ms - BACK_MS).collect()
+        };
+        let [radio, modem, both] = [0, 1, 2].map(|run| mean(&seen[run]));
+        for (name, delays) in [("radio", &radio), ("modem", &modem), ("bond", &both)] {
+            rows.push(case(name).row("out_mean_ms", "ms", delays));
+        }
+        let better = smaller(&radio, &modem);
+        let mut row = case("bond").row("out_mean_of_better_fixed", "ratio", &joined(&both, &better, |a, b| a / b));
+        judge(&mut row, Aim::AtMost(TIMES));
+        rows.push(row);
+    }
+    rows
+}
+
+pub(super) fn tasks() -> Vec<Task> {
+    let runs = [("radio", &["radio"][..]), ("modem", &["modem"]), ("bond", &["radio", "modem"])];
+    let runs = runs.map(|(name, ways)| {
+        (format!("choice-{name}"), text(&format!("A radio that fades beside a modem: out by {name}"), ways))
+    });
+    vec![Task { part: "choice", seeds: 20, runs: runs.into(), judge: Box::new(rows) }]
+}

@@ -1,0 +1,105 @@
+//! Outages of half a minute and of five, of one lane and of both: what flows survive, and how soon data flows again.
+
+use super::net::{Lane, Way, bulk, scenario};
+use super::seen::Seen;
+use super::{ID, OURS, Task};
+use crate::cells::{Aim, judge};
+use crate::document::Row;
+use serde_json::json;
+
+/// When it begins.
+const AT_S: u64 = 10;
+/// Data flows again within so many round trips and so much more.
+const ROUNDS: f64 = 1.5;
+const MORE_MS: f64 = 250.0;
+/// On a lane as slow as a modem.
+const MORE_THIN_MS: f64 = 1_000.0;
+
+#[derive(Clone, Copy)]
+struct Outage {
+    lasts_s: u64,
+    /// How many of the lanes are out.
+    out: usize,
+    thin: bool,
+}
+
+impl Outage {
+    fn way(self) -> Way {
+        if self.thin { Way::new(33_600, 50, "16 kB") } else { Way::new(4_000_000, 20, "40 kB") }
+    }
+
+    fn words(self) -> &'static str {
+        match (self.thin, self.out) {
+            (true, 1) => "one of two lanes of 33.6 kbit/s",
+            (true, _) => "both lanes of 33.6 kbit/s",
+            (false, 1) => "one of two lanes of 4 Mbit/s",
+            (false, _) => "both lanes of 4 Mbit/s",
+        }
+    }
+
+    /// Megabytes that are not over before the outage is, and for 20 s more.
+    fn size(self) -> f64 {
+        let lanes = 2.0 * AT_S as f64 + (2 - self.out) as f64 * self.lasts_s as f64 + 40.0;
+        self.way().bps as f64 / 8e6 * lanes
+    }
+
+    fn ends(self) -> f64 {
+        (AT_S + self.lasts_s) as f64
+    }
+
+    fn task(self) -> Task {
+        let kind = if self.thin { "thin-" } else { "" };
+        let name = format!("outage-{kind}{}-of-2-{}s", self.out, self.lasts_s);
+        let gone = self.way().without(&[(AT_S, self.lasts_s)]);
+        let lanes = [if self.out == 2 { gone.clone() } else { self.way() }, gone].map(Lane::Both);
+        let [one, two] = lanes;
+        let title = format!("{} out for {} s", self.words(), self.lasts_s);
+        let size = format!("{} kB", (self.size() * 1e3).round());
+        let until = AT_S + self.lasts_s + 90;
+        let text = scenario(&title, until, &[OURS], &[("one", one), ("two", two)]) + &bulk(Some(&size));
+        Task { part: "outage", seeds: 5, runs: vec![(name, text)], judge: Box::new(move |seen| self.rows(&seen[0])) }
+    }
+
+    fn rows(self, seen: &Seen) -> Vec<Row> {
+        let case = [("out", json!(self.words())), ("lasts_s", json!(self.lasts_s))];
+        let head = seen.head(ID, &case, OURS);
+        let found = seen.stack(OURS);
+        let survives =
+            |s: &super::seen::StackSeen| s.bulk(|f| Some(f64::from(u8::from(f.completed && f.intact == Some(true)))));
+        let mut whole = head.row("completed", "share", &found.map(survives).unwrap_or_default());
+        judge(&mut whole, Aim::AtLeast(1.0));
+        // Of a full packet.
+        let way = self.way();
+        let rtt_ms = way.delay_us as f64 / 1e3 * 2.0 + 12_000.0 / way.bps as f64 * 1e3;
+        let within = ROUNDS * rtt_ms + if self.thin { MORE_THIN_MS } else { MORE_MS };
+        let (metric, values) = if self.out == 2 {
+            ("data_again_ms", found.map(|s| s.first_after(self.ends())))
+        } else {
+            // From just before it begins to a while after it is over: the other lane goes on.
+            ("longest_pause_ms", found.map(|s| s.longest_pause(AT_S as f64, self.ends() + 5.0)))
+        };
+        let values = values.unwrap_or_default();
+        let worst = values
+            .iter()
+            .copied()
+            .reduce(f64::max)
+            .filter(|_| values.len() == found.map_or(0, |s| s.result.flows.len()));
+        let mut again = head.row(metric, "ms", &values);
+        // A promise of how soon is kept by every run, not by the mean of them.
+        (again.value, again.ci95) = (worst, None);
+        judge(&mut again, Aim::AtMost(within));
+        vec![whole, again]
+    }
+}
+
+pub(super) fn tasks() -> Vec<Task> {
+    let mut all = Vec::new();
+    for thin in [false, true] {
+        for out in [1, 2] {
+            for lasts_s in [30, 300] {
+                all.push(Outage { lasts_s, out, thin }.task());
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,160 @@
+//! Ways back that carry a hundredth of the way out and less: what returns is acknowledgements.
+
+use super::net::{Lane, Way, bulk, echo, scenario};
+use super::seen::{Seen, joined};
+use super::{ID, OURS, STACKS, Task};
+use crate::cells::{Aim, judge};
+use crate::document::Row;
+use serde_json::json;
+
+/// Seconds of the transfer that count, its start among them.
+const COUNTED_S: f64 = 120.0;
+/// Echoes count from this second on.
+const ECHO_FROM_S: f64 = 5.0;
+/// IP bits of a full packet over its payload, as TCP with timestamps carries it.
+pub(super) const FULL_OVER_PAYLOAD: f64 = 1_500.0 / 1_448.0;
+/// Fewest echoes whose 95th percentile says something.
+const ECHOES_MIN: usize = 150;
+
+/// A way back, and what is asked of it.
+#[derive(Clone, Copy)]
+struct Thin {
+    out_bps: u64,
+    back_bps: u64,
+    delay_ms: u64,
+    queues: [&'static str; 2],
+    seconds: u64,
+    echo_every_ms: Option<u64>,
+    share: f64,
+    echo_times: f64,
+    /// Bytes back per delivered megabyte, or share of the way back.
+    back: Back,
+}
+
+#[derive(Clone, Copy)]
+enum Back {
+    PerMegabyte(f64),
+    Share(f64),
+}
+
+const MODEM: Thin = Thin {
+    out_bps: 2_000_000,
+    back_bps: 33_600,
+    delay_ms: 50,
+    queues: ["50 kB", "16 kB"],
+    seconds: 125,
+    echo_every_ms: Some(100),
+    share: 0.95,
+    echo_times: 1.5,
+    back: Back::Share(0.25),
+};
+const ROWS: [Thin; 4] = [
+    MODEM,
+    Thin { back_bps: 9_600, seconds: 165, echo_every_ms: Some(1_000), echo_times: 1.6, ..MODEM },
+    Thin { back_bps: 1_200, echo_every_ms: None, share: 0.90, back: Back::PerMegabyte(400.0), ..MODEM },
+    // A cable or satellite plan: 600 to one.
+    Thin {
+        out_bps: 300_000_000,
+        back_bps: 500_000,
+        delay_ms: 20,
+        queues: ["1500 kB", "50 kB"],
+        seconds: 25,
+        echo_every_ms: Some(100),
+        share: 0.9,
+        echo_times: 2.0,
+        ..MODEM
+    },
+];
+
+impl Thin {
+    fn lanes(&self) -> [(&'static str, Lane); 1] {
+        let [out, back] = [(self.out_bps, self.queues[0]), (self.back_bps, self.queues[1])]
+            .map(|(bps, queue)| Way::new(bps, self.delay_ms, queue));
+        [("air", Lane::Ways(out, back))]
+    }
+
+    /// Seconds of the run that count.
+    fn counted(&self) -> f64 {
+        COUNTED_S.min(self.seconds as f64)
+    }
+
+    fn task(self) -> Task {
+        let name = format!("thin-{}", self.back_bps);
+        let title = format!("{} bit/s back of {} bit/s", self.back_bps, self.out_bps);
+        let asked = self.echo_every_ms.map(|every| echo(64, every));
+        let loaded =
+            scenario(&title, self.seconds, &STACKS, &self.lanes()) + &bulk(None) + &asked.clone().unwrap_or_default();
+        let mut runs = vec![(name.clone(), loaded)];
+        if let Some(asked) = asked {
+            let idle = scenario(&format!("{title}, idle"), self.seconds, &[OURS, "tcp-cubic"], &self.lanes()) + &asked;
+            runs.push((format!("{name}-idle"), idle));
+        }
+        Task { part: "thin", seeds: 3, runs, judge: Box::new(move |seen| self.rows(seen)) }
+    }
+
+    fn rows(&self, seen: &[Seen]) -> Vec<Row> {
+        let case = [("out_bps", json!(self.out_bps)), ("back_bps", json!(self.back_bps))];
+        let (loaded, idle) = (&seen[0], seen.get(1));
+        // Of what waits for nothing: a plain TCP's echo.
+        let plain = idle.and_then(|idle| idle.stack("tcp-cubic"));
+        let unloaded = plain.map(|s| s.echo(50, ECHO_FROM_S, self.seconds as f64)).unwrap_or_default();
+        let mut rows = Vec::new();
+        for stack in STACKS {
+            let ours = stack == OURS;
+            let head = loaded.head(ID, &case, stack);
+            let Some(found) = loaded.stack(stack) else {
+                if ours {
+                    let mut row = head.row("limit_share", "ratio", &[]);
+                    judge(&mut row, Aim::AtLeast(self.share));
+                    rows.push(row);
+                }
+                continue;
+            };
+            let goodput = found.goodput(0.0, self.counted());
+            let share: Vec<f64> = goodput.iter().map(|bps| bps * FULL_OVER_PAYLOAD / self.out_bps as f64).collect();
+            let mut made = vec![(head.row("limit_share", "ratio", &share), Aim::AtLeast(self.share))];
+            made[0].0.bound = Some(1_437.0 / 1_448.0);
+            if self.echo_every_ms.is_some() {
+                let p95 = found.echo(95, ECHO_FROM_S, self.seconds as f64);
+                let mut row =
+                    head.row("echo_p95_over_unloaded", "ratio", &joined(&p95, &unloaded, |p95, p50| p95 / p50));
+                row.bound = Some(1.0);
+                made.push((row, Aim::AtMost(self.echo_times)));
+                let count = found.echo_count(ECHO_FROM_S, self.seconds as f64) as f64;
+                made.push((head.row("echoes", "echoes", &[count]), Aim::AtLeast(ECHOES_MIN as f64)));
+            }
+            made.extend(self.back_row(loaded, idle, stack));
+            for (mut row, aim) in made {
+                if ours {
+                    judge(&mut row, aim);
+                }
+                rows.push(row);
+            }
+        }
+        rows
+    }
+
+    /// What returns beside the echo.
+    fn back_row(&self, loaded: &Seen, idle: Option<&Seen>, stack: &str) -> Option<(Row, Aim)> {
+        let head = loaded.head(ID, &[("out_bps", json!(self.out_bps)), ("back_bps", json!(self.back_bps))], stack);
+        let found = loaded.stack(stack)?;
+        let back = found.offered("air", "reverse");
+        match self.back {
+            Back::PerMegabyte(most) => {
+                let megabytes = found.bulk(|f| Some(f.bytes as f64 / 1e6));
+                let values = joined(&back, &megabytes, |back, mb| back / mb);
+                Some((head.row("back_bytes_per_delivered_mb", "B", &values), Aim::AtMost(most)))
+            }
+            Back::Share(most) => {
+                let echoes = idle.and_then(|idle| idle.stack(stack))?.offered("air", "reverse");
+                let whole = self.back_bps as f64 / 8.0 * self.seconds as f64;
+                let values = joined(&back, &echoes, |back, echoes| (back - echoes) / whole);
+                Some((head.row("back_share_beside_echo", "ratio", &values), Aim::AtMost(most)))
+            }
+        }
+    }
+}
+
+pub(super) fn tasks() -> Vec<Task> {
+    ROWS.into_iter().map(Thin::task).collect()
+}
