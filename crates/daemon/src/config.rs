@@ -135,8 +135,8 @@ pub enum Ways {
 /// One way to a neighbour or from it, or both.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lane {
-    /// Where its datagrams go; `None` if the peer calls us, or if it only brings.
-    pub address: Option<SocketAddr>,
+    /// `host:port` where its datagrams go; `None` if the peer calls us, or if it only brings.
+    pub address: Option<String>,
     /// The socket that it has, if it does not use that of `gateway.listen`.
     pub socket: Option<LaneSocket>,
     /// Which ways it carries.
@@ -145,6 +145,30 @@ pub struct Lane {
     pub metered: bool,
     /// Whether it may carry bulk.
     pub bulk: bool,
+}
+
+impl Default for Lane {
+    fn default() -> Self {
+        Self { address: None, socket: None, ways: Ways::Both, metered: false, bulk: true }
+    }
+}
+
+impl Lane {
+    /// Its address, if that is a number.
+    pub fn number(&self) -> Option<SocketAddr> {
+        self.address.as_ref().and_then(|text| text.parse().ok())
+    }
+}
+
+impl Peer {
+    /// Where it is called, by each lane out, and what that lane's socket is bound to if it is not `listen`.
+    pub(crate) fn places(&self, listen: SocketAddr) -> Vec<(Option<String>, SocketAddr)> {
+        if self.lanes.is_empty() {
+            return vec![(self.address.clone(), listen)];
+        }
+        let out = self.lanes.iter().filter(|lane| lane.ways != Ways::In);
+        out.map(|lane| (lane.address.clone(), lane.socket.as_ref().map_or(listen, |socket| socket.local))).collect()
+    }
 }
 
 /// A lane's own socket.
@@ -274,8 +298,9 @@ impl Config {
         sockets
     }
 
-    /// What the gateway machine is told of a peer's lanes. `address` is where the peer is as far as one is written or known.
-    fn gateway_lanes(&self, peer: &Peer, sockets: &[LaneSocket], address: Option<SocketAddr>) -> Vec<LaneConfig> {
+    /// What the gateway machine is told of a peer's lanes. `addresses` are where it is called by each, as far as that is known.
+    fn gateway_lanes(&self, peer: &Peer, sockets: &[LaneSocket], addresses: &[Option<SocketAddr>]) -> Vec<LaneConfig> {
+        let at = |lane: usize| addresses.get(lane).copied().flatten();
         let lane = |port: usize, address, one_way, metered, bulk| LaneConfig {
             port: PortId(port as u16),
             address,
@@ -285,22 +310,26 @@ impl Config {
             controller: peer.controller,
         };
         if peer.lanes.is_empty() {
-            return vec![lane(0, address, false, false, true)];
+            return vec![lane(0, at(0), false, false, true)];
         }
         let out = peer.lanes.iter().filter(|lane| lane.ways != Ways::In);
         let port =
             |of: &Lane| sockets.iter().position(|socket| Some(socket) == of.socket.as_ref()).map_or(0, |i| i + 1);
-        out.map(|of| lane(port(of), of.address, of.ways == Ways::Out, of.metered, of.bulk)).collect()
+        let one = |(i, of): (usize, &Lane)| {
+            let address = at(i).or_else(|| of.number());
+            lane(port(of), address, of.ways == Ways::Out, of.metered, of.bulk)
+        };
+        out.enumerate().map(one).collect()
     }
 
-    /// What the gateway machine is told. `addresses` are the peers' resolved addresses, in order.
-    pub fn to_gateway(&self, addresses: &[Option<SocketAddr>]) -> gateway::Config {
+    /// What the gateway machine is told. `addresses` are the resolved addresses of each peer's lanes out, in order.
+    pub fn to_gateway(&self, addresses: &[Vec<Option<SocketAddr>>]) -> gateway::Config {
         let sockets = self.lane_sockets();
         let peers = self.peers.iter().enumerate().map(|(i, p)| PeerConfig {
             name: p.name.clone(),
             public_key: p.public_key,
             preshared_key: p.preshared_key,
-            lanes: self.gateway_lanes(p, &sockets, addresses.get(i).copied().flatten()),
+            lanes: self.gateway_lanes(p, &sockets, addresses.get(i).map_or(&[], Vec::as_slice)),
             choice: p.choice,
             keepalive: p.keepalive,
             allow_sources: p.allow_sources.clone(),

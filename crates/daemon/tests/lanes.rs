@@ -102,6 +102,45 @@ fn two_uplinks_carry_together_and_either_goes_without_a_byte_lost() {
     assert!(!a.log().contains("is down") && !b.log().contains("is down"), "{}", a.log());
 }
 
+/// `interface` of the near gateway is taken down or up, as a cable that is pulled is.
+fn plug(world: &World, interface: &str, how: &str) {
+    world.sh(&world.a, &format!("ip link set {interface} {how}"));
+}
+
+#[test]
+fn a_lane_unplugged_in_mid_transfer_loses_nothing_and_is_used_again() {
+    let _alone = alone();
+    if !root_or_skip("lanes_unplugged") {
+        return;
+    }
+    let world = two_ways("unplugged");
+    let b = world.spawn("b", &with_lanes(&world, "b", "", KEEP, ""));
+    let lanes = "[[peer.lane]]\naddress = \"10.2.0.2:4780\"\n\
+                 [[peer.lane]]\naddress = \"10.4.0.2:4780\"\ndevice = \"wan1\"\nmetered = true\n";
+    let a = world.spawn("a", &with_lanes(&world, "a", lanes, "", LAN));
+    a.wait_log("peer 'b' is up");
+    b.wait_log("peer 'a' is up");
+    limit(&world);
+    let works = |wanted: [bool; 2]| {
+        common::wait_for("the lanes", || a.status().peers[0].lanes.iter().map(|lane| lane.works).eq(wanted));
+    };
+    works([true, true]);
+    transfer_during(&world, 20_000_000, || {
+        let lanes = a.status().peers[0].lanes.clone();
+        assert!(lanes[1].spare && lanes[1].delivered_bytes < 100_000, "the metered one waits: {lanes:?}");
+        for (interface, left) in [("wan0", [false, true]), ("wan1", [true, false])] {
+            plug(&world, interface, "down");
+            works(left);
+            pause(Duration::from_millis(1_000));
+            plug(&world, interface, "up");
+            works([true, true]);
+        }
+    });
+    let lanes = a.status().peers[0].lanes.clone();
+    assert!(lanes.iter().all(|lane| lane.delivered_bytes > 1_000_000) && lanes[1].spare, "{lanes:?}");
+    assert!(!a.log().contains("is down") && !b.log().contains("is down"), "{}", a.log());
+}
+
 #[test]
 fn what_leaves_by_radio_and_comes_back_by_modem_needs_neither_in_the_other_direction() {
     let _alone = alone();

@@ -211,6 +211,11 @@ impl Gateway {
         self.settle(now, peer);
     }
 
+    /// Whether nothing comes back of what leaves by a lane to the peer.
+    pub fn lane_failed(&self, peer: PeerId, lane: usize) -> bool {
+        self.links.get(peer.0).is_some_and(|link| lane < link.lanes() && link.lane_failed(lane))
+    }
+
     /// Whether a port takes datagrams now. The owner of several says so, for what one does not take another carries.
     pub fn set_port_room(&mut self, now: Instant, port: PortId, room: bool) {
         for (peer, link) in self.links.iter_mut().enumerate() {

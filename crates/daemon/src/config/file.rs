@@ -274,14 +274,12 @@ impl Peer {
 
 impl Lane {
     fn from_table(t: &LaneTable, key: &str, listen: SocketAddr) -> Result<Self, ConfigError> {
-        let number = |text: &String| {
-            let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() != 0);
-            let wrong =
-                || format!("'{text}' is not address:port, such as 192.0.2.7:4780 (a lane takes numbers, no names)");
-            address.ok_or_else(|| value(format!("{key}.address"), wrong()))
-        };
-        let address = t.address.as_ref().map(number).transpose()?;
-        if address.is_some() && t.direction == Ways::In {
+        if let Some(text) = &t.address {
+            check_host_and_port(text).map_err(|e| value(format!("{key}.address"), e))?;
+        }
+        // Of a name, the socket that it is to have says which IP version counts.
+        let address = t.address.as_ref().and_then(|text| text.parse::<SocketAddr>().ok());
+        if t.address.is_some() && t.direction == Ways::In {
             return Err(value(
                 format!("{key}.address"),
                 "nothing leaves by a lane of direction \"in\": remove its address",
@@ -312,7 +310,7 @@ impl Lane {
                 "and `bulk` are about what leaves, and nothing leaves by a lane of direction \"in\": remove them",
             ));
         }
-        Ok(Self { address, socket, ways: t.direction, metered: t.metered, bulk: t.bulk })
+        Ok(Self { address: t.address.clone(), socket, ways: t.direction, metered: t.metered, bulk: t.bulk })
     }
 }
 

@@ -166,7 +166,7 @@ impl Daemon {
     /// Where the peer is called, or else where it was last heard.
     fn address_of(&self, peer: usize) -> Option<SocketAddr> {
         let configured = self.config.peers.get(peer)?.address.is_some();
-        let named = self.names.addresses().get(peer).copied().flatten();
+        let named = self.names.addresses().get(peer).and_then(|lanes| lanes.first().copied().flatten());
         if configured { named } else { self.gateway.peer_address(PeerId(peer)) }
     }
     /// Somebody calls under a key that is nobody's.
@@ -186,14 +186,25 @@ impl Daemon {
         let key = keys::to_base64(&public_key);
         self.say(&format!("{from} calls with the key {key}, which no [[peer]] has: add it there, or correct its key"));
     }
+    /// Of peers that answer, the lanes by which nothing comes back: where their names lead is asked again.
+    pub(super) fn look_at_lanes(&mut self) {
+        let (gateway, peers) = (&self.gateway, &self.peers);
+        let failed =
+            |peer: usize, lane| peers.get(peer).filter(|c| c.up).map(|_| gateway.lane_failed(PeerId(peer), lane));
+        self.names.look_at_lanes(self.now, failed);
+    }
     pub(super) fn hear_of_names(&mut self) {
-        for (peer, news) in self.names.take(self.now) {
+        for (peer, lane, news) in self.names.take(self.now) {
+            let places = self.config.peers.get(peer).map(|p| p.places(self.config.listen)).unwrap_or_default();
+            let name = places.get(lane).and_then(|(name, _)| name.clone()).unwrap_or_default();
+            let whose = format!("peer '{}'", self.peer_name(PeerId(peer)));
             match news {
                 News::At(address) => {
-                    let name = self.config.peers.get(peer).and_then(|p| p.address.clone()).unwrap_or_default();
-                    self.say(&format!("peer '{}': {name} is {address}", self.peer_name(PeerId(peer)).to_owned()));
-                    self.gateway.relocate(self.now, PeerId(peer), 0, address);
+                    self.say(&format!("{whose}: {name} is {address}"));
+                    self.gateway.relocate(self.now, PeerId(peer), lane, address);
                 }
+                // It may answer by another lane.
+                News::Nowhere(why) if places.len() > 1 => self.say(&format!("{whose}: no address for {name}: {why}")),
                 News::Nowhere(why) => self.blame(peer, Cause::Nameless(why)),
             }
         }
