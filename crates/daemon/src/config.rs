@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, PortId, Span};
 use wavelane_gateway as gateway;
-use wavelane_gateway::{Choice, Controller, LaneConfig, PacketConfig, PeerConfig};
+use wavelane_gateway::{Choice, Controller, LaneConfig, Medium, PacketConfig, PeerConfig};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -178,6 +178,8 @@ pub struct LaneSocket {
     pub local: SocketAddr,
     /// The device by which alone it sends and receives.
     pub device: Option<String>,
+    /// It is a packet socket of that device, and its addresses are stations' ([`wavelane_host::ether`]).
+    pub ethernet: bool,
 }
 
 /// One plain forward: what connects to `listen` reaches `to` from the peer `via`.
@@ -301,23 +303,24 @@ impl Config {
     /// What the gateway machine is told of a peer's lanes. `addresses` are where it is called by each, as far as that is known.
     fn gateway_lanes(&self, peer: &Peer, sockets: &[LaneSocket], addresses: &[Option<SocketAddr>]) -> Vec<LaneConfig> {
         let at = |lane: usize| addresses.get(lane).copied().flatten();
-        let lane = |port: usize, address, one_way, metered, bulk| LaneConfig {
-            port: PortId(port as u16),
-            address,
-            one_way,
-            metered,
-            bulk,
-            controller: peer.controller,
-        };
         if peer.lanes.is_empty() {
-            return vec![lane(0, at(0), false, false, true)];
+            return vec![LaneConfig { controller: peer.controller, ..LaneConfig::new(PortId(0), at(0)) }];
         }
         let out = peer.lanes.iter().filter(|lane| lane.ways != Ways::In);
         let port =
             |of: &Lane| sockets.iter().position(|socket| Some(socket) == of.socket.as_ref()).map_or(0, |i| i + 1);
         let one = |(i, of): (usize, &Lane)| {
             let address = at(i).or_else(|| of.number());
-            lane(port(of), address, of.ways == Ways::Out, of.metered, of.bulk)
+            let ethernet = of.socket.as_ref().is_some_and(|socket| socket.ethernet);
+            LaneConfig {
+                port: PortId(port(of) as u16),
+                address,
+                one_way: of.ways == Ways::Out,
+                medium: if ethernet { Medium::Ethernet } else { Medium::Udp },
+                metered: of.metered,
+                bulk: of.bulk,
+                controller: peer.controller,
+            }
         };
         out.enumerate().map(one).collect()
     }

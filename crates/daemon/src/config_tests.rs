@@ -235,6 +235,14 @@ fn lanes_that_cannot_be_are_refused_with_what_to_write_instead() {
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nbulk = false", "no lane for bulk"),
         ("choice = \"delivery-1998\"\n[[peer.lane]]\naddress = \"192.0.2.1:1\"", "add a lane, or choose bond"),
         ("choice = \"cheapest\"", "`pinned+fallback`"),
+        ("[[peer.lane]]\nmedium = \"ethernet\"", "needs the name of its interface"),
+        ("[[peer.lane]]\nmedium = \"token-ring\"", "`ethernet`"),
+        (
+            "[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\naddress = \"192.0.2.1:1\"",
+            "no station's address",
+        ),
+        ("[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\ndirection = \"out\"", "nothing comes back"),
+        ("[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\nlocal = \"0.0.0.0:0\"", "remove it"),
         (
             "[[peer.lane]]\naddress = \"192.0.2.1:1\"\n[[peer.lane]]\ndirection = \"in\"\nmetered = true",
             "about what leaves",

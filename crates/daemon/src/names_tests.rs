@@ -133,7 +133,7 @@ fn lanes_have_names_of_their_own_and_one_that_brings_no_answer_is_looked_for_whi
     let mut config = config(&["sat.example:1"]);
     let lane = |name: &str, local: Option<&str>| crate::config::Lane {
         address: Some(name.into()),
-        socket: local.map(|local| crate::config::LaneSocket { local: address(local), device: None }),
+        socket: local.map(|local| crate::config::LaneSocket { local: address(local), device: None, ethernet: false }),
         ..crate::config::Lane::default()
     };
     config.peers[0].address = None;
