@@ -3,6 +3,7 @@
 //! Each returns the text for standard output; each error is one line and means exit code 2.
 
 mod notes;
+mod one_way;
 
 use crate::config::{self, Config, ConfigError};
 use crate::keys::{self, KeyError};
@@ -385,6 +386,7 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
 pub fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = unreachable(config);
     warnings.extend(unforwarded(config));
+    warnings.extend(one_way::filtered_here(config));
     if let Some(intercept) = &config.intercept {
         for name in &intercept.interfaces {
             if !wavelane_host::interface_exists(name) {

@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, PortId, Span};
 use wavelane_gateway as gateway;
-use wavelane_gateway::{Choice, Controller, LaneConfig, PacketConfig, PeerConfig};
+use wavelane_gateway::{Choice, Controller, LaneConfig, Medium, PacketConfig, PeerConfig};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -135,8 +135,8 @@ pub enum Ways {
 /// One way to a neighbour or from it, or both.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lane {
-    /// Where its datagrams go; `None` if the peer calls us, or if it only brings.
-    pub address: Option<SocketAddr>,
+    /// `host:port` where its datagrams go; `None` if the peer calls us, or if it only brings.
+    pub address: Option<String>,
     /// The socket that it has, if it does not use that of `gateway.listen`.
     pub socket: Option<LaneSocket>,
     /// Which ways it carries.
@@ -147,6 +147,30 @@ pub struct Lane {
     pub bulk: bool,
 }
 
+impl Default for Lane {
+    fn default() -> Self {
+        Self { address: None, socket: None, ways: Ways::Both, metered: false, bulk: true }
+    }
+}
+
+impl Lane {
+    /// Its address, if that is a number.
+    pub fn number(&self) -> Option<SocketAddr> {
+        self.address.as_ref().and_then(|text| text.parse().ok())
+    }
+}
+
+impl Peer {
+    /// Where it is called, by each lane out, and what that lane's socket is bound to if it is not `listen`.
+    pub(crate) fn places(&self, listen: SocketAddr) -> Vec<(Option<String>, SocketAddr)> {
+        if self.lanes.is_empty() {
+            return vec![(self.address.clone(), listen)];
+        }
+        let out = self.lanes.iter().filter(|lane| lane.ways != Ways::In);
+        out.map(|lane| (lane.address.clone(), lane.socket.as_ref().map_or(listen, |socket| socket.local))).collect()
+    }
+}
+
 /// A lane's own socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LaneSocket {
@@ -154,6 +178,8 @@ pub struct LaneSocket {
     pub local: SocketAddr,
     /// The device by which alone it sends and receives.
     pub device: Option<String>,
+    /// It is a packet socket of that device, and its addresses are stations' ([`wavelane_host::ether`]).
+    pub ethernet: bool,
 }
 
 /// One plain forward: what connects to `listen` reaches `to` from the peer `via`.
@@ -274,33 +300,39 @@ impl Config {
         sockets
     }
 
-    /// What the gateway machine is told of a peer's lanes. `address` is where the peer is as far as one is written or known.
-    fn gateway_lanes(&self, peer: &Peer, sockets: &[LaneSocket], address: Option<SocketAddr>) -> Vec<LaneConfig> {
-        let lane = |port: usize, address, one_way, metered, bulk| LaneConfig {
-            port: PortId(port as u16),
-            address,
-            one_way,
-            metered,
-            bulk,
-            controller: peer.controller,
-        };
+    /// What the gateway machine is told of a peer's lanes. `addresses` are where it is called by each, as far as that is known.
+    fn gateway_lanes(&self, peer: &Peer, sockets: &[LaneSocket], addresses: &[Option<SocketAddr>]) -> Vec<LaneConfig> {
+        let at = |lane: usize| addresses.get(lane).copied().flatten();
         if peer.lanes.is_empty() {
-            return vec![lane(0, address, false, false, true)];
+            return vec![LaneConfig { controller: peer.controller, ..LaneConfig::new(PortId(0), at(0)) }];
         }
         let out = peer.lanes.iter().filter(|lane| lane.ways != Ways::In);
         let port =
             |of: &Lane| sockets.iter().position(|socket| Some(socket) == of.socket.as_ref()).map_or(0, |i| i + 1);
-        out.map(|of| lane(port(of), of.address, of.ways == Ways::Out, of.metered, of.bulk)).collect()
+        let one = |(i, of): (usize, &Lane)| {
+            let address = at(i).or_else(|| of.number());
+            let ethernet = of.socket.as_ref().is_some_and(|socket| socket.ethernet);
+            LaneConfig {
+                port: PortId(port(of) as u16),
+                address,
+                one_way: of.ways == Ways::Out,
+                medium: if ethernet { Medium::Ethernet } else { Medium::Udp },
+                metered: of.metered,
+                bulk: of.bulk,
+                controller: peer.controller,
+            }
+        };
+        out.enumerate().map(one).collect()
     }
 
-    /// What the gateway machine is told. `addresses` are the peers' resolved addresses, in order.
-    pub fn to_gateway(&self, addresses: &[Option<SocketAddr>]) -> gateway::Config {
+    /// What the gateway machine is told. `addresses` are the resolved addresses of each peer's lanes out, in order.
+    pub fn to_gateway(&self, addresses: &[Vec<Option<SocketAddr>>]) -> gateway::Config {
         let sockets = self.lane_sockets();
         let peers = self.peers.iter().enumerate().map(|(i, p)| PeerConfig {
             name: p.name.clone(),
             public_key: p.public_key,
             preshared_key: p.preshared_key,
-            lanes: self.gateway_lanes(p, &sockets, addresses.get(i).copied().flatten()),
+            lanes: self.gateway_lanes(p, &sockets, addresses.get(i).map_or(&[], Vec::as_slice)),
             choice: p.choice,
             keepalive: p.keepalive,
             allow_sources: p.allow_sources.clone(),

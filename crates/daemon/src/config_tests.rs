@@ -34,7 +34,7 @@ fn a_plain_file_is_read_with_its_defaults() {
     assert_eq!((c.on_failure, c.source), (OnFailure::Open, Source::Own));
     assert_eq!(c.route("10.0.3.7".parse().unwrap(), |_| false), Some(0));
     assert_eq!(c.route("10.0.4.7".parse().unwrap(), |_| false), None);
-    assert_eq!(c.to_gateway(&[None]).peers[0].name, "b");
+    assert_eq!(c.to_gateway(&[]).peers[0].name, "b");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_peer_reaches_what_is_served_unless_its_own_list_says_otherwise() {
     let folder = Folder::new("serves");
     let may = |gateway: &str, peer: &str, target: &str, own: Option<&[IpAddr]>| {
         let c = Config::parse(&text(gateway, peer, ""), "x", &folder.0).unwrap();
-        let targets = c.to_gateway(&[None]).peers.remove(0).allow_targets;
+        let targets = c.to_gateway(&[]).peers.remove(0).allow_targets;
         let target = target.parse().unwrap();
         assert!(
             !c.may_connect(0, target, own) || targets.iter().any(|p| p.contains(target)),
@@ -164,7 +164,7 @@ fn a_peer_reaches_what_is_served_unless_its_own_list_says_otherwise() {
 fn sources_are_the_routes_where_they_are_kept_unless_a_list_says_otherwise() {
     let folder = Folder::new("sources");
     let of = |gateway: &str, peer: &str| {
-        let c = Config::parse(&text(gateway, peer, ""), "x", &folder.0).unwrap().to_gateway(&[None]);
+        let c = Config::parse(&text(gateway, peer, ""), "x", &folder.0).unwrap().to_gateway(&[]);
         (c.keep_sources, c.peers[0].allow_sources.as_ref().map(Vec::len), c.serves.len())
     };
     assert_eq!(of("", ""), (false, None, 0));
@@ -226,7 +226,7 @@ fn lanes_that_cannot_be_are_refused_with_what_to_write_instead() {
     for (lanes, why) in [
         ("[[peer.lane]]\ndirection = \"in\"", "nothing leads to the peer"),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\ndirection = \"in\"", "remove its address"),
-        ("[[peer.lane]]\naddress = \"far.example:4780\"", "takes numbers, no names"),
+        ("[[peer.lane]]\naddress = \"far.example\"", "is not host:port"),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nlocal = \"192.0.2.9:4780\"", "choose another port"),
         ("[[peer.lane]]\naddress = \"[2001:db8::1]:1\"", "listen on [::]:4780 for both"),
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\ndevice = \"a/b\"", "is not an interface name"),
@@ -235,6 +235,14 @@ fn lanes_that_cannot_be_are_refused_with_what_to_write_instead() {
         ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nbulk = false", "no lane for bulk"),
         ("choice = \"delivery-1998\"\n[[peer.lane]]\naddress = \"192.0.2.1:1\"", "add a lane, or choose bond"),
         ("choice = \"cheapest\"", "`pinned+fallback`"),
+        ("[[peer.lane]]\nmedium = \"ethernet\"", "needs the name of its interface"),
+        ("[[peer.lane]]\nmedium = \"token-ring\"", "`ethernet`"),
+        (
+            "[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\naddress = \"192.0.2.1:1\"",
+            "no station's address",
+        ),
+        ("[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\ndirection = \"out\"", "nothing comes back"),
+        ("[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\nlocal = \"0.0.0.0:0\"", "remove it"),
         (
             "[[peer.lane]]\naddress = \"192.0.2.1:1\"\n[[peer.lane]]\ndirection = \"in\"\nmetered = true",
             "about what leaves",
@@ -246,7 +254,7 @@ fn lanes_that_cannot_be_are_refused_with_what_to_write_instead() {
     let config =
         with("[[peer.lane]]\naddress = \"192.0.2.1:1\"\n[[peer.lane]]\naddress = \"192.0.2.2:1\"\ndevice = \"wan1\"");
     let config = config.unwrap();
-    let lanes = &config.to_gateway(&[None]).peers[0].lanes;
+    let lanes = &config.to_gateway(&[]).peers[0].lanes;
     assert_eq!(lanes.iter().map(|lane| lane.port.0).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(config.peers[0].keepalive, Some(KEEPALIVE));
     let lanes = "[[peer.lane]]\naddress = \"192.0.2.1:1\"\nbulk = false\n[[peer.lane]]\naddress = \"192.0.2.2:1\"\nmetered = true";
@@ -256,7 +264,7 @@ fn lanes_that_cannot_be_are_refused_with_what_to_write_instead() {
         ("pinned+fallback", Choice::PinnedFallback),
         ("delivery-1998", Choice::Delivery1998),
     ] {
-        let peer = with(&format!("choice = \"{word}\"\n{lanes}")).unwrap().to_gateway(&[None]).peers.remove(0);
+        let peer = with(&format!("choice = \"{word}\"\n{lanes}")).unwrap().to_gateway(&[]).peers.remove(0);
         let told: Vec<_> = peer.lanes.iter().map(|lane| (lane.bulk, lane.metered)).collect();
         assert_eq!((peer.choice, told), (choice, vec![(false, false), (true, true)]));
     }

@@ -16,6 +16,7 @@ mod reload;
 mod stop;
 
 use self::contact::Contact;
+pub(crate) use self::lane::LaneMedium;
 use self::lane::LanePort;
 use self::packets::PacketDoor;
 use self::reload::Reloads;

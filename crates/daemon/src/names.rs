@@ -1,4 +1,4 @@
-//! Peers' names, looked up beside the packet path: at the start, at every reload, and again and again while a peer is silent.
+//! Peers' and their lanes' names, looked up beside the packet path: at the start, at every reload, and again and again while a peer is silent.
 //!
 //! A name server may take a minute for an answer, or never give one. Each lookup has a thread of its own, which ends
 //! with it; the packet thread only hears a bell.
@@ -50,10 +50,14 @@ pub(crate) enum News {
     Nowhere(String),
 }
 
-/// One peer's name.
+/// Where one way to a peer leads.
 #[derive(Debug)]
 struct Entry {
     key: [u8; 32],
+    /// The peer's place, and that of the lane among those out to it.
+    way: (usize, usize),
+    /// What its socket is bound to: whether an address is one that it speaks to.
+    bound: SocketAddr,
     text: Option<String>,
     known: Option<SocketAddr>,
     /// Since when it is called there.
@@ -66,12 +70,11 @@ struct Entry {
     complained: bool,
 }
 
-/// The names of all peers, in the configuration's order.
+/// The names of all peers' ways, in the configuration's order.
 #[derive(Debug)]
 pub(crate) struct Names {
     entries: Vec<Entry>,
-    /// Whether an address is one that our socket speaks to.
-    listen: SocketAddr,
+    peers: usize,
     lookup: Lookup,
     running: usize,
     sender: Sender<Answer>,
@@ -91,27 +94,27 @@ impl Names {
         ring.set_nonblocking(true)?;
         bell.set_nonblocking(true)?;
         let (sender, answers) = channel();
-        let listen = config.listen;
-        let mut names = Self { entries: Vec::new(), listen, lookup, running: 0, sender, answers, ring, bell };
+        let mut names = Self { entries: Vec::new(), peers: 0, lookup, running: 0, sender, answers, ring, bell };
         names.arrange(now, config);
         Ok(names)
     }
     /// The peers are those of `config` now. What is known of a name stays, and it is looked up again.
     pub(crate) fn arrange(&mut self, now: Instant, config: &Config) {
         let mut before = std::mem::take(&mut self.entries);
-        let entry = |peer: &Peer| {
-            let same = |e: &Entry| e.key == peer.public_key && e.text == peer.address;
+        let mut entry = |peer: &Peer, way: (usize, usize), (text, bound): (Option<String>, SocketAddr)| {
+            let same = |e: &Entry| e.key == peer.public_key && e.text == text && (e.way.1, e.bound) == (way.1, bound);
             if let Some(i) = before.iter().position(same) {
                 let entry = before.swap_remove(i);
                 let once = entry.is_name() && entry.due.is_none();
                 let due = if once { Some(now) } else { entry.due };
-                return Entry { due, once, ..entry };
+                return Entry { way, due, once, ..entry };
             }
-            let known = peer.address.as_ref().and_then(|text| text.parse().ok());
-            let due = (peer.address.is_some() && known.is_none()).then_some(now);
-            let (key, text) = (peer.public_key, peer.address.clone());
+            let known = text.as_ref().and_then(|text| text.parse().ok());
+            let due = (text.is_some() && known.is_none()).then_some(now);
             Entry {
-                key,
+                key: peer.public_key,
+                way,
+                bound,
                 text,
                 known,
                 tried: now,
@@ -122,23 +125,36 @@ impl Names {
                 complained: false,
             }
         };
-        self.entries = config.peers.iter().map(entry).collect();
+        self.peers = config.peers.len();
+        self.entries.clear();
+        for (place, peer) in config.peers.iter().enumerate() {
+            for (lane, told) in peer.places(config.listen).into_iter().enumerate() {
+                self.entries.push(entry(peer, (place, lane), told));
+            }
+        }
     }
-    /// Where each peer is to be called, as far as that is known.
-    pub(crate) fn addresses(&self) -> Vec<Option<SocketAddr>> {
-        self.entries.iter().map(|e| e.known).collect()
+    /// Where each peer is to be called, by each lane out, as far as that is known.
+    pub(crate) fn addresses(&self) -> Vec<Vec<Option<SocketAddr>>> {
+        let mut all = vec![Vec::new(); self.peers];
+        self.entries.iter().for_each(|e| all[e.way.0].push(e.known));
+        all
     }
     /// The peer does not answer: perhaps it lives elsewhere by now.
     pub(crate) fn silent(&mut self, now: Instant, peer: usize) {
-        if let Some(e) = self.entries.get_mut(peer).filter(|e| e.is_name() && !e.asking) {
-            e.due.get_or_insert(now);
-            e.once = false;
-        }
+        self.entries.iter_mut().filter(|e| e.way.0 == peer).for_each(|e| e.silent(now));
     }
-    /// The peer answers: its name is left alone.
+    /// The peer answers: its names are left alone.
     pub(crate) fn up(&mut self, peer: usize) {
-        if let Some(e) = self.entries.get_mut(peer).filter(|e| e.known.is_some()) {
-            (e.due, e.wait) = (None, AGAIN_FIRST);
+        self.entries.iter_mut().filter(|e| e.way.0 == peer).for_each(Entry::up);
+    }
+    /// Of a peer that answers, the lanes with names: `failed` says by which nothing comes back.
+    pub(crate) fn look_at_lanes(&mut self, now: Instant, failed: impl Fn(usize, usize) -> Option<bool>) {
+        for e in self.entries.iter_mut().filter(|e| e.is_name()) {
+            match failed(e.way.0, e.way.1) {
+                Some(true) => e.silent(now),
+                Some(false) if e.due.is_some() => e.up(),
+                _ => {}
+            }
         }
     }
     /// Starts the lookups that are due.
@@ -172,33 +188,29 @@ impl Names {
         waiting.filter_map(|e| e.due).min()
     }
     /// What the lookups that have ended changed, by peer. Silent peers' names stay due.
-    pub(crate) fn take(&mut self, now: Instant) -> Vec<(usize, News)> {
+    pub(crate) fn take(&mut self, now: Instant) -> Vec<(usize, usize, News)> {
         while matches!(self.bell.read(&mut [0; 64]), Ok(n) if n > 0) {}
         let mut news = Vec::new();
         while let Ok(answer) = self.answers.try_recv() {
             self.running -= 1;
-            let (found, why) = match answer.found {
+            let (all, why) = match answer.found {
+                Ok(all) if all.is_empty() => (all, "no such name".into()),
                 Ok(all) => {
-                    let usable = usable(&all, self.listen);
-                    (
-                        usable,
-                        if all.is_empty() {
-                            "no such name".into()
-                        } else {
-                            format!("only {all:?}, which `listen` cannot reach")
-                        },
-                    )
+                    let why = format!("only {all:?}, which its socket (`listen`, or the lane's `local`) cannot reach");
+                    (all, why)
                 }
                 Err(e) => (Vec::new(), e.to_string()),
             };
-            for (i, e) in self.entries.iter_mut().enumerate().filter(|(_, e)| e.text.as_ref() == Some(&answer.text)) {
+            for e in self.entries.iter_mut().filter(|e| e.text.as_ref() == Some(&answer.text)) {
                 e.asking = false;
+                let found = usable(&all, e.bound);
+                let (peer, lane) = e.way;
                 if found.is_empty() {
                     if !std::mem::replace(&mut e.complained, true) {
-                        news.push((i, News::Nowhere(why.clone())));
+                        news.push((peer, lane, News::Nowhere(why.clone())));
                     }
                 } else {
-                    news.extend(e.settle(now, &found).map(|at| (i, News::At(at))));
+                    news.extend(e.settle(now, &found).map(|at| (peer, lane, News::At(at))));
                 }
             }
         }
@@ -209,6 +221,17 @@ impl Names {
 impl Entry {
     fn is_name(&self) -> bool {
         self.text.as_ref().is_some_and(|text| text.parse::<SocketAddr>().is_err())
+    }
+    fn silent(&mut self, now: Instant) {
+        if self.is_name() && !self.asking {
+            self.due.get_or_insert(now);
+            self.once = false;
+        }
+    }
+    fn up(&mut self) {
+        if self.known.is_some() {
+            (self.due, self.wait) = (None, AGAIN_FIRST);
+        }
     }
     fn again(&mut self, now: Instant) {
         self.due = if std::mem::take(&mut self.once) { None } else { Some(now + self.wait) };

@@ -25,7 +25,7 @@ fn at(s: u64) -> Instant {
 }
 
 /// Runs what is due and waits for the answers.
-fn round(names: &mut Names, now: Instant) -> Vec<(usize, News)> {
+fn round(names: &mut Names, now: Instant) -> Vec<(usize, usize, News)> {
     names.tick(now);
     let mut news = Vec::new();
     while names.running > 0 {
@@ -49,8 +49,8 @@ fn a_name_that_nobody_knows_is_asked_for_again_and_said_once() {
         _ => Ok(vec!["[2001:db8::7]:4780".parse().unwrap(), "192.0.2.7:4780".parse().unwrap()]),
     };
     let mut names = Names::with(at(0), &config(&["shore.example:4780", "192.0.2.9:4780"]), lookup).unwrap();
-    assert_eq!(names.addresses(), [None, Some(address("192.0.2.9:4780"))]);
-    assert_eq!(round(&mut names, at(0)), [(0, News::Nowhere("Temporary failure in name resolution".into()))]);
+    assert_eq!(names.addresses(), [[None], [Some(address("192.0.2.9:4780"))]]);
+    assert_eq!(round(&mut names, at(0)), [(0, 0, News::Nowhere("Temporary failure in name resolution".into()))]);
     let mut now = at(0);
     let mut waits = Vec::new();
     let news = loop {
@@ -63,7 +63,7 @@ fn a_name_that_nobody_knows_is_asked_for_again_and_said_once() {
         }
     };
     assert_eq!(waits, [1, 2, 4].map(Span::from_secs));
-    assert_eq!(news, [(0, News::At(address("192.0.2.7:4780")))], "of the IP version that the socket speaks");
+    assert_eq!(news, [(0, 0, News::At(address("192.0.2.7:4780")))], "of the IP version that the socket speaks");
     names.up(0);
     assert_eq!(names.deadline(), None, "a peer that answers has its name left alone");
 }
@@ -75,16 +75,16 @@ fn a_silent_peer_is_looked_for_at_its_names_other_and_new_addresses() {
     let set = |texts: &[&str]| *NOW.lock().unwrap() = texts.iter().map(|t| address(t)).collect();
     set(&["192.0.2.1:4780", "192.0.2.2:4780"]);
     let mut names = Names::with(at(0), &config(&["shore.example:4780"]), lookup).unwrap();
-    assert_eq!(round(&mut names, at(0)), [(0, News::At(address("192.0.2.1:4780")))]);
+    assert_eq!(round(&mut names, at(0)), [(0, 0, News::At(address("192.0.2.1:4780")))]);
     // It has not answered yet: its first address has five seconds, then the next has.
     assert_eq!(round(&mut names, at(1)), []);
-    assert_eq!(round(&mut names, at(6)), [(0, News::At(address("192.0.2.2:4780")))]);
+    assert_eq!(round(&mut names, at(6)), [(0, 0, News::At(address("192.0.2.2:4780")))]);
     names.up(0);
     assert_eq!(round(&mut names, at(1_000)), []);
     // It moved.
     set(&["192.0.2.3:4780"]);
     names.silent(at(2_000), 0);
-    assert_eq!(round(&mut names, at(2_000)), [(0, News::At(address("192.0.2.3:4780")))]);
+    assert_eq!(round(&mut names, at(2_000)), [(0, 0, News::At(address("192.0.2.3:4780")))]);
     // However long it is silent, a name server is asked once a minute at the most.
     let mut now = at(3_000);
     for _ in 0..20 {
@@ -103,8 +103,8 @@ fn a_reload_keeps_what_is_known_and_asks_once_more() {
     names.up(0);
     names.up(1);
     names.arrange(at(10), &config(&["a.example:1", "a.example:3", "192.0.2.8:4"]));
-    assert_eq!(names.addresses(), [Some(address("192.0.2.1:1")), None, Some(address("192.0.2.8:4"))]);
-    assert_eq!(round(&mut names, at(10)), [(1, News::At(address("192.0.2.1:1")))]);
+    assert_eq!(names.addresses(), [[Some(address("192.0.2.1:1"))], [None], [Some(address("192.0.2.8:4"))]]);
+    assert_eq!(round(&mut names, at(10)), [(1, 0, News::At(address("192.0.2.1:1")))]);
     names.up(1);
     assert_eq!(names.deadline(), None);
 }
@@ -121,4 +121,36 @@ fn lookups_that_never_end_are_few() {
     names.tick(at(0));
     assert_eq!(names.running, LOOKUPS_MAX);
     assert_eq!(names.deadline(), None, "the others wait for one of them to end, not for a time");
+}
+
+#[test]
+fn lanes_have_names_of_their_own_and_one_that_brings_no_answer_is_looked_for_while_others_do() {
+    static MOVED: AtomicUsize = AtomicUsize::new(0);
+    let lookup: Lookup = |text| {
+        let moved = if text.starts_with("sat.") { 0 } else { MOVED.load(Ordering::Relaxed) };
+        Ok(vec![address(["192.0.2.1:1", "192.0.2.2:2"][moved]), address("[2001:db8::1]:1")])
+    };
+    let mut config = config(&["sat.example:1"]);
+    let lane = |name: &str, local: Option<&str>| crate::config::Lane {
+        address: Some(name.into()),
+        socket: local.map(|local| crate::config::LaneSocket { local: address(local), device: None, ethernet: false }),
+        ..crate::config::Lane::default()
+    };
+    config.peers[0].address = None;
+    config.peers[0].lanes = vec![lane("sat.example:1", None), lane("lte.example:1", None)];
+    config.peers[0].lanes.push(lane("lte.example:1", Some("[::1]:0")));
+    let mut names = Names::with(at(0), &config, lookup).unwrap();
+    let first = || News::At(address("192.0.2.1:1"));
+    let mut news = round(&mut names, at(0));
+    news.sort_by_key(|(_, lane, _)| *lane);
+    assert_eq!(news, [(0, 0, first()), (0, 1, first()), (0, 2, News::At(address("[2001:db8::1]:1")))]);
+    names.up(0);
+    assert_eq!(names.deadline(), None);
+    MOVED.store(1, Ordering::Relaxed);
+    names.look_at_lanes(at(10), |_, lane| Some(lane == 1));
+    assert_eq!(round(&mut names, at(10)), [(0, 1, News::At(address("192.0.2.2:2")))]);
+    let four = address("192.0.2.2:2");
+    assert_eq!(names.addresses(), [[Some(address("192.0.2.1:1")), Some(four), Some(address("[2001:db8::1]:1"))]]);
+    names.look_at_lanes(at(11), |_, _| Some(false));
+    assert_eq!(names.deadline(), None, "all answer");
 }

@@ -2,6 +2,7 @@
 
 use crate::config::{Config, ConfigError, LaneSocket};
 use crate::control::{Control, ControlError};
+use crate::daemon::LaneMedium;
 use crate::device::{self, DeviceError, Ways};
 use crate::kernel::Installed;
 use crate::rules::{self, MARK_DIVERT, MARK_OWN, NUMBER, Rules, RulesError};
@@ -9,6 +10,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixDatagram;
 use wavelane_gateway as gateway;
+use wavelane_host::ether::EtherLane;
 use wavelane_host::nfqueue::NfQueue;
 use wavelane_host::raw::RawSender;
 use wavelane_host::tun::OffloadTun;
@@ -116,7 +118,7 @@ pub(crate) struct Transparent {
 /// Everything opened.
 pub(crate) struct Opened {
     /// The socket of `listen`, then the lanes' own.
-    pub(crate) lanes: Vec<UdpLane>,
+    pub(crate) lanes: Vec<LaneMedium>,
     pub(crate) control: Control,
     pub(crate) forwards: Vec<TcpListener>,
     pub(crate) transparent: Option<Transparent>,
@@ -163,13 +165,17 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
 /// Opens it. `lock` is there if this daemon is the one that takes traffic in this network namespace.
 fn open_all(config: &Config, lock: Option<UnixDatagram>) -> Result<Opened, StartError> {
     let mark = lock.is_some().then_some(MARK_OWN);
-    let mut lanes = vec![UdpLane::bind(config.listen, mark, None).map_err(port_error("UDP port", config.listen))?];
-    for LaneSocket { local, device } in config.lane_sockets() {
+    let listen = UdpLane::bind(config.listen, mark, None).map_err(port_error("UDP port", config.listen))?;
+    let mut lanes = vec![LaneMedium::Udp(listen)];
+    for LaneSocket { local, device, ethernet } in config.lane_sockets() {
         let refused = |source| match &device {
             Some(device) => StartError::Device { device: device.clone(), source },
             None => port_error("UDP port", local)(source),
         };
-        lanes.push(UdpLane::bind(local, mark, device.as_deref()).map_err(refused)?);
+        lanes.push(match device.as_deref().filter(|_| ethernet) {
+            Some(device) => LaneMedium::Ether(EtherLane::open(device).map_err(refused)?),
+            None => LaneMedium::Udp(UdpLane::bind(local, mark, device.as_deref()).map_err(refused)?),
+        });
     }
     let control = Control::bind(&config.control)?;
     let mut forwards = Vec::new();

@@ -102,6 +102,47 @@ fn two_uplinks_carry_together_and_either_goes_without_a_byte_lost() {
     assert!(!a.log().contains("is down") && !b.log().contains("is down"), "{}", a.log());
 }
 
+/// `interface` of the near gateway is taken down or up, as a cable that is pulled is.
+fn plug(world: &World, interface: &str, how: &str) {
+    world.sh(&world.a, &format!("ip link set {interface} {how}"));
+}
+
+#[test]
+fn a_lane_unplugged_in_mid_transfer_loses_nothing_and_is_used_again() {
+    let _alone = alone();
+    if !root_or_skip("lanes_unplugged") {
+        return;
+    }
+    let world = two_ways("unplugged");
+    let b = world.spawn("b", &with_lanes(&world, "b", "", KEEP, ""));
+    let lanes = "[[peer.lane]]\naddress = \"10.2.0.2:4780\"\n\
+                 [[peer.lane]]\naddress = \"10.4.0.2:4780\"\ndevice = \"wan1\"\nmetered = true\n";
+    let a = world.spawn("a", &with_lanes(&world, "a", lanes, "", LAN));
+    a.wait_log("peer 'b' is up");
+    b.wait_log("peer 'a' is up");
+    limit(&world);
+    let works = |wanted: [bool; 2]| {
+        common::wait_for("the lanes", || a.status().peers[0].lanes.iter().map(|lane| lane.works).eq(wanted));
+    };
+    works([true, true]);
+    transfer_during(&world, 20_000_000, || {
+        let lanes = a.status().peers[0].lanes.clone();
+        assert!(lanes[1].spare && lanes[1].delivered_bytes < 100_000, "the metered one waits: {lanes:?}");
+        plug(&world, "wan0", "down");
+        works([false, true]);
+        pause(Duration::from_millis(1_000));
+        // Nobody waits for an answer on the one that is kept in reserve.
+        plug(&world, "wan0", "up");
+        works([true, true]);
+        plug(&world, "wan1", "down");
+        pause(Duration::from_millis(500));
+        plug(&world, "wan1", "up");
+    });
+    let lanes = a.status().peers[0].lanes.clone();
+    assert!(lanes.iter().all(|lane| lane.delivered_bytes > 1_000_000) && lanes[1].spare, "{lanes:?}");
+    assert!(!a.log().contains("is down") && !b.log().contains("is down"), "{}", a.log());
+}
+
 #[test]
 fn what_leaves_by_radio_and_comes_back_by_modem_needs_neither_in_the_other_direction() {
     let _alone = alone();
@@ -124,4 +165,76 @@ fn what_leaves_by_radio_and_comes_back_by_modem_needs_neither_in_the_other_direc
     transfer_during(&world, 2_000_000, || {});
     let tried = world.sh(&world.a, "nft list table ip oneway");
     assert_eq!(tried.matches("counter packets 0 ").count(), 2, "nothing even tries the wrong way: {tried}");
+}
+
+#[test]
+fn a_radio_without_ip_carries_one_way_from_the_first_packet_of_the_handshake() {
+    let _alone = alone();
+    if !root_or_skip("lanes_ethernet") {
+        return;
+    }
+    let world = two_ways("ethernet");
+    for (gateway, mac) in [(&world.a, "02:00:00:00:00:0a"), (&world.b, "02:00:00:00:00:0b")] {
+        // No address of IP, and nobody who would answer for one.
+        world.sh(
+            gateway,
+            &format!(
+                "ip link set wan1 down; ip link set wan1 name radio0; ip addr flush dev radio0; \
+                 sysctl -qw net.ipv6.conf.radio0.disable_ipv6=1; ip link set radio0 address {mac} arp off up"
+            ),
+        );
+    }
+    // The radio carries nothing to the near gateway, and the modem nothing from it.
+    world.sh(
+        &world.a,
+        "nft 'table netdev oneway { chain i { type filter hook ingress device radio0 priority 0; counter drop; }; }'; \
+         nft 'table ip oneway { chain o { type filter hook output priority 0; meta l4proto udp counter drop; }; }'",
+    );
+    let near = of_guide(4, &[("198.51.100.1:4781", "10.2.0.1:4781")]);
+    let far = of_guide(5, &[("198.51.100.1:4781", "10.2.0.1:4781"), ("198.51.100.2:4781", "10.2.0.2:4781")]);
+    let b = world.spawn("b", &with_lanes(&world, "b", &far, KEEP, ""));
+    let a = world.spawn("a", &with_lanes(&world, "a", &near, "", LAN));
+    a.wait_log("peer 'b' is up");
+    b.wait_log("peer 'a' is up");
+    transfer_during(&world, 2_000_000, || {});
+    assert!(a.status().to_string().contains("peer b (02:00:00:00:00:0b): up"), "{}", a.status());
+    let lane = a.status().peers[0].lanes[0].clone();
+    assert_eq!((lane.address.as_deref(), lane.by.as_str()), (Some("02:00:00:00:00:0b"), "radio0"));
+    // The path's search for the largest packet ends at what the medium carries.
+    common::wait_for("the path MTU", || a.status().peers[0].path_mtu == 1_500);
+    let tried = world.sh(&world.a, "nft list table netdev oneway; nft list table ip oneway");
+    assert_eq!(tried.matches("counter packets 0 ").count(), 2, "nothing even tries the wrong way: {tried}");
+}
+
+#[test]
+fn ethernet_lanes_both_ways_share_the_load_with_udp_and_follow_a_peer_whose_address_nobody_wrote() {
+    let _alone = alone();
+    if !root_or_skip("lanes_ethernet_both") {
+        return;
+    }
+    let world = two_ways("ethers");
+    world.sh(&world.b, "ip link set wan1 address 02:00:00:00:00:0b");
+    let udp = |n| format!("[[peer.lane]]\naddress = \"10.2.0.{n}:4780\"\n");
+    let ether = "[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"wan1\"\n";
+    let told = format!("{}{ether}address = \"02:00:00:00:00:0b\"\n", udp(2));
+    let b = world.spawn("b", &with_lanes(&world, "b", &format!("{}{ether}", udp(1)), KEEP, ""));
+    let a = world.spawn("a", &with_lanes(&world, "a", &told, "", LAN));
+    a.wait_log("peer 'b' is up");
+    b.wait_log("peer 'a' is up");
+    limit(&world);
+    // What is not IP passes that limit; the driver's own keeps it from taking all.
+    for gateway in [&world.a, &world.b] {
+        world.sh(gateway, "tc qdisc add dev wan1 root tbf rate 24mbit burst 20kb latency 50ms");
+    }
+    transfer_during(&world, 20_000_000, || {});
+    for daemon in [&a, &b] {
+        let bytes = delivered(daemon);
+        assert!(bytes.len() == 2 && bytes.iter().all(|bytes| *bytes > 1_000_000), "{bytes:?}");
+    }
+    transfer_during(&world, 10_000_000, || {
+        plug(&world, "wan1", "down");
+        pause(Duration::from_millis(1_000));
+        plug(&world, "wan1", "up");
+        common::wait_for("the lane", || a.status().peers[0].lanes.iter().all(|lane| lane.works));
+    });
 }

@@ -8,6 +8,16 @@ use wavelane_services::packet::Repairs;
 use wavelane_transport::session::LANES_MAX;
 use wavelane_transport::{Choice, Controller};
 
+/// What carries a lane's datagrams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Medium {
+    /// UDP over either version of IP.
+    #[default]
+    Udp,
+    /// Ethernet frames: an address stands for a station.
+    Ethernet,
+}
+
 /// One way to a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LaneConfig {
@@ -17,6 +27,8 @@ pub struct LaneConfig {
     pub address: Option<SocketAddr>,
     /// Whether nothing comes back by it: the peer's lanes are others, and what arrives at the port says nothing of this one.
     pub one_way: bool,
+    /// What its datagrams travel in.
+    pub medium: Medium,
     /// What it carries costs: it carries while no other can.
     pub metered: bool,
     /// Whether it may carry bulk.
@@ -28,7 +40,15 @@ pub struct LaneConfig {
 impl LaneConfig {
     /// A lane by `port` to `address`, with the default controller.
     pub fn new(port: PortId, address: Option<SocketAddr>) -> Self {
-        Self { port, address, one_way: false, metered: false, bulk: true, controller: Controller::default() }
+        Self {
+            port,
+            address,
+            one_way: false,
+            medium: Medium::Udp,
+            metered: false,
+            bulk: true,
+            controller: Controller::default(),
+        }
     }
 }
 

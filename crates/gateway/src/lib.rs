@@ -27,7 +27,7 @@ mod vtx;
 mod ways;
 
 pub use config::{
-    Backpressure, Config, ConfigError, DETOURS_MAX, Detour, LaneConfig, POOL_DEFAULT, PacketConfig, PeerConfig,
+    Backpressure, Config, ConfigError, DETOURS_MAX, Detour, LaneConfig, Medium, POOL_DEFAULT, PacketConfig, PeerConfig,
 };
 pub use policy::may_reach;
 pub use relay::HOPS_MAX;
@@ -52,7 +52,7 @@ pub use wavelane_services::packet::Repairs;
 use wavelane_transport::link::{self, Arrival, LaneOptions, LinkConfig};
 use wavelane_transport::session::{Established, Incoming, LANES_MAX, Origin, PeerKeys, Sessions, SessionsConfig, Way};
 pub use wavelane_transport::{Choice, Controller};
-use wavelane_wire::datagram::{UDP4_OVERHEAD, UDP6_OVERHEAD};
+use wavelane_wire::datagram::{ETHERNET_OVERHEAD, UDP4_OVERHEAD, UDP6_OVERHEAD};
 pub use wavelane_wire::frame::Reason;
 pub use wavelane_wire::keylog::LoggedKey;
 
@@ -213,9 +213,14 @@ impl Gateway {
         let config = self.config.peers.get_mut(peer.0);
         let Some(config) = config.and_then(|config| config.lanes.get_mut(lane)) else { return };
         config.address = Some(address);
-        self.links[peer.0].set_overhead(lane, overhead(Some(address)));
+        self.links[peer.0].set_overhead(lane, overhead(config.medium, config.address));
         self.sessions.rehome(now, peer.0, lane, address);
         self.settle(now, peer);
+    }
+
+    /// Whether nothing comes back of what leaves by a lane to the peer.
+    pub fn lane_failed(&self, peer: PeerId, lane: usize) -> bool {
+        self.links.get(peer.0).is_some_and(|link| lane < link.lanes() && link.lane_failed(lane))
     }
 
     /// Whether a port takes datagrams now. The owner of several says so, for what one does not take another carries.
@@ -359,8 +364,12 @@ impl Gateway {
 }
 
 /// Octets around a datagram on the way to `address`.
-fn overhead(address: Option<SocketAddr>) -> usize {
-    if matches!(address, Some(SocketAddr::V6(_))) { UDP6_OVERHEAD } else { UDP4_OVERHEAD }
+fn overhead(medium: Medium, address: Option<SocketAddr>) -> usize {
+    match (medium, address) {
+        (Medium::Ethernet, _) => ETHERNET_OVERHEAD,
+        (Medium::Udp, Some(SocketAddr::V6(_))) => UDP6_OVERHEAD,
+        (Medium::Udp, _) => UDP4_OVERHEAD,
+    }
 }
 
 fn hop_config(config: &Config) -> HopConfig {
@@ -383,8 +392,8 @@ fn peer_keys(peer: &PeerConfig) -> PeerKeys {
 }
 
 fn lane_options(config: &Config, lane: &LaneConfig) -> LaneOptions {
-    let LaneConfig { controller, metered, bulk, address, .. } = *lane;
-    LaneOptions { controller, mtu_max: config.mtu_max, overhead: overhead(address), metered, bulk }
+    let LaneConfig { controller, metered, bulk, address, medium, .. } = *lane;
+    LaneOptions { controller, mtu_max: config.mtu_max, overhead: overhead(medium, address), metered, bulk }
 }
 
 fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {

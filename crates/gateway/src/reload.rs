@@ -43,7 +43,7 @@ impl Gateway {
         }
         for peer in &config.peers {
             let Some(before) = self.peer_with(&peer.public_key).map(|i| &old.peers[i]) else { continue };
-            let ways = |peer: &PeerConfig| peer.lanes.iter().map(|l| (l.port, l.one_way)).collect::<Vec<_>>();
+            let ways = |peer: &PeerConfig| peer.lanes.iter().map(|l| (l.port, l.one_way, l.medium)).collect::<Vec<_>>();
             if ways(peer) != ways(before) {
                 return fixed(&format!("the lanes of peer '{}'", peer.name));
             }

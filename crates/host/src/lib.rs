@@ -3,6 +3,7 @@
 pub mod caps;
 pub mod clock;
 pub mod entropy;
+pub mod ether;
 pub mod files;
 pub mod hops;
 pub mod icmp;

@@ -4,19 +4,23 @@ use crate::config::{self, Config};
 use crate::device;
 use crate::names;
 use std::net::SocketAddr;
+use wavelane_host::ether;
 
 /// Where a peer is, its name looked up, and what is wrong with that.
 pub(super) fn place(peer: &config::Peer, listen: SocketAddr) -> (String, Option<String>) {
-    if !peer.lanes.is_empty() {
-        let at = |lane: &config::Lane| lane.address.map_or("(calls us)".into(), |address| address.to_string());
-        return (peer.lanes.iter().map(at).collect::<Vec<_>>().join(" and "), None);
-    }
-    let Some(written) = &peer.address else { return ("(calls us)".into(), None) };
-    if written.parse::<SocketAddr>().is_ok() {
-        return (written.clone(), None);
+    let (places, remarks): (Vec<String>, Vec<Option<String>>) =
+        peer.places(listen).iter().map(|(address, bound)| place_of(address.as_ref(), *bound)).unzip();
+    (places.join(" and "), remarks.into_iter().flatten().next())
+}
+
+/// The same of one lane, whose socket is bound to `bound`.
+fn place_of(address: Option<&String>, bound: SocketAddr) -> (String, Option<String>) {
+    let Some(written) = address else { return ("(calls us)".into(), None) };
+    if let Ok(number) = written.parse::<SocketAddr>() {
+        return (ether::address_text(number), None);
     }
     match names::look_up(written) {
-        Ok(found) => match names::usable(&found, listen).first() {
+        Ok(found) => match names::usable(&found, bound).first() {
             Some(address) => (format!("{written} ({address})"), None),
             None => (
                 written.clone(),

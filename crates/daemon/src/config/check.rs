@@ -51,7 +51,7 @@ impl Config {
                     format!("{local} has the port of `listen`, {}: choose another port", self.listen),
                 ));
             }
-            let mut by_listen = p.lanes.iter().filter(|lane| lane.socket.is_none()).filter_map(|lane| lane.address);
+            let mut by_listen = p.lanes.iter().filter(|lane| lane.socket.is_none()).filter_map(super::Lane::number);
             if let Some(address) = by_listen.find(|a| !both && a.is_ipv4() != self.listen.is_ipv4()) {
                 return Err(value(
                     format!("peer '{}': lane.address", p.name),

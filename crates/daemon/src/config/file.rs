@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Rate, Span};
 use wavelane_gateway as gateway;
 use wavelane_gateway::{Choice, Controller};
+use wavelane_host::ether;
 
 /// A packet of this size fits one datagram of a lane on a path of 1500 bytes.
 const TUN_MTU_DEFAULT: u16 = 1_400;
@@ -70,9 +71,20 @@ struct PeerTable {
     lane: Vec<LaneTable>,
 }
 
+/// What a lane's datagrams travel in, in the file's words.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum MediumWord {
+    #[default]
+    Udp,
+    Ethernet,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LaneTable {
+    #[serde(default)]
+    medium: MediumWord,
     address: Option<String>,
     device: Option<String>,
     local: Option<String>,
@@ -274,14 +286,13 @@ impl Peer {
 
 impl Lane {
     fn from_table(t: &LaneTable, key: &str, listen: SocketAddr) -> Result<Self, ConfigError> {
-        let number = |text: &String| {
-            let address = text.parse::<SocketAddr>().ok().filter(|address| address.port() != 0);
-            let wrong =
-                || format!("'{text}' is not address:port, such as 192.0.2.7:4780 (a lane takes numbers, no names)");
-            address.ok_or_else(|| value(format!("{key}.address"), wrong()))
-        };
-        let address = t.address.as_ref().map(number).transpose()?;
-        if address.is_some() && t.direction == Ways::In {
+        let ethernet = t.medium == MediumWord::Ethernet;
+        if let Some(text) = t.address.as_ref().filter(|_| !ethernet) {
+            check_host_and_port(text).map_err(|e| value(format!("{key}.address"), e))?;
+        }
+        // Of a name, the socket that it is to have says which IP version counts.
+        let address = t.address.as_ref().and_then(|text| text.parse::<SocketAddr>().ok());
+        if t.address.is_some() && t.direction == Ways::In {
             return Err(value(
                 format!("{key}.address"),
                 "nothing leaves by a lane of direction \"in\": remove its address",
@@ -289,6 +300,15 @@ impl Lane {
         }
         if let Some(wrong) = t.device.as_ref().filter(|name| !is_interface_name(name)) {
             return Err(value(format!("{key}.device"), format!("'{wrong}' is not an interface name (see `ip link`)")));
+        }
+        if t.direction == Ways::In && (t.metered || !t.bulk) {
+            return Err(value(
+                format!("{key}.metered"),
+                "and `bulk` are about what leaves, and nothing leaves by a lane of direction \"in\": remove them",
+            ));
+        }
+        if ethernet {
+            return Self::of_ethernet(t, key);
         }
         let local = t.local.as_ref().map(|text| {
             let wrong = || format!("'{text}' is not address:port, such as 192.0.2.1:4780 or 0.0.0.0:0");
@@ -304,15 +324,49 @@ impl Lane {
         }
         let any = if six { IpAddr::from([0_u16; 8]) } else { IpAddr::from([0_u8; 4]) };
         let own = t.device.is_some() || local.is_some();
-        let socket =
-            own.then(|| LaneSocket { local: local.unwrap_or(SocketAddr::new(any, 0)), device: t.device.clone() });
-        if t.direction == Ways::In && (t.metered || !t.bulk) {
-            return Err(value(
-                format!("{key}.metered"),
-                "and `bulk` are about what leaves, and nothing leaves by a lane of direction \"in\": remove them",
-            ));
+        let socket = own.then(|| LaneSocket {
+            local: local.unwrap_or(SocketAddr::new(any, 0)),
+            device: t.device.clone(),
+            ethernet: false,
+        });
+        Ok(Self { address: t.address.clone(), socket, ways: t.direction, metered: t.metered, bulk: t.bulk })
+    }
+    /// One that is a packet socket, and knows no IP.
+    fn of_ethernet(t: &LaneTable, key: &str) -> Result<Self, ConfigError> {
+        let refuse = |field: &str, what: String| Err(value(format!("{key}.{field}"), what));
+        if t.device.is_none() {
+            return refuse(
+                "device",
+                "is missing: an Ethernet lane needs the name of its interface (see `ip link`)".into(),
+            );
         }
-        Ok(Self { address, socket, ways: t.direction, metered: t.metered, bulk: t.bulk })
+        if t.local.is_some() {
+            return refuse("local", "an Ethernet lane has its device's address: remove it".into());
+        }
+        let mac = t.address.as_deref().map(|text| ether::parse_mac(text).ok_or(text)).transpose();
+        let mac = match mac {
+            Ok(mac) => mac,
+            Err(text) => {
+                return refuse(
+                    "address",
+                    format!("'{text}' is no station's address, such as 02:00:00:00:00:01 (see `ip link`)"),
+                );
+            }
+        };
+        if t.direction == Ways::Out && mac.is_none() {
+            return refuse(
+                "address",
+                "is missing: nothing comes back by this lane that would show where it leads".into(),
+            );
+        }
+        let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
+        Ok(Self {
+            address: mac.map(|mac| ether::address_of(mac).to_string()),
+            socket: Some(LaneSocket { local, device: t.device.clone(), ethernet: true }),
+            ways: t.direction,
+            metered: t.metered,
+            bulk: t.bulk,
+        })
     }
 }
 

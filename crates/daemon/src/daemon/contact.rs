@@ -8,6 +8,7 @@ use crate::whereabouts::Place;
 use std::net::SocketAddr;
 use wavelane_base::{Instant, Span};
 use wavelane_gateway::PeerId;
+use wavelane_host::ether;
 
 /// What a peer or a caller said of a wrong key explains its silence for so long.
 const EVIDENCE_FRESH: Span = Span::from_secs(300);
@@ -112,7 +113,7 @@ impl Daemon {
         }
         // A name without an address was told of, and one that calls us has nothing to be looked at.
         if let Some(address) = self.address_of(peer)
-            && !self.examiner.examine(address, self.mark)
+            && (ether::mac_of(address).is_some() || !self.examiner.examine(address, self.mark))
         {
             self.found(peer, address, Cause::Silent);
         }
@@ -155,7 +156,7 @@ impl Daemon {
         let written = self.config.peers.get(peer).and_then(|p| p.address.clone());
         // One that calls us was perhaps called itself, where it was before the start.
         let recalled = || Some(self.whereabouts.place(self.config.peers.get(peer)?, self.config.listen)?.address);
-        let found = self.address_of(peer).or_else(recalled).map(|a| a.to_string());
+        let found = self.address_of(peer).or_else(recalled).map(ether::address_text);
         let place = match (written, found) {
             (Some(name), Some(found)) if name != found => format!("{name} ({found})"),
             (Some(name), _) => name,
@@ -166,7 +167,7 @@ impl Daemon {
     /// Where the peer is called, or else where it was last heard.
     fn address_of(&self, peer: usize) -> Option<SocketAddr> {
         let configured = self.config.peers.get(peer)?.address.is_some();
-        let named = self.names.addresses().get(peer).copied().flatten();
+        let named = self.names.addresses().get(peer).and_then(|lanes| lanes.first().copied().flatten());
         if configured { named } else { self.gateway.peer_address(PeerId(peer)) }
     }
     /// Somebody calls under a key that is nobody's.
@@ -186,14 +187,25 @@ impl Daemon {
         let key = keys::to_base64(&public_key);
         self.say(&format!("{from} calls with the key {key}, which no [[peer]] has: add it there, or correct its key"));
     }
+    /// Of peers that answer, the lanes by which nothing comes back: where their names lead is asked again.
+    pub(super) fn look_at_lanes(&mut self) {
+        let (gateway, peers) = (&self.gateway, &self.peers);
+        let failed =
+            |peer: usize, lane| peers.get(peer).filter(|c| c.up).map(|_| gateway.lane_failed(PeerId(peer), lane));
+        self.names.look_at_lanes(self.now, failed);
+    }
     pub(super) fn hear_of_names(&mut self) {
-        for (peer, news) in self.names.take(self.now) {
+        for (peer, lane, news) in self.names.take(self.now) {
+            let places = self.config.peers.get(peer).map(|p| p.places(self.config.listen)).unwrap_or_default();
+            let name = places.get(lane).and_then(|(name, _)| name.clone()).unwrap_or_default();
+            let whose = format!("peer '{}'", self.peer_name(PeerId(peer)));
             match news {
                 News::At(address) => {
-                    let name = self.config.peers.get(peer).and_then(|p| p.address.clone()).unwrap_or_default();
-                    self.say(&format!("peer '{}': {name} is {address}", self.peer_name(PeerId(peer)).to_owned()));
-                    self.gateway.relocate(self.now, PeerId(peer), 0, address);
+                    self.say(&format!("{whose}: {name} is {address}"));
+                    self.gateway.relocate(self.now, PeerId(peer), lane, address);
                 }
+                // It may answer by another lane.
+                News::Nowhere(why) if places.len() > 1 => self.say(&format!("{whose}: no address for {name}: {why}")),
                 News::Nowhere(why) => self.blame(peer, Cause::Nameless(why)),
             }
         }

@@ -20,7 +20,7 @@ fn lane_names(config: &Config) -> Vec<String> {
 fn lane_document(lane: &LaneStatus, names: &[String]) -> status::Lane {
     status::Lane {
         by: names.get(usize::from(lane.port.0)).cloned().unwrap_or_default(),
-        address: lane.address.map(|address| address.to_string()),
+        address: lane.address.map(wavelane_host::ether::address_text),
         works: lane.works,
         spare: lane.spare,
         rtt_ms: lane.rtt.map(|rtt| rtt.as_nanos() as f64 / 1e6),
@@ -44,7 +44,7 @@ impl Daemon {
             given_back: self.is_given_back(i),
             refused: self.is_refused(i),
             cause: contact(i).map(|cause| self.cause_text(i, cause)),
-            address: p.address.map(|a| a.to_string()),
+            address: p.address.map(wavelane_host::ether::address_text),
             silence_ms: ms(p.silence),
             rtt_ms: ms(p.rtt),
             rtt_min_ms: ms(p.rtt_min),

@@ -42,6 +42,7 @@ impl Daemon {
             self.give_back();
         }
         self.doubt_silent_peers();
+        self.look_at_lanes();
         self.names.tick(self.now);
         self.note_whereabouts();
         if let Some(remark) = self.epoch_keeper.tick(self.now) {

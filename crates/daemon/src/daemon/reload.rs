@@ -116,7 +116,7 @@ impl Daemon {
         }
         Ok(())
     }
-    fn for_gateway(&self, config: &Config, addresses: &[Option<SocketAddr>]) -> gateway::Config {
+    fn for_gateway(&self, config: &Config, addresses: &[Vec<Option<SocketAddr>>]) -> gateway::Config {
         let mut gateway = config.to_gateway(addresses);
         // The interfaces' addresses may have changed; where our ICMP errors come from does not.
         gateway.packets = self.gateway.config().packets;

@@ -5,27 +5,27 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wavelane_base::Ecn;
 
 /// Room for the control messages: TOS or traffic class, arrival time, segment size, our own address, and headers.
-pub(super) const CONTROL_ROOM: usize = 192;
+pub(crate) const CONTROL_ROOM: usize = 192;
 
 /// A buffer aligned for control messages.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-pub(super) struct Control(pub(super) [u8; CONTROL_ROOM]);
+pub(crate) struct Control(pub(crate) [u8; CONTROL_ROOM]);
 
 /// What the kernel told of a received message.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Ancillary {
-    pub(super) ecn: Ecn,
+pub(crate) struct Ancillary {
+    pub(crate) ecn: Ecn,
     /// The wall clock's nanoseconds at which the kernel got it.
-    pub(super) stamp: Option<u64>,
+    pub(crate) stamp: Option<u64>,
     /// The size of each datagram in it but the last.
-    pub(super) segment: Option<u16>,
+    pub(crate) segment: Option<u16>,
     /// Which of our addresses it was sent to.
-    pub(super) at: Option<IpAddr>,
+    pub(crate) at: Option<IpAddr>,
 }
 
 impl Ancillary {
-    pub(super) fn of(header: &libc::msghdr) -> Self {
+    pub(crate) fn of(header: &libc::msghdr) -> Self {
         let mut told = Self::default();
         // SAFETY: the kernel filled `msg_control` up to `msg_controllen`; the CMSG macros stay within it, and each
         // message is read as what its type says it holds (ip(7), ipv6(7), socket(7), udp(7)).
@@ -69,7 +69,7 @@ impl Ancillary {
 }
 
 /// Puts what is not the default into `control` and hangs it into `header`: from which address, ECN, segment size.
-pub(super) fn write(
+pub(crate) fn write(
     header: &mut libc::msghdr,
     control: &mut Control,
     to: SocketAddr,

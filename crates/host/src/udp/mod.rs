@@ -4,8 +4,8 @@
     reason = "recvmmsg, sendmsg and the UDP options have no safe wrapper that carries what a lane needs"
 )]
 
-mod ancillary;
-mod stamps;
+pub(crate) mod ancillary;
+pub(crate) mod stamps;
 
 use ancillary::{Ancillary, CONTROL_ROOM, Control};
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
@@ -24,7 +24,7 @@ const MESSAGE_ROOM: usize = 65_535;
 /// Most datagrams in one send: `UDP_MAX_SEGMENTS` of every kernel that has UDP_SEGMENT (later ones take more).
 const SEGMENTS_MAX: usize = 64;
 /// Socket buffer asked of the kernel each way; it may grant less.
-const SOCKET_BUFFER: usize = 4 << 20;
+pub(crate) const SOCKET_BUFFER: usize = 4 << 20;
 
 /// What became of datagrams given to the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

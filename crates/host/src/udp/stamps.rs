@@ -18,14 +18,14 @@ const READS_MAX: u32 = 3;
 
 /// Both clocks at one moment, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     wall: u64,
     steady: u64,
 }
 
 impl Reading {
     /// Now.
-    pub(super) fn take() -> Self {
+    pub(crate) fn take() -> Self {
         let mut before = since_boot().as_nanos();
         for _ in 1..READS_MAX {
             let wall = wall_nanos();
@@ -46,32 +46,32 @@ impl Reading {
 
 /// What is remembered from read to read.
 #[derive(Debug)]
-pub(super) struct Stamps {
+pub(crate) struct Stamps {
     last: Reading,
     /// The time of day was set, and what was stamped before may still lie in the socket.
     stepped: bool,
 }
 
 impl Stamps {
-    pub(super) fn new(now: Reading) -> Self {
+    pub(crate) fn new(now: Reading) -> Self {
         Self { last: now, stepped: false }
     }
 
     /// A read happened at `now`.
-    pub(super) fn read(&mut self, now: Reading) {
+    pub(crate) fn read(&mut self, now: Reading) {
         let slewed = now.steady.saturating_sub(self.last.steady) / SLEW;
         self.stepped |= now.ahead().abs_diff(self.last.ahead()) > u128::from(APART_MAX + slewed);
         self.last = now;
     }
 
     /// How long a datagram that was stamped so had waited at that read.
-    pub(super) fn waited(&self, stamp: Option<u64>) -> Span {
+    pub(crate) fn waited(&self, stamp: Option<u64>) -> Span {
         let waited = stamp.and_then(|at| self.last.wall.checked_sub(at)).map_or(Span::ZERO, Span::from_nanos);
         if self.stepped || waited > WAITED_MAX { Span::ZERO } else { waited }
     }
 
     /// Nothing that was stamped before that read is left in the socket.
-    pub(super) fn drained(&mut self) {
+    pub(crate) fn drained(&mut self) {
         self.stepped = false;
     }
 }

@@ -498,11 +498,10 @@ impl<L> Lanes<L> {
     pub(super) fn greet(&mut self, now: Instant, in_use: bool, keepalive: Option<Span>) {
         if self.all.len() > 1 {
             let first = self.first();
-        if out.spare || !out.bulk || self.choice != Choice::Bond {
-            return !out.spare && out.bulk;
-        }
-        let fast = out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest;
-        let serves = out.works() && now >= out.late_until && (fast || out.path.packet_time <= QUICK_PACKET);
+            // Where an answer is due tail probes see to it, and each datagram that asks for another puts them off.
+            for (i, lane) in self.all.iter_mut().enumerate() {
+                let asks = in_use && !lane.sender.awaits_answer() && lane.hello_at(i == first) <= now;
+                lane.ping |= asks || keepalive.is_some_and(|keepalive| lane.sent_at + keepalive <= now);
             }
         }
     }
@@ -510,11 +509,8 @@ impl<L> Lanes<L> {
     /// When the next one does.
     pub(super) fn greet_at(&self) -> Option<Wakeup> {
         let first = self.first();
-        if out.spare || !out.bulk || self.choice != Choice::Bond {
-            return !out.spare && out.bulk;
-        }
-        let fast = out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest;
-        let serves = out.works() && now >= out.late_until && (fast || out.path.packet_time <= QUICK_PACKET);
+        let quiet = self.quiet().filter(|(_, lane)| !lane.sender.awaits_answer());
+        let at = quiet.map(|(i, lane)| lane.hello_at(i == first)).min()?;
         Some(Wakeup { at, cause: "link: a lane asks for an answer" })
     }
 

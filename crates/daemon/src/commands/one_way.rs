@@ -1,0 +1,92 @@
+//! What the kernel drops before a lane that is one-way.
+
+use crate::config::{Config, Lane, Ways};
+use std::path::Path;
+
+/// The value of `rp_filter` that drops what comes from an address reached by another interface (ip-sysctl).
+const STRICT: u8 = 1;
+
+/// What the kernel drops of a lane that is one-way: it comes from an address that would be reached by another interface.
+pub(super) fn filtered_here(config: &Config) -> Vec<String> {
+    filtered(config, Path::new("/proc/sys/net/ipv4/conf"))
+}
+
+/// The same, of the settings in the folder `conf`.
+fn filtered(config: &Config, conf: &Path) -> Vec<String> {
+    let value = |name: &str| -> u8 {
+        let text = std::fs::read_to_string(conf.join(name).join("rp_filter")).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    };
+    let udp = |lane: &&Lane| lane.socket.as_ref().is_none_or(|socket| !socket.ethernet);
+    let taken = config.intercept.iter().flat_map(|intercept| &intercept.interfaces);
+    let others: Vec<&str> = taken.map(String::as_str).chain(["all", "default", "lo"]).collect();
+    let mut warnings = Vec::new();
+    for peer in &config.peers {
+        let lanes: Vec<&Lane> = peer.lanes.iter().filter(udp).filter(|lane| lane.ways != Ways::Both).collect();
+        if lanes.is_empty() {
+            continue;
+        }
+        // What comes by a lane that is not written down comes to `listen`, by any interface.
+        let brought: Vec<&&Lane> = lanes.iter().filter(|lane| lane.ways == Ways::In).collect();
+        let device = |lane: &&&Lane| lane.socket.as_ref().and_then(|socket| socket.device.clone());
+        let devices: Vec<String> = brought.iter().filter_map(device).collect();
+        let mut names = if !brought.is_empty() && devices.len() == brought.len() {
+            devices
+        } else {
+            let entries = std::fs::read_dir(conf).into_iter().flatten().flatten();
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+        };
+        names.sort();
+        names.retain(|name| !others.contains(&name.as_str()) && value(name).max(value("all")) == STRICT);
+        if !names.is_empty() {
+            let settings: Vec<String> = names.iter().map(|name| format!("net.ipv4.conf.{name}.rp_filter=2")).collect();
+            warnings.push(format!(
+                "peer '{}' has one-way lanes, and what comes by {} from an address that is reached another way is dropped (rp_filter 1): run `sysctl -w {}` for the interface of such a lane",
+                peer.name,
+                names.join(", "),
+                settings.join(" ")
+            ));
+        }
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_strict_filter_before_a_one_way_lane_is_warned_of_where_it_counts() {
+        let dir = std::env::temp_dir().join(format!("wavelane-rp-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        for (name, value) in
+            [("all", 0), ("default", 1), ("lo", 1), ("radio", 1), ("modem", 2), ("lan0", 1), ("eth9", 1)]
+        {
+            std::fs::create_dir_all(dir.join(name)).unwrap();
+            std::fs::write(dir.join(name).join("rp_filter"), format!("{value}\n")).unwrap();
+        }
+        crate::keys::write_key(&dir.join("a.key"), &[1; 32]).unwrap();
+        let warned = |lanes: &str| {
+            let key = crate::keys::to_base64(&[9; 32]);
+            let text = format!(
+                "[gateway]\nname = \"a\"\nkey = \"a.key\"\n[intercept]\ninterfaces = [\"lan0\"]\n\
+                 [[peer]]\nname = \"b\"\npublic_key = \"{key}\"\nroutes = [\"10.3.0.0/24\"]\n{lanes}"
+            );
+            filtered(&Config::parse(&text, "x", &dir).unwrap(), &dir)
+        };
+        let out = "[[peer.lane]]\naddress = \"192.0.2.1:1\"\ndirection = \"out\"\n";
+        let by = |device: &str| format!("{out}[[peer.lane]]\ndevice = \"{device}\"\ndirection = \"in\"\n");
+        assert_eq!(warned(""), Vec::<String>::new());
+        assert_eq!(warned("[[peer.lane]]\naddress = \"192.0.2.1:1\"\n"), Vec::<String>::new());
+        let anywhere = warned(out).concat();
+        assert!(anywhere.contains("what comes by eth9, radio from"), "{anywhere}");
+        let radio = warned(&by("radio")).concat();
+        assert!(radio.contains("by radio from") && radio.contains("net.ipv4.conf.radio.rp_filter=2`"), "{radio}");
+        assert_eq!(warned(&by("modem")), Vec::<String>::new());
+        // Frames without IP are not filtered.
+        let ethernet = "[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio\"\naddress = \"02:00:00:00:00:01\"\ndirection = \"out\"\n";
+        assert_eq!(warned(ethernet), Vec::<String>::new());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,262 @@
+//! A lane's packet socket: datagrams straight in Ethernet frames, without IP, ARP or routes.
+//!
+//! Short frames are padded to the medium's least length, so a datagram is preceded by its length.
+#![allow(unsafe_code, reason = "packet sockets and their addresses have no safe wrapper")]
+
+use crate::udp::ancillary::{Ancillary, CONTROL_ROOM, Control};
+use crate::udp::stamps::{Reading, Stamps};
+use crate::udp::{Datagram, SOCKET_BUFFER, Sent, set_int};
+use nix::net::if_::if_nametoindex;
+use socket2::{Domain, Socket, Type};
+use std::io;
+use std::mem;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use wavelane_base::Ecn;
+
+/// The EtherType of our frames: the first for local experiments (IEEE Std 802-2014, section 9.2.4).
+pub const ETHERTYPE: u16 = 0x88b5;
+/// What precedes a datagram in a frame: its length.
+const LENGTH_OCTETS: usize = 2;
+/// The longest payload of a frame taken.
+const FRAME_ROOM: usize = 9_216;
+/// Frames taken in one call.
+const FRAMES: usize = 16;
+
+/// A station's address.
+pub type Mac = [u8; 6];
+
+/// Reads `02:00:00:00:00:01`. `None` if it is not a single station's address.
+pub fn parse_mac(text: &str) -> Option<Mac> {
+    let mut mac = Mac::default();
+    let mut parts = text.split(':');
+    for octet in &mut mac {
+        let part = parts.next().filter(|part| part.len() == 2)?;
+        *octet = u8::from_str_radix(part, 16).ok()?;
+    }
+    let single = mac[0] & 1 == 0 && mac != Mac::default();
+    (parts.next().is_none() && single).then_some(mac)
+}
+
+/// The address under which a station is known where addresses are of sockets: link-local, with the interface identifier that
+/// follows from its own (RFC 4291, appendix A), and our EtherType for a port.
+pub fn address_of(mac: Mac) -> SocketAddr {
+    let [a, b, c, d, e, f] = mac.map(u16::from);
+    let ip = Ipv6Addr::new(0xfe80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xff, 0xfe00 | d, e << 8 | f);
+    SocketAddr::from((ip, ETHERTYPE))
+}
+
+/// The station that [`address_of`] makes such an address of.
+pub fn mac_of(address: SocketAddr) -> Option<Mac> {
+    let SocketAddr::V6(v6) = address else { return None };
+    let o = v6.ip().octets();
+    let mac = [o[8] ^ 2, o[9], o[10], o[13], o[14], o[15]];
+    (address_of(mac) == address).then_some(mac)
+}
+
+/// The address for people: a station's own if it is one.
+pub fn address_text(address: SocketAddr) -> String {
+    match mac_of(address) {
+        Some([a, b, c, d, e, f]) => format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"),
+        None => address.to_string(),
+    }
+}
+
+/// The socket, bound to one device.
+pub struct EtherLane {
+    socket: Socket,
+    index: libc::c_int,
+    buffer: Vec<u8>,
+    stamps: Stamps,
+}
+
+impl EtherLane {
+    /// Opens it (needs CAP_NET_RAW). It hears frames of our EtherType to this device's address alone.
+    pub fn open(device: &str) -> io::Result<Self> {
+        let index = libc::c_int::try_from(if_nametoindex(device)?).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // Without a protocol it hears nothing before it is bound.
+        let socket = Socket::new(Domain::PACKET, Type::DGRAM.cloexec().nonblocking(), None)?;
+        socket.set_recv_buffer_size(SOCKET_BUFFER)?;
+        socket.set_send_buffer_size(SOCKET_BUFFER)?;
+        set_int(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        let name = station(index, Mac::default());
+        // SAFETY: `name` is a sockaddr_ll of that length, which the kernel only reads.
+        let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), name_len()) };
+        if bound != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { socket, index, buffer: vec![0; FRAME_ROOM], stamps: Stamps::new(Reading::take()) })
+    }
+    /// Takes a few waiting frames, gives the datagram of each to `take`, and returns how many there were.
+    pub fn receive(&mut self, mut take: impl FnMut(Datagram<'_>)) -> io::Result<usize> {
+        for got in 0..FRAMES {
+            let mut name = station(0, Mac::default());
+            let mut control = Control([0; CONTROL_ROOM]);
+            let mut iov = libc::iovec { iov_base: self.buffer.as_mut_ptr().cast(), iov_len: self.buffer.len() };
+            // SAFETY: all-zero is a valid value of this C structure.
+            let mut header: libc::msghdr = unsafe { mem::zeroed() };
+            header.msg_name = (&raw mut name).cast();
+            header.msg_namelen = name_len();
+            header.msg_iov = &raw mut iov;
+            header.msg_iovlen = 1;
+            header.msg_control = (&raw mut control).cast();
+            header.msg_controllen = CONTROL_ROOM as _;
+            // SAFETY: every pointer set above refers to memory that outlives the call and is of the stated length.
+            let len = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+            let Ok(len) = usize::try_from(len) else {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::WouldBlock {
+                    return Err(error);
+                }
+                self.stamps.drained();
+                return Ok(got);
+            };
+            self.stamps.read(Reading::take());
+            let waited = self.stamps.waited(Ancillary::of(&header).stamp);
+            let whole = header.msg_flags & libc::MSG_TRUNC == 0 && name.sll_halen == 6;
+            let Some(bytes) = whole.then(|| datagram_of(&mut self.buffer[..len])).flatten() else { continue };
+            let [a, b, c, d, e, f, ..] = name.sll_addr;
+            let from = address_of([a, b, c, d, e, f]);
+            take(Datagram { bytes, segment: None, from, at: None, ecn: Ecn::NotEct, waited });
+        }
+        Ok(FRAMES)
+    }
+    /// Offers `bytes` to the kernel: one datagram, or several of `segment` bytes each, of which the last may be shorter. An
+    /// address that is no station's is none of this medium.
+    pub fn send(&mut self, bytes: &[u8], segment: Option<u16>, to: SocketAddr) -> Sent {
+        let size = segment.map_or(bytes.len(), usize::from).max(1);
+        let Some(mac) = mac_of(to) else {
+            return Sent { done: bytes.len(), lost: bytes.chunks(size).count() as u64, ..Sent::default() };
+        };
+        let mut sent = Sent::default();
+        for datagram in bytes.chunks(size) {
+            match self.offer(datagram, mac) {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return sent,
+                Err(e) if crate::udp::is_too_big(&e) => sent.too_big += 1,
+                Err(_) => sent.lost += 1,
+            }
+            sent.done += datagram.len();
+        }
+        sent
+    }
+    fn offer(&self, datagram: &[u8], mac: Mac) -> io::Result<()> {
+        let Ok(length) = u16::try_from(datagram.len()) else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let (length, name) = (length.to_be_bytes(), station(self.index, mac));
+        let part = |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let mut parts = [part(&length), part(datagram)];
+        // SAFETY: all-zero is a valid value of this C structure.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        header.msg_name = (&raw const name).cast_mut().cast();
+        header.msg_namelen = name_len();
+        header.msg_iov = parts.as_mut_ptr();
+        header.msg_iovlen = parts.len() as _;
+        // SAFETY: `header` points at live memory of the stated lengths; the kernel does not write to it.
+        let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const header, libc::MSG_DONTWAIT) };
+        if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl AsFd for EtherLane {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The datagram in a frame's payload, if it is whole.
+fn datagram_of(payload: &mut [u8]) -> Option<&mut [u8]> {
+    let (length, rest) = payload.split_at_mut_checked(LENGTH_OCTETS)?;
+    rest.get_mut(..usize::from(u16::from_be_bytes([length[0], length[1]])))
+}
+
+/// A station on a device, as the kernel writes it (packet(7)).
+fn station(index: libc::c_int, mac: Mac) -> libc::sockaddr_ll {
+    // SAFETY: all-zero is a valid value of this C structure.
+    let mut name: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    name.sll_family = libc::AF_PACKET as _;
+    name.sll_protocol = ETHERTYPE.to_be();
+    name.sll_ifindex = index;
+    name.sll_halen = 6;
+    name.sll_addr[..6].copy_from_slice(&mac);
+    name
+}
+
+fn name_len() -> libc::socklen_t {
+    mem::size_of::<libc::sockaddr_ll>() as libc::socklen_t
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::netns::{Netns, may_administer_network};
+
+    const A: Mac = [2, 0, 0, 0, 0, 0xa];
+    const B: Mac = [2, 0, 0, 0, 0, 0xb];
+
+    #[test]
+    fn a_station_has_one_address_and_no_other_is_a_stations() {
+        for mac in [A, B, [0, 1, 2, 3, 4, 5], [0xfe, 0xff, 0xff, 0xff, 0xff, 0xff]] {
+            assert_eq!(mac_of(address_of(mac)), Some(mac));
+            assert_eq!(parse_mac(&address_text(address_of(mac))), Some(mac));
+        }
+        assert_eq!(address_of([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde]).ip().to_string(), "fe80::3656:78ff:fe9a:bcde");
+        for other in ["192.0.2.1:4780", "[fe80::1]:34997", "[fe80::200:ff:fe00:b]:4780", "[2001:db8::ff:fe00:b]:34997"]
+        {
+            let other: SocketAddr = other.parse().unwrap();
+            assert_eq!((mac_of(other), address_text(other)), (None, other.to_string()));
+        }
+        for wrong in
+            ["", "02:00:00:00:00", "02:00:00:00:00:0b:0c", "2:0:0:0:0:b", "01:00:00:00:00:00", "zz:00:00:00:00:00"]
+        {
+            assert_eq!(parse_mac(wrong), None, "{wrong}");
+        }
+        assert_eq!((parse_mac("00:00:00:00:00:00"), parse_mac("ff:ff:ff:ff:ff:ff")), (None, None));
+    }
+
+    #[test]
+    fn what_a_frame_says_of_its_length_is_believed_as_far_as_it_reaches() {
+        assert_eq!(datagram_of(&mut [0, 2, 7, 8, 0, 0]), Some(&mut [7, 8][..]), "padding is left out");
+        assert_eq!(datagram_of(&mut [0, 3, 7, 8]), None);
+        assert_eq!(datagram_of(&mut [0]), None);
+        assert_eq!(datagram_of(&mut []), None);
+        assert_eq!(datagram_of(&mut [0, 0, 9]), Some(&mut [][..]));
+    }
+
+    #[test]
+    fn datagrams_of_every_length_cross_a_veth_pair_one_way_without_an_address_of_ip() {
+        if !may_administer_network() {
+            eprintln!("SKIPPED (needs root): Ethernet lanes test");
+            return;
+        }
+        let ns = Netns::new("t-ether").unwrap();
+        ns.run(|| {
+            for line in [
+                "link add e0 address 02:00:00:00:00:0a type veth peer name e1 address 02:00:00:00:00:0b",
+                "link set e0 up",
+                "link set e1 up",
+            ] {
+                assert!(std::process::Command::new("ip").args(line.split(' ')).status().unwrap().success(), "{line}");
+            }
+            let (mut a, mut b) = (EtherLane::open("e0").unwrap(), EtherLane::open("e1").unwrap());
+            assert!(EtherLane::open("none").is_err());
+            for len in [1, 40, 44, 45, 1_000, 1_498] {
+                let bytes = vec![len as u8; len];
+                let sent = a.send(&bytes, None, address_of(B));
+                assert_eq!(sent, Sent { done: len, ..Sent::default() });
+                let mut got = Vec::new();
+                assert_eq!(b.receive(|d| got.push((d.bytes.to_vec(), d.from))).unwrap(), 1);
+                assert_eq!(got, [(bytes, address_of(A))]);
+            }
+            assert_eq!(b.receive(|_| panic!("nothing came")).unwrap(), 0);
+            // Several at once, one that the medium does not carry, and an address of another medium.
+            assert_eq!(a.send(&[1; 250], Some(100), address_of(B)).done, 250);
+            let mut lengths = Vec::new();
+            b.receive(|d| lengths.push(d.bytes.len())).unwrap();
+            assert_eq!(lengths, [100, 100, 50]);
+            assert_eq!(a.send(&[1; 1_499], None, address_of(B)).too_big, 1);
+            assert_eq!(a.send(&[1; 9], None, "192.0.2.1:4780".parse().unwrap()).lost, 1);
+        })
+        .unwrap();
+    }
+}
