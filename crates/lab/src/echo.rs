@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use wavelane_base::{Instant, Span};
+use wavelane_base::{Chance, Instant, Span};
 use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
 use wavelane_run::{FlowRaw, Probe};
@@ -34,6 +34,23 @@ pub(crate) fn answerer(ns: &Netns, address: SocketAddr, control: &str) -> Result
         let _ = serve(&listener, stop);
     });
     worker.map_err(LabError::io("cannot start a thread to answer echoes"))
+}
+
+/// When questions are asked.
+pub(crate) enum Pace {
+    /// One every so often.
+    Every(Span),
+    /// At exponential times of this mean.
+    Random(Chance, Span),
+}
+
+impl Pace {
+    fn next(&mut self) -> Span {
+        match self {
+            Self::Every(every) => *every,
+            Self::Random(dice, mean) => dice.exponential(*mean),
+        }
+    }
 }
 
 /// Waits until `fd` is readable; false if `stop` was set first.
@@ -72,18 +89,20 @@ struct Answers {
 /// Asks until the time is over, then waits for what is still out. The calling thread must be inside the client's
 /// namespace. The second value says which congestion control the connection really used.
 ///
-/// `size`: bytes of a question, within [`PROBE_MIN`] and [`PROBE_MAX`]. `over` is set when the flow it accompanies has
+/// `size`: bytes of a question, at most [`PROBE_MAX`]; answers to questions of less than [`PROBE_MIN`] bytes, which have no
+/// room for a number, are known by their order. `over` is set when the flow it accompanies has
 /// ended.
 pub(crate) fn run(
     errand: &Errand,
-    every: Span,
+    app: &'static str,
+    mut pace: Pace,
     size: usize,
     over: &AtomicBool,
 ) -> Result<(FlowRaw, Option<String>), LabError> {
     let cancelled = || errand.cancelled();
     let over = || cancelled() || over.load(Ordering::Acquire);
     sockets::rest_until(errand.start, cancelled);
-    let mut raw = errand.raw("echo", errand.since_epoch(realtime::now()));
+    let mut raw = errand.raw(app, errand.since_epoch(realtime::now()));
     let mut stream = match sockets::connect(errand.server, &errand.control, errand.stop, cancelled) {
         Ok(stream) => stream,
         Err(e) => return Ok((raw, Some(format!("flow {}: cannot connect: {e}", errand.name)))),
@@ -96,13 +115,15 @@ pub(crate) fn run(
     let mut broken = None;
     let mut question = vec![0; size];
     while due < errand.stop && sockets::rest_until(due, over) && !over() {
-        question[..8].copy_from_slice(&(sent.len() as u64).to_be_bytes());
+        if size >= PROBE_MIN as usize {
+            question[..8].copy_from_slice(&(sent.len() as u64).to_be_bytes());
+        }
         sent.push(due);
         if let Err(e) = stream.write_all(&question) {
             broken = Some(e);
             break;
         }
-        due += every;
+        due += pace.next();
     }
     let deadline = realtime::now() + PATIENCE;
     let waiting = || {
@@ -145,10 +166,12 @@ fn listen(
     let answers = Arc::clone(answers);
     let thread = std::thread::Builder::new().name("echo-reader".into()).spawn(move || {
         let mut answer = vec![0; size];
+        let mut order = 0;
         while stream.read_exact(&mut answer).is_ok() {
             let now = realtime::now();
             let mut seen = answers.lock().unwrap_or_else(PoisonError::into_inner);
-            let number = u64::from_be_bytes(answer[..8].try_into().expect("a question has at least 8 bytes"));
+            let number = answer.first_chunk().map_or(order, |number| u64::from_be_bytes(*number));
+            order += 1;
             seen.at.entry(number).or_insert(now);
             note_arrival(&mut seen.arrivals, now.since(epoch).as_nanos(), size as u64);
         }

@@ -122,10 +122,10 @@ fn patiently<T>(
 
 /// Outcomes so far; `None` stands for an exchange that has not ended.
 #[derive(Default)]
-struct Log {
-    fetches: Vec<Fetch>,
-    octets: u64,
-    damaged: u64,
+pub(crate) struct Log {
+    pub(crate) fetches: Vec<Fetch>,
+    pub(crate) octets: u64,
+    pub(crate) damaged: u64,
 }
 
 /// Begins an exchange at each due time and waits for those still out. The calling thread must be inside the client's
@@ -151,7 +151,7 @@ pub(crate) fn run(errand: Errand, every: Span, size: u64) -> Result<(FlowRaw, Op
             let (errand, log, busy) = (Arc::clone(&errand), Arc::clone(&log), Arc::clone(&busy));
             let work = move || {
                 // What did not end stays without times in the log.
-                let _ = exchange(&errand, size, number, due, &log);
+                let _ = exchange(&errand, size, number, (due, errand.stop + PATIENCE), &log);
                 busy.fetch_sub(1, Ordering::AcqRel);
             };
             let thread = std::thread::Builder::new().name("fetch".into()).spawn(work);
@@ -182,8 +182,13 @@ fn raw(errand: &Errand, log: Log) -> FlowRaw {
 
 /// One exchange, noted in the log if it ends. Its time runs from when it was due: the thread's start is the host's cost,
 /// some tens of microseconds, and part of what a busy host would add.
-fn exchange(errand: &Errand, size: u64, number: usize, due: Instant, log: &Mutex<Log>) -> std::io::Result<()> {
-    let deadline = errand.stop + PATIENCE;
+pub(crate) fn exchange(
+    errand: &Errand,
+    size: u64,
+    number: usize,
+    (due, deadline): (Instant, Instant),
+    log: &Mutex<Log>,
+) -> std::io::Result<()> {
     let over = || errand.cancelled() || realtime::now() > deadline;
     let mut stream = sockets::connect(errand.server, &errand.control, deadline, over)?;
     let mut request = [0; REQUEST];

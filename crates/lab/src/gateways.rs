@@ -3,6 +3,7 @@
 use crate::LabError;
 use crate::folder::Folder;
 use crate::program::{self, Ending, GLANCE, Program};
+use crate::review::needs_udp;
 use crate::sockets::rest_until;
 use crate::tools::{self, find_own, output};
 use crate::topology::{self, Link, Wire};
@@ -15,7 +16,7 @@ use wavelane_base::Span;
 use wavelane_host::netns::Netns;
 use wavelane_host::realtime;
 use wavelane_run::PacketsRaw;
-use wavelane_scenario::{App, NodeKind, Scenario, Stack};
+use wavelane_scenario::{NodeKind, Scenario, Stack};
 
 /// UDP port of the gateways' lanes: `wavelane init`'s default.
 const LANE_PORT: u16 = 4780;
@@ -84,7 +85,7 @@ impl Services {
     /// `wavelane init` writes by itself.
     pub(crate) fn of(scenario: &Scenario, stack: Stack) -> Self {
         let split = stack != Stack::WavelaneUnsplit;
-        Self { tun: !split || scenario.flows.iter().any(|f| matches!(f.app, App::Quic { .. })), split }
+        Self { tun: !split || scenario.flows.iter().any(|f| needs_udp(&f.app)), split }
     }
 }
 

@@ -27,9 +27,11 @@ mod quic;
 mod review;
 mod run;
 mod sockets;
+mod spurts;
 mod tally;
 mod tools;
 mod topology;
+mod web;
 mod worker;
 mod world;
 

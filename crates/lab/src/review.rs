@@ -69,6 +69,9 @@ pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
             (App::Echo { size, .. }, _) if !(echo::PROBE_MIN..=echo::PROBE_MAX).contains(&size.get()) => {
                 Treatment::Refused(format!("an echo of {} B: choose 8 to 65536", size.get()))
             }
+            (App::Telnet { size, .. }, _) if size.get() > echo::PROBE_MAX => {
+                Treatment::Refused(format!("keystrokes of {} B: choose 1 to 65536", size.get()))
+            }
             (app, _) if lacks_program(app) => {
                 Treatment::Refused(format!("the lab has no program for app '{}': use --on sim", app.word()))
             }
@@ -176,11 +179,15 @@ pub(crate) fn control_of_stack(stack: Stack) -> &'static str {
     }
 }
 
+/// Whether an app sends UDP datagrams to a server of its own.
+pub(crate) fn needs_udp(app: &App) -> bool {
+    matches!(app, App::Quic { .. } | App::Voice(_) | App::OnOff(_))
+}
+
 /// Whether the lab has no program for an app.
 fn lacks_program(app: &App) -> bool {
     match app {
-        App::Ping { .. } => false,
-        App::Web(_) | App::Telnet { .. } => true,
+        App::Ping { .. } | App::Voice(_) | App::OnOff(_) => false,
         app => app.is_datagrams(),
     }
 }

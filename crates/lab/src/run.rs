@@ -10,6 +10,7 @@ use crate::http::{Epoch, Http, Upload};
 use crate::judge::judge;
 use crate::peers::{self, Peers};
 use crate::review::controls;
+use crate::spurts::Hearing;
 use crate::tally::{Counts, Tally};
 use crate::tools;
 use crate::worker::Worker;
@@ -44,6 +45,7 @@ pub(crate) struct Run<'a> {
     world: World,
     epoch: Epoch,
     digests: BTreeMap<String, Digested>,
+    hearings: BTreeMap<String, Hearing>,
     uploads: BTreeMap<String, Arc<Upload>>,
     cancel: Arc<AtomicBool>,
     /// Per flow, set at its end.
@@ -94,6 +96,7 @@ impl<'a> Run<'a> {
             world,
             epoch: Arc::new(OnceLock::new()),
             digests: BTreeMap::new(),
+            hearings: BTreeMap::new(),
             uploads: BTreeMap::new(),
             cancel: Arc::new(AtomicBool::new(false)),
             over: scenario.flows.iter().map(|_| Arc::default()).collect(),

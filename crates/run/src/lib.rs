@@ -13,6 +13,7 @@ pub mod figures;
 mod judge;
 mod people;
 mod record;
+pub mod schedule;
 mod sweep;
 
 pub use backend::{

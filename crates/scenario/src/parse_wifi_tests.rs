@@ -342,6 +342,16 @@ const WRONG_RICH: &[(&str, &str, &str)] = &[
         "\"reed-solomon\", length = 255, data = 22",
         "14: channels.air.fec: RS(255,22) is no Reed-Solomon code used here: ...",
     ),
+    (
+        "\"residual\", ber = \"0.00057\", code-rate = \"3/4\"",
+        "\"reed-solomon\", length = 31, data = 31",
+        "14: channels.air.fec: RS(31,31) is no Reed-Solomon code used here: ...",
+    ),
+    (
+        "\"residual\", ber = \"0.00057\", code-rate = \"3/4\"",
+        "\"reed-solomon\", length = 31, data = 0",
+        "14: channels.air.fec: RS(31,0) is no Reed-Solomon code used here: ...",
+    ),
     ("kind = \"residual\"", "kind = \"turbo\"", "14: unknown kind of error correction 'turbo'; ..."),
     (
         "errors =",

@@ -4,7 +4,7 @@ use crate::buffers;
 use crate::captures::Captures;
 use crate::engine::Engine;
 use crate::stacks::{self, treatment};
-use crate::traffic::{Datagrams, ECHO_GRACE, Exchange, FlowEnd, FlowIndex, FlowLog, FlowSpec, Pages, Work};
+use crate::traffic::{Datagrams, ECHO_GRACE, Exchange, FlowEnd, FlowIndex, FlowLog, FlowSpec, Work};
 use crate::wiring::{Shape, World};
 use wavelane_base::{Instant, Seed, Span};
 use wavelane_channel::cable;
@@ -191,16 +191,7 @@ fn work(scenario: &Scenario, flow: &Flow) -> Result<Work, &'static str> {
         App::Saturate { size } => Work::Datagrams(Datagrams::Saturate { size: size.get() }),
         App::Window { size, packets } => Work::Datagrams(Datagrams::Window { size: size.get(), packets: *packets }),
         App::Ping { every, size } => Work::Datagrams(Datagrams::Ping { every: *every, size: size.get() }),
-        App::Web(web) => Work::Web(Pages {
-            document: web.document.map(|d| d.get()),
-            objects: web.objects,
-            size: web.size.get(),
-            shape: web.shape,
-            parallel: web.parallel,
-            gap: web.gap,
-            think: web.think,
-            count: web.pages,
-        }),
+        App::Web(web) => Work::Web((&**web).into()),
         App::Voice(voice) => Work::Datagrams(spurts(&voice.spurts, true)),
         App::OnOff(of) => Work::Datagrams(spurts(of, false)),
         App::Telnet { every, size } => Work::Echo { every: *every, random: true, size: size.get(), during: None },

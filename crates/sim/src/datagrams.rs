@@ -9,7 +9,8 @@ use crate::node::{Moment, Outgoing};
 use crate::traffic::{Datagrams, Flow, FlowEnd, FlowIndex, Question, Work};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, SocketAddrV4};
-use wavelane_base::{Chance, Ecn, Instant, Seed, Span};
+use wavelane_base::{Ecn, Instant, Seed, Span};
+use wavelane_run::schedule::Spurt;
 use wavelane_wire::datagram::UDP4_OVERHEAD;
 use wavelane_wire::ip::Udp4;
 
@@ -31,24 +32,6 @@ pub(crate) struct State {
     waiting: BTreeMap<u64, Instant>,
     seen: Seen,
     spurt: Option<Spurt>,
-}
-
-/// Where a source that speaks in spurts is.
-#[derive(Debug)]
-struct Spurt {
-    dice: Chance,
-    /// The next datagram is due then, if the spurt lasts so long.
-    next: Instant,
-    until: Instant,
-}
-
-impl Spurt {
-    /// The spurt after a silence that begins at `from`.
-    fn after(from: Instant, mut dice: Chance, every: Span, (on, off): (Span, Span)) -> Self {
-        let start = from + dice.exponential(off);
-        let until = start + dice.exponential(on);
-        Self { dice, next: start + every, until }
-    }
 }
 
 /// Which numbers have come.
@@ -124,22 +107,16 @@ fn speak(
     (every, on, off, timed): (Span, Span, Span, bool),
 ) -> Instant {
     let (now, flow) = (moment.now, &mut moment.flows[index]);
-    let begin = || Spurt::after(now, Seed(flow.content.0).chance("spurts"), every, (on, off));
+    let begin = || Spurt::new(now, Seed(flow.content.0).chance("spurts"), every, (on, off));
     let mut spurt = flow.datagrams.spurt.take().unwrap_or_else(begin);
-    loop {
-        if spurt.next > spurt.until {
-            spurt = Spurt::after(spurt.until, spurt.dice, every, (on, off));
-        } else if spurt.next <= now {
-            if timed {
-                moment.flows[index].log.questions.push(Question { due: spurt.next, answered: None });
-            }
-            send_next(host, moment, index);
-            spurt.next += every;
-        } else {
-            break;
+    while spurt.due() <= now {
+        if timed {
+            moment.flows[index].log.questions.push(Question { due: spurt.due(), answered: None });
         }
+        send_next(host, moment, index);
+        spurt.send();
     }
-    let next = spurt.next;
+    let next = spurt.due();
     moment.flows[index].datagrams.spurt = Some(spurt);
     next
 }

@@ -23,7 +23,6 @@ mod seam;
 mod stacks;
 pub mod swarm;
 mod traffic;
-mod web;
 mod wiring;
 
 pub use backend::SimBackend;

@@ -3,11 +3,12 @@
 use crate::content::Content;
 use crate::datagrams;
 use crate::engine::NodeId;
-use crate::web::Reader;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use wavelane_base::{Chance, FlowId, Instant, Rate, Span};
 use wavelane_gateway::{PeerId, Reason};
+pub use wavelane_run::schedule::Pages;
+use wavelane_run::schedule::Reader;
 
 /// Bin width of [`FlowLog::arrivals`].
 pub const ARRIVAL_BIN: Span = Span::from_millis(1);
@@ -69,27 +70,6 @@ pub enum Work {
     Datagrams(Datagrams),
     /// The client reads pages of the server.
     Web(Pages),
-}
-
-/// Pages and how they are read; times are exponential, sizes of objects Pareto of the second kind.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Pages {
-    /// Bytes of the document that names the objects; `None` if they are known at once.
-    pub document: Option<u64>,
-    /// Objects of a page besides.
-    pub objects: u32,
-    /// Mean bytes of an object.
-    pub size: u64,
-    /// Shape of the sizes, above 1.
-    pub shape: f64,
-    /// Objects asked for at once.
-    pub parallel: u32,
-    /// Mean time between two requests of a page.
-    pub gap: Span,
-    /// Mean time from a page's end to the next.
-    pub think: Span,
-    /// Pages read; `None` reads until stopped.
-    pub count: Option<u32>,
 }
 
 /// Which datagrams; sizes are those of UDP payloads, at least 16 bytes.
@@ -302,6 +282,14 @@ impl FlowLog {
     }
 }
 
+/// Who reads pages, and what is on its way there.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) reader: Reader,
+    /// Objects asked for and not there yet: the exchange's place in the log, and the flow that fetches it.
+    pub(crate) open: Vec<(usize, usize)>,
+}
+
 /// A wanted exchange, what was seen of it, and where its client is.
 #[derive(Debug)]
 pub(crate) struct Flow {
@@ -317,7 +305,7 @@ pub(crate) struct Flow {
     /// What the two ends of an exchange of datagrams remember.
     pub(crate) datagrams: datagrams::State,
     /// Who reads pages.
-    pub(crate) reader: Option<Box<Reader>>,
+    pub(crate) reader: Option<Box<Reading>>,
     /// Of questions at random times: the dice, and when the next is due.
     pub(crate) random: Option<(Chance, Instant)>,
 }

@@ -11,6 +11,7 @@ mod singbox;
 use crate::LabError;
 use crate::gateways;
 use crate::program::{self, Program};
+use crate::review::needs_udp;
 use crate::tools;
 use crate::world::World;
 use boringtun::Boringtun;
@@ -18,7 +19,7 @@ use kcptun::Kcptun;
 use singbox::{Singbox, Tunnel};
 use std::net::SocketAddr;
 use std::path::Path;
-use wavelane_scenario::{App, Flow, Scenario, Stack};
+use wavelane_scenario::{Flow, Scenario, Stack};
 
 /// A peer program, running. Dropping it stops it.
 pub(crate) struct Peers {
@@ -100,9 +101,13 @@ fn tunnel_of(stack: Stack) -> Option<Tunnel> {
 /// Whether the peer `stack` can be run here, and if not, why.
 pub(crate) fn review(scenario: &Scenario, stack: Stack) -> Result<(), String> {
     let (pair, channel) = gateways::pair(scenario)?;
-    let needs_udp = scenario.flows.iter().find(|f| matches!(f.app, App::Quic { .. }));
+    let needs_udp = scenario.flows.iter().find(|f| needs_udp(&f.app));
     if let (Some(flow), Stack::Kcptun | Stack::KcptunFast3) = (needs_udp, stack) {
-        return Err(format!("kcptun carries TCP only, and flow {} is QUIC: take one of the two out", flow.name));
+        return Err(format!(
+            "kcptun carries TCP only, and flow {} is {}: take one of the two out",
+            flow.name,
+            flow.app.word()
+        ));
     }
     if tunnel_of(stack) == Some(Tunnel::Hysteria2Brutal) {
         singbox::review_rates(scenario, pair, &scenario.channels[channel])?;

@@ -3,14 +3,16 @@
 use super::Run;
 use crate::bulk::{self, ENDLESS};
 use crate::content::Content;
+use crate::echo::Pace;
 use crate::errand::Errand;
-use crate::{LabError, echo, fetch, ping, quic};
+use crate::spurts::{self, Talk};
+use crate::{LabError, echo, fetch, ping, quic, web};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use wavelane_base::{Instant, Octets};
+use wavelane_base::{Chance, Instant, Octets, Seed};
 use wavelane_run::FlowRaw;
-use wavelane_scenario::App;
+use wavelane_scenario::{App, Voice};
 
 /// A flow on its way.
 pub(super) struct Task {
@@ -20,6 +22,10 @@ pub(super) struct Task {
 }
 
 impl Run<'_> {
+    /// The dice that the simulator gives the flow's random times.
+    fn dice(&self, flow: usize, what: &str) -> Chance {
+        Seed(self.seed.chance(&format!("flow {flow} / content")).next_u64()).chance(what)
+    }
     /// Starts the thread of one flow.
     pub(super) fn launch(&self, i: usize, epoch: Instant) -> Result<Task, LabError> {
         let flow = &self.scenario.flows[i];
@@ -44,20 +50,31 @@ impl Run<'_> {
                 let companion = during.and_then(|name| self.scenario.flows.iter().position(|f| f.name == name));
                 let over = companion.map_or_else(Arc::default, |c| Arc::clone(&self.over[c]));
                 let size = usize::try_from(size.get()).expect("reviewed: at most PROBE_MAX");
-                Box::new(move || echo::run(&errand, every, size, &over))
+                Box::new(move || echo::run(&errand, "echo", Pace::Every(every), size, &over))
             }
             App::Ping { every, size } => {
                 let size = usize::try_from(size.get()).expect("a datagram fits an IP packet");
                 let id = u16::try_from(i).expect("FLOWS_MAX is 256");
                 Box::new(move || ping::run(&errand, every, size, id))
             }
-            App::Cbr { .. }
-            | App::Saturate { .. }
-            | App::Window { .. }
-            | App::Web(_)
-            | App::Voice(_)
-            | App::OnOff(_)
-            | App::Telnet { .. } => {
+            App::Telnet { every, size } => {
+                let pace = Pace::Random(self.dice(i, "questions"), every);
+                let size = usize::try_from(size.get()).expect("reviewed: at most PROBE_MAX");
+                Box::new(move || echo::run(&errand, "telnet", pace, size, &AtomicBool::new(false)))
+            }
+            App::Web(web) => {
+                let dice = self.seed.chance(&format!("flow {i} / pages"));
+                Box::new(move || web::run(errand, (&*web).into(), dice))
+            }
+            App::Voice(Voice { spurts: of, .. }) | App::OnOff(of) => {
+                let heard = self.hearings.get(&flow.name).cloned().unwrap_or_default();
+                let (timed, app) = (matches!(flow.app, App::Voice(_)), flow.app.word());
+                let size = usize::try_from(of.size.get()).expect("a datagram fits an IP packet");
+                let dice = self.dice(i, "spurts");
+                let talk = Talk { every: of.every(), spans: (of.on, of.off), size, dice, timed };
+                Box::new(move || spurts::run(&errand, app, talk, &heard))
+            }
+            App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } => {
                 let name = &flow.name;
                 return Err(LabError::Topology(format!("flow '{name}': the lab has no program for it: use --on sim")));
             }

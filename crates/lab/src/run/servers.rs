@@ -5,12 +5,12 @@ use crate::bulk::ENDLESS;
 use crate::content::Content;
 use crate::http::{Http, Page, Upload};
 use crate::peers::Peers;
-use crate::{LabError, echo, fetch, quic, sockets};
+use crate::{LabError, echo, fetch, quic, sockets, spurts};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use wavelane_base::Octets;
-use wavelane_scenario::App;
+use wavelane_scenario::{App, Spurts, Voice};
 
 /// Where the nodes' HTTP servers listen.
 const HTTP_PORT: u16 = 8080;
@@ -36,7 +36,6 @@ impl Run<'_> {
                     Page::Upload(upload)
                 }
                 App::Cbr { .. } | App::Saturate { .. } | App::Window { .. } | App::Ping { .. } => continue,
-                App::Web(_) | App::Voice(_) | App::OnOff(_) | App::Telnet { .. } => continue,
                 App::Quic { size } => {
                     let content = Content::new(self.seed, &flow.name, size.map_or(ENDLESS, Octets::get)).stamped();
                     self.digests.insert(flow.name.clone(), content.digest());
@@ -45,11 +44,18 @@ impl Run<'_> {
                     self.quics.insert(flow.name.clone(), server);
                     continue;
                 }
-                App::Echo { .. } => {
+                App::Voice(Voice { spurts: Spurts { size, .. }, .. }) | App::OnOff(Spurts { size, .. }) => {
+                    let size = usize::try_from(size.get()).expect("a datagram fits an IP packet");
+                    let (worker, heard) = spurts::listener(&self.world.nodes[node], address, size)?;
+                    self.answerers.push(worker);
+                    self.hearings.insert(flow.name.clone(), heard);
+                    continue;
+                }
+                App::Echo { .. } | App::Telnet { .. } => {
                     self.answerers.push(echo::answerer(&self.world.nodes[node], address, control)?);
                     continue;
                 }
-                App::Fetch { .. } => {
+                App::Fetch { .. } | App::Web(_) => {
                     self.answerers.push(fetch::answerer(&self.world.nodes[node], address, control)?);
                     continue;
                 }
@@ -69,10 +75,10 @@ impl Run<'_> {
         let ip = self.world.plan.address_of(self.place(to)?);
         let ip =
             ip.ok_or_else(|| LabError::Topology(format!("node '{to}' is joined to nothing: give it a channel")))?;
+        let own = || ECHO_PORT + u16::try_from(flow).expect("FLOWS_MAX is 256");
         let port = match self.scenario.flows[flow].app {
-            App::Echo { .. } | App::Fetch { .. } | App::Quic { .. } => {
-                ECHO_PORT + u16::try_from(flow).expect("FLOWS_MAX is 256")
-            }
+            App::Echo { .. } | App::Telnet { .. } | App::Fetch { .. } | App::Web(_) => own(),
+            App::Quic { .. } | App::Voice(_) | App::OnOff(_) => own(),
             _ => HTTP_PORT,
         };
         Ok(sockets::at(ip, port))

@@ -1,10 +1,10 @@
 //! Readers of pages: each object is an exchange of its own, which begins while the run goes on.
 
 use super::Engine;
-use crate::traffic::{Exchange, Flow, FlowEnd, FlowIndex, FlowSpec, Work};
-use crate::web::{Reader, Step};
+use crate::traffic::{Exchange, Flow, FlowEnd, FlowIndex, FlowSpec, Reading, Work};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use wavelane_run::schedule::{Reader, Step};
 
 /// Exchanges of a run; a reader who wants one more is refused.
 const FLOWS_BOUND: usize = 1 << 18;
@@ -28,18 +28,20 @@ impl Engine {
         this.log.connected.get_or_insert(now);
         this.log.accepted.get_or_insert(now);
         let dice = || self.seed.chance(&format!("flow {index} / pages"));
-        let mut reader = this.reader.take().unwrap_or_else(|| Box::new(Reader::new(now, pages, dice())));
+        let begin = || Box::new(Reading { reader: Reader::new(now, pages, dice()), open: Vec::new() });
+        let mut reading = this.reader.take().unwrap_or_else(begin);
+        let Reading { reader, open } = &mut *reading;
         let stop = self.flows[index].spec.stop;
-        reader.open.retain(|(place, child)| !self.take_object(index, *place, *child));
+        open.retain(|(place, child)| !self.take_object(index, *place, *child));
         if stop.is_some_and(|stop| now >= stop) {
-            for (_, child) in reader.open {
-                self.flows[child].spec.stop = Some(now);
-                self.tick(child);
+            for (_, child) in open {
+                self.flows[*child].spec.stop = Some(now);
+                self.tick(*child);
             }
             return self.flows[index].finish(now, FlowEnd::Stopped);
         }
         let next = loop {
-            match reader.step(now) {
+            match reader.step(now, open.len()) {
                 Step::Ask { .. } if self.flows.len() >= FLOWS_BOUND => {
                     return self.flows[index].finish(now, FlowEnd::Refused(None));
                 }
@@ -52,14 +54,14 @@ impl Engine {
                         last_byte: None,
                     });
                     let child = self.add_object(index, size);
-                    reader.open.push((place, child));
+                    open.push((place, child));
                     self.watched.push((child, index));
                 }
                 Step::Wait(until) => break until,
                 Step::End => return self.flows[index].finish(now, FlowEnd::Complete),
             }
         };
-        self.flows[index].reader = Some(reader);
+        self.flows[index].reader = Some(reading);
         self.agenda.set(self.flow_actors[index], [next, stop].into_iter().flatten().min());
     }
 

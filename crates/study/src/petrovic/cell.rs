@@ -20,7 +20,7 @@ const FAIR_S: u64 = 10;
 /// A node with less than this share of the mean is starved.
 const STARVED: f64 = 0.1;
 /// Calls of the voice cell, both ways each.
-const CALLS: u32 = 7;
+pub(super) const CALLS: u32 = 7;
 
 /// Which year's timers and retry limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,21 +29,38 @@ pub(super) enum Profile {
     Y2001,
     /// Today's least timeouts, and the standard's MAC with its retry limits.
     Modern,
+    /// A cell of today ([`super::today`]), with CUBIC.
+    Cubic,
+    /// The same with BBR.
+    Bbr,
 }
 
 impl Profile {
     pub(super) const BOTH: [Self; 2] = [Self::Y2001, Self::Modern];
+    pub(super) const TODAY: [Self; 2] = [Self::Cubic, Self::Bbr];
     /// The word in rows.
     pub(super) fn word(self) -> &'static str {
-        if self == Self::Y2001 { "2001" } else { "modern" }
+        match self {
+            Self::Y2001 => "2001",
+            Self::Modern => "modern",
+            Self::Cubic | Self::Bbr => "today",
+        }
     }
     /// The stack, but for RTS/CTS.
     pub(super) fn stack(self) -> &'static str {
-        if self == Self::Y2001 { "tcp-2001" } else { "tcp-reno" }
+        match self {
+            Self::Y2001 => "tcp-2001",
+            Self::Modern => "tcp-reno",
+            Self::Cubic => "tcp-cubic",
+            Self::Bbr => "tcp-bbr",
+        }
+    }
+    pub(super) fn is_today(self) -> bool {
+        Self::TODAY.contains(&self)
     }
     /// The reading of the document that belongs to it.
     pub(super) fn reading(self) -> Reading {
-        let modern = self == Self::Modern;
+        let modern = self != Self::Y2001;
         Reading {
             word: "default",
             uplink: false,
@@ -147,7 +164,11 @@ impl Cell {
     /// A word for a file.
     pub(super) fn name(&self) -> String {
         let plain = |text: &str| text.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-        let (traffic, profile) = (format!("{:?}", self.traffic).to_lowercase(), self.profile.word());
+        let traffic = format!("{:?}", self.traffic).to_lowercase();
+        let profile = match self.profile {
+            Profile::Y2001 | Profile::Modern => self.profile.word().to_owned(),
+            Profile::Cubic | Profile::Bbr => format!("today-{}", self.profile.stack()),
+        };
         let Self { nodes, size, window, .. } = self;
         format!(
             "{traffic}-{profile}-{}-{nodes}-nodes-{size}-b-w{window}-{}",
@@ -161,7 +182,7 @@ impl Cell {
         format!("{}{}", self.profile.stack(), if self.column.rts { "+rts" } else { "" })
     }
 
-    fn lasts_s(&self) -> u64 {
+    pub(super) fn lasts_s(&self) -> u64 {
         self.seconds + if self.traffic == Traffic::Bulk { WARM_UP_S } else { 0 }
     }
 
@@ -172,6 +193,9 @@ impl Cell {
 
     /// Its scenario.
     pub(super) fn text(&self) -> String {
+        if self.profile.is_today() {
+            return super::today::text(self);
+        }
         let Reading { uplink, errors, code, all_frames, feedback_ms, rts_tries, rto_initial_ms, rules, .. } =
             self.reading;
         let segment = if self.traffic == Traffic::Voice { 1_500 } else { self.size };
@@ -186,7 +210,7 @@ impl Cell {
             // ns-2 opened with one segment, whatever RFC 2581 allowed.
             Profile::Y2001 => "initial-window = 1\n",
             // Without time stamps, so that headers are the document's 40 bytes.
-            Profile::Modern => "rto-min = \"200 ms\"\nack-every = 1\ntimestamps = false\n",
+            _ => "rto-min = \"200 ms\"\nack-every = 1\ntimestamps = false\n",
         };
         out += "[nodes]\nhost = \"endpoint\"\nap = \"router\"\n";
         let stations: Vec<String> = (1..=self.nodes).map(|s| format!("s{s}")).collect();

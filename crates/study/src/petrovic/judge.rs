@@ -19,7 +19,7 @@ impl Found {
     pub(super) fn values(&self, figure: &str) -> Vec<f64> {
         self.runs.iter().filter_map(|run| run.get(figure).copied()).collect()
     }
-    fn mean(&self, figure: &str) -> Option<f64> {
+    pub(super) fn mean(&self, figure: &str) -> Option<f64> {
         wavelane_measure::mean(&self.values(figure))
     }
     /// A row about this cell.
@@ -89,7 +89,7 @@ impl<'a> Cells<'a> {
         };
         Self { found: all.iter().filter(ours).collect(), profile }
     }
-    fn get(&self, size: u32, window: u32, column: Column) -> Option<&'a Found> {
+    pub(super) fn get(&self, size: u32, window: u32, column: Column) -> Option<&'a Found> {
         let here = |f: &&&Found| (f.cell.size, f.cell.window, f.cell.column) == (size, window, column);
         self.found.iter().find(here).copied()
     }
@@ -465,6 +465,7 @@ pub(super) fn rows(all: &[Found]) -> Vec<Row> {
         rows.extend(super::claims::rows(all, profile));
     }
     rows.extend(voice(all, Profile::Y2001, "default", false));
+    rows.extend(super::today::rows(all));
     rows.extend(nodes(all));
     rows.extend(sensitivity(all));
     rows.extend(super::physics::rows(all));

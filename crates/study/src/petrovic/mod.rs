@@ -10,6 +10,7 @@ mod page;
 mod physics;
 mod quoted;
 mod store;
+mod today;
 
 pub(crate) use page::{charts, grids, shown};
 
@@ -24,8 +25,8 @@ use wavelane_run::RunHooks;
 
 /// The study's id.
 pub(crate) const ID: &str = "petrovic";
-/// Its parts: Table 1 with fairness, web responses, voice, numbers of nodes, other readings.
-pub(crate) const PARTS: [&str; 5] = ["bulk", "web", "voice", "nodes", "readings"];
+/// Its parts: Table 1 with fairness, web responses, voice, numbers of nodes, other readings, and a cell of today.
+pub(crate) const PARTS: [&str; 6] = ["bulk", "web", "voice", "nodes", "readings", "today"];
 /// The reading by which voice is judged: coding that mends nearly every error.
 const VOICE_READING: &str = "residual 1.6e-6";
 /// Numbers of nodes.
@@ -121,6 +122,9 @@ fn cells(options: &StudyOptions) -> Vec<Cell> {
             let reading = switched(Profile::Y2001, switch);
             cells.extend(grid(Traffic::Bulk, Profile::Y2001, reading, (extent.sizes, extent.windows), extent.readings));
         }
+    }
+    if options.wants("today") {
+        cells.extend(today::cells(options.edition == Edition::Full));
     }
     cells
 }

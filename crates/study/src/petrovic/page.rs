@@ -2,6 +2,7 @@
 
 use super::cell::Profile;
 use super::quoted::COLUMNS;
+use super::today::DROP_TAIL;
 use crate::document::{Row, StudyDocument};
 use wavelane_report::{Beside, Chart, Grid};
 use wavelane_run::Verdict;
@@ -30,6 +31,7 @@ fn of<'a>(
             && row.metric == metric
             && word(row, "profile") == profile.word()
             && word(row, "reading") == reading
+            && row.stack.starts_with(profile.stack())
     })
 }
 
@@ -114,7 +116,43 @@ pub(crate) fn charts(document: &StudyDocument) -> Vec<Chart> {
         ));
     }
     charts.push(nodes_chart(document));
+    charts.extend(of_today(document));
     charts
+}
+
+/// The cell of today: throughput by size, and what a call waits by window behind either queue.
+fn of_today(document: &StudyDocument) -> Vec<Chart> {
+    let curve = |rows: Vec<&Row>, key: &str, name: String| {
+        let points = rows.iter().filter_map(|row| Some((number(row, key)?, row.value?)));
+        (name, points.collect::<Vec<_>>())
+    };
+    let mut carried = Vec::new();
+    for column in COLUMNS {
+        let rows = of(document, ("S1-E1", "total_kbps"), (Profile::Cubic, "default"));
+        let here = rows.filter(|row| word(row, "column") == column.word() && number(row, "window") == Some(10.0));
+        carried.push(curve(here.collect(), "size_bytes", column.word().to_owned()));
+    }
+    let mut waits = Vec::new();
+    for profile in Profile::TODAY {
+        for (reading, queue) in [("default", "FQ-CoDel"), (DROP_TAIL, "drop-tail")] {
+            let rows = of(document, ("S1-E5", "delay_p95_ms"), (profile, reading));
+            let here = rows.filter(|row| number(row, "size_bytes") == Some(200.0));
+            waits.push(curve(here.collect(), "window", format!("{}, {queue}", profile.stack())));
+        }
+    }
+    let carried = chart(
+        "throughput-today",
+        "802.11n: larger packets still carry more, RTS/CTS still less: CUBIC, window of 10".into(),
+        ["packet (bytes)", "total (kbit/s)"],
+        carried,
+    );
+    let waits = chart(
+        "calls-today",
+        "A call no longer waits behind bulk: FQ-CoDel at the access point, datagrams of 200 B".into(),
+        ["window of the bulk flow (segments)", "95 % arrive within (ms)"],
+        waits,
+    );
+    [carried, Chart { x_log: true, ..waits }].into_iter().filter(|chart| !chart.curves.is_empty()).collect()
 }
 
 /// A table: rows of one metric by two keys of their case, and the column that says which cell they are of.
@@ -179,6 +217,12 @@ pub(crate) fn grids(document: &StudyDocument) -> Vec<Grid> {
         let see = "Up to W 16 ours loses little, behind W 32 it is late; the step at 1000 B is theirs alone.";
         let rows = of(document, ("S1-E5", "loss_percent"), (profile, super::VOICE_READING));
         grids.push(grid((title("Table 5: voice lost or late, %"), see), rows, window, size));
+    }
+    for profile in Profile::TODAY {
+        let see = "802.11n, equal airtime: F is rates that follow the channel, NF the least coded one.";
+        let rows = of(document, ("S1-E1", "total_kbps"), (profile, "default"));
+        let title = format!("A cell of today, total of five flows, kbit/s, {}", profile.stack());
+        grids.push(grid((title, see), rows, cell, column));
     }
     let moved = document.rows.iter().filter(|row| row.metric == "over_default_reading");
     let see =

@@ -1,4 +1,5 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
+use super::cell::Figures;
 use super::*;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,14 +24,16 @@ fn options(edition: Edition, out: &Path) -> StudyOptions {
 #[test]
 fn every_cell_is_a_scenario_with_a_name_of_its_own() {
     let all = cells(&options(Edition::Full, Path::new(".")));
-    // Two profiles of 80, 32 and 30 cells, 30 calls more, 10 numbers of nodes and Table 1 for each other reading.
-    assert_eq!(all.len(), 2 * (80 + 32 + 30) + 30 + 10 + 80 * SWITCHES.len());
+    // Two profiles of 80, 32 and 30 cells, 30 calls more, 10 numbers of nodes and Table 1 for each other reading; for each
+    // of two stacks of today 36 bulk flows, 16 readers, 18 calls.
+    assert_eq!(all.len(), 2 * (80 + 32 + 30) + 30 + 10 + 80 * SWITCHES.len() + 2 * (36 + 16 + 18));
     let names: BTreeSet<String> = all.iter().map(Cell::name).collect();
     assert_eq!(names.len(), all.len());
     for cell in &all {
         let scenario = Scenario::parse(&cell.text(), Path::new(".")).unwrap();
         assert_eq!(scenario.stacks[0].word(), cell.stack());
-        assert_eq!(scenario.to_toml().contains("fec = "), cell.column.fec && cell.reading.word != "no errors");
+        let coded = if cell.profile.is_today() { "mcs = \"adaptive\"" } else { "fec = " };
+        assert_eq!(scenario.to_toml().contains(coded), cell.column.fec && cell.reading.word != "no errors");
     }
     // Each reading changes something.
     let texts: BTreeSet<String> =
@@ -63,4 +66,69 @@ fn what_is_kept_is_found_and_the_same_seed_gives_the_same() {
         assert_eq!(text, cell.text());
     }
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Cells of today as the given figures have them: what is said of each claim follows from them alone.
+#[test]
+fn every_claim_has_its_sentence_and_the_sentence_follows_the_cells() {
+    let of = |figure: &dyn Fn(&Cell) -> Vec<(&'static str, f64)>| {
+        let found = |cell: &Cell| {
+            let run: Figures = figure(cell).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            Found { cell: *cell, runs: vec![run.clone(), run] }
+        };
+        let all: Vec<Found> = today::cells(true).iter().map(found).collect();
+        today::rows(&all)
+    };
+    let holds = |cell: &Cell| {
+        let (rts, fec) = (f64::from(u8::from(cell.column.rts)), cell.column.fec);
+        let coding = if fec { f64::from(cell.size) / 500.0 } else { 1.0 };
+        let kbps = f64::from(cell.size) * f64::from(cell.window).sqrt() * coding * (1.0 - 0.2 * rts);
+        let drop_tail = if cell.reading.word == today::DROP_TAIL { 90.0 } else { 0.0 };
+        vec![
+            ("total_kbps", kbps),
+            ("starved_10s", 3.0 * rts),
+            ("response_mean_s", 1.0 + rts + f64::from(u8::from(!fec))),
+            ("objects", 100.0),
+            ("loss_percent", f64::from(cell.size) / 130.0),
+            ("mos", 4.4 - f64::from(cell.size) / 500.0),
+            ("delay_p95_ms", 10.0 + drop_tail),
+            ("bulk_kbps", 100.0 * f64::from(cell.window).sqrt()),
+        ]
+    };
+    let said = |rows: &[crate::document::Row], id: &str| -> Vec<String> {
+        let claims = rows.iter().filter(|row| row.id == id && row.case.contains_key("claim"));
+        claims.map(|row| format!("{} {}", row.stack, row.why)).collect()
+    };
+    let rows = of(&holds);
+    for (id, count) in
+        [("C1", 4), ("C2", 2), ("C3", 2), ("C4", 2), ("C5", 2), ("C6", 2), ("C7", 2), ("C8", 2), ("C9", 2)]
+    {
+        let sentences = said(&rows, &format!("S1-{id}"));
+        assert_eq!(sentences.len(), count, "{id}");
+        assert!(sentences.iter().all(|s| s.contains("still holds")), "{sentences:?}");
+    }
+    assert!(said(&rows, "S1-C10").iter().all(|s| s.contains("still holds")));
+    let find =
+        |rows: &[crate::document::Row], metric: &str| rows.iter().find(|row| row.metric == metric).unwrap().value;
+    assert!((find(&rows, "rts_over_none").unwrap() - 0.8).abs() < 1e-9);
+    assert!((find(&rows, "coding_at_100_bytes").unwrap() - 0.2).abs() < 1e-9);
+    assert!((find(&rows, "coding_at_2000_bytes").unwrap() - 4.0).abs() < 1e-9);
+    assert_eq!(find(&rows, "delay_p95_with_drop_tail"), Some(100.0));
+    assert_eq!(find(&rows, "response_over_best_other"), Some(0.5));
+    // The other way round none holds.
+    let rows = of(&|cell| {
+        let flat = |name: &str, value: f64| match name {
+            "mos" => 2.0 + f64::from(cell.size) / 1000.0,
+            "loss_percent" => 2.0,
+            "starved_10s" => 1.0,
+            "bulk_kbps" => 100.0,
+            _ => 1e6 / value,
+        };
+        holds(cell).into_iter().map(|(name, value)| (name, flat(name, value))).collect()
+    });
+    for id in ["C1", "C2", "C3", "C4", "C5", "C6", "C7", "C9", "C10"] {
+        let sentences = said(&rows, &format!("S1-{id}"));
+        assert!(sentences.iter().all(|s| s.contains("no longer holds")), "{id} {sentences:?}");
+    }
+    assert!(today::rows(&[]).is_empty());
 }

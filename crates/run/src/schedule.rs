@@ -1,21 +1,56 @@
-//! Who reads pages: when a page begins, and which object is asked for next. The connections are the engine's.
+//! When people do what: pages and their objects, spurts of datagrams. What is sent, and over what, is the affair of the
+//! place that runs it; places with the same dice do the same at the same times.
 
-use crate::traffic::Pages;
 use wavelane_base::{Chance, Instant, Span, maths};
+use wavelane_scenario::Web;
+
+/// Pages and how they are read; times are exponential, sizes of objects Pareto of the second kind.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Pages {
+    /// Bytes of the document that names the objects; `None` if they are known at once.
+    pub document: Option<u64>,
+    /// Objects of a page besides.
+    pub objects: u32,
+    /// Mean bytes of an object.
+    pub size: u64,
+    /// Shape of the sizes, above 1.
+    pub shape: f64,
+    /// Objects asked for at once.
+    pub parallel: u32,
+    /// Mean time between two requests of a page.
+    pub gap: Span,
+    /// Mean time from a page's end to the next.
+    pub think: Span,
+    /// Pages read; `None` reads until stopped.
+    pub count: Option<u32>,
+}
+
+impl From<&Web> for Pages {
+    fn from(web: &Web) -> Self {
+        Self {
+            document: web.document.map(|d| d.get()),
+            objects: web.objects,
+            size: web.size.get(),
+            shape: web.shape,
+            parallel: web.parallel,
+            gap: web.gap,
+            think: web.think,
+            count: web.pages,
+        }
+    }
+}
 
 /// Largest object: sizes without a mean square have no end.
 const OBJECT_MAX: f64 = (1u64 << 40) as f64;
 
-/// One reader.
+/// Who reads pages: when one begins, and which object is asked for next.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub struct Reader {
     pages: Pages,
     dice: Chance,
     state: State,
     /// Pages begun.
     begun: u32,
-    /// Objects asked for and not there yet: the exchange's place in the log, and the flow that fetches it.
-    pub(crate) open: Vec<(usize, usize)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,9 +65,14 @@ enum State {
 
 /// What a reader does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub enum Step {
     /// Asks for an object of this size, of this page.
-    Ask { page: u32, size: u64 },
+    Ask {
+        /// From 0.
+        page: u32,
+        /// In bytes.
+        size: u64,
+    },
     /// Waits: for what is open, or until then.
     Wait(Option<Instant>),
     /// Nothing any more.
@@ -41,13 +81,13 @@ pub(crate) enum Step {
 
 impl Reader {
     /// A reader who begins with thinking.
-    pub(crate) fn new(now: Instant, pages: Pages, mut dice: Chance) -> Self {
+    pub fn new(now: Instant, pages: Pages, mut dice: Chance) -> Self {
         let first = now + dice.exponential(pages.think);
-        Self { pages, dice, state: State::Thinking(first), begun: 0, open: Vec::new() }
+        Self { pages, dice, state: State::Thinking(first), begun: 0 }
     }
 
-    /// The next step, once `open` says what is still on its way.
-    pub(crate) fn step(&mut self, now: Instant) -> Step {
+    /// The next step, when so many objects have been asked for and are not there yet.
+    pub fn step(&mut self, now: Instant, open: usize) -> Step {
         loop {
             match self.state {
                 State::Over => return Step::End,
@@ -61,7 +101,7 @@ impl Reader {
                     self.state = State::Loading { left, next, document: false };
                     return Step::Ask { page: self.begun - 1, size: self.pages.document.unwrap_or(1) };
                 }
-                State::Loading { left: 0, .. } if self.open.is_empty() => {
+                State::Loading { left: 0, .. } if open == 0 => {
                     self.state = if self.pages.count == Some(self.begun) {
                         State::Over
                     } else {
@@ -72,7 +112,7 @@ impl Reader {
                     // The document names the objects: until it is there nothing else can be asked for.
                     let reads_document = self.pages.document.is_some() && left == self.pages.objects;
                     let most = if reads_document { 1 } else { self.pages.parallel as usize };
-                    if left == 0 || self.open.len() >= most {
+                    if left == 0 || open >= most {
                         return Step::Wait(None);
                     }
                     if next > now {
@@ -96,6 +136,44 @@ impl Reader {
     }
 }
 
+/// A source that sends one datagram every so often in spurts of exponential length, after silences of exponential length.
+#[derive(Debug)]
+pub struct Spurt {
+    dice: Chance,
+    every: Span,
+    on: Span,
+    off: Span,
+    /// The next datagram is due then, if the spurt lasts so long.
+    next: Instant,
+    until: Instant,
+}
+
+impl Spurt {
+    /// One that begins with a silence. The first datagram of a spurt comes `every` after its begin.
+    pub fn new(now: Instant, dice: Chance, every: Span, (on, off): (Span, Span)) -> Self {
+        let mut spurt = Self { dice, every, on, off, next: now, until: now };
+        spurt.renew();
+        spurt
+    }
+    /// The spurt after the silence that begins at the end of this one.
+    fn renew(&mut self) {
+        let start = self.until + self.dice.exponential(self.off);
+        self.until = start + self.dice.exponential(self.on);
+        self.next = start + self.every;
+    }
+    /// When the next datagram is due.
+    pub fn due(&mut self) -> Instant {
+        while self.next > self.until {
+            self.renew();
+        }
+        self.next
+    }
+    /// It is sent.
+    pub fn send(&mut self) {
+        self.next += self.every;
+    }
+}
+
 #[cfg(test)]
-#[path = "web_tests.rs"]
+#[path = "schedule_tests.rs"]
 mod tests;

@@ -1,0 +1,169 @@
+//! Voice and on-off: UDP datagrams in spurts, one way, on a schedule that answers do not change.
+//!
+//! A datagram begins with its number; what follows is made of it, so that the receiver knows every byte. Both ends are
+//! threads of one process and share its clock.
+
+use crate::LabError;
+use crate::content::note_arrival;
+use crate::errand::Errand;
+use crate::sockets;
+use crate::worker::Worker;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use wavelane_base::{Chance, Instant, Span};
+use wavelane_host::netns::Netns;
+use wavelane_host::realtime;
+use wavelane_run::schedule::Spurt;
+use wavelane_run::{FlowRaw, Probe};
+
+/// Longest wait, so that a stop is noticed in time.
+const GLANCE: Span = Span::from_millis(20);
+/// Bytes of a datagram's number, and of zeros that stand where the simulator has the number of its flow.
+const HEAD: usize = 16;
+/// Largest datagram of a scenario, and one byte more to know a longer one.
+const LARGEST: usize = 2_201;
+
+/// What a listener has heard: the first arrival of each number, in order of arrival.
+#[derive(Default)]
+pub(crate) struct Heard {
+    at: BTreeMap<u64, Instant>,
+    order: Vec<(Instant, u64)>,
+    damaged: u64,
+}
+
+/// Shared by a listener and the sender of its flow.
+pub(crate) type Hearing = Arc<Mutex<Heard>>;
+
+/// What is sent, and when.
+pub(crate) struct Talk {
+    pub(crate) every: Span,
+    /// Mean lengths of a spurt and of a silence.
+    pub(crate) spans: (Span, Span),
+    /// Bytes of a datagram, within 16 and 2200.
+    pub(crate) size: usize,
+    pub(crate) dice: Chance,
+    /// Each datagram is timed.
+    pub(crate) timed: bool,
+}
+
+/// Writes the datagram of that number.
+fn fill(datagram: &mut [u8], number: u64) {
+    let (head, body) = datagram.split_at_mut(HEAD);
+    head[..8].fill(0);
+    head[8..].copy_from_slice(&number.to_be_bytes());
+    for (place, byte) in body.iter_mut().enumerate() {
+        *byte = (number.wrapping_mul(31).wrapping_add(place as u64 * 7) >> 1) as u8;
+    }
+}
+
+/// The number of a datagram of `size` bytes, if every byte of it is as it was sent.
+fn number_of(datagram: &[u8], size: usize) -> Option<u64> {
+    let number = u64::from_be_bytes(datagram.get(8..HEAD)?.try_into().ok()?);
+    let mut sent = vec![0; size];
+    fill(&mut sent, number);
+    (sent == datagram).then_some(number)
+}
+
+/// Starts the receiving side of a flow whose datagrams have `size` bytes, at `address` inside `ns`.
+pub(crate) fn listener(ns: &Netns, address: SocketAddr, size: usize) -> Result<(Worker, Hearing), LabError> {
+    let why = || LabError::io(format!("cannot listen on {address} in node {}", ns.name()));
+    let socket = ns.run(move || UdpSocket::bind(address))?.map_err(why())?;
+    socket.set_nonblocking(true).map_err(why())?;
+    let heard = Hearing::default();
+    let theirs = Arc::clone(&heard);
+    let worker = Worker::start("datagrams", move |stop| {
+        // Without real-time priority a busy machine's other work is measured with the link, and the flow's note says so.
+        let _ = realtime::prefer_this_thread();
+        let mut buffer = [0; LARGEST];
+        while !stop.load(Ordering::Acquire) {
+            if !matches!(realtime::wait(&[socket.as_fd()], realtime::now() + GLANCE), Ok(true)) {
+                continue;
+            }
+            while let Ok(len) = socket.recv(&mut buffer) {
+                let now = realtime::now();
+                let mut heard = theirs.lock().unwrap_or_else(PoisonError::into_inner);
+                match number_of(&buffer[..len], size) {
+                    Some(number) if !heard.at.contains_key(&number) => {
+                        heard.at.insert(number, now);
+                        heard.order.push((now, len as u64));
+                    }
+                    Some(_) => {}
+                    None => heard.damaged += 1,
+                }
+            }
+        }
+    });
+    Ok((worker.map_err(LabError::io("cannot start a thread to receive datagrams"))?, heard))
+}
+
+/// Sends what is due until the flow's stop. The calling thread must be inside the client's namespace.
+pub(crate) fn run(
+    errand: &Errand,
+    app: &'static str,
+    talk: Talk,
+    heard: &Hearing,
+) -> Result<(FlowRaw, Option<String>), LabError> {
+    let preferred = realtime::prefer_this_thread().is_ok();
+    let broken = || LabError::io(format!("flow {}: cannot open a UDP socket", errand.name));
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(broken())?;
+    socket.connect(errand.server).map_err(broken())?;
+    socket.set_nonblocking(true).map_err(broken())?;
+    let mut spurt = Spurt::new(errand.start, talk.dice, talk.every, talk.spans);
+    let mut sent: Vec<Instant> = Vec::new();
+    let (mut datagram, mut unsent) = (vec![0; talk.size], 0u64);
+    let mut number = 0;
+    while spurt.due() < errand.stop && sockets::rest_until(spurt.due(), || errand.cancelled()) {
+        fill(&mut datagram, number);
+        // One that the kernel refuses is lost, and the next may not be.
+        unsent += u64::from(socket.send(&datagram).is_err());
+        if talk.timed {
+            sent.push(spurt.due());
+        }
+        number += 1;
+        spurt.send();
+    }
+    sockets::rest_until(errand.stop, || errand.cancelled());
+    let heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut raw = errand.raw(app, errand.since_epoch(errand.start));
+    for (at, octets) in &heard.order {
+        note_arrival(&mut raw.arrivals, errand.since_epoch(*at), *octets);
+        raw.octets += octets;
+    }
+    raw.first_byte_ns = heard.order.first().map(|(at, _)| errand.since_epoch(*at));
+    raw.last_byte_ns = heard.order.last().map(|(at, _)| errand.since_epoch(*at));
+    raw.completed = heard.damaged == 0;
+    let probe = |(number, due): (u64, &Instant)| Probe {
+        sent_ns: errand.since_epoch(*due),
+        rtt_ns: heard.at.get(&number).map(|at| at.since(*due).as_nanos()),
+    };
+    raw.probes = (0u64..).zip(&sent).map(probe).collect();
+    let priority = if preferred { "at" } else { "without" };
+    let note = format!(
+        "flow {}: {priority} real-time priority, {unsent} of {number} datagrams refused by the kernel, {} damaged",
+        errand.name, heard.damaged
+    );
+    Ok((raw, Some(note)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_is_known_by_every_byte() {
+        for size in [HEAD, 200, LARGEST - 1] {
+            let mut datagram = vec![7; size];
+            fill(&mut datagram, 300);
+            assert_eq!(number_of(&datagram, size), Some(300));
+            assert_eq!(number_of(&datagram, size + 1), None);
+            datagram[size - 1] ^= 1;
+            assert!(size == HEAD || number_of(&datagram, size).is_none(), "a byte of the body was changed");
+            datagram[0] = 1;
+            assert_eq!(number_of(&datagram, size), None);
+        }
+        assert_eq!(number_of(&[0; 3], 3), None);
+    }
+}

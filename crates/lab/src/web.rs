@@ -1,0 +1,82 @@
+//! Readers of pages: each object of a page is fetched on a connection of its own, when the schedule asks for it.
+
+use crate::LabError;
+use crate::errand::Errand;
+use crate::fetch::{Log, exchange};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use wavelane_base::{Chance, Span};
+use wavelane_host::realtime;
+use wavelane_run::schedule::{Pages, Reader, Step};
+use wavelane_run::{Fetch, FlowRaw};
+
+/// Longest wait, so that a stop is noticed in time.
+const GLANCE: Span = Span::from_millis(20);
+/// Most objects of a session; a reader who wants one more ends, as in the simulator.
+const OBJECTS_BOUND: usize = 1 << 18;
+
+/// Reads until the session or the time is over. The calling thread must be inside the client's namespace.
+pub(crate) fn run(errand: Errand, pages: Pages, dice: Chance) -> Result<(FlowRaw, Option<String>), LabError> {
+    let errand = Arc::new(errand);
+    let log = Arc::new(Mutex::new(Log::default()));
+    let (ended, endings) = channel();
+    let mut reader = Reader::new(errand.start, pages, dice);
+    let (mut threads, mut open): (Vec<JoinHandle<()>>, _) = (Vec::new(), 0);
+    let mut refused = false;
+    loop {
+        let now = realtime::now().max(errand.start);
+        if errand.cancelled() || now >= errand.stop {
+            break;
+        }
+        let until = match reader.step(now, open) {
+            Step::End => break,
+            Step::Wait(until) => until.unwrap_or(errand.stop),
+            Step::Ask { page, size } => {
+                let number = {
+                    let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+                    let connect_ns = errand.since_epoch(now);
+                    log.fetches.push(Fetch { page, connect_ns, first_byte_ns: None, total_ns: None });
+                    log.fetches.len() - 1
+                };
+                refused = number + 1 >= OBJECTS_BOUND;
+                if refused {
+                    break;
+                }
+                let (errand, log, ended) = (Arc::clone(&errand), Arc::clone(&log), ended.clone());
+                let work = move || {
+                    // What did not end stays without times in the log, and is asked for no more.
+                    let _ = exchange(&errand, size, number, (now, errand.stop), &log);
+                    // The reader may have ended before.
+                    let _ = ended.send(());
+                };
+                let thread = std::thread::Builder::new().name("object".into()).spawn(work);
+                threads.retain(|thread| !thread.is_finished());
+                threads.push(
+                    thread.map_err(LabError::io("cannot start a thread for an object; raise the process limit"))?,
+                );
+                open += 1;
+                continue;
+            }
+        };
+        let wait = until.min(errand.stop).since(now).min(GLANCE);
+        match endings.recv_timeout(Duration::from_nanos(wait.as_nanos())) {
+            Ok(()) => open -= 1,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+    }
+    // Each gives up by itself at the flow's stop. One that panicked has said so on stderr.
+    threads.into_iter().for_each(|thread| drop(thread.join()));
+    let log = std::mem::take(&mut *log.lock().unwrap_or_else(PoisonError::into_inner));
+    let ends = || log.fetches.iter().filter_map(|f| Some(f.connect_ns + f.total_ns?));
+    let raw = FlowRaw {
+        first_byte_ns: log.fetches.iter().filter_map(|f| Some(f.connect_ns + f.first_byte_ns?)).min(),
+        last_byte_ns: ends().max(),
+        completed: !refused && log.damaged == 0,
+        octets: log.octets,
+        ..errand.raw("web", errand.since_epoch(errand.start))
+    };
+    let note = (log.damaged > 0).then(|| format!("flow {}: {} objects arrived damaged", errand.name, log.damaged));
+    Ok((FlowRaw { fetches: log.fetches, ..raw }, note))
+}
