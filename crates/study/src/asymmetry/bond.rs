@@ -2,7 +2,7 @@
 
 use super::net::{Lane, Way, bulk, echo, scenario};
 use super::seen::{Seen, joined, larger, smaller};
-use super::{ID, OURS, Task};
+use super::{ID, LAB, OURS, Task};
 use crate::cells::{Aim, judge};
 use crate::document::{Edition, Row};
 use serde_json::{Value, json};
@@ -95,26 +95,38 @@ impl Compared {
     }
 }
 
+/// The pairs between kernels: a lossy one, and in the full edition all.
+pub(super) fn lab_tasks(edition: Edition) -> Vec<Task> {
+    let (seconds, wanted): (u64, &[&str]) = match edition {
+        Edition::Full => (60, &["equal", "lossy", "slow", "far", "flapping"]),
+        Edition::Quick => (20, &["lossy"]),
+    };
+    let chosen = pairs(seconds).into_iter().filter(|pair| wanted.contains(&pair.name));
+    chosen.map(|pair| task(LAB, pair, seconds, 1)).collect()
+}
+
 pub(super) fn tasks(edition: Edition) -> Vec<Task> {
     let seconds = if edition == Edition::Full { 60 } else { 30 };
-    let task = |pair: Pair| {
-        let runs = runs(&format!("bond-{}", pair.name), pair.words, seconds, &pair.lanes);
-        let sum = pair.lanes.iter().map(|way| way.bps as f64).sum::<f64>();
-        let judge_all = move |seen: &[Seen]| {
-            let case = [("pair", json!(pair.words))];
-            let compared = Compared::new(seen, seconds);
-            let mut rows = compared.plain(&seen[0], &case);
-            rows.extend(compared.judged(&seen[0], &case));
-            if pair.clean {
-                let share: Vec<f64> = compared.goodput[0].iter().map(|bps| bps / sum).collect();
-                let mut row = seen[0].head(ID, &case, OURS).and("lanes", "both").row("goodput_of_sum", "ratio", &share);
-                row.bound = Some(1_437.0 / 1_500.0);
-                judge(&mut row, Aim::AtLeast(OF_SUM));
-                rows.push(row);
-            }
-            rows
-        };
-        Task { part: "bond", seeds: 3, runs, judge: Box::new(judge_all) }
+    pairs(seconds).into_iter().map(|pair| task("bond", pair, seconds, 3)).collect()
+}
+
+fn task(part: &'static str, pair: Pair, seconds: u64, seeds: u32) -> Task {
+    let folder = if part == LAB { "lab-bond" } else { part };
+    let runs = runs(&format!("{folder}-{}", pair.name), pair.words, seconds, &pair.lanes);
+    let sum = pair.lanes.iter().map(|way| way.bps as f64).sum::<f64>();
+    let judge_all = move |seen: &[Seen]| {
+        let case = [("pair", json!(pair.words))];
+        let compared = Compared::new(seen, seconds);
+        let mut rows = compared.plain(&seen[0], &case);
+        rows.extend(compared.judged(&seen[0], &case));
+        if pair.clean {
+            let share: Vec<f64> = compared.goodput[0].iter().map(|bps| bps / sum).collect();
+            let mut row = seen[0].head(ID, &case, OURS).and("lanes", "both").row("goodput_of_sum", "ratio", &share);
+            row.bound = Some(1_437.0 / 1_500.0);
+            judge(&mut row, Aim::AtLeast(OF_SUM));
+            rows.push(row);
+        }
+        rows
     };
-    pairs(seconds).into_iter().map(task).collect()
+    Task { part, seeds, runs, judge: Box::new(judge_all) }
 }

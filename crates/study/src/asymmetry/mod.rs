@@ -15,12 +15,14 @@ use crate::cells::{self, Cell, Take};
 use crate::document::{Edition, Row, StudyDocument};
 use crate::{MakeBackend, StudyError, StudyOptions};
 use seen::Seen;
-use wavelane_run::RunHooks;
+use wavelane_run::{Backend, RunError, RunHooks, Verdict};
 
 /// The study's id.
 pub(crate) const ID: &str = "asymmetry";
 /// Its parts: one kind of asymmetry each.
-pub(crate) const PARTS: [&str; 6] = ["thin", "steps", "choice", "bond", "outage", "profiles"];
+pub(crate) const PARTS: [&str; 7] = ["thin", "steps", "choice", "bond", "outage", "profiles", LAB];
+/// The part that runs between kernels; all others are simulated.
+const LAB: &str = "lab";
 /// What is judged, and what it is compared with where TCP can use the link at all.
 const OURS: &str = "wavelane";
 const STACKS: [&str; 4] = [OURS, "tcp-cubic", "tcp-bbr", "tcp-bbr3"];
@@ -46,6 +48,9 @@ fn tasks(edition: Edition) -> Vec<Task> {
     tasks.extend(bond::tasks(edition));
     tasks.extend(outage::tasks());
     tasks.extend(profiles::tasks(edition));
+    tasks.extend(thin::lab_tasks(edition));
+    tasks.extend(bond::lab_tasks(edition));
+    tasks.extend(outage::lab_tasks(edition));
     tasks
 }
 
@@ -55,9 +60,11 @@ pub(crate) fn run(
     options: &StudyOptions,
     hooks: &RunHooks<'_>,
 ) -> Result<StudyDocument, StudyError> {
-    let tasks: Vec<Task> = tasks(options.edition).into_iter().filter(|task| options.wants(task.part)).collect();
+    let all = tasks(options.edition).into_iter().filter(|task| options.wants(task.part));
+    let (lab, simulated): (Vec<Task>, Vec<Task>) = all.partition(|task| task.part == LAB);
     let rows_of = |task: &Task, take: Take<'_>| {
-        let repeat = if options.edition == Edition::Full { task.seeds.max(FULL_SEEDS) } else { task.seeds };
+        let repeat =
+            if options.edition == Edition::Full && task.part != LAB { task.seeds.max(FULL_SEEDS) } else { task.seeds };
         let mut found = Vec::new();
         for (name, text) in &task.runs {
             let Some(document) = take(&Cell { study: ID, name, text, repeat, own: None })? else { return Ok(None) };
@@ -67,7 +74,23 @@ pub(crate) fn run(
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = options.jobs.unwrap_or(processors);
-    let rows = cells::rows_of_all(&tasks, workers, (make, options, hooks), rows_of)?;
+    let mut rows = cells::rows_of_all(&simulated, workers, (make, options, hooks), rows_of)?;
+    if !lab.is_empty() {
+        // What measures real time has the machine to itself.
+        let real = || -> Box<dyn Backend> { Box::new(wavelane_lab::LabBackend) };
+        match cells::rows_of_all(&lab, 1, (&real, options, hooks), rows_of) {
+            Ok(found) => rows.extend(found),
+            Err(StudyError::Run(why)) if !matches!(why, RunError::Cancelled) => {
+                let row = Row::new(ID, LAB, OURS, "completed", "share");
+                rows.push(Row {
+                    verdict: Verdict::Inconclusive,
+                    why: format!("the laboratory cannot run: {why}"),
+                    ..row
+                });
+            }
+            Err(why) => return Err(why),
+        }
+    }
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
 }
 

@@ -2,9 +2,9 @@
 
 use super::net::{Lane, Way, bulk, scenario};
 use super::seen::Seen;
-use super::{ID, OURS, Task};
+use super::{ID, LAB, OURS, Task};
 use crate::cells::{Aim, judge};
-use crate::document::Row;
+use crate::document::{Edition, Row};
 use serde_json::json;
 
 /// When it begins.
@@ -47,9 +47,10 @@ impl Outage {
         (AT_S + self.lasts_s) as f64
     }
 
-    fn task(self) -> Task {
+    fn task(self, part: &'static str, seeds: u32) -> Task {
         let kind = if self.thin { "thin-" } else { "" };
-        let name = format!("outage-{kind}{}-of-2-{}s", self.out, self.lasts_s);
+        let folder = if part == LAB { "lab-outage" } else { part };
+        let name = format!("{folder}-{kind}{}-of-2-{}s", self.out, self.lasts_s);
         let gone = self.way().without(&[(AT_S, self.lasts_s)]);
         let lanes = [if self.out == 2 { gone.clone() } else { self.way() }, gone].map(Lane::Both);
         let [one, two] = lanes;
@@ -57,7 +58,7 @@ impl Outage {
         let size = format!("{} kB", (self.size() * 1e3).round());
         let until = AT_S + self.lasts_s + 90;
         let text = scenario(&title, until, &[OURS], &[("one", one), ("two", two)]) + &bulk(Some(&size));
-        Task { part: "outage", seeds: 5, runs: vec![(name, text)], judge: Box::new(move |seen| self.rows(&seen[0])) }
+        Task { part, seeds, runs: vec![(name, text)], judge: Box::new(move |seen| self.rows(&seen[0])) }
     }
 
     fn rows(self, seen: &Seen) -> Vec<Row> {
@@ -92,12 +93,18 @@ impl Outage {
     }
 }
 
+/// Between kernels, shorter: one of the lanes in the quick edition, either in the full one.
+pub(super) fn lab_tasks(edition: Edition) -> Vec<Task> {
+    let outs: &[usize] = if edition == Edition::Full { &[1, 2] } else { &[1] };
+    outs.iter().map(|&out| Outage { lasts_s: 10, out, thin: false }.task(LAB, 1)).collect()
+}
+
 pub(super) fn tasks() -> Vec<Task> {
     let mut all = Vec::new();
     for thin in [false, true] {
         for out in [1, 2] {
             for lasts_s in [30, 300] {
-                all.push(Outage { lasts_s, out, thin }.task());
+                all.push(Outage { lasts_s, out, thin }.task("outage", 5));
             }
         }
     }

@@ -2,13 +2,15 @@
 
 use super::net::{Lane, Way, bulk, echo, scenario};
 use super::seen::{Seen, joined};
-use super::{ID, OURS, STACKS, Task};
+use super::{ID, LAB, OURS, STACKS, Task};
 use crate::cells::{Aim, judge};
-use crate::document::Row;
+use crate::document::{Edition, Row};
 use serde_json::json;
 
-/// Seconds of the transfer that count, its start among them.
+/// Seconds of the transfer that count at most, its start among them.
 const COUNTED_S: f64 = 120.0;
+/// In the laboratory, which has them at the pace of clocks.
+const LAB_SECONDS: u64 = 50;
 /// Echoes count from this second on.
 const ECHO_FROM_S: f64 = 5.0;
 /// IP bits of a full packet over its payload, as TCP with timestamps carries it.
@@ -19,6 +21,9 @@ const ECHOES_MIN: usize = 150;
 /// A way back, and what is asked of it.
 #[derive(Clone, Copy)]
 struct Thin {
+    /// Which part of the study it belongs to, and what it is compared with.
+    part: &'static str,
+    stacks: &'static [&'static str],
     out_bps: u64,
     back_bps: u64,
     delay_ms: u64,
@@ -38,6 +43,8 @@ enum Back {
 }
 
 const MODEM: Thin = Thin {
+    part: "thin",
+    stacks: &STACKS,
     out_bps: 2_000_000,
     back_bps: 33_600,
     delay_ms: 50,
@@ -79,17 +86,21 @@ impl Thin {
     }
 
     fn task(self) -> Task {
-        let name = format!("thin-{}", self.back_bps);
+        let name = format!("{}-{}", if self.part == LAB { "lab-thin" } else { self.part }, self.back_bps);
         let title = format!("{} bit/s back of {} bit/s", self.back_bps, self.out_bps);
         let asked = self.echo_every_ms.map(|every| echo(64, every));
-        let loaded =
-            scenario(&title, self.seconds, &STACKS, &self.lanes()) + &bulk(None) + &asked.clone().unwrap_or_default();
+        let loaded = scenario(&title, self.seconds, self.stacks, &self.lanes())
+            + &bulk(None)
+            + &asked.clone().unwrap_or_default();
         let mut runs = vec![(name.clone(), loaded)];
         if let Some(asked) = asked {
-            let idle = scenario(&format!("{title}, idle"), self.seconds, &[OURS, "tcp-cubic"], &self.lanes()) + &asked;
+            let alone = if self.part == LAB { &["tcp-cubic"][..] } else { &[OURS, "tcp-cubic"] };
+            let seconds = if self.part == LAB { self.seconds.min(20) } else { self.seconds };
+            let idle = scenario(&format!("{title}, idle"), seconds, alone, &self.lanes()) + &asked;
             runs.push((format!("{name}-idle"), idle));
         }
-        Task { part: "thin", seeds: 3, runs, judge: Box::new(move |seen| self.rows(seen)) }
+        let seeds = if self.part == LAB { 1 } else { 3 };
+        Task { part: self.part, seeds, runs, judge: Box::new(move |seen| self.rows(seen)) }
     }
 
     fn rows(&self, seen: &[Seen]) -> Vec<Row> {
@@ -99,7 +110,7 @@ impl Thin {
         let plain = idle.and_then(|idle| idle.stack("tcp-cubic"));
         let unloaded = plain.map(|s| s.echo(50, ECHO_FROM_S, self.seconds as f64)).unwrap_or_default();
         let mut rows = Vec::new();
-        for stack in STACKS {
+        for &stack in self.stacks {
             let ours = stack == OURS;
             let head = loaded.head(ID, &case, stack);
             let Some(found) = loaded.stack(stack) else {
@@ -145,6 +156,8 @@ impl Thin {
                 let values = joined(&back, &megabytes, |back, mb| back / mb);
                 Some((head.row("back_bytes_per_delivered_mb", "B", &values), Aim::AtMost(most)))
             }
+            // The laboratory does not count by direction.
+            Back::Share(_) if back.is_empty() => None,
             Back::Share(most) => {
                 let echoes = idle.and_then(|idle| idle.stack(stack))?.offered("air", "reverse");
                 let whole = self.back_bps as f64 / 8.0 * self.seconds as f64;
@@ -153,6 +166,14 @@ impl Thin {
             }
         }
     }
+}
+
+/// The modem's row between kernels, beside a tunnel.
+pub(super) fn lab_tasks(edition: Edition) -> Vec<Task> {
+    let modem = Thin { part: LAB, stacks: &[OURS, "boringtun-bbr"], seconds: LAB_SECONDS, ..MODEM };
+    let all = [modem, Thin { seconds: 125, stacks: &[OURS, "boringtun-bbr", "boringtun-cubic", "tcp-bbr"], ..modem }];
+    let chosen = if edition == Edition::Full { &all[1..] } else { &all[..1] };
+    chosen.iter().map(|thin| thin.task()).collect()
 }
 
 pub(super) fn tasks() -> Vec<Task> {
