@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its world should stop")]
 
 use crate::tests::{SERVER, gateway};
-use crate::{Event, Gateway, LaneConfig, PeerId};
+use crate::{Choice, Event, Gateway, LaneConfig, PeerId};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, ReadOutcome, Span, Streams};
@@ -140,4 +140,32 @@ fn a_peer_gets_no_more_lanes_than_there_are_numbers() {
     // It moves: nothing is added, its lanes are followed.
     assert!(world.carry(flows, 0, 100_000));
     assert_eq!(world.nodes[1].status(world.now).peers[0].lanes.len(), LANES_MAX);
+}
+
+#[test]
+fn a_reload_says_anew_which_lanes_carry_and_refuses_another_number_of_them() {
+    let mut world = World::new(2);
+    let flow = world.connect();
+    assert!(world.carry(flow, 0, 300_000));
+    let spare = |world: &World| {
+        let lanes = &world.nodes[0].status(world.now).peers[0].lanes;
+        [lanes[0].spare, lanes[1].spare]
+    };
+    assert_eq!(spare(&world), [false, false]);
+    let mut wanted = world.nodes[0].config().clone();
+    for (choice, metered, expected) in [
+        (Choice::Pinned, [false, false], [false, true]),
+        (Choice::Bond, [true, false], [true, false]),
+        (Choice::Bond, [false, false], [false, false]),
+    ] {
+        wanted.peers[0].choice = choice;
+        (0..2).for_each(|lane| wanted.peers[0].lanes[lane].metered = metered[lane]);
+        let now = world.now;
+        world.nodes[0].reload(now, wanted.clone()).unwrap();
+        assert!(world.carry(flow, 0, 300_000));
+        assert_eq!(spare(&world), expected, "{choice:?} {metered:?}");
+    }
+    wanted.peers[0].lanes.push(LaneConfig::new(PortId(2), Some(HUB)));
+    let why = world.nodes[0].check_reload(&wanted).unwrap_err().to_string();
+    assert!(why.contains("the lanes of peer") && why.contains("restart"), "{why}");
 }

@@ -2,11 +2,12 @@
 
 use crate::LabError;
 use crate::folder::Folder;
+use crate::lanes;
 use crate::program::{self, Ending, GLANCE, Program};
 use crate::review::needs_udp;
 use crate::sockets::rest_until;
 use crate::tools::{self, find_own, output};
-use crate::topology::{self, Link, Wire};
+use crate::topology::{self, Link};
 use crate::world::World;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use wavelane_run::PacketsRaw;
 use wavelane_scenario::{NodeKind, Scenario, Stack};
 
 /// UDP port of the gateways' lanes: `wavelane init`'s default.
-const LANE_PORT: u16 = 4780;
+pub(crate) const LANE_PORT: u16 = 4780;
 /// How long both gateways may take until their session stands.
 const READY_WITHIN: Span = Span::from_secs(20);
 /// The second gateway's clock: nothing may assume that two nodes agree.
@@ -348,36 +349,15 @@ fn init(
     }
     init.arg("--control").arg(dir.join("control.sock"));
     output(&world.nodes[n], init, REMEDY)?;
-    let mut places: Vec<usize> = nearest.into_iter().chain(&link.beside).copied().collect();
+    let places: Vec<usize> = nearest.into_iter().chain(&link.beside).copied().collect();
     if places.len() == 1 && !plan.wires[places[0]].one_way {
         return Ok(());
     }
-    let name = |place: &usize| &scenario.channels[*place].name;
-    let knobs = scenario.links.iter().find(|knobs| places.iter().any(|place| knobs.lanes.contains(name(place))));
-    places.sort_by_key(|place| knobs.map_or(0, |knobs| knobs.place(name(place))));
-    places.retain(|place| !plan.wires[*place].one_way || plan.wires[*place].end_of(n) == Some(0));
-    // Where one lane leaves, nothing is chosen.
-    let knobs = knobs.filter(|_| places.len() > 1);
-    let all_bulk = knobs.is_none_or(|knobs| places.iter().all(|place| knobs.no_bulk.contains(name(place))));
-    let lane = |place: &usize| {
-        let metered = knobs.is_some_and(|knobs| knobs.metered.contains(name(place)));
-        let bulk = all_bulk || knobs.is_none_or(|knobs| !knobs.no_bulk.contains(name(place)));
-        let words = format!("metered = {metered}\nbulk = {bulk}\n");
-        lane_of(&plan.wires[*place], peer).map(|table| table + &words)
-    };
-    let choice = knobs.map(|knobs| format!("choice = \"{}\"\n", knobs.choice.word()));
-    lanes(&dir.join("wavelaned.toml"), choice.into_iter().chain(places.iter().filter_map(lane)))
-}
-
-/// The lane to `peer` by a channel, as our file has it.
-fn lane_of(wire: &Wire, peer: usize) -> Option<String> {
-    let theirs = wire.addresses[wire.end_of(peer)?];
-    let direction = if wire.one_way { "out" } else { "both" };
-    Some(format!("[[peer.lane]]\naddress = \"{theirs}:{LANE_PORT}\"\ndirection = \"{direction}\"\n"))
+    put_lanes(&dir.join("wavelaned.toml"), &lanes::tables(scenario, &plan.wires, places, [n, peer]))
 }
 
 /// Puts lanes in place of the peer's one address.
-fn lanes(config: &Path, lanes: impl Iterator<Item = String>) -> Result<(), LabError> {
+fn put_lanes(config: &Path, lanes: &str) -> Result<(), LabError> {
     let cannot = || LabError::io(format!("cannot change {}", config.display()));
     let text = std::fs::read_to_string(config).map_err(cannot())?;
     let mut kept: String =
@@ -385,7 +365,7 @@ fn lanes(config: &Path, lanes: impl Iterator<Item = String>) -> Result<(), LabEr
     let end = kept
         .find("[[peer]]")
         .map_or(kept.len(), |at| kept[at + 1..].find("\n[").map_or(kept.len(), |next| at + 1 + next + 1));
-    kept.insert_str(end, &lanes.collect::<String>());
+    kept.insert_str(end, lanes);
     std::fs::write(config, kept).map_err(cannot())
 }
 

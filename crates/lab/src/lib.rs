@@ -18,6 +18,7 @@ mod folder;
 mod gateways;
 mod http;
 mod judge;
+mod lanes;
 mod lateness;
 mod pcapng;
 mod peers;

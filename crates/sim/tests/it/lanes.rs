@@ -266,6 +266,37 @@ fn small_exchanges_keep_the_short_way_and_bulk_goes_the_long_one() {
     assert!(goodput > 17e6 && typical < Span::from_millis(80), "{goodput:.0} bit/s, echo {typical}");
 }
 
+#[test]
+fn a_scenarios_links_say_how_channels_are_used() {
+    let octets = |link: &str| {
+        let text = format!(
+            "duration = \"20 s\"\nstacks = [\"wavelane\"]\nnodes = {{ c = \"endpoint\", a = \"gateway\", b = \"gateway\", s = \"endpoint\" }}\n\
+             channels = {{ near = {{ preset = \"ethernet\", between = [\"c\", \"a\"] }}, far = {{ preset = \"ethernet\", between = [\"b\", \"s\"] }}, \
+             modem = {{ between = [\"a\", \"b\"], forward = {{ rate = \"400 kbit/s\", delay = \"10 ms\", queue = \"20 kB\" }}, reverse = \"same\" }}, \
+             radio = {{ between = [\"a\", \"b\"], forward = {{ rate = \"2 Mbit/s\", delay = \"10 ms\", queue = \"50 kB\" }}, reverse = \"same\" }} }}\n\
+             flows = {{ up = {{ app = \"upload\", from = \"c\", to = \"s\" }} }}\n{link}\n"
+        );
+        let scenario = Scenario::parse(&text, Path::new(".")).unwrap();
+        let raw = crate::common::run_scenario(&scenario, scenario.stacks[0], 1);
+        wavelane_run::figures::of_run(&scenario, &raw, scenario.seed)[0].bytes
+    };
+    // 400 kbit/s are 1.0 MB in 20 s and 2 Mbit/s are 5.0.
+    let (slow, fast, both) = (700_000..1_000_000, 4_000_000..5_000_000, 5_000_000..6_000_000);
+    for (link, range) in [
+        ("", &both),
+        ("lanes = [\"modem\"]\nchoice = \"pinned\"", &slow),
+        ("lanes = [\"radio\"]\nchoice = \"pinned\"", &fast),
+        ("lanes = [\"radio\"]\nchoice = \"delivery-1998\"", &fast),
+        ("lanes = [\"radio\"]\nmetered = [\"radio\"]", &slow),
+        ("lanes = [\"radio\"]\nno-bulk = [\"modem\"]", &fast),
+    ] {
+        let link = if link.is_empty() { String::new() } else { format!("[links.up]\n{link}") };
+        let octets = octets(&link);
+        println!("{octets} B: {link}");
+        assert!(range.contains(&octets), "{octets} B, not {range:?}: {link}");
+    }
+}
+
 /// S0-E14: a radio that delivers 100, 30 and again 100 % towards the campus beside a modem; 300 B five times a second.
 #[test]
 fn the_radio_is_used_while_it_delivers_and_the_modem_while_it_does_not() {

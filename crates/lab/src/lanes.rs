@@ -1,0 +1,70 @@
+//! What a gateway's file says of its lanes to a neighbour by several channels, or by one-way ones.
+
+use crate::gateways::LANE_PORT;
+use crate::topology::Wire;
+use wavelane_scenario::Scenario;
+
+/// The end of the peer's table and the tables of the lanes from the first to the second of `ends` by the channels at `places`.
+pub(crate) fn tables(scenario: &Scenario, wires: &[Wire], mut places: Vec<usize>, [own, peer]: [usize; 2]) -> String {
+    let name = |place: &usize| &scenario.channels[*place].name;
+    let link = scenario.links.iter().find(|link| places.iter().any(|place| link.lanes.contains(name(place))));
+    places.sort_by_key(|place| link.map_or(0, |link| link.place(name(place))));
+    places.retain(|place| !wires[*place].one_way || wires[*place].end_of(own) == Some(0));
+    // Where one lane leaves, nothing is chosen.
+    let link = link.filter(|_| places.len() > 1);
+    let mut text = link.map_or(String::new(), |link| format!("choice = \"{}\"\n", link.choice.word()));
+    let all_bulk = link.is_none_or(|link| places.iter().all(|place| link.no_bulk.contains(name(place))));
+    for place in places {
+        let wire = &wires[place];
+        let Some(end) = wire.end_of(peer) else { continue };
+        let direction = if wire.one_way { "out" } else { "both" };
+        let metered = link.is_some_and(|link| link.metered.contains(name(&place)));
+        let bulk = all_bulk || link.is_none_or(|link| !link.no_bulk.contains(name(&place)));
+        text += &format!(
+            "[[peer.lane]]\naddress = \"{}:{LANE_PORT}\"\ndirection = \"{direction}\"\nmetered = {metered}\nbulk = {bulk}\n",
+            wire.addresses[end]
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Plan;
+    use std::path::Path;
+
+    /// What both ends of three channels, the last of which leads from `a` to `b` alone, are told.
+    fn both(links: &str) -> [String; 2] {
+        let text = format!(
+            "duration = \"1 s\"\nstacks = [\"wavelane\"]\nnodes = {{ a = \"gateway\", b = \"gateway\" }}\n\
+             channels = {{ radio = {{ preset = \"ethernet\", between = [\"a\", \"b\"] }}, modem = {{ preset = \"ethernet\", between = [\"b\", \"a\"] }}, \
+             beam = {{ between = [\"a\", \"b\"], forward = {{ rate = \"1 Mbit/s\" }}, reverse = \"none\" }} }}\n\
+             flows = {{ page = {{ app = \"download\", from = \"a\", to = \"b\" }} }}\n{links}\n"
+        );
+        let scenario = Scenario::parse(&text, Path::new(".")).expect("sound");
+        let plan = Plan::of(&scenario).expect("small");
+        [[0, 1], [1, 0]].map(|ends| tables(&scenario, &plan.wires, vec![0, 1, 2], ends))
+    }
+
+    fn lane(address: &str, direction: &str, metered: bool, bulk: bool) -> String {
+        format!(
+            "[[peer.lane]]\naddress = \"{address}:4780\"\ndirection = \"{direction}\"\nmetered = {metered}\nbulk = {bulk}\n"
+        )
+    }
+
+    #[test]
+    fn lanes_are_the_channels_that_leave_in_the_links_order_with_its_words() {
+        let plain = |address, direction| lane(address, direction, false, true);
+        let [a, b] = both("");
+        assert_eq!(a, plain("10.77.0.2", "both") + &plain("10.77.1.1", "both") + &plain("10.77.2.2", "out"));
+        assert_eq!(b, plain("10.77.0.1", "both") + &plain("10.77.1.2", "both"));
+        let words = "choice = \"pinned+fallback\"\nmetered = [\"radio\"]\nno-bulk = [\"modem\"]";
+        let [a, b] = both(&format!("[links.up]\nlanes = [\"beam\", \"modem\"]\n{words}"));
+        let modem_and_radio =
+            |modem: &str, radio: &str| lane(modem, "both", false, false) + &lane(radio, "both", true, true);
+        let choice = "choice = \"pinned+fallback\"\n".to_owned();
+        assert_eq!(a, choice.clone() + &plain("10.77.2.2", "out") + &modem_and_radio("10.77.1.1", "10.77.0.2"));
+        assert_eq!(b, choice + &modem_and_radio("10.77.1.2", "10.77.0.1"));
+    }
+}
