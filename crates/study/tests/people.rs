@@ -107,10 +107,11 @@ fn people_do_the_same_over_real_sockets_as_in_the_simulator() {
     assert!(times(ours).len() > 50 && times(ours) == times(twin), "every datagram is due when its twin is");
     let (heard, wanted) = (figures.voice.as_ref().unwrap(), expected.voice.as_ref().unwrap());
     assert_eq!((heard.sent, heard.lost), (wanted.sent, 0));
-    // A kernel is never faster than the channel, and the listener hears nearly all in time.
+    // A kernel is never faster than the channel; how much slower is the machine's affair if it was late.
+    let punctual = lab.inconclusive.is_none();
     let (delay, least) = (heard.delay_p50_ms.unwrap(), wanted.delay_p50_ms.unwrap());
-    assert!(delay > least - 0.1 && delay < least + 60.0, "{delay} beside {least}");
-    assert!(heard.mos.unwrap() > 3.0 && heard.mos.unwrap() < wanted.mos.unwrap() + 0.05);
+    assert!(delay > least - 0.1 && (!punctual || delay < least + 60.0), "{delay} beside {least}");
+    assert!((!punctual || heard.mos.unwrap() > 3.0) && heard.mos.unwrap() < wanted.mos.unwrap() + 0.05);
 
     let (ours, _, twin, _) = pair("spurts");
     assert!(ours.probes.is_empty() && twin.probes.is_empty());
@@ -131,7 +132,7 @@ fn people_do_the_same_over_real_sockets_as_in_the_simulator() {
     assert!(common > 30 && pauses.len().abs_diff(same.len()) <= 3 && pauses[..common] == same[..common]);
     assert_eq!((figures.lost, ours.octets), (Some(0), ours.probes.len() as u64));
     let (delay, least) = (figures.rtt_p50_ms.unwrap(), expected.rtt_p50_ms.unwrap());
-    assert!(delay > least - 0.1 && delay < least + 60.0, "{delay} beside {least}");
+    assert!(delay > least - 0.1 && (!punctual || delay < least + 60.0), "{delay} beside {least}");
 
     let (ours, figures, twin, expected) = pair("reader");
     let (pages, wanted) = (figures.web.as_ref().unwrap(), expected.web.as_ref().unwrap());
@@ -141,6 +142,6 @@ fn people_do_the_same_over_real_sockets_as_in_the_simulator() {
     assert_eq!(of_pages(ours), of_pages(twin));
     // Two round trips of 40 ms at least; Linux begins with as many segments.
     let (page, least) = (pages.page_p50_ms.unwrap(), wanted.page_p50_ms.unwrap());
-    assert!(page > 0.9 * least && page < 1.5 * least + 200.0, "{page} beside {least}");
+    assert!(page > 0.9 * least && (!punctual || page < 1.5 * least + 200.0), "{page} beside {least}");
     assert!(pages.response_p50_ms.unwrap() > 80.0);
 }
