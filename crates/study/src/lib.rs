@@ -3,6 +3,7 @@
 
 mod capacity;
 mod cells;
+mod child;
 mod document;
 mod efficiency;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod gettys;
 mod home;
 mod hop_mechanisms;
 mod hop_swarm;
+mod kept;
 mod latency;
 mod main_job;
 pub mod ns3;
@@ -21,6 +23,8 @@ mod population;
 mod runner;
 mod sharing;
 mod simulator_speed;
+#[cfg(test)]
+mod studies_tests;
 mod tcp_interop;
 
 pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, StudyDocument};
