@@ -75,3 +75,23 @@ fn cost_is_what_exceeds_plain_forwarding() {
     assert_eq!(cost(OURS, "cpu_own_s_per_gb"), Some(2.0));
     assert_eq!(cost(PLAIN, "cpu_s_per_gb"), None);
 }
+
+#[test]
+fn a_stacks_kept_cells_are_its_cells() {
+    let folder = crate::fixtures::Folder::new("capacity");
+    let options = crate::fixtures::options(&folder.0);
+    let run = |octets| Capacity { octets, time: Span::from_secs(4), busy: Some(1.5), programs: None };
+    let cells: Vec<Cell> = empty("kcptun", "")
+        .zip(1..)
+        .map(|(cell, n)| Cell { runs: vec![run(n), run(n + 10)], missing: None, ..cell })
+        .collect();
+    Kept::open(&options, ID).put("kcptun", in_figures(&cells).unwrap());
+    let again = of_figures("kcptun", Kept::open(&options, ID).get("kcptun").unwrap());
+    assert_eq!(again.len(), cells.len());
+    for (again, cell) in again.iter().zip(&cells) {
+        assert_eq!((again.stack, again.flows, again.way), (cell.stack, cell.flows, cell.way));
+        assert_eq!((&again.runs, &again.missing), (&cell.runs, &None));
+    }
+    let broken: Vec<Cell> = empty("kcptun", "late").collect();
+    assert!(in_figures(&broken).is_none(), "what is missing is measured again");
+}

@@ -32,7 +32,7 @@ impl Cell<'_> {
     }
 
     /// Where its Record lies, and beside it the mark that the Record is whole.
-    fn places(&self, options: &StudyOptions) -> (PathBuf, PathBuf) {
+    pub(crate) fn places(&self, options: &StudyOptions) -> (PathBuf, PathBuf) {
         let folder = options.out.join(self.study);
         (folder.join(self.name), folder.join(format!("{}.done", self.name)))
     }
@@ -42,7 +42,7 @@ impl Cell<'_> {
     }
 
     /// The Record that an interrupted run of the same study by the same program left in `--out`.
-    fn kept(&self, options: &StudyOptions) -> Result<Option<RunDocument>, StudyError> {
+    pub(crate) fn kept(&self, options: &StudyOptions) -> Result<Option<RunDocument>, StudyError> {
         let (record, done) = self.places(options);
         let mark = self.mark(&self.scenario(options)?);
         let over = options.out.join(format!("{}.json", self.study)).exists();
@@ -105,6 +105,19 @@ pub(crate) fn rows_of_all<T: Sync>(
     };
     let runner = Runner { what: "cells", workers, hooks };
     Ok(runner.run(tasks, |_| 1.0, found, work)?.into_iter().flatten().collect())
+}
+
+/// The documents of `cells`, in their order.
+pub(crate) fn documents(
+    cells: &[Cell<'_>],
+    what: &'static str,
+    workers: usize,
+    (make, options, hooks): (&MakeBackend<'_>, &StudyOptions, &RunHooks<'_>),
+) -> Result<Vec<RunDocument>, StudyError> {
+    // What cannot be read is run, and says then what is wrong.
+    let found = |cell: &Cell<'_>| cell.kept(options).ok().flatten();
+    let work = |cell: &Cell<'_>| Ok(cell.run(make, options, hooks)?.1);
+    Runner { what, workers, hooks }.run(cells, |_| 1.0, found, work)
 }
 
 /// Tells this build of the program from others: a Record of another build is not taken over.

@@ -2,9 +2,11 @@
 //! byte arrives once and in order, or the application is told.
 
 use crate::document::{Edition, Row, StudyDocument};
+use crate::kept::Kept;
 use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
 use std::ops::RangeInclusive;
+use wavelane_base::Span;
 use wavelane_run::{RunError, RunHooks, Verdict};
 use wavelane_sim::swarm::{Failure, HEALING, Outcome, Plan};
 
@@ -18,6 +20,17 @@ const DRAWS_MAX: u64 = 1_000_000;
 
 /// What became of one world.
 type World = (u64, Result<Outcome, Box<Failure>>);
+
+/// An outcome as it is kept, times in nanoseconds.
+fn in_figures(outcome: &Outcome) -> [u64; 7] {
+    let Outcome { complete, refused, reset, resumed, moved, longest, simulated } = *outcome;
+    [complete, refused, reset, resumed, moved, longest.as_nanos(), simulated.as_nanos()]
+}
+
+fn of_figures([complete, refused, reset, resumed, moved, longest, simulated]: [u64; 7]) -> Outcome {
+    let [longest, simulated] = [longest, simulated].map(Span::from_nanos);
+    Outcome { complete, refused, reset, resumed, moved, longest, simulated }
+}
 
 /// Runs the edition's worlds and judges them.
 pub(crate) fn run(
@@ -33,12 +46,18 @@ pub(crate) fn run(
     let family = options.seed.0.saturating_sub(1).wrapping_mul(DRAWS_MAX);
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let runner = Runner { what: "draws", workers: options.jobs.unwrap_or_else(processors), hooks };
+    let kept = Kept::open(options, ID);
     let work = |number: &u64| {
         let world = (*number, Plan::draw(family.wrapping_add(*number)).prove());
         failed_row(options.seed.0, &world).iter().for_each(options.row);
+        // One that failed is run again, to be told in full.
+        if let Ok(outcome) = &world.1 {
+            kept.put(&number.to_string(), in_figures(outcome));
+        }
         Ok(world)
     };
-    let worlds = runner.run(&numbers.collect::<Vec<_>>(), |_| 1.0, |_| None, work)?;
+    let found = |number: &u64| Some((*number, Ok(of_figures(kept.get(&number.to_string())?))));
+    let worlds = runner.run(&numbers.collect::<Vec<_>>(), |_| 1.0, found, work)?;
     let rows = rows(options.seed.0, &worlds);
     rows.iter().filter(|row| row.case.is_empty()).for_each(options.row);
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
@@ -91,7 +110,14 @@ fn rows(seed: u64, worlds: &[World]) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wavelane_base::Span;
+
+    #[test]
+    fn a_kept_world_is_the_world() {
+        let (longest, simulated) = (Span::from_millis(6), Span::from_millis(7));
+        let outcome = Outcome { complete: 1, refused: 2, reset: 3, resumed: 4, moved: 5, longest, simulated };
+        assert_eq!(in_figures(&outcome), [1, 2, 3, 4, 5, 6_000_000, 7_000_000]);
+        assert_eq!(in_figures(&of_figures(in_figures(&outcome))), in_figures(&outcome));
+    }
 
     #[test]
     fn a_world_that_fails_fails_the_study_and_names_its_replay() {

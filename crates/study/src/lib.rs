@@ -4,6 +4,7 @@
 mod asymmetry;
 mod capacity;
 mod cells;
+mod child;
 mod document;
 mod efficiency;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod gettys;
 mod home;
 mod hop_mechanisms;
 mod hop_swarm;
+mod kept;
 mod latency;
 mod main_job;
 pub mod ns3;
@@ -22,6 +24,8 @@ mod population;
 mod runner;
 mod sharing;
 mod simulator_speed;
+#[cfg(test)]
+mod studies_tests;
 mod tcp_interop;
 
 pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, StudyDocument};

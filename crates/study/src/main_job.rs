@@ -4,12 +4,14 @@
 //! where p is the share of time the channel is bad. Claims: the geometric mean over the seeds of the goodput ratio to
 //! each TCP stack is at least 1, and the echo's p95 is no higher than that of each stack with half the goodput.
 
+use crate::cells::{Cell, documents};
 use crate::document::{Edition, Row, StudyDocument};
 use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, Value, json};
 use std::path::Path;
+use wavelane_base::Seed;
 use wavelane_run::figures::{FlowFigures, mean_ci95};
-use wavelane_run::{RunDocument, RunHooks, RunOptions, StackResult, Verdict, figure};
+use wavelane_run::{RunDocument, RunHooks, StackResult, Verdict, figure};
 use wavelane_scenario::{Direction, Metric, Scenario, Stack};
 
 /// The study's id.
@@ -45,19 +47,40 @@ pub(crate) fn run(
     options: &StudyOptions,
     hooks: &RunHooks<'_>,
 ) -> Result<StudyDocument, StudyError> {
-    let mut scenario = Scenario::parse(SCENARIO, Path::new("."))?;
-    scenario.seed = options.seed;
-    let repeat = SEEDS[usize::from(options.edition == Edition::Full)];
-    let run = RunOptions {
-        captures: wavelane_run::Capture::Headers,
-        name: "demo".into(),
-        repeat,
-        jobs: options.jobs.unwrap_or(1),
-        out: options.out.join(ID),
-        rerun: format!("wavelane run scenarios/demo.toml --on lab --seed {} --repeat {repeat}", options.seed.0),
-    };
-    let document = wavelane_run::run(make, &scenario, &run, hooks)?;
+    let scenario = Scenario::parse(SCENARIO, Path::new("."))?;
+    let seeds = u64::from(SEEDS[usize::from(options.edition == Edition::Full)]);
+    let seeds: Vec<u64> = (0..seeds).map(|i| options.seed.0 + i).collect();
+    let names: Vec<String> = seeds.iter().map(|seed| format!("seed-{seed}")).collect();
+    let cells: Vec<Cell<'_>> = seeds.iter().zip(&names).map(|(seed, name)| cell(*seed, name)).collect();
+    let document = merged(documents(&cells, "seeds", 1, (make, options, hooks))?);
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, judge(&scenario, &document)))
+}
+
+/// One seed's run of all stacks.
+fn cell(seed: u64, name: &str) -> Cell<'_> {
+    let rerun = format!("wavelane run scenarios/demo.toml --on lab --seed {seed}");
+    Cell { study: ID, name, text: SCENARIO, repeat: 1, own: Some((Seed(seed), rerun)) }
+}
+
+/// The seeds' documents as one. Every run has the same download, so a stack's cost is the mean of its runs'.
+fn merged(documents: Vec<RunDocument>) -> RunDocument {
+    let mean_of = |stacks: &[&StackResult], figure: fn(&StackResult) -> Option<f64>| {
+        let values: Vec<f64> = stacks.iter().filter_map(|stack| figure(stack)).collect();
+        wavelane_measure::mean(&values)
+    };
+    let mut all = documents[0].clone();
+    (all.scenario, all.repeat) = ("demo".into(), documents.len() as u32);
+    for stack in &mut all.stacks {
+        let runs = documents.iter().flat_map(|d| &d.stacks).filter(|s| s.stack == stack.stack).collect::<Vec<_>>();
+        *stack = StackResult {
+            stack: stack.stack.clone(),
+            wire_bytes_per_delivered_byte: mean_of(&runs, |s| s.wire_bytes_per_delivered_byte),
+            inconclusive: runs.iter().find_map(|s| s.inconclusive.clone()),
+            flows: runs.iter().flat_map(|s| s.flows.clone()).collect(),
+            ..StackResult::default()
+        };
+    }
+    all
 }
 
 /// Rate and loss-free share of time of the bad channel towards the client.

@@ -85,3 +85,35 @@ fn a_stack_that_lacks_a_figure_leaves_the_claim_open() {
     let faster = find(&rows, "wavelane", "geomean_ratio goodput_bps over tcp-bbr");
     assert_eq!(faster.verdict, Verdict::Inconclusive);
 }
+
+#[test]
+fn the_seeds_runs_become_one_document() {
+    let one = |seed: u64, wire: f64, why: Option<&str>| {
+        let flows = vec![figures(BULK, seed, Some(seed as f64), None), figures(ECHO, seed, None, Some(1.0))];
+        let (wire, why) = (Some(wire), why.map(str::to_owned));
+        let of = |stack: &str| StackResult {
+            stack: stack.into(),
+            wire_bytes_per_delivered_byte: wire,
+            inconclusive: why.clone(),
+            flows: flows.clone(),
+            ..StackResult::default()
+        };
+        document(vec![of("tcp-bbr"), of("wavelane")], vec![])
+    };
+    let all = merged(vec![one(5, 1.0, None), one(6, 2.0, Some("late"))]);
+    assert_eq!((all.repeat, all.stacks.len()), (2, 2));
+    for stack in &all.stacks {
+        assert_eq!(values(stack, BULK, Metric::GoodputBps), [Some(5.0), Some(6.0)]);
+        assert_eq!((stack.wire_bytes_per_delivered_byte, stack.inconclusive.as_deref()), (Some(1.5), Some("late")));
+    }
+}
+
+#[test]
+fn every_seed_is_a_cell_of_its_own_and_says_how_to_repeat_it() {
+    let [one, two] = [cell(3, "seed-3"), cell(4, "seed-4")];
+    let folder = crate::fixtures::Folder::new("main-job");
+    let options = crate::fixtures::options(&folder.0);
+    assert_ne!(one.places(&options), two.places(&options));
+    assert_eq!(one.own.unwrap().1, "wavelane run scenarios/demo.toml --on lab --seed 3");
+    assert!(two.kept(&options).unwrap().is_none());
+}

@@ -2,6 +2,9 @@
 //! longest, and whoever waits is told how many are over.
 
 use crate::StudyError;
+use crate::kept::Kept;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use wavelane_run::{Count, RunError, RunHooks};
@@ -14,6 +17,20 @@ pub(crate) struct Runner<'a> {
     pub(crate) workers: usize,
     /// Who is told, and who stops it.
     pub(crate) hooks: &'a RunHooks<'a>,
+}
+
+impl Runner<'_> {
+    /// The same, with results that are `kept` by each task's `key`.
+    pub(crate) fn run_kept<T: Sync, R: Send + Serialize + DeserializeOwned>(
+        &self,
+        kept: &Kept,
+        tasks: &[T],
+        cost: impl Fn(&T) -> f64,
+        key: impl Fn(&T) -> String + Sync,
+        work: impl Fn(&T) -> Result<R, StudyError> + Sync,
+    ) -> Result<Vec<R>, StudyError> {
+        self.run(tasks, cost, |task| kept.get(&key(task)), |task| Ok(kept.put(&key(task), work(task)?)))
+    }
 }
 
 /// How far it is.
@@ -33,6 +50,9 @@ impl Runner<'_> {
         found: impl Fn(&T) -> Option<R>,
         work: impl Fn(&T) -> Result<R, StudyError> + Sync,
     ) -> Result<Vec<R>, StudyError> {
+        if tasks.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut results: Vec<Option<R>> = tasks.iter().map(found).collect();
         let mut left: Vec<(usize, f64)> =
             (0..tasks.len()).filter(|i| results[*i].is_none()).map(|i| (i, cost(&tasks[i]))).collect();

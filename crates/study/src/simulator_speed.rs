@@ -4,16 +4,20 @@
 //! Ours is the shipped program, started like any user starts it: its processor time counts everything from start to
 //! Record. ns-3's counts its event loop alone, as its program measures it.
 
+use crate::child;
 use crate::document::{Edition, Row, StudyDocument};
+use crate::kept::Kept;
 use crate::ns3::cases::{Case, Noise, Saturated};
 use crate::ns3::peer::{Build, INSTALL, Programs};
+use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use wavelane_run::figures::mean_ci95;
-use wavelane_run::{Count, RunError, RunHooks, Verdict};
+use wavelane_run::{RunError, RunHooks, Verdict};
 
 /// The study's id.
 pub(crate) const ID: &str = "simulator-speed";
@@ -23,6 +27,9 @@ const AIM: f64 = 20.0;
 const FLAT: f64 = 1.1;
 /// Runs of each, by edition.
 const RUNS: [u64; 2] = [1, 5];
+
+/// The exit code of a program of ours that Ctrl-C ended.
+const INTERRUPTED: i32 = 130;
 
 /// What a cell is.
 enum Load {
@@ -148,56 +155,111 @@ struct Cost {
     rss_mb: f64,
 }
 
-/// Runs everything and judges it.
+/// One measurement, of a cell by its place in the list.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Task {
+    /// Ours, from start to Record.
+    Ours(usize),
+    /// A build of ns-3.
+    Theirs(usize, Build),
+    /// Our memory after once and after four times the time.
+    Memory(usize),
+}
+
+fn tasks(contests: &[Contest]) -> Vec<Task> {
+    let of_cell = |(place, contest): (usize, &Contest)| {
+        let theirs = contest.builds.iter().map(move |build| Task::Theirs(place, *build));
+        std::iter::once(Task::Ours(place)).chain(theirs).collect::<Vec<_>>()
+    };
+    let mut all: Vec<Task> = contests.iter().enumerate().flat_map(of_cell).collect();
+    all.extend(contests.iter().position(|c| c.program == "seed_bulk").map(Task::Memory));
+    all
+}
+
+/// What a measurement gave, by run: seconds per processor second, or MB; or why there is none.
+type Measured = Result<Vec<f64>, String>;
+
+/// Runs everything, one after the other, and judges it.
 pub(crate) fn run(
     _make: &MakeBackend<'_>,
     options: &StudyOptions,
     hooks: &RunHooks<'_>,
 ) -> Result<StudyDocument, StudyError> {
     let runs = RUNS[usize::from(options.edition == Edition::Full)];
-    let of = contests().iter().map(|c| 1 + c.builds.len()).sum::<usize>() + 1;
-    let mut done = 0;
-    let mut tell = |over: usize| {
-        done += over;
-        (hooks.count)(Count { what: "measurements", done, of, share: done as f64 / of as f64 });
+    let contests = contests();
+    let tasks = tasks(&contests);
+    let kept = Kept::open(options, ID);
+    let key = |task: &Task| match task {
+        Task::Ours(place) => format!("ours, {}", contests[*place].name),
+        Task::Theirs(place, build) => format!("{build:?}, {}", contests[*place].name),
+        Task::Memory(place) => format!("memory, {}", contests[*place].name),
     };
-    tell(0);
-    let programs = Programs::prepare();
+    let programs: OnceLock<Result<Programs, String>> = OnceLock::new();
+    let work = |task: &Task| -> Result<Measured, StudyError> {
+        let measured = match task {
+            Task::Ours(place) => {
+                let contest = &contests[*place];
+                let speed =
+                    |run| Ok(contest.seconds as f64 / ours(contest, contest.seconds, options, run, hooks)?.cpu_s);
+                Ok((0..runs).map(speed).collect::<Result<Vec<_>, StudyError>>()?)
+            }
+            Task::Theirs(place, build) => {
+                let programs = programs.get_or_init(|| Programs::prepare(hooks.cancelled));
+                let speeds = theirs(programs, &contests[*place], *build, runs, hooks);
+                check_cancelled(hooks)?;
+                speeds
+            }
+            Task::Memory(place) => {
+                let contest = &contests[*place];
+                let rss = |seconds| Ok(ours(contest, seconds, options, 0, hooks)?.rss_mb);
+                Ok([500, 2_000].into_iter().map(rss).collect::<Result<Vec<_>, StudyError>>()?)
+            }
+        };
+        // What is missing is asked for again.
+        Ok(measured.map(|values| kept.put(&key(task), values)))
+    };
+    let found = |task: &Task| kept.get(&key(task)).map(Ok);
+    let runner = Runner { what: "measurements", workers: 1, hooks };
+    let measured = runner.run(&tasks, |_| 1.0, found, work)?;
+    let found: Vec<(Task, Measured)> = tasks.into_iter().zip(measured).collect();
+    Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows(&contests, &found, options.edition)))
+}
+
+/// All rows: of each cell ours, theirs and the ratio, then the memory's.
+fn rows(contests: &[Contest], measured: &[(Task, Measured)], edition: Edition) -> Vec<Row> {
+    let of = |task: Task| measured.iter().find(|(of, _)| *of == task).and_then(|(_, values)| values.as_ref().ok());
     let mut rows = Vec::new();
-    for contest in contests() {
-        let mut ours = Vec::new();
-        for run in 0..runs {
-            let cost = run_ours(&contest, contest.seconds, options, run)?;
-            ours.push(contest.seconds as f64 / cost.cpu_s);
-            check_cancelled(hooks)?;
-        }
-        tell(1);
+    for (place, contest) in contests.iter().enumerate() {
         let alone = match contest.load {
             Load::People(_) => "; no peer: the packages of ns-3 hold no such application",
             Load::Reference(_) => "",
         };
-        rows.push(speed_row(&contest, "wavelane", &ours, &format!("from start to Record, one process{alone}")));
+        let ours = of(Task::Ours(place)).cloned().unwrap_or_default();
+        rows.push(speed_row(contest, "wavelane", &ours, &format!("from start to Record, one process{alone}")));
         let mut fastest: Option<f64> = None;
-        for &build in contest.builds {
-            let theirs = run_theirs(&programs, &contest, build, runs);
-            check_cancelled(hooks)?;
-            tell(1);
-            match theirs {
+        for (task, speeds) in measured {
+            let Task::Theirs(_, build) = task else { continue };
+            if *task != Task::Theirs(place, *build) {
+                continue;
+            }
+            match speeds {
                 Ok(speeds) => {
                     let mean = speeds.iter().sum::<f64>() / speeds.len() as f64;
                     fastest = Some(fastest.map_or(mean, |f| f.max(mean)));
                     let why = "its event loop alone, without start and set-up";
-                    rows.push(speed_row(&contest, build.stack(), &speeds, why));
+                    rows.push(speed_row(contest, build.stack(), speeds, why));
                 }
-                Err(why) => rows.push(missing_row(&contest, build, options.edition, &why)),
+                Err(why) => rows.push(missing_row(contest, *build, edition, why)),
             }
         }
         if let Some(fastest) = fastest {
-            rows.push(ratio_row(&contest, &ours, fastest));
+            rows.push(ratio_row(contest, &ours, fastest));
+        }
+        if let Some([once, four]) = of(Task::Memory(place)).map(Vec::as_slice) {
+            rows.push(memory_row(contest, *once, *four));
         }
     }
-    rows.push(memory_row(options)?);
-    Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
+    rows
 }
 
 fn check_cancelled(hooks: &RunHooks<'_>) -> Result<(), StudyError> {
@@ -205,7 +267,13 @@ fn check_cancelled(hooks: &RunHooks<'_>) -> Result<(), StudyError> {
 }
 
 /// Starts this program on the cell and reads what it cost from the Record.
-fn run_ours(contest: &Contest, seconds: u64, options: &StudyOptions, run: u64) -> Result<Cost, StudyError> {
+fn ours(
+    contest: &Contest,
+    seconds: u64,
+    options: &StudyOptions,
+    run: u64,
+    hooks: &RunHooks<'_>,
+) -> Result<Cost, StudyError> {
     let name: String = contest.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let folder = options.out.join(ID);
     let failed = |why: String| RunError::Refused(format!("{}: {why}", contest.name));
@@ -214,13 +282,18 @@ fn run_ours(contest: &Contest, seconds: u64, options: &StudyOptions, run: u64) -
     std::fs::write(&file, contest.load.text(seconds)).map_err(|e| failed(e.to_string()))?;
     let record = folder.join(format!("{name}-{seconds}"));
     let program = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
-    let output = Command::new(&program)
+    let mut command = Command::new(&program);
+    command
         .arg("run")
         .arg(&file)
         .args(["--on", "sim", "--jobs", "1", "--json", "--seed", &(options.seed.0 + run).to_string(), "--out"])
-        .arg(&record)
-        .output()
+        .arg(&record);
+    let output = child::output(&mut command, hooks.cancelled)
         .map_err(|e| failed(format!("cannot start {}: {e}", program.display())))?;
+    // Ctrl-C reaches it too, and may be seen there first.
+    let Some(output) = output.filter(|output| output.status.code() != Some(INTERRUPTED)) else {
+        return Err(RunError::Cancelled.into());
+    };
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(failed(said.lines().last().unwrap_or("it failed").to_owned()).into());
@@ -236,12 +309,13 @@ fn cost_of(record: &Path) -> Option<Cost> {
     Some(Cost { cpu_s: number("cpu_s")?, rss_mb: number("rss_peak_kb")? / 1024.0 })
 }
 
-fn run_theirs(
+fn theirs(
     programs: &Result<Programs, String>,
     contest: &Contest,
     build: Build,
     runs: u64,
-) -> Result<Vec<f64>, String> {
+    hooks: &RunHooks<'_>,
+) -> Measured {
     let programs = programs.as_ref().map_err(Clone::clone)?;
     if !programs.has(contest.program, build) {
         return Err("this build of ns-3 is not installed".into());
@@ -250,7 +324,7 @@ fn run_theirs(
     for run in 1..=runs {
         let mut arguments: Vec<String> = contest.arguments.iter().map(|a| (*a).to_owned()).collect();
         arguments.push(format!("--run={run}"));
-        let outcome = programs.run(contest.program, build, &arguments)?;
+        let outcome = programs.run(contest.program, build, &arguments, hooks.cancelled)?;
         speeds.push(outcome.simulated_s / outcome.cpu_s);
     }
     Ok(speeds)
@@ -298,22 +372,17 @@ fn ratio_row(contest: &Contest, ours: &[f64], fastest: f64) -> Row {
     }
 }
 
-/// Peak memory of the bulk cell at one and at four times the simulated time.
-fn memory_row(options: &StudyOptions) -> Result<Row, StudyError> {
-    let contests = contests();
-    let Some(contest) = contests.iter().find(|c| c.program == "seed_bulk") else {
-        return Ok(row("", "wavelane", "rss_ratio_4t", "ratio"));
-    };
-    let (once, four) = (run_ours(contest, 500, options, 0)?, run_ours(contest, 2000, options, 0)?);
-    let ratio = four.rss_mb / once.rss_mb;
-    Ok(Row {
+/// Peak memory at one and at four times the simulated time, in MB.
+fn memory_row(contest: &Contest, once: f64, four: f64) -> Row {
+    let ratio = four / once;
+    Row {
         value: Some(ratio),
         n: 1,
         bound: Some(FLAT),
         verdict: if ratio <= FLAT { Verdict::Pass } else { Verdict::Fail },
-        why: format!("peak memory {:.1} MB after 500 s, {:.1} MB after 2000 s", once.rss_mb, four.rss_mb),
+        why: format!("peak memory {once:.1} MB after 500 s, {four:.1} MB after 2000 s"),
         ..row(contest.name, "wavelane", "rss_ratio_4t", "ratio")
-    })
+    }
 }
 
 #[cfg(test)]

@@ -3,12 +3,14 @@
 //! One CUBIC upload and a probe every 50 ms, in virtual time: TCP - shaper (FQ-CoDel at its rate) - link (a deep FIFO at the
 //! trace's rate) - TCP. The probe's answer tells [`Autorate`] the one-way delay, as the daemon's reflector does.
 
-use super::ID;
 use super::traces::{STEP, TRACE_S, Trace};
+use super::{ID, MOVING};
 use crate::cells::{Aim, Head, judge};
 use crate::document::Row;
+use crate::kept::Kept;
 use crate::runner::Runner;
 use crate::{StudyError, StudyOptions};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -58,11 +60,26 @@ impl Setting {
 }
 
 /// What came out of one run.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(into = "[u64; 3]", from = "[u64; 3]")]
 struct Outcome {
     goodput_bps: f64,
     p50_ms: f64,
     p95_ms: f64,
+}
+
+// Bit by bit: a probe that was lost takes the longest time there is, which a decimal reader calls out of range.
+impl From<Outcome> for [u64; 3] {
+    fn from(outcome: Outcome) -> Self {
+        [outcome.goodput_bps, outcome.p50_ms, outcome.p95_ms].map(f64::to_bits)
+    }
+}
+
+impl From<[u64; 3]> for Outcome {
+    fn from(bits: [u64; 3]) -> Self {
+        let [goodput_bps, p50_ms, p95_ms] = bits.map(f64::from_bits);
+        Self { goodput_bps, p50_ms, p95_ms }
+    }
 }
 
 impl Outcome {
@@ -345,7 +362,10 @@ pub(super) fn run(options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<Vec<Ro
     let tasks: Vec<(&Trace, Setting)> = traces.iter().flat_map(|t| settings.iter().map(move |s| (t, *s))).collect();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let runner = Runner { what: "shapers", workers: options.jobs.unwrap_or(processors), hooks };
-    let outcomes = runner.run(&tasks, |_| 1.0, |_| None, |(trace, setting)| Ok(run_one(trace, *setting)))?;
+    let kept = Kept::open(options, ID);
+    let key = |(trace, setting): &(&Trace, Setting)| format!("{MOVING} {} {setting:?}", trace.name);
+    let work = |(trace, setting): &(&Trace, Setting)| Ok(run_one(trace, *setting));
+    let outcomes = runner.run_kept(&kept, &tasks, |_| 1.0, key, work)?;
     let mut rows = Vec::new();
     for (trace, outcomes) in traces.iter().zip(outcomes.chunks(settings.len())) {
         let of: Vec<(Setting, Outcome)> = settings.iter().copied().zip(outcomes.iter().copied()).collect();

@@ -1,7 +1,9 @@
 //! The programs of `benches/ns3`, compiled against the packaged builds of ns-3 that this machine has.
 
+use crate::child;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 
 /// Where the wheel's virtual environment lies, if not in the cache.
 pub const VENV_VARIABLE: &str = "WAVELANE_NS3_VENV";
@@ -65,7 +67,7 @@ impl Programs {
     ///
     /// # Errors
     /// One line with the cause.
-    pub fn prepare() -> Result<Self, String> {
+    pub fn prepare(cancelled: &AtomicBool) -> Result<Self, String> {
         let home = std::env::var_os("HOME").map(PathBuf::from).ok_or("HOME is not set")?;
         let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(|| home.join(".cache"), PathBuf::from);
         let folder = cache.join("wavelane").join("ns3-build");
@@ -78,8 +80,9 @@ impl Programs {
             }
             std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
         }
-        let built = Command::new("sh").arg(folder.join("build.sh")).arg(&folder).arg(&venv).output();
-        let built = built.map_err(|e| format!("cannot run sh: {e}"))?;
+        let mut build = Command::new("sh");
+        let built = child::output(build.arg(folder.join("build.sh")).arg(&folder).arg(&venv), cancelled);
+        let built = built.map_err(|e| format!("cannot run sh: {e}"))?.ok_or("cancelled")?;
         if !built.status.success() {
             let said = String::from_utf8_lossy(&built.stderr);
             let last = said.lines().last().unwrap_or("no message").to_owned();
@@ -100,10 +103,16 @@ impl Programs {
     ///
     /// # Errors
     /// One line with the cause; a crash is one.
-    pub fn run(&self, program: &str, build: Build, arguments: &[String]) -> Result<Outcome, String> {
+    pub fn run(
+        &self,
+        program: &str,
+        build: Build,
+        arguments: &[String],
+        cancelled: &AtomicBool,
+    ) -> Result<Outcome, String> {
         let path = self.path(program, build);
-        let output = Command::new(&path).args(arguments).output();
-        let output = output.map_err(|e| format!("cannot run {}: {e}", path.display()))?;
+        let output = child::output(Command::new(&path).args(arguments), cancelled);
+        let output = output.map_err(|e| format!("cannot run {}: {e}", path.display()))?.ok_or("cancelled")?;
         if !output.status.success() {
             return Err(format!("{} ended with {}", path.display(), output.status));
         }

@@ -2,7 +2,7 @@
 
 use super::text::Bottleneck;
 use super::{ID, OTHER, OURS, not_run};
-use crate::cells::{Aim, Cell, Head, judge, unproven, values};
+use crate::cells::{self, Aim, Cell, Head, Take, judge, unproven, values};
 use crate::document::{Edition, Row};
 use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, Value, json};
@@ -49,22 +49,38 @@ pub(super) fn run(
     hooks: &RunHooks<'_>,
 ) -> Result<Vec<Row>, StudyError> {
     let (seconds, repeat) = EDITIONS[usize::from(options.edition == Edition::Full)];
-    let mut rows = Vec::new();
-    let mut cell = |name: &str, text: &str, judge: &dyn Fn(&RunDocument) -> Vec<Row>| -> Result<(), StudyError> {
-        let (_, document) = Cell { study: ID, name, text, repeat, own: None }.run(make, options, hooks)?;
-        let found = judge(&document);
-        found.iter().for_each(options.row);
-        rows.extend(found);
-        Ok(())
+    let rows_of = |task: &Task, take: Take<'_>| {
+        let (name, text) = (task.name(), task.text(seconds));
+        let document = take(&Cell { study: ID, name: &name, text: &text, repeat, own: None })?;
+        let judged = |document: RunDocument| match task.rival {
+            Some(rival) => against_tcp(&document, task.queue.1, rival),
+            None => two_links(&document, task.queue.1),
+        };
+        Ok(document.map(judged))
     };
-    for queue in QUEUES {
-        for rival in RIVALS {
-            let name = format!("{rival}-{}-bdp", queue.1);
-            cell(&name, &beside_tcp(seconds, queue, rival), &|d| against_tcp(d, queue.1, rival))?;
-        }
-        cell(&format!("two-{}-bdp", queue.1), &beside_ours(seconds, queue), &|d| two_links(d, queue.1))?;
+    cells::rows_of_all(&Task::all(), 1, (make, options, hooks), rows_of)
+}
+
+/// A queue, and who is beside us at it; `None` is another link of ours.
+struct Task {
+    queue: (f64, &'static str),
+    rival: Option<&'static str>,
+}
+
+impl Task {
+    fn all() -> Vec<Self> {
+        let at = |queue| RIVALS.into_iter().map(Some).chain([None]).map(move |rival| Self { queue, rival });
+        QUEUES.into_iter().flat_map(at).collect()
     }
-    Ok(rows)
+    fn name(&self) -> String {
+        format!("{}-{}-bdp", self.rival.unwrap_or("two"), self.queue.1)
+    }
+    fn text(&self, seconds: u32) -> String {
+        match self.rival {
+            Some(rival) => beside_tcp(seconds, self.queue, rival),
+            None => beside_ours(seconds, self.queue),
+        }
+    }
 }
 
 fn head(document: &RunDocument, stack: &str, queue: &str, beside: &str) -> Head {

@@ -73,3 +73,16 @@ fn two_links_are_judged_by_jains_index() {
     assert!((value - 0.9).abs() < 1e-9 && verdict == Verdict::Pass, "{value}");
     assert_eq!(jain(13.0, 6.0).1, Verdict::Fail);
 }
+
+#[test]
+fn every_cell_has_a_name_and_a_scenario_of_its_own() {
+    let tasks = Task::all();
+    let mut names: Vec<String> = tasks.iter().map(Task::name).collect();
+    let mut texts: Vec<String> = tasks.iter().map(|task| task.text(15)).collect();
+    assert_eq!((names.len(), names[0].as_str(), names[2].as_str()), (9, "cubic-0.25-bdp", "two-0.25-bdp"));
+    for words in [&mut names, &mut texts] {
+        words.sort();
+        words.dedup();
+        assert_eq!(words.len(), 9);
+    }
+}

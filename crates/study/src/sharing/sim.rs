@@ -2,7 +2,7 @@
 
 use super::text::Bottleneck;
 use super::{ID, OTHER, OURS, PARTS, not_run};
-use crate::cells::{Aim, Cell, Head, judge};
+use crate::cells::{Aim, Cell, Head, documents, judge};
 use crate::document::{Edition, Row};
 use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, json};
@@ -251,10 +251,14 @@ pub(super) fn run(
     let extent = if options.edition == Edition::Full { FULL } else { QUICK };
     let (mut rows, mut helds, mut jains) = (Vec::new(), Vec::new(), Vec::new());
     let mut orders: Vec<Measured> = Vec::new();
-    for task in Task::all(&extent) {
-        let (name, text) = (task.name(), task.text(extent.until));
-        let cell = Cell { study: ID, name: &name, text: &text, repeat: extent.seeds, own: None };
-        let (_, document) = cell.run(make, options, hooks)?;
+    let tasks = Task::all(&extent);
+    let files: Vec<(String, String)> = tasks.iter().map(|task| (task.name(), task.text(extent.until))).collect();
+    let repeat = extent.seeds;
+    let cells: Vec<Cell<'_>> =
+        files.iter().map(|(name, text)| Cell { study: ID, name, text, repeat, own: None }).collect();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let documents = documents(&cells, "cells", options.jobs.unwrap_or(processors), (make, options, hooks))?;
+    for (task, document) in tasks.into_iter().zip(documents) {
         let beside = task.rival.map_or("wavelane".to_owned(), |rival| format!("tcp-{rival}"));
         let Some(measured) = measured(&document, &extent) else {
             rows.push(not_run(&document, &task.link.head("wavelane", &beside)));

@@ -2,10 +2,13 @@
 //! intact, captures that tshark reads without a complaint, and the counters of the kernel in our place.
 
 use super::counts::compare;
-use super::{Control, LINK, Seeds, Watch, Who, fight, judge_ratio, link, losing, row};
+use super::{Control, ID, LINK, Seeds, Watch, Who, fight, judge_ratio, link, losing, row};
 use crate::document::Row;
+use crate::kept::Kept;
 use crate::ours::Ours;
+use crate::runner::Runner;
 use crate::{StudyError, StudyOptions};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::Path;
 use std::process::Command;
@@ -109,6 +112,7 @@ impl Trouble {
 }
 
 /// What counts of one transfer.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Counted {
     goodput: Option<f64>,
     intact: bool,
@@ -141,6 +145,14 @@ fn words(pair: [Who; 2]) -> String {
     format!("{} to {}", pair[0].word(), pair[1].word())
 }
 
+/// One transfer.
+#[derive(Clone, Copy, Debug)]
+struct Transfer {
+    control: Control,
+    seed: Seed,
+    pair: [Who; 2],
+}
+
 pub(super) fn rows(
     options: &StudyOptions,
     full: bool,
@@ -149,16 +161,26 @@ pub(super) fn rows(
 ) -> Result<Vec<Row>, StudyError> {
     let mut rows = Vec::new();
     let octets = trouble.octets(full);
+    let mut tasks = Vec::new();
     for control in Control::ALL {
-        let mut seen: [Vec<Counted>; 3] = Default::default();
         // The pairs take turns, so that whatever else the machine does meets all alike.
         for seed in (0..trouble.seeds(full)).map(|i| Seed(options.seed.0 + i)) {
-            for (pair, seen) in PAIRS.into_iter().zip(&mut seen) {
-                tell(watch, control, seed, &format!("{}, {}", words(pair), trouble.word()));
-                let duel = Duel { window: trouble.window(), ..duel(seed, trouble.cable(control), octets) };
-                let end = fight(&duel, pair, control, watch.cancelled)?;
-                seen.push(counted(&end));
-            }
+            tasks.extend(PAIRS.map(|pair| Transfer { control, seed, pair }));
+        }
+    }
+    let work = |task: &Transfer| {
+        let Transfer { control, seed, pair } = *task;
+        tell(watch, control, seed, &format!("{}, {}", words(pair), trouble.word()));
+        let duel = Duel { window: trouble.window(), ..duel(seed, trouble.cable(control), octets) };
+        Ok(counted(&fight(&duel, pair, control, watch.cancelled)?))
+    };
+    let runner = Runner { what: "transfers", workers: 1, hooks: watch };
+    let key = |task: &Transfer| format!("{trouble:?} {task:?}");
+    let mut counted = runner.run_kept(&Kept::open(options, ID), &tasks, |_| 1.0, key, work)?.into_iter();
+    for control in Control::ALL {
+        let mut seen: [Vec<Counted>; 3] = Default::default();
+        for _ in 0..trouble.seeds(full) {
+            seen.iter_mut().zip(counted.by_ref()).for_each(|(seen, counted)| seen.push(counted));
         }
         rows.extend(PAIRS.into_iter().zip(&seen).map(|(pair, seen)| transfers(control, trouble, pair, octets, seen)));
         let [linux, ours, swapped] = &seen;
@@ -217,13 +239,13 @@ fn speed(control: Control, trouble: Trouble, ours: &[Counted], linux: &[Counted]
 
 /// Short transfers, captured whole and read by tshark, over both versions of IP.
 pub(super) fn captured(options: &StudyOptions, watch: Watch<'_>) -> Result<Vec<Row>, StudyError> {
-    let mut rows = Vec::new();
-    for (ipv6, who) in [
+    let tasks = [
         (false, [Who::Ours, Who::Kernel]),
         (false, [Who::Kernel, Who::Ours]),
         (true, [Who::Ours, Who::Kernel]),
         (true, [Who::Kernel, Who::Ours]),
-    ] {
+    ];
+    let work = |&(ipv6, who): &(bool, [Who; 2])| {
         let version = if ipv6 { "IPv6" } else { "IPv4" };
         let path = options.out.join(format!("{}-{}-{version}.pcapng", who[0].word(), who[1].word()));
         let mut duel = duel(options.seed, losing(link(200, ROUND_TRIP, CAPTURED_QUEUE), 1), CAPTURED_OCTETS);
@@ -241,9 +263,10 @@ pub(super) fn captured(options: &StudyOptions, watch: Watch<'_>) -> Result<Vec<R
             }
             Err(why) => (row.verdict, row.why) = (Verdict::Inconclusive, why),
         }
-        rows.push(row);
-    }
-    Ok(rows)
+        Ok(row)
+    };
+    let runner = Runner { what: "captures", workers: 1, hooks: watch };
+    runner.run_kept(&Kept::open(options, ID), &tasks, |_| 1.0, |task| format!("captured {task:?}"), work)
 }
 
 /// Frames in a capture, and those that tshark finds malformed, wrongly summed or an error of the protocol.

@@ -2,10 +2,12 @@
 //! the simulator, all with the same dice.
 
 use super::bulk::tell;
-use super::{Control, LINK, Seeds, Watch, Who, failure, fight, judge_ratio, link, losing, row};
+use super::{Control, ID, LINK, Seeds, Watch, Who, failure, fight, judge_ratio, link, losing, row};
 use crate::document::Row;
+use crate::kept::Kept;
 use crate::runner::Runner;
 use crate::{StudyError, StudyOptions};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::path::Path;
 use wavelane_base::{Seed, Span};
@@ -60,6 +62,7 @@ struct Task {
 }
 
 /// Goodputs of the flows in bit/s, and why they do not count.
+#[derive(Serialize, Deserialize)]
 struct Seen {
     goodputs: Vec<f64>,
     inconclusive: Option<String>,
@@ -87,23 +90,16 @@ pub(super) fn rows(options: &StudyOptions, full: bool, watch: Watch<'_>) -> Resu
     }
     let (light, heavy): (Vec<_>, Vec<_>) = tasks.into_iter().partition(|task: &Task| task.control != Control::Bbr);
     let mut all: Vec<(Task, Seen)> = Vec::new();
+    let kept = Kept::open(options, ID);
     for (tasks, workers) in [(light, WORKERS), (heavy, WORKERS_BBR)] {
         let runner = Runner { what: "runs", workers: options.jobs.unwrap_or(workers), hooks: watch };
         let cost = |task: &Task| if task.place == Place::OursSim { 0.1 } else { task.seconds as f64 };
-        let seen = runner.run(
-            &tasks,
-            cost,
-            |_| None,
-            |task| {
-                tell(
-                    watch,
-                    task.control,
-                    task.seed,
-                    &format!("{:?}, {} per mille, {} ms", task.place, task.per_mille, task.rtt_ms),
-                );
-                measure(task, options, watch)
-            },
-        )?;
+        let work = |task: &Task| {
+            let note = format!("{:?}, {} per mille, {} ms", task.place, task.per_mille, task.rtt_ms);
+            tell(watch, task.control, task.seed, &note);
+            measure(task, options, watch)
+        };
+        let seen = runner.run_kept(&kept, &tasks, cost, |task| format!("{task:?}"), work)?;
         all.extend(tasks.into_iter().zip(seen));
     }
     let mut rows = Vec::new();

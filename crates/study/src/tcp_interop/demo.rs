@@ -1,8 +1,9 @@
 //! `scenarios/demo.toml` in the simulator, over our TCP, beside the laboratory, over the kernel's.
 
 use super::bulk::tell;
-use super::{Control, Seeds, Watch, failure, judge_ratio, row};
+use super::{Control, ID, Seeds, Watch, failure, judge_ratio, row};
 use crate::document::Row;
+use crate::kept::Kept;
 use crate::runner::Runner;
 use crate::{StudyError, StudyOptions};
 use serde_json::json;
@@ -38,33 +39,29 @@ pub(super) fn rows(options: &StudyOptions, full: bool, watch: Watch<'_>) -> Resu
     let runner = Runner { what: "runs", workers: options.jobs.unwrap_or(WORKERS), hooks: watch };
     // A run in the laboratory takes its time, one in the simulator almost none.
     let cost = |(_, _, lab): &(Control, Seed, bool)| if *lab { 45.0 } else { 0.1 };
-    let seen = runner.run(
-        &tasks,
-        cost,
-        |_| None,
-        |(control, seed, lab)| {
-            let stack = control.stack();
-            tell(watch, *control, *seed, if *lab { "the demo in the laboratory" } else { "the demo in the simulator" });
-            let out = options.out.join(format!("demo-{}-{}", stack.word(), seed.0));
-            let mut quiet = |_| {};
-            let label = format!("{}-{}", stack.word(), seed.0);
-            let mut context = RunContext {
-                out: &out,
-                label,
-                captures: wavelane_run::Capture::Off,
-                progress: &mut quiet,
-                cancelled: watch.cancelled,
-            };
-            let raw = if *lab {
-                wavelane_lab::LabBackend.run_stack(&scenario, stack, *seed, &mut context)
-            } else {
-                wavelane_sim::SimBackend.run_stack(&scenario, stack, *seed, &mut context)
-            };
-            let raw = raw.map_err(|error| failure(*control, *seed, error))?;
-            let goodput = figures::of_run(&scenario, &raw, *seed).into_iter().find(|flow| flow.flow == BULK);
-            Ok(goodput.and_then(|flow| flow.goodput_bps).unwrap_or(0.0))
-        },
-    )?;
+    let key = |(control, seed, lab): &(Control, Seed, bool)| format!("demo {control:?} {seed:?} lab {lab}");
+    let seen = runner.run_kept(&Kept::open(options, ID), &tasks, cost, key, |(control, seed, lab)| {
+        let stack = control.stack();
+        tell(watch, *control, *seed, if *lab { "the demo in the laboratory" } else { "the demo in the simulator" });
+        let out = options.out.join(format!("demo-{}-{}", stack.word(), seed.0));
+        let mut quiet = |_| {};
+        let label = format!("{}-{}", stack.word(), seed.0);
+        let mut context = RunContext {
+            out: &out,
+            label,
+            captures: wavelane_run::Capture::Off,
+            progress: &mut quiet,
+            cancelled: watch.cancelled,
+        };
+        let raw = if *lab {
+            wavelane_lab::LabBackend.run_stack(&scenario, stack, *seed, &mut context)
+        } else {
+            wavelane_sim::SimBackend.run_stack(&scenario, stack, *seed, &mut context)
+        };
+        let raw = raw.map_err(|error| failure(*control, *seed, error))?;
+        let goodput = figures::of_run(&scenario, &raw, *seed).into_iter().find(|flow| flow.flow == BULK);
+        Ok(goodput.and_then(|flow| flow.goodput_bps).unwrap_or(0.0))
+    })?;
     let mut rows = Vec::new();
     for control in STACKS {
         let of = |lab: bool| -> Vec<f64> {
