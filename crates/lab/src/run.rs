@@ -78,7 +78,7 @@ impl<'a> Run<'a> {
                     (context.progress)(Progress { stack, seed, at, of, note: "waiting for the gateways".into() });
                     context.cancelled.load(Ordering::Relaxed)
                 };
-                let key_log = whole.then(|| key_log.as_path());
+                let key_log = whole.then_some(key_log.as_path());
                 let companions = Companions { out, label: &label, key_log };
                 Some(Gateways::start(scenario, &world, &companions, Services::of(scenario, stack), &mut stop)?)
             }
