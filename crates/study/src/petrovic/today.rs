@@ -32,7 +32,7 @@ const POOR: f64 = 3.1;
 
 /// Its cells, in the full edition or in the quick one.
 pub(super) fn cells(full: bool) -> Vec<Cell> {
-    let seeds = if full { 3 } else { 1 };
+    let seeds = if full { 2 } else { 1 };
     let mut cells = Vec::new();
     for profile in Profile::TODAY {
         let reading = profile.reading();
