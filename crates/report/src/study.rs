@@ -176,18 +176,21 @@ fn page(study: &StudyPage, drawn: &[Drawn]) -> String {
     let judged: Vec<_> = study.rows.iter().filter(|(v, _)| *v != Verdict::Info).collect();
     let told: Vec<_> = study.rows.iter().filter(|(v, _)| *v == Verdict::Info).collect();
     for (title, rows) in [("Judged", judged), ("Reported", told)] {
+        if rows.is_empty() {
+            continue;
+        }
         let _ = write!(out, "<h2>{title}</h2>\n<div class=\"t\"><table>\n<thead><tr><th class=\"l\">verdict</th>");
         for head in HEADS {
             let _ = write!(out, "<th class=\"l\">{head}</th>");
         }
         out.push_str("</tr></thead>\n<tbody>\n");
-        for (verdict, cells) in rows {
+        for (verdict, [cells @ .., why]) in rows {
             let word = verdict.word();
             let _ = write!(out, "<tr><td class=\"l v {word}\">{word}</td>");
             for cell in cells {
                 let _ = write!(out, "<td class=\"l\">{}</td>", escape(cell));
             }
-            out.push_str("</tr>\n");
+            let _ = writeln!(out, "<td class=\"l why\">{}</td></tr>", escape(why));
         }
         out.push_str("</tbody>\n</table></div>\n");
     }
@@ -267,6 +270,10 @@ mod tests {
         assert!(html.contains("aim 0.9") && html.contains("class=\"l v fail\""));
         assert!(std::fs::metadata(folder.join("plots/one.png")).unwrap().len() > 2_000);
         assert!(!folder.join("plots/none.png").exists());
+        assert!(html.contains("<h2>Judged</h2>") && html.contains("<h2>Reported</h2>"));
+        let rows = vec![(Verdict::Fail, cell("x"))];
+        let path = render_study(&folder, &StudyPage { rows, ..study }).unwrap();
+        assert!(!std::fs::read_to_string(path).unwrap().contains("<h2>Reported</h2>"), "a table of nothing");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -70,6 +70,10 @@ fn sentences(document: &StudyDocument) -> Vec<String> {
     }];
     let claims = judged.iter().filter(|row| row.case.is_empty() || row.verdict == Verdict::Fail);
     let mut claims: Vec<&&Row> = claims.collect();
+    if claims.is_empty() {
+        // Nothing is claimed across the cases: those that were judged say what came out.
+        claims = judged.iter().collect();
+    }
     // Failures first, then what is said of all cases.
     claims.sort_by_key(|row| (row.verdict != Verdict::Fail, !row.case.is_empty()));
     let say = |row: &&&Row| {
@@ -252,6 +256,9 @@ mod tests {
         assert_eq!(said[1], "wavelane (loss 5 %), fail: goodput_bps = 9 Mbit/s: the reason");
         assert_eq!(said[2], "wavelane, pass: goodput_bps = 3.53 Gbit/s: the reason");
         assert_eq!(said.len(), 3);
+        let judged = vec![row("none", "wavelane", 18.4e6, Verdict::Pass), row("none", "tcp-bbr", 1.0, Verdict::Info)];
+        let only = sentences(&StudyDocument::new("x", Edition::Quick, 1, judged));
+        assert_eq!(only[1..], ["wavelane (loss none), pass: goodput_bps = 18.4 Mbit/s: the reason"]);
         let drawn = spreads(&document);
         assert_eq!(drawn.len(), 1);
         assert_eq!(drawn[0].series, ["wavelane", "tcp-bbr"]);
