@@ -44,7 +44,7 @@ impl Backend for Fake {
             stack,
             flows: scenario.flows.iter().map(|flow| seen(flow, seconds)).collect(),
             wire_octets: 22_000_000,
-            ways: vec![],
+            ways: vec![crate::WayRaw { channel: "air".into(), way: "forward", octets: 20_000_000 }],
             repair_octets: (stack == Stack::Wavelane).then_some(1_000),
             first_octets: (stack == Stack::Wavelane).then_some(100_000),
             inconclusive: self.shaky.then(|| "late by 12 ms".into()),
