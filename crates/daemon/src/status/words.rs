@@ -106,6 +106,8 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("hop_first_octets", "bytes of connections sent for the first time"),
     ("hop_repair_octets", "bytes sent again because their datagram was lost"),
     ("hop_vtx_octets", "bytes sent again because a node further on had lost a whole block"),
+    ("hop_vtx_offers", "questions to the next node which blocks it still has"),
+    ("dropped_hop_vtx_often", "such questions of peers that came more often than once per round trip"),
     ("hop_copy_octets", "bytes of small exchanges sent more than once as a precaution"),
     ("hop_control_copies", "small control frames sent more than once as a precaution"),
     ("first_octets", "bytes of connections and packets sent for the first time"),
