@@ -29,8 +29,7 @@ impl<S: Service> Link<S> {
         if let Some(Probe::Mtu { datagram }) = probe {
             return self.compose_mtu_probe(now, at, buf, datagram);
         }
-        // By a lane that rests, or has failed while others go on, nothing is sent that anybody waits for.
-        let tail = probe == Some(Probe::Tail) && !self.lanes[at].is_spare() && self.lanes.counts(at);
+        let tail = probe == Some(Probe::Tail) && self.lanes.tail_carries(at);
         if tail {
             self.service.doubt_oldest();
         }

@@ -319,16 +319,18 @@ impl<L> Lanes<L> {
             return;
         }
         let failed_before = self.all.iter().filter(|lane| lane.failed).count();
+        let bond = self.choice == Choice::Bond;
         for lane in &mut self.all {
-            lane.failed = lane.sender.unanswered_probes() >= failed_after(lane.path.loss_outward);
-            lane.sender.probe_eagerly(true);
+            // Other policies decide by what is delivered, or not at all.
+            let probes = if bond { failed_after(lane.path.loss_outward) } else { FAILED_AFTER_PROBES };
+            lane.failed = lane.sender.unanswered_probes() >= probes;
+            lane.sender.probe_eagerly(bond);
         }
         let others_failed = self.all.iter().skip(1).all(|lane| lane.failed);
         let round = self.all.iter().map(|lane| lane.path.rtt).max().unwrap_or(Span::ZERO);
         if self.choice == Choice::Delivery1998 {
             self.delivery.decide(now, [self.all[0].failed, others_failed], round);
         }
-        let bond = self.choice == Choice::Bond;
         // One whose socket is full for a moment works.
         let unmetered = bond && self.all.iter().any(|lane| lane.measured && !lane.failed && !lane.metered);
         self.order.clear();
@@ -399,6 +401,11 @@ impl<L> Lanes<L> {
     /// answer.
     pub(super) fn counts(&self, lane: usize) -> bool {
         !self.all[lane].failed || self.all.iter().all(|lane| lane.failed)
+    }
+
+    /// Whether a tail probe by a lane may carry data: not where it rests, nor where it has failed while others go on.
+    pub(super) fn tail_carries(&self, lane: usize) -> bool {
+        !self.all[lane].spare && (self.choice != Choice::Bond || self.counts(lane))
     }
 
     /// Gives what lanes carried that have failed to the others, once. Whether that was anything.
@@ -497,10 +504,10 @@ impl<L> Lanes<L> {
     /// Lanes of which no answer is due ask for one, or in a link that is not in use, those that were silent for `keepalive`.
     pub(super) fn greet(&mut self, now: Instant, in_use: bool, keepalive: Option<Span>) {
         if self.all.len() > 1 {
-            let first = self.first();
+            let (first, bond) = (self.first(), self.choice == Choice::Bond);
             // Where an answer is due tail probes see to it, and each datagram that asks for another puts them off.
             for (i, lane) in self.all.iter_mut().enumerate() {
-                let asks = in_use && !lane.sender.awaits_answer() && lane.hello_at(i == first) <= now;
+                let asks = in_use && !(bond && lane.sender.awaits_answer()) && lane.hello_at(i == first) <= now;
                 lane.ping |= asks || keepalive.is_some_and(|keepalive| lane.sent_at + keepalive <= now);
             }
         }
@@ -509,7 +516,8 @@ impl<L> Lanes<L> {
     /// When the next one does.
     pub(super) fn greet_at(&self) -> Option<Wakeup> {
         let first = self.first();
-        let quiet = self.quiet().filter(|(_, lane)| !lane.sender.awaits_answer());
+        let bond = self.choice == Choice::Bond;
+        let quiet = self.quiet().filter(|(_, lane)| !(bond && lane.sender.awaits_answer()));
         let at = quiet.map(|(i, lane)| lane.hello_at(i == first)).min()?;
         Some(Wakeup { at, cause: "link: a lane asks for an answer" })
     }
