@@ -16,11 +16,11 @@ mod stats;
 
 pub use autorate::{Autorate, AutorateTerms, RISE_DEFAULT};
 pub use clocks::{ClockLine, Exchange};
-pub use goodput::{Arrival, Bin, Timing, WARM_UP, goodput, throughput_series};
+pub use goodput::{Timing, WARM_UP, goodput};
 pub use grade::{GRADE_SCALE, bloat_ratio, grade, letter};
-pub use probes::{CdfPoint, LOST_RANKS_ABOVE, Probes};
+pub use probes::{LOST_RANK_MS, LOST_RANKS_ABOVE, Probes, ranked_ms};
 pub use quantiles::Quantiles;
 pub use responsiveness::{
     Confidence, RPM_DRAFT, RPM_INTERVAL_S, RPM_INTERVALS, Rpm, RpmInterval, rpm, rpm_class, trimmed_mean,
 };
-pub use stats::{Interval, jain, mean, mean_with_ci95, sample_deviation, student_t_975};
+pub use stats::{jain, mean, mean_ci95, percentile, quantile, sample_deviation, student_t_975};

@@ -6,15 +6,8 @@ use wavelane_base::{Ratio, Span};
 ///
 /// A probe is lost if it is unanswered this long after the end of the run.
 pub const LOST_RANKS_ABOVE: Span = Span::from_secs(5);
-
-/// One point of a cumulative distribution.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct CdfPoint {
-    /// A delay.
-    pub delay: Span,
-    /// Share of all probes, lost ones included, that were answered within it.
-    pub share: f64,
-}
+/// The same in milliseconds.
+pub const LOST_RANK_MS: f64 = LOST_RANKS_ABOVE.as_nanos() as f64 / 1e6;
 
 /// The delays of answered probes, and the number of lost ones.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -57,30 +50,17 @@ impl Probes {
         let mean = sum.checked_div(self.answered.len() as u128)?;
         u64::try_from(mean).ok().map(Span::from_nanos)
     }
+}
 
-    /// Share of probes lost; `None` if there is none.
-    pub fn loss(&self) -> Option<f64> {
-        (self.sent() > 0).then(|| self.lost as f64 / self.sent() as f64)
-    }
-
-    /// The cumulative distribution as at most `most` points that all lie on it, ascending; the last is the slowest
-    /// answer. With losses it ends below 1.
-    pub fn cdf(&self, most: usize) -> Vec<CdfPoint> {
-        let (n, most) = (self.answered.len(), most.min(self.answered.len()));
-        let mut points: Vec<CdfPoint> = Vec::with_capacity(most);
-        for i in 1..=most {
-            // Evenly spaced ranks that end at the last one.
-            let rank = (n as u128 * i as u128).div_ceil(most as u128) as usize;
-            let delay = self.answered[rank - 1];
-            // Equal delays are one step of the distribution, up to the last of them.
-            let reached = self.answered.partition_point(|d| *d <= delay);
-            let point = CdfPoint { delay, share: reached as f64 / self.sent() as f64 };
-            if points.last() != Some(&point) {
-                points.push(point);
-            }
-        }
-        points
-    }
+/// Delays in milliseconds, ascending; each without an answer ranks behind every answered one, and as
+/// [`LOST_RANKS_ABOVE`] at least.
+pub fn ranked_ms(delays: impl IntoIterator<Item = Option<f64>>) -> Vec<f64> {
+    let all: Vec<Option<f64>> = delays.into_iter().collect();
+    let mut ranked: Vec<f64> = all.iter().flatten().copied().collect();
+    ranked.sort_by(f64::total_cmp);
+    let slowest = ranked.last().copied().unwrap_or(0.0).max(LOST_RANK_MS);
+    ranked.resize(all.len(), slowest);
+    ranked
 }
 
 #[cfg(test)]
@@ -120,25 +100,18 @@ mod tests {
         assert_eq!(at(&probes, 94, 100), Some(94));
         assert_eq!(at(&probes, 95, 100), None, "the 95th of 100 is lost");
         assert_eq!(at(&probes, 1, 2), Some(50), "of 100, not of 94");
-        assert_eq!(probes.loss(), Some(0.06));
         let slow = Probes::new(ms(&[8_000]), 1);
         assert_eq!(at(&slow, 1, 2), Some(8_000), "an answer after 6 s is an answer");
         assert_eq!(at(&Probes::new(vec![], 3), 1, 2), None);
         assert_eq!(at(&Probes::default(), 1, 2), None);
-        assert_eq!((Probes::default().loss(), Probes::default().mean_answered()), (None, None));
+        assert_eq!(Probes::default().mean_answered(), None);
         assert_eq!(Probes::new(ms(&[1, 2, 6]), 9).mean_answered(), Some(Span::from_millis(3)));
     }
 
     #[test]
-    fn the_cdf_ends_below_one_with_losses() {
-        let probes = Probes::new(ms(&[10, 10, 10, 20, 40]), 5);
-        let points: Vec<_> = probes.cdf(100).iter().map(|p| (p.delay.as_millis(), p.share)).collect();
-        assert_eq!(points, [(10, 0.3), (20, 0.4), (40, 0.5)]);
-        let many = Probes::new((1..=10_000).map(Span::from_micros).collect(), 0);
-        let thin = many.cdf(50);
-        assert_eq!(thin.len(), 50);
-        assert!(thin.iter().all(|p| (p.share - p.delay.as_micros() as f64 / 1e4).abs() < 1e-12));
-        assert_eq!(thin.last().unwrap().share, 1.0);
-        assert!(many.cdf(0).is_empty() && Probes::new(vec![], 4).cdf(9).is_empty());
+    fn a_delay_without_answer_ranks_last_and_as_five_seconds_at_least() {
+        assert_eq!(ranked_ms([Some(9.0), None, Some(3.0)]), [3.0, 9.0, 5_000.0]);
+        assert_eq!(ranked_ms([None, Some(8_000.0), Some(1.0)]), [1.0, 8_000.0, 8_000.0]);
+        assert!(ranked_ms([]).is_empty());
     }
 }

@@ -1,16 +1,5 @@
 //! Means, spreads, confidence and fairness.
 
-/// A mean and what is known of it.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Interval {
-    /// The arithmetic mean.
-    pub mean: f64,
-    /// Half the width of the 95 % confidence interval; `None` below two samples.
-    pub ci95: Option<f64>,
-    /// Number of samples.
-    pub n: usize,
-}
-
 /// Arithmetic mean; `None` without samples, or if one of them is not finite.
 pub fn mean(samples: &[f64]) -> Option<f64> {
     let finite = samples.iter().all(|x| x.is_finite());
@@ -27,16 +16,28 @@ pub fn sample_deviation(samples: &[f64]) -> Option<f64> {
     Some((squares / (samples.len() - 1) as f64).sqrt())
 }
 
-/// The mean with the half-width of its 95 % confidence interval: `t(0.975, n - 1) * s / sqrt(n)`.
+/// The mean and the half-width of its 95 % confidence interval, `t(0.975, n - 1) * s / sqrt(n)`, which needs two samples.
 ///
 /// It holds for independent, roughly normal samples: one figure per run of a repeated scenario, not the samples
 /// within one run.
-pub fn mean_with_ci95(samples: &[f64]) -> Option<Interval> {
+pub fn mean_ci95(samples: &[f64]) -> Option<(f64, Option<f64>)> {
     let mean = mean(samples)?;
-    let n = samples.len();
-    let ci95 =
-        sample_deviation(samples).and_then(|s| Some(student_t_975(n.checked_sub(1)? as u32)? * s / (n as f64).sqrt()));
-    Some(Interval { mean, ci95, n })
+    let freedom = u32::try_from(samples.len() - 1).ok()?;
+    let half =
+        student_t_975(freedom).zip(sample_deviation(samples)).map(|(t, s)| t * s / (samples.len() as f64).sqrt());
+    Some((mean, half))
+}
+
+/// The nearest-rank quantile of values in ascending order: the one of rank `ceil(n * numerator / denominator)`, at least
+/// the first; `None` without values.
+pub fn quantile(sorted: &[f64], numerator: u64, denominator: u64) -> Option<f64> {
+    let rank = (sorted.len() as u64 * numerator).div_ceil(denominator).max(1);
+    sorted.get(usize::try_from(rank).ok()? - 1).copied()
+}
+
+/// The nearest-rank percentile of values in ascending order.
+pub fn percentile(sorted: &[f64], percent: u64) -> Option<f64> {
+    quantile(sorted, percent, 100)
 }
 
 /// `t(0.975)` for 1 to 30 degrees of freedom, from the finite sums for the distribution function in Abramowitz and
@@ -123,13 +124,21 @@ mod tests {
     #[test]
     fn the_interval_of_a_worked_example() {
         // 2, 4, 4, 6: mean 4, deviation sqrt(8/3), half-width 3.182446 * 1.632993 / 2 = 2.598457 by hand.
-        let interval = mean_with_ci95(&[2.0, 4.0, 4.0, 6.0]).unwrap();
-        assert_eq!((interval.mean, interval.n), (4.0, 4));
-        assert!((interval.ci95.unwrap() - 2.598_457).abs() < 1e-6);
-        assert_eq!(mean_with_ci95(&[3.0]), Some(Interval { mean: 3.0, ci95: None, n: 1 }));
-        assert_eq!(mean_with_ci95(&[]), None);
-        assert_eq!(mean_with_ci95(&[1.0, f64::NAN]), None);
-        assert_eq!(mean_with_ci95(&[5.0; 9]).unwrap().ci95, Some(0.0));
+        let (mean, half) = mean_ci95(&[2.0, 4.0, 4.0, 6.0]).unwrap();
+        assert!(mean == 4.0 && (half.unwrap() - 2.598_457).abs() < 1e-6);
+        assert_eq!(mean_ci95(&[3.0]), Some((3.0, None)));
+        assert_eq!(mean_ci95(&[]), None);
+        assert_eq!(mean_ci95(&[1.0, f64::NAN]), None);
+        assert_eq!(mean_ci95(&[5.0; 9]), Some((5.0, Some(0.0))));
+    }
+
+    #[test]
+    fn quantiles_are_nearest_rank() {
+        // Wikipedia, "Percentile", nearest-rank method, worked example 2.
+        let sorted = [15.0, 20.0, 35.0, 40.0, 50.0];
+        let found = [5, 30, 40, 50, 100, 0].map(|percent| percentile(&sorted, percent).unwrap());
+        assert_eq!(found, [15.0, 20.0, 20.0, 35.0, 50.0, 15.0]);
+        assert_eq!((quantile(&sorted, 999, 1_000), percentile(&[], 50)), (Some(50.0), None));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::table::Table;
 use crate::{ReportError, raster};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use wavelane_measure::{mean, mean_with_ci95, sample_deviation, student_t_975};
+use wavelane_measure::{mean, mean_ci95, sample_deviation, student_t_975};
 use wavelane_run::figures::FlowFigures;
 use wavelane_run::{RunDocument, StackResult};
 use wavelane_scenario::Scenario;
@@ -106,8 +106,8 @@ impl Two {
     /// Mean and 95 % interval of a function of the pairs.
     fn pairs(&self, of: impl Fn(f64, f64) -> f64) -> Option<Estimate> {
         let all: Vec<f64> = self.first.iter().zip(&self.other).map(|(a, b)| of(a.1, b.1)).collect();
-        let found = mean_with_ci95(&all)?;
-        Some(Estimate { value: found.mean, interval: found.ci95.map(|half| (found.mean - half, found.mean + half)) })
+        let (value, half) = mean_ci95(&all)?;
+        Some(Estimate { value, interval: half.map(|half| (value - half, value + half)) })
     }
     fn difference(&self, means: [f64; 2]) -> Option<Estimate> {
         if self.by_seed() {

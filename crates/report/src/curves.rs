@@ -7,7 +7,8 @@ use crate::drawn::Drawn;
 use crate::plot::{Curve, Look, Plot, style_of};
 use crate::raster::Rasteriser;
 use std::path::Path;
-use wavelane_run::figures::{FlowFigures, percentile};
+use wavelane_measure::percentile;
+use wavelane_run::figures::FlowFigures;
 use wavelane_run::{RecordError, RunDocument, Series};
 use wavelane_scenario::{Quantity, Scenario};
 

@@ -1,7 +1,7 @@
 //! What radio cells did: the frames, the access categories, and what bit errors took.
 
 use crate::table::Table;
-use wavelane_run::figures::mean_ci95;
+use wavelane_measure::mean_ci95;
 use wavelane_run::{CategoryFigures, RadioFigures, RunDocument, StackResult};
 
 /// Mean with half-width over the seeds; `-` if a seed has none.

@@ -4,7 +4,8 @@ use crate::people::people_tables;
 use crate::radio::radio_tables;
 use crate::table::Table;
 use core::fmt::Write;
-use wavelane_run::figures::{FlowFigures, mean_ci95};
+use wavelane_measure::mean_ci95;
+use wavelane_run::figures::FlowFigures;
 use wavelane_run::{RunDocument, StackResult};
 use wavelane_scenario::{App, Flow, Scenario};
 

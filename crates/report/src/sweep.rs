@@ -7,7 +7,8 @@ use crate::plot::{Curve, Look, Plot};
 use crate::units::{human, unit_for};
 use crate::{ReportError, raster};
 use std::path::{Path, PathBuf};
-use wavelane_run::{SweepCell, figures::mean_ci95, flow_metrics};
+use wavelane_measure::mean_ci95;
+use wavelane_run::{SweepCell, flow_metrics};
 use wavelane_scenario::{Axis, in_base_units};
 
 /// Most curves of one picture; the table has what is left out.

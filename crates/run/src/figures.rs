@@ -1,4 +1,4 @@
-//! From what a flow saw to the figures of the Record. The only place where figures are computed.
+//! From what a flow saw to the figures of the Record, by the definitions of `measure`.
 
 use crate::backend::{FlowRaw, KernelTcp, PacketsRaw, Probe, RadioRaw, StackRaw, WayRaw};
 use crate::people;
@@ -6,13 +6,9 @@ pub use crate::people::{VoiceFigures, WebFigures};
 use crate::record::{CategoryFigures, KernelFigures, PacketFigures, RadioFigures, WayFigures};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use wavelane_base::{Seed, Span};
+use wavelane_base::{Instant, Octets, Seed, Span};
+use wavelane_measure::{Timing, WARM_UP, mean_ci95, percentile, ranked_ms};
 use wavelane_scenario::{App, Flow, Scenario};
-
-/// Fixed-time flows are measured from this long after their first byte on: the start is not the steady state.
-pub const WARM_UP_NS: u64 = 2_000_000_000;
-/// An echo probe that was not answered ranks as if it took at least this long.
-pub const LOST_RANK_MS: f64 = 5_000.0;
 
 /// The figures of one flow in one run.
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -85,37 +81,28 @@ pub(crate) fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// Bits per second, or `None` over an empty time.
-fn bits_per_second(octets: u64, ns: u64) -> Option<f64> {
-    (ns > 0).then(|| octets as f64 * 8e9 / ns as f64)
-}
-
-/// The time over which a goodput counts: last minus first byte; fixed-time flows after the warm-up; unfinished the time
-/// given.
-fn counted_time(raw: &FlowRaw, app: &App) -> Option<(u64, u64)> {
-    let (first, last) = (raw.first_byte_ns?, raw.last_byte_ns?);
-    let given = raw.connect_ns + raw.given_ns;
-    if app.is_fixed_time() {
-        return Some((first + WARM_UP_NS, given));
-    }
-    Some(if raw.completed { (first, last) } else { (raw.connect_ns, given) })
+/// How a flow ended; `None` if nothing arrived.
+fn timing(raw: &FlowRaw, app: &App) -> Option<Timing> {
+    let [first, last] = [raw.first_byte_ns?, raw.last_byte_ns?].map(Instant::from_nanos);
+    let asked = Instant::from_nanos(raw.connect_ns);
+    let stop = asked + Span::from_nanos(raw.given_ns);
+    Some(match (app.is_fixed_time(), raw.completed) {
+        (true, _) => Timing::Fixed { first, stop },
+        (false, true) => Timing::Finished { first, last },
+        (false, false) => Timing::Unfinished { asked, stop },
+    })
 }
 
 /// The receiver's bytes over the time that counts.
 fn goodput(raw: &FlowRaw, app: &App) -> Option<f64> {
-    let (from, until) = counted_time(raw, app)?;
-    let octets = if app.is_fixed_time() {
-        raw.arrivals.iter().filter(|(at, _)| *at >= from && *at <= until).map(|(_, octets)| octets).sum()
-    } else {
-        raw.octets
-    };
-    bits_per_second(octets, until.saturating_sub(from))
+    let arrivals = raw.arrivals.iter().map(|&(at, octets)| (Instant::from_nanos(at), Octets::new(octets)));
+    wavelane_measure::goodput(arrivals, timing(raw, app)?)
 }
 
 /// The goodput of a bulk flow over what its link could carry meanwhile.
 fn link_share(scenario: &Scenario, flow: &Flow, raw: &FlowRaw, goodput: f64) -> Option<f64> {
-    let (from, until) = counted_time(raw, &flow.app)?;
-    let link = scenario.link_bps(flow, Span::from_nanos(from), Span::from_nanos(until))?;
+    let (from, until) = timing(raw, &flow.app)?.window();
+    let link = scenario.link_bps(flow, from.since(Instant::ZERO), until.since(Instant::ZERO))?;
     // To a millionth: more would not be read back as it was written.
     (link > 0.0).then(|| (goodput / link * 1e6).round() / 1e6)
 }
@@ -132,26 +119,15 @@ fn counted_probes<'a>(raw: &'a FlowRaw, bulk: Option<&FlowRaw>) -> Vec<&'a Probe
     raw.probes.iter().filter(|p| (from..=until).contains(&p.sent_ns)).collect()
 }
 
-/// The nearest-rank percentile of sorted values.
-pub fn percentile(sorted: &[f64], percent: u64) -> Option<f64> {
-    let rank = (sorted.len() as u64 * percent).div_ceil(100).max(1);
-    sorted.get(usize::try_from(rank).ok()? - 1).copied()
-}
-
-/// Delays in ms, sorted; a lost one ranks behind every answered one and as at least 5 s.
+/// Delays in ms, sorted; a lost one ranks last.
 fn ranked(delays: impl Iterator<Item = Option<u64>>) -> Vec<f64> {
-    let all: Vec<Option<u64>> = delays.collect();
-    let mut delays: Vec<f64> = all.iter().flatten().copied().map(ms).collect();
-    delays.sort_by(f64::total_cmp);
-    let slowest = delays.last().copied().unwrap_or(0.0).max(LOST_RANK_MS);
-    delays.resize(all.len(), slowest);
-    delays
+    ranked_ms(delays.map(|delay| delay.map(ms)))
 }
 
 /// The 95th percentile of the age of a bulk flow's bytes.
 fn age_p95(raw: &FlowRaw, app: &App) -> Option<f64> {
-    let warm_up = if app.is_fixed_time() { WARM_UP_NS } else { 0 };
-    let from = raw.first_byte_ns? + warm_up;
+    let warm_up = if app.is_fixed_time() { WARM_UP } else { Span::ZERO };
+    let from = raw.first_byte_ns? + warm_up.as_nanos();
     percentile(&ranked(raw.ages.iter().filter(|(at, _)| *at >= from).map(|(_, age)| Some(*age))), 95)
 }
 
@@ -295,26 +271,6 @@ pub fn repair_share(runs: &[&StackRaw]) -> Option<f64> {
     let sum = |of: fn(&StackRaw) -> Option<u64>| runs.iter().map(|r| of(r)).sum::<Option<u64>>();
     let (repair, first) = (sum(|r| r.repair_octets)?, sum(|r| r.first_octets)?);
     (first > 0).then(|| repair as f64 / first as f64)
-}
-
-/// Mean and 95 % confidence half-width (Student's t) of `values`; the half-width needs two of them.
-pub fn mean_ci95(values: &[f64]) -> Option<(f64, Option<f64>)> {
-    /// Two-sided 97.5 % quantiles of Student's t for 1 to 30 degrees of freedom; 1.96 beyond (normal).
-    const T: [f64; 30] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-        2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-    ];
-    let n = values.len();
-    if n == 0 {
-        return None;
-    }
-    let mean = values.iter().sum::<f64>() / n as f64;
-    if n == 1 {
-        return Some((mean, None));
-    }
-    let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n - 1) as f64;
-    let t = T.get(n - 2).copied().unwrap_or(1.96);
-    Some((mean, Some(t * (variance / n as f64).sqrt())))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
-use wavelane_base::{Octets, Span};
+use wavelane_measure::LOST_RANK_MS;
 use wavelane_scenario::Stack;
 
 const S: u64 = 1_000_000_000;
@@ -125,15 +125,6 @@ fn shares_are_over_all_runs_and_null_when_not_counted() {
     assert_eq!(seconds_per_gb(&[&a, &b], |r| r.spent.programs_s), Some(200.0));
     assert_eq!(seconds_per_gb(&[&a, &run(1, None)], |r| r.spent.programs_s), None);
     assert_eq!(seconds_per_gb(&[&a, &run(1, None)], |r| r.spent.machine_s), Some(500.0));
-}
-
-#[test]
-fn confidence_is_students() {
-    assert_eq!(mean_ci95(&[]), None);
-    assert_eq!(mean_ci95(&[3.0]), Some((3.0, None)));
-    // Standard deviation 1, n = 3: 4.303 / sqrt(3).
-    let (mean, half) = mean_ci95(&[1.0, 2.0, 3.0]).unwrap();
-    assert!((mean - 2.0).abs() < 1e-12 && (half.unwrap() - 2.4843).abs() < 1e-3);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Checks: what must hold of the figures, with the numbers behind each verdict.
 
-use crate::figures::{FlowFigures, mean_ci95};
+use crate::figures::FlowFigures;
 use crate::record::{CheckResult, Omitted, StackResult, Verdict};
 use wavelane_base::Octets;
+use wavelane_measure::mean_ci95;
 use wavelane_scenario::Quantity;
 use wavelane_scenario::{Bound, Check, Metric, Scenario, Side, Stack};
 

@@ -1,9 +1,10 @@
 //! Figures of what people do: reading pages and talking.
 
 use crate::backend::FlowRaw;
-use crate::figures::{mean_ci95, ms, percentile};
+use crate::figures::ms;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wavelane_measure::{mean, percentile};
 use wavelane_scenario::{App, Flow, Voice};
 
 /// What a reader of pages waited for. Objects that did not end within the run have no time; they are counted.
@@ -52,10 +53,6 @@ pub struct VoiceFigures {
     pub jitter_ms: Option<f64>,
     /// E-model score with the best play-out delay up to the deadline: what comes later than that is lost.
     pub mos: Option<f64>,
-}
-
-fn mean(values: &[f64]) -> Option<f64> {
-    mean_ci95(values).map(|(mean, _)| mean)
 }
 
 pub(crate) fn of_web(flow: &Flow, raw: &FlowRaw) -> Option<WebFigures> {

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use wavelane_base::{Rate, Span};
 use wavelane_lab::{Bench, Capacity, CapacityCase, Way, can_measure};
-use wavelane_run::figures::mean_ci95;
+use wavelane_measure::mean_ci95;
 use wavelane_run::{BackendError, Progress, RunError, RunHooks, Verdict};
 use wavelane_scenario::Stack;
 

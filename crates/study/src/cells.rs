@@ -6,7 +6,8 @@ use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use wavelane_base::Seed;
-use wavelane_run::figures::{FlowFigures, mean_ci95};
+use wavelane_measure::mean_ci95;
+use wavelane_run::figures::FlowFigures;
 use wavelane_run::{RunDocument, RunHooks, RunOptions, StackResult, Verdict};
 use wavelane_scenario::Scenario;
 

@@ -10,7 +10,8 @@ use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use wavelane_base::Seed;
-use wavelane_run::figures::{FlowFigures, mean_ci95};
+use wavelane_measure::mean_ci95;
+use wavelane_run::figures::FlowFigures;
 use wavelane_run::{RunDocument, RunHooks, StackResult, Verdict, figure};
 use wavelane_scenario::{Direction, Metric, Scenario, Stack};
 

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use wavelane_run::figures::mean_ci95;
+use wavelane_measure::mean_ci95;
 use wavelane_run::{RunError, RunHooks, Verdict};
 
 /// The study's id.

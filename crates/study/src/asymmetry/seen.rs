@@ -4,7 +4,8 @@ use super::net::{BULK, ECHO};
 use crate::cells::Head;
 use serde_json::{Map, Value};
 use std::path::Path;
-use wavelane_run::figures::{FlowFigures, LOST_RANK_MS, percentile};
+use wavelane_measure::{percentile, ranked_ms};
+use wavelane_run::figures::FlowFigures;
 use wavelane_run::{RunDocument, Series, StackResult};
 
 /// One stack's run of one seed.
@@ -86,13 +87,8 @@ impl StackSeen {
 
     /// Delays of the echoes due from second `from` to second `until`, sorted, per seed; one without answer ranks behind all.
     fn echoes(&self, from: f64, until: f64) -> Vec<Vec<f64>> {
-        let of = |run: &Run| {
-            let due = run.echoes.iter().filter(|(at, _)| (from..until).contains(at));
-            let slowest = due.clone().filter_map(|(_, ms)| *ms).fold(LOST_RANK_MS, f64::max);
-            let mut all: Vec<f64> = due.map(|(_, ms)| ms.unwrap_or(slowest)).collect();
-            all.sort_by(f64::total_cmp);
-            all
-        };
+        let of =
+            |run: &Run| ranked_ms(run.echoes.iter().filter(|(at, _)| (from..until).contains(at)).map(|(_, ms)| *ms));
         self.runs.iter().map(of).collect()
     }
 

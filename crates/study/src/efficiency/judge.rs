@@ -4,7 +4,8 @@ use super::{BULK, ECHO, FETCHES, ID, Loss, RATE};
 use crate::cells::{Aim, Head, judge, pairs, unproven, values};
 use crate::document::{Edition, Row};
 use serde_json::{Map, json};
-use wavelane_run::figures::{FlowFigures, mean_ci95};
+use wavelane_measure::mean_ci95;
+use wavelane_run::figures::FlowFigures;
 use wavelane_run::{RunDocument, StackResult, Verdict};
 
 /// An IPv4 packet of 1500 bytes carries 1448 of the application's under TCP with timestamps (RFC 791, RFC 9293,

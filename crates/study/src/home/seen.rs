@@ -2,13 +2,11 @@
 
 use super::{COPY, COPY_AT_S};
 use std::path::Path;
+use wavelane_measure::{mean, quantile, ranked_ms};
 use wavelane_run::{RunDocument, Series as Stored, StackResult};
 
 /// Round trips: when each was asked for, in seconds, and its milliseconds; one without answer is lost.
 pub(crate) type Series = Vec<(f64, Option<f64>)>;
-
-/// A lost ping ranks as longer than this many milliseconds.
-const LOST_MS: f64 = 5_000.0;
 
 /// A run of several seeds.
 pub(crate) struct Seen {
@@ -47,11 +45,8 @@ pub(crate) fn seen(document: &RunDocument) -> Option<Seen> {
 }
 
 /// Nearest rank; what is lost ranks last.
-pub(crate) fn percentile(series: &[(f64, Option<f64>)], per_mille: usize) -> Option<f64> {
-    let mut all: Vec<f64> = series.iter().map(|(_, rtt)| rtt.unwrap_or(LOST_MS)).collect();
-    all.sort_by(f64::total_cmp);
-    let rank = (all.len() * per_mille).div_ceil(1_000).max(1);
-    all.get(rank - 1).copied()
+pub(crate) fn percentile(series: &[(f64, Option<f64>)], per_mille: u64) -> Option<f64> {
+    quantile(&ranked_ms(series.iter().map(|(_, rtt)| *rtt)), per_mille, 1_000)
 }
 
 /// Spearman's rank correlation of the answered values with time.
@@ -89,22 +84,20 @@ impl Seen {
         self.pings.iter().filter_map(of_seed).collect()
     }
     /// Per seed: a percentile of a flow's round trips before the copy.
-    pub(crate) fn idle(&self, flow: &str, per_mille: usize) -> Vec<f64> {
+    pub(crate) fn idle(&self, flow: &str, per_mille: u64) -> Vec<f64> {
         self.each(flow, 0.0, COPY_AT_S as f64 - 1.0, |part| percentile(part, per_mille))
     }
     /// Per seed: the mean of a flow's round trips before the copy, or from so many seconds after its start; what is lost
-    /// counts as [`LOST_MS`].
+    /// counts as [`wavelane_measure::LOST_RANK_MS`] at least.
     pub(crate) fn means(&self, flow: &str, idle: bool, settle_s: u64) -> Vec<f64> {
         let (from, to) = match idle {
             true => (0.0, COPY_AT_S as f64 - 1.0),
             false => ((COPY_AT_S + settle_s) as f64, f64::MAX),
         };
-        let all =
-            |part: &[(f64, Option<f64>)]| -> Vec<f64> { part.iter().map(|(_, ms)| ms.unwrap_or(LOST_MS)).collect() };
-        self.each(flow, from, to, |part| wavelane_measure::mean(&all(part)))
+        self.each(flow, from, to, |part| mean(&ranked_ms(part.iter().map(|(_, ms)| *ms))))
     }
     /// Per seed: a percentile from so many seconds after the copy's start to the end.
-    pub(crate) fn loaded(&self, flow: &str, settle_s: u64, per_mille: usize) -> Vec<f64> {
+    pub(crate) fn loaded(&self, flow: &str, settle_s: u64, per_mille: u64) -> Vec<f64> {
         self.each(flow, (COPY_AT_S + settle_s) as f64, f64::MAX, |part| percentile(part, per_mille))
     }
     /// Per seed: the 95th percentile of the round trips that were answered, from so many seconds after the copy's start:
@@ -158,7 +151,7 @@ impl Seen {
         let of_seed = |seed: &u64| {
             let own = self.stack.flows.iter().filter(|f| f.seed == *seed && names.contains(&f.flow));
             let times: Vec<f64> = own.map(|f| f.duration_ms.unwrap_or(limit_ms)).collect();
-            wavelane_measure::mean(&times)
+            mean(&times)
         };
         seeds.iter().filter_map(of_seed).collect()
     }
@@ -177,7 +170,7 @@ mod tests {
         assert_eq!(spearman(&rising[..2]), None);
         assert_eq!((percentile(&rising, 500), percentile(&rising, 1_000)), (Some(576.0), Some(2_401.0)));
         let lost = [(0.0, Some(1.0)), (1.0, None), (2.0, Some(3.0))];
-        assert_eq!((percentile(&lost, 500), percentile(&lost, 990)), (Some(3.0), Some(LOST_MS)));
+        assert_eq!((percentile(&lost, 500), percentile(&lost, 990)), (Some(3.0), Some(wavelane_measure::LOST_RANK_MS)));
         assert_eq!(percentile(&[], 500), None);
     }
 }

@@ -50,7 +50,7 @@ fn head(place: Place, home: &Home, kbit: u32, queue: &str) -> Head {
 }
 
 /// The rise of a percentile over the idle median, per seed.
-fn rises(seen: &Seen, per_mille: usize) -> Vec<f64> {
+fn rises(seen: &Seen, per_mille: u64) -> Vec<f64> {
     let (idle, loaded) = (seen.idle(PING, 500), seen.loaded(PING, SETTLE_S, per_mille));
     idle.iter().zip(loaded).map(|(idle, loaded)| loaded - idle).collect()
 }

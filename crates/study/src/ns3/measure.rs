@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use wavelane_base::{Seed, Span};
-use wavelane_run::figures::mean_ci95;
+use wavelane_measure::mean_ci95;
 use wavelane_run::{Backend, BackendError, RadioRaw, RunContext, StackRaw};
 use wavelane_scenario::{Scenario, Stack};
 use wavelane_sim::SimBackend;

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use wavelane_base::Seed;
 use wavelane_measure::jain;
-use wavelane_run::figures::{of_run, percentile};
+use wavelane_measure::percentile;
+use wavelane_run::figures::of_run;
 use wavelane_run::{RunError, StackRaw};
 use wavelane_scenario::Scenario;
 

@@ -6,8 +6,8 @@ use super::{AGAIN_BELOW, BBR, ID, Member, OURS};
 use crate::cells::{Aim, judge};
 use crate::document::Row;
 use serde_json::{Map, Value, json};
+use wavelane_measure::percentile;
 use wavelane_run::Verdict;
-use wavelane_run::figures::percentile;
 
 /// The aims. The mix loses nothing in a third of its directions, where the gateways' headers bound us below a full TCP.
 const MEDIAN_AIM: f64 = 1.0;

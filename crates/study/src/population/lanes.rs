@@ -16,7 +16,8 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use wavelane_base::Seed;
-use wavelane_run::figures::{of_run, percentile};
+use wavelane_measure::percentile;
+use wavelane_run::figures::of_run;
 use wavelane_run::{RunError, RunHooks};
 use wavelane_scenario::{Scenario, Stack};
 

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use wavelane_base::{Seed, Span};
-use wavelane_run::figures::{WARM_UP_NS, of_run, wire_bytes_per_delivered_byte};
+use wavelane_base::Seed;
+use wavelane_measure::WARM_UP;
+use wavelane_run::figures::{of_run, wire_bytes_per_delivered_byte};
 use wavelane_run::{Backend, BackendError, RunContext, RunError, StackRaw};
 use wavelane_scenario::{Scenario, Stack};
 
@@ -215,10 +216,9 @@ impl Store {
         let raw = simulate(&scenario, word, cancelled)?;
         let figures = of_run(&scenario, &raw, scenario.seed);
         let of = |name: &str| figures.iter().find(|f| f.flow == name);
-        let warm_up = Span::from_nanos(WARM_UP_NS);
         let goodputs = draw.bodies().into_iter().zip(draw.loaded()).filter_map(|((_, name), way)| {
             let goodput = of(name).and_then(|f| f.goodput_bps).unwrap_or(0.0);
-            let link = scenario.link_bps(scenario.flow(name)?, warm_up, scenario.duration)?;
+            let link = scenario.link_bps(scenario.flow(name)?, WARM_UP, scenario.duration)?;
             Some((goodput, goodput / (link * (1.0 - way.lost()))))
         });
         let goodputs: Vec<(f64, f64)> = goodputs.collect();

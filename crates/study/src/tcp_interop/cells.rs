@@ -10,10 +10,9 @@ use crate::{StudyError, StudyOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::path::Path;
-use wavelane_base::{Seed, Span};
+use wavelane_base::{Instant, Octets, Seed, Span};
 use wavelane_lab::duel::{Duel, Load};
-use wavelane_measure::jain;
-use wavelane_run::figures::{WARM_UP_NS, mean_ci95};
+use wavelane_measure::{Timing, goodput, jain, mean_ci95};
 use wavelane_run::{Backend, BackendError, RunContext, Verdict};
 use wavelane_scenario::Scenario;
 
@@ -135,9 +134,9 @@ fn measure(task: &Task, options: &StudyOptions, watch: Watch<'_>) -> Result<Seen
 
 /// As the scenario's figures count flows of a fixed time: after a warm-up from the first byte.
 fn after_warm_up(arrivals: &[(u64, u64)], first_ns: Option<u64>, seconds: u64) -> f64 {
-    let (from, until) = (first_ns.unwrap_or(0) + WARM_UP_NS, seconds * 1_000_000_000);
-    let octets: u64 = arrivals.iter().filter(|(at, _)| (from..=until).contains(at)).map(|(_, n)| n).sum();
-    octets as f64 * 8e9 / until.saturating_sub(from).max(1) as f64
+    let first = Instant::from_nanos(first_ns.unwrap_or(0));
+    let arrivals = arrivals.iter().map(|&(at, octets)| (Instant::from_nanos(at), Octets::new(octets)));
+    goodput(arrivals, Timing::Fixed { first, stop: Instant::from_secs(seconds) }).unwrap_or(0.0)
 }
 
 /// The same link and flows as a scenario. The simulator wants endpoints behind gateways, which only forward under a TCP

@@ -4,8 +4,8 @@ use super::bulk::{Counted, Trouble};
 use super::{Control, row};
 use crate::document::Row;
 use serde_json::json;
+use wavelane_measure::mean_ci95;
 use wavelane_run::Verdict;
-use wavelane_run::figures::mean_ci95;
 
 /// Counts of repeats may differ by this share, or by this many per transfer where there are few.
 const COUNT_WITHIN: f64 = 0.1;

@@ -9,6 +9,7 @@ use crate::{StudyError, StudyOptions};
 use serde_json::json;
 use std::path::Path;
 use wavelane_base::Seed;
+use wavelane_measure::mean_ci95;
 use wavelane_run::{Backend, RunContext, figures};
 use wavelane_scenario::Scenario;
 
@@ -72,7 +73,7 @@ pub(super) fn rows(options: &StudyOptions, full: bool, watch: Watch<'_>) -> Resu
         let case = json!({ "scenario": "demo", "sim_bps": sim, "lab_bps": lab });
         let mut row = row("sim", control.stack().word(), "goodput over the laboratory's", "ratio", case);
         judge_ratio(&mut row, &sim, &lab, Seeds::Own, WITHIN);
-        let mean = |values: &[f64]| figures::mean_ci95(values).map_or(0.0, |(mean, _)| mean / 1e6);
+        let mean = |values: &[f64]| mean_ci95(values).map_or(0.0, |(mean, _)| mean / 1e6);
         row.why = format!("demo: {:.2} against {:.2} Mbit/s in the laboratory; {}", mean(&sim), mean(&lab), row.why);
         rows.push(row);
     }
