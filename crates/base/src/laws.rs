@@ -49,6 +49,8 @@ type Sent = Vec<(Instant, PortId, Vec<u8>)>;
 /// What one run showed its owner.
 #[derive(PartialEq, Eq, Default)]
 struct Seen {
+    /// Nothing is kept: memory is measured.
+    forgotten: bool,
     sent: Sent,
     /// (time, event as text).
     events: Vec<(Instant, String)>,
@@ -56,15 +58,15 @@ struct Seen {
 
 /// Runs `script` on machines from `make` and panics, naming the law, if one is broken.
 pub fn check<M: Machine<Event: Debug>>(make: impl Fn() -> M, script: &Script<M>) {
-    let reference = run(make(), script, Policy::Deadlines);
-    let repeated = run(make(), script, Policy::Deadlines);
+    let reference = run(make(), script, Policy::Deadlines, Seen::default());
+    let repeated = run(make(), script, Policy::Deadlines, Seen::default());
     assert!(reference == repeated, "law 6: the same inputs and dice must give the same bytes and events");
     let other = [
         (Policy::EveryMillisecond, "laws 4 and 5: it differs between waking at deadlines and every millisecond"),
         (Policy::Batches, "a batch is its segments: it differs between asking for one and for several"),
     ];
     for (policy, law) in other {
-        let run = run(make(), script, policy);
+        let run = run(make(), script, policy, Seen::default());
         let frame = |seen: &Seen, i: usize| seen.sent.get(i).map(|(t, p, b)| (*t, *p, b.len()));
         if let Some(i) = first_difference(&reference.sent, &run.sent) {
             panic!("{law}: frame {i} {:?} and {:?}", frame(&reference, i), frame(&run, i));
@@ -75,12 +77,29 @@ pub fn check<M: Machine<Event: Debug>>(make: impl Fn() -> M, script: &Script<M>)
     }
 }
 
+/// What this harness itself takes: the buffer for frames, a copy of one frame, the text of one event.
+const HARNESS_MEMORY: u64 = 4 * FRAME_ROOM as u64;
+
+/// Law 7: runs `script`, forgets what comes out and panics if the machine ever held more than `limit` bytes.
+///
+/// `peak` runs what it is given and says how much more memory was taken meanwhile than before, at the most.
+pub fn check_memory<M: Machine<Event: Debug>>(
+    make: impl Fn() -> M,
+    script: &Script<M>,
+    limit: u64,
+    peak: impl FnOnce(&mut dyn FnMut()) -> u64,
+) {
+    let held = peak(&mut || {
+        run(make(), script, Policy::Deadlines, Seen { forgotten: true, ..Seen::default() });
+    });
+    assert!(held <= limit + HARNESS_MEMORY, "law 7: the machine held {held} bytes, of at most {limit}");
+}
+
 fn first_difference<T: PartialEq>(a: &[T], b: &[T]) -> Option<usize> {
     (0..a.len().max(b.len())).find(|&i| a.get(i) != b.get(i))
 }
 
-fn run<M: Machine<Event: Debug>>(mut machine: M, script: &Script<M>, policy: Policy) -> Seen {
-    let mut seen = Seen::default();
+fn run<M: Machine<Event: Debug>>(mut machine: M, script: &Script<M>, policy: Policy, mut seen: Seen) -> Seen {
     let segments = if policy == Policy::Batches { SEGMENTS } else { 1 };
     let mut now = Instant::ZERO;
     let mut steps = script.steps.iter().peekable();
@@ -135,14 +154,18 @@ fn drain<M: Machine<Event: Debug>>(
             let size = transmit.segment_size.map_or(transmit.len, usize::from).max(1);
             let segments = buf[..transmit.len].chunks(size);
             assert!(segments.len() <= segments_max, "{} segments at once, of at most {segments_max}", segments.len());
-            seen.sent.extend(segments.map(|segment| (now, port, segment.to_vec())));
+            if !seen.forgotten {
+                seen.sent.extend(segments.map(|segment| (now, port, segment.to_vec())));
+            }
             frames += 1;
             assert!(frames < DRAIN_LIMIT, "law 2: the drain of {port:?} does not end");
         }
     }
     let mut events = 0;
     while let Some(event) = machine.poll_event() {
-        seen.events.push((now, format!("{event:?}")));
+        if !seen.forgotten {
+            seen.events.push((now, format!("{event:?}")));
+        }
         events += 1;
         assert!(events < DRAIN_LIMIT, "law 2: the event drain does not end");
     }

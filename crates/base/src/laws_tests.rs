@@ -85,3 +85,47 @@ fn a_batch_that_is_not_its_segments_is_found() {
 fn a_stale_deadline_is_found() {
     try_out(Wrong::KeepsDeadline);
 }
+
+/// Keeps the last `kept` frames of 1,000 bytes, for ever.
+struct Store {
+    kept: usize,
+    frames: std::collections::VecDeque<Vec<u8>>,
+}
+
+impl Machine for Store {
+    type Event = u64;
+    fn handle_frame(&mut self, _: Instant, _: PortId, frame: &mut [u8], _: FrameMeta) {
+        self.frames.push_back(frame.to_vec());
+        if self.frames.len() > self.kept {
+            self.frames.pop_front();
+        }
+    }
+    fn handle_timeout(&mut self, _: Instant) {}
+    fn poll_transmit(&mut self, _: Instant, _: PortId, _: &mut [u8], _: usize) -> Option<Transmit> {
+        None
+    }
+    fn poll_timeout(&self) -> Option<Wakeup> {
+        None
+    }
+    fn poll_event(&mut self) -> Option<u64> {
+        None
+    }
+}
+
+fn flood_a_store_of(kept: usize) {
+    let frame = |i| (Instant::from_millis(i), Stimulus::Frame(PortId(0), vec![1; 1_000], FrameMeta::default()));
+    let script = Script { steps: (1..2_000).map(frame).collect(), ports: vec![PortId(0)], end: Instant::from_secs(3) };
+    let make = || Store { kept, frames: Default::default() };
+    check_memory(make, &script, 100_000, |work| allocation_counter::measure(work).bytes_max);
+}
+
+#[test]
+fn a_machine_within_its_memory_passes() {
+    flood_a_store_of(80);
+}
+
+#[test]
+#[should_panic(expected = "law 7: the machine held")]
+fn a_machine_that_keeps_what_arrives_is_found() {
+    flood_a_store_of(2_000);
+}

@@ -3,6 +3,7 @@
 use wavelane_base::{Instant, Octets, Span};
 
 /// Flows of a given duration are measured from this long after their first byte on: the start is not the steady state.
+/// A first byte that comes later than this after the flow was asked for is silence, which counts.
 pub const WARM_UP: Span = Span::from_secs(2);
 
 /// How a flow ended, which decides what its bytes are divided by.
@@ -22,8 +23,10 @@ pub enum Timing {
         /// When its time was over.
         stop: Instant,
     },
-    /// A flow that runs for a given time: what arrived in `first + WARM_UP ..= stop`, over that time.
+    /// A flow that runs for a given time: what arrived from [`WARM_UP`] after its first byte to `stop`, over that time.
     Fixed {
+        /// When it was asked for.
+        asked: Instant,
         /// When the receiver read its first byte.
         first: Instant,
         /// When it was stopped.
@@ -37,7 +40,7 @@ impl Timing {
         match self {
             Self::Finished { first, last } => (first, last),
             Self::Unfinished { asked, stop } => (asked, stop),
-            Self::Fixed { first, stop } => (first + WARM_UP, stop),
+            Self::Fixed { asked, first, stop } => (first.min(asked + WARM_UP) + WARM_UP, stop),
         }
     }
 }
@@ -83,9 +86,17 @@ mod tests {
     #[test]
     fn a_fixed_time_flow_excludes_warm_up_and_late_bytes() {
         let read = arrivals(&[(1_000, 77), (2_999, 77), (3_000, 1_000), (5_000, 250), (5_001, 77)]);
-        let fixed = |stop| Timing::Fixed { first: Instant::from_secs(1), stop: Instant::from_secs(stop) };
+        let (asked, first) = (Instant::from_millis(900), Instant::from_secs(1));
+        let fixed = |stop| Timing::Fixed { asked, first, stop: Instant::from_secs(stop) };
         assert_eq!(goodput(read.clone(), fixed(5)), Some(1_250.0 * 8.0 / 2.0));
         assert_eq!(goodput(read.clone(), fixed(3)), None, "nothing is left after the warm-up");
         assert_eq!(goodput(read, fixed(2)), None);
+    }
+
+    #[test]
+    fn silence_before_the_first_byte_counts() {
+        let read = arrivals(&[(31_000, 500), (32_000, 500), (34_000, 500)]);
+        let (asked, first, stop) = (Instant::from_secs(1), Instant::from_secs(31), Instant::from_secs(35));
+        assert_eq!(goodput(read, Timing::Fixed { asked, first, stop }), Some(1_500.0 * 8.0 / 30.0));
     }
 }

@@ -23,7 +23,7 @@ pub struct FlowFigures {
     pub completed: bool,
     /// Whether the receiver's hash matched.
     pub intact: Option<bool>,
-    /// Receiver's bits per second; `null` if nothing arrived, or for an echo.
+    /// Receiver's bits per second, 0 if nothing arrived in the time given; `null` for an echo, or over an empty time.
     pub goodput_bps: Option<f64>,
     /// Application bytes received.
     pub bytes: u64,
@@ -35,7 +35,7 @@ pub struct FlowFigures {
     pub rtt_p95_ms: Option<f64>,
     /// 99th percentile of echo delay.
     pub rtt_p99_ms: Option<f64>,
-    /// Echo probes that count.
+    /// Echo probes that count, which are those that were due: also those that no connection could take.
     pub sent: Option<u64>,
     /// Those without answer.
     pub lost: Option<u64>,
@@ -81,34 +81,43 @@ pub(crate) fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// How a flow ended; `None` if nothing arrived.
-fn timing(raw: &FlowRaw, app: &App) -> Option<Timing> {
-    let [first, last] = [raw.first_byte_ns?, raw.last_byte_ns?].map(Instant::from_nanos);
+/// How a flow ended.
+fn timing(raw: &FlowRaw, app: &App) -> Timing {
     let asked = Instant::from_nanos(raw.connect_ns);
     let stop = asked + Span::from_nanos(raw.given_ns);
-    Some(match (app.is_fixed_time(), raw.completed) {
-        (true, _) => Timing::Fixed { first, stop },
-        (false, true) => Timing::Finished { first, last },
-        (false, false) => Timing::Unfinished { asked, stop },
-    })
+    let arrived = raw.first_byte_ns.zip(raw.last_byte_ns);
+    match arrived.map(|(first, last)| (Instant::from_nanos(first), Instant::from_nanos(last))) {
+        Some((first, _)) if app.is_fixed_time() => Timing::Fixed { asked, first, stop },
+        Some((first, last)) if raw.completed => Timing::Finished { first, last },
+        _ => Timing::Unfinished { asked, stop },
+    }
 }
 
 /// The receiver's bytes over the time that counts.
 fn goodput(raw: &FlowRaw, app: &App) -> Option<f64> {
     let arrivals = raw.arrivals.iter().map(|&(at, octets)| (Instant::from_nanos(at), Octets::new(octets)));
-    wavelane_measure::goodput(arrivals, timing(raw, app)?)
+    wavelane_measure::goodput(arrivals, timing(raw, app))
 }
 
 /// The goodput of a bulk flow over what its link could carry meanwhile.
 fn link_share(scenario: &Scenario, flow: &Flow, raw: &FlowRaw, goodput: f64) -> Option<f64> {
-    let (from, until) = timing(raw, &flow.app)?.window();
+    let (from, until) = timing(raw, &flow.app).window();
     let link = scenario.link_bps(flow, from.since(Instant::ZERO), until.since(Instant::ZERO))?;
     // To a millionth: more would not be read back as it was written.
     (link > 0.0).then(|| (goodput / link * 1e6).round() / 1e6)
 }
 
+/// Echo probes that were due from [`WARM_UP`] after connect() on and that no connection took.
+fn unsent_probes(flow: &Flow, raw: &FlowRaw) -> Vec<Probe> {
+    let App::Echo { every, .. } = flow.app else { return Vec::new() };
+    let until = raw.probes.first().map_or(raw.connect_ns + raw.given_ns, |first| first.sent_ns);
+    let from = raw.connect_ns + WARM_UP.as_nanos();
+    let every = usize::try_from(every.as_nanos()).unwrap_or(usize::MAX).max(1);
+    (from..until).step_by(every).map(|sent_ns| Probe { sent_ns, rtt_ns: None }).collect()
+}
+
 /// The probes that count: those due while the bulk flow ran, or all if there is none.
-fn counted_probes<'a>(raw: &'a FlowRaw, bulk: Option<&FlowRaw>) -> Vec<&'a Probe> {
+fn counted_probes<'a>(probes: impl Iterator<Item = &'a Probe>, bulk: Option<&FlowRaw>) -> Vec<&'a Probe> {
     let (from, until) = match bulk {
         None => (0, u64::MAX),
         Some(bulk) => {
@@ -116,7 +125,7 @@ fn counted_probes<'a>(raw: &'a FlowRaw, bulk: Option<&FlowRaw>) -> Vec<&'a Probe
             (bulk.connect_ns, end)
         }
     };
-    raw.probes.iter().filter(|p| (from..=until).contains(&p.sent_ns)).collect()
+    probes.filter(|p| (from..=until).contains(&p.sent_ns)).collect()
 }
 
 /// Delays in ms, sorted; a lost one ranks last.
@@ -147,7 +156,9 @@ pub fn of_flow(flow: &Flow, raw: &FlowRaw, bulk: Option<&FlowRaw>, seed: Seed) -
     let is_bulk = flow.app.is_bulk();
     let heard = people::of_voice(flow, raw);
     // A call has no answers: its delays are one way, and its own figures.
-    let probes = if is_bulk || heard.is_some() { Vec::new() } else { counted_probes(raw, bulk) };
+    let unsent = unsent_probes(flow, raw);
+    let all = unsent.iter().chain(&raw.probes);
+    let probes = if is_bulk || heard.is_some() { Vec::new() } else { counted_probes(all, bulk) };
     let delays = ranked(probes.iter().map(|p| p.rtt_ns));
     // A fetch's exchanges are counted like probes.
     let fetched = |missing: bool| raw.fetches.iter().filter(|f| !missing || f.total_ns.is_none()).count() as u64;

@@ -59,9 +59,12 @@ fn a_fixed_time_flow_is_measured_after_its_warm_up() {
 }
 
 #[test]
-fn a_flow_without_bytes_has_no_goodput() {
+fn a_flow_without_bytes_has_a_goodput_of_zero_and_one_without_time_has_none() {
     let raw = FlowRaw { first_byte_ns: None, last_byte_ns: None, octets: 0, arrivals: vec![], ..bulk(false) };
-    assert_eq!(of_flow(&download(Some(1)), &raw, None, Seed(1)).goodput_bps, None);
+    for size in [Some(1), None] {
+        assert_eq!(of_flow(&download(size), &raw, None, Seed(1)).goodput_bps, Some(0.0));
+    }
+    assert_eq!(of_flow(&download(None), &FlowRaw { given_ns: 0, ..raw }, None, Seed(1)).goodput_bps, None);
     let one = FlowRaw { last_byte_ns: Some(S), ..bulk(true) };
     assert_eq!(of_flow(&download(Some(1)), &one, None, Seed(1)).goodput_bps, None);
 }
@@ -89,7 +92,18 @@ fn percentiles_are_nearest_rank_and_lost_probes_rank_last() {
     // An answer after 9 s is slower than 5 s, and a lost probe is worse than any answer.
     some_lost[10] = Some(9_000);
     assert_eq!(of_flow(&echo_flow(), &echo(&some_lost), None, Seed(1)).rtt_p99_ms, Some(9_000.0));
-    assert_eq!(of_flow(&echo_flow(), &echo(&[]), None, Seed(1)).rtt_p50_ms, None);
+}
+
+#[test]
+fn probes_that_no_connection_took_are_lost() {
+    // Asked for at 0.1 s for 10 s: 8 s lie behind the warm-up.
+    let never = of_flow(&echo_flow(), &echo(&[]), None, Seed(1));
+    assert_eq!((never.sent, never.lost, never.rtt_p50_ms), (Some(80), Some(80), Some(LOST_RANK_MS)));
+    // Accepted after 5 s: 29 were due before.
+    let mut late = echo(&[Some(1); 50]);
+    late.probes.iter_mut().for_each(|probe| probe.sent_ns += 5 * S);
+    let late = of_flow(&echo_flow(), &late, None, Seed(1));
+    assert_eq!((late.sent, late.lost, late.rtt_p95_ms), (Some(79), Some(29), Some(LOST_RANK_MS)));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
 /// Most connections at once, TIME-WAIT included.
 const CONNECTIONS_MAX: usize = 65_536;
 /// Most connections that wait for the last step of the handshake; further SYNs are dropped.
-const HALF_OPEN_MAX: usize = 1_024;
+pub(crate) const HALF_OPEN_MAX: usize = 1_024;
 /// Most resets to strangers that wait to be sent; further ones are not.
 const RESETS_MAX: usize = 64;
 

@@ -2,12 +2,15 @@
 
 use crate::drive::{A, B, cable, drive, frame, mbit, ms, ratio, steady, us};
 use proptest::prelude::*;
-use wavelane_base::laws::{Script, Stimulus, check};
+use wavelane_base::laws::{Script, Stimulus, check, check_memory};
 use wavelane_base::{Ecn, FrameMeta, Instant, Machine, Octets, PortId, Rate, Seed, Span};
 use wavelane_channel::{
     Cable, CableConfig, Cause, CoDelTimes, Direction, DirectionConfig, Discipline, LossConfig, LossTrace, Parameter,
     PerUnit, Policer, QueueLimit, Queueing, Reorder,
 };
+
+/// A cable without frames: its event queue and the state of its dice and queues.
+const CABLE_MEMORY: u64 = 64 << 10;
 
 /// Every impairment at once.
 fn everything() -> DirectionConfig {
@@ -63,6 +66,19 @@ fn a_cable_keeps_the_laws() {
         let named = DirectionConfig { queueing: Queueing { discipline, ring: 3 }, ..everything() };
         check(|| Cable::new(Seed(9), "law", CableConfig::symmetric(named.clone())).unwrap(), &script());
     }
+}
+
+/// 200 Mbit/s offered to 3 Mbit/s for a second. What waits is bounded by the queue, what is under way by rate and delay.
+#[test]
+fn a_flooded_cable_stays_within_its_memory() {
+    let packet = |n: u64| (us(n * 60), Stimulus::Frame(A, frame(n, 1_500), FrameMeta::default()));
+    let script = Script { steps: (0..17_000).map(packet).collect(), ports: vec![A, B], end: Instant::from_secs(2) };
+    let config = everything();
+    // Delay, jitter and the extra of reordering, once more for duplicates; and as much again for tables that grow by doubling.
+    let under_way = 3_000_000 / 8 * 26 / 1_000 * 2;
+    let limit = 2 * (30_000 + under_way) + CABLE_MEMORY;
+    let make = || Cable::new(Seed(9), "law", CableConfig::symmetric(config.clone())).unwrap();
+    check_memory(make, &script, limit, |work| allocation_counter::measure(work).bytes_max);
 }
 
 #[test]

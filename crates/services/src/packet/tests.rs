@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
 use super::*;
-use wavelane_base::laws::{Script, Stimulus, check};
+use wavelane_base::laws::{Script, Stimulus, check, check_memory};
 use wavelane_base::{FrameMeta, Machine, PortId, Rate, Transmit};
 use wavelane_transport::RepairBudget;
 use wavelane_wire::Writer;

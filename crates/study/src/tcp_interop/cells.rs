@@ -134,9 +134,9 @@ fn measure(task: &Task, options: &StudyOptions, watch: Watch<'_>) -> Result<Seen
 
 /// As the scenario's figures count flows of a fixed time: after a warm-up from the first byte.
 fn after_warm_up(arrivals: &[(u64, u64)], first_ns: Option<u64>, seconds: u64) -> f64 {
-    let first = Instant::from_nanos(first_ns.unwrap_or(0));
+    let (asked, first) = (Instant::ZERO, Instant::from_nanos(first_ns.unwrap_or(0)));
     let arrivals = arrivals.iter().map(|&(at, octets)| (Instant::from_nanos(at), Octets::new(octets)));
-    goodput(arrivals, Timing::Fixed { first, stop: Instant::from_secs(seconds) }).unwrap_or(0.0)
+    goodput(arrivals, Timing::Fixed { asked, first, stop: Instant::from_secs(seconds) }).unwrap_or(0.0)
 }
 
 /// The same link and flows as a scenario. The simulator wants endpoints behind gateways, which only forward under a TCP

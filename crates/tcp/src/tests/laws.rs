@@ -2,7 +2,7 @@
 
 use super::script::*;
 use super::*;
-use wavelane_base::laws::{Script as LawScript, Stimulus, check};
+use wavelane_base::laws::{Script as LawScript, Stimulus, check, check_memory};
 use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams};
 use wavelane_wire::tcp::{Flags, TcpHeader, TcpPacket};
 
@@ -63,4 +63,44 @@ fn a_host_keeps_the_laws_of_a_machine() {
         };
         check(make, &LawScript { steps, ports: vec![PortId(0)], end: Instant::from_secs(80) });
     }
+}
+
+/// Per half-open or open connection, without its buffers.
+const CONNECTION_MEMORY: u64 = 8 << 10;
+
+/// 20,000 SYNs from as many ports, then segments far apart in the windows of two connections that nobody reads.
+#[test]
+fn a_host_that_is_flooded_stays_within_its_memory() {
+    let from = |port: u16| std::net::SocketAddr::new(theirs().ip(), port);
+    let segment = |port, flags: Flags, seq: u32, ack, payload: &[u8]| {
+        let options = if flags.has(S) { syn_options() } else { Default::default() };
+        let header = TcpHeader { seq, ack, flags, window: 60_000, urgent: 0, options };
+        let packet = TcpPacket { source: from(port), target: ours(), ecn: Default::default(), header, payload };
+        let mut buf = vec![0; 2_000];
+        let len = packet.emit(&mut buf).unwrap();
+        Stimulus::Frame(PortId(0), buf[..len].to_vec(), FrameMeta::default())
+    };
+    let make = || {
+        let mut host = Host::new(plain(), Seed(5).entropy("host"));
+        host.listen(ours());
+        host
+    };
+    let mut steps: Vec<(Instant, Stimulus<Host>)> =
+        (0..20_000).map(|i| (ms(10) + Span::from_micros(i), segment(20_000 + i as u16, S, PEER, 0, b""))).collect();
+    let connect: fn(&mut Host, Instant) = |host, now| {
+        host.connect(now, ours(), theirs()).unwrap();
+    };
+    let write: fn(&mut Host, Instant) = |host, now| {
+        host.write(now, FlowId(0), &[1; 1 << 20]);
+    };
+    steps.push((ms(100), Stimulus::Command(connect)));
+    for i in 0..5_000 {
+        let at = ms(200) + Span::from_micros(i * 10);
+        steps.push((at, segment(80, A, PEER.wrapping_add(2 * i as u32), 0, b"x")));
+        steps.push((at, Stimulus::Command(write)));
+    }
+    let buffers = (plain().send_buffer + plain().receive_buffer) as u64;
+    let limit = host::HALF_OPEN_MAX as u64 * CONNECTION_MEMORY + 2 * buffers;
+    let script = LawScript { steps, ports: vec![PortId(0)], end: Instant::from_secs(2) };
+    check_memory(make, &script, limit, |work| allocation_counter::measure(work).bytes_max);
 }

@@ -1,7 +1,7 @@
 //! The contract's laws on a hop wrapped as a machine, and the state table against its printed form.
 use super::*;
 use flow::TRANSITIONS;
-use wavelane_base::laws::{Script, Stimulus, check};
+use wavelane_base::laws::{Script, Stimulus, check, check_memory};
 use wavelane_base::{FrameMeta, Machine, PortId, Transmit};
 use wavelane_wire::frame::{Open, Ranges, ReceiptState};
 
@@ -103,6 +103,48 @@ fn a_hop_keeps_the_laws_of_a_machine() {
         Bare { hop, flying: Vec::new() }
     };
     check(make, &Script { steps, ports: vec![PortId(0)], end: ms(20_000) });
+}
+
+/// What a flow takes besides its bytes, and what a stored piece does.
+const FLOW_MEMORY: u64 = 8 << 10;
+
+/// A peer opens far more flows than there may be and sends to each pieces with holes between, as many as the credit allows
+/// and more, which nobody reads; ours are written to and never acknowledged.
+#[test]
+fn a_hop_that_is_flooded_stays_within_its_memory() {
+    let config = HopConfig { flows_max: 32, pool: wavelane_base::Octets::new(1 << 20), ..HopConfig::default() };
+    let mut steps = Vec::new();
+    for number in 0..400 {
+        let flow = FlowName { mine: true, number };
+        let open = Frame::Open(Open { flow, source: source(), target: target(), credit: 1 << 40, passage: None });
+        steps.push((ms(10 + number), bytes(&[open])));
+    }
+    let accept: fn(&mut Bare, Instant) = |m, now| {
+        for number in 0..400 {
+            m.hop.accept(now, FlowName { mine: false, number }, None);
+        }
+    };
+    steps.push((ms(500), Stimulus::Command(accept)));
+    for piece in 0..600 {
+        for number in 0..32 {
+            let data = Frame::Data { flow: FlowName { mine: true, number }, offset: piece * 1_000, bytes: &[7; 500] };
+            steps.push((ms(600 + piece), bytes(&[data])));
+        }
+    }
+    let write: fn(&mut Bare, Instant) = |m, now| {
+        let _ = m.hop.open(now, source(), target(), None);
+        for number in 0..400 {
+            m.hop.write(now, FlowName { mine: true, number }, &[1; 100_000]);
+        }
+    };
+    for i in 0..200 {
+        steps.push((ms(2_000 + i), Stimulus::Command(write)));
+    }
+    let make = || Bare { hop: Lone::new(config), flying: Vec::new() };
+    // A hole of one byte in two doubles the memory of a piece.
+    let limit = 2 * config.pool.get() + config.flows_max as u64 * FLOW_MEMORY;
+    let script = Script { steps, ports: vec![], end: ms(3_000) };
+    check_memory(make, &script, limit, |work| allocation_counter::measure(work).bytes_max);
 }
 
 #[test]

@@ -49,6 +49,30 @@ impl Machine for Law {
     }
 }
 
+/// What a session machine with one peer may hold: its sessions, one handshake, replies of bounded number and size.
+const SESSIONS_MEMORY: u64 = 128 << 10;
+
+/// Copies of a genuine first datagram and noise, from 50,000 addresses.
+#[test]
+fn sessions_that_are_flooded_stay_within_their_memory() {
+    let mut w = World::new(MS50);
+    w.want(0);
+    w.run(Span::from_secs(1));
+    let genuine = w.sent[0].2.clone();
+    let step = |i: u32| {
+        let mut bytes = genuine.clone();
+        if i % 3 == 0 {
+            let at = i as usize % bytes.len();
+            bytes[at] ^= 1;
+        }
+        let from = SocketAddr::new(std::net::Ipv4Addr::from(0x0a00_0000 + i).into(), 1_000 + (i % 60_000) as u16);
+        let meta = FrameMeta { from: Some(from), ..FrameMeta::default() };
+        (Instant::from_secs(2) + Span::from_micros(u64::from(i) * 10), Stimulus::Frame(PORT, bytes, meta))
+    };
+    let script = Script { steps: (0..50_000).map(step).collect(), ports: vec![PORT], end: Instant::from_secs(10) };
+    laws::check_memory(|| law(1, 1), &script, SESSIONS_MEMORY, |work| allocation_counter::measure(work).bytes_max);
+}
+
 #[test]
 fn the_laws_hold() {
     // What a responder hears from a genuine initiator over three sessions, with an outage in it.
