@@ -64,8 +64,13 @@ def keep(record: Path, files: Files) -> None:
             (draft / name).mkdir(parents=True)
         for name, content in files.items():
             path = draft / name
+            # A worker is another machine, and names what it likes.
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                raise ValueError(f"a worker sent a file called {name!r}, which lies outside its Record")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+        if record.exists() and not (record / "record.json").exists():
+            raise ValueError(f"{record} exists and is not a record: choose another --out or remove it")
         if record.exists():
             record.rename(Path(folder) / "earlier")
         draft.rename(record)

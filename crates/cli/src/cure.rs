@@ -74,6 +74,7 @@ pub(crate) fn cure(args: &CureArgs) -> Outcome {
     };
     let phases: &[&str] = if args.inside.is_some() { &["up", "down"] } else { &["up"] };
     let before = measured(&target, phases, args.seconds)?;
+    refuse_void(&before)?;
     let interfaces = [("up", Some(outside)), ("down", args.inside.clone())];
     let wishes: Vec<Wish> = interfaces.into_iter().filter_map(|(phase, name)| wish(&before, phase, name?)).collect();
     let proposed = propose(&wishes);
@@ -90,6 +91,16 @@ pub(crate) fn cure(args: &CureArgs) -> Outcome {
     told.after = Some(&after);
     told.tell()?;
     Ok(0)
+}
+
+/// A cure is proposed from what was measured alone.
+fn refuse_void(document: &ProbeDocument) -> Result<(), Failure> {
+    let Some(void) = document.phases.iter().find(|p| p.is_void()) else { return Ok(()) };
+    let notes = document.notes.join("; ");
+    Err(Failure::refused(format!(
+        "there was no load {} to measure: {notes}. See that nothing between here and 'wavelane probe serve' stops TCP, and run this again",
+        void.phase
+    )))
 }
 
 fn reflector(target: IpAddr) -> Result<Ipv4Addr, Failure> {

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM as a flag that the backends poll.
+//! Ctrl-C, SIGTERM and a closed terminal as a flag that the backends poll.
 
 use crate::Failure;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 /// A flag that the first signal sets. A second Ctrl-C ends the program at once.
 pub(crate) fn flag() -> Result<Arc<AtomicBool>, Failure> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
         // In this order: the shutdown fires only if the flag was set by an earlier signal.
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))

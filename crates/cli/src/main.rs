@@ -17,7 +17,7 @@ mod sweep;
 mod trace;
 
 use clap::{Parser, Subcommand};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use wavelane_daemon::commands;
 use wavelane_run::Verdict;
@@ -123,12 +123,22 @@ pub(crate) fn exit_of(verdict: Verdict) -> u8 {
 /// Writes to standard output. A reader that went away (`| head`) is no error; a full disk is.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
+    let text = if out.is_terminal() { without_controls(text) } else { text.into() };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Failure::refused(format!("cannot write to standard output: {e}; free space or send it elsewhere")))
         }
         _ => Ok(()),
     }
+}
+
+/// Text for a terminal: what files of others hold, such as a scenario's title, moves no cursor.
+fn without_controls(text: &str) -> std::borrow::Cow<'_, str> {
+    let moves = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(moves) {
+        return text.into();
+    }
+    text.chars().map(|c| if moves(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 fn daemon(text: Result<String, commands::CommandError>) -> Outcome {
@@ -169,5 +179,15 @@ fn main() -> ExitCode {
             eprintln!("wavelane: {}", failure.line);
             ExitCode::from(failure.code)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn escapes_in_text_do_not_reach_the_terminal() {
+        let said = super::without_controls("a\u{1b}[2Jb\tc\nd\u{9b}e");
+        assert_eq!(said, "a\\u{1b}[2Jb\tc\nd\\u{9b}e");
+        assert!(matches!(super::without_controls("Ω µ\n"), std::borrow::Cow::Borrowed(_)));
     }
 }

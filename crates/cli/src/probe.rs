@@ -2,7 +2,7 @@
 
 use crate::probe_record::{keep, place};
 use crate::probe_screen::Screen;
-use crate::{EXIT_INTERRUPTED, Failure, Outcome, interrupt, print};
+use crate::{EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, Failure, Outcome, interrupt, print};
 use clap::{Args, Subcommand};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -210,7 +210,15 @@ fn measure(args: &MeasureArgs) -> Outcome {
     let told = print(&if args.json { document.to_json() } else { summary(&document) });
     kept?;
     told?;
-    Ok(if measured.interrupted { EXIT_INTERRUPTED } else { 0 })
+    if measured.interrupted {
+        return Ok(EXIT_INTERRUPTED);
+    }
+    let void = document.phases.iter().filter(|p| p.is_void()).map(|p| p.phase).collect::<Vec<_>>();
+    if void.is_empty() {
+        return Ok(0);
+    }
+    eprintln!("wavelane: no load {}: nothing was measured there (the notes say why)", void.join(", "));
+    Ok(EXIT_INCONCLUSIVE)
 }
 
 /// Measures idle and `phases`, and keeps no record.

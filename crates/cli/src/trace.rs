@@ -86,7 +86,15 @@ fn decrypt(args: &TraceArgs, keys: &Path, out: &Path) -> Outcome {
     if sum.without_key > 0 {
         eprintln!("wavelane: {} datagrams stay sealed, for no key in {} opens them", sum.without_key, keys.display());
     }
-    print(&format!("{} of {} packets opened, written to {}\n", sum.opened, sum.packets, out.display()))?;
+    if sum.opened == 0 {
+        let _ = std::fs::remove_file(out);
+        return Err(at(
+            &args.file,
+            &format!("none of {} packets could be opened with {}: nothing was written", sum.packets, keys.display()),
+        ));
+    }
+    let (opened, packets) = (sum.opened, sum.packets);
+    print(&format!("{opened} datagrams in {packets} captured packets opened, written to {}\n", out.display()))?;
     Ok(0)
 }
 

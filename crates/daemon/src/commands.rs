@@ -394,6 +394,13 @@ pub fn warnings(config: &Config) -> Vec<String> {
             }
         }
     }
+    for device in config.lane_sockets().into_iter().filter_map(|socket| socket.device) {
+        if !wavelane_host::interface_exists(&device) {
+            warnings.push(format!(
+                "device {device} of a lane does not exist here yet: the daemon does not start before it does"
+            ));
+        }
+    }
     if config.clock != config::ClockSkew::default() {
         warnings.push("[clock] sets this gateway's clock wrong on purpose; that is for tests".into());
     }

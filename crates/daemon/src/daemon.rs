@@ -4,6 +4,7 @@
 //! deadline. Bytes move between sockets and flows in between, a bounded amount per connection and round.
 
 mod contact;
+mod devices;
 mod document;
 mod doors;
 mod down;
@@ -16,6 +17,7 @@ mod reload;
 mod stop;
 
 use self::contact::Contact;
+use self::devices::Devices;
 pub(crate) use self::lane::LaneMedium;
 use self::lane::LanePort;
 use self::packets::PacketDoor;
@@ -104,6 +106,9 @@ pub struct Daemon {
     names: Names,
     whereabouts: Whereabouts,
     epoch_keeper: epoch::Keeper,
+    devices: Devices,
+    /// See [`epoch::hold`].
+    _state_held: Option<std::fs::File>,
     forwards: Vec<TcpListener>,
     transparent: Option<Transparent>,
     kernel: Option<Kernel>,
@@ -158,7 +163,12 @@ impl Daemon {
         let opened = start::open(&config)?;
         let key_log = key_log.map(KeyLog::open).transpose()?;
         // Before there are other threads, and once everything is open.
-        let kept: &[u8] = if opened.transparent.is_some() { &start::CAPABILITIES } else { &[] };
+        let kept: &[u8] = match () {
+            () if opened.transparent.is_some() => &start::CAPABILITIES,
+            // A packet socket is opened again when its device comes back.
+            () if config.lane_sockets().iter().any(|socket| socket.ethernet) => &[caps::NET_RAW],
+            () => &[],
+        };
         caps::keep_only(kept).map_err(system("giving up privileges"))?;
         let log = Log::open(now).map_err(system("a thread"))?;
         log.pen().take_panics();
@@ -170,6 +180,7 @@ impl Daemon {
             .transpose()
             .map_err(system("a thread"))?;
         let mut remarks = opened.remarks;
+        let state_held = epoch::hold(&config.state)?;
         let epoch = epoch::next(&config.state, wall_nanos());
         let epoch_keeper = epoch::Keeper::new(now, &config.state, &epoch);
         remarks.extend(epoch.remark);
@@ -196,6 +207,8 @@ impl Daemon {
             names,
             whereabouts,
             epoch_keeper,
+            devices: Devices::new(now, &config),
+            _state_held: state_held,
             forwards: opened.forwards,
             transparent: opened.transparent,
             kernel,
@@ -316,9 +329,9 @@ impl Daemon {
         let doubts = self.peers.iter().filter_map(Contact::doubt_at).min().map(tick);
         let machine = self.gateway.poll_timeout().map(|w| w.at);
         let others = [self.supervisor.deadline(), self.last_bytes.deadline(), self.names.deadline().map(tick)];
-        let others = others
-            .into_iter()
-            .chain([self.whereabouts.deadline(), self.epoch_keeper.deadline()].map(|at| at.map(tick)));
+        let others = others.into_iter().chain(
+            [self.whereabouts.deadline(), self.epoch_keeper.deadline(), self.devices.deadline()].map(|at| at.map(tick)),
+        );
         let next =
             [ticking, doubts, machine, self.give_back_again.map(tick)].into_iter().chain(others).flatten().min()?;
         Some(self.clock.until(next))

@@ -4,6 +4,8 @@
 //! is not enough: set back, it would lock the gateway out until it has caught up. So the last epoch is kept in a file,
 //! and the next is the wall clock or one more than the last, whichever is greater.
 
+use crate::start::StartError;
+use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -48,6 +50,20 @@ pub(crate) fn next(path: &Path, wall: u64) -> Epoch {
         (None, None) => None,
     };
     Epoch { value, remark, kept }
+}
+
+/// Holds the state file for as long as the program runs: two gateways of one key would lock each other out in turn.
+/// `Ok(None)` where it cannot be held, which [`next`] remarks on; the file itself is replaced at every write, so one beside
+/// it is locked.
+pub(crate) fn hold(state: &Path) -> Result<Option<File>, StartError> {
+    let path = files::with_suffix(state, "-lock");
+    let opened = state.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| files::append(&path));
+    let Ok(file) = opened else { return Ok(None) };
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(StartError::Running { state: state.to_owned() }),
+        Err(TryLockError::Error(_)) => Ok(None),
+        Ok(()) => Ok(Some(file)),
+    }
 }
 
 fn write(path: &Path, value: u64) -> io::Result<()> {
@@ -138,6 +154,21 @@ mod tests {
             assert!(remark.contains("held no number") && !remark.contains('\n'), "{remark}");
             assert_eq!(next(&path, 1), Epoch { value: 7_001, remark: None, kept: true });
         }
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn one_daemon_at_a_time_holds_a_state_file() {
+        let dir = std::env::temp_dir().join(format!("wavelane-hold-{}", std::process::id()));
+        let path = dir.join("a.epoch");
+        let first = hold(&path).unwrap();
+        assert!(first.is_some());
+        let error = hold(&path).unwrap_err().to_string();
+        assert!(error.contains("a.epoch") && error.contains("stop it first"), "{error}");
+        assert!(hold(&dir.join("b.epoch")).unwrap().is_some());
+        drop(first);
+        assert!(hold(&path).unwrap().is_some(), "the system ends a lock with its program");
+        assert!(hold(Path::new("/proc/none/a.epoch")).unwrap().is_none());
         std::fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -1,11 +1,12 @@
 //! The file that data keys are appended to, when the operator wants to open captures.
 
 use crate::start::StartError;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use wavelane_gateway::LoggedKey;
+use wavelane_host::files;
 
 /// An open key log.
 pub(crate) struct KeyLog {
@@ -17,8 +18,16 @@ pub(crate) struct KeyLog {
 impl KeyLog {
     /// Opens it, readable for its owner alone if it is made here. Keys are appended.
     pub(crate) fn open(path: &Path) -> Result<Self, StartError> {
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-        let file = file.map_err(|source| StartError::KeyLog { path: path.to_owned(), source })?;
+        let failed = |source| StartError::KeyLog { path: path.to_owned(), source };
+        let file = files::append(path).map_err(failed)?;
+        let about = file.metadata().map_err(failed)?;
+        if !about.is_file() {
+            return Err(failed(io::Error::other("it is no regular file")));
+        }
+        if about.mode() & 0o077 != 0 {
+            let why = format!("others may read it (mode {:03o}); run `chmod 600` on it", about.mode() & 0o777);
+            return Err(failed(io::Error::other(why)));
+        }
         Ok(Self { file, path: path.to_owned(), failed: false })
     }
     /// What the operator is told at the start.
@@ -27,10 +36,40 @@ impl KeyLog {
     }
     /// Appends a key. Only the first of failures in a row is returned: the disk may be full for long.
     pub(crate) fn append(&mut self, key: &LoggedKey) -> Option<String> {
-        // One write per line, for several gateways may append to one file.
-        let wrote: io::Result<()> = self.file.write_all(format!("{key}\n").as_bytes());
+        // One write per line, for several gateways may append to one file. What a full disk cut off is ended first.
+        let end = if self.failed { "\n" } else { "" };
+        let wrote: io::Result<()> = self.file.write_all(format!("{end}{key}\n").as_bytes());
         let first = !core::mem::replace(&mut self.failed, wrote.is_err());
         let why = wrote.err().filter(|_| first)?;
         Some(format!("cannot append to the key log {}: {why}; traffic goes on", self.path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use wavelane_wire::keylog::Suite;
+
+    #[test]
+    fn a_key_log_is_a_file_of_the_owners_alone() {
+        let place = std::env::temp_dir().join(format!("wavelane-keylog-{}", std::process::id()));
+        std::fs::create_dir_all(&place).unwrap();
+        let path = place.join("keys");
+        let mut log = KeyLog::open(&path).unwrap();
+        let key = LoggedKey { receiver: 7, suite: Suite::Aes256Gcm, key: [9; 32] };
+        assert_eq!(log.append(&key), None);
+        // A full disk cuts a line off.
+        std::fs::write(&path, "00000007 aes-256-g").unwrap();
+        log.failed = true;
+        assert_eq!(log.append(&key), None);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().nth(1), Some(key.to_string().as_str()), "{text}");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let error = KeyLog::open(&path).err().unwrap().to_string();
+        assert!(error.contains("mode 644") && error.contains("chmod 600"), "{error}");
+        assert!(KeyLog::open(Path::new("/dev/null")).is_err());
+        std::fs::remove_dir_all(&place).unwrap();
     }
 }

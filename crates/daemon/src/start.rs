@@ -61,6 +61,15 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// Another daemon runs with the same state file, hence the same key.
+    #[error(
+        "another wavelaned runs with the state file {}: stop it first, or give this gateway a key and a `state` of its own",
+        state.display()
+    )]
+    Running {
+        /// Which file.
+        state: std::path::PathBuf,
+    },
     /// The transparent door or the control socket.
     #[error("{0}")]
     Door(String),
@@ -162,20 +171,24 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
     opened.map_err(|why| StartError::Closed { why: Box::new(why), lift: rules::lift_closed(config) })
 }
 
+/// Opens a lane's own socket.
+pub(crate) fn open_lane(socket: &LaneSocket, mark: Option<u32>) -> io::Result<LaneMedium> {
+    Ok(match socket.device.as_deref().filter(|_| socket.ethernet) {
+        Some(device) => LaneMedium::Ether(EtherLane::open(device)?),
+        None => LaneMedium::Udp(UdpLane::bind(socket.local, mark, socket.device.as_deref())?),
+    })
+}
+
 /// Opens it. `lock` is there if this daemon is the one that takes traffic in this network namespace.
 fn open_all(config: &Config, lock: Option<UnixDatagram>) -> Result<Opened, StartError> {
     let mark = lock.is_some().then_some(MARK_OWN);
     let listen = UdpLane::bind(config.listen, mark, None).map_err(port_error("UDP port", config.listen))?;
     let mut lanes = vec![LaneMedium::Udp(listen)];
-    for LaneSocket { local, device, ethernet } in config.lane_sockets() {
-        let refused = |source| match &device {
+    for socket in config.lane_sockets() {
+        lanes.push(open_lane(&socket, mark).map_err(|source| match &socket.device {
             Some(device) => StartError::Device { device: device.clone(), source },
-            None => port_error("UDP port", local)(source),
-        };
-        lanes.push(match device.as_deref().filter(|_| ethernet) {
-            Some(device) => LaneMedium::Ether(EtherLane::open(device).map_err(refused)?),
-            None => LaneMedium::Udp(UdpLane::bind(local, mark, device.as_deref()).map_err(refused)?),
-        });
+            None => port_error("UDP port", socket.local)(source),
+        })?);
     }
     let control = Control::bind(&config.control)?;
     let mut forwards = Vec::new();

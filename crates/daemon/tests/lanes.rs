@@ -144,6 +144,32 @@ fn a_lane_unplugged_in_mid_transfer_loses_nothing_and_is_used_again() {
 }
 
 #[test]
+fn a_device_that_is_plugged_in_again_is_used_again() {
+    let _alone = alone();
+    if !root_or_skip("lanes_plugged_again") {
+        return;
+    }
+    let world = two_ways("plugged");
+    let b = world.spawn("b", &with_lanes(&world, "b", "", KEEP, ""));
+    let lanes = "[[peer.lane]]\naddress = \"10.2.0.2:4780\"\n\
+                 [[peer.lane]]\naddress = \"10.4.0.2:4780\"\ndevice = \"wan1\"\n";
+    let a = world.spawn("a", &with_lanes(&world, "a", lanes, "", LAN));
+    a.wait_log("peer 'b' is up");
+    let works = |wanted: [bool; 2]| {
+        common::wait_for("the lanes", || a.status().peers[0].lanes.iter().map(|lane| lane.works).eq(wanted));
+    };
+    works([true, true]);
+    transfer_during(&world, 20_000_000, || {
+        world.sh(&world.a, "ip link del wan1");
+        works([true, false]);
+    });
+    world.cable(&world.a, "wan1", "4.0.1", &world.b, "wan1", "4.0.2");
+    a.wait_log("device 'wan1' is back");
+    works([true, true]);
+    assert!(!a.log().contains("is down") && !b.log().contains("is down"), "{}", a.log());
+}
+
+#[test]
 fn what_leaves_by_radio_and_comes_back_by_modem_needs_neither_in_the_other_direction() {
     let _alone = alone();
     if !root_or_skip("lanes_one_way") {

@@ -108,7 +108,8 @@ fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> Lan
         works: !gateway.links[peer].lane_failed(lane),
         spare: gateway.links[peer].lane_is_spare(lane),
         rtt: path.rtt,
-        rate: path.rtt.map(|_| path.rate),
+        // What is assumed of a lane that has carried nothing is no measurement.
+        rate: path.rtt.filter(|_| path.delivered_bytes > 0).map(|_| path.rate),
         loss: path.loss,
         delivered_bytes: path.delivered_bytes,
     }

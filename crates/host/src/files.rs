@@ -22,6 +22,11 @@ pub fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Opens a file to write at its end; one that is made is its owner's alone. A pipe without a reader is refused.
+pub fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
+}
+
 /// Replaces a file as a whole, so that a power cut leaves the old or the new. Only its owner may read it; folders that are
 /// missing are made.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -55,5 +55,10 @@ pub fn has_ipv6() -> bool {
 
 /// Whether this network namespace has an interface called `name` now.
 pub fn interface_exists(name: &str) -> bool {
-    nix::net::if_::if_nametoindex(name).is_ok()
+    interface_index(name).is_some()
+}
+
+/// The number by which the kernel knows an interface; another one each time an interface of that name is made.
+pub fn interface_index(name: &str) -> Option<u32> {
+    nix::net::if_::if_nametoindex(name).ok()
 }

@@ -34,6 +34,9 @@ fn doing(phase: &str) -> &'static str {
 }
 
 fn phase(p: &PhaseFigures) -> String {
+    if p.is_void() {
+        return format!("{} nothing was transferred, so it says nothing of delay under load.", doing(p.phase));
+    }
     let mut text = doing(p.phase).to_owned();
     if let Some(bps) = p.goodput_bps {
         text += &format!(" of {}", rate(bps));

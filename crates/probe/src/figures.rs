@@ -187,6 +187,18 @@ struct Idle {
     p50_ms: Option<f64>,
 }
 
+impl PhaseFigures {
+    /// A phase of load whose transfers moved nothing.
+    pub fn is_void(&self) -> bool {
+        is_void(self.phase, self.goodput_bps)
+    }
+}
+
+fn is_void(phase: &str, goodput_bps: Option<f64>) -> bool {
+    let loads = [Kind::Down, Kind::Up, Kind::Both].map(Kind::word);
+    loads.contains(&phase) && goodput_bps.is_none_or(|bps| bps <= 0.0)
+}
+
 fn phase(m: &Measurement, index: usize, line: Option<&ClockLine>, idle: Idle) -> (PhaseFigures, Option<Rpm>) {
     let stage = &m.stages[index];
     let window = Window::of(stage);
@@ -204,8 +216,10 @@ fn phase(m: &Measurement, index: usize, line: Option<&ClockLine>, idle: Idle) ->
     let counts = counts(m, index, 0);
     let (down, up) = goodput(stage, &samples, window.from, window.to);
     let total = down.into_iter().chain(up).reduce(|a, b| a + b);
-    let score = if total.is_some() { rpm(&intervals(stage, &samples, window)) } else { None };
-    let bloat = in_flight(stage, window).zip(total).zip(idle.p50_ms);
+    // Without load there is nothing to say of delay under load.
+    let is_void = is_void(stage.kind.word(), total);
+    let score = if total.is_some() && !is_void { rpm(&intervals(stage, &samples, window)) } else { None };
+    let bloat = in_flight(stage, window).zip(total.filter(|_| !is_void)).zip(idle.p50_ms);
     let classes = m.trains.iter().filter(|t| t.label as usize == index && t.dscp != 0).map(|t| t.dscp);
     let mut classes: Vec<u8> = classes.collect();
     classes.dedup();
@@ -220,7 +234,12 @@ fn phase(m: &Measurement, index: usize, line: Option<&ClockLine>, idle: Idle) ->
         foreign_p99_ms: at(99),
         foreign_mean_ms: foreign.mean_answered().map(ms),
         foreign_max_ms: samples.iter().filter_map(round_trip).max().map(ms),
-        rise_ms: foreign.mean_answered().map(ms).zip(idle.p50_ms).map(|(loaded, idle)| loaded - idle),
+        rise_ms: foreign
+            .mean_answered()
+            .filter(|_| !is_void)
+            .map(ms)
+            .zip(idle.p50_ms)
+            .map(|(loaded, idle)| loaded - idle),
         self_p50_ms: quantile(selfs.clone(), 50),
         self_p95_ms: quantile(selfs.clone(), 95),
         connect_p50_ms: quantile(smalls(|s| s.connect), 50),

@@ -1,14 +1,15 @@
 //! The server on real sockets: one thread for datagrams, one for each connection of load.
 
 use crate::ProbeError;
-use crate::limits::Limits;
+use crate::limits::{Limits, source_of};
 use crate::packet::Token;
 use crate::pump::{Moved, close, pump};
 use crate::server::Server;
 use crate::stream::{self, End, OPENING_LEN, Opening, Purpose};
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wavelane_base::{Ecn, Entropy, Instant, Span};
@@ -21,6 +22,8 @@ use wavelane_host::{entropy, load};
 pub const PORT: u16 = 4_783;
 /// Connections at once, of all sessions and of those who have not said which.
 const CONNECTIONS_MAX: usize = 256;
+/// Of these from one source, who may be nobody's client.
+const CONNECTIONS_PER_SOURCE_MAX: usize = CONNECTIONS_MAX / 2;
 /// A connection that has not said by then what it wants is closed.
 const OPENING_PATIENCE: Duration = Duration::from_secs(5);
 const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
@@ -32,13 +35,41 @@ const DATAGRAM_ROOM: usize = 2_048;
 
 struct Shared {
     server: Mutex<Server>,
-    connections: AtomicUsize,
+    places: Mutex<Places>,
     stop: Arc<AtomicBool>,
+}
+
+/// Connections by source.
+#[derive(Default)]
+struct Places(BTreeMap<IpAddr, usize>);
+
+impl Places {
+    /// Whether there is room for one more of `ip`, which then takes it.
+    fn enter(&mut self, ip: IpAddr) -> bool {
+        let all: usize = self.0.values().sum();
+        let of_source = self.0.get(&source_of(ip)).copied().unwrap_or(0);
+        if all >= CONNECTIONS_MAX || of_source >= CONNECTIONS_PER_SOURCE_MAX {
+            return false;
+        }
+        self.0.insert(source_of(ip), of_source + 1);
+        true
+    }
+    fn leave(&mut self, ip: IpAddr) {
+        if let Some(of_source) = self.0.get_mut(&source_of(ip)) {
+            *of_source -= 1;
+            if *of_source == 0 {
+                self.0.remove(&source_of(ip));
+            }
+        }
+    }
 }
 
 impl Shared {
     fn server(&self) -> MutexGuard<'_, Server> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -62,7 +93,7 @@ pub fn serve(
     let local = lane.local().map_err(failed("listen for datagrams"))?;
     let listener = load::listen(local).map_err(failed("listen for connections"))?;
     let server = Mutex::new(Server::new(limits, Entropy::live(entropy::fill)));
-    let shared = Arc::new(Shared { server, connections: AtomicUsize::new(0), stop });
+    let shared = Arc::new(Shared { server, places: Mutex::default(), stop });
     let mut poller = Poller::new().map_err(failed("wait"))?;
     const LANE: u64 = 1;
     const LISTENER: u64 = 2;
@@ -107,29 +138,27 @@ fn answer(lane: &mut UdpLane, shared: &Shared, code: &mut u8) {
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     while let Ok((stream, from)) = listener.accept() {
-        if shared.connections.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
+        if !shared.places().enter(from.ip()) {
             continue;
         }
         let theirs = Arc::clone(shared);
         let started = std::thread::Builder::new().name("probe-load".into()).spawn(move || {
             // Whatever goes wrong is the client's to notice.
             let _ = connection(&stream, from, &theirs);
-            theirs.connections.fetch_sub(1, Ordering::Relaxed);
+            theirs.places().leave(from.ip());
         });
         if started.is_err() {
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
+            shared.places().leave(from.ip());
         }
     }
 }
 
-fn connection(mut stream: &TcpStream, from: SocketAddr, shared: &Shared) -> std::io::Result<()> {
+fn connection(stream: &TcpStream, from: SocketAddr, shared: &Shared) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(OPENING_PATIENCE))?;
     stream.set_write_timeout(Some(OPENING_PATIENCE))?;
     load::prepare(stream)?;
     let mut opening = [0; OPENING_LEN];
-    stream.read_exact(&mut opening)?;
+    read_opening(stream, &mut opening, OPENING_PATIENCE)?;
     let opening = Opening::parse(&opening).map_err(std::io::Error::other)?;
     let admission = shared.server().admit_load(since_boot(), from.ip(), &opening.token);
     let Some(admission) = admission else { return Ok(()) };
@@ -137,6 +166,23 @@ fn connection(mut stream: &TcpStream, from: SocketAddr, shared: &Shared) -> std:
     shared.server().end_load(since_boot(), &opening.token);
     close(stream, CLOSE_PATIENCE);
     result
+}
+
+/// Fills `opening` within `patience`, however many pieces it comes in.
+fn read_opening(mut stream: &TcpStream, opening: &mut [u8], patience: Duration) -> std::io::Result<()> {
+    let (begun, mut read) = (std::time::Instant::now(), 0);
+    while read < opening.len() {
+        let left = patience.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut opening[read..])? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            n => read += n,
+        }
+    }
+    Ok(())
 }
 
 fn serve_load(mut stream: &TcpStream, opening: &Opening, until: Instant, shared: &Shared) -> std::io::Result<()> {
@@ -177,5 +223,46 @@ impl Counter {
         let moved = std::mem::take(&mut self.moved);
         self.at = now;
         shared.server().count_load(now, &self.token, moved.received, moved.sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn one_source_takes_half_of_the_places_at_most() {
+        let (one, neighbour, other) = ("2001:db8::1", "2001:db8::2", "192.0.2.1");
+        let mut places = Places::default();
+        let mut enter = |ip: &str, times: usize| (0..times).filter(|_| places.enter(ip.parse().unwrap())).count();
+        assert_eq!(enter(one, 100), 100);
+        assert_eq!(enter(neighbour, 100), 28, "of the same network of 64 bits");
+        assert_eq!(enter(other, 300), 128);
+        assert_eq!(enter("192.0.2.2", 1), 0, "all are taken");
+        for _ in 0..128 {
+            places.leave(one.parse().unwrap());
+        }
+        assert!(places.0.len() == 1 && places.enter("192.0.2.2".parse().unwrap()));
+    }
+
+    #[test]
+    fn an_opening_in_small_pieces_has_no_more_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let ended = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&ended);
+        let writer = std::thread::spawn(move || {
+            while !flag.load(Ordering::Relaxed) && (&slow).write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        // Endless: only the time ends it.
+        let why = read_opening(&stream, &mut vec![0; 1 << 20], Duration::from_millis(200)).unwrap_err();
+        assert!(matches!(why.kind(), std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock), "{why}");
+        ended.store(true, Ordering::Relaxed);
+        drop(stream);
+        writer.join().unwrap();
     }
 }

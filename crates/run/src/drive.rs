@@ -5,6 +5,8 @@ use crate::figures;
 use crate::judge;
 use crate::record::{ClauseNote, Omitted, RUN_FORMAT, RunDocument, StackResult, Verdict, label, series_csv};
 use core::fmt::Write;
+use core::hash::BuildHasher;
+use std::collections::hash_map::RandomState;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -112,6 +114,34 @@ struct Draft {
     temporary: PathBuf,
     out: PathBuf,
     kept: bool,
+    /// The locked file that tells others that this draft is being written.
+    _held: std::fs::File,
+}
+
+/// Between a Record's name and what makes its draft unique.
+const DRAFT: &str = ".draft-";
+/// The file in a draft that its writer holds a lock on.
+const HELD: &str = "held";
+
+/// Marks a draft as being written for as long as the file is open, which the system ends when the program dies.
+fn hold(draft: &Path) -> std::io::Result<std::fs::File> {
+    // It has its name only once it is locked: nobody sees it unlocked while its writer lives.
+    let unnamed = draft.join("held.new");
+    let file = std::fs::File::create(&unnamed)?;
+    file.lock()?;
+    std::fs::rename(unnamed, draft.join(HELD))?;
+    Ok(file)
+}
+
+/// Removes drafts whose writer was killed. What cannot be read or removed is in nobody's way.
+fn remove_abandoned(parent: &Path, prefix: &str) {
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(prefix)
+            && std::fs::File::open(entry.path().join(HELD)).is_ok_and(|held| held.try_lock().is_ok())
+        {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 impl Draft {
@@ -125,12 +155,13 @@ impl Draft {
         }
         let parent = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(parent).map_err(unwritable(parent))?;
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".draft-{}", std::process::id()));
-        let temporary = parent.join(hidden);
+        let prefix = format!(".{}{DRAFT}", name.to_string_lossy());
+        remove_abandoned(parent, &prefix);
+        // Process ids repeat: in a container they are the same at every start.
+        let temporary = parent.join(format!("{prefix}{:016x}", RandomState::new().hash_one(std::process::id())));
         std::fs::create_dir(&temporary).map_err(unwritable(&temporary))?;
-        let draft = Self { temporary, out: out.to_owned(), kept: false };
+        let held = hold(&temporary).map_err(unwritable(&temporary))?;
+        let draft = Self { temporary, out: out.to_owned(), kept: false, _held: held };
         for folder in ["series", "pcap"] {
             let path = draft.temporary.join(folder);
             std::fs::create_dir(&path).map_err(unwritable(&path))?;
@@ -152,6 +183,7 @@ impl Draft {
         if self.out.exists() {
             std::fs::remove_dir_all(&self.out).map_err(unwritable(&self.out))?;
         }
+        std::fs::remove_file(self.temporary.join(HELD)).map_err(unwritable(&self.temporary))?;
         std::fs::rename(&self.temporary, &self.out).map_err(unwritable(&self.out))?;
         self.kept = true;
         Ok(())

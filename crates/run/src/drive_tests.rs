@@ -233,6 +233,25 @@ fn a_directory_of_something_else_is_never_replaced() {
 }
 
 #[test]
+fn drafts_of_killed_programs_are_removed_and_those_being_written_are_not() {
+    let place = Place::new("abandoned");
+    let draft = |name: &str| place.0.join(format!(".r.draft-{name}"));
+    let (killed, other, writing) =
+        (draft("1"), place.0.join(".rest.draft-1"), Draft::begin(&place.0.join("r")).unwrap());
+    for dir in [&killed, &other] {
+        std::fs::create_dir_all(dir.join("series")).unwrap();
+        drop(hold(dir).unwrap());
+    }
+    let second = Draft::begin(&place.0.join("r")).unwrap();
+    assert!(!killed.exists() && other.exists() && writing.temporary.exists());
+    assert_ne!(second.temporary, writing.temporary);
+    second.write("record.json", b"{}").unwrap();
+    second.keep().unwrap();
+    let names: Vec<_> = std::fs::read_dir(place.0.join("r")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(names.len() == 3 && !names.contains(&HELD.into()), "{names:?}");
+}
+
+#[test]
 fn a_full_disk_is_one_line_and_no_record() {
     let place = Place::new("full");
     let draft = Draft::begin(&place.0.join("r")).unwrap();

@@ -154,7 +154,7 @@ fn range(table: &Table<'_>, at: &Value<'_>) -> Result<Vec<String>, ScenarioError
             _ => low + (high - low) * share,
         };
         // Three digits: every value can be read aloud and typed.
-        let decimals = (2 - exact.abs().log10().floor() as i64).clamp(0, 9) as usize;
+        let decimals = if exact == 0.0 { 0 } else { (2 - exact.abs().log10().floor() as i64).clamp(0, 9) as usize };
         let text = format!("{exact:.decimals$}");
         let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
         if unit.is_empty() { text.to_owned() } else { format!("{text} {unit}") }

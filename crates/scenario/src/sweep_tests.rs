@@ -22,6 +22,8 @@ fn lists_and_ranges_become_axes() {
     )
     .unwrap();
     assert_eq!(sweep.repeats, Some(3));
+    let through_zero = read("[sweep]\nx = { from = \"-1 ms\", to = \"1 ms\", steps = 3 }\n").unwrap();
+    assert_eq!(through_zero.axes[0].values, ["-1 ms", "0 ms", "1 ms"]);
     let axis = |key: &str| sweep.axes.iter().find(|a| a.key == key).unwrap().values.clone();
     assert_eq!(axis("air.forward.rate"), ["1 Mbit/s", "3.16 Mbit/s", "10 Mbit/s", "31.6 Mbit/s", "100 Mbit/s"]);
     assert_eq!(axis("air.forward.delay"), ["10 ms", "50 ms"]);

@@ -443,7 +443,7 @@ fn clock(t: Option<ClockTable>) -> Result<ClockSkew, ConfigError> {
     let Some(t) = t else { return Ok(ClockSkew::default()) };
     let offset = t.offset.map(|o| units::span(&o)).transpose().map_err(|e| value("clock.offset", e))?;
     let drift_ppm = t.drift_ppm.unwrap_or(0);
-    if drift_ppm.abs() > DRIFT_PPM_MAX {
+    if !(-DRIFT_PPM_MAX..=DRIFT_PPM_MAX).contains(&drift_ppm) {
         return Err(value("clock.drift_ppm", format!("must lie within +-{DRIFT_PPM_MAX}, not {drift_ppm}")));
     }
     Ok(ClockSkew { offset: offset.unwrap_or(Span::ZERO), drift_ppm })

@@ -43,6 +43,7 @@ impl Daemon {
         }
         self.doubt_silent_peers();
         self.look_at_lanes();
+        self.look_at_devices();
         self.names.tick(self.now);
         self.note_whereabouts();
         if let Some(remark) = self.epoch_keeper.tick(self.now) {

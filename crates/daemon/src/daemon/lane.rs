@@ -63,6 +63,10 @@ impl LanePort {
     pub(super) fn new(socket: LaneMedium) -> Self {
         Self { socket, readable: true, writable: true, stalled: None }
     }
+    /// Goes on by another socket; what the old one had no room for is lost.
+    pub(super) fn replace(&mut self, socket: LaneMedium) {
+        *self = Self::new(socket);
+    }
     /// The socket is asked again whatever it said.
     pub(super) fn try_again(&mut self) {
         (self.readable, self.writable) = (true, true);

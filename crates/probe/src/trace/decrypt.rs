@@ -14,6 +14,8 @@ use wavelane_wire::keylog::{LoggedKey, NotAKey};
 const LOG_KEYS_MAX: usize = 1 << 16;
 /// Octets of a key log's line.
 const LINE_MAX: u64 = 256;
+/// Lines of a key log that may be damaged; with more it is something else.
+pub(super) const BAD_LINES_MAX: usize = 64;
 /// Keys tried for one datagram: those that share a receiver's index.
 const TRIES_MAX: usize = 8;
 /// Where a super-packet's second datagram may begin, tried at most so often.
@@ -42,9 +44,10 @@ pub enum KeysError {
 pub struct Keys(BTreeMap<u32, Vec<LessSafeKey>>);
 
 impl Keys {
-    /// Reads a key log. The same key in it twice, from both ends of a session, counts once.
+    /// Reads a key log. The same key in it twice, from both ends of a session, counts once; damaged lines are left out.
     pub fn read(log: impl BufRead) -> Result<Self, KeysError> {
         let mut log = log;
+        let (mut bad, mut bad_lines) = (None, 0);
         let (mut seen, mut keys) = (std::collections::BTreeSet::new(), BTreeMap::<u32, Vec<LessSafeKey>>::new());
         for number in 1.. {
             let mut line = String::new();
@@ -55,7 +58,18 @@ impl Keys {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let logged: LoggedKey = line.parse().map_err(|e| KeysError::Line(number, e))?;
+            // A disk that was full, or a copy of a log that is being written, leaves a line cut off.
+            let logged: LoggedKey = match line.parse() {
+                Ok(logged) => logged,
+                Err(why) => {
+                    bad_lines += 1;
+                    if bad_lines > BAD_LINES_MAX {
+                        return Err(KeysError::Line(number, why));
+                    }
+                    bad = bad.or(Some((number, why)));
+                    continue;
+                }
+            };
             if !seen.insert((logged.receiver, logged.key)) {
                 continue;
             }
@@ -69,7 +83,11 @@ impl Keys {
             let key = UnboundKey::new(algorithm, &logged.key).expect("both ciphers take 32-byte keys");
             keys.entry(logged.receiver).or_default().push(LessSafeKey::new(key));
         }
-        if keys.is_empty() { Err(KeysError::Empty) } else { Ok(Self(keys)) }
+        match (keys.is_empty(), bad) {
+            (false, _) => Ok(Self(keys)),
+            (true, Some((number, why))) => Err(KeysError::Line(number, why)),
+            (true, None) => Err(KeysError::Empty),
+        }
     }
 
     /// Opens a data datagram. `None` if none of the keys opens it.

@@ -116,8 +116,13 @@ fn what_cannot_be_opened_stays_as_it_is_and_is_counted() {
 fn a_key_log_is_read_or_its_line_is_named() {
     let line = key(Suite::Aes256Gcm, 1).to_string();
     assert!(matches!(Keys::read("# only words\n".as_bytes()), Err(KeysError::Empty)));
-    let wrong = Keys::read(format!("{line}\n\nnonsense\n").as_bytes());
+    let wrong = Keys::read("\n\nnonsense\n".as_bytes());
     assert!(matches!(wrong, Err(KeysError::Line(3, _))));
+    // A line that was cut off, and the next written behind it, cost that line alone.
+    let cut = format!("{}{line}\n{line}\n", &line[..54]);
+    assert!(Keys::read(cut.as_bytes()).is_ok());
+    let other = format!("{line}\n{}", "nonsense\n".repeat(super::decrypt::BAD_LINES_MAX + 1));
+    assert!(matches!(Keys::read(other.as_bytes()), Err(KeysError::Line(66, _))));
     let endless = vec![b'a'; 1 << 20];
     assert!(matches!(Keys::read(&endless[..]), Err(KeysError::Line(1, _))));
     assert!(matches!(Keys::read(&[0xff, 0xfe, b'\n'][..]), Err(KeysError::Io(_))));

@@ -112,6 +112,20 @@ fn driven() -> Driven {
     Driven { packets, budget, open_at: Instant::ZERO, sent: 0, fates: std::collections::VecDeque::new() }
 }
 
+/// 4,000 packets per second of as many flows are offered to a port that takes 500 datagrams.
+#[test]
+fn a_flooded_service_stays_within_its_memory() {
+    let offer: fn(&mut Driven, Instant) = |driven, now| {
+        let port = (now.as_micros() / 250 % 60_000) as u16;
+        driven.packets.push(now, udp(port, 1_300));
+    };
+    let step = |n: u64| (Instant::from_micros(n * 250), Stimulus::Command(offer));
+    let script = Script { steps: (1..12_000).map(step).collect(), ports: vec![PortId(0)], end: Instant::from_secs(5) };
+    // A packet that was sent and is not acknowledged counts in the pool; the tables grow by doubling.
+    let limit = 3 * config().pool as u64;
+    check_memory(driven, &script, limit, |work| allocation_counter::measure(work).bytes_max);
+}
+
 #[test]
 fn the_laws_hold_under_overload_and_loss() {
     let mut steps: Vec<(Instant, Stimulus<Driven>)> = Vec::new();
