@@ -47,7 +47,7 @@ endef
 
 .PHONY: help demo install test soak clean
 help:
-	@echo "make demo     a download over a bad link: CUBIC, BBR and Wavelane side by side (about 3 minutes; root)"
+	@echo "make demo     a download over a bad link: CUBIC, BBR and Wavelane side by side (about 70 s after the build; root)"
 	echo "make install  wavelane, wavelaned, manual pages, completions and a systemd unit, under PREFIX=/usr/local"
 	echo "make test     formatting, lints, house rules, all tests, determinism, lab smoke"
 	echo "make soak     hostile peers for ten minutes, from a new seed each time"

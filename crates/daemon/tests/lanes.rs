@@ -77,7 +77,7 @@ fn two_uplinks_carry_together_and_either_goes_without_a_byte_lost() {
     // The hub is told of no address.
     let b = world.spawn("b", &with_lanes(&world, "b", "", KEEP, ""));
     let lanes =
-        of_guide(1, &[("203.0.113.7:4780", "10.2.0.2:4780"), ("203.0.113.8:4780", "10.4.0.2:4780"), ("wwan0", "wan1")]);
+        of_guide(1, &[("192.0.2.7:4780", "10.2.0.2:4780"), ("203.0.113.8:4780", "10.4.0.2:4780"), ("wwan0", "wan1")]);
     let a = world.spawn("a", &with_lanes(&world, "a", &lanes, "", LAN));
     a.wait_log("peer 'b' is up");
     b.wait_log("peer 'a' is up");
