@@ -1,9 +1,10 @@
 //! `wavelane report` and `wavelane compare`.
 
-use crate::{Failure, Outcome, print};
+use crate::{Failure, Outcome, interrupt, print};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use wavelane_report::{Compared, Comparison};
 use wavelane_run::RunDocument;
 use wavelane_scenario::Scenario;
@@ -86,13 +87,45 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
     Ok(0)
 }
 
+/// Draws the page beside its place and puts it there when it is whole.
+fn draw(comparison: &Comparison, records: &[Compared], out: &Path, stop: &AtomicBool) -> Result<PathBuf, Failure> {
+    let name = out.file_name().map_or_else(|| "compare".into(), |n| n.to_string_lossy().into_owned());
+    let draft = out.with_file_name(format!(".{name}.draft-{}", std::process::id()));
+    let made = comparison.render(&draft, records, stop).map_err(Failure::refused);
+    let kept = made.and_then(|page| {
+        page.ok_or_else(|| Failure::interrupted("interrupted; nothing was written"))?;
+        take_over(&draft, out).map_err(|e| Failure::refused(format!("cannot write {}: {e}", out.display())))
+    });
+    let _ = std::fs::remove_dir_all(&draft);
+    kept.map(|()| out.join("report.html"))
+}
+
+/// Moves the page and its pictures, over those of an earlier comparison.
+fn take_over(draft: &Path, out: &Path) -> std::io::Result<()> {
+    for folder in ["plots", ""] {
+        std::fs::create_dir_all(out.join(folder))?;
+        let Ok(entries) = std::fs::read_dir(draft.join(folder)) else { continue };
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                std::fs::rename(entry.path(), out.join(folder).join(entry.file_name()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Compares records with the first, and says when they are not of the same scenario.
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     if args.dirs.len() > COMPARED_MAX {
         return Err(Failure::refused(format!("{} records: compare at most {COMPARED_MAX} at once", args.dirs.len())));
     }
+    let stop = interrupt::flag()?;
     let mut records = Vec::new();
     for dir in &args.dirs {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Failure::interrupted("interrupted"));
+        }
         let (document, scenario) = load(dir)?;
         records.push(Compared { record: dir.clone(), document, scenario });
     }
@@ -117,7 +150,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
         print(&comparison.text())?;
     }
     if let Some(out) = &args.out {
-        let page = comparison.render(out, &records).map_err(Failure::refused)?;
+        let page = draw(&comparison, &records, out, &stop)?;
         if !args.json {
             print(&format!("report {}\n", page.display()))?;
         }

@@ -7,7 +7,8 @@ use crate::{Failure, Outcome, cluster, interrupt, print};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use wavelane_run::{Count, Progress, REPEAT_MAX, RunError, RunHooks, SweepCell, SweepOptions, shell, sweep_csv};
+use wavelane_report::parquet;
+use wavelane_run::{Count, Progress, REPEAT_MAX, RunError, RunHooks, SweepCell, SweepOptions, shell, sweep_table};
 use wavelane_scenario::{Axis, Setting, Sweep};
 
 const EXAMPLES: &str = "\
@@ -16,7 +17,7 @@ Examples:
   wavelane sweep FILE --out DIR            what the file's [sweep] says; the same command goes on where it was stopped
   wavelane sweep FILE --out DIR --on-cluster tcp://192.0.2.1:8786     on the workers of a Dask scheduler
 
-DIR gets sweep.csv (a row per value), sweep.json, report.html with a picture per metric, and a record per combination under cells/.";
+DIR gets sweep.csv and sweep.parquet (a row per value), sweep.json, report.html with a picture per metric, and a record per combination under cells/.";
 
 /// Arguments of `wavelane sweep`.
 #[derive(Args)]
@@ -62,7 +63,7 @@ pub(crate) struct SweepArgs {
 }
 
 /// Writes a file whole or not at all.
-fn write(out: &Path, name: &str, content: &str) -> Result<(), Failure> {
+fn write(out: &Path, name: &str, content: impl AsRef<[u8]>) -> Result<(), Failure> {
     let (path, draft) = (out.join(name), out.join(format!(".{name}.draft")));
     std::fs::write(&draft, content).and_then(|()| std::fs::rename(&draft, &path)).map_err(|e| {
         let _ = std::fs::remove_file(&draft);
@@ -83,6 +84,7 @@ fn document(args: &SweepArgs, axes: &[Axis], cells: &[SweepCell]) -> String {
         "axes": axes.iter().map(axis).collect::<Vec<_>>(),
         "cells": cells.iter().map(cell).collect::<Vec<_>>(),
         "csv": args.out.join("sweep.csv").display().to_string(),
+        "parquet": args.out.join("sweep.parquet").display().to_string(),
     });
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }
@@ -153,13 +155,16 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
         }
         e => failure(&e),
     })?;
-    write(&args.out, "sweep.csv", &sweep_csv(&plan.axes, &done))?;
-    write(&args.out, "sweep.json", &document(args, &plan.axes, &done))?;
+    let table = sweep_table(&plan.axes, &done);
+    let document = document(args, &plan.axes, &done);
+    write(&args.out, "sweep.csv", table.csv())?;
+    write(&args.out, "sweep.parquet", parquet(&table).map_err(Failure::refused)?)?;
+    write(&args.out, "sweep.json", &document)?;
     let title = &cells[0].scenario.title;
     let title = if title.is_empty() { &options.name } else { title };
     let page = wavelane_report::render_sweep(&args.out, title, &plan.axes, &done, &again).map_err(Failure::refused)?;
     if args.json {
-        print(&document(args, &plan.axes, &done))?;
+        print(&document)?;
     } else {
         let (csv, cells) = (args.out.join("sweep.csv"), done.len());
         print(&format!(

@@ -4,11 +4,11 @@ use crate::progress::Meter;
 use crate::{Failure, Outcome, interrupt, print};
 use clap::Args;
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use wavelane_probe::trace::{self, Direction, Trace};
-use wavelane_report::{Graph, GraphSeries, Mark, draw_graphs};
+use wavelane_report::{Graph, GraphSeries, Mark, draw_graphs, parquet};
 
 /// Arguments of `wavelane trace`.
 #[derive(Args)]
@@ -35,11 +35,14 @@ pub(crate) struct TraceArgs {
     /// Of how many connections.
     #[arg(long, value_name = "N", default_value_t = 4, requires = "plots", value_parser = clap::value_parser!(u8).range(1..=64))]
     plot_top: u8,
+    /// Also write the columns of --csv to OUT, a Parquet file that does not exist.
+    #[arg(long, value_name = "OUT")]
+    parquet: Option<PathBuf>,
     /// A key log of gateways (`wavelaned --key-log`, `wavelane run --keys`), to open what they sealed.
     #[arg(long, value_name = "FILE", requires = "decrypt")]
     keys: Option<PathBuf>,
     /// Write the capture with gateways' datagrams opened to OUT, and analyse nothing.
-    #[arg(long, value_name = "OUT", requires = "keys", conflicts_with_all = ["json", "csv", "hosts", "long", "plots"])]
+    #[arg(long, value_name = "OUT", requires = "keys", conflicts_with_all = ["json", "csv", "hosts", "long", "plots", "parquet"])]
     decrypt: Option<PathBuf>,
 }
 
@@ -141,6 +144,9 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
         draw_graphs(directory, &drawn).map_err(Failure::refused)?;
         eprintln!("wavelane: {} graphs in {}", drawn.len(), directory.display());
     }
+    if let Some(out) = &args.parquet {
+        write_parquet(out, &analysed)?;
+    }
     let name = args.file.display().to_string();
     print(&if args.json {
         format!("{}\n", trace::json(&analysed, &name))
@@ -154,6 +160,17 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
         trace::table(&analysed)
     })?;
     Ok(0)
+}
+
+/// Writes the columns to a file that is not there: one that is might be the capture.
+fn write_parquet(out: &Path, analysed: &Trace) -> Result<(), Failure> {
+    let bytes = parquet(&trace::columns(analysed)).map_err(Failure::refused)?;
+    let refused = |e: std::io::Error| Failure::refused(format!("{}: {e}", out.display()));
+    let mut file = File::create_new(out).map_err(refused)?;
+    file.write_all(&bytes).map_err(|e| {
+        let _ = std::fs::remove_file(out);
+        refused(e)
+    })
 }
 
 /// The connections with most packets, in the order of the capture.

@@ -216,6 +216,11 @@ fn a_sweep_writes_one_table_and_pictures_and_goes_on_where_it_stopped() {
         let share: f64 = rows[0].rsplit(',').next().unwrap().parse::<f64>().unwrap() / rate.parse::<f64>().unwrap();
         assert!((0.8..1.0).contains(&share), "{}", rows[0]);
     }
+    // Its content is compared with the CSV file's in python/tests/test_tables.py.
+    let table = std::fs::read(place.0.join("s/sweep.parquet")).unwrap();
+    assert!(
+        table.starts_with(b"PAR1") && table.ends_with(b"PAR1") && document["parquet"] == place.path("s/sweep.parquet")
+    );
     let page = std::fs::read_to_string(place.0.join("s/report.html")).unwrap();
     assert!(page.contains("Goodput over air.forward.rate") && page.contains("fill-opacity"), "no interval");
     assert!(place.0.join("s/plots/goodput_bps.png").exists());

@@ -1,7 +1,7 @@
-//! A study that starts this program, interrupted and gone on with.
+//! A study that starts this program, interrupted and gone on with; what the documents say of all.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -52,4 +52,41 @@ fn the_simulators_speed_is_not_measured_twice() {
     keys.sort();
     keys.dedup();
     assert_eq!(keys.len(), second.len(), "{second:?}");
+}
+
+/// The guide's and the README's tables of what studies found, against the studies that there are.
+#[test]
+fn every_study_says_what_it_found() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap();
+    let o = Command::new(env!("CARGO_BIN_EXE_wavelane")).args(["study", "list"]).output().unwrap();
+    let listed = String::from_utf8(o.stdout).unwrap();
+    let mut listed: Vec<&str> = listed.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+    listed.sort_unstable();
+    assert!(listed.len() > 10, "{listed:?}");
+    let guide = read("docs/guide/studies.md");
+    let table = guide.split("## What each study found").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows: Vec<Vec<&str>> =
+        table.lines().filter(|line| line.starts_with("| [")).map(|line| line.split(" | ").collect()).collect();
+    let mut named = Vec::new();
+    for row in &rows {
+        let [study, found, verdict, at] = row[..] else { panic!("{row:?}") };
+        let id = study.split('`').nth(1).unwrap();
+        named.push(id);
+        assert!(guide.contains(&format!("\n## `{id}`\n")), "{id} has no section");
+        assert!(found.contains(|c: char| c.is_ascii_digit()), "{id}: no figure in what came out");
+        assert!(!verdict.is_empty(), "{id}");
+        let rows_are_in = at.split("](").nth(1).unwrap().split([')', '#']).next().unwrap();
+        assert!(root.join("docs/guide").join(rows_are_in).exists(), "{id}: {rows_are_in}");
+    }
+    named.sort_unstable();
+    assert_eq!(named, listed);
+    // The README tells of the published experiments.
+    let readme = read("README.md");
+    let told = readme.split("## Studies of published experiments").nth(1).unwrap().split("\n## ").next().unwrap();
+    let ids: Vec<&str> = told.split("[`").skip(1).map(|rest| rest.split('`').next().unwrap()).collect();
+    assert!(ids.len() >= 5 && ids.iter().all(|id| listed.contains(id)), "{ids:?}");
+    for source in ["petrovic", "gettys", "asymmetry", "hop-mechanisms"] {
+        assert!(ids.contains(&source), "{source}");
+    }
 }

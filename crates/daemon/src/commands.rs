@@ -121,7 +121,7 @@ pub struct InitArgs {
     /// An interface whose TCP is taken; may be repeated. Needs root.
     #[arg(long = "interface", value_name = "NAME")]
     pub interfaces: Vec<String>,
-    /// Take TCP born on this host too. Needs root.
+    /// Take TCP that originates on this host too. Needs root.
     #[arg(long)]
     pub local: bool,
     /// Carry what is not TCP too (UDP, ping, everything), through a TUN device. Both gateways need it, and each needs
@@ -382,7 +382,7 @@ pub fn check_config(path: &Path) -> Result<String, CommandError> {
     Ok(text)
 }
 
-/// What works, but perhaps not as the operator thinks.
+/// What works, but perhaps not as the operator expects.
 pub fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = unreachable(config);
     warnings.extend(unforwarded(config));

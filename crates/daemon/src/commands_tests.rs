@@ -57,7 +57,7 @@ fn init_writes_what_check_accepts_and_the_link_is_not_mentioned() {
 }
 
 #[test]
-fn of_several_inits_in_one_folder_one_makes_a_gateway_and_no_other_takes_anything_of_it() {
+fn of_parallel_inits_in_one_folder_one_succeeds() {
     const AT_ONCE: usize = 4;
     for round in 0..200 {
         let dir = folder(&format!("race{round}"));
@@ -200,7 +200,7 @@ fn every_counter_has_words() {
 }
 
 #[test]
-fn init_takes_a_key_says_whether_it_made_one_and_reminds_of_the_other_ip_version() {
+fn init_reports_its_key_and_the_missing_ip_version() {
     let dir = folder("key");
     let args = InitArgs {
         name: "a".into(),

@@ -198,7 +198,7 @@ pub struct Forward {
 pub struct Intercept {
     /// Traffic that arrives on these interfaces.
     pub interfaces: Vec<String>,
-    /// Traffic born on this host.
+    /// Traffic that originates on this host.
     pub local: bool,
 }
 

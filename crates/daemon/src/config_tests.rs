@@ -161,7 +161,7 @@ fn a_peer_reaches_what_is_served_unless_its_own_list_says_otherwise() {
 }
 
 #[test]
-fn sources_are_the_routes_where_they_are_kept_unless_a_list_says_otherwise() {
+fn kept_sources_default_to_the_routes() {
     let folder = Folder::new("sources");
     let of = |gateway: &str, peer: &str| {
         let c = Config::parse(&text(gateway, peer, ""), "x", &folder.0).unwrap().to_gateway(&[]);

@@ -91,7 +91,7 @@ fn bytes_half_close_and_orderly_end_cross_in_both_directions() {
     flow.give = b"answer".iter().copied().collect();
     serve(&mut c, &mut flow);
     flow.give_end = true;
-    assert_eq!(serve(&mut c, &mut flow).0, Turn::Idle, "not done before the end was carried end to end");
+    assert_eq!(serve(&mut c, &mut flow).0, Turn::Idle, "not done before the other gateway has the end");
     c.splice.flow_closed = true;
     assert_eq!(serve(&mut c, &mut flow).0, Turn::Done);
     drop(c);
@@ -101,7 +101,7 @@ fn bytes_half_close_and_orderly_end_cross_in_both_directions() {
 }
 
 #[test]
-fn a_connection_dropped_before_its_orderly_end_resets_even_after_a_shutdown() {
+fn a_dropped_connection_resets_even_after_a_shutdown() {
     let (mut c, mut theirs) = pair();
     let mut flow = Fake { room: usize::MAX, give_end: true, ..Fake::default() };
     serve(&mut c, &mut flow);

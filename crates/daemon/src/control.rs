@@ -22,7 +22,7 @@ pub(crate) enum ControlError {
 }
 
 impl Control {
-    /// Makes the socket; a dead daemon's leftover is replaced.
+    /// Makes the socket; what a daemon that was killed left is replaced.
     pub(crate) fn bind(path: &Path) -> Result<Self, ControlError> {
         let io = |source| ControlError::Io { path: path.into(), source };
         let listener = match UnixListener::bind(path) {

@@ -73,9 +73,9 @@ const TOKEN_CONNECTIONS: u64 = 1 << 32;
 const CONNECT_PATIENCE: Span = Span::from_secs(10);
 /// Housekeeping: SYNs held too long, connects given up, listeners that had no descriptor.
 const TICK: Span = Span::from_millis(50);
-/// How long a peer may be silent before somebody looks why.
+/// How long a peer may be silent before its cause is looked for.
 const GREETING_PATIENCE: Span = Span::from_secs(5);
-/// How long the list of our own addresses is believed.
+/// How long the list of our own addresses is used before it is read again.
 const ADDRESSES_FRESH: Span = Span::from_secs(5);
 /// Rounds of draining before readiness is asked again.
 const ROUNDS_MAX: usize = 16;

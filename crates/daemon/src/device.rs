@@ -1,7 +1,7 @@
 //! The packet door's device: its addresses, the routes that lead to it, and the kernel settings it depends on.
 //!
 //! Traffic is led to the device by policy rules, not by the main table: what arrives on the intercepted interfaces (or
-//! is born here) looks into a table of our own first, and our own datagrams never do, so a route for everything cannot
+//! originates here) looks into a table of our own first, and our own datagrams never do, so a route for everything cannot
 //! swallow the lane it travels on. The routes vanish with the device whatever ends the process; the rules stay after a
 //! crash, do nothing over an empty table, and are cleared by the next start. Where `on_failure` is `closed` the table is
 //! never empty: behind each route to the device stands one that refuses, until an orderly stop.

@@ -96,7 +96,7 @@ impl Cause {
     }
     /// What an error of the examining socket means.
     fn of(error: &io::Error) -> Self {
-        // The number in brackets helps nobody.
+        // Without the error's number in brackets.
         let why = error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase();
         match error.kind() {
             ErrorKind::ConnectionRefused => Self::NothingListens,
@@ -128,7 +128,7 @@ impl Examiner {
         let (sender, results) = channel();
         Ok(Self { running: 0, sender, results, ring, bell })
     }
-    /// Begins to look why nobody answers at `address`. False if too much is going on.
+    /// Begins to look for the cause of silence at `address`. False if too many such searches run.
     pub(crate) fn examine(&mut self, address: SocketAddr, mark: Option<u32>) -> bool {
         if self.running >= EXAMINATIONS_MAX {
             return false;

@@ -8,7 +8,7 @@ use wavelane_gateway::POOL_DEFAULT;
 const MACHINE_PART: u64 = 8;
 /// Of what the control groups allow, which is for us.
 const GROUP_PART: u64 = 4;
-/// Bounds of the default: less carries no flow over a long way, and nobody without a thought lends more.
+/// Bounds of the default: less is too little for one flow over a long path, and more is taken only if it is configured.
 const POOL_MIN: u64 = 16 << 20;
 /// See [`POOL_MIN`].
 const POOL_MAX: u64 = 1 << 30;

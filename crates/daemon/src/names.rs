@@ -241,7 +241,7 @@ impl Entry {
     fn settle(&mut self, now: Instant, found: &[SocketAddr]) -> Option<SocketAddr> {
         let place = self.known.and_then(|known| found.iter().position(|a| *a == known));
         let choice = match place {
-            // It had its time and did not answer, or nobody would ask.
+            // It is asked only if it was given its time and did not answer.
             Some(i) if self.due.is_some() && now.since(self.tried) >= TRIAL => found[(i + 1) % found.len()],
             Some(i) => found[i],
             None => found[0],

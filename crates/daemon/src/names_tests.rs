@@ -124,7 +124,7 @@ fn lookups_that_never_end_are_few() {
 }
 
 #[test]
-fn lanes_have_names_of_their_own_and_one_that_brings_no_answer_is_looked_for_while_others_do() {
+fn a_silent_lanes_name_is_looked_up_again() {
     static MOVED: AtomicUsize = AtomicUsize::new(0);
     let lookup: Lookup = |text| {
         let moved = if text.starts_with("sat.") { 0 } else { MOVED.load(Ordering::Relaxed) };

@@ -3,7 +3,7 @@
 //! Three things differ in who removes them. The nft table `inet wavelane` is owned by our nft child and vanishes
 //! with us. The policy route and the SYN queue rule are not owned: start-up clears an earlier crash's by their
 //! unique names, and left alone they do nothing (no packet carries the mark; the queue has `--queue-bypass`). The
-//! table `inet wavelane_closed` refuses new connections while we are dead. It is made before anything else and lifted by
+//! table `inet wavelane_closed` refuses new connections while the daemon does not run. It is made before anything else and lifted by
 //! [`Rules::remove`] alone, which only an orderly stop calls: whatever else ends the process (a refused start, an error, a
 //! panic, a signal, no memory), nothing needs to be done for it to stay.
 
@@ -30,7 +30,7 @@ use wavelane_host::nft::{NftOwner, ToolError, run};
 
 /// So many seconds iptables waits for whoever holds its lock; then it says so, and fails.
 pub(crate) const XT_WAIT: &str = "--wait=10";
-/// How often it is looked whether a dead daemon's nft has ended; then the table is asked for all the same.
+/// How often it is looked whether the nft of a daemon that was killed has ended; then the table is asked for all the same.
 const OWNER_LOOKS_MAX: u32 = 50;
 const OWNER_LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Firewall mark of the daemon's own sockets ("WL" 1): never taken.
@@ -221,8 +221,8 @@ pub(crate) fn needed(config: &Config) -> bool {
     config.intercept.is_some() || config.source == Source::Keep
 }
 
-/// Whoever starts right after a `kill -9` finds the table still owned: the dead process's nft child ends a moment after it. No
-/// living daemon has it, because the namespace is claimed.
+/// Whoever starts right after a `kill -9` finds the table still owned: the killed process's nft child ends a moment after it. No
+/// running daemon has it, because the namespace is claimed.
 #[expect(clippy::disallowed_methods, reason = "a start has nothing else to do, and nobody tells when a stranger ends")]
 fn await_last_owner() {
     let stands =

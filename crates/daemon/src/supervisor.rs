@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use wavelane_base::{Instant, Span};
 
-/// The supervisor's socket, and when it wants to hear from us.
+/// The supervisor's socket, and how often it expects a message.
 #[derive(Debug, Default)]
 pub(crate) struct Supervisor {
     socket: Option<UnixDatagram>,

@@ -44,7 +44,7 @@ fn open(config: &Config) -> (Whereabouts, Option<String>) {
 }
 
 #[test]
-fn what_was_noted_is_there_after_a_restart_for_peers_without_an_address_alone() {
+fn remembered_addresses_survive_a_restart() {
     let (dir, mut config) = config("kept");
     let listen = "[::]:4780".parse().unwrap();
     let (mut w, remark) = open(&config);
@@ -141,7 +141,7 @@ fn a_file_that_cannot_be_used_is_said_in_one_line_and_harms_nobody() {
 }
 
 #[test]
-fn a_disk_that_takes_nothing_is_complained_of_once_and_tried_every_ten_seconds() {
+fn a_full_disk_is_logged_once_and_retried() {
     let (dir, mut config) = config("full");
     config.state = "/proc/none/a.epoch".into();
     let (mut w, remark) = open(&config);

@@ -58,7 +58,7 @@ fn slow_flow(per_ms: usize, time: Duration) -> (usize, f64) {
 }
 
 #[test]
-fn the_buffer_before_a_slow_flow_becomes_short_and_the_flow_is_not_kept_waiting() {
+fn a_slow_flows_socket_buffer_shrinks_without_a_stall() {
     // 2,500 bytes per millisecond are 20 Mbit/s, 50,000 in the time to be bridged.
     // A machine that lets a thread wait lengthens the buffer and takes from the share, so the best of a few runs is the
     // window's own.

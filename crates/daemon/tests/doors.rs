@@ -11,7 +11,7 @@ use std::time::Duration;
 const INTERCEPT: &str = "interfaces = [\"lan0\"]";
 
 #[test]
-fn bytes_cross_both_ways_from_the_clients_own_address_and_half_close_works() {
+fn source_addresses_and_half_close_are_kept() {
     let _alone = alone();
     if !root_or_skip("bytes_cross_both_ways") {
         return;
@@ -285,7 +285,7 @@ fn syn(i: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_far_gateway_that_crashes_resets_the_server_at_once_and_the_client_when_it_returns() {
+fn a_crash_of_the_far_gateway_resets_both_ends() {
     let _alone = alone();
     if !root_or_skip("far_crash") {
         return;

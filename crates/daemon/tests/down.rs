@@ -45,7 +45,7 @@ fn through(daemon: &Daemon) -> u64 {
 }
 
 #[test]
-fn where_it_is_open_everything_crosses_plainly_both_ways_and_what_began_so_stays_so() {
+fn open_forwards_plainly_both_ways_while_the_peer_is_down() {
     let _alone = alone();
     if !root_or_skip("down_open") || !has("ping", "down_open") {
         return;

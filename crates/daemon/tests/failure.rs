@@ -94,7 +94,7 @@ const WAYS: [Way; 5] = [
 ];
 
 #[test]
-fn closed_stays_closed_whatever_ends_the_gateway_and_an_orderly_stop_opens() {
+fn closed_lasts_until_an_orderly_stop() {
     let _alone = alone();
     if !root_or_skip("closed_stays_closed") {
         return;
@@ -144,7 +144,7 @@ fn refused_start(world: &World, config: &std::path::Path) -> String {
 }
 
 #[test]
-fn check_says_beforehand_that_a_host_which_does_not_forward_opens_no_packet_door() {
+fn check_warns_of_a_packet_door_without_ip_forwarding() {
     let _alone = alone();
     if !root_or_skip("check_forwarding") {
         return;
@@ -183,7 +183,7 @@ fn check_says_beforehand_that_a_host_which_does_not_forward_opens_no_packet_door
 }
 
 #[test]
-fn a_closed_start_clears_what_an_open_one_left_and_one_without_a_packet_door_what_a_closed_one_left() {
+fn a_start_clears_the_routes_of_an_earlier_mode() {
     let _alone = alone();
     if !root_or_skip("leftovers") || !tunnel::has("ping", "leftovers") {
         return;
@@ -262,7 +262,7 @@ fn a_reader_of_the_log_that_stands_still_blocks_nothing() {
 
 /// A service of the far gateway itself is not for peers, and stays so when nobody can say which addresses are its own.
 #[test]
-fn a_gateway_that_cannot_read_its_own_addresses_admits_nobody_to_what_may_be_one() {
+fn without_a_list_of_own_addresses_doubtful_targets_are_refused() {
     let _alone = alone();
     if !root_or_skip("own_addresses") {
         return;

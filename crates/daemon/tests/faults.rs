@@ -276,7 +276,7 @@ fn a_wrong_key_is_said_at_both_ends() {
 }
 
 #[test]
-fn a_gateway_called_where_it_was_that_does_not_know_us_is_said_with_its_address() {
+fn an_unknown_key_at_a_remembered_address_is_reported() {
     let _alone = alone();
     let (dir, there) = (folder("recalled"), folder("stranger"));
     let (a_key, b_key, port) = (key_pair(), key_pair(), free_port());

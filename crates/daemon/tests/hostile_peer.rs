@@ -273,7 +273,7 @@ fn packet(source: &str, target: &str, protocol: u8, payload: &[u8]) -> Vec<u8> {
 
 /// Its keys are right, what it says is not its to say.
 #[test]
-fn what_a_peer_says_for_others_or_of_what_is_not_for_it_ends_at_the_gateway() {
+fn a_peer_cannot_speak_for_other_peers() {
     let prefix = |text: &str| vec![text.parse().unwrap()];
     let mut met = Met::new(|config| {
         let other = PeerConfig { public_key: public_key(&[3; 32]), ..config.peers[0].clone() };

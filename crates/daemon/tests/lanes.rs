@@ -170,7 +170,7 @@ fn a_device_that_is_plugged_in_again_is_used_again() {
 }
 
 #[test]
-fn what_leaves_by_radio_and_comes_back_by_modem_needs_neither_in_the_other_direction() {
+fn one_way_lanes_send_nothing_the_other_way() {
     let _alone = alone();
     if !root_or_skip("lanes_one_way") {
         return;
@@ -194,7 +194,7 @@ fn what_leaves_by_radio_and_comes_back_by_modem_needs_neither_in_the_other_direc
 }
 
 #[test]
-fn a_radio_without_ip_carries_one_way_from_the_first_packet_of_the_handshake() {
+fn an_ethernet_lane_without_ip_carries_the_handshake_one_way() {
     let _alone = alone();
     if !root_or_skip("lanes_ethernet") {
         return;
@@ -233,7 +233,7 @@ fn a_radio_without_ip_carries_one_way_from_the_first_packet_of_the_handshake() {
 }
 
 #[test]
-fn ethernet_lanes_both_ways_share_the_load_with_udp_and_follow_a_peer_whose_address_nobody_wrote() {
+fn ethernet_and_udp_lanes_share_the_load() {
     let _alone = alone();
     if !root_or_skip("lanes_ethernet_both") {
         return;

@@ -250,7 +250,7 @@ fn a_gateway_killed_or_stopped_leaves_nothing_and_comes_back() {
 }
 
 #[test]
-fn traffic_born_on_the_gateway_goes_through_the_device_and_the_lane_does_not() {
+fn local_traffic_enters_the_device_and_lane_datagrams_do_not() {
     let _alone = alone();
     if !root_or_skip("tun_local") || !has("ping", "tun_local") {
         return;

@@ -180,7 +180,7 @@ fn ask(world: &World, target: &'static str) -> Result<(), ErrorKind> {
 const OWN: [&str; 4] = ["10.9.0.2:7000", "[fd00:9::2]:7000", "10.3.0.1:7000", "[fd00:3::1]:7000"];
 
 #[test]
-fn a_service_on_the_gateway_itself_is_reached_where_the_configuration_says_so() {
+fn a_service_on_the_gateway_is_reached_if_configured() {
     let _alone = alone();
     if !root_or_skip("own") {
         return;

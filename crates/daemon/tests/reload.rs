@@ -170,7 +170,7 @@ const ONE: &str = "[\"10.3.0.2/32\", \"fd00:3::2/128\"]";
 const OTHER: &str = "[\"10.3.0.130/32\", \"fd00:3::130/128\"]";
 
 #[test]
-fn where_a_peer_may_have_us_connect_to_changes_at_once_and_connections_go_on() {
+fn reload_changes_reachable_targets_and_keeps_connections() {
     let _alone = alone();
     if !root_or_skip("reload_targets") {
         return;

@@ -29,9 +29,9 @@ fn download(world: &World) -> f64 {
 }
 
 #[test]
-fn a_thousand_slow_readers_leave_a_download_nine_tenths_of_what_they_do_not_read() {
+fn slow_readers_leave_a_download_nine_tenths_of_the_rest() {
     let _alone = alone();
-    if !root_or_skip("a_thousand_slow_readers_leave_a_download_nine_tenths_of_what_they_do_not_read") {
+    if !root_or_skip("slow_readers_leave_a_download_nine_tenths_of_the_rest") {
         return;
     }
     let world = World::new("slow");
@@ -80,9 +80,9 @@ fn a_thousand_slow_readers_leave_a_download_nine_tenths_of_what_they_do_not_read
 }
 
 #[test]
-fn a_connection_of_which_nothing_moves_is_reset_at_both_ends_and_one_that_speaks_is_not() {
+fn a_stalled_connection_is_reset_at_both_ends() {
     let _alone = alone();
-    if !root_or_skip("a_connection_of_which_nothing_moves_is_reset_at_both_ends") {
+    if !root_or_skip("a_stalled_connection_is_reset_at_both_ends") {
         return;
     }
     let world = World::new("idle");

@@ -143,7 +143,7 @@ fn a_peer_gets_no_more_lanes_than_there_are_numbers() {
 }
 
 #[test]
-fn a_reload_says_anew_which_lanes_carry_and_refuses_another_number_of_them() {
+fn a_reload_changes_lane_policies_but_not_their_number() {
     let mut world = World::new(2);
     let flow = world.connect();
     assert!(world.carry(flow, 0, 300_000));

@@ -143,7 +143,7 @@ impl Gateway {
         self.settle_later(side.0);
     }
 
-    /// The other edge is alive, and its application takes nothing.
+    /// The other edge answers, and its application reads nothing.
     pub(super) fn edge_pauses(&mut self, now: Instant, id: FlowId) {
         if let Some(edge) = self.flows.edge(id) {
             edge.watch.pause(now);

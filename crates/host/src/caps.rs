@@ -76,7 +76,7 @@ pub fn keep_only(kept: &[u8]) -> std::io::Result<()> {
     // more, were it not for the last step.
     if has(SETPCAP) {
         for c in (0..CAPABILITIES_MAX).filter(|c| !kept.contains(c)) {
-            // The kernel knows no more than these: EINVAL.
+            // EINVAL: the kernel has no capabilities beyond these.
             if prctl(libc::PR_CAPBSET_DROP, c.into(), 0).is_err() {
                 break;
             }

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_of_every_length_cross_a_veth_pair_one_way_without_an_address_of_ip() {
+    fn datagrams_of_every_length_cross_a_veth_pair_without_ip() {
         if !may_administer_network() {
             eprintln!("SKIPPED (needs root): Ethernet lanes test");
             return;

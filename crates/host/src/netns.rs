@@ -84,7 +84,7 @@ impl Netns {
         &self.path
     }
 
-    /// Opens a handle that keeps the namespace alive even after `self` is gone.
+    /// Opens a handle that keeps the namespace in being even after `self` is gone.
     pub fn handle(&self) -> io::Result<File> {
         File::open(&self.path)
     }

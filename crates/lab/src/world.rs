@@ -203,7 +203,7 @@ impl World {
             let ring = if running.is_some() { format!(" txqueuelen {length}") } else { String::new() };
             lines.push(format!("addr add {address}/30 dev {name}"));
             lines.push(format!("link set {name} mtu {MTU}{ring} up"));
-            // The route that comes with the address knows no congestion control; this one replaces it.
+            // The route that comes with the address names no congestion control; this one replaces it.
             lines.push(format!(
                 "route replace {} dev {name} proto kernel scope link src {address} congctl {control}",
                 wire.prefix()

@@ -13,6 +13,7 @@ mod probes;
 mod quantiles;
 mod responsiveness;
 mod stats;
+mod table;
 
 pub use autorate::{Autorate, AutorateTerms, RISE_DEFAULT};
 pub use clocks::{ClockLine, Exchange};
@@ -24,3 +25,4 @@ pub use responsiveness::{
     Confidence, RPM_DRAFT, RPM_INTERVAL_S, RPM_INTERVALS, Rpm, RpmInterval, rpm, rpm_class, trimmed_mean,
 };
 pub use stats::{jain, mean, mean_ci95, percentile, quantile, sample_deviation, student_t_975};
+pub use table::{Cells, Column, Table, csv_field};

@@ -5,7 +5,7 @@ use crate::figures::{Window, counted, ms, round_trip};
 use crate::plan::{Kind, Measurement};
 use wavelane_base::Span;
 
-/// A rise of the whole path below this is nobody's queue worth naming: the letter's A.
+/// A rise of the whole path below this has grade A and is not attributed to a queue.
 const RISE_MIN_MS: f64 = 30.0;
 /// A hop has the queue before it if its own rise is at least this share of the path's.
 const SHARE: f64 = 0.5;

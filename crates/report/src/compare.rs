@@ -1,12 +1,13 @@
 //! Records beside the first one: differences and ratios with intervals, and their pictures laid over each other.
 
 use crate::curves::{self, Picture};
-use crate::page::{Page, PageTable, write_page};
+use crate::page::{First, Page, PageTable, write_page};
 use crate::plot::Look;
 use crate::table::Table;
 use crate::{ReportError, raster};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use wavelane_measure::{mean, mean_ci95, sample_deviation, student_t_975};
 use wavelane_run::figures::FlowFigures;
 use wavelane_run::{RunDocument, StackResult};
@@ -14,6 +15,9 @@ use wavelane_scenario::Scenario;
 
 /// The format's name and version.
 const FORMAT: &str = "wavelane-compare/1";
+
+/// Most findings in the sentence over the tables, which have all.
+const FINDINGS_MAX: usize = 6;
 
 /// A record that was read.
 #[derive(Clone, PartialEq, Debug)]
@@ -229,7 +233,7 @@ impl Comparison {
     }
 
     fn table(&self, record: usize) -> Table {
-        let mut table = Table::new(3, &["stack", "flow", "figure", "first", "other", "difference", "ratio"]);
+        let mut table = Table::new(3, &["stack", "flow", "figure", "A", "other", "difference", "ratio"]);
         for d in self.differences.iter().filter(|d| d.record == record) {
             let Figure { head, scale, .. } = FIGURES[d.figure];
             table.push(vec![
@@ -248,6 +252,27 @@ impl Comparison {
     /// What stands over the table of a record.
     fn title(&self, record: usize) -> String {
         format!("{} against A: {} against {}", letter(record), self.names[record], self.names[0])
+    }
+
+    /// Which ratios are not 1, as far as their intervals say; `None` without intervals.
+    fn findings(&self, record: usize) -> Option<String> {
+        let of_record = self.differences.iter().filter(|d| d.record == record);
+        let ratios: Vec<_> = of_record.filter_map(|d| Some((d, d.ratio?, d.ratio?.interval?))).collect();
+        let apart = ratios.iter().filter(|(_, _, (low, high))| *low > 1.0 || *high < 1.0);
+        let say = |(d, ratio, _): &(&Difference, Estimate, _)| {
+            let figure = FIGURES[d.figure].head.rsplit_once(' ').map_or("", |(figure, _)| figure);
+            format!("{} {}: {figure} x {}", d.stack, d.flow, estimate(*ratio, 1.0, false))
+        };
+        let said: Vec<String> = apart.map(say).collect();
+        let beyond = match said.len() {
+            0..=FINDINGS_MAX => String::new(),
+            n => format!("; and {} more", n - FINDINGS_MAX),
+        };
+        let other = letter(record);
+        (!ratios.is_empty()).then(|| match said.is_empty() {
+            true => format!("{other} against A: no ratio differs from 1 beyond its interval."),
+            false => format!("{other} against A: {}{beyond}.", said[..said.len().min(FINDINGS_MAX)].join("; ")),
+        })
     }
 
     /// How to read the intervals.
@@ -293,38 +318,51 @@ impl Comparison {
         serde_json::to_string_pretty(&document).expect("text keys and finite numbers only") + "\n"
     }
 
-    /// Writes `report.html` and `plots/` into `folder`; returns the page's path.
-    pub fn render(&self, folder: &Path, records: &[Compared]) -> Result<PathBuf, ReportError> {
+    /// Writes `report.html` and `plots/` into `folder`; returns the page's path, or `None` once `stop` is set.
+    pub fn render(
+        &self,
+        folder: &Path,
+        records: &[Compared],
+        stop: &AtomicBool,
+    ) -> Result<Option<PathBuf>, ReportError> {
+        let stopped = || stop.load(Ordering::Relaxed);
         let rasteriser = raster::Rasteriser::new();
         let mut drawn = Vec::new();
-        for picture in overlaid(records)? {
+        for picture in overlaid(records, &stopped)? {
+            if stopped() {
+                return Ok(None);
+            }
             drawn.push(picture.write(&folder.join("plots"), &rasteriser)?);
+        }
+        if stopped() {
+            return Ok(None);
         }
         let tables = (1..self.names.len()).map(|record| {
             let table = self.table(record);
             let heads = table.heads.iter().map(|head| (*head).to_owned()).collect();
             PageTable { title: self.title(record), heads, rows: table.rows }
         });
-        let sentences = self.names.iter().enumerate().map(|(i, name)| format!("{}: {name}", letter(i)));
+        let names = self.names.iter().enumerate().map(|(i, name)| format!("{}: {name}", letter(i)));
+        let findings: Vec<String> = (1..self.names.len()).filter_map(|record| self.findings(record)).collect();
         let page = Page {
             title: "Records compared".into(),
-            headline: self.how().into(),
-            sentences: sentences.collect(),
+            headline: if findings.is_empty() { self.how().into() } else { findings.join(" ") },
+            sentences: names.chain((!findings.is_empty()).then(|| self.how().into())).collect(),
             charts: Vec::new(),
             tables: tables.filter(|table| !table.rows.is_empty()).collect(),
             rerun: format!("wavelane compare {}", self.names.join(" ")),
         };
-        write_page(folder, &page, &drawn)
+        write_page(folder, &page, &drawn, First::Tables).map(Some)
     }
 }
 
 /// Said of two records without a flow of the same name under the same stack.
 const NOTHING: &str = "nothing to compare: no stack has a flow of the same name in both";
 
-/// The records' pictures, those of a kind on common axes.
-fn overlaid(records: &[Compared]) -> Result<Vec<Picture>, ReportError> {
+/// The records' pictures, those of a kind on common axes; of fewer records if it is told to stop.
+fn overlaid(records: &[Compared], stopped: &dyn Fn() -> bool) -> Result<Vec<Picture>, ReportError> {
     let mut all: Vec<Picture> = Vec::new();
-    for (number, r) in records.iter().enumerate() {
+    for (number, r) in records.iter().enumerate().take_while(|_| !stopped()) {
         for mut picture in curves::pictures(&r.record, &r.document, &r.scenario)? {
             for curve in &mut picture.plot.curves {
                 curve.name = format!("{} {}", letter(number), curve.name);

@@ -1,4 +1,4 @@
-//! From a Record to tables, pictures and one self-contained page.
+//! From a Record to tables, pictures and one self-contained page; from a table to a Parquet file.
 #![forbid(unsafe_code)]
 
 mod axis;
@@ -9,6 +9,7 @@ mod drawn;
 mod graph;
 mod html;
 mod page;
+mod parquet;
 mod people;
 mod plot;
 mod radio;
@@ -23,6 +24,7 @@ pub use compare::{Compared, Comparison, Difference, Estimate};
 pub use dots::{Spread, SpreadRow};
 pub use graph::{Graph, GraphSeries, Mark, draw_graphs};
 pub use page::{Page, PageChart, PageCurve, PageTable, render_page};
+pub use parquet::parquet;
 pub use study::{Beside, Chart, Grid, StudyPage, render_study};
 pub use summary::summary_text;
 pub use sweep::render_sweep;
@@ -57,6 +59,9 @@ pub enum ReportError {
         /// Why.
         why: String,
     },
+    /// A table cannot be encoded; a defect of this program.
+    #[error("cannot make a Parquet file: {0}; please report this, and use the CSV file meanwhile")]
+    Parquet(String),
 }
 
 /// Writes `report.html` and `plots/*.svg`, `plots/*.png` into the Record directory; returns the page's path.

@@ -135,22 +135,40 @@ pub fn render_page(folder: &Path, page: &Page) -> Result<PathBuf, ReportError> {
         let plot = chart.plot();
         drawn.push(Drawn::new(|layout| plot.svg(layout)).write(&folder.join("plots"), chart.name, &rasteriser)?);
     }
-    write_page(folder, page, &drawn)
+    write_page(folder, page, &drawn, First::Pictures)
+}
+
+/// What stands above the other.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum First {
+    Pictures,
+    Tables,
 }
 
 /// Writes `report.html` with pictures that were drawn already.
-pub(crate) fn write_page(folder: &Path, page: &Page, drawn: &[Drawn]) -> Result<PathBuf, ReportError> {
-    write_report(folder, &text(page, drawn))
+pub(crate) fn write_page(folder: &Path, page: &Page, drawn: &[Drawn], first: First) -> Result<PathBuf, ReportError> {
+    write_report(folder, &text(page, drawn, first))
 }
 
-fn text(page: &Page, drawn: &[Drawn]) -> String {
+fn text(page: &Page, drawn: &[Drawn], first: First) -> String {
     let mut out = head(&page.title);
     let _ = writeln!(out, "<p class=\"v\">{}</p>\n<ul>", escape(&page.headline));
     for sentence in &page.sentences {
         let _ = writeln!(out, "<li>{}</li>", escape(sentence));
     }
     out.push_str("</ul>\n");
-    drawn.iter().for_each(|picture| out.push_str(&picture.html()));
+    let pictures: String = drawn.iter().map(Drawn::html).collect();
+    let both = match first {
+        First::Pictures => pictures + &tables(page),
+        First::Tables => tables(page) + &pictures,
+    };
+    out += &both;
+    let _ = writeln!(out, "<h2>Repeat it</h2>\n<pre>{}</pre>\n</body>\n</html>", escape(&page.rerun));
+    out
+}
+
+fn tables(page: &Page) -> String {
+    let mut out = String::new();
     for table in &page.tables {
         let _ = writeln!(out, "<h2>{}</h2>\n<div class=\"t\"><table>\n<thead><tr>", escape(&table.title));
         for (i, head) in table.heads.iter().enumerate() {
@@ -168,7 +186,6 @@ fn text(page: &Page, drawn: &[Drawn]) -> String {
         }
         out.push_str("</tbody>\n</table></div>\n");
     }
-    let _ = writeln!(out, "<h2>Repeat it</h2>\n<pre>{}</pre>\n</body>\n</html>", escape(&page.rerun));
     out
 }
 

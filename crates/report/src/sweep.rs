@@ -2,7 +2,7 @@
 
 use crate::axis::Axis as Scale;
 use crate::drawn::Drawn;
-use crate::page::{Page, PageTable, write_page};
+use crate::page::{First, Page, PageTable, write_page};
 use crate::plot::{Curve, Look, Plot};
 use crate::units::{human, unit_for};
 use crate::{ReportError, raster};
@@ -107,43 +107,39 @@ fn labelled(name: &str, unit: &str) -> String {
     if unit.is_empty() { name.to_owned() } else { format!("{name} ({unit})") }
 }
 
-/// The picture of a metric; `None` if nobody has it. With how many curves were left out.
+/// The picture of a metric; `None` without values. With how many curves were left out.
 fn plot(
     axes: &[Axis],
-    cells: &[SweepCell],
     (number, ending): (usize, &str),
-    metric: (&str, &str, &str),
+    (_, title, unit): (&str, &str, &str),
+    points: &[Point],
+    order: &[&str],
 ) -> Option<(Plot, usize)> {
-    let (key, title, unit) = metric;
-    let points = points(axes, cells, number, key);
     let most = |of: fn(&Point) -> f64| points.iter().map(of).fold(0.0, f64::max);
     let least_x = points.iter().map(|p| p.x).fold(f64::INFINITY, f64::min);
     let ((x_by, x_unit), (y_by, y_unit)) =
         (unit_for(most(|p| p.x), unit_words(ending)), unit_for(most(|p| p.mean), unit));
-    let mut names: Vec<&str> = Vec::new();
-    points.iter().for_each(|p| {
-        if !names.contains(&p.curve.as_str()) {
-            names.push(&p.curve)
-        }
-    });
+    // By its place among all, so that a curve looks the same in every picture.
+    let mut names: Vec<(usize, &str)> = order.iter().copied().enumerate().collect();
+    names.retain(|(_, name)| points.iter().any(|p| p.curve == *name));
     let left_out = names.len().saturating_sub(CURVES_MAX);
     names.truncate(CURVES_MAX);
-    let curve = |(look, name): (usize, &&str)| {
-        let mut own: Vec<&Point> = points.iter().filter(|p| p.curve == **name).collect();
+    let curve = |&(look, name): &(usize, &str)| {
+        let mut own: Vec<&Point> = points.iter().filter(|p| p.curve == name).collect();
         own.sort_by(|a, b| a.x.total_cmp(&b.x));
         let line = own.iter().map(|p| (p.x / x_by, p.mean / y_by)).collect();
         let end = |p: &&Point, sign: f64| (p.x / x_by, ((p.mean + sign * p.half.unwrap_or(0.0)) / y_by).max(0.0));
         let spread = own.iter().any(|p| p.half.is_some()) && own.len() > 1;
         let band = own.iter().map(|p| end(p, 1.0)).chain(own.iter().rev().map(|p| end(p, -1.0)));
         Curve {
-            name: (*name).to_owned(),
+            name: name.to_owned(),
             look: Look::of(look),
             pieces: vec![line],
             band: if spread { band.collect() } else { Vec::new() },
             marks: Vec::new(),
         }
     };
-    let curves: Vec<Curve> = names.iter().enumerate().map(curve).collect();
+    let curves: Vec<Curve> = names.iter().map(curve).collect();
     let top = curves.iter().flat_map(|c| c.pieces.iter().flatten().chain(&c.band)).map(|p| p.1).fold(0.0, f64::max);
     let xs = || points.iter().map(|p| p.x / x_by);
     let log = least_x > 0.0 && most(|p| p.x) / least_x >= LOG_FROM;
@@ -202,8 +198,13 @@ pub fn render_sweep(
     let rasteriser = raster::Rasteriser::new();
     let (mut drawn, mut left_out) = (Vec::new(), 0);
     if let Some(found) = along(axes) {
-        for metric in METRICS {
-            let Some((plot, more)) = plot(axes, cells, found, metric) else { continue };
+        let points = METRICS.map(|(key, ..)| points(axes, cells, found.0, key));
+        let mut order: Vec<&str> = Vec::new();
+        let mut seen = std::collections::BTreeSet::new();
+        let names = points.iter().flatten().map(|p| p.curve.as_str());
+        order.extend(names.filter(|name| seen.insert(*name)));
+        for (metric, points) in METRICS.into_iter().zip(&points) {
+            let Some((plot, more)) = plot(axes, found, metric, points, &order) else { continue };
             left_out = left_out.max(more);
             let name = metric.0.replace('.', "_");
             drawn.push(Drawn::new(|layout| plot.svg(layout)).write(&folder.join("plots"), &name, &rasteriser)?);
@@ -234,5 +235,5 @@ pub fn render_sweep(
         tables: vec![PageTable { title: "Means".into(), heads, rows }],
         rerun: rerun.to_owned(),
     };
-    write_page(folder, &page, &drawn)
+    write_page(folder, &page, &drawn, First::Pictures)
 }

@@ -28,4 +28,4 @@ pub use record::{
     CategoryFigures, CheckResult, ClauseNote, KernelFigures, Omitted, PacketFigures, RUN_FORMAT, RadioFigures,
     RecordError, RunDocument, Series, StackResult, Verdict, WayFigures,
 };
-pub use sweep::{Shard, SweepCell, SweepOptions, flow_metrics, shards, sweep, sweep_csv};
+pub use sweep::{Shard, SweepCell, SweepOptions, flow_metrics, shards, sweep, sweep_table};

@@ -37,7 +37,7 @@ fn sizes_are_pareto_of_the_second_kind() {
 }
 
 #[test]
-fn objects_of_a_page_go_side_by_side_after_its_document_and_pages_one_after_the_other() {
+fn a_pages_objects_load_in_parallel_and_pages_in_sequence() {
     let pages = Pages { document: Some(500), objects: 3, parallel: 2, count: Some(2), ..PAGES };
     let mut reader = reader(pages);
     let mut now = Instant::ZERO;

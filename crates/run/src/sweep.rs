@@ -5,12 +5,12 @@ use crate::backend::Backend;
 use crate::drive::{Count, JOBS_MAX, RunError, RunHooks, RunOptions, run};
 use crate::figures::FlowFigures;
 use crate::record::RunDocument;
-use core::fmt::Write;
 use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use wavelane_measure::{Cells, Column, Table};
 use wavelane_scenario::{Axis, Cell, in_base_units};
 
 /// Longest readable part of a cell's folder name; a number after it tells cells apart.
@@ -209,47 +209,37 @@ pub fn flow_metrics(flow: &FlowFigures) -> Vec<(String, f64)> {
 }
 
 /// An axis's column: its values as numbers in the base unit if all are, with the unit in the head, else as they are written.
-fn column(axis: &Axis) -> (String, Vec<String>) {
+fn axis_column(axis: &Axis, of: impl Iterator<Item = usize>) -> Column {
     let numbers: Option<Vec<(f64, &str)>> = axis.values.iter().map(|v| in_base_units(v)).collect();
     match numbers {
         Some(all) if all.iter().all(|(_, unit)| *unit == all[0].1) => {
             let unit = all[0].1;
-            let head = if unit.is_empty() { axis.key.clone() } else { format!("{}_{unit}", axis.key) };
-            (head, all.iter().map(|(n, _)| n.to_string()).collect())
+            let name = if unit.is_empty() { axis.key.clone() } else { format!("{}_{unit}", axis.key) };
+            Column { name, cells: Cells::Numbers(of.map(|at| Some(all[at].0)).collect()) }
         }
-        _ => (axis.key.clone(), axis.values.iter().map(|v| quoted(v)).collect()),
+        _ => {
+            Column { name: axis.key.clone(), cells: Cells::Texts(of.map(|at| Some(axis.values[at].clone())).collect()) }
+        }
     }
 }
 
-/// A field of a CSV file (RFC 4180, section 2).
-fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+/// One figure, beside the cell that it is of.
+struct Row<'a> {
+    cell: &'a SweepCell,
+    stack: &'a str,
+    flow: Option<&'a FlowFigures>,
+    metric: String,
+    value: f64,
 }
 
-/// One tidy table: a row per value, a column per variable. Figures of a whole stack, over all its seeds, have no flow and no
-/// seed.
-pub fn sweep_csv(axes: &[Axis], cells: &[SweepCell]) -> String {
-    let columns: Vec<(String, Vec<String>)> = axes.iter().map(column).collect();
-    let heads: Vec<String> = columns.iter().map(|(head, _)| quoted(head)).collect();
-    let mut out = String::new();
-    for head in &heads {
-        let _ = write!(out, "{head},");
-    }
-    out.push_str("backend,stack,seed,flow,app,metric,value\n");
+fn rows(cells: &[SweepCell]) -> Vec<Row<'_>> {
+    let mut rows = Vec::new();
     for cell in cells {
-        let place = |(number, axis): (usize, &Axis)| {
-            let at = axis.values.iter().position(|v| *v == cell.values[number]).unwrap_or(0);
-            columns[number].1[at].clone() + ","
-        };
-        let axes: String = axes.iter().enumerate().map(place).collect();
-        let backend = &cell.document.backend;
         for stack in &cell.document.stacks {
-            let name = &stack.stack;
+            let name = stack.stack.as_str();
             for flow in &stack.flows {
-                for (metric, value) in flow_metrics(flow) {
-                    let (seed, app, flow) = (flow.seed, &flow.app, &flow.flow);
-                    let _ = writeln!(out, "{axes}{backend},{name},{seed},{flow},{app},{metric},{value}");
-                }
+                let row = |(metric, value)| Row { cell, stack: name, flow: Some(flow), metric, value };
+                rows.extend(flow_metrics(flow).into_iter().map(row));
             }
             let whole = [
                 ("wire_bytes_per_delivered_byte", stack.wire_bytes_per_delivered_byte),
@@ -257,14 +247,36 @@ pub fn sweep_csv(axes: &[Axis], cells: &[SweepCell]) -> String {
                 ("cpu_s_per_gb", stack.cpu_s_per_gb),
                 ("machine_s_per_gb", stack.machine_s_per_gb),
             ];
-            for (metric, value) in whole {
-                if let Some(value) = value {
-                    let _ = writeln!(out, "{axes}{backend},{name},,,,{metric},{value}");
-                }
-            }
+            let row = |(metric, value): (&str, Option<f64>)| {
+                Some(Row { cell, stack: name, flow: None, metric: metric.to_owned(), value: value? })
+            };
+            rows.extend(whole.into_iter().filter_map(row));
         }
     }
-    out
+    rows
+}
+
+/// One tidy table: a row per value, a column per variable. Figures of a whole stack, over all its seeds, have no flow and no
+/// seed.
+pub fn sweep_table(axes: &[Axis], cells: &[SweepCell]) -> Table {
+    let rows = rows(cells);
+    let at = |axis: &Axis, number: usize, row: &Row<'_>| {
+        axis.values.iter().position(|v| *v == row.cell.values[number]).unwrap_or(0)
+    };
+    let axis = |(number, axis): (usize, &Axis)| axis_column(axis, rows.iter().map(|row| at(axis, number, row)));
+    let mut columns: Vec<Column> = axes.iter().enumerate().map(axis).collect();
+    let text = |of: &dyn Fn(&Row<'_>) -> Option<String>| Cells::Texts(rows.iter().map(of).collect());
+    let fixed = [
+        ("backend", text(&|row| Some(row.cell.document.backend.clone()))),
+        ("stack", text(&|row| Some(row.stack.to_owned()))),
+        ("seed", Cells::Counts(rows.iter().map(|row| Some(row.flow?.seed)).collect())),
+        ("flow", text(&|row| Some(row.flow?.flow.clone()))),
+        ("app", text(&|row| Some(row.flow?.app.clone()))),
+        ("metric", text(&|row| Some(row.metric.clone()))),
+        ("value", Cells::Numbers(rows.iter().map(|row| Some(row.value)).collect())),
+    ];
+    columns.extend(fixed.into_iter().map(|(name, cells)| Column { name: name.to_owned(), cells }));
+    Table::new(columns)
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ fn go(out: &Path, title: &str, axis: &str) -> Result<(String, Vec<SweepCell>), R
     };
     let make = || -> Box<dyn Backend> { Box::new(AtRate) };
     let done = sweep(&make, &sweep_of.axes, &cells, &options, &hooks)?;
-    Ok((sweep_csv(&sweep_of.axes, &done), done))
+    Ok((sweep_table(&sweep_of.axes, &done).csv(), done))
 }
 
 /// One test, for it counts the runs of all.

@@ -189,12 +189,19 @@ impl Aim {
     }
     fn words(self) -> String {
         match self {
-            Self::AtLeast(limit) => format!("at least {limit}"),
-            Self::AtMost(limit) => format!("at most {limit}"),
-            Self::Above(limit) => format!("more than {limit}"),
-            Self::Below(limit) => format!("less than {limit}"),
+            Self::AtLeast(limit) => format!("at least {}", spelled(limit)),
+            Self::AtMost(limit) => format!("at most {}", spelled(limit)),
+            Self::Above(limit) => format!("more than {}", spelled(limit)),
+            Self::Below(limit) => format!("less than {}", spelled(limit)),
         }
     }
+}
+
+/// A limit as people write it: a third has no end.
+fn spelled(limit: f64) -> String {
+    const DIGITS_MAX: usize = 8;
+    let all = limit.to_string();
+    if all.len() > DIGITS_MAX && (0.01..1e4).contains(&limit.abs()) { format!("{limit:.3}") } else { all }
 }
 
 /// Judges `row` by `aim`: an interval of several runs that straddles the limit tells nothing, a missing value neither.
@@ -264,6 +271,8 @@ mod tests {
         assert_eq!(judged(&[0.9], Aim::Above(0.9)).0, Verdict::Fail);
         assert_eq!(judged(&[150.1], Aim::AtMost(150.0)).0, Verdict::Fail);
         assert_eq!(judged(&[0.0], Aim::Below(0.0)).0, Verdict::Fail);
+        assert_eq!(judged(&[0.768], Aim::AtMost(1.0 / 3.0)).1, "0.768, wanted at most 0.333");
+        assert_eq!(judged(&[0.5], Aim::Below(1e-5)).1, "0.500, wanted less than 0.00001");
         // Mean 0.92, half-width about 0.25 at three runs.
         assert_eq!(judged(&[0.82, 0.92, 1.02], Aim::AtLeast(0.9)).0, Verdict::Inconclusive);
         assert_eq!(judged(&[0.919, 0.92, 0.921], Aim::AtLeast(0.9)).0, Verdict::Pass);

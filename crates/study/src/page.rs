@@ -122,7 +122,32 @@ fn spreads(document: &StudyDocument) -> Vec<Spread> {
     let marks = |s: &Spread| s.rows.iter().map(|r| r.points.len()).sum::<usize>();
     all.retain(|s| (2..=CASES_MAX).contains(&marks(s)));
     all.truncate(SPREADS_MAX);
+    all.iter_mut().for_each(|spread| spread.title = title(&spread.title));
     all
+}
+
+/// A metric as a picture's title, with the key by which the tables name it.
+fn title(metric: &str) -> String {
+    let words = match metric {
+        "goodput_bps" => "Goodput",
+        "goodput_ratio" => "Goodput over the rival's",
+        "limit_share" => "Share of what the link can deliver",
+        "rtt_p50_ms" => "Echo delay, median",
+        "rtt_p95_ms" => "Echo delay, 95th percentile",
+        "rtt_p99_ms" => "Echo delay, 99th percentile",
+        "age_p95_ms" => "Age of the bytes, 95th percentile",
+        "first_byte_ms" => "Small bodies, time to the first byte",
+        "total_ms" => "Small bodies, time to the last byte",
+        "total_kbps" => "Throughput of all nodes",
+        "loss_percent" => "Loss",
+        "kept_share" => "What the rival keeps of its goodput beside its own kind",
+        "of_without" => "The figure over that without the mechanism",
+        "delay_without_over_with" => "Delay without the mechanism over that with it",
+        "cpu_s_per_gb" => "Processor time per GB",
+        "sim_s_per_cpu_s" => "Simulated seconds per processor second",
+        _ => return metric.to_owned(),
+    };
+    format!("{words} ({metric})")
 }
 
 /// The charts a study of this name has.

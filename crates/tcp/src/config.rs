@@ -83,8 +83,8 @@ pub struct Config {
     /// Without SACK, a duplicate acknowledgement outside fast recovery means a segment less in flight too, so that the
     /// first two of a loss each let a new one go (RFC 3042).
     pub limited_transmit: bool,
-    /// A congestion window that was used whole counts as used for a round trip, whatever is acknowledged at once (Linux).
-    /// Otherwise each acknowledgement looks at what was in flight before it.
+    /// Once cwnd has been filled, treat the flow as cwnd-limited for one RTT (Linux `tcp_cwnd_validate`). Otherwise each
+    /// acknowledgement compares cwnd with what was in flight before it.
     pub limited_for_a_round: bool,
     /// With SACK, the timeout counts from the latest repeat of the first segment that is missing (Linux); otherwise from the
     /// latest progress.

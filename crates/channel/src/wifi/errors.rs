@@ -59,7 +59,7 @@ impl Errors {
             ErrorsPer::Station { .. } => listener,
         }
     }
-    /// Whether `sender` codes what it sends to `listener` at `now`: if it believes the channel to be bad.
+    /// Whether `sender` codes what it sends to `listener` at `now`: if its estimate of the channel is bad.
     pub(super) fn coding(&mut self, sender: usize, listener: usize, now: Instant) -> bool {
         let process = self.process(sender, listener);
         let Some((fec, _)) = &self.fec else { return false };

@@ -11,7 +11,7 @@ const RATE_LEAST: u64 = 4;
 /// The oldest state that a sender may act on.
 pub const FEEDBACK_MAX: Span = Span::from_millis(20);
 
-/// Forward error correction that a sender uses when it believes the channel to the receiver to be in its bad state.
+/// Forward error correction that a sender uses while its estimate of the channel to the receiver is the bad state.
 /// Frames for everybody are never coded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fec {

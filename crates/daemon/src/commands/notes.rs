@@ -71,7 +71,7 @@ pub(super) fn unforwarded(config: &Config) -> Vec<String> {
     warnings
 }
 
-/// What is in order, and perhaps not all that the operator wants.
+/// What is valid, and perhaps not what the operator intends.
 pub(super) fn notes(config: &Config) -> Vec<String> {
     let mut notes = lacking_versions(config);
     notes.extend(unrelayed(config));

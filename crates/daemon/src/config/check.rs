@@ -126,7 +126,7 @@ impl Config {
         self.check_split()
     }
 
-    /// The kernel's TPROXY rule knows no longest match, so split and unsplit networks must not lie in one another.
+    /// The kernel's TPROXY rule has no longest-prefix match, so split and unsplit networks must not lie in one another.
     fn check_split(&self) -> Result<(), ConfigError> {
         for whole in self.peers.iter().filter(|p| !p.split) {
             for parted in self.peers.iter().filter(|p| p.split) {

@@ -139,7 +139,7 @@ impl Daemon {
         c.splice.moved.add(moved);
         self.moved.add(moved);
         match turn {
-            // What a dead socket still holds waits for room in the flow.
+            // What a closed socket still holds waits for room in the flow.
             Turn::Idle if c.splice.failed().is_some() => self.last_bytes.begin(self.now, token),
             Turn::Idle => {}
             Turn::More => self.enqueue(token),

@@ -16,7 +16,7 @@ fn stays_plain() -> String {
     format!("ct mark {MARK_PLAIN:#x} ct status seen-reply meta mark set {MARK_PLAIN:#x}")
 }
 
-/// What packets born here meet first.
+/// The chain that locally generated packets pass first.
 pub(super) fn plain_born(config: &Config) -> String {
     if config.tun.is_some() && is_open(config) { format!(" {} return;", stays_plain()) } else { String::new() }
 }
@@ -54,7 +54,7 @@ pub(super) fn plain_chains(config: &Config, tun: &Tun) -> String {
         stays_plain()
     );
     if config.intercept.as_ref().is_some_and(|i| i.local) {
-        // Behind the routes, which what is born here may have changed.
+        // Behind the routes, which the chain for locally generated packets may have changed.
         chains += &format!(
             " chain leave_born {{ type filter hook postrouting priority mangle; policy accept; \
              meta mark {MARK_OWN:#x} accept; fib saddr type != local accept; {leaves} }};"

@@ -1,4 +1,4 @@
-//! The texts of the nft tables: the one that lives and dies with us, and the one that outlives a crash.
+//! The texts of the nft tables: the one that the kernel removes with our process, and the one that outlives a crash.
 
 use super::family::Family;
 use super::plain::{plain_born, plain_chains};
@@ -36,7 +36,7 @@ pub(super) fn marker(generation: u32) -> String {
     format!("{TABLE} generation{generation}")
 }
 
-/// The table that lives and dies with us.
+/// The table that the kernel removes with our process.
 pub(super) fn owned_table(config: &Config, ports: &[u16], generation: u32, down: &Down) -> String {
     let families = || Family::ALL.into_iter().zip(ports);
     let take = |matching: &str| -> String {

@@ -350,7 +350,7 @@ fn means(of: &Interface, number: u16, key: u64) -> Result<(Means, How), ShaperEr
     let all = [How::Cake, How::FqCodel, How::Path, How::Tbf];
     let tried: &[How] = if of.how == How::Auto { &all } else { &[of.how] };
     let mut why = Vec::new();
-    // What somebody else set on the interface stays; our own queue does not mind it.
+    // A discipline that somebody else set on the interface stays; our own queue works beside it.
     let taken = qdisc::taken(&of.name)?;
     for how in tried.iter().copied() {
         let tried = match (how, &taken) {

@@ -74,7 +74,7 @@ fn cake(rate: Rate, framing: Framing) -> String {
     format!("cake bandwidth {}bit overhead {} mpu {} {cells}", rate.as_bps(), framing.overhead, framing.least)
 }
 
-/// The same for `htb`, which knows no PTM: its rate is lowered by a sixty-fifth instead.
+/// The same for `htb`, which has no PTM mode: its rate is lowered by a sixty-fifth instead.
 fn htb(rate: Rate, framing: Framing) -> String {
     let (rate, layer) = match framing.cells {
         Cells::None => (rate, "ethernet"),

@@ -325,7 +325,7 @@ impl OwnDoor {
         connection.splice.moved.add(moved);
         let (flow, failed) = (connection.splice.flow, connection.splice.failed().is_some());
         match turn {
-            // What a dead socket still holds waits for room in the flow.
+            // What a closed socket still holds waits for room in the flow.
             Turn::Idle if failed => self.last_bytes.begin(now, name.0),
             Turn::Idle => {}
             Turn::More => self.enqueue(name),

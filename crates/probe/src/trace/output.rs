@@ -5,6 +5,7 @@ use super::fields::{fields, goodput_bps, passive_rtt};
 use super::{Trace, Vantage};
 use core::fmt::Write;
 use serde_json::{Map, Value, json};
+use wavelane_measure::{Cells, Column, Table, csv_field};
 
 /// The `format` of the JSON document.
 pub const TRACE_FORMAT: &str = "wavelane-trace/1";
@@ -78,15 +79,10 @@ fn further(c: &Connection, way: usize) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// A text as a CSV field (RFC 4180).
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
-}
-
 fn plain(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => quoted(text),
+        Value::String(text) => csv_field(text),
         other => other.to_string(),
     }
 }
@@ -95,7 +91,7 @@ fn plain(value: &Value) -> String {
 pub fn csv(trace: &Trace) -> String {
     let mut out = String::new();
     for (i, c) in trace.connections.iter().enumerate() {
-        let ways = [flat(c, 0), flat(c, 1)];
+        let ways = [spelled(c, 0), spelled(c, 1)];
         if i == 0 {
             out.push_str("conn_#,host_a,host_b,port_a,port_b,first_packet,last_packet");
             for (name, _) in &ways[0] {
@@ -116,16 +112,70 @@ pub fn csv(trace: &Trace) -> String {
 }
 
 /// All figures of a direction, nested ones under a joined name.
-fn flat(c: &Connection, way: usize) -> Vec<(String, String)> {
-    let mut all: Vec<(String, String)> =
-        fields(c, way).into_iter().map(|f| (f.name.to_owned(), plain(&f.value))).collect();
+fn flat(c: &Connection, way: usize) -> Vec<(String, Value)> {
+    let mut all: Vec<(String, Value)> = fields(c, way).into_iter().map(|f| (f.name.to_owned(), f.value)).collect();
     for (name, value) in further(c, way) {
         match value {
-            Value::Object(inner) => all.extend(inner.iter().map(|(n, v)| (format!("{name}_{n}"), plain(v)))),
-            other => all.push((name.to_owned(), plain(&other))),
+            Value::Object(inner) => all.extend(inner.into_iter().map(|(n, v)| (format!("{name}_{n}"), v))),
+            other => all.push((name.to_owned(), other)),
         }
     }
     all
+}
+
+/// The same, as CSV spells them.
+fn spelled(c: &Connection, way: usize) -> Vec<(String, String)> {
+    flat(c, way).into_iter().map(|(name, value)| (name, plain(&value))).collect()
+}
+
+/// Columns without an example in a capture have a type all the same, so that tables of several captures fit together: these
+/// are texts and counts, and all others numbers.
+const TEXTS: [&str; 2] = ["vantage", "rtt_source"];
+const COUNTS: [&str; 5] = ["mss_requested", "wavg_owin", "ttl_stream_length", "missed_data", "initial_seq"];
+
+/// A column of figures; `values` are one per connection.
+fn column(name: &str, way: &str, values: &[&Value]) -> Column {
+    let whole = |value: &&Value| value.is_u64() || value.is_null();
+    let text = values.iter().any(|v| v.is_string()) || TEXTS.contains(&name);
+    let count = values.iter().any(|v| v.is_u64()) || COUNTS.contains(&name);
+    let cells = if text {
+        Cells::Texts(values.iter().map(|v| v.as_str().map(str::to_owned)).collect())
+    } else if count && values.iter().all(whole) {
+        Cells::Counts(values.iter().map(|v| v.as_u64()).collect())
+    } else {
+        Cells::Numbers(values.iter().map(|v| v.as_f64()).collect())
+    };
+    Column { name: format!("{name}_{way}"), cells }
+}
+
+/// The columns of [`csv`] with their types.
+pub fn columns(trace: &Trace) -> Table {
+    let all = &trace.connections;
+    let text = |of: &dyn Fn(&Connection) -> String| Cells::Texts(all.iter().map(|c| Some(of(c))).collect());
+    let count = |of: &dyn Fn(usize, &Connection) -> u64| {
+        Cells::Counts(all.iter().enumerate().map(|(i, c)| Some(of(i, c))).collect())
+    };
+    let time = |of: &dyn Fn(&Connection) -> u64| Cells::Numbers(all.iter().map(|c| Some(seconds(of(c)))).collect());
+    let heads = [
+        ("conn_#", count(&|i, _| i as u64 + 1)),
+        ("host_a", text(&|c| c.a.address.ip().to_string())),
+        ("host_b", text(&|c| c.b.address.ip().to_string())),
+        ("port_a", count(&|_, c| c.a.port.into())),
+        ("port_b", count(&|_, c| c.b.port.into())),
+        ("first_packet", time(&|c| c.first_ns)),
+        ("last_packet", time(&|c| c.last_ns)),
+    ];
+    let mut columns: Vec<Column> =
+        heads.into_iter().map(|(name, cells)| Column { name: name.to_owned(), cells }).collect();
+    let ways: Vec<[Vec<(String, Value)>; 2]> = all.iter().map(|c| [flat(c, 0), flat(c, 1)]).collect();
+    let names = ways.first().map(|[there, _]| there.iter().map(|(name, _)| name.as_str()));
+    for (at, name) in names.into_iter().flatten().enumerate() {
+        for (way, word) in ["a2b", "b2a"].into_iter().enumerate() {
+            let values: Vec<&Value> = ways.iter().map(|both| &both[way][at].1).collect();
+            columns.push(column(name, word, &values));
+        }
+    }
+    Table::new(columns)
 }
 
 fn shown(value: Option<f64>, decimals: usize) -> String {
@@ -206,7 +256,7 @@ pub fn long_table(trace: &Trace) -> String {
         for (there, back) in fields(c, 0).iter().zip(fields(c, 1)) {
             let _ = writeln!(out, "  {:28} {:>18} {:>18}", there.label, dash(&there.value), dash(&back.value));
         }
-        for ((name, there), (_, back)) in flat(c, 0).iter().zip(flat(c, 1)).skip(fields(c, 0).len()) {
+        for ((name, there), (_, back)) in spelled(c, 0).iter().zip(spelled(c, 1)).skip(fields(c, 0).len()) {
             let dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
             let _ = writeln!(out, "  {name:28} {:>18} {:>18}", dash(there), dash(&back));
         }

@@ -4,7 +4,7 @@
 //! by one per segment of a connection, so a step of more than one says how many were lost before the capture. Those
 //! that are not in a gap lie beyond the highest octet seen, and what then comes there was sent before.
 
-/// Steps of one in a row before a counter is believed to be the connection's own.
+/// Steps of one in a row before a counter is taken for the connection's own.
 const BELIEVED: u32 = 8;
 /// A larger step is another counter, not a loss.
 const STEP_MAX: u16 = 512;

@@ -63,7 +63,7 @@ fn whole(name: &str, jobs: usize) -> (RunDocument, Vec<(String, Vec<u8>)>) {
 }
 
 #[test]
-fn every_cell_keeps_its_checks_and_is_the_same_with_one_worker_and_with_two() {
+fn cells_are_the_same_with_one_worker_and_two() {
     for name in [
         "categories.toml",
         "coded-cell.toml",

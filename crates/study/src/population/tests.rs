@@ -117,7 +117,7 @@ fn cheap() -> RangeInclusive<u64> {
 }
 
 #[test]
-fn an_interrupted_study_goes_on_where_it_stopped_and_ends_with_the_same_bytes() {
+fn a_resumed_study_gives_the_same_bytes() {
     let (whole, broken) = (folder("whole"), folder("broken"));
     let (_, expected) = go(&options(&whole, cheap()), usize::MAX);
     let expected = expected.unwrap();

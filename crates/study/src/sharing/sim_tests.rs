@@ -4,7 +4,7 @@ use wavelane_run::{Backend, Treatment, Verdict};
 use wavelane_scenario::Scenario;
 
 #[test]
-fn half_of_the_links_are_judged_and_every_rate_round_trip_and_queue_is_among_them() {
+fn judged_links_cover_every_rate_rtt_and_queue() {
     let (judged, free): (Vec<Link>, Vec<Link>) = links().into_iter().partition(|link| link.judged);
     assert_eq!((judged.len(), free.len()), (13, 14));
     for side in [&judged, &free] {

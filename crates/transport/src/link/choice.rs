@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_of_which_nothing_comes_back_is_left_at_once_and_has_to_prove_itself() {
+    fn a_silent_lane_is_left_until_it_delivers_again() {
         let mut now = Instant::from_secs(1);
         let mut delivery = Delivery::new(now);
         feed(&mut delivery, &mut now, 10, 10);

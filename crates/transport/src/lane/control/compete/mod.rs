@@ -29,7 +29,7 @@ const FAILS_MAX: u32 = 8;
 const ALONE_SHARE: (u64, u64) = (95, 100);
 /// The highest service rate is remembered for this long, and longer while there is a competitor.
 const BEST_FOR: Span = Span::from_secs(60);
-/// With more than this share of it the lane was not pushed aside.
+/// A lane with more than this share of it has not lost its part of the link to a competitor.
 const PUSHED: (u64, u64) = (3, 4);
 /// On a lossy medium, losses beyond its share and so many standard deviations are the queue's.
 const SIGMAS: f64 = 3.0;

@@ -19,7 +19,7 @@ impl Delay {
     /// How long the queue shall be.
     pub(super) fn target(&self, forward: &Forward) -> Span {
         let packets = self.rate.time_for(Octets::new(TARGET_PACKETS * PACKET));
-        // Below half of its former rate the lane itself was pushed aside: it yields no further.
+        // A lane below half of its best rate is the one that lost its share: its target is not lowered further.
         let ahead = self.phase == Phase::Cruise && self.rate > self.compete.best().scale(1, 2);
         let limit = self.shallow.limit().filter(|_| ahead).unwrap_or(Span::MAX);
         self.target_by_rate(forward).min(limit).max(packets)

@@ -1,0 +1,92 @@
+//! The pages in a browser: on a telephone nothing makes the page wider than its screen, and in dark mode it is dark.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const WAVELANE: &str = env!("CARGO_BIN_EXE_wavelane");
+
+/// A telephone's screen, in the browser's pixels.
+const NARROW: u32 = 400;
+
+/// A directory that goes away with the test.
+struct Place(PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn wavelane(args: &[&str]) {
+    let o = Command::new(WAVELANE).args(args).stdin(Stdio::null()).output().unwrap();
+    assert!(o.status.success(), "{args:?}: {}", String::from_utf8_lossy(&o.stderr));
+}
+
+/// The page's document after its scripts have run.
+fn browser(page: &Path, place: &Place, dark: bool) -> std::io::Result<Output> {
+    Command::new("chromium")
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,900"])
+        .args(["--virtual-time-budget=3000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", place.0.join("browser").display()))
+        .arg(format!("--blink-settings=preferredColorScheme={}", if dark { 0 } else { 1 }))
+        .arg(format!("file://{}", page.display()))
+        .stdin(Stdio::null())
+        .output()
+}
+
+/// Tells the page that holds this one how wide it is laid out, how wide its content is, and its colours' lightness.
+const TELL: &str = "<script>addEventListener('load', () => {
+const light = (name) => getComputedStyle(document.body)[name].match(/[\\d.]+/g).slice(0, 3).reduce((a, b) => a + +b, 0) / 765;
+parent.postMessage([innerWidth, document.documentElement.scrollWidth, light('backgroundColor'), light('color')], '*');
+});</script>";
+
+/// Shows what came from each frame, in the order of the frames.
+const LISTEN: &str = "<script>addEventListener('message', (m) => {
+for (const frame of document.querySelectorAll('iframe'))
+if (frame.contentWindow === m.source) frame.dataset.told = m.data.join(' ');
+});</script>";
+
+#[test]
+fn pages_fit_a_telephone_and_are_dark_when_asked() {
+    let place = Place(std::env::temp_dir().join(format!("wavelane-pages-{}", std::process::id())));
+    let _ = std::fs::remove_dir_all(&place.0);
+    let path = |name: &str| place.0.join(name).display().to_string();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let file = |name: &str| root.join(name).display().to_string();
+    let (run, hop, radio) = (path("run"), file("smoke/one_hop.toml"), file("wifi/categories.toml"));
+    wavelane(&["run", &hop, "--repeat", "3", "--out", &run]);
+    wavelane(&["run", &radio, "--out", &path("radio")]);
+    wavelane(&["compare", &run, &run, "--out", &path("compare")]);
+    let rates = "air.forward.rate=5 Mbit/s,10 Mbit/s";
+    wavelane(&["sweep", &hop, "--sweep", rates, "--repeat", "2", "--out", &path("sweep")]);
+    wavelane(&["study", "run", "hop-swarm", "--draws", "1..2", "--out", &path("study")]);
+    let names = ["run", "radio", "compare", "sweep", "study"];
+    let mut all = LISTEN.to_owned();
+    for name in names {
+        let page = std::fs::read_to_string(place.0.join(name).join("report.html")).unwrap();
+        std::fs::write(place.0.join(format!("{name}.html")), page.replace("</body>", &format!("{TELL}</body>")))
+            .unwrap();
+        all += &format!("<iframe width={NARROW} height=800 src={name}.html></iframe>");
+    }
+    std::fs::write(place.0.join("all.html"), all).unwrap();
+    for dark in [false, true] {
+        let Ok(o) = browser(&place.0.join("all.html"), &place, dark) else {
+            eprintln!("SKIPPED (chromium is missing: apt-get install chromium): the pages in a browser");
+            return;
+        };
+        let shown = String::from_utf8_lossy(&o.stdout).into_owned();
+        let told: Vec<Vec<f64>> = shown
+            .split("data-told=\"")
+            .skip(1)
+            .map(|rest| rest.split('"').next().unwrap().split(' ').map(|n| n.parse().unwrap()).collect())
+            .collect();
+        assert_eq!(told.len(), names.len(), "{shown}\n{}", String::from_utf8_lossy(&o.stderr));
+        for (name, told) in names.iter().zip(told) {
+            let [width, content, ground, text] = told[..] else { panic!("{name}: {told:?}") };
+            assert_eq!((width, content), (f64::from(NARROW), f64::from(NARROW)), "{name} is wider than its screen");
+            let (dark_side, light_side) = if dark { (ground, text) } else { (text, ground) };
+            assert!(dark_side < 0.3 && light_side > 0.7, "{name}, dark {dark}: ground {ground}, text {text}");
+        }
+    }
+}
