@@ -71,6 +71,7 @@ fn every_cell_keeps_its_checks_and_is_the_same_with_one_worker_and_with_two() {
         "capture.toml",
         "aggregates.toml",
         "adaptive.toml",
+        "wide.toml",
         "queues.toml",
     ] {
         let (document, files) = whole(name, 1);
