@@ -23,6 +23,8 @@ pub const WIFI_KEYS: &[&str] = &[
     "preamble",
     "slot",
     "guard",
+    "width",
+    "streams",
     "rate",
     "mcs",
     "noise",
@@ -51,6 +53,7 @@ pub(crate) const PHYS: &[(&str, Phy)] = &[
     ("802.11a", Phy::Ofdm),
     ("802.11g", Phy::ErpOfdm { short_slot: false }),
     ("802.11n", Phy::Ht { short_guard: false }),
+    ("802.11ac", parse_ht::VHT),
     ("wavelan", Phy::wavelan(WAVELAN_OVERHEAD)),
 ];
 /// What a frame of WaveLAN costs beside its bytes unless the file says otherwise, and at most.
@@ -117,7 +120,7 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
     cell.cw = table.get("cw").map(|v| contention_windows(&v)).transpose()?;
     cell.reach = reach(table, &stations)?;
     cell.edca = table.get("edca").map(|v| parse_edca::edca(&v, phy)).transpose()?;
-    cell.aggregate = table.get("aggregate").map(|v| parse_ht::aggregate(&v)).transpose()?;
+    cell.aggregate = table.get("aggregate").map(|v| parse_ht::aggregate(&v, phy)).transpose()?;
     cell.fec = table.get("fec").map(|v| parse_edca::fec(&v)).transpose()?;
     if let Some(value) = table.get("pcap") {
         (cell.captures, cell.snaplen) = pcap(&value, &stations)?;
@@ -174,7 +177,7 @@ fn stations(table: &Table<'_>) -> Result<Vec<String>, ScenarioError> {
 fn phy(table: &Table<'_>) -> Result<Phy, ScenarioError> {
     let value = table.need("phy", "\"802.11a\"")?;
     let phy = word(&value, "physical layer", PHYS, "\"802.11a\"")?;
-    let mut phy = phy;
+    let mut phy = parse_ht::shape(table, phy)?;
     if let Some(value) = table.get("overhead") {
         phy = overhead(&value, phy)?;
     }
@@ -185,10 +188,11 @@ fn phy(table: &Table<'_>) -> Result<Phy, ScenarioError> {
             ("preamble", Phy::HrDsss { .. }) => Phy::HrDsss { short_preamble: short },
             ("slot", Phy::ErpOfdm { .. }) => Phy::ErpOfdm { short_slot: short },
             ("guard", Phy::Ht { .. }) => Phy::Ht { short_guard: short },
+            ("guard", Phy::Vht { width, streams, .. }) => Phy::Vht { width, streams, short_guard: short },
             _ => {
                 let why = format!("{}: {phy} has only one {key}: remove it", at.path);
                 return Err(at.impossible(format!(
-                    "{why} (802.11b has two preambles, 802.11g two slots, 802.11n two guard intervals)"
+                    "{why} (802.11b has two preambles, 802.11g two slots, 802.11n and 802.11ac two guard intervals)"
                 )));
             }
         };

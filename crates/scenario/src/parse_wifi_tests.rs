@@ -5,7 +5,7 @@ use crate::refusal_tests::{parse, refused};
 use wavelane_base::{Octets, Ratio, Span};
 use wavelane_channel::wifi::{
     Access, AfterDrop, Aggregate, CapturePoint, Category, Edca, ErrorsPer, Fec, FecCode, FecFrames, Phy, Reach, Retry,
-    Rules, SNAPLEN_MAX, StationQueue,
+    Rules, SNAPLEN_MAX, StationQueue, Width,
 };
 use wavelane_channel::{CoDelTimes, Discipline, QueueLimit};
 
@@ -134,7 +134,7 @@ fn high_throughput_cells_mean_what_they_say() {
             (
                 "mcs = 7",
                 "mcs = 8",
-                "11: channels.air.mcs = 8 is not one of one spatial stream: choose 0 to 7, or \"adaptive\"",
+                "11: channels.air.mcs = 8 is not one of 802.11n (short guard): choose 0 to 7, or \"adaptive\"",
             ),
             (
                 "mcs = 7",
@@ -150,7 +150,7 @@ fn high_throughput_cells_mean_what_they_say() {
             (
                 "frames = 16",
                 "frames = 65",
-                "12: channels.air.aggregate: aggregates of 65 frames and 65535 B are outside 1 to 64 frames and 8191 to 65535 B: ...",
+                "12: channels.air.aggregate: aggregates of 65 frames and 65535 B are outside 1 to 64 frames and 8191 to 65535 B of ...",
             ),
             (
                 "frames = 16",
@@ -160,9 +160,65 @@ fn high_throughput_cells_mean_what_they_say() {
             (
                 "aggregate = { frames = 16 }",
                 "pcap = { at = [\"medium\"] }",
-                "12: channels.air.pcap: a capture is not modelled with 802.11n: ...",
+                "12: channels.air.pcap: a capture is not modelled with 802.11n (short guard): ...",
             ),
         ],
+    );
+}
+
+#[test]
+fn very_high_throughput_cells_mean_what_they_say() {
+    let vht = HT.replace("phy = \"802.11n\"", "phy = \"802.11ac\"\nwidth = \"40 MHz\"\nstreams = 2");
+    let s = parse(&vht.replace("{ frames = 16 }", "{}")).unwrap();
+    let cell = s.channel("air").unwrap().cell().unwrap();
+    assert_eq!(cell.phy, Phy::Vht { width: Width::Mhz40, streams: 2, short_guard: true });
+    assert_eq!((cell.rate.as_bps(), cell.aggregate), (300_000_000, Some(Aggregate::LARGEST_VHT)));
+    assert_eq!(parse(&s.to_toml()).unwrap(), s, "{}", s.to_toml());
+    let adaptive = parse(&vht.replace("mcs = 7", "mcs = \"adaptive\"\nnoise = \"-25 dB\"")).unwrap();
+    assert!(adaptive.channel("air").unwrap().cell().unwrap().adapts);
+    assert_eq!(parse(&adaptive.to_toml()).unwrap(), adaptive, "{}", adaptive.to_toml());
+    let plain = parse(&HT.replace("phy = \"802.11n\"\nguard = \"short\"", "phy = \"802.11ac\"")).unwrap();
+    let shape = Phy::Vht { width: Width::Mhz80, streams: 1, short_guard: false };
+    assert_eq!(plain.channel("air").unwrap().cell().unwrap().phy, shape);
+    refused(
+        &vht,
+        &[
+            ("\"40 MHz\"", "\"160 MHz\"", "10: unknown width '160 MHz'; ..."),
+            (
+                "streams = 2",
+                "streams = 3",
+                "11: channels.air.streams = 3 spatial streams are not modelled: choose 1 to 2",
+            ),
+            (
+                "mcs = 7",
+                "mcs = 10",
+                "13: channels.air.mcs = 10 is not one of 802.11ac (40 MHz, 2 streams, short guard): choose 0 to 9, or ...",
+            ),
+            (
+                "frames = 16",
+                "size = \"2 MiB\"",
+                "14: channels.air.aggregate: aggregates of 64 frames and 2097152 B ...",
+            ),
+            (
+                "phy = \"802.11ac\"",
+                "phy = \"802.11n\"",
+                "10: channels.air.width: 802.11n is modelled 20 MHz wide at most, with one stream: remove it, or ...",
+            ),
+            (
+                "frames = 16 }",
+                "frames = 16 }\npcap = { at = [\"medium\"] }",
+                "15: channels.air.pcap: a capture is not modelled with 802.11ac (40 MHz, 2 streams, short guard): ...",
+            ),
+        ],
+    );
+    // MCS 9 has no whole number of bits in a symbol of 20 MHz (Tables 21-30 and 21-31).
+    refused(
+        &vht.replace("40 MHz", "20 MHz"),
+        &[(
+            "mcs = 7",
+            "mcs = 9",
+            "13: channels.air.mcs = 9 is not one of 802.11ac (20 MHz, 2 streams, short guard): choose 0 to 8, or ...",
+        )],
     );
 }
 

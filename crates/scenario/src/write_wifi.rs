@@ -2,7 +2,7 @@
 
 use crate::model::Channel;
 use crate::parse_edca::{write_edca, write_fec};
-use crate::parse_ht::ADAPTIVE;
+use crate::parse_ht::{ADAPTIVE, VHT, write_shape};
 use crate::parse_queue;
 use crate::parse_wifi::{MEDIUM, PHYS, hear_word, rate_text};
 use crate::write::{text, unit};
@@ -98,6 +98,7 @@ fn phy(phy: Phy, key: &mut impl FnMut(&str, String)) {
         Phy::HrDsss { .. } => Phy::HrDsss { short_preamble: false },
         Phy::ErpOfdm { .. } => Phy::ErpOfdm { short_slot: false },
         Phy::Ht { .. } => Phy::Ht { short_guard: false },
+        Phy::Vht { .. } => VHT,
         other => other,
     };
     if let Some(overhead) = phy.wavelan_overhead() {
@@ -109,8 +110,7 @@ fn phy(phy: Phy, key: &mut impl FnMut(&str, String)) {
     match phy {
         Phy::HrDsss { short_preamble: true } => key("preamble", "\"short\"".into()),
         Phy::ErpOfdm { short_slot: true } => key("slot", "\"short\"".into()),
-        Phy::Ht { short_guard: true } => key("guard", "\"short\"".into()),
-        _ => {}
+        other => write_shape(other, key),
     }
 }
 

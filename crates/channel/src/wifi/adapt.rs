@@ -1,10 +1,9 @@
 //! Rate control after Minstrel-HT of Linux (net/mac80211/rc80211_minstrel_ht.c): statistics of each rate to each
 //! receiver, the best by expected throughput, and now and then a single frame at another rate to learn about it.
 
-use super::{MCS_MAX, PhyRate};
+use super::PhyRate;
 use wavelane_base::{Chance, Instant, Span};
 
-const RATES: usize = MCS_MAX as usize + 1;
 /// How often statistics become estimates (`update_interval`).
 const UPDATE: Span = Span::from_millis(50);
 /// Weight of the estimate so far (`EWMA_LEVEL` 96 of 128).
@@ -20,8 +19,10 @@ const SAMPLE_EVERY: u64 = 16;
 const SAMPLE_PER_FRAME: f64 = 2.0;
 /// A rate slower than the two best is tried after so many chances to.
 const SKIPS: u32 = 20;
-/// Bytes of the frame by whose time on the air rates are compared (`AVG_PKT_SIZE`).
+/// Bytes of the frame by whose time on the air rates are compared (`AVG_PKT_SIZE`), and how many of them are timed together
+/// where one fills few symbols (`AVG_AMPDU_SIZE`).
 const FRAME: usize = 1_200;
+const FRAMES: u32 = 16;
 /// After so many tries the second best is used, then the surest.
 const TRIES_BEST: u32 = 2;
 const TRIES_SECOND: u32 = 4;
@@ -38,7 +39,7 @@ struct Known {
 /// The controller of one sender towards one receiver.
 #[derive(Clone, Debug)]
 pub(super) struct Control {
-    known: [Known; RATES],
+    known: Vec<Known>,
     best: usize,
     second: usize,
     surest: usize,
@@ -54,9 +55,10 @@ pub(super) struct Control {
 }
 
 impl Control {
-    pub(super) fn new() -> Self {
+    /// Of so many rates it knows nothing.
+    pub(super) fn new(rates: usize) -> Self {
         Self {
-            known: [Known::default(); RATES],
+            known: vec![Known::default(); rates],
             best: 0,
             second: 0,
             surest: 0,
@@ -78,7 +80,7 @@ impl Control {
         }
     }
     fn sample(&mut self, dice: &mut Chance) -> Option<usize> {
-        let rate = dice.below(RATES as u64) as usize;
+        let rate = dice.below(self.known.len() as u64) as usize;
         let (known, slow) = (self.known[rate].chance, rate < self.best.min(self.second));
         // Unlike there the second best is sampled too: here only frames that have failed twice are sent at it, so an
         // estimate from one unlucky frame would stand.
@@ -102,8 +104,9 @@ impl Control {
         self.transmissions += 1;
         self.wait = self.wait.saturating_sub(frames);
     }
-    /// Makes estimates of what was counted, if it is time. `fixed` is what a transmission costs beside its frames.
-    pub(super) fn update(&mut self, now: Instant, fixed: Span, rates: &[PhyRate; RATES]) {
+    /// Makes estimates of what was counted, if it is time, from what a transmission costs beside its frames (`fixed`) and
+    /// what a frame costs at each rate.
+    pub(super) fn update(&mut self, now: Instant, fixed: Span, frames: &[f64]) {
         if now < self.update_at {
             return;
         }
@@ -120,12 +123,11 @@ impl Control {
         }
         let chance = |rate: usize| self.known[rate].chance.unwrap_or(0.0);
         let throughput = |rate: usize| {
-            let time = fixed.as_secs_f64() / self.burst
-                + rates[rate].airtime(FRAME).saturating_sub(rates[rate].preamble()).as_secs_f64();
+            let time = fixed.as_secs_f64() / self.burst + frames[rate];
             if chance(rate) < USELESS { 0.0 } else { chance(rate).min(GOOD) / time }
         };
         let most = |value: &dyn Fn(usize) -> f64, but: Option<usize>| {
-            let others = (0..RATES).filter(|rate| Some(*rate) != but);
+            let others = (0..frames.len()).filter(|rate| Some(*rate) != but);
             others.fold(0, |best, rate| if value(rate) > value(best) || Some(best) == but { rate } else { best })
         };
         let best = most(&throughput, None);
@@ -141,8 +143,24 @@ impl Control {
 #[derive(Debug)]
 pub(super) struct Controls {
     pub(super) of: Vec<Control>,
-    pub(super) rates: [PhyRate; RATES],
+    /// What is chosen from, slowest first.
+    pub(super) rates: Vec<PhyRate>,
+    /// Seconds that a frame takes at each.
+    pub(super) frames: Vec<f64>,
     pub(super) dice: Chance,
     /// DIFS, the mean back-off, preamble, SIFS and a block acknowledgement.
     pub(super) fixed: Span,
+}
+
+impl Controls {
+    /// For `pairs` of sender and receiver, of which nothing is known.
+    pub(super) fn new(pairs: usize, rates: Vec<PhyRate>, dice: Chance, fixed: Span) -> Self {
+        let time = |rate: &PhyRate, octets| rate.airtime(octets).saturating_sub(rate.preamble()).as_secs_f64();
+        let frame = |rate: &PhyRate| match rate.spread() {
+            Some(_) => time(rate, FRAME * FRAMES as usize) / f64::from(FRAMES),
+            None => time(rate, FRAME),
+        };
+        let frames = rates.iter().map(frame).collect();
+        Self { of: vec![Control::new(rates.len()); pairs], rates, frames, dice, fixed }
+    }
 }

@@ -6,7 +6,7 @@
 
 use super::access::Ending;
 use super::station::{OnAir, Queued};
-use super::{ACK_OCTETS, PhyRate, Retry, Wifi};
+use super::{ACK_OCTETS, AGGREGATE_OCTETS_VHT, Phy, Retry, Wifi};
 use wavelane_base::{Instant, Span};
 
 /// How much goes into one aggregate.
@@ -24,7 +24,7 @@ pub const AGGREGATE_FRAMES: u8 = 64;
 pub const AGGREGATE_OCTETS: usize = 65_535;
 /// The smallest that it can.
 pub const AGGREGATE_OCTETS_MIN: usize = 8_191;
-/// aPPDUMaxTime of HT-mixed format (Table 19-25).
+/// aPPDUMaxTime of HT-mixed format (Table 19-25) and of VHT (Table 21-29).
 const TIME_MAX: Span = Span::from_micros(5_484);
 /// Most frames that are taken out of a managed queue for all receivers, to be sorted by receiver: two full aggregates, as
 /// drivers hold.
@@ -37,6 +37,18 @@ pub const BLOCK_ACK_OCTETS: usize = 32;
 impl Aggregate {
     /// As much as a compressed block acknowledgement can answer.
     pub const LARGEST: Self = Self { frames: AGGREGATE_FRAMES, octets: AGGREGATE_OCTETS };
+    /// The same of 802.11ac.
+    pub const LARGEST_VHT: Self = Self { frames: AGGREGATE_FRAMES, octets: AGGREGATE_OCTETS_VHT };
+
+    /// The largest of a physical layer.
+    pub const fn largest(phy: Phy) -> Self {
+        if let Phy::Vht { .. } = phy { Self::LARGEST_VHT } else { Self::LARGEST }
+    }
+}
+
+/// Bytes before a frame that goes alone: VHT sends it as an aggregate of one (10.13.7, S-MPDU).
+pub(super) const fn lone_octets(phy: Phy) -> usize {
+    if let Phy::Vht { .. } = phy { DELIMITER } else { 0 }
 }
 
 /// Bytes of the answer to a transmission of so many frames.
@@ -113,7 +125,7 @@ impl Wifi {
         let Some(controls) = &mut self.controls else { return false };
         let Some(head) = self.contenders[index].queue.front().filter(|head| head.to != station) else { return false };
         let control = &mut controls.of[station * self.stations.len() + head.to];
-        control.update(self.now, controls.fixed, &controls.rates);
+        control.update(self.now, controls.fixed, &controls.frames);
         let (rate, sample) = control.choose(head.tries, &mut controls.dice);
         self.stations[station].chosen = Some(controls.rates[rate]);
         sample && !head.no_ack
@@ -121,16 +133,20 @@ impl Wifi {
     /// Tells rate control what has become of the exchange.
     fn note_rate(&mut self, station: usize, to: usize, frames: u64, successes: u64) {
         let stations = self.stations.len();
-        let rate = self.stations[station].chosen.and_then(PhyRate::mcs);
-        if let (Some(controls), Some(rate)) = (&mut self.controls, rate) {
+        let (Some(controls), Some(chosen)) = (&mut self.controls, self.stations[station].chosen) else { return };
+        if let Some(rate) = controls.rates.iter().position(|rate| *rate == chosen) {
             controls.of[station * stations + to].note(rate, frames, successes);
         }
+    }
+    /// Bytes of a frame that goes alone. Frames to everybody are in the format of 802.11a.
+    pub(super) fn alone(&self, station: usize, frame: &Queued) -> usize {
+        frame.bytes.len() + self.overhead + if frame.to == station { 0 } else { self.lone }
     }
     /// Bytes of what the station's turn sends next: the aggregate, or the one frame.
     pub(super) fn psdu(&self, station: usize) -> usize {
         let this = &self.contenders[self.turn_of(station)];
         match self.stations[station].riding {
-            0 | 1 => this.queue.front().map_or(0, |head| head.bytes.len() + self.overhead),
+            0 | 1 => this.queue.front().map_or(0, |head| self.alone(station, head)),
             _ => this.riders().fold(0, |length, frame| grown(length, frame.bytes.len() + self.overhead)),
         }
     }

@@ -1,6 +1,7 @@
 //! A cell from its configuration.
 
-use super::adapt::{Control, Controls};
+use super::adapt::Controls;
+use super::aggregate;
 use super::capture::Tap;
 use super::classes::Division;
 use super::ear::{Ear, Hearing};
@@ -38,9 +39,8 @@ impl Rates {
         let rts = rts.unwrap_or_else(|| data.answered_at(basic));
         let answer = config.answer_rate.map(|r| rate("answer", r)).transpose()?;
         let cts = answer.unwrap_or_else(|| rts.answered_at(basic));
-        let slowest_basic = basic.iter().filter(|half| phy.rates().contains(half)).min();
         let broadcast = config.broadcast_rate.map(|r| rate("broadcast", r)).transpose()?;
-        let broadcast = broadcast.unwrap_or_else(|| phy.basic(slowest_basic));
+        let broadcast = broadcast.unwrap_or_else(|| phy.slowest_of(basic));
         Ok(Self { data, broadcast, rts, cts, answer })
     }
 }
@@ -82,6 +82,7 @@ impl Wifi {
             rts_threshold: config.rts_threshold,
             aggregate: config.aggregate,
             overhead: config.overhead(),
+            lone: aggregate::lone_octets(phy),
             kinds,
             aifs_extra: levels.iter().map(|aifsn| phy.slot().times(u64::from(aifsn - AIFSN.start()))).collect(),
             busy_slot: config.edca.map_or(rules.busy_slot, |edca| edca.busy_slot),
@@ -119,7 +120,7 @@ impl Wifi {
             inner_dice: inner_dice.collect(),
             errors: config.errors.map(|errors| Errors::new(seed, name, errors, config.fec, stations)),
             fec: config.fec,
-            noise: config.noise_db.map(|level| Noise::new(seed, name, &config.reach, level)),
+            noise: config.noise_db.map(|level| Noise::new(seed, name, config, level)),
             controls: config.adapts.then(|| Box::new(controls(seed, name, config, rates.cts))),
             ready: VecDeque::with_capacity(READY_BOUND),
             events: VecDeque::with_capacity(stations * kinds),
@@ -137,9 +138,9 @@ impl Wifi {
 fn controls(seed: Seed, name: &str, config: &WifiConfig, answer: PhyRate) -> Controls {
     let phy = config.phy;
     let pairs = config.reach.stations() * config.reach.stations();
-    let rates = core::array::from_fn(|place| PhyRate::of(phy, place));
+    let rates = phy.choices();
     let slots = phy.slot().times(u64::from(config.windows().0) / 2);
-    let (preamble, answer) = (PhyRate::of(phy, 0).preamble(), answer.airtime(BLOCK_ACK_OCTETS));
+    let (preamble, answer) = (rates[0].preamble(), answer.airtime(BLOCK_ACK_OCTETS));
     let fixed = phy.difs() + slots + preamble + phy.sifs() + answer;
-    Controls { of: vec![Control::new(); pairs], rates, dice: seed.chance(&format!("{name} / samples")), fixed }
+    Controls::new(pairs, rates, seed.chance(&format!("{name} / samples")), fixed)
 }

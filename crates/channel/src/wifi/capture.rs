@@ -192,7 +192,7 @@ const BAD_FCS: u8 = 0x40;
 fn put_radiotap(out: &mut Vec<u8>, phy: Phy, frame: &OnAir, heard: Option<(i16, Heard)>) {
     // 2,412 or 5,180 MHz; CCK 0x20, OFDM 0x40, 2 GHz 0x80, 5 GHz 0x100.
     let (mhz, kind): (u16, u16) = match phy {
-        Phy::Ofdm | Phy::Ht { .. } => (5_180, 0x140),
+        Phy::Ofdm | Phy::Ht { .. } | Phy::Vht { .. } => (5_180, 0x140),
         Phy::ErpOfdm { .. } => (2_412, 0xc0),
         _ => (2_412, 0xa0),
     };

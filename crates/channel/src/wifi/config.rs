@@ -1,10 +1,10 @@
 //! What a cell is made of, as plain values. Reading files is the scenario's business.
 
-use super::aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS, AGGREGATE_OCTETS_MIN, Aggregate};
+use super::aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS_MIN, Aggregate};
 use super::capture::{CapturePoint, SNAPLEN_MAX, SNAPLEN_MIN};
 use super::edca::{AIFSN, Access, Category, Edca, TXOP_MAX};
 use super::fec::{FEEDBACK_MAX, Fec};
-use super::{CW_MAX, ConfigError, Phy, Rules};
+use super::{CW_MAX, ConfigError, Phy, Rules, STREAMS_MAX};
 use crate::cable::{Discipline, QueueLimit, Queueing};
 use crate::loss::{DWELL_MAX, DWELL_MIN};
 use std::collections::BTreeMap;
@@ -20,8 +20,9 @@ pub const QUEUE_BOUND: usize = 1 << 16;
 pub const AIRTIME_STATIONS: usize = 64;
 /// The QoS Control field, which a data frame of EDCA has more (9.2.4.5).
 const QOS_OCTETS: usize = 2;
-/// An RTS threshold above every frame: RTS is never used (dot11RTSThreshold, C.3, is 65536 by default).
-pub const RTS_NEVER: usize = 65_536;
+/// An RTS threshold above every frame: RTS is never used (the largest and default dot11RTSThreshold, C.3; aPSDUMaxLength of
+/// Table 21-29).
+pub const RTS_NEVER: usize = 4_692_480;
 
 /// One radio medium and its stations, which are numbered from 0.
 #[derive(Clone, PartialEq, Debug)]
@@ -379,9 +380,9 @@ impl WifiConfig {
         }
         Ok(())
     }
-    /// Aggregates, and what 802.11n is not modelled with.
+    /// Streams, aggregates, and what 802.11n and 802.11ac are not modelled with.
     fn check_high_throughput(&self) -> Result<(), ConfigError> {
-        let ofdm = matches!(self.phy, Phy::Ofdm | Phy::ErpOfdm { .. } | Phy::Ht { .. });
+        let ofdm = matches!(self.phy, Phy::Ofdm | Phy::ErpOfdm { .. }) || self.phy.is_by_mcs();
         if self.noise_db.is_some() && !ofdm {
             return Err(ConfigError::NoiseAlone(self.phy));
         }
@@ -391,17 +392,22 @@ impl WifiConfig {
         if self.adapts && self.aggregate.is_none() {
             return Err(ConfigError::AdaptsAlone);
         }
-        let Phy::Ht { .. } = self.phy else {
+        if let Phy::Vht { streams, .. } = self.phy
+            && !(1..=STREAMS_MAX).contains(&streams)
+        {
+            return Err(ConfigError::Streams(streams));
+        }
+        if !self.phy.is_by_mcs() {
             return if self.aggregate.is_some() { Err(ConfigError::AggregateAlone(self.phy)) } else { Ok(()) };
-        };
+        }
         let asked = [("error correction", self.fec.is_some()), ("a capture", !self.captures.is_empty())];
         if let Some((what, _)) = asked.iter().find(|(_, asked)| *asked) {
-            return Err(ConfigError::NotWithHt(what));
+            return Err(ConfigError::NotByMcs(what, self.phy));
         }
         let Some(aggregate) = self.aggregate else { return Ok(()) };
         let fits = (1..=AGGREGATE_FRAMES).contains(&aggregate.frames)
-            && (AGGREGATE_OCTETS_MIN..=AGGREGATE_OCTETS).contains(&aggregate.octets);
-        if fits { Ok(()) } else { Err(ConfigError::Aggregate(aggregate)) }
+            && (AGGREGATE_OCTETS_MIN..=Aggregate::largest(self.phy).octets).contains(&aggregate.octets);
+        if fits { Ok(()) } else { Err(ConfigError::Aggregate(aggregate, self.phy)) }
     }
     fn check_errors(&self) -> Result<(), ConfigError> {
         let stations = self.reach.stations();

@@ -66,7 +66,7 @@ impl Edca {
     pub fn standard(phy: Phy) -> Self {
         let (min, max) = (phy.cw_min(), super::CW_MAX);
         let limits = match phy {
-            Phy::Ofdm | Phy::ErpOfdm { .. } | Phy::Ht { .. } => [2_528, 2_528, 4_096, 2_080],
+            Phy::Ofdm | Phy::ErpOfdm { .. } | Phy::Ht { .. } | Phy::Vht { .. } => [2_528, 2_528, 4_096, 2_080],
             _ => [3_264, 3_264, 6_016, 3_264],
         };
         // (aCWmin + 1) / 2 - 1 and (aCWmin + 1) / 4 - 1, of a power of two less one.

@@ -53,7 +53,7 @@ impl Wifi {
         let rate = self.rate_to(station, frame.to);
         let coded = self.stations[station].coded && frame.to != station;
         let frames = self.stations[station].riding;
-        let octets = if frames > 1 { self.psdu(station) } else { frame.bytes.len() + self.overhead };
+        let octets = if frames > 1 { self.psdu(station) } else { self.alone(station, frame) };
         let data = rate.airtime(self.on_air(octets, coded));
         if frame.no_ack { data } else { data + self.sifs + self.answer_time(rate, answer_octets(frames)) }
     }

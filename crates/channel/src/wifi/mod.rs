@@ -28,6 +28,7 @@ mod rules;
 mod stage;
 mod station;
 mod timers;
+mod vht;
 
 pub use aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS, AGGREGATE_OCTETS_MIN, Aggregate, BLOCK_ACK_OCTETS};
 pub use capture::{CAPTURES_BOUND, CapturePoint, Captured, LINKTYPE_RADIOTAP, SNAPLEN_MAX, SNAPLEN_MIN, address};
@@ -37,10 +38,11 @@ pub use config::{
 };
 pub use edca::{AIFSN, Access, CATEGORIES, Category, Edca, Handling, TXOP_MAX};
 pub use fec::{FEEDBACK_MAX, Fec, FecCode, FecFrames, RS_LENGTHS};
-pub use phy::{ACK_OCTETS, CW_MAX, MCS_MAX, Phy, PhyRate, RTS_OCTETS, RateError, WAVELAN_WAITS};
+pub use phy::{ACK_OCTETS, CW_MAX, Phy, PhyRate, RTS_OCTETS, RateError, WAVELAN_WAITS};
 pub use refusal::ConfigError;
 pub use rules::{AfterDrop, AfterTimeout, BusySlot, Draw, Eifs, FirstAccess, Overlap, Retry, Rules, Sensed, Timeout};
 pub use station::{CategoryTally, Tally};
+pub use vht::{AGGREGATE_OCTETS_VHT, STREAMS_MAX, Width};
 
 use capture::Tap;
 use classes::{Class, Home};
@@ -140,6 +142,8 @@ pub struct Wifi {
     aggregate: Option<Aggregate>,
     /// Bytes of MAC header, FCS and LLC/SNAP around each frame.
     overhead: usize,
+    /// Bytes more around one that goes alone.
+    lone: usize,
     /// How many contenders a station is: its categories with EDCA, else one.
     kinds: usize,
     /// Each AIFS of the cell less DIFS, shortest first.

@@ -1,9 +1,9 @@
 //! Frames lost to thermal noise: how strong a frame is against it, and what its modulation and code make of that.
 //!
-//! BPSK, QPSK, 16-QAM and 64-QAM in white noise, soft decisions, and the union bound over error events with the distance
+//! BPSK, QPSK, 16-, 64- and 256-QAM in white noise, soft decisions, and the union bound over error events with the distance
 //! spectra of the code (133, 171) and its punctured forms (Haccoun and Begin, IEEE Trans. Comm. 37, 1989).
 
-use super::{PhyRate, ReachMap};
+use super::{Phy, PhyRate, WifiConfig};
 use wavelane_base::maths::{exponential, power};
 use wavelane_base::{Chance, Seed};
 
@@ -26,10 +26,11 @@ enum Symbol {
     Qpsk,
     Qam16,
     Qam64,
+    Qam256,
 }
 
-/// Modulations and codes of MCS 0 to 7, then the one that only 802.11a has, 9 Mbit/s.
-const KINDS: [(Symbol, &Code); 9] = [
+/// Modulations and codes of MCS 0 to 9, then the one that only 802.11a has, 9 Mbit/s.
+const KINDS: [(Symbol, &Code); 11] = [
     (Symbol::Bpsk, &HALF),
     (Symbol::Qpsk, &HALF),
     (Symbol::Qpsk, &THREE_QUARTERS),
@@ -38,6 +39,8 @@ const KINDS: [(Symbol, &Code); 9] = [
     (Symbol::Qam64, &TWO_THIRDS),
     (Symbol::Qam64, &THREE_QUARTERS),
     (Symbol::Qam64, &FIVE_SIXTHS),
+    (Symbol::Qam256, &THREE_QUARTERS),
+    (Symbol::Qam256, &FIVE_SIXTHS),
     (Symbol::Bpsk, &THREE_QUARTERS),
 ];
 
@@ -49,13 +52,14 @@ fn erfc(x: f64) -> f64 {
     (sum * exponential(-x * x)).max(0.0)
 }
 
-/// The square of half the least distance between two symbols over the variance of the noise.
+/// The square of half the least distance between two symbols over the variance of the noise (K_MOD of Tables 17-11, 21-14).
 fn distance(symbol: Symbol, snr: f64) -> f64 {
     match symbol {
         Symbol::Bpsk => snr,
         Symbol::Qpsk => snr / 2.0,
         Symbol::Qam16 => snr / 10.0,
         Symbol::Qam64 => snr / 42.0,
+        Symbol::Qam256 => snr / 170.0,
     }
 }
 
@@ -66,17 +70,24 @@ fn coded_errors(code: &Code, distance: f64) -> f64 {
     (terms.sum::<f64>() / code.period).min(0.5)
 }
 
-/// The chance that a bit of a frame at `kind` survives, by the ratio in dB.
-fn survival(kind: usize, snr_db: i16) -> f64 {
+/// The chance that a bit of a frame at `kind` survives, by the ratio in dB and what the sender's power is divided by.
+fn survival(kind: usize, snr_db: i16, division: f64) -> f64 {
     let (symbol, code) = KINDS[kind];
-    1.0 - coded_errors(code, distance(symbol, power(10.0, f64::from(snr_db) / 10.0)))
+    1.0 - coded_errors(code, distance(symbol, power(10.0, f64::from(snr_db) / 10.0) / division))
+}
+
+/// Where the sender's power is divided: not at all; by the width, over one stream; over two.
+fn divisions(phy: Phy) -> Vec<f64> {
+    let Phy::Vht { width, streams, .. } = phy else { return vec![1.0] };
+    let wide = f64::from(width.mhz()) / 20.0;
+    std::iter::once(1.0).chain((1..=streams).map(|streams| wide * f64::from(streams))).collect()
 }
 
 /// Which of [`KINDS`] a rate is.
 fn kind_of(rate: PhyRate) -> usize {
     rate.mcs().unwrap_or(match rate.half_mbps() {
         12 => 0,
-        18 => 8,
+        18 => 10,
         24 => 1,
         36 => 2,
         48 => 3,
@@ -90,24 +101,33 @@ fn kind_of(rate: PhyRate) -> usize {
 #[derive(Debug)]
 pub(super) struct Noise {
     stations: usize,
-    /// Survival of a bit, by sender, listener and kind.
+    /// How many ways there are to divide the power.
+    divisions: usize,
+    /// Survival of a bit, by sender, listener, division and kind.
     bits: Vec<[f64; KINDS.len()]>,
     luck: Chance,
 }
 
 impl Noise {
-    /// `level_db` is on the scale of the reach map's signals.
-    pub(super) fn new(seed: Seed, name: &str, reach: &ReachMap, level_db: i16) -> Self {
-        let of = |signal: i16| core::array::from_fn(|kind| survival(kind, signal - level_db));
+    /// `level_db` is on the scale of the reach map's signals, and what 20 MHz hold.
+    pub(super) fn new(seed: Seed, name: &str, config: &WifiConfig, level_db: i16) -> Self {
+        let divisions = divisions(config.phy);
+        let of = |signal: i16| {
+            let each = |division: &f64| core::array::from_fn(|kind| survival(kind, signal - level_db, *division));
+            divisions.iter().map(each).collect::<Vec<_>>()
+        };
         Self {
-            stations: reach.stations(),
-            bits: reach.pairs().map(|pair| of(pair.signal_db)).collect(),
+            stations: config.reach.stations(),
+            divisions: divisions.len(),
+            bits: config.reach.pairs().flat_map(|pair| of(pair.signal_db)).collect(),
             luck: seed.chance(&format!("{name} / noise")),
         }
     }
     /// Whether `octets` sent at `rate` survive.
     pub(super) fn spares(&mut self, sender: usize, listener: usize, rate: PhyRate, octets: usize) -> bool {
-        let bit = self.bits[sender * self.stations + listener][kind_of(rate)];
+        let pair = sender * self.stations + listener;
+        let division = rate.spread().map_or(0, |(_, streams)| usize::from(streams));
+        let bit = self.bits[pair * self.divisions + division][kind_of(rate)];
         self.luck.unit() < power(bit, octets as f64 * 8.0)
     }
 }

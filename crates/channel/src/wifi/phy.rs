@@ -1,7 +1,8 @@
 //! The physical layers: which rates they have, how long frames take, how long the gaps are.
 //!
-//! Numbers are those of IEEE Std 802.11-2016: clause 15 (DSSS), 16 (HR/DSSS), 17 (OFDM), 18 (ERP), 19 (HT).
+//! Numbers are those of IEEE Std 802.11-2016: clause 15 (DSSS), 16 (HR/DSSS), 17 (OFDM), 18 (ERP), 19 (HT), 21 (VHT).
 
+use super::vht::{self, Width};
 use core::fmt;
 use wavelane_base::{Rate, Span};
 
@@ -27,6 +28,15 @@ pub enum Phy {
         /// Guard intervals of 400 ns instead of 800 ns.
         short_guard: bool,
     },
+    /// 802.11ac at 5 GHz: MCS 0 to 9, at 20 MHz to 8.
+    Vht {
+        /// Of the channel.
+        width: Width,
+        /// Spatial streams, 1 or 2; senders that choose their rates use fewer too.
+        streams: u8,
+        /// Guard intervals of 400 ns instead of 800 ns.
+        short_guard: bool,
+    },
     /// The 2 Mbit/s cards before 802.11 (915 MHz and 2.4 GHz); see [`Phy::wavelan`].
     WaveLan {
         /// What the modem sends before a frame's own bytes, and the time it needs around them.
@@ -38,8 +48,8 @@ pub enum Phy {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PhyRate {
     phy: Phy,
-    /// In units of 500 kbit/s, as in the Supported Rates element (9.4.2.3); of 802.11n with the long guard interval.
-    half_mbps: u8,
+    /// In units of 250 kbit/s, with the long guard interval: the data bits of an OFDM symbol.
+    quarters: u16,
 }
 
 /// A rate that a physical layer does not have.
@@ -64,10 +74,9 @@ const OFDM_SYMBOL_US: u64 = 4;
 const OFDM_EXTRA_BITS: u64 = 16 + 6;
 /// Legacy training and SIGNAL 20 us, HT-SIG 8 us, HT-STF 4 us and one HT-LTF 4 us (19.3.2, Table 19-6).
 const HT_PREAMBLE_US: u64 = 36;
-/// The highest MCS of one spatial stream (19.5).
-pub const MCS_MAX: u8 = 7;
-/// Non-HT reference rates of MCS 0 to 7, in units of 500 kbit/s (10.7.10): same modulation, next code rate below.
-const HT_REFERENCE: [u8; 8] = [12, 24, 36, 48, 72, 96, 108, 108];
+/// Non-HT reference rates of MCS 0 to 9, in units of 250 kbit/s (10.7.10): same modulation, next code rate below; of 256-QAM
+/// the fastest.
+const REFERENCE: [u16; 10] = [24, 48, 72, 96, 144, 192, 216, 216, 216, 216];
 /// aSignalExtension of ERP-OFDM (18.5.4).
 const SIGNAL_EXTENSION_US: u64 = 6;
 
@@ -91,50 +100,71 @@ impl Phy {
             _ => None,
         }
     }
-    /// Its rates, in units of 500 kbit/s, slowest first.
-    pub const fn rates(self) -> &'static [u8] {
+    /// Its rates, in units of 250 kbit/s and with the long guard interval, slowest first; of 802.11n and 802.11ac by MCS.
+    pub const fn rates(self) -> &'static [u16] {
         match self {
-            Self::WaveLan { .. } => &[4],
-            Self::Dsss => &[2, 4],
-            Self::HrDsss { .. } => &[2, 4, 11, 22],
-            Self::Ofdm | Self::ErpOfdm { .. } => &[12, 18, 24, 36, 48, 72, 96, 108],
-            Self::Ht { .. } => &[13, 26, 39, 52, 78, 104, 117, 130],
+            Self::WaveLan { .. } => &[8],
+            Self::Dsss => &[4, 8],
+            Self::HrDsss { .. } => &[4, 8, 22, 44],
+            Self::Ofdm | Self::ErpOfdm { .. } => &[24, 36, 48, 72, 96, 144, 192, 216],
+            Self::Ht { .. } => &[26, 52, 78, 104, 156, 208, 234, 260],
+            Self::Vht { width, streams, .. } => vht::symbol_bits(width, streams),
         }
     }
     /// `rate` as one of its rates.
     pub fn rate(self, rate: Rate) -> Result<PhyRate, RateError> {
-        let mut rates = self.rates().iter().map(|half_mbps| PhyRate { phy: self, half_mbps: *half_mbps });
+        let mut rates = self.rates().iter().map(|quarters| PhyRate { phy: self, quarters: *quarters });
         rates.find(|known| known.rate() == rate).ok_or(RateError { rate, phy: self })
     }
-    /// The rate of an MCS of 802.11n; `None` of other layers and above [`MCS_MAX`].
-    pub fn mcs_rate(self, mcs: u8) -> Option<Rate> {
-        let Self::Ht { .. } = self else { return None };
-        let half_mbps = *self.rates().get(usize::from(mcs))?;
-        Some(PhyRate { phy: self, half_mbps }.rate())
+    /// Whether it is 802.11n or 802.11ac, which have rates by MCS, and aggregates.
+    pub const fn is_by_mcs(self) -> bool {
+        matches!(self, Self::Ht { .. } | Self::Vht { .. })
     }
-    /// The MCS of a rate of 802.11n.
+    /// Its highest MCS; `None` of layers without.
+    pub fn mcs_max(self) -> Option<u8> {
+        self.is_by_mcs().then(|| self.rates().len() as u8 - 1)
+    }
+    /// The rate of an MCS; `None` of layers without, and above [`Self::mcs_max`].
+    pub fn mcs_rate(self, mcs: u8) -> Option<Rate> {
+        let quarters = *self.rates().get(usize::from(mcs)).filter(|_| self.is_by_mcs())?;
+        Some(PhyRate { phy: self, quarters }.rate())
+    }
+    /// The MCS of a rate.
     pub fn mcs_of(self, rate: Rate) -> Option<u8> {
-        (0..=MCS_MAX).find(|mcs| self.mcs_rate(*mcs) == Some(rate))
+        (0..=self.mcs_max()?).find(|mcs| self.mcs_rate(*mcs) == Some(rate))
+    }
+    /// The rates that a sender chooses from by itself, slowest first: those of fewer streams are among them.
+    pub(super) fn choices(self) -> Vec<PhyRate> {
+        let all = |phy: Self| phy.rates().iter().map(move |quarters| PhyRate { phy, quarters: *quarters });
+        let Self::Vht { width, streams, short_guard } = self else { return all(self).collect() };
+        let layer = |streams| Self::Vht { width, streams, short_guard };
+        let mut rates: Vec<PhyRate> = (1..=streams).flat_map(|streams| all(layer(streams))).collect();
+        rates.sort_by_key(|rate| rate.quarters);
+        rates
     }
     /// The layer of control frames: that of the stations before 802.11n.
     pub const fn legacy(self) -> Self {
         match self {
-            Self::Ht { .. } => Self::Ofdm,
+            Self::Ht { .. } | Self::Vht { .. } => Self::Ofdm,
             other => other,
         }
     }
-    /// The rate that stands for `half_mbps` in the rules, or the slowest.
-    pub(super) fn basic(self, half_mbps: Option<&u8>) -> PhyRate {
-        half_mbps.map_or(self.slowest(), |half_mbps| PhyRate { phy: self, half_mbps: *half_mbps })
+    /// Of `basic` rates (in units of 500 kbit/s) those that it has, in units of 250 kbit/s.
+    fn known(self, basic: &[u8]) -> impl Iterator<Item = u16> {
+        basic.iter().map(|half| 2 * u16::from(*half)).filter(move |quarters| self.rates().contains(quarters))
+    }
+    /// The slowest of `basic` that it has, or its own slowest.
+    pub(super) fn slowest_of(self, basic: &[u8]) -> PhyRate {
+        self.known(basic).min().map_or(self.slowest(), |quarters| PhyRate { phy: self, quarters })
     }
     /// Its slowest rate, at which the ACK of an EIFS is reckoned (10.3.2.3.7).
     pub const fn slowest(self) -> PhyRate {
-        PhyRate { phy: self.legacy(), half_mbps: self.legacy().rates()[0] }
+        PhyRate { phy: self.legacy(), quarters: self.legacy().rates()[0] }
     }
     /// aSlotTime (15.3.3, 16.3.3, 17.4.4, 18.5.4).
     pub const fn slot(self) -> Span {
         Span::from_micros(match self {
-            Self::Ofdm | Self::Ht { .. } | Self::ErpOfdm { short_slot: true } => 9,
+            Self::Ofdm | Self::Ht { .. } | Self::Vht { .. } | Self::ErpOfdm { short_slot: true } => 9,
             Self::Dsss | Self::HrDsss { .. } | Self::ErpOfdm { short_slot: false } => 20,
             Self::WaveLan { .. } => WAVELAN_SLOT_US,
         })
@@ -142,7 +172,7 @@ impl Phy {
     /// aSIFSTime (15.3.3, 16.3.3, 17.4.4, 18.5.4).
     pub const fn sifs(self) -> Span {
         Span::from_micros(match self {
-            Self::Ofdm | Self::Ht { .. } => 16,
+            Self::Ofdm | Self::Ht { .. } | Self::Vht { .. } => 16,
             Self::Dsss | Self::HrDsss { .. } | Self::ErpOfdm { .. } => 10,
             // Nothing is answered.
             Self::WaveLan { .. } => 0,
@@ -167,19 +197,19 @@ impl Phy {
     pub const fn cw_min(self) -> u32 {
         match self {
             Self::Dsss | Self::HrDsss { .. } | Self::WaveLan { .. } => 31,
-            Self::Ofdm | Self::ErpOfdm { .. } | Self::Ht { .. } => 15,
+            Self::Ofdm | Self::ErpOfdm { .. } | Self::Ht { .. } | Self::Vht { .. } => 15,
         }
     }
     /// aCCATime: how long a frame is on the air before others must have noticed it.
     pub const fn cca(self) -> Span {
         Span::from_micros(match self {
             Self::Dsss | Self::HrDsss { .. } | Self::WaveLan { .. } => 15,
-            Self::Ofdm | Self::ErpOfdm { .. } | Self::Ht { .. } => 4,
+            Self::Ofdm | Self::ErpOfdm { .. } | Self::Ht { .. } | Self::Vht { .. } => 4,
         })
     }
 }
 
-/// aCWmax of all four (15.3.3, 16.3.3, 17.4.4, 18.5.4).
+/// aCWmax of all (15.3.3, 16.3.3, 17.4.4, 18.5.4).
 pub const CW_MAX: u32 = 1023;
 /// An ACK or CTS: control, duration, one address, FCS (9.3.1.3, 9.3.1.4).
 pub const ACK_OCTETS: usize = 14;
@@ -187,28 +217,34 @@ pub const ACK_OCTETS: usize = 14;
 pub const RTS_OCTETS: usize = 20;
 
 impl PhyRate {
-    /// The rate at a place of its layer's.
-    pub(super) fn of(phy: Phy, place: usize) -> Self {
-        Self { phy, half_mbps: phy.rates()[place] }
-    }
     /// Whether it is 6 Mbit/s OFDM.
     pub(super) const fn is_slowest_ofdm(self) -> bool {
-        matches!(self.phy, Phy::Ofdm | Phy::ErpOfdm { .. }) && self.half_mbps == 12
+        matches!(self.phy, Phy::Ofdm | Phy::ErpOfdm { .. }) && self.quarters == 24
     }
     /// Bits per second.
     pub const fn rate(self) -> Rate {
-        // Ten symbols with the short guard interval last as long as nine with the long one (19.5).
-        let symbols = if let Phy::Ht { short_guard: true } = self.phy { 10 } else { 9 };
-        Rate::from_bps(self.half_mbps as u64 * 500_000 * symbols / 9)
+        // Ten symbols with the short guard interval last as long as nine with the long one (19.5, 21.5).
+        let symbols = if self.has_short_guard() { 10 } else { 9 };
+        Rate::from_bps(self.quarters as u64 * 250_000 * symbols / 9)
     }
-    /// Its MCS, if it is one of 802.11n.
+    const fn has_short_guard(self) -> bool {
+        matches!(self.phy, Phy::Ht { short_guard: true } | Phy::Vht { short_guard: true, .. })
+    }
+    /// Its MCS, if it has one.
     pub(super) fn mcs(self) -> Option<usize> {
-        let Phy::Ht { .. } = self.phy else { return None };
-        self.phy.rates().iter().position(|half| *half == self.half_mbps)
+        let place = self.phy.rates().iter().position(|quarters| *quarters == self.quarters);
+        place.filter(|_| self.phy.is_by_mcs())
     }
-    /// In units of 500 kbit/s.
-    pub(super) const fn half_mbps(self) -> u8 {
-        self.half_mbps
+    /// The width and the streams that its power is spread over.
+    pub(super) const fn spread(self) -> Option<(Width, u8)> {
+        match self.phy {
+            Phy::Vht { width, streams, .. } => Some((width, streams)),
+            _ => None,
+        }
+    }
+    /// In units of 500 kbit/s, as in the Supported Rates element (9.4.2.3); those that it has no room for are the largest.
+    pub(super) fn half_mbps(self) -> u8 {
+        u8::try_from(self.quarters / 2).unwrap_or(u8::MAX)
     }
     /// Preamble and header before the first bit of the frame's own bytes; also how long a receiver takes to report
     /// the start of a reception (aRxPHYStartDelay).
@@ -217,33 +253,34 @@ impl PhyRate {
             Phy::WaveLan { lead } => return lead,
             Phy::Dsss => DSSS_LONG_US,
             // 1 Mbit/s has the long form only (16.2.2.3).
-            Phy::HrDsss { short_preamble } if short_preamble && self.half_mbps > 2 => DSSS_SHORT_US,
+            Phy::HrDsss { short_preamble } if short_preamble && self.quarters > 4 => DSSS_SHORT_US,
             Phy::HrDsss { .. } => DSSS_LONG_US,
             Phy::Ofdm | Phy::ErpOfdm { .. } => OFDM_PREAMBLE_US,
             Phy::Ht { .. } => HT_PREAMBLE_US,
+            Phy::Vht { streams, .. } => vht::preamble_us(streams),
         })
     }
     /// How long an answer to a frame at this rate is on the air before its receiver reports it (aRxPHYStartDelay).
     pub const fn start_delay(self) -> Span {
         match self.phy {
             // Answers are in the format of 802.11a.
-            Phy::Ht { .. } => Span::from_micros(OFDM_PREAMBLE_US),
+            Phy::Ht { .. } | Phy::Vht { .. } => Span::from_micros(OFDM_PREAMBLE_US),
             _ => self.preamble(),
         }
     }
-    /// TXTIME of a frame of `octets`, header and FCS counted (15.3.4, 16.3.4, 17.4.3, 18.5.3).
+    /// TXTIME of a PSDU of `octets` (15.3.4, 16.3.4, 17.4.3, 18.5.3, 19.4.3, 21.4.3).
     pub const fn airtime(self, octets: usize) -> Span {
-        let (bits, half) = (octets as u64 * 8, self.half_mbps as u64);
+        let (bits, quarters) = (octets as u64 * 8, self.quarters as u64);
+        let symbols = (OFDM_EXTRA_BITS + bits).div_ceil(quarters);
         let after_preamble = match self.phy {
             // The header states the length in whole microseconds, rounded up (16.2.3.5).
-            Phy::Dsss | Phy::HrDsss { .. } | Phy::WaveLan { .. } => (bits * 2).div_ceil(half),
-            Phy::Ofdm => OFDM_SYMBOL_US * (OFDM_EXTRA_BITS + bits).div_ceil(half * 2),
-            Phy::Ht { short_guard: false } => OFDM_SYMBOL_US * (OFDM_EXTRA_BITS + bits).div_ceil(half * 2),
-            // Symbols of 3.6 us, and the whole in steps of 4 us (19.4.3).
-            Phy::Ht { short_guard: true } => {
-                OFDM_SYMBOL_US * ((OFDM_EXTRA_BITS + bits).div_ceil(half * 2) * 9).div_ceil(10)
+            Phy::Dsss | Phy::HrDsss { .. } | Phy::WaveLan { .. } => (bits * 4).div_ceil(quarters),
+            Phy::Ofdm => OFDM_SYMBOL_US * symbols,
+            Phy::Ht { short_guard } => long_symbols(symbols, short_guard) * OFDM_SYMBOL_US,
+            Phy::Vht { short_guard, .. } => {
+                long_symbols(vht::symbols(octets as u64, quarters), short_guard) * OFDM_SYMBOL_US
             }
-            Phy::ErpOfdm { .. } => OFDM_SYMBOL_US * (OFDM_EXTRA_BITS + bits).div_ceil(half * 2) + SIGNAL_EXTENSION_US,
+            Phy::ErpOfdm { .. } => OFDM_SYMBOL_US * symbols + SIGNAL_EXTENSION_US,
         };
         Span::from_nanos(self.preamble().as_nanos() + after_preamble * 1_000)
     }
@@ -251,19 +288,28 @@ impl PhyRate {
     /// it (10.7.6.5.2); the slowest rate if there is none.
     pub fn answered_at(self, basic: &[u8]) -> Self {
         let known = self.reference();
-        let fit = basic.iter().filter(|half| **half <= known.half_mbps && known.phy.rates().contains(half)).max();
-        fit.map_or(known.phy.slowest(), |half_mbps| Self { half_mbps: *half_mbps, ..known })
+        let fit = known.phy.known(basic).filter(|quarters| *quarters <= known.quarters).max();
+        fit.map_or(known.phy.slowest(), |quarters| Self { quarters, ..known })
     }
     /// The rate that stands for it where older stations must follow (10.7.10).
     fn reference(self) -> Self {
-        let Phy::Ht { .. } = self.phy else { return self };
-        let place = self.phy.rates().iter().position(|half| *half == self.half_mbps).unwrap_or(0);
-        Self { phy: Phy::Ofdm, half_mbps: HT_REFERENCE[place] }
+        self.mcs().map_or(self, |mcs| Self { phy: Phy::Ofdm, quarters: REFERENCE[mcs] })
     }
+}
+
+/// Symbols of 4 us that last as long as so many: with the short guard interval they have 3.6 us, and the whole counts in
+/// steps of 4 us (19.4.3, 21.4.3).
+const fn long_symbols(symbols: u64, short_guard: bool) -> u64 {
+    if short_guard { (symbols * 9).div_ceil(10) } else { symbols }
 }
 
 impl fmt::Display for Phy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Vht { width, streams, short_guard } = self {
+            let plural = if *streams == 1 { "" } else { "s" };
+            let guard = if *short_guard { ", short guard" } else { "" };
+            return write!(f, "802.11ac ({width}, {streams} stream{plural}{guard})");
+        }
         f.write_str(match self {
             Self::WaveLan { .. } => "WaveLAN",
             Self::Dsss => "DSSS",
@@ -274,18 +320,19 @@ impl fmt::Display for Phy {
             Self::ErpOfdm { short_slot: true } => "802.11g (short slot)",
             Self::Ht { short_guard: false } => "802.11n",
             Self::Ht { short_guard: true } => "802.11n (short guard)",
+            Self::Vht { .. } => "802.11ac",
         })
     }
 }
 
-/// Rates in units of 500 kbit/s as a list in Mbit/s.
-struct Listed(&'static [u8]);
+/// Rates in units of 250 kbit/s as a list in Mbit/s.
+struct Listed(&'static [u16]);
 
 impl fmt::Display for Listed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, half) in self.0.iter().enumerate() {
+        for (i, quarters) in self.0.iter().enumerate() {
             let comma = if i == 0 { "" } else { ", " };
-            write!(f, "{comma}{}", f64::from(*half) / 2.0)?;
+            write!(f, "{comma}{}", f64::from(*quarters) / 4.0)?;
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! Why a cell is refused, and what to do about it.
 
-use super::aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS, AGGREGATE_OCTETS_MIN, Aggregate};
+use super::aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS_MIN, Aggregate};
 use super::capture::{SNAPLEN_MAX, SNAPLEN_MIN};
 use super::config::{AIRTIME_STATIONS, QUEUE_BOUND, STATIONS_BOUND};
 use super::edca::{Category, TXOP_MAX};
 use super::fec::FEEDBACK_MAX;
-use super::{CW_MAX, Phy, RateError};
+use super::{CW_MAX, Phy, RateError, STREAMS_MAX};
 use crate::loss::{DWELL_MAX, DWELL_MIN};
 use wavelane_base::{Ratio, Span};
 
@@ -87,7 +87,9 @@ pub enum ConfigError {
         txop: Span,
     },
     /// Noise without curves for it.
-    #[error("what noise does to frames of {0} is not modelled: leave it out, or choose 802.11a, 802.11g or 802.11n")]
+    #[error(
+        "what noise does to frames of {0} is not modelled: leave it out, or choose 802.11a, 802.11g, 802.11n or 802.11ac"
+    )]
     NoiseAlone(Phy),
     /// Noise and coded frames.
     #[error("frames meet either noise or the errors that a code corrects: leave one of them out")]
@@ -96,17 +98,20 @@ pub enum ConfigError {
     #[error("rate control is modelled for aggregates: state the aggregation, if only of 1 frame, or a fixed rate")]
     AdaptsAlone,
     /// Aggregates of another physical layer.
-    #[error("{0} sends every frame alone: leave aggregation out, or choose 802.11n")]
+    #[error("{0} sends every frame alone: leave aggregation out, or choose 802.11n or 802.11ac")]
     AggregateAlone(Phy),
-    /// Something that is not modelled with 802.11n.
-    #[error("{0} is not modelled with 802.11n: leave it out, or choose another physical layer")]
-    NotWithHt(&'static str),
+    /// Something that is not modelled with 802.11n and 802.11ac.
+    #[error("{0} is not modelled with {1}: leave it out, or choose a physical layer before 802.11n")]
+    NotByMcs(&'static str, Phy),
+    /// Spatial streams that are not modelled.
+    #[error("{0} spatial streams are outside 1 to {STREAMS_MAX}: choose a number inside")]
+    Streams(u8),
     /// An aggregate that cannot be announced.
     #[error(
         "aggregates of {} frames and {} B are outside 1 to {AGGREGATE_FRAMES} frames and {AGGREGATE_OCTETS_MIN} to \
-         {AGGREGATE_OCTETS} B: choose numbers inside", .0.frames, .0.octets
+         {} B of {}: choose numbers inside", .0.frames, .0.octets, Aggregate::largest(*.1).octets, .1
     )]
-    Aggregate(Aggregate),
+    Aggregate(Aggregate, Phy),
     /// A retry limit of zero.
     #[error("a retry limit of 0 never sends a frame: use 1 for no repetition")]
     RetryZero,

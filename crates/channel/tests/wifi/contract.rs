@@ -6,7 +6,7 @@ use wavelane_base::laws::{Script, Stimulus, check};
 use wavelane_base::{Chance, Ecn, FrameMeta, Instant, Machine, PortId, Ratio, Seed, Span};
 use wavelane_channel::wifi::{
     Aggregate, BitErrors, Capture, Category, Cause, Edca, ErrorsPer, Event, Fec, FecCode, FecFrames, Handling, Phy,
-    Reach, ReachMap, Rules, StationQueue, Wifi, WifiConfig, port,
+    RTS_NEVER, Reach, ReachMap, Rules, StationQueue, Width, Wifi, WifiConfig, port,
 };
 use wavelane_channel::{CoDelTimes, Discipline, QueueLimit};
 
@@ -25,7 +25,7 @@ fn any_cell(dice: &mut Chance) -> WifiConfig {
         }
     }
     config.edca = (dice.below(2) == 0).then(|| Edca::standard(config.phy));
-    config.rts_threshold = [0, 500, 65_536][dice.below(3) as usize];
+    config.rts_threshold = [0, 500, RTS_NEVER][dice.below(3) as usize];
     config.capture = (dice.below(3) == 0).then_some(Capture { margin_db: 6, mid_frame: dice.below(2) == 0 });
     config.queue = 1 + dice.below(8) as usize;
     config.errors = (dice.below(3) == 0).then_some(BitErrors {
@@ -41,7 +41,10 @@ fn any_cell(dice: &mut Chance) -> WifiConfig {
         config.fec = Some(Fec { code, frames, feedback: Span::from_millis(dice.below(3)) });
     }
     if config.fec.is_none() && dice.below(3) == 0 {
-        let phy = Phy::Ht { short_guard: dice.below(2) == 0 };
+        let ht = Phy::Ht { short_guard: dice.below(2) == 0 };
+        let width = [Width::Mhz20, Width::Mhz40, Width::Mhz80][dice.below(3) as usize];
+        let vht = Phy::Vht { width, streams: 1 + dice.below(2) as u8, short_guard: dice.below(2) == 0 };
+        let phy = [ht, vht][dice.below(2) as usize];
         let frames = [1, 3, 64][dice.below(3) as usize];
         let aggregate = (dice.below(4) > 0).then_some(Aggregate { frames, ..Aggregate::LARGEST });
         config = WifiConfig { phy, rate: phy.mcs_rate(dice.below(8) as u8).unwrap(), aggregate, ..config };
@@ -54,7 +57,7 @@ fn any_cell(dice: &mut Chance) -> WifiConfig {
             phy,
             rules,
             rate: mbit(20),
-            rts_threshold: 65_536,
+            rts_threshold: RTS_NEVER,
             edca: None,
             aggregate: None,
             noise_db: None,

@@ -13,4 +13,5 @@ mod queues;
 mod reach;
 mod saturation;
 mod timing;
+mod vht;
 mod wavelan;

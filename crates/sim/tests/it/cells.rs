@@ -71,6 +71,7 @@ fn cells_are_the_same_with_one_worker_and_two() {
         "capture.toml",
         "aggregates.toml",
         "adaptive.toml",
+        "wide.toml",
         "queues.toml",
     ] {
         let (document, files) = whole(name, 1);
