@@ -50,7 +50,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use std::os::unix::fs::PermissionsExt;
-    use wavelane_wire::keylog::Suite;
+    use wavelane_wire::datagram::Suite;
 
     #[test]
     fn a_key_log_is_a_file_of_the_owners_alone() {
