@@ -207,7 +207,10 @@ fn bad_input_is_one_line_with_a_remedy_and_exit_2() {
         (&["run", &apart], "no channels lead from 'client' to 'server': add [channels.NAME]"),
         (&["run", "/nonexistent.toml"], "cannot read it"),
         (&["check", "/nonexistent.toml"], "cannot read it"),
-        (&["run", &none, "--out", &place.path("r")], "sim can run none of the stacks: pepsal: "),
+        (
+            &["run", &none, "--out", &place.path("r")],
+            "sim can run none of the stacks: pepsal: it runs nowhere yet: take it out of `stacks`",
+        ),
         (
             &["run", &quic],
             ":27: sim cannot run this scenario: flows.page: the simulator has no QUIC: run it with --on lab",
