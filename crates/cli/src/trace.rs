@@ -141,7 +141,15 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
             .flat_map(|(&at, both)| [0, 1].map(|way| graphs(&analysed, at, way, &both[way])))
             .flatten()
             .collect();
-        draw_graphs(directory, &drawn).map_err(Failure::refused)?;
+        let go_on = |done: usize| {
+            meter.say(&format!("{done} of {} graphs", drawn.len()));
+            !stop.load(Ordering::Relaxed)
+        };
+        let whole = draw_graphs(directory, &drawn, &go_on);
+        meter.finish();
+        if !whole.map_err(Failure::refused)? {
+            return Err(Failure::interrupted("interrupted"));
+        }
         eprintln!("wavelane: {} graphs in {}", drawn.len(), directory.display());
     }
     if let Some(out) = &args.parquet {

@@ -26,7 +26,14 @@ fn wavelane(args: &[&str]) {
 /// The page's document after its scripts have run.
 fn browser(page: &Path, place: &Place, dark: bool) -> std::io::Result<Output> {
     Command::new("chromium")
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,900"])
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            "--window-size=1280,900",
+        ])
         .args(["--virtual-time-budget=3000", "--dump-dom"])
         .arg(format!("--user-data-dir={}", place.0.join("browser").display()))
         .arg(format!("--blink-settings=preferredColorScheme={}", if dark { 0 } else { 1 }))

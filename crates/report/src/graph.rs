@@ -1,4 +1,4 @@
-//! A graph of many points for whoever has them: thinned to what its width can show, as SVG and PNG.
+//! A graph of many points, thinned to what its width can show, as SVG and PNG.
 
 use crate::ReportError;
 use crate::axis::Axis;
@@ -164,25 +164,53 @@ impl Graph {
     }
 }
 
-/// Writes `NAME.svg` and `NAME.png` of each graph into a directory, which is made if need be.
-pub fn draw_graphs(directory: &Path, graphs: &[(String, Graph)]) -> Result<(), ReportError> {
+/// Writes `NAME.svg` and `NAME.png` of each graph into a directory, which is made if need be. `go_on` is told before each how
+/// many are drawn; once it says no, nothing is written and the result is false.
+pub fn draw_graphs(
+    directory: &Path,
+    graphs: &[(String, Graph)],
+    go_on: &dyn Fn(usize) -> bool,
+) -> Result<bool, ReportError> {
     let unwritable = |path: &Path, e: std::io::Error| ReportError::Unwritable { path: path.into(), why: e.to_string() };
-    std::fs::create_dir_all(directory).map_err(|e| unwritable(directory, e))?;
     let rasteriser = Rasteriser::new();
-    for (name, graph) in graphs {
+    let mut files = Vec::new();
+    for (done, (name, graph)) in graphs.iter().enumerate() {
+        if !go_on(done) {
+            return Ok(false);
+        }
         let svg = graph.plot().svg(WIDE);
         let png = rasteriser.png(&svg).map_err(|why| ReportError::Picture { picture: name.clone(), why })?;
-        for (ending, content) in [("svg", svg.as_bytes()), ("png", &png[..])] {
-            let path = directory.join(format!("{name}.{ending}"));
-            std::fs::write(&path, content).map_err(|e| unwritable(&path, e))?;
-        }
+        files.extend([(format!("{name}.svg"), svg.into_bytes()), (format!("{name}.png"), png)]);
     }
-    Ok(())
+    std::fs::create_dir_all(directory).map_err(|e| unwritable(directory, e))?;
+    for (name, content) in files {
+        let path = directory.join(name);
+        std::fs::write(&path, content).map_err(|e| unwritable(&path, e))?;
+    }
+    Ok(true)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stopped_graphs_leave_nothing() {
+        let graph = Graph {
+            title: "t".into(),
+            x_label: "x".into(),
+            y_label: "y".into(),
+            series: vec![GraphSeries { name: "s".into(), style: 0, mark: Mark::Dots(vec![(0.0, 1.0), (1.0, 2.0)]) }],
+        };
+        let graphs: Vec<(String, Graph)> = (0..3).map(|i| (i.to_string(), graph.clone())).collect();
+        let folder = std::env::temp_dir().join(format!("wavelane-graphs-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        assert!(!draw_graphs(&folder, &graphs, &|done| done < 2).expect("drawn"));
+        assert!(!folder.exists());
+        assert!(draw_graphs(&folder, &graphs, &|_| true).expect("drawn"));
+        assert_eq!(std::fs::read_dir(&folder).expect("made").count(), 6);
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
 
     #[test]
     fn thinning_keeps_extremes_and_every_column() {

@@ -193,6 +193,13 @@ fn several_seeds_show_means_and_rendering_twice_gives_the_same_bytes() {
         l.starts_with("cost of ") && l.ends_with(" s of the whole machine's processor time per GB delivered")
     });
     assert_eq!(costs.count(), document.stacks.len(), "{text}");
+    let mut lab = document.clone();
+    lab.stacks[0].cpu_s_per_gb = Some(67.5);
+    let text = summary_text(&lab, &scenario);
+    assert!(
+        text.contains(" per GB delivered, 67.5 s of it in its programs\n"),
+        "what is not the stack's is told apart: {text}"
+    );
     let first = std::fs::read(out.join("report.html")).unwrap();
     render(&out).unwrap();
     assert_eq!(std::fs::read(out.join("report.html")).unwrap(), first);

@@ -187,8 +187,10 @@ fn page(study: &StudyPage, drawn: &[Drawn]) -> String {
         for (verdict, [cells @ .., why]) in rows {
             let word = verdict.word();
             let _ = write!(out, "<tr><td class=\"l v {word}\">{word}</td>");
-            for cell in cells {
-                let _ = write!(out, "<td class=\"l\">{}</td>", escape(cell));
+            for (head, cell) in HEADS.iter().zip(cells) {
+                // Cases wrap, but not word by word on a narrow screen; what is short stays on one line.
+                let class = if *head == "case" { "l case" } else { "l n" };
+                let _ = write!(out, "<td class=\"{class}\">{}</td>", escape(cell));
             }
             let _ = writeln!(out, "<td class=\"l why\">{}</td></tr>", escape(why));
         }

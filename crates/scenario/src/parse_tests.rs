@@ -405,6 +405,15 @@ proptest::proptest! {
 }
 
 #[test]
+fn a_presets_reverse_may_be_the_same() {
+    let changed = "preset = \"ethernet\"\nforward = { delay = \"7 ms\" }\nreverse = \"same\"";
+    let scenario = Scenario::parse(&GOOD.replace("preset = \"ethernet\"", changed), Path::new(".")).unwrap();
+    let lan = scenario.channels.iter().find(|channel| channel.name == "lan").unwrap();
+    let delay = |way| lan.direction(way).unwrap().delay.write();
+    assert_eq!((delay(crate::Direction::Forward), delay(crate::Direction::Reverse)), ("7 ms".into(), "7 ms".into()));
+}
+
+#[test]
 fn a_quic_flow_is_bulk_and_a_clause_has_its_line() {
     let text = r#"
 title = "t"
