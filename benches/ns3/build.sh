@@ -10,7 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 modules="core network internet wifi applications point-to-point mobility propagation traffic-control spectrum stats antenna energy bridge"
 linked() { for module in $modules; do printf ' -l%s-%s' "$1" "$module"; done; }
 wheel=$(ls -d "$venv"/lib/python3*/site-packages/ns3 2>/dev/null | head -n 1 || true)
-for program in seed_bulk dcf_sat chain_tcp; do
+for program in seed_bulk dcf_sat chain_tcp ampdu people_cell; do
   source=$here/$program.cc
   fresh() { [ -e "$1" ] && [ -z "$(find "$source" "$here/common.h" "$here/ge_channel.h" -newer "$1")" ]; }
   if [ -d /usr/include/ns3 ] && ! fresh "$folder/$program.deb"; then

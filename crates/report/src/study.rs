@@ -64,7 +64,9 @@ const SHADES: [(f64, &str); 3] = [(1.25, "#d9f0e1"), (2.0, "#fff3cd"), (f64::INF
 
 impl Beside {
     fn html(&self) -> String {
-        let number = |value: Option<f64>| value.map_or("-".into(), |v| format!("{v:.*}", decimals(v)));
+        let number = |v: f64| format!("{v:.*}", decimals(v));
+        // Where nothing was published ours stands alone.
+        let theirs = self.theirs.map_or_else(String::new, |theirs| number(theirs) + " ");
         let half = match (self.half, self.ours) {
             (Some(half), Some(ours)) => format!(" \u{b1} {half:.*}", decimals(ours)),
             _ => String::new(),
@@ -74,9 +76,9 @@ impl Beside {
             let factor = (theirs / ours).max(ours / theirs);
             SHADES.iter().find(|(most, _)| factor <= *most).map(|(_, colour)| format!(" style=\"background:{colour}\""))
         });
-        let (theirs, ours) = (number(self.theirs), number(self.ours));
+        let ours = self.ours.map_or_else(|| "-".to_owned(), number);
         format!(
-            "<td class=\"n{}\"{}>{theirs} <b>{ours}</b>{half}</td>",
+            "<td class=\"n{}\"{}>{theirs}<b>{ours}</b>{half}</td>",
             if shade.is_some() { " shade" } else { "" },
             shade.unwrap_or_default()
         )
@@ -188,9 +190,10 @@ fn page(study: &StudyPage, drawn: &[Drawn]) -> String {
             let word = verdict.word();
             let _ = write!(out, "<tr><td class=\"l v {word}\">{word}</td>");
             for (head, cell) in HEADS.iter().zip(cells) {
-                // Cases wrap, but not word by word on a narrow screen; what is short stays on one line.
+                // Cases wrap, but not word by word on a narrow screen; long names of metrics may break, so that the reason
+                // beside them is on the page.
                 let class = if *head == "case" { "l case" } else { "l n" };
-                let _ = write!(out, "<td class=\"{class}\">{}</td>", escape(cell));
+                let _ = write!(out, "<td class=\"{class}\">{}</td>", escape(cell).replace('_', "_<wbr>"));
             }
             let _ = writeln!(out, "<td class=\"l why\">{}</td></tr>", escape(why));
         }
@@ -209,21 +212,21 @@ fn write_grid(out: &mut String, grid: &Grid) {
     out.push_str("</tr></thead>\n<tbody>\n");
     for (label, cells) in &grid.rows {
         let cells: String = cells.iter().map(Beside::html).collect();
-        let _ = writeln!(out, "<tr><td class=\"l\">{}</td>{cells}</tr>", escape(label));
+        let _ = writeln!(out, "<tr><td class=\"l n\">{}</td>{cells}</tr>", escape(label));
     }
-    let shades: Vec<String> = SHADES
-        .iter()
-        .map(|(most, colour)| {
-            let words = if most.is_finite() { format!("within {most} times") } else { "further apart".to_owned() };
-            format!("<span class=\"shade\" style=\"background:{colour}\">{words}</span>")
-        })
-        .collect();
-    let _ = writeln!(
-        out,
-        "</tbody>\n</table></div>\n<p class=\"note\">{} Theirs, then <b>ours</b>: {}.</p>",
-        escape(&grid.see),
-        shades.join(", ")
-    );
+    let has_theirs = grid.rows.iter().any(|(_, cells)| cells.iter().any(|cell| cell.theirs.is_some()));
+    let legend = if has_theirs { legend() } else { String::new() };
+    let _ = writeln!(out, "</tbody>\n</table></div>\n<p class=\"note\">{}{legend}</p>", escape(&grid.see));
+}
+
+/// What stands in a cell, and what its shade says.
+fn legend() -> String {
+    let shade = |(most, colour): &(f64, &str)| {
+        let words = if most.is_finite() { format!("within {most} times") } else { "further apart".to_owned() };
+        format!("<span class=\"shade\" style=\"background:{colour}\">{words}</span>")
+    };
+    let shades: Vec<String> = SHADES.iter().map(shade).collect();
+    format!(" Theirs, then <b>ours</b>: {}.", shades.join(", "))
 }
 
 #[cfg(test)]
@@ -273,6 +276,12 @@ mod tests {
         assert!(std::fs::metadata(folder.join("plots/one.png")).unwrap().len() > 2_000);
         assert!(!folder.join("plots/none.png").exists());
         assert!(html.contains("<h2>Judged</h2>") && html.contains("<h2>Reported</h2>"));
+        let own = Beside { theirs: None, ours: Some(0.5), half: None };
+        let grids = vec![Grid { rows: vec![("a".into(), vec![own])], ..study.grids[0].clone() }];
+        let path = render_study(&folder, &StudyPage { grids, ..study.clone() }).unwrap();
+        let alone = std::fs::read_to_string(path).unwrap();
+        assert!(alone.contains("<td class=\"n\"><b>0.50</b></td>"), "{alone}");
+        assert!(html.contains("Theirs, then") && !alone.contains("Theirs, then"), "nothing is compared");
         let rows = vec![(Verdict::Fail, cell("x"))];
         let path = render_study(&folder, &StudyPage { rows, ..study }).unwrap();
         assert!(!std::fs::read_to_string(path).unwrap().contains("<h2>Reported</h2>"), "a table of nothing");

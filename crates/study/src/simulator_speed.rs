@@ -139,14 +139,23 @@ fn contests() -> Vec<Contest> {
             arguments: &["--gx=5", "--gy=4", "--flows=5", "--cs=2", "--T=4", "--warm=1"],
             builds: &[Build::Wheel],
         },
-        people("web cell, 10 readers, 1000 B, W=5, noise", true),
-        people("voice cell, 7 calls of 200 B and bulk, W=8, noise", false),
+        Contest {
+            name: "web cell, 10 readers, 1000 B, W=5, noise",
+            load: Load::People(true),
+            seconds: 600,
+            program: "people_cell",
+            arguments: &["--web=1", "--seg=1000", "--win=5", "--T=100"],
+            builds: BOTH,
+        },
+        Contest {
+            name: "voice cell, 7 calls of 200 B and bulk, W=8, noise",
+            load: Load::People(false),
+            seconds: 600,
+            program: "people_cell",
+            arguments: &["--web=0", "--size=200", "--seg=1500", "--win=8", "--T=100"],
+            builds: BOTH,
+        },
     ]
-}
-
-/// A cell with applications that the packages of ns-3 do not have: reported without a peer.
-fn people(name: &'static str, web: bool) -> Contest {
-    Contest { name, load: Load::People(web), seconds: 600, program: "", arguments: &[], builds: &[] }
 }
 
 /// What a run of ours cost.
@@ -230,12 +239,8 @@ fn rows(contests: &[Contest], measured: &[(Task, Measured)], edition: Edition) -
     let of = |task: Task| measured.iter().find(|(of, _)| *of == task).and_then(|(_, values)| values.as_ref().ok());
     let mut rows = Vec::new();
     for (place, contest) in contests.iter().enumerate() {
-        let alone = match contest.load {
-            Load::People(_) => "; no peer: the packages of ns-3 hold no such application",
-            Load::Reference(_) => "",
-        };
         let ours = of(Task::Ours(place)).cloned().unwrap_or_default();
-        rows.push(speed_row(contest, "wavelane", &ours, &format!("from start to Record, one process{alone}")));
+        rows.push(speed_row(contest, "wavelane", &ours, "from start to Record, one process"));
         let mut fastest: Option<f64> = None;
         for (task, speeds) in measured {
             let Task::Theirs(_, build) = task else { continue };

@@ -32,7 +32,7 @@ fn the_ratio_is_judged_against_the_aim() {
 fn rows_stand_by_cell_whatever_was_measured_first() {
     let contests = contests();
     let all = tasks(&contests);
-    assert_eq!(all.len(), 8 + 2 * 3 + 2 + 1);
+    assert_eq!(all.len(), 8 + 2 * 5 + 2 + 1);
     let bulk = contests.iter().position(|c| c.program == "seed_bulk").unwrap();
     let measured: Vec<(Task, Measured)> = all
         .into_iter()

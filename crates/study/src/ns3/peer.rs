@@ -17,6 +17,8 @@ const FILES: &[(&str, &str)] = &[
     ("seed_bulk.cc", include_str!("../../../../benches/ns3/seed_bulk.cc")),
     ("dcf_sat.cc", include_str!("../../../../benches/ns3/dcf_sat.cc")),
     ("chain_tcp.cc", include_str!("../../../../benches/ns3/chain_tcp.cc")),
+    ("ampdu.cc", include_str!("../../../../benches/ns3/ampdu.cc")),
+    ("people_cell.cc", include_str!("../../../../benches/ns3/people_cell.cc")),
     ("common.h", include_str!("../../../../benches/ns3/common.h")),
     ("ge_channel.h", include_str!("../../../../benches/ns3/ge_channel.h")),
 ];

@@ -119,6 +119,18 @@ fn case(scenario: &str, params: &str) -> Option<Case> {
             };
             Some(Case::Saturation { phy, senders: number("N")?, rts: number("rts")? > 0 })
         }
+        "ampdu-sat" | "ampdu-tcp" => Some(Case::Aggregates {
+            ac: match *words.first()? {
+                "802.11ac" => true,
+                "802.11n" => false,
+                _ => return None,
+            },
+            width: number("width")? as u64,
+            streams: number("streams")? as u64,
+            mcs: number("mcs")? as u64,
+            senders: number("N")?,
+            tcp: scenario == "ampdu-tcp",
+        }),
         _ => None,
     }
 }

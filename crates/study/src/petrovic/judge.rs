@@ -53,6 +53,9 @@ fn count(id: &'static str, profile: Profile, metric: &str, cases: &[bool], least
     let mut row = across(id, profile, metric, &format!("of {}", cases.len()), &value);
     row.n = cases.len() as u64;
     judge(&mut row, Aim::AtLeast(least as f64));
+    if row.value.is_some() {
+        row.why = format!("holds in {holds}, wanted at least {least}");
+    }
     row
 }
 
