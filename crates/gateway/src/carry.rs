@@ -318,8 +318,8 @@ impl Gateway {
         }
         if anew {
             self.resumed(now, id, side);
-        } else if edge_is_behind(self.flows.edge(id)) {
-            // It was ended before it was answered.
+        } else if self.is_sealed(id) {
+            // Without keys nothing could be written, nor the end be said.
             self.replay(now, id);
         }
     }
@@ -419,9 +419,4 @@ impl Gateway {
         }
         self.end(id, reason, true);
     }
-}
-
-/// Whether what was kept is still to be handed on.
-fn edge_is_behind(edge: Option<&mut Edge>) -> bool {
-    edge.is_some_and(|edge| edge.is_sealed() && (edge.is_replaying() || edge.ended))
 }
