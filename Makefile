@@ -163,8 +163,9 @@ test:
 	  python3 vectors/check_vtx.py
 	  if python3 -c 'import cryptography' 2>/dev/null; then
 	    python3 vectors/check_session.py
+	    python3 vectors/check_parcels.py
 	  else
-	    echo "SKIPPED (python3-cryptography is missing): vectors/check_session.py" | tee -a "$$scratch/log"
+	    echo "SKIPPED (python3-cryptography is missing): vectors/check_session.py, check_parcels.py" | tee -a "$$scratch/log"
 	  fi
 	fi
 	step "determinism: the demo in the simulator, twice with seed 7 and once with seed 8"

@@ -8,8 +8,8 @@ use wavelane_wire::Writer;
 use wavelane_wire::codec::VARINT_MAX;
 use wavelane_wire::datagram::NUMBER_MAX;
 use wavelane_wire::frame::{
-    FlowName, Frame, Frames, LaneAck, Open, Order, PacketFrame, Passage, RANGES_MAX, Ranges, Reach, Reason,
-    ReceiptState, RepairFrame, emit_data_to_end,
+    ANSWER_KEYS_LEN, Answered, FlowName, Frame, Frames, LaneAck, OPEN_KEYS_LEN, Open, Order, PacketFrame, Passage,
+    RANGES_MAX, Ranges, Reach, Reason, ReceiptState, RepairFrame, Seal, Word, emit_data_to_end,
 };
 
 /// Plaintext of one datagram.
@@ -322,7 +322,12 @@ impl Learnt {
         let received = (source.byte() < 100).then(|| self.number(source));
         let choice = source.byte() < 80;
         let attempt = if source.byte() < 80 { self.number(source) } else { 0 };
-        Passage { token, hops, received, choice, attempt }
+        let seal = match hops % 8 {
+            1 => Some(Seal::Keys([token[0]; OPEN_KEYS_LEN])),
+            2 => Some(Seal::Word(Word { count: attempt, tag: token })),
+            _ => None,
+        };
+        Passage { token, hops, received, choice, attempt, seal }
     }
 
     fn flow_frame(&mut self, source: &mut Source<'_>, kind: u8, w: &mut Writer<'_>) -> Option<()> {
@@ -340,7 +345,16 @@ impl Learnt {
             23 | 24 => {
                 let refusal = (source.byte() < 40).then_some(reason);
                 let received = (source.byte() < 80).then(|| self.number(source));
-                Frame::Answer { flow, refusal, credit: self.number(source), received }
+                let credit = self.number(source);
+                let edge = received.map(|received| Answered {
+                    received,
+                    seal: match received % 8 {
+                        1 => Some(Seal::Keys([credit as u8; ANSWER_KEYS_LEN])),
+                        2 => Some(Seal::Word(Word { count: credit, tag: [7; 16] })),
+                        _ => None,
+                    },
+                });
+                Frame::Answer { flow, refusal, credit, edge }
             }
             25 => {
                 let (block, start) = (self.number(source), self.number(source));
@@ -383,7 +397,11 @@ impl Learnt {
                 let (below, top) = (self.number(source), self.number(source));
                 Frame::Forget { below, ranges: self.ranges(source, top) }
             }
-            _ => Frame::Progress { flow, reach: Reach { received: self.number(source), finished: flow.mine } },
+            _ => {
+                let received = self.number(source);
+                let word = (received % 4 == 1).then_some(Word { count: received, tag: [9; 16] });
+                Frame::Progress { flow, reach: Reach { received, finished: flow.mine }, word }
+            }
         };
         frame.emit(w).ok()
     }

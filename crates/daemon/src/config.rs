@@ -266,6 +266,10 @@ pub struct Config {
     pub tun: Option<Tun>,
     /// Plain forwards.
     pub forwards: Vec<Forward>,
+    /// Whether flows across relays are sealed from edge to edge.
+    pub seal: bool,
+    /// The gateways beyond relays.
+    pub edges: Vec<gateway::EdgeConfig>,
     /// Test clock.
     pub clock: ClockSkew,
 }
@@ -345,6 +349,8 @@ impl Config {
             flows_max: self.flows_max,
             pool: self.pool,
             serves: self.serves.clone().unwrap_or_default(),
+            seal: self.seal,
+            edges: self.edges.clone(),
             keep_sources: self.source == Source::Keep,
             idle: self.idle,
             aes_hardware: aes_hardware(),

@@ -37,12 +37,34 @@ fn a_plain_file_is_read_with_its_defaults() {
     assert_eq!(c.to_gateway(&[]).peers[0].name, "b");
 }
 
+fn edge(key: &str) -> String {
+    format!("[[edge]]\nname = \"town\"\npublic_key = \"{key}\"\nroutes = [\"10.0.3.0/24\"]\n")
+}
+
+#[test]
+fn edges_to_seal_for_reach_the_gateway() {
+    let folder = Folder::new("edges");
+    let of =
+        |gateway: &str, rest: &str| Config::parse(&text(gateway, "", rest), "x", &folder.0).unwrap().to_gateway(&[]);
+    let sealed = of("seal = \"end-to-end\"", &edge(&keys::to_base64(&[8; 32])));
+    assert!(sealed.seal);
+    let edge = &sealed.edges[0];
+    assert_eq!((edge.name.as_str(), edge.public_key), ("town", [8; 32]));
+    assert_eq!(edge.routes, ["10.0.3.0/24".parse().unwrap()]);
+    let plain = of("", "");
+    assert!(!plain.seal && plain.edges.is_empty());
+}
+
 #[test]
 fn what_cannot_work_is_refused_in_one_line_with_a_remedy() {
     let folder = Folder::new("wrong");
     let own = keys::to_base64(&keys::public_key(&[1; 32]));
     let cases = [
         (text("speed = 3", "", ""), "speed"),
+        (text("seal = \"hops\"", "", ""), "end-to-end"),
+        (text("", "", &edge(&keys::to_base64(&[8; 32]))), "gateway.seal"),
+        (text("seal = \"end-to-end\"", "", &edge(&own)), "own key"),
+        (text("seal = \"end-to-end\"", "", &edge("town")), "44 characters"),
         (text("pool = \"64MiB\"", "", ""), "64 MiB"),
         (text("pool = \"1 kB\"", "", ""), "pool"),
         (text("on_failure = \"ajar\"", "", ""), "ajar"),

@@ -47,7 +47,7 @@ impl Flows for Fake {
     fn room(&mut self, _: Instant, _: FlowId) -> usize {
         self.room
     }
-    fn unread(&mut self, _: FlowId) -> (&[u8], &[u8]) {
+    fn unread(&mut self, _: Instant, _: FlowId) -> (&[u8], &[u8]) {
         if self.reset { (&[], &[]) } else { self.give.as_slices() }
     }
     fn consume(&mut self, _: Instant, _: FlowId, octets: usize) {

@@ -55,6 +55,9 @@ pub struct Peer {
     pub path_mtu_cause: Option<String>,
     /// Bytes in flight.
     pub in_flight_bytes: u64,
+    /// Times that a sealed flow left this way because a relay on it changed, forged or withheld something.
+    #[serde(default)]
+    pub distrusted: u64,
     /// Its lanes; what stands above is of the one that is taken first.
     #[serde(default)]
     pub lanes: Vec<Lane>,
@@ -198,6 +201,13 @@ impl fmt::Display for Report {
                 p.in_flight_bytes,
                 ms(p.silence_ms)
             )?;
+            if p.distrusted > 0 {
+                let times = p.distrusted;
+                writeln!(
+                    f,
+                    "  it, or a relay behind it, changed, forged or withheld octets of sealed flows: {times} times"
+                )?;
+            }
             for lane in p.lanes.iter().filter(|_| p.lanes.len() > 1) {
                 let rate = lane.rate_bps.map_or("-".to_string(), |r| format!("{:.2} Mbit/s", r as f64 / 1e6));
                 let state = match (lane.works, lane.spare) {
@@ -309,6 +319,16 @@ mod tests {
         };
         assert!(line(true).contains("  send rate -,"), "{}", line(true));
         assert!(line(false).contains("  send rate 4.00 Mbit/s,"), "{}", line(false));
+    }
+
+    #[test]
+    fn a_peer_through_which_sealed_flows_were_corrupted_is_named() {
+        let text = |distrusted| {
+            let peer = Peer { distrusted, ..Peer::default() };
+            Report { peers: vec![peer], ..Report::default() }.to_string()
+        };
+        assert!(text(3).contains("withheld octets of sealed flows: 3 times\n"), "{}", text(3));
+        assert!(!text(0).contains("sealed"));
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Met {
         let flow = burdened.gateway.open(now, PeerId(0), client, server).unwrap();
         burdened.exchange();
         let name = FlowName { mine: false, number: 0 };
-        burdened.say(&[Frame::Answer { flow: name, refusal: None, credit: 1 << 40, received: None }]);
+        burdened.say(&[Frame::Answer { flow: name, refusal: None, credit: 1 << 40, edge: None }]);
         while burdened.highest < 40_000 {
             // What leaves is never acknowledged.
             burdened.now += Span::from_millis(1);

@@ -46,7 +46,7 @@ pub trait Flows: Streams {
     /// How many bytes `write` would take now; with none a writable event follows.
     fn room(&mut self, now: Instant, flow: FlowId) -> usize;
     /// What `read` would give, in two parts.
-    fn unread(&mut self, flow: FlowId) -> (&[u8], &[u8]);
+    fn unread(&mut self, now: Instant, flow: FlowId) -> (&[u8], &[u8]);
     /// Takes the first `octets` of it as read.
     fn consume(&mut self, now: Instant, flow: FlowId, octets: usize);
 }
@@ -55,8 +55,8 @@ impl Flows for Gateway {
     fn room(&mut self, now: Instant, flow: FlowId) -> usize {
         Gateway::room(self, now, flow)
     }
-    fn unread(&mut self, flow: FlowId) -> (&[u8], &[u8]) {
-        Gateway::unread(self, flow)
+    fn unread(&mut self, now: Instant, flow: FlowId) -> (&[u8], &[u8]) {
+        Gateway::unread(self, now, flow)
     }
     fn consume(&mut self, now: Instant, flow: FlowId, octets: usize) {
         Gateway::consume(self, now, flow, octets);
@@ -281,7 +281,7 @@ impl Splice {
             // Bytes wait in the flow, where they count in its credit.
             return Step::Blocked;
         }
-        let (front, back) = streams.unread(self.flow);
+        let (front, back) = streams.unread(now, self.flow);
         if front.is_empty() && back.is_empty() {
             return match streams.read(now, self.flow, &mut [0]) {
                 ReadOutcome::Data(_) => unreachable!("the flow said that nothing is unread"),

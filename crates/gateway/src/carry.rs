@@ -2,11 +2,21 @@
 
 use super::edge::{Edge, KEPT_FLOOR, Role};
 use super::relay::{Asked, Side};
+use super::sealed::{Deceit, unsealed_notice};
 use super::{Event, Gateway, OpenError, PeerId};
 use std::net::SocketAddr;
 use wavelane_base::{FlowId, Instant, ReadOutcome};
 use wavelane_services::hop::{HopEvent, HopOpenError};
-use wavelane_wire::frame::{Passage, Reason};
+use wavelane_transport::seal::Heard;
+use wavelane_wire::frame::{Answered, Passage, Reach, Reason, Seal, Word};
+
+/// What a flow's handshake is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around {
+    pub(super) token: [u8; 16],
+    pub(super) source: SocketAddr,
+    pub(super) target: SocketAddr,
+}
 
 /// Most ended flows that are remembered for the other edge, which may have missed the last word.
 const ENDED_MAX: usize = 4096;
@@ -29,7 +39,8 @@ impl Gateway {
         let ways = self.ways_to(None, target.ip());
         let routed = ways.contains(&peer);
         let choice = routed && ways.len() > 1;
-        let edge = Edge::new(token, Role::Opener { peer, source, target, resumes: 0, routed, choice });
+        let mut edge = Edge::new(token, Role::Opener { peer, source, target, resumes: 0, routed, choice });
+        edge.seal = self.ask_for_keys(peer, choice, &Around { token, source, target });
         let passage = Some(edge.passage());
         let name = self.blocks(peer).open(now, source, target, passage);
         let name = name.map_err(|HopOpenError::TableFull(most)| OpenError::TableFull(most))?;
@@ -42,7 +53,7 @@ impl Gateway {
     pub fn accept(&mut self, now: Instant, flow: FlowId) {
         let edge = self.flows.edge(flow).map(|edge| {
             edge.accepted = true;
-            edge.reach.received
+            edge.answered(true)
         });
         // A flow that lost its way is accepted once it is taken up again.
         let Some((peer, name)) = self.flows.find(flow) else { return };
@@ -110,7 +121,7 @@ impl Gateway {
                 return;
             }
             HopEvent::Accepted(flow, _)
-            | HopEvent::Progress(flow, _)
+            | HopEvent::Progress(flow, ..)
             | HopEvent::Ending(flow)
             | HopEvent::Readable(flow)
             | HopEvent::Writable(flow)
@@ -134,19 +145,11 @@ impl Gateway {
         let Some(id) = self.flows.id(peer, name) else { return };
         match event {
             HopEvent::Incoming { .. } | HopEvent::Idle(_) | HopEvent::Receipted(_) | HopEvent::Again(..) => {}
-            HopEvent::Vtx(_, start, end) => self.edge_has((peer, name), (start, end)),
+            HopEvent::Vtx(_, start, end) => self.edge_has(now, id, (peer, name), (start, end)),
             HopEvent::Lacks(_, parts) => self.edge_sends_again(id, (peer, name), &parts),
             HopEvent::ProgressAgain(_) => self.edge_pauses(now, id),
-            HopEvent::Accepted(_, received) => self.accepted(now, id, (peer, name), received),
-            HopEvent::Progress(_, reach) => {
-                if self.with_edge(id, |edge| edge.acknowledge(reach.received)) == Some(false) {
-                    return self.abandon(id, Reason::Aborted);
-                }
-                if let Some(edge) = self.flows.edge(id) {
-                    edge.watch.progress(now);
-                }
-                self.wake_writer(id);
-            }
+            HopEvent::Accepted(_, answered) => self.accepted(now, id, (peer, name), answered),
+            HopEvent::Progress(_, reach, word) => self.progressed(now, id, reach, word),
             HopEvent::Ending(_) => self.events.push_back(Event::Ending(id)),
             HopEvent::Readable(_) => {
                 if self.flows.edge(id).is_some_and(|edge| edge.reach.finished) {
@@ -165,6 +168,9 @@ impl Gateway {
             }
             HopEvent::Refused(_, reason) | HopEvent::Reset(_, reason) => self.lost(now, id, reason),
             HopEvent::Withdrawn(_) => self.lost(now, id, Reason::Restarted),
+            HopEvent::Closed(_) if self.flows.edge(id).is_some_and(|edge| !edge.is_proven_finished()) => {
+                self.distrust(now, id, Deceit::Word);
+            }
             HopEvent::Closed(_) => {
                 self.remember_ended(id, true);
                 self.forget(id);
@@ -210,11 +216,15 @@ impl Gateway {
             let asked = Asked { source, target, passage };
             return self.relay(now, side, asked);
         }
-        let across = passage.filter(|passage| passage.hops > 0 || passage.choice || passage.attempt > 0);
+        let across = passage
+            .filter(|passage| passage.hops > 0 || passage.choice || passage.attempt > 0 || passage.seal.is_some());
         if let Some(passage) = across {
             if let Some(id) = self.flows.id_of_token(&passage.token) {
                 if !self.flows.edge(id).is_some_and(|edge| edge.takes(&passage)) {
                     self.counters.dropped_stale_opens += 1;
+                    return Err(Reason::Restarted);
+                }
+                if !self.is_resumed_by_edge(id, &passage) {
                     return Err(Reason::Restarted);
                 }
                 self.take_up(now, id, side, passage);
@@ -227,9 +237,11 @@ impl Gateway {
         if resumed {
             return Err(Reason::Aborted);
         }
+        let token = across.map_or([0; 16], |passage| passage.token);
+        let mut seal = self.agree_on_keys(&Around { token, source, target }, across.as_ref())?;
         let edge = across.map(|passage| {
             let mut edge = Edge::new(passage.token, Role::Answerer);
-            edge.attempt = passage.attempt;
+            (edge.attempt, edge.seal) = (passage.attempt, seal.take());
             Box::new(edge)
         });
         let flow = self.flows.insert(side.0, side.1, edge);
@@ -247,12 +259,13 @@ impl Gateway {
             self.dirty.insert(peer);
         }
         let from = passage.received.unwrap_or(0);
+        let with_keys = matches!(passage.seal, Some(Seal::Keys(_)));
         match self.with_edge(id, |edge| {
             edge.attempt = passage.attempt;
-            (edge.accepted, edge.start_from(from), edge.reach.received)
+            (edge.accepted, edge.start_from(from), edge.answered(with_keys))
         }) {
-            Some((true, true, received)) => {
-                self.blocks(side.0).accept(now, side.1, Some(received));
+            Some((true, true, answered)) => {
+                self.blocks(side.0).accept(now, side.1, Some(answered));
                 self.resumed(now, id, side);
             }
             // Our own application has not answered yet.
@@ -266,10 +279,22 @@ impl Gateway {
     }
 
     /// The far application answered, or the other edge took the flow up again.
-    fn accepted(&mut self, now: Instant, id: FlowId, side: Side, received: Option<u64>) {
+    fn accepted(&mut self, now: Instant, id: FlowId, side: Side, answered: Option<Answered>) {
+        let must_seal = self.config.seal;
+        // One that claims to be the other edge, and has not its key, is none.
+        let honest = |edge: &mut Edge| answered.map_or(!edge.is_sealed(), |answered| edge.take_answer(answered));
+        if self.with_edge(id, honest) == Some(false) {
+            return self.distrust(now, id, Deceit::Word);
+        }
         let Some(edge) = self.flows.edge(id) else { return self.events.push_back(Event::Accepted(id)) };
+        if let (true, false, Some(_), Role::Opener { target, .. }) = (must_seal, edge.is_sealed(), answered, edge.role)
+        {
+            self.counters.refused_seals += 1;
+            self.events.push_back(Event::Notice(unsealed_notice(target)));
+            return self.abandon(id, Reason::Prohibited);
+        }
         let first = !core::mem::replace(&mut edge.accepted, true);
-        let Some(received) = received else {
+        let Some(received) = answered.map(|answered| answered.received) else {
             if !first {
                 return self.abandon(id, Reason::Aborted);
             }
@@ -293,13 +318,39 @@ impl Gateway {
         }
         if anew {
             self.resumed(now, id, side);
+        } else if self.is_sealed(id) {
+            // Without keys nothing could be written, nor the end be said.
+            self.replay(now, id);
         }
+    }
+
+    /// The other edge says how far its application is.
+    fn progressed(&mut self, now: Instant, id: FlowId, reach: Reach, word: Option<Word>) {
+        let Some(edge) = self.flows.edge(id) else { return };
+        let before = edge.kept_on_way();
+        match edge.hear(reach, word) {
+            Heard::News => {}
+            Heard::Old => return,
+            Heard::Forged => return self.distrust(now, id, Deceit::Word),
+        }
+        if self.with_edge(id, |edge| edge.acknowledge(reach.received)) == Some(false) {
+            return self.abandon(id, Reason::Aborted);
+        }
+        if let Some(edge) = self.flows.edge(id) {
+            if word.is_none() || edge.kept_on_way() > before {
+                (edge.distrusts, edge.withheld) = (0, 0);
+                edge.watch.progress(now);
+            } else {
+                edge.watch.pause(now);
+            }
+        }
+        self.wake_writer(id);
     }
 
     /// A new way stands: sends what the other edge lacks and says what we have.
     fn resumed(&mut self, now: Instant, id: FlowId, side: Side) {
-        if let Some(reach) = self.flows.edge(id).map(|edge| edge.reach) {
-            self.blocks(side.0).say_progress(now, side.1, reach, true);
+        if let Some(said) = self.flows.edge(id).map(Edge::say_reach) {
+            self.blocks(side.0).say_progress(now, side.1, said, true);
         }
         self.replay(now, id);
         // What the owner was told of the lost way's bytes is void.
@@ -307,10 +358,11 @@ impl Gateway {
     }
 
     /// Hands kept bytes to the present way as far as there is room, then the end, then wakes the writer.
-    fn replay(&mut self, now: Instant, id: FlowId) {
+    pub(super) fn replay(&mut self, now: Instant, id: FlowId) {
         let Some((peer, name)) = self.flows.find(id) else { return };
         let Some(edge) = self.flows.edge(id) else { return };
-        if edge.awaiting {
+        // Without keys not even the end can be said.
+        if edge.awaiting || !edge.can_seal() {
             return;
         }
         // Not by `blocks`: the edge is borrowed beside it.

@@ -79,6 +79,17 @@ pub struct PeerConfig {
     pub routes: Vec<IpPrefix>,
 }
 
+/// A gateway beyond relays: flows to and from what lies behind it are sealed for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EdgeConfig {
+    /// Name for people.
+    pub name: String,
+    /// Its static public key (X25519).
+    pub public_key: [u8; 32],
+    /// What lies behind it; the longest matching prefix of all edges decides.
+    pub routes: Vec<IpPrefix>,
+}
+
 /// A further way to addresses that a peer's route covers already: taken by flows where that peer is down or leads nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Detour {
@@ -151,6 +162,9 @@ const IDLE: Span = Span::from_secs(5 * 24 * 3600);
 /// Most detours: a gateway of a mesh of a hundred nodes with ten neighbours has as many.
 pub const DETOURS_MAX: usize = 1 << 10;
 
+/// Most gateways beyond relays.
+pub const EDGES_MAX: usize = 1 << 10;
+
 /// Everything a gateway is told.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -160,6 +174,10 @@ pub struct Config {
     pub peers: Vec<PeerConfig>,
     /// Ways beside those that the peers' routes name, at most [`DETOURS_MAX`].
     pub detours: Vec<Detour>,
+    /// Whether flows across relays are sealed from edge to edge; those that cannot be are refused.
+    pub seal: bool,
+    /// Whom they are sealed for, at most [`EDGES_MAX`].
+    pub edges: Vec<EdgeConfig>,
     /// The networks on this side. What they cover more closely than a peer's route is here: flows to it are not passed
     /// on, and no peer speaks for it.
     pub serves: Vec<IpPrefix>,
@@ -234,6 +252,8 @@ impl Default for Config {
             private_key: [0; 32],
             peers: Vec::new(),
             detours: Vec::new(),
+            seal: false,
+            edges: Vec::new(),
             serves: Vec::new(),
             keep_sources: false,
             flows_max: 4096,
@@ -257,6 +277,11 @@ impl Config {
         if let Some(detour) = self.detours.iter().find(|detour| detour.peer.0 >= self.peers.len()) {
             return Err(ConfigError::NoSuchPeer(detour.peer.0));
         }
+        for (i, a) in self.edges.iter().enumerate() {
+            if let Some(b) = self.edges[..i].iter().find(|b| b.public_key == a.public_key) {
+                return Err(ConfigError::SameKey(b.name.clone(), a.name.clone()));
+            }
+        }
         for (i, a) in self.peers.iter().enumerate() {
             if let Some(b) = self.peers[..i].iter().find(|b| b.public_key == a.public_key) {
                 return Err(ConfigError::SameKey(b.name.clone(), a.name.clone()));
@@ -276,6 +301,7 @@ impl Config {
             ("pool (bytes)", 1 << 20, 1 << 36, self.pool.get()),
             ("mtu_max (bytes)", 1280, 9000, self.mtu_max as u64),
             ("the number of detours", 0, DETOURS_MAX as u64, self.detours.len() as u64),
+            ("the number of edges", 0, EDGES_MAX as u64, self.edges.len() as u64),
             ("cache (bytes)", if self.cache.get() == 0 { 0 } else { CACHE_MIN }, 1 << 36, self.cache.get()),
         ];
         let packets = self.packets.map(|packets| {

@@ -11,6 +11,7 @@ use wavelane_base::{Instant, Span};
 use wavelane_wire::frame::{Passage, Reach};
 
 use super::PeerId;
+use super::sealed::Sealing;
 use super::vtx::Watch;
 
 /// Least bytes a flow may keep however many others there are.
@@ -89,6 +90,11 @@ pub(super) struct Edge {
     pub(super) reach: Reach,
     /// What the other edge was last told.
     said: u64,
+    /// What relays are to see nothing of.
+    pub(super) seal: Option<Sealing>,
+    /// Times in a row that a way was left because what came by it was not the other edge's, and because nothing came back.
+    pub(super) distrusts: u32,
+    pub(super) withheld: u32,
     /// The table's deadline for a flow without a way: it is given up then, or at the opening edge tried again.
     pub(super) give_up_at: Option<Instant>,
 }
@@ -111,6 +117,9 @@ impl Edge {
             writer_waits: false,
             reach: Reach::default(),
             said: 0,
+            seal: None,
+            distrusts: 0,
+            withheld: 0,
             give_up_at: None,
         }
     }
@@ -136,10 +145,11 @@ impl Edge {
         if self.accepted { RESUMES_MAX } else { OPENS_MAX }
     }
     /// What to say when opening, anew if `accepted`.
-    pub(super) fn passage(&self) -> Passage {
+    pub(super) fn passage(&mut self) -> Passage {
         let choice = matches!(self.role, Role::Opener { choice: true, .. });
         let received = self.accepted.then_some(self.reach.received);
-        Passage { token: self.token, hops: 0, received, choice, attempt: self.attempt }
+        let seal = self.open_seal();
+        Passage { token: self.token, hops: 0, received, choice, attempt: self.attempt, seal }
     }
     pub(super) fn kept(&self) -> u64 {
         self.kept.len() as u64
@@ -165,6 +175,10 @@ impl Edge {
     pub(super) fn wrote(&mut self, data: &[u8]) {
         self.kept.extend(data);
         self.handed = self.written();
+    }
+    /// More that is to be handed to the present way.
+    pub(super) fn keep(&mut self, data: &[u8]) {
+        self.kept.extend(data);
     }
     /// What is to be handed to the present way next, at most `max` bytes.
     pub(super) fn next_replay(&self, max: usize) -> &[u8] {

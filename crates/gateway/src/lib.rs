@@ -18,6 +18,7 @@ mod packets;
 mod policy;
 mod relay;
 mod reload;
+mod sealed;
 mod shares;
 mod status;
 mod streams;
@@ -27,10 +28,11 @@ mod vtx;
 mod ways;
 
 pub use config::{
-    Backpressure, Config, ConfigError, DETOURS_MAX, Detour, LaneConfig, Medium, POOL_DEFAULT, PacketConfig, PeerConfig,
+    Backpressure, Config, ConfigError, DETOURS_MAX, Detour, EDGES_MAX, EdgeConfig, LaneConfig, Medium, POOL_DEFAULT,
+    PacketConfig, PeerConfig,
 };
 pub use policy::may_reach;
-pub use relay::HOPS_MAX;
+pub use relay::{HOPS_MAX, Meddler};
 pub use reload::{RETIRED_MAX, ReloadError};
 pub use types::{Event, LaneStatus, OpenError, PeerId, PeerStatus, Status};
 
@@ -73,6 +75,8 @@ pub struct Gateway {
     flows: FlowTable,
     /// Bytes that edges keep for each other.
     kept: u64,
+    /// A fault of simulations.
+    meddler: Option<Box<dyn Meddler>>,
     /// How peers share the pool, the flow table and new flows.
     pool: Lending,
     places: Lending,
@@ -110,6 +114,9 @@ struct PeerState {
     down_at: Option<Instant>,
     /// Nothing was heard until then: packets are refused, and a session is asked for, until it is.
     down: bool,
+    /// Times that a flow left it because what came by it was not the other edge's, and when the operator was told last.
+    distrusted: u64,
+    distrust_told: Option<Instant>,
     /// Our lanes to it.
     lanes: Vec<LaneState>,
     /// By the number of a lane of the peer's: the lane of ours that is its other direction.
@@ -144,6 +151,10 @@ struct Counters {
     flows_given_up: u64,
     addresses_unproven: u64,
     flows_idle: u64,
+    dropped_parcels_foreign: u64,
+    dropped_words_forged: u64,
+    flows_withheld: u64,
+    refused_seals: u64,
 }
 
 impl Gateway {
@@ -170,6 +181,7 @@ impl Gateway {
             peers,
             flows: FlowTable::default(),
             kept: 0,
+            meddler: None,
             pool: Lending::default(),
             places: Lending::default(),
             arrivals: Arrivals::default(),
@@ -196,6 +208,11 @@ impl Gateway {
     /// The next data key that was agreed on with a neighbour, if [`Config::log_keys`].
     pub fn poll_key(&mut self) -> Option<LoggedKey> {
         self.sessions.poll_key()
+    }
+
+    /// Has what is passed on meddled with from now on, for simulations.
+    pub fn set_meddler(&mut self, meddler: Box<dyn Meddler>) {
+        self.meddler = Some(meddler);
     }
 
     /// The configuration it was built with.

@@ -10,16 +10,17 @@ impl Gateway {
     pub(super) fn lost(&mut self, now: Instant, id: FlowId, reason: Reason) {
         let Some(edge) = self.flows.edge(id) else { return self.end(id, reason, true) };
         let accepted = edge.accepted;
-        if reason == Reason::Complete && accepted && edge.reach.finished {
+        if reason == Reason::Complete && accepted && edge.reach.finished && edge.is_proven_finished() {
             self.remember_ended(id, true);
             self.forget(id);
             return self.events.push_back(Event::Closed(id));
         }
+        // A way on which a relay fails is as good as lost.
+        let restarted = reason == Reason::Restarted || reason == Reason::Corrupted && edge.is_sealed();
         // A relay or the other edge is full now: it was asked for what stood before, so another try may find room.
         let full = reason == Reason::NoRoom && accepted && edge.awaiting && edge.opener_peer().is_some();
         let wait = if edge.is_done() { LAST_WORD_MAX } else { DETACHED_MAX };
         let Role::Opener { peer, target, choice, .. } = edge.role else {
-            let restarted = reason == Reason::Restarted;
             return if restarted {
                 self.wait_for_way(id, now + wait, accepted)
             } else {
@@ -32,7 +33,7 @@ impl Gateway {
             self.shun(now, peer, target.ip());
         }
         let exhausted = nowhere && !accepted && self.good_way(now, None, target.ip()).is_none();
-        if exhausted || reason != Reason::Restarted && !full && !nowhere {
+        if exhausted || !restarted && !full && !nowhere {
             return self.end(id, reason, accepted);
         }
         self.try_again(now, id);

@@ -10,12 +10,20 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, ReadOutcome};
 use wavelane_services::hop::{HopEvent, Window};
-use wavelane_wire::frame::{FlowName, Passage, Reason};
+use wavelane_wire::frame::{FlowName, Passage, Reach, Reason};
 
 /// Most relays a flow may pass: a way longer than this is a loop.
 pub const HOPS_MAX: u8 = 8;
 /// Bytes moved from one hop to the next at once.
 const CHUNK: usize = 16 << 10;
+
+/// A fault, for simulations: what a relay does to what it passes on.
+pub trait Meddler: core::fmt::Debug + Send {
+    /// To octets of a flow, on their way to `to`; past the room that was there they are cut off.
+    fn octets(&mut self, to: PeerId, octets: &mut Vec<u8>);
+    /// To an edge's word.
+    fn progress(&mut self, _reach: &mut Reach) {}
+}
 
 /// One flow on one link.
 pub(super) type Side = (PeerId, FlowName);
@@ -170,7 +178,8 @@ impl Gateway {
         self.dirty.insert(up.0);
         self.shun(now, down.0, asked.target.ip());
         if answered {
-            return self.blocks(up.0).reset(up.1, Reason::Restarted);
+            let told = if reason == Reason::Corrupted { reason } else { Reason::Restarted };
+            return self.blocks(up.0).reset(up.1, told);
         }
         let reason = if asked.is_resumed() { Reason::Restarted } else { reason };
         let next = self.good_way(now, Some(up.0), asked.target.ip());
@@ -199,12 +208,21 @@ impl Gateway {
             HopEvent::Lacks(_, parts) => self.relay_sends_again(side, other, &parts),
             HopEvent::Again(_, offset, bytes) => self.relay_keeps(side, other, offset, &bytes),
             HopEvent::ProgressAgain(_) => self.blocks(other.0).repeat_progress(other.1),
-            HopEvent::Progress(_, reach) => self.blocks(other.0).say_progress(now, other.1, reach, true),
+            HopEvent::Progress(_, mut reach, word) => {
+                if let Some(meddler) = &mut self.meddler {
+                    meddler.progress(&mut reach);
+                }
+                self.blocks(other.0).say_progress(now, other.1, (reach, word), true);
+            }
             HopEvent::Refused(_, reason @ (Reason::Restarted | Reason::Unreachable)) => {
                 self.led_nowhere(now, other, side, reason);
             }
             HopEvent::Withdrawn(_) | HopEvent::Reset(_, Reason::Restarted) if asked.is_none() => {
                 self.led_nowhere(now, other, side, Reason::Restarted);
+            }
+            // One of the edges found out that a relay of this way fails: it may be the next one.
+            HopEvent::Reset(_, Reason::Corrupted) | HopEvent::Refused(_, Reason::Corrupted) if asked.is_none() => {
+                self.led_nowhere(now, other, side, Reason::Corrupted);
             }
             HopEvent::Refused(_, reason) => {
                 self.leave(side);
@@ -220,12 +238,15 @@ impl Gateway {
             }
             HopEvent::Reset(_, reason) => {
                 self.leave(side);
+                if let (Reason::Corrupted, Some(asked)) = (reason, asked) {
+                    self.shun(now, other.0, asked.target.ip());
+                }
                 if self.leave(other) {
                     // Only the opening edge takes a lost flow up again; if it is what was lost, the flow is over.
                     let final_loss = reason == Reason::Restarted && asked.is_some_and(|asked| asked.hops() == 0);
                     let reason = if final_loss { Reason::Aborted } else { reason };
                     let hop = self.blocks(other.0);
-                    if reason == Reason::Restarted {
+                    if matches!(reason, Reason::Restarted | Reason::Corrupted) {
                         hop.reset(other.1, reason);
                     } else {
                         // What was passed on before arrives before.
@@ -259,8 +280,13 @@ impl Gateway {
                     if !self.cache.is_off() {
                         self.cache.keep(from, offset, &buf[..octets]);
                     }
-                    let taken = self.blocks(to.0).write(now, to.1, &buf[..octets]);
-                    assert_eq!(taken, octets, "there was room, and what was read is nowhere else any more");
+                    let mut passed = std::borrow::Cow::from(&buf[..octets]);
+                    if let Some(meddler) = &mut self.meddler {
+                        meddler.octets(to.0, passed.to_mut());
+                        passed.to_mut().truncate(room);
+                    }
+                    let taken = self.blocks(to.0).write(now, to.1, &passed);
+                    assert_eq!(taken, passed.len(), "there was room, and what was read is nowhere else any more");
                     self.relays.bytes += taken as u64;
                     self.note_held(to.0);
                 }

@@ -19,6 +19,10 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
     counters.insert("dropped_stale_opens", own.dropped_stale_opens);
     counters.insert("flows_given_up", own.flows_given_up);
     counters.insert("flows_idle", own.flows_idle);
+    counters.insert("dropped_parcels_foreign", own.dropped_parcels_foreign);
+    counters.insert("dropped_words_forged", own.dropped_words_forged);
+    counters.insert("flows_withheld", own.flows_withheld);
+    counters.insert("refused_seals", own.refused_seals);
     counters.insert("refused_flow_rate", gateway.arrivals.refused);
     counters.insert("addresses_unproven", own.addresses_unproven);
     counters.insert("flows_relayed", gateway.relays.relayed);
@@ -97,6 +101,7 @@ fn peer_status(gateway: &Gateway, now: Instant, peer: usize) -> PeerStatus {
         path_mtu: path.path_mtu,
         path_mtu_cause: path.below_base.then(|| path_mtu_cause(path.path_mtu)),
         in_flight: path.in_flight,
+        distrusted: state.distrusted,
     }
 }
 

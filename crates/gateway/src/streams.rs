@@ -1,11 +1,16 @@
 //! The bytes of the owner's flows: written, read and ended.
 
-use super::{Gateway, PeerId};
+use super::Gateway;
+use super::relay::Side;
+use super::sealed::worthwhile;
 use wavelane_base::{FlowId, Instant, ReadOutcome, Streams};
-use wavelane_wire::frame::{FlowName, Reach, Reason};
+use wavelane_wire::frame::Reason;
 
 impl Streams for Gateway {
     fn write(&mut self, now: Instant, flow: FlowId, data: &[u8]) -> usize {
+        if self.is_sealed(flow) {
+            return self.write_sealed(now, flow, data);
+        }
         let room = self.edge_room(flow).min(data.len());
         if room == 0 {
             // While an older stretch is being replayed nothing may overtake it, not even an empty one.
@@ -25,6 +30,9 @@ impl Streams for Gateway {
     }
 
     fn read(&mut self, now: Instant, flow: FlowId, buf: &mut [u8]) -> ReadOutcome {
+        if self.is_sealed(flow) {
+            return self.read_sealed(now, flow, buf);
+        }
         let Some((peer, name)) = self.flows.find(flow) else {
             return match self.flows.edge(flow) {
                 Some(edge) if edge.reach.finished => ReadOutcome::End,
@@ -43,6 +51,9 @@ impl Streams for Gateway {
     }
 
     fn shutdown(&mut self, now: Instant, flow: FlowId) {
+        if self.is_sealed(flow) {
+            return self.shutdown_sealed(now, flow);
+        }
         let replaying = self.flows.edge(flow).is_some_and(|edge| {
             edge.ended = true;
             edge.is_replaying()
@@ -66,12 +77,12 @@ impl Streams for Gateway {
 
 impl Gateway {
     /// What the flow's edge lets it write now: without one, anything.
-    fn edge_room(&mut self, flow: FlowId) -> usize {
+    pub(super) fn edge_room(&mut self, flow: FlowId) -> usize {
         let share = self.share_kept();
         let carried = self.flows.find(flow).is_some();
         match self.flows.edge(flow) {
             None => usize::MAX,
-            Some(edge) if edge.ended || edge.is_replaying() || !carried => 0,
+            Some(edge) if edge.ended || edge.is_replaying() || !carried || !edge.can_seal() => 0,
             Some(edge) => edge.room(share),
         }
     }
@@ -86,6 +97,7 @@ impl Gateway {
         };
         self.lend(peer);
         let room = self.blocks(peer).room(name).min(edge);
+        let room = if self.is_sealed(flow) { worthwhile(room) } else { room };
         if room == 0 {
             self.with_edge(flow, |edge| edge.writer_waits = true);
             self.blocks(peer).want_room(now, name);
@@ -95,7 +107,10 @@ impl Gateway {
     }
 
     /// What `read` would give, where it lies: two parts of one stretch. Empty as well if `read` would give no bytes.
-    pub fn unread(&mut self, flow: FlowId) -> (&[u8], &[u8]) {
+    pub fn unread(&mut self, now: Instant, flow: FlowId) -> (&[u8], &[u8]) {
+        if self.is_sealed(flow) {
+            return (self.unread_sealed(now, flow), &[]);
+        }
         match self.flows.find(flow) {
             Some((peer, name)) if self.flows.edge(flow).is_none_or(|edge| !edge.reach.finished) => {
                 self.blocks(peer).unread(name)
@@ -106,6 +121,9 @@ impl Gateway {
 
     /// Takes the first `octets` of [`Gateway::unread`] as read.
     pub fn consume(&mut self, now: Instant, flow: FlowId, octets: usize) {
+        if self.is_sealed(flow) {
+            return self.consume_sealed(flow, octets);
+        }
         let Some((peer, name)) = self.flows.find(flow).filter(|_| octets > 0) else { return };
         self.lend(peer);
         let outcome = self.blocks(peer).consume(now, name, octets);
@@ -114,7 +132,7 @@ impl Gateway {
     }
 
     /// Across relays: has the other edge learn what our application took.
-    fn tell_reach(&mut self, now: Instant, flow: FlowId, (peer, name): (PeerId, FlowName), outcome: ReadOutcome) {
+    pub(super) fn tell_reach(&mut self, now: Instant, flow: FlowId, (peer, name): Side, outcome: ReadOutcome) {
         let Some(edge) = self.flows.edge(flow) else { return };
         let at_once = match outcome {
             ReadOutcome::Data(octets) => edge.read(octets),
@@ -124,7 +142,7 @@ impl Gateway {
             }
             ReadOutcome::Blocked | ReadOutcome::Reset => return,
         };
-        let reach: Reach = edge.reach;
-        self.blocks(peer).say_progress(now, name, reach, at_once);
+        let said = edge.say_reach();
+        self.blocks(peer).say_progress(now, name, said, at_once);
     }
 }

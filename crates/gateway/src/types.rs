@@ -115,6 +115,8 @@ pub struct PeerStatus {
     pub path_mtu_cause: Option<String>,
     /// Bytes in flight.
     pub in_flight: u64,
+    /// Times that a flow left this way because a relay on it, the peer or one behind it, changed, forged or withheld something.
+    pub distrusted: u64,
     /// Its lanes; what stands above is of the one that is taken first.
     pub lanes: Vec<LaneStatus>,
 }

@@ -5,7 +5,9 @@
 //! bytes asks the next one. The edge itself has all that it asks for (it keeps what the other application has not), a relay
 //! what is in its cache.
 
+use super::edge::Edge;
 use super::relay::Side;
+use super::sealed::Deceit;
 use super::{Gateway, PeerId};
 use std::collections::{BTreeMap, BTreeSet};
 use wavelane_base::{FlowId, Instant, RangeSet, Span, Wakeup};
@@ -15,6 +17,9 @@ use wavelane_services::hop::VTX_OCTETS_MAX;
 pub(super) const VTX_AFTER: Span = Span::from_secs(1);
 /// ... and after twice as long each time, up to this.
 const VTX_AFTER_MAX: Span = Span::from_secs(16);
+
+/// Times that a sealed flow's other edge was asked for and not heard, after which its way is left: what was taken is withheld.
+const UNHEARD_MAX: u32 = 3;
 
 /// Least that is asked for at once: the smallest block.
 const VTX_OCTETS_MIN: u64 = 64 << 10;
@@ -36,26 +41,28 @@ pub(super) struct Watch {
     at: Option<Instant>,
     heard: Instant,
     wait: Span,
+    /// Offers since then.
+    unheard: u32,
 }
 
 impl Default for Watch {
     fn default() -> Self {
-        Self { at: None, heard: Instant::ZERO, wait: VTX_AFTER }
+        Self { at: None, heard: Instant::ZERO, wait: VTX_AFTER, unheard: 0 }
     }
 }
 
 impl Watch {
     /// The other edge's application got further.
     pub(super) fn progress(&mut self, now: Instant) {
-        (self.heard, self.wait) = (now, VTX_AFTER);
+        (self.heard, self.wait, self.unheard) = (now, VTX_AFTER, 0);
     }
     /// How much to ask for: less while nothing comes of it, so that it fits into caches that others use as well.
     fn octets(self) -> u64 {
         (VTX_OCTETS_MAX / (self.wait.as_nanos() / VTX_AFTER.as_nanos()).max(1)).max(VTX_OCTETS_MIN)
     }
     /// It did not, and the other edge says so.
-    fn pause(&mut self, now: Instant) {
-        self.heard = now;
+    pub(super) fn pause(&mut self, now: Instant) {
+        (self.heard, self.unheard) = (now, 0);
     }
 }
 
@@ -91,10 +98,17 @@ impl Gateway {
                 continue;
             }
             let mut next = edge.watch.heard + edge.watch.wait;
+            let unheard = edge.is_sealed() && edge.watch.unheard >= UNHEARD_MAX;
+            if unheard && next <= now && self.kept_and_taken(id).is_some() {
+                self.distrust(now, id, Deceit::Withheld);
+                self.watch_vtx(now, id);
+                continue;
+            }
             if next <= now {
                 let asks = self.ask_for_kept(id);
                 let Some(edge) = self.flows.edge(id) else { continue };
                 if asks {
+                    edge.watch.unheard += 1;
                     edge.watch.wait = edge.watch.wait.times(2).min(VTX_AFTER_MAX);
                 }
                 next = now + edge.watch.wait;
@@ -106,29 +120,41 @@ impl Gateway {
         }
     }
 
+    /// The first bytes that the other application has not and the neighbour, which is not silent, has taken.
+    fn kept_and_taken(&mut self, id: FlowId) -> Option<(u64, u64)> {
+        let (peer, name) = self.flows.find(id).filter(|(peer, _)| self.peers[peer.0].up)?;
+        let receipted = self.blocks(peer).receipted(name);
+        let edge = self.flows.edge(id).filter(|edge| !edge.awaiting)?;
+        let (start, most) = (edge.kept_on_way(), edge.watch.octets());
+        (receipted > start).then_some((start, receipted.min(start + most)))
+    }
+
     /// Asks the next node for the first bytes that the other application has not; not while they are still on the first hop,
     /// or the neighbour is silent.
     fn ask_for_kept(&mut self, id: FlowId) -> bool {
-        let Some((peer, name)) = self.flows.find(id).filter(|(peer, _)| self.peers[peer.0].up) else { return false };
-        let receipted = self.blocks(peer).receipted(name);
-        let Some(edge) = self.flows.edge(id).filter(|edge| !edge.awaiting) else { return false };
-        let (start, most) = (edge.kept_on_way(), edge.watch.octets());
-        if receipted <= start {
-            return false;
-        }
-        self.blocks(peer).offer_vtx(name, start, receipted.min(start + most));
+        let Some((peer, name)) = self.flows.find(id) else { return false };
+        let Some((start, end)) = self.kept_and_taken(id) else { return false };
+        self.blocks(peer).offer_vtx(name, start, end);
         self.vtx.asked += 1;
         self.settle_later(peer);
         true
     }
 
     /// The other edge asks: what our application read it has, what it did not is here or was lost here.
-    pub(super) fn edge_has(&mut self, side: Side, bytes: (u64, u64)) {
+    pub(super) fn edge_has(&mut self, now: Instant, id: FlowId, side: Side, bytes: (u64, u64)) {
+        // Of a sealed flow only a reader's pause is confirmed: what was withheld is to be missed.
+        let sealed = self.is_sealed(id);
+        let pauses = sealed && self.reader_pauses(id, side);
+        let word = self.flows.edge(id).filter(|_| pauses).map(Edge::say_reach);
         let hop = self.blocks(side.0);
         let mut all = RangeSet::default();
         all.insert(0, hop.taken(side.1).max(1));
         hop.answer_vtx(side.1, bytes, &all);
-        hop.repeat_progress(side.1);
+        match word {
+            Some(said) => hop.say_progress(now, side.1, said, true),
+            None if sealed => {}
+            None => hop.repeat_progress(side.1),
+        }
         self.settle_later(side.0);
     }
 
@@ -190,7 +216,10 @@ impl Gateway {
     /// The node after a relay, on `side`, lacks what came from `other`.
     pub(super) fn relay_sends_again(&mut self, side: Side, other: Side, parts: &[(u64, u64)]) {
         for &(start, end) in parts {
-            for (offset, bytes) in self.cache.read(other, start, end) {
+            for (offset, mut bytes) in self.cache.read(other, start, end) {
+                if let Some(meddler) = &mut self.meddler {
+                    meddler.octets(side.0, &mut bytes);
+                }
                 self.blocks(side.0).send_again(side.1, offset, bytes);
             }
         }

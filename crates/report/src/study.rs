@@ -192,7 +192,11 @@ fn page(study: &StudyPage, drawn: &[Drawn]) -> String {
             for (head, cell) in HEADS.iter().zip(cells) {
                 // Cases wrap, but not word by word on a narrow screen; long names of metrics may break, so that the reason
                 // beside them is on the page.
-                let class = if *head == "case" { "l case" } else { "l n" };
+                let class = match *head {
+                    "case" => "l case",
+                    "metric" => "l",
+                    _ => "l n",
+                };
                 let _ = write!(out, "<td class=\"{class}\">{}</td>", escape(cell).replace('_', "_<wbr>"));
             }
             let _ = writeln!(out, "<td class=\"l why\">{}</td></tr>", escape(why));

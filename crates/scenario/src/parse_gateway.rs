@@ -7,10 +7,10 @@ use crate::table::Value;
 use crate::units::Quantity;
 use crate::write::{text, unit};
 use core::fmt::Write;
-use wavelane_base::Octets;
+use wavelane_base::{Octets, Ratio};
 
 /// Keys of `[gateways.NAME]`, as files write them.
-pub const GATEWAY_KEYS: &[&str] = &["backpressure", "micro-blocks", "cache", "block-loss"];
+pub const GATEWAY_KEYS: &[&str] = &["backpressure", "micro-blocks", "cache", "block-loss", "seal", "corruption"];
 
 /// Smallest cache that serves: two of the smallest blocks.
 const CACHE_MIN: Octets = Octets::new(128 << 10);
@@ -24,6 +24,9 @@ pub const BACKPRESSURES: &[(&str, Backpressure)] = &[
     ("limit-2", Backpressure::Two),
     ("off", Backpressure::Off),
 ];
+
+/// The words for sealing.
+pub(crate) const SEALS: &[(&str, bool)] = &[("off", false), ("end-to-end", true)];
 
 /// Reads `[gateways.NAME]`.
 pub(crate) fn knobs(nodes: &[Node], name: &str, value: &Value<'_>) -> Result<GatewayKnobs, ScenarioError> {
@@ -51,6 +54,12 @@ pub(crate) fn knobs(nodes: &[Node], name: &str, value: &Value<'_>) -> Result<Gat
     if let Some(p) = table.quantity("block-loss")? {
         knobs.block_loss = p;
     }
+    if let Some(value) = table.get("seal") {
+        knobs.seal = word(&value, "seal", SEALS, "\"end-to-end\"")?;
+    }
+    if let Some(p) = table.quantity("corruption")? {
+        knobs.corruption = p;
+    }
     Ok(knobs)
 }
 
@@ -63,6 +72,12 @@ pub(crate) fn write(knobs: &GatewayKnobs) -> String {
     if let Some(cache) = &knobs.cache {
         let _ = writeln!(out, "cache = {}", unit(cache));
     }
+    if knobs.seal {
+        let _ = writeln!(out, "seal = {}", text("end-to-end"));
+    }
+    if knobs.corruption != Ratio::ZERO {
+        let _ = writeln!(out, "corruption = {}", unit(&knobs.corruption));
+    }
     out
 }
 
@@ -71,7 +86,6 @@ mod tests {
     use super::*;
     use crate::Scenario;
     use std::path::Path;
-    use wavelane_base::Ratio;
 
     fn parse(section: &str) -> Result<Scenario, String> {
         let text = format!(
@@ -84,12 +98,13 @@ mod tests {
 
     #[test]
     fn knobs_are_read_and_written_and_the_others_keep_their_defaults() {
-        let text =
-            "[gateways.b]\nbackpressure = \"limit-2\"\nmicro-blocks = false\nblock-loss = \"1/10\"\ncache = \"0 B\"";
+        let text = "[gateways.b]\nbackpressure = \"limit-2\"\nmicro-blocks = false\nblock-loss = \"1/10\"\ncache = \"0 B\"\n\
+             seal = \"end-to-end\"\ncorruption = \"1/100\"";
         let scenario = parse(text).expect("sound");
         let knobs = &scenario.gateways[0];
         assert_eq!((knobs.node.as_str(), knobs.backpressure, knobs.micro_blocks), ("b", Backpressure::Two, false));
         assert_eq!((knobs.cache, knobs.block_loss), (Some(Octets::ZERO), Ratio::new(1, 10).expect("a share")));
+        assert_eq!((knobs.seal, knobs.corruption), (true, Ratio::new(1, 100).expect("a share")));
         assert_eq!(Scenario::parse(&scenario.to_toml(), Path::new(".")).as_ref(), Ok(&scenario));
         assert_eq!(parse("[gateways.a]").expect("sound").gateways, [GatewayKnobs::new("a")]);
     }
@@ -101,6 +116,8 @@ mod tests {
             ("[gateways.a]\ncache = \"1 kB\"", "0 B, or lie between 128 KiB"),
             ("[gateways.a]\nbackpressure = \"limit-3\"", "limit-"),
             ("[gateways.a]\nblock-loss = \"3/2\"", "block-loss"),
+            ("[gateways.a]\nseal = true", "seal"),
+            ("[gateways.a]\nseal = \"hop\"", "end-to-end"),
         ] {
             let error = parse(section).expect_err(section);
             assert!(error.contains(why), "{error}");

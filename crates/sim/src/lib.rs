@@ -13,6 +13,7 @@ mod connection;
 mod content;
 mod datagrams;
 mod engine;
+mod faults;
 mod host;
 mod joins;
 mod mesh;

@@ -23,6 +23,8 @@ pub struct MeshSpec {
     pub pool: Octets,
     /// Of each gateway.
     pub flows_max: usize,
+    /// Whether the gateways seal flows across relays.
+    pub seal: bool,
 }
 
 /// A cable between two gateways.
@@ -39,7 +41,7 @@ impl MeshSpec {
     pub fn new(nodes: usize, joined: &[[usize; 2]], config: &CableConfig) -> Self {
         let links = joined.iter().map(|between| MeshLink { between: *between, config: config.clone() }).collect();
         let Config { pool, flows_max, .. } = Config::default();
-        Self { nodes, links, routing: Routing::default(), pool, flows_max }
+        Self { nodes, links, routing: Routing::default(), pool, flows_max, seal: false }
     }
 
     fn scenario(&self, seed: Seed) -> Scenario {
@@ -92,7 +94,8 @@ impl Mesh {
     pub fn new(seed: Seed, spec: &MeshSpec) -> Self {
         let scenario = spec.scenario(seed);
         let mut shape = Shape::new(&scenario);
-        shape.limits = Some(Config { pool: spec.pool, flows_max: spec.flows_max, ..Config::default() });
+        let (pool, flows_max, seal) = (spec.pool, spec.flows_max, spec.seal);
+        shape.limits = Some(Config { pool, flows_max, seal, ..Config::default() });
         let world = match shape.build(seed, &wavelane_tcp::Config::default()) {
             Ok(world) => world,
             Err(why) => panic!("the mesh cannot be wired: {why}"),

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{IpPrefix, PortId, Ratio, Seed, Span};
 use wavelane_channel::wifi::WifiConfig;
-use wavelane_gateway::{Backpressure, Choice, Config, LaneConfig, PeerConfig, PeerId};
+use wavelane_gateway::{Backpressure, Choice, Config, EdgeConfig, LaneConfig, PeerConfig, PeerId};
 use wavelane_scenario::{
     CONTROLS, ChannelKind, Flow, GatewayKnobs, LaneChoice, LinkKnobs, NodeKind, Scenario, TcpKind,
 };
@@ -294,11 +294,31 @@ impl<'a> Shape<'a> {
             log_keys: true,
             ..self.limits.clone().unwrap_or_default()
         };
-        let knobs = self.scenario.gateways.iter().find(|knobs| knobs.node == self.name(gateway));
-        match knobs {
+        let mut config = match self.knobs(gateway) {
             Some(knobs) => turned(config, knobs, seed),
             None => config,
+        };
+        if config.seal {
+            config.edges = self.edges_beside(seed, gateway);
         }
+        config
+    }
+
+    /// What the scenario says of a gateway.
+    fn knobs(&self, gateway: usize) -> Option<&GatewayKnobs> {
+        self.scenario.gateways.iter().find(|knobs| knobs.node == self.name(gateway))
+    }
+
+    /// All other gateways with their keys and what lies behind them.
+    fn edges_beside(&self, seed: Seed, gateway: usize) -> Vec<EdgeConfig> {
+        let nodes = || 0..self.scenario.nodes.len();
+        let others = nodes().filter(|node| *node != gateway && self.kind(*node) == NodeKind::Gateway);
+        let edge = |other: usize| EdgeConfig {
+            name: self.name(other).to_owned(),
+            public_key: public_key(&private_key(seed, self.name(other))),
+            routes: nodes().filter(|node| self.gateway_of(*node) == Ok(other)).map(|node| self.prefix(node)).collect(),
+        };
+        others.map(edge).collect()
     }
 
     /// Builds everything but the flows. Hosts have `config`, unless a flow has its own.
@@ -322,7 +342,11 @@ impl<'a> Shape<'a> {
                     }
                     let config = self.gateway_config(seed, node);
                     let refused = |why| WiringError::Gateway(name.to_owned(), why);
-                    engine.add_gateway(name, draw_clock(seed, name)?, config).map_err(refused)?
+                    let id = engine.add_gateway(name, draw_clock(seed, name)?, config).map_err(refused)?;
+                    if let Some(knobs) = self.knobs(node) {
+                        engine.corrupt(id, knobs.corruption);
+                    }
+                    id
                 }
             };
             if self.doors && self.kind(node) == NodeKind::Gateway {
@@ -442,7 +466,7 @@ fn turned(config: Config, knobs: &GatewayKnobs, seed: Seed) -> Config {
     let dice = Seed(seed.chance(&format!("node {} / block loss", knobs.node)).next_u64());
     let block_loss = (knobs.block_loss != Ratio::ZERO).then_some((knobs.block_loss, dice));
     let cache = knobs.cache.unwrap_or(config.cache);
-    Config { backpressure, micro_blocks: knobs.micro_blocks, cache, block_loss, ..config }
+    Config { backpressure, micro_blocks: knobs.micro_blocks, cache, block_loss, seal: knobs.seal, ..config }
 }
 
 /// A key of this run only.

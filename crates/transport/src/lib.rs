@@ -1,7 +1,7 @@
 //! One neighbour, sans-IO: how sealed datagrams reach it and come back, whatever they carry.
 //!
 //! Reading order: [`link`] (what one datagram takes), then what a link is made of: [`session`] (keys), [`lane`] (packet
-//! numbers, acks, controller) and [`fec`] (repair symbols). What a link carries is a [`Service`]'s, of which nothing here
+//! numbers, acks, controller) and [`fec`] (repair symbols). [`seal`] is between the two edges of a flow instead. What a link carries is a [`Service`]'s, of which nothing here
 //! knows more than that trait says.
 #![forbid(unsafe_code)]
 
@@ -9,6 +9,7 @@ mod budget;
 pub mod fec;
 pub mod lane;
 pub mod link;
+pub mod seal;
 mod service;
 pub mod session;
 

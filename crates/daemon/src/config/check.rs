@@ -67,6 +67,18 @@ impl Config {
                 ));
             }
         }
+        if !self.seal && !self.edges.is_empty() {
+            return Err(value(
+                "edge",
+                "is used by sealed connections only: set gateway.seal = \"end-to-end\", or remove the tables",
+            ));
+        }
+        if let Some(edge) = self.edges.iter().find(|edge| edge.public_key == keys::public_key(&self.private_key)) {
+            return Err(value(
+                "edge.public_key",
+                format!("edge '{}' has this gateway's own key: put the other gateway's public key there", edge.name),
+            ));
+        }
         if let Some(i) = &self.intercept {
             self.check_intercept(i)?;
         }

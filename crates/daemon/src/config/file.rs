@@ -28,6 +28,8 @@ struct File {
     tun: Option<TunTable>,
     #[serde(default)]
     forward: Vec<ForwardTable>,
+    #[serde(default)]
+    edge: Vec<EdgeTable>,
     clock: Option<ClockTable>,
 }
 
@@ -48,6 +50,27 @@ struct GatewayTable {
     flows_max: Option<usize>,
     serves: Option<Vec<String>>,
     idle: Option<String>,
+    #[serde(default)]
+    seal: SealWord,
+}
+
+/// Whether flows across relays are sealed, in the file's words.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+enum SealWord {
+    #[default]
+    #[serde(rename = "off")]
+    Off,
+    #[serde(rename = "end-to-end")]
+    EndToEnd,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EdgeTable {
+    name: String,
+    public_key: String,
+    #[serde(default)]
+    routes: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -220,11 +243,22 @@ impl Config {
             intercept: file.intercept.map(|i| Intercept { interfaces: i.interfaces, local: i.local }),
             tun: file.tun.map(tun).transpose()?,
             forwards,
+            seal: g.seal == SealWord::EndToEnd,
+            edges: file.edge.into_iter().map(edge).collect::<Result<_, _>>()?,
             clock: clock(file.clock)?,
         };
         config.check()?;
         Ok(config)
     }
+}
+
+fn edge(t: EdgeTable) -> Result<gateway::EdgeConfig, ConfigError> {
+    let key = |field: &str| format!("edge '{}': {field}", t.name);
+    let public_key = keys::key_from_base64(&t.public_key).ok_or_else(|| {
+        value(key("public_key"), "is not a key (44 characters of base64); `wavelane keygen` at that gateway prints it")
+    })?;
+    let routes = prefixes(&key("routes"), t.routes)?;
+    Ok(gateway::EdgeConfig { name: t.name, public_key, routes })
 }
 
 impl Peer {

@@ -56,6 +56,7 @@ impl Daemon {
             path_mtu: p.path_mtu,
             path_mtu_cause: p.path_mtu_cause.clone(),
             in_flight_bytes: p.in_flight,
+            distrusted: p.distrusted,
             lanes: p.lanes.iter().map(|lane| lane_document(lane, &names)).collect(),
         });
         let moved =

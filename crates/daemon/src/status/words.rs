@@ -62,6 +62,16 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("flows_relayed", "flows passed on from one peer to another"),
     ("relayed_octets", "bytes passed on from one peer to another"),
     ("flows_resumed", "times a flow whose way over a relay was lost was taken up again"),
+    (
+        "dropped_parcels_foreign",
+        "times octets of a sealed flow did not open: a relay changed, dropped, doubled or moved them",
+    ),
+    ("dropped_words_forged", "times a relay said in an edge's name what it had not said, or kept its word from us"),
+    ("flows_withheld", "times octets that a relay took did not reach the other edge, and a sealed flow left that way"),
+    (
+        "refused_seals",
+        "flows across relays that were refused because they could not be sealed, or their caller is not known",
+    ),
     ("flows_moved", "times a flow left a peer that was down, or that no route named any more, for another way"),
     (
         "vtx_asked",

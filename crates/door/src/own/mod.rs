@@ -380,7 +380,7 @@ impl OwnDoor {
     /// Tells the application what the far side said, in the words TCP/IP has for it.
     fn answer_refusal(&mut self, syn: &Syn, why: Reason) {
         let refusal = match why {
-            Reason::Refused | Reason::Aborted | Reason::Restarted | Reason::Complete => syn.reset(),
+            Reason::Refused | Reason::Aborted | Reason::Restarted | Reason::Complete | Reason::Corrupted => syn.reset(),
             Reason::Unreachable | Reason::TimedOut => syn.unreachable(Unreachable::Host),
             Reason::Prohibited => syn.unreachable(Unreachable::Prohibited),
             // Silence: the application's TCP repeats its SYN, and there may be room by then.

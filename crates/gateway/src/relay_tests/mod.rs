@@ -3,6 +3,7 @@
 
 mod claims;
 mod deaths;
+mod sealed;
 
 use super::relay::HOPS_MAX;
 use super::*;
@@ -55,6 +56,12 @@ fn config(me: usize, count: usize, pool: u64) -> Config {
     Config { private_key: [me as u8 + 1; 32], peers, pool: Octets::new(pool), ..Config::default() }
 }
 
+/// Node `n` as the others know it.
+fn edge(n: usize) -> EdgeConfig {
+    let public_key = wavelane_transport::session::public_key(&[n as u8 + 1; 32]);
+    EdgeConfig { name: format!("node-{n}"), public_key, routes: vec![behind(n)] }
+}
+
 /// One application's half of a conversation: what it sends, what it has read.
 #[derive(Default)]
 struct Talk {
@@ -100,6 +107,8 @@ struct Chain {
     nodes: Vec<Option<Gateway>>,
     epochs: Vec<u64>,
     pool: u64,
+    /// Which nodes seal.
+    seals: Vec<bool>,
     pipe: BTreeMap<(Instant, u64), Frame>,
     /// When each hop's transmitter is free: (from, port).
     free: BTreeMap<(usize, u16), Instant>,
@@ -120,6 +129,7 @@ impl Chain {
             nodes: (0..count).map(|_| None).collect(),
             epochs: vec![0; count],
             pool: 8 << 20,
+            seals: vec![false; count],
             pipe: BTreeMap::new(),
             free: BTreeMap::new(),
             sent: 0,
@@ -139,7 +149,9 @@ impl Chain {
         self.epochs[node] += 1;
         let epoch = self.epochs[node];
         let entropy = Seed(7).entropy(&format!("node {node} boot {epoch}"));
-        let config = config(node, self.nodes.len(), self.pool);
+        let mut config = config(node, self.nodes.len(), self.pool);
+        config.seal = self.seals[node];
+        config.edges = (0..self.nodes.len()).filter(|other| *other != node).map(edge).collect();
         self.nodes[node] = Some(Gateway::new(self.now, config, epoch, entropy).unwrap());
     }
 

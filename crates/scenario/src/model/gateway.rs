@@ -15,6 +15,10 @@ pub struct GatewayKnobs {
     pub cache: Option<Octets>,
     /// A fault: how likely it loses a block that it has receipted.
     pub block_loss: Ratio,
+    /// Whether flows across relays are sealed from edge to edge.
+    pub seal: bool,
+    /// A fault: how likely it changes a stretch of a flow that it passes on.
+    pub corruption: Ratio,
 }
 
 /// How much of a flow a relay takes that its next hop has not receipted.
@@ -40,6 +44,8 @@ impl GatewayKnobs {
             micro_blocks: true,
             cache: None,
             block_loss: Ratio::ZERO,
+            seal: false,
+            corruption: Ratio::ZERO,
         }
     }
 }

@@ -70,6 +70,11 @@ impl Hop {
         outcome
     }
 
+    /// Whether everything up to the end is here.
+    pub fn is_received(&self, flow: FlowName) -> bool {
+        self.flows.get(&flow).is_some_and(|f| f.inc.is_complete())
+    }
+
     /// Ends our direction in an orderly way, after everything written.
     pub fn shutdown(&mut self, now: Instant, flow: FlowName) {
         let Some(f) = self.flows.get_mut(&flow) else { return };

@@ -12,7 +12,7 @@ use wavelane_base::{Class, Instant};
 use wavelane_transport::RepairBudget;
 use wavelane_wire::Writer;
 use wavelane_wire::codec::varint_len;
-use wavelane_wire::frame::{FlowName, Frame, Open, RANGES_MAX, Ranges, Reach, ReceiptState, emit_data_to_end};
+use wavelane_wire::frame::{FlowName, Frame, Open, RANGES_MAX, Ranges, ReceiptState, emit_data_to_end};
 
 /// Fewest payload bytes worth a data frame, unless the stretch is shorter.
 const CHUNK_MIN: usize = 64;
@@ -332,8 +332,8 @@ fn frame_for(flow: &Flow, name: FlowName, small: Small, now: Instant) -> Frame<'
             Frame::Open(Open { flow: name, source, target, credit, passage: flow.passage })
         }
         Small::Answer => {
-            let (refusal, credit, received) = (flow.refusal, flow.inc.credit(), flow.received);
-            Frame::Answer { flow: name, refusal, credit, received }
+            let (refusal, credit, edge) = (flow.refusal, flow.inc.credit(), flow.answered);
+            Frame::Answer { flow: name, refusal, credit, edge }
         }
         Small::Reset => {
             let after = (flow.state == State::Ending).then(|| flow.out.reach());
@@ -341,8 +341,9 @@ fn frame_for(flow: &Flow, name: FlowName, small: Small, now: Instant) -> Frame<'
         }
         Small::Finish => Frame::Finish { flow: name, length: flow.out.fin.unwrap_or(0) },
         Small::Progress => {
-            let reach = flow.across.as_ref().map_or(Reach::default(), |across| across.ours);
-            Frame::Progress { flow: name, reach }
+            let said = flow.across.as_ref().map(|across| (across.ours, across.our_word));
+            let (reach, word) = said.unwrap_or_default();
+            Frame::Progress { flow: name, reach, word }
         }
         Small::Vtx => {
             let (start, end) = flow.across.as_ref().and_then(|across| across.asked).unwrap_or_default();

@@ -7,7 +7,7 @@ use super::sure::{Sure, earliest};
 use std::net::SocketAddr;
 use wavelane_base::{Instant, Span};
 use wavelane_transport::PathView;
-use wavelane_wire::frame::{Passage, Reach, Reason};
+use wavelane_wire::frame::{Answered, Passage, Reach, Reason, Word};
 
 /// How long an opener that knows its Open arrived waits for the answer before it asks again. The far connect may
 /// rightly take long; the question only guards against an answer that never comes.
@@ -112,10 +112,12 @@ pub(super) const PROGRESS_DELAY: Span = Span::from_millis(100);
 pub(super) struct Across {
     /// What we say next or said last.
     pub(super) ours: Reach,
+    pub(super) our_word: Option<Word>,
     pub(super) word: Sure,
     word_at: Option<Instant>,
     /// The most the other edge said.
     pub(super) theirs: Reach,
+    pub(super) their_word: Option<Word>,
     /// Our VTX offer, and which bytes it asks for until that is answered.
     pub(super) vtx: Sure,
     pub(super) asked: Option<(u64, u64)>,
@@ -128,13 +130,22 @@ pub(super) struct Across {
     pub(super) here: (u64, Vec<(u64, u64)>),
 }
 
+/// Whether what an edge says is later than what it said before: words are counted, what goes without only grows.
+pub(super) fn is_news(before: (Reach, Option<Word>), (reach, word): (Reach, Option<Word>)) -> bool {
+    match (before.1, word) {
+        (Some(before), Some(word)) => word.count > before.count,
+        (None, Some(_)) => true,
+        (_, None) => reach > before.0,
+    }
+}
+
 impl Across {
     /// There is more to say: at once if `now` is the moment for it, else within [`PROGRESS_DELAY`].
-    fn say(&mut self, now: Instant, reach: Reach, at_once: bool) {
-        if reach <= self.ours {
+    fn say(&mut self, now: Instant, (reach, word): (Reach, Option<Word>), at_once: bool) {
+        if !is_news((self.ours, self.our_word), (reach, word)) {
             return;
         }
-        self.ours = reach;
+        (self.ours, self.our_word) = (reach, word);
         if at_once || reach.finished {
             self.word_at = None;
             self.word.ask();
@@ -171,8 +182,8 @@ pub(super) struct Flow {
     pub(super) source: SocketAddr,
     pub(super) target: SocketAddr,
     pub(super) passage: Option<Passage>,
-    /// What the answerer says it has, if relays lie between.
-    pub(super) received: Option<u64>,
+    /// What the answerer says, if relays lie between.
+    pub(super) answered: Option<Answered>,
     /// Set once it is known that relays lie between the edges.
     pub(super) across: Option<Box<Across>>,
     pub(super) open: Sure,
@@ -207,7 +218,7 @@ impl Flow {
             source,
             target,
             passage,
-            received: None,
+            answered: None,
             across: None,
             open: Sure::default(),
             open_again_at: None,
@@ -359,9 +370,9 @@ impl Flow {
         over
     }
     /// Says to the other edge how far its bytes were taken. Nothing happens without relays.
-    pub(super) fn say(&mut self, now: Instant, reach: Reach, at_once: bool) {
+    pub(super) fn say(&mut self, now: Instant, said: (Reach, Option<Word>), at_once: bool) {
         if let Some(across) = &mut self.across {
-            across.say(now, reach, at_once);
+            across.say(now, said, at_once);
         }
     }
     /// What it holds now.

@@ -1,18 +1,18 @@
 //! Taking frames and fates in. The peer is authenticated but may be wrong or hostile: everything is checked against
 //! what we promised and sent, and what does not fit is counted.
 
-use super::flow::{Cause, Flow, LastWord, State, round};
+use super::flow::{Cause, Flow, LastWord, State, is_news, round};
 use super::incoming::Dropped;
 use super::types::{HopEvent, Window};
 use super::{Hop, STRAYS_MAX};
 use wavelane_base::Instant;
-use wavelane_wire::frame::{FlowName, Frame, Open, Ranges, Reach, Reason, ReceiptState};
+use wavelane_wire::frame::{Answered, FlowName, Frame, Open, Ranges, Reach, Reason, ReceiptState, Word};
 
 /// An answer without its flow.
 struct Answer {
     refusal: Option<Reason>,
     credit: u64,
-    received: Option<u64>,
+    edge: Option<Answered>,
 }
 
 /// A receipt without its flow.
@@ -29,8 +29,8 @@ impl Hop {
         self.handle_timeout(now);
         match frame {
             Frame::Open(open) => self.on_open(now, open),
-            Frame::Answer { flow, refusal, credit, received } => {
-                let answer = Answer { refusal: *refusal, credit: *credit, received: *received };
+            Frame::Answer { flow, refusal, credit, edge } => {
+                let answer = Answer { refusal: *refusal, credit: *credit, edge: *edge };
                 self.on_answer(now, flow.from_other_side(), answer);
             }
             Frame::Offer { flow, start, length, vtx: true, .. } => {
@@ -59,7 +59,7 @@ impl Hop {
                 self.on_end(flow.from_other_side(), *reason, *reach);
             }
             Frame::Forget { below, ranges } => self.on_forget(*below, ranges),
-            Frame::Progress { flow, reach } => self.on_progress(flow.from_other_side(), *reach),
+            Frame::Progress { flow, reach, word } => self.on_progress(flow.from_other_side(), *reach, *word),
             Frame::Padding
             | Frame::Ping
             | Frame::LaneAck(_)
@@ -113,7 +113,7 @@ impl Hop {
     }
 
     fn on_answer(&mut self, now: Instant, name: FlowName, answer: Answer) {
-        let Answer { refusal, credit, received } = answer;
+        let Answer { refusal, credit, edge } = answer;
         let known = self.flows.get_mut(&name).filter(|_| name.mine);
         let Some(flow) = known else {
             self.counters.dropped_unknown_flow += 1;
@@ -129,11 +129,12 @@ impl Hop {
         match refusal {
             None => {
                 flow.out.grant(credit);
-                flow.across = received.map(|_| flow.across.take().unwrap_or_default());
-                let early = flow.across.as_ref().map(|across| across.theirs).filter(|reach| *reach > Reach::default());
+                flow.across = edge.map(|_| flow.across.take().unwrap_or_default());
+                let early = flow.across.as_ref().map(|across| (across.theirs, across.their_word));
+                let early = early.filter(|said| is_news(Default::default(), *said));
                 flow.out.watch(now, &self.path);
-                self.events.push_back(HopEvent::Accepted(name, received));
-                self.events.extend(early.map(|reach| HopEvent::Progress(name, reach)));
+                self.events.push_back(HopEvent::Accepted(name, edge));
+                self.events.extend(early.map(|(reach, word)| HopEvent::Progress(name, reach, word)));
                 self.step(name, Cause::PeerAccepts);
                 // Bytes that overtook the answer.
                 if self.flows.get_mut(&name).is_some_and(Flow::wakes_reader) {
@@ -251,12 +252,13 @@ impl Hop {
         self.settle(name);
     }
 
-    fn on_progress(&mut self, name: FlowName, reach: Reach) {
+    fn on_progress(&mut self, name: FlowName, reach: Reach, word: Option<Word>) {
         self.counters.progress_frames += 1;
         let Some(flow) = self.flows.get_mut(&name) else { return self.stranger(name) };
         if flow.state == State::Opening && flow.passage.is_some() {
             // It overtook the answer, which says whether relays lie between.
             let across = flow.across.get_or_insert_default();
+            across.their_word = across.their_word.max(word);
             across.theirs = across.theirs.max(reach);
             return;
         }
@@ -264,9 +266,10 @@ impl Hop {
             self.counters.protocol_errors += u64::from(flow.state == State::Open);
             return;
         };
-        if flow.state == State::Open && reach > across.theirs {
-            across.theirs = reach;
-            self.events.push_back(HopEvent::Progress(name, reach));
+        if flow.state == State::Open && is_news((across.theirs, across.their_word), (reach, word)) {
+            across.their_word = word.or(across.their_word);
+            across.theirs = across.theirs.max(reach);
+            self.events.push_back(HopEvent::Progress(name, reach, word));
             self.conclude(name);
             self.settle(name);
         } else {

@@ -37,7 +37,7 @@ use sure::Sure;
 use types::{Lent, earlier};
 use wavelane_base::{Class, Instant, Octets, Wakeup};
 use wavelane_transport::PathView;
-use wavelane_wire::frame::{FlowName, Passage, Reach, Reason};
+use wavelane_wire::frame::{Answered, FlowName, Passage, Reach, Reason, Word};
 
 /// Most answers waiting to tell the peer that a flow is not known here.
 const STRAYS_MAX: usize = 64;
@@ -151,14 +151,14 @@ impl Hop {
         Ok(name)
     }
 
-    /// Accepts an incoming flow. `received` is set if relays lie between the edges: bytes of the opening edge that
-    /// the answering edge's application has. Ignored for any other flow.
-    pub fn accept(&mut self, now: Instant, flow: FlowName, received: Option<u64>) {
+    /// Accepts an incoming flow. `edge` is set if relays lie between the edges: what the answering one says. Ignored for any
+    /// other flow.
+    pub fn accept(&mut self, now: Instant, flow: FlowName, edge: Option<Answered>) {
         if let Some(f) = self.flows.get_mut(&flow)
             && f.state == State::Asked
         {
-            f.received = received;
-            f.across = received.map(|_| Box::default());
+            f.answered = edge;
+            f.across = edge.map(|_| Box::default());
         }
         self.answer(now, flow, None);
     }
@@ -186,9 +186,9 @@ impl Hop {
     }
 
     /// Across relays: tells the other edge how far its bytes were taken, soon or at once. Ignored where no relay is.
-    pub fn say_progress(&mut self, now: Instant, flow: FlowName, reach: Reach, at_once: bool) {
+    pub fn say_progress(&mut self, now: Instant, flow: FlowName, said: (Reach, Option<Word>), at_once: bool) {
         if let Some(f) = self.flows.get_mut(&flow) {
-            f.say(now, reach, at_once);
+            f.say(now, said, at_once);
             self.settle(flow);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use wavelane_base::{Chance, Instant, Octets, Ratio, Span};
-use wavelane_wire::frame::{FlowName, Passage, Reach, Reason};
+use wavelane_wire::frame::{Answered, FlowName, Passage, Reach, Reason, Word};
 
 /// What a block service is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,10 +121,10 @@ pub enum HopEvent {
         /// What the opener said of the way behind it.
         passage: Option<Passage>,
     },
-    /// The far server answered; the bytes of ours it has if relays lie between (zero for a new flow).
-    Accepted(FlowName, Option<u64>),
-    /// Across relays: how far the other edge has taken our bytes. Only ever grows.
-    Progress(FlowName, Reach),
+    /// The far server answered; what the other edge says if relays lie between.
+    Accepted(FlowName, Option<Answered>),
+    /// Across relays: how far the other edge has taken our bytes. Only ever grows, or with a word has a later one.
+    Progress(FlowName, Reach, Option<Word>),
     /// The flow was not opened; it is forgotten.
     Refused(FlowName, Reason),
     /// The far side reset the flow after bytes that are still to be read; [`HopEvent::Reset`] follows once they are.

@@ -9,7 +9,7 @@ use crate::host::HostNode;
 use crate::node::{DOOR, GatewayNode, INSIDE};
 use crate::traffic::{Flow, FlowIndex, FlowSpec};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::PortId;
+use wavelane_base::{PortId, Ratio};
 use wavelane_channel::CableConfig;
 use wavelane_channel::cable::Cable;
 use wavelane_gateway::{Config, ConfigError};
@@ -30,6 +30,14 @@ impl Engine {
     pub fn open_door(&mut self, node: NodeId, address: Ipv4Addr, config: TcpConfig) {
         let now = self.now;
         self.gateway_mut(node).open_door(now, address, config);
+    }
+
+    /// Has a gateway change, with this chance, each stretch of a flow that it passes on as a relay.
+    ///
+    /// # Panics
+    /// If `node` is no gateway.
+    pub fn corrupt(&mut self, node: NodeId, p: Ratio) {
+        self.gateway_mut(node).corrupt(p);
     }
 
     /// Adds a router, which forwards by the routes it is given and by nothing else.

@@ -116,7 +116,7 @@ pub(super) fn plan(seed: u64) -> Plan {
     let mut plan = Plan {
         seed,
         flows: flows.collect(),
-        mesh: MeshSpec { nodes, links, routing, pool, flows_max },
+        mesh: MeshSpec { nodes, links, routing, pool, flows_max, seal: false },
         crashes: Vec::new(),
         healed,
     };

@@ -163,3 +163,37 @@ fn a_stopped_reader_gets_rare_offers_and_no_data() {
     // After 1, 2, 4, 8 and 16 s, and each 16 s from then on.
     assert!((3..=7).contains(&sum("vtx_asked")), "{}", sum("vtx_asked"));
 }
+
+/// A sealed flow arrives as it was sent over a relay that changes a bit of one stretch in twenty. Without seals the receiver gets
+/// what the relay made of it.
+#[test]
+fn a_relay_that_changes_octets_is_found_out() {
+    let arrives = |knobs: &str| {
+        let raw = run(&chain(2, &format!("corruption = \"1/20\"\n{knobs}"), "8 MB"), 1);
+        flow(&raw, "file").intact
+    };
+    assert_eq!([arrives("seal = \"end-to-end\""), arrives("")], [Some(true), Some(false)]);
+}
+
+/// Seals cost 18 bytes per parcel of 4,096.
+#[test]
+fn seals_cost_little_on_a_chain() {
+    let over = |hops: usize, knobs: &str| {
+        let raw = run(&chain(hops, knobs, "16 MB"), 1);
+        let file = flow(&raw, "file");
+        assert!(file.completed && file.intact == Some(true));
+        (
+            file.octets as f64 / (file.last_byte_ns.unwrap() - file.connect_ns) as f64,
+            raw.first_octets.unwrap() as f64 / (hops * 16_000_000) as f64,
+        )
+    };
+    for hops in [2, 4] {
+        let ((plain, bytes), (sealed, sealed_bytes)) = (over(hops, ""), over(hops, "seal = \"end-to-end\""));
+        println!(
+            "{hops} hops: sealed over plain {:.4}, bytes over a hop {bytes:.4} and {sealed_bytes:.4}",
+            sealed / plain
+        );
+        assert!(sealed >= 0.97 * plain, "{sealed} of {plain}");
+        assert!((1.0..=1.001).contains(&bytes) && (1.004..=1.03).contains(&sealed_bytes), "{bytes}, {sealed_bytes}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Chains and meshes of gateways: flows outlive relays, ways and partitions, and every byte arrives once, in order.
 
 use crate::common::{direction, random_loss, secs, with_loss};
-use wavelane_base::{Instant, Octets, Seed, Span};
+use wavelane_base::{Instant, Octets, Ratio, Seed, Span};
 use wavelane_channel::cable::Direction;
 use wavelane_channel::{CableConfig, Parameter};
 use wavelane_gateway::Event;
@@ -17,6 +17,10 @@ fn cable() -> CableConfig {
 
 fn two_ways(seed: u64) -> Mesh {
     Mesh::new(Seed(seed), &MeshSpec::new(6, &TWO_WAYS, &cable()))
+}
+
+fn sealed_two_ways(seed: u64) -> Mesh {
+    Mesh::new(Seed(seed), &MeshSpec { seal: true, ..MeshSpec::new(6, &TWO_WAYS, &cable()) })
 }
 
 fn add(mesh: &mut Mesh, from: usize, to: usize, work: Work, start: Instant) -> FlowIndex {
@@ -100,6 +104,42 @@ fn a_restarted_relay_loses_no_byte() {
         }
         finish(&mut mesh, secs(70));
     }
+}
+
+/// A relay changes what it passes on, one that the edge asks or one behind it, from the start or later.
+#[test]
+fn sealed_flows_leave_a_relay_that_changes_octets() {
+    for (seed, liar) in [(1, 1), (4, 2)] {
+        let mut mesh = sealed_two_ways(seed);
+        traffic(&mut mesh);
+        mesh.engine.run_until(Instant::from_millis(400 * (seed - 1)));
+        mesh.engine.corrupt(mesh.nodes[liar], Ratio::new(1, 10).unwrap());
+        finish(&mut mesh, secs(60));
+        let [found, other] = [0, 5].map(|edge| mesh.count(edge, "dropped_parcels_foreign"));
+        assert!(found + other > 0, "seed {seed}");
+        assert!(mesh.count(4, "flows_relayed") > 0, "seed {seed}: the other way is taken");
+    }
+}
+
+/// A relay that loses its memory, and a partition, are no deceit.
+#[test]
+fn sealed_flows_outlive_relays_and_partitions() {
+    for (seed, away) in [(1, 1), (2, 2_000)] {
+        let mut mesh = sealed_two_ways(seed);
+        traffic(&mut mesh);
+        mesh.engine.run_until(secs(2));
+        cut(&mut mesh, &[0, 1], secs(2), secs(2) + Span::from_millis(away));
+        mesh.engine.restart(mesh.nodes[1]);
+        finish(&mut mesh, secs(70));
+        let distrusted =
+            |edge: usize| mesh.count(edge, "dropped_parcels_foreign") + mesh.count(edge, "dropped_words_forged");
+        assert_eq!([distrusted(0), distrusted(5)], [0, 0], "seed {seed}");
+    }
+    let mut mesh = sealed_two_ways(7);
+    add(&mut mesh, 0, 5, Work::Download(Some(10_000_000)), Instant::ZERO);
+    mesh.engine.run_until(secs(2));
+    cut(&mut mesh, &[1, 4], secs(2), secs(242));
+    finish(&mut mesh, secs(242 + 60));
 }
 
 /// Where both ways are cut nothing is given up, and data flows again soon after either is back.

@@ -16,6 +16,9 @@ pub(super) const CROWDS: [u32; 2] = [1, 30];
 /// Hops of the clean chain.
 pub(super) const CLEAN_HOPS: u32 = 4;
 
+/// Flows across relays are sealed.
+const SEALED: &str = "seal = \"end-to-end\"";
+
 /// A scenario of gateways in which every gateway has the same knobs.
 struct Net {
     text: String,
@@ -95,10 +98,17 @@ fn typing(crowd: u32, knobs: &str) -> String {
     net.with(knobs)
 }
 
-fn clean(hops: u32) -> String {
+fn clean(hops: u32, knobs: &str) -> String {
     let mut net = chain("A clean chain of cables", &format!("{SECONDS} s"), hops, 20);
     net.flow("file", "app = \"download\"\nfrom = \"client\"\nto = \"server\"");
-    net.with("")
+    net.with(knobs)
+}
+
+/// Relays change one bit of a stretch in five hundred.
+fn corrupt(knobs: &str) -> String {
+    let mut net = chain("Relays change what they pass on", "2 min", 3, 20);
+    net.flow("file", "app = \"upload\"\nfrom = \"client\"\nto = \"server\"\nsize = \"12 MB\"");
+    net.with(&format!("corruption = \"1/500\"\n{knobs}"))
 }
 
 /// The experiments of an edition.
@@ -135,8 +145,19 @@ pub(super) fn all(edition: Edition) -> Vec<Task> {
     }
     tasks.push(Task {
         part: "chain",
-        runs: [1, CLEAN_HOPS].map(|hops| (format!("clean-{hops}"), clean(hops))).into(),
+        runs: [1, CLEAN_HOPS].map(|hops| (format!("clean-{hops}"), clean(hops, ""))).into(),
         judge: Box::new(judge::clean),
+    });
+    let seals = ["", SEALED];
+    tasks.push(Task {
+        part: "sealed",
+        runs: seals.map(|knobs| (format!("seal-{}", !knobs.is_empty()), clean(CLEAN_HOPS, knobs))).into(),
+        judge: Box::new(judge::sealed),
+    });
+    tasks.push(Task {
+        part: "sealed",
+        runs: seals.map(|knobs| (format!("corrupt-{}", !knobs.is_empty()), corrupt(knobs))).into(),
+        judge: Box::new(judge::corrupted),
     });
     tasks
 }

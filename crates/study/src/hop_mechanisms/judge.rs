@@ -137,3 +137,31 @@ pub(super) fn clean(found: &[Option<Seen>]) -> Vec<Row> {
         vec![row]
     })
 }
+
+/// Seals on a clean chain cost their bytes.
+pub(super) fn sealed(found: &[Option<Seen>]) -> Vec<Row> {
+    let head = head("sealed", &[("hops", json!(CLEAN_HOPS))]);
+    rows_of(found, &head, "of_unsealed", |seen| {
+        let goodput = |seen: &Seen| seen.goodput(SETTLED_S, SECONDS as f64);
+        let share = joined(&goodput(seen[1]), &goodput(seen[0]), |sealed, plain| sealed / plain);
+        let mut row = head.row("of_unsealed", "ratio", &share);
+        judge(&mut row, Aim::AtLeast(0.97));
+        // docs/protocol/parcels.md: a full parcel.
+        row.bound = Some(4_078.0 / 4_096.0);
+        vec![row]
+    })
+}
+
+/// What relays change does not arrive; without seals it does.
+pub(super) fn corrupted(found: &[Option<Seen>]) -> Vec<Row> {
+    let of = |sealed: bool| head("sealed", &[("corruption", json!(0.002)), ("sealed", json!(sealed))]);
+    rows_of(found, &of(true), "intact", |seen| {
+        let rows = seen.iter().zip([false, true]).map(|(seen, sealed)| {
+            let intact = seen.figure("file", |f| Some(f64::from(u8::from(f.intact == Some(true)))));
+            let mut row = of(sealed).row("intact", "share", &intact);
+            judge(&mut row, if sealed { Aim::AtLeast(1.0) } else { Aim::AtMost(0.0) });
+            row
+        });
+        rows.collect()
+    })
+}

@@ -14,7 +14,7 @@ use wavelane_run::{RunDocument, RunHooks, Series, StackResult};
 /// The study's id.
 pub(crate) const ID: &str = "hop-mechanisms";
 /// Its parts: one mechanism each.
-pub(crate) const PARTS: [&str; 4] = ["backpressure", "vtx", "micro-blocks", "chain"];
+pub(crate) const PARTS: [&str; 5] = ["backpressure", "vtx", "micro-blocks", "chain", "sealed"];
 
 /// What makes rows of an experiment's runs, which stand in their order.
 type Judge = Box<dyn Fn(&[Option<Seen>]) -> Vec<Row> + Sync + Send>;

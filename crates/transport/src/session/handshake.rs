@@ -26,7 +26,7 @@ pub(super) struct ReplyOut {
 type Place = (PortId, Origin);
 
 /// What a peer that uses no pre-shared key mixes in.
-const NO_PRESHARED_KEY: [u8; 32] = [0; 32];
+pub(crate) const NO_PRESHARED_KEY: [u8; 32] = [0; 32];
 
 impl Sessions {
     /// Starts, repeats or forgets the peer's handshake as time demands.
@@ -60,7 +60,13 @@ impl Sessions {
         };
         let p = &mut self.peers[peer];
         let preshared = p.keys.preshared_key.unwrap_or(NO_PRESHARED_KEY);
-        let mut noise = noise::initiator(&mut self.entropy, &self.private_key, &p.keys.public_key, &preshared, index);
+        let mut noise = noise::initiator(
+            &mut self.entropy,
+            &self.private_key,
+            &p.keys.public_key,
+            &preshared,
+            &noise::prologue(index),
+        );
         let mut out = [0; HANDSHAKE_MAX];
         let len = noise.write_message(&payload.to_bytes(), &mut out).expect("the first message fits its buffer");
         let mut message = [&[kind::HANDSHAKE_INIT, WIRE_VERSION][..], &index.to_be_bytes(), &out[..len]].concat();
@@ -137,7 +143,7 @@ impl Sessions {
             self.due.insert(peer);
             return Ok(Incoming::Handled);
         }
-        let mut noise = noise::responder(&mut self.entropy, &self.private_key, message.sender);
+        let mut noise = noise::responder(&mut self.entropy, &self.private_key, &noise::prologue(message.sender));
         let mut payload = [0; HANDSHAKE_MAX];
         let len = noise.read_message(message.noise, &mut payload).map_err(|_| DropReason::Forged)?;
         let public_key: [u8; 32] =

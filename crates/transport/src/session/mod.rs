@@ -22,12 +22,13 @@ mod keylog;
 mod keys;
 mod mac;
 mod machine;
-mod noise;
+pub(crate) mod noise;
 mod peer;
 mod window;
 #[cfg(test)]
 mod world;
 
+pub(crate) use handshake::NO_PRESHARED_KEY;
 pub use keylog::KEYS_MAX;
 pub use machine::Sessions;
 pub use noise::{generate, public_key};

@@ -49,34 +49,33 @@ fn builder(entropy: &mut Entropy) -> Builder<'static> {
     Builder::with_resolver(params, Box::new(Resolver { seed }))
 }
 
-fn prologue(initiator_index: u32) -> Vec<u8> {
+/// The prologue of a session's handshake.
+pub(super) fn prologue(initiator_index: u32) -> Vec<u8> {
     [PROLOGUE, &[WIRE_VERSION], &initiator_index.to_be_bytes()].concat()
 }
 
 /// The side that sends the first message.
-pub(super) fn initiator(
+pub(crate) fn initiator(
     entropy: &mut Entropy,
     private: &[u8; 32],
     peer_public: &[u8; 32],
     preshared: &[u8; 32],
-    initiator_index: u32,
+    prologue: &[u8],
 ) -> HandshakeState {
-    let prologue = prologue(initiator_index);
     builder(entropy)
         .local_private_key(private)
         .and_then(|b| b.remote_public_key(peer_public))
         .and_then(|b| b.psk(2, preshared))
-        .and_then(|b| b.prologue(&prologue))
+        .and_then(|b| b.prologue(prologue))
         .and_then(Builder::build_initiator)
         .expect("every key that the pattern needs is given once")
 }
 
 /// The side that answers. The pre-shared key is set once the initiator is known.
-pub(super) fn responder(entropy: &mut Entropy, private: &[u8; 32], initiator_index: u32) -> HandshakeState {
-    let prologue = prologue(initiator_index);
+pub(crate) fn responder(entropy: &mut Entropy, private: &[u8; 32], prologue: &[u8]) -> HandshakeState {
     builder(entropy)
         .local_private_key(private)
-        .and_then(|b| b.prologue(&prologue))
+        .and_then(|b| b.prologue(prologue))
         .and_then(Builder::build_responder)
         .expect("every key that the pattern needs is given once")
 }

@@ -2,7 +2,7 @@
 
 use super::field::emit_address;
 use super::parse::{FLAG_ORDER, FLAG_PIECE};
-use super::{FlowName, Frame, Open, PacketFrame, Reason, kind};
+use super::{Answered, FlowName, Frame, Open, PacketFrame, Reason, kind};
 use crate::codec::{NoRoom, Writer, varint_len};
 
 impl Frame<'_> {
@@ -56,12 +56,18 @@ impl Frame<'_> {
     fn emit_flow_frame(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         match self {
             Frame::Open(open) => open.emit(w),
-            Frame::Answer { flow, refusal, credit, received } => {
-                w.varint(if received.is_some() { kind::ANSWER_PASSAGE } else { kind::ANSWER })?;
+            Frame::Answer { flow, refusal, credit, edge } => {
+                w.varint(match edge {
+                    None => kind::ANSWER,
+                    Some(Answered { seal: None, .. }) => kind::ANSWER_PASSAGE,
+                    Some(Answered { seal: Some(_), .. }) => kind::ANSWER_SEALED,
+                })?;
                 flow.emit(w)?;
                 w.u8(refusal.map_or(0, Reason::code))?;
                 w.varint(*credit)?;
-                received.map_or(Ok(()), |n| w.varint(n))
+                let Some(edge) = edge else { return Ok(()) };
+                w.varint(edge.received)?;
+                edge.seal.map_or(Ok(()), |seal| seal.emit(w))
             }
             Frame::Offer { flow, block, start, length, micro, vtx, parcels } => {
                 w.varint(kind::OFFER)?;
@@ -105,11 +111,12 @@ impl Frame<'_> {
                 w.varint(*below)?;
                 ranges.emit(w)
             }
-            Frame::Progress { flow, reach } => {
-                w.varint(kind::PROGRESS)?;
+            Frame::Progress { flow, reach, word } => {
+                w.varint(if word.is_some() { kind::PROGRESS_WORD } else { kind::PROGRESS })?;
                 flow.emit(w)?;
                 w.varint(reach.received)?;
-                w.u8(u8::from(reach.finished))
+                w.u8(u8::from(reach.finished))?;
+                word.map_or(Ok(()), |word| word.emit(w))
             }
             Frame::Padding
             | Frame::Ping

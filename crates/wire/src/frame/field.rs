@@ -1,6 +1,6 @@
 //! The fields frames are made of: flow names, ranges, addresses, flags.
 
-use super::{FlowName, Passage, RANGES_MAX, Ranges, Reach};
+use super::{FlowName, Passage, RANGES_MAX, Ranges, Reach, Seal, Word};
 use crate::codec::{DecodeError, NoRoom, Reader, Writer};
 use crate::datagram::NUMBER_MAX;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,7 +23,7 @@ impl Passage {
     pub(super) fn parse(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (token, hops) = (r.array()?, r.u8()?);
         let flags = r.u8()?;
-        if flags & !0x07 != 0 {
+        if flags & !0x0f != 0 {
             return Err(DecodeError::Invalid("passage"));
         }
         let received = if flags & 1 != 0 { Some(r.varint()?) } else { None };
@@ -31,15 +31,44 @@ impl Passage {
         if (flags & 4 != 0) != (attempt > 0) {
             return Err(DecodeError::Invalid("passage"));
         }
-        Ok(Self { token, hops, received, choice: flags & 2 != 0, attempt })
+        let seal = if flags & 8 != 0 { Some(Seal::parse(r)?) } else { None };
+        Ok(Self { token, hops, received, choice: flags & 2 != 0, attempt, seal })
     }
     pub(super) fn emit(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         w.put(&self.token)?;
         w.u8(self.hops)?;
         let again = self.attempt > 0;
-        w.u8(u8::from(self.received.is_some()) | u8::from(self.choice) << 1 | u8::from(again) << 2)?;
+        let bits = [self.received.is_some(), self.choice, again, self.seal.is_some()];
+        w.u8(bits.iter().enumerate().fold(0, |flags, (i, set)| flags | u8::from(*set) << i))?;
         self.received.map_or(Ok(()), |n| w.varint(n))?;
-        if again { w.varint(self.attempt) } else { Ok(()) }
+        if again {
+            w.varint(self.attempt)?;
+        }
+        self.seal.map_or(Ok(()), |seal| seal.emit(w))
+    }
+}
+
+impl<const N: usize> Seal<N> {
+    /// `0` and the handshake message, or `1` and the word.
+    pub(super) fn parse(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(if flag(r.u8()?, "seal")? { Self::Word(Word::parse(r)?) } else { Self::Keys(r.array()?) })
+    }
+    pub(super) fn emit(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.u8(u8::from(matches!(self, Self::Word(_))))?;
+        match self {
+            Self::Keys(message) => w.put(message),
+            Self::Word(word) => word.emit(w),
+        }
+    }
+}
+
+impl Word {
+    pub(super) fn parse(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { count: r.varint()?, tag: r.array()? })
+    }
+    pub(super) fn emit(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.varint(self.count)?;
+        w.put(&self.tag)
     }
 }
 
@@ -112,7 +141,7 @@ pub(super) fn parse_address(r: &mut Reader<'_>) -> Result<SocketAddr, DecodeErro
     Ok(SocketAddr::new(ip, r.u16()?))
 }
 
-pub(super) fn emit_address(address: SocketAddr, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+pub(crate) fn emit_address(address: SocketAddr, w: &mut Writer<'_>) -> Result<(), NoRoom> {
     match address.ip() {
         IpAddr::V4(ip) => w.u8(4).and_then(|()| w.put(&ip.octets()))?,
         IpAddr::V6(ip) => w.u8(6).and_then(|()| w.put(&ip.octets()))?,

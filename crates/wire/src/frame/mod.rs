@@ -9,6 +9,7 @@ mod parse;
 mod repair;
 
 pub use emit::emit_data_to_end;
+pub(crate) use field::emit_address;
 pub use repair::{RepairFrame, repair_head_max};
 
 use crate::codec::{DecodeError, Reader};
@@ -18,7 +19,7 @@ use std::net::SocketAddr;
 pub const FIRST_SKIPPABLE: u64 = 0x40;
 /// Most ranges a lane ack or receipt may carry: what one 1,200-byte datagram holds.
 pub const RANGES_MAX: usize = 256;
-/// Most bytes of a parcel before sealing.
+/// Most bytes of a whole parcel.
 pub const PARCEL_MAX: usize = 4096;
 
 mod kind {
@@ -41,8 +42,10 @@ mod kind {
     pub(super) const REPAIR: u64 = 0x10;
     pub(super) const REPAIRED: u64 = 0x11;
     pub(super) const RESET_AFTER: u64 = 0x12;
+    pub(super) const PROGRESS_WORD: u64 = 0x13;
     pub(super) const OPEN_PASSAGE: u64 = 0x18;
     pub(super) const ANSWER_PASSAGE: u64 = 0x19;
+    pub(super) const ANSWER_SEALED: u64 = 0x1a;
     /// The first of the skippable types.
     pub(super) const PACKET: u64 = 0x40;
     pub(super) const PATH_CHALLENGE: u64 = 0x48;
@@ -114,6 +117,8 @@ pub enum Reason {
     Restarted,
     /// Nothing is left to do: both applications have everything.
     Complete,
+    /// What a relay passed on is not what the other edge sealed.
+    Corrupted,
 }
 
 /// What lets a flow outlive a relay on its way: the name its two edges know it by, and what was received so far.
@@ -129,6 +134,40 @@ pub struct Passage {
     pub choice: bool,
     /// Times that the opening edge asked for the flow before.
     pub attempt: u64,
+    /// Set if the edges seal the flow: the opening edge's half of the keys, or on resuming its word.
+    pub seal: Option<Seal<OPEN_KEYS_LEN>>,
+}
+
+/// Octets of the opening edge's handshake message.
+pub const OPEN_KEYS_LEN: usize = 101;
+/// Octets of the answering edge's.
+pub const ANSWER_KEYS_LEN: usize = 49;
+
+/// What an edge adds when a sealed flow is opened: its handshake message of `N` octets, or once the keys are agreed on its word.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Seal<const N: usize> {
+    /// A Noise message.
+    Keys([u8; N]),
+    /// Proof of what stands beside it.
+    Word(Word),
+}
+
+/// Proof that what stands beside it was said by the other edge, and after everything with a lower count.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Word {
+    /// Words that the edge said before.
+    pub count: u64,
+    /// Under the key of the edge's direction.
+    pub tag: [u8; crate::datagram::TAG_LEN],
+}
+
+/// What an answering edge says across relays.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Answered {
+    /// Bytes of the opening edge that its application has.
+    pub received: u64,
+    /// Set if the edges seal the flow.
+    pub seal: Option<Seal<ANSWER_KEYS_LEN>>,
 }
 
 /// How far an edge has taken its peer edge's bytes.
@@ -207,8 +246,8 @@ pub enum Frame<'a> {
         refusal: Option<Reason>,
         /// Bytes the answerer is ready to receive before its first receipt.
         credit: u64,
-        /// Set if relays lie between the edges: bytes of the opening edge that the answering edge's application has.
-        received: Option<u64>,
+        /// Set if relays lie between the edges.
+        edge: Option<Answered>,
     },
     /// Offers a block: a unit of custody starting at byte `start` of the flow (B-SYN).
     Offer {
@@ -278,6 +317,8 @@ pub enum Frame<'a> {
         flow: FlowName,
         /// How far.
         reach: Reach,
+        /// Of a sealed flow.
+        word: Option<Word>,
     },
     /// The sender ends the session in an orderly way.
     Close,
@@ -347,7 +388,7 @@ impl<'a> Frame<'a> {
 }
 
 impl Reason {
-    const ALL: [Reason; 8] = [
+    const ALL: [Reason; 9] = [
         Reason::Refused,
         Reason::Unreachable,
         Reason::TimedOut,
@@ -356,6 +397,7 @@ impl Reason {
         Reason::Aborted,
         Reason::Restarted,
         Reason::Complete,
+        Reason::Corrupted,
     ];
     const fn code(self) -> u8 {
         self as u8 + 1

@@ -2,8 +2,8 @@
 
 use super::field::{flag, parse_address, parse_reach};
 use super::{
-    FIRST_SKIPPABLE, FlowName, Frame, LaneAck, Open, Order, PacketFrame, Passage, Ranges, Reason, ReceiptState,
-    RepairFrame, kind,
+    Answered, FIRST_SKIPPABLE, FlowName, Frame, LaneAck, Open, Order, PacketFrame, Passage, Ranges, Reason,
+    ReceiptState, RepairFrame, Seal, Word, kind,
 };
 use crate::codec::{DecodeError, Reader};
 
@@ -53,15 +53,19 @@ impl<'a> Frame<'a> {
                 credit: r.varint()?,
                 passage: if kind == kind::OPEN_PASSAGE { Some(Passage::parse(r)?) } else { None },
             }),
-            kind::ANSWER | kind::ANSWER_PASSAGE => {
+            kind::ANSWER | kind::ANSWER_PASSAGE | kind::ANSWER_SEALED => {
                 let flow = FlowName::parse(r)?;
                 let refusal = match r.u8()? {
                     0 => None,
                     code => Some(Reason::from_code(code)?),
                 };
                 let credit = r.varint()?;
-                let received = if kind == kind::ANSWER_PASSAGE { Some(r.varint()?) } else { None };
-                Frame::Answer { flow, refusal, credit, received }
+                let edge = match kind {
+                    kind::ANSWER => None,
+                    kind::ANSWER_PASSAGE => Some(Answered { received: r.varint()?, seal: None }),
+                    _ => Some(Answered { received: r.varint()?, seal: Some(Seal::parse(r)?) }),
+                };
+                Frame::Answer { flow, refusal, credit, edge }
             }
             kind::OFFER => {
                 let (flow, block, start) = (FlowName::parse(r)?, r.varint()?, r.varint()?);
@@ -96,9 +100,10 @@ impl<'a> Frame<'a> {
                 Frame::Reset { flow, reason, after }
             }
             kind::FORGET => Frame::Forget { below: r.varint()?, ranges: Ranges::parse(r)? },
-            kind::PROGRESS => {
-                let flow = FlowName::parse(r)?;
-                Frame::Progress { flow, reach: parse_reach(r, "progress")? }
+            kind::PROGRESS | kind::PROGRESS_WORD => {
+                let (flow, reach) = (FlowName::parse(r)?, parse_reach(r, "progress")?);
+                let word = if kind == kind::PROGRESS_WORD { Some(Word::parse(r)?) } else { None };
+                Frame::Progress { flow, reach, word }
             }
             _ => return Err(DecodeError::Invalid("frame type")),
         })

@@ -2,6 +2,8 @@ use super::*;
 use crate::codec::Writer;
 use proptest::prelude::*;
 
+const WORD: Word = Word { count: 1 << 40, tag: [3; 16] };
+
 fn round_trip(frame: &Frame<'_>) {
     let mut buf = [0; 8192];
     let mut w = Writer::new(&mut buf);
@@ -73,13 +75,19 @@ fn every_other_frame_round_trips() {
     round_trip(&Frame::AckWish { lane: 1, packets: 8, delay_us: 5_000, now: true });
     for passage in [None, Some(None), Some(Some(1 << 40))] {
         for (choice, attempt) in [(false, 0), (true, 0), (false, 1), (true, 1 << 40)] {
-            let passage = passage.map(|received| Passage { token: [7; 16], hops: 2, received, choice, attempt });
-            round_trip(&Frame::Open(Open { flow, source: v6, target: v4, credit: 1 << 20, passage }));
+            for seal in [None, Some(Seal::Keys([5; OPEN_KEYS_LEN])), Some(Seal::Word(WORD))] {
+                let of = |received| Passage { token: [7; 16], hops: 2, received, choice, attempt, seal };
+                let passage = passage.map(of);
+                round_trip(&Frame::Open(Open { flow, source: v6, target: v4, credit: 1 << 20, passage }));
+            }
         }
     }
     for refusal in Reason::ALL.into_iter().map(Some).chain([None]) {
-        round_trip(&Frame::Answer { flow, refusal, credit: 9, received: None });
-        round_trip(&Frame::Answer { flow, refusal, credit: 9, received: Some(1 << 33) });
+        round_trip(&Frame::Answer { flow, refusal, credit: 9, edge: None });
+        for seal in [None, Some(Seal::Keys([5; ANSWER_KEYS_LEN])), Some(Seal::Word(WORD))] {
+            let edge = Some(Answered { received: 1 << 33, seal });
+            round_trip(&Frame::Answer { flow, refusal, credit: 9, edge });
+        }
     }
     for bits in 0..16u64 {
         let length = (bits & 1 == 1).then_some(1 << 16);
@@ -92,7 +100,9 @@ fn every_other_frame_round_trips() {
         round_trip(&Frame::Reset { flow, reason: Reason::Restarted, after });
     }
     round_trip(&Frame::Forget { below: 12, ranges: Ranges(vec![(20, 22)]) });
-    round_trip(&Frame::Progress { flow, reach: Reach { received: 1 << 33, finished: true } });
+    for word in [None, Some(WORD)] {
+        round_trip(&Frame::Progress { flow, reach: Reach { received: 1 << 33, finished: true }, word });
+    }
 }
 
 #[test]

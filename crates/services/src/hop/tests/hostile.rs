@@ -2,7 +2,7 @@
 use super::super::shares::FLOOR;
 use super::*;
 use proptest::prelude::*;
-use wavelane_wire::frame::{Open, Passage, Ranges, Reach, ReceiptState};
+use wavelane_wire::frame::{Answered, Open, Passage, Ranges, Reach, ReceiptState, Word};
 
 fn theirs(number: u64) -> FlowName {
     // As the peer writes it on the wire.
@@ -127,10 +127,7 @@ fn the_peer_cannot_open_in_our_name_or_answer_its_own_flow() {
     let mut hop = accepted();
     let in_our_name = Open { flow: ours(3), source: source(), target: target(), credit: 0, passage: None };
     hop.handle_frame(ms(2), &Frame::Open(in_our_name));
-    hop.handle_frame(
-        ms(2),
-        &Frame::Answer { flow: theirs(0), refusal: Some(Reason::Refused), credit: 0, received: None },
-    );
+    hop.handle_frame(ms(2), &Frame::Answer { flow: theirs(0), refusal: Some(Reason::Refused), credit: 0, edge: None });
     assert_eq!((hop.counters().protocol_errors, hop.counters().dropped_unknown_flow), (1, 1));
     assert_eq!(hop.status().flows, 1);
 }
@@ -238,10 +235,16 @@ fn frame() -> impl Strategy<Value = Frame<'static>> {
         (flow(), number(), passage).prop_map(|(flow, credit, passage)| {
             Frame::Open(Open { flow, source: source(), target: target(), credit, passage })
         }),
-        (flow(), refusal, number(), proptest::option::of(number()))
-            .prop_map(|(flow, refusal, credit, received)| Frame::Answer { flow, refusal, credit, received }),
-        (flow(), number(), any::<bool>())
-            .prop_map(|(flow, received, finished)| Frame::Progress { flow, reach: Reach { received, finished } }),
+        (flow(), refusal, number(), proptest::option::of(number())).prop_map(|(flow, refusal, credit, received)| {
+            let edge = received.map(|received| Answered { received, seal: None });
+            Frame::Answer { flow, refusal, credit, edge }
+        }),
+        (flow(), number(), any::<bool>(), proptest::option::of(number())).prop_map(
+            |(flow, received, finished, count)| {
+                let word = count.map(|count| Word { count, tag: [1; 16] });
+                Frame::Progress { flow, reach: Reach { received, finished }, word }
+            }
+        ),
         (flow(), number(), number(), proptest::option::of(number()), any::<bool>()).prop_map(
             |(flow, block, start, length, micro)| {
                 Frame::Offer { flow, block, start, length, micro, vtx: false, parcels: false }

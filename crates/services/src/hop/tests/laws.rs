@@ -72,7 +72,7 @@ fn a_hop_keeps_the_laws_of_a_machine() {
             ms(60),
             bytes(&[
                 Frame::Ping,
-                Frame::Answer { flow: ours.from_other_side(), refusal: None, credit: 90_000, received: None },
+                Frame::Answer { flow: ours.from_other_side(), refusal: None, credit: 90_000, edge: None },
             ]),
         ),
         (

@@ -63,7 +63,7 @@ fn lone_hop(flows: u64) -> (Lone, Vec<FlowName>) {
     }
     carried.into_iter().for_each(|c| hop.delivered(ms(2), c));
     for name in &names {
-        let answer = Frame::Answer { flow: name.from_other_side(), refusal: None, credit: 1 << 40, received: None };
+        let answer = Frame::Answer { flow: name.from_other_side(), refusal: None, credit: 1 << 40, edge: None };
         hop.handle_frame(ms(2), &answer);
     }
     while hop.poll_event().is_some() {}

@@ -2,7 +2,7 @@
 
 use super::*;
 use wavelane_base::RangeSet;
-use wavelane_wire::frame::{Ranges, ReceiptState};
+use wavelane_wire::frame::{Answered, Ranges, ReceiptState};
 
 /// Spans as the vectors write them.
 fn spans(text: &str) -> Vec<(u64, u64)> {
@@ -51,7 +51,7 @@ fn passed_on(loss: Ratio, octets: u64) -> (World, FlowName, FlowName) {
     while world.hops[1].flows.is_empty() {
         world.step(ms(60_000));
     }
-    world.hops[1].accept(world.now, far, Some(0));
+    world.hops[1].accept(world.now, far, Some(Answered::default()));
     let (mut written, mut buf) = (0, [0; 30_000]);
     while world.hops[0].receipted(near) < octets {
         let bytes: Vec<u8> = (written..octets).map(|at| pattern(0, 0, at)).collect();

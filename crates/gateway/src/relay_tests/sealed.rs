@@ -1,0 +1,225 @@
+//! Flows whose edges seal them, over relays that do what they should not.
+
+use super::*;
+use crate::relay::Meddler;
+use std::sync::{Arc, Mutex};
+use wavelane_wire::frame::Reach;
+
+fn sealed_chain(count: usize) -> Chain {
+    let mut chain = Chain::new(count, 1);
+    chain.seals = vec![true; count];
+    (0..count).for_each(|node| chain.boot(node));
+    chain
+}
+
+/// What passed a relay, and what it did to it.
+#[derive(Clone, Default)]
+struct Witness(Arc<Mutex<Vec<u8>>>);
+
+type Deed = Box<dyn FnMut(&Witness, PeerId, &mut Vec<u8>) + Send>;
+
+struct Relay {
+    witness: Witness,
+    deed: Deed,
+    claims: u64,
+}
+
+impl core::fmt::Debug for Relay {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Relay")
+    }
+}
+
+impl Meddler for Relay {
+    fn octets(&mut self, to: PeerId, octets: &mut Vec<u8>) {
+        self.witness.0.lock().unwrap().extend(&*octets);
+        (self.deed)(&self.witness, to, octets);
+    }
+    fn progress(&mut self, reach: &mut Reach) {
+        reach.received += self.claims;
+    }
+}
+
+impl Chain {
+    fn corrupt(&mut self, node: usize, deed: impl FnMut(&Witness, PeerId, &mut Vec<u8>) + Send + 'static) -> Witness {
+        let witness = Witness::default();
+        let relay = Relay { witness: witness.clone(), deed: Box::new(deed), claims: 0 };
+        self.node(node).set_meddler(Box::new(relay));
+        witness
+    }
+    fn distrusted(&self, node: usize) -> u64 {
+        self.nodes[node].as_ref().unwrap().status(self.now).peers.iter().map(|peer| peer.distrusted).sum()
+    }
+    /// The fate of the flow, if it did not close.
+    fn ends_otherwise(&self) -> Option<Event> {
+        let fates = self.clients.iter().map(|talk| talk.fate.clone());
+        fates.flatten().find(|fate| !matches!(fate, Event::Closed(_)))
+    }
+}
+
+/// How often each fault happens.
+fn once_in(n: usize) -> impl FnMut() -> bool + Send {
+    let mut left = n;
+    move || {
+        left = if left == 0 { n } else { left - 1 };
+        left == 0
+    }
+}
+
+#[test]
+fn relays_see_nothing_of_a_sealed_flow_and_it_costs_little() {
+    let mut chain = sealed_chain(4);
+    chain.loss = Ratio::new(1, 20).unwrap();
+    let witness = chain.corrupt(1, |_, _, _| {});
+    let text = b"the quick brown fox".repeat(60_000);
+    chain.talk(text.clone(), noise(2, 300_000));
+    chain.talk(b"hello".to_vec(), Vec::new());
+    chain.talk(Vec::new(), b"banner".to_vec());
+    assert!(chain.run(Span::from_secs(60), Chain::all_closed));
+    chain.check_complete();
+    let seen = witness.0.lock().unwrap();
+    assert!(!seen.windows(10).any(|window| window == &text[..10]));
+    let plain = text.len() + 300_000 + 5 + 6;
+    assert!(seen.len() > plain && seen.len() as f64 <= 1.03 * plain as f64, "{} for {plain}", seen.len());
+    assert_eq!((0..4).map(|node| chain.distrusted(node)).sum::<u64>(), 0);
+}
+
+#[test]
+fn what_a_relay_does_to_octets_is_found_out_and_the_flow_arrives_whole() {
+    type Fault = fn(&mut Vec<u8>);
+    let faults: [(&str, Fault); 4] = [
+        ("changed", |octets| octets[0] ^= 1),
+        ("cut off", |octets| octets.truncate(octets.len() / 2)),
+        ("doubled", |octets| octets.extend(octets.clone())),
+        ("moved", |octets| octets.rotate_left(1)),
+    ];
+    for (what, fault) in faults {
+        let mut chain = sealed_chain(3);
+        let mut due = once_in(40);
+        chain.corrupt(1, move |_, _, octets| {
+            if !octets.is_empty() && due() {
+                fault(octets);
+            }
+        });
+        chain.talk(noise(1, 1_000_000), noise(2, 1_000_000));
+        assert!(chain.run(Span::from_secs(120), Chain::all_closed), "{what}: {:?}", chain.ends_otherwise());
+        chain.check_complete();
+        assert!(chain.count(0, "dropped_parcels_foreign") + chain.count(2, "dropped_parcels_foreign") > 0, "{what}");
+        assert!(chain.distrusted(0) + chain.distrusted(2) > 0, "{what}: the next hop is named");
+    }
+}
+
+#[test]
+fn without_seals_the_same_goes_unnoticed() {
+    let mut chain = Chain::new(3, 1);
+    chain.corrupt(1, |_, _, octets| octets.iter_mut().take(1).for_each(|octet| *octet ^= 1));
+    chain.talk(noise(1, 100_000), Vec::new());
+    assert!(chain.run(Span::from_secs(60), Chain::all_closed));
+    assert!(chain.servers[0].heard != chain.clients[0].data && chain.distrusted(2) == 0);
+}
+
+#[test]
+fn a_relay_that_changes_everything_ends_the_flow_with_a_clear_error() {
+    let mut chain = sealed_chain(3);
+    chain.corrupt(1, |_, to, octets| {
+        if to == PeerId(1) {
+            octets.iter_mut().for_each(|octet| *octet ^= 1);
+        }
+    });
+    chain.talk(noise(1, 100_000), Vec::new());
+    let over = |chain: &mut Chain| chain.ends_otherwise().is_some();
+    assert!(chain.run(Span::from_secs(600), over));
+    assert!(matches!(chain.ends_otherwise(), Some(Event::Reset(_, _))), "{:?}", chain.ends_otherwise());
+    assert!(chain.servers[0].heard.is_empty(), "nothing that is not the client's is delivered");
+    assert!(chain.distrusted(2) > 0);
+}
+
+#[test]
+fn withheld_octets_are_missed_and_the_flow_ends_or_goes_on() {
+    for honest_again in [true, false] {
+        let mut chain = sealed_chain(3);
+        chain.corrupt(1, move |witness, to, octets| {
+            let passed = witness.0.lock().unwrap().len();
+            let withheld = if honest_again { 200_000..400_000 } else { 200_000..usize::MAX };
+            if to == PeerId(1) && withheld.contains(&passed) {
+                octets.clear();
+            }
+        });
+        // More than an edge keeps, so the end is not reached without the other edge's word.
+        chain.talk(noise(1, 3_000_000), Vec::new());
+        let over = |chain: &mut Chain| chain.all_closed() || chain.ends_otherwise().is_some();
+        assert!(chain.run(Span::from_secs(900), over), "it ends either way");
+        assert_eq!(chain.all_closed(), honest_again, "{:?}", chain.ends_otherwise());
+        if honest_again {
+            chain.check_complete();
+        } else {
+            assert!(chain.count(0, "flows_withheld") > 0 && chain.distrusted(0) > 0);
+            assert!(matches!(chain.ends_otherwise(), Some(Event::Reset(_, Reason::Corrupted))));
+        }
+    }
+}
+
+#[test]
+fn a_relay_cannot_say_that_octets_arrived() {
+    let mut chain = sealed_chain(3);
+    let relay = Relay { witness: Witness::default(), deed: Box::new(|_, _, _| {}), claims: 1 };
+    chain.node(1).set_meddler(Box::new(relay));
+    chain.talk(noise(1, 300_000), Vec::new());
+    let over = |chain: &mut Chain| chain.ends_otherwise().is_some();
+    assert!(chain.run(Span::from_secs(900), over));
+    assert!(chain.count(0, "dropped_words_forged") > 0);
+    assert!(!chain.all_closed());
+}
+
+#[test]
+fn a_stopped_reader_behind_honest_relays_is_no_deceit() {
+    let mut chain = sealed_chain(3);
+    chain.talk(noise(1, 10), noise(2, 3_000_000));
+    chain.clients[0].reads_from = chain.now + Span::from_secs(300);
+    chain.run(Span::from_secs(299), |_| false);
+    assert_eq!((chain.distrusted(0), chain.distrusted(2), chain.count(0, "flows_resumed")), (0, 0, 0));
+    assert!(chain.run(Span::from_secs(60), Chain::all_closed));
+    chain.check_complete();
+}
+
+#[test]
+fn a_sealed_flow_outlives_a_relay() {
+    for at in [Span::from_millis(45), Span::from_millis(150), Span::from_millis(400), Span::from_millis(900)] {
+        let mut chain = sealed_chain(3);
+        chain.talk(noise(1, 1_000_000), noise(2, 500_000));
+        chain.run(at, |_| false);
+        chain.nodes[1] = None;
+        chain.run(Span::from_millis(300), |_| false);
+        chain.boot(1);
+        assert!(chain.run(Span::from_secs(120), Chain::all_closed), "{at:?} {:?}", chain.ends_otherwise());
+        chain.check_complete();
+        assert_eq!(chain.distrusted(0) + chain.distrusted(2), 0, "a crash is no deceit");
+    }
+}
+
+#[test]
+fn an_edge_that_seals_takes_nothing_across_relays_unsealed() {
+    for (seals, refused_by) in [([true, true, false], 2), ([false, false, true], 2), ([true, false, true], 9)] {
+        let mut chain = Chain::new(3, 1);
+        chain.seals = seals.to_vec();
+        (0..3).for_each(|node| chain.boot(node));
+        chain.talk(noise(1, 100_000), Vec::new());
+        let over = |chain: &mut Chain| chain.all_closed() || chain.ends_otherwise().is_some();
+        assert!(chain.run(Span::from_secs(60), over));
+        if refused_by < 3 {
+            assert!(matches!(chain.ends_otherwise(), Some(Event::Refused(_, Reason::Prohibited))), "{seals:?}");
+            assert_eq!((chain.count(refused_by, "refused_seals"), chain.incoming), (1, 0));
+        } else {
+            chain.check_complete();
+        }
+    }
+}
+
+#[test]
+fn neighbours_leave_seals_out() {
+    let mut chain = sealed_chain(2);
+    chain.talk(noise(1, 1_000_000), noise(2, 10));
+    assert!(chain.run(Span::from_secs(60), Chain::all_closed));
+    chain.check_complete();
+    assert_eq!(chain.count(0, "hop_first_octets"), 1_000_000);
+}

@@ -1,0 +1,428 @@
+//! Flows whose edges seal them: relays carry parcels that they can neither read nor change unnoticed, and words that they cannot
+//! forge. What an edge takes for a relay's deed ends the way it came by; the flow goes on over another one, or asks the same
+//! again, and is over when nothing honest comes for too long.
+
+use super::carry::Around;
+use super::edge::Edge;
+use super::relay::Side;
+use super::{Event, Gateway, PeerId};
+use std::net::{IpAddr, SocketAddr};
+use wavelane_base::{FlowId, Instant, ReadOutcome, Span};
+use wavelane_transport::seal::{Asked, Asking, FlowKeys, Heard, Opened, has_whole};
+use wavelane_wire::frame::{ANSWER_KEYS_LEN, Answered, OPEN_KEYS_LEN, Passage, Reach, Reason, Seal, Word};
+use wavelane_wire::parcel::{PARCEL_OVERHEAD, PARCEL_PLAIN_MAX, WordIn, flow_prologue};
+
+/// Octets that are worth a parcel of their own unless they are all there are.
+const PARCEL_MIN: usize = 1024;
+/// Times in a row that a way is left because what came by it was not the other edge's: past it the flow is over.
+pub(super) const DISTRUST_MAX: u32 = 16;
+/// The operator is told of a neighbour at most so often.
+const NOTICE_EVERY: Span = Span::from_secs(10);
+
+/// The keys of a flow, agreed on or asked for.
+#[derive(Debug)]
+pub(super) enum Sealing {
+    Asking(Box<Asking>),
+    Agreed(Box<Agreed>),
+}
+
+/// What an edge needs to seal and open.
+#[derive(Debug)]
+pub(super) struct Agreed {
+    keys: FlowKeys,
+    /// At the answering edge: what it was asked and what it answers.
+    answer: Option<([u8; OPEN_KEYS_LEN], [u8; ANSWER_KEYS_LEN])>,
+    /// What was opened last, and how much of it was read. It counts as the application's.
+    plain: Vec<u8>,
+    taken: usize,
+    /// The other edge's application has everything, by its word.
+    finished: bool,
+}
+
+impl Agreed {
+    fn new(keys: FlowKeys, answer: Option<([u8; OPEN_KEYS_LEN], [u8; ANSWER_KEYS_LEN])>) -> Self {
+        Self { keys, answer, plain: Vec::new(), taken: 0, finished: false }
+    }
+    fn unread(&self) -> &[u8] {
+        &self.plain[self.taken..]
+    }
+    fn take(&mut self, octets: usize) {
+        self.taken += octets;
+        if self.taken == self.plain.len() {
+            (self.plain, self.taken) = (Vec::new(), 0);
+        }
+    }
+}
+
+/// Why an edge no longer trusts the way that a flow is on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Deceit {
+    /// Octets that do not open: changed, left out, doubled or moved.
+    Parcel,
+    /// A word that is not the other edge's.
+    Word,
+    /// Octets that were taken and do not arrive.
+    Withheld,
+}
+
+impl Edge {
+    /// Whether relays are to see nothing of it.
+    pub(super) fn is_sealed(&self) -> bool {
+        self.seal.is_some()
+    }
+    fn agreed(&mut self) -> Option<&mut Agreed> {
+        match &mut self.seal {
+            Some(Sealing::Agreed(agreed)) => Some(agreed),
+            _ => None,
+        }
+    }
+    /// Whether bytes may be written: keys are agreed on, if there are to be any.
+    pub(super) fn can_seal(&self) -> bool {
+        !matches!(self.seal, Some(Sealing::Asking(_)))
+    }
+    /// What goes with an Open.
+    pub(super) fn open_seal(&mut self) -> Option<Seal<OPEN_KEYS_LEN>> {
+        let (place, reach) = (WordIn::Open(self.attempt), Reach { finished: false, ..self.reach });
+        Some(match self.seal.as_mut()? {
+            Sealing::Asking(asking) => Seal::Keys(asking.message()),
+            Sealing::Agreed(agreed) => Seal::Word(agreed.keys.word(place, reach)),
+        })
+    }
+    /// What goes with an Answer: to one that asked for keys those, else our word.
+    pub(super) fn answered(&mut self, with_keys: bool) -> Answered {
+        let reach = Reach { finished: false, ..self.reach };
+        let seal = self.agreed().map(|agreed| match agreed.answer.filter(|_| with_keys) {
+            Some((_, answer)) => Seal::Keys(answer),
+            None => Seal::Word(agreed.keys.word(WordIn::Answer, reach)),
+        });
+        Answered { received: reach.received, seal }
+    }
+    /// How far we are, for the other edge.
+    pub(super) fn say_reach(&mut self) -> (Reach, Option<Word>) {
+        let reach = self.reach;
+        (reach, self.agreed().map(|agreed| agreed.keys.word(WordIn::Progress, reach)))
+    }
+    /// Whether the other edge itself said that it has everything.
+    pub(super) fn is_proven_finished(&self) -> bool {
+        match &self.seal {
+            None => true,
+            Some(Sealing::Asking(_)) => false,
+            Some(Sealing::Agreed(agreed)) => agreed.finished,
+        }
+    }
+    /// The last parcel is to follow what was written.
+    fn seal_end(&mut self) {
+        if let Some(agreed) = self.agreed() {
+            let mut out = Vec::new();
+            agreed.keys.seal(&[], &mut out);
+            self.keep(&out);
+        }
+    }
+    /// Whether an Open that resumes the flow, or repeats its first one, is the other edge's.
+    fn resumes(&mut self, passage: &Passage) -> bool {
+        let reach = Reach { received: passage.received.unwrap_or(0), finished: false };
+        match (&mut self.seal, passage.seal) {
+            (None, None) => true,
+            (Some(Sealing::Agreed(agreed)), Some(Seal::Keys(message))) => {
+                passage.received.is_none() && agreed.answer.is_some_and(|(asked, _)| asked == message)
+            }
+            (Some(Sealing::Agreed(agreed)), Some(Seal::Word(word))) => {
+                let place = WordIn::Open(passage.attempt);
+                passage.received.is_some() && agreed.keys.hear(place, reach, word) == Heard::News
+            }
+            _ => false,
+        }
+    }
+    /// Takes what came with an Answer: whether it is the other edge's.
+    pub(super) fn take_answer(&mut self, answered: Answered) -> bool {
+        let reach = Reach { received: answered.received, finished: false };
+        match (&mut self.seal, answered.seal) {
+            (None, None) => true,
+            (Some(Sealing::Asking(asking)), Some(Seal::Keys(message))) => {
+                let Some(keys) = asking.agree(&message) else { return false };
+                self.seal = Some(Sealing::Agreed(Box::new(Agreed::new(keys, None))));
+                if self.ended {
+                    self.seal_end();
+                }
+                true
+            }
+            (Some(Sealing::Agreed(agreed)), Some(Seal::Word(word))) => {
+                agreed.keys.hear(WordIn::Answer, reach, word) == Heard::News
+            }
+            _ => false,
+        }
+    }
+    /// Takes how far the other edge is. `News` if it may be acted upon.
+    pub(super) fn hear(&mut self, reach: Reach, word: Option<Word>) -> Heard {
+        match (&mut self.seal, word) {
+            (None, _) => Heard::News,
+            (Some(Sealing::Agreed(agreed)), Some(word)) => {
+                let heard = agreed.keys.hear(WordIn::Progress, reach, word);
+                agreed.finished |= heard == Heard::News && reach.finished;
+                heard
+            }
+            // What overtook the answer is said again.
+            (Some(Sealing::Asking(_)), Some(_)) => Heard::Old,
+            (Some(_), None) => Heard::Forged,
+        }
+    }
+}
+
+impl Gateway {
+    /// The keys to ask for, if the flow is to be sealed: its egress is known and is not the neighbour, or other ways may be taken.
+    pub(super) fn ask_for_keys(&mut self, peer: PeerId, choice: bool, around: &Around) -> Option<Sealing> {
+        let egress = self.egress_key(around.target.ip())?;
+        if !choice && egress == self.config.peers[peer.0].public_key {
+            return None;
+        }
+        let (private, aes) = (&self.config.private_key, self.config.aes_hardware);
+        let asking = Asking::new(&mut self.dice, private, &egress, &around.prologue(), aes);
+        Some(Sealing::Asking(Box::new(asking)))
+    }
+
+    /// The key of the gateway behind which `target` is, as the configuration says.
+    fn egress_key(&self, target: IpAddr) -> Option<[u8; 32]> {
+        let edges = self.config.edges.iter().filter(|_| self.config.seal);
+        let bits = |routes: &[wavelane_base::IpPrefix]| super::policy::longest(routes, target);
+        edges
+            .filter_map(|edge| Some((bits(&edge.routes)?, edge.public_key)))
+            .max_by_key(|(bits, _)| *bits)
+            .map(|(_, key)| key)
+    }
+
+    /// The keys of a flow that a neighbour asks for, or why it is not taken: here flows across relays are sealed, by callers that
+    /// are known.
+    pub(super) fn agree_on_keys(
+        &mut self,
+        around: &Around,
+        passage: Option<&Passage>,
+    ) -> Result<Option<Sealing>, Reason> {
+        let keys = match passage.map(|passage| (passage.seal, passage.hops)) {
+            Some((Some(Seal::Keys(keys)), _)) if self.config.seal => keys,
+            Some((Some(_), _)) => return self.refuse_keys(),
+            Some((None, hops)) if self.config.seal && hops > 0 => return self.refuse_keys(),
+            Some((None, _)) | None => return Ok(None),
+        };
+        let (private, aes) = (&self.config.private_key, self.config.aes_hardware);
+        let asked = Asked::read(&mut self.dice, private, &around.prologue(), aes, &keys);
+        let known = |caller: [u8; 32]| {
+            let edges = self.config.edges.iter().map(|edge| edge.public_key);
+            edges.chain(self.config.peers.iter().map(|peer| peer.public_key)).any(|key| key == caller)
+        };
+        let Some(asked) = asked.ok().filter(|asked| known(asked.caller())) else { return self.refuse_keys() };
+        let (answer, agreed) = asked.agree();
+        Ok(Some(Sealing::Agreed(Box::new(Agreed::new(agreed, Some((keys, answer)))))))
+    }
+
+    fn refuse_keys<T>(&mut self) -> Result<T, Reason> {
+        self.counters.refused_seals += 1;
+        Err(Reason::Prohibited)
+    }
+
+    /// Whether a request for a flow that we have is the other edge's.
+    pub(super) fn is_resumed_by_edge(&mut self, id: FlowId, passage: &Passage) -> bool {
+        let honest = self.flows.edge(id).is_some_and(|edge| edge.resumes(passage));
+        self.counters.dropped_words_forged += u64::from(!honest);
+        honest
+    }
+
+    /// What came, or does not come, by the present way is a relay's doing: the flow leaves it.
+    pub(super) fn distrust(&mut self, now: Instant, id: FlowId, deceit: Deceit) {
+        let Some((peer, name)) = self.flows.find(id) else { return };
+        let (counter, what) = match deceit {
+            Deceit::Parcel => (&mut self.counters.dropped_parcels_foreign, "octets that do not open"),
+            Deceit::Word => (&mut self.counters.dropped_words_forged, "a word that is not the other edge's"),
+            Deceit::Withheld => (&mut self.counters.flows_withheld, "no word of octets that it took"),
+        };
+        *counter += 1;
+        let state = &mut self.peers[peer.0];
+        state.distrusted += 1;
+        if state.distrust_told.is_none_or(|at| now.since(at) >= NOTICE_EVERY) {
+            state.distrust_told = Some(now);
+            let name = &self.config.peers[peer.0].name;
+            let text = format!(
+                "peer '{name}': {what} came by it: it, or a relay behind it, fails or lies; other ways are taken where there are any"
+            );
+            self.events.push_back(Event::Notice(text));
+        }
+        let hop = self.blocks(peer);
+        hop.reset(name, Reason::Corrupted);
+        self.dirty.insert(peer);
+        let Some(edge) = self.flows.edge(id) else { return };
+        let times = if deceit == Deceit::Withheld { &mut edge.withheld } else { &mut edge.distrusts };
+        *times += 1;
+        if *times > DISTRUST_MAX {
+            let accepted = edge.accepted;
+            return self.end(id, Reason::Corrupted, accepted);
+        }
+        self.lost(now, id, Reason::Corrupted);
+    }
+
+    /// Of octets written as many as fit into parcels that there is room for.
+    pub(super) fn write_sealed(&mut self, now: Instant, flow: FlowId, data: &[u8]) -> usize {
+        let edge_room = self.edge_room(flow);
+        let Some((peer, name)) = self.flows.find(flow) else {
+            self.with_edge(flow, |edge| edge.writer_waits |= !data.is_empty());
+            return 0;
+        };
+        self.lend(peer);
+        let room = self.blocks(peer).room(name).min(edge_room);
+        let mut out = Vec::new();
+        let mut taken = 0;
+        if let Some(agreed) = self.flows.edge(flow).and_then(Edge::agreed) {
+            while taken < data.len() {
+                let fits = plain_room(room - out.len()).min(PARCEL_PLAIN_MAX).min(data.len() - taken);
+                if fits == 0 || fits < PARCEL_MIN && taken + fits < data.len() {
+                    break;
+                }
+                taken += agreed.keys.seal(&data[taken..taken + fits], &mut out);
+            }
+        }
+        if taken > 0 {
+            let written = self.blocks(peer).write(now, name, &out);
+            assert_eq!(written, out.len(), "there was room, and what is sealed cannot be sealed again");
+            self.with_edge(flow, |edge| edge.wrote(&out));
+        }
+        if taken < data.len() {
+            self.with_edge(flow, |edge| edge.writer_waits = true);
+            self.blocks(peer).want_room(now, name);
+        }
+        self.watch_vtx(now, flow);
+        self.settle(now, peer);
+        taken
+    }
+
+    /// Our direction ends: its last parcel follows what was written.
+    pub(super) fn shutdown_sealed(&mut self, now: Instant, flow: FlowId) {
+        self.with_edge(flow, |edge| {
+            if !core::mem::replace(&mut edge.ended, true) {
+                edge.seal_end();
+            }
+        });
+        self.replay(now, flow);
+        if let Some((peer, _)) = self.flows.find(flow) {
+            self.settle(now, peer);
+        }
+    }
+
+    /// Opens the next parcel if nothing opened is unread. Whether anything is.
+    fn open_next(&mut self, now: Instant, flow: FlowId) -> bool {
+        loop {
+            let Some((peer, name)) = self.flows.find(flow) else {
+                return self.flows.edge(flow).and_then(Edge::agreed).is_some_and(|agreed| !agreed.unread().is_empty());
+            };
+            // Not by `blocks`: the edge is borrowed beside it.
+            let parts = self.links[peer.0].service.blocks.unread(name);
+            let Some(agreed) = self.flows.edge(flow).and_then(Edge::agreed) else { return false };
+            if !agreed.unread().is_empty() {
+                return true;
+            }
+            match agreed.keys.open(parts) {
+                Opened::Part => return false,
+                Opened::Foreign => {
+                    self.distrust(now, flow, Deceit::Parcel);
+                    self.settle(now, peer);
+                    return false;
+                }
+                Opened::Bytes(whole, plain) => {
+                    (agreed.plain, agreed.taken) = (plain, 0);
+                    self.consume_parcel(now, flow, (peer, name), whole);
+                }
+                Opened::End(whole) => self.consume_parcel(now, flow, (peer, name), whole),
+            }
+        }
+    }
+
+    fn consume_parcel(&mut self, now: Instant, flow: FlowId, side: Side, octets: usize) {
+        if let Some(edge) = self.flows.edge(flow) {
+            edge.distrusts = 0;
+        }
+        self.lend(side.0);
+        let outcome = self.blocks(side.0).consume(now, side.1, octets);
+        self.tell_reach(now, flow, side, outcome);
+        self.settle(now, side.0);
+    }
+
+    pub(super) fn read_sealed(&mut self, now: Instant, flow: FlowId, buf: &mut [u8]) -> ReadOutcome {
+        if self.open_next(now, flow) {
+            let Some(agreed) = self.flows.edge(flow).and_then(Edge::agreed) else { return ReadOutcome::Reset };
+            let octets = agreed.unread().len().min(buf.len());
+            buf[..octets].copy_from_slice(&agreed.unread()[..octets]);
+            agreed.take(octets);
+            return if octets > 0 { ReadOutcome::Data(octets) } else { ReadOutcome::Blocked };
+        }
+        let Some(edge) = self.flows.edge(flow) else { return ReadOutcome::Reset };
+        if edge.reach.finished {
+            return ReadOutcome::End;
+        }
+        let has_ended = edge.agreed().is_some_and(|agreed| agreed.keys.has_ended());
+        let Some((peer, name)) = self.flows.find(flow) else { return ReadOutcome::Blocked };
+        self.lend(peer);
+        let hop = self.blocks(peer);
+        if hop.is_received(name) {
+            // No more follows that would complete a parcel.
+            let (front, back) = hop.unread(name);
+            let rest = front.len() + back.len();
+            hop.consume(now, name, rest);
+        }
+        let outcome = match hop.consume(now, name, 0) {
+            ReadOutcome::End if !has_ended => {
+                self.distrust(now, flow, Deceit::Parcel);
+                ReadOutcome::Blocked
+            }
+            outcome => {
+                self.tell_reach(now, flow, (peer, name), outcome);
+                outcome
+            }
+        };
+        self.settle(now, peer);
+        outcome
+    }
+
+    pub(super) fn unread_sealed(&mut self, now: Instant, flow: FlowId) -> &[u8] {
+        self.open_next(now, flow);
+        self.flows.edge(flow).and_then(Edge::agreed).map_or(&[], |agreed| agreed.unread())
+    }
+
+    pub(super) fn consume_sealed(&mut self, flow: FlowId, octets: usize) {
+        if let Some(agreed) = self.flows.edge(flow).and_then(Edge::agreed) {
+            agreed.take(octets.min(agreed.unread().len()));
+        }
+    }
+
+    /// Whether our application leaves unread what the other edge said.
+    pub(super) fn reader_pauses(&mut self, flow: FlowId, (peer, name): Side) -> bool {
+        let whole = has_whole(self.blocks(peer).unread(name));
+        self.flows.edge(flow).and_then(Edge::agreed).is_some_and(|agreed| whole || !agreed.unread().is_empty())
+    }
+
+    /// Whether the flow's edges seal it.
+    pub(super) fn is_sealed(&mut self, flow: FlowId) -> bool {
+        self.flows.edge(flow).is_some_and(|edge| edge.is_sealed())
+    }
+}
+
+/// Octets that parcels in so much room hold.
+pub(super) fn plain_room(room: usize) -> usize {
+    let whole = PARCEL_PLAIN_MAX + PARCEL_OVERHEAD;
+    room / whole * PARCEL_PLAIN_MAX + (room % whole).saturating_sub(PARCEL_OVERHEAD)
+}
+
+/// What write would take, given room for so much.
+pub(super) fn worthwhile(room: usize) -> usize {
+    Some(plain_room(room)).filter(|plain| *plain >= PARCEL_MIN).unwrap_or(0)
+}
+
+impl Around {
+    fn prologue(&self) -> Vec<u8> {
+        flow_prologue(&self.token, self.source, self.target)
+    }
+}
+
+/// The two addresses for a log line.
+pub(super) fn unsealed_notice(target: SocketAddr) -> String {
+    format!(
+        "a flow to {target} crosses relays and no key is known to seal it with: name the gateway behind which {} is, and its key, in [[edge]]",
+        target.ip()
+    )
+}
