@@ -37,11 +37,6 @@ fn slow_flow(per_ms: usize, time: Duration) -> (usize, f64) {
         taken += due;
         let n = if let Got::Bytes(octets) = socket.read(&mut buffer[..due]) { octets } else { 0 };
         window.took(n);
-        if n < due
-            && let Some(size) = window.ran_dry(now)
-        {
-            socket.set_receive_room(size);
-        }
         // A thread that the machine wakes late finds too little whatever the window does.
         if due <= per_ms * 6 {
             could += due;
