@@ -6,7 +6,7 @@ use clap::Args;
 use core::fmt::Write;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use wavelane_daemon::shaper::cure::{
     Found, GOOD_MS, Proposed, Wish, apply, file_text, interface_towards, means_here, propose, undo,
 };
@@ -49,12 +49,15 @@ pub(crate) struct CureArgs {
     #[arg(long, conflicts_with = "yes")]
     undo: bool,
     /// Where the shaper's configuration is kept.
-    #[arg(long, value_name = "FILE", default_value = "/etc/wavelane/shaper.toml")]
+    #[arg(long, value_name = "FILE", default_value = FILE)]
     file: PathBuf,
     /// Print one JSON document on standard output, and nothing else.
     #[arg(long)]
     json: bool,
 }
+
+/// Where the shaper's configuration is kept unless told.
+const FILE: &str = "/etc/wavelane/shaper.toml";
 
 /// Measures and proposes, or takes back.
 pub(crate) fn cure(args: &CureArgs) -> Outcome {
@@ -157,12 +160,26 @@ impl Told<'_> {
         })
     }
 
+    /// The command that takes it back.
+    fn undo(&self) -> String {
+        let file = self.args.file.display();
+        let other = if self.args.file == Path::new(FILE) { String::new() } else { format!(" --file {file}") };
+        format!("wavelane cure --undo{other}")
+    }
+
     fn text(&self) -> String {
+        let undo = self.undo();
         let mut text = table(if self.after.is_some() { "before" } else { "" }, self.before);
         if let Some(after) = self.after {
             text.push_str(&table("after", after));
+            if let Some(inside) = &self.args.inside {
+                let _ = writeln!(
+                    text,
+                    "\nthis machine's own downloads do not leave by {inside}, so 'down' shows nothing of it: measure from a machine behind it"
+                );
+            }
             let file = self.args.file.display();
-            let _ = writeln!(text, "\nset up by {file}; 'wavelane cure --undo' takes it back");
+            let _ = writeln!(text, "\nset up by {file}; '{undo}' takes it back");
             return text;
         }
         if self.proposed.is_empty() {
@@ -171,7 +188,7 @@ impl Told<'_> {
         }
         let by = means_here().map_or_else(String::new, |by| format!(" (here: {by})"));
         let _ = writeln!(text, "\nthis would keep the queue short{by}:\n\n{}", self.file.trim_end());
-        text + "\n\nset it up with --yes; take it back with 'wavelane cure --undo'\n"
+        text + &format!("\n\nset it up with --yes; take it back with '{undo}'\n")
     }
 }
 

@@ -69,8 +69,9 @@ pub(crate) fn study(args: &StudyArgs) -> Outcome {
     match &args.verb {
         Verb::List => {
             for s in STUDIES {
+                let parts = if s.parts.is_empty() { String::new() } else { format!("; parts {}", s.parts.join(", ")) };
                 print(&format!(
-                    "{:<15} {} (on {}; quick {}, full {})\n",
+                    "{:<15} {} (on {}; quick {}, full {}{parts})\n",
                     s.id, s.about, s.backend, s.takes[0], s.takes[1]
                 ))?;
             }
@@ -147,7 +148,10 @@ fn run(args: &RunStudies) -> Outcome {
 fn cancelled_in(out: &Path) -> Failure {
     let kept = std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
     Failure::interrupted(match kept {
-        true => format!("cancelled; what was over by then is in {}, and there is no verdict", out.display()),
+        true => format!(
+            "cancelled; what was over by then is in {}, the same command goes on from there, and there is no verdict",
+            out.display()
+        ),
         false => "cancelled; nothing was written".to_owned(),
     })
 }
@@ -218,16 +222,28 @@ fn line(r: &Row) -> String {
         .map(|(k, v)| format!("{k} {}", v.as_str().map_or_else(|| v.to_string(), str::to_owned)))
         .collect();
     let case = if case.is_empty() { String::new() } else { format!(" [{}]", case.join(", ")) };
-    format!("{:<12} {:<12}{case} {} = {value}{half} {}: {}", r.verdict.word(), r.stack, r.metric, r.unit, r.why)
+    let id = if STUDIES.iter().any(|study| study.id == r.id) { String::new() } else { format!("{} ", r.id) };
+    // A reason often begins with the value, which stands before it here.
+    let why = r.why.strip_prefix(&format!("{value}, ")).unwrap_or(&r.why);
+    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    format!("{:<12} {id}{:<12}{case} {} = {value}{half} {}{why}", r.verdict.word(), r.stack, r.metric, r.unit)
 }
 
 fn table(document: &StudyDocument, out: &Path) -> String {
     let mut text = String::new();
     // A population's members were told as they ended; what counts is said of them all.
     let told = document.rows.iter().filter(|r| !r.case.contains_key("draw"));
-    for r in told {
+    // In a terminal every row was shown as it was judged: only those that count against the study are repeated.
+    let watched = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
+    for r in told.filter(|r| !watched || matches!(r.verdict, Verdict::Fail | Verdict::Inconclusive)) {
         let _ = writeln!(text, "{}", line(r));
     }
-    let _ = writeln!(text, "\nstudy {} verdict {}\nrecords {}", document.study, document.verdict.word(), out.display());
+    let count = |verdict| document.rows.iter().filter(|r| r.verdict == verdict).count();
+    let [pass, fail, unsure] = [Verdict::Pass, Verdict::Fail, Verdict::Inconclusive].map(count);
+    let (name, out, word) = (&document.study, out.display(), document.verdict.word());
+    let _ = writeln!(
+        text,
+        "\nstudy {name} verdict {word}: {pass} rows pass, {fail} fail, {unsure} inconclusive\nreport {out}/report.html\nrecords {out}"
+    );
     text
 }
