@@ -359,7 +359,8 @@ impl<S: Service> Link<S> {
         (0..self.lanes.len()).for_each(|lane| self.settle_lane(now, lane));
         // A side that mostly listens learns of its own direction's loss too late: of one lane the other direction is taken.
         let inbound = self.inbound.iter().map(InboundLoss::share).fold(0.0, f64::max);
-        let inbound = if self.lanes.len() == 1 { inbound } else { 0.0 };
+        let alone = self.lanes.len() == 1 && !self.lanes[0].sender.withholds_copies();
+        let inbound = if alone { inbound } else { 0.0 };
         let told_apart = self.told_apart();
         for lane in self.lanes.iter_mut() {
             lane.look(now, inbound);
