@@ -99,3 +99,19 @@ fn a_short_queue_before_a_thin_way_back_does_not_stay_full() {
         }
     }
 }
+
+/// There a few handshakes, probes or a single ack of many holes fill it for seconds.
+#[test]
+fn a_way_back_of_a_kilobit_a_second_with_a_short_queue_carries_an_upload() {
+    for queue in [600, 1_500, 3_000] {
+        for seed in 1..=3 {
+            let got = upload(seed, (1_200, queue), None);
+            let told = format!(
+                "{queue} B, seed {seed}: {:.3} of the limit, {:.0} bytes a megabyte",
+                got.share, got.per_megabyte
+            );
+            println!("{told}");
+            assert!(got.share >= 0.88 && got.per_megabyte <= 600.0, "{told}");
+        }
+    }
+}

@@ -536,6 +536,10 @@ impl<R> LaneSender<R> {
 
     /// How far apart tail probes are on a slow lane.
     fn slow_interval(&self) -> Span {
+        if self.rtt.is_supposed() {
+            // Nothing is known of its rate but that a handshake took long.
+            return PROBE_INTERVAL_SLOW;
+        }
         self.control.rate().time_for(Octets::new(PROBE_OCTETS * PROBE_SHARE)).min(PROBE_INTERVAL_SLOW)
     }
 

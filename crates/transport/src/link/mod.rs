@@ -33,6 +33,8 @@ const PACKET_FULL: u64 = 1_500;
 const FATES_KNOWN_MIN: u64 = 50;
 /// The loss assumed until then.
 const LOSS_UNKNOWN: f64 = 0.01;
+/// Acks that the neighbour wishes so far apart come by a way of a few kilobit a second: what returns beside them has to be short.
+pub const VERY_THIN: Span = Span::from_secs(1);
 /// Most path responses of one datagram that are looked at.
 const HEARD_RESPONSES_MAX: usize = 8;
 

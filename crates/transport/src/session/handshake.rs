@@ -36,7 +36,7 @@ impl Sessions {
             self.report(SessionEvent::Expired { peer });
         }
         let p = &mut self.peers[peer];
-        let call = p.wanted && now >= p.next_try;
+        let call = p.wanted && now >= p.repeat_at();
         let ways: Vec<usize> = p.callable().filter(|_| call).collect();
         if let Some(initiation) = &mut p.initiation {
             initiation.tried &= ways.is_empty();

@@ -4,8 +4,9 @@ use super::keys::Session;
 use super::mac::{Cookie, MacKeys};
 use super::window::Window;
 use super::{
-    ANSWERED_WAIT, COOKIE_LIFETIME, INIT_LIFETIME, LANES_MAX, OLD_SESSIONS_MAX, Origin, PeerKeys, REJECT_AFTER,
-    REJECT_AFTER_PACKETS, REKEY_AFTER, REKEY_AFTER_PACKETS, REKEY_RESPONDER_EXTRA, SILENCE_BEFORE_HANDSHAKE, Way,
+    ANSWERED_WAIT, CALLED_WAIT, COOKIE_LIFETIME, INIT_LIFETIME, LANES_MAX, OLD_SESSIONS_MAX, Origin, PeerKeys,
+    REJECT_AFTER, REJECT_AFTER_PACKETS, REKEY_AFTER, REKEY_AFTER_PACKETS, REKEY_RESPONDER_EXTRA,
+    SILENCE_BEFORE_HANDSHAKE, Way,
 };
 use snow::HandshakeState;
 use std::collections::BTreeSet;
@@ -218,6 +219,13 @@ impl Peer {
         Some(at.max(self.next_try))
     }
 
+    /// When an unanswered first message is sent again. While the peer calls too, its confirmation of what we answered serves as well,
+    /// and the copies would hold it up on a slow way.
+    pub(super) fn repeat_at(&self) -> Instant {
+        let answered = self.answered.as_ref().filter(|_| self.tries > 0);
+        answered.map_or(self.next_try, |a| self.next_try.max(a.session.established + CALLED_WAIT))
+    }
+
     /// The peer's next deadline.
     pub(super) fn wakeup(&self) -> Option<Wakeup> {
         let expiry = self.sessions().map(|s| s.established + REJECT_AFTER).min();
@@ -227,7 +235,7 @@ impl Peer {
             Some(i) => {
                 let gone = Wakeup { at: i.born + INIT_LIFETIME, cause: "unanswered handshake is made anew" };
                 let calls = (i.due.is_empty() || i.tried) && self.wanted && self.can_be_called();
-                let again = calls.then_some(Wakeup { at: self.next_try, cause: "handshake is sent again" });
+                let again = calls.then_some(Wakeup { at: self.repeat_at(), cause: "handshake is sent again" });
                 Wakeup::earliest(again, Some(gone))
             }
         };

@@ -211,6 +211,21 @@ fn an_answer_takes_every_way_in_turn() {
     panic!("{asked} questions, {answered:?} answers");
 }
 
+/// Both call at once, and what the one sends that leads takes 3 s.
+#[test]
+fn who_has_answered_does_not_repeat_its_own_call_at_once() {
+    let mut w = World::new(MS50);
+    let slow = usize::from(w.nodes[1].sessions.own_key() < w.nodes[0].sessions.own_key());
+    w.fate = Box::new(move |_, from, _| vec![Span::from_millis(if from == slow { 2_950 } else { 0 })]);
+    w.want(0);
+    w.want(1);
+    // Asked at 50 ms.
+    w.run(Span::from_millis(1_540));
+    assert_eq!(w.count(slow, kind::HANDSHAKE_INIT), 1);
+    w.run(Span::from_secs(8));
+    assert!(w.nodes.iter().all(|node| !node.established.is_empty()));
+}
+
 #[test]
 fn simultaneous_initiation_ends_with_one_session_on_both_sides() {
     for offset in [0, 1, 30, 49, 50, 51, 99] {
