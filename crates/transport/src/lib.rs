@@ -15,5 +15,5 @@ pub mod session;
 
 pub use budget::{LOSSY, RepairBudget};
 pub use lane::Controller;
-pub use link::Choice;
+pub use link::{Choice, VERY_THIN};
 pub use service::{Carries, Fill, NextBulk, PathView, Service};

@@ -9,7 +9,7 @@ use super::sure::sends_max;
 use super::types::{Carried, Item};
 use wavelane_base::RangeSet;
 use wavelane_base::{Class, Instant};
-use wavelane_transport::RepairBudget;
+use wavelane_transport::{RepairBudget, VERY_THIN};
 use wavelane_wire::Writer;
 use wavelane_wire::codec::varint_len;
 use wavelane_wire::frame::{FlowName, Frame, Open, RANGES_MAX, Ranges, ReceiptState, emit_data_to_end};
@@ -139,7 +139,8 @@ impl Hop {
             let cap = flow.inc.cap(room);
             flow.inc.relieve(cap);
             let credit = flow.inc.tell_credit(cap);
-            write_receipt(flow, name, credit, out.w)
+            let most = if self.path.told_apart >= VERY_THIN { RANGES_WHOLE } else { RANGES_MAX };
+            write_receipt(flow, name, credit, most, out.w)
         } else {
             frame_for(flow, name, small, now).emit(out.w).is_ok()
         };
@@ -364,10 +365,10 @@ fn frame_for(flow: &Flow, name: FlowName, small: Small, now: Instant) -> Frame<'
     }
 }
 
-/// Appends a receipt with as many ranges as fit, highest first. A list shorter than [`RANGES_WHOLE`] is whole.
-fn write_receipt(flow: &Flow, name: FlowName, credit: u64, w: &mut Writer<'_>) -> bool {
+/// Appends a receipt with as many ranges as fit, highest first, and no more than `most`. A list shorter than [`RANGES_WHOLE`] is whole.
+fn write_receipt(flow: &Flow, name: FlowName, credit: u64, most: usize, w: &mut Writer<'_>) -> bool {
     let held = flow.inc.held();
-    let count = ranges_fitting(held, w.room().saturating_sub(RECEIPT_FIXED_MAX)).min(RANGES_MAX);
+    let count = ranges_fitting(held, w.room().saturating_sub(RECEIPT_FIXED_MAX)).min(most);
     if count < held.count().min(RANGES_WHOLE) {
         return false;
     }

@@ -193,6 +193,37 @@ fn an_outage_of_all_lanes_ends_no_flow() {
     assert!(world.engine.status(world.b).peers[0].up);
 }
 
+/// Of two lanes that are both two-way by configuration one carries nothing there and the other nothing back: so keys have to be
+/// renewed, and sessions to begin.
+#[test]
+fn two_lanes_that_fail_in_one_direction_each_are_a_link() {
+    let never = Instant::from_secs(1_000_000);
+    for (from, until, renewed) in [(5, 420, true), (0, 30, false)] {
+        for order in [0, 1] {
+            let [mut x, mut y] = [20, 40].map(|ms| CableConfig::symmetric(direction(1, ms, 50_000)));
+            x.forward.outages = vec![(secs(from), never)];
+            y.reverse.outages = vec![(secs(from), never)];
+            let mut cables = [(x, Ways::Both), (y, Ways::Both)];
+            cables.rotate_left(order);
+            let mut world = World::new(1, &cables);
+            let up = world.add(Work::Upload(None));
+            world.engine.run_until(secs(from + 5));
+            let mut before = world.engine.log(up).octets;
+            for end in (from + 10..=until).step_by(5) {
+                world.engine.run_until(secs(end));
+                let octets = world.engine.log(up).octets;
+                let told =
+                    format!("out from {from} s, order {order}: {} octets in the 5 s until {end} s", octets - before);
+                // 5 s of 1 Mbit/s with headers are 600,000.
+                assert!(octets - before >= 500_000, "{told}");
+                before = octets;
+            }
+            // Keys die at 180 s.
+            assert_eq!(world.engine.now() > secs(2 * 180), renewed);
+        }
+    }
+}
+
 #[test]
 fn a_metered_lane_carries_while_no_other_can_and_is_quiet_else() {
     let mut plain = direction(10, 20, 100_000);

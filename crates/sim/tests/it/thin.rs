@@ -5,12 +5,12 @@ use wavelane_base::{Instant, Octets, Rate, Span};
 use wavelane_channel::{CableConfig, DirectionConfig, QueueLimit};
 use wavelane_sim::Work;
 
-/// 2 Mbit/s out, and `bps` back.
-fn thin(bps: u64) -> CableConfig {
+/// 2 Mbit/s out, and `bps` back before a queue of so many octets.
+fn thin(bps: u64, queue: u64) -> CableConfig {
     let back = DirectionConfig {
         rate: Some(Rate::from_bps(bps)),
         delay: Span::from_millis(50),
-        queue: QueueLimit::Octets(Octets::new(16_000)),
+        queue: QueueLimit::Octets(Octets::new(queue)),
         ..DirectionConfig::default()
     };
     CableConfig { forward: direction(2, 50, 50_000), reverse: back }
@@ -29,8 +29,8 @@ struct Got {
     per_megabyte: f64,
 }
 
-fn upload(seed: u64, bps: u64, every: Option<Span>) -> Got {
-    let mut pair = Pair::new(seed, thin(bps));
+fn upload(seed: u64, (bps, queue): (u64, u64), every: Option<Span>) -> Got {
+    let mut pair = Pair::new(seed, thin(bps, queue));
     let mut spec = pair.spec(Work::Upload(None), Instant::ZERO);
     spec.stop = Some(secs(120));
     let up = pair.engine.add_flow(spec);
@@ -67,7 +67,7 @@ fn acks_leave_a_thin_way_back_to_what_cannot_wait() {
         (1_200, None, 0.90, 1.0),
     ] {
         for seed in 1..=3 {
-            let got = upload(seed, bps, every);
+            let got = upload(seed, (bps, 16_000), every);
             let unloaded = unloaded(bps);
             let told = format!(
                 "{bps} bit/s back: {:.3} of the limit, p95 of {} echoes {:?} of {unloaded:?} unloaded, {:.2} of the way back, {:.0} \
@@ -79,6 +79,39 @@ fn acks_leave_a_thin_way_back_to_what_cannot_wait() {
             assert_eq!(got.echoes >= 100, every.is_some(), "{told}");
             assert!(got.p95.is_none_or(|p95| p95.as_secs_f64() <= most * unloaded.as_secs_f64()), "{told}");
             assert!(every.is_some() || got.per_megabyte <= 600.0, "{told}");
+        }
+    }
+}
+
+/// Acks and copies overflow it before any is known to queue: that is neither its base delay nor the medium's loss.
+#[test]
+fn a_short_queue_before_a_thin_way_back_does_not_stay_full() {
+    for queue in [1_500, 3_000, 4_000, 6_000] {
+        for seed in 1..=2 {
+            let got = upload(seed, (33_600, queue), Some(Span::from_millis(100)));
+            let (p95, most) = (got.p95.unwrap_or(Span::MAX), unloaded(33_600).scale(3, 2));
+            let told = format!(
+                "{queue} B, seed {seed}: {:.3} of the limit, p95 {p95} of {most}, {:.2} of the way back",
+                got.share, got.back
+            );
+            println!("{told}");
+            assert!(got.share >= 0.95 && p95 <= most && got.back < 0.6, "{told}");
+        }
+    }
+}
+
+/// There a few handshakes, probes or a single ack of many holes fill it for seconds.
+#[test]
+fn a_way_back_of_a_kilobit_a_second_with_a_short_queue_carries_an_upload() {
+    for queue in [600, 1_500, 3_000] {
+        for seed in 1..=3 {
+            let got = upload(seed, (1_200, queue), None);
+            let told = format!(
+                "{queue} B, seed {seed}: {:.3} of the limit, {:.0} bytes a megabyte",
+                got.share, got.per_megabyte
+            );
+            println!("{told}");
+            assert!(got.share >= 0.88 && got.per_megabyte <= 600.0, "{told}");
         }
     }
 }

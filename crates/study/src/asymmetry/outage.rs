@@ -1,4 +1,5 @@
-//! Outages of half a minute and of five, of one lane and of both: what flows survive, and how soon data flows again.
+//! Outages of half a minute and of five, of one lane, of both, and of one direction of each: what flows survive, and how soon
+//! data flows again.
 
 use super::net::{Lane, Way, bulk, scenario};
 use super::seen::Seen;
@@ -15,11 +16,19 @@ const MORE_MS: f64 = 250.0;
 /// On a lane as slow as a modem.
 const MORE_THIN_MS: f64 = 1_000.0;
 
+/// What is out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Out {
+    One,
+    Both,
+    /// The way out of one lane and the way back of the other.
+    Halves,
+}
+
 #[derive(Clone, Copy)]
 struct Outage {
     lasts_s: u64,
-    /// How many of the lanes are out.
-    out: usize,
+    out: Out,
     thin: bool,
 }
 
@@ -30,16 +39,19 @@ impl Outage {
 
     fn words(self) -> &'static str {
         match (self.thin, self.out) {
-            (true, 1) => "one of two lanes of 33.6 kbit/s",
-            (true, _) => "both lanes of 33.6 kbit/s",
-            (false, 1) => "one of two lanes of 4 Mbit/s",
-            (false, _) => "both lanes of 4 Mbit/s",
+            (true, Out::One) => "one of two lanes of 33.6 kbit/s",
+            (true, Out::Both) => "both lanes of 33.6 kbit/s",
+            (true, Out::Halves) => "one direction of each of two lanes of 33.6 kbit/s",
+            (false, Out::One) => "one of two lanes of 4 Mbit/s",
+            (false, Out::Both) => "both lanes of 4 Mbit/s",
+            (false, Out::Halves) => "one direction of each of two lanes of 4 Mbit/s",
         }
     }
 
     /// Megabytes that are not over before the outage is, and for 20 s more.
     fn size(self) -> f64 {
-        let lanes = 2.0 * AT_S as f64 + (2 - self.out) as f64 * self.lasts_s as f64 + 40.0;
+        let left = if self.out == Out::Both { 0.0 } else { 1.0 };
+        let lanes = 2.0 * AT_S as f64 + left * self.lasts_s as f64 + 40.0;
         self.way().bps as f64 / 8e6 * lanes
     }
 
@@ -50,10 +62,13 @@ impl Outage {
     fn task(self, part: &'static str, seeds: u32) -> Task {
         let kind = if self.thin { "thin-" } else { "" };
         let folder = if part == LAB { "lab-outage" } else { part };
-        let name = format!("{folder}-{kind}{}-of-2-{}s", self.out, self.lasts_s);
-        let gone = self.way().without(&[(AT_S, self.lasts_s)]);
-        let lanes = [if self.out == 2 { gone.clone() } else { self.way() }, gone].map(Lane::Both);
-        let [one, two] = lanes;
+        let (there, gone) = (self.way(), self.way().without(&[(AT_S, self.lasts_s)]));
+        let (what, [one, two]) = match self.out {
+            Out::One => ("1-of-2", [there, gone].map(Lane::Both)),
+            Out::Both => ("2-of-2", [gone.clone(), gone].map(Lane::Both)),
+            Out::Halves => ("halves", [Lane::Ways(gone.clone(), there.clone()), Lane::Ways(there, gone)]),
+        };
+        let name = format!("{folder}-{kind}{what}-{}s", self.lasts_s);
         let title = format!("{} out for {} s", self.words(), self.lasts_s);
         let size = format!("{} kB", (self.size() * 1e3).round());
         let until = AT_S + self.lasts_s + 90;
@@ -73,7 +88,7 @@ impl Outage {
         let way = self.way();
         let rtt_ms = way.delay_us as f64 / 1e3 * 2.0 + 12_000.0 / way.bps as f64 * 1e3;
         let within = ROUNDS * rtt_ms + if self.thin { MORE_THIN_MS } else { MORE_MS };
-        let (metric, values) = if self.out == 2 {
+        let (metric, values) = if self.out == Out::Both {
             ("data_again_ms", found.map(|s| s.first_after(self.ends())))
         } else {
             // From just before it begins to a while after it is over: the other lane goes on.
@@ -95,18 +110,20 @@ impl Outage {
 
 /// Between kernels, shorter: one of the lanes in the quick edition, either in the full one.
 pub(super) fn lab_tasks(edition: Edition) -> Vec<Task> {
-    let outs: &[usize] = if edition == Edition::Full { &[1, 2] } else { &[1] };
+    let outs: &[Out] = if edition == Edition::Full { &[Out::One, Out::Both] } else { &[Out::One] };
     outs.iter().map(|&out| Outage { lasts_s: 10, out, thin: false }.task(LAB, 1)).collect()
 }
 
 pub(super) fn tasks() -> Vec<Task> {
     let mut all = Vec::new();
     for thin in [false, true] {
-        for out in [1, 2] {
+        for out in [Out::One, Out::Both] {
             for lasts_s in [30, 300] {
                 all.push(Outage { lasts_s, out, thin }.task("outage", 5));
             }
         }
     }
+    // For longer than keys live.
+    all.push(Outage { lasts_s: 300, out: Out::Halves, thin: false }.task("outage", 5));
     all
 }

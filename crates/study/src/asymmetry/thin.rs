@@ -5,7 +5,7 @@ use super::seen::{Seen, joined};
 use super::{ID, LAB, OURS, STACKS, Task};
 use crate::cells::{Aim, judge};
 use crate::document::{Edition, Row};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Seconds of the transfer that count at most, its start among them.
 const COUNTED_S: f64 = 120.0;
@@ -28,6 +28,8 @@ struct Thin {
     back_bps: u64,
     delay_ms: u64,
     queues: [&'static str; 2],
+    /// One of several that differ in the queue of the way back.
+    sweeps: bool,
     seconds: u64,
     echo_every_ms: Option<u64>,
     share: f64,
@@ -49,12 +51,19 @@ const MODEM: Thin = Thin {
     back_bps: 33_600,
     delay_ms: 50,
     queues: ["50 kB", "16 kB"],
+    sweeps: false,
     seconds: 125,
     echo_every_ms: Some(100),
     share: 0.95,
     echo_times: 1.5,
     back: Back::Share(0.25),
 };
+/// A modem whose way back, and one of 1,200 bit/s, has a queue of this length.
+const fn queued(queue: &'static str) -> [Thin; 2] {
+    let modem = Thin { queues: ["50 kB", queue], stacks: &[OURS], sweeps: true, ..MODEM };
+    [modem, Thin { back_bps: 1_200, echo_every_ms: None, share: 0.90, back: Back::PerMegabyte(400.0), ..modem }]
+}
+const QUEUES: [&str; 4] = ["1500 B", "3 kB", "6 kB", "64 kB"];
 const ROWS: [Thin; 4] = [
     MODEM,
     Thin { back_bps: 9_600, seconds: 165, echo_every_ms: Some(1_000), echo_times: 1.6, ..MODEM },
@@ -86,7 +95,8 @@ impl Thin {
     }
 
     fn task(self) -> Task {
-        let name = format!("{}-{}", if self.part == LAB { "lab-thin" } else { self.part }, self.back_bps);
+        let queue = if self.sweeps { format!("-{}", self.queues[1].replace(' ', "")) } else { String::new() };
+        let name = format!("{}-{}{queue}", if self.part == LAB { "lab-thin" } else { self.part }, self.back_bps);
         let title = format!("{} bit/s back of {} bit/s", self.back_bps, self.out_bps);
         let asked = self.echo_every_ms.map(|every| echo(64, every));
         let loaded = scenario(&title, self.seconds, self.stacks, &self.lanes())
@@ -103,8 +113,13 @@ impl Thin {
         Task { part: self.part, seeds, runs, judge: Box::new(move |seen| self.rows(seen)) }
     }
 
+    fn case(&self) -> Vec<(&'static str, Value)> {
+        let queue = self.sweeps.then(|| ("back_queue", json!(self.queues[1])));
+        [("out_bps", json!(self.out_bps)), ("back_bps", json!(self.back_bps))].into_iter().chain(queue).collect()
+    }
+
     fn rows(&self, seen: &[Seen]) -> Vec<Row> {
-        let case = [("out_bps", json!(self.out_bps)), ("back_bps", json!(self.back_bps))];
+        let case = self.case();
         let (loaded, idle) = (&seen[0], seen.get(1));
         // Of what waits for nothing: a plain TCP's echo.
         let plain = idle.and_then(|idle| idle.stack("tcp-cubic"));
@@ -147,7 +162,7 @@ impl Thin {
 
     /// What returns beside the echo.
     fn back_row(&self, loaded: &Seen, idle: Option<&Seen>, stack: &str) -> Option<(Row, Aim)> {
-        let head = loaded.head(ID, &[("out_bps", json!(self.out_bps)), ("back_bps", json!(self.back_bps))], stack);
+        let head = loaded.head(ID, &self.case(), stack);
         let found = loaded.stack(stack)?;
         let back = found.offered("air", "reverse");
         match self.back {
@@ -177,5 +192,5 @@ pub(super) fn lab_tasks(edition: Edition) -> Vec<Task> {
 }
 
 pub(super) fn tasks() -> Vec<Task> {
-    ROWS.into_iter().map(Thin::task).collect()
+    ROWS.into_iter().chain(QUEUES.into_iter().flat_map(queued)).map(Thin::task).collect()
 }

@@ -142,6 +142,10 @@ impl Losses {
     pub(super) fn share(&self) -> f64 {
         self.share
     }
+    /// What was lost so far says nothing of the medium.
+    pub(super) fn forget_share(&mut self) {
+        (self.share, self.seen) = (0.0, 0);
+    }
     /// Share of single losses among the last few dozen packets.
     pub(super) fn single_share(&self) -> f64 {
         self.single

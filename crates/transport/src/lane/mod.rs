@@ -7,6 +7,7 @@
 
 mod arrivals;
 mod control;
+mod crowd;
 mod forward;
 mod losses;
 mod mtu;
@@ -117,7 +118,7 @@ pub struct LaneView {
     pub queue_delay: Option<Span>,
     /// The controller's estimate of what the lane carries, in IP bytes.
     pub rate: Rate,
-    /// Share of packets lost recently, 0 to 1.
+    /// Share of packets lost recently, 0 to 1; zero while copies are withheld to see whether they cause it.
     pub loss: f64,
     /// Mean length in time of the loss bursts seen recently; `None` until packets close enough to tell were lost.
     pub burst: Option<Span>,

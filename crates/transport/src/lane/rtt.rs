@@ -76,6 +76,10 @@ impl Rtt {
     pub(super) fn smoothed(&self) -> Option<Span> {
         self.smoothed
     }
+    /// Whether nothing is known but that a handshake took long.
+    pub(super) fn is_supposed(&self) -> bool {
+        self.smoothed.is_none() && self.supposed.is_some()
+    }
     /// Smoothed, or the initial assumption.
     pub(super) fn smoothed_or_initial(&self) -> Span {
         self.smoothed.or(self.supposed).unwrap_or(INITIAL_RTT)

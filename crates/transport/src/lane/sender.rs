@@ -2,6 +2,7 @@
 
 use super::arrivals::Arrivals;
 use super::control::{AckSample, Control, Newest};
+use super::crowd::{Crowd, Found};
 use super::forward::Forward;
 use super::losses::Losses;
 use super::mtu::{BASE_MTU, MIN_MTU, MtuSearch};
@@ -10,6 +11,7 @@ use super::rtt::Rtt;
 use super::sent::{Leaving, Resolved, SentMap};
 use super::wish::{Came, Wish};
 use super::{LaneConfig, LaneView, Outcome, Probe, Room};
+use crate::LOSSY;
 use std::collections::VecDeque;
 use wavelane_base::{Class, Instant, Octets, Rate, Span, Wakeup};
 use wavelane_wire::datagram::UDP4_OVERHEAD;
@@ -53,6 +55,7 @@ pub struct LaneSender<R> {
     arrivals: Arrivals,
     forward: Forward,
     losses: Losses,
+    crowd: Crowd,
     mtu: MtuSearch,
     wish: Wish,
     /// The packet in which the newest wish left.
@@ -101,6 +104,7 @@ impl<R> LaneSender<R> {
             arrivals: Arrivals::default(),
             forward: Forward::default(),
             losses: Losses::default(),
+            crowd: Crowd::default(),
             mtu: new_search(now, &config),
             wish: Wish::new(now),
             wish_in: None,
@@ -268,6 +272,10 @@ impl<R> LaneSender<R> {
                 self.rtt.sample(now, latest, ack_delay);
             }
             self.forward.sample(now, newest.number, newest.sent_at, arrival);
+            let lossy = self.losses.share() > LOSSY;
+            if self.crowd.sample(now, latest.saturating_sub(ack_delay), newest.app_limited, lossy) == Found::OwnQueue {
+                self.losses.forget_share();
+            }
             if let (Some(rtt), Some(forward)) = (latest_rtt, self.forward.newest()) {
                 let back = (rtt.as_nanos() as i64).saturating_sub(forward);
                 self.wish.sample(now, rtt, back, self.came, self.control.pacing());
@@ -350,6 +358,11 @@ impl<R> LaneSender<R> {
     /// still matters to everything else.
     pub fn take_record(&mut self, number: u64) -> Option<R> {
         self.sent.take_record(number)
+    }
+
+    /// Whether copies are withheld to see whether they fill the queue.
+    pub fn withholds_copies(&self) -> bool {
+        self.crowd.tries()
     }
 
     /// Octets on the medium in flight.
@@ -442,7 +455,7 @@ impl<R> LaneSender<R> {
             rtt_var: self.rtt.variation(),
             queue_delay: self.control.queue(),
             rate: self.control.rate(),
-            loss: self.losses.share(),
+            loss: if self.crowd.tries() { 0.0 } else { self.losses.share() },
             burst: self.losses.burst(),
             in_flight: self.sent.in_flight(),
             window: self.window(),
@@ -463,6 +476,7 @@ impl<R> LaneSender<R> {
         // Asked at once: the window may be full of what went to the old place.
         self.probe_due |= self.sent.in_flight() > 0;
         self.rtt.forget_base();
+        self.crowd = Crowd::default();
         self.forward.forget();
         self.control.path_changed(now);
         self.pacer.set_rate(now, self.control.pacing());
@@ -522,6 +536,10 @@ impl<R> LaneSender<R> {
 
     /// How far apart tail probes are on a slow lane.
     fn slow_interval(&self) -> Span {
+        if self.rtt.is_supposed() {
+            // Nothing is known of its rate but that a handshake took long.
+            return PROBE_INTERVAL_SLOW;
+        }
         self.control.rate().time_for(Octets::new(PROBE_OCTETS * PROBE_SHARE)).min(PROBE_INTERVAL_SLOW)
     }
 

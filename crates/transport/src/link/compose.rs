@@ -1,7 +1,7 @@
 //! What leaves: one datagram at a time, and what it carries.
 
 use super::guard::{RESERVE, Why, is_bursty};
-use super::{Draft, Link, Part, Record};
+use super::{Draft, Link, Part, Record, VERY_THIN};
 use crate::lane::{LaneReceiver, Probe, Room};
 use crate::{Carries, Fill, NextBulk, Service};
 use wavelane_base::{Class, Instant, Span};
@@ -15,6 +15,8 @@ const LANE_ACK_HEAD_MAX: usize = 2 + 5 * 8;
 const RANGES_SHARED: usize = 12;
 /// Ranges in an ack that travels alone.
 const RANGES_ALONE: usize = 64;
+/// On a way back of a few kilobit a second: 64 are a second of it.
+const RANGES_THIN: usize = 24;
 /// What a repair symbol costs beside its frame.
 const SYMBOL_OVERHEAD: usize = 56;
 /// An ack waits this long at most for a datagram with data.
@@ -51,7 +53,12 @@ impl<S: Service> Link<S> {
             self.note_idle(now, at, wanted);
             return None;
         }
-        let ranges = if class.is_some() { RANGES_SHARED } else { RANGES_ALONE };
+        let very_thin = self.told_apart() >= VERY_THIN;
+        let ranges = match class {
+            Some(_) => RANGES_SHARED,
+            None if very_thin => RANGES_THIN,
+            None => RANGES_ALONE,
+        };
         if class.is_none() && (due || must_ping) {
             // What leaves anyway takes small frames along.
             class = wanted.filter(|class| *class == Class::Control && acks);

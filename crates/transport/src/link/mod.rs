@@ -33,6 +33,8 @@ const PACKET_FULL: u64 = 1_500;
 const FATES_KNOWN_MIN: u64 = 50;
 /// The loss assumed until then.
 const LOSS_UNKNOWN: f64 = 0.01;
+/// Acks that the neighbour wishes so far apart come by a way of a few kilobit a second: what returns beside them has to be short.
+pub const VERY_THIN: Span = Span::from_secs(1);
 /// Most path responses of one datagram that are looked at.
 const HEARD_RESPONSES_MAX: usize = 8;
 
@@ -359,7 +361,8 @@ impl<S: Service> Link<S> {
         (0..self.lanes.len()).for_each(|lane| self.settle_lane(now, lane));
         // A side that mostly listens learns of its own direction's loss too late: of one lane the other direction is taken.
         let inbound = self.inbound.iter().map(InboundLoss::share).fold(0.0, f64::max);
-        let inbound = if self.lanes.len() == 1 { inbound } else { 0.0 };
+        let alone = self.lanes.len() == 1 && !self.lanes[0].sender.withholds_copies();
+        let inbound = if alone { inbound } else { 0.0 };
         let told_apart = self.told_apart();
         for lane in self.lanes.iter_mut() {
             lane.look(now, inbound);

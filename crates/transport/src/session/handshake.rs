@@ -36,7 +36,7 @@ impl Sessions {
             self.report(SessionEvent::Expired { peer });
         }
         let p = &mut self.peers[peer];
-        let call = p.wanted && now >= p.next_try;
+        let call = p.wanted && now >= p.repeat_at();
         let ways: Vec<usize> = p.callable().filter(|_| call).collect();
         if let Some(initiation) = &mut p.initiation {
             initiation.tried &= ways.is_empty();
@@ -73,7 +73,17 @@ impl Sessions {
         let mac1 = p.mac.mac1(&message);
         message.extend(mac1);
         let due = p.callable().collect();
-        p.initiation = Some(Box::new(Initiation { noise, index, message, mac1, born: now, due, tried: false }));
+        p.initiation = Some(Box::new(Initiation {
+            noise,
+            index,
+            message,
+            mac1,
+            born: now,
+            due,
+            tried: false,
+            sent_by: None,
+            sent_wide: false,
+        }));
     }
 
     fn capabilities(&self) -> u32 {
@@ -135,7 +145,7 @@ impl Sessions {
             p.answered.as_ref().is_some_and(|a| a.init_mac1 == message.mac1 && a.session.age(now) < REJECT_AFTER)
         }) {
             // The same message again: our answer was lost, or the network made a copy. No key is computed for it.
-            let places = self.peers[peer].places_back(place);
+            let places = self.peers[peer].places_again(place);
             if let Some(answered) = &mut self.peers[peer].answered {
                 // That it is asked for again says that our answers may not arrive: it is no reason to call later ourselves.
                 answered.due = places;
@@ -225,6 +235,8 @@ impl Sessions {
             mac1,
             init_mac1: message.mac1,
             due: p.places_back(place),
+            asked_from: vec![(place.0, place.1.from)],
+            turn: p.way_back(place.0, place.1.from).map_or(0, |way| way + 1),
             sent_to: None,
             sent_wide: false,
         }));
@@ -259,6 +271,7 @@ impl Sessions {
         };
         let split = initiation.noise.dangerously_get_raw_split();
         let round_trip = now.since(initiation.born);
+        let sent_wide = initiation.sent_wide;
         // From here on the handshake is spent, whatever the answer says.
         self.peers[peer].initiation = None;
         let answer = ResponsePayload::parse(&payload[..len]).map_err(|_| DropReason::Malformed)?;
@@ -289,9 +302,10 @@ impl Sessions {
         let Origin { from, at } = place.1;
         let mut proven = false;
         if let Some(way) = p.way_back(place.0, from) {
+            let way = &mut p.ways[way];
             way.local = at;
             way.address = way.address.or(from);
-            proven = from.is_some() && (from == way.address || from == way.home);
+            proven = from.is_some() && (from == way.address && !sent_wide || from == way.home);
             if from.is_some() && from == way.home {
                 // It answers from where the configuration says it is: that is where it is.
                 way.address = from;
@@ -408,6 +422,7 @@ impl Sessions {
         let (cookie, has_address) = (p.cookie(now), p.has_address());
         let initiation = p.initiation.as_mut()?;
         initiation.due.remove(&way);
+        initiation.sent_wide |= *initiation.sent_by.get_or_insert(way) != way;
         let len = finish(&initiation.message, cookie, buf);
         if let Some(recalled) = p.recalled.as_mut().filter(|_| !has_address) {
             recalled.calls = recalled.calls.saturating_sub(1);

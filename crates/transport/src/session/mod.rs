@@ -61,6 +61,8 @@ pub const INIT_LIFETIME: Span = Span::from_secs(20);
 pub const SILENCE_BEFORE_HANDSHAKE: Span = Span::from_secs(5);
 /// After answering a peer's handshake we start none of our own for this long.
 pub const ANSWERED_WAIT: Span = Span::from_secs(3);
+/// After answering a peer's handshake we send the first message of one of our own that is under way no sooner again.
+pub const CALLED_WAIT: Span = Span::from_millis(1_500);
 /// Unanswered first messages after which the operator is told.
 pub const NO_ANSWER_TRIES: u32 = 5;
 /// First messages that are sent to an address remembered from before our start: they take 4 s, which is long enough for a

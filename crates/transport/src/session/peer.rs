@@ -4,8 +4,9 @@ use super::keys::Session;
 use super::mac::{Cookie, MacKeys};
 use super::window::Window;
 use super::{
-    ANSWERED_WAIT, COOKIE_LIFETIME, INIT_LIFETIME, LANES_MAX, OLD_SESSIONS_MAX, Origin, PeerKeys, REJECT_AFTER,
-    REJECT_AFTER_PACKETS, REKEY_AFTER, REKEY_AFTER_PACKETS, REKEY_RESPONDER_EXTRA, SILENCE_BEFORE_HANDSHAKE, Way,
+    ANSWERED_WAIT, CALLED_WAIT, COOKIE_LIFETIME, INIT_LIFETIME, LANES_MAX, OLD_SESSIONS_MAX, Origin, PeerKeys,
+    REJECT_AFTER, REJECT_AFTER_PACKETS, REKEY_AFTER, REKEY_AFTER_PACKETS, REKEY_RESPONDER_EXTRA,
+    SILENCE_BEFORE_HANDSHAKE, Way,
 };
 use snow::HandshakeState;
 use std::collections::BTreeSet;
@@ -26,6 +27,10 @@ pub(super) struct Initiation {
     pub(super) due: BTreeSet<usize>,
     /// Whether a copy of this round has left.
     pub(super) tried: bool,
+    /// The way by which a copy left first.
+    pub(super) sent_by: Option<usize>,
+    /// Copies left by several ways: which of them reached the peer is unknown.
+    pub(super) sent_wide: bool,
 }
 
 /// The peer's first message, answered. The peer has the keys once we see data under them.
@@ -38,6 +43,10 @@ pub(super) struct Answered {
     pub(super) init_mac1: [u8; MAC_LEN],
     /// Where copies are to go as soon as the ports have room.
     pub(super) due: Vec<(PortId, Origin)>,
+    /// Where the first message came from so far, at most [`LANES_MAX`] places.
+    pub(super) asked_from: Vec<(PortId, Option<SocketAddr>)>,
+    /// The way that an answer to its next repetition takes.
+    pub(super) turn: usize,
     /// Where it was last sent.
     pub(super) sent_to: Option<SocketAddr>,
     /// It was sent to several places: by which of them it reached the peer is unknown.
@@ -153,11 +162,10 @@ impl Peer {
     }
 
     /// The way out that is the other direction of what came by `port` from `from`, if there is one.
-    pub(super) fn way_back(&mut self, port: PortId, from: Option<SocketAddr>) -> Option<&mut WayOut> {
+    pub(super) fn way_back(&self, port: PortId, from: Option<SocketAddr>) -> Option<usize> {
         let by_port = |way: &WayOut| way.port == port && !way.one_way;
         let there = |way: &WayOut| by_port(way) && from.is_some() && (way.address == from || way.home == from);
-        let place = self.ways.iter().position(there).or_else(|| self.ways.iter().position(by_port))?;
-        self.ways.get_mut(place)
+        self.ways.iter().position(there).or_else(|| self.ways.iter().position(by_port))
     }
 
     /// Where an answer to what came from `place` goes: back, or, where nothing goes back by that port, by every way.
@@ -167,6 +175,28 @@ impl Peer {
         }
         let known = self.ways.iter().filter(|way| way.address.is_some());
         known.map(|way| (way.port, Origin { from: way.address, at: way.local })).collect()
+    }
+
+    /// Where the answer to another copy of the first message goes. One from elsewhere came by another way: it goes back by that.
+    /// One from where a copy came before says that the answer was lost, and perhaps nothing comes back by that way: every
+    /// way has its turn.
+    pub(super) fn places_again(&mut self, place: (PortId, Origin)) -> Vec<(PortId, Origin)> {
+        let (places, back) = (self.places_back(place), self.way_back(place.0, place.1.from));
+        let (Some(answered), Some(back)) = (&mut self.answered, back) else { return places };
+        let from = (place.0, place.1.from);
+        if !answered.asked_from.contains(&from) && answered.asked_from.len() < LANES_MAX {
+            answered.asked_from.push(from);
+            return places;
+        }
+        let turns = (0..self.ways.len()).map(|step| (answered.turn + step) % self.ways.len());
+        let leads = |way: &usize| *way == back || self.ways[*way].address.is_some();
+        let Some(way) = turns.into_iter().find(leads) else { return places };
+        answered.turn = way + 1;
+        if way == back {
+            return places;
+        }
+        let way = &self.ways[way];
+        vec![(way.port, Origin { from: way.address, at: way.local })]
     }
 
     /// When a handshake of our own is called for; `None` if nothing calls for one.
@@ -189,6 +219,13 @@ impl Peer {
         Some(at.max(self.next_try))
     }
 
+    /// When an unanswered first message is sent again. While the peer calls too, its confirmation of what we answered serves as well,
+    /// and the copies would hold it up on a slow way.
+    pub(super) fn repeat_at(&self) -> Instant {
+        let answered = self.answered.as_ref().filter(|_| self.tries > 0);
+        answered.map_or(self.next_try, |a| self.next_try.max(a.session.established + CALLED_WAIT))
+    }
+
     /// The peer's next deadline.
     pub(super) fn wakeup(&self) -> Option<Wakeup> {
         let expiry = self.sessions().map(|s| s.established + REJECT_AFTER).min();
@@ -198,7 +235,7 @@ impl Peer {
             Some(i) => {
                 let gone = Wakeup { at: i.born + INIT_LIFETIME, cause: "unanswered handshake is made anew" };
                 let calls = (i.due.is_empty() || i.tried) && self.wanted && self.can_be_called();
-                let again = calls.then_some(Wakeup { at: self.next_try, cause: "handshake is sent again" });
+                let again = calls.then_some(Wakeup { at: self.repeat_at(), cause: "handshake is sent again" });
                 Wakeup::earliest(again, Some(gone))
             }
         };

@@ -6,7 +6,7 @@ use crate::lane::control::service::Served;
 use crate::lane::control::{AckSample, PACKET};
 use crate::lane::forward::Forward;
 use crate::lane::losses::Losses;
-use wavelane_base::{Rate, Span};
+use wavelane_base::{Octets, Rate, Span};
 
 /// Loop gain per loop delay. A pure integrator with dead time is stable below pi / 2 and well damped below 0.5.
 const GAIN: f64 = 0.4;
@@ -24,6 +24,10 @@ const REBASE_GAIN: f64 = 0.3;
 /// may be longer (of exponential bursts one in seven is twice the mean), and within these bounds.
 const BRIDGE_MIN: Span = Span::from_millis(120);
 const BRIDGE_MAX: Span = Span::from_millis(250);
+/// Acks so far apart, after round trips so long, tell too late of a start that was too fast: then the window is what was
+/// delivered and the first one, which doubles with every ack, spread over the time between two.
+const BLIND_APART: Span = Span::from_millis(200);
+const BLIND_RTT: Span = Span::from_millis(700);
 
 impl Delay {
     pub(super) fn set_outputs(&mut self, sample: &AckSample, forward: &Forward, losses: &Losses, queue: Span) {
@@ -53,6 +57,11 @@ impl Delay {
         self.window = (by_rate + unacked).max(4 * PACKET);
         if self.phase == Phase::Startup {
             self.window = self.window.max(INITIAL_WINDOW);
+            if sample.acks_thin >= BLIND_APART && sample.rtt_min >= BLIND_RTT {
+                let most = INITIAL_WINDOW + self.delivered;
+                self.window = self.window.min(most);
+                self.pacing = self.pacing.min(Rate::of(Octets::new(most), sample.acks_thin));
+            }
         }
     }
 

@@ -172,6 +172,60 @@ fn a_round_trip_longer_than_every_retry_still_completes() {
     assert!(w.send(1, b"x"));
 }
 
+/// Three ways, of which the second alone carries there and the third alone carries back.
+#[test]
+fn an_answer_takes_every_way_in_turn() {
+    let make = |node: usize| {
+        let mut config = config(node, 1);
+        config.peers[0].ways = (0..3).map(|port| Way { port: PortId(port), ..way(1 - node) }).collect();
+        Sessions::new(Instant::ZERO, config, entropy(node, 1))
+    };
+    let (mut a, mut b) = (make(0), make(1));
+    a.want(Instant::ZERO, 0, true);
+    let (mut asked, mut answered, mut buf) = (0, [0; 3], [0; HANDSHAKE_MAX]);
+    for ms in (0..3_000).step_by(10) {
+        let now = Instant::from_millis(ms);
+        a.handle_timeout(now);
+        for port in 0..3 {
+            while let Some(out) = a.poll_handshake(now, PortId(port), &mut buf) {
+                if port == 1 {
+                    asked += 1;
+                    b.handle_datagram(now, PortId(port), &mut buf[..out.len], Some(address(0)));
+                }
+            }
+        }
+        for port in 0..3 {
+            while let Some(out) = b.poll_handshake(now, PortId(port), &mut buf) {
+                answered[usize::from(port)] += 1;
+                if port != 2 {
+                    continue;
+                }
+                let got = a.handle_datagram(now, PortId(port), &mut buf[..out.len], Some(address(1)));
+                assert!(matches!(got, Incoming::Established(_)), "{got:?}");
+                // By the way on which it was asked, and when that was of no use by the next: an answer for each question.
+                assert_eq!((answered, asked), ([0, 1, 1], 2));
+                return;
+            }
+        }
+    }
+    panic!("{asked} questions, {answered:?} answers");
+}
+
+/// Both call at once, and what the one sends that leads takes 3 s.
+#[test]
+fn who_has_answered_does_not_repeat_its_own_call_at_once() {
+    let mut w = World::new(MS50);
+    let slow = usize::from(w.nodes[1].sessions.own_key() < w.nodes[0].sessions.own_key());
+    w.fate = Box::new(move |_, from, _| vec![Span::from_millis(if from == slow { 2_950 } else { 0 })]);
+    w.want(0);
+    w.want(1);
+    // Asked at 50 ms.
+    w.run(Span::from_millis(1_540));
+    assert_eq!(w.count(slow, kind::HANDSHAKE_INIT), 1);
+    w.run(Span::from_secs(8));
+    assert!(w.nodes.iter().all(|node| !node.established.is_empty()));
+}
+
 #[test]
 fn simultaneous_initiation_ends_with_one_session_on_both_sides() {
     for offset in [0, 1, 30, 49, 50, 51, 99] {

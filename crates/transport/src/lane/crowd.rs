@@ -1,0 +1,118 @@
+//! Losses in a queue that our own copies keep full.
+//!
+//! Copies hide a medium's losses from small exchanges. On a way so thin that they fill its queue they cause losses, which call for
+//! copies. The sign is a round trip that stays far above the shortest known although the controller would let more leave. A trial
+//! tells whether it is so: without copies such a queue empties.
+
+use wavelane_base::{Instant, Span};
+
+/// A round trip is long from so many times the shortest, and so much more than it.
+const LONG: u64 = 2;
+const LONG_MIN: Span = Span::from_millis(100);
+/// The queue is gone once it is no more than this share of the shortest, or half of that more.
+const SHORT: (u64, u64) = (3, 2);
+/// It stands if round trips were long for so many of them, and this long at least.
+const STANDS_ROUNDS: u64 = 2;
+const STANDS_MIN: Span = Span::from_secs(1);
+/// A trial lasts so many round trips and this much more: what leaves beside the copies may take most of the way.
+const TRIAL_ROUNDS: u64 = 4;
+const TRIAL: Span = Span::from_secs(5);
+
+/// What an ack says of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Found {
+    Nothing,
+    /// The queue emptied without copies: what was lost was lost to them.
+    OwnQueue,
+}
+
+#[derive(Debug)]
+struct Trial {
+    until: Instant,
+    least: Span,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Crowd {
+    shortest: Option<Span>,
+    long_since: Option<Instant>,
+    trial: Option<Trial>,
+}
+
+impl Crowd {
+    /// Something took `rtt` there and back. `idle`: the application had no more to send.
+    pub(super) fn sample(&mut self, now: Instant, rtt: Span, idle: bool, lossy: bool) -> Found {
+        let shortest = self.shortest.map_or(rtt, |shortest| shortest.min(rtt));
+        self.shortest = Some(shortest);
+        let Some(trial) = self.trial.as_mut().filter(|_| idle) else {
+            self.trial = None;
+            if !idle || rtt <= shortest.times(LONG).max(shortest + LONG_MIN) {
+                self.long_since = None;
+            } else {
+                let since = *self.long_since.get_or_insert(now);
+                if lossy && now.since(since) >= STANDS_MIN.max(rtt.times(STANDS_ROUNDS)) {
+                    self.trial = Some(Trial { until: now + TRIAL + rtt.times(TRIAL_ROUNDS), least: rtt });
+                }
+            }
+            return Found::Nothing;
+        };
+        trial.least = trial.least.min(rtt);
+        let emptied = rtt <= shortest.scale(SHORT.0, SHORT.1).max(shortest + LONG_MIN.scale(1, 2));
+        if !emptied && now < trial.until {
+            return Found::Nothing;
+        }
+        if !emptied {
+            // The path is longer than it was, or the queue another's: that is no reason to withhold copies.
+            self.shortest = Some(trial.least);
+        }
+        (self.trial, self.long_since) = (None, None);
+        if emptied { Found::OwnQueue } else { Found::Nothing }
+    }
+
+    /// Whether copies are withheld to see what the queue does.
+    pub(super) fn tries(&self) -> bool {
+        self.trial.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Round trips of 150 ms, then ten a second that `rtt` gives by the seconds since and by whether copies leave. When
+    /// copies were withheld, and whether the queue was found to be theirs.
+    fn run(idle: bool, lossy: bool, rtt: impl Fn(u64, bool) -> u64) -> (Vec<bool>, bool) {
+        let mut crowd = Crowd::default();
+        crowd.sample(Instant::ZERO, Span::from_millis(150), idle, lossy);
+        let (mut withheld, mut own) = (Vec::new(), false);
+        for tenth in 0..600 {
+            let now = Instant::from_millis(100 * tenth);
+            own |= crowd.sample(now, Span::from_millis(rtt(tenth / 10, crowd.tries())), idle, lossy) == Found::OwnQueue;
+            withheld.push(crowd.tries());
+        }
+        (withheld, own)
+    }
+
+    #[test]
+    fn a_queue_that_empties_without_copies_was_theirs() {
+        let (withheld, own) = run(true, true, |_, tries| if tries { 160 } else { 850 });
+        assert!(own && withheld.contains(&true));
+    }
+
+    #[test]
+    fn a_longer_path_is_tried_once() {
+        let (withheld, own) = run(true, true, |_, _| 850);
+        let tenths = withheld.iter().filter(|withheld| **withheld).count();
+        // 5 s and four round trips.
+        assert!(!own && (80..=90).contains(&tenths) && !withheld[599], "{tenths}");
+    }
+
+    #[test]
+    fn nothing_is_withheld_where_nothing_is_lost_or_bulk_makes_the_queue() {
+        for (idle, lossy) in [(true, false), (false, true)] {
+            assert!(!run(idle, lossy, |_, _| 850).0.contains(&true));
+        }
+        assert!(!run(true, true, |second, _| if second % 2 == 0 { 850 } else { 150 }).0.contains(&true));
+    }
+}
