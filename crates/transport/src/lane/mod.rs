@@ -8,6 +8,7 @@
 mod arrivals;
 mod control;
 mod forward;
+mod gauge;
 mod losses;
 mod mtu;
 mod pace;

@@ -69,6 +69,8 @@ pub struct LinkConfig {
 pub struct Record<L> {
     load: L,
     repair: Part,
+    /// Whether it carried anything of the service.
+    carries: bool,
 }
 
 /// A datagram's part in forward erasure correction.
@@ -360,9 +362,9 @@ impl<S: Service> Link<S> {
         // A side that mostly listens learns of its own direction's loss too late: of one lane the other direction is taken.
         let inbound = self.inbound.iter().map(InboundLoss::share).fold(0.0, f64::max);
         let inbound = if self.lanes.len() == 1 { inbound } else { 0.0 };
-        let told_apart = self.told_apart();
+        let (told_apart, plural) = (self.told_apart(), self.lanes.len() > 1);
         for lane in self.lanes.iter_mut() {
-            lane.look(now, inbound);
+            lane.look(now, inbound, plural);
             lane.path.told_apart = told_apart;
         }
         if self.lanes.len() > 1 {
@@ -403,7 +405,7 @@ impl<S: Service> Link<S> {
                     }
                     self.service.delivered(now, record.load);
                 }
-                Outcome::Lost(Record { load, repair }) => {
+                Outcome::Lost(Record { load, repair, .. }) => {
                     let load = match repair {
                         Part::None => Some(load),
                         Part::Protected(number, why) => lane.guard.lost(now, (number, why), load, rtt),
