@@ -134,6 +134,44 @@ fn two_lanes_are_never_slower_than_the_best() {
     }
 }
 
+/// A transfer over a link that nothing was sent on before is no later than over the best lane alone, but for a round trip.
+#[test]
+fn a_slow_second_lane_does_not_hold_up_the_first_transfer() {
+    let thin = |bps, delay_ms| both_ways(slow(bps, delay_ms));
+    let took = |cables: &[(CableConfig, Ways)], octets| {
+        let mut world = World::new(1, cables);
+        let up = world.add(Work::Upload(Some(octets)));
+        world.finish(up, 60).since(Instant::ZERO)
+    };
+    let best = || both_ways(direction(20, 10, 100_000));
+    for second in [thin(30_000, 50), thin(20_000, 5), both_ways(direction(2, 400, 200_000))] {
+        for octets in [100_000, 1_000_000] {
+            let alone = took(&[best()], octets);
+            let both = took(&[best(), second.clone()], octets);
+            println!("{octets} B: {both} beside {alone}");
+            assert!(both <= alone.scale(100, 98) + Span::from_millis(30), "{octets} B: {both} beside {alone}");
+        }
+    }
+}
+
+/// A lane of which nothing ever comes back is left after its first tail probes, whatever the policy.
+#[test]
+fn a_first_lane_that_is_dead_from_the_start_is_left() {
+    let mut dead = direction(10, 20, 60_000);
+    dead.outages = vec![(secs(0), secs(300))];
+    for choice in [Choice::Bond, Choice::PinnedFallback, Choice::Delivery1998] {
+        let cables = [
+            (CableConfig { forward: dead.clone(), ..CableConfig::symmetric(direction(10, 20, 60_000)) }, Ways::Both),
+            both_ways(direction(5, 40, 60_000)),
+        ];
+        let mut world = World::with(1, &cables, |peer| peer.choice = choice);
+        let up = world.add(Work::Upload(Some(100_000)));
+        let at = world.finish(up, 60);
+        println!("{choice:?}: {at:?}");
+        assert!(at < secs(5), "{choice:?}: {at:?}");
+    }
+}
+
 #[test]
 fn one_way_lanes_carry_flows_from_the_first_packet() {
     let radio = CableConfig::symmetric(direction(2, 50, 150_000));

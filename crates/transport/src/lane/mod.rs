@@ -9,6 +9,7 @@ mod arrivals;
 mod control;
 mod crowd;
 mod forward;
+mod gauge;
 mod losses;
 mod mtu;
 mod pace;

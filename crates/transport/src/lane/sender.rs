@@ -4,6 +4,7 @@ use super::arrivals::Arrivals;
 use super::control::{AckSample, Control, Newest};
 use super::crowd::{Crowd, Found};
 use super::forward::Forward;
+use super::gauge::Gauge;
 use super::losses::Losses;
 use super::mtu::{BASE_MTU, MIN_MTU, MtuSearch};
 use super::pace::Pacer;
@@ -54,6 +55,7 @@ pub struct LaneSender<R> {
     control: Control,
     arrivals: Arrivals,
     forward: Forward,
+    gauge: Gauge,
     losses: Losses,
     crowd: Crowd,
     mtu: MtuSearch,
@@ -82,6 +84,8 @@ pub struct LaneSender<R> {
     /// Since when an ack is due: the oldest eliciting packet that left, or the ack after which it still was.
     waiting_since: Option<Instant>,
     last_eliciting: u64,
+    /// Of packets below this number others carry what has to be carried again.
+    given_up: u64,
     /// When the newest packet found lost since the last ack was sent.
     lost_sent: Option<Instant>,
     /// Packets before this number left for where the neighbour was before.
@@ -103,6 +107,7 @@ impl<R> LaneSender<R> {
             control,
             arrivals: Arrivals::default(),
             forward: Forward::default(),
+            gauge: Gauge::default(),
             losses: Losses::default(),
             crowd: Crowd::default(),
             mtu: new_search(now, &config),
@@ -123,6 +128,7 @@ impl<R> LaneSender<R> {
             lost_packets: 0,
             waiting_since: None,
             last_eliciting: 0,
+            given_up: 0,
             lost_sent: None,
             moved_at: 0,
             ack_delay_seen: Span::ZERO,
@@ -270,6 +276,7 @@ impl<R> LaneSender<R> {
                     self.wish.suspect(now, latest.saturating_sub(ack_delay));
                 }
                 self.rtt.sample(now, latest, ack_delay);
+                self.gauge.sample(newest.bytes, latest.saturating_sub(ack_delay));
             }
             self.forward.sample(now, newest.number, newest.sent_at, arrival);
             let lossy = self.losses.share() > LOSSY;
@@ -348,6 +355,9 @@ impl<R> LaneSender<R> {
         } else {
             self.delivered_packets += 1;
             self.delivered_bytes += u64::from(resolved.bytes);
+            if !resolved.app_limited && !resolved.mtu_probe {
+                self.gauge.shown(resolved.bytes);
+            }
         }
         if let Some(record) = record {
             self.outcomes.push_back(if resolved.lost { Outcome::Lost(record) } else { Outcome::Delivered(record) });
@@ -399,6 +409,25 @@ impl<R> LaneSender<R> {
     /// Tail probes without an answer so far.
     pub fn unanswered_probes(&self) -> u32 {
         self.probes
+    }
+
+    /// Whether a large packet came back.
+    pub fn is_gauged(&self) -> bool {
+        self.gauge.is_known()
+    }
+
+    /// The lane carries no more than that, if more is known of it than the controller knows.
+    pub fn gauged_rate(&self) -> Option<Rate> {
+        self.gauge.bound()
+    }
+
+    /// Gives one packet in flight up for lost, for others to carry what `wanted` says of its record: the oldest of those not asked
+    /// about before that left so late as `since` says. Whether there was one.
+    pub fn give_up_later(&mut self, since: impl Fn(Instant) -> bool, wanted: impl Fn(&R) -> bool) -> bool {
+        let Some((number, record)) = self.sent.take_later(self.given_up, since, wanted) else { return false };
+        self.given_up = number + 1;
+        self.outcomes.push_back(Outcome::Lost(record));
+        true
     }
 
     /// Gives what is in flight up for lost, for others to carry. Whether it arrives still matters to everything else.
@@ -478,6 +507,7 @@ impl<R> LaneSender<R> {
         self.rtt.forget_base();
         self.crowd = Crowd::default();
         self.forward.forget();
+        self.gauge = Gauge::default();
         self.control.path_changed(now);
         self.pacer.set_rate(now, self.control.pacing());
         (self.mtu, self.sends_large) = (new_search(now, &self.config), false);

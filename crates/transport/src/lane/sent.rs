@@ -242,6 +242,24 @@ impl<R> SentMap<R> {
         self.packets.iter_mut().skip(settled).filter_map(|packet| packet.record.take())
     }
 
+    /// What the oldest packet from number `from` on carried whose fate is open, that left after `since` says is too early, and whose
+    /// record `wanted` says to take; and its number.
+    pub(super) fn take_later(
+        &mut self,
+        from: u64,
+        since: impl Fn(Instant) -> bool,
+        wanted: impl Fn(&R) -> bool,
+    ) -> Option<(u64, R)> {
+        let late = self.packets.partition_point(|packet| !since(packet.sent_at)) as u64;
+        let start = from.max(self.settled).max(self.first + late).saturating_sub(self.first);
+        for (place, packet) in self.packets.iter_mut().enumerate().skip(usize::try_from(start).unwrap_or(usize::MAX)) {
+            if packet.state == State::InFlight && packet.record.as_ref().is_some_and(&wanted) {
+                return packet.record.take().map(|record| (self.first + place as u64, record));
+            }
+        }
+        None
+    }
+
     /// Settles what `ack` newly acknowledges, smallest number last. Returns false, and does nothing else, if the ack
     /// speaks of numbers never sent.
     pub(super) fn acknowledge(

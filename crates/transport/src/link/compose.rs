@@ -35,7 +35,10 @@ impl<S: Service> Link<S> {
         if tail {
             self.service.doubt_oldest();
         }
-        let wanted = self.service.wants(now);
+        let mut wanted = self.service.wants(now);
+        if wanted.is_none() && self.repeat_late(now, at) {
+            wanted = self.service.wants(now);
+        }
         self.busy_since = wanted.and(self.busy_since.or(Some(now)));
         if probe.is_none()
             && let Some(draft) = self.compose_symbol(now, at, wanted, buf)
@@ -50,6 +53,9 @@ impl<S: Service> Link<S> {
         let must_ping = probe.is_some() || self.lanes[at].ping || path_frames;
         let (mut class, datagram_max) = self.allowed(now, at, wanted, tail);
         if class.is_none() && !must_ping && (!due || self.ack_can_wait(now, at, wanted)) {
+            if self.lanes.gauges(now, at, self.liveness.is_in_use(now), wanted.is_some()) {
+                return self.compose_gauge(now, at, buf);
+            }
             self.note_idle(now, at, wanted);
             return None;
         }
@@ -91,7 +97,8 @@ impl<S: Service> Link<S> {
             self.liveness.used(now);
             let (load, budget) = (&mut record.load, &mut self.budget);
             wrote_media = self.service.fill(now, &mut Fill { class, carries, full, w: &mut w, load, budget });
-            eliciting |= w.len() > before;
+            record.carries = w.len() > before;
+            eliciting |= record.carries;
         }
         if must_ping && !eliciting {
             eliciting = Frame::Ping.emit(&mut w).is_ok();
@@ -183,7 +190,7 @@ impl<S: Service> Link<S> {
         let (key, first, mask) = (repair.key, repair.first, repair.mask);
         Frame::Repair(RepairFrame { lane: at as u8, key, first, mask, symbol: &repair.symbol }).emit(&mut w).ok()?;
         let plain_len = w.len();
-        let record = Record { load: S::Load::default(), repair: Part::Symbol };
+        let record = Record { repair: Part::Symbol, ..Record::default() };
         Some(self.send(now, at, plain_len, Class::Bulk, true, wanted.is_none(), record))
     }
 
@@ -233,6 +240,33 @@ impl<S: Service> Link<S> {
         if wanted.is_some() && sender.room(now, Class::Bulk) != Room::Closed {
             sender.set_app_limited(now);
         }
+    }
+
+    /// A padded ping: how long it takes shows what the lane carries before anything is entrusted to it.
+    fn compose_gauge(&mut self, now: Instant, at: usize, buf: &mut [u8]) -> Option<Draft> {
+        let plain_len = self.lanes[at].sender.datagram_max().checked_sub(DATA_HEADER_LEN + TAG_LEN)?;
+        let body = buf.get_mut(DATA_HEADER_LEN..DATA_HEADER_LEN + plain_len)?;
+        body.fill(0);
+        Frame::Ping.emit(&mut Writer::new(body)).ok()?;
+        self.lanes[at].gauge_sent(now);
+        Some(self.send(now, at, plain_len, Class::Bulk, true, true, Record::default()))
+    }
+
+    /// Nothing waits, and the first lane has room: what is on its way by another and arrives sooner if it leaves by this one once more
+    /// is taken for lost. Whether that is anything. Without it the end of a transfer waits for the slowest lane.
+    fn repeat_late(&mut self, now: Instant, at: usize) -> bool {
+        if !self.lanes.may_repeat(now, at) {
+            return false;
+        }
+        for other in 0..self.lanes.len() {
+            while other != at && self.lanes.give_up_late(now, other) {
+                self.settle_lane(now, other);
+                if self.service.wants(now).is_some() {
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     fn compose_mtu_probe(&mut self, now: Instant, at: usize, buf: &mut [u8], datagram: usize) -> Option<Draft> {

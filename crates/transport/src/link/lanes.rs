@@ -16,6 +16,10 @@ const BULK_SHARE_MIN: u64 = 20;
 const QUICK_PACKET: Span = Span::from_millis(20);
 /// Octets that a lane may have in flight, beside as many as it has delivered.
 const UNTRIED_OCTETS: u64 = 2 * 1_500;
+/// What is on its way by another lane is repeated by the first if it arrives so much sooner, or by a quarter of the way if that is more.
+const SOONER: Span = Span::from_millis(20);
+/// A padded ping is repeated no sooner than this, and costs a slow lane no more than one part in [`HELLO_SHARE`].
+const GAUGE_EVERY: Span = Span::from_secs(1);
 /// Tail probes without an answer after which a lane counts as failed while others go on.
 const FAILED_AFTER_PROBES: u32 = 2;
 /// ... or after more of a lane that loses so much that they and what they ask for may be lost by more than this chance ...
@@ -78,6 +82,9 @@ pub(super) struct Lane<L> {
     acks_at: Instant,
     /// Bulk on it arrived late: it takes none until then.
     late_until: Instant,
+    /// Whether something left that asks for an answer, and when the last padded ping did.
+    asked: bool,
+    gauge_at: Option<Instant>,
 }
 
 impl<L> Lane<L> {
@@ -102,6 +109,8 @@ impl<L> Lane<L> {
             sent_at: now,
             acks_at: now,
             late_until: now,
+            asked: false,
+            gauge_at: None,
         }
     }
 
@@ -123,6 +132,7 @@ impl<L> Lane<L> {
         self.guard = Guard::default();
         self.challenge = None;
         (self.measured, self.failed) = (false, false);
+        (self.asked, self.gauge_at) = (false, None);
         self.path = PathView { lane: self.path.lane, ..PathView::default() };
         self.rtt_min = Span::MAX;
     }
@@ -132,26 +142,34 @@ impl<L> Lane<L> {
         self.sent_at = now;
         if eliciting {
             self.asked_at = now;
+            self.asked = true;
         }
     }
 
-    /// Looks at the path anew. `inbound` is the loss of the way to us.
-    pub(super) fn look(&mut self, now: Instant, inbound: f64) {
+    pub(super) fn gauge_sent(&mut self, now: Instant) {
+        self.gauge_at = Some(now);
+    }
+
+    /// Looks at the path anew. `inbound` is the loss of the way to us, `plural` whether there are other lanes: what is assumed of
+    /// one that is alone harms nobody.
+    pub(super) fn look(&mut self, now: Instant, inbound: f64, plural: bool) {
         let view = self.sender.path(now);
         let Some(rtt) = view.rtt else { return };
         let known = view.delivered_packets + view.lost_packets >= FATES_KNOWN_MIN;
         let own = if known { view.loss } else { view.loss.max(LOSS_UNKNOWN) };
         let loss = inbound.max(own);
         self.measured = true;
+        let bound = self.sender.gauged_rate().filter(|_| plural);
+        let rate = bound.map_or(view.rate, |bound| bound.min(view.rate));
         self.rtt_min = view.rtt_min.unwrap_or(rtt);
         self.path = PathView {
             lane: self.path.lane,
             rtt,
             rtt_var: view.rtt_var,
-            rate: view.rate,
+            rate,
             ack_delay: self.sender.ack_delay(),
             told_apart: self.path.told_apart,
-            packet_time: view.rate.time_for(Octets::new(view.path_mtu as u64)),
+            packet_time: rate.time_for(Octets::new(view.path_mtu as u64)),
             path_mtu: view.path_mtu,
             window: Octets::new(view.window),
             loss,
@@ -175,6 +193,11 @@ impl<L> Lane<L> {
         self.sender.in_flight() < UNTRIED_OCTETS + self.sender.delivered_bytes()
     }
 
+    /// Whether a full packet is known to take it no longer than [`QUICK_PACKET`]: as much may be in flight as if it were alone.
+    fn is_quick(&self) -> bool {
+        self.sender.is_gauged() && self.path.packet_time <= QUICK_PACKET
+    }
+
     /// Whether the policy has it carry nothing now.
     pub(super) fn is_spare(&self) -> bool {
         self.spare
@@ -183,6 +206,12 @@ impl<L> Lane<L> {
     /// Whether it may carry bulk.
     pub(super) fn carries_bulk(&self) -> bool {
         self.bulk
+    }
+
+    /// Whether tail probes see to the answer that is due, and would be put off by another question: on a lane of which nothing was
+    /// ever heard, whose first probe takes longest, by any policy.
+    fn awaits_probe(&self, bond: bool) -> bool {
+        (bond || !self.measured) && self.sender.awaits_answer()
     }
 
     /// Whether what it is given can be expected to arrive.
@@ -347,7 +376,8 @@ impl<L> Lanes<L> {
                 Choice::Delivery1998 => (usize::from((i == 0) != self.delivery.first), lane.delay()),
             };
             let costs = unmetered && lane.metered;
-            let unknown = bond && !lane.measured;
+            // What answers small packets soon may take a second for a full one.
+            let unknown = if bond { u8::from(!lane.measured) + u8::from(!lane.sender.is_gauged()) } else { 0 };
             (place, costs, (lane.blocked, lane.failed, turn(lane), unknown, bond && lane.metered, delay), i)
         };
         self.order.sort_by_key(|i| rank(*i));
@@ -369,9 +399,11 @@ impl<L> Lanes<L> {
     fn set_apart(&mut self, unmetered: bool, in_use: bool) {
         let first = self.first();
         let bulk = self.order.iter().copied().find(|lane| self.all[*lane].bulk);
+        // One that takes no bulk does not stand in for one that does.
+        let bulk_unmetered = self.all.iter().any(|lane| !lane.metered && lane.bulk && lane.works());
         for (i, lane) in self.all.iter_mut().enumerate() {
             lane.spare = match self.choice {
-                Choice::Bond => unmetered && lane.metered && i != first,
+                Choice::Bond => unmetered && lane.metered && i != first && (bulk_unmetered || !lane.bulk),
                 Choice::Pinned | Choice::PinnedFallback | Choice::Delivery1998 => i != first && Some(i) != bulk,
             };
             let apart = if lane.metered { PROBE_METERED_EVERY } else { PROBE_EVERY };
@@ -448,10 +480,12 @@ impl<L> Lanes<L> {
             return !out.spare && out.bulk;
         }
         let fast = out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest;
-        let serves = out.works() && now >= out.late_until && (fast || out.path.packet_time <= QUICK_PACKET);
+        let known = |i: usize| i == self.first() || self.all[i].sender.is_gauged();
+        let serves =
+            out.works() && known(lane) && now >= out.late_until && (fast || out.path.packet_time <= QUICK_PACKET);
         // Or there is nothing better.
         let better = |(i, other): (usize, &Lane<L>)| {
-            i != lane && other.works() && other.bulk && !other.spare && now >= other.late_until
+            i != lane && other.works() && known(i) && other.bulk && !other.spare && now >= other.late_until
         };
         serves || lane == self.first() && !self.all.iter().enumerate().any(better)
     }
@@ -460,21 +494,54 @@ impl<L> Lanes<L> {
     /// has had something to send for so long has for as long again. A short transfer leaves by the first lane alone.
     fn offer_bulk(&self, now: Instant, busy: Span) -> Option<Offer> {
         let fastest = self.fastest();
-        let first = self.first();
-        // One that may not carry bulk says nothing of what bulk would gain.
-        let of =
-            if self.all[first].bulk { first } else { self.order.iter().copied().find(|lane| self.all[*lane].bulk)? };
-        let until = self.all[of].delay() + busy;
+        let mut lead = None;
         for lane in self.order.iter().copied().filter(|lane| self.serves_bulk(now, *lane, fastest)) {
             let out = &self.all[lane];
+            // One that takes no bulk says nothing of what bulk would gain.
+            let (lead, until) = *lead.get_or_insert((lane, out.delay() + busy));
             if out.delay() > until {
                 return None;
             }
-            if let (true, Room::Open { datagram_max }) = (out.is_trusted(), out.sender.room(now, Class::Bulk)) {
+            let trusted = out.is_trusted() || self.choice != Choice::Bond || lane == lead && out.is_quick();
+            if let (true, Room::Open { datagram_max }) = (trusted, out.sender.room(now, Class::Bulk)) {
                 return Some(Offer { lane, class: Class::Bulk, datagram_max });
             }
         }
         None
+    }
+
+    /// Whether a lane is to be asked how long it takes a full packet: where nothing is known of that once small ones have left, and now
+    /// and then where it takes so long that it is left out while something is `waiting`.
+    pub(super) fn gauges(&self, now: Instant, lane: usize, in_use: bool, waiting: bool) -> bool {
+        let out = &self.all[lane];
+        if self.all.len() == 1 || self.choice != Choice::Bond || !in_use || out.spare || out.failed || !out.asked {
+            return false;
+        }
+        let slow = out.measured && out.sender.is_gauged() && out.sender.gauged_rate().is_some() && !out.is_quick();
+        let again = !out.sender.is_gauged() || slow && waiting && lane != self.first();
+        let spent = if out.sender.is_gauged() { out.path.packet_time.times(HELLO_SHARE) } else { Span::ZERO };
+        again && out.gauge_at.is_none_or(|at| at + GAUGE_EVERY.max(spent) <= now)
+    }
+
+    /// Whether what others carry may be repeated by this lane now.
+    pub(super) fn may_repeat(&self, now: Instant, lane: usize) -> bool {
+        self.all.len() > 1
+            && self.choice == Choice::Bond
+            && lane == self.first()
+            && self.all[lane].works()
+            && self.all[lane].bulk
+            && self.all[lane].sender.room(now, Class::Bulk) != Room::Closed
+    }
+
+    /// Gives a packet up that is on its way by a lane and would arrive sooner by the first. Whether there is one.
+    pub(super) fn give_up_late(&mut self, now: Instant, lane: usize) -> bool {
+        let way = self[self.first()].delay();
+        let arrives = now + way + SOONER.max(way.scale(1, 4));
+        let out = &mut self.all[lane];
+        // How long one takes of which little is known nobody knows.
+        let takes = out.sender.is_gauged().then(|| out.delay());
+        let since = |left: Instant| takes.is_none_or(|takes| left + takes > arrives);
+        !out.failed && out.sender.give_up_later(since, |record| record.carries)
     }
 
     /// Sets `budget` and what services see of the paths, those that carry most first.
@@ -507,7 +574,7 @@ impl<L> Lanes<L> {
             let (first, bond) = (self.first(), self.choice == Choice::Bond);
             // Where an answer is due tail probes see to it, and each datagram that asks for another puts them off.
             for (i, lane) in self.all.iter_mut().enumerate() {
-                let asks = in_use && !(bond && lane.sender.awaits_answer()) && lane.hello_at(i == first) <= now;
+                let asks = in_use && !lane.awaits_probe(bond) && lane.hello_at(i == first) <= now;
                 lane.ping |= asks || keepalive.is_some_and(|keepalive| lane.sent_at + keepalive <= now);
             }
         }
@@ -517,7 +584,7 @@ impl<L> Lanes<L> {
     pub(super) fn greet_at(&self) -> Option<Wakeup> {
         let first = self.first();
         let bond = self.choice == Choice::Bond;
-        let quiet = self.quiet().filter(|(_, lane)| !(bond && lane.sender.awaits_answer()));
+        let quiet = self.quiet().filter(|(_, lane)| !lane.awaits_probe(bond));
         let at = quiet.map(|(i, lane)| lane.hello_at(i == first)).min()?;
         Some(Wakeup { at, cause: "link: a lane asks for an answer" })
     }

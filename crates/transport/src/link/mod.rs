@@ -71,6 +71,8 @@ pub struct LinkConfig {
 pub struct Record<L> {
     load: L,
     repair: Part,
+    /// Whether it carried anything of the service.
+    carries: bool,
 }
 
 /// A datagram's part in forward erasure correction.
@@ -363,9 +365,9 @@ impl<S: Service> Link<S> {
         let inbound = self.inbound.iter().map(InboundLoss::share).fold(0.0, f64::max);
         let alone = self.lanes.len() == 1 && !self.lanes[0].sender.withholds_copies();
         let inbound = if alone { inbound } else { 0.0 };
-        let told_apart = self.told_apart();
+        let (told_apart, plural) = (self.told_apart(), self.lanes.len() > 1);
         for lane in self.lanes.iter_mut() {
-            lane.look(now, inbound);
+            lane.look(now, inbound, plural);
             lane.path.told_apart = told_apart;
         }
         if self.lanes.len() > 1 {
@@ -406,7 +408,7 @@ impl<S: Service> Link<S> {
                     }
                     self.service.delivered(now, record.load);
                 }
-                Outcome::Lost(Record { load, repair }) => {
+                Outcome::Lost(Record { load, repair, .. }) => {
                     let load = match repair {
                         Part::None => Some(load),
                         Part::Protected(number, why) => lane.guard.lost(now, (number, why), load, rtt),
