@@ -291,6 +291,24 @@ fn a_metered_lane_carries_while_no_other_can_and_is_quiet_else() {
     }
 }
 
+/// One that takes no bulk is no reason to keep the metered lane in reserve.
+#[test]
+fn bulk_leaves_by_a_metered_lane_where_no_other_takes_bulk() {
+    for order in [0, 1] {
+        let mut cables = [both_ways(direction(10, 20, 100_000)), both_ways(direction(2, 20, 50_000))];
+        cables.rotate_left(order);
+        let (narrow, metered) = (order, 1 - order);
+        let mut world = World::with(1, &cables, |peer| {
+            peer.lanes[narrow].bulk = false;
+            peer.lanes[metered].metered = true;
+        });
+        let up = world.add(Work::Upload(None));
+        world.engine.run_until(secs(20));
+        let octets = world.engine.log(up).octets;
+        assert!(octets > 15 * 200_000, "{octets} by the metered lane of 2 Mbit/s");
+    }
+}
+
 #[test]
 fn what_is_pinned_keeps_to_its_lane_and_with_a_fallback_comes_back_to_it() {
     let mut gone = direction(2, 50, 50_000);
