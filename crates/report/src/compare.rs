@@ -2,7 +2,7 @@
 
 use crate::curves::{self, Picture};
 use crate::page::{First, Page, PageTable, write_page};
-use crate::plot::Look;
+use crate::plot::{Curve, Look};
 use crate::table::Table;
 use crate::{ReportError, raster};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use wavelane_measure::{mean, mean_ci95, sample_deviation, student_t_975};
 use wavelane_run::figures::FlowFigures;
-use wavelane_run::{RunDocument, StackResult};
+use wavelane_run::{RunDocument, StackResult, Verdict};
 use wavelane_scenario::Scenario;
 
 /// The format's name and version.
@@ -176,8 +176,16 @@ pub struct Comparison {
 }
 
 /// `A` is the first.
-fn letter(record: usize) -> char {
-    ('A'..='Z').nth(record).unwrap_or('?')
+fn letter(record: usize) -> &'static str {
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZ".get(record..=record).unwrap_or("?")
+}
+
+/// What a record is of, beside its name.
+fn about(r: &Compared) -> String {
+    let RunDocument { backend, seed, repeat, verdict, .. } = &r.document;
+    let seeds = if *repeat == 1 { format!("seed {seed}") } else { format!("{repeat} seeds from {seed}") };
+    let doubt = if *verdict == Verdict::Inconclusive { ": it proves nothing" } else { "" };
+    format!("on {backend}, {seeds}, {}{doubt}", verdict.word())
 }
 
 fn number(value: f64) -> String {
@@ -233,7 +241,7 @@ impl Comparison {
     }
 
     fn table(&self, record: usize) -> Table {
-        let mut table = Table::new(3, &["stack", "flow", "figure", "A", "other", "difference", "ratio"]);
+        let mut table = Table::new(3, &["stack", "flow", "figure", "A", letter(record), "difference", "ratio"]);
         for d in self.differences.iter().filter(|d| d.record == record) {
             let Figure { head, scale, .. } = FIGURES[d.figure];
             table.push(vec![
@@ -342,7 +350,8 @@ impl Comparison {
             let heads = table.heads.iter().map(|head| (*head).to_owned()).collect();
             PageTable { title: self.title(record), heads, rows: table.rows }
         });
-        let names = self.names.iter().enumerate().map(|(i, name)| format!("{}: {name}", letter(i)));
+        let places = self.names.iter().zip(records).enumerate();
+        let names = places.map(|(i, (name, r))| format!("{}: {name} ({})", letter(i), about(r)));
         let findings: Vec<String> = (1..self.names.len()).filter_map(|record| self.findings(record)).collect();
         let page = Page {
             title: "Records compared".into(),
@@ -365,6 +374,7 @@ fn overlaid(records: &[Compared], stopped: &dyn Fn() -> bool) -> Result<Vec<Pict
     for (number, r) in records.iter().enumerate().take_while(|_| !stopped()) {
         for mut picture in curves::pictures(&r.record, &r.document, &r.scenario)? {
             for curve in &mut picture.plot.curves {
+                curve.look = curve.look.of_record(number);
                 curve.name = format!("{} {}", letter(number), curve.name);
             }
             match all.iter_mut().find(|p| p.name == picture.name) {
@@ -373,7 +383,9 @@ fn overlaid(records: &[Compared], stopped: &dyn Fn() -> bool) -> Result<Vec<Pict
             }
         }
     }
-    for picture in &mut all {
+    // Colours tell stacks apart and dashes records, unless dashes are taken by several flows.
+    let alike = |curves: &[Curve]| (1..curves.len()).any(|i| curves[..i].iter().any(|c| c.look == curves[i].look));
+    for picture in all.iter_mut().filter(|picture| alike(&picture.plot.curves)) {
         for (i, curve) in picture.plot.curves.iter_mut().enumerate() {
             curve.look = Look::of(i);
         }

@@ -58,6 +58,10 @@ impl Look {
             Self { colour: stack % COLOURS.len(), dash: (stack + flow) % DASHES.len() }
         }
     }
+    /// The look of the same curve of the `record`-th of several records.
+    pub(crate) fn of_record(self, record: usize) -> Self {
+        Self { colour: self.colour, dash: (self.dash + record) % DASHES.len() }
+    }
 }
 
 /// One curve.

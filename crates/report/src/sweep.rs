@@ -3,7 +3,7 @@
 use crate::axis::Axis as Scale;
 use crate::drawn::Drawn;
 use crate::page::{First, Page, PageTable, write_page};
-use crate::plot::{Curve, Look, Plot};
+use crate::plot::{Curve, Look, Plot, style_of};
 use crate::units::{human, unit_for};
 use crate::{ReportError, raster};
 use std::path::{Path, PathBuf};
@@ -120,21 +120,23 @@ fn plot(
     let ((x_by, x_unit), (y_by, y_unit)) =
         (unit_for(most(|p| p.x), unit_words(ending)), unit_for(most(|p| p.mean), unit));
     // By its place among all, so that a curve looks the same in every picture.
-    let mut names: Vec<(usize, &str)> = order.iter().copied().enumerate().collect();
+    let mut names: Vec<(usize, &str)> =
+        order.iter().map(|name| (style_of(order.iter().copied(), name), *name)).collect();
     names.retain(|(_, name)| points.iter().any(|p| p.curve == *name));
     let left_out = names.len().saturating_sub(CURVES_MAX);
     names.truncate(CURVES_MAX);
     let curve = |&(look, name): &(usize, &str)| {
         let mut own: Vec<&Point> = points.iter().filter(|p| p.curve == name).collect();
         own.sort_by(|a, b| a.x.total_cmp(&b.x));
-        let line = own.iter().map(|p| (p.x / x_by, p.mean / y_by)).collect();
+        let line: Vec<(f64, f64)> = own.iter().map(|p| (p.x / x_by, p.mean / y_by)).collect();
         let end = |p: &&Point, sign: f64| (p.x / x_by, ((p.mean + sign * p.half.unwrap_or(0.0)) / y_by).max(0.0));
         let spread = own.iter().any(|p| p.half.is_some()) && own.len() > 1;
         let band = own.iter().map(|p| end(p, 1.0)).chain(own.iter().rev().map(|p| end(p, -1.0)));
         Curve {
             name: name.to_owned(),
             look: Look::of(look),
-            pieces: vec![line],
+            // The line, and a dot at each value that was measured.
+            pieces: core::iter::once(&line).cloned().chain(line.iter().map(|point| vec![*point])).collect(),
             band: if spread { band.collect() } else { Vec::new() },
             marks: Vec::new(),
         }

@@ -118,14 +118,14 @@ impl Judge<'_> {
                 format!("{} has no {word} of {}: it did not finish or nothing arrived", check.stack, check.flow),
             );
         };
-        let shown = show(check.metric, value);
+        let (shown, whose) = (show(check.metric, value), format!("{} {}", check.stack, check.flow));
         match &check.bound {
             Bound::Value(limit) => {
                 let ok = self.holds(value, *limit);
                 let not = if ok { "" } else { "not " };
                 let why = match check.metric {
-                    Metric::Completed | Metric::Intact => format!("{} {word}: {shown}", check.stack),
-                    _ => format!("{} {word} {shown} is {not}{sign} {}", check.stack, show(check.metric, *limit)),
+                    Metric::Completed | Metric::Intact => format!("{whose} {word}: {shown}"),
+                    _ => format!("{whose} {word} {shown} is {not}{sign} {}", show(check.metric, *limit)),
                 };
                 (if ok { Verdict::Pass } else { Verdict::Fail }, why)
             }
@@ -134,7 +134,7 @@ impl Judge<'_> {
                     stacks.iter().map(|s| self.against(*s, ours, value, *times, *if_goodput_at_least)).collect();
                 let verdict = Verdict::total(rivals.iter().map(|(v, _)| *v));
                 let whys: Vec<&str> = rivals.iter().map(|(_, w)| w.as_str()).collect();
-                let why = format!("{} {word} {shown}: {}", check.stack, whys.join("; "));
+                let why = format!("{whose} {word} {shown}: {}", whys.join("; "));
                 // Every rival too slow to count: the condition holds for all that count.
                 (if verdict == Verdict::Info { Verdict::Pass } else { verdict }, why)
             }
@@ -159,7 +159,7 @@ impl Judge<'_> {
         }
         if let Some(share) = share {
             let needed = self.goodput(ours).unwrap_or(0.0) * share;
-            let Some(theirs) = self.goodput(result) else {
+            let Some(theirs) = self.goodput(result).filter(|bps| *bps > 0.0) else {
                 return (
                     Verdict::Inconclusive,
                     format!("{rival} delivered nothing, so there is nothing to compare with"),
@@ -171,7 +171,8 @@ impl Judge<'_> {
                 return (Verdict::Info, why);
             }
         }
-        let Some(theirs) = self.mean(result, &check.flow, check.metric) else {
+        let theirs = self.mean(result, &check.flow, check.metric);
+        let Some(theirs) = theirs.filter(|theirs| check.metric != Metric::GoodputBps || *theirs > 0.0) else {
             let why = format!("{rival} has none, since it did not finish or nothing arrived: nothing to compare with");
             return (Verdict::Inconclusive, why);
         };

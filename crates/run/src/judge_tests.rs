@@ -50,9 +50,10 @@ fn every_rival_must_be_beaten_by_the_factor() {
     assert_eq!(verdict, Verdict::Pass, "{why}");
     assert_eq!(
         why,
-        "wavelane goodput_bps 15.000 Mbit/s: >= 1.5 x tcp-cubic 9.000 Mbit/s; >= 1.5 x tcp-bbr 10.000 Mbit/s"
+        "wavelane page goodput_bps 15.000 Mbit/s: >= 1.5 x tcp-cubic 9.000 Mbit/s; >= 1.5 x tcp-bbr 10.000 Mbit/s"
     );
     assert_eq!(judge(FASTER, &rivals(9.0, 10.1)).0, Verdict::Fail);
+    assert_eq!(judge(FASTER, &rivals(9.0, 0.0)).0, Verdict::Inconclusive, "beside nothing everything is fast");
     // One rival that was not run leaves the claim unproven, but a failure stays a failure.
     assert_eq!(judge(FASTER, &rivals(9.0, 1.0)[..2]).0, Verdict::Inconclusive);
     assert_eq!(judge(FASTER, &rivals(11.0, 1.0)[..2]).0, Verdict::Fail);
@@ -68,7 +69,7 @@ fn a_rival_that_hardly_sends_does_not_count_for_delay() {
     assert_eq!(verdict, Verdict::Fail);
     assert_eq!(
         why,
-        "wavelane rtt_p95_ms 150.0 ms: tcp-cubic does not count (2.000 Mbit/s, needs 7.500 Mbit/s); not <= tcp-bbr 140.0 ms"
+        "wavelane echo rtt_p95_ms 150.0 ms: tcp-cubic does not count (2.000 Mbit/s, needs 7.500 Mbit/s); not <= tcp-bbr 140.0 ms"
     );
     let nobody = [ours, slow_and_calm, stack("tcp-bbr", Some(1.0), 1.0)];
     assert_eq!(judge(CALMER, &nobody).0, Verdict::Pass);
@@ -103,9 +104,9 @@ fn rates_keep_three_digits_in_their_own_unit() {
 fn absolute_bounds_show_both_numbers_and_a_missing_figure_fails() {
     let check = "flow = \"page\"\nmetric = \"duration_ms\"\nat-most = \"10 s\"";
     let (verdict, why) = judge(check, &[stack("wavelane", Some(20.0), 1.0)]);
-    assert_eq!((verdict, why.as_str()), (Verdict::Pass, "wavelane duration_ms 8000.0 ms is <= 10.00 s"));
+    assert_eq!((verdict, why.as_str()), (Verdict::Pass, "wavelane page duration_ms 8000.0 ms is <= 10.00 s"));
     let (verdict, why) = judge(check, &[stack("wavelane", Some(10.0), 1.0)]);
-    assert_eq!((verdict, why.as_str()), (Verdict::Fail, "wavelane duration_ms 16.00 s is not <= 10.00 s"));
+    assert_eq!((verdict, why.as_str()), (Verdict::Fail, "wavelane page duration_ms 16.00 s is not <= 10.00 s"));
     let (verdict, why) = judge(check, &[stack("wavelane", None, 1.0)]);
     assert_eq!(verdict, Verdict::Fail, "{why}");
     assert_eq!(judge(check, &[]).0, Verdict::Inconclusive);

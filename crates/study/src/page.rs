@@ -35,12 +35,21 @@ fn cells(row: &Row) -> [String; 6] {
     let number = |v: Option<f64>, half| v.map(|v| human(v, half, &row.unit));
     [
         row.stack.clone(),
-        case_words(row),
+        of_experiment(row, case_words(row)),
         row.metric.clone(),
         number(row.value, row.ci95).unwrap_or("-".into()),
         number(row.bound, None).unwrap_or_default(),
         row.why.clone(),
     ]
+}
+
+/// With the experiment's id before it, where it has one of its own.
+fn of_experiment(row: &Row, case: String) -> String {
+    if crate::STUDIES.iter().any(|study| study.id == row.id) {
+        case
+    } else {
+        format!("{} {case}", row.id).trim_end().to_owned()
+    }
 }
 
 fn case_words(row: &Row) -> String {
