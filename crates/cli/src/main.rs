@@ -125,11 +125,14 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let text = if out.is_terminal() { without_controls(text) } else { text.into() };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::refused(format!("cannot write to standard output: {e}; free space or send it elsewhere")))
-        }
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(unwritable(&e)),
         _ => Ok(()),
     }
+}
+
+/// That standard output takes no more.
+pub(crate) fn unwritable(why: &std::io::Error) -> Failure {
+    Failure::refused(format!("cannot write to standard output: {why}; free space or send it elsewhere"))
 }
 
 /// Text for a terminal: what files of others hold, such as a scenario's title, moves no cursor.

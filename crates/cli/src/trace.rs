@@ -1,12 +1,12 @@
 //! `wavelane trace`.
 
 use crate::progress::Meter;
-use crate::{Failure, Outcome, interrupt, print};
+use crate::{Failure, Outcome, interrupt, print, unwritable};
 use clap::Args;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use wavelane_probe::trace::{self, Direction, Trace};
 use wavelane_report::{Graph, GraphSeries, Mark, draw_graphs, parquet};
 
@@ -156,9 +156,10 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
         write_parquet(out, &analysed)?;
     }
     let name = args.file.display().to_string();
-    print(&if args.json {
-        format!("{}\n", trace::json(&analysed, &name))
-    } else if args.csv {
+    if args.json {
+        return write_document(&analysed, &name, &stop);
+    }
+    print(&if args.csv {
         trace::csv(&analysed)
     } else if args.hosts {
         trace::hosts_table(&analysed)
@@ -168,6 +169,38 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
         trace::table(&analysed)
     })?;
     Ok(0)
+}
+
+/// Writes the JSON document to standard output until `stop` is set.
+fn write_document(analysed: &Trace, name: &str, stop: &AtomicBool) -> Outcome {
+    let mut out = BufWriter::new(Stoppable { out: std::io::stdout().lock(), stop });
+    match trace::write_json(analysed, name, &mut out).and_then(|()| out.flush()) {
+        _ if stop.load(Ordering::Relaxed) => {
+            // What is in the buffer is of no use.
+            drop(out.into_parts());
+            Err(Failure::interrupted("interrupted"))
+        }
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(unwritable(&e)),
+        _ => Ok(0),
+    }
+}
+
+/// Takes nothing any more once told to stop.
+struct Stoppable<'a, W> {
+    out: W,
+    stop: &'a AtomicBool,
+}
+
+impl<W: Write> Write for Stoppable<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(std::io::Error::other("stopped"));
+        }
+        self.out.write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Writes the columns to a file that is not there: one that is might be the capture.

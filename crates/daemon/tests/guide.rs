@@ -158,6 +158,7 @@ fn the_guides_table_of_keys_is_complete_and_true() {
         ("tun", "[tun]"),
         ("forward", "[[forward]]"),
         ("clock", "[clock]"),
+        ("edge", "[[edge]]"),
         ("shaper", "[[shaper]]"),
     ] {
         let text = format!("{header}\nnonsense = 1\n");

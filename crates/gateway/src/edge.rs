@@ -136,9 +136,9 @@ impl Edge {
             *peer = new_id(*peer).unwrap_or(*peer);
         }
     }
-    /// Whether a flow may be taken up that is asked for like this: it was not asked for again since.
+    /// Whether a flow may be taken up that is asked for like this: it was opened by another edge, and not asked for again since.
     pub(super) fn takes(&self, passage: &Passage) -> bool {
-        passage.attempt >= self.attempt
+        matches!(self.role, Role::Answerer) && passage.attempt >= self.attempt
     }
     /// Times to open anew before giving up.
     pub(super) fn resumes_max(&self) -> u32 {

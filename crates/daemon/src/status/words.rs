@@ -78,7 +78,10 @@ pub(super) const WORDS: &[(&str, &str)] = &[
         "times the next node was asked which blocks of a flow across relays it still has, because the flow stood still",
     ),
     ("cache_evicted_octets", "bytes passed on that were given up to make room for newer ones"),
-    ("dropped_stale_opens", "requests to take up a flow that came after a later one for the same flow"),
+    (
+        "dropped_stale_opens",
+        "requests to take up a flow that came after a later one for the same flow, or at the edge that opened it",
+    ),
     ("addresses_unproven", "times a peer's new address did not answer a challenge and the one before was taken again"),
     ("flows_idle", "connections reset because nothing of them moved for longer than `gateway.idle`"),
     ("refused_flow_rate", "connections of peers refused because they opened more per second than their share"),

@@ -24,7 +24,7 @@ pub use connection::{CONNECTIONS_MAX, Completeness, Connection, Vantage};
 pub use decrypt::{DecryptError, Keys, KeysError, Opened, decrypt};
 pub use fields::{Field, RoundTrips, fields, goodput_bps, passive_rtt};
 pub use hosts::{HOSTS_MAX, Host, Hosts};
-pub use output::{TRACE_FORMAT, columns, csv, hosts_table, json, long_table, table};
+pub use output::{TRACE_FORMAT, columns, csv, hosts_table, json, long_table, table, write_json};
 pub use packet::{Address, Endpoint};
 pub use points::{BIN_S, Direction, POINTS_MAX, Segments, points};
 pub use repair::Retransmits;

@@ -2,9 +2,12 @@
 
 use super::connection::Connection;
 use super::fields::{fields, goodput_bps, passive_rtt};
-use super::{Trace, Vantage};
+use super::{Host, Trace, Vantage};
 use core::fmt::Write;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
+use std::io;
 use wavelane_measure::{Cells, Column, Table, csv_field};
 
 /// The `format` of the JSON document.
@@ -12,22 +15,51 @@ pub const TRACE_FORMAT: &str = "wavelane-trace/1";
 
 /// The whole document; `file` is named in it.
 pub fn json(trace: &Trace, file: &str) -> Value {
-    let hosts = trace.hosts.list();
-    json!({
-        "format": TRACE_FORMAT,
-        "file": file,
-        "packets": trace.packets,
-        "unreadable_packets": trace.unreadable,
-        "short_segments": trace.short,
-        "left_out_segments": trace.left_out,
-        "damage": trace.ending.damage,
-        "connections": trace.connections.iter().map(connection).collect::<Vec<_>>(),
-        "hosts": hosts.iter().map(|h| json!({
-            "host": h.address.to_string(), "sent_bytes": h.sent_bytes, "received_bytes": h.received_bytes,
-        })).collect::<Vec<_>>(),
-        "hosts_others_bytes": trace.hosts.others_bytes,
-        "hosts_asymmetric_share": trace.hosts.asymmetric_share(),
-    })
+    serde_json::to_value(Document { trace, file }).expect("text keys and finite numbers only")
+}
+
+/// Writes the same, a connection at a time: of a hundred thousand the document is far larger than what it is made from.
+pub fn write_json(trace: &Trace, file: &str, mut out: impl io::Write) -> io::Result<()> {
+    serde_json::to_writer(&mut out, &Document { trace, file })?;
+    out.write_all(b"\n")
+}
+
+struct Document<'a> {
+    trace: &'a Trace,
+    file: &'a str,
+}
+
+/// The connections, each made a document when its turn comes.
+struct Connections<'a>(&'a [Connection]);
+
+impl Serialize for Connections<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(connection))
+    }
+}
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let trace = self.trace;
+        let host = |h: &Host| {
+            json!({
+                "host": h.address.to_string(), "sent_bytes": h.sent_bytes, "received_bytes": h.received_bytes,
+            })
+        };
+        let mut all = serializer.serialize_map(None)?;
+        all.serialize_entry("connections", &Connections(&trace.connections))?;
+        all.serialize_entry("damage", &trace.ending.damage)?;
+        all.serialize_entry("file", self.file)?;
+        all.serialize_entry("format", TRACE_FORMAT)?;
+        all.serialize_entry("hosts", &trace.hosts.list().iter().map(host).collect::<Vec<_>>())?;
+        all.serialize_entry("hosts_asymmetric_share", &trace.hosts.asymmetric_share())?;
+        all.serialize_entry("hosts_others_bytes", &trace.hosts.others_bytes)?;
+        all.serialize_entry("left_out_segments", &trace.left_out)?;
+        all.serialize_entry("packets", &trace.packets)?;
+        all.serialize_entry("short_segments", &trace.short)?;
+        all.serialize_entry("unreadable_packets", &trace.unreadable)?;
+        all.end()
+    }
 }
 
 fn seconds(unix_ns: u64) -> f64 {
