@@ -170,9 +170,10 @@ fn connection(stream: &TcpStream, from: SocketAddr, shared: &Shared) -> std::io:
 
 /// Fills `opening` within `patience`, however many pieces it comes in.
 fn read_opening(mut stream: &TcpStream, opening: &mut [u8], patience: Duration) -> std::io::Result<()> {
-    let (begun, mut read) = (std::time::Instant::now(), 0);
+    let (begun, mut read) = (since_boot(), 0);
     while read < opening.len() {
-        let left = patience.saturating_sub(begun.elapsed());
+        let spent = Duration::from_nanos(since_boot().since(begun).as_nanos());
+        let left = patience.saturating_sub(spent);
         if left.is_zero() {
             return Err(std::io::ErrorKind::TimedOut.into());
         }
