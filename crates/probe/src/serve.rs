@@ -231,6 +231,7 @@ impl Counter {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use std::sync::mpsc::RecvTimeoutError::Timeout;
 
     #[test]
     fn one_source_takes_half_of_the_places_at_most() {
@@ -252,18 +253,16 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().unwrap();
-        let ended = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&ended);
+        let (end, ended) = std::sync::mpsc::channel::<()>();
         let writer = std::thread::spawn(move || {
-            while !flag.load(Ordering::Relaxed) && (&slow).write_all(b"x").is_ok() {
-                std::thread::sleep(Duration::from_millis(20));
-            }
+            while (&slow).write_all(b"x").is_ok()
+                && ended.recv_timeout(Duration::from_millis(20)).is_err_and(|e| e == Timeout)
+            {}
         });
         // Endless: only the time ends it.
         let why = read_opening(&stream, &mut vec![0; 1 << 20], Duration::from_millis(200)).unwrap_err();
         assert!(matches!(why.kind(), std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock), "{why}");
-        ended.store(true, Ordering::Relaxed);
-        drop(stream);
+        drop((end, stream));
         writer.join().unwrap();
     }
 }

@@ -61,7 +61,7 @@ fn sessions_that_are_flooded_stay_within_their_memory() {
     let genuine = w.sent[0].2.clone();
     let step = |i: u32| {
         let mut bytes = genuine.clone();
-        if i % 3 == 0 {
+        if i.is_multiple_of(3) {
             let at = i as usize % bytes.len();
             bytes[at] ^= 1;
         }
