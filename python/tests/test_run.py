@@ -88,7 +88,8 @@ def test_other_threads_go_on_meanwhile(hop: Path) -> None:
 def test_ctrl_c_ends_the_run_and_leaves_nothing(hop: Path, tmp_path: Path) -> None:
     # A shell has what it starts in the background ignore the signal; Python's own handler is what is tested.
     handler = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    script = f"{handler}; import wavelane; print('on', flush=True); wavelane.run({str(hop)!r}, set={LONG!r}, out='record')"
+    run = f"wavelane.run({str(hop)!r}, set={LONG!r}, out='record')"
+    script = f"{handler}; import wavelane; print('on', flush=True); {run}"
     process = subprocess.Popen(
         [sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
