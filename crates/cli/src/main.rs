@@ -159,8 +159,19 @@ fn init(args: &commands::InitArgs) -> Outcome {
     Ok(0)
 }
 
-fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+/// Prints help or version, or why the arguments cannot be read. clap itself ignores that standard output takes no more.
+fn unparsed(error: &clap::Error) -> Outcome {
+    if error.use_stderr() {
+        error.exit();
+    }
+    match error.print().and_then(|()| std::io::stdout().flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(unwritable(&e)),
+        _ => Ok(0),
+    }
+}
+
+fn command(command: Command) -> Outcome {
+    match command {
         Command::Run(args) => run::run(&args),
         Command::Study(args) => study::study(&args),
         Command::Check(args) => check::check(&args),
@@ -175,6 +186,13 @@ fn main() -> ExitCode {
         Command::Status(args) => daemon(commands::status(&args)),
         Command::Completions(args) => manuals::completions(&args),
         Command::Manuals(args) => manuals::manuals(&args),
+    }
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::try_parse() {
+        Ok(cli) => command(cli.command),
+        Err(error) => unparsed(&error),
     };
     match outcome {
         Ok(code) => ExitCode::from(code),

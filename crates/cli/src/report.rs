@@ -61,6 +61,14 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
     let studies = if args.dir.join("record.json").exists() { Vec::new() } else { StudyDocument::find(&args.dir) };
     let page = match studies.as_slice() {
         [] => {
+            if !args.dir.join("record.json").exists() {
+                let remedy = if args.dir.join("sweep.json").exists() {
+                    "this is a sweep's directory, whose report the same sweep command draws again"
+                } else {
+                    "name a directory that `wavelane run` or `wavelane study run` wrote"
+                };
+                return Err(Failure::refused(format!("{} holds no record: {remedy}", args.dir.display())));
+            }
             let page = wavelane_report::render(&args.dir).map_err(Failure::refused)?;
             let (document, scenario) = load(&args.dir)?;
             let table = wavelane_report::summary_text(&document, &scenario);

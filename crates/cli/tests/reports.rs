@@ -57,12 +57,14 @@ fn a_full_standard_output_is_exit_2_for_every_json() {
     let record = place.path("a");
     let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/capture/reno-sack.pcap");
     let (capture, again) = (capture.display().to_string(), place.path("b"));
-    let commands: [&[&str]; 5] = [
+    let commands: [&[&str]; 7] = [
         &["run", &smoke(), "--json", "--out", &again],
         &["run", &smoke(), "--out", &again],
         &["trace", &capture, "--json"],
         &["compare", &record, &record, "--json"],
         &["check", &smoke()],
+        &["--help"],
+        &["--version"],
     ];
     for args in commands {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -224,6 +226,11 @@ fn a_sweep_writes_one_table_and_pictures_and_goes_on_where_it_stopped() {
     let page = std::fs::read_to_string(place.0.join("s/report.html")).unwrap();
     assert!(page.contains("Goodput over air.forward.rate") && page.contains("fill-opacity"), "no interval");
     assert!(place.0.join("s/plots/goodput_bps.png").exists());
+    let (from, said) = page.split_once("Goodput: wavelane 4.").expect("what came out").1.split_once("</li>").unwrap();
+    assert!(from.contains("Mbit/s at 5 Mbit/s, 9.") && from.ends_with("Mbit/s at 10 Mbit/s."), "{from}");
+    assert!(said.contains("Echo delay, 95th percentile: wavelane "), "{said}");
+    let drawn = wavelane(&["report", &dir]);
+    assert!(drawn.status.code() == Some(2) && err(&drawn).contains("the same sweep command"), "{}", err(&drawn));
     // A cell's own command gives the cell again.
     let record = document["cells"][0]["record"].as_str().unwrap();
     let cell = std::fs::read_to_string(place.0.join("s").join(record).join("record.json")).unwrap();

@@ -71,9 +71,9 @@ impl Beside {
             (Some(half), Some(ours)) => format!(" \u{b1} {half:.*}", decimals(ours)),
             _ => String::new(),
         };
-        let shade = self.theirs.zip(self.ours).filter(|(theirs, ours)| *theirs > 0.0 && *ours > 0.0);
-        let shade = shade.and_then(|(theirs, ours)| {
-            let factor = (theirs / ours).max(ours / theirs);
+        let shade = self.theirs.zip(self.ours).and_then(|(theirs, ours)| {
+            // Nothing agrees with nothing, and with nothing else.
+            let factor = if theirs == ours { 1.0 } else { (theirs / ours).max(ours / theirs) };
             SHADES.iter().find(|(most, _)| factor <= *most).map(|(_, colour)| format!(" style=\"background:{colour}\""))
         });
         let ours = self.ours.map_or_else(|| "-".to_owned(), number);
@@ -194,7 +194,7 @@ fn page(study: &StudyPage, drawn: &[Drawn]) -> String {
                 // beside them is on the page.
                 let class = match *head {
                     "case" => "l case",
-                    "metric" => "l",
+                    "metric" => "l metric",
                     _ => "l n",
                 };
                 let _ = write!(out, "<td class=\"{class}\">{}</td>", escape(cell).replace('_', "_<wbr>"));
@@ -237,6 +237,16 @@ fn legend() -> String {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+
+    #[test]
+    fn a_shade_says_how_far_values_agree() {
+        let shade = |theirs, ours| Beside { theirs: Some(theirs), ours: Some(ours), half: None }.html();
+        for (theirs, ours, colour) in
+            [(1.0, 1.2, 0), (0.0, 0.0, 0), (1.0, 0.6, 1), (1.0, 3.0, 2), (0.4, 0.0, 2), (0.0, 0.4, 2)]
+        {
+            assert!(shade(theirs, ours).contains(SHADES[colour].1), "{theirs} {ours}: {}", shade(theirs, ours));
+        }
+    }
 
     #[test]
     fn a_page_holds_its_rows_and_a_picture_per_chart_with_points() {

@@ -34,6 +34,10 @@ const METRICS: [(&str, &str, &str); 12] = [
     ("voice.mos", "Score of a call (MOS)", ""),
 ];
 
+/// Figures that are said in words, and of how many curves at most.
+const SAID: [&str; 4] = ["goodput_bps", "rtt_p95_ms", "web.response_mean_ms", "voice.loss"];
+const SAID_CURVES_MAX: usize = 6;
+
 /// A mean over the seeds of one cell, with its half-width.
 struct Point {
     curve: String,
@@ -160,6 +164,25 @@ fn plot(
     (!points.is_empty()).then_some((plot, left_out))
 }
 
+/// What came out: the first figures of each curve at both ends of the axis.
+fn ends(all: &[Vec<Point>], order: &[&str], ending: &str) -> Vec<String> {
+    let mut said = Vec::new();
+    let figures = METRICS.iter().zip(all).filter(|((key, ..), points)| SAID.contains(key) && !points.is_empty());
+    for ((_, title, unit), points) in figures {
+        let at = |p: &Point| format!("{} at {}", human(p.mean, p.half, unit), human(p.x, None, unit_words(ending)));
+        let of = |name: &&str| {
+            let own = || points.iter().filter(|p| p.curve == **name);
+            let (first, last) = (own().min_by(|a, b| a.x.total_cmp(&b.x))?, own().max_by(|a, b| a.x.total_cmp(&b.x))?);
+            Some(format!("{name} {}, {}", at(first), at(last)))
+        };
+        let curves: Vec<String> = order.iter().filter_map(of).collect();
+        let more = curves.len().saturating_sub(SAID_CURVES_MAX);
+        let rest = if more > 0 { format!("; {more} more in the table below") } else { String::new() };
+        said.push(format!("{title}: {}{rest}.", curves[..curves.len() - more].join("; ")));
+    }
+    said
+}
+
 /// Means of every cell, a row per stack and flow.
 fn table(axes: &[Axis], cells: &[SweepCell]) -> (Vec<String>, Vec<Vec<String>>) {
     let shown = METRICS.iter().filter(|(key, ..)| {
@@ -198,13 +221,14 @@ pub fn render_sweep(
     rerun: &str,
 ) -> Result<PathBuf, ReportError> {
     let rasteriser = raster::Rasteriser::new();
-    let (mut drawn, mut left_out) = (Vec::new(), 0);
+    let (mut drawn, mut left_out, mut came_out) = (Vec::new(), 0, Vec::new());
     if let Some(found) = along(axes) {
         let points = METRICS.map(|(key, ..)| points(axes, cells, found.0, key));
         let mut order: Vec<&str> = Vec::new();
         let mut seen = std::collections::BTreeSet::new();
         let names = points.iter().flatten().map(|p| p.curve.as_str());
         order.extend(names.filter(|name| seen.insert(*name)));
+        came_out = ends(&points, &order, found.1);
         for (metric, points) in METRICS.into_iter().zip(&points) {
             let Some((plot, more)) = plot(axes, found, metric, points, &order) else { continue };
             left_out = left_out.max(more);
@@ -213,7 +237,8 @@ pub fn render_sweep(
         }
     }
     let seeds = cells.first().map_or(0, |c| c.document.repeat);
-    let mut sentences: Vec<String> = axes.iter().map(|a| format!("{}: {}", a.key, a.values.join("; "))).collect();
+    let mut sentences = came_out;
+    sentences.extend(axes.iter().map(|a| format!("{}: {}", a.key, a.values.join("; "))));
     sentences.push(match seeds {
         1 => "One seed of each: no intervals.".to_owned(),
         n => format!("Lines are means over {n} seeds, areas their 95 % intervals."),

@@ -17,7 +17,9 @@ pub fn report(folder: &Path, document: &StudyDocument) -> Result<PathBuf, Report
         crate::petrovic::ID => crate::petrovic::shown(document),
         _ => document.rows.iter().collect(),
     };
-    let charts = charts(folder, document);
+    let mut charts = charts(folder, document);
+    // A part of a study may have rows of which none of its charts is.
+    charts.retain(|chart| chart.curves.iter().any(|(_, points)| !points.is_empty()));
     let page = StudyPage {
         title: format!("Study {} ({edition} edition, seed {})", document.study, document.seed),
         verdict: document.verdict,

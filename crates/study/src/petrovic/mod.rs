@@ -9,6 +9,7 @@ mod judge;
 mod page;
 mod physics;
 mod quoted;
+mod seen;
 mod store;
 mod today;
 

@@ -2,6 +2,7 @@
 
 use super::cell::Profile;
 use super::quoted::COLUMNS;
+use super::seen;
 use super::today::DROP_TAIL;
 use crate::document::{Row, StudyDocument};
 use wavelane_report::{Beside, Chart, Grid};
@@ -12,11 +13,11 @@ pub(crate) fn shown(document: &StudyDocument) -> Vec<&Row> {
     document.rows.iter().filter(|row| row.verdict != Verdict::Info || !row.case.contains_key("window")).collect()
 }
 
-fn word<'a>(row: &'a Row, key: &str) -> &'a str {
+pub(super) fn word<'a>(row: &'a Row, key: &str) -> &'a str {
     row.case.get(key).and_then(|v| v.as_str()).unwrap_or_default()
 }
 
-fn number(row: &Row, key: &str) -> Option<f64> {
+pub(super) fn number(row: &Row, key: &str) -> Option<f64> {
     row.case.get(key)?.as_f64()
 }
 
@@ -50,6 +51,11 @@ fn chart(name: &'static str, title: String, [x, y]: [&str; 2], curves: Vec<(Stri
     Chart { name, title, x_label, y_label, log: false, x_log: false, dots: false, bars: false, curves, aim: None }
 }
 
+/// What a picture shows, and the sentence of what to see.
+fn titled(what: &str, see: &str) -> String {
+    if see.is_empty() { what.to_owned() } else { format!("{what}. {see}") }
+}
+
 /// What each node carries in the cells of Table 2, by rank: five bars for each cell, side by side.
 fn nodes_chart(document: &StudyDocument) -> Chart {
     let cells: Vec<&Row> = of(document, ("S1-E2", "jain"), (Profile::Y2001, "default")).collect();
@@ -67,9 +73,8 @@ fn nodes_chart(document: &StudyDocument) -> Chart {
             curves[1].1.extend(row.value.map(|y| (x + 0.25, y)));
         }
     }
-    let title =
-        "With RTS/CTS the document's worst node gets next to nothing; ours, by rank over 60 s, always something"
-            .to_owned();
+    let rows = document.rows.iter().filter(|row| row.metric.starts_with("rank") && word(row, "profile") == "2001");
+    let title = titled("Nodes by rank", &seen::ranks(&rows.collect::<Vec<_>>()));
     let x = format!("five nodes by rank: {}", names.join(", "));
     Chart { bars: true, ..chart("nodes-2001", title, [&x, "kbit/s"], curves) }
 }
@@ -91,29 +96,49 @@ pub(crate) fn charts(document: &StudyDocument) -> Vec<Chart> {
                 })
                 .collect::<Vec<_>>()
         };
-        let title = |text: &str| format!("{text} (profile {})", profile.word());
+        let title = |text: &str, see: String| titled(&format!("{text}, profile {}", profile.word()), &see);
+        let at = |id: &'static str, metric: &'static str, key: &'static str, at: f64| {
+            of(document, (id, metric), all).filter(move |row| number(row, key) == Some(at)).collect::<Vec<_>>()
+        };
         charts.push(chart(
             throughput,
-            title("Larger packets carry more, RTS/CTS less: window of 10"),
+            title(
+                "Throughput by packet size, window of 10",
+                seen::throughput(&at("S1-E1", "total_kbps", "window", 10.0)),
+            ),
             ["packet (bytes)", "total (kbit/s)"],
             column("S1-E1", "total_kbps", "window", 10.0, "size_bytes"),
         ));
         charts.push(chart(
             response,
-            title("Responses depend on RTS/CTS, hardly on the window: 1000 B"),
+            title(
+                "Responses by window, packets of 1000 B",
+                seen::response(&at("S1-E4", "response_mean_s", "size_bytes", 1000.0)),
+            ),
             ["window (segments)", "mean response (s)"],
             column("S1-E4", "response_mean_s", "size_bytes", 1000.0, "window"),
         ));
+        let calls = || of(document, ("S1-E5", "loss_percent"), (profile, super::VOICE_READING));
         let voice = [1.0, 8.0, 32.0].into_iter().flat_map(|window| {
-            let rows = of(document, ("S1-E5", "loss_percent"), (profile, super::VOICE_READING));
-            pair(rows.filter(move |row| number(row, "window") == Some(window)), "size_bytes", &format!("W {window}"))
+            let rows = calls().filter(move |row| number(row, "window") == Some(window));
+            pair(rows, "size_bytes", &format!("W {window}"))
         });
         charts.push(chart(
             loss,
-            title("Voice is late behind a window of 32; no step at 1000 B"),
+            title("Voice lost or late, by datagram", seen::loss(&calls().collect::<Vec<_>>())),
             ["datagram (bytes)", "lost or late (%)"],
             voice.collect(),
         ));
+    }
+    for (name, metric, what, unit) in [
+        ("throughput-nodes", "total_kbps", "Throughput by number of nodes", "kbit/s"),
+        ("response-nodes", "response_mean_s", "Mean response by number of nodes", "s"),
+    ] {
+        let rows: Vec<&Row> = of(document, ("S1-E7", metric), (Profile::Y2001, "nodes")).collect();
+        let points = rows.iter().filter_map(|row| Some((number(row, "nodes")?, row.value?)));
+        let curve = ("tcp-2001".to_owned(), points.collect());
+        let title = titled(what, &seen::nodes(&rows, unit));
+        charts.push(chart(name, title, ["nodes", unit], vec![curve]));
     }
     charts.push(nodes_chart(document));
     charts.extend(of_today(document));
@@ -140,15 +165,21 @@ fn of_today(document: &StudyDocument) -> Vec<Chart> {
             waits.push(curve(here.collect(), "window", format!("{}, {queue}", profile.stack())));
         }
     }
+    let rows = of(document, ("S1-E1", "total_kbps"), (Profile::Cubic, "default"));
+    let see = seen::throughput(&rows.filter(|row| number(row, "window") == Some(10.0)).collect::<Vec<_>>());
     let carried = chart(
         "throughput-today",
-        "802.11n: larger packets still carry more, RTS/CTS still less: CUBIC, window of 10".into(),
+        titled("802.11n, CUBIC, throughput by packet size, window of 10", &see),
         ["packet (bytes)", "total (kbit/s)"],
         carried,
     );
+    let behind = [("default", "FQ-CoDel"), (DROP_TAIL, "drop-tail")].map(|(reading, queue)| {
+        let rows = Profile::TODAY.into_iter().flat_map(|p| of(document, ("S1-E5", "delay_p95_ms"), (p, reading)));
+        (queue, rows.filter(|row| number(row, "size_bytes") == Some(200.0)).collect())
+    });
     let waits = chart(
         "calls-today",
-        "A call no longer waits behind bulk: FQ-CoDel at the access point, datagrams of 200 B".into(),
+        titled("802.11n, calls in 200 B: within what time 95 % arrive", &seen::waits(&behind)),
         ["window of the bulk flow (segments)", "95 % arrive within (ms)"],
         waits,
     );
@@ -157,7 +188,7 @@ fn of_today(document: &StudyDocument) -> Vec<Chart> {
 
 /// A table: rows of one metric by two keys of their case, and the column that says which cell they are of.
 fn grid<'a>(
-    (title, see): (String, &str),
+    (title, see): (String, &dyn Fn(&[&Row]) -> String),
     rows: impl Iterator<Item = &'a Row>,
     label: impl Fn(&Row) -> String,
     head: impl Fn(&Row) -> String,
@@ -182,7 +213,7 @@ fn grid<'a>(
     let line = |of: &String| (of.clone(), heads.iter().map(|at| cell(of, at)).collect());
     let lines: Vec<_> = labels.iter().map(line).collect();
     let heads = std::iter::once(String::new()).chain(heads.iter().cloned()).collect();
-    (!lines.is_empty()).then(|| Grid { title, see: see.to_owned(), heads, rows: lines })
+    (!lines.is_empty()).then(|| Grid { title, see: see(&rows), heads, rows: lines })
 }
 
 /// The document's tables, ours beside them, and what each reading does to Table 1.
@@ -196,38 +227,35 @@ pub(crate) fn grids(document: &StudyDocument) -> Vec<Grid> {
         let all = (profile, "default");
         let title = |text: &str| format!("{text}, profile {}", profile.word());
         let bulk = of(document, ("S1-E1", "total_kbps"), all);
-        let see =
-            "Larger packets and windows carry more, RTS/CTS carries less; 100-byte packets do better here than there.";
-        grids.push(grid((title("Table 1: total of five flows, kbit/s"), see), bulk, cell, column));
+        grids.push(grid((title("Table 1: total of five flows, kbit/s"), &seen::throughput), bulk, cell, column));
         let nodes = document.rows.iter().filter(|row| {
             row.id == "S1-E2" && row.metric.starts_with("rank") && word(row, "profile") == profile.word()
         });
-        let see = "The document shows its least fair cells; ours are means, and fairer.";
         let of_cell = |row: &Row| format!("{}, {}", cell(row), column(row));
         let node = |row: &Row| row.metric.replace("_kbps", "");
-        grids.push(grid((title("Table 2: nodes by rank, kbit/s"), see), nodes, of_cell, node));
+        grids.push(grid((title("Table 2: nodes by rank, kbit/s"), &seen::ranks), nodes, of_cell, node));
         for (id, table) in [
             ("S1-E3", "Table 3: mean response with 100-byte packets, s"),
             ("S1-E4", "Table 4: with 1000-byte packets, s"),
         ] {
-            let see = "With RTS/CTS responses are longer: lost first packets cost the initial timeout.";
             let rows = of(document, (id, "response_mean_s"), all);
-            grids.push(grid((title(table), see), rows, window, column));
+            grids.push(grid((title(table), &seen::response), rows, window, column));
         }
-        let see = "Up to W 16 ours loses little, behind W 32 it is late; the step at 1000 B is theirs alone.";
         let rows = of(document, ("S1-E5", "loss_percent"), (profile, super::VOICE_READING));
-        grids.push(grid((title("Table 5: voice lost or late, %"), see), rows, window, size));
+        grids.push(grid((title("Table 5: voice lost or late, %"), &seen::loss), rows, window, size));
     }
     for profile in Profile::TODAY {
-        let see = "802.11n, equal airtime: F is rates that follow the channel, NF the least coded one.";
+        let see = |rows: &[&Row]| {
+            let kinds = "F: rates follow the channel, NF: MCS 7 always";
+            format!("802.11n, equal airtime. {kinds}. {}", seen::throughput(rows))
+        };
         let rows = of(document, ("S1-E1", "total_kbps"), (profile, "default"));
         let title = format!("A cell of today, total of five flows, kbit/s, {}", profile.stack());
-        grids.push(grid((title, see), rows, cell, column));
+        grids.push(grid((title, &see), rows, cell, column));
     }
     let moved = document.rows.iter().filter(|row| row.metric == "over_default_reading");
-    let see =
-        "Total throughput of each column over that of the default reading of profile 2001: what each assumption moves.";
+    let see = |_: &[&Row]| "Total of each column over that of the default reading of profile 2001.".to_owned();
     let reading = |row: &Row| word(row, "reading").to_owned();
-    grids.push(grid(("Other readings of Table 1".into(), see), moved, reading, column));
+    grids.push(grid(("Other readings of Table 1".into(), &see), moved, reading, column));
     grids.into_iter().flatten().collect()
 }

@@ -132,3 +132,19 @@ fn every_claim_has_its_sentence_and_the_sentence_follows_the_cells() {
     }
     assert!(today::rows(&[]).is_empty());
 }
+
+/// A part without a picture of its own would leave the page without any.
+#[test]
+fn every_number_of_nodes_is_in_a_picture() {
+    let run = |cell: &Cell| {
+        let figures = [("total_kbps", 700.0 / f64::from(cell.nodes)), ("response_mean_s", f64::from(cell.nodes))];
+        figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Figures>()
+    };
+    let cells = cells(&StudyOptions { parts: vec!["nodes".into()], ..options(Edition::Quick, Path::new(".")) });
+    let found: Vec<Found> = cells.iter().map(|cell| Found { cell: *cell, runs: vec![run(cell)] }).collect();
+    let document = StudyDocument::new(ID, Edition::Quick, 1, judge::rows(&found));
+    let charts = super::page::charts(&document);
+    let shown = |name: &str| charts.iter().find(|chart| chart.name == name).unwrap();
+    assert_eq!(shown("throughput-nodes").title, "Throughput by number of nodes. 700 kbit/s with 1, 35 kbit/s with 20.");
+    assert!(shown("response-nodes").curves[0].1.len() >= 5);
+}
