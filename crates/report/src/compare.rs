@@ -378,7 +378,7 @@ fn overlaid(records: &[Compared], stopped: &dyn Fn() -> bool) -> Result<Vec<Pict
                 curve.name = format!("{} {}", letter(number), curve.name);
             }
             match all.iter_mut().find(|p| p.name == picture.name) {
-                Some(under) => under.plot.lay_over(picture.plot),
+                Some(under) => under.lay_over(picture),
                 None => all.push(picture),
             }
         }

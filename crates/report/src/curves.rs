@@ -23,12 +23,55 @@ const SHARES: usize = 200;
 pub(crate) struct Picture {
     pub(crate) name: &'static str,
     pub(crate) plot: Plot,
+    /// The unit of a plot of rates.
+    rates: Option<Rates>,
+}
+
+/// In what rates are drawn, and over how many ms they are means, at least and at most.
+#[derive(Clone, Copy)]
+struct Rates {
+    scale: f64,
+    over_ms: (u64, u64),
+}
+
+impl Rates {
+    fn label(self) -> String {
+        let unit = match self.scale {
+            s if s >= 1e9 => "Gbit/s",
+            s if s >= 1e6 => "Mbit/s",
+            _ => "kbit/s",
+        };
+        match self.over_ms {
+            (least, most) if least == most => format!("{unit}, mean over {most} ms"),
+            (least, most) => format!("{unit}, means over {least} to {most} ms"),
+        }
+    }
 }
 
 impl Picture {
     /// Draws it and writes its files.
     pub(crate) fn write(&self, plots: &Path, rasteriser: &Rasteriser) -> Result<Drawn, ReportError> {
         Drawn::new(|layout| self.plot.svg(layout)).write(plots, self.name, rasteriser)
+    }
+
+    fn new(name: &'static str, plot: Plot) -> Self {
+        Self { name, plot, rates: None }
+    }
+
+    /// Puts another record's curves on these axes, in the larger of both units.
+    pub(crate) fn lay_over(&mut self, mut other: Self) {
+        if let (Some(own), Some(more)) = (self.rates, other.rates) {
+            let over_ms = (own.over_ms.0.min(more.over_ms.0), own.over_ms.1.max(more.over_ms.1));
+            let both = Rates { scale: own.scale.max(more.scale), over_ms };
+            self.plot.scale_y(own.scale / both.scale);
+            other.plot.scale_y(more.scale / both.scale);
+            self.plot.y_label = both.label();
+            self.rates = Some(both);
+            if self.plot.title != other.plot.title {
+                self.plot.title = THROUGHPUT.into();
+            }
+        }
+        self.plot.lay_over(other.plot);
     }
 }
 
@@ -74,17 +117,18 @@ pub(crate) fn pictures(
     let end = end_of_time(&[&bulks, &echoes, &calls, &pages]);
     let mut pictures = Vec::new();
     if !bulks.is_empty() {
-        pictures.push(Picture { name: "throughput", plot: throughput(&bulks, scenario, end) });
+        let (plot, rates) = throughput(&bulks, scenario, end);
+        pictures.push(Picture { name: "throughput", plot, rates: Some(rates) });
     }
     if !echoes.is_empty() {
-        pictures.push(Picture { name: "echo_delay", plot: delay(&echoes, end, &ECHO) });
-        pictures.push(Picture { name: "echo_cdf", plot: distribution(&echoes, document, scenario) });
+        pictures.push(Picture::new("echo_delay", delay(&echoes, end, &ECHO)));
+        pictures.push(Picture::new("echo_cdf", distribution(&echoes, document, scenario)));
     }
     if !calls.is_empty() {
-        pictures.push(Picture { name: "call_delay", plot: delay(&calls, end, &CALL) });
+        pictures.push(Picture::new("call_delay", delay(&calls, end, &CALL)));
     }
     if !pages.is_empty() {
-        pictures.push(Picture { name: "response_time", plot: delay(&pages, end, &RESPONSE) });
+        pictures.push(Picture::new("response_time", delay(&pages, end, &RESPONSE)));
     }
     Ok(pictures)
 }
@@ -139,37 +183,52 @@ fn width_of_bins(end: f64) -> f64 {
     WIDTHS.into_iter().find(|w| end / w <= BINS).unwrap_or(60.0)
 }
 
-fn throughput(bulks: &[Seen<'_>], scenario: &Scenario, end: f64) -> Plot {
+/// The link's rate is drawn up to this multiple of the largest value.
+const LEVEL_MAX: f64 = 4.0;
+const THROUGHPUT: &str = "Throughput at the receiving application";
+
+fn throughput(bulks: &[Seen<'_>], scenario: &Scenario, end: f64) -> (Plot, Rates) {
     let width = width_of_bins(end);
     let curves: Vec<Curve> = bulks.iter().map(|b| rate_curve(b, width)).collect();
     let link = scenario.flow(bulks[0].flow()).and_then(|f| scenario.bottleneck(f));
-    let level = link.map(|r| r.as_bps() as f64);
     let points = curves.iter().flat_map(|c| c.pieces.iter().flatten().chain(&c.band));
-    let most = points.map(|p| p.1).chain(level).fold(0.0, f64::max);
-    // The unit of the axis is the one that the largest value is best said in.
-    let (unit, scale) = match most {
-        b if b >= 2e9 => ("Gbit/s", 1e9),
-        b if b >= 1e6 => ("Mbit/s", 1e6),
-        _ => ("kbit/s", 1e3),
+    let largest = points.map(|p| p.1).fold(0.0, f64::max);
+    // Ten stations share a link: its rate in the picture would press their curves into the bottom.
+    let (shown, above) = match link {
+        Some(rate) if largest > 0.0 && rate.as_bps() as f64 > LEVEL_MAX * largest => (None, Some(rate)),
+        rate => (rate, None),
     };
+    let most = shown.map_or(largest, |rate| largest.max(rate.as_bps() as f64));
+    // The unit of the axis is the one that the largest value is best said in.
+    let scale = match most {
+        b if b >= 2e9 => 1e9,
+        b if b >= 1e6 => 1e6,
+        _ => 1e3,
+    };
+    let over_ms = (width * 1e3).round() as u64;
+    let rates = Rates { scale, over_ms: (over_ms, over_ms) };
     let scaled = |points: &mut Vec<(f64, f64)>| points.iter_mut().for_each(|p| p.1 /= scale);
     let curves = curves.into_iter().map(|mut curve| {
         curve.pieces.iter_mut().for_each(scaled);
         scaled(&mut curve.band);
         curve
     });
-    Plot {
-        title: "Throughput at the receiving application".into(),
+    let plot = Plot {
+        title: match above {
+            Some(rate) => format!("{THROUGHPUT} (link rate {})", rate.write()),
+            None => THROUGHPUT.into(),
+        },
         x_label: "time since the start (s)".into(),
-        y_label: format!("{unit}, mean over {} ms", (width * 1e3).round() as u64),
+        y_label: rates.label(),
         x: Axis::exact(end),
         y: Axis::linear(most / scale * 1.04),
         curves: curves.collect(),
-        level: link.map(|r| (r.as_bps() as f64 / scale, format!("link rate {}", r.write()))),
+        level: shown.map(|r| (r.as_bps() as f64 / scale, format!("link rate {}", r.write()))),
         points: false,
         bars: false,
         marks_mean: "",
-    }
+    };
+    (plot, rates)
 }
 
 /// Bits per second over time, from connect() to the last byte; an unfinished flow goes on at zero to its last arrival. Of

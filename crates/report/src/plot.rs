@@ -220,6 +220,18 @@ impl Plot {
         (canvas.layout.left + self.x.share(x) * width, canvas.bottom() - self.y.share(y) * height)
     }
 
+    /// Takes another unit for the vertical axis.
+    pub(crate) fn scale_y(&mut self, by: f64) {
+        for curve in &mut self.curves {
+            let points = curve.pieces.iter_mut().flatten().chain(&mut curve.band);
+            points.for_each(|point| point.1 *= by);
+        }
+        self.y = Axis { low: self.y.low * by, high: self.y.high * by, ..self.y };
+        if let Some((value, _)) = &mut self.level {
+            *value *= by;
+        }
+    }
+
     /// Puts another plot's curves on these axes, which grow to hold them.
     pub(crate) fn lay_over(&mut self, other: Self) {
         self.x = self.x.cover(other.x);

@@ -333,6 +333,34 @@ fn every_flow_has_a_look_of_its_own() {
 }
 
 #[test]
+fn overlaid_rates_have_one_unit() {
+    // 0.72 of 5 Mbit/s is drawn in kbit/s, and without the link's rate; up to 17.6 of 20 in Mbit/s.
+    let dirs = [record_in(&home(), || Box::new(Shapes), "unit-a", 1), record("unit-b", 1)];
+    let slow = std::fs::read_to_string(dirs[0].join("plots/throughput.svg")).unwrap();
+    assert!(slow.contains(">kbit/s, mean over ") && slow.contains("(link rate 5 Mbit/s)</text>"), "{slow}");
+    let compared = |dir: &PathBuf| Compared {
+        record: dir.clone(),
+        document: RunDocument::load(dir).unwrap(),
+        scenario: Scenario::load(&dir.join("scenario.toml")).unwrap(),
+    };
+    for order in [[0, 1], [1, 0]] {
+        let records = order.map(|i: usize| compared(&dirs[i]));
+        let out = std::env::temp_dir().join(format!("wavelane-report-units-{}", std::process::id()));
+        let stop = AtomicBool::new(false);
+        Comparison::of(&records).render(&out, &records, &stop).unwrap();
+        let svg = std::fs::read_to_string(out.join("plots/throughput.svg")).unwrap();
+        let words = svg.split("</text>").filter_map(|part| part.rsplit('>').next());
+        let most = words.filter_map(|word| word.parse::<f64>().ok()).fold(0.0, f64::max);
+        assert!(
+            svg.contains(">Mbit/s, mean over 500 ms</text>") && !svg.contains("link rate") && most <= 45.0,
+            "{svg}"
+        );
+        done(&out);
+    }
+    dirs.iter().for_each(|dir| done(dir));
+}
+
+#[test]
 fn several_seeds_are_all_drawn_with_their_area() {
     let (one, three) = (record("area-1", 1), record("area-3", 3));
     for name in ["throughput", "echo_delay", "echo_cdf"] {

@@ -120,9 +120,10 @@ fn plot(
     order: &[&str],
 ) -> Option<(Plot, usize)> {
     let most = |of: fn(&Point) -> f64| points.iter().map(of).fold(0.0, f64::max);
-    let least_x = points.iter().map(|p| p.x).fold(f64::INFINITY, f64::min);
-    let ((x_by, x_unit), (y_by, y_unit)) =
-        (unit_for(most(|p| p.x), unit_words(ending)), unit_for(most(|p| p.mean), unit));
+    // Every picture has the whole axis, also where a metric lacks values at its ends.
+    let all_x: Vec<f64> = axes[number].values.iter().filter_map(|v| Some(in_base_units(v)?.0)).collect();
+    let (least_x, most_x) = all_x.iter().fold((f64::INFINITY, 0.0), |(l, m), x| (x.min(l), x.max(m)));
+    let ((x_by, x_unit), (y_by, y_unit)) = (unit_for(most_x, unit_words(ending)), unit_for(most(|p| p.mean), unit));
     // By its place among all, so that a curve looks the same in every picture.
     let mut names: Vec<(usize, &str)> =
         order.iter().map(|name| (style_of(order.iter().copied(), name), *name)).collect();
@@ -147,8 +148,8 @@ fn plot(
     };
     let curves: Vec<Curve> = names.iter().map(curve).collect();
     let top = curves.iter().flat_map(|c| c.pieces.iter().flatten().chain(&c.band)).map(|p| p.1).fold(0.0, f64::max);
-    let xs = || points.iter().map(|p| p.x / x_by);
-    let log = least_x > 0.0 && most(|p| p.x) / least_x >= LOG_FROM;
+    let xs = || all_x.iter().map(|x| x / x_by);
+    let log = least_x > 0.0 && most_x / least_x >= LOG_FROM;
     let plot = Plot {
         title: format!("{title} over {}", axes[number].key),
         x_label: labelled(&axes[number].key, &x_unit),
