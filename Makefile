@@ -127,6 +127,13 @@ test:
 	cargo xtask tidy
 	step "building"
 	cargo build --workspace --bins
+	step "a Python environment for tests that call Python"
+	if environment=$$(python/environment.sh 2>"$$scratch/python"); then
+	  export PATH="$$environment/bin:$$PATH" MPLBACKEND=agg
+	else
+	  # The tests that want more than the machine's own Python has are skipped, and say so.
+	  step "none: $$(tail -n 1 "$$scratch/python")"
+	fi
 	step "tests"
 	cargo test --workspace --exclude wavelane-host --exclude wavelane-lab --exclude wavelane-daemon --exclude wavelane-probe \
 	  -- --show-output 2>&1 | tee "$$scratch/log"
