@@ -373,7 +373,7 @@ fn several_seeds_are_all_drawn_with_their_area() {
 }
 
 #[test]
-fn a_page_serves_telephones_and_dark_rooms() {
+fn a_page_fits_narrow_screens_and_dark_mode() {
     let out = record("narrow", 1);
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("@media(max-width:640px)") && page.contains("prefers-color-scheme:dark"));
