@@ -186,9 +186,12 @@ fn of_today(document: &StudyDocument) -> Vec<Chart> {
     [carried, Chart { x_log: true, ..waits }].into_iter().filter(|chart| !chart.curves.is_empty()).collect()
 }
 
+/// The sentence of a table, from its rows.
+type See<'a> = &'a dyn Fn(&[&Row]) -> String;
+
 /// A table: rows of one metric by two keys of their case, and the column that says which cell they are of.
 fn grid<'a>(
-    (title, see): (String, &dyn Fn(&[&Row]) -> String),
+    (title, see): (String, See<'_>),
     rows: impl Iterator<Item = &'a Row>,
     label: impl Fn(&Row) -> String,
     head: impl Fn(&Row) -> String,
