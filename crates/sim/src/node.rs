@@ -1,7 +1,7 @@
 //! Gateway nodes: a gateway machine on its own clock, its UDP ports, and the programs at its stream seam.
 
 use crate::clock::NodeClock;
-use crate::connection::{Connection, Seam, request};
+use crate::connection::{Connection, PIECE, Seam, request};
 use crate::faults::Corruption;
 use crate::traffic::{Flow, FlowEnd, FlowIndex};
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,6 +70,8 @@ pub(crate) struct Moment<'a> {
     pub(crate) out: &'a mut Vec<Outgoing>,
     /// Packet buffers to be used again.
     pub(crate) spare: &'a mut Vec<Vec<u8>>,
+    /// Room for what a program moves per call.
+    pub(crate) piece: &'a mut [u8; PIECE],
 }
 
 /// A node with a machine and programs: a gateway, or an end host.
@@ -387,7 +389,8 @@ impl Resident for GatewayNode {
     fn pump(&mut self, moment: &mut Moment<'_>, id: FlowId) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
         let local = self.clock.local(moment.now);
-        connection.pump(&mut Seam { now: moment.now, local, streams: &mut self.gateway, flows: moment.flows })
+        let (now, flows, piece) = (moment.now, &mut *moment.flows, &mut *moment.piece);
+        connection.pump(&mut Seam { now, local, streams: &mut self.gateway, flows, piece })
     }
 
     fn service(&mut self, moment: &mut Moment<'_>) {
