@@ -20,7 +20,6 @@ mod mesh;
 mod node;
 mod plain;
 mod routing;
-mod seam;
 mod stacks;
 pub mod swarm;
 mod traffic;

@@ -3,7 +3,6 @@
 use crate::clock::{DriftTooLarge, NodeClock};
 use crate::engine::{ChannelId, Engine, NodeId, Plug};
 use crate::joins::Join;
-use crate::seam;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -31,10 +30,8 @@ pub(crate) struct Shape<'a> {
     pub(crate) scenario: &'a Scenario,
     index: BTreeMap<&'a str, usize>,
     pub(crate) joins: Vec<Join>,
-    /// Nodes whose programs have a TCP of their own under `wavelane` too: the ends of flows that cross no gateway.
+    /// Nodes whose programs have a TCP of their own under `wavelane` too: the ends of flows, but for gateways.
     hosts: BTreeSet<usize>,
-    /// Endpoints behind gateways have a TCP of their own as well, and gateways a door that ends it.
-    doors: bool,
     /// Of each node that is a gateway: [`Shape::neighbours`].
     joined: OnceCell<Vec<Vec<(usize, usize)>>>,
     /// What every gateway is told besides whom it knows; `None` for what it is told by default.
@@ -80,14 +77,10 @@ impl<'a> Shape<'a> {
     pub(crate) fn new(scenario: &'a Scenario) -> Self {
         let index: BTreeMap<&str, usize> =
             scenario.nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
-        let doors = seam::needs_doors(scenario);
         let joins = Join::of(scenario, |name| index.get(name).copied());
-        let hosts = BTreeSet::new();
-        let mut shape = Self { scenario, index, joins, hosts, doors, joined: OnceCell::new(), limits: None };
-        let own = |flow: &&Flow| doors || shape.is_plain(flow);
-        let ends = scenario.flows.iter().filter(own).flat_map(|flow| [shape.node(&flow.from), shape.node(&flow.to)]);
-        let endpoint = |node: &usize| shape.kind(*node) != NodeKind::Gateway;
-        shape.hosts = ends.flatten().filter(endpoint).collect();
+        let mut shape = Self { scenario, index, joins, hosts: BTreeSet::new(), joined: OnceCell::new(), limits: None };
+        let ends = scenario.flows.iter().flat_map(|flow| [shape.node(&flow.from), shape.node(&flow.to)]);
+        shape.hosts = ends.flatten().filter(|node| shape.kind(*node) != NodeKind::Gateway).collect();
         shape
     }
 
@@ -97,9 +90,15 @@ impl<'a> Shape<'a> {
         !path.iter().any(|node| self.kind(*node) == NodeKind::Gateway)
     }
 
-    /// Whether a flow enters at the gateways' stream seam under `wavelane`, without a TCP.
+    /// Whether a flow's client runs on a gateway, where it opens its flow at the stream seam under `wavelane`, without a TCP.
     pub(crate) fn at_seam(&self, flow: &Flow) -> bool {
-        !self.doors && !self.is_plain(flow)
+        self.node(&flow.from).is_some_and(|node| self.kind(node) == NodeKind::Gateway)
+    }
+
+    /// Whether endpoints with programs are behind a gateway, whose door ends their TCP.
+    fn has_door(&self, gateway: usize) -> bool {
+        let host = |join: &Join| join.other(gateway).is_some_and(|other| self.is_host(other));
+        self.joins.iter().any(|join| self.is_access(join) && host(join))
     }
 
     pub(crate) fn node(&self, name: &str) -> Option<usize> {
@@ -349,7 +348,7 @@ impl<'a> Shape<'a> {
                     id
                 }
             };
-            if self.doors && self.kind(node) == NodeKind::Gateway {
+            if self.has_door(node) {
                 engine.open_door(id, self.host(node), config.clone());
             }
             nodes.insert(node, id);
@@ -372,7 +371,7 @@ impl<'a> Shape<'a> {
         nodes: &BTreeMap<usize, NodeId>,
         channels: &BTreeMap<String, ChannelId>,
     ) {
-        for join in self.joins.iter().filter(|join| self.doors && self.is_access(join)) {
+        for join in self.joins.iter().filter(|join| self.is_access(join)) {
             let [a, b] = join.ends;
             let (endpoint, gateway) = if self.kind(a) == NodeKind::Endpoint { (a, b) } else { (b, a) };
             let channel = channels.get(&self.scenario.channels[join.channel].name);
