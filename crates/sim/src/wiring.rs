@@ -2,11 +2,12 @@
 
 use crate::clock::{DriftTooLarge, NodeClock};
 use crate::engine::{ChannelId, Engine, NodeId, Plug};
+use crate::faults::NodeFaults;
 use crate::joins::Join;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{IpPrefix, PortId, Ratio, Seed, Span};
+use wavelane_base::{IpPrefix, PortId, Seed, Span};
 use wavelane_channel::wifi::WifiConfig;
 use wavelane_gateway::{Backpressure, Choice, Config, EdgeConfig, LaneConfig, PeerConfig, PeerId};
 use wavelane_scenario::{
@@ -294,7 +295,7 @@ impl<'a> Shape<'a> {
             ..self.limits.clone().unwrap_or_default()
         };
         let mut config = match self.knobs(gateway) {
-            Some(knobs) => turned(config, knobs, seed),
+            Some(knobs) => turned(config, knobs),
             None => config,
         };
         if config.seal {
@@ -343,7 +344,8 @@ impl<'a> Shape<'a> {
                     let refused = |why| WiringError::Gateway(name.to_owned(), why);
                     let id = engine.add_gateway(name, draw_clock(seed, name)?, config).map_err(refused)?;
                     if let Some(knobs) = self.knobs(node) {
-                        engine.corrupt(id, knobs.corruption);
+                        let GatewayKnobs { corruption, block_loss, .. } = *knobs;
+                        engine.set_faults(id, NodeFaults { corruption, block_loss });
                     }
                     id
                 }
@@ -455,17 +457,15 @@ fn choice_of(choice: LaneChoice) -> Choice {
 }
 
 /// A gateway's configuration with what the scenario says of it.
-fn turned(config: Config, knobs: &GatewayKnobs, seed: Seed) -> Config {
+fn turned(config: Config, knobs: &GatewayKnobs) -> Config {
     let backpressure = match knobs.backpressure {
         wavelane_scenario::Backpressure::Adaptive => Backpressure::Adaptive,
         wavelane_scenario::Backpressure::One => Backpressure::Blocks(1),
         wavelane_scenario::Backpressure::Two => Backpressure::Blocks(2),
         wavelane_scenario::Backpressure::Off => Backpressure::Off,
     };
-    let dice = Seed(seed.chance(&format!("node {} / block loss", knobs.node)).next_u64());
-    let block_loss = (knobs.block_loss != Ratio::ZERO).then_some((knobs.block_loss, dice));
     let cache = knobs.cache.unwrap_or(config.cache);
-    Config { backpressure, micro_blocks: knobs.micro_blocks, cache, block_loss, seal: knobs.seal, ..config }
+    Config { backpressure, micro_blocks: knobs.micro_blocks, cache, seal: knobs.seal, ..config }
 }
 
 /// A key of this run only.
