@@ -191,7 +191,7 @@ fn a_flooded_cell_stays_within_its_memory() {
     let times = CoDelTimes::default();
     let managed = |discipline| {
         let queue = StationQueue { limit: QueueLimit::Packets(20), discipline, airtime: false };
-        let queues = (0..5).map(|station| (station, queue.clone())).collect();
+        let queues = (0..5).map(|station| (station, queue)).collect();
         WifiConfig { queues, ..standard.clone() }
     };
     let plain = WifiConfig { queue: 20, ..standard.clone() };
