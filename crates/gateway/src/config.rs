@@ -2,7 +2,7 @@
 
 use super::PeerId;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use wavelane_base::{IpPrefix, Octets, PortId, Ratio, Seed, Span};
+use wavelane_base::{IpPrefix, Octets, PortId, Span};
 use wavelane_queue::Discipline;
 use wavelane_services::packet::Repairs;
 use wavelane_transport::session::LANES_MAX;
@@ -204,9 +204,6 @@ pub struct Config {
     /// Bytes a relay keeps of what it passed on, for blocks that a later node loses. Without any, nothing is asked for again
     /// either.
     pub cache: Octets,
-    /// A fault, for simulations: how likely this node loses a whole block of a flow across relays after it receipted it, and
-    /// the dice.
-    pub block_loss: Option<(Ratio, Seed)>,
 }
 
 /// Why a configuration cannot work.
@@ -266,7 +263,6 @@ impl Default for Config {
             backpressure: Backpressure::default(),
             micro_blocks: true,
             cache: CACHE_DEFAULT,
-            block_loss: None,
         }
     }
 }

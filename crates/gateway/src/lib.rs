@@ -11,6 +11,7 @@ mod cache;
 mod carry;
 mod config;
 mod edge;
+mod faults;
 mod flows;
 mod lost;
 mod moves;
@@ -31,8 +32,9 @@ pub use config::{
     Backpressure, Config, ConfigError, DETOURS_MAX, Detour, EDGES_MAX, EdgeConfig, LaneConfig, Medium, POOL_DEFAULT,
     PacketConfig, PeerConfig,
 };
+pub use faults::{Faults, Meddler};
 pub use policy::may_reach;
-pub use relay::{HOPS_MAX, Meddler};
+pub use relay::HOPS_MAX;
 pub use reload::{RETIRED_MAX, ReloadError};
 pub use types::{Event, LaneStatus, OpenError, PeerId, PeerStatus, Status};
 
@@ -48,7 +50,7 @@ use wavelane_base::{Entropy, FrameMeta, Instant, Machine, Octets, PortId, Transm
 pub use wavelane_queue::Discipline;
 use wavelane_services::Services;
 pub use wavelane_services::arq::Repair;
-use wavelane_services::hop::{Hop, HopConfig, Losing};
+use wavelane_services::hop::{Hop, HopConfig};
 use wavelane_services::packet::PacketsConfig;
 pub use wavelane_services::packet::Repairs;
 use wavelane_transport::link::{self, Arrival, LaneOptions, LinkConfig};
@@ -75,8 +77,7 @@ pub struct Gateway {
     flows: FlowTable,
     /// Bytes that edges keep for each other.
     kept: u64,
-    /// A fault of simulations.
-    meddler: Option<Box<dyn Meddler>>,
+    faults: Faults,
     /// How peers share the pool, the flow table and new flows.
     pool: Lending,
     places: Lending,
@@ -181,7 +182,7 @@ impl Gateway {
             peers,
             flows: FlowTable::default(),
             kept: 0,
-            meddler: None,
+            faults: Faults::default(),
             pool: Lending::default(),
             places: Lending::default(),
             arrivals: Arrivals::default(),
@@ -208,11 +209,6 @@ impl Gateway {
     /// The next data key that was agreed on with a neighbour, if [`Config::log_keys`].
     pub fn poll_key(&mut self) -> Option<LoggedKey> {
         self.sessions.poll_key()
-    }
-
-    /// Has what is passed on meddled with from now on, for simulations.
-    pub fn set_meddler(&mut self, meddler: Box<dyn Meddler>) {
-        self.meddler = Some(meddler);
     }
 
     /// The configuration it was built with.
@@ -395,12 +391,7 @@ fn hop_config(config: &Config) -> HopConfig {
 }
 
 fn new_link(now: Instant, config: &Config, peer: &PeerConfig, packets: Option<PacketsConfig>, dice: Entropy) -> Link {
-    let mut link = Link::new(now, link_config(config, peer), Services::new(hop_config(config), packets), dice);
-    if let Some((p, seed)) = config.block_loss {
-        let chance = seed.chance(&format!("accepted blocks / from {}", peer.name));
-        link.service.blocks.lose_blocks(Losing { p, chance });
-    }
-    link
+    Link::new(now, link_config(config, peer), Services::new(hop_config(config), packets), dice)
 }
 
 fn peer_keys(peer: &PeerConfig) -> PeerKeys {

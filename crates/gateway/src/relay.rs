@@ -10,20 +10,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, ReadOutcome};
 use wavelane_services::hop::{HopEvent, Window};
-use wavelane_wire::frame::{FlowName, Passage, Reach, Reason};
+use wavelane_wire::frame::{FlowName, Passage, Reason};
 
 /// Most relays a flow may pass: a way longer than this is a loop.
 pub const HOPS_MAX: u8 = 8;
 /// Bytes moved from one hop to the next at once.
 const CHUNK: usize = 16 << 10;
-
-/// A fault, for simulations: what a relay does to what it passes on.
-pub trait Meddler: core::fmt::Debug + Send {
-    /// To octets of a flow, on their way to `to`; past the room that was there they are cut off.
-    fn octets(&mut self, to: PeerId, octets: &mut Vec<u8>);
-    /// To an edge's word.
-    fn progress(&mut self, _reach: &mut Reach) {}
-}
 
 /// One flow on one link.
 pub(super) type Side = (PeerId, FlowName);
@@ -209,7 +201,7 @@ impl Gateway {
             HopEvent::Again(_, offset, bytes) => self.relay_keeps(side, other, offset, &bytes),
             HopEvent::ProgressAgain(_) => self.blocks(other.0).repeat_progress(other.1),
             HopEvent::Progress(_, mut reach, word) => {
-                if let Some(meddler) = &mut self.meddler {
+                if let Some(meddler) = &mut self.faults.meddler {
                     meddler.progress(&mut reach);
                 }
                 self.blocks(other.0).say_progress(now, other.1, (reach, word), true);
@@ -281,7 +273,7 @@ impl Gateway {
                         self.cache.keep(from, offset, &buf[..octets]);
                     }
                     let mut passed = std::borrow::Cow::from(&buf[..octets]);
-                    if let Some(meddler) = &mut self.meddler {
+                    if let Some(meddler) = &mut self.faults.meddler {
                         meddler.octets(to.0, passed.to_mut());
                         passed.to_mut().truncate(room);
                     }

@@ -87,9 +87,11 @@ impl Gateway {
         let hop = hop_config(&config);
         for (peer, place) in config.peers.iter().zip(&places) {
             let kept = place.and_then(|i| links[i].take());
-            let mut link = kept
-                .or_else(|| self.retired.remove(&peer.public_key))
-                .unwrap_or_else(|| new_link(now, &config, peer, self.packets.link, self.dice.split()));
+            let mut link = kept.or_else(|| self.retired.remove(&peer.public_key)).unwrap_or_else(|| {
+                let mut link = new_link(now, &config, peer, self.packets.link, self.dice.split());
+                self.faults.put_into(&mut link, &peer.name);
+                link
+            });
             link.service.blocks.set_limits(hop);
             link.set_keepalive(peer.keepalive);
             let options: Vec<_> = peer.lanes.iter().map(|lane| lane_options(&config, lane)).collect();

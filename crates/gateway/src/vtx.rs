@@ -217,7 +217,7 @@ impl Gateway {
     pub(super) fn relay_sends_again(&mut self, side: Side, other: Side, parts: &[(u64, u64)]) {
         for &(start, end) in parts {
             for (offset, mut bytes) in self.cache.read(other, start, end) {
-                if let Some(meddler) = &mut self.meddler {
+                if let Some(meddler) = &mut self.faults.meddler {
                     meddler.octets(side.0, &mut bytes);
                 }
                 self.blocks(side.0).send_again(side.1, offset, bytes);

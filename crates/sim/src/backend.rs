@@ -42,22 +42,12 @@ impl Backend for SimBackend {
             if let Some(why) = beyond(flow) {
                 review.clause(clause(), Treatment::Refused(why.to_owned()));
             } else if wavelane && flow.control.is_some() && shape.at_seam(flow) {
-                let why = "under wavelane it enters at the gateway's stream seam, without a TCP: control has no effect";
+                let why = "under wavelane a client on a gateway opens its flow at the stream seam, without a TCP: control has no effect on what it sends";
                 review.clause(clause(), Treatment::Approximated(why.to_owned()));
             }
         }
         if !wavelane {
             return review;
-        }
-        for (number, channel) in scenario.channels.iter().enumerate().filter(|(c, _)| !shape.is_crossed(*c)) {
-            let why = "under wavelane, flows enter at the gateway's stream seam; this channel takes no time and loses nothing";
-            review.clause(format!("channels.{}", channel.name), Treatment::Approximated(why.to_owned()));
-            for (place, change) in scenario.timeline.iter().enumerate() {
-                if change.channel == scenario.channels[number].name {
-                    let why = "it changes a channel that flows do not cross under wavelane";
-                    review.clause(format!("timeline[{place}]"), Treatment::Omitted(why.to_owned()));
-                }
-            }
         }
         for flow in scenario.flows.iter().filter(|flow| !shape.is_plain(flow)) {
             if let Err(why) = shape.route(&flow.from, &flow.to) {
@@ -138,17 +128,14 @@ fn add_flows(
     let mut flows = Vec::new();
     for (number, flow) in scenario.flows.iter().enumerate() {
         let refused = |why| BackendError::Unable(format!("flow '{}': {why}", flow.name));
-        // Without gateways programs sit on the endpoints themselves.
-        let wavelane = stack == Stack::Wavelane && shape.at_seam(flow);
-        // At the stream seam there is no TCP.
-        let control = flow.control.filter(|_| !wavelane);
-        let route = if wavelane { shape.route(&flow.from, &flow.to) } else { shape.plain_route(&flow.from, &flow.to) };
+        let at_seam = stack == Stack::Wavelane && shape.at_seam(flow);
+        let route = if at_seam { shape.route(&flow.from, &flow.to) } else { shape.plain_route(&flow.from, &flow.to) };
         let route = route.map_err(refused)?;
         let target = if flow.app.is_datagrams() {
             shape.datagram_address(route)
         } else {
-            let (node, target) = (world.nodes[&route.egress], shape.server_address(route, control));
-            match control {
+            let (node, target) = (world.nodes[&route.server], shape.server_address(route, flow.control));
+            match flow.control.filter(|_| !world.engine.is_gateway(node)) {
                 Some(kind) => world.engine.listen_with(node, target, tcp(kind)),
                 None => world.engine.listen(node, target.into()),
             }
@@ -166,7 +153,7 @@ fn add_flows(
             reader_pause: None,
         };
         let index = world.engine.add_flow(spec);
-        if let Some(kind) = control {
+        if let Some(kind) = flow.control.filter(|_| !at_seam) {
             world.engine.open_with(index, tcp(kind));
         }
         if flow.category.is_some() || flow.no_ack {

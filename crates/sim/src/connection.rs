@@ -14,7 +14,7 @@ pub const REQUEST_LEN: usize = 32;
 const RECEIPT_LEN: usize = 8;
 const MAGIC: [u8; 4] = *b"WLsm";
 /// Bytes moved per call at the stream seam.
-const PIECE: usize = 16 * 1024;
+pub(crate) const PIECE: usize = 16 * 1024;
 
 /// What a program does at the seam.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +52,8 @@ pub(crate) struct Seam<'a> {
     pub(crate) streams: &'a mut dyn Streams,
     /// All exchanges of the run.
     pub(crate) flows: &'a mut [Flow],
+    /// Room for what is moved per call.
+    pub(crate) piece: &'a mut [u8; PIECE],
 }
 
 impl Connection {
@@ -88,13 +90,12 @@ impl Connection {
 
     fn pump_reads(&mut self, seam: &mut Seam<'_>) -> bool {
         let mut moved = false;
-        let mut piece = [0; PIECE];
         while !self.ended {
             if self.is_body_reader(seam) && self.flow.is_some_and(|f| !seam.flows[f.0].reads(seam.now)) {
                 break;
             }
-            match seam.streams.read(seam.local, self.id, &mut piece) {
-                ReadOutcome::Data(n) => self.take(seam, &piece[..n]),
+            match seam.streams.read(seam.local, self.id, seam.piece) {
+                ReadOutcome::Data(n) => self.take(seam, n),
                 ReadOutcome::Blocked => break,
                 ReadOutcome::End => {
                     self.ended = true;
@@ -141,9 +142,9 @@ impl Connection {
         }
     }
 
-    /// Bytes came.
-    fn take(&mut self, seam: &mut Seam<'_>, bytes: &[u8]) {
-        let mut bytes = bytes;
+    /// So many bytes came.
+    fn take(&mut self, seam: &mut Seam<'_>, len: usize) {
+        let mut bytes = &seam.piece[..len];
         if self.role == Role::Server && self.flow.is_none() {
             let need = REQUEST_LEN - self.gathered.len();
             let (head, rest) = bytes.split_at(need.min(bytes.len()));
@@ -224,15 +225,14 @@ impl Connection {
 
     fn write_body(&mut self, seam: &mut Seam<'_>) -> bool {
         let mut moved = false;
-        let mut piece = [0; PIECE];
         while let Some(index) = self.flow.filter(|_| self.is_body_writer(seam)) {
             let flow = &mut seam.flows[index.0];
             let n = flow.body_allowed(seam.now).saturating_sub(self.body_written).min(PIECE as u64) as usize;
             if n == 0 {
                 break;
             }
-            flow.content.fill(self.body_written, &mut piece[..n]);
-            let taken = seam.streams.write(seam.local, self.id, &piece[..n]);
+            flow.content.fill(self.body_written, &mut seam.piece[..n]);
+            let taken = seam.streams.write(seam.local, self.id, &seam.piece[..n]);
             self.body_written += taken as u64;
             flow.note_written(seam.now, self.body_written);
             moved |= taken > 0;

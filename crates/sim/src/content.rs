@@ -5,37 +5,51 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Content(pub u64);
 
-const WORD: u64 = 8;
+const WORD: usize = 8;
 
 impl Content {
     /// Writes the bytes from `offset` on.
     pub fn fill(self, offset: u64, out: &mut [u8]) {
-        let mut word = offset / WORD;
-        let mut skip = (offset % WORD) as usize;
-        let mut rest = out;
-        while !rest.is_empty() {
-            let bytes = self.word(word).to_be_bytes();
-            let n = rest.len().min(bytes.len() - skip);
-            let (head, tail) = rest.split_at_mut(n);
-            head.copy_from_slice(&bytes[skip..skip + n]);
-            (rest, skip, word) = (tail, 0, word + 1);
+        let (head, rest) = out.split_at_mut(Self::until_whole(offset, out.len()));
+        head.copy_from_slice(self.part(offset, head.len(), &mut [0; WORD]));
+        let mut at = offset + head.len() as u64;
+        let (words, tail) = rest.as_chunks_mut::<WORD>();
+        for word in words {
+            *word = self.word(at / WORD as u64).to_be_bytes();
+            at += WORD as u64;
         }
+        tail.copy_from_slice(self.part(at, tail.len(), &mut [0; WORD]));
     }
 
     /// The offset of the first byte in `bytes`, which were read from `offset` on, that is not what it should be.
     pub fn first_difference(self, offset: u64, bytes: &[u8]) -> Option<u64> {
-        let mut expected = [0; 4096];
-        let mut at = offset;
-        for piece in bytes.chunks(expected.len()) {
-            let expected = &mut expected[..piece.len()];
-            self.fill(at, expected);
-            if expected != piece {
-                let place = piece.iter().zip(&*expected).position(|(a, b)| a != b).unwrap_or(0);
-                return Some(at + place as u64);
-            }
-            at += piece.len() as u64;
-        }
-        None
+        let (head, rest) = bytes.split_at(Self::until_whole(offset, bytes.len()));
+        let (words, tail) = rest.as_chunks::<WORD>();
+        let differs = |at: u64, read: &[u8]| {
+            let mut word = [0; WORD];
+            let expected = self.part(at, read.len(), &mut word);
+            read.iter().zip(expected).position(|(a, b)| a != b).map(|place| at + place as u64)
+        };
+        let from = offset + head.len() as u64;
+        let at = |word: usize| from + (word * WORD) as u64;
+        let wrong = |(place, word): (usize, &[u8; WORD])| {
+            (*word != self.word(at(place) / WORD as u64).to_be_bytes()).then(|| differs(at(place), word))?
+        };
+        differs(offset, head)
+            .or_else(|| words.iter().enumerate().find_map(wrong))
+            .or_else(|| differs(at(words.len()), tail))
+    }
+
+    /// How many of `len` bytes from `offset` on come before the next whole word.
+    fn until_whole(offset: u64, len: usize) -> usize {
+        ((offset.wrapping_neg() % WORD as u64) as usize).min(len)
+    }
+
+    /// The `len` bytes from `offset` on, all in one word.
+    fn part(self, offset: u64, len: usize, word: &mut [u8; WORD]) -> &[u8] {
+        *word = self.word(offset / WORD as u64).to_be_bytes();
+        let skip = (offset % WORD as u64) as usize;
+        &word[skip..skip + len]
     }
 
     /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) at a chosen position.

@@ -192,7 +192,8 @@ impl Resident for HostNode {
     fn pump(&mut self, moment: &mut Moment<'_>, id: FlowId) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
         let local = self.clock.local(moment.now);
-        connection.pump(&mut Seam { now: moment.now, local, streams: &mut self.host, flows: moment.flows })
+        let (now, flows, piece) = (moment.now, &mut *moment.flows, &mut *moment.piece);
+        connection.pump(&mut Seam { now, local, streams: &mut self.host, flows, piece })
     }
 
     fn service(&mut self, moment: &mut Moment<'_>) {

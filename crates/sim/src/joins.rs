@@ -53,8 +53,7 @@ impl Join {
 }
 
 impl Shape<'_> {
-    /// Whether one end is an endpoint whose flows enter at the gateways' stream seam: such joins are not crossed under
-    /// `wavelane`.
+    /// Whether one end is an endpoint without flows: nothing crosses such joins under `wavelane`.
     pub(crate) fn is_local(&self, join: &Join) -> bool {
         join.ends.iter().any(|end| self.kind(*end) == NodeKind::Endpoint && !self.is_host(*end))
     }

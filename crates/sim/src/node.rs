@@ -1,12 +1,12 @@
 //! Gateway nodes: a gateway machine on its own clock, its UDP ports, and the programs at its stream seam.
 
 use crate::clock::NodeClock;
-use crate::connection::{Connection, Seam, request};
-use crate::faults::Corruption;
+use crate::connection::{Connection, PIECE, Seam, request};
+use crate::faults::NodeFaults;
 use crate::traffic::{Flow, FlowEnd, FlowIndex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Ratio, Seed, Streams, Wakeup};
+use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams, Wakeup};
 use wavelane_door::OwnDoor;
 use wavelane_gateway::{Config, ConfigError, Event, Gateway, Reason};
 use wavelane_wire::ip::{Ipv4, Udp4};
@@ -47,8 +47,7 @@ pub(crate) struct GatewayNode {
     connections: BTreeMap<FlowId, Connection>,
     seed: Seed,
     boots: u64,
-    /// A fault: how likely it changes a stretch that it passes on.
-    corruption: Ratio,
+    faults: NodeFaults,
     buffer: Vec<u8>,
 }
 
@@ -70,6 +69,8 @@ pub(crate) struct Moment<'a> {
     pub(crate) out: &'a mut Vec<Outgoing>,
     /// Packet buffers to be used again.
     pub(crate) spare: &'a mut Vec<Vec<u8>>,
+    /// Room for what a program moves per call.
+    pub(crate) piece: &'a mut [u8; PIECE],
 }
 
 /// A node with a machine and programs: a gateway, or an end host.
@@ -128,18 +129,15 @@ impl GatewayNode {
             connections: BTreeMap::new(),
             seed,
             boots: 0,
-            corruption: Ratio::ZERO,
+            faults: NodeFaults::default(),
             buffer: vec![0; BATCH_ROOM],
         })
     }
 
-    /// Has it change what it passes on from now on.
-    pub(crate) fn corrupt(&mut self, p: Ratio) {
-        self.corruption = p;
-        if p != Ratio::ZERO {
-            let chance = self.seed.chance(&format!("node {} / corruption {}", self.name, self.boots));
-            self.gateway.set_meddler(Box::new(Corruption { p, chance }));
-        }
+    /// Has it do wrong from now on.
+    pub(crate) fn set_faults(&mut self, faults: NodeFaults) {
+        self.faults = faults;
+        self.gateway.set_faults(faults.draw(&self.name, self.seed, self.boots));
     }
 
     /// Ends TCP at the gateway's own `address` from now on.
@@ -163,7 +161,7 @@ impl GatewayNode {
         match boot(&self.name, self.clock.local(moment.now), config, self.seed, self.boots) {
             Ok(gateway) => {
                 self.gateway = gateway;
-                self.corrupt(self.corruption);
+                self.set_faults(self.faults);
             }
             Err(why) => panic!("node {}: a configuration that was good is refused now: {why}", self.name),
         }
@@ -387,7 +385,8 @@ impl Resident for GatewayNode {
     fn pump(&mut self, moment: &mut Moment<'_>, id: FlowId) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
         let local = self.clock.local(moment.now);
-        connection.pump(&mut Seam { now: moment.now, local, streams: &mut self.gateway, flows: moment.flows })
+        let (now, flows, piece) = (moment.now, &mut *moment.flows, &mut *moment.piece);
+        connection.pump(&mut Seam { now, local, streams: &mut self.gateway, flows, piece })
     }
 
     fn service(&mut self, moment: &mut Moment<'_>) {

@@ -2,12 +2,12 @@
 
 use crate::clock::{DriftTooLarge, NodeClock};
 use crate::engine::{ChannelId, Engine, NodeId, Plug};
+use crate::faults::NodeFaults;
 use crate::joins::Join;
-use crate::seam;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{IpPrefix, PortId, Ratio, Seed, Span};
+use wavelane_base::{IpPrefix, PortId, Seed, Span};
 use wavelane_channel::wifi::WifiConfig;
 use wavelane_gateway::{Backpressure, Choice, Config, EdgeConfig, LaneConfig, PeerConfig, PeerId};
 use wavelane_scenario::{
@@ -31,10 +31,8 @@ pub(crate) struct Shape<'a> {
     pub(crate) scenario: &'a Scenario,
     index: BTreeMap<&'a str, usize>,
     pub(crate) joins: Vec<Join>,
-    /// Nodes whose programs have a TCP of their own under `wavelane` too: the ends of flows that cross no gateway.
+    /// Nodes whose programs have a TCP of their own under `wavelane` too: the ends of flows, but for gateways.
     hosts: BTreeSet<usize>,
-    /// Endpoints behind gateways have a TCP of their own as well, and gateways a door that ends it.
-    doors: bool,
     /// Of each node that is a gateway: [`Shape::neighbours`].
     joined: OnceCell<Vec<Vec<(usize, usize)>>>,
     /// What every gateway is told besides whom it knows; `None` for what it is told by default.
@@ -80,14 +78,10 @@ impl<'a> Shape<'a> {
     pub(crate) fn new(scenario: &'a Scenario) -> Self {
         let index: BTreeMap<&str, usize> =
             scenario.nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
-        let doors = seam::needs_doors(scenario);
         let joins = Join::of(scenario, |name| index.get(name).copied());
-        let hosts = BTreeSet::new();
-        let mut shape = Self { scenario, index, joins, hosts, doors, joined: OnceCell::new(), limits: None };
-        let own = |flow: &&Flow| doors || shape.is_plain(flow);
-        let ends = scenario.flows.iter().filter(own).flat_map(|flow| [shape.node(&flow.from), shape.node(&flow.to)]);
-        let endpoint = |node: &usize| shape.kind(*node) != NodeKind::Gateway;
-        shape.hosts = ends.flatten().filter(endpoint).collect();
+        let mut shape = Self { scenario, index, joins, hosts: BTreeSet::new(), joined: OnceCell::new(), limits: None };
+        let ends = scenario.flows.iter().flat_map(|flow| [shape.node(&flow.from), shape.node(&flow.to)]);
+        shape.hosts = ends.flatten().filter(|node| shape.kind(*node) != NodeKind::Gateway).collect();
         shape
     }
 
@@ -97,9 +91,15 @@ impl<'a> Shape<'a> {
         !path.iter().any(|node| self.kind(*node) == NodeKind::Gateway)
     }
 
-    /// Whether a flow enters at the gateways' stream seam under `wavelane`, without a TCP.
+    /// Whether a flow's client runs on a gateway, where it opens its flow at the stream seam under `wavelane`, without a TCP.
     pub(crate) fn at_seam(&self, flow: &Flow) -> bool {
-        !self.doors && !self.is_plain(flow)
+        self.node(&flow.from).is_some_and(|node| self.kind(node) == NodeKind::Gateway)
+    }
+
+    /// Whether endpoints with programs are behind a gateway, whose door ends their TCP.
+    fn has_door(&self, gateway: usize) -> bool {
+        let host = |join: &Join| join.other(gateway).is_some_and(|other| self.is_host(other));
+        self.joins.iter().any(|join| self.is_access(join) && host(join))
     }
 
     pub(crate) fn node(&self, name: &str) -> Option<usize> {
@@ -295,7 +295,7 @@ impl<'a> Shape<'a> {
             ..self.limits.clone().unwrap_or_default()
         };
         let mut config = match self.knobs(gateway) {
-            Some(knobs) => turned(config, knobs, seed),
+            Some(knobs) => turned(config, knobs),
             None => config,
         };
         if config.seal {
@@ -344,12 +344,13 @@ impl<'a> Shape<'a> {
                     let refused = |why| WiringError::Gateway(name.to_owned(), why);
                     let id = engine.add_gateway(name, draw_clock(seed, name)?, config).map_err(refused)?;
                     if let Some(knobs) = self.knobs(node) {
-                        engine.corrupt(id, knobs.corruption);
+                        let GatewayKnobs { corruption, block_loss, .. } = *knobs;
+                        engine.set_faults(id, NodeFaults { corruption, block_loss });
                     }
                     id
                 }
             };
-            if self.doors && self.kind(node) == NodeKind::Gateway {
+            if self.has_door(node) {
                 engine.open_door(id, self.host(node), config.clone());
             }
             nodes.insert(node, id);
@@ -372,7 +373,7 @@ impl<'a> Shape<'a> {
         nodes: &BTreeMap<usize, NodeId>,
         channels: &BTreeMap<String, ChannelId>,
     ) {
-        for join in self.joins.iter().filter(|join| self.doors && self.is_access(join)) {
+        for join in self.joins.iter().filter(|join| self.is_access(join)) {
             let [a, b] = join.ends;
             let (endpoint, gateway) = if self.kind(a) == NodeKind::Endpoint { (a, b) } else { (b, a) };
             let channel = channels.get(&self.scenario.channels[join.channel].name);
@@ -456,17 +457,15 @@ fn choice_of(choice: LaneChoice) -> Choice {
 }
 
 /// A gateway's configuration with what the scenario says of it.
-fn turned(config: Config, knobs: &GatewayKnobs, seed: Seed) -> Config {
+fn turned(config: Config, knobs: &GatewayKnobs) -> Config {
     let backpressure = match knobs.backpressure {
         wavelane_scenario::Backpressure::Adaptive => Backpressure::Adaptive,
         wavelane_scenario::Backpressure::One => Backpressure::Blocks(1),
         wavelane_scenario::Backpressure::Two => Backpressure::Blocks(2),
         wavelane_scenario::Backpressure::Off => Backpressure::Off,
     };
-    let dice = Seed(seed.chance(&format!("node {} / block loss", knobs.node)).next_u64());
-    let block_loss = (knobs.block_loss != Ratio::ZERO).then_some((knobs.block_loss, dice));
     let cache = knobs.cache.unwrap_or(config.cache);
-    Config { backpressure, micro_blocks: knobs.micro_blocks, cache, block_loss, seal: knobs.seal, ..config }
+    Config { backpressure, micro_blocks: knobs.micro_blocks, cache, seal: knobs.seal, ..config }
 }
 
 /// A key of this run only.

@@ -194,11 +194,14 @@ impl<'a> Udp4<'a> {
 /// The Internet checksum (RFC 1071) of the concatenated `parts`; every part but the last must have even length.
 /// Over data that includes its own correct checksum, the result is zero.
 pub fn checksum(parts: &[&[u8]]) -> u16 {
-    let mut sum = 0u64;
+    // Eight octets at a time: 2^16 is 1 modulo 0xffff, so the carries of wide sums fold into the same result.
+    let mut sum = 0u128;
     for part in parts {
-        let mut words = part.chunks_exact(2);
-        sum += words.by_ref().map(|w| u64::from(u16::from_be_bytes([w[0], w[1]]))).sum::<u64>();
-        sum += words.remainder().first().map_or(0, |&last| u64::from(last) << 8);
+        let (words, rest) = part.as_chunks::<8>();
+        sum += words.iter().map(|word| u128::from(u64::from_be_bytes(*word))).sum::<u128>();
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        sum += u128::from(u64::from_be_bytes(last));
     }
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);

@@ -2,7 +2,7 @@
 
 use super::drive::*;
 use proptest::prelude::*;
-use wavelane_base::laws::{Script, Stimulus, check};
+use wavelane_base::laws::{Script, Stimulus, check, check_memory};
 use wavelane_base::{Chance, Ecn, FrameMeta, Instant, Machine, PortId, Ratio, Seed, Span};
 use wavelane_channel::wifi::{
     Aggregate, BitErrors, Capture, Category, Cause, Edca, ErrorsPer, Event, Fec, FecCode, FecFrames, Handling, Phy,
@@ -176,6 +176,40 @@ proptest! {
         prop_assert_eq!((0..stations).map(|s| wifi.waiting(s)).sum::<usize>(), 0);
         prop_assert_eq!(acknowledged + sent + dropped, traffic.len());
         prop_assert!(arrived >= acknowledged);
+    }
+}
+
+/// A station without frames, with its tables of others and what it keeps for the air.
+const STATION_MEMORY: u64 = 64 << 10;
+/// The table of FQ-CoDel's 1,024 queues of a station.
+const FLOWS_MEMORY: u64 = 256 << 10;
+
+/// Five stations, each offered ten times what the cell carries, for two seconds. What waits is bounded by the queues.
+#[test]
+fn a_flooded_cell_stays_within_its_memory() {
+    let standard = cell(OFDM_54, Rules::standard(), 5);
+    let times = CoDelTimes::default();
+    let managed = |discipline| {
+        let queue = StationQueue { limit: QueueLimit::Packets(20), discipline, airtime: false };
+        let queues = (0..5).map(|station| (station, queue)).collect();
+        WifiConfig { queues, ..standard.clone() }
+    };
+    let plain = WifiConfig { queue: 20, ..standard.clone() };
+    let fair = managed(Discipline::FqCoDel(times));
+    for (config, table) in [(plain, 0), (managed(Discipline::CoDel(times)), 0), (fair, FLOWS_MEMORY)] {
+        let packet = |n: u64| {
+            let from = (n % 5) as usize;
+            let mut bytes = vec![0; 1_500];
+            bytes[..8].copy_from_slice(&u64::to_be_bytes(n));
+            let meta = FrameMeta { flow: n / 5 % 7, ..FrameMeta::default() };
+            (Instant::from_micros(20 * n), Stimulus::Frame(port(from, (from + 1) % 5), bytes, meta))
+        };
+        let ports = (0..5).flat_map(|a| (0..5).map(move |b| port(a, b))).collect();
+        let script = Script { steps: (0..100_000).map(packet).collect(), ports, end: Instant::from_secs(3) };
+        // As much again for tables that grow by doubling.
+        let limit = 2 * 5 * 20 * 1_600 + 5 * (STATION_MEMORY + table);
+        let make = || Wifi::new(Seed(9), "law", &config).unwrap();
+        check_memory(make, &script, limit, |work| allocation_counter::measure(work).bytes_max);
     }
 }
 

@@ -112,6 +112,7 @@ impl OwnDoor {
                 let Some(peer) = gateway.peer_towards(now, syn.target.ip()) else {
                     return self.answer_refusal(&syn, Reason::Unreachable);
                 };
+                self.begin_waiting(now);
                 // Without room it is dropped: its TCP repeats it.
                 if let Ok(flow) = gateway.open(now, peer, syn.source, syn.target) {
                     for ended in self.attempts.begin(now, syn, flow, (), held) {
@@ -186,6 +187,13 @@ impl OwnDoor {
         let tick = self.waits().then(|| Wakeup { at: self.ticked + TICK, cause: "door: held SYNs and connects" });
         let last = self.last_bytes.deadline().map(|at| Wakeup { at, cause: "door: last bytes" });
         Wakeup::earliest(self.host.poll_timeout(), Wakeup::earliest(tick, last))
+    }
+
+    /// Called before something waits: a deadline never lies in the past.
+    fn begin_waiting(&mut self, now: Instant) {
+        if !self.waits() {
+            self.ticked = now;
+        }
     }
 
     fn waits(&self) -> bool {
@@ -263,6 +271,7 @@ impl OwnDoor {
         self.next_port = local.port().checked_add(1).unwrap_or(*PORTS.start());
         match self.host.connect(now, local, target) {
             Ok(name) => {
+                self.begin_waiting(now);
                 self.connecting += 1;
                 self.insert(now, name, flow, Stage::Connecting(now + CONNECT_PATIENCE));
             }
@@ -406,3 +415,6 @@ fn complete(packet: &mut [u8], own: Ipv4Addr) {
     let sum = checksum(&[header]);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
 }
+
+#[cfg(test)]
+mod laws_tests;

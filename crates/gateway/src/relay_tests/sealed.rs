@@ -1,7 +1,7 @@
 //! Flows whose edges seal them, over relays that do what they should not.
 
 use super::*;
-use crate::relay::Meddler;
+use crate::{Faults, Meddler};
 use std::sync::{Arc, Mutex};
 use wavelane_wire::frame::Reach;
 
@@ -44,7 +44,7 @@ impl Chain {
     fn corrupt(&mut self, node: usize, deed: impl FnMut(&Witness, PeerId, &mut Vec<u8>) + Send + 'static) -> Witness {
         let witness = Witness::default();
         let relay = Relay { witness: witness.clone(), deed: Box::new(deed), claims: 0 };
-        self.node(node).set_meddler(Box::new(relay));
+        self.node(node).set_faults(Faults { meddler: Some(Box::new(relay)), ..Faults::default() });
         witness
     }
     fn distrusted(&self, node: usize) -> u64 {
@@ -163,7 +163,7 @@ fn withheld_octets_are_missed_and_the_flow_ends_or_goes_on() {
 fn a_relay_cannot_say_that_octets_arrived() {
     let mut chain = sealed_chain(3);
     let relay = Relay { witness: Witness::default(), deed: Box::new(|_, _, _| {}), claims: 1 };
-    chain.node(1).set_meddler(Box::new(relay));
+    chain.node(1).set_faults(Faults { meddler: Some(Box::new(relay)), ..Faults::default() });
     chain.talk(noise(1, 300_000), Vec::new());
     let over = |chain: &mut Chain| chain.ends_otherwise().is_some();
     assert!(chain.run(Span::from_secs(900), over));

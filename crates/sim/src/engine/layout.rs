@@ -5,11 +5,12 @@ use super::router::Router;
 use super::{ChannelId, Due, Engine, Node, NodeId, Plug};
 use crate::clock::NodeClock;
 use crate::content::Content;
+use crate::faults::NodeFaults;
 use crate::host::HostNode;
 use crate::node::{DOOR, GatewayNode, INSIDE};
 use crate::traffic::{Flow, FlowIndex, FlowSpec};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{PortId, Ratio};
+use wavelane_base::PortId;
 use wavelane_channel::CableConfig;
 use wavelane_channel::cable::Cable;
 use wavelane_gateway::{Config, ConfigError};
@@ -32,12 +33,12 @@ impl Engine {
         self.gateway_mut(node).open_door(now, address, config);
     }
 
-    /// Has a gateway change, with this chance, each stretch of a flow that it passes on as a relay.
+    /// Has a gateway do wrong from now on.
     ///
     /// # Panics
     /// If `node` is no gateway.
-    pub fn corrupt(&mut self, node: NodeId, p: Ratio) {
-        self.gateway_mut(node).corrupt(p);
+    pub fn set_faults(&mut self, node: NodeId, faults: NodeFaults) {
+        self.gateway_mut(node).set_faults(faults);
     }
 
     /// Adds a router, which forwards by the routes it is given and by nothing else.

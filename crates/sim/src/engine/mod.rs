@@ -14,6 +14,7 @@ mod reading;
 mod router;
 
 use crate::agenda::Agenda;
+use crate::connection::PIECE;
 use crate::host::HostNode;
 use crate::node::{GatewayNode, INSIDE, Moment, Outgoing, Resident};
 use crate::traffic::Flow;
@@ -146,6 +147,8 @@ pub struct Engine {
     /// Packet buffers to be used again.
     spare: Vec<Vec<u8>>,
     buffer: Vec<u8>,
+    /// What a program moves per call.
+    piece: Box<[u8; PIECE]>,
     digest: u64,
     tap: Option<Tap>,
     /// How exchanges are sent by radio, by the client's port; others by default.
@@ -181,6 +184,7 @@ impl Engine {
             departed: Vec::new(),
             spare: Vec::new(),
             buffer: vec![0; PACKET_ROOM],
+            piece: Box::new([0; PIECE]),
             digest: DIGEST_START,
             tap: None,
             handlings: BTreeMap::new(),
@@ -297,7 +301,13 @@ impl Engine {
     }
 
     fn at_node<T>(&mut self, node: usize, act: impl FnOnce(&mut Node, &mut Moment<'_>) -> T) -> T {
-        let mut moment = Moment { now: self.now, flows: &mut self.flows, out: &mut self.out, spare: &mut self.spare };
+        let mut moment = Moment {
+            now: self.now,
+            flows: &mut self.flows,
+            out: &mut self.out,
+            spare: &mut self.spare,
+            piece: &mut self.piece,
+        };
         let result = act(&mut self.nodes[node], &mut moment);
         if let Some(resident) = self.nodes[node].resident() {
             self.agenda.set(self.node_actors[node], resident.deadline());

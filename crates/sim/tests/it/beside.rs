@@ -103,10 +103,16 @@ fn a_flow_has_its_own_congestion_control_under_any_tcp_stack() {
 }
 
 #[test]
-fn at_the_stream_seam_there_is_no_congestion_control_to_choose() {
+fn a_client_on_a_gateway_sends_without_a_tcp() {
     let mut scenario = shared("");
     scenario.flows[0].control = Some(TcpKind::Bbr);
-    let review = SimBackend.review(&scenario);
-    let named: Vec<_> = review.clauses.iter().map(|c| c.clause.as_str()).collect();
-    assert!(named.contains(&"flows.ours") && !named.contains(&"flows.other"), "{named:?}");
+    let named = |scenario: &Scenario| -> Vec<String> {
+        SimBackend.review(scenario).clauses.into_iter().map(|clause| clause.clause).collect()
+    };
+    assert_eq!(named(&scenario), [""; 0], "the client's TCP is BBR");
+    scenario.flows[0].from = "a".to_owned();
+    assert_eq!(named(&scenario), ["flows.ours"]);
+    let raw = run(&scenario, Stack::Wavelane, 1);
+    let alone = mbit(&raw.flows[0].arrivals, 3, 10);
+    assert!(alone > 9.0, "{alone:.2} Mbit/s");
 }

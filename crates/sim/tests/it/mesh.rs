@@ -5,7 +5,7 @@ use wavelane_base::{Instant, Octets, Ratio, Seed, Span};
 use wavelane_channel::cable::Direction;
 use wavelane_channel::{CableConfig, Parameter};
 use wavelane_gateway::Event;
-use wavelane_sim::{FlowEnd, FlowIndex, FlowSpec, Mesh, MeshSpec, Work};
+use wavelane_sim::{FlowEnd, FlowIndex, FlowSpec, Mesh, MeshSpec, NodeFaults, Work};
 
 /// 0 and 5 over 1 and 2, or over 3 and 4.
 const TWO_WAYS: [[usize; 2]; 6] = [[0, 1], [1, 2], [2, 5], [0, 3], [3, 4], [4, 5]];
@@ -113,7 +113,8 @@ fn sealed_flows_leave_a_relay_that_changes_octets() {
         let mut mesh = sealed_two_ways(seed);
         traffic(&mut mesh);
         mesh.engine.run_until(Instant::from_millis(400 * (seed - 1)));
-        mesh.engine.corrupt(mesh.nodes[liar], Ratio::new(1, 10).unwrap());
+        let corruption = Ratio::new(1, 10).unwrap();
+        mesh.engine.set_faults(mesh.nodes[liar], NodeFaults { corruption, ..NodeFaults::default() });
         finish(&mut mesh, secs(60));
         let [found, other] = [0, 5].map(|edge| mesh.count(edge, "dropped_parcels_foreign"));
         assert!(found + other > 0, "seed {seed}");
