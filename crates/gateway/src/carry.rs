@@ -22,7 +22,8 @@ pub(super) struct Around {
 const ENDED_MAX: usize = 4096;
 
 impl Gateway {
-    /// Asks `peer` to connect to `target` on behalf of the application at `source`.
+    /// Asks `peer` to connect to `target` on behalf of the application at `source`. Where a table decides, and the peer's routes
+    /// cover the target, the peer that the table names is asked instead.
     pub fn open(
         &mut self,
         now: Instant,
@@ -33,12 +34,13 @@ impl Gateway {
         if peer.0 >= self.links.len() {
             return Err(OpenError::UnknownPeer);
         }
+        let ways = self.ways_to(None, target.ip());
+        let peer = self.named_by_table(now, peer, target.ip())?;
         self.lend(peer);
         let mut token = [0; 16];
         self.dice.fill(&mut token);
-        let ways = self.ways_to(None, target.ip());
         let routed = ways.contains(&peer);
-        let choice = routed && ways.len() > 1;
+        let choice = routed && self.is_choice(&ways);
         let mut edge = Edge::new(token, Role::Opener { peer, source, target, resumes: 0, routed, choice });
         edge.seal = self.ask_for_keys(peer, choice, &Around { token, source, target });
         let passage = Some(edge.passage());

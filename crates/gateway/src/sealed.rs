@@ -3,7 +3,7 @@
 //! again, and is over when nothing honest comes for too long.
 
 use super::carry::Around;
-use super::edge::Edge;
+use super::edge::{Edge, Role};
 use super::relay::Side;
 use super::{Event, Gateway, PeerId};
 use std::net::{IpAddr, SocketAddr};
@@ -32,6 +32,8 @@ pub(super) struct Agreed {
     keys: FlowKeys,
     /// At the answering edge: what it was asked and what it answers.
     answer: Option<([u8; OPEN_KEYS_LEN], [u8; ANSWER_KEYS_LEN])>,
+    /// Where the flow leads, for the operator.
+    target: SocketAddr,
     /// What was opened last, and how much of it was read. It counts as the application's.
     plain: Vec<u8>,
     taken: usize,
@@ -40,8 +42,8 @@ pub(super) struct Agreed {
 }
 
 impl Agreed {
-    fn new(keys: FlowKeys, answer: Option<([u8; OPEN_KEYS_LEN], [u8; ANSWER_KEYS_LEN])>) -> Self {
-        Self { keys, answer, plain: Vec::new(), taken: 0, finished: false }
+    fn new(keys: FlowKeys, target: SocketAddr, answer: Option<([u8; OPEN_KEYS_LEN], [u8; ANSWER_KEYS_LEN])>) -> Self {
+        Self { keys, answer, target, plain: Vec::new(), taken: 0, finished: false }
     }
     fn unread(&self) -> &[u8] {
         &self.plain[self.taken..]
@@ -69,6 +71,14 @@ impl Edge {
     /// Whether relays are to see nothing of it.
     pub(super) fn is_sealed(&self) -> bool {
         self.seal.is_some()
+    }
+    /// Where it leads, if that is known here.
+    fn target(&self) -> Option<SocketAddr> {
+        match (&self.seal, self.role) {
+            (_, Role::Opener { target, .. }) => Some(target),
+            (Some(Sealing::Agreed(agreed)), Role::Answerer) => Some(agreed.target),
+            _ => None,
+        }
     }
     fn agreed(&mut self) -> Option<&mut Agreed> {
         match &mut self.seal {
@@ -136,11 +146,12 @@ impl Edge {
     /// Takes what came with an Answer: whether it is the other edge's.
     pub(super) fn take_answer(&mut self, answered: Answered) -> bool {
         let reach = Reach { received: answered.received, finished: false };
+        let target = self.target();
         match (&mut self.seal, answered.seal) {
             (None, None) => true,
             (Some(Sealing::Asking(asking)), Some(Seal::Keys(message))) => {
-                let Some(keys) = asking.agree(&message) else { return false };
-                self.seal = Some(Sealing::Agreed(Box::new(Agreed::new(keys, None))));
+                let Some((keys, target)) = asking.agree(&message).zip(target) else { return false };
+                self.seal = Some(Sealing::Agreed(Box::new(Agreed::new(keys, target, None))));
                 if self.ended {
                     self.seal_end();
                 }
@@ -211,7 +222,7 @@ impl Gateway {
         };
         let Some(asked) = asked.ok().filter(|asked| known(asked.caller())) else { return self.refuse_keys() };
         let (answer, agreed) = asked.agree();
-        Ok(Some(Sealing::Agreed(Box::new(Agreed::new(agreed, Some((keys, answer)))))))
+        Ok(Some(Sealing::Agreed(Box::new(Agreed::new(agreed, around.target, Some((keys, answer)))))))
     }
 
     fn refuse_keys<T>(&mut self) -> Result<T, Reason> {
@@ -229,6 +240,7 @@ impl Gateway {
     /// What came, or does not come, by the present way is a relay's doing: the flow leaves it.
     pub(super) fn distrust(&mut self, now: Instant, id: FlowId, deceit: Deceit) {
         let Some((peer, name)) = self.flows.find(id) else { return };
+        let target = self.flows.edge(id).and_then(|edge| edge.target());
         let (counter, what) = match deceit {
             Deceit::Parcel => (&mut self.counters.dropped_parcels_foreign, "octets that do not open"),
             Deceit::Word => (&mut self.counters.dropped_words_forged, "a word that is not the other edge's"),
@@ -237,11 +249,13 @@ impl Gateway {
         *counter += 1;
         let state = &mut self.peers[peer.0];
         state.distrusted += 1;
+        state.distrusted_last = Some((now, what, target));
         if state.distrust_told.is_none_or(|at| now.since(at) >= NOTICE_EVERY) {
             state.distrust_told = Some(now);
             let name = &self.config.peers[peer.0].name;
+            let flow = target.map(|target| format!(" of a flow to {target}")).unwrap_or_default();
             let text = format!(
-                "peer '{name}': {what} came by it: it, or a relay behind it, fails or lies; other ways are taken where there are any"
+                "peer '{name}': {what}{flow} came by it: it, or a relay behind it, fails or lies; other ways are taken where there are any"
             );
             self.events.push_back(Event::Notice(text));
         }
