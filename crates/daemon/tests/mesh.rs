@@ -16,7 +16,10 @@ use std::time::Duration;
 use wavelane_host::netns::{ChildEnd, Netns};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-const [A, B, C, D]: [usize; 4] = [0, 1, 2, 3];
+const A: usize = 0;
+const B: usize = 1;
+const C: usize = 2;
+const D: usize = 3;
 /// Cables: node, node; the first has .1 and the second .2 of 10.0.n.0/24.
 const CABLES: [[usize; 2]; 4] = [[A, B], [A, C], [B, D], [C, D]];
 const SERVER: &str = "10.9.4.9:7";
@@ -240,7 +243,9 @@ fn babeld_moves_a_flow_over_when_a_node_dies() {
         return;
     }
     if Command::new("babeld").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
-        return eprintln!("SKIPPED (1 test): babeld_moves_a_flow_over_when_a_node_dies needs babeld: apt-get install babeld");
+        return eprintln!(
+            "SKIPPED (1 test): babeld_moves_a_flow_over_when_a_node_dies needs babeld: apt-get install babeld"
+        );
     }
     let world = Diamond::new("babel");
     let mut babels: Vec<Babel> = [A, B, C, D].map(|node| babel(&world, node)).into();

@@ -57,7 +57,7 @@ use wavelane_transport::link::{self, Arrival, LaneOptions, LinkConfig};
 use wavelane_transport::session::{Established, Incoming, LANES_MAX, Origin, PeerKeys, Sessions, SessionsConfig, Way};
 pub use wavelane_transport::{Choice, Controller};
 use wavelane_wire::datagram::{ETHERNET_OVERHEAD, UDP4_OVERHEAD, UDP6_OVERHEAD};
-pub use wavelane_wire::frame::Reason;
+pub use wavelane_wire::frame::{Reach, Reason};
 pub use wavelane_wire::keylog::LoggedKey;
 
 /// A neighbour, and what is carried to and from it.

@@ -252,8 +252,9 @@ impl Found<'_> {
             return Ok(());
         }
         let key = (route.prefix.address, route.prefix.bits);
+        let full = self.routes.len() == ROUTES_MAX;
         match self.routes.get_mut(&key) {
-            None if self.routes.len() == ROUTES_MAX => {
+            None if full => {
                 let what = format!(
                     "more than {ROUTES_MAX} routes lie within the peers' `routes`: name smaller networks there"
                 );

@@ -68,7 +68,9 @@ fn the_kernel_is_read_and_tells_of_changes() {
         let done = space.run(move || Command::new("sh").arg("-ec").arg(what).status().unwrap()).unwrap();
         assert!(done.success(), "{what}");
     };
-    ip("ip link set lo up; ip link add d0 type dummy; ip addr add 10.0.0.1/24 dev d0; ip link set d0 up");
+    ip(
+        "ip link set lo up; ip link add d0 type veth peer name d1; ip link set d1 up; ip addr add 10.0.0.1/24 dev d0; ip link set d0 up",
+    );
     ip("ip route add 10.9.0.0/16 via 10.0.0.7 metric 20; ip route add 10.9.0.0/16 via 10.0.0.8 metric 10");
     ip(
         "ip route add unreachable 10.9.4.0/24; ip route add 10.9.5.0/24 via 10.0.0.9 table 100; ip route add 10.8.0.0/16 via 10.0.0.7",

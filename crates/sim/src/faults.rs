@@ -1,21 +1,107 @@
 //! What relays of a simulation do that no gateway does.
 
+use core::fmt;
+use std::collections::BTreeMap;
 use wavelane_base::{Chance, Ratio};
-use wavelane_gateway::{Meddler, PeerId};
+use wavelane_gateway::{Meddler, PeerId, Reach};
 
-/// A relay that changes what it passes on.
-#[derive(Debug)]
-pub(crate) struct Corruption {
-    /// How likely, of each stretch of a flow that it passes on at once.
-    pub(crate) p: Ratio,
-    pub(crate) chance: Chance,
+/// How a relay lies about what it passes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deed {
+    /// Changes a bit of a stretch.
+    Corrupts,
+    /// Takes octets into custody and passes nothing on from some moment.
+    Withholds,
+    /// Passes a stretch on once more.
+    Replays,
+    /// Passes a stretch's octets on in another order.
+    Reorders,
+    /// Says in an edge's name that it has what it has not.
+    Claims,
 }
 
-impl Meddler for Corruption {
-    fn octets(&mut self, _: PeerId, octets: &mut Vec<u8>) {
-        if !octets.is_empty() && self.chance.happens(self.p) {
-            let bit = self.chance.below(8 * octets.len() as u64);
-            octets[(bit / 8) as usize] ^= 1 << (bit % 8);
+/// What a lying relay does, and how often: of each stretch of a flow that it passes on at once, or of each Progress.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lie {
+    /// What.
+    pub deed: Deed,
+    /// How likely.
+    pub p: Ratio,
+}
+
+impl Deed {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Corrupts, Self::Withholds, Self::Replays, Self::Reorders, Self::Claims];
+}
+
+impl fmt::Display for Lie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let deed = match self.deed {
+            Deed::Corrupts => "corrupts",
+            Deed::Withholds => "withholds",
+            Deed::Replays => "replays",
+            Deed::Reorders => "reorders",
+            Deed::Claims => "claims receipt",
+        };
+        write!(f, "{deed} {}/{}", self.p.num(), self.p.den())
+    }
+}
+
+/// A relay that does it.
+#[derive(Debug)]
+pub(crate) struct Liar {
+    lie: Lie,
+    chance: Chance,
+    /// To whom nothing is passed on any more.
+    withheld: BTreeMap<PeerId, bool>,
+    /// What was passed on last, for a relay that replays.
+    last: Vec<u8>,
+}
+
+impl Liar {
+    pub(crate) fn new(lie: Lie, chance: Chance) -> Self {
+        Self { lie, chance, withheld: BTreeMap::new(), last: Vec::new() }
+    }
+}
+
+impl Meddler for Liar {
+    fn octets(&mut self, to: PeerId, octets: &mut Vec<u8>) {
+        if octets.is_empty() || self.lie.deed == Deed::Claims {
+            return;
+        }
+        let now = self.chance.happens(self.lie.p);
+        match self.lie.deed {
+            Deed::Withholds => {
+                let withheld = self.withheld.entry(to).or_default();
+                *withheld |= now;
+                if *withheld {
+                    octets.clear();
+                }
+            }
+            Deed::Corrupts if now => {
+                let bit = self.chance.below(8 * octets.len() as u64);
+                octets[(bit / 8) as usize] ^= 1 << (bit % 8);
+            }
+            Deed::Reorders if now => {
+                let by = self.chance.below(octets.len() as u64) as usize;
+                octets.rotate_left(by);
+            }
+            Deed::Replays => {
+                let fresh = octets.clone();
+                if now {
+                    // In place of what follows: a stretch of the past first.
+                    octets.splice(0..0, self.last.iter().copied());
+                }
+                self.last = fresh;
+            }
+            Deed::Corrupts | Deed::Reorders | Deed::Claims => {}
+        }
+    }
+
+    fn progress(&mut self, reach: &mut Reach) {
+        if self.lie.deed == Deed::Claims && self.chance.happens(self.lie.p) {
+            reach.received += 1 + self.chance.below(100_000);
+            reach.finished |= self.chance.below(2) == 0;
         }
     }
 }

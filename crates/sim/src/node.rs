@@ -2,11 +2,11 @@
 
 use crate::clock::NodeClock;
 use crate::connection::{Connection, Seam, request};
-use crate::faults::Corruption;
+use crate::faults::{Liar, Lie};
 use crate::traffic::{Flow, FlowEnd, FlowIndex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Ratio, Seed, Streams, Wakeup};
+use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams, Wakeup};
 use wavelane_door::OwnDoor;
 use wavelane_gateway::{Config, ConfigError, Event, Gateway, Reason};
 use wavelane_wire::ip::{Ipv4, Udp4};
@@ -47,8 +47,8 @@ pub(crate) struct GatewayNode {
     connections: BTreeMap<FlowId, Connection>,
     seed: Seed,
     boots: u64,
-    /// A fault: how likely it changes a stretch that it passes on.
-    corruption: Ratio,
+    /// A fault: what it does to what it passes on.
+    lie: Option<Lie>,
     buffer: Vec<u8>,
 }
 
@@ -128,17 +128,17 @@ impl GatewayNode {
             connections: BTreeMap::new(),
             seed,
             boots: 0,
-            corruption: Ratio::ZERO,
+            lie: None,
             buffer: vec![0; BATCH_ROOM],
         })
     }
 
-    /// Has it change what it passes on from now on.
-    pub(crate) fn corrupt(&mut self, p: Ratio) {
-        self.corruption = p;
-        if p != Ratio::ZERO {
+    /// Has it lie about what it passes on from now on.
+    pub(crate) fn lie(&mut self, lie: Option<Lie>) {
+        self.lie = lie;
+        if let Some(lie) = lie {
             let chance = self.seed.chance(&format!("node {} / corruption {}", self.name, self.boots));
-            self.gateway.set_meddler(Box::new(Corruption { p, chance }));
+            self.gateway.set_meddler(Box::new(Liar::new(lie, chance)));
         }
     }
 
@@ -163,7 +163,7 @@ impl GatewayNode {
         match boot(&self.name, self.clock.local(moment.now), config, self.seed, self.boots) {
             Ok(gateway) => {
                 self.gateway = gateway;
-                self.corrupt(self.corruption);
+                self.lie(self.lie);
             }
             Err(why) => panic!("node {}: a configuration that was good is refused now: {why}", self.name),
         }

@@ -5,6 +5,7 @@ use super::router::Router;
 use super::{ChannelId, Due, Engine, Node, NodeId, Plug};
 use crate::clock::NodeClock;
 use crate::content::Content;
+use crate::faults::{Deed, Lie};
 use crate::host::HostNode;
 use crate::node::{DOOR, GatewayNode, INSIDE};
 use crate::traffic::{Flow, FlowIndex, FlowSpec};
@@ -37,7 +38,16 @@ impl Engine {
     /// # Panics
     /// If `node` is no gateway.
     pub fn corrupt(&mut self, node: NodeId, p: Ratio) {
-        self.gateway_mut(node).corrupt(p);
+        let lie = Lie { deed: Deed::Corrupts, p };
+        self.lie(node, (p != Ratio::ZERO).then_some(lie));
+    }
+
+    /// Has a gateway lie about what it passes on as a relay.
+    ///
+    /// # Panics
+    /// If `node` is no gateway.
+    pub fn lie(&mut self, node: NodeId, lie: Option<Lie>) {
+        self.gateway_mut(node).lie(lie);
     }
 
     /// Adds a router, which forwards by the routes it is given and by nothing else.
