@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, PortId, Span};
 use wavelane_gateway as gateway;
-use wavelane_gateway::{Choice, Controller, LaneConfig, Medium, PacketConfig, PeerConfig};
+use wavelane_gateway::{Backpressure, Choice, Controller, LaneConfig, Medium, PacketConfig, PeerConfig};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -272,6 +272,12 @@ pub struct Config {
     pub forwards: Vec<Forward>,
     /// Whether flows across relays are sealed from edge to edge.
     pub seal: bool,
+    /// What is taken of a connection before the next gateway has it.
+    pub backpressure: Backpressure,
+    /// Whether few bytes go ahead of many.
+    pub micro_blocks: bool,
+    /// Bytes kept of what was passed on.
+    pub cache: Octets,
     /// The gateways beyond relays.
     pub edges: Vec<gateway::EdgeConfig>,
     /// Test clock.
@@ -359,6 +365,9 @@ impl Config {
             serves: self.serves.clone().unwrap_or_default(),
             seal: self.seal,
             edges: self.edges.clone(),
+            backpressure: self.backpressure,
+            micro_blocks: self.micro_blocks,
+            cache: self.cache,
             keep_sources: self.source == Source::Keep,
             idle: self.idle,
             aes_hardware: aes_hardware(),

@@ -14,8 +14,11 @@ use wavelane_wire::parcel::{PARCEL_OVERHEAD, PARCEL_PLAIN_MAX, WordIn, flow_prol
 
 /// Octets that are worth a parcel of their own unless they are all there are.
 const PARCEL_MIN: usize = 1024;
-/// Times in a row that a way is left because what came by it was not the other edge's: past it the flow is over.
-pub(super) const DISTRUST_MAX: u32 = 16;
+/// Times in a row that a way is left because what came by it was not the other edge's: past it the flow is over. With the waits
+/// between they take 25 to 60 s.
+const DISTRUST_MAX: u32 = 9;
+/// The same for octets withheld, which takes 15 s to find out each time. A partition counts once: the next request waits in it.
+const WITHHELD_MAX: u32 = 2;
 /// The operator is told of a neighbour at most so often.
 const NOTICE_EVERY: Span = Span::from_secs(10);
 
@@ -263,9 +266,12 @@ impl Gateway {
         hop.reset(name, Reason::Corrupted);
         self.dirty.insert(peer);
         let Some(edge) = self.flows.edge(id) else { return };
-        let times = if deceit == Deceit::Withheld { &mut edge.withheld } else { &mut edge.distrusts };
+        let (times, most) = match deceit {
+            Deceit::Withheld => (&mut edge.withheld, WITHHELD_MAX),
+            Deceit::Parcel | Deceit::Word => (&mut edge.distrusts, DISTRUST_MAX),
+        };
         *times += 1;
-        if *times > DISTRUST_MAX {
+        if *times > most {
             let accepted = edge.accepted;
             return self.end(id, Reason::Corrupted, accepted);
         }

@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Rate, Span};
 use wavelane_gateway as gateway;
-use wavelane_gateway::{Choice, Controller};
+use wavelane_gateway::{Backpressure, Choice, Controller};
 use wavelane_host::{ether, routes};
 
 /// A packet of this size fits one datagram of a lane on a path of 1500 bytes.
@@ -55,6 +55,36 @@ struct GatewayTable {
     idle: Option<String>,
     #[serde(default)]
     seal: SealWord,
+    #[serde(default)]
+    backpressure: BackpressureWord,
+    #[serde(default = "yes")]
+    micro_blocks: bool,
+    cache: Option<String>,
+}
+
+/// How much of a connection is taken that the next gateway does not have, in the file's words.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+enum BackpressureWord {
+    #[default]
+    #[serde(rename = "adaptive")]
+    Adaptive,
+    #[serde(rename = "limit-1")]
+    One,
+    #[serde(rename = "limit-2")]
+    Two,
+    #[serde(rename = "off")]
+    Off,
+}
+
+impl From<BackpressureWord> for Backpressure {
+    fn from(word: BackpressureWord) -> Self {
+        match word {
+            BackpressureWord::Adaptive => Self::Adaptive,
+            BackpressureWord::One => Self::Blocks(1),
+            BackpressureWord::Two => Self::Blocks(2),
+            BackpressureWord::Off => Self::Off,
+        }
+    }
 }
 
 /// What says by which peer a target is reached, in the file's words.
@@ -259,6 +289,12 @@ impl Config {
             tun: file.tun.map(tun).transpose()?,
             forwards,
             seal: g.seal == SealWord::EndToEnd,
+            backpressure: g.backpressure.into(),
+            micro_blocks: g.micro_blocks,
+            cache: match &g.cache {
+                Some(text) => units::octets(text).map_err(|e| value("gateway.cache", e))?,
+                None => defaults.cache,
+            },
             edges: file.edge.into_iter().map(edge).collect::<Result<_, _>>()?,
             clock: clock(file.clock)?,
         };

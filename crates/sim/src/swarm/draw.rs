@@ -117,7 +117,7 @@ pub(super) fn plan(seed: u64) -> Plan {
     let mut plan = Plan {
         seed,
         flows: flows.collect(),
-        mesh: MeshSpec { nodes, links, routing, pool, flows_max, seal: false },
+        mesh: MeshSpec { links, routing, pool, flows_max, ..MeshSpec::new(nodes, &[], &CableConfig::default()) },
         crashes: Vec::new(),
         liar: None,
         healed,

@@ -1,6 +1,6 @@
 //! Running a plan, and what must hold of it.
 
-use super::{AFTERMATH, DECEIVED, HEALING, Plan};
+use super::{AFTERMATH, HEALING, Plan};
 use crate::mesh::Mesh;
 use crate::traffic::{FlowEnd, FlowIndex, FlowSpec, Work};
 use wavelane_base::{Instant, Octets, Rate, Ratio, Seed, Span};
@@ -100,12 +100,10 @@ fn run(plan: &Plan) -> Result<Outcome, String> {
     flows.extend(late);
     let freed = plan.last_pause().map_or(plan.healed, |pause| pause.max(plan.healed));
     let open = |mesh: &Mesh| flows.iter().any(|flow| mesh.engine.log(flow.index).end.is_none());
-    let patience = |flow: &&Running| if flow.is_honest(plan) { HEALING } else { DECEIVED };
     while open(&mesh) {
-        let late = flows.iter().filter(|flow| mesh.engine.now() >= freed + patience(flow));
-        let names: Vec<String> = late.filter_map(|flow| stuck(&mesh, flow)).collect();
-        if !names.is_empty() {
-            return Err(format!("{} after the healing not over: {}", mesh.engine.now().since(freed), names.join("; ")));
+        if mesh.engine.now() >= freed + HEALING {
+            let names: Vec<String> = flows.iter().filter_map(|flow| stuck(&mesh, flow)).collect();
+            return Err(format!("{HEALING} after the healing not over: {}", names.join("; ")));
         }
         mesh.engine.run_until(mesh.engine.now() + LOOK);
         check_bounds(plan, &mesh, &flows)?;
@@ -170,9 +168,7 @@ fn check_ends(plan: &Plan, mesh: &Mesh, flows: &[Running], freed: Instant) -> Re
         let log = mesh.engine.log(flow.index);
         let Some((at, how)) = log.end else { continue };
         let honest = flow.is_honest(plan);
-        if honest {
-            outcome.longest = outcome.longest.max(at.since(freed));
-        }
+        outcome.longest = outcome.longest.max(at.since(freed));
         // A gateway at either end that lost its memory lost the flow.
         let forgotten = plan.crashes.iter().any(|crash| {
             [flow.from, flow.to].contains(&crash.node) && crash.at <= at && crash.at + Span::from_secs(1) >= flow.start
@@ -181,7 +177,7 @@ fn check_ends(plan: &Plan, mesh: &Mesh, flows: &[Running], freed: Instant) -> Re
         match how {
             FlowEnd::Complete => outcome.complete += 1,
             FlowEnd::Reset(_) if forgotten => outcome.reset += 1,
-            FlowEnd::Reset(Some(_)) | FlowEnd::Refused(Some(_)) if !honest => outcome.deceived += 1,
+            FlowEnd::Reset(_) | FlowEnd::Refused(Some(_)) if !honest => outcome.deceived += 1,
             FlowEnd::Refused(_) if forgotten => outcome.refused += 1,
             FlowEnd::Refused(Some(Reason::NoRoom)) if full => outcome.refused += 1,
             FlowEnd::Refused(Some(_)) if log.accepted.is_none() && is_disturbed(plan, mesh, flow.start, at) => {

@@ -17,10 +17,6 @@ use std::collections::VecDeque;
 use wavelane_base::{Instant, Span};
 use wavelane_gateway::HOPS_MAX;
 
-/// The same for a flow that only the liar connects: an edge leaves a way 16 times, each after up to 7 s without news and a
-/// wait of up to 12 s.
-pub const DECEIVED: Span = Span::from_secs(16 * (7 + 12));
-
 /// How long after the last fault and the last reader's pause every flow must have ended.
 pub const HEALING: Span = Span::from_secs(60);
 
