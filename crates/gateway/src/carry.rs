@@ -168,6 +168,8 @@ impl Gateway {
                     self.replay(now, id);
                 }
             }
+            // The other edge distrusts the way.
+            HopEvent::Reset(_, Reason::Corrupted) if self.is_distrusted_for_good(id) => self.end_distrusted(id),
             HopEvent::Refused(_, reason) | HopEvent::Reset(_, reason) => self.lost(now, id, reason),
             HopEvent::Withdrawn(_) => self.lost(now, id, Reason::Restarted),
             HopEvent::Closed(_) if self.flows.edge(id).is_some_and(|edge| !edge.is_proven_finished()) => {

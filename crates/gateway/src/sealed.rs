@@ -14,10 +14,12 @@ use wavelane_wire::parcel::{PARCEL_OVERHEAD, PARCEL_PLAIN_MAX, WordIn, flow_prol
 
 /// Octets that are worth a parcel of their own unless they are all there are.
 const PARCEL_MIN: usize = 1024;
-/// Times in a row that a way is left because what came by it was not the other edge's: past it the flow is over. With the waits
-/// between they take 25 to 60 s.
-const DISTRUST_MAX: u32 = 9;
-/// The same for octets withheld, which takes 15 s to find out each time. A partition counts once: the next request waits in it.
+/// Most octets opened at once, of four parcels: they lie beside the pool until the application has read them.
+const OPENED_MAX: usize = 4 * PARCEL_PLAIN_MAX;
+/// Times in a row that a way is left because one of the edges distrusts it: past it the flow is over. Few, so that where no other
+/// way is the applications hear of it within a minute, whatever a relay does in turn.
+const DISTRUST_MAX: u32 = 4;
+/// The same for octets withheld, which takes 7 s to find out each time. A partition counts once: the next request waits in it.
 const WITHHELD_MAX: u32 = 2;
 /// The operator is told of a neighbour at most so often.
 const NOTICE_EVERY: Span = Span::from_secs(10);
@@ -262,20 +264,26 @@ impl Gateway {
             );
             self.events.push_back(Event::Notice(text));
         }
-        let hop = self.blocks(peer);
-        hop.reset(name, Reason::Corrupted);
-        self.dirty.insert(peer);
         let Some(edge) = self.flows.edge(id) else { return };
-        let (times, most) = match deceit {
-            Deceit::Withheld => (&mut edge.withheld, WITHHELD_MAX),
-            Deceit::Parcel | Deceit::Word => (&mut edge.distrusts, DISTRUST_MAX),
-        };
-        *times += 1;
-        if *times > most {
-            let accepted = edge.accepted;
-            return self.end(id, Reason::Corrupted, accepted);
-        }
-        self.lost(now, id, Reason::Corrupted);
+        edge.withheld += u32::from(deceit == Deceit::Withheld);
+        let over = edge.withheld > WITHHELD_MAX;
+        let over = self.is_distrusted_for_good(id) || over;
+        // The other edge need not wait for a flow that is over.
+        self.blocks(peer).reset(name, if over { Reason::Aborted } else { Reason::Corrupted });
+        self.dirty.insert(peer);
+        if over { self.end_distrusted(id) } else { self.lost(now, id, Reason::Corrupted) }
+    }
+
+    /// One of the edges left a sealed flow's way: whether that was once too often.
+    pub(super) fn is_distrusted_for_good(&mut self, id: FlowId) -> bool {
+        let Some(edge) = self.flows.edge(id).filter(|edge| edge.is_sealed()) else { return false };
+        edge.distrusts += 1;
+        edge.distrusts > DISTRUST_MAX
+    }
+
+    pub(super) fn end_distrusted(&mut self, id: FlowId) {
+        let accepted = self.flows.edge(id).is_some_and(|edge| edge.accepted);
+        self.end(id, Reason::Corrupted, accepted);
     }
 
     /// Of octets written as many as fit into parcels that there is room for.
@@ -325,35 +333,44 @@ impl Gateway {
         }
     }
 
-    /// Opens the next parcel if nothing opened is unread. Whether anything is.
+    /// Opens the next parcels if nothing opened is unread. Whether anything is.
     fn open_next(&mut self, now: Instant, flow: FlowId) -> bool {
-        loop {
-            let Some((peer, name)) = self.flows.find(flow) else {
-                return self.flows.edge(flow).and_then(Edge::agreed).is_some_and(|agreed| !agreed.unread().is_empty());
-            };
-            // Not by `blocks`: the edge is borrowed beside it.
-            let parts = self.links[peer.0].service.blocks.unread(name);
-            let Some(agreed) = self.flows.edge(flow).and_then(Edge::agreed) else { return false };
-            if !agreed.unread().is_empty() {
-                return true;
-            }
-            match agreed.keys.open(parts) {
-                Opened::Part => return false,
-                Opened::Foreign => {
-                    self.distrust(now, flow, Deceit::Parcel);
-                    self.settle(now, peer);
-                    return false;
+        let Some((peer, name)) = self.flows.find(flow) else {
+            return self.flows.edge(flow).and_then(Edge::agreed).is_some_and(|agreed| !agreed.unread().is_empty());
+        };
+        // Not by `blocks`: the edge is borrowed beside it.
+        let parts = self.links[peer.0].service.blocks.unread(name);
+        let Some(agreed) = self.flows.edge(flow).and_then(Edge::agreed) else { return false };
+        if !agreed.unread().is_empty() {
+            return true;
+        }
+        let (mut octets, mut plain, mut last) = (0, Vec::new(), Opened::Part);
+        while plain.len() + PARCEL_PLAIN_MAX <= OPENED_MAX {
+            last = agreed.keys.open(after(parts, octets), &mut plain);
+            match last {
+                Opened::Bytes(whole) => octets += whole,
+                Opened::End(whole) => {
+                    octets += whole;
+                    break;
                 }
-                Opened::Bytes(whole, plain) => {
-                    (agreed.plain, agreed.taken) = (plain, 0);
-                    self.consume_parcel(now, flow, (peer, name), whole);
-                }
-                Opened::End(whole) => self.consume_parcel(now, flow, (peer, name), whole),
+                Opened::Part | Opened::Foreign => break,
             }
         }
+        if octets > 0 {
+            // What is foreign behind it is met again.
+            let any = !plain.is_empty();
+            (agreed.plain, agreed.taken) = (plain, 0);
+            self.consume_parcels(now, flow, (peer, name), octets);
+            return any;
+        }
+        if last == Opened::Foreign {
+            self.distrust(now, flow, Deceit::Parcel);
+            self.settle(now, peer);
+        }
+        false
     }
 
-    fn consume_parcel(&mut self, now: Instant, flow: FlowId, side: Side, octets: usize) {
+    fn consume_parcels(&mut self, now: Instant, flow: FlowId, side: Side, octets: usize) {
         if let Some(edge) = self.flows.edge(flow) {
             edge.distrusts = 0;
         }
@@ -420,6 +437,11 @@ impl Gateway {
     pub(super) fn is_sealed(&mut self, flow: FlowId) -> bool {
         self.flows.edge(flow).is_some_and(|edge| edge.is_sealed())
     }
+}
+
+/// What follows the first octets of two parts.
+fn after<'a>((front, back): (&'a [u8], &'a [u8]), octets: usize) -> (&'a [u8], &'a [u8]) {
+    (front.get(octets..).unwrap_or(&[]), back.get(octets.saturating_sub(front.len())..).unwrap_or(&[]))
 }
 
 /// Octets that parcels in so much room hold.

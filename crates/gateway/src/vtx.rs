@@ -19,7 +19,7 @@ pub(super) const VTX_AFTER: Span = Span::from_secs(1);
 const VTX_AFTER_MAX: Span = Span::from_secs(16);
 
 /// Times that a sealed flow's other edge was asked for and not heard, after which its way is left: what was taken is withheld.
-const UNHEARD_MAX: u32 = 3;
+const UNHEARD_MAX: u32 = 2;
 
 /// Least that is asked for at once: the smallest block.
 const VTX_OCTETS_MIN: u64 = 64 << 10;
