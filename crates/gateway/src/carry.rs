@@ -342,7 +342,6 @@ impl Gateway {
         }
         if let Some(edge) = self.flows.edge(id) {
             if word.is_none() || edge.kept_on_way() > before {
-                (edge.distrusts, edge.withheld) = (0, 0);
                 edge.watch.progress(now);
             } else {
                 edge.watch.pause(now);

@@ -200,8 +200,11 @@ impl Edge {
         if self.kept.is_empty() {
             self.kept = VecDeque::new();
         }
-        if let (Role::Opener { resumes, .. }, true) = (&mut self.role, received > self.kept_from) {
-            *resumes = 0;
+        if received > self.kept_from {
+            (self.distrusts, self.withheld) = (0, 0);
+            if let Role::Opener { resumes, .. } = &mut self.role {
+                *resumes = 0;
+            }
         }
         self.kept_from = received;
         true
