@@ -5,7 +5,7 @@ use crate::config::Config;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use wavelane_base::IpPrefix;
 use wavelane_gateway::{NextHop, Table};
@@ -61,16 +61,22 @@ impl Routes {
         let (wanted, wishes) = channel();
         let mut watcher = Watcher { watch, poked, wishes, wanted: first };
         let work = move || {
-            let mut failed = false;
-            while failed || watcher.waits() {
+            let mut again = false;
+            while again || watcher.waits() {
                 let read = watcher.read();
-                failed = read.is_err();
+                let rest = if read.is_ok() { READ_EVERY } else { AGAIN };
+                again = read.is_err();
                 if tell.send(read).is_err() {
                     return;
                 }
                 // A bell that is full rings already.
                 let _ = ring.write(&[1]);
-                std::thread::sleep(if failed { AGAIN } else { READ_EVERY });
+                // Other networks are read at once.
+                match watcher.wishes.recv_timeout(rest) {
+                    Ok(wanted) => (watcher.wanted, again) = (wanted, true),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
             }
         };
         std::thread::Builder::new().name("routes".into()).spawn(work)?;

@@ -34,11 +34,11 @@ impl Daemon {
                     self.counters.one("routing_changes");
                 }
             }
-            Some(Err(why)) => {
-                if !std::mem::replace(&mut self.routes_unread, true) {
-                    self.say(&format!("the kernel's routing table cannot be read, its last state counts: {why}"));
-                }
+            Some(Err(why)) if !self.routes_unread => {
+                self.routes_unread = true;
+                self.say(&format!("the kernel's routing table cannot be read, its last state counts: {why}"));
             }
+            Some(Err(_)) => {}
         }
     }
 
