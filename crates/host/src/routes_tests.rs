@@ -6,8 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::Arc;
 
+/// An attribute: kind and value.
+type Given<'a> = (u16, &'a [u8]);
+
 /// A route as the kernel writes it: IPv4, `bits`, `kind`, with attributes.
-fn route(bits: u8, kind: u8, given: &[(u16, &[u8])]) -> Vec<u8> {
+fn route(bits: u8, kind: u8, given: &[Given<'_>]) -> Vec<u8> {
     let mut out = vec![libc::AF_INET as u8, bits, 0, 0, TABLE_MAIN as u8, 4, 0, kind, 0, 0, 0, 0];
     for (kind, value) in given {
         out.extend(((4 + value.len()) as u16).to_ne_bytes());
@@ -25,7 +28,7 @@ fn hops(body: &[u8]) -> Option<Vec<Option<IpAddr>>> {
 #[test]
 fn next_hops_are_read_in_all_their_forms() {
     let via = |n: u8| Some(IpAddr::from([10, 0, 0, n]));
-    let (device, target): ((u16, &[u8]), (u16, &[u8])) = ((RTA_OIF, &[2, 0, 0, 0]), (RTA_DST, &[10, 9, 0, 0]));
+    let (device, target): (Given<'_>, Given<'_>) = ((RTA_OIF, &[2, 0, 0, 0]), (RTA_DST, &[10, 9, 0, 0]));
     assert_eq!(hops(&route(16, RTN_UNICAST, &[target, (RTA_GATEWAY, &[10, 0, 0, 7]), device])), Some(vec![via(7)]));
     assert_eq!(hops(&route(16, RTN_UNICAST, &[target, device])), Some(vec![None]), "on the link");
     assert_eq!(hops(&route(16, RTN_UNREACHABLE, &[target])), Some(Vec::new()), "refused");
