@@ -9,7 +9,7 @@ export DEBIAN_FRONTEND := noninteractive
 # command:package, for what cargo cannot fetch.
 BUILD_TOOLS := cc:build-essential curl:curl
 LAB_TOOLS := ip:iproute2 nft:nftables iptables:iptables ethtool:ethtool
-TEST_TOOLS := tcpdump:tcpdump tshark:tshark tcptrace:tcptrace kill:procps sysctl:procps ping:iputils-ping dig:bind9-dnsutils \
+TEST_TOOLS := tcpdump:tcpdump tshark:tshark tcptrace:tcptrace babeld:babeld kill:procps sysctl:procps ping:iputils-ping dig:bind9-dnsutils \
   openssl:openssl nghttpd:nghttp2-server python3:python3 ssh:openssh-client dropbear:dropbear-bin rsync:rsync iperf3:iperf3 strace:strace prlimit:util-linux \
   irtt:irtt chromium:chromium
 # Other people's programs that the laboratory puts in the gateways' place.
@@ -169,6 +169,7 @@ test:
 	else
 	  python3 vectors/check_fec.py
 	  python3 vectors/check_vtx.py
+	  python3 vectors/check_frames.py
 	  if python3 -c 'import cryptography' 2>/dev/null; then
 	    python3 vectors/check_session.py
 	    python3 vectors/check_parcels.py

@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Octets, PortId, Span};
 use wavelane_gateway as gateway;
-use wavelane_gateway::{Choice, Controller, LaneConfig, Medium, PacketConfig, PeerConfig};
+use wavelane_gateway::{Backpressure, Choice, Controller, LaneConfig, Medium, PacketConfig, PeerConfig};
 
 /// Most peers one gateway may have.
 pub const PEERS_MAX: usize = 256;
@@ -109,6 +109,8 @@ pub struct Peer {
     pub keepalive: Option<Span>,
     /// Targets taken through this peer.
     pub routes: Vec<IpPrefix>,
+    /// Addresses at which the kernel's routing table finds it, beside those of its lanes.
+    pub next_hops: Vec<IpAddr>,
     /// Targets it may ask for, if listed; see [`Config::targets`].
     pub allow_targets: Option<Vec<IpPrefix>>,
     /// Sources it may speak for, if listed; otherwise its routes where a source counts.
@@ -256,6 +258,8 @@ pub struct Config {
     pub flows_max: usize,
     /// The networks on this side, if listed.
     pub serves: Option<Vec<IpPrefix>>,
+    /// The kernel's routing table that says by which peer a target is reached, of those whose routes cover it.
+    pub routing_table: Option<u32>,
     /// A connection of which nothing moved for so long is reset.
     pub idle: Option<Span>,
     /// The neighbours.
@@ -268,6 +272,12 @@ pub struct Config {
     pub forwards: Vec<Forward>,
     /// Whether flows across relays are sealed from edge to edge.
     pub seal: bool,
+    /// What is taken of a connection before the next gateway has it.
+    pub backpressure: Backpressure,
+    /// Whether few bytes go ahead of many.
+    pub micro_blocks: bool,
+    /// Bytes kept of what was passed on.
+    pub cache: Octets,
     /// The gateways beyond relays.
     pub edges: Vec<gateway::EdgeConfig>,
     /// Test clock.
@@ -343,14 +353,21 @@ impl Config {
             allow_targets: self.targets(p).to_vec(),
             routes: p.routes.clone(),
         });
+        let hops = self.peers.iter().enumerate();
+        let hops = hops.flat_map(|(i, p)| p.next_hops.iter().map(move |hop| (*hop, gateway::PeerId(i))));
         gateway::Config {
             private_key: self.private_key,
             peers: peers.collect(),
+            by_table: self.routing_table.is_some(),
+            next_hops: hops.collect(),
             flows_max: self.flows_max,
             pool: self.pool,
             serves: self.serves.clone().unwrap_or_default(),
             seal: self.seal,
             edges: self.edges.clone(),
+            backpressure: self.backpressure,
+            micro_blocks: self.micro_blocks,
+            cache: self.cache,
             keep_sources: self.source == Source::Keep,
             idle: self.idle,
             aes_hardware: aes_hardware(),
@@ -372,6 +389,7 @@ impl Config {
             ("gateway.listen", self.listen == new.listen),
             ("gateway.on_failure", self.on_failure == new.on_failure),
             ("gateway.source", self.source == new.source),
+            ("gateway.routing", self.routing_table == new.routing_table),
             ("gateway.control", self.control == new.control),
             ("gateway.state", self.state == new.state),
             ("[intercept]", self.intercept == new.intercept),

@@ -14,6 +14,7 @@ mod lane;
 mod own;
 mod packets;
 mod reload;
+mod routing;
 mod stop;
 
 use self::contact::Contact;
@@ -33,6 +34,7 @@ use crate::key_log::KeyLog;
 use crate::keys;
 use crate::log::Log;
 use crate::names::Names;
+use crate::routes::Routes;
 use crate::rules;
 use crate::start::{self, StartError, Transparent};
 use crate::supervisor::Supervisor;
@@ -63,6 +65,7 @@ const TOKEN_RELOAD: u64 = 7;
 const TOKEN_NAMES: u64 = 8;
 const TOKEN_KERNEL: u64 = 9;
 const TOKEN_EXAMINER: u64 = 10;
+const TOKEN_ROUTES: u64 = 11;
 const TOKEN_FORWARDS: u64 = 16;
 /// The lanes' sockets, by port.
 const TOKEN_LANES: u64 = 1 << 31;
@@ -104,6 +107,9 @@ pub struct Daemon {
     supervisor: Supervisor,
     reloads: Reloads,
     names: Names,
+    /// The kernel's routing table, if that decides, and whether it could not be read last.
+    routes: Option<Routes>,
+    routes_unread: bool,
     whereabouts: Whereabouts,
     epoch_keeper: epoch::Keeper,
     devices: Devices,
@@ -189,7 +195,12 @@ impl Daemon {
         let mut gateway_config = config.to_gateway(&names.addresses());
         gateway_config.log_keys = key_log.is_some();
         remarks.extend(key_log.as_ref().map(KeyLog::remark));
-        let gateway = Gateway::new(now, gateway_config, epoch.value, entropy)?;
+        let mut gateway = Gateway::new(now, gateway_config, epoch.value, entropy)?;
+        let routes = Routes::start(&config).map_err(system("the kernel's routing table"))?;
+        let routes = routes.map(|(routes, table)| {
+            gateway.set_table(now, table);
+            routes
+        });
         let mut daemon = Self {
             clock,
             now,
@@ -205,6 +216,8 @@ impl Daemon {
             supervisor: Supervisor::of_this_process(),
             reloads: Reloads::new(file, reload_signal).map_err(system("a pipe"))?,
             names,
+            routes,
+            routes_unread: false,
             whereabouts,
             epoch_keeper,
             devices: Devices::new(now, &config),
@@ -252,6 +265,9 @@ impl Daemon {
         poller.add(&self.reloads.signal, TOKEN_RELOAD, Watch::Readable)?;
         poller.add(&self.examiner.bell, TOKEN_EXAMINER, Watch::Readable)?;
         poller.add(&self.names.bell, TOKEN_NAMES, Watch::Readable)?;
+        if let Some(routes) = &self.routes {
+            poller.add(&routes.bell, TOKEN_ROUTES, Watch::Readable)?;
+        }
         if let Some(kernel) = &self.kernel {
             poller.add(&kernel.bell, TOKEN_KERNEL, Watch::Readable)?;
         }
@@ -348,6 +364,7 @@ impl Daemon {
             TOKEN_KERNEL => self.kernel_answers(),
             TOKEN_EXAMINER => self.hear_of_examinations(),
             TOKEN_NAMES => self.hear_of_names(),
+            TOKEN_ROUTES => self.hear_of_routes(),
             token @ TOKEN_TPROXY..=TOKEN_TPROXY_LAST => self.accept_transparent((token - TOKEN_TPROXY) as usize),
             token if token >= TOKEN_CONNECTIONS => self.socket_ready(token, ready),
             token if token >= TOKEN_LANES => self.lane_ready((token - TOKEN_LANES) as usize, ready),

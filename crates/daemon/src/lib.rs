@@ -20,6 +20,7 @@ pub mod keys;
 pub mod log;
 mod memory;
 mod names;
+mod routes;
 mod rules;
 pub mod shaper;
 pub mod start;

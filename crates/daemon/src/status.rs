@@ -58,9 +58,23 @@ pub struct Peer {
     /// Times that a sealed flow left this way because a relay on it changed, forged or withheld something.
     #[serde(default)]
     pub distrusted: u64,
+    /// The last of them.
+    #[serde(default)]
+    pub distrusted_last: Option<Distrust>,
     /// Its lanes; what stands above is of the one that is taken first.
     #[serde(default)]
     pub lanes: Vec<Lane>,
+}
+
+/// One time that a sealed flow left its way because of what came by it, or did not.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distrust {
+    /// Seconds since then.
+    pub ago_s: f64,
+    /// What came.
+    pub what: String,
+    /// Where the flow leads, by this peer.
+    pub target: Option<String>,
 }
 
 /// One lane to a peer.
@@ -130,6 +144,17 @@ pub struct PacketDoor {
     pub writes: u64,
 }
 
+/// The kernel's routing table, where that decides.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Routing {
+    /// Its number.
+    pub table: u32,
+    /// Routes in it that meet the peers' networks.
+    pub routes: usize,
+    /// Of those, how many lead to a peer.
+    pub to_peers: usize,
+}
+
 /// The whole document.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -164,6 +189,9 @@ pub struct Report {
     /// The packet door, if there is one.
     #[serde(default)]
     pub packet_door: Option<PacketDoor>,
+    /// The kernel's routing table, if it says by which peer a target is reached.
+    #[serde(default)]
+    pub routing: Option<Routing>,
     /// Why the last reload was refused; the configuration before it is in force.
     #[serde(default)]
     pub reload_refused: Option<String>,
@@ -203,10 +231,15 @@ impl fmt::Display for Report {
             )?;
             if p.distrusted > 0 {
                 let times = p.distrusted;
-                writeln!(
+                write!(
                     f,
                     "  it, or a relay behind it, changed, forged or withheld octets of sealed flows: {times} times"
                 )?;
+                if let Some(last) = &p.distrusted_last {
+                    let target = last.target.as_deref().unwrap_or("an unknown target");
+                    write!(f, "; last {} ago on the way by it to {target}: {}", age(last.ago_s), last.what)?;
+                }
+                writeln!(f)?;
             }
             for lane in p.lanes.iter().filter(|_| p.lanes.len() > 1) {
                 let rate = lane.rate_bps.map_or("-".to_string(), |r| format!("{:.2} Mbit/s", r as f64 / 1e6));
@@ -243,6 +276,13 @@ impl fmt::Display for Report {
                 f,
                 "packets through {device} (MTU {mtu}): {} in by {} reads, {} out by {} writes",
                 p.packets_in, p.reads, p.packets_out, p.writes
+            )?;
+        }
+        if let Some(r) = &self.routing {
+            writeln!(
+                f,
+                "routes by the kernel's table {}: {}, of which {} lead to peers",
+                r.table, r.routes, r.to_peers
             )?;
         }
         if let Some(why) = &self.reload_refused {
@@ -324,10 +364,13 @@ mod tests {
     #[test]
     fn a_peer_through_which_sealed_flows_were_corrupted_is_named() {
         let text = |distrusted| {
-            let peer = Peer { distrusted, ..Peer::default() };
+            let last =
+                Distrust { ago_s: 5.0, what: "octets that do not open".into(), target: Some("10.3.0.9:7".into()) };
+            let peer = Peer { distrusted, distrusted_last: Some(last), ..Peer::default() };
             Report { peers: vec![peer], ..Report::default() }.to_string()
         };
-        assert!(text(3).contains("withheld octets of sealed flows: 3 times\n"), "{}", text(3));
+        let told = "sealed flows: 3 times; last 5 s ago on the way by it to 10.3.0.9:7: octets that do not open\n";
+        assert!(text(3).contains(told), "{}", text(3));
         assert!(!text(0).contains("sealed"));
     }
 

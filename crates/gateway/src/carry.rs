@@ -22,7 +22,8 @@ pub(super) struct Around {
 const ENDED_MAX: usize = 4096;
 
 impl Gateway {
-    /// Asks `peer` to connect to `target` on behalf of the application at `source`.
+    /// Asks `peer` to connect to `target` on behalf of the application at `source`. Where a table decides, and the peer's routes
+    /// cover the target, the peer that the table names is asked instead.
     pub fn open(
         &mut self,
         now: Instant,
@@ -33,12 +34,13 @@ impl Gateway {
         if peer.0 >= self.links.len() {
             return Err(OpenError::UnknownPeer);
         }
+        let ways = self.ways_to(None, target.ip());
+        let peer = self.named_by_table(now, peer, target.ip())?;
         self.lend(peer);
         let mut token = [0; 16];
         self.dice.fill(&mut token);
-        let ways = self.ways_to(None, target.ip());
         let routed = ways.contains(&peer);
-        let choice = routed && ways.len() > 1;
+        let choice = routed && self.is_choice(&ways);
         let mut edge = Edge::new(token, Role::Opener { peer, source, target, resumes: 0, routed, choice });
         edge.seal = self.ask_for_keys(peer, choice, &Around { token, source, target });
         let passage = Some(edge.passage());
@@ -166,6 +168,8 @@ impl Gateway {
                     self.replay(now, id);
                 }
             }
+            // The other edge distrusts the way.
+            HopEvent::Reset(_, Reason::Corrupted) if self.is_distrusted_for_good(id) => self.end_distrusted(id),
             HopEvent::Refused(_, reason) | HopEvent::Reset(_, reason) => self.lost(now, id, reason),
             HopEvent::Withdrawn(_) => self.lost(now, id, Reason::Restarted),
             HopEvent::Closed(_) if self.flows.edge(id).is_some_and(|edge| !edge.is_proven_finished()) => {
@@ -338,7 +342,6 @@ impl Gateway {
         }
         if let Some(edge) = self.flows.edge(id) {
             if word.is_none() || edge.kept_on_way() > before {
-                (edge.distrusts, edge.withheld) = (0, 0);
                 edge.watch.progress(now);
             } else {
                 edge.watch.pause(now);

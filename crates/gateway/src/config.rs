@@ -1,7 +1,7 @@
 //! What a gateway is told. Nothing here describes the link: rate, loss and delay are found out.
 
 use super::PeerId;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wavelane_base::{IpPrefix, Octets, PortId, Span};
 use wavelane_queue::Discipline;
 use wavelane_services::packet::Repairs;
@@ -162,6 +162,9 @@ const IDLE: Span = Span::from_secs(5 * 24 * 3600);
 /// Most detours: a gateway of a mesh of a hundred nodes with ten neighbours has as many.
 pub const DETOURS_MAX: usize = 1 << 10;
 
+/// Most addresses at which peers are found as next hops: eight lanes of each of a thousand peers.
+pub const NEXT_HOPS_KNOWN_MAX: usize = 1 << 13;
+
 /// Most gateways beyond relays.
 pub const EDGES_MAX: usize = 1 << 10;
 
@@ -174,6 +177,11 @@ pub struct Config {
     pub peers: Vec<PeerConfig>,
     /// Ways beside those that the peers' routes name, at most [`DETOURS_MAX`].
     pub detours: Vec<Detour>,
+    /// Whether the table of [`crate::Gateway::set_table`] says by which peer a target is reached, of those whose routes
+    /// cover it; detours then count for nothing.
+    pub by_table: bool,
+    /// Addresses at which that table finds peers, beside those of their lanes; at most [`NEXT_HOPS_KNOWN_MAX`].
+    pub next_hops: Vec<(IpAddr, PeerId)>,
     /// Whether flows across relays are sealed from edge to edge; those that cannot be are refused.
     pub seal: bool,
     /// Whom they are sealed for, at most [`EDGES_MAX`].
@@ -229,6 +237,9 @@ pub enum ConfigError {
     /// A detour by a peer that is not there.
     #[error("a detour leads through peer number {0}, which does not exist: there are as many as [[peers]] tables")]
     NoSuchPeer(usize),
+    /// A next hop that stands for a peer that is not there.
+    #[error("next hop {0} stands for peer number {1}, which does not exist: there are as many as [[peers]] tables")]
+    NobodyAt(IpAddr, usize),
     /// A limit is out of range.
     #[error("{what} must lie between {low} and {high}, not {got}")]
     OutOfRange {
@@ -249,6 +260,8 @@ impl Default for Config {
             private_key: [0; 32],
             peers: Vec::new(),
             detours: Vec::new(),
+            by_table: false,
+            next_hops: Vec::new(),
             seal: false,
             edges: Vec::new(),
             serves: Vec::new(),
@@ -272,6 +285,9 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         if let Some(detour) = self.detours.iter().find(|detour| detour.peer.0 >= self.peers.len()) {
             return Err(ConfigError::NoSuchPeer(detour.peer.0));
+        }
+        if let Some((address, peer)) = self.next_hops.iter().find(|(_, peer)| peer.0 >= self.peers.len()) {
+            return Err(ConfigError::NobodyAt(*address, peer.0));
         }
         for (i, a) in self.edges.iter().enumerate() {
             if let Some(b) = self.edges[..i].iter().find(|b| b.public_key == a.public_key) {
@@ -297,6 +313,7 @@ impl Config {
             ("pool (bytes)", 1 << 20, 1 << 36, self.pool.get()),
             ("mtu_max (bytes)", 1280, 9000, self.mtu_max as u64),
             ("the number of detours", 0, DETOURS_MAX as u64, self.detours.len() as u64),
+            ("the number of next hops", 0, NEXT_HOPS_KNOWN_MAX as u64, self.next_hops.len() as u64),
             ("the number of edges", 0, EDGES_MAX as u64, self.edges.len() as u64),
             ("cache (bytes)", if self.cache.get() == 0 { 0 } else { CACHE_MIN }, 1 << 36, self.cache.get()),
         ];

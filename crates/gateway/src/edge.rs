@@ -92,7 +92,7 @@ pub(super) struct Edge {
     said: u64,
     /// What relays are to see nothing of.
     pub(super) seal: Option<Sealing>,
-    /// Times in a row that a way was left because what came by it was not the other edge's, and because nothing came back.
+    /// Times in a row that either edge left a way, and those of them that this one did because nothing came back.
     pub(super) distrusts: u32,
     pub(super) withheld: u32,
     /// The table's deadline for a flow without a way: it is given up then, or at the opening edge tried again.
@@ -200,8 +200,11 @@ impl Edge {
         if self.kept.is_empty() {
             self.kept = VecDeque::new();
         }
-        if let (Role::Opener { resumes, .. }, true) = (&mut self.role, received > self.kept_from) {
-            *resumes = 0;
+        if received > self.kept_from {
+            (self.distrusts, self.withheld) = (0, 0);
+            if let Role::Opener { resumes, .. } = &mut self.role {
+                *resumes = 0;
+            }
         }
         self.kept_from = received;
         true

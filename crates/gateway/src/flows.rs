@@ -1,8 +1,9 @@
 //! The flow table: the owner's names for flows, and which link carries which.
 
 use super::PeerId;
-use super::edge::Edge;
+use super::edge::{Edge, Role};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use wavelane_base::{FlowId, Instant};
 use wavelane_wire::frame::FlowName;
 
@@ -65,6 +66,14 @@ impl FlowTable {
     pub(super) fn opened_here(&self) -> Vec<(FlowId, (PeerId, FlowName))> {
         let opener = |entry: &Entry| entry.edge.as_ref().is_some_and(|edge| edge.opener_peer().is_some());
         self.by_id.iter().filter(|(_, entry)| opener(entry)).filter_map(|(id, entry)| Some((*id, entry.at?))).collect()
+    }
+    /// The flows that were opened here over a way that is lost, and where they lead.
+    pub(super) fn waiting_here(&self) -> Vec<(FlowId, SocketAddr)> {
+        let target = |id: &FlowId| match self.by_id.get(id)?.edge.as_deref()?.role {
+            Role::Opener { target, routed: true, .. } => Some((*id, target)),
+            _ => None,
+        };
+        self.deadlines.iter().filter_map(|(_, id)| target(id)).collect()
     }
     /// Peers have other numbers now; every flow's has one.
     pub(super) fn rename_peers(&mut self, new_id: impl Fn(PeerId) -> Option<PeerId>) {

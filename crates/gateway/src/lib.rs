@@ -23,20 +23,22 @@ mod sealed;
 mod shares;
 mod status;
 mod streams;
+mod table;
 mod transmit;
 mod types;
 mod vtx;
 mod ways;
 
 pub use config::{
-    Backpressure, Config, ConfigError, DETOURS_MAX, Detour, EDGES_MAX, EdgeConfig, LaneConfig, Medium, POOL_DEFAULT,
-    PacketConfig, PeerConfig,
+    Backpressure, Config, ConfigError, DETOURS_MAX, Detour, EDGES_MAX, EdgeConfig, LaneConfig, Medium,
+    NEXT_HOPS_KNOWN_MAX, POOL_DEFAULT, PacketConfig, PeerConfig,
 };
 pub use faults::{Faults, Meddler};
 pub use policy::may_reach;
 pub use relay::HOPS_MAX;
 pub use reload::{RETIRED_MAX, ReloadError};
-pub use types::{Event, LaneStatus, OpenError, PeerId, PeerStatus, Status};
+pub use table::{NEXT_HOPS_MAX, NextHop, TABLE_MAX, Table};
+pub use types::{Distrust, Event, LaneStatus, OpenError, PeerId, PeerStatus, Status};
 
 use addresses::Addresses;
 use cache::Cache;
@@ -57,7 +59,7 @@ use wavelane_transport::link::{self, Arrival, LaneOptions, LinkConfig};
 use wavelane_transport::session::{Established, Incoming, LANES_MAX, Origin, PeerKeys, Sessions, SessionsConfig, Way};
 pub use wavelane_transport::{Choice, Controller};
 use wavelane_wire::datagram::{ETHERNET_OVERHEAD, UDP4_OVERHEAD, UDP6_OVERHEAD};
-pub use wavelane_wire::frame::Reason;
+pub use wavelane_wire::frame::{Reach, Reason};
 pub use wavelane_wire::keylog::LoggedKey;
 
 /// A neighbour, and what is carried to and from it.
@@ -84,6 +86,8 @@ pub struct Gateway {
     arrivals: Arrivals,
     relays: Relays,
     ways: ways::Ways,
+    /// What [`Config::by_table`] goes by.
+    table: Table,
     /// What relays keep of what they forwarded, and the offers for it.
     cache: Cache,
     vtx: Vtx,
@@ -118,6 +122,8 @@ struct PeerState {
     /// Times that a flow left it because what came by it was not the other edge's, and when the operator was told last.
     distrusted: u64,
     distrust_told: Option<Instant>,
+    /// The last of them: when, what came, and where the flow led.
+    distrusted_last: Option<(Instant, &'static str, Option<SocketAddr>)>,
     /// Our lanes to it.
     lanes: Vec<LaneState>,
     /// By the number of a lane of the peer's: the lane of ours that is its other direction.
@@ -188,6 +194,7 @@ impl Gateway {
             arrivals: Arrivals::default(),
             relays: Relays::default(),
             ways: ways::Ways::default(),
+            table: Table::default(),
             cache: Cache::new(config.cache.get()),
             vtx: Vtx::default(),
             dirty: BTreeSet::new(),

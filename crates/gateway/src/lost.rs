@@ -76,11 +76,11 @@ impl Gateway {
     }
 
     /// Asks for a lost flow again: over the peer that it was opened through, or the best of several.
-    fn open_anew(&mut self, now: Instant, id: FlowId) {
+    pub(super) fn open_anew(&mut self, now: Instant, id: FlowId) {
         let Some(edge) = self.flows.edge(id) else { return };
         let Role::Opener { peer, target, routed, .. } = edge.role else { return };
         let best = if routed { self.any_way(now, None, target.ip()).unwrap_or(peer) } else { peer };
-        let several = routed && self.ways_to(None, target.ip()).len() > 1;
+        let several = routed && self.is_choice(&self.ways_to(None, target.ip()));
         let Some(edge) = self.flows.edge(id) else { return };
         let Role::Opener { peer, source, target, resumes, choice, .. } = &mut edge.role else { return };
         (*peer, *choice) = (best, *choice || several);

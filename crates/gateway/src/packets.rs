@@ -167,6 +167,10 @@ pub(super) fn link_packets(config: &Config, entropy: &mut Entropy) -> Option<Pac
 impl Gateway {
     /// The peer that leads to `target` now.
     pub fn peer_towards(&self, now: Instant, target: IpAddr) -> Option<PeerId> {
+        if self.config.by_table {
+            let ways = self.ways_by_table(None, target);
+            return ways.iter().find(|peer| !self.is_down(now, **peer)).or(ways.first()).copied();
+        }
         self.packets.route(target, |peer| self.is_down(now, peer))
     }
 
@@ -187,7 +191,7 @@ impl Gateway {
             counters.dropped_local_scope += 1;
             return;
         }
-        let Some(peer) = self.packets.route(view.target, |peer| self.is_down(now, peer)) else {
+        let Some(peer) = self.peer_towards(now, view.target) else {
             self.packets.counters.dropped_no_route += 1;
             self.send_error(now, Towards::Inside, IcmpError::NoRoute, &view);
             return;

@@ -121,7 +121,8 @@ impl Gateway {
     pub(super) fn next_hop(&self, upstream: PeerId, target: IpAddr) -> Option<PeerId> {
         let first = self.ways_to(Some(upstream), target).first().copied()?;
         let detours = self.config.detours.iter().filter(|detour| detour.peer == first).map(|detour| &detour.prefix);
-        let there = longest(self.config.peers[first.0].routes.iter().chain(detours), target);
+        let by_peers = || longest(self.config.peers[first.0].routes.iter().chain(detours), target);
+        let there = if self.config.by_table { self.table_bits(target) } else { by_peers() };
         (longest(&self.config.serves, target) <= there).then_some(first)
     }
 
@@ -147,7 +148,7 @@ impl Gateway {
     }
 
     fn pass_on(&mut self, now: Instant, up: Side, next: PeerId, asked: Asked) -> Result<(), Reason> {
-        let choice = self.ways_to(Some(up.0), asked.target.ip()).len() > 1;
+        let choice = self.is_choice(&self.ways_to(Some(up.0), asked.target.ip()));
         let onward = |passage: Passage| Passage { hops: passage.hops + 1, choice: passage.choice || choice, ..passage };
         self.lend(next);
         let onward = asked.passage.map(onward);

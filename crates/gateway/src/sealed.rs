@@ -3,7 +3,7 @@
 //! again, and is over when nothing honest comes for too long.
 
 use super::carry::Around;
-use super::edge::Edge;
+use super::edge::{Edge, Role};
 use super::relay::Side;
 use super::{Event, Gateway, PeerId};
 use std::net::{IpAddr, SocketAddr};
@@ -14,8 +14,13 @@ use wavelane_wire::parcel::{PARCEL_OVERHEAD, PARCEL_PLAIN_MAX, WordIn, flow_prol
 
 /// Octets that are worth a parcel of their own unless they are all there are.
 const PARCEL_MIN: usize = 1024;
-/// Times in a row that a way is left because what came by it was not the other edge's: past it the flow is over.
-pub(super) const DISTRUST_MAX: u32 = 16;
+/// Most octets opened at once, of four parcels: they lie beside the pool until the application has read them.
+const OPENED_MAX: usize = 4 * PARCEL_PLAIN_MAX;
+/// Times in a row that a way is left because one of the edges distrusts it: past it the flow is over. Few, so that where no other
+/// way is the applications hear of it within a minute, whatever a relay does in turn.
+const DISTRUST_MAX: u32 = 4;
+/// The same for octets withheld, which takes 7 s to find out each time. A partition counts once: the next request waits in it.
+const WITHHELD_MAX: u32 = 2;
 /// The operator is told of a neighbour at most so often.
 const NOTICE_EVERY: Span = Span::from_secs(10);
 
@@ -32,6 +37,8 @@ pub(super) struct Agreed {
     keys: FlowKeys,
     /// At the answering edge: what it was asked and what it answers.
     answer: Option<([u8; OPEN_KEYS_LEN], [u8; ANSWER_KEYS_LEN])>,
+    /// Where the flow leads, for the operator.
+    target: SocketAddr,
     /// What was opened last, and how much of it was read. It counts as the application's.
     plain: Vec<u8>,
     taken: usize,
@@ -40,8 +47,8 @@ pub(super) struct Agreed {
 }
 
 impl Agreed {
-    fn new(keys: FlowKeys, answer: Option<([u8; OPEN_KEYS_LEN], [u8; ANSWER_KEYS_LEN])>) -> Self {
-        Self { keys, answer, plain: Vec::new(), taken: 0, finished: false }
+    fn new(keys: FlowKeys, target: SocketAddr, answer: Option<([u8; OPEN_KEYS_LEN], [u8; ANSWER_KEYS_LEN])>) -> Self {
+        Self { keys, answer, target, plain: Vec::new(), taken: 0, finished: false }
     }
     fn unread(&self) -> &[u8] {
         &self.plain[self.taken..]
@@ -69,6 +76,14 @@ impl Edge {
     /// Whether relays are to see nothing of it.
     pub(super) fn is_sealed(&self) -> bool {
         self.seal.is_some()
+    }
+    /// Where it leads, if that is known here.
+    fn target(&self) -> Option<SocketAddr> {
+        match (&self.seal, self.role) {
+            (_, Role::Opener { target, .. }) => Some(target),
+            (Some(Sealing::Agreed(agreed)), Role::Answerer) => Some(agreed.target),
+            _ => None,
+        }
     }
     fn agreed(&mut self) -> Option<&mut Agreed> {
         match &mut self.seal {
@@ -136,11 +151,12 @@ impl Edge {
     /// Takes what came with an Answer: whether it is the other edge's.
     pub(super) fn take_answer(&mut self, answered: Answered) -> bool {
         let reach = Reach { received: answered.received, finished: false };
+        let target = self.target();
         match (&mut self.seal, answered.seal) {
             (None, None) => true,
             (Some(Sealing::Asking(asking)), Some(Seal::Keys(message))) => {
-                let Some(keys) = asking.agree(&message) else { return false };
-                self.seal = Some(Sealing::Agreed(Box::new(Agreed::new(keys, None))));
+                let Some((keys, target)) = asking.agree(&message).zip(target) else { return false };
+                self.seal = Some(Sealing::Agreed(Box::new(Agreed::new(keys, target, None))));
                 if self.ended {
                     self.seal_end();
                 }
@@ -211,7 +227,7 @@ impl Gateway {
         };
         let Some(asked) = asked.ok().filter(|asked| known(asked.caller())) else { return self.refuse_keys() };
         let (answer, agreed) = asked.agree();
-        Ok(Some(Sealing::Agreed(Box::new(Agreed::new(agreed, Some((keys, answer)))))))
+        Ok(Some(Sealing::Agreed(Box::new(Agreed::new(agreed, around.target, Some((keys, answer)))))))
     }
 
     fn refuse_keys<T>(&mut self) -> Result<T, Reason> {
@@ -229,6 +245,7 @@ impl Gateway {
     /// What came, or does not come, by the present way is a relay's doing: the flow leaves it.
     pub(super) fn distrust(&mut self, now: Instant, id: FlowId, deceit: Deceit) {
         let Some((peer, name)) = self.flows.find(id) else { return };
+        let target = self.flows.edge(id).and_then(|edge| edge.target());
         let (counter, what) = match deceit {
             Deceit::Parcel => (&mut self.counters.dropped_parcels_foreign, "octets that do not open"),
             Deceit::Word => (&mut self.counters.dropped_words_forged, "a word that is not the other edge's"),
@@ -237,25 +254,36 @@ impl Gateway {
         *counter += 1;
         let state = &mut self.peers[peer.0];
         state.distrusted += 1;
+        state.distrusted_last = Some((now, what, target));
         if state.distrust_told.is_none_or(|at| now.since(at) >= NOTICE_EVERY) {
             state.distrust_told = Some(now);
             let name = &self.config.peers[peer.0].name;
+            let flow = target.map(|target| format!(" of a flow to {target}")).unwrap_or_default();
             let text = format!(
-                "peer '{name}': {what} came by it: it, or a relay behind it, fails or lies; other ways are taken where there are any"
+                "peer '{name}': {what}{flow} came by it: it, or a relay behind it, fails or lies; other ways are taken where there are any"
             );
             self.events.push_back(Event::Notice(text));
         }
-        let hop = self.blocks(peer);
-        hop.reset(name, Reason::Corrupted);
-        self.dirty.insert(peer);
         let Some(edge) = self.flows.edge(id) else { return };
-        let times = if deceit == Deceit::Withheld { &mut edge.withheld } else { &mut edge.distrusts };
-        *times += 1;
-        if *times > DISTRUST_MAX {
-            let accepted = edge.accepted;
-            return self.end(id, Reason::Corrupted, accepted);
-        }
-        self.lost(now, id, Reason::Corrupted);
+        edge.withheld += u32::from(deceit == Deceit::Withheld);
+        let over = edge.withheld > WITHHELD_MAX;
+        let over = self.is_distrusted_for_good(id) || over;
+        // The other edge need not wait for a flow that is over.
+        self.blocks(peer).reset(name, if over { Reason::Aborted } else { Reason::Corrupted });
+        self.dirty.insert(peer);
+        if over { self.end_distrusted(id) } else { self.lost(now, id, Reason::Corrupted) }
+    }
+
+    /// One of the edges left a sealed flow's way: whether that was once too often.
+    pub(super) fn is_distrusted_for_good(&mut self, id: FlowId) -> bool {
+        let Some(edge) = self.flows.edge(id).filter(|edge| edge.is_sealed()) else { return false };
+        edge.distrusts += 1;
+        edge.distrusts > DISTRUST_MAX
+    }
+
+    pub(super) fn end_distrusted(&mut self, id: FlowId) {
+        let accepted = self.flows.edge(id).is_some_and(|edge| edge.accepted);
+        self.end(id, Reason::Corrupted, accepted);
     }
 
     /// Of octets written as many as fit into parcels that there is room for.
@@ -305,35 +333,44 @@ impl Gateway {
         }
     }
 
-    /// Opens the next parcel if nothing opened is unread. Whether anything is.
+    /// Opens the next parcels if nothing opened is unread. Whether anything is.
     fn open_next(&mut self, now: Instant, flow: FlowId) -> bool {
-        loop {
-            let Some((peer, name)) = self.flows.find(flow) else {
-                return self.flows.edge(flow).and_then(Edge::agreed).is_some_and(|agreed| !agreed.unread().is_empty());
-            };
-            // Not by `blocks`: the edge is borrowed beside it.
-            let parts = self.links[peer.0].service.blocks.unread(name);
-            let Some(agreed) = self.flows.edge(flow).and_then(Edge::agreed) else { return false };
-            if !agreed.unread().is_empty() {
-                return true;
-            }
-            match agreed.keys.open(parts) {
-                Opened::Part => return false,
-                Opened::Foreign => {
-                    self.distrust(now, flow, Deceit::Parcel);
-                    self.settle(now, peer);
-                    return false;
+        let Some((peer, name)) = self.flows.find(flow) else {
+            return self.flows.edge(flow).and_then(Edge::agreed).is_some_and(|agreed| !agreed.unread().is_empty());
+        };
+        // Not by `blocks`: the edge is borrowed beside it.
+        let parts = self.links[peer.0].service.blocks.unread(name);
+        let Some(agreed) = self.flows.edge(flow).and_then(Edge::agreed) else { return false };
+        if !agreed.unread().is_empty() {
+            return true;
+        }
+        let (mut octets, mut plain, mut last) = (0, Vec::new(), Opened::Part);
+        while plain.len() + PARCEL_PLAIN_MAX <= OPENED_MAX {
+            last = agreed.keys.open(after(parts, octets), &mut plain);
+            match last {
+                Opened::Bytes(whole) => octets += whole,
+                Opened::End(whole) => {
+                    octets += whole;
+                    break;
                 }
-                Opened::Bytes(whole, plain) => {
-                    (agreed.plain, agreed.taken) = (plain, 0);
-                    self.consume_parcel(now, flow, (peer, name), whole);
-                }
-                Opened::End(whole) => self.consume_parcel(now, flow, (peer, name), whole),
+                Opened::Part | Opened::Foreign => break,
             }
         }
+        if octets > 0 {
+            // What is foreign behind it is met again.
+            let any = !plain.is_empty();
+            (agreed.plain, agreed.taken) = (plain, 0);
+            self.consume_parcels(now, flow, (peer, name), octets);
+            return any;
+        }
+        if last == Opened::Foreign {
+            self.distrust(now, flow, Deceit::Parcel);
+            self.settle(now, peer);
+        }
+        false
     }
 
-    fn consume_parcel(&mut self, now: Instant, flow: FlowId, side: Side, octets: usize) {
+    fn consume_parcels(&mut self, now: Instant, flow: FlowId, side: Side, octets: usize) {
         if let Some(edge) = self.flows.edge(flow) {
             edge.distrusts = 0;
         }
@@ -400,6 +437,11 @@ impl Gateway {
     pub(super) fn is_sealed(&mut self, flow: FlowId) -> bool {
         self.flows.edge(flow).is_some_and(|edge| edge.is_sealed())
     }
+}
+
+/// What follows the first octets of two parts.
+fn after<'a>((front, back): (&'a [u8], &'a [u8]), octets: usize) -> (&'a [u8], &'a [u8]) {
+    (front.get(octets..).unwrap_or(&[]), back.get(octets.saturating_sub(front.len())..).unwrap_or(&[]))
 }
 
 /// Octets that parcels in so much room hold.

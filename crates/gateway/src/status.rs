@@ -1,7 +1,7 @@
 //! The operator's view: one snapshot, and session events put into words.
 
 use super::Link;
-use super::{Event, Gateway, LaneStatus, PeerId, PeerStatus, Status};
+use super::{Distrust, Event, Gateway, LaneStatus, PeerId, PeerStatus, Status};
 use std::collections::BTreeMap;
 use wavelane_base::Instant;
 use wavelane_services::packet::PacketCounters;
@@ -102,6 +102,7 @@ fn peer_status(gateway: &Gateway, now: Instant, peer: usize) -> PeerStatus {
         path_mtu_cause: path.below_base.then(|| path_mtu_cause(path.path_mtu)),
         in_flight: path.in_flight,
         distrusted: state.distrusted,
+        distrusted_last: state.distrusted_last.map(|(at, what, target)| Distrust { ago: now.since(at), what, target }),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The words a gateway and its owner exchange.
 
 use super::Reason;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{FlowId, PortId, Rate, Span};
 
 /// One configured neighbour, by its place in [`Config::peers`].
@@ -17,6 +17,9 @@ pub enum OpenError {
     /// No such peer.
     #[error("no such peer")]
     UnknownPeer,
+    /// The routing table names no peer for the target.
+    #[error("the routing table names no peer for {0}")]
+    NoWay(IpAddr),
 }
 
 /// What a gateway tells its owner.
@@ -88,6 +91,17 @@ pub enum Event {
     },
 }
 
+/// One time that a sealed flow left its way because of what came by it, or did not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Distrust {
+    /// How long ago.
+    pub ago: Span,
+    /// What came.
+    pub what: &'static str,
+    /// Where the flow leads.
+    pub target: Option<SocketAddr>,
+}
+
 /// What a gateway knows of one peer, for `status`.
 #[derive(Clone, Debug, Default)]
 pub struct PeerStatus {
@@ -117,6 +131,8 @@ pub struct PeerStatus {
     pub in_flight: u64,
     /// Times that a flow left this way because a relay on it, the peer or one behind it, changed, forged or withheld something.
     pub distrusted: u64,
+    /// The last of them.
+    pub distrusted_last: Option<Distrust>,
     /// Its lanes; what stands above is of the one that is taken first.
     pub lanes: Vec<LaneStatus>,
 }

@@ -30,6 +30,10 @@ impl Ways {
     pub(super) fn forget_all(&mut self) {
         self.shunned.clear();
     }
+    /// What was learnt of ways to these targets is out of date.
+    pub(super) fn forget(&mut self, outdated: impl Fn(IpAddr) -> bool) {
+        self.shunned.retain(|(_, target), _| !outdated(*target));
+    }
     fn shun(&mut self, now: Instant, peer: PeerId, target: IpAddr) {
         self.shunned.insert((peer, target), now);
         if self.shunned.len() > SHUNNED_MAX
@@ -44,8 +48,12 @@ impl Ways {
 }
 
 impl Gateway {
-    /// The neighbours that lead to `target`, best first: those of the longest matching prefix in their order, then detours.
+    /// The neighbours that lead to `target`, best first: those of the longest matching prefix in their order, then detours. Where
+    /// a table decides, those that it names.
     pub(super) fn ways_to(&self, upstream: Option<PeerId>, target: IpAddr) -> Vec<PeerId> {
+        if self.config.by_table {
+            return self.ways_by_table(upstream, target);
+        }
         let peers = || self.config.peers.iter().enumerate().filter(|(i, _)| Some(PeerId(*i)) != upstream);
         let bits = |i: usize| self.config.peers[i].routes.iter().filter(|p| p.contains(target)).map(|p| p.bits).max();
         let longest = peers().filter_map(|(i, _)| bits(i)).max();
@@ -60,6 +68,11 @@ impl Gateway {
             }
         }
         ways
+    }
+
+    /// Whether a flow by one of these ways may leave it for another: now, or once the table names one.
+    pub(super) fn is_choice(&self, ways: &[PeerId]) -> bool {
+        ways.len() > 1 || self.config.by_table
     }
 
     /// The best neighbour towards `target` that is not down and has not failed recently.
@@ -86,6 +99,15 @@ impl Gateway {
         }
         for (up, down, asked) in self.relays.downstream() {
             self.leave_as_relay(now, up, down, &asked);
+        }
+    }
+
+    /// Flows of this edge that wait to be tried again are, where there is a good way now.
+    pub(super) fn take_new_ways(&mut self, now: Instant) {
+        for (id, target) in self.flows.waiting_here() {
+            if self.good_way(now, None, target.ip()).is_some() {
+                self.open_anew(now, id);
+            }
         }
     }
 

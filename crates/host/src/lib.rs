@@ -15,6 +15,7 @@ pub mod packet;
 pub mod poller;
 pub mod raw;
 pub mod realtime;
+pub mod routes;
 pub mod tcp;
 pub mod tun;
 pub mod udp;

@@ -30,6 +30,11 @@ channels.link = { preset = "ethernet", between = ["near", "far"] }
 channels.wan = { preset = "ethernet", between = ["far", "server"] }
 flows.bulk = { app = "download", from = "client", to = "server" }
 "#;
+/// Has the two gateways seal what they carry once more, from edge to edge.
+const SEALED: &str = r#"
+gateways.near = { seal = "end-to-end" }
+gateways.far = { seal = "end-to-end" }
+"#;
 const CLIENT: usize = 0;
 const SERVER: usize = 3;
 /// Where the server listens.
@@ -104,7 +109,7 @@ pub struct Bench {
 
 /// Whether `stack` can be measured here, and if not, what to do.
 pub fn can_measure(stack: Stack) -> Result<(), String> {
-    let scenario = scenario();
+    let scenario = scenario(false);
     let mut found = wavelane_run::Review::default();
     review::machine(&scenario, &mut found);
     if let Some((_, why)) = found.refusal() {
@@ -113,18 +118,20 @@ pub fn can_measure(stack: Stack) -> Result<(), String> {
     review::stack(&scenario, stack)
 }
 
-fn scenario() -> Scenario {
-    Scenario::parse(SCENARIO, Path::new(".")).expect("the text above is a scenario; a test reads it")
+fn scenario(sealed: bool) -> Scenario {
+    let text = format!("{SCENARIO}{}", if sealed { SEALED } else { "" });
+    Scenario::parse(&text, Path::new(".")).expect("the text above is a scenario; a test reads it")
 }
 
 impl Bench {
-    /// Builds it and waits until traffic may flow. Logs go below `out`, under names that begin with the stack's.
-    pub fn start(stack: Stack, out: &Path, cancelled: &AtomicBool) -> Result<Self, BackendError> {
-        Ok(Self::build(stack, out, cancelled)?)
+    /// Builds it and waits until traffic may flow. Logs go below `out`, under names that begin with the stack's. With `sealed`
+    /// the gateways seal flows from edge to edge beside what protects their link.
+    pub fn start(stack: Stack, sealed: bool, out: &Path, cancelled: &AtomicBool) -> Result<Self, BackendError> {
+        Ok(Self::build(stack, sealed, out, cancelled)?)
     }
 
-    fn build(stack: Stack, out: &Path, cancelled: &AtomicBool) -> Result<Self, LabError> {
-        let scenario = scenario();
+    fn build(stack: Stack, sealed: bool, out: &Path, cancelled: &AtomicBool) -> Result<Self, LabError> {
+        let scenario = scenario(sealed);
         let controls = review::controls(&scenario, stack).map_err(LabError::Topology)?;
         let control = controls[CLIENT];
         let no_capture = Recording { file: &|_, _| PathBuf::new(), whole: false };
@@ -132,7 +139,7 @@ impl Bench {
         let address = world.plan.address_of(SERVER).expect("the server has a channel");
         let server = sockets::at(address, PORT);
         let listener = sockets::listen(&world.nodes[SERVER], server, control)?;
-        let label = stack.word();
+        let label = if sealed { "wavelane-sealed" } else { stack.word() };
         let mut stop = || cancelled.load(Ordering::Relaxed);
         let mut entrance = server;
         let between = if stack == Stack::Wavelane {
@@ -166,6 +173,58 @@ impl Bench {
             Between::Peers(peers) => peers.check()?,
         }
         Ok(measured?)
+    }
+
+    /// How many connections `at_once` clients open and end in `time`, one after another each.
+    pub fn opens(&mut self, at_once: usize, time: Span, cancelled: &AtomicBool) -> Result<(u64, Span), BackendError> {
+        Ok(self.count_opens(at_once, time, cancelled)?)
+    }
+
+    fn count_opens(&mut self, at_once: usize, time: Span, cancelled: &AtomicBool) -> Result<(u64, Span), LabError> {
+        let (opened, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let start = realtime::now();
+        let mut clients = Vec::new();
+        for _ in 0..at_once {
+            let (to, control) = (self.entrance, self.control);
+            let (opened, over) = (Arc::clone(&opened), Arc::clone(&over));
+            // A thread that is started there belongs to the client's namespace.
+            clients.push(self.world.nodes[CLIENT].run(move || {
+                std::thread::spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        let until = realtime::now() + CONNECT_WITHIN;
+                        let Ok(stream) = sockets::connect(to, control, until, || over.load(Ordering::Relaxed)) else {
+                            continue;
+                        };
+                        // The server ends it; only what was open at both ends counts.
+                        if matches!((&stream).read(&mut [0]), Ok(0)) {
+                            opened.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                })
+            })?);
+        }
+        let until = start + time;
+        while realtime::now() < until && !cancelled.load(Ordering::Relaxed) {
+            let glance = until.min(realtime::now() + program::GLANCE);
+            let waiting = realtime::wait(&[self.listener.as_fd()], glance);
+            if waiting.map_err(LabError::io("cannot wait for a connection"))? {
+                // Dropped: ended in order, for nothing was sent to it.
+                let _ = self.listener.accept();
+            }
+        }
+        let counted = (opened.load(Ordering::Relaxed), realtime::now().since(start));
+        over.store(true, Ordering::Relaxed);
+        // Those that still wait for the server are let go.
+        while clients.iter().any(|client| !client.is_finished()) {
+            let glance = realtime::now() + Span::from_millis(20);
+            if realtime::wait(&[self.listener.as_fd()], glance).map_err(LabError::io("cannot wait"))? {
+                let _ = self.listener.accept();
+            }
+        }
+        match cancelled.load(Ordering::Relaxed) {
+            true => Err(LabError::Cancelled),
+            false => Ok(counted),
+        }
     }
 
     fn connect(&self, case: CapacityCase, cancelled: &AtomicBool) -> Result<Flows, LabError> {
@@ -279,7 +338,8 @@ mod tests {
 
     #[test]
     fn the_built_in_topology_is_a_scenario() {
-        let scenario = scenario();
+        let scenario = scenario(false);
+        assert_eq!(self::scenario(true).gateways.len(), 2);
         assert_eq!(scenario.nodes[CLIENT].name, "client");
         assert_eq!(scenario.nodes[SERVER].name, "server");
         assert!(scenario.channels.iter().all(|c| crate::world::is_veth(&scenario, c)));

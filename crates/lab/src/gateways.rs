@@ -3,6 +3,7 @@
 use crate::LabError;
 use crate::folder::Folder;
 use crate::lanes;
+use crate::mesh::Known;
 use crate::program::{self, Ending, GLANCE, Program};
 use crate::review::needs_udp;
 use crate::sockets::rest_until;
@@ -57,18 +58,21 @@ pub(crate) fn pair(scenario: &Scenario) -> Result<([usize; 2], usize), String> {
 }
 
 /// Every link between gateways of a scenario, or why this version cannot run them.
-pub(crate) fn links(scenario: &Scenario) -> Result<Vec<Link>, String> {
+pub(crate) fn links(scenario: &Scenario, services: Services) -> Result<Vec<Link>, String> {
     let links = topology::links(scenario);
     if links.is_empty() {
         return Err("no two gateways are joined, and no flow crosses two: add a channel or a flow".into());
     }
     let busy = |n: usize| links.iter().filter(|l| l.ends.contains(&n)).count();
-    match links.iter().flat_map(|l| l.ends).find(|n| busy(*n) > 1) {
-        Some(n) => {
-            let name = &scenario.nodes[n].name;
-            Err(format!("gateway {name} has several neighbours: one each in this version of the lab"))
+    let relay = links.iter().flat_map(|l| l.ends).find(|n| busy(*n) > 1);
+    match relay.map(|n| &scenario.nodes[n].name) {
+        Some(name) if services.tun => {
+            Err(format!("gateway {name} has several neighbours: the lab's relays carry TCP only, no packets"))
         }
-        None => Ok(links),
+        Some(name) if links.iter().any(|link| !link.beside.is_empty()) => {
+            Err(format!("gateway {name} has several neighbours: the lab gives several lanes to pairs of gateways only"))
+        }
+        _ => Ok(links),
     }
 }
 
@@ -105,6 +109,10 @@ struct Gateway {
     ns: Arc<Netns>,
     dir: PathBuf,
     program: Program,
+    /// How many it has.
+    peers: usize,
+    /// Whether its clock is wrong on purpose.
+    skewed: bool,
 }
 
 /// The running gateways. Dropping them stops them.
@@ -152,55 +160,74 @@ impl Gateways {
         services: Services,
         stop: &mut dyn FnMut() -> bool,
     ) -> Result<Self, LabError> {
-        let links = links(scenario).map_err(LabError::Topology)?;
+        let links = links(scenario, services).map_err(LabError::Topology)?;
         let mut started = Self { gateways: Vec::new(), services, _folder: Folder::new()? };
         let logs = program::logs(companions.out)?;
+        let mut keys = vec![None; scenario.nodes.len()];
+        for n in links.iter().flat_map(|link| link.ends) {
+            if keys[n].is_none() {
+                keys[n] = Some(started.keygen(scenario, world, n)?);
+            }
+        }
+        let known = Known { scenario, plan: &world.plan, links: &links, keys: &keys };
+        let mut skewed = vec![false; scenario.nodes.len()];
         for link in &links {
-            started.start_link(scenario, world, link, &logs, companions)?;
+            // Neighbours disagree about the time.
+            if !started.has(&scenario.nodes[link.ends[1]].name) {
+                skewed[link.ends[1]] = !skewed[link.ends[0]];
+            }
+            for n in link.ends {
+                if !started.has(&scenario.nodes[n].name) {
+                    started.start_gateway(&known, world, n, skewed[n], &logs, companions)?;
+                }
+            }
         }
         started.wait_until_up(stop)?;
         Ok(started)
     }
 
-    /// Starts both ends of a link; the second one's clock is off.
-    fn start_link(
+    fn has(&self, name: &str) -> bool {
+        self.gateways.iter().any(|gateway| gateway.name == name)
+    }
+
+    /// Makes a gateway's folder and key; returns the public one.
+    fn keygen(&self, scenario: &Scenario, world: &World, n: usize) -> Result<String, LabError> {
+        let name = &scenario.nodes[n].name;
+        let dir = self._folder.path().join(name);
+        std::fs::create_dir(&dir).map_err(LabError::io(format!("cannot make {}", dir.display())))?;
+        let mut keygen = Command::new(tool().ok_or_else(|| missing("wavelane"))?);
+        keygen.arg("keygen").arg("--out").arg(dir.join(format!("{name}.key")));
+        let printed = output(&world.nodes[n], keygen, REMEDY)?.stdout;
+        let key = String::from_utf8_lossy(&printed).trim().to_owned();
+        if key.is_empty() {
+            let said = "it printed no key: is it of this version?".to_owned();
+            return Err(LabError::Failed { program: "wavelane keygen".into(), said });
+        }
+        Ok(key)
+    }
+
+    fn start_gateway(
         &mut self,
-        scenario: &Scenario,
+        known: &Known<'_>,
         world: &World,
-        link: &Link,
+        n: usize,
+        skewed: bool,
         logs: &Path,
         companions: &Companions<'_>,
     ) -> Result<(), LabError> {
-        let (mut dirs, mut keys) = (Vec::new(), Vec::new());
-        for n in link.ends {
-            let name = &scenario.nodes[n].name;
-            let dir = self._folder.path().join(name);
-            std::fs::create_dir(&dir).map_err(LabError::io(format!("cannot make {}", dir.display())))?;
-            let mut keygen = Command::new(tool().ok_or_else(|| missing("wavelane"))?);
-            keygen.arg("keygen").arg("--out").arg(dir.join(format!("{name}.key")));
-            let printed = output(&world.nodes[n], keygen, REMEDY)?.stdout;
-            let key = String::from_utf8_lossy(&printed).trim().to_owned();
-            if key.is_empty() {
-                let said = "it printed no key: is it of this version?".to_owned();
-                return Err(LabError::Failed { program: "wavelane keygen".into(), said });
-            }
-            keys.push(key);
-            dirs.push(dir);
-        }
-        for mine in 0..2 {
-            let (n, dir) = (link.ends[mine], &dirs[mine]);
-            init(scenario, world, link, mine, dir, &keys[1 - mine], self.services.tun)?;
-            let config = dir.join("wavelaned.toml");
-            adjust(&config, self.services.split, mine == 1)?;
-            let name = scenario.nodes[n].name.clone();
-            let log = logs.join(format!("{}-{name}.log", companions.label));
-            let program = launch(&world.nodes[n], &name, &config, companions.key_log, log)?;
-            self.gateways.push(Gateway { name, ns: Arc::clone(&world.nodes[n]), dir: dir.clone(), program });
-        }
+        let name = known.scenario.nodes[n].name.clone();
+        let dir = self._folder.path().join(&name);
+        init(known, world, n, &dir, self.services.tun)?;
+        let config = dir.join("wavelaned.toml");
+        adjust(&config, self.services.split, skewed, &known.additions(n))?;
+        let log = logs.join(format!("{}-{name}.log", companions.label));
+        let program = launch(&world.nodes[n], &name, &config, companions.key_log, log)?;
+        let peers = known.links_of(n).count();
+        self.gateways.push(Gateway { name, ns: Arc::clone(&world.nodes[n]), dir, program, peers, skewed });
         Ok(())
     }
 
-    /// Polls both gateways' status until each says that its peer is up.
+    /// Polls all gateways' status until each says that its peers are up.
     fn wait_until_up(&mut self, stop: &mut dyn FnMut() -> bool) -> Result<(), LabError> {
         let deadline = realtime::now() + READY_WITHIN;
         loop {
@@ -208,7 +235,7 @@ impl Gateways {
             for gateway in &mut self.gateways {
                 gateway.program.check()?;
                 let peers = gateway.status().map(|s| s["peers"].clone()).unwrap_or_default();
-                up += usize::from(peers[0]["up"] == true);
+                up += usize::from((0..gateway.peers).all(|peer| peers[peer]["up"] == true));
             }
             if up == self.gateways.len() {
                 return Ok(());
@@ -257,8 +284,8 @@ impl Gateways {
                 all.notes.push(format!("gateway {}: {cpu:.2} s of processor time", gateway.name));
             }
         }
-        for second in self.gateways.iter().skip(1).step_by(2) {
-            all.notes.push(format!("gateway {}: {CLOCK_WORDS}", second.name));
+        for other in self.gateways.iter().filter(|gateway| gateway.skewed) {
+            all.notes.push(format!("gateway {}: {CLOCK_WORDS}", other.name));
         }
         all
     }
@@ -300,35 +327,30 @@ impl Gateway {
     }
 }
 
-/// Adds to a configuration what `wavelane init` has no word for.
-fn adjust(config: &Path, split: bool, skewed: bool) -> Result<(), LabError> {
+/// Adds to a configuration what `wavelane init` has no word for: `additions` to `[gateway]`, to the peer's table and at the end.
+fn adjust(config: &Path, split: bool, skewed: bool, additions: &[String; 3]) -> Result<(), LabError> {
+    const GATEWAY: &str = "[gateway]\n";
     const PEER: &str = "[[peer]]\n";
     let cannot = || LabError::io(format!("cannot change {}", config.display()));
     let mut text = std::fs::read_to_string(config).map_err(cannot())?;
     if !split {
         text = text.replace(PEER, &format!("{PEER}split = false\n"));
     }
+    let [gateway, peer, end] = additions;
+    text = text.replacen(GATEWAY, &format!("{GATEWAY}{gateway}"), 1).replacen(PEER, &format!("{PEER}{peer}"), 1);
+    text.push_str(end);
     if skewed {
         text.push_str(CLOCK);
     }
     std::fs::write(config, text).map_err(cannot())
 }
 
-/// Writes the configuration of gateway `n` with the operator's own command; nothing is said of the link.
-fn init(
-    scenario: &Scenario,
-    world: &World,
-    link: &Link,
-    mine: usize,
-    dir: &Path,
-    peer_key: &str,
-    tun: bool,
-) -> Result<(), LabError> {
-    let (plan, n, peer) = (&world.plan, link.ends[mine], link.ends[1 - mine]);
-    // The peer is reached at its address on the channel by which it joins the link.
-    let nearest = if mine == 0 { link.channels.last() } else { link.channels.first() };
-    let wire = &plan.wires[*nearest.expect("a link has channels")];
-    let theirs = wire.addresses[wire.end_of(peer).expect("the link ends at the peer")];
+/// Writes the configuration of gateway `n` with the operator's own command, for the first of its neighbours; nothing is said of the link.
+fn init(known: &Known<'_>, world: &World, n: usize, dir: &Path, tun: bool) -> Result<(), LabError> {
+    let (scenario, plan) = (known.scenario, &world.plan);
+    let link = known.links_of(n).next().expect("a gateway that is started has a link");
+    let (peer, theirs) = known.neighbour(n, link);
+    let peer_key = known.keys[peer].as_deref().unwrap_or_default();
     let mut init = Command::new(tool().ok_or_else(|| missing("wavelane"))?);
     init.arg("init").arg("--dir").arg(dir);
     init.args(["--name", &scenario.nodes[n].name, "--peer-name", &scenario.nodes[peer].name]);
@@ -336,8 +358,10 @@ fn init(
     for route in plan.beyond(n, peer) {
         init.args(["--route", &route.prefix]);
     }
-    // What the other gateway routes here.
-    let serves: Vec<&str> = plan.beyond(peer, n).map(|route| route.prefix.as_str()).collect();
+    // What the other gateway routes here; of one with several neighbours `allow_targets` says it.
+    let relays = known.links_of(n).count() > 1;
+    let serves: Vec<&str> =
+        if relays { Vec::new() } else { plan.beyond(peer, n).map(|route| route.prefix.as_str()).collect() };
     for prefix in if serves.is_empty() { &["none"][..] } else { &serves } {
         init.args(["--serves", prefix]);
     }
@@ -349,6 +373,7 @@ fn init(
     }
     init.arg("--control").arg(dir.join("control.sock"));
     output(&world.nodes[n], init, REMEDY)?;
+    let nearest = if link.ends[0] == n { link.channels.last() } else { link.channels.first() };
     let places: Vec<usize> = nearest.into_iter().chain(&link.beside).copied().collect();
     if places.len() == 1 && !plan.wires[places[0]].one_way {
         return Ok(());

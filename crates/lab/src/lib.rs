@@ -21,6 +21,7 @@ mod http;
 mod judge;
 mod lanes;
 mod lateness;
+mod mesh;
 mod pcapng;
 mod peers;
 mod ping;

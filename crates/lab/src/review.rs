@@ -2,6 +2,7 @@
 
 use crate::echo;
 use crate::gateways::{self, Services};
+use crate::mesh;
 use crate::peers;
 use crate::tools::{self, INSTALL_CURL, INSTALL_IP, INSTALL_NFT};
 use crate::topology::Plan;
@@ -80,8 +81,8 @@ pub(crate) fn flows(scenario: &Scenario, review: &mut Review) {
         review.clause(clause, treatment);
     }
     for knobs in &scenario.gateways {
-        let why = "the lab's gateways are the shipped daemons, which have no such knobs: run it with --on sim";
-        review.clause(format!("gateways.{}", knobs.node), Treatment::Refused(why.into()));
+        let refused = mesh::refusal(knobs).map(|why| Treatment::Refused(why.into()));
+        review.clause(format!("gateways.{}", knobs.node), refused.unwrap_or(Treatment::Imposed));
     }
     if scenario.tcp != wavelane_scenario::TcpKnobs::default() {
         let why = "the kernel's TCP keeps its own settings; only the congestion control is imposed";
@@ -107,7 +108,7 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
             if Services::of(scenario, stack).tun && !std::path::Path::new(tun::TUN_CONTROL).exists() {
                 return Err(format!("{} is missing: load the tun module (modprobe tun)", tun::TUN_CONTROL));
             }
-            gateways::links(scenario)?;
+            gateways::links(scenario, Services::of(scenario, stack))?;
             if tools::find("nft").is_none() {
                 return Err(format!("the gateways need the program nft: {INSTALL_NFT}"));
             }

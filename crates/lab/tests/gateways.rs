@@ -165,3 +165,55 @@ fn quic_and_unsplit_tcp_cross_a_lossy_link() {
         }
     }
 }
+
+/// Three gateways in a row, whose edges seal: the middle one is a relay with two neighbours.
+const CHAIN: &str = r#"
+title = "A sealed download over a relay"
+seed = 7
+duration = "10 s"
+stacks = ["wavelane"]
+nodes = { client = "endpoint", a = "gateway", b = "gateway", c = "gateway", server = "endpoint" }
+[channels.lan_client]
+preset = "ethernet"
+between = ["client", "a"]
+[channels.one]
+between = ["a", "b"]
+forward = { rate = "20 Mbit/s", delay = "5 ms", queue = "100 kB" }
+reverse = "same"
+[channels.two]
+between = ["b", "c"]
+forward = { rate = "20 Mbit/s", delay = "5 ms", queue = "100 kB" }
+reverse = "same"
+[channels.lan_server]
+preset = "ethernet"
+between = ["c", "server"]
+[flows.page]
+app = "download"
+from = "client"
+to = "server"
+size = "2 MB"
+[gateways.a]
+seal = "end-to-end"
+[gateways.b]
+backpressure = "limit-2"
+[gateways.c]
+seal = "end-to-end"
+"#;
+
+#[test]
+fn a_relay_passes_a_sealed_download_on() {
+    let scenario = Scenario::parse(CHAIN, Path::new(".")).unwrap();
+    if !able(&scenario) {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let (raw, log) = run(&scenario, Stack::Wavelane, "chain");
+    let page = &raw.flows[0];
+    assert!(page.completed && page.intact == Some(true) && page.octets == 2_000_000, "{log}");
+    let notes = raw.notes.join("\n");
+    let of = |gateway: &str| notes.lines().find(|line| line.starts_with(&format!("gateway {gateway}: "))).unwrap();
+    assert!(of("b").contains("flows_relayed=1") && of("b").contains("relayed_octets="), "{notes}");
+    // Each parcel of 4,078 octets has 18 more.
+    let relayed: u64 = of("b").split("relayed_octets=").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!(relayed > 2_000_000 + 2_000_000 / 4_078 * 18, "not sealed: {relayed} octets passed the relay");
+}

@@ -30,7 +30,7 @@ pub use clock::{DRIFT_MAX_PPM, DriftTooLarge, NodeClock};
 pub use connection::REQUEST_LEN;
 pub use content::Content;
 pub use engine::{CaptureSink, ChannelId, Crossing, Edge, Engine, NodeId, Plug, Tap};
-pub use faults::NodeFaults;
+pub use faults::{Deed, Lie, NodeFaults};
 pub use mesh::{Mesh, MeshLink, MeshSpec};
 pub use traffic::{
     AGE_BIN, ARRIVAL_BIN, ARRIVALS_BOUND, Datagrams, ECHO_GRACE, Exchange, FlowEnd, FlowIndex, FlowLog, FlowSpec,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use wavelane_base::{Instant, Octets, Seed, Span};
 use wavelane_channel::CableConfig;
-use wavelane_gateway::{Config, PeerId};
+use wavelane_gateway::{Backpressure, Config, PeerId};
 use wavelane_scenario::{Channel, ChannelKind, Node, NodeKind, Routing, Scenario, Stack, TcpKnobs};
 
 /// What a mesh is made of.
@@ -25,6 +25,8 @@ pub struct MeshSpec {
     pub flows_max: usize,
     /// Whether the gateways seal flows across relays.
     pub seal: bool,
+    /// What relays take of a flow before their next hop has it.
+    pub backpressure: Backpressure,
 }
 
 /// A cable between two gateways.
@@ -40,8 +42,8 @@ impl MeshSpec {
     /// Gateways joined by the same cable, with the usual limits.
     pub fn new(nodes: usize, joined: &[[usize; 2]], config: &CableConfig) -> Self {
         let links = joined.iter().map(|between| MeshLink { between: *between, config: config.clone() }).collect();
-        let Config { pool, flows_max, .. } = Config::default();
-        Self { nodes, links, routing: Routing::default(), pool, flows_max, seal: false }
+        let Config { pool, flows_max, seal, backpressure, .. } = Config::default();
+        Self { nodes, links, routing: Routing::default(), pool, flows_max, seal, backpressure }
     }
 
     fn scenario(&self, seed: Seed) -> Scenario {
@@ -94,8 +96,8 @@ impl Mesh {
     pub fn new(seed: Seed, spec: &MeshSpec) -> Self {
         let scenario = spec.scenario(seed);
         let mut shape = Shape::new(&scenario);
-        let (pool, flows_max, seal) = (spec.pool, spec.flows_max, spec.seal);
-        shape.limits = Some(Config { pool, flows_max, seal, ..Config::default() });
+        let MeshSpec { pool, flows_max, seal, backpressure, .. } = *spec;
+        shape.limits = Some(Config { pool, flows_max, seal, backpressure, ..Config::default() });
         let world = match shape.build(seed, &wavelane_tcp::Config::default()) {
             Ok(world) => world,
             Err(why) => panic!("the mesh cannot be wired: {why}"),

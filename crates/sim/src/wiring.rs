@@ -2,7 +2,7 @@
 
 use crate::clock::{DriftTooLarge, NodeClock};
 use crate::engine::{ChannelId, Engine, NodeId, Plug};
-use crate::faults::NodeFaults;
+use crate::faults::{Lie, NodeFaults};
 use crate::joins::Join;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -345,7 +345,7 @@ impl<'a> Shape<'a> {
                     let id = engine.add_gateway(name, draw_clock(seed, name)?, config).map_err(refused)?;
                     if let Some(knobs) = self.knobs(node) {
                         let GatewayKnobs { corruption, block_loss, .. } = *knobs;
-                        engine.set_faults(id, NodeFaults { corruption, block_loss });
+                        engine.set_faults(id, NodeFaults { lie: Lie::corrupts(corruption), block_loss });
                     }
                     id
                 }

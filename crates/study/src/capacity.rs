@@ -24,8 +24,14 @@ const AIM: Rate = Rate::from_bps(1_500_000_000);
 /// The baseline: the kernel forwards.
 const PLAIN: &str = "tcp-cubic";
 const OURS: &str = "wavelane";
+/// The same, and flows sealed from edge to edge besides.
+const SEALED: &str = "wavelane-sealed";
+/// What sealing may leave at least.
+const SEALED_SHARE: f64 = 0.75;
+/// Clients that open connections at once.
+const OPENERS: usize = 8;
 /// In the order in which they are measured.
-const STACKS: [&str; 5] = [PLAIN, OURS, "kcptun", "kcptun-fast3", "boringtun-cubic"];
+const STACKS: [&str; 6] = [PLAIN, OURS, SEALED, "kcptun", "kcptun-fast3", "boringtun-cubic"];
 const FLOWS: [usize; 2] = [1, 8];
 const WAYS: [Way; 2] = [Way::Up, Way::Down];
 
@@ -65,23 +71,43 @@ pub(crate) fn run(
     let kept = Kept::open(options, ID);
     // A stack's cells share one topology.
     let work = |name: &&'static str| {
-        let stack = Stack::from_word(name).expect("the list above names stacks");
+        let stack = stack_of(name);
         let cells = match can_measure(stack) {
             Ok(()) => measure(name, stack, &plan, &options.out.join(ID), hooks)?,
             // Without our own programs or privileges nothing can be said at all.
             Err(why) if *name == OURS || *name == PLAIN => return Err(RunError::Refused(why).into()),
-            Err(why) => empty(name, &why).collect(),
+            Err(why) => (empty(name, &why).collect(), None),
         };
+        let (cells, opens) = cells;
         // What is missing is asked for again.
         Ok(match in_figures(&cells) {
-            Some(figures) => of_figures(name, kept.put(name, figures)),
-            None => cells,
+            Some(figures) => {
+                let (figures, opens) = kept.put(name, (figures, opens));
+                (of_figures(name, figures), Some(*name).zip(opens))
+            }
+            None => (cells, Some(*name).zip(opens)),
         })
     };
-    let found = |name: &&'static str| Some(of_figures(name, kept.get(name)?));
+    let found = |name: &&'static str| {
+        let (figures, opens) = kept.get(name)?;
+        Some((of_figures(name, figures), Some(*name).zip(opens)))
+    };
     let runner = Runner { what: "stacks", workers: 1, hooks };
-    let cells: Vec<Cell> = runner.run(&STACKS, |_| 1.0, found, work)?.into_iter().flatten().collect();
-    Ok(StudyDocument::new(ID, options.edition, options.seed.0, judge(&cells)))
+    let (cells, opens): (Vec<_>, Vec<_>) = runner.run(&STACKS, |_| 1.0, found, work)?.into_iter().unzip();
+    let cells: Vec<Cell> = cells.into_iter().flatten().collect();
+    let opens: Vec<Opens> = opens.into_iter().flatten().collect();
+    Ok(StudyDocument::new(ID, options.edition, options.seed.0, judge(&cells, &opens)))
+}
+
+/// A stack, and the connections per second that are opened and ended across it.
+type Opens = (&'static str, f64);
+
+/// Stacks of which these are counted: where a flow costs a handshake, and where not.
+const OPENING: [&str; 2] = [OURS, SEALED];
+
+fn stack_of(name: &str) -> Stack {
+    let word = if name == SEALED { OURS } else { name };
+    Stack::from_word(word).expect("the list above names stacks")
 }
 
 /// A measurement as it is kept: bytes, nanoseconds, and the two processor times.
@@ -122,16 +148,16 @@ fn measure(
     plan: &Plan,
     out: &Path,
     hooks: &RunHooks<'_>,
-) -> Result<Vec<Cell>, StudyError> {
+) -> Result<(Vec<Cell>, Option<f64>), StudyError> {
     let failed = |error: BackendError| match error {
         BackendError::Cancelled => Err(RunError::Cancelled),
         other => Ok(other.to_string()),
     };
-    let mut bench = match Bench::start(stack, out, hooks.cancelled) {
+    let mut bench = match Bench::start(stack, name == SEALED, out, hooks.cancelled) {
         Ok(bench) => bench,
         Err(error) => {
             let why = failed(error)?;
-            return Ok(empty(name, &why).collect());
+            return Ok((empty(name, &why).collect(), None));
         }
     };
     let mut cells: Vec<Cell> = empty(name, "").collect();
@@ -154,12 +180,20 @@ fn measure(
             done += 1;
         }
     }
+    let mut opens = None;
+    if OPENING.contains(&name) {
+        opens = match bench.opens(OPENERS, plan.time, hooks.cancelled) {
+            Ok((count, time)) => Some(count as f64 / time.as_secs_f64()),
+            // The row is missing then, and says so.
+            Err(error) => failed(error).map(|_| None)?,
+        };
+    }
     let notes = bench.stop();
     if !notes.is_empty() {
         let note = notes.join("; ");
         (hooks.progress)(Progress { stack, seed: wavelane_base::Seed(0), at: of, of, note });
     }
-    Ok(cells)
+    Ok((cells, opens))
 }
 
 fn word(way: Way) -> &'static str {
@@ -169,11 +203,27 @@ fn word(way: Way) -> &'static str {
     }
 }
 
-fn judge(cells: &[Cell]) -> Vec<Row> {
+fn judge(cells: &[Cell], opens: &[Opens]) -> Vec<Row> {
     let mut rows: Vec<Row> = cells.iter().flat_map(|cell| measured(cell, cells)).collect();
+    rows.extend(OPENING.iter().map(|stack| opening(stack, opens)));
     rows.push(fast_enough(cells));
-    rows.extend(STACKS.iter().filter(|s| **s != OURS && **s != PLAIN).map(|rival| ahead(cells, rival)));
+    rows.push(least_ratio(cells, SEALED, OURS, SEALED_SHARE));
+    let rivals = STACKS.iter().filter(|s| ![OURS, SEALED, PLAIN].contains(s));
+    rows.extend(rivals.map(|rival| least_ratio(cells, OURS, rival, 1.0)));
     rows
+}
+
+/// Connections per second, not judged.
+fn opening(stack: &'static str, opens: &[Opens]) -> Row {
+    let mut row = Row::new(ID, "lab", stack, "opens_per_s", "1/s");
+    row.case.insert("clients".into(), json!(OPENERS));
+    row.value = opens.iter().find(|(of, _)| *of == stack).map(|(_, rate)| *rate);
+    row.n = u64::from(row.value.is_some());
+    row.why = "connections that were opened at both ends and ended in order".into();
+    if row.value.is_none() {
+        row.verdict = Verdict::Inconclusive;
+    }
+    row
 }
 
 /// A cell's rows: goodput and the two costs.
@@ -240,20 +290,21 @@ fn fast_enough(cells: &[Cell]) -> Row {
     row
 }
 
-/// Our goodput over a rival's, in the cell where that is least.
-fn ahead(cells: &[Cell], rival: &str) -> Row {
-    let mut row = Row::new(ID, "lab", OURS, &format!("least_ratio goodput_bps over {rival}"), "ratio");
-    if let Some(why) = cells.iter().find(|c| c.stack == rival).and_then(|c| c.missing.as_ref()) {
+/// A stack's goodput over another's, in the cell where that is least; it is to be `aim` at least.
+fn least_ratio(cells: &[Cell], stack: &'static str, other: &str, aim: f64) -> Row {
+    let mut row = Row::new(ID, "lab", stack, &format!("least_ratio goodput_bps over {other}"), "ratio");
+    let missing = |name: &str| cells.iter().find(|c| c.stack == name).and_then(|c| c.missing.as_ref());
+    if let Some(why) = missing(stack).or(missing(other)) {
         return lacking(row, why);
     }
-    let ours = cells.iter().filter(|c| c.stack == OURS);
-    let ratios: Option<Vec<f64>> = ours.map(|c| Some(goodput(c)? / goodput(find(cells, rival, c)?)?)).collect();
+    let ours = cells.iter().filter(|c| c.stack == stack);
+    let ratios: Option<Vec<f64>> = ours.map(|c| Some(goodput(c)? / goodput(find(cells, other, c)?)?)).collect();
     let least = ratios.filter(|all| !all.is_empty() && all.iter().all(|r| r.is_finite()));
     let least = least.map(|all| (all.len(), all.into_iter().fold(f64::INFINITY, f64::min)));
     let Some((n, least)) = least else { return lacking(row, "a cell lacks its goodput") };
     (row.value, row.n) = (Some(least), n as u64);
-    row.verdict = if least >= 1.0 { Verdict::Pass } else { Verdict::Fail };
-    row.why = format!("{least:.3} in the cell where it is least, wanted at least 1");
+    row.verdict = if least >= aim { Verdict::Pass } else { Verdict::Fail };
+    row.why = format!("{least:.3} in the cell where it is least, wanted at least {aim}");
     row
 }
 

@@ -5,31 +5,46 @@ use crate::document::{Edition, Row, StudyDocument};
 use crate::kept::Kept;
 use crate::runner::Runner;
 use crate::{MakeBackend, StudyError, StudyOptions};
-use std::ops::RangeInclusive;
 use wavelane_base::Span;
 use wavelane_run::{RunError, RunHooks, Verdict};
 use wavelane_sim::swarm::{Failure, HEALING, Outcome, Plan};
 
 /// The study's id.
 pub(crate) const ID: &str = "hop-swarm";
-/// Worlds by edition.
-const QUICK: RangeInclusive<u64> = 1..=500;
-const FULL: RangeInclusive<u64> = 1..=10_000;
+/// Worlds by edition, and beside them those with a lying relay.
+const QUICK: [u64; 2] = [500, 125];
+const FULL: [u64; 2] = [10_000, 2_500];
 /// Most worlds at once, and the distance of two families.
 const DRAWS_MAX: u64 = 1_000_000;
+/// Worlds above this number are sealed and have a relay that lies.
+const LYING: u64 = DRAWS_MAX;
+
+/// The worlds of an edition.
+fn numbers(edition: Edition) -> Vec<u64> {
+    let [honest, lying] = if edition == Edition::Full { FULL } else { QUICK };
+    (1..=honest).chain(LYING + 1..=LYING + lying).collect()
+}
+
+/// World `number` of a family.
+fn world(family: u64, number: u64) -> Plan {
+    match number.checked_sub(LYING) {
+        Some(lying @ 1..) => Plan::draw_lying(family.wrapping_add(lying)),
+        _ => Plan::draw(family.wrapping_add(number)),
+    }
+}
 
 /// What became of one world.
 type World = (u64, Result<Outcome, Box<Failure>>);
 
 /// An outcome as it is kept, times in nanoseconds.
-fn in_figures(outcome: &Outcome) -> [u64; 7] {
-    let Outcome { complete, refused, reset, resumed, moved, longest, simulated } = *outcome;
-    [complete, refused, reset, resumed, moved, longest.as_nanos(), simulated.as_nanos()]
+fn in_figures(outcome: &Outcome) -> [u64; 9] {
+    let Outcome { complete, refused, reset, deceived, caught, resumed, moved, longest, simulated } = *outcome;
+    [complete, refused, reset, deceived, caught, resumed, moved, longest.as_nanos(), simulated.as_nanos()]
 }
 
-fn of_figures([complete, refused, reset, resumed, moved, longest, simulated]: [u64; 7]) -> Outcome {
+fn of_figures([complete, refused, reset, deceived, caught, resumed, moved, longest, simulated]: [u64; 9]) -> Outcome {
     let [longest, simulated] = [longest, simulated].map(Span::from_nanos);
-    Outcome { complete, refused, reset, resumed, moved, longest, simulated }
+    Outcome { complete, refused, reset, deceived, caught, resumed, moved, longest, simulated }
 }
 
 /// Runs the edition's worlds and judges them.
@@ -38,17 +53,28 @@ pub(crate) fn run(
     options: &StudyOptions,
     hooks: &RunHooks<'_>,
 ) -> Result<StudyDocument, StudyError> {
-    let numbers = options.draws.clone().unwrap_or(if options.edition == Edition::Full { FULL } else { QUICK });
-    if numbers.is_empty() || *numbers.end() > DRAWS_MAX {
-        let why = format!("--draws {}..{}: name draws from 1 to {DRAWS_MAX}", numbers.start(), numbers.end());
-        return Err(RunError::Refused(why).into());
-    }
+    let numbers = match &options.draws {
+        Some(draws)
+            if draws.is_empty() || *draws.end() > LYING + DRAWS_MAX || draws.end() - draws.start() > DRAWS_MAX =>
+        {
+            let why = format!(
+                "--draws {}..{}: name draws from 1 to {DRAWS_MAX}, with a lying relay from {} to {}",
+                draws.start(),
+                draws.end(),
+                LYING + 1,
+                LYING + DRAWS_MAX
+            );
+            return Err(RunError::Refused(why).into());
+        }
+        Some(draws) => draws.clone().collect(),
+        None => numbers(options.edition),
+    };
     let family = options.seed.0.saturating_sub(1).wrapping_mul(DRAWS_MAX);
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let runner = Runner { what: "draws", workers: options.jobs.unwrap_or_else(processors), hooks };
     let kept = Kept::open(options, ID);
     let work = |number: &u64| {
-        let world = (*number, Plan::draw(family.wrapping_add(*number)).prove());
+        let world = (*number, world(family, *number).prove());
         failed_row(options.seed.0, &world).iter().for_each(options.row);
         // One that failed is run again, to be told in full.
         if let Ok(outcome) = &world.1 {
@@ -57,7 +83,7 @@ pub(crate) fn run(
         Ok(world)
     };
     let found = |number: &u64| Some((*number, Ok(of_figures(kept.get(&number.to_string())?))));
-    let worlds = runner.run(&numbers.collect::<Vec<_>>(), |_| 1.0, found, work)?;
+    let worlds = runner.run(&numbers, |_| 1.0, found, work)?;
     let rows = rows(options.seed.0, &worlds);
     rows.iter().filter(|row| row.case.is_empty()).for_each(options.row);
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
@@ -98,6 +124,8 @@ fn rows(seed: u64, worlds: &[World]) -> Vec<Row> {
         ("flows_complete", sum(|o| o.complete), "ended with everything they asked for"),
         ("flows_refused", sum(|o| o.refused), "told that there is no way, or no room, before they began"),
         ("flows_reset", sum(|o| o.reset), "a gateway at one end had lost its memory"),
+        ("flows_deceived", sum(|o| o.deceived), "reset or refused because only a lying relay connects their ends"),
+        ("lies_caught", sum(|o| o.caught), "times that an edge of a sealed flow found a relay out"),
         ("flows_resumed", sum(|o| o.resumed), "times that an edge took a flow up again"),
         ("flows_moved", sum(|o| o.moved), "times that a flow left the way it was on for another"),
     ];
@@ -114,9 +142,20 @@ mod tests {
     #[test]
     fn a_kept_world_is_the_world() {
         let (longest, simulated) = (Span::from_millis(6), Span::from_millis(7));
-        let outcome = Outcome { complete: 1, refused: 2, reset: 3, resumed: 4, moved: 5, longest, simulated };
-        assert_eq!(in_figures(&outcome), [1, 2, 3, 4, 5, 6_000_000, 7_000_000]);
+        let (deceived, caught) = (8, 9);
+        let outcome =
+            Outcome { complete: 1, refused: 2, reset: 3, deceived, caught, resumed: 4, moved: 5, longest, simulated };
+        assert_eq!(in_figures(&outcome), [1, 2, 3, 8, 9, 4, 5, 6_000_000, 7_000_000]);
         assert_eq!(in_figures(&of_figures(in_figures(&outcome))), in_figures(&outcome));
+    }
+
+    #[test]
+    fn worlds_with_a_lying_relay_have_numbers_of_their_own() {
+        assert_eq!(world(0, 7), Plan::draw(7));
+        assert_eq!(world(0, LYING), Plan::draw(LYING));
+        assert_eq!(world(0, LYING + 7), Plan::draw_lying(7));
+        assert_eq!(numbers(Edition::Quick).len(), 625);
+        assert!(world(0, LYING + 7).liar.is_some() && world(0, LYING + 7).mesh.seal);
     }
 
     #[test]
@@ -124,7 +163,7 @@ mod tests {
         let good = |longest| Ok(Outcome { complete: 3, longest: Span::from_secs(longest), ..Outcome::default() });
         let all = rows(1, &[(1, good(2)), (2, good(5))]);
         assert!(all[..2].iter().all(|row| row.verdict == Verdict::Pass) && all[1].value == Some(5_000.0));
-        assert_eq!((all[2].value, all.len()), (Some(6.0), 7));
+        assert_eq!((all[2].value, all.len()), (Some(6.0), 9));
         let failure = Failure { why: "a wrong byte".into(), smallest: Plan::draw(7), smallest_why: "the same".into() };
         let all = rows(4, &[(1, good(2)), (7, Err(Box::new(failure)))]);
         assert_eq!((all[0].verdict, all[0].value), (Verdict::Fail, Some(1.0)));

@@ -13,8 +13,7 @@ use wavelane_wire::codec::DecodeError;
 use wavelane_wire::datagram::{Suite, TAG_LEN, WIRE_VERSION, capability};
 use wavelane_wire::frame::{ANSWER_KEYS_LEN, OPEN_KEYS_LEN, Reach, Word};
 use wavelane_wire::parcel::{
-    PARCEL_HEADER_LEN, PARCEL_OVERHEAD, PARCEL_PLAIN_MAX, Parcel, WordIn, parcel_header, parcel_nonce, word_about,
-    word_nonce,
+    PARCEL_HEADER_LEN, PARCEL_OVERHEAD, PARCEL_PLAIN_MAX, WordIn, parcel_header, parcel_nonce, word_about, word_nonce,
 };
 
 /// The payload of the opening edge's message: version, capabilities.
@@ -54,12 +53,12 @@ pub struct FlowKeys {
 }
 
 /// What the next octets of the other edge's direction are.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Opened {
     /// They are no whole parcel yet.
     Part,
-    /// A parcel of so many octets in the flow, and what it held.
-    Bytes(usize, Vec<u8>),
+    /// A parcel of so many octets in the flow.
+    Bytes(usize),
     /// The last parcel, of so many octets in the flow.
     End(usize),
     /// Not what the other edge sealed here.
@@ -169,8 +168,8 @@ impl FlowKeys {
         plain.len()
     }
 
-    /// Opens the parcel at the start of the other edge's next octets, which lie in two parts.
-    pub fn open(&mut self, (front, back): (&[u8], &[u8])) -> Opened {
+    /// Opens the parcel at the start of the other edge's next octets, which lie in two parts; what it held is appended to `plain`.
+    pub fn open(&mut self, (front, back): (&[u8], &[u8]), plain: &mut Vec<u8>) -> Opened {
         let Some(head) = header((front, back)) else { return Opened::Part };
         let whole = whole_len(head);
         if self.ended || whole > PARCEL_PLAIN_MAX + PARCEL_OVERHEAD {
@@ -179,18 +178,18 @@ impl FlowKeys {
         if front.len() + back.len() < whole {
             return Opened::Part;
         }
-        let in_front = front.len().min(whole);
-        let bytes = [&front[..in_front], &back[..whole - in_front]].concat();
-        let Ok(Some(parcel)) = Parcel::parse(&bytes) else { return Opened::Foreign };
-        let mut plain = parcel.sealed.to_vec();
+        let from = plain.len();
+        plain.extend(&front[PARCEL_HEADER_LEN.min(front.len())..front.len().min(whole)]);
+        plain.extend(&back[PARCEL_HEADER_LEN.saturating_sub(front.len())..whole - front.len().min(whole)]);
         let nonce = Nonce::assume_unique_for_key(parcel_nonce(self.opened));
-        let Ok(len) = self.opening.open_in_place(nonce, Aad::from(head), &mut plain).map(|plain| plain.len()) else {
+        let opened = self.opening.open_in_place(nonce, Aad::from(head), &mut plain[from..]).map(|plain| plain.len());
+        plain.truncate(from + opened.unwrap_or(0));
+        if opened.is_err() {
             return Opened::Foreign;
-        };
-        plain.truncate(len);
+        }
         self.opened += whole as u64;
-        self.ended = plain.is_empty();
-        if self.ended { Opened::End(whole) } else { Opened::Bytes(whole, plain) }
+        self.ended = plain.len() == from;
+        if self.ended { Opened::End(whole) } else { Opened::Bytes(whole) }
     }
 
     /// Whether the other edge's direction ended here.

@@ -67,6 +67,12 @@ impl Config {
                 ));
             }
         }
+        if let Some(peer) = self.peers.iter().find(|p| self.routing_table.is_none() && !p.next_hops.is_empty()) {
+            return Err(value(
+                format!("peer '{}': next_hops", peer.name),
+                "counts only with gateway.routing = \"kernel\": add that, or remove it",
+            ));
+        }
         if !self.seal && !self.edges.is_empty() {
             return Err(value(
                 "edge",

@@ -12,8 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use wavelane_base::{IpPrefix, Rate, Span};
 use wavelane_gateway as gateway;
-use wavelane_gateway::{Choice, Controller};
-use wavelane_host::ether;
+use wavelane_gateway::{Backpressure, Choice, Controller};
+use wavelane_host::{ether, routes};
 
 /// A packet of this size fits one datagram of a lane on a path of 1500 bytes.
 const TUN_MTU_DEFAULT: u16 = 1_400;
@@ -49,9 +49,51 @@ struct GatewayTable {
     pool: Option<String>,
     flows_max: Option<usize>,
     serves: Option<Vec<String>>,
+    #[serde(default)]
+    routing: RoutingWord,
+    routing_table: Option<u32>,
     idle: Option<String>,
     #[serde(default)]
     seal: SealWord,
+    #[serde(default)]
+    backpressure: BackpressureWord,
+    #[serde(default = "yes")]
+    micro_blocks: bool,
+    cache: Option<String>,
+}
+
+/// How much of a connection is taken that the next gateway does not have, in the file's words.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+enum BackpressureWord {
+    #[default]
+    #[serde(rename = "adaptive")]
+    Adaptive,
+    #[serde(rename = "limit-1")]
+    One,
+    #[serde(rename = "limit-2")]
+    Two,
+    #[serde(rename = "off")]
+    Off,
+}
+
+impl From<BackpressureWord> for Backpressure {
+    fn from(word: BackpressureWord) -> Self {
+        match word {
+            BackpressureWord::Adaptive => Self::Adaptive,
+            BackpressureWord::One => Self::Blocks(1),
+            BackpressureWord::Two => Self::Blocks(2),
+            BackpressureWord::Off => Self::Off,
+        }
+    }
+}
+
+/// What says by which peer a target is reached, in the file's words.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RoutingWord {
+    #[default]
+    Peers,
+    Kernel,
 }
 
 /// Whether flows across relays are sealed, in the file's words.
@@ -83,6 +125,8 @@ struct PeerTable {
     keepalive: Option<String>,
     #[serde(default)]
     routes: Vec<String>,
+    #[serde(default)]
+    next_hops: Vec<String>,
     allow_targets: Option<Vec<String>>,
     allow_sources: Option<Vec<String>>,
     controller: Option<String>,
@@ -238,17 +282,35 @@ impl Config {
             pool,
             flows_max: g.flows_max.unwrap_or(defaults.flows_max),
             serves: g.serves.map(|texts| prefixes("gateway.serves", texts)).transpose()?,
+            routing_table: routing_table(g.routing, g.routing_table)?,
             idle,
             peers,
             intercept: file.intercept.map(|i| Intercept { interfaces: i.interfaces, local: i.local }),
             tun: file.tun.map(tun).transpose()?,
             forwards,
             seal: g.seal == SealWord::EndToEnd,
+            backpressure: g.backpressure.into(),
+            micro_blocks: g.micro_blocks,
+            cache: match &g.cache {
+                Some(text) => units::octets(text).map_err(|e| value("gateway.cache", e))?,
+                None => defaults.cache,
+            },
             edges: file.edge.into_iter().map(edge).collect::<Result<_, _>>()?,
             clock: clock(file.clock)?,
         };
         config.check()?;
         Ok(config)
+    }
+}
+
+fn routing_table(routing: RoutingWord, table: Option<u32>) -> Result<Option<u32>, ConfigError> {
+    match (routing, table) {
+        (RoutingWord::Peers, None) => Ok(None),
+        (RoutingWord::Peers, Some(_)) => {
+            Err(value("gateway.routing_table", "counts only with gateway.routing = \"kernel\": add that, or remove it"))
+        }
+        (RoutingWord::Kernel, Some(0)) => Err(value("gateway.routing_table", "0 is no table: the main one is 254")),
+        (RoutingWord::Kernel, table) => Ok(Some(table.unwrap_or(routes::TABLE_MAIN))),
     }
 }
 
@@ -305,6 +367,7 @@ impl Peer {
             public_key,
             preshared_key: t.preshared_key.as_ref().map(|p| keys::read_key(&folder.join(p))).transpose()?,
             routes: prefixes(&key("routes"), t.routes.clone())?,
+            next_hops: t.next_hops.iter().map(|hop| next_hop(hop, &key("next_hops"))).collect::<Result<_, _>>()?,
             allow_targets,
             allow_sources,
             controller,
@@ -316,6 +379,11 @@ impl Peer {
             name: t.name,
         })
     }
+}
+
+fn next_hop(text: &str, key: &str) -> Result<IpAddr, ConfigError> {
+    let wrong = || format!("'{text}' is not an address, such as 10.0.0.2 or fe80::2 (without a device)");
+    text.parse().map_err(|_| value(key, wrong()))
 }
 
 impl Lane {

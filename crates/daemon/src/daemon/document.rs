@@ -57,6 +57,11 @@ impl Daemon {
             path_mtu_cause: p.path_mtu_cause.clone(),
             in_flight_bytes: p.in_flight,
             distrusted: p.distrusted,
+            distrusted_last: p.distrusted_last.as_ref().map(|last| status::Distrust {
+                ago_s: last.ago.as_secs_f64(),
+                what: last.what.into(),
+                target: last.target.map(|target| target.to_string()),
+            }),
             lanes: p.lanes.iter().map(|lane| lane_document(lane, &names)).collect(),
         });
         let moved =
@@ -85,6 +90,7 @@ impl Daemon {
                 connections: self.connections.len(),
             },
             packet_door: self.packet_door(),
+            routing: self.routing(),
             reload_refused: self.reloads.refused.clone(),
             counters: counted.map(|(name, n)| status::counter(name, n)).collect(),
         };

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use wavelane_base::{FlowId, Streams};
 use wavelane_door::{Arrival, Cause, Ended, Moved, Refusal, Socket, Splice, Stage, Syn, Turn, Unreachable};
-use wavelane_gateway::{PeerId, Reason};
+use wavelane_gateway::{OpenError, PeerId, Reason};
 use wavelane_host::nfqueue::Held;
 use wavelane_host::poller::{Ready, Watch};
 use wavelane_host::tcp;
@@ -300,6 +300,11 @@ impl Daemon {
                 self.counters.one("dropped_syn_table_full");
                 self.discard(Some(held));
             }
+            Arrival::New(held) if self.has_no_way(syn.target.ip()) => {
+                self.counters.one("dropped_syn_no_route");
+                self.discard(Some(held));
+                self.answer_refusal(&syn, Reason::Unreachable);
+            }
             Arrival::New(held) => {
                 let Some(peer) = self.route(syn.target.ip()) else { return self.let_go(held) };
                 if self.is_down(peer) {
@@ -370,7 +375,8 @@ impl Daemon {
             };
             let accepted = listener.accept();
             let Some((stream, source)) = self.accept_one(accepted) else { return };
-            self.open_for(stream, forward.via, source, forward.to);
+            let via = self.routes.as_ref().and_then(|_| self.route(forward.to.ip())).unwrap_or(forward.via);
+            self.open_for(stream, via, source, forward.to);
             self.retry_listeners |= i >= ARRIVALS_PER_ROUND;
             if i >= ARRIVALS_PER_ROUND {
                 return;
@@ -388,6 +394,7 @@ impl Daemon {
                 let parties = self.parties(PeerId(peer), source, target);
                 self.insert(stream, flow, Stage::Waiting, parties);
             }
+            Err(OpenError::NoWay(_)) => self.counters.one("connections_refused"),
             Err(_) => self.counters.one("dropped_syn_flow_table_full"),
         }
     }

@@ -73,10 +73,6 @@ impl Daemon {
     pub(super) fn is_passed(&self, target: IpAddr) -> bool {
         self.config.route(target, |peer| self.kernel_passes_by(peer)).is_some_and(|peer| self.kernel_passes_by(peer))
     }
-    /// The peer that `target` is taken through now.
-    pub(super) fn route(&self, target: IpAddr) -> Option<usize> {
-        self.config.route(target, |peer| self.is_down(peer))
-    }
     /// Tells the kernel whose networks it has, if that is not what it knows.
     pub(super) fn give_back(&mut self) {
         let wanted: Down = (0..self.peers.len())

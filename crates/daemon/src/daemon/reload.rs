@@ -102,6 +102,7 @@ impl Daemon {
             return Err(why.into());
         }
         self.whereabouts.arrange(&config);
+        self.routes.iter_mut().for_each(|routes| routes.arrange(&config));
         // They have other places now.
         self.denials_told.clear();
         let known = |key: &[u8; 32]| self.config.peers.iter().position(|p| p.public_key == *key);

@@ -73,6 +73,8 @@ pub(super) const WORDS: &[(&str, &str)] = &[
         "flows across relays that were refused because they could not be sealed, or their caller is not known",
     ),
     ("flows_moved", "times a flow left a peer that was down, or that no route named any more, for another way"),
+    ("routing_changes", "times the kernel's routing table was another, as far as it is about the peers' networks"),
+    ("dropped_syn_no_route", "connections refused because the kernel's routing table names no peer for their target"),
     (
         "vtx_asked",
         "times the next node was asked which blocks of a flow across relays it still has, because the flow stood still",

@@ -1,6 +1,7 @@
 //! What a seed's world is made of.
 
 use super::{Crash, Plan, PlannedFlow};
+use crate::faults::{Deed, Lie};
 use crate::mesh::{MeshLink, MeshSpec};
 use crate::traffic::Work;
 use wavelane_base::{Chance, Instant, Octets, Rate, Ratio, Seed, Span};
@@ -116,8 +117,9 @@ pub(super) fn plan(seed: u64) -> Plan {
     let mut plan = Plan {
         seed,
         flows: flows.collect(),
-        mesh: MeshSpec { nodes, links, routing, pool, flows_max, seal: false },
+        mesh: MeshSpec { links, routing, pool, flows_max, ..MeshSpec::new(nodes, &[], &CableConfig::default()) },
         crashes: Vec::new(),
+        liar: None,
         healed,
     };
     for _ in 0..dice.below(6) {
@@ -142,6 +144,41 @@ pub(super) fn plan(seed: u64) -> Plan {
     }
     plan.crashes.sort_by_key(|crash| (crash.at, crash.node));
     plan
+}
+
+/// Worlds looked at for one in which some way needs a relay.
+const TRIES: u64 = 64;
+/// One of so many stretches is lied about, at the rarest.
+const RARE: u64 = 200;
+
+/// A world like the others, sealed, with a liar: its dice are its own, so that the others' worlds stay what they are.
+pub(super) fn lying(seed: u64) -> Plan {
+    let mut dice = Seed(seed).chance("hop swarm / liar");
+    let deed = Deed::ALL[dice.below(Deed::ALL.len() as u64) as usize];
+    let lie = Lie { deed, p: Ratio::new(1, spread(&mut dice, 1, RARE) as u32).unwrap_or(Ratio::ONE) };
+    for _ in 0..TRIES {
+        let mut plan = plan(dice.below(u64::MAX));
+        plan.mesh.seal = true;
+        // Flows between neighbours are none that a relay could lie about: another pair of ends, if there is none else.
+        let crossing = |plan: &Plan, from, to| plan.relays(from, to, false).filter(|relays| !relays.is_empty());
+        let first = plan.flows.iter().find_map(|flow| crossing(&plan, flow.from, flow.to));
+        let pairs = || (0..plan.mesh.nodes).flat_map(|a| (0..a).map(move |b| (a, b)));
+        let pair = pairs().find_map(|(from, to)| Some((from, to, crossing(&plan, from, to)?)));
+        let relays = match (first, pair) {
+            (Some(relays), _) => relays,
+            (None, Some((from, to, relays))) => {
+                (plan.flows[0].from, plan.flows[0].to) = (from, to);
+                relays
+            }
+            (None, None) => continue,
+        };
+        let node = relays[dice.below(relays.len() as u64) as usize];
+        plan.flows.retain(|flow| flow.from != node && flow.to != node);
+        plan.liar = Some((node, lie));
+        return plan;
+    }
+    // As good as impossible: no relay, no lie.
+    plan(seed)
 }
 
 /// Adds an outage, joined with those that it meets.

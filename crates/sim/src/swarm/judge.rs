@@ -1,6 +1,7 @@
 //! Running a plan, and what must hold of it.
 
 use super::{AFTERMATH, HEALING, Plan};
+use crate::faults::NodeFaults;
 use crate::mesh::Mesh;
 use crate::traffic::{FlowEnd, FlowIndex, FlowSpec, Work};
 use wavelane_base::{Instant, Octets, Rate, Ratio, Seed, Span};
@@ -28,6 +29,10 @@ pub struct Outcome {
     pub refused: u64,
     /// Flows reset after a gateway at an end forgot them.
     pub reset: u64,
+    /// Flows that were reset or refused, or crawled on, because only the liar connects their ends.
+    pub deceived: u64,
+    /// Times that an edge found a lie out.
+    pub caught: u64,
     /// Times that an edge took a flow up again.
     pub resumed: u64,
     /// Times that a flow left a way for another.
@@ -47,6 +52,13 @@ struct Running {
     start: Instant,
 }
 
+impl Running {
+    /// Whether a way joins its ends that does not lead over a liar.
+    fn is_honest(&self, plan: &Plan) -> bool {
+        plan.liar.is_none() || plan.relays(self.from, self.to, true).is_some()
+    }
+}
+
 /// Runs it; the first thing that is wrong.
 pub(super) fn judge(plan: &Plan) -> Result<Outcome, String> {
     let run = std::panic::AssertUnwindSafe(|| run(plan));
@@ -59,6 +71,9 @@ pub(super) fn judge(plan: &Plan) -> Result<Outcome, String> {
 
 fn run(plan: &Plan) -> Result<Outcome, String> {
     let mut mesh = Mesh::new(Seed(plan.seed), &plan.mesh);
+    if let Some((node, lie)) = plan.liar {
+        mesh.engine.set_faults(mesh.nodes[node], NodeFaults { lie: Some(lie), ..NodeFaults::default() });
+    }
     let mut flows = Vec::new();
     for flow in &plan.flows {
         let Some(spec) = mesh.flow(flow.from, flow.to, flow.work, flow.start) else { continue };
@@ -88,7 +103,14 @@ fn run(plan: &Plan) -> Result<Outcome, String> {
     let open = |mesh: &Mesh| flows.iter().any(|flow| mesh.engine.log(flow.index).end.is_none());
     while open(&mesh) {
         if mesh.engine.now() >= freed + HEALING {
-            let names: Vec<String> = flows.iter().filter_map(|flow| stuck(&mesh, flow)).collect();
+            // What only the liar connects may get through it, octet by octet.
+            let crawls = |flow: &&Running| {
+                !flow.is_honest(plan) && mesh.engine.log(flow.index).last_byte.is_some_and(|at| at > freed)
+            };
+            let names: Vec<String> = flows.iter().filter(|f| !crawls(f)).filter_map(|f| stuck(&mesh, f)).collect();
+            if names.is_empty() {
+                break;
+            }
             return Err(format!("{HEALING} after the healing not over: {}", names.join("; ")));
         }
         mesh.engine.run_until(mesh.engine.now() + LOOK);
@@ -152,7 +174,11 @@ fn check_ends(plan: &Plan, mesh: &Mesh, flows: &[Running], freed: Instant) -> Re
     let mut outcome = Outcome { simulated: mesh.engine.now().since(Instant::ZERO), ..Outcome::default() };
     for flow in flows {
         let log = mesh.engine.log(flow.index);
-        let Some((at, how)) = log.end else { continue };
+        let Some((at, how)) = log.end else {
+            outcome.deceived += 1;
+            continue;
+        };
+        let honest = flow.is_honest(plan);
         outcome.longest = outcome.longest.max(at.since(freed));
         // A gateway at either end that lost its memory lost the flow.
         let forgotten = plan.crashes.iter().any(|crash| {
@@ -162,6 +188,7 @@ fn check_ends(plan: &Plan, mesh: &Mesh, flows: &[Running], freed: Instant) -> Re
         match how {
             FlowEnd::Complete => outcome.complete += 1,
             FlowEnd::Reset(_) if forgotten => outcome.reset += 1,
+            FlowEnd::Reset(_) | FlowEnd::Refused(Some(_)) if !honest => outcome.deceived += 1,
             FlowEnd::Refused(_) if forgotten => outcome.refused += 1,
             FlowEnd::Refused(Some(Reason::NoRoom)) if full => outcome.refused += 1,
             FlowEnd::Refused(Some(_)) if log.accepted.is_none() && is_disturbed(plan, mesh, flow.start, at) => {
@@ -178,6 +205,8 @@ fn check_ends(plan: &Plan, mesh: &Mesh, flows: &[Running], freed: Instant) -> Re
     for node in 0..mesh.nodes.len() {
         outcome.resumed += mesh.count(node, "flows_resumed");
         outcome.moved += mesh.count(node, "flows_moved");
+        let found = ["dropped_parcels_foreign", "dropped_words_forged", "flows_withheld"];
+        outcome.caught += found.iter().map(|name| mesh.count(node, name)).sum::<u64>();
     }
     Ok(outcome)
 }

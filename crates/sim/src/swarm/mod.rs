@@ -10,9 +10,12 @@ mod shrink;
 
 pub use judge::Outcome;
 
+use crate::faults::Lie;
 use crate::mesh::MeshSpec;
 use crate::traffic::Work;
+use std::collections::VecDeque;
 use wavelane_base::{Instant, Span};
+use wavelane_gateway::HOPS_MAX;
 
 /// How long after the last fault and the last reader's pause every flow must have ended.
 pub const HEALING: Span = Span::from_secs(60);
@@ -28,6 +31,8 @@ pub struct Plan {
     pub flows: Vec<PlannedFlow>,
     /// Gateways that lose their memory, in the order of time.
     pub crashes: Vec<Crash>,
+    /// A gateway that lies about what it passes on, for good, and how. No flow begins or ends there.
+    pub liar: Option<(usize, Lie)>,
     /// When all cables become good ones.
     pub healed: Instant,
 }
@@ -71,6 +76,35 @@ impl Plan {
     /// The plan of a seed.
     pub fn draw(seed: u64) -> Self {
         draw::plan(seed)
+    }
+
+    /// One in which every flow is sealed and a relay lies, on the way of a flow at least.
+    pub fn draw_lying(seed: u64) -> Self {
+        draw::lying(seed)
+    }
+
+    /// The relays of the shortest way between two gateways that does not lead over the liar, if `honest`.
+    fn relays(&self, from: usize, to: usize, honest: bool) -> Option<Vec<usize>> {
+        let avoided = self.liar.map(|(node, _)| node).filter(|_| honest);
+        let mut before = vec![None; self.mesh.nodes];
+        let mut next = VecDeque::from([from]);
+        before[from] = Some(from);
+        while let Some(node) = next.pop_front() {
+            for [a, b] in self.mesh.links.iter().map(|link| link.between) {
+                let other = if a == node { b } else { a };
+                if (a == node || b == node) && Some(other) != avoided && before[other].is_none() {
+                    before[other] = Some(node);
+                    next.push_back(other);
+                }
+            }
+        }
+        let mut relays = Vec::new();
+        let mut node = before[to]?;
+        while node != from {
+            relays.push(node);
+            node = before[node]?;
+        }
+        (relays.len() <= usize::from(HOPS_MAX)).then_some(relays)
     }
 
     /// Runs and judges it.

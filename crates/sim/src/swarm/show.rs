@@ -28,6 +28,9 @@ impl fmt::Display for Plan {
                 write!(f, ", reads nothing {} to {}", ms(begin), ms(end))?;
             }
         }
+        if let Some((node, lie)) = &self.liar {
+            write!(f, "\n  {node} {lie}")?;
+        }
         for crash in &self.crashes {
             write!(f, "\n  {} forgets at {}", crash.node, ms(crash.at))?;
         }

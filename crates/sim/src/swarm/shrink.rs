@@ -40,6 +40,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     if plan.flows.len() > 1 {
         (0..plan.flows.len()).for_each(|flow| with(&|plan| _ = plan.flows.remove(flow)));
     }
+    with(&|plan| plan.liar = None);
     (0..plan.crashes.len()).for_each(|crash| with(&|plan| _ = plan.crashes.remove(crash)));
     (0..plan.mesh.links.len()).for_each(|link| with(&|plan| _ = plan.mesh.links.remove(link)));
     for link in 0..plan.mesh.links.len() {
@@ -65,6 +66,7 @@ fn drop_node(plan: &mut Plan, node: usize) {
     plan.mesh.links.retain(|link| !link.between.contains(&node));
     plan.mesh.links.iter_mut().for_each(|link| link.between = link.between.map(moved));
     plan.crashes.retain(|crash| crash.node != node);
+    plan.liar = plan.liar.filter(|(liar, _)| *liar != node).map(|(liar, lie)| (moved(liar), lie));
     plan.crashes.iter_mut().for_each(|crash| crash.node = moved(crash.node));
     for flow in &mut plan.flows {
         (flow.from, flow.to) = (moved(flow.from), moved(flow.to));

@@ -30,6 +30,27 @@ fn meshes_with_faults_keep_every_byte_and_finish() {
     assert!(count < SEEDS || sum.resumed > 0 && sum.moved > 0 && sum.complete > count, "{sum:?}");
 }
 
+/// The same worlds with every flow sealed and a relay that lies: `WAVELANE_SWARM_LYING=1000` runs more.
+#[test]
+fn sealed_flows_get_past_a_lying_relay_or_fail_clearly() {
+    let (first, count) = (number("WAVELANE_SWARM_FIRST", FIRST), number("WAVELANE_SWARM_LYING", SEEDS / 2));
+    let mut sum = Outcome::default();
+    for seed in first..first + count {
+        let outcome = Plan::draw_lying(seed).prove().unwrap_or_else(|failure| {
+            panic!(
+                "seed {seed}: {}\nreplay: WAVELANE_SWARM_FIRST={seed} WAVELANE_SWARM_LYING=1 cargo test -p wavelane-sim \
+                 --test it lying_relay\nsmallest plan that fails ({}): {}",
+                failure.why, failure.smallest_why, failure.smallest
+            )
+        });
+        sum.complete += outcome.complete;
+        sum.caught += outcome.caught;
+        sum.deceived += outcome.deceived;
+    }
+    assert!(count < SEEDS / 2 || sum.caught > 0 && sum.deceived > 0 && sum.complete > count, "{sum:?}");
+    eprintln!("{sum:?}");
+}
+
 #[test]
 fn a_plan_runs_the_same_twice() {
     let plan = Plan::draw(3);

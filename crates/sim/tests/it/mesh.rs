@@ -4,8 +4,8 @@ use crate::common::{direction, random_loss, secs, with_loss};
 use wavelane_base::{Instant, Octets, Ratio, Seed, Span};
 use wavelane_channel::cable::Direction;
 use wavelane_channel::{CableConfig, Parameter};
-use wavelane_gateway::Event;
-use wavelane_sim::{FlowEnd, FlowIndex, FlowSpec, Mesh, MeshSpec, NodeFaults, Work};
+use wavelane_gateway::{Backpressure, Event};
+use wavelane_sim::{FlowEnd, FlowIndex, FlowSpec, Lie, Mesh, MeshSpec, NodeFaults, Work};
 
 /// 0 and 5 over 1 and 2, or over 3 and 4.
 const TWO_WAYS: [[usize; 2]; 6] = [[0, 1], [1, 2], [2, 5], [0, 3], [3, 4], [4, 5]];
@@ -114,7 +114,7 @@ fn sealed_flows_leave_a_relay_that_changes_octets() {
         traffic(&mut mesh);
         mesh.engine.run_until(Instant::from_millis(400 * (seed - 1)));
         let corruption = Ratio::new(1, 10).unwrap();
-        mesh.engine.set_faults(mesh.nodes[liar], NodeFaults { corruption, ..NodeFaults::default() });
+        mesh.engine.set_faults(mesh.nodes[liar], NodeFaults { lie: Lie::corrupts(corruption), ..NodeFaults::default() });
         finish(&mut mesh, secs(60));
         let [found, other] = [0, 5].map(|edge| mesh.count(edge, "dropped_parcels_foreign"));
         assert!(found + other > 0, "seed {seed}");
@@ -234,10 +234,13 @@ fn where_no_honest_way_exists_the_failure_is_clear() {
 fn a_cycle_of_full_pools_does_not_deadlock() {
     const NODES: usize = 6;
     let ring: Vec<[usize; 2]> = (0..NODES).map(|node| [node, (node + 1) % NODES]).collect();
-    for (lossy, seed) in [(false, 20), (true, 21)] {
+    let usual = Backpressure::Adaptive;
+    for (lossy, backpressure, seed) in
+        [(false, usual, 20), (true, usual, 21), (false, Backpressure::Blocks(1), 22), (true, Backpressure::Off, 23)]
+    {
         let cable = CableConfig::symmetric(direction(20, 40, 200_000));
         let cable = if lossy { with_loss(cable, &random_loss(1, 20)) } else { cable };
-        let spec = MeshSpec { pool: Octets::new(1 << 20), ..MeshSpec::new(NODES, &ring, &cable) };
+        let spec = MeshSpec { pool: Octets::new(1 << 20), backpressure, ..MeshSpec::new(NODES, &ring, &cable) };
         let mut mesh = Mesh::new(Seed(seed), &spec);
         for (from, _) in (0..NODES).flat_map(|node| (0..6).map(move |flow| (node, flow))) {
             for work in [Work::Upload(Some(500_000)), Work::Download(Some(500_000))] {

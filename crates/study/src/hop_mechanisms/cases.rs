@@ -1,6 +1,6 @@
 //! The experiments: what is run for each.
 
-use super::{Task, judge};
+use super::{LAB, Task, judge};
 use crate::document::Edition;
 
 /// Seconds that flows without a size run.
@@ -160,4 +160,20 @@ pub(super) fn all(edition: Edition) -> Vec<Task> {
         judge: Box::new(judge::corrupted),
     });
     tasks
+}
+
+/// Those that run between kernels, which have no faults of relays.
+pub(super) fn lab() -> Vec<Task> {
+    let limits = ["off", "limit-1"];
+    let mut runs = vec![("lab-fork-alone".to_owned(), forked("", false))];
+    let limited = |kind: &&str| (format!("lab-fork-{kind}"), forked(&format!("backpressure = \"{kind}\""), true));
+    runs.extend(limits.iter().map(limited));
+    let crowd = CROWDS[1];
+    let keys = [true, false].map(|on| (format!("lab-keys-{on}"), typing(crowd, &format!("micro-blocks = {on}"))));
+    let chains = [1, CLEAN_HOPS].map(|hops| (format!("lab-clean-{hops}"), clean(hops, "")));
+    vec![
+        Task { part: LAB, runs, judge: Box::new(move |found| judge::backpressure(&limits, found)) },
+        Task { part: LAB, runs: keys.into(), judge: Box::new(move |found| judge::keys(crowd, found)) },
+        Task { part: LAB, runs: chains.into(), judge: Box::new(judge::clean) },
+    ]
 }

@@ -1,6 +1,6 @@
 //! Hop's mechanisms over several hops, each in the scenario that it was made for, with it and without it.
 //!
-//! The scenarios are those of the block-switching work of 2009 (`S2-...`), in the simulator, on cables.
+//! The scenarios are those of the block-switching work of 2009 (`S2-...`), on cables, in the simulator and some between kernels.
 
 mod cases;
 mod judge;
@@ -9,12 +9,14 @@ use crate::cells::{self, Cell, Take};
 use crate::document::{Edition, Row, StudyDocument};
 use crate::{MakeBackend, StudyError, StudyOptions};
 use std::path::Path;
-use wavelane_run::{RunDocument, RunHooks, Series, StackResult};
+use wavelane_run::{Backend, RunDocument, RunError, RunHooks, Series, StackResult, Verdict};
 
 /// The study's id.
 pub(crate) const ID: &str = "hop-mechanisms";
-/// Its parts: one mechanism each.
-pub(crate) const PARTS: [&str; 5] = ["backpressure", "vtx", "micro-blocks", "chain", "sealed"];
+/// Its parts: one mechanism each, and some of them between kernels.
+pub(crate) const PARTS: [&str; 6] = ["backpressure", "vtx", "micro-blocks", "chain", "sealed", LAB];
+/// The part that runs the shipped daemons between kernels: backpressure, micro-blocks and the chain.
+const LAB: &str = "lab";
 
 /// What makes rows of an experiment's runs, which stand in their order.
 type Judge = Box<dyn Fn(&[Option<Seen>]) -> Vec<Row> + Sync + Send>;
@@ -71,26 +73,46 @@ pub(crate) fn run(
     options: &StudyOptions,
     hooks: &RunHooks<'_>,
 ) -> Result<StudyDocument, StudyError> {
-    let tasks: Vec<Task> = cases::all(options.edition).into_iter().filter(|task| options.wants(task.part)).collect();
-    let repeat = seeds(options.edition);
+    let all = cases::all(options.edition).into_iter().chain(cases::lab());
+    let (lab, simulated): (Vec<Task>, Vec<Task>) = all.filter(|t| options.wants(t.part)).partition(|t| t.part == LAB);
     let rows_of = |task: &Task, take: Take<'_>| {
+        let repeat = seeds(options.edition, task.part == LAB);
         let mut found = Vec::new();
         for (name, text) in &task.runs {
             let Some(document) = take(&Cell { study: ID, name, text, repeat, own: None })? else { return Ok(None) };
             found.push(seen(&document));
         }
-        Ok(Some((task.judge)(&found)))
+        let mut rows = (task.judge)(&found);
+        if task.part == LAB {
+            rows.iter_mut().for_each(|row| LAB.clone_into(&mut row.backend));
+        }
+        Ok(Some(rows))
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = options.jobs.unwrap_or(processors);
-    let rows = cells::rows_of_all(&tasks, workers, (make, options, hooks), rows_of)?;
+    let mut rows = cells::rows_of_all(&simulated, workers, (make, options, hooks), rows_of)?;
+    if !lab.is_empty() {
+        // What measures real time has the machine to itself.
+        let real = || -> Box<dyn Backend> { Box::new(wavelane_lab::LabBackend) };
+        match cells::rows_of_all(&lab, 1, (&real, options, hooks), rows_of) {
+            Ok(found) => rows.extend(found),
+            Err(StudyError::Run(why)) if !matches!(why, RunError::Cancelled) => {
+                let row = Row::new(ID, LAB, "wavelane", "completed", "share");
+                let why = format!("the laboratory cannot run: {why}");
+                rows.push(Row { verdict: Verdict::Inconclusive, why, ..row });
+            }
+            Err(why) => return Err(why),
+        }
+    }
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
 }
 
-fn seeds(edition: Edition) -> u32 {
-    match edition {
-        Edition::Quick => 3,
-        Edition::Full => 10,
+fn seeds(edition: Edition, lab: bool) -> u32 {
+    match (edition, lab) {
+        (Edition::Quick, true) => 1,
+        (Edition::Quick, false) => 3,
+        (Edition::Full, true) => 5,
+        (Edition::Full, false) => 10,
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use wavelane_run::Verdict;
+use wavelane_base::Ratio;
 
 /// Every experiment is there in both editions, every run of it is a scenario, no two share a folder, and what was not run is
 /// never a pass.
@@ -7,10 +7,15 @@ use wavelane_run::Verdict;
 fn editions_hold_every_experiment() {
     for edition in [Edition::Quick, Edition::Full] {
         let (mut names, mut ids) = (Vec::new(), Vec::new());
-        for task in cases::all(edition) {
+        for task in cases::all(edition).into_iter().chain(cases::lab()) {
             assert!(PARTS.contains(&task.part));
             for (name, text) in &task.runs {
                 let scenario = wavelane_scenario::Scenario::parse(text, Path::new(".")).expect(text);
+                if task.part == LAB {
+                    let faults =
+                        scenario.gateways.iter().any(|g| g.block_loss != Ratio::ZERO || g.corruption != Ratio::ZERO);
+                    assert!(!faults, "{name}: the daemon has no faults");
+                }
                 let again = wavelane_scenario::Scenario::parse(&scenario.to_toml(), Path::new("."));
                 assert_eq!(again, Ok(scenario));
                 names.push(name.clone());

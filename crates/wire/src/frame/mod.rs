@@ -426,3 +426,5 @@ impl ReceiptState {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vector_tests;

@@ -1,0 +1,158 @@
+//! A routing table that somebody else keeps, in place of the peers' order: it says by which neighbours a target is reached.
+//!
+//! The table names next hops by address, the peers' configuration says who is there. What a peer's own routes do not cover is
+//! not sent to it even so: they bound what the table's keeper can do.
+
+use super::{Gateway, OpenError, PeerId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use wavelane_base::{Instant, IpPrefix};
+
+/// Most routes of a table.
+pub const TABLE_MAX: usize = 1 << 16;
+/// Most next hops of one route that count.
+pub const NEXT_HOPS_MAX: usize = 16;
+
+/// Where a route leads next.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum NextHop {
+    /// To the neighbour that has this address.
+    Address(IpAddr),
+    /// The target itself is on the link.
+    OnLink,
+}
+
+/// By which next hops each block of addresses is reached; by none of those that have none.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Table {
+    /// By the number of leading bits that count, and those.
+    routes: BTreeMap<(u8, IpAddr), Vec<NextHop>>,
+    /// The lengths there are, of IPv4 and IPv6.
+    lengths: [BTreeSet<u8>; 2],
+}
+
+/// The first address of the block of `bits` that holds `address`.
+fn first_of(address: IpAddr, bits: u8) -> IpAddr {
+    let mask = |width: u8| if bits == 0 { 0 } else { u128::MAX << (width - bits.min(width)) };
+    match address {
+        IpAddr::V4(v4) => IpAddr::from((u32::from(v4) & mask(32) as u32).to_be_bytes()),
+        IpAddr::V6(v6) => IpAddr::from((u128::from(v6) & mask(128)).to_be_bytes()),
+    }
+}
+
+impl Table {
+    /// Adds a route; further next hops to a block that has one follow those. `false` if the table is full.
+    pub fn add(&mut self, prefix: IpPrefix, hops: &[NextHop]) -> bool {
+        let key = (prefix.bits, first_of(prefix.address, prefix.bits));
+        if self.routes.len() >= TABLE_MAX && !self.routes.contains_key(&key) {
+            return false;
+        }
+        self.lengths[usize::from(prefix.address.is_ipv6())].insert(prefix.bits);
+        let all = self.routes.entry(key).or_default();
+        for hop in hops {
+            if all.len() < NEXT_HOPS_MAX && !all.contains(hop) {
+                all.push(*hop);
+            }
+        }
+        true
+    }
+
+    /// Blocks of addresses in it.
+    pub fn len(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.routes.is_empty()
+    }
+
+    /// The route to `target`: how many bits of it count, and its next hops.
+    fn route(&self, target: IpAddr) -> Option<(u8, &[NextHop])> {
+        let mut lengths = self.lengths[usize::from(target.is_ipv6())].iter().rev();
+        lengths.find_map(|bits| Some((*bits, self.routes.get(&(*bits, first_of(target, *bits)))?.as_slice())))
+    }
+}
+
+impl Gateway {
+    /// The table's keeper changed it: flows move to the peers that it names now. Says whether anything is different.
+    ///
+    /// It counts only if [`super::Config::by_table`].
+    pub fn set_table(&mut self, now: Instant, table: Table) -> bool {
+        if table == self.table {
+            return false;
+        }
+        let before = core::mem::replace(&mut self.table, table);
+        // Another way to a target says nothing about those to others.
+        let table = &self.table;
+        self.ways.forget(|target| before.route(target) != table.route(target));
+        self.leave_lost_ways(now);
+        self.take_new_ways(now);
+        if let Some(peer) = self.dirty.first().copied() {
+            self.settle(now, peer);
+        }
+        true
+    }
+
+    /// The routes of the table, and how many of them lead to a peer.
+    pub fn table_counts(&self) -> (usize, usize) {
+        let leads = |((_, first), hops): &(&(u8, IpAddr), &Vec<NextHop>)| {
+            hops.iter().any(|hop| !matches!(hop, NextHop::OnLink) && !self.peers_at(*hop, *first).is_empty())
+        };
+        (self.table.len(), self.table.routes.iter().filter(leads).count())
+    }
+
+    /// By how many bits the table's route to `target` matches.
+    pub(super) fn table_bits(&self, target: IpAddr) -> Option<u8> {
+        self.table.route(target).map(|(bits, _)| bits)
+    }
+
+    /// Whom to ask for a flow that the owner would ask `peer` for.
+    pub(super) fn named_by_table(&self, now: Instant, peer: PeerId, target: IpAddr) -> Result<PeerId, OpenError> {
+        if !self.config.by_table || !self.covers(peer, target) {
+            return Ok(peer);
+        }
+        let first = || self.ways_by_table(None, target).first().copied();
+        self.any_way(now, None, target).or_else(first).ok_or(OpenError::NoWay(target))
+    }
+
+    fn covers(&self, peer: PeerId, target: IpAddr) -> bool {
+        self.config.peers[peer.0].routes.iter().any(|prefix| prefix.contains(target))
+    }
+
+    /// The peers that the table names for `target`, in its order.
+    pub(super) fn ways_by_table(&self, upstream: Option<PeerId>, target: IpAddr) -> Vec<PeerId> {
+        let mut ways = Vec::new();
+        // What is ours is not passed on, whatever a route for its network says.
+        let Some((_, hops)) = self.table.route(target).filter(|_| !self.packets.is_own(target)) else { return ways };
+        for peer in hops.iter().flat_map(|hop| self.peers_at(*hop, target)) {
+            if self.covers(peer, target) && Some(peer) != upstream && !ways.contains(&peer) {
+                ways.push(peer);
+            }
+        }
+        ways
+    }
+
+    /// The peers at a next hop: by the configuration. Only one that has no address there is looked for where it calls from.
+    fn peers_at(&self, hop: NextHop, target: IpAddr) -> Vec<PeerId> {
+        let address = match hop {
+            NextHop::Address(address) => address,
+            NextHop::OnLink => target,
+        };
+        let is_there = |peer: usize| {
+            let mut named = self.config.next_hops.iter().filter(|(_, of)| of.0 == peer).peekable();
+            let lanes = &self.config.peers[peer].lanes;
+            let mut configured = lanes.iter().filter_map(|lane| lane.address).peekable();
+            if named.peek().is_some() || configured.peek().is_some() {
+                return named.any(|(at, _)| *at == address) || configured.any(|at| at.ip().to_canonical() == address);
+            }
+            let mut heard = (0..self.sessions.ways(peer)).filter_map(|lane| self.sessions.address(peer, lane));
+            heard.any(|at| at.ip().to_canonical() == address)
+        };
+        (0..self.config.peers.len()).filter(|peer| is_there(*peer)).map(PeerId).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

@@ -1,0 +1,119 @@
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
+
+use super::*;
+use crate::{Config, LaneConfig, PeerConfig};
+use wavelane_base::{PortId, Seed};
+
+const T0: Instant = Instant::from_secs(1);
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn block(text: &str) -> IpPrefix {
+    text.parse().unwrap()
+}
+
+fn via(text: &str) -> NextHop {
+    NextHop::Address(ip(text))
+}
+
+fn table(routes: &[(&str, &[NextHop])]) -> Table {
+    let mut table = Table::default();
+    for (prefix, hops) in routes {
+        assert!(table.add(block(prefix), hops));
+    }
+    table
+}
+
+/// A gateway with peers at 10.0.n.2; the last has no address of its own.
+fn gateway(next_hops: &[(&str, usize)]) -> Gateway {
+    let peer = |n: u8, address: Option<&str>| PeerConfig {
+        name: format!("peer-{n}"),
+        public_key: wavelane_transport::session::public_key(&[n + 2; 32]),
+        preshared_key: None,
+        lanes: vec![LaneConfig::new(PortId(0), address.map(|a| a.parse().unwrap()))],
+        choice: crate::Choice::Bond,
+        keepalive: None,
+        allow_sources: None,
+        allow_targets: Vec::new(),
+        routes: vec![block("10.9.0.0/16"), block("fd09::/16")],
+    };
+    let peers = vec![peer(0, Some("10.0.0.2:4780")), peer(1, Some("10.0.1.2:4780")), peer(2, None)];
+    let next_hops = next_hops.iter().map(|(at, peer)| (ip(at), PeerId(*peer))).collect();
+    let config = Config { private_key: [1; 32], peers, next_hops, by_table: true, ..Config::default() };
+    Gateway::new(T0, config, 1, Seed(1).entropy("table")).unwrap()
+}
+
+fn ways(gateway: &Gateway, target: &str) -> Vec<usize> {
+    gateway.ways_to(None, ip(target)).into_iter().map(|peer| peer.0).collect()
+}
+
+#[test]
+fn the_longest_route_names_the_peers() {
+    let mut gateway = gateway(&[]);
+    assert!(ways(&gateway, "10.9.4.9").is_empty(), "no table, no way");
+    gateway.set_table(T0, table(&[("10.0.0.0/8", &[via("10.0.0.2")]), ("10.9.4.0/24", &[via("10.0.1.2")])]));
+    assert_eq!((ways(&gateway, "10.9.4.9"), ways(&gateway, "10.9.5.9")), (vec![1], vec![0]));
+    gateway.set_table(T0, table(&[("10.9.4.0/24", &[via("10.0.1.2"), via("10.0.0.2")]), ("10.9.4.9/32", &[])]));
+    assert_eq!(ways(&gateway, "10.9.4.8"), [1, 0]);
+    assert!(ways(&gateway, "10.9.4.9").is_empty(), "a route to nowhere leads nowhere");
+}
+
+#[test]
+fn what_a_peer_has_no_route_for_is_not_sent_there() {
+    let mut gateway = gateway(&[]);
+    gateway.set_table(T0, table(&[("0.0.0.0/0", &[via("10.0.0.2")])]));
+    assert_eq!(ways(&gateway, "10.9.4.9"), [0]);
+    assert!(ways(&gateway, "192.0.2.1").is_empty());
+}
+
+#[test]
+fn a_peer_is_found_by_its_next_hops_too() {
+    let mut gateway = gateway(&[("fe80::5", 2), ("10.0.7.7", 0)]);
+    let routes: &[(&str, &[NextHop])] =
+        &[("fd09:4::/32", &[via("fe80::5")]), ("10.9.4.0/24", &[via("10.0.7.7")]), ("10.9.5.0/24", &[via("10.0.0.2")])];
+    gateway.set_table(T0, table(routes));
+    assert_eq!(ways(&gateway, "fd09:4::1"), [2]);
+    assert_eq!((ways(&gateway, "10.9.4.9"), ways(&gateway, "10.9.5.9")), (vec![0], vec![0]));
+    assert_eq!(gateway.table_counts(), (3, 3));
+}
+
+#[test]
+fn a_target_on_the_link_is_reached_only_if_it_is_a_peer() {
+    let mut gateway = gateway(&[("10.9.4.9", 1)]);
+    gateway.set_table(T0, table(&[("10.9.4.0/24", &[NextHop::OnLink])]));
+    assert_eq!(ways(&gateway, "10.9.4.9"), [1]);
+    assert!(ways(&gateway, "10.9.4.8").is_empty());
+}
+
+#[test]
+fn what_is_ours_is_not_passed_on() {
+    let mut gateway = gateway(&[]);
+    gateway.set_table(T0, table(&[("10.9.0.0/16", &[via("10.0.0.2")])]));
+    gateway.set_own_addresses(vec![ip("10.9.4.9")]);
+    assert_eq!(gateway.next_hop(PeerId(1), ip("10.9.4.9")), None);
+    assert_eq!(gateway.next_hop(PeerId(1), ip("10.9.4.8")), Some(PeerId(0)));
+    assert_eq!(gateway.next_hop(PeerId(0), ip("10.9.4.8")), None, "it came from there");
+}
+
+#[test]
+fn the_table_decides_whom_the_owner_asks() {
+    let mut gateway = gateway(&[]);
+    let named = |gateway: &Gateway, target| gateway.named_by_table(T0, PeerId(0), ip(target));
+    assert_eq!(named(&gateway, "10.9.4.9"), Err(OpenError::NoWay(ip("10.9.4.9"))));
+    assert_eq!(named(&gateway, "192.0.2.1"), Ok(PeerId(0)), "not a matter of the table");
+    gateway.set_table(T0, table(&[("10.9.4.0/24", &[via("10.0.1.2")])]));
+    assert_eq!(named(&gateway, "10.9.4.9"), Ok(PeerId(1)));
+}
+
+#[test]
+fn a_table_and_its_routes_have_bounds() {
+    let mut full = Table::default();
+    let nth = |n: u32| IpPrefix { address: IpAddr::from((n << 8).to_be_bytes()), bits: 24 };
+    assert!((0..TABLE_MAX as u32).all(|n| full.add(nth(n), &[])));
+    assert!(!full.add(nth(TABLE_MAX as u32), &[]) && full.add(nth(7), &[via("10.0.0.2")]));
+    let hops: Vec<_> = (0..40).map(|n| via(&format!("10.0.0.{n}"))).collect();
+    assert!(full.add(nth(8), &hops));
+    assert_eq!(full.route(ip("0.0.8.1")).map(|(bits, hops)| (bits, hops.len())), Some((24, NEXT_HOPS_MAX)));
+}

@@ -1,0 +1,113 @@
+//! What the files of gateways with several neighbours say, and of gateways that differ from their defaults.
+
+use crate::gateways::LANE_PORT;
+use crate::topology::{Link, Plan};
+use core::fmt::Write;
+use wavelane_base::Ratio;
+use wavelane_scenario::{BACKPRESSURES, GatewayKnobs, NodeKind, Scenario};
+
+/// What the lab knows of a gateway besides the scenario.
+pub(crate) struct Known<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) plan: &'a Plan,
+    pub(crate) links: &'a [Link],
+    /// The public key of each node that is a gateway.
+    pub(crate) keys: &'a [Option<String>],
+}
+
+/// Why the lab cannot impose a gateway's knobs.
+pub(crate) fn refusal(knobs: &GatewayKnobs) -> Option<&'static str> {
+    let faults = knobs.block_loss != Ratio::ZERO || knobs.corruption != Ratio::ZERO;
+    faults.then_some("block-loss and corruption are faults that the shipped daemon does not have: run it with --on sim")
+}
+
+impl Known<'_> {
+    /// The links of `node`.
+    pub(crate) fn links_of(&self, node: usize) -> impl Iterator<Item = &Link> {
+        self.links.iter().filter(move |link| link.ends.contains(&node))
+    }
+
+    /// The address of the far end of a link of `node`, and its place.
+    pub(crate) fn neighbour(&self, node: usize, link: &Link) -> (usize, std::net::Ipv4Addr) {
+        let mine = usize::from(link.ends[1] == node);
+        let peer = link.ends[1 - mine];
+        // The peer is reached at its address on the channel by which it joins the link.
+        let nearest = if mine == 0 { link.channels.last() } else { link.channels.first() };
+        let wire = &self.plan.wires[*nearest.expect("a link has channels")];
+        (peer, wire.addresses[wire.end_of(peer).expect("the link ends at the peer")])
+    }
+
+    /// The networks of endpoints at `node` itself.
+    fn own(&self, node: usize) -> Vec<String> {
+        let wires = self.plan.wires.iter().filter(|w| w.end_of(node).is_some() && !w.between_gateways);
+        wires.map(crate::topology::Wire::prefix).collect()
+    }
+
+    /// The networks beyond `peer`, which `node` asks it for.
+    fn beyond(&self, node: usize, peer: usize) -> Vec<&str> {
+        self.plan.beyond(node, peer).map(|route| route.prefix.as_str()).collect()
+    }
+
+    /// What stands in a gateway's file beside what `wavelane init` wrote of its first neighbour: in `[gateway]`, in that
+    /// neighbour's table, and at the end.
+    pub(crate) fn additions(&self, node: usize) -> [String; 3] {
+        let relays = self.links_of(node).count() > 1;
+        let mut all = [self.knobs(node), String::new(), String::new()];
+        if relays {
+            let neighbours: Vec<_> = self.links_of(node).map(|link| self.neighbour(node, link)).collect();
+            for (place, (peer, address)) in neighbours.iter().enumerate() {
+                let others = neighbours.iter().filter(|(other, _)| other != peer);
+                let others: Vec<&str> = others.flat_map(|(other, _)| self.beyond(node, *other)).collect();
+                let own = self.own(node);
+                let reach: Vec<&str> = own.iter().map(String::as_str).chain(others).collect();
+                let allowed = format!("allow_targets = {reach:?}\n");
+                if place == 0 {
+                    all[1] = allowed;
+                    continue;
+                }
+                let (name, key) = (&self.scenario.nodes[*peer].name, self.keys[*peer].as_deref().unwrap_or_default());
+                let routes = self.beyond(node, *peer);
+                let _ = write!(
+                    all[2],
+                    "\n[[peer]]\nname = {name:?}\npublic_key = {key:?}\naddress = \"{address}:{LANE_PORT}\"\n\
+                     routes = {routes:?}\n{allowed}"
+                );
+            }
+        }
+        if all[0].contains("seal = ") {
+            all[2] += &self.edges(node);
+        }
+        all
+    }
+
+    /// The keys of `[gateways.NAME]`, in the daemon's words.
+    fn knobs(&self, node: usize) -> String {
+        let name = &self.scenario.nodes[node].name;
+        let Some(knobs) = self.scenario.gateways.iter().find(|knobs| knobs.node == *name) else { return String::new() };
+        let word =
+            BACKPRESSURES.iter().find(|(_, kind)| *kind == knobs.backpressure).map_or("adaptive", |(word, _)| word);
+        let mut text = format!("backpressure = \"{word}\"\nmicro_blocks = {}\n", knobs.micro_blocks);
+        if let Some(cache) = knobs.cache {
+            let _ = writeln!(text, "cache = \"{} B\"", cache.get());
+        }
+        if knobs.seal {
+            text += "seal = \"end-to-end\"\n";
+            // Where the kernel may name another way at any time, neighbours that are a flow's edges seal it, too.
+            if self.links_of(node).all(|link| link.channels.len() == 1) {
+                text += "routing = \"kernel\"\n";
+            }
+        }
+        text
+    }
+
+    /// Every other gateway with the networks behind it.
+    fn edges(&self, node: usize) -> String {
+        let others = (0..self.keys.len()).filter(|other| *other != node);
+        let others = others.filter(|other| self.scenario.nodes[*other].kind == NodeKind::Gateway);
+        let edge = |other: usize| {
+            let (name, key) = (&self.scenario.nodes[other].name, self.keys[other].as_ref()?);
+            Some(format!("\n[[edge]]\nname = {name:?}\npublic_key = {key:?}\nroutes = {:?}\n", self.own(other)))
+        };
+        others.filter_map(edge).collect()
+    }
+}
