@@ -35,8 +35,8 @@ impl Backend for SimBackend {
             review.stack(stack, treatment(scenario, stack));
         }
         let shape = Shape::new(scenario);
-        let wavelane =
-            scenario.stacks.contains(&Stack::Wavelane) && treatment(scenario, Stack::Wavelane) == Treatment::Imposed;
+        let imposed = |stack: &Stack| treatment(scenario, *stack) == Treatment::Imposed;
+        let wavelane = scenario.stacks.iter().any(|stack| stack.has_simulated_gateways() && imposed(stack));
         for flow in &scenario.flows {
             let clause = || format!("flows.{}", flow.name);
             if let Some(why) = beyond(flow) {
@@ -77,7 +77,8 @@ impl Backend for SimBackend {
         if let Treatment::Omitted(why) = treatment(scenario, stack) {
             return Err(BackendError::Unable(why));
         }
-        let shape = Shape::new(scenario);
+        let mut shape = Shape::new(scenario);
+        shape.is_2009 = stack == Stack::Hop2009;
         let needed = buffers::needed(scenario);
         let tcp = |kind| stacks::tcp(kind, &scenario.tcp, needed);
         let built = match stack {
@@ -139,7 +140,7 @@ fn add_flows(
     for (number, flow) in scenario.flows.iter().enumerate() {
         let refused = |why| BackendError::Unable(format!("flow '{}': {why}", flow.name));
         // Without gateways programs sit on the endpoints themselves.
-        let wavelane = stack == Stack::Wavelane && shape.at_seam(flow);
+        let wavelane = stack.has_simulated_gateways() && shape.at_seam(flow);
         // At the stream seam there is no TCP.
         let control = flow.control.filter(|_| !wavelane);
         let route = if wavelane { shape.route(&flow.from, &flow.to) } else { shape.plain_route(&flow.from, &flow.to) };
