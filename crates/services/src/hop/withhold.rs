@@ -108,9 +108,9 @@ impl Hop {
         Some(open)
     }
 
-    /// Bytes of a flow that are here without a gap.
+    /// Bytes of a flow that came, those beyond a gap counted.
     pub fn received(&self, flow: FlowName) -> u64 {
-        self.flows.get(&flow).map_or(0, |flow| flow.inc.cumulative())
+        self.flows.get(&flow).map_or(0, |flow| flow.inc.cumulative() + flow.inc.held().total())
     }
 
     /// Bytes of a withheld flow came or were read: a grant may be used up, and without one a few more may come.
