@@ -141,7 +141,7 @@ impl Gateway {
         match event {
             HopEvent::Idle(_) => return self.idle(now, (peer, name)),
             HopEvent::Asks(_) => return self.note_asking((peer, name)),
-            HopEvent::Filled(_) => return self.end_turn((peer, name)),
+            HopEvent::Filled(_) => return self.end_turn(now, (peer, name)),
             HopEvent::Refused(..) | HopEvent::Reset(..) | HopEvent::Withdrawn(_) | HopEvent::Closed(_) => {
                 self.stop_asking((peer, name));
             }

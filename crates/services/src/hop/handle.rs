@@ -242,6 +242,7 @@ impl Hop {
         }
         flow.out.grant(receipt.credit);
         let held_up = receipt.state == ReceiptState::Wait;
+        let asks = self.config.withhold;
         flow.out.hold_up(held_up.then_some(receipt.credit.max(receipt.cumulative)));
         let before = flow.out.buffered();
         self.counters.contradicted_octets += flow.out.receipt(now, receipt.cumulative, &receipt.ranges.0, &path);
@@ -255,6 +256,9 @@ impl Hop {
         }
         self.settle(name);
         self.wake_writer(now, name);
+        if asks {
+            self.say_again_what_waits(now);
+        }
         self.conclude(name);
         self.settle(name);
     }

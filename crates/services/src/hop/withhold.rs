@@ -4,10 +4,11 @@
 //! the owner of the medium grants it. A grant is a credit: it is never taken back.
 
 use super::Hop;
+use super::flow::{Flow, State};
 use super::incoming::Incoming;
 use super::shares::FLOOR;
 use super::types::HopEvent;
-use wavelane_base::{Instant, Octets, Rate};
+use wavelane_base::{Instant, Octets, Rate, Span};
 use wavelane_transport::PathView;
 use wavelane_wire::frame::FlowName;
 
@@ -18,16 +19,21 @@ const BYPASS_MAX: u64 = 16 << 10;
 /// ... and later this part of the lane's rate.
 const BYPASS_PART: u64 = 16;
 
+/// A receipt has what waits said again this seldom: what says it is answered by a receipt.
+const SAY_AGAIN: Span = Span::from_millis(100);
+
 /// What flows may still take without a grant.
 #[derive(Debug)]
 pub(super) struct Bypass {
     left: u64,
     at: Instant,
+    /// When what waits here was said again last.
+    said_again: Instant,
 }
 
 impl Default for Bypass {
     fn default() -> Self {
-        Self { left: BYPASS_MAX, at: Instant::ZERO }
+        Self { left: BYPASS_MAX, at: Instant::ZERO, said_again: Instant::ZERO }
     }
 }
 
@@ -126,6 +132,36 @@ impl Hop {
             held.until += more;
         }
         flow.inc.withheld = Some(held);
+    }
+
+    /// Has the peer say again what waits there. Whether it may have anything.
+    pub fn ask_who_waits(&mut self) -> bool {
+        let quiet = |flow: &Flow| {
+            let held = flow.inc.withheld.is_some_and(|held| held.asked.is_none() && !held.granted);
+            flow.state == State::Open && held && !flow.inc.is_complete()
+        };
+        let Some(name) = self.flows.iter().find(|(_, flow)| quiet(flow)).map(|(name, _)| *name) else { return false };
+        if let Some(flow) = self.flows.get_mut(&name) {
+            flow.inc.receipt_now = true;
+        }
+        self.settle(name);
+        true
+    }
+
+    /// The peer has receipted bytes, perhaps to hear what waits here: what may not have reached it is said again.
+    pub(super) fn say_again_what_waits(&mut self, now: Instant) {
+        if now.since(self.bypass.said_again) < SAY_AGAIN {
+            return;
+        }
+        self.bypass.said_again = now;
+        let waits = |flow: &Flow| flow.is_sending() && flow.out.is_waiting_unheard();
+        let names: Vec<FlowName> = self.flows.iter().filter(|(_, flow)| waits(flow)).map(|(name, _)| *name).collect();
+        for name in names {
+            if let Some(flow) = self.flows.get_mut(&name) {
+                flow.out.query.ask();
+            }
+            self.settle(name);
+        }
     }
 
     /// Bytes are in excess of what the peer takes: it is told how many, if it may be one that withholds.

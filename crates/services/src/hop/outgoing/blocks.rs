@@ -60,6 +60,10 @@ impl Outgoing {
     pub(super) fn block_end(&self) -> Option<u64> {
         Some(self.block?.start + self.manner.block?)
     }
+    /// Whether the peer has not provably heard what waits.
+    pub(in crate::hop) fn is_waiting_unheard(&self) -> bool {
+        self.waits.is_some_and(|(start, _)| start == self.next) && !self.query.due && !self.query.arrived
+    }
     /// Bytes wait that the peer does not take yet: it hears how many, and again when there are twice as many.
     pub(in crate::hop) fn say_what_waits(&mut self) {
         let waiting = self.unsent();
