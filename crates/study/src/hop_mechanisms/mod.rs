@@ -1,9 +1,10 @@
 //! Hop's mechanisms over several hops, each in the scenario that it was made for, with it and without it.
 //!
-//! The scenarios are those of the block-switching work of 2009 (`S2-...`), in the simulator, on cables.
+//! The scenarios are those of the block-switching work of 2009 (`S2-...`), in the simulator, on cables and in radio cells.
 
 mod cases;
 mod judge;
+mod radio;
 
 use crate::cells::{self, Cell, Take};
 use crate::document::{Edition, Row, StudyDocument};
@@ -14,7 +15,7 @@ use wavelane_run::{RunDocument, RunHooks, Series, StackResult};
 /// The study's id.
 pub(crate) const ID: &str = "hop-mechanisms";
 /// Its parts: one mechanism each.
-pub(crate) const PARTS: [&str; 5] = ["backpressure", "vtx", "micro-blocks", "chain", "sealed"];
+pub(crate) const PARTS: [&str; 6] = ["backpressure", "vtx", "micro-blocks", "chain", "sealed", "withholding"];
 
 /// What makes rows of an experiment's runs, which stand in their order.
 type Judge = Box<dyn Fn(&[Option<Seen>]) -> Vec<Row> + Sync + Send>;
@@ -56,6 +57,22 @@ impl Seen {
             let flows = self.arrivals.iter().filter(|(of, _)| *of == seed);
             let points = flows.flat_map(|(_, points)| points).filter(|(at, _)| (from..until).contains(at));
             points.map(|(_, octets)| *octets as f64 * 8.0).sum::<f64>() / (until - from)
+        };
+        seeds.into_iter().map(of).collect()
+    }
+    /// Jain's index of the bulk flows' shares in that time, per seed.
+    fn jain(&self, from: f64, until: f64) -> Vec<f64> {
+        let mut seeds: Vec<u64> = self.arrivals.iter().map(|(seed, _)| *seed).collect();
+        seeds.dedup();
+        let of = |seed: u64| {
+            let within = |points: &[(f64, u64)]| {
+                let points = points.iter().filter(|(at, _)| (from..until).contains(at));
+                points.map(|(_, octets)| *octets as f64).sum::<f64>()
+            };
+            let flows = self.arrivals.iter().filter(|(of, _)| *of == seed).map(|(_, points)| within(points));
+            let (count, sum, squares) =
+                flows.fold((0.0, 0.0, 0.0), |(n, sum, squares), x| (n + 1.0, sum + x, squares + x * x));
+            if squares > 0.0 { sum * sum / (count * squares) } else { 0.0 }
         };
         seeds.into_iter().map(of).collect()
     }
