@@ -154,7 +154,10 @@ mod tests {
              seal = \"end-to-end\"\ncorruption = \"1/100\"\nblock = \"1 MB\"\nrounds = true\nwithhold = 1\nradio = \"raw\"";
         let scenario = parse(text).expect("sound");
         let knobs = &scenario.gateways[0];
-        assert_eq!((knobs.node.as_str(), knobs.backpressure, knobs.micro_blocks), ("b", Some(Backpressure::Two), false));
+        assert_eq!(
+            (knobs.node.as_str(), knobs.backpressure, knobs.micro_blocks),
+            ("b", Some(Backpressure::Two), false)
+        );
         let of_2009 = (knobs.block, knobs.rounds, knobs.withhold, knobs.radio);
         assert_eq!(of_2009, (Some(Octets::new(1_000_000)), Some(true), Some(1), Some(true)));
         assert_eq!((knobs.cache, knobs.block_loss), (Some(Octets::ZERO), Ratio::new(1, 10).expect("a share")));

@@ -9,9 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use wavelane_base::{IpPrefix, Octets, PortId, Ratio, Seed, Span};
 use wavelane_channel::wifi::WifiConfig;
-use wavelane_gateway::{
-    Backpressure, Choice, Config, EdgeConfig, LaneConfig, Medium, PeerConfig, PeerId, Withholding,
-};
+use wavelane_gateway::{Backpressure, Choice, Config, EdgeConfig, LaneConfig, Medium, PeerConfig, PeerId, Withholding};
 use wavelane_scenario::{
     CONTROLS, ChannelKind, Flow, GatewayKnobs, LaneChoice, LinkKnobs, NodeKind, Scenario, TcpKind,
 };
@@ -87,7 +85,8 @@ impl<'a> Shape<'a> {
         let doors = seam::needs_doors(scenario);
         let joins = Join::of(scenario, |name| index.get(name).copied());
         let hosts = BTreeSet::new();
-        let mut shape = Self { scenario, index, joins, hosts, doors, joined: OnceCell::new(), is_2009: false, limits: None };
+        let mut shape =
+            Self { scenario, index, joins, hosts, doors, joined: OnceCell::new(), is_2009: false, limits: None };
         let own = |flow: &&Flow| doors || shape.is_plain(flow);
         let ends = scenario.flows.iter().filter(own).flat_map(|flow| [shape.node(&flow.from), shape.node(&flow.to)]);
         let endpoint = |node: &usize| shape.kind(*node) != NodeKind::Gateway;

@@ -31,7 +31,12 @@ fn between(row: &mut Row, low: f64, high: f64) {
 }
 
 /// Rows of runs that all happened; else one row that says so.
-pub(super) fn rows_of(found: &[Option<Seen>], head: &Head, metric: &str, make: impl Fn(&[&Seen]) -> Vec<Row>) -> Vec<Row> {
+pub(super) fn rows_of(
+    found: &[Option<Seen>],
+    head: &Head,
+    metric: &str,
+    make: impl Fn(&[&Seen]) -> Vec<Row>,
+) -> Vec<Row> {
     let seen: Vec<&Seen> = found.iter().flatten().collect();
     if !seen.is_empty() && seen.len() == found.len() {
         let stacks: Vec<_> = seen.iter().map(|seen| &seen.stack).collect();

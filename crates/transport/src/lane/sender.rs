@@ -166,7 +166,8 @@ impl<R> LaneSender<R> {
 
     /// When the pacer lets the next bulk datagram leave, if the window has room for it.
     pub fn bulk_opens(&self) -> Option<Instant> {
-        (!self.holds_bulk && self.sent.in_flight() + self.packet_max() as u64 <= self.window()).then(|| self.pacer.gate())
+        (!self.holds_bulk && self.sent.in_flight() + self.packet_max() as u64 <= self.window())
+            .then(|| self.pacer.gate())
     }
 
     /// Largest UDP payload the path is known to carry.

@@ -14,10 +14,13 @@ fn run(world: &mut World, stream: &mut Stream, until: Instant, grants: bool) -> 
     while world.now < until && !stream.ended {
         stream.pump(world);
         world.step(until);
-        let asks: Vec<FlowName> = world.events[1].drain(..).filter_map(|event| match event {
-            HopEvent::Asks(name) => Some(name),
-            _ => None,
-        }).collect();
+        let asks: Vec<FlowName> = world.events[1]
+            .drain(..)
+            .filter_map(|event| match event {
+                HopEvent::Asks(name) => Some(name),
+                _ => None,
+            })
+            .collect();
         for name in asks.into_iter().filter(|_| grants) {
             granted += world.hops[1].grant(world.now, name).unwrap_or(0);
         }
@@ -81,9 +84,8 @@ fn rounds_repeat_what_is_lost_after_the_block() {
     let config = HopConfig { rounds: true, block: Some(Octets::new(BLOCK)), ..HopConfig::default() };
     let offsets = |config: HopConfig| {
         // The first data of the flow is lost, once.
-        let eats: fn(usize, &[Frame<'_>]) -> bool = |from, frames| {
-            from == 0 && frames.iter().any(|frame| matches!(frame, Frame::Offer { block: 0, .. }))
-        };
+        let eats: fn(usize, &[Frame<'_>]) -> bool =
+            |from, frames| from == 0 && frames.iter().any(|frame| matches!(frame, Frame::Offer { block: 0, .. }));
         let mut world = World::new(5, Pipe { delay: Span::from_millis(2), ..Pipe::default() }, config);
         world.eats = Some(eats);
         let mut stream = Stream::new(world.open_accepted(), 0, 2 * BLOCK);
