@@ -98,9 +98,9 @@ fn hidden(cell: &Cell, more: &str, knobs: Option<&str>) -> String {
 fn keys(hops: u32, on: bool) -> String {
     let (cell, nodes) = (&CELLS[0], 0..=hops);
     let names: Vec<String> = nodes.map(|n| format!("g{n}")).collect();
-    let mut text = format!(
+    let mut text = String::from(
         "title = \"Keys of 64 bytes beside an upload over a line of stations\"\nduration = \"25 s\"\nstacks = [\"hop-2009\"]\n\
-         [nodes]\nclient = \"endpoint\"\nserver = \"endpoint\"\n"
+         [nodes]\nclient = \"endpoint\"\nserver = \"endpoint\"\n",
     );
     names.iter().for_each(|name| text += &format!("{name} = \"gateway\"\n"));
     let list: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
