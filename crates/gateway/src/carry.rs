@@ -128,6 +128,8 @@ impl Gateway {
             | HopEvent::Readable(flow)
             | HopEvent::Writable(flow)
             | HopEvent::Receipted(flow)
+            | HopEvent::Asks(flow)
+            | HopEvent::Filled(flow)
             | HopEvent::Vtx(flow, ..)
             | HopEvent::Lacks(flow, _)
             | HopEvent::Again(flow, ..)
@@ -138,15 +140,26 @@ impl Gateway {
             | HopEvent::Withdrawn(flow)
             | HopEvent::Closed(flow) => flow,
         };
-        if let HopEvent::Idle(_) = event {
-            return self.idle(now, (peer, name));
+        match event {
+            HopEvent::Idle(_) => return self.idle(now, (peer, name)),
+            HopEvent::Asks(_) => return self.note_asking((peer, name)),
+            HopEvent::Filled(_) => return self.end_turn(now, (peer, name)),
+            HopEvent::Refused(..) | HopEvent::Reset(..) | HopEvent::Withdrawn(_) | HopEvent::Closed(_) => {
+                self.stop_asking((peer, name));
+            }
+            _ => {}
         }
         if self.relays.contains((peer, name)) {
             return self.relay_event(now, (peer, name), event);
         }
         let Some(id) = self.flows.id(peer, name) else { return };
         match event {
-            HopEvent::Incoming { .. } | HopEvent::Idle(_) | HopEvent::Receipted(_) | HopEvent::Again(..) => {}
+            HopEvent::Incoming { .. }
+            | HopEvent::Idle(_)
+            | HopEvent::Asks(_)
+            | HopEvent::Filled(_)
+            | HopEvent::Receipted(_)
+            | HopEvent::Again(..) => {}
             HopEvent::Vtx(_, start, end) => self.edge_has(now, id, (peer, name), (start, end)),
             HopEvent::Lacks(_, parts) => self.edge_sends_again(id, (peer, name), &parts),
             HopEvent::ProgressAgain(_) => self.edge_pauses(now, id),

@@ -1,8 +1,8 @@
 //! What a gateway is told. Nothing here describes the link: rate, loss and delay are found out.
 
-use super::PeerId;
+use super::{PeerId, Withholding};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use wavelane_base::{IpPrefix, Octets, PortId, Span};
+use wavelane_base::{IpPrefix, Octets, PortId, Rate, Span};
 use wavelane_queue::Discipline;
 use wavelane_services::packet::Repairs;
 use wavelane_transport::session::LANES_MAX;
@@ -16,6 +16,28 @@ pub enum Medium {
     Udp,
     /// Ethernet frames: an address stands for a station.
     Ethernet,
+    /// UDP over IPv4 in frames of an 802.11 radio that is told how to send each: bulk without link-layer ACK, in bursts up to the
+    /// TXOP limit. The radio's access to the medium sets the pace.
+    Radio {
+        /// The highest rate of its PHY.
+        rate: Rate,
+        /// Lanes of one cell share its medium, though their ports differ.
+        cell: u16,
+    },
+}
+
+impl LaneConfig {
+    /// The controller: that of a radio is its medium's.
+    pub(crate) fn effective_controller(&self) -> Controller {
+        match self.medium {
+            Medium::Radio { rate, .. } => Controller::Radio(rate),
+            Medium::Udp | Medium::Ethernet => self.controller,
+        }
+    }
+    /// Whether it is a radio.
+    pub(crate) fn is_radio(&self) -> bool {
+        matches!(self.medium, Medium::Radio { .. })
+    }
 }
 
 /// One way to a neighbour.
@@ -154,6 +176,9 @@ pub const POOL_DEFAULT: Octets = Octets::new(256 << 20);
 const CACHE_DEFAULT: Octets = Octets::new(16 << 20);
 /// Less than two of the smallest blocks is of no use.
 const CACHE_MIN: u64 = 128 << 10;
+/// Sizes of blocks that can be asked for.
+const BLOCK_MIN: u64 = 4 << 10;
+const BLOCK_MAX: u64 = 64 << 20;
 /// What the applications' own keepalives hold up ends here, so a flow is given as long as Linux's connection tracking gives
 /// an established connection (RFC 5382, REQ-5 asks for 2 h 4 min at least). An application that is gone is found out long
 /// before: doors ask their applications' kernels every two hours.
@@ -209,6 +234,12 @@ pub struct Config {
     pub backpressure: Backpressure,
     /// Whether few bytes go ahead of many: off only to show what that is worth.
     pub micro_blocks: bool,
+    /// The size of blocks, if each path is not to decide.
+    pub block: Option<Octets>,
+    /// Whether what is lost of a block is repeated once all of it was sent, instead of at once.
+    pub rounds: bool,
+    /// How many large blocks are received at once; `None` takes what comes.
+    pub withhold: Option<Withholding>,
     /// Bytes a relay keeps of what it passed on, for blocks that a later node loses. Without any, nothing is asked for again
     /// either.
     pub cache: Octets,
@@ -275,6 +306,9 @@ impl Default for Config {
             packets: None,
             backpressure: Backpressure::default(),
             micro_blocks: true,
+            block: None,
+            rounds: false,
+            withhold: None,
             cache: CACHE_DEFAULT,
         }
     }
@@ -315,6 +349,8 @@ impl Config {
             ("the number of detours", 0, DETOURS_MAX as u64, self.detours.len() as u64),
             ("the number of next hops", 0, NEXT_HOPS_KNOWN_MAX as u64, self.next_hops.len() as u64),
             ("the number of edges", 0, EDGES_MAX as u64, self.edges.len() as u64),
+            ("block (bytes)", BLOCK_MIN, BLOCK_MAX, self.block.map_or(BLOCK_MIN, Octets::get)),
+            ("withhold: blocks at once", 1, 255, self.withhold.map_or(1, |of| of.at_once.into())),
             ("cache (bytes)", if self.cache.get() == 0 { 0 } else { CACHE_MIN }, 1 << 36, self.cache.get()),
         ];
         let packets = self.packets.map(|packets| {

@@ -13,6 +13,7 @@ mod config;
 mod edge;
 mod faults;
 mod flows;
+mod grants;
 mod lost;
 mod moves;
 mod packets;
@@ -34,6 +35,7 @@ pub use config::{
     NEXT_HOPS_KNOWN_MAX, POOL_DEFAULT, PacketConfig, PeerConfig,
 };
 pub use faults::{Faults, Meddler};
+pub use grants::Withholding;
 pub use policy::may_reach;
 pub use relay::HOPS_MAX;
 pub use reload::{RETIRED_MAX, ReloadError};
@@ -43,6 +45,7 @@ pub use types::{Distrust, Event, LaneStatus, OpenError, PeerId, PeerStatus, Stat
 use addresses::Addresses;
 use cache::Cache;
 use flows::FlowTable;
+use grants::Grants;
 use relay::Relays;
 use shares::{Arrivals, Lending};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -91,6 +94,8 @@ pub struct Gateway {
     /// What relays keep of what they forwarded, and the offers for it.
     cache: Cache,
     vtx: Vtx,
+    /// Whose large blocks are received.
+    grants: Grants,
     /// Links that something was done to and that were not settled since.
     dirty: BTreeSet<PeerId>,
     /// For the tokens of passages.
@@ -197,6 +202,7 @@ impl Gateway {
             table: Table::default(),
             cache: Cache::new(config.cache.get()),
             vtx: Vtx::default(),
+            grants: Grants::default(),
             dirty: BTreeSet::new(),
             ended: VecDeque::new(),
             events: VecDeque::new(),
@@ -252,6 +258,15 @@ impl Gateway {
         }
     }
 
+    /// Whether a port takes bulk now; small frames it always takes. The owner of a radio says so, to keep its queue short.
+    pub fn set_bulk_room(&mut self, port: PortId, room: bool) {
+        for (peer, link) in self.links.iter_mut().enumerate() {
+            for lane in (0..link.lanes()).filter(|lane| self.sessions.port(peer, *lane) == port) {
+                link.hold_bulk(lane, !room);
+            }
+        }
+    }
+
     /// What carries flows to and from a peer.
     fn blocks(&mut self, peer: PeerId) -> &mut Hop {
         &mut self.links[peer.0].service.blocks
@@ -273,6 +288,7 @@ impl Gateway {
             self.note_held(peer);
             self.settle_session(now, peer);
         }
+        self.give_turns(now);
     }
 
     /// Sets out anew how peers share what there is.
@@ -388,17 +404,18 @@ fn overhead(medium: Medium, address: Option<SocketAddr>) -> usize {
     match (medium, address) {
         (Medium::Ethernet, _) => ETHERNET_OVERHEAD,
         (Medium::Udp, Some(SocketAddr::V6(_))) => UDP6_OVERHEAD,
-        (Medium::Udp, _) => UDP4_OVERHEAD,
+        (Medium::Udp | Medium::Radio { .. }, _) => UDP4_OVERHEAD,
     }
 }
 
-fn hop_config(config: &Config) -> HopConfig {
-    let Config { flows_max, pool, idle, micro_blocks, .. } = *config;
-    HopConfig { flows_max, pool, idle, micro_blocks }
+fn hop_config(config: &Config, peer: &PeerConfig) -> HopConfig {
+    let Config { flows_max, pool, idle, micro_blocks, block, rounds, .. } = *config;
+    let withhold = grants::withholds(config, peer);
+    HopConfig { flows_max, pool, idle, micro_blocks, block, rounds, withhold }
 }
 
 fn new_link(now: Instant, config: &Config, peer: &PeerConfig, packets: Option<PacketsConfig>, dice: Entropy) -> Link {
-    Link::new(now, link_config(config, peer), Services::new(hop_config(config), packets), dice)
+    Link::new(now, link_config(config, peer), Services::new(hop_config(config, peer), packets), dice)
 }
 
 fn peer_keys(peer: &PeerConfig) -> PeerKeys {
@@ -407,7 +424,8 @@ fn peer_keys(peer: &PeerConfig) -> PeerKeys {
 }
 
 fn lane_options(config: &Config, lane: &LaneConfig) -> LaneOptions {
-    let LaneConfig { controller, metered, bulk, address, medium, .. } = *lane;
+    let LaneConfig { metered, bulk, address, medium, .. } = *lane;
+    let controller = lane.effective_controller();
     LaneOptions { controller, mtu_max: config.mtu_max, overhead: overhead(medium, address), metered, bulk }
 }
 
@@ -444,6 +462,8 @@ impl Machine for Gateway {
         }
         self.look_after_lost_flows(now);
         self.look_for_lost_blocks(now);
+        self.look_at_turns(now);
+        self.give_turns(now);
         if let Some(peer) = self.dirty.first().copied() {
             self.settle(now, peer);
         }
@@ -465,7 +485,7 @@ impl Machine for Gateway {
             .flows
             .first_deadline()
             .map(|(at, _)| Wakeup { at, cause: "gateway: lost flow given up or tried again" });
-        let flows = Wakeup::earliest(lost, self.vtx_wakeup());
+        let flows = Wakeup::earliest(Wakeup::earliest(lost, self.vtx_wakeup()), self.grants_wakeup());
         Wakeup::earliest(links.fold(self.sessions.poll_timeout(), Wakeup::earliest), flows)
     }
 

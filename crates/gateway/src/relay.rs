@@ -186,7 +186,11 @@ impl Gateway {
     pub(super) fn relay_event(&mut self, now: Instant, side: Side, event: HopEvent) {
         let Some(Other { side: other, asked, answered: _ }) = self.relays.others.get(&side).copied() else { return };
         match event {
-            HopEvent::Incoming { .. } | HopEvent::Ending(_) | HopEvent::Idle(_) => {}
+            HopEvent::Incoming { .. }
+            | HopEvent::Ending(_)
+            | HopEvent::Idle(_)
+            | HopEvent::Asks(_)
+            | HopEvent::Filled(_) => {}
             HopEvent::Accepted(_, received) => {
                 for side in [side, other] {
                     self.relays.others.entry(side).and_modify(|other| other.answered = true);

@@ -77,6 +77,7 @@ impl Gateway {
         self.flows.rename_peers(new_id);
         self.relays.rename_peers(new_id);
         self.forget_all_passed_on();
+        self.forget_grants();
         // Every link is settled below.
         self.dirty.clear();
         let pending = core::mem::take(&mut self.events);
@@ -84,7 +85,6 @@ impl Gateway {
         self.sessions.arrange(now, config.peers.iter().map(peer_keys).collect());
         let mut links: Vec<Option<Link>> = core::mem::take(&mut self.links).into_iter().map(Some).collect();
         let mut states: Vec<_> = core::mem::take(&mut self.peers).into_iter().map(Some).collect();
-        let hop = hop_config(&config);
         for (peer, place) in config.peers.iter().zip(&places) {
             let kept = place.and_then(|i| links[i].take());
             let mut link = kept.or_else(|| self.retired.remove(&peer.public_key)).unwrap_or_else(|| {
@@ -92,7 +92,7 @@ impl Gateway {
                 self.faults.put_into(&mut link, &peer.name);
                 link
             });
-            link.service.blocks.set_limits(hop);
+            link.service.blocks.set_limits(hop_config(&config, peer));
             link.set_keepalive(peer.keepalive);
             let options: Vec<_> = peer.lanes.iter().map(|lane| lane_options(&config, lane)).collect();
             link.set_choice(now, peer.choice, &options);

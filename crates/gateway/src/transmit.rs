@@ -1,6 +1,6 @@
 //! What leaves: one sealed datagram, or a batch of equal-size ones for the same neighbour.
 
-use super::{Gateway, PeerId};
+use super::{Gateway, LaneConfig, PeerId};
 use wavelane_base::{Class, Ecn, Instant, PortId, Transmit};
 use wavelane_wire::datagram::UDP6_OVERHEAD;
 
@@ -44,13 +44,20 @@ impl Gateway {
                 self.cursor = (peer + 1) % self.links.len();
                 // The lane counts an unsealed one as sent and will find it lost, which repeats it under the next session.
                 let Some(first) = first else { continue };
-                let len = self.extend(now, peer, lane, buf, first, segments_max);
+                // A radio is told of each frame how to send it.
+                let radio = self.is_radio(peer, lane);
+                let len = self.extend(now, peer, lane, buf, first, if radio { 1 } else { segments_max });
                 let segment_size = (len > first).then_some(first as u16);
                 let (to, from) = (self.sessions.address(peer, lane), self.sessions.local(peer, lane));
-                return Some(Transmit { len, segment_size, to, from, class, ecn: Ecn::NotEct, ..Transmit::default() });
+                let no_ack = radio && class == Class::Bulk;
+                return Some(Transmit { len, segment_size, to, from, class, ecn: Ecn::NotEct, no_ack, txop: radio });
             }
         }
         None
+    }
+
+    fn is_radio(&self, peer: usize, lane: usize) -> bool {
+        self.config.peers[peer].lanes.get(lane).is_some_and(LaneConfig::is_radio)
     }
 
     /// Composes and seals one datagram at the start of `buf`: its length, or `None` within if it could not be sealed.

@@ -17,8 +17,13 @@ pub(crate) struct Known<'a> {
 
 /// Why the lab cannot impose a gateway's knobs.
 pub(crate) fn refusal(knobs: &GatewayKnobs) -> Option<&'static str> {
-    let faults = knobs.block_loss != Ratio::ZERO || knobs.corruption != Ratio::ZERO;
-    faults.then_some("block-loss and corruption are faults that the shipped daemon does not have: run it with --on sim")
+    if knobs.block_loss != Ratio::ZERO || knobs.corruption != Ratio::ZERO {
+        return Some(
+            "block-loss and corruption are faults that the shipped daemon does not have: run it with --on sim",
+        );
+    }
+    let radio = knobs.block.is_some() || knobs.rounds.is_some() || knobs.withhold.is_some() || knobs.radio.is_some();
+    radio.then_some("block, rounds, withhold and radio are of the simulator alone: run it with --on sim")
 }
 
 impl Known<'_> {
@@ -84,8 +89,10 @@ impl Known<'_> {
     fn knobs(&self, node: usize) -> String {
         let name = &self.scenario.nodes[node].name;
         let Some(knobs) = self.scenario.gateways.iter().find(|knobs| knobs.node == *name) else { return String::new() };
-        let word =
-            BACKPRESSURES.iter().find(|(_, kind)| *kind == knobs.backpressure).map_or("adaptive", |(word, _)| word);
+        let word = BACKPRESSURES
+            .iter()
+            .find(|(_, kind)| Some(*kind) == knobs.backpressure)
+            .map_or("adaptive", |(word, _)| word);
         let mut text = format!("backpressure = \"{word}\"\nmicro_blocks = {}\n", knobs.micro_blocks);
         if let Some(cache) = knobs.cache {
             let _ = writeln!(text, "cache = \"{} B\"", cache.get());

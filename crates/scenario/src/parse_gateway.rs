@@ -10,7 +10,22 @@ use core::fmt::Write;
 use wavelane_base::{Octets, Ratio};
 
 /// Keys of `[gateways.NAME]`, as files write them.
-pub const GATEWAY_KEYS: &[&str] = &["backpressure", "micro-blocks", "cache", "block-loss", "seal", "corruption"];
+pub const GATEWAY_KEYS: &[&str] = &[
+    "backpressure",
+    "micro-blocks",
+    "block",
+    "rounds",
+    "withhold",
+    "radio",
+    "cache",
+    "block-loss",
+    "seal",
+    "corruption",
+];
+
+/// Smallest and largest block.
+const BLOCK_MIN: Octets = Octets::new(4 << 10);
+const BLOCK_MAX: Octets = Octets::new(64 << 20);
 
 /// Smallest cache that serves: two of the smallest blocks.
 const CACHE_MIN: Octets = Octets::new(128 << 10);
@@ -25,6 +40,9 @@ pub const BACKPRESSURES: &[(&str, Backpressure)] = &[
     ("off", Backpressure::Off),
 ];
 
+/// The words for what radio lanes say of a frame.
+pub(crate) const RADIOS: &[(&str, bool)] = &[("plain", false), ("raw", true)];
+
 /// The words for sealing.
 pub(crate) const SEALS: &[(&str, bool)] = &[("off", false), ("end-to-end", true)];
 
@@ -37,10 +55,31 @@ pub(crate) fn knobs(nodes: &[Node], name: &str, value: &Value<'_>) -> Result<Gat
     }
     let mut knobs = GatewayKnobs::new(name);
     if let Some(value) = table.get("backpressure") {
-        knobs.backpressure = word(&value, "backpressure", BACKPRESSURES, "\"limit-1\"")?;
+        knobs.backpressure = Some(word(&value, "backpressure", BACKPRESSURES, "\"limit-1\"")?);
     }
     if let Some(value) = table.get("micro-blocks") {
         knobs.micro_blocks = value.bool()?;
+    }
+    if let Some(value) = table.get("block") {
+        let block: Octets = value.quantity()?;
+        if !(BLOCK_MIN..=BLOCK_MAX).contains(&block) {
+            let (least, most) = (BLOCK_MIN.write(), BLOCK_MAX.write());
+            let why = format!("{} = {} must lie between {least} and {most}", value.path, block.write());
+            return Err(value.impossible(why));
+        }
+        knobs.block = Some(block);
+    }
+    if let Some(value) = table.get("rounds") {
+        knobs.rounds = Some(value.bool()?);
+    }
+    if let Some(value) = table.get("withhold") {
+        let most = value.whole()?;
+        let fits = u8::try_from(most);
+        let why = || value.impossible(format!("{} = {most} must lie between 0 (off) and 255", value.path));
+        knobs.withhold = Some(fits.map_err(|_| why())?);
+    }
+    if let Some(value) = table.get("radio") {
+        knobs.radio = Some(word(&value, "radio", RADIOS, "\"raw\"")?);
     }
     if let Some(value) = table.get("cache") {
         let cache: Octets = value.quantity()?;
@@ -65,9 +104,22 @@ pub(crate) fn knobs(nodes: &[Node], name: &str, value: &Value<'_>) -> Result<Gat
 
 /// Writes it.
 pub(crate) fn write(knobs: &GatewayKnobs) -> String {
-    let known = BACKPRESSURES.iter().find(|(_, kind)| *kind == knobs.backpressure);
-    let word = known.map_or("adaptive", |(word, _)| word);
-    let mut out = format!("\n[gateways.{}]\nbackpressure = {}\n", knobs.node, text(word));
+    let mut out = format!("\n[gateways.{}]\n", knobs.node);
+    if let Some((word, _)) = BACKPRESSURES.iter().find(|(_, kind)| Some(*kind) == knobs.backpressure) {
+        let _ = writeln!(out, "backpressure = {}", text(word));
+    }
+    if let Some(block) = &knobs.block {
+        let _ = writeln!(out, "block = {}", unit(block));
+    }
+    if let Some(rounds) = knobs.rounds {
+        let _ = writeln!(out, "rounds = {rounds}");
+    }
+    if let Some(withhold) = knobs.withhold {
+        let _ = writeln!(out, "withhold = {withhold}");
+    }
+    if let Some((word, _)) = RADIOS.iter().find(|(_, raw)| Some(*raw) == knobs.radio) {
+        let _ = writeln!(out, "radio = {}", text(word));
+    }
     let _ = writeln!(out, "micro-blocks = {}\nblock-loss = {}", knobs.micro_blocks, unit(&knobs.block_loss));
     if let Some(cache) = &knobs.cache {
         let _ = writeln!(out, "cache = {}", unit(cache));
@@ -99,10 +151,15 @@ mod tests {
     #[test]
     fn knobs_are_read_and_written_and_the_others_keep_their_defaults() {
         let text = "[gateways.b]\nbackpressure = \"limit-2\"\nmicro-blocks = false\nblock-loss = \"1/10\"\ncache = \"0 B\"\n\
-             seal = \"end-to-end\"\ncorruption = \"1/100\"";
+             seal = \"end-to-end\"\ncorruption = \"1/100\"\nblock = \"1 MB\"\nrounds = true\nwithhold = 1\nradio = \"raw\"";
         let scenario = parse(text).expect("sound");
         let knobs = &scenario.gateways[0];
-        assert_eq!((knobs.node.as_str(), knobs.backpressure, knobs.micro_blocks), ("b", Backpressure::Two, false));
+        assert_eq!(
+            (knobs.node.as_str(), knobs.backpressure, knobs.micro_blocks),
+            ("b", Some(Backpressure::Two), false)
+        );
+        let of_2009 = (knobs.block, knobs.rounds, knobs.withhold, knobs.radio);
+        assert_eq!(of_2009, (Some(Octets::new(1_000_000)), Some(true), Some(1), Some(true)));
         assert_eq!((knobs.cache, knobs.block_loss), (Some(Octets::ZERO), Ratio::new(1, 10).expect("a share")));
         assert_eq!((knobs.seal, knobs.corruption), (true, Ratio::new(1, 100).expect("a share")));
         assert_eq!(Scenario::parse(&scenario.to_toml(), Path::new(".")).as_ref(), Ok(&scenario));
@@ -116,6 +173,9 @@ mod tests {
             ("[gateways.a]\ncache = \"1 kB\"", "0 B, or lie between 128 KiB"),
             ("[gateways.a]\nbackpressure = \"limit-3\"", "limit-"),
             ("[gateways.a]\nblock-loss = \"3/2\"", "block-loss"),
+            ("[gateways.a]\nblock = \"1 kB\"", "between 4 KiB and 64 MiB"),
+            ("[gateways.a]\nwithhold = 256", "between 0 (off) and 255"),
+            ("[gateways.a]\nradio = \"udp\"", "raw"),
             ("[gateways.a]\nseal = true", "seal"),
             ("[gateways.a]\nseal = \"hop\"", "end-to-end"),
         ] {

@@ -101,10 +101,7 @@ impl Stack {
     }
     /// Whether no backend runs it: its word is kept for what is to come.
     pub fn runs_nowhere(self) -> bool {
-        matches!(
-            self,
-            Self::TcpHopByHop | Self::Hop2009 | Self::Mptcp | Self::Pepsal | Self::Ns3Debian | Self::Ns3Wheel
-        )
+        matches!(self, Self::TcpHopByHop | Self::Mptcp | Self::Pepsal | Self::Ns3Debian | Self::Ns3Wheel)
     }
     /// The stack of that word.
     pub fn from_word(word: &str) -> Option<Self> {
@@ -113,6 +110,10 @@ impl Stack {
     /// Whether the gateways do their work.
     pub fn has_gateways(self) -> bool {
         matches!(self, Self::Wavelane | Self::WavelaneUnsplit)
+    }
+    /// Whether the simulator's gateways do their work.
+    pub fn has_simulated_gateways(self) -> bool {
+        matches!(self, Self::Wavelane | Self::Hop2009)
     }
     /// Whether it is one of the plain `tcp-*` stacks.
     pub fn is_plain_tcp(self) -> bool {

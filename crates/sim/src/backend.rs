@@ -35,8 +35,8 @@ impl Backend for SimBackend {
             review.stack(stack, treatment(scenario, stack));
         }
         let shape = Shape::new(scenario);
-        let wavelane =
-            scenario.stacks.contains(&Stack::Wavelane) && treatment(scenario, Stack::Wavelane) == Treatment::Imposed;
+        let imposed = |stack: &Stack| treatment(scenario, *stack) == Treatment::Imposed;
+        let wavelane = scenario.stacks.iter().any(|stack| stack.has_simulated_gateways() && imposed(stack));
         for flow in &scenario.flows {
             let clause = || format!("flows.{}", flow.name);
             if let Some(why) = beyond(flow) {
@@ -67,7 +67,8 @@ impl Backend for SimBackend {
         if let Treatment::Omitted(why) = treatment(scenario, stack) {
             return Err(BackendError::Unable(why));
         }
-        let shape = Shape::new(scenario);
+        let mut shape = Shape::new(scenario);
+        shape.is_2009 = stack == Stack::Hop2009;
         let needed = buffers::needed(scenario);
         let tcp = |kind| stacks::tcp(kind, &scenario.tcp, needed);
         let built = match stack {
@@ -128,7 +129,7 @@ fn add_flows(
     let mut flows = Vec::new();
     for (number, flow) in scenario.flows.iter().enumerate() {
         let refused = |why| BackendError::Unable(format!("flow '{}': {why}", flow.name));
-        let at_seam = stack == Stack::Wavelane && shape.at_seam(flow);
+        let at_seam = stack.has_simulated_gateways() && shape.at_seam(flow);
         let route = if at_seam { shape.route(&flow.from, &flow.to) } else { shape.plain_route(&flow.from, &flow.to) };
         let route = route.map_err(refused)?;
         let target = if flow.app.is_datagrams() {

@@ -160,7 +160,7 @@ fn emit(host: &mut HostNode, moment: &mut Moment<'_>, source: SocketAddr, target
     let mut packet = moment.spare.pop().unwrap_or_default();
     packet.resize(UDP4_OVERHEAD + payload.len(), 0);
     match (Udp4 { source, target, ecn: Ecn::NotEct, payload }).emit(&mut packet) {
-        Ok(_) => moment.out.push(Outgoing { port, packet }),
+        Ok(_) => moment.out.push(Outgoing::new(port, packet)),
         Err(_) => host.drop_packet("too_long"),
     }
 }

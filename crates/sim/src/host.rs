@@ -80,7 +80,7 @@ impl HostNode {
             match target.and_then(|target| self.routes.get(&target)) {
                 Some(&port) => {
                     let packet = copy_of(moment, &self.buffer[..sent.len]);
-                    moment.out.push(Outgoing { port, packet });
+                    moment.out.push(Outgoing::new(port, packet));
                 }
                 None => self.drop_packet("no_route"),
             }
@@ -152,7 +152,7 @@ impl Resident for HostNode {
         match self.routes.get(&target).filter(|to| **to != port) {
             Some(&to) => {
                 let packet = copy_of(moment, packet);
-                moment.out.push(Outgoing { port: to, packet });
+                moment.out.push(Outgoing::new(to, packet));
             }
             None => self.drop_packet("no_route"),
         }

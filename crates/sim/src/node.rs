@@ -6,9 +6,10 @@ use crate::faults::NodeFaults;
 use crate::traffic::{Flow, FlowEnd, FlowIndex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams, Wakeup};
+use wavelane_base::{Class, FlowId, FrameMeta, Instant, Machine, PortId, Seed, Streams, Wakeup};
+use wavelane_channel::wifi::Handling;
 use wavelane_door::OwnDoor;
-use wavelane_gateway::{Config, ConfigError, Event, Gateway, Reason};
+use wavelane_gateway::{Config, ConfigError, Event, Gateway, LaneConfig, Reason};
 use wavelane_wire::ip::{Ipv4, Udp4};
 
 /// Frames or events one drain may give before the machine is called broken.
@@ -30,6 +31,23 @@ const PEER_EVENTS_KEPT: usize = 10_000;
 pub(crate) struct Outgoing {
     pub(crate) port: usize,
     pub(crate) packet: Vec<u8>,
+    /// How a radio is to send it, where the node says so.
+    pub(crate) handling: Option<Handling>,
+}
+
+impl Outgoing {
+    pub(crate) fn new(port: usize, packet: Vec<u8>) -> Self {
+        Self { port, packet, handling: None }
+    }
+}
+
+/// A radio whose station tells of each frame how to send it.
+#[derive(Debug)]
+struct Radio {
+    /// The gateway's ports that share it.
+    ports: Vec<usize>,
+    /// Bulk frames that it takes now.
+    room: usize,
 }
 
 /// A gateway with what surrounds it.
@@ -44,6 +62,7 @@ pub(crate) struct GatewayNode {
     /// Packets the node threw away, by reason.
     pub(crate) dropped: BTreeMap<&'static str, u64>,
     pub(crate) door: Option<Box<NodeDoor>>,
+    radios: Vec<Radio>,
     connections: BTreeMap<FlowId, Connection>,
     seed: Seed,
     boots: u64,
@@ -126,6 +145,7 @@ impl GatewayNode {
             peer_events: Vec::new(),
             dropped: BTreeMap::new(),
             door: None,
+            radios: Vec::new(),
             connections: BTreeMap::new(),
             seed,
             boots: 0,
@@ -184,7 +204,7 @@ impl GatewayNode {
     fn drain_packets(&mut self, local: Instant, out: &mut Vec<Outgoing>) {
         for _ in 0..DRAIN_LIMIT {
             let Some(len) = self.gateway.poll_packet(local, &mut self.buffer) else { return };
-            out.push(Outgoing { port: INSIDE, packet: self.buffer[..len].to_vec() });
+            out.push(Outgoing::new(INSIDE, self.buffer[..len].to_vec()));
         }
         panic!("node {} breaks law 2: the drain of its packets does not end", self.name)
     }
@@ -199,6 +219,8 @@ impl GatewayNode {
         let mut any = false;
         for port in 0..self.ports.len() {
             let mut batches = 0;
+            let radio = self.radios.iter().position(|radio| radio.ports.contains(&port));
+            self.tell_room(radio);
             while let Some(sent) = self.gateway.poll_transmit(local, PortId(port as u16), &mut self.buffer, SEGMENTS) {
                 batches += 1;
                 any = true;
@@ -211,6 +233,11 @@ impl GatewayNode {
                     *self.dropped.entry("no_ipv4_target").or_default() += 1;
                     continue;
                 };
+                if let Some(radio) = radio.filter(|_| sent.class == Class::Bulk) {
+                    self.radios[radio].room = self.radios[radio].room.saturating_sub(1);
+                    self.tell_room(Some(radio));
+                }
+                let handling = radio.map(|_| Handling::from(&sent));
                 let segment = sent.segment_size.map_or(sent.len, usize::from).max(1);
                 for payload in self.buffer[..sent.len].chunks(segment) {
                     let udp = Udp4 { source: self.ports[port], target, ecn: sent.ecn, payload };
@@ -218,13 +245,38 @@ impl GatewayNode {
                     packet.clear();
                     packet.resize(wavelane_wire::datagram::UDP4_OVERHEAD + payload.len(), 0);
                     match udp.emit(&mut packet) {
-                        Ok(_) => moment.out.push(Outgoing { port, packet }),
+                        Ok(_) => moment.out.push(Outgoing { port, packet, handling }),
                         Err(_) => *self.dropped.entry("too_long").or_default() += 1,
                     }
                 }
             }
         }
         any
+    }
+
+    /// Lanes by `ports` are those of one radio, which takes so many bulk frames, if they say of each frame how to send it.
+    pub(crate) fn plug_radio(&mut self, ports: Vec<usize>, room: usize) {
+        let lanes = self.gateway.config().peers.iter().flat_map(|peer| &peer.lanes);
+        let is_raw = |lane: &LaneConfig| matches!(lane.medium, wavelane_gateway::Medium::Radio { .. });
+        let raw: Vec<usize> = lanes.filter(|lane| is_raw(lane)).map(|lane| usize::from(lane.port.0)).collect();
+        if ports.iter().any(|port| raw.contains(port)) {
+            self.radios.push(Radio { ports, room });
+        }
+    }
+
+    /// The radio behind a port takes so many bulk frames. Returns whether it is one of ours that takes them again.
+    pub(crate) fn set_radio_room(&mut self, port: usize, room: usize) -> bool {
+        let Some(radio) = self.radios.iter_mut().find(|radio| radio.ports.contains(&port)) else { return false };
+        let before = core::mem::replace(&mut radio.room, room);
+        before < room
+    }
+
+    /// Tells the gateway whether a radio takes bulk.
+    fn tell_room(&mut self, radio: Option<usize>) {
+        let Some(radio) = radio.map(|radio| &self.radios[radio]) else { return };
+        for port in &radio.ports {
+            self.gateway.set_bulk_room(PortId(*port as u16), radio.room > 0);
+        }
     }
 
     /// Hands events to programs. Returns whether one of them did something to the machine.
@@ -296,7 +348,7 @@ impl GatewayNode {
                     let mut packet = moment.spare.pop().unwrap_or_default();
                     packet.clear();
                     packet.extend_from_slice(&self.buffer[..len]);
-                    moment.out.push(Outgoing { port, packet });
+                    moment.out.push(Outgoing::new(port, packet));
                 }
                 None => *self.dropped.entry("no_route").or_default() += 1,
             }

@@ -11,8 +11,10 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
     let only_datagrams = scenario.flows.iter().all(|f| f.app.is_datagrams());
     let why = match stack {
         nowhere if nowhere.runs_nowhere() => "it runs nowhere yet: take it out of `stacks`",
-        Stack::Wavelane if has_datagrams => "the simulated gateways carry streams only: use a tcp-* stack or udp",
-        Stack::Wavelane => return Treatment::Imposed,
+        Stack::Wavelane | Stack::Hop2009 if has_datagrams => {
+            "the simulated gateways carry streams only: use a tcp-* stack or udp"
+        }
+        Stack::Wavelane | Stack::Hop2009 => return Treatment::Imposed,
         Stack::WavelaneUnsplit => "the simulated gateways split every TCP: use wavelane, or run it with --on lab",
         Stack::Tcp { rts: true, .. } if !has_rts => {
             "RTS/CTS needs a channel of kind wifi other than WaveLAN: add one or drop '+rts'"

@@ -7,9 +7,9 @@ use crate::joins::Join;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
-use wavelane_base::{IpPrefix, PortId, Seed, Span};
+use wavelane_base::{IpPrefix, Octets, PortId, Seed, Span};
 use wavelane_channel::wifi::WifiConfig;
-use wavelane_gateway::{Backpressure, Choice, Config, EdgeConfig, LaneConfig, PeerConfig, PeerId};
+use wavelane_gateway::{Backpressure, Choice, Config, EdgeConfig, LaneConfig, Medium, PeerConfig, PeerId, Withholding};
 use wavelane_scenario::{
     CONTROLS, ChannelKind, Flow, GatewayKnobs, LaneChoice, LinkKnobs, NodeKind, Scenario, TcpKind,
 };
@@ -35,6 +35,8 @@ pub(crate) struct Shape<'a> {
     hosts: BTreeSet<usize>,
     /// Of each node that is a gateway: [`Shape::neighbours`].
     joined: OnceCell<Vec<Vec<(usize, usize)>>>,
+    /// Whether gateways work as `hop-2009` has it, where nothing else is said.
+    pub(crate) is_2009: bool,
     /// What every gateway is told besides whom it knows; `None` for what it is told by default.
     pub(crate) limits: Option<Config>,
 }
@@ -79,7 +81,8 @@ impl<'a> Shape<'a> {
         let index: BTreeMap<&str, usize> =
             scenario.nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
         let joins = Join::of(scenario, |name| index.get(name).copied());
-        let mut shape = Self { scenario, index, joins, hosts: BTreeSet::new(), joined: OnceCell::new(), limits: None };
+        let hosts = BTreeSet::new();
+        let mut shape = Self { scenario, index, joins, hosts, joined: OnceCell::new(), is_2009: false, limits: None };
         let ends = scenario.flows.iter().flat_map(|flow| [shape.node(&flow.from), shape.node(&flow.to)]);
         shape.hosts = ends.flatten().filter(|node| shape.kind(*node) != NodeKind::Gateway).collect();
         shape
@@ -254,6 +257,7 @@ impl<'a> Shape<'a> {
         let ports = self.ports_of(gateway);
         let everywhere = || vec![IpPrefix { address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), bits: 9 }];
         let keepalive = self.has_detours().then_some(KEEPALIVE);
+        let is_raw = self.knobs(gateway).and_then(|knobs| knobs.radio).unwrap_or(self.is_2009);
         let peers = self.neighbours(gateway).iter().map(|&(leaves_by, other)| {
             let channel = |join: usize| &self.scenario.channels[self.joins[join].channel];
             let mut joins = self.lanes_to(gateway, (leaves_by, other));
@@ -271,6 +275,7 @@ impl<'a> Shape<'a> {
                 LaneConfig {
                     one_way: channel(join).one_way,
                     metered: says(|link| &link.metered, join),
+                    medium: if is_raw { self.medium_of(self.joins[join].channel) } else { Medium::Udp },
                     bulk: all_bulk || !says(|link| &link.no_bulk, join),
                     ..LaneConfig::new(PortId(port as u16), address)
                 }
@@ -294,6 +299,7 @@ impl<'a> Shape<'a> {
             log_keys: true,
             ..self.limits.clone().unwrap_or_default()
         };
+        let config = if self.is_2009 { of_2009(config) } else { config };
         let mut config = match self.knobs(gateway) {
             Some(knobs) => turned(config, knobs),
             None => config,
@@ -302,6 +308,12 @@ impl<'a> Shape<'a> {
             config.edges = self.edges_beside(seed, gateway);
         }
         config
+    }
+
+    /// What a lane over a channel travels in, if its radio is told how to send each frame.
+    fn medium_of(&self, channel: usize) -> Medium {
+        let cell = self.scenario.channels[channel].cell();
+        cell.map_or(Medium::Udp, |cell| Medium::Radio { rate: cell.rate, cell: channel as u16 })
     }
 
     /// What the scenario says of a gateway.
@@ -456,16 +468,35 @@ fn choice_of(choice: LaneChoice) -> Choice {
     }
 }
 
+/// Block switching as it was published in 2009.
+fn of_2009(config: Config) -> Config {
+    Config {
+        block: Some(Octets::new(1_000_000)),
+        rounds: true,
+        backpressure: Backpressure::Blocks(1),
+        withhold: Some(Withholding { at_once: 1, everywhere: false }),
+        ..config
+    }
+}
+
 /// A gateway's configuration with what the scenario says of it.
 fn turned(config: Config, knobs: &GatewayKnobs) -> Config {
     let backpressure = match knobs.backpressure {
-        wavelane_scenario::Backpressure::Adaptive => Backpressure::Adaptive,
-        wavelane_scenario::Backpressure::One => Backpressure::Blocks(1),
-        wavelane_scenario::Backpressure::Two => Backpressure::Blocks(2),
-        wavelane_scenario::Backpressure::Off => Backpressure::Off,
+        None => config.backpressure,
+        Some(wavelane_scenario::Backpressure::Adaptive) => Backpressure::Adaptive,
+        Some(wavelane_scenario::Backpressure::One) => Backpressure::Blocks(1),
+        Some(wavelane_scenario::Backpressure::Two) => Backpressure::Blocks(2),
+        Some(wavelane_scenario::Backpressure::Off) => Backpressure::Off,
     };
+    let withhold = match knobs.withhold {
+        None => config.withhold,
+        Some(0) => None,
+        Some(at_once) => Some(Withholding { at_once, everywhere: true }),
+    };
+    let (block, rounds) = (knobs.block.or(config.block), knobs.rounds.unwrap_or(config.rounds));
     let cache = knobs.cache.unwrap_or(config.cache);
-    Config { backpressure, micro_blocks: knobs.micro_blocks, cache, seal: knobs.seal, ..config }
+    let (micro_blocks, seal) = (knobs.micro_blocks, knobs.seal);
+    Config { backpressure, micro_blocks, block, rounds, withhold, cache, seal, ..config }
 }
 
 /// A key of this run only.

@@ -2,15 +2,23 @@
 
 use wavelane_base::{Octets, Ratio};
 
-/// Knobs of one gateway under `wavelane`.
+/// Knobs of one gateway under `wavelane` and `hop-2009`; what is `None` is the stack's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GatewayKnobs {
     /// The gateway's name.
     pub node: String,
     /// What it takes of a flow that it passes on before its next hop has it.
-    pub backpressure: Backpressure,
+    pub backpressure: Option<Backpressure>,
     /// Whether few bytes go ahead of many.
     pub micro_blocks: bool,
+    /// The size of its blocks; `None` leaves it to the stack.
+    pub block: Option<Octets>,
+    /// Whether what is lost of a block is repeated once all of it was sent.
+    pub rounds: Option<bool>,
+    /// How many large blocks it receives at once, zero without limit.
+    pub withhold: Option<u8>,
+    /// Whether its lanes in radio cells say of each frame how to send it.
+    pub radio: Option<bool>,
     /// What it keeps of what it passed on; none turns virtual retransmission off.
     pub cache: Option<Octets>,
     /// A fault: how likely it loses a block that it has receipted.
@@ -40,8 +48,12 @@ impl GatewayKnobs {
     pub fn new(node: &str) -> Self {
         Self {
             node: node.to_owned(),
-            backpressure: Backpressure::default(),
+            backpressure: None,
             micro_blocks: true,
+            block: None,
+            rounds: None,
+            withhold: None,
+            radio: None,
             cache: None,
             block_loss: Ratio::ZERO,
             seal: false,

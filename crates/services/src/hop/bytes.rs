@@ -21,6 +21,7 @@ impl Hop {
         if f.state == State::Open {
             f.out.watch(now, &self.path);
         }
+        self.say_what_waits(flow);
         self.settle(flow);
         n
     }
@@ -50,6 +51,8 @@ impl Hop {
         }
         let n = f.inc.consume(octets);
         f.moves(now, n > 0);
+        self.let_pass(now, flow);
+        let Some(f) = self.flows.get_mut(&flow) else { return ReadOutcome::Reset };
         let outcome = if n > 0 {
             f.consider_credit(now, &self.path, room);
             let cap = f.inc.cap(room);

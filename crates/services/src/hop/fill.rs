@@ -220,6 +220,7 @@ impl Hop {
                 }
             }
         }
+        self.say_what_waits(name);
         self.settle(name);
         self.wake_writer(now, name);
         true

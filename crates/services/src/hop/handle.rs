@@ -3,6 +3,7 @@
 
 use super::flow::{Cause, Flow, LastWord, State, is_news, round};
 use super::incoming::Dropped;
+use super::outgoing::Manner;
 use super::types::{HopEvent, Window};
 use super::{Hop, STRAYS_MAX};
 use wavelane_base::Instant;
@@ -42,6 +43,10 @@ impl Hop {
                 if let Some(f) = self.receiving(name) {
                     f.inc.set_apart(apart);
                     f.inc.offer(now, *block, *start, *length, *micro);
+                    let end = length.map(|length| start.saturating_add(length));
+                    if end.is_some_and(|end| f.inc.asks(end)) {
+                        self.events.push_back(HopEvent::Asks(name));
+                    }
                     self.settle(name);
                 }
             }
@@ -96,7 +101,8 @@ impl Hop {
         }
         let full = self.live >= self.lent.flows;
         let mut flow = Flow::new(State::Asked, open.source, open.target, open.passage);
-        flow.out.all_bulk = !self.config.micro_blocks;
+        flow.out.manner = Manner::of(&self.config);
+        flow.inc.withheld = self.held_at_first();
         flow.out.grant(open.credit);
         flow.moved_at = _now;
         self.flows.insert(name, flow);
@@ -204,6 +210,7 @@ impl Hop {
             Err(Dropped::PoolFull) => self.counters.dropped_pool_full += bytes.len() as u64,
         }
         self.losing = losing;
+        self.let_pass(now, name);
         self.events.extend(again.into_iter().map(|(offset, bytes)| HopEvent::Again(name, offset, bytes)));
         if wake {
             self.events.push_back(HopEvent::Readable(name));
@@ -235,6 +242,7 @@ impl Hop {
         }
         flow.out.grant(receipt.credit);
         let held_up = receipt.state == ReceiptState::Wait;
+        let asks = self.config.withhold;
         flow.out.hold_up(held_up.then_some(receipt.credit.max(receipt.cumulative)));
         let before = flow.out.buffered();
         self.counters.contradicted_octets += flow.out.receipt(now, receipt.cumulative, &receipt.ranges.0, &path);
@@ -248,6 +256,9 @@ impl Hop {
         }
         self.settle(name);
         self.wake_writer(now, name);
+        if asks {
+            self.say_again_what_waits(now);
+        }
         self.conclude(name);
         self.settle(name);
     }

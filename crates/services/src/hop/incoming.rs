@@ -5,6 +5,7 @@ mod holes;
 use super::memory::{give_back, make_room};
 use super::shares::{FLOOR, UnreadRoom};
 use super::types::Window;
+use super::withhold::{GRANT_MAX, Held};
 use holes::Holes;
 use std::collections::VecDeque;
 use wavelane_base::RangeSet;
@@ -79,6 +80,8 @@ pub(super) struct Incoming {
     need: u64,
     /// What bounds the credit besides the pool.
     pub(super) window: Window,
+    /// What bounds it while the owner grants blocks one by one.
+    pub(super) withheld: Option<Held>,
     /// When bytes first came, and since when and how many were counted.
     first_at: Option<Instant>,
     epoch_start: Instant,
@@ -310,16 +313,31 @@ impl Incoming {
 
     /// The credit we would promise now: what the path needs to stay full, as far as the reader keeps up.
     pub(super) fn credit_target(&mut self, now: Instant, path: &PathView, room: UnreadRoom) -> u64 {
+        let open = self.open_window(now, path, room);
+        self.withheld.map_or(open, |held| open.min(held.until))
+    }
+    /// The same as if nothing were withheld.
+    pub(super) fn open_window(&mut self, now: Instant, path: &PathView, room: UnreadRoom) -> u64 {
         // Between two reads of what lies there is no telling whether the reader leaves it lying.
         if self.read == self.cumulative || self.need == 0 {
             self.observe(now, path, room);
         }
         let ahead = match self.window {
+            // What is granted comes at once.
+            Window::Path if self.withheld.is_some() => self.need.max(GRANT_MAX.min(room.part)),
             Window::Path => self.need,
             Window::Octets(octets) => octets,
             Window::Pool => u64::MAX,
         };
         self.read + ahead.min(room.share)
+    }
+    /// The sender may go on to `until`: it hears of that at once, and of the end of it.
+    pub(super) fn note_grant(&mut self, until: u64) {
+        self.receipt_now = true;
+        self.prompt_at = Some(self.prompt_at.map_or(until, |at| at.max(until)));
+    }
+    pub(super) fn read_so_far(&self) -> u64 {
+        self.read
     }
     /// Nothing that was promised was told.
     pub(super) fn promise_anew(&mut self) {

@@ -21,6 +21,7 @@ mod sure;
 mod table;
 mod types;
 mod vtx;
+mod withhold;
 
 pub use fill::Datagram;
 pub use types::{Carried, Counters, HopConfig, HopEvent, HopOpenError, HopStatus, Item, Losing, Window};
@@ -29,6 +30,7 @@ pub use vtx::VTX_OCTETS_MAX;
 use flow::{Cause, Flow, LastWord, State};
 use greet::Greetings;
 use numbers::Over;
+use outgoing::Manner;
 use schedule::Ring;
 use shares::Held;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -38,6 +40,7 @@ use types::{Lent, earlier};
 use wavelane_base::{Class, Instant, Octets, Wakeup};
 use wavelane_transport::PathView;
 use wavelane_wire::frame::{Answered, FlowName, Passage, Reach, Reason, Word};
+use withhold::Bypass;
 
 /// Most answers waiting to tell the peer that a flow is not known here.
 const STRAYS_MAX: usize = 64;
@@ -75,6 +78,8 @@ pub struct Hop {
     held: Held,
     /// A fault of simulations.
     losing: Option<Losing>,
+    /// What withheld flows may take unasked.
+    bypass: Bypass,
     counters: Counters,
 }
 
@@ -105,6 +110,7 @@ impl Hop {
             serial_floor: 0,
             held: Held::default(),
             losing: None,
+            bypass: Bypass::default(),
             counters: Counters::default(),
         }
     }
@@ -113,6 +119,7 @@ impl Hop {
     pub fn set_limits(&mut self, config: HopConfig) {
         self.config = config;
         self.lend(config.flows_max, config.pool);
+        self.set_withholding();
     }
 
     /// Has accepted blocks be lost from now on, for simulations.
@@ -141,7 +148,8 @@ impl Hop {
         self.next_mine += 1;
         self.counters.opened += 1;
         let mut flow = Flow::new(State::Opening, source, target, passage);
-        flow.out.all_bulk = !self.config.micro_blocks;
+        flow.out.manner = Manner::of(&self.config);
+        flow.inc.withheld = self.held_at_first();
         flow.open.ask();
         flow.promise(now, &self.path, self.unread_room());
         flow.moved_at = now;

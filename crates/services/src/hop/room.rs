@@ -4,7 +4,7 @@ use super::Hop;
 use super::State;
 use super::shares::{UnreadRoom, WriteRoom};
 use super::types::{HopEvent, Window};
-use wavelane_base::Instant;
+use wavelane_base::{Instant, Octets};
 use wavelane_wire::frame::FlowName;
 
 /// The bytes with which a direction begins, or begins again after everything was receipted, may all wait at once: so the
@@ -54,7 +54,7 @@ impl Hop {
 
     /// Bytes of a block on this path as it is seen now.
     pub fn block_octets(&self) -> u64 {
-        super::outgoing::block_octets(&self.path)
+        self.config.block.map_or_else(|| super::outgoing::block_octets(&self.path), Octets::get)
     }
 
     /// What bounds one flow's bytes to send.

@@ -15,6 +15,12 @@ pub struct HopConfig {
     pub idle: Option<Span>,
     /// Whether few bytes go ahead of many: without, every direction is bulk.
     pub micro_blocks: bool,
+    /// The size of blocks, if the path is not to decide.
+    pub block: Option<Octets>,
+    /// Whether what is lost of a block is repeated once all of it was sent, instead of at once.
+    pub rounds: bool,
+    /// Whether the owner decides which large blocks are received at once: see [`super::Hop::grant`].
+    pub withhold: bool,
 }
 
 /// How far ahead of its reader a flow's sender may be.
@@ -31,7 +37,15 @@ pub enum Window {
 
 impl Default for HopConfig {
     fn default() -> Self {
-        Self { flows_max: 4096, pool: Octets::new(64 << 20), idle: None, micro_blocks: true }
+        Self {
+            flows_max: 4096,
+            pool: Octets::new(64 << 20),
+            idle: None,
+            micro_blocks: true,
+            block: None,
+            rounds: false,
+            withhold: false,
+        }
     }
 }
 
@@ -141,6 +155,10 @@ pub enum HopEvent {
     Again(FlowName, u64, Vec<u8>),
     /// The other edge said again how far it is, after we asked for bytes.
     ProgressAgain(FlowName),
+    /// The peer has bytes of a withheld flow that wait for [`super::Hop::grant`].
+    Asks(FlowName),
+    /// All that was granted of a flow is here.
+    Filled(FlowName),
     /// The peer receipted bytes of a flow whose window is [`Window::Octets`].
     Receipted(FlowName),
     /// The flow was abandoned by the far side or by its restart; it is forgotten.

@@ -94,6 +94,16 @@ impl Medium {
             }
         }
     }
+    /// How many frames of bulk a station takes from a gateway that keeps its queue short.
+    pub(super) fn bulk_room(&self, station: usize) -> usize {
+        match self {
+            Self::Cable(_) => 0,
+            Self::Wifi(wifi) => {
+                let waiting = wifi.waiting_in(station, Category::BestEffort);
+                wifi.largest_burst().max(super::radio::BACKLOG).saturating_sub(waiting)
+            }
+        }
+    }
     /// The next station whose queue has become shorter by a frame; cables have none.
     pub(super) fn next_departure(&mut self) -> Option<usize> {
         match self {

@@ -313,8 +313,8 @@ impl Engine {
             self.agenda.set(self.node_actors[node], resident.deadline());
         }
         let mut out = std::mem::take(&mut self.out);
-        for Outgoing { port, mut packet } in out.drain(..) {
-            self.offer(node, port, &mut packet);
+        for Outgoing { port, mut packet, handling } in out.drain(..) {
+            self.offer(node, port, &mut packet, handling);
             self.spare.push(packet);
         }
         self.out = out;

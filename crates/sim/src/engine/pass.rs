@@ -6,6 +6,7 @@ use super::{ChannelId, Crossing, Edge, Engine, Node, NodeId};
 use crate::node::INSIDE;
 use wavelane_base::PortId;
 use wavelane_channel::cable::Direction;
+use wavelane_channel::wifi::Handling;
 
 /// Deliveries at one moment before the wiring is called endless.
 const SETTLE_LIMIT: usize = 10_000_000;
@@ -14,7 +15,7 @@ const INSIDE_KEPT: usize = 1_000_000;
 
 impl Engine {
     /// Hands a packet to the channel at a node's port.
-    pub(super) fn offer(&mut self, node: usize, port: usize, packet: &mut [u8]) {
+    pub(super) fn offer(&mut self, node: usize, port: usize, packet: &mut [u8], handling: Option<Handling>) {
         let wire = if port >= INSIDE { self.inside_wires.get(&(node, port)) } else { self.wires[node].get(port) };
         let Some(&(channel, port)) = wire else {
             if port == INSIDE && self.inside.len() < INSIDE_KEPT {
@@ -23,7 +24,7 @@ impl Engine {
             return;
         };
         self.note(channel, port, Edge::Offered, packet);
-        let handling = self.handling_of(packet);
+        let handling = handling.unwrap_or_else(|| self.handling_of(packet));
         self.channels[channel].medium.handle_frame(self.now, port, packet, handling);
         self.dirty.push_back(channel);
     }
@@ -80,7 +81,7 @@ impl Engine {
             }
             Node::Router(router) => {
                 if let Some(to) = router.choose(port, &packet) {
-                    self.offer(node, to, &mut packet);
+                    self.offer(node, to, &mut packet, None);
                 }
             }
         }

@@ -3,14 +3,15 @@
 use super::medium::{ChannelSlot, Medium};
 use super::{CaptureSink, ChannelId, Due, Engine, Node, NodeId};
 use crate::datagrams;
+use crate::node::INSIDE;
 use crate::traffic::FlowIndex;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use wavelane_channel::wifi::{CATEGORIES, Category, ConfigError, Handling, Wifi, WifiConfig};
 use wavelane_wire::ip::{Ipv4, PROTOCOL_UDP};
 use wavelane_wire::tcp::PROTOCOL_TCP;
 
-/// Datagrams of a saturated source that wait in its station.
-const BACKLOG: usize = 3;
+/// Datagrams of a saturated source that wait in its station, and bulk of a gateway that tells its radio how to send it.
+pub(super) const BACKLOG: usize = 3;
 /// No port.
 const NOWHERE: usize = usize::MAX;
 
@@ -38,6 +39,12 @@ impl Engine {
                 if talks {
                     *port = self.plug(*node, address(at, far), (channel, medium.port(at, far)));
                 }
+            }
+        }
+        let room = medium.bulk_room(0);
+        for (node, ports) in &ends {
+            if let Node::Gateway(gateway) = &mut self.nodes[node.0] {
+                gateway.plug_radio(ports.iter().copied().filter(|port| *port < INSIDE).collect(), room);
             }
         }
         let actor = self.join(Due::Channel(channel));
@@ -118,6 +125,19 @@ impl Engine {
             *source = None;
         }
     }
+    /// Tells the gateway behind a station, if it decides how each frame is sent, how many bulk frames the station takes.
+    fn tell_radio_room(&mut self, channel: usize, station: usize) {
+        let slot = &self.channels[channel];
+        let room = slot.medium.bulk_room(station);
+        let (node, ports) = &slot.ends[station];
+        let Some(port) = ports.iter().copied().find(|port| *port != NOWHERE) else { return };
+        let node = *node;
+        if let Node::Gateway(gateway) = &mut self.nodes[node.0]
+            && gateway.set_radio_room(port, room)
+        {
+            self.at_resident(node.0, |gateway, moment| gateway.service(moment));
+        }
+    }
     fn category_of(&self, flow: usize) -> Category {
         let port = self.flows[flow].spec.source.port();
         self.handlings.get(&port).map_or_else(Category::default, |handling| handling.category)
@@ -125,6 +145,7 @@ impl Engine {
 
     /// A frame has left a station: its sources that never run dry give the next.
     pub(super) fn refill(&mut self, channel: usize, station: usize) {
+        self.tell_radio_room(channel, station);
         let Some(sources) = self.channels[channel].sources.get(station).copied() else { return };
         for flow in sources.into_iter().flatten() {
             let missing = match &self.channels[channel].medium {

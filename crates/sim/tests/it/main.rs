@@ -22,6 +22,7 @@ mod packet_swarm;
 mod packets;
 mod people;
 mod queues;
+mod radio;
 mod repair;
 mod resilience;
 mod swarm;

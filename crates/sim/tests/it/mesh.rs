@@ -114,7 +114,8 @@ fn sealed_flows_leave_a_relay_that_changes_octets() {
         traffic(&mut mesh);
         mesh.engine.run_until(Instant::from_millis(400 * (seed - 1)));
         let corruption = Ratio::new(1, 10).unwrap();
-        mesh.engine.set_faults(mesh.nodes[liar], NodeFaults { lie: Lie::corrupts(corruption), ..NodeFaults::default() });
+        mesh.engine
+            .set_faults(mesh.nodes[liar], NodeFaults { lie: Lie::corrupts(corruption), ..NodeFaults::default() });
         finish(&mut mesh, secs(60));
         let [found, other] = [0, 5].map(|edge| mesh.count(edge, "dropped_parcels_foreign"));
         assert!(found + other > 0, "seed {seed}");

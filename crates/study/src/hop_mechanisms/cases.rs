@@ -13,6 +13,8 @@ pub(super) const LOSSES: [u32; 3] = [1, 2, 3];
 pub(super) const CHAINS: [u32; 3] = [3, 4, 6];
 /// Bulk flows beside the micro-blocks.
 pub(super) const CROWDS: [u32; 2] = [1, 30];
+/// Hops that the micro-blocks cross.
+pub(super) const KEYS_HOPS: u32 = 2;
 /// Hops of the clean chain.
 pub(super) const CLEAN_HOPS: u32 = 4;
 
@@ -87,7 +89,7 @@ fn lossy(hops: u32, tenths: u32, knobs: &str, (duration, size): (&str, &str)) ->
 }
 
 fn typing(crowd: u32, knobs: &str) -> String {
-    let mut net = chain("Keys of 64 bytes beside downloads over two hops", &format!("{SECONDS} s"), 2, 10);
+    let mut net = chain("Keys of 64 bytes beside downloads over two hops", &format!("{SECONDS} s"), KEYS_HOPS, 10);
     for n in 0..crowd {
         net.flow(&format!("bulk{n}"), "app = \"download\"\nfrom = \"client\"\nto = \"server\"");
     }
@@ -159,6 +161,7 @@ pub(super) fn all(edition: Edition) -> Vec<Task> {
         runs: seals.map(|knobs| (format!("corrupt-{}", !knobs.is_empty()), corrupt(knobs))).into(),
         judge: Box::new(judge::corrupted),
     });
+    tasks.extend(super::radio::all());
     tasks
 }
 

@@ -1,7 +1,7 @@
 //! Rows of the experiments, judged as their text and their closed forms have it.
 
 use super::Seen;
-use super::cases::{CLEAN_HOPS, SECONDS, SHARED_MBIT, SLOW_MBIT};
+use super::cases::{CLEAN_HOPS, KEYS_HOPS, SECONDS, SHARED_MBIT, SLOW_MBIT};
 use crate::cells::{Aim, Head, judge};
 use crate::document::Row;
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ fn head(id: &'static str, case: &[(&str, Value)]) -> Head {
 }
 
 /// Values per seed joined, as far as both have them.
-fn joined(a: &[f64], b: &[f64], by: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+pub(super) fn joined(a: &[f64], b: &[f64], by: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     a.iter().zip(b).map(|(a, b)| by(*a, *b)).filter(|v| v.is_finite()).collect()
 }
 
@@ -31,7 +31,12 @@ fn between(row: &mut Row, low: f64, high: f64) {
 }
 
 /// Rows of runs that all happened; else one row that says so.
-fn rows_of(found: &[Option<Seen>], head: &Head, metric: &str, make: impl Fn(&[&Seen]) -> Vec<Row>) -> Vec<Row> {
+pub(super) fn rows_of(
+    found: &[Option<Seen>],
+    head: &Head,
+    metric: &str,
+    make: impl Fn(&[&Seen]) -> Vec<Row>,
+) -> Vec<Row> {
     let seen: Vec<&Seen> = found.iter().flatten().collect();
     if !seen.is_empty() && seen.len() == found.len() {
         let stacks: Vec<_> = seen.iter().map(|seen| &seen.stack).collect();
@@ -116,12 +121,20 @@ pub(super) fn keys(crowd: u32, found: &[Option<Seen>]) -> Vec<Row> {
         let (on, off) = (rtt(seen[0]), rtt(seen[1]));
         let ratio = joined(&on, &off, |on, off| on / off);
         let mut of_without = case("on").row("of_without", "ratio", &ratio);
-        judge(&mut of_without, Aim::AtMost(1.0 / 3.0));
+        if crowd > 1 {
+            // Beside one flow the round that is avoided is one turn.
+            judge(&mut of_without, Aim::AtMost(1.0 / 3.0));
+        }
+        // 10 ms a hop: half of an echo is one way.
+        let half: Vec<f64> = on.iter().map(|rtt| rtt / 2.0).collect();
+        let mut one_way = case("on").row("one_way_p50_ms", "ms", &half);
+        judge(&mut one_way, Aim::AtMost(10.0 * f64::from(KEYS_HOPS)));
         let worth = joined(&off, &on, |off, on| off / on);
         let claim = head("S2-E12", &[("mechanism", json!("micro-blocks")), ("bulk flows", json!(crowd))]);
         let mut gain = claim.row("delay_without_over_with", "ratio", &worth);
         judge(&mut gain, Aim::Above(1.0));
-        vec![case("on").row("rtt_p50_ms", "ms", &on), case("off").row("rtt_p50_ms", "ms", &off), of_without, gain]
+        let (with, without) = (case("on").row("rtt_p50_ms", "ms", &on), case("off").row("rtt_p50_ms", "ms", &off));
+        vec![with, without, one_way, of_without, gain]
     })
 }
 

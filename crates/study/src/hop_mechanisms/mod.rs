@@ -1,9 +1,11 @@
 //! Hop's mechanisms over several hops, each in the scenario that it was made for, with it and without it.
 //!
-//! The scenarios are those of the block-switching work of 2009 (`S2-...`), on cables, in the simulator and some between kernels.
+//! The scenarios are those of the block-switching work of 2009 (`S2-...`), in the simulator, on cables and in radio cells, and some between
+//! kernels.
 
 mod cases;
 mod judge;
+mod radio;
 
 use crate::cells::{self, Cell, Take};
 use crate::document::{Edition, Row, StudyDocument};
@@ -14,7 +16,7 @@ use wavelane_run::{Backend, RunDocument, RunError, RunHooks, Series, StackResult
 /// The study's id.
 pub(crate) const ID: &str = "hop-mechanisms";
 /// Its parts: one mechanism each, and some of them between kernels.
-pub(crate) const PARTS: [&str; 6] = ["backpressure", "vtx", "micro-blocks", "chain", "sealed", LAB];
+pub(crate) const PARTS: [&str; 7] = ["backpressure", "vtx", "micro-blocks", "chain", "sealed", "withholding", LAB];
 /// The part that runs the shipped daemons between kernels: backpressure, micro-blocks and the chain.
 const LAB: &str = "lab";
 
@@ -58,6 +60,22 @@ impl Seen {
             let flows = self.arrivals.iter().filter(|(of, _)| *of == seed);
             let points = flows.flat_map(|(_, points)| points).filter(|(at, _)| (from..until).contains(at));
             points.map(|(_, octets)| *octets as f64 * 8.0).sum::<f64>() / (until - from)
+        };
+        seeds.into_iter().map(of).collect()
+    }
+    /// Jain's index of the bulk flows' shares in that time, per seed.
+    fn jain(&self, from: f64, until: f64) -> Vec<f64> {
+        let mut seeds: Vec<u64> = self.arrivals.iter().map(|(seed, _)| *seed).collect();
+        seeds.dedup();
+        let of = |seed: u64| {
+            let within = |points: &[(f64, u64)]| {
+                let points = points.iter().filter(|(at, _)| (from..until).contains(at));
+                points.map(|(_, octets)| *octets as f64).sum::<f64>()
+            };
+            let flows = self.arrivals.iter().filter(|(of, _)| *of == seed).map(|(_, points)| within(points));
+            let (count, sum, squares) =
+                flows.fold((0.0, 0.0, 0.0), |(n, sum, squares), x| (n + 1.0, sum + x, squares + x * x));
+            if squares > 0.0 { sum * sum / (count * squares) } else { 0.0 }
         };
         seeds.into_iter().map(of).collect()
     }

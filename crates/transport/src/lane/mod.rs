@@ -52,6 +52,9 @@ pub enum Controller {
     Cubic,
     /// A dedicated link of known rate: no adaptation.
     Fixed(Rate),
+    /// A radio whose access to the medium is all the control there is: as fast as its port takes it, at most this. Acks come
+    /// seldom, for each is a transmission in the same medium.
+    Radio(Rate),
 }
 
 /// What a lane is told when it is built.

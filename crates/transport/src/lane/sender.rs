@@ -12,7 +12,7 @@ use super::rtt::Rtt;
 use super::sent::{Leaving, Resolved, SentMap};
 use super::wish::{Came, Wish};
 use super::{LaneConfig, LaneView, Outcome, Probe, Room};
-use crate::LOSSY;
+use crate::{Controller, LOSSY};
 use std::collections::VecDeque;
 use wavelane_base::{Class, Instant, Octets, Rate, Span, Wakeup};
 use wavelane_wire::datagram::UDP4_OVERHEAD;
@@ -92,6 +92,8 @@ pub struct LaneSender<R> {
     moved_at: u64,
     /// The longest recent delay of an ack by the peer.
     ack_delay_seen: Span,
+    /// Its port takes no bulk now.
+    holds_bulk: bool,
 }
 
 impl<R> LaneSender<R> {
@@ -111,7 +113,7 @@ impl<R> LaneSender<R> {
             losses: Losses::default(),
             crowd: Crowd::default(),
             mtu: new_search(now, &config),
-            wish: Wish::new(now),
+            wish: if let Controller::Radio(_) = config.controller { Wish::seldom(now) } else { Wish::new(now) },
             wish_in: None,
             came: Came::default(),
             app_limited_until: None,
@@ -132,6 +134,7 @@ impl<R> LaneSender<R> {
             lost_sent: None,
             moved_at: 0,
             ack_delay_seen: Span::ZERO,
+            holds_bulk: false,
             config,
         }
     }
@@ -145,6 +148,9 @@ impl<R> LaneSender<R> {
             Class::Micro => (URGENT_AHEAD + ACKS_AHEAD, URGENT_BYTES),
             Class::Bulk => (Span::ZERO, 0),
         };
+        if class == Class::Bulk && self.holds_bulk {
+            return Room::Closed;
+        }
         let fits = self.sent.in_flight() + self.packet_max() as u64 <= self.window() + extra;
         if fits && self.pacer.open(now, ahead) {
             Room::Open { datagram_max: self.datagram_max() }
@@ -153,9 +159,15 @@ impl<R> LaneSender<R> {
         }
     }
 
+    /// Whether its port takes no bulk until told otherwise.
+    pub fn hold_bulk(&mut self, holds: bool) {
+        self.holds_bulk = holds;
+    }
+
     /// When the pacer lets the next bulk datagram leave, if the window has room for it.
     pub fn bulk_opens(&self) -> Option<Instant> {
-        (self.sent.in_flight() + self.packet_max() as u64 <= self.window()).then(|| self.pacer.gate())
+        (!self.holds_bulk && self.sent.in_flight() + self.packet_max() as u64 <= self.window())
+            .then(|| self.pacer.gate())
     }
 
     /// Largest UDP payload the path is known to carry.
@@ -186,8 +198,8 @@ impl<R> LaneSender<R> {
     /// The neighbour lost its memory: forgets all that is in flight and all that was learnt. Numbers go on, because
     /// none is ever used twice in one boot.
     pub fn restart(&mut self, now: Instant) {
-        let next = self.next_number();
-        *self = Self::new(now, self.config);
+        let (next, holds_bulk) = (self.next_number(), self.holds_bulk);
+        *self = Self { holds_bulk, ..Self::new(now, self.config) };
         self.sent.start_at(next);
     }
 

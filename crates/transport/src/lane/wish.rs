@@ -42,6 +42,9 @@ const SLOW_RTT_PART: u64 = 4;
 const THIN_MAX: Span = Span::from_secs(1);
 /// ... and no more packets share one: what a receiver grants at the most.
 const THIN_PACKETS_MAX: u64 = 1024;
+/// Acks of a radio lane: each costs its medium as much as a packet of data. Further apart than [`super::RIDING_DELAY`], so that
+/// receipts and acks travel together.
+const SELDOM: (u64, Span) = (64, Span::from_millis(40));
 /// The lowest delay of the return path is looked for this far back, so that drift does not add up.
 const LOWEST_WINDOW: Span = Span::from_secs(30);
 
@@ -68,6 +71,8 @@ pub struct Came {
 #[derive(Debug)]
 pub(super) struct Wish {
     packets: u64,
+    /// They are never closer: packets per ack and time.
+    least: (u64, Span),
     /// What the lane's pace alone asks for, a power of two.
     by_pace: u64,
     delay: Span,
@@ -95,6 +100,7 @@ impl Wish {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             packets: PACKETS,
+            least: (0, Span::ZERO),
             by_pace: PACKETS,
             delay: DEFAULT_DELAY,
             thin: Span::ZERO,
@@ -109,6 +115,11 @@ impl Wish {
             late: Span::ZERO,
             useless: 0,
         }
+    }
+
+    /// The wish of a radio lane.
+    pub(super) fn seldom(now: Instant) -> Self {
+        Self { least: SELDOM, unsent: true, ..Self::new(now) }
     }
 
     /// One ack took `took_ns`, of unknown origin, to come back by the way that brought `came` so far. The lane sends at `pacing`.
@@ -196,7 +207,7 @@ impl Wish {
         self.useless = if moved <= SAME.max(late.scale(SAME_SHARE.0, SAME_SHARE.1)) { self.useless + 1 } else { 0 };
         self.late = late;
         if self.useless >= SAME_WISHES {
-            *self = Self { unsent: true, lowest: [Some(least), None], ..Self::new(now) };
+            *self = Self { unsent: true, lowest: [Some(least), None], least: self.least, ..Self::new(now) };
             return;
         }
         // The start feeds a slow return path far past the mark, and every further step would take a round trip as long as
@@ -232,11 +243,11 @@ impl Wish {
     }
     /// The neighbour moved: the return path is another one. A receiver asked for rare acks still sends them so, and is asked anew.
     pub(super) fn path_changed(&mut self, now: Instant) {
-        let fresh = Self::new(now);
+        let fresh = Self { least: self.least, ..Self::new(now) };
         *self = Self { unsent: self.unsent || self.told() != fresh.told(), ..fresh };
     }
     fn told(&self) -> (u64, Span) {
-        (self.packets.max(self.by_pace).max(self.thin_packets), self.delay())
+        (self.packets.max(self.by_pace).max(self.thin_packets).max(self.least.0), self.delay())
     }
     /// How far apart acks of a lane of this rate are because they queued on their return path; those that its pace made rare are
     /// [`APART`], which is next to nothing.
@@ -271,7 +282,7 @@ impl Wish {
     }
     /// The longest an ack may be withheld.
     pub(super) fn delay(&self) -> Span {
-        self.delay.max(self.thin)
+        self.delay.max(self.thin).max(self.least.1)
     }
 }
 

@@ -302,6 +302,11 @@ impl<S: Service> Link<S> {
         self.lanes.sort(now, self.liveness.is_in_use(now));
     }
 
+    /// Whether the port of a lane takes no bulk until told otherwise.
+    pub fn hold_bulk(&mut self, lane: usize, holds: bool) {
+        self.lanes[lane].sender.hold_bulk(holds);
+    }
+
     /// The lane by which what leaves arrives soonest.
     pub fn best_lane(&self) -> usize {
         self.lanes.first()

@@ -30,12 +30,12 @@ impl Outgoing {
     /// The block that new bytes at `next` begin, if they begin one. `now_sent` bytes go out with the offer.
     pub(in crate::hop) fn new_block(&self, now: Instant, path: &PathView, now_sent: u64) -> Option<Block> {
         let micro = self.is_micro() && now_sent == self.unsent();
-        let size = block_octets(path);
+        let size = self.manner.block.unwrap_or_else(|| block_octets(path));
         let open = self.block.is_some_and(|b| {
             b.length.is_none()
                 && !micro
                 && self.next - b.start < size
-                && now.since(b.opened) < BLOCK_AGE
+                && (self.manner.block.is_some() || now.since(b.opened) < BLOCK_AGE)
                 && now.since(self.last_first_at) < QUERY_MIN
         });
         let length = micro.then_some(now_sent);
@@ -48,6 +48,32 @@ impl Outgoing {
     /// What a question is about: the newest block, or the next one if nothing was ever offered.
     pub(in crate::hop) fn asked_block(&self, now: Instant) -> Block {
         let none = Block { number: 0, start: self.base, length: None, micro: false, opened: now };
-        self.block.unwrap_or(none)
+        let asked = self.block.unwrap_or(none);
+        match self.waits {
+            Some((start, octets)) if start == self.next => {
+                Block { number: self.blocks, start, length: Some(octets), micro: false, ..asked }
+            }
+            _ => asked,
+        }
+    }
+    /// Where the block that is being sent ends, if its size is fixed.
+    pub(super) fn block_end(&self) -> Option<u64> {
+        Some(self.block?.start + self.manner.block?)
+    }
+    /// Whether the peer has not provably heard what waits.
+    pub(in crate::hop) fn is_waiting_unheard(&self) -> bool {
+        self.waits.is_some_and(|(start, _)| start == self.next) && !self.query.due && !self.query.arrived
+    }
+    /// Bytes wait that the peer does not take yet: it hears how many, and again when there are twice as many.
+    pub(in crate::hop) fn say_what_waits(&mut self) {
+        let waiting = self.unsent();
+        if waiting == 0 || self.next < self.credit.min(self.ceiling()) || self.credit == 0 {
+            return;
+        }
+        let told = self.waits.filter(|(start, _)| *start == self.next).map_or(0, |(_, octets)| octets);
+        if waiting >= 2 * told.max(1) || told == 0 {
+            self.waits = Some((self.next, waiting));
+            self.query.ask();
+        }
     }
 }

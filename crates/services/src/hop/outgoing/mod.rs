@@ -12,11 +12,13 @@ use super::memory::make_room;
 use super::room::{START, WRITABLE_MIN};
 use super::shares::{FLOOR, WriteRoom};
 use super::sure::Sure;
+use super::types::HopConfig;
+use super::withhold::GRANT_MAX;
 use again::Again;
 use flight::Seg;
 use std::collections::{BTreeMap, VecDeque};
 use wavelane_base::RangeSet;
-use wavelane_base::{Instant, Span};
+use wavelane_base::{Instant, Octets, Span};
 use wavelane_wire::frame::Reach;
 
 /// Unreceipted bytes of a direction up to which it is latency-bound: class micro.
@@ -35,6 +37,30 @@ const QUERY_STARVED_MAX: Span = Span::from_secs(16);
 const PROVEN: u64 = 128 << 10;
 /// Bytes that may wait beyond the credit.
 const BEYOND_CREDIT: u64 = FLOOR;
+
+/// How a direction is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Manner {
+    /// It never counts as latency-bound.
+    all_bulk: bool,
+    /// The size of its blocks, if the path does not decide.
+    block: Option<u64>,
+    /// What is lost of a block is repeated once all of it was sent.
+    rounds: bool,
+    /// What exceeds the credit is kept ready to be granted, up to a block of it.
+    withheld: bool,
+}
+
+impl Manner {
+    pub(super) fn of(config: &HopConfig) -> Self {
+        let HopConfig { micro_blocks, block, rounds, withhold: withheld, .. } = *config;
+        Self { all_bulk: !micro_blocks, block: block.map(Octets::get), rounds, withheld }
+    }
+    /// Bytes that may wait beyond the credit.
+    fn beyond_credit(self) -> u64 {
+        if self.withheld { self.block.unwrap_or(GRANT_MAX) } else { BEYOND_CREDIT }
+    }
+}
 
 /// What to send next of a direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,8 +120,10 @@ pub(super) struct Outgoing {
     query_wait: Span,
     /// Receipted bytes that are sent again.
     pub(super) again: Again,
-    /// No direction counts as latency-bound.
-    pub(super) all_bulk: bool,
+    /// How it is sent.
+    pub(super) manner: Manner,
+    /// What was last told of bytes in excess of the credit: where they begin, and their number.
+    waits: Option<(u64, u64)>,
     /// Writing was refused for lack of room; tell when there is some.
     pub(super) blocked: bool,
     copy_at: Option<Instant>,
@@ -125,7 +153,7 @@ impl Outgoing {
     }
     /// Whether this direction is latency-bound now.
     pub(super) fn is_micro(&self) -> bool {
-        !self.all_bulk && self.again.is_empty() && self.in_flight() + self.unsent() <= MICRO_MAX
+        !self.manner.all_bulk && self.again.is_empty() && self.in_flight() + self.unsent() <= MICRO_MAX
     }
     /// A writer that was refused is told that there is room.
     pub(super) fn unblock(&mut self, now: Instant) {
@@ -159,7 +187,9 @@ impl Outgoing {
     fn ahead(&self, room: WriteRoom) -> u64 {
         let began = if self.is_drained() { self.next } else { self.began };
         let wanted = room.ahead.max((began + START).saturating_sub(self.next)).min(room.part);
-        let taken = self.credit.min(self.ceiling()).saturating_sub(self.next) + BEYOND_CREDIT;
+        let beyond = self.manner.beyond_credit();
+        let wanted = if self.manner.withheld { wanted.max(beyond.min(room.part)) } else { wanted };
+        let taken = self.credit.min(self.ceiling()).saturating_sub(self.next) + beyond;
         // Before the answer it is not known what the peer takes.
         if self.credit == 0 { wanted } else { wanted.min(taken) }
     }
@@ -211,6 +241,12 @@ impl Outgoing {
     /// What goes next: repairs, then copies, then new bytes.
     pub(super) fn choose(&self) -> Option<Stretch> {
         let ceiling = self.ceiling();
+        let new_end = self.written().min(self.credit).min(ceiling);
+        if let (true, Some(block)) = (self.manner.rounds, self.block_end())
+            && self.next < new_end.min(block)
+        {
+            return Some(Stretch { start: self.next, end: new_end.min(block), kind: Kind::First });
+        }
         for (known, kind) in [(self.missing.first(), Kind::Repair), (self.copies.first(), Kind::Copy)] {
             if let Some((start, end)) = known.filter(|(start, _)| *start < ceiling) {
                 return Some(Stretch { start, end: end.min(ceiling), kind });
@@ -219,8 +255,7 @@ impl Outgoing {
         if let Some((start, end)) = self.again.first() {
             return Some(Stretch { start, end, kind: Kind::Again });
         }
-        let end = self.written().min(self.credit).min(ceiling);
-        (self.next < end).then_some(Stretch { start: self.next, end, kind: Kind::First })
+        (self.next < new_end).then_some(Stretch { start: self.next, end: new_end, kind: Kind::First })
     }
     /// Whether what goes next was lost before.
     pub(super) fn repeats_next(&self) -> bool {

@@ -11,6 +11,7 @@ mod model;
 mod schedule;
 mod slow;
 mod vtx;
+mod withhold;
 
 use super::*;
 use wavelane_base::{Chance, Rate, Ratio, ReadOutcome, Seed, Span};

@@ -65,7 +65,7 @@ pub(super) enum Control {
 impl Control {
     pub(super) fn new(now: Instant, which: Controller) -> Self {
         match which {
-            Controller::Fixed(rate) => Self::Fixed(rate),
+            Controller::Fixed(rate) | Controller::Radio(rate) => Self::Fixed(rate),
             Controller::Cubic => Self::Cubic(Cubic::new()),
             Controller::Delay => Self::Delay(Box::new(Delay::new(now))),
         }

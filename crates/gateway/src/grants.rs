@@ -1,0 +1,194 @@
+//! Ack withholding: of the large blocks that neighbours want to send through one medium, so many are received at once.
+//!
+//! Senders that do not hear each other collide at a receiver whatever they sense. It alone knows who wants to send, and lets
+//! them send one after the other. What was granted stays granted: a sender that is silent loses its turn, not its credit.
+
+use super::relay::Side;
+use super::{Config, Gateway, LaneConfig, Medium, PeerConfig, PeerId};
+use std::collections::{BTreeMap, VecDeque};
+use wavelane_base::{Instant, Span, Wakeup};
+
+/// Of a granted block nothing came for so long: the next one's turn. Longer than a sender takes to find out that the end of its
+/// block was lost.
+const SILENT: Span = Span::from_millis(250);
+/// A block takes no longer, whatever comes of it: a megabyte at 500 kbit/s.
+const LONGEST: Span = Span::from_secs(16);
+
+/// When a block is here and nobody but its sender waits, the others are asked, and their answers awaited for so long: while
+/// blocks come, hardly anything of a sender that does not hear them gets through. An exchange of two small frames at 1 Mbit/s
+/// takes less.
+const LISTEN: Span = Span::from_millis(6);
+
+/// How many large blocks are received at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Withholding {
+    /// From all neighbours of one medium together.
+    pub at_once: u8,
+    /// On every medium: else on radios only.
+    pub everywhere: bool,
+}
+
+/// What lanes have in common: a radio cell, or a port.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Place {
+    Cell(u16),
+    Port(u16),
+}
+
+/// A block that is being received.
+#[derive(Debug)]
+struct Turn {
+    side: Side,
+    since: Instant,
+    /// Bytes of its flow that were here when it was looked at last, and when it will be again.
+    received: u64,
+    look_at: Instant,
+}
+
+/// The grants of one medium.
+#[derive(Debug, Default)]
+struct Gate {
+    turns: Vec<Turn>,
+    /// Flows whose senders wait, each once: no more than there are flows.
+    waiting: VecDeque<Side>,
+    /// Peers in the order in which they had a turn, the newest last.
+    served: Vec<PeerId>,
+    /// Until then the newest is not served again.
+    listens_until: Option<Instant>,
+}
+
+/// The grants of all mediums.
+#[derive(Debug, Default)]
+pub(super) struct Grants {
+    gates: BTreeMap<Place, Gate>,
+    pub(super) granted: u64,
+    pub(super) expired: u64,
+}
+
+impl Gate {
+    /// The waiting flows, those of the peers that had their turn longest ago first.
+    fn in_turn(&self) -> Vec<Side> {
+        let mut order: Vec<Side> = self.waiting.iter().copied().collect();
+        let last = |side: &Side| self.served.iter().position(|peer| *peer == side.0);
+        order.sort_by_key(last);
+        order
+    }
+    fn leave(&mut self, side: Side) {
+        self.waiting.retain(|waiting| *waiting != side);
+        self.turns.retain(|turn| turn.side != side);
+    }
+}
+
+/// Whether what a peer sends is withheld.
+pub(super) fn withholds(config: &Config, peer: &PeerConfig) -> bool {
+    config.withhold.is_some_and(|of| of.everywhere || peer.lanes.first().is_some_and(LaneConfig::is_radio))
+}
+
+impl Gateway {
+    fn place_of(&self, peer: PeerId) -> Place {
+        match self.config.peers[peer.0].lanes[0] {
+            LaneConfig { medium: Medium::Radio { cell, .. }, .. } => Place::Cell(cell),
+            LaneConfig { port, .. } => Place::Port(port.0),
+        }
+    }
+
+    /// A neighbour has bytes that wait for a grant.
+    pub(super) fn note_asking(&mut self, side: Side) {
+        let place = self.place_of(side.0);
+        let gate = self.grants.gates.entry(place).or_default();
+        if !gate.waiting.contains(&side) {
+            gate.waiting.push_back(side);
+        }
+    }
+
+    /// What was granted is here, or the flow is over.
+    pub(super) fn end_turn(&mut self, now: Instant, side: Side) {
+        let place = self.place_of(side.0);
+        let Some(gate) = self.grants.gates.get_mut(&place) else { return };
+        gate.turns.retain(|turn| turn.side != side);
+        if gate.waiting.iter().any(|waiting| waiting.0 != side.0) {
+            return;
+        }
+        let others = (0..self.links.len()).map(PeerId).filter(|peer| *peer != side.0 && self.place_of(*peer) == place);
+        let mut asked = false;
+        for peer in others.collect::<Vec<_>>() {
+            if self.blocks(peer).ask_who_waits() {
+                asked = true;
+                self.dirty.insert(peer);
+            }
+        }
+        if let Some(gate) = self.grants.gates.get_mut(&place) {
+            gate.listens_until = asked.then_some(now + LISTEN);
+        }
+    }
+    /// A flow is over.
+    pub(super) fn stop_asking(&mut self, side: Side) {
+        let place = self.place_of(side.0);
+        if let Some(gate) = self.grants.gates.get_mut(&place) {
+            gate.leave(side);
+        }
+    }
+
+    /// Peers have other numbers now. Whoever waits asks again.
+    pub(super) fn forget_grants(&mut self) {
+        self.grants.gates.clear();
+    }
+
+    /// Gives every free turn to somebody who waits.
+    pub(super) fn give_turns(&mut self, now: Instant) {
+        let Some(most) = self.config.withhold.map(|of| usize::from(of.at_once)) else { return };
+        let places: Vec<Place> = self.grants.gates.keys().copied().collect();
+        for place in places {
+            let Some(gate) = self.grants.gates.get(&place) else { continue };
+            if gate.waiting.is_empty() || gate.turns.len() >= most {
+                continue;
+            }
+            let newest = gate.listens_until.and(gate.served.last().copied());
+            for side in gate.in_turn().into_iter().filter(|side| Some(side.0) != newest) {
+                self.lend(side.0);
+                let granted = self.blocks(side.0).grant(now, side.1);
+                let received = self.blocks(side.0).received(side.1);
+                let Some(gate) = self.grants.gates.get_mut(&place) else { break };
+                if granted == Some(0) {
+                    continue;
+                }
+                gate.waiting.retain(|waiting| *waiting != side);
+                if granted.is_some() {
+                    gate.served.retain(|peer| *peer != side.0);
+                    gate.served.push(side.0);
+                    gate.listens_until = None;
+                    gate.turns.push(Turn { side, since: now, received, look_at: now + SILENT });
+                    self.grants.granted += 1;
+                }
+                if gate.turns.len() >= most {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Ends the turns of those who do not use them.
+    pub(super) fn look_at_turns(&mut self, now: Instant) {
+        let mut gates = core::mem::take(&mut self.grants.gates);
+        for turn in gates.values_mut().flat_map(|gate| &mut gate.turns).filter(|turn| turn.look_at <= now) {
+            let received = self.blocks(turn.side.0).received(turn.side.1);
+            if received > turn.received && now.since(turn.since) < LONGEST {
+                (turn.received, turn.look_at) = (received, now + SILENT);
+            }
+        }
+        for gate in gates.values_mut() {
+            gate.listens_until = gate.listens_until.filter(|at| *at > now);
+            let before = gate.turns.len();
+            gate.turns.retain(|turn| turn.look_at > now);
+            self.grants.expired += (before - gate.turns.len()) as u64;
+        }
+        self.grants.gates = gates;
+    }
+
+    pub(super) fn grants_wakeup(&self) -> Option<Wakeup> {
+        let turns = self.grants.gates.values().flat_map(|gate| &gate.turns).map(|turn| turn.look_at);
+        let listens = self.grants.gates.values().filter_map(|gate| gate.listens_until);
+        let at = turns.chain(listens).min()?;
+        Some(Wakeup { at, cause: "gateway: a granted block is looked at" })
+    }
+}

@@ -1,0 +1,108 @@
+//! Ack withholding: what comes without a grant, what waits for one, and repair in rounds.
+
+use super::*;
+
+const BLOCK: u64 = 100_000;
+
+fn config() -> HopConfig {
+    HopConfig { withhold: true, rounds: true, block: Some(Octets::new(BLOCK)), ..HopConfig::default() }
+}
+
+/// Runs until `until` with the reader reading. The receiver grants whatever asks if `grants`.
+fn run(world: &mut World, stream: &mut Stream, until: Instant, grants: bool) -> u64 {
+    let mut granted = 0;
+    while world.now < until && !stream.ended {
+        stream.pump(world);
+        world.step(until);
+        let asks: Vec<FlowName> = world.events[1]
+            .drain(..)
+            .filter_map(|event| match event {
+                HopEvent::Asks(name) => Some(name),
+                _ => None,
+            })
+            .collect();
+        for name in asks.into_iter().filter(|_| grants) {
+            granted += world.hops[1].grant(world.now, name).unwrap_or(0);
+        }
+    }
+    stream.pump(world);
+    granted
+}
+
+#[test]
+fn a_large_block_waits_for_its_grant() {
+    let mut world = World::new(1, Pipe::default(), config());
+    let mut stream = Stream::new(world.open_accepted(), 0, 3 * BLOCK);
+    run(&mut world, &mut stream, Instant::from_secs(5), false);
+    // A few bytes pass: no more than the bypass and what was read of it.
+    assert!((4_096..=8_192 + 4_096).contains(&stream.read), "{}", stream.read);
+    let before = stream.read;
+    // It is asked for again while it waits.
+    let granted = run(&mut world, &mut stream, Instant::from_secs(60), true);
+    assert!(stream.ended && granted >= stream.total - before - 4_096, "{} {granted}", stream.read);
+}
+
+#[test]
+fn small_exchanges_pass_without_a_grant() {
+    let mut world = World::new(2, Pipe::default(), config());
+    let flow = world.open_accepted();
+    let mut read = 0;
+    for n in 0..100 {
+        assert_eq!(world.hops[0].write(world.now, flow, &[n; 200]), 200);
+        world.run_until(world.now + Span::from_millis(200));
+        let mut buf = [0; 1_000];
+        while let ReadOutcome::Data(n) = world.hops[1].read(world.now, flow.from_other_side(), &mut buf) {
+            read += n;
+        }
+    }
+    assert_eq!(read, 100 * 200);
+    assert!(!world.events[1].iter().any(|event| matches!(event, HopEvent::Asks(_))));
+}
+
+#[test]
+fn what_arrives_after_its_turn_is_taken() {
+    let mut world = World::new(3, Pipe::default(), config());
+    let mut stream = Stream::new(world.open_accepted(), 0, BLOCK);
+    run(&mut world, &mut stream, Instant::from_secs(2), false);
+    let name = stream.flow.from_other_side();
+    // Nothing of what is granted now gets through for ten seconds.
+    world.pipe.outages = vec![(world.now + Span::from_millis(120), world.now + Span::from_secs(10))];
+    assert!(world.hops[1].grant(world.now, name).is_some_and(|octets| octets > 0));
+    run(&mut world, &mut stream, Instant::from_secs(40), false);
+    assert!(stream.ended, "{}", stream.read);
+}
+
+#[test]
+fn a_flow_without_bytes_gets_no_grant() {
+    let mut world = World::new(4, Pipe::default(), config());
+    let flow = world.open_accepted().from_other_side();
+    assert_eq!(world.hops[1].grant(world.now, flow), None);
+}
+
+#[test]
+fn rounds_repeat_what_is_lost_after_the_block() {
+    let config = HopConfig { rounds: true, block: Some(Octets::new(BLOCK)), ..HopConfig::default() };
+    let offsets = |config: HopConfig| {
+        // The first data of the flow is lost, once.
+        let eats: fn(usize, &[Frame<'_>]) -> bool =
+            |from, frames| from == 0 && frames.iter().any(|frame| matches!(frame, Frame::Offer { block: 0, .. }));
+        let mut world = World::new(5, Pipe { delay: Span::from_millis(2), ..Pipe::default() }, config);
+        world.eats = Some(eats);
+        let mut stream = Stream::new(world.open_accepted(), 0, 2 * BLOCK);
+        let mut held = 0;
+        while world.eaten == 0 {
+            stream.pump(&mut world);
+            world.step(world.now + Span::from_millis(1));
+        }
+        world.eats = None;
+        while stream.read == 0 {
+            stream.pump(&mut world);
+            world.step(world.now + Span::from_millis(1));
+            held = held.max(world.hops[1].received(stream.flow.from_other_side()));
+        }
+        held
+    };
+    let (rounds, at_once) = (offsets(config), offsets(HopConfig { rounds: false, ..config }));
+    // What is beyond the gap when it closes: all of the block, or a round trip's worth.
+    assert!(rounds >= BLOCK - 2_000 && at_once < BLOCK / 2, "{rounds} {at_once}");
+}

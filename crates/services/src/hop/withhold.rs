@@ -1,0 +1,202 @@
+//! Ack withholding: a receiver takes large blocks of few senders at once and has the others wait.
+//!
+//! A withheld flow has credit for a few bytes beyond those read. Who has more says how much waits, and gets credit for it when
+//! the owner of the medium grants it. A grant is a credit: it is never taken back.
+
+use super::Hop;
+use super::flow::{Flow, State};
+use super::incoming::Incoming;
+use super::shares::FLOOR;
+use super::types::HopEvent;
+use wavelane_base::{Instant, Octets, Rate, Span};
+use wavelane_transport::PathView;
+use wavelane_wire::frame::FlowName;
+
+/// Bytes of one grant at most, where blocks have no fixed size.
+pub(super) const GRANT_MAX: u64 = 1 << 20;
+/// Bytes that flows take without a grant: so many at once ...
+const BYPASS_MAX: u64 = 16 << 10;
+/// ... and later this part of the lane's rate.
+const BYPASS_PART: u64 = 16;
+
+/// A receipt has what waits said again this seldom: what says it is answered by a receipt.
+const SAY_AGAIN: Span = Span::from_millis(100);
+
+/// What flows may still take without a grant.
+#[derive(Debug)]
+pub(super) struct Bypass {
+    left: u64,
+    at: Instant,
+    /// When what waits here was said again last.
+    said_again: Instant,
+}
+
+impl Default for Bypass {
+    fn default() -> Self {
+        Self { left: BYPASS_MAX, at: Instant::ZERO, said_again: Instant::ZERO }
+    }
+}
+
+impl Bypass {
+    /// Takes `octets` if there are so many, on a lane of `rate`.
+    fn take(&mut self, now: Instant, rate: Rate, octets: u64) -> bool {
+        let earned = rate.octets_in(now.since(self.at)).get() / BYPASS_PART;
+        if earned > 0 {
+            self.left = self.left.saturating_add(earned).min(BYPASS_MAX);
+            self.at = now;
+        }
+        let fits = self.left >= octets;
+        if fits {
+            self.left -= octets;
+        }
+        fits
+    }
+}
+
+/// What a flow may send that is withheld.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Held {
+    /// Bytes below.
+    pub(super) until: u64,
+    /// The sender has bytes up to here that wait for more.
+    asked: Option<u64>,
+    /// The last grant was not used up.
+    granted: bool,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self { until: FLOOR, asked: None, granted: false }
+    }
+}
+
+impl Held {
+    /// The sender says that what waits reaches to `end`. Whether that is more than it may send.
+    pub(super) fn ask(&mut self, end: u64) -> bool {
+        let more = end > self.until;
+        if more {
+            self.asked = Some(end);
+        }
+        more
+    }
+    /// All that was granted is here up to `cumulative`; said once.
+    fn take_filled(&mut self, cumulative: u64) -> bool {
+        cumulative >= self.until && core::mem::take(&mut self.granted)
+    }
+}
+
+impl Hop {
+    /// What a flow begins with.
+    pub(super) fn held_at_first(&self) -> Option<Held> {
+        self.config.withhold.then(Held::default)
+    }
+
+    /// Grants what the flow's sender said it has, at most a block and as far as its window goes, and returns how many bytes those
+    /// are: none while its reader keeps it waiting. `None` if it does not ask any more.
+    pub fn grant(&mut self, now: Instant, name: FlowName) -> Option<u64> {
+        let (room, path) = (self.unread_room(), self.path);
+        let most = self.config.block.map_or(GRANT_MAX, Octets::get);
+        let flow = self.flows.get_mut(&name)?;
+        let inc = &mut flow.inc;
+        let from = inc.cumulative();
+        let asked = inc.withheld.and_then(|held| held.asked).filter(|end| *end > from && !inc.is_complete())?;
+        let wanted = (asked - from).min(most);
+        let open = inc.open_window(now, &path, room).saturating_sub(from).min(wanted);
+        // Not in crumbs.
+        if open < wanted.min(most / 4) {
+            return Some(0);
+        }
+        let until = from + open;
+        inc.withheld = Some(Held { until, asked: None, granted: true });
+        inc.note_grant(until);
+        flow.promise(now, &path, room);
+        self.settle(name);
+        Some(open)
+    }
+
+    /// Bytes of a flow that came, those beyond a gap counted.
+    pub fn received(&self, flow: FlowName) -> u64 {
+        self.flows.get(&flow).map_or(0, |flow| flow.inc.cumulative() + flow.inc.held().total())
+    }
+
+    /// Bytes of a withheld flow came or were read: a grant may be used up, and without one a few more may come.
+    pub(super) fn let_pass(&mut self, now: Instant, name: FlowName) {
+        let path: PathView = self.path;
+        let Some(flow) = self.flows.get_mut(&name) else { return };
+        let Some(mut held) = flow.inc.withheld else { return };
+        if held.take_filled(flow.inc.cumulative()) || flow.inc.is_complete() && core::mem::take(&mut held.granted) {
+            self.events.push_back(HopEvent::Filled(name));
+        }
+        let more = (flow.inc.read_so_far() + FLOOR).saturating_sub(held.until);
+        if held.asked.is_none() && !held.granted && more >= FLOOR / 4 && self.bypass.take(now, path.rate, more) {
+            held.until += more;
+        }
+        flow.inc.withheld = Some(held);
+    }
+
+    /// Has the peer say again what waits there. Whether it may have anything.
+    pub fn ask_who_waits(&mut self) -> bool {
+        let quiet = |flow: &Flow| {
+            let held = flow.inc.withheld.is_some_and(|held| held.asked.is_none() && !held.granted);
+            flow.state == State::Open && held && !flow.inc.is_complete()
+        };
+        let Some(name) = self.flows.iter().find(|(_, flow)| quiet(flow)).map(|(name, _)| *name) else { return false };
+        if let Some(flow) = self.flows.get_mut(&name) {
+            flow.inc.receipt_now = true;
+        }
+        self.settle(name);
+        true
+    }
+
+    /// The peer has receipted bytes, perhaps to hear what waits here: what may not have reached it is said again.
+    pub(super) fn say_again_what_waits(&mut self, now: Instant) {
+        if now.since(self.bypass.said_again) < SAY_AGAIN {
+            return;
+        }
+        self.bypass.said_again = now;
+        let waits = |flow: &Flow| flow.is_sending() && flow.out.is_waiting_unheard();
+        let names: Vec<FlowName> = self.flows.iter().filter(|(_, flow)| waits(flow)).map(|(name, _)| *name).collect();
+        for name in names {
+            if let Some(flow) = self.flows.get_mut(&name) {
+                flow.out.query.ask();
+            }
+            self.settle(name);
+        }
+    }
+
+    /// Bytes are in excess of what the peer takes: it is told how many, if it may be one that withholds.
+    pub(super) fn say_what_waits(&mut self, name: FlowName) {
+        if !self.config.withhold {
+            return;
+        }
+        if let Some(flow) = self.flows.get_mut(&name).filter(|flow| flow.is_sending()) {
+            flow.out.say_what_waits();
+        }
+    }
+
+    /// Flows are withheld or not from now on.
+    pub(super) fn set_withholding(&mut self) {
+        let names: Vec<FlowName> = self.flows.keys().copied().collect();
+        for name in names {
+            let withhold = self.config.withhold;
+            let Some(flow) = self.flows.get_mut(&name) else { continue };
+            let credit = flow.inc.credit();
+            match (&mut flow.inc.withheld, withhold) {
+                (held @ None, true) => *held = Some(Held { until: credit.max(FLOOR), ..Held::default() }),
+                (held @ Some(_), false) => {
+                    *held = None;
+                    flow.inc.receipt_now = true;
+                }
+                _ => {}
+            }
+            self.settle(name);
+        }
+    }
+}
+
+impl Incoming {
+    /// The peer offers what it has up to `end`. Whether it is to be granted.
+    pub(super) fn asks(&mut self, end: u64) -> bool {
+        self.withheld.as_mut().is_some_and(|held| held.ask(end))
+    }
+}

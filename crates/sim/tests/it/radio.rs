@@ -1,0 +1,77 @@
+//! Block switching over a radio cell: two senders that do not hear each other, one receiver.
+
+use crate::common::run_scenario;
+use std::path::Path;
+use wavelane_run::StackRaw;
+use wavelane_scenario::{Scenario, Stack};
+
+/// Bytes of each sender's upload in 20 s under `hop-2009` with these knobs, and what the run says.
+fn hidden(knobs: &str) -> ([u64; 2], StackRaw) {
+    let mut text = r#"
+title = "hidden senders"
+duration = "20 s"
+stacks = ["hop-2009"]
+nodes = { left = "endpoint", right = "endpoint", server = "endpoint", a = "gateway", b = "gateway", c = "gateway" }
+[channels.air]
+kind = "wifi"
+nodes = ["a", "b", "c"]
+phy = "802.11b"
+preamble = "short"
+rate = "11 Mbit/s"
+edca = { best-effort = { txop = "8 ms" } }
+reach = "none"
+pairs = [{ between = ["a", "c"], hear = "decode" }, { between = ["b", "c"], hear = "decode" }]
+[channels.lan-a]
+preset = "ethernet"
+between = ["left", "a"]
+[channels.lan-b]
+preset = "ethernet"
+between = ["right", "b"]
+[channels.lan-c]
+preset = "ethernet"
+between = ["server", "c"]
+[flows.one]
+app = "upload"
+from = "left"
+to = "server"
+[flows.other]
+app = "upload"
+from = "right"
+to = "server"
+"#
+    .to_owned();
+    for gateway in ["a", "b", "c"] {
+        text += &format!("[gateways.{gateway}]\n{knobs}\n");
+    }
+    let scenario = Scenario::parse(&text, Path::new(".")).unwrap();
+    let raw = run_scenario(&scenario, Stack::Hop2009, 1);
+    ([raw.flows[0].octets, raw.flows[1].octets], raw)
+}
+
+#[test]
+fn hidden_senders_take_turns() {
+    let ([one, other], _) = hidden("");
+    let goodput = (one + other) as f64 * 8.0 / 20.0;
+    // CSMA carries 4.23 Mbit/s here and RTS/CTS 5.27.
+    assert!(goodput > 8.0e6, "{goodput}");
+    assert!(one.min(other) * 10 > one.max(other) * 6, "{one} {other}");
+}
+
+#[test]
+fn without_turns_bursts_collide() {
+    let (taken, _) = hidden("withhold = 0");
+    let (turns, _) = hidden("");
+    let sum = |octets: [u64; 2]| octets[0] + octets[1];
+    assert!(sum(taken) * 10 < sum(turns) * 9, "{taken:?} {turns:?}");
+}
+
+#[test]
+fn bulk_is_not_acknowledged_by_the_link_and_control_is() {
+    let (_, raw) = hidden("");
+    let of = |name: &str| raw.radios[0].categories.iter().find(|c| c.category == name).unwrap();
+    assert!(of("best-effort").data > 5_000 && of("best-effort").ack_missing == 0);
+    assert!(of("voice").data > 100 && of("voice").ack_missing > 0);
+    // As any frame of a station that says nothing of it: acknowledged, and repeated.
+    let (_, plain) = hidden("radio = \"plain\"");
+    assert!(plain.radios[0].categories.iter().any(|c| c.category == "best-effort" && c.ack_missing > 0));
+}
