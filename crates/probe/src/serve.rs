@@ -225,6 +225,7 @@ impl Language {
     }
 
     /// Waits for the first octets, which stay to be read.
+    #[expect(clippy::disallowed_methods, reason = "octets that are looked at and stay keep a socket readable")]
     fn hear(stream: &TcpStream, patience: Duration) -> std::io::Result<Self> {
         const LOOK_EVERY: Duration = Duration::from_millis(5);
         let begun = since_boot();

@@ -177,7 +177,7 @@ impl<T: Queued> Cake<T> {
     /// The last tin of those that keep to their share; else the one that may send earliest.
     fn by_clock(&self, now: Instant) -> Option<usize> {
         let waiting = || self.tins.iter().enumerate().filter(|(_, tin)| tin.queue.len() > 0);
-        let keeps = waiting().filter(|(_, tin)| tin.free <= now).last();
+        let keeps = waiting().rfind(|(_, tin)| tin.free <= now);
         keeps.or_else(|| waiting().rev().min_by_key(|(_, tin)| tin.free)).map(|(i, _)| i)
     }
 

@@ -3,7 +3,7 @@
 use super::PhyRate;
 use super::stage::Stage;
 use std::collections::VecDeque;
-use wavelane_base::{Ecn, Instant, Span};
+use wavelane_base::{Ecn, FrameMeta, Instant, Span};
 
 /// One station.
 #[derive(Debug)]
