@@ -13,5 +13,5 @@ pub use cable::{
     Cable, CableConfig, Cause, CoDelTimes, ConfigError, Counters, Direction, DirectionConfig, Discipline, Event,
     Holding, Parameter, Policer, QUEUE_BOUND, QueueLimit, Queueing, Reorder, Tally,
 };
-pub use wavelane_queue::Tins;
 pub use loss::{LossConfig, LossError, LossTrace, PerUnit, Windows};
+pub use wavelane_queue::Tins;

@@ -56,7 +56,8 @@ pub(crate) fn keep(
 
 /// The first number that is free.
 fn free(target: &str) -> Result<PathBuf, Failure> {
-    let name: String = target.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(NAME_MAX).collect();
+    let name: String =
+        target.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(NAME_MAX).collect();
     let place = |n: u32| PathBuf::from(format!("records/probe-{name}-{n}"));
     let free = (1..RECORDS_MAX).map(place).find(|place| !place.exists());
     free.ok_or_else(|| Failure::refused("there are too many records of this target: choose a place with --out"))
@@ -202,7 +203,8 @@ fn page(document: &ProbeDocument, measured: &Measurement, rerun: &str) -> Page {
         _ => "Not measured under load".into(),
     };
     // Without datagrams nothing is known of one way.
-    let charts = charts.into_iter().filter(|chart| chart.curves.iter().any(|c| !c.points.is_empty() || !c.marks.is_empty()));
+    let charts =
+        charts.into_iter().filter(|chart| chart.curves.iter().any(|c| !c.points.is_empty() || !c.marks.is_empty()));
     Page {
         title: format!("Latency under load to {}", document.target),
         headline,

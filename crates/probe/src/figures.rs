@@ -237,8 +237,7 @@ fn phase(m: &Measurement, index: usize, line: Option<&ClockLine>, idle: Idle) ->
     let score = if total.is_some() && !is_void { rpm(&intervals(stage, &samples, window)) } else { None };
     // What an HTTP server has in flight it does not tell.
     let told = m.beside == Beside::Datagrams || !stage.kind.ways().0;
-    let bloat = in_flight(stage, window)
-        .filter(|_| told).zip(total.filter(|_| !is_void)).zip(idle.p50_ms);
+    let bloat = in_flight(stage, window).filter(|_| told).zip(total.filter(|_| !is_void)).zip(idle.p50_ms);
     let classes = m.trains.iter().filter(|t| t.label as usize == index && t.dscp != 0).map(|t| t.dscp);
     let mut classes: Vec<u8> = classes.collect();
     classes.dedup();

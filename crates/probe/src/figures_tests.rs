@@ -131,7 +131,8 @@ fn sentences_explain_the_grade_and_invent_nothing() {
     assert!(said(&d, "bloat_ratio").contains("any queue is many times what it holds"));
     let mut at = |what: &str| {
         let (what, remedy) = (what.into(), "shape it".into());
-        d.queue_at = Some(crate::document::QueueAt { hop: 1, direction: "down", what, remedy, by: "hops", rises: Vec::new() });
+        d.queue_at =
+            Some(crate::document::QueueAt { hop: 1, direction: "down", what, remedy, by: "hops", rises: Vec::new() });
         said(&d, "queue_at")
     };
     assert_eq!(at("router r (hop 1)"), "The queue is at router r (hop 1): shape it.");

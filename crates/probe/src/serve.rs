@@ -1,9 +1,9 @@
 //! The server on real sockets: one thread for datagrams, one for each connection of load.
 
 use crate::ProbeError;
+use crate::limits::{Limits, source_of};
 use crate::nq;
 pub use crate::nq::serve::Certificate;
-use crate::limits::{Limits, source_of};
 use crate::packet::Token;
 use crate::pump::{Moved, close, pump};
 use crate::server::Server;

@@ -84,7 +84,8 @@ fn answers(with: Vec<u8>) -> String {
 
 #[test]
 fn a_sign_in_page_is_told_and_not_measured() {
-    let why = answers(b"HTTP/1.1 302 Found\r\nLocation: http://portal.example/\x1b[2J\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let why =
+        answers(b"HTTP/1.1 302 Found\r\nLocation: http://portal.example/\x1b[2J\r\nContent-Length: 0\r\n\r\n".to_vec());
     assert!(!why.contains('\x1b'), "{why:?}");
     let why = answers(b"HTTP/1.1 302 Found\r\nLocation: http://portal.example/\r\nContent-Length: 0\r\n\r\n".to_vec());
     assert!(why.contains("302") && why.contains("portal.example") && why.contains("sign in"), "{why}");

@@ -92,7 +92,11 @@ impl RefTin {
                 let flow = self.flows.get_mut(&id).unwrap();
                 flow.deficit += share;
                 flow.rest = rest;
-                if fresh { self.new.pop_front() } else { self.old.pop_front() };
+                if fresh {
+                    self.new.pop_front()
+                } else {
+                    self.old.pop_front()
+                };
                 self.old.push_back(id);
                 continue;
             }
@@ -102,7 +106,11 @@ impl RefTin {
                 return Some(item);
             }
             flow.bulk = None;
-            if fresh { self.new.pop_front() } else { self.old.pop_front() };
+            if fresh {
+                self.new.pop_front()
+            } else {
+                self.old.pop_front()
+            };
             if fresh && !self.old.is_empty() {
                 self.old.push_back(id);
             }
@@ -306,7 +314,8 @@ fn flows_that_would_meet_move_apart() {
                 queue.push(Instant::ZERO, Item { serial: n, octets: 1_514, flow: 5 + flow * 1_024, hosts, dscp: 0 });
             }
         }
-        let first: std::collections::BTreeSet<u64> = (0..8).map(|_| queue.pop(Instant::ZERO).unwrap().item.flow).collect();
+        let first: std::collections::BTreeSet<u64> =
+            (0..8).map(|_| queue.pop(Instant::ZERO).unwrap().item.flow).collect();
         first.len()
     };
     let mut fq = Queue::new(Discipline::FqCoDel, ROOMY);

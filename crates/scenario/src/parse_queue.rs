@@ -5,8 +5,8 @@ use crate::parse::word;
 use crate::table::{Table, Value};
 use crate::write::{text, unit};
 use wavelane_base::{Octets, Span};
-use wavelane_channel::wifi::StationQueue;
 use wavelane_channel::Tins;
+use wavelane_channel::wifi::StationQueue;
 use wavelane_channel::{CoDelTimes, Discipline, Parameter, QueueLimit, Queueing};
 
 /// The kinds of queue, as files write them.

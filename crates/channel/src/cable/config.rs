@@ -327,7 +327,9 @@ impl Queueing {
         }
         let times = match self.discipline {
             Discipline::Fifo => return Ok(()),
-            Discipline::CoDel(times) | Discipline::FqCoDel(times) | Discipline::Cake(times, _) => [times.target, times.interval],
+            Discipline::CoDel(times) | Discipline::FqCoDel(times) | Discipline::Cake(times, _) => {
+                [times.target, times.interval]
+            }
             Discipline::Pie(target) | Discipline::DualPi2(target) => [target; 2],
         };
         match ["target", "interval"].into_iter().zip(times).find(|(_, t)| *t == Span::ZERO || *t > SPAN_MAX) {

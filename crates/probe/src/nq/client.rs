@@ -7,8 +7,8 @@ use crate::ProbeError;
 use crate::drive::View;
 use crate::hops::{DISCARD_PORT, HopProber};
 use crate::load::Seen;
-use crate::vantage::Watcher;
 use crate::plan::{Beside, Kind, Measurement, Stage};
+use crate::vantage::Watcher;
 use hyper::Uri;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -294,7 +294,9 @@ impl<'a> Driver<'a> {
         stage.take(&mut seen.tables());
         let loads = stage.kind.ways() != (false, false);
         let (received, sent) = (seen.received.load(Ordering::Relaxed), seen.sent.load(Ordering::Relaxed));
-        if let (Some(why), true) = (&stage.failures.1, loads && received + sent == 0 || !loads && stage.smalls.is_empty()) {
+        if let (Some(why), true) =
+            (&stage.failures.1, loads && received + sent == 0 || !loads && stage.smalls.is_empty())
+        {
             self.seen.notes.push(format!("{}: {why}", stage.kind.word()));
         }
     }

@@ -15,7 +15,9 @@ const QUOTED_MAX: usize = 120;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// What the user gave is no URL of ours.
-    #[error("'{0}' is no URL of a networkQuality server: write https://HOST{CONFIG_PATH}, or http:// where it has no TLS")]
+    #[error(
+        "'{0}' is no URL of a networkQuality server: write https://HOST{CONFIG_PATH}, or http:// where it has no TLS"
+    )]
     Url(String),
     /// Most often a captive portal.
     #[error(
@@ -32,7 +34,9 @@ pub enum ConfigError {
     #[error("the configuration names no {0}")]
     Missing(&'static str),
     /// A URL of another kind.
-    #[error("the configuration's {key} is '{value}': only http and https URLs with a host and without a user name are measured")]
+    #[error(
+        "the configuration's {key} is '{value}': only http and https URLs with a host and without a user name are measured"
+    )]
     Kind {
         /// Which.
         key: &'static str,
@@ -43,7 +47,9 @@ pub enum ConfigError {
     #[error("the configuration's URLs name different servers ({0} and {1}): all three must be of one")]
     Servers(String, String),
     /// Load for somebody's home, at a stranger's word.
-    #[error("the public server {from} would have us measure {to}, an address of a private network: refused; name that server's own URL")]
+    #[error(
+        "the public server {from} would have us measure {to}, an address of a private network: refused; name that server's own URL"
+    )]
     Private {
         /// Where the document is from.
         from: IpAddr,
@@ -149,9 +155,7 @@ impl Config {
 fn is_private(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(v4) => v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified(),
-        IpAddr::V6(v6) => {
-            v6.is_loopback() || v6.is_unspecified() || v6.is_unique_local() || v6.is_unicast_link_local()
-        }
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unspecified() || v6.is_unique_local() || v6.is_unicast_link_local(),
     }
 }
 

@@ -39,7 +39,9 @@ fn only_version_one_with_all_three_urls_counts() {
 #[test]
 fn urls_are_of_the_web_and_of_one_server() {
     let (a, b) = ("https://a.example/x", "https://b.example/x");
-    for bad in ["file:///etc/passwd", "ftp://a.example/x", "/x", "https:///x", "https://u:p@a.example/x", "gopher:x", ""] {
+    for bad in
+        ["file:///etc/passwd", "ftp://a.example/x", "/x", "https:///x", "https://u:p@a.example/x", "gopher:x", ""]
+    {
         let why = refusal(&document(bad, a, a));
         assert!(why.contains("small_download_url") && why.contains("only http and https"), "{bad}: {why}");
     }

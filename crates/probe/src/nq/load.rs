@@ -68,7 +68,11 @@ impl Load {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let run = move || {
                 runtime.block_on(async {
-                    if loads { shared.spawn_load() } else { shared.spawn_smalls() }
+                    if loads {
+                        shared.spawn_load()
+                    } else {
+                        shared.spawn_smalls()
+                    }
                     while !stop.load(Ordering::Relaxed) {
                         tokio::time::sleep(TURN).await;
                         if loads {

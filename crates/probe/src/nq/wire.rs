@@ -115,7 +115,8 @@ fn late() -> io::Error {
 
 /// The library's words, and those of what was behind them.
 fn failed(why: hyper::Error) -> io::Error {
-    let behind = std::error::Error::source(&why).map_or(String::new(), |cause| format!(" ({})", quoted(&cause.to_string())));
+    let behind =
+        std::error::Error::source(&why).map_or(String::new(), |cause| format!(" ({})", quoted(&cause.to_string())));
     io::Error::other(format!("{why}{behind}"))
 }
 
