@@ -48,6 +48,10 @@ pub struct FrameMeta {
     pub at: Option<IpAddr>,
     /// Hash of the flow it belongs to, for queues that tell flows apart; whoever reads headers fills it, 0 is unknown.
     pub flow: u64,
+    /// Hashes of its source and its destination, for queues in which hosts share; 0 is unknown.
+    pub hosts: (u64, u64),
+    /// Its differentiated-services code point (RFC 2474), for queues that sort by it.
+    pub dscp: u8,
 }
 
 /// A frame, or a batch of equal-size frames, that a machine wrote into the caller's buffer.

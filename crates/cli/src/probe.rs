@@ -1,16 +1,17 @@
 //! `wavelane probe` and `wavelane probe serve`.
 
-use crate::probe_record::{keep, place};
+use crate::probe_record::{keep, place, rerun, rerun_http};
 use crate::probe_screen::Screen;
 use crate::{EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, Failure, Outcome, interrupt, print};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use wavelane_probe::document::ProbeDocument;
 use wavelane_probe::limits::Limits;
-use wavelane_probe::plan::{Kind, Plan, milliseconds, seconds};
+use wavelane_probe::nq::{self, HttpPlan};
+use wavelane_probe::plan::{Kind, Length, Measurement, Plan, milliseconds, seconds};
 use wavelane_probe::{ProbeError, drive, figures, load_allowed, packet, serve};
 
 const EXAMPLES: &str = "\
@@ -20,6 +21,8 @@ Examples:
   wavelane probe 192.0.2.7 --seconds 25           longer phases, for a surer responsiveness
   wavelane probe 192.0.2.7 --phases up --congestion bbr
   wavelane probe 192.0.2.7 --dscp 46 --json | jq .grade
+  wavelane probe 192.0.2.7 --vantage 192.168.1.5  on which side of that machine is the queue?
+  wavelane probe --against networkquality https://nq.example     an HTTP server of networkQuality's kind
 
 The record (default records/probe-TARGET-N) holds probe.json, report.html with curves, plots/, series/ and environment.json.";
 
@@ -56,13 +59,31 @@ struct ServeArgs {
     /// Bytes of load that one address gets in an hour.
     #[arg(long, value_name = "N", default_value_t = Limits::default().hour_bytes)]
     hour_bytes: u64,
+    /// Also answer HTTPS (networkQuality), with this certificate: a PEM file, the server's own certificate first.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's private key, a PEM file.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+}
+
+/// Whose rules the server answers by.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Against {
+    /// 'wavelane probe serve', by its own protocol.
+    Wavelane,
+    /// An HTTP server of Apple networkQuality's kind; TARGET is its URL, or a host.
+    Networkquality,
 }
 
 #[derive(Args)]
 struct MeasureArgs {
-    /// The machine where 'wavelane probe serve' runs: HOST or HOST:PORT.
+    /// The machine where 'wavelane probe serve' runs: HOST or HOST:PORT. With --against networkquality a URL.
     #[arg(value_name = "TARGET", required = true)]
     target: Option<String>,
+    /// What kind of server TARGET is.
+    #[arg(long, value_enum, value_name = "KIND", default_value = "wavelane")]
+    against: Against,
     /// Which loads to try, in order.
     #[arg(long, value_delimiter = ',', value_parser = ["down", "up", "both"], default_values = ["down", "up", "both"])]
     phases: Vec<String>,
@@ -79,7 +100,7 @@ struct MeasureArgs {
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// Milliseconds from one UDP probe to the next.
-    #[arg(long, value_name = "MS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(2..=1000))]
+    #[arg(long, value_name = "MS", default_value_t = INTERVAL_MS, value_parser = clap::value_parser!(u16).range(2..=1000))]
     interval: u16,
     /// Octets of a probe's UDP payload.
     #[arg(long, value_name = "N", default_value_t = packet::PROBE_MIN as u16,
@@ -88,6 +109,10 @@ struct MeasureArgs {
     /// Also probe with these differentiated-services code points, such as 46 (EF) or 8 (CS1).
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=63), num_args = 1)]
     dscp: Vec<u8>,
+    /// A nearer machine with 'wavelane probe serve', such as one cabled to your router: it is probed at the same time, without
+    /// load, and tells on which side of it the queue is.
+    #[arg(long, value_name = "HOST[:PORT]")]
+    vantage: Option<String>,
     /// Do not look for the hop that holds the queue.
     #[arg(long)]
     no_hops: bool,
@@ -99,6 +124,8 @@ struct MeasureArgs {
     json: bool,
 }
 
+/// Between UDP probes.
+const INTERVAL_MS: u16 = 10;
 /// Code points beside the default.
 const DSCPS_MAX: usize = 4;
 
@@ -126,8 +153,15 @@ fn serve_probes(args: &ServeArgs) -> Outcome {
         hour_bytes: args.hour_bytes,
         ..Limits::default()
     };
-    let ready = |at: SocketAddr| eprintln!("probe server on {at}, UDP and TCP; end it with Ctrl-C");
-    serve::serve(args.listen, limits, Arc::clone(&stop), ready).map_err(|why| failure(&why))?;
+    let certificate = match (&args.tls_cert, &args.tls_key) {
+        (Some(chain), Some(key)) => Some(serve::Certificate::read(chain, key).map_err(Failure::refused)?),
+        _ => None,
+    };
+    let web = if certificate.is_some() { "http and https" } else { "http" };
+    let ready = |at: SocketAddr| {
+        eprintln!("probe server on {at}, UDP and TCP, and networkQuality's by {web}; end it with Ctrl-C");
+    };
+    serve::serve(args.listen, limits, certificate, Arc::clone(&stop), ready).map_err(|why| failure(&why))?;
     Ok(EXIT_INTERRUPTED)
 }
 
@@ -144,10 +178,7 @@ pub(crate) fn resolve(target: &str) -> Result<SocketAddr, Failure> {
     found.next().ok_or_else(|| wrong("it has no address".into()))
 }
 
-fn plan(args: &MeasureArgs, target: SocketAddr) -> Result<Plan, Failure> {
-    if args.dscp.len() > DSCPS_MAX {
-        return Err(Failure::refused(format!("--dscp takes at most {DSCPS_MAX} code points")));
-    }
+fn stages(args: &MeasureArgs) -> Result<Vec<(Kind, Length)>, Failure> {
     let idle = seconds(args.idle_seconds.into());
     let mut stages = vec![(Kind::Idle, idle)];
     for (i, word) in args.phases.iter().enumerate() {
@@ -162,7 +193,11 @@ fn plan(args: &MeasureArgs, target: SocketAddr) -> Result<Plan, Failure> {
         stages.push((kind, seconds(args.seconds.into())));
     }
     stages.extend([(Kind::Rest, seconds(REST_S)), (Kind::After, idle)]);
-    let congestion = match &args.congestion {
+    Ok(stages)
+}
+
+fn congestion(args: &MeasureArgs) -> Result<String, Failure> {
+    Ok(match &args.congestion {
         Some(name) => {
             load_allowed(name).map_err(|why| {
                 Failure::refused(format!(
@@ -173,17 +208,28 @@ fn plan(args: &MeasureArgs, target: SocketAddr) -> Result<Plan, Failure> {
         }
         None if load_allowed(CONGESTION).is_ok() => CONGESTION.to_owned(),
         None => String::new(),
-    };
+    })
+}
+
+fn vantage(args: &MeasureArgs) -> Result<Option<(String, SocketAddr)>, Failure> {
+    args.vantage.as_ref().map(|name| Ok((name.clone(), resolve(name)?))).transpose()
+}
+
+fn plan(args: &MeasureArgs, target: SocketAddr) -> Result<Plan, Failure> {
+    if args.dscp.len() > DSCPS_MAX {
+        return Err(Failure::refused(format!("--dscp takes at most {DSCPS_MAX} code points")));
+    }
     Ok(Plan {
         target,
-        stages,
+        stages: stages(args)?,
         interval: milliseconds(args.interval.into()),
         size: args.size.into(),
         dscps: args.dscp.iter().copied().collect::<BTreeSet<u8>>().into_iter().collect(),
-        congestion,
+        congestion: congestion(args)?,
         streams: args.streams.into(),
         ramp: milliseconds(RAMP_MS),
         hops: !args.no_hops,
+        vantage: vantage(args)?,
     })
 }
 
@@ -196,16 +242,12 @@ const RAMP_MS: u64 = 500;
 
 fn measure(args: &MeasureArgs) -> Outcome {
     let target = args.target.clone().unwrap_or_default();
-    let address = resolve(&target)?;
-    let plan = plan(args, address)?;
-    let place = place(&target, args.out.as_deref())?;
-    let stop = interrupt::flag()?;
-    let mut screen = Screen::open(&target, &plan);
-    let measured = drive::measure(&plan, &stop, &mut |view| screen.show(view));
-    screen.close();
-    let measured = measured.map_err(|why| failure(&why))?;
+    let (rerun, measured, place) = match args.against {
+        Against::Wavelane => by_datagrams(args, &target)?,
+        Against::Networkquality => by_http(args, &target)?,
+    };
     let mut document = figures::document(&target, &measured);
-    let kept = keep(&mut document, &measured, &plan, &place);
+    let kept = keep(&mut document, &measured, &rerun, &place);
     // What was measured is told even where it cannot be kept.
     let told = print(&if args.json { document.to_json() } else { summary(&document) });
     kept?;
@@ -221,25 +263,70 @@ fn measure(args: &MeasureArgs) -> Outcome {
     Ok(EXIT_INCONCLUSIVE)
 }
 
+/// Measures our own server: the command that repeats it, what was seen, and the record's place.
+fn by_datagrams(args: &MeasureArgs, target: &str) -> Result<(String, Measurement, PathBuf), Failure> {
+    if target.starts_with("http://") || target.starts_with("https://") {
+        let why = format!("'{target}' is a URL: for a server of networkQuality's kind write --against networkquality");
+        return Err(Failure::refused(why + "; for 'wavelane probe serve' name its host alone"));
+    }
+    let plan = plan(args, resolve(target)?)?;
+    let place = place(target, args.out.as_deref())?;
+    let stop = interrupt::flag()?;
+    let mut screen = Screen::open(target, plan.length());
+    let measured = drive::measure(&plan, &stop, &mut |view| screen.show(view));
+    screen.close();
+    Ok((rerun(target, &plan), measured.map_err(|why| failure(&why))?, place))
+}
+
+/// The same over HTTP.
+fn by_http(args: &MeasureArgs, target: &str) -> Result<(String, Measurement, PathBuf), Failure> {
+    let of_datagrams = [
+        (!args.dscp.is_empty(), "--dscp"),
+        (args.interval != INTERVAL_MS, "--interval"),
+        (args.size != packet::PROBE_MIN as u16, "--size"),
+    ];
+    if let Some((_, name)) = of_datagrams.iter().find(|(given, _)| *given) {
+        let why = format!("{name} is of UDP probes, which an HTTP server does not answer: leave it out");
+        return Err(Failure::refused(why));
+    }
+    let plan = HttpPlan {
+        url: target.to_owned(),
+        stages: stages(args)?,
+        congestion: congestion(args)?,
+        streams: args.streams.into(),
+        ramp: milliseconds(RAMP_MS),
+        hops: !args.no_hops,
+        vantage: vantage(args)?,
+    };
+    let place = place(target, args.out.as_deref())?;
+    let stop = interrupt::flag()?;
+    let mut screen = Screen::open(target, plan.length());
+    let measured = nq::measure(&plan, &stop, &mut |view| screen.show(view));
+    screen.close();
+    Ok((rerun_http(target, &plan), measured.map_err(|why| failure(&why))?, place))
+}
+
 /// Measures idle and `phases`, and keeps no record.
 pub(crate) fn measured(target: &str, phases: &[&str], seconds: u16) -> Result<ProbeDocument, Failure> {
     let args = MeasureArgs {
         target: Some(target.to_owned()),
+        against: Against::Wavelane,
         phases: phases.iter().map(|phase| (*phase).to_owned()).collect(),
         seconds,
         idle_seconds: CURE_IDLE_S,
         streams: 4,
         congestion: None,
-        interval: 10,
+        interval: INTERVAL_MS,
         size: packet::PROBE_MIN as u16,
         dscp: Vec::new(),
+        vantage: None,
         no_hops: true,
         out: None,
         json: false,
     };
     let plan = plan(&args, resolve(target)?)?;
     let stop = interrupt::flag()?;
-    let mut screen = Screen::open(target, &plan);
+    let mut screen = Screen::open(target, plan.length());
     let measured = drive::measure(&plan, &stop, &mut |view| screen.show(view));
     screen.close();
     let measured = measured.map_err(|why| failure(&why))?;

@@ -2,12 +2,16 @@
 
 use crate::Failure;
 use core::fmt::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use wavelane_probe::document::{PhaseFigures, ProbeDocument, goodput_curve, points};
-use wavelane_probe::plan::{Kind, Measurement, Plan};
+use wavelane_probe::nq::HttpPlan;
+use wavelane_probe::plan::{Kind, Length, Measurement, Plan};
 use wavelane_report::{Page, PageChart, PageCurve, PageTable, render_page};
 use wavelane_run::shell;
 
+/// Characters of a target in its record's name.
+const NAME_MAX: usize = 80;
 /// Records of one target that are told apart by their number.
 const RECORDS_MAX: u32 = 100_000;
 
@@ -28,14 +32,14 @@ pub(crate) fn place(target: &str, out: Option<&Path>) -> Result<PathBuf, Failure
 pub(crate) fn keep(
     document: &mut ProbeDocument,
     measured: &Measurement,
-    plan: &Plan,
+    rerun: &str,
     place: &Path,
 ) -> Result<(), Failure> {
     document.record = place.display().to_string();
     let mut draft = place.to_path_buf().into_os_string();
     draft.push(".part");
     let draft = PathBuf::from(draft);
-    let result = write(&draft, document, measured, plan).and_then(|()| {
+    let result = write(&draft, document, measured, rerun).and_then(|()| {
         if place.exists() {
             std::fs::remove_dir_all(place).map_err(|e| e.to_string())?;
         }
@@ -52,13 +56,14 @@ pub(crate) fn keep(
 
 /// The first number that is free.
 fn free(target: &str) -> Result<PathBuf, Failure> {
-    let name: String = target.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+    let name: String =
+        target.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(NAME_MAX).collect();
     let place = |n: u32| PathBuf::from(format!("records/probe-{name}-{n}"));
     let free = (1..RECORDS_MAX).map(place).find(|place| !place.exists());
     free.ok_or_else(|| Failure::refused("there are too many records of this target: choose a place with --out"))
 }
 
-fn write(dir: &Path, document: &ProbeDocument, measured: &Measurement, plan: &Plan) -> Result<(), String> {
+fn write(dir: &Path, document: &ProbeDocument, measured: &Measurement, rerun: &str) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(dir);
     std::fs::create_dir_all(dir.join("series")).map_err(|e| e.to_string())?;
     let put = |name: &str, text: String| std::fs::write(dir.join(name), text).map_err(|e| format!("{name}: {e}"));
@@ -67,7 +72,8 @@ fn write(dir: &Path, document: &ProbeDocument, measured: &Measurement, plan: &Pl
     put("environment.json", facts + "\n")?;
     put("series/probes.csv", probes_csv(measured))?;
     put("series/goodput.csv", goodput_csv(measured))?;
-    render_page(dir, &page(document, measured, plan)).map(drop).map_err(|e| e.to_string())
+    put("series/requests.csv", requests_csv(measured))?;
+    render_page(dir, &page(document, measured, rerun)).map(drop).map_err(|e| e.to_string())
 }
 
 fn probes_csv(measured: &Measurement) -> String {
@@ -97,6 +103,33 @@ fn goodput_csv(measured: &Measurement) -> String {
     text
 }
 
+/// Short connections, and questions inside those that carry load.
+fn requests_csv(measured: &Measurement) -> String {
+    let mut text = String::from("at_s,phase,connection,connect_ms,tls_ms,request_ms\n");
+    let Some(start) = measured.stages.first().map(|stage| stage.from) else { return text };
+    for stage in &measured.stages {
+        let phase = stage.kind.word();
+        for s in &stage.smalls {
+            let tls = s.tls.map_or(String::new(), |tls| format!("{:.6}", ms(tls)));
+            let (at, connect, request) = (s.begun.since(start).as_secs_f64(), ms(s.connect), ms(s.request));
+            let _ = writeln!(text, "{at:.6},{phase},short,{connect:.6},{tls},{request:.6}");
+        }
+        for s in &stage.selfs {
+            let _ = writeln!(
+                text,
+                "{:.6},{phase},loaded,,,{:.6}",
+                s.asked.since(start).as_secs_f64(),
+                ms(s.back.since(s.asked))
+            );
+        }
+    }
+    text
+}
+
+fn ms(span: Length) -> f64 {
+    span.as_secs_f64() * 1e3
+}
+
 fn said(kind: Kind) -> &'static str {
     match kind {
         Kind::Idle => "before",
@@ -108,7 +141,7 @@ fn said(kind: Kind) -> &'static str {
     }
 }
 
-fn page(document: &ProbeDocument, measured: &Measurement, plan: &Plan) -> Page {
+fn page(document: &ProbeDocument, measured: &Measurement, rerun: &str) -> Page {
     let all = points(measured);
     let kinds = [Kind::Idle, Kind::Down, Kind::Up, Kind::Both, Kind::Rest, Kind::After];
     let curve = |kind: Kind| {
@@ -169,13 +202,16 @@ fn page(document: &ProbeDocument, measured: &Measurement, plan: &Plan) -> Page {
         (Some(letter), None) => format!("{letter} on the {} scale", document.grade_scale),
         _ => "Not measured under load".into(),
     };
+    // Without datagrams nothing is known of one way.
+    let charts =
+        charts.into_iter().filter(|chart| chart.curves.iter().any(|c| !c.points.is_empty() || !c.marks.is_empty()));
     Page {
         title: format!("Latency under load to {}", document.target),
         headline,
         sentences: document.explained.iter().map(|e| e.sentence.clone()).collect(),
-        charts,
+        charts: charts.collect(),
         tables: tables(document),
-        rerun: rerun(document, plan),
+        rerun: rerun.to_owned(),
     }
 }
 
@@ -261,30 +297,58 @@ fn tables(document: &ProbeDocument) -> Vec<PageTable> {
         let heads = words(&["hop", "address", "idle (ms)", "under load (ms)", "rise (ms)"]);
         tables.push(PageTable { title: format!("Hops, load {}", at.direction), heads, rows: rows.collect() });
     }
+    if let Some(vantage) = &document.vantage {
+        let ms = |value: Option<f64>| value.map_or("-".to_owned(), |v| format!("{v:.1}"));
+        let rows = vantage.phases.iter().map(|p| vec![p.phase.to_owned(), ms(p.p50_ms), ms(p.p95_ms), ms(p.rise_ms)]);
+        let heads = words(&["phase", "p50 (ms)", "p95 (ms)", "rise (ms)"]);
+        tables.push(PageTable { title: format!("Second vantage: {}", vantage.target), heads, rows: rows.collect() });
+    }
     tables
 }
 
-fn rerun(document: &ProbeDocument, plan: &Plan) -> String {
-    let mut line = format!("wavelane probe {}", shell(&document.target));
-    let loads: Vec<&(Kind, _)> = plan.stages.iter().filter(|(kind, _)| kind.ways() != (false, false)).collect();
+/// The command that measures a server of ours so again.
+pub(crate) fn rerun(target: &str, plan: &Plan) -> String {
+    let mut line = common(target, &plan.stages, plan.streams, &plan.congestion, plan.hops, &plan.vantage);
+    let _ = write!(line, " --interval {} --size {}", plan.interval.as_millis(), plan.size);
+    for dscp in &plan.dscps {
+        let _ = write!(line, " --dscp {dscp}");
+    }
+    line
+}
+
+/// The same for an HTTP server.
+pub(crate) fn rerun_http(target: &str, plan: &HttpPlan) -> String {
+    common(target, &plan.stages, plan.streams, &plan.congestion, plan.hops, &plan.vantage) + " --against networkquality"
+}
+
+fn common(
+    target: &str,
+    stages: &[(Kind, Length)],
+    streams: usize,
+    congestion: &str,
+    hops: bool,
+    vantage: &Option<(String, SocketAddr)>,
+) -> String {
+    let mut line = format!("wavelane probe {}", shell(target));
+    let loads: Vec<&(Kind, Length)> = stages.iter().filter(|(kind, _)| kind.ways() != (false, false)).collect();
     let words: Vec<&str> = loads.iter().map(|(kind, _)| kind.word()).collect();
-    let whole = |span: &wavelane_probe::plan::Length| span.as_millis() / 1_000;
+    let whole = |span: &Length| span.as_millis() / 1_000;
     let _ = write!(line, " --phases {}", words.join(","));
     if let Some((_, length)) = loads.first() {
         let _ = write!(line, " --seconds {}", whole(length));
     }
-    if let Some((_, length)) = plan.stages.first() {
+    if let Some((_, length)) = stages.first() {
         let _ = write!(line, " --idle-seconds {}", whole(length));
     }
-    let _ = write!(line, " --streams {} --interval {} --size {}", plan.streams, plan.interval.as_millis(), plan.size);
-    if !plan.congestion.is_empty() {
-        let _ = write!(line, " --congestion {}", plan.congestion);
+    let _ = write!(line, " --streams {streams}");
+    if !congestion.is_empty() {
+        let _ = write!(line, " --congestion {congestion}");
     }
-    for dscp in &plan.dscps {
-        let _ = write!(line, " --dscp {dscp}");
-    }
-    if !plan.hops {
+    if !hops {
         line.push_str(" --no-hops");
+    }
+    if let Some((name, _)) = vantage {
+        let _ = write!(line, " --vantage {}", shell(name));
     }
     line
 }

@@ -13,7 +13,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Axis, Block, Chart, Dataset, Gauge, GraphType, Paragraph};
 use std::io::{IsTerminal, Stderr, Write};
 use wavelane_probe::drive::View;
-use wavelane_probe::plan::{Kind, Plan};
+use wavelane_probe::plan::{Kind, Length};
 
 /// Between lines where there is no terminal, in seconds.
 const LINE_S: f64 = 5.0;
@@ -70,8 +70,8 @@ fn line(view: &View) -> String {
 
 impl Screen {
     /// A screen if standard error is a terminal.
-    pub(crate) fn open(target: &str, plan: &Plan) -> Self {
-        let of_s = plan.length().as_secs_f64();
+    pub(crate) fn open(target: &str, length: Length) -> Self {
+        let of_s = length.as_secs_f64();
         let picture = Picture { target: target.to_owned(), of_s, ..Picture::default() };
         let mut err = std::io::stderr();
         let fits = err.is_terminal() && execute!(err, EnterAlternateScreen, Hide).is_ok();

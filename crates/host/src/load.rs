@@ -73,6 +73,20 @@ pub fn unsent(stream: &TcpStream) -> u32 {
     get_words(stream, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).map_or(0, |()| info[NOT_SENT_BYTES / 4])
 }
 
+/// Bytes that the other end has acknowledged since the connection began; zero if the kernel does not tell.
+pub fn acknowledged(stream: &TcpStream) -> u64 {
+    // Offset in `struct tcp_info` of linux/tcp.h: tcpi_bytes_acked, of 64 bits.
+    const ACKNOWLEDGED: usize = 120;
+    let mut info = [0; ACKNOWLEDGED / 4 + 2];
+    let at = ACKNOWLEDGED / 4;
+    get_words(stream, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info).map_or(0, |()| {
+        let mut octets = [0; 8];
+        octets[..4].copy_from_slice(&info[at].to_ne_bytes());
+        octets[4..].copy_from_slice(&info[at + 1].to_ne_bytes());
+        u64::from_ne_bytes(octets)
+    })
+}
+
 /// Bytes sent and not acknowledged, by the kernel's count of segments; zero if it does not tell.
 pub fn in_flight(stream: &TcpStream) -> u32 {
     // Offsets in `struct tcp_info` of linux/tcp.h: tcpi_snd_mss, tcpi_unacked.
@@ -99,5 +113,21 @@ mod tests {
         assert_eq!(congestion(&ours).unwrap(), "reno");
         assert!(connect(target, "no_such_thing", patience).is_err());
         assert_eq!(in_flight(&ours), 0);
+    }
+
+    #[test]
+    fn what_arrived_is_acknowledged() {
+        use std::io::{Read, Write};
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut ours = connect(listener.local_addr().unwrap(), "", Duration::from_secs(5)).unwrap();
+        let (mut theirs, _) = listener.accept().unwrap();
+        ours.write_all(&[1; 5_000]).unwrap();
+        theirs.read_exact(&mut [0; 5_000]).unwrap();
+        let arrived = |_| {
+            std::thread::sleep(Duration::from_millis(20));
+            // The kernel counts the SYN, too.
+            (5_000..=5_001).contains(&acknowledged(&ours))
+        };
+        assert!((0..100).any(arrived), "{}", acknowledged(&ours));
     }
 }

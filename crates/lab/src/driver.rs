@@ -16,7 +16,7 @@ use wavelane_base::{Ecn, FrameMeta, Instant, Machine, PortId, Span};
 use wavelane_host::realtime;
 use wavelane_host::tun::Tun;
 use wavelane_wire::ip::{IPV4_HEADER_LEN, PROTOCOL_UDP, checksum};
-use wavelane_wire::packet::{flow_and_mark, mark_congestion};
+use wavelane_wire::packet::{mark_congestion, queue_meta};
 
 /// The two ports of a channel: first and second end.
 const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
@@ -356,8 +356,7 @@ impl<M: Machine> Pump<M> {
         self.current.serve(real, &mut self.ports);
         let local = self.current.local(real);
         // A channel reads no headers: what its queues look at is read here.
-        let (flow, ecn) = flow_and_mark(packet).unwrap_or_default();
-        let meta = FrameMeta { rx_time: local, flow, ecn, ..FrameMeta::default() };
+        let meta = FrameMeta { rx_time: local, ..queue_meta(packet) };
         self.current.machine.handle_frame(local, PORTS[end], packet, meta);
         self.current.drain(real, &mut self.ports);
         Ok(())

@@ -1,7 +1,7 @@
 //! `probe.json`, and the curves beside it. Keys end in their units; every number is finite or null.
 
 use crate::figures::{clock_line, exchange, ms, round_trip};
-use crate::plan::{Kind, Measurement};
+use crate::plan::{Beside, Kind, Measurement};
 use serde::Serialize;
 use wavelane_base::Instant;
 
@@ -40,7 +40,7 @@ pub struct PhaseFigures {
     pub goodput_down_bps: Option<f64>,
     /// The same, upwards.
     pub goodput_up_bps: Option<f64>,
-    /// Round trip of UDP probes beside the load; a lost one ranks last, and null means lost.
+    /// Round trip of UDP probes beside the load, with an HTTP server of TCP handshakes; a lost one ranks last, and null means lost.
     pub foreign_p50_ms: Option<f64>,
     /// See `foreign_p50_ms`.
     pub foreign_p95_ms: Option<f64>,
@@ -117,8 +117,34 @@ pub struct QueueAt {
     pub what: String,
     /// What to change.
     pub remedy: String,
+    /// What says so: hops, vantage, or vantage and hops.
+    pub by: &'static str,
     /// How far the round trip to each hop rose under that load.
     pub rises: Vec<HopRise>,
+}
+
+/// A second vantage in one phase.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct VantagePhase {
+    /// idle, down, up or both.
+    pub phase: &'static str,
+    /// Round trip of UDP probes; a lost one ranks last, and null means lost.
+    pub p50_ms: Option<f64>,
+    /// See `p50_ms`.
+    pub p95_ms: Option<f64>,
+    /// The median less the idle phase's.
+    pub rise_ms: Option<f64>,
+    /// Probes sent.
+    pub probes: u64,
+}
+
+/// A second vantage.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct VantageFigures {
+    /// As the user named it.
+    pub target: String,
+    /// The phases in order.
+    pub phases: Vec<VantagePhase>,
 }
 
 /// A hop's rise.
@@ -152,6 +178,10 @@ pub struct ProbeDocument {
     pub format: &'static str,
     /// As the user named it.
     pub target: String,
+    /// By whose rules the server answers: `wavelane` or `networkquality`.
+    pub method: &'static str,
+    /// What it speaks.
+    pub protocol: &'static str,
     /// In order: idle, down, up, both, as far as they were measured.
     pub phases: Vec<PhaseFigures>,
     /// The idle path again, after the load.
@@ -174,7 +204,9 @@ pub struct ProbeDocument {
     pub bloat_ratio: Option<f64>,
     /// Which hop's delay rises; null if none does by much.
     pub queue_at: Option<QueueAt>,
-    /// What the probes themselves take of the path, each way, with their headers.
+    /// A nearer server that was probed meanwhile, if one was named.
+    pub vantage: Option<VantageFigures>,
+    /// What the UDP probes themselves take of the path, each way, with their headers; 0 without them.
     pub probe_cost_bps: f64,
     /// How much faster the server's clock runs.
     pub clock_drift_ppm: Option<f64>,
@@ -234,6 +266,19 @@ pub fn points(m: &Measurement) -> Vec<Point> {
             reached: s.reached,
         }));
     }
+    if m.beside != Beside::Datagrams {
+        all.extend(m.stages.iter().flat_map(|stage| stage.smalls.iter().map(move |small| (stage.kind, small))).map(
+            |(kind, small)| Point {
+                kind,
+                dscp: 0,
+                at_s: small.begun.since(start).as_secs_f64(),
+                rtt_ms: Some(ms(small.connect)),
+                up_ms: None,
+                down_ms: None,
+                reached: true,
+            },
+        ));
+    }
     all.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
     all
 }
@@ -250,6 +295,11 @@ pub fn goodput_curve(m: &Measurement) -> Vec<(f64, f64, f64)> {
         for w in stage.received.windows(2) {
             if let Some(slot) = curve.get_mut(bin(w[1].0)) {
                 slot.1 += w[1].1.saturating_sub(w[0].1) as f64 * 8.0 / BIN_S;
+            }
+        }
+        for w in stage.sent.windows(2) {
+            if let Some(slot) = curve.get_mut(bin(w[1].0)) {
+                slot.2 += w[1].1.saturating_sub(w[0].1) as f64 * 8.0 / BIN_S;
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::hops::{DISCARD_PORT, HopProber};
 use crate::load::{Load, LoadPlan, SharedToken};
 use crate::plan::{Kind, Measurement, Plan, Stage};
 use crate::stream::Purpose;
+use crate::vantage::Watcher;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,6 +77,7 @@ struct Driver<'a> {
 pub fn measure(plan: &Plan, stop: &AtomicBool, show: &mut dyn FnMut(&View)) -> Result<Measurement, ProbeError> {
     let mut driver = Driver::new(plan)?;
     driver.connect(stop)?;
+    let vantage = plan.vantage.as_ref().map(|(name, at)| Watcher::start(name, *at, plan.length(), stop)).transpose()?;
     let begun = since_boot();
     let mut passed = Span::ZERO;
     for (index, (kind, length)) in plan.stages.iter().enumerate() {
@@ -92,6 +94,7 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, show: &mut dyn FnMut(&View)) -> R
         }
         driver.end(index);
     }
+    driver.seen.vantage = vantage.map(Watcher::finish);
     driver.finish(stop)
 }
 
@@ -175,16 +178,7 @@ impl<'a> Driver<'a> {
             let load = Load::start(&plan, &ways, SMALL_EVERY, &self.token);
             self.load = Some(load.map_err(|why| ProbeError::Socket { what: "start load", why })?);
         }
-        self.seen.stages.push(Stage {
-            kind,
-            from: now,
-            to: now,
-            selfs: Vec::new(),
-            smalls: Vec::new(),
-            congestions: Vec::new(),
-            failures: (0, None),
-            received: vec![(now, 0)],
-        });
+        self.seen.stages.push(Stage { received: vec![(now, 0)], ..Stage::begun(kind, now) });
         self.shown = (now, 0, self.shown.2);
         Ok(())
     }
@@ -333,11 +327,8 @@ impl<'a> Driver<'a> {
         for (index, load) in self.retired.drain(..) {
             // Who is in a hurry does not wait for connections to end in order; the process ends them.
             let seen = if self.seen.interrupted { Arc::clone(&load.seen) } else { load.finish() };
-            let (mut tables, stage) = (seen.tables(), &mut self.seen.stages[index]);
-            stage.selfs = std::mem::take(&mut tables.selfs);
-            stage.smalls = std::mem::take(&mut tables.smalls);
-            stage.congestions = std::mem::take(&mut tables.congestions);
-            stage.failures = (tables.failures, tables.last_failure.take());
+            let stage = &mut self.seen.stages[index];
+            stage.take(&mut seen.tables());
             let wanted = &self.plan.congestion;
             let other = stage.congestions.iter().find(|name| !wanted.is_empty() && *name != wanted);
             self.seen.notes.extend(other.map(|name| {

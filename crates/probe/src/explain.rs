@@ -133,7 +133,12 @@ pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
     for p in d.phases.iter().chain(&d.after) {
         say(p.phase, phase(p));
     }
-    say("probe_cost_bps", format!("The probes themselves took {} each way.", rate(d.probe_cost_bps)));
+    if d.probe_cost_bps > 0.0 {
+        say("probe_cost_bps", format!("The probes themselves took {} each way.", rate(d.probe_cost_bps)));
+    } else {
+        let what = "small packets are the handshakes of short TCP connections, ten a second, each with one request";
+        say("method", format!("It was measured by {}, as networkQuality does: {what}.", d.protocol));
+    }
     if d.interrupted {
         say("interrupted", "It was ended early; what was measured until then is shown.".into());
     }

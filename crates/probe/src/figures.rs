@@ -1,7 +1,7 @@
 //! From what was seen to figures. Pure: the same measurement gives the same document.
 
-use crate::document::{ClassFigures, PhaseFigures, ProbeDocument};
-use crate::plan::{Kind, Measurement, Stage};
+use crate::document::{ClassFigures, PhaseFigures, ProbeDocument, VantageFigures, VantagePhase};
+use crate::plan::{Beside, Kind, Measurement, Stage};
 use crate::train::{Sample, Train};
 use crate::{explain, queue};
 use std::collections::BTreeMap;
@@ -130,9 +130,9 @@ impl Counts {
     }
 }
 
-/// Bits per second that arrived here between two instants.
-fn down_bps(stage: &Stage, from: Instant, to: Instant) -> Option<f64> {
-    let within: Vec<&(Instant, u64)> = stage.received.iter().filter(|(at, _)| (from..=to).contains(at)).collect();
+/// Bits per second between two instants, by octets counted at times.
+fn counted_bps(counts: &[(Instant, u64)], from: Instant, to: Instant) -> Option<f64> {
+    let within: Vec<&(Instant, u64)> = counts.iter().filter(|(at, _)| (from..=to).contains(at)).collect();
     let (first, last) = (within.first()?, within.last()?);
     let passed = last.0.since(first.0).as_secs_f64();
     (passed > 0.0).then(|| last.1.saturating_sub(first.1) as f64 * 8.0 / passed)
@@ -154,7 +154,8 @@ fn up_bps(samples: &[Sample], from: Instant, to: Instant) -> Option<f64> {
 
 fn goodput(stage: &Stage, samples: &[Sample], from: Instant, to: Instant) -> (Option<f64>, Option<f64>) {
     let (down, up) = stage.kind.ways();
-    (down.then(|| down_bps(stage, from, to)).flatten(), up.then(|| up_bps(samples, from, to)).flatten())
+    let sent = || if stage.sent.is_empty() { up_bps(samples, from, to) } else { counted_bps(&stage.sent, from, to) };
+    (down.then(|| counted_bps(&stage.received, from, to)).flatten(), up.then(sent).flatten())
 }
 
 fn intervals(stage: &Stage, samples: &[Sample], window: Window) -> Vec<RpmInterval> {
@@ -169,7 +170,7 @@ fn intervals(stage: &Stage, samples: &[Sample], window: Window) -> Vec<RpmInterv
         let (down, up) = goodput(stage, samples, from, to);
         all.push(RpmInterval {
             tcp_ms: smalls().map(|s| ms(s.connect)).collect(),
-            tls_ms: Vec::new(),
+            tls_ms: smalls().filter_map(|s| s.tls).map(ms).collect(),
             request_ms: smalls().map(|s| ms(s.request)).collect(),
             loaded_ms: stage.selfs.iter().filter(|s| part.holds(s.asked)).map(|s| ms(s.back.since(s.asked))).collect(),
             goodput_bps: down.unwrap_or(0.0) + up.unwrap_or(0.0),
@@ -209,7 +210,16 @@ fn phase(m: &Measurement, index: usize, line: Option<&ClockLine>, idle: Idle) ->
     let stage = &m.stages[index];
     let window = Window::of(stage);
     let samples = counted(m, index, 0, window);
-    let foreign = probes(&samples);
+    let handshakes = || stage.smalls.iter().filter(|s| window.holds(s.begun)).map(|s| s.connect);
+    let beside: Vec<Span> = match m.beside {
+        Beside::Datagrams => samples.iter().filter_map(round_trip).collect(),
+        Beside::Connections(_) => handshakes().collect(),
+    };
+    let longest = beside.iter().copied().max();
+    let foreign = match m.beside {
+        Beside::Datagrams => probes(&samples),
+        Beside::Connections(_) => Probes::new(beside, 0),
+    };
     let at = |p| foreign.percentile(percent(p)).map(ms);
     let ways = |way: fn(&ClockLine, &Exchange) -> f64, p| {
         quantile(samples.iter().filter_map(exchange).filter_map(|e| Some(way(line?, &e))).collect(), p)
@@ -225,7 +235,9 @@ fn phase(m: &Measurement, index: usize, line: Option<&ClockLine>, idle: Idle) ->
     // Without load there is nothing to say of delay under load.
     let is_void = is_void(stage.kind.word(), total);
     let score = if total.is_some() && !is_void { rpm(&intervals(stage, &samples, window)) } else { None };
-    let bloat = in_flight(stage, window).zip(total.filter(|_| !is_void)).zip(idle.p50_ms);
+    // What an HTTP server has in flight it does not tell.
+    let told = m.beside == Beside::Datagrams || !stage.kind.ways().0;
+    let bloat = in_flight(stage, window).filter(|_| told).zip(total.filter(|_| !is_void)).zip(idle.p50_ms);
     let classes = m.trains.iter().filter(|t| t.label as usize == index && t.dscp != 0).map(|t| t.dscp);
     let mut classes: Vec<u8> = classes.collect();
     classes.dedup();
@@ -239,7 +251,7 @@ fn phase(m: &Measurement, index: usize, line: Option<&ClockLine>, idle: Idle) ->
         foreign_p95_ms: at(95),
         foreign_p99_ms: at(99),
         foreign_mean_ms: foreign.mean_answered().map(ms),
-        foreign_max_ms: samples.iter().filter_map(round_trip).max().map(ms),
+        foreign_max_ms: longest.map(ms),
         rise_ms: foreign
             .mean_answered()
             .filter(|_| !is_void)
@@ -291,6 +303,29 @@ fn class(m: &Measurement, index: usize, dscp: u8, window: Window) -> ClassFigure
     }
 }
 
+/// What a second vantage saw in each phase.
+fn vantage(m: &Measurement) -> Option<VantageFigures> {
+    let seen = m.vantage.as_ref()?;
+    let mut phases: Vec<VantagePhase> = Vec::new();
+    for kind in [Kind::Idle, Kind::Down, Kind::Up, Kind::Both] {
+        let Some(stage) = m.stages.iter().find(|stage| stage.kind == kind) else { continue };
+        let window = Window::of(stage);
+        let those: Vec<Sample> = seen.samples.iter().filter(|s| window.holds(s.sent)).copied().collect();
+        let all = probes(&those);
+        let at = |p| all.percentile(percent(p)).map(ms);
+        let idle = phases.first().filter(|p| p.phase == Kind::Idle.word()).and_then(|p| p.p50_ms);
+        let rise_ms = at(50).zip(idle).map(|(now, idle)| now - idle);
+        phases.push(VantagePhase {
+            phase: kind.word(),
+            p50_ms: at(50),
+            p95_ms: at(95),
+            rise_ms,
+            probes: those.len() as u64,
+        });
+    }
+    Some(VantageFigures { target: seen.name.clone(), phases })
+}
+
 /// The line of both clocks through all that was answered.
 pub(crate) fn clock_line(m: &Measurement) -> Option<ClockLine> {
     let all: Vec<Exchange> = m.trains.iter().flat_map(|t| &t.samples).filter_map(exchange).collect();
@@ -334,7 +369,16 @@ pub fn document(target: &str, m: &Measurement) -> ProbeDocument {
         grade: letter,
         grade_scale: GRADE_SCALE,
         bloat_ratio: bloat,
-        queue_at: queue::locate(m),
+        queue_at: queue::locate(target, m),
+        vantage: vantage(m),
+        method: match m.beside {
+            Beside::Datagrams => "wavelane",
+            Beside::Connections(_) => "networkquality",
+        },
+        protocol: match m.beside {
+            Beside::Datagrams => "UDP and TCP",
+            Beside::Connections(words) => words,
+        },
         probe_cost_bps: ((m.probe_size + HEADERS) * 8 * trains) as f64 * per_second,
         clock_drift_ppm: line.map(|line| line.drift() * 1e6),
         interrupted: m.interrupted,

@@ -68,11 +68,12 @@ pub(crate) fn measured(known: &[Known]) -> Measurement {
                 .collect(),
             smalls: every(200)
                 .filter(|_| loads)
-                .map(|at| SmallSample { begun: at, connect: rtt, request: rtt })
+                .map(|at| SmallSample { begun: at, connect: rtt, tls: None, request: rtt })
                 .collect(),
             congestions: Vec::new(),
             failures: (0, None),
             received: every(50).filter(|_| down).map(|at| (at, octets(at))).collect(),
+            sent: Vec::new(),
         });
         from = to;
     }
@@ -130,7 +131,8 @@ fn sentences_explain_the_grade_and_invent_nothing() {
     assert!(said(&d, "bloat_ratio").contains("any queue is many times what it holds"));
     let mut at = |what: &str| {
         let (what, remedy) = (what.into(), "shape it".into());
-        d.queue_at = Some(crate::document::QueueAt { hop: 1, direction: "down", what, remedy, rises: Vec::new() });
+        d.queue_at =
+            Some(crate::document::QueueAt { hop: 1, direction: "down", what, remedy, by: "hops", rises: Vec::new() });
         said(&d, "queue_at")
     };
     assert_eq!(at("router r (hop 1)"), "The queue is at router r (hop 1): shape it.");

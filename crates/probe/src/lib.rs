@@ -11,6 +11,7 @@ pub mod formats;
 pub mod hops;
 pub mod limits;
 pub mod load;
+pub mod nq;
 pub mod packet;
 pub mod plan;
 mod pump;
@@ -20,6 +21,7 @@ pub mod server;
 pub mod stream;
 pub mod trace;
 pub mod train;
+pub mod vantage;
 
 use std::net::SocketAddr;
 use wavelane_base::Span;
@@ -51,6 +53,17 @@ pub enum ProbeError {
         /// What is needed.
         needed: Span,
     },
+    /// An HTTP server that cannot be measured.
+    #[error("cannot measure {url}: {why}")]
+    Http {
+        /// Which.
+        url: String,
+        /// Why.
+        why: String,
+    },
+    /// Its document is none.
+    #[error(transparent)]
+    Config(nq::ConfigError),
     /// The user ended it before there was anything.
     #[error("ended before the first measurement")]
     Interrupted,

@@ -15,10 +15,10 @@ use wavelane_host::clock::since_boot;
 use wavelane_host::load as sockets;
 
 /// Between questions inside one connection of load.
-const PING_EVERY: Span = Span::from_millis(100);
+pub(crate) const PING_EVERY: Span = Span::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// After a connection that failed, before the next try.
-const AGAIN_AFTER: Duration = Duration::from_millis(500);
+pub(crate) const AGAIN_AFTER: Duration = Duration::from_millis(500);
 const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
 /// Samples kept of each kind; a day of them.
 const SAMPLES_MAX: usize = 1_000_000;
@@ -41,6 +41,8 @@ pub struct SmallSample {
     pub begun: Instant,
     /// TCP's handshake.
     pub connect: Span,
+    /// TLS's, over its number of round trips, where there is TLS.
+    pub tls: Option<Span>,
     /// From the request to the last octet of the reply.
     pub request: Span,
 }
@@ -68,12 +70,26 @@ impl Seen {
     pub(crate) fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    fn fail(&self, why: &io::Error) {
+    pub(crate) fn fail(&self, why: &io::Error) {
         let mut tables = self.tables();
         tables.failures += 1;
         tables.last_failure = Some(why.to_string());
     }
-    fn congestion(&self, name: String) {
+    /// An answer inside a connection of load.
+    pub(crate) fn answered(&self, sample: SelfSample) {
+        let mut tables = self.tables();
+        if tables.selfs.len() < SAMPLES_MAX && sample.asked <= sample.back {
+            tables.selfs.push(sample);
+        }
+    }
+    /// A short connection.
+    pub(crate) fn small(&self, sample: SmallSample) {
+        let mut tables = self.tables();
+        if tables.smalls.len() < SAMPLES_MAX {
+            tables.smalls.push(sample);
+        }
+    }
+    pub(crate) fn congestion(&self, name: String) {
         let mut tables = self.tables();
         if !tables.congestions.contains(&name) {
             tables.congestions.push(name);
@@ -172,7 +188,7 @@ impl Load {
 }
 
 /// Short connections that take turns.
-const SMALL_WORKERS: usize = 4;
+pub(crate) const SMALL_WORKERS: usize = 4;
 
 type Ended = std::sync::mpsc::Receiver<()>;
 
@@ -234,10 +250,7 @@ impl Worker {
                 let flying = if self.purpose == Purpose::Up { sockets::in_flight(stream) } else { pong.in_flight };
                 let sample =
                     SelfSample { asked: Instant::from_nanos(pong.asked), back: now, in_flight: (self.number, flying) };
-                let mut tables = self.seen.tables();
-                if tables.selfs.len() < SAMPLES_MAX && sample.asked <= now {
-                    tables.selfs.push(sample);
-                }
+                self.seen.answered(sample);
             }
             if self.stopped() {
                 end.finish();
@@ -258,10 +271,7 @@ impl Worker {
             let result = self.open_small();
             match result {
                 Ok((connect, request)) => {
-                    let mut tables = self.seen.tables();
-                    if tables.smalls.len() < SAMPLES_MAX {
-                        tables.smalls.push(SmallSample { begun, connect, request });
-                    }
+                    self.seen.small(SmallSample { begun, connect, tls: None, request });
                 }
                 Err(why) if !self.stopped() => self.seen.fail(&why),
                 Err(_) => {}

@@ -1,8 +1,9 @@
 //! What a measurement does, and what came of it before anybody computed anything.
 
 use crate::hops::HopSample;
-use crate::load::{SelfSample, SmallSample};
+use crate::load::{SelfSample, SmallSample, Tables};
 use crate::train::Train;
+use crate::vantage::Vantage;
 use std::net::SocketAddr;
 use wavelane_base::{Instant, Span};
 
@@ -75,6 +76,8 @@ pub struct Plan {
     pub ramp: Span,
     /// Whether to look for the hop whose delay rises.
     pub hops: bool,
+    /// A nearer server that is probed meanwhile: its name and address.
+    pub vantage: Option<(String, SocketAddr)>,
 }
 
 impl Plan {
@@ -103,15 +106,56 @@ pub struct Stage {
     pub failures: (u64, Option<String>),
     /// Octets of load that had been received here, at times.
     pub received: Vec<(Instant, u64)>,
+    /// Octets that the other end's TCP had acknowledged, where its program tells nothing.
+    pub sent: Vec<(Instant, u64)>,
+}
+
+impl Stage {
+    /// One of which nothing is known but its beginning.
+    pub(crate) fn begun(kind: Kind, now: Instant) -> Self {
+        Self {
+            kind,
+            from: now,
+            to: now,
+            selfs: Vec::new(),
+            smalls: Vec::new(),
+            congestions: Vec::new(),
+            failures: (0, None),
+            received: Vec::new(),
+            sent: Vec::new(),
+        }
+    }
+
+    /// Takes over what connections saw.
+    pub(crate) fn take(&mut self, tables: &mut Tables) {
+        self.selfs = std::mem::take(&mut tables.selfs);
+        self.smalls = std::mem::take(&mut tables.smalls);
+        self.congestions = std::mem::take(&mut tables.congestions);
+        self.failures = (tables.failures, tables.last_failure.take());
+    }
+}
+
+/// What small packets go beside the load, whose round trips are the *foreign* delay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Beside {
+    /// Datagrams to a server of ours.
+    #[default]
+    Datagrams,
+    /// TCP handshakes of short connections, to an HTTP server that speaks this.
+    Connections(&'static str),
 }
 
 /// Everything that was seen.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Measurement {
+    /// What went beside the load.
+    pub beside: Beside,
     /// The stages that began; a train's label is its stage's place here.
     pub stages: Vec<Stage>,
     /// All trains.
     pub trains: Vec<Train>,
+    /// What a second vantage saw.
+    pub vantage: Option<Vantage>,
     /// Answers of routers.
     pub hops: Vec<HopSample>,
     /// The user ended it early.

@@ -2,7 +2,8 @@
 
 use crate::document::{HopRise, QueueAt};
 use crate::figures::{Window, counted, ms, round_trip};
-use crate::plan::{Kind, Measurement};
+use crate::plan::{Beside, Kind, Measurement};
+use crate::train::Sample;
 use wavelane_base::Span;
 
 /// A rise of the whole path below this has grade A and is not attributed to a queue.
@@ -18,24 +19,85 @@ fn median(mut spans: Vec<Span>) -> Option<f64> {
 }
 
 /// Names the hop in the direction whose delay rises most.
-pub(crate) fn locate(m: &Measurement) -> Option<QueueAt> {
-    let found = [Kind::Down, Kind::Up].into_iter().filter_map(|kind| in_direction(m, kind));
+pub(crate) fn locate(target: &str, m: &Measurement) -> Option<QueueAt> {
+    let found = [Kind::Down, Kind::Up].into_iter().filter_map(|kind| in_direction(target, m, kind));
     found.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, at)| at)
 }
 
-fn in_direction(m: &Measurement, kind: Kind) -> Option<(f64, QueueAt)> {
+fn in_direction(target: &str, m: &Measurement, kind: Kind) -> Option<(f64, QueueAt)> {
     let find = |kind| m.stages.iter().position(|stage| stage.kind == kind);
     let (idle, loaded) = (find(Kind::Idle)?, find(kind)?);
     let windows = (Window::of(&m.stages[idle]), Window::of(&m.stages[loaded]));
-    let whole = |index, window| median(counted(m, index, 0, window).iter().filter_map(round_trip).collect());
+    let whole = |index: usize, window: Window| {
+        let handshakes = || m.stages[index].smalls.iter().filter(|s| window.holds(s.begun)).map(|s| s.connect);
+        median(match m.beside {
+            Beside::Datagrams => counted(m, index, 0, window).iter().filter_map(round_trip).collect(),
+            Beside::Connections(_) => handshakes().collect(),
+        })
+    };
     let rise = whole(loaded, windows.1)? - whole(idle, windows.0)?;
     if rise < RISE_MIN_MS {
         return None;
     }
     let rises = rises(m, windows);
     let first = rises.iter().find(|hop| hop.loaded_ms - hop.idle_ms >= SHARE * rise);
-    let at = name(kind, first, &rises);
+    let mut at = name(kind, first, &rises);
+    if let Some((vantage, near)) = near(m, windows) {
+        at = by_vantage(kind, target, vantage, near >= SHARE * rise, first, at);
+    }
     Some((rise, QueueAt { rises, ..at }))
+}
+
+/// The second vantage's name, and how far its median rises.
+fn near(m: &Measurement, windows: (Window, Window)) -> Option<(&str, f64)> {
+    let vantage = m.vantage.as_ref()?;
+    let median_in = |window: Window| {
+        let those: Vec<&Sample> = vantage.samples.iter().filter(|s| window.holds(s.sent)).collect();
+        let answered: Vec<Span> = those.iter().filter_map(|s| round_trip(s)).collect();
+        // Where most are lost there is no median to compare.
+        (answered.len() >= ANSWERS_MIN && answered.len() * 2 > those.len()).then(|| median(answered)).flatten()
+    };
+    Some((&vantage.name, median_in(windows.1)? - median_in(windows.0)?))
+}
+
+/// What shares its path with the queue rises with it. Unlike a router's answers, which are rare and sent when it has time,
+/// those of the vantage are many, so they decide, and hops say more where they agree.
+fn by_vantage(
+    kind: Kind,
+    target: &str,
+    vantage: &str,
+    rises: bool,
+    first: Option<&HopRise>,
+    by_hops: QueueAt,
+) -> QueueAt {
+    let shape = "set its smart queue management (cake or fq_codel) to a little less than the measured goodput";
+    let far = match kind {
+        Kind::Up => first.is_some_and(|hop| hop.hop > 1),
+        _ => first.is_some_and(|hop| hop.hop > 1 || by_hops.hop > 1),
+    };
+    let (hop, what, remedy) = match (rises, kind) {
+        (true, Kind::Up) => (
+            0,
+            format!("this host, or its link on the way to {vantage}"),
+            "use fq_codel on this host's interface, and a shorter queue or a better signal on its Wi-Fi; the line beyond \
+             is not the cause"
+                .to_owned(),
+        ),
+        (true, _) => (
+            1,
+            format!("the box that sends to this host on the way from {vantage}: over Wi-Fi the access point"),
+            format!("on that box, {shape} for this side; over Wi-Fi an access point with airtime fairness and fq_codel"),
+        ),
+        (false, _) if far => {
+            return QueueAt { what: format!("{}, beyond {vantage}", by_hops.what), by: "vantage and hops", ..by_hops };
+        }
+        (false, _) => (
+            by_hops.hop.max(1),
+            format!("beyond {vantage}, between it and {target}"),
+            format!("this host and its link are not the cause: in your own router, {shape} in the direction that is slow"),
+        ),
+    };
+    QueueAt { hop, what, remedy, by: "vantage", ..by_hops }
 }
 
 fn rises(m: &Measurement, windows: (Window, Window)) -> Vec<HopRise> {
@@ -105,7 +167,7 @@ fn name(kind: Kind, first: Option<&HopRise>, rises: &[HopRise]) -> QueueAt {
             (last.saturating_add(1), what, format!("in your own router, {shape} in the direction that is slow"))
         }
     };
-    QueueAt { hop, direction: kind.word(), what, remedy, rises: Vec::new() }
+    QueueAt { hop, direction: kind.word(), what, remedy, by: "hops", rises: Vec::new() }
 }
 
 #[cfg(test)]

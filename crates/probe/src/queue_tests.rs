@@ -2,6 +2,7 @@
 use super::*;
 use crate::figures::tests::{Known, QUIET, measured};
 use crate::hops::HopSample;
+use crate::vantage::Vantage;
 
 /// A path of three hops, whose round trips under load are given.
 fn path(kind: Kind, rises_ms: [u64; 3], up_ms: u64, down_ms: u64) -> Measurement {
@@ -21,28 +22,69 @@ fn path(kind: Kind, rises_ms: [u64; 3], up_ms: u64, down_ms: u64) -> Measurement
 
 #[test]
 fn upwards_the_queue_stands_before_the_first_hop_that_rises() {
-    let at = locate(&path(Kind::Up, [190, 200, 210], 206, 4)).unwrap();
+    let at = locate("server", &path(Kind::Up, [190, 200, 210], 206, 4)).unwrap();
     assert_eq!((at.hop, at.direction), (0, "up"));
     assert!(at.what.contains("this host") && at.rises.len() == 3, "{at:?}");
-    let at = locate(&path(Kind::Up, [1, 200, 210], 206, 4)).unwrap();
+    let at = locate("server", &path(Kind::Up, [1, 200, 210], 206, 4)).unwrap();
     assert_eq!(at.hop, 1);
     assert!(at.what.contains("10.0.0.1") && at.remedy.contains("smart queue"), "{at:?}");
 }
 
 #[test]
 fn downwards_it_stands_at_the_first_hop_that_rises() {
-    let at = locate(&path(Kind::Down, [200, 200, 200], 6, 204)).unwrap();
+    let at = locate("server", &path(Kind::Down, [200, 200, 200], 6, 204)).unwrap();
     assert_eq!((at.hop, at.direction), (1, "down"));
-    let at = locate(&path(Kind::Down, [0, 200, 200], 6, 204)).unwrap();
+    let at = locate("server", &path(Kind::Down, [0, 200, 200], 6, 204)).unwrap();
     assert!(at.hop == 2 && at.remedy.contains("provider"), "{at:?}");
 }
 
 #[test]
 fn no_rise_names_no_hop_and_silent_routers_are_reported() {
-    assert_eq!(locate(&path(Kind::Up, [0, 0, 0], 20, 4)), None);
+    assert_eq!(locate("server", &path(Kind::Up, [0, 0, 0], 20, 4)), None);
     let mut silent = path(Kind::Up, [0, 0, 0], 206, 4);
-    let at = locate(&silent).unwrap();
+    let at = locate("server", &silent).unwrap();
     assert!(at.what.contains("beyond hop 3"), "{at:?}");
     silent.hops.clear();
-    assert!(locate(&silent).unwrap().what.contains("no router"));
+    assert!(locate("server", &silent).unwrap().what.contains("no router"));
+}
+
+/// The same path, and a second vantage whose delay rises by so much under load.
+fn seen_from(mut m: Measurement, rise_ms: u64) -> Measurement {
+    let ours: Vec<Sample> = m.trains.iter().flat_map(|t| t.samples.clone()).collect();
+    let loaded = m.stages[1].from;
+    let samples = ours.into_iter().map(|s| {
+        let rise = Span::from_millis(if s.sent < loaded { 0 } else { rise_ms });
+        let echo = s.echo.map(|(told, _)| {
+            (crate::train::Echoed { received: 0, answered: 0, ..told }, s.sent + Span::from_millis(2) + rise)
+        });
+        Sample { echo, ..s }
+    });
+    m.vantage = Some(Vantage { name: "desk".into(), samples: samples.collect() });
+    m
+}
+
+#[test]
+fn a_vantage_that_rises_puts_the_queue_before_it() {
+    let at = locate("server", &seen_from(path(Kind::Up, [1, 200, 210], 206, 4), 195)).unwrap();
+    assert!((at.hop, at.by) == (0, "vantage") && at.what.contains("this host") && at.what.contains("desk"), "{at:?}");
+    let at = locate("server", &seen_from(path(Kind::Down, [0, 200, 200], 6, 204), 195)).unwrap();
+    assert!(at.hop == 1 && at.what.contains("access point"), "{at:?}");
+}
+
+#[test]
+fn a_vantage_that_does_not_rise_puts_it_beyond() {
+    let at = locate("server", &seen_from(path(Kind::Up, [1, 200, 210], 206, 4), 3)).unwrap();
+    assert!((at.hop, at.by) == (1, "vantage and hops") && at.what.contains("beyond desk"), "{at:?}");
+    let mut silent = seen_from(path(Kind::Down, [0, 0, 0], 6, 204), 3);
+    silent.hops.clear();
+    let at = locate("server", &silent).unwrap();
+    assert!(at.by == "vantage" && at.what == "beyond desk, between it and server", "{at:?}");
+}
+
+#[test]
+fn a_vantage_that_lost_most_probes_says_nothing() {
+    let mut m = seen_from(path(Kind::Up, [1, 200, 210], 206, 4), 195);
+    let samples = &mut m.vantage.as_mut().unwrap().samples;
+    samples.iter_mut().enumerate().filter(|(i, _)| i % 3 != 0).for_each(|(_, s)| s.echo = None);
+    assert_eq!(locate("server", &m).unwrap().by, "hops");
 }

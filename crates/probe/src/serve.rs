@@ -2,16 +2,19 @@
 
 use crate::ProbeError;
 use crate::limits::{Limits, source_of};
+use crate::nq;
+pub use crate::nq::serve::Certificate;
 use crate::packet::Token;
 use crate::pump::{Moved, close, pump};
 use crate::server::Server;
 use crate::stream::{self, End, OPENING_LEN, Opening, Purpose};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio_rustls::rustls::ServerConfig;
 use wavelane_base::{Ecn, Entropy, Instant, Span};
 use wavelane_host::clock::since_boot;
 use wavelane_host::poller::{Poller, Watch};
@@ -33,45 +36,62 @@ const TURN: Duration = Duration::from_millis(200);
 const COUNT_EVERY: Span = Span::from_millis(5);
 const DATAGRAM_ROOM: usize = 2_048;
 
-struct Shared {
+pub(crate) struct Shared {
     server: Mutex<Server>,
     places: Mutex<Places>,
+    /// For HTTP over TLS.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
     stop: Arc<AtomicBool>,
 }
 
-/// Connections by source.
+/// Connections in the order of their coming.
 #[derive(Default)]
-struct Places(BTreeMap<IpAddr, usize>);
+struct Places {
+    next: u64,
+    held: BTreeMap<u64, Place>,
+}
+
+struct Place {
+    source: IpAddr,
+    /// The socket of one that has not said what it wants.
+    opening: Option<TcpStream>,
+}
 
 impl Places {
-    /// Whether there is room for one more of `ip`, which then takes it.
-    fn enter(&mut self, ip: IpAddr) -> bool {
-        let all: usize = self.0.values().sum();
-        let of_source = self.0.get(&source_of(ip)).copied().unwrap_or(0);
-        if all >= CONNECTIONS_MAX || of_source >= CONNECTIONS_PER_SOURCE_MAX {
-            return false;
-        }
-        self.0.insert(source_of(ip), of_source + 1);
-        true
-    }
-    fn leave(&mut self, ip: IpAddr) {
-        if let Some(of_source) = self.0.get_mut(&source_of(ip)) {
-            *of_source -= 1;
-            if *of_source == 0 {
-                self.0.remove(&source_of(ip));
+    /// A place for a connection of `ip`. If all are taken, the oldest that has not said what it wants gives way, of the same
+    /// source if that has as many as one may have: who only holds places cannot keep others out.
+    fn enter(&mut self, ip: IpAddr, stream: Option<TcpStream>) -> Option<u64> {
+        let source = source_of(ip);
+        let of_source = self.held.values().filter(|place| place.source == source).count();
+        let alone = of_source >= CONNECTIONS_PER_SOURCE_MAX;
+        if alone || self.held.len() >= CONNECTIONS_MAX {
+            let gives_way = |place: &Place| place.opening.is_some() && (!alone || place.source == source);
+            let oldest = self.held.iter().find(|(_, place)| gives_way(place)).map(|(id, _)| *id)?;
+            if let Some(Place { opening: Some(stream), .. }) = self.held.remove(&oldest) {
+                let _ = stream.shutdown(Shutdown::Both);
             }
         }
+        self.next += 1;
+        self.held.insert(self.next, Place { source, opening: stream });
+        Some(self.next)
+    }
+    /// It has said what it wants; false if it had to give way before.
+    fn opened(&mut self, id: u64) -> bool {
+        self.held.get_mut(&id).map(|place| place.opening = None).is_some()
+    }
+    fn leave(&mut self, id: u64) {
+        self.held.remove(&id);
     }
 }
 
 impl Shared {
-    fn server(&self) -> MutexGuard<'_, Server> {
+    pub(crate) fn server(&self) -> MutexGuard<'_, Server> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
     fn places(&self) -> MutexGuard<'_, Places> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    fn stopped(&self) -> bool {
+    pub(crate) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 }
@@ -80,6 +100,7 @@ impl Shared {
 pub fn serve(
     listen: SocketAddr,
     limits: Limits,
+    tls: Option<Certificate>,
     stop: Arc<AtomicBool>,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ProbeError> {
@@ -92,8 +113,9 @@ pub fn serve(
     let mut lane = lane.map_err(failed("listen for datagrams"))?;
     let local = lane.local().map_err(failed("listen for datagrams"))?;
     let listener = load::listen(local).map_err(failed("listen for connections"))?;
+    let tls = tls.map(|certificate| Arc::new(certificate.0));
     let server = Mutex::new(Server::new(limits, Entropy::live(entropy::fill)));
-    let shared = Arc::new(Shared { server, places: Mutex::default(), stop });
+    let shared = Arc::new(Shared { server, places: Mutex::default(), tls, stop });
     let mut poller = Poller::new().map_err(failed("wait"))?;
     const LANE: u64 = 1;
     const LISTENER: u64 = 2;
@@ -138,27 +160,34 @@ fn answer(lane: &mut UdpLane, shared: &Shared, code: &mut u8) {
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     while let Ok((stream, from)) = listener.accept() {
-        if !shared.places().enter(from.ip()) {
-            continue;
-        }
+        let Ok(twin) = stream.try_clone() else { continue };
+        let Some(place) = shared.places().enter(from.ip(), Some(twin)) else { continue };
         let theirs = Arc::clone(shared);
         let started = std::thread::Builder::new().name("probe-load".into()).spawn(move || {
             // Whatever goes wrong is the client's to notice.
-            let _ = connection(&stream, from, &theirs);
-            theirs.places().leave(from.ip());
+            let _ = connection(&stream, from, place, &theirs);
+            theirs.places().leave(place);
         });
         if started.is_err() {
-            shared.places().leave(from.ip());
+            shared.places().leave(place);
         }
     }
 }
 
-fn connection(stream: &TcpStream, from: SocketAddr, shared: &Shared) -> std::io::Result<()> {
+fn connection(stream: &TcpStream, from: SocketAddr, place: u64, shared: &Arc<Shared>) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(OPENING_PATIENCE))?;
     load::prepare(stream)?;
+    let language = Language::hear(stream, OPENING_PATIENCE)?;
+    let opened = || shared.places().opened(place);
+    if language != Language::Ours {
+        return if opened() { nq::serve::connection(stream, from, language, shared) } else { Ok(()) };
+    }
     let mut opening = [0; OPENING_LEN];
     read_opening(stream, &mut opening, OPENING_PATIENCE)?;
+    if !opened() {
+        return Ok(());
+    }
     let opening = Opening::parse(&opening).map_err(std::io::Error::other)?;
     let admission = shared.server().admit_load(since_boot(), from.ip(), &opening.token);
     let Some(admission) = admission else { return Ok(()) };
@@ -166,6 +195,57 @@ fn connection(stream: &TcpStream, from: SocketAddr, shared: &Shared) -> std::io:
     shared.server().end_load(since_boot(), &opening.token);
     close(stream, CLOSE_PATIENCE);
     result
+}
+
+/// What a connection's first octets say that it speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Language {
+    /// Our own.
+    Ours,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2 without an upgrade (RFC 9113, section 3.3).
+    Http2,
+    /// TLS, which tells the rest.
+    Tls,
+}
+
+impl Language {
+    /// By the first octets, if they are enough.
+    fn of(first: &[u8]) -> Option<Self> {
+        /// A record of a handshake (RFC 8446, section 5.1).
+        const HANDSHAKE: u8 = 22;
+        match first {
+            [HANDSHAKE, ..] => Some(Self::Tls),
+            [b'W', b'L', b'P', b'L', ..] => Some(Self::Ours),
+            [b'P', b'R', b'I', b' ', ..] => Some(Self::Http2),
+            [_, _, _, _, ..] => Some(Self::Http1),
+            _ => None,
+        }
+    }
+
+    /// Waits for the first octets, which stay to be read.
+    #[expect(clippy::disallowed_methods, reason = "octets that are looked at and stay keep a socket readable")]
+    fn hear(stream: &TcpStream, patience: Duration) -> std::io::Result<Self> {
+        const LOOK_EVERY: Duration = Duration::from_millis(5);
+        let begun = since_boot();
+        stream.set_read_timeout(Some(patience))?;
+        loop {
+            let mut first = [0; 4];
+            match stream.peek(&mut first)? {
+                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                n => {
+                    if let Some(language) = Self::of(&first[..n]) {
+                        return Ok(language);
+                    }
+                }
+            }
+            if Duration::from_nanos(since_boot().since(begun).as_nanos()) >= patience {
+                return Err(std::io::ErrorKind::TimedOut.into());
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
 }
 
 /// Fills `opening` within `patience`, however many pieces it comes in.
@@ -237,15 +317,47 @@ mod tests {
     fn one_source_takes_half_of_the_places_at_most() {
         let (one, neighbour, other) = ("2001:db8::1", "2001:db8::2", "192.0.2.1");
         let mut places = Places::default();
-        let mut enter = |ip: &str, times: usize| (0..times).filter(|_| places.enter(ip.parse().unwrap())).count();
-        assert_eq!(enter(one, 100), 100);
-        assert_eq!(enter(neighbour, 100), 28, "of the same network of 64 bits");
-        assert_eq!(enter(other, 300), 128);
-        assert_eq!(enter("192.0.2.2", 1), 0, "all are taken");
-        for _ in 0..128 {
-            places.leave(one.parse().unwrap());
+        let mut enter = |ip: &str, times: usize| {
+            let ids = (0..times).filter_map(|_| places.enter(ip.parse().unwrap(), None));
+            ids.collect::<Vec<u64>>()
+        };
+        let first = enter(one, 100);
+        assert_eq!(first.len(), 100);
+        assert_eq!(enter(neighbour, 100).len(), 28, "of the same network of 64 bits");
+        assert_eq!(enter(other, 300).len(), 128);
+        assert!(enter("192.0.2.2", 1).is_empty(), "all are taken");
+        first.iter().for_each(|id| places.leave(*id));
+        assert!(places.held.len() == 156 && places.enter("192.0.2.2".parse().unwrap(), None).is_some());
+    }
+
+    #[test]
+    fn who_says_nothing_gives_way() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut silent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let theirs = listener.accept().unwrap().0;
+        let mut places = Places::default();
+        let first = places.enter("192.0.2.1".parse().unwrap(), Some(theirs)).unwrap();
+        for i in 0..CONNECTIONS_MAX as u32 - 1 {
+            assert!(places.enter(IpAddr::from((i / 100).to_be_bytes()), None).is_some());
         }
-        assert!(places.0.len() == 1 && places.enter("192.0.2.2".parse().unwrap()));
+        let new = places.enter("198.51.100.1".parse().unwrap(), None).unwrap();
+        assert!(!places.opened(first) && places.opened(new));
+        assert_eq!(silent.read(&mut [0]).unwrap(), 0, "its connection was closed");
+        assert_eq!(places.enter("198.51.100.2".parse().unwrap(), None), None, "the others have said what they want");
+    }
+
+    #[test]
+    fn first_octets_say_what_is_spoken() {
+        for (first, language) in [
+            (&b"WLPL\x01"[..], Some(Language::Ours)),
+            (b"GET /", Some(Language::Http1)),
+            (b"PRI * HTTP/2.0", Some(Language::Http2)),
+            (b"\x16", Some(Language::Tls)),
+            (b"PRI", None),
+            (b"", None),
+        ] {
+            assert_eq!(Language::of(first), language, "{first:?}");
+        }
     }
 
     #[test]

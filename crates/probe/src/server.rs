@@ -17,6 +17,8 @@ const COOKIE_SLOT: Span = Span::from_secs(10);
 const WINDOW_WORDS: usize = 16;
 /// A session without a datagram or connection for so long is over.
 const IDLE_MAX: Span = Span::from_secs(60);
+/// A measurement over HTTP without a request of load for so long is over.
+const VISIT_PAUSE: Span = Span::from_secs(10);
 /// Seconds a bucket saves up.
 const SECONDS_SAVED: u64 = 2;
 
@@ -65,6 +67,15 @@ struct Session {
     moved: u64,
 }
 
+/// Load of a source over HTTP, where there are no sessions: it lasts from its first request of load until it has had none
+/// for [`VISIT_PAUSE`].
+#[derive(Debug)]
+struct Visit {
+    until: Instant,
+    seen: Instant,
+    requests: u8,
+}
+
 /// What a connection of load may do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Admission {
@@ -78,6 +89,7 @@ pub struct Server {
     key: hmac::Key,
     entropy: Entropy,
     sessions: BTreeMap<Token, Session>,
+    visits: BTreeMap<IpAddr, Visit>,
     budgets: Budgets,
     strangers: Bucket,
     drops: Drops,
@@ -94,6 +106,7 @@ impl Server {
             key: hmac::Key::new(hmac::HMAC_SHA256, &secret),
             entropy,
             sessions: BTreeMap::new(),
+            visits: BTreeMap::new(),
             budgets: Budgets::default(),
             drops: Drops::default(),
         }
@@ -162,6 +175,13 @@ impl Server {
         let over = |s: &Session| now >= s.until() || (s.connections == 0 && now.since(s.seen) >= IDLE_MAX);
         let ended: Vec<Token> = self.sessions.iter().filter(|(_, s)| over(s)).map(|(token, _)| *token).collect();
         ended.iter().for_each(|token| self.end(now, token));
+        let over = |v: &Visit| v.requests == 0 && (now >= v.until || now.since(v.seen) >= VISIT_PAUSE);
+        let left: Vec<IpAddr> = self.visits.iter().filter(|(_, v)| over(v)).map(|(source, _)| *source).collect();
+        for source in left {
+            if let Some(visit) = self.visits.remove(&source) {
+                self.budgets.give_back(source, visit.until.since(now).as_nanos() / 1_000_000_000);
+            }
+        }
     }
 
     fn end(&mut self, now: Instant, token: &Token) {
@@ -220,13 +240,7 @@ impl Server {
 
     fn admit(&mut self, now: Instant, from: SocketAddr, nonce: Nonce, seconds: u16) -> Result<(Token, Grant), Refusal> {
         let source = source_of(from.ip());
-        let of_source = self.sessions.values().filter(|s| source_of(s.client.ip()) == source).count();
-        if of_source >= self.limits.sessions_per_source {
-            return Err(Refusal::TooMany);
-        }
-        if self.sessions.len() >= self.limits.sessions {
-            return Err(Refusal::Full);
-        }
+        self.room(source)?;
         let seconds = seconds.clamp(1, self.limits.session_seconds);
         let bytes = self.budgets.take_time(now, source, seconds.into(), &self.limits)?;
         let grant = Grant {
@@ -251,6 +265,54 @@ impl Server {
         };
         self.sessions.insert(token, session);
         Ok((token, grant))
+    }
+
+    /// Whether there is room for one more measurement of `source`.
+    fn room(&self, source: IpAddr) -> Result<(), Refusal> {
+        let of_source = self.sessions.values().filter(|s| source_of(s.client.ip()) == source).count();
+        if of_source + usize::from(self.visits.contains_key(&source)) >= self.limits.sessions_per_source {
+            return Err(Refusal::TooMany);
+        }
+        if self.sessions.len() + self.visits.len() >= self.limits.sessions {
+            return Err(Refusal::Full);
+        }
+        Ok(())
+    }
+
+    /// Lets a request from `from` carry load over HTTP; until when. What it moves is to be counted, and its end told.
+    pub fn admit_request(&mut self, now: Instant, from: IpAddr) -> Result<Admission, Refusal> {
+        self.expire(now);
+        let source = source_of(from);
+        if !self.visits.contains_key(&source) {
+            self.room(source)?;
+            let seconds = u64::from(self.limits.session_seconds);
+            self.budgets.take_time(now, source, seconds, &self.limits)?;
+            self.visits.insert(source, Visit { until: now + Span::from_secs(seconds), seen: now, requests: 0 });
+        }
+        let visit = self.visits.get_mut(&source).ok_or(Refusal::Full)?;
+        if visit.requests >= self.limits.connections || now >= visit.until {
+            return Err(Refusal::TooMany);
+        }
+        visit.requests += 1;
+        visit.seen = now;
+        Ok(Admission { until: visit.until })
+    }
+
+    /// Counts load over HTTP; false if its request must end.
+    pub fn count_request(&mut self, now: Instant, from: IpAddr, octets: u64) -> bool {
+        let source = source_of(from);
+        let Some(visit) = self.visits.get_mut(&source) else { return false };
+        visit.seen = now;
+        let in_time = now < visit.until;
+        self.budgets.take_bytes(source, octets, &self.limits) && in_time
+    }
+
+    /// A request that was admitted has ended.
+    pub fn end_request(&mut self, now: Instant, from: IpAddr) {
+        if let Some(visit) = self.visits.get_mut(&source_of(from)) {
+            visit.requests = visit.requests.saturating_sub(1);
+            visit.seen = now;
+        }
     }
 
     /// The session of that name if the datagram comes from its client and its time is not over.

@@ -113,7 +113,7 @@ impl World {
         let start = move || {
             std::thread::spawn(move || {
                 let listen: SocketAddr = format!("{SERVER}:{}", serve::PORT).parse().unwrap();
-                serve::serve(listen, Limits::default(), theirs, |_| told.send(()).unwrap()).unwrap();
+                serve::serve(listen, Limits::default(), None, theirs, |_| told.send(()).unwrap()).unwrap();
             })
         };
         let thread = self.server.run(start).unwrap();
@@ -145,6 +145,7 @@ fn plan(stages: &[(Kind, u64)]) -> Plan {
         streams: 2,
         ramp: Span::from_millis(300),
         hops: true,
+        vantage: None,
     }
 }
 

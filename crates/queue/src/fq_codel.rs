@@ -1,9 +1,10 @@
-//! Flow queues under CoDel, served by deficit round robin, new flows first (RFC 8290).
+//! Flow queues under CoDel, served by deficit round robin, new flows first (RFC 8290); and, where [`super::Cake`] asks for it,
+//! with fewer collisions and with turns that hosts share.
 
 use super::codel::Law;
 use super::fifo::Fifo;
 use super::{AGE_MAX, Counters, Limits, Loss, Lost, Popped, Queued, Terms, UNLIMITED};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use wavelane_base::Instant;
 
 /// Sub-queues (RFC 8290, section 5.2.3).
@@ -15,6 +16,10 @@ const DROP_BATCH: usize = 64;
 /// A flow that has no more than this waiting loses nothing for its age: with fewer than four packets a transport learns
 /// of a loss by its timer only (RFC 5681, section 3.2: three duplicate acknowledgements).
 const KEPT_MIN: usize = 4 * 1_514;
+
+/// Sub-queues among which a flow finds an empty one where its own is another's (Høiland-Jørgensen and others, "Piece of
+/// CAKE", LANMAN 2018, section III.B).
+const WAYS: usize = 8;
 
 /// On which list a bucket stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,6 +36,56 @@ struct Bucket<T> {
     law: Law,
     deficit: i64,
     listed: Listed,
+    /// Whose it is while it is listed.
+    flow: u64,
+    /// The hosts among whose busy flows it counts.
+    counted: Option<(u64, u64)>,
+    /// What a turn's division left, for the next one.
+    rest: i64,
+}
+
+/// How many flows each host has that have used up a turn, as sources and as destinations (same paper, section III.A).
+#[derive(Debug, Default)]
+struct Hosts {
+    from: BTreeMap<u64, i64>,
+    to: BTreeMap<u64, i64>,
+}
+
+impl Hosts {
+    /// The flows among which a turn of this one is divided: those of its busier host.
+    fn load(&self, (from, to): (u64, u64)) -> i64 {
+        let of = |map: &BTreeMap<u64, i64>, host| map.get(&host).copied().unwrap_or(0);
+        of(&self.from, from).max(of(&self.to, to)).max(1)
+    }
+    fn count(&mut self, (from, to): (u64, u64), by: i64) {
+        for (map, host) in [(&mut self.from, from), (&mut self.to, to)] {
+            // Zero stands for a host that nobody told of.
+            if host != 0 {
+                let flows = map.entry(host).or_default();
+                *flows += by;
+                if *flows <= 0 {
+                    map.remove(&host);
+                }
+            }
+        }
+    }
+}
+
+impl<T: Queued> Bucket<T> {
+    /// What one turn is worth.
+    fn quantum(&mut self, hosts: Option<&Hosts>, of: (u64, u64)) -> i64 {
+        let Some(hosts) = hosts else { return QUANTUM };
+        let load = hosts.load(of);
+        let whole = QUANTUM + self.rest;
+        // At least an octet, so that every turn brings a flow nearer to its next packet.
+        let share = (whole / load).max(1);
+        self.rest = (whole - share * load).max(0);
+        share
+    }
+    /// Its first item's hosts.
+    fn hosts(&self) -> (u64, u64) {
+        self.fifo.first().map_or((0, 0), Queued::hosts)
+    }
 }
 
 /// The scheduler and its buckets, which are made when the first item comes.
@@ -39,6 +94,8 @@ pub struct FqCoDel<T> {
     buckets: Vec<Bucket<T>>,
     new: VecDeque<usize>,
     old: VecDeque<usize>,
+    /// `None` as RFC 8290.
+    hosts: Option<Hosts>,
     items: usize,
     octets: usize,
     pub(super) limits: Limits,
@@ -80,6 +137,7 @@ impl<T: Queued> FqCoDel<T> {
             buckets: Vec::new(),
             new: VecDeque::new(),
             old: VecDeque::new(),
+            hosts: None,
             items: 0,
             octets: 0,
             limits,
@@ -89,6 +147,30 @@ impl<T: Queued> FqCoDel<T> {
         }
     }
 
+    /// One in which hosts share, and flows that meet in a sub-queue move apart.
+    pub(super) fn with_hosts(limits: Limits) -> Self {
+        Self { hosts: Some(Hosts::default()), ..Self::new(limits) }
+    }
+
+    /// The sub-queue of a flow: its own; one of the seven beside it that it has already, or that is free; or one it shares.
+    fn index_of(&self, flow: u64) -> usize {
+        let own = (flow % BUCKETS as u64) as usize;
+        if self.hosts.is_none() {
+            return own;
+        }
+        let set = (0..WAYS).map(|way| own / WAYS * WAYS + (own + way) % WAYS);
+        let (mut free, mut its) = (None, None);
+        for index in set {
+            let bucket = &self.buckets[index];
+            if bucket.listed == Listed::Nowhere {
+                free = free.or(Some(index));
+            } else if bucket.flow == flow {
+                its = its.or(Some(index));
+            }
+        }
+        its.or(free).unwrap_or(own)
+    }
+
     pub(super) fn push(&mut self, now: Instant, item: T, lost: Lost<'_, T>) {
         self.counters.pushed += 1;
         if item.octets() > self.limits.octets || self.limits.items == 0 {
@@ -96,18 +178,27 @@ impl<T: Queued> FqCoDel<T> {
             return lost(item, Loss::Full);
         }
         if self.buckets.is_empty() {
-            let empty =
-                || Bucket { fifo: Fifo::new(UNBOUNDED), law: Law::default(), deficit: 0, listed: Listed::Nowhere };
+            let empty = || Bucket {
+                fifo: Fifo::new(UNBOUNDED),
+                law: Law::default(),
+                deficit: 0,
+                listed: Listed::Nowhere,
+                flow: 0,
+                counted: None,
+                rest: 0,
+            };
             self.buckets.resize_with(BUCKETS, empty);
         }
-        let index = (item.flow() % BUCKETS as u64) as usize;
+        let (flow, hosts) = (item.flow(), item.hosts());
+        let index = self.index_of(flow);
         self.items += 1;
         self.octets += item.octets();
         let bucket = &mut self.buckets[index];
         bucket.fifo.push(now, item, &mut |_, _| {});
         if bucket.listed == Listed::Nowhere {
             bucket.listed = Listed::New;
-            bucket.deficit = QUANTUM;
+            bucket.flow = flow;
+            bucket.deficit = bucket.quantum(self.hosts.as_ref(), hosts);
             self.new.push_back(index);
         }
         while self.items > self.limits.items || self.octets > self.limits.octets {
@@ -116,7 +207,7 @@ impl<T: Queued> FqCoDel<T> {
     }
 
     /// Drops from the head of the flow with most octets waiting, up to half of them (RFC 8290, section 4.1).
-    fn drop_from_fattest(&mut self, now: Instant, lost: Lost<'_, T>) {
+    pub(super) fn drop_from_fattest(&mut self, now: Instant, lost: Lost<'_, T>) {
         let listed = self.new.iter().chain(&self.old);
         let Some(fattest) = listed.copied().max_by_key(|index| self.buckets[*index].fifo.octets()) else { return };
         let fifo = &mut self.buckets[fattest].fifo;
@@ -140,7 +231,12 @@ impl<T: Queued> FqCoDel<T> {
             let index = *list.front()?;
             let bucket = &mut self.buckets[index];
             if bucket.deficit <= 0 {
-                bucket.deficit += QUANTUM;
+                let of = bucket.counted.unwrap_or(bucket.hosts());
+                if let Some(hosts) = self.hosts.as_mut().filter(|_| bucket.counted.is_none() && bucket.fifo.len() > 0) {
+                    hosts.count(of, 1);
+                    bucket.counted = Some(of);
+                }
+                bucket.deficit += bucket.quantum(self.hosts.as_ref(), of);
                 bucket.listed = Listed::Old;
                 list.pop_front();
                 self.old.push_back(index);
@@ -165,6 +261,9 @@ impl<T: Queued> FqCoDel<T> {
                 } else {
                     bucket.listed = Listed::Nowhere;
                 }
+                if let (Some(hosts), Some(of)) = (&mut self.hosts, bucket.counted.take()) {
+                    hosts.count(of, -1);
+                }
                 continue;
             };
             bucket.deficit -= popped.item.octets() as i64;
@@ -181,10 +280,12 @@ impl<T: Queued> FqCoDel<T> {
         for index in self.new.drain(..).chain(self.old.drain(..)) {
             let bucket = &mut self.buckets[index];
             bucket.listed = Listed::Nowhere;
+            bucket.counted = None;
             bucket.law.emptied();
             all.extend(bucket.fifo.take_all());
         }
         (self.items, self.octets) = (0, 0);
+        self.hosts = self.hosts.is_some().then(Hosts::default);
         self.counters.popped += all.len() as u64;
         all
     }
@@ -195,6 +296,11 @@ impl<T: Queued> FqCoDel<T> {
         let mut sparse = self.new.iter().map(|index| &self.buckets[*index]).filter(|bucket| bucket.deficit > 0);
         sparse.find_map(|bucket| bucket.fifo.first())
     }
+    /// Octets of the flow that has most waiting.
+    pub(super) fn fattest(&self) -> usize {
+        self.new.iter().chain(&self.old).map(|index| self.buckets[*index].fifo.octets()).max().unwrap_or(0)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.items
     }

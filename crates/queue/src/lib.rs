@@ -1,11 +1,12 @@
 //! Queues with and without active management: FIFO, CoDel (RFC 8289), FQ-CoDel (RFC 8290), PIE (RFC 8033) and DualPI2
-//! (RFC 9332); the ring of a driver behind any of them; and a shaper over FQ-CoDel.
+//! (RFC 9332), a queue after CAKE; the ring of a driver behind any of them; and a shaper.
 //!
 //! A queue never asks for time: its decisions fall when an item is pushed or popped, so being looked at changes
 //! nothing. What an algorithm does every so many milliseconds is caught up with then: between two calls nothing in the
 //! queue changes but the time, so the outcome is the same. Every queue is bounded in items and in octets.
 #![forbid(unsafe_code)]
 
+mod cake;
 mod codel;
 mod dual_pi2;
 mod fifo;
@@ -15,12 +16,15 @@ mod shaper;
 mod two_stage;
 
 #[cfg(test)]
+mod cake_tests;
+#[cfg(test)]
 mod rfc_tests;
 #[cfg(test)]
 mod shaper_tests;
 #[cfg(test)]
 mod tests;
 
+pub use cake::{Cake, Tins};
 pub use dual_pi2::{DualPi2, DualPi2Terms};
 pub use pie::{Pie, PieTerms};
 pub use shaper::{Cells, Framing, RATE_MIN, Shaper};
@@ -29,7 +33,7 @@ pub use two_stage::TwoStage;
 use codel::CoDel;
 use fifo::Fifo;
 use fq_codel::FqCoDel;
-use wavelane_base::{Chance, Instant, Span};
+use wavelane_base::{Chance, Instant, Octets, Rate, Span};
 
 /// Something that waits in a queue.
 pub trait Queued {
@@ -44,6 +48,14 @@ pub trait Queued {
     /// Whether its sender answers marks by their share, as L4S senders do (ECT(1), RFC 9331).
     fn is_scalable(&self) -> bool {
         false
+    }
+    /// Its differentiated-services code point (RFC 2474).
+    fn dscp(&self) -> u8 {
+        0
+    }
+    /// Hashes of its source and of its destination; 0 where that is not known.
+    fn hosts(&self) -> (u64, u64) {
+        (0, 0)
     }
 }
 
@@ -152,6 +164,8 @@ pub enum Queue<T> {
     Pie(Pie<T>),
     /// Two queues for two kinds of senders, whose signals are coupled.
     DualPi2(DualPi2<T>),
+    /// Tins by code point, hosts that share.
+    Cake(Cake<T>),
 }
 
 impl<T: Queued> Queue<T> {
@@ -173,6 +187,20 @@ impl<T: Queued> Queue<T> {
         Self::DualPi2(DualPi2::new(terms, limits))
     }
 
+    /// An empty queue after CAKE.
+    pub fn cake(tins: Tins, limits: Limits) -> Self {
+        Self::Cake(Cake::new(tins, limits))
+    }
+
+    /// Tells what leaves per second; only [`Queue::Cake`] shares that out.
+    pub fn set_rate(&mut self, rate: Option<Rate>) {
+        /// A full packet of Ethernet.
+        const FRAME: Octets = Octets::new(1_514);
+        if let Self::Cake(queue) = self {
+            queue.set_rate(rate, FRAME);
+        }
+    }
+
     /// Changes how much may wait; what waits already stays.
     pub fn set_limits(&mut self, limits: Limits) {
         match self {
@@ -181,6 +209,7 @@ impl<T: Queued> Queue<T> {
             Self::FqCoDel(queue) => queue.limits = limits,
             Self::Pie(queue) => queue.set_limits(limits),
             Self::DualPi2(queue) => queue.limits = limits,
+            Self::Cake(queue) => queue.limits = limits,
         }
     }
 
@@ -190,6 +219,7 @@ impl<T: Queued> Queue<T> {
             Self::Fifo(_) | Self::Pie(_) | Self::DualPi2(_) => {}
             Self::CoDel(queue) => queue.terms = terms,
             Self::FqCoDel(queue) => queue.terms = terms,
+            Self::Cake(queue) => queue.set_terms(terms),
         }
     }
 
@@ -205,6 +235,7 @@ impl<T: Queued> Queue<T> {
             Self::FqCoDel(queue) => queue.push(now, item, lost),
             Self::Pie(queue) => queue.push(now, item, lost),
             Self::DualPi2(queue) => queue.push(now, item, lost),
+            Self::Cake(queue) => queue.push(now, item, lost),
         }
     }
 
@@ -220,6 +251,7 @@ impl<T: Queued> Queue<T> {
             Self::FqCoDel(queue) => queue.pop(now, lost),
             Self::Pie(queue) => queue.pop(now),
             Self::DualPi2(queue) => queue.pop(now, lost),
+            Self::Cake(queue) => queue.pop(now, lost),
         }
     }
 
@@ -231,6 +263,7 @@ impl<T: Queued> Queue<T> {
             Self::FqCoDel(queue) => queue.take_all(),
             Self::Pie(queue) => queue.take_all(),
             Self::DualPi2(queue) => queue.take_all(),
+            Self::Cake(queue) => queue.take_all(),
         }
     }
 
@@ -238,7 +271,7 @@ impl<T: Queued> Queue<T> {
     /// disciplines know no such flows.
     pub fn sparse_head(&self) -> Option<&T> {
         match self {
-            Self::Fifo(_) | Self::CoDel(_) | Self::Pie(_) | Self::DualPi2(_) => None,
+            Self::Fifo(_) | Self::CoDel(_) | Self::Pie(_) | Self::DualPi2(_) | Self::Cake(_) => None,
             Self::FqCoDel(queue) => queue.sparse_head(),
         }
     }
@@ -251,6 +284,7 @@ impl<T: Queued> Queue<T> {
             Self::FqCoDel(queue) => queue.len(),
             Self::Pie(queue) => queue.len(),
             Self::DualPi2(queue) => queue.len(),
+            Self::Cake(queue) => queue.len(),
         }
     }
     /// Whether nothing waits.
@@ -265,6 +299,7 @@ impl<T: Queued> Queue<T> {
             Self::FqCoDel(queue) => queue.octets(),
             Self::Pie(queue) => queue.octets(),
             Self::DualPi2(queue) => queue.octets(),
+            Self::Cake(queue) => queue.octets(),
         }
     }
     /// What it did so far.
@@ -275,6 +310,7 @@ impl<T: Queued> Queue<T> {
             Self::FqCoDel(queue) => queue.counters,
             Self::Pie(queue) => queue.counters(),
             Self::DualPi2(queue) => queue.counters,
+            Self::Cake(queue) => queue.counters(),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! A shaper over FQ-CoDel: so many bits leave per second, counted as the link behind it counts them.
+//! A shaper over a queue after CAKE: so many bits leave per second, counted as the link behind it counts them.
 //!
 //! As in Linux's CAKE a virtual clock, and no bucket of tokens, says when the next item may leave: it advances by each
 //! item's time at the rate, so nothing leaves in a burst, and a shaper that is served late catches up without losing rate.
 
-use super::fq_codel::FqCoDel;
+use super::cake::{Cake, Tins};
 use super::{Counters, Limits, Lost, Popped, Queued, Terms, UNLIMITED};
 use wavelane_base::{Instant, Octets, Rate, Span};
 
@@ -11,8 +11,6 @@ use wavelane_base::{Instant, Octets, Rate, Span};
 pub const RATE_MIN: Rate = Rate::from_bps(8_000);
 /// The largest packet of Ethernet as a qdisc sees it.
 const FRAME: u64 = 1_514;
-/// CoDel's usual target (RFC 8289, section 4.4).
-const TARGET: Span = Span::from_millis(5);
 /// A cell of ATM and what it carries; a packet's last cell is filled up (ITU-T I.361, I.363.5).
 const ATM: (u64, u64) = (53, 48);
 /// PTM sends 65 octets for 64 (ITU-T G.992.3, annex N).
@@ -53,24 +51,23 @@ impl Framing {
     }
 }
 
-/// FQ-CoDel behind a clock of a set rate.
+/// The queue behind a clock of a set rate.
 #[derive(Debug)]
 pub struct Shaper<T> {
-    queue: FqCoDel<T>,
+    queue: Cake<T>,
     rate: Rate,
     framing: Framing,
-    /// CoDel's interval at high rates: about a round trip.
-    round_trip: Span,
     /// When the next item may leave, and what is behind the nanosecond: so many parts of `rate` in one.
     free: Instant,
     carry: u64,
 }
 
 impl<T: Queued> Shaper<T> {
-    /// An empty one. `round_trip` is CoDel's interval, usually 100 ms.
-    pub fn new(rate: Rate, framing: Framing, round_trip: Span, limits: Limits) -> Self {
-        let queue = FqCoDel::new(limits);
-        let mut shaper = Self { queue, rate: RATE_MIN, framing, round_trip, free: Instant::ZERO, carry: 0 };
+    /// An empty one. `round_trip` is CoDel's interval, usually 100 ms; packets are sorted into `tins`.
+    pub fn new(rate: Rate, framing: Framing, round_trip: Span, tins: Tins, limits: Limits) -> Self {
+        let mut queue = Cake::new(tins, limits);
+        queue.set_terms(Terms { interval: round_trip, age: UNLIMITED, ..Terms::default() });
+        let mut shaper = Self { queue, rate: RATE_MIN, framing, free: Instant::ZERO, carry: 0 };
         shaper.set_rate(rate);
         shaper
     }
@@ -82,9 +79,7 @@ impl<T: Queued> Shaper<T> {
     pub fn set_rate(&mut self, rate: Rate) {
         self.rate = rate.max(RATE_MIN);
         self.carry = 0;
-        let target = self.rate.time_for(self.framing.octets(FRAME as usize)).scale(3, 2).max(TARGET);
-        let grown = self.round_trip + target.saturating_sub(TARGET);
-        self.queue.terms = Terms { target, interval: grown.max(target.times(2)), age: UNLIMITED, ..Terms::default() };
+        self.queue.set_rate(Some(self.rate), self.framing.octets(FRAME as usize));
     }
     /// The rate in force.
     pub fn rate(&self) -> Rate {
@@ -110,7 +105,8 @@ impl<T: Queued> Shaper<T> {
         if self.due().is_none_or(|due| due > now) {
             return None;
         }
-        let popped = self.queue.pop(now, lost)?;
+        let framing = self.framing;
+        let popped = self.queue.pop_framed(now, |octets| framing.octets(octets), lost)?;
         let parts =
             u128::from(self.framing.octets(popped.item.octets()).get()) * 8_000_000_000 + u128::from(self.carry);
         let rate = u128::from(self.rate.as_bps());
@@ -137,6 +133,6 @@ impl<T: Queued> Shaper<T> {
     }
     /// What the queue did so far.
     pub fn counters(&self) -> Counters {
-        self.queue.counters
+        self.queue.counters()
     }
 }

@@ -8,7 +8,7 @@ use wavelane_base::Rate;
 const ROUND_TRIP: Span = Span::from_millis(100);
 
 fn shaper(bps: u64, framing: Framing) -> Shaper<Item> {
-    Shaper::new(Rate::from_bps(bps), framing, ROUND_TRIP, ROOMY)
+    Shaper::new(Rate::from_bps(bps), framing, ROUND_TRIP, Tins::default(), ROOMY)
 }
 
 fn item(flow: u64, serial: u64, octets: usize) -> Item {

@@ -2,7 +2,7 @@
 
 use super::{Counters, Limits, Lost, Popped, Queue, Queued};
 use std::collections::VecDeque;
-use wavelane_base::Instant;
+use wavelane_base::{Instant, Rate};
 
 /// A queue, and behind it a ring that takes from it whatever it has room for. A ring of zero items is none.
 ///
@@ -63,6 +63,10 @@ impl<T: Queued> TwoStage<T> {
         }
     }
 
+    /// Tells the first stage what leaves per second.
+    pub fn set_rate(&mut self, rate: Option<Rate>) {
+        self.first.set_rate(rate);
+    }
     /// Changes how much may wait in the first stage; what waits already stays.
     pub fn set_limits(&mut self, limits: Limits) {
         self.first.set_limits(limits);

@@ -5,6 +5,7 @@ use crate::parse::word;
 use crate::table::{Table, Value};
 use crate::write::{text, unit};
 use wavelane_base::{Octets, Span};
+use wavelane_channel::Tins;
 use wavelane_channel::wifi::StationQueue;
 use wavelane_channel::{CoDelTimes, Discipline, Parameter, QueueLimit, Queueing};
 
@@ -17,6 +18,7 @@ enum Kind {
     FqCoDel,
     Pie,
     DualPi2,
+    Cake,
 }
 
 const KINDS: &[(&str, Kind)] = &[
@@ -26,6 +28,7 @@ const KINDS: &[(&str, Kind)] = &[
     ("fq-codel", Kind::FqCoDel),
     ("pie", Kind::Pie),
     ("dualpi2", Kind::DualPi2),
+    ("cake", Kind::Cake),
 ];
 const EXAMPLE: &str = "{ kind = \"fq-codel\" }";
 
@@ -36,6 +39,7 @@ impl Kind {
             Self::Fifo => &["kind", "limit"],
             Self::TwoStage => &["kind", "txqueuelen", "ring"],
             Self::CoDel | Self::FqCoDel => &["kind", "limit", "ring", "target", "interval"],
+            Self::Cake => &["kind", "limit", "ring", "target", "interval", "tins"],
             Self::Pie | Self::DualPi2 => &["kind", "limit", "ring", "target"],
         }
     }
@@ -44,7 +48,7 @@ impl Kind {
         match self {
             Self::Fifo | Self::TwoStage | Self::CoDel | Self::Pie => QueueLimit::Packets(1_000),
             // RFC 8290, section 5.2.2; and `sch_dualpi2`.
-            Self::FqCoDel => QueueLimit::Packets(10_240),
+            Self::FqCoDel | Self::Cake => QueueLimit::Packets(10_240),
             Self::DualPi2 => QueueLimit::Packets(10_000),
         }
     }
@@ -76,6 +80,7 @@ fn discipline(table: &Table<'_>, kind: Kind) -> Result<Discipline, ScenarioError
         Kind::CoDel => Discipline::CoDel(times(table)?),
         Kind::FqCoDel => Discipline::FqCoDel(times(table)?),
         Kind::Pie => Discipline::Pie(table.quantity("target")?.unwrap_or(PI_TARGET)),
+        Kind::Cake => Discipline::Cake(times(table)?, tins(table)?),
         Kind::DualPi2 => Discipline::DualPi2(table.quantity("target")?.unwrap_or(PI_TARGET)),
     })
 }
@@ -113,6 +118,15 @@ fn times(table: &Table<'_>) -> Result<CoDelTimes, ScenarioError> {
     let usual = CoDelTimes::default();
     let target = table.quantity("target")?.unwrap_or(usual.target);
     Ok(CoDelTimes { target, interval: table.quantity("interval")?.unwrap_or(usual.interval) })
+}
+
+/// How CAKE's tins are called (tc-cake(8)).
+const TINS: &[(&str, Tins)] =
+    &[("besteffort", Tins::BestEffort), ("diffserv3", Tins::Diffserv3), ("diffserv4", Tins::Diffserv4)];
+
+fn tins(table: &Table<'_>) -> Result<Tins, ScenarioError> {
+    let usual = Tins::default();
+    table.get("tins").map_or(Ok(usual), |value| word(&value, "set of tins", TINS, "\"diffserv3\""))
 }
 
 /// `"250 kB"` or `"100 packets"`.
@@ -157,5 +171,10 @@ pub(crate) fn write(limit: QueueLimit, queueing: Queueing) -> String {
         Discipline::FqCoDel(times) => codel("fq-codel", times),
         Discipline::Pie(target) => pi("pie", target),
         Discipline::DualPi2(target) => pi("dualpi2", target),
+        Discipline::Cake(times, tins) => {
+            let named = TINS.iter().find(|(_, known)| *known == tins).map_or("", |(name, _)| name);
+            let text = codel("cake", times);
+            text.strip_suffix(" }").map_or(text.clone(), |open| format!("{open}, tins = \"{named}\" }}"))
+        }
     }
 }

@@ -321,6 +321,7 @@ fn a_resolved_scenario_reads_back_as_itself() {
         "{ kind = \"fq-codel\", limit = \"3 MB\", target = \"20 ms\", interval = \"300 ms\", ring = \"2 packets\" }",
         "{ kind = \"pie\", target = \"10 ms\" }",
         "{ kind = \"dualpi2\", limit = \"500 packets\" }",
+        "{ kind = \"cake\", tins = \"diffserv4\", ring = \"2 packets\" }",
     ];
     let named = queues.map(|queue| {
         let step = format!("[[timeline]]\nat = \"1 s\"\nset = \"air.reverse.queue\"\nto = {queue}\n");

@@ -396,7 +396,7 @@ impl Resident for GatewayNode {
         }
         let local = self.clock.local(moment.now);
         let from = Some(SocketAddr::V4(udp.source));
-        let meta = FrameMeta { rx_time: local, ecn: udp.ecn, segment: None, from, at: None, flow: 0 };
+        let meta = FrameMeta { rx_time: local, ecn: udp.ecn, from, ..FrameMeta::default() };
         let mut payload = udp.payload.to_vec();
         self.gateway.handle_frame(local, PortId(port as u16), &mut payload, meta);
         self.service(moment);

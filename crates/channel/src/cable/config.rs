@@ -2,7 +2,7 @@
 
 use crate::loss::{LossConfig, LossError, Windows, check_windows};
 use wavelane_base::{Octets, Rate, Ratio, Span};
-use wavelane_queue::Limits;
+use wavelane_queue::{Limits, Tins};
 
 /// Most bytes that wait in one direction when [`QueueLimit::Bounded`] asks for no limit of its own.
 pub const QUEUE_DEFAULT: Octets = Octets::new(64 << 20);
@@ -91,6 +91,8 @@ pub enum Discipline {
     Pie(Span),
     /// One queue for L4S and one for the others (RFC 9332), whose delay stands at this much.
     DualPi2(Span),
+    /// After CAKE: tins by code point, in each a CoDel queue per flow, and turns that hosts share.
+    Cake(CoDelTimes, Tins),
 }
 
 /// CoDel's two times.
@@ -325,7 +327,9 @@ impl Queueing {
         }
         let times = match self.discipline {
             Discipline::Fifo => return Ok(()),
-            Discipline::CoDel(times) | Discipline::FqCoDel(times) => [times.target, times.interval],
+            Discipline::CoDel(times) | Discipline::FqCoDel(times) | Discipline::Cake(times, _) => {
+                [times.target, times.interval]
+            }
             Discipline::Pie(target) | Discipline::DualPi2(target) => [target; 2],
         };
         match ["target", "interval"].into_iter().zip(times).find(|(_, t)| *t == Span::ZERO || *t > SPAN_MAX) {

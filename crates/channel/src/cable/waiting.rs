@@ -2,7 +2,7 @@
 
 use super::config::{DirectionConfig, Discipline, QueueLimit};
 use super::luck::Luck;
-use wavelane_base::{Chance, Ecn, Instant, Seed};
+use wavelane_base::{Chance, Ecn, Instant, Rate, Seed};
 use wavelane_queue::{DualPi2Terms, Lost, PieTerms, Queue, Queued, Terms, TwoStage, UNLIMITED};
 
 /// A frame that waits or is in service.
@@ -10,6 +10,8 @@ pub(super) struct Frame {
     pub(super) bytes: Vec<u8>,
     pub(super) ecn: Ecn,
     pub(super) flow: u64,
+    pub(super) hosts: (u64, u64),
+    pub(super) dscp: u8,
     pub(super) number: u64,
     pub(super) arrived: Instant,
     pub(super) luck: Luck,
@@ -32,6 +34,12 @@ impl Queued for Frame {
             self.ecn = Ecn::Ce;
         }
         can
+    }
+    fn hosts(&self) -> (u64, u64) {
+        self.hosts
+    }
+    fn dscp(&self) -> u8 {
+        self.dscp
     }
     /// ECT(1), and what is marked already (RFC 9331, section 5.1).
     fn is_scalable(&self) -> bool {
@@ -72,6 +80,10 @@ impl Waiting {
         }
     }
 
+    /// The serialiser's rate has changed.
+    pub(super) fn set_rate(&mut self, rate: Option<Rate>) {
+        self.queue.set_rate(rate);
+    }
     pub(super) fn push(&mut self, now: Instant, frame: Frame, lost: Lost<'_, Frame>) {
         self.queue.push(now, frame, lost);
     }
@@ -85,7 +97,8 @@ impl Waiting {
 }
 
 fn build(config: &DirectionConfig, chance: Chance) -> TwoStage<Frame> {
-    let queue = managed(config.queueing.discipline, config.queue, chance);
+    let mut queue = managed(config.queueing.discipline, config.queue, chance);
+    queue.set_rate(config.rate);
     TwoStage::new(queue, config.queueing.ring as usize)
 }
 
@@ -103,6 +116,12 @@ pub(crate) fn managed<T: Queued>(discipline: Discipline, limit: QueueLimit, chan
         Discipline::CoDel(times) => codel(Kind::CoDel, times),
         Discipline::FqCoDel(times) => codel(Kind::FqCoDel, times),
         Discipline::Pie(target) => Queue::pie(PieTerms { target, ..PieTerms::default() }, limits, chance),
+        Discipline::Cake(times, tins) => {
+            let mut queue = Queue::cake(tins, limits);
+            let super::CoDelTimes { target, interval } = times;
+            queue.set_terms(Terms { target, interval, age: UNLIMITED, ..Terms::default() });
+            queue
+        }
         Discipline::DualPi2(target) => Queue::dual_pi2(DualPi2Terms { target, ..DualPi2Terms::default() }, limits),
     }
 }

@@ -106,7 +106,8 @@ impl Way {
         if let Some(cause) = cause {
             return self.lose(now, cause, number, bytes.len(), events);
         }
-        let frame = Frame { bytes: bytes.to_vec(), ecn: meta.ecn, flow: meta.flow, number, arrived: now, luck };
+        let (ecn, flow, hosts, dscp) = (meta.ecn, meta.flow, meta.hosts, meta.dscp);
+        let frame = Frame { bytes: bytes.to_vec(), ecn, flow, hosts, dscp, number, arrived: now, luck };
         // A FIFO has nothing to decide about a frame that need not wait.
         if self.service.is_none() && self.config.queueing.discipline == Discipline::Fifo {
             return self.serve(now, frame, events);
@@ -162,10 +163,13 @@ impl Way {
         self.config.set(parameter.clone())?;
         let old = before.rate;
         match parameter {
-            Parameter::Rate(rate) if rate != old => match &mut self.service {
-                Some(service) => service.end = self.serialiser.change(now, old, rate),
-                None => self.serialiser.forget_spare(),
-            },
+            Parameter::Rate(rate) if rate != old => {
+                self.queue.set_rate(rate);
+                match &mut self.service {
+                    Some(service) => service.end = self.serialiser.change(now, old, rate),
+                    None => self.serialiser.forget_spare(),
+                }
+            }
             Parameter::Queue(_) | Parameter::Queueing(..) => {
                 let mut lost = Vec::new();
                 self.queue.reconfigure(now, &before, &self.config, &mut |frame, why| lost.push((frame, why)));

@@ -276,7 +276,8 @@ impl WifiConfig {
             let refuse = |why| ConfigError::ManagedQueue { station, why };
             queue.limit.check().map_err(refuse)?;
             Queueing { discipline: queue.discipline, ring: 0 }.check().map_err(refuse)?;
-            let per_flow = matches!(queue.discipline, Discipline::CoDel(_) | Discipline::FqCoDel(_));
+            let per_flow =
+                matches!(queue.discipline, Discipline::CoDel(_) | Discipline::FqCoDel(_) | Discipline::Cake(..));
             if queue.airtime && (!per_flow || stations > AIRTIME_STATIONS) {
                 return Err(ConfigError::Airtime(station));
             }

@@ -32,6 +32,12 @@ impl wavelane_queue::Queued for Queued {
         }
         can
     }
+    fn hosts(&self) -> (u64, u64) {
+        self.hosts
+    }
+    fn dscp(&self) -> u8 {
+        self.dscp
+    }
     fn is_scalable(&self) -> bool {
         matches!(self.ecn, Ecn::Ect1 | Ecn::Ce)
     }

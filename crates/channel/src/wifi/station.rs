@@ -3,7 +3,7 @@
 use super::PhyRate;
 use super::stage::Stage;
 use std::collections::VecDeque;
-use wavelane_base::{Ecn, Instant, Span};
+use wavelane_base::{Ecn, FrameMeta, Instant, Span};
 
 /// One station.
 #[derive(Debug)]
@@ -74,6 +74,9 @@ pub(super) struct Queued {
     pub(super) ecn: Ecn,
     /// The hash of its flow, for managed queues.
     pub(super) flow: u64,
+    /// Hashes of its source and destination, and its code point, for those that look at them.
+    pub(super) hosts: (u64, u64),
+    pub(super) dscp: u8,
     pub(super) no_ack: bool,
     /// It may follow the frame before it within one TXOP.
     pub(super) txop: bool,
@@ -270,10 +273,25 @@ impl Tally {
 
 impl Queued {
     /// A frame for `to` that has not been sent.
-    pub(super) fn new((to, flow, ecn): (usize, u64, Ecn), (no_ack, txop): (bool, bool), bytes: Vec<u8>) -> Self {
-        let number = 0;
-        let (riding, intact, arrived, handed) = (false, false, false, false);
-        Self { to, number, ecn, flow, no_ack, txop, tried: false, riding, intact, arrived, handed, tries: 0, bytes }
+    pub(super) fn new(to: usize, meta: &FrameMeta, (no_ack, txop): (bool, bool), bytes: Vec<u8>) -> Self {
+        let FrameMeta { ecn, flow, hosts, dscp, .. } = *meta;
+        Self {
+            to,
+            number: 0,
+            ecn,
+            flow,
+            hosts,
+            dscp,
+            no_ack,
+            txop,
+            tried: false,
+            riding: false,
+            intact: false,
+            arrived: false,
+            handed: false,
+            tries: 0,
+            bytes,
+        }
     }
 }
 

@@ -195,6 +195,7 @@ fn any_queueing() -> impl Strategy<Value = Queueing> {
         Just(Discipline::FqCoDel(times)),
         Just(Discipline::Pie(Span::from_millis(1))),
         Just(Discipline::DualPi2(Span::from_millis(1))),
+        Just(Discipline::Cake(times, wavelane_channel::Tins::Diffserv4)),
     ];
     (discipline, 0u64..6).prop_map(|(discipline, ring)| Queueing { discipline, ring })
 }

@@ -111,7 +111,14 @@ impl Daemon {
                 // would pass for delay on the link.
                 let now = *read_at.get_or_insert_with(|| clock.now());
                 let rx_time = now - d.waited;
-                let meta = FrameMeta { rx_time, ecn: d.ecn, segment: d.segment, from: Some(d.from), at: d.at, flow: 0 };
+                let meta = FrameMeta {
+                    rx_time,
+                    ecn: d.ecn,
+                    segment: d.segment,
+                    from: Some(d.from),
+                    at: d.at,
+                    ..FrameMeta::default()
+                };
                 octets += d.bytes.len();
                 gateway.handle_frame(now, PortId(port as u16), d.bytes, meta);
             });

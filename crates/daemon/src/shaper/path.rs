@@ -5,14 +5,14 @@
 //! a rule that is left behind does nothing until the next start removes it.
 
 use super::config::Interface;
-use super::flow;
+use super::flow::{self, Look};
 use crate::rules::{Family, XT_WAIT, is_empty_table, removal};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use wavelane_base::{Instant, Rate, Span};
 use wavelane_host::nfqueue::{Held, NfQueue};
 use wavelane_host::nft::{ToolError, run};
-use wavelane_queue::{Limits, Queued, Shaper};
+use wavelane_queue::{Limits, Queued, Shaper, Tins};
 
 /// Our chain, in the table `mangle`: before addresses are translated, so that flows are the house's own.
 const CHAIN: &str = "WAVELANE_SHAPER";
@@ -31,16 +31,21 @@ const BATCH: usize = 256;
 #[derive(Debug)]
 struct Packet {
     held: Held,
-    octets: usize,
-    flow: u64,
+    look: Look,
 }
 
 impl Queued for Packet {
     fn octets(&self) -> usize {
-        self.octets
+        self.look.octets
     }
     fn flow(&self) -> u64 {
-        self.flow
+        self.look.flow
+    }
+    fn hosts(&self) -> (u64, u64) {
+        self.look.hosts
+    }
+    fn dscp(&self) -> u8 {
+        self.look.dscp
     }
     fn heeds_drops(&self) -> bool {
         true
@@ -66,7 +71,7 @@ impl Path {
     pub(super) fn open(of: &Interface, number: u16, key: u64) -> io::Result<Self> {
         let queue = NfQueue::bind(number)?;
         queue.set_room(UNREAD)?;
-        let shaper = Shaper::new(of.pace.first(), of.framing, ROUND_TRIP, LIMITS);
+        let shaper = Shaper::new(of.pace.first(), of.framing, ROUND_TRIP, Tins::default(), LIMITS);
         Ok(Self { queue, shaper, key, carried: 0 })
     }
     /// Takes packets that came, and lets out what is due. True if more may wait to be taken.
@@ -79,15 +84,15 @@ impl Path {
                 break;
             };
             match flow::look(&queued.head, *key) {
-                Some((octets, flow)) => {
-                    let packet = Packet { held: queued.held, octets, flow };
+                Some(look) => {
+                    let packet = Packet { held: queued.held, look };
                     shaper.push(now, packet, &mut |packet, _| drop(queue.discard(packet.held)));
                 }
                 None => drop(queue.accept(queued.held)),
             }
         }
         while let Some(popped) = shaper.pop(now, &mut |packet, _| drop(queue.discard(packet.held))) {
-            *carried += popped.item.octets as u64;
+            *carried += popped.item.look.octets as u64;
             // The kernel may have thrown it away with its interface; then there is nothing to let go.
             let _ = queue.accept(popped.item.held);
         }

@@ -4,7 +4,7 @@ use super::NodeId;
 use wavelane_base::{Ecn, FrameMeta, Instant, Machine, PortId, Wakeup};
 use wavelane_channel::cable::Cable;
 use wavelane_channel::wifi::{CATEGORIES, Category, Cause, Event, Handling, STATIONS_BOUND, Wifi, port};
-use wavelane_wire::packet::{flow_and_mark, mark_congestion};
+use wavelane_wire::packet::{mark_congestion, queue_meta};
 
 /// What a channel is.
 pub(super) enum Medium {
@@ -47,15 +47,14 @@ impl Medium {
         let meta = FrameMeta { rx_time: now, ..FrameMeta::default() };
         match self {
             Self::Cable(cable) if cable.looks_at_flows(port) => {
-                let (flow, ecn) = flow_and_mark(packet).unwrap_or_default();
-                cable.handle_frame(now, port, packet, FrameMeta { flow, ecn, ..meta });
+                let read = queue_meta(packet);
+                cable.handle_frame(now, port, packet, FrameMeta { rx_time: now, ..read });
             }
             Self::Cable(cable) => cable.handle_frame(now, port, packet, meta),
             Self::Wifi(wifi) => {
                 let station = usize::from(port.0) / STATIONS_BOUND;
-                let read = if wifi.looks_at_flows(station) { flow_and_mark(packet) } else { None };
-                let (flow, ecn) = read.unwrap_or_default();
-                wifi.hand_in(now, port, packet, FrameMeta { flow, ecn, ..meta }, handling);
+                let read = if wifi.looks_at_flows(station) { queue_meta(packet) } else { meta };
+                wifi.hand_in(now, port, packet, FrameMeta { rx_time: now, ..read }, handling);
             }
         }
     }

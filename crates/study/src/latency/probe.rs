@@ -140,7 +140,7 @@ fn on_the_ground(
     let theirs = Arc::clone(&stop.0);
     let serving = ground.inside("server", move || {
         std::thread::spawn(move || {
-            serve::serve((server, serve::PORT).into(), Limits::default(), theirs, |_| told.send(()).unwrap_or(()))
+            serve::serve((server, serve::PORT).into(), Limits::default(), None, theirs, |_| told.send(()).unwrap_or(()))
         })
     })?;
     // Ends at once if the server could not start: its end of the channel is gone.
@@ -167,6 +167,7 @@ fn on_the_ground(
         streams: 4,
         ramp: Span::from_millis(300),
         hops: false,
+        vantage: None,
     };
     let theirs = Arc::clone(&stop.0);
     let measuring =

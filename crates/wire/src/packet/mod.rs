@@ -13,7 +13,7 @@ use crate::codec::DecodeError;
 use crate::ip::{IPV4_HEADER_LEN, PROTOCOL_UDP, checksum};
 use crate::tcp::{PROTOCOL_TCP, TCP_HEADER_LEN};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use wavelane_base::Ecn;
+use wavelane_base::{Ecn, FrameMeta};
 
 /// Bytes of an IPv6 header without extensions.
 pub const IPV6_HEADER_LEN: usize = 40;
@@ -178,10 +178,11 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// What a queue looks at: a hash of addresses, protocol and ports, and the ECN field. Anybody can compute the hash; where
-/// strangers send, a keyed one is wanted.
-pub fn flow_and_mark(packet: &[u8]) -> Option<(u64, Ecn)> {
-    let packet = Packet::parse(packet).ok()?;
+/// What a queue looks at: a hash of addresses, protocol and ports, hashes of both addresses, code point and ECN field; the rest
+/// is as by default, and all of it where the packet cannot be read. Anybody can compute the hashes; where strangers send, keyed
+/// ones are wanted.
+pub fn queue_meta(packet: &[u8]) -> FrameMeta {
+    let Ok(packet) = Packet::parse(packet) else { return FrameMeta::default() };
     let wide = |ip: IpAddr| match ip {
         IpAddr::V4(ip) => u128::from(u32::from(ip)),
         IpAddr::V6(ip) => u128::from(ip),
@@ -189,15 +190,25 @@ pub fn flow_and_mark(packet: &[u8]) -> Option<(u64, Ecn)> {
     let (source, target) = (wide(packet.source), wide(packet.target));
     let ports = packet.ports().unwrap_or_default();
     let rest = u64::from(packet.protocol) << 32 | u64::from(ports.0) << 16 | u64::from(ports.1);
-    let words = [source as u64, (source >> 64) as u64, target as u64, (target >> 64) as u64, rest];
-    // The finaliser of SplitMix64: every bit of a word moves every bit of the sum.
-    let hash = words.into_iter().fold(0, |sum: u64, word| {
+    let halves = |address: u128| [address as u64, (address >> 64) as u64];
+    let [source, target] = [halves(source), halves(target)];
+    FrameMeta {
+        ecn: packet.ecn,
+        dscp: packet.dscp,
+        flow: mixed(&[source[0], source[1], target[0], target[1], rest]),
+        hosts: (mixed(&source), mixed(&target)),
+        ..FrameMeta::default()
+    }
+}
+
+/// The finaliser of SplitMix64: every bit of a word moves every bit of the sum.
+fn mixed(words: &[u64]) -> u64 {
+    words.iter().fold(0, |sum: u64, word| {
         let mut z = (sum ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
-    });
-    Some((hash, packet.ecn))
+    })
 }
 
 fn is_routable(ip: IpAddr) -> bool {

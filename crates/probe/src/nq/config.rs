@@ -1,0 +1,165 @@
+//! The document in which a server names its URLs. It comes from the network: nothing in it is believed before it is checked.
+
+use super::CONFIG_PATH;
+use hyper::Uri;
+use hyper::http::uri::{Authority, PathAndQuery, Scheme};
+use serde::Deserialize;
+use std::net::IpAddr;
+
+/// Octets of the document that are read.
+pub(crate) const CONFIG_MAX: usize = 64 << 10;
+/// Characters of foreign text that an error repeats.
+const QUOTED_MAX: usize = 120;
+
+/// Why a server cannot be measured by its document.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// What the user gave is no URL of ours.
+    #[error(
+        "'{0}' is no URL of a networkQuality server: write https://HOST{CONFIG_PATH}, or http:// where it has no TLS"
+    )]
+    Url(String),
+    /// Most often a captive portal.
+    #[error(
+        "the answer is a web page and no configuration: if you are on a guest network, open a page in your browser and sign in; else check the URL"
+    )]
+    WebPage,
+    /// Something else.
+    #[error("the configuration cannot be read: {0}; check that the URL ends in {CONFIG_PATH}")]
+    Unreadable(String),
+    /// The draft has version 1 alone.
+    #[error("the configuration has version {0}: this program knows version 1")]
+    Version(u64),
+    /// A URL is missing.
+    #[error("the configuration names no {0}")]
+    Missing(&'static str),
+    /// A URL of another kind.
+    #[error(
+        "the configuration's {key} is '{value}': only http and https URLs with a host and without a user name are measured"
+    )]
+    Kind {
+        /// Which.
+        key: &'static str,
+        /// What it says.
+        value: String,
+    },
+    /// The draft asks for one host.
+    #[error("the configuration's URLs name different servers ({0} and {1}): all three must be of one")]
+    Servers(String, String),
+    /// Load for somebody's home, at a stranger's word.
+    #[error(
+        "the public server {from} would have us measure {to}, an address of a private network: refused; name that server's own URL"
+    )]
+    Private {
+        /// Where the document is from.
+        from: IpAddr,
+        /// Where its URLs lead.
+        to: IpAddr,
+    },
+}
+
+/// The URLs of a server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// A few octets.
+    pub small: Uri,
+    /// Gigabytes.
+    pub large: Uri,
+    /// Takes what it is given.
+    pub upload: Uri,
+}
+
+#[derive(Deserialize)]
+struct Document {
+    version: u64,
+    urls: Urls,
+}
+
+/// The names of the draft, and those of servers before it.
+#[derive(Deserialize)]
+struct Urls {
+    small_download_url: Option<String>,
+    small_https_download_url: Option<String>,
+    large_download_url: Option<String>,
+    large_https_download_url: Option<String>,
+    upload_url: Option<String>,
+    https_upload_url: Option<String>,
+}
+
+/// Text from elsewhere, short and without what a terminal would obey.
+pub(crate) fn quoted(text: &str) -> String {
+    let safe: String = text.chars().take(QUOTED_MAX).map(|c| if c.is_control() { '?' } else { c }).collect();
+    if text.chars().count() > QUOTED_MAX { safe + " ..." } else { safe }
+}
+
+/// The URL that a user gave: a whole one, or a host, which stands for its document under https.
+pub(crate) fn config_url(given: &str) -> Result<Uri, ConfigError> {
+    let wrong = || ConfigError::Url(quoted(given));
+    let whole = if given.contains("://") { given.to_owned() } else { format!("https://{given}") };
+    let uri = checked("", &whole).map_err(|_| wrong())?;
+    if uri.path() != "/" {
+        return Ok(uri);
+    }
+    let mut parts = uri.into_parts();
+    parts.path_and_query = Some(PathAndQuery::from_static(CONFIG_PATH));
+    Uri::from_parts(parts).map_err(|_| wrong())
+}
+
+fn checked(key: &'static str, text: &str) -> Result<Uri, ConfigError> {
+    let wrong = || ConfigError::Kind { key, value: quoted(text) };
+    let uri: Uri = text.parse().map_err(|_| wrong())?;
+    let scheme = uri.scheme().is_some_and(|s| *s == Scheme::HTTP || *s == Scheme::HTTPS);
+    let host = uri.authority().is_some_and(|a| !a.host().is_empty() && !a.as_str().contains('@'));
+    if scheme && host { Ok(uri) } else { Err(wrong()) }
+}
+
+/// The server that a URL leads to.
+pub(crate) fn server(uri: &Uri) -> (bool, String, u16) {
+    let tls = uri.scheme() == Some(&Scheme::HTTPS);
+    let host = uri.authority().map_or("", Authority::host).trim_matches(['[', ']']).to_ascii_lowercase();
+    (tls, host, uri.port_u16().unwrap_or(if tls { 443 } else { 80 }))
+}
+
+impl Config {
+    /// Reads the document.
+    pub fn parse(document: &[u8]) -> Result<Self, ConfigError> {
+        if document.trim_ascii_start().first() == Some(&b'<') {
+            return Err(ConfigError::WebPage);
+        }
+        let read: Document =
+            serde_json::from_slice(document).map_err(|e| ConfigError::Unreadable(quoted(&e.to_string())))?;
+        if read.version != 1 {
+            return Err(ConfigError::Version(read.version));
+        }
+        let urls = read.urls;
+        let one = |key, new: Option<String>, old: Option<String>| {
+            let text = new.or(old).ok_or(ConfigError::Missing(key))?;
+            checked(key, &text)
+        };
+        let config = Self {
+            small: one("small_download_url", urls.small_download_url, urls.small_https_download_url)?,
+            large: one("large_download_url", urls.large_download_url, urls.large_https_download_url)?,
+            upload: one("upload_url", urls.upload_url, urls.https_upload_url)?,
+        };
+        let named = |uri: &Uri| uri.authority().map_or(String::new(), |a| quoted(a.as_str()));
+        for other in [&config.large, &config.upload] {
+            if server(other) != server(&config.small) {
+                return Err(ConfigError::Servers(named(&config.small), named(other)));
+            }
+        }
+        Ok(config)
+    }
+}
+
+/// Whether an address is one that a stranger on the Internet has no business with.
+fn is_private(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unspecified() || v6.is_unique_local() || v6.is_unicast_link_local(),
+    }
+}
+
+/// Refuses a document from the Internet that leads into a private network.
+pub(crate) fn outward(from: IpAddr, to: IpAddr) -> Result<(), ConfigError> {
+    if is_private(to) && !is_private(from) { Err(ConfigError::Private { from, to }) } else { Ok(()) }
+}
