@@ -11,7 +11,7 @@ use super::pace::Pacer;
 use super::rtt::Rtt;
 use super::sent::{Leaving, Resolved, SentMap};
 use super::wish::{Came, Wish};
-use super::{LaneConfig, LaneView, Outcome, Probe, Room};
+use super::{Controller, LaneConfig, LaneView, Outcome, Probe, Room};
 use crate::LOSSY;
 use std::collections::VecDeque;
 use wavelane_base::{Class, Instant, Octets, Rate, Span, Wakeup};
@@ -181,6 +181,11 @@ impl<R> LaneSender<R> {
         }
         self.wish.suspect(now, round_trip);
         self.rtt.suppose(round_trip)
+    }
+
+    /// Another controller and another largest packet, from the next [`Self::restart`] on.
+    pub fn set_up(&mut self, controller: Controller, mtu_max: usize) {
+        (self.config.controller, self.config.mtu_max) = (controller, mtu_max);
     }
 
     /// The neighbour lost its memory: forgets all that is in flight and all that was learnt. Numbers go on, because

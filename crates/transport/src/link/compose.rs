@@ -27,6 +27,9 @@ const BATCH_SPAN: Span = Span::from_millis(1);
 impl<S: Service> Link<S> {
     /// Writes the plaintext of a lane's next datagram at `buf[DATA_HEADER_LEN..]`, or says that nothing may leave by it now.
     pub fn compose(&mut self, now: Instant, at: usize, buf: &mut [u8]) -> Option<Draft> {
+        if self.lanes[at].is_closed() {
+            return None;
+        }
         let probe = self.lanes[at].sender.poll_probe(now);
         if let Some(Probe::Mtu { datagram }) = probe {
             return self.compose_mtu_probe(now, at, buf, datagram);
@@ -50,7 +53,7 @@ impl<S: Service> Link<S> {
         // Acks take the way by which they arrive soonest: what they measure is to be the other lane's round trip alone.
         let acks = at == self.lanes.first();
         let due = acks && self.ack_due(now) || path_frames;
-        let must_ping = probe.is_some() || self.lanes[at].ping || path_frames;
+        let must_ping = probe.is_some() || self.lanes[at].ping || path_frames || acks && self.going.waits();
         let (mut class, datagram_max) = self.allowed(now, at, wanted, tail);
         if class.is_none() && !must_ping && (!due || self.ack_can_wait(now, at, wanted)) {
             if self.lanes.gauges(now, at, self.liveness.is_in_use(now), wanted.is_some()) {
@@ -89,6 +92,10 @@ impl<S: Service> Link<S> {
             self.lanes.note_acks(now, at, in_use);
         }
         let mut eliciting = self.put_path_frames(at, &mut w);
+        if acks {
+            record.gone = self.put_gone(&mut w);
+            eliciting |= record.gone != 0;
+        }
         eliciting |= self.put_wish(now, at, class.is_some(), &mut w);
         let mut wrote_media = false;
         if let Some(class) = class {
