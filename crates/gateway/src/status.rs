@@ -52,6 +52,8 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
             ("fec_repaired", lane.repaired),
             ("fec_unrepaired", lane.unrepaired),
             ("fec_recovered", lane.recovered),
+            ("lane_doubles", lane.doubled),
+            ("lane_double_octets", lane.doubled_octets),
             ("dropped_packets_unwanted", link.service.unwanted_packets()),
         ];
         let packets = link.service.packets.as_ref().map(|packets| packets.counters());
@@ -108,8 +110,8 @@ fn peer_status(gateway: &Gateway, now: Instant, peer: usize) -> PeerStatus {
 /// The lanes to a peer that are there: the configuration's in its order, then those that were made for the peer's.
 fn lanes(gateway: &Gateway, peer: usize) -> Vec<usize> {
     let (link, numbers) = (&gateway.links[peer], &gateway.peers[peer].numbers);
-    let made = (0..link.lanes()).filter(|lane| !numbers.contains(lane) && !link.is_closed(*lane));
-    numbers.iter().copied().chain(made).collect()
+    let made = (0..link.lanes()).filter(|lane| !numbers.contains(lane));
+    numbers.iter().copied().chain(made).filter(|lane| !link.is_closed(*lane)).collect()
 }
 
 fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> Option<LaneStatus> {
@@ -118,7 +120,7 @@ fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> Opt
     Some(LaneStatus {
         port,
         address: gateway.sessions.address(peer, lane),
-        works: !gateway.links[peer].lane_failed(lane) && !gateway.links[peer].is_closed(lane),
+        works: !gateway.links[peer].lane_failed(lane),
         spare: gateway.links[peer].lane_is_spare(lane),
         rtt: path.rtt,
         // What is assumed of a lane that has carried nothing is no measurement.
