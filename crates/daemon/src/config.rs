@@ -316,8 +316,7 @@ impl Config {
             return vec![LaneConfig { controller: peer.controller, ..LaneConfig::new(PortId(0), at(0)) }];
         }
         let out = peer.lanes.iter().filter(|lane| lane.ways != Ways::In);
-        let port =
-            |of: &Lane| sockets.iter().position(|s| s.is_some() && *s == of.socket).map_or(0, |i| i + 1);
+        let port = |of: &Lane| sockets.iter().position(|s| s.is_some() && *s == of.socket).map_or(0, |i| i + 1);
         let one = |(i, of): (usize, &Lane)| {
             let address = at(i).or_else(|| of.number());
             let ethernet = of.socket.as_ref().is_some_and(|socket| socket.ethernet);

@@ -1,9 +1,7 @@
 //! A new configuration for a running gateway: what can change does so without loss, what cannot is refused as a whole.
 
 use super::Link;
-use super::{
-    Config, ConfigError, Event, Gateway, PeerConfig, PeerId, PeerState, hop_config, new_link, peer_keys,
-};
+use super::{Config, ConfigError, Event, Gateway, PeerConfig, PeerId, PeerState, hop_config, new_link, peer_keys};
 use std::collections::VecDeque;
 use wavelane_base::Instant;
 use wavelane_services::hop::HopEvent;

@@ -79,7 +79,9 @@ impl Daemon {
             let in_the_way = going.clone().any(|old| old.local.port() == socket.local.port() && old.local.port() != 0);
             let opened = match start::open_lane_if_there(socket, self.mark) {
                 Err(StartError::Busy { .. }) if in_the_way => None,
-                Err(StartError::Device { source, .. }) if in_the_way && source.kind() == io::ErrorKind::AddrInUse => None,
+                Err(StartError::Device { source, .. }) if in_the_way && source.kind() == io::ErrorKind::AddrInUse => {
+                    None
+                }
                 opened => opened?,
             };
             plan.sockets[place] = Some(socket.clone());

@@ -129,12 +129,7 @@ impl Daemon {
         }
         Ok(())
     }
-    fn for_gateway(
-        &self,
-        config: &Config,
-        addresses: &[Vec<Option<SocketAddr>>],
-        ports: &PortPlan,
-    ) -> gateway::Config {
+    fn for_gateway(&self, config: &Config, addresses: &[Vec<Option<SocketAddr>>], ports: &PortPlan) -> gateway::Config {
         let mut gateway = config.to_gateway_by(addresses, &ports.sockets);
         // The interfaces' addresses may have changed; where our ICMP errors come from does not.
         gateway.packets = self.gateway.config().packets;

@@ -30,6 +30,9 @@ impl<S: Service> Link<S> {
         if self.lanes[at].is_closed() {
             return None;
         }
+        if let Some(draft) = self.compose_double(now, at, buf) {
+            return Some(draft);
+        }
         let probe = self.lanes[at].sender.poll_probe(now);
         if let Some(Probe::Mtu { datagram }) = probe {
             return self.compose_mtu_probe(now, at, buf, datagram);
@@ -76,6 +79,11 @@ impl<S: Service> Link<S> {
         if thin && self.service.hasten() && class.is_none() {
             class = Some(Class::Control);
         }
+        let second = self.doubles(now, at).filter(|_| class >= Some(Class::Micro) && !tail);
+        if second.is_some() {
+            // Bulk is no part of what goes twice.
+            class = Some(Class::Micro);
+        }
         let carries = if tail { Carries::All } else { self.carries(now, at, class) };
         let why = self.why_protect(now, at, class.filter(|_| !tail), carries);
         let reserve = if why.is_some() { RESERVE } else { 0 };
@@ -97,7 +105,7 @@ impl<S: Service> Link<S> {
             eliciting |= record.gone != 0;
         }
         eliciting |= self.put_wish(now, at, class.is_some(), &mut w);
-        let mut wrote_media = false;
+        let (mut wrote_media, mut copied) = (false, 0..0);
         if let Some(class) = class {
             let full = end.saturating_sub(DATA_HEADER_LEN);
             let before = w.len();
@@ -106,6 +114,7 @@ impl<S: Service> Link<S> {
             wrote_media = self.service.fill(now, &mut Fill { class, carries, full, w: &mut w, load, budget });
             record.carries = w.len() > before;
             eliciting |= record.carries;
+            copied = before..w.len();
         }
         if must_ping && !eliciting {
             eliciting = Frame::Ping.emit(&mut w).is_ok();
@@ -114,6 +123,10 @@ impl<S: Service> Link<S> {
             return None;
         }
         let plain_len = w.len();
+        if let Some(second) = second.filter(|_| !copied.is_empty()) {
+            let copied = DATA_HEADER_LEN + copied.start..DATA_HEADER_LEN + copied.end;
+            self.put_double(now, second, &buf[copied]);
+        }
         let app_limited = self.service.wants(now).is_none();
         match why {
             // The media were dropped in the queue meanwhile: nothing here needs symbols.

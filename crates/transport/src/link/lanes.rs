@@ -18,6 +18,10 @@ const QUICK_PACKET: Span = Span::from_millis(20);
 const UNTRIED_OCTETS: u64 = 2 * 1_500;
 /// What is on its way by another lane is repeated by the first if it arrives so much sooner, or by a quarter of the way if that is more.
 const SOONER: Span = Span::from_millis(20);
+/// A lane that failed, or loses this share, is taken for one that will again for so long.
+const SHAKY_LOSS: f64 = 0.02;
+const SHAKY_FAILED_FOR: Span = Span::from_secs(60);
+const SHAKY_LOSSY_FOR: Span = Span::from_secs(10);
 /// A padded ping is repeated no sooner than this, and costs a slow lane no more than one part in [`HELLO_SHARE`].
 const GAUGE_EVERY: Span = Span::from_secs(1);
 /// Tail probes without an answer after which a lane counts as failed while others go on.
@@ -88,6 +92,8 @@ pub(super) struct Lane<L> {
     acks_at: Instant,
     /// Bulk on it arrived late: it takes none until then.
     late_until: Instant,
+    /// It is likely to lose what is small until then.
+    shaky_until: Instant,
     /// Whether something left that asks for an answer, and when the last padded ping did.
     asked: bool,
     gauge_at: Option<Instant>,
@@ -118,6 +124,7 @@ impl<L> Lane<L> {
             sent_at: now,
             acks_at: now,
             late_until: now,
+            shaky_until: now,
             asked: false,
             gauge_at: None,
         }
@@ -199,6 +206,9 @@ impl<L> Lane<L> {
         let own = if known { view.loss } else { view.loss.max(LOSS_UNKNOWN) };
         let loss = inbound.max(own);
         self.measured = true;
+        if known && view.loss >= SHAKY_LOSS {
+            self.shaky_until = self.shaky_until.max(now + SHAKY_LOSSY_FOR);
+        }
         let bound = self.sender.gauged_rate().filter(|_| plural);
         let rate = bound.map_or(view.rate, |bound| bound.min(view.rate));
         self.rtt_min = view.rtt_min.unwrap_or(rtt);
@@ -435,7 +445,11 @@ impl<L> Lanes<L> {
         for lane in &mut self.all {
             // Other policies decide by what is delivered, or not at all.
             let probes = if bond { failed_after(lane.path.loss_outward) } else { FAILED_AFTER_PROBES };
-            lane.failed = lane.unplugged || lane.sender.unanswered_probes() >= probes;
+            let fails = lane.sender.unanswered_probes() >= probes;
+            if fails && !lane.failed {
+                lane.shaky_until = now + SHAKY_FAILED_FOR;
+            }
+            lane.failed = lane.unplugged || fails;
             lane.sender.probe_eagerly(bond);
         }
         let round = self.open().map(|(_, lane)| lane.path.rtt).max().unwrap_or(Span::ZERO);
@@ -614,6 +628,25 @@ impl<L> Lanes<L> {
             && self.all[lane].works()
             && self.all[lane].bulk
             && self.all[lane].sender.room(now, Class::Bulk) != Room::Closed
+    }
+
+    /// The lane that is taken first, if it is likely to lose what is small and others might carry it.
+    pub(super) fn shaky(&self, now: Instant, lane: usize) -> Option<&Lane<L>> {
+        let first = &self.all[lane];
+        let shaky =
+            self.are_several() && self.choice == Choice::Bond && lane == self.first() && now < first.shaky_until;
+        shaky.then_some(first).filter(|first| first.measured)
+    }
+
+    /// The other lanes by which copies of small exchanges may go, the soonest first. What they cost has to be worth nothing.
+    pub(super) fn seconds(&self) -> impl Iterator<Item = usize> {
+        let second = |lane: &Lane<L>| lane.works() && lane.sender.is_gauged() && !lane.metered && !lane.spare;
+        self.order.iter().copied().skip(1).filter(move |lane| second(&self.all[*lane]))
+    }
+
+    /// How long a full packet takes by a lane if it leaves now.
+    pub(super) fn delay_of(&self, lane: usize) -> Span {
+        self.all[lane].delay()
     }
 
     /// Gives a packet up that is on its way by a lane and would arrive sooner by the first. Whether there is one.

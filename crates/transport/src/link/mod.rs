@@ -5,6 +5,7 @@
 
 mod choice;
 mod compose;
+mod double;
 mod going;
 mod guard;
 mod inbound;
@@ -18,6 +19,7 @@ use crate::lane::{LaneReceiver, LaneView, Outcome, RIDING_DELAY, SENT_MIN};
 pub use crate::session::LANES_MAX;
 use crate::{Controller, PathView, RepairBudget, Service};
 pub use choice::Choice;
+use double::Double;
 use going::Going;
 use guard::Why;
 use inbound::InboundLoss;
@@ -143,6 +145,10 @@ pub struct LinkCounters {
     pub unrepaired: u64,
     /// Datagrams of the neighbour that we made from symbols.
     pub recovered: u64,
+    /// Small datagrams that went by a second lane as well, and what they carried there.
+    pub doubled: u64,
+    /// See `doubled`.
+    pub doubled_octets: u64,
 }
 
 /// One neighbour's lanes, and the service over them.
@@ -176,6 +182,7 @@ pub struct Link<S: Service> {
     /// Responses of the neighbour's to challenges of ours, at most [`HEARD_RESPONSES_MAX`].
     heard_responses: VecDeque<[u8; 8]>,
     going: Going,
+    double: Double,
 }
 
 impl<S: Service> Link<S> {
@@ -190,6 +197,7 @@ impl<S: Service> Link<S> {
             busy_since: None,
             heard_responses: VecDeque::new(),
             going: Going::default(),
+            double: Double::new(now),
             lanes: Lanes::new(now, &config.lanes, config.choice, sent_max, dice),
             sent_max,
             receivers: Vec::new(),
@@ -230,6 +238,7 @@ impl<S: Service> Link<S> {
         self.to_tell.clear();
         self.responses = PathResponses::default();
         self.going = Going::default();
+        self.double = Double::new(now);
         self.heard(now);
         self.service.restart(now);
     }
