@@ -10,7 +10,8 @@ export DEBIAN_FRONTEND := noninteractive
 BUILD_TOOLS := cc:build-essential curl:curl
 LAB_TOOLS := ip:iproute2 nft:nftables iptables:iptables ethtool:ethtool
 TEST_TOOLS := tcpdump:tcpdump tshark:tshark tcptrace:tcptrace kill:procps sysctl:procps ping:iputils-ping dig:bind9-dnsutils \
-  openssl:openssl nghttpd:nghttp2-server python3:python3 ssh:openssh-client dropbear:dropbear-bin rsync:rsync iperf3:iperf3 strace:strace prlimit:util-linux
+  openssl:openssl nghttpd:nghttp2-server python3:python3 ssh:openssh-client dropbear:dropbear-bin rsync:rsync iperf3:iperf3 strace:strace prlimit:util-linux \
+  irtt:irtt chromium:chromium
 # Other people's programs that the laboratory puts in the gateways' place.
 PEER_TOOLS := kcptun-client:kcptun wg:wireguard-tools
 SING_BOX := github.com/sagernet/sing-box/cmd/sing-box@v1.14.1
@@ -127,6 +128,13 @@ test:
 	cargo xtask tidy
 	step "building"
 	cargo build --workspace --bins
+	step "a Python environment for tests that call Python"
+	if environment=$$(python/environment.sh 2>"$$scratch/python"); then
+	  export PATH="$$environment/bin:$$PATH" MPLBACKEND=agg
+	else
+	  # The tests that want more than the machine's own Python has are skipped, and say so.
+	  step "none: $$(tail -n 1 "$$scratch/python")"
+	fi
 	step "tests"
 	cargo test --workspace --exclude wavelane-host --exclude wavelane-lab --exclude wavelane-daemon --exclude wavelane-probe \
 	  -- --show-output 2>&1 | tee "$$scratch/log"

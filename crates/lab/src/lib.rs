@@ -16,6 +16,7 @@ mod errand;
 mod fetch;
 mod folder;
 mod gateways;
+mod ground;
 mod http;
 mod judge;
 mod lanes;
@@ -39,6 +40,7 @@ mod world;
 pub use backend::{LATENESS_BOUND, LabBackend};
 pub use capacity::{Bench, Capacity, CapacityCase, Way, can_measure};
 pub use driver::MTU;
+pub use ground::{Ground, can_build};
 pub use pcapng::{FILE_MAX, SNAPLEN};
 
 use wavelane_run::BackendError;

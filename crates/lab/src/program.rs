@@ -72,6 +72,14 @@ impl Program {
         }
     }
 
+    /// Whether it goes on; refuses if it has ended otherwise than well.
+    pub(crate) fn running(&mut self) -> Result<bool, LabError> {
+        match self.child.try_wait() {
+            Ok(Some(status)) if status.success() => Ok(false),
+            _ => self.check().map(|()| true),
+        }
+    }
+
     /// The last thing it said.
     pub(crate) fn last_line(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();

@@ -59,6 +59,12 @@ impl Window {
     }
 }
 
+/// From when to when a stage's delays count.
+pub fn counted_part(stage: &Stage) -> (Instant, Instant) {
+    let window = Window::of(stage);
+    (window.from, window.to)
+}
+
 /// Trains of a stage with that code point.
 fn trains(m: &Measurement, index: usize, dscp: u8) -> impl Iterator<Item = &Train> + Clone {
     m.trains.iter().filter(move |train| train.label as usize == index && train.dscp == dscp)

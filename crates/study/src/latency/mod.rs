@@ -1,7 +1,8 @@
 //! Latency under load: what a queue's discipline leaves of it, for three congestion controls at four rates; and whether
-//! the simulator's FIFO delays as the laboratory's does; and a shaper before a link whose rate moves.
+//! the simulator's FIFO delays as the laboratory's does; a shaper before a link whose rate moves; and the probe beside irtt.
 
 mod moving;
+mod probe;
 mod traces;
 
 use crate::cells::{Aim, Head, judge, unproven};
@@ -15,7 +16,7 @@ use wavelane_run::{RunHooks, Verdict};
 /// The study's id.
 pub(crate) const ID: &str = "latency";
 /// Its parts: where the rows come from, or what they are of.
-pub(crate) const PARTS: [&str; 3] = ["sim", "lab", MOVING];
+pub(crate) const PARTS: [&str; 4] = ["sim", "lab", MOVING, probe::PROBE];
 /// The shaper before a link whose rate moves, in virtual time.
 const MOVING: &str = "moving";
 
@@ -173,6 +174,9 @@ pub(crate) fn run(
     rows.extend(claims);
     if options.wants(MOVING) {
         rows.extend(moving::run(options, hooks)?);
+    }
+    if options.wants(probe::PROBE) {
+        rows.extend(probe::run(options, hooks)?);
     }
     Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows))
 }
