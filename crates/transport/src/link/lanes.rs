@@ -22,6 +22,8 @@ const SOONER: Span = Span::from_millis(20);
 const SHAKY_LOSS: f64 = 0.02;
 const SHAKY_FAILED_FOR: Span = Span::from_secs(60);
 const SHAKY_LOSSY_FOR: Span = Span::from_secs(10);
+/// Octets of a small exchange, with what is around it.
+const SMALL_OCTETS: u64 = 300;
 /// A padded ping is repeated no sooner than this, and costs a slow lane no more than one part in [`HELLO_SHARE`].
 const GAUGE_EVERY: Span = Span::from_secs(1);
 /// Tail probes without an answer after which a lane counts as failed while others go on.
@@ -644,9 +646,11 @@ impl<L> Lanes<L> {
         self.order.iter().copied().skip(1).filter(move |lane| second(&self.all[*lane]))
     }
 
-    /// How long a full packet takes by a lane if it leaves now.
-    pub(super) fn delay_of(&self, lane: usize) -> Span {
-        self.all[lane].delay()
+    /// How long a small packet takes by a lane if it leaves now.
+    pub(super) fn delay_of_small(&self, lane: usize) -> Span {
+        let lane = &self.all[lane];
+        let small = lane.path.rate.time_for(Octets::new(SMALL_OCTETS)).min(lane.path.packet_time);
+        lane.delay().saturating_sub(lane.path.packet_time) + small
     }
 
     /// Gives a packet up that is on its way by a lane and would arrive sooner by the first. Whether there is one.
