@@ -3,7 +3,7 @@
 //! The configuration's order of lanes is not their numbers: a lane keeps its number as long as it is there, and its packet numbers are
 //! continued by what takes its number later.
 
-use super::{Gateway, LaneConfig, LaneState, PeerId, lane_options, overhead};
+use super::{Gateway, LaneConfig, LaneState, Medium, PeerId, lane_options, overhead};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, PortId};
 use wavelane_transport::session::{LANES_MAX, Way};
@@ -13,19 +13,24 @@ use wavelane_transport::session::{LANES_MAX, Way};
 /// The same lane keeps its number, then one by the same port that leads elsewhere. What is left over takes the place of what goes; more
 /// than went take numbers that nothing had, those of lanes that went before, and last those of lanes that were made for the peer's.
 fn numbers(old: &[(usize, Option<LaneConfig>)], new: &[LaneConfig], known: usize, closed: &[bool]) -> Vec<usize> {
-    let way = |lane: &LaneConfig| (lane.port, lane.one_way, lane.medium);
+    fn way(lane: &LaneConfig) -> (PortId, bool, Medium) {
+        (lane.port, lane.one_way, lane.medium)
+    }
+    fn same(a: &LaneConfig, b: &LaneConfig) -> bool {
+        way(a) == way(b) && a.address == b.address
+    }
+    fn moved(a: &LaneConfig, b: &LaneConfig) -> bool {
+        way(a) == way(b)
+    }
     let mut left: Vec<(usize, Option<LaneConfig>)> = old.to_vec();
     let mut found: Vec<Option<usize>> = vec![None; new.len()];
-    let same = |a: &LaneConfig, b: &LaneConfig| way(a) == way(b) && a.address == b.address;
-    let moved = |a: &LaneConfig, b: &LaneConfig| way(a) == way(b);
-    let matches: [&dyn Fn(&Option<LaneConfig>, &LaneConfig) -> bool; 3] = [
-        &|old, new| old.is_some_and(|old| same(&old, new)),
-        &|old, new| old.is_some_and(|old| moved(&old, new)),
-        &|_, _| true,
-    ];
-    for is_it in matches {
+    let matches: [fn(&LaneConfig, &LaneConfig) -> bool; 3] = [same, moved, |_, _| true];
+    for (round, is_it) in matches.into_iter().enumerate() {
         for (number, lane) in found.iter_mut().zip(new).filter(|(number, _)| number.is_none()) {
-            *number = left.iter().position(|(_, old)| is_it(old, lane)).map(|i| left.remove(i).0);
+            *number = left
+                .iter()
+                .position(|(_, old)| old.map_or(round == 2, |old| is_it(&old, lane)))
+                .map(|i| left.remove(i).0);
         }
     }
     let taken = |found: &[Option<usize>], number: usize| found.contains(&Some(number));

@@ -143,7 +143,7 @@ impl<L> Lane<L> {
 
     /// Whether there is something behind its port; returns whether that is news.
     pub(super) fn set_there(&mut self, there: bool) -> bool {
-        if self.unplugged == !there {
+        if self.unplugged != there {
             return false;
         }
         (self.unplugged, self.blocked) = (!there, !there);
