@@ -188,6 +188,7 @@ FRAMES = {
     "packet": (0x40, [("flags", number(1, 3)), ("number", LONG), (1, "back", LONG), (1, "hold_ms", LONG), (2, "offset", number(2)), (2, "total", number(2)), ("octets", REST)]),
     "path_challenge": (0x48, [("octets", octets(8))]),
     "path_response": (0x49, [("octets", octets(8))]),
+    "lane_gone": (0x4A, [("lane", BYTE), ("next", number(8))]),
 }
 KINDS = {kind: name for name, (kind, _) in FRAMES.items()}
 
@@ -249,6 +250,7 @@ def sample() -> list[tuple[str, str]]:
     lines += [("repair", f"lane=2 key=0 first={NUMBER_MAX - 7} mask=81 symbol="), ("repaired", "lane=2 numbers=7-7,1-3")]
     lines += [("packet", f"flags={flags} number=16384 {more}octets=4500") for flags, more in [(0, ""), (1, "back=2 hold_ms=40 "), (2, "offset=1198 total=1200 "), (3, "back=16384 hold_ms=0 offset=0 total=2 ")]]
     lines += [("path_challenge", "octets=0102030405060708"), ("path_response", "octets=0909090909090909")]
+    lines += [("lane_gone", "lane=3 next=258"), ("lane_gone", f"lane=7 next={NUMBER_MAX}")]
     return lines
 
 
@@ -259,7 +261,7 @@ REFUSED = [
     *("090206050600", "0902000506410100", "0902000506010305", "0300080502", "05020a09", "0b070a", "0b0700", "0d070502", "0600090010"),
     *("040005" + "00" * 10, "100080000101", "1000000000", "100000000102", "1000000011" + "01" * 17, "1000" + "00ffffffffffffffff0101"),
     *("0200000000000000", "110000", "404003040700", "4040020007", "4040050107000045", "4040050107080045", "404007020700010001" + "45"),
-    *("40480701020304050607", "404809010203040506070809", PASSAGE + "10", PASSAGE + "0400", PASSAGE + "0802"),
+    *("40480701020304050607", "404809010203040506070809", "404a080301020304050607", "404a0a03010203040506070809", PASSAGE + "10", PASSAGE + "0400", PASSAGE + "0802"),
 ]
 
 

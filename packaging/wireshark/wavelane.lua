@@ -15,7 +15,7 @@ local FRAMES = {
   [0x06] = "Offer", [0x07] = "Data", [0x08] = "DataToEnd", [0x09] = "Receipt", [0x0a] = "Finish", [0x0b] = "Reset",
   [0x0c] = "Forget", [0x0d] = "Progress", [0x0e] = "Close", [0x0f] = "Protected", [0x10] = "Repair",
   [0x11] = "Repaired", [0x12] = "ResetAfter", [0x18] = "OpenPassage", [0x19] = "AnswerPassage", [0x40] = "Packet",
-  [0x48] = "PathChallenge", [0x49] = "PathResponse",
+  [0x48] = "PathChallenge", [0x49] = "PathResponse", [0x4a] = "LaneGone",
 }
 local STATES = { [0] = "accept", "wait", "complete", "already have", "unknown", "refuse" }
 local REASONS = {
@@ -299,6 +299,11 @@ local SKIPPABLE = {
   end,
   [0x48] = function(c, t) c:bytes(t, "token", 8) end,
   [0x49] = function(c, t) c:bytes(t, "token", 8) end,
+  [0x4a] = function(c, t)
+    local lane = c:u8(t, "lane")
+    c:bytes(t, "octets", 8)
+    return string.format("lane %d", lane)
+  end,
 }
 
 -- Frames back to back. Returns their names.

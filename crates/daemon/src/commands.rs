@@ -397,7 +397,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
     for device in config.lane_sockets().into_iter().filter_map(|socket| socket.device) {
         if !wavelane_host::interface_exists(&device) {
             warnings.push(format!(
-                "device {device} of a lane does not exist here yet: the daemon does not start before it does"
+                "device {device} of a lane does not exist here yet: the lane carries nothing before it does"
             ));
         }
     }

@@ -303,7 +303,7 @@ impl Config {
         Self::parse(&text, &path.display().to_string(), folder)
     }
 
-    /// The lanes' own sockets: the ports 1, 2, ... of the gateway; port 0 is that of `listen`.
+    /// The lanes' own sockets: the ports 1, 2, ... of the gateway at its start; port 0 is that of `listen`.
     pub fn lane_sockets(&self) -> Vec<LaneSocket> {
         let mut sockets = Vec::new();
         for socket in self.peers.iter().flat_map(|peer| &peer.lanes).filter_map(|lane| lane.socket.as_ref()) {
@@ -315,14 +315,18 @@ impl Config {
     }
 
     /// What the gateway machine is told of a peer's lanes. `addresses` are where it is called by each, as far as that is known.
-    fn gateway_lanes(&self, peer: &Peer, sockets: &[LaneSocket], addresses: &[Option<SocketAddr>]) -> Vec<LaneConfig> {
+    fn gateway_lanes(
+        &self,
+        peer: &Peer,
+        sockets: &[Option<LaneSocket>],
+        addresses: &[Option<SocketAddr>],
+    ) -> Vec<LaneConfig> {
         let at = |lane: usize| addresses.get(lane).copied().flatten();
         if peer.lanes.is_empty() {
             return vec![LaneConfig { controller: peer.controller, ..LaneConfig::new(PortId(0), at(0)) }];
         }
         let out = peer.lanes.iter().filter(|lane| lane.ways != Ways::In);
-        let port =
-            |of: &Lane| sockets.iter().position(|socket| Some(socket) == of.socket.as_ref()).map_or(0, |i| i + 1);
+        let port = |of: &Lane| sockets.iter().position(|s| s.is_some() && *s == of.socket).map_or(0, |i| i + 1);
         let one = |(i, of): (usize, &Lane)| {
             let address = at(i).or_else(|| of.number());
             let ethernet = of.socket.as_ref().is_some_and(|socket| socket.ethernet);
@@ -339,14 +343,23 @@ impl Config {
         out.enumerate().map(one).collect()
     }
 
-    /// What the gateway machine is told. `addresses` are the resolved addresses of each peer's lanes out, in order.
+    /// What the gateway machine is told at its start. `addresses` are the resolved addresses of each peer's lanes out, in order.
     pub fn to_gateway(&self, addresses: &[Vec<Option<SocketAddr>>]) -> gateway::Config {
-        let sockets = self.lane_sockets();
+        let sockets: Vec<_> = self.lane_sockets().into_iter().map(Some).collect();
+        self.to_gateway_by(addresses, &sockets)
+    }
+
+    /// The same with `sockets` as the ports 1, 2, ..., of which some may be nobody's.
+    pub(crate) fn to_gateway_by(
+        &self,
+        addresses: &[Vec<Option<SocketAddr>>],
+        sockets: &[Option<LaneSocket>],
+    ) -> gateway::Config {
         let peers = self.peers.iter().enumerate().map(|(i, p)| PeerConfig {
             name: p.name.clone(),
             public_key: p.public_key,
             preshared_key: p.preshared_key,
-            lanes: self.gateway_lanes(p, &sockets, addresses.get(i).map_or(&[], Vec::as_slice)),
+            lanes: self.gateway_lanes(p, sockets, addresses.get(i).map_or(&[], Vec::as_slice)),
             choice: p.choice,
             keepalive: p.keepalive,
             allow_sources: p.allow_sources.clone(),
@@ -396,7 +409,6 @@ impl Config {
             ("[tun]", self.tun == new.tun),
             ("[[forward]]", forwards(self) == forwards(new)),
             ("[clock]", self.clock == new.clock),
-            ("the devices and local addresses of [[peer.lane]]", self.lane_sockets() == new.lane_sockets()),
         ];
         same.into_iter().find(|(_, same)| !same).map(|(key, _)| key)
     }

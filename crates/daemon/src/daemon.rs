@@ -66,6 +66,7 @@ const TOKEN_NAMES: u64 = 8;
 const TOKEN_KERNEL: u64 = 9;
 const TOKEN_EXAMINER: u64 = 10;
 const TOKEN_ROUTES: u64 = 11;
+const TOKEN_LINKS: u64 = 12;
 const TOKEN_FORWARDS: u64 = 16;
 /// The lanes' sockets, by port.
 const TOKEN_LANES: u64 = 1 << 31;
@@ -252,6 +253,7 @@ impl Daemon {
         daemon.watch().map_err(system("epoll"))?;
         daemon.announce(&remarks);
         daemon.know_own_addresses();
+        daemon.tell_ports();
         daemon.recall_peers();
         daemon.supervisor.ready(now, &format!("listens on UDP {}", daemon.config.listen));
         Ok(daemon)
@@ -259,7 +261,9 @@ impl Daemon {
     fn watch(&self) -> io::Result<()> {
         let poller = &self.poller;
         for (lane, token) in self.lanes.iter().zip(TOKEN_LANES..) {
-            poller.add(&lane.socket, token, Watch::Edges)?;
+            if let Some(socket) = &lane.socket {
+                poller.add(socket, token, Watch::Edges)?;
+            }
         }
         poller.add(&self.signals, TOKEN_SIGNAL, Watch::Readable)?;
         poller.add(&self.reloads.signal, TOKEN_RELOAD, Watch::Readable)?;
@@ -267,6 +271,9 @@ impl Daemon {
         poller.add(&self.names.bell, TOKEN_NAMES, Watch::Readable)?;
         if let Some(routes) = &self.routes {
             poller.add(&routes.bell, TOKEN_ROUTES, Watch::Readable)?;
+        }
+        if let Some(changes) = &self.devices.changes {
+            poller.add(changes, TOKEN_LINKS, Watch::Readable)?;
         }
         if let Some(kernel) = &self.kernel {
             poller.add(&kernel.bell, TOKEN_KERNEL, Watch::Readable)?;
@@ -365,6 +372,7 @@ impl Daemon {
             TOKEN_EXAMINER => self.hear_of_examinations(),
             TOKEN_NAMES => self.hear_of_names(),
             TOKEN_ROUTES => self.hear_of_routes(),
+            TOKEN_LINKS => self.links_changed(),
             token @ TOKEN_TPROXY..=TOKEN_TPROXY_LAST => self.accept_transparent((token - TOKEN_TPROXY) as usize),
             token if token >= TOKEN_CONNECTIONS => self.socket_ready(token, ready),
             token if token >= TOKEN_LANES => self.lane_ready((token - TOKEN_LANES) as usize, ready),

@@ -102,8 +102,10 @@ impl Names {
     pub(crate) fn arrange(&mut self, now: Instant, config: &Config) {
         let mut before = std::mem::take(&mut self.entries);
         let mut entry = |peer: &Peer, way: (usize, usize), (text, bound): (Option<String>, SocketAddr)| {
-            let same = |e: &Entry| e.key == peer.public_key && e.text == text && (e.way.1, e.bound) == (way.1, bound);
-            if let Some(i) = before.iter().position(same) {
+            // Lanes before it may have come or gone.
+            let same = |e: &Entry| e.key == peer.public_key && e.text == text && e.bound == bound;
+            let here = |e: &Entry| same(e) && e.way.1 == way.1;
+            if let Some(i) = before.iter().position(here).or_else(|| before.iter().position(same)) {
                 let entry = before.swap_remove(i);
                 let once = entry.is_name() && entry.due.is_none();
                 let due = if once { Some(now) } else { entry.due };

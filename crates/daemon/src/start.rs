@@ -127,7 +127,8 @@ pub(crate) struct Transparent {
 /// Everything opened.
 pub(crate) struct Opened {
     /// The socket of `listen`, then the lanes' own.
-    pub(crate) lanes: Vec<LaneMedium>,
+    /// The gateway's ports. One whose device is not there yet has no socket.
+    pub(crate) lanes: Vec<Option<LaneMedium>>,
     pub(crate) control: Control,
     pub(crate) forwards: Vec<TcpListener>,
     pub(crate) transparent: Option<Transparent>,
@@ -179,16 +180,24 @@ pub(crate) fn open_lane(socket: &LaneSocket, mark: Option<u32>) -> io::Result<La
     })
 }
 
+/// The same; `None` if its device is not there yet.
+pub(crate) fn open_lane_if_there(socket: &LaneSocket, mark: Option<u32>) -> Result<Option<LaneMedium>, StartError> {
+    if socket.device.as_deref().is_some_and(|device| !wavelane_host::interface_exists(device)) {
+        return Ok(None);
+    }
+    open_lane(socket, mark).map(Some).map_err(|source| match &socket.device {
+        Some(device) => StartError::Device { device: device.clone(), source },
+        None => port_error("UDP port", socket.local)(source),
+    })
+}
+
 /// Opens it. `lock` is there if this daemon is the one that takes traffic in this network namespace.
 fn open_all(config: &Config, lock: Option<UnixDatagram>) -> Result<Opened, StartError> {
     let mark = lock.is_some().then_some(MARK_OWN);
     let listen = UdpLane::bind(config.listen, mark, None).map_err(port_error("UDP port", config.listen))?;
-    let mut lanes = vec![LaneMedium::Udp(listen)];
+    let mut lanes = vec![Some(LaneMedium::Udp(listen))];
     for socket in config.lane_sockets() {
-        lanes.push(open_lane(&socket, mark).map_err(|source| match &socket.device {
-            Some(device) => StartError::Device { device: device.clone(), source },
-            None => port_error("UDP port", socket.local)(source),
-        })?);
+        lanes.push(open_lane_if_there(&socket, mark)?);
     }
     let control = Control::bind(&config.control)?;
     let mut forwards = Vec::new();

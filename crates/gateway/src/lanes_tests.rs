@@ -24,6 +24,8 @@ struct World {
     pipe: VecDeque<(Instant, usize, PortId, SocketAddr, Vec<u8>)>,
     /// Uplinks that carry nothing.
     cut: Vec<u16>,
+    /// Datagrams offered to each uplink, either way.
+    offered: [u64; LANES_MAX],
 }
 
 impl World {
@@ -35,7 +37,7 @@ impl World {
         b.peers[0].lanes[0].address = None;
         let make =
             |config, seed: u64| Gateway::new(now, config, 1, wavelane_base::Seed(seed).entropy("lanes")).unwrap();
-        Self { now, nodes: [make(a, 1), make(b, 2)], pipe: VecDeque::new(), cut: Vec::new() }
+        Self { now, nodes: [make(a, 1), make(b, 2)], pipe: VecDeque::new(), cut: Vec::new(), offered: [0; LANES_MAX] }
     }
 
     fn drain(&mut self) {
@@ -45,6 +47,7 @@ impl World {
                 while let Some(out) = self.nodes[side].poll_transmit(self.now, PortId(port), &mut buf, 1) {
                     let to = out.to.unwrap();
                     let by = if side == 0 { port } else { u16::from(to.to_string().as_bytes()[8] - b'1') };
+                    self.offered[usize::from(by)] += 1;
                     if self.cut.contains(&by) {
                         continue;
                     }
@@ -72,7 +75,8 @@ impl World {
             self.now = next.max(self.now);
             while self.pipe.front().is_some_and(|f| f.0 <= self.now) {
                 let (_, to, port, from, mut bytes) = self.pipe.pop_front().unwrap();
-                let meta = FrameMeta { rx_time: self.now, from: Some(from), ..FrameMeta::default() };
+                let at = (to == 0).then(|| uplink(port.0).ip());
+                let meta = FrameMeta { rx_time: self.now, from: Some(from), at, ..FrameMeta::default() };
                 self.nodes[to].handle_frame(self.now, port, &mut bytes, meta);
             }
             self.nodes.iter_mut().for_each(|node| node.handle_timeout(self.now));
@@ -143,7 +147,7 @@ fn a_peer_gets_no_more_lanes_than_there_are_numbers() {
 }
 
 #[test]
-fn a_reload_changes_lane_policies_but_not_their_number() {
+fn a_reload_changes_lane_policies() {
     let mut world = World::new(2);
     let flow = world.connect();
     assert!(world.carry(flow, 0, 300_000));
@@ -165,7 +169,138 @@ fn a_reload_changes_lane_policies_but_not_their_number() {
         assert!(world.carry(flow, 0, 300_000));
         assert_eq!(spare(&world), expected, "{choice:?} {metered:?}");
     }
-    wanted.peers[0].lanes.push(LaneConfig::new(PortId(2), Some(HUB)));
-    let why = world.nodes[0].check_reload(&wanted).unwrap_err().to_string();
-    assert!(why.contains("the lanes of peer") && why.contains("restart"), "{why}");
+}
+
+impl World {
+    /// The near gateway's lanes are those by these ports now.
+    fn reload(&mut self, ports: &[u16]) {
+        let mut wanted = self.nodes[0].config().clone();
+        wanted.peers[0].lanes = ports.iter().map(|port| LaneConfig::new(PortId(*port), Some(HUB))).collect();
+        self.nodes[0].reload(self.now, wanted).unwrap();
+    }
+
+    fn ports(&self, side: usize) -> Vec<u16> {
+        self.nodes[side].status(self.now).peers[0].lanes.iter().map(|lane| lane.port.0).collect()
+    }
+
+    /// Where the hub's lanes lead.
+    fn led_to(&self) -> Vec<SocketAddr> {
+        let mut to: Vec<_> =
+            self.nodes[1].status(self.now).peers[0].lanes.iter().filter_map(|lane| lane.address).collect();
+        to.sort_unstable();
+        to
+    }
+
+    /// Both ways, with a reload once a part of it has crossed.
+    fn carry_during_reload(&mut self, flow: (FlowId, FlowId), ports: &[u16]) {
+        assert!(self.carry(flow, 0, 100_000));
+        // In flight when the lanes change.
+        let more = [7; 200_000];
+        let begun = self.nodes[0].write(self.now, flow.0, &more);
+        self.drain();
+        self.reload(ports);
+        let (mut read, mut buf, mut written) = (0, [0; 4096], begun);
+        let all = self.run(Span::from_secs(10), |world| {
+            written += world.nodes[0].write(world.now, flow.0, &more[written..]);
+            while let ReadOutcome::Data(n) = world.nodes[1].read(world.now, flow.1, &mut buf) {
+                read += n;
+            }
+            read == more.len()
+        });
+        assert!(all, "{read} of {}", more.len());
+        assert!(self.carry((flow.1, flow.0), 1, 300_000));
+    }
+}
+
+#[test]
+fn lanes_come_and_go_with_bytes_on_their_way() {
+    let mut world = World::new(2);
+    let flow = world.connect();
+    world.carry_during_reload(flow, &[0, 1, 2]);
+    assert_eq!((world.ports(0), world.led_to()), (vec![0, 1, 2], (0..3).map(uplink).collect()));
+    world.carry_during_reload(flow, &[2, 1]);
+    assert_eq!((world.ports(0), world.led_to()), (vec![2, 1], vec![uplink(1), uplink(2)]));
+    let before = world.offered;
+    assert!(world.carry(flow, 0, 500_000) && world.carry((flow.1, flow.0), 1, 500_000));
+    assert_eq!(world.offered[0], before[0], "nothing goes where the lane led");
+    assert!(world.offered[1] > before[1] && world.offered[2] > before[2]);
+    world.carry_during_reload(flow, &[2]);
+    assert_eq!((world.ports(0), world.led_to()), (vec![2], vec![uplink(2)]));
+    world.carry_during_reload(flow, &[3, 2]);
+    assert_eq!((world.ports(0), world.led_to()), (vec![3, 2], vec![uplink(2), uplink(3)]));
+}
+
+#[test]
+fn a_lane_by_another_port_takes_the_place_of_the_only_one() {
+    let mut world = World::new(1);
+    let flow = world.connect();
+    world.carry_during_reload(flow, &[5]);
+    assert_eq!((world.ports(0), world.led_to()), (vec![5], vec![uplink(5)]));
+}
+
+#[test]
+fn numbers_suffice_however_often_lanes_change() {
+    let mut world = World::new(3);
+    let flow = world.connect();
+    for round in 0..24_u16 {
+        let ports: Vec<u16> = (0..1 + round % 4).map(|i| (round * 3 + i) % LANES_MAX as u16).collect();
+        world.carry_during_reload(flow, &ports);
+        let mut led: Vec<_> = ports.iter().copied().map(uplink).collect();
+        led.sort_unstable();
+        assert_eq!((world.ports(0), world.led_to()), (ports, led), "round {round}");
+    }
+}
+
+#[test]
+fn a_port_without_a_socket_is_left_at_once() {
+    let mut world = World::new(2);
+    let flow = world.connect();
+    assert!(world.carry(flow, 0, 1_000_000));
+    // What leaves by it now is lost.
+    world.cut = vec![1];
+    let written = world.nodes[0].write(world.now, flow.0, &[1; 100_000]);
+    world.drain();
+    let (now, began) = (world.now, world.now);
+    world.nodes[0].set_port_there(now, PortId(1), false);
+    let works = |world: &World| {
+        let lanes = &world.nodes[0].status(world.now).peers[0].lanes;
+        [lanes[0].works, lanes[1].works]
+    };
+    assert_eq!(works(&world), [true, false]);
+    let (mut read, mut buf) = (0, [0; 4096]);
+    let all = world.run(Span::from_secs(5), |world| {
+        while let ReadOutcome::Data(n) = world.nodes[1].read(world.now, flow.1, &mut buf) {
+            read += n;
+        }
+        read == written
+    });
+    // No probe is waited for: a round trip, and what the other lane takes for it.
+    let took = world.now.since(began);
+    assert!(all && took < Span::from_millis(150), "{read} of {written} in {took}");
+    world.cut.clear();
+    let now = world.now;
+    world.nodes[0].set_port_there(now, PortId(1), true);
+    assert_eq!(works(&world), [true, true]);
+    let before = world.offered[1];
+    assert!(world.carry(flow, 0, 1_000_000));
+    assert!(world.offered[1] > before + 50);
+}
+
+#[test]
+fn an_address_of_ours_that_goes_is_left_at_once() {
+    let mut world = World::new(1);
+    let flow = world.connect();
+    assert!(world.carry(flow, 0, 100_000));
+    let sent = |world: &mut World| {
+        let (now, mut buf) = (world.now, [0; 2048]);
+        core::iter::from_fn(|| world.nodes[0].poll_transmit(now, PortId(0), &mut buf, 1)).last()
+    };
+    let at: std::net::IpAddr = "192.0.2.1".parse().unwrap();
+    world.nodes[0].write(world.now, flow.0, &[1; 100]);
+    assert_eq!(sent(&mut world).unwrap().from, Some(at));
+    let (now, other) = (world.now, "192.0.2.77".parse().unwrap());
+    world.nodes[0].addresses_gone(now, &[other]);
+    assert!(sent(&mut world).is_none());
+    world.nodes[0].addresses_gone(now, &[at]);
+    assert_eq!(sent(&mut world).expect("the peer is to see where we are").from, None);
 }

@@ -14,6 +14,7 @@ mod edge;
 mod faults;
 mod flows;
 mod grants;
+mod lanes;
 mod lost;
 mod moves;
 mod packets;
@@ -133,6 +134,10 @@ struct PeerState {
     lanes: Vec<LaneState>,
     /// By the number of a lane of the peer's: the lane of ours that is its other direction.
     pairs: [Option<usize>; LANES_MAX],
+    /// The numbers of the lanes that the configuration has, in its order; others were made for the peer's.
+    numbers: Vec<usize>,
+    /// By the number of a lane of the peer's: what it sent before this number belongs to a lane that has gone.
+    gone_below: [u64; LANES_MAX],
 }
 
 /// What the gateway itself remembers of a lane.
@@ -147,7 +152,8 @@ struct LaneState {
 
 impl PeerState {
     fn new(lanes: usize) -> Self {
-        Self { lanes: (0..lanes).map(|_| LaneState::default()).collect(), ..Self::default() }
+        let numbers = (0..lanes).collect();
+        Self { lanes: (0..lanes).map(|_| LaneState::default()).collect(), numbers, ..Self::default() }
     }
 }
 
@@ -239,20 +245,23 @@ impl Gateway {
         let config = self.config.peers.get_mut(peer.0);
         let Some(config) = config.and_then(|config| config.lanes.get_mut(lane)) else { return };
         config.address = Some(address);
+        let lane = self.peers[peer.0].numbers[lane];
         self.links[peer.0].set_overhead(lane, overhead(config.medium, config.address));
         self.sessions.rehome(now, peer.0, lane, address);
+        self.reopen_lane(now, peer, lane);
         self.settle(now, peer);
     }
 
-    /// Whether nothing comes back of what leaves by a lane to the peer.
+    /// Whether nothing comes back of what leaves by a lane to the peer, by its place in the configuration.
     pub fn lane_failed(&self, peer: PeerId, lane: usize) -> bool {
-        self.links.get(peer.0).is_some_and(|link| lane < link.lanes() && link.lane_failed(lane))
+        let number = self.peers.get(peer.0).and_then(|state| state.numbers.get(lane));
+        number.is_some_and(|lane| self.links[peer.0].lane_failed(*lane))
     }
 
     /// Whether a port takes datagrams now. The owner of several says so, for what one does not take another carries.
     pub fn set_port_room(&mut self, now: Instant, port: PortId, room: bool) {
         for (peer, link) in self.links.iter_mut().enumerate() {
-            for lane in (0..link.lanes()).filter(|lane| self.sessions.port(peer, *lane) == port) {
+            for lane in (0..link.lanes()).filter(|lane| self.sessions.port(peer, *lane) == Some(port)) {
                 link.set_room(now, lane, room);
             }
         }
@@ -261,7 +270,7 @@ impl Gateway {
     /// Whether a port takes bulk now; small frames it always takes. The owner of a radio says so, to keep its queue short.
     pub fn set_bulk_room(&mut self, port: PortId, room: bool) {
         for (peer, link) in self.links.iter_mut().enumerate() {
-            for lane in (0..link.lanes()).filter(|lane| self.sessions.port(peer, *lane) == port) {
+            for lane in (0..link.lanes()).filter(|lane| self.sessions.port(peer, *lane) == Some(port)) {
                 link.hold_bulk(lane, !room);
             }
         }
@@ -339,10 +348,11 @@ impl Gateway {
         let peer = PeerId(session.peer);
         self.peers[peer.0].met = true;
         if session.restarted {
-            self.peers[peer.0].pairs = Default::default();
+            let state = &mut self.peers[peer.0];
+            (state.pairs, state.gone_below) = Default::default();
             // Lanes made for the other directions of its lanes lead nowhere until those are heard again.
-            let configured = self.config.peers[peer.0].lanes.len();
-            (configured..self.sessions.ways(peer.0)).for_each(|way| self.sessions.forget_address(peer.0, way));
+            let made = (0..self.sessions.ways(peer.0)).filter(|way| !state.numbers.contains(way));
+            made.for_each(|way| self.sessions.forget_address(peer.0, way));
             self.links[peer.0].restart(now);
             self.events.push_back(Event::PeerRestarted(peer));
         }
@@ -374,7 +384,10 @@ impl Gateway {
                 if let Some(session) = established {
                     self.established(now, &session);
                 }
-                if let Some(ours) = self.lane_back(now, PeerId(peer), lane, (port, meta.from)) {
+                let late = number < self.peers[peer].gone_below[usize::from(lane)];
+                let back = if late { None } else { self.lane_back(now, PeerId(peer), lane, (port, meta.from)) };
+                if let Some(ours) = back {
+                    self.reopen_lane(now, PeerId(peer), ours);
                     if newest {
                         self.sessions.set_local(peer, ours, meta.at);
                     }
@@ -387,6 +400,7 @@ impl Gateway {
                 let arrival = Arrival { now, rx_time: meta.rx_time, lane, number, ecn: meta.ecn };
                 self.links[peer].handle_payload(arrival, &datagram[payload]);
                 self.take_path_responses(now, PeerId(peer));
+                self.take_gone(now, PeerId(peer));
                 self.settle(now, PeerId(peer));
             }
             Incoming::Established(session) => {

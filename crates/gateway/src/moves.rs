@@ -1,6 +1,6 @@
 //! A peer's datagrams come from somewhere else: following it there, and having it prove that it is there.
 
-use super::{Gateway, LaneConfig, LaneState, PeerId, lane_options};
+use super::{Gateway, LaneState, PeerId, lane_options};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, PortId, Span};
 use wavelane_transport::session::{Established, LANES_MAX, Way};
@@ -20,30 +20,27 @@ impl Gateway {
     ) -> Option<usize> {
         let pairs = self.peers[peer.0].pairs;
         let by_port =
-            |lane: &usize| self.sessions.port(peer.0, *lane) == port && !self.sessions.is_one_way(peer.0, *lane);
+            |lane: &usize| self.sessions.port(peer.0, *lane) == Some(port) && !self.sessions.is_one_way(peer.0, *lane);
         if let Some(ours) = pairs[usize::from(theirs)].filter(by_port) {
             return Some(ours);
         }
         let lanes: Vec<usize> = (0..self.sessions.ways(peer.0)).filter(by_port).collect();
-        let of_port = *lanes.first()?;
+        lanes.first()?;
         let mut free = lanes.into_iter().filter(|lane| !pairs.contains(&Some(*lane)));
         let first = free.next();
         let there = |lane: &usize| self.sessions.address(peer.0, *lane) == from;
         let ours = match first.filter(there).or_else(|| free.find(there)).or(first) {
             Some(lane) => lane,
-            None if self.links[peer.0].lanes() < LANES_MAX => self.add_lane(now, peer, of_port),
+            None if self.links[peer.0].lanes() < LANES_MAX => self.add_lane(now, peer, port),
             None => return None,
         };
         self.peers[peer.0].pairs[usize::from(theirs)] = Some(ours);
         Some(ours)
     }
 
-    /// One more lane to the peer, by the port of lane `like`. It leads nowhere until the peer is heard on it.
-    fn add_lane(&mut self, now: Instant, peer: PeerId, like: usize) -> usize {
-        let port = self.sessions.port(peer.0, like);
-        let of_port = self.config.peers[peer.0].lanes.iter().find(|lane| lane.port == port);
-        let config =
-            LaneConfig { address: None, one_way: false, ..of_port.copied().unwrap_or(LaneConfig::new(port, None)) };
+    /// One more lane to the peer, by `port`. It leads nowhere until the peer is heard on it.
+    fn add_lane(&mut self, now: Instant, peer: PeerId, port: PortId) -> usize {
+        let config = self.lane_like(peer, LANES_MAX, port);
         self.sessions.add_way(peer.0, Way { port, address: None, one_way: false });
         self.links[peer.0].add_lane(now, &lane_options(&self.config, &config), self.dice.split());
         self.peers[peer.0].lanes.push(LaneState::default());
@@ -99,9 +96,11 @@ impl Gateway {
     /// Where the peer is by its first lane and from which of our addresses it is reached, if it was heard there recently and has proven that it
     /// is there: worth remembering for [`Gateway::recall`].
     pub fn proven_place(&self, now: Instant, peer: PeerId) -> Option<(SocketAddr, Option<IpAddr>)> {
-        let address = self.sessions.address(peer.0, 0)?;
-        let proven = self.peers.get(peer.0)?.lanes.first()?.addresses.is_proven(now, address);
-        proven.then(|| (address, self.sessions.local(peer.0, 0)))
+        let state = self.peers.get(peer.0)?;
+        let first = *state.numbers.first()?;
+        let address = self.sessions.address(peer.0, first)?;
+        let proven = state.lanes.get(first)?.addresses.is_proven(now, address);
+        proven.then(|| (address, self.sessions.local(peer.0, first)))
     }
 
     /// Right after the start: the peer, of whom the configuration tells no address, was here before. It is called there a few

@@ -1,9 +1,7 @@
 //! A new configuration for a running gateway: what can change does so without loss, what cannot is refused as a whole.
 
 use super::Link;
-use super::{
-    Config, ConfigError, Event, Gateway, PeerConfig, PeerId, PeerState, hop_config, lane_options, new_link, peer_keys,
-};
+use super::{Config, ConfigError, Event, Gateway, PeerConfig, PeerId, PeerState, hop_config, new_link, peer_keys};
 use std::collections::VecDeque;
 use wavelane_base::Instant;
 use wavelane_services::hop::HopEvent;
@@ -43,12 +41,9 @@ impl Gateway {
         }
         for peer in &config.peers {
             let Some(before) = self.peer_with(&peer.public_key).map(|i| &old.peers[i]) else { continue };
-            let ways = |peer: &PeerConfig| peer.lanes.iter().map(|l| (l.port, l.one_way, l.medium)).collect::<Vec<_>>();
-            if ways(peer) != ways(before) {
-                return fixed(&format!("the lanes of peer '{}'", peer.name));
-            }
             let controllers = |peer: &PeerConfig| peer.lanes.iter().map(|l| l.controller).collect::<Vec<_>>();
-            if controllers(peer) != controllers(before) {
+            let both = controllers(before).into_iter().zip(controllers(peer));
+            if both.into_iter().any(|(old, new)| old != new) {
                 return fixed(&format!("the controller of peer '{}'", peer.name));
             }
             if peer.preshared_key != before.preshared_key {
@@ -70,6 +65,7 @@ impl Gateway {
     pub fn reload(&mut self, now: Instant, config: Config) -> Result<(), ReloadError> {
         self.check_reload(&config)?;
         let places: Vec<Option<usize>> = config.peers.iter().map(|p| self.peer_with(&p.public_key)).collect();
+        let lanes: Vec<_> = places.iter().map(|place| place.map(|i| self.configured_lanes(i))).collect();
         for going in (0..self.links.len()).filter(|i| !places.contains(&Some(*i))) {
             self.dismiss(now, PeerId(going));
         }
@@ -94,11 +90,6 @@ impl Gateway {
             });
             link.service.blocks.set_limits(hop_config(&config, peer));
             link.set_keepalive(peer.keepalive);
-            let options: Vec<_> = peer.lanes.iter().map(|lane| lane_options(&config, lane)).collect();
-            link.set_choice(now, peer.choice, &options);
-            for lane in peer.lanes.iter().skip(link.lanes()) {
-                link.add_lane(now, &lane_options(&config, lane), self.dice.split());
-            }
             let lanes = link.lanes();
             self.links.push(link);
             self.peers.push(place.and_then(|i| states[i].take()).unwrap_or_else(|| PeerState::new(lanes)));
@@ -110,6 +101,12 @@ impl Gateway {
         self.packets.set_routes(&config);
         self.cache.set_budget(config.cache.get());
         self.config = config;
+        for (peer, before) in lanes.into_iter().enumerate() {
+            // Of one that is new here, or back, nothing is known of its lanes but how many it had.
+            let had = self.links[peer].lanes();
+            let before = before.unwrap_or_else(|| (0..had).map(|number| (number, None)).collect());
+            self.set_lanes(now, PeerId(peer), &before);
+        }
         self.ways.forget_all();
         self.share_out(now);
         self.leave_lost_ways(now);

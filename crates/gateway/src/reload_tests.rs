@@ -100,7 +100,6 @@ fn what_cannot_change_is_refused_and_everything_stays() {
         (fixed(|c| c.mtu_max = 1_400), "mtu_max"),
         (fixed(|c| c.packets = Some(PacketConfig::default())), "packet service"),
         (fixed(|c| c.peers[0].lanes[0].controller = Controller::Cubic), "controller of peer 'peer-2'"),
-        (fixed(|c| c.peers[0].lanes[0].one_way = true), "lanes of peer 'peer-2'"),
         (fixed(|c| c.peers[0].preshared_key = Some([1; 32])), "preshared key"),
         (fixed(|c| c.peers.push(c.peers[0].clone())), "same public key"),
         (fixed(|c| c.flows_max = 0), "flows_max"),

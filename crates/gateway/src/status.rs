@@ -52,6 +52,8 @@ pub(super) fn snapshot(gateway: &Gateway, now: Instant) -> Status {
             ("fec_repaired", lane.repaired),
             ("fec_unrepaired", lane.unrepaired),
             ("fec_recovered", lane.recovered),
+            ("lane_doubles", lane.doubled),
+            ("lane_double_octets", lane.doubled_octets),
             ("dropped_packets_unwanted", link.service.unwanted_packets()),
         ];
         let packets = link.service.packets.as_ref().map(|packets| packets.counters());
@@ -91,7 +93,7 @@ fn peer_status(gateway: &Gateway, now: Instant, peer: usize) -> PeerStatus {
         name: gateway.config.peers[peer].name.clone(),
         up: state.up && gateway.sessions.can_seal(now, peer),
         address: gateway.sessions.address(peer, link.best_lane()),
-        lanes: (0..link.lanes()).map(|lane| lane_status(gateway, now, peer, lane)).collect(),
+        lanes: lanes(gateway, peer).into_iter().filter_map(|lane| lane_status(gateway, now, peer, lane)).collect(),
         silence: state.heard.map(|at| now.since(at)),
         rtt: path.rtt,
         rtt_min: path.rtt_min,
@@ -106,10 +108,18 @@ fn peer_status(gateway: &Gateway, now: Instant, peer: usize) -> PeerStatus {
     }
 }
 
-fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> LaneStatus {
+/// The lanes to a peer that are there: the configuration's in its order, then those that were made for the peer's.
+fn lanes(gateway: &Gateway, peer: usize) -> Vec<usize> {
+    let (link, numbers) = (&gateway.links[peer], &gateway.peers[peer].numbers);
+    let made = (0..link.lanes()).filter(|lane| !numbers.contains(lane));
+    numbers.iter().copied().chain(made).filter(|lane| !link.is_closed(*lane)).collect()
+}
+
+fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> Option<LaneStatus> {
     let path = gateway.links[peer].path(now, lane);
-    LaneStatus {
-        port: gateway.sessions.port(peer, lane),
+    let port = gateway.sessions.port(peer, lane)?;
+    Some(LaneStatus {
+        port,
         address: gateway.sessions.address(peer, lane),
         works: !gateway.links[peer].lane_failed(lane),
         spare: gateway.links[peer].lane_is_spare(lane),
@@ -118,7 +128,7 @@ fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> Lan
         rate: path.rtt.filter(|_| path.delivered_bytes > 0).map(|_| path.rate),
         loss: path.loss,
         delivered_bytes: path.delivered_bytes,
-    }
+    })
 }
 
 /// What the operator is told of a path whose MTU is below the base.

@@ -35,9 +35,8 @@ impl Gateway {
             }
             for lane in 0..self.sessions.ways(peer) {
                 // A lane that was made for the peer's leads nowhere until that is heard.
-                let nowhere =
-                    lane >= self.config.peers[peer].lanes.len() && self.sessions.address(peer, lane).is_none();
-                if self.sessions.port(peer, lane) != port || nowhere {
+                let nowhere = !self.peers[peer].numbers.contains(&lane) && self.sessions.address(peer, lane).is_none();
+                if self.sessions.port(peer, lane) != Some(port) || nowhere {
                     continue;
                 }
                 let Some((first, class)) = self.next_datagram(now, peer, lane, buf) else { continue };
@@ -95,7 +94,7 @@ impl Gateway {
         let mut len = first;
         while len < most * first
             && !self.links[peer].probe_waits(now, lane)
-            && !self.sessions.handshake_waits(self.sessions.port(peer, lane))
+            && !self.sessions.port(peer, lane).is_some_and(|port| self.sessions.handshake_waits(port))
         {
             let Some((Some(next), _)) = self.next_datagram(now, peer, lane, &mut buf[len..len + first]) else { break };
             len += next;

@@ -7,6 +7,7 @@ pub mod ether;
 pub mod files;
 pub mod hops;
 pub mod icmp;
+pub mod links;
 pub mod load;
 pub mod netns;
 pub mod nfqueue;

@@ -97,6 +97,11 @@ impl Service for Services {
         }
     }
 
+    fn micro_waits(&self, _now: Instant) -> bool {
+        let small = self.packets.as_ref().and_then(Packets::wants) == Some(Class::Micro);
+        small || self.blocks.micro_waits()
+    }
+
     /// Control and micro frames, then small packets of sparse flows, then blocks and packets as their turns come.
     fn fill(&mut self, now: Instant, fill: &mut Fill<'_, '_, Load>) -> bool {
         let (class, before) = (fill.class, fill.w.len());

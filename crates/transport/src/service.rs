@@ -15,6 +15,9 @@ pub trait Service: Debug {
     /// The class of the most urgent thing that waits. Less urgent ones may wait as well.
     fn wants(&self, now: Instant) -> Option<Class>;
 
+    /// Whether a small exchange waits, behind what is more urgent or not.
+    fn micro_waits(&self, now: Instant) -> bool;
+
     /// Fills the rest of a datagram. Returns whether [`Carries::Media`] were among what was written. All that is written
     /// asks for a lane ack; what is written may reach to the datagram's end, so that nothing is appended after it.
     fn fill(&mut self, now: Instant, fill: &mut Fill<'_, '_, Self::Load>) -> bool;

@@ -1,75 +1,175 @@
-//! Lanes' devices that go and come back: a modem that is plugged in again has its name back, but not its index, by which the
-//! kernel knows what a socket is bound to.
+//! The lanes' own sockets: opened and closed by reloads, and as their devices come and go. A modem that is plugged in again has its name
+//! back, but not its index, by which the kernel knows what a socket is bound to.
 
-use super::Daemon;
+use super::lane::LanePort;
+use super::{Daemon, LaneMedium, TOKEN_LANES, Watch};
 use crate::config::{Config, LaneSocket};
-use crate::start;
+use crate::start::{self, StartError};
+use std::io;
 use wavelane_base::{Instant, PortId, Span};
 use wavelane_host::interface_index;
+use wavelane_host::links::LinkChanges;
 
-/// How often the devices are looked at.
+/// How often the devices are looked at without word from the kernel ...
 const LOOK_EVERY: Span = Span::from_secs(1);
+/// ... and at most with it.
+const LOOK_AGAIN: Span = Span::from_millis(20);
 
-/// The devices that sockets are bound to.
+/// The gateway's ports 1, 2, ...
 #[derive(Debug)]
 pub(super) struct Devices {
-    bound: Vec<Bound>,
+    ports: Vec<Option<Bound>>,
     next: Instant,
+    looked: Instant,
+    /// `None` if the kernel does not tell.
+    pub(super) changes: Option<LinkChanges>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Bound {
-    port: usize,
-    name: String,
     socket: LaneSocket,
+    /// Of its device when the socket was opened, or when that was last tried.
     index: Option<u32>,
+}
+
+impl Bound {
+    fn new(socket: LaneSocket) -> Self {
+        Self { index: socket.device.as_deref().and_then(interface_index), socket }
+    }
+}
+
+/// What another configuration makes of the ports.
+pub(super) struct PortPlan {
+    /// What each port is bound to.
+    pub(super) sockets: Vec<Option<LaneSocket>>,
+    /// New sockets by their place in that list; `None` if the device is not there yet, or the old socket is in the way.
+    opened: Vec<(usize, Option<LaneMedium>)>,
 }
 
 impl Devices {
     pub(super) fn new(now: Instant, config: &Config) -> Self {
-        let of = |(i, socket): (usize, LaneSocket)| {
-            let name = socket.device.clone()?;
-            Some(Bound { port: i + 1, index: interface_index(&name), name, socket })
-        };
-        let bound = config.lane_sockets().into_iter().enumerate().filter_map(of).collect();
-        Self { bound, next: now + LOOK_EVERY }
+        let ports = config.lane_sockets().into_iter().map(|socket| Some(Bound::new(socket))).collect();
+        let changes = LinkChanges::open().ok();
+        Self { ports, next: now + LOOK_EVERY, looked: now, changes }
+    }
+    /// What the ports are bound to.
+    pub(super) fn sockets(&self) -> Vec<Option<LaneSocket>> {
+        self.ports.iter().map(|port| port.as_ref().map(|bound| bound.socket.clone())).collect()
     }
     /// When [`Daemon::look_at_devices`] has something to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        (!self.bound.is_empty()).then_some(self.next)
+        self.ports.iter().flatten().any(|bound| bound.socket.device.is_some()).then_some(self.next)
     }
 }
 
 impl Daemon {
-    /// Opens the sockets again whose device is another one of the same name.
+    /// Finds ports for the sockets of `config` and opens those that are new. A socket that stays keeps its port, and no other gets
+    /// that of one that goes: it would pass for the same way.
+    pub(super) fn plan_ports(&self, config: &Config) -> Result<PortPlan, StartError> {
+        let (before, wanted) = (self.devices.sockets(), config.lane_sockets());
+        let stays = |socket: &Option<LaneSocket>| socket.clone().filter(|socket| wanted.contains(socket));
+        let mut plan = PortPlan { sockets: before.iter().map(stays).collect(), opened: Vec::new() };
+        for socket in wanted.iter().filter(|socket| !before.contains(&Some((*socket).clone()))) {
+            let free = |i: &usize| plan.sockets[*i].is_none() && before.get(*i).is_none_or(Option::is_none);
+            let place = (0..plan.sockets.len()).find(free).unwrap_or_else(|| {
+                plan.sockets.push(None);
+                plan.sockets.len() - 1
+            });
+            let going = before.iter().flatten().filter(|old| !wanted.contains(old));
+            let in_the_way = going.clone().any(|old| old.local.port() == socket.local.port() && old.local.port() != 0);
+            let opened = match start::open_lane_if_there(socket, self.mark) {
+                Err(StartError::Busy { .. }) if in_the_way => None,
+                Err(StartError::Device { source, .. }) if in_the_way && source.kind() == io::ErrorKind::AddrInUse => {
+                    None
+                }
+                opened => opened?,
+            };
+            plan.sockets[place] = Some(socket.clone());
+            plan.opened.push((place, opened));
+        }
+        Ok(plan)
+    }
+    /// The gateway uses these ports now: sockets that nobody has any more are closed.
+    pub(super) fn set_ports(&mut self, plan: PortPlan) {
+        self.lanes.resize_with(plan.sockets.len() + 1, || LanePort::new(None));
+        self.devices.ports.resize(plan.sockets.len(), None);
+        for (place, socket) in plan.sockets.iter().enumerate() {
+            let bound = &mut self.devices.ports[place];
+            if bound.as_ref().map(|bound| &bound.socket) != socket.as_ref() {
+                *bound = socket.clone().map(Bound::new);
+                self.lanes[place + 1].replace(None);
+            }
+        }
+        for (place, medium) in plan.opened {
+            // What was in the way is closed by now.
+            let there = || self.devices.ports[place].clone();
+            let opened = match (medium, there()) {
+                (Some(medium), _) => self.watch_lane(place + 1, medium),
+                (None, Some(bound)) if bound.socket.device.is_none() || bound.index.is_some() => {
+                    self.open_port(place + 1, &bound.socket)
+                }
+                (None, _) => Ok(()),
+            };
+            if let Err(why) = opened {
+                self.say(&format!("a lane has no socket: {why}; restart the daemon"));
+            }
+        }
+        (1..self.lanes.len()).for_each(|port| self.tell_port(port));
+    }
+    /// Says which lanes have no socket yet.
+    pub(super) fn tell_ports(&mut self) {
+        (1..self.lanes.len()).for_each(|port| self.tell_port(port));
+    }
+    fn tell_port(&mut self, port: usize) {
+        let there = self.lanes[port].socket.is_some();
+        self.gateway.set_port_there(self.now, PortId(port as u16), there);
+    }
+    fn open_port(&mut self, port: usize, socket: &LaneSocket) -> io::Result<()> {
+        let medium = start::open_lane(socket, self.mark)?;
+        self.watch_lane(port, medium)
+    }
+    fn watch_lane(&mut self, port: usize, medium: LaneMedium) -> io::Result<()> {
+        self.poller.add(&medium, TOKEN_LANES + port as u64, Watch::Edges)?;
+        self.lanes[port].replace(Some(medium));
+        Ok(())
+    }
+
+    /// The kernel says that a device or an address is another now.
+    pub(super) fn links_changed(&mut self) {
+        if let Some(changes) = &self.devices.changes {
+            changes.drain();
+        }
+        self.devices.next = self.now.max(self.devices.looked + LOOK_AGAIN);
+        self.look_at_devices();
+        self.look_at_addresses();
+    }
+    /// Closes sockets whose device has gone, and opens those again whose device is there, or another one of the same name.
     pub(super) fn look_at_devices(&mut self) {
         if self.devices.deadline().is_none_or(|at| at > self.now) {
             return;
         }
-        self.devices.next = self.now + LOOK_EVERY;
-        for i in 0..self.devices.bound.len() {
-            let Bound { port, name, socket, index } = &self.devices.bound[i];
-            let found = interface_index(name);
-            if found.is_none() || found == *index {
+        (self.devices.next, self.devices.looked) = (self.now + LOOK_EVERY, self.now);
+        for place in 0..self.devices.ports.len() {
+            let port = place + 1;
+            let Some(bound) = &mut self.devices.ports[place] else { continue };
+            let Some(name) = bound.socket.device.clone() else { continue };
+            let found = interface_index(&name);
+            // Tried once for each index: what is refused now is refused in a second.
+            if found == bound.index {
                 continue;
             }
-            let (port, name) = (*port, name.clone());
-            let opened = start::open_lane(socket, self.mark).and_then(|medium| {
-                self.poller.add(&medium, super::TOKEN_LANES + port as u64, super::Watch::Edges)?;
-                Ok(medium)
-            });
-            // Tried once for each index: what is refused now is refused in a second.
-            self.devices.bound[i].index = found;
-            match opened {
-                Ok(medium) => {
-                    self.lanes[port].replace(medium);
-                    self.gateway.set_port_room(self.now, PortId(port as u16), true);
-                    self.say(&format!("device '{name}' is back: its lane sends and hears by it again"));
+            bound.index = found;
+            let socket = bound.socket.clone();
+            self.lanes[port].replace(None);
+            let said = match found.map(|_| self.open_port(port, &socket)) {
+                None => format!("device '{name}' is gone: its lane carries nothing until it is back"),
+                Some(Ok(())) => format!("device '{name}' is there: its lane sends and hears by it"),
+                Some(Err(why)) => {
+                    format!("device '{name}' is there, but its lane cannot use it: {why}; restart the daemon")
                 }
-                Err(why) => {
-                    self.say(&format!("device '{name}' is back, but its lane cannot use it: {why}; restart the daemon"))
-                }
-            }
+            };
+            self.tell_port(port);
+            self.say(&said);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The status document.
 
 use super::Daemon;
-use crate::config::Config;
+use crate::config::{Config, LaneSocket};
 use crate::connection::Connection;
 use crate::{keys, status};
 use std::net::SocketAddr;
@@ -12,8 +12,9 @@ use wavelane_gateway::{Controller, LaneStatus};
 const INITIAL_RATE: Rate = Rate::from_bps(4_000_000);
 
 /// What people call the gateway's ports.
-fn lane_names(config: &Config) -> Vec<String> {
-    let own = config.lane_sockets().into_iter().map(|socket| socket.device.unwrap_or(socket.local.to_string()));
+fn lane_names(config: &Config, ports: Vec<Option<LaneSocket>>) -> Vec<String> {
+    let name = |socket: LaneSocket| socket.device.unwrap_or(socket.local.to_string());
+    let own = ports.into_iter().map(|socket| socket.map(name).unwrap_or_default());
     core::iter::once(config.listen.to_string()).chain(own).collect()
 }
 
@@ -36,7 +37,7 @@ impl Daemon {
         let gateway = self.gateway.status(self.now);
         let ms = |s: Option<Span>| s.map(|s| s.as_nanos() as f64 / 1e6);
         let contact = |i: usize| self.peers.get(i).filter(|c| !c.up).and_then(|c| c.cause.as_ref());
-        let names = lane_names(&self.config);
+        let names = lane_names(&self.config, self.devices.sockets());
         let peers = gateway.peers.iter().enumerate().map(|(i, p)| status::Peer {
             name: p.name.clone(),
             up: p.up,

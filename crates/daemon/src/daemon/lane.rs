@@ -52,7 +52,8 @@ impl AsFd for LaneMedium {
 
 /// One socket: a port of the gateway, by which lanes leave and come.
 pub(super) struct LanePort {
-    pub(super) socket: LaneMedium,
+    /// `None` while its device is not there, or if no lane has it.
+    pub(super) socket: Option<LaneMedium>,
     readable: bool,
     writable: bool,
     /// What the socket had no room for.
@@ -60,16 +61,18 @@ pub(super) struct LanePort {
 }
 
 impl LanePort {
-    pub(super) fn new(socket: LaneMedium) -> Self {
-        Self { socket, readable: true, writable: true, stalled: None }
+    pub(super) fn new(socket: Option<LaneMedium>) -> Self {
+        let there = socket.is_some();
+        Self { socket, readable: there, writable: there, stalled: None }
     }
-    /// Goes on by another socket; what the old one had no room for is lost.
-    pub(super) fn replace(&mut self, socket: LaneMedium) {
+    /// Goes on by another socket, or none; what the old one had no room for is lost.
+    pub(super) fn replace(&mut self, socket: Option<LaneMedium>) {
         *self = Self::new(socket);
     }
     /// The socket is asked again whatever it said.
     pub(super) fn try_again(&mut self) {
-        (self.readable, self.writable) = (true, true);
+        let there = self.socket.is_some();
+        (self.readable, self.writable) = (there, there);
     }
 }
 
@@ -86,7 +89,7 @@ impl Daemon {
     pub(super) fn lane_ready(&mut self, port: usize, ready: Ready) {
         if let Some(lane) = self.lanes.get_mut(port) {
             lane.readable |= ready.readable;
-            if ready.writable && !lane.writable {
+            if ready.writable && !lane.writable && lane.socket.is_some() {
                 lane.writable = true;
                 self.gateway.set_port_room(self.now, PortId(port as u16), true);
             }
@@ -99,14 +102,12 @@ impl Daemon {
     }
     fn receive_at(&mut self, port: usize) -> bool {
         let lane = &mut self.lanes[port];
-        if !lane.readable {
-            return false;
-        }
+        let Some(socket) = lane.socket.as_mut().filter(|_| lane.readable) else { return false };
         let mut octets = 0;
         for _ in 0..READS_PER_ROUND {
             let (clock, gateway) = (&self.clock, &mut self.gateway);
             let mut read_at = None;
-            let got = lane.socket.receive(|d| {
+            let got = socket.receive(|d| {
                 // Read once per call and after it: an arrival that seems to lie ahead of `now`, or before it was,
                 // would pass for delay on the link.
                 let now = *read_at.get_or_insert_with(|| clock.now());
@@ -144,13 +145,14 @@ impl Daemon {
         let mut octets = 0;
         while self.lanes[port].writable && octets < OCTETS_PER_ROUND {
             let lane = &mut self.lanes[port];
+            let Some(socket) = &mut lane.socket else { break };
             let stalled = lane.stalled.take();
             let (transmit, rest): (Transmit, &[u8]) = match &stalled {
                 Some((transmit, rest)) => (*transmit, rest),
                 None => {
                     // A batch takes long to send; the next one's packets leave that much later.
                     self.now = self.clock.now();
-                    let (segments, by) = (lane.socket.segments_max(), PortId(port as u16));
+                    let (segments, by) = (socket.segments_max(), PortId(port as u16));
                     match self.gateway.poll_transmit(self.now, by, &mut self.frame, segments) {
                         Some(transmit) => (transmit, &self.frame[..transmit.len]),
                         None => return if octets > 0 { Round::Some } else { Round::Nothing },
@@ -163,7 +165,7 @@ impl Daemon {
             };
             octets += rest.len();
             let to = Destination { to, from: transmit.from };
-            let sent = lane.socket.send(rest, transmit.segment_size, to, transmit.ecn);
+            let sent = socket.send(rest, transmit.segment_size, to, transmit.ecn);
             self.counters.add("dropped_datagram_too_big", sent.too_big);
             self.counters.add("dropped_datagram_unsent", sent.lost);
             if sent.done < rest.len() {

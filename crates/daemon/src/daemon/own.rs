@@ -1,7 +1,7 @@
 //! Which addresses are this machine's own, and what peers may reach and speak for.
 
 use super::{ADDRESSES_FRESH, Daemon};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use wavelane_base::Span;
 use wavelane_gateway::{PeerId, Reason};
 use wavelane_host::own_addresses;
@@ -29,6 +29,18 @@ impl Daemon {
             }
         }
         self.own_read = Some(self.now);
+    }
+
+    /// The kernel says that an address came or went. What peers reached us by and is ours no more is left at once.
+    pub(super) fn look_at_addresses(&mut self) {
+        let before = self.own.clone().unwrap_or_default();
+        self.own_read = None;
+        self.know_own_addresses();
+        let Some(own) = &self.own else { return };
+        let gone: Vec<IpAddr> = before.into_iter().filter(|address| !own.contains(address)).collect();
+        if !gone.is_empty() {
+            self.gateway.addresses_gone(self.now, &gone);
+        }
     }
 
     /// Whether the peer may have us connect to `target`; if not, what it is told.

@@ -1,8 +1,10 @@
 //! Reading the configuration again, on SIGHUP: as a whole or not at all.
 
+use super::devices::PortPlan;
 use super::{Contact, Daemon};
 use crate::config::{Config, ConfigError, Peer};
 use crate::kernel::Kernel;
+use crate::start::StartError;
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
@@ -19,7 +21,7 @@ pub(super) struct Reloads {
     /// Why the last was refused.
     pub(super) refused: Option<String>,
     /// What the kernel is being told of now.
-    pending: Option<Box<Config>>,
+    pending: Option<Box<Pending>>,
     /// Another was asked for meanwhile.
     again: bool,
 }
@@ -31,6 +33,12 @@ impl Reloads {
     }
 }
 
+/// A configuration that is checked, and the sockets that it needs.
+struct Pending {
+    config: Config,
+    ports: PortPlan,
+}
+
 /// Why a configuration was not put in force. One line, with the remedy.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
@@ -40,6 +48,8 @@ enum Refusal {
     Gateway(#[from] ReloadError),
     #[error(transparent)]
     Tool(#[from] ToolError),
+    #[error(transparent)]
+    Socket(#[from] StartError),
     #[error("{0} cannot change while wavelaned runs: restart it, or put the old value back")]
     Fixed(&'static str),
 }
@@ -61,20 +71,22 @@ impl Daemon {
         if let Some(key) = self.config.fixed_difference(&config) {
             return Err(Refusal::Fixed(key));
         }
-        self.gateway.check_reload(&self.for_gateway(&config, &[]))?;
+        let ports = self.plan_ports(&config)?;
+        self.gateway.check_reload(&self.for_gateway(&config, &[], &ports))?;
+        let pending = Pending { config, ports };
         match &mut self.kernel {
             Some(kernel) => {
-                kernel.lead(&config);
-                self.reloads.pending = Some(Box::new(config));
+                kernel.lead(&pending.config);
+                self.reloads.pending = Some(Box::new(pending));
                 Ok(())
             }
-            None => self.put_in_force(config),
+            None => self.put_in_force(pending),
         }
     }
     /// The kernel has answered.
     pub(super) fn led(&mut self, result: Result<(), ToolError>) {
-        let Some(config) = self.reloads.pending.take() else { return };
-        if let Err(why) = result.map_err(Refusal::from).and_then(|()| self.put_in_force(*config)) {
+        let Some(pending) = self.reloads.pending.take() else { return };
+        if let Err(why) = result.map_err(Refusal::from).and_then(|()| self.put_in_force(*pending)) {
             self.refuse_reload(&why);
         }
     }
@@ -89,13 +101,13 @@ impl Daemon {
         self.say(&format!("reload refused, everything stays as it was: {why}"));
         self.reloads.refused = Some(why.to_string());
     }
-    fn put_in_force(&mut self, config: Config) -> Result<(), Refusal> {
+    fn put_in_force(&mut self, Pending { config, ports }: Pending) -> Result<(), Refusal> {
         // What was reported so far names peers by their old places.
         while let Some(event) = wavelane_base::Machine::poll_event(&mut self.gateway) {
             self.handle_event(event);
         }
         self.names.arrange(self.now, &config);
-        let gateway = self.for_gateway(&config, &self.names.addresses());
+        let gateway = self.for_gateway(&config, &self.names.addresses(), &ports);
         if let Err(why) = self.gateway.reload(self.now, gateway) {
             // Names are by the peers' places, too.
             self.names.arrange(self.now, &self.config);
@@ -109,6 +121,7 @@ impl Daemon {
         let contact = |p: &Peer| known(&p.public_key).map_or(Contact::new(self.now), |i| self.peers[i].clone());
         self.peers = config.peers.iter().map(contact).collect();
         self.config = config;
+        self.set_ports(ports);
         self.reloads.refused = None;
         self.counters.one("reloads");
         self.say("the configuration was read again and is in force");
@@ -117,8 +130,8 @@ impl Daemon {
         }
         Ok(())
     }
-    fn for_gateway(&self, config: &Config, addresses: &[Vec<Option<SocketAddr>>]) -> gateway::Config {
-        let mut gateway = config.to_gateway(addresses);
+    fn for_gateway(&self, config: &Config, addresses: &[Vec<Option<SocketAddr>>], ports: &PortPlan) -> gateway::Config {
+        let mut gateway = config.to_gateway_by(addresses, &ports.sockets);
         // The interfaces' addresses may have changed; where our ICMP errors come from does not.
         gateway.packets = self.gateway.config().packets;
         gateway

@@ -135,6 +135,8 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("fec_repaired", "protected datagrams that were lost and made again from symbols by the peer"),
     ("fec_unrepaired", "protected datagrams that were lost and had to be sent again"),
     ("fec_recovered", "datagrams of peers that were lost and made again here from their symbols"),
+    ("lane_doubles", "small datagrams that left by a second lane as well"),
+    ("lane_double_octets", "bytes of those"),
     ("hop_received_octets", "bytes of connections received that were new"),
     ("hop_duplicate_octets", "bytes received again"),
     ("hop_receipts", "receipts written: which bytes are held here, and how many more may come"),

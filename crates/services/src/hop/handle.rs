@@ -76,6 +76,7 @@ impl Hop {
             | Frame::Packet(_)
             | Frame::PathChallenge(_)
             | Frame::PathResponse(_)
+            | Frame::LaneGone { .. }
             | Frame::Unknown { .. } => {}
         }
     }

@@ -303,6 +303,11 @@ impl Hop {
         }
     }
 
+    /// Whether bytes of small exchanges wait.
+    pub fn micro_waits(&self) -> bool {
+        !self.micro.is_empty()
+    }
+
     /// Whether an Open, Answer or Forget is due.
     fn greeting_waits(&self) -> bool {
         self.forget.due || !self.greeters.is_empty()

@@ -5,8 +5,8 @@ use crate::common::{Direction, address, direction, gateway_config, random_loss, 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use wavelane_base::{Instant, Octets, PortId, Rate, Span};
-use wavelane_channel::{CableConfig, DirectionConfig, LossConfig, Parameter, QueueLimit};
+use wavelane_base::{Instant, Octets, PortId, Rate, Ratio, Span};
+use wavelane_channel::{CableConfig, DirectionConfig, LossConfig, Parameter, PerUnit, QueueLimit};
 use wavelane_gateway::{Choice, Config, LaneConfig, PeerConfig, PeerId};
 use wavelane_run::{Backend, RunContext};
 use wavelane_scenario::Scenario;
@@ -485,4 +485,38 @@ fn a_lane_that_is_not_known_yet_is_tried_beside_a_much_faster_one() {
     let mut world = World::new(1, &[both_ways(direction(120, 10, 300_000)), both_ways(direction(20, 10, 100_000))]);
     let got = world.goodput(2, 4);
     assert!(got >= 1.1 * 120e6 * 1_437.0 / 1_500.0, "{got:.0} bit/s");
+}
+
+/// Small exchanges go by both lanes, so that a fade of the faster one is none of theirs; what that costs is bounded.
+#[test]
+fn an_echo_beside_fades_is_as_quick_as_over_the_calm_lane_alone() {
+    let mut fading = direction(20, 20, 100_000);
+    fading.loss = LossConfig::GilbertElliott {
+        good: Span::from_secs(5),
+        bad: Span::from_millis(500),
+        in_good: Ratio::ZERO,
+        in_bad: Ratio::ONE,
+        per: PerUnit::Packet,
+    };
+    let calm = || both_ways(direction(5, 20, 50_000));
+    let p95 = |cables: &[(CableConfig, Ways)], seed| {
+        let mut world = World::new(seed, cables);
+        world.add(Work::Upload(None));
+        let every = Span::from_millis(50);
+        let echo = world.add(Work::Echo { every, random: false, size: 64, during: None });
+        world.engine.run_until(secs(60));
+        let asked = world.engine.log(echo).questions.iter().filter(|q| q.due >= secs(5) && q.due < secs(58));
+        let mut trips: Vec<Span> = asked.map(|q| q.answered.map_or(secs(60), |at| at).since(q.due)).collect();
+        trips.sort_unstable();
+        let cost = world.engine.status(world.a).counters.iter().find(|c| c.0 == "lane_double_octets").unwrap().1;
+        (trips[trips.len() * 95 / 100], cost)
+    };
+    for seed in 1..4 {
+        let (alone, none) = p95(&[calm()], seed);
+        let (both, cost) = p95(&[both_ways(fading.clone()), calm()], seed);
+        println!("seed {seed}: calm alone {alone}, both {both}, {cost} octets of copies");
+        assert!(both <= alone.scale(11, 10) + Span::from_millis(5), "seed {seed}: {both} beside {alone}");
+        // A twentieth of 5 Mbit/s for a minute.
+        assert!(none == 0 && cost > 50_000 && cost < 1_875_000, "{none} {cost}");
+    }
 }

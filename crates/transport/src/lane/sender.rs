@@ -195,6 +195,11 @@ impl<R> LaneSender<R> {
         self.rtt.suppose(round_trip)
     }
 
+    /// Another controller and another largest packet, from the next [`Self::restart`] on.
+    pub fn set_up(&mut self, controller: Controller, mtu_max: usize) {
+        (self.config.controller, self.config.mtu_max) = (controller, mtu_max);
+    }
+
     /// The neighbour lost its memory: forgets all that is in flight and all that was learnt. Numbers go on, because
     /// none is ever used twice in one boot.
     pub fn restart(&mut self, now: Instant) {

@@ -27,6 +27,12 @@ const BATCH_SPAN: Span = Span::from_millis(1);
 impl<S: Service> Link<S> {
     /// Writes the plaintext of a lane's next datagram at `buf[DATA_HEADER_LEN..]`, or says that nothing may leave by it now.
     pub fn compose(&mut self, now: Instant, at: usize, buf: &mut [u8]) -> Option<Draft> {
+        if self.lanes[at].is_closed() {
+            return None;
+        }
+        if let Some(draft) = self.compose_double(now, at, buf) {
+            return Some(draft);
+        }
         let probe = self.lanes[at].sender.poll_probe(now);
         if let Some(Probe::Mtu { datagram }) = probe {
             return self.compose_mtu_probe(now, at, buf, datagram);
@@ -50,7 +56,7 @@ impl<S: Service> Link<S> {
         // Acks take the way by which they arrive soonest: what they measure is to be the other lane's round trip alone.
         let acks = at == self.lanes.first();
         let due = acks && self.ack_due(now) || path_frames;
-        let must_ping = probe.is_some() || self.lanes[at].ping || path_frames;
+        let must_ping = probe.is_some() || self.lanes[at].ping || path_frames || acks && self.going.waits();
         let (mut class, datagram_max) = self.allowed(now, at, wanted, tail);
         if class.is_none() && !must_ping && (!due || self.ack_can_wait(now, at, wanted)) {
             if self.lanes.gauges(now, at, self.liveness.is_in_use(now), wanted.is_some()) {
@@ -73,6 +79,11 @@ impl<S: Service> Link<S> {
         if thin && self.service.hasten() && class.is_none() {
             class = Some(Class::Control);
         }
+        let second = self.doubles(now, at).filter(|_| class >= Some(Class::Micro) && !tail);
+        if second.is_some() {
+            // Bulk is no part of what goes twice.
+            class = Some(Class::Micro);
+        }
         let carries = if tail { Carries::All } else { self.carries(now, at, class) };
         let why = self.why_protect(now, at, class.filter(|_| !tail), carries);
         let reserve = if why.is_some() { RESERVE } else { 0 };
@@ -89,8 +100,12 @@ impl<S: Service> Link<S> {
             self.lanes.note_acks(now, at, in_use);
         }
         let mut eliciting = self.put_path_frames(at, &mut w);
+        if acks {
+            record.gone = self.put_gone(&mut w);
+            eliciting |= record.gone != 0;
+        }
         eliciting |= self.put_wish(now, at, class.is_some(), &mut w);
-        let mut wrote_media = false;
+        let (mut wrote_media, mut copied) = (false, 0..0);
         if let Some(class) = class {
             let full = end.saturating_sub(DATA_HEADER_LEN);
             let before = w.len();
@@ -99,6 +114,7 @@ impl<S: Service> Link<S> {
             wrote_media = self.service.fill(now, &mut Fill { class, carries, full, w: &mut w, load, budget });
             record.carries = w.len() > before;
             eliciting |= record.carries;
+            copied = before..w.len();
         }
         if must_ping && !eliciting {
             eliciting = Frame::Ping.emit(&mut w).is_ok();
@@ -107,6 +123,10 @@ impl<S: Service> Link<S> {
             return None;
         }
         let plain_len = w.len();
+        if let Some(second) = second.filter(|_| !copied.is_empty()) {
+            let copied = DATA_HEADER_LEN + copied.start..DATA_HEADER_LEN + copied.end;
+            self.put_double(now, second, &buf[copied]);
+        }
         let app_limited = self.service.wants(now).is_none();
         match why {
             // The media were dropped in the queue meanwhile: nothing here needs symbols.

@@ -286,6 +286,11 @@ impl<L> Guard<L> {
         Some(load)
     }
 
+    /// All that waits for symbols: none will come.
+    pub(super) fn take_parked(&mut self) -> impl Iterator<Item = L> + use<L> {
+        core::mem::take(&mut self.parked).into_values().map(|(_, load)| load)
+    }
+
     /// When something waited long enough.
     pub(super) fn poll_timeout(&self) -> Option<Wakeup> {
         let parked = self.parked.values().map(|(until, _)| *until).min();

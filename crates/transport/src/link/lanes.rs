@@ -18,6 +18,12 @@ const QUICK_PACKET: Span = Span::from_millis(20);
 const UNTRIED_OCTETS: u64 = 2 * 1_500;
 /// What is on its way by another lane is repeated by the first if it arrives so much sooner, or by a quarter of the way if that is more.
 const SOONER: Span = Span::from_millis(20);
+/// A lane that failed, or loses this share, is taken for one that will again for so long.
+const SHAKY_LOSS: f64 = 0.02;
+const SHAKY_FAILED_FOR: Span = Span::from_secs(60);
+const SHAKY_LOSSY_FOR: Span = Span::from_secs(10);
+/// Octets of a small exchange, with what is around it.
+const SMALL_OCTETS: u64 = 300;
 /// A padded ping is repeated no sooner than this, and costs a slow lane no more than one part in [`HELLO_SHARE`].
 const GAUGE_EVERY: Span = Span::from_secs(1);
 /// Tail probes without an answer after which a lane counts as failed while others go on.
@@ -66,6 +72,10 @@ pub(super) struct Lane<L> {
     metered: bool,
     /// Whether it may carry bulk.
     bulk: bool,
+    /// Its place in the configuration; one that was made for the neighbour's stands behind those.
+    place: usize,
+    /// It was taken away: it carries nothing, and its number stays its own.
+    closed: bool,
     /// The policy has it carry nothing now.
     spare: bool,
     /// Whether a round trip was measured.
@@ -74,6 +84,8 @@ pub(super) struct Lane<L> {
     failed: bool,
     /// Its port takes nothing now.
     pub(super) blocked: bool,
+    /// There is nothing behind its port.
+    unplugged: bool,
     /// When the last datagram left by it that asks for an answer.
     asked_at: Instant,
     /// When the last datagram left by it.
@@ -82,6 +94,8 @@ pub(super) struct Lane<L> {
     acks_at: Instant,
     /// Bulk on it arrived late: it takes none until then.
     late_until: Instant,
+    /// It is likely to lose what is small until then.
+    shaky_until: Instant,
     /// Whether something left that asks for an answer, and when the last padded ping did.
     asked: bool,
     gauge_at: Option<Instant>,
@@ -101,14 +115,18 @@ impl<L> Lane<L> {
             overhead,
             metered,
             bulk,
+            place: usize::from(id),
+            closed: false,
             spare: false,
             measured: false,
             failed: false,
             blocked: false,
+            unplugged: false,
             asked_at: now,
             sent_at: now,
             acks_at: now,
             late_until: now,
+            shaky_until: now,
             asked: false,
             gauge_at: None,
         }
@@ -123,6 +141,16 @@ impl<L> Lane<L> {
         self.overhead
     }
 
+    /// Whether there is something behind its port; returns whether that is news.
+    pub(super) fn set_there(&mut self, there: bool) -> bool {
+        if self.unplugged != there {
+            return false;
+        }
+        (self.unplugged, self.blocked) = (!there, !there);
+        self.ping |= there && !self.closed;
+        true
+    }
+
     pub(super) fn has_failed(&self) -> bool {
         self.failed
     }
@@ -135,6 +163,27 @@ impl<L> Lane<L> {
         (self.asked, self.gauge_at) = (false, None);
         self.path = PathView { lane: self.path.lane, ..PathView::default() };
         self.rtt_min = Span::MAX;
+    }
+
+    /// It is taken away. What it knows of its path goes, its numbers stay.
+    fn close(&mut self, now: Instant) {
+        self.restart(now);
+        (self.closed, self.ping, self.spare) = (true, false, false);
+    }
+
+    /// It is there again, as another way perhaps.
+    fn open_again(&mut self, now: Instant, options: &LaneOptions) {
+        let LaneOptions { controller, mtu_max, overhead, metered, bulk } = *options;
+        self.sender.set_up(controller, mtu_max);
+        self.set_overhead(overhead);
+        self.restart(now);
+        (self.metered, self.bulk) = (metered, bulk);
+        (self.closed, self.ping, self.blocked) = (false, true, false);
+        (self.asked_at, self.sent_at, self.acks_at, self.late_until) = (now, now, now, now);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
     }
 
     pub(super) fn note_sent(&mut self, now: Instant, eliciting: bool) {
@@ -159,6 +208,9 @@ impl<L> Lane<L> {
         let own = if known { view.loss } else { view.loss.max(LOSS_UNKNOWN) };
         let loss = inbound.max(own);
         self.measured = true;
+        if known && view.loss >= SHAKY_LOSS {
+            self.shaky_until = self.shaky_until.max(now + SHAKY_LOSSY_FOR);
+        }
         let bound = self.sender.gauged_rate().filter(|_| plural);
         let rate = bound.map_or(view.rate, |bound| bound.min(view.rate));
         self.rtt_min = view.rtt_min.unwrap_or(rtt);
@@ -264,7 +316,7 @@ pub(super) struct Offer {
 #[derive(Debug)]
 pub(super) struct Lanes<L> {
     all: Vec<Lane<L>>,
-    /// Those that work, by how soon what leaves arrives, or as the policy has it.
+    /// Those that are not closed, by how soon what leaves arrives, or as the policy has it.
     order: Vec<usize>,
     choice: Choice,
     delivery: Delivery,
@@ -290,15 +342,58 @@ impl<L> Lanes<L> {
         lanes
     }
 
-    /// Other words on how they are used.
-    pub(super) fn set_options(&mut self, now: Instant, choice: Choice, options: &[LaneOptions]) {
-        if choice != self.choice {
-            (self.choice, self.delivery) = (choice, Delivery::new(now));
+    /// Other words on how they are used, with the numbers of the lanes that the configuration has, in its order.
+    pub(super) fn set_options(&mut self, now: Instant, choice: Choice, options: &[(usize, LaneOptions)]) {
+        let leading = |lanes: &Self| lanes.all.iter().position(|lane| lane.place == 0);
+        let before = (self.choice, leading(self));
+        for (number, lane) in self.all.iter_mut().enumerate() {
+            lane.place = LANES_MAX + number;
         }
-        for (lane, options) in self.all.iter_mut().zip(options) {
-            (lane.metered, lane.bulk) = (options.metered, options.bulk);
+        for (place, (number, options)) in options.iter().enumerate() {
+            let lane = &mut self.all[*number];
+            (lane.place, lane.metered, lane.bulk) = (place, options.metered, options.bulk);
+        }
+        self.choice = choice;
+        if (choice, leading(self)) != before {
+            self.delivery = Delivery::new(now);
         }
         self.sort(now, true);
+    }
+
+    /// Whether a lane can be taken away: another is left.
+    pub(super) fn can_close(&self, lane: usize) -> bool {
+        self.order.len() > 1 && self.order.contains(&lane)
+    }
+
+    /// A lane is taken away. What it carried has to be taken back before.
+    pub(super) fn close(&mut self, now: Instant, lane: usize) {
+        self.all[lane].close(now);
+        self.order.retain(|other| *other != lane);
+        if let [alone] = self.order[..] {
+            let alone = &mut self.all[alone];
+            (alone.failed, alone.spare) = (false, false);
+            alone.sender.rest(None);
+            alone.sender.probe_rarely(false);
+            alone.sender.probe_eagerly(false);
+        }
+        self.sort(now, true);
+    }
+
+    /// A lane that was taken away is there again.
+    pub(super) fn open_again(&mut self, now: Instant, lane: usize, options: &LaneOptions) {
+        self.all[lane].open_again(now, options);
+        self.order.push(lane);
+        self.sort(now, true);
+    }
+
+    /// Those that are not closed, with their numbers.
+    fn open(&self) -> impl Iterator<Item = (usize, &Lane<L>)> {
+        self.all.iter().enumerate().filter(|(_, lane)| !lane.closed)
+    }
+
+    /// Whether there are several to choose among.
+    pub(super) fn are_several(&self) -> bool {
+        self.order.len() > 1
     }
 
     /// One more lane.
@@ -306,7 +401,7 @@ impl<L> Lanes<L> {
         assert!(self.all.len() < LANES_MAX, "lanes are numbered below {LANES_MAX}");
         self.order.push(self.all.len());
         let mut lane = Lane::new(now, self.all.len() as u8, options, sent_max, dice);
-        lane.ping = true;
+        (lane.ping, lane.place) = (true, LANES_MAX + self.all.len());
         self.all.push(lane);
         self.sort(now, true);
     }
@@ -344,7 +439,7 @@ impl<L> Lanes<L> {
 
     /// Time has passed, or acks came: which lanes work, and in which order they are taken.
     pub(super) fn sort(&mut self, now: Instant, in_use: bool) {
-        if self.all.len() == 1 {
+        if !self.are_several() {
             return;
         }
         let failed_before = self.all.iter().filter(|lane| lane.failed).count();
@@ -352,18 +447,22 @@ impl<L> Lanes<L> {
         for lane in &mut self.all {
             // Other policies decide by what is delivered, or not at all.
             let probes = if bond { failed_after(lane.path.loss_outward) } else { FAILED_AFTER_PROBES };
-            lane.failed = lane.sender.unanswered_probes() >= probes;
+            let fails = lane.sender.unanswered_probes() >= probes;
+            if fails && !lane.failed {
+                lane.shaky_until = now + SHAKY_FAILED_FOR;
+            }
+            lane.failed = lane.unplugged || fails;
             lane.sender.probe_eagerly(bond);
         }
-        let others_failed = self.all.iter().skip(1).all(|lane| lane.failed);
-        let round = self.all.iter().map(|lane| lane.path.rtt).max().unwrap_or(Span::ZERO);
+        let round = self.open().map(|(_, lane)| lane.path.rtt).max().unwrap_or(Span::ZERO);
         if self.choice == Choice::Delivery1998 {
-            self.delivery.decide(now, [self.all[0].failed, others_failed], round);
+            let failed = |first: bool| self.open().filter(|(_, l)| (l.place == 0) == first).all(|(_, l)| l.failed);
+            let failed = [failed(true), failed(false)];
+            self.delivery.decide(now, failed, round);
         }
         // One whose socket is full for a moment works.
         let unmetered = bond && self.all.iter().any(|lane| lane.measured && !lane.failed && !lane.metered);
-        self.order.clear();
-        self.order.extend(0..self.all.len());
+        self.order.sort_unstable();
         let all = &self.all;
         // Where none works they take turns: it may be the acks that do not come back, and both sides wait for the other's.
         let turn = |lane: &Lane<L>| lane.failed.then_some(lane.acks_at);
@@ -371,14 +470,14 @@ impl<L> Lanes<L> {
             let lane = &all[i];
             let (place, delay) = match self.choice {
                 Choice::Bond => (0, lane.delay()),
-                Choice::Pinned => (i, Span::ZERO),
+                Choice::Pinned => (lane.place, Span::ZERO),
                 Choice::PinnedFallback => (0, Span::ZERO),
-                Choice::Delivery1998 => (usize::from((i == 0) != self.delivery.first), lane.delay()),
+                Choice::Delivery1998 => (usize::from((lane.place == 0) != self.delivery.first), lane.delay()),
             };
             let costs = unmetered && lane.metered;
             // What answers small packets soon may take a second for a full one.
             let unknown = if bond { u8::from(!lane.measured) + u8::from(!lane.sender.is_gauged()) } else { 0 };
-            (place, costs, (lane.blocked, lane.failed, turn(lane), unknown, bond && lane.metered, delay), i)
+            (place, costs, (lane.blocked, lane.failed, turn(lane), unknown, bond && lane.metered, delay), lane.place)
         };
         self.order.sort_by_key(|i| rank(*i));
         self.set_apart(unmetered, in_use);
@@ -401,7 +500,7 @@ impl<L> Lanes<L> {
         let bulk = self.order.iter().copied().find(|lane| self.all[*lane].bulk);
         // One that takes no bulk does not stand in for one that does.
         let bulk_unmetered = self.all.iter().any(|lane| !lane.metered && lane.bulk && lane.works());
-        for (i, lane) in self.all.iter_mut().enumerate() {
+        for (i, lane) in self.all.iter_mut().enumerate().filter(|(_, lane)| !lane.closed) {
             lane.spare = match self.choice {
                 Choice::Bond => unmetered && lane.metered && i != first && (bulk_unmetered || !lane.bulk),
                 Choice::Pinned | Choice::PinnedFallback | Choice::Delivery1998 => i != first && Some(i) != bulk,
@@ -416,7 +515,7 @@ impl<L> Lanes<L> {
 
     /// The fate of what left by a lane.
     pub(super) fn note_fate(&mut self, now: Instant, lane: usize, delivered: bool) {
-        if lane == 0 && self.choice == Choice::Delivery1998 {
+        if self.all[lane].place == 0 && self.choice == Choice::Delivery1998 {
             self.delivery.note(now, delivered);
         }
     }
@@ -432,7 +531,7 @@ impl<L> Lanes<L> {
     /// Whether silence after what leaves by a lane says anything of the neighbour: one that has failed is known to bring no
     /// answer.
     pub(super) fn counts(&self, lane: usize) -> bool {
-        !self.all[lane].failed || self.all.iter().all(|lane| lane.failed)
+        !self.all[lane].failed || self.open().all(|(_, lane)| lane.failed)
     }
 
     /// Whether a tail probe by a lane may carry data: not where it rests, nor where it has failed while others go on.
@@ -442,7 +541,7 @@ impl<L> Lanes<L> {
 
     /// Gives what lanes carried that have failed to the others, once. Whether that was anything.
     pub(super) fn give_up_failed(&mut self) {
-        if self.all.iter().filter(|lane| !lane.spare).all(|lane| lane.failed) {
+        if self.open().filter(|(_, lane)| !lane.spare).all(|(_, lane)| lane.failed) {
             return;
         }
         self.all.iter_mut().filter(|lane| lane.failed).for_each(|lane| lane.sender.give_up_records());
@@ -455,13 +554,13 @@ impl<L> Lanes<L> {
             Room::Open { datagram_max } => Some(Offer { lane, class, datagram_max }),
             Room::Closed => None,
         };
-        if wanted == Class::Bulk && self.all.len() > 1 {
+        if wanted == Class::Bulk && self.are_several() {
             return self.offer_bulk(now, busy);
         }
         // What is urgent waits for the lane by which it arrives soonest, which takes it before long; what fills that datagram up
         // has to be worth that lane's while.
         let first = self.first();
-        let bulk = self.all.len() == 1 || self.serves_bulk(now, first, self.fastest());
+        let bulk = !self.are_several() || self.serves_bulk(now, first, self.fastest());
         let classes = [Class::Bulk, Class::Micro, Class::Control];
         let mut takes = classes.into_iter().filter(|class| bulk || *class != Class::Bulk);
         takes.find_map(|class| open(first, class).filter(|_| class >= wanted))
@@ -469,8 +568,8 @@ impl<L> Lanes<L> {
 
     /// The rate of the fastest lane that works.
     fn fastest(&self) -> u64 {
-        let used = self.all.iter().filter(|lane| !lane.failed && !lane.spare && lane.bulk);
-        used.map(|lane| lane.path.rate.as_bps()).max().unwrap_or(0)
+        let used = self.open().filter(|(_, lane)| !lane.failed && !lane.spare && lane.bulk);
+        used.map(|(_, lane)| lane.path.rate.as_bps()).max().unwrap_or(0)
     }
 
     /// Whether a lane takes bulk at `now` beside one of the rate `fastest`.
@@ -514,7 +613,7 @@ impl<L> Lanes<L> {
     /// and then where it takes so long that it is left out while something is `waiting`.
     pub(super) fn gauges(&self, now: Instant, lane: usize, in_use: bool, waiting: bool) -> bool {
         let out = &self.all[lane];
-        if self.all.len() == 1 || self.choice != Choice::Bond || !in_use || out.spare || out.failed || !out.asked {
+        if !self.are_several() || self.choice != Choice::Bond || !in_use || out.spare || out.failed || !out.asked {
             return false;
         }
         let slow = out.measured && out.sender.is_gauged() && out.sender.gauged_rate().is_some() && !out.is_quick();
@@ -525,12 +624,33 @@ impl<L> Lanes<L> {
 
     /// Whether what others carry may be repeated by this lane now.
     pub(super) fn may_repeat(&self, now: Instant, lane: usize) -> bool {
-        self.all.len() > 1
+        self.are_several()
             && self.choice == Choice::Bond
             && lane == self.first()
             && self.all[lane].works()
             && self.all[lane].bulk
             && self.all[lane].sender.room(now, Class::Bulk) != Room::Closed
+    }
+
+    /// The lane that is taken first, if it is likely to lose what is small and others might carry it.
+    pub(super) fn shaky(&self, now: Instant, lane: usize) -> Option<&Lane<L>> {
+        let first = &self.all[lane];
+        let shaky =
+            self.are_several() && self.choice == Choice::Bond && lane == self.first() && now < first.shaky_until;
+        shaky.then_some(first).filter(|first| first.measured)
+    }
+
+    /// The other lanes by which copies of small exchanges may go, the soonest first. What they cost has to be worth nothing.
+    pub(super) fn seconds(&self) -> impl Iterator<Item = usize> {
+        let second = |lane: &Lane<L>| lane.works() && lane.sender.is_gauged() && !lane.metered && !lane.spare;
+        self.order.iter().copied().skip(1).filter(move |lane| second(&self.all[*lane]))
+    }
+
+    /// How long a small packet takes by a lane if it leaves now.
+    pub(super) fn delay_of_small(&self, lane: usize) -> Span {
+        let lane = &self.all[lane];
+        let small = lane.path.rate.time_for(Octets::new(SMALL_OCTETS)).min(lane.path.packet_time);
+        lane.delay().saturating_sub(lane.path.packet_time) + small
     }
 
     /// Gives a packet up that is on its way by a lane and would arrive sooner by the first. Whether there is one.
@@ -570,10 +690,10 @@ impl<L> Lanes<L> {
 
     /// Lanes of which no answer is due ask for one, or in a link that is not in use, those that were silent for `keepalive`.
     pub(super) fn greet(&mut self, now: Instant, in_use: bool, keepalive: Option<Span>) {
-        if self.all.len() > 1 {
+        if self.are_several() {
             let (first, bond) = (self.first(), self.choice == Choice::Bond);
             // Where an answer is due tail probes see to it, and each datagram that asks for another puts them off.
-            for (i, lane) in self.all.iter_mut().enumerate() {
+            for (i, lane) in self.all.iter_mut().enumerate().filter(|(_, lane)| !lane.closed) {
                 let asks = in_use && !lane.awaits_probe(bond) && lane.hello_at(i == first) <= now;
                 lane.ping |= asks || keepalive.is_some_and(|keepalive| lane.sent_at + keepalive <= now);
             }
@@ -597,7 +717,7 @@ impl<L> Lanes<L> {
 
     /// Of several lanes those that have nothing to ask yet.
     fn quiet(&self) -> impl Iterator<Item = (usize, &Lane<L>)> {
-        self.all.iter().enumerate().filter(|(_, lane)| self.all.len() > 1 && !lane.ping)
+        self.open().filter(|(_, lane)| self.are_several() && !lane.ping)
     }
 }
 

@@ -5,6 +5,8 @@
 
 mod choice;
 mod compose;
+mod double;
+mod going;
 mod guard;
 mod inbound;
 mod lanes;
@@ -17,6 +19,8 @@ use crate::lane::{LaneReceiver, LaneView, Outcome, RIDING_DELAY, SENT_MIN};
 pub use crate::session::LANES_MAX;
 use crate::{Controller, PathView, RepairBudget, Service};
 pub use choice::Choice;
+use double::Double;
+use going::Going;
 use guard::Why;
 use inbound::InboundLoss;
 use lanes::Lanes;
@@ -73,6 +77,8 @@ pub struct Record<L> {
     repair: Part,
     /// Whether it carried anything of the service.
     carries: bool,
+    /// Of which lanes it said that they are gone, a bit each.
+    gone: u8,
 }
 
 /// A datagram's part in forward erasure correction.
@@ -139,6 +145,10 @@ pub struct LinkCounters {
     pub unrepaired: u64,
     /// Datagrams of the neighbour that we made from symbols.
     pub recovered: u64,
+    /// Small datagrams that went by a second lane as well, and what they carried there.
+    pub doubled: u64,
+    /// See `doubled`.
+    pub doubled_octets: u64,
 }
 
 /// One neighbour's lanes, and the service over them.
@@ -171,6 +181,8 @@ pub struct Link<S: Service> {
     busy_since: Option<Instant>,
     /// Responses of the neighbour's to challenges of ours, at most [`HEARD_RESPONSES_MAX`].
     heard_responses: VecDeque<[u8; 8]>,
+    going: Going,
+    double: Double,
 }
 
 impl<S: Service> Link<S> {
@@ -184,6 +196,8 @@ impl<S: Service> Link<S> {
             responses: PathResponses::default(),
             busy_since: None,
             heard_responses: VecDeque::new(),
+            going: Going::default(),
+            double: Double::new(now),
             lanes: Lanes::new(now, &config.lanes, config.choice, sent_max, dice),
             sent_max,
             receivers: Vec::new(),
@@ -204,22 +218,9 @@ impl<S: Service> Link<S> {
         self.liveness.keepalive = keepalive;
     }
 
-    /// How the lanes are used from now on, and each of them by its place.
-    pub fn set_choice(&mut self, now: Instant, choice: Choice, lanes: &[LaneOptions]) {
-        self.lanes.set_options(now, choice, lanes);
-    }
-
-    /// Our lanes out.
+    /// The numbers of our lanes out, those that were taken away among them.
     pub fn lanes(&self) -> usize {
         self.lanes.len()
-    }
-
-    /// One more lane out, whose number is the next.
-    ///
-    /// # Panics
-    /// If there are [`LANES_MAX`].
-    pub fn add_lane(&mut self, now: Instant, options: &LaneOptions, dice: Entropy) {
-        self.lanes.add(now, options, self.sent_max, dice);
     }
 
     /// The neighbour is called at an address of another kind now.
@@ -236,6 +237,8 @@ impl<S: Service> Link<S> {
         self.decoders.clear();
         self.to_tell.clear();
         self.responses = PathResponses::default();
+        self.going = Going::default();
+        self.double = Double::new(now);
         self.heard(now);
         self.service.restart(now);
     }
@@ -243,6 +246,12 @@ impl<S: Service> Link<S> {
     /// A lane leads somewhere else now.
     pub fn address_changed(&mut self, now: Instant, lane: usize) {
         self.lanes[lane].sender.address_changed(now);
+    }
+
+    /// The same by our own doing: the neighbour is to see soon where it comes from.
+    pub fn lane_moved(&mut self, now: Instant, lane: usize) {
+        self.address_changed(now, lane);
+        self.lanes[lane].ping |= !self.lanes[lane].is_closed();
     }
 
     /// A handshake was answered after `round_trip`: until something else is, that long is no silence.
@@ -263,6 +272,7 @@ impl<S: Service> Link<S> {
         self.liveness.keepalive.is_some()
             || self.liveness.is_owed_answer()
             || self.service.wants(now).is_some()
+            || self.going.waits()
             || asked
     }
 
@@ -305,6 +315,13 @@ impl<S: Service> Link<S> {
     /// Whether the port of a lane takes no bulk until told otherwise.
     pub fn hold_bulk(&mut self, lane: usize, holds: bool) {
         self.lanes[lane].sender.hold_bulk(holds);
+    }
+
+    /// Whether there is something behind the port of a lane. Without it is as good as failed.
+    pub fn set_there(&mut self, now: Instant, lane: usize, there: bool) {
+        if self.lanes[lane].set_there(there) {
+            self.settle(now);
+        }
     }
 
     /// The lane by which what leaves arrives soonest.
@@ -368,14 +385,15 @@ impl<S: Service> Link<S> {
         (0..self.lanes.len()).for_each(|lane| self.settle_lane(now, lane));
         // A side that mostly listens learns of its own direction's loss too late: of one lane the other direction is taken.
         let inbound = self.inbound.iter().map(InboundLoss::share).fold(0.0, f64::max);
-        let alone = self.lanes.len() == 1 && !self.lanes[0].sender.withholds_copies();
+        let plural = self.lanes.are_several();
+        let alone = !plural && !self.lanes[self.lanes.first()].sender.withholds_copies();
         let inbound = if alone { inbound } else { 0.0 };
-        let (told_apart, plural) = (self.told_apart(), self.lanes.len() > 1);
+        let told_apart = self.told_apart();
         for lane in self.lanes.iter_mut() {
             lane.look(now, inbound, plural);
             lane.path.told_apart = told_apart;
         }
-        if self.lanes.len() > 1 {
+        if plural {
             self.lanes.sort(now, self.liveness.is_in_use(now));
             self.lanes.give_up_failed();
             (0..self.lanes.len()).for_each(|lane| self.settle_lane(now, lane));
@@ -406,6 +424,7 @@ impl<S: Service> Link<S> {
             let lane = &mut self.lanes[at];
             match outcome {
                 Outcome::Delivered(record) => {
+                    self.going.told(record.gone);
                     match record.repair {
                         Part::None => {}
                         Part::Protected(number, _) => lane.guard.arrived(number),
@@ -413,7 +432,8 @@ impl<S: Service> Link<S> {
                     }
                     self.service.delivered(now, record.load);
                 }
-                Outcome::Lost(Record { load, repair, .. }) => {
+                Outcome::Lost(Record { load, repair, gone, .. }) => {
+                    self.going.not_told(gone);
                     let load = match repair {
                         Part::None => Some(load),
                         Part::Protected(number, why) => lane.guard.lost(now, (number, why), load, rtt),

@@ -110,6 +110,9 @@ impl<S: Service> Link<S> {
     /// Writes a datagram with nothing in it but challenges and responses, into a `buf` that may be short of a full
     /// datagram; `None` if there is none or they do not fit.
     pub fn compose_path_frames(&mut self, now: Instant, lane: usize, buf: &mut [u8]) -> Option<Draft> {
+        if self.lanes[lane].is_closed() {
+            return None;
+        }
         let end = buf.len().checked_sub(TAG_LEN)?;
         let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
         if !self.put_path_frames(lane, &mut w) {

@@ -94,6 +94,7 @@ impl<S: Service> Link<S> {
                     self.heard_responses.push_back(token);
                 }
                 Frame::PathResponse(_) => {}
+                Frame::LaneGone { lane, next } => self.going.heard(lane, next),
                 carried => {
                     if self.service.handle_frame(now, &carried) {
                         self.liveness.used(now);

@@ -1,12 +1,13 @@
 //! Neighbours come and go while others' sessions stand.
 
 use super::peer::{Peer, Recalled, WayOut};
-use super::{PeerKeys, RECALL_CALLS, Sessions};
+use super::{PeerKeys, RECALL_CALLS, Sessions, Way};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, PortId};
 
 impl Sessions {
-    /// Makes the neighbours those of `wanted`, in that order. Sessions of those that stay go on. A neighbour that goes
+    /// Makes the neighbours those of `wanted`, in that order. Sessions of those that stay go on, and so do their ways, which
+    /// [`Sessions::set_way`], [`Sessions::add_way`] and [`Sessions::remove_way`] change. A neighbour that goes
     /// loses its keys but not its numbers: should it come back under the same boot epoch, neither side takes the
     /// other's datagrams for repetitions.
     pub fn arrange(&mut self, now: Instant, wanted: Vec<PeerKeys>) {
@@ -16,14 +17,10 @@ impl Sessions {
             let is_it = |p: &Peer| p.keys.public_key == keys.public_key;
             let peer = if let Some(i) = before.iter().position(is_it) {
                 let mut peer = before.swap_remove(i);
-                peer.rehome(&keys);
+                peer.keys = keys;
                 peer
             } else if let Some(i) = shelf.iter().position(is_it) {
                 let mut peer = shelf.swap_remove(i);
-                peer.rehome(&keys);
-                for way in peer.ways.iter_mut().skip(keys.ways.len()) {
-                    (way.home, way.address, way.local) = (None, None, None);
-                }
                 peer.keys = keys;
                 peer
             } else {
@@ -46,6 +43,52 @@ impl Sessions {
     pub fn rehome(&mut self, now: Instant, peer: usize, way: usize, address: SocketAddr) {
         self.peers[peer].ways[way].rehome(Some(address));
         self.advance(now, peer);
+    }
+
+    /// A way to the peer is another now: by another port, or to another address. Without an address it leads where it led, if it
+    /// leaves by the same port.
+    pub fn set_way(&mut self, now: Instant, peer: usize, way: usize, told: Way) {
+        let out = &mut self.peers[peer].ways[way];
+        if out.port != Some(told.port) {
+            *out = WayOut::new(told);
+        }
+        out.one_way = told.one_way;
+        out.rehome(told.address);
+        self.advance(now, peer);
+    }
+
+    /// A way to the peer is taken away. Its number stays its own.
+    pub fn remove_way(&mut self, now: Instant, peer: usize, way: usize) {
+        let p = &mut self.peers[peer];
+        let out = &mut p.ways[way];
+        let port = out.port.take();
+        (out.home, out.address, out.local) = (None, None, None);
+        if let Some(initiation) = &mut p.initiation {
+            initiation.due.remove(&way);
+        }
+        // By a port that others have an answer may still leave.
+        let still = p.ways.iter().any(|way| way.port == port);
+        if let (false, Some(answered), Some(port)) = (still, &mut p.answered, port) {
+            answered.due.retain(|(by, _)| *by != port);
+        }
+        if way == 0 {
+            p.recalled = None;
+        }
+        self.advance(now, peer);
+    }
+
+    /// Whether the configuration says where a way to the peer leads.
+    pub fn is_configured(&self, peer: usize, way: usize) -> bool {
+        self.peers[peer].ways[way].home.is_some()
+    }
+
+    /// Forgets which of our addresses the peer reached if that is one of those `gone`. Returns the ways of which that was so.
+    pub fn addresses_gone(&mut self, peer: usize, gone: &[IpAddr]) -> Vec<usize> {
+        let left = |way: &WayOut| way.local.is_some_and(|local| gone.contains(&local.to_canonical()));
+        let ways = &mut self.peers[peer].ways;
+        let gone: Vec<usize> = (0..ways.len()).filter(|i| left(&ways[*i])).collect();
+        gone.iter().for_each(|way| ways[*way].local = None);
+        gone
     }
 
     /// Our owner remembers from before our start where the peer was, and from which of our addresses it was reached. A
@@ -73,14 +116,6 @@ impl WayOut {
 }
 
 impl Peer {
-    /// The configuration's word on where its ways lead: what changed of that counts.
-    fn rehome(&mut self, keys: &PeerKeys) {
-        for (way, told) in self.ways.iter_mut().zip(&keys.ways) {
-            (way.port, way.one_way) = (told.port, told.one_way);
-            way.rehome(told.address);
-        }
-        self.ways.extend(keys.ways.iter().skip(self.ways.len()).copied().map(WayOut::new));
-    }
     /// Whether a handshake message waits for room on a port.
     pub(super) fn has_message(&self) -> bool {
         let calls = self.initiation.as_ref().is_some_and(|i| !i.due.is_empty());
@@ -88,7 +123,7 @@ impl Peer {
     }
     /// Whether one waits for room on this port.
     pub(super) fn has_message_for(&self, port: PortId) -> bool {
-        let by_port = |way: &usize| self.ways.get(*way).is_some_and(|way| way.port == port);
+        let by_port = |way: &usize| self.ways.get(*way).is_some_and(|way| way.port == Some(port));
         let calls = self.initiation.as_ref().is_some_and(|i| i.due.iter().any(by_port));
         calls || self.answered.as_ref().is_some_and(|a| a.due.iter().any(|(via, _)| *via == port))
     }

@@ -414,7 +414,7 @@ impl Sessions {
     fn poll_init(&mut self, now: Instant, peer: usize, port: PortId, buf: &mut [u8]) -> Option<HandshakeOut> {
         let p = &mut self.peers[peer];
         let due = p.initiation.as_ref()?.due.iter();
-        let way = due.copied().find(|way| p.ways.get(*way).is_some_and(|way| way.port == port))?;
+        let way = due.copied().find(|way| p.ways.get(*way).is_some_and(|way| way.port == Some(port)))?;
         let address = p.call_address(way)?;
         // Where the configuration says, the system knows the way best, and finds another when one fails. Elsewhere the
         // peer was heard from, and may hear us only from the address that it called.

@@ -253,8 +253,8 @@ impl Sessions {
         self.peers[peer].ways[way].one_way
     }
 
-    /// The port of a way to the peer.
-    pub fn port(&self, peer: usize, way: usize) -> PortId {
+    /// The port of a way to the peer; `None` if the way was taken away.
+    pub fn port(&self, peer: usize, way: usize) -> Option<PortId> {
         self.peers[peer].ways[way].port
     }
 

@@ -63,7 +63,8 @@ pub(super) struct Recalled {
 
 /// One way to reach the peer.
 pub(super) struct WayOut {
-    pub(super) port: PortId,
+    /// `None` if it was taken away.
+    pub(super) port: Option<PortId>,
     pub(super) one_way: bool,
     /// Where the configuration says it leads. Every second unanswered call goes there, so that two neighbours who both
     /// moved, and know only each other's old addresses, meet again once one of them is at home.
@@ -76,7 +77,7 @@ pub(super) struct WayOut {
 
 impl WayOut {
     pub(super) fn new(way: Way) -> Self {
-        Self { port: way.port, one_way: way.one_way, home: way.address, address: way.address, local: None }
+        Self { port: Some(way.port), one_way: way.one_way, home: way.address, address: way.address, local: None }
     }
 }
 
@@ -163,18 +164,18 @@ impl Peer {
 
     /// The way out that is the other direction of what came by `port` from `from`, if there is one.
     pub(super) fn way_back(&self, port: PortId, from: Option<SocketAddr>) -> Option<usize> {
-        let by_port = |way: &WayOut| way.port == port && !way.one_way;
+        let by_port = |way: &WayOut| way.port == Some(port) && !way.one_way;
         let there = |way: &WayOut| by_port(way) && from.is_some() && (way.address == from || way.home == from);
         self.ways.iter().position(there).or_else(|| self.ways.iter().position(by_port))
     }
 
     /// Where an answer to what came from `place` goes: back, or, where nothing goes back by that port, by every way.
     pub(super) fn places_back(&self, place: (PortId, Origin)) -> Vec<(PortId, Origin)> {
-        if self.ways.is_empty() || self.ways.iter().any(|way| way.port == place.0 && !way.one_way) {
+        if self.ways.is_empty() || self.ways.iter().any(|way| way.port == Some(place.0) && !way.one_way) {
             return vec![place];
         }
         let known = self.ways.iter().filter(|way| way.address.is_some());
-        known.map(|way| (way.port, Origin { from: way.address, at: way.local })).collect()
+        known.filter_map(|way| Some((way.port?, Origin { from: way.address, at: way.local }))).collect()
     }
 
     /// Where the answer to another copy of the first message goes. One from elsewhere came by another way: it goes back by that.
@@ -196,7 +197,7 @@ impl Peer {
             return places;
         }
         let way = &self.ways[way];
-        vec![(way.port, Origin { from: way.address, at: way.local })]
+        way.port.map_or(places, |port| vec![(port, Origin { from: way.address, at: way.local })])
     }
 
     /// When a handshake of our own is called for; `None` if nothing calls for one.

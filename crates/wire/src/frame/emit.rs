@@ -48,6 +48,12 @@ impl Frame<'_> {
             Frame::Packet(packet) => packet.emit(w),
             Frame::PathChallenge(token) => emit_token(kind::PATH_CHALLENGE, token, w),
             Frame::PathResponse(token) => emit_token(kind::PATH_RESPONSE, token, w),
+            Frame::LaneGone { lane, next } => {
+                w.varint(kind::LANE_GONE)?;
+                w.varint(1 + 8)?;
+                w.u8(*lane)?;
+                w.put(&next.to_be_bytes())
+            }
             Frame::Unknown { .. } => Ok(()),
             _ => self.emit_flow_frame(w),
         }
@@ -129,6 +135,7 @@ impl Frame<'_> {
             | Frame::Packet(_)
             | Frame::PathChallenge(_)
             | Frame::PathResponse(_)
+            | Frame::LaneGone { .. }
             | Frame::Unknown { .. } => Ok(()),
         }
     }

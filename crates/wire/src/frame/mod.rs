@@ -50,6 +50,7 @@ mod kind {
     pub(super) const PACKET: u64 = 0x40;
     pub(super) const PATH_CHALLENGE: u64 = 0x48;
     pub(super) const PATH_RESPONSE: u64 = 0x49;
+    pub(super) const LANE_GONE: u64 = 0x4a;
 }
 
 /// A flow as two neighbours name it: numbers are consecutive per opener and boot epoch.
@@ -340,6 +341,13 @@ pub enum Frame<'a> {
     PathChallenge([u8; 8]),
     /// The answer to [`Frame::PathChallenge`].
     PathResponse([u8; 8]),
+    /// Nothing leaves by a lane of the sender's any more, from this number on; its other direction leads nowhere.
+    LaneGone {
+        /// The lane.
+        lane: u8,
+        /// The number that its next packet would have.
+        next: u64,
+    },
     /// A frame of a later version, skipped by its length.
     Unknown {
         /// Its type.

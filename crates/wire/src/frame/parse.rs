@@ -35,6 +35,12 @@ impl<'a> Frame<'a> {
             }
             kind::PATH_CHALLENGE => Frame::PathChallenge(parse_token(r)?),
             kind::PATH_RESPONSE => Frame::PathResponse(parse_token(r)?),
+            kind::LANE_GONE => {
+                if r.varint()? != 1 + 8 {
+                    return Err(DecodeError::Invalid("lane gone"));
+                }
+                Frame::LaneGone { lane: r.u8()?, next: u64::from_be_bytes(r.array()?) }
+            }
             other if other >= FIRST_SKIPPABLE => {
                 let len = usize::try_from(r.varint()?).map_err(|_| DecodeError::Truncated)?;
                 r.take(len)?;

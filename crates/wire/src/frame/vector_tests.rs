@@ -126,6 +126,7 @@ fn describe(frame: &Frame<'_>, first: u8) -> String {
         Frame::Packet(carried) => packet(carried),
         Frame::PathChallenge(token) => format!("path_challenge octets={}", hex(token)),
         Frame::PathResponse(token) => format!("path_response octets={}", hex(token)),
+        Frame::LaneGone { lane, next } => format!("lane_gone lane={lane} next={next}"),
         Frame::Unknown { kind } => format!("unknown type={kind}"),
     }
 }
@@ -163,5 +164,5 @@ fn frames_are_those_of_the_second_implementation() {
         seen.insert(what.split(' ').next().expect("a name"));
     }
     // A frame without a vector is none that a second implementation can be held to.
-    assert_eq!((seen.len(), refused), (26, 34), "{seen:?}");
+    assert_eq!((seen.len(), refused), (27, 36), "{seen:?}");
 }

@@ -1,0 +1,206 @@
+//! A peer's lanes come, go and lead elsewhere while its flows go on: by a new configuration, or because the peer says so.
+//!
+//! The configuration's order of lanes is not their numbers: a lane keeps its number as long as it is there, and its packet numbers are
+//! continued by what takes its number later.
+
+use super::{Gateway, LaneConfig, LaneState, Medium, PeerId, lane_options, overhead};
+use std::net::{IpAddr, SocketAddr};
+use wavelane_base::{Instant, PortId};
+use wavelane_transport::session::{LANES_MAX, Way};
+
+/// What a configuration's lanes become: for each its number, of `known` so far.
+///
+/// The same lane keeps its number, then one by the same port that leads elsewhere. What is left over takes the place of what goes; more
+/// than went take numbers that nothing had, those of lanes that went before, and last those of lanes that were made for the peer's.
+fn numbers(old: &[(usize, Option<LaneConfig>)], new: &[LaneConfig], known: usize, closed: &[bool]) -> Vec<usize> {
+    fn way(lane: &LaneConfig) -> (PortId, bool, Medium) {
+        (lane.port, lane.one_way, lane.medium)
+    }
+    fn same(a: &LaneConfig, b: &LaneConfig) -> bool {
+        way(a) == way(b) && a.address == b.address
+    }
+    fn moved(a: &LaneConfig, b: &LaneConfig) -> bool {
+        way(a) == way(b)
+    }
+    let mut left: Vec<(usize, Option<LaneConfig>)> = old.to_vec();
+    let mut found: Vec<Option<usize>> = vec![None; new.len()];
+    let matches: [fn(&LaneConfig, &LaneConfig) -> bool; 3] = [same, moved, |_, _| true];
+    for (round, is_it) in matches.into_iter().enumerate() {
+        for (number, lane) in found.iter_mut().zip(new).filter(|(number, _)| number.is_none()) {
+            *number = left
+                .iter()
+                .position(|(_, old)| old.map_or(round == 2, |old| is_it(&old, lane)))
+                .map(|i| left.remove(i).0);
+        }
+    }
+    let taken = |found: &[Option<usize>], number: usize| found.contains(&Some(number));
+    for i in 0..found.len() {
+        let fresh = (known..LANES_MAX).chain((0..known).filter(|n| closed[*n])).chain(0..known);
+        found[i] = found[i].or_else(|| fresh.into_iter().find(|number| !taken(&found, *number)));
+    }
+    found.into_iter().flatten().collect()
+}
+
+impl Gateway {
+    /// A peer's lanes by the configuration that is in force, with their numbers.
+    pub(super) fn configured_lanes(&self, peer: usize) -> Vec<(usize, Option<LaneConfig>)> {
+        let numbers = self.peers[peer].numbers.iter().copied();
+        numbers.zip(self.config.peers[peer].lanes.iter().copied().map(Some)).collect()
+    }
+
+    /// Puts a peer's lanes in force as the configuration has them. `before` are those of the configuration so far, with their numbers.
+    pub(super) fn set_lanes(&mut self, now: Instant, peer: PeerId, before: &[(usize, Option<LaneConfig>)]) {
+        let new = self.config.peers[peer.0].lanes.clone();
+        let link = &self.links[peer.0];
+        let closed: Vec<bool> = (0..link.lanes()).map(|lane| link.is_closed(lane)).collect();
+        let numbers = numbers(before, &new, closed.len(), &closed);
+        for (number, lane) in numbers.iter().zip(&new) {
+            self.set_lane(now, peer, *number, lane);
+        }
+        let options = numbers.iter().zip(&new).map(|(number, lane)| (*number, lane_options(&self.config, lane)));
+        let options: Vec<_> = options.collect();
+        self.links[peer.0].set_choice(now, self.config.peers[peer.0].choice, &options);
+        let ports: Vec<PortId> = new.iter().map(|lane| lane.port).collect();
+        for lane in (0..self.links[peer.0].lanes()).filter(|lane| !numbers.contains(lane)) {
+            // One that was made for a lane of the peer's stays as long as its port is one of the peer's.
+            let made = !before.iter().any(|(number, _)| number == &lane);
+            let port = self.sessions.port(peer.0, lane);
+            if port.is_some_and(|port| !(made && ports.contains(&port))) {
+                self.take_lane_away(now, peer, lane);
+            }
+        }
+        self.peers[peer.0].numbers = numbers;
+    }
+
+    fn set_lane(&mut self, now: Instant, peer: PeerId, number: usize, lane: &LaneConfig) {
+        let LaneConfig { port, address, one_way, medium, .. } = *lane;
+        let (way, options) = (Way { port, address, one_way }, lane_options(&self.config, lane));
+        while self.links[peer.0].lanes() <= number {
+            self.sessions.add_way(peer.0, way);
+            self.links[peer.0].add_lane(now, &options, self.dice.split());
+            self.peers[peer.0].lanes.push(LaneState::default());
+        }
+        let before = (self.sessions.port(peer.0, number), self.sessions.address(peer.0, number));
+        self.sessions.set_way(now, peer.0, number, way);
+        if before.0 != Some(port) {
+            self.forget_pair(peer, number);
+        }
+        let address = self.sessions.address(peer.0, number);
+        if self.links[peer.0].is_closed(number) {
+            // One that leads nowhere waits until something comes by it.
+            if address.is_some() {
+                self.links[peer.0].open_lane(now, number, &options);
+            }
+            return;
+        }
+        let host = |address: Option<SocketAddr>| address.map(|address| address.ip());
+        if before.0 != Some(port) || before.1.is_some() && host(before.1) != host(address) {
+            self.links[peer.0].set_overhead(number, overhead(medium, address));
+            self.links[peer.0].lane_moved(now, number);
+        }
+    }
+
+    fn take_lane_away(&mut self, now: Instant, peer: PeerId, lane: usize) {
+        self.sessions.remove_way(now, peer.0, lane);
+        self.links[peer.0].close_lane(now, lane);
+        self.peers[peer.0].lanes[lane] = LaneState::default();
+        self.forget_pair(peer, lane);
+    }
+
+    fn forget_pair(&mut self, peer: PeerId, ours: usize) {
+        self.peers[peer.0].pairs.iter_mut().filter(|pair| **pair == Some(ours)).for_each(|pair| *pair = None);
+    }
+
+    /// Lanes of the peer's have gone: ours that led to where only they came from carry nothing until something comes from there again.
+    pub(super) fn take_gone(&mut self, now: Instant, peer: PeerId) {
+        while let Some((theirs, next)) = self.links[peer.0].poll_gone() {
+            let state = &mut self.peers[peer.0];
+            state.gone_below[usize::from(theirs)] = next;
+            let Some(ours) = state.pairs[usize::from(theirs)].take() else { continue };
+            if !self.sessions.is_configured(peer.0, ours) {
+                self.links[peer.0].close_lane(now, ours);
+                if self.links[peer.0].is_closed(ours) {
+                    self.sessions.forget_address(peer.0, ours);
+                }
+            }
+        }
+    }
+
+    /// A lane that led nowhere is heard on, or its address is known: it is there again.
+    pub(super) fn reopen_lane(&mut self, now: Instant, peer: PeerId, lane: usize) {
+        if !self.links[peer.0].is_closed(lane) {
+            return;
+        }
+        let Some(port) = self.sessions.port(peer.0, lane) else { return };
+        let options = lane_options(&self.config, &self.lane_like(peer, lane, port));
+        self.links[peer.0].open_lane(now, lane, &options);
+    }
+
+    /// What the configuration says of a lane, or of one by the same port that was made for the peer's.
+    pub(super) fn lane_like(&self, peer: PeerId, lane: usize, port: PortId) -> LaneConfig {
+        let lanes = &self.config.peers[peer.0].lanes;
+        let own = self.peers[peer.0].numbers.iter().position(|number| *number == lane);
+        let own = own.and_then(|place| lanes.get(place));
+        let like = own.or_else(|| lanes.iter().find(|lane| lane.port == port)).copied();
+        LaneConfig { address: None, one_way: false, ..like.unwrap_or(LaneConfig::new(port, None)) }
+    }
+
+    /// These are no addresses of ours any more. Lanes that left from there leave from where the system chooses, and ask for an answer,
+    /// which shows the peer where we are now.
+    pub fn addresses_gone(&mut self, now: Instant, gone: &[IpAddr]) {
+        for peer in 0..self.links.len() {
+            for lane in self.sessions.addresses_gone(peer, gone) {
+                self.links[peer].lane_moved(now, lane);
+            }
+            self.settle(now, PeerId(peer));
+        }
+    }
+
+    /// Whether there is something behind a port. Lanes by one without are as good as failed, and ask for an answer once there is.
+    pub fn set_port_there(&mut self, now: Instant, port: PortId, there: bool) {
+        for peer in 0..self.links.len() {
+            for lane in 0..self.links[peer].lanes() {
+                if self.sessions.port(peer, lane) == Some(port) {
+                    self.links[peer].set_there(now, lane, there);
+                }
+            }
+            self.settle(now, PeerId(peer));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(port: u16, last: u8) -> LaneConfig {
+        LaneConfig::new(PortId(port), Some(SocketAddr::from(([192, 0, 2, last], 4780))))
+    }
+
+    fn of(old: &[LaneConfig], new: &[LaneConfig]) -> Vec<usize> {
+        let old: Vec<_> = old.iter().copied().map(Some).enumerate().collect();
+        numbers(&old, new, old.len(), &vec![false; old.len()])
+    }
+
+    #[test]
+    fn lanes_keep_their_numbers_in_any_order() {
+        let [a, b, c] = [lane(0, 1), lane(1, 1), lane(2, 1)];
+        assert_eq!(of(&[a, b, c], &[c, a, b]), [2, 0, 1]);
+        assert_eq!(of(&[a, b, c], &[b, c]), [1, 2], "one goes");
+        assert_eq!(of(&[a, b], &[b, c, a]), [1, 2, 0], "one comes");
+    }
+
+    #[test]
+    fn a_lane_that_leads_elsewhere_keeps_its_number() {
+        assert_eq!(of(&[lane(0, 1), lane(0, 2)], &[lane(0, 2), lane(0, 3)]), [1, 0]);
+        assert_eq!(of(&[lane(0, 1), lane(1, 2)], &[lane(0, 1), lane(2, 2)]), [0, 1], "and one by another port");
+    }
+
+    #[test]
+    fn numbers_that_nothing_had_come_first_and_those_of_made_lanes_last() {
+        let many: Vec<_> = (0..LANES_MAX as u8).map(|n| lane(0, n)).collect();
+        // Of five numbers 0 is configured, 1 and 3 went, 2 and 4 were made for the peer's.
+        let closed = [false, true, false, true, false];
+        assert_eq!(numbers(&[(0, Some(many[0]))], &many, 5, &closed), [0, 5, 6, 7, 1, 3, 2, 4]);
+    }
+}
