@@ -116,6 +116,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the kernel tells nobody when an acknowledgement comes")]
     fn what_arrived_is_acknowledged() {
         use std::io::{Read, Write};
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn every_link_is_a_scenario() {
         for link in &LINKS {
-            assert_eq!(scenario(link).unwrap().channels.len(), 2, "{}", link.name);
+            assert_eq!(scenario(link).expect("a scenario").channels.len(), 2, "{}", link.name);
         }
     }
 
@@ -287,15 +287,15 @@ mod tests {
         let text = r#"{"round_trips": [
             {"timestamps": {"client": {"send": {"wall": 1000000000}}}, "delay": {"rtt": 2500000}},
             {"timestamps": {"client": {"send": {"wall": 1010000000}}}, "delay": {}}]}"#;
-        assert_eq!(pings(text).unwrap(), [(1_000_000_000, Some(2.5)), (1_010_000_000, None)]);
-        assert!(pings("{}").unwrap_err().contains("round_trips"));
+        assert_eq!(pings(text).expect("a file of irtt"), [(1_000_000_000, Some(2.5)), (1_010_000_000, None)]);
+        assert!(pings("{}").expect_err("no file of irtt").contains("round_trips"));
         assert!(pings("{").is_err());
     }
 
     fn verdict(ours: f64, theirs: f64) -> Verdict {
         let phase = Phase { phase: "up".into(), ours_ms: Some(ours), theirs_ms: Some(theirs), pings: 500 };
         let rows = rows_of(&LINKS[0], &Outcome { phases: vec![phase], ..Outcome::default() });
-        rows.iter().find(|row| row.metric == "p50_apart_of_allowed").unwrap().verdict
+        rows.iter().find(|row| row.metric == "p50_apart_of_allowed").expect("a judged row").verdict
     }
 
     #[test]
