@@ -46,7 +46,7 @@ pub(crate) struct Shared {
 
 /// Connections in the order of their coming.
 #[derive(Default)]
-struct Places {
+pub(crate) struct Places {
     next: u64,
     held: BTreeMap<u64, Place>,
 }
@@ -76,7 +76,7 @@ impl Places {
         Some(self.next)
     }
     /// It has said what it wants; false if it had to give way before.
-    fn opened(&mut self, id: u64) -> bool {
+    pub(crate) fn opened(&mut self, id: u64) -> bool {
         self.held.get_mut(&id).map(|place| place.opening = None).is_some()
     }
     fn leave(&mut self, id: u64) {
@@ -88,7 +88,7 @@ impl Shared {
     pub(crate) fn server(&self) -> MutexGuard<'_, Server> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    fn places(&self) -> MutexGuard<'_, Places> {
+    pub(crate) fn places(&self) -> MutexGuard<'_, Places> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
     pub(crate) fn stopped(&self) -> bool {
@@ -181,7 +181,8 @@ fn connection(stream: &TcpStream, from: SocketAddr, place: u64, shared: &Arc<Sha
     let language = Language::hear(stream, OPENING_PATIENCE)?;
     let opened = || shared.places().opened(place);
     if language != Language::Ours {
-        return if opened() { nq::serve::connection(stream, from, language, shared) } else { Ok(()) };
+        // Its place is kept for it once it carries load.
+        return nq::serve::connection(stream, from, place, language, shared);
     }
     let mut opening = [0; OPENING_LEN];
     read_opening(stream, &mut opening, OPENING_PATIENCE)?;

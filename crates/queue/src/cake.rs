@@ -164,10 +164,18 @@ impl<T: Queued> Cake<T> {
             tin.deficit -= popped.item.octets() as i64;
             if let Some(rate) = rate.filter(|rate| rate.as_bps() > 0) {
                 let bits = u128::from(framed(popped.item.octets()).get()) * 8_000_000_000;
-                let parts = bits * u128::from(tin.share) + tin.carry;
+                let parts = bits * u128::from(tin.share);
                 let bps = u128::from(rate.as_bps());
-                tin.free += Span::from_nanos(u64::try_from(parts / bps).unwrap_or(u64::MAX));
-                tin.carry = parts % bps;
+                let after = |from: Instant, parts: u128| {
+                    (from + Span::from_nanos(u64::try_from(parts / bps).unwrap_or(u64::MAX)), parts % bps)
+                };
+                // A tin that sends beyond its share while no other wants to owes one item's time at most, as in sch_cake's
+                // cake_advance_shaper: a debt that grew would keep it from its share long after.
+                (tin.free, tin.carry) = if tin.free < now {
+                    after(tin.free, parts + tin.carry)
+                } else {
+                    after(now, parts).max((tin.free, tin.carry))
+                };
             }
             return Some(popped);
         }

@@ -113,6 +113,10 @@ async fn find(plan: &HttpPlan) -> Result<Found, ProbeError> {
     let address = if server(&config.small) == server(&url) {
         asked.address
     } else {
+        // Before anything is sent there.
+        for address in addresses(&config.small).map_err(|why| server_failed(&config.small, &why))? {
+            outward(asked.address.ip(), address.ip())?;
+        }
         let (other, _) = ask(&config.small, own.as_ref()).await?;
         outward(asked.address.ip(), other.address.ip()).map_err(ProbeError::from)?;
         notes.push(format!("the configuration of {} leads to {}, which was measured", url, config.small));

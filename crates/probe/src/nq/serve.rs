@@ -39,6 +39,8 @@ const LARGE: u64 = 64 << 30;
 const HEAD_PATIENCE: Duration = Duration::from_secs(5);
 /// A connection in which nothing moves for so long is closed.
 const STILL_MAX: Span = Span::from_secs(10);
+/// A connection that carries no load is closed after so long, whatever moves in it.
+const LOADLESS_MAX: Span = Span::from_secs(60);
 /// Between looks at that.
 const TURN: Duration = Duration::from_millis(500);
 /// Octets of a request's head.
@@ -85,6 +87,9 @@ struct Guest {
     ip: IpAddr,
     tls: bool,
     moved: AtomicU64,
+    /// When the connection ends whatever moves in it, in nanoseconds since boot.
+    ends: AtomicU64,
+    place: u64,
     requests: Mutex<Bucket>,
     shared: Arc<Shared>,
 }
@@ -97,6 +102,9 @@ impl Guest {
     }
     fn is_still(&self) -> bool {
         since_boot().since(Instant::from_nanos(self.moved.load(Ordering::Relaxed))) >= STILL_MAX
+    }
+    fn is_over(&self) -> bool {
+        since_boot().as_nanos() >= self.ends.load(Ordering::Relaxed)
     }
 }
 
@@ -157,6 +165,7 @@ impl Body for Answer {
 pub(crate) fn connection(
     stream: &TcpStream,
     from: SocketAddr,
+    place: u64,
     language: Language,
     shared: &Arc<Shared>,
 ) -> io::Result<()> {
@@ -170,6 +179,8 @@ pub(crate) fn connection(
         ip: from.ip(),
         tls: acceptor.is_some(),
         moved: AtomicU64::new(now.as_nanos()),
+        ends: AtomicU64::new((now + LOADLESS_MAX).as_nanos()),
+        place,
         requests: Mutex::new(Bucket::full(now, REQUESTS_PER_SECOND, 2)),
         shared: Arc::clone(shared),
     });
@@ -196,7 +207,7 @@ pub(crate) fn connection(
 }
 
 async fn still(guest: &Guest) {
-    while !guest.is_still() && !guest.shared.stopped() {
+    while !guest.is_still() && !guest.is_over() && !guest.shared.stopped() {
         tokio::time::sleep(TURN).await;
     }
 }
@@ -254,8 +265,8 @@ async fn answer(request: Request<Incoming>, guest: &Arc<Guest>) -> Response<Answ
             None => plain(StatusCode::BAD_REQUEST, TEXT, "the request names no host\n"),
         },
         SMALL_PATH if reads => plain(StatusCode::OK, OCTETS, "1"),
+        LARGE_PATH if request.method() == Method::HEAD => plain(StatusCode::OK, OCTETS, ""),
         LARGE_PATH if reads => match admit(guest, now) {
-            // A HEAD's body is not sent.
             Ok(carried) => {
                 let mut answer = plain(StatusCode::OK, OCTETS, "");
                 *answer.body_mut() = Answer::Load { left: LARGE, piece: piece(), carried };
@@ -279,8 +290,11 @@ async fn answer(request: Request<Incoming>, guest: &Arc<Guest>) -> Response<Answ
 }
 
 fn admit(guest: &Arc<Guest>, now: Instant) -> Result<Carried, &'static str> {
-    let admission = guest.shared.server().admit_request(now, guest.ip);
-    admission.map(|a| Carried { guest: Arc::clone(guest), until: a.until }).map_err(crate::packet::Refusal::text)
+    let admission = guest.shared.server().admit_request(now, guest.ip).map_err(crate::packet::Refusal::text)?;
+    // It has said what it wants, and has as long as its measurement may last. One that had to give way before ends by itself.
+    guest.shared.places().opened(guest.place);
+    guest.ends.store(admission.until.as_nanos(), Ordering::Relaxed);
+    Ok(Carried { guest: Arc::clone(guest), until: admission.until })
 }
 
 async fn discard(mut body: Incoming, carried: Carried) -> Response<Answer> {
