@@ -6,12 +6,12 @@ use crate::hops::{DISCARD_PORT, HopProber};
 use crate::load::{Load, LoadPlan, SharedToken};
 use crate::plan::{Kind, Measurement, Plan, Stage};
 use crate::stream::Purpose;
-use crate::vantage::Watcher;
+use crate::vantage::{Watcher, hear};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use wavelane_base::{Ecn, Entropy, FrameMeta, Instant, Machine, PortId, Span};
+use wavelane_base::{Ecn, Entropy, Instant, Machine, PortId, Span};
 use wavelane_host::clock::since_boot;
 use wavelane_host::entropy;
 use wavelane_host::hops::HopSocket;
@@ -239,19 +239,7 @@ impl<'a> Driver<'a> {
     }
 
     fn receive(&mut self) {
-        let (client, target) = (&mut self.client, self.plan.target);
-        // An ICMP error about an earlier probe is reported here; the silence tells the rest.
-        let _ = self.lane.receive(|datagram| {
-            if datagram.from != target {
-                return;
-            }
-            let size = datagram.segment.map_or(datagram.bytes.len(), usize::from).max(1);
-            let now = since_boot();
-            let meta = FrameMeta { rx_time: now - datagram.waited, ..FrameMeta::default() };
-            for one in datagram.bytes.chunks_mut(size) {
-                client.handle_frame(now, PortId(0), one, meta);
-            }
-        });
+        hear(&mut self.lane, self.plan.target, &mut self.client);
     }
 
     fn events(&mut self) -> Result<(), ProbeError> {

@@ -134,19 +134,7 @@ impl Session {
         let next = self.client.poll_timeout().map_or(now + TURN, |wakeup| wakeup.at.min(now + TURN));
         let wait = Duration::from_nanos(next.since(since_boot()).as_nanos());
         if self.poller.wait(Some(wait)).is_ok_and(|ready| ready.into_iter().next().is_some()) {
-            let (client, at) = (&mut self.client, self.at);
-            // An ICMP error about an earlier probe is reported here; the silence tells the rest.
-            let _ = self.lane.receive(|datagram| {
-                if datagram.from != at {
-                    return;
-                }
-                let size = datagram.segment.map_or(datagram.bytes.len(), usize::from).max(1);
-                let now = since_boot();
-                let meta = FrameMeta { rx_time: now - datagram.waited, ..FrameMeta::default() };
-                for one in datagram.bytes.chunks_mut(size) {
-                    client.handle_frame(now, PortId(0), one, meta);
-                }
-            });
+            hear(&mut self.lane, self.at, &mut self.client);
         }
     }
 
@@ -156,4 +144,20 @@ impl Session {
             self.lane.send(&buf[..transmit.len], None, self.at, Ecn::NotEct);
         }
     }
+}
+
+/// Gives the client what waits in the socket and comes from its server.
+pub(crate) fn hear(lane: &mut UdpLane, server: SocketAddr, client: &mut Client) {
+    // An ICMP error about an earlier probe is reported here; the silence tells the rest.
+    let _ = lane.receive(|datagram| {
+        if datagram.from != server {
+            return;
+        }
+        let size = datagram.segment.map_or(datagram.bytes.len(), usize::from).max(1);
+        let now = since_boot();
+        let meta = FrameMeta { rx_time: now - datagram.waited, ..FrameMeta::default() };
+        for one in datagram.bytes.chunks_mut(size) {
+            client.handle_frame(now, PortId(0), one, meta);
+        }
+    });
 }

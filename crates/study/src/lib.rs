@@ -183,7 +183,7 @@ pub const STUDIES: &[Study] = &[
     },
     Study {
         id: latency::ID,
-        about: "latency under load by queue: FQ-CoDel at 6 to 54 Mbit/s for Reno, CUBIC and BBR; simulator beside lab",
+        about: "latency under load by queue: FQ-CoDel at 6 to 54 Mbit/s for Reno, CUBIC and BBR; simulator beside lab; the probe beside irtt",
         takes: ["4 min", "60 min"],
         backend: "lab",
         parts: &latency::PARTS,
