@@ -229,8 +229,9 @@ impl Gateway {
         if (!resumed || next.is_some()) && !self.arrivals.admit(now, side.0.0) {
             return Err(if resumed { Reason::Restarted } else { Reason::NoRoom });
         }
-        // Where the table has just lost its route, or leads back, a flow that began before is elsewhere, not unknown.
-        if next.is_some() || resumed && !self.ends_here(target.ip()) {
+        // Where the table has just lost its route, or leads back, a flow that began before is elsewhere, unless it is known here.
+        let known = passage.is_some_and(|passage| self.is_known_here(&passage.token));
+        if next.is_some() || resumed && !known && !self.ends_here(target.ip()) {
             let asked = Asked { source, target, passage };
             return self.relay(now, side, asked);
         }
@@ -265,6 +266,13 @@ impl Gateway {
         let flow = self.flows.insert(side.0, side.1, edge);
         self.events.push_back(Event::Incoming { flow, peer: side.0, source, target });
         Ok(())
+    }
+
+    /// Whether this is the answering edge of a flow, or was.
+    fn is_known_here(&mut self, token: &[u8; 16]) -> bool {
+        let answers = |edge: &mut Edge| matches!(edge.role, Role::Answerer);
+        let flow = self.flows.id_of_token(token);
+        flow.is_some_and(|id| self.flows.edge(id).is_some_and(answers)) || self.ended.iter().any(|(of, _)| of == token)
     }
 
     /// The opening edge asks for a flow that we have: the way to it was lost, perhaps before we noticed.
@@ -304,13 +312,18 @@ impl Gateway {
         if self.with_edge(id, honest) == Some(false) {
             return self.distrust(now, id, Deceit::Word);
         }
-        let Some(edge) = self.flows.edge(id) else { return self.events.push_back(Event::Accepted(id)) };
-        if let (true, false, Some(_), Role::Opener { target, .. }) = (must_seal, edge.is_sealed(), answered, edge.role)
+        let Some((sealed, role)) = self.flows.edge(id).map(|edge| (edge.is_sealed(), edge.role)) else {
+            return self.events.push_back(Event::Accepted(id));
+        };
+        // An account of a flow that no relay carries needs no seal: it was asked for again.
+        if let (true, false, Some(_), Role::Opener { target, peer, .. }) = (must_seal, sealed, answered, role)
+            && self.config.peers.get(peer.0).map(|peer| peer.public_key) != self.egress_key(target.ip())
         {
             self.counters.refused_seals += 1;
             self.events.push_back(Event::Notice(unsealed_notice(target)));
             return self.abandon(id, Reason::Prohibited);
         }
+        let Some(edge) = self.flows.edge(id) else { return };
         let first = !core::mem::replace(&mut edge.accepted, true);
         let Some(received) = answered.map(|answered| answered.received) else {
             if !first {

@@ -197,7 +197,7 @@ impl Gateway {
     }
 
     /// The key of the gateway behind which `target` is, as the configuration says.
-    fn egress_key(&self, target: IpAddr) -> Option<[u8; 32]> {
+    pub(super) fn egress_key(&self, target: IpAddr) -> Option<[u8; 32]> {
         let edges = self.config.edges.iter().filter(|_| self.config.seal);
         let bits = |routes: &[wavelane_base::IpPrefix]| super::policy::longest(routes, target);
         edges

@@ -152,4 +152,8 @@ fn a_flow_whose_route_is_not_there_yet_is_not_ended() {
     }
     gateway.set_table(T0, table(&[("10.9.4.9/32", &[NextHop::OnLink])]));
     assert_eq!(asked_again(&mut gateway, "10.9.4.9"), Err(Reason::Aborted), "it ends here, and is unknown");
+    // One that ended here is known whatever the table says now.
+    gateway.ended.push_back(([7; 16], true));
+    gateway.set_table(T0, Table::default());
+    assert_eq!(asked_again(&mut gateway, "10.9.4.9"), Err(Reason::Complete));
 }
