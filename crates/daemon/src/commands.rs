@@ -53,6 +53,11 @@ pub enum CommandError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// No public key.
+    #[error(
+        "--peer-key '{0}' is not a public key: give the {KEY_TEXT} characters of base64 that `wavelane init` or `wavelane keygen` printed at the other gateway"
+    )]
+    PeerKey(String),
     /// Nothing says what the peer may reach.
     #[error(
         "say what the other gateway may reach here: --serves PREFIX for each network on this side (such as 10.3.0.0/24), --allow-target PREFIX for less, or --serves none"
@@ -200,6 +205,9 @@ impl std::fmt::Display for Initialised {
     }
 }
 
+/// Characters of a key in base64.
+const KEY_TEXT: usize = keys::KEY_LEN.div_ceil(3) * 4;
+
 fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> CommandError {
     let path = path.to_path_buf();
     move |source| CommandError::Unwritable { path, source }
@@ -207,6 +215,9 @@ fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> CommandError {
 
 /// Writes a ready configuration, and a key unless `DIR/NAME.key` exists. Nothing about the link goes into it.
 pub fn init(args: &InitArgs) -> Result<Initialised, CommandError> {
+    if keys::key_from_base64(&args.peer_key).is_none() {
+        return Err(CommandError::PeerKey(args.peer_key.clone()));
+    }
     if args.serves.is_empty() && args.allow_targets.is_empty() {
         return Err(CommandError::NothingServed);
     }

@@ -8,8 +8,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use wavelane_base::IpPrefix;
-use wavelane_gateway::{NextHop, Table};
-use wavelane_host::routes::{KernelRoute, RouteWatch};
+use wavelane_gateway::{NextHop, TABLE_MAX, Table};
+use wavelane_host::routes::{KernelRoute, ROUTES_MAX, RouteWatch};
+
+/// The two versions of IP are read one by one.
+const _: () = assert!(2 * ROUTES_MAX <= TABLE_MAX, "a table that is read fits");
 
 /// The table is read at most so often; what changes in between is one change.
 const READ_EVERY: Duration = Duration::from_millis(50);
@@ -39,8 +42,8 @@ fn table(routes: Vec<KernelRoute>) -> Table {
     for route in routes {
         let hop = |hop: &Option<std::net::IpAddr>| hop.map_or(NextHop::OnLink, NextHop::Address);
         let hops: Vec<NextHop> = route.next_hops.iter().map(hop).collect();
-        // Never full: no more routes are read.
-        table.add(route.prefix, &hops);
+        let added = table.add(route.prefix, &hops);
+        debug_assert!(added, "the table has room for all that are read");
     }
     table
 }

@@ -68,6 +68,11 @@ impl Addresses {
         self.proven.iter().any(|(other, at)| *other == address && now.since(*at) < PROVEN_FOR)
     }
 
+    /// Whether the peer has proven once that it is at an address, and was not found anywhere else too often since.
+    pub(super) fn was_proven(&self, address: SocketAddr) -> bool {
+        self.proven.iter().any(|(other, _)| *other == address)
+    }
+
     /// An authenticated datagram of `octets` came from there.
     pub(super) fn heard(&mut self, now: Instant, from: SocketAddr, octets: usize) {
         if let Some(trial) = self.trials.iter_mut().find(|trial| trial.address == from) {

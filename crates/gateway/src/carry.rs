@@ -214,7 +214,7 @@ impl Gateway {
     }
 
     /// A neighbour asks for a flow: for us, for one that we have already, or to be passed on.
-    fn incoming(
+    pub(super) fn incoming(
         &mut self,
         now: Instant,
         side: Side,
@@ -229,7 +229,8 @@ impl Gateway {
         if (!resumed || next.is_some()) && !self.arrivals.admit(now, side.0.0) {
             return Err(if resumed { Reason::Restarted } else { Reason::NoRoom });
         }
-        if next.is_some() {
+        // Where the table has just lost its route, or leads back, a flow that began before is elsewhere, not unknown.
+        if next.is_some() || resumed && !self.ends_here(target.ip()) {
             let asked = Asked { source, target, passage };
             return self.relay(now, side, asked);
         }

@@ -19,6 +19,9 @@ const LONGEST: Span = Span::from_secs(16);
 /// takes less.
 const LISTEN: Span = Span::from_millis(6);
 
+/// Most flows that we ended and that still stand among those that wait.
+const OVER_MAX: usize = 64;
+
 /// How many large blocks are received at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Withholding {
@@ -49,7 +52,7 @@ struct Turn {
 #[derive(Debug, Default)]
 struct Gate {
     turns: Vec<Turn>,
-    /// Flows whose senders wait, each once: no more than there are flows.
+    /// Flows whose senders wait, each once: no more than there are flows, and [`OVER_MAX`] that are over.
     waiting: VecDeque<Side>,
     /// Peers in the order in which they had a turn, the newest last.
     served: Vec<PeerId>,
@@ -96,8 +99,14 @@ impl Gateway {
     pub(super) fn note_asking(&mut self, side: Side) {
         let place = self.place_of(side.0);
         let gate = self.grants.gates.entry(place).or_default();
-        if !gate.waiting.contains(&side) {
-            gate.waiting.push_back(side);
+        if gate.waiting.contains(&side) {
+            return;
+        }
+        gate.waiting.push_back(side);
+        if gate.waiting.len().is_multiple_of(OVER_MAX) {
+            let mut waiting = core::mem::take(&mut gate.waiting);
+            waiting.retain(|side| self.blocks(side.0).has(side.1));
+            self.grants.gates.entry(place).or_default().waiting = waiting;
         }
     }
 

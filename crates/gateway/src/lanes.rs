@@ -84,6 +84,8 @@ impl Gateway {
         self.sessions.set_way(now, peer.0, number, way);
         if before.0 != Some(port) {
             self.forget_pair(peer, number);
+            // What was behind the port before, or that there was none, says nothing about this one.
+            self.links[peer.0].set_there(now, number, true);
         }
         let address = self.sessions.address(peer.0, number);
         if self.links[peer.0].is_closed(number) {
@@ -103,6 +105,10 @@ impl Gateway {
     fn take_lane_away(&mut self, now: Instant, peer: PeerId, lane: usize) {
         self.sessions.remove_way(now, peer.0, lane);
         self.links[peer.0].close_lane(now, lane);
+        if !self.links[peer.0].is_closed(lane) {
+            // The last one open stays with the link. Without a port it carries nothing until another one opens.
+            self.links[peer.0].set_there(now, lane, false);
+        }
         self.peers[peer.0].lanes[lane] = LaneState::default();
         self.forget_pair(peer, lane);
     }

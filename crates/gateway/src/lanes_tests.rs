@@ -22,6 +22,8 @@ struct World {
     nodes: [Gateway; 2],
     /// (arrival, to, port, from, bytes).
     pipe: VecDeque<(Instant, usize, PortId, SocketAddr, Vec<u8>)>,
+    /// The hub's port.
+    hub_port: PortId,
     /// Uplinks that carry nothing.
     cut: Vec<u16>,
     /// Datagrams offered to each uplink, either way.
@@ -37,7 +39,8 @@ impl World {
         b.peers[0].lanes[0].address = None;
         let make =
             |config, seed: u64| Gateway::new(now, config, 1, wavelane_base::Seed(seed).entropy("lanes")).unwrap();
-        Self { now, nodes: [make(a, 1), make(b, 2)], pipe: VecDeque::new(), cut: Vec::new(), offered: [0; LANES_MAX] }
+        let nodes = [make(a, 1), make(b, 2)];
+        Self { now, nodes, pipe: VecDeque::new(), hub_port: PortId(0), cut: Vec::new(), offered: [0; LANES_MAX] }
     }
 
     fn drain(&mut self) {
@@ -51,7 +54,7 @@ impl World {
                     if self.cut.contains(&by) {
                         continue;
                     }
-                    let (to_port, from) = if side == 0 { (PortId(0), uplink(port)) } else { (PortId(by), HUB) };
+                    let (to_port, from) = if side == 0 { (self.hub_port, uplink(port)) } else { (PortId(by), HUB) };
                     self.pipe.push_back((self.now + DELAY, 1 - side, to_port, from, buf[..out.len].to_vec()));
                 }
             }
@@ -303,4 +306,35 @@ fn an_address_of_ours_that_goes_is_left_at_once() {
     assert!(sent(&mut world).is_none());
     world.nodes[0].addresses_gone(now, &[at]);
     assert_eq!(sent(&mut world).expect("the peer is to see where we are").from, None);
+}
+
+#[test]
+fn a_lane_without_port_takes_nothing() {
+    let mut world = World::new(1);
+    let flow = world.connect();
+    // The hub's lane by the configuration led to what goes now, and one that was made for the new one is left.
+    world.carry_during_reload(flow, &[0, 1]);
+    world.carry_during_reload(flow, &[1]);
+    let mut wanted = world.nodes[1].config().clone();
+    wanted.peers[0].lanes[0].port = PortId(5);
+    world.hub_port = PortId(5);
+    let now = world.now;
+    world.nodes[1].reload(now, wanted).unwrap();
+    world.nodes[0].write(now, flow.0, &[1; 1]);
+    assert!(world.carry((flow.1, flow.0), 1, 1_000_000));
+    let took = world.now.since(now);
+    assert!(took < Span::from_secs(5), "{took}");
+}
+
+#[test]
+fn a_lane_that_changes_to_a_port_with_a_socket_works() {
+    let mut world = World::new(2);
+    let flow = world.connect();
+    assert!(world.carry(flow, 0, 300_000));
+    let now = world.now;
+    world.nodes[0].set_port_there(now, PortId(1), false);
+    world.carry_during_reload(flow, &[0, 2]);
+    assert!(world.carry(flow, 0, 1_000_000));
+    let lanes = &world.nodes[0].status(world.now).peers[0].lanes;
+    assert!(lanes.iter().all(|lane| lane.works && lane.delivered_bytes > 30_000), "{lanes:?}");
 }

@@ -3,13 +3,14 @@
 //! The table names next hops by address, the peers' configuration says who is there. What a peer's own routes do not cover is
 //! not sent to it even so: they bound what the table's keeper can do.
 
+use super::policy::longest;
 use super::{Gateway, OpenError, PeerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use wavelane_base::{Instant, IpPrefix};
 
-/// Most routes of a table.
-pub const TABLE_MAX: usize = 1 << 16;
+/// Most routes of a table, those of IPv4 and IPv6 together.
+pub const TABLE_MAX: usize = 1 << 17;
 /// Most next hops of one route that count.
 pub const NEXT_HOPS_MAX: usize = 16;
 
@@ -120,6 +121,19 @@ impl Gateway {
         self.config.peers[peer.0].routes.iter().any(|prefix| prefix.contains(target))
     }
 
+    /// Whether a flow to `target` goes no further than here: its block is on our link, ours, or not a matter of the table.
+    pub(super) fn ends_here(&self, target: IpAddr) -> bool {
+        let any_covers = || (0..self.config.peers.len()).any(|peer| self.covers(PeerId(peer), target));
+        if !self.config.by_table || self.packets.is_own(target) || !any_covers() {
+            return true;
+        }
+        let route = self.table.route(target);
+        if longest(&self.config.serves, target) > route.map(|(bits, _)| bits) {
+            return true;
+        }
+        route.is_some_and(|(_, hops)| !hops.is_empty() && hops.iter().all(|hop| self.peers_at(*hop, target).is_empty()))
+    }
+
     /// The peers that the table names for `target`, in its order.
     pub(super) fn ways_by_table(&self, upstream: Option<PeerId>, target: IpAddr) -> Vec<PeerId> {
         let mut ways = Vec::new();
@@ -146,8 +160,10 @@ impl Gateway {
             if named.peek().is_some() || configured.peek().is_some() {
                 return named.any(|(at, _)| *at == address) || configured.any(|at| at.ip().to_canonical() == address);
             }
-            let mut heard = (0..self.sessions.ways(peer)).filter_map(|lane| self.sessions.address(peer, lane));
-            heard.any(|at| at.ip().to_canonical() == address)
+            // Not where it merely claims to be: it could claim to be another peer's next hop.
+            let lanes = self.peers[peer].lanes.iter().enumerate();
+            let heard = lanes.filter_map(|(lane, state)| Some((state, self.sessions.address(peer, lane)?)));
+            heard.into_iter().any(|(state, at)| at.ip().to_canonical() == address && state.addresses.was_proven(at))
         };
         (0..self.config.peers.len()).filter(|peer| is_there(*peer)).map(PeerId).collect()
     }

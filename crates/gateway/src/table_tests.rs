@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::{Config, LaneConfig, PeerConfig};
+use std::net::SocketAddr;
 use wavelane_base::{PortId, Seed};
+use wavelane_wire::frame::{FlowName, Passage, Reason};
 
 const T0: Instant = Instant::from_secs(1);
 
@@ -116,4 +118,38 @@ fn a_table_and_its_routes_have_bounds() {
     let hops: Vec<_> = (0..40).map(|n| via(&format!("10.0.0.{n}"))).collect();
     assert!(full.add(nth(8), &hops));
     assert_eq!(full.route(ip("0.0.8.1")).map(|(bits, hops)| (bits, hops.len())), Some((24, NEXT_HOPS_MAX)));
+}
+
+#[test]
+fn an_unproven_address_is_no_next_hop() {
+    let mut gateway = gateway(&[]);
+    gateway.set_table(T0, table(&[("10.9.0.0/16", &[via("10.0.5.5")])]));
+    let claimed = "10.0.5.5:4780".parse().unwrap();
+    gateway.sessions.set_address(T0, 2, 0, claimed);
+    assert!(ways(&gateway, "10.9.4.9").is_empty(), "any peer may say that it is there");
+    gateway.peers[2].lanes[0].addresses.prove(T0, claimed);
+    assert_eq!(ways(&gateway, "10.9.4.9"), [2]);
+}
+
+/// Peer 1 asks for a flow again that another gateway answered.
+fn asked_again(gateway: &mut Gateway, target: &str) -> Result<(), Reason> {
+    let passage = Passage { token: [7; 16], hops: 0, received: Some(0), choice: true, attempt: 1, seal: None };
+    let name = FlowName { mine: false, number: 1 };
+    let target = SocketAddr::new(ip(target), 7);
+    gateway.incoming(T0, (PeerId(1), name), ("10.1.0.1:9".parse().unwrap(), target), Some(passage))
+}
+
+#[test]
+fn a_flow_whose_route_is_not_there_yet_is_not_ended() {
+    let mut config = gateway(&[]).config().clone();
+    config.peers[1].allow_targets = vec![block("10.9.0.0/16")];
+    let mut gateway = Gateway::new(T0, config, 1, Seed(1).entropy("table")).unwrap();
+    let tables: [&[(&str, &[NextHop])]; 3] =
+        [&[], &[("10.9.0.0/16", &[via("10.0.1.2")])], &[("10.9.0.0/16", &[via("10.0.0.2")]), ("10.9.4.9/32", &[])]];
+    for routes in tables {
+        gateway.set_table(T0, table(routes));
+        assert_eq!(asked_again(&mut gateway, "10.9.4.9"), Err(Reason::Restarted), "{routes:?}");
+    }
+    gateway.set_table(T0, table(&[("10.9.4.9/32", &[NextHop::OnLink])]));
+    assert_eq!(asked_again(&mut gateway, "10.9.4.9"), Err(Reason::Aborted), "it ends here, and is unknown");
 }

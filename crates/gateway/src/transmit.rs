@@ -1,6 +1,6 @@
 //! What leaves: one sealed datagram, or a batch of equal-size ones for the same neighbour.
 
-use super::{Gateway, LaneConfig, PeerId};
+use super::{Gateway, PeerId};
 use wavelane_base::{Class, Ecn, Instant, PortId, Transmit};
 use wavelane_wire::datagram::UDP6_OVERHEAD;
 
@@ -56,7 +56,8 @@ impl Gateway {
     }
 
     fn is_radio(&self, peer: usize, lane: usize) -> bool {
-        self.config.peers[peer].lanes.get(lane).is_some_and(LaneConfig::is_radio)
+        let place = self.peers[peer].numbers.iter().position(|number| *number == lane);
+        place.is_some_and(|place| self.config.peers[peer].lanes[place].is_radio())
     }
 
     /// Composes and seals one datagram at the start of `buf`: its length, or `None` within if it could not be sealed.

@@ -16,6 +16,8 @@ use wavelane_base::IpPrefix;
 
 /// The table that `ip route` shows when it is asked for none (`RT_TABLE_MAIN`).
 pub const TABLE_MAIN: u32 = 254;
+/// This host's own addresses (`RT_TABLE_LOCAL`), which the kernel looks up first.
+const TABLE_LOCAL: u32 = 255;
 
 // linux/netlink.h
 const NLM_F_REQUEST: u16 = 1;
@@ -31,9 +33,11 @@ const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
 const ROUTE: usize = 12;
 const RTN_UNICAST: u8 = 1;
+const RTN_LOCAL: u8 = 2;
 const RTN_BLACKHOLE: u8 = 6;
 const RTN_UNREACHABLE: u8 = 7;
 const RTN_PROHIBIT: u8 = 8;
+const RTN_THROW: u8 = 9;
 const RTM_F_CLONED: u32 = 0x200;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
@@ -60,7 +64,8 @@ pub const ROUTES_MAX: usize = 1 << 16;
 pub struct KernelRoute {
     /// The block.
     pub prefix: IpPrefix,
-    /// The next hops' addresses, `None` where targets are on the link. None at all: what goes there is refused or dropped.
+    /// The next hops' addresses, `None` where targets are on the link or this host. None at all: what goes there is refused or
+    /// dropped.
     pub next_hops: Vec<Option<IpAddr>>,
     metric: u32,
 }
@@ -103,14 +108,16 @@ impl RouteWatch {
         }
     }
 
-    /// The table's routes that meet one of the blocks `wanted`.
+    /// The table's routes that meet one of the blocks `wanted`, and this host's own addresses among those.
     pub fn read(&self, wanted: &[IpPrefix]) -> io::Result<Vec<KernelRoute>> {
         let mut routes = Vec::new();
         for family in [libc::AF_INET as u8, libc::AF_INET6 as u8] {
             for read in 1.. {
-                let mut found = Found { wanted, table: self.table, routes: BTreeMap::new() };
+                let mut found = Found { wanted, routes: BTreeMap::new() };
+                let still = self.dump(family, self.table, &mut found)?;
+                let still = self.dump(family, TABLE_LOCAL, &mut found)? && still;
                 // A table that never stands still is taken as it is: its next change is news again.
-                if self.dump(family, &mut found)? || read == READS_MAX {
+                if still || read == READS_MAX {
                     routes.extend(found.routes.into_values());
                     break;
                 }
@@ -120,11 +127,11 @@ impl RouteWatch {
     }
 
     /// `false` if the table changed meanwhile.
-    fn dump(&self, family: u8, found: &mut Found<'_>) -> io::Result<bool> {
+    fn dump(&self, family: u8, table: u32, found: &mut Found<'_>) -> io::Result<bool> {
         let fd = netlink(0)?;
         // Without it (Linux before 4.20) all tables are answered, and sorted out here.
         let _ = set_int(&fd, libc::SOL_NETLINK, NETLINK_GET_STRICT_CHK, 1);
-        sendto(fd.as_raw_fd(), &request(family, self.table), &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
+        sendto(fd.as_raw_fd(), &request(family, table), &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
         let mut buf = vec![0; ANSWER_ROOM];
         let mut whole = true;
         loop {
@@ -145,7 +152,7 @@ impl RouteWatch {
                         }
                         code => return Err(io::Error::from_raw_os_error(-code)),
                     },
-                    RTM_NEWROUTE => found.take(body)?,
+                    RTM_NEWROUTE => found.take(body, table)?,
                     _ => {}
                 }
             }
@@ -236,14 +243,13 @@ fn several(mut bytes: &[u8]) -> Vec<Option<IpAddr>> {
 /// What is read of a table.
 struct Found<'a> {
     wanted: &'a [IpPrefix],
-    table: u32,
     routes: BTreeMap<(IpAddr, u8), KernelRoute>,
 }
 
 impl Found<'_> {
-    /// Takes a route, if it is of the table, leads somewhere or refuses, and meets what is wanted.
-    fn take(&mut self, body: &[u8]) -> io::Result<()> {
-        let Some(route) = parse(body, self.table) else { return Ok(()) };
+    /// Takes a route, if it is of `table`, leads somewhere or refuses, and meets what is wanted.
+    fn take(&mut self, body: &[u8], table: u32) -> io::Result<()> {
+        let Some(route) = parse(body, table) else { return Ok(()) };
         let meets = |block: &IpPrefix| {
             block.contains(route.prefix.address) && block.bits <= route.prefix.bits
                 || route.prefix.contains(block.address)
@@ -261,6 +267,8 @@ impl Found<'_> {
                 return Err(io::Error::other(what));
             }
             None => _ = self.routes.insert(key, route),
+            // What is ours is looked up first.
+            Some(other) if table == TABLE_LOCAL => *other = route,
             Some(other) if route.metric < other.metric => *other = route,
             // IPv6's way of listing several next hops.
             Some(other) if route.metric == other.metric && route.prefix.address.is_ipv6() => {
@@ -296,10 +304,14 @@ fn parse(body: &[u8], table: u32) -> Option<KernelRoute> {
     }
     let next_hops = match kind {
         _ if number != table => return None,
+        RTN_LOCAL if table == TABLE_LOCAL => vec![None],
+        // The rest of the local table are broadcast addresses.
+        _ if table == TABLE_LOCAL => return None,
         RTN_UNICAST if over_several.is_some() => over_several.unwrap_or_default(),
         RTN_UNICAST if flags & RTNH_UNUSABLE != 0 || via.is_none() && !device => Vec::new(),
         RTN_UNICAST => vec![via],
-        RTN_BLACKHOLE | RTN_UNREACHABLE | RTN_PROHIBIT => Vec::new(),
+        // `throw` ends the search of this table, the only one that is followed.
+        RTN_BLACKHOLE | RTN_UNREACHABLE | RTN_PROHIBIT | RTN_THROW => Vec::new(),
         _ => return None,
     };
     // Not taken at all where no hop works: the kernel goes on to the next route then.

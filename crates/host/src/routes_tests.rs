@@ -85,7 +85,13 @@ fn the_kernel_is_read_and_tells_of_changes() {
     };
     let seen: Vec<_> = read().into_iter().map(|r| (r.prefix.bits, r.next_hops)).collect();
     assert_eq!(seen, [(16, vec![Some("10.0.0.8".parse().unwrap())]), (24, Vec::new())]);
+    ip("ip route add 10.9.7.7/32 via 10.0.0.7; ip addr add 10.9.7.7/32 dev lo; ip route add throw 10.9.8.0/24");
+    let own: Vec<_> =
+        read().into_iter().map(|r| (r.prefix.bits, r.next_hops)).filter(|(_, hops)| hops != &seen[0].1).collect();
+    assert_eq!(own, [(24, Vec::new()), (32, vec![None]), (24, Vec::new())], "an address of this host, and `throw`");
+    ip("ip addr del 10.9.7.7/32 dev lo; ip route del 10.9.7.7/32; ip route del throw 10.9.8.0/24");
     let (stop, end) = UnixStream::pair().unwrap();
+    assert!(watch.wait(end.as_fd()).unwrap(), "routes came and went");
     ip("ip link set d0 down");
     assert!(watch.wait(end.as_fd()).unwrap(), "the interface took its routes along");
     assert_eq!(read().len(), 1, "what is refused stays");

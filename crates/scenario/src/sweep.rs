@@ -240,6 +240,8 @@ impl Sweep {
         let Some(count) = count.filter(|n| *n <= CELLS_MAX) else {
             return Err(impossible(format!("the sweep has more than {CELLS_MAX} combinations: name fewer values")));
         };
+        // What is wrong without the axes is not theirs.
+        Scenario::load_with(path, settings)?;
         let mut cells = Vec::with_capacity(count);
         for mut number in 0..count {
             let mut values: Vec<String> = Vec::new();
@@ -251,7 +253,12 @@ impl Sweep {
             let own = self.axes.iter().zip(&values);
             let own = own.map(|(axis, value)| Setting { key: axis.key.clone(), value: value.clone() });
             let all: Vec<Setting> = settings.iter().cloned().chain(own).collect();
-            cells.push(Cell { values, scenario: Scenario::load_with(path, &all)? });
+            let scenario = Scenario::load_with(path, &all).map_err(|error| {
+                let own = all[settings.len()..].iter().map(|s| format!("{}={}", s.key, s.value));
+                let own = own.collect::<Vec<_>>().join(", ");
+                ScenarioError { file: Some(format!("{} with the sweep's {own}", path.display())), ..error }
+            })?;
+            cells.push(Cell { values, scenario });
         }
         Ok(cells)
     }

@@ -114,6 +114,11 @@ impl Hop {
         Some(open)
     }
 
+    /// Whether a flow is still known here.
+    pub fn has(&self, flow: FlowName) -> bool {
+        self.flows.contains_key(&flow)
+    }
+
     /// Bytes of a flow that came, those beyond a gap counted.
     pub fn received(&self, flow: FlowName) -> u64 {
         self.flows.get(&flow).map_or(0, |flow| flow.inc.cumulative() + flow.inc.held().total())
