@@ -254,7 +254,10 @@ fn a_sweep_writes_one_table_and_pictures_and_goes_on_where_it_stopped() {
     assert!(err(&nothing).contains("nothing varies"), "{}", err(&nothing));
     let wrong = wavelane(&["sweep", &smoke(), "--sweep", "air.forward.rate=5 MB/s", "--out", &place.path("n")]);
     let why = err(&wrong);
-    assert!(why.contains("'5 MB/s' is not a rate") && why.contains("with the sweep's air.forward.rate=5 MB/s"), "{why}");
+    assert!(
+        why.contains("'5 MB/s' is not a rate") && why.contains("with the sweep's air.forward.rate=5 MB/s"),
+        "{why}"
+    );
 }
 
 /// The blocks of Python in the guide, each with the records that its text speaks of.
