@@ -25,6 +25,9 @@ const DATAGRAM_MIN: u64 = 16;
 const DATAGRAM_MAX: u64 = 2_200;
 /// Fastest datagrams of a spurt.
 const EVERY_MIN: Span = Span::from_micros(10);
+/// Most mean spurts that a datagram's interval may last: spurts without a datagram are drawn again, and a longer interval meets one in
+/// 22,000 or fewer.
+const EVERY_PER_SPURT: u64 = 10;
 /// Largest keystroke: more is a transfer.
 const KEYSTROKE_MAX: u64 = 1_400;
 /// Headers of a datagram.
@@ -156,6 +159,21 @@ fn spurts_at(table: &Table<'_>, on: Span, off: Span, usual: Rate) -> Result<Spur
             format!("{why} too often or hardly ever: one goes every {} to {}", EVERY_MIN.write(), MEAN_MAX.write());
         return Err(match at {
             Some(at) => at.impossible(format!("{why}, so change rate or size")),
+            None => table.need("rate", "\"32 kbit/s\"")?.impossible(why),
+        });
+    }
+    if spurts.every() > on.times(EVERY_PER_SPURT) {
+        let keys = ["talk", "on", "rate", "size"];
+        let why = format!(
+            "{}: a spurt lasts {} on average and a datagram goes every {}, so that hardly any spurt has one: have spurts last {} at least, or \
+             raise rate, or lower size",
+            table.title(),
+            on.write(),
+            spurts.every().write(),
+            Span::from_nanos(spurts.every().as_nanos().div_ceil(EVERY_PER_SPURT)).write()
+        );
+        return Err(match keys.iter().find_map(|key| table.get(key)) {
+            Some(at) => at.impossible(why),
             None => table.need("rate", "\"32 kbit/s\"")?.impossible(why),
         });
     }
