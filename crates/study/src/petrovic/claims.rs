@@ -50,7 +50,8 @@ fn of_voice(cells: &Cells<'_>) -> Vec<Claim> {
     let loss = |size, window| cells.mean(size, window, column, "loss_percent");
     let smallest = |window: &u32| -> Option<bool> {
         let ours = loss(200, *window)?;
-        Some(VOICE_SIZES[1..].iter().filter_map(|size| loss(*size, *window)).all(|other| ours <= other))
+        // Where nothing is lost no size is best.
+        Some(VOICE_SIZES[1..].iter().filter_map(|size| loss(*size, *window)).all(|other| ours < other))
     };
     let smallest: Vec<bool> = VOICE_WINDOWS.iter().filter_map(smallest).collect();
     let large: Vec<f64> = VOICE_WINDOWS.iter().filter_map(|w| loss(1000, *w)).collect();
