@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use wavelane_base::{Instant, Span};
-use wavelane_wire::frame::{Passage, Reach};
+use wavelane_wire::frame::{Passage, Reach, Seal};
 
 use super::PeerId;
 use super::sealed::Sealing;
@@ -138,7 +138,10 @@ impl Edge {
     }
     /// Whether a flow may be taken up that is asked for like this: it was opened by another edge, and not asked for again since.
     pub(super) fn takes(&self, passage: &Passage) -> bool {
-        matches!(self.role, Role::Answerer) && passage.attempt >= self.attempt
+        // Words have an order of their own, which relays cannot change.
+        let ordered =
+            passage.attempt >= self.attempt || self.is_sealed() && matches!(passage.seal, Some(Seal::Word(_)));
+        matches!(self.role, Role::Answerer) && ordered
     }
     /// Times to open anew before giving up.
     pub(super) fn resumes_max(&self) -> u32 {
@@ -150,6 +153,10 @@ impl Edge {
         let received = self.accepted.then_some(self.reach.received);
         let seal = self.open_seal();
         Passage { token: self.token, hops: 0, received, choice, attempt: self.attempt, seal }
+    }
+    /// Whether octets got through in either direction.
+    pub(super) fn has_begun(&self) -> bool {
+        self.kept_from > 0 || self.reach.received > 0
     }
     pub(super) fn kept(&self) -> u64 {
         self.kept.len() as u64

@@ -105,7 +105,7 @@ impl Gateway {
         gate.waiting.push_back(side);
         if gate.waiting.len().is_multiple_of(OVER_MAX) {
             let mut waiting = core::mem::take(&mut gate.waiting);
-            waiting.retain(|side| self.blocks(side.0).has(side.1));
+            waiting.retain(|side| self.blocks(side.0).is_open(side.1));
             self.grants.gates.entry(place).or_default().waiting = waiting;
         }
     }

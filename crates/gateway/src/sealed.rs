@@ -50,6 +50,10 @@ impl Agreed {
     fn new(keys: FlowKeys, target: SocketAddr, answer: Option<([u8; OPEN_KEYS_LEN], [u8; ANSWER_KEYS_LEN])>) -> Self {
         Self { keys, answer, target, plain: Vec::new(), taken: 0, finished: false }
     }
+    #[cfg(test)]
+    pub(super) fn asked_with(&self) -> Option<[u8; OPEN_KEYS_LEN]> {
+        self.answer.map(|(asked, _)| asked)
+    }
     fn unread(&self) -> &[u8] {
         &self.plain[self.taken..]
     }
@@ -136,10 +140,12 @@ impl Edge {
     /// Whether an Open that resumes the flow, or repeats its first one, is the other edge's.
     fn resumes(&mut self, passage: &Passage) -> bool {
         let reach = Reach { received: passage.received.unwrap_or(0), finished: false };
+        let begun = self.has_begun();
         match (&mut self.seal, passage.seal) {
             (None, None) => true,
             (Some(Sealing::Agreed(agreed)), Some(Seal::Keys(message))) => {
-                passage.received.is_none() && agreed.answer.is_some_and(|(asked, _)| asked == message)
+                // Every relay of the first path has it. Once octets got through, the other edge has the answer, and says words.
+                !begun && passage.received.is_none() && agreed.answer.is_some_and(|(asked, _)| asked == message)
             }
             (Some(Sealing::Agreed(agreed)), Some(Seal::Word(word))) => {
                 let place = WordIn::Open(passage.attempt);

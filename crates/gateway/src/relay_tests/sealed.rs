@@ -1,9 +1,10 @@
 //! Flows whose edges seal them, over relays that do what they should not.
 
 use super::*;
+use crate::sealed::Sealing;
 use crate::{Faults, Meddler};
 use std::sync::{Arc, Mutex};
-use wavelane_wire::frame::Reach;
+use wavelane_wire::frame::{FlowName, Passage, Reach, Reason, Seal};
 
 fn sealed_chain(count: usize) -> Chain {
     let mut chain = Chain::new(count, 1);
@@ -222,4 +223,27 @@ fn neighbours_leave_seals_out() {
     assert!(chain.run(Span::from_secs(60), Chain::all_closed));
     chain.check_complete();
     assert_eq!(chain.count(0, "hop_first_octets"), 1_000_000);
+}
+
+/// A relay of the first path keeps the flow's first Open and sends it later, with a count of requests beyond all others.
+#[test]
+fn a_replayed_first_open_takes_no_flow_over() {
+    let mut chain = sealed_chain(3);
+    chain.talk(noise(1, 1_000_000), noise(2, 1_000_000));
+    let begun = |node: &mut Gateway| {
+        let ids: Vec<_> = node.flows.of_peer(PeerId(0)).into_iter().map(|(id, _)| id).collect();
+        ids.into_iter().find(|id| node.flows.edge(*id).is_some_and(|edge| edge.has_begun()))
+    };
+    assert!(chain.run(Span::from_secs(10), |chain| begun(chain.node(2)).is_some()));
+    let (now, node) = (chain.now, chain.node(2));
+    let id = begun(node).unwrap();
+    let edge = node.flows.edge(id).unwrap();
+    let Some(Sealing::Agreed(agreed)) = &edge.seal else { panic!("sealed") };
+    let (token, keys) = (edge.token, agreed.asked_with().unwrap());
+    let seal = Some(Seal::Keys(keys));
+    let passage = Passage { token, hops: 1, received: None, choice: true, attempt: 1 << 61, seal };
+    let side = (PeerId(0), FlowName { mine: false, number: 77 });
+    assert_eq!(node.incoming(now, side, (server(0), server(2)), Some(passage)), Err(Reason::Restarted));
+    assert!(chain.run(Span::from_secs(120), Chain::all_closed), "{:?}", chain.ends_otherwise());
+    chain.check_complete();
 }

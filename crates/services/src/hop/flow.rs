@@ -279,6 +279,10 @@ impl Flow {
     pub(super) fn takes_bytes(&self) -> bool {
         matches!(self.state, State::Opening | State::Open) && self.out.fin.is_none() && self.ended_by_peer.is_none()
     }
+    /// Whether our owner has nothing to do with it any more.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.state, State::Ending | State::Done)
+    }
     /// Whether the last word arrived.
     pub(super) fn is_gone(&self) -> bool {
         match self.state {

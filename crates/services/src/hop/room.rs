@@ -65,7 +65,7 @@ impl Hop {
     pub(super) fn unread_room(&self) -> UnreadRoom {
         UnreadRoom::new(self.half_pool(), self.held, self.live as u64)
     }
-    fn half_pool(&self) -> u64 {
+    pub(super) fn half_pool(&self) -> u64 {
         self.lent.pool.get() / 2
     }
     /// Tells a writer that was refused bytes once there is room worth writing for.

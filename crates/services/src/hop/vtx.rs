@@ -36,6 +36,10 @@ impl Hop {
 
     /// Sends receipted bytes again, which the peer said it lacks.
     pub fn send_again(&mut self, flow: FlowName, offset: u64, bytes: Vec<u8>) {
+        // Asked for by a peer, so never beyond the pool: the edge asks again.
+        if self.held.to_send + bytes.len() as u64 > self.half_pool() {
+            return;
+        }
         let Some(f) = self.flows.get_mut(&flow).filter(|f| f.state == State::Open) else { return };
         if offset + bytes.len() as u64 <= f.out.receipted() {
             f.out.again.put(offset, bytes);

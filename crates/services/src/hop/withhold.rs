@@ -96,7 +96,7 @@ impl Hop {
     pub fn grant(&mut self, now: Instant, name: FlowName) -> Option<u64> {
         let (room, path) = (self.unread_room(), self.path);
         let most = self.config.block.map_or(GRANT_MAX, Octets::get);
-        let flow = self.flows.get_mut(&name)?;
+        let flow = self.flows.get_mut(&name).filter(|flow| !flow.is_over())?;
         let inc = &mut flow.inc;
         let from = inc.cumulative();
         let asked = inc.withheld.and_then(|held| held.asked).filter(|end| *end > from && !inc.is_complete())?;
@@ -114,9 +114,9 @@ impl Hop {
         Some(open)
     }
 
-    /// Whether a flow is still known here.
-    pub fn has(&self, flow: FlowName) -> bool {
-        self.flows.contains_key(&flow)
+    /// Whether a flow may still receive bytes.
+    pub fn is_open(&self, flow: FlowName) -> bool {
+        self.flows.get(&flow).is_some_and(|flow| !flow.is_over())
     }
 
     /// Bytes of a flow that came, those beyond a gap counted.
