@@ -228,7 +228,8 @@ pub(crate) fn grids(document: &StudyDocument) -> Vec<Grid> {
     let mut grids = Vec::new();
     for profile in Profile::BOTH {
         let all = (profile, "default");
-        let title = |text: &str| format!("{text}, profile {}", profile.word());
+        let fitted = if profile == Profile::Y2001 { " (fitted to the document)" } else { "" };
+        let title = |text: &str| format!("{text}, profile {}{fitted}", profile.word());
         let bulk = of(document, ("S1-E1", "total_kbps"), all);
         grids.push(grid((title("Table 1: total of five flows, kbit/s"), &seen::throughput), bulk, cell, column));
         let nodes = document.rows.iter().filter(|row| {
@@ -247,6 +248,13 @@ pub(crate) fn grids(document: &StudyDocument) -> Vec<Grid> {
         let rows = of(document, ("S1-E5", "loss_percent"), (profile, super::VOICE_READING));
         grids.push(grid((title("Table 5: voice lost or late, %"), &seen::loss), rows, window, size));
     }
+    let rows = of(document, ("S1-E5", "loss_percent"), (Profile::Y2001, "default"));
+    let see = |_: &[&Row]| {
+        "Table 1 is fitted with a residual bit error rate of 5.7e-4, Table 5 judged with 1.6e-6: no reading gives both."
+            .to_owned()
+    };
+    let title = "Table 5 with the residual of Table 1, profile 2001, %".to_owned();
+    grids.push(grid((title, &see), rows, window, size));
     for profile in Profile::TODAY {
         let see = |rows: &[&Row]| {
             let kinds = "F: rates follow the channel, NF: MCS 7 always";
@@ -255,6 +263,12 @@ pub(crate) fn grids(document: &StudyDocument) -> Vec<Grid> {
         let rows = of(document, ("S1-E1", "total_kbps"), (profile, "default"));
         let title = format!("A cell of today, total of five flows, kbit/s, {}", profile.stack());
         grids.push(grid((title, &see), rows, cell, column));
+        let rows = of(document, ("S1-E4", "response_mean_s"), (profile, "default"));
+        let title = format!("A cell of today, mean response, s, {}", profile.stack());
+        grids.push(grid((title, &seen::response), rows, cell, column));
+        let rows = of(document, ("S1-E5", "loss_percent"), (profile, "default"));
+        let title = format!("A cell of today, voice lost or late, %, {}", profile.stack());
+        grids.push(grid((title, &seen::loss), rows, window, size));
     }
     let moved = document.rows.iter().filter(|row| row.metric == "over_default_reading");
     let see = |_: &[&Row]| "Total of each column over that of the default reading of profile 2001.".to_owned();
