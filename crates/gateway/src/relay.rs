@@ -169,7 +169,12 @@ impl Gateway {
         let Some((asked, answered)) = asked else { return };
         self.leave(up);
         self.dirty.insert(up.0);
-        self.shun(now, down.0, asked.target.ip());
+        // The egress itself does not change what is meant for it.
+        if reason != Reason::Corrupted
+            || self.egress_key(asked.target.ip()) != Some(self.config.peers[down.0.0].public_key)
+        {
+            self.shun(now, down.0, asked.target.ip());
+        }
         if answered {
             let told = if reason == Reason::Corrupted { reason } else { Reason::Restarted };
             return self.blocks(up.0).reset(up.1, told);
@@ -235,7 +240,9 @@ impl Gateway {
             }
             HopEvent::Reset(_, reason) => {
                 self.leave(side);
-                if let (Reason::Corrupted, Some(asked)) = (reason, asked) {
+                if let (Reason::Corrupted, Some(asked)) = (reason, asked)
+                    && self.egress_key(asked.target.ip()) != Some(self.config.peers[other.0.0].public_key)
+                {
                     self.shun(now, other.0, asked.target.ip());
                 }
                 if self.leave(other) {
