@@ -136,7 +136,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         rerun.push_str(" --keys");
     }
     let jobs = args.jobs.unwrap_or_else(|| args.on.jobs());
-    let captures = if args.keys { wavelane_run::Capture::Whole } else { wavelane_run::Capture::Headers };
+    let captures = if args.keys { wavelane_run::CaptureExtent::Whole } else { wavelane_run::CaptureExtent::Headers };
     let options = RunOptions { captures, name, repeat: args.repeat, jobs, out: out.clone(), rerun: rerun.clone() };
     if !args.json {
         eprintln!("seed {}; to repeat: {rerun}", scenario.seed.0);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use wavelane_base::{Entropy, Instant, IpPrefix, Span, Wakeup, route};
 use wavelane_services::packet::{Packets as PacketService, PacketsConfig};
-use wavelane_wire::packet::{IcmpError, Packet, answer, clamp_mss, decrement_hops, fragments_v4, may_answer};
+use wavelane_wire::packet::{IcmpError, IpPacket, Packet, answer, fragments_v4, may_answer};
 
 /// A peer that was asked and not heard for so long is down. Packets wait no longer than that anyway, so an outage that
 /// they could outlive is never reported.
@@ -203,8 +203,8 @@ impl Gateway {
             }
             return;
         }
-        let mut bytes = view.bytes.to_vec();
-        if !decrement_hops(&mut bytes) {
+        let mut packet = view.to_owned();
+        if !packet.decrement_hops() {
             self.packets.counters.dropped_no_hops += 1;
             self.send_error(now, Towards::Inside, IcmpError::TimeExceeded, &view);
             return;
@@ -216,11 +216,13 @@ impl Gateway {
             }
             return;
         }
-        if bytes.len() <= config.inner_mtu {
-            clamp_mss(&mut bytes, config.inner_mtu);
-            self.push_to_peer(now, peer, bytes);
-        } else if let Some(pieces) = self.fragments(&bytes, config.inner_mtu) {
-            pieces.into_iter().for_each(|piece| self.push_to_peer(now, peer, piece));
+        if packet.bytes().len() <= config.inner_mtu {
+            packet.clamp_mss(config.inner_mtu);
+            self.push_to_peer(now, peer, packet);
+        } else if let Some(pieces) = self.fragments(&packet.view(), config.inner_mtu) {
+            for piece in pieces.into_iter().filter_map(|piece| IpPacket::take(piece).ok()) {
+                self.push_to_peer(now, peer, piece);
+            }
         } else {
             self.packets.counters.dropped_too_big += 1;
             self.send_error(now, Towards::Inside, IcmpError::TooBig(config.inner_mtu as u32), &view);
@@ -278,15 +280,15 @@ impl Gateway {
     }
 
     /// An IPv4 packet that is too long, in fragments; `None` if it must not be fragmented.
-    fn fragments(&mut self, bytes: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
-        let pieces = fragments_v4(&Packet::parse(bytes).ok()?, mtu)?;
+    fn fragments(&mut self, packet: &Packet<'_>, mtu: usize) -> Option<Vec<Vec<u8>>> {
+        let pieces = fragments_v4(packet, mtu)?;
         self.packets.counters.fragmented += 1;
         Some(pieces)
     }
 
-    fn push_to_peer(&mut self, now: Instant, peer: PeerId, bytes: Vec<u8>) {
+    fn push_to_peer(&mut self, now: Instant, peer: PeerId, packet: IpPacket) {
         if let Some(packets) = &mut self.links[peer.0].service.packets {
-            packets.push(now, bytes);
+            packets.push(now, packet);
         }
     }
 
@@ -329,10 +331,11 @@ impl Gateway {
     /// A packet came from a peer: to the inside if the peer may send it.
     pub(super) fn admit(&mut self, now: Instant, peer: PeerId, bytes: Vec<u8>) {
         let Some(config) = self.packets.config else { return };
-        let Ok(view) = Packet::parse(&bytes) else {
+        let Ok(mut packet) = IpPacket::take(bytes) else {
             self.packets.counters.dropped_malformed += 1;
             return;
         };
+        let view = packet.view();
         if !view.has_routable_addresses() {
             self.packets.counters.dropped_local_scope += 1;
             return;
@@ -351,11 +354,10 @@ impl Gateway {
             self.send_error(now, Towards::Peer(peer), IcmpError::Prohibited, &view);
             return;
         }
-        if bytes.len() <= config.inner_mtu {
-            let mut bytes = bytes;
-            clamp_mss(&mut bytes, config.inner_mtu);
-            self.packets.inside.push_back(bytes);
-        } else if let Some(pieces) = self.fragments(&bytes, config.inner_mtu) {
+        if packet.bytes().len() <= config.inner_mtu {
+            packet.clamp_mss(config.inner_mtu);
+            self.packets.inside.push_back(packet.into_bytes());
+        } else if let Some(pieces) = self.fragments(&view, config.inner_mtu) {
             self.packets.inside.extend(pieces);
         } else {
             self.packets.counters.dropped_too_big += 1;
@@ -380,7 +382,9 @@ impl Gateway {
         match towards {
             Towards::Inside => self.packets.inside.push_back(packet),
             Towards::Peer(peer) => {
-                self.push_to_peer(now, peer, packet);
+                if let Ok(packet) = IpPacket::take(packet) {
+                    self.push_to_peer(now, peer, packet);
+                }
                 self.settle(now, peer);
             }
         }

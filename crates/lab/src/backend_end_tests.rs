@@ -64,7 +64,7 @@ every = "100 ms"
     let mut context = RunContext {
         out: &out.0,
         label: "test".into(),
-        captures: wavelane_run::Capture::Headers,
+        captures: wavelane_run::CaptureExtent::Headers,
         progress: &mut note,
         cancelled: &cancelled,
     };
@@ -103,7 +103,7 @@ size = "1 GB"
     let mut context = RunContext {
         out: &out.0,
         label: "test".into(),
-        captures: wavelane_run::Capture::Headers,
+        captures: wavelane_run::CaptureExtent::Headers,
         progress: &mut note,
         cancelled: &cancelled,
     };

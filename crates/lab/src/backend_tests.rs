@@ -69,7 +69,7 @@ fn run(scenario: &Scenario, stack: Stack, name: &str) -> (Result<StackRaw, Backe
     let mut context = RunContext {
         out: &out.0,
         label: "test".into(),
-        captures: wavelane_run::Capture::Headers,
+        captures: wavelane_run::CaptureExtent::Headers,
         progress: &mut note,
         cancelled: &cancelled,
     };

@@ -46,7 +46,7 @@ const CONNECT_WITHIN: Span = Span::from_secs(10);
 
 /// Which way the bytes go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum TransferDirection {
     /// From the client, who opened the connection.
     Up,
     /// To the client.
@@ -59,7 +59,7 @@ pub struct CapacityCase {
     /// Connections at once.
     pub flows: usize,
     /// Their direction.
-    pub way: Way,
+    pub way: TransferDirection,
     /// How long they run before it counts.
     pub warm_up: Span,
     /// How long it counts.
@@ -247,7 +247,7 @@ impl Bench {
                 let _ = (&client).write(&[0]);
             }
             let (server, _) = self.listener.accept().map_err(LabError::io("cannot accept"))?;
-            let (from, to) = if case.way == Way::Up { (client, server) } else { (server, client) };
+            let (from, to) = if case.way == TransferDirection::Up { (client, server) } else { (server, client) };
             flows.add(from, to)?;
         }
         Ok(flows)

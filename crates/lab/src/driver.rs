@@ -7,7 +7,7 @@
 //! every stack meets the same bursts however long its set-up took. What the first still holds is delivered.
 
 use crate::lateness::Lateness;
-use crate::pcapng::{Capture, Way};
+use crate::pcapng::{CaptureFile, PortDirection};
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,7 +56,7 @@ pub(crate) struct Job<M> {
     /// Packets stay in a device's own ring until the machine has room for them.
     pub(crate) room: RoomFn<M>,
     /// Captures at the first and second end.
-    pub(crate) captures: [Option<Capture>; 2],
+    pub(crate) captures: [Option<CaptureFile>; 2],
     /// What CLOCK_REALTIME was ahead of CLOCK_MONOTONIC, for the captures' times.
     pub(crate) unix_offset_ns: u64,
 }
@@ -151,7 +151,7 @@ struct Placed<M> {
 struct Ports {
     name: String,
     tuns: [Tun; 2],
-    captures: [Option<Capture>; 2],
+    captures: [Option<CaptureFile>; 2],
     unix_offset_ns: u64,
     outcome: Outcome,
     seen: [u64; 2],
@@ -207,7 +207,7 @@ impl Ports {
             self.outcome.lateness.note(done.since(due));
         }
         if let Some(capture) = &mut self.captures[end] {
-            capture.note(done.as_nanos() + self.unix_offset_ns, Way::In, packet);
+            capture.note(done.as_nanos() + self.unix_offset_ns, PortDirection::In, packet);
         }
     }
 }
@@ -345,7 +345,7 @@ impl<M: Machine> Pump<M> {
             self.shared.offered[end].fetch_add(len as u64, Ordering::Relaxed);
         }
         if let Some(capture) = &mut self.ports.captures[end] {
-            capture.note(real.as_nanos() + self.ports.unix_offset_ns, Way::Out, packet);
+            capture.note(real.as_nanos() + self.ports.unix_offset_ns, PortDirection::Out, packet);
         }
         if self.shared.bypass.load(Ordering::Relaxed) {
             // The far kernel may have taken its interface down already; then the packet is not needed.

@@ -39,7 +39,7 @@ mod worker;
 mod world;
 
 pub use backend::{LATENESS_BOUND, LabBackend};
-pub use capacity::{Bench, Capacity, CapacityCase, Way, can_measure};
+pub use capacity::{Bench, Capacity, CapacityCase, TransferDirection, can_measure};
 pub use driver::MTU;
 pub use ground::{Ground, can_build};
 pub use pcapng::{FILE_MAX, SNAPLEN};

@@ -1,7 +1,7 @@
 //! Writes captures of IP packets on a thread of their own.
 
 use std::io::{self, Write};
-pub(crate) use wavelane_measure::pcapng::Way;
+pub(crate) use wavelane_measure::pcapng::PortDirection;
 use wavelane_measure::pcapng::{LINKTYPE_RAW, put_head, put_packet};
 
 /// Bytes kept of each packet unless told otherwise: all headers, no bodies.
@@ -16,7 +16,7 @@ const CHUNKS_WAITING: usize = 32;
 
 /// A capture that never makes its caller wait for the disk: a thread of its own writes the file.
 #[derive(Debug)]
-pub(crate) struct Capture {
+pub(crate) struct CaptureFile {
     snaplen: usize,
     chunk: Vec<u8>,
     octets: u64,
@@ -26,12 +26,12 @@ pub(crate) struct Capture {
     writer: std::thread::JoinHandle<io::Result<()>>,
 }
 
-impl Capture {
+impl CaptureFile {
     /// Creates the file at `path` for the port named `interface`.
     pub(crate) fn create(path: &std::path::Path, interface: &str) -> io::Result<Self> {
         Self::create_with(path, interface, SNAPLEN)
     }
-    /// Like [`Capture::create`], but packets are kept whole, so that readers can verify their checksums.
+    /// Like [`CaptureFile::create`], but packets are kept whole, so that readers can verify their checksums.
     pub(crate) fn create_whole(path: &std::path::Path, interface: &str) -> io::Result<Self> {
         Self::create_with(path, interface, usize::from(u16::MAX))
     }
@@ -50,7 +50,7 @@ impl Capture {
     }
 
     /// Notes one packet.
-    pub(crate) fn note(&mut self, unix_ns: u64, way: Way, packet: &[u8]) {
+    pub(crate) fn note(&mut self, unix_ns: u64, way: PortDirection, packet: &[u8]) {
         if self.octets + self.chunk.len() as u64 >= FILE_MAX {
             self.skipped += 1;
             return;
@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn other_tools_read_what_we_write() {
         let path = std::env::temp_dir().join(format!("wavelane-{}-t.pcapng", std::process::id()));
-        let mut capture = Capture::create(&path, "wl_air").unwrap();
-        capture.note(1_700_000_000_123_456_789, Way::Out, &packet(10));
-        capture.note(1_700_000_000_223_456_790, Way::In, &packet(1400));
+        let mut capture = CaptureFile::create(&path, "wl_air").unwrap();
+        capture.note(1_700_000_000_123_456_789, PortDirection::Out, &packet(10));
+        capture.note(1_700_000_000_223_456_790, PortDirection::In, &packet(1400));
         assert_eq!(capture.finish().unwrap(), 0);
         let run = |tool: &str, arguments: &[&str]| match Command::new(tool).args(arguments).arg(&path).output() {
             Ok(out) => Some(String::from_utf8_lossy(&out.stdout).into_owned()),
@@ -130,8 +130,8 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error_and_not_a_short_file() {
-        let mut capture = Capture::create(std::path::Path::new("/dev/full"), "wl_air").unwrap();
-        capture.note(1, Way::Out, &packet(10));
+        let mut capture = CaptureFile::create(std::path::Path::new("/dev/full"), "wl_air").unwrap();
+        capture.note(1, PortDirection::Out, &packet(10));
         assert_eq!(capture.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 }

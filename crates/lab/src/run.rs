@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use wavelane_base::{Seed, Span};
 use wavelane_host::realtime;
-use wavelane_run::{Capture, FlowRaw, Progress, RunContext, StackRaw};
+use wavelane_run::{CaptureExtent, FlowRaw, Progress, RunContext, StackRaw};
 use wavelane_scenario::{Scenario, Stack};
 
 /// Between setting the run's start and the start itself, so that every channel's thread is ready.
@@ -67,7 +67,7 @@ impl<'a> Run<'a> {
         let pcap = context.out.join("pcap");
         std::fs::create_dir_all(&pcap)
             .map_err(LabError::io(format!("cannot make {}; choose another --out", pcap.display())))?;
-        let whole = context.captures == Capture::Whole;
+        let whole = context.captures == CaptureExtent::Whole;
         let recording = Recording { file: &|node, port| context.pcap(node, port), whole };
         let world = World::build(scenario, seed, &controls, Veth::Packets, &recording)?;
         let gateways = match stack.has_gateways() {

@@ -2,7 +2,7 @@
 
 use crate::LabError;
 use crate::driver::{ChangeFn, Job, MTU, Outcome, Running};
-use crate::pcapng::Capture;
+use crate::pcapng::CaptureFile;
 use crate::tools;
 use crate::topology::Plan;
 use std::path::PathBuf;
@@ -153,13 +153,13 @@ impl World {
             Ok(self.nodes[wire.ends[end]].run(move || Tun::open(&name))??)
         };
         let tuns = [open(0)?, open(1)?];
-        let record = |end: usize| -> Result<Option<Capture>, LabError> {
+        let record = |end: usize| -> Result<Option<CaptureFile>, LabError> {
             if !wire.between_gateways {
                 return Ok(None);
             }
             let path = (recording.file)(&scenario.nodes[wire.ends[end]].name, &channel.name);
             let what = format!("cannot write {}; free space or choose another --out", path.display());
-            let create = if recording.whole { Capture::create_whole } else { Capture::create };
+            let create = if recording.whole { CaptureFile::create_whole } else { CaptureFile::create };
             create(&path, &wire.interface).map(Some).map_err(LabError::io(what))
         };
         let captures = [record(0)?, record(1)?];

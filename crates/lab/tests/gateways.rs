@@ -43,7 +43,7 @@ fn run(scenario: &Scenario, stack: Stack, name: &str) -> (StackRaw, String) {
     let mut context = RunContext {
         out: &out,
         label: "wavelane".into(),
-        captures: wavelane_run::Capture::Headers,
+        captures: wavelane_run::CaptureExtent::Headers,
         progress: &mut progress,
         cancelled: &cancelled,
     };

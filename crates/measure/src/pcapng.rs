@@ -23,7 +23,7 @@ const EPB_FLAGS: u16 = 2;
 
 /// Which way a packet passed the port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum PortDirection {
     /// It arrived at the node.
     In,
     /// The node sent it.
@@ -79,7 +79,7 @@ pub fn put_head(out: &mut Vec<u8>, linktype: u16, interface: &str, snaplen: usiz
 ///
 /// # Panics
 /// If more is kept than there was.
-pub fn put_packet(out: &mut Vec<u8>, unix_ns: u64, way: Option<Way>, kept: &[u8], octets: usize) {
+pub fn put_packet(out: &mut Vec<u8>, unix_ns: u64, way: Option<PortDirection>, kept: &[u8], octets: usize) {
     assert!(kept.len() <= octets, "{} bytes kept of {octets}", kept.len());
     put_block(out, ENHANCED_PACKET, |b| {
         put_u32(b, 0); // interface
@@ -90,7 +90,7 @@ pub fn put_packet(out: &mut Vec<u8>, unix_ns: u64, way: Option<Way>, kept: &[u8]
         b.extend_from_slice(kept);
         b.extend_from_slice(&[0; 3][..kept.len().next_multiple_of(4) - kept.len()]);
         if let Some(way) = way {
-            let direction: u32 = if way == Way::In { 1 } else { 2 };
+            let direction: u32 = if way == PortDirection::In { 1 } else { 2 };
             put_option(b, EPB_FLAGS, &direction.to_le_bytes());
         }
         put_option(b, OPT_END, &[]);
@@ -107,7 +107,7 @@ mod tests {
         let mut out = Vec::new();
         put_head(&mut out, LINKTYPE_RAW, "wl_air", 128);
         for body in 0..8 {
-            let way = [None, Some(Way::In), Some(Way::Out)][body % 3];
+            let way = [None, Some(PortDirection::In), Some(PortDirection::Out)][body % 3];
             put_packet(&mut out, 1 << 40, way, &vec![0; body], 1_500);
         }
         let (mut at, mut blocks) = (0, 0);

@@ -79,7 +79,7 @@ mod _wavelane {
             jobs: jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
             out,
             rerun: rerun(&path, SimBackend.name(), scenario.seed.0, &settings, repeat),
-            captures: if full { wavelane_run::Capture::Headers } else { wavelane_run::Capture::Off },
+            captures: if full { wavelane_run::CaptureExtent::Headers } else { wavelane_run::CaptureExtent::Off },
         };
         let draw = |record: &Path| match full {
             true => wavelane_report::render(record).map(drop).map_err(|e| e.to_string()),

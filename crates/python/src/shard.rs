@@ -24,7 +24,8 @@ pub(crate) fn shard(
     stop: Option<Py<PyAny>>,
 ) -> PyResult<()> {
     let scenario = Scenario::parse(text, Path::new(".")).map_err(error)?;
-    let options = RunOptions { name, repeat, jobs, out: out.clone(), rerun, captures: wavelane_run::Capture::Off };
+    let options =
+        RunOptions { name, repeat, jobs, out: out.clone(), rerun, captures: wavelane_run::CaptureExtent::Off };
     let unwanted = || match &stop {
         Some(stop) => stop.call0(py)?.is_truthy(py),
         None => Ok(false),

@@ -55,7 +55,7 @@ impl Default for PieTerms {
 
 /// The controller (RFC 8033, section 4.2).
 #[derive(Clone, Copy, Debug)]
-struct Controller {
+struct DropControl {
     probability: f64,
     delay_before: Span,
     burst_left: Span,
@@ -67,14 +67,14 @@ struct Controller {
 pub struct Pie<T> {
     fifo: Fifo<T>,
     terms: PieTerms,
-    controller: Option<Controller>,
+    controller: Option<DropControl>,
     /// Probabilities since the last drop.
     sum: f64,
     chance: Chance,
     counters: Counters,
 }
 
-impl Controller {
+impl DropControl {
     fn new(now: Instant, terms: &PieTerms) -> Self {
         Self { probability: 0.0, delay_before: Span::ZERO, burst_left: terms.burst, due: now + terms.update }
     }
@@ -114,7 +114,7 @@ impl<T: Queued> Pie<T> {
 
     /// Does the computations that were due by `now`.
     fn catch_up(&mut self, now: Instant) {
-        let controller = self.controller.get_or_insert_with(|| Controller::new(now, &self.terms));
+        let controller = self.controller.get_or_insert_with(|| DropControl::new(now, &self.terms));
         while controller.due <= now {
             if self.fifo.len() == 0 && controller.is_at_rest(&self.terms) {
                 let missed = now.since(controller.due).as_nanos() / self.terms.update.as_nanos().max(1) + 1;

@@ -124,7 +124,7 @@ fn record_in(scenario: &Scenario, make: fn() -> Box<dyn Backend>, name: &str, re
     let place = std::env::var_os("WAVELANE_KEEP_REPORT").map_or_else(std::env::temp_dir, PathBuf::from);
     let out = place.join(format!("wavelane-report-{}-{name}", std::process::id()));
     let options = RunOptions {
-        captures: wavelane_run::Capture::Headers,
+        captures: wavelane_run::CaptureExtent::Headers,
         name: "demo".into(),
         repeat,
         jobs: 1,

@@ -86,7 +86,7 @@ pub struct Progress {
 
 /// What is kept of packets that pass the channels between gateways.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Capture {
+pub enum CaptureExtent {
     /// Nothing in the simulator, whose runs can be had again from the seed; headers in the laboratory, whose cannot.
     Off,
     /// The headers.
@@ -102,7 +102,7 @@ pub struct RunContext<'a> {
     /// Prefix of this run's files, `STACK` or `STACK-SEED` when the Record holds several seeds.
     pub label: String,
     /// What is captured of that which passes the channels between gateways.
-    pub captures: Capture,
+    pub captures: CaptureExtent,
     /// Called about every 100 ms of wall-clock time.
     pub progress: &'a mut dyn FnMut(Progress),
     /// Set on Ctrl-C. The backend polls it at least every 100 ms, cleans up and returns [`BackendError::Cancelled`].

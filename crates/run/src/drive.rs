@@ -1,6 +1,6 @@
 //! Runs a scenario on a backend, over stacks and seeds, and writes the Record.
 
-use crate::backend::{Backend, BackendError, Capture, Progress, RunContext, StackRaw, Treatment};
+use crate::backend::{Backend, BackendError, CaptureExtent, Progress, RunContext, StackRaw, Treatment};
 use crate::figures;
 use crate::judge;
 use crate::record::{ClauseNote, Omitted, RUN_FORMAT, RunDocument, StackResult, Verdict, label, series_csv};
@@ -32,7 +32,7 @@ pub struct RunOptions {
     /// The command that repeats this run.
     pub rerun: String,
     /// What is captured, if one seed is run.
-    pub captures: Capture,
+    pub captures: CaptureExtent,
 }
 
 /// What the caller adds to a run: it owns the clock, the terminal and the report.
@@ -305,7 +305,7 @@ fn run_all(
     hooks: &RunHooks<'_>,
 ) -> Result<Vec<StackRaw>, RunError> {
     let repeat = options.repeat;
-    let captures = if repeat == 1 { options.captures } else { Capture::Off };
+    let captures = if repeat == 1 { options.captures } else { CaptureExtent::Off };
     let (next, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
     if tasks.len() > 1 {
         (hooks.count)(Count { what: "runs", done: 0, of: tasks.len(), share: 0.0 });

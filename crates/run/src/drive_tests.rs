@@ -130,7 +130,7 @@ impl Drop for Place {
 fn go(fake: fn() -> Fake, scenario: &Scenario, out: &Path, repeat: u32, jobs: usize) -> Result<RunDocument, RunError> {
     let make = move || -> Box<dyn Backend> { Box::new(fake()) };
     let options = RunOptions {
-        captures: crate::Capture::Headers,
+        captures: crate::CaptureExtent::Headers,
         name: "demo".into(),
         repeat,
         jobs,
@@ -284,7 +284,7 @@ fn runs_are_counted_to_the_last() {
     };
     let out = place.0.join("r");
     let options = RunOptions {
-        captures: crate::Capture::Headers,
+        captures: crate::CaptureExtent::Headers,
         name: "demo".into(),
         repeat: 3,
         jobs: 2,

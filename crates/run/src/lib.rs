@@ -17,8 +17,8 @@ pub mod schedule;
 mod sweep;
 
 pub use backend::{
-    AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, Capture, CategoryRaw, Clause, ErrorsRaw, Fetch, FlowRaw,
-    KernelTcp, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment, WayRaw,
+    AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, CaptureExtent, CategoryRaw, Clause, ErrorsRaw, Fetch,
+    FlowRaw, KernelTcp, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment, WayRaw,
 };
 pub use command::{refusal, rerun, scenario_name, shell};
 pub use drive::{Count, JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};

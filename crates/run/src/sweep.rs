@@ -161,7 +161,7 @@ pub fn sweep(
                 jobs: (options.jobs / workers).max(1),
                 out: place(cell),
                 rerun: rerun(axes, cell, options),
-                captures: crate::Capture::Off,
+                captures: crate::CaptureExtent::Off,
             };
             // Read back, as a later sweep will: the last digit of a figure must not depend on who ran it.
             let document = run(make, &cell.scenario, &run_options, &quiet)

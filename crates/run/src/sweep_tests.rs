@@ -29,7 +29,7 @@ impl Backend for AtRate {
         if scenario.title == "stop" && rate == 3_000_000 {
             return Err(BackendError::Cancelled);
         }
-        assert_eq!(context.captures, crate::Capture::Off, "cells keep no captures");
+        assert_eq!(context.captures, crate::CaptureExtent::Off, "cells keep no captures");
         RUNS.fetch_add(1, Ordering::Relaxed);
         let octets = 1_000_000 + seed.0;
         let end = 1_000_000_000 + octets * 8_000_000_000 / rate;

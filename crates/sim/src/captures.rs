@@ -1,7 +1,7 @@
 //! Capture files, `pcap/STACK-NODE-CHANNEL.pcapng`, times from the run's start on: of the stations of radio cells, and of
 //! gateways' ports on the channels between them, where the laboratory captures too.
 
-use crate::engine::Edge;
+use crate::engine::Point;
 use crate::wiring::World;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ use std::io::{BufWriter, Error, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use wavelane_channel::wifi::{CapturePoint, LINKTYPE_RADIOTAP};
-use wavelane_measure::pcapng::{LINKTYPE_RAW, Way, put_head, put_packet};
-use wavelane_run::{BackendError, Capture, RunContext};
+use wavelane_measure::pcapng::{LINKTYPE_RAW, PortDirection, put_head, put_packet};
+use wavelane_run::{BackendError, CaptureExtent, RunContext};
 use wavelane_scenario::{ChannelKind, Scenario};
 
 /// Most bytes of one capture file; frames after that are counted and not written.
@@ -45,9 +45,9 @@ impl Captures {
     pub(crate) fn open(scenario: &Scenario, world: &mut World, context: &RunContext<'_>) -> Result<Self, BackendError> {
         let cells = Self::of_cells(scenario, world, context)?;
         let cables = match context.captures {
-            Capture::Off => Sinks::default(),
-            Capture::Headers => Self::of_cables(scenario, world, context, SNAPLEN)?,
-            Capture::Whole => Self::of_cables(scenario, world, context, usize::from(u16::MAX))?,
+            CaptureExtent::Off => Sinks::default(),
+            CaptureExtent::Headers => Self::of_cables(scenario, world, context, SNAPLEN)?,
+            CaptureExtent::Whole => Self::of_cables(scenario, world, context, usize::from(u16::MAX))?,
         };
         Ok(Self { cells, cables })
     }
@@ -72,7 +72,7 @@ impl Captures {
         let shared = Rc::clone(&sinks);
         world.engine.set_capture_sink(Box::new(move |channel, captured, bytes| {
             if let Some(sink) = shared.borrow_mut().get_mut(&(channel.0, captured.point)) {
-                let way = if captured.sent { Way::Out } else { Way::In };
+                let way = if captured.sent { PortDirection::Out } else { PortDirection::In };
                 sink.packet(captured.at.as_nanos(), way, bytes, captured.octets);
             }
         }));
@@ -102,7 +102,7 @@ impl Captures {
         let shared = Rc::clone(&sinks);
         world.engine.set_tap(Box::new(move |crossing| {
             if let Some(sink) = shared.borrow_mut().get_mut(&(crossing.channel.0, usize::from(crossing.port.0))) {
-                let way = if crossing.edge == Edge::Offered { Way::Out } else { Way::In };
+                let way = if crossing.point == Point::Offered { PortDirection::Out } else { PortDirection::In };
                 let kept = &crossing.packet[..crossing.packet.len().min(snaplen)];
                 sink.packet(crossing.at.as_nanos(), way, kept, crossing.packet.len());
             }
@@ -113,7 +113,7 @@ impl Captures {
     /// Writes the keys that open whole captures, if these are kept.
     pub(crate) fn log_keys(world: &mut World, context: &RunContext<'_>) -> Result<(), BackendError> {
         let keys = world.engine.take_keys();
-        if context.captures != Capture::Whole || keys.is_empty() {
+        if context.captures != CaptureExtent::Whole || keys.is_empty() {
             return Ok(());
         }
         let path = context.key_log();
@@ -151,7 +151,7 @@ impl Sink {
         Ok(sink)
     }
     /// Writes one packet of `octets`, of which `kept` is kept.
-    fn packet(&mut self, at_ns: u64, way: Way, kept: &[u8], octets: usize) {
+    fn packet(&mut self, at_ns: u64, way: PortDirection, kept: &[u8], octets: usize) {
         self.block.clear();
         put_packet(&mut self.block, at_ns, Some(way), kept, octets);
         self.write();

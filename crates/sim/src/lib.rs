@@ -29,7 +29,7 @@ pub use backend::SimBackend;
 pub use clock::{DRIFT_MAX_PPM, DriftTooLarge, NodeClock};
 pub use connection::REQUEST_LEN;
 pub use content::Content;
-pub use engine::{CaptureSink, ChannelId, Crossing, Edge, Engine, NodeId, Plug, Tap};
+pub use engine::{CaptureSink, ChannelId, Crossing, Engine, NodeId, Plug, Point, Tap};
 pub use faults::{Deed, Lie, NodeFaults};
 pub use mesh::{Mesh, MeshLink, MeshSpec};
 pub use traffic::{

@@ -6,7 +6,7 @@ use wavelane_base::{FrameMeta, Instant, Machine, Rate, Seed, Span};
 use wavelane_channel::wifi::{
     CapturePoint, Category, Edca, Handling, LINKTYPE_RADIOTAP, Phy, Reach, ReachMap, Rules, Wifi, WifiConfig, port,
 };
-use wavelane_measure::pcapng::{Way, put_head, put_packet};
+use wavelane_measure::pcapng::{PortDirection, put_head, put_packet};
 
 /// An IPv4 header and UDP 1000 -> 2000 with a body of zeros; checksums left out.
 fn packet(octets: u16) -> Vec<u8> {
@@ -38,7 +38,7 @@ fn capture(config: &WifiConfig, point: CapturePoint, handling: Handling, run: Sp
         }
         while wifi.poll_event().is_some() {}
         while let Some(captured) = wifi.poll_capture(&mut bytes) {
-            let way = if captured.sent { Way::Out } else { Way::In };
+            let way = if captured.sent { PortDirection::Out } else { PortDirection::In };
             put_packet(&mut file, captured.at.as_nanos(), Some(way), &bytes, captured.octets);
         }
     }

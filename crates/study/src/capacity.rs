@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use wavelane_base::{Rate, Span};
-use wavelane_lab::{Bench, Capacity, CapacityCase, Way, can_measure};
+use wavelane_lab::{Bench, Capacity, CapacityCase, TransferDirection, can_measure};
 use wavelane_measure::mean_ci95;
 use wavelane_run::{BackendError, Progress, RunError, RunHooks, Verdict};
 use wavelane_scenario::Stack;
@@ -33,7 +33,7 @@ const OPENERS: usize = 8;
 /// In the order in which they are measured.
 const STACKS: [&str; 6] = [PLAIN, OURS, SEALED, "kcptun", "kcptun-fast3", "boringtun-cubic"];
 const FLOWS: [usize; 2] = [1, 8];
-const WAYS: [Way; 2] = [Way::Up, Way::Down];
+const WAYS: [TransferDirection; 2] = [TransferDirection::Up, TransferDirection::Down];
 
 /// Runs per cell, and how long each warms up and counts.
 struct Plan {
@@ -55,7 +55,7 @@ impl Plan {
 struct Cell {
     stack: &'static str,
     flows: usize,
-    way: Way,
+    way: TransferDirection,
     runs: Vec<Capacity>,
     /// Why there is nothing, or nothing to be relied on.
     missing: Option<String>,
@@ -196,10 +196,10 @@ fn measure(
     Ok((cells, opens))
 }
 
-fn word(way: Way) -> &'static str {
+fn word(way: TransferDirection) -> &'static str {
     match way {
-        Way::Up => "up",
-        Way::Down => "down",
+        TransferDirection::Up => "up",
+        TransferDirection::Down => "down",
     }
 }
 

@@ -2,7 +2,7 @@
 use super::*;
 
 /// One run at `gbps` for one second, in which the machine was busy for `busy` seconds.
-fn cell(stack: &'static str, flows: usize, way: Way, gbps: f64, busy: f64) -> Cell {
+fn cell(stack: &'static str, flows: usize, way: TransferDirection, gbps: f64, busy: f64) -> Cell {
     let octets = (gbps * 1e9 / 8.0) as u64;
     let programs = (stack != PLAIN).then_some(busy / 2.0);
     let run = Capacity { octets, time: Span::from_secs(1), busy: Some(busy), programs };
@@ -40,8 +40,8 @@ fn the_slowest_cell_decides() {
     let rows = judge(&cells, &[]);
     assert_eq!(of(&rows, "least goodput_bps").verdict, Verdict::Pass);
     assert_eq!(of(&rows, "least_ratio").value, Some(2.0));
-    let place = cells.iter().position(|c| c.stack == OURS && c.flows == 8 && c.way == Way::Down).unwrap();
-    cells[place] = cell(OURS, 8, Way::Down, 0.5, 1.0);
+    let place = cells.iter().position(|c| c.stack == OURS && c.flows == 8 && c.way == TransferDirection::Down).unwrap();
+    cells[place] = cell(OURS, 8, TransferDirection::Down, 0.5, 1.0);
     let rows = judge(&cells, &[]);
     assert_eq!(of(&rows, "least goodput_bps").verdict, Verdict::Fail);
     assert_eq!(of(&rows, "least_ratio").value, Some(0.5));

@@ -67,7 +67,7 @@ impl Cell<'_> {
         let edition = if options.edition == Edition::Full { "--full" } else { "--quick" };
         let usual = || format!("wavelane study run {} {edition} --seed {}", self.study, options.seed.0);
         let run = RunOptions {
-            captures: wavelane_run::Capture::Headers,
+            captures: wavelane_run::CaptureExtent::Headers,
             name: format!("{}-{}", self.study, self.name),
             repeat: self.repeat,
             jobs: options.jobs.unwrap_or(1),

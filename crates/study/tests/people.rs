@@ -69,7 +69,7 @@ fn run(backend: &mut dyn Backend, scenario: &Scenario) -> (StackRaw, Vec<FlowFig
     let mut context = RunContext {
         out: &out,
         label: String::new(),
-        captures: wavelane_run::Capture::Off,
+        captures: wavelane_run::CaptureExtent::Off,
         progress: &mut |_| {},
         cancelled: &AtomicBool::new(false),
     };

@@ -2,7 +2,7 @@
 
 use super::burst::{Paced, Train};
 use super::config::{Config, CongestionControl};
-use super::congestion::Controller;
+use super::congestion::Algorithm;
 use super::persist::Persist;
 use super::rate::Delivery;
 use super::recovery::{Prr, Rack};
@@ -93,7 +93,7 @@ pub(super) struct Sender {
     pub(super) rack: Rack,
     pub(super) rtt: Rtt,
     pub(super) delivery: Delivery,
-    pub(super) controller: Controller,
+    pub(super) controller: Algorithm,
     pub(super) phase: Phase,
     pub(super) prr: Option<Prr>,
     pub(super) undo: Option<Undo>,
@@ -149,7 +149,7 @@ impl Sender {
             rack: Rack::default(),
             rtt: Rtt::new(config),
             delivery: Delivery::new(now),
-            controller: Controller::new(config, now, mss, config.initial_window, config.sack, dice),
+            controller: Algorithm::new(config, now, mss, config.initial_window, config.sack, dice),
             phase: Phase::Open,
             prr: None,
             undo: None,
@@ -180,7 +180,7 @@ impl Sender {
     /// Both sides' options are known: data may flow.
     pub(super) fn establish(&mut self, now: Instant, mss: u64, sack: bool) {
         (self.mss, self.sack) = (mss, sack);
-        self.controller = Controller::new(&self.config, now, mss, self.config.initial_window, sack, self.dice);
+        self.controller = Algorithm::new(&self.config, now, mss, self.config.initial_window, sack, self.dice);
     }
 
     /// Our SYN is acknowledged; `lost` says whether it had to be repeated (RFC 5681, section 3.1: then one segment is the
@@ -191,7 +191,7 @@ impl Sender {
         self.rto_at = None;
         self.rtt.progress();
         if lost {
-            self.controller = Controller::new(&self.config, now, self.mss, 1, self.sack, self.dice);
+            self.controller = Algorithm::new(&self.config, now, self.mss, 1, self.sack, self.dice);
             self.rtt.after_lost_syn();
         }
         self.phase = Phase::Open;

@@ -3,7 +3,7 @@
 //! Linux does.
 
 use super::acked::AckIn;
-use super::congestion::Controller;
+use super::congestion::Algorithm;
 use super::rtt::clock_ms;
 use super::send::{Phase, Sender};
 use wavelane_base::Instant;
@@ -14,7 +14,7 @@ pub(super) struct Undo {
     /// The first position not acknowledged at the time.
     from: u64,
     /// The controller as it was.
-    prior: Controller,
+    prior: Algorithm,
     /// Repeats since then that the receiver has not called needless; `None` before the first.
     repeats: Option<u64>,
     /// When the first of them went, on the clock of our timestamps.

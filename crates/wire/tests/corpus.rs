@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use wavelane_wire::datagram::{CookieReply, DataHeader, Handshake, InitPayload, ResponsePayload};
 use wavelane_wire::frame::Frames;
 use wavelane_wire::ip::Udp4;
-use wavelane_wire::packet::{
-    IcmpError, Packet, answer, clamp_mss, decrement_hops, fragments_v4, mark_congestion, may_answer,
-};
+use wavelane_wire::packet::{IcmpError, Packet, answer, fragments_v4, mark_congestion, may_answer};
 use wavelane_wire::parcel::Parcel;
 use wavelane_wire::{DecodeError, Writer};
 
@@ -138,9 +136,12 @@ fn packet(input: &[u8]) {
     for piece in fragments_v4(&view, 68).into_iter().flatten() {
         assert!(piece.len() <= input.len().max(68) && Packet::parse(&piece).is_ok());
     }
-    let mut edited = view.bytes.to_vec();
-    let _ = (clamp_mss(&mut edited, 1280), mark_congestion(&mut edited), decrement_hops(&mut edited));
-    assert_eq!(Packet::parse(&edited).map(|p| p.bytes.len()), Ok(view.bytes.len()));
+    let mut edited = view.to_owned();
+    let _ = (edited.clamp_mss(1280), edited.decrement_hops());
+    assert_eq!(Packet::parse(edited.bytes()), Ok(edited.view()));
+    let mut marked = edited.into_bytes();
+    mark_congestion(&mut marked);
+    assert!(Packet::parse(&marked).is_ok_and(|marked| marked.bytes.len() == view.bytes.len()));
 }
 
 #[test]

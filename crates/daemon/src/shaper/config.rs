@@ -44,7 +44,7 @@ impl How {
 /// Which one-way delay tells of the queue that an automatic rate avoids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Way {
+pub(crate) enum DelayDirection {
     /// That towards the reflector: the interface leads to the provider.
     #[default]
     Up,
@@ -64,7 +64,7 @@ pub(crate) enum Pace {
         /// Who answers.
         reflector: Ipv4Addr,
         /// Which delay counts.
-        way: Way,
+        way: DelayDirection,
     },
 }
 
@@ -102,7 +102,7 @@ struct Table {
     rate_idle: Option<String>,
     rate_max: Option<String>,
     reflector: Option<String>,
-    direction: Option<Way>,
+    direction: Option<DelayDirection>,
     rise: Option<String>,
     #[serde(default)]
     overhead: u16,
@@ -237,7 +237,7 @@ mod tests {
         let auto = "interface = \"lte0\"\nrate = \"auto\"\nrate_min = \"2 Mbit/s\"\nrate_max = \"42 Mbit/s\"\n";
         let whole = one(&format!("{auto}reflector = \"192.0.2.1\"\ndirection = \"down\"")).expect("in order");
         let Pace::Auto { terms, reflector, way } = whole.pace else { panic!("{whole:?}") };
-        assert_eq!((terms.middle, way), (Rate::from_bps(12_000_000), Way::Down));
+        assert_eq!((terms.middle, way), (Rate::from_bps(12_000_000), DelayDirection::Down));
         assert_eq!(reflector, Ipv4Addr::new(192, 0, 2, 1));
         for (text, why) in [
             (auto.to_owned(), "reflector"),

@@ -15,7 +15,7 @@ use crate::log::Log;
 use crate::rules::CAPABILITIES_HINT;
 use crate::supervisor::Supervisor;
 use config::{How, Interface, Pace};
-use path::{Lead, Path};
+use path::{Lead, QueueInPath};
 use qdisc::Qdisc;
 use reflector::{ASK_EVERY, Reflector};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -24,7 +24,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
-use std::path::Path as FilePath;
+use std::path::Path;
 use wavelane_base::{Instant, Octets, Rate, Span};
 use wavelane_host::clock::NodeClock;
 use wavelane_host::nft::ToolError;
@@ -91,12 +91,12 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> ShaperError {
 }
 
 /// Whether a file is that of a daemon that shapes. What cannot be read is not.
-pub fn is_shaper_file(file: &FilePath) -> bool {
+pub fn is_shaper_file(file: &Path) -> bool {
     std::fs::read_to_string(file).is_ok_and(|text| config::is_shaper(&text))
 }
 
 /// What a file's text asks for, in words.
-pub fn check(file: &FilePath) -> Result<String, ConfigError> {
+pub fn check(file: &Path) -> Result<String, ConfigError> {
     let mut text = format!("{}: shaper in order\n", file.display());
     for one in config::load(file)? {
         let rate = match one.pace {
@@ -141,7 +141,7 @@ fn words(rate: Rate) -> String {
 /// By what an interface is shaped.
 #[derive(Debug)]
 enum Means {
-    Path(Box<Path>),
+    Path(Box<QueueInPath>),
     Kernel(Qdisc),
 }
 
@@ -233,7 +233,7 @@ impl Shaped {
 }
 
 /// Shapes what `file` names until SIGTERM or SIGINT, and removes everything then.
-pub fn run(file: &FilePath) -> Result<(), ShaperError> {
+pub fn run(file: &Path) -> Result<(), ShaperError> {
     let interfaces = config::load(file)?;
     if ![caps::NET_ADMIN, caps::NET_RAW].into_iter().all(caps::has) {
         return Err(ShaperError::Capability);
@@ -368,8 +368,8 @@ fn means(of: &Interface, number: u16, key: u64) -> Result<(Means, How), ShaperEr
 }
 
 /// Our queue, if the kernel takes the rule for it.
-fn attempt_path(of: &Interface, number: u16, key: u64) -> Result<Path, String> {
-    let path = Path::open(of, number, key).map_err(|e| format!("no NFQUEUE {number} here ({e})"))?;
+fn attempt_path(of: &Interface, number: u16, key: u64) -> Result<QueueInPath, String> {
+    let path = QueueInPath::open(of, number, key).map_err(|e| format!("no NFQUEUE {number} here ({e})"))?;
     // Once the rules of all interfaces are known they are set together; this says whether they can be.
     path::lead(&[(&of.name, number)]).map(drop).map_err(|e| e.to_string())?;
     Ok(path)

@@ -58,7 +58,7 @@ impl Queued for Packet {
 
 /// One interface's queue.
 #[derive(Debug)]
-pub(super) struct Path {
+pub(super) struct QueueInPath {
     queue: NfQueue,
     shaper: Shaper<Packet>,
     key: u64,
@@ -66,7 +66,7 @@ pub(super) struct Path {
     carried: u64,
 }
 
-impl Path {
+impl QueueInPath {
     /// Binds queue `number`. Packets come once [`lead`] has set the rules.
     pub(super) fn open(of: &Interface, number: u16, key: u64) -> io::Result<Self> {
         let queue = NfQueue::bind(number)?;
@@ -112,7 +112,7 @@ impl Path {
     }
 }
 
-impl Drop for Path {
+impl Drop for QueueInPath {
     /// Packets that wait go on their way.
     fn drop(&mut self) {
         for packet in self.shaper.take_all() {
@@ -124,7 +124,7 @@ impl Drop for Path {
     }
 }
 
-impl AsFd for Path {
+impl AsFd for QueueInPath {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.queue.as_fd()
     }

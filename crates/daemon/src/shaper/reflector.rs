@@ -1,6 +1,6 @@
 //! One-way delay to a machine that knows nothing of us: ICMP timestamps (RFC 792, type 13), or echoes where it gives none.
 
-use super::config::Way;
+use super::config::DelayDirection;
 use std::collections::VecDeque;
 use std::io;
 use std::net::Ipv4Addr;
@@ -39,7 +39,7 @@ enum Answer {
 #[derive(Debug)]
 pub(super) struct Reflector {
     socket: IcmpSocket,
-    way: Way,
+    way: DelayDirection,
     id: u16,
     sequence: u16,
     /// With the moment and the time of day, in milliseconds, at which each was asked.
@@ -90,7 +90,7 @@ fn today_ms() -> f64 {
 
 impl Reflector {
     /// Asks `address` from now on.
-    pub(super) fn open(address: Ipv4Addr, way: Way, id: u16) -> io::Result<Self> {
+    pub(super) fn open(address: Ipv4Addr, way: DelayDirection, id: u16) -> io::Result<Self> {
         let socket = IcmpSocket::open(address)?;
         Ok(Self { socket, way, id, sequence: 0, asked: VecDeque::new(), unanswered: Some(0) })
     }
@@ -141,8 +141,8 @@ impl Reflector {
         }
         self.unanswered = self.unanswered.map(|_| 0);
         Some(match self.way {
-            Way::Up => difference(came.into(), asked_today),
-            Way::Down => difference(today, left.into()),
+            DelayDirection::Up => difference(came.into(), asked_today),
+            DelayDirection::Down => difference(today, left.into()),
         })
     }
 }
@@ -200,7 +200,7 @@ mod tests {
         }
         let at = Instant::from_millis(1_000);
         let stamps = Answer::Stamps { sequence: 7, came: 110, left: 112 };
-        for (way, expected) in [(Way::Up, 10.0), (Way::Down, 25.0)] {
+        for (way, expected) in [(DelayDirection::Up, 10.0), (DelayDirection::Down, 25.0)] {
             let mut reflector = Reflector::open(Ipv4Addr::LOCALHOST, way, 1).expect("a socket");
             reflector.asked.push_back((7, at, 100.0));
             assert_eq!(reflector.delay(at + Span::from_millis(37), 137.0, stamps), Some(expected));

@@ -7,7 +7,7 @@ use crate::LabError;
 use crate::content::Content;
 use crate::driver::MTU;
 use crate::lateness::Lateness;
-use crate::pcapng::{Capture, Way};
+use crate::pcapng::{CaptureFile, PortDirection};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,7 @@ pub(super) struct Link<G> {
     latest: Instant,
     /// When the latest rest ended.
     rested: Instant,
-    capture: Option<Capture>,
+    capture: Option<CaptureFile>,
     unix_offset_ns: u64,
     /// The address that packets of each end carry; others (a kernel's multicast chatter) are not the run's.
     sources: [IpAddr; 2],
@@ -75,7 +75,7 @@ impl<G: Guest> Link<G> {
             None => None,
             Some(path) => {
                 let what = format!("cannot write {}; free space or choose another --out", path.display());
-                Some(Capture::create_whole(path, "duel").map_err(LabError::io(what))?)
+                Some(CaptureFile::create_whole(path, "duel").map_err(LabError::io(what))?)
             }
         };
         Ok(Self {
@@ -204,7 +204,7 @@ impl<G: Guest> Link<G> {
         let now = Instant::ZERO + realtime::now().since(self.start);
         self.lateness.note(now.since(due));
         if let (0, Some(capture)) = (end, &mut self.capture) {
-            capture.note(self.start.as_nanos() + now.as_nanos() + self.unix_offset_ns, Way::In, packet);
+            capture.note(self.start.as_nanos() + now.as_nanos() + self.unix_offset_ns, PortDirection::In, packet);
         }
         match &mut self.ends[end] {
             End::Kernel(side) => {
@@ -241,7 +241,7 @@ impl<G: Guest> Link<G> {
             End::Guest(_) => &mut self.guest_input[..len],
         };
         if let (0, Some(capture)) = (end, &mut self.capture) {
-            capture.note(self.start.as_nanos() + now.as_nanos() + self.unix_offset_ns, Way::Out, packet);
+            capture.note(self.start.as_nanos() + now.as_nanos() + self.unix_offset_ns, PortDirection::Out, packet);
         }
         self.latest = self.latest.max(now);
         let meta = FrameMeta { rx_time: self.latest, ..FrameMeta::default() };

@@ -2,7 +2,7 @@
 //!
 //! Memory is one buffer, whatever the file's size. Damage ends the reading, with what was read until there.
 
-use super::packet::Link;
+use super::packet::LinkType;
 use pcap_parser::pcapng::Block;
 use pcap_parser::traits::PcapNGPacketBlock;
 use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
@@ -30,7 +30,7 @@ pub enum CaptureError {
     #[error("pcap files before version 2.3 are not read; write it anew with `tcpdump -r FILE -w NEW`")]
     Old,
     /// No interface with a readable link type.
-    #[error("link type {0} is not read; capture on an interface with one of {read}", read = Link::READ)]
+    #[error("link type {0} is not read; capture on an interface with one of {read}", read = LinkType::READ)]
     LinkType(i32),
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Packet<'a> {
     /// Nanoseconds since 1970.
     pub(crate) unix_ns: u64,
     /// `None` if the interface's link type is not read.
-    pub(crate) link: Option<Link>,
+    pub(crate) link: Option<LinkType>,
     /// What was captured.
     pub(crate) bytes: &'a [u8],
     /// How long it was.
@@ -97,7 +97,7 @@ fn decompressed<'a>(mut file: impl Read + Send + 'a) -> Result<Box<dyn Read + Se
 /// An interface of a section, or the one of a pcap file.
 #[derive(Clone, Copy)]
 struct Interface {
-    link: Option<Link>,
+    link: Option<LinkType>,
     snaplen: u32,
     /// Ticks per second and their offset in seconds.
     ticks_per_s: u128,
@@ -196,7 +196,7 @@ struct State {
 
 impl State {
     fn interface(&mut self, number: i32, snaplen: u32, ticks_per_s: u128, offset_s: i64) {
-        let link = Link::of(number);
+        let link = LinkType::of(number);
         match link {
             Some(_) => self.read_any = true,
             None => self.refused = Some(number),

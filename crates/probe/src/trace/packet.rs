@@ -106,7 +106,7 @@ impl Segment {
 
 /// Link types by their number in tcpdump.org/linktypes.html.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Link {
+pub(crate) enum LinkType {
     /// 0: BSD loopback, a protocol family in the byte order of the capturing host.
     Null,
     /// 1
@@ -121,7 +121,7 @@ pub(crate) enum Link {
     Sll2,
 }
 
-impl Link {
+impl LinkType {
     pub(crate) fn of(number: i32) -> Option<Self> {
         Some(match number {
             0 => Self::Null,
@@ -155,14 +155,14 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// The IP packet in a frame: what follows the link's header, if its type says IP.
-pub(super) fn ip_of(link: Link, frame: &[u8]) -> Option<&[u8]> {
+pub(super) fn ip_of(link: LinkType, frame: &[u8]) -> Option<&[u8]> {
     match link {
-        Link::Raw => Some(frame),
-        Link::Ethernet => behind_ethertype(frame, 12),
+        LinkType::Raw => Some(frame),
+        LinkType::Ethernet => behind_ethertype(frame, 12),
         // Families differ between systems (tcpdump.org/linktypes/LINKTYPE_NULL.html); the IP version decides.
-        Link::Null | Link::Loop => frame.get(4..),
-        Link::Sll => behind_ethertype(frame, 14),
-        Link::Sll2 => {
+        LinkType::Null | LinkType::Loop => frame.get(4..),
+        LinkType::Sll => behind_ethertype(frame, 14),
+        LinkType::Sll2 => {
             let kind = u16_at(frame, 0)?;
             (kind == ETHERTYPE_IPV4 || kind == ETHERTYPE_IPV6).then(|| frame.get(20..)).flatten()
         }
@@ -185,7 +185,7 @@ fn behind_ethertype(frame: &[u8], mut at: usize) -> Option<&[u8]> {
 }
 
 /// Reads a frame of which `frame` was captured and which was `octets` long.
-pub(crate) fn read(link: Link, frame: &[u8], octets: u32) -> Frame {
+pub(crate) fn read(link: LinkType, frame: &[u8], octets: u32) -> Frame {
     let Some(packet) = ip_of(link, frame) else { return Frame::Unreadable };
     let behind = (octets as usize).saturating_sub(frame.len() - packet.len());
     match packet.first().map(|b| b >> 4) {

@@ -25,7 +25,7 @@ fn ip6(next: u8, before: &[u8]) -> Vec<u8> {
     p
 }
 
-fn tcp_of(link: Link, frame: &[u8]) -> Segment {
+fn tcp_of(link: LinkType, frame: &[u8]) -> Segment {
     match read(link, frame, frame.len() as u32) {
         Frame::Tcp(s) => s,
         other => panic!("{other:?}"),
@@ -34,7 +34,7 @@ fn tcp_of(link: Link, frame: &[u8]) -> Segment {
 
 #[test]
 fn every_link_type_leads_to_the_same_segment() {
-    let plain = tcp_of(Link::Raw, &ip4());
+    let plain = tcp_of(LinkType::Raw, &ip4());
     assert_eq!(plain.from.to_string(), "10.0.0.1:1000");
     assert_eq!((plain.seq, plain.ack, plain.data, plain.captured, plain.window), (7, 9, 3, 3, 4_096));
     assert_eq!((plain.options.mss, plain.options.window_scale), (Some(1_460), Some(7)));
@@ -46,13 +46,13 @@ fn every_link_type_leads_to_the_same_segment() {
     let mut sll2 = vec![8, 0];
     sll2.extend([0; 18]);
     for (link, frame) in [
-        (Link::Ethernet, ether(&[])),
-        (Link::Ethernet, ether(&[0x81, 0, 0, 5])),
-        (Link::Ethernet, ether(&[0x88, 0xA8, 0, 5, 0x81, 0, 0, 6])),
-        (Link::Null, [&[2, 0, 0, 0], &ip4()[..]].concat()),
-        (Link::Loop, [&[0, 0, 0, 2], &ip4()[..]].concat()),
-        (Link::Sll, [sll, ip4()].concat()),
-        (Link::Sll2, [sll2, ip4()].concat()),
+        (LinkType::Ethernet, ether(&[])),
+        (LinkType::Ethernet, ether(&[0x81, 0, 0, 5])),
+        (LinkType::Ethernet, ether(&[0x88, 0xA8, 0, 5, 0x81, 0, 0, 6])),
+        (LinkType::Null, [&[2, 0, 0, 0], &ip4()[..]].concat()),
+        (LinkType::Loop, [&[0, 0, 0, 2], &ip4()[..]].concat()),
+        (LinkType::Sll, [sll, ip4()].concat()),
+        (LinkType::Sll2, [sll2, ip4()].concat()),
     ] {
         assert_eq!(tcp_of(link, &frame), plain, "{link:?}");
     }
@@ -60,32 +60,32 @@ fn every_link_type_leads_to_the_same_segment() {
 
 #[test]
 fn extension_headers_lie_before_tcp() {
-    let plain = tcp_of(Link::Raw, &ip6(6, &[]));
+    let plain = tcp_of(LinkType::Raw, &ip6(6, &[]));
     assert_eq!(plain.from.to_string(), "[2001::1]:1000");
     let hop_by_hop = [6, 0, 0, 0, 0, 0, 0, 0];
     let routing_then_options = [60, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0];
     let first_fragment = [6, 0, 0, 1, 0, 0, 0, 9];
     for (next, before) in [(0, &hop_by_hop[..]), (43, &routing_then_options), (44, &first_fragment)] {
-        let s = tcp_of(Link::Raw, &ip6(next, before));
+        let s = tcp_of(LinkType::Raw, &ip6(next, before));
         assert_eq!((s.seq, s.data, s.options), (plain.seq, 3, plain.options));
     }
     let later_fragment = ip6(44, &[6, 0, 1, 0, 0, 0, 0, 9]);
-    assert!(matches!(read(Link::Raw, &later_fragment, 99), Frame::Other { .. }));
+    assert!(matches!(read(LinkType::Raw, &later_fragment, 99), Frame::Other { .. }));
 }
 
 #[test]
 fn a_cut_off_packet_keeps_its_length() {
     let whole = ip4();
-    let s = tcp_of(Link::Raw, &whole[..60]);
+    let s = tcp_of(LinkType::Raw, &whole[..60]);
     assert_eq!((s.data, s.captured), (3, 0));
     // Options beyond the cut are not there; the fixed header must be.
-    assert_eq!(tcp_of(Link::Raw, &whole[..44]).options.mss, Some(1_460));
-    assert!(matches!(read(Link::Raw, &whole[..39], 63), Frame::ShortTcp { ip_octets: 63, .. }));
-    assert_eq!(read(Link::Raw, &whole[..19], 63), Frame::Unreadable);
+    assert_eq!(tcp_of(LinkType::Raw, &whole[..44]).options.mss, Some(1_460));
+    assert!(matches!(read(LinkType::Raw, &whole[..39], 63), Frame::ShortTcp { ip_octets: 63, .. }));
+    assert_eq!(read(LinkType::Raw, &whole[..19], 63), Frame::Unreadable);
     // No length in the header: what a network card has still to cut up.
     let mut large = whole.clone();
     large[2..4].fill(0);
-    let Frame::Tcp(s) = read(Link::Raw, &large[..60], 70_000) else { panic!("no segment") };
+    let Frame::Tcp(s) = read(LinkType::Raw, &large[..60], 70_000) else { panic!("no segment") };
     assert_eq!(s.data, 70_000 - 60);
 }
 
@@ -94,7 +94,7 @@ fn impossible_headers_are_no_segments() {
     let broken = |at: usize, to: u8| {
         let mut p = ip4();
         p[at] = to;
-        read(Link::Raw, &p, 63)
+        read(LinkType::Raw, &p, 63)
     };
     assert_eq!(broken(0, 0x44), Frame::Unreadable); // shorter than an IPv4 header can be
     assert!(matches!(broken(32, 0x40), Frame::ShortTcp { .. })); // shorter than a TCP header can be
@@ -107,7 +107,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), octets in any::<u32>()) {
         for number in [0, 1, 101, 108, 113, 276] {
-            let _ = read(Link::of(number).unwrap(), &bytes, octets);
+            let _ = read(LinkType::of(number).unwrap(), &bytes, octets);
         }
     }
 }

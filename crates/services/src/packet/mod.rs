@@ -18,7 +18,7 @@ use wavelane_base::{Class, Instant, Span, Wakeup};
 use wavelane_queue::{AGE_MAX, Discipline, Limits, Queue, Queued, Terms};
 use wavelane_transport::{Carries, RepairBudget};
 use wavelane_wire::frame::PacketFrame;
-use wavelane_wire::packet::{Packet, mark_congestion};
+use wavelane_wire::packet::{IpPacket, mark_congestion};
 
 /// Most packets that wait (RFC 8290, section 5.2.1).
 const QUEUE_PACKETS_MAX: usize = 10_240;
@@ -159,11 +159,11 @@ impl Packets {
         }
     }
 
-    /// Takes a packet that [`Packet::parse`] accepts, for the neighbour.
-    pub fn push(&mut self, now: Instant, bytes: Vec<u8>) {
-        let Ok(packet) = Packet::parse(&bytes) else { return };
-        let (flow, treatment) = (flow_hash(&packet, self.config.key), classify(&packet, &self.config.repairs));
-        self.queue.push(now, Outbound { bytes, flow, treatment });
+    /// Takes a packet for the neighbour.
+    pub fn push(&mut self, now: Instant, packet: IpPacket) {
+        let view = packet.view();
+        let (flow, treatment) = (flow_hash(&view, self.config.key), classify(&view, &self.config.repairs));
+        self.queue.push(now, Outbound { bytes: packet.into_bytes(), flow, treatment });
     }
 
     /// The next packet from the neighbour.

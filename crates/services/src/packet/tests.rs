@@ -31,7 +31,7 @@ fn path() -> Times {
     }
 }
 
-fn udp(port: u16, len: usize) -> Vec<u8> {
+fn udp(port: u16, len: usize) -> IpPacket {
     let total = ((28 + len) as u16).to_be_bytes();
     let mut out = vec![0x45, 0, total[0], total[1], 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 1, 0, 1];
     let sum = checksum(&[&out]);
@@ -40,7 +40,7 @@ fn udp(port: u16, len: usize) -> Vec<u8> {
     out.extend([0x13, 0x88]);
     out.extend(((8 + len) as u16).to_be_bytes());
     out.resize(28 + len, 0);
-    out
+    IpPacket::take(out).unwrap()
 }
 
 /// A datagram of 1,200 octets with nothing in it yet.

@@ -58,14 +58,14 @@ pub struct Crossing<'a> {
     /// Which way it travels; in a cell forward is from the lower-numbered station to the higher.
     pub direction: Direction,
     /// Whether it goes in (before queue and loss) or comes out.
-    pub edge: Edge,
+    pub point: Point,
     /// The IP packet.
     pub packet: &'a [u8],
 }
 
-/// Which edge of a channel.
+/// At which end of its way through a channel a packet is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Edge {
+pub enum Point {
     /// The packet was offered to the channel.
     Offered,
     /// The packet came out at the far side.

@@ -2,7 +2,7 @@
 
 use super::digest::{mix, mix_bytes};
 use super::medium::Medium;
-use super::{ChannelId, Crossing, Edge, Engine, Node, NodeId};
+use super::{ChannelId, Crossing, Engine, Node, NodeId, Point};
 use crate::node::INSIDE;
 use wavelane_base::PortId;
 use wavelane_channel::cable::Direction;
@@ -23,7 +23,7 @@ impl Engine {
             }
             return;
         };
-        self.note(channel, port, Edge::Offered, packet);
+        self.note(channel, port, Point::Offered, packet);
         let handling = handling.unwrap_or_else(|| self.handling_of(packet));
         self.channels[channel].medium.handle_frame(self.now, port, packet, handling);
         self.dirty.push_back(channel);
@@ -70,7 +70,7 @@ impl Engine {
 
     /// A packet comes out at a port of a channel.
     fn deliver(&mut self, channel: usize, port: PortId, mut packet: Vec<u8>) {
-        self.note(channel, port, Edge::Delivered, &packet);
+        self.note(channel, port, Point::Delivered, &packet);
         let slot = &self.channels[channel];
         let (at, far) = slot.medium.places(port);
         let (node, ports) = &slot.ends[at];
@@ -88,19 +88,19 @@ impl Engine {
         self.spare.push(packet);
     }
 
-    fn note(&mut self, channel: usize, port: PortId, edge: Edge, packet: &[u8]) {
+    fn note(&mut self, channel: usize, port: PortId, point: Point, packet: &[u8]) {
         let (at, far) = self.channels[channel].medium.places(port);
         // What leaves at a port travels towards it.
-        let direction = Direction::BOTH[usize::from((at > far) == (edge == Edge::Offered))];
+        let direction = Direction::BOTH[usize::from((at > far) == (point == Point::Offered))];
         let place = match &self.channels[channel].medium {
             Medium::Cable(_) => direction as u64,
             Medium::Wifi(_) => u64::from(port.0),
         };
-        let head = [self.now.as_nanos(), channel as u64, place, edge as u64, packet.len() as u64];
+        let head = [self.now.as_nanos(), channel as u64, place, point as u64, packet.len() as u64];
         self.digest = head.into_iter().fold(self.digest, mix);
         self.digest = mix_bytes(self.digest, packet);
         if let Some(tap) = &mut self.tap {
-            tap(Crossing { at: self.now, channel: ChannelId(channel), port, direction, edge, packet });
+            tap(Crossing { at: self.now, channel: ChannelId(channel), port, direction, point, packet });
         }
     }
 }

@@ -25,7 +25,7 @@ fn run_stack(scenario: &Scenario, stack: Stack, seed: u64, cancelled: bool) -> R
     let mut context = RunContext {
         out: Path::new("."),
         label: "wavelane".to_owned(),
-        captures: wavelane_run::Capture::Off,
+        captures: wavelane_run::CaptureExtent::Off,
         progress: &mut |_| progress += 1,
         cancelled: &cancelled,
     };

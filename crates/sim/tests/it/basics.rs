@@ -6,7 +6,7 @@ use std::rc::Rc;
 use wavelane_base::{Instant, Ratio, Span};
 use wavelane_channel::{CableConfig, DirectionConfig, Parameter, Reorder};
 use wavelane_gateway::Reason;
-use wavelane_sim::{Edge, FlowEnd, FlowIndex, FlowSpec, Work};
+use wavelane_sim::{FlowEnd, FlowIndex, FlowSpec, Point, Work};
 
 #[test]
 fn a_download_an_upload_and_an_echo_cross_a_clean_link() {
@@ -71,7 +71,7 @@ fn fixed_overhead_is_at_most_72_bytes_per_full_datagram() {
     let sizes = Rc::new(RefCell::new(Vec::new()));
     let seen = sizes.clone();
     pair.engine.set_tap(Box::new(move |crossing| {
-        if crossing.edge == Edge::Offered && crossing.direction == Direction::Reverse {
+        if crossing.point == Point::Offered && crossing.direction == Direction::Reverse {
             seen.borrow_mut().push((crossing.at, crossing.packet.len()));
         }
     }));

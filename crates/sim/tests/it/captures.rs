@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use wavelane_base::Seed;
-use wavelane_run::{Backend, Capture, RunContext, StackRaw};
+use wavelane_run::{Backend, CaptureExtent, RunContext, StackRaw};
 use wavelane_scenario::{Scenario, Stack, TcpKind};
 use wavelane_sim::SimBackend;
 
@@ -15,7 +15,7 @@ const CUBIC: Stack = Stack::Tcp { kind: TcpKind::Cubic, rts: false };
 const OUTBOUND: &str = "0x00000002";
 
 /// Runs a stack of the demo for `seconds` into a folder of its own.
-fn demo(stack: Stack, seconds: u32, captures: Capture, name: &str) -> (PathBuf, StackRaw) {
+fn demo(stack: Stack, seconds: u32, captures: CaptureExtent, name: &str) -> (PathBuf, StackRaw) {
     let text = DEMO.replace("duration = \"45 s\"", &format!("duration = \"{seconds} s\""));
     let scenario = Scenario::parse(&text, Path::new(".")).unwrap();
     let out = std::env::temp_dir().join(format!("wavelane-captures-{}-{name}", std::process::id()));
@@ -70,10 +70,10 @@ const SECONDS: u32 = 20;
 #[test]
 fn gateways_ports_are_captured_and_tshark_reads_them() {
     for (stack, name) in [(CUBIC, "cubic"), (Stack::Wavelane, "wavelane")] {
-        let (out, raw) = demo(stack, SECONDS, Capture::Headers, name);
+        let (out, raw) = demo(stack, SECONDS, CaptureExtent::Headers, name);
         let found = files(&out);
         assert_eq!(found.keys().collect::<Vec<_>>(), ["test-a-air.pcapng", "test-b-air.pcapng"]);
-        let (again, raw_again) = demo(stack, SECONDS, Capture::Headers, &format!("{name}-again"));
+        let (again, raw_again) = demo(stack, SECONDS, CaptureExtent::Headers, &format!("{name}-again"));
         assert!(files(&again) == found && raw_again == raw, "{name}: two runs of one seed differ");
         let ends = ["a", "b"].map(|node| read_back(&out.join(format!("pcap/test-{node}-air.pcapng"))));
         [out, again].iter().for_each(|out| std::fs::remove_dir_all(out).unwrap());
@@ -99,8 +99,8 @@ fn gateways_ports_are_captured_and_tshark_reads_them() {
 /// Of several seeds none is captured: any of them can be had again.
 #[test]
 fn without_captures_no_file_is_made_and_nothing_else_changes() {
-    let (with, captured) = demo(CUBIC, 2, Capture::Headers, "with");
-    let (without, plain) = demo(CUBIC, 2, Capture::Off, "without");
+    let (with, captured) = demo(CUBIC, 2, CaptureExtent::Headers, "with");
+    let (without, plain) = demo(CUBIC, 2, CaptureExtent::Off, "without");
     assert!(captured == plain && files(&without).is_empty());
     [with, without].iter().for_each(|out| std::fs::remove_dir_all(out).unwrap());
 }

@@ -33,7 +33,7 @@ impl Drop for Place {
 fn go(place: &Place, scenario: &Scenario, jobs: usize) -> RunDocument {
     let out = place.0.join("record");
     let options = RunOptions {
-        captures: wavelane_run::Capture::Headers,
+        captures: wavelane_run::CaptureExtent::Headers,
         name: "cell".into(),
         repeat: 2,
         jobs,
@@ -115,7 +115,7 @@ fn run_of(scenario: &Scenario, stack: Stack) -> StackRaw {
     let mut context = wavelane_run::RunContext {
         out: Path::new("."),
         label: String::new(),
-        captures: wavelane_run::Capture::Off,
+        captures: wavelane_run::CaptureExtent::Off,
         progress: &mut |_| {},
         cancelled: &AtomicBool::new(false),
     };

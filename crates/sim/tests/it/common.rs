@@ -26,7 +26,7 @@ pub(crate) fn run_scenario(scenario: &Scenario, stack: Stack, seed: u64) -> Stac
     let mut context = RunContext {
         out: Path::new("."),
         label: "test".to_owned(),
-        captures: wavelane_run::Capture::Off,
+        captures: wavelane_run::CaptureExtent::Off,
         progress: &mut |_| {},
         cancelled: &AtomicBool::new(false),
     };

@@ -440,7 +440,7 @@ fn every_stack_goes_out_by_one_channel_and_back_by_another() {
         let mut context = RunContext {
             out: Path::new("."),
             label: "x".to_owned(),
-            captures: wavelane_run::Capture::Off,
+            captures: wavelane_run::CaptureExtent::Off,
             progress: &mut quiet,
             cancelled: &cancelled,
         };

@@ -42,7 +42,7 @@ fn run(text: &str, seed: u64) -> (StackRaw, Vec<FlowFigures>) {
     let mut context = RunContext {
         out: Path::new("."),
         label,
-        captures: wavelane_run::Capture::Off,
+        captures: wavelane_run::CaptureExtent::Off,
         progress: &mut quiet,
         cancelled: &cancelled,
     };

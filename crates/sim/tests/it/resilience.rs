@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use wavelane_base::{Instant, Span};
 use wavelane_gateway::Event;
-use wavelane_sim::{Edge, FlowEnd, FlowIndex, FlowSpec, Work};
+use wavelane_sim::{FlowEnd, FlowIndex, FlowSpec, Point, Work};
 use wavelane_wire::datagram::kind::HANDSHAKE_RESPONSE;
 use wavelane_wire::ip::Udp4;
 
@@ -55,7 +55,7 @@ fn rekeying_under_20_percent_loss_loses_nothing() {
     let seen = answers.clone();
     pair.engine.set_tap(Box::new(move |crossing| {
         let udp = Udp4::parse(crossing.packet).unwrap();
-        if crossing.edge == Edge::Delivered && udp.payload.first() == Some(&HANDSHAKE_RESPONSE) {
+        if crossing.point == Point::Delivered && udp.payload.first() == Some(&HANDSHAKE_RESPONSE) {
             seen.borrow_mut().push(crossing.at);
         }
     }));

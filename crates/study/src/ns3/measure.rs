@@ -170,7 +170,7 @@ fn run_one(scenario: &Scenario, seed: Seed) -> Result<BTreeMap<&'static str, f64
     let mut context = RunContext {
         out: Path::new("."),
         label: String::new(),
-        captures: wavelane_run::Capture::Off,
+        captures: wavelane_run::CaptureExtent::Off,
         progress: &mut |_| {},
         cancelled: &AtomicBool::new(false),
     };

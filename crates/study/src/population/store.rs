@@ -119,7 +119,7 @@ pub(crate) fn simulate(scenario: &Scenario, stack: Stack, cancelled: &AtomicBool
     let mut context = RunContext {
         out: Path::new("."),
         label,
-        captures: wavelane_run::Capture::Off,
+        captures: wavelane_run::CaptureExtent::Off,
         progress: &mut quiet,
         cancelled,
     };

@@ -170,7 +170,7 @@ fn simulate(task: &Task, queue: u64, options: &StudyOptions, watch: Watch<'_>) -
     let mut context = RunContext {
         out: &options.out,
         label: stack.word().into(),
-        captures: wavelane_run::Capture::Off,
+        captures: wavelane_run::CaptureExtent::Off,
         progress: &mut quiet,
         cancelled: watch.cancelled,
     };

@@ -50,7 +50,7 @@ pub(super) fn rows(options: &StudyOptions, full: bool, watch: Watch<'_>) -> Resu
         let mut context = RunContext {
             out: &out,
             label,
-            captures: wavelane_run::Capture::Off,
+            captures: wavelane_run::CaptureExtent::Off,
             progress: &mut quiet,
             cancelled: watch.cancelled,
         };

@@ -348,6 +348,6 @@ mod tests {
         (40..51).for_each(|i| round(&mut bbr, slow, false, 10 * i));
         assert_eq!(bbr.bandwidth(), slow, "what counts does age it");
         bbr.mode = Mode::ProbeRtt;
-        assert!(super::super::Controller::Bbr(Box::new(bbr)).limits_itself());
+        assert!(super::super::Algorithm::Bbr(Box::new(bbr)).limits_itself());
     }
 }

@@ -216,7 +216,7 @@ fn cube_root(x: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Acked, Controller};
+    use super::super::{Acked, Algorithm};
     use crate::config::{Config, CongestionControl};
     use wavelane_base::{Instant, Span};
 
@@ -224,7 +224,7 @@ mod tests {
     const ROUND_TRIP: Span = Span::from_millis(100);
 
     /// A round trip in which the window is acknowledged segment by segment; returns by how many segments it grew.
-    fn round(cubic: &mut Controller, now: &mut Instant) -> u64 {
+    fn round(cubic: &mut Algorithm, now: &mut Instant) -> u64 {
         let before = cubic.cwnd() / MSS;
         for _ in 0..before {
             *now += ROUND_TRIP.scale(1, before);
@@ -253,7 +253,7 @@ mod tests {
     fn within_a_tick_the_window_grows_by_more_than_a_segment() {
         let config = Config { congestion: CongestionControl::Cubic, initial_window: 100, ..Config::default() };
         let start = Instant::from_secs(1);
-        let mut cubic = Controller::new(&config, start, MSS, 100, true, 0);
+        let mut cubic = Algorithm::new(&config, start, MSS, 100, true, 0);
         cubic.on_congestion(start, 100 * MSS);
         assert_eq!(cubic.cwnd(), 70 * MSS);
         // Reno's window grows by one per 131 segments: 70 * 15 / 8. The curve stays below its plateau for two seconds.
@@ -296,7 +296,7 @@ mod tests {
             let congestion = CongestionControl::Cubic;
             let config = Config { whole_segments, initial_window: 100, congestion, ..Config::default() };
             let mut now = Instant::ZERO;
-            let mut cubic = Controller::new(&config, now, MSS, 100, true, 0);
+            let mut cubic = Algorithm::new(&config, now, MSS, 100, true, 0);
             cubic.on_congestion(now, 100 * MSS);
             let mut last = 0;
             // Eleven seconds are past the plateau, where growth is steep again.

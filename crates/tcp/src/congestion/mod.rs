@@ -118,14 +118,14 @@ impl Window {
 
 /// The algorithm of one connection.
 #[derive(Clone, Debug)]
-pub(super) enum Controller {
+pub(super) enum Algorithm {
     Reno(Reno),
     Cubic(Cubic),
     Bbr(Box<Bbr>),
     Bbr3(Box<Bbr3>),
 }
 
-impl Controller {
+impl Algorithm {
     /// `segments` is the initial window; `sack` whether losses are known one by one; `dice` a number the owner rolled.
     pub(super) fn new(config: &Config, now: Instant, mss: u64, segments: u32, sack: bool, dice: u32) -> Self {
         let window = Window {
@@ -200,7 +200,7 @@ impl Controller {
             Self::Bbr3(bbr) => bbr.on_congestion(),
         }
     }
-    /// Whether [`Controller::on_lost`] is to be told of every segment that is marked lost.
+    /// Whether [`Algorithm::on_lost`] is to be told of every segment that is marked lost.
     pub(super) fn asks_about_losses(&self) -> bool {
         matches!(self, Self::Bbr3(_))
     }

@@ -1,7 +1,7 @@
 //! What leaves: one datagram at a time, and what it carries.
 
 use super::guard::{RESERVE, Why, is_bursty};
-use super::{Draft, Link, Part, Record, VERY_THIN};
+use super::{Draft, Link, Part, SentDatagram, VERY_THIN};
 use crate::lane::{LaneReceiver, Probe, Room};
 use crate::{Carries, Fill, NextBulk, Service};
 use wavelane_base::{Class, Instant, Span};
@@ -89,7 +89,7 @@ impl<S: Service> Link<S> {
         let reserve = if why.is_some() { RESERVE } else { 0 };
         let end = datagram_max.min(buf.len()).checked_sub(TAG_LEN + reserve)?;
         let mut w = Writer::new(buf.get_mut(DATA_HEADER_LEN..end)?);
-        let mut record = Record::default();
+        let mut record = SentDatagram::default();
         if why.is_some() {
             Frame::Protected.emit(&mut w).ok()?;
         }
@@ -165,7 +165,7 @@ impl<S: Service> Link<S> {
         class: Class,
         eliciting: bool,
         app_limited: bool,
-        record: Record<S::Load>,
+        record: SentDatagram<S::Load>,
     ) -> Draft {
         let lane = &mut self.lanes[at];
         let draft = Draft { lane: at as u8, number: lane.sender.next_number(), plain_len, class };
@@ -210,7 +210,7 @@ impl<S: Service> Link<S> {
         let (key, first, mask) = (repair.key, repair.first, repair.mask);
         Frame::Repair(RepairFrame { lane: at as u8, key, first, mask, symbol: &repair.symbol }).emit(&mut w).ok()?;
         let plain_len = w.len();
-        let record = Record { repair: Part::Symbol, ..Record::default() };
+        let record = SentDatagram { repair: Part::Symbol, ..SentDatagram::default() };
         Some(self.send(now, at, plain_len, Class::Bulk, true, wanted.is_none(), record))
     }
 
@@ -269,7 +269,7 @@ impl<S: Service> Link<S> {
         body.fill(0);
         Frame::Ping.emit(&mut Writer::new(body)).ok()?;
         self.lanes[at].gauge_sent(now);
-        Some(self.send(now, at, plain_len, Class::Bulk, true, true, Record::default()))
+        Some(self.send(now, at, plain_len, Class::Bulk, true, true, SentDatagram::default()))
     }
 
     /// Nothing waits, and the first lane has room: what is on its way by another and arrives sooner if it leaves by this one once more

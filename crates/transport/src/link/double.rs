@@ -4,7 +4,7 @@
 //! datagram was carried twice is dropped by whoever carries it: frames say what they are about.
 
 use super::lanes::Lanes;
-use super::{Draft, Link, Record};
+use super::{Draft, Link, SentDatagram};
 use crate::Service;
 use crate::lane::Room;
 use std::collections::VecDeque;
@@ -110,7 +110,7 @@ impl<S: Service> Link<S> {
         buf.get_mut(DATA_HEADER_LEN..)?.get_mut(..bytes.len())?.copy_from_slice(&bytes);
         self.counters.doubled += 1;
         self.counters.doubled_octets += bytes.len() as u64;
-        Some(self.send(now, at, bytes.len(), Class::Micro, true, true, Record::default()))
+        Some(self.send(now, at, bytes.len(), Class::Micro, true, true, SentDatagram::default()))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::choice::{Choice, Delivery, PROBE_EVERY};
 use super::guard::{Guard, PATIENCE_MEDIA, is_bursty};
 use super::path::Skips;
-use super::{FATES_KNOWN_MIN, LANES_MAX, LOSS_UNKNOWN, LaneOptions, Record};
+use super::{FATES_KNOWN_MIN, LANES_MAX, LOSS_UNKNOWN, LaneOptions, SentDatagram};
 use crate::lane::{LaneConfig, LaneSender, Room};
 use crate::{PathView, RepairBudget};
 use wavelane_base::{Class, Entropy, Instant, Octets, Rate, Span, Wakeup};
@@ -56,7 +56,7 @@ const PROBE_METERED_EVERY: Span = Span::from_secs(5);
 /// One way out.
 #[derive(Debug)]
 pub(super) struct Lane<L> {
-    pub(super) sender: LaneSender<Record<L>>,
+    pub(super) sender: LaneSender<SentDatagram<L>>,
     /// Repair symbols for what leaves by it.
     pub(super) guard: Guard<L>,
     /// What was last known of its path.

@@ -72,7 +72,7 @@ pub struct LinkConfig {
 
 /// What one of our datagrams carried, kept until its fate is known.
 #[derive(Debug, Default)]
-pub struct Record<L> {
+pub struct SentDatagram<L> {
     load: L,
     repair: Part,
     /// Whether it carried anything of the service.
@@ -432,7 +432,7 @@ impl<S: Service> Link<S> {
                     }
                     self.service.delivered(now, record.load);
                 }
-                Outcome::Lost(Record { load, repair, gone, .. }) => {
+                Outcome::Lost(SentDatagram { load, repair, gone, .. }) => {
                     self.going.not_told(gone);
                     let load = match repair {
                         Part::None => Some(load),

@@ -1,7 +1,7 @@
 //! What proves that datagrams arrive where they are sent: path challenges and their responses (RFC 9000, section 8.2),
 //! and packet numbers that are left out (RFC 9000, section 21.4).
 
-use super::{Draft, Link, Record};
+use super::{Draft, Link, SentDatagram};
 use crate::Service;
 use std::collections::VecDeque;
 use wavelane_base::{Class, Entropy, Instant};
@@ -119,7 +119,7 @@ impl<S: Service> Link<S> {
             return None;
         }
         let plain_len = w.len();
-        let record = Record::default();
+        let record = SentDatagram::default();
         Some(self.send(now, lane, plain_len, Class::Control, true, false, record))
     }
 }

@@ -21,7 +21,7 @@ fn update(packet: &mut [u8], sum: usize, old: u16, new: u16) {
 
 /// Takes one hop off a packet that [`Packet::parse`] accepted. False, and no change, if it has none to give: it must
 /// not be forwarded (RFC 1812, section 5.3.1; RFC 8200, section 3).
-pub fn decrement_hops(packet: &mut [u8]) -> bool {
+pub(super) fn decrement_hops(packet: &mut [u8]) -> bool {
     let v4 = packet[0] >> 4 == 4;
     let at = if v4 { 8 } else { 7 };
     if packet[at] <= 1 {
@@ -55,16 +55,17 @@ pub fn mark_congestion(packet: &mut [u8]) -> bool {
     true
 }
 
-/// Lowers the maximum segment size that a SYN announces to what packets of `mtu` bytes hold (RFC 879's size, which
-/// leaves out options, so that the announcement is right for both ends). True if it changed something.
-pub fn clamp_mss(packet: &mut [u8], mtu: usize) -> bool {
-    let Ok(view) = Packet::parse(packet) else { return false };
-    if view.protocol != PROTOCOL_TCP || view.segment().is_none_or(|segment| !segment.flags.has(Flags::SYN)) {
-        return false;
-    }
+/// Where the TCP header of a SYN begins.
+pub(super) fn syn_at(view: &Packet<'_>) -> Option<usize> {
+    let syn = view.protocol == PROTOCOL_TCP && view.segment().is_some_and(|segment| segment.flags.has(Flags::SYN));
+    syn.then(|| view.bytes.len() - view.upper().len())
+}
+
+/// Lowers the maximum segment size that a SYN announces, whose TCP header begins at `tcp`, to what packets of `mtu` bytes hold
+/// (RFC 879's size, which leaves out options, so that the announcement is right for both ends). True if it changed something.
+pub(super) fn lower_mss(packet: &mut [u8], tcp: usize, mtu: usize) -> bool {
     let ip = if packet[0] >> 4 == 4 { IPV4_HEADER_LEN } else { IPV6_HEADER_LEN };
     let most = u16::try_from(mtu.saturating_sub(ip + TCP_HEADER_LEN)).unwrap_or(u16::MAX);
-    let tcp = view.bytes.len() - view.upper().len();
     let end = tcp + usize::from(packet[tcp + 12] >> 4) * 4;
     let Some(at) = find_mss(packet, tcp + TCP_HEADER_LEN, end) else { return false };
     let announced = u16::from_be_bytes([packet[at], packet[at + 1]]);

@@ -4,10 +4,12 @@
 mod edit;
 mod fragment;
 mod icmp;
+mod owned;
 
-pub use edit::{clamp_mss, decrement_hops, mark_congestion};
+pub use edit::mark_congestion;
 pub use fragment::fragments_v4;
 pub use icmp::{Crossing, ICMP_V4_LEN_MAX, ICMP_V6_LEN_MAX, IcmpError, answer, crossing, may_answer};
+pub use owned::IpPacket;
 
 use crate::codec::DecodeError;
 use crate::ip::{IPV4_HEADER_LEN, PROTOCOL_UDP, checksum};

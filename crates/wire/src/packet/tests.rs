@@ -25,6 +25,23 @@ fn v6(source: &str, target: &str, next: u8, payload: &[u8]) -> Vec<u8> {
     out
 }
 
+/// What an edit of the kept packet makes of these bytes; what was read of them before still holds.
+fn edited(bytes: &mut Vec<u8>, edit: impl FnOnce(&mut IpPacket) -> bool) -> bool {
+    let Ok(mut packet) = IpPacket::take(bytes.clone()) else { return false };
+    let changed = edit(&mut packet);
+    assert_eq!(Ok(packet.view()), Packet::parse(packet.bytes()));
+    *bytes = packet.into_bytes();
+    changed
+}
+
+fn decrement_hops(bytes: &mut Vec<u8>) -> bool {
+    edited(bytes, IpPacket::decrement_hops)
+}
+
+fn clamp_mss(bytes: &mut Vec<u8>, mtu: usize) -> bool {
+    edited(bytes, |packet| packet.clamp_mss(mtu))
+}
+
 const A: [u8; 4] = [10, 0, 0, 1];
 const B: [u8; 4] = [10, 0, 3, 2];
 const UDP: [u8; 12] = [0x10, 0, 0, 53, 0, 12, 0, 0, 1, 2, 3, 4];
