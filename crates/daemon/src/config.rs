@@ -147,11 +147,13 @@ pub struct Lane {
     pub metered: bool,
     /// Whether it may carry bulk.
     pub bulk: bool,
+    /// Whether it carries small exchanges and acknowledgements while other lanes can.
+    pub small: bool,
 }
 
 impl Default for Lane {
     fn default() -> Self {
-        Self { address: None, socket: None, ways: Ways::Both, metered: false, bulk: true }
+        Self { address: None, socket: None, ways: Ways::Both, metered: false, bulk: true, small: true }
     }
 }
 
@@ -337,6 +339,7 @@ impl Config {
                 medium: if ethernet { Medium::Ethernet } else { Medium::Udp },
                 metered: of.metered,
                 bulk: of.bulk,
+                small: of.small,
                 controller: peer.controller,
             }
         };

@@ -265,6 +265,8 @@ fn lanes_that_cannot_be_are_refused_with_what_to_write_instead() {
         ),
         ("[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\ndirection = \"out\"", "nothing comes back"),
         ("[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\nlocal = \"0.0.0.0:0\"", "remove it"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nsmall = false", "no lane for small exchanges"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nbulk = false\nsmall = false", "carries nothing"),
         (
             "[[peer.lane]]\naddress = \"192.0.2.1:1\"\n[[peer.lane]]\ndirection = \"in\"\nmetered = true",
             "about what leaves",

@@ -161,6 +161,8 @@ struct LaneTable {
     metered: bool,
     #[serde(default = "yes")]
     bulk: bool,
+    #[serde(default = "yes")]
+    small: bool,
 }
 
 /// How lanes are used, in the file's words.
@@ -403,10 +405,16 @@ impl Lane {
         if let Some(wrong) = t.device.as_ref().filter(|name| !is_interface_name(name)) {
             return Err(value(format!("{key}.device"), format!("'{wrong}' is not an interface name (see `ip link`)")));
         }
-        if t.direction == Ways::In && (t.metered || !t.bulk) {
+        if t.direction == Ways::In && (t.metered || !t.bulk || !t.small) {
             return Err(value(
                 format!("{key}.metered"),
-                "and `bulk` are about what leaves, and nothing leaves by a lane of direction \"in\": remove them",
+                "`bulk` and `small` are about what leaves, and nothing leaves by a lane of direction \"in\": remove them",
+            ));
+        }
+        if !t.bulk && !t.small {
+            return Err(value(
+                format!("{key}.small"),
+                "and `bulk` are both false: such a lane carries nothing; remove one of them, or the lane",
             ));
         }
         if ethernet {
@@ -431,7 +439,14 @@ impl Lane {
             device: t.device.clone(),
             ethernet: false,
         });
-        Ok(Self { address: t.address.clone(), socket, ways: t.direction, metered: t.metered, bulk: t.bulk })
+        Ok(Self {
+            address: t.address.clone(),
+            socket,
+            ways: t.direction,
+            metered: t.metered,
+            bulk: t.bulk,
+            small: t.small,
+        })
     }
     /// One that is a packet socket, and knows no IP.
     fn of_ethernet(t: &LaneTable, key: &str) -> Result<Self, ConfigError> {
@@ -468,6 +483,7 @@ impl Lane {
             ways: t.direction,
             metered: t.metered,
             bulk: t.bulk,
+            small: t.small,
         })
     }
 }

@@ -561,6 +561,10 @@ impl<R> LaneSender<R> {
             return Some(last + first.max(apart));
         }
         let wait = match self.probes {
+            // What the window still lets leave after the last ack says nothing of whether answers come.
+            0 if self.probes_eagerly => {
+                return Some(self.waiting_since.map_or(newest, |since| since.min(newest)) + first);
+            }
             0 => return Some(newest + first),
             n => {
                 let doublings = if n == 1 && self.probes_eagerly { 0 } else { n.min(10) };

@@ -18,6 +18,8 @@ pub(super) struct Lanes<L> {
     all: Vec<Lane<L>>,
     /// Those that are not closed, by how soon what leaves arrives, or as the policy has it.
     order: Vec<usize>,
+    /// The same as if each carried what is small.
+    bulk_order: Vec<usize>,
     choice: Choice,
     delivery: Delivery,
 }
@@ -36,8 +38,8 @@ impl<L> Lanes<L> {
         let all: Vec<Lane<L>> =
             lanes.map(|(id, (options, dice))| Lane::new(now, id as u8, options, sent_max, dice)).collect();
         assert!(!all.is_empty(), "a link has a lane out");
-        let order = (0..all.len()).collect();
-        let mut lanes = Self { all, order, choice, delivery: Delivery::new(now) };
+        let order: Vec<usize> = (0..all.len()).collect();
+        let mut lanes = Self { all, bulk_order: order.clone(), order, choice, delivery: Delivery::new(now) };
         lanes.sort(now, false);
         lanes
     }
@@ -51,7 +53,8 @@ impl<L> Lanes<L> {
         }
         for (place, (number, options)) in options.iter().enumerate() {
             let lane = &mut self.all[*number];
-            (lane.place, lane.metered, lane.bulk) = (place, options.metered, options.bulk);
+            (lane.place, lane.metered) = (place, options.metered);
+            (lane.bulk, lane.small) = (options.bulk, options.small);
         }
         self.choice = choice;
         if (choice, leading(self)) != before {
@@ -125,6 +128,11 @@ impl<L> Lanes<L> {
     /// The lane by which what leaves arrives soonest: acks and what is urgent take it.
     pub(super) fn first(&self) -> usize {
         self.order[0]
+    }
+
+    /// The lane by which bulk arrives soonest.
+    fn bulk_first(&self) -> usize {
+        self.bulk_order.iter().copied().find(|lane| self.all[*lane].bulk).unwrap_or(self.first())
     }
 
     /// Whether anything is known of a path.

@@ -21,7 +21,7 @@ const LATE_PACKETS: u64 = 8;
 const LATE_FOR: Span = Span::from_secs(60);
 /// ... until it has delivered so much that its rate is known.
 const TRIED_OCTETS: u64 = 64_000;
-/// A metered lane that carries nothing asks for what it owes no more often than this.
+/// A metered lane that has failed is asked no more often than this while others carry.
 const PROBE_METERED_EVERY: Span = Span::from_secs(5);
 
 /// Tail probes without an answer that show a lane of this loss to have failed.
@@ -78,14 +78,20 @@ impl<L> Lanes<L> {
             let unknown = if bond { u8::from(!lane.measured) + u8::from(!lane.sender.is_gauged()) } else { 0 };
             (place, costs, (lane.blocked, lane.failed, turn(lane), unknown, bond && lane.metered, delay), lane.place)
         };
-        self.order.sort_by_key(|i| rank(*i));
+        let takes_small = |lane: &Lane<L>| {
+            lane.small && !lane.closed && (self.choice == Choice::Pinned || !lane.failed && !lane.blocked)
+        };
+        let any_takes_small = all.iter().any(takes_small);
+        self.bulk_order.clone_from(&self.order);
+        self.bulk_order.sort_by_key(|i| rank(*i));
+        self.order.sort_by_key(|i| (any_takes_small && !all[*i].small, rank(*i)));
         self.set_apart(unmetered, in_use);
         if self.all.iter().filter(|lane| lane.failed).count() > failed_before {
             // Of a neighbour that is there by another lane an answer shows it.
             let first = self.first();
             self.all[first].ping = true;
         }
-        let first = &self.all[self.first()];
+        let first = &self.all[self.bulk_first()];
         let latest = first.delay() + LATE_MAX.max(first.path.packet_time.times(LATE_PACKETS));
         let tried = |lane: &&mut Lane<L>| lane.measured && lane.sender.delivered_bytes() < TRIED_OCTETS;
         for lane in self.all.iter_mut().filter(tried).filter(|lane| lane.delay() > latest) {
@@ -96,7 +102,7 @@ impl<L> Lanes<L> {
     /// Which lanes carry nothing now, and how rarely those are tried.
     fn set_apart(&mut self, unmetered: bool, in_use: bool) {
         let first = self.first();
-        let bulk = self.order.iter().copied().find(|lane| self.all[*lane].bulk);
+        let bulk = self.bulk_order.iter().copied().find(|lane| self.all[*lane].bulk);
         // One that takes no bulk does not stand in for one that does.
         let bulk_unmetered = self.all.iter().any(|lane| !lane.metered && lane.bulk && lane.works());
         for (i, lane) in self.all.iter_mut().enumerate().filter(|(_, lane)| !lane.closed) {
@@ -104,7 +110,8 @@ impl<L> Lanes<L> {
                 Choice::Bond => unmetered && lane.metered && i != first && (bulk_unmetered || !lane.bulk),
                 Choice::Pinned | Choice::PinnedFallback | Choice::Delivery1998 => i != first && Some(i) != bulk,
             };
-            let apart = if lane.metered { PROBE_METERED_EVERY } else { PROBE_EVERY };
+            // A metered one is doubted soon, so that it is known to be gone before it is needed, and then asked rarely.
+            let apart = if lane.metered && lane.failed { PROBE_METERED_EVERY } else { PROBE_EVERY };
             lane.sender.rest(lane.spare.then_some(apart));
             if !lane.spare {
                 lane.sender.probe_rarely(lane.failed && !in_use);

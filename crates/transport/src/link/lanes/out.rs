@@ -35,6 +35,8 @@ pub(in crate::link) struct Lane<L> {
     pub(super) metered: bool,
     /// Whether it may carry bulk.
     pub(super) bulk: bool,
+    /// Whether it carries acks and what is small while others that do work.
+    pub(super) small: bool,
     /// Its place in the configuration; one that was made for the neighbour's stands behind those.
     pub(super) place: usize,
     /// It was taken away: it carries nothing, and its number stays its own.
@@ -66,7 +68,7 @@ pub(in crate::link) struct Lane<L> {
 
 impl<L> Lane<L> {
     pub(super) fn new(now: Instant, id: u8, options: &LaneOptions, sent_max: usize, dice: Entropy) -> Self {
-        let LaneOptions { controller, mtu_max, overhead, metered, bulk } = *options;
+        let LaneOptions { controller, mtu_max, overhead, metered, bulk, small } = *options;
         Self {
             sender: LaneSender::new(now, LaneConfig { lane: id, controller, mtu_max, overhead, sent_max }),
             guard: Guard::default(),
@@ -78,6 +80,7 @@ impl<L> Lane<L> {
             overhead,
             metered,
             bulk,
+            small,
             place: usize::from(id),
             closed: false,
             spare: false,
@@ -136,11 +139,11 @@ impl<L> Lane<L> {
 
     /// It is there again, as another way perhaps.
     pub(super) fn open_again(&mut self, now: Instant, options: &LaneOptions) {
-        let LaneOptions { controller, mtu_max, overhead, metered, bulk } = *options;
+        let LaneOptions { controller, mtu_max, overhead, metered, bulk, small } = *options;
         self.sender.set_up(controller, mtu_max);
         self.set_overhead(overhead);
         self.restart(now);
-        (self.metered, self.bulk) = (metered, bulk);
+        (self.metered, self.bulk, self.small) = (metered, bulk, small);
         (self.closed, self.ping, self.blocked) = (false, true, false);
         (self.asked_at, self.sent_at, self.acks_at, self.late_until) = (now, now, now, now);
     }

@@ -54,17 +54,18 @@ impl<L> Lanes<L> {
     fn serves_bulk(&self, now: Instant, lane: usize, fastest: u64) -> bool {
         let out = &self.all[lane];
         if out.spare || !out.bulk || self.choice != Choice::Bond {
-            return !out.spare && out.bulk;
+            return !out.spare && lane == self.bulk_first();
         }
         let fast = out.path.rate.as_bps().saturating_mul(BULK_SHARE_MIN) >= fastest;
-        let known = |i: usize| i == self.first() || self.all[i].sender.is_gauged();
+        let first = self.bulk_first();
+        let known = |i: usize| i == first || self.all[i].sender.is_gauged();
         let serves =
             out.works() && known(lane) && now >= out.late_until && (fast || out.path.packet_time <= QUICK_PACKET);
         // Or there is nothing better.
         let better = |(i, other): (usize, &Lane<L>)| {
             i != lane && other.works() && known(i) && other.bulk && !other.spare && now >= other.late_until
         };
-        serves || lane == self.first() && !self.all.iter().enumerate().any(better)
+        serves || lane == first && !self.all.iter().enumerate().any(better)
     }
 
     /// The first lane with room on which bulk arrives before the first one could have taken all that is likely to come: who
@@ -72,7 +73,7 @@ impl<L> Lanes<L> {
     fn offer_bulk(&self, now: Instant, busy: Span) -> Option<Offer> {
         let fastest = self.fastest();
         let mut lead = None;
-        for lane in self.order.iter().copied().filter(|lane| self.serves_bulk(now, *lane, fastest)) {
+        for lane in self.bulk_order.iter().copied().filter(|lane| self.serves_bulk(now, *lane, fastest)) {
             let out = &self.all[lane];
             // One that takes no bulk says nothing of what bulk would gain.
             let (lead, until) = *lead.get_or_insert((lane, out.delay() + busy));
@@ -91,7 +92,7 @@ impl<L> Lanes<L> {
     pub(in crate::link) fn may_repeat(&self, now: Instant, lane: usize) -> bool {
         self.are_several()
             && self.choice == Choice::Bond
-            && lane == self.first()
+            && lane == self.bulk_first()
             && self.all[lane].works()
             && self.all[lane].bulk
             && self.all[lane].sender.room(now, Class::Bulk) != Room::Closed
@@ -107,7 +108,8 @@ impl<L> Lanes<L> {
 
     /// The other lanes by which copies of small exchanges may go, the soonest first. What they cost has to be worth nothing.
     pub(in crate::link) fn seconds(&self) -> impl Iterator<Item = usize> {
-        let second = |lane: &Lane<L>| lane.works() && lane.sender.is_gauged() && !lane.metered && !lane.spare;
+        let second =
+            |lane: &Lane<L>| lane.works() && lane.sender.is_gauged() && lane.small && !lane.metered && !lane.spare;
         self.order.iter().copied().skip(1).filter(move |lane| second(&self.all[*lane]))
     }
 
@@ -120,7 +122,7 @@ impl<L> Lanes<L> {
 
     /// Gives a packet up that is on its way by a lane and would arrive sooner by the first. Whether there is one.
     pub(in crate::link) fn give_up_late(&mut self, now: Instant, lane: usize) -> bool {
-        let way = self[self.first()].delay();
+        let way = self[self.bulk_first()].delay();
         let arrives = now + way + SOONER.max(way.scale(1, 4));
         let out = &mut self.all[lane];
         // How long one takes of which little is known nobody knows.
