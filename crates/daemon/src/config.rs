@@ -184,6 +184,8 @@ pub struct LaneSocket {
     pub device: Option<String>,
     /// It is a packet socket of that device, and its addresses are stations' ([`wavelane_host::ether`]).
     pub ethernet: bool,
+    /// User priority of what a packet socket sends.
+    pub priority: u8,
 }
 
 /// One plain forward: what connects to `listen` reaches `to` from the peer `via`.

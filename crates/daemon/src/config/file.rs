@@ -163,6 +163,7 @@ struct LaneTable {
     bulk: bool,
     #[serde(default = "yes")]
     small: bool,
+    priority: Option<u8>,
 }
 
 /// How lanes are used, in the file's words.
@@ -420,6 +421,12 @@ impl Lane {
         if ethernet {
             return Self::of_ethernet(t, key);
         }
+        if t.priority.is_some() {
+            return Err(value(
+                format!("{key}.priority"),
+                "is of Ethernet lanes alone: remove it, or add medium = \"ethernet\"",
+            ));
+        }
         let local = t.local.as_ref().map(|text| {
             let wrong = || format!("'{text}' is not address:port, such as 192.0.2.1:4780 or 0.0.0.0:0");
             text.parse::<SocketAddr>().map_err(|_| value(format!("{key}.local"), wrong()))
@@ -438,6 +445,7 @@ impl Lane {
             local: local.unwrap_or(SocketAddr::new(any, 0)),
             device: t.device.clone(),
             ethernet: false,
+            priority: 0,
         });
         Ok(Self {
             address: t.address.clone(),
@@ -476,10 +484,14 @@ impl Lane {
                 "is missing: nothing comes back by this lane that would show where it leads".into(),
             );
         }
+        let priority = t.priority.unwrap_or(0);
+        if priority > ether::PRIORITY_MAX {
+            return refuse("priority", format!("{priority} is no user priority: choose 0 to {}", ether::PRIORITY_MAX));
+        }
         let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
         Ok(Self {
             address: mac.map(|mac| ether::address_of(mac).to_string()),
-            socket: Some(LaneSocket { local, device: t.device.clone(), ethernet: true }),
+            socket: Some(LaneSocket { local, device: t.device.clone(), ethernet: true, priority }),
             ways: t.direction,
             metered: t.metered,
             bulk: t.bulk,
