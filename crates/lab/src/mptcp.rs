@@ -21,6 +21,8 @@ const PATHS_MAX: usize = 8;
 pub(crate) const WRAPPER: &str = "mptcpize";
 /// The first two bytes of the servers' further addresses; then come the node and the path.
 const NET: [u8; 2] = [10, 78];
+/// Where the kernel waits for further paths: the servers listen on their first address alone.
+const JOIN_PORT: u16 = 7_999;
 /// The first of the routing tables by source, one for each path.
 const TABLE: usize = 100;
 
@@ -106,7 +108,7 @@ pub(crate) fn set_up(scenario: &Scenario, world: &World, controls: &[&str]) -> R
                 &world.nodes[server],
                 &[
                     format!("addr add {own}/32 dev {}", wire.interface),
-                    format!("mptcp endpoint add {own} dev {} signal", wire.interface),
+                    format!("mptcp endpoint add {own} port {JOIN_PORT} dev {} signal", wire.interface),
                 ],
             )?;
             tools::ip(&world.nodes[far], &[format!("route add {own}/32 via {at_near} dev {name}")])?;
