@@ -534,6 +534,33 @@ fn a_thin_lane_that_goes_takes_nothing_with_it() {
     }
 }
 
+/// A reader waits for what was in flight on it, but not for what left after the failure.
+#[test]
+fn a_thin_lane_is_left_within_seconds() {
+    for (start, most) in [(10_000, 10_700), (20_000, 4_000), (30_000, 4_500), (60_000, 4_000), (90_000, 6_800)] {
+        for seed in 1..=3 {
+            let mut gone = slow(33_600, 50);
+            gone.queue = QueueLimit::Octets(Octets::new(16_000));
+            let there = gone.clone();
+            gone.outages = vec![(Instant::from_millis(start), Instant::from_millis(start + 30_000))];
+            let mut world = World::new(seed, &[both_ways(there), both_ways(gone)]);
+            let up = world.add(Work::Upload(None));
+            world.engine.run_until(Instant::from_millis(start - 200));
+            let (mut octets, mut since, mut longest) = (0, start - 200, 0);
+            for at in (start - 190..start + 35_000).step_by(10) {
+                world.engine.run_until(Instant::from_millis(at));
+                let now = world.engine.log(up).octets;
+                if now > octets {
+                    longest = longest.max(at - since);
+                    (octets, since) = (now, at);
+                }
+            }
+            println!("out after {start} ms, seed {seed}: the longest pause is {longest} ms");
+            assert!(longest <= most, "out after {start} ms, seed {seed}: {longest} ms");
+        }
+    }
+}
+
 /// What is guessed of a lane that has carried nothing is far below what the other carries, and is found to be wrong.
 #[test]
 fn a_lane_that_is_not_known_yet_is_tried_beside_a_much_faster_one() {
