@@ -144,3 +144,30 @@ pub(crate) fn joins(scenario: &Scenario, world: &World) -> Result<u64, LabError>
 pub(crate) fn is(stack: Stack) -> bool {
     stack == Stack::Mptcp
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn paths_are_the_channels_between_two_gateways_that_carry_both_ways() {
+        let text = |middle: &str| {
+            format!(
+                "duration = \"1 s\"\nstacks = [\"mptcp\"]\nnodes = {{ c = \"endpoint\", a = \"gateway\", b = \"gateway\", s = \"endpoint\" }}\n\
+                 flows = {{ up = {{ app = \"upload\", from = \"c\", to = \"s\" }} }}\n\
+                 [channels]\nnear = {{ preset = \"ethernet\", between = [\"c\", \"a\"] }}\n{middle}\n\
+                 far = {{ preset = \"ethernet\", between = [\"b\", \"s\"] }}\n"
+            )
+        };
+        let of = |middle: &str| paths(&Scenario::parse(&text(middle), std::path::Path::new(".")).unwrap());
+        let one = "one = { between = [\"a\", \"b\"], forward = { rate = \"1 Mbit/s\" }, reverse = \"same\" }\n";
+        let two = "two = { between = [\"b\", \"a\"], forward = { rate = \"1 Mbit/s\" }, reverse = \"same\" }\n";
+        let beam = "two = { between = [\"a\", \"b\"], forward = { rate = \"1 Mbit/s\" }, reverse = \"none\" }\n";
+        let (link, channels) = of(&format!("{one}{two}")).unwrap();
+        assert_eq!((link.ends, channels), ([1, 2], vec![1, 2]));
+        for few in [one.to_owned(), format!("{one}{beam}")] {
+            assert!(of(&few).unwrap_err().contains("2 to 8 channels"), "{few}");
+        }
+    }
+}
