@@ -13,7 +13,7 @@ TEST_TOOLS := tcpdump:tcpdump tshark:tshark tcptrace:tcptrace babeld:babeld kill
   openssl:openssl nghttpd:nghttp2-server python3:python3 ssh:openssh-client dropbear:dropbear-bin rsync:rsync iperf3:iperf3 strace:strace prlimit:util-linux \
   irtt:irtt chromium:chromium
 # Other people's programs that the laboratory puts in the gateways' place.
-PEER_TOOLS := kcptun-client:kcptun wg:wireguard-tools
+PEER_TOOLS := kcptun-client:kcptun wg:wireguard-tools mptcpize:mptcpize
 SING_BOX := github.com/sagernet/sing-box/cmd/sing-box@v1.14.1
 
 # Installs the packages whose commands are missing: directly as root, else through sudo if it asks nothing.

@@ -147,11 +147,13 @@ pub struct Lane {
     pub metered: bool,
     /// Whether it may carry bulk.
     pub bulk: bool,
+    /// Whether it carries small exchanges and acknowledgements while other lanes can.
+    pub small: bool,
 }
 
 impl Default for Lane {
     fn default() -> Self {
-        Self { address: None, socket: None, ways: Ways::Both, metered: false, bulk: true }
+        Self { address: None, socket: None, ways: Ways::Both, metered: false, bulk: true, small: true }
     }
 }
 
@@ -182,6 +184,8 @@ pub struct LaneSocket {
     pub device: Option<String>,
     /// It is a packet socket of that device, and its addresses are stations' ([`wavelane_host::ether`]).
     pub ethernet: bool,
+    /// User priority of what a packet socket sends.
+    pub priority: u8,
 }
 
 /// One plain forward: what connects to `listen` reaches `to` from the peer `via`.
@@ -337,6 +341,7 @@ impl Config {
                 medium: if ethernet { Medium::Ethernet } else { Medium::Udp },
                 metered: of.metered,
                 bulk: of.bulk,
+                small: of.small,
                 controller: peer.controller,
             }
         };

@@ -265,6 +265,14 @@ fn lanes_that_cannot_be_are_refused_with_what_to_write_instead() {
         ),
         ("[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\ndirection = \"out\"", "nothing comes back"),
         ("[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\nlocal = \"0.0.0.0:0\"", "remove it"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nsmall = false", "no lane for small exchanges"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\nbulk = false\nsmall = false", "carries nothing"),
+        ("[[peer.lane]]\naddress = \"192.0.2.1:1\"\npriority = 6", "Ethernet lanes alone"),
+        ("[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\npriority = 8", "choose 0 to 7"),
+        (
+            "[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\n[[peer.lane]]\nmedium = \"ethernet\"\ndevice = \"radio0\"\npriority = 6",
+            "is 0 and 6 for device 'radio0'",
+        ),
         (
             "[[peer.lane]]\naddress = \"192.0.2.1:1\"\n[[peer.lane]]\ndirection = \"in\"\nmetered = true",
             "about what leaves",

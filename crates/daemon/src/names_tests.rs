@@ -133,7 +133,12 @@ fn a_silent_lanes_name_is_looked_up_again() {
     let mut config = config(&["sat.example:1"]);
     let lane = |name: &str, local: Option<&str>| crate::config::Lane {
         address: Some(name.into()),
-        socket: local.map(|local| crate::config::LaneSocket { local: address(local), device: None, ethernet: false }),
+        socket: local.map(|local| crate::config::LaneSocket {
+            local: address(local),
+            device: None,
+            ethernet: false,
+            priority: 0,
+        }),
         ..crate::config::Lane::default()
     };
     config.peers[0].address = None;

@@ -175,7 +175,7 @@ pub(crate) fn open(config: &Config) -> Result<Opened, StartError> {
 /// Opens a lane's own socket.
 pub(crate) fn open_lane(socket: &LaneSocket, mark: Option<u32>) -> io::Result<LaneMedium> {
     Ok(match socket.device.as_deref().filter(|_| socket.ethernet) {
-        Some(device) => LaneMedium::Ether(EtherLane::open(device)?),
+        Some(device) => LaneMedium::Ether(EtherLane::open(device, socket.priority)?),
         None => LaneMedium::Udp(UdpLane::bind(socket.local, mark, socket.device.as_deref())?),
     })
 }

@@ -291,10 +291,13 @@ fn an_ethernet_lane_without_ip_carries_the_handshake_one_way() {
     // The radio carries nothing to the near gateway, and the modem nothing from it.
     world.sh(
         &world.a,
-        "nft 'table netdev oneway { chain i { type filter hook ingress device radio0 priority 0; counter drop; }; }'; \
+        "nft 'table netdev oneway { chain i { type filter hook ingress device radio0 priority 0; counter drop; }; \
+           chain e { type filter hook egress device radio0 priority 0; meta priority != 0:106 counter; }; }'; \
          nft 'table ip oneway { chain o { type filter hook output priority 0; meta l4proto udp counter drop; }; }'",
     );
-    let near = of_guide(4, &[("198.51.100.1:4781", "10.2.0.1:4781")]);
+    // 0x106 is 256 and 6.
+    let voice = ("direction = \"out\"", "direction = \"out\"\npriority = 6");
+    let near = of_guide(4, &[("198.51.100.1:4781", "10.2.0.1:4781"), voice]);
     let far = of_guide(5, &[("198.51.100.1:4781", "10.2.0.1:4781"), ("198.51.100.2:4781", "10.2.0.2:4781")]);
     let b = world.spawn("b", &with_lanes(&world, "b", &far, KEEP, ""));
     let a = world.spawn("a", &with_lanes(&world, "a", &near, "", LAN));
@@ -307,7 +310,11 @@ fn an_ethernet_lane_without_ip_carries_the_handshake_one_way() {
     // The path's search for the largest packet ends at what the medium carries.
     common::wait_for("the path MTU", || a.status().peers[0].path_mtu == 1_500);
     let tried = world.sh(&world.a, "nft list table netdev oneway; nft list table ip oneway");
-    assert_eq!(tried.matches("counter packets 0 ").count(), 2, "nothing even tries the wrong way: {tried}");
+    assert_eq!(
+        tried.matches("counter packets 0 ").count(),
+        3,
+        "nothing tries the wrong way, or has another class: {tried}"
+    );
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub struct LaneConfig {
     pub metered: bool,
     /// Whether it may carry bulk.
     pub bulk: bool,
+    /// Whether it carries small exchanges and acknowledgements while other lanes can.
+    pub small: bool,
     /// Its controller.
     pub controller: Controller,
 }
@@ -69,6 +71,7 @@ impl LaneConfig {
             medium: Medium::Udp,
             metered: false,
             bulk: true,
+            small: true,
             controller: Controller::default(),
         }
     }
@@ -262,6 +265,9 @@ pub enum ConfigError {
     /// No lane may carry bulk.
     #[error("peer '{0}' has no lane for bulk: let one of its lanes carry it (bulk = true)")]
     NoBulk(String),
+    /// No lane carries what is small.
+    #[error("peer '{0}' has no lane for small exchanges: let one of its lanes carry them (small = true)")]
+    NoSmall(String),
     /// A policy that chooses between lanes, and one lane.
     #[error("peer '{0}' chooses by delivery-1998 between two lanes out, and has one: add a lane, or choose bond")]
     NoChoice(String),
@@ -337,6 +343,9 @@ impl Config {
             }
             if !a.lanes.iter().any(|lane| lane.bulk) {
                 return Err(ConfigError::NoBulk(a.name.clone()));
+            }
+            if !a.lanes.iter().any(|lane| lane.small) {
+                return Err(ConfigError::NoSmall(a.name.clone()));
             }
             if a.choice == Choice::Delivery1998 && a.lanes.len() < 2 {
                 return Err(ConfigError::NoChoice(a.name.clone()));

@@ -438,9 +438,9 @@ fn peer_keys(peer: &PeerConfig) -> PeerKeys {
 }
 
 fn lane_options(config: &Config, lane: &LaneConfig) -> LaneOptions {
-    let LaneConfig { metered, bulk, address, medium, .. } = *lane;
+    let LaneConfig { metered, bulk, small, address, medium, .. } = *lane;
     let controller = lane.effective_controller();
-    LaneOptions { controller, mtu_max: config.mtu_max, overhead: overhead(medium, address), metered, bulk }
+    LaneOptions { controller, mtu_max: config.mtu_max, overhead: overhead(medium, address), metered, bulk, small }
 }
 
 fn link_config(config: &Config, peer: &PeerConfig) -> LinkConfig {

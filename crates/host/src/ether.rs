@@ -23,6 +23,12 @@ const FRAME_ROOM: usize = 9_216;
 /// Frames taken in one call.
 const FRAMES: usize = 16;
 
+/// What the kernel adds to a user priority (IEEE Std 802.1D-2004, annex G) for Wi-Fi to take it as it is: it reads that of a packet
+/// socket's frames from nowhere else (`cfg80211_classify8021d`).
+const WIFI_PRIORITY: libc::c_int = 256;
+/// The highest user priority.
+pub const PRIORITY_MAX: u8 = 7;
+
 /// A station's address.
 pub type Mac = [u8; 6];
 
@@ -71,14 +77,19 @@ pub struct EtherLane {
 }
 
 impl EtherLane {
-    /// Opens it (needs CAP_NET_RAW). It hears frames of our EtherType to this device's address alone.
-    pub fn open(device: &str) -> io::Result<Self> {
+    /// Opens it (needs CAP_NET_RAW). It hears frames of our EtherType to this device's address alone, and sends with this user
+    /// priority, from 0 to [`PRIORITY_MAX`]: on Wi-Fi it says the access category, on a VLAN its egress map may put it into the tag.
+    pub fn open(device: &str, priority: u8) -> io::Result<Self> {
         let index = libc::c_int::try_from(if_nametoindex(device)?).map_err(|_| io::ErrorKind::InvalidInput)?;
         // Without a protocol it hears nothing before it is bound.
         let socket = Socket::new(Domain::PACKET, Type::DGRAM.cloexec().nonblocking(), None)?;
         socket.set_recv_buffer_size(SOCKET_BUFFER)?;
         socket.set_send_buffer_size(SOCKET_BUFFER)?;
         set_int(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        if priority > 0 {
+            let priority = WIFI_PRIORITY + libc::c_int::from(priority.min(PRIORITY_MAX));
+            set_int(&socket, libc::SOL_SOCKET, libc::SO_PRIORITY, priority)?;
+        }
         let name = station(index, Mac::default());
         // SAFETY: `name` is a sockaddr_ll of that length, which the kernel only reads.
         let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const name).cast(), name_len()) };
@@ -238,8 +249,8 @@ mod tests {
             ] {
                 assert!(std::process::Command::new("ip").args(line.split(' ')).status().unwrap().success(), "{line}");
             }
-            let (mut a, mut b) = (EtherLane::open("e0").unwrap(), EtherLane::open("e1").unwrap());
-            assert!(EtherLane::open("none").is_err());
+            let (mut a, mut b) = (EtherLane::open("e0", 0).unwrap(), EtherLane::open("e1", 0).unwrap());
+            assert!(EtherLane::open("none", 0).is_err());
             for len in [1, 40, 44, 45, 1_000, 1_498] {
                 let bytes = vec![len as u8; len];
                 let sent = a.send(&bytes, None, address_of(B));
@@ -256,6 +267,37 @@ mod tests {
             assert_eq!(lengths, [100, 100, 50]);
             assert_eq!(a.send(&[1; 1_499], None, address_of(B)).too_big, 1);
             assert_eq!(a.send(&[1; 9], None, "192.0.2.1:4780".parse().unwrap()).lost, 1);
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn frames_carry_their_lanes_priority() {
+        if !may_administer_network() {
+            eprintln!("SKIPPED (needs root): Ethernet priorities test");
+            return;
+        }
+        let ns = Netns::new("t-ether-prio").unwrap();
+        ns.run(|| {
+            let sh = |line: &str| {
+                let out = std::process::Command::new("sh").args(["-c", line]).output().unwrap();
+                assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
+                String::from_utf8_lossy(&out.stdout).into_owned()
+            };
+            sh("ip link add e0 type veth peer name e1 address 02:00:00:00:00:0b; ip link set e0 up; ip link set e1 up");
+            // nft writes a priority as a class of tc: 0x106 is 256 and 6.
+            sh("nft 'table netdev t { chain e { type filter hook egress device e0 priority 0; ether type 0x88b5 jump c; }; \
+                chain c { meta priority 0:106 counter comment \"six\"; meta priority 0:0 counter comment \"none\"; }; }'");
+            for (priority, frames) in [(6, 3), (0, 2)] {
+                let mut lane = EtherLane::open("e0", priority).unwrap();
+                (0..frames).for_each(|_| assert_eq!(lane.send(&[1; 100], None, address_of(B)).done, 100));
+            }
+            let seen = sh("nft list table netdev t");
+            let packets = |comment: &str| {
+                let line = seen.lines().find(|line| line.contains(comment)).unwrap();
+                line.split("packets ").nth(1).unwrap().split(' ').next().unwrap().to_owned()
+            };
+            assert_eq!((packets("six"), packets("none")), ("3".into(), "2".into()), "{seen}");
         })
         .unwrap();
     }

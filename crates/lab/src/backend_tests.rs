@@ -323,6 +323,32 @@ stop = "2 s"
 }
 
 #[test]
+fn multipath_tcp_takes_both_channels() {
+    if skip() {
+        return;
+    }
+    let _guard = ONE_AT_A_TIME.lock();
+    let flows = "[flows.page]\napp = \"download\"\nfrom = \"client\"\nto = \"server\"\nsize = \"4 MB\"\n\
+                 [flows.send]\napp = \"upload\"\nfrom = \"client\"\nto = \"server\"\nsize = \"4 MB\"\n";
+    let second = "[channels.second]\nkind = \"cable\"\nbetween = [\"a\", \"b\"]\n\
+                  forward = { rate = \"20 Mbit/s\", delay = \"10 ms\" }\nreverse = \"same\"\n";
+    assert!(review_stack(&scenario(flows), Stack::Mptcp).is_err(), "one channel is one path");
+    let mut scenario = scenario(&format!("{flows}{second}"));
+    if let Err(why) = review_stack(&scenario, Stack::Mptcp) {
+        eprintln!("SKIPPED (lab test of mptcp): {why}");
+        return;
+    }
+    scenario.duration = Span::from_secs(15);
+    let (raw, _, _out) = run(&scenario, Stack::Mptcp, "mptcp");
+    // A run without a second path fails.
+    let raw = raw.unwrap();
+    for flow in &raw.flows {
+        assert!(flow.completed && flow.intact == Some(true), "{}: {:?}", flow.flow, raw.notes);
+    }
+    assert!(raw.notes.iter().any(|note| note.contains("further paths")), "{:?}", raw.notes);
+}
+
+#[test]
 fn the_quic_proxies_carry_quic_as_datagrams() {
     if skip() {
         return;

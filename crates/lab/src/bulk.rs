@@ -4,6 +4,7 @@ use crate::LabError;
 use crate::content::{Content, Digested, Received};
 use crate::errand::Errand;
 use crate::http::Upload;
+use crate::mptcp;
 use crate::sockets::rest_until;
 use crate::tools::{INSTALL_CURL, command};
 use std::io::{Read, Write};
@@ -31,7 +32,15 @@ impl Errand {
     /// Starts curl with what all flows share, and `more`.
     fn curl(&self, more: &[&str], stdin: Stdio) -> Result<Child, LabError> {
         let left = self.stop.since(realtime::now()).as_secs_f64().max(0.001);
-        let mut command = command("curl");
+        let mut command = match self.control.strip_prefix(mptcp::WORD) {
+            // What is older than 8.9 has no --mptcp.
+            Some(_) => {
+                let mut wrapper = command(mptcp::WRAPPER);
+                wrapper.args(["run", "curl"]);
+                wrapper
+            }
+            None => command("curl"),
+        };
         // -q must come first: it keeps the user's own settings out.
         command.args(["-q", "--silent", "--show-error", "--no-buffer", "--noproxy", "*"]);
         command.args(["--max-time", &format!("{left:.3}"), "--write-out", TIMES]);

@@ -14,14 +14,16 @@ pub(crate) fn tables(scenario: &Scenario, wires: &[Wire], mut places: Vec<usize>
     let link = link.filter(|_| places.len() > 1);
     let mut text = link.map_or(String::new(), |link| format!("choice = \"{}\"\n", link.choice.word()));
     let all_bulk = link.is_none_or(|link| places.iter().all(|place| link.no_bulk.contains(name(place))));
+    let all_small = link.is_none_or(|link| places.iter().all(|place| link.no_small.contains(name(place))));
     for place in places {
         let wire = &wires[place];
         let Some(end) = wire.end_of(peer) else { continue };
         let direction = if wire.one_way { "out" } else { "both" };
         let metered = link.is_some_and(|link| link.metered.contains(name(&place)));
         let bulk = all_bulk || link.is_none_or(|link| !link.no_bulk.contains(name(&place)));
+        let small = all_small || link.is_none_or(|link| !link.no_small.contains(name(&place)));
         text += &format!(
-            "[[peer.lane]]\naddress = \"{}:{LANE_PORT}\"\ndirection = \"{direction}\"\nmetered = {metered}\nbulk = {bulk}\n",
+            "[[peer.lane]]\naddress = \"{}:{LANE_PORT}\"\ndirection = \"{direction}\"\nmetered = {metered}\nbulk = {bulk}\nsmall = {small}\n",
             wire.addresses[end]
         );
     }
@@ -47,22 +49,24 @@ mod tests {
         [[0, 1], [1, 0]].map(|ends| tables(&scenario, &plan.wires, vec![0, 1, 2], ends))
     }
 
-    fn lane(address: &str, direction: &str, metered: bool, bulk: bool) -> String {
+    fn lane(address: &str, direction: &str, [metered, bulk, small]: [bool; 3]) -> String {
         format!(
-            "[[peer.lane]]\naddress = \"{address}:4780\"\ndirection = \"{direction}\"\nmetered = {metered}\nbulk = {bulk}\n"
+            "[[peer.lane]]\naddress = \"{address}:4780\"\ndirection = \"{direction}\"\nmetered = {metered}\nbulk = {bulk}\nsmall = {small}\n"
         )
     }
 
     #[test]
     fn lanes_are_the_channels_that_leave_in_the_links_order_with_its_words() {
-        let plain = |address, direction| lane(address, direction, false, true);
+        let plain = |address, direction| lane(address, direction, [false, true, true]);
         let [a, b] = both("");
         assert_eq!(a, plain("10.77.0.2", "both") + &plain("10.77.1.1", "both") + &plain("10.77.2.2", "out"));
         assert_eq!(b, plain("10.77.0.1", "both") + &plain("10.77.1.2", "both"));
-        let words = "choice = \"pinned+fallback\"\nmetered = [\"radio\"]\nno-bulk = [\"modem\"]";
+        let words =
+            "choice = \"pinned+fallback\"\nmetered = [\"radio\"]\nno-bulk = [\"modem\"]\nno-small = [\"radio\"]";
         let [a, b] = both(&format!("[links.up]\nlanes = [\"beam\", \"modem\"]\n{words}"));
-        let modem_and_radio =
-            |modem: &str, radio: &str| lane(modem, "both", false, false) + &lane(radio, "both", true, true);
+        let modem_and_radio = |modem: &str, radio: &str| {
+            lane(modem, "both", [false, false, true]) + &lane(radio, "both", [true, true, false])
+        };
         let choice = "choice = \"pinned+fallback\"\n".to_owned();
         assert_eq!(a, choice.clone() + &plain("10.77.2.2", "out") + &modem_and_radio("10.77.1.1", "10.77.0.2"));
         assert_eq!(b, choice + &modem_and_radio("10.77.1.2", "10.77.0.1"));

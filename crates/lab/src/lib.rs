@@ -22,6 +22,7 @@ mod judge;
 mod lanes;
 mod lateness;
 mod mesh;
+mod mptcp;
 mod pcapng;
 mod peers;
 mod ping;

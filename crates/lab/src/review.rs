@@ -3,6 +3,7 @@
 use crate::echo;
 use crate::gateways::{self, Services};
 use crate::mesh;
+use crate::mptcp;
 use crate::peers;
 use crate::tools::{self, INSTALL_CURL, INSTALL_IP, INSTALL_NFT};
 use crate::topology::Plan;
@@ -122,6 +123,7 @@ pub(crate) fn stack(scenario: &Scenario, stack: Stack) -> Result<(), String> {
                 }
             }
         }
+        Stack::Mptcp => mptcp::review(scenario),
         peer if peers::is_peer(peer) => peers::review(scenario, peer),
         _ => Err("the lab does not run this stack: run it with --on sim".into()),
     }
@@ -175,7 +177,7 @@ fn kernel_has(control: &str) -> Result<(), String> {
 pub(crate) fn control_of_stack(stack: Stack) -> &'static str {
     match stack {
         Stack::Tcp { kind: TcpKind::Reno, .. } => "reno",
-        Stack::Tcp { kind: TcpKind::Bbr, .. } | Stack::BoringtunBbr => "bbr",
+        Stack::Tcp { kind: TcpKind::Bbr, .. } | Stack::BoringtunBbr | Stack::Mptcp => "bbr",
         _ => "cubic",
     }
 }

@@ -8,6 +8,7 @@ use crate::content::Digested;
 use crate::gateways::{Companions, Gateways, Services};
 use crate::http::{Epoch, Http, Upload};
 use crate::judge::judge;
+use crate::mptcp;
 use crate::peers::{self, Peers};
 use crate::review::controls;
 use crate::spurts::Hearing;
@@ -104,6 +105,9 @@ impl<'a> Run<'a> {
             notes: vec![pinned(scenario, &controls)],
             controls,
         };
+        if mptcp::is(stack) {
+            mptcp::set_up(scenario, &run.world, &run.controls)?;
+        }
         run.start_servers()?;
         if peers::is_peer(stack) {
             run.start_peers(context)?;
@@ -162,6 +166,11 @@ impl<'a> Run<'a> {
         self.conclude(flows, wire_octets, &before)
     }
 
+    /// What the sockets of a node are made with.
+    fn control_of(&self, node: usize) -> String {
+        format!("{}{}", if mptcp::is(self.stack) { mptcp::WORD } else { "" }, self.controls[node])
+    }
+
     fn tally(&self) -> Result<Tally, LabError> {
         Tally::read(self.scenario, &self.world, self.gateways.as_ref(), self.peers.as_ref())
     }
@@ -176,6 +185,14 @@ impl<'a> Run<'a> {
         self.notes.extend(counted.notes);
         self.notes.extend(self.peers.as_ref().map(Peers::notes).unwrap_or_default());
         self.notes.extend(self.quics.values().filter_map(quic::Server::note));
+        if mptcp::is(self.stack) {
+            let joins = mptcp::joins(self.scenario, &self.world)?;
+            self.notes.push(format!("connections of Multipath TCP took {joins} further paths"));
+            if joins == 0 {
+                let said = "no connection took a second path".to_owned();
+                return Err(LabError::Failed { program: "Multipath TCP".into(), said });
+            }
+        }
         let ended = self.close();
         self.notes.extend(ended);
         let findings = self.world.finish()?;

@@ -1,6 +1,6 @@
 //! Sockets of the lab's own applications, made inside a namespace with a pinned congestion control.
 
-use crate::LabError;
+use crate::{LabError, mptcp};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -24,8 +24,13 @@ const GLANCE: Span = Span::from_millis(20);
 /// A non-blocking connect() has begun (errno(3)).
 const EINPROGRESS: i32 = 115;
 
+/// `control` is the name of a congestion control, behind [`mptcp::WORD`] where the connection may take several paths.
 fn socket(control: &str) -> std::io::Result<Socket> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    let (control, protocol) = match control.strip_prefix(mptcp::WORD) {
+        Some(control) => (control, Protocol::MPTCP),
+        None => (control, Protocol::TCP),
+    };
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol))?;
     socket.set_tcp_congestion(control.as_bytes())?;
     Ok(socket)
 }

@@ -9,7 +9,7 @@ use core::fmt::Write;
 use std::collections::BTreeSet;
 
 /// Keys of `[links.NAME]`, as files write them.
-pub const LINK_KEYS: &[&str] = &["lanes", "choice", "metered", "no-bulk"];
+pub const LINK_KEYS: &[&str] = &["lanes", "choice", "metered", "no-bulk", "no-small"];
 
 /// The words for the choice of lane.
 pub const LANE_CHOICES: &[(&str, LaneChoice)] = &[
@@ -32,11 +32,12 @@ pub(crate) fn knobs(scenario: &Scenario, name: &str, value: &Value<'_>) -> Resul
         },
         metered: names(&table, "metered")?,
         no_bulk: names(&table, "no-bulk")?,
+        no_small: names(&table, "no-small")?,
         lanes,
     };
     let refuse = |why: String| Err(value.impossible(format!("[{}]: {why}", value.path)));
     let mut ends: Option<BTreeSet<&String>> = None;
-    for lane in link.lanes.iter().chain(&link.metered).chain(&link.no_bulk) {
+    for lane in link.lanes.iter().chain(&link.metered).chain(&link.no_bulk).chain(&link.no_small) {
         let Some(channel) = scenario.channels_between_gateways().find(|c| c.name == *lane) else {
             return refuse(format!("there is no channel '{lane}' between two gateways: name one of [channels]"));
         };
@@ -58,6 +59,14 @@ pub(crate) fn knobs(scenario: &Scenario, name: &str, value: &Value<'_>) -> Resul
     }
     if beside.iter().all(|lane| link.no_bulk.contains(lane)) {
         return refuse("no lane is left for bulk: take one out of no-bulk".into());
+    }
+    if beside.iter().all(|lane| link.no_small.contains(lane)) {
+        return refuse("no lane is left for small exchanges: take one out of no-small".into());
+    }
+    if let Some(lane) = link.no_bulk.iter().find(|lane| link.no_small.contains(lane)) {
+        return refuse(format!(
+            "'{lane}' carries neither bulk nor small exchanges: take it out of no-bulk or no-small"
+        ));
     }
     // Those not named follow: what is written back says so.
     let rest: Vec<String> = beside.into_iter().filter(|lane| !link.lanes.contains(lane)).cloned().collect();
@@ -85,6 +94,7 @@ pub(crate) fn write(link: &LinkKnobs) -> String {
     let mut out = format!("\n[links.{}]\nlanes = [{}]\n", link.name, list(&link.lanes));
     let _ = writeln!(out, "choice = {}", text(link.choice.word()));
     let _ = writeln!(out, "metered = [{}]\nno-bulk = [{}]", list(&link.metered), list(&link.no_bulk));
+    let _ = writeln!(out, "no-small = [{}]", list(&link.no_small));
     out
 }
 
@@ -105,11 +115,12 @@ mod tests {
 
     #[test]
     fn links_are_read_and_written_and_name_the_lanes_that_were_left_out() {
-        let text = "[links.up]\nlanes = [\"modem\"]\nchoice = \"pinned+fallback\"\nmetered = [\"radio\"]\nno-bulk = [\"modem\"]";
+        let text = "[links.up]\nlanes = [\"modem\"]\nchoice = \"pinned+fallback\"\nmetered = [\"radio\"]\nno-bulk = [\"modem\"]\nno-small = [\"radio\"]";
         let scenario = parse(text).expect("sound");
         let link = &scenario.links[0];
         assert_eq!((link.lanes.join(" "), link.choice), ("modem radio".into(), LaneChoice::PinnedFallback));
         assert_eq!((link.metered.join(" "), link.no_bulk.join(" ")), ("radio".into(), "modem".into()));
+        assert_eq!(link.no_small, ["radio"]);
         assert_eq!((link.place("modem"), link.place("radio"), link.place("far")), (0, 1, 2));
         assert_eq!(Scenario::parse(&scenario.to_toml(), Path::new(".")).as_ref(), Ok(&scenario));
         for (word, choice) in LANE_CHOICES {
@@ -127,6 +138,11 @@ mod tests {
             ("[links.up]\nlanes = [\"radio\", \"radio\"]", "twice"),
             ("[links.up]\nlanes = [\"radio\"]\nchoice = \"fastest\"", "delivery-1998"),
             ("[links.up]\nlanes = [\"radio\"]\nno-bulk = [\"radio\", \"modem\"]", "no lane is left for bulk"),
+            (
+                "[links.up]\nlanes = [\"radio\"]\nno-small = [\"radio\", \"modem\"]",
+                "no lane is left for small exchanges",
+            ),
+            ("[links.up]\nlanes = [\"radio\"]\nno-bulk = [\"modem\"]\nno-small = [\"modem\"]", "neither bulk nor"),
             ("[links.up]\nlanes = [\"radio\"]\n[links.too]\nlanes = [\"modem\"]", "the same gateways"),
         ] {
             let error = parse(section).expect_err(section);

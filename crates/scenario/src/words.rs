@@ -101,7 +101,7 @@ impl Stack {
     }
     /// Whether no backend runs it: its word is kept for what is to come.
     pub fn runs_nowhere(self) -> bool {
-        matches!(self, Self::TcpHopByHop | Self::Mptcp | Self::Pepsal | Self::Ns3Debian | Self::Ns3Wheel)
+        matches!(self, Self::TcpHopByHop | Self::Pepsal | Self::Ns3Debian | Self::Ns3Wheel)
     }
     /// The stack of that word.
     pub fn from_word(word: &str) -> Option<Self> {

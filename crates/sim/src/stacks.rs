@@ -25,6 +25,7 @@ pub(crate) fn treatment(scenario: &Scenario, stack: Stack) -> Treatment {
         Stack::Tcp { .. } => return Treatment::Imposed,
         Stack::Udp if only_datagrams => return Treatment::Imposed,
         Stack::Udp => "without a transport only the apps cbr, saturate, window and ping run: use a tcp-* stack",
+        Stack::Mptcp => "Multipath TCP is the kernel's alone: run it with --on lab",
         _ => "it is an external program, which cannot run in virtual time: run it with --on lab",
     };
     Treatment::Omitted(why.to_owned())

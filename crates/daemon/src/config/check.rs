@@ -67,6 +67,20 @@ impl Config {
                 ));
             }
         }
+        // Each of two packet sockets of a device would hear all that comes.
+        let sockets = self.lane_sockets();
+        for (i, a) in sockets.iter().enumerate().filter(|(_, a)| a.ethernet) {
+            if let Some(b) = sockets[..i].iter().find(|b| b.ethernet && b.device == a.device) {
+                let device = a.device.as_deref().unwrap_or_default();
+                return Err(value(
+                    "peer.lane.priority",
+                    format!(
+                        "is {} and {} for device '{device}': give all its Ethernet lanes the same",
+                        b.priority, a.priority
+                    ),
+                ));
+            }
+        }
         if let Some(peer) = self.peers.iter().find(|p| self.routing_table.is_none() && !p.next_hops.is_empty()) {
             return Err(value(
                 format!("peer '{}': next_hops", peer.name),

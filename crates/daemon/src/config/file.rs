@@ -161,6 +161,9 @@ struct LaneTable {
     metered: bool,
     #[serde(default = "yes")]
     bulk: bool,
+    #[serde(default = "yes")]
+    small: bool,
+    priority: Option<u8>,
 }
 
 /// How lanes are used, in the file's words.
@@ -403,14 +406,26 @@ impl Lane {
         if let Some(wrong) = t.device.as_ref().filter(|name| !is_interface_name(name)) {
             return Err(value(format!("{key}.device"), format!("'{wrong}' is not an interface name (see `ip link`)")));
         }
-        if t.direction == Ways::In && (t.metered || !t.bulk) {
+        if t.direction == Ways::In && (t.metered || !t.bulk || !t.small) {
             return Err(value(
                 format!("{key}.metered"),
-                "and `bulk` are about what leaves, and nothing leaves by a lane of direction \"in\": remove them",
+                "`bulk` and `small` are about what leaves, and nothing leaves by a lane of direction \"in\": remove them",
+            ));
+        }
+        if !t.bulk && !t.small {
+            return Err(value(
+                format!("{key}.small"),
+                "and `bulk` are both false: such a lane carries nothing; remove one of them, or the lane",
             ));
         }
         if ethernet {
             return Self::of_ethernet(t, key);
+        }
+        if t.priority.is_some() {
+            return Err(value(
+                format!("{key}.priority"),
+                "is of Ethernet lanes alone: remove it, or add medium = \"ethernet\"",
+            ));
         }
         let local = t.local.as_ref().map(|text| {
             let wrong = || format!("'{text}' is not address:port, such as 192.0.2.1:4780 or 0.0.0.0:0");
@@ -430,8 +445,16 @@ impl Lane {
             local: local.unwrap_or(SocketAddr::new(any, 0)),
             device: t.device.clone(),
             ethernet: false,
+            priority: 0,
         });
-        Ok(Self { address: t.address.clone(), socket, ways: t.direction, metered: t.metered, bulk: t.bulk })
+        Ok(Self {
+            address: t.address.clone(),
+            socket,
+            ways: t.direction,
+            metered: t.metered,
+            bulk: t.bulk,
+            small: t.small,
+        })
     }
     /// One that is a packet socket, and knows no IP.
     fn of_ethernet(t: &LaneTable, key: &str) -> Result<Self, ConfigError> {
@@ -461,13 +484,18 @@ impl Lane {
                 "is missing: nothing comes back by this lane that would show where it leads".into(),
             );
         }
+        let priority = t.priority.unwrap_or(0);
+        if priority > ether::PRIORITY_MAX {
+            return refuse("priority", format!("{priority} is no user priority: choose 0 to {}", ether::PRIORITY_MAX));
+        }
         let local = SocketAddr::new(IpAddr::from([0_u16; 8]), 0);
         Ok(Self {
             address: mac.map(|mac| ether::address_of(mac).to_string()),
-            socket: Some(LaneSocket { local, device: t.device.clone(), ethernet: true }),
+            socket: Some(LaneSocket { local, device: t.device.clone(), ethernet: true, priority }),
             ways: t.direction,
             metered: t.metered,
             bulk: t.bulk,
+            small: t.small,
         })
     }
 }

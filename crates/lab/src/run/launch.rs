@@ -40,7 +40,7 @@ impl Run<'_> {
             stop: epoch + self.scenario.stop_of(flow),
             from: Arc::clone(&from),
             server: self.entrance_of(i)?,
-            control: self.controls[place].to_owned(),
+            control: self.control_of(place),
             cancel: Arc::clone(&self.cancel),
             progress: Arc::clone(&progress),
         };

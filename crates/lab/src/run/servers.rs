@@ -22,7 +22,7 @@ impl Run<'_> {
         let mut pages: BTreeMap<usize, (SocketAddr, BTreeMap<String, Page>)> = BTreeMap::new();
         for (i, flow) in self.scenario.flows.iter().enumerate() {
             let (node, address) = (self.place(&flow.to)?, self.server_of(i)?);
-            let control = self.controls[node];
+            let control = &*self.control_of(node);
             let page = match &flow.app {
                 App::Download { size } => {
                     let octets = size.map_or(ENDLESS, Octets::get);
@@ -64,7 +64,7 @@ impl Run<'_> {
         }
         for (node, (address, pages)) in pages {
             let epoch = Arc::clone(&self.epoch);
-            self.http.push(Http::start(&self.world.nodes[node], address, self.controls[node], pages, epoch)?);
+            self.http.push(Http::start(&self.world.nodes[node], address, &self.control_of(node), pages, epoch)?);
         }
         Ok(())
     }

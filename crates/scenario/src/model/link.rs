@@ -13,6 +13,8 @@ pub struct LinkKnobs {
     pub metered: Vec<String>,
     /// Channels that carry no bulk.
     pub no_bulk: Vec<String>,
+    /// Channels that carry nothing small while others do.
+    pub no_small: Vec<String>,
 }
 
 /// How a link uses its lanes.

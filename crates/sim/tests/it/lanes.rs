@@ -291,6 +291,26 @@ fn a_metered_lane_carries_while_no_other_can_and_is_quiet_else() {
     }
 }
 
+/// It is asked every 25 s, and twice more a second apart where nothing answers.
+#[test]
+fn a_metered_lane_that_goes_while_in_reserve_is_known_to_have_gone() {
+    for at in [30, 41, 52] {
+        let mut metered = direction(2, 20, 50_000);
+        metered.outages = vec![(secs(at), secs(200))];
+        let mut world = World::with(1, &[both_ways(direction(10, 20, 100_000)), both_ways(metered)], |peer| {
+            peer.lanes[1].metered = true;
+        });
+        let every = Span::from_millis(100);
+        world.add(Work::Echo { every, random: false, size: 64, during: None });
+        let works = |world: &mut World, s: u64| {
+            world.engine.run_until(secs(s));
+            world.engine.status(world.a).peers[0].lanes[1].works
+        };
+        assert!(works(&mut world, at));
+        assert!(!works(&mut world, at + 28), "out from {at} s");
+    }
+}
+
 /// One that takes no bulk is no reason to keep the metered lane in reserve.
 #[test]
 fn bulk_leaves_by_a_metered_lane_where_no_other_takes_bulk() {
@@ -353,6 +373,40 @@ fn small_exchanges_keep_the_short_way_and_bulk_goes_the_long_one() {
     assert!(goodput > 17e6 && typical < Span::from_millis(80), "{goodput:.0} bit/s, echo {typical}");
 }
 
+/// Lanes limited to bulk leave small exchanges to slower ones, and carry them while no other does.
+#[test]
+fn small_exchanges_keep_off_a_lane_that_is_for_bulk() {
+    let mut slower = direction(2, 60, 50_000);
+    slower.outages = vec![(secs(20), secs(40))];
+    for choice in [Choice::Bond, Choice::PinnedFallback] {
+        let cables = [both_ways(direction(20, 10, 100_000)), both_ways(slower.clone())];
+        let mut world = World::with(1, &cables, |peer| {
+            peer.choice = choice;
+            peer.lanes[0].small = false;
+        });
+        let up = world.add(Work::Upload(None));
+        let every = Span::from_millis(100);
+        let echo = world.add(Work::Echo { every, random: false, size: 64, during: None });
+        world.engine.run_until(secs(5));
+        let before = world.engine.log(up).octets;
+        world.engine.run_until(secs(20));
+        let goodput = (world.engine.log(up).octets - before) as f64 * 8.0 / 15.0;
+        world.engine.run_until(secs(50));
+        let typical = |from: u64, until: u64| {
+            let asked = world.engine.log(echo).questions.iter();
+            let asked = asked.filter(|q| q.due >= secs(from) && q.due < secs(until));
+            let mut trips: Vec<Span> = asked.filter_map(|q| Some(q.answered?.since(q.due))).collect();
+            trips.sort_unstable();
+            trips[trips.len() / 2]
+        };
+        let (beside, alone, again) = (typical(5, 20), typical(22, 40), typical(42, 50));
+        println!("{choice:?}: {goodput:.0} bit/s, echo {beside}, {alone} while the other is out, {again}");
+        assert!(goodput > 17e6, "{choice:?}: {goodput:.0} bit/s");
+        let long = Span::from_millis(120);
+        assert!(beside >= long && alone < long && again >= long, "{choice:?}: {beside} {alone} {again}");
+    }
+}
+
 #[test]
 fn a_scenarios_links_say_how_channels_are_used() {
     let octets = |link: &str| {
@@ -376,6 +430,7 @@ fn a_scenarios_links_say_how_channels_are_used() {
         ("lanes = [\"radio\"]\nchoice = \"delivery-1998\"", &fast),
         ("lanes = [\"radio\"]\nmetered = [\"radio\"]", &slow),
         ("lanes = [\"radio\"]\nno-bulk = [\"modem\"]", &fast),
+        ("lanes = [\"radio\"]\nno-bulk = [\"modem\"]\nno-small = [\"radio\"]", &fast),
     ] {
         let link = if link.is_empty() { String::new() } else { format!("[links.up]\n{link}") };
         let octets = octets(&link);
@@ -476,6 +531,33 @@ fn a_thin_lane_that_goes_takes_nothing_with_it() {
         world.engine.run_until(secs(90));
         let bps = (world.engine.log(up).octets - before) as f64 * 8.0 / 20.0;
         assert!(bps >= 1.5 * 33_600.0, "seed {seed}: {bps:.0} bit/s");
+    }
+}
+
+/// A reader waits for what was in flight on it, but not for what left after the failure.
+#[test]
+fn a_thin_lane_is_left_within_seconds() {
+    for (start, most) in [(10_000, 10_700), (20_000, 4_000), (30_000, 4_500), (60_000, 4_000), (90_000, 6_800)] {
+        for seed in 1..=3 {
+            let mut gone = slow(33_600, 50);
+            gone.queue = QueueLimit::Octets(Octets::new(16_000));
+            let there = gone.clone();
+            gone.outages = vec![(Instant::from_millis(start), Instant::from_millis(start + 30_000))];
+            let mut world = World::new(seed, &[both_ways(there), both_ways(gone)]);
+            let up = world.add(Work::Upload(None));
+            world.engine.run_until(Instant::from_millis(start - 200));
+            let (mut octets, mut since, mut longest) = (0, start - 200, 0);
+            for at in (start - 190..start + 35_000).step_by(10) {
+                world.engine.run_until(Instant::from_millis(at));
+                let now = world.engine.log(up).octets;
+                if now > octets {
+                    longest = longest.max(at - since);
+                    (octets, since) = (now, at);
+                }
+            }
+            println!("out after {start} ms, seed {seed}: the longest pause is {longest} ms");
+            assert!(longest <= most, "out after {start} ms, seed {seed}: {longest} ms");
+        }
     }
 }
 

@@ -6,12 +6,15 @@ use super::{ID, LAB, OURS, Task};
 use crate::cells::{Aim, judge};
 use crate::document::{Edition, Row};
 use serde_json::{Value, json};
+use wavelane_run::Verdict;
 
 /// Figures count from this second on.
 pub(super) const FROM_S: f64 = 5.0;
 /// What both lanes carry at least of what the better carries alone, and of their rates together.
 const OF_BEST: f64 = 0.98;
 const OF_SUM: f64 = 0.85;
+/// What stands beside us in the laboratory: over both lanes, and over each.
+const BESIDE: [&str; 2] = ["mptcp", "tcp-bbr"];
 /// An echo beside it takes at most so many times and so many ms more than on the calmer lane alone.
 const ECHO_TIMES: f64 = 1.1;
 const ECHO_MORE_MS: f64 = 5.0;
@@ -37,8 +40,14 @@ fn pairs(seconds: u64) -> Vec<Pair> {
     ]
 }
 
-/// The three runs of a pair of lanes: both, and each alone.
-pub(super) fn runs(name: &str, words: &str, seconds: u64, lanes: &[Way; 2]) -> Vec<(String, String)> {
+/// The three runs of a pair of lanes: both, and each alone, with what stands beside us on both and on each.
+pub(super) fn runs(
+    name: &str,
+    words: &str,
+    seconds: u64,
+    lanes: &[Way; 2],
+    beside: Option<[&'static str; 2]>,
+) -> Vec<(String, String)> {
     let [one, two] = lanes.clone().map(Lane::Both);
     let cases = [
         ("both", vec![("one", one.clone()), ("two", two.clone())]),
@@ -46,7 +55,9 @@ pub(super) fn runs(name: &str, words: &str, seconds: u64, lanes: &[Way; 2]) -> V
         ("two", vec![("two", two)]),
     ];
     let text = |which: &str, lanes: &[(&str, Lane)]| {
-        scenario(&format!("{words}: {which}"), seconds, &[OURS], lanes) + &bulk(None) + &echo(64, 100)
+        let other = beside.map(|[both, one]| if lanes.len() > 1 { both } else { one });
+        let stacks: Vec<&str> = [OURS].into_iter().chain(other).collect();
+        scenario(&format!("{words}: {which}"), seconds, &stacks, lanes) + &bulk(None) + &echo(64, 100)
     };
     cases.into_iter().map(|(which, lanes)| (format!("{name}-{which}"), text(which, &lanes))).collect()
 }
@@ -59,8 +70,12 @@ pub(super) struct Compared {
 
 impl Compared {
     pub(super) fn new(seen: &[Seen], seconds: u64) -> Self {
+        Self::of(seen, seconds, [OURS; 3])
+    }
+    /// Of one stack over both, and of those over each alone.
+    fn of(seen: &[Seen], seconds: u64, stacks: [&str; 3]) -> Self {
         let until = seconds as f64;
-        let of = |run: usize| seen[run].stack(OURS);
+        let of = |run: usize| seen[run].stack(stacks[run]);
         Self {
             goodput: [0, 1, 2].map(|run| of(run).map(|s| s.goodput(FROM_S, until)).unwrap_or_default()),
             echo: [0, 1, 2].map(|run| of(run).map(|s| s.echo(95, FROM_S, until)).unwrap_or_default()),
@@ -95,6 +110,26 @@ impl Compared {
     }
 }
 
+/// What the kernel makes of both lanes beside what it makes of the better one, as far as it can.
+fn peer_rows(seen: &[Seen], seconds: u64, case: &[(&str, Value)], stacks: [&str; 3]) -> Vec<Row> {
+    let compared = Compared::of(seen, seconds, stacks);
+    let mut rows = Vec::new();
+    for (run, which) in ["both", "first alone", "second alone"].into_iter().enumerate() {
+        let head = seen[run].head(ID, case, stacks[run]).and("lanes", which);
+        rows.push(head.row("goodput_bps", "bit/s", &compared.goodput[run]));
+        rows.push(head.row("echo_p95_ms", "ms", &compared.echo[run]));
+    }
+    let head = seen[0].head(ID, case, stacks[0]).and("lanes", "both");
+    let mut of_best = head.row("goodput_of_best_lane", "ratio", &compared.of_best());
+    if seen[0].stack(stacks[0]).is_none() {
+        of_best.verdict = Verdict::Inconclusive;
+        of_best.why =
+            "not run: this kernel has no Multipath TCP, or mptcpize is missing (`wavelane check` says which)".into();
+    }
+    rows.push(of_best);
+    rows
+}
+
 /// The pairs between kernels: a lossy one, and in the full edition all.
 pub(super) fn lab_tasks(edition: Edition) -> Vec<Task> {
     let (seconds, wanted): (u64, &[&str]) = match edition {
@@ -112,13 +147,17 @@ pub(super) fn tasks(edition: Edition) -> Vec<Task> {
 
 fn task(part: &'static str, pair: Pair, seconds: u64, seeds: u32) -> Task {
     let folder = if part == LAB { "lab-bond" } else { part };
-    let runs = runs(&format!("{folder}-{}", pair.name), pair.words, seconds, &pair.lanes);
+    let beside = (part == LAB).then_some(BESIDE);
+    let runs = runs(&format!("{folder}-{}", pair.name), pair.words, seconds, &pair.lanes, beside);
     let sum = pair.lanes.iter().map(|way| way.bps as f64).sum::<f64>();
     let judge_all = move |seen: &[Seen]| {
         let case = [("pair", json!(pair.words))];
         let compared = Compared::new(seen, seconds);
         let mut rows = compared.plain(&seen[0], &case);
         rows.extend(compared.judged(&seen[0], &case));
+        if let Some([both, alone]) = beside {
+            rows.extend(peer_rows(seen, seconds, &case, [both, alone, alone]));
+        }
         if pair.clean {
             let share: Vec<f64> = compared.goodput[0].iter().map(|bps| bps / sum).collect();
             let mut row = seen[0].head(ID, &case, OURS).and("lanes", "both").row("goodput_of_sum", "ratio", &share);

@@ -60,7 +60,7 @@ pub(super) fn tasks(edition: Edition) -> Vec<Task> {
     let seconds = if edition == Edition::Full { 60 } else { 20 };
     let task = |profile: Profile| {
         let lanes = profile.paths.map(way);
-        let runs = runs(&format!("profile-{}", profile.name), profile.name, seconds, &lanes);
+        let runs = runs(&format!("profile-{}", profile.name), profile.name, seconds, &lanes, None);
         let judge_all = move |seen: &[Seen]| -> Vec<Row> {
             let case = [("profile", json!(profile.name))];
             let compared = Compared::new(seen, seconds);

@@ -64,7 +64,6 @@ pub struct LaneSender<R> {
     wish_in: Option<u64>,
     /// What came by the way by which acks come back.
     came: Came,
-    app_limited_until: Option<u64>,
     /// Tail probes without an answer so far.
     probes: u32,
     probe_due: bool,
@@ -116,7 +115,6 @@ impl<R> LaneSender<R> {
             wish: if let Controller::Radio(_) = config.controller { Wish::seldom(now) } else { Wish::new(now) },
             wish_in: None,
             came: Came::default(),
-            app_limited_until: None,
             probes: 0,
             probe_due: false,
             probe_interval: PROBE_INTERVAL_MAX,
@@ -216,8 +214,6 @@ impl<R> LaneSender<R> {
     /// The packet [`Self::next_number`] left with `datagram_len` bytes of UDP payload. `eliciting`: some frame in
     /// it asks for an ack. `app_limited`: the link had no more to send although there was room.
     pub fn sent(&mut self, now: Instant, datagram_len: usize, eliciting: bool, app_limited: bool, record: R) {
-        let number = self.next_number();
-        let app_limited = app_limited || self.app_limited_until.is_some_and(|until| number < until);
         self.push(now, datagram_len, eliciting, app_limited, Some(record));
         self.silent_packets = if eliciting { 0 } else { self.silent_packets.saturating_add(1) };
     }
@@ -245,13 +241,6 @@ impl<R> LaneSender<R> {
         if let Some((resolved, record)) = self.sent.push(now, leaving) {
             self.resolve(resolved, record);
         }
-    }
-
-    /// The link had nothing more to send although there was room: what is in flight says nothing of the path's
-    /// limit.
-    pub fn set_app_limited(&mut self, now: Instant) {
-        self.now = now;
-        self.app_limited_until = Some(self.next_number());
     }
 
     /// The next ack comes by a way that has brought so much.
@@ -572,6 +561,10 @@ impl<R> LaneSender<R> {
             return Some(last + first.max(apart));
         }
         let wait = match self.probes {
+            // What the window still lets leave after the last ack says nothing of whether answers come.
+            0 if self.probes_eagerly => {
+                return Some(self.waiting_since.map_or(newest, |since| since.min(newest)) + first);
+            }
             0 => return Some(newest + first),
             n => {
                 let doublings = if n == 1 && self.probes_eagerly { 0 } else { n.min(10) };

@@ -62,7 +62,6 @@ impl<S: Service> Link<S> {
             if self.lanes.gauges(now, at, self.liveness.is_in_use(now), wanted.is_some()) {
                 return self.compose_gauge(now, at, buf);
             }
-            self.note_idle(now, at, wanted);
             return None;
         }
         let very_thin = self.told_apart() >= VERY_THIN;
@@ -251,15 +250,6 @@ impl<S: Service> Link<S> {
         let busy = self.busy_since.map_or(Span::ZERO, |since| now.since(since));
         let offer = self.lanes.offer(now, wanted, busy).filter(|offer| offer.lane == at);
         offer.map_or((None, full), |offer| (Some(offer.class), offer.datagram_max))
-    }
-
-    /// Nothing leaves by this lane although something waits, because others take it: what is in flight on it says nothing
-    /// of its limit.
-    fn note_idle(&mut self, now: Instant, at: usize, wanted: Option<Class>) {
-        let sender = &mut self.lanes[at].sender;
-        if wanted.is_some() && sender.room(now, Class::Bulk) != Room::Closed {
-            sender.set_app_limited(now);
-        }
     }
 
     /// A padded ping: how long it takes shows what the lane carries before anything is entrusted to it.

@@ -55,6 +55,8 @@ pub struct LaneOptions {
     pub metered: bool,
     /// Whether it may carry bulk.
     pub bulk: bool,
+    /// Whether it carries small exchanges and acks while others do.
+    pub small: bool,
 }
 
 /// How a link is set up.

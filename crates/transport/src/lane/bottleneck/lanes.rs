@@ -153,11 +153,7 @@ impl World {
                     lane.backlog = lane.backlog.saturating_sub(size as u64);
                     self.transmit(i, size);
                 }
-                Room::Open { .. } => {
-                    lane.sender.set_app_limited(now);
-                    break;
-                }
-                Room::Closed => break,
+                Room::Open { .. } | Room::Closed => break,
             }
         }
         let local = self.remote_wake(i);

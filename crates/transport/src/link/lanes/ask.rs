@@ -1,0 +1,85 @@
+//! When a lane asks for an answer: whether it is there, how long it takes a full packet, and what keeps it open.
+
+use super::out::Lane;
+use super::{Choice, Lanes};
+use wavelane_base::{Instant, Octets, Span, Wakeup};
+
+/// A padded ping is repeated no sooner than this, and costs a slow lane no more than one part in [`HELLO_SHARE`].
+const GAUGE_EVERY: Span = Span::from_secs(1);
+/// A lane of which no answer is due asks for one so often, in a link that is in use ...
+const HELLO_EVERY: Span = Span::from_secs(1);
+/// ... or so often if it carries the acks, of whose loss nobody tells ...
+const HELLO_FIRST_EVERY: Span = Span::from_millis(250);
+/// ... but spends no more than this share of itself on that.
+const HELLO_SHARE: u64 = 50;
+/// Octets of such a datagram, with what is around it.
+const HELLO_OCTETS: u64 = 60;
+/// A metered lane that others stand before asks no more often than keeps what lies between open ...
+const HELLO_METERED_EVERY: Span = Span::from_secs(25);
+
+impl<L> Lane<L> {
+    /// When it is to ask for an answer, of which no later one is due.
+    fn hello_at(&self, first: bool) -> Instant {
+        let every = match (first, self.spare && self.metered) {
+            (true, _) => HELLO_FIRST_EVERY,
+            (false, false) => HELLO_EVERY,
+            // Until a round trip was measured nobody knows whether it could take over.
+            (false, true) => {
+                if self.measured {
+                    HELLO_METERED_EVERY
+                } else {
+                    HELLO_EVERY
+                }
+            }
+        };
+        let spent = self.path.rate.time_for(Octets::new(HELLO_OCTETS)).times(HELLO_SHARE);
+        self.asked_at + every.max(spent)
+    }
+}
+
+impl<L> Lanes<L> {
+    /// Whether a lane is to be asked how long it takes a full packet: where nothing is known of that once small ones have left, and now
+    /// and then where it takes so long that it is left out while something is `waiting`.
+    pub(in crate::link) fn gauges(&self, now: Instant, lane: usize, in_use: bool, waiting: bool) -> bool {
+        let out = &self.all[lane];
+        if !self.are_several() || self.choice != Choice::Bond || !in_use || out.spare || out.failed || !out.asked {
+            return false;
+        }
+        let slow = out.measured && out.sender.is_gauged() && out.sender.gauged_rate().is_some() && !out.is_quick();
+        let again = !out.sender.is_gauged() || slow && waiting && lane != self.first();
+        let spent = if out.sender.is_gauged() { out.path.packet_time.times(HELLO_SHARE) } else { Span::ZERO };
+        again && out.gauge_at.is_none_or(|at| at + GAUGE_EVERY.max(spent) <= now)
+    }
+
+    /// Lanes of which no answer is due ask for one, or in a link that is not in use, those that were silent for `keepalive`.
+    pub(in crate::link) fn greet(&mut self, now: Instant, in_use: bool, keepalive: Option<Span>) {
+        if self.are_several() {
+            let (first, bond) = (self.first(), self.choice == Choice::Bond);
+            // Where an answer is due tail probes see to it, and each datagram that asks for another puts them off.
+            for (i, lane) in self.all.iter_mut().enumerate().filter(|(_, lane)| !lane.closed) {
+                let asks = in_use && !lane.awaits_probe(bond) && lane.hello_at(i == first) <= now;
+                lane.ping |= asks || keepalive.is_some_and(|keepalive| lane.sent_at + keepalive <= now);
+            }
+        }
+    }
+
+    /// When the next one does.
+    pub(in crate::link) fn greet_at(&self) -> Option<Wakeup> {
+        let first = self.first();
+        let bond = self.choice == Choice::Bond;
+        let quiet = self.quiet().filter(|(_, lane)| !lane.awaits_probe(bond));
+        let at = quiet.map(|(i, lane)| lane.hello_at(i == first)).min()?;
+        Some(Wakeup { at, cause: "link: a lane asks for an answer" })
+    }
+
+    /// When a lane has been silent for `keepalive`: what lies between forgets each on its own.
+    pub(in crate::link) fn keepalive_at(&self, keepalive: Option<Span>) -> Option<Wakeup> {
+        let at = self.quiet().map(|(_, lane)| lane.sent_at).min()? + keepalive?;
+        Some(Wakeup { at, cause: "link: a lane is kept open" })
+    }
+
+    /// Of several lanes those that have nothing to ask yet.
+    fn quiet(&self) -> impl Iterator<Item = (usize, &Lane<L>)> {
+        self.open().filter(|(_, lane)| self.are_several() && !lane.ping)
+    }
+}

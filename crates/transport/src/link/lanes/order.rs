@@ -1,0 +1,176 @@
+//! Which lanes work, in which order they are taken, and which carry nothing now.
+
+use super::out::Lane;
+use super::{Choice, Lanes};
+use crate::link::choice::PROBE_EVERY;
+use wavelane_base::{Instant, Span};
+
+/// A lane that failed is taken for one that will again for so long.
+const SHAKY_FAILED_FOR: Span = Span::from_secs(60);
+/// Tail probes without an answer after which a lane counts as failed while others go on.
+const FAILED_AFTER_PROBES: u32 = 2;
+/// ... or after more of a lane that loses so much that they and what they ask for may be lost by more than this chance ...
+const FAILED_SURE: f64 = 0.05;
+/// ... but never after more than this.
+const FAILED_AFTER_PROBES_MAX: u32 = 6;
+/// A lane that is being tried takes no more bulk when that arrives this much later than on the first: whoever reads it
+/// stands still for so long each time, or for more packets of a slow one than it expects anyway ...
+const LATE_MAX: Span = Span::from_millis(500);
+const LATE_PACKETS: u64 = 8;
+/// ... and is tried again after so long ...
+const LATE_FOR: Span = Span::from_secs(60);
+/// ... until it has delivered so much that its rate is known.
+const TRIED_OCTETS: u64 = 64_000;
+/// A metered lane that has failed is asked no more often than this while others carry.
+const PROBE_METERED_EVERY: Span = Span::from_secs(5);
+
+/// Tail probes without an answer that show a lane of this loss to have failed.
+fn failed_after(loss: f64) -> u32 {
+    let mut lost = loss * loss * loss;
+    let mut probes = FAILED_AFTER_PROBES;
+    while lost > FAILED_SURE && probes < FAILED_AFTER_PROBES_MAX {
+        lost *= loss;
+        probes += 1;
+    }
+    probes
+}
+
+impl<L> Lanes<L> {
+    /// Time has passed, or acks came: which lanes work, and in which order they are taken.
+    pub(in crate::link) fn sort(&mut self, now: Instant, in_use: bool) {
+        if !self.are_several() {
+            return;
+        }
+        let failed_before = self.all.iter().filter(|lane| lane.failed).count();
+        let bond = self.choice == Choice::Bond;
+        for lane in &mut self.all {
+            // Other policies decide by what is delivered, or not at all.
+            let probes = if bond { failed_after(lane.path.loss_outward) } else { FAILED_AFTER_PROBES };
+            let fails = lane.sender.unanswered_probes() >= probes;
+            if fails && !lane.failed {
+                lane.shaky_until = now + SHAKY_FAILED_FOR;
+            }
+            lane.failed = lane.unplugged || fails;
+            lane.sender.probe_eagerly(bond);
+        }
+        let round = self.open().map(|(_, lane)| lane.path.rtt).max().unwrap_or(Span::ZERO);
+        if self.choice == Choice::Delivery1998 {
+            let failed = |first: bool| self.open().filter(|(_, l)| (l.place == 0) == first).all(|(_, l)| l.failed);
+            let failed = [failed(true), failed(false)];
+            self.delivery.decide(now, failed, round);
+        }
+        // One whose socket is full for a moment works.
+        let unmetered = bond && self.all.iter().any(|lane| lane.measured && !lane.failed && !lane.metered);
+        self.order.sort_unstable();
+        let all = &self.all;
+        // Where none works they take turns: it may be the acks that do not come back, and both sides wait for the other's.
+        let turn = |lane: &Lane<L>| lane.failed.then_some(lane.acks_at);
+        let rank = |i: usize| {
+            let lane = &all[i];
+            let (place, delay) = match self.choice {
+                Choice::Bond => (0, lane.delay()),
+                Choice::Pinned => (lane.place, Span::ZERO),
+                Choice::PinnedFallback => (0, Span::ZERO),
+                Choice::Delivery1998 => (usize::from((lane.place == 0) != self.delivery.first), lane.delay()),
+            };
+            let costs = unmetered && lane.metered;
+            // What answers small packets soon may take a second for a full one.
+            let unknown = if bond { u8::from(!lane.measured) + u8::from(!lane.sender.is_gauged()) } else { 0 };
+            (place, costs, (lane.blocked, lane.failed, turn(lane), unknown, bond && lane.metered, delay), lane.place)
+        };
+        let takes_small = |lane: &Lane<L>| {
+            lane.small && !lane.closed && (self.choice == Choice::Pinned || !lane.failed && !lane.blocked)
+        };
+        let any_takes_small = all.iter().any(takes_small);
+        self.bulk_order.clone_from(&self.order);
+        self.bulk_order.sort_by_key(|i| rank(*i));
+        self.order.sort_by_key(|i| (any_takes_small && !all[*i].small, rank(*i)));
+        self.set_apart(unmetered, in_use);
+        if self.all.iter().filter(|lane| lane.failed).count() > failed_before {
+            // Of a neighbour that is there by another lane an answer shows it.
+            let first = self.first();
+            self.all[first].ping = true;
+        }
+        let first = &self.all[self.bulk_first()];
+        let latest = first.delay() + LATE_MAX.max(first.path.packet_time.times(LATE_PACKETS));
+        let tried = |lane: &&mut Lane<L>| lane.measured && lane.sender.delivered_bytes() < TRIED_OCTETS;
+        for lane in self.all.iter_mut().filter(tried).filter(|lane| lane.delay() > latest) {
+            lane.late_until = now + LATE_FOR;
+        }
+    }
+
+    /// Which lanes carry nothing now, and how rarely those are tried.
+    fn set_apart(&mut self, unmetered: bool, in_use: bool) {
+        let first = self.first();
+        let bulk = self.bulk_order.iter().copied().find(|lane| self.all[*lane].bulk);
+        // One that takes no bulk does not stand in for one that does.
+        let bulk_unmetered = self.all.iter().any(|lane| !lane.metered && lane.bulk && lane.works());
+        for (i, lane) in self.all.iter_mut().enumerate().filter(|(_, lane)| !lane.closed) {
+            lane.spare = match self.choice {
+                Choice::Bond => unmetered && lane.metered && i != first && (bulk_unmetered || !lane.bulk),
+                Choice::Pinned | Choice::PinnedFallback | Choice::Delivery1998 => i != first && Some(i) != bulk,
+            };
+            // A metered one is doubted soon, so that it is known to be gone before it is needed, and then asked rarely.
+            let apart = if lane.metered && lane.failed { PROBE_METERED_EVERY } else { PROBE_EVERY };
+            lane.sender.rest(lane.spare.then_some(apart));
+            if !lane.spare {
+                lane.sender.probe_rarely(lane.failed && !in_use);
+            }
+        }
+    }
+
+    /// The fate of what left by a lane.
+    pub(in crate::link) fn note_fate(&mut self, now: Instant, lane: usize, delivered: bool) {
+        if self.all[lane].place == 0 && self.choice == Choice::Delivery1998 {
+            self.delivery.note(now, delivered);
+        }
+    }
+
+    /// Acks left by a lane.
+    pub(in crate::link) fn note_acks(&mut self, now: Instant, lane: usize, in_use: bool) {
+        self.all[lane].acks_at = now;
+        if self.all[lane].failed {
+            self.sort(now, in_use);
+        }
+    }
+
+    /// Whether silence after what leaves by a lane says anything of the neighbour: one that has failed is known to bring no
+    /// answer.
+    pub(in crate::link) fn counts(&self, lane: usize) -> bool {
+        !self.all[lane].failed || self.open().all(|(_, lane)| lane.failed)
+    }
+
+    /// Whether a tail probe by a lane may carry data: not where it rests, nor where it has failed while others go on.
+    pub(in crate::link) fn tail_carries(&self, lane: usize) -> bool {
+        !self.all[lane].spare && (self.choice != Choice::Bond || self.counts(lane))
+    }
+
+    /// Gives what lanes carried that have failed to the others, once. Whether that was anything.
+    pub(in crate::link) fn give_up_failed(&mut self) {
+        if self.open().filter(|(_, lane)| !lane.spare).all(|(_, lane)| lane.failed) {
+            return;
+        }
+        self.all.iter_mut().filter(|lane| lane.failed).for_each(|lane| lane.sender.give_up_records());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FAILED_AFTER_PROBES_MAX, failed_after};
+
+    /// What is in flight and each probe are lost by chance with the loss to the power of their number.
+    #[test]
+    fn a_lane_that_loses_much_is_asked_more_often_before_it_counts_as_failed() {
+        for (loss, probes) in [
+            (0.0, 2),
+            (0.2, 2),
+            (0.36, 2),
+            (0.4, 3),
+            (0.5, 4),
+            (0.7, FAILED_AFTER_PROBES_MAX),
+            (1.0, FAILED_AFTER_PROBES_MAX),
+        ] {
+            assert_eq!(failed_after(loss), probes, "{loss}");
+        }
+    }
+}
