@@ -158,11 +158,30 @@ fn serve_probes(args: &ServeArgs) -> Outcome {
         _ => None,
     };
     let web = if certificate.is_some() { "http and https" } else { "http" };
-    let ready = |at: SocketAddr| {
-        eprintln!("probe server on {at}, UDP and TCP, and networkQuality's by {web}; end it with Ctrl-C");
+    let tell = |news: serve::News| match news {
+        serve::News::Ready(at) => {
+            eprintln!("probe server on {at}, UDP and TCP, and networkQuality's by {web}; end it with Ctrl-C");
+        }
+        serve::News::Refused(sums) => eprintln!("{}", refusals(&sums)),
     };
-    serve::serve(args.listen, limits, certificate, Arc::clone(&stop), ready).map_err(|why| failure(&why))?;
+    serve::serve(args.listen, limits, certificate, Arc::clone(&stop), tell).map_err(|why| failure(&why))?;
     Ok(EXIT_INTERRUPTED)
+}
+
+/// What was refused since the start, and the remedy where there is one.
+fn refusals(sums: &serve::Drops) -> String {
+    let mut text = format!(
+        "refused since the start: {} connections without a place, {} that gave way before they said what they want, {} requests \
+         beyond their address's rate",
+        sums.no_place, sums.gave_way, sums.requests
+    );
+    if sums.pauses > 0 {
+        text += &format!(
+            "; {} pauses for want of file descriptors: raise the limit (ulimit -Hn, or LimitNOFILE= in a systemd unit)",
+            sums.pauses
+        );
+    }
+    text
 }
 
 /// HOST, HOST:PORT, or an address of either IP version.

@@ -3,8 +3,9 @@
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const WAVELANE: &str = env!("CARGO_BIN_EXE_wavelane");
@@ -18,12 +19,23 @@ struct Server {
 impl Server {
     fn start(listen: &str) -> Self {
         let mut command = Command::new(WAVELANE);
-        command.args(["probe", "serve", "--listen", listen]).stdin(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command.args(["probe", "serve", "--listen", listen]);
+        Self::of(command).0
+    }
+    /// The server that `command` starts, and what it says after its first line.
+    fn of(mut command: Command) -> (Self, BufReader<ChildStderr>) {
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        said.read_line(&mut line).unwrap();
         let at = line.strip_prefix("probe server on ").unwrap().split(',').next().unwrap().to_owned();
-        Self { child, at }
+        (Self { child, at }, said)
+    }
+    /// Processor time that it has used, in ticks of 10 ms.
+    fn ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let after = stat.rsplit_once(')').unwrap().1;
+        after.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
     }
 }
 
@@ -117,6 +129,46 @@ fn control_c_ends_it_with_what_was_measured() {
     assert_eq!(d["interrupted"], true);
     assert!(d["phases"][1]["goodput_bps"].is_number() && d["phases"][1]["lost_up"] == 0, "{d}");
     std::fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
+fn a_server_without_descriptors_rests_and_goes_on() {
+    let found = Command::new("sh").args(["-c", "command -v prlimit"]).output();
+    if !found.is_ok_and(|o| o.status.success()) {
+        return eprintln!(
+            "SKIPPED (1 test): a_server_without_descriptors_rests_and_goes_on needs prlimit: apt-get install util-linux"
+        );
+    }
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=48:48", WAVELANE, "probe", "serve", "--listen", "127.0.0.1:0"]);
+    let (server, mut said) = Server::of(command);
+    // Each takes two descriptors until it says what it wants, or its five seconds are over.
+    let silent: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(&server.at).unwrap()).collect();
+    pause(500);
+    let before = server.ticks();
+    pause(2_000);
+    let used = server.ticks() - before;
+    assert!(used < 20, "{used} of 200 ticks: it spins");
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("for want of file descriptors") && line.contains("ulimit -Hn"), "{line}");
+    drop(silent);
+    pause(1_500);
+    let out = place("descriptors");
+    let o = probe(&server.at, &out.display().to_string(), &["--phases", "down", "--seconds", "1"]).output().unwrap();
+    assert_eq!(o.status.code(), Some(0), "{}", String::from_utf8_lossy(&o.stderr));
+    std::fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
+fn the_soft_limit_on_descriptors_is_raised() {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -Sn 64; exec {WAVELANE} probe serve --listen 127.0.0.1:0")]);
+    let (server, _said) = Server::of(command);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.child.id())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert!(words[3] == words[4] && words[3] != "64", "{line}");
 }
 
 #[test]

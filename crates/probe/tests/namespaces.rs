@@ -113,7 +113,7 @@ impl World {
         let start = move || {
             std::thread::spawn(move || {
                 let listen: SocketAddr = format!("{SERVER}:{}", serve::PORT).parse().unwrap();
-                serve::serve(listen, Limits::default(), None, theirs, |_| told.send(()).unwrap()).unwrap();
+                serve::serve(listen, Limits::default(), None, theirs, |_| drop(told.send(()))).unwrap();
             })
         };
         let thread = self.server.run(start).unwrap();

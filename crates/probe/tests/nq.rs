@@ -20,7 +20,12 @@ fn served<T>(limits: Limits, work: impl FnOnce(SocketAddr) -> T) -> T {
     let theirs = Arc::clone(&stop);
     let server = std::thread::spawn(move || {
         let listen = "127.0.0.1:0".parse().unwrap();
-        serve::serve(listen, limits, None, theirs, |at| told.send(at).unwrap()).unwrap();
+        serve::serve(listen, limits, None, theirs, |news| {
+            if let serve::News::Ready(at) = news {
+                told.send(at).unwrap();
+            }
+        })
+        .unwrap();
     });
     let result = work(ready.recv().unwrap());
     stop.store(true, Ordering::Relaxed);
@@ -67,6 +72,18 @@ fn a_source_beyond_its_budget_gets_no_load() {
     // A hundred kilobytes, and what was under way when they were used up.
     assert!(moved < 50e6, "{moved}");
     assert!(d.phases.iter().any(|p| p.load_failures > 0), "{d:?}");
+}
+
+#[test]
+fn requests_are_limited_over_all_connections_of_a_source() {
+    let limits = Limits { requests_per_second: 1, ..Limits::default() };
+    served(limits, |at| {
+        let request = b"GET /nq/small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        let answers: Vec<String> = (0..10).map(|_| told(at, request)).collect();
+        let of = |status: &str| answers.iter().filter(|answer| answer.starts_with(status)).count();
+        // Two are saved up; a busy machine may take seconds for ten connections.
+        assert!(of("HTTP/1.1 200") >= 2 && of("HTTP/1.1 429") >= 1, "{answers:?}");
+    });
 }
 
 /// What a server answers to every connection's first octets.
