@@ -11,6 +11,7 @@ pub mod formats;
 pub mod hops;
 pub mod limits;
 pub mod load;
+pub mod names;
 pub mod nq;
 pub mod packet;
 pub mod plan;

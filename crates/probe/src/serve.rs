@@ -206,19 +206,19 @@ fn answer(lane: &mut UdpLane, shared: &Shared, code: &mut u8) {
 /// Takes the connections that wait; false if there is nothing left to take them with.
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) -> bool {
     for _ in 0..ACCEPTS_MAX {
-        match listener.accept() {
+        let done = match listener.accept() {
             Ok((stream, from)) => {
-                if admit(stream, from, shared).is_err() {
-                    shared.server().drops_mut().no_place += 1;
-                }
+                let done = admit(stream, from, shared);
+                shared.server().drops_mut().no_place += u64::from(done.is_err());
+                done
             }
             Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => return true,
-            Err(why) if caps::is_exhausted(&why) => {
-                shared.server().drops_mut().pauses += 1;
-                return false;
-            }
-            // Of a connection that ended while it waited (accept(2)).
-            Err(_) => {}
+            Err(why) => Err(why),
+        };
+        // Other errors are of one connection: it ended while it waited (accept(2)), or has no place.
+        if done.is_err_and(|why| caps::is_exhausted(&why)) {
+            shared.server().drops_mut().pauses += 1;
+            return false;
         }
     }
     true
