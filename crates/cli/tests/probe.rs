@@ -194,6 +194,25 @@ fn an_authority_vouches_for_names_alone() {
 }
 
 #[test]
+fn a_second_vantage_stands_in_the_record() {
+    let (server, nearer) = (Server::start("127.0.0.1:0"), Server::start("127.0.0.1:0"));
+    let out = place("vantage");
+    let more = ["--phases", "down", "--seconds", "1", "--vantage", &nearer.at];
+    let o = probe(&server.at, &out.display().to_string(), &more).output().unwrap();
+    assert_eq!(o.status.code(), Some(0), "{}", String::from_utf8_lossy(&o.stderr));
+    let d = document(&o);
+    assert_eq!(d["vantage"]["target"], *nearer.at);
+    assert!(d["vantage"]["phases"].as_array().unwrap().iter().all(|p| p["p50_ms"].is_number()), "{d}");
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("Second vantage") && page.contains("--vantage"));
+    let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let o = probe(&server.at, &out.display().to_string(), &["--vantage", &closed]).output().unwrap();
+    let err = String::from_utf8_lossy(&o.stderr);
+    assert!(o.status.code() == Some(2) && err.contains(&closed) && err.contains("wavelane probe serve"), "{err}");
+    std::fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
 fn control_c_ends_it_with_what_was_measured() {
     let server = Server::start("127.0.0.1:0");
     let out = place("cut");
