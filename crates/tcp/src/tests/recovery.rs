@@ -285,10 +285,15 @@ fn an_answer_to_the_original_says_nothing_of_the_repeat() {
     assert_eq!(tcp.tcp.sender.board.lost(), 0, "{:?}", tcp.counters());
 }
 
-/// `measure_across_timeout = false` (docs/models/tcp.md): what was in flight at a timeout is never measured, with SACK either.
+/// `quirks.unmeasured_after_timeout` (docs/models/tcp.md): what was in flight at a timeout is never measured, with SACK either.
 #[test]
 fn what_was_lost_at_a_timeout_is_not_measured_by_a_report() {
-    let mut tcp = ten(Config { measure_across_timeout: false, rack_tlp: false, undo: false, ..plain() });
+    let mut tcp = ten(Config {
+        quirks: Quirks { unmeasured_after_timeout: true, ..Quirks::default() },
+        rack_tlp: false,
+        undo: false,
+        ..plain()
+    });
     tcp.deadline();
     tcp.data();
     let before = tcp.tcp.status().rtt;
