@@ -286,7 +286,7 @@ fn a_second_vantage_tells_on_which_side_the_queue_is() {
         let m = world.measure(Plan { dscps: Vec::new(), vantage, ..plan(&[(Kind::Idle, 2_000), (kind, 5_000)]) });
         let d = figures::document(SERVER, &m);
         let at = d.queue_at.clone().unwrap_or_else(|| panic!("no queue: {}", d.to_json()));
-        println!("{}: {at:?}", kind.word());
+        println!("{}: {at:?}, {:?}, rise {:?}", kind.word(), d.vantage, d.phases[1].rise_ms);
         (d, at)
     };
     let (d, at) = found(Kind::Down, DESK);
