@@ -14,6 +14,7 @@ pub mod load;
 pub mod names;
 pub mod nq;
 pub mod packet;
+mod places;
 pub mod plan;
 mod pump;
 mod queue;

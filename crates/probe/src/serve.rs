@@ -1,17 +1,17 @@
 //! The server on real sockets: one thread for datagrams, one for each connection of load.
 
 use crate::ProbeError;
-use crate::limits::{Limits, source_of};
+use crate::limits::Limits;
 use crate::nq;
 pub use crate::nq::serve::Certificate;
 use crate::packet::Token;
+use crate::places::Places;
 use crate::pump::{Moved, close, pump};
 pub use crate::server::Drops;
 use crate::server::Server;
 use crate::stream::{self, End, OPENING_LEN, Opening, Purpose};
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,12 +24,6 @@ use wavelane_host::{caps, entropy, load};
 
 /// Where a server listens unless told, UDP and TCP.
 pub const PORT: u16 = 4_783;
-/// Connections at once, of all sessions and of those who have not said which.
-const CONNECTIONS_MAX: usize = 256;
-/// Of these from one source, who may be nobody's client ...
-const CONNECTIONS_PER_SOURCE_MAX: usize = CONNECTIONS_MAX / 2;
-/// ... and of those of one source that have not said what they want.
-const OPENINGS_PER_SOURCE_MAX: usize = CONNECTIONS_MAX / 4;
 /// A connection that has not said by then what it wants is closed, TLS's handshake included.
 const OPENING_PATIENCE: Duration = Duration::from_secs(5);
 const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
@@ -60,49 +54,6 @@ pub(crate) struct Shared {
     /// For HTTP over TLS.
     pub(crate) tls: Option<Arc<ServerConfig>>,
     stop: Arc<AtomicBool>,
-}
-
-/// Connections in the order of their coming.
-#[derive(Default)]
-pub(crate) struct Places {
-    next: u64,
-    held: BTreeMap<u64, Place>,
-    gave_way: u64,
-}
-
-struct Place {
-    source: IpAddr,
-    /// The socket of one that has not said what it wants.
-    opening: Option<TcpStream>,
-}
-
-impl Places {
-    /// A place for a connection of `ip`. If all are taken, the oldest that has not said what it wants gives way, of the same
-    /// source if that has as many as one may have: who only holds places cannot keep others out.
-    fn enter(&mut self, ip: IpAddr, stream: Option<TcpStream>) -> Option<u64> {
-        let source = source_of(ip);
-        let of_source = || self.held.values().filter(|place| place.source == source);
-        let alone = of_source().count() >= CONNECTIONS_PER_SOURCE_MAX
-            || of_source().filter(|place| place.opening.is_some()).count() >= OPENINGS_PER_SOURCE_MAX;
-        if alone || self.held.len() >= CONNECTIONS_MAX {
-            let gives_way = |place: &Place| place.opening.is_some() && (!alone || place.source == source);
-            let oldest = self.held.iter().find(|(_, place)| gives_way(place)).map(|(id, _)| *id)?;
-            if let Some(Place { opening: Some(stream), .. }) = self.held.remove(&oldest) {
-                let _ = stream.shutdown(Shutdown::Both);
-                self.gave_way += 1;
-            }
-        }
-        self.next += 1;
-        self.held.insert(self.next, Place { source, opening: stream });
-        Some(self.next)
-    }
-    /// It has said what it wants; false if it had to give way before.
-    pub(crate) fn opened(&mut self, id: u64) -> bool {
-        self.held.get_mut(&id).map(|place| place.opening = None).is_some()
-    }
-    fn leave(&mut self, id: u64) {
-        self.held.remove(&id);
-    }
 }
 
 impl Shared {
@@ -379,39 +330,6 @@ mod tests {
     use std::sync::mpsc::RecvTimeoutError::Timeout;
 
     #[test]
-    fn one_source_takes_half_of_the_places_at_most() {
-        let (one, neighbour, other) = ("2001:db8::1", "2001:db8::2", "192.0.2.1");
-        let mut places = Places::default();
-        let mut enter = |ip: &str, times: usize| {
-            let ids = (0..times).filter_map(|_| places.enter(ip.parse().unwrap(), None));
-            ids.collect::<Vec<u64>>()
-        };
-        let first = enter(one, 100);
-        assert_eq!(first.len(), 100);
-        assert_eq!(enter(neighbour, 100).len(), 28, "of the same network of 64 bits");
-        assert_eq!(enter(other, 300).len(), 128);
-        assert!(enter("192.0.2.2", 1).is_empty(), "all are taken");
-        first.iter().for_each(|id| places.leave(*id));
-        assert!(places.held.len() == 156 && places.enter("192.0.2.2".parse().unwrap(), None).is_some());
-    }
-
-    #[test]
-    fn who_says_nothing_gives_way() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut silent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let theirs = listener.accept().unwrap().0;
-        let mut places = Places::default();
-        let first = places.enter("192.0.2.1".parse().unwrap(), Some(theirs)).unwrap();
-        for i in 0..CONNECTIONS_MAX as u32 - 1 {
-            assert!(places.enter(IpAddr::from((i / 100).to_be_bytes()), None).is_some());
-        }
-        let new = places.enter("198.51.100.1".parse().unwrap(), None).unwrap();
-        assert!(!places.opened(first) && places.opened(new));
-        assert_eq!(silent.read(&mut [0]).unwrap(), 0, "its connection was closed");
-        assert_eq!(places.enter("198.51.100.2".parse().unwrap(), None), None, "the others have said what they want");
-    }
-
-    #[test]
     fn first_octets_say_what_is_spoken() {
         for (first, language) in [
             (&b"WLPL\x01"[..], Some(Language::Ours)),
@@ -423,25 +341,6 @@ mod tests {
         ] {
             assert_eq!(Language::of(first), language, "{first:?}");
         }
-    }
-
-    #[test]
-    fn openings_of_one_source_take_a_quarter() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let at = listener.local_addr().unwrap();
-        let mut ends = Vec::new();
-        let mut opening = |places: &mut Places, ip: &str| {
-            ends.push(TcpStream::connect(at).unwrap());
-            places.enter(ip.parse().unwrap(), Some(listener.accept().unwrap().0)).unwrap()
-        };
-        let mut places = Places::default();
-        let other = opening(&mut places, "198.51.100.1");
-        let first = opening(&mut places, "192.0.2.1");
-        for _ in 0..OPENINGS_PER_SOURCE_MAX {
-            opening(&mut places, "192.0.2.1");
-        }
-        assert!(!places.opened(first) && places.opened(other), "its own oldest gave way");
-        assert_eq!((places.held.len(), places.gave_way), (OPENINGS_PER_SOURCE_MAX + 1, 1));
     }
 
     #[test]
