@@ -7,6 +7,7 @@ use core::fmt::Write;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use wavelane_daemon::shaper::cure::{
     Found, GOOD_MS, Proposed, Wish, apply, file_text, interface_towards, means_here, propose, undo,
 };
@@ -69,7 +70,8 @@ pub(crate) fn cure(args: &CureArgs) -> Outcome {
         return Ok(0);
     }
     let target = args.target.clone().unwrap_or_default();
-    let address = resolve(&target)?;
+    // Ctrl-C ends the program by itself until something watches for it.
+    let address = resolve(&target, &AtomicBool::new(false))?;
     let reflector = args.moving.then(|| reflector(address.ip())).transpose()?;
     let outside = match &args.interface {
         Some(name) => name.clone(),

@@ -5,12 +5,15 @@ use crate::probe_screen::Screen;
 use crate::{EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, Failure, Outcome, interrupt, print};
 use clap::{Args, Subcommand, ValueEnum};
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use wavelane_probe::document::ProbeDocument;
 use wavelane_probe::limits::Limits;
-use wavelane_probe::nq::{self, HttpPlan};
+use wavelane_probe::names::look_up;
+use wavelane_probe::nq::{self, HttpPlan, Trust};
 use wavelane_probe::plan::{Kind, Length, Measurement, Plan, milliseconds, seconds};
 use wavelane_probe::{ProbeError, drive, figures, load_allowed, packet, serve};
 
@@ -23,6 +26,7 @@ Examples:
   wavelane probe 192.0.2.7 --dscp 46 --json | jq .grade
   wavelane probe 192.0.2.7 --vantage 192.168.1.5  on which side of that machine is the queue?
   wavelane probe --against networkquality https://nq.example     an HTTP server of networkQuality's kind
+  wavelane probe --against networkquality https://192.0.2.7:4783 --ca cert.pem      one with a certificate of its own
 
 The record (default records/probe-TARGET-N) holds probe.json, report.html with curves, plots/, series/ and environment.json.";
 
@@ -116,6 +120,10 @@ struct MeasureArgs {
     /// Do not look for the hop that holds the queue.
     #[arg(long)]
     no_hops: bool,
+    /// With --against networkquality: know the server by the certificates in this PEM file alone, instead of by those that the system
+    /// trusts. They are certificate authorities, or the server's own certificate, which may be self-signed.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// The record's directory; an earlier record there is replaced.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -158,24 +166,44 @@ fn serve_probes(args: &ServeArgs) -> Outcome {
         _ => None,
     };
     let web = if certificate.is_some() { "http and https" } else { "http" };
-    let ready = |at: SocketAddr| {
-        eprintln!("probe server on {at}, UDP and TCP, and networkQuality's by {web}; end it with Ctrl-C");
+    let tell = |news: serve::News| match news {
+        serve::News::Ready(at) => {
+            eprintln!("probe server on {at}, UDP and TCP, and networkQuality's by {web}; end it with Ctrl-C");
+        }
+        serve::News::Refused(sums) => eprintln!("{}", refusals(&sums)),
     };
-    serve::serve(args.listen, limits, certificate, Arc::clone(&stop), ready).map_err(|why| failure(&why))?;
+    serve::serve(args.listen, limits, certificate, Arc::clone(&stop), tell).map_err(|why| failure(&why))?;
     Ok(EXIT_INTERRUPTED)
 }
 
+/// What was refused since the start, and the remedy where there is one.
+fn refusals(sums: &serve::Drops) -> String {
+    let mut text = format!(
+        "refused since the start: {} connections without a place, {} that gave way before they said what they want, {} requests \
+         beyond their address's rate",
+        sums.no_place, sums.gave_way, sums.requests
+    );
+    if sums.pauses > 0 {
+        text += &format!(
+            "; {} pauses for want of file descriptors: raise the limit (ulimit -Hn, or LimitNOFILE= in a systemd unit)",
+            sums.pauses
+        );
+    }
+    text
+}
+
 /// HOST, HOST:PORT, or an address of either IP version.
-pub(crate) fn resolve(target: &str) -> Result<SocketAddr, Failure> {
+pub(crate) fn resolve(target: &str, stop: &AtomicBool) -> Result<SocketAddr, Failure> {
     if let Ok(ip) = target.trim_matches(['[', ']']).parse::<IpAddr>() {
         return Ok((ip, serve::PORT).into());
     }
-    let port = target.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-    let named = if port.is_some() { target.to_owned() } else { format!("{target}:{}", serve::PORT) };
-    let wrong =
-        |why: String| Failure::refused(format!("cannot find '{target}': {why}; name a host, an address, or HOST:PORT"));
-    let mut found = named.to_socket_addrs().map_err(|e| wrong(e.to_string()))?;
-    found.next().ok_or_else(|| wrong("it has no address".into()))
+    let named = target.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+    let (host, port) = named.unwrap_or((target, serve::PORT));
+    let found = look_up(host.trim_matches(['[', ']']), port, stop).map_err(|why| match why.kind() {
+        ErrorKind::Interrupted => failure(&ProbeError::Interrupted),
+        _ => Failure::refused(format!("cannot find '{target}': {why}; name a host, an address, or HOST:PORT")),
+    })?;
+    found.first().copied().ok_or_else(|| Failure::refused(format!("cannot find '{target}': it has no address")))
 }
 
 fn stages(args: &MeasureArgs) -> Result<Vec<(Kind, Length)>, Failure> {
@@ -211,16 +239,16 @@ fn congestion(args: &MeasureArgs) -> Result<String, Failure> {
     })
 }
 
-fn vantage(args: &MeasureArgs) -> Result<Option<(String, SocketAddr)>, Failure> {
-    args.vantage.as_ref().map(|name| Ok((name.clone(), resolve(name)?))).transpose()
+fn vantage(args: &MeasureArgs, stop: &AtomicBool) -> Result<Option<(String, SocketAddr)>, Failure> {
+    args.vantage.as_ref().map(|name| Ok((name.clone(), resolve(name, stop)?))).transpose()
 }
 
-fn plan(args: &MeasureArgs, target: SocketAddr) -> Result<Plan, Failure> {
+fn plan(args: &MeasureArgs, target: &str, stop: &AtomicBool) -> Result<Plan, Failure> {
     if args.dscp.len() > DSCPS_MAX {
         return Err(Failure::refused(format!("--dscp takes at most {DSCPS_MAX} code points")));
     }
     Ok(Plan {
-        target,
+        target: resolve(target, stop)?,
         stages: stages(args)?,
         interval: milliseconds(args.interval.into()),
         size: args.size.into(),
@@ -229,7 +257,7 @@ fn plan(args: &MeasureArgs, target: SocketAddr) -> Result<Plan, Failure> {
         streams: args.streams.into(),
         ramp: milliseconds(RAMP_MS),
         hops: !args.no_hops,
-        vantage: vantage(args)?,
+        vantage: vantage(args, stop)?,
     })
 }
 
@@ -269,9 +297,12 @@ fn by_datagrams(args: &MeasureArgs, target: &str) -> Result<(String, Measurement
         let why = format!("'{target}' is a URL: for a server of networkQuality's kind write --against networkquality");
         return Err(Failure::refused(why + "; for 'wavelane probe serve' name its host alone"));
     }
-    let plan = plan(args, resolve(target)?)?;
-    let place = place(target, args.out.as_deref())?;
+    if args.ca.is_some() {
+        return Err(Failure::refused("--ca is of HTTPS servers: write --against networkquality too, or leave it out"));
+    }
     let stop = interrupt::flag()?;
+    let plan = plan(args, target, &stop)?;
+    let place = place(target, args.out.as_deref())?;
     let mut screen = Screen::open(target, plan.length());
     let measured = drive::measure(&plan, &stop, &mut |view| screen.show(view));
     screen.close();
@@ -289,6 +320,8 @@ fn by_http(args: &MeasureArgs, target: &str) -> Result<(String, Measurement, Pat
         let why = format!("{name} is of UDP probes, which an HTTP server does not answer: leave it out");
         return Err(Failure::refused(why));
     }
+    let trust = args.ca.as_deref().map_or(Ok(Trust::System), Trust::read).map_err(Failure::refused)?;
+    let stop = interrupt::flag()?;
     let plan = HttpPlan {
         url: target.to_owned(),
         stages: stages(args)?,
@@ -296,14 +329,14 @@ fn by_http(args: &MeasureArgs, target: &str) -> Result<(String, Measurement, Pat
         streams: args.streams.into(),
         ramp: milliseconds(RAMP_MS),
         hops: !args.no_hops,
-        vantage: vantage(args)?,
+        vantage: vantage(args, &stop)?,
+        trust,
     };
     let place = place(target, args.out.as_deref())?;
-    let stop = interrupt::flag()?;
     let mut screen = Screen::open(target, plan.length());
     let measured = nq::measure(&plan, &stop, &mut |view| screen.show(view));
     screen.close();
-    Ok((rerun_http(target, &plan), measured.map_err(|why| failure(&why))?, place))
+    Ok((rerun_http(target, &plan, args.ca.as_deref()), measured.map_err(|why| failure(&why))?, place))
 }
 
 /// Measures idle and `phases`, and keeps no record.
@@ -321,11 +354,12 @@ pub(crate) fn measured(target: &str, phases: &[&str], seconds: u16) -> Result<Pr
         dscp: Vec::new(),
         vantage: None,
         no_hops: true,
+        ca: None,
         out: None,
         json: false,
     };
-    let plan = plan(&args, resolve(target)?)?;
     let stop = interrupt::flag()?;
+    let plan = plan(&args, target, &stop)?;
     let mut screen = Screen::open(target, plan.length());
     let measured = drive::measure(&plan, &stop, &mut |view| screen.show(view));
     screen.close();

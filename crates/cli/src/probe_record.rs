@@ -317,8 +317,13 @@ pub(crate) fn rerun(target: &str, plan: &Plan) -> String {
 }
 
 /// The same for an HTTP server.
-pub(crate) fn rerun_http(target: &str, plan: &HttpPlan) -> String {
-    common(target, &plan.stages, plan.streams, &plan.congestion, plan.hops, &plan.vantage) + " --against networkquality"
+pub(crate) fn rerun_http(target: &str, plan: &HttpPlan, ca: Option<&Path>) -> String {
+    let mut line = common(target, &plan.stages, plan.streams, &plan.congestion, plan.hops, &plan.vantage);
+    line.push_str(" --against networkquality");
+    if let Some(file) = ca {
+        let _ = write!(line, " --ca {}", shell(&file.display().to_string()));
+    }
+    line
 }
 
 fn common(

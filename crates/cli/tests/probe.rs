@@ -3,8 +3,9 @@
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const WAVELANE: &str = env!("CARGO_BIN_EXE_wavelane");
@@ -18,12 +19,23 @@ struct Server {
 impl Server {
     fn start(listen: &str) -> Self {
         let mut command = Command::new(WAVELANE);
-        command.args(["probe", "serve", "--listen", listen]).stdin(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command.args(["probe", "serve", "--listen", listen]);
+        Self::of(command).0
+    }
+    /// The server that `command` starts, and what it says after its first line.
+    fn of(mut command: Command) -> (Self, BufReader<ChildStderr>) {
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        said.read_line(&mut line).unwrap();
         let at = line.strip_prefix("probe server on ").unwrap().split(',').next().unwrap().to_owned();
-        Self { child, at }
+        (Self { child, at }, said)
+    }
+    /// Processor time that it has used, in ticks of 10 ms.
+    fn ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let after = stat.rsplit_once(')').unwrap().1;
+        after.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
     }
 }
 
@@ -99,6 +111,107 @@ fn a_measurement_prints_one_document_and_keeps_a_record() {
     std::fs::remove_dir_all(out).unwrap();
 }
 
+/// A certificate that is its own authority, as `openssl req -x509` makes it, for names under which nobody calls it here.
+fn self_signed(dir: &Path) -> Option<(PathBuf, PathBuf)> {
+    let (cert, key) = (dir.join("cert.pem"), dir.join("key.pem"));
+    std::fs::create_dir_all(dir).unwrap();
+    let mut command = Command::new("openssl");
+    command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]);
+    command.args(["-subj", "/CN=probe", "-keyout"]).arg(&key).arg("-out").arg(&cert);
+    let made = command.stdin(Stdio::null()).stderr(Stdio::null()).status();
+    made.is_ok_and(|status| status.success()).then_some((cert, key))
+}
+
+#[test]
+fn a_server_of_ones_own_is_measured_over_tls() {
+    let dir = place("tls");
+    let Some((cert, key)) = self_signed(&dir) else {
+        return eprintln!(
+            "SKIPPED (1 test): a_server_of_ones_own_is_measured_over_tls needs openssl: apt-get install openssl"
+        );
+    };
+    let mut command = Command::new(WAVELANE);
+    command.args(["probe", "serve", "--listen", "127.0.0.1:0", "--tls-cert"]).arg(&cert).arg("--tls-key").arg(&key);
+    let server = Server::of(command).0;
+    let (url, out) = (format!("https://{}", server.at), dir.join("record").display().to_string());
+    let against = ["--against", "networkquality", "--phases", "down,up", "--seconds", "2"];
+    let o = probe(&url, &out, &against).arg("--ca").arg(&cert).output().unwrap();
+    assert_eq!(o.status.code(), Some(0), "{}", String::from_utf8_lossy(&o.stderr));
+    let d = document(&o);
+    assert_eq!((&d["method"], &d["protocol"]), (&"networkquality".into(), &"HTTP/2 over TLS".into()));
+    for p in &d["phases"].as_array().unwrap()[1..] {
+        assert!(p["goodput_bps"].as_f64().unwrap() > 1e6 && p["self_p50_ms"].is_number(), "{p}");
+        assert_eq!(p["self_failures"], 0, "{p}");
+    }
+    let requests = std::fs::read_to_string(dir.join("record/series/requests.csv")).unwrap();
+    let short = requests.lines().find(|line| line.contains(",short,")).unwrap();
+    assert!(short.split(',').nth(4).unwrap().parse::<f64>().unwrap() > 0.0, "TLS has its own time: {short}");
+    let page = std::fs::read_to_string(dir.join("record/report.html")).unwrap();
+    assert!(page.contains("--against networkquality") && page.contains("--ca"), "the command that repeats it");
+
+    let (other, _) = self_signed(&dir.join("other")).unwrap();
+    for (ca, part) in [(None, "--ca FILE"), (Some(&other), "--ca FILE"), (Some(&key), "holds no certificate")] {
+        let mut command = probe(&url, &out, &against);
+        if let Some(file) = ca {
+            command.arg("--ca").arg(file);
+        }
+        let o = command.output().unwrap();
+        let err = String::from_utf8_lossy(&o.stderr);
+        assert!(o.status.code() == Some(2) && err.contains(part), "{ca:?}: {err}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn an_authority_vouches_for_names_alone() {
+    let dir = place("authority");
+    let Some((cert, key)) = self_signed(&dir) else {
+        return eprintln!(
+            "SKIPPED (1 test): an_authority_vouches_for_names_alone needs openssl: apt-get install openssl"
+        );
+    };
+    let line = format!(
+        "openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=s -keyout server.key -out server.csr && \
+         printf 'subjectAltName=DNS:localhost' >server.ext && openssl x509 -req -in server.csr -CA {} -CAkey {} -days 2 \
+         -CAcreateserial -extfile server.ext -out server.pem",
+        cert.display(),
+        key.display()
+    );
+    let made = Command::new("sh").args(["-c", &line]).current_dir(&dir).stdin(Stdio::null()).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let mut command = Command::new(WAVELANE);
+    command.args(["probe", "serve", "--listen", "127.0.0.1:0", "--tls-cert"]).arg(dir.join("server.pem"));
+    command.arg("--tls-key").arg(dir.join("server.key"));
+    let server = Server::of(command).0;
+    let port = server.at.rsplit_once(':').unwrap().1;
+    let out = dir.join("record").display().to_string();
+    for (host, code) in [("127.0.0.1", 2), ("localhost", 0)] {
+        let against = ["--against", "networkquality", "--phases", "down", "--seconds", "1"];
+        let o = probe(&format!("https://{host}:{port}"), &out, &against).arg("--ca").arg(&cert).output().unwrap();
+        assert_eq!(o.status.code(), Some(code), "{host}: {}", String::from_utf8_lossy(&o.stderr));
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_second_vantage_stands_in_the_record() {
+    let (server, nearer) = (Server::start("127.0.0.1:0"), Server::start("127.0.0.1:0"));
+    let out = place("vantage");
+    let more = ["--phases", "down", "--seconds", "1", "--vantage", &nearer.at];
+    let o = probe(&server.at, &out.display().to_string(), &more).output().unwrap();
+    assert_eq!(o.status.code(), Some(0), "{}", String::from_utf8_lossy(&o.stderr));
+    let d = document(&o);
+    assert_eq!(d["vantage"]["target"], *nearer.at);
+    assert!(d["vantage"]["phases"].as_array().unwrap().iter().all(|p| p["p50_ms"].is_number()), "{d}");
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("Second vantage") && page.contains("--vantage"));
+    let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let o = probe(&server.at, &out.display().to_string(), &["--vantage", &closed]).output().unwrap();
+    let err = String::from_utf8_lossy(&o.stderr);
+    assert!(o.status.code() == Some(2) && err.contains(&closed) && err.contains("wavelane probe serve"), "{err}");
+    std::fs::remove_dir_all(out).unwrap();
+}
+
 #[test]
 fn control_c_ends_it_with_what_was_measured() {
     let server = Server::start("127.0.0.1:0");
@@ -117,6 +230,46 @@ fn control_c_ends_it_with_what_was_measured() {
     assert_eq!(d["interrupted"], true);
     assert!(d["phases"][1]["goodput_bps"].is_number() && d["phases"][1]["lost_up"] == 0, "{d}");
     std::fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
+fn a_server_without_descriptors_rests_and_goes_on() {
+    let found = Command::new("sh").args(["-c", "command -v prlimit"]).output();
+    if !found.is_ok_and(|o| o.status.success()) {
+        return eprintln!(
+            "SKIPPED (1 test): a_server_without_descriptors_rests_and_goes_on needs prlimit: apt-get install util-linux"
+        );
+    }
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=48:48", WAVELANE, "probe", "serve", "--listen", "127.0.0.1:0"]);
+    let (server, mut said) = Server::of(command);
+    // Each takes two descriptors until it says what it wants, or its five seconds are over.
+    let silent: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(&server.at).unwrap()).collect();
+    pause(500);
+    let before = server.ticks();
+    pause(2_000);
+    let used = server.ticks() - before;
+    assert!(used < 20, "{used} of 200 ticks: it spins");
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("for want of file descriptors") && line.contains("ulimit -Hn"), "{line}");
+    drop(silent);
+    pause(1_500);
+    let out = place("descriptors");
+    let o = probe(&server.at, &out.display().to_string(), &["--phases", "down", "--seconds", "1"]).output().unwrap();
+    assert_eq!(o.status.code(), Some(0), "{}", String::from_utf8_lossy(&o.stderr));
+    std::fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
+fn the_soft_limit_on_descriptors_is_raised() {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -Sn 64; exec {WAVELANE} probe serve --listen 127.0.0.1:0")]);
+    let (server, _said) = Server::of(command);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.child.id())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert!(words[3] == words[4] && words[3] != "64", "{line}");
 }
 
 #[test]
@@ -170,6 +323,10 @@ fn what_cannot_be_done_says_what_to_do() {
         (vec!["probe", "no.such.host.invalid"], "cannot find"),
         (vec!["probe", "127.0.0.1", "--congestion", "no_such"], "tcp_allowed_congestion_control"),
         (vec!["probe", "127.0.0.1", "--phases", "up,up"], "twice"),
+        (vec!["probe", "127.0.0.1", "--ca", "/etc/hostname"], "--against networkquality"),
+        (vec!["probe", "https://127.0.0.1", "--against", "networkquality", "--ca", "/nowhere.pem"], "/nowhere.pem"),
+        (vec!["probe", "https://127.0.0.1"], "--against networkquality"),
+        (vec!["probe", "https://127.0.0.1", "--against", "networkquality", "--dscp", "46"], "UDP probes"),
         (vec!["probe", "127.0.0.1", "--out", env!("CARGO_MANIFEST_DIR")], "no probe's record"),
         (vec!["probe"], "TARGET"),
     ] {

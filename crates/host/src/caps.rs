@@ -106,6 +106,11 @@ pub fn raise_file_limit() -> std::io::Result<()> {
     }
 }
 
+/// Whether a call failed because this process or the system has no descriptors or no memory left: trying again at once fails again.
+pub fn is_exhausted(why: &std::io::Error) -> bool {
+    matches!(why.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]

@@ -90,6 +90,8 @@ pub struct PhaseFigures {
     pub probes_counted: u64,
     /// Answers inside the load within that part.
     pub self_probes: u64,
+    /// Questions inside the load that failed, in all of the phase.
+    pub self_failures: u64,
     /// Short connections made.
     pub connections: u64,
     /// In force where load was sent.
@@ -109,16 +111,18 @@ pub struct PhaseFigures {
 /// Where the queue is.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct QueueAt {
-    /// Hops from here; 0 is this host.
-    pub hop: u8,
+    /// Hops from here; 0 is this host. Null if it cannot be told.
+    pub hop: Option<u8>,
     /// Which direction it was found in: down or up.
     pub direction: &'static str,
     /// Whose it is.
     pub what: String,
     /// What to change.
     pub remedy: String,
-    /// What says so: hops, vantage, or vantage and hops.
+    /// What says so: hops, vantage, vantage and hops; or cannot tell.
     pub by: &'static str,
+    /// Why a second vantage was not used; null if it was, or if there was none.
+    pub doubt: Option<String>,
     /// How far the round trip to each hop rose under that load.
     pub rises: Vec<HopRise>,
 }

@@ -124,11 +124,16 @@ pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
     }
     if let Some(at) = &d.queue_at {
         let place = match at.what.strip_prefix("unknown: ") {
-            Some(why) => format!("Where the queue is cannot be told, for {why}"),
+            Some(why) => format!(
+                "Where the queue is cannot be told, for {why}; a machine on the way with 'wavelane probe serve', named with --vantage, tells"
+            ),
             None if at.what.starts_with("beyond ") => format!("The queue is {}", at.what),
             None => format!("The queue is at {}", at.what),
         };
         say("queue_at", format!("{place}: {}.", at.remedy));
+        if let Some(why) = &at.doubt {
+            say("vantage", format!("The second vantage {why}."));
+        }
     }
     for p in d.phases.iter().chain(&d.after) {
         say(p.phase, phase(p));

@@ -277,6 +277,7 @@ fn phase(m: &Measurement, index: usize, line: Option<&ClockLine>, idle: Idle) ->
         probes_skipped: trains(m, index, 0).map(|t| t.skipped).sum(),
         probes_counted: foreign.sent(),
         self_probes: selfs.len() as u64,
+        self_failures: stage.unanswered.0,
         connections: stage.smalls.len() as u64,
         congestion_control: stage.congestions.clone(),
         load_failures: stage.failures.0,

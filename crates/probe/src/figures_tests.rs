@@ -72,6 +72,7 @@ pub(crate) fn measured(known: &[Known]) -> Measurement {
                 .collect(),
             congestions: Vec::new(),
             failures: (0, None),
+            unanswered: (0, None),
             received: every(50).filter(|_| down).map(|at| (at, octets(at))).collect(),
             sent: Vec::new(),
         });
@@ -131,8 +132,9 @@ fn sentences_explain_the_grade_and_invent_nothing() {
     assert!(said(&d, "bloat_ratio").contains("any queue is many times what it holds"));
     let mut at = |what: &str| {
         let (what, remedy) = (what.into(), "shape it".into());
+        let (hop, direction, by) = (Some(1), "down", "hops");
         d.queue_at =
-            Some(crate::document::QueueAt { hop: 1, direction: "down", what, remedy, by: "hops", rises: Vec::new() });
+            Some(crate::document::QueueAt { hop, direction, what, remedy, by, doubt: None, rises: Vec::new() });
         said(&d, "queue_at")
     };
     assert_eq!(at("router r (hop 1)"), "The queue is at router r (hop 1): shape it.");
@@ -142,6 +144,9 @@ fn sentences_explain_the_grade_and_invent_nothing() {
     );
     let unknown = at("unknown: no router on the way answers probes that expire");
     assert!(unknown.starts_with("Where the queue is cannot be told, for no router"), "{unknown}");
+    assert!(unknown.contains("--vantage"), "{unknown}");
+    d.queue_at.as_mut().unwrap().doubt = Some("desk was not used, for it is no nearer".into());
+    assert_eq!(said(&d, "vantage"), "The second vantage desk was not used, for it is no nearer.");
 }
 
 #[test]

@@ -11,6 +11,9 @@ const HOUR: Span = Span::from_secs(3_600);
 /// Sources remembered at once; a further one is refused until the oldest hour is over.
 pub const SOURCES_MAX: usize = 4_096;
 
+/// Seconds' worth that a bucket saves up.
+pub(crate) const SECONDS_SAVED: u64 = 2;
+
 /// A server's bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -31,6 +34,8 @@ pub struct Limits {
     pub connections: u8,
     /// Answers per second to those whose address is not known to be theirs.
     pub strangers_per_second: u32,
+    /// HTTP requests per source and second: ten small ones in each of 16 connections of load, twice.
+    pub requests_per_second: u32,
 }
 
 impl Default for Limits {
@@ -44,6 +49,7 @@ impl Default for Limits {
             probes_per_second: 1_000,
             connections: 32,
             strangers_per_second: 1_000,
+            requests_per_second: 400,
         }
     }
 }
@@ -124,6 +130,10 @@ impl Bucket {
         Self { per_second, most, held: most, at: now }
     }
 
+    fn is_full(&self, now: Instant) -> bool {
+        self.held.saturating_add(now.since(self.at).as_nanos().saturating_mul(self.per_second)) >= self.most
+    }
+
     /// Takes one if there is one.
     pub fn take(&mut self, now: Instant) -> bool {
         let earned = now.since(self.at).as_nanos().saturating_mul(self.per_second);
@@ -134,6 +144,26 @@ impl Bucket {
             self.held -= WHOLE;
         }
         enough
+    }
+}
+
+/// A bucket for each source.
+#[derive(Debug, Default)]
+pub struct Buckets {
+    held: BTreeMap<IpAddr, Bucket>,
+}
+
+impl Buckets {
+    /// Takes one of the source's if there is one.
+    pub fn take(&mut self, now: Instant, source: IpAddr, per_second: u64) -> bool {
+        if self.held.len() >= SOURCES_MAX && !self.held.contains_key(&source) {
+            // A bucket that is full again is as good as a new one.
+            self.held.retain(|_, bucket| !bucket.is_full(now));
+            if self.held.len() >= SOURCES_MAX {
+                return false;
+            }
+        }
+        self.held.entry(source).or_insert_with(|| Bucket::full(now, per_second, SECONDS_SAVED)).take(now)
     }
 }
 
@@ -179,5 +209,28 @@ mod tests {
         assert_eq!(taken(&mut bucket, Instant::from_secs(3_600)), 200);
         assert_eq!(taken(&mut bucket, Instant::from_secs(10)), 0, "time that goes back earns nothing");
         assert_eq!(taken(&mut bucket, Instant::FAR_FUTURE), 200);
+    }
+
+    #[test]
+    fn each_source_has_one_bucket() {
+        let mut buckets = Buckets::default();
+        let at = Instant::from_millis;
+        let (one, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        let mut taken = |source, at| (0..100).filter(|_| buckets.take(at, source, 10)).count();
+        assert_eq!(taken(one, at(0)), 20);
+        assert_eq!((taken(one, at(500)), taken(other, at(500))), (5, 20));
+    }
+
+    #[test]
+    fn buckets_are_bounded_and_full_ones_make_room() {
+        let mut buckets = Buckets::default();
+        let at = Instant::from_millis;
+        for i in 0..SOURCES_MAX as u32 {
+            assert!(buckets.take(at(0), IpAddr::from(i.to_be_bytes()), 10));
+        }
+        let further = "203.0.113.1".parse().unwrap();
+        assert!(!buckets.take(at(99), further, 10));
+        assert!(buckets.take(at(100), further, 10), "the first ones are full again");
+        assert!(buckets.held.len() <= SOURCES_MAX);
     }
 }

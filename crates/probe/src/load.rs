@@ -64,6 +64,8 @@ pub(crate) struct Tables {
     pub(crate) congestions: Vec<String>,
     pub(crate) failures: u64,
     pub(crate) last_failure: Option<String>,
+    /// Questions inside connections of load that had no answer, and why the last had none.
+    pub(crate) unanswered: (u64, Option<String>),
 }
 
 impl Seen {
@@ -74,6 +76,12 @@ impl Seen {
         let mut tables = self.tables();
         tables.failures += 1;
         tables.last_failure = Some(why.to_string());
+    }
+    /// A question inside a connection of load had no answer.
+    pub(crate) fn unanswered(&self, why: &io::Error) {
+        let mut tables = self.tables();
+        tables.unanswered.0 += 1;
+        tables.unanswered.1 = Some(why.to_string());
     }
     /// An answer inside a connection of load.
     pub(crate) fn answered(&self, sample: SelfSample) {

@@ -104,6 +104,8 @@ pub struct Stage {
     pub congestions: Vec<String>,
     /// Connections that failed, and why the last did.
     pub failures: (u64, Option<String>),
+    /// Questions inside connections of load that had no answer, and why the last had none.
+    pub unanswered: (u64, Option<String>),
     /// Octets of load that had been received here, at times.
     pub received: Vec<(Instant, u64)>,
     /// Octets that the other end's TCP had acknowledged, where its program tells nothing.
@@ -121,6 +123,7 @@ impl Stage {
             smalls: Vec::new(),
             congestions: Vec::new(),
             failures: (0, None),
+            unanswered: (0, None),
             received: Vec::new(),
             sent: Vec::new(),
         }
@@ -132,6 +135,7 @@ impl Stage {
         self.smalls = std::mem::take(&mut tables.smalls);
         self.congestions = std::mem::take(&mut tables.congestions);
         self.failures = (tables.failures, tables.last_failure.take());
+        self.unanswered = std::mem::take(&mut tables.unanswered);
     }
 }
 

@@ -4,6 +4,7 @@ use crate::document::{HopRise, QueueAt};
 use crate::figures::{Window, counted, ms, round_trip};
 use crate::plan::{Beside, Kind, Measurement};
 use crate::train::Sample;
+use crate::vantage::Vantage;
 use wavelane_base::Span;
 
 /// A rise of the whole path below this has grade A and is not attributed to a queue.
@@ -12,6 +13,11 @@ const RISE_MIN_MS: f64 = 30.0;
 const SHARE: f64 = 0.5;
 /// Answers without and under load from which a hop's medians count.
 const ANSWERS_MIN: usize = 3;
+/// A second vantage is nearer than the target if its idle median is at most this share of the target's. One as far away may stand
+/// anywhere, and what it shares with the target's path is not known.
+const NEARER: f64 = 0.8;
+/// `by` where neither hops nor a vantage say anything.
+pub(crate) const CANNOT_TELL: &str = "cannot tell";
 
 fn median(mut spans: Vec<Span>) -> Option<f64> {
     spans.sort_unstable();
@@ -35,29 +41,43 @@ fn in_direction(target: &str, m: &Measurement, kind: Kind) -> Option<(f64, Queue
             Beside::Connections(_) => handshakes().collect(),
         })
     };
-    let rise = whole(loaded, windows.1)? - whole(idle, windows.0)?;
+    let far_ms = whole(idle, windows.0)?;
+    let rise = whole(loaded, windows.1)? - far_ms;
     if rise < RISE_MIN_MS {
         return None;
     }
     let rises = rises(m, windows);
     let first = rises.iter().find(|hop| hop.loaded_ms - hop.idle_ms >= SHARE * rise);
     let mut at = name(kind, first, &rises);
-    if let Some((vantage, near)) = near(m, windows) {
-        at = by_vantage(kind, target, vantage, near >= SHARE * rise, first, at);
+    if let Some(vantage) = &m.vantage {
+        match near(vantage, windows, (target, far_ms)) {
+            Ok(near) => at = by_vantage(kind, target, &vantage.name, near >= SHARE * rise, first, at),
+            Err(why) => at.doubt = Some(why),
+        }
     }
     Some((rise, QueueAt { rises, ..at }))
 }
 
-/// The second vantage's name, and how far its median rises.
-fn near(m: &Measurement, windows: (Window, Window)) -> Option<(&str, f64)> {
-    let vantage = m.vantage.as_ref()?;
+/// How far the second vantage's median rises, or why that says nothing. `far` is the target and its median without load.
+fn near(vantage: &Vantage, windows: (Window, Window), far: (&str, f64)) -> Result<f64, String> {
+    let name = &vantage.name;
     let median_in = |window: Window| {
         let those: Vec<&Sample> = vantage.samples.iter().filter(|s| window.holds(s.sent)).collect();
         let answered: Vec<Span> = those.iter().filter_map(|s| round_trip(s)).collect();
         // Where most are lost there is no median to compare.
         (answered.len() >= ANSWERS_MIN && answered.len() * 2 > those.len()).then(|| median(answered)).flatten()
     };
-    Some((&vantage.name, median_in(windows.1)? - median_in(windows.0)?))
+    let (Some(idle), Some(loaded)) = (median_in(windows.0), median_in(windows.1)) else {
+        return Err(format!("{name} was not used, for it answered too few probes"));
+    };
+    if idle > NEARER * far.1 {
+        return Err(format!(
+            "{name} was not used, for it is no nearer than {} ({idle:.1} and {:.1} ms without load): name a machine on the way, such as \
+             one cabled to your router",
+            far.0, far.1
+        ));
+    }
+    Ok(loaded - idle)
 }
 
 /// What shares its path with the queue rises with it. Unlike a router's answers, which are rare and sent when it has time,
@@ -73,18 +93,18 @@ fn by_vantage(
     let shape = "set its smart queue management (cake or fq_codel) to a little less than the measured goodput";
     let far = match kind {
         Kind::Up => first.is_some_and(|hop| hop.hop > 1),
-        _ => first.is_some_and(|hop| hop.hop > 1 || by_hops.hop > 1),
+        _ => first.is_some_and(|hop| hop.hop > 1 || by_hops.hop > Some(1)),
     };
     let (hop, what, remedy) = match (rises, kind) {
         (true, Kind::Up) => (
-            0,
+            Some(0),
             format!("this host, or its link on the way to {vantage}"),
             "use fq_codel on this host's interface, and a shorter queue or a better signal on its Wi-Fi; the line beyond \
              is not the cause"
                 .to_owned(),
         ),
         (true, _) => (
-            1,
+            Some(1),
             format!("the box that sends to this host on the way from {vantage}: over Wi-Fi the access point"),
             format!("on that box, {shape} for this side; over Wi-Fi an access point with airtime fairness and fq_codel"),
         ),
@@ -92,7 +112,7 @@ fn by_vantage(
             return QueueAt { what: format!("{}, beyond {vantage}", by_hops.what), by: "vantage and hops", ..by_hops };
         }
         (false, _) => (
-            by_hops.hop.max(1),
+            by_hops.hop.map(|hop| hop.max(1)),
             format!("beyond {vantage}, between it and {target}"),
             format!("this host and its link are not the cause: in your own router, {shape} in the direction that is slow"),
         ),
@@ -130,12 +150,12 @@ fn name(kind: Kind, first: Option<&HopRise>, rises: &[HopRise]) -> QueueAt {
     let before = |hop: u8| rises.iter().find(|r| r.hop + 1 == hop).map(|r| r.address.clone());
     let (hop, what, remedy) = match (kind, first) {
         (Kind::Up, Some(first)) if first.hop == 1 => (
-            0,
+            Some(0),
             format!("this host, or its link to the router {}", first.address),
             "use fq_codel on this host's interface, and a shorter queue or a better signal on its Wi-Fi".to_owned(),
         ),
         (Kind::Up, Some(first)) => (
-            first.hop - 1,
+            Some(first.hop - 1),
             format!(
                 "router {} (hop {}), where it sends towards {}",
                 before(first.hop).unwrap_or_else(|| "without an answer".into()),
@@ -145,29 +165,31 @@ fn name(kind: Kind, first: Option<&HopRise>, rises: &[HopRise]) -> QueueAt {
             format!("if that router is yours, {shape}; else limit uploads in your own router a little below that rate"),
         ),
         (_, Some(first)) if first.hop == 1 => (
-            1,
+            Some(1),
             format!("router {} (hop 1), where it sends towards this host", first.address),
             format!(
                 "on that router, {shape} for this side; over Wi-Fi an access point with airtime fairness and fq_codel"
             ),
         ),
         (_, Some(first)) => (
-            first.hop,
+            Some(first.hop),
             format!("hop {}, {}, where it sends towards you", first.hop, first.address),
             format!(
                 "that queue is your provider's: in your own router, {shape} for downloads, so that the queue is yours"
             ),
         ),
         (_, None) => {
-            let last = rises.last().map_or(0, |r| r.hop);
+            let last = rises.last().map(|r| r.hop);
             let what = match last {
-                0 => "unknown: no router on the way answers probes that expire".to_owned(),
-                n => format!("beyond hop {n}, the last that answers"),
+                None => "unknown: no router on the way answers probes that expire".to_owned(),
+                Some(n) => format!("beyond hop {n}, the last that answers"),
             };
-            (last.saturating_add(1), what, format!("in your own router, {shape} in the direction that is slow"))
+            let hop = last.map(|last| last.saturating_add(1));
+            (hop, what, format!("in your own router, {shape} in the direction that is slow"))
         }
     };
-    QueueAt { hop, direction: kind.word(), what, remedy, by: "hops", rises: Vec::new() }
+    let by = if hop.is_some() { "hops" } else { CANNOT_TELL };
+    QueueAt { hop, direction: kind.word(), what, remedy, by, doubt: None, rises: Vec::new() }
 }
 
 #[cfg(test)]

@@ -23,19 +23,19 @@ fn path(kind: Kind, rises_ms: [u64; 3], up_ms: u64, down_ms: u64) -> Measurement
 #[test]
 fn upwards_the_queue_stands_before_the_first_hop_that_rises() {
     let at = locate("server", &path(Kind::Up, [190, 200, 210], 206, 4)).unwrap();
-    assert_eq!((at.hop, at.direction), (0, "up"));
+    assert_eq!((at.hop, at.direction), (Some(0), "up"));
     assert!(at.what.contains("this host") && at.rises.len() == 3, "{at:?}");
     let at = locate("server", &path(Kind::Up, [1, 200, 210], 206, 4)).unwrap();
-    assert_eq!(at.hop, 1);
+    assert_eq!(at.hop, Some(1));
     assert!(at.what.contains("10.0.0.1") && at.remedy.contains("smart queue"), "{at:?}");
 }
 
 #[test]
 fn downwards_it_stands_at_the_first_hop_that_rises() {
     let at = locate("server", &path(Kind::Down, [200, 200, 200], 6, 204)).unwrap();
-    assert_eq!((at.hop, at.direction), (1, "down"));
+    assert_eq!((at.hop, at.direction), (Some(1), "down"));
     let at = locate("server", &path(Kind::Down, [0, 200, 200], 6, 204)).unwrap();
-    assert!(at.hop == 2 && at.remedy.contains("provider"), "{at:?}");
+    assert!(at.hop == Some(2) && at.remedy.contains("provider"), "{at:?}");
 }
 
 #[test]
@@ -45,17 +45,24 @@ fn no_rise_names_no_hop_and_silent_routers_are_reported() {
     let at = locate("server", &silent).unwrap();
     assert!(at.what.contains("beyond hop 3"), "{at:?}");
     silent.hops.clear();
-    assert!(locate("server", &silent).unwrap().what.contains("no router"));
+    let at = locate("server", &silent).unwrap();
+    assert_eq!((at.hop, at.by), (None, "cannot tell"));
+    assert!(at.what.contains("no router"), "{at:?}");
 }
 
 /// The same path, and a second vantage whose delay rises by so much under load.
-fn seen_from(mut m: Measurement, rise_ms: u64) -> Measurement {
+fn seen_from(m: Measurement, rise_ms: u64) -> Measurement {
+    seen_at(m, 2, rise_ms)
+}
+
+/// The same from so far away.
+fn seen_at(mut m: Measurement, idle_ms: u64, rise_ms: u64) -> Measurement {
     let ours: Vec<Sample> = m.trains.iter().flat_map(|t| t.samples.clone()).collect();
     let loaded = m.stages[1].from;
     let samples = ours.into_iter().map(|s| {
         let rise = Span::from_millis(if s.sent < loaded { 0 } else { rise_ms });
         let echo = s.echo.map(|(told, _)| {
-            (crate::train::Echoed { received: 0, answered: 0, ..told }, s.sent + Span::from_millis(2) + rise)
+            (crate::train::Echoed { received: 0, answered: 0, ..told }, s.sent + Span::from_millis(idle_ms) + rise)
         });
         Sample { echo, ..s }
     });
@@ -66,15 +73,18 @@ fn seen_from(mut m: Measurement, rise_ms: u64) -> Measurement {
 #[test]
 fn a_vantage_that_rises_puts_the_queue_before_it() {
     let at = locate("server", &seen_from(path(Kind::Up, [1, 200, 210], 206, 4), 195)).unwrap();
-    assert!((at.hop, at.by) == (0, "vantage") && at.what.contains("this host") && at.what.contains("desk"), "{at:?}");
+    assert!(
+        (at.hop, at.by) == (Some(0), "vantage") && at.what.contains("this host") && at.what.contains("desk"),
+        "{at:?}"
+    );
     let at = locate("server", &seen_from(path(Kind::Down, [0, 200, 200], 6, 204), 195)).unwrap();
-    assert!(at.hop == 1 && at.what.contains("access point"), "{at:?}");
+    assert!(at.hop == Some(1) && at.what.contains("access point"), "{at:?}");
 }
 
 #[test]
 fn a_vantage_that_does_not_rise_puts_it_beyond() {
     let at = locate("server", &seen_from(path(Kind::Up, [1, 200, 210], 206, 4), 3)).unwrap();
-    assert!((at.hop, at.by) == (1, "vantage and hops") && at.what.contains("beyond desk"), "{at:?}");
+    assert!((at.hop, at.by) == (Some(1), "vantage and hops") && at.what.contains("beyond desk"), "{at:?}");
     let mut silent = seen_from(path(Kind::Down, [0, 0, 0], 6, 204), 3);
     silent.hops.clear();
     let at = locate("server", &silent).unwrap();
@@ -86,5 +96,23 @@ fn a_vantage_that_lost_most_probes_says_nothing() {
     let mut m = seen_from(path(Kind::Up, [1, 200, 210], 206, 4), 195);
     let samples = &mut m.vantage.as_mut().unwrap().samples;
     samples.iter_mut().enumerate().filter(|(i, _)| i % 3 != 0).for_each(|(_, s)| s.echo = None);
-    assert_eq!(locate("server", &m).unwrap().by, "hops");
+    let at = locate("server", &m).unwrap();
+    assert!(at.by == "hops" && at.doubt.unwrap().contains("too few"));
+}
+
+#[test]
+fn a_vantage_as_far_as_the_target_decides_nothing() {
+    // The target answers within 10 ms when nothing else goes on.
+    let far = |rise_ms| seen_at(path(Kind::Up, [1, 200, 210], 206, 4), 9, rise_ms);
+    for rise_ms in [195, 3] {
+        let at = locate("server", &far(rise_ms)).unwrap();
+        assert_eq!((at.hop, at.by), (Some(1), "hops"));
+        assert!(at.doubt.unwrap().contains("no nearer than server (9.0 and 10.0 ms without load)"));
+    }
+    let mut silent = far(195);
+    silent.hops.clear();
+    let at = locate("server", &silent).unwrap();
+    assert_eq!((at.hop, at.by), (None, "cannot tell"));
+    let near = locate("server", &seen_at(path(Kind::Up, [1, 200, 210], 206, 4), 8, 195)).unwrap();
+    assert_eq!((near.by, near.doubt), ("vantage", None));
 }

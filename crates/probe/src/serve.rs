@@ -1,16 +1,17 @@
 //! The server on real sockets: one thread for datagrams, one for each connection of load.
 
 use crate::ProbeError;
-use crate::limits::{Limits, source_of};
+use crate::limits::Limits;
 use crate::nq;
 pub use crate::nq::serve::Certificate;
 use crate::packet::Token;
+use crate::places::Places;
 use crate::pump::{Moved, close, pump};
+pub use crate::server::Drops;
 use crate::server::Server;
 use crate::stream::{self, End, OPENING_LEN, Opening, Purpose};
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,15 +20,11 @@ use wavelane_base::{Ecn, Entropy, Instant, Span};
 use wavelane_host::clock::since_boot;
 use wavelane_host::poller::{Poller, Watch};
 use wavelane_host::udp::{Destination, UdpLane};
-use wavelane_host::{entropy, load};
+use wavelane_host::{caps, entropy, load};
 
 /// Where a server listens unless told, UDP and TCP.
 pub const PORT: u16 = 4_783;
-/// Connections at once, of all sessions and of those who have not said which.
-const CONNECTIONS_MAX: usize = 256;
-/// Of these from one source, who may be nobody's client.
-const CONNECTIONS_PER_SOURCE_MAX: usize = CONNECTIONS_MAX / 2;
-/// A connection that has not said by then what it wants is closed.
+/// A connection that has not said by then what it wants is closed, TLS's handshake included.
 const OPENING_PATIENCE: Duration = Duration::from_secs(5);
 const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
 /// Between looks at the clock and at the flag that ends the server.
@@ -35,6 +32,21 @@ const TURN: Duration = Duration::from_millis(200);
 /// Load is counted after so long, not after every read.
 const COUNT_EVERY: Span = Span::from_millis(5);
 const DATAGRAM_ROOM: usize = 2_048;
+/// Connections accepted between two looks at the datagrams.
+const ACCEPTS_MAX: usize = 64;
+/// Without descriptors a connection cannot even be refused: it waits so long in the kernel's queue, and nothing spins.
+const ACCEPT_PAUSE: Span = Span::from_millis(500);
+/// The owner is told of refusals this often at most.
+const TELL_EVERY: Span = Span::from_secs(10);
+
+/// What a server tells its owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum News {
+    /// It listens there.
+    Ready(SocketAddr),
+    /// Connections or requests were refused since it was told last; these are the sums.
+    Refused(Drops),
+}
 
 pub(crate) struct Shared {
     server: Mutex<Server>,
@@ -42,46 +54,6 @@ pub(crate) struct Shared {
     /// For HTTP over TLS.
     pub(crate) tls: Option<Arc<ServerConfig>>,
     stop: Arc<AtomicBool>,
-}
-
-/// Connections in the order of their coming.
-#[derive(Default)]
-pub(crate) struct Places {
-    next: u64,
-    held: BTreeMap<u64, Place>,
-}
-
-struct Place {
-    source: IpAddr,
-    /// The socket of one that has not said what it wants.
-    opening: Option<TcpStream>,
-}
-
-impl Places {
-    /// A place for a connection of `ip`. If all are taken, the oldest that has not said what it wants gives way, of the same
-    /// source if that has as many as one may have: who only holds places cannot keep others out.
-    fn enter(&mut self, ip: IpAddr, stream: Option<TcpStream>) -> Option<u64> {
-        let source = source_of(ip);
-        let of_source = self.held.values().filter(|place| place.source == source).count();
-        let alone = of_source >= CONNECTIONS_PER_SOURCE_MAX;
-        if alone || self.held.len() >= CONNECTIONS_MAX {
-            let gives_way = |place: &Place| place.opening.is_some() && (!alone || place.source == source);
-            let oldest = self.held.iter().find(|(_, place)| gives_way(place)).map(|(id, _)| *id)?;
-            if let Some(Place { opening: Some(stream), .. }) = self.held.remove(&oldest) {
-                let _ = stream.shutdown(Shutdown::Both);
-            }
-        }
-        self.next += 1;
-        self.held.insert(self.next, Place { source, opening: stream });
-        Some(self.next)
-    }
-    /// It has said what it wants; false if it had to give way before.
-    pub(crate) fn opened(&mut self, id: u64) -> bool {
-        self.held.get_mut(&id).map(|place| place.opening = None).is_some()
-    }
-    fn leave(&mut self, id: u64) {
-        self.held.remove(&id);
-    }
 }
 
 impl Shared {
@@ -96,13 +68,13 @@ impl Shared {
     }
 }
 
-/// Serves until `stop` is set. `ready` is told the address.
+/// Serves until `stop` is set, and tells `tell` what happens. Every connection takes descriptors, so the limit on them is raised.
 pub fn serve(
     listen: SocketAddr,
     limits: Limits,
     tls: Option<Certificate>,
     stop: Arc<AtomicBool>,
-    ready: impl FnOnce(SocketAddr),
+    mut tell: impl FnMut(News),
 ) -> Result<(), ProbeError> {
     let failed = |what: &'static str| move |why| ProbeError::Socket { what, why };
     // A host without IPv6 hears IPv4 on what stands for all addresses.
@@ -113,6 +85,8 @@ pub fn serve(
     let mut lane = lane.map_err(failed("listen for datagrams"))?;
     let local = lane.local().map_err(failed("listen for datagrams"))?;
     let listener = load::listen(local).map_err(failed("listen for connections"))?;
+    // A refusal only costs places.
+    let _ = caps::raise_file_limit();
     let tls = tls.map(|certificate| Arc::new(certificate.0));
     let server = Mutex::new(Server::new(limits, Entropy::live(entropy::fill)));
     let shared = Arc::new(Shared { server, places: Mutex::default(), tls, stop });
@@ -121,18 +95,40 @@ pub fn serve(
     const LISTENER: u64 = 2;
     poller.add(&lane, LANE, Watch::Readable).map_err(failed("wait"))?;
     poller.add(&listener, LISTENER, Watch::Readable).map_err(failed("wait"))?;
-    ready(local);
+    tell(News::Ready(local));
     let mut code = 0;
+    let mut resume: Option<Instant> = None;
+    let mut told = (since_boot(), 0);
     while !shared.stopped() {
         for event in poller.wait(Some(TURN)).map_err(failed("wait"))? {
             match event.token {
                 LANE => answer(&mut lane, &shared, &mut code),
-                _ => accept(&listener, &shared),
+                _ if !accept(&listener, &shared) && resume.is_none() => {
+                    poller.remove(&listener).map_err(failed("wait"))?;
+                    resume = Some(since_boot() + ACCEPT_PAUSE);
+                }
+                _ => {}
             }
         }
-        shared.server().expire(since_boot());
+        let now = since_boot();
+        if resume.is_some_and(|at| now >= at) {
+            poller.add(&listener, LISTENER, Watch::Readable).map_err(failed("wait"))?;
+            resume = None;
+        }
+        shared.server().expire(now);
+        tell_refusals(now, &shared, &mut told, &mut tell);
     }
     Ok(())
+}
+
+/// At once the first time, then now and then.
+fn tell_refusals(now: Instant, shared: &Shared, told: &mut (Instant, u64), tell: &mut impl FnMut(News)) {
+    let drops = Drops { gave_way: shared.places().gave_way, ..shared.server().drops() };
+    let refused = drops.of_connections();
+    if refused > told.1 && (told.1 == 0 || now.since(told.0) >= TELL_EVERY) {
+        *told = (now, refused);
+        tell(News::Refused(drops));
+    }
 }
 
 fn answer(lane: &mut UdpLane, shared: &Shared, code: &mut u8) {
@@ -158,34 +154,56 @@ fn answer(lane: &mut UdpLane, shared: &Shared, code: &mut u8) {
     }
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    while let Ok((stream, from)) = listener.accept() {
-        let Ok(twin) = stream.try_clone() else { continue };
-        let Some(place) = shared.places().enter(from.ip(), Some(twin)) else { continue };
-        let theirs = Arc::clone(shared);
-        let started = std::thread::Builder::new().name("probe-load".into()).spawn(move || {
-            // Whatever goes wrong is the client's to notice.
-            let _ = connection(&stream, from, place, &theirs);
-            theirs.places().leave(place);
-        });
-        if started.is_err() {
-            shared.places().leave(place);
+/// Takes the connections that wait; false if there is nothing left to take them with.
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) -> bool {
+    for _ in 0..ACCEPTS_MAX {
+        let done = match listener.accept() {
+            Ok((stream, from)) => {
+                let done = admit(stream, from, shared);
+                shared.server().drops_mut().no_place += u64::from(done.is_err());
+                done
+            }
+            Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => return true,
+            Err(why) => Err(why),
+        };
+        // Other errors are of one connection: it ended while it waited (accept(2)), or has no place.
+        if done.is_err_and(|why| caps::is_exhausted(&why)) {
+            shared.server().drops_mut().pauses += 1;
+            return false;
         }
     }
+    true
+}
+
+/// Gives a connection a place and a thread; without them it is closed.
+fn admit(stream: TcpStream, from: SocketAddr, shared: &Arc<Shared>) -> std::io::Result<()> {
+    let twin = stream.try_clone()?;
+    let place = shared.places().enter(from.ip(), Some(twin));
+    let place = place.ok_or_else(|| std::io::Error::other("no place"))?;
+    let theirs = Arc::clone(shared);
+    let started = std::thread::Builder::new().name("probe-load".into()).spawn(move || {
+        // Whatever else goes wrong is the client's to notice.
+        if connection(&stream, from, place, &theirs).is_err_and(|why| caps::is_exhausted(&why)) {
+            theirs.server().drops_mut().no_place += 1;
+        }
+        theirs.places().leave(place);
+    });
+    started.map(drop).inspect_err(|_| shared.places().leave(place))
 }
 
 fn connection(stream: &TcpStream, from: SocketAddr, place: u64, shared: &Arc<Shared>) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(OPENING_PATIENCE))?;
     load::prepare(stream)?;
-    let language = Language::hear(stream, OPENING_PATIENCE)?;
+    let until = since_boot() + Span::from_nanos(OPENING_PATIENCE.as_nanos() as u64);
+    let language = Language::hear(stream, until)?;
     let opened = || shared.places().opened(place);
     if language != Language::Ours {
         // Its place is kept for it once it carries load.
-        return nq::serve::connection(stream, from, place, language, shared);
+        return nq::serve::connection(stream, from, place, (language, left(until)?), shared);
     }
     let mut opening = [0; OPENING_LEN];
-    read_opening(stream, &mut opening, OPENING_PATIENCE)?;
+    read_opening(stream, &mut opening, until)?;
     if !opened() {
         return Ok(());
     }
@@ -227,11 +245,10 @@ impl Language {
 
     /// Waits for the first octets, which stay to be read.
     #[expect(clippy::disallowed_methods, reason = "octets that are looked at and stay keep a socket readable")]
-    fn hear(stream: &TcpStream, patience: Duration) -> std::io::Result<Self> {
+    fn hear(stream: &TcpStream, until: Instant) -> std::io::Result<Self> {
         const LOOK_EVERY: Duration = Duration::from_millis(5);
-        let begun = since_boot();
-        stream.set_read_timeout(Some(patience))?;
         loop {
+            stream.set_read_timeout(Some(left(until)?))?;
             let mut first = [0; 4];
             match stream.peek(&mut first)? {
                 0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
@@ -241,24 +258,22 @@ impl Language {
                     }
                 }
             }
-            if Duration::from_nanos(since_boot().since(begun).as_nanos()) >= patience {
-                return Err(std::io::ErrorKind::TimedOut.into());
-            }
             std::thread::sleep(LOOK_EVERY);
         }
     }
 }
 
-/// Fills `opening` within `patience`, however many pieces it comes in.
-fn read_opening(mut stream: &TcpStream, opening: &mut [u8], patience: Duration) -> std::io::Result<()> {
-    let (begun, mut read) = (since_boot(), 0);
+/// The time until then; an error if there is none.
+fn left(until: Instant) -> std::io::Result<Duration> {
+    let left = Duration::from_nanos(until.since(since_boot()).as_nanos());
+    if left.is_zero() { Err(std::io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+/// Fills `opening` by then, however many pieces it comes in.
+fn read_opening(mut stream: &TcpStream, opening: &mut [u8], until: Instant) -> std::io::Result<()> {
+    let mut read = 0;
     while read < opening.len() {
-        let spent = Duration::from_nanos(since_boot().since(begun).as_nanos());
-        let left = patience.saturating_sub(spent);
-        if left.is_zero() {
-            return Err(std::io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
+        stream.set_read_timeout(Some(left(until)?))?;
         match stream.read(&mut opening[read..])? {
             0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
             n => read += n,
@@ -315,39 +330,6 @@ mod tests {
     use std::sync::mpsc::RecvTimeoutError::Timeout;
 
     #[test]
-    fn one_source_takes_half_of_the_places_at_most() {
-        let (one, neighbour, other) = ("2001:db8::1", "2001:db8::2", "192.0.2.1");
-        let mut places = Places::default();
-        let mut enter = |ip: &str, times: usize| {
-            let ids = (0..times).filter_map(|_| places.enter(ip.parse().unwrap(), None));
-            ids.collect::<Vec<u64>>()
-        };
-        let first = enter(one, 100);
-        assert_eq!(first.len(), 100);
-        assert_eq!(enter(neighbour, 100).len(), 28, "of the same network of 64 bits");
-        assert_eq!(enter(other, 300).len(), 128);
-        assert!(enter("192.0.2.2", 1).is_empty(), "all are taken");
-        first.iter().for_each(|id| places.leave(*id));
-        assert!(places.held.len() == 156 && places.enter("192.0.2.2".parse().unwrap(), None).is_some());
-    }
-
-    #[test]
-    fn who_says_nothing_gives_way() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut silent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let theirs = listener.accept().unwrap().0;
-        let mut places = Places::default();
-        let first = places.enter("192.0.2.1".parse().unwrap(), Some(theirs)).unwrap();
-        for i in 0..CONNECTIONS_MAX as u32 - 1 {
-            assert!(places.enter(IpAddr::from((i / 100).to_be_bytes()), None).is_some());
-        }
-        let new = places.enter("198.51.100.1".parse().unwrap(), None).unwrap();
-        assert!(!places.opened(first) && places.opened(new));
-        assert_eq!(silent.read(&mut [0]).unwrap(), 0, "its connection was closed");
-        assert_eq!(places.enter("198.51.100.2".parse().unwrap(), None), None, "the others have said what they want");
-    }
-
-    #[test]
     fn first_octets_say_what_is_spoken() {
         for (first, language) in [
             (&b"WLPL\x01"[..], Some(Language::Ours)),
@@ -373,7 +355,8 @@ mod tests {
             {}
         });
         // Endless: only the time ends it.
-        let why = read_opening(&stream, &mut vec![0; 1 << 20], Duration::from_millis(200)).unwrap_err();
+        let until = since_boot() + Span::from_millis(200);
+        let why = read_opening(&stream, &mut vec![0; 1 << 20], until).unwrap_err();
         assert!(matches!(why.kind(), std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock), "{why}");
         drop((end, stream));
         writer.join().unwrap();

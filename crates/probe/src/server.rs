@@ -2,7 +2,7 @@
 //!
 //! Until a sender has repeated a cookie that was sent to its address nothing is remembered of it.
 
-use crate::limits::{Bucket, Budgets, Limits, source_of};
+use crate::limits::{Bucket, Buckets, Budgets, Limits, SECONDS_SAVED, source_of};
 use crate::packet::{Cookie, Echo, Grant, Message, Nonce, Probe, Refusal, Tally, Token};
 use ring::hmac;
 use std::collections::BTreeMap;
@@ -19,8 +19,6 @@ const WINDOW_WORDS: usize = 16;
 const IDLE_MAX: Span = Span::from_secs(60);
 /// A measurement over HTTP without a request of load for so long is over.
 const VISIT_PAUSE: Span = Span::from_secs(10);
-/// Seconds a bucket saves up.
-const SECONDS_SAVED: u64 = 2;
 
 /// An answer, or none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,7 +29,7 @@ pub struct Answer {
     pub dscp: u8,
 }
 
-/// What happened to datagrams that drew no answer.
+/// What happened to datagrams that drew no answer, and to connections and requests that were refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Drops {
     /// Not of this protocol, or broken.
@@ -44,6 +42,21 @@ pub struct Drops {
     pub strangers: u64,
     /// Probes beyond a session's rate or trains.
     pub too_many: u64,
+    /// Times that no connection was accepted for a while because there were no descriptors left.
+    pub pauses: u64,
+    /// Connections closed at once: all places taken, or no thread or descriptor for them.
+    pub no_place: u64,
+    /// Connections that had not said what they want and gave way to others.
+    pub gave_way: u64,
+    /// HTTP requests beyond a source's rate.
+    pub requests: u64,
+}
+
+impl Drops {
+    /// Connections and requests among them.
+    pub fn of_connections(&self) -> u64 {
+        self.pauses + self.no_place + self.gave_way + self.requests
+    }
 }
 
 #[derive(Debug, Default)]
@@ -92,6 +105,7 @@ pub struct Server {
     visits: BTreeMap<IpAddr, Visit>,
     budgets: Budgets,
     strangers: Bucket,
+    requests: Buckets,
     drops: Drops,
 }
 
@@ -108,6 +122,7 @@ impl Server {
             sessions: BTreeMap::new(),
             visits: BTreeMap::new(),
             budgets: Budgets::default(),
+            requests: Buckets::default(),
             drops: Drops::default(),
         }
     }
@@ -119,6 +134,9 @@ impl Server {
     /// What drew no answer.
     pub fn drops(&self) -> Drops {
         self.drops
+    }
+    pub(crate) fn drops_mut(&mut self) -> &mut Drops {
+        &mut self.drops
     }
 
     /// Takes a datagram that arrived at `arrived`, not after `now`, and writes its answer into `out`.
@@ -277,6 +295,13 @@ impl Server {
             return Err(Refusal::Full);
         }
         Ok(())
+    }
+
+    /// Whether an HTTP request from `from` is answered: each source has its rate, over all its connections.
+    pub fn admit_question(&mut self, now: Instant, from: IpAddr) -> bool {
+        let admitted = self.requests.take(now, source_of(from), self.limits.requests_per_second.into());
+        self.drops.requests += u64::from(!admitted);
+        admitted
     }
 
     /// Lets a request from `from` carry load over HTTP; until when. What it moves is to be counted, and its end told.

@@ -1,20 +1,27 @@
 //! The probe between two hosts with a router whose queue is known, judged by ping and by the packets the router dropped.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
 use wavelane_base::{Instant, Span};
 use wavelane_host::clock::{since_boot, wall_nanos};
 use wavelane_host::netns::{ChildEnd, Netns, may_administer_network};
-use wavelane_probe::document::ProbeDocument;
+use wavelane_host::poller::{Poller, Watch};
+use wavelane_host::tun::Tun;
+use wavelane_probe::document::{ProbeDocument, QueueAt};
 use wavelane_probe::limits::Limits;
 use wavelane_probe::plan::{Kind, Measurement, Plan};
 use wavelane_probe::{drive, figures, serve};
 
 const SERVER: &str = "10.91.2.2";
+/// The router's address on the client's side.
+const DESK: &str = "10.91.1.1";
 /// The payload of a probe, which tells it from questions.
 const SIZE: usize = 100;
 
@@ -106,17 +113,53 @@ impl World {
         );
     }
 
+    /// Packets from the client to the server take so much longer: a TUN device gives back late what it is given.
+    fn delay(&self, by: Span, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
+        let tun = self.router.run(|| Tun::open("late0").unwrap()).unwrap();
+        run(&self.router, "ip link set late0 up");
+        run(&self.router, "ip rule add iif r1 lookup 100");
+        run(&self.router, "ip route add default dev late0 table 100");
+        for device in ["all", "late0"] {
+            self.router.sysctl(&format!("net/ipv4/conf/{device}/rp_filter"), "0").unwrap();
+        }
+        let stop = Arc::clone(stop);
+        std::thread::spawn(move || {
+            let mut poller = Poller::new().unwrap();
+            poller.add(&tun, 0, Watch::Readable).unwrap();
+            let mut waiting: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
+            let mut room = [0; 2_048];
+            while !stop.load(Ordering::Relaxed) {
+                let due = waiting.front().map_or(Span::from_millis(50), |(due, _)| due.since(since_boot()));
+                poller.wait(Some(Duration::from_nanos(due.as_nanos()))).unwrap();
+                while let Some(n) = tun.read(&mut room).unwrap() {
+                    waiting.push_back((since_boot() + by, room[..n].to_vec()));
+                }
+                while waiting.front().is_some_and(|(due, _)| *due <= since_boot()) {
+                    let (_, packet) = waiting.pop_front().unwrap();
+                    tun.write(&packet).unwrap();
+                }
+            }
+        })
+    }
+
     /// Serves until the flag is set.
-    fn serve(&self, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
+    fn serve(&self, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
+        Self::serve_in(&self.server, SERVER, stop)
+    }
+
+    fn serve_in(ns: &Netns, at: &'static str, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
         let (told, ready) = channel();
         let theirs = Arc::clone(stop);
         let start = move || {
             std::thread::spawn(move || {
-                let listen: SocketAddr = format!("{SERVER}:{}", serve::PORT).parse().unwrap();
-                serve::serve(listen, Limits::default(), None, theirs, |_| told.send(()).unwrap()).unwrap();
+                let listen: SocketAddr = format!("{at}:{}", serve::PORT).parse().unwrap();
+                serve::serve(listen, Limits::default(), None, theirs, |_| {
+                    let _ = told.send(());
+                })
+                .unwrap();
             })
         };
-        let thread = self.server.run(start).unwrap();
+        let thread = ns.run(start).unwrap();
         ready.recv().unwrap();
         thread
     }
@@ -225,7 +268,41 @@ fn the_bloat_of_a_router_is_found_measured_and_placed() {
 
     // Downwards the queue is where the router sends to the client: hop 1. Upwards where it sends to the server: hop 1 too.
     let at = d.queue_at.unwrap();
-    assert!(at.hop == 1 && at.what.contains("10.91."), "{at:?}");
+    assert!(at.hop == Some(1) && at.what.contains("10.91."), "{at:?}");
+}
+
+/// The queue towards the client stands on the way from the second vantage, the one towards the server behind it.
+#[test]
+fn a_second_vantage_tells_on_which_side_the_queue_is() {
+    if let Some(what) = missing() {
+        return eprintln!("SKIPPED (1 test): a_second_vantage_tells_on_which_side_the_queue_is needs {what}");
+    }
+    let world = World::new();
+    let stop = Arc::new(AtomicBool::new(false));
+    let late = world.delay(Span::from_millis(10), &stop);
+    let servers = [world.serve(&stop), World::serve_in(&world.router, DESK, &stop)];
+    let found = |kind: Kind, vantage: &str| -> (ProbeDocument, QueueAt) {
+        let vantage = Some(("desk".to_owned(), format!("{vantage}:{}", serve::PORT).parse().unwrap()));
+        let m = world.measure(Plan { dscps: Vec::new(), vantage, ..plan(&[(Kind::Idle, 2_000), (kind, 5_000)]) });
+        let d = figures::document(SERVER, &m);
+        let at = d.queue_at.clone().unwrap_or_else(|| panic!("no queue: {}", d.to_json()));
+        println!("{}: {at:?}, {:?}, rise {:?}", kind.word(), d.vantage, d.phases[1].rise_ms);
+        (d, at)
+    };
+    let (d, at) = found(Kind::Down, DESK);
+    assert!((at.hop, at.by) == (Some(1), "vantage") && at.what.contains("on the way from desk"), "{at:?}");
+    let near = d.vantage.unwrap();
+    let idle = (near.phases[0].p50_ms.unwrap(), d.phases[0].foreign_p50_ms.unwrap());
+    assert!(idle.0 < 5.0 && idle.1 > 10.0, "{idle:?}");
+    assert!(near.phases[1].rise_ms.unwrap() > 100.0, "{near:?}");
+    let (d, at) = found(Kind::Up, DESK);
+    assert!(at.by.starts_with("vantage") && at.what.contains("beyond desk"), "{at:?}");
+    assert!(d.vantage.unwrap().phases[1].rise_ms.unwrap() < 50.0);
+    // A vantage at the same place as the target decides nothing.
+    let (_, at) = found(Kind::Up, SERVER);
+    assert!(at.by == "hops" && at.doubt.as_ref().unwrap().contains("no nearer than"), "{at:?}");
+    stop.store(true, Ordering::Relaxed);
+    servers.into_iter().chain([late]).for_each(|thread| thread.join().unwrap());
 }
 
 /// `[1700000000.123456] 64 bytes from 10.91.2.2: icmp_seq=1 ttl=63 time=0.108 ms`

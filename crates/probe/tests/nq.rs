@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use wavelane_base::Span;
 use wavelane_probe::limits::Limits;
-use wavelane_probe::nq::{HttpPlan, measure};
+use wavelane_probe::nq::{HttpPlan, Trust, measure};
 use wavelane_probe::plan::Kind;
 use wavelane_probe::{figures, serve};
 
@@ -20,7 +20,12 @@ fn served<T>(limits: Limits, work: impl FnOnce(SocketAddr) -> T) -> T {
     let theirs = Arc::clone(&stop);
     let server = std::thread::spawn(move || {
         let listen = "127.0.0.1:0".parse().unwrap();
-        serve::serve(listen, limits, None, theirs, |at| told.send(at).unwrap()).unwrap();
+        serve::serve(listen, limits, None, theirs, |news| {
+            if let serve::News::Ready(at) = news {
+                told.send(at).unwrap();
+            }
+        })
+        .unwrap();
     });
     let result = work(ready.recv().unwrap());
     stop.store(true, Ordering::Relaxed);
@@ -38,6 +43,7 @@ fn plan(url: String) -> HttpPlan {
         ramp: ms(100),
         hops: false,
         vantage: None,
+        trust: Trust::System,
     }
 }
 
@@ -67,6 +73,40 @@ fn a_source_beyond_its_budget_gets_no_load() {
     // A hundred kilobytes, and what was under way when they were used up.
     assert!(moved < 50e6, "{moved}");
     assert!(d.phases.iter().any(|p| p.load_failures > 0), "{d:?}");
+}
+
+#[test]
+fn requests_are_limited_over_all_connections_of_a_source() {
+    let limits = Limits { requests_per_second: 1, ..Limits::default() };
+    served(limits, |at| {
+        let request = b"GET /nq/small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        let answers: Vec<String> = (0..10).map(|_| told(at, request)).collect();
+        let of = |status: &str| answers.iter().filter(|answer| answer.starts_with(status)).count();
+        // Two are saved up; a busy machine may take seconds for ten connections.
+        assert!(of("HTTP/1.1 200") >= 2 && of("HTTP/1.1 429") >= 1, "{answers:?}");
+    });
+}
+
+#[test]
+fn questions_inside_the_load_go_on_after_one_that_failed() {
+    // Ten small connections a second leave a third for questions, so that what was saved is gone after two seconds of load.
+    let limits = Limits { requests_per_second: 15, ..Limits::default() };
+    let ms = Span::from_millis;
+    let m = served(limits, |at| {
+        let stages = vec![(Kind::Idle, ms(500)), (Kind::Down, ms(6_000))];
+        let plan = HttpPlan { stages, ..plan(format!("http://{at}")) };
+        measure(&plan, &AtomicBool::new(false), &mut |_| ()).unwrap()
+    });
+    let stage = &m.stages[1];
+    assert!(stage.unanswered.0 >= 3, "{:?}", stage.unanswered);
+    let late = stage.selfs.iter().filter(|s| s.asked >= stage.from + ms(4_000)).count();
+    assert!(late > 0, "none of {} came late", stage.selfs.len());
+    let d = figures::document("nq", &m);
+    assert_eq!(d.phases[1].self_failures, stage.unanswered.0);
+    assert!(
+        d.notes.iter().any(|note| note.contains("inside loaded connections failed") && note.contains("429")),
+        "{d:?}"
+    );
 }
 
 /// What a server answers to every connection's first octets.

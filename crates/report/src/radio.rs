@@ -44,6 +44,7 @@ pub(crate) fn radio_tables(document: &RunDocument) -> Vec<(&'static str, Table)>
             "queue full/s",
         ],
     );
+    let mut managed = Table::new(3, &["stack", "cell", "category", "dropped for delay/s"]);
     let mut errors = Table::new(2, &["stack", "cell", "coded %", "lost uncoded %", "lost coded %"]);
     for (stack, (name, seeds)) in document.stacks.iter().flat_map(|s| cells(s).into_iter().map(move |c| (s, c))) {
         let head = [stack.stack.clone(), name.to_owned()];
@@ -62,6 +63,10 @@ pub(crate) fn radio_tables(document: &RunDocument) -> Vec<(&'static str, Table)>
             let figures = [percent(|r| r.coded_share), percent(|r| r.uncoded_loss), percent(|r| r.coded_loss)];
             errors.push(head.iter().cloned().chain(figures).collect());
         }
+        if seeds.iter().any(|r| r.dropped_delay_per_s.is_some()) {
+            let dropped = ["all".to_owned(), over(&seeds, 1, |r| r.dropped_delay_per_s)];
+            managed.push(head.iter().cloned().chain(dropped).collect());
+        }
         let names = seeds.first().map(|r| r.categories.as_slice()).unwrap_or_default();
         for (place, category) in names.iter().enumerate().rev() {
             let seeds: Vec<&CategoryFigures> = seeds.iter().filter_map(|r| r.categories.get(place)).collect();
@@ -76,9 +81,17 @@ pub(crate) fn radio_tables(document: &RunDocument) -> Vec<(&'static str, Table)>
                 of(|c| c.queue_full_per_s),
             ];
             categories.push(head.iter().cloned().chain(figures).collect());
+            if seeds.iter().any(|c| c.dropped_delay_per_s.is_some()) {
+                let dropped = [category.category.clone(), over(&seeds, 1, |c| c.dropped_delay_per_s)];
+                managed.push(head.iter().cloned().chain(dropped).collect());
+            }
         }
     }
-    let tables =
-        [("Radio cells, frames", radios), ("Access categories", categories), ("Coding against bit errors", errors)];
+    let tables = [
+        ("Radio cells, frames", radios),
+        ("Access categories", categories),
+        ("Managed queues", managed),
+        ("Coding against bit errors", errors),
+    ];
     tables.into_iter().filter(|(_, table)| !table.rows.is_empty()).collect()
 }

@@ -223,14 +223,30 @@ fn radio_cells_stand_in_the_page_as_on_the_terminal() {
         cts_missing_per_s: 0.0,
         given_up_per_s: 0.5,
         queue_full_per_s: 0.0,
+        dropped_delay_per_s: None,
         categories: vec![],
         uncoded_loss: Some(0.25),
         coded_loss: Some(0.125),
         coded_share: Some(0.5),
     };
-    document.stacks[0].radios.push(radio);
+    document.stacks[0].radios.push(radio.clone());
+    let page = html::page(&document, &scenario, &[]);
+    assert!(!page.contains("Managed queues"), "no queue of this cell is managed");
+    let category = wavelane_run::CategoryFigures {
+        category: "voice".into(),
+        delivered_bps: 1e6,
+        data_per_s: 1.0,
+        ack_missing_per_s: 1.0,
+        gave_way_per_s: 1.0,
+        given_up_per_s: 1.0,
+        queue_full_per_s: 1.0,
+        dropped_delay_per_s: Some(3.7),
+    };
+    let dropped_delay_per_s = Some(8.9);
+    let radio = wavelane_run::RadioFigures { dropped_delay_per_s, categories: vec![category], ..radio };
+    document.stacks[0].radios = vec![radio];
     let (page, text) = (html::page(&document, &scenario, &[]), summary_text(&document, &scenario));
-    for cell in ["hall", "432.1", "12.3", "25.00", "12.50", "50.00", "ACK missing/s", "lost coded %"] {
+    for cell in ["hall", "432.1", "12.3", "25.00", "12.50", "50.00", "3.7", "8.9", "ACK missing/s", "lost coded %"] {
         assert!(page.contains(&format!(">{cell}</t")), "{cell}: {page}");
         assert!(text.contains(cell), "{cell}: {text}");
     }

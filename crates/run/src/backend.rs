@@ -247,6 +247,8 @@ pub struct RadioRaw {
     pub given_up: u64,
     /// Frames that found a queue full.
     pub queue_full: u64,
+    /// Where queues are managed: frames that they dropped to hold the delay down.
+    pub dropped_delay: Option<u64>,
     /// With EDCA, what became of the frames of each category, lowest priority first.
     pub categories: Vec<CategoryRaw>,
     /// With bit errors, what they did to data frames that no other frame met.
@@ -268,6 +270,8 @@ pub struct CategoryRaw {
     pub given_up: u64,
     /// Frames that found the queue full.
     pub queue_full: u64,
+    /// Where queues are managed: frames that they dropped to hold the delay down.
+    pub dropped_delay: Option<u64>,
     /// IP bytes that arrived, each hop counted.
     pub delivered_octets: u64,
 }

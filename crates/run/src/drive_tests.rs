@@ -94,6 +94,7 @@ fn radio() -> crate::RadioRaw {
         cts_missing: 4,
         given_up: 1,
         queue_full: 2,
+        dropped_delay: Some(7),
         categories: vec![crate::CategoryRaw {
             category: "voice",
             data: 30,
@@ -101,6 +102,7 @@ fn radio() -> crate::RadioRaw {
             gave_way: 1,
             given_up: 0,
             queue_full: 2,
+            dropped_delay: Some(6),
             delivered_octets: 5_000,
         }],
         errors: Some(crate::ErrorsRaw { uncoded: (80, 4), coded: (20, 5) }),

@@ -220,6 +220,7 @@ pub fn of_radio(raw: &RadioRaw, seed: Seed) -> RadioFigures {
         cts_missing_per_s: per_s(raw.cts_missing),
         given_up_per_s: per_s(raw.given_up),
         queue_full_per_s: per_s(raw.queue_full),
+        dropped_delay_per_s: raw.dropped_delay.map(per_s),
         categories: raw
             .categories
             .iter()
@@ -231,6 +232,7 @@ pub fn of_radio(raw: &RadioRaw, seed: Seed) -> RadioFigures {
                 gave_way_per_s: per_s(c.gave_way),
                 given_up_per_s: per_s(c.given_up),
                 queue_full_per_s: per_s(c.queue_full),
+                dropped_delay_per_s: c.dropped_delay.map(per_s),
             })
             .collect(),
         uncoded_loss: raw.errors.and_then(|e| share(e.uncoded.1, e.uncoded.0)),

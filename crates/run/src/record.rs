@@ -192,6 +192,9 @@ pub struct RadioFigures {
     pub given_up_per_s: f64,
     /// Frames that found a queue full.
     pub queue_full_per_s: f64,
+    /// Where queues are managed: frames that they dropped to hold the delay down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped_delay_per_s: Option<f64>,
     /// With EDCA: by access category, lowest priority first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<CategoryFigures>,
@@ -224,6 +227,9 @@ pub struct CategoryFigures {
     pub given_up_per_s: f64,
     /// Frames that found a queue full.
     pub queue_full_per_s: f64,
+    /// Where queues are managed: frames that they dropped to hold the delay down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped_delay_per_s: Option<f64>,
 }
 
 /// A judged check.

@@ -309,6 +309,7 @@ fn radios(scenario: &Scenario, world: &World) -> Vec<RadioRaw> {
             cts_missing: sum(|t| t.cts_missing),
             given_up: sum(|t| t.given_up),
             queue_full: sum(|t| t.refused),
+            dropped_delay: is_managed(channel, cell).then(|| sum(|t| t.dropped_delay)),
             categories: categories(channel, cell),
             errors: lossy(channel).then(|| ErrorsRaw {
                 uncoded: (sum(|t| t.uncoded_heard), sum(|t| t.uncoded_lost)),
@@ -324,11 +325,17 @@ fn lossy(channel: &Channel) -> bool {
     channel.cell().is_some_and(|cell| cell.errors.is_some() || cell.noise_db.is_some())
 }
 
+/// Whether any station of a cell has a queue that drops before it is full.
+fn is_managed(channel: &Channel, cell: &Wifi) -> bool {
+    (0..channel.between.len()).any(|station| cell.looks_at_flows(station))
+}
+
 /// What became of the frames of each category, if there are any.
 fn categories(channel: &Channel, cell: &Wifi) -> Vec<CategoryRaw> {
     if !cell.has_categories() {
         return Vec::new();
     }
+    let managed = is_managed(channel, cell);
     let of = |category: Category| {
         let stations = 0..channel.between.len();
         let sum = |what: fn(&CategoryTally) -> u64| {
@@ -341,6 +348,7 @@ fn categories(channel: &Channel, cell: &Wifi) -> Vec<CategoryRaw> {
             gave_way: sum(|t| t.gave_way),
             given_up: sum(|t| t.given_up),
             queue_full: sum(|t| t.refused),
+            dropped_delay: managed.then(|| sum(|t| t.dropped_delay)),
             delivered_octets: sum(|t| t.delivered_octets),
         }
     };

@@ -176,7 +176,9 @@ impl Wifi {
             let tally = &mut self.stations[station].tally;
             tally.refused += u64::from(full);
             tally.dropped_delay += u64::from(!full);
-            self.contenders[index].tally.refused += u64::from(full);
+            let tally = &mut self.contenders[index].tally;
+            tally.refused += u64::from(full);
+            tally.dropped_delay += u64::from(!full);
             let cause = if full { Cause::QueueFull } else { Cause::Delay };
             let (at, octets) = (self.now, frame.bytes.len());
             self.report(Event::Dropped { at, from: station, to: frame.to, cause, octets });

@@ -221,6 +221,8 @@ pub struct CategoryTally {
     pub given_up: u64,
     /// Frames that found the queue full, or were too long.
     pub refused: u64,
+    /// Frames that a managed queue dropped to hold the delay down.
+    pub dropped_delay: u64,
     /// Frames that their receivers handed out, repetitions not counted.
     pub delivered: u64,
     /// Bytes of these, without MAC header.

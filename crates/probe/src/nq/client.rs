@@ -2,16 +2,18 @@
 
 use super::config::{CONFIG_MAX, Config, ConfigError, config_url, outward, quoted, server};
 use super::load::{Load, Work};
-use super::wire::{Endpoint, either, endpoint, tls_config, whole, within};
+use super::trust::{Trust, tls_config};
+use super::wire::{Endpoint, either, endpoint, whole, within};
 use crate::ProbeError;
 use crate::drive::View;
 use crate::hops::{DISCARD_PORT, HopProber};
 use crate::load::Seen;
+use crate::names::look_up;
 use crate::plan::{Beside, Kind, Measurement, Stage};
 use crate::vantage::Watcher;
 use hyper::Uri;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -29,8 +31,6 @@ const SAMPLE_EVERY: Span = Span::from_millis(50);
 const SHOW_EVERY: Span = Span::from_millis(250);
 /// Short connections begin every so long.
 const SMALL_EVERY: Span = Span::from_millis(100);
-/// Addresses of a host that are tried.
-const ADDRESSES_MAX: usize = 4;
 
 /// What to measure.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,6 +49,8 @@ pub struct HttpPlan {
     pub hops: bool,
     /// A nearer server of ours that is probed meanwhile: its name and address.
     pub vantage: Option<(String, SocketAddr)>,
+    /// By which certificates the server is known.
+    pub trust: Trust,
 }
 
 impl HttpPlan {
@@ -74,17 +76,18 @@ struct Found {
     notes: Vec<String>,
 }
 
-fn addresses(uri: &Uri) -> io::Result<Vec<SocketAddr>> {
+/// Looked up on a thread of its own, so that this one still sees the clock and the flag that ends it.
+async fn addresses(uri: &Uri) -> io::Result<Vec<SocketAddr>> {
     let (_, host, port) = server(uri);
-    let found: Vec<SocketAddr> = (host.as_str(), port).to_socket_addrs()?.take(ADDRESSES_MAX).collect();
-    if found.is_empty() { Err(io::Error::other("it has no address")) } else { Ok(found) }
+    let looking = tokio::task::spawn_blocking(move || look_up(&host, port, &AtomicBool::new(false)));
+    looking.await.map_err(io::Error::other)?
 }
 
 /// Asks at each address in turn.
 async fn ask(uri: &Uri, config: Option<&Arc<ClientConfig>>) -> Result<(Endpoint, Vec<u8>), ProbeError> {
     let wrong = |why| server_failed(uri, &why);
     let mut last = None;
-    for address in addresses(uri).map_err(wrong)? {
+    for address in addresses(uri).await.map_err(wrong)? {
         let endpoint = endpoint(uri, address, "", config).map_err(wrong)?;
         let answer = async {
             let mut opened = endpoint.open().await?;
@@ -100,7 +103,7 @@ async fn ask(uri: &Uri, config: Option<&Arc<ClientConfig>>) -> Result<(Endpoint,
 
 async fn find(plan: &HttpPlan) -> Result<Found, ProbeError> {
     let url = config_url(&plan.url)?;
-    let tls = tls_config();
+    let tls = tls_config(&plan.trust);
     let needs = |uri: &Uri| match (server(uri).0, &tls) {
         (false, _) => Ok(None),
         (true, Ok(config)) => Ok(Some(Arc::clone(config))),
@@ -114,12 +117,13 @@ async fn find(plan: &HttpPlan) -> Result<Found, ProbeError> {
         asked.address
     } else {
         // Before anything is sent there.
-        for address in addresses(&config.small).map_err(|why| server_failed(&config.small, &why))? {
+        for address in addresses(&config.small).await.map_err(|why| server_failed(&config.small, &why))? {
             outward(asked.address.ip(), address.ip())?;
         }
         let (other, _) = ask(&config.small, own.as_ref()).await?;
         outward(asked.address.ip(), other.address.ip()).map_err(ProbeError::from)?;
-        notes.push(format!("the configuration of {} leads to {}, which was measured", url, config.small));
+        let (from, to) = (quoted(&url.to_string()), quoted(&config.small.to_string()));
+        notes.push(format!("the configuration of {from} leads to {to}, which was measured"));
         other.address
     };
     outward(asked.address.ip(), address.ip())?;
@@ -296,12 +300,18 @@ impl<'a> Driver<'a> {
         let Some(load) = self.load.take() else { return };
         let seen = load.finish();
         stage.take(&mut seen.tables());
+        let word = stage.kind.word();
+        if let (n @ 1.., Some(why)) = &stage.unanswered {
+            self.seen
+                .notes
+                .push(format!("{word}: {n} requests inside loaded connections failed, the last one because {why}"));
+        }
         let loads = stage.kind.ways() != (false, false);
         let (received, sent) = (seen.received.load(Ordering::Relaxed), seen.sent.load(Ordering::Relaxed));
         if let (Some(why), true) =
             (&stage.failures.1, loads && received + sent == 0 || !loads && stage.smalls.is_empty())
         {
-            self.seen.notes.push(format!("{}: {why}", stage.kind.word()));
+            self.seen.notes.push(format!("{word}: {why}"));
         }
     }
 }

@@ -4,7 +4,7 @@ use super::CONFIG_PATH;
 use hyper::Uri;
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 use serde::Deserialize;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Octets of the document that are read.
 pub(crate) const CONFIG_MAX: usize = 64 << 10;
@@ -86,9 +86,12 @@ struct Urls {
     https_upload_url: Option<String>,
 }
 
-/// Text from elsewhere, short and without what a terminal would obey.
+/// Text from elsewhere, short and without what a terminal would obey or show in another order.
 pub(crate) fn quoted(text: &str) -> String {
-    let safe: String = text.chars().take(QUOTED_MAX).map(|c| if c.is_control() { '?' } else { c }).collect();
+    let turns =
+        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let safe = text.chars().take(QUOTED_MAX).map(|c| if c.is_control() || turns(c) { '?' } else { c });
+    let safe: String = safe.collect();
     if text.chars().count() > QUOTED_MAX { safe + " ..." } else { safe }
 }
 
@@ -107,7 +110,8 @@ pub(crate) fn config_url(given: &str) -> Result<Uri, ConfigError> {
 
 fn checked(key: &'static str, text: &str) -> Result<Uri, ConfigError> {
     let wrong = || ConfigError::Kind { key, value: quoted(text) };
-    let uri: Uri = text.parse().map_err(|_| wrong())?;
+    // RFC 3986, section 2: other characters are percent-encoded.
+    let uri: Uri = Some(text).filter(|text| text.is_ascii()).ok_or_else(wrong)?.parse().map_err(|_| wrong())?;
     let scheme = uri.scheme().is_some_and(|s| *s == Scheme::HTTP || *s == Scheme::HTTPS);
     let host = uri.authority().is_some_and(|a| !a.host().is_empty() && !a.as_str().contains('@'));
     if scheme && host { Ok(uri) } else { Err(wrong()) }
@@ -154,8 +158,39 @@ impl Config {
 /// Whether an address is one that a stranger on the Internet has no business with.
 fn is_private(ip: IpAddr) -> bool {
     match ip.to_canonical() {
-        IpAddr::V4(v4) => v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified(),
-        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unspecified() || v6.is_unique_local() || v6.is_unicast_link_local(),
+        IpAddr::V4(v4) => is_private_v4(v4),
+        IpAddr::V6(v6) => {
+            v6.is_loopback()
+                || v6.is_unspecified()
+                || v6.is_unique_local()
+                || v6.is_unicast_link_local()
+                || translated(v6).is_some_and(is_private_v4)
+                // NAT64 by a prefix of the network's own (RFC 8215) leads wherever that network wants.
+                || v6.segments()[..3] == [0x64, 0xff9b, 1]
+        }
+    }
+}
+
+/// Private use (RFC 1918), "this" network (RFC 791), providers' NAT (RFC 6598), loopback and link-local.
+fn is_private_v4(v4: Ipv4Addr) -> bool {
+    let [a, b, ..] = v4.octets();
+    v4.is_private() || v4.is_loopback() || v4.is_link_local() || a == 0 || (a == 100 && b & 0xc0 == 64)
+}
+
+/// The IPv4 address to which a translator or a tunnel takes what is sent to this one.
+fn translated(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+    let s = v6.segments();
+    let of = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
+    match s {
+        // NAT64 (RFC 6052).
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(of(high, low)),
+        // IPv4-compatible addresses (RFC 4291, section 2.5.5.1).
+        [0, 0, 0, 0, 0, 0, high, low] => Some(of(high, low)),
+        // 6to4 (RFC 3056).
+        [0x2002, high, low, ..] => Some(of(high, low)),
+        // Teredo (RFC 4380) has the client's, each bit turned round.
+        [0x2001, 0, _, _, _, _, high, low] => Some(of(!high, !low)),
+        _ => None,
     }
 }
 

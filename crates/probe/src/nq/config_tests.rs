@@ -49,7 +49,8 @@ fn urls_are_of_the_web_and_of_one_server() {
     assert!(refusal(&document(a, "http://a.example/x", a)).contains("different servers"), "another port");
     let long = format!("https://a.example/{}\u{1b}[2J", "x".repeat(5_000));
     assert!(refusal(&document("x:", &long, a)).len() < 400);
-    assert!(!quoted("a\u{1b}[2J").contains('\u{1b}'));
+    assert_eq!(quoted("a\u{1b}[2J\u{9b}1m\u{202e}b"), "a?[2J?1m?b");
+    assert!(refusal(&document(a, "https://a.example/\u{9b}2J", a)).contains("large_download_url"), "C1 is not ASCII");
 }
 
 #[test]
@@ -70,6 +71,26 @@ fn a_public_server_may_not_lead_into_a_private_network() {
     assert!(outward(ip("2001:db8::1"), ip("::ffff:127.0.0.1")).is_err());
     assert!(outward(ip("192.168.1.2"), ip("192.168.1.1")).is_ok());
     assert!(outward(ip("203.0.113.1"), ip("198.51.100.7")).is_ok());
+    for private in [
+        "0.1.2.3",
+        "100.64.0.1",
+        "100.127.255.255",
+        "64:ff9b::10.0.0.1",
+        "64:ff9b::169.254.1.1",
+        "64:ff9b:1::1",
+        "2002:c0a8:101::1",
+        "2001:0:5ef5:79fb::3f57:fefe",
+        "::127.0.0.1",
+        "fe80::1",
+        "fd00::1",
+    ] {
+        assert!(outward(ip("203.0.113.1"), ip(private)).is_err(), "{private}");
+    }
+    for public in
+        ["100.63.0.1", "100.128.0.1", "64:ff9b::8.8.8.8", "2002:808:808::1", "2001:db8::7", "2001:0:1::f7f7:f7f7"]
+    {
+        assert!(outward(ip("203.0.113.1"), ip(public)).is_ok(), "{public}");
+    }
 }
 
 proptest::proptest! {

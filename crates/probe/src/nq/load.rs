@@ -171,14 +171,19 @@ impl Shared {
         Err(io::Error::other("it ended the upload early"))
     }
 
-    /// Small requests inside a connection of load.
+    /// Small requests inside a connection of load. One that fails is counted, and the next one is asked.
     async fn ask(&self, mut sender: Sender, road: Option<Arc<Road>>, name: usize) {
         loop {
             let asked = since_boot();
             let answer = async { whole(sender.get(&self.work.config.small).await?, SMALL_MAX).await }.await;
-            if answer.is_err() {
-                // The connection's own task learns why.
+            if sender.is_closed() {
+                // With its connection, whose own task learns why.
                 return;
+            }
+            if let Err(why) = answer {
+                self.seen.unanswered(&why);
+                tokio::time::sleep(AGAIN_AFTER).await;
+                continue;
             }
             let flying = road.as_ref().map_or(0, |road| sockets::in_flight(&road.socket));
             let back = since_boot();

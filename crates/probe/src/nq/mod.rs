@@ -6,10 +6,12 @@ mod config;
 mod config_tests;
 mod load;
 pub(crate) mod serve;
+mod trust;
 mod wire;
 
 pub use client::{HttpPlan, measure};
 pub use config::{Config, ConfigError};
+pub use trust::Trust;
 
 /// Where such a server tells its URLs.
 pub const CONFIG_PATH: &str = "/.well-known/nq";

@@ -17,8 +17,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio_rustls::TlsAcceptor;
@@ -28,14 +28,12 @@ use tokio_rustls::rustls::{ServerConfig, crypto};
 use wavelane_base::{Instant, Span};
 use wavelane_host::clock::since_boot;
 
-use crate::limits::Bucket;
-
 const SMALL_PATH: &str = "/nq/small";
 const LARGE_PATH: &str = "/nq/large";
 const UPLOAD_PATH: &str = "/nq/upload";
 /// Octets of a large answer (the draft asks for 8 GB at least); the budget usually ends it before.
 const LARGE: u64 = 64 << 30;
-/// A request's head must be there by then, and so must TLS.
+/// A request's head must be there by then.
 const HEAD_PATIENCE: Duration = Duration::from_secs(5);
 /// A connection in which nothing moves for so long is closed.
 const STILL_MAX: Span = Span::from_secs(10);
@@ -48,8 +46,6 @@ const HEAD_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 /// Requests at once in one connection.
 const REQUESTS_MAX: u32 = 16;
-/// Requests a second in one connection.
-const REQUESTS_PER_SECOND: u64 = 50;
 /// What may be under way to us in one connection.
 const WINDOW: u32 = 4 << 20;
 /// Octets held unsent above the kernel.
@@ -90,7 +86,6 @@ struct Guest {
     /// When the connection ends whatever moves in it, in nanoseconds since boot.
     ends: AtomicU64,
     place: u64,
-    requests: Mutex<Bucket>,
     shared: Arc<Shared>,
 }
 
@@ -161,12 +156,12 @@ impl Body for Answer {
     }
 }
 
-/// Serves one connection until its end.
+/// Serves one connection until its end; TLS's handshake has `patience`.
 pub(crate) fn connection(
     stream: &TcpStream,
     from: SocketAddr,
     place: u64,
-    language: Language,
+    (language, patience): (Language, Duration),
     shared: &Arc<Shared>,
 ) -> io::Result<()> {
     let acceptor = match (language, &shared.tls) {
@@ -181,7 +176,6 @@ pub(crate) fn connection(
         moved: AtomicU64::new(now.as_nanos()),
         ends: AtomicU64::new((now + LOADLESS_MAX).as_nanos()),
         place,
-        requests: Mutex::new(Bucket::full(now, REQUESTS_PER_SECOND, 2)),
         shared: Arc::clone(shared),
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -193,7 +187,7 @@ pub(crate) fn connection(
             let Some(acceptor) = acceptor else {
                 return speak(TokioIo::new(stream), language == Language::Http2, &guest).await;
             };
-            let shaken = tokio::time::timeout(HEAD_PATIENCE, acceptor.accept(stream)).await;
+            let shaken = tokio::time::timeout(patience, acceptor.accept(stream)).await;
             let stream = shaken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
             let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
             speak(TokioIo::new(stream), h2, &guest).await
@@ -254,8 +248,8 @@ fn later(text: &'static str) -> Response<Answer> {
 
 async fn answer(request: Request<Incoming>, guest: &Arc<Guest>) -> Response<Answer> {
     let now = guest.touch();
-    if !guest.requests.lock().unwrap_or_else(PoisonError::into_inner).take(now) {
-        return later("too many requests in this connection\n");
+    if !guest.shared.server().admit_question(now, guest.ip) {
+        return later("too many requests from this address\n");
     }
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let writes = matches!(*request.method(), Method::POST | Method::PUT);

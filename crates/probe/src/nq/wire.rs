@@ -15,9 +15,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, ProtocolVersion, RootCertStore, crypto};
+use tokio_rustls::rustls::{ClientConfig, ProtocolVersion};
 use wavelane_base::Span;
 use wavelane_host::clock::since_boot;
 use wavelane_host::load as sockets;
@@ -120,6 +119,18 @@ fn failed(why: hyper::Error) -> io::Error {
     io::Error::other(format!("{why}{behind}"))
 }
 
+/// Says what to do about a certificate that is not known.
+fn distrusted(why: io::Error) -> io::Error {
+    let behind = why.get_ref().and_then(|inner| inner.downcast_ref::<tokio_rustls::rustls::Error>());
+    match behind {
+        Some(tokio_rustls::rustls::Error::InvalidCertificate(_)) => io::Error::new(
+            why.kind(),
+            format!("{why}: if the server is your own, name its certificate, or that of who signed it, with --ca FILE"),
+        ),
+        _ => why,
+    }
+}
+
 /// `work`, or an error after `patience`.
 pub(super) async fn within<T>(patience: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::time::timeout(patience, work).await.unwrap_or_else(|_| Err(late()))
@@ -133,25 +144,6 @@ pub(super) async fn either<T>(one: impl Future<Output = T>, other: impl Future<O
         Poll::Pending => other.as_mut().poll(cx),
     })
     .await
-}
-
-/// TLS by the system's certificates.
-pub(super) fn tls_config() -> io::Result<Arc<ClientConfig>> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(found.certs);
-    if roots.is_empty() {
-        return Err(io::Error::other(
-            "this system has no certificates to know servers by: install ca-certificates, or name a file in SSL_CERT_FILE",
-        ));
-    }
-    let provider = Arc::new(crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let mut config = config.map_err(io::Error::other)?.with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // Every handshake is a whole one, as the draft's tls_f is.
-    config.resumption = Resumption::disabled();
-    Ok(Arc::new(config))
 }
 
 impl Endpoint {
@@ -173,7 +165,7 @@ impl Endpoint {
         };
         let begun = since_boot();
         let connector = TlsConnector::from(Arc::clone(config));
-        let stream = within(PATIENCE, connector.connect(name.clone(), stream)).await?;
+        let stream = within(PATIENCE, connector.connect(name.clone(), stream)).await.map_err(distrusted)?;
         let took = since_boot().since(begun);
         let session = stream.get_ref().1;
         let rounds = if session.protocol_version() == Some(ProtocolVersion::TLSv1_3) { 1 } else { 2 };
@@ -218,6 +210,13 @@ where
 impl Sender {
     pub(super) fn is_h2(&self) -> bool {
         matches!(self, Self::Two(_))
+    }
+    /// Whether the connection has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        match self {
+            Self::One(sender) => sender.is_closed(),
+            Self::Two(sender) => sender.is_closed(),
+        }
     }
     /// A second one on the same connection, where HTTP has that.
     pub(super) fn twin(&self) -> Option<Self> {

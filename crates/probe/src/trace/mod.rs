@@ -63,10 +63,10 @@ pub fn analyse(file: impl Read + Send, mut go_on: impl FnMut(u64) -> bool) -> Re
     let (mut packets, mut unreadable, mut short, mut last_ns) = (0_u64, 0, 0, 0);
     let ending = capture::packets(file, |packet| {
         packets += 1;
+        last_ns = last_ns.max(packet.unix_ns);
         let frame = packet.link.map_or(Frame::Unreadable, |link| packet::read(link, packet.bytes, packet.octets));
         match frame {
             Frame::Tcp(segment) => {
-                last_ns = last_ns.max(packet.unix_ns);
                 if table.segment(&segment, packet.unix_ns).is_none() {
                     hosts.add(segment.from.address, segment.to.address, u64::from(segment.ip_octets));
                 }

@@ -21,6 +21,8 @@ pub(crate) struct Case {
     pub(crate) queue: u32,
     /// Packets from a lost at random, of a thousand.
     pub(crate) loss: u32,
+    /// Packets from a that are marked (RFC 3168) where they carry ECT, of a thousand.
+    pub(crate) marks: u32,
     /// Packets from a that take a slower way, of a hundred.
     pub(crate) detour: u32,
     pub(crate) six: bool,
@@ -57,6 +59,7 @@ impl Case {
         rate: "10mbit",
         queue: 30_000,
         loss: 0,
+        marks: 0,
         detour: 0,
         six: false,
         snaplen: 128,
@@ -76,6 +79,8 @@ pub(crate) struct Kernel {
     /// Timeouts that sent nothing, for the original had not left the host yet.
     pub(crate) held_back: u64,
     pub(crate) dsacks: u64,
+    /// Segments with a mark that arrived at the receiver.
+    pub(crate) marked: u64,
 }
 
 /// Captures at the sender and at the receiver.
@@ -142,6 +147,14 @@ fn wire(case: &Case) -> [Netns; 3] {
             &format!("table inet loss {{\n chain f {{\n type filter hook forward priority 0;\n {drop}\n }}\n}}\n"),
         );
     }
+    if case.marks > 0 {
+        let some = format!("iifname r0 meta l4proto tcp numgen random mod 1000 < {}", case.marks);
+        let mark = ["ip", "ip6"].map(|ip| format!("{some} {ip} ecn {{ 1, 2 }} {ip} ecn set ce\n")).concat();
+        rules(
+            &r,
+            &format!("table inet marks {{\n chain f {{\n type filter hook forward priority 0;\n {mark}\n }}\n}}\n"),
+        );
+    }
     if case.detour > 0 {
         run(&r, "tc qdisc replace dev r2 root tbf rate 3mbit burst 2000 limit 300000");
         let mark = format!("iifname r0 meta l4proto tcp numgen random mod 100 < {} meta mark set 1", case.detour);
@@ -151,6 +164,8 @@ fn wire(case: &Case) -> [Netns; 3] {
         );
         run(&r, "ip rule add fwmark 1 table 100");
         run(&r, "ip route add 10.2.0.0/24 via 10.3.0.1 table 100");
+        run(&r, "ip -6 rule add fwmark 1 table 100");
+        run(&r, "ip -6 route add fd02::/64 via fd03::1 table 100");
     }
     [a, r, b]
 }
@@ -225,7 +240,22 @@ fn counters(ns: &Netns) -> Kernel {
         held_back: more("TCPSpuriousRtxHostQueues"),
         // Of octets below the cumulative acknowledgement, and of octets above it.
         dsacks: more("TCPDSACKRecv") + more("TCPDSACKOfoRecv"),
+        marked: 0,
     }
+}
+
+/// Segments that arrived with a mark, by either IP.
+fn marked(ns: &Netns) -> u64 {
+    let read = |file: &'static str| {
+        let path = format!("/proc/thread-self/net/{file}");
+        ns.run(move || std::fs::read_to_string(path)).expect("the namespace is there").expect("counters")
+    };
+    let (four, six) = (read("netstat"), read("snmp6"));
+    let mut lines = four.lines().filter(|l| l.starts_with("IpExt:")).map(str::split_whitespace);
+    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let four = names.zip(values).find(|(name, _)| *name == "InCEPkts").map(|(_, value)| value);
+    let six = six.lines().find_map(|line| line.strip_prefix("Ip6InCEPkts")).map(str::trim);
+    four.into_iter().chain(six).map(|value| value.parse::<u64>().expect("a number")).sum()
 }
 
 fn send(stream: &mut TcpStream, octets: usize) {
@@ -316,7 +346,7 @@ pub(crate) fn capture(case: Case, directory: &Path) -> Captured {
     });
     // A lost acknowledgement of the FIN is repaired within a timeout.
     std::thread::sleep(Duration::from_millis(300));
-    let kernel = counters(&a);
+    let kernel = Kernel { marked: marked(&b), ..counters(&a) };
     a.run(|| UdpSocket::bind("10.1.0.1:0").and_then(|s| s.send_to(LAST, "10.2.0.1:9")))
         .expect("the namespace is there")
         .expect("a datagram");

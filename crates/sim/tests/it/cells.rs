@@ -95,6 +95,9 @@ fn what_the_access_point_names_decides_how_long_an_echo_waits() {
         let raw = one_run(&scenario);
         let flows = wavelane_run::figures::of_run(&scenario, &raw, scenario.seed);
         let echo = flows.iter().find(|flow| flow.flow == "echo").unwrap();
+        // What a managed queue drops before it is full is told, and told apart.
+        assert_eq!(raw.radios[0].dropped_delay.is_some(), queue.starts_with('{'), "{queue}");
+        assert!(raw.radios[0].dropped_delay.is_none_or(|dropped| dropped > 0), "{queue}: {:?}", raw.radios[0]);
         echo.rtt_p95_ms.unwrap()
     };
     let fifo = p95("\"1000 packets\"");
@@ -105,6 +108,21 @@ fn what_the_access_point_names_decides_how_long_an_echo_waits() {
         fifo > 200.0 && codel < 0.6 * fifo && flows < 0.3 * fifo && airtime < 0.3 * fifo,
         "{fifo} {codel} {flows} {airtime}"
     );
+}
+
+/// The categories' drops for delay are those of the cell.
+#[test]
+fn managed_queues_of_categories_tell_their_drops() {
+    let plain: String =
+        text("categories.toml").lines().filter(|l| !l.starts_with("pcap")).map(|l| format!("{l}\n")).collect();
+    // More film than the air takes.
+    let plain = plain.replace("every = \"2 ms\"", "every = \"0.2 ms\"");
+    let managed = plain.replace("edca = ", "queue = { kind = \"codel\" }\nedca = ");
+    let radio = one_run(&parse(&managed)).radios.remove(0);
+    let all: u64 = radio.categories.iter().map(|c| c.dropped_delay.unwrap()).sum();
+    assert!(all > 0 && radio.dropped_delay == Some(all), "{radio:?}");
+    let fifo = one_run(&parse(&plain)).radios.remove(0);
+    assert!(fifo.dropped_delay.is_none() && fifo.categories.iter().all(|c| c.dropped_delay.is_none()), "{fifo:?}");
 }
 
 fn one_run(scenario: &Scenario) -> StackRaw {

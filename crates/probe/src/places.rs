@@ -1,0 +1,116 @@
+//! The places of connections, shared so that nobody keeps others out.
+
+use crate::limits::source_of;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Shutdown, TcpStream};
+
+/// Connections at once, of all sessions and of those who have not said which.
+const CONNECTIONS_MAX: usize = 256;
+/// Of these from one source, who may be nobody's client ...
+const CONNECTIONS_PER_SOURCE_MAX: usize = CONNECTIONS_MAX / 2;
+/// ... and of those of one source that have not said what they want.
+const OPENINGS_PER_SOURCE_MAX: usize = CONNECTIONS_MAX / 4;
+
+/// Connections in the order of their coming.
+#[derive(Default)]
+pub(crate) struct Places {
+    next: u64,
+    held: BTreeMap<u64, Place>,
+    /// How many had to give way.
+    pub(crate) gave_way: u64,
+}
+
+struct Place {
+    source: IpAddr,
+    /// The socket of one that has not said what it wants.
+    opening: Option<TcpStream>,
+}
+
+impl Places {
+    /// A place for a connection of `ip`. If all are taken, the oldest that has not said what it wants gives way, of the same
+    /// source if that has as many as one may have: who only holds places cannot keep others out.
+    pub(crate) fn enter(&mut self, ip: IpAddr, stream: Option<TcpStream>) -> Option<u64> {
+        let source = source_of(ip);
+        let of_source = || self.held.values().filter(|place| place.source == source);
+        let alone = of_source().count() >= CONNECTIONS_PER_SOURCE_MAX
+            || of_source().filter(|place| place.opening.is_some()).count() >= OPENINGS_PER_SOURCE_MAX;
+        if alone || self.held.len() >= CONNECTIONS_MAX {
+            let gives_way = |place: &Place| place.opening.is_some() && (!alone || place.source == source);
+            let oldest = self.held.iter().find(|(_, place)| gives_way(place)).map(|(id, _)| *id)?;
+            if let Some(Place { opening: Some(stream), .. }) = self.held.remove(&oldest) {
+                let _ = stream.shutdown(Shutdown::Both);
+                self.gave_way += 1;
+            }
+        }
+        self.next += 1;
+        self.held.insert(self.next, Place { source, opening: stream });
+        Some(self.next)
+    }
+    /// It has said what it wants; false if it had to give way before.
+    pub(crate) fn opened(&mut self, id: u64) -> bool {
+        self.held.get_mut(&id).map(|place| place.opening = None).is_some()
+    }
+    pub(crate) fn leave(&mut self, id: u64) {
+        self.held.remove(&id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    #[test]
+    fn one_source_takes_half_of_the_places_at_most() {
+        let (one, neighbour, other) = ("2001:db8::1", "2001:db8::2", "192.0.2.1");
+        let mut places = Places::default();
+        let mut enter = |ip: &str, times: usize| {
+            let ids = (0..times).filter_map(|_| places.enter(ip.parse().unwrap(), None));
+            ids.collect::<Vec<u64>>()
+        };
+        let first = enter(one, 100);
+        assert_eq!(first.len(), 100);
+        assert_eq!(enter(neighbour, 100).len(), 28, "of the same network of 64 bits");
+        assert_eq!(enter(other, 300).len(), 128);
+        assert!(enter("192.0.2.2", 1).is_empty(), "all are taken");
+        first.iter().for_each(|id| places.leave(*id));
+        assert!(places.held.len() == 156 && places.enter("192.0.2.2".parse().unwrap(), None).is_some());
+    }
+
+    #[test]
+    fn who_says_nothing_gives_way() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut silent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let theirs = listener.accept().unwrap().0;
+        let mut places = Places::default();
+        let first = places.enter("192.0.2.1".parse().unwrap(), Some(theirs)).unwrap();
+        for i in 0..CONNECTIONS_MAX as u32 - 1 {
+            assert!(places.enter(IpAddr::from((i / 100).to_be_bytes()), None).is_some());
+        }
+        let new = places.enter("198.51.100.1".parse().unwrap(), None).unwrap();
+        assert!(!places.opened(first) && places.opened(new));
+        assert_eq!(silent.read(&mut [0]).unwrap(), 0, "its connection was closed");
+        assert_eq!(places.enter("198.51.100.2".parse().unwrap(), None), None, "the others have said what they want");
+    }
+
+    #[test]
+    fn openings_of_one_source_take_a_quarter() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let mut ends = Vec::new();
+        let mut opening = |places: &mut Places, ip: &str| {
+            ends.push(TcpStream::connect(at).unwrap());
+            places.enter(ip.parse().unwrap(), Some(listener.accept().unwrap().0)).unwrap()
+        };
+        let mut places = Places::default();
+        let other = opening(&mut places, "198.51.100.1");
+        let first = opening(&mut places, "192.0.2.1");
+        for _ in 0..OPENINGS_PER_SOURCE_MAX {
+            opening(&mut places, "192.0.2.1");
+        }
+        assert!(!places.opened(first) && places.opened(other), "its own oldest gave way");
+        assert_eq!((places.held.len(), places.gave_way), (OPENINGS_PER_SOURCE_MAX + 1, 1));
+    }
+}
