@@ -201,7 +201,10 @@ fn keep(out: &Path, document: &StudyDocument) -> Result<(), Failure> {
     let written = std::fs::write(&draft, document.to_json()).and_then(|()| std::fs::rename(&draft, &path));
     written.map_err(|e| {
         let _ = std::fs::remove_file(&draft);
-        Failure::refused(format!("cannot write {}: {e}; free space or choose another place with --out", path.display()))
+        Failure::refused(format!(
+            "cannot write {}: {e}; use --out with a writable folder that has free space",
+            path.display()
+        ))
     })
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct SweepArgs {
     /// `wavelane[cluster]` here, and `wavelane` of the same version and Dask's on the workers.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "jobs")]
     on_cluster: Option<String>,
-    /// The Python that speaks with the cluster.
+    /// The Python that the Dask client runs in.
     #[arg(long, value_name = "PROGRAM", default_value = "python3", requires = "on_cluster")]
     python: PathBuf,
     /// Where everything goes. Combinations that are there already are not run again.
@@ -67,7 +67,10 @@ fn write(out: &Path, name: &str, content: impl AsRef<[u8]>) -> Result<(), Failur
     let (path, draft) = (out.join(name), out.join(format!(".{name}.draft")));
     std::fs::write(&draft, content).and_then(|()| std::fs::rename(&draft, &path)).map_err(|e| {
         let _ = std::fs::remove_file(&draft);
-        Failure::refused(format!("cannot write {}: {e}; free space or choose another --out", path.display()))
+        Failure::refused(format!(
+            "cannot write {}: {e}; use --out with a writable folder that has free space",
+            path.display()
+        ))
     })
 }
 

@@ -37,7 +37,10 @@ pub(crate) fn judge(
     }
     if let Some(error) = &outcome.capture_error {
         let error = std::io::Error::other(error.clone());
-        return Err(LabError::Io { what: "cannot write a capture; free space or choose another --out".into(), error });
+        return Err(LabError::Io {
+            what: "cannot write a capture; use --out with a writable folder that has free space".into(),
+            error,
+        });
     }
     if findings.stage_drops > 0 {
         notes.push(format!(

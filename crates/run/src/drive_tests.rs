@@ -258,7 +258,7 @@ fn a_full_disk_is_one_line_and_no_record() {
     std::os::unix::fs::symlink("/dev/full", draft.temporary.join("record.json")).unwrap();
     let error = draft.write("record.json", b"{}").unwrap_err().to_string();
     assert!(error.contains("r/record.json: No space left on device"), "{error}");
-    assert!(error.ends_with("free space or choose another place with --out"), "{error}");
+    assert!(error.ends_with("use --out with a writable folder that has free space"), "{error}");
     drop(draft);
     assert_eq!(std::fs::read_dir(&place.0).unwrap().count(), 0);
 }

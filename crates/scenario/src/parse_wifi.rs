@@ -142,7 +142,8 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
             "noise" => plain.noise_db = None,
             "fec" => plain.fec = None,
             "pcap" => (plain.captures, plain.snaplen) = (Vec::new(), SNAPLEN_MAX),
-            _ => plain.errors = None,
+            // A code without errors is refused as well.
+            _ => (plain.errors, plain.fec) = (None, None),
         }
         table.get(key).filter(|_| cell.check().is_err() && plain.check().is_ok())
     });

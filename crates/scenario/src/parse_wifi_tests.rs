@@ -258,6 +258,12 @@ category = "video"
 "#;
 
 #[test]
+fn bit_errors_are_named_beside_a_code() {
+    let error = parse(&RICH.replace("good = \"100 ms\"", "good = \"0 s\"")).unwrap_err();
+    assert!(error.contains("channels.air.errors: mean good time of 0 s is outside"), "{error}");
+}
+
+#[test]
 fn categories_coding_and_captures_survive_the_resolved_file() {
     let s = parse(RICH).unwrap();
     let cell = s.channel("air").unwrap().cell().unwrap();
