@@ -126,6 +126,6 @@ fn a_machine_within_its_memory_passes() {
 
 #[test]
 #[should_panic(expected = "law 7: the machine held")]
-fn a_machine_that_keeps_what_arrives_is_found() {
+fn law_7_catches_unbounded_memory() {
     flood_a_store_of(2_000);
 }

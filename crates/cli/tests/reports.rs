@@ -200,7 +200,7 @@ fn completions_and_manual_pages_know_every_command() {
 }
 
 #[test]
-fn a_sweep_writes_one_table_and_pictures_and_goes_on_where_it_stopped() {
+fn a_sweep_writes_tables_and_charts_and_resumes() {
     let place = Place::new("sweep");
     let dir = place.path("s");
     let rates = "air.forward.rate=5 Mbit/s,10 Mbit/s";

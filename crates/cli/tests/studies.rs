@@ -56,7 +56,7 @@ fn the_simulators_speed_is_not_measured_twice() {
 
 /// The guide's and the README's tables of what studies found, against the studies that there are.
 #[test]
-fn every_study_says_what_it_found() {
+fn every_study_has_a_row_of_results() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap();
     let o = Command::new(env!("CARGO_BIN_EXE_wavelane")).args(["study", "list"]).output().unwrap();

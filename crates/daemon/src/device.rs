@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_serves_networks_forwards_and_who_has_forwards_alone_does_not() {
+    fn only_served_networks_need_ip_forwarding() {
         let dir = std::env::temp_dir().join(format!("wavelane-device-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_stands_still_costs_lines_which_are_counted_and_said() {
+    fn a_stopped_log_reader_costs_counted_lines() {
         let (mut reader, writer) = UnixStream::pair().unwrap();
         let pen = Pen::to(writer).unwrap();
         for i in 0..20_000 {

@@ -68,7 +68,7 @@ fn delivered(daemon: &Daemon) -> Vec<u64> {
 }
 
 #[test]
-fn two_uplinks_carry_together_and_either_goes_without_a_byte_lost() {
+fn two_uplinks_add_up_and_either_may_fail() {
     let _alone = alone();
     if !root_or_skip("lanes_two_uplinks") {
         return;
@@ -108,7 +108,7 @@ fn plug(world: &World, interface: &str, how: &str) {
 }
 
 #[test]
-fn a_lane_unplugged_in_mid_transfer_loses_nothing_and_is_used_again() {
+fn an_unplugged_lane_loses_nothing_and_returns() {
     let _alone = alone();
     if !root_or_skip("lanes_unplugged") {
         return;

@@ -279,7 +279,7 @@ fn local_traffic_enters_the_device_and_lane_datagrams_do_not() {
 }
 
 #[test]
-fn what_the_packet_door_needs_is_said_with_the_command() {
+fn packet_door_errors_name_the_command() {
     let _alone = alone();
     if !root_or_skip("tun_needs") {
         return;

@@ -94,7 +94,7 @@ fn longest_exchange(mut stream: TcpStream, work: impl FnOnce() + Send) -> Durati
 }
 
 #[test]
-fn neither_a_dead_name_server_nor_slow_tools_keep_packets_waiting() {
+fn slow_lookups_and_tools_block_no_packets() {
     let _alone = alone();
     if !root_or_skip("dead_name_server") {
         return;

@@ -27,7 +27,7 @@ fn told_unreachable(world: &World, target: &'static str) {
 }
 
 #[test]
-fn a_gateway_that_is_gone_is_told_to_who_asks_for_what_lies_behind_it() {
+fn closed_answers_unreachable_for_a_dead_peer() {
     let _alone = alone();
     if !root_or_skip("gone") || !has("ping", "gone") {
         return;
@@ -127,7 +127,7 @@ fn a_host_that_speaks_for_others_is_heard_at_neither_end() {
 }
 
 #[test]
-fn where_a_cloud_hands_out_keys_is_reached_only_if_it_is_listed_exactly() {
+fn cloud_metadata_needs_an_exact_prefix() {
     let _alone = alone();
     if !root_or_skip("metadata") {
         return;

@@ -65,7 +65,7 @@ fn ipv6_inside_crosses_over_ipv6() {
 }
 
 #[test]
-fn refusals_over_ipv6_reach_the_client_as_what_they_are() {
+fn refusals_over_ipv6_keep_their_kind() {
     let _alone = alone();
     if !root_or_skip("refusals6") {
         return;

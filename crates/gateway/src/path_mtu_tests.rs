@@ -28,7 +28,7 @@ fn exchange(pair: &mut Pair, octets: usize, within: Span) -> Span {
 }
 
 #[test]
-fn a_path_below_the_base_carries_flows_and_says_why_it_is_slow() {
+fn a_path_mtu_below_the_base_carries_flows_with_a_notice() {
     for (path_mtu, loss) in [(576, 0), (576, 20), (600, 0), (1_000, 0), (1_000, 20), (1_199, 0)] {
         let mut pair = Pair::new();
         (pair.path_mtu, pair.loss) = (path_mtu, Ratio::new(loss, 100).unwrap());

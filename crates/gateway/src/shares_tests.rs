@@ -186,7 +186,7 @@ fn ten_thousand_stalled_flows_leave_the_other_peer_its_share() {
 }
 
 #[test]
-fn what_one_peer_has_given_back_another_may_have() {
+fn released_flows_are_free_for_another_peer() {
     let mut hub = Hub::new();
     hub.run(Span::from_secs(3));
     let theirs: Vec<FlowId> = (0..4_000).filter_map(|_| hub.open(1)).collect();

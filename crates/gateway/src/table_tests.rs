@@ -63,7 +63,7 @@ fn the_longest_route_names_the_peers() {
 }
 
 #[test]
-fn what_a_peer_has_no_route_for_is_not_sent_there() {
+fn a_next_hop_without_a_covering_route_is_not_used() {
     let mut gateway = gateway(&[]);
     gateway.set_table(T0, table(&[("0.0.0.0/0", &[via("10.0.0.2")])]));
     assert_eq!(ways(&gateway, "10.9.4.9"), [0]);
@@ -90,7 +90,7 @@ fn a_target_on_the_link_is_reached_only_if_it_is_a_peer() {
 }
 
 #[test]
-fn what_is_ours_is_not_passed_on() {
+fn own_addresses_are_not_relayed() {
     let mut gateway = gateway(&[]);
     gateway.set_table(T0, table(&[("10.9.0.0/16", &[via("10.0.0.2")])]));
     gateway.set_own_addresses(vec![ip("10.9.4.9")]);

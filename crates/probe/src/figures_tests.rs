@@ -145,7 +145,7 @@ fn sentences_explain_the_grade_and_invent_nothing() {
 }
 
 #[test]
-fn what_was_not_measured_is_null_and_said_so() {
+fn unmeasured_figures_are_null() {
     let d = document("path", &Measurement::default());
     assert!(d.phases.is_empty() && d.rpm.is_none() && d.grade.is_none() && d.queue_at.is_none());
     let json: serde_json::Value = serde_json::from_str(&d.to_json()).unwrap();

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_gives_way() {
+    fn silent_connections_are_evicted_first() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut silent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let theirs = listener.accept().unwrap().0;
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn first_octets_say_what_is_spoken() {
+    fn first_octets_select_the_protocol() {
         for (first, language) in [
             (&b"WLPL\x01"[..], Some(Language::Ours)),
             (b"GET /", Some(Language::Http1)),

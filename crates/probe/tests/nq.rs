@@ -112,7 +112,7 @@ fn told(at: SocketAddr, request: &[u8]) -> String {
 }
 
 #[test]
-fn the_server_answers_what_it_knows_and_bounds_heads() {
+fn the_server_answers_known_paths_and_bounds_heads() {
     served(Limits::default(), |at| {
         let close = "Connection: close\r\n\r\n";
         let config = told(at, format!("GET /.well-known/nq HTTP/1.1\r\nHost: a.example:1\r\n{close}").as_bytes());

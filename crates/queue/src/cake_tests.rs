@@ -290,7 +290,7 @@ fn voice_below_its_share_passes_a_standing_queue() {
 
 /// tc-cake(8) by the names of RFC 2474, 2597, 3246, 5865, 8622.
 #[test]
-fn code_points_are_sorted_as_the_manual_says() {
+fn code_points_map_to_tins_as_in_the_manual() {
     let sorted = |tins: Tins, tin: usize| (0..64).filter(|dscp| tins.of(*dscp) == tin).collect::<Vec<u8>>();
     let cs = |n: u8| n * 8;
     let af = |class: u8, drop: u8| class * 8 + drop * 2;

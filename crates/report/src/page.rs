@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_says_its_sentences_and_draws_what_has_points() {
+    fn a_page_has_its_sentences_and_charts() {
         let curve = |points| PageCurve { name: "down".into(), points, marks: vec![0.5] };
         let chart = |name, points| PageChart {
             name,

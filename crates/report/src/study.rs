@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shade_says_how_far_values_agree() {
+    fn shades_grow_with_the_difference() {
         let shade = |theirs, ours| Beside { theirs: Some(theirs), ours: Some(ours), half: None }.html();
         for (theirs, ours, colour) in
             [(1.0, 1.2, 0), (0.0, 0.0, 0), (1.0, 0.6, 1), (1.0, 3.0, 2), (0.4, 0.0, 2), (0.0, 0.4, 2)]

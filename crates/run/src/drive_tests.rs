@@ -164,7 +164,7 @@ fn the_document_is_frozen() {
 }
 
 #[test]
-fn a_record_holds_what_the_design_lists_and_reads_back() {
+fn a_record_is_complete_and_reads_back() {
     let place = Place::new("whole");
     let out = place.0.join("deep/er/rec");
     let document = go(Fake::default, &scenario(), &out, 3, 2).unwrap();
@@ -199,7 +199,7 @@ fn output_is_independent_of_the_number_of_workers() {
 }
 
 #[test]
-fn what_goes_wrong_leaves_nothing_behind() {
+fn a_failed_run_leaves_no_record() {
     let place = Place::new("wrong");
     let out = place.0.join("r");
     let mut cancelled = scenario();
@@ -233,7 +233,7 @@ fn a_directory_of_something_else_is_never_replaced() {
 }
 
 #[test]
-fn drafts_of_killed_programs_are_removed_and_those_being_written_are_not() {
+fn only_drafts_of_dead_programs_are_removed() {
     let place = Place::new("abandoned");
     let draft = |name: &str| place.0.join(format!(".r.draft-{name}"));
     let (killed, other, writing) =
@@ -264,7 +264,7 @@ fn a_full_disk_is_one_line_and_no_record() {
 }
 
 #[test]
-fn a_shaky_run_proves_nothing() {
+fn a_late_run_is_inconclusive() {
     let place = Place::new("shaky");
     let document = go(|| Fake { fails: false, shaky: true }, &scenario(), &place.0.join("r"), 1, 1).unwrap();
     assert_eq!(document.verdict, Verdict::Inconclusive);

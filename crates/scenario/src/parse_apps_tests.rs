@@ -35,7 +35,7 @@ fn app(flow: &str) -> App {
 }
 
 #[test]
-fn what_is_left_out_is_the_models() {
+fn omitted_keys_have_the_models_defaults() {
     let App::Web(web) = app("app = \"web\"") else { panic!("a web flow") };
     assert_eq!(*web, webtraf_2001());
     let App::Web(web) = app("app = \"web\"\nmodel = \"almanac-2024\"\nobjects = 3") else { panic!("a web flow") };
@@ -63,7 +63,7 @@ fn every_application_is_written_as_it_is_read() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_line_and_remedy() {
+fn impossible_flows_are_refused_with_line_and_remedy() {
     for (flow, line, why) in [
         ("app = \"web\"\nsize = \"0 B\"", 22, "size = 0 B: choose 1 to"),
         ("app = \"web\"\ndocument = \"0 B\"", 22, "choose 1 to"),

@@ -46,7 +46,7 @@ times = "1.2"
 "#;
 
 #[test]
-fn the_good_file_means_what_it_says() {
+fn the_good_file_parses_to_its_values() {
     let s = parse(GOOD).unwrap();
     assert_eq!(s.duration, Span::from_secs(10));
     assert_eq!(s.nodes.iter().map(|n| n.name.as_str()).collect::<Vec<_>>(), ["c", "a", "s", "lone", "r"]);

@@ -46,7 +46,7 @@ fn values_take_the_place_of_the_files() {
 }
 
 #[test]
-fn what_cannot_be_set_is_said_with_the_key() {
+fn wrong_settings_name_their_key() {
     for (setting, part) in [
         ("airr.forward.rate=5 Mbit/s", "unknown beginning of a key 'airr'; did you mean 'air'?"),
         ("channels.arr.forward.rate=5 Mbit/s", "unknown name 'arr'; did you mean 'air'?"),

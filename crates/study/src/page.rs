@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_study_says_what_came_out_and_draws_its_metrics() {
+    fn a_study_page_has_its_finding_and_charts() {
         let rows = vec![
             row("none", "wavelane", 18.4e6, Verdict::Pass),
             row("none", "tcp-bbr", 18.1e6, Verdict::Info),

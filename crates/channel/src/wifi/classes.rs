@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn stations_hidden_from_each_other_share_what_they_hear_of_the_hub() {
+    fn hidden_stations_share_one_class() {
         let mut star = ReachMap::none(4);
         for leaf in 1..4 {
             star.set_both(0, leaf, Reach::FULL).unwrap();

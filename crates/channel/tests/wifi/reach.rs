@@ -171,7 +171,7 @@ fn capture_saves_the_stronger_of_two_hidden_stations() {
 /// Independent bit errors, as a Gilbert-Elliott process whose states are alike: a try fails unless all bits of data
 /// and ACK survive.
 #[test]
-fn bit_errors_cost_what_they_must() {
+fn bit_errors_lose_the_expected_share() {
     let ber = Ratio::new(1, 50_000).unwrap();
     let errors =
         |per| BitErrors { good: Span::from_millis(100), bad: Span::from_millis(33), in_good: ber, in_bad: ber, per };

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn port_unreachable_explains_a_minute_of_silence_unless_another_cause_follows() {
+    fn port_unreachable_explains_silence_for_a_minute() {
         let (here, there) = (SocketAddr::from(([192, 0, 2, 7], 4780)), SocketAddr::from(([192, 0, 2, 8], 4780)));
         let mut contact = Contact::new(Instant::ZERO);
         let mut weigh = |s, address, cause: &Cause| contact.weigh(Instant::from_secs(s), address, cause.clone());

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_rises_is_shaped_and_a_tenth_below_what_was_carried() {
+    fn only_directions_with_bloat_are_shaped_at_nine_tenths() {
         // 9.65 Mbit/s of application bytes are 10 Mbit/s of IP's.
         let all = propose(&[wish(250.0, 9.6534e6, false), wish(29.9, 50e6, true)]);
         let expected = Proposed { interface: "wan0".into(), direction: "up", rate: Rate::from_bps(9_000_000) };
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_proposed_is_a_file_in_order() {
+    fn the_proposed_file_is_valid() {
         let all = propose(&[wish(250.0, 5e6, false), wish(60.0, 20e6, true)]);
         for reflector in [None, Some(Ipv4Addr::new(192, 0, 2, 7))] {
             let text = file_text(&all, reflector);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_back_that_was_not_made() {
+    fn undo_removes_only_our_own_shaper() {
         let folder = std::env::temp_dir().join(format!("wavelane-cure-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let file = folder.join("other.toml");

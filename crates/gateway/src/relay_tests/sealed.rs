@@ -86,7 +86,7 @@ fn relays_see_nothing_of_a_sealed_flow_and_it_costs_little() {
 }
 
 #[test]
-fn what_a_relay_does_to_octets_is_found_out_and_the_flow_arrives_whole() {
+fn octets_changed_by_a_relay_are_detected_and_repaired() {
     type Fault = fn(&mut Vec<u8>);
     let faults: [(&str, Fault); 4] = [
         ("changed", |octets| octets[0] ^= 1),
@@ -120,7 +120,7 @@ fn without_seals_the_same_goes_unnoticed() {
 }
 
 #[test]
-fn a_relay_that_changes_everything_ends_the_flow_with_a_clear_error() {
+fn a_relay_that_changes_all_octets_ends_the_flow() {
     let mut chain = sealed_chain(3);
     chain.corrupt(1, |_, to, octets| {
         if to == PeerId(1) {

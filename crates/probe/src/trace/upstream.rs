@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_lost_to_its_end_is_repeated_behind_what_was_seen() {
+    fn a_burst_lost_to_its_end_is_upstream_loss() {
         // 200 and 220 to 240 are lost, and what is sent between their repetitions too: 250, 260, 270.
         let steps = [
             (121, 210),

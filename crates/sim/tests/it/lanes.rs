@@ -310,7 +310,7 @@ fn bulk_leaves_by_a_metered_lane_where_no_other_takes_bulk() {
 }
 
 #[test]
-fn what_is_pinned_keeps_to_its_lane_and_with_a_fallback_comes_back_to_it() {
+fn pinned_lanes_fall_back_and_return() {
     let mut gone = direction(2, 50, 50_000);
     gone.outages = vec![(secs(10), secs(20))];
     for (choice, falls_back) in [(Choice::Pinned, false), (Choice::PinnedFallback, true)] {
@@ -386,7 +386,7 @@ fn a_scenarios_links_say_how_channels_are_used() {
 
 /// S0-E14: a radio that delivers 100, 30 and again 100 % towards the campus beside a modem; 300 B five times a second.
 #[test]
-fn the_radio_is_used_while_it_delivers_and_the_modem_while_it_does_not() {
+fn the_modem_replaces_a_radio_that_fails() {
     let phases = [(0, 60, 0, true), (60, 180, 70, false), (180, 240, 0, true)];
     // What it takes to come back, at a probe a second.
     const HYSTERESIS: u64 = 20;
@@ -481,7 +481,7 @@ fn a_thin_lane_that_goes_takes_nothing_with_it() {
 
 /// What is guessed of a lane that has carried nothing is far below what the other carries, and is found to be wrong.
 #[test]
-fn a_lane_that_is_not_known_yet_is_tried_beside_a_much_faster_one() {
+fn an_unmeasured_lane_is_tried_beside_a_faster_one() {
     let mut world = World::new(1, &[both_ways(direction(120, 10, 300_000)), both_ways(direction(20, 10, 100_000))]);
     let got = world.goodput(2, 4);
     assert!(got >= 1.1 * 120e6 * 1_437.0 / 1_500.0, "{got:.0} bit/s");

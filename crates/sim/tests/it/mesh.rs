@@ -60,7 +60,7 @@ fn traffic(mesh: &mut Mesh) -> [FlowIndex; 3] {
 }
 
 #[test]
-fn a_chain_of_five_carries_what_one_hop_carries() {
+fn five_hops_carry_as_much_as_one() {
     let chain = MeshSpec::new(5, &[[0, 1], [1, 2], [2, 3], [3, 4]], &with_loss(cable(), &random_loss(1, 50)));
     let mut mesh = Mesh::new(Seed(1), &chain);
     let down = add(&mut mesh, 0, 4, Work::Download(Some(10_000_000)), Instant::ZERO);

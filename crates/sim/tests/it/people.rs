@@ -95,7 +95,7 @@ fn a_modern_page_is_its_document_and_objects_side_by_side() {
 }
 
 #[test]
-fn a_call_talks_two_fifths_of_the_time_and_loses_what_the_link_loses() {
+fn a_call_has_the_models_activity_and_the_links_loss() {
     let call = flow("voice", "");
     let (_, figures) = run(&text("tcp-reno", 1_000, "", &call), 3);
     let heard = figures[0].voice.as_ref().unwrap();

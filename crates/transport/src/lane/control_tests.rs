@@ -22,7 +22,7 @@ fn jain(x: &[f64]) -> f64 {
 
 /// Frozen goodputs in Mbit/s (mean of three seeds), each beside its floor and its physical bound.
 #[test]
-fn loss_costs_only_what_is_lost() {
+fn loss_costs_only_the_lost_share() {
     let table = [
         ("none", Loss::None, 0.0, 19.93),
         ("1 %", Loss::Random(0.01), 0.01, FROZEN[0]),

@@ -138,7 +138,7 @@ fn lanes_do_not_take_each_other_for_the_rival_for_long() {
 }
 
 #[test]
-fn what_changes_while_competing_does_not_keep_it_there() {
+fn competing_ends_after_a_path_change() {
     type Change = fn(&mut World);
     let changes: [(&str, Change); 4] = [
         ("a slower link", |w| w.set_rate(Rate::from_bps(5_000_000))),

@@ -125,7 +125,7 @@ fn micro_data_passes_bulk_but_cannot_starve_it() {
 }
 
 #[test]
-fn class_limits_what_a_datagram_may_hold() {
+fn the_class_limits_a_datagrams_frames() {
     let (mut hop, names) = lone_hop(2);
     hop.write(ms(3), names[0], &[0; 100_000]);
     assert!(fill(&mut hop, ms(3), Class::Micro).is_empty(), "bulk does not ride on a micro permission");
