@@ -248,7 +248,7 @@ fn measure(args: &MeasureArgs) -> Outcome {
     };
     let mut document = figures::document(&target, &measured);
     let kept = keep(&mut document, &measured, &rerun, &place);
-    // What was measured is told even where it cannot be kept.
+    // Figures are printed even if the record cannot be written.
     let told = print(&if args.json { document.to_json() } else { summary(&document) });
     kept?;
     told?;

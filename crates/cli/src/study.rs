@@ -234,9 +234,9 @@ fn line(r: &Row) -> String {
 
 fn table(document: &StudyDocument, out: &Path) -> String {
     let mut text = String::new();
-    // A population's members were told as they ended; what counts is said of them all.
+    // A population's members were printed as they ended; the table has the rows over all of them.
     let told = document.rows.iter().filter(|r| !r.case.contains_key("draw"));
-    // In a terminal every row was shown as it was judged: only those that count against the study are repeated.
+    // On a terminal every row was shown as it was judged: only failing and inconclusive ones are repeated.
     let watched = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
     for r in told.filter(|r| !watched || matches!(r.verdict, Verdict::Fail | Verdict::Inconclusive)) {
         let _ = writeln!(text, "{}", line(r));

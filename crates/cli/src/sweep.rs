@@ -133,7 +133,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
         count: &count,
         cancelled: &cancelled,
         environment: &wavelane_run::host_facts,
-        // Hundreds of pages that nobody opens; `wavelane report` draws one.
+        // No page per combination; `wavelane report` draws one on demand.
         render: &|_| Ok(()),
     };
     let options = SweepOptions {

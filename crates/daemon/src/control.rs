@@ -1,4 +1,4 @@
-//! The control socket: whoever may open it is given one status document.
+//! The control socket: each connection gets one status document.
 
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;

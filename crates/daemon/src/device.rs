@@ -98,7 +98,7 @@ impl Ways {
             let mut arguments = vec!["address", "add"];
             let address = prefix_text(&IpPrefix { address: a.address, bits: a.bits });
             arguments.extend([address.as_str(), "dev", name]);
-            // Nobody else lives on the device, so there is nobody to ask whether the address is taken.
+            // The device has no other hosts, so duplicate address detection is pointless.
             arguments.extend(a.address.is_ipv6().then_some("nodad"));
             run("ip", &arguments, "")?;
         }

@@ -42,7 +42,7 @@ impl Log {
     fn with(now: Instant, pen: Pen) -> Self {
         Self { tokens: BURST, refilled: now, suppressed: 0, suppressed_ever: 0, pen }
     }
-    /// Writes a line. Control characters, which a stranger might have chosen, are replaced.
+    /// Writes a line. Control characters, which may come from the network, are replaced.
     pub(crate) fn line(&mut self, now: Instant, text: &str) {
         for line in self.admit(now, text).into_iter().flatten() {
             self.pen.put(&line);

@@ -1,4 +1,4 @@
-//! What a supervisor such as systemd is told: that the gateway serves, that it still turns, what it is doing (sd_notify(3)).
+//! Messages to a supervisor such as systemd: ready, alive (watchdog), and the current status (sd_notify(3)).
 //!
 //! Without one that asked for it (`NOTIFY_SOCKET`) nothing is said to anybody.
 

@@ -219,7 +219,7 @@ fn why_a_peer_does_not_answer_is_said_once_and_is_the_true_cause() {
     std::fs::write(&config, text).unwrap();
     let a = world.spawn("a", &config);
     a.wait_log(&format!(
-        "public_key is wrong here: whoever is at 10.2.0.2:4780 calls with the key {}",
+        "public_key is wrong here: the host at 10.2.0.2:4780 calls with the key {}",
         world.keys[1].public
     ));
     pause(Duration::from_secs(6));

@@ -123,7 +123,7 @@ fn a_host_that_speaks_for_others_is_heard_at_neither_end() {
     assert_eq!(error("10.1.0.2"), None);
     assert_eq!(error("10.7.0.2"), Some(ErrorKind::HostUnreachable));
     assert_eq!(b.counter("dropped_source_not_allowed"), 1);
-    b.wait_log("peer 'a' may not speak for 10.7.0.2:");
+    b.wait_log("peer 'a' may not use the source 10.7.0.2:");
 }
 
 #[test]

@@ -25,9 +25,9 @@ use wavelane_host::{entropy, load};
 pub const PORT: u16 = 4_783;
 /// Connections at once, of all sessions and of those who have not said which.
 const CONNECTIONS_MAX: usize = 256;
-/// Of these from one source, who may be nobody's client.
+/// Of these from one source, which need not belong to a session.
 const CONNECTIONS_PER_SOURCE_MAX: usize = CONNECTIONS_MAX / 2;
-/// A connection that has not said by then what it wants is closed.
+/// A connection without a request by then is closed.
 const OPENING_PATIENCE: Duration = Duration::from_secs(5);
 const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
 /// Between looks at the clock and at the flag that ends the server.
@@ -53,13 +53,13 @@ pub(crate) struct Places {
 
 struct Place {
     source: IpAddr,
-    /// The socket of one that has not said what it wants.
+    /// The socket of a connection without a request so far.
     opening: Option<TcpStream>,
 }
 
 impl Places {
-    /// A place for a connection of `ip`. If all are taken, the oldest that has not said what it wants gives way, of the same
-    /// source if that has as many as one may have: who only holds places cannot keep others out.
+    /// A place for a connection of `ip`. If all are taken, the oldest without a request is evicted, of the same
+    /// source if that has as many as one may have: a client that only occupies places cannot keep others out.
     fn enter(&mut self, ip: IpAddr, stream: Option<TcpStream>) -> Option<u64> {
         let source = source_of(ip);
         let of_source = self.held.values().filter(|place| place.source == source).count();
@@ -75,7 +75,7 @@ impl Places {
         self.held.insert(self.next, Place { source, opening: stream });
         Some(self.next)
     }
-    /// It has said what it wants; false if it had to give way before.
+    /// Its request arrived; false if it was evicted before.
     pub(crate) fn opened(&mut self, id: u64) -> bool {
         self.held.get_mut(&id).map(|place| place.opening = None).is_some()
     }
@@ -198,7 +198,7 @@ fn connection(stream: &TcpStream, from: SocketAddr, place: u64, shared: &Arc<Sha
     result
 }
 
-/// What a connection's first octets say that it speaks.
+/// The protocol of a connection, by its first octets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Language {
     /// Our own.

@@ -231,7 +231,7 @@ fn rules(table: &Table<'_>, phy: Phy) -> Result<Rules, ScenarioError> {
     if let Some(value) = named
         && word(&value, "set of rules", RULES, "\"wavelan-1995\"")?.acknowledges
     {
-        let why = format!("{}: WaveLAN cards do not speak 802.11", value.path);
+        let why = format!("{}: WaveLAN does not use the rules of 802.11", value.path);
         return Err(value.impossible(format!("{why}: remove it, or write \"wavelan-1995\"")));
     }
     if let Some(value) = ANSWERING_KEYS.iter().find_map(|key| table.get(key)) {

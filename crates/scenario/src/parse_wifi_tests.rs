@@ -340,7 +340,7 @@ fn wavelan_refuses_keys_of_802_11() {
             (
                 "overhead = \"1 ms\"",
                 "rules = \"standard\"",
-                "11: channels.air.rules: WaveLAN cards do not speak 802.11: remove it, or write \"wavelan-1995\"",
+                "11: channels.air.rules: WaveLAN does not use the rules of 802.11: remove it, or write \"wavelan-1995\"",
             ),
             (
                 "\"1 ms\"",

@@ -1,5 +1,5 @@
-//! Meshes that nobody chose, with faults that nobody planned: whatever is lost, doubled, cut or forgotten on the way, every
-//! byte arrives once and in order, or the application is told.
+//! Random meshes with random faults: despite loss, duplication, partitions and crashes every byte arrives once and in order, or
+//! the application gets an error.
 
 use crate::document::{Edition, Row, StudyDocument};
 use crate::kept::Kept;

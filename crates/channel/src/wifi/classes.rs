@@ -99,7 +99,7 @@ mod tests {
         let division = Division::new(&star, true, 1, 1);
         assert_eq!(division.class_of, [None, Some(0), Some(0), Some(0)]);
         assert_eq!(division.audience[1], [(Home::Alone(0), Reach::FULL)]);
-        // One leaf that is louder at another one is like nobody else.
+        // A leaf with a louder signal at another leaf is in a class of its own.
         star.set(1, 2, Reach::SENSED).unwrap();
         assert_eq!(Division::new(&star, true, 1, 1).class_of[2], None);
     }

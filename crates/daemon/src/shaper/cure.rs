@@ -74,7 +74,7 @@ pub fn propose(wishes: &[Wish]) -> Vec<Proposed> {
     wishes.iter().filter(|wish| wish.found.rise_ms >= GOOD_MS).map(one).collect()
 }
 
-/// The file that says so. With a reflector the rates follow the link.
+/// The proposed file. With a reflector the rates follow the link.
 pub fn file_text(all: &[Proposed], reflector: Option<Ipv4Addr>) -> String {
     let mut text = String::from("# Made by `wavelane cure`; `wavelane cure --undo` takes it back.\n");
     let words = |rate: Rate| format!("{} kbit/s", rate.as_bps() / 1_000);
@@ -182,7 +182,7 @@ fn await_start(child: &mut Child, log: &Path) -> Result<String, CommandError> {
             let why = said.lines().last().unwrap_or("it said nothing").trim_start_matches("wavelaned: ").to_owned();
             return Err(CommandError::Cure(why));
         }
-        // It says so once everything is in place; the line may be half written.
+        // It logs a line once everything is in place; that may be half written.
         if said.contains("shaped by") && said.ends_with('\n') {
             return Ok(said.replace("wavelaned: ", ""));
         }
@@ -190,7 +190,10 @@ fn await_start(child: &mut Child, log: &Path) -> Result<String, CommandError> {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a command has nothing else to do, and a stranger's end is not told")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a command has nothing else to do, and there is no event for another process's end"
+)]
 fn rest() {
     std::thread::sleep(Duration::from_nanos(LOOK_EVERY.as_nanos()));
 }
