@@ -226,8 +226,7 @@ fn line(r: &Row) -> String {
         .collect();
     let case = if case.is_empty() { String::new() } else { format!(" [{}]", case.join(", ")) };
     let id = if STUDIES.iter().any(|study| study.id == r.id) { String::new() } else { format!("{} ", r.id) };
-    // A reason often begins with the value, which stands before it here.
-    let why = r.why.strip_prefix(&format!("{value}, ")).unwrap_or(&r.why);
+    let why = r.reason();
     let why = if why.is_empty() { String::new() } else { format!(": {why}") };
     format!("{:<12} {id}{:<12}{case} {} = {value}{half} {}{why}", r.verdict.word(), r.stack, r.metric, r.unit)
 }

@@ -224,7 +224,7 @@ pub(crate) fn judge(row: &mut Row, aim: Aim) {
     row.why = format!("{value:.3}, wanted {words}{straddles}");
 }
 
-/// Makes a row about runs that prove nothing inconclusive.
+/// Makes a row about invalid runs inconclusive.
 pub(crate) fn unproven(row: &mut Row, stacks: &[&StackResult]) {
     if let Some(why) = stacks.iter().find_map(|s| s.inconclusive.as_ref()) {
         row.verdict = Verdict::Inconclusive;

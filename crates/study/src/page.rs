@@ -41,7 +41,7 @@ fn cells(row: &Row) -> [String; 6] {
         row.metric.clone(),
         number(row.value, row.ci95).unwrap_or("-".into()),
         number(row.bound, None).unwrap_or_default(),
-        row.why.clone(),
+        row.reason().to_owned(),
     ]
 }
 
@@ -70,7 +70,7 @@ fn sentences(document: &StudyDocument) -> Vec<String> {
         0 => format!("Nothing was judged; {} values are reported.", document.rows.len()),
         all => {
             let (failed, open) = (count(Verdict::Fail), count(Verdict::Inconclusive));
-            let rest: Vec<String> = [(failed, "fail"), (open, "prove nothing")]
+            let rest: Vec<String> = [(failed, "fail"), (open, "are inconclusive")]
                 .into_iter()
                 .filter(|(n, _)| *n > 0)
                 .map(|(n, what)| format!("{n} {what}"))
@@ -85,12 +85,12 @@ fn sentences(document: &StudyDocument) -> Vec<String> {
         // Nothing is claimed across the cases: those that were judged say what came out.
         claims = judged.iter().collect();
     }
-    // Failures first, then what is said of all cases.
+    // Failures first, then claims over all cases.
     claims.sort_by_key(|row| (row.verdict != Verdict::Fail, !row.case.is_empty()));
     let say = |row: &&&Row| {
         let case = if row.case.is_empty() { String::new() } else { format!(" ({})", case_words(row)) };
         let value = row.value.map_or("none".into(), |v| human(v, row.ci95, &row.unit));
-        format!("{}{case}, {}: {} = {value}: {}", row.stack, row.verdict.word(), row.metric, row.why)
+        format!("{}: {}{case}, {} {value}; {}", row.verdict.word(), row.stack, row.metric, row.reason())
     };
     said.extend(claims.iter().take(SAID_MAX).map(say));
     if claims.len() > SAID_MAX {

@@ -164,7 +164,7 @@ fn claim(stack: &str, rows: &[Row]) -> Row {
     row.bound = Some(1.0);
     judge(&mut row, Aim::AtLeast(1.0));
     row.why =
-        format!("{}; {agree} draws within {WITHIN} of the simulator, {differ} not, {open} prove nothing", row.why);
+        format!("{}; {agree} draws within {WITHIN} of the simulator, {differ} not, {open} inconclusive", row.why);
     if differ == 0 && open > 0 {
         row.verdict = Verdict::Inconclusive;
     }
