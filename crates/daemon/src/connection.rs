@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use wavelane_base::Span;
-use wavelane_door::{Got, Put, Receiving, Rooms, Socket, Splice};
+use wavelane_door::{Got, Put, Receiving, Rooms, Socket};
 use wavelane_host::tcp;
 
 /// A socket that [`tcp::prepare`] has put in order.
@@ -18,16 +18,16 @@ pub(crate) struct Parties {
     pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
 }
 
-/// A connection of the door's.
+/// What the daemon keeps with a connection of its door.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct Kept {
     pub(crate) socket: KernelSocket,
-    pub(crate) splice: Splice,
     /// Whose it is, for `status`.
     pub(crate) parties: Parties,
-    /// It stands in the queue of connections to serve.
-    pub(crate) queued: bool,
 }
+
+/// A connection of the daemon's door.
+pub(crate) type Connection = wavelane_door::Connection<Kept>;
 
 impl Socket for KernelSocket {
     fn read(&mut self, into: &mut [u8]) -> Got {

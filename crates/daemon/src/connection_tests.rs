@@ -3,7 +3,13 @@ use super::*;
 use std::collections::VecDeque;
 use std::net::TcpListener;
 use wavelane_base::{FlowId, Instant, ReadOutcome, Streams};
-use wavelane_door::{CHUNK, Flows, Moved, Stage, Turn};
+use wavelane_door::{CHUNK, Flows, Moved, Splice, Stage, Turn};
+
+/// A connection's two sides.
+struct Connection {
+    socket: KernelSocket,
+    splice: Splice,
+}
 
 /// A flow made of two queues, with a limit on what it takes.
 #[derive(Default)]
@@ -62,7 +68,7 @@ fn pair() -> (Connection, TcpStream) {
     tcp::prepare(&ours).unwrap();
     let socket = KernelSocket(ours);
     let splice = Splice::new(Instant::ZERO, socket.receive_rooms(), FlowId(1), Stage::Open);
-    (Connection { socket, splice, parties: Parties::default(), queued: false }, theirs)
+    (Connection { socket, splice }, theirs)
 }
 
 /// Serves the connection as an epoll loop would, until it is idle.

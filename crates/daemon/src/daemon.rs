@@ -24,7 +24,7 @@ use self::lane::LanePort;
 use self::packets::PacketDoor;
 use self::reload::Reloads;
 use crate::config::{Config, OnFailure};
-use crate::connection::Connection;
+use crate::connection::Kept;
 use crate::control::Control;
 use crate::counters::Counters;
 use crate::diagnosis::Examiner;
@@ -46,8 +46,8 @@ use std::net::{IpAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
-use wavelane_base::{Entropy, FlowId, Instant, Machine, Span};
-use wavelane_door::{Attempts, CHUNK, LastBytes, Limits, Moved};
+use wavelane_base::{Entropy, Instant, Machine, Span};
+use wavelane_door::{Attempts, CHUNK, Connections, Limits, Moved};
 use wavelane_gateway::Gateway;
 use wavelane_host::caps;
 use wavelane_host::clock::{NodeClock, wall_nanos};
@@ -131,12 +131,7 @@ pub struct Daemon {
     denials_told: BTreeMap<usize, Instant>,
     /// When the rules for peers that are down are installed again.
     give_back_again: Option<Instant>,
-    connections: BTreeMap<u64, Connection>,
-    of_flow: BTreeMap<FlowId, u64>,
-    /// Connections whose connect has not ended.
-    connecting: usize,
-    last_bytes: LastBytes,
-    to_serve: VecDeque<u64>,
+    connections: Connections<Kept>,
     next_token: u64,
     scratch: Box<[u8; CHUNK]>,
     moved: Moved,
@@ -233,11 +228,7 @@ impl Daemon {
             to_pass: Vec::new(),
             denials_told: BTreeMap::new(),
             give_back_again: None,
-            connections: BTreeMap::new(),
-            of_flow: BTreeMap::new(),
-            connecting: 0,
-            last_bytes: LastBytes::default(),
-            to_serve: VecDeque::new(),
+            connections: Connections::default(),
             next_token: TOKEN_CONNECTIONS,
             scratch: Box::new([0; CHUNK]),
             moved: Moved::default(),
@@ -329,7 +320,7 @@ impl Daemon {
                 }
                 self.dispatch(r);
             }
-            if self.last_bytes.deadline().is_some_and(|at| at <= self.now) {
+            if self.connections.deadline().is_some_and(|at| at <= self.now) {
                 self.look_after_last_bytes();
             }
             if self.now.since(self.ticked) >= TICK {
@@ -346,12 +337,12 @@ impl Daemon {
     }
     /// How long nothing needs us.
     fn patience(&self) -> Option<Duration> {
-        let waiting = self.attempts.count() > 0 || self.connecting > 0 || self.retry_listeners;
+        let waiting = self.attempts.count() > 0 || self.connections.any_connecting() || self.retry_listeners;
         let ticking = waiting.then(|| self.ticked + TICK);
         let tick = |at: Instant| at.max(self.ticked + TICK);
         let doubts = self.peers.iter().filter_map(Contact::doubt_at).min().map(tick);
         let machine = self.gateway.poll_timeout().map(|w| w.at);
-        let others = [self.supervisor.deadline(), self.last_bytes.deadline(), self.names.deadline().map(tick)];
+        let others = [self.supervisor.deadline(), self.connections.deadline(), self.names.deadline().map(tick)];
         let others = others.into_iter().chain(
             [self.whereabouts.deadline(), self.epoch_keeper.deadline(), self.devices.deadline()].map(|at| at.map(tick)),
         );
@@ -404,7 +395,7 @@ impl Daemon {
                 self.handle_event(event);
             }
             for _ in 0..TURNS_PER_ROUND {
-                let Some(token) = self.to_serve.pop_front() else { break };
+                let Some(token) = self.connections.next_to_serve() else { break };
                 busy = true;
                 self.serve(token);
             }

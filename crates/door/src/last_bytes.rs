@@ -17,7 +17,7 @@ const GAP_MAX: Span = Span::from_millis(250);
 
 /// Connections by their tokens; at most as many as there are connections.
 #[derive(Default)]
-pub struct LastBytes {
+pub(crate) struct LastBytes {
     watched: BTreeMap<u64, Watched>,
     order: BTreeSet<(Instant, u64)>,
 }
@@ -31,7 +31,7 @@ struct Watched {
 
 impl LastBytes {
     /// Looks after a connection, soon and from now on.
-    pub fn begin(&mut self, now: Instant, token: u64) {
+    pub(crate) fn begin(&mut self, now: Instant, token: u64) {
         let seen = self.watched.get(&token).and_then(|w| w.seen);
         self.forget(token);
         let at = now + GAP_FIRST;
@@ -39,17 +39,17 @@ impl LastBytes {
         self.order.insert((at, token));
     }
     /// The connection is gone.
-    pub fn forget(&mut self, token: u64) {
+    pub(crate) fn forget(&mut self, token: u64) {
         if let Some(w) = self.watched.remove(&token) {
             self.order.remove(&(w.at, token));
         }
     }
     /// When to look next.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.order.first().map(|(at, _)| *at)
     }
     /// The connections to look at now; each is looked at again later.
-    pub fn due(&mut self, now: Instant) -> Vec<u64> {
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<u64> {
         let due: Vec<u64> = self.order.iter().take_while(|(at, _)| *at <= now).map(|(_, token)| *token).collect();
         for token in &due {
             if let Some(w) = self.watched.get_mut(token) {
@@ -62,13 +62,13 @@ impl LastBytes {
         due
     }
     /// Nothing waits, or it cannot be taken for now.
-    pub fn idle(&mut self, token: u64) {
+    pub(crate) fn idle(&mut self, token: u64) {
         if let Some(w) = self.watched.get_mut(&token) {
             w.seen = None;
         }
     }
     /// Bytes wait, and this much was taken so far. Whether there is still time.
-    pub fn lasts(&mut self, now: Instant, token: u64, taken: u32) -> bool {
+    pub(crate) fn lasts(&mut self, now: Instant, token: u64, taken: u32) -> bool {
         let Some(w) = self.watched.get_mut(&token) else { return false };
         match w.seen {
             Some((before, since)) if before == taken => now.since(since) < PATIENCE,

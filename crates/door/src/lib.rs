@@ -2,10 +2,11 @@
 //! connections whose SYN is held until the far server has answered, and refusals in TCP/IP's own words.
 //!
 //! Whose TCP it is stands behind [`Socket`]: the kernel's in the daemon, our own in the simulator. Reading order: [`Splice`]
-//! (one connection), [`LastBytes`], [`Attempts`], [`Syn`].
+//! (one connection), [`Connections`], [`Attempts`], [`Syn`].
 #![forbid(unsafe_code)]
 
 mod attempts;
+mod connections;
 mod last_bytes;
 mod own;
 mod socket;
@@ -14,7 +15,8 @@ mod syn;
 mod window;
 
 pub use attempts::{Arrival, Attempts, Cause, Ended, HOLD, Key, Limits};
-pub use last_bytes::{LastBytes, PATIENCE};
+pub use connections::{Connection, Connections, Due};
+pub use last_bytes::PATIENCE;
 pub use own::OwnDoor;
 pub use socket::{Got, Put, Receiving, Rooms, Socket};
 pub use splice::{CHUNK, Flows, Moved, Splice, Stage, Turn};

@@ -229,9 +229,9 @@ impl Gateway {
         if (!resumed || next.is_some()) && !self.arrivals.admit(now, side.0.0) {
             return Err(if resumed { Reason::Restarted } else { Reason::NoRoom });
         }
-        // Where the table has just lost its route, or leads back, a flow that began before is elsewhere, unless it is known here.
+        // Where the table has no route, or leads back, a flow is not for us, unless it began here.
         let known = passage.is_some_and(|passage| self.is_known_here(&passage.token));
-        if next.is_some() || resumed && !known && !self.ends_here(target.ip()) {
+        if next.is_some() || !known && !self.ends_here(target.ip()) {
             let asked = Asked { source, target, passage };
             return self.relay(now, side, asked);
         }

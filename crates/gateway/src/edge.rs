@@ -143,6 +143,11 @@ impl Edge {
             passage.attempt >= self.attempt || self.is_sealed() && matches!(passage.seal, Some(Seal::Word(_)));
         matches!(self.role, Role::Answerer) && ordered
     }
+    /// Of the edge that opened: how often it asked anew since bytes moved last.
+    pub(super) fn tries(&mut self) -> Option<&mut u32> {
+        let Role::Opener { resumes, .. } = &mut self.role else { return None };
+        Some(resumes)
+    }
     /// Times to open anew before giving up.
     pub(super) fn resumes_max(&self) -> u32 {
         if self.accepted { RESUMES_MAX } else { OPENS_MAX }
@@ -209,9 +214,7 @@ impl Edge {
         }
         if received > self.kept_from {
             (self.distrusts, self.withheld) = (0, 0);
-            if let Role::Opener { resumes, .. } = &mut self.role {
-                *resumes = 0;
-            }
+            self.tries().into_iter().for_each(|resumes| *resumes = 0);
         }
         self.kept_from = received;
         true
@@ -240,9 +243,7 @@ impl Edge {
     /// The application read bytes. Returns whether the other edge is to hear of it at once.
     pub(super) fn read(&mut self, octets: usize) -> bool {
         self.reach.received += octets as u64;
-        if let Role::Opener { resumes, .. } = &mut self.role {
-            *resumes = 0;
-        }
+        self.tries().into_iter().for_each(|resumes| *resumes = 0);
         let due = self.reach.received - self.said >= WORD_EVERY;
         if due {
             self.said = self.reach.received;

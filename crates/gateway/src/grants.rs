@@ -22,6 +22,9 @@ const LISTEN: Span = Span::from_millis(6);
 /// Most flows that we ended and that still stand among those that wait.
 const OVER_MAX: usize = 64;
 
+/// Most waiting flows of one peer that are offered a free turn at once: a reader may be so slow that its flow cannot take it.
+const OFFERS_MAX: usize = 4;
+
 /// How many large blocks are received at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Withholding {
@@ -69,12 +72,23 @@ pub(super) struct Grants {
 }
 
 impl Gate {
-    /// The waiting flows, those of the peers that had their turn longest ago first.
+    /// The waiting flows that are offered a turn, those of the peers that had theirs longest ago first.
     fn in_turn(&self) -> Vec<Side> {
-        let mut order: Vec<Side> = self.waiting.iter().copied().collect();
-        let last = |side: &Side| self.served.iter().position(|peer| *peer == side.0);
-        order.sort_by_key(last);
+        let mut of_peer: BTreeMap<PeerId, usize> = BTreeMap::new();
+        let mut order = Vec::new();
+        for side in &self.waiting {
+            let before = of_peer.entry(side.0).or_default();
+            *before += 1;
+            if *before <= OFFERS_MAX {
+                order.push(*side);
+            }
+        }
+        order.sort_by_key(|side| self.served.iter().position(|peer| *peer == side.0));
         order
+    }
+    /// Whether flows of `peer` were left out.
+    fn exceeds_offers(&self, peer: PeerId) -> bool {
+        self.waiting.iter().filter(|side| side.0 == peer).nth(OFFERS_MAX).is_some()
     }
     fn leave(&mut self, side: Side) {
         self.waiting.retain(|waiting| *waiting != side);
@@ -158,10 +172,15 @@ impl Gateway {
                 let granted = self.blocks(side.0).grant(now, side.1);
                 let received = self.blocks(side.0).received(side.1);
                 let Some(gate) = self.grants.gates.get_mut(&place) else { break };
-                if granted == Some(0) {
+                let others_wait = gate.exceeds_offers(side.0);
+                if granted == Some(0) && !others_wait {
                     continue;
                 }
                 gate.waiting.retain(|waiting| *waiting != side);
+                if granted == Some(0) {
+                    gate.waiting.push_back(side);
+                    continue;
+                }
                 if granted.is_some() {
                     gate.served.retain(|peer| *peer != side.0);
                     gate.served.push(side.0);
@@ -199,5 +218,23 @@ impl Gateway {
         let listens = self.grants.gates.values().filter_map(|gate| gate.listens_until);
         let at = turns.chain(listens).min()?;
         Some(Wakeup { at, cause: "gateway: a granted block is looked at" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wavelane_wire::frame::FlowName;
+
+    #[test]
+    fn flows_of_one_peer_leave_offers_to_others() {
+        let side = |peer, number| (PeerId(peer), FlowName { mine: false, number });
+        let mut gate = Gate { waiting: (0..100).map(|n| side(0, n)).collect(), ..Gate::default() };
+        gate.waiting.push_back(side(1, 0));
+        let in_turn = |gate: &Gate| gate.in_turn().into_iter().map(|side| side.0.0).collect::<Vec<_>>();
+        assert_eq!(in_turn(&gate), [0, 0, 0, 0, 1]);
+        assert!(gate.exceeds_offers(PeerId(0)) && !gate.exceeds_offers(PeerId(1)));
+        gate.served.push(PeerId(0));
+        assert_eq!(in_turn(&gate), [1, 0, 0, 0, 0]);
     }
 }

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its case should stop")]
 
 use super::*;
+use crate::edge::Edge;
 use crate::{Config, LaneConfig, PeerConfig};
 use std::net::SocketAddr;
 use wavelane_base::{PortId, Seed};
@@ -156,4 +157,39 @@ fn a_flow_whose_route_is_not_there_yet_is_not_ended() {
     gateway.ended.push_back(([7; 16], true));
     gateway.set_table(T0, Table::default());
     assert_eq!(asked_again(&mut gateway, "10.9.4.9"), Err(Reason::Complete));
+}
+
+#[test]
+fn a_new_flow_without_route_is_refused() {
+    let mut config = gateway(&[]).config().clone();
+    config.peers[1].allow_targets = vec![block("10.9.0.0/16")];
+    let mut gateway = Gateway::new(T0, config, 1, Seed(1).entropy("table")).unwrap();
+    let name = FlowName { mine: false, number: 1 };
+    let ends = ("10.1.0.1:9".parse().unwrap(), "10.9.4.9:7".parse().unwrap());
+    assert_eq!(gateway.incoming(T0, (PeerId(1), name), ends, None), Err(Reason::Unreachable));
+    gateway.set_table(T0, table(&[("10.9.4.9/32", &[NextHop::OnLink])]));
+    assert_eq!(gateway.incoming(T0, (PeerId(1), name), ends, None), Ok(()));
+}
+
+#[test]
+fn a_flapping_table_ends_no_flow() {
+    let mut gateway = gateway(&[]);
+    let by = |hop: &str| table(&[("10.9.4.0/24", &[via(hop)])]);
+    gateway.set_table(T0, by("10.0.0.2"));
+    let ends = ("10.1.0.1:9".parse().unwrap(), "10.9.4.9:7".parse().unwrap());
+    let flow = gateway.open(T0, PeerId(0), ends.0, ends.1).unwrap();
+    let mut last = PeerId(0);
+    for _ in 0..100 {
+        gateway.set_table(T0, by("10.0.1.2"));
+        gateway.set_table(T0, Table::default());
+        gateway.set_table(T0, by("10.0.0.2"));
+        last = gateway.flows.find(flow).expect("it still stands").0;
+    }
+    assert_eq!(last, PeerId(0));
+    assert_eq!(gateway.flows.edge(flow).and_then(Edge::tries).copied(), Some(0));
+    // Ways that fail do count.
+    for _ in 0..100 {
+        gateway.lost(T0, flow, Reason::Unreachable);
+    }
+    assert!(gateway.flows.find(flow).is_none());
 }

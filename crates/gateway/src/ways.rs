@@ -5,7 +5,7 @@
 //! cannot, for it does not know how far they got. It ends the way it is on, which makes the opening edge ask again; a
 //! relay that is asked takes the next of its own ways, and says so if it has none.
 
-use super::edge::Role;
+use super::edge::{Edge, Role};
 use super::relay::{Asked, Side};
 use super::{Gateway, PeerId};
 use std::collections::BTreeMap;
@@ -106,7 +106,7 @@ impl Gateway {
     pub(super) fn take_new_ways(&mut self, now: Instant) {
         for (id, target) in self.flows.waiting_here() {
             if self.good_way(now, None, target.ip()).is_some() {
-                self.open_anew(now, id);
+                self.uncounted(id, |gateway| gateway.open_anew(now, id));
             }
         }
     }
@@ -123,7 +123,19 @@ impl Gateway {
         self.counters.flows_moved += 1;
         self.blocks(side.0).reset(side.1, Reason::Restarted);
         self.dirty.insert(side.0);
-        self.try_again(now, id);
+        match named {
+            true => self.try_again(now, id),
+            false => self.uncounted(id, |gateway| gateway.try_again(now, id)),
+        }
+    }
+
+    /// Does what the table's keeper causes: however often the table changes, a flow loses no try by it.
+    fn uncounted(&mut self, id: FlowId, act: impl FnOnce(&mut Self)) {
+        let before = self.flows.edge(id).and_then(Edge::tries).copied();
+        act(self);
+        if let (Some(before), Some(tries)) = (before, self.flows.edge(id).and_then(Edge::tries)) {
+            *tries = before;
+        }
     }
 
     fn leave_as_relay(&mut self, now: Instant, up: Side, down: Side, asked: &Asked) {

@@ -88,7 +88,7 @@ impl Sender {
         self.reduced_due &= self.counters.undone == undone;
         if let Phase::Loss(end) = self.phase
             && self.una >= end
-            && !self.config.grow_at_repaired
+            && self.config.quirks.no_growth_when_repaired
         {
             news.octets = self.una - end;
         }
@@ -127,7 +127,7 @@ impl Sender {
     fn deliver(&mut self, now: Instant, ack: &AckIn<'_>) -> News {
         let mut news = News::default();
         let (min, answered_ms) = (self.rtt.min(), ack.answered_ms(now));
-        let measures_lost = self.config.measure_across_timeout;
+        let measures_lost = !self.config.quirks.unmeasured_after_timeout;
         let repair_end = if let Phase::Recovery(end) | Phase::Loss(end) = self.phase { end } else { 0 };
         let (rack, delivery) = (&mut self.rack, &mut self.delivery);
         let mut take = |sent: &Sent| {
@@ -136,7 +136,7 @@ impl Sender {
             delivery.on_delivered(now, sent.stamp, sent.len());
         };
         self.board.acknowledge(ack.ack, &mut take);
-        if self.config.guess_arrivals {
+        if self.config.quirks.guess_arrivals {
             self.board.settle_guess();
         }
         for (left, right) in ack.blocks {
@@ -160,7 +160,7 @@ impl Sender {
         if let Some(rtt) = once.or(ack.echoed.filter(|_| advanced > 0)) {
             self.rtt.sample(rtt, self.una, self.next);
             self.rtt.progress();
-        } else if advanced > 0 && !self.config.keep_backed_off {
+        } else if advanced > 0 && self.config.quirks.any_ack_ends_backoff {
             self.rtt.progress();
         }
         latest
@@ -187,7 +187,7 @@ impl Sender {
         if self.sack {
             return;
         }
-        if self.config.guess_arrivals {
+        if self.config.quirks.guess_arrivals {
             return self.guess_by_duplicate(ack, advanced);
         }
         if advanced > 0 {
@@ -233,7 +233,7 @@ impl Sender {
             self.rack_at = self.rack.detect(now, &mut self.board, repairing, min, smoothed);
         } else if self.sack {
             mark_below_reports(&mut self.board, self.mss);
-        } else if self.config.guess_arrivals {
+        } else if self.config.quirks.guess_arrivals {
             return self.guess_losses(ack, advanced);
         } else {
             let third = self.phase == Phase::Open && ack.duplicate && self.duplicates == DUP_THRESH;
@@ -269,7 +269,7 @@ impl Sender {
     pub(super) fn begin_recovery(&mut self, now: Instant) {
         // ns-3 counts the hole, and not what it guesses to have arrived.
         let guessed = self.board.pipe() + self.mss;
-        let in_flight = if self.config.guess_arrivals { guessed } else { self.next - self.una };
+        let in_flight = if self.config.quirks.guess_arrivals { guessed } else { self.next - self.una };
         self.note_reduction();
         self.reduced_due = true;
         self.controller.on_congestion(now, in_flight);

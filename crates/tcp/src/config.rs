@@ -1,5 +1,6 @@
 //! Every knob of a connection, and the profiles that set them together.
 
+use crate::quirks::Quirks;
 use wavelane_base::Span;
 
 /// Which algorithm sets the congestion window. A closed list.
@@ -91,17 +92,8 @@ pub struct Config {
     pub timer_from_repeat: bool,
     /// A timeout in a fast recovery reduces the threshold again (RFC 5681, section 4.3). Linux does not: the recovery has.
     pub reduce_again: bool,
-    /// What was in flight at a timeout is measured even if it was not sent again.
-    pub measure_across_timeout: bool,
-    /// Without SACK, a duplicate acknowledgement in fast recovery is taken for the arrival of the next segment behind the
-    /// hole, and the guess outlives the recovery.
-    pub guess_arrivals: bool,
-    /// The acknowledgement that ends the repair of a timeout lets the window grow like any other; otherwise only by what
-    /// it covers beyond the repair.
-    pub grow_at_repaired: bool,
-    /// A timeout stays backed off until a round trip is measured (RFC 6298, section 5); otherwise until anything new is
-    /// acknowledged.
-    pub keep_backed_off: bool,
+    /// Departures from the standards.
+    pub quirks: Quirks,
     /// Segments leave in trains as segmentation offload makes them, whose ends ask to be delivered at once (PSH); a short one
     /// waits for the acknowledgement that lets it grow (Linux).
     pub offload: bool,
@@ -170,10 +162,7 @@ impl Default for Config {
             limited_for_a_round: true,
             timer_from_repeat: true,
             reduce_again: false,
-            measure_across_timeout: true,
-            guess_arrivals: false,
-            grow_at_repaired: true,
-            keep_backed_off: true,
+            quirks: Quirks::default(),
             offload: true,
             nagle: true,
             pacing: false,
@@ -216,13 +205,7 @@ impl Config {
             congestion: CongestionControl::NewReno,
             initial_window: 1,
             limited_transmit: false,
-            // TcpSocketBase::ReTxTimeout empties its history.
-            measure_across_timeout: false,
-            // TcpTxBuffer::AddRenoSack, and the count of segments in TcpSocketBase::ProcessAck.
-            guess_arrivals: true,
-            grow_at_repaired: false,
-            // TcpSocketBase::NewAck sets the timeout anew from what was measured so far.
-            keep_backed_off: false,
+            quirks: Quirks::NS3_3_44,
             rto_initial: Span::from_secs(3),
             rto_max: Span::from_secs(60),
             rto_tick: Span::from_nanos(1),

@@ -98,7 +98,7 @@ impl Sender {
         self.retries += 1;
         self.counters.timeouts += 1;
         self.rtt.back_off();
-        let in_flight = if self.config.guess_arrivals { self.board.pipe() } else { self.next - self.una };
+        let in_flight = if self.config.quirks.guess_arrivals { self.board.pipe() } else { self.next - self.una };
         let known = self.known_losses();
         self.board.mark_all_lost();
         if self.una > 0 {

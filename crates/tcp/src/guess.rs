@@ -1,4 +1,4 @@
-//! What ns-3 makes of duplicate acknowledgements without SACK ([`Config::guess_arrivals`](super::Config)): each in fast
+//! What ns-3 makes of duplicate acknowledgements without SACK ([`Quirks::guess_arrivals`](super::Quirks)): each in fast
 //! recovery is taken for a report of the next segment behind the hole, and the guesses outlive the recovery.
 //!
 //! Where they were wrong, because duplicates came of needless repeats, a guess meets the first hole. It then moves one on

@@ -21,6 +21,7 @@ mod numbers;
 mod opening;
 mod persist;
 mod pmtu;
+mod quirks;
 mod rate;
 mod receive;
 mod recovery;
@@ -36,6 +37,7 @@ pub use config::{Config, CongestionControl, Keepalive, RtoFloor, SlowStartExit};
 pub use connection::{Connection, Event, Status};
 pub use host::{Host, HostError, HostEvent};
 pub use numbers::Numbers;
+pub use quirks::Quirks;
 pub use send::Counters;
 pub use state::State;
 

@@ -145,7 +145,7 @@ impl Sender {
             window_max: 0,
             mss,
             sack: false,
-            board: Scoreboard::new(config.guess_arrivals),
+            board: Scoreboard::new(config.quirks.guess_arrivals),
             rack: Rack::default(),
             rtt: Rtt::new(config),
             delivery: Delivery::new(now),

@@ -68,7 +68,7 @@ impl Connection {
         self.sender.sent(now, plan, pushed);
         if start == 0 && self.sender.counters.segments <= 1 {
             // The first SYN is not a repeat: its round trip counts.
-            self.sender.board = Scoreboard::new(self.config.guess_arrivals);
+            self.sender.board = Scoreboard::new(self.config.quirks.guess_arrivals);
             let stamp = self.sender.delivery.stamp(now, 0, 1);
             self.sender.board.push(0, 1, stamp, false);
             self.sender.counters.retransmits = 0;

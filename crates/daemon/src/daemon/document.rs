@@ -98,16 +98,16 @@ impl Daemon {
         serde_json::to_string(&report).unwrap_or_default() + "\n"
     }
     fn flow_list(&self) -> Vec<status::Flow> {
-        let mut all: Vec<&Connection> = self.connections.values().collect();
+        let mut all: Vec<&Connection> = self.connections.iter().map(|(_, c)| c).collect();
         let octets = |c: &Connection| c.splice.moved.from_socket + c.splice.moved.to_socket;
         all.sort_by_key(|c| std::cmp::Reverse(octets(c)));
         all.truncate(status::FLOWS_SHOWN);
         let name = |key: [u8; 32]| self.config.peers.iter().find(|p| p.public_key == key).map(|p| p.name.clone());
         let end = |end: Option<SocketAddr>| end.map(|a| a.to_string()).unwrap_or_default();
         let flow = |c: &Connection| status::Flow {
-            peer: name(c.parties.peer).unwrap_or_default(),
-            source: end(c.parties.ends.map(|e| e.0)),
-            target: end(c.parties.ends.map(|e| e.1)),
+            peer: name(c.own.parties.peer).unwrap_or_default(),
+            source: end(c.own.parties.ends.map(|e| e.0)),
+            target: end(c.own.parties.ends.map(|e| e.1)),
             state: c.splice.state().into(),
             age_s: self.now.since(c.splice.born).as_secs_f64(),
             state_s: self.now.since(c.splice.stage_from).as_secs_f64(),

@@ -2,11 +2,11 @@
 
 use super::{ARRIVALS_PER_ROUND, CONNECT_PATIENCE, Daemon};
 use crate::config::Source;
-use crate::connection::{Connection, KernelSocket, Parties};
+use crate::connection::{Kept, KernelSocket, Parties};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use wavelane_base::{FlowId, Streams};
-use wavelane_door::{Arrival, Cause, Ended, Moved, Refusal, Socket, Splice, Stage, Syn, Turn, Unreachable};
+use wavelane_door::{Arrival, Cause, Due, Ended, Moved, Refusal, Socket, Splice, Stage, Syn, Turn, Unreachable};
 use wavelane_gateway::{OpenError, PeerId, Reason};
 use wavelane_host::nfqueue::Held;
 use wavelane_host::poller::{Ready, Watch};
@@ -15,18 +15,6 @@ use wavelane_host::tcp;
 impl Daemon {
     // ---- connections ----
 
-    pub(super) fn enqueue(&mut self, token: u64) {
-        if let Some(c) = self.connections.get_mut(&token)
-            && !std::mem::replace(&mut c.queued, true)
-        {
-            self.to_serve.push_back(token);
-        }
-    }
-    pub(super) fn enqueue_flow(&mut self, flow: FlowId) {
-        if let Some(&token) = self.of_flow.get(&flow) {
-            self.enqueue(token);
-        }
-    }
     pub(super) fn insert(&mut self, stream: TcpStream, flow: FlowId, stage: Stage, parties: Parties) {
         let token = self.next_token;
         self.next_token += 1;
@@ -38,19 +26,9 @@ impl Daemon {
             }
             return;
         }
-        self.connecting += usize::from(matches!(stage, Stage::Connecting(_)));
         let socket = KernelSocket(stream);
         let splice = Splice::new(self.now, socket.receive_rooms(), flow, stage);
-        self.connections.insert(token, Connection { socket, splice, parties, queued: false });
-        self.of_flow.insert(flow, token);
-    }
-    /// Forgets a connection; unless its end was orderly, the close resets the application.
-    pub(super) fn remove(&mut self, token: u64) -> Option<Connection> {
-        let connection = self.connections.remove(&token)?;
-        self.of_flow.remove(&connection.splice.flow);
-        self.last_bytes.forget(token);
-        self.connecting -= usize::from(matches!(connection.splice.stage, Stage::Connecting(_)));
-        Some(connection)
+        self.connections.insert(token, splice, Kept { socket, parties });
     }
     fn parties(&self, peer: PeerId, source: SocketAddr, target: SocketAddr) -> Parties {
         Parties { peer: self.key_of(peer.0), ends: Some((source, target)) }
@@ -59,39 +37,35 @@ impl Daemon {
         self.config.peers.get(peer).map_or([0; 32], |p| p.public_key)
     }
     pub(super) fn socket_ready(&mut self, token: u64, ready: Ready) {
-        let Some(c) = self.connections.get_mut(&token) else { return };
-        c.splice.readable |= ready.readable;
-        c.splice.writable |= ready.writable;
-        let error = if ready.failed { c.socket.take_error() } else { None };
+        self.connections.ready(token, ready.readable, ready.writable);
+        let Some(c) = self.connections.get(token) else { return };
+        let error = if ready.failed { c.own.socket.take_error() } else { None };
         match (c.splice.stage, error) {
             (Stage::Connecting(_), error) => self.connected(token, error),
-            (Stage::Leaving, Some(_)) => drop(self.remove(token)),
+            (Stage::Leaving, Some(_)) => drop(self.connections.forget(token)),
             // What it wrote goes to the server first, should that answer.
-            (Stage::Waiting, Some(_)) if !c.socket.has_bytes() => self.socket_reset(token),
-            (_, Some(_)) => {
-                c.splice.fail();
-                self.enqueue(token);
-            }
-            (_, None) => self.enqueue(token),
+            (Stage::Waiting, Some(_)) if !c.own.socket.has_bytes() => self.socket_reset(token),
+            (_, Some(_)) => self.connections.fail(token),
+            (_, None) => {}
         }
     }
-    pub(super) fn connected(&mut self, token: u64, error: Option<io::Error>) {
-        let Some(c) = self.connections.get_mut(&token) else { return };
+    fn connected(&mut self, token: u64, error: Option<io::Error>) {
+        let Some(c) = self.connections.get(token) else { return };
         if let Some(error) = error {
             let flow = c.splice.flow;
-            self.remove(token);
+            self.connections.forget(token);
             return self.refuse(flow, &error);
         }
-        if c.splice.writable {
-            c.splice.opened(self.now);
-            self.connecting -= 1;
+        if c.splice.writable
+            && let Some(flow) = self.connections.opened(self.now, token)
+        {
             self.counters.one("connections_made");
-            self.gateway.accept(self.now, c.splice.flow);
-            self.enqueue(token);
+            self.gateway.accept(self.now, flow);
         }
     }
+    /// Forgets a connection and resets its flow; the close resets the application.
     pub(super) fn socket_reset(&mut self, token: u64) {
-        if let Some(c) = self.remove(token) {
+        if let Some(c) = self.connections.forget(token) {
             self.counters.one("connections_reset");
             if !c.splice.flow_closed {
                 self.gateway.reset(self.now, c.splice.flow);
@@ -100,57 +74,40 @@ impl Daemon {
     }
     /// The flow was reset: so is the application, but not before its kernel has what it was given.
     fn leave(&mut self, token: u64) {
-        let Some(c) = self.connections.get_mut(&token) else { return };
-        if !c.splice.leave(self.now, &mut c.socket) {
-            self.remove(token);
-            return;
-        }
-        let flow = c.splice.flow;
-        self.of_flow.remove(&flow);
-        self.last_bytes.begin(self.now, token);
+        // What is forgotten is closed, which resets it.
+        self.connections.leave(self.now, token, |splice, kept| splice.leave(self.now, &mut kept.socket));
     }
     /// The last bytes of connections that are being reset: ends those whose are delivered, and those where nobody takes
     /// any.
     pub(super) fn look_after_last_bytes(&mut self) {
-        for token in self.last_bytes.due(self.now) {
-            let Some(c) = self.connections.get(&token) else { continue };
-            let left = match c.splice.failed() {
-                None => c.socket.undelivered(),
-                Some(taken) => (!self.gateway.is_silent(c.splice.flow)).then_some(taken),
-            };
-            match (c.splice.stage, left) {
-                (Stage::Leaving, None) => drop(self.remove(token)),
-                // More may come over the link, however long that takes.
-                (_, None) => self.last_bytes.idle(token),
-                (_, Some(acknowledged)) if self.last_bytes.lasts(self.now, token, acknowledged) => {}
-                (Stage::Leaving, Some(_)) => drop(self.remove(token)),
-                (_, Some(_)) => self.socket_reset(token),
+        let undelivered = |_, kept: &Kept| kept.socket.undelivered();
+        for (token, due) in self.connections.last_bytes_over(self.now, undelivered, |flow| self.gateway.is_silent(flow))
+        {
+            match due {
+                Due::Drop => drop(self.connections.forget(token)),
+                Due::Reset => self.socket_reset(token),
             }
         }
     }
     pub(super) fn serve(&mut self, token: u64) {
-        let Some(c) = self.connections.get_mut(&token) else { return };
-        c.queued = false;
-        if c.splice.stage != Stage::Open {
-            return;
-        }
-        let mut moved = Moved::default();
-        let turn = c.splice.turn(self.now, &mut c.socket, &mut self.gateway, &mut self.scratch, &mut moved);
-        c.splice.moved.add(moved);
-        self.moved.add(moved);
+        let (now, gateway, scratch, all) = (self.now, &mut self.gateway, &mut self.scratch, &mut self.moved);
+        let turn = self.connections.serve(now, token, |splice, kept| {
+            let mut moved = Moved::default();
+            let turn = splice.turn(now, &mut kept.socket, gateway, scratch, &mut moved);
+            splice.moved.add(moved);
+            all.add(moved);
+            turn
+        });
         match turn {
-            // What a closed socket still holds waits for room in the flow.
-            Turn::Idle if c.splice.failed().is_some() => self.last_bytes.begin(self.now, token),
-            Turn::Idle => {}
-            Turn::More => self.enqueue(token),
-            Turn::SocketReset => self.socket_reset(token),
-            Turn::FlowReset => {
+            None | Some(Turn::Idle | Turn::More) => {}
+            Some(Turn::SocketReset) => self.socket_reset(token),
+            Some(Turn::FlowReset) => {
                 self.counters.one("connections_reset");
                 self.leave(token);
             }
-            Turn::Done => {
+            Some(Turn::Done) => {
                 self.counters.one("connections_closed");
-                self.remove(token);
+                self.connections.forget(token);
             }
         }
     }
@@ -194,12 +151,9 @@ impl Daemon {
             if let Some(held) = held {
                 self.let_go(held);
             }
-        } else if let Some(&token) = self.of_flow.get(&flow)
-            && let Some(c) = self.connections.get_mut(&token)
-        {
-            c.splice.opened(self.now);
+        } else if let Some(token) = self.connections.token_of(flow) {
+            self.connections.opened(self.now, token);
             self.counters.one("connections_taken");
-            self.enqueue(token);
         }
     }
     pub(super) fn flow_gone(&mut self, flow: FlowId, why: Reason) {
@@ -217,20 +171,13 @@ impl Daemon {
                     self.answer_refusal(&syn, why);
                 }
             }
-        } else if let Some(&token) = self.of_flow.get(&flow) {
-            let counter = match self.connections.get(&token).map(|c| c.splice.stage) {
+        } else if let Some(token) = self.connections.token_of(flow) {
+            let counter = match self.connections.get(token).map(|c| c.splice.stage) {
                 Some(Stage::Waiting) => "connections_refused",
                 _ => "connections_reset",
             };
             self.counters.one(counter);
             self.leave(token);
-        }
-    }
-    /// The far side reset the flow; bytes from before are still to come.
-    pub(super) fn flow_ending(&mut self, flow: FlowId) {
-        if let Some(&token) = self.of_flow.get(&flow) {
-            self.last_bytes.begin(self.now, token);
-            self.enqueue(token);
         }
     }
     /// Tells the application what the far side said, in the words TCP/IP has for it.

@@ -23,14 +23,9 @@ impl Daemon {
             Event::Denied { peer, address, by_source } => self.denied(peer, address, by_source),
             Event::Accepted(flow) => self.accepted(flow),
             Event::Refused(flow, why) | Event::Reset(flow, why) => self.flow_gone(flow, why),
-            Event::Ending(flow) => self.flow_ending(flow),
-            Event::Readable(flow) | Event::Writable(flow) => self.enqueue_flow(flow),
-            Event::Closed(flow) => {
-                if let Some(c) = self.of_flow.get(&flow).and_then(|t| self.connections.get_mut(t)) {
-                    c.splice.flow_closed = true;
-                }
-                self.enqueue_flow(flow);
-            }
+            Event::Ending(flow) => self.connections.flow_ending(self.now, flow),
+            Event::Readable(flow) | Event::Writable(flow) => self.connections.enqueue_flow(flow),
+            Event::Closed(flow) => self.connections.flow_closed(flow),
             Event::Notice(text) => self.say(&text),
             Event::UnknownCaller { public_key, from } => self.unknown_caller(public_key, from),
         }

@@ -2,9 +2,7 @@
 
 use super::{Daemon, TOKEN_TPROXY, TOKEN_TPROXY_LAST};
 use crate::config::Source;
-use crate::connection::Connection;
 use std::io::ErrorKind;
-use wavelane_door::Stage;
 
 impl Daemon {
     pub(super) fn tick(&mut self) {
@@ -17,13 +15,9 @@ impl Daemon {
             }
             self.end_attempts(ended);
         }
-        if self.connecting > 0 {
-            let late = |c: &Connection| matches!(c.splice.stage, Stage::Connecting(until) if until <= self.now);
-            let late: Vec<u64> = self.connections.iter().filter(|(_, c)| late(c)).map(|(t, _)| *t).collect();
-            for token in late {
-                if let Some(c) = self.remove(token) {
-                    self.refuse(c.splice.flow, &ErrorKind::TimedOut.into());
-                }
+        for token in self.connections.late(self.now) {
+            if let Some(c) = self.connections.forget(token) {
+                self.refuse(c.splice.flow, &ErrorKind::TimedOut.into());
             }
         }
         if std::mem::take(&mut self.retry_listeners) {

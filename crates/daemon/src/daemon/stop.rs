@@ -22,7 +22,7 @@ impl Daemon {
     fn take_leave(&mut self) {
         let ended = self.attempts.drain();
         self.end_attempts(ended);
-        let tokens: Vec<u64> = self.connections.keys().copied().collect();
+        let tokens: Vec<u64> = self.connections.iter().map(|(token, _)| token).collect();
         let open = tokens.len();
         for token in tokens {
             self.socket_reset(token);

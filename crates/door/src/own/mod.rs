@@ -6,12 +6,12 @@
 mod socket;
 
 use crate::attempts::{Arrival, Attempts, Limits};
-use crate::last_bytes::LastBytes;
+use crate::connections::{Connections, Due};
 use crate::socket::{Rooms, Socket};
 use crate::splice::{CHUNK, Moved, Splice, Stage, Turn};
 use crate::syn::{Refusal, Syn, Unreachable};
 use socket::OwnSocket;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use wavelane_base::{Entropy, FlowId, FrameMeta, Instant, Machine, PortId, Span, Streams, Wakeup};
 use wavelane_gateway::{Event, Gateway, Reason};
@@ -36,24 +36,13 @@ const PORTS: core::ops::RangeInclusive<u16> = 32_768..=65_535;
 /// Turns of connections at one moment before the rest waits for the next call.
 const TURNS_MAX: usize = 4_096;
 
-#[derive(Debug)]
-struct Connection {
-    splice: Splice,
-    queued: bool,
-}
-
-/// See the module's description. Connections go by the names that `host` gives them.
+/// See the module's description. A connection's token is the name that `host` gives it.
 pub struct OwnDoor {
     host: Host,
     address: IpAddr,
     next_port: u16,
     attempts: Attempts<Vec<u8>>,
-    connections: BTreeMap<FlowId, Connection>,
-    of_flow: BTreeMap<FlowId, FlowId>,
-    /// Connections whose connect has not ended.
-    connecting: usize,
-    last_bytes: LastBytes,
-    to_serve: VecDeque<FlowId>,
+    connections: Connections<()>,
     refusals: VecDeque<Vec<u8>>,
     ticked: Instant,
     scratch: Box<[u8; CHUNK]>,
@@ -76,11 +65,7 @@ impl OwnDoor {
             address,
             next_port: *PORTS.start(),
             attempts: Attempts::new(Limits::default()),
-            connections: BTreeMap::new(),
-            of_flow: BTreeMap::new(),
-            connecting: 0,
-            last_bytes: LastBytes::default(),
-            to_serve: VecDeque::new(),
+            connections: Connections::default(),
             refusals: VecDeque::new(),
             ticked: now,
             scratch: Box::new([0; CHUNK]),
@@ -136,20 +121,9 @@ impl OwnDoor {
                 Some((syn, ..)) => self.answer_refusal(&syn, why),
                 None => self.leave(now, flow),
             },
-            Event::Ending(flow) => {
-                if let Some(&name) = self.of_flow.get(&flow) {
-                    self.last_bytes.begin(now, name.0);
-                    self.enqueue(name);
-                }
-            }
-            Event::Readable(flow) | Event::Writable(flow) => self.enqueue_flow(flow),
-            Event::Closed(flow) => {
-                let name = self.of_flow.get(&flow);
-                if let Some(connection) = name.and_then(|name| self.connections.get_mut(name)) {
-                    connection.splice.flow_closed = true;
-                }
-                self.enqueue_flow(flow);
-            }
+            Event::Ending(flow) => self.connections.flow_ending(now, flow),
+            Event::Readable(flow) | Event::Writable(flow) => self.connections.enqueue_flow(flow),
+            Event::Closed(flow) => self.connections.flow_closed(flow),
             _ => {}
         }
     }
@@ -173,11 +147,9 @@ impl OwnDoor {
         self.ticked = now;
         let (_, ended) = self.attempts.expire(now);
         ended.iter().for_each(|ended| gateway.reset(now, ended.flow));
-        let late = |c: &Connection| matches!(c.splice.stage, Stage::Connecting(until) if until <= now);
-        let late: Vec<FlowId> = self.connections.iter().filter(|(_, c)| late(c)).map(|(name, _)| *name).collect();
-        for name in late {
-            if let Some(connection) = self.remove(now, name) {
-                gateway.refuse(now, connection.splice.flow, Reason::TimedOut);
+        for name in self.connections.late(now) {
+            if let Some(flow) = self.remove(now, FlowId(name)) {
+                gateway.refuse(now, flow, Reason::TimedOut);
             }
         }
     }
@@ -185,7 +157,7 @@ impl OwnDoor {
     /// The next deadline.
     pub fn poll_timeout(&self) -> Option<Wakeup> {
         let tick = self.waits().then(|| Wakeup { at: self.ticked + TICK, cause: "door: held SYNs and connects" });
-        let last = self.last_bytes.deadline().map(|at| Wakeup { at, cause: "door: last bytes" });
+        let last = self.connections.deadline().map(|at| Wakeup { at, cause: "door: last bytes" });
         Wakeup::earliest(self.host.poll_timeout(), Wakeup::earliest(tick, last))
     }
 
@@ -197,7 +169,7 @@ impl OwnDoor {
     }
 
     fn waits(&self) -> bool {
-        self.attempts.count() > 0 || self.connecting > 0
+        self.attempts.count() > 0 || self.connections.any_connecting()
     }
 
     /// Moves what can be moved. Returns whether that was anything: then the gateway and [`OwnDoor::poll_packet`] may have
@@ -207,8 +179,8 @@ impl OwnDoor {
         for _ in 0..TURNS_MAX {
             if let Some(event) = self.host.poll_event() {
                 self.take_host_event(now, gateway, event);
-            } else if let Some(name) = self.to_serve.pop_front() {
-                self.serve(now, gateway, name);
+            } else if let Some(name) = self.connections.next_to_serve() {
+                self.serve(now, gateway, FlowId(name));
             } else {
                 break;
             }
@@ -222,40 +194,37 @@ impl OwnDoor {
             HostEvent::Accepted { flow: name, local, remote } => match self.attempts.take(remote, local) {
                 Some((flow, ())) => {
                     self.insert(now, name, flow, Stage::Open);
-                    self.ready(name, true, true);
+                    self.connections.ready(name.0, true, true);
                 }
                 None => self.host.reset(now, name),
             },
             HostEvent::Connection(name, TcpEvent::Connected) => {
-                let Some(connection) = self.connections.get_mut(&name) else { return };
-                connection.splice.opened(now);
-                self.connecting -= 1;
-                gateway.accept(now, connection.splice.flow);
-                self.ready(name, true, true);
+                if let Some(flow) = self.connections.opened(now, name.0) {
+                    gateway.accept(now, flow);
+                    self.connections.ready(name.0, true, true);
+                }
             }
-            HostEvent::Connection(name, TcpEvent::Readable) => self.ready(name, true, false),
-            HostEvent::Connection(name, TcpEvent::Writable) => self.ready(name, false, true),
-            HostEvent::Connection(name, TcpEvent::Closed) => self.ready(name, true, true),
-            HostEvent::Connection(name, TcpEvent::Refused | TcpEvent::Reset | TcpEvent::TimedOut) => {
-                self.failed(now, gateway, name, event);
+            HostEvent::Connection(name, TcpEvent::Readable) => self.connections.ready(name.0, true, false),
+            HostEvent::Connection(name, TcpEvent::Writable) => self.connections.ready(name.0, false, true),
+            HostEvent::Connection(name, TcpEvent::Closed) => self.connections.ready(name.0, true, true),
+            HostEvent::Connection(name, TcpEvent::Refused | TcpEvent::Reset) => {
+                self.failed(now, gateway, name, Reason::Refused);
             }
+            HostEvent::Connection(name, TcpEvent::TimedOut) => self.failed(now, gateway, name, Reason::TimedOut),
         }
     }
 
-    fn failed(&mut self, now: Instant, gateway: &mut Gateway, name: FlowId, event: HostEvent) {
-        let Some(connection) = self.connections.get_mut(&name) else { return };
+    /// The connection failed; a connect for the reason `why`.
+    fn failed(&mut self, now: Instant, gateway: &mut Gateway, name: FlowId, why: Reason) {
+        let Some(connection) = self.connections.get(name.0) else { return };
         match connection.splice.stage {
             Stage::Connecting(_) => {
-                let timed_out = matches!(event, HostEvent::Connection(_, TcpEvent::TimedOut));
                 let flow = connection.splice.flow;
                 self.remove(now, name);
-                gateway.refuse(now, flow, if timed_out { Reason::TimedOut } else { Reason::Refused });
+                gateway.refuse(now, flow, why);
             }
             Stage::Leaving => drop(self.remove(now, name)),
-            Stage::Open | Stage::Waiting => {
-                connection.splice.fail();
-                self.enqueue(name);
-            }
+            Stage::Open | Stage::Waiting => self.connections.fail(name.0),
         }
     }
 
@@ -272,7 +241,6 @@ impl OwnDoor {
         match self.host.connect(now, local, target) {
             Ok(name) => {
                 self.begin_waiting(now);
-                self.connecting += 1;
                 self.insert(now, name, flow, Stage::Connecting(now + CONNECT_PATIENCE));
             }
             Err(_) => gateway.refuse(now, flow, Reason::NoRoom),
@@ -280,108 +248,61 @@ impl OwnDoor {
     }
 
     fn insert(&mut self, now: Instant, name: FlowId, flow: FlowId, stage: Stage) {
-        let splice = Splice::new(now, ROOMS, flow, stage);
-        self.connections.insert(name, Connection { splice, queued: false });
-        self.of_flow.insert(flow, name);
+        self.connections.insert(name.0, Splice::new(now, ROOMS, flow, stage), ());
     }
 
-    /// Forgets a connection; unless its end was orderly, its other end sees a reset.
-    fn remove(&mut self, now: Instant, name: FlowId) -> Option<Connection> {
-        let connection = self.forget(name)?;
+    /// Forgets a connection, whose other end sees a reset, and returns its flow.
+    fn remove(&mut self, now: Instant, name: FlowId) -> Option<FlowId> {
+        let connection = self.connections.forget(name.0)?;
         self.host.reset(now, name);
-        Some(connection)
-    }
-
-    fn forget(&mut self, name: FlowId) -> Option<Connection> {
-        let connection = self.connections.remove(&name)?;
-        self.of_flow.remove(&connection.splice.flow);
-        self.last_bytes.forget(name.0);
-        self.connecting -= usize::from(matches!(connection.splice.stage, Stage::Connecting(_)));
-        Some(connection)
-    }
-
-    fn ready(&mut self, name: FlowId, readable: bool, writable: bool) {
-        if let Some(connection) = self.connections.get_mut(&name) {
-            connection.splice.readable |= readable;
-            connection.splice.writable |= writable;
-            self.enqueue(name);
-        }
-    }
-
-    fn enqueue_flow(&mut self, flow: FlowId) {
-        if let Some(&name) = self.of_flow.get(&flow) {
-            self.enqueue(name);
-        }
-    }
-
-    fn enqueue(&mut self, name: FlowId) {
-        if let Some(connection) = self.connections.get_mut(&name)
-            && !core::mem::replace(&mut connection.queued, true)
-        {
-            self.to_serve.push_back(name);
-        }
+        Some(connection.splice.flow)
     }
 
     fn serve(&mut self, now: Instant, gateway: &mut Gateway, name: FlowId) {
-        let Some(connection) = self.connections.get_mut(&name) else { return };
-        connection.queued = false;
-        if connection.splice.stage != Stage::Open {
-            return;
-        }
-        let mut moved = Moved::default();
-        let mut socket = OwnSocket { host: &mut self.host, now, flow: name, rooms: ROOMS };
-        let turn = connection.splice.turn(now, &mut socket, gateway, &mut self.scratch, &mut moved);
-        connection.splice.moved.add(moved);
-        let (flow, failed) = (connection.splice.flow, connection.splice.failed().is_some());
+        let Self { host, scratch, .. } = self;
+        let turn = self.connections.serve(now, name.0, |splice, ()| {
+            let mut moved = Moved::default();
+            let mut socket = OwnSocket { host, now, flow: name, rooms: ROOMS };
+            let turn = splice.turn(now, &mut socket, gateway, scratch, &mut moved);
+            splice.moved.add(moved);
+            turn
+        });
         match turn {
-            // What a closed socket still holds waits for room in the flow.
-            Turn::Idle if failed => self.last_bytes.begin(now, name.0),
-            Turn::Idle => {}
-            Turn::More => self.enqueue(name),
-            Turn::SocketReset => self.socket_reset(now, gateway, name),
-            Turn::FlowReset => self.leave(now, flow),
-            Turn::Done => drop(self.forget(name)),
+            None | Some(Turn::Idle | Turn::More) => {}
+            Some(Turn::SocketReset) => self.socket_reset(now, gateway, name),
+            Some(Turn::FlowReset) => self.leave_by_name(now, name),
+            Some(Turn::Done) => drop(self.connections.forget(name.0)),
         }
     }
 
     fn socket_reset(&mut self, now: Instant, gateway: &mut Gateway, name: FlowId) {
-        if let Some(connection) = self.remove(now, name)
-            && !connection.splice.flow_closed
-        {
-            gateway.reset(now, connection.splice.flow);
+        let closed = self.connections.get(name.0).is_some_and(|connection| connection.splice.flow_closed);
+        if let Some(flow) = self.remove(now, name).filter(|_| !closed) {
+            gateway.reset(now, flow);
         }
     }
 
-    /// The flow was reset: so is the connection, but not before its other end has what it was given.
+    /// The flow was reset.
     fn leave(&mut self, now: Instant, flow: FlowId) {
-        let Some(&name) = self.of_flow.get(&flow) else { return };
-        let Some(connection) = self.connections.get_mut(&name) else { return };
-        let connecting = matches!(connection.splice.stage, Stage::Connecting(_));
-        let mut socket = OwnSocket { host: &mut self.host, now, flow: name, rooms: ROOMS };
-        if connecting || !connection.splice.leave(now, &mut socket) {
-            self.remove(now, name);
-            return;
+        if let Some(name) = self.connections.token_of(flow) {
+            self.leave_by_name(now, FlowId(name));
         }
-        self.of_flow.remove(&flow);
-        self.last_bytes.begin(now, name.0);
+    }
+
+    fn leave_by_name(&mut self, now: Instant, name: FlowId) {
+        let mut socket = OwnSocket { host: &mut self.host, now, flow: name, rooms: ROOMS };
+        if self.connections.leave(now, name.0, |splice, ()| splice.leave(now, &mut socket)).is_some() {
+            self.host.reset(now, name);
+        }
     }
 
     fn look_after_last_bytes(&mut self, now: Instant, gateway: &mut Gateway) {
-        for token in self.last_bytes.due(now) {
-            let name = FlowId(token);
-            let Some(connection) = self.connections.get(&name) else { continue };
-            let socket = OwnSocket { host: &mut self.host, now, flow: name, rooms: ROOMS };
-            let left = match connection.splice.failed() {
-                None => socket.undelivered(),
-                Some(taken) => (!gateway.is_silent(connection.splice.flow)).then_some(taken),
-            };
-            match (connection.splice.stage, left) {
-                (Stage::Leaving, None) => drop(self.remove(now, name)),
-                // More may come over the link, however long that takes.
-                (_, None) => self.last_bytes.idle(token),
-                (_, Some(taken)) if self.last_bytes.lasts(now, token, taken) => {}
-                (Stage::Leaving, Some(_)) => drop(self.remove(now, name)),
-                (_, Some(_)) => self.socket_reset(now, gateway, name),
+        let host = &mut self.host;
+        let undelivered = |name, (): &()| OwnSocket { host, now, flow: FlowId(name), rooms: ROOMS }.undelivered();
+        for (name, due) in self.connections.last_bytes_over(now, undelivered, |flow| gateway.is_silent(flow)) {
+            match due {
+                Due::Drop => drop(self.remove(now, FlowId(name))),
+                Due::Reset => self.socket_reset(now, gateway, FlowId(name)),
             }
         }
     }

@@ -6,8 +6,7 @@ use super::*;
 fn ns3() -> Config {
     Config {
         limited_transmit: false,
-        guess_arrivals: true,
-        grow_at_repaired: false,
+        quirks: Quirks { guess_arrivals: true, no_growth_when_repaired: true, ..Quirks::default() },
         ..Config { sack: false, byte_counting: false, undo: false, whole_segments: false, ..plain() }
     }
 }
@@ -38,7 +37,7 @@ fn guesses_outlive_the_recovery() {
     assert_eq!(guessing.data()[0], (10_001, 1_000), "and again");
     assert_eq!(guessing.counters().recoveries, 2);
 
-    let mut counting = twelve_duplicates(Config { guess_arrivals: false, ..ns3() });
+    let mut counting = twelve_duplicates(Config { quirks: Quirks::default(), ..ns3() });
     counting.ack(10_001);
     assert!(counting.data().iter().all(|(seq, _)| *seq > 10_001), "new data only");
     counting.ack(10_001);
@@ -58,13 +57,14 @@ fn a_timeout_forgets_guesses() {
 /// The acknowledgement that ends the repair covers what is repaired: there is nothing for the window to grow by.
 #[test]
 fn the_end_of_a_repair_is_no_growth() {
-    for (grow_at_repaired, cwnd) in [(false, 1_000), (true, 2_000)] {
-        let mut tcp = Script::established(Config { grow_at_repaired, ..ns3() });
+    for (no_growth_when_repaired, cwnd) in [(true, 1_000), (false, 2_000)] {
+        let quirks = Quirks { no_growth_when_repaired, ..ns3().quirks };
+        let mut tcp = Script::established(Config { quirks, ..ns3() });
         tcp.write(4_000);
         assert_eq!(tcp.data().len(), 4);
         while tcp.deadline().0 != "retransmission timeout" {}
         assert_eq!(tcp.data(), [(1, 1_000)]);
         tcp.ack(4_001);
-        assert_eq!(tcp.tcp.status().cwnd, cwnd, "{grow_at_repaired}");
+        assert_eq!(tcp.tcp.status().cwnd, cwnd, "{no_growth_when_repaired}");
     }
 }

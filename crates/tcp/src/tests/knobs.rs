@@ -26,10 +26,7 @@ fn the_defaults_are_those_of_the_documentation() {
         limited_for_a_round: true,
         timer_from_repeat: true,
         reduce_again: false,
-        measure_across_timeout: true,
-        guess_arrivals: false,
-        grow_at_repaired: true,
-        keep_backed_off: true,
+        quirks: Quirks::default(),
         offload: true,
         nagle: true,
         pacing: false,
@@ -65,11 +62,11 @@ fn the_defaults_are_those_of_the_documentation() {
         "| `reduce_again` | off |",
         "| `limited_for_a_round` | on |",
         "| `timer_from_repeat` | on |",
-        "| `measure_across_timeout` | on |",
         "| `offload`, `ack_when_read` | on |",
-        "| `guess_arrivals` | off |",
-        "| `grow_at_repaired` | on |",
-        "| `keep_backed_off` | on |",
+        "| `quirks.unmeasured_after_timeout` | off |",
+        "| `quirks.guess_arrivals` | off |",
+        "| `quirks.no_growth_when_repaired` | off |",
+        "| `quirks.any_ack_ends_backoff` | off |",
         "| `ecn`, `pacing` | off |",
         "| `nagle` | on |",
         "| `mss`, `initial_window` | 1,460; 10 |",
@@ -169,8 +166,9 @@ fn limited_transmit_is_a_switch() {
 /// What was in flight at a timeout is measured, or not.
 #[test]
 fn measuring_across_a_timeout_is_a_switch() {
-    for (measure_across_timeout, measured) in [(true, true), (false, false)] {
-        let config = Config { measure_across_timeout, sack: false, undo: false, ..plain() };
+    for (unmeasured_after_timeout, measured) in [(false, true), (true, false)] {
+        let quirks = Quirks { unmeasured_after_timeout, ..Quirks::default() };
+        let config = Config { quirks, sack: false, undo: false, ..plain() };
         let mut tcp = ten(config);
         tcp.deadline();
         assert_eq!(tcp.data(), [(1, 1_000)]);

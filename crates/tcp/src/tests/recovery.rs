@@ -285,10 +285,15 @@ fn an_ack_of_the_original_does_not_time_the_retransmit() {
     assert_eq!(tcp.tcp.sender.board.lost(), 0, "{:?}", tcp.counters());
 }
 
-/// `measure_across_timeout = false` (docs/models/tcp.md): what was in flight at a timeout is never measured, with SACK either.
+/// `quirks.unmeasured_after_timeout` (docs/models/tcp.md): what was in flight at a timeout is never measured, with SACK either.
 #[test]
 fn sacks_after_a_timeout_are_not_rtt_samples() {
-    let mut tcp = ten(Config { measure_across_timeout: false, rack_tlp: false, undo: false, ..plain() });
+    let mut tcp = ten(Config {
+        quirks: Quirks { unmeasured_after_timeout: true, ..Quirks::default() },
+        rack_tlp: false,
+        undo: false,
+        ..plain()
+    });
     tcp.deadline();
     tcp.data();
     let before = tcp.tcp.status().rtt;

@@ -285,7 +285,8 @@ fn back_off_stays_until_a_round_trip_is_measured() {
 /// As ns-3: whatever is acknowledged ends the back-off, measured or not.
 #[test]
 fn back_off_ends_with_anything_new_by_its_knob() {
-    let config = Config { rack_tlp: false, undo: false, keep_backed_off: false, ..plain() };
+    let quirks = Quirks { any_ack_ends_backoff: true, ..Quirks::default() };
+    let config = Config { rack_tlp: false, undo: false, quirks, ..plain() };
     let mut tcp = Script::established(config);
     tcp.write(900);
     tcp.drain();
