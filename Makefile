@@ -238,7 +238,7 @@ soak:
 	@$(call install,$(BUILD_TOOLS))
 	echo "== hostile peers for ten minutes" >&2
 	WAVELANE_HOSTILE_SECONDS=600 WAVELANE_HOSTILE_SEED=$$(date +%s) \
-	  cargo test --package wavelane-daemon --test hostile_peer -- --nocapture no_words
+	  cargo test --package wavelane-daemon --test hostile_peer -- --nocapture hostile_messages
 	echo "== a million inputs for the probe's machines" >&2
 	WAVELANE_PROBE_INPUTS=1000000 WAVELANE_PROBE_SEED=$$(date +%s) cargo test --package wavelane-probe --test corpus
 

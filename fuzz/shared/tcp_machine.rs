@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use wavelane_base::{Ecn, Instant, ReadOutcome, Span};
-use wavelane_tcp::{Config, CongestionControl, Connection, Numbers, PACKET_ROOM, SlowStartExit, State};
+use wavelane_tcp::{Config, CongestionControl, Connection, Numbers, PACKET_ROOM, Quirks, SlowStartExit, State};
 use wavelane_wire::icmp::TooBig;
 use wavelane_wire::tcp::{Flags, Options, SackBlocks, TcpHeader, TcpPacket, Timestamps};
 
@@ -54,7 +54,7 @@ fn config(first: u8, second: u8) -> Config {
         prr: !bit(second, 2),
         undo: !bit(second, 3),
         slow_start_exit: if bit(second, 4) { SlowStartExit::HyStart } else { SlowStartExit::HyStartPlusPlus },
-        guess_arrivals: bit(second, 5),
+        quirks: Quirks { guess_arrivals: bit(second, 5), ..Quirks::default() },
         mss: if bit(second, 6) { 100 } else { 1_000 },
         receive_window_initial: bit(second, 7).then_some(3_000),
         receive_buffer: 100_000,

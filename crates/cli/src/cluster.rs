@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_say_nothing_are_passed_over() {
+    fn unknown_lines_are_ignored() {
         let (said, saying) = channel();
         listen("a remark\n{\"done\": 3}\n{\"other\": 1}\n{\"failed\": \"no\"}\n".as_bytes(), &said);
         drop(said);

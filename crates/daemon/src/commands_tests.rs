@@ -90,7 +90,7 @@ fn of_parallel_inits_in_one_folder_one_succeeds() {
 }
 
 #[test]
-fn init_offers_the_packet_door_and_writes_it_if_asked() {
+fn init_writes_the_tun_table_on_request() {
     let dir = folder("tun");
     let args = InitArgs {
         name: "a".into(),

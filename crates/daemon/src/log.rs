@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_costs_lines_and_nothing_else() {
+    fn a_full_disk_loses_log_lines_only() {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let pen = Pen::to(full).unwrap();
         pen.put("one");

@@ -42,7 +42,7 @@ fn address(text: &str) -> SocketAddr {
 }
 
 #[test]
-fn a_name_that_nobody_knows_is_asked_for_again_and_said_once() {
+fn an_unknown_name_is_retried_and_logged_once() {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
     let lookup: Lookup = |_| match ASKED.fetch_add(1, Ordering::Relaxed) {
         0..3 => Err(io::Error::other("Temporary failure in name resolution")),

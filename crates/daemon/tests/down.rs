@@ -145,7 +145,7 @@ fn plain_connections_of_a_dead_gateway_stay_plain() {
 }
 
 #[test]
-fn where_it_is_closed_the_caller_is_told_at_once() {
+fn closed_refuses_the_caller_at_once() {
     let _alone = alone();
     if !root_or_skip("down_closed") || !has("ping", "down_closed") {
         return;
@@ -362,7 +362,7 @@ fn local_traffic_of_a_down_peer_is_plain() {
 
 /// A tool that the kernel turned down once must not leave a peer that is back passed by.
 #[test]
-fn the_kernel_is_told_again_after_it_refused() {
+fn refused_rules_are_installed_again() {
     let _alone = alone();
     if !root_or_skip("down_again") || !has("ping", "down_again") {
         return;
@@ -509,7 +509,7 @@ fn udp_round_trip(world: &World) {
 }
 
 #[test]
-fn rules_whose_owner_is_killed_are_made_anew() {
+fn rules_of_a_killed_nft_are_made_anew() {
     let _alone = alone();
     if !root_or_skip("rules_anew") || !has("pkill", "rules_anew") {
         return;

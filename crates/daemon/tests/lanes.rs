@@ -155,7 +155,7 @@ const LANE_0: &str = "[[peer.lane]]\naddress = \"10.2.0.2:4780\"\n";
 const LANE_1: &str = "[[peer.lane]]\naddress = \"10.4.0.2:4780\"\ndevice = \"wan1\"\n";
 
 #[test]
-fn a_device_is_used_when_it_appears_and_left_when_it_goes() {
+fn a_lane_follows_its_device() {
     let _alone = alone();
     if !root_or_skip("lanes_plugged_again") {
         return;

@@ -224,7 +224,7 @@ fn split_tcp_and_packets_go_their_own_ways_side_by_side() {
 }
 
 #[test]
-fn a_gateway_killed_or_stopped_leaves_nothing_and_comes_back() {
+fn a_killed_gateway_leaves_no_rules_and_restarts() {
     let _alone = alone();
     if !root_or_skip("tun_restart") || !has("ping", "tun_restart") {
         return;

@@ -48,7 +48,7 @@ fn start_called(world: &World) -> Daemon {
 }
 
 #[test]
-fn a_name_that_nobody_knows_yet_and_one_that_moves_are_followed() {
+fn names_are_followed_when_they_appear_or_change() {
     let _alone = alone();
     if !root_or_skip("names_followed") {
         return;
@@ -151,7 +151,7 @@ fn slow_lookups_and_tools_block_no_packets() {
 }
 
 #[test]
-fn answers_leave_from_the_address_that_was_asked() {
+fn answers_leave_from_the_called_address() {
     let _alone = alone();
     if !root_or_skip("address_asked") {
         return;

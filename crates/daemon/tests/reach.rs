@@ -80,7 +80,7 @@ fn a_peer_that_never_answered_is_unreachable_too() {
 }
 
 #[test]
-fn a_host_that_speaks_for_others_is_heard_at_neither_end() {
+fn spoofed_sources_are_dropped_at_both_ends() {
     let _alone = alone();
     if !root_or_skip("others") {
         return;

@@ -236,7 +236,7 @@ fn answered(socket: &UdpSocket) -> Result<(), ErrorKind> {
 }
 
 #[test]
-fn where_packets_may_go_is_asked_for_each_of_them() {
+fn packets_follow_the_reloaded_lists() {
     let _alone = alone();
     if !root_or_skip("reload_packets") {
         return;

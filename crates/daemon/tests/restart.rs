@@ -94,7 +94,7 @@ fn translated(world: &World) -> (Daemon, Daemon, PathBuf, String) {
 
 /// Nobody may know yet that the far gateway was dead.
 #[test]
-fn a_far_gateway_that_knows_no_address_calls_where_its_peer_was() {
+fn a_restarted_gateway_calls_its_peers_last_address() {
     let _alone = alone();
     if !root_or_skip("restart_recall") {
         return;

@@ -142,9 +142,9 @@ fn five_thousand_short_connections_leave_nothing_behind() {
 }
 
 #[test]
-fn a_gateway_stopped_for_twenty_seconds_goes_on() {
+fn a_gateway_survives_sigstop_for_20_s() {
     let _alone = alone();
-    if !root_or_skip("a_gateway_stopped_for_twenty_seconds_goes_on") {
+    if !root_or_skip("a_gateway_survives_sigstop_for_20_s") {
         return;
     }
     let world = World::new("sigstop");
@@ -185,9 +185,9 @@ fn rules_return_after_a_foreign_flush() {
 }
 
 #[test]
-fn an_mtu_that_shrinks_in_mid_flow_is_found_out() {
+fn a_path_mtu_that_falls_in_mid_flow_is_detected() {
     let _alone = alone();
-    if !root_or_skip("an_mtu_that_shrinks_in_mid_flow_is_found_out") {
+    if !root_or_skip("a_path_mtu_that_falls_in_mid_flow_is_detected") {
         return;
     }
     let world = World::new("mtu");

@@ -135,7 +135,7 @@ impl Gateway {
         let others = (0..self.links.len()).map(PeerId).filter(|peer| *peer != side.0 && self.place_of(*peer) == place);
         let mut asked = false;
         for peer in others.collect::<Vec<_>>() {
-            if self.blocks(peer).ask_who_waits() {
+            if self.blocks(peer).request_offers() {
                 asked = true;
                 self.dirty.insert(peer);
             }

@@ -53,7 +53,7 @@ fn a_path_mtu_below_the_base_carries_flows_with_a_notice() {
 }
 
 #[test]
-fn a_path_that_shrinks_below_the_base_in_mid_flow_is_found_out() {
+fn a_path_mtu_that_falls_below_the_base_is_detected() {
     let mut pair = Pair::new();
     exchange(&mut pair, 500_000, Span::from_secs(10));
     assert_eq!(pair.nodes[0].status(pair.now).peers[0].path_mtu, 1_500);

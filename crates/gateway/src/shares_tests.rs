@@ -215,7 +215,7 @@ fn only_a_flow_that_is_known_is_taken_up_again_without_a_turn() {
 }
 
 #[test]
-fn flows_whose_way_was_lost_are_of_their_peers_share() {
+fn lost_flows_count_in_their_peers_share() {
     let mut hub = Hub::new();
     hub.run(Span::from_secs(3));
     for round in 0..8 {

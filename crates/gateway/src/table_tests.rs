@@ -101,7 +101,7 @@ fn own_addresses_are_not_relayed() {
 }
 
 #[test]
-fn the_table_decides_whom_the_owner_asks() {
+fn the_table_chooses_the_owners_peer() {
     let mut gateway = gateway(&[]);
     let named = |gateway: &Gateway, target| gateway.named_by_table(T0, PeerId(0), ip(target));
     assert_eq!(named(&gateway, "10.9.4.9"), Err(OpenError::NoWay(ip("10.9.4.9"))));
@@ -141,7 +141,7 @@ fn asked_again(gateway: &mut Gateway, target: &str) -> Result<(), Reason> {
 }
 
 #[test]
-fn a_flow_whose_route_is_not_there_yet_is_not_ended() {
+fn a_flow_without_a_route_yet_is_kept() {
     let mut config = gateway(&[]).config().clone();
     config.peers[1].allow_targets = vec![block("10.9.0.0/16")];
     let mut gateway = Gateway::new(T0, config, 1, Seed(1).entropy("table")).unwrap();

@@ -115,7 +115,7 @@ fn a_known_path_gives_its_own_figures() {
 }
 
 #[test]
-fn sentences_explain_the_grade_and_invent_nothing() {
+fn sentences_explain_the_grade() {
     let said = |d: &ProbeDocument, figure| {
         let all = crate::explain::sentences(d);
         all.into_iter().find(|e| e.figure == figure).map(|e| e.sentence).unwrap()

@@ -83,7 +83,7 @@ fn answers(with: Vec<u8>) -> String {
 }
 
 #[test]
-fn a_sign_in_page_is_told_and_not_measured() {
+fn a_captive_portal_is_reported_and_not_measured() {
     let why =
         answers(b"HTTP/1.1 302 Found\r\nLocation: http://portal.example/\x1b[2J\r\nContent-Length: 0\r\n\r\n".to_vec());
     assert!(!why.contains('\x1b'), "{why:?}");

@@ -343,7 +343,7 @@ fn the_fattest_flow_of_all_tins_loses_when_it_is_full() {
 
 /// Voice alone on the link for a minute, then best effort beside it: voice has its quarter at once.
 #[test]
-fn a_tin_that_had_the_link_alone_owes_nothing() {
+fn a_tin_alone_builds_up_no_debt() {
     const OCTETS: usize = 1_000;
     let mut queue = Queue::cake(Tins::Diffserv4, ROOMY);
     queue.set_terms(PATIENT);

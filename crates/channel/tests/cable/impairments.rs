@@ -42,7 +42,7 @@ fn a_higher_probability_loses_a_superset() {
 }
 
 #[test]
-fn switching_one_impairment_on_moves_no_other_ones_draws() {
+fn impairments_have_independent_draws() {
     let base = DirectionConfig { rate: mbit(2), jitter: Span::from_millis(3), keep_order: false, ..Default::default() };
     let jitter_only = run(base.clone());
     let loss_only = run(DirectionConfig { loss: random(1, 10), ..Default::default() });

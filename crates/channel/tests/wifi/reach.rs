@@ -68,7 +68,7 @@ fn hidden_stations_collide_and_an_rts_helps_them() {
 
 /// Station 1 hears station 2 and gives way; station 2 hears nothing of station 1 and talks over it.
 #[test]
-fn a_station_that_does_not_hear_the_other_talks_over_it() {
+fn hidden_stations_collide() {
     let one_way = triangle(OFDM_6, Rules::standard(), [Reach::default(), Reach::FULL]);
     let run = saturate(1, &one_way, &uplink(2), WARM, MEASURED);
     let (polite, deaf) = (&run.tallies[1], &run.tallies[2]);

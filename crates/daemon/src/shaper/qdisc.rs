@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_told_of_the_link_in_its_own_words() {
+    fn every_qdisc_gets_the_framing_options() {
         let rate = Rate::from_bps(6_500_000);
         let adsl = Framing { overhead: 40, least: 0, cells: Cells::Atm };
         assert_eq!(cake(rate, adsl), "cake bandwidth 6500000bit overhead 40 mpu 0 atm");

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_others_use_too_means_nothing_without_a_gap() {
+    fn a_shared_ip_id_counter_needs_a_gap() {
         assert_eq!(taken(&[(130, 200), (133, 210), (140, 220)]), [0; 0]);
         assert_eq!(taken(&[(9_000, 200), (31, 210), (0, 220), (5, 230)]), [0; 0]);
     }

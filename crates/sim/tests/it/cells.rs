@@ -172,7 +172,7 @@ fn voice_waits_less_than_under_dcf() {
 
 /// Frames without acknowledgement are sent once: as many are lost as collide, and none is repeated.
 #[test]
-fn a_flow_without_acknowledgement_repeats_nothing() {
+fn no_ack_frames_are_not_retransmitted() {
     let silent = text("capture.toml").replace("to = \"ap\"", "to = \"ap\"\nno-ack = true");
     let silent = &silent[..silent.find("[checks").unwrap()];
     let raw = one_run(&parse(&silent.replace("mid-frame = true", "mid-frame = false")));

@@ -263,7 +263,7 @@ fn two_lanes_that_fail_in_one_direction_each_are_a_link() {
 }
 
 #[test]
-fn a_metered_lane_carries_while_no_other_can_and_is_quiet_else() {
+fn a_metered_lane_carries_only_without_others() {
     let mut plain = direction(10, 20, 100_000);
     plain.outages = vec![(secs(60), secs(70))];
     for order in [0, 1] {
@@ -293,7 +293,7 @@ fn a_metered_lane_carries_while_no_other_can_and_is_quiet_else() {
 
 /// One that takes no bulk is no reason to keep the metered lane in reserve.
 #[test]
-fn bulk_leaves_by_a_metered_lane_where_no_other_takes_bulk() {
+fn bulk_uses_a_metered_lane_if_no_other_may() {
     for order in [0, 1] {
         let mut cables = [both_ways(direction(10, 20, 100_000)), both_ways(direction(2, 20, 50_000))];
         cables.rotate_left(order);
@@ -332,7 +332,7 @@ fn pinned_lanes_fall_back_and_return() {
 }
 
 #[test]
-fn small_exchanges_keep_the_short_way_and_bulk_goes_the_long_one() {
+fn small_exchanges_take_the_short_path_and_bulk_the_long() {
     let cables = [both_ways(slow(200_000, 20)), both_ways(direction(20, 250, 1_500_000))];
     let mut world = World::with(1, &cables, |peer| {
         peer.choice = Choice::Pinned;
@@ -453,7 +453,7 @@ fn every_stack_goes_out_by_one_channel_and_back_by_another() {
 
 /// The other goes on with what was on its way, however slow both are.
 #[test]
-fn a_thin_lane_that_goes_takes_nothing_with_it() {
+fn a_failed_thin_lane_loses_nothing() {
     for seed in 1..=3 {
         let mut gone = slow(33_600, 50);
         gone.outages = vec![(secs(10), secs(60))];

@@ -173,7 +173,7 @@ fn a_failed_direct_link_is_replaced_over_a_third_gateway() {
 
 /// Ways come and go faster than flows settle, so remains of each way arrive while another is in use.
 #[test]
-fn ways_that_swing_bring_nothing_twice() {
+fn flapping_paths_duplicate_nothing() {
     for seed in 1..=4 {
         let mut mesh = two_ways(seed);
         traffic(&mut mesh);

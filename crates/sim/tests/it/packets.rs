@@ -123,7 +123,7 @@ fn stream(tunnel: &mut Tunnel, every: Span, len: usize, seconds: u64) -> (u64, B
 }
 
 #[test]
-fn without_loss_nothing_is_repeated_whatever_the_round_trip() {
+fn without_loss_nothing_is_retransmitted_at_any_rtt() {
     for (one_way_ms, every_us, len) in [
         (2, 1_000, 1_000),
         (50, 1_000, 1_000),

@@ -138,7 +138,7 @@ fn spurts_have_their_mean_rate_and_keystrokes_come_at_random() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
+fn seeds_determine_the_bytes() {
     let call = "[flows.call]\napp = \"voice\"\nfrom = \"server\"\nto = \"client\"\n";
     let text = text("tcp-reno", 60, ", loss = { kind = \"random\", p = \"1/20\" }", &(flow("web", "") + call));
     let (one, again, other) = (run(&text, 5), run(&text, 5), run(&text, 6));

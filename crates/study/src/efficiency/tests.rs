@@ -236,7 +236,7 @@ fn unsplit_tcp_is_judged_by_goodput_and_retransmissions() {
 }
 
 #[test]
-fn copies_in_vain_are_judged_where_nothing_is_lost() {
+fn spurious_copies_are_judged_without_loss() {
     let of = |case: &packet::Case, document: &RunDocument| {
         packet::rows(case, document).into_iter().find(|r| r.metric == "spurious_copy_share").unwrap()
     };

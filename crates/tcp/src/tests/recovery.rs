@@ -252,7 +252,7 @@ fn a_mark_is_echoed_until_answered() {
 
 /// RFC 8985, section 7.2, TLP_calc_PTO: where the timeout would come first, the probe goes at that time in its place.
 #[test]
-fn the_probe_goes_where_the_timeout_would_come_first() {
+fn a_tail_probe_replaces_an_earlier_rto() {
     let mut tcp = Script::established(plain());
     tcp.write(1_000);
     tcp.data();

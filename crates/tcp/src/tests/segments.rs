@@ -203,7 +203,7 @@ fn a_fin_beyond_the_window_is_ignored() {
 }
 
 #[test]
-fn nothing_is_taken_behind_an_end_that_waits_for_a_hole() {
+fn data_behind_a_fin_after_a_hole_is_dropped() {
     let mut tcp = Script::established(plain());
     tcp.give(A.with(F), 101, 1, &[2; 50]);
     tcp.give(A, 151, 1, b"ghost");

@@ -61,7 +61,7 @@ proptest! {
 
     /// Fewer symbols than losses bring nothing wrong.
     #[test]
-    fn too_few_repairs_bring_nothing_wrong(k in 2usize..=60, seed: u64) {
+    fn too_few_symbols_recover_nothing_wrong(k in 2usize..=60, seed: u64) {
         let mut dice = Seed(seed).chance("fec");
         let all = datagrams(k, &mut dice);
         let lost: Vec<usize> = (0..k).step_by(2).collect();

@@ -102,7 +102,7 @@ fn a_ceiling_falls_when_the_policer_does() {
 
 /// Jitter above the target hides an empty queue; the rate is found all the same.
 #[test]
-fn room_is_found_under_jitter_on_a_long_way() {
+fn capacity_is_found_under_jitter_on_a_long_path() {
     for seed in 1..=3 {
         let link = Link { jitter: Span::from_millis(26), queue_bytes: 2_000_000, ..Link::new(35, 555) };
         let mut w = World::new(link, 1, seed);

@@ -65,7 +65,7 @@ impl Outgoing {
         self.waits.is_some_and(|(start, _)| start == self.next) && !self.query.due && !self.query.arrived
     }
     /// Offers the bytes that wait beyond the credit, and again when there are twice as many.
-    pub(in crate::hop) fn say_what_waits(&mut self) {
+    pub(in crate::hop) fn offer_waiting(&mut self) {
         let waiting = self.unsent();
         if waiting == 0 || self.next < self.credit.min(self.ceiling()) || self.credit == 0 {
             return;

@@ -110,7 +110,7 @@ fn a_lost_last_receipt_neither_stalls_nor_delivers_twice() {
 }
 
 #[test]
-fn a_direction_may_end_while_the_other_goes_on() {
+fn half_close_keeps_the_other_direction() {
     let mut world = World::new(5, Pipe::default(), HopConfig::default());
     let flow = world.open_accepted();
     let mut request = [Stream::new(flow, 0, 400)];

@@ -8,7 +8,7 @@ fn config(pool_mib: u64) -> HopConfig {
 }
 
 #[test]
-fn a_stalled_reader_costs_others_nothing_and_wakes_up_whole() {
+fn a_stalled_reader_resumes_intact_beside_others() {
     let mut world = World::new(20, Pipe::default(), HopConfig::default());
     let (idle, busy) = (world.open_accepted(), world.open_accepted());
     let mut stalled = [Stream::new(idle, 0, 3_000_000), Stream::new(idle, 1, 0)];

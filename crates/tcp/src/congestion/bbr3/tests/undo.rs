@@ -25,7 +25,7 @@ fn a_probe_that_needless_losses_ended_begins_again() {
 
 /// Section 5.5.11.2: Startup goes on.
 #[test]
-fn startup_that_needless_losses_ended_goes_on() {
+fn startup_ended_by_spurious_losses_continues() {
     let mut rig = Rig::new();
     rig.pipe = 2 * PRODUCT;
     rig.round();
