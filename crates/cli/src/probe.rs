@@ -159,7 +159,7 @@ fn serve_probes(args: &ServeArgs) -> Outcome {
     };
     let web = if certificate.is_some() { "http and https" } else { "http" };
     let ready = |at: SocketAddr| {
-        eprintln!("probe server on {at}, UDP and TCP, and networkQuality's by {web}; end it with Ctrl-C");
+        say!("probe server on {at}, UDP and TCP, and networkQuality's by {web}; end it with Ctrl-C");
     };
     serve::serve(args.listen, limits, certificate, Arc::clone(&stop), ready).map_err(|why| failure(&why))?;
     Ok(EXIT_INTERRUPTED)
@@ -259,7 +259,7 @@ fn measure(args: &MeasureArgs) -> Outcome {
     if void.is_empty() {
         return Ok(0);
     }
-    eprintln!("wavelane: no load {}: nothing was measured there (the notes say why)", void.join(", "));
+    say!("wavelane: no load {}: nothing was measured there (the notes say why)", void.join(", "));
     Ok(EXIT_INCONCLUSIVE)
 }
 

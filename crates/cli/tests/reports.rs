@@ -76,6 +76,22 @@ fn a_full_standard_output_is_exit_2_for_every_json() {
 }
 
 #[test]
+fn a_full_standard_error_leaves_the_exit_code() {
+    let place = Place::new("stderr");
+    let out = place.path("a");
+    let commands: [(&[&str], i32); 3] = [
+        (&["run", &smoke(), "--out", &out], 0),
+        (&["run", &smoke(), "--out", &out, "--set", "page-fills-the-link.at-least=1 Gbit/s"], 1),
+        (&["run", "/nonexistent.toml"], 2),
+    ];
+    for (args, code) in commands {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let o = Command::new(WAVELANE).args(args).stdin(Stdio::null()).stderr(full).output().unwrap();
+        assert_eq!(o.status.code(), Some(code), "{args:?}");
+    }
+}
+
+#[test]
 fn a_setting_takes_the_files_place_and_is_repeated() {
     let place = Place::new("set");
     let o = run(&[

@@ -289,18 +289,26 @@ mod tests {
         let document = StudyDocument::new("x", Edition::Quick, 1, rows);
         let said = sentences(&document);
         assert_eq!(said[0], "Of 3 judged rows 2 pass, 1 fail.");
-        assert_eq!(said[1], "wavelane (loss 5 %), fail: goodput_bps = 9 Mbit/s: the reason");
-        assert_eq!(said[2], "wavelane, pass: goodput_bps = 3.53 Gbit/s: the reason");
+        assert_eq!(said[1], "fail: wavelane (loss 5 %), goodput_bps 9 Mbit/s; the reason");
+        assert_eq!(said[2], "pass: wavelane, goodput_bps 3.53 Gbit/s; the reason");
         assert_eq!(said.len(), 3);
         let judged = vec![row("none", "wavelane", 18.4e6, Verdict::Pass), row("none", "tcp-bbr", 1.0, Verdict::Info)];
         let only = sentences(&StudyDocument::new("x", Edition::Quick, 1, judged));
-        assert_eq!(only[1..], ["wavelane (loss none), pass: goodput_bps = 18.4 Mbit/s: the reason"]);
+        assert_eq!(only[1..], ["pass: wavelane (loss none), goodput_bps 18.4 Mbit/s; the reason"]);
         let drawn = spreads(&document);
         assert_eq!(drawn.len(), 1);
         assert_eq!(drawn[0].series, ["wavelane", "tcp-bbr"]);
         let labels: Vec<&str> = drawn[0].rows.iter().map(|r| r.label.as_str()).collect();
         assert_eq!(labels, ["loss none", "loss 5 %", "all cases"]);
         assert_eq!(drawn[0].rows[0].points, [(0, 18.4e6, None), (1, 18.1e6, None)]);
+    }
+
+    #[test]
+    fn a_reason_leaves_out_the_value() {
+        let of =
+            |why: &str| Row { why: why.into(), ..row("none", "wavelane", 0.75, Verdict::Fail) }.reason().to_owned();
+        assert_eq!(of("0.750, wanted 0.8 to 1.5"), "wanted 0.8 to 1.5");
+        assert_eq!(of("not run: no bbr"), "not run: no bbr");
     }
 
     #[test]
