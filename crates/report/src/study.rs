@@ -126,7 +126,7 @@ impl Chart {
             true => names.iter().map(|name| Look::of(style_of(names.iter().copied(), name))).collect(),
             false => Look::by_name(&names),
         };
-        let curve = |((name, points), look): (&(String, Vec<(f64, f64)>), Look)| Curve {
+        let curve = |(name, points): &(String, Vec<(f64, f64)>), look: Look| Curve {
             name: name.clone(),
             look,
             band: Vec::new(),
@@ -147,7 +147,7 @@ impl Chart {
             y_label: self.y_label.clone(),
             x: if self.x_log { Axis::logarithmic(points().map(|p| p.0)) } else { Axis::exact(right) },
             y: if self.log { Axis::logarithmic(points().map(|p| p.1).chain(aim)) } else { Axis::linear(top * 1.04) },
-            curves: self.curves.iter().zip(looks).map(curve).collect(),
+            curves: self.curves.iter().zip(looks).map(|(own, look)| curve(own, look)).collect(),
             level: self.aim.clone(),
             points: self.dots,
             bars: self.bars,
