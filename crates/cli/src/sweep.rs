@@ -126,7 +126,12 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
 
     let cancelled = interrupt::flag()?;
     let meter = Meter::new();
-    let count = |c: Count| meter.count(&c);
+    // The first count is of the combinations whose records are there.
+    let kept = std::sync::OnceLock::new();
+    let count = |c: Count| {
+        kept.get_or_init(|| c.done);
+        meter.count(&c);
+    };
     let show = |p: Progress| meter.show(&p);
     let hooks = RunHooks {
         progress: &show,
@@ -170,11 +175,13 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
         print(&document)?;
     } else {
         let (csv, cells) = (args.out.join("sweep.csv"), done.len());
-        print(&format!(
-            "{cells} combinations of {repeat} seeds\ntable {}\nreport {}\n",
-            csv.display(),
-            page.display()
-        ))?;
+        // A cluster's records came in this very run.
+        let before = match kept.get() {
+            Some(kept) if *kept > 0 && args.on_cluster.is_none() => format!(", {kept} of them kept from before"),
+            _ => String::new(),
+        };
+        let (csv, page) = (csv.display(), page.display());
+        print(&format!("{cells} combinations of {repeat} seeds{before}\ntable {csv}\nreport {page}\n"))?;
     }
     if args.open {
         show_page(&page)?;

@@ -264,6 +264,10 @@ fn a_sweep_writes_tables_and_charts_and_resumes() {
         (written(&format!("{record}/record.json")), std::fs::read_to_string(place.0.join("s/sweep.csv")).unwrap()),
         (before, csv)
     );
+    let (json, plain) = again.split_last().unwrap();
+    assert_eq!(*json, "--json");
+    let told = out(&wavelane(plain));
+    assert!(told.starts_with("2 combinations of 2 seeds, 2 of them kept from before\n"), "{told}");
     // Failures.
     let nothing = wavelane(&["sweep", &smoke(), "--out", &place.path("n")]);
     assert_eq!(nothing.status.code(), Some(2));
