@@ -141,7 +141,7 @@ fn sentences_explain_the_grade() {
         "The queue is beyond hop 3, the last that answers: shape it."
     );
     let unknown = at("unknown: no router on the way answers probes that expire");
-    assert!(unknown.starts_with("Where the queue is cannot be told, for no router"), "{unknown}");
+    assert!(unknown.starts_with("The place of the queue is unknown: no router"), "{unknown}");
 }
 
 #[test]
