@@ -94,8 +94,8 @@ install:
 	"$${as_root[@]}" install -D -m 644 "$$texts/fish" "$$into/share/fish/vendor_completions.d/wavelane.fish"
 	"$${as_root[@]}" install -D -m 644 "$$unit" "$$into/lib/systemd/system/wavelaned.service"
 	"$${as_root[@]}" install -D -m 644 packaging/systemd/wavelane.sysusers "$$into/lib/sysusers.d/wavelane.conf"
-	# The unit's user. A packager's own scripts make it.
-	if [[ -z "$(DESTDIR)" ]] && command -v systemd-sysusers >/dev/null; then
+	# The unit's user. A packager's own scripts make it, and without root nobody can.
+	if [[ -z "$(DESTDIR)" ]] && { (($$(id -u) == 0)) || (($${#as_root[@]})); } && command -v systemd-sysusers >/dev/null; then
 	  "$${as_root[@]}" systemd-sysusers "$$into/lib/sysusers.d/wavelane.conf"
 	fi
 	echo "== installed wavelane and wavelaned in $$into/bin" >&2
@@ -238,7 +238,7 @@ soak:
 	@$(call install,$(BUILD_TOOLS))
 	echo "== hostile peers for ten minutes" >&2
 	WAVELANE_HOSTILE_SECONDS=600 WAVELANE_HOSTILE_SEED=$$(date +%s) \
-	  cargo test --package wavelane-daemon --test hostile_peer -- --nocapture no_words
+	  cargo test --package wavelane-daemon --test hostile_peer -- --nocapture hostile_messages
 	echo "== a million inputs for the probe's machines" >&2
 	WAVELANE_PROBE_INPUTS=1000000 WAVELANE_PROBE_SEED=$$(date +%s) cargo test --package wavelane-probe --test corpus
 

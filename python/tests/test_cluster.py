@@ -59,7 +59,7 @@ def test_a_cluster_gives_the_bytes_of_a_local_sweep(dask: Any, hop: Path, comman
     assert "sweep" not in arguments
 
 
-def test_what_is_there_is_not_sent_again(
+def test_kept_cells_are_not_sent_again(
     dask: Any, hop: Path, command: str, tmp_path: Path
 ) -> None:
     assert sweep(command, hop, tmp_path / "out", *on(dask)).returncode == 0
@@ -77,7 +77,7 @@ def test_what_is_there_is_not_sent_again(
         ("tcp://127.0.0.1:1", "/bin/false", "is the package installed there?"),
     ],
 )
-def test_what_does_not_work_is_said(
+def test_failures_are_reported(
     address: str, python: str, words: str, hop: Path, command: str, tmp_path: Path
 ) -> None:
     said = sweep(command, hop, tmp_path / "out", "--on-cluster", address, "--python", python)

@@ -40,7 +40,7 @@ def test_series_hold_what_the_figures_count(record: wavelane.Record) -> None:
     assert list(echo.columns) == ["sent_ns", "rtt_ns"] and echo.rtt_ns.min() >= 20_000_000
 
 
-def test_what_is_not_there_is_named(record: wavelane.Record, tmp_path: Path) -> None:
+def test_missing_names_are_errors(record: wavelane.Record, tmp_path: Path) -> None:
     with pytest.raises(wavelane.Error, match="has no flow 'pages' of wavelane, seed 1"):
         record.series("pages")
     with pytest.raises(wavelane.Error, match="name a directory that `wavelane run` wrote"):

@@ -3,7 +3,7 @@
 use crate::Instant;
 use std::net::{IpAddr, SocketAddr};
 
-/// One place where frames enter and leave a node. Numbered by whoever wires the node.
+/// One place where frames enter and leave a node. The node's owner numbers them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct PortId(pub u16);
 
@@ -46,7 +46,7 @@ pub struct FrameMeta {
     pub from: Option<SocketAddr>,
     /// Which of this node's addresses it was sent to, on media that say so (UDP lanes do).
     pub at: Option<IpAddr>,
-    /// Hash of the flow it belongs to, for queues that tell flows apart; whoever reads headers fills it, 0 is unknown.
+    /// Hash of the flow it belongs to, for queues that tell flows apart; set by the caller that reads headers; 0 is unknown.
     pub flow: u64,
     /// Hashes of its source and its destination, for queues in which hosts share; 0 is unknown.
     pub hosts: (u64, u64),

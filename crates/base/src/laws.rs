@@ -80,7 +80,7 @@ pub fn check<M: Machine<Event: Debug>>(make: impl Fn() -> M, script: &Script<M>)
 /// What this harness itself takes: the buffer for frames, a copy of one frame, the text of one event.
 const HARNESS_MEMORY: u64 = 4 * FRAME_ROOM as u64;
 
-/// Law 7: runs `script`, forgets what comes out and panics if the machine ever held more than `limit` bytes.
+/// Law 7: runs `script`, discards the output and panics if the machine ever held more than `limit` bytes.
 ///
 /// `peak` runs what it is given and says how much more memory was taken meanwhile than before, at the most.
 pub fn check_memory<M: Machine<Event: Debug>>(

@@ -70,13 +70,13 @@ fn a_machine_that_keeps_them_passes() {
 
 #[test]
 #[should_panic(expected = "laws 4 and 5: it differs between waking at deadlines and every millisecond: event")]
-fn a_report_that_depends_on_needless_wakeups_is_found() {
+fn output_that_depends_on_spurious_wakeups_is_detected() {
     try_out(Wrong::CountsWakeups);
 }
 
 #[test]
 #[should_panic(expected = "a batch is its segments")]
-fn a_batch_that_is_not_its_segments_is_found() {
+fn batch_sizes_that_do_not_add_up_are_detected() {
     try_out(Wrong::MixesBatches);
 }
 
@@ -126,6 +126,6 @@ fn a_machine_within_its_memory_passes() {
 
 #[test]
 #[should_panic(expected = "law 7: the machine held")]
-fn a_machine_that_keeps_what_arrives_is_found() {
+fn law_7_catches_unbounded_memory() {
     flood_a_store_of(2_000);
 }

@@ -2,7 +2,7 @@
 
 use crate::{FrameMeta, Instant, PortId, Transmit};
 
-/// When a machine next wants [`Machine::handle_timeout`], and why.
+/// When [`Machine::handle_timeout`] is next due, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wakeup {
     /// The deadline on this node's clock.
@@ -24,7 +24,7 @@ impl Wakeup {
 /// A protocol or channel machine: no clock, no socket, no thread, no dice of its own.
 ///
 /// Methods are of four kinds: getters; `handle_*`, which bring in the network and the clock; commands of the
-/// owner; and `poll_*`, which drain what the machine wants done. After any mutation the driver drains in this
+/// owner; and `poll_*`, which drain the machine's outputs. After any mutation the driver drains in this
 /// order: `poll_transmit` on every port with room until `None`, `poll_event` until `None`, then `poll_timeout`.
 ///
 /// The laws, which [`crate::laws`] checks on every machine:

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_contain_what_they_should() {
+    fn prefixes_contain_their_addresses() {
         let lan: IpPrefix = "10.0.3.0/24".parse().expect("a prefix");
         assert!(lan.contains("10.0.3.77".parse().expect("an address")));
         assert!(!lan.contains("10.0.4.1".parse().expect("an address")));

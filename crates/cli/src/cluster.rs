@@ -1,4 +1,4 @@
-//! `wavelane sweep --on-cluster`: hands the combinations to a program that speaks with the cluster, a line each, and waits for
+//! `wavelane sweep --on-cluster`: hands the combinations, a line each, to a program that submits them to the cluster, and waits for
 //! its word on each.
 
 use crate::Failure;
@@ -14,7 +14,7 @@ use wavelane_run::{Count, Shard};
 
 /// How often Ctrl-C is looked for.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the program may take to tell the cluster that nobody waits any more.
+/// How long the program may take to cancel its tasks on the cluster.
 const GRACE: Duration = Duration::from_millis(800);
 
 /// What the program says on a line.
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_say_nothing_are_passed_over() {
+    fn unknown_lines_are_ignored() {
         let (said, saying) = channel();
         listen("a remark\n{\"done\": 3}\n{\"other\": 1}\n{\"failed\": \"no\"}\n".as_bytes(), &said);
         drop(said);

@@ -1,6 +1,14 @@
 //! `wavelane`: argument parsing and glue. Every command's work lives in the room that owns it.
 #![forbid(unsafe_code)]
 
+/// `eprintln!` without the panic: a standard error that is closed or full must not change a command's exit code.
+macro_rules! say {
+    ($($part:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($part)*);
+    }};
+}
+
 mod check;
 mod cluster;
 mod cure;
@@ -197,7 +205,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("wavelane: {}", failure.line);
+            say!("wavelane: {}", failure.line);
             ExitCode::from(failure.code)
         }
     }

@@ -168,9 +168,9 @@ fn serve_probes(args: &ServeArgs) -> Outcome {
     let web = if certificate.is_some() { "http and https" } else { "http" };
     let tell = |news: serve::News| match news {
         serve::News::Ready(at) => {
-            eprintln!("probe server on {at}, UDP and TCP, and networkQuality's by {web}; end it with Ctrl-C");
+            say!("probe server on {at}, UDP and TCP, and networkQuality's by {web}; end it with Ctrl-C");
         }
-        serve::News::Refused(sums) => eprintln!("{}", refusals(&sums)),
+        serve::News::Refused(sums) => say!("{}", refusals(&sums)),
     };
     serve::serve(args.listen, limits, certificate, Arc::clone(&stop), tell).map_err(|why| failure(&why))?;
     Ok(EXIT_INTERRUPTED)
@@ -276,7 +276,7 @@ fn measure(args: &MeasureArgs) -> Outcome {
     };
     let mut document = figures::document(&target, &measured);
     let kept = keep(&mut document, &measured, &rerun, &place);
-    // What was measured is told even where it cannot be kept.
+    // Figures are printed even if the record cannot be written.
     let told = print(&if args.json { document.to_json() } else { summary(&document) });
     kept?;
     told?;
@@ -287,7 +287,7 @@ fn measure(args: &MeasureArgs) -> Outcome {
     if void.is_empty() {
         return Ok(0);
     }
-    eprintln!("wavelane: no load {}: nothing was measured there (the notes say why)", void.join(", "));
+    say!("wavelane: no load {}: nothing was measured there (the notes say why)", void.join(", "));
     Ok(EXIT_INCONCLUSIVE)
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn keep(
     result.map_err(|why| {
         let _ = std::fs::remove_dir_all(&draft);
         Failure::refused(format!(
-            "cannot write {}: {why}; free space or choose another place with --out",
+            "cannot write {}: {why}; use --out with a writable folder that has free space",
             place.display()
         ))
     })

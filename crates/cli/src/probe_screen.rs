@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_the_same() {
+    fn the_plain_line_shows_the_screens_figures() {
         assert_eq!(
             line(&view(Kind::Down, 10.04, Some(312.0))),
             " 10.0 s of 40 s: download, 9.4 Mbit/s down, round trip 312.0 ms"

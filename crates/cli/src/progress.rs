@@ -1,7 +1,7 @@
 //! Progress on standard error: a redrawn line on a terminal, a plain line now and then otherwise.
 
 use std::io::{IsTerminal, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use wavelane_run::{Count, Progress};
 
@@ -11,14 +11,16 @@ const QUIET: Duration = Duration::from_secs(2);
 const REDRAW: Duration = Duration::from_millis(200);
 /// Between lines elsewhere.
 const LINE: Duration = Duration::from_secs(5);
+/// Between checks whether the count is due to be shown again.
+const GLANCE: Duration = Duration::from_secs(1);
 
 /// Shows progress; shared by the workers of a run.
 pub(crate) struct Meter {
-    terminal: bool,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 struct State {
+    terminal: bool,
     started: Instant,
     shown: Option<Instant>,
     drawn: bool,
@@ -52,55 +54,74 @@ fn counted(count: &Count, passed: Duration) -> String {
 
 impl Meter {
     pub(crate) fn new() -> Self {
-        let state = State { started: now(), shown: None, drawn: false, count: None };
-        Self { terminal: std::io::stderr().is_terminal(), state: Mutex::new(state) }
+        let terminal = std::io::stderr().is_terminal();
+        let state = Arc::new(Mutex::new(State { terminal, started: now(), shown: None, drawn: false, count: None }));
+        // A count does not change while a long task runs. It is shown again meanwhile, so that the program is not silent.
+        let watched = Arc::downgrade(&state);
+        let again = move || {
+            while let Some(state) = watched.upgrade() {
+                let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+                if state.count.is_some() && state.shown.is_none_or(|shown| now().duration_since(shown) >= LINE) {
+                    state.draw(None);
+                }
+                drop(state);
+                std::thread::park_timeout(GLANCE);
+            }
+        };
+        // Without the thread only the repeated lines are missing.
+        drop(std::thread::Builder::new().name("progress".into()).spawn(again));
+        Self { state }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Shows `p` if it is time.
     pub(crate) fn show(&self, p: &Progress) {
         let run = format!("{} seed {}", p.stack, p.seed.0);
-        self.draw(Some(&line(&run, p.at.as_secs_f64(), p.of.as_secs_f64(), &p.note)));
+        self.state().draw(Some(&line(&run, p.at.as_secs_f64(), p.of.as_secs_f64(), &p.note)));
     }
 
     /// Shows a line, if it is time.
     pub(crate) fn say(&self, text: &str) {
-        self.draw(Some(text));
+        self.state().draw(Some(text));
     }
 
     /// Shows how many are over, if it is time, and from now on beside each run's progress.
     pub(crate) fn count(&self, c: &Count) {
-        {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            // A share of nothing begins a new whole.
-            let since = state.count.filter(|_| c.share > 0.0).map_or_else(now, |(_, since)| since);
-            state.count = Some((*c, since));
-        }
-        self.draw(None);
+        let mut state = self.state();
+        // A share of nothing begins a new whole.
+        let since = state.count.filter(|_| c.share > 0.0).map_or_else(now, |(_, since)| since);
+        state.count = Some((*c, since));
+        state.draw(None);
     }
 
-    fn draw(&self, run: Option<&str>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Wipes the redrawn line; what was counted is over.
+    pub(crate) fn finish(&self) {
+        let mut state = self.state();
+        state.count = None;
+        if std::mem::take(&mut state.drawn) {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+impl State {
+    fn draw(&mut self, run: Option<&str>) {
         let now = now();
         let every = if self.terminal { REDRAW } else { LINE };
-        if now.duration_since(state.started) < QUIET || state.shown.is_some_and(|t| now.duration_since(t) < every) {
+        if now.duration_since(self.started) < QUIET || self.shown.is_some_and(|t| now.duration_since(t) < every) {
             return;
         }
-        state.shown = Some(now);
-        let count = state.count.map(|(count, since)| counted(&count, now.duration_since(since)));
+        self.shown = Some(now);
+        let count = self.count.map(|(count, since)| counted(&count, now.duration_since(since)));
         let text = count.into_iter().chain(run.map(str::to_owned)).collect::<Vec<_>>().join("; ");
         let mut err = std::io::stderr().lock();
         // Progress is a courtesy: a closed standard error must not stop the run.
         let _ = if self.terminal { write!(err, "\r\x1b[K{text}") } else { writeln!(err, "{text}") };
         let _ = err.flush();
-        state.drawn = self.terminal;
-    }
-
-    /// Wipes the redrawn line.
-    pub(crate) fn finish(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::take(&mut state.drawn) {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
+        self.drawn = self.terminal;
     }
 }
 

@@ -141,7 +141,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     for other in &records[1..] {
         if plain(&other.scenario) != plain(&records[0].scenario) {
             let (this, first) = (other.record.display(), records[0].record.display());
-            eprintln!("warning: {this} is of another scenario than {first}: compare with care");
+            say!("warning: {this} is of another scenario than {first}: compare with care");
         }
     }
     let comparison = Comparison::of(&records);

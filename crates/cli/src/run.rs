@@ -139,7 +139,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let captures = if args.keys { wavelane_run::CaptureExtent::Whole } else { wavelane_run::CaptureExtent::Headers };
     let options = RunOptions { captures, name, repeat: args.repeat, jobs, out: out.clone(), rerun: rerun.clone() };
     if !args.json {
-        eprintln!("seed {}; to repeat: {rerun}", scenario.seed.0);
+        say!("seed {}; to repeat: {rerun}", scenario.seed.0);
     }
 
     let cancelled = interrupt::flag()?;
@@ -157,7 +157,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let document = result.map_err(|e| {
         let failure = failure(&e);
         if matches!(e, RunError::Stack { .. }) {
-            eprintln!("to repeat: {rerun}");
+            say!("to repeat: {rerun}");
         }
         failure
     })?;
@@ -172,9 +172,9 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
 fn finish(document: &RunDocument, scenario: &Scenario, out: &Path, json: bool) -> Outcome {
     match document.verdict {
         Verdict::Pass => {}
-        Verdict::Info => eprintln!("verdict info: nothing was judged, for the scenario has no checks"),
+        Verdict::Info => say!("verdict info: nothing was judged, for the scenario has no checks"),
         Verdict::Fail | Verdict::Inconclusive => {
-            eprintln!("verdict {}; to repeat: {}", document.verdict.word(), document.rerun);
+            say!("verdict {}; to repeat: {}", document.verdict.word(), document.rerun);
         }
     }
     if json {

@@ -201,7 +201,10 @@ fn keep(out: &Path, document: &StudyDocument) -> Result<(), Failure> {
     let written = std::fs::write(&draft, document.to_json()).and_then(|()| std::fs::rename(&draft, &path));
     written.map_err(|e| {
         let _ = std::fs::remove_file(&draft);
-        Failure::refused(format!("cannot write {}: {e}; free space or choose another place with --out", path.display()))
+        Failure::refused(format!(
+            "cannot write {}: {e}; use --out with a writable folder that has free space",
+            path.display()
+        ))
     })
 }
 
@@ -223,17 +226,16 @@ fn line(r: &Row) -> String {
         .collect();
     let case = if case.is_empty() { String::new() } else { format!(" [{}]", case.join(", ")) };
     let id = if STUDIES.iter().any(|study| study.id == r.id) { String::new() } else { format!("{} ", r.id) };
-    // A reason often begins with the value, which stands before it here.
-    let why = r.why.strip_prefix(&format!("{value}, ")).unwrap_or(&r.why);
+    let why = r.reason();
     let why = if why.is_empty() { String::new() } else { format!(": {why}") };
     format!("{:<12} {id}{:<12}{case} {} = {value}{half} {}{why}", r.verdict.word(), r.stack, r.metric, r.unit)
 }
 
 fn table(document: &StudyDocument, out: &Path) -> String {
     let mut text = String::new();
-    // A population's members were told as they ended; what counts is said of them all.
+    // A population's members were printed as they ended; the table has the rows over all of them.
     let told = document.rows.iter().filter(|r| !r.case.contains_key("draw"));
-    // In a terminal every row was shown as it was judged: only those that count against the study are repeated.
+    // On a terminal every row was shown as it was judged: only failing and inconclusive ones are repeated.
     let watched = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
     for r in told.filter(|r| !watched || matches!(r.verdict, Verdict::Fail | Verdict::Inconclusive)) {
         let _ = writeln!(text, "{}", line(r));

@@ -48,7 +48,7 @@ pub(crate) struct SweepArgs {
     /// `wavelane[cluster]` here, and `wavelane` of the same version and Dask's on the workers.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "jobs")]
     on_cluster: Option<String>,
-    /// The Python that speaks with the cluster.
+    /// The Python that the Dask client runs in.
     #[arg(long, value_name = "PROGRAM", default_value = "python3", requires = "on_cluster")]
     python: PathBuf,
     /// Where everything goes. Combinations that are there already are not run again.
@@ -67,7 +67,10 @@ fn write(out: &Path, name: &str, content: impl AsRef<[u8]>) -> Result<(), Failur
     let (path, draft) = (out.join(name), out.join(format!(".{name}.draft")));
     std::fs::write(&draft, content).and_then(|()| std::fs::rename(&draft, &path)).map_err(|e| {
         let _ = std::fs::remove_file(&draft);
-        Failure::refused(format!("cannot write {}: {e}; free space or choose another --out", path.display()))
+        Failure::refused(format!(
+            "cannot write {}: {e}; use --out with a writable folder that has free space",
+            path.display()
+        ))
     })
 }
 
@@ -123,14 +126,19 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
 
     let cancelled = interrupt::flag()?;
     let meter = Meter::new();
-    let count = |c: Count| meter.count(&c);
+    // The first count is of the combinations whose records are there.
+    let kept = std::sync::OnceLock::new();
+    let count = |c: Count| {
+        kept.get_or_init(|| c.done);
+        meter.count(&c);
+    };
     let show = |p: Progress| meter.show(&p);
     let hooks = RunHooks {
         progress: &show,
         count: &count,
         cancelled: &cancelled,
         environment: &wavelane_run::host_facts,
-        // Hundreds of pages that nobody opens; `wavelane report` draws one.
+        // No page per combination; `wavelane report` draws one on demand.
         render: &|_| Ok(()),
     };
     let options = SweepOptions {
@@ -167,11 +175,13 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
         print(&document)?;
     } else {
         let (csv, cells) = (args.out.join("sweep.csv"), done.len());
-        print(&format!(
-            "{cells} combinations of {repeat} seeds\ntable {}\nreport {}\n",
-            csv.display(),
-            page.display()
-        ))?;
+        // A cluster's records came in this very run.
+        let before = match kept.get() {
+            Some(kept) if *kept > 0 && args.on_cluster.is_none() => format!(", {kept} of them kept from before"),
+            _ => String::new(),
+        };
+        let (csv, page) = (csv.display(), page.display());
+        print(&format!("{cells} combinations of {repeat} seeds{before}\ntable {csv}\nreport {page}\n"))?;
     }
     if args.open {
         show_page(&page)?;

@@ -74,20 +74,16 @@ fn decrypt(args: &TraceArgs, keys: &Path, out: &Path) -> Outcome {
         return Err(failed);
     }
     if let Some(damage) = &sum.ending.damage {
-        eprintln!(
-            "wavelane: {}: {damage} after {} packets; what came before is written",
-            args.file.display(),
-            sum.packets
-        );
+        say!("wavelane: {}: {damage} after {} packets; what came before is written", args.file.display(), sum.packets);
     }
     if sum.cut_off > 0 {
-        eprintln!(
+        say!(
             "wavelane: {} datagrams stay sealed, for the capture kept their beginning only: capture whole packets (`tcpdump -s 0`)",
             sum.cut_off
         );
     }
     if sum.without_key > 0 {
-        eprintln!("wavelane: {} datagrams stay sealed, for no key in {} opens them", sum.without_key, keys.display());
+        say!("wavelane: {} datagrams stay sealed, for no key in {} opens them", sum.without_key, keys.display());
     }
     if sum.opened == 0 {
         let _ = std::fs::remove_file(out);
@@ -121,7 +117,7 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
         return Err(Failure::interrupted("interrupted"));
     }
     if let Some(damage) = &analysed.ending.damage {
-        eprintln!(
+        say!(
             "wavelane: {}: {damage} after {} packets; what came before is analysed",
             args.file.display(),
             analysed.packets
@@ -150,7 +146,7 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
         if !whole.map_err(Failure::refused)? {
             return Err(Failure::interrupted("interrupted"));
         }
-        eprintln!("wavelane: {} graphs in {}", drawn.len(), directory.display());
+        say!("wavelane: {} graphs in {}", drawn.len(), directory.display());
     }
     if let Some(out) = &args.parquet {
         write_parquet(out, &analysed)?;

@@ -140,7 +140,7 @@ fn row(text: &str, words: &[&str]) -> Vec<f64> {
 }
 
 #[test]
-fn radio_cells_print_what_categories_delivered_and_what_coding_left() {
+fn radio_cells_print_categories_and_coding() {
     let place = Place::new("radio");
     let table = |name: &str| {
         let file = scenarios().join("wifi").join(name).display().to_string();

@@ -81,7 +81,7 @@ fn tshark(file: &str, arguments: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn keys_open_a_simulated_capture_and_the_dissector_reads_every_frame() {
+fn keys_decrypt_a_simulated_capture() {
     let folder = Folder::new("sim");
     let (scenario, record) = (folder.file("keys.toml"), folder.file("record"));
     std::fs::write(&scenario, SCENARIO).unwrap();

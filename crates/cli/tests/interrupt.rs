@@ -94,6 +94,26 @@ fn a_run_leaves_nothing() {
     assert!(place.files().is_empty(), "{:?}", place.files());
 }
 
+/// A download in the lab whose bytes arrive without a pause.
+#[test]
+fn a_lab_run_ends_during_a_transfer() {
+    let user = Command::new("id").arg("-u").output().unwrap();
+    if user.stdout != b"0\n" {
+        eprintln!("SKIPPED (needs root): Ctrl-C during a run in the lab");
+        return;
+    }
+    let place = Place::new("lab");
+    let out = place.path("r");
+    let arrived = || {
+        let captures = place.files().into_iter().filter(|f| f.ends_with(".pcapng"));
+        captures.filter_map(|f| std::fs::metadata(place.0.join(f)).ok()).any(|file| file.len() > 100_000)
+    };
+    // Without gateways: `wavelaned` need not be built.
+    let plain = ["run", &smoke(), "--on", "lab", "--out", &out, "--set", "stacks=[\"tcp-cubic\"]"];
+    interrupted(&[&plain, &LONG[..]].concat(), &arrived);
+    assert!(place.files().is_empty(), "{:?}", place.files());
+}
+
 #[test]
 fn a_sweep_keeps_whole_records_only() {
     let place = Place::new("sweep");

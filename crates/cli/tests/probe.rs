@@ -213,7 +213,7 @@ fn a_second_vantage_stands_in_the_record() {
 }
 
 #[test]
-fn control_c_ends_it_with_what_was_measured() {
+fn control_c_keeps_the_measurements() {
     let server = Server::start("127.0.0.1:0");
     let out = place("cut");
     let child =
@@ -316,7 +316,7 @@ fn a_terminal_shows_the_screen_and_is_given_back() {
 }
 
 #[test]
-fn what_cannot_be_done_says_what_to_do() {
+fn probe_errors_name_a_remedy() {
     let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     for (args, part) in [
         (vec!["probe", closed.as_str()], "wavelane probe serve"),

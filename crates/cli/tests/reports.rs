@@ -76,6 +76,22 @@ fn a_full_standard_output_is_exit_2_for_every_json() {
 }
 
 #[test]
+fn a_full_standard_error_leaves_the_exit_code() {
+    let place = Place::new("stderr");
+    let out = place.path("a");
+    let commands: [(&[&str], i32); 3] = [
+        (&["run", &smoke(), "--out", &out], 0),
+        (&["run", &smoke(), "--out", &out, "--set", "page-fills-the-link.at-least=1 Gbit/s"], 1),
+        (&["run", "/nonexistent.toml"], 2),
+    ];
+    for (args, code) in commands {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let o = Command::new(WAVELANE).args(args).stdin(Stdio::null()).stderr(full).output().unwrap();
+        assert_eq!(o.status.code(), Some(code), "{args:?}");
+    }
+}
+
+#[test]
 fn a_setting_takes_the_files_place_and_is_repeated() {
     let place = Place::new("set");
     let o = run(&[
@@ -200,7 +216,7 @@ fn completions_and_manual_pages_know_every_command() {
 }
 
 #[test]
-fn a_sweep_writes_one_table_and_pictures_and_goes_on_where_it_stopped() {
+fn a_sweep_writes_tables_and_charts_and_resumes() {
     let place = Place::new("sweep");
     let dir = place.path("s");
     let rates = "air.forward.rate=5 Mbit/s,10 Mbit/s";
@@ -248,6 +264,10 @@ fn a_sweep_writes_one_table_and_pictures_and_goes_on_where_it_stopped() {
         (written(&format!("{record}/record.json")), std::fs::read_to_string(place.0.join("s/sweep.csv")).unwrap()),
         (before, csv)
     );
+    let (json, plain) = again.split_last().unwrap();
+    assert_eq!(*json, "--json");
+    let told = out(&wavelane(plain));
+    assert!(told.starts_with("2 combinations of 2 seeds, 2 of them kept from before\n"), "{told}");
     // Failures.
     let nothing = wavelane(&["sweep", &smoke(), "--out", &place.path("n")]);
     assert_eq!(nothing.status.code(), Some(2));

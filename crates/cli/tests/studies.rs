@@ -1,6 +1,7 @@
 //! A study that starts this program, interrupted and gone on with; what the documents say of all.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -54,9 +55,28 @@ fn the_simulators_speed_is_not_measured_twice() {
     assert_eq!(keys.len(), second.len(), "{second:?}");
 }
 
+/// The longest draws come first and take a while each: the count is shown before the first of them is over.
+#[test]
+fn a_study_with_long_tasks_is_not_silent() {
+    let place = Place(std::env::temp_dir().join(format!("wavelane-cli-silent-{}", std::process::id())));
+    let _ = std::fs::remove_dir_all(&place.0);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_wavelane"))
+        .args(["study", "run", "link-population", "--out"])
+        .arg(&place.0)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (pid, said) = (child.id().to_string(), child.stderr.take().unwrap());
+    let first = BufReader::new(said).lines().next().unwrap().unwrap();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(first.contains(" of 100 draws"), "{first}");
+}
+
 /// The guide's and the README's tables of what studies found, against the studies that there are.
 #[test]
-fn every_study_says_what_it_found() {
+fn every_study_has_a_row_of_results() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap();
     let o = Command::new(env!("CARGO_BIN_EXE_wavelane")).args(["study", "list"]).output().unwrap();

@@ -264,7 +264,7 @@ fn init_in_folder(args: &InitArgs) -> Result<Initialised, CommandError> {
         None => args.dir.join(format!("{}.key", args.name)),
     };
     let config = args.dir.join("wavelaned.toml");
-    // Whoever makes this file has the folder to itself: nobody else makes, takes or removes a key meanwhile.
+    // The lock: while this file exists, no other program creates, uses or removes a key in the folder.
     let mut file = File::create_new(&config).map_err(unwritable(&config))?;
     let made = fill(args, &mut file, &config, &key);
     if made.is_err() {

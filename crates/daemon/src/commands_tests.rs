@@ -23,7 +23,7 @@ fn keygen_writes_a_private_file_and_never_overwrites() {
 }
 
 #[test]
-fn init_writes_what_check_accepts_and_the_link_is_not_mentioned() {
+fn init_writes_a_valid_file_without_link_keys() {
     let dir = folder("init");
     let args = InitArgs {
         name: "a".into(),
@@ -90,7 +90,7 @@ fn of_parallel_inits_in_one_folder_one_succeeds() {
 }
 
 #[test]
-fn init_offers_the_packet_door_and_writes_it_if_asked() {
+fn init_writes_the_tun_table_on_request() {
     let dir = folder("tun");
     let args = InitArgs {
         name: "a".into(),
@@ -148,7 +148,7 @@ fn init_refuses_nonsense_before_it_writes_the_file() {
 }
 
 #[test]
-fn init_refuses_in_its_own_flags_words_and_leaves_no_folder_behind() {
+fn a_refused_init_names_its_flags_and_leaves_no_folder() {
     let dir = folder("flags");
     let args = InitArgs {
         name: "a".into(),
@@ -182,7 +182,7 @@ fn init_refuses_in_its_own_flags_words_and_leaves_no_folder_behind() {
 }
 
 #[test]
-fn status_without_a_daemon_says_what_to_do() {
+fn status_without_a_daemon_names_a_remedy() {
     let args = StatusArgs { json: false, control: Some("/nonexistent/wavelane.sock".into()) };
     let message = status(&args).unwrap_err().to_string();
     assert!(message.contains("--control") && !message.contains('\n'), "{message}");
@@ -254,7 +254,7 @@ fn check_looks_up_names_and_warns_without_refusing() {
 }
 
 #[test]
-fn init_says_what_may_be_reached_and_check_warns_of_a_file_that_does_not() {
+fn init_writes_serves_and_check_warns_without_it() {
     let dir = folder("serves");
     let args = InitArgs {
         name: "a".into(),

@@ -23,7 +23,7 @@ pub const PEERS_MAX: usize = 256;
 pub const DRIFT_PPM_MAX: i64 = 1_000;
 /// What the TUN device's MTU may be: IPv6 needs 1280 bytes (RFC 8200, section 5), and a lane carries no jumbograms.
 pub const TUN_MTU: std::ops::RangeInclusive<u16> = 1_280..=9_000;
-/// A quiet link is used this often, so that what lies between does not forget it: NAT keeps UDP for two minutes where it
+/// An idle link sends this often, so that NATs and firewalls on the path keep their state: NAT keeps UDP for two minutes where it
 /// follows RFC 4787, REQ-5, for 30 s where it does not.
 pub const KEEPALIVE: Span = Span::from_secs(25);
 /// What may be written in its place.
@@ -113,7 +113,7 @@ pub struct Peer {
     pub next_hops: Vec<IpAddr>,
     /// Targets it may ask for, if listed; see [`Config::targets`].
     pub allow_targets: Option<Vec<IpPrefix>>,
-    /// Sources it may speak for, if listed; otherwise its routes where a source counts.
+    /// Source addresses it may use, if listed; otherwise its routes where sources are checked.
     pub allow_sources: Option<Vec<IpPrefix>>,
     /// The lane's controller.
     pub controller: Controller,
@@ -239,7 +239,7 @@ pub struct ClockSkew {
     pub drift_ppm: i64,
 }
 
-/// Everything `wavelaned` is told.
+/// The configuration of `wavelaned`.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Name for people.
@@ -318,7 +318,7 @@ impl Config {
         sockets
     }
 
-    /// What the gateway machine is told of a peer's lanes. `addresses` are where it is called by each, as far as that is known.
+    /// A peer's lanes for the gateway machine. `addresses` are the known addresses to call it at, per lane.
     fn gateway_lanes(
         &self,
         peer: &Peer,
@@ -348,13 +348,13 @@ impl Config {
         out.enumerate().map(one).collect()
     }
 
-    /// What the gateway machine is told at its start. `addresses` are the resolved addresses of each peer's lanes out, in order.
+    /// The gateway machine's configuration at the start. `addresses` are the resolved addresses of each peer's lanes out, in order.
     pub fn to_gateway(&self, addresses: &[Vec<Option<SocketAddr>>]) -> gateway::Config {
         let sockets: Vec<_> = self.lane_sockets().into_iter().map(Some).collect();
         self.to_gateway_by(addresses, &sockets)
     }
 
-    /// The same with `sockets` as the ports 1, 2, ..., of which some may be nobody's.
+    /// The same with `sockets` as the ports 1, 2, ..., some of which may be unused.
     pub(crate) fn to_gateway_by(
         &self,
         addresses: &[Vec<Option<SocketAddr>>],
@@ -418,7 +418,7 @@ impl Config {
         same.into_iter().find(|(_, same)| !same).map(|(key, _)| key)
     }
 
-    /// What the packet service is told, if there is a packet door.
+    /// The packet service's configuration, if there is a packet door.
     fn packets(&self) -> Option<PacketConfig> {
         let (tun, intercept) = (self.tun.as_ref()?, self.intercept.as_ref()?);
         let address = |six| device::router_address(tun, intercept, six);

@@ -56,7 +56,7 @@ fn edges_to_seal_for_reach_the_gateway() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_in_one_line_with_a_remedy() {
+fn bad_configurations_are_refused_in_one_line() {
     let folder = Folder::new("wrong");
     let own = keys::to_base64(&keys::public_key(&[1; 32]));
     let cases = [
@@ -159,7 +159,7 @@ fn dangerous_targets_need_to_be_named_on_purpose() {
 }
 
 #[test]
-fn a_peer_reaches_what_is_served_unless_its_own_list_says_otherwise() {
+fn allow_targets_overrides_serves() {
     let folder = Folder::new("serves");
     let may = |gateway: &str, peer: &str, target: &str, own: Option<&[IpAddr]>| {
         let c = Config::parse(&text(gateway, peer, ""), "x", &folder.0).unwrap();
@@ -215,7 +215,7 @@ fn a_gateway_file_is_told_from_a_scenario() {
 }
 
 #[test]
-fn who_calls_keeps_the_way_open_unless_told_otherwise() {
+fn the_caller_sends_keepalives_by_default() {
     let folder = Folder::new("keepalive");
     let keepalive = |extra: &str| Config::parse(&text("", extra, ""), "x", &folder.0).map(|c| c.peers[0].keepalive);
     assert_eq!(keepalive("address = \"192.0.2.7:4780\"").unwrap(), Some(KEEPALIVE));
@@ -242,7 +242,7 @@ fn an_address_that_the_socket_cannot_reach_is_refused() {
 }
 
 #[test]
-fn lanes_that_cannot_be_are_refused_with_what_to_write_instead() {
+fn impossible_lanes_are_refused_with_a_remedy() {
     let folder = Folder::new("lanes");
     let with = |lanes: &str| Config::parse(&text("", "", lanes), "x", &folder.0);
     for (lanes, why) in [

@@ -10,7 +10,7 @@ use wavelane_host::tcp;
 #[derive(Debug)]
 pub(crate) struct KernelSocket(pub(crate) TcpStream);
 
-/// Who speaks with whom over which peer.
+/// Both ends of the connection, and the peer that carries it.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Parties {
     /// The peer's public key: its place in the configuration may change.

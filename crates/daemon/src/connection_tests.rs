@@ -124,7 +124,7 @@ fn libc_epipe() -> i32 {
 }
 
 #[test]
-fn a_flow_that_takes_nothing_stops_the_reading() {
+fn a_blocked_flow_stops_reading_the_socket() {
     let (mut c, theirs) = pair();
     let mut flow = Fake { room: 1_000, ..Fake::default() };
     theirs.set_nonblocking(true).unwrap();
@@ -155,7 +155,7 @@ fn a_flow_that_takes_nothing_stops_the_reading() {
 }
 
 #[test]
-fn a_socket_that_takes_nothing_leaves_the_bytes_in_the_flow() {
+fn a_blocked_socket_leaves_the_bytes_in_the_flow() {
     let (mut c, theirs) = pair();
     let total = 32 << 20;
     let mut flow = Fake { give: vec![1; total].into(), ..Fake::default() };

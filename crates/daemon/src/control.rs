@@ -1,4 +1,4 @@
-//! The control socket: whoever may open it is given one status document.
+//! The control socket: each connection gets one status document.
 
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -62,7 +62,7 @@ mod tests {
     use std::io::Read;
 
     #[test]
-    fn a_leftover_is_replaced_a_living_daemon_is_not_and_others_are_kept_out() {
+    fn a_control_socket_of_a_dead_daemon_is_replaced() {
         let path = std::env::temp_dir().join(format!("wavelane-control-{}.sock", std::process::id()));
         drop(UnixListener::bind(&path).unwrap());
         let control = Control::bind(&path).unwrap();

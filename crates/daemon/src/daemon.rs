@@ -129,7 +129,7 @@ pub struct Daemon {
     to_pass: Vec<Held>,
     /// When each peer's refused wishes were last told.
     denials_told: BTreeMap<usize, Instant>,
-    /// When the kernel is told again of peers that are down.
+    /// When the rules for peers that are down are installed again.
     give_back_again: Option<Instant>,
     connections: Connections<Kept>,
     next_token: u64,

@@ -98,7 +98,7 @@ impl Ways {
             let mut arguments = vec!["address", "add"];
             let address = prefix_text(&IpPrefix { address: a.address, bits: a.bits });
             arguments.extend([address.as_str(), "dev", name]);
-            // Nobody else lives on the device, so there is nobody to ask whether the address is taken.
+            // The device has no other hosts, so duplicate address detection is pointless.
             arguments.extend(a.address.is_ipv6().then_some("nodad"));
             run("ip", &arguments, "")?;
         }
@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_serves_networks_forwards_and_who_has_forwards_alone_does_not() {
+    fn only_served_networks_need_ip_forwarding() {
         let dir = std::env::temp_dir().join(format!("wavelane-device-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();

@@ -83,7 +83,7 @@ impl Cause {
                 )
             }
             Self::KeyHere(key) => format!(
-                "public_key is wrong here: whoever is at {address} calls with the key {}; if that is the peer, write this one",
+                "public_key is wrong here: the host at {address} calls with the key {}; if that is the peer, write this one",
                 keys::to_base64(key)
             ),
             Self::Preshared => {

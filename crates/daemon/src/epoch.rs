@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_called_that_and_tried_again_until_there_is_room() {
+    fn a_full_disk_is_named_and_retried() {
         let of = |code| remedy(&io::Error::from_raw_os_error(code));
         for (code, cure) in [(28, "make room"), (122, "make room"), (30, "mount"), (13, "folder writable")] {
             assert!(of(code).contains(cure) && of(code).contains("every 10 s"), "{}", of(code));

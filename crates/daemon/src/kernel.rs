@@ -14,7 +14,7 @@ use wavelane_host::nft::ToolError;
 /// The public keys of the peers whose networks are given back: what goes there is forwarded plainly.
 pub(crate) type Down = BTreeSet<[u8; 32]>;
 
-/// What is installed. Dropping it removes it, but for what refuses connections and packets while nobody takes them.
+/// What is installed. Dropping it removes it, except for the rules that refuse connections and packets while no gateway runs.
 #[derive(Debug)]
 pub(crate) struct Installed {
     pub(crate) rules: Rules,
@@ -93,7 +93,7 @@ impl Kernel {
         let in_force = Wanted { config: Box::new(config.clone()), down: Down::new() };
         let mut stands = in_force.clone();
         let work = move || {
-            // Of a row of failures to make the rules anew the first is told.
+            // Of consecutive failures to renew the rules only the first is logged.
             let mut failing = false;
             loop {
                 let answer = match to_do.recv_timeout(LOOK_EVERY) {

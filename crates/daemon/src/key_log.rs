@@ -30,9 +30,9 @@ impl KeyLog {
         }
         Ok(Self { file, path: path.to_owned(), failed: false })
     }
-    /// What the operator is told at the start.
+    /// The warning at the start.
     pub(crate) fn remark(&self) -> String {
-        format!("warning: data keys go to {}: whoever reads that file reads the traffic", self.path.display())
+        format!("warning: data keys go to {}: who can read that file can decrypt the traffic", self.path.display())
     }
     /// Appends a key. Only the first of failures in a row is returned: the disk may be full for long.
     pub(crate) fn append(&mut self, key: &LoggedKey) -> Option<String> {

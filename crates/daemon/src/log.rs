@@ -42,7 +42,7 @@ impl Log {
     fn with(now: Instant, pen: Pen) -> Self {
         Self { tokens: BURST, refilled: now, suppressed: 0, suppressed_ever: 0, pen }
     }
-    /// Writes a line. Control characters, which a stranger might have chosen, are replaced.
+    /// Writes a line. Control characters, which may come from the network, are replaced.
     pub(crate) fn line(&mut self, now: Instant, text: &str) {
         for line in self.admit(now, text).into_iter().flatten() {
             self.pen.put(&line);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_stands_still_costs_lines_which_are_counted_and_said() {
+    fn a_stopped_log_reader_costs_counted_lines() {
         let (mut reader, writer) = UnixStream::pair().unwrap();
         let pen = Pen::to(writer).unwrap();
         for i in 0..20_000 {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_costs_lines_and_nothing_else() {
+    fn a_full_disk_loses_log_lines_only() {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let pen = Pen::to(full).unwrap();
         pen.put("one");

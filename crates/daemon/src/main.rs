@@ -18,7 +18,7 @@ struct Arguments {
     /// The configuration file (`wavelane init` writes one, `wavelane check` tests one).
     #[arg(long, value_name = "FILE", default_value = "/etc/wavelane/wavelaned.toml")]
     config: PathBuf,
-    /// Append the data keys of every session to FILE, for `wavelane trace --keys` (whoever has them reads the traffic).
+    /// Append the data keys of every session to FILE, for `wavelane trace --keys` (they decrypt the traffic).
     #[arg(long, value_name = "FILE")]
     key_log: Option<PathBuf>,
 }

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pool_is_a_share_of_what_machine_and_control_group_have() {
+    fn the_pool_is_a_share_of_memory_and_cgroup_limit() {
         let mib = |n: u64| Some(n << 20);
         for (machine, group, pool) in [
             (mib(4_096), None, 512 << 20),

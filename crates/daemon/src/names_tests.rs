@@ -42,7 +42,7 @@ fn address(text: &str) -> SocketAddr {
 }
 
 #[test]
-fn a_name_that_nobody_knows_is_asked_for_again_and_said_once() {
+fn an_unknown_name_is_retried_and_logged_once() {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
     let lookup: Lookup = |_| match ASKED.fetch_add(1, Ordering::Relaxed) {
         0..3 => Err(io::Error::other("Temporary failure in name resolution")),
@@ -69,7 +69,7 @@ fn a_name_that_nobody_knows_is_asked_for_again_and_said_once() {
 }
 
 #[test]
-fn a_silent_peer_is_looked_for_at_its_names_other_and_new_addresses() {
+fn a_silent_peer_is_tried_at_its_other_addresses() {
     static NOW: Mutex<Vec<SocketAddr>> = Mutex::new(Vec::new());
     let lookup: Lookup = |_| Ok(NOW.lock().unwrap().clone());
     let set = |texts: &[&str]| *NOW.lock().unwrap() = texts.iter().map(|t| address(t)).collect();
@@ -96,7 +96,7 @@ fn a_silent_peer_is_looked_for_at_its_names_other_and_new_addresses() {
 }
 
 #[test]
-fn a_reload_keeps_what_is_known_and_asks_once_more() {
+fn a_reload_keeps_addresses_and_repeats_lookups() {
     let lookup: Lookup = |text| Ok(vec![address(if text.starts_with("a.") { "192.0.2.1:1" } else { "192.0.2.2:2" })]);
     let mut names = Names::with(at(0), &config(&["a.example:1", "b.example:2"]), lookup).unwrap();
     round(&mut names, at(0));

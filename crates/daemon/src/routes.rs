@@ -36,7 +36,7 @@ fn networks(config: &Config) -> Vec<IpPrefix> {
     config.peers.iter().flat_map(|peer| peer.routes.iter().copied()).collect()
 }
 
-/// What the gateway is told of the kernel's routes.
+/// The kernel's routes as the gateway gets them.
 fn table(routes: Vec<KernelRoute>) -> Table {
     let mut table = Table::default();
     for route in routes {
@@ -108,9 +108,9 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// Waits for a change; `false` once nobody wants to know any more.
+    /// Waits for a change; `false` once the receiver is gone.
     fn waits(&mut self) -> bool {
-        // An error is told by what reads next.
+        // The next read reports an error.
         self.watch.wait(self.poked.as_fd()).unwrap_or(false) || self.is_wanted()
     }
     fn read(&mut self) -> Result<Table, String> {

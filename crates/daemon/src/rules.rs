@@ -28,7 +28,7 @@ use std::time::Duration;
 use tables::{closed_table, marker, owned_table};
 use wavelane_host::nft::{NftOwner, ToolError, run};
 
-/// So many seconds iptables waits for whoever holds its lock; then it says so, and fails.
+/// So many seconds iptables waits for its lock; then it fails with a message.
 pub(crate) const XT_WAIT: &str = "--wait=10";
 /// How often it is looked whether the nft of a daemon that was killed has ended; then the table is asked for all the same.
 const OWNER_LOOKS_MAX: u32 = 50;
@@ -173,7 +173,7 @@ impl Rules {
         }
         Ok(())
     }
-    /// An orderly stop: everything goes, and last what refuses new connections while nobody takes them.
+    /// An orderly stop: everything is removed, last the table that refuses new connections while no gateway runs.
     pub(crate) fn remove(self) {
         drop(self);
         lift();
@@ -196,7 +196,7 @@ pub(crate) fn is_closed(config: &Config) -> bool {
     config.intercept.is_some() && config.on_failure == OnFailure::Closed
 }
 
-/// Whether what nobody takes is to be forwarded plainly.
+/// Whether traffic is forwarded plainly while no gateway runs.
 pub(crate) fn is_open(config: &Config) -> bool {
     config.intercept.is_some() && config.on_failure == OnFailure::Open
 }
@@ -223,7 +223,10 @@ pub(crate) fn needed(config: &Config) -> bool {
 
 /// Whoever starts right after a `kill -9` finds the table still owned: the killed process's nft child ends a moment after it. No
 /// running daemon has it, because the namespace is claimed.
-#[expect(clippy::disallowed_methods, reason = "a start has nothing else to do, and nobody tells when a stranger ends")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a start has nothing else to do, and there is no event for another program's end"
+)]
 fn await_last_owner() {
     let stands =
         || run("nft", &["-f", "-"], &format!("list table {TABLE}")).is_ok_and(|listing| listing.contains(TABLE));

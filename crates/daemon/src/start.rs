@@ -73,7 +73,7 @@ pub enum StartError {
     /// The transparent door or the control socket.
     #[error("{0}")]
     Door(String),
-    /// It did not start and refuses new connections, as it was told to.
+    /// It did not start and refuses new connections, as configured.
     #[error(
         "{why} (meanwhile new connections are refused, as on_failure = \"closed\" asks; to forward them plainly run: {lift})"
     )]

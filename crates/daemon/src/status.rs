@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn people_see_what_happened_and_how_much_did_not() {
+    fn status_lists_nonzero_counters_only() {
         let counters = vec![counter("dropped_mac", 3), counter("dropped_expired", 0), counter("datagrams_lost", 0)];
         let text = Report { counters, ..Report::default() }.to_string();
         assert!(text.contains("           3  dropped_mac: handshakes from strangers"), "{text}");
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_while_a_peer_is_down_is_said() {
+    fn status_names_traffic_refused_while_a_peer_is_down() {
         let line = |packet_door: Option<PacketDoor>| {
             let peer = Peer { refused: true, ..Peer::default() };
             Report { peers: vec![peer], packet_door, ..Report::default() }.to_string()

@@ -1,4 +1,4 @@
-//! What a supervisor such as systemd is told: that the gateway serves, that it still turns, what it is doing (sd_notify(3)).
+//! Messages to a supervisor such as systemd: ready, alive (watchdog), and the current status (sd_notify(3)).
 //!
 //! Without one that asked for it (`NOTIFY_SOCKET`) nothing is said to anybody.
 
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signs_of_life_come_when_due_and_a_deaf_supervisor_blocks_nothing() {
+    fn watchdog_messages_never_block() {
         let name = format!("wavelane-supervisor-{}", std::process::id());
         let theirs = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         theirs.set_nonblocking(true).unwrap();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_who_asked_is_told_nothing() {
+    fn an_idle_supervisor_has_no_deadline() {
         let mut s = Supervisor::default();
         s.ready(Instant::ZERO, "x");
         assert_eq!(s.deadline(), None);

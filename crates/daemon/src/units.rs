@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_scale_exactly_and_refuse_what_they_do_not_know() {
+    fn units_scale_exactly_and_unknown_ones_are_refused() {
         assert_eq!(octets("64 MiB"), Ok(Octets::new(64 << 20)));
         assert_eq!(octets("1.5 kB"), Ok(Octets::new(1_500)));
         assert_eq!(span("0.25 ms"), Ok(Span::from_micros(250)));

@@ -1,7 +1,7 @@
 //! Where peers without a configured address were last, kept in a file across restarts.
 //!
 //! Such a peer calls us, and does not know that we lost its session until it has waited in vain. So a gateway that starts
-//! calls it first, where it was. The file proves nothing and need not be trusted: whoever answers must have the peer's key,
+//! calls it first, where it was. The file is not trusted: an answer must be made with the peer's key,
 //! and a wrong address costs it a few handshake messages. Disks may be slow, so a thread writes.
 
 use crate::config::{Config, PEERS_MAX, Peer};
@@ -136,7 +136,7 @@ fn is_kept(peer: &Peer) -> bool {
     peer.address.is_none()
 }
 
-/// Whether `address` can be somebody's own, and is of a kind that our socket speaks to.
+/// Whether `address` can belong to a host, and has an IP version that our socket can reach.
 fn is_callable(address: SocketAddr, listen: SocketAddr) -> bool {
     let ip = address.ip().to_canonical();
     let nobodys = ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::from([255; 4]);

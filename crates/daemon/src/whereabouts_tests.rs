@@ -95,7 +95,7 @@ fn a_peer_that_moves_all_the_time_is_written_every_ten_seconds() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_said_in_one_line_and_harms_nobody() {
+fn an_unusable_file_is_one_line() {
     let (dir, config) = config("hostile");
     let file = dir.join("a.epoch.peers");
     let good = format!("{} 198.51.100.7:60001", key_text(1));

@@ -68,7 +68,7 @@ fn source_own_connects_from_the_gateway() {
 }
 
 #[test]
-fn refusals_reach_the_client_as_what_they_are() {
+fn refusals_keep_their_kind() {
     let _alone = alone();
     if !root_or_skip("refusals") {
         return;
@@ -100,7 +100,7 @@ fn refusals_reach_the_client_as_what_they_are() {
 }
 
 #[test]
-fn traffic_born_on_the_gateway_is_taken_and_the_daemons_own_is_not() {
+fn local_traffic_is_taken_without_the_daemons_own() {
     let _alone = alone();
     if !root_or_skip("traffic_born_here") {
         return;
@@ -125,7 +125,7 @@ fn traffic_born_on_the_gateway_is_taken_and_the_daemons_own_is_not() {
 }
 
 #[test]
-fn sigterm_leaves_nothing_behind_and_resets_what_was_open() {
+fn sigterm_resets_connections_and_removes_rules() {
     let _alone = alone();
     if !root_or_skip("sigterm") {
         return;
@@ -178,7 +178,7 @@ fn crash(tag: &str, on_failure: &str) -> (World, Daemon, std::io::Result<std::ne
 }
 
 #[test]
-fn after_a_crash_open_forwards_plainly_and_a_restart_clears_the_leftovers() {
+fn open_forwards_plainly_after_a_crash() {
     let _alone = alone();
     if !root_or_skip("crash_open") {
         return;

@@ -115,7 +115,7 @@ fn open_forwards_plainly_both_ways_while_the_peer_is_down() {
 }
 
 #[test]
-fn a_dead_near_gateways_plain_connections_are_answered_plainly_at_once() {
+fn plain_connections_of_a_dead_gateway_stay_plain() {
     let _alone = alone();
     if !root_or_skip("down_near") || !has("ping", "down_near") {
         return;
@@ -145,7 +145,7 @@ fn a_dead_near_gateways_plain_connections_are_answered_plainly_at_once() {
 }
 
 #[test]
-fn where_it_is_closed_the_caller_is_told_at_once() {
+fn closed_refuses_the_caller_at_once() {
     let _alone = alone();
     if !root_or_skip("down_closed") || !has("ping", "down_closed") {
         return;
@@ -316,7 +316,7 @@ fn a_peer_with_the_same_networks_stands_in_for_one_that_is_down() {
 }
 
 #[test]
-fn what_is_born_on_the_gateway_goes_plainly_too() {
+fn local_traffic_of_a_down_peer_is_plain() {
     let _alone = alone();
     if !root_or_skip("down_local") || !has("ping", "down_local") {
         return;
@@ -362,7 +362,7 @@ fn what_is_born_on_the_gateway_goes_plainly_too() {
 
 /// A tool that the kernel turned down once must not leave a peer that is back passed by.
 #[test]
-fn the_kernel_is_told_again_after_it_refused() {
+fn refused_rules_are_installed_again() {
     let _alone = alone();
     if !root_or_skip("down_again") || !has("ping", "down_again") {
         return;
@@ -467,7 +467,7 @@ fn programs_under_way_cross_a_death_and_a_return() {
     }
     let world = World::new("programs");
     let (a, mut b) = both(&world, "open", (true, true));
-    says_over_udp(&world);
+    udp_round_trip(&world);
     b.kill();
     known_down(&a, "b");
     pause(DONE);
@@ -492,11 +492,11 @@ fn programs_under_way_cross_a_death_and_a_return() {
     let slowest = report["intervals"].as_array().unwrap().iter();
     let slowest = slowest.map(|i| i["sum"]["bits_per_second"].as_f64().unwrap()).fold(f64::MAX, f64::min);
     assert!(slowest > 10e6, "{slowest}");
-    says_over_udp(&world);
+    udp_round_trip(&world);
 }
 
 /// A datagram there and back.
-fn says_over_udp(world: &World) {
+fn udp_round_trip(world: &World) {
     let server = world.server.run(|| std::net::UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
     let target = (SERVER, server.local_addr().unwrap().port());
     let client = world.client.run(|| std::net::UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
@@ -509,7 +509,7 @@ fn says_over_udp(world: &World) {
 }
 
 #[test]
-fn rules_whose_owner_is_killed_are_made_anew() {
+fn rules_of_a_killed_nft_are_made_anew() {
     let _alone = alone();
     if !root_or_skip("rules_anew") || !has("pkill", "rules_anew") {
         return;

@@ -226,7 +226,7 @@ fn alone_with(tag: &str, stderr: Stdio) -> Daemon {
 }
 
 #[test]
-fn a_full_disk_under_the_log_costs_lines_and_nothing_else() {
+fn a_full_disk_under_the_log_loses_lines_only() {
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut a = alone_with("full", full.into());
     assert_eq!(a.reload(), None);
@@ -235,7 +235,7 @@ fn a_full_disk_under_the_log_costs_lines_and_nothing_else() {
 }
 
 #[test]
-fn a_reader_of_the_log_that_stands_still_blocks_nothing() {
+fn a_stopped_log_reader_blocks_nothing() {
     let (mut reader, writer) = std::io::pipe().unwrap();
     // Full but for nothing: the first line already does not fit.
     let mut filler = writer.try_clone().unwrap();

@@ -76,7 +76,7 @@ fn busy_ports_are_named() {
 }
 
 #[test]
-fn without_capabilities_taking_traffic_is_refused_and_the_remedy_named() {
+fn interception_without_capabilities_is_refused() {
     if !root_or_skip("without_capabilities") {
         return;
     }
@@ -145,7 +145,7 @@ fn tools(dir: &Path, script: Option<&str>) -> String {
 }
 
 #[test]
-fn no_nft_or_one_without_tproxy_is_explained_and_nothing_stays_behind() {
+fn a_missing_nft_or_tproxy_is_explained() {
     let _alone = alone();
     if !root_or_skip("no_nft") {
         return;
@@ -315,7 +315,7 @@ fn usage(pid: u32) -> (u64, u64) {
 const ROUNDS_MAX: usize = 2_000;
 
 #[test]
-fn a_million_datagrams_from_strangers_get_no_answer_and_cost_no_memory() {
+fn strangers_get_no_answer_and_no_memory() {
     let _alone = alone();
     let dir = folder("strangers");
     let port = free_port();

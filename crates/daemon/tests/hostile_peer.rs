@@ -50,7 +50,7 @@ impl Drop for Replay {
         if std::thread::panicking() {
             eprintln!(
                 "repeat it with: WAVELANE_HOSTILE_SECONDS=0 WAVELANE_HOSTILE_SEED={} \
-                 cargo test -p wavelane-daemon --test hostile_peer no_words",
+                 cargo test -p wavelane-daemon --test hostile_peer hostile_messages",
                 self.0
             );
         }
@@ -58,7 +58,7 @@ impl Drop for Replay {
 }
 
 #[test]
-fn no_words_of_a_peer_end_a_hub_or_reach_the_others() {
+fn hostile_messages_neither_end_a_hub_nor_reach_others() {
     let seconds = number("WAVELANE_HOSTILE_SECONDS").unwrap_or(SECONDS);
     let first = number("WAVELANE_HOSTILE_SEED").unwrap_or(1);
     let (start, mut episodes, mut all) = (now(), 0, Reached::default());
@@ -273,7 +273,7 @@ fn packet(source: &str, target: &str, protocol: u8, payload: &[u8]) -> Vec<u8> {
 
 /// Its keys are right, what it says is not its to say.
 #[test]
-fn a_peer_cannot_speak_for_other_peers() {
+fn a_peer_cannot_use_other_peers_sources() {
     let prefix = |text: &str| vec![text.parse().unwrap()];
     let mut met = Met::new(|config| {
         let other = PeerConfig { public_key: public_key(&[3; 32]), ..config.peers[0].clone() };
@@ -358,9 +358,9 @@ fn speak(socket: &UdpSocket, config: SessionsConfig, stop: &AtomicBool) -> (u64,
 }
 
 #[test]
-fn a_real_hub_goes_on_while_a_configured_peer_says_what_it_likes() {
+fn a_hub_survives_a_hostile_configured_peer() {
     let _alone = alone();
-    if !root_or_skip("a_real_hub_goes_on_while_a_configured_peer_says_what_it_likes") {
+    if !root_or_skip("a_hub_survives_a_hostile_configured_peer") {
         return;
     }
     let world = World::new("peer");

@@ -68,7 +68,7 @@ fn delivered(daemon: &Daemon) -> Vec<u64> {
 }
 
 #[test]
-fn two_uplinks_carry_together_and_either_goes_without_a_byte_lost() {
+fn two_uplinks_add_up_and_either_may_fail() {
     let _alone = alone();
     if !root_or_skip("lanes_two_uplinks") {
         return;
@@ -108,7 +108,7 @@ fn plug(world: &World, interface: &str, how: &str) {
 }
 
 #[test]
-fn a_lane_unplugged_in_mid_transfer_loses_nothing_and_is_used_again() {
+fn an_unplugged_lane_loses_nothing_and_returns() {
     let _alone = alone();
     if !root_or_skip("lanes_unplugged") {
         return;
@@ -155,7 +155,7 @@ const LANE_0: &str = "[[peer.lane]]\naddress = \"10.2.0.2:4780\"\n";
 const LANE_1: &str = "[[peer.lane]]\naddress = \"10.4.0.2:4780\"\ndevice = \"wan1\"\n";
 
 #[test]
-fn a_device_is_used_when_it_appears_and_left_when_it_goes() {
+fn a_lane_follows_its_device() {
     let _alone = alone();
     if !root_or_skip("lanes_plugged_again") {
         return;

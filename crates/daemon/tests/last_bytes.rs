@@ -96,7 +96,7 @@ fn a_clients_last_bytes_arrive_before_its_reset() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_does_not_hold_the_answer_for_ever() {
+fn a_stalled_client_times_out() {
     let _alone = alone();
     if !root_or_skip("a_client_that_takes_nothing") {
         return;

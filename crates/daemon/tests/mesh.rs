@@ -187,9 +187,9 @@ fn a_route_replaced_in_mid_flow_moves_it() {
 
 /// Where a route vanishes under a flow the flow waits for the next, and goes on at once when it comes.
 #[test]
-fn a_flow_waits_for_a_route_that_comes_back() {
+fn a_flow_waits_for_its_routes_return() {
     let _alone = alone();
-    if !root_or_skip("a_flow_waits_for_a_route_that_comes_back") {
+    if !root_or_skip("a_flow_waits_for_its_routes_return") {
         return;
     }
     let world = Diamond::new("wait");

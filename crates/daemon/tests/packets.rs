@@ -224,7 +224,7 @@ fn split_tcp_and_packets_go_their_own_ways_side_by_side() {
 }
 
 #[test]
-fn a_gateway_killed_or_stopped_leaves_nothing_and_comes_back() {
+fn a_killed_gateway_leaves_no_rules_and_restarts() {
     let _alone = alone();
     if !root_or_skip("tun_restart") || !has("ping", "tun_restart") {
         return;
@@ -279,7 +279,7 @@ fn local_traffic_enters_the_device_and_lane_datagrams_do_not() {
 }
 
 #[test]
-fn what_the_packet_door_needs_is_said_with_the_command() {
+fn packet_door_errors_name_the_command() {
     let _alone = alone();
     if !root_or_skip("tun_needs") {
         return;

@@ -48,7 +48,7 @@ fn start_called(world: &World) -> Daemon {
 }
 
 #[test]
-fn a_name_that_nobody_knows_yet_and_one_that_moves_are_followed() {
+fn names_are_followed_when_they_appear_or_change() {
     let _alone = alone();
     if !root_or_skip("names_followed") {
         return;
@@ -94,7 +94,7 @@ fn longest_exchange(mut stream: TcpStream, work: impl FnOnce() + Send) -> Durati
 }
 
 #[test]
-fn neither_a_dead_name_server_nor_slow_tools_keep_packets_waiting() {
+fn slow_lookups_and_tools_block_no_packets() {
     let _alone = alone();
     if !root_or_skip("dead_name_server") {
         return;
@@ -151,7 +151,7 @@ fn neither_a_dead_name_server_nor_slow_tools_keep_packets_waiting() {
 }
 
 #[test]
-fn answers_leave_from_the_address_that_was_asked() {
+fn answers_leave_from_the_called_address() {
     let _alone = alone();
     if !root_or_skip("address_asked") {
         return;
@@ -219,7 +219,7 @@ fn why_a_peer_does_not_answer_is_said_once_and_is_the_true_cause() {
     std::fs::write(&config, text).unwrap();
     let a = world.spawn("a", &config);
     a.wait_log(&format!(
-        "public_key is wrong here: whoever is at 10.2.0.2:4780 calls with the key {}",
+        "public_key is wrong here: the host at 10.2.0.2:4780 calls with the key {}",
         world.keys[1].public
     ));
     pause(Duration::from_secs(6));

@@ -27,7 +27,7 @@ fn told_unreachable(world: &World, target: &'static str) {
 }
 
 #[test]
-fn a_gateway_that_is_gone_is_told_to_who_asks_for_what_lies_behind_it() {
+fn closed_answers_unreachable_for_a_dead_peer() {
     let _alone = alone();
     if !root_or_skip("gone") || !has("ping", "gone") {
         return;
@@ -80,7 +80,7 @@ fn a_peer_that_never_answered_is_unreachable_too() {
 }
 
 #[test]
-fn a_host_that_speaks_for_others_is_heard_at_neither_end() {
+fn spoofed_sources_are_dropped_at_both_ends() {
     let _alone = alone();
     if !root_or_skip("others") {
         return;
@@ -123,11 +123,11 @@ fn a_host_that_speaks_for_others_is_heard_at_neither_end() {
     assert_eq!(error("10.1.0.2"), None);
     assert_eq!(error("10.7.0.2"), Some(ErrorKind::HostUnreachable));
     assert_eq!(b.counter("dropped_source_not_allowed"), 1);
-    b.wait_log("peer 'a' may not speak for 10.7.0.2:");
+    b.wait_log("peer 'a' may not use the source 10.7.0.2:");
 }
 
 #[test]
-fn where_a_cloud_hands_out_keys_is_reached_only_if_it_is_listed_exactly() {
+fn cloud_metadata_needs_an_exact_prefix() {
     let _alone = alone();
     if !root_or_skip("metadata") {
         return;

@@ -236,7 +236,7 @@ fn answered(socket: &UdpSocket) -> Result<(), ErrorKind> {
 }
 
 #[test]
-fn where_packets_may_go_is_asked_for_each_of_them() {
+fn packets_follow_the_reloaded_lists() {
     let _alone = alone();
     if !root_or_skip("reload_packets") {
         return;
@@ -273,7 +273,7 @@ fn where_packets_may_go_is_asked_for_each_of_them() {
 }
 
 #[test]
-fn what_is_wrong_or_cannot_change_is_refused_and_everything_stays() {
+fn a_refused_reload_changes_nothing() {
     let _alone = alone();
     if !root_or_skip("reload_refused") {
         return;

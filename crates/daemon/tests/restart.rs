@@ -94,7 +94,7 @@ fn translated(world: &World) -> (Daemon, Daemon, PathBuf, String) {
 
 /// Nobody may know yet that the far gateway was dead.
 #[test]
-fn a_far_gateway_that_knows_no_address_calls_where_its_peer_was() {
+fn a_restarted_gateway_calls_its_peers_last_address() {
     let _alone = alone();
     if !root_or_skip("restart_recall") {
         return;
@@ -112,7 +112,7 @@ fn a_far_gateway_that_knows_no_address_calls_where_its_peer_was() {
 }
 
 #[test]
-fn what_a_gateway_remembers_may_be_wrong_or_lost_and_costs_one_line() {
+fn a_bad_peers_file_costs_one_log_line() {
     let _alone = alone();
     if !root_or_skip("restart_spoilt") {
         return;
@@ -172,7 +172,7 @@ fn what_a_gateway_remembers_may_be_wrong_or_lost_and_costs_one_line() {
 }
 
 #[test]
-fn a_start_right_after_a_kill_waits_for_what_the_dead_one_leaves() {
+fn a_start_after_a_kill_waits_for_the_dead_nft() {
     let _alone = alone();
     if !root_or_skip("restart_leftover") {
         return;

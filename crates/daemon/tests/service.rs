@@ -27,7 +27,7 @@ fn plain(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_supervisor_hears_that_it_serves_lives_and_stops() {
+fn the_supervisor_gets_ready_watchdog_and_stopping() {
     let _alone = alone();
     let dir = folder("supervisor");
     let path = dir.join("notify");

@@ -239,7 +239,7 @@ fn a_cure_is_applied_and_taken_back() {
 }
 
 #[test]
-fn a_start_is_refused_in_a_line_that_says_what_to_do() {
+fn a_refused_shaper_start_names_a_remedy() {
     let _alone = alone();
     if !root_or_skip("shaper") {
         return;

@@ -65,7 +65,7 @@ fn ipv6_inside_crosses_over_ipv6() {
 }
 
 #[test]
-fn refusals_over_ipv6_reach_the_client_as_what_they_are() {
+fn refusals_over_ipv6_keep_their_kind() {
     let _alone = alone();
     if !root_or_skip("refusals6") {
         return;
@@ -96,7 +96,7 @@ fn refusals_over_ipv6_reach_the_client_as_what_they_are() {
 }
 
 #[test]
-fn source_own_and_plain_forwards_speak_ipv6() {
+fn source_own_and_forwards_work_over_ipv6() {
     let _alone = alone();
     if !root_or_skip("own6") {
         return;
@@ -117,7 +117,7 @@ fn source_own_and_plain_forwards_speak_ipv6() {
 }
 
 #[test]
-fn a_gateway_whose_clock_went_back_is_accepted_after_its_restart() {
+fn a_clock_set_back_across_a_restart_is_accepted() {
     let _alone = alone();
     if !root_or_skip("clock_back") {
         return;

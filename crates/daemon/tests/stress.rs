@@ -142,9 +142,9 @@ fn five_thousand_short_connections_leave_nothing_behind() {
 }
 
 #[test]
-fn a_gateway_stopped_for_twenty_seconds_goes_on() {
+fn a_gateway_survives_sigstop_for_20_s() {
     let _alone = alone();
-    if !root_or_skip("a_gateway_stopped_for_twenty_seconds_goes_on") {
+    if !root_or_skip("a_gateway_survives_sigstop_for_20_s") {
         return;
     }
     let world = World::new("sigstop");
@@ -158,9 +158,9 @@ fn a_gateway_stopped_for_twenty_seconds_goes_on() {
 }
 
 #[test]
-fn a_foreign_flush_of_all_rules_breaks_no_flow_and_the_rules_return() {
+fn rules_return_after_a_foreign_flush() {
     let _alone = alone();
-    if !root_or_skip("a_foreign_flush_of_all_rules_breaks_no_flow_and_the_rules_return") {
+    if !root_or_skip("rules_return_after_a_foreign_flush") {
         return;
     }
     let world = World::new("flush");
@@ -185,9 +185,9 @@ fn a_foreign_flush_of_all_rules_breaks_no_flow_and_the_rules_return() {
 }
 
 #[test]
-fn an_mtu_that_shrinks_in_mid_flow_is_found_out() {
+fn a_path_mtu_that_falls_in_mid_flow_is_detected() {
     let _alone = alone();
-    if !root_or_skip("an_mtu_that_shrinks_in_mid_flow_is_found_out") {
+    if !root_or_skip("a_path_mtu_that_falls_in_mid_flow_is_detected") {
         return;
     }
     let world = World::new("mtu");
@@ -211,7 +211,7 @@ fn an_mtu_that_shrinks_in_mid_flow_is_found_out() {
 
 /// A tunnel on the way that carries 700 bytes, or the least an IPv4 host must take, and says nothing of it.
 #[test]
-fn a_path_below_1200_carries_flows_and_packets_and_status_names_the_cause() {
+fn a_path_mtu_below_1200_carries_flows_and_packets() {
     let _alone = alone();
     if !root_or_skip("a_path_below_1200") {
         return;

@@ -97,7 +97,7 @@ pub enum Cause {
     Abandoned,
 }
 
-/// The table. `H` is the handle of a held packet; `A` is kept with each attempt and says who was asked, because what the
+/// The table. `H` is the handle of a held packet; `A` is kept with each attempt and names the peer that was asked, because what the
 /// routes say may have changed when the answer comes.
 #[derive(Debug)]
 pub struct Attempts<H, A = ()> {
@@ -180,12 +180,12 @@ impl<H, A> Attempts<H, A> {
         attempt.since = now;
         Some(held)
     }
-    /// The far side said no, or the flow died. The SYN that can be answered, who was asked, and the packet to discard.
+    /// The far side refused, or the flow ended. The SYN to answer, the peer that was asked, and the packet to discard.
     pub fn refused(&mut self, flow: FlowId) -> Option<(Syn, A, Option<H>)> {
         let key = *self.by_flow.get(&flow)?;
         self.remove(key).map(|a| (a.syn, a.asked, a.held.map(|(h, _)| h)))
     }
-    /// The listener saw the connection: the flow it belongs to, and who was asked for it.
+    /// The listener saw the connection: its flow, and the peer that was asked for it.
     pub fn take(&mut self, source: SocketAddr, target: SocketAddr) -> Option<(FlowId, A)> {
         self.by_key.get(&(source, target)).filter(|a| a.stage == Stage::Admitted)?;
         self.remove((source, target)).map(|a| (a.flow, a.asked))

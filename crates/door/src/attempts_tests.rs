@@ -54,7 +54,7 @@ fn a_syn_held_too_long_is_dropped_and_its_repeat_joins() {
 }
 
 #[test]
-fn a_refusal_gives_back_the_syn_and_the_packet() {
+fn a_refusal_returns_the_syn_and_the_packet() {
     let mut table = Attempts::new(Limits::default());
     let s = syn(1, 1000, 1);
     begin(&mut table, at(0), s, 7);
@@ -75,7 +75,7 @@ fn attempts_that_never_complete_time_out() {
 }
 
 #[test]
-fn a_hundred_thousand_syns_to_a_black_hole_leave_others_served() {
+fn a_syn_flood_to_a_black_hole_leaves_others_served() {
     let mut table = Attempts::new(Limits::default());
     let good = syn(200, 5, 200);
     begin(&mut table, at(0), good, 1_000_000);

@@ -25,7 +25,7 @@ pub(crate) struct LastBytes {
 struct Watched {
     at: Instant,
     gap: Span,
-    /// How far whoever takes the bytes had got, and since when.
+    /// The receiver's progress, and since when.
     seen: Option<(u32, Instant)>,
 }
 

@@ -44,7 +44,7 @@ pub enum Refusal {
 /// What we keep of a SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Syn {
-    /// Who wants to connect.
+    /// The client.
     pub source: SocketAddr,
     /// Where to.
     pub target: SocketAddr,

@@ -69,14 +69,14 @@ impl Window {
             self.shrink_for = (excessive && now >= self.hold_until).then_some(rate);
         }
     }
-    /// The socket is about to be read: it is as full as it becomes, and least was promised. Returns the size to set, if
+    /// The socket is about to be read: it is as full as it gets, and the least window was offered. Returns the size to set, if
     /// it changes; `look` asks about the socket.
     pub fn before_read(&mut self, look: impl FnOnce() -> Option<Receiving>) -> Option<usize> {
         let rate = self.shrink_for.take()?;
         let socket = look()?;
         let least = OCTETS_MIN.max(SEGMENTS_MIN * socket.segment);
         let smaller = octets_in(rate, WAIT + socket.round_trip).max(least).max(self.size - self.size / 8);
-        // What the application was promised must still fit, or the kernel would drop it. A full buffer promises nothing:
+        // The window offered to the application must still fit, or the kernel would drop its bytes. A full buffer offers none:
         // the kernel tells of no window below a sixteenth of the buffer or a segment.
         let is_full = socket.held + self.size / 16 + 2 * socket.segment >= self.size;
         if smaller >= self.size || !is_full {

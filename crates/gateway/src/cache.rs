@@ -163,7 +163,7 @@ mod tests {
         /// Whatever is kept and asked for: what comes out is what went in, what is said to be here comes out, and the budget
         /// holds.
         #[test]
-        fn what_is_here_is_what_was_kept_and_never_more_than_the_budget(
+        fn the_cache_returns_kept_bytes_within_its_budget(
             steps in proptest::collection::vec((0..3u64, 0..400_000u64, 1..90_000u64, 0..4u8), 1..60)
         ) {
             let mut cache = Cache::new(300_000);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_wanted_longest_ago_goes_first() {
+    fn the_least_recently_used_piece_is_evicted() {
         let mut cache = Cache::new(300_000);
         for n in 0..4 {
             cache.keep(side(n), 0, &[n as u8; PIECE_MAX]);

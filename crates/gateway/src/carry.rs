@@ -383,7 +383,7 @@ impl Gateway {
             self.blocks(side.0).say_progress(now, side.1, said, true);
         }
         self.replay(now, id);
-        // What the owner was told of the lost way's bytes is void.
+        // The owner's view of the lost path's bytes is void.
         self.events.push_back(Event::Readable(id));
     }
 

@@ -1,4 +1,4 @@
-//! What a gateway is told. Nothing here describes the link: rate, loss and delay are found out.
+//! A gateway's configuration. Nothing here describes the link: rate, loss and delay are measured.
 
 use super::{PeerId, Withholding};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,7 +16,7 @@ pub enum Medium {
     Udp,
     /// Ethernet frames: an address stands for a station.
     Ethernet,
-    /// UDP over IPv4 in frames of an 802.11 radio that is told how to send each: bulk without link-layer ACK, in bursts up to the
+    /// UDP over IPv4 in frames of an 802.11 radio with options per frame: bulk without link-layer ACK, in bursts up to the
     /// TXOP limit. The radio's access to the medium sets the pace.
     Radio {
         /// The highest rate of its PHY.
@@ -94,7 +94,7 @@ pub struct PeerConfig {
     /// After so long without a datagram to it one is sent, so that what lies between (NAT, firewalls) goes on to let the
     /// peer through, and its silence is noticed. A session is kept all the time.
     pub keepalive: Option<Span>,
-    /// Sources it may speak for: of flows these alone, of packets also what its routes cover. Without a list its
+    /// Source addresses it may use: of flows these alone, of packets also what its routes cover. Without a list its
     /// routes decide, for flows only where [`Config::keep_sources`] says that a source counts.
     pub allow_sources: Option<Vec<IpPrefix>>,
     /// Targets it may ask us to connect to, whether they are here or behind another peer.
@@ -172,7 +172,7 @@ pub enum Backpressure {
     Off,
 }
 
-/// The pool of a gateway that is told nothing of its machine: one flow fills 400 Mbit/s x 600 ms with it. Memory is taken
+/// The pool of a gateway without knowledge of its machine's memory: one flow fills 400 Mbit/s x 600 ms with it. Memory is taken
 /// as bytes wait, not before.
 pub const POOL_DEFAULT: Octets = Octets::new(256 << 20);
 /// What a relay keeps of what it passed on: a second of 100 Mbit/s. Memory is taken as bytes pass, not before.
@@ -196,7 +196,7 @@ pub const NEXT_HOPS_KNOWN_MAX: usize = 1 << 13;
 /// Most gateways beyond relays.
 pub const EDGES_MAX: usize = 1 << 10;
 
-/// Everything a gateway is told.
+/// A gateway's configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Our static private key (X25519).

@@ -89,7 +89,7 @@ fn a_neighbour_that_never_answers_is_down() {
 }
 
 #[test]
-fn what_stands_is_not_refused_with_what_was_asked() {
+fn refusing_unanswered_flows_spares_open_ones() {
     let (mut pair, flow) = talked();
     pair.run(Span::from_secs(1), |_| false);
     pair.nodes[0].refuse_unanswered(pair.now, PeerId(0));

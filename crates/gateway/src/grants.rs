@@ -1,6 +1,6 @@
-//! Ack withholding: of the large blocks that neighbours want to send through one medium, so many are received at once.
+//! Ack withholding: at most so many large blocks of neighbours are received through one medium at once.
 //!
-//! Senders that do not hear each other collide at a receiver whatever they sense. It alone knows who wants to send, and lets
+//! Senders that do not hear each other collide at a receiver despite carrier sensing. Only it knows all that have data, and lets
 //! them send one after the other. What was granted stays granted: a sender that is silent loses its turn, not its credit.
 
 use super::relay::Side;
@@ -14,7 +14,7 @@ const SILENT: Span = Span::from_millis(250);
 /// A block takes no longer, whatever comes of it: a megabyte at 500 kbit/s.
 const LONGEST: Span = Span::from_secs(16);
 
-/// When a block is here and nobody but its sender waits, the others are asked, and their answers awaited for so long: while
+/// When a block is here and no other sender waits, the others are asked, and their answers awaited for so long: while
 /// blocks come, hardly anything of a sender that does not hear them gets through. An exchange of two small frames at 1 Mbit/s
 /// takes less.
 const LISTEN: Span = Span::from_millis(6);
@@ -135,7 +135,7 @@ impl Gateway {
         let others = (0..self.links.len()).map(PeerId).filter(|peer| *peer != side.0 && self.place_of(*peer) == place);
         let mut asked = false;
         for peer in others.collect::<Vec<_>>() {
-            if self.blocks(peer).ask_who_waits() {
+            if self.blocks(peer).request_offers() {
                 asked = true;
                 self.dirty.insert(peer);
             }
@@ -157,7 +157,7 @@ impl Gateway {
         self.grants.gates.clear();
     }
 
-    /// Gives every free turn to somebody who waits.
+    /// Gives every free turn to a waiting flow.
     pub(super) fn give_turns(&mut self, now: Instant) {
         let Some(most) = self.config.withhold.map(|of| usize::from(of.at_once)) else { return };
         let places: Vec<Place> = self.grants.gates.keys().copied().collect();
@@ -195,7 +195,7 @@ impl Gateway {
         }
     }
 
-    /// Ends the turns of those who do not use them.
+    /// Ends unused turns.
     pub(super) fn look_at_turns(&mut self, now: Instant) {
         let mut gates = core::mem::take(&mut self.grants.gates);
         for turn in gates.values_mut().flat_map(|gate| &mut gate.turns).filter(|turn| turn.look_at <= now) {

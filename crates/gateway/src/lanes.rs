@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_nothing_had_come_first_and_those_of_made_lanes_last() {
+    fn unused_lane_numbers_come_first() {
         let many: Vec<_> = (0..LANES_MAX as u8).map(|n| lane(0, n)).collect();
         // Of five numbers 0 is configured, 1 and 3 went, 2 and 4 were made for the peer's.
         let closed = [false, true, false, true, false];

@@ -119,7 +119,7 @@ impl World {
 }
 
 #[test]
-fn the_hub_answers_every_uplink_and_goes_on_when_one_is_cut() {
+fn a_hub_uses_every_uplink_and_survives_a_cut() {
     let mut world = World::new(2);
     let (ours, theirs) = world.connect();
     assert!(world.carry((ours, theirs), 0, 2_000_000) && world.carry((theirs, ours), 1, 2_000_000));
@@ -290,7 +290,7 @@ fn a_port_without_a_socket_is_left_at_once() {
 }
 
 #[test]
-fn an_address_of_ours_that_goes_is_left_at_once() {
+fn a_removed_local_address_is_left_at_once() {
     let mut world = World::new(1);
     let flow = world.connect();
     assert!(world.carry(flow, 0, 100_000));

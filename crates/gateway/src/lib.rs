@@ -125,7 +125,7 @@ struct PeerState {
     down_at: Option<Instant>,
     /// Nothing was heard until then: packets are refused, and a session is asked for, until it is.
     down: bool,
-    /// Times that a flow left it because what came by it was not the other edge's, and when the operator was told last.
+    /// Times that a flow left it because what came by it was not the other edge's, and when this was logged last.
     distrusted: u64,
     distrust_told: Option<Instant>,
     /// The last of them: when, what came, and where the flow led.

@@ -26,7 +26,7 @@ const PACKET_MAX: usize = u16::MAX as usize;
 #[derive(Debug)]
 pub(super) struct Packets {
     config: Option<PacketConfig>,
-    /// What a new link's packet service is told.
+    /// A new link's packet service configuration.
     pub(super) link: Option<PacketsConfig>,
     /// Longest prefix first.
     routes: Vec<(IpPrefix, PeerId)>,
@@ -152,7 +152,7 @@ impl Packets {
     }
 }
 
-/// What each link's packet service is told. Draws the key of its flow hash only if there is a service.
+/// Each link's packet service configuration. Draws the key of its flow hash only if there is a service.
 pub(super) fn link_packets(config: &Config, entropy: &mut Entropy) -> Option<PacketsConfig> {
     let packets = config.packets?;
     Some(PacketsConfig {

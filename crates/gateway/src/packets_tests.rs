@@ -79,7 +79,7 @@ fn counter(gateway: &Gateway, name: &str) -> u64 {
 }
 
 #[test]
-fn what_cannot_be_carried_is_answered_as_a_router_does() {
+fn undeliverable_packets_are_answered_by_icmp() {
     let mut gateway = gateway();
     let mut ask = |packet: Vec<u8>| answer(&mut gateway, &packet);
     assert_eq!(ask(v4([10, 2, 0, 1], 64, 0, 17, &[0; 20])), Some((3, 0, 0)), "no route");
@@ -91,7 +91,7 @@ fn what_cannot_be_carried_is_answered_as_a_router_does() {
 }
 
 #[test]
-fn what_must_not_be_answered_is_not() {
+fn packets_without_an_icmp_answer_get_none() {
     let mut gateway = gateway();
     let error = [3, 3, 0, 0, 0, 0, 0, 0];
     for packet in [
@@ -110,7 +110,7 @@ fn what_must_not_be_answered_is_not() {
 }
 
 #[test]
-fn what_fits_waits_for_the_peer_and_what_may_is_fragmented() {
+fn packets_wait_for_the_peer_and_large_ones_are_fragmented() {
     let mut gateway = gateway();
     assert_eq!(answer(&mut gateway, &v4(ROUTED, 64, DF, 17, &[0; 1_380])), None);
     assert_eq!(gateway.status(Instant::from_secs(2)).packets_buffered, 1_400);

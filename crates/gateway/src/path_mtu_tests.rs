@@ -28,7 +28,7 @@ fn exchange(pair: &mut Pair, octets: usize, within: Span) -> Span {
 }
 
 #[test]
-fn a_path_below_the_base_carries_flows_and_says_why_it_is_slow() {
+fn a_path_mtu_below_the_base_carries_flows_with_a_notice() {
     for (path_mtu, loss) in [(576, 0), (576, 20), (600, 0), (1_000, 0), (1_000, 20), (1_199, 0)] {
         let mut pair = Pair::new();
         (pair.path_mtu, pair.loss) = (path_mtu, Ratio::new(loss, 100).unwrap());
@@ -53,7 +53,7 @@ fn a_path_below_the_base_carries_flows_and_says_why_it_is_slow() {
 }
 
 #[test]
-fn a_path_that_shrinks_below_the_base_in_mid_flow_is_found_out() {
+fn a_path_mtu_that_falls_below_the_base_is_detected() {
     let mut pair = Pair::new();
     exchange(&mut pair, 500_000, Span::from_secs(10));
     assert_eq!(pair.nodes[0].status(pair.now).peers[0].path_mtu, 1_500);

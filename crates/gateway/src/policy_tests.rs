@@ -214,7 +214,7 @@ fn icmp_errors_pass_only_about_packets_sent_there() {
 }
 
 #[test]
-fn what_means_something_on_one_link_only_does_not_pass() {
+fn link_local_icmp_kinds_do_not_cross() {
     let mut gateway = gateway(config());
     // Source quench, redirect, router advertisement and solicitation, information, address mask; echo and timestamp.
     let sent = udp("10.3.0.2", "10.1.0.9");
@@ -304,7 +304,7 @@ fn a_kept_source_must_be_behind_the_peer() {
 }
 
 #[test]
-fn what_is_served_is_here_unless_a_route_is_closer() {
+fn served_targets_are_local_unless_a_route_is_longer() {
     let gateway = gateway(config());
     let next = |ip: &str| gateway.next_hop(SHIP, ip.parse().unwrap());
     assert_eq!([next("10.3.0.2"), next("203.0.113.9"), next("10.4.0.2")], [None, Some(TOWN), Some(TOWN)]);
@@ -372,7 +372,7 @@ fn dangerous_targets_are_named_exactly() {
 }
 
 #[test]
-fn the_two_ends_of_a_lane_agree_on_what_crosses_it() {
+fn both_ends_apply_the_same_source_rules() {
     // What leaves here by the rules arrives there by the same rules, with the two sides' networks exchanged.
     let mut there = config();
     there.serves = prefixes(&["10.1.0.0/16"]);

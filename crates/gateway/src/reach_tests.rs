@@ -69,7 +69,7 @@ fn a_peer_is_called_at_a_new_or_changed_address() {
 }
 
 #[test]
-fn answers_leave_from_the_address_that_was_asked() {
+fn answers_leave_from_the_called_address() {
     let mut pair = calling();
     let asked: IpAddr = "203.0.113.5".parse().unwrap();
     let (now, mut buf) = (pair.now, [0; 2048]);

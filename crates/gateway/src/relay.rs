@@ -310,7 +310,7 @@ impl Gateway {
         self.dirty.extend([from.0, to.0]);
     }
 
-    /// Has `from` be told how much more is taken of it, given what `to` has not receipted.
+    /// Sends `from` its new credit, given what `to` has not receipted.
     fn press_back(&mut self, now: Instant, from: Side, to: Side) {
         let window = match self.config.backpressure {
             Backpressure::Adaptive => return,

@@ -87,7 +87,7 @@ fn a_removed_peer_may_return_under_the_same_epoch() {
 }
 
 #[test]
-fn what_cannot_change_is_refused_and_everything_stays() {
+fn unchangeable_keys_are_refused_and_nothing_changes() {
     let mut pair = Pair::new();
     let flow = pair.connect();
     let fixed = |change: fn(&mut Config)| {

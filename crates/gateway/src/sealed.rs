@@ -21,7 +21,7 @@ const OPENED_MAX: usize = 4 * PARCEL_PLAIN_MAX;
 const DISTRUST_MAX: u32 = 4;
 /// The same for octets withheld, which takes 7 s to find out each time. A partition counts once: the next request waits in it.
 const WITHHELD_MAX: u32 = 2;
-/// The operator is told of a neighbour at most so often.
+/// A neighbour is logged at most so often.
 const NOTICE_EVERY: Span = Span::from_secs(10);
 
 /// The keys of a flow, agreed on or asked for.

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn one_peer_alone_has_all_but_what_others_are_guaranteed() {
+    fn one_peer_may_use_all_but_the_guarantees() {
         let mut lending = Lending::new(800, 4);
         assert_eq!(lending.limit(0), 500);
         lending.hold(0, 500);

@@ -186,7 +186,7 @@ fn ten_thousand_stalled_flows_leave_the_other_peer_its_share() {
 }
 
 #[test]
-fn what_one_peer_has_given_back_another_may_have() {
+fn released_flows_are_free_for_another_peer() {
     let mut hub = Hub::new();
     hub.run(Span::from_secs(3));
     let theirs: Vec<FlowId> = (0..4_000).filter_map(|_| hub.open(1)).collect();
@@ -215,7 +215,7 @@ fn only_a_flow_that_is_known_is_taken_up_again_without_a_turn() {
 }
 
 #[test]
-fn flows_whose_way_was_lost_are_of_their_peers_share() {
+fn lost_flows_count_in_their_peers_share() {
     let mut hub = Hub::new();
     hub.run(Span::from_secs(3));
     for round in 0..8 {

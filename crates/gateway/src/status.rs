@@ -131,7 +131,7 @@ fn lane_status(gateway: &Gateway, now: Instant, peer: usize, lane: usize) -> Opt
     })
 }
 
-/// What the operator is told of a path whose MTU is below the base.
+/// The notice about a path whose MTU is below the base.
 fn path_mtu_cause(mtu: usize) -> String {
     format!(
         "packets of more than about {mtu} bytes are lost on the way, smaller ones arrive: look for a tunnel or a filter between the gateways with a smaller MTU; until it is mended we send no larger ones"
@@ -169,9 +169,9 @@ impl Gateway {
                     "peer '{}' calls under boot epoch {epoch}, older than {known}: set its clock, or this is a replay",
                     name(peer)
                 )),
-                SessionEvent::OtherVersion { version, .. } => {
-                    Event::Notice(format!("a caller speaks wire version {version}, we speak 1: upgrade the older side"))
-                }
+                SessionEvent::OtherVersion { version, .. } => Event::Notice(format!(
+                    "a caller has wire version {version}, this gateway 1: upgrade the older side"
+                )),
                 SessionEvent::Expired { peer } => {
                     self.settle(now, PeerId(peer));
                     continue;

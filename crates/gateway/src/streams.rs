@@ -131,7 +131,7 @@ impl Gateway {
         self.settle(now, peer);
     }
 
-    /// Across relays: has the other edge learn what our application took.
+    /// Across relays: sends the other edge what our application has read (Progress).
     pub(super) fn tell_reach(&mut self, now: Instant, flow: FlowId, (peer, name): Side, outcome: ReadOutcome) {
         let Some(edge) = self.flows.edge(flow) else { return };
         let at_once = match outcome {

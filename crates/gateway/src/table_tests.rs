@@ -64,7 +64,7 @@ fn the_longest_route_names_the_peers() {
 }
 
 #[test]
-fn what_a_peer_has_no_route_for_is_not_sent_there() {
+fn a_next_hop_without_a_covering_route_is_not_used() {
     let mut gateway = gateway(&[]);
     gateway.set_table(T0, table(&[("0.0.0.0/0", &[via("10.0.0.2")])]));
     assert_eq!(ways(&gateway, "10.9.4.9"), [0]);
@@ -91,7 +91,7 @@ fn a_target_on_the_link_is_reached_only_if_it_is_a_peer() {
 }
 
 #[test]
-fn what_is_ours_is_not_passed_on() {
+fn own_addresses_are_not_relayed() {
     let mut gateway = gateway(&[]);
     gateway.set_table(T0, table(&[("10.9.0.0/16", &[via("10.0.0.2")])]));
     gateway.set_own_addresses(vec![ip("10.9.4.9")]);
@@ -101,7 +101,7 @@ fn what_is_ours_is_not_passed_on() {
 }
 
 #[test]
-fn the_table_decides_whom_the_owner_asks() {
+fn the_table_chooses_the_owners_peer() {
     let mut gateway = gateway(&[]);
     let named = |gateway: &Gateway, target| gateway.named_by_table(T0, PeerId(0), ip(target));
     assert_eq!(named(&gateway, "10.9.4.9"), Err(OpenError::NoWay(ip("10.9.4.9"))));
@@ -141,7 +141,7 @@ fn asked_again(gateway: &mut Gateway, target: &str) -> Result<(), Reason> {
 }
 
 #[test]
-fn a_flow_whose_route_is_not_there_yet_is_not_ended() {
+fn a_flow_without_a_route_yet_is_kept() {
     let mut config = gateway(&[]).config().clone();
     config.peers[1].allow_targets = vec![block("10.9.0.0/16")];
     let mut gateway = Gateway::new(T0, config, 1, Seed(1).entropy("table")).unwrap();

@@ -43,7 +43,7 @@ impl Gateway {
                 self.cursor = (peer + 1) % self.links.len();
                 // The lane counts an unsealed one as sent and will find it lost, which repeats it under the next session.
                 let Some(first) = first else { continue };
-                // A radio is told of each frame how to send it.
+                // A radio takes options per frame.
                 let radio = self.is_radio(peer, lane);
                 let len = self.extend(now, peer, lane, buf, first, if radio { 1 } else { segments_max });
                 let segment_size = (len > first).then_some(first as u16);

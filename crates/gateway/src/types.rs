@@ -43,10 +43,10 @@ pub enum Event {
         peer: PeerId,
         /// The application's address at the far side.
         source: SocketAddr,
-        /// Where it wants to go.
+        /// The target.
         target: SocketAddr,
     },
-    /// The peer asked for a flow and was refused, because it may not speak for the flow's source or not reach its target.
+    /// The peer asked for a flow and was refused, because it may not use the flow's source or not reach its target.
     Denied {
         /// Who asked.
         peer: PeerId,

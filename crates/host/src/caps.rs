@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_is_given_up_for_started_programs_too() {
+    fn children_inherit_the_dropped_capabilities() {
         if !crate::is_root() || !has(NET_ADMIN) {
             return eprintln!("SKIPPED (needs root): giving up capabilities");
         }

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_frame_says_of_its_length_is_believed_as_far_as_it_reaches() {
+    fn a_frames_length_field_is_bounded_by_the_frame() {
         assert_eq!(datagram_of(&mut [0, 2, 7, 8, 0, 0]), Some(&mut [7, 8][..]), "padding is left out");
         assert_eq!(datagram_of(&mut [0, 3, 7, 8]), None);
         assert_eq!(datagram_of(&mut [0]), None);

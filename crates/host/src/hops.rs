@@ -154,7 +154,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_closed_port_answers_with_what_was_sent() {
+    fn a_closed_port_returns_the_payload() {
         let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let socket = HopSocket::open(closed).unwrap();
         let mut poller = Poller::new().unwrap();

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_congestion_control_is_what_was_chosen_or_refused() {
+    fn the_congestion_control_is_set_or_refused() {
         let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let target = listener.local_addr().unwrap();
         let patience = Duration::from_secs(5);
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the kernel tells nobody when an acknowledgement comes")]
-    fn what_arrived_is_acknowledged() {
+    fn acknowledged_counts_delivered_bytes() {
         use std::io::{Read, Write};
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut ours = connect(listener.local_addr().unwrap(), "", Duration::from_secs(5)).unwrap();

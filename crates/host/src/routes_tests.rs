@@ -61,9 +61,11 @@ fn a_cut_or_damaged_message_is_no_panic() {
 }
 
 #[test]
-fn the_kernel_is_read_and_tells_of_changes() {
+fn kernel_routes_are_read_and_changes_reported() {
     if !may_administer_network() {
-        eprintln!("SKIPPED (1 test): the_kernel_is_read_and_tells_of_changes needs root to make network namespaces");
+        eprintln!(
+            "SKIPPED (1 test): kernel_routes_are_read_and_changes_reported needs root to make network namespaces"
+        );
         return;
     }
     let space = Netns::new(&format!("wl{}-routes", std::process::id())).unwrap();

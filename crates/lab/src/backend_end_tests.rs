@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 #[test]
-fn an_unfinished_flow_says_so_and_ends_in_time() {
+fn an_unfinished_flow_ends_in_time() {
     if skip() {
         return;
     }

@@ -42,7 +42,7 @@ fn waits(raw: &StackRaw, from: u64, to: u64) -> Vec<f64> {
 }
 
 #[test]
-fn a_ping_waits_behind_two_stages_and_passes_a_copy_under_fq_codel() {
+fn fq_codel_spares_a_ping_behind_a_copy() {
     if skip() {
         return;
     }

@@ -404,7 +404,7 @@ size = "3 MB"
 }
 
 #[test]
-fn the_review_says_what_is_approximated_omitted_and_refused() {
+fn the_review_lists_approximations_and_refusals() {
     let scenario = scenario(
         r#"
 [flows.page]

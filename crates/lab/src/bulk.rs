@@ -102,7 +102,8 @@ pub(crate) fn download(
     let mut received = Received::of_stamped();
     let mut out = child.stdout.take().expect("stdout was asked to be a pipe");
     let mut buffer = vec![0; CHUNK];
-    loop {
+    // Also while bytes arrive without a pause: a cancelled transfer must not go on to its end.
+    while !kill_if_due(&mut child, errand) {
         let ready = realtime::wait(&[out.as_fd()], realtime::now() + GLANCE);
         if ready.map_err(LabError::io("cannot wait for curl's output"))? {
             let len = out.read(&mut buffer).map_err(LabError::io("cannot read curl's output"))?;
@@ -111,8 +112,6 @@ pub(crate) fn download(
             }
             received.note(errand.epoch, realtime::now(), &buffer[..len]);
             errand.progress.store(received.octets, Ordering::Relaxed);
-        } else if kill_if_due(&mut child, errand) {
-            break;
         }
     }
     let ended = reap(child)?;

@@ -1,4 +1,4 @@
-//! What the client of a flow is told, whatever it does.
+//! The parameters of a flow's client, for all kinds of flows.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -37,7 +37,10 @@ pub(crate) fn judge(
     }
     if let Some(error) = &outcome.capture_error {
         let error = std::io::Error::other(error.clone());
-        return Err(LabError::Io { what: "cannot write a capture; free space or choose another --out".into(), error });
+        return Err(LabError::Io {
+            what: "cannot write a capture; use --out with a writable folder that has free space".into(),
+            error,
+        });
     }
     if findings.stage_drops > 0 {
         notes.push(format!(
@@ -92,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_wait_far_longer_than_they_work_prove_nothing() {
+    fn starved_programs_make_a_run_inconclusive() {
         let mut notes = Vec::new();
         assert_eq!(judge(&after(0, 0), Some((1.5, 2.9)), &mut notes).unwrap(), None);
         assert!(notes[1].contains("1.50 s on a processor, 2.90 s waiting"), "{notes:?}");

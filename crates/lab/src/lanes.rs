@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_are_the_channels_that_leave_in_the_links_order_with_its_words() {
+    fn lanes_follow_the_links_order_and_keys() {
         let plain = |address, direction| lane(address, direction, [false, true, true]);
         let [a, b] = both("");
         assert_eq!(a, plain("10.77.0.2", "both") + &plain("10.77.1.1", "both") + &plain("10.77.2.2", "out"));

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tools_read_what_we_write() {
+    fn other_tools_read_our_pcapng() {
         let path = std::env::temp_dir().join(format!("wavelane-{}-t.pcapng", std::process::id()));
         let mut capture = CaptureFile::create(&path, "wl_air").unwrap();
         capture.note(1_700_000_000_123_456_789, PortDirection::Out, &packet(10));

@@ -45,7 +45,12 @@ impl Program {
         ending: Ending,
         remedy: &'static str,
     ) -> Result<Self, LabError> {
-        let cannot = || LabError::io(format!("cannot write {}; free space or choose another --out", log.display()));
+        let cannot = || {
+            LabError::io(format!(
+                "cannot write {}; use --out with a writable folder that has free space",
+                log.display()
+            ))
+        };
         let file = File::create(&log).map_err(cannot())?;
         let twin = file.try_clone().map_err(cannot())?;
         let program = command.get_program().to_string_lossy().into_owned();

@@ -158,7 +158,7 @@ impl World {
                 return Ok(None);
             }
             let path = (recording.file)(&scenario.nodes[wire.ends[end]].name, &channel.name);
-            let what = format!("cannot write {}; free space or choose another --out", path.display());
+            let what = format!("cannot write {}; use --out with a writable folder that has free space", path.display());
             let create = if recording.whole { CaptureFile::create_whole } else { CaptureFile::create };
             create(&path, &wire.interface).map(Some).map_err(LabError::io(what))
         };

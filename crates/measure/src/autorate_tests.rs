@@ -47,7 +47,7 @@ fn a_queue_cuts_once_per_pause_and_never_below_the_least() {
 }
 
 #[test]
-fn a_cut_goes_below_what_was_carried() {
+fn a_cut_goes_below_the_carried_rate() {
     let mut estimator = Autorate::new(Instant::ZERO, terms(1.0, 10.0, 20.0));
     feed(&mut estimator, 0, 1, 20.0, 0.0);
     // Just above the threshold, nine tenths carried: nine tenths of these.

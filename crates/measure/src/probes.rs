@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_without_answer_ranks_last_and_as_five_seconds_at_least() {
+    fn an_unanswered_delay_ranks_last() {
         assert_eq!(ranked_ms([Some(9.0), None, Some(3.0)]), [3.0, 9.0, 5_000.0]);
         assert_eq!(ranked_ms([None, Some(8_000.0), Some(1.0)]), [1.0, 8_000.0, 8_000.0]);
         assert!(ranked_ms([]).is_empty());

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn csv_quotes_what_needs_it_and_leaves_out_what_is_not_there() {
+    fn csv_quotes_special_fields_and_leaves_missing_ones_empty() {
         let column = |name: &str, cells| Column { name: name.into(), cells };
         let table = Table::new(vec![
             column("n", Cells::Counts(vec![Some(u64::MAX), None])),

@@ -125,7 +125,7 @@ pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
     if let Some(at) = &d.queue_at {
         let place = match at.what.strip_prefix("unknown: ") {
             Some(why) => format!(
-                "Where the queue is cannot be told, for {why}; a machine on the way with 'wavelane probe serve', named with --vantage, tells"
+                "The place of the queue is unknown: {why}; a machine on the way that runs 'wavelane probe serve', named with --vantage, can locate it"
             ),
             None if at.what.starts_with("beyond ") => format!("The queue is {}", at.what),
             None => format!("The queue is at {}", at.what),

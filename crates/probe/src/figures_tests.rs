@@ -116,7 +116,7 @@ fn a_known_path_gives_its_own_figures() {
 }
 
 #[test]
-fn sentences_explain_the_grade_and_invent_nothing() {
+fn sentences_explain_the_grade() {
     let said = |d: &ProbeDocument, figure| {
         let all = crate::explain::sentences(d);
         all.into_iter().find(|e| e.figure == figure).map(|e| e.sentence).unwrap()
@@ -143,14 +143,14 @@ fn sentences_explain_the_grade_and_invent_nothing() {
         "The queue is beyond hop 3, the last that answers: shape it."
     );
     let unknown = at("unknown: no router on the way answers probes that expire");
-    assert!(unknown.starts_with("Where the queue is cannot be told, for no router"), "{unknown}");
+    assert!(unknown.starts_with("The place of the queue is unknown: no router"), "{unknown}");
     assert!(unknown.contains("--vantage"), "{unknown}");
     d.queue_at.as_mut().unwrap().doubt = Some("desk was not used, for it is no nearer".into());
     assert_eq!(said(&d, "vantage"), "The second vantage desk was not used, for it is no nearer.");
 }
 
 #[test]
-fn what_was_not_measured_is_null_and_said_so() {
+fn unmeasured_figures_are_null() {
     let d = document("path", &Measurement::default());
     assert!(d.phases.is_empty() && d.rpm.is_none() && d.grade.is_none() && d.queue_at.is_none());
     let json: serde_json::Value = serde_json::from_str(&d.to_json()).unwrap();

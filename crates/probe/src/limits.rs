@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_gives_its_rate_and_what_was_saved() {
+    fn a_token_bucket_allows_rate_and_burst() {
         let mut bucket = Bucket::full(Instant::ZERO, 100, 2);
         let taken = |bucket: &mut Bucket, at| (0..1_000).filter(|_| bucket.take(at)).count();
         assert_eq!(taken(&mut bucket, Instant::ZERO), 200);

@@ -92,7 +92,7 @@ fn a_vantage_that_does_not_rise_puts_it_beyond() {
 }
 
 #[test]
-fn a_vantage_that_lost_most_probes_says_nothing() {
+fn a_vantage_with_heavy_loss_is_ignored() {
     let mut m = seen_from(path(Kind::Up, [1, 200, 210], 206, 4), 195);
     let samples = &mut m.vantage.as_mut().unwrap().samples;
     samples.iter_mut().enumerate().filter(|(i, _)| i % 3 != 0).for_each(|(_, s)| s.echo = None);

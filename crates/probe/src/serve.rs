@@ -24,7 +24,7 @@ use wavelane_host::{caps, entropy, load};
 
 /// Where a server listens unless told, UDP and TCP.
 pub const PORT: u16 = 4_783;
-/// A connection that has not said by then what it wants is closed, TLS's handshake included.
+/// A connection without a request by then is closed, TLS's handshake included.
 const OPENING_PATIENCE: Duration = Duration::from_secs(5);
 const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
 /// Between looks at the clock and at the flag that ends the server.
@@ -216,7 +216,7 @@ fn connection(stream: &TcpStream, from: SocketAddr, place: u64, shared: &Arc<Sha
     result
 }
 
-/// What a connection's first octets say that it speaks.
+/// The protocol of a connection, by its first octets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Language {
     /// Our own.
@@ -330,7 +330,7 @@ mod tests {
     use std::sync::mpsc::RecvTimeoutError::Timeout;
 
     #[test]
-    fn first_octets_say_what_is_spoken() {
+    fn first_octets_select_the_protocol() {
         for (first, language) in [
             (&b"WLPL\x01"[..], Some(Language::Ours)),
             (b"GET /", Some(Language::Http1)),

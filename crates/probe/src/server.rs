@@ -235,7 +235,7 @@ impl Server {
     fn open(&mut self, now: Instant, from: SocketAddr, nonce: Nonce, cookie: Cookie, seconds: u16) -> Option<Message> {
         let slot = slot_of(now);
         let ours = [Some(slot), slot.checked_sub(1)].into_iter().flatten();
-        // Compared in one go: who could guess a cookie octet by octet could speak for another's address.
+        // Compared in constant time: guessing a cookie octet by octet would allow spoofed addresses.
         let mut matches = false;
         for slot in ours {
             let expected = self.cookie(slot, from, nonce);

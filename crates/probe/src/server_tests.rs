@@ -152,7 +152,7 @@ fn trains_of_a_session_are_bounded() {
 }
 
 #[test]
-fn a_silent_session_ends_and_gives_its_time_back() {
+fn a_silent_session_ends_and_returns_its_budget() {
     let mut s = server(Limits { hour_seconds: 300, ..Limits::default() });
     let now = Instant::from_secs(1);
     let cookie = |s: &mut Server, at| match ask(s, at, CLIENT, Message::Hello(NONCE)) {

@@ -123,7 +123,7 @@ fn answers(with: Vec<u8>) -> String {
 }
 
 #[test]
-fn a_sign_in_page_is_told_and_not_measured() {
+fn a_captive_portal_is_reported_and_not_measured() {
     let why =
         answers(b"HTTP/1.1 302 Found\r\nLocation: http://portal.example/\x1b[2J\r\nContent-Length: 0\r\n\r\n".to_vec());
     assert!(!why.contains('\x1b'), "{why:?}");
@@ -152,7 +152,7 @@ fn told(at: SocketAddr, request: &[u8]) -> String {
 }
 
 #[test]
-fn the_server_answers_what_it_knows_and_bounds_heads() {
+fn the_server_answers_known_paths_and_bounds_heads() {
     served(Limits::default(), |at| {
         let close = "Connection: close\r\n\r\n";
         let config = told(at, format!("GET /.well-known/nq HTTP/1.1\r\nHost: a.example:1\r\n{close}").as_bytes());

@@ -290,7 +290,7 @@ fn voice_below_its_share_passes_a_standing_queue() {
 
 /// tc-cake(8) by the names of RFC 2474, 2597, 3246, 5865, 8622.
 #[test]
-fn code_points_are_sorted_as_the_manual_says() {
+fn code_points_map_to_tins_as_in_the_manual() {
     let sorted = |tins: Tins, tin: usize| (0..64).filter(|dscp| tins.of(*dscp) == tin).collect::<Vec<u8>>();
     let cs = |n: u8| n * 8;
     let af = |class: u8, drop: u8| class * 8 + drop * 2;
@@ -343,7 +343,7 @@ fn the_fattest_flow_of_all_tins_loses_when_it_is_full() {
 
 /// Voice alone on the link for a minute, then best effort beside it: voice has its quarter at once.
 #[test]
-fn a_tin_that_had_the_link_alone_owes_nothing() {
+fn a_tin_alone_builds_up_no_debt() {
     const OCTETS: usize = 1_000;
     let mut queue = Queue::cake(Tins::Diffserv4, ROOMY);
     queue.set_terms(PATIENT);

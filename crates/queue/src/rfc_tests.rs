@@ -523,7 +523,7 @@ fn two_stages_hold_the_sum_of_both() {
 
 /// What the ring has taken waits its turn there: a discipline in front of it saves a sparse flow nothing of that.
 #[test]
-fn a_ring_undoes_what_a_discipline_before_it_does() {
+fn a_ring_defeats_the_discipline_before_it() {
     let wait = |ring: usize| {
         let mut queue = TwoStage::new(fq_codel(), ring);
         let push = |queue: &mut TwoStage<Item>, flow, serial| {

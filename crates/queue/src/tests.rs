@@ -80,7 +80,7 @@ fn a_load_below_the_rate_is_never_touched() {
 }
 
 #[test]
-fn what_can_be_marked_is_marked_and_not_dropped() {
+fn ecn_capable_packets_are_marked_instead_of_dropped() {
     let (queue, _) = serve(Discipline::CoDel, &[1_050], true);
     let counters = queue.counters();
     assert!(counters.marked > 50 && counters.dropped_delay == 0, "{counters:?}");
@@ -103,7 +103,7 @@ fn the_first_drop_comes_one_interval_above_target() {
 }
 
 #[test]
-fn what_is_taken_all_at_once_is_not_judged_by_its_wait() {
+fn take_all_bypasses_codel() {
     for discipline in [Discipline::Fifo, Discipline::CoDel, Discipline::FqCoDel] {
         let standing = || {
             let mut queue = Queue::new(discipline, ROOMY);

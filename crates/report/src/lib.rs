@@ -44,7 +44,7 @@ pub enum ReportError {
     #[error("{0} (the record's copy of the scenario; run the scenario again)")]
     Scenario(#[from] ScenarioError),
     /// A file cannot be written.
-    #[error("cannot write {}: {why}; free space or make the record writable", path.display())]
+    #[error("cannot write {}: {why}; make the folder writable and its disk less full", path.display())]
     Unwritable {
         /// The file.
         path: PathBuf,

@@ -170,16 +170,21 @@ fn text(page: &Page, drawn: &[Drawn], first: First) -> String {
 fn tables(page: &Page) -> String {
     let mut out = String::new();
     for table in &page.tables {
+        // Columns of words are flush left: the first, and those with a cell that begins with a letter.
+        let words = |i: usize| {
+            let lettered = |row: &Vec<String>| row.get(i).is_some_and(|cell| cell.starts_with(char::is_alphabetic));
+            i == 0 || table.rows.iter().any(lettered)
+        };
         let _ = writeln!(out, "<h2>{}</h2>\n<div class=\"t\"><table>\n<thead><tr>", escape(&table.title));
         for (i, head) in table.heads.iter().enumerate() {
-            let class = if i == 0 { " class=\"l\"" } else { "" };
+            let class = if words(i) { " class=\"l\"" } else { "" };
             let _ = write!(out, "<th{class}>{}</th>", escape(head));
         }
         out.push_str("</tr></thead>\n<tbody>\n");
         for row in &table.rows {
             out.push_str("<tr>");
             for (i, cell) in row.iter().enumerate() {
-                let class = if i == 0 { "l n" } else { "n" };
+                let class = if words(i) { "l n" } else { "n" };
                 let _ = write!(out, "<td class=\"{class}\">{}</td>", escape(cell));
             }
             out.push_str("</tr>\n");
@@ -204,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_says_its_sentences_and_draws_what_has_points() {
+    fn a_page_has_its_sentences_and_charts() {
         let curve = |points| PageCurve { name: "down".into(), points, marks: vec![0.5] };
         let chart = |name, points| PageChart {
             name,

@@ -58,6 +58,32 @@ impl Look {
             Self { colour: stack % COLOURS.len(), dash: (stack + flow) % DASHES.len() }
         }
     }
+    /// The look of each curve by its name. Names such as `W 8, ours` and `W 8, document` are members of a group: those of a
+    /// group share its colour, and dashes tell its members apart.
+    pub(crate) fn by_name(names: &[&str]) -> Vec<Self> {
+        let halves: Option<Vec<(&str, &str)>> = names.iter().map(|name| name.split_once(", ")).collect();
+        let distinct = |all: &mut dyn Iterator<Item = &'_ str>| {
+            let mut found: Vec<String> = Vec::new();
+            all.for_each(|name| {
+                if !found.iter().any(|known| known == name) {
+                    found.push(name.to_owned());
+                }
+            });
+            found
+        };
+        let halves = halves.unwrap_or_default();
+        let groups = distinct(&mut halves.iter().map(|(group, _)| *group));
+        let members = distinct(&mut halves.iter().map(|(_, member)| *member));
+        let told = halves.len() >= 2 && groups.len() < names.len() && members.len() <= DASHES.len();
+        if !told || groups.len() > COLOURS.len() {
+            return names.iter().map(|name| Self::of(style_of(names.iter().copied(), name))).collect();
+        }
+        let look = |(group, member): &(&str, &str)| Self {
+            colour: style_of(groups.iter().map(String::as_str), group) % COLOURS.len(),
+            dash: members.iter().position(|m| m == member).unwrap_or(0),
+        };
+        halves.iter().map(look).collect()
+    }
     /// The look of the same curve of the `record`-th of several records.
     pub(crate) fn of_record(self, record: usize) -> Self {
         Self { colour: self.colour, dash: (self.dash + record) % DASHES.len() }

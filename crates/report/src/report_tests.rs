@@ -183,7 +183,7 @@ fn pictures_exist_as_svg_and_png_with_text_in_them() {
 }
 
 #[test]
-fn several_seeds_show_means_and_rendering_twice_gives_the_same_bytes() {
+fn several_seeds_show_means_and_render_the_same_twice() {
     let out = record("seeds", 3);
     let document = RunDocument::load(&out).unwrap();
     let scenario = Scenario::load(&out.join("scenario.toml")).unwrap();
@@ -301,7 +301,7 @@ fn home() -> Scenario {
 }
 
 #[test]
-fn pages_calls_and_keystrokes_have_rows_and_pictures_of_their_own() {
+fn web_voice_and_telnet_have_rows_and_charts() {
     let out = record_in(&home(), || Box::new(Shapes), "people", 1);
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     let document = RunDocument::load(&out).unwrap();

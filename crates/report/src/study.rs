@@ -120,10 +120,15 @@ const HEADS: [&str; 6] = ["stack", "case", "metric", "value", "bound", "why"];
 
 impl Chart {
     fn plot(&self) -> Plot {
-        let names = || self.curves.iter().map(|(name, _)| name.as_str());
-        let curve = |(name, points): &(String, Vec<(f64, f64)>)| Curve {
+        let names: Vec<&str> = self.curves.iter().map(|(name, _)| name.as_str()).collect();
+        // Bars have no dashes.
+        let looks = match self.bars {
+            true => names.iter().map(|name| Look::of(style_of(names.iter().copied(), name))).collect(),
+            false => Look::by_name(&names),
+        };
+        let curve = |(name, points): &(String, Vec<(f64, f64)>), look: Look| Curve {
             name: name.clone(),
-            look: Look::of(style_of(names(), name)),
+            look,
             band: Vec::new(),
             pieces: match (self.dots, self.bars) {
                 (true, _) => points.iter().map(|p| vec![*p]).collect(),
@@ -142,7 +147,7 @@ impl Chart {
             y_label: self.y_label.clone(),
             x: if self.x_log { Axis::logarithmic(points().map(|p| p.0)) } else { Axis::exact(right) },
             y: if self.log { Axis::logarithmic(points().map(|p| p.1).chain(aim)) } else { Axis::linear(top * 1.04) },
-            curves: self.curves.iter().map(curve).collect(),
+            curves: self.curves.iter().zip(looks).map(|(own, look)| curve(own, look)).collect(),
             level: self.aim.clone(),
             points: self.dots,
             bars: self.bars,
@@ -239,13 +244,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shade_says_how_far_values_agree() {
+    fn shades_grow_with_the_difference() {
         let shade = |theirs, ours| Beside { theirs: Some(theirs), ours: Some(ours), half: None }.html();
         for (theirs, ours, colour) in
             [(1.0, 1.2, 0), (0.0, 0.0, 0), (1.0, 0.6, 1), (1.0, 3.0, 2), (0.4, 0.0, 2), (0.0, 0.4, 2)]
         {
             assert!(shade(theirs, ours).contains(SHADES[colour].1), "{theirs} {ours}: {}", shade(theirs, ours));
         }
+    }
+
+    #[test]
+    fn curves_of_a_group_share_its_colour() {
+        let looks = Look::by_name(&["W 1, ours", "W 1, document", "W 8, ours", "W 8, document"]);
+        assert!(looks[0].colour == looks[1].colour && looks[2].colour == looks[3].colour, "{looks:?}");
+        assert!(looks[0].colour != looks[2].colour && looks[0] != looks[1] && looks[2] != looks[3], "{looks:?}");
+        let plain = ["tcp-bbr", "wavelane", "cake, 10 Mbit/s"];
+        let looks = Look::by_name(&plain);
+        assert!(looks[0].colour != looks[1].colour && looks[1] == Look::of(0), "{looks:?}");
     }
 
     #[test]

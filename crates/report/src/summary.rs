@@ -137,3 +137,16 @@ pub fn summary_text(document: &RunDocument, scenario: &Scenario) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_rates_have_three_digits() {
+        for (bps, text) in [(18.19e6, "18.19"), (475_300.0, "0.475"), (32_260.0, "0.0323"), (1_150.0, "0.00115")] {
+            let flow = FlowFigures { goodput_bps: Some(bps), ..FlowFigures::default() };
+            assert_eq!(format!("{:.*}", decimals_of_rates(&[&flow]), bps / 1e6), text);
+        }
+    }
+}

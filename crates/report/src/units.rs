@@ -1,15 +1,19 @@
 //! Values for people: three digits in the unit that suits them.
 
-/// Three digits, without zeros at the end of a fraction.
-fn digits(value: f64) -> String {
-    let decimals = match value.abs() {
+/// Decimals that make three digits.
+fn decimals(value: f64) -> usize {
+    match value.abs() {
         v if v >= 100.0 => 0,
         v if v >= 10.0 => 1,
         v if v >= 1.0 || v == 0.0 => 2,
         v if v >= 0.1 => 3,
         v if v >= 0.01 => 4,
         _ => 5,
-    };
+    }
+}
+
+/// With so many decimals, without zeros at the end of a fraction.
+fn digits(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
@@ -34,9 +38,11 @@ pub(crate) fn unit_for(value: f64, unit: &str) -> (f64, String) {
 /// `3.53 Gbit/s`, `18.2 ± 0.4 Mbit/s`, `97 ms`; numbers without a unit stand alone.
 pub fn human(value: f64, half: Option<f64>, unit: &str) -> String {
     let (by, name) = unit_for(value, unit);
-    let half = half.map_or(String::new(), |half| format!(" \u{b1} {}", digits(half / by)));
+    // An interval is as exact as its value.
+    let decimals = decimals(value / by);
+    let half = half.map_or(String::new(), |half| format!(" \u{b1} {}", digits(half / by, decimals)));
     let name = if matches!(name.as_str(), "" | "ratio" | "1") { String::new() } else { format!(" {name}") };
-    format!("{}{half}{name}", digits(value / by))
+    format!("{}{half}{name}", digits(value / by, decimals))
 }
 
 #[cfg(test)]
@@ -49,7 +55,8 @@ mod tests {
             (3_534_000_000.0, None, "bit/s", "3.53 Gbit/s"),
             (18_190_000.0, Some(400_000.0), "bit/s", "18.2 \u{b1} 0.4 Mbit/s"),
             (30_200.0, None, "bit/s", "30.2 kbit/s"),
-            (97.4, Some(1.25), "ms", "97.4 \u{b1} 1.25 ms"),
+            (97.4, Some(1.26), "ms", "97.4 \u{b1} 1.3 ms"),
+            (4_760_000.0, Some(2_740.0), "bit/s", "4.76 \u{b1} 0 Mbit/s"),
             (12_345.0, None, "ms", "12.3 s"),
             (0.8671, Some(0.01), "ratio", "0.867 \u{b1} 0.01"),
             (0.0, None, "ms", "0 ms"),

@@ -86,7 +86,7 @@ pub enum RunError {
     #[error("{0}")]
     Refused(String),
     /// The Record cannot be written.
-    #[error("cannot write {}: {why}; free space or choose another place with --out", path.display())]
+    #[error("cannot write {}: {why}; use --out with a writable folder that has free space", path.display())]
     Unwritable {
         /// The file or directory.
         path: PathBuf,

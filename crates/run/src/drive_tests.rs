@@ -166,7 +166,7 @@ fn the_document_is_frozen() {
 }
 
 #[test]
-fn a_record_holds_what_the_design_lists_and_reads_back() {
+fn a_record_is_complete_and_reads_back() {
     let place = Place::new("whole");
     let out = place.0.join("deep/er/rec");
     let document = go(Fake::default, &scenario(), &out, 3, 2).unwrap();
@@ -201,7 +201,7 @@ fn output_is_independent_of_the_number_of_workers() {
 }
 
 #[test]
-fn what_goes_wrong_leaves_nothing_behind() {
+fn a_failed_run_leaves_no_record() {
     let place = Place::new("wrong");
     let out = place.0.join("r");
     let mut cancelled = scenario();
@@ -231,11 +231,14 @@ fn a_directory_of_something_else_is_never_replaced() {
     let error = go(Fake::default, &scenario(), Path::new("/dev/full"), 1, 1).unwrap_err().to_string();
     assert!(error.starts_with("/dev/full exists and is not a record"), "{error}");
     let error = go(Fake::default, &scenario(), Path::new("/proc/nowhere/r"), 1, 1).unwrap_err().to_string();
-    assert!(error.starts_with("cannot write /proc/nowhere: ") && error.ends_with("with --out"), "{error}");
+    assert!(
+        error.starts_with("cannot write /proc/nowhere: ") && error.contains("; use --out with a writable folder"),
+        "{error}"
+    );
 }
 
 #[test]
-fn drafts_of_killed_programs_are_removed_and_those_being_written_are_not() {
+fn only_drafts_of_dead_programs_are_removed() {
     let place = Place::new("abandoned");
     let draft = |name: &str| place.0.join(format!(".r.draft-{name}"));
     let (killed, other, writing) =
@@ -260,13 +263,13 @@ fn a_full_disk_is_one_line_and_no_record() {
     std::os::unix::fs::symlink("/dev/full", draft.temporary.join("record.json")).unwrap();
     let error = draft.write("record.json", b"{}").unwrap_err().to_string();
     assert!(error.contains("r/record.json: No space left on device"), "{error}");
-    assert!(error.ends_with("free space or choose another place with --out"), "{error}");
+    assert!(error.ends_with("use --out with a writable folder that has free space"), "{error}");
     drop(draft);
     assert_eq!(std::fs::read_dir(&place.0).unwrap().count(), 0);
 }
 
 #[test]
-fn a_shaky_run_proves_nothing() {
+fn a_late_run_is_inconclusive() {
     let place = Place::new("shaky");
     let document = go(|| Fake { fails: false, shaky: true }, &scenario(), &place.0.join("r"), 1, 1).unwrap();
     assert_eq!(document.verdict, Verdict::Inconclusive);

@@ -59,7 +59,7 @@ fn a_fixed_time_flow_is_measured_after_its_warm_up() {
 }
 
 #[test]
-fn a_flow_without_bytes_has_a_goodput_of_zero_and_one_without_time_has_none() {
+fn goodput_without_bytes_or_time() {
     let raw = FlowRaw { first_byte_ns: None, last_byte_ns: None, octets: 0, arrivals: vec![], ..bulk(false) };
     for size in [Some(1), None] {
         assert_eq!(of_flow(&download(size), &raw, None, Seed(1)).goodput_bps, Some(0.0));
@@ -142,7 +142,7 @@ fn shares_are_over_all_runs_and_null_when_not_counted() {
 }
 
 #[test]
-fn ages_count_after_the_warm_up_and_fetches_that_do_not_end_rank_last() {
+fn ages_skip_the_warm_up_and_open_fetches_rank_last() {
     let ages = (0..100).map(|i| (S + i * S / 25, (i + 1) * 1_000_000)).collect();
     let raw = FlowRaw { ages, ..bulk(true) };
     // All 100 of a sized flow; of a fixed-time flow those from 3 s on, which are the upper half.

@@ -76,7 +76,7 @@ fn a_rival_that_hardly_sends_does_not_count_for_delay() {
 }
 
 #[test]
-fn a_rival_that_delivered_nothing_proves_nothing() {
+fn a_rival_without_goodput_is_inconclusive() {
     let all = [stack("wavelane", Some(15.0), 150.0), stack("tcp-cubic", Some(2.0), 300.0), stack("tcp-bbr", None, 1.0)];
     let faster = "flow = \"page\"\nmetric = \"duration_ms\"\nat-most = true\nthan = \"tcp-bbr\"";
     for check in [FASTER, CALMER, faster] {

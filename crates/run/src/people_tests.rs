@@ -53,7 +53,7 @@ fn scores_are_those_of_the_e_model() {
 }
 
 #[test]
-fn a_call_counts_what_is_lost_and_what_is_late() {
+fn a_call_counts_lost_and_late_datagrams() {
     let flow = flow(App::Voice(call()));
     let probe = |i: u64, rtt: Option<u64>| Probe { sent_ns: i * 50 * MS, rtt_ns: rtt.map(|ms| ms * MS) };
     // The last is sent when the deadline reaches beyond the end.

@@ -114,7 +114,7 @@ pub struct StackResult {
     /// The whole machine's busy seconds per 10^9 delivered bytes, ends and channels included; absent in the simulator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_s_per_gb: Option<f64>,
-    /// Why its runs prove nothing, if so.
+    /// Why its runs are inconclusive, if they are.
     pub inconclusive: Option<String>,
     /// Per flow and seed: by seed, then in the scenario's order.
     pub flows: Vec<FlowFigures>,

@@ -89,7 +89,7 @@ fn go(out: &Path, title: &str, axis: &str) -> Result<(String, Vec<SweepCell>), R
 
 /// One test, for it counts the runs of all.
 #[test]
-fn a_sweep_fills_a_table_goes_on_where_it_stopped_and_grows() {
+fn a_sweep_fills_a_table_and_resumes() {
     let out = std::env::temp_dir().join(format!("wavelane-sweep-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&out);
     let ran = || RUNS.swap(0, Ordering::Relaxed);

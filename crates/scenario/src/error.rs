@@ -18,7 +18,7 @@ pub struct ScenarioError {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Problem {
     /// The file cannot be read.
-    #[error("cannot read it: {0}; check the path and its permissions")]
+    #[error("cannot read it: {0}")]
     Unreadable(String),
     /// Not TOML.
     #[error("not valid TOML: {0}")]
@@ -63,7 +63,7 @@ pub enum Problem {
         /// An example in TOML.
         example: String,
         /// What it is.
-        got: &'static str,
+        got: String,
     },
     /// A quantity that does not read.
     #[error("{key}: {error}")]

@@ -173,16 +173,17 @@ pub(crate) fn read_scenario(path: &Path) -> Result<String, ScenarioError> {
     })
 }
 
-/// Reads a text file of at most `most` bytes.
+/// Reads a text file of at most `most` bytes. The error names cause and remedy.
 pub fn read_bounded(path: &Path, most: u64) -> Result<String, String> {
     use std::io::Read;
-    let file = std::fs::File::open(path).map_err(|e| e.to_string())?;
-    let mut text = String::new();
-    file.take(most + 1).read_to_string(&mut text).map_err(|e| e.to_string())?;
-    if text.len() as u64 > most {
-        return Err(format!("it is larger than {}", Octets::new(most).write()));
+    let unreadable = |e: std::io::Error| format!("{e}; check the path and its permissions");
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > most {
+        return Err(format!("it is larger than {}; name a smaller file", Octets::new(most).write()));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text; check the path".into())
 }
 
 /// The named tables under `key`, in file order; none if it is absent.

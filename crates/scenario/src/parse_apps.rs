@@ -154,9 +154,9 @@ fn spurts_at(table: &Table<'_>, on: Span, off: Span, usual: Rate) -> Result<Spur
     let spurts = Spurts { rate, size, on, off };
     if rate == Rate::default() || spurts.every() < EVERY_MIN || spurts.every() > MEAN_MAX {
         let at = table.get("rate").or_else(|| table.get("size"));
-        let why = format!("{} at {} is a datagram of {} B", table.title(), rate.write(), size.get());
-        let why =
-            format!("{why} too often or hardly ever: one goes every {} to {}", EVERY_MIN.write(), MEAN_MAX.write());
+        let every = if rate == Rate::default() { "never".into() } else { format!("every {}", spurts.every().write()) };
+        let why = format!("{}: {} in datagrams of {} B sends one {every}", table.title(), rate.write(), size.get());
+        let why = format!("{why}, outside {} to {}", EVERY_MIN.write(), MEAN_MAX.write());
         return Err(match at {
             Some(at) => at.impossible(format!("{why}, so change rate or size")),
             None => table.need("rate", "\"32 kbit/s\"")?.impossible(why),

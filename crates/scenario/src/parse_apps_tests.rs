@@ -35,7 +35,7 @@ fn app(flow: &str) -> App {
 }
 
 #[test]
-fn what_is_left_out_is_the_models() {
+fn omitted_keys_have_the_models_defaults() {
     let App::Web(web) = app("app = \"web\"") else { panic!("a web flow") };
     assert_eq!(*web, webtraf_2001());
     let App::Web(web) = app("app = \"web\"\nmodel = \"almanac-2024\"\nobjects = 3") else { panic!("a web flow") };
@@ -63,7 +63,7 @@ fn every_application_is_written_as_it_is_read() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_line_and_remedy() {
+fn impossible_flows_are_refused_with_line_and_remedy() {
     for (flow, line, why) in [
         ("app = \"web\"\nsize = \"0 B\"", 22, "size = 0 B: choose 1 to"),
         ("app = \"web\"\ndocument = \"0 B\"", 22, "choose 1 to"),
@@ -73,13 +73,13 @@ fn what_cannot_be_is_refused_with_line_and_remedy() {
         ("app = \"web\"\nthink = \"0 s\"", 22, "choose 1 ms to"),
         ("app = \"voice\"\nsize = \"8 B\"", 22, "choose 16 to 2200 B"),
         ("app = \"voice\"\nsize = \"1000 B\"\ndeadline = \"5 ms\"", 23, "lengthen it or send smaller ones"),
-        ("app = \"voice\"\nrate = \"0 bit/s\"", 22, "change rate or size"),
+        ("app = \"voice\"\nrate = \"0 bit/s\"", 22, "sends one never, outside "),
         ("app = \"voice\"\nrate = \"50 bit/s\"", 22, "have spurts last 3200 ms at least"),
         ("app = \"voice\"\ntalk = \"1 ms\"", 22, "hardly any spurt has one"),
         ("app = \"on-off\"\nrate = \"10 kbit/s\"\non = \"15 ms\"", 23, "have spurts last 16 ms at least"),
         ("app = \"voice\"\nevery = \"10 ms\"", 22, "unknown key 'every'"),
         ("app = \"on-off\"", 19, "lacks 'rate'"),
-        ("app = \"on-off\"\nrate = \"100 Gbit/s\"", 22, "change rate or size"),
+        ("app = \"on-off\"\nrate = \"100 Gbit/s\"", 22, "in datagrams of 200 B sends one every 16 ns, outside "),
         ("app = \"telnet\"\nsize = \"2 kB\"", 22, "choose 1 to 1400 B"),
         ("app = \"telnet\"\nsize = \"0 B\"", 22, "choose 1 to 1400 B"),
         ("app = \"on-off\"\nrate = \"1 Mbit/s\"\nsize = \"0 B\"", 23, "to 2200 B"),

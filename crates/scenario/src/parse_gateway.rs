@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_values_are_refused() {
         for (section, why) in [
             ("[gateways.c]\nmicro-blocks = true", "no gateway 'c'"),
             ("[gateways.a]\ncache = \"1 kB\"", "0 B, or lie between 128 KiB"),

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_read_and_written_and_name_the_lanes_that_were_left_out() {
+    fn links_parse_and_write_back() {
         let text = "[links.up]\nlanes = [\"modem\"]\nchoice = \"pinned+fallback\"\nmetered = [\"radio\"]\nno-bulk = [\"modem\"]\nno-small = [\"radio\"]";
         let scenario = parse(text).expect("sound");
         let link = &scenario.links[0];
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_values_are_refused() {
         for (section, why) in [
             ("[links.up]\nchoice = \"bond\"", "names no lane"),
             ("[links.up]\nlanes = [\"wire\"]", "no channel 'wire'"),

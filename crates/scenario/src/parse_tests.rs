@@ -46,7 +46,7 @@ times = "1.2"
 "#;
 
 #[test]
-fn the_good_file_means_what_it_says() {
+fn the_good_file_parses_to_its_values() {
     let s = parse(GOOD).unwrap();
     assert_eq!(s.duration, Span::from_secs(10));
     assert_eq!(s.nodes.iter().map(|n| n.name.as_str()).collect::<Vec<_>>(), ["c", "a", "s", "lone", "r"]);
@@ -91,7 +91,7 @@ fn a_fetch_and_a_flows_control_read_back() {
 const DAMAGE: &[(&str, &str, &str)] = &[
     ("duration =", "duraton =", "3: unknown key 'duraton' in the top level; did you mean 'duration'?"),
     ("duration = \"10 s\"\n", "", "1: the top level lacks 'duration': add duration = \"45 s\""),
-    ("\"10 s\"", "10", "3: duration must be a time, such as \"50 ms\", not a bare number"),
+    ("\"10 s\"", "10", "3: duration must be a time, such as \"50 ms\", not 10"),
     (
         "\"10 s\"",
         "\"10 Mbit/s\"",
@@ -99,7 +99,7 @@ const DAMAGE: &[(&str, &str, &str)] = &[
     ),
     ("\"10 s\"", "\"0 s\"", "3: duration 0 s must lie above 0 and at most 86400 s"),
     ("[nodes]", "[nodes", "5: not valid TOML: unclosed table, expected `]`"),
-    ("title = \"t\"", "title = 3", "2: title must be a text, such as \"A bad link\", not a bare number"),
+    ("title = \"t\"", "title = 3", "2: title must be a text, such as \"A bad link\", not 3"),
     ("[\"tcp-cubic\", \"wavelane\"]", "[\"tcp-cubik\"]", "4: unknown stack 'tcp-cubik'; did you mean 'tcp-cubic'?"),
     ("[\"tcp-cubic\", \"wavelane\"]", "[]", "4: no stack to run: list at least one, such as stacks = [\"wavelane\"]"),
     ("[\"tcp-cubic\", \"wavelane\"]", "[\"udp\", \"udp\"]", "4: stack 'udp' is listed twice: name each once"),
@@ -187,7 +187,7 @@ const DAMAGE: &[(&str, &str, &str)] = &[
     (
         "queue = \"250 kB\"",
         "loss = { kind = \"random\", p = 0.05 }",
-        "17: channels.air.forward.loss.p must be a share between 0 and 1, such as \"1/20\", not a bare number",
+        "17: channels.air.forward.loss.p must be a share between 0 and 1, such as \"1/20\", not 0.05",
     ),
     (
         "queue = \"250 kB\"",
@@ -387,6 +387,15 @@ fn a_file_that_is_not_there_is_named() {
         error,
         "/nonexistent/x.toml: cannot read it: No such file or directory (os error 2); check the path and its permissions"
     );
+}
+
+#[test]
+fn a_file_that_is_too_large_is_refused_by_its_size() {
+    let path = std::env::temp_dir().join(format!("wavelane-large-{}.toml", std::process::id()));
+    std::fs::write(&path, vec![b'#'; (super::FILE_MAX + 1) as usize]).unwrap();
+    let error = Scenario::load(&path).unwrap_err().to_string();
+    std::fs::remove_file(&path).unwrap();
+    assert!(error.ends_with(": cannot read it: it is larger than 4 MiB; name a smaller file"), "{error}");
 }
 
 #[test]

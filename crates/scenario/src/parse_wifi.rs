@@ -142,7 +142,8 @@ pub(crate) fn wifi(name: &str, table: &Table<'_>) -> Result<Channel, ScenarioErr
             "noise" => plain.noise_db = None,
             "fec" => plain.fec = None,
             "pcap" => (plain.captures, plain.snaplen) = (Vec::new(), SNAPLEN_MAX),
-            _ => plain.errors = None,
+            // A code without errors is refused as well.
+            _ => (plain.errors, plain.fec) = (None, None),
         }
         table.get(key).filter(|_| cell.check().is_err() && plain.check().is_ok())
     });
@@ -230,7 +231,7 @@ fn rules(table: &Table<'_>, phy: Phy) -> Result<Rules, ScenarioError> {
     if let Some(value) = named
         && word(&value, "set of rules", RULES, "\"wavelan-1995\"")?.acknowledges
     {
-        let why = format!("{}: WaveLAN cards do not speak 802.11", value.path);
+        let why = format!("{}: WaveLAN does not use the rules of 802.11", value.path);
         return Err(value.impossible(format!("{why}: remove it, or write \"wavelan-1995\"")));
     }
     if let Some(value) = ANSWERING_KEYS.iter().find_map(|key| table.get(key)) {

@@ -61,7 +61,7 @@ size = "500 B"
 "#;
 
 #[test]
-fn the_good_file_means_what_it_says() {
+fn the_good_file_parses_to_its_values() {
     let s = parse(GOOD).unwrap();
     let air = s.channel("air").unwrap();
     assert_eq!(air.between, ["ap", "s1", "s2"]);
@@ -116,7 +116,7 @@ to = "b"
 "#;
 
 #[test]
-fn high_throughput_cells_mean_what_they_say() {
+fn high_throughput_cells_parse() {
     let s = parse(HT).unwrap();
     let cell = s.channel("air").unwrap().cell().unwrap();
     assert_eq!((cell.phy, cell.rate.as_bps()), (Phy::Ht { short_guard: true }, 72_222_222));
@@ -167,7 +167,7 @@ fn high_throughput_cells_mean_what_they_say() {
 }
 
 #[test]
-fn very_high_throughput_cells_mean_what_they_say() {
+fn very_high_throughput_cells_parse() {
     let vht = HT.replace("phy = \"802.11n\"", "phy = \"802.11ac\"\nwidth = \"40 MHz\"\nstreams = 2");
     let s = parse(&vht.replace("{ frames = 16 }", "{}")).unwrap();
     let cell = s.channel("air").unwrap().cell().unwrap();
@@ -258,6 +258,12 @@ category = "video"
 "#;
 
 #[test]
+fn bit_errors_are_named_beside_a_code() {
+    let error = parse(&RICH.replace("good = \"100 ms\"", "good = \"0 s\"")).unwrap_err();
+    assert!(error.contains("channels.air.errors: mean good time of 0 s is outside"), "{error}");
+}
+
+#[test]
 fn categories_coding_and_captures_survive_the_resolved_file() {
     let s = parse(RICH).unwrap();
     let cell = s.channel("air").unwrap().cell().unwrap();
@@ -317,7 +323,7 @@ fn wavelan_has_its_own_rules_and_overhead() {
 }
 
 #[test]
-fn what_wavelan_has_not_is_refused() {
+fn wavelan_refuses_keys_of_802_11() {
     refused(
         OLD,
         &[
@@ -334,7 +340,7 @@ fn what_wavelan_has_not_is_refused() {
             (
                 "overhead = \"1 ms\"",
                 "rules = \"standard\"",
-                "11: channels.air.rules: WaveLAN cards do not speak 802.11: remove it, or write \"wavelan-1995\"",
+                "11: channels.air.rules: WaveLAN does not use the rules of 802.11: remove it, or write \"wavelan-1995\"",
             ),
             (
                 "\"1 ms\"",
@@ -579,12 +585,12 @@ const WRONG_QUEUES: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn queues_that_cannot_be_are_refused_with_their_line_and_a_remedy() {
+fn impossible_queues_are_refused_with_line_and_remedy() {
     refused(GOOD, WRONG_QUEUES);
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_its_line_and_a_remedy() {
+fn impossible_cells_are_refused_with_line_and_remedy() {
     refused(GOOD, WRONG);
     let change = format!("{GOOD}[[timeline]]\nat = \"1 s\"\nset = \"air.forward.rate\"\nto = \"1 Mbit/s\"\n");
     assert!(parse(&change).unwrap_err().contains("'air' is a wifi channel, whose parameters do not change"));

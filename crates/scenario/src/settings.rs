@@ -31,7 +31,7 @@ impl Setting {
             return Err(format!("'{key}' is no key: write one such as air.forward.rate"));
         }
         if value.is_empty() {
-            return Err(format!("{key} has no value: write one such as {key}=\"5 Mbit/s\""));
+            return Err(format!("{key} has no value: write {key}=VALUE, with the value as the file would have it"));
         }
         Ok(Self { key: key.to_owned(), value: value.to_owned() })
     }

@@ -46,7 +46,7 @@ fn values_take_the_place_of_the_files() {
 }
 
 #[test]
-fn what_cannot_be_set_is_said_with_the_key() {
+fn wrong_settings_name_their_key() {
     for (setting, part) in [
         ("airr.forward.rate=5 Mbit/s", "unknown beginning of a key 'airr'; did you mean 'air'?"),
         ("channels.arr.forward.rate=5 Mbit/s", "unknown name 'arr'; did you mean 'air'?"),
@@ -55,11 +55,15 @@ fn what_cannot_be_set_is_said_with_the_key() {
         ("air.forward.rats=5 Mbit/s", "unknown key 'rats' in [channels.air.forward]; did you mean 'rate'?"),
         ("air.kind.rate=5 Mbit/s", "channels.air.kind is no table"),
         ("duration=10", "duration: '10' is not a time"),
-        ("seed=x", "seed must be a whole number"),
+        ("seed=x", "seed must be a whole number from 0, such as 7, not a text"),
+        ("seed=1.5", "seed must be a whole number from 0, such as 7, not 1.5"),
+        ("seed=-1", "seed must be a whole number from 0, such as 7, not -1"),
     ] {
         let error = set(&[setting]).unwrap_err();
         assert!(error.contains("one_hop.toml with --set: ") && error.contains(part), "{setting}: {error}");
     }
+    let error = Setting::read("call.codec=").unwrap_err();
+    assert!(error.starts_with("call.codec has no value: write call.codec=VALUE"), "{error}");
     for wrong in ["air.forward.rate", "=5 Mbit/s", "air..rate=1", "air.forward.rate="] {
         assert!(Setting::read(wrong).is_err(), "{wrong}");
     }

@@ -50,7 +50,7 @@ fn the_command_line_adds_axes_and_replaces_the_files() {
 }
 
 #[test]
-fn what_cannot_be_swept_is_refused_with_the_reason() {
+fn wrong_sweeps_are_refused_with_the_reason() {
     for (text, part) in [
         ("[sweep]\n\"air.forward.rate\" = \"1 Mbit/s\"\n", "must be a list of values"),
         ("[sweep]\n\"air.forward.rate\" = []\n", "has 0 values"),

@@ -86,12 +86,13 @@ impl<'a> Table<'a> {
 impl<'a> Value<'a> {
     fn wrong_type(&self, expected: &'static str, example: &str) -> ScenarioError {
         let got = match self.inner {
-            DeValue::String(_) => "a text",
-            DeValue::Integer(_) | DeValue::Float(_) => "a bare number",
-            DeValue::Boolean(_) => "true or false",
-            DeValue::Datetime(_) => "a date",
-            DeValue::Array(_) => "a list",
-            DeValue::Table(_) => "a table",
+            DeValue::String(_) => "a text".into(),
+            DeValue::Integer(number) => number.to_string(),
+            DeValue::Float(number) => number.to_string(),
+            DeValue::Boolean(value) => value.to_string(),
+            DeValue::Datetime(_) => "a date".into(),
+            DeValue::Array(_) => "a list".into(),
+            DeValue::Table(_) => "a table".into(),
         };
         Problem::WrongType { key: self.path.clone(), expected, example: example.to_owned(), got }.at(self.line)
     }

@@ -3,7 +3,7 @@ use super::*;
 use proptest::prelude::*;
 
 #[test]
-fn quantities_mean_what_they_say() {
+fn quantities_parse_to_their_values() {
     assert_eq!(Rate::parse("20 Mbit/s").unwrap().as_bps(), 20_000_000);
     assert_eq!(Rate::parse("57.6 kbit/s").unwrap().as_bps(), 57_600);
     assert_eq!(Span::parse("50 ms").unwrap(), Span::from_millis(50));
@@ -17,7 +17,7 @@ fn quantities_mean_what_they_say() {
 }
 
 #[test]
-fn wrong_texts_say_what_was_expected_and_give_an_example() {
+fn wrong_quantities_show_an_example() {
     let cases = [
         (
             Rate::parse("20 MB/s").unwrap_err(),
@@ -65,7 +65,7 @@ fn wrong_texts_say_what_was_expected_and_give_an_example() {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(n in any::<u64>(), num in any::<u32>(), den in 1..=u32::MAX) {
+    fn written_quantities_read_back(n in any::<u64>(), num in any::<u32>(), den in 1..=u32::MAX) {
         prop_assert_eq!(Rate::parse(&Rate::from_bps(n).write()).unwrap().as_bps(), n);
         prop_assert_eq!(Span::parse(&Span::from_nanos(n).write()).unwrap().as_nanos(), n);
         prop_assert_eq!(Octets::parse(&Octets::new(n).write()).unwrap().get(), n);

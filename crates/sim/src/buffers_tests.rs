@@ -36,7 +36,7 @@ to = "server"
 }
 
 #[test]
-fn twice_what_the_path_holds_where_the_bytes_go() {
+fn tcp_buffers_are_twice_path_and_queue() {
     assert_eq!(over("queue = \"250 kB\"", ""), 2 * (BDP + 250_000));
     assert_eq!(over("queue = \"100 packets\"", ""), 2 * (BDP + 150_000));
     // Its length is not stated.

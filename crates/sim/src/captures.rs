@@ -171,5 +171,5 @@ impl Sink {
 
 fn unwritable(path: &Path, why: &Error) -> BackendError {
     let path = path.display();
-    BackendError::Unable(format!("cannot write {path}: {why}; free space, or choose another --out"))
+    BackendError::Unable(format!("cannot write {path}: {why}; use --out with a writable folder that has free space"))
 }

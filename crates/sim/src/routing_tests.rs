@@ -45,7 +45,7 @@ fn shortest_counts_gateways_and_etx_transmissions() {
 }
 
 #[test]
-fn further_ways_stand_by_with_what_they_cost() {
+fn detours_carry_their_metric() {
     let scenario = mesh("routing = \"etx\"");
     let shape = Shape::new(&scenario);
     let (a, f) = (shape.node("a").unwrap(), shape.node("f").unwrap());

@@ -153,7 +153,7 @@ fn tshark_reads_bursts_priorities_and_the_ack_policy() {
 }
 
 #[test]
-fn tshark_reads_what_a_station_received_in_error() {
+fn tshark_reads_frames_received_in_error() {
     let (_, file) =
         capture(&hidden(Rules::standard()), CapturePoint::Station(0), Handling::default(), Span::from_millis(500));
     let Some(frames) = read_back("broken", &file) else { return };

@@ -64,7 +64,7 @@ fn sealing_may_cost_a_quarter() {
 }
 
 #[test]
-fn a_missing_peer_is_inconclusive_with_its_remedy_and_the_rest_is_judged() {
+fn a_missing_peer_is_inconclusive_with_its_remedy() {
     let mut cells = cells(2.0, 1.0);
     for cell in cells.iter_mut().filter(|c| c.stack == "kcptun") {
         cell.runs.clear();
@@ -82,7 +82,7 @@ fn a_missing_peer_is_inconclusive_with_its_remedy_and_the_rest_is_judged() {
 }
 
 #[test]
-fn cost_is_what_exceeds_plain_forwarding() {
+fn cost_excludes_plain_forwarding() {
     let rows = judge(&cells(2.0, 1.0), &[]);
     let cost = |stack: &str, metric: &str| {
         rows.iter().find(|r| r.stack == stack && r.metric == metric && !r.case.is_empty()).and_then(|r| r.value)

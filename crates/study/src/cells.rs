@@ -224,7 +224,7 @@ pub(crate) fn judge(row: &mut Row, aim: Aim) {
     row.why = format!("{value:.3}, wanted {words}{straddles}");
 }
 
-/// Makes a row about runs that prove nothing inconclusive.
+/// Makes a row about invalid runs inconclusive.
 pub(crate) fn unproven(row: &mut Row, stacks: &[&StackResult]) {
     if let Some(why) = stacks.iter().find_map(|s| s.inconclusive.as_ref()) {
         row.verdict = Verdict::Inconclusive;
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aim_passes_fails_or_cannot_be_told() {
+    fn an_aim_passes_fails_or_is_inconclusive() {
         assert_eq!(judged(&[0.9], Aim::AtLeast(0.9)).0, Verdict::Pass);
         assert_eq!(judged(&[0.9], Aim::Above(0.9)).0, Verdict::Fail);
         assert_eq!(judged(&[150.1], Aim::AtMost(150.0)).0, Verdict::Fail);

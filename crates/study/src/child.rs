@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_prints_is_read_to_its_end() {
+    fn a_programs_output_is_read_to_its_end() {
         let run = AtomicBool::new(false);
         let mut command = Command::new("sh");
         // More than a pipe holds, on both.

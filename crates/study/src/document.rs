@@ -78,6 +78,13 @@ pub struct Row {
 }
 
 impl Row {
+    /// [`Row::why`] without the value that it often begins with, for places where the value stands before it.
+    pub fn reason(&self) -> &str {
+        let number = self.value.map(|v| format!("{v:.3}"));
+        let rest = number.and_then(|number| self.why.strip_prefix(&format!("{number}, ")));
+        rest.unwrap_or(&self.why)
+    }
+
     /// A row without case, value and verdict.
     pub(crate) fn new(id: &str, backend: &str, stack: &str, metric: &str, unit: &str) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! Meshes that nobody chose, with faults that nobody planned: whatever is lost, doubled, cut or forgotten on the way, every
-//! byte arrives once and in order, or the application is told.
+//! Random meshes with random faults: despite loss, duplication, partitions and crashes every byte arrives once and in order, or
+//! the application gets an error.
 
 use crate::document::{Edition, Row, StudyDocument};
 use crate::kept::Kept;
@@ -122,7 +122,7 @@ fn rows(seed: u64, worlds: &[World]) -> Vec<Row> {
     ended.why = "from the healing and the last reader's pause to the end of a world's last flow".into();
     let told = [
         ("flows_complete", sum(|o| o.complete), "ended with everything they asked for"),
-        ("flows_refused", sum(|o| o.refused), "told that there is no way, or no room, before they began"),
+        ("flows_refused", sum(|o| o.refused), "refused for want of a path or of room before they began"),
         ("flows_reset", sum(|o| o.reset), "a gateway at one end had lost its memory"),
         ("flows_deceived", sum(|o| o.deceived), "reset or refused because only a lying relay connects their ends"),
         ("lies_caught", sum(|o| o.caught), "times that an edge of a sealed flow found a relay out"),

@@ -165,7 +165,7 @@ pub const STUDIES: &[Study] = &[
     },
     Study {
         id: hop_swarm::ID,
-        about: "meshes of 2 to 12 gateways with loss, damage, partitions, crashes and slow readers: every byte once or told",
+        about: "meshes of 2 to 12 gateways with loss, damage, partitions, crashes and slow readers: every byte arrives once, or the application gets an error",
         takes: ["3 min", "60 min"],
         backend: "sim",
         parts: &[],

@@ -62,7 +62,7 @@ fn a_goodput_above_the_link_is_a_failed_measurement() {
 }
 
 #[test]
-fn claims_compare_per_seed_and_slow_rivals_do_not_count_for_delay() {
+fn claims_pair_seeds_and_skip_slow_rivals() {
     let rows = judged(vec![
         stack("tcp-cubic", [1e6, 1e6], 100.0),
         stack("tcp-bbr", [8e6, 32e6], 100.0),
@@ -109,7 +109,7 @@ fn the_seeds_runs_become_one_document() {
 }
 
 #[test]
-fn every_seed_is_a_cell_of_its_own_and_says_how_to_repeat_it() {
+fn every_seed_is_a_cell_with_its_command() {
     let [one, two] = [cell(3, "seed-3"), cell(4, "seed-4")];
     let folder = crate::fixtures::Folder::new("main-job");
     let options = crate::fixtures::options(&folder.0);

@@ -41,7 +41,7 @@ fn cells(row: &Row) -> [String; 6] {
         row.metric.clone(),
         number(row.value, row.ci95).unwrap_or("-".into()),
         number(row.bound, None).unwrap_or_default(),
-        row.why.clone(),
+        row.reason().to_owned(),
     ]
 }
 
@@ -70,7 +70,7 @@ fn sentences(document: &StudyDocument) -> Vec<String> {
         0 => format!("Nothing was judged; {} values are reported.", document.rows.len()),
         all => {
             let (failed, open) = (count(Verdict::Fail), count(Verdict::Inconclusive));
-            let rest: Vec<String> = [(failed, "fail"), (open, "prove nothing")]
+            let rest: Vec<String> = [(failed, "fail"), (open, "are inconclusive")]
                 .into_iter()
                 .filter(|(n, _)| *n > 0)
                 .map(|(n, what)| format!("{n} {what}"))
@@ -85,12 +85,12 @@ fn sentences(document: &StudyDocument) -> Vec<String> {
         // Nothing is claimed across the cases: those that were judged say what came out.
         claims = judged.iter().collect();
     }
-    // Failures first, then what is said of all cases.
+    // Failures first, then claims over all cases.
     claims.sort_by_key(|row| (row.verdict != Verdict::Fail, !row.case.is_empty()));
     let say = |row: &&&Row| {
         let case = if row.case.is_empty() { String::new() } else { format!(" ({})", case_words(row)) };
         let value = row.value.map_or("none".into(), |v| human(v, row.ci95, &row.unit));
-        format!("{}{case}, {}: {} = {value}: {}", row.stack, row.verdict.word(), row.metric, row.why)
+        format!("{}: {}{case}, {} {value}; {}", row.verdict.word(), row.stack, row.metric, row.reason())
     };
     said.extend(claims.iter().take(SAID_MAX).map(say));
     if claims.len() > SAID_MAX {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_study_says_what_came_out_and_draws_its_metrics() {
+    fn a_study_page_has_its_finding_and_charts() {
         let rows = vec![
             row("none", "wavelane", 18.4e6, Verdict::Pass),
             row("none", "tcp-bbr", 18.1e6, Verdict::Info),
@@ -289,18 +289,26 @@ mod tests {
         let document = StudyDocument::new("x", Edition::Quick, 1, rows);
         let said = sentences(&document);
         assert_eq!(said[0], "Of 3 judged rows 2 pass, 1 fail.");
-        assert_eq!(said[1], "wavelane (loss 5 %), fail: goodput_bps = 9 Mbit/s: the reason");
-        assert_eq!(said[2], "wavelane, pass: goodput_bps = 3.53 Gbit/s: the reason");
+        assert_eq!(said[1], "fail: wavelane (loss 5 %), goodput_bps 9 Mbit/s; the reason");
+        assert_eq!(said[2], "pass: wavelane, goodput_bps 3.53 Gbit/s; the reason");
         assert_eq!(said.len(), 3);
         let judged = vec![row("none", "wavelane", 18.4e6, Verdict::Pass), row("none", "tcp-bbr", 1.0, Verdict::Info)];
         let only = sentences(&StudyDocument::new("x", Edition::Quick, 1, judged));
-        assert_eq!(only[1..], ["wavelane (loss none), pass: goodput_bps = 18.4 Mbit/s: the reason"]);
+        assert_eq!(only[1..], ["pass: wavelane (loss none), goodput_bps 18.4 Mbit/s; the reason"]);
         let drawn = spreads(&document);
         assert_eq!(drawn.len(), 1);
         assert_eq!(drawn[0].series, ["wavelane", "tcp-bbr"]);
         let labels: Vec<&str> = drawn[0].rows.iter().map(|r| r.label.as_str()).collect();
         assert_eq!(labels, ["loss none", "loss 5 %", "all cases"]);
         assert_eq!(drawn[0].rows[0].points, [(0, 18.4e6, None), (1, 18.1e6, None)]);
+    }
+
+    #[test]
+    fn a_reason_leaves_out_the_value() {
+        let of =
+            |why: &str| Row { why: why.into(), ..row("none", "wavelane", 0.75, Verdict::Fail) }.reason().to_owned();
+        assert_eq!(of("0.750, wanted 0.8 to 1.5"), "wanted 0.8 to 1.5");
+        assert_eq!(of("not run: no bbr"), "not run: no bbr");
     }
 
     #[test]

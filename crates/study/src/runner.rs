@@ -1,5 +1,5 @@
 //! Runs the tasks of a study on several threads: what is finished already is taken over, the rest starts with the
-//! longest, and whoever waits is told how many are over.
+//! longest, and progress is reported.
 
 use crate::StudyError;
 use crate::kept::Kept;

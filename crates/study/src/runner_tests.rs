@@ -33,7 +33,7 @@ fn go(
 }
 
 #[test]
-fn what_is_found_is_not_done_again_and_the_longest_goes_first() {
+fn kept_tasks_are_skipped_and_the_longest_run_first() {
     let run = AtomicBool::new(false);
     let (worked, counts, result) = go(&[1, 4, 2, 5, 3], &[4], 1, &run, |task| Ok(*task));
     assert_eq!(worked, [5, 3, 2, 1]);
@@ -56,7 +56,7 @@ fn several_workers_give_the_same_results_in_the_same_order() {
 }
 
 #[test]
-fn an_error_stops_what_has_not_begun() {
+fn an_error_stops_further_tasks() {
     let run = AtomicBool::new(false);
     let (worked, _, result) = go(&[9, 8, 7, 6], &[], 1, &run, |task| match task {
         8 => Err(RunError::Refused("no".into()).into()),

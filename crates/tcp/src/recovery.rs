@@ -170,7 +170,7 @@ mod tests {
 
     /// RFC 9937: below the threshold it sends what arrived, and one segment more only where all goes well.
     #[test]
-    fn prr_is_bound_to_what_arrives_when_much_was_lost() {
+    fn prr_below_the_threshold_sends_the_delivered_bytes() {
         let mut prr = Prr::new(20_000);
         assert_eq!(prr.on_ack(1_000, 2_000, 10_000, 1_000, false), 1_000);
         prr.out += 1_000;

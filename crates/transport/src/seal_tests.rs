@@ -98,7 +98,7 @@ fn the_end_is_a_parcel_and_nothing_follows_it() {
 }
 
 #[test]
-fn a_word_is_news_once_and_only_what_it_says() {
+fn sealed_words_are_accepted_once_and_unchanged() {
     let (mut ingress, mut egress) = agreed([false, true]);
     let reach = |received| Reach { received, finished: false };
     let first = egress.word(WordIn::Progress, reach(10));
@@ -116,7 +116,7 @@ fn a_word_is_news_once_and_only_what_it_says() {
 proptest! {
     /// A relay may cut where it likes, and gains nothing by changing, leaving out, doubling or exchanging octets.
     #[test]
-    fn what_was_tampered_with_does_not_open(
+    fn altered_parcels_do_not_open(
         lengths in proptest::collection::vec(1usize..200, 2..6),
         split in any::<prop::sample::Index>(),
         fault in 0..4u8,

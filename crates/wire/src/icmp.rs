@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_names_the_connection_and_what_fits() {
+    fn too_big_names_connection_and_mtu() {
         for (v6, router) in [(false, "198.51.100.1"), (true, "2001:db8::9")] {
             let packet = offending(v6);
             let mut buf = [0; 256];

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_what_the_page_says_and_reads_back() {
+    fn a_key_log_line_has_its_documented_form() {
         let key = LoggedKey { receiver: 0x1a2b, suite: Suite::Aes256Gcm, key: core::array::from_fn(|i| i as u8) };
         let line = "00001a2b aes-256-gcm 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
         assert_eq!(key.to_string(), line);

@@ -56,7 +56,7 @@ pub enum Event {
 /// A full-duplex medium between two ports; see the module.
 ///
 /// A batch ([`FrameMeta::segment`]) is taken apart on arrival and its frames are treated one by one. The ECN mark
-/// handed in comes out with the frame, as a queue that marks has left it: whoever fetches the frame writes it into the
+/// handed in comes out with the frame, as a queue that marks has left it: the caller that fetches the frame writes it into the
 /// header. Queues that tell flows apart do so by [`FrameMeta::flow`]. Being woken late moves no frame's fate: schedules follow the deadlines,
 /// not the wake-ups.
 pub struct Cable {
@@ -151,7 +151,7 @@ impl Cable {
         queueing.discipline != Discipline::Fifo
     }
 
-    /// Events that were not kept because nobody fetched the earlier [`EVENTS_BOUND`].
+    /// Events dropped because the caller had not fetched the earlier [`EVENTS_BOUND`].
     pub fn events_missed(&self) -> u64 {
         self.events.missed
     }

@@ -36,7 +36,7 @@ impl GilbertElliott {
         Self { good, bad, dice, in_bad: false, until, at: start }
     }
 
-    /// Divides the interval from `from` to `to` between the states and forgets what lies before `to`.
+    /// Divides the interval from `from` to `to` between the states and drops the history before `to`.
     ///
     /// Questions are asked in order of time; what lies before the last one's end, or before the start of the
     /// process, is left out of the interval.

@@ -255,7 +255,7 @@ impl Wifi {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ending {
     Acknowledged,
-    /// Sent, and nobody acknowledges it.
+    /// Sent without acknowledgement.
     Unanswered,
     GivenUp,
 }

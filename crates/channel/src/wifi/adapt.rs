@@ -55,7 +55,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Of so many rates it knows nothing.
+    /// Number of rates without a measurement.
     pub(super) fn new(rates: usize) -> Self {
         Self {
             known: vec![Known::default(); rates],

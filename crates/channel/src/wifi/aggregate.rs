@@ -85,7 +85,7 @@ impl Wifi {
         self.gather(station, index, to, fits);
         let this = &mut self.contenders[index];
         let (mut length, mut frames) = (0, 0);
-        // What nobody acknowledges stays in its place between the others.
+        // Frames sent without acknowledgement keep their place between the others.
         let until_alone =
             this.queue.iter_mut().take_while(|frame| !frame.no_ack || frame.to != to && frame.to != station);
         for frame in until_alone.filter(|frame| frame.to == to && !frame.no_ack) {

@@ -21,7 +21,7 @@ pub const SNAPLEN_MAX: usize = SNAPLEN_MIN + 8 + FRAME_MAX;
 /// Where frames are captured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CapturePoint {
-    /// Every frame once, whoever hears it.
+    /// Every frame once, regardless of its receivers.
     Medium,
     /// What this station sends, and what it receives whole or in error.
     Station(usize),
@@ -70,7 +70,7 @@ impl Wifi {
         tap.spare.push(kept);
         Some(captured)
     }
-    /// Frames not captured because nobody fetched the earlier [`CAPTURES_BOUND`].
+    /// Frames not captured because the caller had not fetched the earlier [`CAPTURES_BOUND`].
     pub fn captures_missed(&self) -> u64 {
         self.tap.as_ref().map_or(0, |tap| tap.missed)
     }

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn stations_hidden_from_each_other_share_what_they_hear_of_the_hub() {
+    fn hidden_stations_share_one_class() {
         let mut star = ReachMap::none(4);
         for leaf in 1..4 {
             star.set_both(0, leaf, Reach::FULL).unwrap();
@@ -99,7 +99,7 @@ mod tests {
         let division = Division::new(&star, true, 1, 1);
         assert_eq!(division.class_of, [None, Some(0), Some(0), Some(0)]);
         assert_eq!(division.audience[1], [(Home::Alone(0), Reach::FULL)]);
-        // One leaf that is louder at another one is like nobody else.
+        // A leaf with a louder signal at another leaf is in a class of its own.
         star.set(1, 2, Reach::SENSED).unwrap();
         assert_eq!(Division::new(&star, true, 1, 1).class_of[2], None);
     }

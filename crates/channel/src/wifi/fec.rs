@@ -210,7 +210,7 @@ mod tests {
 
     /// The table of block failures at a bit error rate of 1/100, computed apart from this code.
     #[test]
-    fn blocks_fail_as_the_binomial_says() {
+    fn block_failures_follow_the_binomial() {
         let errors = BitErrors {
             good: Span::from_millis(100),
             bad: Span::from_millis(33),

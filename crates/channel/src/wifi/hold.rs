@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_within_the_window_is_noticed_together() {
+    fn holds_within_the_window_are_sensed_together() {
         let window = Span::from_micros(4);
         let mut apart = Hold::NONE;
         apart.extend(at(100), at(300), window);

@@ -83,7 +83,7 @@ pub enum Event {
         /// Length as handed in, in bytes.
         octets: usize,
     },
-    /// A frame that nobody acknowledges has been sent.
+    /// A frame was sent without acknowledgement.
     Sent {
         /// When it ended.
         at: Instant,
@@ -259,11 +259,11 @@ impl Wifi {
     pub fn next_ready(&self) -> Option<PortId> {
         self.ready.front().map(|ready| ready.port)
     }
-    /// Events that were not kept because nobody fetched the earlier [`EVENTS_BOUND`].
+    /// Events dropped because the caller had not fetched the earlier [`EVENTS_BOUND`].
     pub fn events_missed(&self) -> u64 {
         self.events_missed
     }
-    /// Received frames that were not kept because nobody fetched the earlier [`READY_BOUND`].
+    /// Received frames dropped because the caller had not fetched the earlier [`READY_BOUND`].
     pub fn frames_missed(&self) -> u64 {
         self.frames_missed
     }

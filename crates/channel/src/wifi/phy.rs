@@ -93,7 +93,7 @@ impl Phy {
     pub const fn wavelan(overhead: Span) -> Self {
         Self::WaveLan { lead: Span::from_nanos(overhead.as_nanos().saturating_sub(WAVELAN_WAITS.as_nanos())) }
     }
-    /// What [`Phy::wavelan`] was told, or what it made of too little; `None` for 802.11.
+    /// The overhead given to [`Phy::wavelan`], raised to its minimum; `None` for 802.11.
     pub fn wavelan_overhead(self) -> Option<Span> {
         match self {
             Self::WaveLan { lead } => Some(lead + WAVELAN_WAITS),

@@ -150,7 +150,7 @@ pub enum ConfigError {
     #[error("WaveLAN's frames are not 802.11, so no capture file can hold them: leave the capture out")]
     NoCapture,
     /// WaveLAN under the rules of 802.11.
-    #[error("WaveLAN cards do not speak 802.11: use its own rules \"wavelan-1995\" in place of \"{0}\"")]
+    #[error("WaveLAN does not use the rules of 802.11: use its own rules \"wavelan-1995\" in place of \"{0}\"")]
     NotWaveLan(&'static str),
     /// A captured frame would lose its header, or could not be as long.
     #[error("{0} bytes kept of each captured frame are outside {SNAPLEN_MIN} to {SNAPLEN_MAX}: choose a number inside")]

@@ -12,7 +12,7 @@ pub struct Rules {
     pub name: &'static str,
     /// Bytes of MAC header, FCS and LLC/SNAP around each frame handed in.
     pub overhead: usize,
-    /// Whether data frames are acknowledged. Without, each is sent once, announces nothing and makes nobody wait EIFS.
+    /// Whether data frames are acknowledged. Without, each is sent once, sets no NAV and causes no EIFS.
     pub acknowledges: bool,
     /// The window of the back-off after a station's own frame, if it is not CWmin.
     pub after_own: Option<u32>,

@@ -21,7 +21,7 @@ impl wavelane_queue::Queued for Queued {
     fn flow(&self) -> u64 {
         self.flow
     }
-    /// As on a cable, nobody tells.
+    /// As on a cable, without an event.
     fn heeds_drops(&self) -> bool {
         true
     }

@@ -182,7 +182,7 @@ pub struct Tally {
     pub cts_missing: u64,
     /// Frames acknowledged.
     pub acknowledged: u64,
-    /// Frames sent once that nobody acknowledges: without ACK by request, and to everybody.
+    /// Frames sent once without acknowledgement: by request, and broadcasts.
     pub unacknowledged: u64,
     /// Times that one category of the station had to give way to a higher one at the same instant.
     pub internal_collisions: u64,

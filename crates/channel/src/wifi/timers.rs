@@ -82,7 +82,7 @@ mod tests {
     use wavelane_base::Seed;
 
     #[test]
-    fn deadlines_come_out_by_time_rank_and_owner_like_from_a_sorted_list() {
+    fn deadlines_are_ordered_by_time_rank_and_owner() {
         let mut dice = Seed(3).chance("timers");
         for owners in [1, 2, 3, 50, 64, 65] {
             let mut timers = Timers::new(owners);

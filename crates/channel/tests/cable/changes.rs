@@ -49,7 +49,7 @@ fn a_step_of_rate_is_exact_over_many_frames() {
 }
 
 #[test]
-fn what_a_fast_rate_had_left_over_does_not_speed_up_a_slow_one() {
+fn a_rate_change_drops_the_fractional_bits() {
     // 8 B at 3 Gbit/s end at 22 ns, 2 bits early; at 1 bit/s those would be 2 s.
     let config = DirectionConfig { rate: mbit(3_000), ..Default::default() };
     let end = Instant::from_nanos(22);
@@ -71,7 +71,7 @@ fn a_falling_delay_reorders_only_if_asked_to() {
 }
 
 #[test]
-fn a_smaller_queue_keeps_what_waits_and_refuses_what_comes() {
+fn a_smaller_queue_keeps_its_frames_and_drops_new_ones() {
     let config = DirectionConfig { rate: mbit(8), ..Default::default() };
     let mut offers = steady(50, 1_000, ms(0), Span::ZERO);
     offers.push((us(10_500), frame(50, 1_000)));
@@ -105,7 +105,7 @@ fn a_change_of_probability_leaves_the_bursts_where_they_are() {
 }
 
 #[test]
-fn a_refused_change_changes_nothing_and_says_what_to_do() {
+fn a_refused_change_changes_nothing() {
     let mut cable = cable(1, DirectionConfig { rate: mbit(1), ..Default::default() });
     let refused = cable.set(ms(1), Direction::Forward, Parameter::Rate(Some(Rate::from_bps(0))));
     assert_eq!(refused, Err(ConfigError::RateZero));

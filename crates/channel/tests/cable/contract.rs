@@ -82,7 +82,7 @@ fn a_flooded_cable_stays_within_its_memory() {
 }
 
 #[test]
-fn a_batch_is_taken_apart_and_the_ecn_mark_comes_through() {
+fn a_batch_is_split_and_keeps_its_ecn_mark() {
     let mut cable = cable(1, DirectionConfig { rate: mbit(8), ..Default::default() });
     let meta = FrameMeta { segment: Some(1_000), ecn: Ecn::Ect1, ..FrameMeta::default() };
     cable.handle_frame(ms(0), A, &mut frame(0, 2_500), meta);

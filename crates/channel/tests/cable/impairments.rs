@@ -42,7 +42,7 @@ fn a_higher_probability_loses_a_superset() {
 }
 
 #[test]
-fn switching_one_impairment_on_moves_no_other_ones_draws() {
+fn impairments_have_independent_draws() {
     let base = DirectionConfig { rate: mbit(2), jitter: Span::from_millis(3), keep_order: false, ..Default::default() };
     let jitter_only = run(base.clone());
     let loss_only = run(DirectionConfig { loss: random(1, 10), ..Default::default() });
@@ -158,7 +158,7 @@ fn a_reordered_frame_is_overtaken_and_delays_no_other() {
 }
 
 #[test]
-fn a_trace_loses_what_it_lists() {
+fn a_loss_trace_drops_its_frames_and_intervals() {
     let frames = LossConfig::Trace(LossTrace::Frames(vec![0, 7, 8, 39_999]));
     assert_eq!(run(DirectionConfig { loss: frames, ..Default::default() }).lost(Cause::Loss), [0, 7, 8, 39_999]);
     let windows = LossConfig::Trace(LossTrace::Intervals(vec![(ms(3), ms(5)), (ms(10), ms(11))]));

@@ -75,7 +75,7 @@ fn a_sparse_flow_passes_a_bulk_flow_unless_a_ring_holds_it_up() {
 }
 
 #[test]
-fn what_can_be_marked_comes_out_marked() {
+fn ecn_capable_frames_are_marked() {
     for discipline in [Discipline::CoDel(CoDelTimes::default()), Discipline::DualPi2(Span::from_millis(15))] {
         let mut cable = cable(1, named(discipline, 10_000, 0));
         let meta = FrameMeta { ecn: Ecn::Ect0, flow: 1, ..FrameMeta::default() };
@@ -98,7 +98,7 @@ fn what_can_be_marked_comes_out_marked() {
 }
 
 #[test]
-fn another_discipline_takes_over_what_waits() {
+fn a_new_discipline_takes_over_the_queue() {
     let offers = steady(300, 1_500, ms(0), Span::from_nanos(1));
     let fq = Queueing { discipline: Discipline::FqCoDel(CoDelTimes::default()), ring: 2 };
     let changes = [

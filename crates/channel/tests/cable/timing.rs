@@ -52,7 +52,7 @@ fn an_idle_link_carries_nothing_over() {
 }
 
 #[test]
-fn a_queue_counts_what_waits_and_drops_the_tail() {
+fn a_full_queue_drops_the_tail() {
     let burst = steady(100, 1_000, ms(1), Span::ZERO);
     for (queue, waits) in [
         (QueueLimit::Packets(10), 10),
@@ -97,7 +97,7 @@ fn a_lost_frame_used_its_airtime() {
 }
 
 #[test]
-fn an_outage_takes_what_enters_service_in_it_and_nothing_else() {
+fn an_outage_drops_frames_that_enter_service_in_it() {
     // One frame of 1 ms each 2 ms; outage from 10 to 20 ms: frames 5..=9 enter service in it.
     let outages = vec![(ms(10), ms(20)), (us(100_500), us(101_500))];
     let config = DirectionConfig { rate: mbit(8), outages, ..Default::default() };

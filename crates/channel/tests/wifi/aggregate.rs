@@ -79,7 +79,7 @@ fn exchange(phy: Phy, mcs: u8, frames: u64) -> (u64, f64, f64) {
 
 /// One sender: a back-off of 7.5 slots, DIFS, the aggregate, SIFS, its answer. Several: Bianchi's model with that aggregate.
 #[test]
-fn saturated_aggregates_carry_what_the_closed_forms_say() {
+fn saturated_aggregates_match_the_closed_forms() {
     let warm = Span::from_millis(500);
     let mut rows = Vec::new();
     let cases = [

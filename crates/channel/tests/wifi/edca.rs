@@ -150,7 +150,7 @@ fn the_cycle_without_acknowledgement_is_difs_back_off_and_frame() {
 
 /// With DCF's parameters in every category EDCA is DCF, draw for draw.
 #[test]
-fn equal_parameters_give_what_dcf_gives() {
+fn edca_with_equal_parameters_equals_dcf() {
     for rules in [Rules::standard(), Rules::ns3_3_44(), Rules::bianchi_2000()] {
         for phy in [OFDM_54, HR_11] {
             let dcf = cell(phy, rules, 11);

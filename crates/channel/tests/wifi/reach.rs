@@ -68,7 +68,7 @@ fn hidden_stations_collide_and_an_rts_helps_them() {
 
 /// Station 1 hears station 2 and gives way; station 2 hears nothing of station 1 and talks over it.
 #[test]
-fn a_station_that_does_not_hear_the_other_talks_over_it() {
+fn hidden_stations_collide() {
     let one_way = triangle(OFDM_6, Rules::standard(), [Reach::default(), Reach::FULL]);
     let run = saturate(1, &one_way, &uplink(2), WARM, MEASURED);
     let (polite, deaf) = (&run.tallies[1], &run.tallies[2]);
@@ -171,7 +171,7 @@ fn capture_saves_the_stronger_of_two_hidden_stations() {
 /// Independent bit errors, as a Gilbert-Elliott process whose states are alike: a try fails unless all bits of data
 /// and ACK survive.
 #[test]
-fn bit_errors_cost_what_they_must() {
+fn bit_errors_lose_the_expected_share() {
     let ber = Ratio::new(1, 50_000).unwrap();
     let errors =
         |per| BitErrors { good: Span::from_millis(100), bad: Span::from_millis(33), in_good: ber, in_bad: ber, per };

@@ -97,7 +97,7 @@ fn exchange(config: &WifiConfig, len: usize) -> (Span, Span) {
 }
 
 #[test]
-fn a_frame_and_its_ack_take_what_the_standard_says() {
+fn a_frame_and_its_ack_last_as_in_the_standard() {
     // PHY, rate, and the fastest basic rate not above it, for answers and RTS (10.7.6.5.2); basic are 6, 12 and 24
     // (OFDM) and 1 and 2 Mbit/s (DSSS). Data is 1,500 + 36 bytes.
     let rates = [

@@ -98,7 +98,7 @@ fn exchange(phy: Phy, mcs: u8, most: Aggregate) -> (u64, f64, f64) {
 
 /// One sender: a back-off of 7.5 slots, DIFS, the aggregate, SIFS, its answer. Several: Bianchi's model with that aggregate.
 #[test]
-fn saturated_aggregates_carry_what_the_closed_forms_say() {
+fn saturated_aggregates_match_the_closed_forms() {
     let most = |frames| Aggregate { frames, ..Aggregate::LARGEST_VHT };
     let cases = [
         (vht(Width::Mhz20, 1, false), 0, most(64), 1),
@@ -186,7 +186,7 @@ fn width_and_streams_divide_the_power() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_values_are_refused() {
     let phy = vht(Width::Mhz80, 2, false);
     let good = cell_of(phy, 9, Aggregate::LARGEST_VHT, Rules::standard(), 3);
     assert_eq!(good.check(), Ok(()));

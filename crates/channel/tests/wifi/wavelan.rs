@@ -104,7 +104,7 @@ fn one_way_hidden_stations_spoil_one_direction() {
 }
 
 #[test]
-fn what_wavelan_has_not_is_refused_with_a_remedy() {
+fn wavelan_refuses_802_11_features() {
     let refused = |config: WifiConfig| Wifi::new(Seed(1), "air", &config).map(|_| ()).unwrap_err().to_string();
     let rts = refused(WifiConfig { rts_threshold: 500, ..wavelan(700, 2) });
     assert_eq!(

@@ -38,7 +38,7 @@ fn place_of(address: Option<&String>, bound: SocketAddr) -> (String, Option<Stri
     }
 }
 
-/// Peers that may reach nothing although nobody said so.
+/// Peers that may reach nothing because the file lists no networks, not because it says so.
 pub(super) fn unreachable(config: &Config) -> Vec<String> {
     let unsaid = config.peers.iter().filter(|peer| config.serves.is_none() && peer.allow_targets.is_none());
     let names: Vec<String> = unsaid.map(|peer| format!("'{}'", peer.name)).collect();

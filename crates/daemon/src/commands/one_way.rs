@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_strict_filter_before_a_one_way_lane_is_warned_of_where_it_counts() {
+    fn check_warns_of_a_strict_rp_filter() {
         let dir = std::env::temp_dir().join(format!("wavelane-rp-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         for (name, value) in

@@ -31,7 +31,7 @@ impl Config {
             if number.is_some_and(|a| !both && a.is_ipv4() != self.listen.is_ipv4()) {
                 return Err(value(
                     format!("peer '{}': address", p.name),
-                    "is of an IP version that `listen` does not speak: listen on [::]:4780 for both",
+                    "is of another IP version than `listen`: listen on [::]:4780 for both",
                 ));
             }
             if !p.lanes.is_empty() && p.lanes.iter().all(|lane| lane.ways == Ways::In) {
@@ -56,7 +56,7 @@ impl Config {
                 return Err(value(
                     format!("peer '{}': lane.address", p.name),
                     format!(
-                        "{address} is of an IP version that `listen` does not speak: listen on [::]:4780 for both, or give the lane a `local` address"
+                        "{address} is of another IP version than `listen`: listen on [::]:4780 for both, or give the lane a `local` address"
                     ),
                 ));
             }

@@ -22,7 +22,7 @@ pub(super) const CALLERS_KEPT: usize = 16;
 #[derive(Clone)]
 pub(super) struct Contact {
     pub(super) up: bool,
-    /// It was silent for so long that nobody is to wait for it.
+    /// It was silent for so long that requests to it are refused.
     pub(super) down: bool,
     /// Since when it is up, or is not.
     pub(super) since: Instant,
@@ -170,7 +170,7 @@ impl Daemon {
         let named = self.names.addresses().get(peer).and_then(|lanes| lanes.first().copied().flatten());
         if configured { named } else { self.gateway.peer_address(PeerId(peer)) }
     }
-    /// Somebody calls under a key that is nobody's.
+    /// A caller's key belongs to no configured peer.
     pub(super) fn unknown_caller(&mut self, public_key: [u8; 32], from: Option<SocketAddr>) {
         let is_there = |peer: &usize| self.address_of(*peer).zip(from).is_some_and(|(a, b)| a.ip() == b.ip());
         if let Some(peer) = (0..self.peers.len()).filter(|p| !self.peers[*p].up).find(is_there) {
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn port_unreachable_explains_a_minute_of_silence_unless_another_cause_follows() {
+    fn port_unreachable_explains_silence_for_a_minute() {
         let (here, there) = (SocketAddr::from(([192, 0, 2, 7], 4780)), SocketAddr::from(([192, 0, 2, 8], 4780)));
         let mut contact = Contact::new(Instant::ZERO);
         let mut weigh = |s, address, cause: &Cause| contact.weigh(Instant::from_secs(s), address, cause.clone());

@@ -89,7 +89,7 @@ impl Daemon {
         }
         Ok(plan)
     }
-    /// The gateway uses these ports now: sockets that nobody has any more are closed.
+    /// The gateway uses these ports now: sockets no longer in use are closed.
     pub(super) fn set_ports(&mut self, plan: PortPlan) {
         self.lanes.resize_with(plan.sockets.len() + 1, || LanePort::new(None));
         self.devices.ports.resize(plan.sockets.len(), None);

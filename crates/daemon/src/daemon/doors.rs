@@ -118,7 +118,7 @@ impl Daemon {
         if let Err(why) = self.judge_target(peer, target) {
             return self.gateway.refuse(self.now, flow, why);
         }
-        // An application on the far gateway itself by a loopback address has no address we could speak from.
+        // An application on the far gateway that uses a loopback address has no source address that we could use.
         // Nor has one of the other family, which a plain forward may bring.
         let same_family = source.is_ipv4() == target.is_ipv4();
         let keep = self.config.source == Source::Keep && same_family && !source.ip().is_loopback();
@@ -257,7 +257,7 @@ impl Daemon {
                 if self.is_down(peer) {
                     return self.pass_or_refuse(peer, &syn, Some(held));
                 }
-                // Behind us it would go on plainly: the far gateway must not speak for the same connection.
+                // The application's connection continues plainly: the far gateway must not keep a second one.
                 if self.is_passed(syn.target.ip()) {
                     self.counters.one("connections_passed");
                     return self.let_go(held);

@@ -1,5 +1,5 @@
-//! Peers that are down: nobody is left waiting for them. Where `on_failure` is `open` their networks are given back to the
-//! kernel, which forwards plainly; where it is `closed`, and where there is no plain way, whoever asks is refused at once.
+//! Peers that are down: applications must not wait for them. Where `on_failure` is `open` their networks are given back to the
+//! kernel, which forwards plainly; where it is `closed`, and where there is no plain path, new connections are refused at once.
 
 use super::{Contact, Daemon};
 use crate::kernel::{Change, Down, Kernel};
@@ -11,9 +11,9 @@ use wavelane_gateway::{PeerId, Reason};
 use wavelane_host::nfqueue::Held;
 use wavelane_host::nft::ToolError;
 
-/// Most SYNs that wait for the kernel to be told: as many as attempts.
+/// Most SYNs held until the kernel's rules have changed: as many as attempts.
 pub(super) const WAITING_MAX: usize = 2_048;
-/// When the kernel could not be told it is told again after this long: a peer that is back would be passed by for ever.
+/// A failed change of the kernel's rules is retried after this long; else a peer that is back would stay bypassed for ever.
 const AGAIN: Span = Span::from_secs(5);
 
 impl Daemon {
@@ -64,7 +64,7 @@ impl Daemon {
     pub(super) fn is_given_back(&self, peer: usize) -> bool {
         self.kernel_passes_by(peer) && !self.config.is_stood_in(peer, |other| self.kernel_passes_by(other))
     }
-    /// Whether the kernel was told that the peer is down.
+    /// Whether the kernel's rules treat the peer as down.
     fn kernel_passes_by(&self, peer: usize) -> bool {
         let key = self.config.peers.get(peer).map(|p| p.public_key);
         self.kernel.as_ref().zip(key).is_some_and(|(kernel, key)| kernel.given_back().contains(&key))
@@ -111,7 +111,7 @@ impl Daemon {
             (Change::Down, Err(e)) => {
                 self.counters.one("dropped_give_back");
                 self.say(&format!(
-                    "the kernel could not be told which peers are down, so new connections may be refused, or go on plainly, until it is: {e}"
+                    "the rules for peers that are down could not be installed, so until then new connections may be refused, or bypass the gateway: {e}"
                 ));
                 for held in std::mem::take(&mut self.to_pass) {
                     self.discard(Some(held));

@@ -28,7 +28,7 @@ impl Daemon {
                 self.accept_forward(i);
             }
         }
-        // Where sources count, nobody may speak as us.
+        // Where sources are checked, no peer may use our own addresses.
         if self.packet_door.is_some() || self.config.source == Source::Keep {
             self.know_own_addresses();
         }

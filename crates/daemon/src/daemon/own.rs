@@ -1,4 +1,4 @@
-//! Which addresses are this machine's own, and what peers may reach and speak for.
+//! Which addresses are this machine's own, and which targets and sources peers may use.
 
 use super::{ADDRESSES_FRESH, Daemon};
 use std::net::{IpAddr, SocketAddr};
@@ -6,7 +6,7 @@ use wavelane_base::Span;
 use wavelane_gateway::{PeerId, Reason};
 use wavelane_host::own_addresses;
 
-/// Of each peer's refused wishes one is told in this time, so that it leaves the others' words their room in the log.
+/// One refusal per peer is logged in this time, so that one peer cannot fill the log.
 const DENIAL_EVERY: Span = Span::from_secs(1);
 
 impl Daemon {
@@ -43,7 +43,7 @@ impl Daemon {
         }
     }
 
-    /// Whether the peer may have us connect to `target`; if not, what it is told.
+    /// Whether the peer may have us connect to `target`; if not, the reason for its refusal.
     pub(super) fn judge_target(&mut self, peer: PeerId, target: SocketAddr) -> Result<(), Reason> {
         self.know_own_addresses();
         if self.config.may_connect(peer.0, target.ip(), self.own.as_deref()) {
@@ -66,7 +66,7 @@ impl Daemon {
         self.denials_told.insert(peer.0, self.now);
         let name = self.peer_name(peer).to_owned();
         self.say(&if by_source {
-            format!("peer '{name}' may not speak for {address}: list it in its routes or allow_sources if it may")
+            format!("peer '{name}' may not use the source {address}: list it in its routes or allow_sources if it may")
         } else {
             let ip = address.ip();
             let bits = if ip.is_ipv4() { 32 } else { 128 };

@@ -32,7 +32,7 @@ impl Daemon {
             self.farewell();
         }
     }
-    /// Resets that the pacer holds back leave within [`FAREWELL`]; peers learn the rest from our silence.
+    /// Resets that the pacer holds back leave within [`FAREWELL`]; peers detect the rest by our silence.
     fn farewell(&mut self) {
         let end = self.now + FAREWELL;
         while let Some(next) = self.gateway.poll_timeout().map(|w| w.at).filter(|at| *at < end) {

@@ -1,5 +1,5 @@
 //! Connections that go past us while a peer is down, where `on_failure` is `open`: once they were answered plainly they stay
-//! plain when the peer is back, and whoever asks plainly is answered plainly.
+//! plain when the peer is back, and plain requests are answered plainly.
 //!
 //! Which way a connection's packets leave says what it is, until it is answered: through the packet door, or past it. That
 //! is written on the connection and stays from the first answer on. A flow of datagrams that nobody answers plainly is

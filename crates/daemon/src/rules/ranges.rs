@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_peer_that_is_down_is_left_out_by_longest_match() {
+    fn networks_of_a_down_peer_are_left_out_by_longest_match() {
         let peers: [&[&str]; 2] = [&["10.0.0.0/8", "fd00::/16"], &["10.3.0.0/24", "10.4.0.0/24"]];
         assert_eq!(taken_of(&peers, &[], Family::V4), ["10.0.0.0/8", "10.3.0.0/24", "10.4.0.0/24"]);
         let around = ["10.0.0.0-10.2.255.255", "10.3.1.0-10.3.255.255", "10.4.1.0-10.255.255.255"];
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_networks_one_is_taken_as_long_as_one_of_the_peers_is_there() {
+    fn one_of_equal_peers_keeps_a_network_intercepted() {
         let peers: [&[&str]; 3] = [&["10.3.0.0/24", "10.4.0.0/24"], &["10.3.0.0/24"], &["10.0.0.0/8"]];
         let but_one = ["10.0.0.0-10.3.255.255", "10.4.1.0-10.255.255.255"];
         assert_eq!(taken_of(&peers, &[0], Family::V4), but_one);

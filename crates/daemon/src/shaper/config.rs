@@ -1,4 +1,4 @@
-//! The file of a daemon that shapes: tables `[[shaper]]` and nothing else. It needs no key, for it speaks to no gateway.
+//! The file of a daemon that shapes: tables `[[shaper]]` and nothing else. It needs no key, for it has no peer.
 
 use crate::config::{ConfigError, is_interface_name, value};
 use crate::units;

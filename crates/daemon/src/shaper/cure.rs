@@ -74,7 +74,7 @@ pub fn propose(wishes: &[Wish]) -> Vec<Proposed> {
     wishes.iter().filter(|wish| wish.found.rise_ms >= GOOD_MS).map(one).collect()
 }
 
-/// The file that says so. With a reflector the rates follow the link.
+/// The proposed file. With a reflector the rates follow the link.
 pub fn file_text(all: &[Proposed], reflector: Option<Ipv4Addr>) -> String {
     let mut text = String::from("# Made by `wavelane cure`; `wavelane cure --undo` takes it back.\n");
     let words = |rate: Rate| format!("{} kbit/s", rate.as_bps() / 1_000);
@@ -182,7 +182,7 @@ fn await_start(child: &mut Child, log: &Path) -> Result<String, CommandError> {
             let why = said.lines().last().unwrap_or("it said nothing").trim_start_matches("wavelaned: ").to_owned();
             return Err(CommandError::Cure(why));
         }
-        // It says so once everything is in place; the line may be half written.
+        // It logs a line once everything is in place; that may be half written.
         if said.contains("shaped by") && said.ends_with('\n') {
             return Ok(said.replace("wavelaned: ", ""));
         }
@@ -190,7 +190,10 @@ fn await_start(child: &mut Child, log: &Path) -> Result<String, CommandError> {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a command has nothing else to do, and a stranger's end is not told")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a command has nothing else to do, and there is no event for another process's end"
+)]
 fn rest() {
     std::thread::sleep(Duration::from_nanos(LOOK_EVERY.as_nanos()));
 }
@@ -261,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_rises_is_shaped_and_a_tenth_below_what_was_carried() {
+    fn only_directions_with_bloat_are_shaped_at_nine_tenths() {
         // 9.65 Mbit/s of application bytes are 10 Mbit/s of IP's.
         let all = propose(&[wish(250.0, 9.6534e6, false), wish(29.9, 50e6, true)]);
         let expected = Proposed { interface: "wan0".into(), direction: "up", rate: Rate::from_bps(9_000_000) };
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_proposed_is_a_file_in_order() {
+    fn the_proposed_file_is_valid() {
         let all = propose(&[wish(250.0, 5e6, false), wish(60.0, 20e6, true)]);
         for reflector in [None, Some(Ipv4Addr::new(192, 0, 2, 7))] {
             let text = file_text(&all, reflector);
@@ -284,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_back_that_was_not_made() {
+    fn undo_removes_only_our_own_shaper() {
         let folder = std::env::temp_dir().join(format!("wavelane-cure-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let file = folder.join("other.toml");

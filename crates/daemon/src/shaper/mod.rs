@@ -39,7 +39,7 @@ const TOKEN_REFLECTORS: u64 = 32;
 const LOCK_NAME: &[u8] = b"wavelaned-shaper";
 /// What was carried is counted over so many questions to the reflector: a fifth of a second.
 const CARRIED_OVER: usize = 4;
-/// The kernel is told of a rate that differs by a fiftieth, and no more often than this.
+/// A rate that differs by a fiftieth is set in the kernel, no more often than this.
 const TOLD_EVERY: Span = Span::from_millis(200);
 const TOLD_FROM: u64 = 50;
 /// A rate that moves is said so often.

@@ -153,7 +153,7 @@ impl Drop for Lead {
     }
 }
 
-/// Removes our rules, whoever set them, and the table if nothing else is in it.
+/// Removes our rules, those of earlier processes included, and the table if nothing else is in it.
 pub(super) fn clear() {
     for family in Family::here() {
         if let Ok(listing) = run(family.iptables(), &[XT_WAIT, "-t", "mangle", "-S"], "")

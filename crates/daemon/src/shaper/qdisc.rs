@@ -1,4 +1,4 @@
-//! The kernel's own shapers, set by `tc`. Ours are known by their handle, whoever finds them.
+//! The kernel's own shapers, set by `tc`. Ours are recognised by their handle.
 
 use super::config::{How, Interface};
 use wavelane_base::{Octets, Rate, Span};
@@ -68,7 +68,7 @@ fn burst(rate: Rate) -> u64 {
     rate.octets_in(TICK).max(Octets::new(BURST_MIN)).get()
 }
 
-/// How `cake` is told of the link.
+/// `cake`'s options for the link's framing.
 fn cake(rate: Rate, framing: Framing) -> String {
     let cells = ["noatm", "atm", "ptm"][framing.cells as usize];
     format!("cake bandwidth {}bit overhead {} mpu {} {cells}", rate.as_bps(), framing.overhead, framing.least)
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_told_of_the_link_in_its_own_words() {
+    fn every_qdisc_gets_the_framing_options() {
         let rate = Rate::from_bps(6_500_000);
         let adsl = Framing { overhead: 40, least: 0, cells: Cells::Atm };
         assert_eq!(cake(rate, adsl), "cake bandwidth 6500000bit overhead 40 mpu 0 atm");

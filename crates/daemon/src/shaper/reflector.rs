@@ -1,4 +1,4 @@
-//! One-way delay to a machine that knows nothing of us: ICMP timestamps (RFC 792, type 13), or echoes where it gives none.
+//! One-way delay to a machine without our software: ICMP timestamps (RFC 792, type 13), or echoes where it gives none.
 
 use super::config::DelayDirection;
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ const ASKED_MAX: usize = 64;
 /// So many timestamps without an answer, and echoes are sent in their place.
 const PATIENCE: u32 = 20;
 const DAY_MS: f64 = 86_400_000.0;
-/// A clock that does not count milliseconds since midnight says so in this bit (RFC 792, page 17).
+/// This bit marks a clock that does not count milliseconds since midnight (RFC 792, page 17).
 const STRANGE: u32 = 1 << 31;
 const ECHO: (u8, u8) = (8, 0);
 const TIMESTAMP: (u8, u8) = (13, 14);
@@ -44,7 +44,7 @@ pub(super) struct Reflector {
     sequence: u16,
     /// With the moment and the time of day, in milliseconds, at which each was asked.
     asked: VecDeque<(u16, Instant, f64)>,
-    /// Timestamps that nobody answered yet; `None` once echoes are sent.
+    /// Timestamp requests without an answer; `None` once echoes are sent.
     unanswered: Option<u32>,
 }
 

@@ -100,7 +100,7 @@ fn closing_while_a_resumption_waits_leaves_no_state() {
 }
 
 #[test]
-fn a_neighbour_that_goes_leaves_no_flow_at_the_one_beyond() {
+fn a_lost_neighbour_ends_its_flows_at_the_next_hop() {
     let mut chain = Chain::new(3, 1);
     chain.answers.push(Vec::new());
     let name = chain.ask(None);

@@ -68,7 +68,7 @@ fn once_in(n: usize) -> impl FnMut() -> bool + Send {
 }
 
 #[test]
-fn relays_see_nothing_of_a_sealed_flow_and_it_costs_little() {
+fn a_sealed_flow_is_opaque_to_relays_and_cheap() {
     let mut chain = sealed_chain(4);
     chain.loss = Ratio::new(1, 20).unwrap();
     let witness = chain.corrupt(1, |_, _, _| {});
@@ -86,7 +86,7 @@ fn relays_see_nothing_of_a_sealed_flow_and_it_costs_little() {
 }
 
 #[test]
-fn what_a_relay_does_to_octets_is_found_out_and_the_flow_arrives_whole() {
+fn octets_changed_by_a_relay_are_detected_and_repaired() {
     type Fault = fn(&mut Vec<u8>);
     let faults: [(&str, Fault); 4] = [
         ("changed", |octets| octets[0] ^= 1),
@@ -111,7 +111,7 @@ fn what_a_relay_does_to_octets_is_found_out_and_the_flow_arrives_whole() {
 }
 
 #[test]
-fn without_seals_the_same_goes_unnoticed() {
+fn without_seals_changes_are_not_detected() {
     let mut chain = Chain::new(3, 1);
     chain.corrupt(1, |_, _, octets| octets.iter_mut().take(1).for_each(|octet| *octet ^= 1));
     chain.talk(noise(1, 100_000), Vec::new());
@@ -120,7 +120,7 @@ fn without_seals_the_same_goes_unnoticed() {
 }
 
 #[test]
-fn a_relay_that_changes_everything_ends_the_flow_with_a_clear_error() {
+fn a_relay_that_changes_all_octets_ends_the_flow() {
     let mut chain = sealed_chain(3);
     chain.corrupt(1, |_, to, octets| {
         if to == PeerId(1) {
@@ -136,7 +136,7 @@ fn a_relay_that_changes_everything_ends_the_flow_with_a_clear_error() {
 }
 
 #[test]
-fn withheld_octets_are_missed_and_the_flow_ends_or_goes_on() {
+fn withheld_octets_are_detected() {
     for honest_again in [true, false] {
         let mut chain = sealed_chain(3);
         chain.corrupt(1, move |witness, to, octets| {
@@ -199,7 +199,7 @@ fn a_sealed_flow_outlives_a_relay() {
 }
 
 #[test]
-fn an_edge_that_seals_takes_nothing_across_relays_unsealed() {
+fn a_sealing_edge_refuses_unsealed_relayed_flows() {
     for (seals, refused_by) in [([true, true, false], 2), ([false, false, true], 2), ([true, false, true], 9)] {
         let mut chain = Chain::new(3, 1);
         chain.seals = seals.to_vec();

@@ -73,7 +73,7 @@ fn consecutive_segments_merge_up_to_a_short_or_pushed_one() {
 }
 
 #[test]
-fn what_differs_in_more_than_its_place_is_left_alone() {
+fn segments_with_other_headers_are_not_merged() {
     let flow = Shape { dont_fragment: false, option_words: 0, ..shape(1, false) };
     let first = flow.tcp(1_000, ACK, &[1; 100]);
     let next = flow.nth(1).tcp(1_100, ACK, &[2; 100]);
@@ -121,7 +121,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn split_again_it_is_what_came_in_each_flows_order(
+    fn merged_and_split_packets_keep_each_flows_order(
         steps in prop::collection::vec((0u16..12, any::<bool>(), 0usize..4, 1usize..1_400, 0u8..10), 1..150),
     ) {
         let mut next = std::collections::BTreeMap::<(u16, bool), (u32, usize)>::new();

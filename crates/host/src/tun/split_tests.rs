@@ -50,7 +50,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn tcp_is_what_the_sender_would_have_sent_packet_by_packet(
+    fn split_tcp_equals_unmerged_segments(
         shape in shapes(), sequence: u32, fin: bool, push: bool, cwr: bool,
         payload in payloads(1..20_000), size in 200usize..1_448,
     ) {
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn udp_is_what_the_sender_would_have_sent_packet_by_packet(
+    fn split_udp_equals_unmerged_datagrams(
         shape in shapes(), payload in payloads(1..20_000), size in 1usize..1_472,
     ) {
         let (about, packet) = super_packet(shape.udp(&payload), GSO_UDP_L4, size);

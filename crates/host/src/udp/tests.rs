@@ -141,7 +141,7 @@ fn time_spent_in_the_socket_is_reported() {
 }
 
 #[test]
-fn answers_leave_from_the_address_that_was_asked() {
+fn answers_leave_from_the_called_address() {
     // The system's own choice towards 127.0.0.1 is 127.0.0.1.
     let second = "127.0.0.2";
     for wildcard in ["0.0.0.0:0", "[::]:0"] {

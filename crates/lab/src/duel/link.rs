@@ -74,7 +74,8 @@ impl<G: Guest> Link<G> {
         let capture = match &duel.capture {
             None => None,
             Some(path) => {
-                let what = format!("cannot write {}; free space or choose another --out", path.display());
+                let what =
+                    format!("cannot write {}; use --out with a writable folder that has free space", path.display());
                 Some(CaptureFile::create_whole(path, "duel").map_err(LabError::io(what))?)
             }
         };

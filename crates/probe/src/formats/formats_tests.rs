@@ -30,7 +30,7 @@ fn written() -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn written_results_read_back() {
     let read = read_results(&written()[..]).unwrap();
     assert_eq!((read.tool, read.title.as_str(), read.start_unix_s), (Tool::Flent, "a test", Some(1_795_453_988.25)));
     let ping = read.series("Ping (ms) ICMP").unwrap();
@@ -42,7 +42,7 @@ fn what_is_written_is_read_back() {
 
 /// flent itself opens the file, finds every value, and draws it.
 #[test]
-fn flent_opens_what_is_written() {
+fn flent_opens_our_files() {
     let found = Command::new("flent").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !found.is_ok_and(|s| s.success()) {
         eprintln!(
@@ -84,7 +84,7 @@ fn iperf3_gives_its_intervals() {
 }
 
 #[test]
-fn irtt_gives_each_way_and_what_was_lost() {
+fn irtt_files_have_one_way_delays_and_losses() {
     let read = read_results(IRTT).unwrap();
     assert_eq!(read.tool, Tool::Irtt);
     let (rtt, up) = (read.series("Ping (ms) UDP").unwrap(), read.series("OWD up").unwrap());

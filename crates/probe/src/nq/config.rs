@@ -46,7 +46,7 @@ pub enum ConfigError {
     /// The draft asks for one host.
     #[error("the configuration's URLs name different servers ({0} and {1}): all three must be of one")]
     Servers(String, String),
-    /// Load for somebody's home, at a stranger's word.
+    /// Load on a third party's host, chosen by the document.
     #[error(
         "the public server {from} would have us measure {to}, an address of a private network: refused; name that server's own URL"
     )]

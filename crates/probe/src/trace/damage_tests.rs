@@ -90,7 +90,7 @@ fn every_format_and_compression_gives_the_same_figures() {
 }
 
 #[test]
-fn a_cut_off_file_gives_what_was_whole() {
+fn a_truncated_capture_yields_its_whole_packets() {
     for whole in [pcapng(), pcap(false, false)] {
         let all = read(&whole).unwrap();
         assert_eq!(all.ending.damage, None);
@@ -105,7 +105,7 @@ fn a_cut_off_file_gives_what_was_whole() {
 }
 
 #[test]
-fn a_cut_off_compressed_file_gives_what_could_be_unpacked() {
+fn a_truncated_compressed_capture_yields_its_packets() {
     let mut file = Vec::new();
     put_head(&mut file, LINKTYPE_RAW, "test", 0);
     for i in 0..3_000 {
@@ -123,7 +123,7 @@ fn a_cut_off_compressed_file_gives_what_could_be_unpacked() {
 }
 
 #[test]
-fn what_is_no_capture_is_refused_with_a_remedy() {
+fn other_files_are_refused_with_a_remedy() {
     for (file, word) in [(&b""[..], "cut off"), (b"hello, this is text", "tcpdump"), (b"\xD4\xC3", "cut off")] {
         let why = read(file).err().unwrap().to_string();
         assert!(why.contains(word), "{why}");

@@ -71,7 +71,7 @@ fn opened(file: &[u8], keys: &Keys) -> (Opened, Vec<Vec<u8>>) {
 }
 
 #[test]
-fn both_ciphers_and_both_versions_of_ip_are_opened_and_checksums_hold() {
+fn both_ciphers_and_ip_versions_are_decrypted() {
     for suite in [Suite::ChaCha20Poly1305, Suite::Aes256Gcm] {
         for v6 in [false, true] {
             let key = key(suite, 5);
@@ -100,7 +100,7 @@ fn a_super_packet_becomes_its_datagrams() {
 }
 
 #[test]
-fn what_cannot_be_opened_stays_as_it_is_and_is_counted() {
+fn undecryptable_packets_are_kept_and_counted() {
     let (known, other) = (key(Suite::Aes256Gcm, 1), key(Suite::Aes256Gcm, 2));
     let forged = LoggedKey { receiver: 1, ..other };
     let all = [udp(false, &sealed(&other, 1)), udp(false, &sealed(&forged, 1)), udp(false, &[1; 60]), vec![0x45; 30]];

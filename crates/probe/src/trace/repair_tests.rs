@@ -65,7 +65,7 @@ fn delivery_of_something_sent_later_makes_it_fast() {
 }
 
 #[test]
-fn silence_makes_it_a_timeout_and_what_follows_belongs_to_it() {
+fn retransmissions_after_silence_are_an_rto() {
     let mut r = Repairs::default();
     let case = Case::repeats(1_000, 10 * MS);
     r.sent(&case.sending(1_000, 300 * MS, 250 * MS));

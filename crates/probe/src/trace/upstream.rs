@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_lost_to_its_end_is_repeated_behind_what_was_seen() {
+    fn a_burst_lost_to_its_end_is_upstream_loss() {
         // 200 and 220 to 240 are lost, and what is sent between their repetitions too: 250, 260, 270.
         let steps = [
             (121, 210),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_others_use_too_means_nothing_without_a_gap() {
+    fn a_shared_ip_id_counter_needs_a_gap() {
         assert_eq!(taken(&[(130, 200), (133, 210), (140, 220)]), [0; 0]);
         assert_eq!(taken(&[(9_000, 200), (31, 210), (0, 220), (5, 230)]), [0; 0]);
     }

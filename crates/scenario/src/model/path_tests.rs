@@ -39,7 +39,7 @@ fn step(at: u64, what: &str, to: &str) -> String {
 }
 
 #[test]
-fn the_link_is_what_timeline_and_outages_leave_of_it() {
+fn the_link_rate_follows_timeline_and_outages() {
     assert_eq!(mbit("rate = \"20 Mbit/s\"", "", 0, 60), Some(20.0));
     // Written out of order: 20 until 10 s, 2 until 30 s, then 5.
     let steps = step(30, "rate", "\"5 Mbit/s\"") + &step(10, "rate", "\"2 Mbit/s\"");
@@ -56,7 +56,7 @@ fn the_link_is_what_timeline_and_outages_leave_of_it() {
 }
 
 #[test]
-fn a_policer_counts_and_what_is_infinite_does_not() {
+fn the_link_rate_respects_policers() {
     let policer = "{ rate = \"8 Mbit/s\", burst = \"20 kB\" }";
     assert_eq!(mbit(&format!("rate = \"20 Mbit/s\", policer = {policer}"), "", 0, 60), Some(8.0));
     assert_eq!(mbit("rate = \"20 Mbit/s\"", &step(30, "policer", policer), 0, 60), Some(14.0));

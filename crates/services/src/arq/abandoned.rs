@@ -2,7 +2,7 @@
 
 use super::Sender;
 
-/// Most of them: no more senders could be told at once.
+/// Most of them: no more senders can be notified at once.
 pub(super) const ABANDONED_MAX: usize = 64;
 
 /// Packets given up since the neighbour was last heard, oldest first, each with its flow's place: whether they are lost

@@ -21,7 +21,7 @@ impl Hop {
         if f.state == State::Open {
             f.out.watch(now, &self.path);
         }
-        self.say_what_waits(flow);
+        self.offer_waiting(flow);
         self.settle(flow);
         n
     }

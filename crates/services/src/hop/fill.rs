@@ -220,7 +220,7 @@ impl Hop {
                 }
             }
         }
-        self.say_what_waits(name);
+        self.offer_waiting(name);
         self.settle(name);
         self.wake_writer(now, name);
         true

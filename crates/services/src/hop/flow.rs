@@ -390,7 +390,7 @@ impl Flow {
             unproven: u64::from(self.state != State::Done && self.inc.is_unproven()),
         }
     }
-    /// The credit to promise now.
+    /// The credit to grant now.
     pub(super) fn promise(&mut self, now: Instant, path: &PathView, room: UnreadRoom) {
         let target = self.inc.credit_target(now, &round(path), room);
         self.inc.promise(target);

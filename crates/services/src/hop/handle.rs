@@ -258,7 +258,7 @@ impl Hop {
         self.settle(name);
         self.wake_writer(now, name);
         if asks {
-            self.say_again_what_waits(now);
+            self.repeat_offers(now);
         }
         self.conclude(name);
         self.settle(name);

@@ -64,7 +64,7 @@ pub(super) struct Incoming {
     holes: Holes,
     /// The direction's length, once known.
     finish: Option<u64>,
-    /// Credit promised: never withdrawn.
+    /// Credit granted: never withdrawn.
     credit: u64,
     /// Highest block number offered so far, and whether that is a micro-block.
     block: Option<u64>,
@@ -143,7 +143,7 @@ impl Incoming {
     pub(super) fn is_all_read(&self) -> bool {
         self.finish == Some(self.read)
     }
-    /// At zero credit, or unable to use what was promised.
+    /// At zero credit, or unable to use what was granted.
     pub(super) fn is_stalled(&self) -> bool {
         (self.pressed || self.credit <= self.cumulative) && !self.is_complete()
     }
@@ -167,7 +167,7 @@ impl Incoming {
         self.told = if crumbs { self.told } else { now };
         self.told
     }
-    /// The promise was more than can be held now: says so at once, or the sender would repeat for ever what is
+    /// More was granted than can be held now: a receipt goes at once, or the sender would retransmit for ever what is
     /// dropped again and again.
     pub(super) fn press(&mut self) {
         self.receipt_now |= !self.pressed;
@@ -191,7 +191,7 @@ impl Incoming {
     pub(super) fn set_apart(&mut self, apart: Span) {
         self.apart = apart;
     }
-    /// What is to be told of before long is told now.
+    /// A receipt that is due soon is sent now.
     pub(super) fn hasten(&mut self) {
         self.receipt_now |= self.receipt_at.take().is_some();
     }
@@ -311,7 +311,7 @@ impl Incoming {
         self.holes = Holes::default();
     }
 
-    /// The credit we would promise now: what the path needs to stay full, as far as the reader keeps up.
+    /// The credit we would grant now: what the path needs to stay full, as far as the reader keeps up.
     pub(super) fn credit_target(&mut self, now: Instant, path: &PathView, room: UnreadRoom) -> u64 {
         let open = self.open_window(now, path, room);
         self.withheld.map_or(open, |held| open.min(held.until))
@@ -339,17 +339,17 @@ impl Incoming {
     pub(super) fn read_so_far(&self) -> u64 {
         self.read
     }
-    /// Nothing that was promised was told.
+    /// No credit was sent yet.
     pub(super) fn promise_anew(&mut self) {
         self.credit = self.read;
     }
-    /// Raises the promise, not by crumbs (RFC 9293, section 3.8.6.2.2); a promise is never taken back.
+    /// Raises the credit, not by small steps (silly window syndrome, RFC 9293, section 3.8.6.2.2); credit is never withdrawn.
     pub(super) fn promise(&mut self, target: u64) {
         if target >= self.credit + worth_telling(target.saturating_sub(self.read)) {
             self.credit = target;
         }
     }
-    /// Whether the promise could grow by a quarter of the window.
+    /// Whether the credit could grow by a quarter of the window.
     pub(super) fn credit_moved(&self, target: u64) -> bool {
         let window = target.saturating_sub(self.read);
         let gain = target.saturating_sub(self.credit);

@@ -31,7 +31,7 @@ impl Hop {
         self.wake_writer(now, flow);
     }
 
-    /// How far the flow's sender may be ahead of the bytes read here, from now on; what was promised stays promised.
+    /// How far the flow's sender may be ahead of the bytes read here, from now on; credit that was granted stays.
     pub fn set_window(&mut self, now: Instant, flow: FlowName, window: Window) {
         let (room, path) = (self.unread_room(), self.path);
         let Some(f) = self.flows.get_mut(&flow) else { return };

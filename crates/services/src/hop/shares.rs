@@ -1,13 +1,13 @@
 //! How flows share the pool: arithmetic only.
 //!
-//! Bytes that a flow took cannot be given back, and promises are not withdrawn; a reader may stop at any time. So what
+//! Received bytes cannot be given back, and credit is not withdrawn; a reader may stop at any time. So what
 //! anybody gets before it is known whether it moves, or while it does not, comes out of one half of the room, of which
 //! each such flow has a part that shrinks as they become more. The other half is for flows that move: they get as much as
 //! was read of them in a round trip, or is in flight, demands, within a share of what is free.
 
 use wavelane_base::{Rate, Span};
 
-/// Least that a flow may hold or be promised: one parcel.
+/// Least that a flow may hold or be granted: one parcel.
 pub(super) const FLOOR: u64 = wavelane_wire::frame::PARCEL_MAX as u64;
 /// A writer may have so much time's worth of bytes waiting beyond those in flight: they grow old here.
 const AHEAD: Span = Span::from_millis(8);
@@ -74,11 +74,11 @@ impl WriteRoom {
 /// What bounds one flow's unread bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct UnreadRoom {
-    /// What a flow is promised, and may hold, whatever its reader does.
+    /// What a flow is granted, and may hold, whatever its reader does.
     pub(super) part: u64,
-    /// What a new flow is promised at least.
+    /// What a new flow is granted at least.
     pub(super) first: u64,
-    /// The most that it is promised if its reader reads.
+    /// The most that it is granted if its reader reads.
     pub(super) share: u64,
     /// What all flows together may add.
     pub(super) pool: u64,
@@ -153,7 +153,7 @@ mod tests {
                 let before = flows[at];
                 let flow = &mut flows[at];
                 match step {
-                    // The reader of one that moves is promised a share, that of another a part.
+                    // The reader of one that moves is granted a share, that of another a part.
                     0 | 1 => {
                         let most = if moves { unread.share } else { unread.part };
                         let pool = flow.unread + unread.pool;

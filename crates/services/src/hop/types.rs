@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use wavelane_base::{Chance, Instant, Octets, Ratio, Span};
 use wavelane_wire::frame::{Answered, FlowName, Passage, Reach, Reason, Word};
 
-/// What a block service is told.
+/// A block service's configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HopConfig {
     /// Most flows at once, both openers together.
@@ -130,7 +130,7 @@ pub enum HopEvent {
         flow: FlowName,
         /// The application's address at the far side.
         source: SocketAddr,
-        /// Where it wants to go.
+        /// The target.
         target: SocketAddr,
         /// What the opener said of the way behind it.
         passage: Option<Passage>,

@@ -139,8 +139,8 @@ impl Hop {
         flow.inc.withheld = Some(held);
     }
 
-    /// Has the peer say again what waits there. Whether it may have anything.
-    pub fn ask_who_waits(&mut self) -> bool {
+    /// Requests the peer's Offers again (by a receipt). Whether it may have anything to send.
+    pub fn request_offers(&mut self) -> bool {
         let quiet = |flow: &Flow| {
             let held = flow.inc.withheld.is_some_and(|held| held.asked.is_none() && !held.granted);
             flow.state == State::Open && held && !flow.inc.is_complete()
@@ -153,8 +153,8 @@ impl Hop {
         true
     }
 
-    /// The peer has receipted bytes, perhaps to hear what waits here: what may not have reached it is said again.
-    pub(super) fn say_again_what_waits(&mut self, now: Instant) {
+    /// A receipt may be a request for our Offers: those that may not have arrived are repeated.
+    pub(super) fn repeat_offers(&mut self, now: Instant) {
         if now.since(self.bypass.said_again) < SAY_AGAIN {
             return;
         }
@@ -169,13 +169,13 @@ impl Hop {
         }
     }
 
-    /// Bytes are in excess of what the peer takes: it is told how many, if it may be one that withholds.
-    pub(super) fn say_what_waits(&mut self, name: FlowName) {
+    /// Bytes wait beyond the credit: they are offered, if the peer may be one that withholds.
+    pub(super) fn offer_waiting(&mut self, name: FlowName) {
         if !self.config.withhold {
             return;
         }
         if let Some(flow) = self.flows.get_mut(&name).filter(|flow| flow.is_sending()) {
-            flow.out.say_what_waits();
+            flow.out.offer_waiting();
         }
     }
 

@@ -161,7 +161,7 @@ fn several_small_packets_share_a_datagram_and_pass_large_ones() {
 }
 
 #[test]
-fn what_waited_through_an_outage_is_not_sent_any_more() {
+fn packets_older_than_an_outage_are_dropped() {
     let mut packets = Packets::new(config());
     (0..10).for_each(|_| packets.push(Instant::from_secs(1), udp(7_000, 500)));
     packets.push(Instant::from_secs(5), udp(7_000, 500));

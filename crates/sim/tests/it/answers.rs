@@ -45,7 +45,7 @@ to = "server"
 const CUBIC: Stack = Stack::Tcp { kind: TcpKind::Cubic, rts: false };
 
 #[test]
-fn what_is_under_way_at_the_end_is_answered() {
+fn echoes_in_flight_at_the_end_are_answered() {
     for (echo, stack) in [("echo", Stack::Wavelane), ("echo", CUBIC), ("ping", CUBIC)] {
         let raw = run(&slow(echo, ""), stack, 1);
         let [echo, page] = &raw.flows[..] else { panic!("two flows, not {:?}", raw.flows) };
@@ -59,7 +59,7 @@ fn what_is_under_way_at_the_end_is_answered() {
 }
 
 #[test]
-fn what_takes_more_than_5_s_is_lost() {
+fn echoes_after_5_s_are_lost() {
     // From 9 s on an answer takes 6 s.
     let late = "[[timeline]]\nat = \"9 s\"\nset = \"air.reverse.delay\"\nto = \"6 s\"\n";
     let raw = run(&slow("ping", late), CUBIC, 1);

@@ -99,7 +99,7 @@ fn routers_timelines_and_fixed_time_flows_work() {
 }
 
 #[test]
-fn the_review_names_what_is_not_as_written() {
+fn the_review_names_deviations() {
     let review = SimBackend.review(&parse(TWO_ROUTERS));
     let stacks: Vec<_> = review.stacks.iter().map(|(_, treatment)| treatment.clone()).collect();
     assert!(matches!(&stacks[..], [Treatment::Imposed, Treatment::Imposed]), "{stacks:?}");

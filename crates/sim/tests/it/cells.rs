@@ -89,7 +89,7 @@ fn cells_are_the_same_with_one_worker_and_two() {
 /// An echo beside downloads: behind drop-tail it waits for the whole queue of the access point, whatever its aggregates
 /// hold; behind managed queues for a few of these.
 #[test]
-fn what_the_access_point_names_decides_how_long_an_echo_waits() {
+fn echo_delay_follows_the_access_points_queue() {
     let p95 = |queue: &str| {
         let scenario = parse(&text("queues.toml").replace("{ kind = \"fq-codel\", airtime = true }", queue));
         let raw = one_run(&scenario);
@@ -142,7 +142,7 @@ fn run_of(scenario: &Scenario, stack: Stack) -> StackRaw {
 
 /// What the categories delivered is what the programs received and the answers, IP and UDP headers counted.
 #[test]
-fn categories_count_what_their_flows_sent() {
+fn categories_count_their_flows_frames() {
     let place = Place::new("categories");
     let scenario = parse(&text("categories.toml"));
     let document = go(&place, &scenario, 1);
@@ -190,7 +190,7 @@ fn voice_waits_less_than_under_dcf() {
 
 /// Frames without acknowledgement are sent once: as many are lost as collide, and none is repeated.
 #[test]
-fn a_flow_without_acknowledgement_repeats_nothing() {
+fn no_ack_frames_are_not_retransmitted() {
     let silent = text("capture.toml").replace("to = \"ap\"", "to = \"ap\"\nno-ack = true");
     let silent = &silent[..silent.find("[checks").unwrap()];
     let raw = one_run(&parse(&silent.replace("mid-frame = true", "mid-frame = false")));

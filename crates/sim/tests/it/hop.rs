@@ -167,7 +167,7 @@ fn a_stopped_reader_gets_rare_offers_and_no_data() {
 /// A sealed flow arrives as it was sent over a relay that changes a bit of one stretch in twenty. Without seals the receiver gets
 /// what the relay made of it.
 #[test]
-fn a_relay_that_changes_octets_is_found_out() {
+fn a_relay_that_changes_octets_is_detected() {
     let arrives = |knobs: &str| {
         let raw = run(&chain(2, &format!("corruption = \"1/20\"\n{knobs}"), "8 MB"), 1);
         flow(&raw, "file").intact

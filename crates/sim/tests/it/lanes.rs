@@ -263,7 +263,7 @@ fn two_lanes_that_fail_in_one_direction_each_are_a_link() {
 }
 
 #[test]
-fn a_metered_lane_carries_while_no_other_can_and_is_quiet_else() {
+fn a_metered_lane_carries_only_without_others() {
     let mut plain = direction(10, 20, 100_000);
     plain.outages = vec![(secs(60), secs(70))];
     for order in [0, 1] {
@@ -313,7 +313,7 @@ fn a_metered_lane_that_goes_while_in_reserve_is_known_to_have_gone() {
 
 /// One that takes no bulk is no reason to keep the metered lane in reserve.
 #[test]
-fn bulk_leaves_by_a_metered_lane_where_no_other_takes_bulk() {
+fn bulk_uses_a_metered_lane_if_no_other_may() {
     for order in [0, 1] {
         let mut cables = [both_ways(direction(10, 20, 100_000)), both_ways(direction(2, 20, 50_000))];
         cables.rotate_left(order);
@@ -330,7 +330,7 @@ fn bulk_leaves_by_a_metered_lane_where_no_other_takes_bulk() {
 }
 
 #[test]
-fn what_is_pinned_keeps_to_its_lane_and_with_a_fallback_comes_back_to_it() {
+fn pinned_lanes_fall_back_and_return() {
     let mut gone = direction(2, 50, 50_000);
     gone.outages = vec![(secs(10), secs(20))];
     for (choice, falls_back) in [(Choice::Pinned, false), (Choice::PinnedFallback, true)] {
@@ -352,7 +352,7 @@ fn what_is_pinned_keeps_to_its_lane_and_with_a_fallback_comes_back_to_it() {
 }
 
 #[test]
-fn small_exchanges_keep_the_short_way_and_bulk_goes_the_long_one() {
+fn small_exchanges_take_the_short_path_and_bulk_the_long() {
     let cables = [both_ways(slow(200_000, 20)), both_ways(direction(20, 250, 1_500_000))];
     let mut world = World::with(1, &cables, |peer| {
         peer.choice = Choice::Pinned;
@@ -441,7 +441,7 @@ fn a_scenarios_links_say_how_channels_are_used() {
 
 /// S0-E14: a radio that delivers 100, 30 and again 100 % towards the campus beside a modem; 300 B five times a second.
 #[test]
-fn the_radio_is_used_while_it_delivers_and_the_modem_while_it_does_not() {
+fn the_modem_replaces_a_radio_that_fails() {
     let phases = [(0, 60, 0, true), (60, 180, 70, false), (180, 240, 0, true)];
     // What it takes to come back, at a probe a second.
     const HYSTERESIS: u64 = 20;
@@ -508,7 +508,7 @@ fn every_stack_goes_out_by_one_channel_and_back_by_another() {
 
 /// The other goes on with what was on its way, however slow both are.
 #[test]
-fn a_thin_lane_that_goes_takes_nothing_with_it() {
+fn a_failed_thin_lane_loses_nothing() {
     for seed in 1..=3 {
         let mut gone = slow(33_600, 50);
         gone.outages = vec![(secs(10), secs(60))];
@@ -563,7 +563,7 @@ fn a_thin_lane_is_left_within_seconds() {
 
 /// What is guessed of a lane that has carried nothing is far below what the other carries, and is found to be wrong.
 #[test]
-fn a_lane_that_is_not_known_yet_is_tried_beside_a_much_faster_one() {
+fn an_unmeasured_lane_is_tried_beside_a_faster_one() {
     let mut world = World::new(1, &[both_ways(direction(120, 10, 300_000)), both_ways(direction(20, 10, 100_000))]);
     let got = world.goodput(2, 4);
     assert!(got >= 1.1 * 120e6 * 1_437.0 / 1_500.0, "{got:.0} bit/s");

@@ -60,7 +60,7 @@ fn traffic(mesh: &mut Mesh) -> [FlowIndex; 3] {
 }
 
 #[test]
-fn a_chain_of_five_carries_what_one_hop_carries() {
+fn five_hops_carry_as_much_as_one() {
     let chain = MeshSpec::new(5, &[[0, 1], [1, 2], [2, 3], [3, 4]], &with_loss(cable(), &random_loss(1, 50)));
     let mut mesh = Mesh::new(Seed(1), &chain);
     let down = add(&mut mesh, 0, 4, Work::Download(Some(10_000_000)), Instant::ZERO);
@@ -173,7 +173,7 @@ fn a_failed_direct_link_is_replaced_over_a_third_gateway() {
 
 /// Ways come and go faster than flows settle, so remains of each way arrive while another is in use.
 #[test]
-fn ways_that_swing_bring_nothing_twice() {
+fn flapping_paths_duplicate_nothing() {
     for seed in 1..=4 {
         let mut mesh = two_ways(seed);
         traffic(&mut mesh);

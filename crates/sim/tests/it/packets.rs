@@ -123,7 +123,7 @@ fn stream(tunnel: &mut Tunnel, every: Span, len: usize, seconds: u64) -> (u64, B
 }
 
 #[test]
-fn without_loss_nothing_is_repeated_whatever_the_round_trip() {
+fn without_loss_nothing_is_retransmitted_at_any_rtt() {
     for (one_way_ms, every_us, len) in [
         (2, 1_000, 1_000),
         (50, 1_000, 1_000),
@@ -235,7 +235,7 @@ fn unsplit(seed: u64, cable: CableConfig) -> (f64, f64, f64) {
 }
 
 #[test]
-fn unsplit_cubic_without_loss_gets_what_headers_and_codel_leave() {
+fn unsplit_cubic_without_loss_fills_the_link() {
     let (mbit, repeats, repair) = unsplit(3, clean_demo());
     assert!(mbit > 17.0 && repeats < 0.005 && repair < 0.02, "{mbit:.2} {repeats} {repair}");
 }

@@ -95,7 +95,7 @@ fn a_modern_page_is_its_document_and_objects_side_by_side() {
 }
 
 #[test]
-fn a_call_talks_two_fifths_of_the_time_and_loses_what_the_link_loses() {
+fn a_call_has_the_models_activity_and_the_links_loss() {
     let call = flow("voice", "");
     let (_, figures) = run(&text("tcp-reno", 1_000, "", &call), 3);
     let heard = figures[0].voice.as_ref().unwrap();
@@ -138,7 +138,7 @@ fn spurts_have_their_mean_rate_and_keystrokes_come_at_random() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_bytes_and_another_one_others() {
+fn seeds_determine_the_bytes() {
     let call = "[flows.call]\napp = \"voice\"\nfrom = \"server\"\nto = \"client\"\n";
     let text = text("tcp-reno", 60, ", loss = { kind = \"random\", p = \"1/20\" }", &(flow("web", "") + call));
     let (one, again, other) = (run(&text, 5), run(&text, 5), run(&text, 6));

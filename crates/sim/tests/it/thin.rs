@@ -60,7 +60,7 @@ fn unloaded(bps: u64) -> Span {
 }
 
 #[test]
-fn acks_leave_a_thin_way_back_to_what_cannot_wait() {
+fn acks_yield_a_thin_return_path_to_echoes() {
     for (bps, every, least, most) in [
         (33_600, Some(Span::from_millis(100)), 0.95, 1.5),
         (9_600, Some(Span::from_secs(1)), 0.95, 1.5),
@@ -102,7 +102,7 @@ fn a_short_queue_before_a_thin_way_back_does_not_stay_full() {
 
 /// There a few handshakes, probes or a single ack of many holes fill it for seconds.
 #[test]
-fn a_way_back_of_a_kilobit_a_second_with_a_short_queue_carries_an_upload() {
+fn an_upload_works_with_a_1_kbit_return_path() {
     for queue in [600, 1_500, 3_000] {
         for seed in 1..=3 {
             let got = upload(seed, (1_200, queue), None);

@@ -67,7 +67,7 @@ fn every_part_is_a_row_or_the_unsplit_cells() {
 }
 
 #[test]
-fn a_row_loses_what_it_says() {
+fn loss_cases_have_their_stated_loss() {
     use wavelane_channel::loss::LossConfig;
     use wavelane_scenario::Direction;
     for loss in LOSSES {
@@ -127,7 +127,7 @@ fn the_aims_are_those_of_the_study() {
 }
 
 #[test]
-fn without_loss_small_bodies_may_be_5_ms_later_and_repairs_are_counted() {
+fn without_loss_small_bodies_have_5_ms_of_tolerance() {
     let plain = stack("tcp-bbr", 18.5, 200.0, 200.0, 205.0);
     let mut ours = stack("wavelane", 18.0, 120.0, 190.0, 209.9);
     let rows = judged(0, vec![plain.clone(), ours.clone()], vec![], Edition::Quick);
@@ -156,17 +156,24 @@ fn a_tunnels_echo_is_a_rivals_if_it_moves_half_our_bytes() {
 }
 
 #[test]
-fn what_proves_nothing_is_inconclusive_and_what_cannot_be_is_a_fail() {
+fn rows_of_a_late_run_are_inconclusive() {
     let mut late = stack("tcp-bbr", 10.0, 400.0, 300.0, 400.0);
     late.inconclusive = Some("late".into());
     let rows = judged(2, vec![late, stack("wavelane", 17.0, 120.0, 250.0, 220.0)], vec![], Edition::Quick);
     assert_eq!(verdict(&rows, "goodput_ratio", "rival", "tcp-bbr"), Verdict::Inconclusive);
     assert_eq!(verdict(&rows, "limit_share", "", ""), Verdict::Pass);
     assert!(rows.iter().filter(|r| r.stack == "tcp-bbr").all(|r| r.verdict == Verdict::Inconclusive));
-    // More than the link carries even without loss.
+}
+
+/// More than the link carries even without loss.
+#[test]
+fn goodput_above_the_link_is_a_fail() {
     let rows = judged(2, vec![stack("wavelane", 19.6, 120.0, 250.0, 220.0)], vec![], Edition::Quick);
     assert_eq!(verdict(&rows, "limit_share", "", ""), Verdict::Fail);
-    // A slow CUBIC is no rival in age.
+}
+
+#[test]
+fn a_slow_cubic_is_no_rival_in_age() {
     let slow = stack("tcp-cubic", 1.0, 101.0, 60.0, 400.0);
     let rows = judged(2, vec![slow, stack("wavelane", 17.0, 120.0, 250.0, 220.0)], vec![], Edition::Quick);
     assert_eq!(verdict(&rows, "age_p95_ratio", "rival", "tcp-cubic"), Verdict::Info);
@@ -205,7 +212,7 @@ fn unsplit(mbps: f64, repeated: u64, spurious: u64, packets: u64) -> RunDocument
 }
 
 #[test]
-fn unsplit_tcp_is_judged_by_goodput_and_by_what_the_kernel_repeats() {
+fn unsplit_tcp_is_judged_by_goodput_and_retransmissions() {
     let lossy = &packet::CASES[0];
     let of = |document: &RunDocument, metric: &str| {
         let rows = packet::rows(lossy, document);
@@ -229,7 +236,7 @@ fn unsplit_tcp_is_judged_by_goodput_and_by_what_the_kernel_repeats() {
 }
 
 #[test]
-fn copies_in_vain_are_judged_where_nothing_is_lost() {
+fn spurious_copies_are_judged_without_loss() {
     let of = |case: &packet::Case, document: &RunDocument| {
         packet::rows(case, document).into_iter().find(|r| r.metric == "spurious_copy_share").unwrap()
     };

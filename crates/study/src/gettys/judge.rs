@@ -32,7 +32,7 @@ fn kbit(home: &Home) -> u32 {
     }
 }
 
-/// Judges both limits; the first that is not surely kept speaks.
+/// Judges both limits; the first that is not surely kept gives the verdict.
 fn between(row: &mut Row, low: f64, high: f64) {
     judge(row, Aim::AtLeast(low));
     if row.verdict == Verdict::Pass {

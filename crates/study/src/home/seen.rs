@@ -66,7 +66,7 @@ fn spearman(series: &[(f64, Option<f64>)]) -> Option<f64> {
 }
 
 impl Seen {
-    /// The run's stack, for what makes it prove nothing.
+    /// The run's stack, for what makes it inconclusive.
     pub(crate) fn stack(&self) -> &StackResult {
         &self.stack
     }

@@ -21,7 +21,7 @@ pub(super) fn joined(a: &[f64], b: &[f64], by: impl Fn(f64, f64) -> f64) -> Vec<
     a.iter().zip(b).map(|(a, b)| by(*a, *b)).filter(|v| v.is_finite()).collect()
 }
 
-/// Judges both limits; the first that is not surely kept speaks.
+/// Judges both limits; the first that is not surely kept gives the verdict.
 fn between(row: &mut Row, low: f64, high: f64) {
     judge(row, Aim::AtLeast(low));
     if row.verdict == Verdict::Pass {
@@ -30,7 +30,7 @@ fn between(row: &mut Row, low: f64, high: f64) {
     row.why = format!("{}; the aim is {low:.3} to {high:.3}", row.why);
 }
 
-/// Rows of runs that all happened; else one row that says so.
+/// Rows if all runs exist; else one row with the reason.
 pub(super) fn rows_of(
     found: &[Option<Seen>],
     head: &Head,

@@ -386,7 +386,7 @@ mod tests {
     /// A link that stands still has closed forms: 40 octets of each 1,500 are headers, of 1,460 another 12 timestamps; a
     /// shaper at nine tenths leaves the link's queue empty, and none fills it.
     #[test]
-    fn a_steady_link_gives_what_arithmetic_says() {
+    fn a_steady_link_gives_its_closed_form() {
         let trace = steady(10);
         let shaped = run_one(&trace, Setting::Fixed(9));
         let whole = 9e6 * 1_448.0 / 1_500.0;
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_counts_what_is_better_in_both() {
+    fn a_claim_counts_fixed_rates_better_in_both() {
         let outcome = |goodput_bps, p95_ms| Outcome { goodput_bps, p50_ms: 1.0, p95_ms };
         let auto = (Setting::Auto, outcome(10.0, 50.0));
         let claim = |others: &[(Setting, Outcome)]| {

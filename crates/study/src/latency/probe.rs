@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_measured_is_inconclusive() {
+    fn unmeasurable_links_are_inconclusive() {
         let outcome = Outcome { inconclusive: Some("irtt is missing".into()), ..Outcome::default() };
         let rows = rows_of(&LINKS[0], &outcome);
         assert!(

@@ -93,7 +93,7 @@ mod tests {
     /// The mean of a log-normal rate is its median times exp(deviation squared over 2), give or take what 60 independent
     /// pieces of it vary.
     #[test]
-    fn traces_are_what_their_formulas_say() {
+    fn traces_match_their_formulas() {
         let lte = lte();
         let (rates, mean) = (mbit(&lte), lte.mean().as_bps() as f64 / 1e6);
         assert!((8.5..14.5).contains(&mean), "{mean}");

@@ -65,6 +65,6 @@ fn a_column_at_the_limit_is_inconclusive_and_beyond_it_fails() {
 }
 
 #[test]
-fn what_was_not_run_is_not_judged() {
+fn missing_cells_are_not_judged() {
     assert!(rows(&[]).is_empty(), "nothing was asked for");
 }

@@ -44,7 +44,7 @@ fn every_cell_is_a_scenario_with_a_name_of_its_own() {
 }
 
 #[test]
-fn what_is_kept_is_found_and_the_same_seed_gives_the_same() {
+fn kept_cells_are_found_and_seeds_repeat() {
     let folder = std::env::temp_dir().join(format!("wavelane-petrovic-{}", std::process::id()));
     let (store, never) = (Store::open(folder.clone(), 7).unwrap(), AtomicBool::new(false));
     let (window, column) = (1, COLUMNS[1]);
@@ -70,7 +70,7 @@ fn what_is_kept_is_found_and_the_same_seed_gives_the_same() {
 
 /// Cells of today as the given figures have them: what is said of each claim follows from them alone.
 #[test]
-fn every_claim_has_its_sentence_and_the_sentence_follows_the_cells() {
+fn every_claim_has_a_sentence_from_its_cells() {
     let of = |figure: &dyn Fn(&Cell) -> Vec<(&'static str, f64)>| {
         let found = |cell: &Cell| {
             let run: Figures = figure(cell).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

@@ -16,7 +16,7 @@ const TENTH_HARD_AIM: f64 = 0.93;
 const WORST_SHARE_AIM: f64 = 0.995;
 const ECHO_SHARE_AIM: f64 = 0.95;
 const WIRE_SHARE_AIM: f64 = 0.95;
-/// From so many members on the claims about a family are judged: a tenth of fewer is nobody.
+/// From so many members on the claims about a family are judged: a tenth of fewer would be less than one member.
 pub(super) const JUDGED_MIN: usize = 20;
 /// A TCP is a rival in delay from this share of our goodput on: what hardly sends has no queue.
 const RIVAL_SHARE: f64 = 0.5;

@@ -163,8 +163,7 @@ fn claim(stack: &str, rows: &[Row]) -> Row {
     let mut row = Row { value: share, n: judged as u64, ..Row::new(ID, LAB, stack, CLAIM, "share") };
     row.bound = Some(1.0);
     judge(&mut row, Aim::AtLeast(1.0));
-    row.why =
-        format!("{}; {agree} draws within {WITHIN} of the simulator, {differ} not, {open} prove nothing", row.why);
+    row.why = format!("{}; {agree} draws within {WITHIN} of the simulator, {differ} not, {open} inconclusive", row.why);
     if differ == 0 && open > 0 {
         row.verdict = Verdict::Inconclusive;
     }

@@ -45,7 +45,7 @@ fn real(draw: &Draw, stack: &str, mbps: f64) -> StackResult {
 }
 
 #[test]
-fn ten_of_the_quick_editions_draws_fit_and_the_others_say_why_not() {
+fn ten_quick_draws_fit_the_lab() {
     let quick = || draws().skip(1_000).take(100);
     assert!(quick().filter(|draw| unfit(draw).is_none()).count() >= DRAWS);
     for draw in quick() {
@@ -82,7 +82,7 @@ fn one_body_does_not_make_up_for_the_other() {
 }
 
 #[test]
-fn what_was_not_run_or_proves_nothing_leaves_the_claim_open() {
+fn missing_or_late_runs_are_inconclusive() {
     let draw = fitting();
     let missing = vec![Omitted { stack: BBR.into(), why: "no bbr".into() }];
     let row = one(&draw, &seen(&draw, BBR, 10.0), &document(vec![], missing));

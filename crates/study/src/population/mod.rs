@@ -1,4 +1,4 @@
-//! A population of links that nobody chose: each member is drawn by chance, and carries the same traffic through the
+//! A population of random links: each member is drawn by chance, and carries the same traffic through the
 //! gateways and over three plain TCPs.
 
 mod draw;

@@ -21,7 +21,7 @@ fn a_draw_is_a_pure_function_of_family_and_number() {
 }
 
 #[test]
-fn every_draw_parses_and_is_what_it_says() {
+fn every_draw_parses_to_its_values() {
     for number in 1..=400 {
         let d = draw(FAMILY, number);
         let scenario = Scenario::parse(&d.scenario(&STACKS), Path::new(".")).unwrap();

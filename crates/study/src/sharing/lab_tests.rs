@@ -22,7 +22,7 @@ fn verdicts(rows: &[Row], metric: &str) -> Vec<Verdict> {
 }
 
 #[test]
-fn every_cell_is_a_scenario_with_one_bottleneck_that_both_flows_cross() {
+fn every_cell_has_one_shared_bottleneck() {
     for queue in QUEUES {
         let texts = [beside_tcp(15, queue, "cubic"), beside_tcp(15, queue, "bbr"), beside_ours(15, queue)];
         for text in texts {
@@ -37,7 +37,7 @@ fn every_cell_is_a_scenario_with_one_bottleneck_that_both_flows_cross() {
 }
 
 #[test]
-fn shares_are_judged_from_both_sides_and_the_rival_by_its_own_kind() {
+fn shares_are_judged_on_both_sides() {
     let judged = |ours, other| {
         against_tcp(
             &document(vec![stack("tcp-cubic", 9.0, 10.0), stack("wavelane", ours, other)], vec![]),

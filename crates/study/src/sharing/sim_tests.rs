@@ -18,7 +18,7 @@ fn judged_links_cover_every_rate_rtt_and_queue() {
 }
 
 #[test]
-fn every_task_is_a_scenario_that_the_simulator_runs_under_all_its_stacks() {
+fn every_task_runs_under_all_its_stacks() {
     for task in Task::all(&FULL) {
         let scenario = Scenario::parse(&task.text(FULL.until), Path::new(".")).unwrap();
         let review = wavelane_sim::SimBackend.review(&scenario);

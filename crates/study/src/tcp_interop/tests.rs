@@ -15,7 +15,7 @@ fn allowed() -> bool {
 /// Both ways between ours and the kernel over a link that loses and reorders: every byte arrives as it was sent, the
 /// losses of the link are repeated and little else, and tshark finds nothing wrong.
 #[test]
-fn ours_and_the_kernel_understand_each_other() {
+fn our_tcp_interoperates_with_the_kernel() {
     if !allowed() {
         return;
     }
@@ -80,7 +80,7 @@ fn a_ratio_of_means_has_the_interval_of_both() {
 /// Hand-computed: 8, 10, 12 over 4, 5, 6 are 2 at every seed; 8, 11, 12 over 4, 5, 5 are 31/14, off by -6/7, -1/14 and
 /// 13/14, whose deviation is 0.8955; 4.303 is Student's 97.5 % point with 2 degrees of freedom.
 #[test]
-fn what_a_seed_does_to_both_is_not_chance() {
+fn paired_ratios_cancel_the_seeds_effect() {
     assert!(paired_half(&[8.0, 10.0, 12.0], &[4.0, 5.0, 6.0]).unwrap() < 1e-9);
     let half = paired_half(&[8.0, 11.0, 12.0], &[4.0, 5.0, 5.0]).unwrap();
     assert!((half - 4.303 * 0.8955 / 3.0f64.sqrt() / (14.0 / 3.0)).abs() < 1e-3, "{half}");

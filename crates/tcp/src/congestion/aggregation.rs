@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_at_once_is_extra_and_what_comes_evenly_is_not() {
+    fn only_bursts_of_acks_count_as_aggregation() {
         let mut even = Aggregation::new(Instant::ZERO);
         let mut lumps = even.clone();
         for ms in 1..=400u64 {

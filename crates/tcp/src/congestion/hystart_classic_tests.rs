@@ -47,7 +47,7 @@ fn a_train_of_half_a_round_trip_ends_slow_start() {
 }
 
 #[test]
-fn what_is_further_apart_than_two_milliseconds_is_no_train() {
+fn acks_over_two_milliseconds_apart_end_a_train() {
     assert_eq!(train_ends(&mut Classic::default(), 2_001, 400), None);
     assert_eq!(train_ends(&mut Classic::default(), 2_000, 400), Some(12_000));
 }

@@ -101,7 +101,7 @@ fn filled_holes_and_duplicates_are_acknowledged_at_once() {
 
 /// Segments with data have no room for reports: one that goes meanwhile changes nothing.
 #[test]
-fn data_that_goes_the_other_way_does_not_tell_it() {
+fn data_segments_carry_no_sack_blocks() {
     let mut tcp = receiver(plain());
     (1..=3).for_each(|n| assert_eq!(give(&mut tcp, n).len(), 1));
     assert!(give(&mut tcp, 4).is_empty());

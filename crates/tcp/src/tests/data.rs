@@ -51,7 +51,7 @@ fn the_first_segments_are_acknowledged_at_once() {
 
 /// RFC 2018, section 4: the block with the newest segment comes first; RFC 2883: a duplicate before it, once.
 #[test]
-fn reports_of_what_lies_beyond_a_hole() {
+fn sack_blocks_list_data_beyond_a_hole() {
     let relative = |out: &Out| -> Vec<(u32, u32)> {
         let blocks = out.options.sack.as_slice().iter();
         blocks.map(|(l, r)| (l.wrapping_sub(PEER), r.wrapping_sub(PEER))).collect()
@@ -121,7 +121,7 @@ fn the_window_grows_with_a_reader_that_keeps_up() {
 }
 
 #[test]
-fn what_waits_behind_a_hole_leaves_the_window_open() {
+fn out_of_order_data_does_not_close_the_window() {
     let config = Config { receive_window_initial: Some(20_000), receive_buffer: 60_000, ..plain() };
     let mut tcp = Script::established(config);
     let mut edges = Vec::new();

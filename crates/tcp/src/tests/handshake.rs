@@ -36,7 +36,7 @@ fn a_peer_without_options_gets_the_assumed_mss() {
 }
 
 #[test]
-fn a_passive_open_answers_only_what_was_offered() {
+fn a_passive_open_answers_only_offered_options() {
     let mut tcp = Script::accept(Config::default(), Options { mss: Some(1_000), ..Options::default() });
     let answer = tcp.one();
     assert_eq!((answer.seq, answer.ack, answer.flags), (0, 1, S.with(A)));
@@ -132,7 +132,7 @@ fn refusals_count_only_with_our_number() {
 }
 
 #[test]
-fn what_was_written_before_the_answer_goes_after_it() {
+fn data_written_before_the_syn_ack_follows_it() {
     let mut tcp = Script::connect(plain());
     tcp.write(2_500);
     tcp.tcp.shutdown(tcp.now);

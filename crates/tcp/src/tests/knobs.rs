@@ -116,7 +116,7 @@ fn the_profile_of_2001_offers_nothing_new() {
 
 /// Each switched off alone: it is neither offered nor done, whatever the peer offers.
 #[test]
-fn what_is_switched_off_is_not_offered() {
+fn disabled_options_are_not_offered() {
     let all = Options { window_scale: Some(7), timestamps: stamps(9, 0).timestamps, ..syn_options() };
     for which in 0..3 {
         let config = Config { sack: which != 0, timestamps: which != 1, window_scale: which != 2, ..Config::default() };

@@ -118,7 +118,7 @@ fn read(tcp: &mut Script) {
 }
 
 #[test]
-fn what_was_pushed_is_acknowledged_when_it_is_read() {
+fn pushed_data_is_acknowledged_on_read() {
     for (ack_when_read, flags, at_once) in [(true, A.with(P), true), (true, A, false), (false, A.with(P), false)] {
         let mut tcp = Script::established(Config { ack_when_read, ..plain() });
         tcp.give(flags, 1, 1, &[b'x'; 1_000]);
@@ -148,7 +148,7 @@ fn what_was_pushed_is_acknowledged_when_it_is_read() {
 
 /// Answers within the delay carry acknowledgements, until one delay passes without an answer.
 #[test]
-fn an_answer_replaces_the_ack_of_what_is_read() {
+fn a_response_replaces_the_ack_on_read() {
     let mut tcp = Script::established(plain());
     tcp.give(A.with(P), 1, 1, b"question");
     tcp.wait(39);

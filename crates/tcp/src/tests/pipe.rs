@@ -153,7 +153,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_goes_in_comes_out(
+    fn the_stream_arrives_unchanged(
         configs in (any_config(), any_config()), ways in (any_way(), any_way()), seed in any::<u64>(),
         steps in proptest::collection::vec(any_step(), 1..60),
     ) {

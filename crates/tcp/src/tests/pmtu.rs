@@ -72,7 +72,7 @@ fn claims_below_the_least_mtu_of_ipv6_are_ignored() {
 
 /// RFC 1191, section 5: a router that does not say what fits means the next lower plateau.
 #[test]
-fn an_old_router_does_not_say_what_fits() {
+fn too_big_without_an_mtu_uses_the_next_plateau() {
     let mut tcp = flying();
     tcp.tcp.handle_too_big(tcp.now, &message(0, 1));
     assert_eq!(tcp.tcp.status().mss, 1_006 - 40);

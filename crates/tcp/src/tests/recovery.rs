@@ -85,7 +85,7 @@ fn rack_waits_a_quarter_of_the_round_trip_for_the_late() {
 }
 
 #[test]
-fn what_was_only_late_is_not_repeated() {
+fn late_segments_are_not_retransmitted() {
     let mut tcp = ten(plain());
     tcp.sack(1, &[(1_001, 2_001)]);
     tcp.drain();
@@ -252,7 +252,7 @@ fn a_mark_is_echoed_until_answered() {
 
 /// RFC 8985, section 7.2, TLP_calc_PTO: where the timeout would come first, the probe goes at that time in its place.
 #[test]
-fn the_probe_goes_where_the_timeout_would_come_first() {
+fn a_tail_probe_replaces_an_earlier_rto() {
     let mut tcp = Script::established(plain());
     tcp.write(1_000);
     tcp.data();
@@ -263,7 +263,7 @@ fn the_probe_goes_where_the_timeout_would_come_first() {
 
 /// RFC 8985, section 6.2, step 2: an acknowledgement whose echo is older than the repeat tells of the original.
 #[test]
-fn an_answer_to_the_original_says_nothing_of_the_repeat() {
+fn an_ack_of_the_original_does_not_time_the_retransmit() {
     let options = Options { timestamps: stamps(1_000, 0).timestamps, ..syn_options() };
     let mut tcp = Script::established_with(Config { timestamps: true, undo: false, mss: 1_012, ..plain() }, options);
     tcp.write(9_880);
@@ -287,7 +287,7 @@ fn an_answer_to_the_original_says_nothing_of_the_repeat() {
 
 /// `quirks.unmeasured_after_timeout` (docs/models/tcp.md): what was in flight at a timeout is never measured, with SACK either.
 #[test]
-fn what_was_lost_at_a_timeout_is_not_measured_by_a_report() {
+fn sacks_after_a_timeout_are_not_rtt_samples() {
     let mut tcp = ten(Config {
         quirks: Quirks { unmeasured_after_timeout: true, ..Quirks::default() },
         rack_tlp: false,

@@ -179,7 +179,7 @@ fn a_reset_while_closing_is_orderly_only_if_everything_arrived() {
 
 /// RFC 9293, section 3.10.7.4: after the peer's end nothing more is taken, and repeats are answered.
 #[test]
-fn what_comes_after_the_end_is_answered_and_not_taken() {
+fn data_after_a_fin_is_acked_and_dropped() {
     let mut tcp = Script::established(plain());
     tcp.give(A.with(F), 1, 1, b"bye");
     tcp.drain();
@@ -203,7 +203,7 @@ fn a_fin_beyond_the_window_is_ignored() {
 }
 
 #[test]
-fn nothing_is_taken_behind_an_end_that_waits_for_a_hole() {
+fn data_behind_a_fin_after_a_hole_is_dropped() {
     let mut tcp = Script::established(plain());
     tcp.give(A.with(F), 101, 1, &[2; 50]);
     tcp.give(A, 151, 1, b"ghost");

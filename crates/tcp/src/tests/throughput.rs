@@ -132,7 +132,7 @@ fn the_profile_of_2001_waits_for_its_timer() {
 /// answer, and RACK waits for the others (RFC 8985, section 6.2): few are repeated, every reduction is taken back, and the
 /// path stays full.
 #[test]
-fn late_segments_are_waited_for_once_reordering_is_seen() {
+fn late_segments_cause_few_retransmits() {
     use CongestionControl::{Bbr, Bbr3, Cubic, NewReno};
     for congestion in [NewReno, Cubic, Bbr, Bbr3] {
         let late =

@@ -57,7 +57,7 @@ fn a_real_timeout_stays() {
 
 /// RFC 3708: every repeat of a recovery is reported as needless.
 #[test]
-fn a_recovery_whose_repeats_were_all_needless_is_taken_back() {
+fn a_recovery_with_only_spurious_retransmits_is_undone() {
     let mut tcp = Script::established(plain());
     tcp.write(10_000);
     tcp.data();
@@ -138,7 +138,7 @@ fn a_hole_that_the_repeat_fills_stays_a_loss() {
 
 /// As long as another repeat is on its way, its answer could be taken for an original's (Linux's `retrans_out`).
 #[test]
-fn nothing_is_taken_back_while_a_repeat_is_on_its_way() {
+fn nothing_is_undone_while_a_retransmit_is_in_flight() {
     let (mut tcp, len, sent_at) = stamped(plain());
     stamped_ack(&mut tcp, 1, &[(1 + len, 1 + 2 * len), (1 + 3 * len, 1 + 9 * len)], sent_at);
     let holes = [(1, len as usize), (1 + 2 * len, len as usize)];

@@ -1,6 +1,6 @@
 //! The receiver's side: solves the repair symbols' equations for what is missing.
 //!
-//! Everything here can be driven by the neighbour, who is authenticated but may be wrong: all tables have bounds, and
+//! Everything here can be driven by the neighbour, which is authenticated but may be faulty: all tables have bounds, and
 //! the oldest entry goes when one is full.
 
 use super::code::{LENGTH_LEN, SPAN_MAX, coefficient};

@@ -61,7 +61,7 @@ proptest! {
 
     /// Fewer symbols than losses bring nothing wrong.
     #[test]
-    fn too_few_repairs_bring_nothing_wrong(k in 2usize..=60, seed: u64) {
+    fn too_few_symbols_recover_nothing_wrong(k in 2usize..=60, seed: u64) {
         let mut dice = Seed(seed).chance("fec");
         let all = datagrams(k, &mut dice);
         let lost: Vec<usize> = (0..k).step_by(2).collect();
@@ -118,7 +118,7 @@ fn slow_multiply(a: u8, b: u8) -> u8 {
 }
 
 #[test]
-fn the_fast_kernel_does_what_the_tables_say() {
+fn the_fast_kernel_equals_the_tables() {
     let mut dice = Seed(3).chance("kernel");
     for len in (0..100).chain([1_431, 1_472]) {
         let source: Vec<u8> = (0..len).map(|_| dice.below(256) as u8).collect();

@@ -22,7 +22,7 @@ fn jain(x: &[f64]) -> f64 {
 
 /// Frozen goodputs in Mbit/s (mean of three seeds), each beside its floor and its physical bound.
 #[test]
-fn loss_costs_only_what_is_lost() {
+fn loss_costs_only_the_lost_share() {
     let table = [
         ("none", Loss::None, 0.0, 19.93),
         ("1 %", Loss::Random(0.01), 0.01, FROZEN[0]),
@@ -102,7 +102,7 @@ fn a_ceiling_falls_when_the_policer_does() {
 
 /// Jitter above the target hides an empty queue; the rate is found all the same.
 #[test]
-fn room_is_found_under_jitter_on_a_long_way() {
+fn capacity_is_found_under_jitter_on_a_long_path() {
     for seed in 1..=3 {
         let link = Link { jitter: Span::from_millis(26), queue_bytes: 2_000_000, ..Link::new(35, 555) };
         let mut w = World::new(link, 1, seed);

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_withheld_where_nothing_is_lost_or_bulk_makes_the_queue() {
+    fn repairs_are_not_withheld_without_loss() {
         for (idle, lossy) in [(true, false), (false, true)] {
             assert!(!run(idle, lossy, |_, _| 850).0.contains(&true));
         }

@@ -287,7 +287,7 @@ proptest! {
     }
 
     #[test]
-    fn the_receiver_acknowledges_exactly_what_arrived(numbers in prop::collection::vec(0..200u64, 1..300)) {
+    fn the_receiver_acknowledges_exactly_the_arrivals(numbers in prop::collection::vec(0..200u64, 1..300)) {
         let mut rx = LaneReceiver::new(0);
         for n in &numbers {
             rx.received(ms(1), ms(1), *n, Ecn::NotEct, true, false);

@@ -57,7 +57,7 @@ pub enum Controller {
     Radio(Rate),
 }
 
-/// What a lane is told when it is built.
+/// A lane's configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneConfig {
     /// The lane's number, as it stands in datagram headers and lane acks.

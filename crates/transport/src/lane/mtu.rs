@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_the_path_carries_to_sixteen_bytes() {
+    fn finds_the_path_mtu_within_sixteen_bytes() {
         assert_eq!(search(1500, 0), (1500, 1));
         for limit in [1200, 1280, 1400, 1420, 1492, 1499] {
             let (found, probes) = search(limit, 0);

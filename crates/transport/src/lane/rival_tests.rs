@@ -116,7 +116,7 @@ fn among_several_no_flow_starves() {
 
 /// Two lanes that compete keep each other's queue full: only together do they find that the rival has gone.
 #[test]
-fn lanes_do_not_take_each_other_for_the_rival_for_long() {
+fn lanes_do_not_mistake_each_other_for_rivals_for_long() {
     for quarters in [4, 16] {
         for lanes in [2, 3] {
             let mut w = world(link(100, quarters), lanes);
@@ -138,7 +138,7 @@ fn lanes_do_not_take_each_other_for_the_rival_for_long() {
 }
 
 #[test]
-fn what_changes_while_competing_does_not_keep_it_there() {
+fn competing_ends_after_a_path_change() {
     type Change = fn(&mut World);
     let changes: [(&str, Change); 4] = [
         ("a slower link", |w| w.set_rate(Rate::from_bps(5_000_000))),

@@ -38,7 +38,7 @@ fn lossy() -> LaneReceiver {
 }
 
 #[test]
-fn an_ack_repeats_what_arrived_in_the_last_200_ms() {
+fn an_ack_repeats_arrivals_of_the_last_200_ms() {
     let mut rx = lossy();
     rx.received(ms(3_000), ms(3_000), 3_000, Ecn::NotEct, true, false);
     let ranges = rx.take_ack(ms(3_000), 64).unwrap().ranges.0;

@@ -40,7 +40,7 @@ fn a_token_bucket_is_not_taken_for_a_fast_link() {
 /// Silence says nothing of the path: after it the lane sends at what it knew, paced, after an outage at no less than half of
 /// that. A path that became slower meanwhile shows that at once.
 #[test]
-fn a_known_path_starts_at_what_it_was() {
+fn a_known_path_starts_at_its_last_rate() {
     for (outage, seconds, rates) in [(false, 20.0, &[20, 10, 5][..]), (true, 5.0, &[20, 10, 5])] {
         for &mbit in rates {
             let mut w = World::new(Link::new(20, 100), 1, 1);

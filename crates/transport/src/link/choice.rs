@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_lane_is_left_below_a_half_and_taken_again_from_seven_tenths() {
+    fn delivery_1998_thresholds_of_the_first_lane() {
         let mut now = Instant::from_secs(1);
         let mut delivery = Delivery::new(now);
         assert_eq!((feed(&mut delivery, &mut now, 60, 10), delivery.first), (0, true));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_long_ago_does_not_count_and_the_memory_is_bounded() {
+    fn old_samples_expire_and_memory_is_bounded() {
         let mut now = Instant::from_secs(1);
         let mut delivery = Delivery::new(now);
         feed(&mut delivery, &mut now, 100, 10);

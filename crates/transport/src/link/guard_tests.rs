@@ -55,7 +55,7 @@ fn many_at_once_do_not_wait_for_the_time() {
 }
 
 #[test]
-fn what_cannot_be_paid_is_tried_again_over_more() {
+fn an_unpaid_symbol_is_retried_over_more_frames() {
     let mut guard = Guard::default();
     send(&mut guard, 0, 0..3);
     guard.end_gathered(at(10), &path(None));

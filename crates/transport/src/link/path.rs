@@ -130,7 +130,7 @@ mod tests {
     use wavelane_base::Seed;
 
     #[test]
-    fn what_is_left_out_is_rare_and_differs_from_link_to_link() {
+    fn skipped_packet_numbers_are_rare_and_differ_per_link() {
         let left_out = |seed| {
             let mut skips = Skips::new(Seed(seed).entropy("skips"));
             (0..100_000).filter(|number| skips.skips(*number)).collect::<Vec<u64>>()

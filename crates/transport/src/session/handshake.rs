@@ -29,7 +29,7 @@ type Place = (PortId, Origin);
 pub(crate) const NO_PRESHARED_KEY: [u8; 32] = [0; 32];
 
 impl Sessions {
-    /// Starts, repeats or forgets the peer's handshake as time demands.
+    /// Starts, retransmits or drops the peer's handshake by its deadlines.
     pub(super) fn advance(&mut self, now: Instant, peer: usize) {
         let p = &mut self.peers[peer];
         if p.expire(now) {

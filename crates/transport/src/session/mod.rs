@@ -63,12 +63,12 @@ pub const SILENCE_BEFORE_HANDSHAKE: Span = Span::from_secs(5);
 pub const ANSWERED_WAIT: Span = Span::from_secs(3);
 /// After answering a peer's handshake we send the first message of one of our own that is under way no sooner again.
 pub const CALLED_WAIT: Span = Span::from_millis(1_500);
-/// Unanswered first messages after which the operator is told.
+/// Unanswered first messages before the first notice.
 pub const NO_ANSWER_TRIES: u32 = 5;
 /// First messages that are sent to an address remembered from before our start: they take 4 s, which is long enough for a
 /// peer that is there, and fewer than are worth telling the operator of.
 pub const RECALL_CALLS: u32 = 5;
-/// The operator is told again after each further this many.
+/// A notice follows after each further this many.
 pub const NO_ANSWER_REPEAT: u32 = 60;
 /// Lanes per peer and direction. Higher lane numbers are refused.
 pub const LANES_MAX: usize = 8;
@@ -113,7 +113,7 @@ pub struct Way {
     pub one_way: bool,
 }
 
-/// What [`Sessions`] is told.
+/// The configuration of [`Sessions`].
 #[derive(Clone)]
 pub struct SessionsConfig {
     /// Our static private key (X25519).
@@ -183,7 +183,7 @@ pub enum DropReason {
     Malformed,
     /// Its first mac is wrong: the sender does not know our public key.
     Mac,
-    /// It names a wire version that we do not speak.
+    /// It names an unsupported wire version.
     Version,
     /// Many handshakes are arriving and this one's address is unproven; a cookie was sent.
     CookieNeeded,
@@ -281,7 +281,7 @@ pub enum SessionEvent {
         /// The newest epoch known.
         known: u64,
     },
-    /// A caller that knows our public key speaks another wire version.
+    /// A caller with our public key uses another wire version.
     OtherVersion {
         /// Which.
         version: u8,

@@ -155,7 +155,7 @@ fn golden_frames() {
 }
 
 #[test]
-fn golden_path_challenge_and_what_no_lane_can_number_is_refused() {
+fn golden_path_challenge_and_lane_bounds() {
     let mut buf = [0; 64];
     let mut w = Writer::new(&mut buf);
     Frame::PathChallenge([1, 2, 3, 4, 5, 6, 7, 8]).emit(&mut w).expect("fits");

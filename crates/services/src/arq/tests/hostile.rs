@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn overlapping_pieces_cannot_rewrite_what_was_taken() {
+fn overlapping_pieces_cannot_rewrite_received_bytes() {
     let mut receiver = Receiver::new(LIMITS);
     let piece = |offset, bytes| PacketFrame { number: 0, order: None, piece: Some((offset, 6)), bytes };
     receiver.handle(Instant::ZERO, &piece(0, &[1, 2, 3, 4]));

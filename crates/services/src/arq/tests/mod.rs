@@ -249,7 +249,7 @@ fn repeats_go_into_debt_and_their_copies_wait_for_credit() {
 }
 
 #[test]
-fn copies_that_are_refused_leave_the_fate_to_what_was_sent() {
+fn refused_copies_do_not_stop_retransmission() {
     let mut world = World::new(12, 100, 0);
     world.budget.charge(1 << 20);
     world.send(1, 0, 1_000, Treatment::default());
@@ -262,7 +262,7 @@ fn copies_that_are_refused_leave_the_fate_to_what_was_sent() {
 }
 
 #[test]
-fn what_is_lost_before_the_round_trip_is_known_is_repeated_too() {
+fn losses_before_the_first_rtt_are_retransmitted() {
     let mut world = World::new(8, 100, 0);
     world.sender.set_path(Times::default());
     for treatment in [STRICT, Treatment::default()] {
@@ -283,7 +283,7 @@ fn what_is_lost_before_the_round_trip_is_known_is_repeated_too() {
 }
 
 #[test]
-fn a_restart_lets_go_of_what_was_held() {
+fn a_restart_delivers_held_packets() {
     let mut receiver = Receiver::new(LIMITS);
     let frame =
         |number, back, bytes| PacketFrame { number, order: Some(Order { back, hold_ms: 50 }), piece: None, bytes };

@@ -42,7 +42,7 @@ fn an_abandoned_packet_blocks_no_later_one() {
 }
 
 #[test]
-fn what_stands_alone_is_repeated_for_longer() {
+fn packets_without_order_are_retransmitted_longer() {
     let mut world = World::new(9, 100, 0);
     for treatment in [STRICT, Treatment::default()] {
         world.send(1, 0, 100, treatment);

@@ -60,12 +60,12 @@ impl Outgoing {
     pub(super) fn block_end(&self) -> Option<u64> {
         Some(self.block?.start + self.manner.block?)
     }
-    /// Whether the peer has not provably heard what waits.
+    /// Whether the offer of the waiting bytes is not known to have arrived.
     pub(in crate::hop) fn is_waiting_unheard(&self) -> bool {
         self.waits.is_some_and(|(start, _)| start == self.next) && !self.query.due && !self.query.arrived
     }
-    /// Bytes wait that the peer does not take yet: it hears how many, and again when there are twice as many.
-    pub(in crate::hop) fn say_what_waits(&mut self) {
+    /// Offers the bytes that wait beyond the credit, and again when there are twice as many.
+    pub(in crate::hop) fn offer_waiting(&mut self) {
         let waiting = self.unsent();
         if waiting == 0 || self.next < self.credit.min(self.ceiling()) || self.credit == 0 {
             return;

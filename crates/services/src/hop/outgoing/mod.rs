@@ -23,7 +23,7 @@ use wavelane_wire::frame::Reach;
 
 /// Unreceipted bytes of a direction up to which it is latency-bound: class micro.
 const MICRO_MAX: u64 = 1_100;
-/// A writer that does not use the room it was told of for this long has nothing to say.
+/// A writer that does not use the offered room for this long has nothing to write.
 const WRITER_PAUSE: Span = Span::from_millis(2);
 /// First wait before asking for a receipt that does not come, and the longest between questions.
 const QUERY_MIN: Span = Span::from_millis(100);
@@ -155,7 +155,7 @@ impl Outgoing {
     pub(super) fn is_micro(&self) -> bool {
         !self.manner.all_bulk && self.again.is_empty() && self.in_flight() + self.unsent() <= MICRO_MAX
     }
-    /// A writer that was refused is told that there is room.
+    /// A refused writer is woken when there is room.
     pub(super) fn unblock(&mut self, now: Instant) {
         self.blocked = false;
         self.unblocked_at = Some(now);
@@ -230,7 +230,7 @@ impl Outgoing {
     fn ceiling(&self) -> u64 {
         self.held_up_at.unwrap_or(u64::MAX)
     }
-    /// The peer cannot keep what it promised: nothing is sent from `credit` on until it says otherwise.
+    /// The peer cannot hold the credit it granted: nothing is sent from `credit` on until it says otherwise.
     pub(super) fn hold_up(&mut self, credit: Option<u64>) {
         self.held_up_at = credit;
     }
@@ -261,7 +261,7 @@ impl Outgoing {
     pub(super) fn repeats_next(&self) -> bool {
         self.choose().is_some_and(|stretch| matches!(stretch.kind, Kind::Repair | Kind::Again))
     }
-    /// Forgets copies that came due, for want of budget.
+    /// Drops due copies that the budget does not cover.
     pub(super) fn drop_due_copies(&mut self) {
         self.copies = RangeSet::default();
     }

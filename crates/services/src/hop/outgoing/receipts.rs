@@ -1,4 +1,4 @@
-//! What receipts say: bytes to forget, bytes dropped behind the lane. And when to ask for one that does not come.
+//! Receipts at the sender: bytes to release, bytes dropped behind the lane, and when to request a receipt that is missing.
 
 use super::{Outgoing, QUERY_MAX, QUERY_MIN};
 use crate::hop::memory::give_back;
@@ -12,7 +12,7 @@ const STRETCHES_MIN: usize = 1024;
 const STRETCH_OCTETS: u64 = 64;
 /// Between two looks for bytes that were dropped behind the lane: each takes every stretch in its hand.
 const CONTRADICT_EVERY: Span = Span::from_millis(5);
-/// A range list shorter than this was not truncated (the receipt format's promise).
+/// A range list shorter than this was not truncated (a rule of the receipt format).
 pub(in crate::hop) const RANGES_WHOLE: usize = 32;
 
 impl Outgoing {

@@ -110,7 +110,7 @@ fn a_lost_last_receipt_neither_stalls_nor_delivers_twice() {
 }
 
 #[test]
-fn a_direction_may_end_while_the_other_goes_on() {
+fn half_close_keeps_the_other_direction() {
     let mut world = World::new(5, Pipe::default(), HopConfig::default());
     let flow = world.open_accepted();
     let mut request = [Stream::new(flow, 0, 400)];
@@ -124,7 +124,7 @@ fn a_direction_may_end_while_the_other_goes_on() {
 }
 
 #[test]
-fn a_refused_flow_says_why_and_is_forgotten() {
+fn a_refused_flow_has_a_reason_and_is_dropped() {
     let mut world = World::new(6, Pipe { loss: ratio(3, 10), ..Pipe::default() }, HopConfig::default());
     let flow = world.hops[0].open(world.now, source(), target(), None).unwrap();
     while world.events[1].is_empty() {

@@ -41,7 +41,7 @@ fn settles(world: &mut World) {
 }
 
 #[test]
-fn what_was_written_before_a_reset_is_read_before_it() {
+fn bytes_before_a_reset_are_read_before_it() {
     for (seed, from) in [(0, 0), (1, 1), (2, 0), (3, 1)] {
         let (mut world, names) = opened(seed, ratio(3, 10));
         // The other side is sending too, and that is never read.

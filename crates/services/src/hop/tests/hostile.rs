@@ -134,7 +134,7 @@ fn the_peer_cannot_open_in_our_name_or_answer_its_own_flow() {
 
 /// Telling bytes apart counts in the pool: single bytes fill it long before they are many, in one flow or in all.
 #[test]
-fn scattered_bytes_count_in_the_pool_with_what_tells_them_apart() {
+fn ranges_of_scattered_bytes_count_in_the_pool() {
     const POOL: u64 = 1 << 20;
     for flows in [1, 4, 100] {
         let mut hop = Lone::new(HopConfig { flows_max: 100, pool: Octets::new(POOL), ..HopConfig::default() });

@@ -8,7 +8,7 @@ fn config(pool_mib: u64) -> HopConfig {
 }
 
 #[test]
-fn a_stalled_reader_costs_others_nothing_and_wakes_up_whole() {
+fn a_stalled_reader_resumes_intact_beside_others() {
     let mut world = World::new(20, Pipe::default(), HopConfig::default());
     let (idle, busy) = (world.open_accepted(), world.open_accepted());
     let mut stalled = [Stream::new(idle, 0, 3_000_000), Stream::new(idle, 1, 0)];
@@ -125,7 +125,7 @@ fn micro_data_passes_bulk_but_cannot_starve_it() {
 }
 
 #[test]
-fn class_limits_what_a_datagram_may_hold() {
+fn the_class_limits_a_datagrams_frames() {
     let (mut hop, names) = lone_hop(2);
     hop.write(ms(3), names[0], &[0; 100_000]);
     assert!(fill(&mut hop, ms(3), Class::Micro).is_empty(), "bulk does not ride on a micro permission");

@@ -95,7 +95,7 @@ fn ask(world: &mut World, (near, far): (FlowName, FlowName), span: (u64, u64), o
 }
 
 #[test]
-fn vtx_moves_only_what_the_next_node_lacks() {
+fn vtx_sends_only_missing_bytes() {
     for loss in [Ratio::ZERO, ratio(1, 5)] {
         let (mut world, near, far) = passed_on(loss, 300_000);
         let first = world.hops[0].counters().first_octets;

@@ -60,7 +60,7 @@ fn small_exchanges_pass_without_a_grant() {
 }
 
 #[test]
-fn what_arrives_after_its_turn_is_taken() {
+fn bytes_after_a_turn_are_accepted() {
     let mut world = World::new(3, Pipe::default(), config());
     let mut stream = Stream::new(world.open_accepted(), 0, BLOCK);
     run(&mut world, &mut stream, Instant::from_secs(2), false);
@@ -80,7 +80,7 @@ fn a_flow_without_bytes_gets_no_grant() {
 }
 
 #[test]
-fn rounds_repeat_what_is_lost_after_the_block() {
+fn rounds_retransmit_losses_after_the_block() {
     let config = HopConfig { rounds: true, block: Some(Octets::new(BLOCK)), ..HopConfig::default() };
     let offsets = |config: HopConfig| {
         // The first data of the flow is lost, once.

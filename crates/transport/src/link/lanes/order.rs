@@ -160,7 +160,7 @@ mod tests {
 
     /// What is in flight and each probe are lost by chance with the loss to the power of their number.
     #[test]
-    fn a_lane_that_loses_much_is_asked_more_often_before_it_counts_as_failed() {
+    fn a_lossy_lane_gets_more_probes_before_it_fails() {
         for (loss, probes) in [
             (0.0, 2),
             (0.2, 2),

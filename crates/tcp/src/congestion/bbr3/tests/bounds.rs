@@ -63,7 +63,7 @@ fn the_lasting_bound_does_not_fall_further_than_cubic_would() {
 
 /// Section 5.3.3.9, AdaptLongTermModel: what went well with more in flight raises the bound.
 #[test]
-fn what_was_delivered_without_losses_raises_the_lasting_bound() {
+fn lossless_delivery_raises_the_long_term_bound() {
     let mut rig = Rig::too_high();
     let bound = rig.bbr.bounds.in_flight_long;
     rig.sent_pipe = bound + 5 * MSS;

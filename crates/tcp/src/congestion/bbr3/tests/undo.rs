@@ -25,7 +25,7 @@ fn a_probe_that_needless_losses_ended_begins_again() {
 
 /// Section 5.5.11.2: Startup goes on.
 #[test]
-fn startup_that_needless_losses_ended_goes_on() {
+fn startup_ended_by_spurious_losses_continues() {
     let mut rig = Rig::new();
     rig.pipe = 2 * PRODUCT;
     rig.round();
@@ -73,7 +73,7 @@ fn a_needless_timeout_costs_no_window() {
 
 /// Section 5.5.10.2, NoteLoss: what counts as before is the state before a round's first loss.
 #[test]
-fn what_is_saved_is_from_before_the_first_loss_of_a_round() {
+fn undo_restores_the_state_before_a_rounds_first_loss() {
     let mut rig = Rig::up();
     rig.bbr.bounds.in_flight_long = 150 * MSS;
     (1..=4).for_each(|n| rig.lose(PRODUCT, n * MSS, true));

@@ -213,7 +213,7 @@ fn an_answer_takes_every_way_in_turn() {
 
 /// Both call at once, and what the one sends that leads takes 3 s.
 #[test]
-fn who_has_answered_does_not_repeat_its_own_call_at_once() {
+fn an_answered_call_delays_the_own_retransmission() {
     let mut w = World::new(MS50);
     let slow = usize::from(w.nodes[1].sessions.own_key() < w.nodes[0].sessions.own_key());
     w.fate = Box::new(move |_, from, _| vec![Span::from_millis(if from == slow { 2_950 } else { 0 })]);

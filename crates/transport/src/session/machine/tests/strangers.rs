@@ -38,7 +38,7 @@ fn footprint(s: &Sessions) -> [usize; 6] {
 }
 
 #[test]
-fn strangers_get_nothing_and_leave_nothing() {
+fn unknown_senders_get_no_answer_and_no_state() {
     let many = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
     let mut chance = Seed(11).chance("stranger");
     let mut w = World::new(MS50);
