@@ -41,7 +41,20 @@ pub(crate) struct CompareArgs {
     json: bool,
 }
 
+/// Why a directory is no record, and what to do.
+fn no_record(dir: &Path) -> Failure {
+    let remedy = if dir.join("sweep.json").exists() {
+        "this is a sweep's directory, whose report the same sweep command draws again; its records are in cells/"
+    } else {
+        "name a directory that `wavelane run` or `wavelane study run` wrote"
+    };
+    Failure::refused(format!("{} holds no record: {remedy}", dir.display()))
+}
+
 fn load(dir: &Path) -> Result<(RunDocument, Scenario), Failure> {
+    if dir.is_dir() && !dir.join("record.json").exists() {
+        return Err(no_record(dir));
+    }
     let document = RunDocument::load(dir).map_err(Failure::refused)?;
     let scenario = Scenario::load(&dir.join("scenario.toml")).map_err(Failure::refused)?;
     Ok((document, scenario))
@@ -62,12 +75,7 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
     let page = match studies.as_slice() {
         [] => {
             if !args.dir.join("record.json").exists() {
-                let remedy = if args.dir.join("sweep.json").exists() {
-                    "this is a sweep's directory, whose report the same sweep command draws again"
-                } else {
-                    "name a directory that `wavelane run` or `wavelane study run` wrote"
-                };
-                return Err(Failure::refused(format!("{} holds no record: {remedy}", args.dir.display())));
+                return Err(no_record(&args.dir));
             }
             let page = wavelane_report::render(&args.dir).map_err(Failure::refused)?;
             let (document, scenario) = load(&args.dir)?;

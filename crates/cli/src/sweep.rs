@@ -3,12 +3,12 @@
 use crate::progress::Meter;
 use crate::report::show_page;
 use crate::run::{Place, failure, jobs};
-use crate::{Failure, Outcome, cluster, interrupt, print};
+use crate::{EXIT_INCONCLUSIVE, Failure, Outcome, cluster, interrupt, print};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use wavelane_report::parquet;
-use wavelane_run::{Count, Progress, REPEAT_MAX, RunError, RunHooks, SweepCell, SweepOptions, shell, sweep_table};
+use wavelane_run::{Count, Progress, REPEAT_MAX, RunError, RunHooks, SweepCell, SweepOptions, Verdict, shell, sweep_table};
 use wavelane_scenario::{Axis, Setting, Sweep};
 
 const EXAMPLES: &str = "\
@@ -100,6 +100,9 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
         let why = "nothing varies: add [sweep] to the file, or --sweep KEY=A,B,C";
         return Err(Failure::refused(format!("{}: {why}", args.file.display())));
     }
+    if plan.axes.iter().any(|axis| axis.key == "seed") {
+        return Err(Failure::refused("seed is no axis: --repeat N runs N seeds of each combination, from --seed on"));
+    }
     let mut settings = args.settings.clone();
     settings.extend(args.seed.map(|seed| Setting { key: "seed".into(), value: seed.to_string() }));
     let cells = plan.cells(&args.file, &settings).map_err(Failure::refused)?;
@@ -181,10 +184,15 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
             _ => String::new(),
         };
         let (csv, page) = (csv.display(), page.display());
-        print(&format!("{cells} combinations of {repeat} seeds{before}\ntable {csv}\nreport {page}\n"))?;
+        let combinations = if cells == 1 { "1 combination".into() } else { format!("{cells} combinations") };
+        let seeds = if repeat == 1 { "1 seed".into() } else { format!("{repeat} seeds") };
+        let doubts: String = wavelane_report::sweep_doubts(&done).iter().map(|said| format!("{said}\n")).collect();
+        print(&format!("{combinations} of {seeds}{before}\n{doubts}table {csv}\nreport {page}\n"))?;
     }
     if args.open {
         show_page(&page)?;
     }
-    Ok(0)
+    // Checks of the scenario do not judge a sweep: at some values they are meant to fail.
+    let late = done.iter().any(|cell| cell.document.verdict == Verdict::Inconclusive);
+    Ok(if late { EXIT_INCONCLUSIVE } else { 0 })
 }

@@ -38,8 +38,9 @@ struct Figure {
     of: fn(&FlowFigures) -> Option<f64>,
 }
 
-const FIGURES: [Figure; 13] = [
+const FIGURES: [Figure; 14] = [
     Figure { key: "goodput_bps", head: "goodput Mbit/s", scale: 1e6, of: |f| f.goodput_bps },
+    Figure { key: "completed", head: "completed %", scale: 0.01, of: completed },
     Figure { key: "duration_ms", head: "duration s", scale: 1e3, of: |f| f.duration_ms },
     Figure { key: "rtt_p50_ms", head: "echo p50 ms", scale: 1.0, of: |f| f.rtt_p50_ms },
     Figure { key: "rtt_p95_ms", head: "echo p95 ms", scale: 1.0, of: |f| f.rtt_p95_ms },
@@ -58,6 +59,11 @@ const FIGURES: [Figure; 13] = [
     Figure { key: "voice_mos", head: "call MOS", scale: 1.0, of: |f| f.voice.as_ref()?.mos },
     Figure { key: "lost_share", head: "unanswered %", scale: 0.01, of: lost_share },
 ];
+
+/// Of a transfer, 1 if it completed.
+fn completed(f: &FlowFigures) -> Option<f64> {
+    matches!(f.app.as_str(), "download" | "upload").then_some(f64::from(u8::from(f.completed)))
+}
 
 fn lost_share(f: &FlowFigures) -> Option<f64> {
     let (sent, lost) = (f.sent.filter(|sent| *sent > 0 && f.voice.is_none())?, f.lost?);
@@ -85,6 +91,8 @@ pub struct Difference {
     figure: usize,
     /// Mean over the first record's seeds, and over the other's.
     pub means: [f64; 2],
+    /// How many runs that is of each: those that have the figure, and where runs are compared by seed those of common seeds.
+    pub runs: [usize; 2],
     /// Other less first.
     pub difference: Estimate,
     /// Other over first; `None` where one is not positive.
@@ -100,6 +108,18 @@ struct Two {
 }
 
 impl Two {
+    /// Of the figure in both. Runs of seeds that only one of the records has are left out if most have both: they would cost the
+    /// comparison by seed.
+    fn new(mut first: Vec<(u64, f64)>, mut other: Vec<(u64, f64)>) -> Self {
+        let has = |of: &[(u64, f64)], seed: u64| of.iter().any(|(of, _)| *of == seed);
+        let common = first.iter().filter(|(seed, _)| has(&other, *seed)).count();
+        if common >= 2 && 2 * common > first.len().max(other.len()) {
+            let of_first = first.clone();
+            first.retain(|(seed, _)| has(&other, *seed));
+            other.retain(|(seed, _)| has(&of_first, *seed));
+        }
+        Self { first, other }
+    }
     fn values(of: &[(u64, f64)]) -> Vec<f64> {
         of.iter().map(|(_, value)| *value).collect()
     }
@@ -172,6 +192,8 @@ fn stacks<'a>(first: &'a RunDocument, other: &'a RunDocument) -> Vec<(String, &'
 #[derive(Clone, PartialEq, Debug)]
 pub struct Comparison {
     names: Vec<String>,
+    /// Runs of each record.
+    repeats: Vec<usize>,
     differences: Vec<Difference>,
 }
 
@@ -214,12 +236,12 @@ impl Comparison {
     /// Compares every record with the first.
     pub fn of(records: &[Compared]) -> Self {
         let mut differences = Vec::new();
-        let Some(first) = records.first() else { return Self { names: Vec::new(), differences } };
+        let Some(first) = records.first() else { return Self { names: Vec::new(), repeats: Vec::new(), differences } };
         for (record, other) in records.iter().enumerate().skip(1) {
             for (stack, a, b) in stacks(&first.document, &other.document) {
                 for flow in first.scenario.flows.iter().map(|f| &f.name) {
                     for (figure, what) in FIGURES.iter().enumerate() {
-                        let two = Two { first: of_flow(a, flow, what), other: of_flow(b, flow, what) };
+                        let two = Two::new(of_flow(a, flow, what), of_flow(b, flow, what));
                         let both = mean(&Two::values(&two.first)).zip(mean(&Two::values(&two.other)));
                         let Some(means) = both.map(|(a, b)| [a, b]) else { continue };
                         let Some(difference) = two.difference(means) else { continue };
@@ -229,6 +251,7 @@ impl Comparison {
                             flow: flow.clone(),
                             figure,
                             means,
+                            runs: [two.first.len(), two.other.len()],
                             difference,
                             ratio: two.ratio(means),
                             by_seed: two.by_seed(),
@@ -237,19 +260,38 @@ impl Comparison {
                 }
             }
         }
-        Self { names: records.iter().map(|r| r.record.display().to_string()).collect(), differences }
+        Self {
+            names: records.iter().map(|r| r.record.display().to_string()).collect(),
+            repeats: records.iter().map(|r| r.document.repeat as usize).collect(),
+            differences,
+        }
+    }
+
+    /// A mean, and of how many runs where those are not all.
+    fn mean(&self, d: &Difference, side: usize) -> String {
+        let all = self.repeats[[0, d.record][side]];
+        let part = if d.runs[side] < all { format!(" ({} of {all})", d.runs[side]) } else { String::new() };
+        number(d.means[side] / FIGURES[d.figure].scale) + &part
+    }
+    /// Whether a figure of this flow is of some runs only.
+    fn is_partial(&self, d: &Difference) -> bool {
+        d.runs[0] < self.repeats[0] || d.runs[1] < self.repeats[d.record]
     }
 
     fn table(&self, record: usize) -> Table {
         let mut table = Table::new(3, &["stack", "flow", "figure", "A", letter(record), "difference", "ratio"]);
         for d in self.differences.iter().filter(|d| d.record == record) {
             let Figure { head, scale, .. } = FIGURES[d.figure];
+            // Said where it tells something.
+            if FIGURES[d.figure].key == "completed" && d.means == [1.0, 1.0] {
+                continue;
+            }
             table.push(vec![
                 d.stack.clone(),
                 d.flow.clone(),
                 head.to_owned(),
-                number(d.means[0] / scale),
-                number(d.means[1] / scale),
+                self.mean(d, 0),
+                self.mean(d, 1),
                 estimate(d.difference, scale, true),
                 d.ratio.map_or("-".into(), |ratio| estimate(ratio, 1.0, false)),
             ]);
@@ -269,7 +311,8 @@ impl Comparison {
         let apart = ratios.iter().filter(|(_, _, (low, high))| *low > 1.0 || *high < 1.0);
         let say = |(d, ratio, _): &(&Difference, Estimate, _)| {
             let figure = FIGURES[d.figure].head.rsplit_once(' ').map_or("", |(figure, _)| figure);
-            format!("{} {}: {figure} x {}", d.stack, d.flow, estimate(*ratio, 1.0, false))
+            let part = if self.is_partial(d) { ", of some runs only" } else { "" };
+            format!("{} {}: {figure} x {}{part}", d.stack, d.flow, estimate(*ratio, 1.0, false))
         };
         let said: Vec<String> = apart.map(say).collect();
         let beyond = match said.len() {
@@ -285,15 +328,17 @@ impl Comparison {
 
     /// How to read the intervals.
     fn how(&self) -> &'static str {
-        match (
-            self.differences.iter().any(|d| d.by_seed),
-            self.differences.iter().all(|d| d.difference.interval.is_none()),
-        ) {
-            (_, true) => "An interval takes two runs of each: run them with --repeat.",
-            (true, _) => {
+        let with = || self.differences.iter().filter(|d| d.difference.interval.is_some());
+        let (paired, apart) = (with().any(|d| d.by_seed), with().any(|d| !d.by_seed));
+        match (paired, apart) {
+            (false, false) => "An interval takes two runs of each: run them with --repeat.",
+            (true, false) => {
                 "In brackets 95 % intervals; runs of the same seed are compared with each other, ratios are geometric means."
             }
-            (false, _) => "In brackets 95 % intervals of the means (Welch's t; ratios on a logarithmic scale).",
+            (false, true) => "In brackets 95 % intervals of the means (Welch's t; ratios on a logarithmic scale).",
+            (true, true) => {
+                "In brackets 95 % intervals; runs of the same seed are compared with each other where most seeds are common (ratios are geometric means), else means (Welch's t)."
+            }
         }
     }
 
@@ -316,7 +361,7 @@ impl Comparison {
         let row = |d: &Difference| -> Value {
             json!({
                 "record": self.names[d.record], "stack": d.stack, "flow": d.flow, "metric": FIGURES[d.figure].key,
-                "first": d.means[0], "other": d.means[1],
+                "first": d.means[0], "other": d.means[1], "first_runs": d.runs[0], "other_runs": d.runs[1],
                 "difference": d.difference.value, "difference_ci95": ends(Some(d.difference)),
                 "ratio": d.ratio.map(|r| r.value), "ratio_ci95": ends(d.ratio), "by_seed": d.by_seed,
             })

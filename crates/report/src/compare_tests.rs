@@ -38,7 +38,11 @@ fn record(name: &str, stack: &str, seed: u64, mbit: &[f64]) -> Compared {
 }
 
 fn goodput(records: &[Compared]) -> Difference {
-    Comparison::of(records).differences.into_iter().find(|d| FIGURES[d.figure].key == "goodput_bps").unwrap()
+    goodput_of(&Comparison::of(records))
+}
+
+fn goodput_of(comparison: &Comparison) -> Difference {
+    comparison.differences.iter().find(|d| FIGURES[d.figure].key == "goodput_bps").unwrap().clone()
 }
 
 fn near(found: f64, truth: f64) -> bool {
@@ -75,6 +79,21 @@ fn other_seeds_are_compared_by_their_means() {
     assert!(near(low, 4e6 - 5.554_7e6) && near(high, 4e6 + 5.554_7e6), "{low} {high}");
     let (low, high) = d.ratio.unwrap().interval.unwrap();
     assert!(near(low * high, 1.4 * 1.4), "a ratio and its inverse are equally sure: {low} {high}");
+}
+
+#[test]
+fn means_of_some_runs_say_of_how_many() {
+    let a = record("a", "wavelane", 1, &[8.0, 10.0, 12.0, 14.0]);
+    let mut b = record("b", "wavelane", 1, &[8.0, 10.0, 12.0, 14.0]);
+    b.document.stacks[0].flows[0].goodput_bps = None;
+    let comparison = Comparison::of(&[a.clone(), b]);
+    let d = goodput_of(&comparison);
+    // The seeds that both have are still compared with each other, and their means are of those.
+    assert!(d.by_seed && d.runs == [3, 3] && d.means == [12e6, 12e6], "{d:?}");
+    assert!(comparison.text().contains("12.0 (3 of 4)"), "{}", comparison.text());
+    // Where few seeds are common, all runs count.
+    let other = goodput(&[a, record("c", "wavelane", 3, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])]);
+    assert!(!other.by_seed && other.runs == [4, 6], "{other:?}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub use page::{Page, PageChart, PageCurve, PageTable, render_page};
 pub use parquet::parquet;
 pub use study::{Beside, Chart, Grid, StudyPage, render_study};
 pub use summary::summary_text;
-pub use sweep::render_sweep;
+pub use sweep::{doubts as sweep_doubts, render_sweep};
 pub use units::human;
 
 use std::path::{Path, PathBuf};

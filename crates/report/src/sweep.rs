@@ -8,21 +8,24 @@ use crate::units::{human, unit_for};
 use crate::{ReportError, raster};
 use std::path::{Path, PathBuf};
 use wavelane_measure::mean_ci95;
-use wavelane_run::{SweepCell, flow_metrics};
+use wavelane_run::{SweepCell, Verdict, flow_metrics};
 use wavelane_scenario::{Axis, in_base_units};
 
 /// Most curves of one picture; the table has what is left out.
 const CURVES_MAX: usize = 20;
 /// Most rows of the page's table.
 const ROWS_MAX: usize = 2_000;
+/// Most inconclusive combinations that are named.
+const DOUBTS_MAX: usize = 6;
 /// A logarithmic axis from this ratio of the largest to the least value on.
 const LOG_FROM: f64 = 20.0;
 
 /// Metrics that have a picture: key, title, unit.
-const METRICS: [(&str, &str, &str); 12] = [
+const METRICS: [(&str, &str, &str); 13] = [
     ("goodput_bps", "Goodput", "bit/s"),
     ("link_share", "Share of the link", ""),
-    ("duration_ms", "Time of the transfer", "ms"),
+    ("completed", "Share of runs whose transfer completed", ""),
+    ("duration_ms", "Time of the transfer, where it completed", "ms"),
     ("rtt_p50_ms", "Echo delay, median", "ms"),
     ("rtt_p95_ms", "Echo delay, 95th percentile", "ms"),
     ("rtt_p99_ms", "Echo delay, 99th percentile", "ms"),
@@ -213,6 +216,23 @@ fn table(axes: &[Axis], cells: &[SweepCell]) -> (Vec<String>, Vec<Vec<String>>) 
     (heads, rows)
 }
 
+/// Which combinations prove nothing, and in how many a check of the scenario fails.
+pub fn doubts(cells: &[SweepCell]) -> Vec<String> {
+    let of = |verdict: Verdict| cells.iter().filter(move |cell| cell.document.verdict == verdict);
+    let mut said = Vec::new();
+    let late: Vec<String> = of(Verdict::Inconclusive).map(|cell| cell.values.join(", ")).collect();
+    if !late.is_empty() {
+        let shown = late[..late.len().min(DOUBTS_MAX)].join("; ");
+        let more = if late.len() > DOUBTS_MAX { format!("; and {} more", late.len() - DOUBTS_MAX) } else { String::new() };
+        said.push(format!("{} of {} combinations are inconclusive: {shown}{more}.", late.len(), cells.len()));
+    }
+    match of(Verdict::Fail).count() {
+        0 => {}
+        n => said.push(format!("The scenario's checks fail in {n} of {} combinations.", cells.len())),
+    }
+    said
+}
+
 /// Writes `report.html` and a picture per metric into the sweep's directory; returns the page's path.
 pub fn render_sweep(
     folder: &Path,
@@ -239,6 +259,7 @@ pub fn render_sweep(
     }
     let seeds = cells.first().map_or(0, |c| c.document.repeat);
     let mut sentences = came_out;
+    sentences.extend(doubts(cells));
     sentences.extend(axes.iter().map(|a| format!("{}: {}", a.key, a.values.join("; "))));
     sentences.push(match seeds {
         1 => "One seed of each: no intervals.".to_owned(),

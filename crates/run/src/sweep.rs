@@ -268,6 +268,7 @@ pub fn sweep_table(axes: &[Axis], cells: &[SweepCell]) -> Table {
     let text = |of: &dyn Fn(&Row<'_>) -> Option<String>| Cells::Texts(rows.iter().map(of).collect());
     let fixed = [
         ("backend", text(&|row| Some(row.cell.document.backend.clone()))),
+        ("verdict", text(&|row| Some(row.cell.document.verdict.word().to_owned()))),
         ("stack", text(&|row| Some(row.stack.to_owned()))),
         ("seed", Cells::Counts(rows.iter().map(|row| Some(row.flow?.seed)).collect())),
         ("flow", text(&|row| Some(row.flow?.flow.clone()))),

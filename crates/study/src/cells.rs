@@ -224,6 +224,18 @@ pub(crate) fn judge(row: &mut Row, aim: Aim) {
     row.why = format!("{value:.3}, wanted {words}{straddles}");
 }
 
+/// Judges `row` by both limits; the first that is not surely kept gives the verdict.
+pub(crate) fn judge_between(row: &mut Row, low: f64, high: f64) {
+    judge(row, Aim::AtLeast(low));
+    if row.verdict == Verdict::Pass {
+        judge(row, Aim::AtMost(high));
+    }
+    let range = format!("{} to {}", spelled(low), spelled(high));
+    for aim in [Aim::AtLeast(low), Aim::AtMost(high)] {
+        row.why = row.why.replace(&aim.words(), &range);
+    }
+}
+
 /// Makes a row about invalid runs inconclusive.
 pub(crate) fn unproven(row: &mut Row, stacks: &[&StackResult]) {
     if let Some(why) = stacks.iter().find_map(|s| s.inconclusive.as_ref()) {

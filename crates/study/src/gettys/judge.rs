@@ -5,7 +5,7 @@
 
 use super::cases::{OTHERS, RATES, RING, SLOW_ROUTER, TXQUEUELEN, WRT54TM_KBIT};
 use super::{Found, Place};
-use crate::cells::{Aim, Head, judge, unproven};
+use crate::cells::{Aim, Head, judge, judge_between, unproven};
 use crate::document::Row;
 use crate::home::{Air, BACK, Home, PACKET_BITS, PING, SECOND, Seen};
 use serde_json::{Map, Value, json};
@@ -32,19 +32,10 @@ fn kbit(home: &Home) -> u32 {
     }
 }
 
-/// Judges both limits; the first that is not surely kept gives the verdict.
-fn between(row: &mut Row, low: f64, high: f64) {
-    judge(row, Aim::AtLeast(low));
-    if row.verdict == Verdict::Pass {
-        judge(row, Aim::AtMost(high));
-    }
-    row.why = format!("{}; the aim is {low:.4} to {high:.4}", row.why);
-}
-
 /// Within so large a share of the bound.
 fn near(row: &mut Row, bound: f64, share: f64) {
     row.bound = Some(bound);
-    between(row, bound * (1.0 - share), bound * (1.0 + share));
+    judge_between(row, bound * (1.0 - share), bound * (1.0 + share));
 }
 
 /// Values per seed joined, as far as both have them.
@@ -73,12 +64,12 @@ pub(super) fn growth(place: Place, medium: &str, found: &Found<'_>) -> Vec<Row> 
     rows_of(std::slice::from_ref(found), &head, |seen| {
         let seen = seen[0];
         let mut peak = head.row("rtt_peak_ms", "ms", &seen.peak(PING));
-        between(&mut peak, 450.0, 750.0);
+        judge_between(&mut peak, 450.0, 750.0);
         (peak.published, peak.bound) = (Some(600.0), Some(packets_ms(TXQUEUELEN + RING, kbit(found.home))));
         let mut rise = head.row("rise_spearman", "index", &seen.rise(PING, 20));
         judge(&mut rise, Aim::Above(0.8));
         let mut time = head.row("time_to_80_percent_s", "s", &seen.time_to_80(PING, found.home.seconds));
-        between(&mut time, 2.0, 40.0);
+        judge_between(&mut time, 2.0, 40.0);
         time.published = Some(20.0);
         let spread = joined(&seen.loaded(PING, 0, 900), &seen.loaded(PING, 0, 100), |high, low| high - low);
         let mut jitter = head.row("rtt_p90_minus_p10_ms", "ms", &spread);
@@ -230,7 +221,7 @@ pub(super) fn slow_router(place: Place, mbits: &[u32], found: &[Found<'_>]) -> V
         }
         if let [twelve, six] = &all[..] {
             let mut ratio = claim.row("rtt_6_over_12", "ratio", &joined(six, twelve, |six, twelve| six / twelve));
-            between(&mut ratio, 1.7, 2.3);
+            judge_between(&mut ratio, 1.7, 2.3);
             (ratio.published, ratio.bound) = (Some(2.0), Some(f64::from(RATES[2].1) / f64::from(RATES[3].1)));
             rows.push(ratio);
         }

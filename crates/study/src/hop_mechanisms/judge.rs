@@ -2,7 +2,7 @@
 
 use super::Seen;
 use super::cases::{CLEAN_HOPS, KEYS_HOPS, SECONDS, SHARED_MBIT, SLOW_MBIT};
-use crate::cells::{Aim, Head, judge};
+use crate::cells::{Aim, Head, judge, judge_between};
 use crate::document::Row;
 use serde_json::{Map, Value, json};
 use wavelane_run::Verdict;
@@ -19,15 +19,6 @@ fn head(id: &'static str, case: &[(&str, Value)]) -> Head {
 /// Values per seed joined, as far as both have them.
 pub(super) fn joined(a: &[f64], b: &[f64], by: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     a.iter().zip(b).map(|(a, b)| by(*a, *b)).filter(|v| v.is_finite()).collect()
-}
-
-/// Judges both limits; the first that is not surely kept gives the verdict.
-fn between(row: &mut Row, low: f64, high: f64) {
-    judge(row, Aim::AtLeast(low));
-    if row.verdict == Verdict::Pass {
-        judge(row, Aim::AtMost(high));
-    }
-    row.why = format!("{}; the aim is {low:.3} to {high:.3}", row.why);
 }
 
 /// Rows if all runs exist; else one row with the reason.
@@ -65,7 +56,7 @@ pub(super) fn backpressure(limits: &[&str], found: &[Option<Seen>]) -> Vec<Row> 
                 // Half of the shared link, and what the slow one carries of the other half.
                 let bound = 0.5 + f64::from(SLOW_MBIT) / f64::from(SHARED_MBIT);
                 row.bound = Some(bound);
-                between(&mut row, bound * 0.95, bound * 1.05);
+                judge_between(&mut row, bound * 0.95, bound * 1.05);
                 row.published = Some(0.6);
             } else {
                 judge(&mut row, Aim::AtLeast(0.95));
@@ -94,7 +85,7 @@ pub(super) fn transmissions(hops: u32, tenths: u32, found: &[Option<Seen>]) -> V
         row.n = seen[0].stack.flows.len() as u64;
         let form = h / (1.0 - q);
         row.bound = Some(form);
-        between(&mut row, form * 0.95, form * 1.05);
+        judge_between(&mut row, form * 0.95, form * 1.05);
         let end_to_end = (1.0 - (1.0 - q).powi(hops as i32)) / (q * (1.0 - q).powi(hops as i32));
         row.why = format!("{}; from end to end it would be {end_to_end:.2}", row.why);
         vec![row]
@@ -145,7 +136,7 @@ pub(super) fn clean(found: &[Option<Seen>]) -> Vec<Row> {
         let goodput = |seen: &Seen| seen.goodput(SETTLED_S, SECONDS as f64);
         let share = joined(&goodput(seen[1]), &goodput(seen[0]), |chain, one| chain / one);
         let mut row = head.row("of_one_hop", "ratio", &share);
-        between(&mut row, 0.97, 1.03);
+        judge_between(&mut row, 0.97, 1.03);
         row.bound = Some(1.0);
         vec![row]
     })

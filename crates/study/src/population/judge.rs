@@ -129,9 +129,9 @@ pub(super) fn rows(members: &[Member]) -> Vec<Row> {
 pub(super) fn claim(metric: &str, unit: &str, value: Option<f64>, n: usize, bound: Option<f64>, aim: Aim) -> Row {
     let mut row = Row { value, bound, n: n as u64, ..Row::new(ID, "sim", OURS, metric, unit) };
     judge(&mut row, aim);
-    if n < JUDGED_MIN && row.verdict != Verdict::Inconclusive {
+    if n < JUDGED_MIN {
         row.verdict = Verdict::Info;
-        row.why = format!("{}; {n} members, judged from {JUDGED_MIN} on", row.why);
+        row.why = format!("{}; {n} draws have it, and fewer than {JUDGED_MIN} are not judged", row.why);
     }
     row
 }
@@ -174,7 +174,7 @@ fn goodput(members: &[Member]) -> Vec<Row> {
     let share = (!final_ratios.is_empty()).then(|| held as f64 / final_ratios.len() as f64);
     let n = final_ratios.len();
     let mut row = claim("goodput_ratio_085_share", "share", share, n, Some(1.0), Aim::AtLeast(WORST_SHARE_AIM));
-    row.why = format!("{}; {held} of {n} members reach {AGAIN_BELOW}", row.why);
+    row.why = format!("{}; {held} of {n} draws reach {AGAIN_BELOW}", row.why);
     rows.push(row);
     let mut row = Row {
         value: ratios(None).first().copied(),
@@ -183,7 +183,7 @@ fn goodput(members: &[Member]) -> Vec<Row> {
     };
     row.bound = ceilings(None).first().copied();
     row.verdict = Verdict::Info;
-    row.why = "the worst member, before it was run again".into();
+    row.why = "the worst draw, before it was run again".into();
     rows.push(row);
     rows
 }
@@ -197,7 +197,7 @@ fn echo(members: &[Member]) -> Row {
     let inside = share(&over, |over| over <= 1.0);
     let mut row = claim("echo_p95_share", "share", inside, over.len(), Some(1.0), Aim::AtLeast(ECHO_SHARE_AIM));
     row.why = format!(
-        "{}; of members whose echo p95 is at most {ECHO_TIMES} times that of any TCP with half our goodput, + {ECHO_MORE_MS} \
+        "{}; of draws whose echo p95 is at most {ECHO_TIMES} times that of any TCP with half our goodput, + {ECHO_MORE_MS} \
          ms and a packet",
         row.why
     );
@@ -209,6 +209,6 @@ fn wire(members: &[Member]) -> Row {
     let inside = share(&ratios, |ratio| ratio <= WIRE_TIMES);
     let mut row = claim("wire_share", "share", inside, ratios.len(), Some(1.0), Aim::AtLeast(WIRE_SHARE_AIM));
     row.why =
-        format!("{}; of members with at most {WIRE_TIMES} times BBR's bytes on the link per byte delivered", row.why);
+        format!("{}; of draws with at most {WIRE_TIMES} times BBR's bytes on the link per byte delivered", row.why);
     row
 }

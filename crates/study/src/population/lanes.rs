@@ -239,7 +239,7 @@ fn claims(groups: &[Group], outcomes: &[Outcome]) -> Vec<Row> {
         let (median, worst) =
             (percentile(&ratios, 50).unwrap_or(f64::NAN), ratios.first().copied().unwrap_or(f64::NAN));
         row.why = format!(
-            "{}; {held} of {} members carry at least {OF_BEST} of their best lane; median {median:.3}, worst {worst:.3}",
+            "{}; {held} of {} draws carry at least {OF_BEST} of their best lane; median {median:.3}, worst {worst:.3}",
             row.why,
             ratios.len(),
         );
@@ -258,7 +258,7 @@ pub(super) fn run(options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<Vec<Ro
     let groups = |lanes: usize| numbers.clone().map(move |number| Group::new(options.seed, number, lanes));
     let groups: Vec<Group> = LANES.into_iter().flat_map(groups).collect();
     let tell = |group: &Group, outcome: &Outcome| row(group, outcome).iter().for_each(options.row);
-    let runner = Runner { what: "members", workers: options.jobs.unwrap_or_else(processors), hooks };
+    let runner = Runner { what: "draws", workers: options.jobs.unwrap_or_else(processors), hooks };
     let found = |group: &Group| shelf.find(group).inspect(|outcome| tell(group, outcome));
     let work = |group: &Group| {
         let outcome = shelf.run(group, hooks.cancelled)?;

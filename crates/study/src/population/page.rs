@@ -51,7 +51,7 @@ fn drawn(value: f64) -> f64 {
     value.clamp(DRAWN[0], DRAWN[1])
 }
 
-/// Steps of the share of members up to a value; where a bound is known, that of the bound too.
+/// Steps of the share of draws up to a value; where a bound is known, that of the bound too.
 fn distribution(
     document: &StudyDocument,
     name: &'static str,
@@ -71,9 +71,9 @@ fn distribution(
     let curves = [("wavelane".to_owned(), values), ("bound: what can arrive at all".to_owned(), bounds)];
     Chart {
         name,
-        title: format!("{title}: share of members up to a value"),
+        title: format!("{title}: share of draws up to a value"),
         x_label: x_label.into(),
-        y_label: "share of members".into(),
+        y_label: "share of draws".into(),
         log: false,
         x_log: true,
         dots: false,
@@ -104,7 +104,7 @@ fn scatter(
     curves.sort_by(|a, b| a.0.cmp(&b.0));
     Chart {
         name,
-        title: format!("The members: {y_label}"),
+        title: format!("The draws: {y_label}"),
         x_label: format!("{x_label}, log scale"),
         y_label: "ratio, log scale".into(),
         log: true,

@@ -2,7 +2,7 @@
 
 use super::text::Bottleneck;
 use super::{ID, OTHER, OURS, not_run};
-use crate::cells::{self, Aim, Cell, Head, Take, judge, unproven, values};
+use crate::cells::{self, Aim, Cell, Head, Take, judge, judge_between, unproven, values};
 use crate::document::{Edition, Row};
 use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, Value, json};
@@ -120,11 +120,7 @@ fn against_tcp(document: &RunDocument, queue: &str, rival: &str) -> Vec<Row> {
     ];
     let shares = joined(&ours, &other, |a, b| a / (a + b));
     let mut share = head("wavelane").row("share", "share", &shares);
-    judge(&mut share, Aim::AtLeast(SHARE_AIM[0]));
-    if share.verdict == Verdict::Pass {
-        judge(&mut share, Aim::AtMost(SHARE_AIM[1]));
-    }
-    share.why = format!("{}; the aim is {} to {}", share.why, SHARE_AIM[0], SHARE_AIM[1]);
+    judge_between(&mut share, SHARE_AIM[0], SHARE_AIM[1]);
     let mut kept = head(&plain).row("kept_share", "share", &joined(&other, &kind, |a, b| a / b));
     judge(&mut kept, Aim::AtLeast(KEPT_AIM));
     kept.why = format!("{}, of what it gets beside its own kind", kept.why);
