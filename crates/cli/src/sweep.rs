@@ -8,7 +8,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use wavelane_report::parquet;
-use wavelane_run::{Count, Progress, REPEAT_MAX, RunError, RunHooks, SweepCell, SweepOptions, Verdict, shell, sweep_table};
+use wavelane_run::{
+    Count, Progress, REPEAT_MAX, RunError, RunHooks, SweepCell, SweepOptions, Verdict, shell, sweep_table,
+};
 use wavelane_scenario::{Axis, Setting, Sweep};
 
 const EXAMPLES: &str = "\

@@ -223,7 +223,8 @@ pub fn doubts(cells: &[SweepCell]) -> Vec<String> {
     let late: Vec<String> = of(Verdict::Inconclusive).map(|cell| cell.values.join(", ")).collect();
     if !late.is_empty() {
         let shown = late[..late.len().min(DOUBTS_MAX)].join("; ");
-        let more = if late.len() > DOUBTS_MAX { format!("; and {} more", late.len() - DOUBTS_MAX) } else { String::new() };
+        let more =
+            if late.len() > DOUBTS_MAX { format!("; and {} more", late.len() - DOUBTS_MAX) } else { String::new() };
         said.push(format!("{} of {} combinations are inconclusive: {shown}{more}.", late.len(), cells.len()));
     }
     match of(Verdict::Fail).count() {

@@ -7,7 +7,7 @@ use crate::document::{Edition, Row};
 use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, Value, json};
 use wavelane_measure::jain;
-use wavelane_run::{RunDocument, RunHooks, StackResult, Verdict};
+use wavelane_run::{RunDocument, RunHooks, StackResult};
 
 /// Bytes of one bandwidth-delay product: 20 Mbit/s x 50 ms.
 const BDP: f64 = 125_000.0;
