@@ -226,7 +226,7 @@ fn a_sweep_writes_tables_and_charts_and_resumes() {
     let document: Value = serde_json::from_str(&out(&o)).unwrap();
     assert_eq!((&document["format"], document["cells"].as_array().unwrap().len()), (&"wavelane-sweep/1".into(), 2));
     let csv = std::fs::read_to_string(place.0.join("s/sweep.csv")).unwrap();
-    assert!(csv.starts_with("air.forward.rate_bps,backend,stack,seed,flow,app,metric,value\n"), "{csv}");
+    assert!(csv.starts_with("air.forward.rate_bps,backend,stack,seed,flow,app,metric,value,verdict\n"), "{csv}");
     for rate in ["5000000", "10000000"] {
         let rows: Vec<&str> =
             csv.lines().filter(|l| l.starts_with(rate) && l.contains(",page,download,goodput_bps,")).collect();

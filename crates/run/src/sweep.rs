@@ -268,13 +268,13 @@ pub fn sweep_table(axes: &[Axis], cells: &[SweepCell]) -> Table {
     let text = |of: &dyn Fn(&Row<'_>) -> Option<String>| Cells::Texts(rows.iter().map(of).collect());
     let fixed = [
         ("backend", text(&|row| Some(row.cell.document.backend.clone()))),
-        ("verdict", text(&|row| Some(row.cell.document.verdict.word().to_owned()))),
         ("stack", text(&|row| Some(row.stack.to_owned()))),
         ("seed", Cells::Counts(rows.iter().map(|row| Some(row.flow?.seed)).collect())),
         ("flow", text(&|row| Some(row.flow?.flow.clone()))),
         ("app", text(&|row| Some(row.flow?.app.clone()))),
         ("metric", text(&|row| Some(row.metric.clone()))),
         ("value", Cells::Numbers(rows.iter().map(|row| Some(row.value)).collect())),
+        ("verdict", text(&|row| Some(row.cell.document.verdict.word().to_owned()))),
     ];
     columns.extend(fixed.into_iter().map(|(name, cells)| Column { name: name.to_owned(), cells }));
     Table::new(columns)

@@ -103,15 +103,15 @@ fn a_sweep_fills_a_table_and_resumes() {
     let mut lines = csv.lines();
     assert_eq!(
         lines.next(),
-        Some("air.forward.rate_bps,air.forward.delay_ms,backend,stack,seed,flow,app,metric,value")
+        Some("air.forward.rate_bps,air.forward.delay_ms,backend,stack,seed,flow,app,metric,value,verdict")
     );
     let goodput: Vec<&str> = lines.clone().filter(|l| l.contains(",page,download,goodput_bps,")).collect();
     assert_eq!(goodput.len(), 12, "a row per cell and seed");
     assert!(goodput[0].starts_with("1000000,10,fake,wavelane,1,page,download,goodput_bps,"), "{}", goodput[0]);
-    let value: f64 = goodput[0].rsplit(',').next().unwrap().parse().unwrap();
+    let value: f64 = goodput[0].rsplit(',').nth(1).unwrap().parse().unwrap();
     assert!((value - 1e6).abs() < 10.0, "{value}");
     assert_eq!(lines.clone().filter(|l| l.contains("wavelane,,,,wire_bytes_per_delivered_byte,")).count(), 6);
-    assert!(csv.contains(",page,download,completed,1\n"));
+    assert!(csv.contains(",page,download,completed,1,info\n"));
     // Again: nothing runs. One value more: its cells alone run. Another seed count: all.
     assert_eq!(go(&out, "go", "air.forward.rate=1 Mbit/s,2 Mbit/s,3 Mbit/s").unwrap().0, csv);
     assert_eq!(ran(), 0);
