@@ -49,6 +49,7 @@ def test_a_sweeps_two_tables_are_one(hop: Path, command: str, tmp_path: Path) ->
         "app": "string",
         "metric": "string",
         "value": "double",
+        "verdict": "string",
     }
     goodput = [row for row in table.to_pylist() if row["metric"] == "goodput_bps"]
     assert len(goodput) == 8 and {row["seed"] for row in goodput} == {1, 2}

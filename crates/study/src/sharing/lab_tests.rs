@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;
 use crate::fixtures::document;
+use wavelane_run::Verdict;
 use wavelane_run::figures::FlowFigures;
 use wavelane_scenario::Scenario;
 
