@@ -1,21 +1,8 @@
-//! Arbitrary bytes as an IP packet that passes through: what parses still parses after every edit of a router.
+//! Arbitrary bytes as an IP packet that passes through.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
-use wavelane_wire::packet::{IcmpError, Packet, answer, fragments_v4, mark_congestion, may_answer};
 
-fuzz_target!(|input: &[u8]| {
-    let Ok(view) = Packet::parse(input) else { return };
-    let _ = (view.ports(), view.segment(), view.has_routable_addresses());
-    if let Some(error) = answer(IcmpError::TooBig(1280), &view, view.target).filter(|_| may_answer(&view)) {
-        assert!(!may_answer(&Packet::parse(&error).expect("an error is a packet")));
-    }
-    for piece in fragments_v4(&view, 68).into_iter().flatten() {
-        assert!(Packet::parse(&piece).is_ok());
-    }
-    let mut edited = view.to_owned();
-    let _ = (edited.clamp_mss(1280), edited.decrement_hops());
-    assert_eq!(Packet::parse(edited.bytes()), Ok(edited.view()));
-    let mut marked = edited.into_bytes();
-    mark_congestion(&mut marked);
-    assert!(Packet::parse(&marked).is_ok_and(|marked| marked.bytes.len() == view.bytes.len()));
-});
+#[path = "../shared/packet.rs"]
+mod packet;
+
+fuzz_target!(|input: &[u8]| packet::drive(input));

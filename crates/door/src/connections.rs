@@ -74,10 +74,6 @@ impl<T> Connections<T> {
     pub fn get(&self, token: u64) -> Option<&Connection<T>> {
         self.all.get(&token)
     }
-    /// See `get`.
-    pub fn get_mut(&mut self, token: u64) -> Option<&mut Connection<T>> {
-        self.all.get_mut(&token)
-    }
     /// The token of a flow's connection, until the flow is reset.
     pub fn token_of(&self, flow: FlowId) -> Option<u64> {
         self.of_flow.get(&flow).copied()

@@ -189,6 +189,17 @@ fn a_record_is_complete_and_reads_back() {
 }
 
 #[test]
+fn a_record_without_runs_is_refused() {
+    let place = Place::new("none");
+    let out = place.0.join("r");
+    let mut document = go(Fake::default, &scenario(), &out, 1, 1).unwrap();
+    document.repeat = 0;
+    std::fs::write(out.join("record.json"), document.to_json()).unwrap();
+    let why = RunDocument::load(&out).unwrap_err().to_string();
+    assert!(why.contains("its repeat is 0"), "{why}");
+}
+
+#[test]
 fn output_is_independent_of_the_number_of_workers() {
     let place = Place::new("same");
     let out = place.0.join("r");

@@ -277,6 +277,9 @@ impl RunDocument {
         if document.format != RUN_FORMAT {
             return Err(wrong(format!("its format is '{}', this program reads '{RUN_FORMAT}'", document.format)));
         }
+        if document.repeat == 0 {
+            return Err(wrong("its repeat is 0, and a record has one run or more".into()));
+        }
         Ok(document)
     }
     /// The document as it stands in `record.json`: two spaces of indent, a newline at the end.

@@ -206,34 +206,33 @@ fn spelled(limit: f64) -> String {
 
 /// Judges `row` by `aim`: an interval of several runs that straddles the limit tells nothing, a missing value neither.
 pub(crate) fn judge(row: &mut Row, aim: Aim) {
-    let words = aim.words();
+    judge_all(row, &[aim], &aim.words());
+}
+
+/// Judges `row` by both limits; the first that is not surely kept gives the verdict.
+pub(crate) fn judge_between(row: &mut Row, low: f64, high: f64) {
+    let words = format!("{} to {}", spelled(low), spelled(high));
+    judge_all(row, &[Aim::AtLeast(low), Aim::AtMost(high)], &words);
+}
+
+fn judge_all(row: &mut Row, aims: &[Aim], words: &str) {
     let Some(value) = row.value else {
         row.verdict = Verdict::Inconclusive;
         row.why = format!("no run has the figure; wanted {words}");
         return;
     };
     let half = row.ci95.unwrap_or(0.0);
-    let holds = aim.holds(value);
-    let sure = aim.holds(value - half) == holds && aim.holds(value + half) == holds;
-    row.verdict = match (sure, holds) {
-        (false, _) => Verdict::Inconclusive,
-        (true, true) => Verdict::Pass,
-        (true, false) => Verdict::Fail,
+    let by = |aim: &Aim| {
+        let holds = aim.holds(value);
+        match (aim.holds(value - half) == holds && aim.holds(value + half) == holds, holds) {
+            (false, _) => Verdict::Inconclusive,
+            (true, true) => Verdict::Pass,
+            (true, false) => Verdict::Fail,
+        }
     };
-    let straddles = if sure { "" } else { ", and the 95 % interval straddles it" };
+    row.verdict = aims.iter().map(by).find(|verdict| *verdict != Verdict::Pass).unwrap_or(Verdict::Pass);
+    let straddles = if row.verdict == Verdict::Inconclusive { ", and the 95 % interval straddles it" } else { "" };
     row.why = format!("{value:.3}, wanted {words}{straddles}");
-}
-
-/// Judges `row` by both limits; the first that is not surely kept gives the verdict.
-pub(crate) fn judge_between(row: &mut Row, low: f64, high: f64) {
-    judge(row, Aim::AtLeast(low));
-    if row.verdict == Verdict::Pass {
-        judge(row, Aim::AtMost(high));
-    }
-    let range = format!("{} to {}", spelled(low), spelled(high));
-    for aim in [Aim::AtLeast(low), Aim::AtMost(high)] {
-        row.why = row.why.replace(&aim.words(), &range);
-    }
 }
 
 /// Makes a row about invalid runs inconclusive.

@@ -1,6 +1,8 @@
 //! Replays `fuzz/corpus`: every committed input, every prefix of it, and every input with one byte replaced, through
 //! every parser of untrusted bytes. Nothing may panic, and what parses must survive a round trip.
 
+#[path = "../../../fuzz/shared/packet.rs"]
+mod packet;
 #[path = "../../../fuzz/shared/tcp_packet.rs"]
 mod tcp_packet;
 
@@ -8,7 +10,6 @@ use std::path::{Path, PathBuf};
 use wavelane_wire::datagram::{CookieReply, DataHeader, Handshake, InitPayload, ResponsePayload};
 use wavelane_wire::frame::Frames;
 use wavelane_wire::ip::Udp4;
-use wavelane_wire::packet::{IcmpError, Packet, answer, fragments_v4, mark_congestion, may_answer};
 use wavelane_wire::parcel::Parcel;
 use wavelane_wire::{DecodeError, Writer};
 
@@ -124,30 +125,10 @@ fn parcels_replay() {
     }
 }
 
-/// What a router does with a packet: whatever parses still parses after every edit.
-fn packet(input: &[u8]) {
-    let Ok(view) = Packet::parse(input) else { return };
-    let _ = (view.ports(), view.segment(), view.has_routable_addresses());
-    for error in [IcmpError::NoRoute, IcmpError::TooBig(1280)] {
-        if let Some(error) = answer(error, &view, view.target).filter(|_| may_answer(&view)) {
-            assert!(!may_answer(&Packet::parse(&error).expect("an error is a packet")));
-        }
-    }
-    for piece in fragments_v4(&view, 68).into_iter().flatten() {
-        assert!(piece.len() <= input.len().max(68) && Packet::parse(&piece).is_ok());
-    }
-    let mut edited = view.to_owned();
-    let _ = (edited.clamp_mss(1280), edited.decrement_hops());
-    assert_eq!(Packet::parse(edited.bytes()), Ok(edited.view()));
-    let mut marked = edited.into_bytes();
-    mark_congestion(&mut marked);
-    assert!(Packet::parse(&marked).is_ok_and(|marked| marked.bytes.len() == view.bytes.len()));
-}
-
 #[test]
 fn packets_replay() {
     for (file, input) in corpus("packet") {
         println!("{}", file.display());
-        torment(&input, packet);
+        torment(&input, packet::drive);
     }
 }
