@@ -102,3 +102,16 @@ fn a_start_after_sparse_traffic_leaves_no_standing_queue() {
         }
     }
 }
+
+/// Within one host or one switch the round trip is shorter than a timer is exact: the pauses between the pacer's bursts are no
+/// silence, or no rate would ever be measured and the lane would stay at the train's.
+#[test]
+fn late_timers_do_not_hold_a_short_path_to_the_first_rate() {
+    for timer in [100, 500, 1_000, 2_000].map(Span::from_micros) {
+        let delay = Span::from_micros(15);
+        let mut w = World::new(Link { timer, delay, queue_bytes: 4_000_000, ..Link::new(2_000, 1) }, 1, 1);
+        w.run_until(1.0);
+        let got = w.goodput(0, 0.5, 1.0);
+        assert!(got >= 0.9 * 2_000.0 * MBIT, "{timer} timers: {got:.0} bit/s: {}", w.trace(0));
+    }
+}

@@ -157,7 +157,9 @@ impl World {
             }
         }
         let local = self.remote_wake(i);
-        self.lanes[i].wake = Wakeup::earliest(self.lanes[i].sender.poll_timeout(), local);
+        let timer = self.link.timer.as_nanos();
+        let late = |w: Wakeup| Wakeup { at: Instant::from_nanos(w.at.as_nanos().div_ceil(timer) * timer), ..w };
+        self.lanes[i].wake = Wakeup::earliest(self.lanes[i].sender.poll_timeout(), local).map(late);
         assert!(self.lanes[i].wake.is_none_or(|w| w.at > self.now), "stale deadline {:?}", self.lanes[i].wake);
     }
 

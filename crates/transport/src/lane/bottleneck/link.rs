@@ -41,6 +41,8 @@ pub(crate) struct Link {
     pub(crate) ack_loss: Loss,
     /// Arrivals are seen at the next multiple of this, as by a host that is scheduled so often.
     pub(crate) tick: Span,
+    /// A lane's timers end at the next multiple of this, as a kernel's do.
+    pub(crate) timer: Span,
     /// Nothing passes, in either direction.
     pub(crate) outage: bool,
     pub(crate) mtu: usize,
@@ -59,6 +61,7 @@ impl Link {
             loss: Loss::None,
             ack_loss: Loss::None,
             tick: Span::from_nanos(1),
+            timer: Span::from_nanos(1),
             outage: false,
             mtu: 1500,
             reverse_rate: Rate::from_bps(1_000_000_000),

@@ -42,6 +42,8 @@ const DOUBT_AFTER: Span = Span::from_secs(1);
 const DOUBT_FLOOR: Rate = Rate::from_bps(256_000);
 /// As many packets' time is no silence, however slow the lane.
 const SILENT_PACKETS: u64 = 8;
+/// Nor is this, however short the round trip: the pacer's bursts (2 ms) come that far apart where timers are late by as much.
+const SILENT_MIN: Span = Span::from_millis(4);
 /// Bounds of the time a service rate is taken over.
 const SERVICE_MIN: Span = Span::from_millis(20);
 const SERVICE_MAX: Span = Span::from_millis(100);
@@ -172,7 +174,7 @@ impl Delay {
         let apart = self.pacing.time_for(Octets::new(SILENT_PACKETS * PACKET));
         // In startup a window leaves at a time, and the pause until its acks come is no service either.
         let pause = if self.phase == Phase::Startup { sample.rtt.scale(3, 4) } else { sample.rtt.times(2) + OUTAGE };
-        let silence_max = pause.max(apart);
+        let silence_max = pause.max(apart).max(SILENT_MIN);
         self.service.push(
             Point {
                 arrival: newest.arrival,
