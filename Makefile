@@ -89,6 +89,7 @@ install:
 	sed 's|/usr/bin/|$(PREFIX)/bin/|' packaging/systemd/wavelaned.service >"$$unit"
 	"$${as_root[@]}" install -D --strip -m 755 -t "$$into/bin" target/release/wavelane target/release/wavelaned
 	"$${as_root[@]}" install -D -m 644 -t "$$into/share/man/man1" "$$texts"/man/*.1
+	"$${as_root[@]}" install -D -m 644 -t "$$into/share/man/man8" "$$texts"/man/*.8
 	"$${as_root[@]}" install -D -m 644 "$$texts/bash" "$$into/share/bash-completion/completions/wavelane"
 	"$${as_root[@]}" install -D -m 644 "$$texts/zsh" "$$into/share/zsh/site-functions/_wavelane"
 	"$${as_root[@]}" install -D -m 644 "$$texts/fish" "$$into/share/fish/vendor_completions.d/wavelane.fish"

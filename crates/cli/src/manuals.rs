@@ -4,6 +4,7 @@ use crate::{Cli, Failure, Outcome, print};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use std::path::PathBuf;
+use wavelane_daemon::arguments::Arguments;
 
 const INSTALL: &str = "\
 Examples:
@@ -39,10 +40,12 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Outcome {
     Ok(0)
 }
 
-/// Writes a page per command.
+/// Writes a page per command, and the daemon's.
 pub(crate) fn manuals(args: &ManualsArgs) -> Outcome {
     let command = Cli::command().disable_help_subcommand(true);
-    let written = std::fs::create_dir_all(&args.dir).and_then(|()| clap_mangen::generate_to(command, &args.dir));
+    let written = std::fs::create_dir_all(&args.dir)
+        .and_then(|()| clap_mangen::generate_to(command, &args.dir))
+        .and_then(|()| clap_mangen::Man::new(Arguments::command()).section("8").generate_to(&args.dir).map(drop));
     written.map_err(|e| Failure::refused(format!("cannot write manual pages to {}: {e}", args.dir.display())))?;
     Ok(0)
 }

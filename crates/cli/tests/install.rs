@@ -49,6 +49,7 @@ fn make_install_puts_everything_under_the_prefix() {
     for (file, part) in [
         ("share/man/man1/wavelane.1", "wavelane\\-run(1)"),
         ("share/man/man1/wavelane-sweep.1", "\\-\\-on\\-cluster"),
+        ("share/man/man8/wavelaned.8", "SIGHUP"),
         ("share/bash-completion/completions/wavelane", "_wavelane()"),
         ("share/zsh/site-functions/_wavelane", "#compdef wavelane"),
         ("share/fish/vendor_completions.d/wavelane.fish", "complete -c wavelane"),

@@ -213,6 +213,7 @@ fn completions_and_manual_pages_know_every_command() {
     let page = |name: &str| std::fs::read_to_string(place.0.join("man").join(name)).unwrap();
     assert!(page("wavelane.1").contains("wavelane\\-run(1)") && page("wavelane-run.1").contains("\\-\\-set"));
     assert!(page("wavelane-study-run.1").contains(".TH"));
+    assert!(page("wavelaned.8").contains("key_log") || page("wavelaned.8").contains("key\\-log"));
 }
 
 #[test]

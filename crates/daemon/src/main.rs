@@ -2,26 +2,14 @@
 #![forbid(unsafe_code)]
 
 use clap::Parser;
-use std::path::PathBuf;
 use std::process::ExitCode;
+use wavelane_daemon::arguments::Arguments;
 use wavelane_daemon::commands::EXIT_REFUSED;
 use wavelane_daemon::config::Config;
 use wavelane_daemon::daemon::Daemon;
 use wavelane_daemon::log::Pen;
 use wavelane_daemon::shaper;
 use wavelane_daemon::start::StartError;
-
-/// Carries TCP, UDP and ICMP over bad links between gateways.
-#[derive(Parser)]
-#[command(name = "wavelaned", version)]
-struct Arguments {
-    /// The configuration file (`wavelane init` writes one, `wavelane check` tests one).
-    #[arg(long, value_name = "FILE", default_value = "/etc/wavelane/wavelaned.toml")]
-    config: PathBuf,
-    /// Append the data keys of every session to FILE, for `wavelane trace --keys` (they decrypt the traffic).
-    #[arg(long, value_name = "FILE")]
-    key_log: Option<PathBuf>,
-}
 
 /// Exit code of a gateway that ran and could not go on. Unlike a refused start it may work when tried again.
 const EXIT_FAILED: u8 = 1;

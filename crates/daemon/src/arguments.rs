@@ -1,0 +1,32 @@
+//! The command line of `wavelaned`, from which its manual page is made too.
+
+use clap::Parser;
+use std::path::PathBuf;
+
+const MORE: &str = "\
+Signals:
+  SIGHUP             read the configuration file again; if it is refused, what ran goes on (`wavelane status` says why)
+  SIGTERM, SIGINT    reset open connections, remove every rule, route and socket, and end
+
+Exit codes:
+  0  ended by a signal
+  1  ran and could not go on: it may work when started again
+  2  the configuration or the machine does not allow the start: the message says what to do
+
+Examples:
+  wavelane init --name near --peer-name far --peer-key KEY    writes wavelaned.toml here
+  wavelane check wavelaned.toml                               tests it without starting anything
+  wavelaned --config wavelaned.toml
+  wavelane status                                             peers, lanes and flows of the running gateway";
+
+/// Carries TCP, UDP and ICMP over bad links between gateways, or shapes interfaces.
+#[derive(Parser)]
+#[command(name = "wavelaned", version, after_help = MORE)]
+pub struct Arguments {
+    /// The configuration file (`wavelane init` writes one, `wavelane check` tests one).
+    #[arg(long, value_name = "FILE", default_value = "/etc/wavelane/wavelaned.toml")]
+    pub config: PathBuf,
+    /// Append the data keys of every session to FILE, for `wavelane trace --keys` (they decrypt the traffic).
+    #[arg(long, value_name = "FILE")]
+    pub key_log: Option<PathBuf>,
+}
