@@ -14,4 +14,4 @@ pub use cable::{
     Holding, Parameter, Policer, QUEUE_BOUND, QueueLimit, Queueing, Reorder, Tally,
 };
 pub use loss::{LossConfig, LossError, LossTrace, PerUnit, Windows};
-pub use wavelane_queue::Tins;
+pub use wavelane_queue::{AqlTerms, Tins};

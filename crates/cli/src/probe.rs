@@ -171,6 +171,7 @@ fn serve_probes(args: &ServeArgs) -> Outcome {
             say!("probe server on {at}, UDP and TCP, and networkQuality's by {web}; end it with Ctrl-C");
         }
         serve::News::Refused(sums) => say!("{}", refusals(&sums)),
+        serve::News::SocketFull(sum) => say!("{}", dropped(sum)),
     };
     serve::serve(args.listen, limits, certificate, Arc::clone(&stop), tell).map_err(|why| failure(&why))?;
     Ok(EXIT_INTERRUPTED)
@@ -190,6 +191,15 @@ fn refusals(sums: &serve::Drops) -> String {
         );
     }
     text
+}
+
+/// What the socket dropped since the start, whose loss that is, and the remedy.
+fn dropped(sum: u64) -> String {
+    format!(
+        "dropped since the start: {sum} datagrams by this machine's own socket, which was full (or their checksum wrong); clients \
+         count them as lost on the way, but the network delivered them: give the server more processor time, or raise \
+         net.core.rmem_max and start it again"
+    )
 }
 
 /// HOST, HOST:PORT, or an address of either IP version.

@@ -283,6 +283,7 @@ fn a_server_that_is_started_again_is_found_again() {
     let o = child.wait_with_output().unwrap();
     assert_eq!(o.status.code(), Some(0), "{}", String::from_utf8_lossy(&o.stderr));
     let d = document(&o);
+    assert!(d["socket_drops"]["server"].is_u64() && d["socket_drops"]["own"].is_u64(), "{d}");
     assert!(d["sessions_reopened"].as_u64().unwrap() >= 1 && d["phases"][1]["goodput_bps"].is_number(), "{d}");
     std::fs::remove_dir_all(out).unwrap();
 }

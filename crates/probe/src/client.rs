@@ -73,6 +73,8 @@ pub struct Client {
     events: VecDeque<ClientEvent>,
     /// Datagrams of another's, or broken.
     strange: u64,
+    /// What the server's socket dropped: in the sessions before, and in this one.
+    socket_drops: (u64, u32),
 }
 
 impl Client {
@@ -89,6 +91,7 @@ impl Client {
             trains: Vec::new(),
             events: VecDeque::new(),
             strange: 0,
+            socket_drops: (0, 0),
         };
         client.ask(now);
         client
@@ -101,6 +104,10 @@ impl Client {
     /// Datagrams that were none of ours.
     pub fn strange(&self) -> u64 {
         self.strange
+    }
+    /// Datagrams, of all its clients, that the server's socket dropped during our sessions, as far as it told.
+    pub fn server_socket_drops(&self) -> u64 {
+        self.socket_drops.0 + u64::from(self.socket_drops.1)
     }
     /// Whether every train that ended was counted, or never will be.
     pub fn counted(&self) -> bool {
@@ -167,6 +174,7 @@ impl Client {
 
     fn welcome(&mut self, now: Instant, token: Token, grant: Grant) {
         let again = self.session.is_some();
+        self.socket_drops = (self.server_socket_drops(), 0);
         self.ask = None;
         self.session = Some((token, grant));
         self.heard = now;
@@ -287,6 +295,7 @@ impl Machine for Client {
                     let best = train.tally.map_or(0, |tally| tally.received);
                     if tally.received >= best && tally.received as usize <= train.samples.len() {
                         train.tally = Some(tally);
+                        self.socket_drops.1 = self.socket_drops.1.max(tally.socket_drops);
                     }
                     if let Some(count) = train.count.as_mut() {
                         count.answers += 1;

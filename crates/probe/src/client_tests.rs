@@ -155,6 +155,18 @@ fn a_lossy_handshake_and_a_lossy_count_are_repeated() {
     assert!(train.tally.is_some_and(|tally| tally.received > 20), "{:?}", train.tally);
 }
 
+/// What the server's socket dropped is learned from its counts, of the time since the session began.
+#[test]
+fn drops_of_the_servers_socket_are_told() {
+    let mut world = World::new(|_, _, _| vec![5]);
+    world.server.note_socket_drops(3);
+    world.measure(500);
+    assert_eq!(world.client.server_socket_drops(), 0);
+    world.server.note_socket_drops(10);
+    world.measure(500);
+    assert_eq!(world.client.server_socket_drops(), 7);
+}
+
 #[test]
 fn forged_and_odd_datagrams_change_nothing() {
     let mut world = World::new(|_, _, _| vec![5]);
@@ -168,7 +180,7 @@ fn forged_and_odd_datagrams_change_nothing() {
     let probe = Probe { token, train: 0, dscp: 46, number: 0, sent };
     let echo = Echo { probe, received: 0, answered: u64::MAX, order: 1, highest: 0, window: 1, loaded: 0 };
     let with = |probe| Message::Echo(Echo { probe, ..echo });
-    let lie = Tally { received: u32::MAX, ..Tally::default() };
+    let lie = Tally { received: u32::MAX, socket_drops: 9, ..Tally::default() };
     let forged = [
         with(Probe { token: [0; 16], ..probe }),
         with(Probe { sent: sent + 1, ..probe }),
@@ -189,7 +201,7 @@ fn forged_and_odd_datagrams_change_nothing() {
         let meta = FrameMeta { rx_time: world.now, ..FrameMeta::default() };
         world.client.handle_frame(world.now, PortId(0), &mut buf[..len], meta);
     }
-    assert_eq!(world.client.trains(), before);
+    assert_eq!((world.client.trains(), world.client.server_socket_drops()), (&before[..], 0));
     assert_eq!(world.client.strange(), forged.len() as u64 - 1, "a count too high is known to be one");
     assert_eq!(world.client.poll_event(), None);
 }

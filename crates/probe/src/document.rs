@@ -1,7 +1,7 @@
 //! `probe.json`, and the curves beside it. Keys end in their units; every number is finite or null.
 
 use crate::figures::{clock_line, exchange, ms, round_trip};
-use crate::plan::{Beside, Kind, Measurement};
+use crate::plan::{Beside, Kind, Measurement, SocketDrops};
 use serde::Serialize;
 use wavelane_base::Instant;
 
@@ -218,6 +218,8 @@ pub struct ProbeDocument {
     pub interrupted: bool,
     /// How often the session was lost and opened again.
     pub sessions_reopened: u32,
+    /// Datagrams that sockets dropped, not the network.
+    pub socket_drops: SocketDrops,
     /// What a reader must know.
     pub notes: Vec<String>,
     /// The figures in plain words.

@@ -4,7 +4,7 @@ use crate::ProbeError;
 use crate::client::{Client, ClientEvent, Pace};
 use crate::hops::{DISCARD_PORT, HopProber};
 use crate::load::{Load, LoadPlan, SharedToken};
-use crate::plan::{Kind, Measurement, Plan, Stage};
+use crate::plan::{Kind, Measurement, Plan, SocketDrops, Stage};
 use crate::stream::Purpose;
 use crate::vantage::{Watcher, hear};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -326,6 +326,8 @@ impl<'a> Driver<'a> {
                 self.seen.notes.push(format!("there was no load {}: {why}", stage.kind.word()));
             }
         }
+        self.seen.socket_drops =
+            SocketDrops { server: self.client.server_socket_drops(), own: self.lane.dropped().map_or(0, u64::from) };
         self.seen.trains = self.client.trains().to_vec();
         self.seen.hops = self.hops.map(|hops| hops.samples).unwrap_or_default();
         Ok(self.seen)

@@ -1,6 +1,7 @@
 //! Each figure in one plain sentence.
 
 use crate::document::{Explained, PhaseFigures, ProbeDocument};
+use crate::plan::SocketDrops;
 
 /// The edges of the letters.
 const GRADE_RULE: &str = "A+ below 5 ms, A 30, B 60, C 200, D 400, then F";
@@ -153,6 +154,22 @@ pub(crate) fn sentences(d: &ProbeDocument) -> Vec<Explained> {
         say(
             "probes_skipped",
             format!("This machine was too busy for {skipped} of {due} probes: repeat it with less going on."),
+        );
+    }
+    let SocketDrops { server, own } = d.socket_drops;
+    if server > 0 {
+        let what = "as many of the losses on the way there, or fewer, are that machine's and not the network's";
+        let remedy = "give it less to do, or raise its net.core.rmem_max";
+        say(
+            "socket_drops",
+            format!("The server's socket dropped {server} datagrams of all its clients: {what}; {remedy}."),
+        );
+    }
+    if own > 0 {
+        let what = "so many of the losses on the way back are this machine's and not the network's";
+        say(
+            "socket_drops",
+            format!("This machine's socket dropped {own} answers: {what}; repeat it with less going on."),
         );
     }
     for note in &d.notes {

@@ -384,6 +384,7 @@ pub fn document(target: &str, m: &Measurement) -> ProbeDocument {
         clock_drift_ppm: line.map(|line| line.drift() * 1e6),
         interrupted: m.interrupted,
         sessions_reopened: m.reopened,
+        socket_drops: m.socket_drops,
         notes: m.notes.clone(),
         explained: Vec::new(),
         record: String::new(),

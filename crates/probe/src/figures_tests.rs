@@ -116,6 +116,22 @@ fn a_known_path_gives_its_own_figures() {
 }
 
 #[test]
+fn losses_of_sockets_are_told_apart_from_the_networks() {
+    let told = |server, own| {
+        let mut m = measured(&[QUIET]);
+        m.socket_drops = crate::plan::SocketDrops { server, own };
+        let d = document("path", &m);
+        let json: serde_json::Value = serde_json::from_str(&d.to_json()).unwrap();
+        assert_eq!(json["socket_drops"], serde_json::json!({ "server": server, "own": own }));
+        d.explained.into_iter().filter(|e| e.figure == "socket_drops").map(|e| e.sentence).collect::<Vec<_>>()
+    };
+    assert!(told(0, 0).is_empty());
+    let both = told(12, 3);
+    assert!(both.len() == 2 && both[0].contains("server's socket dropped 12 datagrams"), "{both:?}");
+    assert!(both[1].contains("This machine's socket dropped 3 answers"), "{both:?}");
+}
+
+#[test]
 fn sentences_explain_the_grade() {
     let said = |d: &ProbeDocument, figure| {
         let all = crate::explain::sentences(d);

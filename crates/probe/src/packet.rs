@@ -111,6 +111,9 @@ pub struct Tally {
     pub refused: u32,
     /// Bytes of TCP load received in this session.
     pub loaded: u64,
+    /// Datagrams of all clients that the server's socket dropped in this session: they had come over the network. 0 of servers
+    /// that do not tell.
+    pub socket_drops: u32,
 }
 
 /// A datagram.
@@ -197,7 +200,9 @@ impl Message {
             9 => {
                 let (token, train) = (r.array()?, r.u16()?);
                 let [received, duplicates, reordered, refused] = [r.u32()?, r.u32()?, r.u32()?, r.u32()?];
-                Self::Counted(token, train, Tally { received, duplicates, reordered, refused, loaded: r.u64()? })
+                let loaded = r.u64()?;
+                let socket_drops = if r.is_empty() { 0 } else { r.u32()? };
+                Self::Counted(token, train, Tally { received, duplicates, reordered, refused, loaded, socket_drops })
             }
             10 => Self::Close(r.array()?),
             _ => return Err(DecodeError::Invalid("kind")),
@@ -254,6 +259,7 @@ impl Message {
                     w.u32(count)?;
                 }
                 w.u64(tally.loaded)?;
+                w.u32(tally.socket_drops)?;
             }
             Self::Close(token) => w.put(token)?,
         }
@@ -291,7 +297,7 @@ mod tests {
 
     fn one_of_each() -> Vec<Message> {
         let probe = Probe { token: [7; 16], train: 3, dscp: 46, number: 9, sent: u64::MAX };
-        let tally = Tally { received: 1, duplicates: 2, reordered: 3, refused: 4, loaded: 5 };
+        let tally = Tally { received: 1, duplicates: 2, reordered: 3, refused: 4, loaded: 5, socket_drops: 6 };
         let grant = Grant { seconds: 60, probes_per_second: 200, connections: 16, bytes: 1 << 40 };
         let mut all = vec![
             Message::Hello([1; 8]),
@@ -325,6 +331,15 @@ mod tests {
             let bound = if matches!(message, Message::Probe(_) | Message::Echo(_)) { PROBE_MIN } else { QUESTION_LEN };
             assert!(len <= bound, "{message:?} takes {len}");
         }
+    }
+
+    /// The count of its socket's drops came to the end of a server's count later.
+    #[test]
+    fn a_count_without_the_sockets_drops_is_understood() {
+        let tally = Tally { received: 1, loaded: 5, ..Tally::default() };
+        let (mut buf, message) = ([0; PROBE_MAX], Message::Counted([3; 16], 4, tally));
+        let len = message.emit(&mut buf, 0).unwrap();
+        assert_eq!(Message::parse(&buf[..len - 4]), Ok(message));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::hops::HopSample;
 use crate::load::{SelfSample, SmallSample, Tables};
 use crate::train::Train;
 use crate::vantage::Vantage;
+use serde::Serialize;
 use std::net::SocketAddr;
 use wavelane_base::{Instant, Span};
 
@@ -149,6 +150,16 @@ pub enum Beside {
     Connections(&'static str),
 }
 
+/// Datagrams that had come over the network and were dropped by a socket: it had no room for them, or their checksum was
+/// wrong. In figures they are losses of the direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct SocketDrops {
+    /// By the server's, of all its clients.
+    pub server: u64,
+    /// By ours.
+    pub own: u64,
+}
+
 /// Everything that was seen.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Measurement {
@@ -166,6 +177,8 @@ pub struct Measurement {
     pub interrupted: bool,
     /// How often the session was lost and another opened.
     pub reopened: u32,
+    /// What sockets dropped, not the network.
+    pub socket_drops: SocketDrops,
     /// Octets of UDP payload of a probe.
     pub probe_size: usize,
     /// From one to the next.

@@ -46,6 +46,8 @@ pub enum News {
     Ready(SocketAddr),
     /// Connections or requests were refused since it was told last; these are the sums.
     Refused(Drops),
+    /// So many datagrams were dropped by the server's socket since the start: they had come over the network.
+    SocketFull(u64),
 }
 
 pub(crate) struct Shared {
@@ -98,7 +100,7 @@ pub fn serve(
     tell(News::Ready(local));
     let mut code = 0;
     let mut resume: Option<Instant> = None;
-    let mut told = (since_boot(), 0);
+    let (mut told, mut told_drops) = ((since_boot(), 0), (since_boot(), 0));
     while !shared.stopped() {
         for event in poller.wait(Some(TURN)).map_err(failed("wait"))? {
             match event.token {
@@ -117,22 +119,46 @@ pub fn serve(
         }
         shared.server().expire(now);
         tell_refusals(now, &shared, &mut told, &mut tell);
+        let dropped = note_socket_drops(&lane, &shared);
+        if is_due(now, dropped, &mut told_drops) {
+            tell(News::SocketFull(dropped));
+        }
+    }
+    let dropped = note_socket_drops(&lane, &shared);
+    if dropped > told_drops.1 {
+        tell(News::SocketFull(dropped));
     }
     Ok(())
 }
 
-/// At once the first time, then now and then.
+/// Takes over what the kernel counted; the sum since the start.
+fn note_socket_drops(lane: &UdpLane, shared: &Shared) -> u64 {
+    let mut server = shared.server();
+    if let Some(count) = lane.dropped() {
+        server.note_socket_drops(count);
+    }
+    server.drops().socket
+}
+
+/// Whether a sum that has grown is to be told: at once the first time, then now and then.
+fn is_due(now: Instant, sum: u64, told: &mut (Instant, u64)) -> bool {
+    let due = sum > told.1 && (told.1 == 0 || now.since(told.0) >= TELL_EVERY);
+    if due {
+        *told = (now, sum);
+    }
+    due
+}
+
 fn tell_refusals(now: Instant, shared: &Shared, told: &mut (Instant, u64), tell: &mut impl FnMut(News)) {
     let drops = Drops { gave_way: shared.places().gave_way, ..shared.server().drops() };
-    let refused = drops.of_connections();
-    if refused > told.1 && (told.1 == 0 || now.since(told.0) >= TELL_EVERY) {
-        *told = (now, refused);
+    if is_due(now, drops.of_connections(), told) {
         tell(News::Refused(drops));
     }
 }
 
 fn answer(lane: &mut UdpLane, shared: &Shared, code: &mut u8) {
     let mut answers: Vec<(Destination, Vec<u8>, u8)> = Vec::new();
+    note_socket_drops(lane, shared);
     // An ICMP error about an earlier answer is reported here and means nothing more.
     let _ = lane.receive(|datagram| {
         let mut out = [0; DATAGRAM_ROOM];

@@ -50,6 +50,8 @@ pub struct Drops {
     pub gave_way: u64,
     /// HTTP requests beyond a source's rate.
     pub requests: u64,
+    /// Datagrams that the socket dropped before they were read.
+    pub socket: u64,
 }
 
 impl Drops {
@@ -78,6 +80,8 @@ struct Session {
     connections: u8,
     received: u64,
     moved: u64,
+    /// What the socket had dropped when it was opened.
+    socket_drops: u64,
 }
 
 /// Load of a source over HTTP, where there are no sessions: it lasts from its first request of load until it has had none
@@ -135,6 +139,10 @@ impl Server {
     pub fn drops(&self) -> Drops {
         self.drops
     }
+    /// Takes the kernel's count of what the socket has dropped, which wraps.
+    pub fn note_socket_drops(&mut self, count: u32) {
+        self.drops.socket += u64::from(count.wrapping_sub(self.drops.socket as u32));
+    }
     pub(crate) fn drops_mut(&mut self) -> &mut Drops {
         &mut self.drops
     }
@@ -157,9 +165,11 @@ impl Server {
             Message::Open(nonce, cookie, seconds) => (self.open(now, from, nonce, cookie, seconds)?, 0, 0),
             Message::Probe(probe) => (self.probe(now, arrived, from, probe)?, probe.dscp, datagram.len()),
             Message::Count(token, train) => {
+                let dropped = self.drops.socket;
                 let session = self.session(now, from, &token)?;
                 let mut tally = session.trains.get(&train).map_or(Tally::default(), |train| train.tally);
                 tally.loaded = session.received;
+                tally.socket_drops = u32::try_from(dropped.saturating_sub(session.socket_drops)).unwrap_or(u32::MAX);
                 (Message::Counted(token, train, tally), 0, 0)
             }
             Message::Close(token) => {
@@ -280,6 +290,7 @@ impl Server {
             connections: 0,
             received: 0,
             moved: 0,
+            socket_drops: self.drops.socket,
         };
         self.sessions.insert(token, session);
         Ok((token, grant))

@@ -80,9 +80,29 @@ fn probes_are_answered_in_order_and_copies_counted() {
     assert_eq!(orders[..5], seen);
     assert_eq!(orders[5..], [(4_000, 6, 1), (3_999, 7, 0b11), (u32::MAX, 8, 1)]);
     let Some(Message::Counted(_, 1, tally)) = ask(&mut s, now, CLIENT, Message::Count(token, 1)) else { panic!() };
-    assert_eq!(tally, Tally { received: 8, duplicates: 2, reordered: 2, refused: 1, loaded: 0 });
+    assert_eq!(tally, Tally { received: 8, duplicates: 2, reordered: 2, refused: 1, loaded: 0, socket_drops: 0 });
     let Some(Message::Counted(_, 2, none)) = ask(&mut s, now, CLIENT, Message::Count(token, 2)) else { panic!() };
     assert_eq!(none, Tally::default());
+}
+
+/// A session is told what the socket dropped since it was opened, also when the kernel's count has wrapped.
+#[test]
+fn the_sockets_drops_are_told_apart_from_the_networks() {
+    let mut s = server(Limits::default());
+    let now = Instant::from_secs(1);
+    s.note_socket_drops(u32::MAX - 4);
+    let (token, _) = open(&mut s, now, CLIENT, NONCE).unwrap();
+    let told = |s: &mut Server| match ask(s, now, CLIENT, Message::Count(token, 1)) {
+        Some(Message::Counted(_, 1, tally)) => tally.socket_drops,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told(&mut s), 0);
+    s.note_socket_drops(u32::MAX);
+    assert_eq!(told(&mut s), 4);
+    for _ in 0..2 {
+        s.note_socket_drops(9);
+        assert_eq!((told(&mut s), s.drops().socket), (14, (1 << 32) + 9));
+    }
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Queues with and without active management: FIFO, CoDel (RFC 8289), FQ-CoDel (RFC 8290), PIE (RFC 8033) and DualPI2
-//! (RFC 9332), a queue after CAKE; the ring of a driver behind any of them; and a shaper.
+//! (RFC 9332), a queue after CAKE; the ring of a driver behind any of them; the airtime limits of a radio's ring; and a shaper.
 //!
 //! A queue never asks for time: its decisions fall when an item is pushed or popped, so being looked at changes
 //! nothing. What an algorithm does every so many milliseconds is caught up with then: between two calls nothing in the
 //! queue changes but the time, so the outcome is the same. Every queue is bounded in items and in octets.
 #![forbid(unsafe_code)]
 
+mod aql;
 mod cake;
 mod codel;
 mod dual_pi2;
@@ -24,6 +25,7 @@ mod shaper_tests;
 #[cfg(test)]
 mod tests;
 
+pub use aql::{Aql, AqlTerms};
 pub use cake::{Cake, Tins};
 pub use dual_pi2::{DualPi2, DualPi2Terms};
 pub use pie::{Pie, PieTerms};

@@ -56,3 +56,38 @@ fn put<T: DataType, C>(
     to.typed::<T>().write_batch(&values, Some(&present), None)?;
     to.close()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+    use super::*;
+    use ::parquet::file::reader::{FileReader, SerializedFileReader};
+    use ::parquet::record::Field;
+
+    #[test]
+    fn what_is_written_is_read_back_with_its_types() {
+        let column = |name: &str, cells| Column { name: name.to_owned(), cells };
+        let table = Table::new(vec![
+            column("packets_a2b", Cells::Counts(vec![Some(0), None, Some(u64::MAX)])),
+            column("RTT_avg_a2b", Cells::Numbers(vec![None, Some(-0.5), Some(1e300)])),
+            column("host_a", Cells::Texts(vec![Some("a,\"b\"".to_owned()), Some(String::new()), None])),
+        ]);
+        let path = std::env::temp_dir().join(format!("wavelane-parquet-{}", std::process::id()));
+        std::fs::write(&path, parquet(&table).unwrap()).unwrap();
+        let reader = SerializedFileReader::try_from(path.as_path()).unwrap();
+        let rows = reader.get_row_iter(None).unwrap().map(|row| row.unwrap().into_columns());
+        let rows: Vec<Vec<Field>> = rows.map(|row| row.into_iter().map(|(_, field)| field).collect()).collect();
+        let names: Vec<&str> = table.columns().iter().map(|column| column.name.as_str()).collect();
+        let schema = reader.metadata().file_metadata().schema_descr();
+        assert!(schema.columns().iter().map(|column| column.name()).eq(names));
+        std::fs::remove_file(path).unwrap();
+        assert_eq!(
+            rows,
+            [
+                [Field::ULong(0), Field::Null, Field::Str("a,\"b\"".to_owned())],
+                [Field::Null, Field::Double(-0.5), Field::Str(String::new())],
+                [Field::ULong(u64::MAX), Field::Double(1e300), Field::Null],
+            ]
+        );
+    }
+}

@@ -5,8 +5,8 @@ use crate::parse::word;
 use crate::table::{Table, Value};
 use crate::write::{text, unit};
 use wavelane_base::{Octets, Span};
-use wavelane_channel::Tins;
 use wavelane_channel::wifi::StationQueue;
+use wavelane_channel::{AqlTerms, Tins};
 use wavelane_channel::{CoDelTimes, Discipline, Parameter, QueueLimit, Queueing};
 
 /// The kinds of queue, as files write them.
@@ -89,26 +89,51 @@ fn discipline(table: &Table<'_>, kind: Kind) -> Result<Discipline, ScenarioError
 pub(crate) fn station(value: &Value<'_>) -> Result<StationQueue, ScenarioError> {
     if value.as_str().is_some() {
         let limit = QueueLimit::Packets(packets(value)?);
-        return Ok(StationQueue { limit, discipline: Discipline::Fifo, airtime: false });
+        return Ok(StationQueue { limit, discipline: Discipline::Fifo, airtime: false, ring: 0, aql: None });
     }
     let table = value.table(EXAMPLE)?;
     let kind_at = table.need("kind", "\"fq-codel\"")?;
     let kind = word(&kind_at, "kind of queue", KINDS, "\"fq-codel\"")?;
-    if let Some(at) = table.get("ring").or((kind == Kind::TwoStage).then_some(kind_at)) {
-        let why = format!("{}: behind a station's queue is one transmission, and no ring", at.path);
-        return Err(at.impossible(format!("{why}: leave ring out, and name another kind than two-stage")));
+    let ring_at = table.get("ring");
+    let drop_tail = matches!(kind, Kind::Fifo | Kind::TwoStage);
+    if let Some(at) = ring_at.clone().filter(|_| drop_tail).or((kind == Kind::TwoStage).then_some(kind_at)) {
+        let why = format!("{}: a station's drop-tail queue before a ring is drop-tail of both together", at.path);
+        return Err(at.impossible(format!("{why}: leave ring out, name kind = \"fifo\" and add the ring to its limit")));
     }
-    let keys: Vec<&str> = kind.keys().iter().copied().chain(["airtime"]).collect();
+    let keys: Vec<&str> = kind.keys().iter().copied().chain(["airtime", "aql"]).collect();
     table.only(&keys)?;
     let limit = table.get("limit").map_or(Ok(kind.limit()), |value| limit(&value))?;
     let airtime = table.get("airtime").map(|value| value.bool()).transpose()?.unwrap_or(false);
-    Ok(StationQueue { limit, discipline: discipline(&table, kind)?, airtime })
+    let ring = ring_at.map_or(Ok(0), |value| packets(&value))?;
+    let aql = table.get("aql").map_or(Ok(None), |value| aql(&value))?;
+    Ok(StationQueue { limit, discipline: discipline(&table, kind)?, airtime, ring, aql })
+}
+
+/// `true`, or the limits that are not Linux's.
+fn aql(value: &Value<'_>) -> Result<Option<AqlTerms>, ScenarioError> {
+    let usual = AqlTerms::default();
+    if let Ok(limits) = value.bool() {
+        return Ok(limits.then_some(usual));
+    }
+    let table = value.table("true, or { low = \"5 ms\", high = \"12 ms\", threshold = \"24 ms\" }")?;
+    table.only(&["low", "high", "threshold"])?;
+    let of = |key, usual| Ok(table.quantity(key)?.unwrap_or(usual));
+    Ok(Some(AqlTerms {
+        low: of("low", usual.low)?,
+        high: of("high", usual.high)?,
+        threshold: of("threshold", usual.threshold)?,
+    }))
 }
 
 /// The TOML value of a radio station's queue.
 pub(crate) fn write_station(queue: &StationQueue) -> String {
-    let words = write(queue.limit, Queueing { discipline: queue.discipline, ring: 0 });
-    if queue.airtime { words.replace(" }", ", airtime = true }") } else { words }
+    let words = write(queue.limit, Queueing { discipline: queue.discipline, ring: queue.ring });
+    let Some(open) = words.strip_suffix(" }").filter(|_| queue.airtime) else { return words };
+    let aql = queue.aql.map_or(String::new(), |AqlTerms { low, high, threshold }| {
+        let [low, high, threshold] = [low, high, threshold].map(|limit| unit(&limit));
+        format!(", aql = {{ low = {low}, high = {high}, threshold = {threshold} }}")
+    });
+    format!("{open}, airtime = true{aql} }}")
 }
 
 /// The delay that PIE and DualPI2 let stand (RFC 8033, section 4.1; RFC 9332, appendix A.1).

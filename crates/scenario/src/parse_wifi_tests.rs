@@ -7,7 +7,7 @@ use wavelane_channel::wifi::{
     Access, AfterDrop, Aggregate, CapturePoint, Category, Edca, ErrorsPer, Fec, FecCode, FecFrames, Phy, Reach, Retry,
     Rules, SNAPLEN_MAX, StationQueue, Width,
 };
-use wavelane_channel::{CoDelTimes, Discipline, QueueLimit};
+use wavelane_channel::{AqlTerms, CoDelTimes, Discipline, QueueLimit};
 
 /// A valid file that the table below damages one line at a time.
 const GOOD: &str = r#"duration = "10 s"
@@ -526,6 +526,8 @@ fn stations_name_their_queues_and_the_resolved_file_keeps_them() {
         limit: QueueLimit::Packets(10_240),
         discipline: Discipline::FqCoDel(CoDelTimes::default()),
         airtime: false,
+        ring: 0,
+        aql: None,
     };
     let all = with("queue = { kind = \"fq-codel\" }").unwrap();
     assert_eq!(cell(&all).queues, (0..3).map(|station| (station, fq)).collect());
@@ -541,8 +543,23 @@ fn stations_name_their_queues_and_the_resolved_file_keeps_them() {
     for scenario in [all, some] {
         assert_eq!(parse(&scenario.to_toml()).unwrap(), scenario, "{}", scenario.to_toml());
     }
+    let held = |key: &str| {
+        let text =
+            format!("queues = {{ ap = {{ kind = \"fq-codel\", airtime = true, ring = \"512 packets\"{key} }} }}");
+        let scenario = with(&text).unwrap();
+        assert_eq!(parse(&scenario.to_toml()).unwrap(), scenario, "{}", scenario.to_toml());
+        let queue = cell(&scenario).queues[&0];
+        assert_eq!((queue.ring, queue.airtime), (512, true));
+        queue.aql
+    };
+    assert_eq!((held(""), held(", aql = false")), (None, None));
+    assert_eq!(held(", aql = true"), Some(AqlTerms::default()));
+    let low = Span::from_millis(2);
+    assert_eq!(held(", aql = { low = \"2 ms\" }"), Some(AqlTerms { low, ..AqlTerms::default() }));
     for kind in [
         "{ kind = \"pie\", target = \"9 ms\" }",
+        "{ kind = \"pie\", ring = \"9 packets\" }",
+        "{ kind = \"cake\", ring = \"9 packets\", airtime = true, aql = { high = \"1 s\" } }",
         "{ kind = \"dualpi2\" }",
         "{ kind = \"fifo\", limit = \"9 packets\" }",
     ] {
@@ -560,7 +577,42 @@ const WRONG_QUEUES: &[(&str, &str, &str)] = &[
     (
         QUEUE,
         "queues = { ap = { kind = \"two-stage\", txqueuelen = \"9 packets\", ring = \"9 packets\" } }",
-        "26: channels.air.queues.ap.ring: behind a station's queue is one transmission, and no ring: leave ring out...",
+        "26: channels.air.queues.ap.ring: a station's drop-tail queue before a ring is drop-tail of both together: leave ...",
+    ),
+    (
+        QUEUE,
+        "queues = { ap = { kind = \"two-stage\" } }",
+        "26: channels.air.queues.ap.kind: a station's drop-tail queue before a ring is drop-tail of both together...",
+    ),
+    (
+        QUEUE,
+        "queues = { ap = { kind = \"fifo\", ring = \"9 packets\" } }",
+        "26: channels.air.queues.ap.ring: a station's drop-tail queue before a ring is drop-tail of both together...",
+    ),
+    (
+        QUEUE,
+        "queues = { ap = { kind = \"fq-codel\", ring = \"70000 packets\" } }",
+        "26: channels.air.queues: queue of station 0: ...",
+    ),
+    (
+        QUEUE,
+        "queues = { ap = { kind = \"fq-codel\", airtime = true, aql = true } }",
+        "26: channels.air.queues: queue of station 0: airtime queue limits bound what a ring holds for each receiver: name...",
+    ),
+    (
+        QUEUE,
+        "queues = { ap = { kind = \"fq-codel\", ring = \"9 packets\", aql = true } }",
+        "26: channels.air.queues: queue of station 0: airtime queue limits bound what a ring holds for each receiver: name...",
+    ),
+    (
+        QUEUE,
+        "queues = { ap = { kind = \"fq-codel\", ring = \"9 packets\", airtime = true, aql = { low = \"13 ms\" } } }",
+        "26: channels.air.queues: queue of station 0: of the airtime queue limits the lower must be above 0...",
+    ),
+    (
+        QUEUE,
+        "queues = { ap = { kind = \"fq-codel\", ring = \"9 packets\", airtime = true, aql = 5 } }",
+        "26: channels.air.queues.ap.aql ...",
     ),
     (
         QUEUE,

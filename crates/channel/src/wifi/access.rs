@@ -227,6 +227,7 @@ impl Wifi {
         this.tally.given_up += u64::from(ending == Ending::GivenUp);
         let Some(head) = this.queue.remove(place) else { return };
         let (at, from, to, octets) = (self.now, station, head.to, head.bytes.len());
+        let pledged = head.pledged;
         let tally = &mut self.stations[station].tally;
         let (count, event) = match ending {
             Ending::Acknowledged => (&mut tally.acknowledged, Event::Acknowledged { at, from, to, octets }),
@@ -243,7 +244,7 @@ impl Wifi {
         if ending == Ending::GivenUp && self.aggregate.is_some() {
             self.hand_out(to, station, index);
         }
-        self.draw_next(station, index);
+        self.complete(station, index, to, pledged);
     }
     /// The contender whose exchange is under way at a station.
     pub(super) fn turn_of(&self, station: usize) -> usize {

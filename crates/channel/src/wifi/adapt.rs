@@ -163,4 +163,8 @@ impl Controls {
         let frames = rates.iter().map(frame).collect();
         Self { of: vec![Control::new(rates.len()); pairs], rates, frames, dice, fixed }
     }
+    /// The rate that is best of a pair, as far as is known.
+    pub(super) fn best(&self, pair: usize) -> PhyRate {
+        self.rates[self.of[pair].best]
+    }
 }

@@ -99,9 +99,9 @@ impl Wifi {
         self.stations[station].riding = frames as u8;
     }
     /// Takes out of a managed queue what fits the aggregate for `to`, judging the next frame by the last, as long as there
-    /// is room to sort.
+    /// is room to sort. With a ring behind it the aggregate is made of what that holds.
     fn gather(&mut self, station: usize, index: usize, to: usize, fits: impl Fn(usize, usize) -> bool) {
-        if self.contenders[index].stage.is_none() {
+        if self.contenders[index].stage.as_ref().is_none_or(|stage| stage.has_ring()) {
             return;
         }
         let overhead = self.overhead;

@@ -16,6 +16,7 @@ use super::{
 };
 use std::collections::VecDeque;
 use wavelane_base::{Instant, Seed, Span};
+use wavelane_queue::Aql;
 
 /// The rates of a cell's frames.
 struct Rates {
@@ -72,6 +73,12 @@ impl Wifi {
             });
             contender
         };
+        let station = |at: usize, class: Option<usize>| {
+            let mut station = Station::new(stations * kinds, class);
+            let terms = config.queues.get(&at).and_then(|queue| queue.aql);
+            station.aql = terms.map(|terms| Box::new(Aql::new(terms, stations * kinds)));
+            station
+        };
         let inside = if kinds > 1 { stations } else { 0 };
         let inner_dice = (0..inside).map(|station| seed.chance(&format!("{name} / back-off within {station}")));
         let ears = stations + division.classes.len();
@@ -81,6 +88,7 @@ impl Wifi {
             queue: config.queue,
             rts_threshold: config.rts_threshold,
             aggregate: config.aggregate,
+            deepest_ring: config.queues.values().map(|queue| queue.ring as usize).filter(|ring| *ring > 0).max(),
             overhead: config.overhead(),
             lone: aggregate::lone_octets(phy),
             kinds,
@@ -105,7 +113,7 @@ impl Wifi {
                 collision_is_error: rules.eifs == Eifs::Collision,
             },
             now: Instant::ZERO,
-            stations: division.class_of.iter().map(|class| Station::new(stations * kinds, *class)).collect(),
+            stations: (0..).zip(&division.class_of).map(|(at, class)| station(at, *class)).collect(),
             contenders: (0..stations)
                 .flat_map(|s| access.iter().map(move |access| (s, access)))
                 .map(|(s, a)| contender(s, a))

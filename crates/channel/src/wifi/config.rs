@@ -9,6 +9,7 @@ use crate::cable::{Discipline, QueueLimit, Queueing};
 use crate::loss::{DWELL_MAX, DWELL_MIN};
 use std::collections::BTreeMap;
 use wavelane_base::{Rate, Ratio, Span};
+use wavelane_queue::AqlTerms;
 
 /// Most stations in one cell: a port names two stations in 16 bits.
 pub const STATIONS_BOUND: usize = 256;
@@ -18,6 +19,8 @@ pub const FRAME_MAX: usize = 2304 - 8;
 pub const QUEUE_BOUND: usize = 1 << 16;
 /// Most stations of a cell in which airtime is shared: each receiver has a queue of its own in every such station.
 pub const AIRTIME_STATIONS: usize = 64;
+/// The longest airtime queue limit.
+pub const AQL_MAX: Span = Span::from_millis(10_000);
 /// The QoS Control field, which a data frame of EDCA has more (9.2.4.5).
 const QOS_OCTETS: usize = 2;
 /// An RTS threshold above every frame: RTS is never used (the largest and default dot11RTSThreshold, C.3; aPSDUMaxLength of
@@ -81,6 +84,11 @@ pub struct StationQueue {
     pub discipline: Discipline,
     /// One queue for each receiver, whose turns are equal in airtime.
     pub airtime: bool,
+    /// Frames of a driver's ring behind it, out of reach of the discipline, which aggregates are made of; 0 is none: frames
+    /// leave the queue for the transmission under way or the next.
+    pub ring: u64,
+    /// How much airtime may be pending in the ring for a receiver; needs `airtime` and a ring.
+    pub aql: Option<AqlTerms>,
 }
 
 /// What one station's frames do at another station. The default does nothing.
@@ -263,8 +271,8 @@ impl WifiConfig {
         match self.queues.get(&station) {
             None => self.queue,
             Some(StationQueue { limit: QueueLimit::Packets(n), discipline: Discipline::Fifo, .. }) => *n as usize,
-            // What one transmission holds is taken out of it.
-            Some(_) => 2 * usize::from(AGGREGATE_FRAMES),
+            // What one transmission holds is taken out of it, or what a ring does.
+            Some(queue) => (2 * usize::from(AGGREGATE_FRAMES)).max(queue.ring as usize),
         }
     }
     fn check_queues(&self) -> Result<(), ConfigError> {
@@ -275,11 +283,23 @@ impl WifiConfig {
             }
             let refuse = |why| ConfigError::ManagedQueue { station, why };
             queue.limit.check().map_err(refuse)?;
-            Queueing { discipline: queue.discipline, ring: 0 }.check().map_err(refuse)?;
+            Queueing { discipline: queue.discipline, ring: queue.ring }.check().map_err(refuse)?;
             let per_flow =
                 matches!(queue.discipline, Discipline::CoDel(_) | Discipline::FqCoDel(_) | Discipline::Cake(..));
             if queue.airtime && (!per_flow || stations > AIRTIME_STATIONS) {
                 return Err(ConfigError::Airtime(station));
+            }
+            if queue.ring > 0 && !queue.is_managed() {
+                return Err(ConfigError::RingOfDropTail(station));
+            }
+            if let Some(terms) = queue.aql {
+                if !queue.airtime || queue.ring == 0 {
+                    return Err(ConfigError::AqlAlone(station));
+                }
+                let in_order = Span::ZERO < terms.low && terms.low <= terms.high;
+                if !in_order || terms.high > AQL_MAX || terms.threshold > AQL_MAX {
+                    return Err(ConfigError::AqlTerms(station));
+                }
             }
             match (queue.discipline, queue.limit) {
                 (_, QueueLimit::Packets(0)) => return Err(ConfigError::Queue(0)),

@@ -97,6 +97,13 @@ impl Wifi {
     fn rate_to(&self, station: usize, to: usize) -> PhyRate {
         if to == station { self.broadcast_rate } else { self.stations[station].chosen.unwrap_or(self.data_rate) }
     }
+    /// The rate at which a frame of `station` to `to` is expected to go: rate control's best.
+    pub(super) fn usual_rate(&self, station: usize, to: usize) -> PhyRate {
+        let Some(controls) = self.controls.as_deref().filter(|_| to != station) else {
+            return if to == station { self.broadcast_rate } else { self.data_rate };
+        };
+        controls.best(station * self.stations.len() + to)
+    }
     /// The rate of the answer to a frame sent at `rate`.
     pub(super) fn answer_to(&self, rate: PhyRate) -> PhyRate {
         self.answer_rate.unwrap_or_else(|| rate.answered_at(self.rules.basic))

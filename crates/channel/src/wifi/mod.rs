@@ -33,7 +33,7 @@ mod vht;
 pub use aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS, AGGREGATE_OCTETS_MIN, Aggregate, BLOCK_ACK_OCTETS};
 pub use capture::{CAPTURES_BOUND, CapturePoint, Captured, LINKTYPE_RADIOTAP, SNAPLEN_MAX, SNAPLEN_MIN, address};
 pub use config::{
-    AIRTIME_STATIONS, BitErrors, Capture, ErrorsPer, FRAME_MAX, QUEUE_BOUND, RTS_NEVER, Reach, ReachMap,
+    AIRTIME_STATIONS, AQL_MAX, BitErrors, Capture, ErrorsPer, FRAME_MAX, QUEUE_BOUND, RTS_NEVER, Reach, ReachMap,
     STATIONS_BOUND, StationQueue, WifiConfig,
 };
 pub use edca::{AIFSN, Access, CATEGORIES, Category, Edca, Handling, TXOP_MAX};
@@ -140,6 +140,8 @@ pub struct Wifi {
     queue: usize,
     rts_threshold: usize,
     aggregate: Option<Aggregate>,
+    /// Frames of the deepest ring of a station, if one has a ring.
+    deepest_ring: Option<usize>,
     /// Bytes of MAC header, FCS and LLC/SNAP around each frame.
     overhead: usize,
     /// Bytes more around one that goes alone.
@@ -251,9 +253,17 @@ impl Wifi {
     pub fn marked(&self, station: usize) -> u64 {
         self.contenders[self.kinds_of(station)].iter().filter_map(|c| Some(c.stage.as_ref()?.marked())).sum()
     }
-    /// Frames that one transmission may hold, of those that may wait: with so many waiting, more would change nothing.
+    /// Frames that one transmission may hold, or the deepest ring, of those that may wait: with so many waiting, more would
+    /// change nothing.
     pub fn largest_burst(&self) -> usize {
-        self.aggregate.map_or(1, |aggregate| usize::from(aggregate.frames).min(self.queue))
+        let burst = self.aggregate.map_or(1, |aggregate| usize::from(aggregate.frames).min(self.queue));
+        self.deepest_ring.map_or(burst, |ring| burst.max(ring + 1))
+    }
+    /// Airtime that a station's ring has pending for a receiver in a category, under airtime queue limits, and in all.
+    pub fn airtime_pending(&self, station: usize, to: usize, category: Category) -> Option<(Span, Span)> {
+        let aql = self.stations[station].aql.as_ref()?;
+        let kind = self.contender(station, category) % self.kinds;
+        Some((aql.pending(to * self.kinds + kind), aql.total()))
     }
     /// The port of the oldest received frame, for drivers that would rather not ask each port in turn.
     pub fn next_ready(&self) -> Option<PortId> {

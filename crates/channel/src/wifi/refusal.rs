@@ -2,7 +2,7 @@
 
 use super::aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS_MIN, Aggregate};
 use super::capture::{SNAPLEN_MAX, SNAPLEN_MIN};
-use super::config::{AIRTIME_STATIONS, QUEUE_BOUND, STATIONS_BOUND};
+use super::config::{AIRTIME_STATIONS, AQL_MAX, QUEUE_BOUND, STATIONS_BOUND};
 use super::edca::{Category, TXOP_MAX};
 use super::fec::FEEDBACK_MAX;
 use super::{CW_MAX, Phy, RateError, STREAMS_MAX};
@@ -62,6 +62,24 @@ pub enum ConfigError {
          at most {AIRTIME_STATIONS} stations: choose such a queue, or split the cell"
     )]
     Airtime(usize),
+    /// A ring behind drop-tail.
+    #[error(
+        "queue of station {0}: drop-tail before a ring is drop-tail of both together: leave the ring out and add it to the \
+         limit, or name another kind of queue"
+    )]
+    RingOfDropTail(usize),
+    /// Airtime queue limits without what they limit.
+    #[error(
+        "queue of station {0}: airtime queue limits bound what a ring holds for each receiver: name the ring's depth and \
+         airtime fairness, or leave the limits out"
+    )]
+    AqlAlone(usize),
+    /// Airtime queue limits out of order.
+    #[error(
+        "queue of station {0}: of the airtime queue limits the lower must be above 0 and not above the higher, and none above \
+         {AQL_MAX}: choose such limits"
+    )]
+    AqlTerms(usize),
     /// Contention windows that cannot double into each other.
     #[error(
         "contention windows {0} to {1} are impossible: both must be a power of two less one, rising, at most {CW_MAX}"

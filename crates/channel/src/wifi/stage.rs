@@ -1,7 +1,7 @@
 //! What waits in a station before its transmissions: a managed queue, or one for each receiver served by airtime.
 //!
-//! A frame leaves it for the transmission under way or the next one, never earlier: an aggregate is made of what comes
-//! out when it is sent.
+//! Without a ring a frame leaves it for the transmission under way or the next one, never earlier: an aggregate is made of
+//! what comes out when it is sent. With a ring it leaves as soon as the ring has room, and airtime queue limits let it.
 
 use super::config::StationQueue;
 use super::station::Queued;
@@ -9,7 +9,7 @@ use super::{Cause, Event, Wifi};
 use crate::cable::managed;
 use std::collections::VecDeque;
 use wavelane_base::{Chance, Ecn, Instant, Span};
-use wavelane_queue::{Loss, Queue};
+use wavelane_queue::{Aql, Loss, Queue};
 
 /// What a receiver may use of the air before it is the next one's turn (`IEEE80211_DEFAULT_AIRTIME_WEIGHT` of Linux).
 const QUANTUM: Span = Span::from_micros(256);
@@ -49,6 +49,8 @@ pub(super) struct Stage {
     /// One for all, or with airtime fairness one for each receiver.
     queues: Vec<Queue<Queued>>,
     turns: Option<Turns>,
+    /// Frames of the driver's ring behind it, which aggregates are made of; 0 is none.
+    ring: usize,
 }
 
 /// Whose turn it is: deficit round robin in airtime, receivers that were idle first (Hoiland-Jorgensen and others,
@@ -62,6 +64,16 @@ struct Turns {
     old: VecDeque<usize>,
 }
 
+/// Whether airtime queue limits let a receiver have another frame; `None` if there are none.
+type May<'a> = Option<&'a dyn Fn(usize) -> bool>;
+
+impl Turns {
+    /// Receivers whose turn will come.
+    fn listed(&self) -> impl Iterator<Item = usize> {
+        (0..self.listed.len()).filter(|to| self.listed[*to])
+    }
+}
+
 impl Stage {
     /// An empty one in a cell of so many stations.
     pub(super) fn new(config: &StationQueue, stations: usize, chance: &Chance) -> Self {
@@ -73,7 +85,7 @@ impl Stage {
             fresh: VecDeque::with_capacity(stations),
             old: VecDeque::with_capacity(stations),
         });
-        Self { queues: (0..count).map(|_| queue()).collect(), turns }
+        Self { queues: (0..count).map(|_| queue()).collect(), turns, ring: config.ring as usize }
     }
     pub(super) fn len(&self) -> usize {
         self.queues.iter().map(Queue::len).sum()
@@ -92,15 +104,21 @@ impl Stage {
             turns.fresh.push_back(to);
         }
     }
-    /// The next frame for anybody.
-    fn pop(&mut self, now: Instant, lost: wavelane_queue::Lost<'_, Queued>) -> Option<Queued> {
+    /// The next frame for anybody, of those that `may` be sent one.
+    fn pop(&mut self, now: Instant, may: May<'_>, lost: wavelane_queue::Lost<'_, Queued>) -> Option<Queued> {
         let Some(turns) = &mut self.turns else { return Some(self.queues[0].pop_noting(now, lost)?.item) };
         loop {
+            if may.is_some_and(|may| !turns.listed().any(may)) {
+                return None;
+            }
             let is_fresh = !turns.fresh.is_empty();
             let list = if is_fresh { &mut turns.fresh } else { &mut turns.old };
             let to = *list.front()?;
-            if turns.credit[to] <= 0 {
+            let is_spent = turns.credit[to] <= 0;
+            if is_spent {
                 turns.credit[to] += QUANTUM.as_nanos() as i64;
+            }
+            if is_spent || may.is_some_and(|may| !may(to)) {
                 list.pop_front();
                 turns.old.push_back(to);
                 continue;
@@ -129,6 +147,10 @@ impl Stage {
             turns.credit[to] -= airtime.as_nanos() as i64;
         }
     }
+    /// Whether a ring is behind it.
+    pub(super) fn has_ring(&self) -> bool {
+        self.ring > 0
+    }
     pub(super) fn marked(&self) -> u64 {
         self.queues.iter().map(|queue| queue.counters().marked).sum()
     }
@@ -146,23 +168,75 @@ impl Wifi {
         }
         self.shed(station, index, shed);
     }
-    /// Has the next frame of a managed queue contend if none does.
+    /// Has the next frame of a managed queue contend if none does, or fills the ring behind it.
     pub(super) fn draw_next(&mut self, station: usize, index: usize) {
-        if self.contenders[index].stage.is_some() && self.contenders[index].queue.is_empty() {
-            self.pull(station, index, None);
+        let Some(stage) = &self.contenders[index].stage else { return };
+        let room = stage.ring.max(1);
+        while self.contenders[index].queue.len() < room && self.pull(station, index, None) {}
+    }
+    /// A frame has left a queue of a station, for better or worse: its airtime is no longer pending, and others may be
+    /// released.
+    pub(super) fn complete(&mut self, station: usize, index: usize, to: usize, pledged: Span) {
+        if self.stations[station].aql.is_none() {
+            return self.draw_next(station, index);
         }
+        let queue = self.aql_queue(index, to);
+        if let Some(aql) = &mut self.stations[station].aql {
+            aql.complete(queue, pledged);
+        }
+        // Less is pending in all, so a category that the threshold held back may go on as well. It contends already: it was
+        // held back by what it has in its ring.
+        self.kinds_of(station).for_each(|index| self.draw_next(station, index));
+    }
+    /// Where the airtime pending of a contender for a receiver is counted.
+    fn aql_queue(&self, index: usize, to: usize) -> usize {
+        to * self.kinds + index % self.kinds
+    }
+    /// The airtime that AQL counts for a frame of a station (`ieee80211_calc_expected_tx_airtime` of Linux): its time at
+    /// the rate that its receiver is sent at, and of an aggregate's preamble a share that follows from that rate. Answers,
+    /// waits and repetitions are not foreseen.
+    fn expected(&self, station: usize, frame: &Queued) -> Span {
+        /// The time of [`FRAME`] above which so many frames are taken to share a preamble.
+        const SHARING: [(Span, u64); 4] = [
+            (Span::from_micros(400), 2),
+            (Span::from_micros(250), 4),
+            (Span::from_micros(150), 8),
+            (Span::from_micros(70), 16),
+        ];
+        const SHARING_MOST: u64 = 32;
+        const FRAME: usize = 1_024;
+        let rate = self.usual_rate(station, frame.to);
+        let (octets, preamble) = (self.alone(station, frame), rate.preamble());
+        if self.aggregate.is_none() || frame.no_ack {
+            return rate.airtime(octets);
+        }
+        let usual = rate.airtime(FRAME).saturating_sub(preamble);
+        let sharing = SHARING.iter().find(|(above, _)| usual > *above).map_or(SHARING_MOST, |(_, frames)| *frames);
+        rate.airtime(octets).saturating_sub(preamble) + preamble.scale(1, sharing)
     }
     /// Takes a frame out of a managed queue, for a receiver or for anybody; whether there was one.
     pub(super) fn pull(&mut self, station: usize, index: usize, to: Option<usize>) -> bool {
         let (now, mut shed) = (self.now, Shed::new());
+        let kind = index % self.kinds;
+        let aql: Option<&Aql> = self.stations[station].aql.as_deref();
+        // What is for everybody counts in all, without a limit of its own.
+        let may = |to: usize| to == station || aql.is_none_or(|aql| aql.may_release(to * self.kinds + kind));
+        let may: May<'_> = if aql.is_some() { Some(&may) } else { None };
         let Some(stage) = &mut self.contenders[index].stage else { return false };
         let mut lost = |frame, loss| shed.push((frame, loss));
         let popped = match to {
             Some(to) => stage.pop_for(to, now, &mut lost),
-            None => stage.pop(now, &mut lost),
+            None => stage.pop(now, may, &mut lost),
         };
         let found = popped.is_some();
         if let Some(mut frame) = popped {
+            if self.stations[station].aql.is_some() {
+                frame.pledged = self.expected(station, &frame);
+                let queue = self.aql_queue(index, frame.to);
+                if let Some(aql) = &mut self.stations[station].aql {
+                    aql.release(queue, frame.pledged);
+                }
+            }
             // Numbers count in the order on the air.
             frame.number = self.stations[station].take_number();
             self.contenders[index].queue.push_back(frame);

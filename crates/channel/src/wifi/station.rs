@@ -4,6 +4,7 @@ use super::PhyRate;
 use super::stage::Stage;
 use std::collections::VecDeque;
 use wavelane_base::{Ecn, FrameMeta, Instant, Span};
+use wavelane_queue::Aql;
 
 /// One station.
 #[derive(Debug)]
@@ -34,13 +35,15 @@ pub(super) struct Station {
     pub(super) class: Option<usize>,
     /// Whether it shares its class's ear at the moment.
     pub(super) joined: bool,
+    /// Airtime queue limits of its rings, one count for each receiver and category.
+    pub(super) aql: Option<Box<Aql>>,
     pub(super) tally: Tally,
 }
 
 /// What contends for the medium: a station, or with EDCA one of its four categories.
 #[derive(Debug)]
 pub(super) struct Contender {
-    /// What waits; behind a managed queue, what the transmission under way or the next one carries.
+    /// What waits; behind a managed queue, its ring, or what the transmission under way or the next one carries.
     pub(super) queue: VecDeque<Queued>,
     /// Most frames in `queue` without a managed one.
     pub(super) limit: usize,
@@ -92,6 +95,8 @@ pub(super) struct Queued {
     pub(super) handed: bool,
     /// Transmissions of it that failed; only with aggregation.
     pub(super) tries: u32,
+    /// The airtime that it has pending under airtime queue limits.
+    pub(super) pledged: Span,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -246,6 +251,7 @@ impl Station {
             txop_end: Instant::ZERO,
             class,
             joined: class.is_some(),
+            aql: None,
             tally: Tally::default(),
         }
     }
@@ -292,6 +298,7 @@ impl Queued {
             arrived: false,
             handed: false,
             tries: 0,
+            pledged: Span::ZERO,
             bytes,
         }
     }

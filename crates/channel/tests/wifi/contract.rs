@@ -8,7 +8,7 @@ use wavelane_channel::wifi::{
     Aggregate, BitErrors, Capture, Category, Cause, Edca, ErrorsPer, Event, Fec, FecCode, FecFrames, Handling, Phy,
     RTS_NEVER, Reach, ReachMap, Rules, StationQueue, Width, Wifi, WifiConfig, port,
 };
-use wavelane_channel::{CoDelTimes, Discipline, QueueLimit};
+use wavelane_channel::{AqlTerms, CoDelTimes, Discipline, QueueLimit};
 
 /// A cell drawn from the dice: any PHY, any rules, any reach.
 fn any_cell(dice: &mut Chance) -> WifiConfig {
@@ -85,7 +85,9 @@ fn any_queue(dice: &mut Chance) -> StationQueue {
         _ => Discipline::DualPi2(target),
     };
     let airtime = matches!(discipline, Discipline::CoDel(_) | Discipline::FqCoDel(_)) && dice.below(2) == 0;
-    StationQueue { limit: QueueLimit::Packets(1 + dice.below(20)), discipline, airtime }
+    let ring = if discipline != Discipline::Fifo && dice.below(2) == 0 { 1 + dice.below(40) } else { 0 };
+    let aql = (airtime && ring > 0 && dice.below(2) == 0).then(AqlTerms::default);
+    StationQueue { limit: QueueLimit::Packets(1 + dice.below(20)), discipline, airtime, ring, aql }
 }
 
 /// A handling that the bytes of a frame decide.
@@ -190,7 +192,7 @@ fn a_flooded_cell_stays_within_its_memory() {
     let standard = cell(OFDM_54, Rules::standard(), 5);
     let times = CoDelTimes::default();
     let managed = |discipline| {
-        let queue = StationQueue { limit: QueueLimit::Packets(20), discipline, airtime: false };
+        let queue = StationQueue { limit: QueueLimit::Packets(20), discipline, airtime: false, ring: 0, aql: None };
         let queues = (0..5).map(|station| (station, queue)).collect();
         WifiConfig { queues, ..standard.clone() }
     };

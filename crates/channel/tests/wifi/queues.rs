@@ -5,16 +5,16 @@ use super::saturation::reprinted;
 use std::collections::BTreeMap;
 use wavelane_base::{Ecn, FrameMeta, Instant, Machine, Seed, Span};
 use wavelane_channel::wifi::{
-    AIRTIME_STATIONS, Aggregate, Cause, ConfigError, Event, Phy, Reach, ReachMap, Rules, StationQueue, Wifi,
-    WifiConfig, port,
+    AIRTIME_STATIONS, AQL_MAX, Aggregate, Category, Cause, ConfigError, Event, Phy, Reach, ReachMap, Rules,
+    StationQueue, Wifi, WifiConfig, port,
 };
-use wavelane_channel::{CoDelTimes, Discipline, QueueLimit};
+use wavelane_channel::{AqlTerms, CoDelTimes, Discipline, QueueLimit};
 
 const HT: Phy = Phy::Ht { short_guard: false };
 
 fn fq_codel(airtime: bool) -> StationQueue {
     let discipline = Discipline::FqCoDel(CoDelTimes::default());
-    StationQueue { limit: QueueLimit::Packets(10_240), discipline, airtime }
+    StationQueue { limit: QueueLimit::Packets(10_240), discipline, airtime, ring: 0, aql: None }
 }
 
 /// An access point, station 0, with this queue, among stations at these distances in dB from its noise.
@@ -158,6 +158,69 @@ fn equal_airtime_undoes_the_anomaly_of_rates() {
     reprinted(&rows);
 }
 
+/// A ring is out of the discipline's reach: behind one of 1,000 frames a sparse flow waits for what it holds for a near and
+/// a far station; airtime queue limits keep that to a few aggregates, and take little of the throughput.
+#[test]
+fn airtime_queue_limits_bound_what_a_deep_ring_delays() {
+    let run = |ring, aql| {
+        let queue = StationQueue { ring, aql, ..fq_codel(true) };
+        let gone = downlink(&access_point(Some(queue), &[30, 6], 16), &[1, 2], 390, Ecn::Ect0, (2, 8));
+        (worst(&gone.delays), gone.received)
+    };
+    let (none, ring, limited) = (run(0, None), run(1_000, None), run(1_000, Some(AqlTerms::default())));
+    let row = |ring: &str, (p99, received): &(f64, Vec<u64>)| {
+        let carried = |station: usize| (received[station] as usize * PACKET * 8) as f64 / 8.0 / 1e6;
+        format!("| {ring} | {p99:.1} | {:.1} | {:.1} |", carried(1), carried(2))
+    };
+    reprinted(&[row("none", &none), row("1,000 frames", &ring), row("1,000 frames, AQL", &limited)]);
+    // 390 packets for each at 55 and about 8 Mbit/s.
+    assert!(ring.0 > 400.0, "{}", ring.0);
+    // At most 12 ms and one packet pending for each, answers, waits and failed frames on top.
+    assert!(limited.0 < 60.0 && limited.0 < 0.2 * ring.0, "{} of {}", limited.0, ring.0);
+    // Shares of the air are almost as without a ring; the ring alone makes them equal in frames.
+    assert!((ring.1[1] as f64 / ring.1[2] as f64 - 1.0).abs() < 0.1, "{:?}", ring.1);
+    for station in [1, 2] {
+        let kept = limited.1[station] as f64 / none.1[station] as f64;
+        assert!(kept > 0.85, "station {station}: {kept}");
+    }
+}
+
+/// What is pending for a receiver stays below the higher limit and one frame's time, and comes back whole.
+#[test]
+fn pending_airtime_is_bounded_and_given_back() {
+    let queue = StationQueue { ring: 500, aql: Some(AqlTerms::default()), ..fq_codel(true) };
+    let config = access_point(Some(queue), &[30, 6, 12], 16);
+    let mut wifi = Wifi::new(Seed(4), "air", &config).unwrap();
+    let (packet, mut buf) = ([0; PACKET], vec![0; 65_535]);
+    let (mut now, mut most) = (Instant::ZERO, Span::ZERO);
+    let pending = |wifi: &Wifi, to| wifi.airtime_pending(0, to, Category::BestEffort).unwrap();
+    for round in 0..40_000_u64 {
+        if round < 900 {
+            for to in 1..4 {
+                let meta = FrameMeta { flow: to as u64, ..FrameMeta::default() };
+                wifi.handle_frame(now, port(0, to), &mut packet.clone(), meta);
+            }
+        }
+        while let Some(ready) = wifi.next_ready() {
+            wifi.poll_transmit(now, ready, &mut buf, 1).unwrap();
+        }
+        while wifi.poll_event().is_some() {}
+        let all = (1..4).map(|to| pending(&wifi, to).0);
+        assert_eq!(pending(&wifi, 1).1, all.clone().fold(Span::ZERO, |sum, one| sum + one));
+        most = all.fold(most, Span::max);
+        let Some(due) = wifi.poll_timeout() else { break };
+        now = due.at;
+        wifi.handle_timeout(now);
+    }
+    // A packet at the slowest rate takes 1.9 ms.
+    assert!((12_000..14_000).contains(&most.as_micros()), "{most}");
+    assert_eq!((wifi.waiting(0), pending(&wifi, 1)), (0, (Span::ZERO, Span::ZERO)));
+    assert_eq!(
+        Wifi::new(Seed(4), "air", &access_point(None, &[30], 4)).unwrap().airtime_pending(0, 1, Category::Voice),
+        None
+    );
+}
+
 #[test]
 fn impossible_queues_are_refused() {
     let refused = |station, queue| {
@@ -171,6 +234,20 @@ fn impossible_queues_are_refused() {
     assert_eq!(refused(0, StationQueue { limit: QueueLimit::Packets(0), ..fifo }), Some(ConfigError::Queue(0)));
     assert_eq!(refused(1, StationQueue { limit: QueueLimit::Bounded, ..fifo }), Some(ConfigError::FramesOnly(1)));
     assert_eq!(refused(0, StationQueue { airtime: true, ..fifo }), Some(ConfigError::Airtime(0)));
+    assert_eq!(refused(0, StationQueue { ring: 9, ..fifo }), Some(ConfigError::RingOfDropTail(0)));
+    let limits = AqlTerms::default();
+    for (airtime, ring) in [(false, 9), (true, 0)] {
+        let queue = StationQueue { ring, aql: Some(limits), ..fq_codel(airtime) };
+        assert_eq!(refused(0, queue), Some(ConfigError::AqlAlone(0)));
+    }
+    for wrong in [
+        AqlTerms { low: Span::ZERO, ..limits },
+        AqlTerms { low: Span::from_millis(13), ..limits },
+        AqlTerms { high: AQL_MAX + Span::from_nanos(1), ..limits },
+    ] {
+        let queue = StationQueue { ring: 9, aql: Some(wrong), ..fq_codel(true) };
+        assert_eq!(refused(0, queue), Some(ConfigError::AqlTerms(0)));
+    }
     let none = CoDelTimes { target: Span::ZERO, ..CoDelTimes::default() };
     let why = refused(0, StationQueue { discipline: Discipline::CoDel(none), ..fq_codel(false) });
     assert!(matches!(why, Some(ConfigError::ManagedQueue { station: 0, .. })), "{why:?}");

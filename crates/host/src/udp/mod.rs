@@ -143,6 +143,15 @@ impl UdpLane {
     pub fn local(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
+    /// How many datagrams the socket itself has dropped since it was bound: they had arrived, and found no room in its buffer
+    /// or a wrong checksum. The kernel's count wraps. `None` if it does not tell.
+    pub fn dropped(&self) -> Option<u32> {
+        // Index into SO_MEMINFO's answer: SK_MEMINFO_DROPS of linux/sock_diag.h.
+        const DROPS: usize = 8;
+        let mut memory = [0; DROPS + 1];
+        get_words(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut memory)?;
+        Some(memory[DROPS])
+    }
     /// How many datagrams are worth offering at once.
     pub fn segments_max(&self) -> usize {
         if self.gso { SEGMENTS_MAX } else { 1 }

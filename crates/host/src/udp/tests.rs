@@ -117,6 +117,22 @@ fn a_batch_larger_than_the_interface_does_not_end_batching() {
 }
 
 #[test]
+fn what_finds_no_room_in_the_socket_is_counted() {
+    let (mut a, mut b) = (bind(LOOPBACK), bind(LOOPBACK));
+    assert_eq!(a.dropped(), Some(0));
+    // Four times what is asked for a buffer, and the kernel grants at most twice that.
+    let (size, count) = (60_000, 4 * SOCKET_BUFFER / 60_000);
+    for _ in 0..count {
+        assert_eq!(b.send(&vec![7; size], None, a.local().unwrap(), Ecn::NotEct), whole(&vec![7; size]));
+    }
+    let dropped = a.dropped().unwrap() as usize;
+    let (got, _) = collect(&mut a);
+    assert!(dropped > count / 4, "{dropped} of {count}");
+    assert_eq!(got.len() + dropped, count);
+    assert_eq!((a.dropped().unwrap() as usize, b.dropped()), (dropped, Some(0)));
+}
+
+#[test]
 fn time_spent_in_the_socket_is_reported() {
     let (mut a, mut b) = (bind(LOOPBACK), bind(LOOPBACK));
     // The kernel begins to stamp arrivals a while after the first socket has asked for it; until then it stamps what is read.

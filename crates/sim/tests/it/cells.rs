@@ -73,6 +73,7 @@ fn cells_are_the_same_with_one_worker_and_two() {
         "adaptive.toml",
         "wide.toml",
         "queues.toml",
+        "aql.toml",
     ] {
         let (document, files) = whole(name, 1);
         assert_eq!(document.verdict, Verdict::Pass, "{name}: {:?}", document.checks);
@@ -108,6 +109,28 @@ fn echo_delay_follows_the_access_points_queue() {
         fifo > 200.0 && codel < 0.6 * fifo && flows < 0.3 * fifo && airtime < 0.3 * fifo,
         "{fifo} {codel} {flows} {airtime}"
     );
+}
+
+/// A deep ring delays a sparse flow whatever the discipline before it; airtime queue limits undo most of that and leave the
+/// downloads what they carry.
+#[test]
+fn airtime_queue_limits_cure_a_deep_ring() {
+    const NAMED: &str = "ring = \"1000 packets\", aql = true";
+    let run = |queue: &str| {
+        let text = text("aql.toml");
+        assert!(text.contains(NAMED));
+        let scenario = parse(&text.replace(NAMED, queue));
+        let raw = one_run(&scenario);
+        let flows = wavelane_run::figures::of_run(&scenario, &raw, scenario.seed);
+        let of = |name: &str| flows.iter().find(|flow| flow.flow == name).unwrap().clone();
+        let goodput = ["bulk-near", "bulk-far"].map(|name| of(name).goodput_bps.unwrap());
+        (of("echo").rtt_p99_ms.unwrap(), goodput)
+    };
+    let (none, deep, limited) = (run("ring = \"0 packets\""), run("ring = \"1000 packets\""), run(NAMED));
+    println!("no ring {none:?}, a ring {deep:?}, AQL {limited:?}");
+    assert!(deep.0 > 3.0 * limited.0 && limited.0 < none.0 + 40.0, "{none:?} {deep:?} {limited:?}");
+    let total = |(_, goodput): (f64, [f64; 2])| goodput.iter().sum::<f64>();
+    assert!(total(limited) > 0.9 * total(none), "{none:?} {limited:?}");
 }
 
 /// The categories' drops for delay are those of the cell.

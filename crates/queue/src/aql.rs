@@ -1,0 +1,131 @@
+//! Airtime queue limits (AQL, `net/mac80211` of Linux): how much airtime may wait below the queues that a discipline
+//! controls, in a radio's ring.
+//!
+//! Every item gets an estimate of its airtime when it is released to the ring. The estimate is pending until the item is
+//! completed: acknowledged or given up.
+
+use wavelane_base::Span;
+
+/// The limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AqlTerms {
+    /// Airtime pending of a queue below which it may release another item, whatever the others have pending.
+    pub low: Span,
+    /// The same while less than `threshold` is pending in all.
+    pub high: Span,
+    /// Airtime pending of all queues together from which on the lower limit counts alone.
+    pub threshold: Span,
+}
+
+impl Default for AqlTerms {
+    /// `IEEE80211_DEFAULT_AQL_TXQ_LIMIT_L`, `IEEE80211_DEFAULT_AQL_TXQ_LIMIT_H`, `IEEE80211_AQL_THRESHOLD`.
+    fn default() -> Self {
+        Self { low: Span::from_millis(5), high: Span::from_millis(12), threshold: Span::from_millis(24) }
+    }
+}
+
+/// The pending airtime of one radio: of each of its queues, one for each receiver and access category.
+///
+/// A queue with nothing pending may always release an item, as long as the lower limit is above zero; so what is pending
+/// stays below the limit and one item more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Aql {
+    terms: AqlTerms,
+    pending: Vec<Span>,
+    total: Span,
+}
+
+impl Aql {
+    /// Of so many queues, nothing pending.
+    pub fn new(terms: AqlTerms, queues: usize) -> Self {
+        Self { terms, pending: vec![Span::ZERO; queues], total: Span::ZERO }
+    }
+    /// Whether a queue may release another item.
+    pub fn may_release(&self, queue: usize) -> bool {
+        let limit = if self.total < self.terms.threshold { self.terms.high } else { self.terms.low };
+        // The higher limit never holds back what the lower one lets through.
+        self.pending[queue] < limit.max(self.terms.low)
+    }
+    /// An item whose airtime is estimated so is released.
+    pub fn release(&mut self, queue: usize, estimate: Span) {
+        self.pending[queue] = self.pending[queue] + estimate;
+        self.total = self.total + estimate;
+    }
+    /// An item is completed, whose estimate was this when it was released.
+    pub fn complete(&mut self, queue: usize, estimate: Span) {
+        self.pending[queue] = self.pending[queue].saturating_sub(estimate);
+        self.total = self.total.saturating_sub(estimate);
+    }
+    /// Airtime pending of a queue.
+    pub fn pending(&self, queue: usize) -> Span {
+        self.pending[queue]
+    }
+    /// Airtime pending of all queues.
+    pub fn total(&self) -> Span {
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The rule over a plain list of what is released and not yet completed: (queue, microseconds).
+    fn stated(outstanding: &[(usize, u64)], queue: usize, (low, high, threshold): (u64, u64, u64)) -> bool {
+        let own: u64 = outstanding.iter().filter(|(of, _)| *of == queue).map(|(_, us)| us).sum();
+        let all: u64 = outstanding.iter().map(|(_, us)| us).sum();
+        own < low || all < threshold && own < high
+    }
+
+    const QUEUES: usize = 5;
+
+    proptest! {
+        #[test]
+        fn releases_are_those_of_the_rule(
+            steps in prop::collection::vec((0..QUEUES, 0_u64..6_000, 0_usize..64, prop::bool::weighted(0.6)), 1..400),
+            terms in prop_oneof![Just((5_000_u64, 12_000_u64, 24_000_u64)), (1_u64..9_000, 0_u64..15_000, 0_u64..40_000)],
+        ) {
+            let us = Span::from_micros;
+            let mut aql = Aql::new(AqlTerms { low: us(terms.0), high: us(terms.1), threshold: us(terms.2) }, QUEUES);
+            let mut outstanding: Vec<(usize, u64)> = Vec::new();
+            for (queue, estimate, which, releases) in steps {
+                if releases {
+                    let may = aql.may_release(queue);
+                    prop_assert_eq!(may, stated(&outstanding, queue, terms));
+                    if may {
+                        aql.release(queue, us(estimate));
+                        outstanding.push((queue, estimate));
+                    }
+                } else if !outstanding.is_empty() {
+                    let (queue, estimate) = outstanding.swap_remove(which % outstanding.len());
+                    aql.complete(queue, us(estimate));
+                }
+                for queue in 0..QUEUES {
+                    let own = outstanding.iter().filter(|(of, _)| *of == queue).map(|(_, us)| us).sum();
+                    prop_assert_eq!(aql.pending(queue), us(own));
+                    // An item of at most 6 ms beyond the larger limit.
+                    prop_assert!(own < terms.0.max(terms.1) + 6_000);
+                }
+                prop_assert_eq!(aql.total(), us(outstanding.iter().map(|(_, us)| us).sum()));
+            }
+        }
+    }
+
+    /// Linux's numbers: a queue alone goes up to 12 ms, and those beside it from 24 ms in all on up to 5 ms.
+    #[test]
+    fn the_usual_limits() {
+        let ms = Span::from_millis(1);
+        let mut aql = Aql::new(AqlTerms::default(), 4);
+        let fill = |aql: &mut Aql, queue| {
+            (0..100).take_while(|_| aql.may_release(queue).then(|| aql.release(queue, ms)).is_some()).count()
+        };
+        let released = [0, 1, 2, 3].map(|queue| fill(&mut aql, queue));
+        assert_eq!(released, [12, 12, 5, 5]);
+        assert_eq!(aql.total(), Span::from_millis(34));
+        // Below the threshold again the higher limit counts for everybody.
+        (0..11).for_each(|_| aql.complete(0, ms));
+        assert_eq!(fill(&mut aql, 3), 1);
+        assert!(!aql.may_release(3) && aql.may_release(0));
+    }
+}
