@@ -96,8 +96,11 @@ fn document(args: &SweepArgs, axes: &[Axis], cells: &[SweepCell]) -> String {
 /// Runs every combination, and writes the table and the page.
 pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
     let mut plan = Sweep::load(&args.file).map_err(Failure::refused)?;
+    let mut named = Sweep::default();
     for (number, axis) in args.axes.iter().enumerate() {
-        if args.axes[..number].iter().any(|other| other.key == axis.key) {
+        named.set(axis.clone());
+        // It took the place of one that was named before.
+        if named.axes.len() == number {
             let why = format!("--sweep names {} twice: name all its values in one list", axis.key);
             return Err(Failure::refused(why));
         }
