@@ -109,3 +109,14 @@ def test_ctrl_c_stops_command_and_workers(dask: Any, hop: Path, command: str, tm
         assert time.monotonic() < until
         time.sleep(0.1)
     assert not list(tmp_path.rglob("record.json"))
+
+
+def test_files_of_others_in_a_record_stay(tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    cluster.keep(record, {"record.json": b"1", "series/wavelane-page.csv": b"1"})
+    cluster.keep(record, {"record.json": b"2"})
+    assert (record / "record.json").read_bytes() == b"2" and not list((record / "series").iterdir())
+    (record / "notes.md").write_text("years")
+    with pytest.raises(ValueError, match="holds notes.md, which no run wrote"):
+        cluster.keep(record, {"record.json": b"3"})
+    assert (record / "record.json").read_bytes() == b"2" and (record / "notes.md").exists()

@@ -48,6 +48,27 @@ def test_errors_have_the_words_of_the_command(hop: Path, command: str, tmp_path:
         assert said.stderr.removeprefix("wavelane: ").strip() == str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"repeat": 0}, "repeat is 0: use a whole number from 1 to 10000"),
+        ({"repeat": 10_001}, "repeat is 10001"),
+        ({"seed": -1}, "seed is -1: use a whole number from 0 to 9223372036854775807"),
+        ({"seed": 1 << 64}, "seed is 18446744073709551616"),
+        ({"jobs": 0}, "jobs is 0"),
+    ],
+)
+def test_numbers_out_of_bounds_are_named(hop: Path, tmp_path: Path, arguments: dict[str, int], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        wavelane.run(hop, out=tmp_path / "record", **arguments)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_seeds_do_not_wrap(hop: Path) -> None:
+    with pytest.raises(wavelane.Error, match="choose a smaller one"):
+        wavelane.run(hop, seed=(1 << 63) - 1, repeat=2)
+
+
 def test_a_text_is_run_as_it_stands(hop: Path) -> None:
     record = wavelane.run(hop.read_text())
     assert record.document["scenario"] == "scenario" and record.verdict == "pass"

@@ -31,9 +31,16 @@ def run(
     With ``out`` the Record stays in that directory, with captures and report.html, as ``wavelane run --out`` leaves it.
     Without, it lies in a temporary directory, without captures and pages, for as long as the returned Record lives.
 
+    A ``seed``, ``repeat`` or ``jobs`` out of its bounds is a :class:`ValueError`.
+
     Other threads go on meanwhile. Ctrl-C ends the run within a second, and leaves nothing behind. What cannot be run is an
     :class:`Error` with the text of the command.
     """
+    _within("repeat", repeat, 1, _wavelane.REPEAT_MAX)
+    if seed is not None:
+        _within("seed", seed, 0, _wavelane.SEED_MAX)
+    if jobs is not None:
+        _within("jobs", jobs, 1, _wavelane.JOBS_MAX)
     text = scenario if isinstance(scenario, str) and "\n" in scenario else None
     path = Path("scenario.toml") if text is not None else Path(scenario)
     pairs = [f"{key}={_word(value)}" for key, value in set.items()] if isinstance(set, Mapping) else list(set)
@@ -41,6 +48,12 @@ def run(
     place = Path(folder.name) / "record" if folder is not None else Path(out or "")
     _wavelane.run(path, text, pairs, seed, repeat, jobs, place, out is not None)
     return Record(place, _keep=folder)
+
+
+def _within(name: str, value: int, least: int, most: int) -> None:
+    """Refuse a number that the command would refuse."""
+    if not least <= value <= most:
+        raise ValueError(f"{name} is {value}: use a whole number from {least} to {most}")
 
 
 def _word(value: object) -> str:

@@ -2,6 +2,9 @@ from collections.abc import Callable
 from os import PathLike
 
 __version__: str
+REPEAT_MAX: int
+SEED_MAX: int
+JOBS_MAX: int
 
 class Error(Exception): ...
 
@@ -25,6 +28,7 @@ def shard(
     record: str,
     stop: Callable[[], bool] | None,
 ) -> None: ...
+def foreign(record: str | PathLike[str]) -> Path | None: ...
 def document(record: str | PathLike[str]) -> str: ...
 def series(
     record: str | PathLike[str], stack: str, flow: str, seed: int

@@ -69,6 +69,8 @@ def keep(record: Path, files: Files) -> None:
                 raise ValueError(f"a worker sent a file called {name!r}, which lies outside its Record")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+        if (found := _wavelane.foreign(record)) is not None:
+            raise ValueError(f"{record} holds {found}, which no run wrote: move it away, or choose another --out")
         if record.exists() and not (record / "record.json").exists():
             raise ValueError(f"{record} exists and is not a record: choose another --out or remove it")
         if record.exists():

@@ -4,9 +4,9 @@ use crate::run::Place;
 use crate::{Failure, Outcome, print};
 use clap::Args;
 use core::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use wavelane_run::Treatment;
-use wavelane_scenario::{Scenario, is_scenario, line_of_clause};
+use wavelane_scenario::{Scenario, Sweep, is_scenario, line_of_clause};
 
 /// Arguments of `wavelane check`.
 #[derive(Args)]
@@ -26,8 +26,21 @@ pub(crate) fn check(args: &CheckArgs) -> Outcome {
         return Ok(0);
     }
     let scenario = Scenario::load(&args.file).map_err(Failure::refused)?;
-    print(&describe(&args.file.display().to_string(), &text, &scenario))?;
+    let sweep = sweep(&args.file)?;
+    print(&(describe(&args.file.display().to_string(), &text, &scenario) + &sweep))?;
     Ok(0)
+}
+
+/// What `[sweep]` says, whose every combination is read; nothing without one.
+fn sweep(file: &Path) -> Result<String, Failure> {
+    let plan = Sweep::load(file).map_err(Failure::refused)?;
+    if plan.axes.is_empty() {
+        return Ok(String::new());
+    }
+    let cells = plan.cells(file, &[]).map_err(Failure::refused)?.len();
+    let axes: Vec<String> = plan.axes.iter().map(|axis| format!("{} ({})", axis.key, axis.values.len())).collect();
+    let seeds = plan.repeats.unwrap_or(1);
+    Ok(format!("sweep: {}: {cells} combinations of {seeds} seeds\n", axes.join(", ")))
 }
 
 /// What the scenario holds and what each place would make of it.

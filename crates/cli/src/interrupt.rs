@@ -4,6 +4,13 @@ use crate::Failure;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+/// A file over the limit on file sizes fails with EFBIG, as on a full disk, instead of a signal that ends the program with its
+/// drafts on disk. Programs that are started keep the signal.
+pub(crate) fn ignore_file_size_signal() {
+    // Without it, the signal ends the program: worse manners, no wrong result.
+    drop(signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()));
+}
+
 /// A flag that the first signal sets. A second Ctrl-C ends the program at once.
 pub(crate) fn flag() -> Result<Arc<AtomicBool>, Failure> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -130,11 +130,22 @@ pub(crate) fn exit_of(verdict: Verdict) -> u8 {
 
 /// Writes to standard output. A reader that went away (`| head`) is no error; a full disk is.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    closed()?;
     let mut out = std::io::stdout().lock();
     let text = if out.is_terminal() { without_controls(text) } else { text.into() };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(unwritable(&e)),
         _ => Ok(()),
+    }
+}
+
+/// Refuses a standard output that was closed (`>&-`), in whose place the standard library opens /dev/null.
+pub(crate) fn closed() -> Result<(), Failure> {
+    match commands::stdout_was_closed() {
+        true => {
+            Err(Failure::refused("cannot write to standard output: it is closed; send it to a file or to /dev/null"))
+        }
+        false => Ok(()),
     }
 }
 
@@ -198,6 +209,7 @@ fn command(command: Command) -> Outcome {
 }
 
 fn main() -> ExitCode {
+    interrupt::ignore_file_size_signal();
     let outcome = match Cli::try_parse() {
         Ok(cli) => command(cli.command),
         Err(error) => unparsed(&error),

@@ -25,7 +25,23 @@ pub(crate) fn place(target: &str, out: Option<&Path>) -> Result<PathBuf, Failure
             place.display()
         )));
     }
-    Ok(place.to_path_buf())
+    refuse_foreign(place)?;
+    wavelane_run::check_writable(place).map_err(Failure::refused)?;
+    wavelane_run::resolved(place).map_err(Failure::refused)
+}
+
+/// Refuses a directory that holds what no probe wrote: a new record there would take its place.
+fn refuse_foreign(place: &Path) -> Result<(), Failure> {
+    let ours = |folder: &str, name: &str| match folder {
+        "" => ["probe.json", "environment.json", "report.html"].contains(&name),
+        "series" => ["probes.csv", "goodput.csv", "requests.csv"].contains(&name),
+        _ => name.ends_with(".svg") || name.ends_with(".png"),
+    };
+    let Some(found) = wavelane_run::strangers(place, &["series", "plots"], ours) else { return Ok(()) };
+    let (place, found) = (place.display(), found.display());
+    Err(Failure::refused(format!(
+        "{place} holds {found}, which no probe wrote and a new record would remove: move it away, or choose another --out"
+    )))
 }
 
 /// Writes the record and names it in the document.
@@ -39,6 +55,7 @@ pub(crate) fn keep(
     let mut draft = place.to_path_buf().into_os_string();
     draft.push(".part");
     let draft = PathBuf::from(draft);
+    refuse_foreign(place)?;
     let result = write(&draft, document, measured, rerun).and_then(|()| {
         if place.exists() {
             std::fs::remove_dir_all(place).map_err(|e| e.to_string())?;

@@ -56,7 +56,13 @@ fn load(dir: &Path) -> Result<(RunDocument, Scenario), Failure> {
         return Err(no_record(dir));
     }
     let document = RunDocument::load(dir).map_err(Failure::refused)?;
-    let scenario = Scenario::load(&dir.join("scenario.toml")).map_err(Failure::refused)?;
+    let scenario = Scenario::load_recorded(dir).map_err(Failure::refused)?;
+    document.check_against(dir, &scenario).map_err(Failure::refused)?;
+    let unknown = RunDocument::unknown_keys(dir);
+    if !unknown.is_empty() {
+        let (path, keys) = (dir.join("record.json"), unknown.join(", "));
+        say!("warning: {}: unknown keys are ignored: {keys}; a newer version may have written them", path.display());
+    }
     Ok((document, scenario))
 }
 
@@ -77,8 +83,8 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
             if !args.dir.join("record.json").exists() {
                 return Err(no_record(&args.dir));
             }
-            let page = wavelane_report::render(&args.dir).map_err(Failure::refused)?;
             let (document, scenario) = load(&args.dir)?;
+            let page = wavelane_report::render(&args.dir).map_err(Failure::refused)?;
             let table = wavelane_report::summary_text(&document, &scenario);
             print(&format!("{table}\nverdict {}\nreport {}\n", document.verdict.word(), page.display()))?;
             page
@@ -101,6 +107,36 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
         show_page(&page)?;
     }
     Ok(0)
+}
+
+/// A path without links, also of what is yet to be made.
+fn real(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    for there in absolute.ancestors() {
+        if let Ok(found) = there.canonicalize() {
+            return found.join(absolute.strip_prefix(there).unwrap_or(Path::new("")));
+        }
+    }
+    absolute
+}
+
+/// Refuses a place for the page that cannot be written, or where it would take another page's place.
+fn place_of_page(out: &Path, dirs: &[PathBuf]) -> Result<(), Failure> {
+    let place = real(out);
+    if let Some(dir) = dirs.iter().find(|dir| place.starts_with(real(dir))) {
+        let (out, dir) = (out.display(), dir.display());
+        return Err(Failure::refused(format!("--out {out} lies in {dir}, which is compared: choose another folder")));
+    }
+    let files = ["record.json", "sweep.json", "probe.json", "cells"];
+    let held = files.into_iter().find(|name| out.join(name).exists()).map(str::to_owned);
+    let held = held.or_else(|| StudyDocument::find(out).first().map(|study| format!("{}.json", study.study)));
+    if let Some(held) = held {
+        let out = out.display();
+        return Err(Failure::refused(format!(
+            "--out {out} holds {held}, whose report.html would be replaced: choose another folder"
+        )));
+    }
+    wavelane_run::check_writable(out).map_err(Failure::refused)
 }
 
 /// Draws the page beside its place and puts it there when it is whole.
@@ -137,6 +173,9 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
         return Err(Failure::refused(format!("{} records: compare at most {COMPARED_MAX} at once", args.dirs.len())));
     }
     let stop = interrupt::flag()?;
+    if let Some(out) = &args.out {
+        place_of_page(out, &args.dirs)?;
+    }
     let mut records = Vec::new();
     for dir in &args.dirs {
         if stop.load(Ordering::Relaxed) {

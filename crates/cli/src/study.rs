@@ -12,6 +12,9 @@ use wavelane_run::{Count, Progress, RunError, RunHooks, Verdict};
 use wavelane_scenario::Seed;
 use wavelane_study::{Edition, Row, STUDIES, StudiesDocument, Study, StudyDocument, StudyError, StudyOptions};
 
+/// Largest first seed: studies count up from it, in seeds of a run at most.
+const SEED_MAX: u64 = wavelane_run::SEED_MAX / 2;
+
 /// Arguments of `wavelane study`.
 #[derive(Args)]
 pub(crate) struct StudyArgs {
@@ -51,7 +54,7 @@ struct RunStudies {
     #[arg(long = "reuse", value_name = "DIR")]
     reuse: Vec<PathBuf>,
     /// The first seed; a population's seed chooses its family.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     seed: u64,
     /// Runs at once [default: the study's choice].
     #[arg(long, value_name = "N", value_parser = jobs)]
@@ -98,6 +101,9 @@ fn run(args: &RunStudies) -> Outcome {
     }
     let edition = if args.full { Edition::Full } else { Edition::Quick };
     let word = if args.full { "full" } else { "quick" };
+    if let Some(out) = &args.out {
+        place(out, &studies)?;
+    }
     let cancelled = interrupt::flag()?;
     let meter = Meter::new();
     let show = |p: Progress| meter.show(&p);
@@ -116,6 +122,9 @@ fn run(args: &RunStudies) -> Outcome {
         let some = args.draws.as_ref().map_or(String::new(), |d| format!("-draws-{}-{}", d.start(), d.end()));
         let default = || PathBuf::from(format!("records/study-{}{of}-{word}-{}{some}", study.id, args.seed));
         let out = args.out.clone().unwrap_or_else(default);
+        if args.out.is_none() {
+            place(&out, &[study])?;
+        }
         let (draws, stacks, reuse) = (args.draws.clone(), args.stacks.clone(), args.reuse.clone());
         let (seed, jobs, parts) = (Seed(args.seed), args.jobs, args.parts.clone());
         let options =
@@ -142,6 +151,17 @@ fn run(args: &RunStudies) -> Outcome {
         })?;
     }
     Ok(exit_of(verdict))
+}
+
+/// Refuses, before anything runs, a folder that cannot be written or holds what these studies did not write.
+fn place(out: &Path, studies: &[&Study]) -> Result<(), Failure> {
+    wavelane_run::check_writable(out).map_err(|e| failure(&e))?;
+    let Some(found) = Study::foreign(out, studies) else { return Ok(()) };
+    let ids: Vec<&str> = studies.iter().map(|study| study.id).collect();
+    let (out, ids) = (out.display(), ids.join(", "));
+    Err(Failure::refused(format!(
+        "{out} holds {found}, which study {ids} did not write: choose another --out, or move it away"
+    )))
 }
 
 /// What Ctrl-C left: runs that were over keep their records, and a study that keeps results goes on from them.
@@ -197,10 +217,7 @@ fn draws(text: &str) -> Result<RangeInclusive<u64>, String> {
 /// Writes `STUDY.json` beside the records, whole or not at all.
 fn keep(out: &Path, document: &StudyDocument) -> Result<(), Failure> {
     let path = out.join(format!("{}.json", document.study));
-    let draft = out.join(format!(".{}.json.draft", document.study));
-    let written = std::fs::write(&draft, document.to_json()).and_then(|()| std::fs::rename(&draft, &path));
-    written.map_err(|e| {
-        let _ = std::fs::remove_file(&draft);
+    wavelane_run::write_whole(&path, document.to_json()).map_err(|e| {
         Failure::refused(format!(
             "cannot write {}: {e}; use --out with a writable folder that has free space",
             path.display()

@@ -66,9 +66,8 @@ pub(crate) struct SweepArgs {
 
 /// Writes a file whole or not at all.
 fn write(out: &Path, name: &str, content: impl AsRef<[u8]>) -> Result<(), Failure> {
-    let (path, draft) = (out.join(name), out.join(format!(".{name}.draft")));
-    std::fs::write(&draft, content).and_then(|()| std::fs::rename(&draft, &path)).map_err(|e| {
-        let _ = std::fs::remove_file(&draft);
+    let path = out.join(name);
+    wavelane_run::write_whole(&path, content).map_err(|e| {
         Failure::refused(format!(
             "cannot write {}: {e}; use --out with a writable folder that has free space",
             path.display()
@@ -97,13 +96,19 @@ fn document(args: &SweepArgs, axes: &[Axis], cells: &[SweepCell]) -> String {
 /// Runs every combination, and writes the table and the page.
 pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
     let mut plan = Sweep::load(&args.file).map_err(Failure::refused)?;
-    args.axes.iter().for_each(|axis| plan.set(axis.clone()));
+    let mut named = Sweep::default();
+    for (number, axis) in args.axes.iter().enumerate() {
+        named.set(axis.clone());
+        // It took the place of one that was named before.
+        if named.axes.len() == number {
+            let why = format!("--sweep names {} twice: name all its values in one list", axis.key);
+            return Err(Failure::refused(why));
+        }
+        plan.set(axis.clone());
+    }
     if plan.axes.is_empty() {
         let why = "nothing varies: add [sweep] to the file, or --sweep KEY=A,B,C";
         return Err(Failure::refused(format!("{}: {why}", args.file.display())));
-    }
-    if plan.axes.iter().any(|axis| axis.key == "seed") {
-        return Err(Failure::refused("seed is no axis: --repeat N runs N seeds of each combination, from --seed on"));
     }
     let mut settings = args.settings.clone();
     settings.extend(args.seed.map(|seed| Setting { key: "seed".into(), value: seed.to_string() }));
@@ -152,9 +157,11 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
         jobs: args.jobs.unwrap_or_else(|| args.on.jobs()),
         out: args.out.clone(),
         rerun: format!("wavelane run {rerun}"),
+        note: |line| say!("{line}"),
     };
     if let Some(address) = &args.on_cluster {
-        let shards = wavelane_run::shards(place, &plan.axes, &cells, &options).map_err(|e| failure(&e))?;
+        let shards =
+            wavelane_run::shards(args.on.make().as_ref(), &plan.axes, &cells, &options).map_err(|e| failure(&e))?;
         let done = cluster::run(&args.python, address, &shards, cells.len(), &meter, &cancelled);
         meter.finish();
         done?;

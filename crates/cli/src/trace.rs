@@ -169,6 +169,7 @@ pub(crate) fn trace(args: &TraceArgs) -> Outcome {
 
 /// Writes the JSON document to standard output until `stop` is set.
 fn write_document(analysed: &Trace, name: &str, stop: &AtomicBool) -> Outcome {
+    crate::closed()?;
     let mut out = BufWriter::new(Stoppable { out: std::io::stdout().lock(), stop });
     match trace::write_json(analysed, name, &mut out).and_then(|()| out.flush()) {
         _ if stop.load(Ordering::Relaxed) => {

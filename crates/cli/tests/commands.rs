@@ -252,6 +252,33 @@ fn check_tells_where_a_scenario_runs() {
     assert!(out(&o).contains("sim: flows.page (line 27) is refused: the simulator has no QUIC"), "{}", out(&o));
 }
 
+#[test]
+fn check_reads_every_combination_of_a_sweep() {
+    let place = Place::new("check-sweep");
+    let with = |sweep: &str| {
+        let text = std::fs::read_to_string(smoke()).unwrap() + "\n[sweep]\n" + sweep + "\n";
+        wavelane(&["check", &place.file("sweep.toml", &text)])
+    };
+    let o = with("repeats = 3\n\"air.forward.rate\" = [\"1 Mbit/s\", \"2 Mbit/s\"]\n\"page.size\" = [\"1 MB\"]");
+    assert_eq!(o.status.code(), Some(0), "{}", err(&o));
+    assert!(
+        out(&o).ends_with("sweep: air.forward.rate (2), page.size (1): 2 combinations of 3 seeds\n"),
+        "{}",
+        out(&o)
+    );
+    let many = |key: &str| format!("\"{key}\" = {{ from = \"1 ms\", to = \"2000 ms\", steps = 200 }}\n");
+    for (sweep, part) in [
+        ("\"airr.forward.rate\" = [\"1 Mbit/s\"]".into(), "did you mean 'air'"),
+        ("\"air.forward.rate\" = [\"1 Mbit/s\", \"1 MB/s\"]".into(), "'1 MB/s' is not a rate"),
+        ("seed = [1, 2]".into(), "seed is no axis"),
+        (many("air.forward.delay") + &many("air.reverse.delay"), "more than 10000 combinations"),
+    ] {
+        let o = with(&sweep);
+        assert_eq!((o.status.code(), out(&o)), (Some(2), String::new()), "{sweep}");
+        assert!(err(&o).contains(part), "{sweep}: {}", err(&o));
+    }
+}
+
 /// A full disk: a tmpfs of 64 KiB in a mount namespace of its own, which takes the draft but not the report.
 #[test]
 fn a_full_disk_is_one_line_and_leaves_no_record() {
@@ -305,6 +332,10 @@ fn a_gateways_files_are_made_and_checked() {
     let unsaid = wavelane(&init);
     assert_eq!(unsaid.status.code(), Some(2));
     assert!(err(&unsaid).contains("--serves PREFIX"), "{}", err(&unsaid));
+    let empty = wavelane(&[&init[..], &["--serves", "none", "--control", ""]].concat());
+    assert_eq!(empty.status.code(), Some(2));
+    assert!(err(&empty).contains("--control"), "{}", err(&empty));
+    assert_eq!(place.names(), ["b.key"], "nothing stays of what is refused");
     let made = wavelane(&[&init[..], &["--serves", "10.0.1.0/24"]].concat());
     assert_eq!(made.status.code(), Some(0), "{}", err(&made));
     assert!(out(&made).contains("made the new key "), "{}", out(&made));
@@ -312,7 +343,12 @@ fn a_gateways_files_are_made_and_checked() {
     let checked = wavelane(&["check", &config]);
     assert_eq!(checked.status.code(), Some(0), "{}", err(&checked));
     assert!(out(&checked).contains("gateway 'a' is in order"), "{}", out(&checked));
-    std::fs::write(&config, std::fs::read_to_string(&config).unwrap() + "\n[nonsense]\n").unwrap();
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("[gateway]\n", "[gateway]\ncontrol = \"\"\n")).unwrap();
+    let nowhere = wavelane(&["check", &config]);
+    assert_eq!(nowhere.status.code(), Some(2));
+    assert!(err(&nowhere).contains("gateway.control: is empty"), "{}", err(&nowhere));
+    std::fs::write(&config, text + "\n[nonsense]\n").unwrap();
     let damaged = wavelane(&["check", &config]);
     assert_eq!(damaged.status.code(), Some(2));
     assert!(err(&damaged).contains("nonsense"), "{}", err(&damaged));

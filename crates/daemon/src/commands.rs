@@ -81,6 +81,8 @@ pub enum CommandError {
     WhichGateway(String),
 }
 
+pub use wavelane_host::streams::stdout_was_closed;
+
 /// `wavelane keygen`.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct KeygenArgs {

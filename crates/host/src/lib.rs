@@ -17,6 +17,7 @@ pub mod poller;
 pub mod raw;
 pub mod realtime;
 pub mod routes;
+pub mod streams;
 pub mod tcp;
 pub mod tun;
 pub mod udp;

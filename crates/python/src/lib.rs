@@ -40,7 +40,10 @@ mod _wavelane {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", env!("CARGO_PKG_VERSION"))
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("REPEAT_MAX", wavelane_run::REPEAT_MAX)?;
+        module.add("SEED_MAX", wavelane_run::SEED_MAX)?;
+        module.add("JOBS_MAX", wavelane_run::JOBS_MAX)
     }
 
     /// Runs a scenario in the simulator and writes its Record to `out`. With `text`, `path` is a name for what it says.
@@ -97,6 +100,12 @@ mod _wavelane {
         result.map_err(|e: RunError| error(e))
     }
 
+    /// The first entry of a Record's directory that no run writes.
+    #[pyfunction]
+    fn foreign(record: PathBuf) -> Option<PathBuf> {
+        wavelane_run::foreign(&record)
+    }
+
     /// The JSON document of a Record as it stands there, checked: written again, a figure's last digit might differ.
     #[pyfunction]
     fn document(record: PathBuf) -> PyResult<String> {
@@ -133,7 +142,7 @@ mod _wavelane {
     #[pyfunction]
     fn summary(record: PathBuf) -> PyResult<String> {
         let document = RunDocument::load(&record).map_err(error)?;
-        let scenario = Scenario::load(&record.join("scenario.toml")).map_err(error)?;
+        let scenario = Scenario::load_recorded(&record).map_err(error)?;
         let table = wavelane_report::summary_text(&document, &scenario);
         Ok(format!("{table}\nverdict {}\n", document.verdict.word()))
     }

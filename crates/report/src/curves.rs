@@ -51,6 +51,8 @@ impl Rates {
 impl Picture {
     /// Draws it and writes its files.
     pub(crate) fn write(&self, plots: &Path, rasteriser: &Rasteriser) -> Result<Drawn, ReportError> {
+        // A run replaces these files in an earlier record, and no others.
+        debug_assert!(wavelane_run::PICTURES.contains(&self.name), "{} is not in PICTURES", self.name);
         Drawn::new(|layout| self.plot.svg(layout)).write(plots, self.name, rasteriser)
     }
 

@@ -25,7 +25,7 @@ impl Drawn {
         let png = rasteriser.png(&self.wide).map_err(|why| ReportError::Picture { picture: name.to_owned(), why })?;
         for (ending, content) in [("svg", self.wide.as_bytes()), ("png", &png[..])] {
             let path = plots.join(format!("{name}.{ending}"));
-            std::fs::write(&path, content).map_err(|e| unwritable(&path, e))?;
+            wavelane_run::write_whole(&path, content).map_err(|e| unwritable(&path, e))?;
         }
         Ok(self)
     }
@@ -38,6 +38,6 @@ impl Drawn {
 /// Writes `report.html` into a folder, which is made if need be; returns its path.
 pub(crate) fn write_report(folder: &Path, text: &str) -> Result<std::path::PathBuf, ReportError> {
     let path = folder.join("report.html");
-    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text));
+    let written = std::fs::create_dir_all(folder).and_then(|()| wavelane_run::write_whole(&path, text));
     written.map(|()| path.clone()).map_err(|e| ReportError::Unwritable { path, why: e.to_string() })
 }

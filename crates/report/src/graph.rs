@@ -185,7 +185,7 @@ pub fn draw_graphs(
     std::fs::create_dir_all(directory).map_err(|e| unwritable(directory, e))?;
     for (name, content) in files {
         let path = directory.join(name);
-        std::fs::write(&path, content).map_err(|e| unwritable(&path, e))?;
+        wavelane_run::write_whole(&path, content).map_err(|e| unwritable(&path, e))?;
     }
     Ok(true)
 }

@@ -67,7 +67,7 @@ pub enum ReportError {
 /// Writes `report.html` and `plots/*.svg`, `plots/*.png` into the Record directory; returns the page's path.
 pub fn render(record: &Path) -> Result<PathBuf, ReportError> {
     let document = RunDocument::load(record)?;
-    let scenario = Scenario::load(&record.join("scenario.toml"))?;
+    let scenario = Scenario::load_recorded(record)?;
     let rasteriser = raster::Rasteriser::new();
     let mut drawn = Vec::new();
     for picture in curves::pictures(record, &document, &scenario)? {

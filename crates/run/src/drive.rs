@@ -1,12 +1,11 @@
 //! Runs a scenario on a backend, over stacks and seeds, and writes the Record.
 
 use crate::backend::{Backend, BackendError, CaptureExtent, Progress, RunContext, StackRaw, Treatment};
+use crate::draft::Draft;
 use crate::figures;
 use crate::judge;
 use crate::record::{ClauseNote, Omitted, RUN_FORMAT, RunDocument, StackResult, Verdict, label, series_csv};
 use core::fmt::Write;
-use core::hash::BuildHasher;
-use std::collections::hash_map::RandomState;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,6 +14,8 @@ use wavelane_scenario::{Scenario, Stack};
 
 /// Most seeds of one run.
 pub const REPEAT_MAX: u32 = wavelane_scenario::REPEATS_MAX;
+/// Largest seed: that of a number in a scenario's file.
+pub const SEED_MAX: u64 = i64::MAX as u64;
 /// Most workers.
 pub const JOBS_MAX: usize = 256;
 
@@ -105,105 +106,15 @@ pub enum RunError {
     },
 }
 
-fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> RunError + '_ {
+pub(crate) fn unwritable(path: &Path) -> impl FnOnce(std::io::Error) -> RunError + '_ {
     move |e| RunError::Unwritable { path: path.to_owned(), why: e.to_string() }
 }
 
-/// A directory that becomes the Record when everything in it is whole, and is removed otherwise.
-struct Draft {
-    temporary: PathBuf,
-    out: PathBuf,
-    kept: bool,
-    /// The locked file that tells others that this draft is being written.
-    _held: std::fs::File,
-}
-
-/// Between a Record's name and what makes its draft unique.
-const DRAFT: &str = ".draft-";
-/// The file in a draft that its writer holds a lock on.
-const HELD: &str = "held";
-
-/// Marks a draft as being written for as long as the file is open, which the system ends when the program dies.
-fn hold(draft: &Path) -> std::io::Result<std::fs::File> {
-    // It has its name only once it is locked: nobody sees it unlocked while its writer lives.
-    let unnamed = draft.join("held.new");
-    let file = std::fs::File::create(&unnamed)?;
-    file.lock()?;
-    std::fs::rename(unnamed, draft.join(HELD))?;
-    Ok(file)
-}
-
-/// Removes drafts whose writer was killed. What cannot be read or removed is in nobody's way.
-fn remove_abandoned(parent: &Path, prefix: &str) {
-    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(prefix)
-            && std::fs::File::open(entry.path().join(HELD)).is_ok_and(|held| held.try_lock().is_ok())
-        {
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-}
-
-impl Draft {
-    fn begin(out: &Path) -> Result<Self, RunError> {
-        let name =
-            out.file_name().ok_or_else(|| RunError::Refused(format!("--out {}: name a directory", out.display())))?;
-        let entries = |dir: &Path| std::fs::read_dir(dir).map(|mut d| d.next().is_some());
-        if out.exists() && !out.join("record.json").exists() && entries(out).unwrap_or(true) {
-            let why = "exists and is not a record: choose another --out or remove it";
-            return Err(RunError::Refused(format!("{} {why}", out.display())));
-        }
-        let parent = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::create_dir_all(parent).map_err(unwritable(parent))?;
-        let prefix = format!(".{}{DRAFT}", name.to_string_lossy());
-        remove_abandoned(parent, &prefix);
-        // Process ids repeat: in a container they are the same at every start.
-        let temporary = parent.join(format!("{prefix}{:016x}", RandomState::new().hash_one(std::process::id())));
-        std::fs::create_dir(&temporary).map_err(unwritable(&temporary))?;
-        let held = hold(&temporary).map_err(unwritable(&temporary))?;
-        let draft = Self { temporary, out: out.to_owned(), kept: false, _held: held };
-        for folder in ["series", "pcap"] {
-            let path = draft.temporary.join(folder);
-            std::fs::create_dir(&path).map_err(unwritable(&path))?;
-        }
-        Ok(draft)
-    }
-    /// Writes and syncs one file; errors name the place it was to have in the Record.
-    fn write(&self, name: &str, content: &[u8]) -> Result<(), RunError> {
-        use std::io::Write;
-        let path = self.temporary.join(name);
-        let written = std::fs::File::create(&path).and_then(|mut f| {
-            f.write_all(content)?;
-            f.sync_all()
-        });
-        written.map_err(unwritable(&self.out.join(name)))
-    }
-    /// Puts it in place; an earlier Record there is replaced.
-    fn keep(mut self) -> Result<(), RunError> {
-        if self.out.exists() {
-            std::fs::remove_dir_all(&self.out).map_err(unwritable(&self.out))?;
-        }
-        std::fs::remove_file(self.temporary.join(HELD)).map_err(unwritable(&self.temporary))?;
-        std::fs::rename(&self.temporary, &self.out).map_err(unwritable(&self.out))?;
-        self.kept = true;
-        Ok(())
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        if !self.kept {
-            // Nothing more can be done about a directory that cannot be removed; its name says draft.
-            let _ = std::fs::remove_dir_all(&self.temporary);
-        }
-    }
-}
-
 /// The stacks to run, those left out, and what else is not as written.
-type Reviewed = (Vec<Stack>, Vec<Omitted>, Vec<ClauseNote>);
+pub(crate) type Reviewed = (Vec<Stack>, Vec<Omitted>, Vec<ClauseNote>);
 
 /// Sorts the scenario's stacks into those to run and those omitted; refuses what the backend refuses.
-fn review(backend: &dyn Backend, scenario: &Scenario) -> Result<Reviewed, RunError> {
+pub(crate) fn review(backend: &dyn Backend, scenario: &Scenario) -> Result<Reviewed, RunError> {
     let review = backend.review(scenario);
     if let Some((clause, why)) = review.refusal() {
         return Err(RunError::Refused(format!("{} cannot run this scenario: {clause}: {why}", backend.name())));
@@ -238,6 +149,16 @@ fn review(backend: &dyn Backend, scenario: &Scenario) -> Result<Reviewed, RunErr
     Ok((run, omitted, notes))
 }
 
+/// The seeds of a run, counting up.
+fn seeds(first: Seed, repeat: u32) -> Result<Vec<Seed>, RunError> {
+    let last = first.0.checked_add(u64::from(repeat) - 1).filter(|last| *last <= SEED_MAX);
+    let too_large = || {
+        let why = format!("a seed is at most {SEED_MAX}, and {repeat} count up from {}: choose a smaller one", first.0);
+        RunError::Refused(why)
+    };
+    Ok((first.0..=last.ok_or_else(too_large)?).map(Seed).collect())
+}
+
 /// Runs everything and writes the Record; the document's verdict is the run's.
 ///
 /// `make` makes a backend per worker. The draft of the Record lies beside its final place and replaces an earlier
@@ -250,10 +171,10 @@ pub fn run(
 ) -> Result<RunDocument, RunError> {
     let backend = make();
     let (stacks, omitted, clauses) = review(backend.as_ref(), scenario)?;
+    let repeat = options.repeat.clamp(1, REPEAT_MAX);
+    let seeds = seeds(scenario.seed, repeat)?;
     let draft = Draft::begin(&options.out)?;
     draft.write("scenario.toml", scenario.to_toml().as_bytes())?;
-    let repeat = options.repeat.clamp(1, REPEAT_MAX);
-    let seeds: Vec<Seed> = (0..u64::from(repeat)).map(|i| Seed(scenario.seed.0.wrapping_add(i))).collect();
     let tasks: Vec<(Stack, Seed)> = stacks.iter().flat_map(|s| seeds.iter().map(move |seed| (*s, *seed))).collect();
     let raws = run_all(make, scenario, &tasks, &draft.temporary, &RunOptions { repeat, ..options.clone() }, hooks)?;
 

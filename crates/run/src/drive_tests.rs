@@ -200,6 +200,29 @@ fn a_record_without_runs_is_refused() {
 }
 
 #[test]
+fn unknown_keys_are_named_and_unknown_names_are_refused() {
+    let place = Place::new("names");
+    let out = place.0.join("r");
+    let document = go(Fake::default, &scenario(), &out, 1, 1).unwrap();
+    assert_eq!(RunDocument::unknown_keys(&out), Vec::<String>::new(), "KEYS has every key");
+    document.check_against(&out, &scenario()).unwrap();
+    let text = document.to_json().replacen('{', "{\"mood\": [1],", 1);
+    std::fs::write(out.join("record.json"), text).unwrap();
+    assert_eq!(RunDocument::unknown_keys(&out), ["mood"]);
+    assert_eq!(RunDocument::load(&out).unwrap(), document);
+    let mut edited = [document.clone(), document.clone(), document.clone()];
+    edited[0].stacks[0].stack = "tcp-vegas".into();
+    edited[1].stacks[0].flows[0].flow = "../../secret".into();
+    edited[2].checks[0].check = "other".into();
+    for (edited, part) in edited.iter().zip(["stack 'tcp-vegas'", "flow '../../secret'", "check 'other'"]) {
+        let why = edited.check_against(&out, &scenario()).unwrap_err().to_string();
+        assert!(why.contains(part), "{why}");
+    }
+    let figures = &edited[1].stacks[0].flows[0];
+    assert!(edited[1].series(&out, "wavelane", figures).unwrap_err().to_string().contains("with a '/'"));
+}
+
+#[test]
 fn output_is_independent_of_the_number_of_workers() {
     let place = Place::new("same");
     let out = place.0.join("r");
@@ -249,37 +272,6 @@ fn a_directory_of_something_else_is_never_replaced() {
 }
 
 #[test]
-fn only_drafts_of_dead_programs_are_removed() {
-    let place = Place::new("abandoned");
-    let draft = |name: &str| place.0.join(format!(".r.draft-{name}"));
-    let (killed, other, writing) =
-        (draft("1"), place.0.join(".rest.draft-1"), Draft::begin(&place.0.join("r")).unwrap());
-    for dir in [&killed, &other] {
-        std::fs::create_dir_all(dir.join("series")).unwrap();
-        drop(hold(dir).unwrap());
-    }
-    let second = Draft::begin(&place.0.join("r")).unwrap();
-    assert!(!killed.exists() && other.exists() && writing.temporary.exists());
-    assert_ne!(second.temporary, writing.temporary);
-    second.write("record.json", b"{}").unwrap();
-    second.keep().unwrap();
-    let names: Vec<_> = std::fs::read_dir(place.0.join("r")).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert!(names.len() == 3 && !names.contains(&HELD.into()), "{names:?}");
-}
-
-#[test]
-fn a_full_disk_is_one_line_and_no_record() {
-    let place = Place::new("full");
-    let draft = Draft::begin(&place.0.join("r")).unwrap();
-    std::os::unix::fs::symlink("/dev/full", draft.temporary.join("record.json")).unwrap();
-    let error = draft.write("record.json", b"{}").unwrap_err().to_string();
-    assert!(error.contains("r/record.json: No space left on device"), "{error}");
-    assert!(error.ends_with("use --out with a writable folder that has free space"), "{error}");
-    drop(draft);
-    assert_eq!(std::fs::read_dir(&place.0).unwrap().count(), 0);
-}
-
-#[test]
 fn a_late_run_is_inconclusive() {
     let place = Place::new("shaky");
     let document = go(|| Fake { fails: false, shaky: true }, &scenario(), &place.0.join("r"), 1, 1).unwrap();
@@ -313,4 +305,20 @@ fn runs_are_counted_to_the_last() {
     let mut told = told.into_inner().unwrap();
     told.sort_unstable();
     assert_eq!(told, (0..=6).map(|done| (done, 6)).collect::<Vec<_>>());
+}
+
+#[test]
+fn seeds_do_not_wrap() {
+    let place = Place::new("seeds");
+    let mut last = scenario();
+    last.seed = Seed(SEED_MAX);
+    assert_eq!(go(Fake::default, &last, &place.0.join("r"), 1, 1).unwrap().seed, SEED_MAX);
+    let written = Scenario::load_recorded(&place.0.join("r")).unwrap();
+    assert_eq!(written.seed, last.seed);
+    for (seed, repeat) in [(SEED_MAX, 2), (u64::MAX, 1), (u64::MAX, 2)] {
+        last.seed = Seed(seed);
+        let error = go(Fake::default, &last, &place.0.join("s"), repeat, 1).unwrap_err().to_string();
+        assert!(error.contains("choose a smaller one"), "{error}");
+    }
+    assert_eq!(std::fs::read_dir(&place.0).unwrap().count(), 1);
 }

@@ -7,10 +7,12 @@
 
 mod backend;
 mod command;
+mod draft;
 mod drive;
 mod environment;
 pub mod figures;
 mod judge;
+mod kept;
 mod people;
 mod record;
 pub mod schedule;
@@ -21,7 +23,8 @@ pub use backend::{
     FlowRaw, KernelTcp, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment, WayRaw,
 };
 pub use command::{refusal, rerun, scenario_name, shell};
-pub use drive::{Count, JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, run};
+pub use draft::{PICTURES, check_writable, foreign, resolved, strangers, write_whole};
+pub use drive::{Count, JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, SEED_MAX, run};
 pub use environment::host_facts;
 pub use judge::{figure, rate, show};
 pub use record::{

@@ -3,12 +3,19 @@
 use crate::figures::FlowFigures;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use wavelane_scenario::Scenario;
 
 /// The format's name and version in `record.json`.
 pub const RUN_FORMAT: &str = "wavelane-run/1";
 /// Largest `record.json` that is read back.
 const RECORD_MAX: u64 = 256 << 20;
+/// Keys of the top level.
+const KEYS: [&str; 13] = [
+    "format", "scenario", "title", "backend", "seed", "repeat", "verdict", "omitted", "clauses", "stacks", "checks",
+    "rerun", "record",
+];
 /// Largest series file that is read back.
 const SERIES_MAX: u64 = 1 << 30;
 
@@ -272,7 +279,7 @@ impl RunDocument {
     pub fn load(record: &Path) -> Result<Self, RecordError> {
         let path = record.join("record.json");
         let wrong = |why: String| RecordError::Unreadable { path: path.clone(), why };
-        let text = wavelane_scenario::read_bounded(&path, RECORD_MAX).map_err(wrong)?;
+        let text = wavelane_scenario::read_regular(&path, RECORD_MAX).map_err(wrong)?;
         let document: Self = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
         if document.format != RUN_FORMAT {
             return Err(wrong(format!("its format is '{}', this program reads '{RUN_FORMAT}'", document.format)));
@@ -281,6 +288,32 @@ impl RunDocument {
             return Err(wrong("its repeat is 0, and a record has one run or more".into()));
         }
         Ok(document)
+    }
+    /// Top-level keys of `record.json` that this version does not know: a newer one may add some, and they are ignored.
+    pub fn unknown_keys(record: &Path) -> Vec<String> {
+        let text = wavelane_scenario::read_regular(&record.join("record.json"), RECORD_MAX).unwrap_or_default();
+        let keys: BTreeMap<String, serde::de::IgnoredAny> = serde_json::from_str(&text).unwrap_or_default();
+        keys.into_keys().filter(|key| !KEYS.contains(&key.as_str())).collect()
+    }
+    /// Refuses stacks, flows and seeds that the record's `scenario` does not have.
+    pub fn check_against(&self, record: &Path, scenario: &Scenario) -> Result<(), RecordError> {
+        let path = record.join("record.json");
+        let stray = |what: &str, name: &str| RecordError::Unreadable {
+            path: path.clone(),
+            why: format!("it names the {what} '{name}', which its scenario.toml does not have: was it edited?"),
+        };
+        for stack in &self.stacks {
+            if !scenario.stacks.iter().any(|s| s.word() == stack.stack) {
+                return Err(stray("stack", &stack.stack));
+            }
+            if let Some(flow) = stack.flows.iter().find(|flow| scenario.flow(&flow.flow).is_none()) {
+                return Err(stray("flow", &flow.flow));
+            }
+        }
+        match self.checks.iter().find(|check| !scenario.checks.iter().any(|c| c.name == check.check)) {
+            Some(check) => Err(stray("check", &check.check)),
+            None => Ok(()),
+        }
     }
     /// The document as it stands in `record.json`: two spaces of indent, a newline at the end.
     pub fn to_json(&self) -> String {
@@ -294,9 +327,13 @@ impl RunDocument {
     /// Reads `series/LABEL-FLOW.csv`.
     pub fn series(&self, record: &Path, stack: &str, figures: &FlowFigures) -> Result<Series, RecordError> {
         let name = format!("{}-{}.csv", self.label(stack, figures.seed), figures.flow);
+        if name.contains('/') {
+            let why = "its record.json names it with a '/'".into();
+            return Err(RecordError::Unreadable { path: record.join("series"), why });
+        }
         let path = record.join("series").join(name);
         let wrong = |why: String| RecordError::Unreadable { path: path.clone(), why };
-        let text = wavelane_scenario::read_bounded(&path, SERIES_MAX).map_err(wrong)?;
+        let text = wavelane_scenario::read_regular(&path, SERIES_MAX).map_err(wrong)?;
         parse_series(&text).map_err(wrong)
     }
 }

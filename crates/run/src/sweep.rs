@@ -2,8 +2,10 @@
 //! come into one table.
 
 use crate::backend::Backend;
+use crate::draft::check_writable;
 use crate::drive::{Count, JOBS_MAX, RunError, RunHooks, RunOptions, run};
 use crate::figures::FlowFigures;
+use crate::kept::{Wanted, folder, make_room, seal_of, write_seal};
 use crate::record::RunDocument;
 use serde::Serialize;
 use serde_json::Value;
@@ -12,9 +14,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use wavelane_measure::{Cells, Column, Table};
 use wavelane_scenario::{Axis, Cell, in_base_units};
-
-/// Longest readable part of a cell's folder name; a number after it tells cells apart.
-const NAME_MAX: usize = 80;
 
 /// How to sweep.
 #[derive(Clone, Debug)]
@@ -29,6 +28,8 @@ pub struct SweepOptions {
     pub out: PathBuf,
     /// The command that repeats one cell, without its values.
     pub rerun: String,
+    /// Told why cells that were run before are run again, a line per reason.
+    pub note: fn(&str),
 }
 
 /// One combination and what it gave.
@@ -42,33 +43,6 @@ pub struct SweepCell {
     pub document: RunDocument,
 }
 
-/// The folder of a cell: its values, and a number of them (FNV-1a, 64 bit) that does not depend on the other cells, so that a
-/// sweep can grow.
-fn folder(axes: &[Axis], cell: &Cell) -> PathBuf {
-    let pair = |(axis, value): (&Axis, &String)| format!("{}={value}", axis.key);
-    let words: Vec<String> = axes.iter().zip(&cell.values).map(pair).collect();
-    let hash = words
-        .join("\n")
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "=.".contains(c) { c } else { '-' };
-    let short = |word: &String| {
-        word.rsplit_once('=')
-            .map_or(word.clone(), |(key, value)| format!("{}={value}", key.rsplit('.').next().unwrap_or(key)))
-    };
-    let name: String =
-        words.iter().map(short).collect::<Vec<_>>().join(",").chars().map(plain).take(NAME_MAX).collect();
-    Path::new("cells").join(format!("{name}-{hash:016x}"))
-}
-
-/// The Record of an earlier run of the same cell.
-fn kept(out: &Path, cell: &Cell, backend: &str, repeat: u32) -> Option<RunDocument> {
-    let text = std::fs::read_to_string(out.join("scenario.toml")).ok()?;
-    let document = RunDocument::load(out).ok()?;
-    let same = text == cell.scenario.to_toml() && document.repeat == repeat && document.backend == backend;
-    same.then_some(document)
-}
-
 /// Refuses a directory that holds something else.
 fn check_place(out: &Path) -> Result<(), RunError> {
     let filled = std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
@@ -76,7 +50,7 @@ fn check_place(out: &Path) -> Result<(), RunError> {
         let why = "exists and is not a sweep: choose another --out or remove it";
         return Err(RunError::Refused(format!("{} {why}", out.display())));
     }
-    Ok(())
+    check_writable(out)
 }
 
 /// A cell that has no Record yet, as whoever runs it elsewhere needs it. The Record that comes back is the one that [`sweep`]
@@ -100,10 +74,18 @@ pub struct Shard {
 }
 
 /// The cells that have no Record yet.
-pub fn shards(backend: &str, axes: &[Axis], cells: &[Cell], options: &SweepOptions) -> Result<Vec<Shard>, RunError> {
+pub fn shards(
+    backend: &dyn Backend,
+    axes: &[Axis],
+    cells: &[Cell],
+    options: &SweepOptions,
+) -> Result<Vec<Shard>, RunError> {
     check_place(&options.out)?;
     let place = |cell: &Cell| options.out.join(folder(axes, cell));
-    let left = cells.iter().enumerate().filter(|(_, cell)| kept(&place(cell), cell, backend, options.repeat).is_none());
+    let wanted = Wanted { backend, repeat: options.repeat };
+    let found = wanted.found(axes, cells, options);
+    let left: Vec<(usize, &Cell)> = cells.iter().enumerate().filter(|(number, _)| found[*number].is_none()).collect();
+    make_room(left.iter().map(|(_, cell)| place(cell)))?;
     let shard = |(number, cell): (usize, &Cell)| Shard {
         shard: number,
         version: env!("CARGO_PKG_VERSION"),
@@ -113,7 +95,7 @@ pub fn shards(backend: &str, axes: &[Axis], cells: &[Cell], options: &SweepOptio
         rerun: rerun(axes, cell, options),
         record: place(cell).display().to_string(),
     };
-    Ok(left.map(shard).collect())
+    Ok(left.into_iter().map(shard).collect())
 }
 
 /// The command that repeats a cell.
@@ -132,11 +114,12 @@ pub fn sweep(
     hooks: &RunHooks<'_>,
 ) -> Result<Vec<SweepCell>, RunError> {
     check_place(&options.out)?;
-    let backend = make().name();
+    let backend = make();
     let place = |cell: &Cell| options.out.join(folder(axes, cell));
-    let found: Vec<Option<RunDocument>> =
-        cells.iter().map(|cell| kept(&place(cell), cell, backend, options.repeat)).collect();
+    let wanted = Wanted { backend: backend.as_ref(), repeat: options.repeat };
+    let found = wanted.found(axes, cells, options);
     let left: Vec<usize> = (0..cells.len()).filter(|i| found[*i].is_none()).collect();
+    make_room(left.iter().map(|i| place(&cells[*i])))?;
     let (next, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let tell = |over: usize| {
         let share = if left.is_empty() { 1.0 } else { over as f64 / left.len() as f64 };
@@ -168,6 +151,7 @@ pub fn sweep(
                 .and_then(|_| RunDocument::load(&run_options.out).map_err(|e| RunError::Refused(e.to_string())));
             match document {
                 Ok(document) => {
+                    write_seal(&run_options.out);
                     results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(document);
                     tell(over.fetch_add(1, Ordering::Relaxed) + 1);
                 }
@@ -182,6 +166,7 @@ pub fn sweep(
     if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
+    cells.iter().map(place).filter(|record| !seal_of(record).exists()).for_each(|record| write_seal(&record));
     let all = results.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().zip(cells);
     let cell = |(document, cell): (Option<RunDocument>, &Cell)| {
         Some(SweepCell { values: cell.values.clone(), record: folder(axes, cell), document: document? })

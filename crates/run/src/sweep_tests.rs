@@ -65,7 +65,18 @@ impl Backend for AtRate {
     }
 }
 
+/// What was noted, by all tests of this thread.
+thread_local!(static NOTES: std::cell::RefCell<Vec<String>> = const { std::cell::RefCell::new(Vec::new()) });
+
+fn notes() -> Vec<String> {
+    NOTES.take()
+}
+
 fn go(out: &Path, title: &str, axis: &str) -> Result<(String, Vec<SweepCell>), RunError> {
+    go_with(out, title, axis, 2)
+}
+
+fn go_with(out: &Path, title: &str, axis: &str, repeat: u32) -> Result<(String, Vec<SweepCell>), RunError> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/smoke/one_hop.toml");
     let sweep_of = Sweep {
         axes: vec![Axis::read(axis).unwrap(), Axis::read("air.forward.delay=10 ms,20 ms").unwrap()],
@@ -73,8 +84,14 @@ fn go(out: &Path, title: &str, axis: &str) -> Result<(String, Vec<SweepCell>), R
     };
     let title = wavelane_scenario::Setting::read(&format!("title={title}")).unwrap();
     let cells = sweep_of.cells(&file, &[title]).unwrap();
-    let options =
-        SweepOptions { name: "hop".into(), repeat: 2, jobs: 3, out: out.into(), rerun: "wavelane run hop.toml".into() };
+    let options = SweepOptions {
+        name: "hop".into(),
+        repeat,
+        jobs: 3,
+        out: out.into(),
+        rerun: "wavelane run hop.toml".into(),
+        note: |line| NOTES.with_borrow_mut(|all| all.push(line.to_owned())),
+    };
     let hooks = RunHooks {
         progress: &|_| (),
         count: &|count| assert!(count.done <= count.of && (0.0..=1.0).contains(&count.share)),
@@ -118,10 +135,56 @@ fn a_sweep_fills_a_table_and_resumes() {
     assert_eq!(go(&out, "go", "air.forward.rate=1 Mbit/s,4 Mbit/s,2 Mbit/s,3 Mbit/s").unwrap().1.len(), 8);
     assert_eq!(ran(), 4);
     assert!(cells.iter().all(|cell| out.join(&cell.record).join("record.json").exists()));
+    what_is_not_believed(&out, &cells, &csv, &ran);
     assert!(cells[1].document.rerun.ends_with("--set 'air.forward.rate=1 Mbit/s' --set 'air.forward.delay=20 ms'"));
     std::fs::remove_dir_all(&out).unwrap();
     std::fs::create_dir_all(out.join("thesis")).unwrap();
     let refused = go(&out, "go", "air.forward.rate=1 Mbit/s").unwrap_err().to_string();
     assert!(refused.contains("exists and is not a sweep"), "{refused}");
     std::fs::remove_dir_all(&out).unwrap();
+}
+
+/// Cells that were edited, cut or run with other seeds are run again, and the reason is noted; the other cells are not.
+fn what_is_not_believed(out: &Path, cells: &[SweepCell], csv: &str, ran: &dyn Fn() -> usize) {
+    let rates = "air.forward.rate=1 Mbit/s,2 Mbit/s,3 Mbit/s";
+    let record = |cell: usize| out.join(&cells[cell].record);
+    let again = |part: &str| {
+        assert_eq!(go(out, "go", rates).unwrap().0, csv, "{part}");
+        let notes = notes();
+        assert!(notes.len() == 1 && notes[0].contains(part) && notes[0].contains("cells/"), "{notes:?}");
+        assert_eq!(ran(), 2, "{part}");
+    };
+    notes();
+    let edit = |cell: usize, from: &str, to: &str| {
+        let path = record(cell).join("record.json");
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{from}");
+        std::fs::write(path, text.replacen(from, to, if to.ends_with('9') { 1 } else { usize::MAX })).unwrap();
+    };
+    edit(0, "\"goodput_bps\": ", "\"goodput_bps\": 9");
+    again("was changed since it was written");
+    // Without its seal a document still agrees with its scenario.
+    edit(1, "\"seed\": 2", "\"seed\": 7");
+    std::fs::remove_file(crate::kept::seal_of(&record(1))).unwrap();
+    again("was changed since it was written");
+    std::fs::remove_file(record(2).join("record.json")).unwrap();
+    again("there is no record.json");
+    std::fs::write(record(3).join("record.json"), "{").unwrap();
+    again("cannot be read");
+    // Another number of seeds: all.
+    assert_eq!(go_with(out, "go", rates, 3).unwrap().1.len(), 6);
+    let said = notes();
+    assert!(
+        said.len() == 1 && said[0].starts_with("6 combinations are run again") && said[0].contains("--repeat"),
+        "{said:?}"
+    );
+    assert_eq!(ran(), 18);
+    // Files of others are refused before anything runs, with a record and without.
+    std::fs::write(record(4).join("notes.md"), "years").unwrap();
+    let refused = go(out, "go", rates).unwrap_err().to_string();
+    assert!(refused.contains("holds notes.md"), "{refused}");
+    std::fs::remove_file(record(4).join("record.json")).unwrap();
+    let refused = go(out, "go", rates).unwrap_err().to_string();
+    assert!(refused.contains("holds notes.md") && record(4).join("notes.md").exists(), "{refused}");
+    assert_eq!(ran(), 0);
 }

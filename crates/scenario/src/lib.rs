@@ -32,7 +32,7 @@ pub use model::{
     GatewayKnobs, LaneChoice, LinkKnobs, Metric, NODES_MAX, Node, NodeKind, Routing, Scenario, Side, Spurts, Stack,
     TcpKind, TcpKnobs, TcpProfile, Voice, Web,
 };
-pub use parse::{is_scenario, line_of_clause, read_bounded};
+pub use parse::{is_scenario, line_of_clause, read_bounded, read_regular};
 pub use parse_channel::DIRECTION_KEYS;
 pub use parse_edca::{CATEGORIES, category_word};
 pub use parse_gateway::{BACKPRESSURES, GATEWAY_KEYS};

@@ -86,6 +86,18 @@ impl Scenario {
         })
     }
 
+    /// Reads the `scenario.toml` of a record, which is a regular file.
+    pub fn load_recorded(record: &Path) -> Result<Self, ScenarioError> {
+        let path = record.join("scenario.toml");
+        let named = |error: ScenarioError| ScenarioError { file: Some(path.display().to_string()), ..error };
+        let text = read_regular(&path, FILE_MAX).map_err(|why| ScenarioError {
+            file: None,
+            line: None,
+            problem: Box::new(Problem::Unreadable(why)),
+        });
+        text.and_then(|text| Self::parse(&text, record)).map_err(named)
+    }
+
     /// Reads and checks a text. `base` is the folder in which files it names are looked up.
     pub fn parse(text: &str, base: &Path) -> Result<Self, ScenarioError> {
         Self::parse_with(text, base, &[])
@@ -97,6 +109,7 @@ impl Scenario {
             let line = e.span().map_or(1, |s| line_of(text, s.start));
             Problem::Syntax(e.message().lines().next().unwrap_or_default().to_owned()).at(line)
         })?;
+        settings::refuse_twice(settings).map_err(|problem| problem.at(1))?;
         for setting in settings {
             settings::apply(document.get_mut(), TOP, setting).map_err(|problem| problem.at(1))?;
         }
@@ -184,6 +197,15 @@ pub fn read_bounded(path: &Path, most: u64) -> Result<String, String> {
         return Err(format!("it is larger than {}; name a smaller file", Octets::new(most).write()));
     }
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text; check the path".into())
+}
+
+/// The same of a file that a run wrote, which is a regular one: opening a pipe would wait for its writer.
+pub fn read_regular(path: &Path, most: u64) -> Result<String, String> {
+    let found = std::fs::metadata(path).map_err(|e| format!("{e}; check the path and its permissions"))?;
+    if !found.is_file() {
+        return Err("it is no regular file".into());
+    }
+    read_bounded(path, most)
 }
 
 /// The named tables under `key`, in file order; none if it is absent.

@@ -37,6 +37,35 @@ impl Setting {
     }
 }
 
+/// A key without the named table that may be left out.
+fn short(key: &str) -> &str {
+    NAMED.iter().find_map(|table| key.strip_prefix(table)?.strip_prefix('.')).unwrap_or(key)
+}
+
+/// Whether two keys are the same, one of them perhaps with its named table.
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
+    short(one) == short(other)
+}
+
+/// Whether `key` is `table` or lies in it: setting `table` later takes the place of what was set for `key`.
+pub(crate) fn lies_in(key: &str, table: &str) -> bool {
+    short(key).strip_prefix(short(table)).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Refuses settings of which a later one takes an earlier one's place.
+pub(crate) fn refuse_twice(settings: &[Setting]) -> Result<(), Problem> {
+    for (number, later) in settings.iter().enumerate() {
+        if let Some(earlier) = settings[..number].iter().find(|earlier| lies_in(&earlier.key, &later.key)) {
+            let why = match is_same(&earlier.key, &later.key) {
+                true => format!("{} is set twice: set it once", later.key),
+                false => format!("{} takes the place of {}, set before it: set it first", later.key, earlier.key),
+            };
+            return Err(Problem::Impossible(why));
+        }
+    }
+    Ok(())
+}
+
 fn spanned<T>(value: T) -> Spanned<T> {
     Spanned::new(0..0, value)
 }

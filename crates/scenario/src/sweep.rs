@@ -1,7 +1,7 @@
 //! `[sweep]`: one scenario at many values of some of its keys.
 
 use crate::error::{Problem, ScenarioError};
-use crate::settings::Setting;
+use crate::settings::{Setting, is_same, lies_in};
 use crate::table::{Table, Value};
 use crate::units::Quantity;
 use crate::{REPEATS_MAX, Scenario};
@@ -223,10 +223,31 @@ impl Sweep {
 
     /// Adds an axis, or puts it in the place of the file's of that key.
     pub fn set(&mut self, axis: Axis) {
-        match self.axes.iter_mut().find(|old| old.key == axis.key) {
+        match self.axes.iter_mut().find(|old| is_same(&old.key, &axis.key)) {
             Some(old) => *old = axis,
             None => self.axes.push(axis),
         }
+    }
+
+    /// Why some of the keys would have no effect, beside `settings` and each other.
+    fn without_effect(&self, settings: &[Setting]) -> Option<String> {
+        for (number, axis) in self.axes.iter().enumerate() {
+            let key = &axis.key;
+            if key == "seed" {
+                return Some("seed is no axis: --repeat N runs N seeds of each combination, from --seed on".into());
+            }
+            if let Some(other) = self.axes[..number].iter().find(|other| lies_in(&other.key, key)) {
+                let other = &other.key;
+                return Some(match is_same(other, key) {
+                    true => format!("{key} is swept twice: name all its values in one list"),
+                    false => format!("{key} takes the place of {other}, which varies too: sweep one of them"),
+                });
+            }
+            if let Some(Setting { key: set, .. }) = settings.iter().find(|setting| lies_in(&setting.key, key)) {
+                return Some(format!("--set {set} has no effect, for the sweep varies {key}: leave one of them out"));
+            }
+        }
+        None
     }
 
     /// Every combination as a scenario, with `settings` in all of them; the last axis varies fastest.
@@ -240,6 +261,9 @@ impl Sweep {
         let Some(count) = count.filter(|n| *n <= CELLS_MAX) else {
             return Err(impossible(format!("the sweep has more than {CELLS_MAX} combinations: name fewer values")));
         };
+        if let Some(why) = self.without_effect(settings) {
+            return Err(impossible(why));
+        }
         // What is wrong without the axes is not theirs.
         Scenario::load_with(path, settings)?;
         let mut cells = Vec::with_capacity(count);

@@ -81,3 +81,35 @@ fn values_have_numbers_in_base_units() {
     assert_eq!(in_base_units("7"), Some((7.0, "")));
     assert_eq!(in_base_units("same"), None);
 }
+
+#[test]
+fn keys_that_would_have_no_effect_are_refused() {
+    let refused = |axes: &[&str], settings: &[&str]| {
+        let axes = axes.iter().map(|text| Axis::read(text).unwrap()).collect();
+        let settings: Vec<Setting> = settings.iter().map(|text| Setting::read(text).unwrap()).collect();
+        Sweep { axes, repeats: None }.cells(&file(), &settings).unwrap_err().to_string()
+    };
+    let rate = "air.forward.rate=1 Mbit/s,2 Mbit/s";
+    let way = "air.forward={ rate = \"1 Mbit/s\", delay = \"1 ms\" }";
+    for (axes, settings, part) in [
+        (&[rate, "channels.air.forward.rate=3 Mbit/s"][..], &[][..], "channels.air.forward.rate is swept twice"),
+        (&[rate, way], &[], "air.forward takes the place of air.forward.rate"),
+        (&[rate], &["channels.air.forward.rate=5 Mbit/s"], "--set channels.air.forward.rate has no effect"),
+        (
+            &[way],
+            &["air.forward.rate=5 Mbit/s"],
+            "--set air.forward.rate has no effect, for the sweep varies air.forward:",
+        ),
+        (&[rate], &["page.size=1 MB", "flows.page.size=2 MB"], "flows.page.size is set twice"),
+        (&["seed=1,2"], &[], "seed is no axis"),
+    ] {
+        let why = refused(axes, settings);
+        assert!(why.contains(part), "{axes:?} {settings:?}: {why}");
+    }
+    // Within what is set first, a key may vary.
+    let sweep = Sweep { axes: vec![Axis::read(rate).unwrap()], repeats: None };
+    assert_eq!(sweep.cells(&file(), &[Setting::read(way).unwrap()]).unwrap().len(), 2);
+    let mut both = read("[sweep]\n\"air.forward.rate\" = [\"1 Mbit/s\"]\n").unwrap();
+    both.set(Axis::read("channels.air.forward.rate=5 Mbit/s").unwrap());
+    assert_eq!(both.axes.len(), 1, "the command's in the place of the file's");
+}

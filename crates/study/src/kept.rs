@@ -40,7 +40,7 @@ impl Kept {
         if options.out.join(format!("{study}.json")).exists() {
             let _ = std::fs::remove_file(&path);
         }
-        let text = wavelane_scenario::read_bounded(&path, KEPT_MAX).unwrap_or_default();
+        let text = wavelane_scenario::read_regular(&path, KEPT_MAX).unwrap_or_default();
         let cut = !text.is_empty() && !text.ends_with('\n');
         let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
         let found = lines.filter(|line| line.mark == mark).map(|line| (line.key, line.result)).collect();

@@ -32,7 +32,7 @@ pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, 
 pub use page::report;
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use wavelane_base::Seed;
 use wavelane_run::{Backend, RunError, RunHooks};
 use wavelane_scenario::ScenarioError;
@@ -223,6 +223,24 @@ impl Study {
     /// The study of that id.
     pub fn find(id: &str) -> Option<&'static Self> {
         STUDIES.iter().find(|s| s.id == id)
+    }
+    /// Whether it writes an entry of that name into its `--out`.
+    fn writes(&self, name: &str) -> bool {
+        let own = name.strip_prefix('.').and_then(|n| n.strip_suffix(".draft")).unwrap_or(name);
+        let captures = self.id == tcp_interop::ID && (name.starts_with("demo-") || name.ends_with(".pcapng"));
+        own.strip_prefix(self.id).is_some_and(|rest| rest.is_empty() || rest == ".json")
+            || captures
+            || ["logs", "pcap"].contains(&name)
+    }
+    /// The first entry of the directory `out` that none of `studies` wrote: they would write among files of others, or over
+    /// another study's page.
+    pub fn foreign(out: &Path, studies: &[&Self]) -> Option<String> {
+        let judged = studies.iter().any(|study| out.join(format!("{}.json", study.id)).exists());
+        let ours = |name: &str| {
+            studies.iter().any(|study| study.writes(name)) || (judged && ["report.html", "plots"].contains(&name))
+        };
+        let entries = std::fs::read_dir(out).into_iter().flatten().flatten();
+        entries.map(|e| e.file_name().to_string_lossy().into_owned()).filter(|name| !ours(name)).min()
     }
     /// Whether its members are drawn by chance and have numbers.
     pub fn has_draws(&self) -> bool {

@@ -274,6 +274,9 @@ impl Config {
                 Some(span.ok_or_else(|| value("gateway.idle", wrong()))?)
             }
         };
+        if g.control.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
+            return Err(value("gateway.control", "is empty: name a path, or leave it out for the usual place"));
+        }
         let config = Self {
             private_key: keys::read_key(&folder.join(&g.key))?,
             state: g.state.map_or_else(|| default_state(&g.name, &folder.join(&g.key)), |s| folder.join(s)),

@@ -53,9 +53,8 @@ impl Store {
         std::fs::write(&scenario, cell.text()).map_err(unwritable(&scenario))?;
         let file = CellFile { key: self.key(cell), runs };
         let path = self.folder.join(format!("{}.json", cell.name()));
-        let draft = self.folder.join(format!(".{}.draft", cell.name()));
         let text = serde_json::to_string_pretty(&file).unwrap_or_default() + "\n";
-        std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &path)).map_err(unwritable(&path))?;
+        wavelane_run::write_whole(&path, text).map_err(unwritable(&path))?;
         Ok(file.runs)
     }
 }

@@ -193,9 +193,7 @@ impl Store {
             DrawFile { format: FORMAT.into(), family: draw.family.0, draw: draw.number, link: draw.words(), stacks };
         let text = serde_json::to_string_pretty(&file).unwrap_or_default() + "\n";
         let path = self.folder.join(format!("draw-{:06}.json", draw.number));
-        let draft = self.folder.join(format!(".draw-{:06}.draft", draw.number));
-        let written = std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &path));
-        Ok(written.map_err(unwritable(&path))?)
+        Ok(wavelane_run::write_whole(&path, text).map_err(unwritable(&path))?)
     }
 
     /// Runs a stack on a draw.

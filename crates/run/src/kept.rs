@@ -1,0 +1,139 @@
+//! The cells of a sweep that were run before: which Records are taken over, and why others are not.
+
+use crate::backend::Backend;
+use crate::draft::refuse_foreign;
+use crate::drive::{RunError, review, unwritable};
+use crate::record::{RunDocument, Verdict};
+use crate::sweep::SweepOptions;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use wavelane_scenario::{Axis, Cell, Scenario};
+
+/// Longest readable part of a cell's folder name; a number after it tells cells apart.
+const NAME_MAX: usize = 80;
+/// Largest `scenario.toml` of a Record that is read back.
+const SCENARIO_MAX: u64 = 16 << 20;
+/// Largest file with the number of a Record.
+const SEAL_MAX: u64 = 64;
+
+/// FNV-1a, 64 bit.
+fn fnv(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+/// The folder of a cell: its values, and a number of them that does not depend on the other cells, so that a sweep can grow.
+pub(crate) fn folder(axes: &[Axis], cell: &Cell) -> PathBuf {
+    let pair = |(axis, value): (&Axis, &String)| format!("{}={value}", axis.key);
+    let words: Vec<String> = axes.iter().zip(&cell.values).map(pair).collect();
+    let hash = fnv(words.join("\n").bytes());
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "=.".contains(c) { c } else { '-' };
+    let short = |word: &String| {
+        word.rsplit_once('=')
+            .map_or(word.clone(), |(key, value)| format!("{}={value}", key.rsplit('.').next().unwrap_or(key)))
+    };
+    let name: String =
+        words.iter().map(short).collect::<Vec<_>>().join(",").chars().map(plain).take(NAME_MAX).collect();
+    Path::new("cells").join(format!("{name}-{hash:016x}"))
+}
+
+/// Beside a Record, the number of its `record.json`: a Record that was edited is not taken over.
+pub(crate) fn seal_of(record: &Path) -> PathBuf {
+    let mut name = record.as_os_str().to_owned();
+    name.push(".sum");
+    name.into()
+}
+
+/// What `seal_of` holds for the Record as it is.
+fn seal(record: &Path) -> Option<String> {
+    Some(format!("{:016x}\n", fnv(std::fs::read(record.join("record.json")).ok()?)))
+}
+
+/// Without a seal the Record is believed if it agrees with its scenario.
+pub(crate) fn write_seal(record: &Path) {
+    let _ = seal(record).map(|seal| std::fs::write(seal_of(record), seal));
+}
+
+/// What a sweep asks of the Record of a cell that was run before.
+pub(crate) struct Wanted<'a> {
+    pub(crate) backend: &'a dyn Backend,
+    pub(crate) repeat: u32,
+}
+
+impl Wanted<'_> {
+    /// The Record of an earlier run of the same cell, or why it is not taken over; nothing where there is none.
+    fn kept(&self, record: &Path, cell: &Cell) -> Result<Option<RunDocument>, &'static str> {
+        if !record.exists() {
+            return Ok(None);
+        }
+        if !record.join("record.json").exists() {
+            return Err("there is no record.json");
+        }
+        let document = RunDocument::load(record).map_err(|_| "record.json cannot be read")?;
+        let text = wavelane_scenario::read_regular(&record.join("scenario.toml"), SCENARIO_MAX).unwrap_or_default();
+        if text != cell.scenario.to_toml() || document.backend != self.backend.name() {
+            return Err("the record is of another scenario, seed or place");
+        }
+        if document.repeat != self.repeat {
+            return Err("the record is of another --repeat, and figures of a whole stack, such as \
+                        wire_bytes_per_delivered_byte, are sums over all seeds that a record does not hold apart");
+        }
+        // Of a Record that came from a cluster, or from a version without them, there is no seal yet.
+        let sealed = wavelane_scenario::read_regular(&seal_of(record), SEAL_MAX).ok();
+        if sealed.is_some_and(|sealed| Some(sealed) != seal(record)) || !self.agrees(&document, &cell.scenario) {
+            return Err("record.json was changed since it was written");
+        }
+        Ok(Some(document))
+    }
+
+    /// Whether the document is of this scenario's stacks, flows, checks and seeds.
+    fn agrees(&self, document: &RunDocument, scenario: &Scenario) -> bool {
+        let Ok((stacks, omitted, _)) = review(self.backend, scenario) else { return false };
+        let stacks = document.stacks.iter().map(|s| s.stack.as_str()).eq(stacks.iter().map(|s| s.word()));
+        let omitted = document.omitted.iter().map(|o| &o.stack).eq(omitted.iter().map(|o| &o.stack));
+        let checks = document.checks.iter().map(|c| &c.check).eq(scenario.checks.iter().map(|c| &c.name));
+        let seeds: BTreeSet<u64> = (0..u64::from(self.repeat)).map(|i| scenario.seed.0.saturating_add(i)).collect();
+        let flows = document.stacks.iter().all(|stack| {
+            let found: BTreeSet<u64> = stack.flows.iter().map(|f| f.seed).collect();
+            // Of an inconclusive run there may be no flows.
+            let whole = found == seeds || (stack.inconclusive.is_some() && found.is_subset(&seeds));
+            whole && stack.flows.iter().all(|f| scenario.flow(&f.flow).is_some())
+        });
+        let judged = Verdict::total(document.checks.iter().map(|c| c.verdict));
+        let unproven = document.stacks.iter().any(|s| s.inconclusive.is_some());
+        let verdict = document.verdict == judged || unproven;
+        let titled = document.title == scenario.title && document.seed == scenario.seed.0;
+        titled && stacks && omitted && checks && flows && verdict
+    }
+
+    /// What each cell's Record holds, if it is to be taken over. Says why others are not.
+    pub(crate) fn found(&self, axes: &[Axis], cells: &[Cell], options: &SweepOptions) -> Vec<Option<RunDocument>> {
+        let mut again: BTreeMap<&str, Vec<PathBuf>> = BTreeMap::new();
+        let mut one = |cell: &Cell| {
+            let at = folder(axes, cell);
+            self.kept(&options.out.join(&at), cell).unwrap_or_else(|why| {
+                again.entry(why).or_default().push(at);
+                None
+            })
+        };
+        let found = cells.iter().map(&mut one).collect();
+        for (why, at) in again {
+            let count =
+                if at.len() == 1 { "1 combination is".into() } else { format!("{} combinations are", at.len()) };
+            (options.note)(&format!("{count} run again, for {why} (first: {})", options.out.join(&at[0]).display()));
+        }
+        found
+    }
+}
+
+/// Makes room for the Records of the cells that are run. Of a folder without a Record what a run wrote goes; what others wrote is
+/// refused, here and where there is a Record.
+pub(crate) fn make_room(records: impl Iterator<Item = PathBuf>) -> Result<(), RunError> {
+    for record in records.filter(|record| record.exists()) {
+        refuse_foreign(&record)?;
+        if !record.join("record.json").exists() {
+            std::fs::remove_dir_all(&record).map_err(unwritable(&record))?;
+        }
+        let _ = std::fs::remove_file(seal_of(&record));
+    }
+    Ok(())
+}
