@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use wavelane_base::Seed;
 use wavelane_measure::mean_ci95;
 use wavelane_run::figures::FlowFigures;
-use wavelane_run::{RunDocument, RunHooks, RunOptions, StackResult, Verdict};
+use wavelane_run::{CaptureExtent, RunDocument, RunHooks, RunOptions, StackResult, Verdict};
 use wavelane_scenario::Scenario;
 
 /// One cell: a scenario run over its stacks and seeds.
@@ -23,6 +23,8 @@ pub(crate) struct Cell<'a> {
     pub(crate) repeat: u32,
     /// A first seed other than the study's, and the command that repeats this cell.
     pub(crate) own: Option<(Seed, String)>,
+    /// What is captured, if one seed is run.
+    pub(crate) captures: CaptureExtent,
 }
 
 impl Cell<'_> {
@@ -67,7 +69,7 @@ impl Cell<'_> {
         let edition = if options.edition == Edition::Full { "--full" } else { "--quick" };
         let usual = || format!("wavelane study run {} {edition} --seed {}", self.study, options.seed.0);
         let run = RunOptions {
-            captures: wavelane_run::CaptureExtent::Headers,
+            captures: self.captures,
             name: format!("{}-{}", self.study, self.name),
             repeat: self.repeat,
             jobs: options.jobs.unwrap_or(1),

@@ -12,7 +12,7 @@ use std::path::Path;
 use wavelane_base::Seed;
 use wavelane_measure::mean_ci95;
 use wavelane_run::figures::FlowFigures;
-use wavelane_run::{RunDocument, RunHooks, StackResult, Verdict, figure};
+use wavelane_run::{CaptureExtent, RunDocument, RunHooks, StackResult, Verdict, figure};
 use wavelane_scenario::{Direction, Metric, Scenario, Stack};
 
 /// The study's id.
@@ -60,7 +60,14 @@ pub(crate) fn run(
 /// One seed's run of all stacks.
 fn cell(seed: u64, name: &str) -> Cell<'_> {
     let rerun = format!("wavelane run scenarios/demo.toml --on lab --seed {seed}");
-    Cell { study: ID, name, text: SCENARIO, repeat: 1, own: Some((Seed(seed), rerun)) }
+    Cell {
+        study: ID,
+        name,
+        text: SCENARIO,
+        repeat: 1,
+        own: Some((Seed(seed), rerun)),
+        captures: CaptureExtent::Headers,
+    }
 }
 
 /// The seeds' documents as one. Every run has the same download, so a stack's cost is the mean of its runs'.

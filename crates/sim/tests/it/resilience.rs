@@ -30,7 +30,7 @@ fn outage_of(outage: Span) {
     pair.finish(back + Span::from_secs(30));
     pair.assert_complete(down);
     let again = first_arrival(&pair, down, back).since(back);
-    let limit = Span::from_secs(1) + RTT.times(2);
+    let limit = Span::from_millis(250) + RTT.times(2);
     assert!(again <= limit, "after an outage of {outage} data flows again only {again} after the link's return");
 }
 

@@ -13,8 +13,12 @@ pub(super) const FROM_S: f64 = 5.0;
 /// What both lanes carry at least of what the better carries alone, and of their rates together.
 const OF_BEST: f64 = 0.98;
 const OF_SUM: f64 = 0.85;
-/// What stands beside us in the laboratory: over both lanes, and over each.
-const BESIDE: [&str; 2] = ["mptcp", "tcp-bbr"];
+/// What stands beside us over both lanes and, where there is time for that, over each.
+#[derive(Clone, Copy)]
+pub(super) struct Beside {
+    both: &'static str,
+    alone: Option<&'static str>,
+}
 /// An echo beside it takes at most so many times and so many ms more than on the calmer lane alone.
 const ECHO_TIMES: f64 = 1.1;
 const ECHO_MORE_MS: f64 = 5.0;
@@ -46,7 +50,7 @@ pub(super) fn runs(
     words: &str,
     seconds: u64,
     lanes: &[Way; 2],
-    beside: Option<[&'static str; 2]>,
+    beside: Option<Beside>,
 ) -> Vec<(String, String)> {
     let [one, two] = lanes.clone().map(Lane::Both);
     let cases = [
@@ -55,7 +59,7 @@ pub(super) fn runs(
         ("two", vec![("two", two)]),
     ];
     let text = |which: &str, lanes: &[(&str, Lane)]| {
-        let other = beside.map(|[both, one]| if lanes.len() > 1 { both } else { one });
+        let other = beside.and_then(|b| if lanes.len() > 1 { Some(b.both) } else { b.alone });
         let stacks: Vec<&str> = [OURS].into_iter().chain(other).collect();
         scenario(&format!("{words}: {which}"), seconds, &stacks, lanes) + &bulk(None) + &echo(64, 100)
     };
@@ -110,44 +114,50 @@ impl Compared {
     }
 }
 
-/// What the kernel makes of both lanes beside what it makes of the better one, as far as it can.
-fn peer_rows(seen: &[Seen], seconds: u64, case: &[(&str, Value)], stacks: [&str; 3]) -> Vec<Row> {
+/// What the kernel makes of both lanes beside what it makes of the better one, as far as it can and that was asked.
+fn peer_rows(seen: &[Seen], seconds: u64, case: &[(&str, Value)], beside: Beside) -> Vec<Row> {
+    let alone = beside.alone.unwrap_or_default();
+    let stacks = [beside.both, alone, alone];
     let compared = Compared::of(seen, seconds, stacks);
     let mut rows = Vec::new();
-    for (run, which) in ["both", "first alone", "second alone"].into_iter().enumerate() {
+    let asked = if beside.alone.is_some() { 3 } else { 1 };
+    for (run, which) in ["both", "first alone", "second alone"].into_iter().enumerate().take(asked) {
         let head = seen[run].head(ID, case, stacks[run]).and("lanes", which);
         rows.push(head.row("goodput_bps", "bit/s", &compared.goodput[run]));
         rows.push(head.row("echo_p95_ms", "ms", &compared.echo[run]));
     }
-    let head = seen[0].head(ID, case, stacks[0]).and("lanes", "both");
-    let mut of_best = head.row("goodput_of_best_lane", "ratio", &compared.of_best());
-    if seen[0].stack(stacks[0]).is_none() {
-        of_best.verdict = Verdict::Inconclusive;
-        of_best.why =
+    if beside.alone.is_some() {
+        let head = seen[0].head(ID, case, beside.both).and("lanes", "both");
+        rows.push(head.row("goodput_of_best_lane", "ratio", &compared.of_best()));
+    }
+    if seen[0].stack(beside.both).is_none()
+        && let Some(missing) = rows.last_mut()
+    {
+        missing.verdict = Verdict::Inconclusive;
+        missing.why =
             "not run: this kernel has no Multipath TCP, or mptcpize is missing (`wavelane check` says which)".into();
     }
-    rows.push(of_best);
     rows
 }
 
 /// The pairs between kernels: a lossy one, and in the full edition all.
 pub(super) fn lab_tasks(edition: Edition) -> Vec<Task> {
-    let (seconds, wanted): (u64, &[&str]) = match edition {
-        Edition::Full => (60, &["equal", "lossy", "slow", "far", "flapping"]),
-        Edition::Quick => (20, &["lossy"]),
+    let (seconds, wanted, alone): (u64, &[&str], _) = match edition {
+        Edition::Full => (60, &["equal", "lossy", "slow", "far", "flapping"], Some("tcp-bbr")),
+        Edition::Quick => (20, &["lossy"], None),
     };
+    let beside = Some(Beside { both: "mptcp", alone });
     let chosen = pairs(seconds).into_iter().filter(|pair| wanted.contains(&pair.name));
-    chosen.map(|pair| task(LAB, pair, seconds, 1)).collect()
+    chosen.map(|pair| task(LAB, pair, seconds, 1, beside)).collect()
 }
 
 pub(super) fn tasks(edition: Edition) -> Vec<Task> {
     let seconds = if edition == Edition::Full { 60 } else { 30 };
-    pairs(seconds).into_iter().map(|pair| task("bond", pair, seconds, 3)).collect()
+    pairs(seconds).into_iter().map(|pair| task("bond", pair, seconds, 3, None)).collect()
 }
 
-fn task(part: &'static str, pair: Pair, seconds: u64, seeds: u32) -> Task {
+fn task(part: &'static str, pair: Pair, seconds: u64, seeds: u32, beside: Option<Beside>) -> Task {
     let folder = if part == LAB { "lab-bond" } else { part };
-    let beside = (part == LAB).then_some(BESIDE);
     let runs = runs(&format!("{folder}-{}", pair.name), pair.words, seconds, &pair.lanes, beside);
     let sum = pair.lanes.iter().map(|way| way.bps as f64).sum::<f64>();
     let judge_all = move |seen: &[Seen]| {
@@ -155,8 +165,8 @@ fn task(part: &'static str, pair: Pair, seconds: u64, seeds: u32) -> Task {
         let compared = Compared::new(seen, seconds);
         let mut rows = compared.plain(&seen[0], &case);
         rows.extend(compared.judged(&seen[0], &case));
-        if let Some([both, alone]) = beside {
-            rows.extend(peer_rows(seen, seconds, &case, [both, alone, alone]));
+        if let Some(beside) = beside {
+            rows.extend(peer_rows(seen, seconds, &case, beside));
         }
         if pair.clean {
             let share: Vec<f64> = compared.goodput[0].iter().map(|bps| bps / sum).collect();

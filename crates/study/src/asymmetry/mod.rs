@@ -15,7 +15,7 @@ use crate::cells::{self, Cell, Take};
 use crate::document::{Edition, Row, StudyDocument};
 use crate::{MakeBackend, StudyError, StudyOptions};
 use seen::Seen;
-use wavelane_run::{Backend, RunError, RunHooks, Verdict};
+use wavelane_run::{Backend, CaptureExtent, RunError, RunHooks, Verdict};
 
 /// The study's id.
 pub(crate) const ID: &str = "asymmetry";
@@ -67,7 +67,11 @@ pub(crate) fn run(
             if options.edition == Edition::Full && task.part != LAB { task.seeds.max(FULL_SEEDS) } else { task.seeds };
         let mut found = Vec::new();
         for (name, text) in &task.runs {
-            let Some(document) = take(&Cell { study: ID, name, text, repeat, own: None })? else { return Ok(None) };
+            let Some(document) =
+                take(&Cell { study: ID, name, text, repeat, own: None, captures: CaptureExtent::Off })?
+            else {
+                return Ok(None);
+            };
             found.push(Seen::of(&document));
         }
         Ok(Some((task.judge)(&found)))

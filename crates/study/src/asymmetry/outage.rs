@@ -10,6 +10,11 @@ use serde_json::json;
 
 /// When it begins.
 const AT_S: u64 = 10;
+/// Lane-seconds of upload after the outage: in the simulator, and in the laboratory, where pauses are judged for [`JUDGED_AFTER_S`].
+const AFTER_LANE_S: f64 = 40.0;
+const LAB_AFTER_LANE_S: f64 = 16.0;
+/// Pauses count until so long after the outage.
+const JUDGED_AFTER_S: f64 = 5.0;
 /// Data flows again within so many round trips and so much more.
 const ROUNDS: f64 = 1.5;
 const MORE_MS: f64 = 250.0;
@@ -30,6 +35,7 @@ struct Outage {
     lasts_s: u64,
     out: Out,
     thin: bool,
+    after_lane_s: f64,
 }
 
 impl Outage {
@@ -48,10 +54,10 @@ impl Outage {
         }
     }
 
-    /// Megabytes that are not over before the outage is, and for 20 s more.
+    /// Megabytes that are not over before the outage is, and for some seconds more.
     fn size(self) -> f64 {
         let left = if self.out == Out::Both { 0.0 } else { 1.0 };
-        let lanes = 2.0 * AT_S as f64 + left * self.lasts_s as f64 + 40.0;
+        let lanes = 2.0 * AT_S as f64 + left * self.lasts_s as f64 + self.after_lane_s;
         self.way().bps as f64 / 8e6 * lanes
     }
 
@@ -92,7 +98,7 @@ impl Outage {
             ("data_again_ms", found.map(|s| s.first_after(self.ends())))
         } else {
             // From just before it begins to a while after it is over: the other lane goes on.
-            ("longest_pause_ms", found.map(|s| s.longest_pause(AT_S as f64, self.ends() + 5.0)))
+            ("longest_pause_ms", found.map(|s| s.longest_pause(AT_S as f64, self.ends() + JUDGED_AFTER_S)))
         };
         let values = values.unwrap_or_default();
         let worst = values
@@ -111,7 +117,9 @@ impl Outage {
 /// Between kernels, shorter: one of the lanes in the quick edition, either in the full one.
 pub(super) fn lab_tasks(edition: Edition) -> Vec<Task> {
     let outs: &[Out] = if edition == Edition::Full { &[Out::One, Out::Both] } else { &[Out::One] };
-    outs.iter().map(|&out| Outage { lasts_s: 10, out, thin: false }.task(LAB, 1)).collect()
+    outs.iter()
+        .map(|&out| Outage { lasts_s: 10, out, thin: false, after_lane_s: LAB_AFTER_LANE_S }.task(LAB, 1))
+        .collect()
 }
 
 pub(super) fn tasks() -> Vec<Task> {
@@ -119,11 +127,12 @@ pub(super) fn tasks() -> Vec<Task> {
     for thin in [false, true] {
         for out in [Out::One, Out::Both] {
             for lasts_s in [30, 300] {
-                all.push(Outage { lasts_s, out, thin }.task("outage", 5));
+                all.push(Outage { lasts_s, out, thin, after_lane_s: AFTER_LANE_S }.task("outage", 5));
             }
         }
     }
     // For longer than keys live.
-    all.push(Outage { lasts_s: 300, out: Out::Halves, thin: false }.task("outage", 5));
+    let halves = Outage { lasts_s: 300, out: Out::Halves, thin: false, after_lane_s: AFTER_LANE_S };
+    all.push(halves.task("outage", 5));
     all
 }

@@ -12,7 +12,7 @@ mod quic;
 use crate::cells::{self, Cell, Take};
 use crate::document::{Edition, Row, StudyDocument};
 use crate::{MakeBackend, StudyError, StudyOptions};
-use wavelane_run::RunHooks;
+use wavelane_run::{CaptureExtent, RunHooks};
 
 /// The study's id.
 pub(crate) const ID: &str = "link-efficiency";
@@ -175,19 +175,42 @@ impl Task {
             Self::Loss(loss) => loss,
             Self::Unsplit(case) => {
                 let text = packet::scenario_text(case, edition);
-                let document = take(&Cell { study: ID, name: case.name, text: &text, repeat, own: None })?;
+                let document = take(&Cell {
+                    study: ID,
+                    name: case.name,
+                    text: &text,
+                    repeat,
+                    own: None,
+                    captures: CaptureExtent::Headers,
+                })?;
                 return Ok(document.map(|document| packet::rows(case, &document)));
             }
         };
         let text = scenario_text(loss, plan);
-        let Some(document) = take(&Cell { study: ID, name: loss.name, text: &text, repeat, own: None })? else {
+        let Some(document) = take(&Cell {
+            study: ID,
+            name: loss.name,
+            text: &text,
+            repeat,
+            own: None,
+            captures: CaptureExtent::Headers,
+        })?
+        else {
             return Ok(None);
         };
         let mut rows = judge::cell(loss, &document, edition);
         if edition == Edition::Full {
             let text = quic::scenario_text(loss, plan);
             let name = format!("quic-{}", loss.name);
-            let Some(own) = take(&Cell { study: ID, name: &name, text: &text, repeat, own: None })? else {
+            let Some(own) = take(&Cell {
+                study: ID,
+                name: &name,
+                text: &text,
+                repeat,
+                own: None,
+                captures: CaptureExtent::Headers,
+            })?
+            else {
                 return Ok(None);
             };
             rows.extend(quic::rows(loss, &document, &own));

@@ -12,7 +12,7 @@ use crate::cells::{self, Cell, Take};
 use crate::document::{Edition, Row, StudyDocument};
 use crate::home::{Home, Seen, seen};
 use crate::{MakeBackend, StudyError, StudyOptions};
-use wavelane_run::{Backend, RunHooks};
+use wavelane_run::{Backend, CaptureExtent, RunHooks};
 
 /// The study's id.
 pub(crate) const ID: &str = "gettys";
@@ -78,7 +78,9 @@ pub(crate) fn run_tasks(
         let mut found = Vec::new();
         for run in &task.runs {
             let (name, text) = (format!("{}-{}", task.place.word(), run.name), run.home.text());
-            let Some(document) = take(&Cell { study, name: &name, text: &text, repeat, own: None })? else {
+            let Some(document) =
+                take(&Cell { study, name: &name, text: &text, repeat, own: None, captures: CaptureExtent::Headers })?
+            else {
                 return Ok(None);
             };
             found.push(Found { home: &run.home, seen: seen(&document) });

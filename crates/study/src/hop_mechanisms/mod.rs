@@ -11,7 +11,7 @@ use crate::cells::{self, Cell, Take};
 use crate::document::{Edition, Row, StudyDocument};
 use crate::{MakeBackend, StudyError, StudyOptions};
 use std::path::Path;
-use wavelane_run::{Backend, RunDocument, RunError, RunHooks, Series, StackResult, Verdict};
+use wavelane_run::{Backend, CaptureExtent, RunDocument, RunError, RunHooks, Series, StackResult, Verdict};
 
 /// The study's id.
 pub(crate) const ID: &str = "hop-mechanisms";
@@ -97,7 +97,11 @@ pub(crate) fn run(
         let repeat = seeds(options.edition, task.part == LAB);
         let mut found = Vec::new();
         for (name, text) in &task.runs {
-            let Some(document) = take(&Cell { study: ID, name, text, repeat, own: None })? else { return Ok(None) };
+            let Some(document) =
+                take(&Cell { study: ID, name, text, repeat, own: None, captures: CaptureExtent::Headers })?
+            else {
+                return Ok(None);
+            };
             found.push(seen(&document));
         }
         let mut rows = (task.judge)(&found);

@@ -10,7 +10,7 @@ use crate::document::{Row, StudyDocument};
 use crate::{StudyError, StudyOptions};
 use std::ops::RangeInclusive;
 use wavelane_base::Seed;
-use wavelane_run::{Backend, RunDocument, RunHooks, Verdict};
+use wavelane_run::{Backend, CaptureExtent, RunDocument, RunHooks, Verdict};
 
 /// What is run unless stacks are named. BBR fills what CUBIC does not, so that it tells of more.
 const BOTH: [&str; 2] = [OURS, BBR];
@@ -75,7 +75,9 @@ pub(super) fn run(
     let rows_of = |draw: &Draw, take: Take<'_>| {
         let (text, name) = (draw.scenario(&stacks), format!("lab-{:06}", draw.number));
         let own = Some((Seed(draw.dice), replay(draw)));
-        let Some(document) = take(&Cell { study: ID, name: &name, text: &text, repeat: 1, own })? else {
+        let Some(document) =
+            take(&Cell { study: ID, name: &name, text: &text, repeat: 1, own, captures: CaptureExtent::Headers })?
+        else {
             return Ok(None);
         };
         let simulated = simulated(store, draw, &stacks, hooks)?;

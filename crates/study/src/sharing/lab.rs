@@ -7,7 +7,7 @@ use crate::document::{Edition, Row};
 use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, Value, json};
 use wavelane_measure::jain;
-use wavelane_run::{RunDocument, RunHooks, StackResult};
+use wavelane_run::{CaptureExtent, RunDocument, RunHooks, StackResult};
 
 /// Bytes of one bandwidth-delay product: 20 Mbit/s x 50 ms.
 const BDP: f64 = 125_000.0;
@@ -51,7 +51,8 @@ pub(super) fn run(
     let (seconds, repeat) = EDITIONS[usize::from(options.edition == Edition::Full)];
     let rows_of = |task: &Task, take: Take<'_>| {
         let (name, text) = (task.name(), task.text(seconds));
-        let document = take(&Cell { study: ID, name: &name, text: &text, repeat, own: None })?;
+        let document =
+            take(&Cell { study: ID, name: &name, text: &text, repeat, own: None, captures: CaptureExtent::Headers })?;
         let judged = |document: RunDocument| match task.rival {
             Some(rival) => against_tcp(&document, task.queue.1, rival),
             None => two_links(&document, task.queue.1),

@@ -8,7 +8,7 @@ use crate::{MakeBackend, StudyError, StudyOptions};
 use serde_json::{Map, json};
 use std::path::Path;
 use wavelane_measure::{jain, mean};
-use wavelane_run::{RunDocument, RunHooks, Series, StackResult};
+use wavelane_run::{CaptureExtent, RunDocument, RunHooks, Series, StackResult};
 
 const RATES_MBIT: [u32; 3] = [5, 20, 100];
 const RTTS_MS: [u32; 3] = [20, 50, 100];
@@ -254,8 +254,10 @@ pub(super) fn run(
     let tasks = Task::all(&extent);
     let files: Vec<(String, String)> = tasks.iter().map(|task| (task.name(), task.text(extent.until))).collect();
     let repeat = extent.seeds;
-    let cells: Vec<Cell<'_>> =
-        files.iter().map(|(name, text)| Cell { study: ID, name, text, repeat, own: None }).collect();
+    let cells: Vec<Cell<'_>> = files
+        .iter()
+        .map(|(name, text)| Cell { study: ID, name, text, repeat, own: None, captures: CaptureExtent::Headers })
+        .collect();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let documents = documents(&cells, "cells", options.jobs.unwrap_or(processors), (make, options, hooks))?;
     for (task, document) in tasks.into_iter().zip(documents) {

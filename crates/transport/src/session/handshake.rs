@@ -5,11 +5,11 @@ use super::mac::{Admission, mac2};
 use super::noise;
 use super::peer::{Answered, Initiation};
 use super::{
-    DropReason, Established, HandshakeOut, INIT_LIFETIME, Incoming, NO_ANSWER_REPEAT, NO_ANSWER_TRIES, Origin,
-    REJECT_AFTER, REPLIES_MAX, RETRY_FIRST, RETRY_MAX, RETRY_SLOW, SessionEvent, Sessions,
+    DropReason, Established, HandshakeOut, INIT_LIFETIME, Incoming, OUTAGE_TRIES, Origin, REJECT_AFTER, REPLIES_MAX,
+    SessionEvent, Sessions,
 };
 use std::net::SocketAddr;
-use wavelane_base::{Instant, PortId, Span};
+use wavelane_base::{Instant, PortId};
 use wavelane_wire::datagram::{
     CookieReply, HANDSHAKE_MAX, Handshake, InitPayload, MAC_LEN, ResponsePayload, Suite, UnknownKey, WIRE_VERSION,
     capability, kind,
@@ -290,6 +290,7 @@ impl Sessions {
         self.keys.note(&outcome);
         let leads = self.leads(peer);
         let p = &mut self.peers[peer];
+        let after_outage = p.tries >= OUTAGE_TRIES;
         let (restarted, fresh) = p.turn_over(answer.epoch);
         // A handshake of the peer's that we answered: superseded if ours leads, void if the peer restarted since.
         match p.answered.take() {
@@ -298,7 +299,9 @@ impl Sessions {
             _ => {}
         }
         p.current = Some(Session::new(now, outcome));
-        p.round_trip = Some(round_trip);
+        if !after_outage || p.round_trip.is_none() {
+            p.round_trip = Some(round_trip);
+        }
         let Origin { from, at } = place.1;
         let mut proven = false;
         if let Some(way) = p.way_back(place.0, from) {
@@ -431,13 +434,10 @@ impl Sessions {
             // Another copy of the same try.
             return Some(HandshakeOut { len, to: Some(address), from, peer: Some(peer) });
         }
-        let tries = p.tries;
+        p.next_try = now + p.wait(self.entropy.next_u64());
+        let (tries, notice) = (p.tries, p.is_worth_notice());
         p.tries = tries.saturating_add(1);
-        // Copies that leave before the answer can come fill a slow way with further answers.
-        let least =
-            p.round_trip.filter(|round_trip| *round_trip >= RETRY_MAX).map_or(Span::ZERO, |at| at.min(RETRY_SLOW));
-        p.next_try = now + back_off(tries, self.entropy.next_u64()).max(least);
-        if tries >= NO_ANSWER_TRIES && (tries - NO_ANSWER_TRIES).is_multiple_of(NO_ANSWER_REPEAT) {
+        if notice {
             self.report(SessionEvent::NoAnswer { peer, address, tries });
         }
         Some(HandshakeOut { len, to: Some(address), from, peer: Some(peer) })
@@ -450,11 +450,4 @@ fn finish(message: &[u8], cookie: Option<[u8; MAC_LEN]>, buf: &mut [u8]) -> usiz
     head.copy_from_slice(message);
     tail[..MAC_LEN].copy_from_slice(&cookie.map_or([0; MAC_LEN], |c| mac2(&c, message)));
     message.len() + MAC_LEN
-}
-
-/// How long to wait after the sending that followed `tries` others: doubling, capped, and shortened by up to a
-/// quarter so that many nodes do not call in step after an outage.
-fn back_off(tries: u32, draw: u64) -> Span {
-    let full = RETRY_FIRST.times(1 << tries.min(8)).min(RETRY_MAX);
-    full.saturating_sub(full.scale(draw % 1024, 4 * 1024))
 }

@@ -53,6 +53,11 @@ pub const RETRY_FIRST: Span = Span::from_millis(250);
 pub const RETRY_MAX: Span = Span::from_secs(1);
 /// The least wait between two sendings where the last handshake took that long or longer.
 pub const RETRY_SLOW: Span = Span::from_secs(2);
+/// A peer that was reached before and left so many sendings unanswered, for some 17 s, is behind an outage: from then on the wait is
+/// the last handshake's duration, within [`RETRY_FIRST`] and [`RETRY_MAX`] ...
+pub const OUTAGE_TRIES: u32 = 20;
+/// ... until so many were sent, for 9 minutes at the shortest wait: an absent peer is not called four times a second for ever.
+pub const OUTAGE_TRIES_END: u32 = 2_500;
 /// A first message is sent again unchanged for this long, then a fresh one replaces it. Also the longest
 /// round trip over which a handshake completes.
 pub const INIT_LIFETIME: Span = Span::from_secs(20);
@@ -68,7 +73,7 @@ pub const NO_ANSWER_TRIES: u32 = 5;
 /// First messages that are sent to an address remembered from before our start: they take 4 s, which is long enough for a
 /// peer that is there, and fewer than are worth telling the operator of.
 pub const RECALL_CALLS: u32 = 5;
-/// A notice follows after each further this many.
+/// A notice follows after each further this many, in an outage after as many more as calls are more frequent.
 pub const NO_ANSWER_REPEAT: u32 = 60;
 /// Lanes per peer and direction. Higher lane numbers are refused.
 pub const LANES_MAX: usize = 8;

@@ -4,8 +4,9 @@ use super::keys::Session;
 use super::mac::{Cookie, MacKeys};
 use super::window::Window;
 use super::{
-    ANSWERED_WAIT, CALLED_WAIT, COOKIE_LIFETIME, INIT_LIFETIME, LANES_MAX, OLD_SESSIONS_MAX, Origin, PeerKeys,
-    REJECT_AFTER, REJECT_AFTER_PACKETS, REKEY_AFTER, REKEY_AFTER_PACKETS, REKEY_RESPONDER_EXTRA,
+    ANSWERED_WAIT, CALLED_WAIT, COOKIE_LIFETIME, INIT_LIFETIME, LANES_MAX, NO_ANSWER_REPEAT, NO_ANSWER_TRIES,
+    OLD_SESSIONS_MAX, OUTAGE_TRIES, OUTAGE_TRIES_END, Origin, PeerKeys, REJECT_AFTER, REJECT_AFTER_PACKETS,
+    REKEY_AFTER, REKEY_AFTER_PACKETS, REKEY_RESPONDER_EXTRA, RETRY_FIRST, RETRY_MAX, RETRY_SLOW,
     SILENCE_BEFORE_HANDSHAKE, Way,
 };
 use snow::HandshakeState;
@@ -98,7 +99,7 @@ pub(super) struct Peer {
     pub(super) initiation: Option<Box<Initiation>>,
     /// First messages sent without an answer.
     pub(super) tries: u32,
-    /// How long the last handshake of ours took.
+    /// How long the last handshake of ours took that did not wait for the end of an outage.
     pub(super) round_trip: Option<Span>,
     /// No first message is sent before this.
     pub(super) next_try: Instant,
@@ -225,6 +226,32 @@ impl Peer {
     pub(super) fn repeat_at(&self) -> Instant {
         let answered = self.answered.as_ref().filter(|_| self.tries > 0);
         answered.map_or(self.next_try, |a| self.next_try.max(a.session.established + CALLED_WAIT))
+    }
+
+    /// The wait between two calls, shortened or not, if it was reached before and has left so many unanswered that an outage is why:
+    /// as long as an answer took.
+    pub(super) fn outage_wait(&self) -> Option<Span> {
+        let answered_in = self.round_trip.filter(|_| (OUTAGE_TRIES..OUTAGE_TRIES_END).contains(&self.tries))?;
+        Some(answered_in.clamp(RETRY_FIRST, RETRY_MAX))
+    }
+
+    /// How long to wait after a call that follows `tries` others: doubling up to a cap, or as an outage asks for. Shortened by up to a
+    /// quarter so that many nodes do not call in step.
+    pub(super) fn wait(&self, draw: u64) -> Span {
+        let shortened = |full: Span| full.saturating_sub(full.scale(draw % 1024, 4 * 1024));
+        if let Some(wait) = self.outage_wait() {
+            return shortened(wait);
+        }
+        // Copies that leave before the answer can come fill a slow way with further answers.
+        let least = self.round_trip.filter(|took| *took >= RETRY_MAX).map_or(Span::ZERO, |took| took.min(RETRY_SLOW));
+        shortened(RETRY_FIRST.times(1 << self.tries.min(8)).min(RETRY_MAX)).max(least)
+    }
+
+    /// Whether the call that follows `tries` others is worth a notice: the fifth, and then one a minute or so.
+    pub(super) fn is_worth_notice(&self) -> bool {
+        let in_outage = self.outage_wait().map_or(1, |wait| RETRY_MAX.as_nanos() / wait.as_nanos());
+        let beyond = self.tries.checked_sub(NO_ANSWER_TRIES);
+        beyond.is_some_and(|beyond| u64::from(beyond).is_multiple_of(u64::from(NO_ANSWER_REPEAT) * in_outage))
     }
 
     /// The peer's next deadline.

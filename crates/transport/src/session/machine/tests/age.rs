@@ -81,7 +81,46 @@ fn keys_expire_and_a_returning_link_carries_data_at_once() {
     while !w.send(0, b"x") {
         w.run(Span::from_millis(1));
     }
-    assert!(w.now.since(back) <= Span::from_millis(1_000 + 2 * 100), "{:?}", w.now.since(back));
+    assert!(w.now.since(back) <= RETRY_FIRST + Span::from_millis(100), "{:?}", w.now.since(back));
+    // The wait for the link's return is nothing that a later outage would be measured by.
+    assert_eq!(w.nodes[0].sessions.peers[0].round_trip, Some(Span::from_millis(100)));
+}
+
+/// Calls of node 0 in the minute that ends at second `until`.
+fn calls(w: &mut World, until: u64) -> usize {
+    w.run_to(Instant::from_secs(until - 60));
+    let before = w.count(0, kind::HANDSHAKE_INIT);
+    w.run_to(Instant::from_secs(until));
+    w.count(0, kind::HANDSHAKE_INIT) - before
+}
+
+/// A wait is shortened by an eighth on average.
+#[test]
+fn an_outage_is_called_into_as_often_as_answers_took_but_not_for_ever() {
+    // Answered in 100 ms, in 600 ms, in 3 s.
+    for (delay_ms, shortest_ms) in [(50, 250), (300, 600), (1_500, 1_000)] {
+        let mut w = World::new(Span::from_millis(delay_ms));
+        w.want(0);
+        w.run(Span::from_secs(8));
+        assert!(w.nodes[0].sessions.can_seal(w.now, 0));
+        w.fate = Box::new(|_, _, _| Vec::new());
+        let often = calls(&mut w, 300);
+        let each_ms = 60_000 / often;
+        assert!((shortest_ms * 3 / 4..=shortest_ms).contains(&each_ms), "{delay_ms} ms: every {each_ms} ms");
+        let told = w.nodes[0].events.iter().filter(|e| matches!(e, SessionEvent::NoAnswer { .. })).count();
+        assert!((2..=5).contains(&told), "told {told} times in three minutes");
+        let rarely = calls(&mut w, 3_600);
+        assert!(rarely <= if delay_ms == 1_500 { 32 } else { 80 }, "{delay_ms} ms: {rarely} calls in the last minute");
+    }
+}
+
+#[test]
+fn a_peer_that_was_never_reached_is_called_once_a_second() {
+    let mut w = World::new(MS50);
+    w.fate = Box::new(|_, _, _| Vec::new());
+    w.want(0);
+    let often = calls(&mut w, 120);
+    assert!((60..=80).contains(&often), "{often} calls in a minute");
 }
 
 #[test]
