@@ -65,7 +65,7 @@ impl Backend for AtRate {
     }
 }
 
-/// What was noted, by all tests of this thread.
+// What was noted, by all tests of this thread.
 thread_local!(static NOTES: std::cell::RefCell<Vec<String>> = const { std::cell::RefCell::new(Vec::new()) });
 
 fn notes() -> Vec<String> {
