@@ -234,8 +234,7 @@ fn announce(row: &Row) {
 
 /// One row as a line of text.
 fn line(r: &Row) -> String {
-    let value = r.value.map_or("-".into(), |v| format!("{v:.3}"));
-    let half = r.ci95.map_or(String::new(), |c| format!(" ±{c:.3}"));
+    let value = r.value.map_or("-".into(), |v| wavelane_report::human(v, r.ci95, &r.unit));
     let case: Vec<String> = r
         .case
         .iter()
@@ -245,7 +244,7 @@ fn line(r: &Row) -> String {
     let id = if STUDIES.iter().any(|study| study.id == r.id) { String::new() } else { format!("{} ", r.id) };
     let why = r.reason();
     let why = if why.is_empty() { String::new() } else { format!(": {why}") };
-    format!("{:<12} {id}{:<12}{case} {} = {value}{half} {}{why}", r.verdict.word(), r.stack, r.metric, r.unit)
+    format!("{:<12} {id}{:<12}{case} {} = {value}{why}", r.verdict.word(), r.stack, r.metric)
 }
 
 fn table(document: &StudyDocument, out: &Path) -> String {

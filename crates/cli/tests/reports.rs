@@ -134,7 +134,8 @@ fn compare_states_differences_and_ratios_with_intervals() {
     ]);
     let o = wavelane(&["compare", &a, &b, "--json"]);
     assert_eq!(o.status.code(), Some(0), "{}", err(&o));
-    assert!(err(&o).contains("is of another scenario"), "{}", err(&o));
+    let told = err(&o);
+    assert!(told.contains("is of another scenario") && told.contains("differs in air.forward.rate"), "{told}");
     let document: Value = serde_json::from_str(&out(&o)).unwrap();
     assert_eq!(document["format"], "wavelane-compare/1");
     let goodput = &document["differences"][0];

@@ -3,6 +3,7 @@
 //! A file becomes a [`Scenario`], plain typed data. What runs it is not known here.
 #![forbid(unsafe_code)]
 
+mod differences;
 mod error;
 mod model;
 mod parse;

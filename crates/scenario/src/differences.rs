@@ -1,0 +1,64 @@
+//! By which keys two scenarios differ.
+
+use crate::Scenario;
+use std::collections::{BTreeMap, BTreeSet};
+use toml::{Table, Value};
+
+impl Scenario {
+    /// The keys whose values differ between the two, seeds left out, in order: `air.forward.rate`. A key that only one of them
+    /// has is among them.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let (ours, theirs) = (keys(self), keys(other));
+        let all: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+        all.into_iter().filter(|key| ours.get(*key) != theirs.get(*key)).cloned().collect()
+    }
+}
+
+/// Every value with its dotted key; channels are named as `--set` names them.
+fn keys(scenario: &Scenario) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let table: Table = scenario.to_toml().parse().unwrap_or_default();
+    for (key, value) in &table {
+        match value {
+            _ if key == "seed" => {}
+            Value::Table(channels) if key == "channels" => walk(channels, "", &mut found),
+            value => note(value, key, &mut found),
+        }
+    }
+    found
+}
+
+fn walk(table: &Table, under: &str, found: &mut BTreeMap<String, String>) {
+    for (key, value) in table {
+        note(value, &if under.is_empty() { key.clone() } else { format!("{under}.{key}") }, found);
+    }
+}
+
+fn note(value: &Value, key: &str, found: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Table(table) => walk(table, key, found),
+        value => {
+            found.insert(key.to_owned(), value.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Scenario, Seed, Setting};
+    use std::path::Path;
+
+    #[test]
+    fn differing_keys_are_named_and_seeds_are_not() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/demo.toml");
+        let with = |settings: &[&str]| {
+            let settings: Vec<Setting> = settings.iter().map(|s| Setting::read(s).expect("a setting")).collect();
+            Scenario::load_with(&file, &settings).expect("the demo")
+        };
+        let demo = with(&[]);
+        assert!(demo.differences(&Scenario { seed: Seed(9), ..demo.clone() }).is_empty());
+        let other = with(&["air.forward.rate=\"5 Mbit/s\"", "duration=\"61 s\""]);
+        // The demo's way back is as the way forth.
+        assert_eq!(demo.differences(&other), ["air.forward.rate", "air.reverse.rate", "duration"]);
+    }
+}
