@@ -48,8 +48,8 @@ impl Aql {
     }
     /// An item whose airtime is estimated so is released.
     pub fn release(&mut self, queue: usize, estimate: Span) {
-        self.pending[queue] = self.pending[queue] + estimate;
-        self.total = self.total + estimate;
+        self.pending[queue] += estimate;
+        self.total += estimate;
     }
     /// An item is completed, whose estimate was this when it was released.
     pub fn complete(&mut self, queue: usize, estimate: Span) {
