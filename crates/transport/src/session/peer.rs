@@ -249,7 +249,7 @@ impl Peer {
 
     /// Whether the call that follows `tries` others is worth a notice: the fifth, and then one a minute or so.
     pub(super) fn is_worth_notice(&self) -> bool {
-        let in_outage = self.outage_wait().map_or(1, |wait| RETRY_MAX.as_nanos() / wait.as_nanos());
+        let in_outage = self.outage_wait().map_or(1, |wait| RETRY_MAX.as_nanos().div_ceil(wait.as_nanos()));
         let beyond = self.tries.checked_sub(NO_ANSWER_TRIES);
         beyond.is_some_and(|beyond| u64::from(beyond).is_multiple_of(u64::from(NO_ANSWER_REPEAT) * in_outage))
     }

@@ -108,7 +108,7 @@ fn an_outage_is_called_into_as_often_as_answers_took_but_not_for_ever() {
         let each_ms = 60_000 / often;
         assert!((shortest_ms * 3 / 4..=shortest_ms).contains(&each_ms), "{delay_ms} ms: every {each_ms} ms");
         let told = w.nodes[0].events.iter().filter(|e| matches!(e, SessionEvent::NoAnswer { .. })).count();
-        assert!((2..=5).contains(&told), "told {told} times in three minutes");
+        assert!((2..=7).contains(&told), "{delay_ms} ms: told {told} times in five minutes");
         let rarely = calls(&mut w, 3_600);
         assert!(rarely <= if delay_ms == 1_500 { 32 } else { 80 }, "{delay_ms} ms: {rarely} calls in the last minute");
     }
