@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
@@ -270,6 +270,30 @@ fn the_soft_limit_on_descriptors_is_raised() {
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     let words: Vec<&str> = line.split_whitespace().collect();
     assert!(words[3] == words[4] && words[3] != "64", "{line}");
+}
+
+/// What a server that is not run cannot read is its own loss, and it says so when it ends.
+#[test]
+fn a_server_tells_what_its_socket_dropped() {
+    let mut command = Command::new(WAVELANE);
+    command.args(["probe", "serve", "--listen", "127.0.0.1:0"]);
+    let (mut server, mut said) = Server::of(command);
+    let id = server.child.id().to_string();
+    let signal = |name: &str| Command::new("kill").args([name, id.as_str()]).status().unwrap().success();
+    assert!(signal("-STOP"));
+    let flood = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    // 24 MB, three times the largest buffer that it can have.
+    for _ in 0..400 {
+        flood.send_to(&[7; 60_000], &server.at).unwrap();
+    }
+    assert!(signal("-CONT") && signal("-INT"));
+    assert_eq!(server.child.wait().unwrap().code(), Some(130));
+    let mut text = String::new();
+    said.read_to_string(&mut text).unwrap();
+    let last = text.lines().last().unwrap();
+    let count = last.strip_prefix("dropped since the start: ").and_then(|rest| rest.split(' ').next());
+    assert!(count.is_some_and(|n| (200..=400).contains(&n.parse::<u32>().unwrap())), "{text}");
+    assert!(last.contains("net.core.rmem_max"), "{text}");
 }
 
 #[test]
