@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from os import PathLike
+from pathlib import Path
 
 __version__: str
 REPEAT_MAX: int
