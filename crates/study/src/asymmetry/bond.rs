@@ -144,7 +144,7 @@ fn peer_rows(seen: &[Seen], seconds: u64, case: &[(&str, Value)], beside: Beside
 pub(super) fn lab_tasks(edition: Edition) -> Vec<Task> {
     let (seconds, wanted, alone): (u64, &[&str], _) = match edition {
         Edition::Full => (60, &["equal", "lossy", "slow", "far", "flapping"], Some("tcp-bbr")),
-        Edition::Quick => (20, &["lossy"], None),
+        Edition::Quick => (15, &["lossy"], None),
     };
     let beside = Some(Beside { both: "mptcp", alone });
     let chosen = pairs(seconds).into_iter().filter(|pair| wanted.contains(&pair.name));

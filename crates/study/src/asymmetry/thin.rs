@@ -12,8 +12,8 @@ const COUNTED_S: f64 = 120.0;
 /// In the laboratory, which has them at the pace of clocks, in the quick edition. The start costs half a second, so that a shorter run
 /// makes the aim harder to reach; the echo has twice the fewest that count.
 const LAB_SECONDS: u64 = 35;
-/// A hundred echoes without load, whose median is asked for.
-const LAB_IDLE_SECONDS: u64 = 15;
+/// Fifty echoes without load, whose median is asked for.
+const LAB_IDLE_SECONDS: u64 = 10;
 /// Echoes count from this second on.
 const ECHO_FROM_S: f64 = 5.0;
 /// IP bits of a full packet over its payload, as TCP with timestamps carries it.
