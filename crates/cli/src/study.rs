@@ -217,7 +217,9 @@ fn draws(text: &str) -> Result<RangeInclusive<u64>, String> {
 /// Writes `STUDY.json` beside the records, whole or not at all.
 fn keep(out: &Path, document: &StudyDocument) -> Result<(), Failure> {
     let path = out.join(format!("{}.json", document.study));
-    wavelane_run::write_whole(&path, document.to_json()).map_err(|e| {
+    // A study of which nothing could run here has made no folder.
+    let written = std::fs::create_dir_all(out).and_then(|()| wavelane_run::write_whole(&path, document.to_json()));
+    written.map_err(|e| {
         Failure::refused(format!(
             "cannot write {}: {e}; use --out with a writable folder that has free space",
             path.display()

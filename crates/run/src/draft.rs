@@ -17,6 +17,8 @@ pub(crate) struct Draft {
 
 /// Between a Record's name and what makes its draft unique.
 const DRAFT: &str = ".draft-";
+/// The same of a Record that a draft replaces.
+const EARLIER: &str = ".earlier-";
 /// The file in a draft that its writer holds a lock on.
 pub(crate) const HELD: &str = "held";
 
@@ -50,6 +52,8 @@ pub const PICTURES: [&str; 5] = ["throughput", "echo_delay", "echo_cdf", "call_d
 
 /// Whether a run writes a file of this name into the Record's `folder`.
 fn is_ours(folder: &str, name: &str) -> bool {
+    // Left by a program that was killed while it wrote one whole.
+    let name = name.strip_prefix('.').and_then(|name| name.strip_suffix(".draft")).unwrap_or(name);
     let Some((stem, ending)) = name.rsplit_once('.') else { return false };
     let of_a_stack =
         || STACKS.iter().any(|(word, _)| stem.strip_prefix(word).is_some_and(|rest| rest.starts_with('-')));
@@ -168,23 +172,46 @@ impl Draft {
         });
         written.map_err(unwritable(&self.out.join(name)))
     }
-    /// Puts it in place; an earlier Record there is replaced. What others put there since it began is taken along.
+    /// Puts it in place; an earlier Record there is replaced. What others put there since it began is taken along. Whatever fails or ends
+    /// the program on the way, no file of others is removed, and the new Record stays whole somewhere.
     pub(crate) fn keep(mut self) -> Result<(), RunError> {
-        while let Some(found) = foreign(&self.out) {
-            let (from, to) = (self.out.join(&found), self.temporary.join(&found));
-            if to.exists() {
-                refuse_foreign(&self.out)?;
-            }
-            let folder = to.parent().map_or(Ok(()), std::fs::create_dir_all);
-            folder.and_then(|()| std::fs::rename(&from, &to)).map_err(unwritable(&from))?;
-        }
-        if self.out.exists() {
-            std::fs::remove_dir_all(&self.out).map_err(unwritable(&self.out))?;
-        }
+        // From here on it is no abandoned draft for anybody.
         std::fs::remove_file(self.temporary.join(HELD)).map_err(unwritable(&self.temporary))?;
-        std::fs::rename(&self.temporary, &self.out).map_err(unwritable(&self.out))?;
         self.kept = true;
-        Ok(())
+        let earlier = self.out.exists().then(|| self.earlier());
+        let moved = earlier.as_ref().map_or(Ok(()), |earlier| std::fs::rename(&self.out, earlier));
+        moved.map_err(|e| self.stuck(&e))?;
+        if let Err(error) = std::fs::rename(&self.temporary, &self.out) {
+            let _ = earlier.map(|earlier| std::fs::rename(earlier, &self.out));
+            return Err(self.stuck(&error));
+        }
+        let Some(earlier) = earlier else { return Ok(()) };
+        while let Some(found) = foreign(&earlier) {
+            let (from, to) = (earlier.join(&found), self.out.join(&found));
+            let free = to.symlink_metadata().is_err();
+            let folder = to.parent().map_or(Ok(()), std::fs::create_dir_all);
+            if !free || folder.and_then(|()| std::fs::rename(&from, &to)).is_err() {
+                let (out, from) = (self.out.display(), from.display());
+                let why = format!(
+                    "the record is in {out}, but {from}, which no run wrote, cannot be moved there: move it away"
+                );
+                return Err(RunError::Refused(why));
+            }
+        }
+        std::fs::remove_dir_all(&earlier).map_err(unwritable(&earlier))
+    }
+
+    /// Where an earlier Record waits while this one takes its place.
+    fn earlier(&self) -> PathBuf {
+        let name = self.temporary.file_name().unwrap_or_default().to_string_lossy().replacen(DRAFT, EARLIER, 1);
+        self.temporary.with_file_name(name)
+    }
+
+    fn stuck(&self, error: &std::io::Error) -> RunError {
+        let (out, temporary) = (self.out.display(), self.temporary.display());
+        RunError::Refused(format!(
+            "cannot put the record in {out}: {error}; it is whole in {temporary}: move it from there"
+        ))
     }
 }
 

@@ -68,6 +68,41 @@ fn what_others_put_there_during_a_run_is_taken_along() {
 }
 
 #[test]
+fn nothing_is_lost_where_a_file_of_others_cannot_be_taken_along() {
+    let place = Place::new("stuck");
+    let record = place.record();
+    let draft = Draft::begin(&record).unwrap();
+    draft.write("record.json", b"2").unwrap();
+    draft.write("log.txt", b"new").unwrap();
+    std::fs::write(record.join("aaa.txt"), "years").unwrap();
+    std::fs::remove_file(record.join("log.txt")).ok();
+    std::os::unix::fs::symlink("aaa.txt", record.join("log.txt")).unwrap();
+    let error = draft.keep().unwrap_err().to_string();
+    assert!(error.contains("log.txt, which no run wrote, cannot be moved there"), "{error}");
+    let read = |name: &str| std::fs::read_to_string(record.join(name)).unwrap_or_default();
+    assert_eq!((read("record.json"), read("aaa.txt"), read("log.txt")), ("2".into(), "years".into(), "new".into()));
+    let beside = std::fs::read_dir(&place.0).unwrap().flatten().find(|e| e.path() != record).unwrap().path();
+    assert!(beside.join("log.txt").is_symlink(), "{}", beside.display());
+}
+
+#[test]
+fn a_record_that_cannot_be_put_in_place_stays_whole() {
+    let place = Place::new("file");
+    let out = place.0.join("r");
+    let draft = Draft::begin(&out).unwrap();
+    draft.write("record.json", b"2").unwrap();
+    let temporary = draft.temporary.clone();
+    std::fs::write(&out, "a file meanwhile").unwrap();
+    // A directory takes no file's place.
+    let _ = std::fs::create_dir(draft.earlier());
+    std::fs::write(draft.earlier().join("full"), "").unwrap();
+    let error = draft.keep().unwrap_err().to_string();
+    assert!(error.contains("it is whole in"), "{error}");
+    assert_eq!(std::fs::read_to_string(temporary.join("record.json")).unwrap(), "2");
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "a file meanwhile");
+}
+
+#[test]
 fn a_link_is_followed_and_stays() {
     let place = Place::new("link");
     let record = place.record();

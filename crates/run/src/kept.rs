@@ -48,9 +48,15 @@ fn seal(record: &Path) -> Option<String> {
     Some(format!("{:016x}\n", fnv(std::fs::read(record.join("record.json")).ok()?)))
 }
 
-/// Without a seal the Record is believed if it agrees with its scenario.
+/// Seals the Record. Without a seal it is believed if it agrees with its scenario.
 pub(crate) fn write_seal(record: &Path) {
     let _ = seal(record).map(|seal| std::fs::write(seal_of(record), seal));
+}
+
+/// Whether a Record is not the one that was sealed. Of one that came from a cluster, or from a version without seals, there is none yet.
+fn is_edited(record: &Path) -> bool {
+    let sealed = wavelane_scenario::read_regular(&seal_of(record), SEAL_MAX).ok();
+    sealed.is_some_and(|sealed| Some(sealed) != seal(record))
 }
 
 /// What a sweep asks of the Record of a cell that was run before.
@@ -77,9 +83,7 @@ impl Wanted<'_> {
             return Err("the record is of another --repeat, and figures of a whole stack, such as \
                         wire_bytes_per_delivered_byte, are sums over all seeds that a record does not hold apart");
         }
-        // Of a Record that came from a cluster, or from a version without them, there is no seal yet.
-        let sealed = wavelane_scenario::read_regular(&seal_of(record), SEAL_MAX).ok();
-        if sealed.is_some_and(|sealed| Some(sealed) != seal(record)) || !self.agrees(&document, &cell.scenario) {
+        if is_edited(record) || !self.agrees(&document, &cell.scenario) {
             return Err("record.json was changed since it was written");
         }
         Ok(Some(document))
@@ -126,11 +130,11 @@ impl Wanted<'_> {
 }
 
 /// Makes room for the Records of the cells that are run. Of a folder without a Record what a run wrote goes; what others wrote is
-/// refused, here and where there is a Record.
+/// refused, here and where there is a Record. An edited Record goes at once: without its seal an interrupted sweep would believe it.
 pub(crate) fn make_room(records: impl Iterator<Item = PathBuf>) -> Result<(), RunError> {
     for record in records.filter(|record| record.exists()) {
         refuse_foreign(&record)?;
-        if !record.join("record.json").exists() {
+        if !record.join("record.json").exists() || is_edited(&record) {
             std::fs::remove_dir_all(&record).map_err(unwritable(&record))?;
         }
         let _ = std::fs::remove_file(seal_of(&record));

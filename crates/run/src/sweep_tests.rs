@@ -163,6 +163,10 @@ fn what_is_not_believed(out: &Path, cells: &[SweepCell], csv: &str, ran: &dyn Fn
     };
     edit(0, "\"goodput_bps\": ", "\"goodput_bps\": 9");
     again("was changed since it was written");
+    // Nor is it when the sweep that found it out is interrupted before its turn.
+    edit(0, "\"goodput_bps\": ", "\"goodput_bps\": 9");
+    crate::kept::make_room(std::iter::once(record(0))).unwrap();
+    assert_eq!((go(out, "go", rates).unwrap().0.as_str(), ran()), (csv, 2));
     // Without its seal a document still agrees with its scenario.
     edit(1, "\"seed\": 2", "\"seed\": 7");
     std::fs::remove_file(crate::kept::seal_of(&record(1))).unwrap();

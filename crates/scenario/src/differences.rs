@@ -10,33 +10,26 @@ impl Scenario {
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let (ours, theirs) = (keys(self), keys(other));
         let all: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
-        all.into_iter().filter(|key| ours.get(*key) != theirs.get(*key)).cloned().collect()
+        all.into_iter().filter(|key| ours.get(*key) != theirs.get(*key)).map(|key| plain(key)).collect()
     }
 }
 
-/// Every value with its dotted key; channels are named as `--set` names them.
+/// A channel's key as `--set` may name it.
+fn plain(key: &str) -> String {
+    key.strip_prefix("channels.").unwrap_or(key).to_owned()
+}
+
+/// Every value with its dotted key.
 fn keys(scenario: &Scenario) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let table: Table = scenario.to_toml().parse().unwrap_or_default();
-    for (key, value) in &table {
-        match value {
-            _ if key == "seed" => {}
-            Value::Table(channels) if key == "channels" => walk(channels, "", &mut found),
-            value => note(value, key, &mut found),
-        }
-    }
+    table.iter().filter(|(key, _)| *key != "seed").for_each(|(key, value)| note(value, key, &mut found));
     found
-}
-
-fn walk(table: &Table, under: &str, found: &mut BTreeMap<String, String>) {
-    for (key, value) in table {
-        note(value, &if under.is_empty() { key.clone() } else { format!("{under}.{key}") }, found);
-    }
 }
 
 fn note(value: &Value, key: &str, found: &mut BTreeMap<String, String>) {
     match value {
-        Value::Table(table) => walk(table, key, found),
+        Value::Table(table) => table.iter().for_each(|(word, value)| note(value, &format!("{key}.{word}"), found)),
         value => {
             found.insert(key.to_owned(), value.to_string());
         }

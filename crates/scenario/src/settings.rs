@@ -37,19 +37,27 @@ impl Setting {
     }
 }
 
-/// A key without the named table that may be left out.
-fn short(key: &str) -> &str {
-    NAMED.iter().find_map(|table| key.strip_prefix(table)?.strip_prefix('.')).unwrap_or(key)
+/// The named table of a key, if it says so, and the rest.
+fn parted(key: &str) -> (Option<&str>, &str) {
+    let rest = |table: &&'static str| Some((Some(*table), key.strip_prefix(*table)?.strip_prefix('.')?));
+    NAMED.iter().find_map(|table| rest(table)).unwrap_or((None, key))
+}
+
+/// Both keys without their named tables, if those do not differ: `channels.x.rate` is not `flows.x.rate`, and `x.rate` may be either.
+fn comparable<'a>(one: &'a str, other: &'a str) -> Option<(&'a str, &'a str)> {
+    let ((table, one), (other_table, other)) = (parted(one), parted(other));
+    (table == other_table || table.is_none() || other_table.is_none()).then_some((one, other))
 }
 
 /// Whether two keys are the same, one of them perhaps with its named table.
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
-    short(one) == short(other)
+    comparable(one, other).is_some_and(|(one, other)| one == other)
 }
 
 /// Whether `key` is `table` or lies in it: setting `table` later takes the place of what was set for `key`.
 pub(crate) fn lies_in(key: &str, table: &str) -> bool {
-    short(key).strip_prefix(short(table)).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    let rest = comparable(key, table).and_then(|(key, table)| key.strip_prefix(table));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Refuses settings of which a later one takes an earlier one's place.

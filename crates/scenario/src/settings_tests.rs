@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::Setting;
+use super::{is_same, lies_in};
 use crate::{App, Quantity, Scenario};
 use std::path::Path;
 
@@ -76,4 +77,12 @@ fn a_name_of_two_kinds_wants_its_table() {
     let both = [Setting::read("page.size=1 MB").unwrap()];
     let error = Scenario::parse_with(&text, Path::new("."), &both).unwrap_err().to_string();
     assert!(error.contains("write channels.page.size or flows.page.size"), "{error}");
+}
+
+#[test]
+fn keys_of_different_tables_are_different_keys() {
+    assert!(is_same("x.rate", "channels.x.rate") && is_same("flows.x.rate", "x.rate"));
+    assert!(!is_same("channels.x.rate", "flows.x.rate"));
+    assert!(lies_in("channels.x.forward.rate", "x.forward") && !lies_in("channels.x.rate", "flows.x"));
+    assert!(!lies_in("x.forward.rates", "x.forward.rate"));
 }

@@ -88,7 +88,6 @@ impl Wifi {
             queue: config.queue,
             rts_threshold: config.rts_threshold,
             aggregate: config.aggregate,
-            deepest_ring: config.queues.values().map(|queue| queue.ring as usize).filter(|ring| *ring > 0).max(),
             overhead: config.overhead(),
             lone: aggregate::lone_octets(phy),
             kinds,

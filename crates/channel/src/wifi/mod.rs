@@ -140,8 +140,6 @@ pub struct Wifi {
     queue: usize,
     rts_threshold: usize,
     aggregate: Option<Aggregate>,
-    /// Frames of the deepest ring of a station, if one has a ring.
-    deepest_ring: Option<usize>,
     /// Bytes of MAC header, FCS and LLC/SNAP around each frame.
     overhead: usize,
     /// Bytes more around one that goes alone.
@@ -253,11 +251,13 @@ impl Wifi {
     pub fn marked(&self, station: usize) -> u64 {
         self.contenders[self.kinds_of(station)].iter().filter_map(|c| Some(c.stage.as_ref()?.marked())).sum()
     }
-    /// Frames that one transmission may hold, or the deepest ring, of those that may wait: with so many waiting, more would
-    /// change nothing.
-    pub fn largest_burst(&self) -> usize {
+    /// Frames that one transmission of a station may hold, or its ring unless airtime limits keep that shorter, of those that may wait:
+    /// with so many waiting, more would change nothing.
+    pub fn largest_burst(&self, station: usize) -> usize {
         let burst = self.aggregate.map_or(1, |aggregate| usize::from(aggregate.frames).min(self.queue));
-        self.deepest_ring.map_or(burst, |ring| burst.max(ring + 1))
+        let stage = self.contenders[station * self.kinds].stage.as_ref();
+        let ring = stage.filter(|_| self.stations[station].aql.is_none()).map_or(0, |stage| stage.ring());
+        if ring > 0 { burst.max(ring + 1) } else { burst }
     }
     /// Airtime that a station's ring has pending for a receiver in a category, under airtime queue limits, and in all.
     pub fn airtime_pending(&self, station: usize, to: usize, category: Category) -> Option<(Span, Span)> {

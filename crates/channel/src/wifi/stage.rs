@@ -147,6 +147,10 @@ impl Stage {
             turns.credit[to] -= airtime.as_nanos() as i64;
         }
     }
+    /// Frames of the ring behind it, 0 for none.
+    pub(super) fn ring(&self) -> usize {
+        self.ring
+    }
     /// Whether a ring is behind it.
     pub(super) fn has_ring(&self) -> bool {
         self.ring > 0

@@ -99,7 +99,7 @@ impl Medium {
             Self::Cable(_) => 0,
             Self::Wifi(wifi) => {
                 let waiting = wifi.waiting_in(station, Category::BestEffort);
-                wifi.largest_burst().max(super::radio::BACKLOG).saturating_sub(waiting)
+                wifi.largest_burst(station).max(super::radio::BACKLOG).saturating_sub(waiting)
             }
         }
     }

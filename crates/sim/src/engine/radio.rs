@@ -149,9 +149,10 @@ impl Engine {
         let Some(sources) = self.channels[channel].sources.get(station).copied() else { return };
         for flow in sources.into_iter().flatten() {
             let missing = match &self.channels[channel].medium {
-                Medium::Wifi(wifi) => {
-                    wifi.largest_burst().max(BACKLOG).saturating_sub(wifi.waiting_in(station, self.category_of(flow)))
-                }
+                Medium::Wifi(wifi) => wifi
+                    .largest_burst(station)
+                    .max(BACKLOG)
+                    .saturating_sub(wifi.waiting_in(station, self.category_of(flow))),
                 Medium::Cable(_) => 0,
             };
             for _ in 0..missing {
