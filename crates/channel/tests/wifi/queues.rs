@@ -256,3 +256,18 @@ fn impossible_queues_are_refused() {
     crowd.queues.insert(0, fq_codel(false));
     assert_eq!(crowd.check(), Ok(()));
 }
+
+/// A ring is its own station's: others need not offer as much, nor does the one whose ring is kept short.
+#[test]
+fn only_a_station_with_an_unlimited_ring_is_offered_as_much() {
+    let room = |aql| {
+        let queue = StationQueue { ring: 1_000, aql, ..fq_codel(true) };
+        let wifi = Wifi::new(Seed(4), "air", &access_point(Some(queue), &[30, 6], 16)).unwrap();
+        [wifi.largest_burst(0), wifi.largest_burst(1)]
+    };
+    let (ring, limited) = (room(None), room(Some(AqlTerms::default())));
+    assert!(
+        ring[0] == 1_001 && ring[1] < 100 && limited[0] == ring[1] && limited[1] == ring[1],
+        "{ring:?} {limited:?}"
+    );
+}
