@@ -27,7 +27,11 @@ pub(crate) fn place(target: &str, out: Option<&Path>) -> Result<PathBuf, Failure
     }
     refuse_foreign(place)?;
     wavelane_run::check_writable(place).map_err(Failure::refused)?;
-    wavelane_run::resolved(place).map_err(Failure::refused)
+    let place = wavelane_run::resolved(place).map_err(Failure::refused)?;
+    // The record is written beside its place first.
+    let beside = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    wavelane_run::check_writable(beside).map_err(Failure::refused)?;
+    Ok(place)
 }
 
 /// Refuses a directory that holds what no probe wrote: a new record there would take its place.
@@ -52,11 +56,12 @@ pub(crate) fn keep(
     place: &Path,
 ) -> Result<(), Failure> {
     document.record = place.display().to_string();
+    // A name of its own: what others call NAME.part is theirs.
     let mut draft = place.to_path_buf().into_os_string();
-    draft.push(".part");
+    draft.push(format!(".part-{:x}-{:x}", std::process::id(), wall_clock_ns()));
     let draft = PathBuf::from(draft);
-    refuse_foreign(place)?;
     let result = write(&draft, document, measured, rerun).and_then(|()| {
+        refuse_foreign(place).map_err(|e| e.line)?;
         if place.exists() {
             std::fs::remove_dir_all(place).map_err(|e| e.to_string())?;
         }
@@ -80,9 +85,14 @@ fn free(target: &str) -> Result<PathBuf, Failure> {
     free.ok_or_else(|| Failure::refused("there are too many records of this target: choose a place with --out"))
 }
 
+fn wall_clock_ns() -> u128 {
+    std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos())
+}
+
 fn write(dir: &Path, document: &ProbeDocument, measured: &Measurement, rerun: &str) -> Result<(), String> {
-    let _ = std::fs::remove_dir_all(dir);
-    std::fs::create_dir_all(dir.join("series")).map_err(|e| e.to_string())?;
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.map_or(Ok(()), std::fs::create_dir_all).map_err(|e| e.to_string())?;
+    std::fs::create_dir(dir).and_then(|()| std::fs::create_dir(dir.join("series"))).map_err(|e| e.to_string())?;
     let put = |name: &str, text: String| std::fs::write(dir.join(name), text).map_err(|e| format!("{name}: {e}"));
     put("probe.json", document.to_json())?;
     let facts = serde_json::to_string_pretty(&wavelane_run::host_facts()).map_err(|e| e.to_string())?;
