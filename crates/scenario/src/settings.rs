@@ -40,7 +40,7 @@ impl Setting {
 /// The named table of a key, if it says so, and the rest.
 fn parted(key: &str) -> (Option<&str>, &str) {
     let rest = |table: &&'static str| Some((Some(*table), key.strip_prefix(*table)?.strip_prefix('.')?));
-    NAMED.iter().find_map(|table| rest(table)).unwrap_or((None, key))
+    NAMED.iter().find_map(rest).unwrap_or((None, key))
 }
 
 /// Both keys without their named tables, if those do not differ: `channels.x.rate` is not `flows.x.rate`, and `x.rate` may be either.
