@@ -190,6 +190,10 @@ fn unparsed(error: &clap::Error) -> Outcome {
 }
 
 fn command(command: Command) -> Outcome {
+    // What takes long, or makes something, says so before and not after.
+    if matches!(command, Command::Run(_) | Command::Study(_) | Command::Sweep(_) | Command::Init(_)) {
+        closed()?;
+    }
     match command {
         Command::Run(args) => run::run(&args),
         Command::Study(args) => study::study(&args),
