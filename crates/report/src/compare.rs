@@ -308,13 +308,15 @@ impl Comparison {
     fn findings(&self, record: usize) -> Option<String> {
         let of_record = self.differences.iter().filter(|d| d.record == record);
         let ratios: Vec<_> = of_record.filter_map(|d| Some((d, d.ratio?, d.ratio?.interval?))).collect();
-        let apart = ratios.iter().filter(|(_, _, (low, high))| *low > 1.0 || *high < 1.0);
+        let mut apart: Vec<_> = ratios.iter().filter(|(_, _, (low, high))| *low > 1.0 || *high < 1.0).collect();
+        // The largest differences first: the sentence has room for few.
+        apart.sort_by(|(_, a, _), (_, b, _)| b.value.ln().abs().total_cmp(&a.value.ln().abs()));
         let say = |(d, ratio, _): &(&Difference, Estimate, _)| {
             let figure = FIGURES[d.figure].head.rsplit_once(' ').map_or("", |(figure, _)| figure);
             let part = if self.is_partial(d) { ", of some runs only" } else { "" };
             format!("{} {}: {figure} x {}{part}", d.stack, d.flow, estimate(*ratio, 1.0, false))
         };
-        let said: Vec<String> = apart.map(say).collect();
+        let said: Vec<String> = apart.into_iter().map(say).collect();
         let beyond = match said.len() {
             0..=FINDINGS_MAX => String::new(),
             n => format!("; and {} more", n - FINDINGS_MAX),
@@ -401,7 +403,10 @@ impl Comparison {
         let page = Page {
             title: "Records compared".into(),
             headline: if findings.is_empty() { self.how().into() } else { findings.join(" ") },
-            sentences: names.chain((!findings.is_empty()).then(|| self.how().into())).collect(),
+            sentences: names
+                .chain((!findings.is_empty()).then(|| self.how().into()))
+                .chain((!drawn.is_empty()).then(|| LEGENDS.into()))
+                .collect(),
             charts: Vec::new(),
             tables: tables.filter(|table| !table.rows.is_empty()).collect(),
             rerun: format!("wavelane compare {}", self.names.join(" ")),
@@ -410,6 +415,8 @@ impl Comparison {
     }
 }
 
+/// How to read the pictures.
+const LEGENDS: &str = "In the pictures a curve's name begins with its record's letter.";
 /// Said of two records without a flow of the same name under the same stack.
 const NOTHING: &str = "nothing to compare: no stack has a flow of the same name in both";
 
