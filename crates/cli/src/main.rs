@@ -26,6 +26,7 @@ mod trace;
 
 use clap::{Parser, Subcommand};
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use wavelane_daemon::commands;
 use wavelane_run::Verdict;
@@ -147,6 +148,14 @@ pub(crate) fn closed() -> Result<(), Failure> {
         }
         false => Ok(()),
     }
+}
+
+/// Writes a file whole or not at all.
+pub(crate) fn write_whole(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
+    wavelane_run::write_whole(path, content).map_err(|e| {
+        let path = path.display();
+        Failure::refused(format!("cannot write {path}: {e}; use --out with a writable folder that has free space"))
+    })
 }
 
 /// That standard output takes no more.

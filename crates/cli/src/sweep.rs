@@ -6,7 +6,7 @@ use crate::run::{Place, failure, jobs};
 use crate::{EXIT_INCONCLUSIVE, Failure, Outcome, cluster, interrupt, print};
 use clap::Args;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use wavelane_report::parquet;
 use wavelane_run::{
     Count, Progress, REPEAT_MAX, RunError, RunHooks, SweepCell, SweepOptions, Verdict, shell, sweep_table,
@@ -62,17 +62,6 @@ pub(crate) struct SweepArgs {
     /// Show the report in the desktop's browser (xdg-open).
     #[arg(long)]
     open: bool,
-}
-
-/// Writes a file whole or not at all.
-fn write(out: &Path, name: &str, content: impl AsRef<[u8]>) -> Result<(), Failure> {
-    let path = out.join(name);
-    wavelane_run::write_whole(&path, content).map_err(|e| {
-        Failure::refused(format!(
-            "cannot write {}: {e}; use --out with a writable folder that has free space",
-            path.display()
-        ))
-    })
 }
 
 fn document(args: &SweepArgs, axes: &[Axis], cells: &[SweepCell]) -> String {
@@ -177,9 +166,9 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
     })?;
     let table = sweep_table(&plan.axes, &done);
     let document = document(args, &plan.axes, &done);
-    write(&args.out, "sweep.csv", table.csv())?;
-    write(&args.out, "sweep.parquet", parquet(&table).map_err(Failure::refused)?)?;
-    write(&args.out, "sweep.json", &document)?;
+    crate::write_whole(&args.out.join("sweep.csv"), table.csv())?;
+    crate::write_whole(&args.out.join("sweep.parquet"), parquet(&table).map_err(Failure::refused)?)?;
+    crate::write_whole(&args.out.join("sweep.json"), &document)?;
     let title = &cells[0].scenario.title;
     let title = if title.is_empty() { &options.name } else { title };
     let page = wavelane_report::render_sweep(&args.out, title, &plan.axes, &done, &again).map_err(Failure::refused)?;

@@ -170,47 +170,31 @@ enum Task {
 impl Task {
     /// Its rows, once `take` has its cells.
     fn rows(&self, plan: &Plan, edition: Edition, take: Take<'_>) -> Result<Option<Vec<Row>>, StudyError> {
-        let repeat = plan.repeat;
+        let cell = |name, text| Cell {
+            study: ID,
+            name,
+            text,
+            repeat: plan.repeat,
+            own: None,
+            captures: CaptureExtent::Headers,
+        };
         let loss = match self {
             Self::Loss(loss) => loss,
             Self::Unsplit(case) => {
                 let text = packet::scenario_text(case, edition);
-                let document = take(&Cell {
-                    study: ID,
-                    name: case.name,
-                    text: &text,
-                    repeat,
-                    own: None,
-                    captures: CaptureExtent::Headers,
-                })?;
+                let document = take(&cell(case.name, &text))?;
                 return Ok(document.map(|document| packet::rows(case, &document)));
             }
         };
         let text = scenario_text(loss, plan);
-        let Some(document) = take(&Cell {
-            study: ID,
-            name: loss.name,
-            text: &text,
-            repeat,
-            own: None,
-            captures: CaptureExtent::Headers,
-        })?
-        else {
+        let Some(document) = take(&cell(loss.name, &text))? else {
             return Ok(None);
         };
         let mut rows = judge::cell(loss, &document, edition);
         if edition == Edition::Full {
             let text = quic::scenario_text(loss, plan);
             let name = format!("quic-{}", loss.name);
-            let Some(own) = take(&Cell {
-                study: ID,
-                name: &name,
-                text: &text,
-                repeat,
-                own: None,
-                captures: CaptureExtent::Headers,
-            })?
-            else {
+            let Some(own) = take(&cell(&name, &text))? else {
                 return Ok(None);
             };
             rows.extend(quic::rows(loss, &document, &own));
