@@ -231,12 +231,8 @@ fn announce(row: &Row) {
 /// One row as a line of text.
 fn line(r: &Row) -> String {
     let value = r.value.map_or("-".into(), |v| wavelane_report::human(v, r.ci95, &r.unit));
-    let case: Vec<String> = r
-        .case
-        .iter()
-        .map(|(k, v)| format!("{k} {}", v.as_str().map_or_else(|| v.to_string(), str::to_owned)))
-        .collect();
-    let case = if case.is_empty() { String::new() } else { format!(" [{}]", case.join(", ")) };
+    let case = r.case_words();
+    let case = if case.is_empty() { case } else { format!(" [{case}]") };
     let id = if STUDIES.iter().any(|study| study.id == r.id) { String::new() } else { format!("{} ", r.id) };
     let why = r.reason();
     let why = if why.is_empty() { String::new() } else { format!(": {why}") };

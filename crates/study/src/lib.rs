@@ -27,6 +27,7 @@ mod simulator_speed;
 #[cfg(test)]
 mod studies_tests;
 mod tcp_interop;
+mod words;
 
 pub use document::{Edition, Row, STUDIES_FORMAT, STUDY_FORMAT, StudiesDocument, StudyDocument};
 pub use page::report;

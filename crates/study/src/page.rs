@@ -1,7 +1,7 @@
 //! A study's document as a page: which pictures of which rows.
 
 use crate::document::{Edition, Row, StudyDocument};
-use serde_json::Value;
+use crate::words::{name, title};
 use std::path::{Path, PathBuf};
 use wavelane_measure::mean;
 use wavelane_report::{Chart, ReportError, Spread, SpreadRow, StudyPage, human, render_study};
@@ -37,7 +37,7 @@ fn cells(row: &Row) -> [String; 6] {
     let number = |v: Option<f64>, half| v.map(|v| human(v, half, &row.unit));
     [
         row.stack.clone(),
-        of_experiment(row, case_words(row)),
+        of_experiment(row, row.case_words()),
         row.metric.clone(),
         number(row.value, row.ci95).unwrap_or("-".into()),
         number(row.bound, None).unwrap_or_default(),
@@ -52,11 +52,6 @@ fn of_experiment(row: &Row, case: String) -> String {
     } else {
         format!("{} {case}", row.id).trim_end().to_owned()
     }
-}
-
-fn case_words(row: &Row) -> String {
-    let case = |(k, v): (&String, &Value)| format!("{k} {}", v.as_str().map_or_else(|| v.to_string(), str::to_owned));
-    row.case.iter().map(case).collect::<Vec<_>>().join(", ")
 }
 
 /// Most claims that are said at the top; the table has them all.
@@ -88,9 +83,9 @@ fn sentences(document: &StudyDocument) -> Vec<String> {
     // Failures first, then claims over all cases.
     claims.sort_by_key(|row| (row.verdict != Verdict::Fail, !row.case.is_empty()));
     let say = |row: &&&Row| {
-        let case = if row.case.is_empty() { String::new() } else { format!(" ({})", case_words(row)) };
+        let case = if row.case.is_empty() { String::new() } else { format!(" ({})", row.case_words()) };
         let value = row.value.map_or("none".into(), |v| human(v, row.ci95, &row.unit));
-        format!("{}: {}{case}, {} {value}; {}", row.verdict.word(), row.stack, row.metric, row.reason())
+        format!("{}: {}, {}{case}: {value}; {}", row.verdict.word(), name(&row.metric), row.stack, row.reason())
     };
     said.extend(claims.iter().take(SAID_MAX).map(say));
     if claims.len() > SAID_MAX {
@@ -121,7 +116,7 @@ fn spreads(document: &StudyDocument) -> Vec<Spread> {
             spread.series.push(row.stack.clone());
             spread.series.len() - 1
         });
-        let words = if row.case.is_empty() { "all cases".to_owned() } else { case_words(row) };
+        let words = if row.case.is_empty() { "all cases".to_owned() } else { row.case_words() };
         let label = if several { format!("{words}, {}", row.backend) } else { words };
         let place = spread.rows.iter().position(|r| r.label == label).unwrap_or_else(|| {
             spread.rows.push(SpreadRow { label, points: Vec::new(), bound: None });
@@ -135,30 +130,6 @@ fn spreads(document: &StudyDocument) -> Vec<Spread> {
     all.truncate(SPREADS_MAX);
     all.iter_mut().for_each(|spread| spread.title = title(&spread.title));
     all
-}
-
-/// A metric as a picture's title, with the key by which the tables name it.
-fn title(metric: &str) -> String {
-    let words = match metric {
-        "goodput_bps" => "Goodput",
-        "goodput_ratio" => "Goodput over the rival's",
-        "limit_share" => "Share of what the link can deliver",
-        "rtt_p50_ms" => "Echo delay, median",
-        "rtt_p95_ms" => "Echo delay, 95th percentile",
-        "rtt_p99_ms" => "Echo delay, 99th percentile",
-        "age_p95_ms" => "Age of the bytes, 95th percentile",
-        "first_byte_ms" => "Small bodies, time to the first byte",
-        "total_ms" => "Small bodies, time to the last byte",
-        "total_kbps" => "Throughput of all nodes",
-        "loss_percent" => "Loss",
-        "kept_share" => "What the rival keeps of its goodput beside its own kind",
-        "of_without" => "The figure over that without the mechanism",
-        "delay_without_over_with" => "Delay without the mechanism over that with it",
-        "cpu_s_per_gb" => "Processor time per GB",
-        "sim_s_per_cpu_s" => "Simulated seconds per processor second",
-        _ => return metric.to_owned(),
-    };
-    format!("{words} ({metric})")
 }
 
 /// The charts a study of this name has.
@@ -289,12 +260,12 @@ mod tests {
         let document = StudyDocument::new("x", Edition::Quick, 1, rows);
         let said = sentences(&document);
         assert_eq!(said[0], "Of 3 judged rows 2 pass, 1 fail.");
-        assert_eq!(said[1], "fail: wavelane (loss 5 %), goodput_bps 9 Mbit/s; the reason");
-        assert_eq!(said[2], "pass: wavelane, goodput_bps 3.53 Gbit/s; the reason");
+        assert_eq!(said[1], "fail: Goodput, wavelane (loss 5 %): 9 Mbit/s; the reason");
+        assert_eq!(said[2], "pass: Goodput, wavelane: 3.53 Gbit/s; the reason");
         assert_eq!(said.len(), 3);
         let judged = vec![row("none", "wavelane", 18.4e6, Verdict::Pass), row("none", "tcp-bbr", 1.0, Verdict::Info)];
         let only = sentences(&StudyDocument::new("x", Edition::Quick, 1, judged));
-        assert_eq!(only[1..], ["pass: wavelane (loss none), goodput_bps 18.4 Mbit/s; the reason"]);
+        assert_eq!(only[1..], ["pass: Goodput, wavelane (loss none): 18.4 Mbit/s; the reason"]);
         let drawn = spreads(&document);
         assert_eq!(drawn.len(), 1);
         assert_eq!(drawn[0].series, ["wavelane", "tcp-bbr"]);
