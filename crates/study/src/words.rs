@@ -41,13 +41,13 @@ fn spaced(key: &str) -> String {
 }
 
 /// A metric as a picture's title, with the key by which tables name it.
-pub fn title(metric: &str) -> String {
+pub(crate) fn title(metric: &str) -> String {
     let words = name(metric);
     if words.to_lowercase() == spaced(metric) { words } else { format!("{words} ({metric})") }
 }
 
 /// A metric in words.
-pub fn name(metric: &str) -> String {
+pub(crate) fn name(metric: &str) -> String {
     let words = match metric {
         "goodput_bps" => "Goodput",
         "goodput_ratio" => "Goodput over the rival's",

@@ -143,7 +143,7 @@ fn peer_rows(seen: &[Seen], seconds: u64, case: &[(&str, Value)], beside: Beside
 /// The pairs between kernels: a lossy one, and in the full edition all.
 pub(super) fn lab_tasks(edition: Edition) -> Vec<Task> {
     let (seconds, wanted, alone): (u64, &[&str], _) = match edition {
-        Edition::Full => (60, &["equal", "lossy", "slow", "far", "flapping"], Some("tcp-bbr")),
+        Edition::Full => (40, &["equal", "lossy", "slow", "far", "flapping"], Some("tcp-bbr")),
         Edition::Quick => (15, &["lossy"], None),
     };
     let beside = Some(Beside { both: "mptcp", alone });

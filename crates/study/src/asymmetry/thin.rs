@@ -189,7 +189,7 @@ impl Thin {
 /// The modem's row between kernels, beside a tunnel.
 pub(super) fn lab_tasks(edition: Edition) -> Vec<Task> {
     let modem = Thin { part: LAB, stacks: &[OURS, "boringtun-bbr"], seconds: LAB_SECONDS, ..MODEM };
-    let all = [modem, Thin { seconds: 125, stacks: &[OURS, "boringtun-bbr", "boringtun-cubic", "tcp-bbr"], ..modem }];
+    let all = [modem, Thin { seconds: 65, stacks: &[OURS, "boringtun-bbr", "boringtun-cubic", "tcp-bbr"], ..modem }];
     let chosen = if edition == Edition::Full { &all[1..] } else { &all[..1] };
     chosen.iter().map(|thin| thin.task()).collect()
 }
