@@ -176,7 +176,7 @@ pub const STUDIES: &[Study] = &[
     Study {
         id: gettys::ID,
         about: "one copy at home makes every ping wait for seconds: why, and how FQ-CoDel ends it; simulator and lab",
-        takes: ["4 min", "40 min"],
+        takes: ["4 min", "20 min"],
         backend: "lab",
         parts: &gettys::PARTS,
         stacks: &[],
@@ -185,7 +185,7 @@ pub const STUDIES: &[Study] = &[
     Study {
         id: latency::ID,
         about: "latency under load by queue: FQ-CoDel at 6 to 54 Mbit/s for Reno, CUBIC and BBR; simulator beside lab; the probe beside irtt",
-        takes: ["4 min", "60 min"],
+        takes: ["4 min", "25 min"],
         backend: "lab",
         parts: &latency::PARTS,
         stacks: &[],
@@ -203,7 +203,7 @@ pub const STUDIES: &[Study] = &[
     Study {
         id: asymmetry::ID,
         about: "thin ways back, steps of rate and delay, two lanes at once, a radio beside a modem, outages: gateways and TCP",
-        takes: ["5 min", "30 min"],
+        takes: ["5 min", "45 min"],
         backend: "sim",
         parts: &asymmetry::PARTS,
         stacks: &[],
