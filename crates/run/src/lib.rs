@@ -10,6 +10,7 @@ mod command;
 mod draft;
 mod drive;
 mod environment;
+mod extend;
 pub mod figures;
 mod judge;
 mod kept;

@@ -1,6 +1,6 @@
 //! The JSON document of a run, and reading a Record directory back.
 
-use crate::figures::FlowFigures;
+use crate::figures::{self, FlowFigures, RunTotals};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -137,6 +137,47 @@ pub struct StackResult {
     /// Per seed; absent where the gateways carry no packets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub packets: Vec<PacketFigures>,
+    /// Per seed: the sums that the figures of all seeds are made of. Absent in records that were written before there were any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<RunTotals>,
+}
+
+impl StackResult {
+    /// What one seed gave, if the record keeps each seed's sums.
+    pub(crate) fn of_seed(&self, seed: u64) -> Option<Self> {
+        fn of<T: Clone>(all: &[T], is_of: impl Fn(&T) -> bool) -> Vec<T> {
+            all.iter().filter(|one| is_of(one)).cloned().collect()
+        }
+        let runs = of(&self.runs, |r| r.seed == seed);
+        (runs.len() == 1).then(|| Self {
+            stack: self.stack.clone(),
+            flows: of(&self.flows, |f| f.seed == seed),
+            ways: of(&self.ways, |w| w.seed == seed),
+            radios: of(&self.radios, |r| r.seed == seed),
+            kernels: of(&self.kernels, |k| k.seed == seed),
+            packets: of(&self.packets, |p| p.seed == seed),
+            runs,
+            ..Self::default()
+        })
+    }
+    /// The results of several seeds as one, with the figures that are over all of them.
+    pub(crate) fn of_all(stack: &str, parts: Vec<Self>) -> Self {
+        let mut all = Self { stack: stack.to_owned(), ..Self::default() };
+        for part in parts {
+            all.flows.extend(part.flows);
+            all.ways.extend(part.ways);
+            all.radios.extend(part.radios);
+            all.kernels.extend(part.kernels);
+            all.packets.extend(part.packets);
+            all.runs.extend(part.runs);
+        }
+        all.wire_bytes_per_delivered_byte = figures::wire_bytes_per_delivered_byte(&all.runs);
+        all.repair_share = figures::repair_share(&all.runs);
+        all.cpu_s_per_gb = figures::seconds_per_gb(&all.runs, |r| r.cpu_s);
+        all.machine_s_per_gb = figures::seconds_per_gb(&all.runs, |r| r.machine_s);
+        all.inconclusive = all.runs.iter().find_map(|r| r.inconclusive.clone());
+        all
+    }
 }
 
 /// What was offered to one direction of a cable between gateways in one run.
