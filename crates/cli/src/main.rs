@@ -62,7 +62,7 @@ The gateway itself is the program wavelaned.";
 
 /// Makes TCP/IP work over bad links: run scenarios, judge them, set up gateways.
 #[derive(Parser)]
-#[command(name = "wavelane", version, after_help = EXAMPLES)]
+#[command(name = "wavelane", version = env!("WAVELANE_VERSION"), after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -223,6 +223,7 @@ fn command(command: Command) -> Outcome {
 
 fn main() -> ExitCode {
     interrupt::ignore_file_size_signal();
+    wavelane_run::built_of(env!("WAVELANE_COMMIT"));
     let outcome = match Cli::try_parse() {
         Ok(cli) => command(cli.command),
         Err(error) => unparsed(&error),

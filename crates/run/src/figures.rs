@@ -4,11 +4,12 @@ use crate::backend::{FlowRaw, KernelTcp, PacketsRaw, Probe, RadioRaw, StackRaw, 
 use crate::people;
 pub use crate::people::{VoiceFigures, WebFigures};
 use crate::record::{CategoryFigures, KernelFigures, PacketFigures, RadioFigures, WayFigures};
+use crate::schema::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wavelane_base::{Instant, Octets, Seed, Span};
 use wavelane_measure::{Timing, WARM_UP, mean_ci95, percentile, ranked_ms};
-use wavelane_scenario::{App, Flow, Scenario};
+use wavelane_scenario::{APPS, App, Flow, Scenario};
 
 /// The figures of one flow in one run.
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -16,6 +17,7 @@ pub struct FlowFigures {
     /// The flow's name.
     pub flow: String,
     /// Its application's word.
+    #[schemars(extend("enum" = words(APPS)))]
     pub app: String,
     /// The run's seed.
     pub seed: u64,

@@ -1,11 +1,12 @@
 //! The JSON document of a run, and reading a Record directory back.
 
 use crate::figures::{self, FlowFigures, RunTotals};
+use crate::schema::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use wavelane_scenario::Scenario;
+use wavelane_scenario::{CATEGORIES, STACKS, Scenario};
 
 /// The format's name and version in `record.json`.
 pub const RUN_FORMAT: &str = "wavelane-run/1";
@@ -58,17 +59,20 @@ impl Verdict {
 /// The JSON document of a run (`record.json`, and what `--json` prints). Keys stand in this order.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunDocument {
-    /// [`RUN_FORMAT`].
+    /// The format's name and version.
+    #[schemars(extend("const" = RUN_FORMAT))]
     pub format: String,
     /// The scenario file's stem.
     pub scenario: String,
     /// Its title.
     pub title: String,
     /// `sim` or `lab`.
+    #[schemars(extend("enum" = ["sim", "lab"]))]
     pub backend: String,
     /// The first seed.
     pub seed: u64,
     /// How many seeds, counting up from the first.
+    #[schemars(extend("minimum" = 1, "maximum" = crate::drive::REPEAT_MAX))]
     pub repeat: u32,
     /// The total over the checks.
     pub verdict: Verdict,
@@ -77,6 +81,7 @@ pub struct RunDocument {
     /// Clauses the backend honours nearly or not at all.
     pub clauses: Vec<ClauseNote>,
     /// Results by stack, in the scenario's order.
+    #[schemars(extend("minItems" = 1))]
     pub stacks: Vec<StackResult>,
     /// Verdicts, in the scenario's order.
     pub checks: Vec<CheckResult>,
@@ -90,6 +95,7 @@ pub struct RunDocument {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Omitted {
     /// Its word.
+    #[schemars(extend("enum" = words(STACKS)))]
     pub stack: String,
     /// Why.
     pub why: String,
@@ -101,6 +107,7 @@ pub struct ClauseNote {
     /// Where it stands in the file.
     pub clause: String,
     /// `approximated` or `omitted`.
+    #[schemars(extend("enum" = ["approximated", "omitted"]))]
     pub treatment: String,
     /// Why.
     pub why: String,
@@ -110,6 +117,7 @@ pub struct ClauseNote {
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StackResult {
     /// Its word.
+    #[schemars(extend("enum" = words(STACKS)))]
     pub stack: String,
     /// IP bytes offered to the bad channel over delivered bytes.
     pub wire_bytes_per_delivered_byte: Option<f64>,
@@ -186,6 +194,7 @@ pub struct WayFigures {
     /// The channel.
     pub channel: String,
     /// `forward` or `reverse`.
+    #[schemars(extend("enum" = ["forward", "reverse"]))]
     pub way: String,
     /// The run's seed.
     pub seed: u64,
@@ -249,12 +258,15 @@ pub struct RadioFigures {
     /// With bit errors: the share of data frames lost to them that were sent without error correction, of those that no
     /// other frame met.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maximum" = 1))]
     pub uncoded_loss: Option<f64>,
     /// The same of frames sent with error correction: its residual loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maximum" = 1))]
     pub coded_loss: Option<f64>,
     /// The share of these data frames that was sent with error correction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maximum" = 1))]
     pub coded_share: Option<f64>,
 }
 
@@ -262,6 +274,7 @@ pub struct RadioFigures {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CategoryFigures {
     /// Its word in files.
+    #[schemars(extend("enum" = words(CATEGORIES)))]
     pub category: String,
     /// IP bits that arrived, each hop counted.
     pub delivered_bps: f64,

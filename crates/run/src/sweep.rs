@@ -7,7 +7,8 @@ use crate::drive::{Count, JOBS_MAX, RunError, RunHooks, RunOptions, run};
 use crate::extend::{extend, more_of, remove_more, rest};
 use crate::figures::FlowFigures;
 use crate::kept::{Found, folder, found, kept, make_room, seal_of, write_seal};
-use crate::record::RunDocument;
+use crate::record::{RunDocument, Verdict};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -42,6 +43,57 @@ pub struct SweepCell {
     pub record: PathBuf,
     /// Its document.
     pub document: RunDocument,
+}
+
+/// The format's name and version in `sweep.json`.
+pub const SWEEP_FORMAT: &str = "wavelane-sweep/1";
+
+/// What `--json` prints of a sweep, and `sweep.json` holds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct SweepDocument {
+    /// The format's name and version.
+    #[schemars(extend("const" = SWEEP_FORMAT))]
+    pub format: String,
+    /// The scenario's file.
+    pub scenario: String,
+    /// `sim` or `lab`.
+    #[schemars(extend("enum" = ["sim", "lab"]))]
+    pub backend: String,
+    /// Seeds of each combination.
+    #[schemars(extend("minimum" = 1, "maximum" = crate::drive::REPEAT_MAX))]
+    pub repeat: u32,
+    /// What varies, the slowest first.
+    #[schemars(extend("minItems" = 1))]
+    pub axes: Vec<SweepAxis>,
+    /// Every combination.
+    #[schemars(extend("minItems" = 1))]
+    pub cells: Vec<SweepRecord>,
+    /// The table of all figures.
+    pub csv: String,
+    /// The same with types.
+    pub parquet: String,
+}
+
+/// A key that varies.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct SweepAxis {
+    /// As in `--set`.
+    pub key: String,
+    /// As in `--set`.
+    #[schemars(extend("minItems" = 1))]
+    pub values: Vec<String>,
+}
+
+/// One combination.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct SweepRecord {
+    /// The values, one per axis.
+    #[schemars(extend("minItems" = 1))]
+    pub values: Vec<String>,
+    /// Its Record, seen from the sweep's directory.
+    pub record: String,
+    /// The total over its checks.
+    pub verdict: Verdict,
 }
 
 /// Refuses a directory that holds something else.
