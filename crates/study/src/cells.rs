@@ -106,7 +106,7 @@ pub(crate) fn rows_of_all<T: Sync>(
         let rows = rows_of(task, &|cell| Ok(Some(cell.run(make, options, hooks)?.1)))?;
         Ok(told(rows.unwrap_or_default()))
     };
-    let runner = Runner { what: "cells", workers, hooks };
+    let runner = Runner { what: "runs", workers, hooks };
     Ok(runner.run(tasks, |_| 1.0, found, work)?.into_iter().flatten().collect())
 }
 
@@ -234,7 +234,7 @@ fn judge_all(row: &mut Row, aims: &[Aim], words: &str) {
     };
     row.verdict = aims.iter().map(by).find(|verdict| *verdict != Verdict::Pass).unwrap_or(Verdict::Pass);
     let straddles = if row.verdict == Verdict::Inconclusive { ", and the 95 % interval straddles it" } else { "" };
-    row.why = format!("{value:.3}, wanted {words}{straddles}");
+    row.why = format!("{}, wanted {words}{straddles}", Row::number(value));
 }
 
 /// Makes a row about invalid runs inconclusive.
