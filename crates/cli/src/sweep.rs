@@ -53,7 +53,7 @@ pub(crate) struct SweepArgs {
     /// The Python that the Dask client runs in.
     #[arg(long, value_name = "PROGRAM", default_value = "python3", requires = "on_cluster")]
     python: PathBuf,
-    /// Where everything goes. Combinations that are there already are not run again.
+    /// Where everything goes. What is there already is not run again: of a larger --repeat only the missing seeds are run.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Print one JSON document on standard output, and nothing else.

@@ -286,6 +286,7 @@ mod tests {
         assert_eq!(judged(&[0.0], Aim::Below(0.0)).0, Verdict::Fail);
         assert_eq!(judged(&[0.768], Aim::AtMost(1.0 / 3.0)).1, "0.768, wanted at most 0.333");
         assert_eq!(judged(&[0.5], Aim::Below(1e-5)).1, "0.500, wanted less than 0.00001");
+        assert_eq!(judged(&[0.0], Aim::AtMost(0.0)).1, "0, wanted at most 0");
         // Mean 0.92, half-width about 0.25 at three runs.
         assert_eq!(judged(&[0.82, 0.92, 1.02], Aim::AtLeast(0.9)).0, Verdict::Inconclusive);
         assert_eq!(judged(&[0.919, 0.92, 0.921], Aim::AtLeast(0.9)).0, Verdict::Pass);
