@@ -29,8 +29,8 @@ def dask() -> Iterator[Any]:
         yield cluster
 
 
-def sweep(command: str, hop: Path, out: Path, *more: str, **how: Any) -> subprocess.CompletedProcess[str]:
-    arguments = [command, "sweep", str(hop), "--sweep", RATES, "--repeat", "2", "--out", str(out), *more]
+def sweep(command: str, hop: Path, out: Path, *more: str, repeat: str = "2", **how: Any) -> subprocess.CompletedProcess[str]:
+    arguments = [command, "sweep", str(hop), "--sweep", RATES, "--repeat", repeat, "--out", str(out), *more]
     return subprocess.run(arguments, capture_output=True, text=True, **how)
 
 
@@ -66,6 +66,18 @@ def test_kept_cells_are_not_sent_again(
     # Nothing is left, so nobody is asked.
     again = sweep(command, hop, tmp_path / "out", "--on-cluster", "tcp://127.0.0.1:1", "--python", "/nonexistent")
     assert again.returncode == 0 and "3 combinations" in again.stdout
+
+
+def test_only_missing_seeds_are_sent(dask: Any, hop: Path, command: str, tmp_path: Path) -> None:
+    out, fresh = tmp_path / "out", tmp_path / "fresh"
+    assert sweep(command, hop, out).returncode == 0
+    more = sweep(command, hop, out, *on(dask), repeat="3")
+    assert more.returncode == 0 and "3 combinations are there with fewer seeds" in more.stderr
+    assert sweep(command, hop, fresh, repeat="3").returncode == 0
+    assert (out / "sweep.csv").read_bytes() == (fresh / "sweep.csv").read_bytes()
+    assert sorted(path.name for path in (out / "cells").iterdir()) == sorted(
+        path.name for path in (fresh / "cells").iterdir()
+    )
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,25 @@ def test_errors_have_the_words_of_the_command(hop: Path, command: str, tmp_path:
         with pytest.raises(wavelane.Error) as raised:
             wavelane.run(arguments[0], set=arguments[2:])
         assert said.returncode == 2
-        assert said.stderr.removeprefix("wavelane: ").strip() == str(raised.value)
+        words = said.stderr.removeprefix("wavelane: ").strip().replace("--set", "`set`")
+        assert words == str(raised.value) and "--" not in words
+
+
+def test_errors_name_parameters_and_not_flags(hop: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years")
+    record = wavelane.run(hop, out=tmp_path / "record")
+    lab_only = tmp_path / "lab.toml"
+    lab_only.write_text(hop.read_text().replace('stacks = ["wavelane"]', 'stacks = ["mptcp"]'))
+    for call, words in (
+        (lambda: wavelane.run(hop, out=tmp_path), "choose another `out` or remove it"),
+        (lambda: wavelane.run(hop, out="/proc/none/record"), "use `out` with a writable folder"),
+        (lambda: wavelane.run(lab_only), "`wavelane run FILE --on lab`"),
+        (lambda: wavelane.Record.load(tmp_path), "name a directory that `wavelane.run(..., out=DIR)` or"),
+        (lambda: record.series("pages"), "its flows are echo, page, its stacks wavelane, its seeds 1 to 1"),
+    ):
+        with pytest.raises(wavelane.Error) as raised:
+            call()
+        assert words in str(raised.value)
 
 
 @pytest.mark.parametrize(

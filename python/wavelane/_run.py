@@ -34,7 +34,7 @@ def run(
     A ``seed``, ``repeat`` or ``jobs`` out of its bounds is a :class:`ValueError`.
 
     Other threads go on meanwhile. Ctrl-C ends the run within a second, and leaves nothing behind. What cannot be run is an
-    :class:`Error` with the text of the command.
+    :class:`Error` that says why and what to do, in the words of the command with the names of these parameters.
     """
     _within("repeat", repeat, 1, _wavelane.REPEAT_MAX)
     if seed is not None:

@@ -86,7 +86,7 @@ pub(crate) fn run(
     let mut done = 0;
     let tell = |done: usize| {
         let share = done as f64 / shards.len() as f64;
-        meter.count(&Count { what: "cells", done: of - shards.len() + done, of, share });
+        meter.count(&Count { what: "combinations", done: of - shards.len() + done, of, share });
     };
     tell(0);
     let outcome = loop {

@@ -51,18 +51,18 @@ Examples:
   wavelane compare records/demo-lab-1 records/demo-lab-2   differences and ratios with intervals
   wavelane sweep scenarios/demo.toml --sweep 'page.size=1 MB,20 MB' --out records/sizes
   wavelane study list                             published experiments that can be repeated
-  wavelane trace upload.pcap                      connections of a capture, and why they sent again
+  wavelane trace upload.pcap                      connections of a capture, and the causes of retransmissions
   wavelane probe 192.0.2.7                        does a transfer make the network feel slow? (there: probe serve)
   wavelane cure 192.0.2.7 --yes                   ... and end it: shape this machine's side, --undo takes it back
   wavelane keygen --out a.key                     a gateway's key pair
-  wavelane status                                 how the gateway on this machine fares
+  wavelane status                                 links, flows and drops of the gateway on this machine
 
 Exit codes: 0 pass, 1 a check failed, 2 usage or refused, 3 inconclusive, 130 Ctrl-C.
 The gateway itself is the program wavelaned.";
 
 /// Makes TCP/IP work over bad links: run scenarios, judge them, set up gateways.
 #[derive(Parser)]
-#[command(name = "wavelane", version, after_help = EXAMPLES)]
+#[command(name = "wavelane", version = env!("WAVELANE_VERSION"), after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -92,7 +92,7 @@ enum Command {
     Keygen(commands::KeygenArgs),
     /// Write a gateway's configuration.
     Init(Box<commands::InitArgs>),
-    /// Ask the running gateway how it fares: links, flows, and a counter and reason for every drop.
+    /// Show the running gateway's links and flows, and a counter and reason for every drop.
     Status(commands::StatusArgs),
     /// Print a shell's completions.
     Completions(manuals::CompletionsArgs),
@@ -223,6 +223,7 @@ fn command(command: Command) -> Outcome {
 
 fn main() -> ExitCode {
     interrupt::ignore_file_size_signal();
+    wavelane_run::built_of(env!("WAVELANE_COMMIT"));
     let outcome = match Cli::try_parse() {
         Ok(cli) => command(cli.command),
         Err(error) => unparsed(&error),

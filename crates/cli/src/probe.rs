@@ -1,6 +1,6 @@
 //! `wavelane probe` and `wavelane probe serve`.
 
-use crate::probe_record::{keep, place, rerun, rerun_http};
+use crate::probe_record::{Place, keep, place, rerun, rerun_http};
 use crate::probe_screen::Screen;
 use crate::{EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, Failure, Outcome, interrupt, print};
 use clap::{Args, Subcommand, ValueEnum};
@@ -302,7 +302,7 @@ fn measure(args: &MeasureArgs) -> Outcome {
 }
 
 /// Measures our own server: the command that repeats it, what was seen, and the record's place.
-fn by_datagrams(args: &MeasureArgs, target: &str) -> Result<(String, Measurement, PathBuf), Failure> {
+fn by_datagrams(args: &MeasureArgs, target: &str) -> Result<(String, Measurement, Place), Failure> {
     if target.starts_with("http://") || target.starts_with("https://") {
         let why = format!("'{target}' is a URL: for a server of networkQuality's kind write --against networkquality");
         return Err(Failure::refused(why + "; for 'wavelane probe serve' name its host alone"));
@@ -320,7 +320,7 @@ fn by_datagrams(args: &MeasureArgs, target: &str) -> Result<(String, Measurement
 }
 
 /// The same over HTTP.
-fn by_http(args: &MeasureArgs, target: &str) -> Result<(String, Measurement, PathBuf), Failure> {
+fn by_http(args: &MeasureArgs, target: &str) -> Result<(String, Measurement, Place), Failure> {
     let of_datagrams = [
         (!args.dscp.is_empty(), "--dscp"),
         (args.interval != INTERVAL_MS, "--interval"),

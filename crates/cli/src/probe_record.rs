@@ -15,9 +15,25 @@ const NAME_MAX: usize = 80;
 /// Records of one target that are told apart by their number.
 const RECORDS_MAX: u32 = 100_000;
 
+/// Where the record will be.
+pub(crate) struct Place {
+    path: PathBuf,
+    /// Whether this program made the folder, to keep its number from others.
+    reserved: bool,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.reserved {
+            // A folder that holds the record stays.
+            let _ = std::fs::remove_dir(&self.path);
+        }
+    }
+}
+
 /// Where the record will be; refused before anything is measured if something else is there.
-pub(crate) fn place(target: &str, out: Option<&Path>) -> Result<PathBuf, Failure> {
-    let Some(place) = out else { return free(target) };
+pub(crate) fn place(target: &str, out: Option<&Path>) -> Result<Place, Failure> {
+    let Some(place) = out else { return free(Path::new("records"), target) };
     let empty = place.read_dir().is_ok_and(|mut entries| entries.next().is_none());
     if place.exists() && !empty && !place.join("probe.json").exists() {
         return Err(Failure::refused(format!(
@@ -27,21 +43,26 @@ pub(crate) fn place(target: &str, out: Option<&Path>) -> Result<PathBuf, Failure
     }
     refuse_foreign(place)?;
     wavelane_run::check_writable(place).map_err(Failure::refused)?;
-    let place = wavelane_run::resolved(place).map_err(Failure::refused)?;
+    let path = wavelane_run::resolved(place).map_err(Failure::refused)?;
     // The record is written beside its place first.
-    let beside = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let beside = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     wavelane_run::check_writable(beside).map_err(Failure::refused)?;
-    Ok(place)
+    Ok(Place { path, reserved: false })
 }
 
-/// Refuses a directory that holds what no probe wrote: a new record there would take its place.
-fn refuse_foreign(place: &Path) -> Result<(), Failure> {
+/// The first entry of a record's directory that no probe writes.
+fn foreign(place: &Path) -> Option<PathBuf> {
     let ours = |folder: &str, name: &str| match folder {
         "" => ["probe.json", "environment.json", "report.html"].contains(&name),
         "series" => ["probes.csv", "goodput.csv", "requests.csv"].contains(&name),
         _ => name.ends_with(".svg") || name.ends_with(".png"),
     };
-    let Some(found) = wavelane_run::strangers(place, &["series", "plots"], ours) else { return Ok(()) };
+    wavelane_run::strangers(place, &["series", "plots"], ours)
+}
+
+/// Refuses a directory that holds what no probe wrote: a new record there would take its place.
+fn refuse_foreign(place: &Path) -> Result<(), Failure> {
+    let Some(found) = foreign(place) else { return Ok(()) };
     let (place, found) = (place.display(), found.display());
     Err(Failure::refused(format!(
         "{place} holds {found}, which no probe wrote and a new record would remove: move it away, or choose another --out"
@@ -53,40 +74,37 @@ pub(crate) fn keep(
     document: &mut ProbeDocument,
     measured: &Measurement,
     rerun: &str,
-    place: &Path,
+    place: &Place,
 ) -> Result<(), Failure> {
+    let place = place.path.as_path();
     document.record = place.display().to_string();
-    // A name of its own: what others call NAME.part is theirs.
-    let mut draft = place.to_path_buf().into_os_string();
-    draft.push(format!(".part-{:x}-{:x}", std::process::id(), wall_clock_ns()));
-    let draft = PathBuf::from(draft);
-    let result = write(&draft, document, measured, rerun).and_then(|()| {
-        refuse_foreign(place).map_err(|e| e.line)?;
-        if place.exists() {
-            std::fs::remove_dir_all(place).map_err(|e| e.to_string())?;
-        }
-        std::fs::rename(&draft, place).map_err(|e| e.to_string())
-    });
-    result.map_err(|why| {
+    let draft = wavelane_run::draft_of(place);
+    write(&draft, document, measured, rerun).map_err(|why| {
         let _ = std::fs::remove_dir_all(&draft);
-        Failure::refused(format!(
-            "cannot write {}: {why}; use --out with a writable folder that has free space",
-            place.display()
-        ))
-    })
+        let place = place.display();
+        Failure::refused(format!("cannot write {place}: {why}; use --out with a writable folder that has free space"))
+    })?;
+    wavelane_run::put_in_place(&draft, place, foreign).map_err(Failure::refused)
 }
 
-/// The first number that is free.
-fn free(target: &str) -> Result<PathBuf, Failure> {
+/// The first number that is free, kept from others that look for one at the same time.
+fn free(records: &Path, target: &str) -> Result<Place, Failure> {
+    let unwritable = |path: &Path, e: std::io::Error| {
+        let path = path.display();
+        Failure::refused(format!("cannot write {path}: {e}; use --out with a writable folder that has free space"))
+    };
     let name: String =
         target.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).take(NAME_MAX).collect();
-    let place = |n: u32| PathBuf::from(format!("records/probe-{name}-{n}"));
-    let free = (1..RECORDS_MAX).map(place).find(|place| !place.exists());
-    free.ok_or_else(|| Failure::refused("there are too many records of this target: choose a place with --out"))
-}
-
-fn wall_clock_ns() -> u128 {
-    std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos())
+    std::fs::create_dir_all(records).map_err(|e| unwritable(records, e))?;
+    for number in 1..RECORDS_MAX {
+        let path = records.join(format!("probe-{name}-{number}"));
+        match std::fs::create_dir(&path) {
+            Ok(()) => return Ok(Place { path, reserved: true }),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(unwritable(&path, e)),
+        }
+    }
+    Err(Failure::refused("there are too many records of this target: choose a place with --out"))
 }
 
 fn write(dir: &Path, document: &ProbeDocument, measured: &Measurement, rerun: &str) -> Result<(), String> {
@@ -401,4 +419,32 @@ pub(crate) fn phase_table(document: &ProbeDocument) -> String {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn two_probes_of_one_target_have_a_number_each() {
+        let records = std::env::temp_dir().join(format!("wavelane-numbers-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&records);
+        let at_once: Vec<_> = std::thread::scope(|scope| {
+            let one = || free(&records, "192.0.2.7:1").ok().unwrap();
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(one)).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        let name = |place: &Place| place.path.file_name().unwrap().to_string_lossy().into_owned();
+        let mut names: Vec<String> = at_once.iter().map(name).collect();
+        names.sort();
+        let wanted: Vec<String> = (1..=8).map(|n| format!("probe-192.0.2.7-1-{n}")).collect();
+        assert_eq!(names, wanted);
+        // One measured, the others did not.
+        std::fs::write(at_once[0].path.join("probe.json"), "{}").unwrap();
+        let kept = at_once[0].path.clone();
+        drop(at_once);
+        assert_eq!(std::fs::read_dir(&records).unwrap().flatten().map(|e| e.path()).collect::<Vec<_>>(), [kept]);
+        std::fs::remove_dir_all(&records).unwrap();
+    }
 }

@@ -27,7 +27,7 @@ const COMPARED_MAX: usize = 26;
 /// Arguments of `wavelane compare`.
 #[derive(Args)]
 pub(crate) struct CompareArgs {
-    /// Records' directories; the others are compared with the first.
+    /// Records' directories; the others are compared with the first, runs of the same seed with each other.
     #[arg(value_name = "DIR", num_args = 2.., required = true)]
     dirs: Vec<PathBuf>,
     /// Write report.html with overlaid pictures there.

@@ -45,15 +45,15 @@ impl Place {
 
 const EXAMPLES: &str = "\
 Examples:
-  wavelane run scenarios/demo.toml --on lab             the main job between real kernels
-  wavelane run scenarios/demo.toml --seed 7             another run of the dice
-  wavelane run scenarios/demo.toml --repeat 20 --jobs 4 twenty seeds, means with confidence
+  wavelane run scenarios/demo.toml --on lab             a download over a lossy link, between real kernels
+  wavelane run scenarios/demo.toml --seed 7             with other random numbers
+  wavelane run scenarios/demo.toml --repeat 20 --jobs 4 twenty seeds: means with 95 % intervals
   wavelane run scenarios/demo.toml --set 'air.forward.rate=5 Mbit/s' --set 'page.size=5 MB'
   wavelane run scenarios/demo.toml --json | jq .verdict
   wavelane run scenarios/wifi/categories.toml           a radio cell with access categories, captured for Wireshark
 
-Below the flows stand the radio cells, if there are any: frames a second and what they met, with edca what each access
-category delivered, with errors the share of data frames lost without and with error correction.
+Of a scenario with radio cells a second table has each cell's frames per second and losses: with edca per access category, with
+errors the share of data frames lost without and with error correction.
 
 The record (default records/STEM-BACKEND-SEED) holds record.json, scenario.toml, environment.json,
 series/, pcap/, plots/, report.html and log.txt. It appears only when the run is complete.";
@@ -68,7 +68,7 @@ pub(crate) struct RunArgs {
     /// Where to run it.
     #[arg(long, value_enum, value_name = "PLACE", default_value = "sim")]
     on: Place,
-    /// The run's number, instead of the file's.
+    /// The random seed, instead of the file's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Put VALUE in the place of the file's, such as air.forward.rate="5 Mbit/s"; may be repeated. `channels.`, `flows.` and

@@ -44,7 +44,7 @@ struct RunStudies {
     /// Only this part of the study; may be repeated.
     #[arg(long = "part", value_name = "NAME")]
     parts: Vec<String>,
-    /// Of a population of links, or of drawn worlds, only these members, such as 1001..1100 or 1017.
+    /// Of the links or networks that the study draws at random, only those of these numbers, such as 1001..1100 or 1017.
     #[arg(long, value_name = "A..B", value_parser = draws)]
     draws: Option<RangeInclusive<u64>>,
     /// Of a population run only this stack, and take the others from results that are kept; may be repeated.
@@ -192,7 +192,7 @@ fn population_only(args: &RunStudies, study: &Study) -> Result<(), Failure> {
         let with: Vec<&str> = STUDIES.iter().filter(|s| has(s)).map(|s| s.id).collect();
         let why = match kept(study) || drawn(study) {
             true => format!("study {} keeps no results of single stacks, so no {flag}", study.id),
-            false => format!("study {} has no members drawn by chance, so no {flag}", study.id),
+            false => format!("study {} draws no links or networks at random, so it takes no {flag}", study.id),
         };
         return Err(Failure::refused(format!("{why}: leave it out, or run {}", with.join(", "))));
     }

@@ -5,11 +5,11 @@ use crate::report::show_page;
 use crate::run::{Place, failure, jobs};
 use crate::{EXIT_INCONCLUSIVE, Failure, Outcome, cluster, interrupt, print};
 use clap::Args;
-use serde_json::{Value, json};
 use std::path::PathBuf;
 use wavelane_report::parquet;
 use wavelane_run::{
-    Count, Progress, REPEAT_MAX, RunError, RunHooks, SweepCell, SweepOptions, Verdict, shell, sweep_table,
+    Count, Progress, REPEAT_MAX, RunError, RunHooks, SWEEP_FORMAT, SweepAxis, SweepCell, SweepDocument, SweepOptions,
+    SweepRecord, Verdict, shell, sweep_table,
 };
 use wavelane_scenario::{Axis, Setting, Sweep};
 
@@ -53,7 +53,7 @@ pub(crate) struct SweepArgs {
     /// The Python that the Dask client runs in.
     #[arg(long, value_name = "PROGRAM", default_value = "python3", requires = "on_cluster")]
     python: PathBuf,
-    /// Where everything goes. Combinations that are there already are not run again.
+    /// Where everything goes. What is there already is not run again: of a larger --repeat only the missing seeds are run.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Print one JSON document on standard output, and nothing else.
@@ -64,21 +64,23 @@ pub(crate) struct SweepArgs {
     open: bool,
 }
 
-fn document(args: &SweepArgs, axes: &[Axis], cells: &[SweepCell]) -> String {
-    let axis = |a: &Axis| json!({ "key": a.key, "values": a.values });
-    let cell = |c: &SweepCell| -> Value {
-        json!({ "values": c.values, "record": c.record.display().to_string(), "verdict": c.document.verdict.word() })
+fn document(args: &SweepArgs, repeat: u32, axes: &[Axis], cells: &[SweepCell]) -> String {
+    let axis = |a: &Axis| SweepAxis { key: a.key.clone(), values: a.values.clone() };
+    let cell = |c: &SweepCell| SweepRecord {
+        values: c.values.clone(),
+        record: c.record.display().to_string(),
+        verdict: c.document.verdict,
     };
-    let document = json!({
-        "format": "wavelane-sweep/1",
-        "scenario": args.file.display().to_string(),
-        "backend": args.on.word(),
-        "repeat": cells.first().map(|c| c.document.repeat),
-        "axes": axes.iter().map(axis).collect::<Vec<_>>(),
-        "cells": cells.iter().map(cell).collect::<Vec<_>>(),
-        "csv": args.out.join("sweep.csv").display().to_string(),
-        "parquet": args.out.join("sweep.parquet").display().to_string(),
-    });
+    let document = SweepDocument {
+        format: SWEEP_FORMAT.into(),
+        scenario: args.file.display().to_string(),
+        backend: args.on.word().into(),
+        repeat,
+        axes: axes.iter().map(axis).collect(),
+        cells: cells.iter().map(cell).collect(),
+        csv: args.out.join("sweep.csv").display().to_string(),
+        parquet: args.out.join("sweep.parquet").display().to_string(),
+    };
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }
 
@@ -165,7 +167,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
         e => failure(&e),
     })?;
     let table = sweep_table(&plan.axes, &done);
-    let document = document(args, &plan.axes, &done);
+    let document = document(args, repeat, &plan.axes, &done);
     crate::write_whole(&args.out.join("sweep.csv"), table.csv())?;
     crate::write_whole(&args.out.join("sweep.parquet"), parquet(&table).map_err(Failure::refused)?)?;
     crate::write_whole(&args.out.join("sweep.json"), &document)?;

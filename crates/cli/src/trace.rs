@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use wavelane_probe::trace::{self, Direction, Trace};
 use wavelane_report::{Graph, GraphSeries, Mark, draw_graphs, parquet};
+use wavelane_run::NewFile;
 
 /// Arguments of `wavelane trace`.
 #[derive(Args)]
@@ -53,14 +54,14 @@ fn decrypt(args: &TraceArgs, keys: &Path, out: &Path) -> Outcome {
     let known = trace::Keys::read(BufReader::new(log)).map_err(|e| at(keys, &e))?;
     let file = File::open(&args.file).map_err(|e| at(&args.file, &e))?;
     // A capture that exists is not worth the chance that it is the one being read.
-    let made = File::create_new(out).map_err(|e| at(out, &e))?;
+    let made = NewFile::begin(out).map_err(|e| at(out, &e))?;
     let stop = interrupt::flag()?;
     let meter = Meter::new();
     let go_on = |packets: u64| {
         meter.say(&format!("{packets} packets"));
         !stop.load(Ordering::Relaxed)
     };
-    let opened = trace::decrypt(file, &known, &mut BufWriter::new(made), go_on);
+    let opened = trace::decrypt(file, &known, &mut BufWriter::new(made.file()), go_on);
     meter.finish();
     let failed = match &opened {
         Err(why @ trace::DecryptError::Write(_)) => Some(at(out, why)),
@@ -70,7 +71,6 @@ fn decrypt(args: &TraceArgs, keys: &Path, out: &Path) -> Outcome {
     };
     let sum = opened.unwrap_or_default();
     if let Some(failed) = failed {
-        let _ = std::fs::remove_file(out);
         return Err(failed);
     }
     if let Some(damage) = &sum.ending.damage {
@@ -86,12 +86,12 @@ fn decrypt(args: &TraceArgs, keys: &Path, out: &Path) -> Outcome {
         say!("wavelane: {} datagrams stay sealed, for no key in {} opens them", sum.without_key, keys.display());
     }
     if sum.opened == 0 {
-        let _ = std::fs::remove_file(out);
         return Err(at(
             &args.file,
             &format!("none of {} packets could be opened with {}: nothing was written", sum.packets, keys.display()),
         ));
     }
+    made.keep().map_err(|e| at(out, &e))?;
     let (opened, packets) = (sum.opened, sum.packets);
     print(&format!("{opened} datagrams in {packets} captured packets opened, written to {}\n", out.display()))?;
     Ok(0)
@@ -204,11 +204,8 @@ impl<W: Write> Write for Stoppable<'_, W> {
 fn write_parquet(out: &Path, analysed: &Trace) -> Result<(), Failure> {
     let bytes = parquet(&trace::columns(analysed)).map_err(Failure::refused)?;
     let refused = |e: std::io::Error| Failure::refused(format!("{}: {e}", out.display()));
-    let mut file = File::create_new(out).map_err(refused)?;
-    file.write_all(&bytes).map_err(|e| {
-        let _ = std::fs::remove_file(out);
-        refused(e)
-    })
+    let made = NewFile::begin(out).map_err(refused)?;
+    made.file().write_all(&bytes).and_then(|()| made.keep()).map_err(refused)
 }
 
 /// The connections with most packets, in the order of the capture.

@@ -1,64 +1,12 @@
 //! The built program as a user meets it: exit codes, streams, and what stays on disk.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod common;
+
+use common::{Place, WAVELANE, err, out, scenarios, smoke, wavelane};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-const WAVELANE: &str = env!("CARGO_BIN_EXE_wavelane");
-
-fn scenarios() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
-}
-
-fn smoke() -> String {
-    scenarios().join("smoke/one_hop.toml").display().to_string()
-}
-
-fn wavelane(args: &[&str]) -> Output {
-    Command::new(WAVELANE).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn out(o: &Output) -> String {
-    String::from_utf8_lossy(&o.stdout).into_owned()
-}
-
-fn err(o: &Output) -> String {
-    String::from_utf8_lossy(&o.stderr).into_owned()
-}
-
-/// A directory that goes away with the test.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("wavelane-cli-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).unwrap();
-        Self(dir)
-    }
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-    fn file(&self, name: &str, content: &str) -> String {
-        std::fs::write(self.0.join(name), content).unwrap();
-        self.path(name)
-    }
-    fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = std::fs::read_dir(&self.0)
-            .unwrap()
-            .map(|e| e.unwrap().file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use std::process::Command;
 
 #[test]
 fn help_teaches_and_offers_nothing_that_does_not_exist() {

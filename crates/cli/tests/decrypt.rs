@@ -1,10 +1,12 @@
 //! `wavelane run --keys`, `wavelane trace --keys --decrypt`, and the Wireshark dissector on what they write.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod common;
 
-const WAVELANE: &str = env!("CARGO_BIN_EXE_wavelane");
+use common::{Place, err, out as told, wavelane};
+use std::path::Path;
+use std::process::Command;
+
 const DISSECTOR: &str = concat!("lua_script:", env!("CARGO_MANIFEST_DIR"), "/../../packaging/wireshark/wavelane.lua");
 /// A relay and losses: most frames of the block service are there.
 const SCENARIO: &str = r#"
@@ -41,61 +43,35 @@ to = "server"
 size = "1 MB"
 "#;
 
-fn wavelane(arguments: &[&str]) -> Output {
-    Command::new(WAVELANE).args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("wavelane-decrypt-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_string_lossy().into_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// What tshark prints with the dissector; `None` without tshark.
 fn tshark(file: &str, arguments: &[&str]) -> Option<String> {
     let Ok(out) = Command::new("tshark").args(["-X", DISSECTOR, "-r", file]).args(arguments).output() else {
         eprintln!("SKIPPED (not installed): tshark with the dissector");
         return None;
     };
-    assert!(out.status.success(), "{}", text(&out.stderr));
-    assert!(!text(&out.stderr).contains("Lua"), "{}", text(&out.stderr));
-    Some(text(&out.stdout))
+    assert!(out.status.success(), "{}", err(&out));
+    assert!(!err(&out).contains("Lua"), "{}", err(&out));
+    Some(told(&out))
 }
 
 #[test]
 fn keys_decrypt_a_simulated_capture() {
-    let folder = Folder::new("sim");
-    let (scenario, record) = (folder.file("keys.toml"), folder.file("record"));
+    let folder = Place::new("sim");
+    let (scenario, record) = (folder.path("keys.toml"), folder.path("record"));
     std::fs::write(&scenario, SCENARIO).unwrap();
     let ran = wavelane(&["run", &scenario, "--keys", "--out", &record]);
-    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    assert!(ran.status.success(), "{}", err(&ran));
     let pcap = Path::new(&record).join("pcap");
     let (log, sealed) = (pcap.join("wavelane-keys.txt"), pcap.join("wavelane-r-air.pcapng"));
-    let (log, sealed, out) = (log.to_str().unwrap(), sealed.to_str().unwrap(), folder.file("opened.pcapng"));
+    let (log, sealed, out) = (log.to_str().unwrap(), sealed.to_str().unwrap(), folder.path("opened.pcapng"));
 
     let opened = wavelane(&["trace", sealed, "--keys", log, "--decrypt", &out]);
-    assert!(opened.status.success(), "{}", text(&opened.stderr));
-    assert_eq!(text(&opened.stderr), "", "nothing stays sealed");
+    assert!(opened.status.success(), "{}", err(&opened));
+    assert_eq!(err(&opened), "", "nothing stays sealed");
     let again = wavelane(&["trace", sealed, "--keys", log, "--decrypt", &out]);
     assert_eq!(again.status.code(), Some(2), "a file that exists is kept");
+    assert!(err(&again).contains("choose another name or remove it"), "{}", err(&again));
+    assert_eq!(folder.names(), ["keys.toml", "opened.pcapng", "record"], "no draft is left");
 
     let Some(malformed) = tshark(&out, &["-Y", "_ws.malformed || _ws.expert.severity == error"]) else { return };
     assert_eq!(malformed, "");
@@ -111,17 +87,17 @@ fn keys_decrypt_a_simulated_capture() {
 
 #[test]
 fn wrong_files_are_refused_with_their_remedy() {
-    let folder = Folder::new("wrong");
-    let (log, capture, out) = (folder.file("keys"), folder.file("none.pcap"), folder.file("out"));
+    let folder = Place::new("wrong");
+    let (log, capture, out) = (folder.path("keys"), folder.path("none.pcap"), folder.path("out"));
     std::fs::write(&log, "0000 aes-256-gcm 00\n").unwrap();
     std::fs::write(&capture, "no capture").unwrap();
     let said = wavelane(&["trace", &capture, "--keys", &log, "--decrypt", &out]);
     assert_eq!(said.status.code(), Some(2));
-    assert!(text(&said.stderr).contains("line 1"), "{}", text(&said.stderr));
+    assert!(err(&said).contains("line 1"), "{}", err(&said));
     std::fs::write(&log, format!("00000001 aes-256-gcm {}\n", "00".repeat(32))).unwrap();
     let said = wavelane(&["trace", &capture, "--keys", &log, "--decrypt", &out]);
     assert_eq!(said.status.code(), Some(2));
-    assert!(text(&said.stderr).contains("neither a pcap nor a pcapng"), "{}", text(&said.stderr));
-    assert!(!Path::new(&out).exists(), "nothing half made is left");
+    assert!(err(&said).contains("neither a pcap nor a pcapng"), "{}", err(&said));
+    assert_eq!(folder.names(), ["keys", "none.pcap"], "nothing half made is left");
     assert_eq!(wavelane(&["trace", &capture, "--keys", &log]).status.code(), Some(2), "--keys goes with --decrypt");
 }

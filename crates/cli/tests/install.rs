@@ -1,18 +1,12 @@
 //! `make install`: programs, manual pages, completions and the unit, under a prefix of the caller's choice.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod common;
+
+use common::Place;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-
-/// A directory that goes away with the test.
-struct Place(PathBuf);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// The Makefile's own commands, over programs that are built already: `cargo` does nothing here.
 #[test]
@@ -23,8 +17,7 @@ fn make_install_puts_everything_under_the_prefix() {
         return;
     }
     let root = std::fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
-    let place = Place(std::env::temp_dir().join(format!("wavelane-install-{}", std::process::id())));
-    let _ = std::fs::remove_dir_all(&place.0);
+    let place = Place::new("prefix");
     let (built, tools) = (place.0.join("target/release"), place.0.join("home/.cargo/bin"));
     std::fs::create_dir_all(&built).unwrap();
     std::fs::create_dir_all(&tools).unwrap();

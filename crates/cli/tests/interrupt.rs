@@ -1,61 +1,36 @@
 //! Ctrl-C ends every long command at once, with exit code 130 and nothing half-done on disk.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod common;
+
+use common::{Place, WAVELANE, smoke};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-const WAVELANE: &str = env!("CARGO_BIN_EXE_wavelane");
-
 /// What a command may take on a machine that is busy; on an idle one it is a second. The work itself would take minutes.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
-/// A directory that goes away with the test.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("wavelane-interrupt-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).unwrap();
-        Self(dir)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-
-    /// All files, and folders that hold nothing.
-    fn files(&self) -> Vec<String> {
-        fn walk(dir: &Path, root: &Path, found: &mut Vec<String>) {
-            // A draft may have been renamed meanwhile.
-            let Ok(entries) = std::fs::read_dir(dir) else { return };
-            for path in entries.filter_map(|e| Some(e.ok()?.path())) {
-                match path.is_dir() {
-                    true if std::fs::read_dir(&path).is_ok_and(|mut inner| inner.next().is_some()) => {
-                        walk(&path, root, found);
-                    }
-                    _ => found.push(path.strip_prefix(root).unwrap().display().to_string()),
+/// All files, and folders that hold nothing.
+fn files(place: &Place) -> Vec<String> {
+    fn walk(dir: &Path, root: &Path, found: &mut Vec<String>) {
+        // A draft may have been renamed meanwhile.
+        let Ok(entries) = std::fs::read_dir(dir) else { return };
+        for path in entries.filter_map(|e| Some(e.ok()?.path())) {
+            match path.is_dir() {
+                true if std::fs::read_dir(&path).is_ok_and(|mut inner| inner.next().is_some()) => {
+                    walk(&path, root, found);
                 }
+                _ => found.push(path.strip_prefix(root).unwrap().display().to_string()),
             }
         }
-        let mut found = Vec::new();
-        walk(&self.0, &self.0, &mut found);
-        found.sort();
-        found
     }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn smoke() -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/smoke/one_hop.toml").display().to_string()
+    let mut found = Vec::new();
+    walk(&place.0, &place.0, &mut found);
+    found.sort();
+    found
 }
 
 #[expect(clippy::disallowed_methods, reason = "tests measure real time")]
@@ -90,8 +65,8 @@ const LONG: [&str; 4] = ["--set", "page.size=900 GB", "--set", "duration=3600 s"
 fn a_run_leaves_nothing() {
     let place = Place::new("run");
     let out = place.path("r");
-    interrupted(&[&["run", &smoke(), "--out", &out], &LONG[..]].concat(), &|| !place.files().is_empty());
-    assert!(place.files().is_empty(), "{:?}", place.files());
+    interrupted(&[&["run", &smoke(), "--out", &out], &LONG[..]].concat(), &|| !files(&place).is_empty());
+    assert!(files(&place).is_empty(), "{:?}", files(&place));
 }
 
 /// A download in the lab whose bytes arrive without a pause.
@@ -105,13 +80,13 @@ fn a_lab_run_ends_during_a_transfer() {
     let place = Place::new("lab");
     let out = place.path("r");
     let arrived = || {
-        let captures = place.files().into_iter().filter(|f| f.ends_with(".pcapng"));
+        let captures = files(&place).into_iter().filter(|f| f.ends_with(".pcapng"));
         captures.filter_map(|f| std::fs::metadata(place.0.join(f)).ok()).any(|file| file.len() > 100_000)
     };
     // Without gateways: `wavelaned` need not be built.
     let plain = ["run", &smoke(), "--on", "lab", "--out", &out, "--set", "stacks=[\"tcp-cubic\"]"];
     interrupted(&[&plain, &LONG[..]].concat(), &arrived);
-    assert!(place.files().is_empty(), "{:?}", place.files());
+    assert!(files(&place).is_empty(), "{:?}", files(&place));
 }
 
 #[test]
@@ -121,12 +96,12 @@ fn a_sweep_keeps_whole_records_only() {
     // The first value is over in a moment, the second takes minutes.
     let sizes = "page.size=100 kB,900 GB";
     let args = ["sweep", &smoke(), "--sweep", sizes, "--sweep", rates, "--jobs", "1", "--out", &out];
-    let records = || place.files().iter().filter(|f| f.ends_with("record.json") && !f.contains("draft")).count();
+    let records = || files(&place).iter().filter(|f| f.ends_with("record.json") && !f.contains("draft")).count();
     let said = interrupted(&[&args[..], &["--set", "duration=3600 s"]].concat(), &|| records() == 2);
     assert!(said.contains("the same command goes on with what is in"), "{said}");
     assert_eq!(records(), 2);
     let half: Vec<String> =
-        place.files().into_iter().filter(|f| f.contains("draft") || !f.contains("cells/")).collect();
+        files(&place).into_iter().filter(|f| f.contains("draft") || !f.contains("cells/")).collect();
     assert!(half.is_empty(), "{half:?}");
 }
 
@@ -135,9 +110,9 @@ fn of_two_studies_the_second_does_not_begin() {
     let place = Place::new("studies");
     let out = place.path("s");
     let args = ["study", "run", "hop-swarm", "link-population", "--full", "--jobs", "1", "--out", &out];
-    let said = interrupted(&args, &|| place.files().iter().any(|f| f.ends_with("kept.jsonl")));
+    let said = interrupted(&args, &|| files(&place).iter().any(|f| f.ends_with("kept.jsonl")));
     assert!(said.contains("what was over by then is in"), "{said}");
-    assert_eq!(place.files(), ["s/hop-swarm/kept.jsonl"]);
+    assert_eq!(files(&place), ["s/hop-swarm/kept.jsonl"]);
 }
 
 #[test]
@@ -153,13 +128,13 @@ fn a_comparison_leaves_nothing() {
         let (head, rows) = text.split_once('\n').unwrap();
         std::fs::write(&path, format!("{head}\n{}", rows.repeat(50))).unwrap();
     }
-    let before = place.files();
+    let before = files(&place);
     let out = place.path("c");
     let mut args = vec!["compare"];
     args.extend([record.as_str(); 26]);
     args.extend(["--out", &out]);
-    interrupted(&args, &|| place.files().len() > before.len());
-    assert_eq!(place.files(), before);
+    interrupted(&args, &|| files(&place).len() > before.len());
+    assert_eq!(files(&place), before);
 }
 
 /// A capture without an end, through a pipe.
@@ -185,5 +160,5 @@ fn a_trace_leaves_nothing() {
         let args = ["trace", &pipe, "--parquet", &table, "--plots", &plots];
         interrupted(&args, &|| read.load(Ordering::Relaxed));
     });
-    assert_eq!(place.files(), ["endless.pcap"]);
+    assert_eq!(files(&place), ["endless.pcap"]);
 }

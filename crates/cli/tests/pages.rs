@@ -1,25 +1,17 @@
 //! The pages in a browser: on a telephone nothing makes the page wider than its screen, and in dark mode it is dark.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+mod common;
 
-const WAVELANE: &str = env!("CARGO_BIN_EXE_wavelane");
+use common::{Place, scenarios, wavelane as command};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 /// A telephone's screen, in the browser's pixels.
 const NARROW: u32 = 400;
 
-/// A directory that goes away with the test.
-struct Place(PathBuf);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn wavelane(args: &[&str]) {
-    let o = Command::new(WAVELANE).args(args).stdin(Stdio::null()).output().unwrap();
+    let o = command(args);
     assert!(o.status.success(), "{args:?}: {}", String::from_utf8_lossy(&o.stderr));
 }
 
@@ -56,11 +48,9 @@ if (frame.contentWindow === m.source) frame.dataset.told = m.data.join(' ');
 
 #[test]
 fn pages_fit_a_telephone_and_are_dark_when_asked() {
-    let place = Place(std::env::temp_dir().join(format!("wavelane-pages-{}", std::process::id())));
-    let _ = std::fs::remove_dir_all(&place.0);
-    let path = |name: &str| place.0.join(name).display().to_string();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
-    let file = |name: &str| root.join(name).display().to_string();
+    let place = Place::new("all");
+    let path = |name: &str| place.path(name);
+    let file = |name: &str| scenarios().join(name).display().to_string();
     let (run, hop, radio) = (path("run"), file("smoke/one_hop.toml"), file("wifi/categories.toml"));
     wavelane(&["run", &hop, "--repeat", "3", "--out", &run]);
     wavelane(&["run", &radio, "--out", &path("radio")]);

@@ -1,20 +1,14 @@
 //! What the command refuses to write over or to read, and what it leaves where it cannot write.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod common;
+
+use common::{Place, WAVELANE, err as said, smoke, wavelane};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output};
 
-const WAVELANE: &str = env!("CARGO_BIN_EXE_wavelane");
 const RATES: &str = "air.forward.rate=5 Mbit/s,10 Mbit/s";
-
-fn smoke() -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/smoke/one_hop.toml").display().to_string()
-}
-
-fn wavelane(args: &[&str]) -> Output {
-    Command::new(WAVELANE).args(args).stdin(Stdio::null()).output().unwrap()
-}
 
 /// The last line of a refusal.
 fn refused(args: &[&str]) -> String {
@@ -30,37 +24,6 @@ fn done(args: &[&str]) -> Output {
     o
 }
 
-fn said(o: &Output) -> String {
-    String::from_utf8_lossy(&o.stderr).into_owned()
-}
-
-/// A directory that goes away with the test.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("wavelane-places-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).unwrap();
-        Self(dir)
-    }
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-    fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.0.join(name)).unwrap()
-    }
-    fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.0.join(name), text).unwrap();
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn a_rerun_keeps_its_hands_off_files_of_others() {
     let place = Place::new("rerun");
@@ -68,7 +31,7 @@ fn a_rerun_keeps_its_hands_off_files_of_others() {
     // A run replaces whatever a run wrote.
     done(&["run", &smoke(), "--keys", "--out", &record]);
     done(&["run", &smoke(), "--keys", "--out", &record]);
-    place.write("r/series/notes.csv", "years");
+    place.file("r/series/notes.csv", "years");
     let why = refused(&["run", &smoke(), "--out", &record]);
     assert!(why.contains("holds series/notes.csv") && why.contains("choose another --out"), "{why}");
     assert_eq!(place.read("r/series/notes.csv"), "years");
@@ -87,7 +50,7 @@ fn a_comparison_takes_no_other_pages_place() {
     done(&["run", &smoke(), "--seed", "2", "--out", &b]);
     std::fs::create_dir(&study).unwrap();
     let document = r#"{"format": "wavelane-study/1", "study": "gettys", "edition": "quick", "seed": 1, "verdict": "info", "rows": []}"#;
-    place.write("study/gettys.json", document);
+    place.file("study/gettys.json", document);
     symlink(place.0.join("a"), place.0.join("link")).unwrap();
     let page = place.read("a/report.html");
     for (out, part) in [
@@ -116,14 +79,14 @@ fn a_study_takes_no_folder_of_others() {
     assert!(run(&place.path("x")).contains("has no part"));
     let run = |out: &str| refused(&["study", "run", "main-job", "simulator-speed", "--out", out]);
     for (name, content) in [("gettys.json", "{}"), ("thesis.tex", "years"), ("report.html", "<html>")] {
-        place.write(name, content);
+        place.file(name, content);
         let why = run(&place.path(""));
         assert!(why.contains(&format!("holds {name}, which study main-job, simulator-speed did not write")), "{why}");
         assert_eq!(place.read(name), content);
         std::fs::remove_file(place.0.join(name)).unwrap();
     }
     assert!(run("/proc/nowhere/s").contains("cannot write /proc/nowhere/s"));
-    place.write("file", "");
+    place.file("file", "");
     assert!(run(&place.path("file/s")).contains("file/s: Not a directory"));
 }
 
@@ -232,11 +195,11 @@ fn keys_and_names_that_nobody_knows_are_told() {
     let record = place.path("r");
     done(&["run", &smoke(), "--out", &record]);
     let text = place.read("r/record.json");
-    place.write("r/record.json", &text.replacen('{', "{\"mood\": 1,", 1));
+    place.file("r/record.json", &text.replacen('{', "{\"mood\": 1,", 1));
     for args in [&["report", &record][..], &["compare", &record, &record]] {
         assert!(said(&done(args)).contains("r/record.json: unknown keys are ignored: mood"), "{args:?}");
     }
-    place.write("r/record.json", &text.replace("\"flow\": \"page\"", "\"flow\": \"pages\""));
+    place.file("r/record.json", &text.replace("\"flow\": \"page\"", "\"flow\": \"pages\""));
     for args in [&["report", &record][..], &["compare", &record, &record]] {
         assert!(refused(args).contains("it names the flow 'pages', which its scenario.toml does not have"), "{args:?}");
     }

@@ -1,48 +1,12 @@
 //! `--set`, `--open`, `compare`, reports drawn again, and output that cannot be written.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod common;
+
+use common::{Place, WAVELANE, err, out, smoke, wavelane};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
-
-const WAVELANE: &str = env!("CARGO_BIN_EXE_wavelane");
-
-fn smoke() -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/smoke/one_hop.toml").display().to_string()
-}
-
-fn wavelane(args: &[&str]) -> Output {
-    Command::new(WAVELANE).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn out(o: &Output) -> String {
-    String::from_utf8_lossy(&o.stdout).into_owned()
-}
-
-fn err(o: &Output) -> String {
-    String::from_utf8_lossy(&o.stderr).into_owned()
-}
-
-/// A directory that goes away with the test.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("wavelane-reports-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).unwrap();
-        Self(dir)
-    }
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn run(args: &[&str]) -> Output {
     let o = wavelane(&[&["run", &smoke()], args].concat());
@@ -298,17 +262,24 @@ fn the_guides_python_reads_records_and_tables() {
         &place.path("sweep"),
     ]);
     assert!(o.status.success(), "{}", err(&o));
-    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/wavelane-run-1.schema.json");
+    let o = wavelane(&["compare", &place.path("record"), &place.path("record"), "--json"]);
+    std::fs::write(place.path("compare.json"), &o.stdout).unwrap();
+    let schema = |name: &str| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema");
+        folder.join(format!("wavelane-{name}-1.schema.json")).display().to_string()
+    };
     let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/check_record.py");
     let python = |args: &[&str]| Command::new("python3").args(args).current_dir(&place.0).output();
-    let record = place.path("record/record.json");
-    let Ok(o) = python(&[&check.display().to_string(), &schema.display().to_string(), &record]) else {
-        eprintln!("SKIPPED (python3 is missing: apt-get install python3): the guide's Python");
-        return;
-    };
-    match o.status.code() {
-        Some(77) => eprintln!("SKIPPED (the Python module jsonschema is missing): a record against its schema"),
-        code => assert_eq!(code, Some(0), "{}", err(&o)),
+    for (name, document) in [("run", "record/record.json"), ("sweep", "sweep/sweep.json"), ("compare", "compare.json")]
+    {
+        let Ok(o) = python(&[&check.display().to_string(), &schema(name), &place.path(document)]) else {
+            eprintln!("SKIPPED (python3 is missing: apt-get install python3): the guide's Python");
+            return;
+        };
+        match o.status.code() {
+            Some(77) => eprintln!("SKIPPED (the Python module jsonschema is missing): {document} against its schema"),
+            code => assert_eq!(code, Some(0), "{}", err(&o)),
+        }
     }
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/records.md");
     let guide = std::fs::read_to_string(guide).unwrap();

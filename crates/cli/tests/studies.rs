@@ -1,19 +1,13 @@
 //! A study that starts this program, interrupted and gone on with; what the documents say of all.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod common;
+
+use common::{Place, WAVELANE};
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-/// A directory that goes away with the test.
-struct Place(PathBuf);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// What the study keeps, a line per measurement.
 fn kept(place: &Place) -> Vec<String> {
@@ -23,7 +17,7 @@ fn kept(place: &Place) -> Vec<String> {
 
 /// Interrupts the study once `measurements` are over.
 fn until(place: &Place, measurements: usize) {
-    let mut child: Child = Command::new(env!("CARGO_BIN_EXE_wavelane"))
+    let mut child: Child = Command::new(WAVELANE)
         .args(["study", "run", "simulator-speed", "--out"])
         .arg(&place.0)
         .stdout(Stdio::null())
@@ -41,8 +35,7 @@ fn until(place: &Place, measurements: usize) {
 
 #[test]
 fn the_simulators_speed_is_not_measured_twice() {
-    let place = Place(std::env::temp_dir().join(format!("wavelane-cli-studies-{}", std::process::id())));
-    let _ = std::fs::remove_dir_all(&place.0);
+    let place = Place::new("studies");
     until(&place, 1);
     let first = kept(&place);
     until(&place, first.len() + 1);
@@ -58,9 +51,8 @@ fn the_simulators_speed_is_not_measured_twice() {
 /// The longest draws come first and take a while each: the count is shown before the first of them is over.
 #[test]
 fn a_study_with_long_tasks_is_not_silent() {
-    let place = Place(std::env::temp_dir().join(format!("wavelane-cli-silent-{}", std::process::id())));
-    let _ = std::fs::remove_dir_all(&place.0);
-    let mut child = Command::new(env!("CARGO_BIN_EXE_wavelane"))
+    let place = Place::new("silent");
+    let mut child = Command::new(WAVELANE)
         .args(["study", "run", "link-population", "--out"])
         .arg(&place.0)
         .stdout(Stdio::null())
@@ -71,7 +63,7 @@ fn a_study_with_long_tasks_is_not_silent() {
     let first = BufReader::new(said).lines().next().unwrap().unwrap();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(first.contains(" of 100 draws"), "{first}");
+    assert!(first.contains(" of 100 links"), "{first}");
 }
 
 /// The guide's and the README's tables of what studies found, against the studies that there are.
@@ -79,7 +71,7 @@ fn a_study_with_long_tasks_is_not_silent() {
 fn every_study_has_a_row_of_results() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap();
-    let o = Command::new(env!("CARGO_BIN_EXE_wavelane")).args(["study", "list"]).output().unwrap();
+    let o = Command::new(WAVELANE).args(["study", "list"]).output().unwrap();
     let listed = String::from_utf8(o.stdout).unwrap();
     let mut listed: Vec<&str> = listed.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
     listed.sort_unstable();

@@ -1,6 +1,7 @@
 //! What the Python package `wavelane` calls: running a scenario in the simulator and reading a Record. The package under
 //! `python/` has the names and types that people use.
 
+mod names;
 mod shard;
 mod watch;
 
@@ -10,12 +11,12 @@ pyo3::create_exception!(
     _wavelane,
     Error,
     pyo3::exceptions::PyException,
-    "What the simulator refuses or cannot do: one line with the cause and the remedy, as the command prints it."
+    "What the simulator refuses or cannot do: one line with the cause and what to do, as the command says it, in Python's names."
 );
 
-/// An error with the command's text.
+/// An error with the command's text in Python's names.
 pub(crate) fn error(cause: impl std::fmt::Display) -> PyErr {
-    Error::new_err(cause.to_string())
+    Error::new_err(names::in_python(&cause.to_string()))
 }
 
 #[pymodule]
@@ -40,6 +41,7 @@ mod _wavelane {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        wavelane_run::built_of(env!("WAVELANE_COMMIT"));
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("REPEAT_MAX", wavelane_run::REPEAT_MAX)?;
         module.add("SEED_MAX", wavelane_run::SEED_MAX)?;
@@ -61,7 +63,10 @@ mod _wavelane {
         full: bool,
     ) -> PyResult<()> {
         if settings.len() > SETTINGS_MAX {
-            return Err(error(format!("--set stands {} times, at most {SETTINGS_MAX}", settings.len())));
+            return Err(error(format!(
+                "`set` has {} keys, at most {SETTINGS_MAX}: put the rest into the file",
+                settings.len()
+            )));
         }
         let settings = settings.iter().map(|s| Setting::read(s)).collect::<Result<Vec<_>, _>>().map_err(error)?;
         let mut scenario = match &text {
@@ -120,7 +125,20 @@ mod _wavelane {
             let document = RunDocument::load(&record).map_err(error)?;
             let found = document.stacks.iter().find(|s| s.stack == stack);
             let figures = found.and_then(|s| s.flows.iter().find(|f| f.flow == flow && f.seed == seed));
-            let none = || error(format!("{} has no flow '{flow}' of {stack}, seed {seed}", record.display()));
+            let none = || {
+                let stacks: Vec<&str> = document.stacks.iter().map(|s| s.stack.as_str()).collect();
+                let of = document.stacks.iter().flat_map(|s| &s.flows);
+                let flows: std::collections::BTreeSet<&str> = of.map(|f| f.flow.as_str()).collect();
+                let flows: Vec<&str> = flows.into_iter().collect();
+                let last = document.seed + u64::from(document.repeat) - 1;
+                error(format!(
+                    "{} has no flow '{flow}' of {stack}, seed {seed}: its flows are {}, its stacks {}, its seeds {} to {last}",
+                    record.display(),
+                    flows.join(", "),
+                    stacks.join(", "),
+                    document.seed
+                ))
+            };
             Ok(match document.series(&record, stack, figures.ok_or_else(none)?).map_err(error)? {
                 Series::Arrivals(pairs) => {
                     let (at, octets) = pairs.into_iter().map(|(at, octets)| (at, Some(octets))).unzip();

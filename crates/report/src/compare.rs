@@ -5,7 +5,8 @@ use crate::page::{First, Page, PageTable, write_page};
 use crate::plot::{Curve, Look};
 use crate::table::Table;
 use crate::{ReportError, raster};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use wavelane_measure::{mean, mean_ci95, sample_deviation, student_t_975};
@@ -18,6 +19,58 @@ const FORMAT: &str = "wavelane-compare/1";
 
 /// Most findings in the sentence over the tables, which have all.
 const FINDINGS_MAX: usize = 6;
+
+/// What `--json` prints of a comparison.
+#[derive(Serialize, JsonSchema)]
+struct CompareDocument {
+    /// The format's name and version.
+    #[schemars(extend("const" = FORMAT))]
+    format: &'static str,
+    /// The record that the others are compared with.
+    first: String,
+    /// A row per record, stack, flow and figure.
+    differences: Vec<CompareRow>,
+}
+
+/// One figure of one flow, in another record and in the first.
+#[derive(Serialize, JsonSchema)]
+struct CompareRow {
+    /// The other record.
+    record: String,
+    /// The stack, or `FIRST -> OTHER` where each record has one and they differ.
+    stack: String,
+    /// The flow.
+    flow: String,
+    /// The figure; its key ends in its unit.
+    #[schemars(extend("enum" = FIGURES.map(|figure| figure.key)))]
+    metric: &'static str,
+    /// The first record's mean.
+    first: f64,
+    /// The other's.
+    other: f64,
+    /// Of how many runs the first mean is.
+    #[schemars(extend("minimum" = 1))]
+    first_runs: usize,
+    /// Of how many runs the other mean is.
+    #[schemars(extend("minimum" = 1))]
+    other_runs: usize,
+    /// Other less first.
+    difference: f64,
+    /// Both ends of its 95 % interval; `null` of single runs.
+    difference_ci95: Option<[f64; 2]>,
+    /// Other over first; `null` where a value is not positive.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    ratio: Option<f64>,
+    /// Both ends of its 95 % interval.
+    ratio_ci95: Option<[f64; 2]>,
+    /// Whether runs of equal seeds were compared with each other.
+    by_seed: bool,
+}
+
+/// The schema of what `wavelane compare --json` prints.
+pub fn compare_schema() -> schemars::Schema {
+    schemars::schema_for!(CompareDocument)
+}
 
 /// A record that was read.
 #[derive(Clone, PartialEq, Debug)]
@@ -360,16 +413,26 @@ impl Comparison {
     /// One JSON document, with a newline at the end.
     pub fn to_json(&self) -> String {
         let ends = |e: Option<Estimate>| e.and_then(|e| e.interval).map(|(low, high)| [low, high]);
-        let row = |d: &Difference| -> Value {
-            json!({
-                "record": self.names[d.record], "stack": d.stack, "flow": d.flow, "metric": FIGURES[d.figure].key,
-                "first": d.means[0], "other": d.means[1], "first_runs": d.runs[0], "other_runs": d.runs[1],
-                "difference": d.difference.value, "difference_ci95": ends(Some(d.difference)),
-                "ratio": d.ratio.map(|r| r.value), "ratio_ci95": ends(d.ratio), "by_seed": d.by_seed,
-            })
+        let row = |d: &Difference| CompareRow {
+            record: self.names[d.record].clone(),
+            stack: d.stack.clone(),
+            flow: d.flow.clone(),
+            metric: FIGURES[d.figure].key,
+            first: d.means[0],
+            other: d.means[1],
+            first_runs: d.runs[0],
+            other_runs: d.runs[1],
+            difference: d.difference.value,
+            difference_ci95: ends(Some(d.difference)),
+            ratio: d.ratio.map(|r| r.value),
+            ratio_ci95: ends(d.ratio),
+            by_seed: d.by_seed,
         };
-        let rows: Vec<Value> = self.differences.iter().map(row).collect();
-        let document = json!({ "format": FORMAT, "first": self.names.first(), "differences": rows });
+        let document = CompareDocument {
+            format: FORMAT,
+            first: self.names.first().cloned().unwrap_or_default(),
+            differences: self.differences.iter().map(row).collect(),
+        };
         serde_json::to_string_pretty(&document).expect("text keys and finite numbers only") + "\n"
     }
 
@@ -383,7 +446,8 @@ impl Comparison {
         let stopped = || stop.load(Ordering::Relaxed);
         let rasteriser = raster::Rasteriser::new();
         let mut drawn = Vec::new();
-        for picture in overlaid(records, &stopped)? {
+        let (pictures, by_dash) = overlaid(records, &stopped)?;
+        for picture in pictures {
             if stopped() {
                 return Ok(None);
             }
@@ -405,7 +469,7 @@ impl Comparison {
             headline: if findings.is_empty() { self.how().into() } else { findings.join(" ") },
             sentences: names
                 .chain((!findings.is_empty()).then(|| self.how().into()))
-                .chain((!drawn.is_empty()).then(|| LEGENDS.into()))
+                .chain((!drawn.is_empty()).then(|| legends(records.len(), by_dash)))
                 .collect(),
             charts: Vec::new(),
             tables: tables.filter(|table| !table.rows.is_empty()).collect(),
@@ -415,18 +479,51 @@ impl Comparison {
     }
 }
 
-/// How to read the pictures.
-const LEGENDS: &str = "In the pictures a curve's name begins with its record's letter.";
 /// Said of two records without a flow of the same name under the same stack.
 const NOTHING: &str = "nothing to compare: no stack has a flow of the same name in both";
 
-/// The records' pictures, those of a kind on common axes; of fewer records if it is told to stop.
-fn overlaid(records: &[Compared], stopped: &dyn Fn() -> bool) -> Result<Vec<Picture>, ReportError> {
+/// Most records that dashes tell apart: so many have a shape of dots of their own.
+const DASHED_MAX: usize = 4;
+/// The dashes of records, and the shapes of dots where curves are of dots.
+const DASHES: [&str; DASHED_MAX] =
+    ["A solid (dots: round)", "B dashed (square)", "C dotted (triangles)", "D dashes and dots (diamonds)"];
+
+/// How to read the pictures of `records` records.
+fn legends(records: usize, by_dash: bool) -> String {
+    let look = match by_dash {
+        true => format!(
+            "A colour is a stack or flow, and the dash tells the records apart: {}.",
+            DASHES[..records.min(DASHED_MAX)].join(", ")
+        ),
+        false => "Every curve has a colour or dash of its own, for there are many.".into(),
+    };
+    format!(
+        "In the pictures a curve's name begins with its record's letter. {look} Areas are the spread over a record's seeds."
+    )
+}
+
+/// Gives curves of one name in different records one colour, those of different names different ones as far as there are enough.
+fn recolour(curves: &mut [Curve]) {
+    let mut names: Vec<String> = Vec::new();
+    for curve in curves {
+        let (letter, name) = curve.name.split_once(' ').unwrap_or(("A", &curve.name));
+        let number = names.iter().position(|known| known == name).unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        });
+        let record = (0..).map(self::letter).take_while(|l| *l != "?").position(|l| l == letter).unwrap_or(0);
+        curve.look = Look::of(number).with_dash(record);
+    }
+}
+
+/// The records' pictures, those of a kind on common axes, and whether colours tell curves and dashes records apart in them; of fewer
+/// records if it is told to stop.
+fn overlaid(records: &[Compared], stopped: &dyn Fn() -> bool) -> Result<(Vec<Picture>, bool), ReportError> {
     let mut all: Vec<Picture> = Vec::new();
     for (number, r) in records.iter().enumerate().take_while(|_| !stopped()) {
         for mut picture in curves::pictures(&r.record, &r.document, &r.scenario)? {
             for curve in &mut picture.plot.curves {
-                curve.look = curve.look.of_record(number);
+                curve.look = curve.look.with_dash(number);
                 curve.name = format!("{} {}", letter(number), curve.name);
             }
             match all.iter_mut().find(|p| p.name == picture.name) {
@@ -435,14 +532,19 @@ fn overlaid(records: &[Compared], stopped: &dyn Fn() -> bool) -> Result<Vec<Pict
             }
         }
     }
-    // Colours tell stacks apart and dashes records, unless dashes are taken by several flows.
     let alike = |curves: &[Curve]| (1..curves.len()).any(|i| curves[..i].iter().any(|c| c.look == curves[i].look));
+    // Of several flows of a stack that had dashes of their own: a colour each instead.
     for picture in all.iter_mut().filter(|picture| alike(&picture.plot.curves)) {
+        recolour(&mut picture.plot.curves);
+    }
+    let by_dash = records.len() <= DASHED_MAX && !all.iter().any(|picture| alike(&picture.plot.curves));
+    // Where colours do not suffice for the curves of a record, every curve of every picture is told apart by itself.
+    for picture in all.iter_mut().filter(|_| !by_dash) {
         for (i, curve) in picture.plot.curves.iter_mut().enumerate() {
             curve.look = Look::of(i);
         }
     }
-    Ok(all)
+    Ok((all, by_dash))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
+use serde_json::Value;
 use wavelane_run::Verdict;
 
 /// A record of one stack and one flow with these goodputs in Mbit/s, seeds counting up from `seed`.
@@ -111,4 +112,21 @@ fn single_runs_have_no_interval() {
     let mut three = record("d", "tcp-cubic", 1, &[1.0]);
     three.document.stacks.push(StackResult { stack: "tcp-reno".into(), ..StackResult::default() });
     assert!(Comparison::of(&[two, three]).text().contains("nothing to compare"));
+}
+
+/// Two stacks with two flows each in two records: four colours, and a dash per record.
+#[test]
+fn colours_are_flows_and_dashes_are_records() {
+    let curve =
+        |name: &str| Curve { name: name.into(), look: Look::of(0), pieces: vec![], band: vec![], marks: vec![] };
+    let names = ["wavelane up", "wavelane down", "tcp-bbr up", "tcp-bbr down"];
+    let mut curves: Vec<Curve> =
+        ["A", "B"].iter().flat_map(|letter| names.map(|name| curve(&format!("{letter} {name}")))).collect();
+    recolour(&mut curves);
+    for (i, curve) in curves.iter().enumerate() {
+        assert_eq!(curve.look, Look::of(i % 4).with_dash(i / 4), "{}", curve.name);
+    }
+    let said = legends(2, true);
+    assert!(said.contains("A solid (dots: round), B dashed (square).") && !said.contains("C dotted"), "{said}");
+    assert!(legends(30, false).contains("of its own"));
 }

@@ -10,11 +10,14 @@ use core::fmt::Write;
 use wavelane_run::RunDocument;
 use wavelane_scenario::Scenario;
 
+/// A table that is wider than the page shows a shadow at the side where more of it lies: of the four backgrounds of `.t` two
+/// shadows stand still, and two covers in the paper's colour move with the table.
 const STYLE: &str = "\
-:root{color-scheme:light dark;--ink:#111;--paper:#fff;--rule:#ddd;--edge:#333;--soft:#f4f4f4;--dim:#555;--good:#006b3c;--bad:#b00020;--open:#8a5a00}
+:root{color-scheme:light dark;--ink:#111;--paper:#fff;--rule:#ddd;--edge:#333;--soft:#f4f4f4;--dim:#555;--good:#006b3c;--bad:#b00020;--open:#8a5a00;--hidden:rgba(0,0,0,.38)}
 body{font:15px/1.5 system-ui,'DejaVu Sans',sans-serif;color:var(--ink);background:var(--paper);max-width:1000px;margin:2em auto;padding:0 1em}
 h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.15em;margin-top:2em}
-.t{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+.t{overflow-x:auto;background:linear-gradient(to right,var(--paper) 40%,transparent) 0 0/3em 100%,linear-gradient(to left,var(--paper) 40%,transparent) 100% 0/3em 100%,linear-gradient(to right,var(--hidden),transparent) 0 0/1em 100%,linear-gradient(to left,var(--hidden),transparent) 100% 0/1em 100%;background-repeat:no-repeat;background-attachment:local,local,scroll,scroll}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{padding:.35em .6em;border-bottom:1px solid var(--rule);text-align:right;vertical-align:top}
 th{border-bottom:2px solid var(--edge);font-weight:600;font-size:.85em}
 td.l,th.l{text-align:left}td.why{min-width:18em}td.case{min-width:11em}td.metric{min-width:9em}.swatch{display:inline-block;width:.8em;height:.8em;margin-right:.5em}
@@ -26,12 +29,12 @@ pre{padding:.8em;overflow-x:auto;font-size:.85em}
 @media(max-width:640px){body{margin:.5em auto;padding:0 .6em}.wide{display:none}.narrow{display:block}th,td{padding:.3em .4em}}
 @media print{body{max-width:none;margin:0}svg{break-inside:avoid}}
 @media screen and (prefers-color-scheme:dark){
-:root{--ink:#e4e6e8;--paper:#15181b;--rule:#363b40;--edge:#8a9299;--soft:#22272b;--dim:#a4abb1;--good:#5fce97;--bad:#ff8a94;--open:#e6b450}
+:root{--ink:#e4e6e8;--paper:#15181b;--rule:#363b40;--edge:#8a9299;--soft:#22272b;--dim:#a4abb1;--good:#5fce97;--bad:#ff8a94;--open:#e6b450;--hidden:rgba(190,210,230,.55)}
 .plot{fill:#e4e6e8}.plot .bg{fill:#15181b}.plot .grid{stroke:#30353a}.plot .axis{stroke:#9aa2a9}.plot .grey{stroke:#a4abb1}
 ";
 
 /// Colours of the curves on dark paper, in the order of those on white.
-const DARK: [&str; 7] = ["#4AA8E8", "#F08A3C", "#2FC796", "#E59CC4", "#8CCBF2", "#F2BC3D", "#F2F2F2"];
+const DARK: [&str; 7] = ["#4C96F0", "#F2703A", "#2FC796", "#EE8FCB", "#9BE1FF", "#F7CE46", "#F4F4F4"];
 
 /// The page's beginning, up to and with its head line.
 pub(crate) fn head(title: &str) -> String {

@@ -19,8 +19,9 @@ mod summary;
 mod sweep;
 mod table;
 mod units;
+mod words;
 
-pub use compare::{Compared, Comparison, Difference, Estimate};
+pub use compare::{Compared, Comparison, Difference, Estimate, compare_schema};
 pub use dots::{Spread, SpreadRow};
 pub use graph::{Graph, GraphSeries, Mark, draw_graphs};
 pub use page::{Page, PageChart, PageCurve, PageTable, render_page};

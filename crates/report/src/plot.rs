@@ -14,10 +14,14 @@ const WORDS: u32 = 13;
 /// Font size of the ticks.
 const TICKS: u32 = 12;
 
+/// How opaque the area of a curve's repeats is, and up to how many areas in one picture.
+const BAND_OPACITY: f64 = 0.16;
+const BANDS_FULL: f64 = 3.0;
+
 /// Okabe and Ito's palette (2008), distinguishable with every common colour blindness; yellow left out: too pale.
 pub(crate) const COLOURS: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"];
 /// Dashes, so that lines differ in black and white too.
-const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "14 4"];
+pub(crate) const DASHES: [&str; 5] = ["", "7 3", "2 3", "9 3 2 3", "14 4"];
 
 /// How large a picture is, and where its axes lie.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -84,9 +88,9 @@ impl Look {
         };
         halves.iter().map(look).collect()
     }
-    /// The look of the same curve of the `record`-th of several records.
-    pub(crate) fn of_record(self, record: usize) -> Self {
-        Self { colour: self.colour, dash: (self.dash + record) % DASHES.len() }
+    /// This colour with the `dash`-th dash; the first is solid.
+    pub(crate) fn with_dash(self, dash: usize) -> Self {
+        Self { colour: self.colour, dash: dash % DASHES.len() }
     }
 }
 
@@ -275,8 +279,11 @@ impl Plot {
         let rows = self.legend(&mut canvas, title + 26.0);
         canvas.top = title + 22.0 + rows * LEGEND_ROW;
         self.axes(&mut canvas);
-        for curve in self.curves.iter().filter(|c| !c.band.is_empty()) {
-            self.band(&mut canvas, curve);
+        // Below every line, and the fainter the more lie over each other.
+        let bands: Vec<&Curve> = self.curves.iter().filter(|c| !c.band.is_empty()).collect();
+        let opacity = (BAND_OPACITY * BANDS_FULL / bands.len() as f64).min(BAND_OPACITY);
+        for curve in bands {
+            self.band(&mut canvas, curve, opacity);
         }
         if let Some((value, words)) = &self.level {
             let (_, y) = self.place(&canvas, (0.0, *value));
@@ -365,12 +372,14 @@ impl Plot {
         places.collect::<Vec<_>>().join(" ")
     }
 
-    fn band(&self, canvas: &mut Canvas, curve: &Curve) {
+    fn band(&self, canvas: &mut Canvas, curve: &Curve, opacity: f64) {
         let points = self.places(canvas, &curve.band);
         let Look { colour: n, .. } = curve.look;
         let fill = colour(n);
-        let _ =
-            writeln!(canvas.out, "<polygon class=\"f{n}\" points=\"{points}\" fill=\"{fill}\" fill-opacity=\"0.16\"/>");
+        let _ = writeln!(
+            canvas.out,
+            "<polygon class=\"f{n}\" points=\"{points}\" fill=\"{fill}\" fill-opacity=\"{opacity:.2}\"/>"
+        );
     }
 
     fn curve(&self, canvas: &mut Canvas, i: usize, curve: &Curve) {

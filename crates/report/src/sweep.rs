@@ -3,8 +3,9 @@
 use crate::axis::Axis as Scale;
 use crate::drawn::Drawn;
 use crate::page::{First, Page, PageTable, write_page};
-use crate::plot::{Curve, Look, Plot, style_of};
+use crate::plot::{COLOURS, Curve, DASHES, Look, Plot, style_of};
 use crate::units::{human, unit_for};
+use crate::words::{key_words, value_words};
 use crate::{ReportError, raster};
 use std::path::{Path, PathBuf};
 use wavelane_measure::mean_ci95;
@@ -43,6 +44,9 @@ const SAID_CURVES_MAX: usize = 6;
 
 /// A mean over the seeds of one cell, with its half-width.
 struct Point {
+    /// Its stack, and the flow and values that tell it from other curves of that stack.
+    stack: String,
+    rest: String,
     curve: String,
     x: f64,
     mean: f64,
@@ -59,6 +63,35 @@ fn along(axes: &[Axis]) -> Option<(usize, &'static str)> {
     axes.iter().enumerate().find_map(|(number, axis)| Some((number, unit_of(axis)?)))
 }
 
+/// Whether a flow of this application has the metric. Every flow completes; whether it did is asked of transfers.
+fn concerns(metric: &str, app: &str) -> bool {
+    metric != "completed" || matches!(app, "download" | "upload" | "quic")
+}
+
+/// The looks of curves by their names: a colour for each stack and a dash for what else tells curves apart, as far as there are enough.
+fn looks<'a>(points: &'a [Point], order: &[&'a str]) -> Vec<(Look, &'a str)> {
+    fn distinct<'a>(of: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+        let mut found = Vec::new();
+        of.for_each(|one| {
+            if !found.contains(&one) {
+                found.push(one);
+            }
+        });
+        found
+    }
+    let stacks = distinct(points.iter().map(|p| p.stack.as_str()));
+    let rests = distinct(points.iter().map(|p| p.rest.as_str()));
+    let enough = stacks.len() <= COLOURS.len() && rests.len() <= DASHES.len();
+    let of = |name: &&'a str| {
+        let point = points.iter().find(|p| p.curve == **name)?;
+        let colour = Look::of(style_of(stacks.iter().copied(), &point.stack));
+        let dash = rests.iter().position(|rest| *rest == point.rest).unwrap_or(0);
+        let alone = Look::of(style_of(order.iter().copied(), name));
+        Some((if enough { colour.with_dash(dash) } else { alone }, *name))
+    };
+    order.iter().filter_map(of).collect()
+}
+
 /// A metric of every flow, of every cell, along one axis.
 fn points(axes: &[Axis], cells: &[SweepCell], along: usize, metric: &str) -> Vec<Point> {
     let several_flows = {
@@ -66,7 +99,7 @@ fn points(axes: &[Axis], cells: &[SweepCell], along: usize, metric: &str) -> Vec
             .iter()
             .flat_map(|c| &c.document.stacks)
             .flat_map(|s| &s.flows)
-            .filter(|f| flow_metrics(f).iter().any(|(key, _)| key == metric))
+            .filter(|f| concerns(metric, &f.app) && flow_metrics(f).iter().any(|(key, _)| key == metric))
             .map(|f| f.flow.as_str())
             .collect();
         flows.sort_unstable();
@@ -81,9 +114,11 @@ fn points(axes: &[Axis], cells: &[SweepCell], along: usize, metric: &str) -> Vec
             .zip(&cell.values)
             .enumerate()
             .filter(|(number, (axis, _))| *number != along && axis.values.len() > 1);
-        let others: String = others.map(|(_, (_, value))| format!(", {value}")).collect();
+        let others: String =
+            others.map(|(_, (axis, value))| format!(", {} {}", key_words(&axis.key), value_words(value))).collect();
         for stack in &cell.document.stacks {
-            let mut flows: Vec<&str> = stack.flows.iter().map(|f| f.flow.as_str()).collect();
+            let of_kind = stack.flows.iter().filter(|f| concerns(metric, &f.app));
+            let mut flows: Vec<&str> = of_kind.map(|f| f.flow.as_str()).collect();
             let mut seen = std::collections::BTreeSet::new();
             flows.retain(|flow| seen.insert(*flow));
             for flow in flows {
@@ -93,7 +128,9 @@ fn points(axes: &[Axis], cells: &[SweepCell], along: usize, metric: &str) -> Vec
                     .collect();
                 let Some((mean, half)) = mean_ci95(&values) else { continue };
                 let flow = if several_flows { format!(" {flow}") } else { String::new() };
-                all.push(Point { curve: format!("{}{flow}{others}", stack.stack), x, mean, half });
+                let rest = format!("{flow}{others}");
+                let curve = format!("{}{rest}", stack.stack);
+                all.push(Point { stack: stack.stack.clone(), rest, curve, x, mean, half });
             }
         }
     }
@@ -127,13 +164,10 @@ fn plot(
     let all_x: Vec<f64> = axes[number].values.iter().filter_map(|v| Some(in_base_units(v)?.0)).collect();
     let (least_x, most_x) = all_x.iter().fold((f64::INFINITY, 0.0), |(l, m), x| (x.min(l), x.max(m)));
     let ((x_by, x_unit), (y_by, y_unit)) = (unit_for(most_x, unit_words(ending)), unit_for(most(|p| p.mean), unit));
-    // By its place among all, so that a curve looks the same in every picture.
-    let mut names: Vec<(usize, &str)> =
-        order.iter().map(|name| (style_of(order.iter().copied(), name), *name)).collect();
-    names.retain(|(_, name)| points.iter().any(|p| p.curve == *name));
+    let mut names = looks(points, order);
     let left_out = names.len().saturating_sub(CURVES_MAX);
     names.truncate(CURVES_MAX);
-    let curve = |&(look, name): &(usize, &str)| {
+    let curve = |&(look, name): &(Look, &str)| {
         let mut own: Vec<&Point> = points.iter().filter(|p| p.curve == name).collect();
         own.sort_by(|a, b| a.x.total_cmp(&b.x));
         let line: Vec<(f64, f64)> = own.iter().map(|p| (p.x / x_by, p.mean / y_by)).collect();
@@ -142,7 +176,7 @@ fn plot(
         let band = own.iter().map(|p| end(p, 1.0)).chain(own.iter().rev().map(|p| end(p, -1.0)));
         Curve {
             name: name.to_owned(),
-            look: Look::of(look),
+            look,
             // The line, and a dot at each value that was measured.
             pieces: core::iter::once(&line).cloned().chain(line.iter().map(|point| vec![*point])).collect(),
             band: if spread { band.collect() } else { Vec::new() },
@@ -154,8 +188,8 @@ fn plot(
     let xs = || all_x.iter().map(|x| x / x_by);
     let log = least_x > 0.0 && most_x / least_x >= LOG_FROM;
     let plot = Plot {
-        title: format!("{title} over {}", axes[number].key),
-        x_label: labelled(&axes[number].key, &x_unit),
+        title: format!("{title} over {}", key_words(&axes[number].key)),
+        x_label: labelled(&key_words(&axes[number].key), &x_unit),
         y_label: if y_unit.is_empty() { title.to_owned() } else { y_unit },
         x: if log { Scale::logarithmic(xs()) } else { Scale::exact(xs().fold(0.0, f64::max)) },
         y: Scale::linear(top * 1.04),
@@ -177,7 +211,7 @@ fn ends(all: &[Vec<Point>], order: &[&str], ending: &str) -> Vec<String> {
         let of = |name: &&str| {
             let own = || points.iter().filter(|p| p.curve == **name);
             let (first, last) = (own().min_by(|a, b| a.x.total_cmp(&b.x))?, own().max_by(|a, b| a.x.total_cmp(&b.x))?);
-            Some(format!("{name} {}, {}", at(first), at(last)))
+            Some(format!("{name}: {}, {}", at(first), at(last)))
         };
         let curves: Vec<String> = order.iter().filter_map(of).collect();
         let more = curves.len().saturating_sub(SAID_CURVES_MAX);
@@ -194,7 +228,7 @@ fn table(axes: &[Axis], cells: &[SweepCell]) -> (Vec<String>, Vec<Vec<String>>) 
         flows.any(|f| flow_metrics(f).iter().any(|(k, _)| k == key))
     });
     let shown: Vec<_> = shown.collect();
-    let heads = axes.iter().map(|a| a.key.clone()).chain(["stack".into(), "flow".into()]);
+    let heads = axes.iter().map(|a| key_words(&a.key)).chain(["stack".into(), "flow".into()]);
     let heads = heads.chain(shown.iter().map(|(_, title, _)| (*title).to_owned())).collect();
     let mut rows = Vec::new();
     for cell in cells {
@@ -208,7 +242,7 @@ fn table(axes: &[Axis], cells: &[SweepCell]) -> (Vec<String>, Vec<Vec<String>>) 
                         .collect();
                     mean_ci95(&values).map_or("-".into(), |(mean, half)| human(mean, half, unit))
                 };
-                let head = cell.values.iter().cloned().chain([stack.stack.clone(), flow.flow.clone()]);
+                let head = cell.values.iter().map(|v| value_words(v)).chain([stack.stack.clone(), flow.flow.clone()]);
                 rows.push(head.chain(shown.iter().map(figure)).collect());
             }
         }
@@ -216,11 +250,15 @@ fn table(axes: &[Axis], cells: &[SweepCell]) -> (Vec<String>, Vec<Vec<String>>) 
     (heads, rows)
 }
 
+fn words(values: &[String], between: &str) -> String {
+    values.iter().map(|value| value_words(value)).collect::<Vec<_>>().join(between)
+}
+
 /// Which combinations prove nothing, and in how many a check of the scenario fails.
 pub fn doubts(cells: &[SweepCell]) -> Vec<String> {
     let of = |verdict: Verdict| cells.iter().filter(move |cell| cell.document.verdict == verdict);
     let mut said = Vec::new();
-    let late: Vec<String> = of(Verdict::Inconclusive).map(|cell| cell.values.join(", ")).collect();
+    let late: Vec<String> = of(Verdict::Inconclusive).map(|cell| words(&cell.values, ", ")).collect();
     if !late.is_empty() {
         let shown = late[..late.len().min(DOUBTS_MAX)].join("; ");
         let more =
@@ -261,11 +299,14 @@ pub fn render_sweep(
     let seeds = cells.first().map_or(0, |c| c.document.repeat);
     let mut sentences = came_out;
     sentences.extend(doubts(cells));
-    sentences.extend(axes.iter().map(|a| format!("{}: {}", a.key, a.values.join("; "))));
+    sentences.extend(axes.iter().map(|a| format!("{} ({}): {}", key_words(&a.key), a.key, words(&a.values, "; "))));
     sentences.push(match seeds {
         1 => "One seed of each: no intervals.".to_owned(),
         n => format!("Lines are means over {n} seeds, areas their 95 % intervals."),
     });
+    if axes.iter().filter(|axis| axis.values.len() > 1).count() > 1 && !drawn.is_empty() {
+        sentences.push("In the pictures a colour is a stack, and the dash tells the other values apart, where colours and dashes suffice.".into());
+    }
     if drawn.is_empty() {
         sentences.push("No axis is of numbers, so there are no pictures.".into());
     }
@@ -286,4 +327,34 @@ pub fn render_sweep(
         rerun: rerun.to_owned(),
     };
     write_page(folder, &page, &drawn, First::Pictures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(stack: &str, rest: &str) -> Point {
+        let curve = format!("{stack}{rest}");
+        Point { stack: stack.into(), rest: rest.into(), curve, x: 1.0, mean: 1.0, half: None }
+    }
+
+    #[test]
+    fn a_colour_is_a_stack_and_a_dash_is_a_value() {
+        let rests = [", air forward delay 10 ms", ", air forward delay 20 ms"];
+        let points: Vec<Point> =
+            ["tcp-bbr", "wavelane"].iter().flat_map(|stack| rests.map(|rest| point(stack, rest))).collect();
+        let order: Vec<&str> = points.iter().map(|p| p.curve.as_str()).collect();
+        let found: Vec<Look> = looks(&points, &order).into_iter().map(|(look, _)| look).collect();
+        assert_eq!(found, [(1, 0), (1, 1), (0, 0), (0, 1)].map(|(colour, dash)| Look::of(colour).with_dash(dash)));
+        // More values than dashes: every curve by itself.
+        let many: Vec<Point> = (0..6).map(|n| point("wavelane", &format!(", {n} ms"))).collect();
+        let order: Vec<&str> = many.iter().map(|p| p.curve.as_str()).collect();
+        let found = looks(&many, &order);
+        assert!((1..6).all(|i| found[i].0.colour != found[0].0.colour), "{found:?}");
+    }
+
+    #[test]
+    fn only_transfers_are_asked_whether_they_completed() {
+        assert!(concerns("completed", "download") && !concerns("completed", "echo") && concerns("rtt_p50_ms", "echo"));
+    }
 }

@@ -1,6 +1,7 @@
 //! A Record on its way to its place, and what may be removed there: the files that a run writes, and nothing else.
 
 use crate::drive::{RunError, unwritable};
+use crate::whole::{draft_of, draft_prefix, put_in_place};
 use core::hash::BuildHasher;
 use std::collections::hash_map::RandomState;
 use std::path::{Path, PathBuf};
@@ -15,10 +16,6 @@ pub(crate) struct Draft {
     _held: std::fs::File,
 }
 
-/// Between a Record's name and what makes its draft unique.
-const DRAFT: &str = ".draft-";
-/// The same of a Record that a draft replaces.
-const EARLIER: &str = ".earlier-";
 /// The file in a draft that its writer holds a lock on.
 pub(crate) const HELD: &str = "held";
 
@@ -103,15 +100,6 @@ pub(crate) fn refuse_foreign(record: &Path) -> Result<(), RunError> {
     )))
 }
 
-/// Writes a file whole or not at all: nothing half-written stays. A link is followed.
-pub fn write_whole(path: &Path, content: impl AsRef<[u8]>) -> std::io::Result<()> {
-    let path = &if path.is_symlink() { path.canonicalize()? } else { path.to_path_buf() };
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let draft = path.with_file_name(format!(".{name}.draft"));
-    let written = std::fs::write(&draft, content).and_then(|()| std::fs::rename(&draft, path));
-    written.inspect_err(|_| drop(std::fs::remove_file(&draft)))
-}
-
 /// Whether files can be made in `out`, or `out` itself, before there is anything to write. Leaves nothing.
 pub fn check_writable(out: &Path) -> Result<(), RunError> {
     let out = resolved(out)?;
@@ -139,8 +127,9 @@ pub fn resolved(out: &Path) -> Result<PathBuf, RunError> {
 impl Draft {
     pub(crate) fn begin(out: &Path) -> Result<Self, RunError> {
         let out = &resolved(out)?;
-        let name =
-            out.file_name().ok_or_else(|| RunError::Refused(format!("--out {}: name a directory", out.display())))?;
+        if out.file_name().is_none() {
+            return Err(RunError::Refused(format!("--out {}: name a directory", out.display())));
+        }
         let entries = |dir: &Path| std::fs::read_dir(dir).map(|mut d| d.next().is_some());
         if out.exists() && !out.join("record.json").exists() && entries(out).unwrap_or(true) {
             let why = "exists and is not a record: choose another --out or remove it";
@@ -149,10 +138,8 @@ impl Draft {
         refuse_foreign(out)?;
         let parent = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(parent).map_err(unwritable(parent))?;
-        let prefix = format!(".{}{DRAFT}", name.to_string_lossy());
-        remove_abandoned(parent, &prefix);
-        // Process ids repeat: in a container they are the same at every start.
-        let temporary = parent.join(format!("{prefix}{:016x}", RandomState::new().hash_one(std::process::id())));
+        remove_abandoned(parent, &draft_prefix(out));
+        let temporary = draft_of(out);
         std::fs::create_dir(&temporary).map_err(unwritable(&temporary))?;
         let held = hold(&temporary).map_err(unwritable(&temporary))?;
         let draft = Self { temporary, out: out.to_owned(), kept: false, _held: held };
@@ -172,46 +159,12 @@ impl Draft {
         });
         written.map_err(unwritable(&self.out.join(name)))
     }
-    /// Puts it in place; an earlier Record there is replaced. What others put there since it began is taken along. Whatever fails or ends
-    /// the program on the way, no file of others is removed, and the new Record stays whole somewhere.
+    /// Puts it in place; an earlier Record there is replaced, and what others put there since it began is taken along.
     pub(crate) fn keep(mut self) -> Result<(), RunError> {
         // From here on it is no abandoned draft for anybody.
         std::fs::remove_file(self.temporary.join(HELD)).map_err(unwritable(&self.temporary))?;
         self.kept = true;
-        let earlier = self.out.exists().then(|| self.earlier());
-        let moved = earlier.as_ref().map_or(Ok(()), |earlier| std::fs::rename(&self.out, earlier));
-        moved.map_err(|e| self.stuck(&e))?;
-        if let Err(error) = std::fs::rename(&self.temporary, &self.out) {
-            let _ = earlier.map(|earlier| std::fs::rename(earlier, &self.out));
-            return Err(self.stuck(&error));
-        }
-        let Some(earlier) = earlier else { return Ok(()) };
-        while let Some(found) = foreign(&earlier) {
-            let (from, to) = (earlier.join(&found), self.out.join(&found));
-            let free = to.symlink_metadata().is_err();
-            let folder = to.parent().map_or(Ok(()), std::fs::create_dir_all);
-            if !free || folder.and_then(|()| std::fs::rename(&from, &to)).is_err() {
-                let (out, from) = (self.out.display(), from.display());
-                let why = format!(
-                    "the record is in {out}, but {from}, which no run wrote, cannot be moved there: move it away"
-                );
-                return Err(RunError::Refused(why));
-            }
-        }
-        std::fs::remove_dir_all(&earlier).map_err(unwritable(&earlier))
-    }
-
-    /// Where an earlier Record waits while this one takes its place.
-    fn earlier(&self) -> PathBuf {
-        let name = self.temporary.file_name().unwrap_or_default().to_string_lossy().replacen(DRAFT, EARLIER, 1);
-        self.temporary.with_file_name(name)
-    }
-
-    fn stuck(&self, error: &std::io::Error) -> RunError {
-        let (out, temporary) = (self.out.display(), self.temporary.display());
-        RunError::Refused(format!(
-            "cannot put the record in {out}: {error}; it is whole in {temporary}: move it from there"
-        ))
+        put_in_place(&self.temporary, &self.out, foreign)
     }
 }
 

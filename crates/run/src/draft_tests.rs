@@ -94,8 +94,8 @@ fn a_record_that_cannot_be_put_in_place_stays_whole() {
     let temporary = draft.temporary.clone();
     std::fs::write(&out, "a file meanwhile").unwrap();
     // A directory takes no file's place.
-    let _ = std::fs::create_dir(draft.earlier());
-    std::fs::write(draft.earlier().join("full"), "").unwrap();
+    let _ = std::fs::create_dir(crate::whole::earlier_of(&draft.temporary));
+    std::fs::write(crate::whole::earlier_of(&draft.temporary).join("full"), "").unwrap();
     let error = draft.keep().unwrap_err().to_string();
     assert!(error.contains("it is whole in"), "{error}");
     assert_eq!(std::fs::read_to_string(temporary.join("record.json")).unwrap(), "2");

@@ -179,23 +179,7 @@ pub fn run(
     let raws = run_all(make, scenario, &tasks, &draft.temporary, &RunOptions { repeat, ..options.clone() }, hooks)?;
 
     let results = stack_results(scenario, &stacks, &tasks, &raws);
-    let checks = judge::checks(scenario, &results, &omitted);
-    let unproven = results.iter().filter(|r| r.inconclusive.is_some()).map(|_| Verdict::Inconclusive);
-    let document = RunDocument {
-        format: RUN_FORMAT.into(),
-        scenario: options.name.clone(),
-        title: scenario.title.clone(),
-        backend: backend.name().into(),
-        seed: scenario.seed.0,
-        repeat,
-        verdict: Verdict::total(checks.iter().map(|c| c.verdict).chain(unproven)),
-        omitted,
-        clauses,
-        stacks: results,
-        checks,
-        rerun: options.rerun.clone(),
-        record: options.out.display().to_string(),
-    };
+    let document = document(scenario, options, backend.name(), (results, omitted, clauses));
     for ((stack, seed), raw) in tasks.iter().zip(&raws) {
         for flow in &raw.flows {
             let bulk = scenario.flow(&flow.flow).is_some_and(|f| f.app.is_bulk());
@@ -203,17 +187,54 @@ pub fn run(
             draft.write(&name, series_csv(flow, bulk).as_bytes())?;
         }
     }
-    draft.write("log.txt", log(&document, &tasks, &raws).as_bytes())?;
+    let remarks: Vec<String> = tasks.iter().zip(&raws).flat_map(|(task, raw)| remarks(*task, raw)).collect();
+    finish(draft, &document, &remarks, hooks)?;
+    Ok(document)
+}
+
+/// The document of a run of these results, with its checks judged.
+pub(crate) fn document(
+    scenario: &Scenario,
+    options: &RunOptions,
+    backend: &str,
+    (stacks, omitted, clauses): (Vec<StackResult>, Vec<Omitted>, Vec<ClauseNote>),
+) -> RunDocument {
+    let checks = judge::checks(scenario, &stacks, &omitted);
+    let unproven = stacks.iter().filter(|r| r.inconclusive.is_some()).map(|_| Verdict::Inconclusive);
+    RunDocument {
+        format: RUN_FORMAT.into(),
+        scenario: options.name.clone(),
+        title: scenario.title.clone(),
+        backend: backend.into(),
+        seed: scenario.seed.0,
+        repeat: options.repeat.clamp(1, REPEAT_MAX),
+        verdict: Verdict::total(checks.iter().map(|c| c.verdict).chain(unproven)),
+        omitted,
+        clauses,
+        stacks,
+        checks,
+        rerun: options.rerun.clone(),
+        record: options.out.display().to_string(),
+    }
+}
+
+/// Writes what every Record has beside its series, and puts it in place.
+pub(crate) fn finish(
+    draft: Draft,
+    document: &RunDocument,
+    remarks: &[String],
+    hooks: &RunHooks<'_>,
+) -> Result<(), RunError> {
+    draft.write("log.txt", log(document, remarks).as_bytes())?;
     let environment = serde_json::to_string_pretty(&(hooks.environment)()).unwrap_or_default() + "\n";
     draft.write("environment.json", environment.as_bytes())?;
     draft.write("record.json", document.to_json().as_bytes())?;
-    (hooks.render)(&draft.temporary)
-        .map_err(|why| RunError::Unwritable { path: options.out.join("report.html"), why })?;
+    let report = Path::new(&document.record).join("report.html");
+    (hooks.render)(&draft.temporary).map_err(|why| RunError::Unwritable { path: report, why })?;
     if hooks.cancelled.load(Ordering::Relaxed) {
         return Err(RunError::Cancelled);
     }
-    draft.keep()?;
-    Ok(document)
+    draft.keep()
 }
 
 /// Runs the tasks on `jobs` workers; results stand in the tasks' order. The first error stops the rest.
@@ -285,35 +306,36 @@ fn stack_results(
     tasks: &[(Stack, Seed)],
     raws: &[StackRaw],
 ) -> Vec<StackResult> {
+    let part = |seed: Seed, raw: &StackRaw| StackResult {
+        flows: figures::of_run(scenario, raw, seed),
+        ways: raw.ways.iter().map(|w| figures::of_way(w, seed)).collect(),
+        radios: raw.radios.iter().map(|r| figures::of_radio(r, seed)).collect(),
+        kernels: raw.kernels.iter().map(|k| figures::of_kernel(k, seed)).collect(),
+        packets: raw.packets.iter().map(|p| figures::of_packets(p, seed)).collect(),
+        runs: vec![figures::RunTotals::of(raw, seed)],
+        ..StackResult::default()
+    };
     let of_stack = |stack: &Stack| {
-        let runs: Vec<(Seed, &StackRaw)> =
-            tasks.iter().zip(raws).filter(|((s, _), _)| s == stack).map(|((_, seed), raw)| (*seed, raw)).collect();
-        let only: Vec<&StackRaw> = runs.iter().map(|(_, raw)| *raw).collect();
-        StackResult {
-            stack: stack.word().to_owned(),
-            wire_bytes_per_delivered_byte: figures::wire_bytes_per_delivered_byte(&only),
-            repair_share: figures::repair_share(&only),
-            cpu_s_per_gb: figures::seconds_per_gb(&only, |r| r.spent.programs_s),
-            machine_s_per_gb: figures::seconds_per_gb(&only, |r| r.spent.machine_s),
-            inconclusive: only.iter().find_map(|r| r.inconclusive.clone()),
-            flows: runs.iter().flat_map(|(seed, raw)| figures::of_run(scenario, raw, *seed)).collect(),
-            ways: runs.iter().flat_map(|(seed, raw)| raw.ways.iter().map(|w| figures::of_way(w, *seed))).collect(),
-            radios: runs
-                .iter()
-                .flat_map(|(seed, raw)| raw.radios.iter().map(|r| figures::of_radio(r, *seed)))
-                .collect(),
-            kernels: runs
-                .iter()
-                .flat_map(|(seed, raw)| raw.kernels.iter().map(|k| figures::of_kernel(k, *seed)))
-                .collect(),
-            packets: runs.iter().filter_map(|(seed, raw)| Some(figures::of_packets(&raw.packets?, *seed))).collect(),
-        }
+        let runs = tasks.iter().zip(raws).filter(|((s, _), _)| s == stack);
+        StackResult::of_all(stack.word(), runs.map(|((_, seed), raw)| part(*seed, raw)).collect())
     };
     stacks.iter().map(of_stack).collect()
 }
 
+/// Before each remark of a run in the log.
+pub(crate) fn remark_of(stack: &str, seed: u64) -> String {
+    format!("{stack} seed {seed}: ")
+}
+
+/// What the log says of one run.
+fn remarks((stack, seed): (Stack, Seed), raw: &StackRaw) -> Vec<String> {
+    let about = remark_of(stack.word(), seed.0);
+    let late = raw.inconclusive.iter().map(|why| format!("{about}inconclusive: {why}"));
+    raw.notes.iter().map(|note| format!("{about}{note}")).chain(late).collect()
+}
+
 /// The log: what was left out or changed, the backend's remarks, and the verdicts.
-fn log(document: &RunDocument, tasks: &[(Stack, Seed)], raws: &[StackRaw]) -> String {
+fn log(document: &RunDocument, remarks: &[String]) -> String {
     let mut out = format!("{}\n", document.rerun);
     for o in &document.omitted {
         let _ = writeln!(out, "omitted stack {}: {}", o.stack, o.why);
@@ -321,13 +343,8 @@ fn log(document: &RunDocument, tasks: &[(Stack, Seed)], raws: &[StackRaw]) -> St
     for c in &document.clauses {
         let _ = writeln!(out, "{} {}: {}", c.treatment, c.clause, c.why);
     }
-    for ((stack, seed), raw) in tasks.iter().zip(raws) {
-        for note in &raw.notes {
-            let _ = writeln!(out, "{stack} seed {}: {note}", seed.0);
-        }
-        if let Some(why) = &raw.inconclusive {
-            let _ = writeln!(out, "{stack} seed {}: inconclusive: {why}", seed.0);
-        }
+    for remark in remarks {
+        let _ = writeln!(out, "{remark}");
     }
     for c in &document.checks {
         let _ = writeln!(out, "check {}: {}: {}", c.check, c.verdict.word(), c.why);

@@ -1,6 +1,7 @@
 //! Host facts for `environment.json`: what a reader needs to judge whether two machines compare.
 
 use serde_json::{Value, json};
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 fn fact(path: &str) -> Value {
@@ -27,6 +28,16 @@ fn usage() -> (Option<f64>, Option<u64>) {
     (cpu_s, peak)
 }
 
+/// The commit that the program was built of.
+static COMMIT: OnceLock<&str> = OnceLock::new();
+
+/// Says what commit the program was built of, once, before anything runs; an empty one is not known.
+pub fn built_of(commit: &'static str) {
+    if !commit.is_empty() {
+        let _ = COMMIT.set(commit);
+    }
+}
+
 /// USER_HZ, in which Linux states processor times, whatever its own clock (proc(5), `sysconf(_SC_CLK_TCK)`).
 const CLOCK_TICKS: f64 = 100.0;
 
@@ -40,6 +51,7 @@ pub fn host_facts() -> Value {
         "cpu_s": cpu_s,
         "rss_peak_kb": rss_peak_kb,
         "wavelane": env!("CARGO_PKG_VERSION"),
+        "commit": COMMIT.get(),
         "build": if cfg!(debug_assertions) { "debug" } else { "release" },
         "arguments": std::env::args().collect::<Vec<_>>(),
         "kernel": fact("/proc/sys/kernel/osrelease"),

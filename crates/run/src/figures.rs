@@ -4,11 +4,12 @@ use crate::backend::{FlowRaw, KernelTcp, PacketsRaw, Probe, RadioRaw, StackRaw, 
 use crate::people;
 pub use crate::people::{VoiceFigures, WebFigures};
 use crate::record::{CategoryFigures, KernelFigures, PacketFigures, RadioFigures, WayFigures};
+use crate::schema::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wavelane_base::{Instant, Octets, Seed, Span};
 use wavelane_measure::{Timing, WARM_UP, mean_ci95, percentile, ranked_ms};
-use wavelane_scenario::{App, Flow, Scenario};
+use wavelane_scenario::{APPS, App, Flow, Scenario};
 
 /// The figures of one flow in one run.
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -16,6 +17,7 @@ pub struct FlowFigures {
     /// The flow's name.
     pub flow: String,
     /// Its application's word.
+    #[schemars(extend("enum" = words(APPS)))]
     pub app: String,
     /// The run's seed.
     pub seed: u64,
@@ -246,18 +248,62 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
+/// What the figures of a whole stack are sums of, of one run.
+#[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct RunTotals {
+    /// The run's seed.
+    pub seed: u64,
+    /// Bytes that all flows delivered.
+    pub delivered_bytes: u64,
+    /// IP bytes offered to the channels between gateways; 0 where nobody counts them.
+    pub wire_bytes: u64,
+    /// The gateways' bytes of repair.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair_bytes: Option<u64>,
+    /// The gateways' bytes of first transmissions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_bytes: Option<u64>,
+    /// Processor seconds of the gateways' or the peer's processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_s: Option<f64>,
+    /// The whole machine's busy seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_s: Option<f64>,
+    /// Why the run is inconclusive, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inconclusive: Option<String>,
+}
+
+impl RunTotals {
+    /// Of one run.
+    pub fn of(raw: &StackRaw, seed: Seed) -> Self {
+        Self {
+            seed: seed.0,
+            delivered_bytes: raw.flows.iter().map(|f| f.octets).sum(),
+            wire_bytes: raw.wire_octets,
+            repair_bytes: raw.repair_octets,
+            first_bytes: raw.first_octets,
+            cpu_s: raw.spent.programs_s,
+            machine_s: raw.spent.machine_s,
+            inconclusive: raw.inconclusive.clone(),
+        }
+    }
+}
+
+fn delivered(runs: &[RunTotals]) -> u64 {
+    runs.iter().map(|r| r.delivered_bytes).sum()
+}
+
 /// IP bytes offered to the bad channel over bytes delivered, of one or several runs; `None` where no such bytes were
 /// counted, as in radio cells.
-pub fn wire_bytes_per_delivered_byte(runs: &[&StackRaw]) -> Option<f64> {
-    let wire: u64 = runs.iter().map(|r| r.wire_octets).sum();
-    let delivered: u64 = runs.iter().flat_map(|r| &r.flows).map(|f| f.octets).sum();
+pub fn wire_bytes_per_delivered_byte(runs: &[RunTotals]) -> Option<f64> {
+    let (wire, delivered) = (runs.iter().map(|r| r.wire_bytes).sum::<u64>(), delivered(runs));
     (delivered > 0 && wire > 0).then(|| wire as f64 / delivered as f64)
 }
 
 /// Processor seconds per 10^9 delivered bytes, of one or several runs; `None` unless every run has them.
-pub fn seconds_per_gb(runs: &[&StackRaw], of: fn(&StackRaw) -> Option<f64>) -> Option<f64> {
-    let seconds = runs.iter().map(|r| of(r)).sum::<Option<f64>>()?;
-    let delivered: u64 = runs.iter().flat_map(|r| &r.flows).map(|f| f.octets).sum();
+pub fn seconds_per_gb(runs: &[RunTotals], of: fn(&RunTotals) -> Option<f64>) -> Option<f64> {
+    let (seconds, delivered) = (runs.iter().map(of).sum::<Option<f64>>()?, delivered(runs));
     (delivered > 0).then(|| seconds * 1e9 / delivered as f64)
 }
 
@@ -280,9 +326,9 @@ pub fn of_packets(raw: &PacketsRaw, seed: Seed) -> PacketFigures {
 }
 
 /// Repair bytes over first transmissions, of one or several runs; `None` unless every run counted both.
-pub fn repair_share(runs: &[&StackRaw]) -> Option<f64> {
-    let sum = |of: fn(&StackRaw) -> Option<u64>| runs.iter().map(|r| of(r)).sum::<Option<u64>>();
-    let (repair, first) = (sum(|r| r.repair_octets)?, sum(|r| r.first_octets)?);
+pub fn repair_share(runs: &[RunTotals]) -> Option<f64> {
+    let sum = |of: fn(&RunTotals) -> Option<u64>| runs.iter().map(of).sum::<Option<u64>>();
+    let (repair, first) = (sum(|r| r.repair_bytes)?, sum(|r| r.first_bytes)?);
     (first > 0).then(|| repair as f64 / first as f64)
 }
 

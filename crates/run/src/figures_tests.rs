@@ -116,7 +116,7 @@ fn only_probes_due_while_the_bulk_flow_ran_count() {
 
 #[test]
 fn shares_are_over_all_runs_and_null_when_not_counted() {
-    let run = |wire, repair| StackRaw {
+    let raw = |wire, repair| StackRaw {
         stack: Stack::Wavelane,
         flows: vec![bulk(true)],
         wire_octets: wire,
@@ -130,15 +130,16 @@ fn shares_are_over_all_runs_and_null_when_not_counted() {
         kernels: Vec::new(),
         packets: None,
     };
+    let run = |wire, repair| RunTotals::of(&raw(wire, repair), Seed(1));
     let (a, b) = (run(11_000_000, Some(500_000)), run(13_000_000, Some(1_500_000)));
-    assert_eq!(wire_bytes_per_delivered_byte(&[&a, &b]), Some(1.2));
-    assert_eq!(wire_bytes_per_delivered_byte(&[&run(0, None)]), None, "a radio cell counts none");
-    assert_eq!(repair_share(&[&a, &b]), Some(0.1));
-    assert_eq!(repair_share(&[&a, &run(1, None)]), None);
+    assert_eq!(wire_bytes_per_delivered_byte(&[a.clone(), b.clone()]), Some(1.2));
+    assert_eq!(wire_bytes_per_delivered_byte(&[run(0, None)]), None, "a radio cell counts none");
+    assert_eq!(repair_share(&[a.clone(), b.clone()]), Some(0.1));
+    assert_eq!(repair_share(&[a.clone(), run(1, None)]), None);
     // Each run delivered 10^7 bytes.
-    assert_eq!(seconds_per_gb(&[&a, &b], |r| r.spent.programs_s), Some(200.0));
-    assert_eq!(seconds_per_gb(&[&a, &run(1, None)], |r| r.spent.programs_s), None);
-    assert_eq!(seconds_per_gb(&[&a, &run(1, None)], |r| r.spent.machine_s), Some(500.0));
+    assert_eq!(seconds_per_gb(&[a.clone(), b.clone()], |r| r.cpu_s), Some(200.0));
+    assert_eq!(seconds_per_gb(&[a.clone(), run(1, None)], |r| r.cpu_s), None);
+    assert_eq!(seconds_per_gb(&[a.clone(), run(1, None)], |r| r.machine_s), Some(500.0));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::draft::refuse_foreign;
-use crate::drive::{RunError, review, unwritable};
+use crate::drive::{REPEAT_MAX, RunError, review, unwritable};
 use crate::record::{RunDocument, Verdict};
 use crate::sweep::SweepOptions;
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,74 +59,98 @@ fn is_edited(record: &Path) -> bool {
     sealed.is_some_and(|sealed| Some(sealed) != seal(record))
 }
 
-/// What a sweep asks of the Record of a cell that was run before.
-pub(crate) struct Wanted<'a> {
-    pub(crate) backend: &'a dyn Backend,
-    pub(crate) repeat: u32,
+/// What is at the place of a cell's Record.
+pub(crate) enum Found {
+    /// No Record.
+    Nothing,
+    /// The Record that is wanted.
+    Whole(RunDocument),
+    /// One of another number of seeds, counting up from the same.
+    Part(RunDocument),
 }
 
-impl Wanted<'_> {
-    /// The Record of an earlier run of the same cell, or why it is not taken over; nothing where there is none.
-    fn kept(&self, record: &Path, cell: &Cell) -> Result<Option<RunDocument>, &'static str> {
-        if !record.exists() {
-            return Ok(None);
-        }
-        if !record.join("record.json").exists() {
-            return Err("there is no record.json");
-        }
-        let document = RunDocument::load(record).map_err(|_| "record.json cannot be read")?;
-        let text = wavelane_scenario::read_regular(&record.join("scenario.toml"), SCENARIO_MAX).unwrap_or_default();
-        if text != cell.scenario.to_toml() || document.backend != self.backend.name() {
-            return Err("the record is of another scenario, seed or place");
-        }
-        if document.repeat != self.repeat {
-            return Err("the record is of another --repeat, and figures of a whole stack, such as \
-                        wire_bytes_per_delivered_byte, are sums over all seeds that a record does not hold apart");
-        }
-        if is_edited(record) || !self.agrees(&document, &cell.scenario) {
-            return Err("record.json was changed since it was written");
-        }
-        Ok(Some(document))
+/// The Record of an earlier run of the scenario, or why it is not taken over.
+pub(crate) fn kept(
+    backend: &dyn Backend,
+    record: &Path,
+    scenario: &Scenario,
+    repeat: u32,
+) -> Result<Found, &'static str> {
+    if !record.exists() {
+        return Ok(Found::Nothing);
     }
+    if !record.join("record.json").exists() {
+        return Err("there is no record.json");
+    }
+    let document = RunDocument::load(record).map_err(|_| "record.json cannot be read")?;
+    let text = wavelane_scenario::read_regular(&record.join("scenario.toml"), SCENARIO_MAX).unwrap_or_default();
+    if text != scenario.to_toml() || document.backend != backend.name() {
+        return Err("the record is of another scenario, seed or place");
+    }
+    let has_runs = document.stacks.iter().all(|stack| stack.runs.len() == document.repeat as usize);
+    if document.repeat != repeat && !has_runs {
+        return Err(
+            "the record is of another --repeat and of a version of Wavelane whose records have no sums of each \
+                    seed (runs), without which figures of a whole stack cannot be computed for more seeds",
+        );
+    }
+    if is_edited(record) || !agrees(backend, &document, scenario) {
+        return Err("record.json was changed since it was written");
+    }
+    Ok(if document.repeat == repeat { Found::Whole(document) } else { Found::Part(document) })
+}
 
-    /// Whether the document is of this scenario's stacks, flows, checks and seeds.
-    fn agrees(&self, document: &RunDocument, scenario: &Scenario) -> bool {
-        let Ok((stacks, omitted, _)) = review(self.backend, scenario) else { return false };
-        let stacks = document.stacks.iter().map(|s| s.stack.as_str()).eq(stacks.iter().map(|s| s.word()));
-        let omitted = document.omitted.iter().map(|o| &o.stack).eq(omitted.iter().map(|o| &o.stack));
-        let checks = document.checks.iter().map(|c| &c.check).eq(scenario.checks.iter().map(|c| &c.name));
-        let seeds: BTreeSet<u64> = (0..u64::from(self.repeat)).map(|i| scenario.seed.0.saturating_add(i)).collect();
-        let flows = document.stacks.iter().all(|stack| {
-            let found: BTreeSet<u64> = stack.flows.iter().map(|f| f.seed).collect();
-            // Of an inconclusive run there may be no flows.
-            let whole = found == seeds || (stack.inconclusive.is_some() && found.is_subset(&seeds));
-            whole && stack.flows.iter().all(|f| scenario.flow(&f.flow).is_some())
-        });
-        let judged = Verdict::total(document.checks.iter().map(|c| c.verdict));
-        let unproven = document.stacks.iter().any(|s| s.inconclusive.is_some());
-        let verdict = document.verdict == judged || unproven;
-        let titled = document.title == scenario.title && document.seed == scenario.seed.0;
-        titled && stacks && omitted && checks && flows && verdict
-    }
+/// Whether the document is of this scenario's stacks, flows and checks, and of as many seeds as it says.
+fn agrees(backend: &dyn Backend, document: &RunDocument, scenario: &Scenario) -> bool {
+    let Ok((stacks, omitted, _)) = review(backend, scenario) else { return false };
+    let stacks = document.stacks.iter().map(|s| s.stack.as_str()).eq(stacks.iter().map(|s| s.word()));
+    let omitted = document.omitted.iter().map(|o| &o.stack).eq(omitted.iter().map(|o| &o.stack));
+    let checks = document.checks.iter().map(|c| &c.check).eq(scenario.checks.iter().map(|c| &c.name));
+    let count = u64::from(document.repeat.min(REPEAT_MAX));
+    let seeds: BTreeSet<u64> = (0..count).map(|i| scenario.seed.0.saturating_add(i)).collect();
+    let flows = document.stacks.iter().all(|stack| {
+        let found: BTreeSet<u64> = stack.flows.iter().map(|f| f.seed).collect();
+        // Of an inconclusive run there may be no flows.
+        let whole = found == seeds || (stack.inconclusive.is_some() && found.is_subset(&seeds));
+        let runs = stack.runs.is_empty() || stack.runs.iter().map(|r| r.seed).eq(seeds.iter().copied());
+        whole && runs && stack.flows.iter().all(|f| scenario.flow(&f.flow).is_some())
+    });
+    let judged = Verdict::total(document.checks.iter().map(|c| c.verdict));
+    let unproven = document.stacks.iter().any(|s| s.inconclusive.is_some());
+    let verdict = document.verdict == judged || unproven;
+    let titled = document.title == scenario.title && document.seed == scenario.seed.0;
+    titled && stacks && omitted && checks && flows && verdict
+}
 
-    /// What each cell's Record holds, if it is to be taken over. Says why others are not.
-    pub(crate) fn found(&self, axes: &[Axis], cells: &[Cell], options: &SweepOptions) -> Vec<Option<RunDocument>> {
-        let mut again: BTreeMap<&str, Vec<PathBuf>> = BTreeMap::new();
-        let mut one = |cell: &Cell| {
-            let at = folder(axes, cell);
-            self.kept(&options.out.join(&at), cell).unwrap_or_else(|why| {
-                again.entry(why).or_default().push(at);
-                None
-            })
-        };
-        let found = cells.iter().map(&mut one).collect();
-        for (why, at) in again {
-            let count =
-                if at.len() == 1 { "1 combination is".into() } else { format!("{} combinations are", at.len()) };
-            (options.note)(&format!("{count} run again, for {why} (first: {})", options.out.join(&at[0]).display()));
-        }
-        found
+fn combinations(count: usize) -> String {
+    if count == 1 { "1 combination is".into() } else { format!("{count} combinations are") }
+}
+
+/// What there is of each cell. Says why Records are not taken over, and which get other seeds.
+pub(crate) fn found(backend: &dyn Backend, axes: &[Axis], cells: &[Cell], options: &SweepOptions) -> Vec<Found> {
+    let mut again: BTreeMap<&str, Vec<PathBuf>> = BTreeMap::new();
+    let mut one = |cell: &Cell| {
+        let at = folder(axes, cell);
+        kept(backend, &options.out.join(&at), &cell.scenario, options.repeat).unwrap_or_else(|why| {
+            again.entry(why).or_default().push(at);
+            Found::Nothing
+        })
+    };
+    let found: Vec<Found> = cells.iter().map(&mut one).collect();
+    for (why, at) in again {
+        let (count, first) = (combinations(at.len()), options.out.join(&at[0]));
+        (options.note)(&format!("{count} run again, for {why} (first: {})", first.display()));
     }
+    let of = |found: &Found| if let Found::Part(document) = found { Some(document.repeat) } else { None };
+    let (fewer, more) = found.iter().filter_map(of).partition::<Vec<u32>, _>(|have| *have < options.repeat);
+    if !fewer.is_empty() {
+        (options.note)(&format!("{} there with fewer seeds: only the missing ones are run", combinations(fewer.len())));
+    }
+    if !more.is_empty() {
+        let (count, repeat) = (combinations(more.len()), options.repeat);
+        (options.note)(&format!("{count} there with more seeds than --repeat {repeat}: the others are removed"));
+    }
+    found
 }
 
 /// Makes room for the Records of the cells that are run. Of a folder without a Record what a run wrote goes; what others wrote is

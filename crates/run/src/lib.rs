@@ -10,25 +10,33 @@ mod command;
 mod draft;
 mod drive;
 mod environment;
+mod extend;
 pub mod figures;
 mod judge;
 mod kept;
 mod people;
 mod record;
 pub mod schedule;
+mod schema;
 mod sweep;
+mod whole;
 
 pub use backend::{
     AGE_OCTETS, AGES_MAX, ARRIVAL_BIN, Backend, BackendError, CaptureExtent, CategoryRaw, Clause, ErrorsRaw, Fetch,
     FlowRaw, KernelTcp, PacketsRaw, Probe, Progress, RadioRaw, Review, RunContext, Spent, StackRaw, Treatment, WayRaw,
 };
 pub use command::{refusal, rerun, scenario_name, shell};
-pub use draft::{PICTURES, check_writable, foreign, resolved, strangers, write_whole};
+pub use draft::{PICTURES, check_writable, foreign, resolved, strangers};
 pub use drive::{Count, JOBS_MAX, REPEAT_MAX, RunError, RunHooks, RunOptions, SEED_MAX, run};
-pub use environment::host_facts;
+pub use environment::{built_of, host_facts};
 pub use judge::{figure, rate, show};
 pub use record::{
     CategoryFigures, CheckResult, ClauseNote, KernelFigures, Omitted, PacketFigures, RUN_FORMAT, RadioFigures,
     RecordError, RunDocument, Series, StackResult, Verdict, WayFigures,
 };
-pub use sweep::{Shard, SweepCell, SweepOptions, flow_metrics, shards, sweep, sweep_table};
+pub use schema::{record_schema, sweep_schema};
+pub use sweep::{
+    SWEEP_FORMAT, Shard, SweepAxis, SweepCell, SweepDocument, SweepOptions, SweepRecord, flow_metrics, shards, sweep,
+    sweep_table,
+};
+pub use whole::{NewFile, draft_of, put_in_place, write_whole};

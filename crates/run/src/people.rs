@@ -40,6 +40,7 @@ pub struct VoiceFigures {
     /// Those that came after the deadline.
     pub late: u64,
     /// Lost and late over sent; `null` if none was sent.
+    #[schemars(extend("maximum" = 1))]
     pub loss: Option<f64>,
     /// Delay of those that came, one way.
     pub delay_mean_ms: Option<f64>,
@@ -52,6 +53,7 @@ pub struct VoiceFigures {
     /// Mean difference of the delays of neighbours (RFC 3550, section 6.4.1, without its smoothing).
     pub jitter_ms: Option<f64>,
     /// E-model score with the best play-out delay up to the deadline: what comes later than that is lost.
+    #[schemars(extend("minimum" = 1, "maximum" = 5))]
     pub mos: Option<f64>,
 }
 

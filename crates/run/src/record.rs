@@ -1,11 +1,12 @@
 //! The JSON document of a run, and reading a Record directory back.
 
-use crate::figures::FlowFigures;
+use crate::figures::{self, FlowFigures, RunTotals};
+use crate::schema::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use wavelane_scenario::Scenario;
+use wavelane_scenario::{CATEGORIES, STACKS, Scenario};
 
 /// The format's name and version in `record.json`.
 pub const RUN_FORMAT: &str = "wavelane-run/1";
@@ -58,17 +59,20 @@ impl Verdict {
 /// The JSON document of a run (`record.json`, and what `--json` prints). Keys stand in this order.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunDocument {
-    /// [`RUN_FORMAT`].
+    /// The format's name and version.
+    #[schemars(extend("const" = RUN_FORMAT))]
     pub format: String,
     /// The scenario file's stem.
     pub scenario: String,
     /// Its title.
     pub title: String,
     /// `sim` or `lab`.
+    #[schemars(extend("enum" = ["sim", "lab"]))]
     pub backend: String,
     /// The first seed.
     pub seed: u64,
     /// How many seeds, counting up from the first.
+    #[schemars(extend("minimum" = 1, "maximum" = crate::drive::REPEAT_MAX))]
     pub repeat: u32,
     /// The total over the checks.
     pub verdict: Verdict,
@@ -77,6 +81,7 @@ pub struct RunDocument {
     /// Clauses the backend honours nearly or not at all.
     pub clauses: Vec<ClauseNote>,
     /// Results by stack, in the scenario's order.
+    #[schemars(extend("minItems" = 1))]
     pub stacks: Vec<StackResult>,
     /// Verdicts, in the scenario's order.
     pub checks: Vec<CheckResult>,
@@ -90,6 +95,7 @@ pub struct RunDocument {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Omitted {
     /// Its word.
+    #[schemars(extend("enum" = words(STACKS)))]
     pub stack: String,
     /// Why.
     pub why: String,
@@ -101,6 +107,7 @@ pub struct ClauseNote {
     /// Where it stands in the file.
     pub clause: String,
     /// `approximated` or `omitted`.
+    #[schemars(extend("enum" = ["approximated", "omitted"]))]
     pub treatment: String,
     /// Why.
     pub why: String,
@@ -110,6 +117,7 @@ pub struct ClauseNote {
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StackResult {
     /// Its word.
+    #[schemars(extend("enum" = words(STACKS)))]
     pub stack: String,
     /// IP bytes offered to the bad channel over delivered bytes.
     pub wire_bytes_per_delivered_byte: Option<f64>,
@@ -137,6 +145,47 @@ pub struct StackResult {
     /// Per seed; absent where the gateways carry no packets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub packets: Vec<PacketFigures>,
+    /// Per seed: the sums that the figures of all seeds are made of. Absent in records that were written before there were any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<RunTotals>,
+}
+
+impl StackResult {
+    /// What one seed gave, if the record keeps each seed's sums.
+    pub(crate) fn of_seed(&self, seed: u64) -> Option<Self> {
+        fn of<T: Clone>(all: &[T], is_of: impl Fn(&T) -> bool) -> Vec<T> {
+            all.iter().filter(|one| is_of(one)).cloned().collect()
+        }
+        let runs = of(&self.runs, |r| r.seed == seed);
+        (runs.len() == 1).then(|| Self {
+            stack: self.stack.clone(),
+            flows: of(&self.flows, |f| f.seed == seed),
+            ways: of(&self.ways, |w| w.seed == seed),
+            radios: of(&self.radios, |r| r.seed == seed),
+            kernels: of(&self.kernels, |k| k.seed == seed),
+            packets: of(&self.packets, |p| p.seed == seed),
+            runs,
+            ..Self::default()
+        })
+    }
+    /// The results of several seeds as one, with the figures that are over all of them.
+    pub(crate) fn of_all(stack: &str, parts: Vec<Self>) -> Self {
+        let mut all = Self { stack: stack.to_owned(), ..Self::default() };
+        for part in parts {
+            all.flows.extend(part.flows);
+            all.ways.extend(part.ways);
+            all.radios.extend(part.radios);
+            all.kernels.extend(part.kernels);
+            all.packets.extend(part.packets);
+            all.runs.extend(part.runs);
+        }
+        all.wire_bytes_per_delivered_byte = figures::wire_bytes_per_delivered_byte(&all.runs);
+        all.repair_share = figures::repair_share(&all.runs);
+        all.cpu_s_per_gb = figures::seconds_per_gb(&all.runs, |r| r.cpu_s);
+        all.machine_s_per_gb = figures::seconds_per_gb(&all.runs, |r| r.machine_s);
+        all.inconclusive = all.runs.iter().find_map(|r| r.inconclusive.clone());
+        all
+    }
 }
 
 /// What was offered to one direction of a cable between gateways in one run.
@@ -145,6 +194,7 @@ pub struct WayFigures {
     /// The channel.
     pub channel: String,
     /// `forward` or `reverse`.
+    #[schemars(extend("enum" = ["forward", "reverse"]))]
     pub way: String,
     /// The run's seed.
     pub seed: u64,
@@ -208,12 +258,15 @@ pub struct RadioFigures {
     /// With bit errors: the share of data frames lost to them that were sent without error correction, of those that no
     /// other frame met.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maximum" = 1))]
     pub uncoded_loss: Option<f64>,
     /// The same of frames sent with error correction: its residual loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maximum" = 1))]
     pub coded_loss: Option<f64>,
     /// The share of these data frames that was sent with error correction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maximum" = 1))]
     pub coded_share: Option<f64>,
 }
 
@@ -221,6 +274,7 @@ pub struct RadioFigures {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CategoryFigures {
     /// Its word in files.
+    #[schemars(extend("enum" = words(CATEGORIES)))]
     pub category: String,
     /// IP bits that arrived, each hop counted.
     pub delivered_bps: f64,

@@ -2,18 +2,20 @@
 //! come into one table.
 
 use crate::backend::Backend;
-use crate::draft::check_writable;
+use crate::draft::{check_writable, refuse_foreign};
 use crate::drive::{Count, JOBS_MAX, RunError, RunHooks, RunOptions, run};
+use crate::extend::{extend, more_of, remove_more, rest};
 use crate::figures::FlowFigures;
-use crate::kept::{Wanted, folder, make_room, seal_of, write_seal};
-use crate::record::RunDocument;
+use crate::kept::{Found, folder, found, kept, make_room, seal_of, write_seal};
+use crate::record::{RunDocument, Verdict};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use wavelane_measure::{Cells, Column, Table};
-use wavelane_scenario::{Axis, Cell, in_base_units};
+use wavelane_scenario::{Axis, Cell, Scenario, in_base_units};
 
 /// How to sweep.
 #[derive(Clone, Debug)]
@@ -43,6 +45,57 @@ pub struct SweepCell {
     pub document: RunDocument,
 }
 
+/// The format's name and version in `sweep.json`.
+pub const SWEEP_FORMAT: &str = "wavelane-sweep/1";
+
+/// What `--json` prints of a sweep, and `sweep.json` holds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct SweepDocument {
+    /// The format's name and version.
+    #[schemars(extend("const" = SWEEP_FORMAT))]
+    pub format: String,
+    /// The scenario's file.
+    pub scenario: String,
+    /// `sim` or `lab`.
+    #[schemars(extend("enum" = ["sim", "lab"]))]
+    pub backend: String,
+    /// Seeds of each combination.
+    #[schemars(extend("minimum" = 1, "maximum" = crate::drive::REPEAT_MAX))]
+    pub repeat: u32,
+    /// What varies, the slowest first.
+    #[schemars(extend("minItems" = 1))]
+    pub axes: Vec<SweepAxis>,
+    /// Every combination.
+    #[schemars(extend("minItems" = 1))]
+    pub cells: Vec<SweepRecord>,
+    /// The table of all figures.
+    pub csv: String,
+    /// The same with types.
+    pub parquet: String,
+}
+
+/// A key that varies.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct SweepAxis {
+    /// As in `--set`.
+    pub key: String,
+    /// As in `--set`.
+    #[schemars(extend("minItems" = 1))]
+    pub values: Vec<String>,
+}
+
+/// One combination.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
+pub struct SweepRecord {
+    /// The values, one per axis.
+    #[schemars(extend("minItems" = 1))]
+    pub values: Vec<String>,
+    /// Its Record, seen from the sweep's directory.
+    pub record: String,
+    /// The total over its checks.
+    pub verdict: Verdict,
+}
+
 /// Refuses a directory that holds something else.
 fn check_place(out: &Path) -> Result<(), RunError> {
     let filled = std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
@@ -53,7 +106,7 @@ fn check_place(out: &Path) -> Result<(), RunError> {
     check_writable(out)
 }
 
-/// A cell that has no Record yet, as whoever runs it elsewhere needs it. The Record that comes back is the one that [`sweep`]
+/// A cell that has no Record yet, or the seeds that its Record lacks, as whoever runs it elsewhere needs it. The Record that comes back is the one that [`sweep`]
 /// would have written, but for `environment.json`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Shard {
@@ -73,7 +126,7 @@ pub struct Shard {
     pub record: String,
 }
 
-/// The cells that have no Record yet.
+/// What is yet to be run: cells that have no Record, and the seeds that are missing in those of fewer.
 pub fn shards(
     backend: &dyn Backend,
     axes: &[Axis],
@@ -81,19 +134,32 @@ pub fn shards(
     options: &SweepOptions,
 ) -> Result<Vec<Shard>, RunError> {
     check_place(&options.out)?;
-    let place = |cell: &Cell| options.out.join(folder(axes, cell));
-    let wanted = Wanted { backend, repeat: options.repeat };
-    let found = wanted.found(axes, cells, options);
-    let left: Vec<(usize, &Cell)> = cells.iter().enumerate().filter(|(number, _)| found[*number].is_none()).collect();
-    make_room(left.iter().map(|(_, cell)| place(cell)))?;
-    let shard = |(number, cell): (usize, &Cell)| Shard {
+    let found = found(backend, axes, cells, options);
+    let mut left: Vec<(usize, Scenario, u32, PathBuf)> = Vec::new();
+    for (number, (cell, found)) in cells.iter().zip(&found).enumerate() {
+        let place = options.out.join(folder(axes, cell));
+        match found {
+            Found::Nothing => left.push((number, cell.scenario.clone(), options.repeat, place)),
+            Found::Part(earlier) if earlier.repeat < options.repeat => {
+                refuse_foreign(&place)?;
+                let (scenario, missing) = (rest(&cell.scenario, earlier.repeat), options.repeat - earlier.repeat);
+                let more = more_of(&place);
+                if !matches!(kept(backend, &more, &scenario, missing), Ok(Found::Whole(_))) {
+                    left.push((number, scenario, missing, more));
+                }
+            }
+            Found::Whole(_) | Found::Part(_) => {}
+        }
+    }
+    make_room(left.iter().map(|(_, _, _, record)| record.clone()))?;
+    let shard = |(number, scenario, repeat, record): (usize, Scenario, u32, PathBuf)| Shard {
         shard: number,
         version: env!("CARGO_PKG_VERSION"),
-        scenario: cell.scenario.to_toml(),
+        scenario: scenario.to_toml(),
         name: options.name.clone(),
-        repeat: options.repeat,
-        rerun: rerun(axes, cell, options),
-        record: place(cell).display().to_string(),
+        repeat,
+        rerun: rerun(axes, &cells[number], options),
+        record: record.display().to_string(),
     };
     Ok(left.into_iter().map(shard).collect())
 }
@@ -104,8 +170,8 @@ fn rerun(axes: &[Axis], cell: &Cell, options: &SweepOptions) -> String {
     options.rerun.clone() + &sets.collect::<String>()
 }
 
-/// Runs every cell that has no Record yet; results stand in the cells' order. The first error stops the rest, and what is over
-/// by then is kept.
+/// Runs every cell that has no Record yet, and of those with fewer seeds the missing ones; results stand in the cells' order. The
+/// first error stops the rest, and what is over by then is kept.
 pub fn sweep(
     make: &(dyn Fn() -> Box<dyn Backend> + Sync),
     axes: &[Axis],
@@ -116,20 +182,26 @@ pub fn sweep(
     check_place(&options.out)?;
     let backend = make();
     let place = |cell: &Cell| options.out.join(folder(axes, cell));
-    let wanted = Wanted { backend: backend.as_ref(), repeat: options.repeat };
-    let found = wanted.found(axes, cells, options);
-    let left: Vec<usize> = (0..cells.len()).filter(|i| found[*i].is_none()).collect();
-    make_room(left.iter().map(|i| place(&cells[*i])))?;
+    let found = found(backend.as_ref(), axes, cells, options);
+    let left: Vec<usize> = (0..cells.len()).filter(|i| !matches!(found[*i], Found::Whole(_))).collect();
+    for i in &left {
+        if matches!(found[*i], Found::Part(_)) {
+            refuse_foreign(&place(&cells[*i]))?;
+        }
+    }
+    let empty = left.iter().filter(|i| matches!(found[**i], Found::Nothing));
+    make_room(empty.map(|i| place(&cells[*i])))?;
     let (next, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let tell = |over: usize| {
         let share = if left.is_empty() { 1.0 } else { over as f64 / left.len() as f64 };
-        (hooks.count)(Count { what: "cells", done: cells.len() - left.len() + over, of: cells.len(), share });
+        (hooks.count)(Count { what: "combinations", done: cells.len() - left.len() + over, of: cells.len(), share });
     };
     tell(0);
-    // What is counted are cells.
+    // What is counted are combinations.
     let quiet = hooks.without_count();
     let workers = options.jobs.clamp(1, JOBS_MAX).min(left.len().max(1));
-    let results = Mutex::new(found);
+    let whole = |found: &Found| if let Found::Whole(document) = found { Some(document.clone()) } else { None };
+    let results: Mutex<Vec<Option<RunDocument>>> = Mutex::new(found.iter().map(whole).collect());
     let failed: Mutex<Option<RunError>> = Mutex::new(None);
     let worker = || {
         while let Some(&index) = left.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -147,8 +219,12 @@ pub fn sweep(
                 captures: crate::CaptureExtent::Off,
             };
             // Read back, as a later sweep will: the last digit of a figure must not depend on who ran it.
-            let document = run(make, &cell.scenario, &run_options, &quiet)
-                .and_then(|_| RunDocument::load(&run_options.out).map_err(|e| RunError::Refused(e.to_string())));
+            let made = match &found[index] {
+                Found::Part(earlier) => extend(make, &cell.scenario, &run_options, &quiet, earlier),
+                Found::Nothing | Found::Whole(_) => run(make, &cell.scenario, &run_options, &quiet),
+            };
+            let document =
+                made.and_then(|_| RunDocument::load(&run_options.out).map_err(|e| RunError::Refused(e.to_string())));
             match document {
                 Ok(document) => {
                     write_seal(&run_options.out);
@@ -166,7 +242,12 @@ pub fn sweep(
     if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
-    cells.iter().map(place).filter(|record| !seal_of(record).exists()).for_each(|record| write_seal(&record));
+    for record in cells.iter().map(place) {
+        if !seal_of(&record).exists() {
+            write_seal(&record);
+        }
+        remove_more(&record);
+    }
     let all = results.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().zip(cells);
     let cell = |(document, cell): (Option<RunDocument>, &Cell)| {
         Some(SweepCell { values: cell.values.clone(), record: folder(axes, cell), document: document? })

@@ -175,20 +175,69 @@ fn what_is_not_believed(out: &Path, cells: &[SweepCell], csv: &str, ran: &dyn Fn
     again("there is no record.json");
     std::fs::write(record(3).join("record.json"), "{").unwrap();
     again("cannot be read");
-    // Another number of seeds: all.
-    assert_eq!(go_with(out, "go", rates, 3).unwrap().1.len(), 6);
-    let said = notes();
-    assert!(
-        said.len() == 1 && said[0].starts_with("6 combinations are run again") && said[0].contains("--repeat"),
-        "{said:?}"
-    );
-    assert_eq!(ran(), 18);
+    seeds_are_added_and_left_out(out, csv, ran);
     // Files of others are refused before anything runs, with a record and without.
     std::fs::write(record(4).join("notes.md"), "years").unwrap();
-    let refused = go(out, "go", rates).unwrap_err().to_string();
+    let refused = go_with(out, "go", rates, 3).err().unwrap().to_string();
     assert!(refused.contains("holds notes.md"), "{refused}");
     std::fs::remove_file(record(4).join("record.json")).unwrap();
     let refused = go(out, "go", rates).unwrap_err().to_string();
     assert!(refused.contains("holds notes.md") && record(4).join("notes.md").exists(), "{refused}");
     assert_eq!(ran(), 0);
+}
+
+/// Another number of seeds runs the missing ones only, and gives what a sweep of that number gives from the start.
+fn seeds_are_added_and_left_out(out: &Path, csv: &str, ran: &dyn Fn() -> usize) {
+    let rates = "air.forward.rate=1 Mbit/s,2 Mbit/s,3 Mbit/s";
+    let fresh = out.with_extension("fresh");
+    let _ = std::fs::remove_dir_all(&fresh);
+    for (repeat, runs, part) in [(5, 18, "with fewer seeds"), (1, 0, "with more seeds than --repeat 1"), (3, 12, "")] {
+        let (table, cells) = go_with(out, "go", rates, repeat).unwrap();
+        assert_eq!(ran(), runs, "--repeat {repeat}");
+        let said = notes();
+        assert!(
+            said.len() == 1 && said[0].starts_with("6 combinations are there") && said[0].contains(part),
+            "{said:?}"
+        );
+        let (afresh, whole) = go_with(&fresh, "go", rates, repeat).unwrap();
+        std::fs::remove_dir_all(&fresh).unwrap();
+        assert_eq!((ran(), table), (6 * repeat as usize, afresh));
+        for (cell, new) in cells.iter().zip(whole) {
+            let document = RunDocument { record: new.document.record.clone(), ..cell.document.clone() };
+            assert_eq!(document, new.document);
+            let stack = &document.stacks[0];
+            let series = stack.flows.iter().map(|flow| document.series(&out.join(&cell.record), &stack.stack, flow));
+            assert!(series.into_iter().all(|series| series.is_ok()));
+        }
+        let beside = std::fs::read_dir(out.join("cells")).unwrap().flatten();
+        assert_eq!(beside.filter(|e| e.path().is_dir()).count(), 8, "one folder a combination, two of another value");
+    }
+    // The missing seed was run, and the program ended before both records became one.
+    let first = &go_with(out, "go", rates, 3).unwrap().1[0];
+    let more = crate::extend::more_of(&out.join(&first.record));
+    assert_eq!((ran(), notes().len()), (0, 0));
+    let scenario = wavelane_scenario::Scenario::load_recorded(&out.join(&first.record)).unwrap();
+    let options = RunOptions {
+        name: "hop".into(),
+        repeat: 1,
+        jobs: 1,
+        out: more.clone(),
+        rerun: "wavelane run hop.toml".into(),
+        captures: crate::CaptureExtent::Off,
+    };
+    let hooks = RunHooks {
+        progress: &|_| (),
+        count: &|_| (),
+        cancelled: &AtomicBool::new(false),
+        environment: &|| Value::Null,
+        render: &|_| Ok(()),
+    };
+    run(&|| Box::new(AtRate), &crate::extend::rest(&scenario, 3), &options, &hooks).unwrap();
+    ran();
+    assert_eq!(go_with(out, "go", rates, 4).unwrap().1.len(), 6);
+    assert_eq!((ran(), more.exists()), (5, false), "one of six was there");
+    // Back to where the others begin.
+    assert_eq!(go_with(out, "go", rates, 2).unwrap().0, csv);
+    notes();
+    ran();
 }

@@ -106,7 +106,7 @@ pub(crate) fn rows_of_all<T: Sync>(
         let rows = rows_of(task, &|cell| Ok(Some(cell.run(make, options, hooks)?.1)))?;
         Ok(told(rows.unwrap_or_default()))
     };
-    let runner = Runner { what: "cells", workers, hooks };
+    let runner = Runner { what: "runs", workers, hooks };
     Ok(runner.run(tasks, |_| 1.0, found, work)?.into_iter().flatten().collect())
 }
 
@@ -234,7 +234,7 @@ fn judge_all(row: &mut Row, aims: &[Aim], words: &str) {
     };
     row.verdict = aims.iter().map(by).find(|verdict| *verdict != Verdict::Pass).unwrap_or(Verdict::Pass);
     let straddles = if row.verdict == Verdict::Inconclusive { ", and the 95 % interval straddles it" } else { "" };
-    row.why = format!("{value:.3}, wanted {words}{straddles}");
+    row.why = format!("{}, wanted {words}{straddles}", Row::number(value));
 }
 
 /// Makes a row about invalid runs inconclusive.
@@ -286,6 +286,7 @@ mod tests {
         assert_eq!(judged(&[0.0], Aim::Below(0.0)).0, Verdict::Fail);
         assert_eq!(judged(&[0.768], Aim::AtMost(1.0 / 3.0)).1, "0.768, wanted at most 0.333");
         assert_eq!(judged(&[0.5], Aim::Below(1e-5)).1, "0.500, wanted less than 0.00001");
+        assert_eq!(judged(&[0.0], Aim::AtMost(0.0)).1, "0, wanted at most 0");
         // Mean 0.92, half-width about 0.25 at three runs.
         assert_eq!(judged(&[0.82, 0.92, 1.02], Aim::AtLeast(0.9)).0, Verdict::Inconclusive);
         assert_eq!(judged(&[0.919, 0.92, 0.921], Aim::AtLeast(0.9)).0, Verdict::Pass);

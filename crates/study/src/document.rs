@@ -80,9 +80,14 @@ pub struct Row {
 impl Row {
     /// [`Row::why`] without the value that it often begins with, for places where the value stands before it.
     pub fn reason(&self) -> &str {
-        let number = self.value.map(|v| format!("{v:.3}"));
+        let number = self.value.map(Self::number);
         let rest = number.and_then(|number| self.why.strip_prefix(&format!("{number}, ")));
         rest.unwrap_or(&self.why)
+    }
+
+    /// A value in [`Row::why`]: counts are whole numbers, all else has three decimals.
+    pub(crate) fn number(value: f64) -> String {
+        if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") }
     }
 
     /// A row without case, value and verdict.

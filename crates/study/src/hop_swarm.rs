@@ -71,7 +71,7 @@ pub(crate) fn run(
     };
     let family = options.seed.0.saturating_sub(1).wrapping_mul(DRAWS_MAX);
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    let runner = Runner { what: "draws", workers: options.jobs.unwrap_or_else(processors), hooks };
+    let runner = Runner { what: "networks", workers: options.jobs.unwrap_or_else(processors), hooks };
     let kept = Kept::open(options, ID);
     let work = |number: &u64| {
         let world = (*number, world(family, *number).prove());

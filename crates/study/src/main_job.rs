@@ -210,7 +210,7 @@ fn claim(row: &mut Row, ratio: Option<(f64, u64)>, holds: impl Fn(f64) -> bool, 
         Some((ratio, n)) => {
             (row.value, row.n) = (Some(ratio), n);
             row.verdict = if holds(ratio) { Verdict::Pass } else { Verdict::Fail };
-            row.why = format!("{ratio:.3}, wanted {wanted}");
+            row.why = format!("{}, wanted {wanted}", Row::number(ratio));
         }
     }
 }

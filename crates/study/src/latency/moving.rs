@@ -361,7 +361,7 @@ pub(super) fn run(options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<Vec<Ro
     let settings: Vec<Setting> = [Setting::None, Setting::Auto].into_iter().chain(TENTHS.map(Setting::Fixed)).collect();
     let tasks: Vec<(&Trace, Setting)> = traces.iter().flat_map(|t| settings.iter().map(move |s| (t, *s))).collect();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let runner = Runner { what: "shapers", workers: options.jobs.unwrap_or(processors), hooks };
+    let runner = Runner { what: "runs", workers: options.jobs.unwrap_or(processors), hooks };
     let kept = Kept::open(options, ID);
     let key = |(trace, setting): &(&Trace, Setting)| format!("{MOVING} {} {setting:?}", trace.name);
     let work = |(trace, setting): &(&Trace, Setting)| Ok(run_one(trace, *setting));

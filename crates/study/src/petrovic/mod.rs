@@ -146,7 +146,7 @@ pub(crate) fn run(
 ) -> Result<StudyDocument, StudyError> {
     let store = Store::open(options.out.join(ID), options.seed.0)?;
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    let runner = Runner { what: "cells", workers: options.jobs.unwrap_or_else(processors), hooks };
+    let runner = Runner { what: "scenarios", workers: options.jobs.unwrap_or_else(processors), hooks };
     let found = |cell: &Cell| Some(Found { cell: *cell, runs: store.find(cell)? });
     let work = |cell: &Cell| Ok(Found { cell: *cell, runs: store.run(cell, hooks.cancelled)? });
     let all = runner.run(&cells(options), Cell::cost, found, work)?;

@@ -258,7 +258,7 @@ pub(super) fn run(options: &StudyOptions, hooks: &RunHooks<'_>) -> Result<Vec<Ro
     let groups = |lanes: usize| numbers.clone().map(move |number| Group::new(options.seed, number, lanes));
     let groups: Vec<Group> = LANES.into_iter().flat_map(groups).collect();
     let tell = |group: &Group, outcome: &Outcome| row(group, outcome).iter().for_each(options.row);
-    let runner = Runner { what: "draws", workers: options.jobs.unwrap_or_else(processors), hooks };
+    let runner = Runner { what: "links", workers: options.jobs.unwrap_or_else(processors), hooks };
     let found = |group: &Group| shelf.find(group).inspect(|outcome| tell(group, outcome));
     let work = |group: &Group| {
         let outcome = shelf.run(group, hooks.cancelled)?;

@@ -72,7 +72,7 @@ pub(crate) fn run(
         return Ok(StudyDocument::new(ID, options.edition, options.seed.0, rows));
     }
     let draws: Vec<Draw> = numbers.map(|number| draw::draw(options.seed, number)).collect();
-    let runner = Runner { what: "draws", workers: options.jobs.unwrap_or_else(processors), hooks };
+    let runner = Runner { what: "links", workers: options.jobs.unwrap_or_else(processors), hooks };
     let found = |draw: &Draw| {
         let member = store.member(draw, &stacks)?;
         tell(options, &member);

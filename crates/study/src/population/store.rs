@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use wavelane_base::Seed;
 use wavelane_measure::WARM_UP;
-use wavelane_run::figures::{of_run, wire_bytes_per_delivered_byte};
+use wavelane_run::figures::{RunTotals, of_run, wire_bytes_per_delivered_byte};
 use wavelane_run::{Backend, BackendError, RunContext, RunError, StackRaw};
 use wavelane_scenario::{Scenario, Stack};
 
@@ -229,7 +229,8 @@ impl Store {
             share: short(goodputs.iter().map(|(_, share)| share).sum::<f64>() / goodputs.len() as f64),
             rtt_p50_ms: echo.and_then(|f| f.rtt_p50_ms).map(short),
             rtt_p95_ms: echo.and_then(|f| f.rtt_p95_ms).map(short),
-            wire_bytes_per_delivered_byte: wire_bytes_per_delivered_byte(&[&raw]).map(short),
+            wire_bytes_per_delivered_byte: wire_bytes_per_delivered_byte(&[RunTotals::of(&raw, scenario.seed)])
+                .map(short),
             sent: echo.and_then(|f| f.sent).unwrap_or(0),
             lost: echo.and_then(|f| f.lost).unwrap_or(0),
         })

@@ -259,7 +259,7 @@ pub(super) fn run(
         .map(|(name, text)| Cell { study: ID, name, text, repeat, own: None, captures: CaptureExtent::Headers })
         .collect();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let documents = documents(&cells, "cells", options.jobs.unwrap_or(processors), (make, options, hooks))?;
+    let documents = documents(&cells, "runs", options.jobs.unwrap_or(processors), (make, options, hooks))?;
     for (task, document) in tasks.into_iter().zip(documents) {
         let beside = task.rival.map_or("wavelane".to_owned(), |rival| format!("tcp-{rival}"));
         let Some(measured) = measured(&document, &extent) else {
