@@ -51,7 +51,7 @@ help:
 	@echo "make demo     a download over a bad link: CUBIC, BBR and Wavelane side by side (about 70 s after the build; root)"
 	echo "make install  wavelane, wavelaned, manual pages, completions and a systemd unit, under PREFIX=/usr/local"
 	echo "make test     formatting, lints, house rules, all tests, determinism, lab smoke"
-	echo "make soak     hostile peers for ten minutes, from a new seed each time"
+	echo "make soak     hostile peers, damaged captures and result files, probe packets: ten minutes (SOAK_SECONDS=600), from a new seed each time"
 
 demo:
 	@demo_as_root=()
@@ -234,14 +234,19 @@ test:
 	grep -o 'SKIPPED (.*' "$$scratch/log" | sort | uniq -c || true
 	echo "== all green"
 
-# What is worth running for longer than a change should wait. A failure prints the command that repeats it.
+# What is worth running for longer than a change should wait, from a new seed each time. A failure prints the command that
+# repeats it. SOAK_SECONDS is for all of it; each of the four kinds of input has a quarter.
+SOAK_SECONDS ?= 600
 soak:
 	@$(call install,$(BUILD_TOOLS))
-	echo "== hostile peers for ten minutes" >&2
-	WAVELANE_HOSTILE_SECONDS=600 WAVELANE_HOSTILE_SEED=$$(date +%s) \
+	quarter=$$(($(SOAK_SECONDS) / 4))
+	seed=$$(date +%s)
+	echo "== hostile peers for $$quarter s, from seed $$seed" >&2
+	WAVELANE_HOSTILE_SECONDS=$$quarter WAVELANE_HOSTILE_SEED=$$seed \
 	  cargo test --package wavelane-daemon --test hostile_peer -- --nocapture hostile_messages
-	echo "== a million inputs for the probe's machines" >&2
-	WAVELANE_PROBE_INPUTS=1000000 WAVELANE_PROBE_SEED=$$(date +%s) cargo test --package wavelane-probe --test corpus
+	echo "== captures, result files of flent, iperf3 and irtt, and probe packets, $$quarter s each, from seed $$seed" >&2
+	WAVELANE_SOAK_SECONDS=$$quarter WAVELANE_SOAK_SEED=$$seed \
+	  cargo test --package wavelane-probe --test corpus -- --nocapture --test-threads 1 mutated
 
 clean:
 	@cargo clean

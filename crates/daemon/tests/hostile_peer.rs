@@ -1,6 +1,6 @@
 //! The hostile-peer suite: a peer that holds valid keys says whatever it likes to a hub, and the others do not notice.
 //!
-//! `WAVELANE_HOSTILE_SECONDS` says for how long (`make test`: 60, `make soak`: 600), `WAVELANE_HOSTILE_SEED` where to
+//! `WAVELANE_HOSTILE_SECONDS` says for how long (`make test`: 60, `make soak`: 150), `WAVELANE_HOSTILE_SEED` where to
 //! begin. A failure prints the command that repeats it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its world should stop")]
 

@@ -15,46 +15,71 @@ pub struct AqlTerms {
     pub high: Span,
     /// Airtime pending of all queues together from which on the lower limit counts alone.
     pub threshold: Span,
+    /// Airtime pending of items for everybody, which count apart, below which another may be released.
+    pub broadcast: Span,
 }
 
 impl Default for AqlTerms {
-    /// `IEEE80211_DEFAULT_AQL_TXQ_LIMIT_L`, `IEEE80211_DEFAULT_AQL_TXQ_LIMIT_H`, `IEEE80211_AQL_THRESHOLD`.
+    /// `IEEE80211_DEFAULT_AQL_TXQ_LIMIT_L`, `IEEE80211_DEFAULT_AQL_TXQ_LIMIT_H`, `IEEE80211_AQL_THRESHOLD`,
+    /// `IEEE80211_DEFAULT_AQL_TXQ_LIMIT_BC`.
     fn default() -> Self {
-        Self { low: Span::from_millis(5), high: Span::from_millis(12), threshold: Span::from_millis(24) }
+        let ms = Span::from_millis;
+        Self { low: ms(5), high: ms(12), threshold: ms(24), broadcast: ms(50) }
     }
+}
+
+/// What an item's airtime counts for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Account {
+    /// A queue: one receiver's of an access category.
+    Queue(usize),
+    /// All items for everybody together.
+    Everybody,
 }
 
 /// The pending airtime of one radio: of each of its queues, one for each receiver and access category.
 ///
 /// A queue with nothing pending may always release an item, as long as the lower limit is above zero; so what is pending
-/// stays below the limit and one item more.
+/// stays below the limit and one item more. The same holds for what is for everybody.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Aql {
     terms: AqlTerms,
     pending: Vec<Span>,
     total: Span,
+    everybody: Span,
 }
 
 impl Aql {
     /// Of so many queues, nothing pending.
     pub fn new(terms: AqlTerms, queues: usize) -> Self {
-        Self { terms, pending: vec![Span::ZERO; queues], total: Span::ZERO }
+        Self { terms, pending: vec![Span::ZERO; queues], total: Span::ZERO, everybody: Span::ZERO }
     }
-    /// Whether a queue may release another item.
-    pub fn may_release(&self, queue: usize) -> bool {
+    /// Whether another item may be released.
+    pub fn may_release(&self, account: Account) -> bool {
+        let Account::Queue(queue) = account else { return self.everybody < self.terms.broadcast };
         let limit = if self.total < self.terms.threshold { self.terms.high } else { self.terms.low };
         // The higher limit never holds back what the lower one lets through.
         self.pending[queue] < limit.max(self.terms.low)
     }
     /// An item whose airtime is estimated so is released.
-    pub fn release(&mut self, queue: usize, estimate: Span) {
-        self.pending[queue] += estimate;
-        self.total += estimate;
+    pub fn release(&mut self, account: Account, estimate: Span) {
+        match account {
+            Account::Queue(queue) => {
+                self.pending[queue] += estimate;
+                self.total += estimate;
+            }
+            Account::Everybody => self.everybody += estimate,
+        }
     }
     /// An item is completed, whose estimate was this when it was released.
-    pub fn complete(&mut self, queue: usize, estimate: Span) {
-        self.pending[queue] = self.pending[queue].saturating_sub(estimate);
-        self.total = self.total.saturating_sub(estimate);
+    pub fn complete(&mut self, account: Account, estimate: Span) {
+        match account {
+            Account::Queue(queue) => {
+                self.pending[queue] = self.pending[queue].saturating_sub(estimate);
+                self.total = self.total.saturating_sub(estimate);
+            }
+            Account::Everybody => self.everybody = self.everybody.saturating_sub(estimate),
+        }
     }
     /// Airtime pending of a queue.
     pub fn pending(&self, queue: usize) -> Span {
@@ -63,6 +88,10 @@ impl Aql {
     /// Airtime pending of all queues.
     pub fn total(&self) -> Span {
         self.total
+    }
+    /// Airtime pending of items for everybody.
+    pub fn everybody(&self) -> Span {
+        self.everybody
     }
 }
 
@@ -87,19 +116,22 @@ mod tests {
             terms in prop_oneof![Just((5_000_u64, 12_000_u64, 24_000_u64)), (1_u64..9_000, 0_u64..15_000, 0_u64..40_000)],
         ) {
             let us = Span::from_micros;
-            let mut aql = Aql::new(AqlTerms { low: us(terms.0), high: us(terms.1), threshold: us(terms.2) }, QUEUES);
+            let mut aql = Aql::new(
+                AqlTerms { low: us(terms.0), high: us(terms.1), threshold: us(terms.2), ..AqlTerms::default() },
+                QUEUES,
+            );
             let mut outstanding: Vec<(usize, u64)> = Vec::new();
             for (queue, estimate, which, releases) in steps {
                 if releases {
-                    let may = aql.may_release(queue);
+                    let may = aql.may_release(Account::Queue(queue));
                     prop_assert_eq!(may, stated(&outstanding, queue, terms));
                     if may {
-                        aql.release(queue, us(estimate));
+                        aql.release(Account::Queue(queue), us(estimate));
                         outstanding.push((queue, estimate));
                     }
                 } else if !outstanding.is_empty() {
                     let (queue, estimate) = outstanding.swap_remove(which % outstanding.len());
-                    aql.complete(queue, us(estimate));
+                    aql.complete(Account::Queue(queue), us(estimate));
                 }
                 for queue in 0..QUEUES {
                     let own = outstanding.iter().filter(|(of, _)| *of == queue).map(|(_, us)| us).sum();
@@ -112,20 +144,24 @@ mod tests {
         }
     }
 
-    /// Linux's numbers: a queue alone goes up to 12 ms, and those beside it from 24 ms in all on up to 5 ms.
+    /// Linux's numbers: a queue alone goes up to 12 ms, and those beside it from 24 ms in all on up to 5 ms; what is for
+    /// everybody up to 50 ms, apart from that.
     #[test]
     fn the_usual_limits() {
         let ms = Span::from_millis(1);
         let mut aql = Aql::new(AqlTerms::default(), 4);
-        let fill = |aql: &mut Aql, queue| {
-            (0..100).take_while(|_| aql.may_release(queue).then(|| aql.release(queue, ms)).is_some()).count()
+        let fill = |aql: &mut Aql, account| {
+            (0..100).take_while(|_| aql.may_release(account).then(|| aql.release(account, ms)).is_some()).count()
         };
-        let released = [0, 1, 2, 3].map(|queue| fill(&mut aql, queue));
+        assert_eq!(fill(&mut aql, Account::Everybody), 50);
+        let released = [0, 1, 2, 3].map(|queue| fill(&mut aql, Account::Queue(queue)));
         assert_eq!(released, [12, 12, 5, 5]);
-        assert_eq!(aql.total(), Span::from_millis(34));
-        // Below the threshold again the higher limit counts for everybody.
-        (0..11).for_each(|_| aql.complete(0, ms));
-        assert_eq!(fill(&mut aql, 3), 1);
-        assert!(!aql.may_release(3) && aql.may_release(0));
+        assert_eq!((aql.total(), aql.everybody()), (Span::from_millis(34), Span::from_millis(50)));
+        // Below the threshold again the higher limit counts for every queue.
+        (0..11).for_each(|_| aql.complete(Account::Queue(0), ms));
+        assert_eq!(fill(&mut aql, Account::Queue(3)), 1);
+        assert!(!aql.may_release(Account::Queue(3)) && aql.may_release(Account::Queue(0)));
+        aql.complete(Account::Everybody, ms);
+        assert_eq!(fill(&mut aql, Account::Everybody), 1);
     }
 }

@@ -25,7 +25,7 @@ mod shaper_tests;
 #[cfg(test)]
 mod tests;
 
-pub use aql::{Aql, AqlTerms};
+pub use aql::{Account, Aql, AqlTerms};
 pub use cake::{Cake, Tins};
 pub use dual_pi2::{DualPi2, DualPi2Terms};
 pub use pie::{Pie, PieTerms};

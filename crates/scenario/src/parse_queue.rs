@@ -115,13 +115,15 @@ fn aql(value: &Value<'_>) -> Result<Option<AqlTerms>, ScenarioError> {
     if let Ok(limits) = value.bool() {
         return Ok(limits.then_some(usual));
     }
-    let table = value.table("true, or { low = \"5 ms\", high = \"12 ms\", threshold = \"24 ms\" }")?;
-    table.only(&["low", "high", "threshold"])?;
+    let table =
+        value.table("true, or { low = \"5 ms\", high = \"12 ms\", threshold = \"24 ms\", broadcast = \"50 ms\" }")?;
+    table.only(&["low", "high", "threshold", "broadcast"])?;
     let of = |key, usual| Ok(table.quantity(key)?.unwrap_or(usual));
     Ok(Some(AqlTerms {
         low: of("low", usual.low)?,
         high: of("high", usual.high)?,
         threshold: of("threshold", usual.threshold)?,
+        broadcast: of("broadcast", usual.broadcast)?,
     }))
 }
 
@@ -129,9 +131,9 @@ fn aql(value: &Value<'_>) -> Result<Option<AqlTerms>, ScenarioError> {
 pub(crate) fn write_station(queue: &StationQueue) -> String {
     let words = write(queue.limit, Queueing { discipline: queue.discipline, ring: queue.ring });
     let Some(open) = words.strip_suffix(" }").filter(|_| queue.airtime) else { return words };
-    let aql = queue.aql.map_or(String::new(), |AqlTerms { low, high, threshold }| {
-        let [low, high, threshold] = [low, high, threshold].map(|limit| unit(&limit));
-        format!(", aql = {{ low = {low}, high = {high}, threshold = {threshold} }}")
+    let aql = queue.aql.map_or(String::new(), |AqlTerms { low, high, threshold, broadcast }| {
+        let [low, high, threshold, broadcast] = [low, high, threshold, broadcast].map(|limit| unit(&limit));
+        format!(", aql = {{ low = {low}, high = {high}, threshold = {threshold}, broadcast = {broadcast} }}")
     });
     format!("{open}, airtime = true{aql} }}")
 }

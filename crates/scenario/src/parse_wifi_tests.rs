@@ -555,7 +555,9 @@ fn stations_name_their_queues_and_the_resolved_file_keeps_them() {
     assert_eq!((held(""), held(", aql = false")), (None, None));
     assert_eq!(held(", aql = true"), Some(AqlTerms::default()));
     let low = Span::from_millis(2);
-    assert_eq!(held(", aql = { low = \"2 ms\" }"), Some(AqlTerms { low, ..AqlTerms::default() }));
+    let broadcast = Span::from_millis(80);
+    let some = ", aql = { low = \"2 ms\", broadcast = \"80 ms\" }";
+    assert_eq!(held(some), Some(AqlTerms { low, broadcast, ..AqlTerms::default() }));
     for kind in [
         "{ kind = \"pie\", target = \"9 ms\" }",
         "{ kind = \"pie\", ring = \"9 packets\" }",

@@ -4,23 +4,17 @@ use super::aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS_MIN, Aggregate};
 use super::capture::{CapturePoint, SNAPLEN_MAX, SNAPLEN_MIN};
 use super::edca::{AIFSN, Access, Category, Edca, TXOP_MAX};
 use super::fec::{FEEDBACK_MAX, Fec};
+use super::queues::StationQueue;
+use super::reach::ReachMap;
 use super::{CW_MAX, ConfigError, Phy, Rules, STREAMS_MAX};
-use crate::cable::{Discipline, QueueLimit, Queueing};
 use crate::loss::{DWELL_MAX, DWELL_MIN};
 use std::collections::BTreeMap;
 use wavelane_base::{Rate, Ratio, Span};
-use wavelane_queue::AqlTerms;
 
 /// Most stations in one cell: a port names two stations in 16 bits.
 pub const STATIONS_BOUND: usize = 256;
 /// The largest frame a station takes: the largest MSDU (9.2.3) less LLC/SNAP.
 pub const FRAME_MAX: usize = 2304 - 8;
-/// Most frames that may wait in one station.
-pub const QUEUE_BOUND: usize = 1 << 16;
-/// Most stations of a cell in which airtime is shared: each receiver has a queue of its own in every such station.
-pub const AIRTIME_STATIONS: usize = 64;
-/// The longest airtime queue limit.
-pub const AQL_MAX: Span = Span::from_millis(10_000);
 /// The QoS Control field, which a data frame of EDCA has more (9.2.4.5).
 const QOS_OCTETS: usize = 2;
 /// An RTS threshold above every frame: RTS is never used (the largest and default dot11RTSThreshold, C.3; aPSDUMaxLength of
@@ -75,43 +69,6 @@ pub struct WifiConfig {
     pub snaplen: usize,
 }
 
-/// The queue of a station, or with EDCA of each of its categories.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StationQueue {
-    /// How much may wait; with airtime fairness for each receiver. Drop-tail counts frames, the one in service too.
-    pub limit: QueueLimit,
-    /// What decides which frame is next, and which is dropped or marked.
-    pub discipline: Discipline,
-    /// One queue for each receiver, whose turns are equal in airtime.
-    pub airtime: bool,
-    /// Frames of a driver's ring behind it, out of reach of the discipline, which aggregates are made of; 0 is none: frames
-    /// leave the queue for the transmission under way or the next.
-    pub ring: u64,
-    /// How much airtime may be pending in the ring for a receiver; needs `airtime` and a ring.
-    pub aql: Option<AqlTerms>,
-}
-
-/// What one station's frames do at another station. The default does nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Reach {
-    /// The other station can receive them.
-    pub decode: bool,
-    /// The other station finds the medium busy.
-    pub sense: bool,
-    /// They spoil what the other station receives at the same time.
-    pub interfere: bool,
-    /// How strong they are there, in dB above anything fixed; matters only for capture.
-    pub signal_db: i16,
-}
-
-/// Who hears whom: a [`Reach`] for each ordered pair of stations.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ReachMap {
-    stations: usize,
-    /// By sender, then listener.
-    pairs: Vec<Reach>,
-}
-
 /// When the stronger of two overlapping frames is received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capture {
@@ -149,80 +106,6 @@ pub enum ErrorsPer {
         /// The hub, such as a base station.
         hub: usize,
     },
-}
-
-impl Reach {
-    /// Full reception.
-    pub const FULL: Self = Self { decode: true, sense: true, interfere: true, signal_db: 0 };
-    /// Energy that is sensed and too weak to do harm.
-    pub const SENSED: Self = Self { decode: false, sense: true, interfere: false, signal_db: 0 };
-    /// Energy that is sensed and spoils receptions.
-    pub const LOUD: Self = Self { decode: false, sense: true, interfere: true, signal_db: 0 };
-    /// Energy that spoils receptions below the level that counts as busy.
-    pub const HARMFUL: Self = Self { decode: false, sense: false, interfere: true, signal_db: 0 };
-
-    /// Sensed, and too weak for more.
-    pub(super) fn is_weak(self) -> bool {
-        self.sense && !self.interfere
-    }
-    pub(super) fn is_nothing(self) -> bool {
-        !self.decode && !self.sense && !self.interfere
-    }
-}
-
-impl StationQueue {
-    /// Whether it is more than drop-tail.
-    pub fn is_managed(&self) -> bool {
-        self.airtime || self.discipline != Discipline::Fifo
-    }
-}
-
-impl ReachMap {
-    /// `stations` that do not hear each other at all.
-    pub fn none(stations: usize) -> Self {
-        Self { stations, pairs: vec![Reach::default(); stations * stations] }
-    }
-    /// `stations` that all hear each other equally well.
-    pub fn full(stations: usize) -> Self {
-        let mut map = Self { stations, pairs: vec![Reach::FULL; stations * stations] };
-        for station in 0..stations {
-            map.pairs[station * stations + station] = Reach::default();
-        }
-        map
-    }
-    /// How many stations there are.
-    pub fn stations(&self) -> usize {
-        self.stations
-    }
-    /// What frames of `from` do at `to`.
-    pub fn get(&self, from: usize, to: usize) -> Reach {
-        self.pairs[from * self.stations + to]
-    }
-    /// All of them.
-    pub(super) fn pairs(&self) -> impl Iterator<Item = Reach> {
-        self.pairs.iter().copied()
-    }
-    /// Sets what frames of `from` do at `to`; the other direction stays.
-    pub fn set(&mut self, from: usize, to: usize, reach: Reach) -> Result<(), ConfigError> {
-        for station in [from, to] {
-            if station >= self.stations {
-                return Err(ConfigError::Unknown { station, stations: self.stations });
-            }
-        }
-        if from == to {
-            return Err(ConfigError::Itself(from));
-        }
-        if reach.decode && !(reach.sense && reach.interfere) {
-            return Err(ConfigError::DecodeAlone { from, to });
-        }
-        self.pairs[from * self.stations + to] = reach;
-        Ok(())
-    }
-    /// Sets both directions.
-    pub fn set_both(&mut self, a: usize, b: usize, reach: Reach) -> Result<(), ConfigError> {
-        self.set(a, b, reach)?;
-        self.set(b, a, reach)
-    }
 }
 
 impl WifiConfig {
@@ -266,54 +149,6 @@ impl WifiConfig {
         levels.dedup();
         (access, levels)
     }
-    /// Most frames that wait in a station without a managed queue.
-    pub(super) fn limit_of(&self, station: usize) -> usize {
-        match self.queues.get(&station) {
-            None => self.queue,
-            Some(StationQueue { limit: QueueLimit::Packets(n), discipline: Discipline::Fifo, .. }) => *n as usize,
-            // What one transmission holds is taken out of it, or what a ring does.
-            Some(queue) => (2 * usize::from(AGGREGATE_FRAMES)).max(queue.ring as usize),
-        }
-    }
-    fn check_queues(&self) -> Result<(), ConfigError> {
-        let stations = self.reach.stations();
-        for (&station, queue) in &self.queues {
-            if station >= stations {
-                return Err(ConfigError::Unknown { station, stations });
-            }
-            let refuse = |why| ConfigError::ManagedQueue { station, why };
-            queue.limit.check().map_err(refuse)?;
-            Queueing { discipline: queue.discipline, ring: queue.ring }.check().map_err(refuse)?;
-            let per_flow =
-                matches!(queue.discipline, Discipline::CoDel(_) | Discipline::FqCoDel(_) | Discipline::Cake(..));
-            if queue.airtime && (!per_flow || stations > AIRTIME_STATIONS) {
-                return Err(ConfigError::Airtime(station));
-            }
-            if queue.ring > 0 && !queue.is_managed() {
-                return Err(ConfigError::RingOfDropTail(station));
-            }
-            if let Some(terms) = queue.aql {
-                if !queue.airtime || queue.ring == 0 {
-                    return Err(ConfigError::AqlAlone(station));
-                }
-                let in_order = Span::ZERO < terms.low && terms.low <= terms.high;
-                if !in_order || terms.high > AQL_MAX || terms.threshold > AQL_MAX {
-                    return Err(ConfigError::AqlTerms(station));
-                }
-            }
-            match (queue.discipline, queue.limit) {
-                (_, QueueLimit::Packets(0)) => return Err(ConfigError::Queue(0)),
-                (Discipline::Fifo, QueueLimit::Packets(n)) if n > QUEUE_BOUND as u64 => {
-                    return Err(ConfigError::Queue(n as usize));
-                }
-                (Discipline::Fifo, QueueLimit::Octets(_) | QueueLimit::Bounded) => {
-                    return Err(ConfigError::FramesOnly(station));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
     /// Bytes of MAC header, FCS and LLC/SNAP around each frame handed in.
     pub fn overhead(&self) -> usize {
         self.rules.overhead + if self.edca.is_some() || self.aggregate.is_some() { QOS_OCTETS } else { 0 }
@@ -333,9 +168,6 @@ impl WifiConfig {
         for (what, rate) in rates.into_iter().filter_map(|(what, rate)| Some((what, rate?))) {
             let phy = if what == "data" { self.phy } else { self.phy.legacy() };
             phy.rate(rate).map_err(|why| ConfigError::Rate { what, why })?;
-        }
-        if !(1..=QUEUE_BOUND).contains(&self.queue) {
-            return Err(ConfigError::Queue(self.queue));
         }
         self.check_queues()?;
         self.check_access()?;

@@ -22,6 +22,8 @@ mod hold;
 mod medium;
 mod noise;
 mod phy;
+mod queues;
+mod reach;
 mod refusal;
 mod ring;
 mod rules;
@@ -32,13 +34,12 @@ mod vht;
 
 pub use aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS, AGGREGATE_OCTETS_MIN, Aggregate, BLOCK_ACK_OCTETS};
 pub use capture::{CAPTURES_BOUND, CapturePoint, Captured, LINKTYPE_RADIOTAP, SNAPLEN_MAX, SNAPLEN_MIN, address};
-pub use config::{
-    AIRTIME_STATIONS, AQL_MAX, BitErrors, Capture, ErrorsPer, FRAME_MAX, QUEUE_BOUND, RTS_NEVER, Reach, ReachMap,
-    STATIONS_BOUND, StationQueue, WifiConfig,
-};
+pub use config::{BitErrors, Capture, ErrorsPer, FRAME_MAX, RTS_NEVER, STATIONS_BOUND, WifiConfig};
 pub use edca::{AIFSN, Access, CATEGORIES, Category, Edca, Handling, TXOP_MAX};
 pub use fec::{FEEDBACK_MAX, Fec, FecCode, FecFrames, RS_LENGTHS};
 pub use phy::{ACK_OCTETS, CW_MAX, Phy, PhyRate, RTS_OCTETS, RateError, WAVELAN_WAITS};
+pub use queues::{AIRTIME_STATIONS, AQL_MAX, QUEUE_BOUND, StationQueue};
+pub use reach::{Reach, ReachMap};
 pub use refusal::ConfigError;
 pub use rules::{AfterDrop, AfterTimeout, BusySlot, Draw, Eifs, FirstAccess, Overlap, Retry, Rules, Sensed, Timeout};
 pub use station::{CategoryTally, Tally};
@@ -259,9 +260,13 @@ impl Wifi {
         let ring = stage.filter(|_| self.stations[station].aql.is_none()).map_or(0, |stage| stage.ring());
         if ring > 0 { burst.max(ring + 1) } else { burst }
     }
-    /// Airtime that a station's ring has pending for a receiver in a category, under airtime queue limits, and in all.
+    /// Airtime that a station's ring has pending for a receiver in a category, under airtime queue limits, and for all receivers.
+    /// What is for everybody, in all categories, is asked for as the station's own and is not in the sum.
     pub fn airtime_pending(&self, station: usize, to: usize, category: Category) -> Option<(Span, Span)> {
         let aql = self.stations[station].aql.as_ref()?;
+        if to == station {
+            return Some((aql.everybody(), aql.total()));
+        }
         let kind = self.contender(station, category) % self.kinds;
         Some((aql.pending(to * self.kinds + kind), aql.total()))
     }

@@ -2,9 +2,10 @@
 
 use super::aggregate::{AGGREGATE_FRAMES, AGGREGATE_OCTETS_MIN, Aggregate};
 use super::capture::{SNAPLEN_MAX, SNAPLEN_MIN};
-use super::config::{AIRTIME_STATIONS, AQL_MAX, QUEUE_BOUND, STATIONS_BOUND};
+use super::config::STATIONS_BOUND;
 use super::edca::{Category, TXOP_MAX};
 use super::fec::FEEDBACK_MAX;
+use super::queues::{AIRTIME_STATIONS, AQL_MAX, QUEUE_BOUND};
 use super::{CW_MAX, Phy, RateError, STREAMS_MAX};
 use crate::loss::{DWELL_MAX, DWELL_MIN};
 use wavelane_base::{Ratio, Span};

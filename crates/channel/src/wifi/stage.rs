@@ -3,13 +3,13 @@
 //! Without a ring a frame leaves it for the transmission under way or the next one, never earlier: an aggregate is made of
 //! what comes out when it is sent. With a ring it leaves as soon as the ring has room, and airtime queue limits let it.
 
-use super::config::StationQueue;
+use super::queues::StationQueue;
 use super::station::Queued;
 use super::{Cause, Event, Wifi};
 use crate::cable::managed;
 use std::collections::VecDeque;
 use wavelane_base::{Chance, Ecn, Instant, Span};
-use wavelane_queue::{Aql, Loss, Queue};
+use wavelane_queue::{Account, Aql, Loss, Queue};
 
 /// What a receiver may use of the air before it is the next one's turn (`IEEE80211_DEFAULT_AIRTIME_WEIGHT` of Linux).
 const QUANTUM: Span = Span::from_micros(256);
@@ -160,6 +160,11 @@ impl Stage {
     }
 }
 
+/// What airtime of a station's contender for a receiver counts for; a frame for everybody is for the station itself.
+fn account(kinds: usize, station: usize, index: usize, to: usize) -> Account {
+    if to == station { Account::Everybody } else { Account::Queue(to * kinds + index % kinds) }
+}
+
 /// Frames that a managed queue dropped.
 type Shed = Vec<(Queued, Loss)>;
 
@@ -184,17 +189,13 @@ impl Wifi {
         if self.stations[station].aql.is_none() {
             return self.draw_next(station, index);
         }
-        let queue = self.aql_queue(index, to);
+        let account = account(self.kinds, station, index, to);
         if let Some(aql) = &mut self.stations[station].aql {
-            aql.complete(queue, pledged);
+            aql.complete(account, pledged);
         }
         // Less is pending in all, so a category that the threshold held back may go on as well. It contends already: it was
         // held back by what it has in its ring.
         self.kinds_of(station).for_each(|index| self.draw_next(station, index));
-    }
-    /// Where the airtime pending of a contender for a receiver is counted.
-    fn aql_queue(&self, index: usize, to: usize) -> usize {
-        to * self.kinds + index % self.kinds
     }
     /// The airtime that AQL counts for a frame of a station (`ieee80211_calc_expected_tx_airtime` of Linux): its time at
     /// the rate that its receiver is sent at, and of an aggregate's preamble a share that follows from that rate. Answers,
@@ -221,10 +222,9 @@ impl Wifi {
     /// Takes a frame out of a managed queue, for a receiver or for anybody; whether there was one.
     pub(super) fn pull(&mut self, station: usize, index: usize, to: Option<usize>) -> bool {
         let (now, mut shed) = (self.now, Shed::new());
-        let kind = index % self.kinds;
+        let kinds = self.kinds;
         let aql: Option<&Aql> = self.stations[station].aql.as_deref();
-        // What is for everybody counts in all, without a limit of its own.
-        let may = |to: usize| to == station || aql.is_none_or(|aql| aql.may_release(to * self.kinds + kind));
+        let may = |to: usize| aql.is_none_or(|aql| aql.may_release(account(kinds, station, index, to)));
         let may: May<'_> = if aql.is_some() { Some(&may) } else { None };
         let Some(stage) = &mut self.contenders[index].stage else { return false };
         let mut lost = |frame, loss| shed.push((frame, loss));
@@ -236,9 +236,8 @@ impl Wifi {
         if let Some(mut frame) = popped {
             if self.stations[station].aql.is_some() {
                 frame.pledged = self.expected(station, &frame);
-                let queue = self.aql_queue(index, frame.to);
                 if let Some(aql) = &mut self.stations[station].aql {
-                    aql.release(queue, frame.pledged);
+                    aql.release(account(kinds, station, index, frame.to), frame.pledged);
                 }
             }
             // Numbers count in the order on the air.

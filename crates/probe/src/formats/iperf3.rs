@@ -2,6 +2,7 @@
 
 use super::{FormatError, Results, SeriesData, Tool, number, text};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// A key of an interval, the series it becomes, its unit and what it is multiplied by.
 type Kind = (&'static str, &'static str, &'static str, f64);
@@ -21,7 +22,7 @@ pub(super) fn read(json: &Value) -> Result<Results, FormatError> {
     }
     let missing = |what| FormatError::Missing { tool: "iperf3", what };
     let intervals = json["intervals"].as_array().ok_or(missing("intervals"))?;
-    let mut series: Vec<SeriesData> = Vec::new();
+    let mut series = Named::default();
     for interval in intervals {
         let streams = interval.get("streams").and_then(Value::as_array);
         for stream in streams.into_iter().flatten() {
@@ -34,7 +35,7 @@ pub(super) fn read(json: &Value) -> Result<Results, FormatError> {
             }
         }
     }
-    let mut totals = std::collections::BTreeMap::new();
+    let mut totals = BTreeMap::new();
     for key in ["sum_sent", "sum_received"] {
         let Some(sum) = json.get("end").and_then(|e| e.get(key)) else { continue };
         for figure in ["bytes", "bits_per_second", "retransmits", "lost_packets", "packets"] {
@@ -48,21 +49,29 @@ pub(super) fn read(json: &Value) -> Result<Results, FormatError> {
         tool: Tool::Iperf3,
         title: text(&start["connecting_to"], "host"),
         start_unix_s: number(&start["timestamp"], "timesecs"),
-        series,
+        series: series.list,
         totals,
     })
 }
 
+/// Series in the order in which they first occur, found by name: a file may name as many sockets as it has room for.
+#[derive(Default)]
+struct Named {
+    list: Vec<SeriesData>,
+    places: BTreeMap<String, usize>,
+}
+
 /// Adds an interval's figures at its end, where the measured time lies behind it.
-fn take(series: &mut Vec<SeriesData>, from: &Value, who: &str) {
+fn take(series: &mut Named, from: &Value, who: &str) {
     let Some(at) = number(from, "end") else { return };
     for (key, what, units, by) in KINDS {
         let Some(n) = number(from, key) else { continue };
         let name = format!("{who}::{what}");
-        let point = (at, Some(n * by));
-        match series.iter_mut().find(|s| s.name == name) {
-            Some(known) => known.points.push(point),
-            None => series.push(SeriesData { name, units: units.to_owned(), points: vec![point] }),
-        }
+        let Named { list, places } = &mut *series;
+        let place = *places.entry(name).or_insert_with_key(|name| {
+            list.push(SeriesData { name: name.clone(), units: units.to_owned(), points: Vec::new() });
+            list.len() - 1
+        });
+        list[place].points.push((at, Some(n * by)));
     }
 }

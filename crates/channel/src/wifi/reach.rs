@@ -1,0 +1,91 @@
+//! Who hears whom in a cell.
+
+use super::ConfigError;
+
+/// What one station's frames do at another station. The default does nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reach {
+    /// The other station can receive them.
+    pub decode: bool,
+    /// The other station finds the medium busy.
+    pub sense: bool,
+    /// They spoil what the other station receives at the same time.
+    pub interfere: bool,
+    /// How strong they are there, in dB above anything fixed; matters only for capture.
+    pub signal_db: i16,
+}
+
+/// Who hears whom: a [`Reach`] for each ordered pair of stations.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReachMap {
+    stations: usize,
+    /// By sender, then listener.
+    pairs: Vec<Reach>,
+}
+
+impl Reach {
+    /// Full reception.
+    pub const FULL: Self = Self { decode: true, sense: true, interfere: true, signal_db: 0 };
+    /// Energy that is sensed and too weak to do harm.
+    pub const SENSED: Self = Self { decode: false, sense: true, interfere: false, signal_db: 0 };
+    /// Energy that is sensed and spoils receptions.
+    pub const LOUD: Self = Self { decode: false, sense: true, interfere: true, signal_db: 0 };
+    /// Energy that spoils receptions below the level that counts as busy.
+    pub const HARMFUL: Self = Self { decode: false, sense: false, interfere: true, signal_db: 0 };
+
+    /// Sensed, and too weak for more.
+    pub(super) fn is_weak(self) -> bool {
+        self.sense && !self.interfere
+    }
+    pub(super) fn is_nothing(self) -> bool {
+        !self.decode && !self.sense && !self.interfere
+    }
+}
+
+impl ReachMap {
+    /// `stations` that do not hear each other at all.
+    pub fn none(stations: usize) -> Self {
+        Self { stations, pairs: vec![Reach::default(); stations * stations] }
+    }
+    /// `stations` that all hear each other equally well.
+    pub fn full(stations: usize) -> Self {
+        let mut map = Self { stations, pairs: vec![Reach::FULL; stations * stations] };
+        for station in 0..stations {
+            map.pairs[station * stations + station] = Reach::default();
+        }
+        map
+    }
+    /// How many stations there are.
+    pub fn stations(&self) -> usize {
+        self.stations
+    }
+    /// What frames of `from` do at `to`.
+    pub fn get(&self, from: usize, to: usize) -> Reach {
+        self.pairs[from * self.stations + to]
+    }
+    /// All of them.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = Reach> {
+        self.pairs.iter().copied()
+    }
+    /// Sets what frames of `from` do at `to`; the other direction stays.
+    pub fn set(&mut self, from: usize, to: usize, reach: Reach) -> Result<(), ConfigError> {
+        for station in [from, to] {
+            if station >= self.stations {
+                return Err(ConfigError::Unknown { station, stations: self.stations });
+            }
+        }
+        if from == to {
+            return Err(ConfigError::Itself(from));
+        }
+        if reach.decode && !(reach.sense && reach.interfere) {
+            return Err(ConfigError::DecodeAlone { from, to });
+        }
+        self.pairs[from * self.stations + to] = reach;
+        Ok(())
+    }
+    /// Sets both directions.
+    pub fn set_both(&mut self, a: usize, b: usize, reach: Reach) -> Result<(), ConfigError> {
+        self.set(a, b, reach)?;
+        self.set(b, a, reach)
+    }
+}
