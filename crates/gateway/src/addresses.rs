@@ -15,6 +15,9 @@ const PROVEN_MAX: usize = 4;
 const TRIALS_MAX: usize = 4;
 /// A proof is good for this long after the last datagram from there: the address may belong to another host later.
 const PROVEN_FOR: Span = Span::from_secs(600);
+/// So long after the last datagram from there it is forgotten altogether, and counts no more as the place of a next hop: routers
+/// lend addresses for a day at most, as a rule, so that it may well be another host's.
+const PROVEN_KEPT: Span = Span::from_secs(24 * 3600);
 /// Validation is given up after this long (RFC 9000, section 8.2.4: three probe timeouts, of a second on a new path) ...
 const TRIAL_MIN: Span = Span::from_secs(3);
 /// ... or so many round trips, if that is longer.
@@ -68,7 +71,9 @@ impl Addresses {
         self.proven.iter().any(|(other, at)| *other == address && now.since(*at) < PROVEN_FOR)
     }
 
-    /// Whether the peer has proven once that it is at an address, and was not found anywhere else too often since.
+    /// Whether the peer has proven in the last day ([`PROVEN_KEPT`]) that it is at an address, and was not found anywhere else too
+    /// often since. Longer than the peer is followed there: one that is silent, and so is not sent anything by mistake, still is
+    /// the next hop that a route names.
     pub(super) fn was_proven(&self, address: SocketAddr) -> bool {
         self.proven.iter().any(|(other, _)| *other == address)
     }
@@ -127,6 +132,7 @@ impl Addresses {
 
     /// Time has passed. If `current` did not prove itself in time and another address did, it is that one.
     pub(super) fn handle_timeout(&mut self, now: Instant, current: Option<SocketAddr>) -> Option<SocketAddr> {
+        self.proven.retain(|(_, at)| now.since(*at) < PROVEN_KEPT);
         for trial in &mut self.trials {
             if matches!(trial.ask, Ask::At(at) if at <= now) {
                 trial.ask = Ask::Due;
@@ -156,7 +162,12 @@ impl Addresses {
             };
             [again, Some(trial.until)]
         });
-        times.flatten().min().map(|at| Wakeup { at, cause: "gateway: a peer's address is to be proven" })
+        let forgotten = self.proven.iter().map(|(_, at)| *at + PROVEN_KEPT);
+        times
+            .flatten()
+            .chain(forgotten)
+            .min()
+            .map(|at| Wakeup { at, cause: "gateway: a peer's address is to be proven" })
     }
 }
 
@@ -197,7 +208,10 @@ mod tests {
         addresses.doubt(now, address(2), 100, Some(Span::from_secs(1)), [7; 8]);
         assert_eq!(addresses.handle_timeout(now + Span::from_secs(5), Some(address(2))), None);
         assert_eq!(addresses.handle_timeout(now + Span::from_secs(6), Some(address(2))), Some(address(1)));
-        assert_eq!(addresses.poll_timeout(), None);
+        assert_eq!(addresses.poll_timeout().map(|wakeup| wakeup.at), Some(now + PROVEN_KEPT));
+        assert!(addresses.was_proven(address(1)));
+        assert_eq!(addresses.handle_timeout(now + PROVEN_KEPT, Some(address(1))), None);
+        assert!(!addresses.was_proven(address(1)) && addresses.poll_timeout().is_none());
         let mut lonely = Addresses::default();
         lonely.doubt(now, address(2), 100, None, [7; 8]);
         assert_eq!(lonely.handle_timeout(now + TRIAL_MIN, Some(address(2))), None);

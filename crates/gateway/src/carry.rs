@@ -18,9 +18,6 @@ pub(super) struct Around {
     pub(super) target: SocketAddr,
 }
 
-/// Most ended flows that are remembered for the other edge, which may have missed the last word.
-const ENDED_MAX: usize = 4096;
-
 impl Gateway {
     /// Asks `peer` to connect to `target` on behalf of the application at `source`. Where a table decides, and the peer's routes
     /// cover the target, the peer that the table names is asked instead.
@@ -207,9 +204,8 @@ impl Gateway {
 
     /// Of a flow across relays: what is asked for again, or was asked for before and comes late, is told.
     pub(super) fn remember_ended(&mut self, id: FlowId, well: bool) {
-        self.ended.extend(self.flows.edge(id).map(|edge| (edge.token, well)));
-        if self.ended.len() > ENDED_MAX {
-            self.ended.pop_front();
+        if let Some(token) = self.flows.edge(id).map(|edge| edge.token) {
+            self.ended.insert(token, well);
         }
     }
 
@@ -249,8 +245,8 @@ impl Gateway {
                 self.take_up(now, id, side, passage);
                 return Ok(());
             }
-            if let Some((_, well)) = self.ended.iter().find(|(token, _)| *token == passage.token) {
-                return Err(if *well { Reason::Complete } else { Reason::Aborted });
+            if let Some(well) = self.ended.find(&passage.token) {
+                return Err(if well { Reason::Complete } else { Reason::Aborted });
             }
         }
         if resumed {
@@ -272,7 +268,7 @@ impl Gateway {
     fn is_known_here(&mut self, token: &[u8; 16]) -> bool {
         let answers = |edge: &mut Edge| matches!(edge.role, Role::Answerer);
         let flow = self.flows.id_of_token(token);
-        flow.is_some_and(|id| self.flows.edge(id).is_some_and(answers)) || self.ended.iter().any(|(of, _)| of == token)
+        flow.is_some_and(|id| self.flows.edge(id).is_some_and(answers)) || self.ended.find(token).is_some()
     }
 
     /// The opening edge asks for a flow that we have: the way to it was lost, perhaps before we noticed.

@@ -11,6 +11,7 @@ mod cache;
 mod carry;
 mod config;
 mod edge;
+mod ended;
 mod faults;
 mod flows;
 mod grants;
@@ -45,6 +46,7 @@ pub use types::{Distrust, Event, LaneStatus, OpenError, PeerId, PeerStatus, Stat
 
 use addresses::Addresses;
 use cache::Cache;
+use ended::Ended;
 use flows::FlowTable;
 use grants::Grants;
 use relay::Relays;
@@ -101,8 +103,8 @@ pub struct Gateway {
     dirty: BTreeSet<PeerId>,
     /// For the tokens of passages.
     dice: Entropy,
-    /// Tokens of flows across relays that ended, and whether well, oldest first: the other edge may ask again.
-    ended: VecDeque<([u8; 16], bool)>,
+    /// Flows across relays that ended: the other edge may ask again.
+    ended: Ended,
     events: VecDeque<Event>,
     /// Which peer is served first next time, so that none starves.
     cursor: usize,
@@ -210,7 +212,7 @@ impl Gateway {
             vtx: Vtx::default(),
             grants: Grants::default(),
             dirty: BTreeSet::new(),
-            ended: VecDeque::new(),
+            ended: Ended::default(),
             events: VecDeque::new(),
             cursor: 0,
             counters: Counters::default(),

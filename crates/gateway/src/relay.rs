@@ -6,7 +6,7 @@
 
 use super::policy::longest;
 use super::{Backpressure, Gateway, PeerId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use wavelane_base::{Instant, ReadOutcome};
 use wavelane_services::hop::{HopEvent, Window};
@@ -39,12 +39,14 @@ impl Asked {
     fn hops(&self) -> u8 {
         self.passage.map_or(0, |passage| passage.hops)
     }
-    /// Whether it is the same request, come round.
-    fn is_same(&self, other: &Self) -> bool {
-        let title = |asked: &Self| asked.passage.map(|passage| (passage.token, passage.attempt));
-        title(self).is_some() && title(self) == title(other)
+    /// What it shares with the same request, come round.
+    fn title(&self) -> Option<Title> {
+        self.passage.map(|passage| (passage.token, passage.attempt))
     }
 }
+
+/// A request's token, and how often its opener asked before.
+type Title = ([u8; 16], u64);
 
 /// The other side of a relayed flow.
 #[derive(Clone, Copy, Debug)]
@@ -56,10 +58,19 @@ struct Other {
     answered: bool,
 }
 
+impl Other {
+    /// What the opener on this side waits for, if its answer did not pass.
+    fn awaits(&self) -> Option<Title> {
+        self.asked.filter(|_| !self.answered)?.title()
+    }
+}
+
 /// All flows passed on. Both sides are listed; a side leaves when its link has forgotten it.
 #[derive(Debug, Default)]
 pub(super) struct Relays {
     others: BTreeMap<Side, Other>,
+    /// Those of them towards an opener that wait for their answer, by what they asked for.
+    pending: BTreeSet<(Title, Side)>,
     pub(super) relayed: u64,
     pub(super) bytes: u64,
     pub(super) refused_loop: u64,
@@ -79,7 +90,7 @@ impl Relays {
         let closed = |other: &Other| other.side.0 == peer && !self.others.contains_key(&other.side);
         let alone: Vec<Side> = self.others.iter().filter(|(_, o)| closed(o)).map(|(side, _)| *side).collect();
         for side in &alone {
-            self.others.remove(side);
+            self.remove(*side);
         }
         alone
     }
@@ -91,6 +102,8 @@ impl Relays {
             .into_iter()
             .filter_map(|(side, other)| Some((renamed(side)?, Other { side: renamed(other.side)?, ..other })))
             .collect();
+        let waits = |(side, other): (&Side, &Other)| Some((other.awaits()?, *side));
+        self.pending = self.others.iter().filter_map(waits).collect();
     }
     /// Flows passed on: the side towards the opener, the other one, and what was asked for.
     pub(super) fn downstream(&self) -> Vec<(Side, Side, Asked)> {
@@ -102,12 +115,33 @@ impl Relays {
     }
     /// Whether the same request waits here for its answer.
     fn is_pending(&self, asked: &Asked) -> bool {
-        let same = |other: &Other| !other.answered && other.asked.is_some_and(|before| before.is_same(asked));
-        self.others.values().any(same)
+        let first = (PeerId(0), FlowName { mine: false, number: 0 });
+        let waits = |title| self.pending.range((title, first)..).next().is_some_and(|(of, _)| *of == title);
+        asked.title().is_some_and(waits)
     }
     fn join(&mut self, up: Side, down: Side, asked: Asked) {
-        self.others.insert(up, Other { side: down, asked: Some(asked), answered: false });
-        self.others.insert(down, Other { side: up, asked: None, answered: false });
+        self.insert(up, Other { side: down, asked: Some(asked), answered: false });
+        self.insert(down, Other { side: up, asked: None, answered: false });
+    }
+    fn insert(&mut self, side: Side, other: Other) {
+        self.remove(side);
+        self.pending.extend(other.awaits().map(|title| (title, side)));
+        self.others.insert(side, other);
+    }
+    /// The answer passed.
+    fn note_answered(&mut self, side: Side) {
+        let Some(other) = self.others.get_mut(&side) else { return };
+        if let Some(title) = other.awaits() {
+            self.pending.remove(&(title, side));
+        }
+        other.answered = true;
+    }
+    fn remove(&mut self, side: Side) -> bool {
+        let Some(other) = self.others.remove(&side) else { return false };
+        if let Some(title) = other.awaits() {
+            self.pending.remove(&(title, side));
+        }
+        true
     }
     /// Sides now, two per flow.
     pub(super) fn len(&self) -> usize {
@@ -198,7 +232,7 @@ impl Gateway {
             | HopEvent::Filled(_) => {}
             HopEvent::Accepted(_, received) => {
                 for side in [side, other] {
-                    self.relays.others.entry(side).and_modify(|other| other.answered = true);
+                    self.relays.note_answered(side);
                 }
                 self.blocks(other.0).accept(now, other.1, received);
                 self.pass(now, side, other);
@@ -268,7 +302,7 @@ impl Gateway {
     /// A side's link has forgotten it. Returns whether it was there.
     fn leave(&mut self, side: Side) -> bool {
         self.forget_passed_on(side);
-        self.relays.others.remove(&side).is_some()
+        self.relays.remove(side)
     }
 
     /// Moves what is there to read from `from` to `to`, as far as there is room.
@@ -324,5 +358,39 @@ impl Gateway {
         self.lend(from.0);
         self.blocks(from.0).set_window(now, from.1, window);
         self.dirty.insert(from.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(number: u64) -> Side {
+        (PeerId((number % 3) as usize), FlowName { mine: number % 2 == 0, number })
+    }
+
+    fn asked(token: u8, attempt: u64) -> Asked {
+        let address = SocketAddr::from(([192, 0, 2, 1], 80));
+        let passage = Passage { token: [token; 16], hops: 1, received: None, choice: false, attempt, seal: None };
+        Asked { source: address, target: address, passage: Some(passage) }
+    }
+
+    #[test]
+    fn a_request_is_pending_until_answered_or_gone() {
+        let mut relays = Relays::default();
+        relays.join(side(1), side(2), asked(7, 3));
+        relays.join(side(3), side(4), asked(7, 3));
+        relays.join(side(5), side(8), asked(8, 0));
+        let nothing = Asked { passage: None, ..asked(0, 0) };
+        relays.join(side(7), side(10), nothing);
+        let pending = |relays: &Relays| [asked(7, 3), asked(8, 0), asked(7, 2), nothing].map(|a| relays.is_pending(&a));
+        assert_eq!(pending(&relays), [true, true, false, false]);
+        relays.note_answered(side(1));
+        relays.note_answered(side(1));
+        assert_eq!(pending(&relays), [true, true, false, false], "the other one waits still");
+        relays.rename_peers(|peer| (peer != side(3).0).then_some(peer));
+        assert_eq!(pending(&relays), [false, true, false, false]);
+        assert!(relays.remove(side(5)) && !relays.remove(side(5)));
+        assert!(relays.pending.is_empty());
     }
 }

@@ -154,7 +154,7 @@ fn a_flow_without_a_route_yet_is_kept() {
     gateway.set_table(T0, table(&[("10.9.4.9/32", &[NextHop::OnLink])]));
     assert_eq!(asked_again(&mut gateway, "10.9.4.9"), Err(Reason::Aborted), "it ends here, and is unknown");
     // One that ended here is known whatever the table says now.
-    gateway.ended.push_back(([7; 16], true));
+    gateway.ended.insert([7; 16], true);
     gateway.set_table(T0, Table::default());
     assert_eq!(asked_again(&mut gateway, "10.9.4.9"), Err(Reason::Complete));
 }
