@@ -142,7 +142,7 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
         // No page per combination; `wavelane report` draws one on demand.
         render: &|_| Ok(()),
     };
-    let options = SweepOptions {
+    let mut options = SweepOptions {
         name,
         repeat,
         jobs: args.jobs.unwrap_or_else(|| args.on.jobs()),
@@ -156,6 +156,8 @@ pub(crate) fn sweep(args: &SweepArgs) -> Outcome {
         let done = cluster::run(&args.python, address, &shards, cells.len(), &meter, &cancelled);
         meter.finish();
         done?;
+        // It was said before the cluster began.
+        options.note = |_| ();
     }
     // What a cluster ran is there by now, and taken over.
     let result = wavelane_run::sweep(&|| args.on.make(), &plan.axes, &cells, &options, &hooks);

@@ -206,11 +206,11 @@ fn a_sweep_writes_tables_and_charts_and_resumes() {
         table.starts_with(b"PAR1") && table.ends_with(b"PAR1") && document["parquet"] == place.path("s/sweep.parquet")
     );
     let page = std::fs::read_to_string(place.0.join("s/report.html")).unwrap();
-    assert!(page.contains("Goodput over air.forward.rate") && page.contains("fill-opacity"), "no interval");
+    assert!(page.contains("Goodput over air forward rate") && page.contains("fill-opacity"), "no interval");
     assert!(place.0.join("s/plots/goodput_bps.png").exists());
-    let (from, said) = page.split_once("Goodput: wavelane 4.").expect("what came out").1.split_once("</li>").unwrap();
+    let (from, said) = page.split_once("Goodput: wavelane: 4.").expect("what came out").1.split_once("</li>").unwrap();
     assert!(from.contains("Mbit/s at 5 Mbit/s, 9.") && from.ends_with("Mbit/s at 10 Mbit/s."), "{from}");
-    assert!(said.contains("Echo delay, 95th percentile: wavelane "), "{said}");
+    assert!(said.contains("Echo delay, 95th percentile: wavelane: "), "{said}");
     let drawn = wavelane(&["report", &dir]);
     assert!(drawn.status.code() == Some(2) && err(&drawn).contains("the same sweep command"), "{}", err(&drawn));
     // A cell's own command gives the cell again.
@@ -234,6 +234,12 @@ fn a_sweep_writes_tables_and_charts_and_resumes() {
     assert_eq!(*json, "--json");
     let told = out(&wavelane(plain));
     assert!(told.starts_with("2 combinations of 2 seeds, 2 of them kept from before\n"), "{told}");
+    // One seed more is all that runs.
+    let more = ["sweep", &smoke(), "--sweep", rates, "--repeat", "3", "--out", &dir];
+    let o = wavelane(&more);
+    assert!(err(&o).contains("2 combinations are there with fewer seeds: only the missing ones are run"), "{}", err(&o));
+    let csv = std::fs::read_to_string(place.0.join("s/sweep.csv")).unwrap();
+    assert_eq!(csv.lines().filter(|l| l.contains(",page,download,goodput_bps,")).count(), 6);
     // Failures.
     let nothing = wavelane(&["sweep", &smoke(), "--out", &place.path("n")]);
     assert_eq!(nothing.status.code(), Some(2));
